@@ -1,0 +1,57 @@
+// Errors of the whole library: one exception type with a code and, where there is one, the OpenCL
+// status. The library throws; it never prints, exits or aborts.
+//
+// A message reads "who: what was required, what was got, what to do", for example
+//   rms_norm: w must be [768] to match x [4, 768], got [512]
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace clora {
+
+enum class ErrorCode {
+  invalid_argument,  // a caller broke a REQUIRES
+  invalid_file,      // a file is damaged, truncated or not what it claims to be
+  invalid_data,      // a data set record cannot be used
+  unsupported,       // known, and not done here: an architecture, a type, a precision
+  not_found,         // a file, kernel or tensor that is not there
+  io,                // the operating system refused: permission, full disk
+  no_device,         // no OpenCL device, or none that matches
+  out_of_memory,     // the device, or the pool's limit, cannot hold what is wanted
+  build_failed,      // a kernel does not compile; the message holds options and log
+  device,            // an OpenCL call failed
+  diverged,          // training met a loss that is not finite
+  cancelled,         // the caller asked to stop
+};
+
+class Error : public std::runtime_error {
+ public:
+  // status: the OpenCL status that caused the error, 0 where none did.
+  Error(ErrorCode code, const std::string& message, int status = 0)
+      : std::runtime_error(message), code_(code), status_(status) {}
+
+  ErrorCode code() const noexcept { return code_; }
+  int opencl_status() const noexcept { return status_; }
+
+ private:
+  ErrorCode code_;
+  int status_;
+};
+
+// Throws Error(code) with a formatted message.
+template <class... Args>
+[[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// Throws Error(invalid_argument) with a formatted message unless `condition` holds.
+template <class... Args>
+void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
+  if (!condition) fail(ErrorCode::invalid_argument, format, std::forward<Args>(args)...);
+}
+
+}  // namespace clora
