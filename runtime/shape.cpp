@@ -37,7 +37,8 @@ std::int64_t Shape::rows() const noexcept {
 }
 
 std::string Shape::text() const {
-  return fmt::format("[{}]", fmt::join(std::span(dimensions_).first(static_cast<size_t>(rank_)), ", "));
+  return fmt::format("[{}]",
+                     fmt::join(std::span(dimensions_).first(static_cast<size_t>(rank_)), ", "));
 }
 
 }  // namespace clora

@@ -1,0 +1,48 @@
+// attention: causal grouped-query attention over packed rows or over a KV cache.
+//
+// Row t of the queries sees the key rows first[t] .. last[t], both inclusive. Packed documents have
+// first = start of the document and last = t; a KV cache has first = 0 (or a window's begin) and
+// last = the token's position. No row outside that range is read as a key.
+//   y[t, h] = sum_k p_k v[k, g],  p = softmax_k(scale * q[t, h] . k[k, g]),  g = h / (H / G)
+// Online softmax (Milakov and Gimelshein, 2018): no [T, T] matrix is ever stored.
+#pragma once
+
+#include "runtime/batch.hpp"
+
+namespace clora {
+
+struct AttentionInputs {
+  Tensor q;      // [T, H, E]
+  Tensor k;      // [Tk, G, E]; H a multiple of G
+  Tensor v;      // [Tk, G, E]
+  Tensor first;  // [T] i32
+  Tensor last;   // [T] i32, first[t] <= last[t] < Tk
+  float scale = 1;
+};
+
+// y [T, H, E] and log_sum_exp [T, H] are overwritten (log_sum_exp may be empty where no backward
+// follows).
+void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,
+                      const AttentionInputs& inputs);
+
+struct AttentionGradients {
+  Tensor dq;  // [T, H, E]
+  Tensor dk;  // [Tk, G, E]
+  Tensor dv;  // [Tk, G, E]
+};
+
+// All three are overwritten, the same bits every run. y and log_sum_exp are the forward's.
+// REQUIRES: Tk == T (packed rows), last[t] == t, first not decreasing.
+void record_attention_backward(Batch& batch, const AttentionGradients& gradients, const Tensor& dy,
+                               const Tensor& y, const Tensor& log_sum_exp,
+                               const AttentionInputs& inputs);
+
+// Rows of a step's keys or values into the cache: cache[positions[t]] = rows[t]. cache [S, G, E],
+// rows [T, G, E], positions [T] i32; a position outside [0, S) is skipped.
+void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
+                         const Tensor& positions);
+
+// pairs: number of (query, key) pairs that are not masked.
+Cost attention_cost(const Shape& q, double pairs);
+
+}  // namespace clora

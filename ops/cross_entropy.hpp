@@ -1,0 +1,35 @@
+// cross_entropy: the loss of a language model and its gradient, alone and joined with the head.
+//
+//   loss[t]   = log(sum_v exp(logits[t, v])) - logits[t, targets[t]], 0 where targets[t] < 0
+//   dlogits   = (softmax(logits) - onehot(targets)) * weight, 0 where targets[t] < 0
+// weight [1] f32 lies on the device: 1 / counted tokens of the whole step.
+#pragma once
+
+#include "runtime/batch.hpp"
+
+namespace clora {
+
+// loss [T] and dlogits [T, V] are overwritten; dlogits may be logits itself, or empty (no
+// gradient).
+void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogits,
+                          const Tensor& logits, const Tensor& targets, const Tensor& weight);
+
+// The head joined with the loss, by chunks of rows: never holds [T, V].
+//   logits = x head^T, loss as above, dx [T, D] = dlogits head
+// dx empty: the loss alone. rows_per_chunk 0: chosen for the device.
+struct HeadLossInputs {
+  Tensor x;        // [T, D]
+  Tensor head;     // [V, D], any storage type
+  Tensor targets;  // [T] i32
+  Tensor weight;   // [1] f32
+  std::int64_t rows_per_chunk = 0;
+};
+void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
+                      const HeadLossInputs& inputs);
+
+// sum [1] (+)= sum of x [T], in an order that is always the same; accumulate adds to sum.
+void record_sum(Batch& batch, const Tensor& sum, const Tensor& x, bool accumulate);
+
+Cost cross_entropy_cost(const Shape& logits);
+
+}  // namespace clora

@@ -1,0 +1,41 @@
+// gemm: products of activations with a frozen weight matrix in any storage type.
+//
+//   forward   y [M, N]  = x [M, K] w [N, K]^T (+ bias [N]) (+ residual [M, N]) (+ s [M, R] u [R,
+//   N]) backward  dx [M, K] (+)= dy [M, N] w [N, K] (+ s [M, R] u [R, K])
+//
+// The last term is a low-rank product that shares the accumulators of the main one: an adapter
+// costs no extra pass over y. Activations are f32, w is any DType but the integers, arithmetic is
+// f32. w is frozen: it has no gradient.
+#pragma once
+
+#include "runtime/batch.hpp"
+
+namespace clora {
+
+// scale * s u, added inside a product. Empty s: nothing is added.
+struct LowRankTerm {
+  Tensor s;  // [M, R]
+  Tensor u;  // [R, columns of the output]
+  float scale = 1;
+};
+
+struct GemmExtras {
+  Tensor bias = {};      // [N] f32, or empty
+  Tensor residual = {};  // [M, N] f32, or empty; may be y itself (y += ...)
+  LowRankTerm low_rank = {};
+};
+
+// y = x w^T + extras. Overwrites y. REQUIRES: y aliases neither x nor low_rank.s.
+void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
+                 const GemmExtras& extras = {});
+
+enum class Accumulate { no, yes };
+
+// dx = dy w + low_rank, or dx += the same. REQUIRES: dx aliases neither dy nor low_rank.s.
+void record_gemm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                          Accumulate accumulate, const LowRankTerm& low_rank = {});
+
+// Flops and bytes of one product with M rows (w counted in its storage type).
+Cost gemm_cost(std::int64_t m, const Tensor& w);
+
+}  // namespace clora

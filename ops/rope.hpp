@@ -1,0 +1,25 @@
+// rope: rotary position embedding (Su et al., 2021). Each pair (x_i, x_j) of a head is rotated by
+// the angle of its position and pair: (x_i c - x_j s, x_i s + x_j c). The angles' cosines and sines
+// come from a table that the host computes in double (model/rope_table.hpp), so that base, scaling
+// and long positions are exact.
+#pragma once
+
+#include "runtime/batch.hpp"
+
+namespace clora {
+
+enum class RopeLayout {
+  half_split,   // pairs (i, i + E/2): Hugging Face
+  interleaved,  // pairs (2i, 2i + 1): GGUF files of Llama
+};
+
+enum class RopeDirection { forward, backward };  // backward turns the other way: the gradient
+
+// y [T, H, E] = rotated x [T, H, E]; y may be x. positions [T] i32, each in [0, P); table [P, E/2,
+// 2] f32 holds cosine and sine. REQUIRES: E even.
+void record_rope(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& positions,
+                 const Tensor& table, RopeLayout layout, RopeDirection direction);
+
+Cost rope_cost(const Shape& x);
+
+}  // namespace clora

@@ -1,0 +1,43 @@
+// sample: the next token from logits, on the device; only ids (and log-probabilities) come back.
+//
+// Order: repetition penalty (Keskar et al., 2019: a seen token's logit is divided by the penalty if
+// positive, multiplied if negative), temperature, top-k, top-p (Holtzman et al., 2020), min-p
+// (relative to the most likely token), then a draw by the counter-based random number of (seed,
+// step). temperature 0: the largest logit, the lowest id where several are equal.
+#pragma once
+
+#include "runtime/batch.hpp"
+
+namespace clora {
+
+// Lies on the device as 8 words in this order (floats and integers by their bits).
+struct SampleSettings {
+  float temperature = 0;
+  std::int32_t top_k = 0;        // 0: off
+  float top_p = 1;               // 1: off
+  float min_p = 0;               // 0: off
+  float repetition_penalty = 1;  // 1: off
+  std::uint32_t seed = 0;
+  std::uint32_t step =
+      0;  // number of the token that is drawn: read from the device, raised by the op
+  std::uint32_t unused = 0;
+};
+static_assert(sizeof(SampleSettings) == 8 * sizeof(float));
+
+// token [1] i32 is overwritten; seen [V] u8 gets a 1 at it; settings (u32 [8]) gets step + 1.
+// logits [V] f32 are not changed.
+void record_sample(Batch& batch, const Tensor& token, const Tensor& seen, const Tensor& settings,
+                   const Tensor& logits);
+
+// The model's own distribution, before penalty, temperature and filters:
+// logprob [1] f32 = log softmax(logits)[token]; top_ids [K] i32, top_logprobs [K] f32: the K most
+// likely, most likely first, lower id first among equals (K may be 0: give empty tensors).
+struct LogprobOutputs {
+  Tensor logprob;
+  Tensor top_ids;
+  Tensor top_logprobs;
+};
+void record_logprobs(Batch& batch, const LogprobOutputs& outputs, const Tensor& logits,
+                     const Tensor& token);
+
+}  // namespace clora

@@ -1,0 +1,340 @@
+#include "runtime/batch.hpp"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "runtime/opencl.hpp"
+#include "runtime/program.hpp"
+
+namespace clora {
+namespace {
+
+struct KernelCommand {
+  Launch launch;
+  std::vector<Argument> arguments;
+  OwnedKernel kernel;  // bound at seal
+};
+
+struct CopyCommand {
+  Tensor dst;
+  Tensor src;
+};
+
+struct FillCommand {
+  Tensor dst;
+};
+
+struct CallCommand {
+  std::string label;
+  std::vector<Tensor> uses;
+  Batch::LibraryCall function;
+  std::vector<MemoryRegion> regions;  // bound at seal
+};
+
+using Command = std::variant<KernelCommand, CopyCommand, FillCommand, CallCommand>;
+
+// Calls f(tensor) for every tensor that the command uses.
+template <class F>
+void for_each_tensor(const Command& command, F f) {
+  if (const auto* kernel = std::get_if<KernelCommand>(&command)) {
+    for (const Argument& argument : kernel->arguments) {
+      if (const auto* tensor = std::get_if<Tensor>(&argument)) f(*tensor);
+    }
+  } else if (const auto* copy = std::get_if<CopyCommand>(&command)) {
+    f(copy->dst);
+    f(copy->src);
+  } else if (const auto* fill = std::get_if<FillCommand>(&command)) {
+    f(fill->dst);
+  } else {
+    for (const Tensor& tensor : std::get<CallCommand>(command).uses) f(tensor);
+  }
+}
+
+MemoryRegion region_of(const Tensor& tensor) {
+  return {tensor.storage()->mem, tensor.storage()->origin + tensor.offset_bytes()};
+}
+
+// Sub-buffers of one batch, each made once.
+class SubBuffers {
+ public:
+  // A cl_mem that begins where the tensor does.
+  cl_mem get(const Tensor& tensor, const Device& device) {
+    const MemoryRegion region = region_of(tensor);
+    if (region.offset_bytes == 0) return region.mem;
+    require(
+        region.offset_bytes % device.base_alignment_bytes == 0,
+        "batch: a view must begin at a multiple of {} bytes to be a kernel's argument, {} begins "
+        "at {}",
+        device.base_alignment_bytes, tensor.text(), region.offset_bytes);
+    const std::size_t bytes = std::max<std::size_t>(tensor.bytes(), 1);
+    OwnedMem& made = made_[{region.mem, {region.offset_bytes, bytes}}];
+    if (made == nullptr) {
+      const cl_buffer_region part{region.offset_bytes, bytes};
+      cl_int status = CL_SUCCESS;
+      made.reset(clCreateSubBuffer(region.mem, 0, CL_BUFFER_CREATE_TYPE_REGION, &part, &status));
+      check_opencl(status, "batch: clCreateSubBuffer");
+    }
+    return made.get();
+  }
+
+ private:
+  std::map<std::pair<cl_mem, std::pair<std::size_t, std::size_t>>, OwnedMem> made_;
+};
+
+}  // namespace
+
+std::size_t Arena::bytes() const {
+  std::size_t sum = 0;
+  for (const auto& chunk : chunks_) sum += chunk->bytes();
+  return sum;
+}
+
+struct Batch::State {
+  Context* context = nullptr;
+  std::shared_ptr<Arena> arena;
+  std::vector<Command> commands;
+  std::vector<std::shared_ptr<Storage>> temporaries;
+  std::vector<Lifetime> lifetimes;  // of the temporaries, filled at seal
+  MemoryPlan plan;
+  SubBuffers sub_buffers;
+  bool sealed = false;
+
+  void find_lifetimes();
+  void place_temporaries();
+  void bind(KernelCommand& command);
+  void bind_all();
+  void enqueue(const Command& command, cl_event* event) const;
+  void profile(const Command& command, cl_event event) const;
+};
+
+void Batch::State::find_lifetimes() {
+  std::unordered_map<const Storage*, std::size_t> index;
+  lifetimes.resize(temporaries.size());
+  for (std::size_t i = 0; i < temporaries.size(); ++i) {
+    index[temporaries[i].get()] = i;
+    lifetimes[i] = {temporaries[i]->bytes, commands.size(), 0};
+  }
+  for (std::size_t c = 0; c < commands.size(); ++c) {
+    for_each_tensor(commands[c], [&](const Tensor& tensor) {
+      const auto found = index.find(tensor.storage().get());
+      if (found == index.end()) return;
+      Lifetime& lifetime = lifetimes[found->second];
+      lifetime.first = std::min(lifetime.first, c);
+      lifetime.last = std::max(lifetime.last, c);
+    });
+  }
+  // A temporary that no command uses: it lives nowhere, at command 0 only.
+  for (Lifetime& lifetime : lifetimes) lifetime.first = std::min(lifetime.first, lifetime.last);
+}
+
+void Batch::State::place_temporaries() {
+  const Device& device = context->device();
+  plan = plan_memory(lifetimes, device.base_alignment_bytes, device.max_allocation_bytes);
+  auto& chunks = arena->chunks_;
+  for (std::size_t c = 0; c < plan.chunk_bytes.size(); ++c) {
+    if (c < chunks.size() && chunks[c]->bytes() >= plan.chunk_bytes[c]) continue;
+    if (c < chunks.size()) chunks[c].reset();  // give the smaller block back before taking more
+    auto block = std::make_shared<const Buffer>(
+        context->pool().allocate(plan.chunk_bytes[c], MemoryTag::activations));
+    if (c < chunks.size()) {
+      chunks[c] = std::move(block);
+    } else {
+      chunks.push_back(std::move(block));
+    }
+  }
+  for (std::size_t i = 0; i < temporaries.size(); ++i) {
+    const Place place = plan.places[i];
+    temporaries[i]->buffer = chunks[place.chunk];
+    temporaries[i]->mem = chunks[place.chunk]->handle();
+    temporaries[i]->origin = place.offset;
+  }
+}
+
+void Batch::State::bind(KernelCommand& command) {
+  const Kernel& kernel = command.launch.kernel;
+  cl_int status = CL_SUCCESS;
+  command.kernel.reset(clCreateKernel(kernel.program->handle(), kernel.function.c_str(), &status));
+  check_opencl(status, fmt::format("batch: clCreateKernel({})", kernel.function));
+  for (std::size_t i = 0; i < command.arguments.size(); ++i) {
+    status = std::visit(
+        [&](const auto& value) {
+          using T = std::decay_t<decltype(value)>;
+          const auto n = static_cast<cl_uint>(i);
+          if constexpr (std::is_same_v<T, Tensor>) {
+            const cl_mem mem = value.empty() ? nullptr : sub_buffers.get(value, context->device());
+            return clSetKernelArg(command.kernel.get(), n, sizeof mem, &mem);
+          } else if constexpr (std::is_same_v<T, LocalMemory>) {
+            return clSetKernelArg(command.kernel.get(), n, value.bytes, nullptr);
+          } else {
+            return clSetKernelArg(command.kernel.get(), n, sizeof value, &value);
+          }
+        },
+        command.arguments[i]);
+    check_opencl(status, fmt::format("batch: argument {} of kernel {}", i, kernel.function));
+  }
+}
+
+void Batch::State::bind_all() {
+  for (Command& command : commands) {
+    if (auto* kernel = std::get_if<KernelCommand>(&command)) {
+      bind(*kernel);
+    } else if (auto* call = std::get_if<CallCommand>(&command)) {
+      for (const Tensor& tensor : call->uses) call->regions.push_back(region_of(tensor));
+    }
+  }
+}
+
+void Batch::State::enqueue(const Command& command, cl_event* event) const {
+  const cl_command_queue queue = context->opencl_queue();
+  if (const auto* kernel = std::get_if<KernelCommand>(&command)) {
+    const Grid& grid = kernel->launch.grid;
+    const cl_int status =
+        clEnqueueNDRangeKernel(queue, kernel->kernel.get(), 3, nullptr, grid.global.data(),
+                               grid.local.data(), 0, nullptr, event);
+    if (status != CL_SUCCESS) {
+      check_opencl(status, fmt::format("batch: enqueue of {} ({})", kernel->launch.kernel.function,
+                                       kernel->launch.label));
+    }
+  } else if (const auto* copy = std::get_if<CopyCommand>(&command)) {
+    const MemoryRegion src = region_of(copy->src);
+    const MemoryRegion dst = region_of(copy->dst);
+    check_opencl(clEnqueueCopyBuffer(queue, src.mem, dst.mem, src.offset_bytes, dst.offset_bytes,
+                                     copy->dst.bytes(), 0, nullptr, event),
+                 "batch: clEnqueueCopyBuffer");
+  } else if (const auto* fill = std::get_if<FillCommand>(&command)) {
+    const MemoryRegion dst = region_of(fill->dst);
+    const unsigned char zero = 0;
+    check_opencl(clEnqueueFillBuffer(queue, dst.mem, &zero, 1, dst.offset_bytes, fill->dst.bytes(),
+                                     0, nullptr, event),
+                 "batch: clEnqueueFillBuffer");
+  } else {
+    const auto& call = std::get<CallCommand>(command);
+    call.function(queue, call.regions);
+    if (event != nullptr) {
+      check_opencl(clEnqueueMarkerWithWaitList(queue, 0, nullptr, event),
+                   "batch: clEnqueueMarkerWithWaitList");
+    }
+  }
+}
+
+void Batch::State::profile(const Command& command, cl_event event) const {
+  if (const auto* kernel = std::get_if<KernelCommand>(&command)) {
+    const Launch& launch = kernel->launch;
+    context->profiler().add(launch.label.empty() ? launch.kernel.function : launch.label,
+                            launch.cost, event);
+  } else if (const auto* copy = std::get_if<CopyCommand>(&command)) {
+    context->profiler().add("copy", {0, 2.0 * static_cast<double>(copy->dst.bytes())}, event);
+  } else if (const auto* fill = std::get_if<FillCommand>(&command)) {
+    context->profiler().add("fill", {0, static_cast<double>(fill->dst.bytes())}, event);
+  } else {
+    context->profiler().add(std::get<CallCommand>(command).label, {}, event);
+  }
+}
+
+Batch::Batch(Context& context, std::shared_ptr<Arena> arena) : state_(std::make_unique<State>()) {
+  state_->context = &context;
+  state_->arena = arena == nullptr ? std::make_shared<Arena>() : std::move(arena);
+}
+
+Batch::~Batch() = default;
+Batch::Batch(Batch&&) noexcept = default;
+Batch& Batch::operator=(Batch&&) noexcept = default;
+
+Context& Batch::context() const noexcept { return *state_->context; }
+bool Batch::sealed() const noexcept { return state_->sealed; }
+std::size_t Batch::commands() const noexcept { return state_->commands.size(); }
+
+Tensor Batch::temporary(Shape shape, DType type, std::string_view name) {
+  require(!sealed(), "batch: a sealed batch takes no temporary ('{}')", name);
+  auto storage = std::make_shared<Storage>();
+  storage->bytes = bytes_of(type, static_cast<std::size_t>(shape.elements()));
+  storage->name = name;
+  state_->temporaries.push_back(storage);
+  return Tensor(std::move(storage), shape, type);
+}
+
+void Batch::record(Launch launch, std::vector<Argument> arguments) {
+  require(!sealed(), "batch: a sealed batch takes no command ('{}')", launch.kernel.function);
+  require(launch.kernel.program != nullptr, "batch: a launch needs a kernel");
+  for (std::size_t d = 0; d < 3; ++d) {
+    require(launch.grid.local[d] > 0 && launch.grid.global[d] > 0 &&
+                launch.grid.global[d] % launch.grid.local[d] == 0,
+            "batch: grid of {} must be a positive multiple of its work-group, got {} by {} in "
+            "dimension {}",
+            launch.kernel.function, launch.grid.global[d], launch.grid.local[d], d);
+  }
+  state_->commands.emplace_back(KernelCommand{std::move(launch), std::move(arguments), nullptr});
+}
+
+void Batch::copy(const Tensor& dst, const Tensor& src) {
+  require(!sealed(), "batch: a sealed batch takes no copy");
+  require(!dst.empty() && !src.empty() && dst.bytes() == src.bytes(),
+          "batch: a copy needs equal sizes, got {} from {}", dst.text(), src.text());
+  state_->commands.emplace_back(CopyCommand{dst, src});
+}
+
+void Batch::fill_zero(const Tensor& dst) {
+  require(!sealed() && !dst.empty(), "batch: a fill needs a tensor and a batch not yet sealed");
+  state_->commands.emplace_back(FillCommand{dst});
+}
+
+void Batch::call(std::string label, std::vector<Tensor> uses, LibraryCall function) {
+  require(!sealed(), "batch: a sealed batch takes no call ('{}')", label);
+  state_->commands.emplace_back(
+      CallCommand{std::move(label), std::move(uses), std::move(function), {}});
+}
+
+void Batch::seal() {
+  if (sealed()) return;
+  state_->find_lifetimes();
+  state_->place_temporaries();
+  state_->bind_all();
+  state_->sealed = true;
+}
+
+Fence Batch::submit() {
+  seal();
+  const auto& commands = state_->commands;
+  cl_event last = nullptr;
+  for (std::size_t c = 0; c < commands.size(); ++c) {
+    const bool is_last = c + 1 == commands.size();
+    cl_event event = nullptr;
+    const bool wants_event = is_last || context().profiling();
+    state_->enqueue(commands[c], wants_event ? &event : nullptr);
+    if (is_last) last = event;
+    if (context().profiling()) {
+      if (is_last) check_opencl(clRetainEvent(event), "batch: clRetainEvent");
+      state_->profile(commands[c], event);
+    }
+  }
+  context().flush();
+  return Fence(last);
+}
+
+std::size_t Batch::planned_bytes() const {
+  require(sealed(), "batch: the plan is known once the batch is sealed");
+  std::size_t sum = 0;
+  for (const std::size_t bytes : state_->plan.chunk_bytes) sum += bytes;
+  return sum;
+}
+
+std::size_t Batch::live_bytes() const {
+  require(sealed(), "batch: the plan is known once the batch is sealed");
+  return peak_live_bytes(state_->lifetimes, context().device().base_alignment_bytes);
+}
+
+std::string Batch::plan_text() const {
+  require(sealed(), "batch: the plan is known once the batch is sealed");
+  std::string text;
+  for (std::size_t i = 0; i < state_->temporaries.size(); ++i) {
+    const Lifetime& life = state_->lifetimes[i];
+    const Place& place = state_->plan.places[i];
+    text += fmt::format("{:<24} {:>12} bytes, commands {:>5} to {:>5}, block {} at {}\n",
+                        state_->temporaries[i]->name, life.bytes, life.first, life.last,
+                        place.chunk, place.offset);
+  }
+  return text;
+}
+
+}  // namespace clora

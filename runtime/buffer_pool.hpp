@@ -1,0 +1,77 @@
+// BufferPool: device memory by size class, with a limit, statistics by tag, and free lists that
+// keep returned blocks for the next caller. A Buffer is a move-only handle that gives its block
+// back.
+//
+// A Buffer may outlive the pool object that made it: both share the pool's state.
+// Threads: one at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "runtime/device.hpp"
+#include "runtime/opencl_handles.hpp"
+
+namespace clora {
+
+enum class MemoryTag { weights, activations, adapters, cache, scratch };
+inline constexpr std::size_t kMemoryTags = 5;
+std::string_view name_of(MemoryTag tag);
+
+struct MemoryStatistics {
+  std::size_t in_use_bytes = 0;      // held by live Buffers
+  std::size_t cached_bytes = 0;      // in the free lists
+  std::size_t high_water_bytes = 0;  // the most in_use_bytes has been
+  std::size_t limit_bytes = 0;
+  std::array<std::size_t, kMemoryTags> by_tag{};
+};
+
+struct PoolState;
+
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer();
+
+  cl_mem handle() const noexcept { return mem_; }
+  std::size_t bytes() const noexcept { return mem_ == nullptr ? 0 : bytes_; }
+
+ private:
+  friend class BufferPool;
+  Buffer(std::shared_ptr<PoolState> pool, cl_mem mem, std::size_t bytes, MemoryTag tag)
+      : pool_(std::move(pool)), mem_(mem), bytes_(bytes), tag_(tag) {}
+  void release() noexcept;
+
+  std::shared_ptr<PoolState> pool_;
+  cl_mem mem_ = nullptr;
+  std::size_t bytes_ = 0;  // of the block: at least what was asked for
+  MemoryTag tag_ = MemoryTag::scratch;
+};
+
+class BufferPool {
+ public:
+  // limit_bytes 0: what the device reports as its memory.
+  BufferPool(cl_context context, const Device& device, std::size_t limit_bytes);
+
+  // A block of at least `bytes` bytes, its contents undefined. On failure cached blocks are freed
+  // and the allocation is tried once more. Errors: out_of_memory, with what was wanted, what is
+  // free, and what to lower.
+  Buffer allocate(std::size_t bytes, MemoryTag tag);
+
+  // Frees every cached block.
+  void trim();
+
+  MemoryStatistics statistics() const;
+
+ private:
+  std::shared_ptr<PoolState> state_;
+};
+
+}  // namespace clora

@@ -1,0 +1,159 @@
+#include "runtime/device.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "runtime/opencl.hpp"
+
+namespace clora {
+namespace {
+
+std::string text_of(cl_device_id device, cl_device_info what) {
+  std::size_t bytes = 0;
+  check_opencl(clGetDeviceInfo(device, what, 0, nullptr, &bytes), "clGetDeviceInfo");
+  std::string text(bytes, '\0');
+  check_opencl(clGetDeviceInfo(device, what, bytes, text.data(), nullptr), "clGetDeviceInfo");
+  text.resize(std::min(text.find('\0'), text.size()));
+  return text;
+}
+
+template <class T>
+T number_of(cl_device_id device, cl_device_info what) {
+  T value{};
+  check_opencl(clGetDeviceInfo(device, what, sizeof value, &value, nullptr), "clGetDeviceInfo");
+  return value;
+}
+
+std::string platform_name(cl_platform_id platform) {
+  std::size_t bytes = 0;
+  check_opencl(clGetPlatformInfo(platform, CL_PLATFORM_NAME, 0, nullptr, &bytes),
+               "clGetPlatformInfo");
+  std::string text(bytes, '\0');
+  check_opencl(clGetPlatformInfo(platform, CL_PLATFORM_NAME, bytes, text.data(), nullptr),
+               "clGetPlatformInfo");
+  text.resize(std::min(text.find('\0'), text.size()));
+  return text;
+}
+
+DeviceKind kind_of(cl_device_id id) {
+  const auto type = number_of<cl_device_type>(id, CL_DEVICE_TYPE);
+  if ((type & CL_DEVICE_TYPE_CPU) != 0) return DeviceKind::cpu;
+  if ((type & CL_DEVICE_TYPE_GPU) != 0) return DeviceKind::gpu;
+  return DeviceKind::other;
+}
+
+std::vector<cl_platform_id> platforms() {
+  cl_uint count = 0;
+  const cl_int status = clGetPlatformIDs(0, nullptr, &count);
+  if (status == -1001 || count == 0) return {};  // the loader found no driver
+  check_opencl(status, "clGetPlatformIDs");
+  std::vector<cl_platform_id> found(count);
+  check_opencl(clGetPlatformIDs(count, found.data(), nullptr), "clGetPlatformIDs");
+  return found;
+}
+
+std::vector<cl_device_id> devices_of(cl_platform_id platform) {
+  cl_uint count = 0;
+  const cl_int status = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
+  if (status == CL_DEVICE_NOT_FOUND || count == 0) return {};
+  check_opencl(status, "clGetDeviceIDs");
+  std::vector<cl_device_id> found(count);
+  check_opencl(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, found.data(), nullptr),
+               "clGetDeviceIDs");
+  return found;
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
+bool matches(const Device& device, const std::string& selector) {
+  int index = -1;
+  const char* end = selector.data() + selector.size();
+  const auto [stop, error] = std::from_chars(selector.data(), end, index);
+  if (error == std::errc() && stop == end) return device.index == index;
+  if (selector == "cpu") return device.kind == DeviceKind::cpu;
+  if (selector == "gpu") return device.kind == DeviceKind::gpu;
+  return lower(device.name).find(selector) != std::string::npos ||
+         lower(device.platform).find(selector) != std::string::npos;
+}
+
+std::string what_there_is(const std::vector<Device>& devices) {
+  std::string text;
+  for (const Device& device : devices) {
+    text += fmt::format("{}{}: '{}' ({})", text.empty() ? "" : "; ", device.index, device.name,
+                        name_of(device.kind));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view name_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::cpu:
+      return "cpu";
+    case DeviceKind::gpu:
+      return "gpu";
+    case DeviceKind::other:
+      break;
+  }
+  return "other";
+}
+
+Device describe_device(cl_device_id id) {
+  Device device;
+  device.id = id;
+  device.name = text_of(id, CL_DEVICE_NAME);
+  device.platform = platform_name(number_of<cl_platform_id>(id, CL_DEVICE_PLATFORM));
+  device.vendor = text_of(id, CL_DEVICE_VENDOR);
+  device.driver = text_of(id, CL_DRIVER_VERSION);
+  device.opencl_version = text_of(id, CL_DEVICE_VERSION);
+  device.kind = kind_of(id);
+  device.compute_units = number_of<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS);
+  device.memory_bytes = number_of<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
+  device.max_allocation_bytes = number_of<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  device.local_memory_bytes = number_of<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE);
+  // The query answers in bits.
+  device.base_alignment_bytes =
+      std::max<cl_uint>(1, number_of<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
+  device.max_work_group_size = number_of<std::size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+  return device;
+}
+
+std::vector<Device> list_devices() {
+  std::vector<Device> found;
+  for (cl_platform_id platform : platforms()) {
+    for (cl_device_id id : devices_of(platform)) {
+      found.push_back(describe_device(id));
+      found.back().index = static_cast<int>(found.size()) - 1;
+    }
+  }
+  return found;
+}
+
+Device select_device(std::string_view selector) {
+  const std::vector<Device> devices = list_devices();
+  if (devices.empty()) {
+    fail(ErrorCode::no_device,
+         "device: no OpenCL device found; install a driver, for example Debian's pocl-opencl-icd "
+         "for the CPU");
+  }
+  if (selector.empty()) {
+    const auto gpu = std::ranges::find(devices, DeviceKind::gpu, &Device::kind);
+    return gpu == devices.end() ? devices.front() : *gpu;
+  }
+  const std::string wanted = lower(selector);
+  const auto found =
+      std::ranges::find_if(devices, [&](const Device& device) { return matches(device, wanted); });
+  if (found == devices.end()) {
+    fail(ErrorCode::no_device, "device: none matches '{}'; there is {}", selector,
+         what_there_is(devices));
+  }
+  return *found;
+}
+
+}  // namespace clora

@@ -1,0 +1,46 @@
+// Device: what an OpenCL device is, read once. A value; copying it copies no OpenCL object.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/opencl_handles.hpp"
+
+namespace clora {
+
+enum class DeviceKind { cpu, gpu, other };
+
+struct Device {
+  int index = 0;  // position in list_devices()
+  std::string name;
+  std::string platform;
+  std::string vendor;
+  std::string driver;
+  std::string opencl_version;  // "OpenCL 3.0 ..."
+  DeviceKind kind = DeviceKind::other;
+  std::uint32_t compute_units = 0;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t max_allocation_bytes = 0;
+  std::uint64_t local_memory_bytes = 0;
+  std::uint32_t base_alignment_bytes = 1;  // offsets of sub-buffers are multiples of this
+  std::size_t max_work_group_size = 1;
+  cl_device_id id = nullptr;
+};
+
+std::string_view name_of(DeviceKind kind);
+
+// Every device of every platform, in platform order; empty where there is none.
+std::vector<Device> list_devices();
+
+// The device a selector means: "" (the first GPU, else the first device), an index, "cpu", "gpu",
+// or a part of a device's or platform's name in any case. Errors: no_device, with what there is, or
+// with the package that brings one where there is nothing.
+Device select_device(std::string_view selector);
+
+// The facts of a caller's device.
+Device describe_device(cl_device_id id);
+
+}  // namespace clora

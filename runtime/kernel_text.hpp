@@ -1,0 +1,16 @@
+// The text of a kernel file with its includes resolved, from the embedded files or, when a folder
+// is given, from disk. One text goes to the driver; #line directives keep file names and line
+// numbers.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace clora {
+
+// `file` ("rms_norm.cl") with every #include "x.clh" replaced, once, by that file.
+// folder: empty for the embedded files. Errors: not_found, naming the file and who includes it.
+std::string kernel_text(std::string_view file, const std::filesystem::path& folder = {});
+
+}  // namespace clora

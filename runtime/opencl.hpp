@@ -1,0 +1,40 @@
+// OpenCL as the runtime sees it: the C headers, status checks and owning handles. For the .cpp
+// files of runtime/ only; public headers use runtime/opencl_handles.hpp, which needs no OpenCL
+// header.
+#pragma once
+
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "runtime/error.hpp"
+
+namespace clora {
+
+// "CL_OUT_OF_RESOURCES", or "OpenCL status -9999" for a number the specification does not name.
+std::string opencl_status_text(cl_int status);
+
+// Throws Error(device) naming `call` unless status is CL_SUCCESS.
+void check_opencl(cl_int status, std::string_view call);
+
+// An owned OpenCL object, released on destruction.
+template <class Handle, auto Release>
+struct OpenclRelease {
+  using pointer = Handle;
+  void operator()(Handle handle) const noexcept { Release(handle); }
+};
+template <class Handle, auto Release>
+using OpenclOwned = std::unique_ptr<std::remove_pointer_t<Handle>, OpenclRelease<Handle, Release>>;
+
+using OwnedContext = OpenclOwned<cl_context, clReleaseContext>;
+using OwnedQueue = OpenclOwned<cl_command_queue, clReleaseCommandQueue>;
+using OwnedProgram = OpenclOwned<cl_program, clReleaseProgram>;
+using OwnedKernel = OpenclOwned<cl_kernel, clReleaseKernel>;
+using OwnedMem = OpenclOwned<cl_mem, clReleaseMemObject>;
+using OwnedEvent = OpenclOwned<cl_event, clReleaseEvent>;
+
+}  // namespace clora

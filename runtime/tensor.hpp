@@ -1,0 +1,64 @@
+// Tensor: a typed, shaped view of device memory. A value; copies share the memory.
+//
+// The memory is either a pool block (Context::allocate) or a temporary of a Batch, whose place is
+// planned when the batch is sealed. A view must start at a multiple of the device's base alignment
+// (Device::base_alignment_bytes) to be bound to a kernel.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/buffer_pool.hpp"
+#include "runtime/dtype.hpp"
+#include "runtime/shape.hpp"
+
+namespace clora {
+
+// Where a tensor's bytes lie: `mem` from `origin` on. mem is null for a temporary not yet planned.
+struct Storage {
+  std::shared_ptr<const Buffer> buffer;  // keeps the block alive
+  cl_mem mem = nullptr;
+  std::size_t origin = 0;
+  std::size_t bytes = 0;
+  std::string name;  // of a temporary, for the plan's listing
+};
+
+class Tensor {
+ public:
+  Tensor() = default;
+  // A view of all of `storage`. REQUIRES: storage holds at least the shape's bytes.
+  Tensor(std::shared_ptr<Storage> storage, Shape shape, DType type);
+
+  bool empty() const noexcept { return storage_ == nullptr; }
+  const Shape& shape() const noexcept { return shape_; }
+  DType type() const noexcept { return type_; }
+  std::int64_t elements() const noexcept { return shape_.elements(); }
+  std::size_t bytes() const { return bytes_of(type_, static_cast<std::size_t>(elements())); }
+
+  // Rows [begin, begin + count) of the first dimension. REQUIRES: they exist.
+  Tensor rows(std::int64_t begin, std::int64_t count) const;
+  // The same bytes as another shape. REQUIRES: equal number of elements.
+  Tensor reshape(Shape shape) const;
+  // `shape` elements of `type` that begin offset_bytes into this view. REQUIRES: they fit.
+  Tensor slice(std::size_t offset_bytes, Shape shape, DType type) const;
+
+  // "f32 [4, 768]"
+  std::string text() const;
+
+  const std::shared_ptr<Storage>& storage() const noexcept { return storage_; }
+  std::size_t offset_bytes() const noexcept { return offset_bytes_; }
+
+ private:
+  std::shared_ptr<Storage> storage_;
+  std::size_t offset_bytes_ = 0;
+  Shape shape_;
+  DType type_ = DType::f32;
+};
+
+// Throws Error(invalid_argument) "op: name must be f32 [4, 768], got ..." unless t is exactly that.
+void require_tensor(std::string_view op, std::string_view name, const Tensor& t, const Shape& shape,
+                    DType type = DType::f32);
+
+}  // namespace clora

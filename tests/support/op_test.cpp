@@ -1,0 +1,109 @@
+#include "tests/support/op_test.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <random>
+
+namespace clora::test {
+namespace {
+
+constexpr std::uint32_t kCanary = 0x7fa5c3e1;  // a NaN that no computation makes
+
+template <class Got>
+void expect_all_close(std::span<const Got> got, std::span<const double> want, double tolerance,
+                      const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  double scale = 0;
+  for (const double w : want) scale = std::max(scale, std::abs(w));
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double error = std::abs(static_cast<double>(got[i]) - want[i]);
+    ASSERT_LE(error, tolerance * (std::abs(want[i]) + scale))
+        << what << " at " << i << ": got " << got[i] << ", want " << want[i];
+  }
+}
+
+}  // namespace
+
+Context& context_of(Variant variant) {
+  static std::map<Variant, std::unique_ptr<Context>> contexts;
+  auto& context = contexts[variant];
+  if (context == nullptr) {
+    ContextConfig config = config_from_environment();
+    config.variant = variant;
+    context = std::make_unique<Context>(config);
+  }
+  return *context;
+}
+
+testing::internal::ParamGenerator<Variant> all_variants() {
+  return testing::Values(Variant::portable, Variant::cpu);
+}
+
+std::string variant_name(const testing::TestParamInfo<Variant>& info) {
+  return std::string(name_of(info.param));
+}
+
+std::vector<float> random_values(std::size_t count, std::uint32_t seed, float scale) {
+  std::mt19937 generator(seed);
+  std::vector<float> values(count);
+  for (float& value : values) {
+    value = scale * (static_cast<float>(generator() >> 8U) * 0x1p-23F - 1.0F);
+  }
+  return values;
+}
+
+std::vector<double> to_double(std::span<const float> values) {
+  return {values.begin(), values.end()};
+}
+
+Tensor upload(Context& context, Shape shape, std::span<const float> values) {
+  return context.upload(shape, DType::f32, values, MemoryTag::scratch);
+}
+
+Tensor upload(Context& context, Shape shape, std::span<const std::int32_t> values) {
+  return context.upload(shape, DType::i32, values, MemoryTag::scratch);
+}
+
+Output::Output(Context& context, Shape shape) : context_(&context) {
+  const auto border = static_cast<std::int64_t>(context.device().base_alignment_bytes);
+  const std::int64_t words = shape.elements() + 2 * border;
+  const std::vector<std::uint32_t> fill(static_cast<std::size_t>(words), kCanary);
+  all_ = context.upload<std::uint32_t>({words}, DType::u32, fill, MemoryTag::scratch);
+  tensor_ = all_.slice(static_cast<std::size_t>(border) * 4, shape, DType::f32);
+}
+
+std::vector<float> Output::values() const {
+  const std::vector<std::uint32_t> words = context_->read<std::uint32_t>(all_);
+  const auto count = static_cast<std::size_t>(tensor_.elements());
+  const std::size_t border = (words.size() - count) / 2;
+  const std::span all(words);
+  const auto intact = [](std::uint32_t word) { return word == kCanary; };
+  EXPECT_TRUE(std::ranges::all_of(all.first(border), intact)) << "written before the output";
+  EXPECT_TRUE(std::ranges::all_of(all.last(border), intact)) << "written after the output";
+  std::vector<float> values(count);
+  std::ranges::transform(all.subspan(border, count), values.begin(), [](std::uint32_t word) {
+    return word == kCanary ? std::numeric_limits<float>::quiet_NaN() : std::bit_cast<float>(word);
+  });
+  return values;
+}
+
+double tolerance_of(std::size_t terms) {
+  constexpr double kUnitRoundoff = 0x1p-24;
+  return 8 * kUnitRoundoff * std::sqrt(static_cast<double>(terms) + 1);
+}
+
+void expect_close(std::span<const float> got, std::span<const double> want, double tolerance,
+                  const std::string& what) {
+  expect_all_close(got, want, tolerance, what);
+}
+
+void expect_close(std::span<const double> got, std::span<const double> want, double tolerance,
+                  const std::string& what) {
+  expect_all_close(got, want, tolerance, what);
+}
+
+}  // namespace clora::test

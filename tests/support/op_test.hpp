@@ -1,0 +1,98 @@
+// What every op test shares: a Context a variant, random values, outputs filled with NaN between
+// canaries, and one tolerance rule. References are naive loops in double (tests/reference/).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/batch.hpp"
+#include "runtime/context.hpp"
+#include "runtime/error.hpp"
+
+namespace clora::test {
+
+// The Context of this process for one variant, made at first use.
+Context& context_of(Variant variant);
+
+// A suite whose tests run once for each variant: class RmsNorm : public OpTest {};
+// INSTANTIATE_TEST_SUITE_P(Variants, RmsNorm, all_variants(), variant_name);
+class OpTest : public testing::TestWithParam<Variant> {
+ protected:
+  Context& context() { return context_of(GetParam()); }
+  // Records with f(batch), submits and waits.
+  template <class F>
+  void run(F f) {
+    Batch batch(context());
+    f(batch);
+    batch.submit().wait();
+  }
+};
+testing::internal::ParamGenerator<Variant> all_variants();
+std::string variant_name(const testing::TestParamInfo<Variant>& info);
+
+// Uniform values in [-scale, scale), the same for a seed on every machine.
+std::vector<float> random_values(std::size_t count, std::uint32_t seed, float scale = 1.0F);
+std::vector<double> to_double(std::span<const float> values);
+
+Tensor upload(Context& context, Shape shape, std::span<const float> values);
+Tensor upload(Context& context, Shape shape, std::span<const std::int32_t> values);
+
+// An output: its elements are NaN before the op, and canaries lie on both sides.
+class Output {
+ public:
+  Output(Context& context, Shape shape);
+  const Tensor& tensor() const { return tensor_; }
+  // The elements; fails the test if a canary was overwritten.
+  std::vector<float> values() const;
+
+ private:
+  Context* context_;
+  Tensor all_;
+  Tensor tensor_;
+};
+
+// Relative tolerance of an f32 result that sums `terms` products: rounding grows with the square
+// root of the number of terms for a random walk; the factor covers the constants and a few further
+// ops.
+double tolerance_of(std::size_t terms);
+
+// |got - want| <= tolerance * (|want| + scale) for every element, scale being the largest |want|:
+// errors of a sum are relative to its terms, not to a result that cancelled. NaN fails.
+void expect_close(std::span<const float> got, std::span<const double> want, double tolerance,
+                  const std::string& what);
+
+// The derivative of f at x by central differences, one element at a time, in double.
+template <class F>
+std::vector<double> central_differences(F f, std::vector<double> x, double h = 1e-5) {
+  std::vector<double> gradient(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double at = x[i];
+    x[i] = at + h;
+    const double above = f(x);
+    x[i] = at - h;
+    const double below = f(x);
+    x[i] = at;
+    gradient[i] = (above - below) / (2 * h);
+  }
+  return gradient;
+}
+void expect_close(std::span<const double> got, std::span<const double> want, double tolerance,
+                  const std::string& what);
+
+// The message of the Error that f throws; fails the test if it throws none.
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no Error was thrown";
+  return {};
+}
+
+}  // namespace clora::test
