@@ -1,0 +1,83 @@
+// Adapter: the trainable low-rank matrices of one LoRA (Hu et al., 2021), on the device.
+//
+// All matrices lie in one flat f32 buffer, so that clipping and AdamW are one launch over it; each
+// module has views of it. b is held transposed (ops/lora_linear.hpp says why); files hold it as
+// PEFT does. Owns its tensors; must not outlive its Context. Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/lora_linear.hpp"
+#include "runtime/context.hpp"
+
+namespace clora {
+
+// A linear layer of a base model that an adapter may attach to.
+struct AdapterSite {
+  std::string path;          // "model.layers.0.self_attn.q_proj"
+  std::int64_t inputs = 0;   // K
+  std::int64_t outputs = 0;  // N
+};
+
+struct AdapterConfig {
+  std::int64_t rank = 8;
+  double alpha = 16;
+  double dropout = 0;                       // probability, in [0, 1)
+  bool rank_stabilised = false;             // scale = alpha / sqrt(rank) (Kalajdzievski, 2023)
+  std::vector<std::string> target_modules;  // last parts of paths: "q_proj", ...
+  std::string base_model;                   // name or path of what it was trained on
+};
+
+// One adapted linear layer.
+struct AdapterModule {
+  AdapterSite site;
+  std::int64_t rank = 0;
+  float scale = 1;            // alpha / rank, as the configuration says
+  std::size_t a_offset = 0;   // of a [R, K] in the flat buffer, in elements
+  std::size_t bt_offset = 0;  // of bt [R, N]
+};
+
+class Adapter {
+ public:
+  // Matrices for every site, zero. Errors: invalid_argument without sites or for a rank below 1.
+  Adapter(Context& context, const std::vector<AdapterSite>& sites, AdapterConfig config);
+  // The same with a rank and scale for each module; offsets are set here.
+  Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config);
+
+  // a: uniform in +-1/sqrt(K) (PEFT's kaiming-uniform with a = sqrt 5), b = 0. The same for a seed
+  // on every device.
+  void initialise(std::uint64_t seed);
+
+  Context& context() const noexcept { return *context_; }
+  const AdapterConfig& config() const noexcept { return config_; }
+  const std::vector<AdapterModule>& modules() const noexcept { return modules_; }
+  const AdapterModule* find(std::string_view path) const;
+
+  // Views for the op; empty where the path has no module. Dropout is left at 0.
+  LoraWeights weights(std::string_view path) const;
+  // Views of the gradients; empty where the path has no module. REQUIRES: allocate_gradients().
+  LoraGradients gradients(std::string_view path) const;
+
+  // The flat buffers [n]. Padding between modules is zero in both.
+  const Tensor& parameters() const noexcept { return parameters_; }
+  const Tensor& flat_gradients() const noexcept { return gradients_; }
+  void allocate_gradients();
+
+  // Elements of all a and b, padding not counted.
+  std::int64_t trainable_parameters() const noexcept;
+
+ private:
+  Tensor view(const Tensor& flat, std::size_t offset, Shape shape) const;
+  void place_modules();
+
+  Context* context_;
+  AdapterConfig config_;
+  std::vector<AdapterModule> modules_;
+  Tensor parameters_;
+  Tensor gradients_;
+};
+
+}  // namespace clora

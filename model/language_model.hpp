@@ -1,0 +1,63 @@
+// LanguageModel: the frozen weights of a decoder-only transformer on the device, in their files'
+// storage types, with what the recorded forward and backward need to know.
+//
+// Holds no adapter and no state of a run: several trainers and generators may share one model.
+// Must not outlive its Context.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lora/adapter.hpp"
+#include "model/model_config.hpp"
+#include "model/weights.hpp"
+#include "ops/lora_linear.hpp"
+
+namespace clora {
+
+struct BlockWeights {
+  Tensor input_norm;  // [D]
+  LinearWeights q, k, v, o;
+  Tensor q_norm, k_norm;       // [E], or empty
+  Tensor post_attention_norm;  // [D]
+  LinearWeights gate, up, down;
+};
+
+class LanguageModel {
+ public:
+  // Copies every weight to the device, straight from the mapped files.
+  // Errors: out_of_memory, with what the whole model needs; those of WeightFiles::get.
+  LanguageModel(Context& context, const WeightFiles& files);
+
+  Context& context() const noexcept { return *context_; }
+  const ModelConfig& config() const noexcept { return config_; }
+  const Tensor& embeddings() const noexcept { return embeddings_; }  // [V, D]
+  const Tensor& final_norm() const noexcept { return final_norm_; }  // [D]
+  const Tensor& head() const noexcept { return head_; }              // [V, D]
+  const std::vector<BlockWeights>& blocks() const noexcept { return blocks_; }
+
+  // Cosines and sines of at least `positions` positions [P, E/2, 2]; kept, and grown when needed.
+  Tensor rope_table(std::int64_t positions);
+
+  std::size_t weight_bytes() const noexcept { return weight_bytes_; }
+
+ private:
+  Context* context_;
+  ModelConfig config_;
+  Tensor embeddings_, final_norm_, head_, rope_table_;
+  std::vector<BlockWeights> blocks_;
+  std::size_t weight_bytes_ = 0;
+};
+
+// The linear layers of a model that an adapter can attach to, in the order of computation: q_proj,
+// k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj of each block.
+std::vector<AdapterSite> adapter_sites(const ModelConfig& config);
+
+// Those whose last part is in target_modules ("all-linear": every one), in the last `last_layers`
+// blocks (0: all). Errors: invalid_argument, for a name that is no linear layer, with those there
+// are.
+std::vector<AdapterSite> select_sites(const ModelConfig& config,
+                                      const std::vector<std::string>& target_modules,
+                                      std::int64_t last_layers);
+
+}  // namespace clora

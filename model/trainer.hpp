@@ -1,0 +1,71 @@
+// Trainer: LoRA training steps of a model on packed rows.
+//
+// A step is recorded once for each row count that occurs (rounded up, so that few do) and replayed;
+// all that changes lies in small device buffers that one upload fills. Nothing in a step waits for
+// the device: results of a step are read back behind it.
+// Threads: one at a time. Must not outlive the model or the adapter.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lora/adapter.hpp"
+#include "model/language_model.hpp"
+#include "model/packing.hpp"
+
+namespace clora {
+
+struct TrainerConfig {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  double clip_norm = 0;  // 0: off
+  std::uint32_t dropout_seed = 0;
+};
+
+struct StepResult {
+  std::int64_t step = 0;    // from 1
+  double loss = 0;          // mean over the counted tokens, before the update
+  std::int64_t tokens = 0;  // counted
+  std::int64_t rows = 0;    // processed, padding not counted
+  double learning_rate = 0;
+  double grad_norm = 0;  // over all adapter matrices, before clipping
+};
+
+class Trainer {
+ public:
+  Trainer(LanguageModel& model, Adapter& adapter, const TrainerConfig& config);
+  ~Trainer();
+
+  // Enqueues one optimiser step over the micro-batches (gradient accumulation where there are
+  // several); loss and gradient are means over the counted tokens of all of them. Does not wait for
+  // this step; returns the result of the previous one, if there was one.
+  std::optional<StepResult> step(std::span<const PackedRows> micro_batches, double learning_rate);
+  // Waits for the step in flight and returns its result, if there is one.
+  std::optional<StepResult> drain();
+
+  // Loss summed over the counted tokens of the rows, without dropout; waits.
+  double evaluate(const PackedRows& rows);
+
+  std::int64_t steps() const noexcept;  // optimiser steps enqueued so far
+
+  // Moments and step number, for checkpoints. Waits. The moments have the adapter's flat order.
+  struct State {
+    std::int64_t step = 0;
+    std::vector<float> first_moment;
+    std::vector<float> second_moment;
+  };
+  State state();
+  // REQUIRES: sizes as state() gives for this adapter.
+  void restore(const State& state);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace clora
