@@ -9,6 +9,9 @@
 namespace clora {
 
 Shape::Shape(std::initializer_list<std::int64_t> dimensions)
+    : Shape(std::span(dimensions.begin(), dimensions.size())) {}
+
+Shape::Shape(std::span<const std::int64_t> dimensions)
     : rank_(static_cast<int>(dimensions.size())) {
   require(dimensions.size() <= kMaxRank, "shape: at most {} dimensions, got {}", kMaxRank,
           dimensions.size());

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 
 namespace clora {
@@ -15,6 +16,7 @@ class Shape {
   Shape() = default;
   // REQUIRES: at most kMaxRank dimensions, none negative.
   Shape(std::initializer_list<std::int64_t> dimensions);
+  explicit Shape(std::span<const std::int64_t> dimensions);
 
   int rank() const noexcept { return rank_; }
   // Dimension i. REQUIRES: 0 <= i < rank().

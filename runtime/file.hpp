@@ -1,0 +1,69 @@
+// Files as the library reads and writes them: read-only mappings, and writes that leave either the
+// whole new file or the whole old one.
+//
+// A mapping belongs to its MappedFile; every view of it dies with it. A MappedFile may be read from
+// several threads. A file that another program shortens while it is mapped is outside the contract.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace clora {
+
+// A read-only memory mapping of one whole file.
+class MappedFile {
+ public:
+  // Errors: not_found (no such file), io (cannot be read), invalid_file (a directory, or empty).
+  static MappedFile open(const std::filesystem::path& path);
+
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  MappedFile(std::filesystem::path path, const std::byte* data, std::size_t size);
+
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// A file under construction: it lies under a temporary name in the folder of `path` and takes its
+// place in commit(). Destroyed without commit() it is removed and the old file is as it was.
+class AtomicFile {
+ public:
+  // Errors: io (the folder is missing or not writable).
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  // Appends. Errors: io with the system's reason (disk full, file size limit, ...).
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+
+  // Forces the bytes to the disk and renames the file to `path`, replacing what is there.
+  // Errors: io. REQUIRES: called once, nothing written after it.
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+};
+
+// The file `path` then holds exactly the parts, one after the other. Errors: io; the old file, if
+// there is one, stays whole.
+void write_file_atomically(const std::filesystem::path& path,
+                           std::span<const std::span<const std::byte>> parts);
+void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace clora

@@ -1,0 +1,69 @@
+#include "tests/support/test_files.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+namespace clora::test {
+namespace {
+
+std::optional<std::filesystem::path> environment_path(const char* variable) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::filesystem::path(value);
+}
+
+std::optional<std::filesystem::path> if_there(const std::filesystem::path& path) {
+  return std::filesystem::exists(path) ? std::optional(path) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::filesystem::path> test_data(std::string_view relative) {
+  return if_there(environment_path("CLORA_TEST_DATA").value_or("../shared/data") / relative);
+}
+
+std::optional<std::filesystem::path> cached_model(std::string_view name) {
+  if (const auto cache = environment_path("CLORA_MODEL_CACHE")) return if_there(*cache / name);
+  if (const auto cache = environment_path("XDG_CACHE_HOME"))
+    return if_there(*cache / "clora/models" / name);
+  return if_there(environment_path("HOME").value_or("") / ".cache/clora/models" / name);
+}
+
+TemporaryFolder::TemporaryFolder() {
+  static std::atomic<unsigned> counter{0};
+  path_ = std::filesystem::temp_directory_path() /
+          fmt::format("clora-test-{}-{}", ::getpid(), counter.fetch_add(1));
+  std::filesystem::create_directory(path_);
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string read_whole_file(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) fail(ErrorCode::not_found, "{}: cannot be read by the test", path.string());
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+void write_whole_file(const std::filesystem::path& path, std::string_view content) {
+  std::ofstream stream(path, std::ios::binary | std::ios::trunc);
+  stream.write(content.data(), static_cast<std::streamsize>(content.size()));
+  if (!stream.flush()) fail(ErrorCode::io, "{}: cannot be written by the test", path.string());
+}
+
+std::optional<Caught> caught(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return Caught{error.code(), error.what()};
+  }
+  return std::nullopt;
+}
+
+}  // namespace clora::test

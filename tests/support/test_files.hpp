@@ -1,0 +1,65 @@
+// Files for tests: where the real ones lie, a folder that cleans up after itself, and small helpers
+// to read and write whole files.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/error.hpp"
+
+namespace clora::test {
+
+// The file or folder `relative` of the test data ($CLORA_TEST_DATA); nothing where it is absent.
+std::optional<std::filesystem::path> test_data(std::string_view relative);
+
+// The file `name` of the model cache ($CLORA_MODEL_CACHE, else $XDG_CACHE_HOME/clora/models, else
+// ~/.cache/clora/models); nothing where it is absent.
+std::optional<std::filesystem::path> cached_model(std::string_view name);
+
+// An empty folder, removed with all it holds.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string read_whole_file(const std::filesystem::path& path);
+void write_whole_file(const std::filesystem::path& path, std::string_view content);
+
+// The code and message of the Error that `action` throws; nothing if it throws none.
+struct Caught {
+  ErrorCode code;
+  std::string message;
+};
+std::optional<Caught> caught(const std::function<void()>& action);
+
+}  // namespace clora::test
+
+// Skips the test, saying so, where optional `variable` (a path) is absent; else names the path.
+#define CLORA_FILE_OR_SKIP(variable, optional_path, what)                          \
+  const std::optional<std::filesystem::path> variable##_or_none = (optional_path); \
+  if (!variable##_or_none) GTEST_SKIP() << (what) << " is not there";              \
+  const std::filesystem::path& variable = *variable##_or_none
+
+// Expects an Error of `expected_code` whose message contains `part`.
+#define CLORA_EXPECT_ERROR(action, expected_code, part)                                      \
+  do {                                                                                       \
+    const auto clora_caught = ::clora::test::caught([&] { (void)(action); });                \
+    ASSERT_TRUE(clora_caught.has_value()) << "no error from " #action;                       \
+    EXPECT_EQ(clora_caught->code, (expected_code)) << clora_caught->message;                 \
+    EXPECT_NE(clora_caught->message.find(part), std::string::npos) << clora_caught->message; \
+  } while (false)
