@@ -1,0 +1,66 @@
+#include "model/packing.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "runtime/error.hpp"
+
+namespace clora {
+
+namespace {
+
+PackedRows empty_rows(std::size_t rows) {
+  PackedRows packed;
+  packed.ids.assign(rows, 0);
+  packed.targets.assign(rows, -1);
+  packed.positions.assign(rows, 0);
+  packed.first.resize(rows);
+  for (std::size_t t = 0; t < rows; ++t) packed.first[t] = static_cast<std::int32_t>(t);
+  packed.last = packed.first;
+  return packed;
+}
+
+void place(const Record& record, std::size_t start, std::size_t window, PackedRows& packed) {
+  for (std::size_t i = 0; i < record.ids.size(); ++i) {
+    const std::size_t row = start + i;
+    packed.ids[row] = record.ids[i];
+    packed.positions[row] = static_cast<std::int32_t>(i);
+    const std::size_t unseen = window > 0 && i >= window ? i - window + 1 : 0;
+    packed.first[row] = static_cast<std::int32_t>(start + unseen);
+    if (i + 1 < record.ids.size() && record.is_target[i + 1] != 0) {
+      packed.targets[row] = record.ids[i + 1];
+      ++packed.target_count;
+    }
+  }
+}
+
+}  // namespace
+
+PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows, std::size_t window) {
+  constexpr std::size_t kMostRows = std::numeric_limits<std::int32_t>::max();
+  require(rows <= kMostRows, "pack_rows: rows must be at most {}, got {}", kMostRows, rows);
+  std::size_t total = 0;
+  for (const Record* record : records) {
+    require(!record->ids.empty() && record->ids.size() == record->is_target.size(),
+            "pack_rows: a record must have ids and as many marks, got {} and {}",
+            record->ids.size(), record->is_target.size());
+    total += record->ids.size();
+  }
+  require(total <= rows, "pack_rows: {} records of {} tokens together do not fit into {} rows",
+          records.size(), total, rows);
+  PackedRows packed = empty_rows(rows);
+  std::size_t start = 0;
+  for (const Record* record : records) {
+    place(*record, start, window, packed);
+    start += record->ids.size();
+  }
+  return packed;
+}
+
+PackedRows pack_rows(std::span<const Record> records, std::size_t rows, std::size_t window) {
+  std::vector<const Record*> pointers;
+  for (const Record& record : records) pointers.push_back(&record);
+  return pack_rows(std::span<const Record* const>(pointers), rows, window);
+}
+
+}  // namespace clora

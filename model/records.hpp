@@ -1,0 +1,58 @@
+// Data sets: JSON Lines files become records of token ids, each token marked as counted in the loss
+// or not. Three forms, told apart by their keys, may be mixed in a file:
+//   {"text"}                        every token but the first is a target
+//   {"prompt", "completion"}        the completion's tokens are targets
+//   {"messages": [{role, content}]} each assistant turn, with the token that ends it, is a target;
+//                                   content: a string, or a list of {"type": "text", "text"}
+// A line that cannot be used stops the reading: Error(invalid_data) "file:line: reason".
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "model/chat_template.hpp"
+#include "model/tokenizer.hpp"
+
+namespace clora {
+
+struct Record {
+  std::vector<std::int32_t> ids;
+  std::vector<std::uint8_t> is_target;  // [ids.size()]; 1: the prediction of this token counts
+};
+
+struct RecordOptions {
+  std::size_t max_seq_length = 512;  // tokens; longer records lose their end. REQUIRES >= 2
+  bool append_eos = true;            // texts and completions end with eos, a target
+  bool apply_chat_template =
+      false;              // prompt and completion become a user's and an assistant's turn
+  std::size_t limit = 0;  // records read at most; 0: all
+};
+
+struct Records {
+  std::vector<Record> records;
+  std::size_t truncated = 0;  // records that lost their end
+  std::size_t skipped = 0;    // records left without a target; not in `records`
+
+  std::size_t target_count() const;  // counted tokens of all records
+};
+
+// Reads a file. chat_template: null where the model has none that is known; messages, and
+// apply_chat_template, then stop with the reason. Throws Error(not_found) where the file is absent,
+// Error(invalid_data) for a bad line or a file without records, Error(invalid_argument) where
+// append_eos is asked of a tokenizer that has no eos.
+Records load_records(const std::filesystem::path& path, const Tokenizer& tokenizer,
+                     const ChatTemplate* chat_template, const RecordOptions& options = {});
+
+// One line of such a file. Throws Error(invalid_data) with the reason alone. Neither truncates nor
+// skips.
+Record read_record(std::string_view line, const Tokenizer& tokenizer,
+                   const ChatTemplate* chat_template, const RecordOptions& options = {});
+
+// folder/SPLIT.jsonl, for "train", "valid" or "test", where it exists.
+std::optional<std::filesystem::path> find_split(const std::filesystem::path& folder,
+                                                std::string_view split);
+
+}  // namespace clora

@@ -1,0 +1,54 @@
+// SentencePieceTokenizer: BPE over characters with U+2581 for a space (Llama 2, stories260K,
+// TinyStories). The pair whose merged token has the best score, or whose merge the best rank, is
+// merged first. What no token covers becomes <0xXX> byte tokens, else the unknown token.
+// Bytes that are not valid UTF-8 count as a character each.
+// Immutable after construction; encode() is thread-safe. Refers to the vocabulary, which must stay.
+//
+// A text is cut, before merging, between characters that no token holds side by side: no merge can
+// cross such a cut, so the tokens are the same and rows stay short.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "model/merge_table.hpp"
+#include "model/tokenizer_spec.hpp"
+#include "model/vocabulary.hpp"
+
+namespace clora {
+
+class SentencePieceTokenizer {
+ public:
+  // Throws Error(invalid_file) where scores are wanted and there is not one a token.
+  SentencePieceTokenizer(const TokenizerSpec& spec, const Vocabulary& vocabulary);
+
+  // Appends the tokens of `text`, which holds no special tokens. begins_text: nothing stands
+  // before it; after_special: it follows a special token.
+  void encode(std::string_view text, bool begins_text, bool after_special,
+              std::vector<std::int32_t>& ids) const;
+
+  bool adds_space_prefix() const { return space_prefix_ != SpacePrefix::never; }
+
+ private:
+  std::string marked(std::string_view text, bool begins_text, bool after_special) const;
+  bool mergeable(std::int32_t id) const;
+  bool joinable(std::int32_t left, std::int32_t right) const;
+  void add_joinable_pairs(std::string_view token);
+  void encode_row(std::string_view text, std::vector<Symbol>& row,
+                  std::vector<std::int32_t>& ids) const;
+  void append_symbol(std::string_view text, std::int32_t id, std::vector<std::int32_t>& ids) const;
+
+  const Vocabulary& vocabulary_;
+  std::vector<float> scores_;  // empty: by merges_
+  std::optional<MergeTable> merges_;
+  std::unordered_set<std::uint64_t> joinable_;  // pairs of code points inside tokens
+  std::optional<std::int32_t> unknown_;
+  SpacePrefix space_prefix_;
+  bool split_before_space_, fuse_unknown_;
+};
+
+}  // namespace clora

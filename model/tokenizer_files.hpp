@@ -1,0 +1,22 @@
+// Reads a model's tokenizer from its files: GGUF metadata, or a Hugging Face folder.
+#pragma once
+
+#include <filesystem>
+
+#include "model/gguf.hpp"
+#include "model/tokenizer.hpp"
+
+namespace clora {
+
+// tokenizer.ggml.*: model gpt2 (byte-level BPE, by the pre-tokeniser's name) or llama
+// (SentencePiece with scores). Throws Error(unsupported) for another model or pre-tokeniser,
+// Error(invalid_file) where a key is missing or of another type.
+TokenizerSpec tokenizer_spec_from_gguf(const GgufFile& file);
+Tokenizer tokenizer_from_gguf(const GgufFile& file);
+
+// A .gguf file, or a folder with tokenizer.json and, where they are there, tokenizer_config.json,
+// chat_template.jinja and generation_config.json (further tokens that end an answer).
+// Throws, besides the above, Error(not_found).
+Tokenizer load_tokenizer(const std::filesystem::path& model);
+
+}  // namespace clora
