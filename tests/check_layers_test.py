@@ -1,0 +1,62 @@
+"""tools/check_layers against small trees, one fault each. CLORA_SOURCE_DIR names the repository."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ.get("CLORA_SOURCE_DIR", pathlib.Path(__file__).parent.parent))
+GOOD = {
+    "cl/row.clh": "",
+    "cl/row.cl": '#include "row.clh"\n',
+    "runtime/device.hpp": "#include <CL/cl.h>\n",
+    "ops/row.hpp": '#include "runtime/device.hpp"\n',
+    "tools/program/main.cpp": '#include "ops/row.hpp"\n',
+    "tests/row_test.cpp": '#include "ops/row.hpp"\n#include <CL/cl.h>\n',
+}
+
+
+def check(changes):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in {**GOOD, **changes}.items():
+            path = pathlib.Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        command = [sys.executable, SOURCE / "tools" / "check_layers", folder]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+class CheckLayers(unittest.TestCase):
+    def expect_fault(self, changes, *parts):
+        result = check(changes)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        for part in parts:
+            self.assertIn(part, result.stderr)
+
+    def test_a_tree_that_keeps_to_the_layers_passes(self):
+        result = check({})
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_an_include_of_a_room_above_fails_with_file_and_line(self):
+        changes = {"runtime/up.cpp": '#include "runtime/device.hpp"\n#include "ops/row.hpp"\n'}
+        self.expect_fault(changes, "runtime/up.cpp:2: includes ops/row.hpp")
+
+    def test_a_room_that_includes_a_test_fails(self):
+        self.expect_fault(
+            {"tests/support/x.hpp": "", "ops/bad.cpp": '#include "tests/support/x.hpp"\n'},
+            "ops/ must not include tests/",
+        )
+
+    def test_opencl_headers_above_the_runtime_fail(self):
+        self.expect_fault({"ops/bad.cpp": "#include <CL/cl.h>\n"}, "OpenCL headers")
+
+    def test_an_include_relative_to_its_folder_fails(self):
+        self.expect_fault({"runtime/bad.cpp": '#include "device.hpp"\n'}, "repository's root")
+
+    def test_a_kernel_that_includes_a_host_file_fails(self):
+        self.expect_fault({"cl/bad.cl": '#include "ops/row.hpp"\n'}, "cl/bad.cl:1")
+
+
+if __name__ == "__main__":
+    unittest.main()
