@@ -78,6 +78,7 @@ class RecordReader {
     if (object.is_discarded()) bad("not valid JSON");
     if (!object.is_object()) bad("a record must be a JSON object, got {}", object.type_name());
     Record record = read_object(object);
+    if (record.ids.empty()) bad("the text has no tokens");
     record.is_target.front() = 0;  // nothing stands before it that could predict it
     return record;
   }
@@ -131,7 +132,6 @@ class RecordReader {
   }
 
   static void append(Record& record, const std::vector<std::int32_t>& ids, bool is_target) {
-    if (record.ids.size() + ids.size() == 0) bad("the text has no tokens");
     record.ids.insert(record.ids.end(), ids.begin(), ids.end());
     record.is_target.resize(record.ids.size(), is_target ? 1 : 0);
   }

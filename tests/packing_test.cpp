@@ -1,0 +1,72 @@
+#include "model/packing.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/test_files.hpp"
+
+namespace clora {
+namespace {
+
+using Row = std::vector<std::int32_t>;
+
+Record record(Row ids, std::vector<std::uint8_t> is_target) {
+  return {std::move(ids), std::move(is_target)};
+}
+
+TEST(Packing, LaysDocumentsBehindOneAnotherAndFillsTheRest) {
+  const std::vector<Record> records = {record({7, 8, 9}, {0, 1, 0}), record({4, 5}, {0, 1})};
+  const PackedRows packed = pack_rows(records, 7);
+  EXPECT_EQ(packed.ids, (Row{7, 8, 9, 4, 5, 0, 0}));
+  EXPECT_EQ(packed.targets, (Row{8, -1, -1, 5, -1, -1, -1}));
+  EXPECT_EQ(packed.positions, (Row{0, 1, 2, 0, 1, 0, 0}));
+  EXPECT_EQ(packed.first, (Row{0, 0, 0, 3, 3, 5, 6}));
+  EXPECT_EQ(packed.last, (Row{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(packed.target_count, 2);
+  EXPECT_EQ(packed.rows(), 7u);
+}
+
+TEST(Packing, NeverTakesTheFirstTokenOfTheNextDocumentAsATarget) {
+  // Even where its mark is set by mistake.
+  const std::vector<Record> records = {record({1, 2}, {1, 1}), record({3}, {1})};
+  const PackedRows packed = pack_rows(records, 3);
+  EXPECT_EQ(packed.targets, (Row{2, -1, -1}));
+  EXPECT_EQ(packed.target_count, 1);
+}
+
+TEST(Packing, LimitsWhatARowSeesToAWindowWithinItsDocument) {
+  const std::vector<Record> records = {record({1, 1}, {0, 1}),
+                                       record({1, 1, 1, 1, 1}, {0, 1, 1, 1, 1})};
+  EXPECT_EQ(pack_rows(records, 7, 3).first, (Row{0, 0, 2, 2, 2, 3, 4}));
+  EXPECT_EQ(pack_rows(records, 7, 1).first, (Row{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(pack_rows(records, 7, 100).first, pack_rows(records, 7).first);
+}
+
+TEST(Packing, FillsAllRowsExactly) {
+  const std::vector<Record> records = {record({1, 2, 3}, {0, 1, 1})};
+  EXPECT_EQ(pack_rows(records, 3).ids, (Row{1, 2, 3}));
+}
+
+TEST(Packing, PacksNothingIntoRowsThatOnlyFillUp) {
+  const PackedRows packed = pack_rows(std::span<const Record>(), 2);
+  EXPECT_EQ(packed.targets, (Row{-1, -1}));
+  EXPECT_EQ(packed.first, (Row{0, 1}));
+}
+
+TEST(Packing, TakesRecordsByPointerInAnyOrder) {
+  const Record a = record({1}, {0}), b = record({2}, {0});
+  const std::vector<const Record*> order = {&b, &a, &b};
+  EXPECT_EQ(pack_rows(std::span<const Record* const>(order), 3).ids, (Row{2, 1, 2}));
+}
+
+TEST(Packing, RefusesWhatDoesNotFit) {
+  const std::vector<Record> records = {record({1, 2, 3}, {0, 1, 1}), record({1}, {0})};
+  CLORA_EXPECT_ERROR(pack_rows(records, 3), ErrorCode::invalid_argument,
+                     "2 records of 4 tokens together do not fit into 3 rows");
+  const std::vector<Record> empty = {record({}, {})};
+  CLORA_EXPECT_ERROR(pack_rows(empty, 3), ErrorCode::invalid_argument, "ids");
+  const std::vector<Record> unmarked = {record({1, 2}, {0})};
+  CLORA_EXPECT_ERROR(pack_rows(unmarked, 3), ErrorCode::invalid_argument, "2 and 1");
+}
+
+}  // namespace
+}  // namespace clora
