@@ -5,7 +5,9 @@
 // Must not outlive its Context.
 #pragma once
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lora/adapter.hpp"
@@ -15,12 +17,22 @@
 
 namespace clora {
 
+// The linear layers of a block, in the order of computation.
+enum Projection : std::size_t { kQ, kK, kV, kO, kGate, kUp, kDown };
+inline constexpr std::size_t kProjections = 7;
+template <class T>
+using PerProjection = std::array<T, kProjections>;
+
+// "self_attn.q_proj", ..., "mlp.down_proj"
+std::string_view name_of(Projection projection);
+// "model.layers.3.self_attn.q_proj"
+std::string path_of(std::int64_t layer, Projection projection);
+
 struct BlockWeights {
-  Tensor input_norm;  // [D]
-  LinearWeights q, k, v, o;
-  Tensor q_norm, k_norm;       // [E], or empty
+  Tensor input_norm;           // [D]
   Tensor post_attention_norm;  // [D]
-  LinearWeights gate, up, down;
+  Tensor q_norm, k_norm;       // [E], or empty
+  PerProjection<LinearWeights> linears;
 };
 
 class LanguageModel {

@@ -15,6 +15,7 @@
 #include "lora/adapter.hpp"
 #include "model/language_model.hpp"
 #include "model/packing.hpp"
+#include "runtime/batch.hpp"
 
 namespace clora {
 
@@ -45,11 +46,14 @@ class Trainer {
   // several); loss and gradient are means over the counted tokens of all of them. Does not wait for
   // this step; returns the result of the previous one, if there was one.
   std::optional<StepResult> step(std::span<const PackedRows> micro_batches, double learning_rate);
+  // Records the step for so many rows ahead of its first use. Preparing the largest first lets all
+  // others share its memory.
+  void prepare(std::size_t rows);
   // Waits for the step in flight and returns its result, if there is one.
   std::optional<StepResult> drain();
 
-  // Loss summed over the counted tokens of the rows, without dropout; waits.
-  double evaluate(const PackedRows& rows);
+  // The memory of its recorded steps, for an Evaluator that works between them.
+  std::shared_ptr<Arena> arena() const noexcept;
 
   std::int64_t steps() const noexcept;  // optimiser steps enqueued so far
 

@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "lora/adapter.hpp"
+#include "model/evaluator.hpp"
 #include "model/language_model.hpp"
 #include "model/records.hpp"
 #include "model/trainer.hpp"
@@ -33,13 +34,6 @@ struct TrainingRunConfig {
   std::int64_t eval_every = 0;        // steps; 0: at the end only, where there is a valid set
   std::int64_t save_every = 0;        // steps; 0: at the end only
   std::filesystem::path adapter_out;  // checkpoints go to adapter_out/checkpoint-STEP
-};
-
-struct EvalResult {
-  std::int64_t step = 0;
-  double loss = 0;  // mean over the counted tokens
-  std::int64_t tokens = 0;
-  double seconds = 0;
 };
 
 struct TrainingCallbacks {
@@ -72,10 +66,5 @@ TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Recor
                              const Records* valid, const TrainingRunConfig& config,
                              const std::filesystem::path& resume_from,
                              const TrainingCallbacks& callbacks);
-
-// Mean loss of the records.
-EvalResult evaluate_records(Trainer& trainer, const Records& records);
-// The same of a model with or without an adapter.
-EvalResult evaluate_records(LanguageModel& model, const Adapter* adapter, const Records& records);
 
 }  // namespace clora

@@ -1,0 +1,26 @@
+// Merging an adapter's product into a weight matrix on the host.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "lora/adapter.hpp"
+
+namespace clora {
+
+// A module's matrices on the host, read back once. b is transposed, as on the device.
+struct HostLora {
+  std::vector<float> a;   // [R, K]
+  std::vector<float> bt;  // [R, N]
+  std::int64_t rank = 0, inputs = 0, outputs = 0;
+  double scale = 1;
+};
+
+// Waits for the device. REQUIRES: the adapter has a module at path.
+HostLora read_lora(const Adapter& adapter, std::string_view path);
+
+// w [N, K] += scale * b a, each element summed in double and rounded once.
+// REQUIRES: w.size() == outputs * inputs.
+void merge_into(std::span<float> w, const HostLora& lora);
+
+}  // namespace clora

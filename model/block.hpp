@@ -1,0 +1,63 @@
+// One transformer block, recorded: the forward, and next to it the backward written by hand.
+//
+//   h1 = rms_norm(x)
+//   q, k, v = linears(h1); q, k normed per head where the model does; q, k rotated
+//   mid = x + o(attention(q, k, v))
+//   h2 = rms_norm(mid)
+//   y  = mid + down(swiglu(gate(h2), up(h2)))
+//
+// The backward makes h1, h2 and the product of swiglu again from what is kept: they cost a pass
+// over memory each, and keeping them would cost a third of the memory of a step.
+#pragma once
+
+#include "model/language_model.hpp"
+#include "ops/rope.hpp"
+
+namespace clora {
+
+// Per-row inputs of a step, on the device, each [T] i32 (model/packing.hpp).
+struct RowInputs {
+  Tensor positions, first, last;
+};
+
+// Everything a block needs beside its activations. A value; tensors are shared.
+struct Block {
+  const ModelConfig* config = nullptr;
+  const BlockWeights* weights = nullptr;
+  PerProjection<LoraWeights> loras;
+  Tensor rope_table;
+  RowInputs rows;
+};
+
+// Where keys and values of all earlier positions lie, each [S, G, E].
+struct CacheTensors {
+  Tensor keys, values;
+};
+
+// What the backward needs of the forward.
+struct BlockActivations {
+  Tensor x;                             // [T, D], the input
+  Tensor q_before_norm, k_before_norm;  // [T, H, E], [T, G, E], where the model norms heads
+  Tensor q, k, v;                       // as attention saw them
+  Tensor attention;                     // [T, H, E]
+  Tensor log_sum_exp;                   // [T, H]
+  Tensor mid;                           // [T, D]
+  Tensor gate, up;                      // [T, F]
+  PerProjection<Tensor> s;              // [T, R], where there is an adapter
+};
+
+// y [T, D] = block(x [T, D]); y must not be x. Rows attend to one another as rows.first and
+// rows.last say; all but y are temporaries of the batch, kept in the returned value.
+BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, const Block& block);
+
+// The same with keys and values appended to the cache at rows.positions and read from there.
+void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
+                             const CacheTensors& cache);
+
+// dy [T, D] becomes the gradient of x, in place; adapter gradients accumulate. wants_dx false: no
+// adapter lies below, and dy's contents are undefined afterwards.
+void record_block_backward(Batch& batch, const Tensor& dy, const BlockActivations& saved,
+                           const Block& block, const PerProjection<LoraGradients>& gradients,
+                           bool wants_dx);
+
+}  // namespace clora

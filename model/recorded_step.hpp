@@ -1,0 +1,67 @@
+// RecordedStep: forward, loss and, where there are gradients to fill, backward of a model over a
+// fixed number of packed rows, recorded once and replayed.
+#pragma once
+
+#include <list>
+#include <memory>
+
+#include "lora/adapter.hpp"
+#include "model/block.hpp"
+#include "model/recorded_rows.hpp"
+
+namespace clora {
+
+enum class StepKind {
+  evaluate,  // the loss alone, no dropout
+  train,     // and gradients into the adapter's buffer (+=)
+};
+
+class RecordedStep {
+ public:
+  // The loss of the counted rows is added to loss_sum [1]. adapter may be null for evaluate.
+  // Errors: out_of_memory.
+  RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind, std::int64_t rows,
+               const Tensor& loss_sum, std::shared_ptr<Arena> arena);
+
+  const RecordedRows& inputs() const noexcept { return inputs_; }
+  Batch& batch() noexcept { return batch_; }
+
+ private:
+  void record(const Tensor& loss_sum);
+  PerProjection<LoraWeights> loras_of(std::int64_t layer) const;
+
+  LanguageModel* model_;
+  const Adapter* adapter_;
+  StepKind kind_;
+  RecordedRows inputs_;
+  Batch batch_;
+};
+
+// Row counts of recorded steps: rounded up to 64 and then in steps of an eighth of a power of two,
+// so that few different steps are recorded and at most an eighth of the rows is padding.
+std::int64_t recorded_row_count(std::size_t rows);
+
+// The recorded steps of one kind by row count, made when first asked for; the least recently used
+// is dropped where there are many, since each holds a kernel object for every command.
+class RecordedSteps {
+ public:
+  RecordedSteps(LanguageModel& model, const Adapter* adapter, StepKind kind, Tensor loss_sum,
+                std::shared_ptr<Arena> arena);
+
+  // Replays the step that fits `packed`, padded to its row count: uploads and submits, without
+  // waiting. `staging` must stay as it is until the fence has passed.
+  Fence submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
+               std::vector<std::int32_t>& staging);
+  // Records the step for so many rows ahead of its first use.
+  RecordedStep& prepare(std::size_t rows);
+
+ private:
+  LanguageModel* model_;
+  const Adapter* adapter_;
+  StepKind kind_;
+  Tensor loss_sum_;
+  std::shared_ptr<Arena> arena_;
+  std::list<RecordedStep> steps_;  // most recently used first
+};
+
+}  // namespace clora
