@@ -10,7 +10,8 @@
 
 namespace clora {
 
-// What changes from step to step; lies on the device as f32 [8] in this order.
+// What changes from step to step; lies on the device as f32 [8] in this order. The corrections are
+// best computed in double from the f32 betas: the rounding of 1 - beta then cancels.
 struct AdamwSettings {
   float learning_rate = 0;
   float beta1 = 0.9F;
@@ -31,7 +32,10 @@ struct AdamwTensors {
   Tensor settings;       // f32 [8]: AdamwSettings
 };
 
-// Updates the tensors and writes the norm before clipping to grad_norm [1]. Same bits every run.
+// Updates the tensors and writes the norm before clipping to grad_norm [1], right to a few ulp over
+// any n. Same bits every run. A gradient that is not finite shows in grad_norm and is applied as
+// computed: check the loss and the norm before the parameters are kept.
+// REQUIRES: no two tensors overlap.
 void record_adamw(Batch& batch, const AdamwTensors& tensors, const Tensor& grad_norm);
 
 Cost adamw_cost(std::int64_t parameters);

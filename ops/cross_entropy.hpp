@@ -10,7 +10,8 @@
 namespace clora {
 
 // loss [T] and dlogits [T, V] are overwritten; dlogits may be logits itself, or empty (no
-// gradient).
+// gradient; weight may then be empty too). A target of V or above, which the host should not let
+// through, gives a loss of NaN and no gradient.
 void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogits,
                           const Tensor& logits, const Tensor& targets, const Tensor& weight);
 
@@ -27,7 +28,8 @@ struct HeadLossInputs {
 void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
                       const HeadLossInputs& inputs);
 
-// sum [1] (+)= sum of x [T], in an order that is always the same; accumulate adds to sum.
+// sum [1] (+)= sum of x (any shape), compensated: right to an ulp or two, in an order that is
+// always the same. accumulate adds to sum.
 void record_sum(Batch& batch, const Tensor& sum, const Tensor& x, bool accumulate);
 
 Cost cross_entropy_cost(const Shape& logits);

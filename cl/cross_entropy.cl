@@ -1,0 +1,83 @@
+// cross_entropy: loss of a language model over rows of logits, and its gradient.
+//
+//   top     = max_v logits[t, v]
+//   loss[t] = log(sum_v exp(logits[t, v] - top)) + (top - logits[t, targets[t]])
+//   dlogits[t, v] = (exp(logits[t, v] - top) / sum - (v == targets[t])) * weight
+//   both 0 where targets[t] < 0; loss NaN and dlogits 0 where targets[t] >= V
+//   sum_in_order: sum = sum_i x[i] (+ sum)
+//
+// Shapes  logits, dlogits [T, V] (dlogits may be logits), loss, targets [T], weight, sum [1]
+// Types   f32; targets i32
+// Work    a group of GROUP items owns row get_group_id(0); item i owns columns i, i + GROUP, ...
+//         sum_in_order: one group owns everything
+// Local   GROUP floats (sum_in_order: 2 GROUP)
+// Cost    V reads for the maximum, V for the sum and V for the gradient a row, from cache after the
+//         first; V writes; 2 exp an element
+// Numerics  the maximum is taken first; an item adds its V / GROUP terms in order, then a tree.
+//         sum_in_order is compensated.
+#ifndef GROUP
+#error "GROUP: work-items of a group, a power of two"
+#endif
+
+#include "group_reduce.clh"
+
+// The row's maximum in *top; its sum of exp(x - top).
+float row_sum_exp(__global const float* row, int vocabulary, float* top, __local float* scratch) {
+  float largest = -INFINITY;
+  for (int v = (int)get_local_id(0); v < vocabulary; v += GROUP) largest = fmax(largest, row[v]);
+  *top = group_max(largest, scratch);
+  float sum = 0.0f;
+  for (int v = (int)get_local_id(0); v < vocabulary; v += GROUP) sum += exp(row[v] - *top);
+  return group_sum(sum, scratch);
+}
+
+float row_loss(__global const float* row, int vocabulary, int target, float top, float sum) {
+  if (target < 0) return 0.0f;
+  if (target >= vocabulary) return NAN;
+  return log(sum) + (top - row[target]);
+}
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1)))
+__kernel void cross_entropy_loss(__global float* loss, __global const float* logits,
+                                 __global const int* targets, int vocabulary) {
+  __local float scratch[GROUP];
+  const size_t t = get_group_id(0);
+  __global const float* row = logits + t * (size_t)vocabulary;
+  float top;
+  const float sum = row_sum_exp(row, vocabulary, &top, scratch);
+  if (get_local_id(0) == 0) loss[t] = row_loss(row, vocabulary, targets[t], top, sum);
+}
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1)))
+__kernel void cross_entropy_gradient(__global float* loss, __global float* dlogits,
+                                     __global const float* logits, __global const int* targets,
+                                     __global const float* weight, int vocabulary) {
+  __local float scratch[GROUP];
+  const size_t t = get_group_id(0);
+  const int target = targets[t];
+  __global const float* row = logits + t * (size_t)vocabulary;
+  __global float* drow = dlogits + t * (size_t)vocabulary;
+  float top;
+  const float sum = row_sum_exp(row, vocabulary, &top, scratch);
+  if (get_local_id(0) == 0) loss[t] = row_loss(row, vocabulary, target, top, sum);
+  barrier(CLK_GLOBAL_MEM_FENCE);  // the loss has read its logit before dlogits may overwrite it
+  const bool counted = target >= 0 && target < vocabulary;
+  const float inverse = 1.0f / sum;
+  for (int v = (int)get_local_id(0); v < vocabulary; v += GROUP) {
+    const float p = exp(row[v] - top) * inverse;
+    drow[v] = counted ? (v == target ? p - 1.0f : p) * weight[0] : 0.0f;
+  }
+}
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1)))
+__kernel void sum_in_order(__global float* sum, __global const float* x, long count,
+                           int accumulate) {
+  __local float2 scratch[GROUP];
+  float part = 0.0f;
+  float lost = 0.0f;
+  for (long i = (long)get_local_id(0); i < count; i += GROUP) {
+    add_compensated(&part, &lost, x[i]);
+  }
+  const float all = group_sum_compensated(part, lost, scratch);
+  if (get_local_id(0) == 0) sum[0] = accumulate ? sum[0] + all : all;
+}

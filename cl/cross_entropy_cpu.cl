@@ -1,0 +1,144 @@
+// cross_entropy on CPU devices: the formulas of cross_entropy.cl, float16 written out.
+//
+//   loss[t] = log(sum_v exp(logits[t, v] - top)) + (top - logits[t, targets[t]]), top the maximum
+//   dlogits[t, v] = (exp(logits[t, v] - top) / sum - (v == targets[t])) * weight
+//   both 0 where targets[t] < 0; loss NaN and dlogits 0 where targets[t] >= V
+//
+// Shapes  logits, dlogits [T, V] (dlogits may be logits), loss, targets [T], weight, sum [1]
+// Types   f32; targets i32
+// Work    groups of one item, each owns a block of whole rows; sum_in_order: one group
+// Local   none
+// Cost    a row is read for the maximum, read and written with its exponentials, read and written
+//         with the gradient: from memory once where a row fits in the second-level cache; 1 exp an
+//         element
+// Numerics  the maximum is taken first; 64 partial sums of V / 64 terms each, added as a tree.
+//         sum_in_order is compensated.
+#include "compensated_sum.clh"
+#include "float16_math.clh"
+
+#define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+
+float row_max(__global const float* row, int vocabulary) {
+  float16 a = -INFINITY, b = a, c = a, d = a;
+  int v = 0;
+  for (; v + 64 <= vocabulary; v += 64) {
+    const float16 x0 = vload16(0, row + v), x1 = vload16(1, row + v);
+    const float16 x2 = vload16(2, row + v), x3 = vload16(3, row + v);
+    a = MAX16(x0, a);
+    b = MAX16(x1, b);
+    c = MAX16(x2, c);
+    d = MAX16(x3, d);
+  }
+  for (; v + 16 <= vocabulary; v += 16) {
+    const float16 x = vload16(0, row + v);
+    a = MAX16(x, a);
+  }
+  if (v < vocabulary) {
+    const float16 x = load16_tail(row + v, vocabulary - v, -INFINITY);
+    a = MAX16(x, a);
+  }
+  const float16 ab = MAX16(a, b), cd = MAX16(c, d);
+  return max16(MAX16(ab, cd));
+}
+
+float row_sum_exp(__global const float* row, int vocabulary, float top) {
+  float16 a = 0.0f, b = 0.0f, c = 0.0f, d = 0.0f;
+  int v = 0;
+  for (; v + 64 <= vocabulary; v += 64) {
+    a += exp16(vload16(0, row + v) - top);
+    b += exp16(vload16(1, row + v) - top);
+    c += exp16(vload16(2, row + v) - top);
+    d += exp16(vload16(3, row + v) - top);
+  }
+  for (; v + 16 <= vocabulary; v += 16) a += exp16(vload16(0, row + v) - top);
+  if (v < vocabulary) b += exp16(load16_tail(row + v, vocabulary - v, -INFINITY) - top);
+  return sum16((a + b) + (c + d));
+}
+
+// The same sum; writes each exponential to out, which may be row.
+float row_sum_exp_keep(__global float* out, __global const float* row, int vocabulary, float top) {
+  float16 sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+  int v = 0;
+  for (; v + 64 <= vocabulary; v += 64) {
+    for (int part = 0; part < 4; ++part) {
+      const float16 e = exp16(vload16(part, row + v) - top);
+      vstore16(e, part, out + v);
+      sums[part] += e;
+    }
+  }
+  for (; v + 16 <= vocabulary; v += 16) {
+    const float16 e = exp16(vload16(0, row + v) - top);
+    vstore16(e, 0, out + v);
+    sums[0] += e;
+  }
+  if (v < vocabulary) {
+    const float16 e = exp16(load16_tail(row + v, vocabulary - v, -INFINITY) - top);
+    store16_tail(e, out + v, vocabulary - v);
+    sums[1] += e;
+  }
+  return sum16((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+void scale_row(__global float* row, int vocabulary, float factor) {
+  int v = 0;
+  for (; v + 16 <= vocabulary; v += 16) vstore16(vload16(0, row + v) * factor, 0, row + v);
+  for (; v < vocabulary; ++v) row[v] *= factor;
+}
+
+void zero_row(__global float* row, int vocabulary) {
+  int v = 0;
+  for (; v + 16 <= vocabulary; v += 16) vstore16((float16)(0.0f), 0, row + v);
+  for (; v < vocabulary; ++v) row[v] = 0.0f;
+}
+
+CPU_KERNEL cross_entropy_loss(__global float* loss, __global const float* logits,
+                              __global const int* targets, int vocabulary, long rows) {
+  const long begin = rows * (long)get_group_id(0) / (long)get_num_groups(0);
+  const long end = rows * (long)(get_group_id(0) + 1) / (long)get_num_groups(0);
+  for (long t = begin; t < end; ++t) {
+    const int target = targets[t];
+    __global const float* row = logits + t * vocabulary;
+    if (target < 0 || target >= vocabulary) {
+      loss[t] = target < 0 ? 0.0f : NAN;
+      continue;
+    }
+    const float top = row_max(row, vocabulary);
+    loss[t] = log(row_sum_exp(row, vocabulary, top)) + (top - row[target]);
+  }
+}
+
+CPU_KERNEL cross_entropy_gradient(__global float* loss, __global float* dlogits,
+                                  __global const float* logits, __global const int* targets,
+                                  __global const float* weight, int vocabulary, long rows) {
+  const long begin = rows * (long)get_group_id(0) / (long)get_num_groups(0);
+  const long end = rows * (long)(get_group_id(0) + 1) / (long)get_num_groups(0);
+  for (long t = begin; t < end; ++t) {
+    const int target = targets[t];
+    __global const float* row = logits + t * vocabulary;
+    __global float* drow = dlogits + t * vocabulary;
+    if (target < 0 || target >= vocabulary) {
+      loss[t] = target < 0 ? 0.0f : NAN;
+      zero_row(drow, vocabulary);
+      continue;
+    }
+    const float top = row_max(row, vocabulary);
+    const float below = top - row[target];
+    const float sum = row_sum_exp_keep(drow, row, vocabulary, top);
+    loss[t] = log(sum) + below;
+    const float inverse = 1.0f / sum;
+    const float p = drow[target] * inverse;
+    scale_row(drow, vocabulary, inverse * weight[0]);
+    drow[target] = (p - 1.0f) * weight[0];
+  }
+}
+
+CPU_KERNEL sum_in_order(__global float* sum, __global const float* x, long count,
+                        int accumulate) {
+  float16 part = 0.0f;
+  float16 lost = 0.0f;
+  long i = 0;
+  for (; i + 16 <= count; i += 16) add_compensated16(&part, &lost, vload16(0, x + i));
+  if (i < count) add_compensated16(&part, &lost, load16_tail(x + i, (int)(count - i), 0.0f));
+  const float all = collapse_compensated16(part, lost);
+  sum[0] = accumulate ? sum[0] + all : all;
+}

@@ -1,0 +1,72 @@
+#include "ops/adamw.hpp"
+
+#include "ops/reduction_grid.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+// Decides file, options and both grids for n parameters.
+struct AdamwSpec {
+  std::string_view file;
+  Defines defines;
+  Grid square_sums;
+  Grid update;
+  std::int64_t partials;  // groups of the first launch
+
+  AdamwSpec(const Context& context, std::int64_t n) {
+    if (context.variant() == Variant::cpu) {
+      const std::size_t groups = cpu_groups(context.device(), divide_up(n, 16));
+      file = "adamw_cpu.cl";
+      square_sums = update = single_item_groups(groups);
+      partials = static_cast<std::int64_t>(groups);
+    } else {
+      constexpr std::size_t kMostGroups = 1024;  // fills a large GPU; more repeat the last sum
+      const std::size_t group = reduction_group(context.device());
+      const auto all = static_cast<std::size_t>(divide_up(n, static_cast<std::int64_t>(group)));
+      file = "adamw.cl";
+      defines.set("GROUP", group);
+      // One group adds all partials up, one an item.
+      partials = static_cast<std::int64_t>(std::min(group, all));
+      square_sums = groups_of(group, static_cast<std::size_t>(partials));
+      update = groups_of(group, std::min(kMostGroups, all));
+    }
+  }
+};
+
+}  // namespace
+
+Cost adamw_cost(std::int64_t parameters) {
+  const auto n = static_cast<double>(parameters);
+  return {16 * n, (4 + 28) * n};
+}
+
+void record_adamw(Batch& batch, const AdamwTensors& tensors, const Tensor& grad_norm) {
+  constexpr std::string_view op = "adamw";
+  const Tensor& p = tensors.parameters;
+  require(!p.empty() && p.shape().rank() == 1 && p.elements() > 0,
+          "{}: parameters must be f32 [n] with n at least 1, got {}", op, p.text());
+  const Shape shape = p.shape();
+  require_tensor(op, "parameters", p, shape);
+  require_tensor(op, "first_moment", tensors.first_moment, shape);
+  require_tensor(op, "second_moment", tensors.second_moment, shape);
+  require_tensor(op, "gradients", tensors.gradients, shape);
+  require_tensor(op, "settings", tensors.settings, {8});
+  require_tensor(op, "grad_norm", grad_norm, {1});
+
+  const std::int64_t n = p.elements();
+  const auto count = static_cast<double>(n);
+  const AdamwSpec spec(batch.context(), n);
+  const auto kernel = [&](std::string_view function) {
+    return batch.context().kernel(spec.file, function, spec.defines);
+  };
+  const Tensor partials = batch.temporary({spec.partials}, DType::f32, "adamw partials");
+  batch.launch(
+      {kernel("adamw_square_sums"), spec.square_sums, {2 * count, 4 * count}, "adamw/square_sums"},
+      partials, tensors.gradients, n);
+  batch.launch({kernel("adamw_update"), spec.update, {14 * count, 28 * count}, "adamw/update"}, p,
+               tensors.first_moment, tensors.second_moment, grad_norm, tensors.gradients,
+               tensors.settings, partials, static_cast<std::int32_t>(spec.partials), n);
+}
+
+}  // namespace clora

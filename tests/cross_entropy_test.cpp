@@ -1,0 +1,219 @@
+#include "ops/cross_entropy.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <numeric>
+
+#include "tests/reference/cross_entropy_reference.hpp"
+#include "tests/support/op_test.hpp"
+
+namespace clora {
+namespace {
+
+using testing::HasSubstr;
+
+class CrossEntropy : public test::OpTest {};
+INSTANTIATE_TEST_SUITE_P(Variants, CrossEntropy, test::all_variants(), test::variant_name);
+
+// Targets over the whole row, its ends among them; every fifth is not counted.
+std::vector<std::int32_t> some_targets(std::int64_t rows, std::int64_t vocabulary) {
+  std::vector<std::int32_t> targets(static_cast<std::size_t>(rows));
+  for (std::int64_t t = 0; t < rows; ++t) {
+    const std::int64_t spread = t == 1 ? vocabulary - 1 : (t * 7919) % vocabulary;
+    targets[static_cast<std::size_t>(t)] = t % 5 == 4 ? -1 : static_cast<std::int32_t>(spread);
+  }
+  return targets;
+}
+
+struct Problem {
+  std::int64_t rows, vocabulary;
+  std::vector<float> logits;
+  std::vector<std::int32_t> targets;
+  float weight = 0.25F;
+  reference::CrossEntropy want;
+
+  Problem(std::int64_t rows_, std::int64_t vocabulary_, float scale = 8)
+      : rows(rows_),
+        vocabulary(vocabulary_),
+        logits(test::random_values(static_cast<std::size_t>(rows * vocabulary), 1, scale)),
+        targets(some_targets(rows, vocabulary)),
+        want(reference::cross_entropy(test::to_double(logits), targets, weight)) {}
+};
+
+TEST_P(CrossEntropy, MatchesTheReferenceAtEverySize) {
+  for (const auto& [rows, vocabulary] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1},
+                                                          {3, 7},
+                                                          {2, 15},
+                                                          {5, 16},
+                                                          {6, 17},
+                                                          {4, 63},
+                                                          {9, 64},
+                                                          {7, 65},
+                                                          {3, 255},
+                                                          {3, 256},
+                                                          {3, 257},
+                                                          {19, 1009},
+                                                          {6, 49152}}) {
+    const Problem p(rows, vocabulary);
+    const test::Output loss(context(), {rows});
+    const test::Output dlogits(context(), {rows, vocabulary});
+    run([&](Batch& batch) {
+      record_cross_entropy(batch, loss.tensor(), dlogits.tensor(),
+                           test::upload(context(), {rows, vocabulary}, p.logits),
+                           test::upload(context(), {rows}, p.targets),
+                           test::upload(context(), {1}, std::vector{p.weight}));
+    });
+    const auto tolerance = test::tolerance_of(16);  // the sum's own error is far below 1 ulp a term
+    const std::string size = fmt::format(" of [{}, {}]", rows, vocabulary);
+    test::expect_close(loss.values(), p.want.loss, tolerance, "loss" + size);
+    test::expect_close(dlogits.values(), p.want.dlogits, tolerance, "dlogits" + size);
+  }
+}
+
+TEST_P(CrossEntropy, OverwritesTheLogitsInPlace) {
+  const Problem p(11, 133);
+  const test::Output loss(context(), {p.rows});
+  const Tensor logits = test::upload(context(), {p.rows, p.vocabulary}, p.logits);
+  run([&](Batch& batch) {
+    record_cross_entropy(batch, loss.tensor(), logits, logits,
+                         test::upload(context(), {p.rows}, p.targets),
+                         test::upload(context(), {1}, std::vector{p.weight}));
+  });
+  test::expect_close(loss.values(), p.want.loss, test::tolerance_of(16), "loss");
+  test::expect_close(context().read<float>(logits), p.want.dlogits, test::tolerance_of(16),
+                     "dlogits");
+}
+
+TEST_P(CrossEntropy, GivesTheLossAloneWithTheSameValues) {
+  const Problem p(13, 200);
+  const test::Output loss(context(), {p.rows});
+  const Tensor logits = test::upload(context(), {p.rows, p.vocabulary}, p.logits);
+  run([&](Batch& batch) {
+    record_cross_entropy(batch, loss.tensor(), {}, logits,
+                         test::upload(context(), {p.rows}, p.targets), {});
+  });
+  test::expect_close(loss.values(), p.want.loss, test::tolerance_of(16), "loss");
+  EXPECT_EQ(context().read<float>(logits), p.logits);
+}
+
+TEST_P(CrossEntropy, TakesTheMaximumFirst) {
+  Problem p(4, 50, 1);
+  for (float& x : p.logits) x = 1000 * x + (x > 0.5F ? 3e4F : 0.0F);
+  p.want = reference::cross_entropy(test::to_double(p.logits), p.targets, p.weight);
+  const test::Output loss(context(), {p.rows});
+  const test::Output dlogits(context(), {p.rows, p.vocabulary});
+  run([&](Batch& batch) {
+    record_cross_entropy(batch, loss.tensor(), dlogits.tensor(),
+                         test::upload(context(), {p.rows, p.vocabulary}, p.logits),
+                         test::upload(context(), {p.rows}, p.targets),
+                         test::upload(context(), {1}, std::vector{p.weight}));
+  });
+  test::expect_close(loss.values(), p.want.loss, test::tolerance_of(16), "loss");
+  test::expect_close(dlogits.values(), p.want.dlogits, test::tolerance_of(16), "dlogits");
+}
+
+TEST_P(CrossEntropy, GivesNaNForATargetBeyondTheVocabularyAndForNaNLogits) {
+  std::vector<float> logits(60, 0.5F);
+  logits[25] = std::numeric_limits<float>::quiet_NaN();
+  const test::Output loss(context(), {3});
+  const test::Output dlogits(context(), {3, 20});
+  run([&](Batch& batch) {
+    record_cross_entropy(batch, loss.tensor(), dlogits.tensor(),
+                         test::upload(context(), {3, 20}, logits),
+                         test::upload(context(), {3}, std::vector<std::int32_t>{20, 3, 0}),
+                         test::upload(context(), {1}, std::vector{1.0F}));
+  });
+  const auto got = loss.values();
+  EXPECT_TRUE(std::isnan(got[0]));
+  EXPECT_TRUE(std::isnan(got[1]));
+  EXPECT_NEAR(got[2], std::log(20.0), 1e-6);
+  EXPECT_EQ(dlogits.values()[20 - 1], 0);
+}
+
+TEST_P(CrossEntropy, GivesTheSameBitsTwice) {
+  const Problem p(33, 3001);
+  std::vector<std::vector<float>> results;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const test::Output loss(context(), {p.rows});
+    const test::Output dlogits(context(), {p.rows, p.vocabulary});
+    run([&](Batch& batch) {
+      record_cross_entropy(batch, loss.tensor(), dlogits.tensor(),
+                           test::upload(context(), {p.rows, p.vocabulary}, p.logits),
+                           test::upload(context(), {p.rows}, p.targets),
+                           test::upload(context(), {1}, std::vector{p.weight}));
+    });
+    results.push_back(loss.values());
+    results.push_back(dlogits.values());
+  }
+  EXPECT_EQ(results[0], results[2]);
+  EXPECT_EQ(results[1], results[3]);
+}
+
+TEST_P(CrossEntropy, SumsManyValuesToAnUlpAndAccumulates) {
+  for (const std::int64_t count : {1, 2, 15, 16, 17, 255, 257, 2048, 1000003}) {
+    auto x = test::random_values(static_cast<std::size_t>(count), 5);
+    for (float& value : x) value = value * value + 1e-3F;
+    x[0] = 0x1p24F;  // swallows every term below 1 that is added to it alone
+    const double want = std::accumulate(x.begin(), x.end(), 0.0);
+    const Tensor values = test::upload(context(), {count}, x);
+    const test::Output sum(context(), {1});
+    run([&](Batch& batch) { record_sum(batch, sum.tensor(), values, false); });
+    EXPECT_NEAR(sum.values()[0], want, 2 * 0x1p-24 * want) << count;
+    run([&](Batch& batch) { record_sum(batch, sum.tensor(), values, true); });
+    EXPECT_NEAR(sum.values()[0], 2 * want, 4 * 0x1p-24 * want) << count;
+  }
+}
+
+TEST_P(CrossEntropy, RefusesShapesThatDoNotFit) {
+  const Tensor logits = context().allocate({4, 10}, DType::f32, MemoryTag::scratch);
+  const Tensor loss = context().allocate({4}, DType::f32, MemoryTag::scratch);
+  const Tensor targets = context().allocate({4}, DType::i32, MemoryTag::scratch);
+  const Tensor weight = context().allocate({1}, DType::f32, MemoryTag::scratch);
+  const auto message = [&](const Tensor& l, const Tensor& d, const Tensor& x, const Tensor& y,
+                           const Tensor& w) {
+    return test::error_of([&] {
+      Batch batch(context());
+      record_cross_entropy(batch, l, d, x, y, w);
+    });
+  };
+  EXPECT_THAT(message(loss, logits, weight, targets, weight),
+              HasSubstr("logits must be f32 [T, V]"));
+  EXPECT_THAT(message(weight, logits, logits, targets, weight),
+              HasSubstr("loss must be f32 [4], got f32 [1]"));
+  EXPECT_THAT(message(loss, loss, logits, targets, weight),
+              HasSubstr("dlogits must be f32 [4, 10], got f32 [4]"));
+  EXPECT_THAT(message(loss, logits, logits, loss, weight),
+              HasSubstr("targets must be i32 [4], got f32 [4]"));
+  EXPECT_THAT(message(loss, logits, logits, targets, {}),
+              HasSubstr("weight must be f32 [1], got nothing"));
+  EXPECT_THAT(test::error_of([&] {
+                Batch batch(context());
+                record_sum(batch, loss, logits, false);
+              }),
+              HasSubstr("sum must be f32 [1], got f32 [4]"));
+  EXPECT_THAT(test::error_of([&] {
+                Batch batch(context());
+                record_sum(batch, weight, targets, false);
+              }),
+              HasSubstr("x must be f32 [4], got i32 [4]"));
+}
+
+TEST(CrossEntropyReference, IsTheDerivativeOfItsOwnLoss) {
+  const auto logits = test::to_double(test::random_values(3 * 7, 3, 2));
+  const std::vector<std::int32_t> targets{6, -1, 0};
+  const double weight = 0.5;
+  const auto slope = test::central_differences(
+      [&](const std::vector<double>& x) {
+        const auto loss = reference::cross_entropy(x, targets, weight).loss;
+        return weight * std::accumulate(loss.begin(), loss.end(), 0.0);
+      },
+      logits);
+  test::expect_close(reference::cross_entropy(logits, targets, weight).dlogits, slope, 1e-8,
+                     "reference");
+}
+
+}  // namespace
+}  // namespace clora
