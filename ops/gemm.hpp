@@ -23,6 +23,7 @@ struct GemmExtras {
   Tensor bias = {};      // [N] f32, or empty
   Tensor residual = {};  // [M, N] f32, or empty; may be y itself (y += ...)
   LowRankTerm low_rank = {};
+  float scale = 1;  // of x w^T
 };
 
 // y = x w^T + extras. Overwrites y. REQUIRES: y aliases neither x nor low_rank.s.

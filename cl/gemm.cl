@@ -1,0 +1,109 @@
+// gemm: products with a frozen weight on any device.
+//
+//   forward   y [M, C] = alpha x [M, J] w [C, J]^T + scale s [M, R] u [R, C] + start + bias
+//   backward  y [M, C] = alpha x [M, J] w [J, C]   + scale s u               + start
+//
+// Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
+// Types   w in any storage type (quant.clh), all else f32
+// Work    gemm: a work-group of 16 x 16 items owns a tile of 64 x 64 elements of y, an item every
+//         16th row and column of it (4 x 4).
+//         gemm_one_row (forward): a work-group of 64 items owns one column for one row of x.
+// Local   gemm: 16 steps of the tile's rows and columns, 2 x 16 x 65 floats; gemm_one_row: 64
+// Tiles         64 columns: w, then scale * u
+//            16 steps |####|
+//   64 rows: x | s  =  y tile; steps go on over J and then R
+// Cost    2 M C (J + R) flops; x is read C / 64 times, w M / 64 times
+// Numerics  f32 fma, steps in order; gemm_one_row sums 64 partial sums by a tree
+#include "quant.clh"
+
+#if !defined(TILE) || !defined(STEPS) || !defined(SIDE)
+#error "TILE, STEPS and SIDE are required"
+#endif
+#define PER_ITEM (TILE / SIDE)
+#define ITEMS (SIDE * SIDE)
+#define ROW_STRIDE (TILE + 1)
+
+__attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
+    __global float* y, __global const float* x, __global const uchar* w,
+    __global const float* start, __global const float* bias, __global const float* s,
+    __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
+    uint backward, uint has_start, uint has_bias) {
+  __local float left[STEPS * ROW_STRIDE];
+  __local float right[STEPS * ROW_STRIDE];
+  const uint column = get_local_id(0), row = get_local_id(1);
+  const uint item = row * SIDE + column;
+  const uint m0 = get_group_id(1) * TILE, c0 = get_group_id(0) * TILE;
+  const size_t row_bytes = weight_row_bytes(backward ? C : J);
+  float sums[PER_ITEM][PER_ITEM];
+  for (uint i = 0; i < PER_ITEM; ++i) {
+    for (uint j = 0; j < PER_ITEM; ++j) sums[i][j] = 0.0f;
+  }
+  for (uint begin = 0; begin < J + R; begin += STEPS) {
+    for (uint e = item; e < STEPS * TILE; e += ITEMS) {
+      // Neighbouring items read neighbouring elements: along the steps, but along the columns
+      // where w's rows are the steps.
+      const uint l = begin + e % STEPS, m = m0 + e / STEPS;
+      float value = 0.0f;
+      if (m < M && l < J) value = x[(size_t)m * J + l];
+      if (m < M && l >= J && l < J + R) value = s[(size_t)m * R + (l - J)];
+      left[e % STEPS * ROW_STRIDE + e / STEPS] = value;
+      const uint step = backward ? e / TILE : e % STEPS;
+      const uint along = backward ? e % TILE : e / STEPS;
+      const uint wl = begin + step, c = c0 + along;
+      value = 0.0f;
+      if (c < C && wl < J) {
+        value = alpha * (backward ? weight_at(w + wl * row_bytes, c)
+                                  : weight_at(w + c * row_bytes, wl));
+      }
+      if (c < C && wl >= J && wl < J + R) value = scale * u[(size_t)(wl - J) * C + c];
+      right[step * ROW_STRIDE + along] = value;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // both tiles are whole
+    for (uint l = 0; l < STEPS; ++l) {
+      for (uint i = 0; i < PER_ITEM; ++i) {
+        const float a = left[l * ROW_STRIDE + row + i * SIDE];
+        for (uint j = 0; j < PER_ITEM; ++j) {
+          sums[i][j] = fma(a, right[l * ROW_STRIDE + column + j * SIDE], sums[i][j]);
+        }
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // all have read before the next steps overwrite
+  }
+  for (uint i = 0; i < PER_ITEM; ++i) {
+    const uint m = m0 + row + i * SIDE;
+    for (uint j = 0; j < PER_ITEM; ++j) {
+      const uint c = c0 + column + j * SIDE;
+      if (m >= M || c >= C) continue;
+      const size_t at = (size_t)m * C + c;
+      const float offset = has_bias ? bias[c] : 0.0f;
+      y[at] = sums[i][j] + (has_start ? start[at] : 0.0f) + offset;
+    }
+  }
+}
+
+__attribute__((reqd_work_group_size(ROW_ITEMS, 1, 1))) __kernel void gemm_one_row(
+    __global float* y, __global const float* x, __global const uchar* w,
+    __global const float* start, __global const float* bias, __global const float* s,
+    __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
+    uint has_start, uint has_bias) {
+  __local float partial[ROW_ITEMS];
+  const uint item = get_local_id(0), c = get_group_id(0), m = get_group_id(1);
+  __global const uchar* row = w + c * weight_row_bytes(J);
+  __global const float* x_row = x + (size_t)m * J;
+  float sum = 0.0f;
+  for (uint l = item; l < J; l += ROW_ITEMS) sum = fma(weight_at(row, l), x_row[l], sum);
+  sum *= alpha;
+  for (uint r = item; r < R; r += ROW_ITEMS) {
+    sum = fma(scale * s[(size_t)m * R + r], u[(size_t)r * C + c], sum);
+  }
+  partial[item] = sum;
+  for (uint half_items = ROW_ITEMS / 2; half_items > 0; half_items /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);  // the sums of the last round are written
+    if (item < half_items) partial[item] += partial[item + half_items];
+  }
+  if (item == 0) {
+    const size_t at = (size_t)m * C + c;
+    const float offset = has_bias ? bias[c] : 0.0f;
+    y[at] = partial[0] + (has_start ? start[at] : 0.0f) + offset;
+  }
+}

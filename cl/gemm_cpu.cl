@@ -1,0 +1,144 @@
+// gemm_cpu: products with a frozen weight on CPU devices, 12 or more rows.
+//
+//   forward   y [M, C] = alpha x [M, J] w [C, J]^T + scale s [M, R] u [R, C] + start + bias
+//   backward  y [M, C] = alpha x [M, J] w [J, C]   + scale s u               + start
+//
+// Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
+// Types   w in any storage type (quant.clh), all else f32
+// Work    a work-group of one item owns panels_per_group panels of 32 columns and tiles_per_group
+//         tiles of 12 rows. It takes PANELS panels and block_steps reduction steps at a time,
+//         expands that part of w once into scratch, and passes all its rows over it.
+// Local   scratch: PANELS panels [BLOCK_STEPS][32], then a staged tile of x [12][STAGE_STRIDE]
+// Tiles              32 columns
+//              +-- panel 0 --+-- panel 1 --+ ...     J rows of w, then R rows of scale * u:
+//            l |             |             |         the low-rank term is R more steps
+//              +-------------+-------------+
+//   12 rows    x, then s  *   ->  12 x 32 sums in registers, stored once a block of steps
+// Cost    2 M C (J + R) flops; w is read once for each range of rows
+// Numerics  f32 fma; the sums of a block of steps run in order, then are added to y
+#include "gemm_tile_cpu.clh"
+#include "quant_block32.clh"
+#include "transpose16.clh"
+
+#if !defined(PANELS) || !defined(BLOCK_STEPS) || !defined(STAGE_STRIDE)
+#error "PANELS, BLOCK_STEPS and STAGE_STRIDE are required"
+#endif
+
+// panel[l][c] = alpha * w[c0 + c][begin + l]; whole blocks of 32 steps, zeros outside of w.
+__attribute__((noinline)) void expand_forward(__local float* panel, __global const uchar* w,
+                                              uint c0, uint C, uint J, uint begin, uint end,
+                                              float alpha) {
+  const size_t row_bytes = weight_row_bytes(J);
+  for (uint l = begin; l < end; l += 32) {
+    __local float* out = panel + (l - begin) * TILE_COLUMNS;
+    for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
+      float16 lo[16], hi[16];
+      for (uint i = 0; i < 16; ++i) {
+        const uint c = c0 + half_panel + i;
+        float16 first = 0.0f, second = 0.0f;
+        if (c < C) weight_block32_guarded(w + c * row_bytes, l, J, &first, &second);
+        lo[i] = first * alpha;
+        hi[i] = second * alpha;
+      }
+      transpose16(lo, out + half_panel, TILE_COLUMNS);
+      transpose16(hi, out + half_panel + 16 * TILE_COLUMNS, TILE_COLUMNS);
+    }
+  }
+}
+
+// panel[l][c] = alpha * w[begin + l][c0 + c], zeros outside of w.
+__attribute__((noinline)) void expand_backward(__local float* panel, __global const uchar* w,
+                                               uint c0, uint C, uint begin, uint end,
+                                               float alpha) {
+  const size_t row_bytes = weight_row_bytes(C);
+  for (uint l = begin; l < end; ++l) {
+    float16 lo, hi;
+    weight_block32_guarded(w + l * row_bytes, c0, C, &lo, &hi);
+    vstore16(lo * alpha, 0, panel);
+    vstore16(hi * alpha, 1, panel);
+    panel += TILE_COLUMNS;
+  }
+}
+
+// panel[r][c] = scale * u[begin + r][c0 + c], zeros outside of u.
+__attribute__((noinline)) void expand_low_rank(__local float* panel, __global const float* u,
+                                               uint c0, uint C, uint begin, uint end,
+                                               float scale) {
+  for (uint r = begin; r < end; ++r) {
+    for (uint c = 0; c < TILE_COLUMNS; ++c) {
+      panel[c] = c0 + c < C ? scale * u[(size_t)r * C + c0 + c] : 0.0f;
+    }
+    panel += TILE_COLUMNS;
+  }
+}
+
+void copy_floats(__local float* to, __global const float* from, uint count) {
+  uint i = 0;
+  for (; i + 16 <= count; i += 16) vstore16(vload16(0, from + i), 0, to + i);
+  for (; i < count; ++i) to[i] = from[i];
+}
+
+// stage[i][l] = [x | s][m0 + i][begin + l]; rows past M are zeros.
+__attribute__((noinline)) void stage_rows(__local float* stage, __global const float* x,
+                                          __global const float* s, uint m0, uint M, uint J, uint R,
+                                          uint begin, uint end) {
+  const uint x_end = clamp(J, begin, end);
+  for (uint i = 0; i < TILE_ROWS; ++i) {
+    __local float* row = stage + i * STAGE_STRIDE;
+    const size_t m = m0 + i;
+    if (m < M) {
+      if (begin < x_end) copy_floats(row, x + m * J + begin, x_end - begin);
+      if (x_end < end) copy_floats(row + (x_end - begin), s + m * R + (x_end - J), end - x_end);
+    } else {
+      for (uint l = 0; l < end - begin; ++l) row[l] = 0.0f;
+    }
+  }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
+    __global float* y, __global const float* x, __global const uchar* w,
+    __global const float* start, __global const float* bias, __global const float* s,
+    __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
+    uint backward, uint has_start, uint has_bias, uint block_steps, uint panels_per_group,
+    uint tiles_per_group, __local float* scratch) {
+  const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
+  const uint panel_begin = get_group_id(0) * panels_per_group;
+  const uint panel_end = min(panels, panel_begin + panels_per_group);
+  const uint m_begin = get_group_id(1) * tiles_per_group * TILE_ROWS;
+  const uint m_end = min(M, m_begin + tiles_per_group * TILE_ROWS);
+  __local float* stage = scratch + PANELS * BLOCK_STEPS * TILE_COLUMNS;
+  for (uint p0 = panel_begin; p0 < panel_end; p0 += PANELS) {
+    const uint p1 = min(panel_end, p0 + PANELS);
+    for (uint begin = 0; begin < J + R; begin += block_steps) {
+      const uint end = min(J + R, begin + block_steps);
+      const uint w_end = clamp(J, begin, end);
+      for (uint p = p0; p < p1; ++p) {
+        __local float* panel = scratch + (p - p0) * BLOCK_STEPS * TILE_COLUMNS;
+        const uint c0 = p * TILE_COLUMNS;
+        if (begin < w_end && backward) expand_backward(panel, w, c0, C, begin, w_end, alpha);
+        if (begin < w_end && !backward) expand_forward(panel, w, c0, C, J, begin, w_end, alpha);
+        if (w_end < end) {
+          expand_low_rank(panel + (w_end - begin) * TILE_COLUMNS, u, c0, C, w_end - J, end - J,
+                          scale);
+        }
+      }
+      for (uint m = m_begin; m < m_end; m += TILE_ROWS) {
+        stage_rows(stage, x, s, m, M, J, R, begin, end);
+        for (uint p = p0; p < p1; ++p) {
+          __local const float* panel = scratch + (p - p0) * BLOCK_STEPS * TILE_COLUMNS;
+          const uint c0 = p * TILE_COLUMNS;
+          const size_t corner = (size_t)m * C + c0;
+          // Later blocks of steps go on from what the first has stored.
+          __global const float* from = begin > 0 ? y + corner : has_start ? start + corner : 0;
+          __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
+          if (m + TILE_ROWS <= M && c0 + TILE_COLUMNS <= C) {
+            tile_full(y + corner, from, add, stage, panel, end - begin, C);
+          } else {
+            tile_edge(y + corner, from, add, stage, panel, end - begin, C,
+                      min(M - m, (uint)TILE_ROWS), min(C - c0, (uint)TILE_COLUMNS));
+          }
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,36 @@
+// quant: a frozen weight matrix as plain floats: y[n, k] = w[n, k].
+//
+// Shapes  y [N, K] f32, w [N, K]
+// Types   w in any storage type (quant.clh)
+// Work    dequantise: one work-item an element, K along dimension 0.
+//         dequantise_rows (CPU devices): a work-group of one item owns rows_per_group rows.
+// Local   none
+// Cost    reads w once, writes 4 N K bytes
+// Numerics  exact for q8_0, q4_0, q5_0 and the plain types but for one rounding; one or two
+//         roundings in the others.
+#include "quant_block32.clh"
+
+__kernel void dequantise(__global float* y, __global const uchar* w, uint N, uint K) {
+  const uint k = get_global_id(0);
+  const uint n = get_global_id(1);
+  if (k >= K || n >= N) return;
+  y[(size_t)n * K + k] = weight_at(w + n * weight_row_bytes(K), k);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void dequantise_rows(
+    __global float* y, __global const uchar* w, uint N, uint K, uint rows_per_group) {
+  const uint begin = get_group_id(0) * rows_per_group;
+  const uint end = min(N, begin + rows_per_group);
+  for (uint n = begin; n < end; ++n) {
+    __global const uchar* row = w + n * weight_row_bytes(K);
+    __global float* out = y + (size_t)n * K;
+    uint k = 0;
+    for (; k + 32 <= K; k += 32) {
+      float16 lo, hi;
+      weight_block32(row, k, &lo, &hi);
+      vstore16(lo, 0, out + k);
+      vstore16(hi, 1, out + k);
+    }
+    for (; k < K; ++k) out[k] = weight_at(row, k);
+  }
+}

@@ -1,0 +1,69 @@
+#include "ops/gemm_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops/launch_shape.hpp"
+
+namespace clora {
+namespace {
+
+// Staged rows are padded by one cache line, so that twelve of them never share a cache set.
+constexpr std::uint32_t kStagePadding = 16;
+// Expanding and turning a weight costs about as much as this many rows of products with it.
+constexpr double kExpansionRows = 12;
+
+double slowest(double groups, double units, double cost_of_group) {
+  return std::max(1.0, std::ceil(groups / units)) * cost_of_group;
+}
+
+}  // namespace
+
+void GemmTiles::define(Defines& defines) const {
+  defines.set("PANELS", panels);
+  defines.set("BLOCK_STEPS", block_steps);
+  defines.set("STAGE_STRIDE", block_steps + kStagePadding);
+}
+
+std::size_t GemmTiles::scratch_bytes() const {
+  return sizeof(float) * (std::size_t{panels} * block_steps * kColumns +
+                          std::size_t{kRows} * (block_steps + kStagePadding));
+}
+
+GemmTiles gemm_tiles(const Device& device) {
+  GemmTiles tiles{.panels = 4, .block_steps = 640};
+  while (tiles.scratch_bytes() > device.local_memory_bytes && tiles.panels > 1) --tiles.panels;
+  while (tiles.scratch_bytes() > device.local_memory_bytes && tiles.block_steps > 32) {
+    tiles.block_steps -= 32;
+  }
+  return tiles;
+}
+
+GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device& device) {
+  const std::uint32_t panels = divide_up(size.columns, GemmTiles::kColumns);
+  const std::uint32_t row_tiles = divide_up(size.rows, GemmTiles::kRows);
+  const std::uint32_t units = std::max(1U, device.compute_units);
+  GemmShares best;
+  double best_cost = std::numeric_limits<double>::max();
+  // Four groups a unit where there is that much work; the cut whose slowest unit ends first.
+  for (std::uint32_t columns = 1; columns <= std::min(panels, 4 * units); ++columns) {
+    for (std::uint32_t rows = 1; rows <= std::min(row_tiles, 4 * units / columns); ++rows) {
+      const std::uint32_t panels_each = divide_up(panels, columns);
+      const std::uint32_t tiles_each = divide_up(row_tiles, rows);
+      const double group = panels_each * (tiles_each * double{GemmTiles::kRows} + kExpansionRows);
+      const double cost = slowest(columns * rows, units, group);
+      if (cost > best_cost) continue;
+      best_cost = cost;
+      best.panels_per_group = panels_each;
+      best.tiles_per_group = tiles_each;
+    }
+  }
+  best.column_groups = divide_up(panels, best.panels_per_group);
+  best.row_groups = divide_up(row_tiles, best.tiles_per_group);
+  const std::uint32_t blocks = divide_up(size.steps, tiles.block_steps);
+  best.block_steps = static_cast<std::uint32_t>(round_up(divide_up(size.steps, blocks), 32));
+  return best;
+}
+
+}  // namespace clora

@@ -1,0 +1,45 @@
+// How a gemm is cut into work-groups: the -D options and the grid come from the same numbers.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/device.hpp"
+#include "runtime/program_cache.hpp"
+
+namespace clora {
+
+// One product: y [rows, columns], `steps` products summed for each element (low-rank ones too).
+struct GemmSize {
+  std::uint32_t rows = 0;
+  std::uint32_t columns = 0;
+  std::uint32_t steps = 0;
+};
+
+// cl/gemm_cpu.cl: what a work-group holds in scratch.
+struct GemmTiles {
+  static constexpr std::uint32_t kRows = 12;
+  static constexpr std::uint32_t kColumns = 32;
+  // Below this many rows the few-rows kernel is faster than a mostly empty tile.
+  static constexpr std::uint32_t kFewRows = 12;
+
+  std::uint32_t panels = 1;       // expanded at once
+  std::uint32_t block_steps = 0;  // reduction steps at once, a multiple of 32
+
+  void define(Defines& defines) const;
+  std::size_t scratch_bytes() const;
+};
+// The tiles that fit the device's local memory. The same for every product, so that there is one
+// program a storage type.
+GemmTiles gemm_tiles(const Device& device);
+
+// The shares of work-groups and the steps at a time of one product.
+struct GemmShares {
+  std::uint32_t column_groups = 1;
+  std::uint32_t row_groups = 1;
+  std::uint32_t panels_per_group = 1;
+  std::uint32_t tiles_per_group = 1;
+  std::uint32_t block_steps = 0;
+};
+GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device& device);
+
+}  // namespace clora

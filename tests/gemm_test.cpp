@@ -1,0 +1,230 @@
+#include "ops/gemm.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/reference/gemm_reference.hpp"
+#include "tests/reference/quant_reference.hpp"
+#include "tests/support/op_test.hpp"
+
+namespace clora {
+namespace {
+
+using test::expect_close;
+using test::random_values;
+using test::to_double;
+using test::tolerance_of;
+
+struct Case {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t rank = 0;
+  test::GemmReferenceSize size() const {
+    return {static_cast<std::size_t>(m), static_cast<std::size_t>(n), static_cast<std::size_t>(k)};
+  }
+  std::string text() const { return fmt::format("m {} n {} k {} rank {}", m, n, k, rank); }
+};
+
+std::vector<float> values(std::int64_t count, std::uint32_t seed) {
+  return random_values(static_cast<std::size_t>(count), seed);
+}
+
+void add(std::vector<double>& to, std::span<const float> what) {
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] += static_cast<double>(what[i % what.size()]);
+}
+
+class Gemm : public test::OpTest {
+ protected:
+  Tensor up(Shape shape, std::span<const float> v) { return test::upload(context(), shape, v); }
+
+  // y = x w^T with every extra that the case and the flag ask for.
+  void expect_forward(DType type, const Case& c, bool extras) {
+    const auto w = test::random_weights(type, c.n, c.k, 1);
+    const auto x = values(c.m * c.k, 2);
+    const auto bias = values(c.n, 3);
+    const auto residual = values(c.m * c.n, 4);
+    const auto s = values(c.m * c.rank, 5);
+    const auto u = values(c.rank * c.n, 6);
+    auto want = test::gemm_reference(to_double(x), w.values, c.size());
+    GemmExtras given;
+    if (extras) {
+      for (double& value : want) value *= 0.5;
+      given = {up({c.n}, bias), up({c.m, c.n}, residual), {}, 0.5F};
+      add(want, bias);
+      add(want, residual);
+    }
+    if (c.rank > 0) {
+      given.low_rank = {up({c.m, c.rank}, s), up({c.rank, c.n}, u), 0.75F};
+      test::add_low_rank_reference(want, to_double(s), to_double(u),
+                                   static_cast<std::size_t>(c.rank), 0.75);
+    }
+    test::Output y(context(), {c.m, c.n});
+    run([&](Batch& batch) {
+      record_gemm(batch, y.tensor(), up({c.m, c.k}, x), w.upload(context()), given);
+    });
+    expect_close(y.values(), want, tolerance_of(static_cast<std::size_t>(c.k + c.rank)),
+                 fmt::format("{} forward {} extras {}", name_of(type), c.text(), extras));
+  }
+
+  void expect_backward(DType type, const Case& c) {
+    const auto w = test::random_weights(type, c.n, c.k, 1);
+    const auto dy = values(c.m * c.n, 2);
+    const auto s = values(c.m * c.rank, 5);
+    const auto u = values(c.rank * c.k, 6);
+    auto want = test::gemm_backward_reference(to_double(dy), w.values, c.size());
+    LowRankTerm term;
+    if (c.rank > 0) {
+      term = {up({c.m, c.rank}, s), up({c.rank, c.k}, u), -1.5F};
+      test::add_low_rank_reference(want, to_double(s), to_double(u),
+                                   static_cast<std::size_t>(c.rank), -1.5);
+    }
+    const double tolerance = tolerance_of(static_cast<std::size_t>(c.n + c.rank));
+    const std::string what = fmt::format("{} backward {}", name_of(type), c.text());
+    test::Output dx(context(), {c.m, c.k});
+    const Tensor weights = w.upload(context());
+    const Tensor gradient = up({c.m, c.n}, dy);
+    run([&](Batch& batch) {
+      record_gemm_backward(batch, dx.tensor(), gradient, weights, Accumulate::no, term);
+    });
+    expect_close(dx.values(), want, tolerance, what);
+    run([&](Batch& batch) {
+      record_gemm_backward(batch, dx.tensor(), gradient, weights, Accumulate::yes, term);
+    });
+    for (double& value : want) value *= 2;
+    expect_close(dx.values(), want, tolerance, what + " accumulated");
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Variants, Gemm, test::all_variants(), test::variant_name);
+
+// 1, primes, tile edges on both sides, several blocks of steps.
+const std::vector<Case> kCases = {
+    {1, 1, 1, 0},     {1, 37, 33, 3},    {4, 64, 96, 0},      {7, 31, 47, 5},   {11, 33, 31, 1},
+    {12, 32, 32, 0},  {13, 33, 65, 16},  {24, 31, 640, 8},    {35, 95, 641, 0}, {64, 64, 16, 2},
+    {65, 129, 17, 0}, {131, 197, 61, 7}, {12, 40, 1300, 300}, {300, 70, 40, 0},
+};
+
+TEST_P(Gemm, ForwardIsTheProductInEveryShape) {
+  for (const Case& c : kCases) {
+    expect_forward(DType::f32, c, false);
+    expect_forward(DType::f32, c, true);
+  }
+}
+
+TEST_P(Gemm, BackwardIsTheProductInEveryShapeAndAccumulates) {
+  for (const Case& c : kCases) expect_backward(DType::f32, c);
+}
+
+TEST_P(Gemm, EveryStorageTypeOfWeightsGivesItsProduct) {
+  for (const DType type : test::kWeightTypes) {
+    for (const std::int64_t m : {1, 6, 29}) {
+      expect_forward(type, {m, 67, 512, 4}, true);
+      expect_backward(type, {m, 67, 512, 4});
+    }
+  }
+}
+
+TEST_P(Gemm, ShapesOfARealModelAreRight) {
+  expect_forward(DType::q8_0, {50, 576, 1536, 16}, true);
+  expect_backward(DType::q4_1, {50, 1536, 576, 16});
+}
+
+TEST_P(Gemm, TheResidualMayBeTheOutputItself) {
+  for (const std::int64_t m : {3, 30}) {
+    const auto w = test::random_weights(DType::f32, 45, 700, 1);
+    const auto x = values(m * 700, 2);
+    const auto before = values(m * 45, 3);
+    auto want =
+        test::gemm_reference(to_double(x), w.values, {static_cast<std::size_t>(m), 45, 700});
+    add(want, before);
+    const Tensor y = up({m, 45}, before);
+    run([&](Batch& batch) {
+      record_gemm(batch, y, up({m, 700}, x), w.upload(context()), {.residual = y});
+    });
+    expect_close(context().read<float>(y), want, tolerance_of(700), "y += x w^T");
+  }
+}
+
+TEST_P(Gemm, TheSameInputGivesTheSameBits) {
+  const auto w = test::random_weights(DType::q5_1, 100, 320, 1);
+  const Tensor x = up({40, 320}, values(40 * 320, 2));
+  std::vector<std::vector<float>> results;
+  for (int i = 0; i < 2; ++i) {
+    test::Output y(context(), {40, 100});
+    run([&](Batch& batch) { record_gemm(batch, y.tensor(), x, w.upload(context())); });
+    results.push_back(y.values());
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+// The reference of the backward is the derivative of the reference of the forward.
+TEST(GemmReference, BackwardIsTheDerivative) {
+  const auto w = to_double(random_values(5 * 4, 1));
+  const auto dy = to_double(random_values(3 * 5, 2));
+  const auto loss = [&](const std::vector<double>& x) {
+    const auto y = test::gemm_reference(x, w, {3, 5, 4});
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * dy[i];
+    return sum;
+  };
+  const auto want = test::central_differences(loss, to_double(random_values(3 * 4, 3)));
+  expect_close(test::gemm_backward_reference(dy, w, {3, 5, 4}), want, 1e-8, "dx");
+}
+
+class GemmRefuses : public Gemm {
+ protected:
+  Tensor f32(Shape shape) { return context().allocate(shape, DType::f32, MemoryTag::scratch); }
+  std::string forward_error(const Tensor& y, const Tensor& x, const Tensor& w,
+                            const GemmExtras& extras = {}) {
+    Batch batch(context());
+    return test::error_of([&] { record_gemm(batch, y, x, w, extras); });
+  }
+  std::string backward_error(const Tensor& dx, const Tensor& dy, const Tensor& w,
+                             const LowRankTerm& term = {}) {
+    Batch batch(context());
+    return test::error_of([&] { record_gemm_backward(batch, dx, dy, w, Accumulate::no, term); });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Variants, GemmRefuses, test::all_variants(), test::variant_name);
+
+TEST_P(GemmRefuses, MatricesThatDoNotFit) {
+  using testing::HasSubstr;
+  const Tensor w = f32({8, 6});
+  EXPECT_THAT(forward_error(f32({4, 8}), f32({4, 5}), w), HasSubstr("x must be f32 [4, 6]"));
+  EXPECT_THAT(forward_error(f32({4, 7}), f32({4, 6}), w), HasSubstr("y must be f32 [4, 8]"));
+  EXPECT_THAT(forward_error(f32({4, 8}), Tensor(), w), HasSubstr("x must be an f32 matrix"));
+  EXPECT_THAT(backward_error(f32({4, 6}), f32({4, 7}), w), HasSubstr("dy must be f32 [4, 8]"));
+  EXPECT_THAT(backward_error(f32({4, 7}), f32({4, 8}), w), HasSubstr("dx must be f32 [4, 6]"));
+  const Tensor integers = context().allocate({8, 6}, DType::i32, MemoryTag::scratch);
+  EXPECT_THAT(forward_error(f32({4, 8}), f32({4, 6}), integers), HasSubstr("w must be a matrix"));
+  EXPECT_THAT(backward_error(f32({4, 6}), f32({4, 8}), Tensor()), HasSubstr("w is empty"));
+}
+
+TEST_P(GemmRefuses, ExtrasThatDoNotFit) {
+  using testing::HasSubstr;
+  const Tensor w = f32({8, 6});
+  const Tensor x = f32({4, 6});
+  const Tensor y = f32({4, 8});
+  EXPECT_THAT(forward_error(y, x, w, {.bias = f32({7})}), HasSubstr("bias must be f32 [8]"));
+  EXPECT_THAT(forward_error(y, x, w, {.residual = f32({4, 7})}), HasSubstr("residual must be"));
+  EXPECT_THAT(forward_error(y, x, w, {.low_rank = {f32({3, 2}), f32({2, 8})}}),
+              HasSubstr("low_rank.s must be f32 [4, 2]"));
+  EXPECT_THAT(forward_error(y, x, w, {.low_rank = {f32({4, 2}), f32({3, 8})}}),
+              HasSubstr("low_rank.u must be f32 [2, 8]"));
+  EXPECT_THAT(forward_error(y, x, w, {.low_rank = {Tensor(), f32({3, 8})}}),
+              HasSubstr("low_rank.u is given without"));
+  EXPECT_THAT(backward_error(x, y, w, {f32({4, 2}), f32({2, 8})}),
+              HasSubstr("low_rank.u must be f32 [2, 6]"));
+}
+
+TEST_P(GemmRefuses, OutputsThatAliasInputs) {
+  using testing::HasSubstr;
+  const Tensor square = f32({6, 6});
+  const Tensor other = f32({6, 6});
+  EXPECT_THAT(forward_error(square, square, other), HasSubstr("y must not alias x"));
+  EXPECT_THAT(forward_error(square, other, other, {.low_rank = {square, other}}),
+              HasSubstr("must not alias low_rank.s"));
+  EXPECT_THAT(backward_error(square, square, other), HasSubstr("dx must not alias dy"));
+}
+
+}  // namespace
+}  // namespace clora

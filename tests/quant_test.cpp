@@ -1,0 +1,83 @@
+#include "ops/quant.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/reference/quant_reference.hpp"
+#include "tests/support/op_test.hpp"
+
+namespace clora {
+namespace {
+
+class Quant : public test::OpTest {};
+INSTANTIATE_TEST_SUITE_P(Variants, Quant, test::all_variants(), test::variant_name);
+
+TEST_P(Quant, EveryStorageTypeBecomesItsFloats) {
+  for (const DType type : test::kWeightTypes) {
+    for (const std::int64_t rows : {1, 3, 17}) {
+      for (const std::int64_t columns : {256, 768}) {
+        const auto w = test::random_weights(type, rows, columns, 7);
+        test::Output y(context(), {rows, columns});
+        run([&](Batch& batch) { record_dequantise(batch, y.tensor(), w.upload(context())); });
+        test::expect_close(y.values(), w.values, 2e-7, std::string(name_of(type)));
+      }
+    }
+  }
+}
+
+TEST_P(Quant, PlainRowsMayHaveAnyLengthAndBlocksAnyNumber) {
+  for (const std::int64_t columns : {1, 31, 33, 47}) {
+    for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+      const auto w = test::random_weights(type, 5, columns, 11);
+      test::Output y(context(), {5, columns});
+      run([&](Batch& batch) { record_dequantise(batch, y.tensor(), w.upload(context())); });
+      test::expect_close(y.values(), w.values, 0, std::string(name_of(type)));
+    }
+  }
+  const auto w = test::random_weights(DType::q8_0, 5, 96, 12);
+  test::Output y(context(), {5, 96});
+  run([&](Batch& batch) { record_dequantise(batch, y.tensor(), w.upload(context())); });
+  test::expect_close(y.values(), w.values, 1e-7, "q8_0");
+}
+
+TEST_P(Quant, EveryFiniteHalfIsExact) {
+  test::WeightMatrix w{DType::f16, 62, 1024, {}, {}};
+  for (unsigned bits = 0; bits < 65536; ++bits) {
+    if (((bits >> 10U) & 31U) == 31) continue;  // infinities and NaN
+    w.bytes.push_back(static_cast<std::uint8_t>(bits));
+    w.bytes.push_back(static_cast<std::uint8_t>(bits >> 8U));
+  }
+  const std::vector<double> want = test::dequantised(DType::f16, w.bytes);
+  test::Output y(context(), {62, 1024});
+  run([&](Batch& batch) { record_dequantise(batch, y.tensor(), w.upload(context())); });
+  const std::vector<float> got = y.values();
+  for (std::size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i], want[i]) << i;
+}
+
+TEST_P(Quant, HalfInfinitiesStayInfinite) {
+  test::WeightMatrix w{DType::f16, 1, 2, {0x00, 0x7c, 0x00, 0xfc}, {}};
+  test::Output y(context(), {1, 2});
+  run([&](Batch& batch) { record_dequantise(batch, y.tensor(), w.upload(context())); });
+  EXPECT_EQ(y.values()[0], INFINITY);
+  EXPECT_EQ(y.values()[1], -INFINITY);
+}
+
+TEST_P(Quant, RefusesWhatIsNoWeightAndOutputsOfAnotherShape) {
+  Batch batch(context());
+  const Tensor integers = context().allocate({4, 4}, DType::i32, MemoryTag::scratch);
+  const Tensor y = context().allocate({4, 4}, DType::f32, MemoryTag::scratch);
+  EXPECT_THAT(test::error_of([&] { record_dequantise(batch, y, integers); }),
+              testing::HasSubstr("w must be a matrix"));
+  const Tensor w = context().allocate({4, 8}, DType::f32, MemoryTag::scratch);
+  EXPECT_THAT(test::error_of([&] { record_dequantise(batch, y, w); }),
+              testing::HasSubstr("y must be f32 [4, 8]"));
+  EXPECT_THAT(test::error_of([&] { record_dequantise(batch, w, w); }),
+              testing::HasSubstr("must not alias"));
+  EXPECT_THAT(test::error_of([&] { record_dequantise(batch, y, Tensor()); }),
+              testing::HasSubstr("w is empty"));
+  Defines defines;
+  EXPECT_THAT(test::error_of([&] { set_weight_type(defines, DType::u8); }),
+              testing::HasSubstr("u8"));
+}
+
+}  // namespace
+}  // namespace clora
