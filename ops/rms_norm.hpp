@@ -17,5 +17,6 @@ void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, 
                               const Tensor& w, const Tensor& residual, float epsilon);
 
 Cost rms_norm_cost(const Shape& x);
+Cost rms_norm_backward_cost(const Shape& x, bool has_residual);
 
 }  // namespace clora
