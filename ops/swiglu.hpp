@@ -14,5 +14,6 @@ void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup
                             const Tensor& gate, const Tensor& up);
 
 Cost swiglu_cost(const Shape& y);
+Cost swiglu_backward_cost(const Shape& dy);
 
 }  // namespace clora

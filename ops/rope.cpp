@@ -1,0 +1,54 @@
+#include "ops/rope.hpp"
+
+#include "ops/launch_grids.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+void require_shapes(const Tensor& y, const Tensor& x, const Tensor& positions,
+                    const Tensor& table) {
+  require_tensor("rope", "x", x, x.shape());
+  require(x.shape().rank() == 3 && x.shape().last() % 2 == 0,
+          "rope: x must be [T, H, E] with an even head width E, got {}", x.text());
+  require_tensor("rope", "y", y, x.shape());
+  require_tensor("rope", "positions", positions, {x.shape()[0]}, DType::i32);
+  require(!table.empty() && table.shape().rank() == 3, "rope: table must be f32 [P, {}, 2], got {}",
+          x.shape().last() / 2, table.empty() ? "nothing" : table.text());
+  require_tensor("rope", "table", table, {table.shape()[0], x.shape().last() / 2, 2});
+}
+
+}  // namespace
+
+Cost rope_cost(const Shape& x) {
+  const auto n = static_cast<double>(x.elements());
+  const auto table = static_cast<double>(x[0] * x.last());
+  return {3 * n, 4 * (2 * n + table + static_cast<double>(x[0]))};
+}
+
+void record_rope(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& positions,
+                 const Tensor& table, RopeLayout layout, RopeDirection direction) {
+  require_shapes(y, x, positions, table);
+  Context& context = batch.context();
+  const std::int64_t tokens = x.shape()[0];
+  const auto heads = static_cast<std::int32_t>(x.shape()[1]);
+  const auto half_width = static_cast<std::int32_t>(x.shape().last() / 2);
+  const std::int32_t stride = layout == RopeLayout::half_split ? 1 : 2;
+  const std::int32_t partner = layout == RopeLayout::half_split ? half_width : 1;
+  const bool forward = direction == RopeDirection::forward;
+  const float sign = forward ? 1.0F : -1.0F;
+  Launch launch{{}, {}, rope_cost(x.shape()), forward ? "rope/forward" : "rope/backward"};
+  std::int64_t items = tokens;
+  if (context.variant() == Variant::cpu) {
+    launch.kernel = context.kernel("rope_cpu.cl", "rope");
+    launch.grid = cpu_rows_grid(context.device(), tokens);
+  } else {
+    items = x.elements() / 2;
+    launch.kernel = context.kernel("rope.cl", "rope");
+    launch.grid = portable_flat_grid(context.device(), items);
+  }
+  batch.launch(std::move(launch), y, x, positions, table, items, heads, half_width, stride, partner,
+               sign);
+}
+
+}  // namespace clora

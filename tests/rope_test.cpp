@@ -1,0 +1,140 @@
+#include "ops/rope.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "tests/reference/rope_reference.hpp"
+#include "tests/support/op_test.hpp"
+
+namespace clora {
+namespace {
+
+using test::Output;
+
+constexpr std::int64_t kPositions = 50;
+const double kTolerance = test::tolerance_of(2);
+
+struct Case {
+  Shape shape;
+  std::vector<float> x, table;
+  std::vector<std::int32_t> positions;
+
+  // Positions are neither in order nor without repetition.
+  Case(std::int64_t tokens, std::int64_t heads, std::int64_t width) : shape{tokens, heads, width} {
+    x = test::random_values(static_cast<std::size_t>(shape.elements()), 1);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      positions.push_back(static_cast<std::int32_t>((t * 37 + 11) % kPositions));
+    }
+    for (std::int64_t p = 0; p < kPositions; ++p) {
+      for (std::int64_t i = 0; i < width / 2; ++i) {
+        const double angle = static_cast<double>(p) * std::pow(0.7, static_cast<double>(i));
+        table.push_back(static_cast<float>(std::cos(angle)));
+        table.push_back(static_cast<float>(std::sin(angle)));
+      }
+    }
+  }
+  std::vector<double> turned(RopeLayout layout, double sign) const {
+    return turned(test::to_double(x), layout, sign);
+  }
+  std::vector<double> turned(const std::vector<double>& in, RopeLayout layout, double sign) const {
+    const reference::RopeSizes sizes{static_cast<std::size_t>(shape[0]),
+                                     static_cast<std::size_t>(shape[1]),
+                                     static_cast<std::size_t>(shape[2])};
+    return reference::rope(in, positions, test::to_double(table), sizes,
+                           layout == RopeLayout::interleaved, sign);
+  }
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const std::int64_t width : {2, 6, 30, 32, 34, 62, 64, 66, 96, 128}) {
+    all.emplace_back(5, 3, width);
+  }
+  all.emplace_back(1, 1, 2);
+  all.emplace_back(1, 9, 64);
+  all.emplace_back(67, 9, 64);
+  return all;
+}
+
+class Rope : public test::OpTest {
+ protected:
+  void record(Batch& b, const Tensor& y, const Tensor& x, const Case& c, RopeLayout layout,
+              RopeDirection direction) {
+    record_rope(b, y, x, test::upload(context(), {c.shape[0]}, c.positions),
+                test::upload(context(), {kPositions, c.shape[2] / 2, 2}, c.table), layout,
+                direction);
+  }
+  Tensor x_of(const Case& c) { return test::upload(context(), c.shape, c.x); }
+};
+INSTANTIATE_TEST_SUITE_P(Variants, Rope, test::all_variants(), test::variant_name);
+
+TEST_P(Rope, AgreesWithTheReferenceInBothLayoutsAndDirections) {
+  for (const Case& c : cases()) {
+    for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
+      const Output forward(context(), c.shape);
+      const Output backward(context(), c.shape);
+      run([&](Batch& b) {
+        record(b, forward.tensor(), x_of(c), c, layout, RopeDirection::forward);
+        record(b, backward.tensor(), x_of(c), c, layout, RopeDirection::backward);
+      });
+      const std::string what =
+          c.shape.text() + (layout == RopeLayout::interleaved ? " interleaved" : " half_split");
+      test::expect_close(forward.values(), c.turned(layout, 1), kTolerance, what);
+      test::expect_close(backward.values(), c.turned(layout, -1), kTolerance, what + " backward");
+    }
+  }
+}
+
+TEST_P(Rope, BackwardUndoesForwardInPlace) {
+  const Case c(7, 2, 70);
+  for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
+    const Tensor x = x_of(c);
+    run([&](Batch& b) { record(b, x, x, c, layout, RopeDirection::forward); });
+    test::expect_close(context().read<float>(x), c.turned(layout, 1), kTolerance, "in place");
+    run([&](Batch& b) { record(b, x, x, c, layout, RopeDirection::backward); });
+    test::expect_close(context().read<float>(x), test::to_double(c.x), kTolerance, "and back");
+  }
+}
+
+TEST_P(Rope, RefusesTensorsThatDoNotMatch) {
+  Batch b(context());
+  const Case c(4, 2, 6);
+  const Tensor x = x_of(c);
+  const Tensor positions = test::upload(context(), {4}, c.positions);
+  const Tensor table = test::upload(context(), {kPositions, 3, 2}, c.table);
+  const auto message = [&](const Tensor& y, const Tensor& in, const Tensor& at, const Tensor& of) {
+    return test::error_of(
+        [&] { record_rope(b, y, in, at, of, RopeLayout::half_split, RopeDirection::forward); });
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(message(x, x.reshape({4, 4, 3}), positions, table), HasSubstr("even head width"));
+  EXPECT_THAT(message(x, x.reshape({8, 6}), positions, table), HasSubstr("[T, H, E]"));
+  EXPECT_THAT(message(x, {}, positions, table), HasSubstr("x must"));
+  EXPECT_THAT(message(x.reshape({2, 4, 6}), x, positions, table),
+              HasSubstr("rope: y must be f32 [4, 2, 6], got f32 [2, 4, 6]"));
+  EXPECT_THAT(message(x, x, table, table), HasSubstr("positions must be i32 [4]"));
+  EXPECT_THAT(message(x, x, positions, {}), HasSubstr("table must be f32 [P, 3, 2], got nothing"));
+  EXPECT_THAT(message(x, x, positions, table.reshape({kPositions, 2, 3})),
+              HasSubstr("table must be f32 [50, 3, 2]"));
+  EXPECT_EQ(b.commands(), 0U);
+}
+
+TEST(RopeReference, BackwardIsTheDerivativeOfForward) {
+  const Case c(2, 2, 6);
+  const std::vector<double> dy = test::to_double(test::random_values(c.x.size(), 5));
+  for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
+    const auto loss = [&](const std::vector<double>& x) {
+      const std::vector<double> y = c.turned(x, layout, 1);
+      return std::inner_product(y.begin(), y.end(), dy.begin(), 0.0);
+    };
+    test::expect_close(c.turned(dy, layout, -1),
+                       test::central_differences(loss, test::to_double(c.x)), 1e-8,
+                       "analytic against numeric");
+  }
+}
+
+}  // namespace
+}  // namespace clora

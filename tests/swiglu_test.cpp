@@ -1,0 +1,173 @@
+#include "ops/swiglu.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/reference/swiglu_reference.hpp"
+#include "tests/support/op_test.hpp"
+
+namespace clora {
+namespace {
+
+using test::Output;
+
+struct Case {
+  std::vector<float> gate, up, dy;
+  Shape shape;
+
+  Case(std::int64_t rows, std::int64_t width) : shape{rows, width} {
+    const auto n = static_cast<std::size_t>(rows * width);
+    gate = test::random_values(n, 1, 8);
+    up = test::random_values(n, 2);
+    dy = test::random_values(n, 3);
+  }
+  std::vector<double> forward() const {
+    return reference::swiglu(test::to_double(gate), test::to_double(up));
+  }
+  reference::SwigluGradients backward() const {
+    return reference::swiglu_backward(test::to_double(dy), test::to_double(gate),
+                                      test::to_double(up));
+  }
+};
+
+// Around 16 lanes, a portable group of 128, a cpu group of 4096, and a real model's width.
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const std::int64_t n : {1, 2, 13, 15, 16, 17, 31, 33, 127, 128, 129, 4095, 8191, 8193}) {
+    all.emplace_back(1, n);
+  }
+  all.emplace_back(37, 1536);
+  all.emplace_back(29, 1537);
+  return all;
+}
+
+const double kTolerance = test::tolerance_of(1);
+
+class Swiglu : public test::OpTest {
+ protected:
+  Tensor upload(const Shape& shape, const std::vector<float>& values) {
+    return test::upload(context(), shape, values);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Variants, Swiglu, test::all_variants(), test::variant_name);
+
+TEST_P(Swiglu, ForwardAgreesWithTheReference) {
+  for (const Case& c : cases()) {
+    const Output y(context(), c.shape);
+    run([&](Batch& b) {
+      record_swiglu(b, y.tensor(), upload(c.shape, c.gate), upload(c.shape, c.up));
+    });
+    test::expect_close(y.values(), c.forward(), kTolerance, c.shape.text());
+  }
+}
+
+TEST_P(Swiglu, ForwardMayOverwriteEitherInput) {
+  const Case c(3, 70);
+  const Tensor gate = upload(c.shape, c.gate);
+  const Tensor up = upload(c.shape, c.up);
+  run([&](Batch& b) {
+    record_swiglu(b, gate, gate, up);
+    record_swiglu(b, up, upload(c.shape, c.gate), up);
+  });
+  test::expect_close(context().read<float>(gate), c.forward(), kTolerance, "y as gate");
+  test::expect_close(context().read<float>(up), c.forward(), kTolerance, "y as up");
+}
+
+TEST_P(Swiglu, GatesFarFromZeroNeitherOverflowNorVanish) {
+  const std::vector<float> gate = {-1000, -100, -89, -88, -30, 0, 30, 88, 89, 100, 1000};
+  const std::vector<float> up(gate.size(), 1.0F);
+  const Shape shape{static_cast<std::int64_t>(gate.size())};
+  const Output y(context(), shape);
+  const Output dgate(context(), shape);
+  const Output dup(context(), shape);
+  run([&](Batch& b) {
+    const Tensor g = upload(shape, gate);
+    record_swiglu(b, y.tensor(), g, upload(shape, up));
+    record_swiglu_backward(b, dgate.tensor(), dup.tensor(), upload(shape, up), g,
+                           upload(shape, up));
+  });
+  for (std::size_t i = 0; i < gate.size(); ++i) {
+    const double want = reference::silu(gate[i]);
+    EXPECT_NEAR(y.values()[i], want, 1e-6 * std::abs(want) + 1e-35) << gate[i];
+    EXPECT_NEAR(dup.values()[i], want, 1e-6 * std::abs(want) + 1e-35) << gate[i];
+    EXPECT_NEAR(dgate.values()[i], reference::silu_derivative(gate[i]), 1e-6) << gate[i];
+  }
+}
+
+TEST_P(Swiglu, BackwardAgreesWithTheReference) {
+  for (const Case& c : cases()) {
+    const Output dgate(context(), c.shape);
+    const Output dup(context(), c.shape);
+    run([&](Batch& b) {
+      record_swiglu_backward(b, dgate.tensor(), dup.tensor(), upload(c.shape, c.dy),
+                             upload(c.shape, c.gate), upload(c.shape, c.up));
+    });
+    const reference::SwigluGradients want = c.backward();
+    test::expect_close(dgate.values(), want.dgate, kTolerance, c.shape.text() + " dgate");
+    test::expect_close(dup.values(), want.dup, kTolerance, c.shape.text() + " dup");
+  }
+}
+
+TEST_P(Swiglu, BackwardOverwritesItsOutputsAndMayDoSoInPlace) {
+  const Case c(5, 45);
+  const Tensor gate = upload(c.shape, c.gate);
+  const Tensor up = upload(c.shape, c.up);
+  const Output dgate(context(), c.shape);
+  const Output dup(context(), c.shape);
+  run([&](Batch& b) {
+    const Tensor dy = upload(c.shape, c.dy);
+    record_swiglu_backward(b, dgate.tensor(), dup.tensor(), dy, gate, up);
+    record_swiglu_backward(b, dgate.tensor(), dup.tensor(), dy, gate, up);
+    record_swiglu_backward(b, gate, up, dy, gate, up);
+  });
+  const reference::SwigluGradients want = c.backward();
+  test::expect_close(dgate.values(), want.dgate, kTolerance, "second call, dgate");
+  test::expect_close(dup.values(), want.dup, kTolerance, "second call, dup");
+  test::expect_close(context().read<float>(gate), want.dgate, kTolerance, "dgate as gate");
+  test::expect_close(context().read<float>(up), want.dup, kTolerance, "dup as up");
+}
+
+TEST_P(Swiglu, RefusesTensorsThatDoNotMatch) {
+  Batch b(context());
+  const Case c(4, 6);
+  const Tensor t = upload(c.shape, c.gate);
+  const Tensor wrong = upload({6, 4}, c.gate);
+  const auto forward = [&](const Tensor& y, const Tensor& gate, const Tensor& up) {
+    return test::error_of([&] { record_swiglu(b, y, gate, up); });
+  };
+  const auto backward = [&](const Tensor& dgate, const Tensor& dup, const Tensor& dy,
+                            const Tensor& gate, const Tensor& up) {
+    return test::error_of([&] { record_swiglu_backward(b, dgate, dup, dy, gate, up); });
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(forward(wrong, t, t), HasSubstr("swiglu: y must be f32 [4, 6], got f32 [6, 4]"));
+  EXPECT_THAT(forward(t, {}, t), HasSubstr("gate must"));
+  EXPECT_THAT(forward(t, t, wrong), HasSubstr("up must"));
+  EXPECT_THAT(backward(wrong, t, t, t, t), HasSubstr("dgate must"));
+  EXPECT_THAT(backward(t, wrong, t, t, t), HasSubstr("dup must"));
+  EXPECT_THAT(backward(t, t, wrong, t, t), HasSubstr("dy must"));
+  EXPECT_THAT(backward(t, t, t, {}, t), HasSubstr("gate must"));
+  EXPECT_THAT(backward(t, t, t, t, wrong), HasSubstr("up must"));
+  EXPECT_EQ(b.commands(), 0U);
+}
+
+TEST(SwigluReference, BackwardIsTheDerivativeOfForward) {
+  const Case c(1, 20);
+  const std::vector<double> gate = test::to_double(c.gate);
+  const std::vector<double> up = test::to_double(c.up);
+  const std::vector<double> dy = test::to_double(c.dy);
+  const auto loss = [&](const std::vector<double>& g, const std::vector<double>& u) {
+    const std::vector<double> y = reference::swiglu(g, u);
+    return std::inner_product(y.begin(), y.end(), dy.begin(), 0.0);
+  };
+  const auto of_gate = [&](const std::vector<double>& g) { return loss(g, up); };
+  const auto of_up = [&](const std::vector<double>& u) { return loss(gate, u); };
+  const reference::SwigluGradients d = c.backward();
+  test::expect_close(d.dgate, test::central_differences(of_gate, gate), 1e-8, "dgate");
+  test::expect_close(d.dup, test::central_differences(of_up, up), 1e-8, "dup");
+}
+
+}  // namespace
+}  // namespace clora
