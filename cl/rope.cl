@@ -9,10 +9,10 @@
 // Numerics: two products and a sum an element. A pair is read and written by one item: y may be x
 
 __kernel void rope(__global float* y, __global const float* x, __global const int* positions,
-                   __global const float* table, long pairs, int heads, int half_width, int stride,
+                   __global const float* table, long tokens, int heads, int half_width, int stride,
                    int partner, float sign) {
   const long item = (long)get_global_id(0);
-  if (item >= pairs) return;
+  if (item >= tokens * heads * half_width) return;
   const long head = item / half_width;  // of all tokens
   const int pair = (int)(item - head * half_width);
   const long angle = (long)positions[head / heads] * half_width + pair;

@@ -1,6 +1,6 @@
 #include "ops/rope.hpp"
 
-#include "ops/launch_grids.hpp"
+#include "ops/variant_launch.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -37,18 +37,13 @@ void record_rope(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& p
   const std::int32_t partner = layout == RopeLayout::half_split ? half_width : 1;
   const bool forward = direction == RopeDirection::forward;
   const float sign = forward ? 1.0F : -1.0F;
-  Launch launch{{}, {}, rope_cost(x.shape()), forward ? "rope/forward" : "rope/backward"};
-  std::int64_t items = tokens;
-  if (context.variant() == Variant::cpu) {
-    launch.kernel = context.kernel("rope_cpu.cl", "rope");
-    launch.grid = cpu_rows_grid(context.device(), tokens);
-  } else {
-    items = x.elements() / 2;
-    launch.kernel = context.kernel("rope.cl", "rope");
-    launch.grid = portable_flat_grid(context.device(), items);
-  }
-  batch.launch(std::move(launch), y, x, positions, table, items, heads, half_width, stride, partner,
-               sign);
+  Launch launch = context.variant() == Variant::cpu
+                      ? rows_launch(context, "rope", "rope", tokens, half_width)
+                      : flat_launch(context, "rope", "rope", x.elements() / 2);
+  launch.cost = rope_cost(x.shape());
+  launch.label = forward ? "rope/forward" : "rope/backward";
+  batch.launch(std::move(launch), y, x, positions, table, tokens, heads, half_width, stride,
+               partner, sign);
 }
 
 }  // namespace clora

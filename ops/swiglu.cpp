@@ -1,25 +1,8 @@
 #include "ops/swiglu.hpp"
 
-#include "ops/launch_grids.hpp"
+#include "ops/variant_launch.hpp"
 
 namespace clora {
-namespace {
-
-// Both variants have the same kernels with the same arguments; file and grid differ.
-Launch launch_of(Context& context, std::string_view function, std::int64_t elements) {
-  Launch launch;
-  if (context.variant() == Variant::cpu) {
-    launch.kernel = context.kernel("swiglu_cpu.cl", function);
-    launch.grid = cpu_flat_grid(context.device(), elements);
-  } else {
-    launch.kernel = context.kernel("swiglu.cl", function);
-    launch.grid = portable_flat_grid(context.device(), elements);
-  }
-  return launch;
-}
-
-}  // namespace
-
 // An exp counts as 8 flops.
 Cost swiglu_cost(const Shape& y) {
   const auto n = static_cast<double>(y.elements());
@@ -36,7 +19,7 @@ void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tens
   require_tensor("swiglu", "up", up, gate.shape());
   require_tensor("swiglu", "y", y, gate.shape());
   const std::int64_t n = gate.elements();
-  Launch launch = launch_of(batch.context(), "swiglu_forward", n);
+  Launch launch = flat_launch(batch.context(), "swiglu", "swiglu_forward", n);
   launch.cost = swiglu_cost(gate.shape());
   launch.label = "swiglu/forward";
   batch.launch(std::move(launch), y, gate, up, n);
@@ -50,7 +33,7 @@ void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup
   require_tensor("swiglu", "dgate", dgate, gate.shape());
   require_tensor("swiglu", "dup", dup, gate.shape());
   const std::int64_t n = gate.elements();
-  Launch launch = launch_of(batch.context(), "swiglu_backward", n);
+  Launch launch = flat_launch(batch.context(), "swiglu", "swiglu_backward", n);
   launch.cost = swiglu_backward_cost(gate.shape());
   launch.label = "swiglu/backward";
   batch.launch(std::move(launch), dgate, dup, dy, gate, up, n);
