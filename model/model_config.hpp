@@ -1,0 +1,86 @@
+// ModelConfig: the sizes and choices of a decoder-only transformer, as config.json or a GGUF file's
+// metadata give them. A value type; the same model gives the same ModelConfig from either format,
+// but for the rotary layout and for what a format does not store.
+//
+// What this library cannot compute exactly is refused by name here (an architecture, an activation,
+// a rope type, a quantisation scheme), never ignored.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/rope.hpp"
+
+namespace clora {
+
+class GgufFile;
+
+enum class Architecture { llama, qwen2, qwen3, mistral };
+
+// "llama", ...: config.json's model_type.
+std::string_view name_of(Architecture architecture);
+
+struct RopeScaling {
+  enum class Kind {
+    none,
+    linear,   // frequency / factor
+    llama3,   // long wavelengths / factor, short ones kept, smooth between (Llama 3.1)
+    factors,  // frequency i / factors[i]: a GGUF file's rope_freqs.weight
+  };
+  Kind kind = Kind::none;
+  double factor = 1;
+  double low_freq_factor = 1;                  // llama3
+  double high_freq_factor = 4;                 // llama3
+  std::int64_t original_max_positions = 8192;  // llama3
+  std::vector<float> factors;                  // [E/2]
+
+  bool operator==(const RopeScaling&) const = default;
+};
+
+struct ModelConfig {
+  Architecture architecture = Architecture::llama;
+  std::string name;  // for people; may be empty
+  std::int64_t layers = 0;
+  std::int64_t model_width = 0;         // D
+  std::int64_t feed_forward_width = 0;  // F
+  std::int64_t heads = 0;               // H
+  std::int64_t kv_heads = 0;            // G, divides H
+  std::int64_t head_width = 0;          // E, even; H E may differ from D
+  std::int64_t vocabulary = 0;          // V
+  double rms_norm_epsilon = 0;
+  double rope_base = 10000;
+  RopeScaling rope_scaling;
+  RopeLayout rope_layout = RopeLayout::half_split;
+  bool tied_head = false;  // the head is the embedding matrix
+  bool qkv_bias = false;   // Qwen2
+  bool qk_norm = false;    // Qwen3: RMS norm of each query and key head before the rotation
+  std::int64_t max_positions = 0;
+  std::optional<std::int64_t> sliding_window;  // a token sees this many, itself included
+  std::optional<std::int32_t> bos_id;
+  std::vector<std::int32_t> eos_ids;  // any of them ends a text
+};
+
+// From config.json. `file` names it in messages. Errors: invalid_file (a key missing, of the wrong
+// kind, or an impossible size), unsupported (says what).
+ModelConfig from_hugging_face(const nlohmann::json& config, std::string_view file);
+
+// From a GGUF file's metadata; the vocabulary is that of its embedding matrix. Errors: as above.
+ModelConfig from_gguf(const GgufFile& file);
+
+// config.json for weights in Hugging Face's order (q and k of an interleaved file must be brought
+// into it: half_split_source_row). Errors: unsupported, for rope factors that no rope type gives.
+nlohmann::ordered_json to_hugging_face_json(const ModelConfig& config);
+
+// Angle per position of each rotary pair, scaling applied: [E/2].
+std::vector<double> rope_frequencies(const ModelConfig& config);
+
+// The row of an interleaved q or k weight [H E, D] that is row `row` of the same weight in the
+// half-split order: head h, pair i lies at rows h E + 2i, 2i + 1 there and at h E + i, E/2 + i
+// here.
+std::int64_t half_split_source_row(std::int64_t row, std::int64_t head_width);
+
+}  // namespace clora
