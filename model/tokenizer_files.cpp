@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "model/tokenizer_json.hpp"
+#include "model/tokenizer_json_writing.hpp"
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
 
@@ -131,6 +133,17 @@ std::string text_or_nothing(const std::filesystem::path& path) {
   return std::filesystem::is_regular_file(path) ? text_of(path) : std::string();
 }
 
+// What belongs to the tokenizer in a Hugging Face folder.
+constexpr std::array<const char*, 9> kFolderFiles = {"tokenizer.json",
+                                                     "tokenizer_config.json",
+                                                     "special_tokens_map.json",
+                                                     "vocab.json",
+                                                     "merges.txt",
+                                                     "tokenizer.model",
+                                                     "added_tokens.json",
+                                                     "chat_template.jinja",
+                                                     "generation_config.json"};
+
 // generation_config.json names one token or several that end an answer.
 void add_generation_ends(const std::filesystem::path& path, TokenizerSpec& spec) {
   const auto file = nlohmann::json::parse(text_or_nothing(path), nullptr, false);
@@ -169,6 +182,21 @@ Tokenizer tokenizer_from_gguf(const GgufFile& file) {
 Tokenizer load_tokenizer(const std::filesystem::path& model) {
   if (std::filesystem::is_directory(model)) return load_folder(model);
   return tokenizer_from_gguf(GgufFile::open(model));
+}
+
+void write_tokenizer_files(const std::filesystem::path& model,
+                           const std::filesystem::path& out_folder) {
+  if (!std::filesystem::is_directory(model)) {
+    const TokenizerSpec spec = tokenizer_spec_from_gguf(GgufFile::open(model));
+    write_file_atomically(out_folder / "tokenizer.json", tokenizer_json_of(spec));
+    write_file_atomically(out_folder / "tokenizer_config.json", tokenizer_config_json_of(spec));
+    return;
+  }
+  load_folder(model);  // refuses what it could not read back
+  for (const char* name : kFolderFiles) {
+    const std::string text = text_or_nothing(model / name);
+    if (!text.empty()) write_file_atomically(out_folder / name, text);
+  }
 }
 
 }  // namespace clora

@@ -1,4 +1,5 @@
-// Reads a model's tokenizer from its files: GGUF metadata, or a Hugging Face folder.
+// A model's tokenizer and its files: read from GGUF metadata or from a Hugging Face folder, and
+// written as the latter.
 #pragma once
 
 #include <filesystem>
@@ -18,5 +19,11 @@ Tokenizer tokenizer_from_gguf(const GgufFile& file);
 // chat_template.jinja and generation_config.json (further tokens that end an answer).
 // Throws, besides the above, Error(not_found).
 Tokenizer load_tokenizer(const std::filesystem::path& model);
+
+// Puts the tokenizer of `model` into a folder that is there, in Hugging Face's form: a folder's own
+// files are copied, GGUF metadata becomes tokenizer.json and tokenizer_config.json. Files of these
+// names are replaced. Throws, besides the above, Error(io).
+void write_tokenizer_files(const std::filesystem::path& model,
+                           const std::filesystem::path& out_folder);
 
 }  // namespace clora

@@ -327,6 +327,40 @@ TEST(TokenizerJson, SaysWhatIsWrongWithAFileThatIsNone) {
   refuses("/model/unk_token", "\"none\"", "unk_token");
 }
 
+// What is written must be read as the same tokenizer.
+void expect_same_after_writing(const std::filesystem::path& model, const std::string& text) {
+  const test::TemporaryFolder folder;
+  write_tokenizer_files(model, folder.path());
+  const Tokenizer before = load_tokenizer(model), after = load_tokenizer(folder.path());
+  EXPECT_EQ(after.vocabulary_size(), before.vocabulary_size());
+  EXPECT_EQ(after.bos(), before.bos());
+  EXPECT_EQ(after.eos(), before.eos());
+  EXPECT_EQ(after.chat_template(), before.chat_template());
+  EXPECT_EQ(after.end_of_generation(), before.end_of_generation());
+  EncodeOptions options;
+  options.parse_special = true;
+  EXPECT_EQ(after.encode(text, options), before.encode(text, options));
+}
+
+TEST(TokenizerFiles, WriteATokenizerOfGgufAsAFolder) {
+  const std::string text =
+      "<|im_start|>user\nIt's 1234 days,  Lily said.\n\n<|im_end|>\u6f22 caf\u00e9 <s> </s>a";
+  CLORA_FILE_OR_SKIP(stories, test::test_data("models/stories260k/stories260K.gguf"), "the model");
+  expect_same_after_writing(stories, text);
+  CLORA_FILE_OR_SKIP(folder, test::test_data("models/tinystories-656k"), "the model");
+  expect_same_after_writing(folder, text);
+  expect_same_after_writing(folder / "gguf-derived/TinyStories-656K-F32.gguf", text);
+  CLORA_FILE_OR_SKIP(model, test::cached_model("SmolLM2-135M-Instruct.Q4_1.gguf"),
+                     "the demo model");
+  expect_same_after_writing(model, text);
+}
+
+TEST(TokenizerFiles, RefuseAFolderWithoutTokenizer) {
+  const test::TemporaryFolder folder;
+  CLORA_EXPECT_ERROR(load_tokenizer(folder.path()), ErrorCode::not_found, "tokenizer.json");
+  CLORA_EXPECT_ERROR(load_tokenizer(folder / "none.gguf"), ErrorCode::not_found, "none.gguf");
+}
+
 // llama.cpp's vectors: texts between marker lines, ids a line each.
 void expect_vectors(const char* folder, const std::filesystem::path& inputs,
                     const std::filesystem::path& outputs) {
