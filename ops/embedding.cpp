@@ -1,0 +1,42 @@
+#include "ops/embedding.hpp"
+
+#include "ops/launch_shape.hpp"
+#include "ops/quant.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::size_t kGroup = 64;  // work-items of the portable kernel
+
+}  // namespace
+
+void record_embedding(Batch& batch, const Tensor& y, const Tensor& ids, const Tensor& table) {
+  require_weight("embedding", "table", table);
+  require(!ids.empty() && ids.shape().rank() == 1 && ids.elements() > 0,
+          "embedding: ids must be i32 [T] with T >= 1, got {}",
+          ids.empty() ? "nothing" : ids.text());
+  require_tensor("embedding", "ids", ids, ids.shape(), DType::i32);
+  require_tensor("embedding", "y", y, {ids.shape()[0], table.shape()[1]});
+  Context& context = batch.context();
+  const auto tokens = static_cast<std::uint32_t>(ids.shape()[0]);
+  const auto width = static_cast<std::uint32_t>(table.shape()[1]);
+  const auto vocabulary = static_cast<std::uint32_t>(table.shape()[0]);
+  const auto elements = static_cast<double>(y.elements());
+  const double row_bytes = static_cast<double>(table.bytes()) / vocabulary;
+  Launch launch{{}, {}, {elements, 4 * elements + tokens * row_bytes}, "embedding/forward"};
+  Defines defines;
+  set_weight_type(defines, table.type());
+  if (context.variant() == Variant::cpu) {
+    const RowShare share = share_rows(tokens, context.device());
+    launch.kernel = context.kernel("embedding.cl", "embedding_rows", defines);
+    launch.grid = single_item_groups(share.groups);
+    batch.launch(std::move(launch), y, ids, table, tokens, width, vocabulary, share.rows_per_group);
+    return;
+  }
+  launch.kernel = context.kernel("embedding.cl", "embedding", defines);
+  launch.grid = {{round_up(width, kGroup), tokens, 1}, {kGroup, 1, 1}};
+  batch.launch(std::move(launch), y, ids, table, tokens, width, vocabulary);
+}
+
+}  // namespace clora

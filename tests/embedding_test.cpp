@@ -1,0 +1,75 @@
+#include "ops/embedding.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/reference/quant_reference.hpp"
+#include "tests/support/op_test.hpp"
+
+namespace clora {
+namespace {
+
+// y[t] = table[ids[t]]; zeros where there is no such row.
+std::vector<double> embedding_reference(const test::WeightMatrix& table,
+                                        std::span<const std::int32_t> ids) {
+  std::vector<double> y;
+  for (const std::int32_t id : ids) {
+    for (std::int64_t d = 0; d < table.columns; ++d) {
+      const bool inside = id >= 0 && id < table.rows;
+      y.push_back(inside ? table.values[static_cast<std::size_t>(id * table.columns + d)] : 0);
+    }
+  }
+  return y;
+}
+
+class Embedding : public test::OpTest {
+ protected:
+  void expect_rows(const test::WeightMatrix& table, std::span<const std::int32_t> ids) {
+    const auto tokens = static_cast<std::int64_t>(ids.size());
+    test::Output y(context(), {tokens, table.columns});
+    run([&](Batch& batch) {
+      record_embedding(batch, y.tensor(), test::upload(context(), {tokens}, ids),
+                       table.upload(context()));
+    });
+    test::expect_close(y.values(), embedding_reference(table, ids), 2e-7,
+                       std::string(name_of(table.type)));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Variants, Embedding, test::all_variants(), test::variant_name);
+
+TEST_P(Embedding, TakesTheRowsOfEveryStorageType) {
+  const std::vector<std::int32_t> ids{3, 0, 6, 6, 1, 2, 5, 4, 0, 3, 3};
+  for (const DType type : test::kWeightTypes) {
+    expect_rows(test::random_weights(type, 7, 512, 1), ids);
+  }
+}
+
+TEST_P(Embedding, TakesPlainRowsOfAnyWidth) {
+  for (const std::int64_t width : {1, 31, 33, 65}) {
+    expect_rows(test::random_weights(DType::f32, 5, width, 1), std::vector<std::int32_t>{4, 0, 2});
+  }
+  expect_rows(test::random_weights(DType::f16, 1, 37, 1), std::vector<std::int32_t>{0});
+}
+
+TEST_P(Embedding, GivesZerosForIdsOutsideOfTheTable) {
+  const std::vector<std::int32_t> ids{-1, 0, 7, 2147483647, -2147483647 - 1, 6};
+  expect_rows(test::random_weights(DType::f32, 7, 40, 1), ids);
+}
+
+TEST_P(Embedding, RefusesTensorsThatDoNotFit) {
+  using testing::HasSubstr;
+  const Tensor table = context().allocate({7, 32}, DType::q8_0, MemoryTag::scratch);
+  const Tensor ids = context().allocate({3}, DType::i32, MemoryTag::scratch);
+  const Tensor floats = context().allocate({3}, DType::f32, MemoryTag::scratch);
+  const Tensor y = context().allocate({3, 32}, DType::f32, MemoryTag::scratch);
+  const auto error = [&](const Tensor& out, const Tensor& which, const Tensor& from) {
+    Batch batch(context());
+    return test::error_of([&] { record_embedding(batch, out, which, from); });
+  };
+  EXPECT_THAT(error(floats, ids, table), HasSubstr("y must be f32 [3, 32]"));
+  EXPECT_THAT(error(y, floats, table), HasSubstr("ids must be i32 [3]"));
+  EXPECT_THAT(error(y, Tensor(), table), HasSubstr("ids must be i32 [T]"));
+  EXPECT_THAT(error(y, ids, ids), HasSubstr("table must be a matrix"));
+}
+
+}  // namespace
+}  // namespace clora

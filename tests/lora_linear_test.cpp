@@ -1,0 +1,290 @@
+#include "ops/lora_linear.hpp"
+
+#include <gmock/gmock.h>
+
+#include "ops/dropout.hpp"
+#include "tests/reference/lora_linear_reference.hpp"
+#include "tests/reference/quant_reference.hpp"
+#include "tests/support/op_test.hpp"
+
+namespace clora {
+namespace {
+
+using test::expect_close;
+using test::random_values;
+using test::to_double;
+using test::tolerance_of;
+
+struct Case {
+  std::int64_t t = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t r = 0;
+};
+const std::vector<Case> kCases = {{1, 1, 1, 1},      {2, 33, 65, 3},    {12, 32, 32, 8},
+                                  {13, 31, 97, 16},  {37, 129, 64, 17}, {50, 64, 640, 256},
+                                  {65, 192, 576, 16}};
+
+std::vector<float> values(std::int64_t count, std::uint32_t seed) {
+  return random_values(static_cast<std::size_t>(count), seed);
+}
+
+// One layer on the device with its reference.
+struct Layer {
+  Case size;
+  std::vector<float> x, dy, a, bt;
+  test::WeightMatrix w;
+  LinearWeights weights;
+  LoraWeights lora;
+  test::LoraLinearReference reference;
+
+  Layer(Context& context, const Case& c, float probability = 0)
+      : size(c),
+        x(values(c.t * c.k, 1)),
+        dy(values(c.t * c.n, 2)),
+        a(values(c.r * c.k, 3)),
+        bt(values(c.r * c.n, 4)),
+        w(test::random_weights(DType::bf16, c.n, c.k, 5)) {
+    weights = {w.upload(context), {}};
+    lora = {test::upload(context, {c.r, c.k}, a), test::upload(context, {c.r, c.n}, bt), 0.5F, {}};
+    reference = {static_cast<std::size_t>(c.t),
+                 static_cast<std::size_t>(c.n),
+                 static_cast<std::size_t>(c.k),
+                 static_cast<std::size_t>(c.r),
+                 0.5,
+                 w.values,
+                 to_double(a),
+                 to_double(bt)};
+    if (probability > 0) add_dropout(context, probability);
+  }
+
+  // The mask is what dropout does to ones.
+  void add_dropout(Context& context, float probability) {
+    const std::vector<std::uint32_t> words{17, 4};
+    lora.dropout = {probability,
+                    context.upload<std::uint32_t>({2}, DType::u32, words, MemoryTag::scratch), 3};
+    const std::vector<float> ones(x.size(), 1.0F);
+    const Tensor mask = test::upload(context, {size.t, size.k}, ones);
+    Batch batch(context);
+    record_dropout(batch, mask, mask, lora.dropout.seed_and_step, {probability, 3}, false);
+    batch.submit().wait();
+    reference.mask = to_double(context.read<float>(mask));
+  }
+
+  std::size_t terms() const { return static_cast<std::size_t>(size.n + size.k + size.r + size.t); }
+  std::string text() const {
+    return fmt::format("t {} n {} k {} r {} p {}", size.t, size.n, size.k, size.r,
+                       lora.dropout.probability);
+  }
+};
+
+class LoraLinear : public test::OpTest {
+ protected:
+  Tensor up(Shape shape, std::span<const float> v) { return test::upload(context(), shape, v); }
+
+  void expect_forward(const Layer& layer) {
+    const Case& c = layer.size;
+    test::Output y(context(), {c.t, c.n});
+    test::Output s(context(), {c.t, c.r});
+    run([&](Batch& batch) {
+      record_lora_linear(batch, y.tensor(), s.tensor(), up({c.t, c.k}, layer.x), layer.weights,
+                         layer.lora);
+    });
+    const double tolerance = 2 * tolerance_of(layer.terms());
+    expect_close(s.values(), layer.reference.s(to_double(layer.x)), tolerance, "s " + layer.text());
+    expect_close(y.values(), layer.reference.forward(to_double(layer.x)), tolerance,
+                 "y " + layer.text());
+  }
+
+  // Two calls, the first overwriting dx, the second accumulating: everything is there twice.
+  void expect_backward(const Layer& layer) {
+    const Case& c = layer.size;
+    const auto x = to_double(layer.x);
+    const auto dy = to_double(layer.dy);
+    std::vector<float> s;
+    for (const double value : layer.reference.s(x)) s.push_back(static_cast<float>(value));
+    test::Output dx(context(), {c.t, c.k});
+    const LoraGradients gradients{up({c.r, c.k}, std::vector<float>(layer.a.size())),
+                                  up({c.r, c.n}, std::vector<float>(layer.bt.size()))};
+    run([&](Batch& batch) {
+      const LoraLinearSaved saved{up({c.t, c.k}, layer.x), up({c.t, c.r}, s)};
+      const Tensor gradient = up({c.t, c.n}, layer.dy);
+      for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
+        record_lora_linear_backward(batch, dx.tensor(), gradients, gradient, saved, layer.weights,
+                                    layer.lora, accumulate);
+      }
+    });
+    const double tolerance = 4 * tolerance_of(layer.terms());
+    const auto twice = [](std::vector<double> v) {
+      for (double& value : v) value *= 2;
+      return v;
+    };
+    expect_close(dx.values(), twice(layer.reference.dx(dy)), tolerance, "dx " + layer.text());
+    expect_close(context().read<float>(gradients.da), twice(layer.reference.da(dy, x)), tolerance,
+                 "da " + layer.text());
+    expect_close(context().read<float>(gradients.dbt), twice(layer.reference.dbt(dy, x)), tolerance,
+                 "dbt " + layer.text());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Variants, LoraLinear, test::all_variants(), test::variant_name);
+
+TEST_P(LoraLinear, ForwardAddsTheAdapterInEveryShape) {
+  for (const Case& c : kCases) expect_forward(Layer(context(), c));
+}
+
+TEST_P(LoraLinear, BackwardGivesAllGradientsAndAccumulates) {
+  for (const Case& c : kCases) expect_backward(Layer(context(), c));
+}
+
+TEST_P(LoraLinear, DropoutHitsTheAdapterAloneAndTheBackwardUsesTheSameMask) {
+  for (const Case& c : {Case{13, 31, 97, 16}, Case{3, 40, 64, 4}}) {
+    const Layer layer(context(), c, 0.3F);
+    expect_forward(layer);
+    expect_backward(layer);
+  }
+}
+
+TEST_P(LoraLinear, WithoutAnAdapterItIsThePlainLayer) {
+  const Layer layer(context(), {13, 31, 97, 16});
+  test::Output y(context(), {13, 31});
+  test::Output dx(context(), {13, 97});
+  run([&](Batch& batch) {
+    record_lora_linear(batch, y.tensor(), {}, up({13, 97}, layer.x), layer.weights, {});
+    record_lora_linear_backward(batch, dx.tensor(), {}, up({13, 31}, layer.dy), {}, layer.weights,
+                                {}, Accumulate::no);
+  });
+  const auto x = to_double(layer.x);
+  const auto dy = to_double(layer.dy);
+  expect_close(y.values(), test::gemm_reference(x, layer.w.values, {13, 31, 97}), tolerance_of(97),
+               "y");
+  expect_close(dx.values(), test::gemm_backward_reference(dy, layer.w.values, {13, 31, 97}),
+               tolerance_of(31), "dx");
+}
+
+TEST_P(LoraLinear, BackwardWithoutDxStillGivesTheAdaptersGradients) {
+  const Layer layer(context(), {13, 31, 97, 16});
+  const auto x = to_double(layer.x);
+  const auto dy = to_double(layer.dy);
+  std::vector<float> s;
+  for (const double value : layer.reference.s(x)) s.push_back(static_cast<float>(value));
+  const LoraGradients gradients{up({16, 97}, std::vector<float>(16 * 97)),
+                                up({16, 31}, std::vector<float>(16 * 31))};
+  run([&](Batch& batch) {
+    record_lora_linear_backward(batch, {}, gradients, up({13, 31}, layer.dy),
+                                {up({13, 97}, layer.x), up({13, 16}, s)}, layer.weights, layer.lora,
+                                Accumulate::no);
+  });
+  expect_close(context().read<float>(gradients.da), layer.reference.da(dy, x), tolerance_of(200),
+               "da");
+  expect_close(context().read<float>(gradients.dbt), layer.reference.dbt(dy, x), tolerance_of(200),
+               "dbt");
+}
+
+TEST_P(LoraLinear, TheComposedTwinAgreesWithBiasAndResidual) {
+  for (const float probability : {0.0F, 0.25F}) {
+    Layer layer(context(), {29, 70, 130, 5}, probability);
+    layer.weights.bias = up({70}, values(70, 8));
+    const Tensor residual = up({29, 70}, values(29 * 70, 9));
+    const Tensor x = up({29, 130}, layer.x);
+    test::Output fused(context(), {29, 70});
+    test::Output composed(context(), {29, 70});
+    const Tensor s = context().allocate({29, 5}, DType::f32, MemoryTag::scratch);
+    run([&](Batch& batch) {
+      record_lora_linear(batch, fused.tensor(), s, x, layer.weights, layer.lora, residual);
+      record_lora_linear_composed(batch, composed.tensor(), s, x, layer.weights, layer.lora,
+                                  residual);
+    });
+    expect_close(fused.values(), to_double(composed.values()), tolerance_of(135), "fused");
+  }
+}
+
+// The reference's gradients are the derivatives of its forward.
+TEST(LoraLinearReference, BackwardIsTheDerivative) {
+  test::LoraLinearReference layer{3, 4, 5, 2, 0.5, {}, {}, {}, {}};
+  layer.w = to_double(random_values(20, 1));
+  layer.a = to_double(random_values(10, 2));
+  layer.bt = to_double(random_values(8, 3));
+  layer.mask = std::vector<double>(15, 1.25);
+  layer.mask[2] = layer.mask[7] = layer.mask[8] = 0;
+  const auto x = to_double(random_values(15, 4));
+  const auto dy = to_double(random_values(12, 5));
+  const auto loss = [&](const test::LoraLinearReference& of, const std::vector<double>& at) {
+    const auto y = of.forward(at);
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * dy[i];
+    return sum;
+  };
+  const auto by_x = [&](const std::vector<double>& at) { return loss(layer, at); };
+  const auto by_a = [&](const std::vector<double>& at) {
+    auto changed = layer;
+    changed.a = at;
+    return loss(changed, x);
+  };
+  const auto by_bt = [&](const std::vector<double>& at) {
+    auto changed = layer;
+    changed.bt = at;
+    return loss(changed, x);
+  };
+  expect_close(layer.dx(dy), test::central_differences(by_x, x), 1e-8, "dx");
+  expect_close(layer.da(dy, x), test::central_differences(by_a, layer.a), 1e-8, "da");
+  expect_close(layer.dbt(dy, x), test::central_differences(by_bt, layer.bt), 1e-8, "dbt");
+}
+
+TEST_P(LoraLinear, TheGradientHasTheSameBitsEveryRun) {
+  const Tensor s = up({300, 9}, values(300 * 9, 1));
+  const Tensor x = up({300, 70}, values(300 * 70, 2));
+  std::vector<std::vector<float>> results;
+  for (int i = 0; i < 2; ++i) {
+    const Tensor out = up({9, 70}, std::vector<float>(9 * 70));
+    run([&](Batch& batch) { record_lora_gradient(batch, out, s, x, 1.5F); });
+    results.push_back(context().read<float>(out));
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST_P(LoraLinear, RefusesWhatDoesNotFit) {
+  using testing::HasSubstr;
+  const auto f32 = [&](Shape shape) {
+    return context().allocate(shape, DType::f32, MemoryTag::scratch);
+  };
+  const LinearWeights weights{f32({8, 6}), {}};
+  const LoraWeights lora{f32({2, 6}), f32({2, 8}), 1, {}};
+  const auto forward = [&](const LoraWeights& given, const Tensor& s) {
+    Batch batch(context());
+    return test::error_of([&] {
+      record_lora_linear(batch, f32({4, 8}), s, f32({4, 6}), weights, given);
+    });
+  };
+  EXPECT_THAT(forward({f32({2, 5}), f32({2, 8}), 1, {}}, f32({4, 2})), HasSubstr("lora.a must be"));
+  EXPECT_THAT(forward({f32({2, 6}), f32({3, 8}), 1, {}}, f32({4, 2})),
+              HasSubstr("lora.bt must be"));
+  EXPECT_THAT(forward(lora, f32({4, 3})), HasSubstr("s must be f32 [4, 2]"));
+  LoraWeights dropping = lora;
+  dropping.dropout.probability = 0.5F;
+  EXPECT_THAT(forward(dropping, f32({4, 2})), HasSubstr("seed_and_step must be"));
+  dropping.dropout.probability = 1;
+  EXPECT_THAT(forward(dropping, f32({4, 2})), HasSubstr("below 1"));
+
+  const LoraGradients gradients{f32({2, 6}), f32({2, 8})};
+  const auto backward = [&](const Tensor& dx, const LoraGradients& into, const Tensor& dy,
+                            const LoraLinearSaved& saved) {
+    Batch batch(context());
+    return test::error_of([&] {
+      record_lora_linear_backward(batch, dx, into, dy, saved, weights, lora, Accumulate::no);
+    });
+  };
+  const Tensor x = f32({4, 6});
+  EXPECT_THAT(backward(f32({4, 6}), gradients, f32({4, 8}), {f32({4, 5}), f32({4, 2})}),
+              HasSubstr("saved.x must be"));
+  EXPECT_THAT(backward(f32({4, 6}), gradients, f32({4, 8}), {x, f32({4, 3})}),
+              HasSubstr("saved.s must be"));
+  EXPECT_THAT(backward(x, gradients, f32({4, 8}), {x, f32({4, 2})}),
+              HasSubstr("dx must not alias saved.x"));
+  EXPECT_THAT(backward(f32({4, 6}), {f32({2, 6}), f32({3, 8})}, f32({4, 8}), {x, f32({4, 2})}),
+              HasSubstr("out must be f32 [2, 8]"));
+  EXPECT_THAT(backward(f32({4, 6}), gradients, Tensor(), {x, f32({4, 2})}),
+              HasSubstr("dy must be an f32 matrix"));
+}
+
+}  // namespace
+}  // namespace clora
