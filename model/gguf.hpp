@@ -76,6 +76,8 @@ struct GgufTensor {
 
 // "Q4_0", "IQ2_XS", ...; "type 99" where the number is not known.
 std::string ggml_type_name(std::uint32_t type_number);
+// Nothing for a type that is not read here.
+std::optional<DType> dtype_of_ggml(std::uint32_t type_number);
 
 class GgufFile {
  public:
