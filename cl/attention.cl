@@ -1,0 +1,72 @@
+// attention: causal grouped-query attention with an online softmax, and the KV cache it may read.
+// The portable form, forward.
+//   y[t, h] = sum_k p_k v[k, g],  p = softmax_k(scale * q[t, h] . k[k, g]),  g = h / (H / G)
+//   log_sum_exp[t, h] = log sum_k exp(scale * q[t, h] . k[k, g]),  k in first[t] .. last[t]
+//   cache_append: cache[positions[t]] = rows[t]
+//
+// Shapes  q, y [T, H, E]; k, v, cache [Tk, G, E]; first, last, positions [T] i32;
+//         log_sum_exp [T, H]; rows [T, G, E]
+// Types   f32
+// Work    attention_forward: a work-group of WORK_GROUP items owns one row and head; an item owns
+//         one key of a block while scores are made, and every WORK_GROUP-th column of y after
+//         cache_append: an item owns one element
+// Local   the row of q [E], sums of y [E], scores [WORK_GROUP]
+// Cost    4 E flops a (query, key) pair and head
+// Numerics online softmax (Milakov and Gimelshein, 2018); only keys of the range are read
+#include "work_group_reduce.clh"
+
+__attribute__((reqd_work_group_size(WORK_GROUP, 1, 1))) __kernel void attention_forward(
+    __global float* y, __global float* log_sum_exp, __global const float* q,
+    __global const float* k, __global const float* v, __global const int* first,
+    __global const int* last, int H, int G, int E, float scale, int keeps_log_sum_exp,
+    __local float* query, __local float* sums) {
+  __local float scores[WORK_GROUP];
+  const int h = get_group_id(0), item = get_local_id(0);
+  const long t = get_group_id(1);
+  const long k_step = (long)G * E;
+  const long head = (long)(h / (H / G)) * E;
+  const long row = (t * H + h) * E;
+  for (int e = item; e < E; e += WORK_GROUP) {
+    query[e] = q[row + e] * scale;
+    sums[e] = 0.0f;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the whole query
+
+  const int end = last[t] + 1;
+  float top = -INFINITY, total = 0.0f;
+  for (int block = first[t]; block < end; block += WORK_GROUP) {
+    const int key = block + item;
+    float score = -INFINITY;
+    if (key < end) {
+      score = 0.0f;
+      __global const float* k_row = k + key * k_step + head;
+      for (int e = 0; e < E; ++e) score = fma(query[e], k_row[e], score);
+    }
+    const float new_top = fmax(top, work_group_max(score, scores));
+    const float factor = exp(top - new_top);
+    const float p = key < end ? exp(score - new_top) : 0.0f;
+    total = total * factor + work_group_sum(p, scores);
+    top = new_top;
+    scores[item] = p;
+    barrier(CLK_LOCAL_MEM_FENCE);  // every item reads all scores
+    const int keys = min(WORK_GROUP, end - block);
+    for (int e = item; e < E; e += WORK_GROUP) {
+      float sum = sums[e] * factor;
+      __global const float* v_at = v + block * k_step + head + e;
+      for (int n = 0; n < keys; ++n) sum = fma(scores[n], v_at[n * k_step], sum);
+      sums[e] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // the next block overwrites the scores
+  }
+  for (int e = item; e < E; e += WORK_GROUP) y[row + e] = sums[e] / total;
+  if (keeps_log_sum_exp && item == 0) log_sum_exp[t * H + h] = top + log(total);
+}
+
+__kernel void cache_append(__global float* cache, __global const float* rows,
+                           __global const int* positions, int S, int width) {
+  const int e = get_global_id(0);
+  const long t = get_global_id(1);
+  const int position = positions[t];
+  if (e >= width || position < 0 || position >= S) return;
+  cache[(long)position * width + e] = rows[t * width + e];
+}

@@ -1,0 +1,133 @@
+// attention, forward, for CPU devices: causal grouped-query attention with an online softmax.
+//   y[t, h] = sum_k p_k v[k, g],  p = softmax_k(scale * q[t, h] . k[k, g]),  g = h / (H / G)
+//   log_sum_exp[t, h] = log sum_k exp(scale * q[t, h] . k[k, g]),  k in first[t] .. last[t]
+//
+// Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H]
+// Types   f32
+// Work    a work-group of one work-item owns 32 query rows of one head; work-group id: blocks of
+//         rows from the last to the first (long ones first), heads inside
+// Local   one array a group: panel [E][32] of q, sums [E][32] of y, scores [KEYS][32]
+// Tiles   8 x 32 sums in registers, see attention_tile_cpu.clh; KEYS keys between two corrections
+//         of the running maximum; keys that no row of the block sees are skipped
+// Cost    4 E flops a (query, key) pair and head; k and v come from the cache for all but one
+//         block of rows
+// Numerics online softmax (Milakov and Gimelshein, 2018); a lane never takes a value from a row
+//         outside its range, so a NaN there does no harm
+#include "attention_tile_cpu.clh"
+
+#ifndef KEYS
+#error "KEYS: keys of one block of scores, a multiple of 8"
+#endif
+
+// Where the key ranges of a block's rows begin and end: at least one row sees the keys
+// begin .. end - 1, every row sees all_begin .. all_end - 1.
+typedef struct {
+  int begin, end, all_begin, all_end;
+} KeyRange;
+
+// Also spreads first and last over the lanes; a lane beyond the rows sees nothing.
+KeyRange key_range(__local int* lane_first, __local int* lane_last, __global const int* first,
+                   __global const int* last, int count) {
+  KeyRange range = {first[0], last[0] + 1, first[0], last[0] + 1};
+  for (int i = 0; i < QUERIES; ++i) {
+    lane_first[i] = i < count ? first[i] : INT_MAX;
+    lane_last[i] = i < count ? last[i] : -1;
+    range.all_begin = max(range.all_begin, lane_first[i]);
+    range.all_end = min(range.all_end, lane_last[i] + 1);
+    if (i < count) range.begin = min(range.begin, first[i]);
+    if (i < count) range.end = max(range.end, last[i] + 1);
+  }
+  return range;
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_cpu(
+    __global float* y, __global float* log_sum_exp, __global const float* q,
+    __global const float* k, __global const float* v, __global const int* first,
+    __global const int* last, int T, int Tk, int H, int G, int E, float scale,
+    int keeps_log_sum_exp, __local float* scratch) {
+  __local float* panel = scratch;
+  __local float* sums = panel + E * QUERIES;
+  __local float* scores = sums + E * QUERIES;
+  __local int* lane_first = (__local int*)(scores + KEYS * QUERIES);
+  __local int* lane_last = lane_first + QUERIES;
+
+  const int blocks = (T + QUERIES - 1) / QUERIES;
+  const int h = get_group_id(0) % H;
+  const int t0 = (blocks - 1 - (int)get_group_id(0) / H) * QUERIES;
+  const int count = min(QUERIES, T - t0);
+  const long q_step = (long)H * E, k_step = (long)G * E;
+  const long q_at = t0 * q_step + (long)h * E;
+  const int g = h / (H / G);
+
+  rows_to_panel(panel, q + q_at, q_step, count, E, scale);
+  const KeyRange range = key_range(lane_first, lane_last, first + t0, last + t0, count);
+  for (int e = 0; e < 2 * E; ++e) vstore16((float16)(0.0f), e, sums);
+  // A finite floor: the difference of two infinities would be NaN.
+  float16 top0 = -1e30f, top1 = -1e30f, total0 = 0.0f, total1 = 0.0f;
+
+  for (int key = range.begin; key < range.end; key += KEYS) {
+    const int keys = min(KEYS, range.end - key);
+    const bool masked = key < range.all_begin || key + keys > range.all_end;
+    __global const float* k_rows = k + key * k_step + (long)g * E;
+    __global const float* v_rows = v + key * k_step + (long)g * E;
+    rows_times_panel(scores, k_rows, k_step, keys, Tk - key, panel, E);
+
+    if (masked) {
+      const int16 first0 = vload16(0, lane_first), first1 = vload16(1, lane_first);
+      const int16 last0 = vload16(0, lane_last), last1 = vload16(1, lane_last);
+      for (int n = 0; n < keys; ++n) {
+        const int16 seen0 = (first0 <= key + n) & (last0 >= key + n);
+        const int16 seen1 = (first1 <= key + n) & (last1 >= key + n);
+        vstore16(seen0 ? vload16(2 * n, scores) : (float16)(-INFINITY), 2 * n, scores);
+        vstore16(seen1 ? vload16(2 * n + 1, scores) : (float16)(-INFINITY), 2 * n + 1, scores);
+      }
+    }
+    float16 new0 = top0, new1 = top1;
+    for (int n = 0; n < keys; ++n) {
+      new0 = MAX16(new0, vload16(2 * n, scores));
+      new1 = MAX16(new1, vload16(2 * n + 1, scores));
+    }
+    const float16 factor0 = exp16(top0 - new0), factor1 = exp16(top1 - new1);
+    top0 = new0;
+    top1 = new1;
+    total0 *= factor0;
+    total1 *= factor1;
+    for (int n = 0; n < keys; ++n) {
+      const float16 p0 = exp16(vload16(2 * n, scores) - top0);
+      const float16 p1 = exp16(vload16(2 * n + 1, scores) - top1);
+      total0 += p0;
+      total1 += p1;
+      vstore16(p0, 2 * n, scores);
+      vstore16(p1, 2 * n + 1, scores);
+    }
+
+    int e = 0;
+    if (masked) {
+      for (; e + ROWS <= E; e += ROWS) {
+        seen_panel_update_8(sums + e * QUERIES, factor0, factor1, v_rows + e, 1, k_step, scores,
+                            keys, key, lane_first, lane_last);
+      }
+      for (; e < E; ++e) {
+        seen_panel_update_1(sums + e * QUERIES, factor0, factor1, v_rows + e, 1, k_step, scores,
+                            keys, key, lane_first, lane_last);
+      }
+    } else {
+      for (; e + ROWS <= E; e += ROWS) {
+        panel_update_8(sums + e * QUERIES, factor0, factor1, v_rows + e, 1, k_step, scores, keys);
+      }
+      for (; e < E; ++e) {
+        panel_update_1(sums + e * QUERIES, factor0, factor1, v_rows + e, 1, k_step, scores, keys);
+      }
+    }
+  }
+
+  panel_to_rows(y + q_at, q_step, count, E, sums, 1.0f / total0, 1.0f / total1);
+  if (keeps_log_sum_exp) {
+    float logs[QUERIES];
+    vstore16(top0, 0, logs);
+    vstore16(top1, 1, logs);
+    vstore16(total0, 0, scores);
+    vstore16(total1, 1, scores);
+    for (int i = 0; i < count; ++i) log_sum_exp[(long)(t0 + i) * H + h] = logs[i] + log(scores[i]);
+  }
+}

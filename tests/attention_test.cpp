@@ -1,0 +1,428 @@
+#include "ops/attention.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <numeric>
+
+#include "tests/reference/attention_reference.hpp"
+#include "tests/support/op_test.hpp"
+
+namespace clora {
+namespace {
+
+using test::AttentionSizes;
+using test::expect_close;
+using test::Output;
+using test::to_double;
+using test::tolerance_of;
+using Ints = std::vector<std::int32_t>;
+using Floats = std::vector<float>;
+
+Shape shape_of(std::size_t rows, std::size_t heads, std::size_t width) {
+  return {static_cast<std::int64_t>(rows), static_cast<std::int64_t>(heads),
+          static_cast<std::int64_t>(width)};
+}
+
+// Random rows, and which keys each query sees.
+struct Problem {
+  AttentionSizes n;
+  Floats q, k, v, dy;
+  Ints first, last;
+  float scale;
+
+  Problem(AttentionSizes sizes, Ints begins, Ints ends)
+      : n(sizes),
+        q(test::random_values(n.queries(), 1, 2)),
+        k(test::random_values(n.keys(), 2, 2)),
+        v(test::random_values(n.keys(), 3)),
+        dy(test::random_values(n.queries(), 4)),
+        first(std::move(begins)),
+        last(std::move(ends)),
+        scale(1 / std::sqrt(static_cast<float>(n.E))) {}
+
+  AttentionInputs inputs(Context& context) const {
+    const Shape rows = shape_of(n.T, n.H, n.E), keys = shape_of(n.Tk, n.G, n.E);
+    return {test::upload(context, rows, q),         test::upload(context, keys, k),
+            test::upload(context, keys, v),         test::upload(context, {rows[0]}, first),
+            test::upload(context, {rows[0]}, last), scale};
+  }
+  test::AttentionResult reference() const {
+    return test::attention_reference(n, to_double(q), to_double(k), to_double(v), first, last,
+                                     scale);
+  }
+  test::AttentionSlopes slopes() const {
+    return test::attention_backward_reference(n, to_double(dy), to_double(q), to_double(k),
+                                              to_double(v), first, scale);
+  }
+};
+
+// Documents of these lengths packed one after another.
+Problem packed(const std::vector<std::size_t>& documents, std::size_t H, std::size_t G,
+               std::size_t E) {
+  Ints first, last;
+  for (const std::size_t length : documents) {
+    first.insert(first.end(), length, static_cast<std::int32_t>(first.size()));
+  }
+  last.resize(first.size());
+  std::iota(last.begin(), last.end(), 0);
+  const AttentionSizes n{first.size(), first.size(), H, G, E};
+  return {n, std::move(first), std::move(last)};
+}
+
+// T queries at the positions before `filled` of a cache with room for S.
+Problem cached(std::size_t T, std::size_t filled, std::size_t S, std::size_t H, std::size_t G,
+               std::size_t E) {
+  Ints last(T);
+  std::iota(last.begin(), last.end(), static_cast<std::int32_t>(filled - T));
+  return {{T, S, H, G, E}, Ints(T, 0), std::move(last)};
+}
+
+class Attention : public test::OpTest {
+ protected:
+  struct Result {
+    Floats y, log_sum_exp;
+  };
+  Result forward(const Problem& p) {
+    const Output y(context(), shape_of(p.n.T, p.n.H, p.n.E));
+    const Output logs(context(),
+                      {static_cast<std::int64_t>(p.n.T), static_cast<std::int64_t>(p.n.H)});
+    const AttentionInputs inputs = p.inputs(context());
+    run([&](Batch& batch) { record_attention(batch, y.tensor(), logs.tensor(), inputs); });
+    return {y.values(), logs.values()};
+  }
+  struct Slopes {
+    Floats dq, dk, dv;
+  };
+  Slopes backward(const Problem& p, int times = 1) {
+    const Shape rows = shape_of(p.n.T, p.n.H, p.n.E), keys = shape_of(p.n.Tk, p.n.G, p.n.E);
+    const Output dq(context(), rows), dk(context(), keys), dv(context(), keys);
+    const Tensor y = context().allocate(rows, DType::f32, MemoryTag::scratch);
+    const Tensor logs = context().allocate({rows[0], rows[1]}, DType::f32, MemoryTag::scratch);
+    const Tensor dy = test::upload(context(), rows, p.dy);
+    const AttentionInputs inputs = p.inputs(context());
+    run([&](Batch& batch) {
+      record_attention(batch, y, logs, inputs);
+      for (int i = 0; i < times; ++i) {
+        record_attention_backward(batch, {dq.tensor(), dk.tensor(), dv.tensor()}, dy, y, logs,
+                                  inputs);
+      }
+    });
+    return {dq.values(), dk.values(), dv.values()};
+  }
+  void check_forward(const Problem& p, const std::string& what) {
+    const Result got = forward(p);
+    const test::AttentionResult want = p.reference();
+    expect_close(got.y, want.y, tolerance_of(p.n.Tk + p.n.E), what + ": y");
+    expect_close(got.log_sum_exp, want.log_sum_exp, tolerance_of(p.n.Tk + p.n.E),
+                 what + ": log_sum_exp");
+  }
+  void check_backward(const Problem& p, const std::string& what) {
+    const Slopes got = backward(p);
+    const test::AttentionSlopes want = p.slopes();
+    const double tolerance = tolerance_of(p.n.T * p.n.H / p.n.G + 2 * p.n.E);
+    expect_close(got.dq, want.dq, tolerance, what + ": dq");
+    expect_close(got.dk, want.dk, tolerance, what + ": dk");
+    expect_close(got.dv, want.dv, tolerance, what + ": dv");
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Variants, Attention, test::all_variants(), test::variant_name);
+
+struct Heads {
+  std::size_t H, G, E;
+};
+const std::vector<Heads> kHeads = {{1, 1, 1},  {2, 2, 5},  {8, 4, 8},  {3, 1, 16}, {4, 2, 30},
+                                   {2, 1, 32}, {9, 3, 64}, {3, 3, 80}, {2, 2, 96}, {3, 1, 128}};
+
+TEST_P(Attention, MatchesTheFormulaForPackedDocuments) {
+  for (const auto& [H, G, E] : kHeads) {
+    check_forward(packed({31, 1, 70, 2, 33}, H, G, E), fmt::format("H {} G {} E {}", H, G, E));
+  }
+}
+
+TEST_P(Attention, MatchesTheFormulaForOneDocumentOfAnyLength) {
+  for (const std::size_t length : {1, 2, 7, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 131, 300}) {
+    check_forward(packed({length}, 3, 1, 16), fmt::format("one document of {}", length));
+  }
+}
+
+TEST_P(Attention, MatchesTheFormulaOverACache) {
+  for (const auto& [H, G, E] : kHeads) {
+    for (const std::size_t T : {1, 5, 16, 17, 40}) {
+      check_forward(cached(T, 77, 100, H, G, E), fmt::format("T {} H {} G {} E {}", T, H, G, E));
+    }
+    check_forward(cached(1, 1, 3, H, G, E), fmt::format("first token, E {}", E));
+    check_forward(cached(1, 300, 300, H, G, E), fmt::format("full cache, E {}", E));
+  }
+}
+
+TEST_P(Attention, MatchesTheFormulaForWindowsInAnyOrder) {
+  for (const std::size_t T : {3, 37}) {
+    Problem p = cached(T, 200, 203, 4, 2, 16);
+    for (std::size_t t = 0; t < T; ++t) {
+      p.first[t] = static_cast<std::int32_t>(t * 89 % 150);
+      p.last[t] = p.first[t] + static_cast<std::int32_t>(t * 7 % 50);
+    }
+    check_forward(p, fmt::format("windows, T {}", T));
+  }
+}
+
+TEST_P(Attention, ComesFromLargeScoresWithoutOverflow) {
+  Problem p = packed({90}, 2, 1, 16);
+  for (float& x : p.q) x *= 40;
+  const Result got = forward(p);
+  // Scores of hundreds carry their own rounding into the exponent.
+  expect_close(got.y, p.reference().y, 1e-3, "y");
+}
+
+TEST_P(Attention, ReadsNothingBeyondTheRange) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::size_t T : {1, 19}) {
+    Problem p = cached(T, 50, 90, 4, 2, 16);
+    // One window at the end, the others at the begin: the rows between are seen by none.
+    for (std::size_t t = 0; t < T; ++t) p.last[t] = static_cast<std::int32_t>(10 + t);
+    p.first[0] = 70;
+    p.last[0] = 80;
+    const Floats want = forward(p).y;
+    for (std::size_t row = 0; row < 90; ++row) {
+      const bool seen = (row >= 70 && row <= 80) || (T > 1 && row < 10 + T);
+      if (seen) continue;
+      std::fill_n(p.k.begin() + static_cast<std::ptrdiff_t>(row * 32), 32, nan);
+      std::fill_n(p.v.begin() + static_cast<std::ptrdiff_t>(row * 32), 32, nan);
+    }
+    EXPECT_EQ(forward(p).y, want) << "T " << T;
+  }
+}
+
+TEST_P(Attention, ShowsANaNInsideTheRange) {
+  for (const std::size_t T : {1, 40}) {
+    Problem p = cached(T, 60, 64, 1, 1, 16);
+    p.k[3 * 16] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_TRUE(std::isnan(forward(p).y.back())) << "T " << T;
+  }
+}
+
+TEST_P(Attention, SeesNoOtherDocument) {
+  const Problem p = packed({20, 45, 30}, 4, 2, 16);
+  Problem other = p;
+  const auto change = [](Floats& x, std::size_t width, float value) {
+    std::fill_n(x.begin(), 20 * width, value);
+    std::fill(x.begin() + static_cast<std::ptrdiff_t>(65 * width), x.end(), value);
+  };
+  change(other.q, 64, 3);
+  change(other.k, 32, -2);
+  change(other.v, 32, 100);
+  change(other.dy, 64, 5);
+  const auto middle = [](const Floats& x, std::size_t width) {
+    return Floats(x.begin() + static_cast<std::ptrdiff_t>(20 * width),
+                  x.begin() + static_cast<std::ptrdiff_t>(65 * width));
+  };
+  EXPECT_EQ(middle(forward(p).y, 64), middle(forward(other).y, 64));
+  const Slopes a = backward(p), b = backward(other);
+  EXPECT_EQ(middle(a.dq, 64), middle(b.dq, 64));
+  EXPECT_EQ(middle(a.dk, 32), middle(b.dk, 32));
+  EXPECT_EQ(middle(a.dv, 32), middle(b.dv, 32));
+  EXPECT_NE(a.dv, b.dv) << "the change reached no document at all";
+}
+
+TEST_P(Attention, KeepsANaNOfOneDocumentOutOfTheOthers) {
+  Problem p = packed({20, 45}, 2, 1, 16);
+  const Floats want = forward(p).y;
+  std::fill_n(p.k.begin(), 20 * 16, std::numeric_limits<float>::quiet_NaN());
+  std::fill_n(p.v.begin(), 20 * 16, std::numeric_limits<float>::quiet_NaN());
+  const Floats got = forward(p).y;
+  EXPECT_TRUE(std::equal(got.begin() + 20 * 32, got.end(), want.begin() + 20 * 32));
+}
+
+TEST_P(Attention, NeedsNoLogSumExp) {
+  const Problem p = packed({40}, 2, 1, 16);
+  const Output y(context(), shape_of(40, 2, 16));
+  run([&](Batch& batch) { record_attention(batch, y.tensor(), {}, p.inputs(context())); });
+  EXPECT_EQ(y.values(), forward(p).y);
+}
+
+TEST_P(Attention, GivesTheSameBitsAgain) {
+  const Problem p = packed({150, 37}, 9, 3, 64);
+  EXPECT_EQ(forward(p).y, forward(p).y);
+  const Slopes a = backward(p), b = backward(p);
+  EXPECT_EQ(a.dq, b.dq);
+  EXPECT_EQ(a.dk, b.dk);
+  EXPECT_EQ(a.dv, b.dv);
+}
+
+TEST(AttentionReference, BackwardMatchesCentralDifferences) {
+  const Problem p = packed({1, 4, 2}, 4, 2, 3);
+  const test::AttentionSlopes want = p.slopes();
+  const std::vector<double> q = to_double(p.q), k = to_double(p.k), v = to_double(p.v);
+  const auto loss = [&](std::span<const double> a, std::span<const double> b,
+                        std::span<const double> c) {
+    const auto y = test::attention_reference(p.n, a, b, c, p.first, p.last, p.scale).y;
+    return std::inner_product(y.begin(), y.end(), p.dy.begin(), 0.0);
+  };
+  const auto by_q = [&](const std::vector<double>& x) { return loss(x, k, v); };
+  const auto by_k = [&](const std::vector<double>& x) { return loss(q, x, v); };
+  const auto by_v = [&](const std::vector<double>& x) { return loss(q, k, x); };
+  expect_close(want.dq, test::central_differences(by_q, q), 1e-7, "dq");
+  expect_close(want.dk, test::central_differences(by_k, k), 1e-7, "dk");
+  expect_close(want.dv, test::central_differences(by_v, v), 1e-7, "dv");
+}
+
+TEST_P(Attention, BackwardMatchesTheFormulaForPackedDocuments) {
+  for (const auto& [H, G, E] : kHeads) {
+    check_backward(packed({31, 1, 70, 2, 33}, H, G, E), fmt::format("H {} G {} E {}", H, G, E));
+  }
+}
+
+TEST_P(Attention, BackwardMatchesTheFormulaForOneDocumentOfAnyLength) {
+  for (const std::size_t length : {2, 7, 8, 9, 31, 32, 33, 63, 64, 65, 131, 300}) {
+    check_backward(packed({length}, 3, 1, 16), fmt::format("one document of {}", length));
+  }
+}
+
+TEST_P(Attention, BackwardOfOneRowReachesItsValueOnly) {
+  const Problem p = packed({1}, 2, 2, 16);
+  const Slopes got = backward(p);
+  // p is 1 and ds nothing but rounding.
+  expect_close(got.dv, to_double(p.dy), tolerance_of(32), "dv");
+  for (const float x : got.dq) EXPECT_NEAR(x, 0, 1e-5);
+  for (const float x : got.dk) EXPECT_NEAR(x, 0, 1e-5);
+}
+
+TEST_P(Attention, BackwardMatchesTheFormulaForDocumentsAcrossChunks) {
+  check_backward(packed({100, 1, 250, 3, 120}, 2, 1, 16), "documents across chunks");
+}
+
+TEST_P(Attention, BackwardOverwrites) {
+  const Problem p = packed({70, 60}, 2, 1, 16);
+  const Slopes once = backward(p), twice = backward(p, 2);
+  EXPECT_EQ(once.dq, twice.dq);
+  EXPECT_EQ(once.dk, twice.dk);
+  EXPECT_EQ(once.dv, twice.dv);
+}
+
+TEST_P(Attention, RefusesTensorsThatDoNotMatch) {
+  Batch batch(context());
+  const Problem p = packed({4}, 4, 2, 8);
+  const AttentionInputs good = p.inputs(context());
+  const Tensor y = context().allocate({4, 4, 8}, DType::f32, MemoryTag::scratch);
+  const Tensor keys = context().allocate({4, 2, 8}, DType::f32, MemoryTag::scratch);
+  const Tensor logs = context().allocate({4, 4}, DType::f32, MemoryTag::scratch);
+  const auto message = [&](auto change) {
+    AttentionInputs inputs = good;
+    change(inputs);
+    return test::error_of([&] { record_attention(batch, y, logs, inputs); });
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(message([](auto& in) { in.q = {}; }), HasSubstr("q must be f32 [T, H, E]"));
+  EXPECT_THAT(message([](auto& in) { in.k = in.first; }), HasSubstr("k must be f32 [Tk, G, 8]"));
+  EXPECT_THAT(message([](auto& in) { in.v = in.v.rows(0, 3); }),
+              HasSubstr("v must be f32 [4, 2, 8]"));
+  EXPECT_THAT(message([](auto& in) { in.first = in.first.rows(0, 3); }),
+              HasSubstr("first must be"));
+  EXPECT_THAT(message([](auto& in) { in.last = {}; }), HasSubstr("last must be i32 [4]"));
+  EXPECT_THAT(message([](auto& in) {
+                in.k = in.v = in.q.reshape({4, 8, 4}).rows(0, 4);
+              }),
+              HasSubstr("multiple"));
+  EXPECT_THAT(test::error_of([&] { record_attention(batch, keys, logs, good); }),
+              HasSubstr("y must be f32 [4, 4, 8]"));
+  EXPECT_THAT(test::error_of([&] { record_attention(batch, y, keys, good); }),
+              HasSubstr("log_sum_exp must be f32 [4, 4]"));
+  const auto backward_message = [&](const AttentionGradients& out, const Tensor& dy,
+                                    const Tensor& result, const Tensor& log_sum_exp,
+                                    const AttentionInputs& inputs) {
+    return test::error_of(
+        [&] { record_attention_backward(batch, out, dy, result, log_sum_exp, inputs); });
+  };
+  const AttentionGradients out{y, keys, keys};
+  EXPECT_THAT(backward_message({keys, keys, keys}, y, y, logs, good), HasSubstr("dq must be"));
+  EXPECT_THAT(backward_message({y, y, keys}, y, y, logs, good), HasSubstr("dk must be"));
+  EXPECT_THAT(backward_message({y, keys, y}, y, y, logs, good), HasSubstr("dv must be"));
+  EXPECT_THAT(backward_message(out, keys, y, logs, good), HasSubstr("dy must be"));
+  EXPECT_THAT(backward_message(out, y, keys, logs, good), HasSubstr(" y must be"));
+  EXPECT_THAT(backward_message(out, y, y, {}, good), HasSubstr("log_sum_exp must be"));
+  EXPECT_THAT(backward_message(out, y, y, logs, cached(4, 5, 6, 4, 2, 8).inputs(context())),
+              HasSubstr("the 4 rows of q"));
+}
+
+class CacheAppend : public test::OpTest {};
+INSTANTIATE_TEST_SUITE_P(Variants, CacheAppend, test::all_variants(), test::variant_name);
+
+TEST_P(CacheAppend, WritesRowsToTheirPositionsAndSkipsOthers) {
+  const Ints positions = {3, -1, 0, 5, 6};
+  const Floats rows = test::random_values(5 * 34, 1);
+  const Output cache(context(), {6, 2, 17});
+  const Tensor source = test::upload(context(), {5, 2, 17}, rows);
+  const Tensor places = test::upload(context(), {5}, positions);
+  run([&](Batch& batch) { record_cache_append(batch, cache.tensor(), source, places); });
+  const Floats got = cache.values();
+  for (std::size_t t = 0; t < 5; ++t) {
+    if (positions[t] < 0 || positions[t] >= 6) continue;
+    EXPECT_TRUE(std::equal(rows.begin() + static_cast<std::ptrdiff_t>(t * 34),
+                           rows.begin() + static_cast<std::ptrdiff_t>(t * 34 + 34),
+                           got.begin() + positions[t] * 34))
+        << "row " << t;
+  }
+  for (const std::size_t row : {1, 2, 4}) EXPECT_TRUE(std::isnan(got[row * 34]));
+}
+
+TEST_P(CacheAppend, ThenAttentionOverTheCacheEqualsPackedAttention) {
+  const Problem p = packed({41}, 4, 2, 16);
+  const Tensor k_cache = context().allocate({64, 2, 16}, DType::f32, MemoryTag::scratch);
+  const Tensor v_cache = context().allocate({64, 2, 16}, DType::f32, MemoryTag::scratch);
+  const Floats unset(64 * 32, std::numeric_limits<float>::quiet_NaN());
+  context().write(k_cache, std::as_bytes(std::span(unset)));
+  context().write(v_cache, std::as_bytes(std::span(unset)));
+  const AttentionInputs all = p.inputs(context());
+  Floats got;
+  // A prompt of 23 rows, then a row at a time.
+  for (std::int64_t t = 0, count = 23; t < 41; t += count, count = 1) {
+    const auto at = [&](const Tensor& x) {  // a copy: views begin at the device's alignment only
+      const auto values = context().read<float>(x);
+      const std::size_t width = values.size() / 41;
+      return Floats(values.begin() + t * static_cast<std::ptrdiff_t>(width),
+                    values.begin() + (t + count) * static_cast<std::ptrdiff_t>(width));
+    };
+    const Ints positions(p.last.begin() + t, p.last.begin() + t + count);
+    const Tensor places = test::upload(context(), {count}, positions);
+    const Tensor zeros = test::upload(context(), {count}, Ints(static_cast<std::size_t>(count), 0));
+    const Tensor q = test::upload(context(), {count, 4, 16}, at(all.q));
+    const Tensor k = test::upload(context(), {count, 2, 16}, at(all.k));
+    const Tensor v = test::upload(context(), {count, 2, 16}, at(all.v));
+    const Output y(context(), {count, 4, 16});
+    run([&](Batch& batch) {
+      record_cache_append(batch, k_cache, k, places);
+      record_cache_append(batch, v_cache, v, places);
+      record_attention(batch, y.tensor(), {}, {q, k_cache, v_cache, zeros, places, p.scale});
+    });
+    const Floats values = y.values();
+    got.insert(got.end(), values.begin(), values.end());
+  }
+  expect_close(got, p.reference().y, tolerance_of(60), "y");
+}
+
+TEST_P(CacheAppend, RefusesTensorsThatDoNotMatch) {
+  Batch batch(context());
+  const Tensor cache = context().allocate({6, 2, 8}, DType::f32, MemoryTag::scratch);
+  const Tensor rows = context().allocate({3, 2, 8}, DType::f32, MemoryTag::scratch);
+  const Tensor places = test::upload(context(), {3}, Ints{0, 1, 2});
+  const auto message = [&](const Tensor& a, const Tensor& b, const Tensor& c) {
+    return test::error_of([&] { record_cache_append(batch, a, b, c); });
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(message({}, rows, places), HasSubstr("cache must be f32 [S, G, E], got nothing"));
+  EXPECT_THAT(message(cache, {}, places), HasSubstr("rows must be f32 [T, 2, 8]"));
+  EXPECT_THAT(message(cache, rows.reshape({3, 4, 4}), places),
+              HasSubstr("rows must be f32 [3, 2, 8]"));
+  EXPECT_THAT(message(cache, rows, places.rows(0, 2)), HasSubstr("positions must be i32 [3]"));
+}
+
+TEST(AttentionCost, CountsTwoProductsForEachPair) {
+  const Cost cost = attention_cost({2, 3, 8}, 3);
+  EXPECT_EQ(cost.flops, 4 * 3 * 3 * 8);
+  EXPECT_EQ(cost.bytes, 2 * 4 * 2 * 3 * 8);
+}
+
+}  // namespace
+}  // namespace clora
