@@ -16,5 +16,6 @@ void record_layer_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy
                                 const Tensor& w, const Tensor& residual, float epsilon);
 
 Cost layer_norm_cost(const Shape& x);
+Cost layer_norm_backward_cost(const Shape& x, bool has_residual);
 
 }  // namespace clora

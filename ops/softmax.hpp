@@ -12,5 +12,6 @@ void record_softmax(Batch& batch, const Tensor& y, const Tensor& x);
 void record_softmax_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& y);
 
 Cost softmax_cost(const Shape& x);
+Cost softmax_backward_cost(const Shape& y);
 
 }  // namespace clora

@@ -1,5 +1,7 @@
 #include "ops/variant_launch.hpp"
 
+#include <algorithm>
+
 #include "ops/reduction_grid.hpp"
 #include "runtime/error.hpp"
 
