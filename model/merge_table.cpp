@@ -2,13 +2,40 @@
 
 #include <bit>
 
+#include "model/utf8.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
 
+std::vector<PairMerge> merges_by_score(const std::vector<float>& scores,
+                                       const Vocabulary& vocabulary) {
+  std::vector<PairMerge> merges;
+  for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
+    if (!vocabulary.is_text(id)) continue;
+    const std::string_view text = vocabulary.text(id);
+    const float score = scores[static_cast<std::size_t>(id)];
+    for (std::size_t cut = 0; cut < text.size(); cut += read_utf8(text, cut).length) {
+      const std::int32_t left = vocabulary.find(text.substr(0, cut));
+      const std::int32_t right = left < 0 ? -1 : vocabulary.find(text.substr(cut));
+      if (left < 0 || right < 0 || !vocabulary.is_text(left) || !vocabulary.is_text(right)) {
+        continue;
+      }
+      merges.push_back({left, right, {id, score}});
+    }
+  }
+  return merges;
+}
+
+MergeTable::MergeTable(std::size_t count)
+    : mask_(std::bit_ceil(2 * count + 2) - 1), slots_(mask_ + 1) {}
+
+MergeTable::MergeTable(const std::vector<PairMerge>& merges) : MergeTable(merges.size()) {
+  for (const PairMerge& pair : merges) insert(pair.left, pair.right, pair.merge);
+}
+
 MergeTable::MergeTable(const std::vector<TokenMerge>& merges, const Vocabulary& vocabulary,
                        std::string_view source)
-    : mask_(std::bit_ceil(2 * merges.size() + 2) - 1), slots_(mask_ + 1) {
+    : MergeTable(merges.size()) {
   std::string whole;
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const TokenMerge& merge = merges[rank];
@@ -22,11 +49,12 @@ MergeTable::MergeTable(const std::vector<TokenMerge>& merges, const Vocabulary& 
            source, rank, merge.left, merge.right);
     }
     // Ranks are exact in a float: there are fewer than 2^24 of them.
-    insert(key_of(left, right), {id, -static_cast<float>(rank)});
+    insert(left, right, {id, -static_cast<float>(rank)});
   }
 }
 
-void MergeTable::insert(std::uint64_t key, SymbolMerge merge) {
+void MergeTable::insert(std::int32_t left, std::int32_t right, SymbolMerge merge) {
+  const std::uint64_t key = key_of(left, right);
   std::size_t i = slot_of(key);
   while (slots_[i].key != kEmpty) {
     if (slots_[i].key == key) return;  // the better rank came first

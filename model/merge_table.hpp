@@ -11,8 +11,22 @@
 
 namespace clora {
 
+// One way to make a token of two.
+struct PairMerge {
+  std::int32_t left, right;
+  SymbolMerge merge;
+};
+
+// Every way to make a token of text of two such tokens, with the score of the whole as priority; in
+// the order of ids. Control, unknown and byte tokens take no part.
+// REQUIRES scores.size() == vocabulary.size().
+std::vector<PairMerge> merges_by_score(const std::vector<float>& scores,
+                                       const Vocabulary& vocabulary);
+
 class MergeTable {
  public:
+  explicit MergeTable(const std::vector<PairMerge>& merges);
+
   // Throws Error(invalid_file) for a merge whose parts or result are not in the vocabulary.
   MergeTable(const std::vector<TokenMerge>& merges, const Vocabulary& vocabulary,
              std::string_view source);
@@ -41,7 +55,8 @@ class MergeTable {
     key *= 0x9E3779B97F4A7C15u;  // 2^64 over the golden ratio: spreads neighbouring ids
     return static_cast<std::size_t>(key >> 32) & mask_;
   }
-  void insert(std::uint64_t key, SymbolMerge merge);
+  explicit MergeTable(std::size_t count);
+  void insert(std::int32_t left, std::int32_t right, SymbolMerge merge);
 
   std::size_t mask_;
   std::vector<Slot> slots_;

@@ -16,33 +16,30 @@ std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
   return (static_cast<std::uint64_t>(left) << 32) | static_cast<std::uint32_t>(right);
 }
 
+MergeTable merges_of(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
+  if (spec.algorithm == TokenizerAlgorithm::sentencepiece_merges) {
+    return MergeTable(spec.merges, vocabulary, spec.source);
+  }
+  if (spec.scores.size() != static_cast<std::size_t>(vocabulary.size())) {
+    fail(ErrorCode::invalid_file, "{}: {} tokens must have as many scores, got {}", spec.source,
+         vocabulary.size(), spec.scores.size());
+  }
+  return MergeTable(merges_by_score(spec.scores, vocabulary));
+}
+
 }  // namespace
 
 SentencePieceTokenizer::SentencePieceTokenizer(const TokenizerSpec& spec,
                                                const Vocabulary& vocabulary)
     : vocabulary_(vocabulary),
+      merges_(merges_of(spec, vocabulary)),
       unknown_(spec.unknown),
       space_prefix_(spec.space_prefix),
       split_before_space_(spec.split_before_space),
       fuse_unknown_(spec.fuse_unknown) {
-  if (spec.algorithm == TokenizerAlgorithm::sentencepiece_merges) {
-    merges_.emplace(spec.merges, vocabulary, spec.source);
-  } else {
-    scores_ = spec.scores;
-    if (scores_.size() != static_cast<std::size_t>(vocabulary.size())) {
-      fail(ErrorCode::invalid_file, "{}: {} tokens must have as many scores, got {}", spec.source,
-           vocabulary.size(), scores_.size());
-    }
-  }
   for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
-    if (mergeable(id)) add_joinable_pairs(vocabulary.text(id));
+    if (vocabulary.is_text(id)) add_joinable_pairs(vocabulary.text(id));
   }
-}
-
-// Control, unknown and byte tokens are never the result of merging text.
-bool SentencePieceTokenizer::mergeable(std::int32_t id) const {
-  const TokenType type = vocabulary_.type(id);
-  return type == TokenType::normal || type == TokenType::user_defined || type == TokenType::unused;
 }
 
 void SentencePieceTokenizer::add_joinable_pairs(std::string_view token) {
@@ -93,7 +90,7 @@ void SentencePieceTokenizer::encode(std::string_view text, bool begins_text, boo
     }
     const std::int32_t id = vocabulary_.find(std::string_view(all).substr(i, c.length));
     row.push_back({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(c.length),
-                   id >= 0 && mergeable(id) ? id : -1});
+                   id >= 0 && vocabulary_.is_text(id) ? id : -1});
     before = c.code_point;
     i += c.length;
   }
@@ -102,18 +99,9 @@ void SentencePieceTokenizer::encode(std::string_view text, bool begins_text, boo
 
 void SentencePieceTokenizer::encode_row(std::string_view text, std::vector<Symbol>& row,
                                         std::vector<std::int32_t>& ids) const {
-  if (merges_) {
-    merge_symbols(row, [this](const Symbol& left, const Symbol& right) {
-      return merges_->find(left.id, right.id);
-    });
-  } else {
-    merge_symbols(row, [&](const Symbol& left, const Symbol& right) -> SymbolMerge {
-      const std::int32_t id =
-          vocabulary_.find(text.substr(left.offset, left.length + right.length));
-      if (id < 0 || !mergeable(id)) return {};
-      return {id, scores_[static_cast<std::size_t>(id)]};
-    });
-  }
+  merge_symbols(row, [this](const Symbol& left, const Symbol& right) {
+    return merges_.find(left.id, right.id);
+  });
   for (const Symbol& symbol : row) {
     append_symbol(text.substr(symbol.offset, symbol.length), symbol.id, ids);
   }

@@ -1,7 +1,8 @@
 // SentencePieceTokenizer: BPE over characters with U+2581 for a space (Llama 2, stories260K,
 // TinyStories). The pair whose merged token has the best score, or whose merge the best rank, is
 // merged first. What no token covers becomes <0xXX> byte tokens, else the unknown token.
-// Bytes that are not valid UTF-8 count as a character each.
+// A character that is no token of its own merges with nothing; bytes that are not valid UTF-8 count
+// as a character each.
 // Immutable after construction; encode() is thread-safe. Refers to the vocabulary, which must stay.
 //
 // A text is cut, before merging, between characters that no token holds side by side: no merge can
@@ -35,7 +36,6 @@ class SentencePieceTokenizer {
 
  private:
   std::string marked(std::string_view text, bool begins_text, bool after_special) const;
-  bool mergeable(std::int32_t id) const;
   bool joinable(std::int32_t left, std::int32_t right) const;
   void add_joinable_pairs(std::string_view token);
   void encode_row(std::string_view text, std::vector<Symbol>& row,
@@ -43,8 +43,7 @@ class SentencePieceTokenizer {
   void append_symbol(std::string_view text, std::int32_t id, std::vector<std::int32_t>& ids) const;
 
   const Vocabulary& vocabulary_;
-  std::vector<float> scores_;  // empty: by merges_
-  std::optional<MergeTable> merges_;
+  MergeTable merges_;
   std::unordered_set<std::uint64_t> joinable_;  // pairs of code points inside tokens
   std::optional<std::int32_t> unknown_;
   SpacePrefix space_prefix_;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <tuple>
-#include <unordered_map>
 
-#include "model/utf8.hpp"
+#include "model/merge_table.hpp"
+#include "model/vocabulary.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -48,31 +48,23 @@ Json vocabulary(const TokenizerSpec& spec) {
   return vocab;
 }
 
-// Every way to make a token of two tokens is a merge; the best score first, then the older parts.
-Json merges_by_score(const TokenizerSpec& spec) {
-  std::unordered_map<std::string_view, std::size_t> ids;
-  for (std::size_t id = 0; id < spec.tokens.size(); ++id) ids.emplace(spec.tokens[id], id);
-  std::vector<std::tuple<float, std::size_t, std::size_t>> merges;
-  for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
-    if (type_of(spec, id) != TokenType::normal) continue;
-    const std::string_view text = spec.tokens[id];
-    for (std::size_t cut = read_utf8(text, 0).length; cut < text.size();
-         cut += read_utf8(text, cut).length) {
-      const auto left = ids.find(text.substr(0, cut)), right = ids.find(text.substr(cut));
-      if (left == ids.end() || right == ids.end()) continue;
-      merges.emplace_back(-spec.scores[id], left->second, right->second);
-    }
-  }
-  std::sort(merges.begin(), merges.end());
+// Scores as ranks: the best first, of equal ones that of the older parts.
+Json ranked_by_score(const TokenizerSpec& spec) {
+  TokenizerSpec copy = spec;  // a vocabulary takes the tokens
+  std::vector<PairMerge> merges = merges_by_score(spec.scores, Vocabulary(copy));
+  std::sort(merges.begin(), merges.end(), [](const PairMerge& a, const PairMerge& b) {
+    return std::tuple(-a.merge.priority, a.left, a.right) <
+           std::tuple(-b.merge.priority, b.left, b.right);
+  });
   Json list = Json::array();
-  for (const auto& [score, left, right] : merges) {
-    list.push_back({spec.tokens[left], spec.tokens[right]});
+  for (const PairMerge& pair : merges) {
+    list.push_back({text_of(spec, pair.left), text_of(spec, pair.right)});
   }
   return list;
 }
 
 Json merges_of(const TokenizerSpec& spec) {
-  if (spec.algorithm == TokenizerAlgorithm::sentencepiece_scores) return merges_by_score(spec);
+  if (spec.algorithm == TokenizerAlgorithm::sentencepiece_scores) return ranked_by_score(spec);
   Json list = Json::array();
   for (const TokenMerge& merge : spec.merges) list.push_back({merge.left, merge.right});
   return list;

@@ -30,6 +30,7 @@ class Vocabulary {
   bool is_special(std::int32_t id) const {
     return type(id) == TokenType::control || type(id) == TokenType::unknown;
   }
+  bool is_text(std::int32_t id) const { return !is_special(id) && type(id) != TokenType::byte; }
 
   // The token with this text, -1 where there is none.
   std::int32_t find(std::string_view text) const;
