@@ -93,6 +93,18 @@ TEST_P(Softmax, LargeAndMaskedInputsNeitherOverflowNorVanish) {
   }
 }
 
+TEST_P(Softmax, TheLargestIsFoundInEveryColumn) {
+  constexpr std::size_t kWidth = 87;
+  for (std::size_t at = 0; at + 1 < kWidth; ++at) {
+    std::vector<float> row(kWidth, -100.0F);
+    row[at] = 300.0F;  // exp overflows, saturated or not, unless exactly this is subtracted
+    row[at + 1] = 299.0F;
+    const std::vector<float> y = softmax_of(row);
+    EXPECT_NEAR(y[at], 1 / (1 + std::exp(-1.0)), 1e-6) << at;
+    EXPECT_NEAR(y[at + 1], 1 / (1 + std::exp(1.0)), 1e-6) << at;
+  }
+}
+
 TEST_P(Softmax, ANaNAnywhereIsSeenInTheWholeRow) {
   for (const std::size_t at : {0U, 5U, 17U, 35U}) {
     std::vector<float> row = test::random_values(36, 1);

@@ -1,0 +1,60 @@
+#include "model/rope_table.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "model/model_config.hpp"
+#include "tests/support/op_test.hpp"
+
+namespace clora {
+namespace {
+
+TEST(RopeTable, HoldsCosineAndSineOfEachPositionAndPair) {
+  const std::vector<double> frequencies{M_PI / 2, M_PI / 6};
+  const std::vector<float> table = make_rope_table(3, frequencies);
+  const std::vector<double> want{1,
+                                 0,
+                                 1,
+                                 0,  //
+                                 0,
+                                 1,
+                                 std::sqrt(3) / 2,
+                                 0.5,  //
+                                 -1,
+                                 0,
+                                 0.5,
+                                 std::sqrt(3) / 2};  //
+  ASSERT_EQ(table.size(), 12U);
+  for (std::size_t i = 0; i < table.size(); ++i) EXPECT_NEAR(table[i], want[i], 1e-7) << i;
+}
+
+TEST(RopeTable, LastPositionOfALongContextIsAsExactAsTheFirst) {
+  ModelConfig config;
+  config.head_width = 64;
+  config.rope_base = 500000;
+  const std::vector<double> frequencies = rope_frequencies(config);
+  constexpr std::int64_t kPositions = 131072;
+  const std::vector<float> table = make_rope_table(kPositions, frequencies);
+  const float* last = table.data() + table.size() - 64;
+  for (int i = 0; i < 32; ++i) {
+    const long double angle = (kPositions - 1) * std::pow(500000.0L, -i / 32.0L);
+    EXPECT_NEAR(last[2 * i], static_cast<double>(std::cos(angle)), 6.1e-8) << i;
+    EXPECT_NEAR(last[2 * i + 1], static_cast<double>(std::sin(angle)), 6.1e-8) << i;
+  }
+}
+
+TEST(RopeTable, IsEmptyWithoutPositionsAndRefusesWhatIsNoAngle) {
+  const std::vector<double> one{1};
+  EXPECT_TRUE(make_rope_table(0, one).empty());
+  EXPECT_THAT(test::error_of([&] { (void)make_rope_table(-1, one); }),
+              testing::HasSubstr("positions must be 0 or more, got -1"));
+  const std::vector<double> bad{1, std::numeric_limits<double>::infinity()};
+  EXPECT_THAT(test::error_of([&] { (void)make_rope_table(2, bad); }),
+              testing::HasSubstr("must be finite"));
+}
+
+}  // namespace
+}  // namespace clora
