@@ -1,0 +1,172 @@
+// The tokenizers of real models against reference ids.
+#include "model/tokenizer_files.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "model/tokenizer_json.hpp"
+#include "tests/support/test_files.hpp"
+
+namespace clora {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+Ids ids_of(const Tokenizer& tokenizer, std::initializer_list<const char*> texts) {
+  Ids ids;
+  for (const char* text : texts) ids.push_back(tokenizer.id_of(text).value_or(-1));
+  return ids;
+}
+
+EncodeOptions without_bos(bool parse_special = false) {
+  EncodeOptions options;
+  options.parse_special = parse_special;
+  options.add_bos = AddBos::no;
+  return options;
+}
+
+// What is written must be read as the same tokenizer.
+void expect_same_after_writing(const std::filesystem::path& model, const std::string& text) {
+  const test::TemporaryFolder folder;
+  write_tokenizer_files(model, folder.path());
+  const Tokenizer before = load_tokenizer(model), after = load_tokenizer(folder.path());
+  EXPECT_EQ(after.vocabulary_size(), before.vocabulary_size());
+  EXPECT_EQ(after.bos(), before.bos());
+  EXPECT_EQ(after.eos(), before.eos());
+  EXPECT_EQ(after.chat_template(), before.chat_template());
+  EXPECT_EQ(after.end_of_generation(), before.end_of_generation());
+  EncodeOptions options;
+  options.parse_special = true;
+  EXPECT_EQ(after.encode(text, options), before.encode(text, options));
+}
+
+TEST(TokenizerFiles, WriteATokenizerOfGgufAsAFolder) {
+  const std::string text =
+      "<|im_start|>user\nIt's 1234 days,  Lily said.\n\n<|im_end|>\u6f22 caf\u00e9 <s> </s>a";
+  CLORA_FILE_OR_SKIP(stories, test::test_data("models/stories260k/stories260K.gguf"), "the model");
+  expect_same_after_writing(stories, text);
+  CLORA_FILE_OR_SKIP(folder, test::test_data("models/tinystories-656k"), "the model");
+  expect_same_after_writing(folder, text);
+  expect_same_after_writing(folder / "gguf-derived/TinyStories-656K-F32.gguf", text);
+  CLORA_FILE_OR_SKIP(model, test::cached_model("SmolLM2-135M-Instruct.Q4_1.gguf"),
+                     "the demo model");
+  expect_same_after_writing(model, text);
+}
+
+TEST(TokenizerFiles, RefuseAFolderWithoutTokenizer) {
+  const test::TemporaryFolder folder;
+  CLORA_EXPECT_ERROR(load_tokenizer(folder.path()), ErrorCode::not_found, "tokenizer.json");
+  CLORA_EXPECT_ERROR(load_tokenizer(folder / "none.gguf"), ErrorCode::not_found, "none.gguf");
+}
+
+// llama.cpp's vectors: texts between marker lines, ids a line each.
+void expect_vectors(const char* folder, const std::filesystem::path& inputs,
+                    const std::filesystem::path& outputs) {
+  CLORA_FILE_OR_SKIP(json, test::test_data(std::string("tokenizers/") + folder + "/tokenizer.json"),
+                     folder);
+  const Tokenizer tokenizer = tokenizer_from_json(test::read_whole_file(json));
+  const std::string marker = "\n__ggml_vocab_test__\n";
+  const std::string texts = test::read_whole_file(inputs);
+  std::istringstream lines(test::read_whole_file(outputs));
+  std::string line;
+  int count = 0;
+  for (std::size_t at = 0; at < texts.size(); ++count) {
+    const std::size_t end = std::min(texts.find(marker, at), texts.size());
+    const std::string text = texts.substr(at, end - at);
+    ASSERT_TRUE(std::getline(lines, line)) << "ids of text " << count;
+    std::istringstream numbers(line);
+    const Ids expected{std::istream_iterator<std::int32_t>(numbers), {}};
+    EXPECT_EQ(tokenizer.encode(text, without_bos()), expected) << "'" << text << "'";
+    at = end + marker.size();
+  }
+  EXPECT_EQ(count, 46);
+}
+
+TEST(TokenizerFiles, AgreesWithTheVectorsOfQwen2) {
+  CLORA_FILE_OR_SKIP(inputs, test::test_data("tokenizers/ggml-vocab-qwen2.gguf.inp"), "vectors");
+  CLORA_FILE_OR_SKIP(outputs, test::test_data("tokenizers/ggml-vocab-qwen2.gguf.out"), "vectors");
+  expect_vectors("qwen2.5", inputs, outputs);
+}
+
+TEST(TokenizerFiles, AgreesWithTheVectorsOfGpt2) {
+  CLORA_FILE_OR_SKIP(inputs, test::test_data("tokenizers/ggml-vocab-gpt-2.gguf.inp"), "vectors");
+  CLORA_FILE_OR_SKIP(outputs, test::test_data("tokenizers/ggml-vocab-gpt-2.gguf.out"), "vectors");
+  expect_vectors("gpt2", inputs, outputs);
+}
+
+TEST(TokenizerFiles, AgreesWithTheReferenceOfSmolLm2) {
+  CLORA_FILE_OR_SKIP(model, test::cached_model("SmolLM2-135M-Instruct.Q4_1.gguf"),
+                     "the demo model");
+  CLORA_FILE_OR_SKIP(path, test::test_data("models/reference/SmolLM2-135M-Instruct.Q4_1.json"),
+                     "the reference");
+  const Tokenizer tokenizer = load_tokenizer(model);
+  const nlohmann::json reference = nlohmann::json::parse(test::read_whole_file(path));
+  EncodeOptions options;
+  options.parse_special = true;
+  for (const auto& prompt : reference.at("prompts")) {
+    EXPECT_EQ(tokenizer.encode(prompt.at("text").get<std::string>(), options),
+              prompt.at("prompt_ids").get<Ids>());
+    EXPECT_EQ(tokenizer.decode(prompt.at("greedy_ids").get<Ids>(), {.keep_special = true}),
+              prompt.at("greedy_text").get<std::string>());
+  }
+  EXPECT_EQ(tokenizer.eos(), 2);
+  EXPECT_TRUE(tokenizer.ends_generation(0)) << tokenizer.token_text(0);
+}
+
+TEST(TokenizerFiles, AgreesWithTheReferenceOfTinyStories656K) {
+  CLORA_FILE_OR_SKIP(folder, test::test_data("models/tinystories-656k"), "the model");
+  CLORA_FILE_OR_SKIP(path, test::test_data("models/reference/TinyStories-656K.json"),
+                     "the reference");
+  const nlohmann::json reference = nlohmann::json::parse(test::read_whole_file(path));
+  const std::string prompt = reference.at("prompt").get<std::string>();
+  const Ids expected = reference.at("prompt_ids").get<Ids>();
+  const Tokenizer from_json = load_tokenizer(folder);
+  const Tokenizer from_gguf = load_tokenizer(folder / "gguf-derived/TinyStories-656K-F32.gguf");
+  EXPECT_EQ(from_json.encode(prompt), expected);
+  EXPECT_EQ(from_gguf.encode(prompt), expected);
+  EXPECT_EQ(from_json.decode(expected), prompt);
+  EXPECT_TRUE(from_json.ends_generation(2));
+  // Characters that the vocabulary does not hold become one unknown token a run.
+  EXPECT_EQ(from_json.encode("Tim 漢字 said", without_bos()),
+            from_gguf.encode("Tim 漢字 said", without_bos()));
+}
+
+// Ids by the python package sentencepiece from tok512.model.
+TEST(TokenizerFiles, AgreesWithSentencePieceOnStories260K) {
+  CLORA_FILE_OR_SKIP(model, test::test_data("models/stories260k/stories260K.gguf"), "the model");
+  const Tokenizer tokenizer = load_tokenizer(model);
+  const std::vector<std::pair<std::string, Ids>> expected = {
+      {"Once upon a time, there was a little girl named Lily.",
+       {403, 407, 261, 378, 432, 383, 286, 261, 376, 298, 315, 421, 395, 317, 426}},
+      {"Lily's mom said, \042Lily, let's go to the park.\042",
+       {317, 439, 419, 357, 336, 432, 313, 438, 310, 432, 278, 316,
+        439, 419, 298, 414, 267, 265, 282, 295, 433, 426, 436}},
+      {"caf\303\251 \346\274\242 \360\237\246\231",
+       {280, 412, 431, 485, 410, 233, 191, 165, 410, 243, 162, 169, 156}},
+      {"a\012b\011c", {261, 13, 430, 12, 429}},
+      {"12345", {410, 475, 479, 472, 484, 480}},
+      {"", {}},
+  };
+  for (const auto& [text, ids] : expected) {
+    EXPECT_EQ(tokenizer.encode(text, without_bos()), ids) << text;
+    EXPECT_EQ(tokenizer.decode(ids), text);
+  }
+  EXPECT_TRUE(tokenizer.adds_bos());
+  EXPECT_EQ(tokenizer.encode("a").front(), 1);
+}
+
+TEST(TokenizerFiles, ContinuesATextWithoutADummySpace) {
+  CLORA_FILE_OR_SKIP(model, test::test_data("models/stories260k/stories260K.gguf"), "the model");
+  const Tokenizer tokenizer = load_tokenizer(model);
+  EncodeOptions behind;
+  behind.continues = true;
+  const Ids ids = tokenizer.encode(" a", behind);
+  EXPECT_EQ(ids, ids_of(tokenizer, {"\u2581a"}));
+  EXPECT_EQ(tokenizer.decode(ids, {.continues = true}), " a");
+  EXPECT_EQ(tokenizer.decode(ids), "a");
+}
+
+}  // namespace
+}  // namespace clora

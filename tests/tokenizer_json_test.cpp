@@ -1,0 +1,76 @@
+#include "model/tokenizer_json.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/test_files.hpp"
+
+namespace clora {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+// The smallest file of each kind, to be changed by a test.
+nlohmann::json small_json() {
+  return nlohmann::json::parse(R"({
+    "added_tokens": [{"id": 5, "content": "<s>", "special": true}],
+    "normalizer": null,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "\u0120": 3, "\u0120a": 4},
+              "merges": ["a b", ["\u0120", "a"]]}})");
+}
+
+TEST(TokenizerJson, ReadsMergesInBothForms) {
+  const Tokenizer tokenizer = tokenizer_from_json(small_json().dump());
+  EXPECT_EQ(tokenizer.encode("ab ab a"), (Ids{2, 3, 2, 4}));
+  EXPECT_EQ(tokenizer.vocabulary_size(), 6);
+}
+
+TEST(TokenizerJson, TakesBosFromTheTemplateAndNamesFromTheConfiguration) {
+  nlohmann::json file = small_json();
+  file["post_processor"] = nlohmann::json::parse(
+      R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]})");
+  const Tokenizer tokenizer = tokenizer_from_json(
+      file.dump(), R"({"eos_token": {"content": "<s>"}, "chat_template": "{{ x }}"})");
+  EXPECT_TRUE(tokenizer.adds_bos());
+  EXPECT_EQ(tokenizer.bos(), 5);
+  EXPECT_EQ(tokenizer.eos(), 5);
+  EXPECT_EQ(tokenizer.chat_template(), "{{ x }}");
+}
+
+TEST(TokenizerJson, RefusesByNameWhatItDoesNotDo) {
+  const auto refuses = [](const char* pointer, const char* value, const char* part) {
+    nlohmann::json file = small_json();
+    file[nlohmann::json::json_pointer(pointer)] = nlohmann::json::parse(value);
+    CLORA_EXPECT_ERROR(tokenizer_from_json(file.dump()), ErrorCode::unsupported, part);
+  };
+  refuses("/model/type", R"("Unigram")", "Unigram");
+  refuses("/normalizer", R"({"type": "Lowercase"})", "Lowercase");
+  refuses("/pre_tokenizer", R"({"type": "BertPreTokenizer"})", "BertPreTokenizer");
+  refuses("/pre_tokenizer",
+          R"({"type": "Split", "pattern": {"Regex": "a"}, "behavior": "Removed"})", "Removed");
+  refuses("/pre_tokenizer", "null", "neither byte-level");
+  refuses("/added_tokens/0/lstrip", "true", "lstrip");
+  refuses("/post_processor", R"({"type": "BertProcessing"})", "BertProcessing");
+}
+
+TEST(TokenizerJson, SaysWhatIsWrongWithAFileThatIsNone) {
+  for (const char* text : {"", "{", "[]", "{}", R"({"model": 3})"}) {
+    CLORA_EXPECT_ERROR(tokenizer_from_json(text, {}, "t.json"), ErrorCode::invalid_file, "t.json");
+  }
+  const auto refuses = [](const char* pointer, const char* value, const char* part) {
+    nlohmann::json file = small_json();
+    file[nlohmann::json::json_pointer(pointer)] = nlohmann::json::parse(value);
+    CLORA_EXPECT_ERROR(tokenizer_from_json(file.dump()), ErrorCode::invalid_file, part);
+  };
+  refuses("/model/vocab", "{}", "merge 0");
+  refuses("/model/vocab/a", "-1", "id below");
+  refuses("/model/vocab/a", "\"x\"", "not the JSON");
+  refuses("/model/merges/0", "\"ab\"", "two tokens");
+  refuses("/model/merges/0", "3", "not the JSON");
+  refuses("/model/unk_token", "\"none\"", "unk_token");
+}
+
+}  // namespace
+}  // namespace clora
