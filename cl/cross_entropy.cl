@@ -20,16 +20,7 @@
 #endif
 
 #include "group_reduce.clh"
-
-// The row's maximum in *top; its sum of exp(x - top).
-float row_sum_exp(__global const float* row, int vocabulary, float* top, __local float* scratch) {
-  float largest = -INFINITY;
-  for (int v = (int)get_local_id(0); v < vocabulary; v += GROUP) largest = fmax(largest, row[v]);
-  *top = group_max(largest, scratch);
-  float sum = 0.0f;
-  for (int v = (int)get_local_id(0); v < vocabulary; v += GROUP) sum += exp(row[v] - *top);
-  return group_sum(sum, scratch);
-}
+#include "row_sum_exp.clh"
 
 float row_loss(__global const float* row, int vocabulary, int target, float top, float sum) {
   if (target < 0) return 0.0f;

@@ -15,47 +15,11 @@
 //         sum_in_order is compensated.
 #include "compensated_sum.clh"
 #include "float16_math.clh"
+#include "row_sum_exp_cpu.clh"
 
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 
-float row_max(__global const float* row, int vocabulary) {
-  float16 a = -INFINITY, b = a, c = a, d = a;
-  int v = 0;
-  for (; v + 64 <= vocabulary; v += 64) {
-    const float16 x0 = vload16(0, row + v), x1 = vload16(1, row + v);
-    const float16 x2 = vload16(2, row + v), x3 = vload16(3, row + v);
-    a = MAX16(x0, a);
-    b = MAX16(x1, b);
-    c = MAX16(x2, c);
-    d = MAX16(x3, d);
-  }
-  for (; v + 16 <= vocabulary; v += 16) {
-    const float16 x = vload16(0, row + v);
-    a = MAX16(x, a);
-  }
-  if (v < vocabulary) {
-    const float16 x = load16_tail(row + v, vocabulary - v, -INFINITY);
-    a = MAX16(x, a);
-  }
-  const float16 ab = MAX16(a, b), cd = MAX16(c, d);
-  return max16(MAX16(ab, cd));
-}
-
-float row_sum_exp(__global const float* row, int vocabulary, float top) {
-  float16 a = 0.0f, b = 0.0f, c = 0.0f, d = 0.0f;
-  int v = 0;
-  for (; v + 64 <= vocabulary; v += 64) {
-    a += exp16(vload16(0, row + v) - top);
-    b += exp16(vload16(1, row + v) - top);
-    c += exp16(vload16(2, row + v) - top);
-    d += exp16(vload16(3, row + v) - top);
-  }
-  for (; v + 16 <= vocabulary; v += 16) a += exp16(vload16(0, row + v) - top);
-  if (v < vocabulary) b += exp16(load16_tail(row + v, vocabulary - v, -INFINITY) - top);
-  return sum16((a + b) + (c + d));
-}
-
-// The same sum; writes each exponential to out, which may be row.
+// row_sum_exp that also writes each exponential to out, which may be row.
 float row_sum_exp_keep(__global float* out, __global const float* row, int vocabulary, float top) {
   float16 sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
   int v = 0;

@@ -17,7 +17,10 @@ void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogit
 
 // The head joined with the loss, by chunks of rows: never holds [T, V].
 //   logits = x head^T, loss as above, dx [T, D] = dlogits head
-// dx empty: the loss alone. rows_per_chunk 0: chosen for the device.
+// loss and dx are overwritten; dx empty: the loss alone, weight may then be empty too.
+// rows_per_chunk is rounded up to what the device's alignment of views asks for (32 rows on pocl,
+// 128 on NVIDIA) and down to what one allocation holds; 0: chosen for the device.
+// REQUIRES: dx is not x.
 struct HeadLossInputs {
   Tensor x;        // [T, D]
   Tensor head;     // [V, D], any storage type

@@ -1,0 +1,86 @@
+#include "ops/sample.hpp"
+
+#include "ops/reduction_grid.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+// Decides file, options and grid: one group does everything.
+struct SampleSpec {
+  std::string_view file;
+  Defines defines;
+  Grid grid;
+  std::int64_t weights;  // elements of the scratch row for a vocabulary
+
+  SampleSpec(const Context& context, std::int64_t vocabulary) {
+    if (context.variant() == Variant::cpu) {
+      file = "sample_cpu.cl";
+      grid = single_item_groups(1);
+      weights = divide_up(vocabulary, 64) * 64;
+    } else {
+      // A GPU wants as many readers as one group can have; on a CPU items cost more than they read.
+      const bool gpu = context.device().kind == DeviceKind::gpu;
+      const std::size_t group = reduction_group(context.device(), gpu ? 1024 : 64);
+      file = "sample.cl";
+      defines.set("GROUP", group);
+      grid = groups_of(group, 1);
+      weights = vocabulary;
+    }
+  }
+};
+
+std::int64_t vocabulary_of(std::string_view op, const Tensor& logits) {
+  require(!logits.empty() && logits.shape().rank() == 1 && logits.elements() > 0,
+          "{}: logits must be f32 [V] with V at least 1, got {}", op,
+          logits.empty() ? "nothing" : logits.text());
+  require_tensor(op, "logits", logits, logits.shape());
+  return logits.elements();
+}
+
+}  // namespace
+
+void record_sample(Batch& batch, const Tensor& token, const Tensor& seen, const Tensor& settings,
+                   const Tensor& logits) {
+  constexpr std::string_view op = "sample";
+  const std::int64_t vocabulary = vocabulary_of(op, logits);
+  require_tensor(op, "token", token, {1}, DType::i32);
+  require_tensor(op, "seen", seen, {vocabulary}, DType::u8);
+  require_tensor(op, "settings", settings, {8}, DType::u32);
+  const SampleSpec spec(batch.context(), vocabulary);
+  const Tensor weights = batch.temporary({spec.weights}, DType::f32, "sample weights");
+  const Cost greedy{static_cast<double>(vocabulary), 4.0 * static_cast<double>(vocabulary)};
+  batch.launch({batch.context().kernel(spec.file, "sample", spec.defines), spec.grid, greedy,
+                "sample/token"},
+               token, seen, settings, weights, logits, static_cast<std::int32_t>(vocabulary));
+}
+
+void record_logprobs(Batch& batch, const LogprobOutputs& outputs, const Tensor& logits,
+                     const Tensor& token) {
+  constexpr std::string_view op = "logprobs";
+  const std::int64_t vocabulary = vocabulary_of(op, logits);
+  require_tensor(op, "logprob", outputs.logprob, {1});
+  require_tensor(op, "token", token, {1}, DType::i32);
+  const bool any = !outputs.top_ids.empty() || !outputs.top_logprobs.empty();
+  std::int64_t top = 0;
+  if (any) {
+    top = outputs.top_ids.empty() ? 0 : outputs.top_ids.elements();
+    require(top >= 1 && top <= vocabulary, "{}: top_ids must be i32 [K] with 1 to {}, got {}", op,
+            vocabulary, outputs.top_ids.empty() ? "nothing" : outputs.top_ids.text());
+    require_tensor(op, "top_ids", outputs.top_ids, {top}, DType::i32);
+    require_tensor(op, "top_logprobs", outputs.top_logprobs, {top});
+  }
+  const SampleSpec spec(batch.context(), vocabulary);
+  const double passes = 2.0 + static_cast<double>(top);
+  const auto elements = static_cast<double>(vocabulary);
+  // Where nothing is listed the kernel still needs buffers; it does not write to them.
+  batch.launch({batch.context().kernel(spec.file, "sample_logprobs", spec.defines),
+                spec.grid,
+                {passes * elements, 4 * passes * elements},
+                "sample/logprobs"},
+               outputs.logprob, any ? outputs.top_ids : outputs.logprob,
+               any ? outputs.top_logprobs : outputs.logprob, logits, token,
+               static_cast<std::int32_t>(vocabulary), static_cast<std::int32_t>(top));
+}
+
+}  // namespace clora
