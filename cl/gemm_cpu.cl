@@ -8,6 +8,8 @@
 // Work    a work-group of one item owns panels_per_group panels of 32 columns and tiles_per_group
 //         tiles of 12 rows. It takes PANELS panels and block_steps reduction steps at a time,
 //         expands that part of w once into scratch, and passes all its rows over it.
+//         Tiles read x where it lies, or, at the edges and with always_stage (rows of x that
+//         would share cache sets), a copy of their 12 rows.
 // Local   scratch: PANELS panels [BLOCK_STEPS][32], then a staged tile of x [12][STAGE_STRIDE]
 // Tiles              32 columns
 //              +-- panel 0 --+-- panel 1 --+ ...     J rows of w, then R rows of scale * u:
@@ -72,26 +74,27 @@ __attribute__((noinline)) void expand_low_rank(__local float* panel, __global co
   }
 }
 
-void copy_floats(__local float* to, __global const float* from, uint count) {
-  uint i = 0;
-  for (; i + 16 <= count; i += 16) vstore16(vload16(0, from + i), 0, to + i);
-  for (; i < count; ++i) to[i] = from[i];
-}
-
-// stage[i][l] = [x | s][m0 + i][begin + l]; rows past M are zeros.
+// stage[i][l] = [x | s][m0 + i][begin + l]; rows past M are zeros. The rows take turns, so that
+// their cache misses overlap.
 __attribute__((noinline)) void stage_rows(__local float* stage, __global const float* x,
                                           __global const float* s, uint m0, uint M, uint J, uint R,
                                           uint begin, uint end) {
+  const uint rows = min(M - m0, (uint)TILE_ROWS);
   const uint x_end = clamp(J, begin, end);
-  for (uint i = 0; i < TILE_ROWS; ++i) {
-    __local float* row = stage + i * STAGE_STRIDE;
-    const size_t m = m0 + i;
-    if (m < M) {
-      if (begin < x_end) copy_floats(row, x + m * J + begin, x_end - begin);
-      if (x_end < end) copy_floats(row + (x_end - begin), s + m * R + (x_end - J), end - x_end);
-    } else {
-      for (uint l = 0; l < end - begin; ++l) row[l] = 0.0f;
+  uint l = begin;
+  for (; l + 16 <= x_end; l += 16) {
+    for (uint i = 0; i < rows; ++i) {
+      vstore16(vload16(0, x + (size_t)(m0 + i) * J + l), 0, stage + i * STAGE_STRIDE + l - begin);
     }
+  }
+  for (; l < end; ++l) {
+    for (uint i = 0; i < rows; ++i) {
+      const size_t m = m0 + i;
+      stage[i * STAGE_STRIDE + l - begin] = l < J ? x[m * J + l] : s[m * R + (l - J)];
+    }
+  }
+  for (uint i = rows; i < TILE_ROWS; ++i) {
+    for (l = 0; l < end - begin; ++l) stage[i * STAGE_STRIDE + l] = 0.0f;
   }
 }
 
@@ -100,7 +103,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
     __global const float* start, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
     uint backward, uint has_start, uint has_bias, uint block_steps, uint panels_per_group,
-    uint tiles_per_group, __local float* scratch) {
+    uint tiles_per_group, uint always_stage, __local float* scratch) {
   const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
   const uint panel_begin = get_group_id(0) * panels_per_group;
   const uint panel_end = min(panels, panel_begin + panels_per_group);
@@ -123,7 +126,10 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
         }
       }
       for (uint m = m_begin; m < m_end; m += TILE_ROWS) {
-        stage_rows(stage, x, s, m, M, J, R, begin, end);
+        const uint rows = min(M - m, (uint)TILE_ROWS);
+        const uint whole_columns = p1 * TILE_COLUMNS <= C;
+        const uint in_place = rows == TILE_ROWS && whole_columns && !always_stage;
+        if (!in_place) stage_rows(stage, x, s, m, M, J, R, begin, end);
         for (uint p = p0; p < p1; ++p) {
           __local const float* panel = scratch + (p - p0) * BLOCK_STEPS * TILE_COLUMNS;
           const uint c0 = p * TILE_COLUMNS;
@@ -131,11 +137,12 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           // Later blocks of steps go on from what the first has stored.
           __global const float* from = begin > 0 ? y + corner : has_start ? start + corner : 0;
           __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
-          if (m + TILE_ROWS <= M && c0 + TILE_COLUMNS <= C) {
-            tile_full(y + corner, from, add, stage, panel, end - begin, C);
+          if (in_place) {
+            tile_in_place(y + corner, from, add, C, x + (size_t)m * J + begin, J, w_end - begin,
+                          s + (size_t)m * R + (w_end - J), R, end - w_end, panel);
           } else {
-            tile_edge(y + corner, from, add, stage, panel, end - begin, C,
-                      min(M - m, (uint)TILE_ROWS), min(C - c0, (uint)TILE_COLUMNS));
+            tile_staged(y + corner, from, add, C, stage, end - begin, panel, rows,
+                        min(C - c0, (uint)TILE_COLUMNS));
           }
         }
       }

@@ -79,7 +79,8 @@ void record_tiles(Batch& batch, const Product& p) {
   std::vector<Argument> arguments = arguments_of(p);
   append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.start.empty()},
                      std::uint32_t{!p.bias.empty()}, shares.block_steps, shares.panels_per_group,
-                     shares.tiles_per_group, LocalMemory{tiles.scratch_bytes()}});
+                     shares.tiles_per_group, std::uint32_t{rows_share_cache_sets(p.steps())},
+                     LocalMemory{tiles.scratch_bytes()}});
   batch.record(std::move(launch), std::move(arguments));
 }
 

@@ -66,4 +66,6 @@ GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device
   return best;
 }
 
+bool rows_share_cache_sets(std::int64_t steps) { return steps * 4 % 4096 == 0; }
+
 }  // namespace clora

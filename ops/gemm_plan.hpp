@@ -42,4 +42,8 @@ struct GemmShares {
 };
 GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device& device);
 
+// Whether twelve rows of `steps` floats begin in so few sets of a first-level cache (64 sets of 64
+// bytes, 8 ways) that reading them side by side evicts them.
+bool rows_share_cache_sets(std::int64_t steps);
+
 }  // namespace clora

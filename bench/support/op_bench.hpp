@@ -8,8 +8,11 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <ctime>
+#include <limits>
 #include <random>
 #include <span>
 #include <string>
@@ -39,6 +42,9 @@ inline Tensor upload(Shape shape, std::span<const float> values) {
 }
 inline Tensor upload(Shape shape, std::span<const std::int32_t> values) {
   return context().upload(shape, DType::i32, values, MemoryTag::scratch);
+}
+inline Tensor zeros(Shape shape) {
+  return upload(shape, std::vector<float>(static_cast<std::size_t>(shape.elements())));
 }
 inline std::vector<double> to_double(std::span<const float> values) {
   return {values.begin(), values.end()};
@@ -75,6 +81,35 @@ void time_replays(benchmark::State& state, Cost cost, int copies, Record record)
   state.counters["gflops"] = Counter(cost.flops * runs * 1e-9, Counter::kIsRate);
   state.counters["gbps"] = Counter(cost.bytes * runs * 1e-9, Counter::kIsRate);
   state.counters["us"] = Counter(runs * 1e-6, Counter::kIsRate | Counter::kInvert);
+}
+
+// Times replays of a batch that holds `launches` launches of `cost`; for benches registered with
+// UseManualTime(). Counters of one launch: gflops and gbps of the best replay (other programs only
+// ever make one slower), mean_us, and core_gflops and core_gbps by processor time of this process,
+// which other programs on a shared CPU hardly change.
+inline void time_best_replay(benchmark::State& state, Batch& batch, std::size_t launches,
+                             Cost cost) {
+  using Clock = std::chrono::steady_clock;
+  const auto count = static_cast<double>(launches);
+  double best = std::numeric_limits<double>::max();
+  double sum = 0;
+  batch.submit().wait();
+  const std::clock_t processor = std::clock();
+  for (auto _ : state) {
+    const auto begin = Clock::now();
+    batch.submit().wait();
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    state.SetIterationTime(seconds);
+    best = std::min(best, seconds / count);
+    sum += seconds;
+  }
+  const double runs = count * static_cast<double>(state.iterations());
+  const double used = static_cast<double>(std::clock() - processor) / CLOCKS_PER_SEC / runs;
+  state.counters["gflops"] = cost.flops / best * 1e-9;
+  state.counters["gbps"] = cost.bytes / best * 1e-9;
+  state.counters["core_gflops"] = cost.flops / used * 1e-9;
+  state.counters["core_gbps"] = cost.bytes / used * 1e-9;
+  state.counters["mean_us"] = sum / runs * 1e6;
 }
 
 }  // namespace clora::bench
