@@ -165,6 +165,17 @@ TEST_P(Sample, KeepsLowerIdsWhereTheLastPlacesTie) {
   EXPECT_GT(set_of({.min_p = 0.3F}).size(), 100U);  // exp(-1) is above 0.3: all are drawable
 }
 
+TEST_P(Sample, KeepsNoMoreThanReachesTopPExactly) {
+  const auto got = draws({1.0F, 1.0F, 1.0F, 1.0F}, {.temperature = 1, .top_p = 0.5F}, 1);
+  EXPECT_EQ(std::set<std::int32_t>(got.begin(), got.end()), (std::set<std::int32_t>{0, 1}));
+}
+
+TEST_P(Sample, NeverDrawsAWeightOfZeroEvenByTheRandomNumberZero) {
+  const SampleSettings zero{.temperature = 1, .seed = 0, .step = 2901130};
+  ASSERT_EQ(reference::uniform_of(zero), 0);
+  EXPECT_EQ(sample({-kInfinity, -kInfinity, 0.5F, 0.5F}, zero), 2);
+}
+
 TEST_P(Sample, TakesTheBestAloneWhereAFilterLeavesOne) {
   const auto logits = test::random_values(3001, 21, 3);
   const std::int32_t best = sample(logits, {});
