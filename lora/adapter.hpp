@@ -27,8 +27,8 @@ struct AdapterConfig {
   double alpha = 16;
   double dropout = 0;                       // probability, in [0, 1)
   bool rank_stabilised = false;             // scale = alpha / sqrt(rank) (Kalajdzievski, 2023)
-  std::vector<std::string> target_modules;  // last parts of paths: "q_proj", ...
-  std::string base_model;                   // name or path of what it was trained on
+  std::vector<std::string> target_modules = {};  // last parts of paths: "q_proj", ...
+  std::string base_model = {};                   // name or path of what it was trained on
 };
 
 // One adapted linear layer.

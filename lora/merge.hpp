@@ -1,8 +1,10 @@
 // Merging an adapter's product into a weight matrix on the host.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "lora/adapter.hpp"
 

@@ -25,7 +25,7 @@ struct GenerationConfig {
   double min_p = 0;        // 0: off
   double repetition_penalty = 1;
   std::uint32_t seed = 0;
-  std::vector<std::int32_t> end_ids;  // generation ends at one of these (it is not returned)
+  std::vector<std::int32_t> end_ids = {};  // generation ends at one of these (it is not returned)
   bool logprobs = false;              // report the log-probability of each token
   std::int64_t top_logprobs = 0;      // and of so many alternatives, at most 32
 };

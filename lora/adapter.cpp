@@ -1,0 +1,116 @@
+#include "lora/adapter.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+std::vector<AdapterModule> modules_of(const std::vector<AdapterSite>& sites,
+                                      const AdapterConfig& config) {
+  require(config.rank >= 1, "adapter: the rank must be at least 1, got {}", config.rank);
+  const auto rank = static_cast<double>(config.rank);
+  const double scale = config.alpha / (config.rank_stabilised ? std::sqrt(rank) : rank);
+  std::vector<AdapterModule> modules;
+  for (const AdapterSite& site : sites) {
+    modules.push_back({site, config.rank, static_cast<float>(scale), 0, 0});
+  }
+  return modules;
+}
+
+// Uniform in [-bound, bound) from 24 bits of the generator: the same on every platform, which
+// std::uniform_real_distribution does not promise.
+float uniform(std::mt19937_64& generator, double bound) {
+  const double unit = static_cast<double>(generator() >> 40U) * 0x1p-24;
+  return static_cast<float>(bound * (2 * unit - 1));
+}
+
+}  // namespace
+
+Adapter::Adapter(Context& context, const std::vector<AdapterSite>& sites, AdapterConfig config)
+    : Adapter(context, modules_of(sites, config), config) {}
+
+Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config)
+    : context_(&context), config_(std::move(config)), modules_(std::move(modules)) {
+  require(!modules_.empty(), "adapter: no linear layer to attach to");
+  require(config_.dropout >= 0 && config_.dropout < 1, "adapter: dropout must be in [0, 1), got {}",
+          config_.dropout);
+  place_modules();
+}
+
+void Adapter::place_modules() {
+  // Every matrix begins where a kernel argument may begin.
+  const std::size_t step = std::max<std::size_t>(1, context_->device().base_alignment_bytes / 4);
+  std::size_t end = 0;
+  const auto place = [&](std::int64_t elements) {
+    const std::size_t offset = end;
+    end = (end + static_cast<std::size_t>(elements) + step - 1) / step * step;
+    return offset;
+  };
+  for (AdapterModule& module : modules_) {
+    require(module.rank >= 1, "adapter: the rank of {} must be at least 1, got {}",
+            module.site.path, module.rank);
+    module.a_offset = place(module.rank * module.site.inputs);
+    module.bt_offset = place(module.rank * module.site.outputs);
+  }
+  const std::vector<float> zeros(end);
+  parameters_ = context_->upload<float>({static_cast<std::int64_t>(end)}, DType::f32, zeros,
+                                        MemoryTag::adapters);
+}
+
+void Adapter::initialise(std::uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::vector<float> values(static_cast<std::size_t>(parameters_.elements()));
+  for (const AdapterModule& module : modules_) {
+    const double bound = 1 / std::sqrt(static_cast<double>(module.site.inputs));
+    const auto count = static_cast<std::size_t>(module.rank * module.site.inputs);
+    for (std::size_t i = 0; i < count; ++i) values[module.a_offset + i] = uniform(generator, bound);
+  }
+  context_->write(parameters_, std::as_bytes(std::span(values)));
+}
+
+const AdapterModule* Adapter::find(std::string_view path) const {
+  const auto found = std::ranges::find_if(
+      modules_, [&](const AdapterModule& module) { return module.site.path == path; });
+  return found == modules_.end() ? nullptr : &*found;
+}
+
+Tensor Adapter::view(const Tensor& flat, std::size_t offset, Shape shape) const {
+  return flat.slice(offset * sizeof(float), shape, DType::f32);
+}
+
+LoraWeights Adapter::weights(std::string_view path) const {
+  const AdapterModule* module = find(path);
+  if (module == nullptr) return {};
+  return {.a = view(parameters_, module->a_offset, {module->rank, module->site.inputs}),
+          .bt = view(parameters_, module->bt_offset, {module->rank, module->site.outputs}),
+          .scale = module->scale};
+}
+
+LoraGradients Adapter::gradients(std::string_view path) const {
+  const AdapterModule* module = find(path);
+  if (module == nullptr) return {};
+  require(!gradients_.empty(), "adapter: gradients were not allocated");
+  return {.da = view(gradients_, module->a_offset, {module->rank, module->site.inputs}),
+          .dbt = view(gradients_, module->bt_offset, {module->rank, module->site.outputs})};
+}
+
+void Adapter::allocate_gradients() {
+  if (!gradients_.empty()) return;
+  const std::vector<float> zeros(static_cast<std::size_t>(parameters_.elements()));
+  gradients_ = context_->upload<float>(parameters_.shape(), DType::f32, zeros, MemoryTag::adapters);
+}
+
+std::int64_t Adapter::trainable_parameters() const noexcept {
+  return std::accumulate(modules_.begin(), modules_.end(), std::int64_t{0},
+                         [](std::int64_t sum, const AdapterModule& module) {
+                           return sum + module.rank * (module.site.inputs + module.site.outputs);
+                         });
+}
+
+}  // namespace clora

@@ -1,0 +1,40 @@
+#include "lora/merge.hpp"
+
+#include "runtime/error.hpp"
+
+namespace clora {
+
+HostLora read_lora(const Adapter& adapter, std::string_view path) {
+  const AdapterModule* module = adapter.find(path);
+  require(module != nullptr, "merge: the adapter has no module '{}'", path);
+  const LoraWeights weights = adapter.weights(path);
+  Context& context = adapter.context();
+  return {.a = context.read<float>(weights.a),
+          .bt = context.read<float>(weights.bt),
+          .rank = module->rank,
+          .inputs = module->site.inputs,
+          .outputs = module->site.outputs,
+          .scale = static_cast<double>(module->scale)};
+}
+
+void merge_into(std::span<float> w, const HostLora& lora) {
+  const auto inputs = static_cast<std::size_t>(lora.inputs);
+  const auto outputs = static_cast<std::size_t>(lora.outputs);
+  require(w.size() == inputs * outputs, "merge: the weight must have {} elements, got {}",
+          inputs * outputs, w.size());
+  std::vector<double> row(inputs);
+  for (std::size_t n = 0; n < outputs; ++n) {
+    row.assign(inputs, 0);
+    for (std::size_t r = 0; r < static_cast<std::size_t>(lora.rank); ++r) {
+      const double b = lora.scale * static_cast<double>(lora.bt[r * outputs + n]);
+      const float* a = &lora.a[r * inputs];
+      for (std::size_t k = 0; k < inputs; ++k) row[k] += b * static_cast<double>(a[k]);
+    }
+    float* out = &w[n * inputs];
+    for (std::size_t k = 0; k < inputs; ++k) {
+      out[k] = static_cast<float>(static_cast<double>(out[k]) + row[k]);
+    }
+  }
+}
+
+}  // namespace clora

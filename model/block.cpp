@@ -1,0 +1,203 @@
+#include "model/block.hpp"
+
+#include <cmath>
+
+#include "ops/attention.hpp"
+#include "ops/rms_norm.hpp"
+#include "ops/swiglu.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+// Records into one batch for one block: names the shapes once.
+class BlockRecorder {
+ public:
+  BlockRecorder(Batch& batch, const Block& block, std::int64_t rows)
+      : batch_(batch), block_(block), config_(*block.config), rows_(rows) {}
+
+  Tensor temporary(Shape shape, std::string_view name) {
+    return batch_.temporary(shape, DType::f32, name);
+  }
+  Tensor like(const Tensor& tensor, std::string_view name) {
+    return temporary(tensor.shape(), name);
+  }
+  Tensor norm(const Tensor& x, const Tensor& w, std::string_view name) {
+    const Tensor y = like(x, name);
+    record_rms_norm(batch_, y, x, w, epsilon());
+    return y;
+  }
+
+  // y [T, N] of one of the block's linears; s goes to saved.
+  Tensor linear(Projection p, const Tensor& x, std::int64_t outputs, PerProjection<Tensor>& s) {
+    const Tensor y = temporary({rows_, outputs}, name_of(p));
+    linear_into(p, y, x, {}, s);
+    return y;
+  }
+  void linear_into(Projection p, const Tensor& y, const Tensor& x, const Tensor& residual,
+                   PerProjection<Tensor>& s) {
+    const LoraWeights& lora = block_.loras[p];
+    if (!lora.empty()) s[p] = temporary({rows_, lora.a.shape()[0]}, "s");
+    record_lora_linear(batch_, y, s[p], x, block_.weights->linears[p], lora, residual);
+  }
+
+  Tensor heads(const Tensor& x, std::int64_t heads) const {
+    return x.reshape({rows_, heads, config_.head_width});
+  }
+  Tensor flat(const Tensor& x) const { return x.reshape({rows_, x.elements() / rows_}); }
+
+  // Norms each head of x where the model does; w may be empty.
+  Tensor head_norm(const Tensor& x, const Tensor& w, std::string_view name) {
+    if (w.empty()) return x;
+    const Shape shape = x.shape();
+    const Tensor each_head = x.reshape({x.elements() / config_.head_width, config_.head_width});
+    return norm(each_head, w, name).reshape(shape);
+  }
+  void rotate(const Tensor& x, RopeDirection direction) {
+    record_rope(batch_, x, x, block_.rows.positions, block_.rope_table, config_.rope_layout,
+                direction);
+  }
+
+  AttentionInputs attention_inputs(const Tensor& q, const Tensor& k, const Tensor& v) const {
+    return {.q = q,
+            .k = k,
+            .v = v,
+            .first = block_.rows.first,
+            .last = block_.rows.last,
+            .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_width))};
+  }
+
+  // q, k and v as attention sees them.
+  void project(BlockActivations& a) {
+    const BlockWeights& w = *block_.weights;
+    const Tensor h1 = norm(a.x, w.input_norm, "h1");
+    a.q_before_norm = heads(linear(kQ, h1, config_.heads * config_.head_width, a.s), config_.heads);
+    a.k_before_norm =
+        heads(linear(kK, h1, config_.kv_heads * config_.head_width, a.s), config_.kv_heads);
+    a.v = heads(linear(kV, h1, config_.kv_heads * config_.head_width, a.s), config_.kv_heads);
+    a.q = head_norm(a.q_before_norm, w.q_norm, "q normed");
+    a.k = head_norm(a.k_before_norm, w.k_norm, "k normed");
+    rotate(a.q, RopeDirection::forward);
+    rotate(a.k, RopeDirection::forward);
+  }
+
+  // From attention's output to the block's.
+  void finish(BlockActivations& a, const Tensor& y) {
+    a.mid = like(a.x, "mid");
+    linear_into(kO, a.mid, flat(a.attention), a.x, a.s);
+    const Tensor h2 = norm(a.mid, block_.weights->post_attention_norm, "h2");
+    a.gate = linear(kGate, h2, config_.feed_forward_width, a.s);
+    a.up = linear(kUp, h2, config_.feed_forward_width, a.s);
+    const Tensor product = like(a.gate, "swiglu");
+    record_swiglu(batch_, product, a.gate, a.up);
+    linear_into(kDown, y, product, a.mid, a.s);
+  }
+
+  // dx (+)= the gradient through one linear; adapter gradients accumulate.
+  void linear_backward(Projection p, const Tensor& dx, const Tensor& dy, const Tensor& x,
+                       const BlockActivations& a, const PerProjection<LoraGradients>& gradients,
+                       Accumulate accumulate) {
+    record_lora_linear_backward(batch_, dx, gradients[p], dy, {x, a.s[p]},
+                                block_.weights->linears[p], block_.loras[p], accumulate);
+  }
+
+  // dy becomes the gradient of mid.
+  void feed_forward_backward(const Tensor& dy, const BlockActivations& a,
+                             const PerProjection<LoraGradients>& gradients) {
+    const BlockWeights& w = *block_.weights;
+    const Tensor product = like(a.gate, "swiglu again");
+    record_swiglu(batch_, product, a.gate, a.up);
+    const Tensor dproduct = like(product, "d swiglu");
+    linear_backward(kDown, dproduct, dy, product, a, gradients, Accumulate::no);
+    const Tensor dgate = like(a.gate, "d gate");
+    const Tensor dup = like(a.up, "d up");
+    record_swiglu_backward(batch_, dgate, dup, dproduct, a.gate, a.up);
+    const Tensor h2 = norm(a.mid, w.post_attention_norm, "h2 again");
+    const Tensor dh2 = like(h2, "d h2");
+    linear_backward(kGate, dh2, dgate, h2, a, gradients, Accumulate::no);
+    linear_backward(kUp, dh2, dup, h2, a, gradients, Accumulate::yes);
+    record_rms_norm_backward(batch_, dy, dh2, a.mid, w.post_attention_norm, dy, epsilon());
+  }
+
+  // Gradients of q, k and v as the linears made them.
+  AttentionGradients attention_backward(const Tensor& dmid, const BlockActivations& a,
+                                        const PerProjection<LoraGradients>& gradients) {
+    const Tensor dattention = like(a.attention, "d attention");
+    linear_backward(kO, flat(dattention), dmid, flat(a.attention), a, gradients, Accumulate::no);
+    AttentionGradients d{like(a.q, "dq"), like(a.k, "dk"), like(a.v, "dv")};
+    record_attention_backward(batch_, d, dattention, a.attention, a.log_sum_exp,
+                              attention_inputs(a.q, a.k, a.v));
+    rotate(d.dq, RopeDirection::backward);
+    rotate(d.dk, RopeDirection::backward);
+    head_norm_backward(d.dq, a.q_before_norm, block_.weights->q_norm);
+    head_norm_backward(d.dk, a.k_before_norm, block_.weights->k_norm);
+    return d;
+  }
+
+  // dmid becomes the gradient of x, where that is wanted.
+  void projections_backward(const Tensor& dmid, const AttentionGradients& d,
+                            const BlockActivations& a,
+                            const PerProjection<LoraGradients>& gradients, bool wants_dx) {
+    const Tensor& w = block_.weights->input_norm;
+    const Tensor h1 = norm(a.x, w, "h1 again");
+    const Tensor dh1 = wants_dx ? like(h1, "d h1") : Tensor();
+    linear_backward(kQ, dh1, flat(d.dq), h1, a, gradients, Accumulate::no);
+    linear_backward(kK, dh1, flat(d.dk), h1, a, gradients, Accumulate::yes);
+    linear_backward(kV, dh1, flat(d.dv), h1, a, gradients, Accumulate::yes);
+    if (wants_dx) record_rms_norm_backward(batch_, dmid, dh1, a.x, w, dmid, epsilon());
+  }
+
+ private:
+  float epsilon() const { return static_cast<float>(config_.rms_norm_epsilon); }
+
+  void head_norm_backward(const Tensor& d, const Tensor& x, const Tensor& w) {
+    if (w.empty()) return;
+    const Shape each_head{x.elements() / config_.head_width, config_.head_width};
+    const Tensor rows = d.reshape(each_head);
+    record_rms_norm_backward(batch_, rows, rows, x.reshape(each_head), w, {}, epsilon());
+  }
+
+  Batch& batch_;
+  const Block& block_;
+  const ModelConfig& config_;
+  std::int64_t rows_;
+};
+
+}  // namespace
+
+BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, const Block& block) {
+  BlockRecorder recorder(batch, block, x.shape()[0]);
+  BlockActivations a;
+  a.x = x;
+  recorder.project(a);
+  a.attention = recorder.like(a.q, "attention");
+  a.log_sum_exp = recorder.temporary({x.shape()[0], block.config->heads}, "log_sum_exp");
+  record_attention(batch, a.attention, a.log_sum_exp, recorder.attention_inputs(a.q, a.k, a.v));
+  recorder.finish(a, y);
+  return a;
+}
+
+void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
+                             const CacheTensors& cache) {
+  BlockRecorder recorder(batch, block, x.shape()[0]);
+  BlockActivations a;
+  a.x = x;
+  recorder.project(a);
+  record_cache_append(batch, cache.keys, a.k, block.rows.positions);
+  record_cache_append(batch, cache.values, a.v, block.rows.positions);
+  a.attention = recorder.like(a.q, "attention");
+  record_attention(batch, a.attention, {},
+                   recorder.attention_inputs(a.q, cache.keys, cache.values));
+  recorder.finish(a, y);
+}
+
+void record_block_backward(Batch& batch, const Tensor& dy, const BlockActivations& saved,
+                           const Block& block, const PerProjection<LoraGradients>& gradients,
+                           bool wants_dx) {
+  BlockRecorder recorder(batch, block, saved.x.shape()[0]);
+  recorder.feed_forward_backward(dy, saved, gradients);
+  const AttentionGradients d = recorder.attention_backward(dy, saved, gradients);
+  recorder.projections_backward(dy, d, saved, gradients, wants_dx);
+}
+
+}  // namespace clora

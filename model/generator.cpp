@@ -1,0 +1,314 @@
+#include "model/generator.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "model/block.hpp"
+#include "ops/embedding.hpp"
+#include "ops/gemm.hpp"
+#include "ops/rms_norm.hpp"
+#include "ops/sample.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+// Prompts run in chunks of these sizes, largest first; the last one is filled up.
+constexpr std::array<std::int64_t, 3> kChunkRows{256, 64, 16};
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// What a recorded forward over the cache reads, filled by one upload.
+struct CacheRows {
+  Tensor buffer;     // the parts below, one after another
+  Tensor ids;        // [T]
+  Tensor positions;  // [T]; -1: a row that only fills up
+  Tensor first, last;
+  Tensor chosen;  // [1]: the row whose logits are wanted
+
+  CacheRows(Context& context, std::int64_t rows) {
+    const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
+    stride = (rows + step - 1) / step * step;
+    buffer = context.allocate({5 * stride}, DType::i32, MemoryTag::activations);
+    const auto part = [&](std::int64_t i, std::int64_t n) {
+      return buffer.slice(static_cast<std::size_t>(i * stride) * 4, {n}, DType::i32);
+    };
+    ids = part(0, rows);
+    positions = part(1, rows);
+    first = part(2, rows);
+    last = part(3, rows);
+    chosen = part(4, 1);
+  }
+  std::int64_t stride = 0;
+};
+
+// A forward of T rows over the cache, recorded once.
+struct RecordedForward {
+  RecordedForward(Context& context, std::int64_t count) : rows(context, count), batch(context) {}
+  CacheRows rows;
+  Batch batch;
+  std::vector<std::int32_t> staging;
+};
+
+}  // namespace
+
+std::string_view name_of(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::cancelled:
+      break;
+  }
+  return "cancelled";
+}
+
+struct Generator::Impl {
+  Impl(LanguageModel& m, const Adapter* a, std::int64_t positions);
+
+  RecordedForward& forward(std::int64_t rows);
+  void record_forward(RecordedForward& f);
+  void prefill(std::span<const std::int32_t> prompt);
+  void upload(RecordedForward& f, std::span<const std::int32_t> ids, std::int64_t position);
+  void upload_settings(std::span<const std::int32_t> prompt, const GenerationConfig& config);
+  void check_prompt(std::span<const std::int32_t> prompt) const;
+  Batch& sampler(const GenerationConfig& config);
+  Batch record_sampler(std::int64_t top_logprobs, bool with_logprobs);
+  std::int32_t read_token();
+  void read_logprobs(const GenerationConfig& config, Generation& generation);
+
+  LanguageModel& model;
+  const Adapter* adapter;
+  Context& context;
+  std::int64_t max_positions;
+  std::shared_ptr<Arena> arena = std::make_shared<Arena>();
+  std::vector<CacheTensors> cache;
+  Tensor logits, token, seen, settings, logprob, top_ids, top_logprobs;
+  std::map<std::int64_t, RecordedForward> forwards;  // by rows
+  std::map<std::int64_t, Batch> samplers;            // by top_logprobs; -1: no log-probabilities
+};
+
+Generator::Impl::Impl(LanguageModel& m, const Adapter* a, std::int64_t positions)
+    : model(m), adapter(a), context(m.context()), max_positions(positions) {
+  require(positions >= 1, "generator: at least one position is needed, got {}", positions);
+  const ModelConfig& c = model.config();
+  const Shape shape{positions, c.kv_heads, c.head_width};
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+    cache.push_back({context.allocate(shape, DType::f32, MemoryTag::cache),
+                     context.allocate(shape, DType::f32, MemoryTag::cache)});
+  }
+  logits = context.allocate({c.vocabulary}, DType::f32, MemoryTag::activations);
+  token = context.allocate({1}, DType::i32, MemoryTag::activations);
+  seen = context.allocate({c.vocabulary}, DType::u8, MemoryTag::activations);
+  settings = context.allocate({8}, DType::u32, MemoryTag::activations);
+  logprob = context.allocate({1}, DType::f32, MemoryTag::activations);
+}
+
+void Generator::Impl::record_forward(RecordedForward& f) {
+  const ModelConfig& c = model.config();
+  const std::int64_t rows = f.rows.ids.shape()[0];
+  const auto activation = [&](std::int64_t n, std::string_view name) {
+    return f.batch.temporary({n, c.model_width}, DType::f32, name);
+  };
+  Tensor x = activation(rows, "embeddings");
+  // A step of one row continues from the token that was sampled on the device.
+  record_embedding(f.batch, x, rows == 1 ? token : f.rows.ids, model.embeddings());
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+    const auto i = static_cast<std::size_t>(layer);
+    Block block{.config = &c,
+                .weights = &model.blocks()[i],
+                .loras = {},
+                .rope_table = model.rope_table(max_positions),
+                .rows = {f.rows.positions, f.rows.first, f.rows.last}};
+    for (std::size_t p = 0; p < kProjections && adapter != nullptr; ++p) {
+      block.loras[p] = adapter->weights(path_of(layer, static_cast<Projection>(p)));
+    }
+    const Tensor y = activation(rows, "block output");
+    record_block_with_cache(f.batch, y, x, block, cache[i]);
+    x = y;
+  }
+  const Tensor last = activation(1, "last row");
+  record_embedding(f.batch, last, f.rows.chosen, x);  // gathers one row
+  const Tensor normed = activation(1, "final norm");
+  record_rms_norm(f.batch, normed, last, model.final_norm(),
+                  static_cast<float>(c.rms_norm_epsilon));
+  record_gemm(f.batch, logits.reshape({1, c.vocabulary}), normed, model.head());
+  f.batch.seal();
+}
+
+RecordedForward& Generator::Impl::forward(std::int64_t rows) {
+  const auto found = forwards.find(rows);
+  if (found != forwards.end()) return found->second;
+  RecordedForward& made = forwards.try_emplace(rows, context, rows).first->second;
+  record_forward(made);
+  return made;
+}
+
+// Rows of `ids` at positions from `position` on; rows beyond them fill up and leave no trace.
+void Generator::Impl::upload(RecordedForward& f, std::span<const std::int32_t> ids,
+                             std::int64_t position) {
+  const CacheRows& rows = f.rows;
+  f.staging.assign(static_cast<std::size_t>(rows.buffer.elements()), 0);
+  const auto at = [&](std::int64_t part, std::size_t i) -> std::int32_t& {
+    return f.staging[static_cast<std::size_t>(part * rows.stride) + i];
+  };
+  const std::int64_t window = model.config().sliding_window.value_or(0);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(rows.ids.elements()); ++i) {
+    const std::int64_t own = position + static_cast<std::int64_t>(i);
+    const bool real = i < ids.size();
+    at(0, i) = real ? ids[i] : 0;
+    at(1, i) = real ? static_cast<std::int32_t>(own) : -1;
+    at(2, i) = real && window > 0
+                   ? static_cast<std::int32_t>(std::max<std::int64_t>(0, own - window + 1))
+                   : 0;
+    at(3, i) = real ? static_cast<std::int32_t>(own) : 0;
+  }
+  at(4, 0) = static_cast<std::int32_t>(ids.size()) - 1;
+  context.write_async(rows.buffer, std::as_bytes(std::span(f.staging)));
+}
+
+void Generator::Impl::prefill(std::span<const std::int32_t> prompt) {
+  std::int64_t position = 0;
+  while (!prompt.empty()) {
+    const auto left = static_cast<std::int64_t>(prompt.size());
+    // The largest chunk that is filled, else the smallest that holds the rest.
+    const auto filled = std::ranges::find_if(kChunkRows, [&](std::int64_t n) { return n <= left; });
+    std::int64_t rows = filled == kChunkRows.end() ? kChunkRows.back() : *filled;
+    if (filled != kChunkRows.begin() && 2 * left > *(filled - 1)) rows = *(filled - 1);
+    RecordedForward& f = forward(rows);
+    context.finish();  // the staging of this chunk's size may still be read
+    const auto count = static_cast<std::size_t>(std::min(rows, left));
+    upload(f, prompt.first(count), position);
+    f.batch.submit();
+    position += static_cast<std::int64_t>(count);
+    prompt = prompt.subspan(count);
+  }
+}
+
+void Generator::Impl::check_prompt(std::span<const std::int32_t> prompt) const {
+  require(!prompt.empty(), "generator: the prompt must hold at least one token");
+  require(static_cast<std::int64_t>(prompt.size()) < max_positions,
+          "generator: the prompt must be shorter than the {} positions of the cache, got {} tokens",
+          max_positions, prompt.size());
+  for (const std::int32_t id : prompt) {
+    require(id >= 0 && id < model.config().vocabulary,
+            "generator: prompt ids must be in [0, {}), got {}", model.config().vocabulary, id);
+  }
+}
+
+void Generator::Impl::upload_settings(std::span<const std::int32_t> prompt,
+                                      const GenerationConfig& config) {
+  const SampleSettings sample{.temperature = static_cast<float>(config.temperature),
+                              .top_k = static_cast<std::int32_t>(config.top_k),
+                              .top_p = static_cast<float>(config.top_p),
+                              .min_p = static_cast<float>(config.min_p),
+                              .repetition_penalty = static_cast<float>(config.repetition_penalty),
+                              .seed = config.seed};
+  context.write(settings, std::as_bytes(std::span(&sample, 1)));
+  std::vector<std::uint8_t> marks(static_cast<std::size_t>(model.config().vocabulary));
+  for (const std::int32_t id : prompt) marks[static_cast<std::size_t>(id)] = 1;
+  context.write(seen, std::as_bytes(std::span(marks)));
+}
+
+Batch Generator::Impl::record_sampler(std::int64_t count, bool with_logprobs) {
+  Batch batch(context, arena);
+  record_sample(batch, token, seen, settings, logits);
+  if (with_logprobs) {
+    LogprobOutputs outputs{.logprob = logprob, .top_ids = {}, .top_logprobs = {}};
+    if (count > 0) {
+      outputs.top_ids = top_ids = context.allocate({count}, DType::i32, MemoryTag::activations);
+      outputs.top_logprobs = top_logprobs =
+          context.allocate({count}, DType::f32, MemoryTag::activations);
+    }
+    record_logprobs(batch, outputs, logits, token);
+  }
+  batch.seal();
+  return batch;
+}
+
+Batch& Generator::Impl::sampler(const GenerationConfig& config) {
+  const bool with_logprobs = config.logprobs || config.top_logprobs > 0;
+  const std::int64_t key = with_logprobs ? config.top_logprobs : -1;
+  const auto found = samplers.find(key);
+  if (found != samplers.end()) return found->second;
+  return samplers.emplace(key, record_sampler(config.top_logprobs, with_logprobs)).first->second;
+}
+
+std::int32_t Generator::Impl::read_token() { return context.read<std::int32_t>(token).front(); }
+
+void Generator::Impl::read_logprobs(const GenerationConfig& config, Generation& generation) {
+  if (!config.logprobs && config.top_logprobs == 0) return;
+  generation.logprobs.push_back(static_cast<double>(context.read<float>(logprob).front()));
+  if (config.top_logprobs == 0) return;
+  const std::vector<std::int32_t> ids = context.read<std::int32_t>(top_ids);
+  const std::vector<float> values = context.read<float>(top_logprobs);
+  auto& alternatives = generation.top_logprobs.emplace_back();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    alternatives.push_back({ids[i], static_cast<double>(values[i])});
+  }
+}
+
+Generator::Generator(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions)
+    : impl_(std::make_unique<Impl>(model, adapter, max_positions)) {}
+
+Generator::~Generator() {
+  try {
+    impl_->context.finish();  // uploads in flight read the Impl's memory
+  } catch (...) {             // a destructor reports nothing; the next call on the context will
+  }
+}
+
+Generation Generator::generate(std::span<const std::int32_t> prompt, const GenerationConfig& config,
+                               const std::function<bool(std::int32_t)>& on_token) {
+  Impl& impl = *impl_;
+  impl.check_prompt(prompt);
+  const auto length = static_cast<std::int64_t>(prompt.size());
+  const std::int64_t most = std::min(config.max_tokens, impl.max_positions - length);
+  Batch& sampler = impl.sampler(config);
+  impl.upload_settings(prompt, config);
+  RecordedForward& decode = impl.forward(1);
+
+  Generation generation;
+  const auto begin = std::chrono::steady_clock::now();
+  impl.prefill(prompt);
+  sampler.submit();
+  auto prompt_end = begin;
+  for (std::int64_t n = 0; n < most; ++n) {
+    const std::int32_t id = impl.read_token();
+    if (n == 0) {
+      generation.prompt_seconds = seconds_since(begin);
+      prompt_end = std::chrono::steady_clock::now();
+    }
+    if (std::ranges::find(config.end_ids, id) != config.end_ids.end()) {
+      generation.finish_reason = FinishReason::stop;
+      break;
+    }
+    generation.ids.push_back(id);
+    impl.read_logprobs(config, generation);
+    if (n + 1 < most) {  // the next step runs while the caller looks at this token
+      impl.upload(decode, std::span(&id, 1), length + n);
+      decode.batch.submit();
+      sampler.submit();
+    }
+    if (on_token && !on_token(id)) {
+      generation.finish_reason = FinishReason::cancelled;
+      break;
+    }
+  }
+  generation.decode_seconds = seconds_since(prompt_end);
+  return generation;
+}
+
+std::vector<float> Generator::logits(std::span<const std::int32_t> prompt) {
+  impl_->check_prompt(prompt);
+  impl_->prefill(prompt);
+  return impl_->context.read<float>(impl_->logits);
+}
+
+}  // namespace clora

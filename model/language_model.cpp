@@ -1,0 +1,165 @@
+#include "model/language_model.hpp"
+
+#include <algorithm>
+
+#include "model/dequantise.hpp"
+#include "model/rope_table.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+constexpr PerProjection<std::string_view> kNames{
+    "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+    "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+
+struct Outline {
+  std::int64_t outputs, inputs;
+};
+
+Outline outline_of(const ModelConfig& c, Projection p) {
+  const std::int64_t q_width = c.heads * c.head_width;
+  const std::int64_t kv_width = c.kv_heads * c.head_width;
+  switch (p) {
+    case kQ:
+      return {q_width, c.model_width};
+    case kK:
+    case kV:
+      return {kv_width, c.model_width};
+    case kO:
+      return {c.model_width, q_width};
+    case kGate:
+    case kUp:
+      return {c.feed_forward_width, c.model_width};
+    case kDown:
+      break;
+  }
+  return {c.model_width, c.feed_forward_width};
+}
+
+// Copies tensors of a model's files to the device, by name.
+class Loader {
+ public:
+  Loader(Context& context, const WeightFiles& files) : context_(context), files_(files) {}
+
+  // In its storage type.
+  Tensor matrix(const std::string& name, Shape shape) {
+    const WeightView view = files_.get(name, shape);
+    return count(context_.upload<std::byte>(shape, view.type, view.bytes, MemoryTag::weights));
+  }
+  // As f32, whatever it is stored as: norms and biases are small.
+  Tensor vector(const std::string& name, std::int64_t elements) {
+    const WeightView view = files_.get(name, {elements});
+    const std::vector<float> values =
+        to_float(view.type, view.bytes, static_cast<std::size_t>(elements));
+    return count(context_.upload<float>({elements}, DType::f32, values, MemoryTag::weights));
+  }
+  Tensor optional_vector(const std::string& name, std::int64_t elements) {
+    return files_.find(name).has_value() ? vector(name, elements) : Tensor();
+  }
+
+  BlockWeights block(std::int64_t layer) {
+    const ModelConfig& c = files_.config();
+    const std::string prefix = fmt::format("model.layers.{}.", layer);
+    BlockWeights block;
+    block.input_norm = vector(prefix + "input_layernorm.weight", c.model_width);
+    block.post_attention_norm = vector(prefix + "post_attention_layernorm.weight", c.model_width);
+    if (c.qk_norm) {
+      block.q_norm = vector(prefix + "self_attn.q_norm.weight", c.head_width);
+      block.k_norm = vector(prefix + "self_attn.k_norm.weight", c.head_width);
+    }
+    for (std::size_t p = 0; p < kProjections; ++p) {
+      const auto projection = static_cast<Projection>(p);
+      const Outline outline = outline_of(c, projection);
+      const std::string path = path_of(layer, projection);
+      block.linears[p].w = matrix(path + ".weight", {outline.outputs, outline.inputs});
+      block.linears[p].bias = optional_vector(path + ".bias", outline.outputs);
+    }
+    return block;
+  }
+
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  Tensor count(Tensor tensor) {
+    bytes_ += tensor.bytes();
+    return tensor;
+  }
+
+  Context& context_;
+  const WeightFiles& files_;
+  std::size_t bytes_ = 0;
+};
+
+bool is_wanted(const AdapterSite& site, const std::vector<std::string>& target_modules) {
+  return std::ranges::any_of(target_modules, [&](const std::string& target) {
+    return target == "all-linear" || site.path.ends_with("." + target);
+  });
+}
+
+void require_known(const std::vector<std::string>& target_modules) {
+  for (const std::string& target : target_modules) {
+    const bool known =
+        target == "all-linear" || std::ranges::any_of(kNames, [&](std::string_view name) {
+          return name.substr(name.find('.') + 1) == target;
+        });
+    require(known,
+            "target modules: '{}' is no linear layer of this model; there are q_proj, k_proj, "
+            "v_proj, o_proj, gate_proj, up_proj, down_proj, and all-linear for all of them",
+            target);
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Projection projection) { return kNames.at(projection); }
+
+std::string path_of(std::int64_t layer, Projection projection) {
+  return fmt::format("model.layers.{}.{}", layer, name_of(projection));
+}
+
+LanguageModel::LanguageModel(Context& context, const WeightFiles& files)
+    : context_(&context), config_(files.config()) {
+  Loader loader(context, files);
+  const ModelConfig& c = config_;
+  embeddings_ = loader.matrix("model.embed_tokens.weight", {c.vocabulary, c.model_width});
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) blocks_.push_back(loader.block(layer));
+  final_norm_ = loader.vector("model.norm.weight", c.model_width);
+  head_ =
+      c.tied_head ? embeddings_ : loader.matrix("lm_head.weight", {c.vocabulary, c.model_width});
+  weight_bytes_ = loader.bytes();
+}
+
+Tensor LanguageModel::rope_table(std::int64_t positions) {
+  if (rope_table_.empty() || rope_table_.shape()[0] < positions) {
+    const std::vector<float> values = make_rope_table(positions, rope_frequencies(config_));
+    rope_table_ = context_->upload<float>({positions, config_.head_width / 2, 2}, DType::f32,
+                                          values, MemoryTag::weights);
+  }
+  return rope_table_;
+}
+
+std::vector<AdapterSite> adapter_sites(const ModelConfig& config) {
+  return select_sites(config, {"all-linear"}, 0);
+}
+
+std::vector<AdapterSite> select_sites(const ModelConfig& config,
+                                      const std::vector<std::string>& target_modules,
+                                      std::int64_t last_layers) {
+  require_known(target_modules);
+  require(last_layers >= 0 && last_layers <= config.layers,
+          "layers: the model has {} blocks, got {}", config.layers, last_layers);
+  std::vector<AdapterSite> sites;
+  const std::int64_t begin = last_layers == 0 ? 0 : config.layers - last_layers;
+  for (std::int64_t layer = begin; layer < config.layers; ++layer) {
+    for (std::size_t p = 0; p < kProjections; ++p) {
+      const auto projection = static_cast<Projection>(p);
+      const Outline outline = outline_of(config, projection);
+      AdapterSite site{path_of(layer, projection), outline.inputs, outline.outputs};
+      if (is_wanted(site, target_modules)) sites.push_back(std::move(site));
+    }
+  }
+  return sites;
+}
+
+}  // namespace clora

@@ -1,0 +1,151 @@
+#include "model/recorded_step.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "ops/cross_entropy.hpp"
+#include "ops/embedding.hpp"
+#include "ops/rms_norm.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::size_t kMostRecorded = 12;
+
+// Rows added at the end as documents of their own without a target.
+PackedRows padded(PackedRows packed, std::int64_t rows) {
+  for (auto row = static_cast<std::int32_t>(packed.rows()); row < rows; ++row) {
+    packed.ids.push_back(0);
+    packed.targets.push_back(-1);
+    packed.positions.push_back(0);
+    packed.first.push_back(row);
+    packed.last.push_back(row);
+  }
+  return packed;
+}
+
+bool any_lora(const PerProjection<LoraWeights>& loras) {
+  for (const LoraWeights& lora : loras) {
+    if (!lora.empty()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind,
+                           std::int64_t rows, const Tensor& loss_sum, std::shared_ptr<Arena> arena)
+    : model_(&model),
+      adapter_(adapter),
+      kind_(kind),
+      inputs_(model.context(), rows),
+      batch_(model.context(), std::move(arena)) {
+  require(kind != StepKind::train || adapter != nullptr,
+          "recorded step: training needs an adapter");
+  record(loss_sum);
+  batch_.seal();
+}
+
+PerProjection<LoraWeights> RecordedStep::loras_of(std::int64_t layer) const {
+  PerProjection<LoraWeights> loras;
+  if (adapter_ == nullptr) return loras;
+  for (std::size_t p = 0; p < kProjections; ++p) {
+    loras[p] = adapter_->weights(path_of(layer, static_cast<Projection>(p)));
+    if (kind_ != StepKind::train) continue;
+    loras[p].dropout = {
+        .probability = static_cast<float>(adapter_->config().dropout),
+        .seed_and_step = inputs_.seed_and_step(),
+        .site = static_cast<std::uint32_t>(static_cast<std::size_t>(layer) * kProjections + p)};
+  }
+  return loras;
+}
+
+void RecordedStep::record(const Tensor& loss_sum) {
+  const ModelConfig& config = model_->config();
+  const std::int64_t rows = inputs_.rows();
+  const auto activation = [&](std::string_view name) {
+    return batch_.temporary({rows, config.model_width}, DType::f32, name);
+  };
+  const bool training = kind_ == StepKind::train;
+  const Tensor rope_table = model_->rope_table(rows);
+
+  std::vector<Block> blocks;
+  std::vector<BlockActivations> saved;
+  std::int64_t lowest = config.layers;  // the lowest block with an adapter
+  Tensor x = activation("embeddings");
+  record_embedding(batch_, x, inputs_.ids(), model_->embeddings());
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    blocks.push_back({.config = &config,
+                      .weights = &model_->blocks()[static_cast<std::size_t>(layer)],
+                      .loras = loras_of(layer),
+                      .rope_table = rope_table,
+                      .rows = {inputs_.positions(), inputs_.first(), inputs_.last()}});
+    if (lowest == config.layers && any_lora(blocks.back().loras)) lowest = layer;
+    const Tensor y = activation("block output");
+    saved.push_back(record_block(batch_, y, x, blocks.back()));
+    x = y;
+  }
+
+  const auto epsilon = static_cast<float>(config.rms_norm_epsilon);
+  const Tensor normed = activation("final norm");
+  record_rms_norm(batch_, normed, x, model_->final_norm(), epsilon);
+  const Tensor loss = batch_.temporary({rows}, DType::f32, "loss");
+  const Tensor dx = training ? activation("dx") : Tensor();
+  record_head_loss(batch_, loss, dx,
+                   {.x = normed,
+                    .head = model_->head(),
+                    .targets = inputs_.targets(),
+                    .weight = inputs_.weight()});
+  record_sum(batch_, loss_sum, loss, true);
+  if (!training) return;
+
+  record_rms_norm_backward(batch_, dx, dx, x, model_->final_norm(), {}, epsilon);
+  for (std::int64_t layer = config.layers - 1; layer >= lowest; --layer) {
+    const auto i = static_cast<std::size_t>(layer);
+    PerProjection<LoraGradients> gradients;
+    for (std::size_t p = 0; p < kProjections; ++p) {
+      gradients[p] = adapter_->gradients(path_of(layer, static_cast<Projection>(p)));
+    }
+    record_block_backward(batch_, dx, saved[i], blocks[i], gradients, layer > lowest);
+  }
+}
+
+std::int64_t recorded_row_count(std::size_t rows) {
+  const std::size_t least = std::max<std::size_t>(rows, 1);
+  const std::size_t step = std::max<std::size_t>(64, std::bit_floor(least) / 8);
+  return static_cast<std::int64_t>((least + step - 1) / step * step);
+}
+
+RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, StepKind kind,
+                             Tensor loss_sum, std::shared_ptr<Arena> arena)
+    : model_(&model),
+      adapter_(adapter),
+      kind_(kind),
+      loss_sum_(std::move(loss_sum)),
+      arena_(std::move(arena)) {}
+
+RecordedStep& RecordedSteps::prepare(std::size_t rows) {
+  const std::int64_t count = recorded_row_count(rows);
+  const auto found = std::ranges::find_if(
+      steps_, [&](const RecordedStep& step) { return step.inputs().rows() == count; });
+  if (found != steps_.end()) {
+    steps_.splice(steps_.begin(), steps_, found);
+    return steps_.front();
+  }
+  if (steps_.size() >= kMostRecorded) {
+    model_->context().finish();  // the one to drop may still run
+    steps_.pop_back();
+  }
+  return steps_.emplace_front(*model_, adapter_, kind_, count, loss_sum_, arena_);
+}
+
+Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
+                            std::vector<std::int32_t>& staging) {
+  RecordedStep& step = prepare(packed.rows());
+  step.inputs().upload(model_->context(), padded(packed, step.inputs().rows()), scalars, staging);
+  return step.batch().submit();
+}
+
+}  // namespace clora

@@ -1,0 +1,132 @@
+// SmolLM2-135M-Instruct (GGUF Q4_1) against a float64 run: logits, greedy replies, loss, and ten
+// steps of LoRA training.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/evaluator.hpp"
+#include "model/generator.hpp"
+#include "model/trainer.hpp"
+#include "tests/support/op_test.hpp"
+#include "tests/support/test_models.hpp"
+
+namespace clora {
+namespace {
+
+class SmolLM2 : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* const name = "models/reference/SmolLM2-135M-Instruct.Q4_1.json";
+    CLORA_FILE_OR_SKIP(model, test::demo_model(), "the demo model");
+    CLORA_FILE_OR_SKIP(reference_file, test::test_data(name), name);
+    if (reference.is_null()) {
+      reference = test::read_json(reference_file);
+      open = std::make_unique<test::OpenModel>(model);
+    }
+  }
+  static void TearDownTestSuite() { open.reset(); }
+
+  static inline nlohmann::json reference;
+  static inline std::unique_ptr<test::OpenModel> open;
+};
+
+std::vector<std::int32_t> ids_of(const nlohmann::json& json) {
+  return json.get<std::vector<std::int32_t>>();
+}
+
+Record text_record(const nlohmann::json& ids) {
+  Record record{.ids = ids_of(ids), .is_target = {}};
+  record.is_target.assign(record.ids.size(), 1);
+  record.is_target.front() = 0;
+  return record;
+}
+
+TEST_F(SmolLM2, HasTheReferencesTopLogitsAndReplies) {
+  Generator generator(open->model, nullptr, 128);
+  for (const auto& prompt : reference["prompts"]) {
+    const std::vector<float> logits = generator.logits(ids_of(prompt["prompt_ids"]));
+    const auto top_ids = ids_of(prompt["top10_ids"]);
+    const auto top_logits = prompt["top10_logits"].get<std::vector<double>>();
+    for (std::size_t i = 0; i < top_ids.size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(logits[static_cast<std::size_t>(top_ids[i])]), top_logits[i],
+                  1e-4 * std::abs(top_logits.front()))
+          << prompt["name"];
+    }
+    const auto want = ids_of(prompt["greedy_ids"]);
+    const Generation got = generator.generate(
+        ids_of(prompt["prompt_ids"]), {.max_tokens = static_cast<std::int64_t>(want.size())});
+    EXPECT_EQ(got.ids, want) << prompt["name"];
+  }
+}
+
+TEST_F(SmolLM2, HasTheReferencesLossPackedOrOneRecordARow) {
+  const auto& wanted = reference["wikisql_valid"];
+  Records records;
+  for (const auto& ids : wanted["ids"]) records.records.push_back(text_record(ids));
+  Evaluator evaluator(open->model, nullptr);
+  const EvalResult packed = evaluator.evaluate(records);
+  EXPECT_EQ(packed.tokens, wanted["target_tokens"].get<std::int64_t>());
+  const double loss = wanted["mean_loss"].get<double>();
+  EXPECT_NEAR(packed.loss, loss, 2e-6 * loss);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const double alone = evaluator.loss_sum(pack_records(records, std::array{i}, 0));
+    const double want = wanted["loss_sums"][i].get<double>();
+    EXPECT_NEAR(alone, want, 5e-6 * want) << "record " << i;
+  }
+}
+
+// The run's own start: a[i, j] = 0.02 sin(0.37 i + 0.11 j + layer), b = 0.
+void fill_reference_adapter(const Adapter& adapter) {
+  for (std::size_t m = 0; m < adapter.modules().size(); ++m) {
+    const AdapterModule& module = adapter.modules()[m];
+    std::vector<float> a(static_cast<std::size_t>(module.rank * module.site.inputs));
+    for (std::int64_t i = 0; i < module.rank; ++i) {
+      for (std::int64_t j = 0; j < module.site.inputs; ++j) {
+        a[static_cast<std::size_t>(i * module.site.inputs + j)] = static_cast<float>(
+            0.02 * std::sin(0.37 * static_cast<double>(i) + 0.11 * static_cast<double>(j) +
+                            static_cast<double>(m / kProjections)));
+      }
+    }
+    adapter.context().write(adapter.weights(module.site.path).a, std::as_bytes(std::span(a)));
+  }
+}
+
+void expect_step(const StepResult& got, const nlohmann::json& want) {
+  const auto i = static_cast<std::size_t>(got.step - 1);
+  const double loss = want["float64"]["losses"][i].get<double>();
+  const double norm = want["float64"]["grad_norms"][i].get<double>();
+  EXPECT_NEAR(got.loss, loss, 5e-5 * loss) << "step " << got.step;
+  EXPECT_NEAR(got.grad_norm, norm, 3e-4 * norm) << "step " << got.step;
+  EXPECT_EQ(got.tokens, want["target_tokens"][i].get<std::int64_t>());
+}
+
+TEST_F(SmolLM2, TrainsTenStepsAsTheFloat64RunDoes) {
+  const auto& wanted = reference["lora_training"];
+  Adapter adapter(
+      open->model.context(), adapter_sites(open->model.config()),
+      {.rank = wanted["rank"].get<std::int64_t>(), .alpha = wanted["alpha"].get<double>()});
+  fill_reference_adapter(adapter);
+  Trainer trainer(open->model, adapter, {});
+  std::size_t checked = 0;
+  const auto check = [&](const std::optional<StepResult>& result) {
+    if (!result.has_value()) return;
+    expect_step(*result, wanted);
+    ++checked;
+  };
+  for (std::size_t step = 0; step < 10; ++step) {
+    std::vector<Record> records;
+    for (std::size_t i = 0; i < 4; ++i) {
+      records.push_back(text_record(wanted["ids"][4 * step + i]));
+    }
+    std::size_t rows = 0;
+    for (const Record& record : records) rows += record.ids.size();
+    const PackedRows packed = pack_rows(std::span<const Record>(records), rows);
+    check(trainer.step(std::span(&packed, 1), 1e-3));
+  }
+  check(trainer.drain());
+  EXPECT_EQ(checked, 10U);
+}
+
+}  // namespace
+}  // namespace clora

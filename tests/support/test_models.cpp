@@ -1,0 +1,32 @@
+#include "tests/support/test_models.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "tests/support/op_test.hpp"
+
+namespace clora::test {
+std::optional<std::filesystem::path> demo_model() {
+  return cached_model("SmolLM2-135M-Instruct.Q4_1.gguf");
+}
+
+nlohmann::json read_json(const std::filesystem::path& path) {
+  std::ifstream stream(path);
+  return nlohmann::json::parse(stream);
+}
+
+OpenModel::OpenModel(const std::filesystem::path& path)
+    : files(WeightFiles::open(path)), model(context_of(Variant::automatic), files) {}
+
+void expect_logits(const std::vector<float>& got, const std::vector<double>& want,
+                   double tolerance) {
+  ASSERT_EQ(got.size(), want.size());
+  double scale = 0;
+  for (const double w : want) scale = std::max(scale, std::abs(w));
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(static_cast<double>(got[i]), want[i], tolerance * scale) << "logit " << i;
+  }
+}
+
+}  // namespace clora::test

@@ -1,0 +1,35 @@
+// Models and reference values that tests find outside the repository. A test skips, saying why,
+// where one is absent.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/language_model.hpp"
+#include "tests/support/test_files.hpp"
+
+namespace clora::test {
+
+// The demo model in the model cache; nothing where it is absent.
+std::optional<std::filesystem::path> demo_model();
+
+nlohmann::json read_json(const std::filesystem::path& path);
+
+// A model opened on the process's context of the variant that the device prefers.
+struct OpenModel {
+  explicit OpenModel(const std::filesystem::path& path);
+  WeightFiles files;
+  LanguageModel model;
+};
+
+// |got - want| <= tolerance * max |want| for every logit.
+void expect_logits(const std::vector<float>& got, const std::vector<double>& want,
+                   double tolerance);
+
+}  // namespace clora::test
