@@ -4,6 +4,7 @@
 
 #include "model/dequantise.hpp"
 #include "model/rope_table.hpp"
+#include "model/rotary_order.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -45,13 +46,16 @@ class Loader {
   // In its storage type.
   Tensor matrix(const std::string& name, Shape shape) {
     const WeightView view = files_.get(name, shape);
-    return count(context_.upload<std::byte>(shape, view.type, view.bytes, MemoryTag::weights));
+    std::vector<std::byte> ordered;
+    const std::span<const std::byte> bytes = in_order(view, ordered);
+    return count(context_.upload<std::byte>(shape, view.type, bytes, MemoryTag::weights));
   }
   // As f32, whatever it is stored as: norms and biases are small.
   Tensor vector(const std::string& name, std::int64_t elements) {
     const WeightView view = files_.get(name, {elements});
+    std::vector<std::byte> ordered;
     const std::vector<float> values =
-        to_float(view.type, view.bytes, static_cast<std::size_t>(elements));
+        to_float(view.type, in_order(view, ordered), static_cast<std::size_t>(elements));
     return count(context_.upload<float>({elements}, DType::f32, values, MemoryTag::weights));
   }
   Tensor optional_vector(const std::string& name, std::int64_t elements) {
@@ -81,6 +85,13 @@ class Loader {
   std::size_t bytes() const { return bytes_; }
 
  private:
+  // The view's bytes, or `ordered` filled with its rows in Hugging Face's order where they are not.
+  std::span<const std::byte> in_order(const WeightView& view,
+                                      std::vector<std::byte>& ordered) const {
+    if (!needs_reordering(files_.config(), view.name)) return view.bytes;
+    ordered = in_half_split_order(view, files_.config().head_width);
+    return ordered;
+  }
   Tensor count(Tensor tensor) {
     bytes_ += tensor.bytes();
     return tensor;
@@ -128,6 +139,7 @@ LanguageModel::LanguageModel(Context& context, const WeightFiles& files)
   head_ =
       c.tied_head ? embeddings_ : loader.matrix("lm_head.weight", {c.vocabulary, c.model_width});
   weight_bytes_ = loader.bytes();
+  config_.rope_layout = RopeLayout::half_split;  // whatever the files had
 }
 
 Tensor LanguageModel::rope_table(std::int64_t positions) {

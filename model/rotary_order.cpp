@@ -1,0 +1,28 @@
+#include "model/rotary_order.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace clora {
+
+bool needs_reordering(const ModelConfig& config, std::string_view name) {
+  constexpr std::array<std::string_view, 4> kParts{".q_proj.weight", ".k_proj.weight",
+                                                   ".q_proj.bias", ".k_proj.bias"};
+  return config.rope_layout == RopeLayout::interleaved &&
+         std::ranges::any_of(kParts, [&](std::string_view part) { return name.ends_with(part); });
+}
+
+std::vector<std::byte> in_half_split_order(const WeightView& view, std::int64_t head_width) {
+  const std::int64_t rows = view.shape[0];
+  const std::size_t row_bytes = view.bytes.size() / static_cast<std::size_t>(rows);
+  std::vector<std::byte> ordered(view.bytes.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto from = static_cast<std::size_t>(half_split_source_row(row, head_width));
+    std::memcpy(&ordered[static_cast<std::size_t>(row) * row_bytes], &view.bytes[from * row_bytes],
+                row_bytes);
+  }
+  return ordered;
+}
+
+}  // namespace clora
