@@ -1,0 +1,166 @@
+// Every architecture against a transformer written out in double: logits by chunks and token by
+// token, and the hand-written backward against central differences.
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "model/generator.hpp"
+#include "model/trainer.hpp"
+#include "tests/reference/transformer_reference.hpp"
+#include "tests/support/op_test.hpp"
+#include "tests/support/test_models.hpp"
+#include "tests/support/tiny_models.hpp"
+
+namespace clora {
+namespace {
+
+using test::ReferenceTransformer;
+
+std::vector<std::int32_t> some_ids(std::size_t count, std::int64_t vocabulary) {
+  std::vector<std::int32_t> ids(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    ids[i] = static_cast<std::int32_t>((i * 37 + 11) % static_cast<std::size_t>(vocabulary));
+  }
+  return ids;
+}
+
+std::vector<double> last_row(const test::Matrix& logits, std::int64_t vocabulary) {
+  return {logits.end() - vocabulary, logits.end()};
+}
+
+class Architectures : public testing::TestWithParam<test::TinyModel> {
+ protected:
+  void SetUp() override {
+    test::write_tiny_model(folder_.path(), GetParam().config);
+    open_ = std::make_unique<test::OpenModel>(folder_.path());
+    reference_ = std::make_unique<ReferenceTransformer>(open_->files);
+  }
+
+  // An adapter with values in a and b, the same in the reference.
+  Adapter random_adapter() {
+    Adapter adapter(open_->model.context(), adapter_sites(open_->model.config()), {.rank = 3});
+    std::uint32_t seed = 50;
+    for (const AdapterModule& module : adapter.modules()) {
+      const LoraWeights weights = adapter.weights(module.site.path);
+      test::ReferenceLora lora{
+          .rank = module.rank, .scale = static_cast<double>(module.scale), .a = {}, .bt = {}};
+      lora.a = fill(weights.a, ++seed);
+      lora.bt = fill(weights.bt, ++seed);
+      reference_->loras[module.site.path] = lora;
+    }
+    return adapter;
+  }
+
+  test::Matrix fill(const Tensor& tensor, std::uint32_t seed) {
+    const auto values =
+        test::random_values(static_cast<std::size_t>(tensor.elements()), seed, 0.2F);
+    open_->model.context().write(tensor, std::as_bytes(std::span(values)));
+    return test::to_double(values);
+  }
+
+  test::TemporaryFolder folder_;
+  std::unique_ptr<test::OpenModel> open_;
+  std::unique_ptr<ReferenceTransformer> reference_;
+};
+
+TEST_P(Architectures, GiveTheReferencesLogits) {
+  const std::int64_t vocabulary = open_->model.config().vocabulary;
+  Generator generator(open_->model, nullptr, 256);
+  for (const std::size_t length : {1U, 2U, 17U, 83U}) {  // below, at and across chunks
+    const auto ids = some_ids(length, vocabulary);
+    test::expect_logits(generator.logits(ids), last_row(reference_->logits(ids), vocabulary), 1e-5);
+  }
+}
+
+TEST_P(Architectures, GiveTheReferencesLogitsWithAnAdapterAndOthersWithout) {
+  const std::int64_t vocabulary = open_->model.config().vocabulary;
+  const auto ids = some_ids(21, vocabulary);
+  const std::vector<double> base = last_row(reference_->logits(ids), vocabulary);
+  const Adapter adapter = random_adapter();
+  const std::vector<double> adapted = last_row(reference_->logits(ids), vocabulary);
+  Generator generator(open_->model, &adapter, 64);
+  test::expect_logits(generator.logits(ids), adapted, 1e-5);
+  EXPECT_NE(base, adapted);
+}
+
+TEST_P(Architectures, DecodeTokenByTokenAsTheReferenceWouldChoose) {
+  const std::int64_t vocabulary = open_->model.config().vocabulary;
+  std::vector<std::int32_t> ids = some_ids(5, vocabulary);
+  Generator generator(open_->model, nullptr, 64);
+  const Generation got = generator.generate(ids, {.max_tokens = 12});
+  ASSERT_EQ(got.ids.size(), 12U);
+  for (const std::int32_t id : got.ids) {
+    const std::vector<double> row = last_row(reference_->logits(ids), vocabulary);
+    EXPECT_EQ(id, std::ranges::max_element(row) - row.begin());
+    ids.push_back(id);
+  }
+}
+
+TEST_P(Architectures, HaveTheGradientsThatCentralDifferencesGive) {
+  const ModelConfig& config = open_->model.config();
+  Adapter adapter = random_adapter();
+  Record record{.ids = some_ids(11, config.vocabulary), .is_target = {}};
+  record.is_target.assign(11, 1);
+  record.is_target[0] = record.is_target[4] = 0;
+  const PackedRows packed = pack_rows(std::span<const Record>(&record, 1), 11,
+                                      static_cast<std::size_t>(config.sliding_window.value_or(0)));
+  Trainer trainer(open_->model, adapter, {});
+  trainer.step(std::span(&packed, 1), 0);  // a learning rate of 0 leaves the adapter as it is
+  const std::optional<StepResult> result = trainer.drain();
+  ASSERT_TRUE(result.has_value());
+  const double tokens = packed.target_count;
+  EXPECT_NEAR(result->loss, reference_->loss_sum(record.ids, record.is_target) / tokens, 1e-5);
+
+  for (const AdapterModule& module : adapter.modules()) {
+    const LoraGradients gradients = adapter.gradients(module.site.path);
+    const auto check = [&](const Tensor& got, test::Matrix test::ReferenceLora::*part) {
+      const std::vector<float> values = open_->model.context().read<float>(got);
+      test::Matrix& matrix = reference_->loras.at(module.site.path).*part;
+      for (std::size_t i = 0; i < matrix.size(); i += 29) {  // a sample: each costs two forwards
+        constexpr double h = 1e-5;
+        const double at = matrix[i];
+        matrix[i] = at + h;
+        const double above = reference_->loss_sum(record.ids, record.is_target);
+        matrix[i] = at - h;
+        const double below = reference_->loss_sum(record.ids, record.is_target);
+        matrix[i] = at;
+        EXPECT_NEAR(static_cast<double>(values[i]), (above - below) / (2 * h) / tokens, 2e-6)
+            << module.site.path << " element " << i;
+      }
+    };
+    check(gradients.da, &test::ReferenceLora::a);
+    check(gradients.dbt, &test::ReferenceLora::bt);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, Architectures, testing::ValuesIn(test::tiny_models()),
+                         [](const auto& test) { return test.param.name; });
+
+// The real pretrained stories260K in every storage type: the reference expands the same file.
+class StoredTypes : public testing::TestWithParam<std::string> {};
+
+TEST_P(StoredTypes, GiveTheReferencesLogitsAndGreedyTokens) {
+  const std::string file = "models/stories260k/stories260K" + GetParam() + ".gguf";
+  CLORA_FILE_OR_SKIP(path, test::test_data(file), file);
+  test::OpenModel open(path);
+  const ReferenceTransformer reference(open.files);
+  const std::int64_t vocabulary = open.model.config().vocabulary;
+  std::vector<std::int32_t> ids{1, 403, 407, 261, 378};
+  Generator generator(open.model, nullptr, 64);
+  test::expect_logits(generator.logits(ids), last_row(reference.logits(ids), vocabulary), 1e-4);
+  for (const std::int32_t id : generator.generate(ids, {.max_tokens = 8}).ids) {
+    const std::vector<double> row = last_row(reference.logits(ids), vocabulary);
+    const double best = *std::ranges::max_element(row);
+    EXPECT_LT(best - row[static_cast<std::size_t>(id)], 1e-3) << "token " << id;
+    ids.push_back(id);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, StoredTypes, testing::Values("", "-F16", "-Q8_0", "-Q4_0", "-Q4_1"),
+                         [](const auto& test) {
+                           return test.param.empty() ? "F32" : test.param.substr(1);
+                         });
+
+}  // namespace
+}  // namespace clora

@@ -1,0 +1,215 @@
+// A whole decoder-only transformer in double, by plain loops: the reference of the recorded one.
+// Knows the same architectures as model/, with an optional adapter; slow, for tiny models only.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lora/merge.hpp"
+#include "model/dequantise.hpp"
+#include "model/language_model.hpp"
+#include "model/rotary_order.hpp"
+
+namespace clora::test {
+
+using Matrix = std::vector<double>;  // row-major
+
+// A low-rank addition to one linear, in double so that it can be varied by a small step.
+struct ReferenceLora {
+  std::int64_t rank = 0;
+  double scale = 1;
+  Matrix a;   // [R, K]
+  Matrix bt;  // [R, N]
+};
+
+class ReferenceTransformer {
+ public:
+  explicit ReferenceTransformer(const WeightFiles& files) : config_(files.config()) {
+    for (const WeightView& view : files.all()) {
+      const auto elements = static_cast<std::size_t>(view.shape.elements());
+      const std::vector<float> values =
+          needs_reordering(config_, view.name)
+              ? to_float(view.type, in_half_split_order(view, config_.head_width), elements)
+              : to_float(view.type, view.bytes, elements);
+      weights_[view.name] = {values.begin(), values.end()};
+    }
+    frequencies_ = rope_frequencies(config_);
+  }
+
+  std::map<std::string, ReferenceLora> loras;  // by path
+
+  // Logits [S, V] of one document.
+  Matrix logits(std::span<const std::int32_t> ids) const {
+    const auto width = static_cast<std::size_t>(config_.model_width);
+    Matrix x;
+    for (const std::int32_t id : ids) {
+      const double* row = &embeddings()[static_cast<std::size_t>(id) * width];
+      x.insert(x.end(), row, row + width);
+    }
+    for (std::int64_t layer = 0; layer < config_.layers; ++layer) block(x, ids.size(), layer);
+    norm(x, weights_.at("model.norm.weight"));
+    const auto head = weights_.find("lm_head.weight");
+    return product(x, head == weights_.end() ? embeddings() : head->second, ids.size());
+  }
+
+  // -log p of ids[t + 1] summed over the t for which is_target[t + 1].
+  double loss_sum(std::span<const std::int32_t> ids,
+                  std::span<const std::uint8_t> is_target) const {
+    const Matrix all = logits(ids);
+    const auto vocabulary = static_cast<std::size_t>(config_.vocabulary);
+    double sum = 0;
+    for (std::size_t t = 0; t + 1 < ids.size(); ++t) {
+      if (is_target[t + 1] == 0) continue;
+      const auto row = std::span(all).subspan(t * vocabulary, vocabulary);
+      const double top = *std::ranges::max_element(row);
+      double exps = 0;
+      for (const double v : row) exps += std::exp(v - top);
+      sum += top + std::log(exps) - row[static_cast<std::size_t>(ids[t + 1])];
+    }
+    return sum;
+  }
+
+ private:
+  const Matrix& embeddings() const {
+    const auto found = weights_.find("model.embed_tokens.weight");
+    return found == weights_.end() ? weights_.at("lm_head.weight") : found->second;
+  }
+
+  // y [rows, N] = x [rows, K] w [N, K]^T
+  static Matrix product(const Matrix& x, const Matrix& w, std::size_t rows) {
+    const std::size_t inputs = x.size() / rows;
+    const std::size_t outputs = w.size() / inputs;
+    Matrix y(rows * outputs);
+    for (std::size_t t = 0; t < rows; ++t) {
+      for (std::size_t n = 0; n < outputs; ++n) {
+        double sum = 0;
+        for (std::size_t k = 0; k < inputs; ++k) sum += x[t * inputs + k] * w[n * inputs + k];
+        y[t * outputs + n] = sum;
+      }
+    }
+    return y;
+  }
+
+  Matrix linear(const Matrix& x, std::size_t rows, const std::string& path) const {
+    Matrix y = product(x, weights_.at(path + ".weight"), rows);
+    const std::size_t outputs = y.size() / rows;
+    const auto bias = weights_.find(path + ".bias");
+    for (std::size_t i = 0; i < y.size() && bias != weights_.end(); ++i) {
+      y[i] += bias->second[i % outputs];
+    }
+    const auto lora = loras.find(path);
+    if (lora == loras.end()) return y;
+    const Matrix s = product(x, lora->second.a, rows);
+    const auto rank = static_cast<std::size_t>(lora->second.rank);
+    for (std::size_t t = 0; t < rows; ++t) {
+      for (std::size_t r = 0; r < rank; ++r) {
+        const double factor = lora->second.scale * s[t * rank + r];
+        for (std::size_t n = 0; n < outputs; ++n) {
+          y[t * outputs + n] += factor * lora->second.bt[r * outputs + n];
+        }
+      }
+    }
+    return y;
+  }
+
+  // Rows as wide as w, in place.
+  void norm(Matrix& x, const Matrix& w) const {
+    for (std::size_t begin = 0; begin < x.size(); begin += w.size()) {
+      double squares = 0;
+      for (std::size_t i = 0; i < w.size(); ++i) squares += x[begin + i] * x[begin + i];
+      const double factor =
+          1 / std::sqrt(squares / static_cast<double>(w.size()) + config_.rms_norm_epsilon);
+      for (std::size_t i = 0; i < w.size(); ++i) x[begin + i] *= factor * w[i];
+    }
+  }
+
+  void head_norm(Matrix& x, const std::string& name) const {
+    const auto w = weights_.find(name);
+    if (w != weights_.end()) norm(x, w->second);
+  }
+
+  void rotate(Matrix& x, std::size_t rows) const {
+    const auto width = static_cast<std::size_t>(config_.head_width);
+    const std::size_t heads = x.size() / rows / width;
+    for (std::size_t t = 0; t < rows; ++t) {
+      for (std::size_t h = 0; h < heads; ++h) {
+        double* head = &x[(t * heads + h) * width];
+        for (std::size_t i = 0; i < width / 2; ++i) {
+          const double angle = static_cast<double>(t) * frequencies_[i];
+          const double a = head[i];
+          const double b = head[i + width / 2];
+          head[i] = a * std::cos(angle) - b * std::sin(angle);
+          head[i + width / 2] = a * std::sin(angle) + b * std::cos(angle);
+        }
+      }
+    }
+  }
+
+  Matrix attention(const Matrix& q, const Matrix& k, const Matrix& v, std::size_t rows) const {
+    const auto width = static_cast<std::size_t>(config_.head_width);
+    const auto heads = static_cast<std::size_t>(config_.heads);
+    const auto kv_heads = static_cast<std::size_t>(config_.kv_heads);
+    const auto window = static_cast<std::size_t>(config_.sliding_window.value_or(0));
+    Matrix y(q.size());
+    for (std::size_t t = 0; t < rows; ++t) {
+      const std::size_t first = window > 0 && t + 1 > window ? t + 1 - window : 0;
+      for (std::size_t h = 0; h < heads; ++h) {
+        const std::size_t g = h / (heads / kv_heads);
+        Matrix p;
+        for (std::size_t s = first; s <= t; ++s) {
+          double dot = 0;
+          for (std::size_t e = 0; e < width; ++e) {
+            dot += q[(t * heads + h) * width + e] * k[(s * kv_heads + g) * width + e];
+          }
+          p.push_back(dot / std::sqrt(static_cast<double>(width)));
+        }
+        const double top = *std::ranges::max_element(p);
+        double sum = 0;
+        for (double& value : p) sum += value = std::exp(value - top);
+        for (std::size_t s = first; s <= t; ++s) {
+          for (std::size_t e = 0; e < width; ++e) {
+            y[(t * heads + h) * width + e] +=
+                p[s - first] / sum * v[(s * kv_heads + g) * width + e];
+          }
+        }
+      }
+    }
+    return y;
+  }
+
+  void block(Matrix& x, std::size_t rows, std::int64_t layer) const {
+    const auto path = [&](Projection p) { return path_of(layer, p); };
+    const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+    Matrix h = x;
+    norm(h, weights_.at(prefix + "input_layernorm.weight"));
+    Matrix q = linear(h, rows, path(kQ));
+    Matrix k = linear(h, rows, path(kK));
+    const Matrix v = linear(h, rows, path(kV));
+    head_norm(q, prefix + "self_attn.q_norm.weight");
+    head_norm(k, prefix + "self_attn.k_norm.weight");
+    rotate(q, rows);
+    rotate(k, rows);
+    add(x, linear(attention(q, k, v, rows), rows, path(kO)));
+    h = x;
+    norm(h, weights_.at(prefix + "post_attention_layernorm.weight"));
+    Matrix gate = linear(h, rows, path(kGate));
+    const Matrix up = linear(h, rows, path(kUp));
+    for (std::size_t i = 0; i < gate.size(); ++i) gate[i] *= up[i] / (1 + std::exp(-gate[i]));
+    add(x, linear(gate, rows, path(kDown)));
+  }
+
+  static void add(Matrix& x, const Matrix& y) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+  }
+
+  ModelConfig config_;
+  std::map<std::string, Matrix> weights_;
+  std::vector<double> frequencies_;
+};
+
+}  // namespace clora::test

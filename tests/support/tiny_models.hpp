@@ -1,0 +1,25 @@
+// Tiny models with random weights, one of each architecture, written as Hugging Face folders.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "model/model_config.hpp"
+
+namespace clora::test {
+
+struct TinyModel {
+  std::string name;
+  ModelConfig config;
+};
+
+// Llama (an untied head, heads wider than D / H), Qwen2 (biases, a tied head), Qwen3 (normed heads)
+// and Mistral (a sliding window of 5).
+std::vector<TinyModel> tiny_models();
+
+// config.json and model.safetensors (f32, or bf16) with weights that a seed decides.
+void write_tiny_model(const std::filesystem::path& folder, const ModelConfig& config,
+                      DType type = DType::f32, std::uint32_t seed = 1);
+
+}  // namespace clora::test
