@@ -1,0 +1,137 @@
+// clora chat: a conversation with a model at the terminal.
+#include <unistd.h>
+
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "runtime/error.hpp"
+#include "tools/clora/commands.hpp"
+#include "tools/clora/generation_options.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  clora chat --model MODEL.gguf
+  clora chat --model MODEL.gguf --adapter my-adapter --system "Answer in one sentence."
+A line is a message. /reset begins anew, /exit or Ctrl-D ends, Ctrl-C ends a reply (twice: at once).
+When the conversation outgrows --context its oldest turns are left out. Lengths are in tokens.)";
+
+struct Options {
+  CommonOptions common;
+  SamplingOptions sampling;
+  std::string adapter;
+  std::string system;
+  std::int64_t context = 2048;
+};
+
+// The turns so far, as ids that leave room for a reply.
+class Conversation {
+ public:
+  Conversation(const Options& options, const ModelText& text) : options_(options), text_(text) {
+    reset();
+  }
+
+  void reset() {
+    messages_.clear();
+    if (!options_.system.empty()) messages_.push_back({"system", options_.system});
+  }
+  void add(const std::string& role, const std::string& content) {
+    messages_.push_back({role, content});
+  }
+
+  // Drops the oldest turns until the rest fits. Errors: invalid_argument where the last message
+  // alone is too long.
+  std::vector<std::int32_t> prompt(std::int64_t room, Output& output) {
+    std::vector<std::int32_t> ids = encode();
+    const std::size_t first = options_.system.empty() ? 0 : 1;
+    while (static_cast<std::int64_t>(ids.size()) >= room && messages_.size() > first + 1) {
+      messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(first),
+                      messages_.begin() + static_cast<std::ptrdiff_t>(first + 2));
+      output.detail("chat: the oldest turn is left out");
+      ids = encode();
+    }
+    require(static_cast<std::int64_t>(ids.size()) < room,
+            "chat: the message has {} tokens with its frame, and there is room for {}; raise "
+            "--context",
+            ids.size(), room - 1);
+    return ids;
+  }
+
+ private:
+  std::vector<std::int32_t> encode() const {
+    return text_.chat_template().encode(messages_, true, text_.tokenizer()).ids;
+  }
+
+  const Options& options_;
+  const ModelText& text_;
+  std::vector<ChatMessage> messages_;
+};
+
+// The next line that a person wrote; false at the end of the input and at Ctrl-C.
+bool read_message(std::string& message, Output& output) {
+  if (::isatty(STDIN_FILENO) == 1) output.text("> ");
+  return static_cast<bool>(std::getline(std::cin, message));
+}
+
+void answer(Conversation& conversation, Generator& generator, const Options& options,
+            const GenerationConfig& config, const ModelText& text, Interrupt& interrupt,
+            Output& output, std::int64_t positions) {
+  const std::vector<std::int32_t> prompt = conversation.prompt(positions, output);
+  const Reply reply = generate_reply(generator, prompt, config, options.sampling.stops, text,
+                                     interrupt, output, !output.json());
+  if (!output.json()) output.text("\n");
+  output.object({{"text", reply.text},
+                 {"ids", reply.generation.ids},
+                 {"finish_reason", name_of(reply.generation.finish_reason)}});
+  conversation.add("assistant", reply.text);
+  interrupt.forget();
+}
+
+int chat(const Options& options) {
+  Output output(options.common.output);
+  const ModelText text(options.common.model);
+  text.chat_template();  // without one there is nothing to do: say so before loading
+  LoadedModel loaded(options.common, output);
+  const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
+  GenerationConfig config = options.sampling.config;
+  config.seed = static_cast<std::uint32_t>(options.common.seed);
+  config.end_ids = loaded.end_ids(text);
+  const std::int64_t limit = loaded.model().config().max_positions;
+  const std::int64_t positions = limit > 0 ? std::min(options.context, limit) : options.context;
+  Generator generator(loaded.model(), adapter ? &*adapter : nullptr, positions);
+  Interrupt interrupt("\n");
+  Conversation conversation(options, text);
+  output.info("Chatting with {} on '{}'. /reset begins anew, /exit ends.", options.common.model,
+              loaded.context().device().name);
+  for (std::string message; !output.reader_left() && read_message(message, output);) {
+    if (message == "/exit") break;
+    if (message == "/reset") conversation.reset();
+    if (message.empty() || message == "/reset") continue;
+    conversation.add("user", message);
+    answer(conversation, generator, options, config, text, interrupt, output, positions);
+    ++config.seed;  // the same words again need not give the same answer
+  }
+  loaded.print_profile();
+  return 0;
+}
+
+}  // namespace
+
+void add_chat_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("chat", "Talk with a model");
+  const auto options = std::make_shared<Options>();
+  command->add_option("--system", options->system, "System message")->type_name("TEXT");
+  command->add_option("--adapter", options->adapter, "Adapter to use, as PEFT writes them")
+      ->type_name("DIR");
+  command->add_option("--context", options->context, "Room for the conversation, tokens")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_sampling_options(*command, options->sampling);
+  add_run_options(*command, options->common);
+  command->footer(kFooter);
+  command->callback([options, &action] { action = [options] { return chat(*options); }; });
+}
+
+}  // namespace clora

@@ -1,0 +1,22 @@
+// The subcommands of clora. Each add_xxx_command() adds one to the program with its options and
+// help; parsing a call of it sets `action`, which does the work and returns the exit code.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace clora {
+
+// Errors: clora::Error and UsageError; both are reported by the caller.
+using Action = std::function<int()>;
+
+void add_train_command(CLI::App& program, Action& action);
+void add_eval_command(CLI::App& program, Action& action);
+void add_generate_command(CLI::App& program, Action& action);
+void add_chat_command(CLI::App& program, Action& action);
+void add_tokenize_command(CLI::App& program, Action& action);
+void add_fuse_command(CLI::App& program, Action& action);
+void add_devices_command(CLI::App& program, Action& action);
+void add_info_command(CLI::App& program, Action& action);
+
+}  // namespace clora

@@ -1,0 +1,79 @@
+#include "tools/clora/common_options.hpp"
+
+#include <iostream>
+#include <iterator>
+
+#include "runtime/error.hpp"
+
+namespace clora {
+
+void add_output_options(CLI::App& command, CommonOptions& options) {
+  command
+      .add_flag("--json", options.output.json, "Machine-readable lines on stdout, words on stderr")
+      ->group("Output");
+  command.add_flag("--quiet", options.output.quiet, "Only results, warnings and errors")
+      ->group("Output");
+  command.add_flag("--verbose", options.output.verbose, "More details, on stderr")->group("Output");
+  command.add_option("--config", "TOML file with any of these options (the command line wins)")
+      ->type_name("FILE")
+      ->group("Output");
+}
+
+void add_device_option(CLI::App& command, CommonOptions& options) {
+  command
+      .add_option(
+          "--device", options.device,
+          "OpenCL device: index, part of its name, cpu or gpu (default: the first GPU, else "
+          "the first device)")
+      ->type_name("DEVICE")
+      ->envname("CLORA_DEVICE")
+      ->group("Model and device");
+}
+
+void add_model_option(CLI::App& command, CommonOptions& options) {
+  command
+      .add_option(
+          "--model", options.model,
+          "A .gguf file, or a folder with config.json, model.safetensors and tokenizer.json")
+      ->type_name("PATH")
+      ->required()
+      ->group("Model and device");
+}
+
+void add_run_options(CLI::App& command, CommonOptions& options) {
+  add_model_option(command, options);
+  add_device_option(command, options);
+  command
+      .add_option("--precision", options.precision,
+                  "Arithmetic; what the device cannot do is refused")
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
+      ->capture_default_str()
+      ->group("Model and device");
+  command.add_option("--seed", options.seed, "Seed of all random choices")
+      ->capture_default_str()
+      ->group("Model and device");
+  command.add_flag("--profile", options.profile, "Print device times by operation to stderr")
+      ->group("Output");
+  add_output_options(command, options);
+}
+
+ContextConfig context_config(const CommonOptions& options) {
+  ContextConfig config = config_from_environment();
+  if (!options.device.empty()) config.device = options.device;
+  config.profile = options.profile;
+  return config;
+}
+
+void require_precision(const CommonOptions& options, const Device& device) {
+  if (options.precision != "bf16") return;
+  fail(ErrorCode::unsupported, "precision: bf16 is not to be had on '{}'; it can do f32",
+       device.name);
+}
+
+std::string read_standard_input() {
+  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  if (std::cin.bad()) fail(ErrorCode::io, "stdin: reading failed");
+  return text;
+}
+
+}  // namespace clora

@@ -1,0 +1,28 @@
+// The options of reading records, shared by train and eval.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+
+#include "model/records.hpp"
+#include "tools/clora/loaded_model.hpp"
+#include "tools/clora/output.hpp"
+
+namespace clora {
+
+struct DataOptions {
+  std::string data;
+  std::int64_t max_seq_length = 512;
+  std::int64_t limit = 0;
+  bool append_eos = true;
+};
+
+void add_data_options(CLI::App& command, DataOptions& options, const std::string& data_help);
+
+// The records of a file; says how many were truncated or skipped. limit: 0 reads all.
+// Errors: those of load_records().
+Records read_records(const std::filesystem::path& file, const DataOptions& options,
+                     std::int64_t limit, const ModelText& text, Output& output);
+
+}  // namespace clora

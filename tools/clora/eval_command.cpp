@@ -1,0 +1,109 @@
+// clora eval: loss, perplexity and exact match of a model on records.
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "model/evaluator.hpp"
+#include "runtime/error.hpp"
+#include "tools/clora/commands.hpp"
+#include "tools/clora/data_options.hpp"
+#include "tools/clora/exact_match.hpp"
+#include "tools/clora/interrupt.hpp"
+#include "tools/clora/progress_bar.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  clora eval --model MODEL.gguf --data test.jsonl
+  clora eval --model MODEL.gguf --data test.jsonl --adapter my-adapter --exact-match --limit 40
+The loss is the mean over the counted tokens, in nats; perplexity is its exponential. --exact-match
+is the part of records whose completion the model writes word for word (greedily, white space at
+the ends aside).)";
+
+struct Options {
+  CommonOptions common;
+  DataOptions data;
+  std::string adapter;
+  bool exact_match = false;
+  std::int64_t show = 0;
+};
+
+void show_answer(Output& output, const Answer& answer) {
+  output.info("\n{}\n  wanted: {}\n  got:    {}{}", answer.prompt, answer.wanted, answer.got,
+              answer.exact() ? "  (exact)" : "");
+}
+
+double match(const Options& options, LoadedModel& loaded, const Adapter* adapter,
+             const ModelText& text, const Records& records, Output& output) {
+  const std::vector<Question> questions = questions_of(records);
+  require(!questions.empty(),
+          "--exact-match: records with a prompt and a completion are needed, '{}' has none",
+          options.data.data);
+  ProgressBar bar(output, "record", static_cast<std::int64_t>(questions.size()));
+  const Interrupt interrupt("\nclora: stopping; Ctrl-C again stops at once\n");
+  std::int64_t made = 0, matched = 0;
+  return exact_match(loaded.model(), adapter, text.tokenizer(), questions, loaded.end_ids(text),
+                     [&](const Answer& answer) {
+                       ++made;
+                       matched += answer.exact() ? 1 : 0;
+                       if (made <= options.show) {
+                         bar.clear();
+                         show_answer(output, answer);
+                       }
+                       bar.update(made, fmt::format("{} exact", matched));
+                       if (interrupt.asked()) {
+                         fail(ErrorCode::cancelled, "eval: stopped after {} of {} records", made,
+                              questions.size());
+                       }
+                       return true;
+                     });
+}
+
+int eval(const Options& options) {
+  Output output(options.common.output);
+  const ModelText text(options.common.model);
+  const Records records =
+      read_records(options.data.data, options.data, options.data.limit, text, output);
+  LoadedModel loaded(options.common, output);
+  const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
+  const Adapter* used = adapter ? &*adapter : nullptr;
+  const EvalResult result = Evaluator(loaded.model(), used).evaluate(records);
+  const double perplexity = std::exp(result.loss);
+  output.result("loss {:.6f}  perplexity {:.4f}  {} tokens of {} records  {:.1f} s", result.loss,
+                perplexity, result.tokens, records.records.size(), result.seconds);
+  nlohmann::ordered_json object{{"loss", result.loss},
+                                {"perplexity", perplexity},
+                                {"tokens", result.tokens},
+                                {"records", records.records.size()},
+                                {"seconds", result.seconds}};
+  if (options.exact_match) {
+    const double part = match(options, loaded, used, text, records, output);
+    output.result("exact match {:.1f} %", 100 * part);
+    object["exact_match"] = part;
+  }
+  output.object(object);
+  loaded.print_profile();
+  return 0;
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("eval", "Measure a model on records");
+  const auto options = std::make_shared<Options>();
+  add_data_options(*command, options->data, "Records: a .jsonl file");
+  command->add_option("--adapter", options->adapter, "Adapter to use, as PEFT writes them")
+      ->type_name("DIR");
+  command->add_flag("--exact-match", options->exact_match,
+                    "Generate the completions, too, and compare them");
+  command->add_option("--show", options->show, "With --exact-match: print the first N answers")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  add_run_options(*command, options->common);
+  command->footer(kFooter);
+  command->callback([options, &action] { action = [options] { return eval(*options); }; });
+}
+
+}  // namespace clora

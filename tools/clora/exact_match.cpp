@@ -1,0 +1,76 @@
+#include "tools/clora/exact_match.hpp"
+
+#include <algorithm>
+
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+// The same text can be written in more tokens than the tokeniser makes of it.
+std::int64_t reply_limit(const Question& question) {
+  return static_cast<std::int64_t>(question.answer.size()) * 5 / 4 + 8;
+}
+
+std::string stripped(const std::string& text) {
+  constexpr const char* kSpace = " \t\r\n\v\f";
+  const std::size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
+}
+
+// As people would read it: without the token that begins every text.
+std::string prompt_text(const Question& question, const Tokenizer& tokenizer) {
+  std::span<const std::int32_t> ids = question.prompt;
+  if (tokenizer.bos() == ids.front()) ids = ids.subspan(1);
+  return stripped(tokenizer.decode(ids, {.keep_special = true}));
+}
+
+std::int64_t positions_for(const std::vector<Question>& questions) {
+  std::int64_t most = 0;
+  for (const Question& question : questions) {
+    most =
+        std::max(most, static_cast<std::int64_t>(question.prompt.size()) + reply_limit(question));
+  }
+  return most + 1;
+}
+
+}  // namespace
+
+std::vector<Question> questions_of(const Records& records) {
+  std::vector<Question> questions;
+  for (const Record& record : records.records) {
+    const auto first = std::ranges::find(record.is_target, 1);
+    const auto last = std::find(first, record.is_target.end(), 0);
+    const auto begin = first - record.is_target.begin();
+    const auto end = last - record.is_target.begin();
+    if (begin < 2 || begin == end) continue;  // a text counts from its second token on
+    const auto& ids = record.ids;
+    questions.push_back(
+        {{ids.begin(), ids.begin() + begin}, {ids.begin() + begin, ids.begin() + end}});
+  }
+  return questions;
+}
+
+double exact_match(LanguageModel& model, const Adapter* adapter, const Tokenizer& tokenizer,
+                   const std::vector<Question>& questions, const std::vector<std::int32_t>& end_ids,
+                   const std::function<bool(const Answer&)>& on_answer) {
+  require(!questions.empty(), "exact match: at least one question is needed, got none");
+  Generator generator(model, adapter, positions_for(questions));
+  std::int64_t made = 0, matched = 0;
+  for (const Question& question : questions) {
+    GenerationConfig config;
+    config.max_tokens = reply_limit(question);
+    config.end_ids = end_ids;
+    const Generation reply = generator.generate(question.prompt, config);
+    const Answer answer{prompt_text(question, tokenizer),
+                        stripped(tokenizer.decode(question.answer)),
+                        stripped(tokenizer.decode(reply.ids))};
+    ++made;
+    matched += answer.exact() ? 1 : 0;
+    if (!on_answer(answer)) break;
+  }
+  return static_cast<double>(matched) / static_cast<double>(made);
+}
+
+}  // namespace clora

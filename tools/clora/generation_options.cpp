@@ -1,0 +1,111 @@
+#include "tools/clora/generation_options.hpp"
+
+#include <optional>
+
+#include "tools/clora/stop_filter.hpp"
+
+namespace clora {
+namespace {
+
+// Token ids to text that is shown and kept.
+class ReplyText {
+ public:
+  ReplyText(const ModelText& text, const std::vector<std::string>& stops, Output& output,
+            bool stream)
+      : filter_(stops), output_(output), stream_(stream) {
+    if (text.has_tokenizer()) decoder_.emplace(text.tokenizer());
+  }
+
+  void push(std::int32_t id) {
+    if (decoder_) {
+      show(filter_.push(decoder_->push(id)));
+    } else if (stream_) {
+      output_.text(fmt::format("{}{}", first_ ? "" : ",", id));
+    }
+    first_ = false;
+  }
+
+  void finish() {
+    if (decoder_) show(filter_.push(decoder_->finish()));
+    show(filter_.finish());
+  }
+
+  bool stopped() const { return filter_.stopped(); }
+  std::string take() { return std::move(text_); }
+
+ private:
+  void show(const std::string& piece) {
+    if (stream_ && !piece.empty()) output_.text(piece);
+    text_ += piece;
+  }
+
+  std::optional<StreamDecoder> decoder_;
+  StopFilter filter_;
+  Output& output_;
+  bool stream_;
+  bool first_ = true;
+  std::string text_;
+};
+
+}  // namespace
+
+void add_sampling_options(CLI::App& command, SamplingOptions& options) {
+  GenerationConfig& config = options.config;
+  const std::string group = "Generation";
+  command.add_option("--max-tokens", config.max_tokens, "Tokens to generate at most")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--temperature", config.temperature, "Divides the logits; 0: greedy")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--top-k", config.top_k, "Only the K likeliest tokens; 0: off")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--top-p", config.top_p,
+                  "Only the likeliest tokens of this probability together; 1: off")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--min-p", config.min_p,
+                  "Only tokens of at least this part of the likeliest one's probability; 0: off")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--repetition-penalty", config.repetition_penalty,
+                  "Makes tokens that were there less likely; 1: off")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--stop", options.stops,
+                  "Text that ends the reply and is cut off; may be given several times")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(group);
+}
+
+Reply generate_reply(Generator& generator, std::span<const std::int32_t> prompt,
+                     const GenerationConfig& config, const std::vector<std::string>& stops,
+                     const ModelText& text, const Interrupt& interrupt, Output& output,
+                     bool stream) {
+  ReplyText shown(text, stops, output, stream);
+  Reply reply;
+  reply.generation = generator.generate(prompt, config, [&](std::int32_t id) {
+    shown.push(id);
+    reply.cancelled = interrupt.asked();
+    return !shown.stopped() && !reply.cancelled && !output.reader_left();
+  });
+  shown.finish();
+  if (shown.stopped()) reply.generation.finish_reason = FinishReason::stop;
+  reply.text = shown.take();
+  return reply;
+}
+
+}  // namespace clora

@@ -1,0 +1,49 @@
+#include "tools/clora/interrupt.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+
+namespace clora {
+namespace {
+
+// All that a handler touches: lock-free, and set before the handler is.
+std::atomic<int> signals_seen{0};
+std::atomic<const char*> words{""};
+
+// write() is the only way to speak from a handler; that it may fail is nobody's concern there.
+void write_error(const char* text) {
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, std::strlen(text));
+}
+
+void on_signal(int) {
+  if (signals_seen.fetch_add(1) == 0) {
+    write_error(words.load());
+    return;
+  }
+  write_error("\nclora: stopped at once\n");
+  ::_exit(1);
+}
+
+}  // namespace
+
+Interrupt::Interrupt(const char* first_words) {
+  signals_seen = 0;
+  words = first_words;
+  struct sigaction action {};
+  action.sa_handler = on_signal;  // no SA_RESTART: a read that waits for a person must return
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, &former_int_);
+  sigaction(SIGTERM, &action, &former_term_);
+}
+
+Interrupt::~Interrupt() {
+  sigaction(SIGINT, &former_int_, nullptr);
+  sigaction(SIGTERM, &former_term_, nullptr);
+}
+
+bool Interrupt::asked() const noexcept { return signals_seen.load() > 0; }
+void Interrupt::forget() noexcept { signals_seen = 0; }
+
+}  // namespace clora

@@ -1,0 +1,44 @@
+// LoadedModel: what commands that run a model need of it, opened in one go.
+//
+// Owns everything; the adapter and whatever is built on the model must die first.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lora/adapter.hpp"
+#include "model/language_model.hpp"
+#include "model/weights.hpp"
+#include "tools/clora/common_options.hpp"
+#include "tools/clora/model_text.hpp"
+
+namespace clora {
+
+class LoadedModel {
+ public:
+  // Errors: no_device, unsupported (precision), those of WeightFiles and LanguageModel.
+  LoadedModel(const CommonOptions& options, Output& output);
+
+  Context& context() noexcept { return *context_; }
+  const WeightFiles& files() const noexcept { return files_; }
+  LanguageModel& model() noexcept { return *model_; }
+
+  // The folder's adapter, or nothing for an empty path. Errors: those of load_adapter().
+  std::optional<Adapter> adapter(const std::string& folder);
+
+  // The tokens that end an answer, by the tokeniser and the model's configuration.
+  std::vector<std::int32_t> end_ids(const ModelText& text) const;
+
+  // The profiler's table on stderr, where --profile asked for it.
+  void print_profile();
+
+ private:
+  std::unique_ptr<Context> context_;
+  WeightFiles files_;
+  std::unique_ptr<LanguageModel> model_;
+};
+
+}  // namespace clora

@@ -1,0 +1,51 @@
+#include "tools/clora/output.hpp"
+
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace clora {
+
+void Output::object(const nlohmann::ordered_json& value) {
+  // Bytes that are no UTF-8 (a path may hold them) are replaced rather than lost to an exception.
+  if (options_.json) {
+    line(stdout, value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  }
+}
+
+void Output::text(std::string_view text) { write(people(), text); }
+
+void Output::line(std::FILE* stream, std::string_view text) {
+  write(stream, std::string(text) + '\n');
+}
+
+void Output::write(std::FILE* stream, std::string_view text) {
+  if (stream == stdout && reader_left_) return;
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;
+  if (!written && stream == stdout) reader_left_ = true;
+}
+
+std::string grouped(long long value) {
+  std::string digits = std::to_string(value < 0 ? -value : value);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  return fmt::format("{}{}", value < 0 ? "-" : "", digits);
+}
+
+std::string readable_bytes(double bytes) {
+  constexpr std::array<std::string_view, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < units.size(); ++unit) bytes /= 1024;
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
+}
+
+std::string clock_time(double seconds) {
+  const auto whole = static_cast<long long>(std::llround(std::max(0.0, seconds)));
+  const long long hours = whole / 3600;
+  const long long minutes = whole / 60 % 60;
+  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);
+  return fmt::format("{}:{:02}", minutes, whole % 60);
+}
+
+}  // namespace clora

@@ -1,0 +1,47 @@
+// TrainingReport: what people and programs see of a training run, while it goes on: the bar or
+// plain lines, JSON events, and the log and picture beside the adapter.
+#pragma once
+
+#include <memory>
+
+#include "model/training_run.hpp"
+#include "tools/clora/interrupt.hpp"
+#include "tools/clora/loaded_model.hpp"
+#include "tools/clora/progress_bar.hpp"
+#include "tools/clora/run_folder.hpp"
+#include "tools/clora/training_log.hpp"
+
+namespace clora {
+
+class TrainingReport {
+ public:
+  // Errors: io.
+  TrainingReport(Output& output, LoadedModel& loaded, const std::string& model,
+                 const RunFolder& folder);
+  // Draws the picture of what was made, also where the run ended with an error.
+  ~TrainingReport();
+  TrainingReport(const TrainingReport&) = delete;
+  TrainingReport& operator=(const TrainingReport&) = delete;
+
+  void start(const Adapter& adapter, const Records& train, const Records* valid,
+             const TrainingRunConfig& config);
+  // The callbacks refer to this object and to `interrupt`.
+  TrainingCallbacks callbacks(const Interrupt& interrupt);
+  void done(const TrainingSummary& summary);
+
+ private:
+  void tell(const nlohmann::ordered_json& event);
+  void on_step(const StepResult& result, double tokens_per_s);
+  void on_eval(const EvalResult& result);
+  void on_save(std::int64_t step, const std::filesystem::path& folder);
+
+  Output& output_;
+  LoadedModel& loaded_;
+  std::string model_;
+  const RunFolder& folder_;
+  TrainingLog log_;
+  std::unique_ptr<ProgressBar> bar_;
+  std::filesystem::path last_checkpoint_;
+};
+
+}  // namespace clora
