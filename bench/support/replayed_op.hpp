@@ -2,6 +2,8 @@
 // measured, checked against its reference, then timed.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <span>
 #include <string>
 #include <vector>
@@ -31,8 +33,8 @@ void time_op(benchmark::State& state, const Tensor& output, std::span<const doub
   Batch batch(context());
   for (std::size_t i = 0; i < kLaunches; ++i) record(batch);
   batch.submit().wait();
-  if (check(state, context().read<float>(output), want, 1e-5)) {
-    time_replays(state, batch, kLaunches, cost);
+  if (check(state, largest_error(context().read<float>(output), want), 1e-5)) {
+    time_best_replay(state, batch, kLaunches, cost);
   }
 }
 
@@ -40,11 +42,10 @@ void time_op(benchmark::State& state, const Tensor& output, std::span<const doub
 template <class F>
 bool register_shapes(const std::string& name, std::initializer_list<Shape> shapes, F f) {
   for (const Shape& shape : shapes) {
-    std::string sizes;
-    for (int i = 0; i < shape.rank(); ++i) sizes += (i ? "x" : "") + std::to_string(shape[i]);
-    benchmark::RegisterBenchmark((name + "/f32/" + sizes).c_str(), f, shape)
-        ->UseManualTime()
-        ->MinTime(0.15);
+    std::string full = name + "/f32";
+    for (int i = 0; i < shape.rank(); ++i)
+      full += fmt::format("{}{}", i == 0 ? '/' : 'x', shape[i]);
+    benchmark::RegisterBenchmark(full.c_str(), f, shape)->UseManualTime()->MinTime(0.15);
   }
   return true;
 }
