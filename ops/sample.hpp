@@ -3,7 +3,14 @@
 // Order: repetition penalty (Keskar et al., 2019: a seen token's logit is divided by the penalty if
 // positive, multiplied if negative), temperature, top-k, top-p (Holtzman et al., 2020), min-p
 // (relative to the most likely token), then a draw by the counter-based random number of (seed,
-// step). temperature 0: the largest logit, the lowest id where several are equal.
+// step). temperature 0 or less: the largest logit, the lowest id where several are equal.
+//
+// Every filter keeps a prefix of the tokens by rank: the more likely first, the lower id first
+// among equals. top-p keeps the shortest prefix whose share of what top-k left reaches top_p, and
+// always one token. The random number is the upper 24 bits of the first word of Philox2x32 with 10
+// rounds (Salmon et al., 2011), key seed, counter (step, 0); the token drawn is the first, in order
+// of ids, at which the running sum of probabilities exceeds it. Logits that are NaN are never
+// chosen (id 0 where all are); an infinite one is.
 #pragma once
 
 #include "runtime/batch.hpp"
@@ -16,7 +23,7 @@ struct SampleSettings {
   std::int32_t top_k = 0;        // 0: off
   float top_p = 1;               // 1: off
   float min_p = 0;               // 0: off
-  float repetition_penalty = 1;  // 1: off
+  float repetition_penalty = 1;  // 1: off; above 0
   std::uint32_t seed = 0;
   std::uint32_t step =
       0;  // number of the token that is drawn: read from the device, raised by the op
