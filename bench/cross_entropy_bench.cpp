@@ -73,10 +73,12 @@ void head_loss(benchmark::State& state) {
   auto head = bench::random_values(kVocabulary * kWidth, 2);
   for (float& value : head) value *= 0.25F;
   const auto target = targets_of(rows);
+  const std::int64_t chunk = state.range(2);
   const HeadLossInputs inputs{.x = bench::upload({rows, kWidth}, x),
                               .head = bench::upload({kVocabulary, kWidth}, head),
                               .targets = bench::upload({rows}, target),
-                              .weight = bench::upload({1}, std::vector{1.0F})};
+                              .weight = bench::upload({1}, std::vector{1.0F}),
+                              .rows_per_chunk = chunk};
   const Tensor loss = empty({rows});
   const Tensor dx = with_gradient ? empty({rows, kWidth}) : Tensor();
   const auto record = [&](Batch& batch) { record_head_loss(batch, loss, dx, inputs); };
@@ -99,9 +101,9 @@ void head_loss(benchmark::State& state) {
 }
 BENCHMARK(head_loss)
     ->Name("cross_entropy/head/f32/49152x576")
-    ->ArgNames({"rows", "gradient"})
-    ->Args({2048, 1})
-    ->Args({2048, 0})
+    ->ArgNames({"rows", "gradient", "chunk"})
+    ->Args({2048, 1, 0})
+    ->Args({2048, 0, 0})
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
