@@ -7,26 +7,26 @@
 // Shapes  q, y [T, H, E]; k, v, cache [Tk, G, E]; first, last, positions [T] i32;
 //         log_sum_exp [T, H]; rows [T, G, E]
 // Types   f32
-// Work    attention_forward: a work-group of WORK_GROUP items owns one row and head; an item owns
-//         one key of a block while scores are made, and every WORK_GROUP-th column of y after
+// Work    attention_forward: a work-group of GROUP items owns one row and head; an item owns
+//         one key of a block while scores are made, and every GROUP-th column of y after
 //         cache_append: an item owns one element
-// Local   the row of q [E], sums of y [E], scores [WORK_GROUP]
+// Local   the row of q [E], sums of y [E], scores [GROUP]
 // Cost    4 E flops a (query, key) pair and head
 // Numerics online softmax (Milakov and Gimelshein, 2018); only keys of the range are read
-#include "work_group_reduce.clh"
+#include "group_reduce.clh"
 
-__attribute__((reqd_work_group_size(WORK_GROUP, 1, 1))) __kernel void attention_forward(
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forward(
     __global float* y, __global float* log_sum_exp, __global const float* q,
     __global const float* k, __global const float* v, __global const int* first,
     __global const int* last, int H, int G, int E, float scale, int keeps_log_sum_exp,
     __local float* query, __local float* sums) {
-  __local float scores[WORK_GROUP];
+  __local float scores[GROUP];
   const int h = get_group_id(0), item = get_local_id(0);
   const long t = get_group_id(1);
   const long k_step = (long)G * E;
   const long head = (long)(h / (H / G)) * E;
   const long row = (t * H + h) * E;
-  for (int e = item; e < E; e += WORK_GROUP) {
+  for (int e = item; e < E; e += GROUP) {
     query[e] = q[row + e] * scale;
     sums[e] = 0.0f;
   }
@@ -34,7 +34,7 @@ __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1))) __kernel void attention_
 
   const int end = last[t] + 1;
   float top = -INFINITY, total = 0.0f;
-  for (int block = first[t]; block < end; block += WORK_GROUP) {
+  for (int block = first[t]; block < end; block += GROUP) {
     const int key = block + item;
     float score = -INFINITY;
     if (key < end) {
@@ -42,15 +42,16 @@ __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1))) __kernel void attention_
       __global const float* k_row = k + key * k_step + head;
       for (int e = 0; e < E; ++e) score = fma(query[e], k_row[e], score);
     }
-    const float new_top = fmax(top, work_group_max(score, scores));
+    const float new_top = fmax(top, group_max(score, scores));
     const float factor = exp(top - new_top);
     const float p = key < end ? exp(score - new_top) : 0.0f;
-    total = total * factor + work_group_sum(p, scores);
+    total = total * factor + group_sum(p, scores);
     top = new_top;
+    barrier(CLK_LOCAL_MEM_FENCE);  // the sum in scores[0] has been read
     scores[item] = p;
     barrier(CLK_LOCAL_MEM_FENCE);  // every item reads all scores
-    const int keys = min(WORK_GROUP, end - block);
-    for (int e = item; e < E; e += WORK_GROUP) {
+    const int keys = min(GROUP, end - block);
+    for (int e = item; e < E; e += GROUP) {
       float sum = sums[e] * factor;
       __global const float* v_at = v + block * k_step + head + e;
       for (int n = 0; n < keys; ++n) sum = fma(scores[n], v_at[n * k_step], sum);
@@ -58,7 +59,7 @@ __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1))) __kernel void attention_
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // the next block overwrites the scores
   }
-  for (int e = item; e < E; e += WORK_GROUP) y[row + e] = sums[e] / total;
+  for (int e = item; e < E; e += GROUP) y[row + e] = sums[e] / total;
   if (keeps_log_sum_exp && item == 0) log_sum_exp[t * H + h] = top + log(total);
 }
 

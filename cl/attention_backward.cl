@@ -7,13 +7,13 @@
 // Shapes  q, y, dy, dq [T, H, E]; k, v, dk, dv [T, G, E]; first [T] i32; log_sum_exp, dot [T, H]
 // Types   f32
 // Work    attention_dots: an item owns one dot. attention_backward_keys: a work-group owns one row
-//         and head of dk and dv, an item one query of a block and then every WORK_GROUP-th column.
+//         and head of dk and dv, an item one query of a block and then every GROUP-th column.
 //         attention_backward_queries: the same for one row and head of dq, over keys.
-// Local   the owned rows [E], their sums [E], weights of a block [WORK_GROUP]
+// Local   the owned rows [E], their sums [E], weights of a block [GROUP]
 // Cost    14 E flops a (query, key) pair and head: scores are made twice
 // Numerics p from the forward's log_sum_exp; every sum in one fixed order
-#ifndef WORK_GROUP
-#error "WORK_GROUP: work-items of a group"
+#ifndef GROUP
+#error "GROUP: work-items of a group"
 #endif
 
 __kernel void attention_dots(__global float* dot, __global const float* dy, __global const float* y,
@@ -25,17 +25,17 @@ __kernel void attention_dots(__global float* dot, __global const float* dy, __gl
   dot[row] = sum;
 }
 
-__attribute__((reqd_work_group_size(WORK_GROUP, 1, 1))) __kernel void attention_backward_keys(
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backward_keys(
     __global float* dk, __global float* dv, __global const float* dy,
     __global const float* log_sum_exp, __global const float* dot, __global const float* q,
     __global const float* k, __global const float* v, __global const int* first, int T, int H,
     int G, int E, float scale, __local float* k_row, __local float* v_row, __local float* dk_sums,
     __local float* dv_sums) {
-  __local float p[WORK_GROUP], ds[WORK_GROUP];
+  __local float p[GROUP], ds[GROUP];
   const int g = get_group_id(0), item = get_local_id(0);
   const int key = get_group_id(1);
   const long row = ((long)key * G + g) * E;
-  for (int e = item; e < E; e += WORK_GROUP) {
+  for (int e = item; e < E; e += GROUP) {
     k_row[e] = k[row + e];
     v_row[e] = v[row + e];
     dk_sums[e] = 0.0f;
@@ -44,7 +44,7 @@ __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1))) __kernel void attention_
   barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the whole rows
 
   // first does not decrease: the key's document ends before the first row that begins after it.
-  for (int block = key; block < T && first[block] <= key; block += WORK_GROUP) {
+  for (int block = key; block < T && first[block] <= key; block += GROUP) {
     const int t = block + item;
     for (int h = g * (H / G); h < (g + 1) * (H / G); ++h) {
       p[item] = 0.0f;
@@ -60,8 +60,8 @@ __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1))) __kernel void attention_
         ds[item] = p[item] * (slope - dot[at]) * scale;
       }
       barrier(CLK_LOCAL_MEM_FENCE);  // every item reads all weights
-      const int rows = min(WORK_GROUP, T - block);
-      for (int e = item; e < E; e += WORK_GROUP) {
+      const int rows = min(GROUP, T - block);
+      for (int e = item; e < E; e += GROUP) {
         for (int n = 0; n < rows; ++n) {
           const long from = ((long)(block + n) * H + h) * E + e;
           dk_sums[e] = fma(ds[n], q[from], dk_sums[e]);
@@ -71,31 +71,31 @@ __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1))) __kernel void attention_
       barrier(CLK_LOCAL_MEM_FENCE);  // the next head overwrites the weights
     }
   }
-  for (int e = item; e < E; e += WORK_GROUP) {
+  for (int e = item; e < E; e += GROUP) {
     dk[row + e] = dk_sums[e];
     dv[row + e] = dv_sums[e];
   }
 }
 
-__attribute__((reqd_work_group_size(WORK_GROUP, 1, 1))) __kernel void attention_backward_queries(
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backward_queries(
     __global float* dq, __global const float* dy, __global const float* log_sum_exp,
     __global const float* dot, __global const float* q, __global const float* k,
     __global const float* v, __global const int* first, int H, int G, int E, float scale,
     __local float* q_row, __local float* dy_row, __local float* sums) {
-  __local float ds[WORK_GROUP];
+  __local float ds[GROUP];
   const int h = get_group_id(0), item = get_local_id(0);
   const int t = get_group_id(1);
   const long at = (long)t * H + h;
   const long k_step = (long)G * E;
   const long head = (long)(h / (H / G)) * E;
-  for (int e = item; e < E; e += WORK_GROUP) {
+  for (int e = item; e < E; e += GROUP) {
     q_row[e] = q[at * E + e];
     dy_row[e] = dy[at * E + e];
     sums[e] = 0.0f;
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the whole rows
 
-  for (int block = first[t]; block <= t; block += WORK_GROUP) {
+  for (int block = first[t]; block <= t; block += GROUP) {
     const int key = block + item;
     ds[item] = 0.0f;
     if (key <= t) {
@@ -108,13 +108,13 @@ __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1))) __kernel void attention_
       ds[item] = exp(score * scale - log_sum_exp[at]) * (slope - dot[at]) * scale;
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // every item reads all of ds
-    const int keys = min(WORK_GROUP, t + 1 - block);
-    for (int e = item; e < E; e += WORK_GROUP) {
+    const int keys = min(GROUP, t + 1 - block);
+    for (int e = item; e < E; e += GROUP) {
       for (int n = 0; n < keys; ++n) {
         sums[e] = fma(ds[n], k[(block + n) * k_step + head + e], sums[e]);
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // the next block overwrites ds
   }
-  for (int e = item; e < E; e += WORK_GROUP) dq[at * E + e] = sums[e];
+  for (int e = item; e < E; e += GROUP) dq[at * E + e] = sums[e];
 }

@@ -47,7 +47,7 @@ __attribute__((always_inline)) void weights_of_scores(
     for (int n = 0; n < keys; ++n) {
       __local float* p_at = p + n * QUERIES + side;
       __local float* ds_at = ds + n * QUERIES + side;
-      float16 weight = exp16(vload16(0, p_at) - log_sum);
+      float16 weight = exp2_16(vload16(0, p_at) - log_sum);
       float16 slope = weight * (vload16(0, ds_at) - dot) * scale;
       if (masked) {
         const int16 seen = (first <= key + n) & (last >= key + n);
@@ -126,11 +126,11 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
 
     for (int h = g * (H / G); h < (g + 1) * (H / G); ++h) {
       const long q_at = t0 * q_step + (long)h * E;
-      rows_to_panel(q_panel, q + q_at, q_step, count, E, scale);
+      rows_to_panel(q_panel, q + q_at, q_step, count, E, scale * LOG2_E);
       rows_to_panel(dy_panel, dy + q_at, q_step, count, E, 1.0f);
       for (int i = 0; i < QUERIES; ++i) {
         const long row = q_at + i * q_step;
-        lane_log[i] = i < count ? log_sum_exp[(long)(t0 + i) * H + h] : 0.0f;
+        lane_log[i] = i < count ? log_sum_exp[(long)(t0 + i) * H + h] * LOG2_E : 0.0f;
         lane_dot[i] = i < count ? row_dot(dy + row, y + row, E) : 0.0f;
       }
       for (int e = 0; e < 2 * E; ++e) vstore16((float16)(0.0f), e, dq_panel);

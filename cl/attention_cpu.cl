@@ -59,14 +59,16 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
   const long q_at = t0 * q_step + (long)h * E;
   const int g = h / (H / G);
 
-  rows_to_panel(panel, q + q_at, q_step, count, E, scale);
+  rows_to_panel(panel, q + q_at, q_step, count, E, scale * LOG2_E);
   const KeyRange range = key_range(lane_first, lane_last, first + t0, last + t0, count);
   for (int e = 0; e < 2 * E; ++e) vstore16((float16)(0.0f), e, sums);
   // A finite floor: the difference of two infinities would be NaN.
   float16 top0 = -1e30f, top1 = -1e30f, total0 = 0.0f, total1 = 0.0f;
 
-  for (int key = range.begin; key < range.end; key += KEYS) {
-    const int keys = min(KEYS, range.end - key);
+  for (int key = range.begin; key < range.end;) {
+    // Whole tiles of keys that every row sees come first, in blocks of their own.
+    const int all = (range.all_end - key) / ROWS * ROWS;
+    const int keys = min(KEYS, all > 0 ? all : range.end - key);
     const bool masked = key < range.all_begin || key + keys > range.all_end;
     __global const float* k_rows = k + key * k_step + (long)g * E;
     __global const float* v_rows = v + key * k_step + (long)g * E;
@@ -87,14 +89,14 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
       new0 = MAX16(new0, vload16(2 * n, scores));
       new1 = MAX16(new1, vload16(2 * n + 1, scores));
     }
-    const float16 factor0 = exp16(top0 - new0), factor1 = exp16(top1 - new1);
+    const float16 factor0 = exp2_16(top0 - new0), factor1 = exp2_16(top1 - new1);
     top0 = new0;
     top1 = new1;
     total0 *= factor0;
     total1 *= factor1;
     for (int n = 0; n < keys; ++n) {
-      const float16 p0 = exp16(vload16(2 * n, scores) - top0);
-      const float16 p1 = exp16(vload16(2 * n + 1, scores) - top1);
+      const float16 p0 = exp2_16(vload16(2 * n, scores) - top0);
+      const float16 p1 = exp2_16(vload16(2 * n + 1, scores) - top1);
       total0 += p0;
       total1 += p1;
       vstore16(p0, 2 * n, scores);
@@ -119,6 +121,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
         panel_update_1(sums + e * QUERIES, factor0, factor1, v_rows + e, 1, k_step, scores, keys);
       }
     }
+    key += keys;
   }
 
   panel_to_rows(y + q_at, q_step, count, E, sums, 1.0f / total0, 1.0f / total1);
@@ -128,6 +131,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
     vstore16(top1, 1, logs);
     vstore16(total0, 0, scores);
     vstore16(total1, 1, scores);
-    for (int i = 0; i < count; ++i) log_sum_exp[(long)(t0 + i) * H + h] = logs[i] + log(scores[i]);
+    for (int i = 0; i < count; ++i) {
+      log_sum_exp[(long)(t0 + i) * H + h] = (logs[i] + log2(scores[i])) * LN_2;
+    }
   }
 }

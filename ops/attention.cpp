@@ -63,7 +63,7 @@ struct AttentionSpec {
     return std::min(kWorkGroup, power_of_two_from(largest + 1) / 2);
   }
   Defines defines() const {
-    return cpu() ? Defines().set("KEYS", kKeys) : Defines().set("WORK_GROUP", work_group());
+    return cpu() ? Defines().set("KEYS", kKeys) : Defines().set("GROUP", work_group());
   }
   Grid groups(std::int64_t x, std::int64_t y) const {
     const auto items = static_cast<std::size_t>(work_group());
