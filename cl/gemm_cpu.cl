@@ -127,7 +127,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
       }
       for (uint m = m_begin; m < m_end; m += TILE_ROWS) {
         const uint rows = min(M - m, (uint)TILE_ROWS);
-        const uint whole_columns = p1 * TILE_COLUMNS <= C;
+        const uint narrow = C <= 16;
+        const uint whole_columns = narrow || p1 * TILE_COLUMNS <= C;
         const uint in_place = rows == TILE_ROWS && whole_columns && !always_stage;
         if (!in_place) stage_rows(stage, x, s, m, M, J, R, begin, end);
         for (uint p = p0; p < p1; ++p) {
@@ -137,9 +138,14 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           // Later blocks of steps go on from what the first has stored.
           __global const float* from = begin > 0 ? y + corner : has_start ? start + corner : 0;
           __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
-          if (in_place) {
-            tile_in_place(y + corner, from, add, C, x + (size_t)m * J + begin, J, w_end - begin,
-                          s + (size_t)m * R + (w_end - J), R, end - w_end, panel);
+          __global const float* x_at = x + (size_t)m * J + begin;
+          __global const float* s_at = s + (size_t)m * R + (end > w_end ? w_end - J : 0);
+          if (in_place && narrow) {
+            tile_narrow(y + corner, from, add, C, x_at, J, w_end - begin, s_at, R, end - w_end,
+                        panel);
+          } else if (in_place) {
+            tile_in_place(y + corner, from, add, C, x_at, J, w_end - begin, s_at, R, end - w_end,
+                          panel);
           } else {
             tile_staged(y + corner, from, add, C, stage, end - begin, panel, rows,
                         min(C - c0, (uint)TILE_COLUMNS));

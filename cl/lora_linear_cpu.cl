@@ -3,16 +3,17 @@
 //   out [R, K] += scale * s [T, R]^T x [T, K]
 // Shapes  as above
 // Types   f32
-// Work    a work-group of one item owns 32 columns of out, 8 rows at a time in registers, and walks
-//         over all T rows; its strip of x stays in the cache for the next 8 rows.
+// Work    a work-group of one item owns 32 columns of out, and walks over the T rows: 256 at a time,
+//         so that its strip of x is still cached when the next 8 rows of out take it.
 // Local   none
 // Tiles      T rows: s^T |8| x |32|  ->  8 x 32 sums, 16 accumulators of 16 floats
 // Cost    2 T R K flops; x is read once
-// Numerics  f32 fma over t in order: the same bits every run
+// Numerics  f32 fma over t in order, added to out every 256 rows: the same bits every run
 #ifndef COLUMNS
 #error "COLUMNS, which is 32, is required: the host makes one group for as many"
 #endif
 #define RANKS 8
+#define ROWS_AT_ONCE 256
 
 #define EACH_RANK(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
 #define RANK_SUMS(i) float16 lo##i = 0.0f, hi##i = 0.0f;
@@ -65,16 +66,21 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void lora_gradient(
   const uint k0 = get_group_id(0) * COLUMNS;
   const uint columns = min(K - k0, (uint)COLUMNS);
   float kept[RANKS * COLUMNS];
-  for (uint r0 = 0; r0 < R; r0 += RANKS) {
-    const uint ranks = min(R - r0, (uint)RANKS);
-    if (ranks == RANKS && columns == COLUMNS) {
-      gradient_full(kept, s + r0, x + k0, T, R, K);
-    } else {
-      gradient_edge(kept, s + r0, x + k0, T, R, K, ranks, columns);
-    }
-    for (uint i = 0; i < ranks; ++i) {
-      __global float* row = out + (size_t)(r0 + i) * K + k0;
-      for (uint c = 0; c < columns; ++c) row[c] += scale * kept[i * COLUMNS + c];
+  for (uint t0 = 0; t0 < T; t0 += ROWS_AT_ONCE) {
+    const uint rows = min(T - t0, (uint)ROWS_AT_ONCE);
+    __global const float* strip = x + (size_t)t0 * K + k0;
+    for (uint r0 = 0; r0 < R; r0 += RANKS) {
+      const uint ranks = min(R - r0, (uint)RANKS);
+      __global const float* factors = s + (size_t)t0 * R + r0;
+      if (ranks == RANKS && columns == COLUMNS) {
+        gradient_full(kept, factors, strip, rows, R, K);
+      } else {
+        gradient_edge(kept, factors, strip, rows, R, K, ranks, columns);
+      }
+      for (uint i = 0; i < ranks; ++i) {
+        __global float* row = out + (size_t)(r0 + i) * K + k0;
+        for (uint c = 0; c < columns; ++c) row[c] += scale * kept[i * COLUMNS + c];
+      }
     }
   }
 }
