@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 
+#include "ops/reduction_grid.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -15,9 +16,8 @@ constexpr std::int64_t kDecodeRows = 16;  // up to here, rows one by one beat bl
 constexpr std::int64_t kGroupsPerUnit = 4;
 constexpr std::int64_t kMaxChunks = 8;  // bounds the memory of the backward's parts
 constexpr std::int64_t kMinChunk = 64;
-constexpr std::int64_t kWorkGroup = 64;
+constexpr std::size_t kWorkGroup = 64;
 
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t power_of_two_from(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
 }
@@ -59,8 +59,7 @@ struct AttentionSpec {
   LocalMemory decode_scratch() const { return local(H / G * (2 * padded_width() + 2) + kKeys); }
 
   std::int64_t work_group() const {
-    const auto largest = static_cast<std::int64_t>(context.device().max_work_group_size);
-    return std::min(kWorkGroup, power_of_two_from(largest + 1) / 2);
+    return static_cast<std::int64_t>(reduction_group(context.device(), kWorkGroup));
   }
   Defines defines() const {
     return cpu() ? Defines().set("KEYS", kKeys) : Defines().set("GROUP", work_group());
@@ -154,7 +153,7 @@ void record_backward_portable(Batch& batch, const AttentionSpec& spec,
   };
   const Tensor dot = batch.temporary({T, H}, DType::f32, "dy . y");
   const LocalMemory row = spec.local(E);
-  (void)spec.local(4 * (E + kWorkGroup));
+  (void)spec.local(4 * E + 2 * spec.work_group());
   batch.launch({kernel("attention_dots"),
                 spec.groups(divide_up(T * H, spec.work_group()), 1),
                 {},
@@ -190,7 +189,7 @@ void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,
                  y, logs, in.q, in.k, in.v, in.first, in.last, narrow(T), narrow(Tk), narrow(H),
                  narrow(G), narrow(E), in.scale, std::int32_t{keeps}, spec.forward_scratch());
   } else {
-    (void)spec.local(2 * E + kWorkGroup);
+    (void)spec.local(2 * E + spec.work_group());
     const LocalMemory row = spec.local(E);
     batch.launch({spec.kernel("attention.cl", "attention_forward"), spec.groups(H, T), spec.cost(),
                   "attention/forward"},

@@ -42,7 +42,8 @@ void record_attention_backward(Batch& batch, const AttentionGradients& gradients
 void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
                          const Tensor& positions);
 
-// pairs: number of (query, key) pairs that are not masked.
+// pairs: number of (query, key) pairs that are not masked. Bytes: q read and y written once; the
+// keys and values come on top, 8 G E bytes for each that is read.
 Cost attention_cost(const Shape& q, double pairs);
 
 }  // namespace clora
