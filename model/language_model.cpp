@@ -102,6 +102,19 @@ class Loader {
   std::size_t bytes_ = 0;
 };
 
+// Says before the first copy that a model will not fit.
+void require_room(Context& context, const WeightFiles& files) {
+  std::size_t wanted = 0;
+  for (const WeightView& view : files.all()) wanted += view.bytes.size();
+  const MemoryStatistics pool = context.pool().statistics();
+  const std::size_t free = pool.limit_bytes - std::min(pool.limit_bytes, pool.in_use_bytes);
+  if (wanted <= free) return;
+  fail(ErrorCode::out_of_memory,
+       "model: the weights need {} MiB, '{}' has {} MiB free of {} MiB; take a smaller model or one "
+       "that is quantised further, or another device",
+       wanted >> 20U, context.device().name, free >> 20U, pool.limit_bytes >> 20U);
+}
+
 bool is_wanted(const AdapterSite& site, const std::vector<std::string>& target_modules) {
   return std::ranges::any_of(target_modules, [&](const std::string& target) {
     return target == "all-linear" || site.path.ends_with("." + target);
@@ -131,6 +144,7 @@ std::string path_of(std::int64_t layer, Projection projection) {
 
 LanguageModel::LanguageModel(Context& context, const WeightFiles& files)
     : context_(&context), config_(files.config()) {
+  require_room(context, files);
   Loader loader(context, files);
   const ModelConfig& c = config_;
   embeddings_ = loader.matrix("model.embed_tokens.weight", {c.vocabulary, c.model_width});

@@ -137,6 +137,18 @@ TEST_P(Architectures, HaveTheGradientsThatCentralDifferencesGive) {
 INSTANTIATE_TEST_SUITE_P(Tiny, Architectures, testing::ValuesIn(test::tiny_models()),
                          [](const auto& test) { return test.param.name; });
 
+TEST(LanguageModel, SaysHowMuchMemoryItsWeightsNeed) {
+  const test::TemporaryFolder folder;
+  test::write_tiny_model(folder.path(), test::tiny_models().front().config);
+  const WeightFiles files = WeightFiles::open(folder.path());
+  ContextConfig config = config_from_environment();
+  config.memory_limit_bytes = 4096;
+  Context context(config);
+  const std::string message = test::error_of([&] { LanguageModel model(context, files); });
+  EXPECT_NE(message.find("the weights need"), std::string::npos) << message;
+  EXPECT_NE(message.find("smaller model"), std::string::npos) << message;
+}
+
 // The real pretrained stories260K in every storage type: the reference expands the same file.
 class StoredTypes : public testing::TestWithParam<std::string> {};
 
