@@ -1,7 +1,7 @@
 // gemm: products with a frozen weight on any device.
 //
 //   forward   y [M, C] = alpha x [M, J] w [C, J]^T + scale s [M, R] u [R, C] + start + bias
-//   backward  y [M, C] = alpha x [M, J] w [J, C]   + scale s u               + start
+//   backward  y [M, C] = x [M, J] w [J, C] + scale s u + start
 //
 // Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
 // Types   w in any storage type (quant.clh), all else f32
@@ -52,8 +52,8 @@ __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
       const uint wl = begin + step, c = c0 + along;
       value = 0.0f;
       if (c < C && wl < J) {
-        value = alpha * (backward ? weight_at(w + wl * row_bytes, c)
-                                  : weight_at(w + c * row_bytes, wl));
+        value = backward ? weight_at(w + wl * row_bytes, c)
+                         : alpha * weight_at(w + c * row_bytes, wl);
       }
       if (c < C && wl >= J && wl < J + R) value = scale * u[(size_t)(wl - J) * C + c];
       right[step * ROW_STRIDE + along] = value;

@@ -1,7 +1,7 @@
 // gemm_cpu: products with a frozen weight on CPU devices, 12 or more rows.
 //
 //   forward   y [M, C] = alpha x [M, J] w [C, J]^T + scale s [M, R] u [R, C] + start + bias
-//   backward  y [M, C] = alpha x [M, J] w [J, C]   + scale s u               + start
+//   backward  y [M, C] = x [M, J] w [J, C] + scale s u + start
 //
 // Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
 // Types   w in any storage type (quant.clh), all else f32
@@ -48,16 +48,15 @@ __attribute__((noinline)) void expand_forward(__local float* panel, __global con
   }
 }
 
-// panel[l][c] = alpha * w[begin + l][c0 + c], zeros outside of w.
+// panel[l][c] = w[begin + l][c0 + c], zeros outside of w.
 __attribute__((noinline)) void expand_backward(__local float* panel, __global const uchar* w,
-                                               uint c0, uint C, uint begin, uint end,
-                                               float alpha) {
+                                               uint c0, uint C, uint begin, uint end) {
   const size_t row_bytes = weight_row_bytes(C);
   for (uint l = begin; l < end; ++l) {
     float16 lo, hi;
     weight_block32_guarded(w + l * row_bytes, c0, C, &lo, &hi);
-    vstore16(lo * alpha, 0, panel);
-    vstore16(hi * alpha, 1, panel);
+    vstore16(lo, 0, panel);
+    vstore16(hi, 1, panel);
     panel += TILE_COLUMNS;
   }
 }
@@ -118,7 +117,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
       for (uint p = p0; p < p1; ++p) {
         __local float* panel = scratch + (p - p0) * BLOCK_STEPS * TILE_COLUMNS;
         const uint c0 = p * TILE_COLUMNS;
-        if (begin < w_end && backward) expand_backward(panel, w, c0, C, begin, w_end, alpha);
+        if (begin < w_end && backward) expand_backward(panel, w, c0, C, begin, w_end);
         if (begin < w_end && !backward) expand_forward(panel, w, c0, C, J, begin, w_end, alpha);
         if (w_end < end) {
           expand_low_rank(panel + (w_end - begin) * TILE_COLUMNS, u, c0, C, w_end - J, end - J,
