@@ -89,6 +89,7 @@ const bool kRegistered = [] {
   }
   for (const std::int64_t m : {1, 4, 8}) {
     products.push_back({false, DType::q4_1, m, 1536, 576});
+    products.push_back({false, DType::q4_1, m, 1536, 576, 16});
     products.push_back({false, DType::q8_0, m, 49152, 576});
   }
   for (const Product& p : products) {

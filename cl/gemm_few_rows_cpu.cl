@@ -4,13 +4,18 @@
 //
 // Shapes  as above; M small
 // Types   w in any storage type (quant.clh), all else f32
-// Work    a work-group of one item owns rows_per_group rows of w. Each 32 elements of a row are
-//         expanded into registers and multiplied with four rows of x at once (fewer: one by one),
-//         which lie in L1.
+// Work    a work-group of one item owns rows_per_group rows of w, ROWS_AT_ONCE at a time. Each 32
+//         elements of a row are expanded into registers and multiplied with four rows of x at once
+//         (fewer: one by one), which lie in L1; what is added is added to ROWS_AT_ONCE outputs at
+//         once.
 // Local   none
 // Cost    reads w once (for M <= 4), which is what counts
 // Numerics  f32 fma in 32 partial sums of stride 32, then a tree
 #include "quant_block32.clh"
+
+#ifndef ROWS_AT_ONCE
+#error "ROWS_AT_ONCE, which is 16, is required: the host shares out rows by as many"
+#endif
 
 float sum_of(float16 v) {
   const float8 eight = v.lo + v.hi;
@@ -58,6 +63,32 @@ __attribute__((noinline)) float4 dot_row_4(__global const uchar* row, __global c
   return sum;
 }
 
+// y[n] = alpha sums[n] + scale s u[.][n] + start[n] + bias[n] for `width` <= ROWS_AT_ONCE outputs of
+// one row of x.
+void finish_row(__global float* y, const float* sums, __global const float* start,
+                __global const float* bias, __global const float* s, __global const float* u,
+                uint width, uint N, uint R, float alpha, float scale) {
+  if (width == ROWS_AT_ONCE) {
+    float16 total = 0.0f;
+    for (uint r = 0; r < R; ++r) {
+      total = fma((float16)(s[r]), vload16(0, u + (size_t)r * N), total);
+    }
+    total = fma(vload16(0, sums), (float16)alpha, total * scale);
+    if (start != 0) total += vload16(0, start);
+    if (bias != 0) total += vload16(0, bias);
+    vstore16(total, 0, y);
+    return;
+  }
+  for (uint j = 0; j < width; ++j) {
+    float total = 0.0f;
+    for (uint r = 0; r < R; ++r) total = fma(s[r], u[(size_t)r * N + j], total);
+    total = fma(sums[j], alpha, total * scale);
+    if (start != 0) total += start[j];
+    if (bias != 0) total += bias[j];
+    y[j] = total;
+  }
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_few_rows(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* start, __global const float* bias, __global const float* s,
@@ -66,27 +97,28 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_few_rows(
   const uint n_begin = get_group_id(0) * rows_per_group;
   const uint n_end = min(N, n_begin + rows_per_group);
   const size_t row_bytes = weight_row_bytes(K);
-  for (uint n = n_begin; n < n_end; ++n) {
-    __global const uchar* row = w + n * row_bytes;
-    const float offset = has_bias ? bias[n] : 0.0f;
+  for (uint n0 = n_begin; n0 < n_end; n0 += ROWS_AT_ONCE) {
+    const uint width = min(n_end - n0, (uint)ROWS_AT_ONCE);
     for (uint m0 = 0; m0 < M; m0 += 4) {
       const uint count = min(M - m0, 4u);
       __global const float* rows = x + (size_t)m0 * K;
-      float sums[4];
-      if (count == 4) {
-        vstore4(dot_row_4(row, rows, K), 0, sums);
-      } else {
-        for (uint i = 0; i < count; ++i) sums[i] = dot_row(row, rows + (size_t)i * K, K);
+      float sums[4][ROWS_AT_ONCE];
+      for (uint j = 0; j < width; ++j) {
+        __global const uchar* row = w + (n0 + j) * row_bytes;
+        if (count == 4) {
+          const float4 four = dot_row_4(row, rows, K);
+          sums[0][j] = four.x;
+          sums[1][j] = four.y;
+          sums[2][j] = four.z;
+          sums[3][j] = four.w;
+        } else {
+          for (uint i = 0; i < count; ++i) sums[i][j] = dot_row(row, rows + (size_t)i * K, K);
+        }
       }
       for (uint i = 0; i < count; ++i) {
-        const uint m = m0 + i;
-        float low_rank = 0.0f;
-        for (uint r = 0; r < R; ++r) {
-          low_rank = fma(s[(size_t)m * R + r], u[(size_t)r * N + n], low_rank);
-        }
-        const size_t at = (size_t)m * N + n;
-        const float from = has_start ? start[at] : 0.0f;
-        y[at] = alpha * sums[i] + scale * low_rank + from + offset;
+        const size_t m = m0 + i;
+        finish_row(y + m * N + n0, sums[i], has_start ? start + m * N + n0 : 0,
+                   has_bias ? bias + n0 : 0, s + m * R, u + n0, width, N, R, alpha, scale);
       }
     }
   }

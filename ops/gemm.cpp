@@ -14,6 +14,8 @@ constexpr std::uint32_t kSide = 16;
 constexpr std::uint32_t kSteps = 16;
 constexpr std::uint32_t kRowItems = 64;
 constexpr std::int64_t kOneRowKernelUpTo = 4;
+// cl/gemm_few_rows_cpu.cl
+constexpr std::uint32_t kRowsAtOnce = 16;
 
 // What both directions have in common: y [M, C] from x [M, J].
 struct Product {
@@ -86,15 +88,16 @@ void record_tiles(Batch& batch, const Product& p) {
 
 void record_few_rows(Batch& batch, const Product& p) {
   Context& context = batch.context();
-  const RowShare share = share_rows(u32(p.columns()), context.device());
+  const RowShare share = share_rows(divide_up(u32(p.columns()), kRowsAtOnce), context.device());
   Defines defines;
   set_weight_type(defines, p.w.type());
+  defines.set("ROWS_AT_ONCE", kRowsAtOnce);
   Launch launch = launch_of(p);
   launch.kernel = context.kernel("gemm_few_rows_cpu.cl", "gemm_few_rows", defines);
   launch.grid = single_item_groups(share.groups);
   std::vector<Argument> arguments = arguments_of(p);
-  append(arguments,
-         {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}, share.rows_per_group});
+  append(arguments, {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()},
+                     share.rows_per_group * kRowsAtOnce});
   batch.record(std::move(launch), std::move(arguments));
 }
 
