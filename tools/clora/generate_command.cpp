@@ -7,6 +7,7 @@
 
 #include "runtime/error.hpp"
 #include "tools/clora/commands.hpp"
+#include "tools/clora/config_file.hpp"
 #include "tools/clora/generation_options.hpp"
 
 namespace clora {
@@ -132,15 +133,21 @@ int generate(const Options& options) {
 }
 
 void add_prompt_options(CLI::App& command, Options& options) {
-  auto* group = command.add_option_group("Prompt", "One of --prompt and --prompt-ids");
-  group->add_option("--prompt", options.prompt, "The text to go on from; - reads standard input")
-      ->type_name("TEXT|-");
-  group->add_option("--prompt-ids", options.prompt_ids, "The same as token ids: 1,2,3")
+  auto* prompt =
+      command
+          .add_option("--prompt", options.prompt, "The text to go on from; - reads standard input")
+          ->type_name("TEXT|-");
+  command.add_option("--prompt-ids", options.prompt_ids, "The same as token ids: 1,2,3")
       ->type_name("IDS")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  group->require_option(1);
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->excludes(prompt);
+}
+
+void require_prompt_option(const CLI::App& command) {
+  if (command.count("--prompt") + command.count("--prompt-ids") > 0) return;
+  throw UsageError("one of --prompt and --prompt-ids is required");
 }
 
 }  // namespace
@@ -166,7 +173,10 @@ void add_generate_command(CLI::App& program, Action& action) {
       ->group("Generation");
   add_run_options(*command, options->common);
   command->footer(kFooter);
-  command->callback([options, &action] { action = [options] { return generate(*options); }; });
+  command->callback([options, command, &action] {
+    require_prompt_option(*command);
+    action = [options] { return generate(*options); };
+  });
 }
 
 }  // namespace clora

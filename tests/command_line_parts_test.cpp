@@ -1,0 +1,101 @@
+// The parts of the command line that can be looked at without running it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tools/clora/loss_picture.hpp"
+#include "tools/clora/output.hpp"
+#include "tools/clora/stop_filter.hpp"
+#include "tools/clora/suggestion.hpp"
+
+namespace clora {
+namespace {
+
+using testing::DoubleEq;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Suggestion, CountsInsertionsDeletionsReplacementsAndSwaps) {
+  EXPECT_EQ(edit_distance("", ""), 0U);
+  EXPECT_EQ(edit_distance("abc", ""), 3U);
+  EXPECT_EQ(edit_distance("rank", "rnak"), 1U);
+  EXPECT_EQ(edit_distance("steps", "step"), 1U);
+  EXPECT_EQ(edit_distance("seed", "speed"), 1U);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3U);
+}
+
+TEST(Suggestion, FindsTheNearestNameOrNone) {
+  const std::vector<std::string> names{"lr", "rank", "batch-size", "steps", "max-seq-length"};
+  EXPECT_EQ(suggestion_for("rnak", names), "rank");
+  EXPECT_EQ(suggestion_for("batch", names), "batch-size");
+  EXPECT_EQ(suggestion_for("learning_rate", names), "lr");
+  EXPECT_EQ(suggestion_for("max-length", names), "max-seq-length");
+  EXPECT_EQ(suggestion_for("bananas", names), "");
+}
+
+TEST(Suggestion, NeverNamesWhatIsNotThere) {
+  EXPECT_EQ(suggestion_for("learning-rate", {"rank", "alpha"}), "");
+}
+
+TEST(StopFilter, HoldsBackWhatMayBeginAStop) {
+  StopFilter filter({"END"});
+  EXPECT_EQ(filter.push("abE"), "ab");
+  EXPECT_EQ(filter.push("N"), "");
+  EXPECT_EQ(filter.push("x"), "ENx");
+  EXPECT_FALSE(filter.stopped());
+  EXPECT_EQ(filter.push("E"), "");
+  EXPECT_EQ(filter.finish(), "E");
+}
+
+TEST(StopFilter, CutsTheStopAndAllBehindIt) {
+  StopFilter filter({"stop", "top"});
+  EXPECT_EQ(filter.push("a s"), "a ");
+  EXPECT_EQ(filter.push("top it"), "");
+  EXPECT_TRUE(filter.stopped());
+  EXPECT_EQ(filter.push("more"), "");
+  EXPECT_EQ(filter.finish(), "");
+}
+
+TEST(StopFilter, WithoutStopsPassesEverythingAtOnce) {
+  StopFilter filter({""});
+  EXPECT_EQ(filter.push("anything"), "anything");
+  EXPECT_FALSE(filter.stopped());
+}
+
+TEST(Output, WritesNumbersForPeople) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(-1234567), "-1,234,567");
+  EXPECT_EQ(readable_bytes(1023), "1023 B");
+  EXPECT_EQ(readable_bytes(1.5 * 1024 * 1024 * 1024), "1.5 GiB");
+  EXPECT_EQ(clock_time(59.6), "1:00");
+  EXPECT_EQ(clock_time(3723), "1:02:03");
+}
+
+TEST(LossPicture, MarksAxesAtRoundNumbers) {
+  EXPECT_THAT(axis_marks(0, 3.4, 6), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(axis_marks(0, 0.35, 6),
+              ElementsAre(DoubleEq(0), DoubleEq(0.1), DoubleEq(0.2), DoubleEq(0.1 * 3)));
+  EXPECT_THAT(axis_marks(0, 200, 8), ElementsAre(0, 50, 100, 150, 200));
+}
+
+TEST(LossPicture, PutsPointsWhereTheAxesSay) {
+  // The last step lies at the right end of its axis: x = 720 - 24; loss 0 would lie at y = 348.
+  const std::string picture = loss_picture({"run", {{0, 2.0}, {10, 1.0}}, {{10, 1.5}}});
+  EXPECT_THAT(picture, HasSubstr("64.0,62.3 696.0,205.1"));
+  EXPECT_THAT(picture, HasSubstr("<circle class=\"valid\" cx=\"696.0\""));
+}
+
+TEST(LossPicture, EscapesItsTitleAndLeavesOutWhatIsNotFinite) {
+  const std::string picture = loss_picture({"a < b & c", {{1, 2.0}, {2, NAN}, {3, INFINITY}}, {}});
+  EXPECT_THAT(picture, HasSubstr("a &lt; b &amp; c"));
+  EXPECT_THAT(picture, Not(HasSubstr("nan")));
+  EXPECT_THAT(picture, Not(HasSubstr("inf")));
+}
+
+TEST(LossPicture, OfNothingIsStillAPicture) { EXPECT_THAT(loss_picture({}), HasSubstr("</svg>")); }
+
+}  // namespace
+}  // namespace clora

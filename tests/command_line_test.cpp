@@ -1,0 +1,217 @@
+// The program clora as a person calls it: help, mistakes, exit codes, streams, small commands.
+// Training and what follows it: command_line_training_test.cpp.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/program.hpp"
+#include "tests/support/test_files.hpp"
+#include "tests/support/tiny_chat_model.hpp"
+
+namespace clora {
+namespace {
+
+using test::ProgramResult;
+using test::run_clora;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class CommandLine : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder = new test::TemporaryFolder;
+    model = *folder / "model";
+    test::write_tiny_chat_model(model);
+  }
+  static void TearDownTestSuite() { delete folder; }
+
+  static void expect_usage_error(const std::vector<std::string>& arguments,
+                                 const std::string& words) {
+    const ProgramResult result = run_clora(arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("clora: error: " + words));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+
+  static inline test::TemporaryFolder* folder = nullptr;
+  static inline std::string model;
+};
+
+TEST_F(CommandLine, EveryCommandsHelpHasAnExampleOnStdout) {
+  for (const std::string command :
+       {"train", "eval", "generate", "chat", "tokenize", "fuse", "devices", "info"}) {
+    const ProgramResult result = run_clora({command, "--help"});
+    EXPECT_EQ(result.exit_code, 0) << command;
+    EXPECT_THAT(result.out, HasSubstr("  clora " + command + " ")) << command;
+    EXPECT_THAT(result.out, HasSubstr("--json")) << command;
+    EXPECT_THAT(result.err, IsEmpty()) << command;
+  }
+}
+
+TEST_F(CommandLine, HelpOfTrainingTellsTheDefaults) {
+  const std::string help = run_clora({"train", "--help"}).out;
+  for (const char* words : {"=0.0002", "--rank INT:POSITIVE=8", "=16", "=512", "=all-linear",
+                            "=constant", "--no-shuffle", "--no-append-eos", "CLORA_DEVICE"}) {
+    EXPECT_THAT(help, HasSubstr(words));
+  }
+}
+
+TEST_F(CommandLine, AWrongOptionIsNamedWithTheRightOne) {
+  expect_usage_error({"train", "--lerning-rate", "1"},
+                     "unknown option --lerning-rate; did you mean --lr?");
+  expect_usage_error({"generate", "--model", model, "--promt", "x"},
+                     "unknown option --promt; did you mean --prompt?");
+  expect_usage_error({"eval", "--xyzzy"}, "unknown option --xyzzy; 'clora eval --help'");
+}
+
+TEST_F(CommandLine, AWrongCommandIsNamedWithTheRightOne) {
+  expect_usage_error({"trian"}, "unknown command 'trian'; did you mean 'train'?");
+  expect_usage_error({}, "a command is needed");
+}
+
+TEST_F(CommandLine, ValuesOutOfRangeAreUsageErrors) {
+  expect_usage_error(
+      {"train", "--model", model, "--data", "d", "--adapter-out", "o", "--rank", "0"}, "--rank");
+  expect_usage_error({"generate", "--model", model, "--prompt", "x", "--top-p", "2"}, "--top-p");
+  expect_usage_error({"generate", "--model", model}, "one of --prompt and --prompt-ids");
+  expect_usage_error({"train", "--model", model, "--data", "d", "--adapter-out", "o", "--steps",
+                      "1", "--epochs", "1"},
+                     "--steps excludes --epochs");
+}
+
+TEST_F(CommandLine, AnOptionsValueMayLookLikeAnOption) {
+  const ProgramResult result =
+      run_clora({"generate", "--model", model, "--prompt", "--nonsense", "--max-tokens", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+TEST_F(CommandLine, DevicesAreListedWithTheOneThatWouldBeTaken) {
+  const ProgramResult result = run_clora({"devices", "--json"});
+  if (result.exit_code != 0) GTEST_SKIP() << "no OpenCL device: " << result.err;
+  const auto devices = result.json_lines().at(0).at("devices");
+  int taken = 0;
+  for (const auto& device : devices) taken += device.at("taken").get<bool>() ? 1 : 0;
+  EXPECT_EQ(taken, 1);
+  EXPECT_GT(devices.at(0).at("memory_bytes").get<double>(), 0);
+}
+
+TEST_F(CommandLine, WithoutADeviceThePackageThatBringsOneIsNamed) {
+  const ProgramResult result = run_clora(
+      test::ProgramCall{.arguments = {"devices"}, .environment = {"OCL_ICD_VENDORS=/nonexistent"}});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("pocl-opencl-icd"));
+}
+
+TEST_F(CommandLine, TheDeviceMayComeFromTheEnvironment) {
+  const ProgramResult result = run_clora(
+      test::ProgramCall{.arguments = {"devices"}, .environment = {"CLORA_DEVICE=no-such-thing"}});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("none matches 'no-such-thing'"));
+}
+
+TEST_F(CommandLine, APrecisionThatTheDeviceLacksIsRefusedWithThoseItHas) {
+  const ProgramResult result =
+      run_clora({"generate", "--model", model, "--prompt", "a", "--precision", "bf16"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("it can do f32"));
+}
+
+TEST_F(CommandLine, TokenizeGivesIdsOfArgumentsAndOfStandardInput) {
+  const ProgramResult words = run_clora({"tokenize", "--model", model, "the"});
+  const ProgramResult object = run_clora(test::ProgramCall{
+      .arguments = {"tokenize", "--model", model, "--json", "-"}, .input = "the"});
+  EXPECT_EQ(words.exit_code, 0) << words.err;
+  EXPECT_THAT(object.json_lines().at(0).at("ids"), ElementsAre(257));
+  EXPECT_EQ(words.out, "257\n");
+}
+
+TEST_F(CommandLine, TextOfSpecialTokensIsTextUnlessAsked) {
+  const auto count = [](const char* option) {
+    return run_clora({"tokenize", "--model", model, "--json", option, "<|im_end|>"})
+        .json_lines()
+        .at(0)
+        .at("ids")
+        .size();
+  };
+  EXPECT_EQ(count("--special"), 1U);
+  EXPECT_GT(count("--no-special"), 1U);
+}
+
+TEST_F(CommandLine, InfoTellsWhatAModelHolds) {
+  const auto object = run_clora({"info", model, "--json"}).json_lines().at(0);
+  EXPECT_EQ(object.at("architecture"), "llama");
+  EXPECT_EQ(object.at("layers"), 2);
+  EXPECT_EQ(object.at("chat_template"), "chatml");
+  EXPECT_GT(object.at("parameters").get<int>(), 1000);
+  EXPECT_EQ(object.at("tensors").at("f32").at("elements"), object.at("parameters"));
+}
+
+TEST_F(CommandLine, AMissingModelIsOneClearLine) {
+  const ProgramResult result = run_clora({"info", "/nonexistent/model.gguf", "--json"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, HasSubstr("/nonexistent/model.gguf"));
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1);
+}
+
+TEST_F(CommandLine, GenerateGivesOneObjectWithLogprobs) {
+  const auto object = run_clora({"generate", "--model", model, "--prompt-ids", "1,2,3",
+                                 "--max-tokens", "4", "--json", "--logprobs", "2"})
+                          .json_lines()
+                          .at(0);
+  EXPECT_THAT(object.at("prompt_ids"), ElementsAre(1, 2, 3));
+  const std::size_t tokens = object.at("ids").size();
+  ASSERT_GT(tokens, 0U);
+  EXPECT_EQ(object.at("logprobs").size(), tokens);
+  EXPECT_EQ(object.at("top_logprobs").size(), tokens);
+  EXPECT_EQ(object.at("top_logprobs").at(0).at(0).at("id"), object.at("ids").at(0));
+  EXPECT_EQ(object.at("top_logprobs").at(0).at(0).at("logprob"), object.at("logprobs").at(0));
+  for (const char* key : {"text", "finish_reason", "prompt_tokens_per_s", "decode_tokens_per_s"}) {
+    EXPECT_TRUE(object.contains(key)) << key;
+  }
+}
+
+TEST_F(CommandLine, AStopTextEndsTheReplyAndIsCutOff) {
+  const auto generate = [](std::vector<std::string> more) {
+    std::vector<std::string> all{"generate", "--model",      model, "--prompt",
+                                 "abc",      "--max-tokens", "12",  "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_clora(all).json_lines().at(0);
+  };
+  const std::string whole = generate({}).at("text");
+  ASSERT_GE(whole.size(), 4U);
+  // A place where characters begin, so that the stop text is one.
+  std::size_t at = 2;
+  while ((static_cast<unsigned char>(whole[at]) & 0xC0) == 0x80) ++at;
+  const std::string stop = whole.substr(at);
+  const auto cut = generate({"--stop", stop});
+  EXPECT_EQ(cut.at("text"), whole.substr(0, whole.find(stop)));
+  EXPECT_EQ(cut.at("finish_reason"), "stop");
+}
+
+TEST_F(CommandLine, ThePromptMayComeFromStandardInput) {
+  const std::vector<std::string> tail{"--max-tokens", "3", "--json"};
+  const ProgramResult piped = run_clora(test::ProgramCall{
+      .arguments = {"generate", "--model", model, "--max-tokens", "3", "--json", "--prompt", "-"},
+      .input = "the\n"});
+  EXPECT_THAT(piped.json_lines().at(0).at("prompt_ids"), ElementsAre(257));
+}
+
+TEST_F(CommandLine, ChatKeepsItsTurnsUntilReset) {
+  const ProgramResult result = run_clora(test::ProgramCall{
+      .arguments = {"chat", "--model", model, "--max-tokens", "3", "--json", "--context", "200"},
+      .input = "ab\nab\n/reset\nab\n/exit\nnever\n"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto lines = result.json_lines();
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0].at("ids"), lines[2].at("ids"));
+}
+
+TEST_F(CommandLine, AReaderThatGoesAwayIsNoCrash) {
+  const ProgramResult result = run_clora(test::ProgramCall{
+      .arguments = {"generate", "--model", model, "--prompt", "abc"}, .close_output = true});
+  EXPECT_LT(result.exit_code, 128) << result.exit_code;
+}
+
+}  // namespace
+}  // namespace clora

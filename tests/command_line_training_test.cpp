@@ -1,0 +1,229 @@
+// The program clora from records to a fused model: train, eval, generate, fuse, resume, Ctrl-C.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/program.hpp"
+#include "tests/support/test_files.hpp"
+#include "tests/support/tiny_chat_model.hpp"
+
+namespace clora {
+namespace {
+
+using test::ProgramCall;
+using test::ProgramResult;
+using test::run_clora;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class CommandLineTraining : public testing::Test {
+ protected:
+  CommandLineTraining() {
+    test::write_tiny_chat_model(folder / "model");
+    std::filesystem::create_directory(folder / "data");
+    std::string lines;
+    for (const std::string word : {"abc", "lo", "the", "cab", "tool", "hello", "both", "bath"}) {
+      lines +=
+          nlohmann::json{{"prompt", "say " + word + ":"}, {"completion", " " + word}}.dump() + "\n";
+    }
+    test::write_whole_file(folder / "data/train.jsonl", lines);
+    test::write_whole_file(folder / "data/valid.jsonl", lines.substr(0, lines.find('\n') + 1));
+  }
+
+  std::string at(const char* name) const { return (folder / name).string(); }
+
+  std::vector<std::string> training(const char* out, std::vector<std::string> more = {}) const {
+    std::vector<std::string> all{"train",    "--model",       at("model"), "--data",
+                                 at("data"), "--adapter-out", at(out),     "--lr",
+                                 "0.02",     "--seed",        "3"};
+    if (std::ranges::find(more, "--steps") == more.end()) all.insert(all.end(), {"--steps", "8"});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  std::string adapter_bytes(const char* out) const {
+    return test::read_whole_file(folder / out / "adapter_model.safetensors");
+  }
+
+  test::TemporaryFolder folder;
+};
+
+std::vector<nlohmann::json> events(const std::vector<nlohmann::json>& lines, const char* kind) {
+  std::vector<nlohmann::json> chosen;
+  std::ranges::copy_if(lines, std::back_inserter(chosen),
+                       [&](const auto& line) { return line.at("event") == kind; });
+  return chosen;
+}
+
+TEST_F(CommandLineTraining, GoesFromRecordsToAFusedModel) {
+  const ProgramResult trained = run_clora(training("a", {"--steps", "120", "--rank", "16"}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.out, HasSubstr("held-out loss"));
+
+  const auto eval = [&](std::vector<std::string> more) {
+    std::vector<std::string> all{
+        "eval",   "--model",      at("model"), "--data", at("data/train.jsonl"),
+        "--json", "--exact-match"};
+    all.insert(all.end(), more.begin(), more.end());
+    const ProgramResult result = run_clora(all);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.json_lines().at(0);
+  };
+  const auto before = eval({}), after = eval({"--adapter", at("a")});
+  EXPECT_LT(after.at("loss").get<double>(), 0.5 * before.at("loss").get<double>());
+  EXPECT_GT(after.at("exact_match").get<double>(), before.at("exact_match").get<double>());
+  EXPECT_NEAR(after.at("perplexity").get<double>(), std::exp(after.at("loss").get<double>()), 1e-6);
+  EXPECT_EQ(after.at("records"), 8);
+
+  const ProgramResult fused = run_clora(
+      {"fuse", "--model", at("model"), "--adapter", at("a"), "--out", at("fused"), "--json"});
+  ASSERT_EQ(fused.exit_code, 0) << fused.err;
+  const auto object = fused.json_lines().at(0);
+  EXPECT_LT(object.at("largest_logit_difference").get<double>(),
+            1e-4 * object.at("largest_logit").get<double>());
+
+  const auto reply = [&](std::vector<std::string> model) {
+    std::vector<std::string> all{"generate", "--prompt", "say lo:", "--max-tokens", "6", "--json"};
+    all.insert(all.end(), model.begin(), model.end());
+    return run_clora(all).json_lines().at(0).at("ids");
+  };
+  const auto adapted = reply({"--model", at("model"), "--adapter", at("a")});
+  EXPECT_EQ(reply({"--model", at("fused")}), adapted);
+  EXPECT_NE(reply({"--model", at("model")}), adapted);
+}
+
+TEST_F(CommandLineTraining, JsonEventsHaveTheirKeysAndNothingElseIsOnStdout) {
+  const ProgramResult result = run_clora(training("a", {"--json", "--eval-every", "4"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto lines = result.json_lines();
+  const auto starts = events(lines, "start"), steps = events(lines, "step"),
+             evals = events(lines, "eval"), dones = events(lines, "done");
+  ASSERT_EQ(starts.size(), 1U);
+  ASSERT_EQ(steps.size(), 8U);
+  ASSERT_EQ(evals.size(), 2U);
+  ASSERT_EQ(dones.size(), 1U);
+  for (const char* key : {"device", "model", "trainable_parameters", "records"}) {
+    EXPECT_TRUE(starts[0].contains(key)) << key;
+  }
+  for (const char* key :
+       {"step", "loss", "tokens", "learning_rate", "grad_norm", "tokens_per_s", "peak_bytes"}) {
+    EXPECT_TRUE(steps[0].contains(key)) << key;
+  }
+  EXPECT_EQ(steps[7].at("step"), 8);
+  EXPECT_EQ(evals[1].at("step"), 8);
+  EXPECT_EQ(dones[0].at("adapter"), at("a"));
+  EXPECT_EQ(test::read_whole_file(folder / "a/log.jsonl"), result.out);
+  EXPECT_THAT(test::read_whole_file(folder / "a/loss.svg"), HasSubstr("</svg>"));
+}
+
+TEST_F(CommandLineTraining, AnOutputThatExistsIsKeptUnlessOverwriteIsSaid) {
+  ASSERT_EQ(run_clora(training("a")).exit_code, 0);
+  const std::string first = adapter_bytes("a");
+  const ProgramResult refused = run_clora(training("a", {"--steps", "3"}));
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("--overwrite"));
+  EXPECT_EQ(adapter_bytes("a"), first);
+  EXPECT_EQ(run_clora(training("a", {"--steps", "3", "--overwrite"})).exit_code, 0);
+  EXPECT_NE(adapter_bytes("a"), first);
+
+  const std::vector<std::string> fuse{"fuse",  "--model", at("model"), "--adapter",
+                                      at("a"), "--out",   at("a")};
+  EXPECT_EQ(run_clora(fuse).exit_code, 1);
+}
+
+TEST_F(CommandLineTraining, ABadLineStopsBeforeTrainingWithFileLineAndReason) {
+  const std::string good = test::read_whole_file(folder / "data/train.jsonl");
+  test::write_whole_file(folder / "data/train.jsonl", good + "{\"prompt\": 3}\n");
+  const ProgramResult result = run_clora(training("a"));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("train.jsonl:9: "));
+  EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+}
+
+TEST_F(CommandLineTraining, LongRecordsAreTruncatedWithACount) {
+  const ProgramResult result = run_clora(training("a", {"--max-seq-length", "9", "--json"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("lost their end"));
+  EXPECT_GT(result.json_lines().at(0).at("truncated_records").get<int>(), 0);
+}
+
+TEST_F(CommandLineTraining, AResumedRunEqualsTheUnbrokenOne) {
+  ASSERT_EQ(run_clora(training("a", {"--save-every", "3"})).exit_code, 0);
+  const ProgramResult resumed = run_clora({"train", "--config", at("a/run.toml"), "--adapter-out",
+                                           at("b"), "--resume", at("a/checkpoint-3"), "--json"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(events(resumed.json_lines(), "step").size(), 5U);
+  EXPECT_EQ(adapter_bytes("b"), adapter_bytes("a"));
+}
+
+TEST_F(CommandLineTraining, TheRunsConfigurationGivesTheSameRunAgain) {
+  ASSERT_EQ(run_clora(training("a", {"--rank", "2", "--target-modules", "q_proj,v_proj",
+                                     "--no-shuffle", "--schedule", "cosine", "--layers", "1"}))
+                .exit_code,
+            0);
+  const ProgramResult again =
+      run_clora({"train", "--config", at("a/run.toml"), "--adapter-out", at("b")});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(adapter_bytes("b"), adapter_bytes("a"));
+  const ProgramResult info = run_clora({"info", at("b"), "--json"});
+  EXPECT_EQ(info.json_lines().at(0).at("rank"), 2);
+  EXPECT_EQ(info.json_lines().at(0).at("target_modules").size(), 2U);
+}
+
+TEST_F(CommandLineTraining, AWrongOptionInAConfigurationIsNamedWithTheRightOne) {
+  test::write_whole_file(folder / "run.toml", "batch-sise = 2\n");
+  const ProgramResult result = run_clora(training("a", {"--config", at("run.toml")}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("did you mean --batch-size?"));
+}
+
+TEST_F(CommandLineTraining, TheCommandLineWinsOverTheConfiguration) {
+  test::write_whole_file(folder / "run.toml",
+                         "epochs = 5\nrank = 2\n[train]\nalpha = 3\n[eval]\nx = 1\n");
+  const ProgramResult result =
+      run_clora(training("a", {"--config", at("run.toml"), "--rank", "4", "--json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.json_lines().at(0).at("steps"), 8);
+  const auto info = run_clora({"info", at("a"), "--json"}).json_lines().at(0);
+  EXPECT_EQ(info.at("rank"), 4);
+  EXPECT_EQ(info.at("alpha"), 3);
+}
+
+TEST_F(CommandLineTraining, CtrlCFinishesTheStepSavesAndSaysHowToGoOn) {
+  const std::vector<std::string> arguments = training("a", {"--steps", "100000"});
+  const ProgramResult stopped =
+      run_clora(ProgramCall{.arguments = arguments, .interrupt_after = "step 1/100000"});
+  EXPECT_EQ(stopped.exit_code, 1);
+  EXPECT_THAT(stopped.err, HasSubstr("Ctrl-C again stops at once"));
+  EXPECT_THAT(stopped.out, HasSubstr("--resume " + at("a") + "/checkpoint-"));
+  EXPECT_THAT(adapter_bytes("a"), Not(IsEmpty()));
+  EXPECT_THAT(test::read_whole_file(folder / "a/log.jsonl"), HasSubstr("\"stopped\":true"));
+}
+
+TEST_F(CommandLineTraining, ALossThatIsNotFiniteStopsAndNamesTheStep) {
+  const ProgramResult result = run_clora(training("a", {"--lr", "1e30", "--steps", "50"}));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("step "));
+  EXPECT_FALSE(std::filesystem::exists(folder / "a/adapter_model.safetensors"));
+}
+
+TEST_F(CommandLineTraining, AnAdapterOfAnotherModelNamesTensorAndShapes) {
+  ASSERT_EQ(run_clora(training("a")).exit_code, 0);
+  CLORA_FILE_OR_SKIP(other, test::test_data("models/tiny_llama3"), "tiny_llama3");
+  const ProgramResult result = run_clora(
+      {"generate", "--model", other.string(), "--adapter", at("a"), "--prompt-ids", "1,2"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("_proj.lora_A.weight"));
+}
+
+TEST_F(CommandLineTraining, AFolderThatCannotBeWrittenStopsBeforeTraining) {
+  test::write_whole_file(folder / "file", "x");
+  const ProgramResult result = run_clora(training("file/a"));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("file/a"));
+}
+
+}  // namespace
+}  // namespace clora

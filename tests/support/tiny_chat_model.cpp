@@ -1,0 +1,23 @@
+#include "tests/support/tiny_chat_model.hpp"
+
+#include "model/tokenizer_json_writing.hpp"
+#include "tests/support/test_files.hpp"
+#include "tests/support/tiny_models.hpp"
+#include "tests/support/tiny_tokenizers.hpp"
+
+namespace clora::test {
+
+void write_tiny_chat_model(const std::filesystem::path& folder) {
+  TokenizerSpec spec = byte_level_spec();
+  spec.chat_template =
+      "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
+      "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}"
+      "{{ '<|im_start|>assistant\\n' }}{% endif %}";
+  ModelConfig config = tiny_models().front().config;
+  config.vocabulary = static_cast<std::int64_t>(spec.tokens.size());
+  write_tiny_model(folder, config);
+  write_whole_file(folder / "tokenizer.json", tokenizer_json_of(spec));
+  write_whole_file(folder / "tokenizer_config.json", tokenizer_config_json_of(spec));
+}
+
+}  // namespace clora::test
