@@ -29,9 +29,16 @@ struct Options {
   std::int64_t show = 0;
 };
 
+// Breaks written out, so that an answer stays on its line.
+std::string on_one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) line += c == '\n' ? std::string("\\n") : std::string(1, c);
+  return line;
+}
+
 void show_answer(Output& output, const Answer& answer) {
-  output.info("\n{}\n  wanted: {}\n  got:    {}{}", answer.prompt, answer.wanted, answer.got,
-              answer.exact() ? "  (exact)" : "");
+  output.info("\n{}\n  wanted: {}\n  got:    {}{}", answer.prompt, on_one_line(answer.wanted),
+              on_one_line(answer.got), answer.exact() ? "  (exact)" : "");
 }
 
 double match(const Options& options, LoadedModel& loaded, const Adapter* adapter,

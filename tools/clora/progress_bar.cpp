@@ -26,6 +26,19 @@ std::string bar_of(std::int64_t done, std::int64_t total, std::size_t width) {
   return bar;
 }
 
+// Where a bar can be drawn; nullptr where nowhere.
+std::FILE* terminal_of(const Output& output) {
+  for (std::FILE* stream : {output.people(), stderr}) {
+    if (::isatty(::fileno(stream)) == 1) return stream;
+  }
+  return nullptr;
+}
+
+void put(std::FILE* stream, const std::string& text) {
+  std::fputs(text.c_str(), stream);
+  std::fflush(stream);
+}
+
 double seconds_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
@@ -39,7 +52,7 @@ ProgressBar::ProgressBar(Output& output, std::string_view unit, std::int64_t tot
       total_(std::max<std::int64_t>(total, 1)),
       begin_(done),
       last_line_(done),
-      terminal_(::isatty(::fileno(output.people())) == 1) {}
+      terminal_(terminal_of(output)) {}
 
 double ProgressBar::seconds_left(std::int64_t done) const {
   const auto made = static_cast<double>(std::max<std::int64_t>(done - begin_, 1));
@@ -56,7 +69,7 @@ bool ProgressBar::line_is_due(std::int64_t done) const {
 void ProgressBar::update(std::int64_t done, std::string_view figures) {
   if (output_.quiet()) return;
   const std::string left = clock_time(seconds_left(done));
-  if (terminal_) {
+  if (terminal_ != nullptr) {
     if (done < total_ && drawn_ && seconds_since(last_drawn_) < kRedrawSeconds) return;
     draw(done, figures, left);
   } else {
@@ -70,17 +83,17 @@ void ProgressBar::update(std::int64_t done, std::string_view figures) {
 void ProgressBar::draw(std::int64_t done, std::string_view figures, std::string_view left) {
   const std::string counts = fmt::format("{}/{}", done, total_);
   const std::string tail = fmt::format("  {}  {} left", figures, left);
-  const std::size_t columns = columns_of(output_.people());
+  const std::size_t columns = columns_of(terminal_);
   const std::size_t taken = counts.size() + tail.size() + 5;
   const std::size_t width = columns > taken + 8 ? std::min<std::size_t>(columns - taken, 30) : 8;
   std::string text = fmt::format("{} [{}]{}", counts, bar_of(done, total_, width), tail);
   if (text.size() >= columns) text.resize(columns - 1);
-  output_.text("\r\x1b[K" + text);
+  put(terminal_, "\r\x1b[K" + text);
   drawn_ = true;
 }
 
 void ProgressBar::clear() {
-  if (drawn_) output_.text("\r\x1b[K");
+  if (drawn_) put(terminal_, "\r\x1b[K");
   drawn_ = false;
 }
 

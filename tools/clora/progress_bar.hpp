@@ -1,6 +1,6 @@
-// ProgressBar: how far a long work is. On a terminal one line that is drawn over; elsewhere plain
-// lines, one for each twentieth of the work, and for each ten seconds where that takes longer.
-// Silent with --quiet.
+// ProgressBar: how far a long work is. On a terminal one line that is drawn over (on stderr where
+// stdout is none); without a terminal plain lines, one for each twentieth of the work, and for each
+// ten seconds where that takes longer. Silent with --quiet.
 //
 //    120/300 [=========>               ]  loss 0.4213  912 tokens/s  0:42 left
 //
@@ -41,7 +41,7 @@ class ProgressBar {
   std::int64_t total_;
   std::int64_t begin_;
   std::int64_t last_line_;  // what the last plain line told
-  bool terminal_;
+  std::FILE* terminal_;     // nullptr: there is none
   bool drawn_ = false;
   Clock::time_point started_ = Clock::now();
   Clock::time_point last_drawn_{};
