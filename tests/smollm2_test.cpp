@@ -9,6 +9,7 @@
 #include "model/generator.hpp"
 #include "model/trainer.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/reference_adapter.hpp"
 #include "tests/support/test_models.hpp"
 
 namespace clora {
@@ -76,22 +77,6 @@ TEST_F(SmolLM2, HasTheReferencesLossPackedOrOneRecordARow) {
   }
 }
 
-// The run's own start: a[i, j] = 0.02 sin(0.37 i + 0.11 j + layer), b = 0.
-void fill_reference_adapter(const Adapter& adapter) {
-  for (std::size_t m = 0; m < adapter.modules().size(); ++m) {
-    const AdapterModule& module = adapter.modules()[m];
-    std::vector<float> a(static_cast<std::size_t>(module.rank * module.site.inputs));
-    for (std::int64_t i = 0; i < module.rank; ++i) {
-      for (std::int64_t j = 0; j < module.site.inputs; ++j) {
-        a[static_cast<std::size_t>(i * module.site.inputs + j)] = static_cast<float>(
-            0.02 * std::sin(0.37 * static_cast<double>(i) + 0.11 * static_cast<double>(j) +
-                            static_cast<double>(m / kProjections)));
-      }
-    }
-    adapter.context().write(adapter.weights(module.site.path).a, std::as_bytes(std::span(a)));
-  }
-}
-
 void expect_step(const StepResult& got, const nlohmann::json& want) {
   const auto i = static_cast<std::size_t>(got.step - 1);
   const double loss = want["float64"]["losses"][i].get<double>();
@@ -106,7 +91,7 @@ TEST_F(SmolLM2, TrainsTenStepsAsTheFloat64RunDoes) {
   Adapter adapter(
       open->model.context(), adapter_sites(open->model.config()),
       {.rank = wanted["rank"].get<std::int64_t>(), .alpha = wanted["alpha"].get<double>()});
-  fill_reference_adapter(adapter);
+  test::fill_reference_adapter(adapter);
   Trainer trainer(open->model, adapter, {});
   std::size_t checked = 0;
   const auto check = [&](const std::optional<StepResult>& result) {

@@ -1,0 +1,109 @@
+// The program clora on the demo model: the ten steps of the float64 LoRA run, its evaluation loss
+// and a reply, from files alone.
+#include <gtest/gtest.h>
+
+#include "lora/peft_files.hpp"
+#include "model/weights.hpp"
+#include "tests/support/op_test.hpp"
+#include "tests/support/program.hpp"
+#include "tests/support/reference_adapter.hpp"
+#include "tests/support/test_models.hpp"
+
+namespace clora {
+namespace {
+
+using test::ProgramResult;
+using test::run_clora;
+
+class CommandLineSmolLM2 : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* const name = "models/reference/SmolLM2-135M-Instruct.Q4_1.json";
+    CLORA_FILE_OR_SKIP(model_file, test::demo_model(), "the demo model");
+    CLORA_FILE_OR_SKIP(reference_file, test::test_data(name), name);
+    CLORA_FILE_OR_SKIP(train_file, test::test_data("datasets/wikisql/train.jsonl"), "wikisql");
+    CLORA_FILE_OR_SKIP(valid_file, test::test_data("datasets/wikisql/valid.jsonl"), "wikisql");
+    model = model_file.string();
+    train = train_file.string();
+    valid = valid_file.string();
+    reference = test::read_json(reference_file);
+  }
+
+  void write_start(const std::filesystem::path& path) const {
+    const WeightFiles files = WeightFiles::open(model);
+    const auto& wanted = reference["lora_training"];
+    const Adapter adapter(
+        test::context_of(Variant::automatic), adapter_sites(files.config()),
+        {.rank = wanted["rank"].get<std::int64_t>(), .alpha = wanted["alpha"].get<double>()});
+    test::fill_reference_adapter(adapter);
+    save_adapter(adapter, path);
+  }
+
+  test::TemporaryFolder folder;
+  std::string model, train, valid;
+  nlohmann::json reference;
+};
+
+TEST_F(CommandLineSmolLM2, RepeatsTheFloat64RunsTenSteps) {
+  write_start(folder / "start");
+  const ProgramResult result = run_clora({"train",
+                                          "--model",
+                                          model,
+                                          "--data",
+                                          train,
+                                          "--adapter-init",
+                                          (folder / "start").string(),
+                                          "--adapter-out",
+                                          (folder / "out").string(),
+                                          "--no-shuffle",
+                                          "--steps",
+                                          "10",
+                                          "--batch-size",
+                                          "4",
+                                          "--max-seq-length",
+                                          "128",
+                                          "--no-append-eos",
+                                          "--lr",
+                                          "1e-3",
+                                          "--limit",
+                                          "40",
+                                          "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto& wanted = reference["lora_training"];
+  std::size_t step = 0;
+  for (const auto& event : result.json_lines()) {
+    if (event.at("event") != "step") continue;
+    const double loss = wanted["float64"]["losses"][step].get<double>();
+    const double norm = wanted["float64"]["grad_norms"][step].get<double>();
+    EXPECT_NEAR(event.at("loss").get<double>(), loss, 5e-5 * loss) << "step " << step + 1;
+    EXPECT_NEAR(event.at("grad_norm").get<double>(), norm, 3e-4 * norm) << "step " << step + 1;
+    EXPECT_EQ(event.at("tokens"), wanted["target_tokens"][step]);
+    ++step;
+  }
+  EXPECT_EQ(step, 10U);
+}
+
+TEST_F(CommandLineSmolLM2, EvaluatesToTheReferencesLoss) {
+  const ProgramResult result = run_clora(
+      {"eval", "--model", model, "--data", valid, "--limit", "20", "--no-append-eos", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto& wanted = reference["wikisql_valid"];
+  const auto object = result.json_lines().at(0);
+  const double loss = wanted["mean_loss"].get<double>();
+  EXPECT_NEAR(object.at("loss").get<double>(), loss, 5e-6 * loss);
+  EXPECT_EQ(object.at("tokens"), wanted["target_tokens"]);
+}
+
+TEST_F(CommandLineSmolLM2, AnswersAQuestionThroughItsChatTemplate) {
+  const ProgramResult result =
+      run_clora({"generate", "--model", model, "--chat", "--prompt",
+                 "What is the capital of France?", "--max-tokens", "20", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto object = result.json_lines().at(0);
+  EXPECT_EQ(object.at("text"), "The capital of France is Paris.");
+  EXPECT_EQ(object.at("finish_reason"), "stop");
+  EXPECT_EQ(object.at("prompt_ids").size(), 37U);
+}
+
+}  // namespace
+}  // namespace clora
