@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kWidth = 720, kHeight = 400;
 constexpr double kLeft = 64, kRight = 24, kTop = 48, kBottom = 52;
+constexpr double kLegend = 480;        // where it begins
 constexpr std::size_t kMeanFrom = 40;  // points from which on the running mean is worth drawing
 
 // Colours with enough contrast on white and on near-black; text changes with the page.
@@ -82,12 +83,17 @@ std::string polyline(const std::vector<LossPoint>& points, const Frame& frame, c
   return text + "\"/>\n";
 }
 
-// Exponential mean over about a twentieth of the points.
-std::vector<LossPoint> smoothed(std::vector<LossPoint> points) {
-  const double weight = 20.0 / static_cast<double>(points.size() + 20);
-  double mean = points.front().loss;
-  for (LossPoint& point : points) point.loss = mean += weight * (point.loss - mean);
-  return points;
+// The mean over a twenty-fifth of the points, centred on each, so that the curve does not lag.
+std::vector<LossPoint> smoothed(const std::vector<LossPoint>& points) {
+  const std::size_t reach = points.size() / 50;
+  std::vector<LossPoint> means = points;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const std::size_t near = std::min({reach, i, points.size() - 1 - i});
+    double sum = 0;
+    for (std::size_t j = i - near; j <= i + near; ++j) sum += points[j].loss;
+    means[i].loss = sum / static_cast<double>(2 * near + 1);
+  }
+  return means;
 }
 
 std::string axes(const Frame& frame) {
@@ -125,9 +131,9 @@ std::string train_part(const std::vector<LossPoint>& train, const Frame& frame) 
     text = polyline(train, frame, "train faint") + polyline(smoothed(train), frame, "train");
   }
   return text + fmt::format(
-                    "<path class=\"train\" d=\"M{0} 30h24\"/><text x=\"{1}\" y=\"34\">"
+                    "<path class=\"train\" d=\"M{0} 66h24\"/><text x=\"{1}\" y=\"70\">"
                     "training, {2:.3g} at the end</text>\n",
-                    kWidth - 400, kWidth - 370, train.back().loss);
+                    kLegend, kLegend + 32, train.back().loss);
 }
 
 std::string valid_part(const std::vector<LossPoint>& valid, const Frame& frame) {
@@ -138,9 +144,9 @@ std::string valid_part(const std::vector<LossPoint>& valid, const Frame& frame) 
                         frame.x(static_cast<double>(point.step)), frame.y(point.loss));
   }
   return text + fmt::format(
-                    "<circle class=\"valid\" cx=\"{0}\" cy=\"30\" r=\"4\"/>"
-                    "<text x=\"{1}\" y=\"34\">held out, {2:.3g}</text>\n",
-                    kWidth - 160, kWidth - 150, valid.back().loss);
+                    "<circle class=\"valid\" cx=\"{0}\" cy=\"88\" r=\"4\"/>"
+                    "<text x=\"{1}\" y=\"92\">held out, {2:.3g} at the end</text>\n",
+                    kLegend + 12, kLegend + 32, valid.back().loss);
 }
 
 }  // namespace
