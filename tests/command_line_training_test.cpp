@@ -124,9 +124,9 @@ TEST_F(CommandLineTraining, AnOutputThatExistsIsKeptUnlessOverwriteIsSaid) {
   const ProgramResult refused = run_clora(training("a", {"--steps", "3"}));
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_THAT(refused.err, HasSubstr("--overwrite"));
-  EXPECT_EQ(adapter_bytes("a"), first);
+  EXPECT_TRUE(adapter_bytes("a") == first);
   EXPECT_EQ(run_clora(training("a", {"--steps", "3", "--overwrite"})).exit_code, 0);
-  EXPECT_NE(adapter_bytes("a"), first);
+  EXPECT_FALSE(adapter_bytes("a") == first);
 
   const std::vector<std::string> fuse{"fuse",  "--model", at("model"), "--adapter",
                                       at("a"), "--out",   at("a")};
@@ -155,7 +155,7 @@ TEST_F(CommandLineTraining, AResumedRunEqualsTheUnbrokenOne) {
                                            at("b"), "--resume", at("a/checkpoint-3"), "--json"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_EQ(events(resumed.json_lines(), "step").size(), 5U);
-  EXPECT_EQ(adapter_bytes("b"), adapter_bytes("a"));
+  EXPECT_TRUE(adapter_bytes("b") == adapter_bytes("a"));
 }
 
 TEST_F(CommandLineTraining, TheRunsConfigurationGivesTheSameRunAgain) {
@@ -166,7 +166,7 @@ TEST_F(CommandLineTraining, TheRunsConfigurationGivesTheSameRunAgain) {
   const ProgramResult again =
       run_clora({"train", "--config", at("a/run.toml"), "--adapter-out", at("b")});
   ASSERT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_EQ(adapter_bytes("b"), adapter_bytes("a"));
+  EXPECT_TRUE(adapter_bytes("b") == adapter_bytes("a"));
   const ProgramResult info = run_clora({"info", at("b"), "--json"});
   EXPECT_EQ(info.json_lines().at(0).at("rank"), 2);
   EXPECT_EQ(info.json_lines().at(0).at("target_modules").size(), 2U);
