@@ -1,7 +1,6 @@
 #include "runtime/batch.hpp"
 
 #include <algorithm>
-#include <map>
 #include <unordered_map>
 
 #include "runtime/opencl.hpp"
@@ -55,32 +54,17 @@ MemoryRegion region_of(const Tensor& tensor) {
   return {tensor.storage()->mem, tensor.storage()->origin + tensor.offset_bytes()};
 }
 
-// Sub-buffers of one batch, each made once.
-class SubBuffers {
- public:
-  // A cl_mem that begins where the tensor does.
-  cl_mem get(const Tensor& tensor, const Device& device) {
-    const MemoryRegion region = region_of(tensor);
-    if (region.offset_bytes == 0) return region.mem;
-    require(
-        region.offset_bytes % device.base_alignment_bytes == 0,
-        "batch: a view must begin at a multiple of {} bytes to be a kernel's argument, {} begins "
-        "at {}",
-        device.base_alignment_bytes, tensor.text(), region.offset_bytes);
-    const std::size_t bytes = std::max<std::size_t>(tensor.bytes(), 1);
-    OwnedMem& made = made_[{region.mem, {region.offset_bytes, bytes}}];
-    if (made == nullptr) {
-      const cl_buffer_region part{region.offset_bytes, bytes};
-      cl_int status = CL_SUCCESS;
-      made.reset(clCreateSubBuffer(region.mem, 0, CL_BUFFER_CREATE_TYPE_REGION, &part, &status));
-      check_opencl(status, "batch: clCreateSubBuffer");
-    }
-    return made.get();
-  }
-
- private:
-  std::map<std::pair<cl_mem, std::pair<std::size_t, std::size_t>>, OwnedMem> made_;
-};
+// A cl_mem that begins where the tensor does.
+cl_mem argument_of(const Tensor& tensor, const Device& device) {
+  if (tensor.empty()) return nullptr;
+  const MemoryRegion region = region_of(tensor);
+  require(region.offset_bytes % device.base_alignment_bytes == 0,
+          "batch: a view must begin at a multiple of {} bytes to be a kernel's argument, {} begins "
+          "at {}",
+          device.base_alignment_bytes, tensor.text(), region.offset_bytes);
+  return tensor.storage()->buffer->part(region.offset_bytes,
+                                        std::max<std::size_t>(tensor.bytes(), 1));
+}
 
 }  // namespace
 
@@ -97,7 +81,6 @@ struct Batch::State {
   std::vector<std::shared_ptr<Storage>> temporaries;
   std::vector<Lifetime> lifetimes;  // of the temporaries, filled at seal
   MemoryPlan plan;
-  SubBuffers sub_buffers;
   bool sealed = false;
 
   void find_lifetimes();
@@ -162,7 +145,7 @@ void Batch::State::bind(KernelCommand& command) {
           using T = std::decay_t<decltype(value)>;
           const auto n = static_cast<cl_uint>(i);
           if constexpr (std::is_same_v<T, Tensor>) {
-            const cl_mem mem = value.empty() ? nullptr : sub_buffers.get(value, context->device());
+            const cl_mem mem = argument_of(value, context->device());
             return clSetKernelArg(command.kernel.get(), n, sizeof mem, &mem);
           } else if constexpr (std::is_same_v<T, LocalMemory>) {
             return clSetKernelArg(command.kernel.get(), n, value.bytes, nullptr);

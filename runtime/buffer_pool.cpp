@@ -4,17 +4,35 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/opencl.hpp"
 
 namespace clora {
+
+// Sub-buffers stay as long as their block and go in the reverse order of their making: NVIDIA's
+// driver (580, seen 2026-11) crashes in a later call where a parent's sub-buffers go in any other
+// order.
+struct Block {
+  Block(OwnedMem memory, std::size_t size) : mem(std::move(memory)), bytes(size) {}
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block() {
+    while (!parts.empty()) parts.pop_back();
+  }
+
+  OwnedMem mem;
+  std::size_t bytes;
+  std::vector<OwnedMem> parts;
+  std::map<std::pair<std::size_t, std::size_t>, cl_mem> part_at;  // by offset and bytes
+};
 
 struct PoolState {
   cl_context context = nullptr;
   std::string device_name;
   std::size_t max_allocation_bytes = 0;
   MemoryStatistics statistics;
-  std::multimap<std::size_t, OwnedMem> cached;  // by block size
+  std::multimap<std::size_t, std::unique_ptr<Block>> cached;  // by block size
 
   PoolState() = default;
   PoolState(const PoolState&) = delete;
@@ -65,21 +83,22 @@ double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1024.
 }
 
 // A cached block of this size, or null.
-cl_mem take_cached(PoolState& pool, std::size_t size) {
+std::unique_ptr<Block> take_cached(PoolState& pool, std::size_t size) {
   const auto found = pool.cached.find(size);
   if (found == pool.cached.end()) return nullptr;
-  cl_mem mem = found->second.release();
+  std::unique_ptr<Block> block = std::move(found->second);
   pool.cached.erase(found);
   pool.statistics.cached_bytes -= size;
-  return mem;
+  return block;
 }
 
-cl_mem create(PoolState& pool, std::size_t size, int& status) {
+std::unique_ptr<Block> create(PoolState& pool, std::size_t size, int& status) {
   MemoryStatistics& s = pool.statistics;
   status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
   if (size > pool.max_allocation_bytes || s.in_use_bytes + size > s.limit_bytes) return nullptr;
   if (s.in_use_bytes + s.cached_bytes + size > s.limit_bytes) pool.trim();
-  return clCreateBuffer(pool.context, CL_MEM_READ_WRITE, size, nullptr, &status);
+  OwnedMem mem(clCreateBuffer(pool.context, CL_MEM_READ_WRITE, size, nullptr, &status));
+  return mem == nullptr ? nullptr : std::make_unique<Block>(std::move(mem), size);
 }
 
 }  // namespace
@@ -90,12 +109,18 @@ std::string_view name_of(MemoryTag tag) {
   return names.at(static_cast<std::size_t>(tag));
 }
 
+Buffer::Buffer() noexcept = default;
+
+Buffer::Buffer(std::shared_ptr<PoolState> pool, std::unique_ptr<Block> block, MemoryTag tag)
+    : pool_(std::move(pool)), block_(std::move(block)), tag_(tag) {}
+
+Buffer::Buffer(Buffer&& other) noexcept = default;
+
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this != &other) {
     release();
     pool_ = std::move(other.pool_);
-    mem_ = std::exchange(other.mem_, nullptr);
-    bytes_ = other.bytes_;
+    block_ = std::move(other.block_);
     tag_ = other.tag_;
   }
   return *this;
@@ -103,16 +128,35 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 Buffer::~Buffer() { release(); }
 
+cl_mem Buffer::handle() const noexcept { return block_ == nullptr ? nullptr : block_->mem.get(); }
+
+std::size_t Buffer::bytes() const noexcept { return block_ == nullptr ? 0 : block_->bytes; }
+
+cl_mem Buffer::part(std::size_t offset_bytes, std::size_t bytes) const {
+  if (offset_bytes == 0) return handle();
+  cl_mem& part = block_->part_at[{offset_bytes, bytes}];
+  if (part == nullptr) {
+    const cl_buffer_region region{offset_bytes, bytes};
+    cl_int status = CL_SUCCESS;
+    OwnedMem made(clCreateSubBuffer(handle(), 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &status));
+    check_opencl(status, "buffer: clCreateSubBuffer");
+    part = made.get();
+    block_->parts.push_back(std::move(made));
+  }
+  return part;
+}
+
 void Buffer::release() noexcept {
-  if (pool_ == nullptr || mem_ == nullptr) return;
+  if (pool_ == nullptr || block_ == nullptr) return;
   MemoryStatistics& s = pool_->statistics;
-  s.in_use_bytes -= bytes_;
-  s.by_tag[static_cast<std::size_t>(tag_)] -= bytes_;
-  OwnedMem mem(std::exchange(mem_, nullptr));
+  const std::size_t bytes = block_->bytes;
+  s.in_use_bytes -= bytes;
+  s.by_tag[static_cast<std::size_t>(tag_)] -= bytes;
   try {
-    pool_->cached.emplace(bytes_, std::move(mem));
-    s.cached_bytes += bytes_;
+    pool_->cached.emplace(bytes, std::move(block_));
+    s.cached_bytes += bytes;
   } catch (...) {  // no memory for the list's node: the block is freed instead
+    block_.reset();
   }
   pool_.reset();
 }
@@ -129,19 +173,19 @@ BufferPool::BufferPool(cl_context context, const Device& device, std::size_t lim
 Buffer BufferPool::allocate(std::size_t bytes, MemoryTag tag) {
   const std::size_t size =
       std::max(bytes, std::min(block_size(bytes), state_->max_allocation_bytes));
-  cl_mem mem = take_cached(*state_, size);
+  std::unique_ptr<Block> block = take_cached(*state_, size);
   int status = CL_SUCCESS;
-  if (mem == nullptr) mem = create(*state_, size, status);
-  if (mem == nullptr) {
+  if (block == nullptr) block = create(*state_, size, status);
+  if (block == nullptr) {
     trim();
-    mem = create(*state_, size, status);
+    block = create(*state_, size, status);
   }
-  if (mem == nullptr) fail_out_of_memory(*state_, bytes, status);
+  if (block == nullptr) fail_out_of_memory(*state_, bytes, status);
   MemoryStatistics& s = state_->statistics;
   s.in_use_bytes += size;
   s.by_tag[static_cast<std::size_t>(tag)] += size;
   s.high_water_bytes = std::max(s.high_water_bytes, s.in_use_bytes);
-  return Buffer(state_, mem, size, tag);
+  return Buffer(state_, std::move(block), tag);
 }
 
 void BufferPool::trim() { state_->trim(); }

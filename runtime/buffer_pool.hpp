@@ -30,28 +30,31 @@ struct MemoryStatistics {
 };
 
 struct PoolState;
+struct Block;  // one cl_mem and the sub-buffers made of it
 
 class Buffer {
  public:
-  Buffer() = default;
-  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer() noexcept;
+  Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer();
 
-  cl_mem handle() const noexcept { return mem_; }
-  std::size_t bytes() const noexcept { return mem_ == nullptr ? 0 : bytes_; }
+  cl_mem handle() const noexcept;
+  std::size_t bytes() const noexcept;
+  // A cl_mem of bytes [offset_bytes, offset_bytes + bytes) of this Buffer: the handle itself for
+  // offset 0, else a sub-buffer that is made once and lives as long as the block.
+  // REQUIRES: offset_bytes a multiple of the device's base alignment. Errors: device.
+  cl_mem part(std::size_t offset_bytes, std::size_t bytes) const;
 
  private:
   friend class BufferPool;
-  Buffer(std::shared_ptr<PoolState> pool, cl_mem mem, std::size_t bytes, MemoryTag tag)
-      : pool_(std::move(pool)), mem_(mem), bytes_(bytes), tag_(tag) {}
+  Buffer(std::shared_ptr<PoolState> pool, std::unique_ptr<Block> block, MemoryTag tag);
   void release() noexcept;
 
   std::shared_ptr<PoolState> pool_;
-  cl_mem mem_ = nullptr;
-  std::size_t bytes_ = 0;  // of the block: at least what was asked for
+  std::unique_ptr<Block> block_;
   MemoryTag tag_ = MemoryTag::scratch;
 };
 
