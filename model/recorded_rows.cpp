@@ -1,28 +1,23 @@
 #include "model/recorded_rows.hpp"
 
-#include "runtime/error.hpp"
-
 #include <algorithm>
 #include <bit>
 
+#include "runtime/error.hpp"
+
 namespace clora {
 
-RecordedRows::RecordedRows(Context& context, std::int64_t rows) : rows_(rows) {
+RecordedRows::RecordedRows(Context& context, std::int64_t rows, std::int64_t counted)
+    : rows_(rows), counted_(counted) {
+  require(counted >= 1 && counted <= rows, "recorded rows: 1 to {} of {} rows can count, got {}",
+          rows, rows, counted);
   const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
   stride_ = (std::max<std::int64_t>(rows, 2) + step - 1) / step * step;
   buffer_ = context.allocate({kParts * stride_}, DType::i32, MemoryTag::activations);
 }
 
-Tensor RecordedRows::part(std::int64_t index) const {
-  return buffer_.slice(static_cast<std::size_t>(index * stride_) * 4, {rows_}, DType::i32);
-}
-
-Tensor RecordedRows::weight() const {
-  return buffer_.slice(static_cast<std::size_t>(5 * stride_) * 4, {1}, DType::f32);
-}
-
-Tensor RecordedRows::seed_and_step() const {
-  return buffer_.slice(static_cast<std::size_t>(6 * stride_) * 4, {2}, DType::u32);
+Tensor RecordedRows::part(Part part, std::int64_t elements, DType type) const {
+  return buffer_.slice(static_cast<std::size_t>(part * stride_) * 4, {elements}, type);
 }
 
 Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Scalars& scalars,
@@ -30,15 +25,24 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
   require(packed.rows() == static_cast<std::size_t>(rows_),
           "recorded rows: {} rows are needed, got {}", rows_, packed.rows());
   staging.assign(static_cast<std::size_t>(kParts * stride_), 0);
-  const auto at = [&](std::int64_t index) { return staging.begin() + index * stride_; };
-  std::ranges::copy(packed.ids, at(0));
-  std::ranges::copy(packed.targets, at(1));
-  std::ranges::copy(packed.positions, at(2));
-  std::ranges::copy(packed.first, at(3));
-  std::ranges::copy(packed.last, at(4));
-  *at(5) = std::bit_cast<std::int32_t>(scalars.weight);
-  *at(6) = std::bit_cast<std::int32_t>(scalars.seed);
-  *(at(6) + 1) = std::bit_cast<std::int32_t>(scalars.step);
+  const auto at = [&](Part part) { return staging.begin() + part * stride_; };
+  std::ranges::copy(packed.ids, at(kIds));
+  std::ranges::copy(packed.positions, at(kPositions));
+  std::ranges::copy(packed.first, at(kFirst));
+  std::ranges::copy(packed.last, at(kLast));
+  std::fill_n(at(kCounted), 3 * stride_, -1);  // and targets and place, which follow
+  std::int32_t count = 0;
+  for (std::int32_t row = 0; row < static_cast<std::int32_t>(rows_); ++row) {
+    const std::int32_t target = packed.targets[static_cast<std::size_t>(row)];
+    if (target < 0) continue;
+    require(count < counted_, "recorded rows: at most {} rows may count", counted_);
+    *(at(kCounted) + count) = row;
+    *(at(kTargets) + count) = target;
+    *(at(kPlace) + row) = count++;
+  }
+  *at(kWeight) = std::bit_cast<std::int32_t>(scalars.weight);
+  *at(kSeedAndStep) = std::bit_cast<std::int32_t>(scalars.seed);
+  *(at(kSeedAndStep) + 1) = std::bit_cast<std::int32_t>(scalars.step);
   return context.write_async(buffer_, std::as_bytes(std::span(staging)));
 }
 

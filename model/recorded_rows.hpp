@@ -1,7 +1,12 @@
 // RecordedRows: the per-row inputs of a recorded step on the device, filled by one upload.
 //
-// Holds ids, targets, positions, first, last [T] i32 each, then weight [1] f32 and seed_and_step
-// u32 [2], in one buffer; every part begins where a kernel argument may begin.
+// Of T rows, at most C count in the loss; the head and the loss work on those alone. One buffer
+// holds, each part where a kernel argument may begin:
+//   ids, positions, first, last [T] i32    as packed
+//   counted [C] i32                        the rows that count, in order; -1 behind the last
+//   targets [C] i32                        what each of them must predict; -1 behind the last
+//   place [T] i32                          where a row stands among the counted; -1 if it does not
+//   weight [1] f32, seed_and_step [2] u32
 #pragma once
 
 #include <cstdint>
@@ -14,19 +19,24 @@ namespace clora {
 
 class RecordedRows {
  public:
-  RecordedRows(Context& context, std::int64_t rows);
+  // REQUIRES: 1 <= counted <= rows.
+  RecordedRows(Context& context, std::int64_t rows, std::int64_t counted);
 
   std::int64_t rows() const noexcept { return rows_; }
-  Tensor ids() const { return part(0); }
-  Tensor targets() const { return part(1); }
-  Tensor positions() const { return part(2); }
-  Tensor first() const { return part(3); }
-  Tensor last() const { return part(4); }
-  Tensor weight() const;
-  Tensor seed_and_step() const;
+  std::int64_t counted_rows() const noexcept { return counted_; }
+  Tensor ids() const { return part(kIds, rows_, DType::i32); }
+  Tensor positions() const { return part(kPositions, rows_, DType::i32); }
+  Tensor first() const { return part(kFirst, rows_, DType::i32); }
+  Tensor last() const { return part(kLast, rows_, DType::i32); }
+  Tensor counted() const { return part(kCounted, counted_, DType::i32); }
+  Tensor targets() const { return part(kTargets, counted_, DType::i32); }
+  Tensor place() const { return part(kPlace, rows_, DType::i32); }
+  Tensor weight() const { return part(kWeight, 1, DType::f32); }
+  Tensor seed_and_step() const { return part(kSeedAndStep, 2, DType::u32); }
 
   // Enqueues the upload. `staging` is filled with what is sent and must stay as it is until the
-  // fence has passed. REQUIRES: packed has rows() rows.
+  // fence has passed. REQUIRES: packed has rows() rows, of which at most counted_rows() have a
+  // target.
   struct Scalars {
     float weight = 1;
     std::uint32_t seed = 0;
@@ -36,10 +46,22 @@ class RecordedRows {
                std::vector<std::int32_t>& staging) const;
 
  private:
-  static constexpr std::int64_t kParts = 7;
-  Tensor part(std::int64_t index) const;
+  enum Part : std::int64_t {
+    kIds,
+    kPositions,
+    kFirst,
+    kLast,
+    kCounted,
+    kTargets,
+    kPlace,
+    kWeight,
+    kSeedAndStep,
+    kParts
+  };
+  Tensor part(Part part, std::int64_t elements, DType type) const;
 
   std::int64_t rows_;
+  std::int64_t counted_;
   std::int64_t stride_;  // elements from one part to the next
   Tensor buffer_;
 };

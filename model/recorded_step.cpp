@@ -36,11 +36,11 @@ bool any_lora(const PerProjection<LoraWeights>& loras) {
 }  // namespace
 
 RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind,
-                           std::int64_t rows, const Tensor& loss_sum, std::shared_ptr<Arena> arena)
+                           RowCounts counts, const Tensor& loss_sum, std::shared_ptr<Arena> arena)
     : model_(&model),
       adapter_(adapter),
       kind_(kind),
-      inputs_(model.context(), rows),
+      inputs_(model.context(), counts.rows, counts.counted),
       batch_(model.context(), std::move(arena)) {
   require(kind != StepKind::train || adapter != nullptr,
           "recorded step: training needs an adapter");
@@ -89,11 +89,19 @@ void RecordedStep::record(const Tensor& loss_sum) {
   }
 
   const auto epsilon = static_cast<float>(config.rms_norm_epsilon);
-  const Tensor normed = activation("final norm");
-  record_rms_norm(batch_, normed, x, model_->final_norm(), epsilon);
-  const Tensor loss = batch_.temporary({rows}, DType::f32, "loss");
-  const Tensor dx = training ? activation("dx") : Tensor();
-  record_head_loss(batch_, loss, dx,
+  // Only rows that count go through the head: the others' share of its products would be for
+  // nothing.
+  const std::int64_t counted = inputs_.counted_rows();
+  const auto counted_activation = [&](std::string_view name) {
+    return batch_.temporary({counted, config.model_width}, DType::f32, name);
+  };
+  const Tensor chosen = counted_activation("counted rows");
+  record_embedding(batch_, chosen, inputs_.counted(), x);
+  const Tensor normed = counted_activation("final norm");
+  record_rms_norm(batch_, normed, chosen, model_->final_norm(), epsilon);
+  const Tensor loss = batch_.temporary({counted}, DType::f32, "loss");
+  const Tensor dchosen = training ? counted_activation("d counted rows") : Tensor();
+  record_head_loss(batch_, loss, dchosen,
                    {.x = normed,
                     .head = model_->head(),
                     .targets = inputs_.targets(),
@@ -101,7 +109,9 @@ void RecordedStep::record(const Tensor& loss_sum) {
   record_sum(batch_, loss_sum, loss, true);
   if (!training) return;
 
-  record_rms_norm_backward(batch_, dx, dx, x, model_->final_norm(), {}, epsilon);
+  record_rms_norm_backward(batch_, dchosen, dchosen, chosen, model_->final_norm(), {}, epsilon);
+  const Tensor dx = activation("dx");
+  record_embedding(batch_, dx, inputs_.place(), dchosen);  // zeros where a row does not count
   for (std::int64_t layer = config.layers - 1; layer >= lowest; --layer) {
     const auto i = static_cast<std::size_t>(layer);
     PerProjection<LoraGradients> gradients;
@@ -112,10 +122,13 @@ void RecordedStep::record(const Tensor& loss_sum) {
   }
 }
 
-std::int64_t recorded_row_count(std::size_t rows) {
-  const std::size_t least = std::max<std::size_t>(rows, 1);
-  const std::size_t step = std::max<std::size_t>(64, std::bit_floor(least) / 8);
-  return static_cast<std::int64_t>((least + step - 1) / step * step);
+RowCounts recorded_row_counts(std::size_t rows, std::size_t counted) {
+  const auto rounded = [](std::size_t count) {
+    const std::size_t least = std::max<std::size_t>(count, 1);
+    const std::size_t step = std::max<std::size_t>(64, std::bit_floor(least) / 8);
+    return static_cast<std::int64_t>((least + step - 1) / step * step);
+  };
+  return {rounded(rows), std::min(rounded(rows), rounded(counted))};
 }
 
 RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, StepKind kind,
@@ -126,10 +139,11 @@ RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, StepK
       loss_sum_(std::move(loss_sum)),
       arena_(std::move(arena)) {}
 
-RecordedStep& RecordedSteps::prepare(std::size_t rows) {
-  const std::int64_t count = recorded_row_count(rows);
-  const auto found = std::ranges::find_if(
-      steps_, [&](const RecordedStep& step) { return step.inputs().rows() == count; });
+RecordedStep& RecordedSteps::prepare(std::size_t rows, std::size_t counted) {
+  const RowCounts counts = recorded_row_counts(rows, counted);
+  const auto found = std::ranges::find_if(steps_, [&](const RecordedStep& step) {
+    return RowCounts{step.inputs().rows(), step.inputs().counted_rows()} == counts;
+  });
   if (found != steps_.end()) {
     steps_.splice(steps_.begin(), steps_, found);
     return steps_.front();
@@ -138,12 +152,14 @@ RecordedStep& RecordedSteps::prepare(std::size_t rows) {
     model_->context().finish();  // the one to drop may still run
     steps_.pop_back();
   }
-  return steps_.emplace_front(*model_, adapter_, kind_, count, loss_sum_, arena_);
+  return steps_.emplace_front(*model_, adapter_, kind_, counts, loss_sum_, arena_);
 }
 
 Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
                             std::vector<std::int32_t>& staging) {
-  RecordedStep& step = prepare(packed.rows());
+  const auto counted =
+      std::ranges::count_if(packed.targets, [](std::int32_t target) { return target >= 0; });
+  RecordedStep& step = prepare(packed.rows(), static_cast<std::size_t>(counted));
   step.inputs().upload(model_->context(), padded(packed, step.inputs().rows()), scalars, staging);
   return step.batch().submit();
 }

@@ -16,11 +16,18 @@ enum class StepKind {
   train,     // and gradients into the adapter's buffer (+=)
 };
 
+// Sizes that a step is recorded for: rows, and how many of them count in the loss.
+struct RowCounts {
+  std::int64_t rows = 0;
+  std::int64_t counted = 0;
+  bool operator==(const RowCounts&) const = default;
+};
+
 class RecordedStep {
  public:
   // The loss of the counted rows is added to loss_sum [1]. adapter may be null for evaluate.
   // Errors: out_of_memory.
-  RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind, std::int64_t rows,
+  RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind, RowCounts counts,
                const Tensor& loss_sum, std::shared_ptr<Arena> arena);
 
   const RecordedRows& inputs() const noexcept { return inputs_; }
@@ -37,11 +44,12 @@ class RecordedStep {
   Batch batch_;
 };
 
-// Row counts of recorded steps: rounded up to 64 and then in steps of an eighth of a power of two,
-// so that few different steps are recorded and at most an eighth of the rows is padding.
-std::int64_t recorded_row_count(std::size_t rows);
+// The sizes of the recorded step for so many rows: each rounded up to 64 and then in steps of an
+// eighth of a power of two, so that few different steps are recorded and at most an eighth is
+// padding.
+RowCounts recorded_row_counts(std::size_t rows, std::size_t counted);
 
-// The recorded steps of one kind by row count, made when first asked for; the least recently used
+// The recorded steps of one kind by their sizes, made when first asked for; the least recently used
 // is dropped where there are many, since each holds a kernel object for every command.
 class RecordedSteps {
  public:
@@ -53,7 +61,7 @@ class RecordedSteps {
   Fence submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
                std::vector<std::int32_t>& staging);
   // Records the step for so many rows ahead of its first use.
-  RecordedStep& prepare(std::size_t rows);
+  RecordedStep& prepare(std::size_t rows, std::size_t counted);
 
  private:
   LanguageModel* model_;

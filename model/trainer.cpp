@@ -141,7 +141,9 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   return impl.finish(std::exchange(impl.in_flight, std::move(flight)));
 }
 
-void Trainer::prepare(std::size_t rows) { impl_->recorded->prepare(rows); }
+void Trainer::prepare(std::size_t rows, std::size_t counted) {
+  impl_->recorded->prepare(rows, counted);
+}
 
 std::optional<StepResult> Trainer::drain() {
   return impl_->finish(std::exchange(impl_->in_flight, nullptr));

@@ -46,9 +46,9 @@ class Trainer {
   // several); loss and gradient are means over the counted tokens of all of them. Does not wait for
   // this step; returns the result of the previous one, if there was one.
   std::optional<StepResult> step(std::span<const PackedRows> micro_batches, double learning_rate);
-  // Records the step for so many rows ahead of its first use. Preparing the largest first lets all
-  // others share its memory.
-  void prepare(std::size_t rows);
+  // Records the step for so many rows, `counted` of them with a target, ahead of its first use.
+  // Preparing the largest first lets all others share its memory.
+  void prepare(std::size_t rows, std::size_t counted);
   // Waits for the step in flight and returns its result, if there is one.
   std::optional<StepResult> drain();
 

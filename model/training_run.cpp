@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <numbers>
 
 #include "lora/peft_files.hpp"
@@ -40,6 +41,28 @@ RunFingerprint fingerprint_of(const TrainingRunConfig& c, const Adapter& adapter
       c.clip_norm, adapter.config().dropout, adapter.trainable_parameters());
 }
 
+// Rows a second over the last few steps: one step's end is seen late or early, since steps are
+// enqueued ahead of the device.
+class RecentSpeed {
+ public:
+  void restart() { ends_.assign(1, {seconds_now(), 0}); }
+  double after(std::int64_t rows) {
+    if (ends_.size() > kSteps) ends_.pop_front();
+    ends_.push_back({seconds_now(), rows});
+    std::int64_t sum = 0;
+    for (std::size_t i = 1; i < ends_.size(); ++i) sum += ends_[i].rows;
+    return static_cast<double>(sum) / std::max(ends_.back().seconds - ends_.front().seconds, 1e-9);
+  }
+
+ private:
+  static constexpr std::size_t kSteps = 8;
+  struct End {
+    double seconds;
+    std::int64_t rows;
+  };
+  std::deque<End> ends_;
+};
+
 // The state of one run between its steps.
 class Run {
  public:
@@ -67,7 +90,7 @@ class Run {
   TrainingSummary run() {
     const double begin = seconds_now();
     prepare_largest();
-    last_end_ = seconds_now();
+    speed_.restart();
     while (trainer_.steps() < total_ && !stopped_) {
       enqueue_next();
       after_step();
@@ -94,15 +117,22 @@ class Run {
 
   // The step with the most rows sizes the memory that all others share.
   void prepare_largest() {
-    std::size_t most = 0;
+    std::size_t most_rows = 0;
+    std::size_t most_counted = 0;
     for (std::int64_t step = trainer_.steps(); step < total_; ++step) {
       for (const auto& indices : order_.micro_batches(static_cast<std::size_t>(step))) {
         std::size_t rows = 0;
-        for (const std::size_t index : indices) rows += train_.records[index].ids.size();
-        most = std::max(most, rows);
+        std::size_t counted = 0;
+        for (const std::size_t index : indices) {
+          const Record& record = train_.records[index];
+          rows += record.ids.size();
+          counted += static_cast<std::size_t>(std::ranges::count(record.is_target, 1));
+        }
+        most_rows = std::max(most_rows, rows);
+        most_counted = std::max(most_counted, counted);
       }
     }
-    if (most > 0) trainer_.prepare(most);
+    if (most_rows > 0) trainer_.prepare(most_rows, most_counted);
   }
 
   void enqueue_next() {
@@ -119,13 +149,9 @@ class Run {
            "was saved last is untouched",
            result->step, result->loss, result->grad_norm);
     }
-    const double end = seconds_now();
     final_loss_ = result->loss;
-    if (callbacks_.on_step) {
-      callbacks_.on_step(*result,
-                         static_cast<double>(result->rows) / std::max(end - last_end_, 1e-9));
-    }
-    last_end_ = end;
+    const double tokens_per_s = speed_.after(result->rows);
+    if (callbacks_.on_step) callbacks_.on_step(*result, tokens_per_s);
   }
 
   void after_step() {
@@ -146,14 +172,14 @@ class Run {
     EvalResult result = evaluator_.evaluate(*valid_);
     result.step = trainer_.steps();
     if (callbacks_.on_eval) callbacks_.on_eval(result);
-    if (!at_end) last_end_ = seconds_now();
+    if (!at_end) speed_.restart();
   }
 
   void save_as_checkpoint() {
     const auto folder = config_.adapter_out / fmt::format("checkpoint-{}", trainer_.steps());
     save_checkpoint(folder, adapter_, trainer_, fingerprint_);
     if (callbacks_.on_save) callbacks_.on_save(trainer_.steps(), folder);
-    last_end_ = seconds_now();
+    speed_.restart();
   }
 
   LanguageModel& model_;
@@ -167,7 +193,7 @@ class Run {
   DataOrder order_;
   std::int64_t total_;
   RunFingerprint fingerprint_;
-  double last_end_ = 0;
+  RecentSpeed speed_;
   double final_loss_ = 0;
   std::int64_t evaluated_at_ = -1;
   bool stopped_ = false;

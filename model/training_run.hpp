@@ -37,7 +37,7 @@ struct TrainingRunConfig {
 };
 
 struct TrainingCallbacks {
-  // tokens_per_s: rows of the last step by the time between its end and the end of the one before.
+  // tokens_per_s: over the last steps (eight at most), evaluations and saving left out.
   std::function<void(const StepResult&, double tokens_per_s)> on_step;
   std::function<void(const EvalResult&)> on_eval;
   std::function<void(std::int64_t step, const std::filesystem::path&)> on_save;
