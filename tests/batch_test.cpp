@@ -27,6 +27,27 @@ TEST(Batch, CopiesThroughATemporaryAndReplays) {
   EXPECT_EQ(target.values(), other);
 }
 
+TEST(Batch, MakesALibraryCallWithThePlacesOfItsTensorsAtEverySubmit) {
+  Context& context = context_of(Variant::portable);
+  const Tensor tensor = test::upload(context, {4}, std::vector<float>{1, 2, 3, 4});
+  int made = 0;
+  MemoryRegion place;
+  Batch batch(context);
+  const Tensor between = batch.temporary({4}, DType::f32, "between");
+  batch.call("count", {tensor, between},
+             [&](cl_command_queue queue, std::span<const MemoryRegion> all) {
+               EXPECT_EQ(queue, context.opencl_queue());
+               EXPECT_EQ(all.size(), 2U);
+               EXPECT_NE(all[1].mem, nullptr);  // planned by then
+               place = all[0];
+               ++made;
+             });
+  batch.submit().wait();
+  batch.submit().wait();
+  EXPECT_EQ(made, 2);
+  EXPECT_EQ(place.mem, tensor.storage()->mem);
+}
+
 TEST(Batch, RefusesToRecordOnceSealed) {
   Context& context = context_of(Variant::portable);
   Batch batch(context);

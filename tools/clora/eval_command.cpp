@@ -50,21 +50,23 @@ double match(const Options& options, LoadedModel& loaded, const Adapter* adapter
   ProgressBar bar(output, "record", static_cast<std::int64_t>(questions.size()));
   const Interrupt interrupt("\nclora: stopping; Ctrl-C again stops at once\n");
   std::int64_t made = 0, matched = 0;
-  return exact_match(loaded.model(), adapter, text.tokenizer(), questions, loaded.end_ids(text),
-                     [&](const Answer& answer) {
-                       ++made;
-                       matched += answer.exact() ? 1 : 0;
-                       if (made <= options.show) {
-                         bar.clear();
-                         show_answer(output, answer);
-                       }
-                       bar.update(made, fmt::format("{} exact", matched));
-                       if (interrupt.asked()) {
-                         fail(ErrorCode::cancelled, "eval: stopped after {} of {} records", made,
-                              questions.size());
-                       }
-                       return true;
-                     });
+  return exact_match(
+      loaded.model(), adapter, text.tokenizer(), questions,
+      {.end_ids = loaded.end_ids(text), .whole_answers = static_cast<std::size_t>(options.show)},
+      [&](const Answer& answer) {
+        ++made;
+        matched += answer.exact() ? 1 : 0;
+        if (made <= options.show) {
+          bar.clear();
+          show_answer(output, answer);
+        }
+        bar.update(made, fmt::format("{} exact", matched));
+        if (interrupt.asked()) {
+          fail(ErrorCode::cancelled, "eval: stopped after {} of {} records", made,
+               questions.size());
+        }
+        return true;
+      });
 }
 
 int eval(const Options& options) {

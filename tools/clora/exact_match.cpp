@@ -19,6 +19,11 @@ std::string stripped(const std::string& text) {
   return text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
 }
 
+// True iff what is written so far can still become `wanted`, white space at both ends aside.
+bool begins(const std::string& wanted, const std::string& so_far) {
+  return wanted.starts_with(stripped(so_far));
+}
+
 // As people would read it: without the token that begins every text.
 std::string prompt_text(const Question& question, const Tokenizer& tokenizer) {
   std::span<const std::int32_t> ids = question.prompt;
@@ -53,19 +58,23 @@ std::vector<Question> questions_of(const Records& records) {
 }
 
 double exact_match(LanguageModel& model, const Adapter* adapter, const Tokenizer& tokenizer,
-                   const std::vector<Question>& questions, const std::vector<std::int32_t>& end_ids,
+                   const std::vector<Question>& questions, const ExactMatchConfig& config,
                    const std::function<bool(const Answer&)>& on_answer) {
   require(!questions.empty(), "exact match: at least one question is needed, got none");
   Generator generator(model, adapter, positions_for(questions));
-  std::int64_t made = 0, matched = 0;
+  std::size_t made = 0, matched = 0;
   for (const Question& question : questions) {
-    GenerationConfig config;
-    config.max_tokens = reply_limit(question);
-    config.end_ids = end_ids;
-    const Generation reply = generator.generate(question.prompt, config);
-    const Answer answer{prompt_text(question, tokenizer),
-                        stripped(tokenizer.decode(question.answer)),
-                        stripped(tokenizer.decode(reply.ids))};
+    Answer answer{
+        prompt_text(question, tokenizer), stripped(tokenizer.decode(question.answer)), {}};
+    std::vector<std::int32_t> ids;
+    const auto can_match = [&](std::int32_t id) {
+      ids.push_back(id);
+      return made < config.whole_answers || begins(answer.wanted, tokenizer.decode(ids));
+    };
+    const Generation reply = generator.generate(
+        question.prompt, {.max_tokens = reply_limit(question), .end_ids = config.end_ids},
+        can_match);
+    answer.got = stripped(tokenizer.decode(reply.ids));
     ++made;
     matched += answer.exact() ? 1 : 0;
     if (!on_answer(answer)) break;

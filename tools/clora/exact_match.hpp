@@ -27,11 +27,17 @@ struct Answer {
   bool exact() const { return wanted == got; }
 };
 
-// Greedy answers, each up to a token of `end_ids`; they may be a little longer than what is wanted,
-// which then cannot match. on_answer returns false to stop. Returns the part that matched of the
-// answers made. REQUIRES: questions not empty.
+struct ExactMatchConfig {
+  std::vector<std::int32_t> end_ids;  // an answer ends at one of these
+  // The first so many answers are written to their end, a little beyond what is wanted; later ones
+  // stop where they cannot match any more.
+  std::size_t whole_answers = 0;
+};
+
+// Greedy answers. on_answer returns false to stop. Returns the part that matched of the answers
+// made. REQUIRES: questions not empty.
 double exact_match(LanguageModel& model, const Adapter* adapter, const Tokenizer& tokenizer,
-                   const std::vector<Question>& questions, const std::vector<std::int32_t>& end_ids,
+                   const std::vector<Question>& questions, const ExactMatchConfig& config,
                    const std::function<bool(const Answer&)>& on_answer);
 
 }  // namespace clora
