@@ -1,5 +1,5 @@
 # Installs the build folder BUILD under WORK, then builds and runs a program that finds it there.
-#   cmake -DBUILD=... -DWORK=... -P install_test.cmake
+#   cmake -DBUILD=... -DWORK=... -DGENERATOR=Ninja -P install_test.cmake
 cmake_policy(VERSION 3.21)
 file(REMOVE_RECURSE ${WORK})
 file(STRINGS ${BUILD}/CMakeCache.txt sanitize REGEX "^CLORA_SANITIZE:BOOL=ON$")
@@ -35,7 +35,7 @@ function(run)
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
-run(${CMAKE_COMMAND} -S ${WORK}/program -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/prefix)
+run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${WORK}/program -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/prefix)
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${WORK}/build/program)
 if(NOT output STREQUAL "steps 3\n")
