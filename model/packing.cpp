@@ -9,17 +9,6 @@ namespace clora {
 
 namespace {
 
-PackedRows empty_rows(std::size_t rows) {
-  PackedRows packed;
-  packed.ids.assign(rows, 0);
-  packed.targets.assign(rows, -1);
-  packed.positions.assign(rows, 0);
-  packed.first.resize(rows);
-  for (std::size_t t = 0; t < rows; ++t) packed.first[t] = static_cast<std::int32_t>(t);
-  packed.last = packed.first;
-  return packed;
-}
-
 void place(const Record& record, std::size_t start, std::size_t window, PackedRows& packed) {
   for (std::size_t i = 0; i < record.ids.size(); ++i) {
     const std::size_t row = start + i;
@@ -36,6 +25,19 @@ void place(const Record& record, std::size_t start, std::size_t window, PackedRo
 
 }  // namespace
 
+void fill_up(PackedRows& packed, std::size_t rows) {
+  require(packed.rows() <= rows, "fill_up: there are {} rows, more than {}", packed.rows(), rows);
+  const std::size_t begin = packed.rows();
+  packed.ids.resize(rows, 0);
+  packed.targets.resize(rows, -1);
+  packed.positions.resize(rows, 0);
+  packed.first.resize(rows);
+  packed.last.resize(rows);
+  for (std::size_t t = begin; t < rows; ++t) {
+    packed.first[t] = packed.last[t] = static_cast<std::int32_t>(t);
+  }
+}
+
 PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows, std::size_t window) {
   constexpr std::size_t kMostRows = std::numeric_limits<std::int32_t>::max();
   require(rows <= kMostRows, "pack_rows: rows must be at most {}, got {}", kMostRows, rows);
@@ -48,7 +50,8 @@ PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows, s
   }
   require(total <= rows, "pack_rows: {} records of {} tokens together do not fit into {} rows",
           records.size(), total, rows);
-  PackedRows packed = empty_rows(rows);
+  PackedRows packed;
+  fill_up(packed, rows);
   std::size_t start = 0;
   for (const Record* record : records) {
     place(*record, start, window, packed);

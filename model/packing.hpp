@@ -26,6 +26,10 @@ struct PackedRows {                   // each [rows]
   std::size_t rows() const { return ids.size(); }
 };
 
+// Appends rows that only fill up until there are `rows`: documents of their own of one token
+// without a target. REQUIRES: not more rows than that already.
+void fill_up(PackedRows& packed, std::size_t rows);
+
 // Packs `records` in order into `rows` rows; rows left over are documents of their own of one token
 // without a target. window W > 0: a row sees at most W rows, itself among them; 0: no limit.
 // REQUIRES the records' tokens to be at most `rows` together, each record not empty and with as

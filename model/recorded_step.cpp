@@ -14,18 +14,6 @@ namespace {
 
 constexpr std::size_t kMostRecorded = 12;
 
-// Rows added at the end as documents of their own without a target.
-PackedRows padded(PackedRows packed, std::int64_t rows) {
-  for (auto row = static_cast<std::int32_t>(packed.rows()); row < rows; ++row) {
-    packed.ids.push_back(0);
-    packed.targets.push_back(-1);
-    packed.positions.push_back(0);
-    packed.first.push_back(row);
-    packed.last.push_back(row);
-  }
-  return packed;
-}
-
 bool any_lora(const PerProjection<LoraWeights>& loras) {
   for (const LoraWeights& lora : loras) {
     if (!lora.empty()) return true;
@@ -160,7 +148,9 @@ Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalar
   const auto counted =
       std::ranges::count_if(packed.targets, [](std::int32_t target) { return target >= 0; });
   RecordedStep& step = prepare(packed.rows(), static_cast<std::size_t>(counted));
-  step.inputs().upload(model_->context(), padded(packed, step.inputs().rows()), scalars, staging);
+  PackedRows whole = packed;
+  fill_up(whole, static_cast<std::size_t>(step.inputs().rows()));
+  step.inputs().upload(model_->context(), whole, scalars, staging);
   return step.batch().submit();
 }
 

@@ -8,24 +8,14 @@
 
 #include "model/tokenizer_json.hpp"
 #include "tests/support/test_files.hpp"
+#include "tests/support/tiny_tokenizers.hpp"
 
 namespace clora {
 namespace {
 
+using test::ids_of;
+using test::without_bos;
 using Ids = std::vector<std::int32_t>;
-
-Ids ids_of(const Tokenizer& tokenizer, std::initializer_list<const char*> texts) {
-  Ids ids;
-  for (const char* text : texts) ids.push_back(tokenizer.id_of(text).value_or(-1));
-  return ids;
-}
-
-EncodeOptions without_bos(bool parse_special = false) {
-  EncodeOptions options;
-  options.parse_special = parse_special;
-  options.add_bos = AddBos::no;
-  return options;
-}
 
 // What is written must be read as the same tokenizer.
 void expect_same_after_writing(const std::filesystem::path& model, const std::string& text) {

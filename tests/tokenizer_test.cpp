@@ -15,20 +15,9 @@ namespace {
 
 using test::byte_level_spec;
 using test::byte_symbol;
+using test::ids_of;
+using test::without_bos;
 using Ids = std::vector<std::int32_t>;
-
-Ids ids_of(const Tokenizer& tokenizer, std::initializer_list<const char*> texts) {
-  Ids ids;
-  for (const char* text : texts) ids.push_back(tokenizer.id_of(text).value_or(-1));
-  return ids;
-}
-
-EncodeOptions without_bos(bool parse_special = false) {
-  EncodeOptions options;
-  options.parse_special = parse_special;
-  options.add_bos = AddBos::no;
-  return options;
-}
 
 // Characters that tokenizers tend to get wrong, and plain text between them.
 std::string odd_text(std::mt19937& random) {

@@ -39,4 +39,18 @@ TokenizerSpec byte_level_spec() {
   return spec;
 }
 
+std::vector<std::int32_t> ids_of(const Tokenizer& tokenizer,
+                                 std::initializer_list<const char*> texts) {
+  std::vector<std::int32_t> ids;
+  for (const char* text : texts) ids.push_back(tokenizer.id_of(text).value_or(-1));
+  return ids;
+}
+
+EncodeOptions without_bos(bool parse_special) {
+  EncodeOptions options;
+  options.parse_special = parse_special;
+  options.add_bos = AddBos::no;
+  return options;
+}
+
 }  // namespace clora::test

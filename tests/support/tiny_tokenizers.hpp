@@ -14,4 +14,11 @@ TokenizerSpec byte_level_spec();
 // The character of GPT-2's alphabet that writes a byte.
 std::string byte_symbol(unsigned char byte);
 
+// The ids of these tokens; -1 where there is none.
+std::vector<std::int32_t> ids_of(const Tokenizer& tokenizer,
+                                 std::initializer_list<const char*> texts);
+
+// Options to encode a piece of text as it is.
+EncodeOptions without_bos(bool parse_special = false);
+
 }  // namespace clora::test
