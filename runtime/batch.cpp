@@ -276,8 +276,9 @@ void Batch::seal() {
   state_->sealed = true;
 }
 
-Fence Batch::submit() {
+Fence Batch::submit(std::span<const cl_event> wait_list) {
   seal();
+  context().wait_for(wait_list);
   const auto& commands = state_->commands;
   cl_event last = nullptr;
   for (std::size_t c = 0; c < commands.size(); ++c) {

@@ -95,6 +95,12 @@ class Batch {
   void copy(const Tensor& dst, const Tensor& src);
   // Every byte of dst = 0.
   void fill_zero(const Tensor& dst);
+  // dst = the bytes of `src` as they are when the batch is submitted. `src` must stay valid and
+  // unchanged until the fence of that submit has passed. REQUIRES: equal bytes.
+  void upload(const Tensor& dst, std::span<const std::byte> src);
+  // A named point: it shows in traces, and fences of it can be had after each submit().
+  // The number that fence_at() takes.
+  std::size_t mark(std::string_view name);
   // Records a call that enqueues to the Context's queue by itself, for library routines. `uses` are
   // the tensors it touches; the call gets their places in that order, at every submit.
   using LibraryCall = std::function<void(cl_command_queue, std::span<const MemoryRegion>)>;
@@ -103,9 +109,14 @@ class Batch {
   // Plans memory and binds arguments. Errors: out_of_memory, device, build_failed.
   void seal();
   bool sealed() const noexcept;
-  // Enqueues every command and flushes; does not wait. Seals first where that was not done.
-  // Errors: device.
-  Fence submit();
+  // Enqueues every command and flushes; does not wait, unless more is in flight than the Context's
+  // configuration allows: then for the oldest of it. Seals first where that was not done.
+  // wait_list: foreign events that all commands wait for. An error leaves some commands enqueued
+  // and what they write undefined; nothing that the batch uses is freed before they are done.
+  // Errors: device, device_lost.
+  Fence submit(std::span<const cl_event> wait_list = {});
+  // The mark's point in the last submit(). REQUIRES: mark() gave this number, submitted once.
+  Fence fence_at(std::size_t mark) const;
 
   std::size_t commands() const noexcept;
   // Bytes that the temporaries take in the arena, and the least that any plan could take.

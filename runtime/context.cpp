@@ -63,25 +63,38 @@ Variant variant_of(std::string_view name) {
   fail(ErrorCode::invalid_argument, "variant: '{}' is none of automatic, portable, cpu", name);
 }
 
+std::filesystem::path default_cache_folder() {
+  if (const std::string folder = from_environment("CLORA_CACHE_DIR"); !folder.empty()) {
+    return folder;
+  }
+  const std::filesystem::path user = from_environment("XDG_CACHE_HOME");
+  if (user.is_absolute()) return user / "clora";  // the specification ignores relative ones
+  const std::filesystem::path home = from_environment("HOME");
+  return home.empty() ? home : home / ".cache" / "clora";
+}
+
 ContextConfig config_from_environment() {
   ContextConfig config;
   config.device = from_environment("CLORA_DEVICE");
   config.kernel_folder = from_environment("CLORA_KERNEL_DIR");
+  config.self_test = from_environment("CLORA_SELF_TEST") != "0";
   const std::string variant = from_environment("CLORA_VARIANT");
   if (!variant.empty()) config.variant = variant_of(variant);
   return config;
 }
 
 struct Context::State {
-  explicit State(const ContextConfig& config)
-      : device(select_device(config.device)),
+  explicit State(const ContextConfig& c)
+      : config(c),
+        device(select_device(config.device)),
         context(make_context(device.id)),
         queue(make_queue(context.get(), device.id, config.profile)),
         pool(context.get(), device, config.memory_limit_bytes),
         programs(context.get(), device, config.kernel_folder),
         variant(resolve(config.variant, device)),
-        profile(config.profile) {}
+        health(std::make_shared<DeviceHealth>(device.name, config.stuck_after_seconds)) {}
 
+  ContextConfig config;
   Device device;
   OwnedContext context;
   OwnedQueue queue;
@@ -89,7 +102,7 @@ struct Context::State {
   ProgramCache programs;
   Profiler profiler;
   Variant variant;
-  bool profile;
+  std::shared_ptr<DeviceHealth> health;
 };
 
 Context::Context(const ContextConfig& config) : state_(std::make_unique<State>(config)) {}
@@ -100,9 +113,13 @@ Context::~Context() {
 
 const Device& Context::device() const noexcept { return state_->device; }
 Variant Context::variant() const noexcept { return state_->variant; }
+const Hooks& Context::hooks() const noexcept { return state_->config.hooks; }
+const ContextConfig& Context::config() const noexcept { return state_->config; }
+const std::shared_ptr<DeviceHealth>& Context::health() const noexcept { return state_->health; }
+ProgramCache& Context::programs() noexcept { return state_->programs; }
 BufferPool& Context::pool() noexcept { return state_->pool; }
 Profiler& Context::profiler() noexcept { return state_->profiler; }
-bool Context::profiling() const noexcept { return state_->profile; }
+bool Context::profiling() const noexcept { return state_->config.profile; }
 cl_context Context::opencl_context() const noexcept { return state_->context.get(); }
 cl_command_queue Context::opencl_queue() const noexcept { return state_->queue.get(); }
 
@@ -147,6 +164,14 @@ Fence Context::read_async(const Tensor& tensor, std::span<std::byte> bytes) {
 
 Kernel Context::kernel(std::string_view file, std::string_view function, const Defines& defines) {
   return state_->programs.kernel(file, function, defines);
+}
+
+void Context::wait_for(std::span<const cl_event> events) {
+  if (events.empty()) return;
+  check_opencl(
+      clEnqueueBarrierWithWaitList(state_->queue.get(), static_cast<cl_uint>(events.size()),
+                                   events.data(), nullptr),
+      "context: clEnqueueBarrierWithWaitList");
 }
 
 void Context::flush() { check_opencl(clFlush(state_->queue.get()), "context: clFlush"); }

@@ -1,7 +1,8 @@
 // Context: one device with its in-order queue, buffer pool, program cache and profiler.
 //
-// Owns its OpenCL context and queue. Tensors keep the memory they view alive and may outlive the
-// Context. Threads: a Context is used by one thread at a time; different Contexts freely.
+// Owns its OpenCL context and queue, or shares a caller's (AdoptedQueue). Tensors keep the memory
+// they view alive and may outlive the Context. No state is shared between Contexts.
+// Threads: a Context is used by one thread at a time; different Contexts freely.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,9 @@
 
 #include "runtime/buffer_pool.hpp"
 #include "runtime/device.hpp"
+#include "runtime/device_health.hpp"
 #include "runtime/fence.hpp"
+#include "runtime/hooks.hpp"
 #include "runtime/profiler.hpp"
 #include "runtime/program_cache.hpp"
 #include "runtime/tensor.hpp"
@@ -27,21 +30,47 @@ std::string_view name_of(Variant variant);
 // Errors: invalid_argument, with the names there are.
 Variant variant_of(std::string_view name);
 
+// Where built programs and measured ceilings are kept: CLORA_CACHE_DIR, else XDG_CACHE_HOME/clora,
+// else ~/.cache/clora; empty where the environment has none of them.
+std::filesystem::path default_cache_folder();
+
 struct ContextConfig {
-  std::string device;                   // see select_device()
-  std::size_t memory_limit_bytes = 0;   // 0: what the device reports
+  std::string device;                   // see select_device(); ignored for an adopted queue
+  std::size_t memory_limit_bytes = 0;   // 0: memory_limit_share of what the device reports
+  double memory_limit_share = 1;        // in (0, 1]
   std::filesystem::path kernel_folder;  // read kernel files from here instead of the embedded ones
+  std::filesystem::path cache_folder = default_cache_folder();  // empty: nothing is kept on disk
+  std::size_t cache_limit_bytes = std::size_t{256} << 20;
   Variant variant = Variant::automatic;
-  bool profile = false;
+  bool self_test = true;             // of each kernel variant, before its first use
+  bool profile = false;              // queue with profiling, Profiler on
+  double stuck_after_seconds = 300;  // no progress for so long: the Context is lost; 0: never
+  std::size_t max_commands_in_flight = 4096;  // submit() waits for earlier ones beyond it
+  double max_seconds_in_flight = 2;           // the same by estimated device time; 0: off
+  Hooks hooks;
 };
 
-// The configuration that the environment asks for: CLORA_DEVICE, CLORA_KERNEL_DIR, CLORA_VARIANT.
+// The configuration that the environment asks for: CLORA_DEVICE, CLORA_KERNEL_DIR, CLORA_VARIANT,
+// CLORA_CACHE_DIR, and CLORA_SELF_TEST=0 to leave the self-tests out.
 ContextConfig config_from_environment();
+
+// A caller's device, context and in-order queue. The Context retains both objects and releases them
+// when it goes; the caller keeps its own references and may use the queue between our calls, from
+// the same thread. Its commands and ours run in the order of enqueueing.
+struct AdoptedQueue {
+  cl_context context = nullptr;
+  cl_device_id device = nullptr;
+  cl_command_queue queue = nullptr;
+};
 
 class Context {
  public:
   // Errors: no_device, device.
   explicit Context(const ContextConfig& config = {});
+  // On a caller's queue. Errors: invalid_argument (out-of-order queue; a queue of another context
+  // or device; config.profile without CL_QUEUE_PROFILING_ENABLE), device.
+  explicit Context(const AdoptedQueue& adopted, const ContextConfig& config = {});
+  // Waits for what is enqueued, unless the Context is lost.
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -49,6 +78,12 @@ class Context {
   const Device& device() const noexcept;
   // The variant that ops take: cpu or portable, never automatic.
   Variant variant() const noexcept;
+
+  // A view of a caller's buffer, from offset_bytes on; the cl_mem is retained until the last view
+  // of it is gone. It does not count against the pool's limit.
+  // REQUIRES: mem of this OpenCL context, offset_bytes (within the root buffer, where mem is itself
+  // a sub-buffer) a multiple of the device's base alignment, and room for the shape.
+  Tensor adopt(cl_mem mem, Shape shape, DType type, std::size_t offset_bytes = 0);
 
   // Memory with undefined contents. Errors: out_of_memory.
   Tensor allocate(Shape shape, DType type, MemoryTag tag);
@@ -80,7 +115,14 @@ class Context {
   // Waits for everything enqueued. Errors: device.
   void finish();
 
+  // Makes every command enqueued later wait for a foreign event, without waiting here.
+  void wait_for(std::span<const cl_event> events);
+
   BufferPool& pool() noexcept;
+  ProgramCache& programs() noexcept;
+  const Hooks& hooks() const noexcept;
+  const std::shared_ptr<DeviceHealth>& health() const noexcept;
+  const ContextConfig& config() const noexcept;
   Profiler& profiler() noexcept;
   bool profiling() const noexcept;
 

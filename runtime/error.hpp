@@ -24,6 +24,7 @@ enum class ErrorCode {
   out_of_memory,     // the device, or the pool's limit, cannot hold what is wanted
   build_failed,      // a kernel does not compile; the message holds options and log
   device,            // an OpenCL call failed
+  device_lost,       // the Context cannot be used any more (runtime/device_health.hpp)
   diverged,          // training met a loss that is not finite
   cancelled,         // the caller asked to stop
 };
