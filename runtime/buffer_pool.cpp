@@ -114,6 +114,14 @@ Buffer::Buffer() noexcept = default;
 Buffer::Buffer(std::shared_ptr<PoolState> pool, std::unique_ptr<Block> block, MemoryTag tag)
     : pool_(std::move(pool)), block_(std::move(block)), tag_(tag) {}
 
+Buffer Buffer::adopt(cl_mem mem) {
+  std::size_t bytes = 0;
+  check_opencl(clGetMemObjectInfo(mem, CL_MEM_SIZE, sizeof bytes, &bytes, nullptr),
+               "buffer: clGetMemObjectInfo");
+  check_opencl(clRetainMemObject(mem), "buffer: clRetainMemObject");
+  return Buffer(nullptr, std::make_unique<Block>(OwnedMem(mem), bytes), MemoryTag::scratch);
+}
+
 Buffer::Buffer(Buffer&& other) noexcept = default;
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {

@@ -41,6 +41,10 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer();
 
+  // A caller's memory, in no pool and no statistics: retained here, released with the Buffer.
+  // REQUIRES: mem is no sub-buffer. Errors: device.
+  static Buffer adopt(cl_mem mem);
+
   cl_mem handle() const noexcept;
   std::size_t bytes() const noexcept;
   // A cl_mem of bytes [offset_bytes, offset_bytes + bytes) of this Buffer: the handle itself for

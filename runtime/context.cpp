@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstdlib>
+#include <utility>
 
+#include "runtime/adopted_memory.hpp"
 #include "runtime/opencl.hpp"
 
 namespace clora {
@@ -25,6 +27,61 @@ OwnedQueue make_queue(cl_context context, cl_device_id device, bool profile) {
       context, device, profile ? profiling.data() : nullptr, &status));
   check_opencl(status, "clCreateCommandQueueWithProperties");
   return queue;
+}
+
+template <class T>
+T info_of(cl_command_queue queue, cl_command_queue_info what) {
+  T value{};
+  check_opencl(clGetCommandQueueInfo(queue, what, sizeof value, &value, nullptr),
+               "context: clGetCommandQueueInfo");
+  return value;
+}
+
+void require_adoptable(const AdoptedQueue& adopted, bool profile) {
+  require(adopted.context != nullptr && adopted.device != nullptr && adopted.queue != nullptr,
+          "context: an adopted queue needs its context, device and queue, got null for one");
+  require(info_of<cl_context>(adopted.queue, CL_QUEUE_CONTEXT) == adopted.context,
+          "context: the adopted queue must be of the context given with it, it is of another");
+  require(info_of<cl_device_id>(adopted.queue, CL_QUEUE_DEVICE) == adopted.device,
+          "context: the adopted queue must be of the device given with it, it is of another");
+  const auto properties = info_of<cl_command_queue_properties>(adopted.queue, CL_QUEUE_PROPERTIES);
+  require((properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0,
+          "context: the adopted queue must be in-order, it is out-of-order; make one without "
+          "CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE");
+  require(!profile || (properties & CL_QUEUE_PROFILING_ENABLE) != 0,
+          "context: to profile, the adopted queue must have CL_QUEUE_PROFILING_ENABLE; make it so, "
+          "or leave ContextConfig::profile off");
+}
+
+OwnedContext retained(cl_context context) {
+  check_opencl(clRetainContext(context), "context: clRetainContext");
+  return OwnedContext(context);
+}
+
+OwnedQueue retained(cl_command_queue queue) {
+  check_opencl(clRetainCommandQueue(queue), "context: clRetainCommandQueue");
+  return OwnedQueue(queue);
+}
+
+// What a Context stands on: its own objects, or a caller's, retained.
+struct Ground {
+  Device device;
+  OwnedContext context;
+  OwnedQueue queue;
+};
+
+Ground own_ground(const ContextConfig& config) {
+  Ground ground{.device = select_device(config.device), .context = {}, .queue = {}};
+  ground.context = make_context(ground.device.id);
+  ground.queue = make_queue(ground.context.get(), ground.device.id, config.profile);
+  return ground;
+}
+
+Ground adopted_ground(const AdoptedQueue& adopted, const ContextConfig& config) {
+  require_adoptable(adopted, config.profile);
+  return {.device = describe_device(adopted.device),
+          .context = retained(adopted.context),
+          .queue = retained(adopted.queue)};
 }
 
 Variant resolve(Variant wanted, const Device& device) {
@@ -84,12 +141,13 @@ ContextConfig config_from_environment() {
 }
 
 struct Context::State {
-  explicit State(const ContextConfig& c)
+  State(Ground ground, const ContextConfig& c)
       : config(c),
-        device(select_device(config.device)),
-        context(make_context(device.id)),
-        queue(make_queue(context.get(), device.id, config.profile)),
+        device(std::move(ground.device)),
+        context(std::move(ground.context)),
+        queue(std::move(ground.queue)),
         pool(context.get(), device, config.memory_limit_bytes),
+        adopted(context.get(), device.base_alignment_bytes),
         programs(context.get(), device, config.kernel_folder),
         variant(resolve(config.variant, device)),
         health(std::make_shared<DeviceHealth>(device.name, config.stuck_after_seconds)) {}
@@ -99,13 +157,18 @@ struct Context::State {
   OwnedContext context;
   OwnedQueue queue;
   BufferPool pool;
+  AdoptedMemory adopted;
   ProgramCache programs;
   Profiler profiler;
   Variant variant;
   std::shared_ptr<DeviceHealth> health;
 };
 
-Context::Context(const ContextConfig& config) : state_(std::make_unique<State>(config)) {}
+Context::Context(const ContextConfig& config)
+    : state_(std::make_unique<State>(own_ground(config), config)) {}
+
+Context::Context(const AdoptedQueue& adopted, const ContextConfig& config)
+    : state_(std::make_unique<State>(adopted_ground(adopted, config), config)) {}
 
 Context::~Context() {
   if (state_ != nullptr) clFinish(state_->queue.get());
@@ -122,6 +185,11 @@ Profiler& Context::profiler() noexcept { return state_->profiler; }
 bool Context::profiling() const noexcept { return state_->config.profile; }
 cl_context Context::opencl_context() const noexcept { return state_->context.get(); }
 cl_command_queue Context::opencl_queue() const noexcept { return state_->queue.get(); }
+
+Tensor Context::adopt(cl_mem mem, Shape shape, DType type, std::size_t offset_bytes) {
+  const std::size_t bytes = bytes_of(type, static_cast<std::size_t>(shape.elements()));
+  return Tensor(state_->adopted.adopt(mem, offset_bytes, bytes), shape, type);
+}
 
 Tensor Context::allocate(Shape shape, DType type, MemoryTag tag) {
   auto storage = std::make_shared<Storage>();

@@ -54,9 +54,10 @@ struct ContextConfig {
 // CLORA_CACHE_DIR, and CLORA_SELF_TEST=0 to leave the self-tests out.
 ContextConfig config_from_environment();
 
-// A caller's device, context and in-order queue. The Context retains both objects and releases them
-// when it goes; the caller keeps its own references and may use the queue between our calls, from
-// the same thread. Its commands and ours run in the order of enqueueing.
+// A caller's device, context and in-order queue. The Context retains context and queue and releases
+// them when it goes; the caller keeps its own references. Where tensors or fences outlive the
+// Context, their memory keeps the cl_context, never the queue. The caller may use the queue between
+// our calls, from the same thread; its commands and ours run in the order of enqueueing.
 struct AdoptedQueue {
   cl_context context = nullptr;
   cl_device_id device = nullptr;
@@ -79,10 +80,13 @@ class Context {
   // The variant that ops take: cpu or portable, never automatic.
   Variant variant() const noexcept;
 
-  // A view of a caller's buffer, from offset_bytes on; the cl_mem is retained until the last view
-  // of it is gone. It does not count against the pool's limit.
-  // REQUIRES: mem of this OpenCL context, offset_bytes (within the root buffer, where mem is itself
-  // a sub-buffer) a multiple of the device's base alignment, and room for the shape.
+  // A view of a caller's buffer or sub-buffer, from offset_bytes on. mem, and where it is a
+  // sub-buffer its root too, is retained until the last view of the root's memory is gone, with
+  // the sub-buffers of it that kernels needed; the caller may release its own reference at once.
+  // It does not count against the pool's limit. Waits for nothing.
+  // REQUIRES: mem a buffer of this OpenCL context, offset_bytes (counted within the root buffer,
+  // where mem is itself a sub-buffer) a multiple of the device's base alignment, and room for the
+  // shape. Errors: invalid_argument, device.
   Tensor adopt(cl_mem mem, Shape shape, DType type, std::size_t offset_bytes = 0);
 
   // Memory with undefined contents. Errors: out_of_memory.

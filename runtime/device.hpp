@@ -14,7 +14,7 @@ namespace clora {
 enum class DeviceKind { cpu, gpu, other };
 
 struct Device {
-  int index = 0;  // position in list_devices()
+  int index = -1;  // position in list_devices(); -1 for a device that a caller handed in
   std::string name;
   std::string platform;
   std::string vendor;

@@ -1,0 +1,40 @@
+// HostProgram: the OpenCL objects of a program that embeds the library, and their reference counts.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/context.hpp"
+#include "runtime/opencl.hpp"
+
+namespace clora::test {
+
+cl_uint references(cl_context context);
+cl_uint references(cl_command_queue queue);
+cl_uint references(cl_mem mem);
+cl_uint references(cl_event event);
+
+// A context with one queue on the device that CLORA_DEVICE selects.
+class HostProgram {
+ public:
+  explicit HostProgram(cl_command_queue_properties properties = 0);
+
+  AdoptedQueue adopted() const { return {context.get(), device, queue.get()}; }
+  OwnedQueue another_queue(cl_command_queue_properties properties) const;
+  OwnedMem buffer(std::size_t bytes) const;
+  OwnedMem sub_buffer(cl_mem mem, std::size_t offset_bytes, std::size_t bytes) const;
+  // Both wait for the device.
+  void write(cl_mem mem, std::span<const float> values) const;
+  std::vector<float> read(cl_mem mem, std::size_t count) const;
+  // y[i] = factor * x[i], enqueued and not waited for.
+  void enqueue_scale(cl_mem y, cl_mem x, float factor, std::size_t count) const;
+
+  cl_device_id device;
+  std::size_t alignment;  // of sub-buffers, in bytes
+  OwnedContext context;
+  OwnedQueue queue;
+  OwnedProgram program;
+};
+
+}  // namespace clora::test
