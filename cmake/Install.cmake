@@ -1,18 +1,33 @@
-# cmake --install: the program, the rooms' libraries and headers, and a package for
-# find_package(clora), whose target is clora::model (it brings the rooms below).
+# cmake --install: the program, the libraries and their headers, a package for find_package(clora)
+# and one for pkg-config. Headers of the rooms lie under include/clora, clora.h in include.
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/clora)
-foreach(room IN ITEMS runtime ops lora model)
+foreach(room IN LISTS rooms)
   set_target_properties(clora_${room} PROPERTIES EXPORT_NAME ${room})
   install(TARGETS clora_${room} EXPORT clora-targets)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${room} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/clora
     FILES_MATCHING PATTERN "*.hpp")
 endforeach()
+install(TARGETS clora_whole EXPORT clora-targets)
 install(EXPORT clora-targets NAMESPACE clora:: DESTINATION ${package_folder})
+if(EXISTS ${c_api_folder}/clora.h)
+  install(FILES ${c_api_folder}/clora.h TYPE INCLUDE)
+endif()
+if(CLORA_SHARED)
+  install(TARGETS clora_shared EXPORT clora-shared-targets)
+  install(EXPORT clora-shared-targets NAMESPACE clora:: DESTINATION ${package_folder})
+endif()
+
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/clora-config.cmake.in
   ${PROJECT_BINARY_DIR}/clora-config.cmake INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/clora-config-version.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/clora-config.cmake
   ${PROJECT_BINARY_DIR}/clora-config-version.cmake DESTINATION ${package_folder})
+
+# Paths relative to the .pc file: the prefix may be chosen, or changed, after the build.
+file(RELATIVE_PATH pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/clora.pc.in ${PROJECT_BINARY_DIR}/clora.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/clora.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

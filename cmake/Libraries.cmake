@@ -1,0 +1,32 @@
+# What programs link to, made of the rooms (docs/decisions/packaging.md):
+#   libclora.a   every room, C++ and C         clora::clora
+#   libclora.so  the C interface alone         clora::shared
+# The rooms themselves are clora::runtime, clora::ops, clora::lora and clora::model.
+set(rooms runtime ops lora model)
+foreach(room IN LISTS rooms)
+  add_library(clora::${room} ALIAS clora_${room})
+  list(APPEND room_objects $<TARGET_OBJECTS:clora_${room}>)
+endforeach()
+set(c_api_folder ${PROJECT_SOURCE_DIR}/model/c_api)
+
+add_library(clora_whole STATIC ${room_objects})
+add_library(clora::clora ALIAS clora_whole)
+set_target_properties(clora_whole PROPERTIES OUTPUT_NAME clora EXPORT_NAME clora LINKER_LANGUAGE CXX)
+target_include_directories(clora_whole PUBLIC
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${c_api_folder}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/clora>)
+target_link_libraries(clora_whole PUBLIC ${CLORA_DEPENDENCIES})
+
+if(CLORA_SHARED)
+  add_library(clora_shared SHARED ${room_objects})
+  add_library(clora::shared ALIAS clora_shared)
+  set_target_properties(clora_shared PROPERTIES OUTPUT_NAME clora EXPORT_NAME shared
+    LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION ${CLORA_SOVERSION}
+    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exported_symbols.map)
+  target_include_directories(clora_shared INTERFACE
+    $<BUILD_INTERFACE:${c_api_folder}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_options(clora_shared PRIVATE
+    -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exported_symbols.map)
+  target_link_libraries(clora_shared PRIVATE ${CLORA_DEPENDENCIES})
+endif()

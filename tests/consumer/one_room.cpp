@@ -1,0 +1,10 @@
+// Links a room and what lies below it.
+#include <cstdio>
+
+#include "model/training_run.hpp"
+
+int main() {
+  clora::TrainingRunConfig config;
+  config.batch_size = 4;
+  std::printf("steps %d\n", static_cast<int>(clora::total_steps(config, 12)));
+}
