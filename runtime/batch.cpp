@@ -66,6 +66,39 @@ cl_mem argument_of(const Tensor& tensor, const Device& device) {
                                         std::max<std::size_t>(tensor.bytes(), 1));
 }
 
+// What an op's tensors look like in profiles: the first arguments, outputs first by convention.
+// Types are told where they are not f32.
+std::string shape_text(const std::vector<Argument>& arguments) {
+  constexpr int kTensorsTold = 3;
+  std::string text;
+  int told = 0;
+  for (const Argument& argument : arguments) {
+    const auto* tensor = std::get_if<Tensor>(&argument);
+    if (tensor == nullptr || tensor->empty() || told == kTensorsTold) continue;
+    const std::string_view type = tensor->type() == DType::f32 ? "" : name_of(tensor->type());
+    text += fmt::format("{}{}{}", told++ == 0 ? "" : " ", type, tensor->shape().text());
+  }
+  return text;
+}
+
+// The command's number in the profiler.
+std::size_t number_of(const Command& command, Profiler& profiler) {
+  if (const auto* kernel = std::get_if<KernelCommand>(&command)) {
+    const Launch& launch = kernel->launch;
+    return profiler.op(launch.label.empty() ? launch.kernel.function : launch.label,
+                       shape_text(kernel->arguments), launch.cost);
+  }
+  if (const auto* copy = std::get_if<CopyCommand>(&command)) {
+    return profiler.op("copy", copy->dst.shape().text(),
+                       {0, 2.0 * static_cast<double>(copy->dst.bytes())});
+  }
+  if (const auto* fill = std::get_if<FillCommand>(&command)) {
+    return profiler.op("fill", fill->dst.shape().text(),
+                       {0, static_cast<double>(fill->dst.bytes())});
+  }
+  return profiler.op(std::get<CallCommand>(command).label, "", {});
+}
+
 }  // namespace
 
 std::size_t Arena::bytes() const {
@@ -81,6 +114,8 @@ struct Batch::State {
   std::vector<std::shared_ptr<Storage>> temporaries;
   std::vector<Lifetime> lifetimes;  // of the temporaries, filled at seal
   MemoryPlan plan;
+  std::vector<std::size_t>
+      profiled_as;  // a command's number in the profiler; empty where it is off
   bool sealed = false;
 
   void find_lifetimes();
@@ -88,7 +123,7 @@ struct Batch::State {
   void bind(KernelCommand& command);
   void bind_all();
   void enqueue(const Command& command, cl_event* event) const;
-  void profile(const Command& command, cl_event event) const;
+  void announce_to_profiler();
 };
 
 void Batch::State::find_lifetimes() {
@@ -201,17 +236,9 @@ void Batch::State::enqueue(const Command& command, cl_event* event) const {
   }
 }
 
-void Batch::State::profile(const Command& command, cl_event event) const {
-  if (const auto* kernel = std::get_if<KernelCommand>(&command)) {
-    const Launch& launch = kernel->launch;
-    context->profiler().add(launch.label.empty() ? launch.kernel.function : launch.label,
-                            launch.cost, event);
-  } else if (const auto* copy = std::get_if<CopyCommand>(&command)) {
-    context->profiler().add("copy", {0, 2.0 * static_cast<double>(copy->dst.bytes())}, event);
-  } else if (const auto* fill = std::get_if<FillCommand>(&command)) {
-    context->profiler().add("fill", {0, static_cast<double>(fill->dst.bytes())}, event);
-  } else {
-    context->profiler().add(std::get<CallCommand>(command).label, {}, event);
+void Batch::State::announce_to_profiler() {
+  for (const Command& command : commands) {
+    profiled_as.push_back(number_of(command, context->profiler()));
   }
 }
 
@@ -270,14 +297,17 @@ void Batch::call(std::string label, std::vector<Tensor> uses, LibraryCall functi
 
 void Batch::seal() {
   if (sealed()) return;
+  const TraceSpan span(context().trace(), "seal");
   state_->find_lifetimes();
   state_->place_temporaries();
   state_->bind_all();
+  if (context().profiling()) state_->announce_to_profiler();
   state_->sealed = true;
 }
 
 Fence Batch::submit(std::span<const cl_event> wait_list) {
   seal();
+  const TraceSpan span(context().trace(), "submit");
   context().wait_for(wait_list);
   const auto& commands = state_->commands;
   cl_event last = nullptr;
@@ -285,11 +315,12 @@ Fence Batch::submit(std::span<const cl_event> wait_list) {
     const bool is_last = c + 1 == commands.size();
     cl_event event = nullptr;
     const bool wants_event = is_last || context().profiling();
+    if (context().profiling()) context().profiler().before_enqueue();
     state_->enqueue(commands[c], wants_event ? &event : nullptr);
     if (is_last) last = event;
     if (context().profiling()) {
       if (is_last) check_opencl(clRetainEvent(event), "batch: clRetainEvent");
-      state_->profile(commands[c], event);
+      context().profiler().add(state_->profiled_as[c], event);
     }
   }
   context().flush();

@@ -150,7 +150,9 @@ struct Context::State {
         adopted(context.get(), device.base_alignment_bytes),
         programs(context.get(), device, config.kernel_folder),
         variant(resolve(config.variant, device)),
-        health(std::make_shared<DeviceHealth>(device.name, config.stuck_after_seconds)) {}
+        health(std::make_shared<DeviceHealth>(device.name, config.stuck_after_seconds)) {
+    if (config.profile && config.trace) profiler.trace_to(config.trace, device.name);
+  }
 
   ContextConfig config;
   Device device;
@@ -183,6 +185,7 @@ ProgramCache& Context::programs() noexcept { return state_->programs; }
 BufferPool& Context::pool() noexcept { return state_->pool; }
 Profiler& Context::profiler() noexcept { return state_->profiler; }
 bool Context::profiling() const noexcept { return state_->config.profile; }
+Trace* Context::trace() const noexcept { return state_->config.trace.get(); }
 cl_context Context::opencl_context() const noexcept { return state_->context.get(); }
 cl_command_queue Context::opencl_queue() const noexcept { return state_->queue.get(); }
 
@@ -201,33 +204,48 @@ Tensor Context::allocate(Shape shape, DType type, MemoryTag tag) {
 }
 
 void Context::write(const Tensor& tensor, std::span<const std::byte> bytes) {
+  const TraceSpan span(trace(), "write");
   write_async(tensor, bytes).wait();
 }
 
 void Context::read(const Tensor& tensor, std::span<std::byte> bytes) {
+  const TraceSpan span(trace(), "read");
   read_async(tensor, bytes).wait();
+}
+
+// The reader of the profile sees transfers, too: without them their time would look like a gap.
+void Context::profile_transfer(std::string_view label, std::size_t bytes, cl_event event) {
+  if (!profiling()) return;
+  check_opencl(clRetainEvent(event), "context: clRetainEvent");
+  profiler().add(label, {0, static_cast<double>(bytes)}, event);
 }
 
 Fence Context::write_async(const Tensor& tensor, std::span<const std::byte> bytes) {
   require_transfer(tensor, bytes.size());
   if (bytes.empty()) return {};
+  if (profiling()) profiler().before_enqueue();
   cl_event event = nullptr;
   check_opencl(
       clEnqueueWriteBuffer(state_->queue.get(), tensor.storage()->mem, CL_FALSE,
                            device_offset(tensor), bytes.size(), bytes.data(), 0, nullptr, &event),
       "context: clEnqueueWriteBuffer");
-  return Fence(event);
+  Fence fence(event);
+  profile_transfer("write", bytes.size(), event);
+  return fence;
 }
 
 Fence Context::read_async(const Tensor& tensor, std::span<std::byte> bytes) {
   require_transfer(tensor, bytes.size());
   if (bytes.empty()) return {};
+  if (profiling()) profiler().before_enqueue();
   cl_event event = nullptr;
   check_opencl(
       clEnqueueReadBuffer(state_->queue.get(), tensor.storage()->mem, CL_FALSE,
                           device_offset(tensor), bytes.size(), bytes.data(), 0, nullptr, &event),
       "context: clEnqueueReadBuffer");
-  return Fence(event);
+  Fence fence(event);
+  profile_transfer("read", bytes.size(), event);
+  return fence;
 }
 
 Kernel Context::kernel(std::string_view file, std::string_view function, const Defines& defines) {
@@ -243,6 +261,9 @@ void Context::wait_for(std::span<const cl_event> events) {
 }
 
 void Context::flush() { check_opencl(clFlush(state_->queue.get()), "context: clFlush"); }
-void Context::finish() { check_opencl(clFinish(state_->queue.get()), "context: clFinish"); }
+void Context::finish() {
+  const TraceSpan span(trace(), "wait");
+  check_opencl(clFinish(state_->queue.get()), "context: clFinish");
+}
 
 }  // namespace clora

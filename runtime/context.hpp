@@ -21,6 +21,7 @@
 #include "runtime/profiler.hpp"
 #include "runtime/program_cache.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/trace.hpp"
 
 namespace clora {
 
@@ -44,6 +45,7 @@ struct ContextConfig {
   Variant variant = Variant::automatic;
   bool self_test = true;             // of each kernel variant, before its first use
   bool profile = false;              // queue with profiling, Profiler on
+  std::shared_ptr<Trace> trace;      // takes the host's spans and, with profile, device commands
   double stuck_after_seconds = 300;  // no progress for so long: the Context is lost; 0: never
   std::size_t max_commands_in_flight = 4096;  // submit() waits for earlier ones beyond it
   double max_seconds_in_flight = 2;           // the same by estimated device time; 0: off
@@ -129,12 +131,16 @@ class Context {
   const ContextConfig& config() const noexcept;
   Profiler& profiler() noexcept;
   bool profiling() const noexcept;
+  // For TraceSpan; null where ContextConfig::trace is.
+  Trace* trace() const noexcept;
 
   // For runtime/ and for callers that speak OpenCL themselves. Owned by the Context.
   cl_context opencl_context() const noexcept;
   cl_command_queue opencl_queue() const noexcept;
 
  private:
+  void profile_transfer(std::string_view label, std::size_t bytes, cl_event event);
+
   struct State;
   std::unique_ptr<State> state_;
 };

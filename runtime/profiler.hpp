@@ -1,27 +1,59 @@
 // Profiler: device time by operation, from the events of a profiling queue, with the bytes and
-// flops that each operation's cost function declares. Off unless ContextConfig::profile is set.
-// Threads: one at a time.
+// flops that each operation's cost function declares, and the time in which the device had nothing
+// to do between commands. Off unless ContextConfig::profile is set; off, nobody calls it.
+//
+// Commands are announced once (op) and counted at every run (add), so that counting a replay
+// compares no text. Events are read and released as they complete: memory does not grow with the
+// number of replays.
+// Threads: one at a time. Events must come in the order of an in-order queue.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "runtime/opencl_handles.hpp"
+#include "runtime/roofline.hpp"
+#include "runtime/trace.hpp"
 
 namespace clora {
 
-// What one launch moves and computes, from an op's xxx_cost().
-struct Cost {
-  double flops = 0;
-  double bytes = 0;
+enum class ProfileBy { op, shape };
+
+// One row: an op, or an op of one shape.
+struct OpTime {
+  std::string op;
+  std::string shape;  // empty with ProfileBy::op
+  std::uint64_t count = 0;
+  double seconds = 0;           // on the device, start to end
+  double gap_seconds = 0;       // in which the device waited for it
+  Cost cost;                    // summed
+  double roofline_seconds = 0;  // what the cost takes at best; 0 without ceilings
+
+  // roofline_seconds as a share of seconds; above 1 where data came from caches.
+  double share_of_ceiling() const { return seconds > 0 ? roofline_seconds / seconds : 0; }
 };
 
-struct OpTime {
+// Waits of the device between the end of a command and the start of the next one.
+struct GapTime {
+  std::string after;   // the op before the wait
+  std::string before;  // the op that was waited for
   std::uint64_t count = 0;
-  double seconds = 0;  // on the device, start to end
-  Cost cost;           // summed
+  double seconds = 0;
+  double longest_seconds = 0;
+};
+
+struct GapSummary {
+  std::uint64_t count = 0;
+  double seconds = 0;
+  double wall_seconds = 0;     // from the first command's start to the last one's end
+  std::vector<GapTime> pairs;  // longest sum first
 };
 
 class Profiler {
@@ -31,23 +63,87 @@ class Profiler {
   Profiler& operator=(const Profiler&) = delete;
   ~Profiler();
 
-  // Takes over one reference to `event`.
-  void add(const std::string& label, Cost cost, cl_event event);
-  // Waits for the pending events and adds their times up.
-  const std::map<std::string, OpTime>& by_op();
-  // A table of by_op(), longest first: op, count, total, mean, share, GB/s, GFLOP/s.
-  std::string table();
+  // From now on every command shows in `trace`, on a device track of this name.
+  void trace_to(std::shared_ptr<Trace> trace, std::string_view track_name);
+
+  // The number of what a command does; equal ones share a number, for the Profiler's life.
+  std::size_t op(std::string_view label, std::string_view shape, Cost cost);
+  // To be called just before a command is enqueued: with a trace it reads the host's clock, by
+  // which the device's clock is set right.
+  void before_enqueue() {
+    if (trace_ != nullptr) enqueue_begins_ = Trace::Clock::now();
+  }
+  // The command just enqueued. Takes over one reference to `event`. REQUIRES: op() gave the number.
+  void add(std::size_t op, cl_event event);
+  void add(std::string_view label, Cost cost, cl_event event) { add(op(label, "", cost), event); }
+
+  // Waits for the commands added so far and counts them. Errors: device. The reports below do so
+  // first.
+  void collect();
+  // Longest first.
+  std::vector<OpTime> times(ProfileBy by = ProfileBy::op, const Ceilings& ceilings = {});
+  GapSummary gaps();
+  // Both as text for people: op, count, total, mean, share, gap, GB/s, GFLOP/s and, where ceilings
+  // are known, the percentage of them; then the gaps.
+  std::string table(ProfileBy by = ProfileBy::op, const Ceilings& ceilings = {});
+  // Forgets what was counted.
   void clear();
 
- private:
-  struct Pending {
-    const std::string* label;
-    cl_event event;
-  };
-  void collect();
+  // Commands whose events told no times: they failed, or their queue does not profile.
+  std::uint64_t untimed() const noexcept { return untimed_; }
+  // Commands added and not counted yet.
+  std::size_t pending() const noexcept { return pending_.size(); }
 
-  std::map<std::string, OpTime> times_;
-  std::vector<Pending> pending_;
+ private:
+  struct Op {
+    std::string label;
+    std::string shape;
+    Cost cost;                // of one launch
+    std::uint32_t kind = 0;   // in the trace
+    std::uint64_t count = 0;  // from here on: counted
+    std::uint64_t ns = 0;
+    std::uint64_t gap_ns = 0;
+  };
+  struct Gap {
+    std::uint64_t count = 0;
+    std::uint64_t ns = 0;
+    std::uint64_t longest_ns = 0;
+  };
+  struct Pending {
+    std::size_t op;
+    cl_event event;
+    Trace::Clock::time_point enqueue_begin;
+    Trace::Clock::time_point enqueue_end;
+  };
+  struct Timed {
+    std::size_t op;
+    std::uint64_t queued_ns;
+    std::uint64_t start_ns;
+    std::uint64_t end_ns;
+    Trace::Clock::time_point enqueue_begin;
+    Trace::Clock::time_point enqueue_end;
+  };
+
+  void collect_completed();
+  void read_first(std::size_t count);
+  void count(const Timed& command);
+  void put_into_trace(const std::vector<Timed>& commands);
+
+  std::deque<Op> ops_;
+  std::map<std::tuple<std::string, std::string, Cost>, std::size_t> numbers_;
+  std::map<std::pair<std::size_t, std::size_t>, Gap> gaps_;  // by the ops before and after
+  std::deque<Pending> pending_;
+  std::size_t collect_at_ = 0;
+  std::uint64_t untimed_ = 0;
+  bool any_counted_ = false;
+  std::size_t last_op_ = 0;
+  std::uint64_t first_start_ns_ = 0;
+  std::uint64_t last_end_ns_ = 0;
+
+  std::shared_ptr<Trace> trace_;
+  std::uint32_t track_ = 0;
+  Trace::Clock::time_point enqueue_begins_{};
+  Trace::Clock::time_point traced_until_{};
 };
 
 }  // namespace clora

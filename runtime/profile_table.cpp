@@ -1,0 +1,80 @@
+// Profiler::table(): the report for people.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/profiler.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::size_t kPairsShown = 5;
+constexpr std::size_t kNarrowName = 28, kWidestName = 80;
+
+std::string name_of(const OpTime& row) {
+  return row.shape.empty() ? row.op : row.op + " " + row.shape;
+}
+
+std::size_t name_width(const std::vector<OpTime>& rows) {
+  std::size_t width = kNarrowName;
+  for (const OpTime& row : rows) width = std::max(width, name_of(row).size());
+  return std::min(width, kWidestName);
+}
+
+// Nothing where the op declares no cost, rather than a rate of zero.
+std::string rate(double amount, double seconds) {
+  return amount > 0 && seconds > 0 ? fmt::format("{:.1f}", amount / seconds * 1e-9) : "";
+}
+
+std::string line_of(const OpTime& row, double total, std::size_t width) {
+  const double mean = row.seconds / static_cast<double>(row.count);
+  const std::string ceiling =
+      row.roofline_seconds > 0 ? fmt::format("{:.1f}%", 100 * row.share_of_ceiling()) : "";
+  return fmt::format("{:<{}} {:>8} {:>11.2f} {:>10.1f} {:>6.1f}% {:>9.2f} {:>8} {:>9} {:>9}\n",
+                     name_of(row), width, row.count, row.seconds * 1e3, mean * 1e6,
+                     total > 0 ? 100 * row.seconds / total : 0, row.gap_seconds * 1e3,
+                     rate(row.cost.bytes, row.seconds), rate(row.cost.flops, row.seconds), ceiling);
+}
+
+std::string text_of(const GapSummary& gaps) {
+  const double mean = gaps.count > 0 ? gaps.seconds / static_cast<double>(gaps.count) : 0;
+  const double share = gaps.wall_seconds > 0 ? 100 * gaps.seconds / gaps.wall_seconds : 0;
+  std::string text = fmt::format(
+      "gaps between commands: {}, {:.2f} ms in all ({:.1f}% of {:.2f} ms), mean {:.1f} us\n",
+      gaps.count, gaps.seconds * 1e3, share, gaps.wall_seconds * 1e3, mean * 1e6);
+  for (std::size_t i = 0; i < std::min(kPairsShown, gaps.pairs.size()); ++i) {
+    const GapTime& pair = gaps.pairs[i];
+    text +=
+        fmt::format("  {:>10.2f} ms in {} from {} to {}, longest {:.1f} us\n", pair.seconds * 1e3,
+                    pair.count, pair.after, pair.before, pair.longest_seconds * 1e6);
+  }
+  return text;
+}
+
+std::string text_of(const Ceilings& ceilings) {
+  if (!ceilings.known()) return "";
+  return fmt::format(
+      "ceilings: {:.1f} GB/s copied, {:.1f} GB/s read, {:.1f} GFLOP/s f32, a launch {:.2f} us, "
+      "waking the device {:.1f} us\n",
+      ceilings.copy_bytes_per_second * 1e-9, ceilings.read_bytes_per_second * 1e-9,
+      ceilings.f32_flops_per_second * 1e-9, ceilings.launch_seconds * 1e6,
+      ceilings.wake_seconds * 1e6);
+}
+
+}  // namespace
+
+std::string Profiler::table(ProfileBy by, const Ceilings& ceilings) {
+  const std::vector<OpTime> rows = times(by, ceilings);
+  double total = 0;
+  for (const OpTime& row : rows) total += row.seconds;
+  const std::size_t width = name_width(rows);
+  std::string text = fmt::format("{:<{}} {:>8} {:>11} {:>10} {:>7} {:>9} {:>8} {:>9} {:>9}\n", "op",
+                                 width, "count", "total ms", "mean us", "share", "gap ms", "GB/s",
+                                 "GFLOP/s", ceilings.known() ? "ceiling" : "");
+  for (const OpTime& row : rows) text += line_of(row, total, width);
+  text += text_of(gaps()) + text_of(ceilings);
+  if (untimed_ > 0) text += fmt::format("{} commands told no times\n", untimed_);
+  return text;
+}
+
+}  // namespace clora

@@ -1,0 +1,41 @@
+// What work costs and what a device can do at best: from both follows the least time that the work
+// can take (the roofline model, Williams, Waterman and Patterson 2009).
+#pragma once
+
+#include <algorithm>
+
+namespace clora {
+
+// What one launch moves and computes, from an op's xxx_cost().
+struct Cost {
+  double flops = 0;
+  double bytes = 0;
+  friend auto operator<=>(const Cost&, const Cost&) = default;
+};
+
+// The limits of a device, measured by ops/ceilings.hpp. 0: not known.
+struct Ceilings {
+  double copy_bytes_per_second = 0;    // read and written, far beyond the caches
+  double read_bytes_per_second = 0;    // read alone, far beyond the caches
+  double f32_flops_per_second = 0;     // fused multiply-adds, two each
+  double matrix_flops_per_second = 0;  // of a matrix unit; 0 where none is used
+  double launch_seconds = 0;           // one more launch in a batch
+  double wake_seconds = 0;             // enqueueing one launch and waiting for it
+
+  bool known() const noexcept { return copy_bytes_per_second > 0 && f32_flops_per_second > 0; }
+  double bytes_per_second() const noexcept {
+    return std::max(copy_bytes_per_second, read_bytes_per_second);
+  }
+  double flops_per_second() const noexcept {
+    return std::max(f32_flops_per_second, matrix_flops_per_second);
+  }
+};
+
+// The least time that `cost` can take where data comes from memory. Caches can beat it.
+// REQUIRES: ceilings.known().
+inline double roofline_seconds(const Cost& cost, const Ceilings& ceilings) {
+  return std::max(cost.bytes / ceilings.bytes_per_second(),
+                  cost.flops / ceilings.flops_per_second());
+}
+
+}  // namespace clora
