@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "runtime/host_hold.hpp"
+
 namespace clora {
 namespace {
 
@@ -51,9 +53,11 @@ double Evaluator::loss_sum(const PackedRows& rows) {
   Context& context = model_->context();
   const float zero = 0;
   context.write(loss_sum_, std::as_bytes(std::span(&zero, 1)));
-  std::vector<std::int32_t> staging;
-  steps_.submit(rows, {}, staging);
-  return static_cast<double>(context.read<float>(loss_sum_).front());
+  HostHold<std::vector<std::int32_t>> staging(context);
+  steps_.submit(rows, {}, *staging);
+  const double sum = static_cast<double>(context.read<float>(loss_sum_).front());
+  staging.at_rest();  // the read came after its upload
+  return sum;
 }
 
 EvalResult Evaluator::evaluate(const Records& records) {

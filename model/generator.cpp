@@ -12,6 +12,7 @@
 #include "ops/rms_norm.hpp"
 #include "ops/sample.hpp"
 #include "runtime/error.hpp"
+#include "runtime/host_hold.hpp"
 
 namespace clora {
 namespace {
@@ -49,10 +50,17 @@ struct CacheRows {
 
 // A forward of T rows over the cache, recorded once.
 struct RecordedForward {
-  RecordedForward(Context& context, std::int64_t count) : rows(context, count), batch(context) {}
+  RecordedForward(Context& context, std::int64_t count)
+      : rows(context, count), batch(context), staging(context) {}
   CacheRows rows;
   Batch batch;
-  std::vector<std::int32_t> staging;
+  HostHold<std::vector<std::int32_t>> staging;
+};
+
+// The choice of the next token, recorded once for each number of alternatives.
+struct RecordedSampler {
+  Batch batch;
+  Tensor top_ids = {}, top_logprobs = {};
 };
 
 }  // namespace
@@ -78,10 +86,11 @@ struct Generator::Impl {
   void upload(RecordedForward& f, std::span<const std::int32_t> ids, std::int64_t position);
   void upload_settings(std::span<const std::int32_t> prompt, const GenerationConfig& config);
   void check_prompt(std::span<const std::int32_t> prompt) const;
-  Batch& sampler(const GenerationConfig& config);
-  Batch record_sampler(std::int64_t top_logprobs, bool with_logprobs);
+  RecordedSampler& sampler(const GenerationConfig& config);
+  RecordedSampler record_sampler(std::int64_t top_logprobs, bool with_logprobs);
   std::int32_t read_token();
-  void read_logprobs(const GenerationConfig& config, Generation& generation);
+  void read_logprobs(const GenerationConfig& config, const RecordedSampler& from,
+                     Generation& generation);
 
   LanguageModel& model;
   const Adapter* adapter;
@@ -89,9 +98,9 @@ struct Generator::Impl {
   std::int64_t max_positions;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   std::vector<CacheTensors> cache;
-  Tensor logits, token, seen, settings, logprob, top_ids, top_logprobs;
-  std::map<std::int64_t, RecordedForward> forwards;  // by rows
-  std::map<std::int64_t, Batch> samplers;            // by top_logprobs; -1: no log-probabilities
+  Tensor logits, token, seen, settings, logprob;
+  std::map<std::int64_t, std::unique_ptr<RecordedForward>> forwards;  // by rows
+  std::map<std::int64_t, RecordedSampler> samplers;  // by top_logprobs; -1: no log-probabilities
 };
 
 Generator::Impl::Impl(LanguageModel& m, const Adapter* a, std::int64_t positions)
@@ -144,19 +153,19 @@ void Generator::Impl::record_forward(RecordedForward& f) {
 
 RecordedForward& Generator::Impl::forward(std::int64_t rows) {
   const auto found = forwards.find(rows);
-  if (found != forwards.end()) return found->second;
-  RecordedForward& made = forwards.try_emplace(rows, context, rows).first->second;
-  record_forward(made);
-  return made;
+  if (found != forwards.end()) return *found->second;
+  auto made = std::make_unique<RecordedForward>(context, rows);
+  record_forward(*made);  // kept only where it is whole
+  return *forwards.emplace(rows, std::move(made)).first->second;
 }
 
 // Rows of `ids` at positions from `position` on; rows beyond them fill up and leave no trace.
 void Generator::Impl::upload(RecordedForward& f, std::span<const std::int32_t> ids,
                              std::int64_t position) {
   const CacheRows& rows = f.rows;
-  f.staging.assign(static_cast<std::size_t>(rows.buffer.elements()), 0);
+  f.staging->assign(static_cast<std::size_t>(rows.buffer.elements()), 0);
   const auto at = [&](std::int64_t part, std::size_t i) -> std::int32_t& {
-    return f.staging[static_cast<std::size_t>(part * rows.stride) + i];
+    return (*f.staging)[static_cast<std::size_t>(part * rows.stride) + i];
   };
   const std::int64_t window = model.config().sliding_window.value_or(0);
   for (std::size_t i = 0; i < static_cast<std::size_t>(rows.ids.elements()); ++i) {
@@ -170,7 +179,7 @@ void Generator::Impl::upload(RecordedForward& f, std::span<const std::int32_t> i
     at(3, i) = real ? static_cast<std::int32_t>(own) : 0;
   }
   at(4, 0) = static_cast<std::int32_t>(ids.size()) - 1;
-  context.write_async(rows.buffer, std::as_bytes(std::span(f.staging)));
+  context.write_async(rows.buffer, std::as_bytes(std::span(*f.staging)));
 }
 
 void Generator::Impl::prefill(std::span<const std::int32_t> prompt) {
@@ -216,23 +225,24 @@ void Generator::Impl::upload_settings(std::span<const std::int32_t> prompt,
   context.write(seen, std::as_bytes(std::span(marks)));
 }
 
-Batch Generator::Impl::record_sampler(std::int64_t count, bool with_logprobs) {
-  Batch batch(context, arena);
-  record_sample(batch, token, seen, settings, logits);
+RecordedSampler Generator::Impl::record_sampler(std::int64_t count, bool with_logprobs) {
+  RecordedSampler made{.batch = Batch(context, arena)};
+  record_sample(made.batch, token, seen, settings, logits);
   if (with_logprobs) {
-    LogprobOutputs outputs{.logprob = logprob, .top_ids = {}, .top_logprobs = {}};
     if (count > 0) {
-      outputs.top_ids = top_ids = context.allocate({count}, DType::i32, MemoryTag::activations);
-      outputs.top_logprobs = top_logprobs =
-          context.allocate({count}, DType::f32, MemoryTag::activations);
+      made.top_ids = context.allocate({count}, DType::i32, MemoryTag::activations);
+      made.top_logprobs = context.allocate({count}, DType::f32, MemoryTag::activations);
     }
-    record_logprobs(batch, outputs, logits, token);
+    record_logprobs(
+        made.batch,
+        {.logprob = logprob, .top_ids = made.top_ids, .top_logprobs = made.top_logprobs}, logits,
+        token);
   }
-  batch.seal();
-  return batch;
+  made.batch.seal();
+  return made;
 }
 
-Batch& Generator::Impl::sampler(const GenerationConfig& config) {
+RecordedSampler& Generator::Impl::sampler(const GenerationConfig& config) {
   const bool with_logprobs = config.logprobs || config.top_logprobs > 0;
   const std::int64_t key = with_logprobs ? config.top_logprobs : -1;
   const auto found = samplers.find(key);
@@ -242,12 +252,13 @@ Batch& Generator::Impl::sampler(const GenerationConfig& config) {
 
 std::int32_t Generator::Impl::read_token() { return context.read<std::int32_t>(token).front(); }
 
-void Generator::Impl::read_logprobs(const GenerationConfig& config, Generation& generation) {
+void Generator::Impl::read_logprobs(const GenerationConfig& config, const RecordedSampler& from,
+                                    Generation& generation) {
   if (!config.logprobs && config.top_logprobs == 0) return;
   generation.logprobs.push_back(static_cast<double>(context.read<float>(logprob).front()));
   if (config.top_logprobs == 0) return;
-  const std::vector<std::int32_t> ids = context.read<std::int32_t>(top_ids);
-  const std::vector<float> values = context.read<float>(top_logprobs);
+  const std::vector<std::int32_t> ids = context.read<std::int32_t>(from.top_ids);
+  const std::vector<float> values = context.read<float>(from.top_logprobs);
   auto& alternatives = generation.top_logprobs.emplace_back();
   for (std::size_t i = 0; i < ids.size(); ++i) {
     alternatives.push_back({ids[i], static_cast<double>(values[i])});
@@ -257,12 +268,7 @@ void Generator::Impl::read_logprobs(const GenerationConfig& config, Generation& 
 Generator::Generator(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions)
     : impl_(std::make_unique<Impl>(model, adapter, max_positions)) {}
 
-Generator::~Generator() {
-  try {
-    impl_->context.finish();  // uploads in flight read the Impl's memory
-  } catch (...) {             // a destructor reports nothing; the next call on the context will
-  }
-}
+Generator::~Generator() = default;
 
 Generation Generator::generate(std::span<const std::int32_t> prompt, const GenerationConfig& config,
                                const std::function<bool(std::int32_t)>& on_token) {
@@ -270,14 +276,14 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
   impl.check_prompt(prompt);
   const auto length = static_cast<std::int64_t>(prompt.size());
   const std::int64_t most = std::min(config.max_tokens, impl.max_positions - length);
-  Batch& sampler = impl.sampler(config);
+  RecordedSampler& sampler = impl.sampler(config);
   impl.upload_settings(prompt, config);
   RecordedForward& decode = impl.forward(1);
 
   Generation generation;
   const auto begin = std::chrono::steady_clock::now();
   impl.prefill(prompt);
-  sampler.submit();
+  sampler.batch.submit();
   auto prompt_end = begin;
   for (std::int64_t n = 0; n < most; ++n) {
     const std::int32_t id = impl.read_token();
@@ -290,11 +296,11 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
       break;
     }
     generation.ids.push_back(id);
-    impl.read_logprobs(config, generation);
+    impl.read_logprobs(config, sampler, generation);
     if (n + 1 < most) {  // the next step runs while the caller looks at this token
       impl.upload(decode, std::span(&id, 1), length + n);
       decode.batch.submit();
-      sampler.submit();
+      sampler.batch.submit();
     }
     if (on_token && !on_token(id)) {
       generation.finish_reason = FinishReason::cancelled;

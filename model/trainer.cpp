@@ -8,6 +8,7 @@
 #include "model/recorded_step.hpp"
 #include "ops/adamw.hpp"
 #include "runtime/error.hpp"
+#include "runtime/host_hold.hpp"
 
 namespace clora {
 namespace {
@@ -58,7 +59,9 @@ struct Trainer::Impl {
   Tensor grad_norm() const { return results.slice(results.bytes() / 2, {1}, DType::f32); }
 
   AdamwSettings settings_of(std::int64_t step, double learning_rate) const;
-  std::optional<StepResult> finish(std::unique_ptr<InFlight> flight);
+  void enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight);
+  void enqueue_update(InFlight& flight);
+  std::optional<StepResult> finish(HostHold<InFlight> flight);
 
   Adapter& adapter;
   TrainerConfig config;
@@ -67,27 +70,56 @@ struct Trainer::Impl {
   std::unique_ptr<RecordedSteps> recorded;
   Batch zero, update;
   Tensor results, adamw_settings, first_moment, second_moment;
-  std::unique_ptr<InFlight> in_flight;
+  HostHold<InFlight> in_flight;
   std::int64_t steps = 0;
+  std::int64_t broken_step = 0;  // whose update failed half-way; 0: none
 };
 
 AdamwSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate) const {
-  const auto correction = [&](double beta) {
-    return static_cast<float>(1 - std::pow(beta, static_cast<double>(step)));
+  const auto beta1 = static_cast<float>(config.beta1);
+  const auto beta2 = static_cast<float>(config.beta2);
+  const auto correction = [&](float beta) {
+    return static_cast<float>(1 - std::pow(static_cast<double>(beta), static_cast<double>(step)));
   };
   return {.learning_rate = static_cast<float>(learning_rate),
-          .beta1 = static_cast<float>(config.beta1),
-          .beta2 = static_cast<float>(config.beta2),
+          .beta1 = beta1,
+          .beta2 = beta2,
           .epsilon = static_cast<float>(config.epsilon),
           .weight_decay = static_cast<float>(config.weight_decay),
           .clip_norm = static_cast<float>(config.clip_norm),
-          .bias_correction1 = correction(config.beta1),
-          .bias_correction2 = correction(config.beta2)};
+          .bias_correction1 = correction(beta1),
+          .bias_correction2 = correction(beta2)};
 }
 
-std::optional<StepResult> Trainer::Impl::finish(std::unique_ptr<InFlight> flight) {
-  if (flight == nullptr) return std::nullopt;
+void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight) {
+  flight.staging.resize(micro_batches.size());
+  zero.submit();
+  for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+    // Each micro-batch draws its own dropout masks.
+    const auto draw = static_cast<std::uint32_t>(
+        static_cast<std::size_t>(flight.result.step) * micro_batches.size() + i);
+    recorded->submit(micro_batches[i],
+                     {.weight = 1.0F / static_cast<float>(flight.result.tokens),
+                      .seed = config.dropout_seed,
+                      .step = draw},
+                     flight.staging[i]);
+  }
+  flight.settings = settings_of(flight.result.step, flight.result.learning_rate);
+  context.write_async(adamw_settings, std::as_bytes(std::span(&flight.settings, 1)));
+}
+
+void Trainer::Impl::enqueue_update(InFlight& flight) {
+  const auto results_of = std::as_writable_bytes(std::span(flight.loss_and_norm));
+  update.submit();
+  context.read_async(loss_sum(), results_of.first(sizeof(float)));
+  flight.fence = context.read_async(grad_norm(), results_of.last(sizeof(float)));
+  context.flush();
+}
+
+std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
+  if (!flight) return std::nullopt;
   flight->fence.wait();
+  flight.at_rest();
   const double tokens = std::max(1.0, static_cast<double>(flight->result.tokens));
   flight->result.loss = static_cast<double>(flight->loss_and_norm[0]) / tokens;
   flight->result.grad_norm = static_cast<double>(flight->loss_and_norm[1]);
@@ -97,47 +129,31 @@ std::optional<StepResult> Trainer::Impl::finish(std::unique_ptr<InFlight> flight
 Trainer::Trainer(LanguageModel& model, Adapter& adapter, const TrainerConfig& config)
     : impl_(std::make_unique<Impl>(model, adapter, config)) {}
 
-Trainer::~Trainer() {
-  try {
-    impl_->context.finish();  // transfers in flight use the Impl's memory
-  } catch (...) {             // a destructor reports nothing; the next call on the context will
-  }
-}
+Trainer::~Trainer() = default;
 
 std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batches,
                                         double learning_rate) {
   Impl& impl = *impl_;
   require(!micro_batches.empty(), "trainer: a step needs at least one batch of rows");
-  auto flight = std::make_unique<InFlight>();
+  require(impl.broken_step == 0,
+          "trainer: the update of step {} failed half-way, so the adapter and the moments are "
+          "undefined; restore() a saved state and the adapter, or make both anew",
+          impl.broken_step);
+  HostHold<InFlight> flight(impl.context);
   StepResult& result = flight->result;
   for (const PackedRows& packed : micro_batches) {
     result.tokens += packed.target_count;
     result.rows += static_cast<std::int64_t>(packed.rows());
   }
   require(result.tokens > 0, "trainer: a step needs at least one token that counts");
-  result.step = ++impl.steps;
+  result.step = impl.steps + 1;
   result.learning_rate = learning_rate;
-  flight->staging.resize(micro_batches.size());
 
-  impl.zero.submit();
-  for (std::size_t i = 0; i < micro_batches.size(); ++i) {
-    // Each micro-batch draws its own dropout masks.
-    const auto draw = static_cast<std::uint32_t>(
-        static_cast<std::size_t>(result.step) * micro_batches.size() + i);
-    impl.recorded->submit(micro_batches[i],
-                          {.weight = 1.0F / static_cast<float>(result.tokens),
-                           .seed = impl.config.dropout_seed,
-                           .step = draw},
-                          flight->staging[i]);
-  }
-  flight->settings = impl.settings_of(result.step, learning_rate);
-  impl.context.write_async(impl.adamw_settings, std::as_bytes(std::span(&flight->settings, 1)));
-  impl.update.submit();
-  impl.context.read_async(impl.loss_sum(),
-                          std::as_writable_bytes(std::span(flight->loss_and_norm).first(1)));
-  flight->fence = impl.context.read_async(
-      impl.grad_norm(), std::as_writable_bytes(std::span(flight->loss_and_norm).last(1)));
-  impl.context.flush();
+  impl.enqueue_gradients(micro_batches, *flight);
+  impl.broken_step = result.step;
+  impl.enqueue_update(*flight);
+  impl.broken_step = 0;
+  impl.steps = result.step;
   return impl.finish(std::exchange(impl.in_flight, std::move(flight)));
 }
 
@@ -146,7 +162,7 @@ void Trainer::prepare(std::size_t rows, std::size_t counted) {
 }
 
 std::optional<StepResult> Trainer::drain() {
-  return impl_->finish(std::exchange(impl_->in_flight, nullptr));
+  return impl_->finish(std::exchange(impl_->in_flight, {}));
 }
 
 std::shared_ptr<Arena> Trainer::arena() const noexcept { return impl_->arena; }
@@ -167,6 +183,7 @@ void Trainer::restore(const State& state) {
   impl_->context.write(impl_->first_moment, std::as_bytes(std::span(state.first_moment)));
   impl_->context.write(impl_->second_moment, std::as_bytes(std::span(state.second_moment)));
   impl_->steps = state.step;
+  impl_->broken_step = 0;
 }
 
 }  // namespace clora

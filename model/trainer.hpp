@@ -45,6 +45,10 @@ class Trainer {
   // Enqueues one optimiser step over the micro-batches (gradient accumulation where there are
   // several); loss and gradient are means over the counted tokens of all of them. Does not wait for
   // this step; returns the result of the previous one, if there was one.
+  // An Error before the update is enqueued leaves adapter, moments and step number as they were:
+  // the step may be tried again. One from there on leaves them undefined, and every later step()
+  // is refused (invalid_argument) until restore(). Errors: out_of_memory, build_failed, device,
+  // device_lost; those of the previous step, which is then over.
   std::optional<StepResult> step(std::span<const PackedRows> micro_batches, double learning_rate);
   // Records the step for so many rows, `counted` of them with a target, ahead of its first use.
   // Preparing the largest first lets all others share its memory.
@@ -64,6 +68,7 @@ class Trainer {
     std::vector<float> second_moment;
   };
   State state();
+  // After a broken step the adapter's parameters must be written, too (restore_checkpoint() does).
   // REQUIRES: sizes as state() gives for this adapter.
   void restore(const State& state);
 

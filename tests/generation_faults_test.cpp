@@ -1,0 +1,64 @@
+// Generating with OpenCL calls that fail, one after another.
+
+#include <gtest/gtest.h>
+
+#include "model/generator.hpp"
+#include "tests/support/fault_walk.hpp"
+#include "tests/support/tiny_training.hpp"
+
+namespace clora {
+namespace {
+
+using test::CallKind;
+using test::FaultyModel;
+
+TEST(GenerationWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
+  FaultyModel open;
+  report(walk_faults(
+      open.work("generation", [&] { return test::generate_tiny(open.model(), nullptr); })));
+}
+
+// The Generator stays; the generation is asked for again after it failed.
+TEST(GenerationWithFaults, SucceedsWhenAskedAgain) {
+  FaultyModel open;
+  open.renew();
+  const std::vector<std::int32_t> prompt{5, 6, 7};
+  const GenerationConfig config{.max_tokens = 3, .top_logprobs = 2};
+  const std::vector<std::int32_t> want =
+      Generator(open.model(), nullptr, 32).generate(prompt, config).ids;
+  for (const CallKind kind : {CallKind::kernel, CallKind::argument, CallKind::allocation,
+                              CallKind::write, CallKind::launch, CallKind::read}) {
+    for (const int n : {1, 2, 3, 5, 8, 13, 21}) {
+      SCOPED_TRACE(fmt::format("{} call {}", test::name_of(kind), n));
+      open.renew();
+      open.context().pool().trim();
+      Generator generator(open.model(), nullptr, 32);
+      test::clear_faults();
+      test::inject({.kind = kind, .nth = n, .lasting = true});
+      const bool failed = test::caught([&] { generator.generate(prompt, config); }).has_value();
+      const bool reached = test::failed_calls() > 0;
+      test::clear_faults();
+      EXPECT_EQ(failed, reached);
+      if (open.context().health()->lost()) continue;
+      EXPECT_EQ(generator.generate(prompt, config).ids, want);
+    }
+  }
+}
+
+TEST(Generator, ReportsAsManyAlternativesAsEachGenerationAsksFor) {
+  FaultyModel open;
+  open.renew();
+  Generator generator(open.model(), nullptr, 32);
+  const std::vector<std::int32_t> prompt{5, 6, 7};
+  const auto alternatives = [&](std::int64_t count) {
+    return generator.generate(prompt, {.max_tokens = 1, .top_logprobs = count}).top_logprobs.at(0);
+  };
+  const auto two = alternatives(2);
+  ASSERT_EQ(alternatives(3).size(), 3U);
+  const auto again = alternatives(2);
+  ASSERT_EQ(again.size(), 2U);
+  EXPECT_EQ(again[1].id, two[1].id);
+}
+
+}  // namespace
+}  // namespace clora
