@@ -264,7 +264,7 @@ TEST(AdoptedContext, ProfilesOnAQueueThatAllowsIt) {
   Batch batch(context);
   batch.fill_zero(x);
   batch.submit().wait();
-  EXPECT_EQ(context.profiler().by_op().at("fill").count, 1U);
+  EXPECT_EQ(context.profiler().times().at(0).count, 1U);
 }
 
 TEST(AdoptedContext, RefusesABufferThatDoesNotFit) {
