@@ -3,11 +3,17 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <mutex>
 
 #include "runtime/opencl.hpp"
 
 namespace clora {
 namespace {
+
+// Drivers set themselves up when they are first asked for devices, and not all of them guard that:
+// pocl 3.1 crashes where two threads are the first at once. The only state that Contexts share;
+// built at compile time, never destroyed.
+constinit std::mutex enumeration;
 
 std::string text_of(cl_device_id device, cl_device_info what) {
   std::size_t bytes = 0;
@@ -125,6 +131,7 @@ Device describe_device(cl_device_id id) {
 }
 
 std::vector<Device> list_devices() {
+  const std::lock_guard lock(enumeration);
   std::vector<Device> found;
   for (cl_platform_id platform : platforms()) {
     for (cl_device_id id : devices_of(platform)) {

@@ -32,7 +32,9 @@ struct Device {
 
 std::string_view name_of(DeviceKind kind);
 
-// Every device of every platform, in platform order; empty where there is none.
+// Every device of every platform, in platform order; empty where there is none. From any thread:
+// calls wait for one another, since a driver's first call need not be safe. A program that calls
+// OpenCL itself from another thread meanwhile must have made its own first call before.
 std::vector<Device> list_devices();
 
 // The device a selector means: "" (the first GPU, else the first device), an index, "cpu", "gpu",
