@@ -62,6 +62,7 @@ struct Problem {
 TEST_P(HeadLoss, MatchesTheWholeLogitsInEveryChunking) {
   for (const auto& [rows, vocabulary] :
        std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 5}, {31, 17}, {97, 301}, {300, 64}}) {
+    if (!test::affords(rows * vocabulary * 48 / 4)) continue;
     const Problem p(rows, 48, vocabulary);
     for (const std::int64_t chunk : {0, 1, 64, 128}) {
       const test::Output loss(context(), {rows});
@@ -82,7 +83,7 @@ TEST_P(HeadLoss, MatchesTheWholeLogitsInEveryChunking) {
 }
 
 TEST_P(HeadLoss, GivesTheLossAloneWithoutWeightOrGradient) {
-  const Problem p(70, 40, 33);
+  const Problem p(70, 40, 20);
   const test::Output loss(context(), {p.rows});
   run([&](Batch& batch) {
     record_head_loss(batch, loss.tensor(), {},

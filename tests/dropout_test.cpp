@@ -52,6 +52,7 @@ TEST_P(Dropout, KeepsElementsScaledOrZeroesThem) {
 
 TEST_P(Dropout, DropsAboutTheShareThatIsAskedFor) {
   constexpr std::size_t kCount = 1 << 18;
+  CLORA_SKIP_UNLESS_AFFORDED(kCount);
   for (const float p : {0.05F, 0.5F, 0.9F}) {
     for (const std::uint32_t seed : {0U, 1U, 12345U}) {
       const auto m = mask(kCount, p, {seed, 0, 0});
@@ -64,6 +65,7 @@ TEST_P(Dropout, DropsAboutTheShareThatIsAskedFor) {
 
 TEST_P(Dropout, NeighboursAreIndependent) {
   constexpr std::size_t kCount = 1 << 18;
+  CLORA_SKIP_UNLESS_AFFORDED(kCount);
   const auto m = mask(kCount, 0.5F, {});
   for (const std::size_t lag : {1U, 2U, 16U, 576U, 65536U}) {
     const std::vector<float> head(m.begin(), m.end() - static_cast<std::ptrdiff_t>(lag));
@@ -74,6 +76,7 @@ TEST_P(Dropout, NeighboursAreIndependent) {
 
 TEST_P(Dropout, TheSameCountersGiveTheSameMaskAndOthersAnother) {
   constexpr std::size_t kCount = 1 << 16;
+  CLORA_SKIP_UNLESS_AFFORDED(kCount);
   const Counters counters{5, 6, 7};
   const auto m = mask(kCount, 0.5F, counters);
   EXPECT_EQ(m, mask(kCount, 0.5F, counters));

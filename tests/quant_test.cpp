@@ -40,6 +40,7 @@ TEST_P(Quant, PlainRowsMayHaveAnyLengthAndBlocksAnyNumber) {
 }
 
 TEST_P(Quant, EveryFiniteHalfIsExact) {
+  CLORA_SKIP_UNLESS_AFFORDED(62 * 1024);
   test::WeightMatrix w{DType::f16, 62, 1024, {}, {}};
   for (unsigned bits = 0; bits < 65536; ++bits) {
     if (((bits >> 10U) & 31U) == 31) continue;  // infinities and NaN

@@ -53,6 +53,7 @@ std::vector<Case> cases() {
   all.emplace_back(1, 576);
   all.emplace_back(13, 576);
   all.emplace_back(257, 128);
+  std::erase_if(all, [](const Case& c) { return !test::affords(c.shape.elements()); });
   return all;
 }
 

@@ -56,6 +56,7 @@ std::vector<Case> cases() {
   all.emplace_back(1, 1, 2);
   all.emplace_back(1, 9, 64);
   all.emplace_back(67, 9, 64);
+  std::erase_if(all, [](const Case& c) { return !test::affords(c.shape.elements()); });
   return all;
 }
 

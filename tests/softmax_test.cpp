@@ -48,6 +48,7 @@ std::vector<Case> cases() {
   all.emplace_back(13, 512);
   all.emplace_back(67, 128);
   all.emplace_back(2, 49152);
+  std::erase_if(all, [](const Case& c) { return !test::affords(c.shape.elements()); });
   return all;
 }
 

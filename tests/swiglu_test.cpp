@@ -40,6 +40,7 @@ std::vector<Case> cases() {
   }
   all.emplace_back(37, 1536);
   all.emplace_back(29, 1537);
+  std::erase_if(all, [](const Case& c) { return !test::affords(c.shape.elements()); });
   return all;
 }
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <memory>
 #include <random>
+#include <string_view>
 
 namespace clora::test {
 namespace {
@@ -26,11 +28,23 @@ void expect_all_close(std::span<const Got> got, std::span<const double> want, do
   }
 }
 
+std::map<Variant, std::unique_ptr<Context>>& contexts() {
+  static std::map<Variant, std::unique_ptr<Context>> all;
+  return all;
+}
+
+// The Contexts go while the driver is whole: some take their state down before static objects do.
+class ReleasesContexts : public testing::Environment {
+ public:
+  void TearDown() override { contexts().clear(); }
+};
+[[maybe_unused]] const testing::Environment* const kReleasesContexts =
+    testing::AddGlobalTestEnvironment(new ReleasesContexts);
+
 }  // namespace
 
 Context& context_of(Variant variant) {
-  static std::map<Variant, std::unique_ptr<Context>> contexts;
-  auto& context = contexts[variant];
+  auto& context = contexts()[variant];
   if (context == nullptr) {
     ContextConfig config = config_from_environment();
     config.variant = variant;
@@ -45,6 +59,12 @@ testing::internal::ParamGenerator<Variant> all_variants() {
 
 std::string variant_name(const testing::TestParamInfo<Variant>& info) {
   return std::string(name_of(info.param));
+}
+
+bool affords(double work) {
+  constexpr double kSmall = 60'000;  // some seconds of a simulator
+  static const char* const sizes = std::getenv("CLORA_TEST_SIZES");
+  return work <= kSmall || sizes == nullptr || std::string_view(sizes) != "small";
 }
 
 std::vector<float> random_values(std::size_t count, std::uint32_t seed, float scale) {

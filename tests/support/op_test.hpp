@@ -34,6 +34,15 @@ class OpTest : public testing::TestWithParam<Variant> {
 testing::internal::ParamGenerator<Variant> all_variants();
 std::string variant_name(const testing::TestParamInfo<Variant>& info);
 
+// Whether a test may ask for a kernel over so many elements (four multiplications of a product
+// count as one): always, except under CLORA_TEST_SIZES=small, which a simulator of OpenCL needs
+// (tools/check_kernels). A list of sizes leaves out what is not affordable; a test that is of no
+// use smaller is skipped.
+bool affords(double work);
+inline bool affords(std::int64_t elements) { return affords(static_cast<double>(elements)); }
+#define CLORA_SKIP_UNLESS_AFFORDED(work) \
+  if (!::clora::test::affords(double{work})) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small"
+
 // Uniform values in [-scale, scale), the same for a seed on every machine.
 std::vector<float> random_values(std::size_t count, std::uint32_t seed, float scale = 1.0F);
 std::vector<double> to_double(std::span<const float> values);
