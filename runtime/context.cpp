@@ -107,6 +107,12 @@ std::string from_environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+std::shared_ptr<ProgramStore> program_store_of(const ContextConfig& config) {
+  if (config.program_store != nullptr || config.cache_folder.empty()) return config.program_store;
+  return std::make_shared<DiskProgramStore>(config.cache_folder / "programs",
+                                            config.cache_limit_bytes);
+}
+
 }  // namespace
 
 std::string_view name_of(Variant variant) {
@@ -148,9 +154,10 @@ struct Context::State {
         queue(std::move(ground.queue)),
         pool(context.get(), device, config.memory_limit_bytes),
         adopted(context.get(), device.base_alignment_bytes),
-        programs(context.get(), device, config.kernel_folder),
-        variant(resolve(config.variant, device)),
-        health(std::make_shared<DeviceHealth>(device.name, config.stuck_after_seconds)) {
+        health(std::make_shared<DeviceHealth>(device.name, config.stuck_after_seconds)),
+        programs(context.get(), device,
+                 {config.kernel_folder, program_store_of(config), config.hooks, health}),
+        variant(resolve(config.variant, device)) {
     if (config.profile && config.trace) profiler.trace_to(config.trace, device.name);
   }
 
@@ -160,10 +167,10 @@ struct Context::State {
   OwnedQueue queue;
   BufferPool pool;
   AdoptedMemory adopted;
+  std::shared_ptr<DeviceHealth> health;
   ProgramCache programs;
   Profiler profiler;
   Variant variant;
-  std::shared_ptr<DeviceHealth> health;
 };
 
 Context::Context(const ContextConfig& config)

@@ -41,7 +41,8 @@ struct ContextConfig {
   double memory_limit_share = 1;        // in (0, 1]
   std::filesystem::path kernel_folder;  // read kernel files from here instead of the embedded ones
   std::filesystem::path cache_folder = default_cache_folder();  // empty: nothing is kept on disk
-  std::size_t cache_limit_bytes = std::size_t{256} << 20;
+  std::size_t cache_limit_bytes = std::size_t{256} << 20;       // of built programs there
+  std::shared_ptr<ProgramStore> program_store;                  // null: cache_folder/programs
   Variant variant = Variant::automatic;
   bool self_test = true;             // of each kernel variant, before its first use
   bool profile = false;              // queue with profiling, Profiler on

@@ -1,6 +1,11 @@
 // Program: the built cl_program behind a Kernel. For the .cpp files of runtime/ only.
 #pragma once
 
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
 #include "runtime/opencl.hpp"
 
 namespace clora {
@@ -8,7 +13,20 @@ namespace clora {
 class Program {
  public:
   explicit Program(OwnedProgram handle) : handle_(std::move(handle)) {}
+
+  // `file` names the text in messages. Errors: build_failed with options and the compiler's log.
+  static std::shared_ptr<const Program> from_source(cl_context context, cl_device_id device,
+                                                    const std::string& source,
+                                                    const std::string& file,
+                                                    const std::string& options);
+  // Errors: device, where the driver refuses the binary.
+  static std::shared_ptr<const Program> from_binary(cl_context context, cl_device_id device,
+                                                    std::span<const std::byte> binary,
+                                                    const std::string& options);
+
   cl_program handle() const noexcept { return handle_.get(); }
+  // What the driver gives to build the program again without its source. Errors: device.
+  std::vector<std::byte> binary(cl_device_id device) const;
 
  private:
   OwnedProgram handle_;

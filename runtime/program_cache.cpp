@@ -1,20 +1,26 @@
 #include "runtime/program_cache.hpp"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "runtime/kernel_text.hpp"
 #include "runtime/program.hpp"
+#include "runtime/program_entry.hpp"
 
 namespace clora {
 namespace {
 
-std::string build_log(cl_program program, cl_device_id device) {
-  std::size_t bytes = 0;
-  clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes);
-  std::string log(bytes, '\0');
-  clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr);
-  log.resize(std::min(log.find('\0'), log.size()));
-  return log;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// pocl makes a kernel's machine code when it first runs. Its binary holds what there was when it
+// was first asked for, so it is asked for late.
+bool binary_grows_with_use(const Device& device) {
+  return device.platform == "Portable Computing Language";
 }
 
 }  // namespace
@@ -24,22 +30,52 @@ Defines& Defines::set(std::string_view name, std::string_view value) {
   return *this;
 }
 
-ProgramCache::ProgramCache(cl_context context, const Device& device,
-                           std::filesystem::path kernel_folder)
-    : context_(context), device_(device.id), kernel_folder_(std::move(kernel_folder)) {}
+struct ProgramCache::Built {
+  ProgramKey key;
+  std::string source;
+  std::shared_ptr<const Program> program;
+  std::set<std::string> functions;  // wanted of it so far
+  std::set<std::string> stored;     // whose machine code the entry it came from holds; empty: all
+  bool to_store = false;
+};
 
-ProgramCache::~ProgramCache() = default;
+ProgramCache::ProgramCache(cl_context context, const Device& device, ProgramCacheConfig config)
+    : context_(context), device_(device), config_(std::move(config)) {}
+
+ProgramCache::~ProgramCache() {
+  try {
+    store_new_programs(std::max(1.0, 0.05 * seconds_since(born_)));
+  } catch (...) {  // a cache that cannot be filled is no reason to fail
+  }
+}
 
 Kernel ProgramCache::kernel(std::string_view file, std::string_view function,
                             const Defines& defines) {
   const std::string options = "-cl-std=CL1.2" + defines.text();
+  return {built(std::string(file), options, function).program, std::string(function)};
+}
+
+ProgramCache::Built& ProgramCache::built(const std::string& file, const std::string& options,
+                                         std::string_view function) {
   const std::string key = fmt::format("{}|{}", file, options);
-  const auto found = built_.find(key);
-  if (found != built_.end()) return {found->second, std::string(function)};
   const auto failed = failed_.find(key);
   if (failed != failed_.end()) throw Error(ErrorCode::build_failed, failed->second);
+  std::unique_ptr<Built>& place = built_[key];
   try {
-    return {built_[key] = build(std::string(file), options), std::string(function)};
+    if (place == nullptr) {
+      auto fresh = std::make_unique<Built>();
+      fresh->source = kernel_text(file, config_.kernel_folder);
+      fresh->key = program_key(device_, file, options, fresh->source);
+      load_or_build(*fresh);
+      place = std::move(fresh);
+    }
+    place->functions.emplace(function);
+    if (!place->stored.empty() && !place->stored.contains(std::string(function))) {
+      build(*place);  // the entry lacks this one's machine code: the next one will not
+      place->functions.insert(place->stored.begin(), place->stored.end());
+      place->stored.clear();
+    }
+    return *place;
   } catch (const Error& error) {
     built_.erase(key);
     if (error.code() == ErrorCode::build_failed) failed_[key] = error.what();
@@ -47,21 +83,85 @@ Kernel ProgramCache::kernel(std::string_view file, std::string_view function,
   }
 }
 
-std::shared_ptr<const Program> ProgramCache::build(const std::string& file,
-                                                   const std::string& options) {
-  const std::string text = kernel_text(file, kernel_folder_);
-  const char* source = text.c_str();
-  cl_int status = CL_SUCCESS;
-  OwnedProgram program(clCreateProgramWithSource(context_, 1, &source, nullptr, &status));
-  check_opencl(status, "clCreateProgramWithSource");
-  status = clBuildProgram(program.get(), 1, &device_, options.c_str(), nullptr, nullptr);
-  if (status != CL_SUCCESS) {
-    throw Error(ErrorCode::build_failed,
-                fmt::format("program cache: {} does not build with options '{}': {}\n{}", file,
-                            options, opencl_status_text(status), build_log(program.get(), device_)),
-                status);
+void ProgramCache::load_or_build(Built& built) {
+  const bool hit = load(built);
+  config_.hooks.measure(hit ? "program_cache.hits" : "program_cache.misses", 1);
+  if (!hit) build(built);
+}
+
+bool ProgramCache::load(Built& built) {
+  if (config_.store == nullptr) return false;
+  const std::string name = built.key.name();
+  bool there = false;
+  try {
+    const auto bytes = config_.store->load(name);
+    if (!bytes) return false;
+    there = true;
+    ProgramEntry entry = decode_program_entry(built.key, *bytes);
+    const std::shared_ptr<void> attempt = config_.store->begin_attempt(name, *bytes);
+    built.program = Program::from_binary(context_, device_.id, entry.binary, built.key.options);
+    built.stored = std::move(entry.functions);
+    return true;
+  } catch (const std::exception& error) {
+    distrust_store(fmt::format("the entry of {} cannot be used: {}", built.key.file, error.what()));
   }
-  return std::make_shared<const Program>(std::move(program));
+  config_.hooks.measure("program_cache.rejected", 1);
+  if (there) {
+    try {
+      config_.store->remove(name);
+    } catch (const std::exception&) {  // said already
+    }
+  }
+  return false;
+}
+
+void ProgramCache::build(Built& built) {
+  const auto start = Clock::now();
+  built.program =
+      Program::from_source(context_, device_.id, built.source, built.key.file, built.key.options);
+  config_.hooks.measure("program_cache.build_seconds", seconds_since(start));
+  built.to_store = config_.store != nullptr;
+  if (built.to_store && !binary_grows_with_use(device_)) store(built);
+}
+
+void ProgramCache::store(Built& built) {
+  built.to_store = false;
+  try {
+    ProgramEntry entry{.functions = {}, .binary = built.program->binary(device_.id)};
+    if (binary_grows_with_use(device_)) entry.functions = built.functions;
+    config_.store->save(built.key.name(), encode_program_entry(built.key, entry));
+  } catch (const std::exception& error) {
+    distrust_store(fmt::format("{} cannot be kept: {}", built.key.file, error.what()));
+    // Binaries can be costly to get, and the next one will hardly fare better.
+    for (auto& [key, other] : built_) {
+      if (other != nullptr) other->to_store = false;
+    }
+  }
+}
+
+std::size_t ProgramCache::store_new_programs(double seconds) {
+  const auto start = Clock::now();
+  std::size_t left = 0;
+  bool time_is_up = config_.health != nullptr && config_.health->lost();
+  for (auto& [key, built] : built_) {
+    if (!built->to_store) continue;
+    if (time_is_up) {
+      ++left;
+      continue;
+    }
+    store(*built);
+    time_is_up = seconds_since(start) >= seconds;
+  }
+  return left;
+}
+
+void ProgramCache::distrust_store(std::string_view what) {
+  if (std::exchange(warned_, true)) return;
+  config_.hooks.tell(
+      LogLevel::warning,
+      fmt::format("program cache: {}; programs are built from source where need be, and no more is "
+                  "said of this",
+                  what));
 }
 
 }  // namespace clora

@@ -1,7 +1,11 @@
 // Programs built once: kernel file + options make the key. Kernel: one function of a built program.
+//
+// With a ProgramStore, binaries outlive the process. Whatever is wrong with the store or with an
+// entry, the program is built from source and the Context's log hears of it once.
 // Threads: one at a time.
 #pragma once
 
+#include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
@@ -11,7 +15,10 @@
 #include <string_view>
 
 #include "runtime/device.hpp"
+#include "runtime/device_health.hpp"
+#include "runtime/hooks.hpp"
 #include "runtime/opencl_handles.hpp"
+#include "runtime/program_store.hpp"
 
 namespace clora {
 
@@ -36,27 +43,53 @@ struct Kernel {
   std::string function;  // "rms_norm_forward"
 };
 
+struct ProgramCacheConfig {
+  std::filesystem::path kernel_folder;  // where to read kernel files; empty: the embedded ones
+  std::shared_ptr<ProgramStore> store;  // null: nothing is kept
+  Hooks hooks;
+  std::shared_ptr<const DeviceHealth> health;  // null, or: a lost device is asked for no binary
+};
+
 class ProgramCache {
  public:
-  // kernel_folder: where to read kernel files from; empty for the embedded ones.
-  ProgramCache(cl_context context, const Device& device, std::filesystem::path kernel_folder);
+  ProgramCache(cl_context context, const Device& device, ProgramCacheConfig config);
+  // Stores what is not stored yet, for at most a second or a twentieth of the time that the cache
+  // lived, whichever is more; at least one program. REQUIRES: the kernels' commands have ended.
   ~ProgramCache();
   ProgramCache(const ProgramCache&) = delete;
   ProgramCache& operator=(const ProgramCache&) = delete;
 
-  // The function of cl/`file` built with `defines`; built at the first call. A failed build is
-  // remembered and fails again at once.
+  // The function of cl/`file` built with `defines`; built, or loaded from the store, at the first
+  // call. A failed build is remembered and fails again at once.
+  // Metrics: program_cache.hits or .misses (1 a program), .rejected (1 an entry of no use),
+  // .build_seconds (a build from source).
   // Errors: not_found (file), build_failed with options and the compiler's log.
   Kernel kernel(std::string_view file, std::string_view function, const Defines& defines);
 
+  // Stores programs built from source that are not stored yet, until `seconds` have passed; at
+  // least one. Drivers whose binaries are whole right after the build have theirs stored then; pocl
+  // adds machine code when a kernel first runs, and makes more when asked for the binary (some 0.1
+  // to 1 s a program), so call this when the kernels of interest have run. The number of programs
+  // that are still not stored.
+  std::size_t store_new_programs(double seconds);
+
  private:
-  std::shared_ptr<const Program> build(const std::string& file, const std::string& options);
+  struct Built;
+
+  Built& built(const std::string& file, const std::string& options, std::string_view function);
+  void load_or_build(Built& built);
+  bool load(Built& built);
+  void build(Built& built);
+  void store(Built& built);
+  void distrust_store(std::string_view what);
 
   cl_context context_;
-  cl_device_id device_;
-  std::filesystem::path kernel_folder_;
-  std::map<std::string, std::shared_ptr<const Program>> built_;
+  Device device_;
+  ProgramCacheConfig config_;
+  std::chrono::steady_clock::time_point born_ = std::chrono::steady_clock::now();
+  std::map<std::string, std::unique_ptr<Built>> built_;
   std::map<std::string, std::string> failed_;  // key to message
+  bool warned_ = false;                        // of the store
 };
 
 }  // namespace clora

@@ -1,0 +1,24 @@
+// Digest: 128 bits that tell two texts apart (XXH3-128). Guards against damage and mix-ups, not
+// against somebody who means harm.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace clora {
+
+struct Digest {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+
+  bool operator==(const Digest&) const = default;
+  std::string text() const;  // 32 hexadecimal digits
+};
+
+Digest digest_of(std::span<const std::byte> bytes);
+Digest digest_of(std::string_view text);
+
+}  // namespace clora

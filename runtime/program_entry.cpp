@@ -1,0 +1,128 @@
+#include "runtime/program_entry.hpp"
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "runtime/digest.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::array<char, 8> kMagic{'C', 'L', 'O', 'R', 'A', 'P', 'R', 'G'};
+constexpr std::uint32_t kVersion = 1;
+
+struct Header {
+  std::array<char, 8> magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t key_bytes = 0;
+  std::uint32_t function_bytes = 0;
+  std::uint32_t reserved = 0;
+  std::uint64_t binary_bytes = 0;
+  Digest digest;  // computed with zeros here
+};
+static_assert(sizeof(Header) == 48, "the file's format has no padding");
+
+void append(std::vector<std::byte>& bytes, const void* data, std::size_t size) {
+  const auto* begin = static_cast<const std::byte*>(data);
+  bytes.insert(bytes.end(), begin, begin + size);
+}
+
+std::string joined(const std::set<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += name + '\n';
+  return text;
+}
+
+std::set<std::string> split(std::string_view text) {
+  std::set<std::string> names;
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    names.emplace(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return names;
+}
+
+Digest digest_without_itself(std::span<const std::byte> bytes, Header header) {
+  header.digest = {};
+  std::vector<std::byte> copy(bytes.begin(), bytes.end());
+  std::memcpy(copy.data(), &header, sizeof header);
+  return digest_of(copy);
+}
+
+// Throws unless `bytes` is a whole, undamaged entry; its header.
+Header checked_header(std::span<const std::byte> bytes) {
+  Header header;
+  if (bytes.size() < sizeof header) {
+    fail(ErrorCode::invalid_file, "an entry has at least {} bytes, this has {}", sizeof header,
+         bytes.size());
+  }
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != kMagic) fail(ErrorCode::invalid_file, "this is no entry of a program cache");
+  if (header.version != kVersion) {
+    fail(ErrorCode::invalid_file, "entries of version {} are read, this has {}", kVersion,
+         header.version);
+  }
+  // The three sizes cannot overflow: binary_bytes is compared by subtraction.
+  const std::uint64_t texts = std::uint64_t{header.key_bytes} + header.function_bytes;
+  const std::uint64_t rest = bytes.size() - sizeof header;
+  if (texts > rest || rest - texts != header.binary_bytes) {
+    fail(ErrorCode::invalid_file, "its {} bytes are not what its header says", bytes.size());
+  }
+  if (digest_without_itself(bytes, header) != header.digest) {
+    fail(ErrorCode::invalid_file, "its checksum is wrong");
+  }
+  return header;
+}
+
+}  // namespace
+
+std::string ProgramKey::text() const {
+  return fmt::format(
+      "format {}\nplatform {}\ndevice {}\ndriver {}\nopencl {}\nfile {}\noptions {}\nsource {}\n",
+      kVersion, platform, device, driver, opencl_version, file, options, source);
+}
+
+std::string ProgramKey::name() const { return digest_of(text()).text(); }
+
+ProgramKey program_key(const Device& device, std::string_view file, std::string_view options,
+                       std::string_view source) {
+  return {.platform = device.platform,
+          .device = device.name,
+          .driver = device.driver,
+          .opencl_version = device.opencl_version,
+          .file = std::string(file),
+          .options = std::string(options),
+          .source = fmt::format("{} {}", digest_of(source).text(), source.size())};
+}
+
+std::vector<std::byte> encode_program_entry(const ProgramKey& key, const ProgramEntry& entry) {
+  const std::string key_text = key.text();
+  const std::string functions = joined(entry.functions);
+  Header header;
+  header.key_bytes = static_cast<std::uint32_t>(key_text.size());
+  header.function_bytes = static_cast<std::uint32_t>(functions.size());
+  header.binary_bytes = entry.binary.size();
+  std::vector<std::byte> bytes;
+  bytes.reserve(sizeof header + key_text.size() + functions.size() + entry.binary.size());
+  append(bytes, &header, sizeof header);
+  append(bytes, key_text.data(), key_text.size());
+  append(bytes, functions.data(), functions.size());
+  append(bytes, entry.binary.data(), entry.binary.size());
+  header.digest = digest_of(bytes);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  return bytes;
+}
+
+ProgramEntry decode_program_entry(const ProgramKey& key, std::span<const std::byte> bytes) {
+  const Header header = checked_header(bytes);
+  const auto* begin = reinterpret_cast<const char*>(bytes.data()) + sizeof header;
+  const std::string_view key_text(begin, header.key_bytes);
+  if (key_text != key.text()) fail(ErrorCode::invalid_file, "it is of another program");
+  const std::string_view functions(begin + header.key_bytes, header.function_bytes);
+  const auto binary = bytes.last(header.binary_bytes);
+  return {split(functions), {binary.begin(), binary.end()}};
+}
+
+}  // namespace clora

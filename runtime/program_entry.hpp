@@ -1,0 +1,47 @@
+// One built program as bytes that a ProgramStore keeps: what it was built from, then the driver's
+// binary, under one checksum. Every byte is checked before a driver sees any.
+//
+//   magic "CLORAPRG" | u32 version | u32 key bytes | u32 function bytes | u32 0 | u64 binary bytes
+//   | digest of all that follows and of the header before it (two u64) | key | functions | binary
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/device.hpp"
+
+namespace clora {
+
+// All that a binary depends on.
+struct ProgramKey {
+  std::string platform;
+  std::string device;
+  std::string driver;
+  std::string opencl_version;
+  std::string file;  // "rms_norm.cl"
+  std::string options;
+  std::string source;  // digest and length of the text that the driver compiles
+
+  std::string text() const;  // one line a field, and the version of the format
+  std::string name() const;  // digest of text(): the entry's name in a store
+};
+
+ProgramKey program_key(const Device& device, std::string_view file, std::string_view options,
+                       std::string_view source);
+
+struct ProgramEntry {
+  std::set<std::string> functions;  // whose machine code the binary holds; empty: all
+  std::vector<std::byte> binary;
+};
+
+std::vector<std::byte> encode_program_entry(const ProgramKey& key, const ProgramEntry& entry);
+
+// The entry in `bytes`. Errors: invalid_file, with what is wrong (truncated, foreign, damaged, of
+// another program).
+ProgramEntry decode_program_entry(const ProgramKey& key, std::span<const std::byte> bytes);
+
+}  // namespace clora

@@ -1,0 +1,71 @@
+// ProgramStore: where built programs are kept from one process to the next. A host may supply its
+// own; DiskProgramStore is the one that a Context makes for itself.
+//
+// A store keeps bytes by name and need not understand them: whoever reads them checks them
+// (runtime/program_entry.hpp). Names are 32 hexadecimal digits.
+// Threads: one store may serve several Contexts on several threads.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace clora {
+
+// What these functions throw never reaches the caller of a Context: it means one warning and a
+// build from source.
+class ProgramStore {
+ public:
+  virtual ~ProgramStore() = default;
+
+  // The bytes last saved under `name`; nothing where there are none or where they must not be used.
+  virtual std::optional<std::vector<std::byte>> load(const std::string& name) = 0;
+  virtual void save(const std::string& name, std::span<const std::byte> bytes) = 0;
+  // The bytes under `name` are of no use: damaged, or refused by the driver.
+  virtual void remove(const std::string& name) = 0;
+  // Called before `bytes`, loaded under `name`, go to the driver; what is returned is destroyed
+  // when the driver has taken or refused them. A process that dies in between leaves a trace here,
+  // if the store keeps one, and the store then holds these bytes back. May be null.
+  virtual std::shared_ptr<void> begin_attempt(const std::string& name,
+                                              std::span<const std::byte> bytes) = 0;
+};
+
+// A folder:
+//   NAME.program             an entry, put there by an atomic rename; its time is that of last use
+//   NAME.crashed             the digest of an entry that a process died of: held back while equal
+//   attempts/NAME.PID-COUNT  an entry in a driver's hands, locked (flock) while the process lives
+// Several processes may use one folder. Readers take no lock. The folder is made when needed.
+class DiskProgramStore : public ProgramStore {
+ public:
+  // limit_bytes: of all entries together; the least recently used go first.
+  DiskProgramStore(std::filesystem::path folder, std::size_t limit_bytes);
+
+  // Errors: io; invalid_file once for each entry that an earlier process is seen to have died of.
+  std::optional<std::vector<std::byte>> load(const std::string& name) override;
+  // Errors: io; what was there stays.
+  void save(const std::string& name, std::span<const std::byte> bytes) override;
+  void remove(const std::string& name) override;
+  // Errors: io.
+  std::shared_ptr<void> begin_attempt(const std::string& name,
+                                      std::span<const std::byte> bytes) override;
+
+ private:
+  std::filesystem::path entry(const std::string& name) const;
+  std::filesystem::path crashed(const std::string& name) const;
+  void find_crashes();
+  void evict() const;
+
+  std::filesystem::path folder_;
+  std::size_t limit_bytes_;
+  std::once_flag searched_;
+  std::mutex mutex_;              // guards untold_
+  std::set<std::string> untold_;  // crashes found, of which load() has not told yet
+};
+
+}  // namespace clora
