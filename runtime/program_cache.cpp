@@ -92,27 +92,19 @@ void ProgramCache::load_or_build(Built& built) {
 bool ProgramCache::load(Built& built) {
   if (config_.store == nullptr) return false;
   const std::string name = built.key.name();
-  bool there = false;
   try {
     const auto bytes = config_.store->load(name);
     if (!bytes) return false;
-    there = true;
     ProgramEntry entry = decode_program_entry(built.key, *bytes);
     const std::shared_ptr<void> attempt = config_.store->begin_attempt(name, *bytes);
     built.program = Program::from_binary(context_, device_.id, entry.binary, built.key.options);
     built.stored = std::move(entry.functions);
     return true;
   } catch (const std::exception& error) {
+    config_.hooks.measure("program_cache.rejected", 1);
     distrust_store(fmt::format("the entry of {} cannot be used: {}", built.key.file, error.what()));
+    return false;
   }
-  config_.hooks.measure("program_cache.rejected", 1);
-  if (there) {
-    try {
-      config_.store->remove(name);
-    } catch (const std::exception&) {  // said already
-    }
-  }
-  return false;
 }
 
 void ProgramCache::build(Built& built) {

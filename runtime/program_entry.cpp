@@ -1,5 +1,6 @@
 #include "runtime/program_entry.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -20,14 +21,9 @@ struct Header {
   std::uint32_t function_bytes = 0;
   std::uint32_t reserved = 0;
   std::uint64_t binary_bytes = 0;
-  Digest digest;  // computed with zeros here
+  Digest digest;  // see digest_of_entry()
 };
 static_assert(sizeof(Header) == 48, "the file's format has no padding");
-
-void append(std::vector<std::byte>& bytes, const void* data, std::size_t size) {
-  const auto* begin = static_cast<const std::byte*>(data);
-  bytes.insert(bytes.end(), begin, begin + size);
-}
 
 std::string joined(const std::set<std::string>& names) {
   std::string text;
@@ -44,11 +40,10 @@ std::set<std::string> split(std::string_view text) {
   return names;
 }
 
-Digest digest_without_itself(std::span<const std::byte> bytes, Header header) {
-  header.digest = {};
-  std::vector<std::byte> copy(bytes.begin(), bytes.end());
-  std::memcpy(copy.data(), &header, sizeof header);
-  return digest_of(copy);
+// Of the header, but for its digest, and of all that follows it.
+Digest digest_of_entry(Header header, std::span<const std::byte> rest) {
+  header.digest = digest_of(rest);
+  return digest_of(std::as_bytes(std::span(&header, 1)));
 }
 
 // Throws unless `bytes` is a whole, undamaged entry; its header.
@@ -70,7 +65,7 @@ Header checked_header(std::span<const std::byte> bytes) {
   if (texts > rest || rest - texts != header.binary_bytes) {
     fail(ErrorCode::invalid_file, "its {} bytes are not what its header says", bytes.size());
   }
-  if (digest_without_itself(bytes, header) != header.digest) {
+  if (digest_of_entry(header, bytes.subspan(sizeof header)) != header.digest) {
     fail(ErrorCode::invalid_file, "its checksum is wrong");
   }
   return header;
@@ -104,13 +99,12 @@ std::vector<std::byte> encode_program_entry(const ProgramKey& key, const Program
   header.key_bytes = static_cast<std::uint32_t>(key_text.size());
   header.function_bytes = static_cast<std::uint32_t>(functions.size());
   header.binary_bytes = entry.binary.size();
-  std::vector<std::byte> bytes;
-  bytes.reserve(sizeof header + key_text.size() + functions.size() + entry.binary.size());
-  append(bytes, &header, sizeof header);
-  append(bytes, key_text.data(), key_text.size());
-  append(bytes, functions.data(), functions.size());
-  append(bytes, entry.binary.data(), entry.binary.size());
-  header.digest = digest_of(bytes);
+  const std::string texts = key_text + functions;
+  std::vector<std::byte> bytes(sizeof header + texts.size() + entry.binary.size());
+  const std::span rest = std::span(bytes).subspan(sizeof header);
+  std::ranges::copy(std::as_bytes(std::span(texts)), rest.begin());
+  std::ranges::copy(entry.binary, rest.subspan(texts.size()).begin());
+  header.digest = digest_of_entry(header, rest);
   std::memcpy(bytes.data(), &header, sizeof header);
   return bytes;
 }

@@ -2,7 +2,7 @@
 // binary, under one checksum. Every byte is checked before a driver sees any.
 //
 //   magic "CLORAPRG" | u32 version | u32 key bytes | u32 function bytes | u32 0 | u64 binary bytes
-//   | digest of all that follows and of the header before it (two u64) | key | functions | binary
+//   | digest of all before and after it (two u64) | key | functions | binary
 #pragma once
 
 #include <cstddef>

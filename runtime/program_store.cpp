@@ -216,11 +216,6 @@ void DiskProgramStore::save(const std::string& name, std::span<const std::byte> 
   evict();
 }
 
-void DiskProgramStore::remove(const std::string& name) {
-  std::error_code ignored;
-  fs::remove(entry(name), ignored);
-}
-
 std::shared_ptr<void> DiskProgramStore::begin_attempt(const std::string& name,
                                                       std::span<const std::byte> bytes) {
   static std::atomic<unsigned> count{0};

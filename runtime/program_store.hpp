@@ -27,8 +27,6 @@ class ProgramStore {
   // The bytes last saved under `name`; nothing where there are none or where they must not be used.
   virtual std::optional<std::vector<std::byte>> load(const std::string& name) = 0;
   virtual void save(const std::string& name, std::span<const std::byte> bytes) = 0;
-  // The bytes under `name` are of no use: damaged, or refused by the driver.
-  virtual void remove(const std::string& name) = 0;
   // Called before `bytes`, loaded under `name`, go to the driver; what is returned is destroyed
   // when the driver has taken or refused them. A process that dies in between leaves a trace here,
   // if the store keeps one, and the store then holds these bytes back. May be null.
@@ -50,7 +48,6 @@ class DiskProgramStore : public ProgramStore {
   std::optional<std::vector<std::byte>> load(const std::string& name) override;
   // Errors: io; what was there stays.
   void save(const std::string& name, std::span<const std::byte> bytes) override;
-  void remove(const std::string& name) override;
   // Errors: io.
   std::shared_ptr<void> begin_attempt(const std::string& name,
                                       std::span<const std::byte> bytes) override;
