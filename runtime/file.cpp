@@ -1,6 +1,7 @@
 #include "runtime/file.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -52,11 +53,52 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
+constexpr std::string_view kTemporaryEnd = ".partial";
+
+std::string temporary_begin(const std::filesystem::path& path) {
+  return fmt::format(".{}.", path.filename().string());
+}
+
 // A name in the same folder, since a rename is atomic only within one file system.
 std::filesystem::path temporary_name(const std::filesystem::path& path) {
   static std::atomic<unsigned> counter{0};
-  return folder_of(path) / fmt::format(".{}.{}-{}.partial", path.filename().string(), ::getpid(),
-                                       counter.fetch_add(1));
+  return folder_of(path) / fmt::format("{}{}-{}{}", temporary_begin(path), ::getpid(),
+                                       counter.fetch_add(1), kTemporaryEnd);
+}
+
+// Removes a temporary file whose writer was killed: a living one holds a lock on it.
+void remove_if_abandoned(const std::filesystem::path& temporary) noexcept {
+  const Descriptor file(::open(temporary.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.value() < 0 || ::flock(file.value(), LOCK_EX | LOCK_NB) != 0) return;
+  ::unlink(temporary.c_str());
+}
+
+// The same for all temporary files of `path`. What cannot be removed is in nobody's way.
+void remove_abandoned(const std::filesystem::path& path) {
+  const std::string begin = temporary_begin(path);
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder_of(path), error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (name.starts_with(begin) && name.ends_with(kTemporaryEnd)) {
+      remove_if_abandoned(entry->path());
+    }
+  }
+}
+
+// Makes the file `temporary` and locks it; -1 with errno where that fails. Somebody who looks for
+// abandoned files may remove it before it is locked: then it is made again.
+int make_locked(const std::filesystem::path& temporary) {
+  for (;;) {
+    const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file < 0) return -1;
+    struct stat facts {};
+    // A file system without locks: nobody can remove it then either.
+    if (::flock(file, LOCK_EX) != 0 || ::fstat(file, &facts) != 0 || facts.st_nlink > 0) {
+      return file;
+    }
+    ::close(file);
+  }
 }
 
 }  // namespace
@@ -96,7 +138,8 @@ MappedFile::~MappedFile() {
 
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)), temporary_(temporary_name(path_)) {
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  remove_abandoned(path_);
+  descriptor_ = make_locked(temporary_);
   if (descriptor_ < 0)
     fail(ErrorCode::io, "{}: cannot be written: {}", path_.string(), reason(errno));
 }

@@ -35,8 +35,10 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// A file under construction: it lies under a temporary name in the folder of `path` and takes its
-// place in commit(). Destroyed without commit() it is removed and the old file is as it was.
+// A file under construction: it lies under a temporary name (".NAME.PID-N.partial") in the folder
+// of `path` and takes its place in commit(). Destroyed without commit() it is removed and the old
+// file is as it was. A process that is killed leaves the temporary file behind; the next AtomicFile
+// of the same path removes it.
 class AtomicFile {
  public:
   // Errors: io (the folder is missing or not writable).

@@ -1,0 +1,315 @@
+// Files under kill -9: a child process saves again and again until it is killed at a random moment;
+// then every file is a whole old or a whole new one. And what a power cut needs besides: file and
+// folder are forced to the disk, in the right order.
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "lora/peft_files.hpp"
+#include "model/checkpoint.hpp"
+#include "model/fuse.hpp"
+#include "runtime/file.hpp"
+#include "tests/support/fault_walk.hpp"
+#include "tests/support/op_test.hpp"
+#include "tests/support/tiny_models.hpp"
+#include "tests/support/tiny_training.hpp"
+
+namespace {
+
+std::vector<std::string> disk_calls;  // "write", "sync file", "sync folder", "rename"
+std::size_t killed_at = 0;            // the call at which this process kills itself; 0: none
+bool needs_no_disk = false;           // what a kill cannot lose need not be forced to the disk
+
+template <class Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+// True where the process is to die at this call.
+bool note(const char* call) {
+  disk_calls.emplace_back(call);
+  return disk_calls.size() == killed_at;
+}
+
+}  // namespace
+
+extern "C" {
+
+ssize_t write(int file, const void* bytes, size_t count) {
+  static auto* const real = next<decltype(write)>("write");
+  if (note("write")) {
+    real(file, bytes, count / 2);
+    ::raise(SIGKILL);
+  }
+  return real(file, bytes, count);
+}
+
+int fsync(int file) {
+  struct stat facts {};
+  ::fstat(file, &facts);
+  if (note(S_ISDIR(facts.st_mode) ? "sync folder" : "sync file")) ::raise(SIGKILL);
+  static auto* const real = next<int(int)>("fsync");
+  return needs_no_disk ? 0 : real(file);
+}
+
+int rename(const char* from, const char* to) noexcept {
+  if (note("rename")) ::raise(SIGKILL);
+  static auto* const real = next<int(const char*, const char*)>("rename");
+  return real(from, to);
+}
+
+}  // extern "C"
+
+namespace clora {
+namespace {
+
+using Files = std::map<std::string, std::string>;  // content by path within the folder
+
+constexpr std::string_view kTemporaryEnd = ".partial";
+
+Files files_of(const std::filesystem::path& folder) {
+  Files files;
+  if (!std::filesystem::exists(folder)) return files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    files[std::filesystem::relative(entry.path(), folder)] = test::read_whole_file(entry.path());
+  }
+  return files;
+}
+
+// A child process that runs `work(ready)`. `work` says ready() when its preparations are made.
+class Child {
+ public:
+  template <class Work>
+  explicit Child(Work work) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      needs_no_disk = true;
+      int code = 0;
+      try {
+        work([&] {
+          if (::write(ends[1], "r", 1) != 1) ::_exit(2);
+        });
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "child: %s\n", error.what());
+        code = 1;
+      }
+      ::_exit(code);  // neither the test framework's end nor the driver's
+    }
+    ::close(ends[1]);
+    ready_ = ends[0];
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() { ::close(ready_); }
+
+  bool wait_until_ready() const {
+    char byte = 0;
+    return ::read(ready_, &byte, 1) == 1;
+  }
+  // The exit code; 128 + N where signal N ended it.
+  int end() const {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  int kill() const {
+    ::kill(pid_, SIGKILL);
+    return end();
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int ready_ = -1;
+};
+
+// Saves something in the folder, in one of two versions.
+using Save = std::function<void(int version, const std::filesystem::path& folder)>;
+// Makes a Save in the process that will use it: OpenCL does not live through a fork.
+using Saver = std::function<Save(const std::filesystem::path& model)>;
+
+class SavesUnderKill : public testing::Test {
+ protected:
+  SavesUnderKill() {
+    test::write_tiny_model(folder_ / "model", test::tiny_models().front().config);
+  }
+
+  // What each version looks like, made by a child that lives; and how many calls one save makes.
+  void make_versions(const Saver& saver) {
+    const Child child([&](const auto&) {
+      const Save save = saver(folder_ / "model");
+      for (const int version : {0, 1}) save(version, folder_ / std::to_string(version));
+      disk_calls.clear();
+      save(0, folder_ / "0");
+      test::write_whole_file(folder_ / "calls", std::to_string(disk_calls.size()));
+    });
+    ASSERT_EQ(child.end(), 0);
+    for (const int version : {0, 1}) {
+      versions_[version] = files_of(folder_ / std::to_string(version));
+      ASSERT_FALSE(versions_[version].empty());
+    }
+    ASSERT_TRUE(versions_[0] != versions_[1]);
+    calls_a_save_ = std::stoul(test::read_whole_file(folder_ / "calls"));
+  }
+
+  // Kills a child that saves for ever: by itself at its n-th write, sync or rename (half of a
+  // write goes through), or from here after a while where that comes first.
+  void kill_a_saving_child(const Saver& saver, std::size_t at_call,
+                           std::chrono::microseconds after) {
+    const Child child([&](const auto& ready) {
+      const Save save = saver(folder_ / "model");
+      ready();
+      disk_calls.clear();
+      killed_at = at_call;
+      for (int round = 0;; ++round) save(round % 2, folder_ / "out");
+    });
+    ASSERT_TRUE(child.wait_until_ready());
+    int end = 0;
+    if (at_call > 0) {
+      end = child.end();
+    } else {
+      std::this_thread::sleep_for(after);
+      end = child.kill();
+    }
+    ASSERT_EQ(end, 128 + SIGKILL) << "the child ended by itself";
+  }
+
+  // Each file is that of one of the versions; of each at most one temporary lies about.
+  void check_files() {
+    std::set<std::string> temporaries;
+    for (const auto& [name, content] : files_of(folder_ / "out")) {
+      if (name.ends_with(kTemporaryEnd)) {
+        had_temporary_ = true;
+        const std::string target = name.substr(0, name.rfind('.', name.size() - 9));
+        EXPECT_TRUE(temporaries.insert(target).second) << "a second temporary: " << name;
+        continue;
+      }
+      const bool whole = std::ranges::any_of(versions_, [&](const Files& files) {
+        const auto found = files.find(name);
+        return found != files.end() && found->second == content;
+      });
+      EXPECT_TRUE(whole) << name << " is neither the old nor the new file";
+      if (content == versions_[1][name] && content != versions_[0][name]) had_second_ = true;
+    }
+  }
+
+  void kill_many_times(const Saver& saver, int kills) {
+    ASSERT_NO_FATAL_FAILURE(make_versions(saver));
+    std::mt19937 random(7);
+    for (int kill = 0; kill < kills; ++kill) {
+      const std::size_t at_call = kill % 3 == 0 ? 0 : 1 + random() % (2 * calls_a_save_);
+      const std::chrono::microseconds after(random() % 5000);
+      SCOPED_TRACE(fmt::format("kill {} at call {}, or after {} us", kill, at_call, after.count()));
+      ASSERT_NO_FATAL_FAILURE(kill_a_saving_child(saver, at_call, after));
+      check_files();
+      if (HasFailure()) return;
+    }
+    EXPECT_TRUE(had_temporary_) << "no child was killed while it wrote";
+    EXPECT_TRUE(had_second_) << "no child got to its second save";
+    // The next save clears away what they left.
+    const Child last([&](const auto&) { saver(folder_ / "model")(0, folder_ / "out"); });
+    ASSERT_EQ(last.end(), 0);
+    EXPECT_TRUE(files_of(folder_ / "out") == versions_[0]);
+  }
+
+  test::TemporaryFolder folder_;
+  Files versions_[2];
+  std::size_t calls_a_save_ = 0;
+  bool had_temporary_ = false;
+  bool had_second_ = false;
+};
+
+// What the child needs for saving, kept together.
+struct Open {
+  explicit Open(const std::filesystem::path& folder)
+      : context(test::faulty_config()), files(WeightFiles::open(folder)), model(context, files) {
+    for (const std::uint32_t seed : {1U, 2U}) {
+      adapters.push_back(test::tiny_adapter(model, seed));
+      const auto count = static_cast<std::size_t>(adapters.back().parameters().elements());
+      const std::vector<float> values = test::random_values(count, seed);
+      context.write(adapters.back().parameters(), std::as_bytes(std::span(values)));
+    }
+  }
+  Context context;
+  WeightFiles files;
+  LanguageModel model;
+  std::vector<Adapter> adapters;
+};
+
+Save saving_adapters(const std::filesystem::path& model) {
+  return [open = std::make_shared<Open>(model)](int version, const auto& folder) {
+    save_adapter(open->adapters[static_cast<std::size_t>(version)], folder);
+  };
+}
+
+Save saving_checkpoints(const std::filesystem::path& model) {
+  const auto open = std::make_shared<Open>(model);
+  const auto trainer = std::make_shared<Trainer>(open->model, open->adapters[0], TrainerConfig{});
+  return [open, trainer](int version, const auto& folder) {
+    save_checkpoint(folder, open->adapters[static_cast<std::size_t>(version)], *trainer,
+                    "version " + std::to_string(version));
+  };
+}
+
+Save fusing(const std::filesystem::path& model) {
+  return [open = std::make_shared<Open>(model)](int version, const auto& folder) {
+    write_fused_model(open->files, open->adapters[static_cast<std::size_t>(version)], folder);
+  };
+}
+
+Save writing_texts(const std::filesystem::path&) {
+  return [](int version, const std::filesystem::path& folder) {
+    std::filesystem::create_directories(folder);
+    for (const char* name : {"a", "b", "a.b"}) {
+      write_file_atomically(folder / name, std::string(200'000, static_cast<char>('0' + version)));
+    }
+  };
+}
+
+TEST_F(SavesUnderKill, KeepAdaptersWhole) { kill_many_times(saving_adapters, 60); }
+TEST_F(SavesUnderKill, KeepCheckpointsWhole) { kill_many_times(saving_checkpoints, 30); }
+TEST_F(SavesUnderKill, KeepFusedModelsWhole) { kill_many_times(fusing, 30); }
+TEST_F(SavesUnderKill, KeepAnyFileWhole) { kill_many_times(writing_texts, 80); }
+
+TEST(AtomicWrite, ForcesTheFileToTheDiskBeforeItsNameAndThenTheFolder) {
+  const test::TemporaryFolder folder;
+  disk_calls.clear();
+  write_file_atomically(folder / "a", "text");
+  EXPECT_THAT(disk_calls, testing::ElementsAre("write", "sync file", "rename", "sync folder"));
+}
+
+TEST(AtomicWrite, LeavesTheTemporaryFileOfALivingWriterAlone) {
+  const test::TemporaryFolder folder;
+  AtomicFile first(folder / "a");
+  first.write("first");
+  write_file_atomically(folder / "a", "second");
+  first.commit();
+  EXPECT_EQ(test::read_whole_file(folder / "a"), "first");
+}
+
+TEST(AtomicWrite, RemovesTheTemporaryFileOfAKilledWriter) {
+  const test::TemporaryFolder folder;
+  test::write_whole_file(folder / ".a.1-0.partial", "left behind");
+  test::write_whole_file(folder / ".b.1-0.partial", "of another file");
+  write_file_atomically(folder / "a", "text");
+  EXPECT_FALSE(std::filesystem::exists(folder / ".a.1-0.partial"));
+  EXPECT_TRUE(std::filesystem::exists(folder / ".b.1-0.partial"));
+}
+
+}  // namespace
+}  // namespace clora
