@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -64,7 +65,9 @@ struct State {
   int blocking = 0;
   int failed = 0;
   std::optional<Fault> fault;
-  int lost_at = 0;          // 0: never
+  int lost_at = 0;       // 0: never
+  bool drained = false;  // what ran when the device was lost has ended
+  std::vector<cl_command_queue> queues;
   int held_at = 0;          // 0: never
   cl_event held = nullptr;  // the user event that a held launch waits for
 };
@@ -79,6 +82,13 @@ struct Live {
 };
 Live live;
 
+// A device that is gone runs nothing: the real one ends what it has, so that memory that the
+// library frees from now on is nobody's.
+void drain(State& s) {
+  if (std::exchange(s.drained, true)) return;
+  for (const cl_command_queue queue : s.queues) CLORA_NEXT(clFinish)(queue);
+}
+
 // Counts a call; the status that it must fail with, or CL_SUCCESS.
 cl_int arrive(CallKind kind) {
   State& s = state();
@@ -87,6 +97,7 @@ cl_int arrive(CallKind kind) {
   ++s.all;
   cl_int status = CL_SUCCESS;
   if (s.lost_at > 0 && s.all >= s.lost_at) {
+    drain(s);
     status = CL_DEVICE_NOT_AVAILABLE;
   } else if (s.fault.has_value() && s.fault->kind == kind &&
              (nth == s.fault->nth || (s.fault->lasting && nth > s.fault->nth))) {
@@ -189,6 +200,7 @@ void clear_faults() {
   const std::lock_guard lock(s.mutex);
   s.calls = {};
   s.all = s.blocking = s.failed = s.lost_at = 0;
+  s.drained = false;
   s.fault.reset();
 }
 
@@ -306,9 +318,11 @@ cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_devic
                                                     const cl_queue_properties* properties,
                                                     cl_int* status) {
   if (refused(CallKind::queue, status)) return nullptr;
-  return counted(
-      CLORA_NEXT(clCreateCommandQueueWithProperties)(context, device, properties, status),
-      live.queues);
+  const cl_command_queue made =
+      CLORA_NEXT(clCreateCommandQueueWithProperties)(context, device, properties, status);
+  const std::lock_guard lock(state().mutex);
+  if (made != nullptr) state().queues.push_back(made);
+  return counted(made, live.queues);
 }
 
 cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t bytes, void* host,
@@ -371,11 +385,25 @@ cl_int clSetUserEventStatus(cl_event event, cl_int status) {
   cl_int Retain(Handle handle) { return retained(CLORA_NEXT(Retain)(handle), count); } \
   cl_int Release(Handle handle) { return released(CLORA_NEXT(Release)(handle), count); }
 CLORA_COUNT_REFERENCES(clRetainContext, clReleaseContext, cl_context, live.contexts)
-CLORA_COUNT_REFERENCES(clRetainCommandQueue, clReleaseCommandQueue, cl_command_queue, live.queues)
 CLORA_COUNT_REFERENCES(clRetainMemObject, clReleaseMemObject, cl_mem, live.buffers)
 CLORA_COUNT_REFERENCES(clRetainProgram, clReleaseProgram, cl_program, live.programs)
 CLORA_COUNT_REFERENCES(clRetainKernel, clReleaseKernel, cl_kernel, live.kernels)
 CLORA_COUNT_REFERENCES(clRetainEvent, clReleaseEvent, cl_event, live.events)
+
+cl_int clRetainCommandQueue(cl_command_queue queue) {
+  const std::lock_guard lock(state().mutex);
+  state().queues.push_back(queue);
+  return retained(CLORA_NEXT(clRetainCommandQueue)(queue), live.queues);
+}
+
+cl_int clReleaseCommandQueue(cl_command_queue queue) {
+  {
+    const std::lock_guard lock(state().mutex);
+    const auto one = std::ranges::find(state().queues, queue);
+    if (one != state().queues.end()) state().queues.erase(one);
+  }
+  return released(CLORA_NEXT(clReleaseCommandQueue)(queue), live.queues);
+}
 
 // ---- commands
 

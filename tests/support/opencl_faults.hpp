@@ -54,6 +54,7 @@ struct Fault {
 };
 void inject(const Fault& fault);
 // From the n-th call of any kind on (release calls aside), all fail with CL_DEVICE_NOT_AVAILABLE.
+// What the device runs at that moment still ends: a device that is gone touches no memory.
 void lose_device_at(int nth);
 // The n-th launch, and all that follows in its queue, waits for release_held_launch().
 void hold_launch(int nth);
