@@ -58,7 +58,7 @@ struct ForwardPass::Impl {
   void check(std::span<const std::int32_t> ids) const;
   PackedRows pack(std::span<const std::int32_t> ids, const RecordedForward& forward) const;
   // Enqueues the forward and gives its logits [T, V] or [1, V], which the next call overwrites.
-  Tensor run(std::span<const std::int32_t> ids, LogitRows kind, Call& call);
+  Tensor run(RecordedForward& forward, std::span<const std::int32_t> ids, Call& call);
   void forget_done();
 
   LanguageModel& model;
@@ -146,8 +146,8 @@ PackedRows ForwardPass::Impl::pack(std::span<const std::int32_t> ids,
   return packed;
 }
 
-Tensor ForwardPass::Impl::run(std::span<const std::int32_t> ids, LogitRows kind, Call& call) {
-  RecordedForward& forward = forward_of(ids.size(), kind);
+Tensor ForwardPass::Impl::run(RecordedForward& forward, std::span<const std::int32_t> ids,
+                              Call& call) {
   call.uploaded = forward.rows.upload(context, pack(ids, forward), {}, call.staging);
   forward.batch.submit();
   return kind == LogitRows::last ? forward.logits
@@ -177,8 +177,9 @@ ForwardPass::~ForwardPass() {
 
 std::vector<float> ForwardPass::logits(std::span<const std::int32_t> ids, LogitRows rows) {
   impl_->check(ids);
+  RecordedForward& forward = impl_->forward_of(ids.size(), rows);
   Call& call = impl_->calls.emplace_back();
-  const Tensor logits = impl_->run(ids, rows, call);
+  const Tensor logits = impl_->run(forward, ids, call);
   std::vector<float> values = impl_->context.read<float>(logits);
   impl_->calls.clear();
   return values;
@@ -190,9 +191,11 @@ Fence ForwardPass::enqueue(const Tensor& out, std::span<const std::int32_t> ids,
   const auto count = rows == LogitRows::all ? static_cast<std::int64_t>(ids.size()) : 1;
   require_tensor("forward pass", "out", out, {count, impl_->model.config().vocabulary});
   impl_->forget_done();
+  // Recording may wait for the queue, so it comes before the queue waits for the caller's events.
+  RecordedForward& forward = impl_->forward_of(ids.size(), rows);
   impl_->context.wait_for(wait_list);
   Call& call = impl_->calls.emplace_back();
-  const Tensor logits = impl_->run(ids, rows, call);
+  const Tensor logits = impl_->run(forward, ids, call);
   call.copy.emplace(impl_->context);
   call.copy->copy(out, logits);
   return call.copy->submit();

@@ -33,9 +33,10 @@ class ForwardPass {
   // Waits. REQUIRES: ids not empty, each in [0, V). Errors: out_of_memory, device.
   std::vector<float> logits(std::span<const std::int32_t> ids, LogitRows rows = LogitRows::all);
 
-  // out [T, V] or [1, V] = the same, enqueued behind the foreign events of wait_list and behind
-  // everything enqueued before; waits for nothing but, where a new number of rows displaces an old
-  // recording, for that one. `ids` is copied. The fence passes when `out` is filled.
+  // out [T, V] or [1, V] = the same, enqueued behind everything enqueued before and behind the
+  // foreign events of wait_list. `ids` is copied. The fence passes when `out` is filled.
+  // Waits for nothing where as many tokens went through before and are still recorded; else it
+  // records, which may wait for what was enqueued before, and never for wait_list.
   // REQUIRES besides: out is f32 and of that shape.
   Fence enqueue(const Tensor& out, std::span<const std::int32_t> ids, LogitRows rows,
                 std::span<const cl_event> wait_list = {});

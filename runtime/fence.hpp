@@ -24,6 +24,8 @@ class Fence {
   bool passed() const;
   // Null for a fence already passed; the Fence keeps its reference.
   cl_event event() const noexcept { return event_; }
+  // The same with the reference: the caller releases it, and the Fence has passed.
+  cl_event take_event() noexcept { return std::exchange(event_, nullptr); }
 
  private:
   cl_event event_ = nullptr;

@@ -1,0 +1,101 @@
+// The boundary of the C interface: exceptions become a status and the thread's last error, and
+// structs of another header's size become those of this one. For the files of model/c_api/ only.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "model/c_api/clora.h"
+#include "runtime/error.hpp"
+
+namespace clora::c_api {
+
+// The status of the exception being handled, which becomes the thread's last error.
+// REQUIRES: called in a catch block.
+clora_status status_of_current_exception() noexcept;
+
+// f(), with what it throws as a status.
+template <class F>
+clora_status guarded(F f) noexcept {
+  try {
+    f();
+    return CLORA_OK;
+  } catch (...) {
+    return status_of_current_exception();
+  }
+}
+
+// Throws Error(invalid_argument) "who: name must not be NULL" where it is.
+void require_given(const void* pointer, std::string_view who, std::string_view name);
+// Throws Error(invalid_argument) unless `given` may be the size of a struct of `known` bytes here.
+void require_size(std::size_t given, std::size_t known, std::string_view who);
+// Throws Error(unsupported) unless the bytes behind `known` are zero.
+void require_zero_beyond(const void* given, std::size_t size, std::size_t known,
+                         std::string_view who);
+
+// *out = what make() returns, NULL where it throws.
+template <class Handle, class F>
+clora_status guarded_create(Handle** out, std::string_view who, F make) noexcept {
+  if (out != nullptr) *out = nullptr;
+  return guarded([&] {
+    require_given(out, who, "the place for the result");
+    *out = make();
+  });
+}
+
+// The caller's struct, all defaults for NULL; fields that the caller's header did not have are 0.
+template <class Struct>
+Struct read_struct(const Struct* given, std::string_view who) {
+  static_assert(std::is_trivially_copyable_v<Struct> && offsetof(Struct, size) == 0);
+  Struct known{};
+  if (given != nullptr) {
+    require_size(given->size, sizeof(Struct), who);
+    require_zero_beyond(given, given->size, sizeof(Struct), who);
+    std::memcpy(&known, given, std::min(given->size, sizeof(Struct)));
+  }
+  known.size = sizeof(Struct);
+  return known;
+}
+
+// Fails as write_struct() would, before there is something to write.
+template <class Struct>
+void require_writable(const Struct* given, std::string_view who) {
+  require_given(given, who, "the struct for the result");
+  require_size(given->size, sizeof(Struct), who);
+}
+
+// As much of `made` as the caller's struct has room for; its size stays.
+template <class Struct>
+void write_struct(Struct* given, Struct made, std::string_view who) {
+  require_writable(given, who);
+  made.size = given->size;
+  std::memcpy(given, &made, std::min(made.size, sizeof(Struct)));
+}
+
+// Copies `values` to an array of `capacity` elements; *count is their number in any case.
+// Throws Error(invalid_argument) where they do not fit, unless capacity is 0.
+template <class T, class Values>
+void write_array(const Values& values, T* array, std::size_t capacity, std::size_t* count,
+                 std::string_view who) {
+  require_given(count, who, "count");
+  *count = values.size();
+  if (capacity == 0) return;
+  require_given(array, who, "the array for the result");
+  require(values.size() <= capacity, "{}: there are {} elements, and the array has room for {}",
+          who, values.size(), capacity);
+  std::copy(values.begin(), values.end(), array);
+}
+
+// A text for a fixed array, cut where it is longer.
+template <std::size_t N>
+void write_text(char (&array)[N], std::string_view text) {
+  const std::size_t count = std::min(text.size(), N - 1);
+  std::memcpy(array, text.data(), count);
+  std::memset(array + count, 0, N - count);
+}
+
+}  // namespace clora::c_api

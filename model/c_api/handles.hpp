@@ -1,0 +1,86 @@
+// What the handles of clora.h hold. Each keeps what it was made of by a shared_ptr, named first, so
+// that it goes last. For the files of model/c_api/ only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "lora/adapter.hpp"
+#include "model/c_api/clora.h"
+#include "model/chat_template.hpp"
+#include "model/forward_pass.hpp"
+#include "model/generator.hpp"
+#include "model/language_model.hpp"
+#include "model/tokenizer.hpp"
+#include "model/trainer.hpp"
+#include "runtime/context.hpp"
+
+namespace clora::c_api {
+
+struct ContextCore {
+  explicit ContextCore(const ContextConfig& config) : context(config) {}
+  ContextCore(const AdoptedQueue& adopted, const ContextConfig& config)
+      : context(adopted, config) {}
+
+  Context context;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t generated_tokens = 0;
+  std::uint64_t forward_tokens = 0;
+  std::uint64_t trained_tokens = 0;
+};
+
+struct ModelCore {
+  std::shared_ptr<ContextCore> context;
+  std::unique_ptr<LanguageModel> model;
+};
+
+struct AdapterCore {
+  std::shared_ptr<ModelCore> model;
+  Adapter adapter;
+};
+
+}  // namespace clora::c_api
+
+struct clora_context {
+  std::shared_ptr<clora::c_api::ContextCore> core;
+};
+
+struct clora_model {
+  std::shared_ptr<clora::c_api::ModelCore> core;
+};
+
+struct clora_adapter {
+  std::shared_ptr<clora::c_api::AdapterCore> core;
+};
+
+struct clora_session {
+  std::shared_ptr<clora::c_api::ModelCore> model;
+  std::shared_ptr<clora::c_api::AdapterCore> adapter;  // null: none
+  std::int64_t max_positions = 0;
+  // Made when first asked for, gone when the adapter changes.
+  std::unique_ptr<clora::Generator> generator;
+  std::unique_ptr<clora::ForwardPass> forward;
+
+  const clora::Adapter* adapter_or_null() const {
+    return adapter == nullptr ? nullptr : &adapter->adapter;
+  }
+};
+
+struct clora_trainer {
+  std::shared_ptr<clora::c_api::AdapterCore> adapter;
+  std::unique_ptr<clora::Trainer> trainer;
+};
+
+struct clora_tokenizer {
+  clora::Tokenizer tokenizer;
+  std::optional<clora::ChatTemplate> chat_template;
+  std::string chat_template_problem;  // why there is none
+};
+
+struct clora_decoder {
+  clora::StreamDecoder decoder;
+  std::string text;
+};

@@ -1,0 +1,142 @@
+// clora.h: models and adapters.
+#include "lora/peft_files.hpp"
+#include "model/c_api/boundary.hpp"
+#include "model/c_api/handles.hpp"
+#include "model/weights.hpp"
+
+namespace clora::c_api {
+namespace {
+
+clora_model_info info_of(const LanguageModel& model) {
+  const ModelConfig& c = model.config();
+  clora_model_info info{};
+  write_text(info.architecture, name_of(c.architecture));
+  info.layers = c.layers;
+  info.model_width = c.model_width;
+  info.feed_forward_width = c.feed_forward_width;
+  info.heads = c.heads;
+  info.kv_heads = c.kv_heads;
+  info.head_width = c.head_width;
+  info.vocabulary = c.vocabulary;
+  info.max_positions = c.max_positions;
+  info.weight_bytes = model.weight_bytes();
+  return info;
+}
+
+const std::shared_ptr<ModelCore>& core_of(const clora_model* model, std::string_view who) {
+  require_given(model, who, "model");
+  return model->core;
+}
+
+const Adapter& adapter_of(const clora_adapter* adapter, std::string_view who) {
+  require_given(adapter, who, "adapter");
+  return adapter->core->adapter;
+}
+
+clora_adapter* handle_of(std::shared_ptr<ModelCore> model, Adapter adapter) {
+  return new clora_adapter{
+      std::shared_ptr<AdapterCore>(new AdapterCore{std::move(model), std::move(adapter)})};
+}
+
+// "q_proj,v_proj" as a list.
+std::vector<std::string> names_of(const char* text) {
+  if (text == nullptr) return {"all-linear"};
+  std::vector<std::string> names;
+  std::string_view left = text;
+  for (;;) {
+    const std::size_t comma = left.find(',');
+    names.emplace_back(left.substr(0, comma));
+    if (comma == std::string_view::npos) return names;
+    left.remove_prefix(comma + 1);
+  }
+}
+
+Adapter new_adapter(LanguageModel& model, const clora_adapter_options& options) {
+  AdapterConfig config;
+  if (options.rank != 0) config.rank = options.rank;
+  if (options.alpha != 0) config.alpha = options.alpha;
+  config.dropout = options.dropout;
+  config.rank_stabilised = options.rank_stabilised != 0;
+  config.target_modules = names_of(options.target_modules);
+  Adapter adapter(model.context(),
+                  select_sites(model.config(), config.target_modules, options.last_layers), config);
+  adapter.initialise(options.seed);
+  return adapter;
+}
+
+std::unique_ptr<LanguageModel> load(Context& context, const char* path,
+                                    const clora_model_options&) {
+  return std::make_unique<LanguageModel>(context, WeightFiles::open(path));
+}
+
+}  // namespace
+}  // namespace clora::c_api
+
+using namespace clora;
+using namespace clora::c_api;
+
+clora_status clora_model_load(clora_context* context, const char* path,
+                              const clora_model_options* options, clora_model** model) {
+  constexpr std::string_view kWho = "clora_model_load";
+  return guarded_create(model, kWho, [&] {
+    require_given(context, kWho, "context");
+    require_given(path, kWho, "path");
+    const clora_model_options own = read_struct(options, kWho);
+    auto core = std::make_shared<ModelCore>();
+    core->context = context->core;
+    core->model = load(core->context->context, path, own);
+    return new clora_model{std::move(core)};
+  });
+}
+
+void clora_model_release(clora_model* model) { delete model; }
+
+clora_status clora_model_get_info(const clora_model* model, clora_model_info* info) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_model_get_info";
+    write_struct(info, info_of(*core_of(model, kWho)->model), kWho);
+  });
+}
+
+clora_status clora_adapter_create(clora_model* model, const clora_adapter_options* options,
+                                  clora_adapter** adapter) {
+  constexpr std::string_view kWho = "clora_adapter_create";
+  return guarded_create(adapter, kWho, [&] {
+    const auto& core = core_of(model, kWho);
+    return handle_of(core, new_adapter(*core->model, read_struct(options, kWho)));
+  });
+}
+
+clora_status clora_adapter_load(clora_model* model, const char* folder, clora_adapter** adapter) {
+  constexpr std::string_view kWho = "clora_adapter_load";
+  return guarded_create(adapter, kWho, [&] {
+    const auto& core = core_of(model, kWho);
+    require_given(folder, kWho, "folder");
+    return handle_of(
+        core, load_adapter(core->context->context, folder, adapter_sites(core->model->config())));
+  });
+}
+
+clora_status clora_adapter_save(const clora_adapter* adapter, const char* folder) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_adapter_save";
+    const Adapter& own = adapter_of(adapter, kWho);
+    require_given(folder, kWho, "folder");
+    save_adapter(own, folder);
+  });
+}
+
+void clora_adapter_release(clora_adapter* adapter) { delete adapter; }
+
+clora_status clora_adapter_get_info(const clora_adapter* adapter, clora_adapter_info* info) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_adapter_get_info";
+    const Adapter& own = adapter_of(adapter, kWho);
+    clora_adapter_info made{};
+    made.rank = own.config().rank;
+    made.alpha = own.config().alpha;
+    made.modules = static_cast<std::int64_t>(own.modules().size());
+    made.trainable_parameters = own.trainable_parameters();
+    write_struct(info, made, kWho);
+  });
+}

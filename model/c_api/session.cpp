@@ -1,0 +1,220 @@
+// clora.h: sessions, generation and the forward batch.
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "model/c_api/boundary.hpp"
+#include "model/c_api/handles.hpp"
+
+namespace clora::c_api {
+namespace {
+
+constexpr std::int64_t kDefaultPositions = 2048;
+
+clora_session& session_of(clora_session* session, std::string_view who) {
+  require_given(session, who, "session");
+  return *session;
+}
+
+std::span<const std::int32_t> ids_of(const int32_t* ids, std::size_t count, std::string_view who) {
+  require_given(ids, who, "ids");
+  return {ids, count};
+}
+
+std::int64_t positions_of(const clora_session_options& options, const ModelConfig& config) {
+  require(options.max_positions >= 0,
+          "clora_session_create: max_positions must not be below 0, "
+          "got {}",
+          options.max_positions);
+  const std::int64_t wanted = options.max_positions > 0 ? options.max_positions : kDefaultPositions;
+  if (config.max_positions == 0) return wanted;
+  require(options.max_positions <= config.max_positions,
+          "clora_session_create: the model knows {} positions, got max_positions {}",
+          config.max_positions, options.max_positions);
+  return std::min(wanted, config.max_positions);
+}
+
+void set_adapter(clora_session& session, std::shared_ptr<AdapterCore> adapter) {
+  if (session.adapter == adapter) return;
+  session.generator.reset();  // they hold the former one's matrices
+  session.forward.reset();
+  session.adapter = std::move(adapter);
+}
+
+Generator& generator_of(clora_session& session) {
+  if (session.generator == nullptr) {
+    session.generator = std::make_unique<Generator>(
+        *session.model->model, session.adapter_or_null(), session.max_positions);
+  }
+  return *session.generator;
+}
+
+ForwardPass& forward_of(clora_session& session) {
+  if (session.forward == nullptr) {
+    session.forward =
+        std::make_unique<ForwardPass>(*session.model->model, session.adapter_or_null());
+  }
+  return *session.forward;
+}
+
+void require_in(double value, double least, double most, std::string_view name) {
+  require(value >= least && value <= most, "clora_generate: {} must be in [{}, {}], got {}", name,
+          least, most, value);
+}
+
+void check(const clora_generation_options& o) {
+  require(o.max_tokens >= 0 && o.top_k >= 0,
+          "clora_generate: max_tokens and top_k must not be below 0, got {} and {}", o.max_tokens,
+          o.top_k);
+  require_in(o.temperature, 0, 1000, "temperature");
+  require_in(o.top_p, 0, 1, "top_p");
+  require_in(o.min_p, 0, 1, "min_p");
+  require_in(o.repetition_penalty, 0, 1000, "repetition_penalty");
+  if (o.end_id_count > 0) require_given(o.end_ids, "clora_generate", "end_ids");
+}
+
+GenerationConfig config_of(const clora_generation_options& o, const ModelConfig& model) {
+  check(o);
+  GenerationConfig config;
+  if (o.max_tokens != 0) config.max_tokens = o.max_tokens;
+  config.temperature = o.temperature;
+  config.top_k = o.top_k;
+  if (o.top_p != 0) config.top_p = o.top_p;
+  config.min_p = o.min_p;
+  if (o.repetition_penalty != 0) config.repetition_penalty = o.repetition_penalty;
+  config.seed = o.seed;
+  if (o.ignore_end != 0) return config;
+  if (o.end_ids != nullptr) {
+    config.end_ids.assign(o.end_ids, o.end_ids + o.end_id_count);
+  } else {
+    config.end_ids = model.eos_ids;
+  }
+  return config;
+}
+
+LogitRows rows_of(std::int64_t rows, std::string_view who) {
+  require(rows == CLORA_LOGITS_ALL || rows == CLORA_LOGITS_LAST,
+          "{}: rows must be CLORA_LOGITS_ALL or CLORA_LOGITS_LAST, got {}", who, rows);
+  return rows == CLORA_LOGITS_ALL ? LogitRows::all : LogitRows::last;
+}
+
+// A forward has the session's room, though it needs no cache: one bound for both.
+void require_room(const clora_session& session, std::size_t count, std::string_view who) {
+  require(static_cast<std::int64_t>(count) <= session.max_positions,
+          "{}: the session has room for {} tokens, got {}", who, session.max_positions, count);
+}
+
+Shape logits_shape(const clora_session& session, std::size_t count, LogitRows rows) {
+  return {rows == LogitRows::all ? static_cast<std::int64_t>(count) : 1,
+          session.model->model->config().vocabulary};
+}
+
+Fence enqueue(clora_session& session, std::span<const std::int32_t> ids,
+              const clora_forward_target& target, std::string_view who) {
+  require_given(target.logits, who, "target's logits");
+  if (target.wait_count > 0) require_given(target.wait_list, who, "target's wait_list");
+  require_room(session, ids.size(), who);
+  const LogitRows rows = rows_of(target.rows, who);
+  const Tensor out = session.model->context->context.adopt(
+      target.logits, logits_shape(session, ids.size(), rows), DType::f32, target.offset_bytes);
+  return forward_of(session).enqueue(out, ids, rows,
+                                     std::span(target.wait_list, target.wait_count));
+}
+
+}  // namespace
+}  // namespace clora::c_api
+
+using namespace clora;
+using namespace clora::c_api;
+
+clora_status clora_session_create(clora_model* model, const clora_session_options* options,
+                                  clora_session** session) {
+  constexpr std::string_view kWho = "clora_session_create";
+  return guarded_create(session, kWho, [&] {
+    require_given(model, kWho, "model");
+    auto made = std::make_unique<clora_session>();
+    made->model = model->core;
+    made->max_positions = positions_of(read_struct(options, kWho), model->core->model->config());
+    // Made here, since making it waits, and a forward is to be enqueued without.
+    model->core->model->rope_table(made->max_positions);
+    return made.release();
+  });
+}
+
+void clora_session_release(clora_session* session) { delete session; }
+
+clora_status clora_session_attach(clora_session* session, clora_adapter* adapter) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_session_attach";
+    clora_session& own = session_of(session, kWho);
+    require_given(adapter, kWho, "adapter");
+    require(adapter->core->model == own.model,
+            "{}: the adapter must be one of the session's model; load it with that model", kWho);
+    set_adapter(own, adapter->core);
+  });
+}
+
+clora_status clora_session_detach(clora_session* session) {
+  return guarded([&] { set_adapter(session_of(session, "clora_session_detach"), nullptr); });
+}
+
+clora_status clora_generate(clora_session* session, const int32_t* prompt, size_t prompt_count,
+                            const clora_generation_options* options, int32_t* ids, size_t capacity,
+                            clora_generation* generation) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_generate";
+    clora_session& own = session_of(session, kWho);
+    const std::span<const std::int32_t> prompt_ids = ids_of(prompt, prompt_count, kWho);
+    const clora_generation_options o = read_struct(options, kWho);
+    GenerationConfig config = config_of(o, own.model->model->config());
+    if (ids != nullptr) {
+      require(capacity > 0, "{}: the array for the ids has room for none", kWho);
+      config.max_tokens = std::min(config.max_tokens, static_cast<std::int64_t>(capacity));
+    }
+    if (generation != nullptr) require_writable(generation, kWho);
+    std::function<bool(std::int32_t)> on_token;
+    if (o.on_token != nullptr) {
+      on_token = [&o](std::int32_t id) { return o.on_token(o.user, id) == 0; };
+    }
+    const Generation made = generator_of(own).generate(prompt_ids, config, on_token);
+    own.model->context->prompt_tokens += prompt_count;
+    own.model->context->generated_tokens += made.ids.size();
+    if (ids != nullptr) std::ranges::copy(made.ids, ids);
+    if (generation == nullptr) return;
+    clora_generation result{};
+    result.finish_reason = static_cast<std::int32_t>(made.finish_reason);
+    result.token_count = made.ids.size();
+    result.prompt_seconds = made.prompt_seconds;
+    result.decode_seconds = made.decode_seconds;
+    write_struct(generation, result, kWho);
+  });
+}
+
+clora_status clora_forward(clora_session* session, const int32_t* ids, size_t id_count,
+                           clora_logit_rows rows, float* logits, size_t capacity) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_forward";
+    clora_session& own = session_of(session, kWho);
+    require_given(logits, kWho, "logits");
+    require_room(own, id_count, kWho);
+    const LogitRows which = rows_of(rows, kWho);
+    const auto needed = static_cast<std::size_t>(logits_shape(own, id_count, which).elements());
+    require(capacity >= needed, "{}: {} logits need as much room, got {}", kWho, needed, capacity);
+    const std::vector<float> made = forward_of(own).logits(ids_of(ids, id_count, kWho), which);
+    own.model->context->forward_tokens += id_count;
+    std::ranges::copy(made, logits);
+  });
+}
+
+clora_status clora_forward_enqueue(clora_session* session, const int32_t* ids, size_t id_count,
+                                   const clora_forward_target* target, cl_event* event) {
+  if (event != nullptr) *event = nullptr;
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_forward_enqueue";
+    clora_session& own = session_of(session, kWho);
+    require_given(target, kWho, "target");
+    Fence done = enqueue(own, ids_of(ids, id_count, kWho), read_struct(target, kWho), kWho);
+    own.model->context->forward_tokens += id_count;
+    if (event != nullptr) *event = done.take_event();
+  });
+}

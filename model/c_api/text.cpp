@@ -1,0 +1,153 @@
+// clora.h: tokenizers and decoders.
+#include <span>
+#include <vector>
+
+#include "model/c_api/boundary.hpp"
+#include "model/c_api/handles.hpp"
+#include "model/tokenizer_files.hpp"
+
+namespace clora::c_api {
+namespace {
+
+// A text without a known chat template is still a tokenizer: the reason is kept for who asks.
+void find_chat_template(clora_tokenizer& made) {
+  if (made.tokenizer.chat_template().empty()) {
+    made.chat_template_problem = "the model's files hold no chat template";
+    return;
+  }
+  try {
+    made.chat_template = ChatTemplate::recognise(made.tokenizer.chat_template(), made.tokenizer);
+  } catch (const Error& error) {
+    made.chat_template_problem = error.what();
+  }
+}
+
+const Tokenizer& tokenizer_of(const clora_tokenizer* tokenizer, std::string_view who) {
+  require_given(tokenizer, who, "tokenizer");
+  return tokenizer->tokenizer;
+}
+
+std::vector<ChatMessage> messages_of(const clora_chat_message* messages, std::size_t count,
+                                     std::string_view who) {
+  std::vector<ChatMessage> turns;
+  for (const clora_chat_message& message : std::span(messages, count)) {
+    require_given(message.role, who, "a message's role");
+    require_given(message.content, who, "a message's content");
+    turns.push_back({message.role, message.content});
+  }
+  return turns;
+}
+
+clora_decoder& decoder_of(clora_decoder* decoder, const char** text, std::string_view who) {
+  require_given(decoder, who, "decoder");
+  require_given(text, who, "text");
+  return *decoder;
+}
+
+}  // namespace
+}  // namespace clora::c_api
+
+using namespace clora;
+using namespace clora::c_api;
+
+clora_status clora_tokenizer_load(const char* path, clora_tokenizer** tokenizer) {
+  constexpr std::string_view kWho = "clora_tokenizer_load";
+  return guarded_create(tokenizer, kWho, [&] {
+    require_given(path, kWho, "path");
+    auto made =
+        std::make_unique<clora_tokenizer>(clora_tokenizer{load_tokenizer(path), std::nullopt, {}});
+    find_chat_template(*made);
+    return made.release();
+  });
+}
+
+void clora_tokenizer_release(clora_tokenizer* tokenizer) { delete tokenizer; }
+
+clora_status clora_tokenizer_get_info(const clora_tokenizer* tokenizer,
+                                      clora_tokenizer_info* info) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_tokenizer_get_info";
+    const Tokenizer& own = tokenizer_of(tokenizer, kWho);
+    clora_tokenizer_info made{};
+    made.vocabulary = own.vocabulary_size();
+    made.bos_id = own.bos().value_or(-1);
+    made.eos_id = own.eos().value_or(-1);
+    made.adds_bos = own.adds_bos() ? 1 : 0;
+    made.has_chat_template = tokenizer->chat_template.has_value() ? 1 : 0;
+    write_struct(info, made, kWho);
+  });
+}
+
+clora_status clora_tokenizer_encode(const clora_tokenizer* tokenizer, const char* text,
+                                    size_t text_bytes, int32_t parse_special, int32_t* ids,
+                                    size_t capacity, size_t* count) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_tokenizer_encode";
+    const Tokenizer& own = tokenizer_of(tokenizer, kWho);
+    if (text_bytes > 0) require_given(text, kWho, "text");
+    const std::string_view view = text_bytes > 0 ? std::string_view(text, text_bytes) : "";
+    write_array(own.encode(view, {.parse_special = parse_special != 0}), ids, capacity, count,
+                kWho);
+  });
+}
+
+clora_status clora_tokenizer_encode_chat(const clora_tokenizer* tokenizer,
+                                         const clora_chat_message* messages, size_t message_count,
+                                         int32_t* ids, size_t capacity, size_t* count) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_tokenizer_encode_chat";
+    const Tokenizer& own = tokenizer_of(tokenizer, kWho);
+    if (message_count > 0) require_given(messages, kWho, "messages");
+    if (!tokenizer->chat_template.has_value()) {
+      fail(ErrorCode::unsupported, "{}: {}", kWho, tokenizer->chat_template_problem);
+    }
+    const auto turns = messages_of(messages, message_count, kWho);
+    write_array(tokenizer->chat_template->encode(turns, true, own).ids, ids, capacity, count, kWho);
+  });
+}
+
+clora_status clora_tokenizer_decode(const clora_tokenizer* tokenizer, const int32_t* ids,
+                                    size_t id_count, int32_t keep_special, char* text,
+                                    size_t capacity, size_t* count) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_tokenizer_decode";
+    const Tokenizer& own = tokenizer_of(tokenizer, kWho);
+    if (id_count > 0) require_given(ids, kWho, "ids");
+    write_array(own.decode(std::span(ids, id_count), {.keep_special = keep_special != 0}), text,
+                capacity, count, kWho);
+  });
+}
+
+clora_status clora_tokenizer_end_ids(const clora_tokenizer* tokenizer, int32_t* ids,
+                                     size_t capacity, size_t* count) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_tokenizer_end_ids";
+    write_array(tokenizer_of(tokenizer, kWho).end_of_generation(), ids, capacity, count, kWho);
+  });
+}
+
+clora_status clora_decoder_create(const clora_tokenizer* tokenizer, int32_t keep_special,
+                                  clora_decoder** decoder) {
+  constexpr std::string_view kWho = "clora_decoder_create";
+  return guarded_create(decoder, kWho, [&] {
+    return new clora_decoder{StreamDecoder(tokenizer_of(tokenizer, kWho), keep_special != 0), {}};
+  });
+}
+
+clora_status clora_decoder_push(clora_decoder* decoder, int32_t id, const char** text) {
+  return guarded([&] {
+    clora_decoder& own = decoder_of(decoder, text, "clora_decoder_push");
+    own.text = own.decoder.push(id);
+    *text = own.text.c_str();
+  });
+}
+
+clora_status clora_decoder_finish(clora_decoder* decoder, const char** text) {
+  return guarded([&] {
+    clora_decoder& own = decoder_of(decoder, text, "clora_decoder_finish");
+    own.text = own.decoder.finish();
+    *text = own.text.c_str();
+  });
+}
+
+void clora_decoder_release(clora_decoder* decoder) { delete decoder; }

@@ -1,0 +1,118 @@
+// clora.h: training.
+#include <cmath>
+#include <numeric>
+#include <span>
+
+#include "model/c_api/boundary.hpp"
+#include "model/c_api/handles.hpp"
+
+namespace clora::c_api {
+namespace {
+
+TrainerConfig config_of(const clora_trainer_options& options) {
+  TrainerConfig config;
+  if (options.beta1 != 0) config.beta1 = options.beta1;
+  if (options.beta2 != 0) config.beta2 = options.beta2;
+  if (options.epsilon != 0) config.epsilon = options.epsilon;
+  config.weight_decay = options.weight_decay;
+  config.clip_norm = options.clip_norm;
+  config.dropout_seed = options.dropout_seed;
+  require(config.beta1 > 0 && config.beta1 < 1 && config.beta2 > 0 && config.beta2 < 1 &&
+              config.epsilon > 0 && config.weight_decay >= 0 && config.clip_norm >= 0,
+          "clora_trainer_create: betas must be in (0, 1), epsilon above 0, weight_decay and "
+          "clip_norm not below 0");
+  return config;
+}
+
+void require_ids(std::span<const std::int32_t> ids, std::int64_t vocabulary) {
+  for (const std::int32_t id : ids) {
+    require(id >= 0 && id < vocabulary, "clora_trainer_step: ids must be in [0, {}), got {}",
+            vocabulary, id);
+  }
+}
+
+// Tokens of each document.
+std::vector<std::size_t> lengths_of(const clora_train_batch& batch) {
+  if (batch.lengths == nullptr) return {batch.id_count};
+  const std::vector<std::size_t> lengths(batch.lengths, batch.lengths + batch.document_count);
+  const std::size_t sum = std::accumulate(lengths.begin(), lengths.end(), std::size_t{0});
+  require(sum == batch.id_count,
+          "clora_trainer_step: the documents' lengths must sum to the {} ids, got {}",
+          batch.id_count, sum);
+  return lengths;
+}
+
+PackedRows rows_of(const clora_train_batch& batch, const ModelConfig& config) {
+  require_given(batch.ids, "clora_trainer_step", "batch's ids");
+  require_ids(std::span(batch.ids, batch.id_count), config.vocabulary);
+  std::vector<Record> records;
+  std::size_t begin = 0;
+  for (const std::size_t length : lengths_of(batch)) {
+    require(config.max_positions == 0 || static_cast<std::int64_t>(length) <= config.max_positions,
+            "clora_trainer_step: the model knows {} positions, got a document of {} tokens",
+            config.max_positions, length);
+    Record& record = records.emplace_back();
+    record.ids.assign(batch.ids + begin, batch.ids + begin + length);
+    if (batch.is_target == nullptr) {
+      record.is_target.assign(length, 1);
+    } else {
+      record.is_target.assign(batch.is_target + begin, batch.is_target + begin + length);
+    }
+    begin += length;
+  }
+  return pack_rows(std::span<const Record>(records), batch.id_count,
+                   static_cast<std::size_t>(config.sliding_window.value_or(0)));
+}
+
+void report(const StepResult& step, clora_step_result* result, std::string_view who) {
+  clora_step_result made{};
+  made.step = step.step;
+  made.loss = step.loss;
+  made.tokens = step.tokens;
+  made.grad_norm = step.grad_norm;
+  write_struct(result, made, who);
+  if (!std::isfinite(step.loss)) {
+    fail(ErrorCode::diverged, "{}: the loss of step {} is not finite; lower the learning rate", who,
+         step.step);
+  }
+}
+
+}  // namespace
+}  // namespace clora::c_api
+
+using namespace clora;
+using namespace clora::c_api;
+
+clora_status clora_trainer_create(clora_adapter* adapter, const clora_trainer_options* options,
+                                  clora_trainer** trainer) {
+  constexpr std::string_view kWho = "clora_trainer_create";
+  return guarded_create(trainer, kWho, [&] {
+    require_given(adapter, kWho, "adapter");
+    const TrainerConfig config = config_of(read_struct(options, kWho));
+    auto made = std::make_unique<clora_trainer>();
+    made->adapter = adapter->core;
+    made->trainer =
+        std::make_unique<Trainer>(*adapter->core->model->model, adapter->core->adapter, config);
+    return made.release();
+  });
+}
+
+void clora_trainer_release(clora_trainer* trainer) { delete trainer; }
+
+clora_status clora_trainer_step(clora_trainer* trainer, const clora_train_batch* batch,
+                                double learning_rate, clora_step_result* result) {
+  return guarded([&] {
+    constexpr std::string_view kWho = "clora_trainer_step";
+    require_given(trainer, kWho, "trainer");
+    require_given(batch, kWho, "batch");
+    require(std::isfinite(learning_rate) && learning_rate >= 0,
+            "{}: the learning rate must be finite and not below 0, got {}", kWho, learning_rate);
+    if (result != nullptr) require_writable(result, kWho);
+    ModelCore& model = *trainer->adapter->model;
+    const PackedRows rows = rows_of(read_struct(batch, kWho), model.model->config());
+    trainer->trainer->step(std::span(&rows, 1), learning_rate);
+    model.context->trained_tokens += rows.rows();
+    if (result == nullptr) return;
+    report(trainer->trainer->drain().value(), result, kWho);
+  });
+}
