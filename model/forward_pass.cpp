@@ -150,8 +150,9 @@ Tensor ForwardPass::Impl::run(RecordedForward& forward, std::span<const std::int
                               Call& call) {
   call.uploaded = forward.rows.upload(context, pack(ids, forward), {}, call.staging);
   forward.batch.submit();
-  return kind == LogitRows::last ? forward.logits
-                                 : forward.logits.rows(0, static_cast<std::int64_t>(ids.size()));
+  return forward.kind == LogitRows::last
+             ? forward.logits
+             : forward.logits.rows(0, static_cast<std::int64_t>(ids.size()));
 }
 
 // The queue is in order: where a call's upload has passed, all calls before it are done.

@@ -6,7 +6,7 @@
 
 #include "tools/clora/loss_picture.hpp"
 #include "tools/clora/output.hpp"
-#include "tools/clora/stop_filter.hpp"
+#include "model/stop_filter.hpp"
 #include "tools/clora/suggestion.hpp"
 
 namespace clora {

@@ -103,8 +103,8 @@ typedef enum clora_device_kind {
 
 typedef struct clora_device_info {
   size_t size;
-  int32_t index; /* as clora_device_get_info() takes it; -1 where a caller handed the device in */
-  int32_t kind;  /* clora_device_kind */
+  int32_t index;  /* as clora_device_get_info() takes it; -1 where a caller handed the device in */
+  int32_t kind;   /* clora_device_kind */
   char name[256]; /* these texts are cut where they are longer */
   char vendor[128];
   char platform[128];
@@ -131,14 +131,14 @@ typedef enum clora_log_level {
 
 typedef struct clora_context_options {
   size_t size;
-  const char* device;           /* an index, part of a name, "cpu" or "gpu"; NULL: the first GPU,
-                                   else the first device. Not used by clora_context_adopt() */
-  uint64_t memory_limit_bytes;  /* 0: memory_limit_share of the device */
-  double memory_limit_share;    /* in (0, 1]; 0: 1 */
-  const char* cache_folder;     /* for built programs; NULL: the user's own; "": none */
-  const char* kernel_folder;    /* kernel sources instead of the embedded ones; NULL: those */
-  const char* variant;          /* "portable" or "cpu"; NULL: the best for the device */
-  double stuck_after_seconds;   /* without progress the context is lost; 0: 300; below 0: never */
+  const char* device;          /* an index, part of a name, "cpu" or "gpu"; NULL: the first GPU,
+                                  else the first device. Not used by clora_context_adopt() */
+  uint64_t memory_limit_bytes; /* 0: memory_limit_share of the device */
+  double memory_limit_share;   /* in (0, 1]; 0: 1 */
+  const char* cache_folder;    /* for built programs; NULL: the user's own; "": none */
+  const char* kernel_folder;   /* kernel sources instead of the embedded ones; NULL: those */
+  const char* variant;         /* "portable" or "cpu"; NULL: the best for the device */
+  double stuck_after_seconds;  /* without progress the context is lost; 0: 300; below 0: never */
   uint64_t max_commands_in_flight; /* 0: 4096 */
   double max_seconds_in_flight;    /* of estimated device time; 0: 2; below 0: no limit */
   int32_t skip_self_test;          /* 1: kernel variants are not tried before their first use */
@@ -309,7 +309,7 @@ typedef struct clora_adapter_info {
   size_t size;
   int64_t rank;
   double alpha;
-  int64_t modules;              /* adapted linear layers */
+  int64_t modules; /* adapted linear layers */
   int64_t trainable_parameters;
 } clora_adapter_info;
 
@@ -346,8 +346,8 @@ typedef struct clora_generation_options {
   double min_p;              /* 0: off */
   double repetition_penalty; /* 0 or 1: off */
   uint32_t seed;
-  int32_t ignore_end;      /* 1: goes on behind tokens that end an answer */
-  const int32_t* end_ids;  /* ends at one of these, which is not returned; NULL: the model's own */
+  int32_t ignore_end;     /* 1: goes on behind tokens that end an answer */
+  const int32_t* end_ids; /* ends at one of these, which is not returned; NULL: the model's own */
   size_t end_id_count;
   void* user;
   /* Called with each token as it arrives; anything but 0 ends the generation. NULL: none. */
@@ -363,7 +363,7 @@ typedef enum clora_finish_reason {
 typedef struct clora_generation {
   size_t size;
   int32_t finish_reason; /* clora_finish_reason */
-  uint64_t token_count; /* generated */
+  uint64_t token_count;  /* generated */
   double prompt_seconds;
   double decode_seconds;
 } clora_generation;
@@ -387,8 +387,8 @@ CLORA_API clora_status clora_forward(clora_session* session, const int32_t* ids,
 
 typedef struct clora_forward_target {
   size_t size;
-  cl_mem logits;         /* of the context's cl_context; retained as long as needed */
-  uint64_t offset_bytes; /* a multiple of the device's base alignment */
+  cl_mem logits;             /* of the context's cl_context; retained as long as needed */
+  uint64_t offset_bytes;     /* a multiple of the device's base alignment */
   const cl_event* wait_list; /* nothing of this call runs before these; NULL: none */
   uint32_t wait_count;
   int32_t rows; /* clora_logit_rows */
@@ -407,11 +407,11 @@ CLORA_API clora_status clora_forward_enqueue(clora_session* session, const int32
 
 typedef struct clora_trainer_options {
   size_t size;
-  double beta1;        /* 0: 0.9 */
-  double beta2;        /* 0: 0.999 */
-  double epsilon;      /* 0: 1e-8 */
+  double beta1;   /* 0: 0.9 */
+  double beta2;   /* 0: 0.999 */
+  double epsilon; /* 0: 1e-8 */
   double weight_decay;
-  double clip_norm;    /* 0: off */
+  double clip_norm; /* 0: off */
   uint32_t dropout_seed;
 } clora_trainer_options;
 
@@ -434,9 +434,9 @@ typedef struct clora_train_batch {
 
 typedef struct clora_step_result {
   size_t size;
-  int64_t step;    /* from 1 */
-  double loss;     /* mean over the counted tokens, before the update */
-  int64_t tokens;  /* counted */
+  int64_t step;     /* from 1 */
+  double loss;      /* mean over the counted tokens, before the update */
+  int64_t tokens;   /* counted */
   double grad_norm; /* before clipping */
 } clora_step_result;
 
@@ -445,7 +445,8 @@ typedef struct clora_step_result {
 CLORA_API clora_status clora_trainer_step(clora_trainer* trainer, const clora_train_batch* batch,
                                           double learning_rate, clora_step_result* result);
 
-/* ---- clora_NAME_init(): a struct with its size set, and else all defaults --------------------- */
+/* ---- clora_NAME_init(): a struct with its size set, and else all defaults ---------------------
+ */
 
 #define CLORA_DEFINE_INIT(name)          \
   static inline name name##_init(void) { \

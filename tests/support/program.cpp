@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 namespace clora::test {
 namespace {
@@ -40,12 +41,6 @@ struct Pipe {
   int read = -1;
   int write = -1;
 };
-
-std::string program_path() {
-  const char* folder = std::getenv("CLORA_BINARY_DIR");
-  if (folder == nullptr) throw std::runtime_error("CLORA_BINARY_DIR is not set; run by ctest");
-  return std::string(folder) + "/tools/clora";
-}
 
 // Never returns: becomes the program.
 [[noreturn]] void become(const ProgramCall& call, const std::string& path, const Pipe& in,
@@ -120,14 +115,19 @@ std::vector<nlohmann::json> ProgramResult::json_lines() const {
   return lines;
 }
 
-ProgramResult run_clora(const ProgramCall& call) {
-  const std::string path = program_path();
+std::filesystem::path built_program(std::string_view relative) {
+  const char* folder = std::getenv("CLORA_BINARY_DIR");
+  if (folder == nullptr) throw std::runtime_error("CLORA_BINARY_DIR is not set; run by ctest");
+  return std::filesystem::path(folder) / relative;
+}
+
+ProgramResult run_program(const std::filesystem::path& program, const ProgramCall& call) {
   Pipe in, out, err;
   const pid_t child = ::fork();
   if (child < 0) throw std::runtime_error("fork failed");
   if (child == 0) {
     if (call.close_output) out.close_read();
-    become(call, path, in, out, err);
+    become(call, program.string(), in, out, err);
   }
   in.close_read();
   out.close_write();
@@ -139,6 +139,35 @@ ProgramResult run_clora(const ProgramCall& call) {
   read_streams(child, call, out, err, result);
   result.exit_code = wait_for(child);
   return result;
+}
+
+RunningProgram::RunningProgram(const std::filesystem::path& program, const ProgramCall& call) {
+  Pipe in, out, err;
+  ::dup2(STDERR_FILENO, err.write);
+  child_ = ::fork();
+  if (child_ < 0) throw std::runtime_error("fork failed");
+  if (child_ == 0) become(call, program.string(), in, out, err);
+  out_ = std::exchange(out.read, -1);
+}
+
+RunningProgram::~RunningProgram() {
+  if (child_ >= 0) end_by(SIGKILL);
+  ::close(out_);
+}
+
+std::string RunningProgram::read_line() {
+  std::string line;
+  for (char c = 0; ::read(out_, &c, 1) == 1 && c != '\n';) line += c;
+  return line;
+}
+
+int RunningProgram::end_by(int signal) {
+  ::kill(child_, signal);
+  return wait_for(std::exchange(child_, -1));
+}
+
+ProgramResult run_clora(const ProgramCall& call) {
+  return run_program(built_program("tools/clora"), call);
 }
 
 ProgramResult run_clora(const std::vector<std::string>& arguments) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace clora::test {
@@ -25,6 +26,30 @@ struct ProgramCall {
   std::string interrupt_after = {};           // SIGINT once, when this text is on either stream
   bool close_output = false;                  // nobody reads stdout
 };
+
+// A program by its path. Ends it after ten minutes.
+ProgramResult run_program(const std::filesystem::path& program, const ProgramCall& call);
+// A program that runs beside the test; its error stream is this program's. What still runs when the
+// object goes is killed.
+class RunningProgram {
+ public:
+  RunningProgram(const std::filesystem::path& program, const ProgramCall& call);
+  ~RunningProgram();
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
+
+  // The next line of its output; nothing at the end.
+  std::string read_line();
+  // Sends the signal and waits for the end: the exit code, 128 + N where signal N ended it.
+  int end_by(int signal);
+
+ private:
+  int child_ = -1;
+  int out_ = -1;
+};
+
+// A program of this build, by its path in $CLORA_BINARY_DIR.
+std::filesystem::path built_program(std::string_view relative);
 
 // The program `clora` of this build ($CLORA_BINARY_DIR). Ends it after ten minutes.
 ProgramResult run_clora(const ProgramCall& call);

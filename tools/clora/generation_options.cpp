@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "tools/clora/stop_filter.hpp"
+#include "model/stop_filter.hpp"
 
 namespace clora {
 namespace {

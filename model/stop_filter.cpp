@@ -1,4 +1,4 @@
-#include "tools/clora/stop_filter.hpp"
+#include "model/stop_filter.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,0 +1,402 @@
+/* Uses every function of clora.h as a C program does, and checks what comes back.
+ *   every_function MODEL_FOLDER WORK_FOLDER
+ * MODEL_FOLDER: a model with a tokeniser and a chat template. Prints the first thing that is not as
+ * it should be and ends with 1. */
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/c_api/clora.h"
+
+#define EXPECT(condition)                                                             \
+  do {                                                                                \
+    if (!(condition)) {                                                               \
+      fprintf(stderr, "%s:%d: %s (last error: %s)\n", __FILE__, __LINE__, #condition, \
+              clora_last_error());                                                    \
+      exit(1);                                                                        \
+    }                                                                                 \
+  } while (0)
+#define OK(call) EXPECT((call) == CLORA_OK)
+
+enum { kPrompt = 5, kReply = 12, kMostIds = 512 };
+static const int32_t prompt[kPrompt] = {72, 5, 61, 30, 9};
+
+/* ---- Version, errors, devices ---- */
+
+static void version_and_errors(void) {
+  EXPECT(clora_version() == CLORA_VERSION);
+  EXPECT(strcmp(clora_version_text(), "0.1.0") == 0);
+  EXPECT(strcmp(clora_status_text(CLORA_DEVICE_LOST), "device lost") == 0);
+  EXPECT(strcmp(clora_last_error(), "") == 0);
+  EXPECT(clora_device_count(NULL) == CLORA_INVALID_ARGUMENT);
+  EXPECT(strstr(clora_last_error(), "clora_device_count: count must not be NULL") != NULL);
+  EXPECT(clora_last_opencl_status() == 0);
+}
+
+static void devices(void) {
+  int32_t count = 0;
+  clora_device_info info = clora_device_info_init();
+  OK(clora_device_count(&count));
+  EXPECT(count >= 1);
+  OK(clora_device_get_info(0, &info));
+  EXPECT(info.name[0] != '\0' && info.memory_bytes > 0 && info.base_alignment_bytes > 0);
+  EXPECT(clora_device_get_info(count, &info) == CLORA_INVALID_ARGUMENT);
+}
+
+/* ---- Tokenizer ---- */
+
+static size_t chat_prompt(const char* model_folder, int32_t* ids) {
+  clora_tokenizer* tokenizer = NULL;
+  clora_tokenizer_info info = clora_tokenizer_info_init();
+  const clora_chat_message message = {"user", "the llo abc"};
+  size_t count = 0;
+  OK(clora_tokenizer_load(model_folder, &tokenizer));
+  OK(clora_tokenizer_get_info(tokenizer, &info));
+  EXPECT(info.has_chat_template == 1 && info.vocabulary > 256);
+  OK(clora_tokenizer_encode_chat(tokenizer, &message, 1, ids, kMostIds, &count));
+  EXPECT(count > 3);
+  clora_tokenizer_release(tokenizer);
+  return count;
+}
+
+static void tokenizer(const char* model_folder) {
+  const char* text = "the h\xc3\xa4tte";
+  clora_tokenizer* tokenizer = NULL;
+  clora_decoder* decoder = NULL;
+  int32_t ids[kMostIds];
+  char back[64];
+  char streamed[64] = "";
+  const char* piece = NULL;
+  size_t count = 0, bytes = 0, end_count = 0;
+  OK(clora_tokenizer_load(model_folder, &tokenizer));
+  OK(clora_tokenizer_encode(tokenizer, text, strlen(text), 0, NULL, 0, &count));
+  EXPECT(count > 1);
+  OK(clora_tokenizer_encode(tokenizer, text, strlen(text), 0, ids, count, &count));
+  OK(clora_tokenizer_decode(tokenizer, ids, count, 0, back, sizeof back, &bytes));
+  EXPECT(bytes == strlen(text) && memcmp(back, text, bytes) == 0);
+  OK(clora_decoder_create(tokenizer, 0, &decoder));
+  OK(clora_tokenizer_end_ids(tokenizer, ids + count, kMostIds - count, &end_count));
+  EXPECT(end_count >= 1);
+  clora_tokenizer_release(tokenizer); /* the decoder keeps what it needs */
+  for (size_t i = 0; i < count; ++i) {
+    OK(clora_decoder_push(decoder, ids[i], &piece));
+    strcat(streamed, piece);
+  }
+  OK(clora_decoder_finish(decoder, &piece));
+  strcat(streamed, piece);
+  EXPECT(strcmp(streamed, text) == 0);
+  clora_decoder_release(decoder);
+}
+
+/* ---- Contexts ---- */
+
+struct seen {
+  int64_t bytes;  /* by the allocation hook */
+  double metrics; /* number of calls */
+  int logs;
+  int progress; /* number of calls */
+  uint64_t done, total;
+  int tokens;
+  int stop_after;
+};
+
+static void on_log(void* user, clora_log_level level, const char* message) {
+  EXPECT(level >= CLORA_LOG_DEBUG && level <= CLORA_LOG_ERROR && message != NULL);
+  ++((struct seen*)user)->logs;
+}
+static void on_allocation(void* user, const char* tag, int64_t bytes, uint64_t in_use_bytes) {
+  EXPECT(tag[0] != '\0' && (bytes <= 0 || in_use_bytes >= (uint64_t)bytes));
+  ((struct seen*)user)->bytes += bytes;
+}
+static void on_metric(void* user, const char* name, double value) {
+  EXPECT(name[0] != '\0' && !isnan(value));
+  ((struct seen*)user)->metrics += 1;
+}
+static int32_t on_progress(void* user, uint64_t done, uint64_t total) {
+  struct seen* seen = user;
+  EXPECT(done >= seen->done && done <= total);
+  seen->done = done;
+  seen->total = total;
+  ++seen->progress;
+  return 0;
+}
+static int32_t on_token(void* user, int32_t id) {
+  struct seen* seen = user;
+  EXPECT(id >= 0);
+  return ++seen->tokens == seen->stop_after;
+}
+
+static clora_context* own_context(struct seen* seen) {
+  clora_context* context = NULL;
+  clora_context_options options = clora_context_options_init();
+  clora_device_info info = clora_device_info_init();
+  int32_t lost = -1;
+  options.device = getenv("CLORA_DEVICE");
+  options.user = seen;
+  options.log = on_log;
+  options.allocation = on_allocation;
+  options.metric = on_metric;
+  OK(clora_context_create(&options, &context));
+  OK(clora_context_get_device(context, &info));
+  EXPECT(info.name[0] != '\0');
+  OK(clora_context_is_lost(context, &lost));
+  EXPECT(lost == 0);
+  return context;
+}
+
+static clora_model* load(clora_context* context, const char* folder, struct seen* seen) {
+  clora_model* model = NULL;
+  clora_model_options options = clora_model_options_init();
+  clora_model_info info = clora_model_info_init();
+  options.user = seen;
+  options.progress = on_progress;
+  OK(clora_model_load(context, folder, &options, &model));
+  OK(clora_model_get_info(model, &info));
+  EXPECT(strcmp(info.architecture, "llama") == 0 && info.layers == 2 && info.weight_bytes > 0);
+  EXPECT(seen->progress >= 2 && seen->done == seen->total && seen->total > 0);
+  return model;
+}
+
+/* ---- Training ---- */
+
+static clora_adapter* trained_adapter(clora_model* model) {
+  static const int32_t ids[9] = {72, 5, 61, 30, 9, 11, 12, 13, 14};
+  static const uint8_t is_target[9] = {0, 1, 1, 1, 1, 0, 1, 1, 1};
+  static const size_t lengths[2] = {5, 4};
+  clora_adapter* adapter = NULL;
+  clora_trainer* trainer = NULL;
+  clora_adapter_options options = clora_adapter_options_init();
+  clora_trainer_options settings = clora_trainer_options_init();
+  clora_train_batch batch = clora_train_batch_init();
+  clora_step_result first = clora_step_result_init();
+  clora_step_result last = clora_step_result_init();
+  clora_adapter_info info = clora_adapter_info_init();
+  options.rank = 4;
+  options.seed = 3;
+  OK(clora_adapter_create(model, &options, &adapter));
+  OK(clora_adapter_get_info(adapter, &info));
+  EXPECT(info.rank == 4 && info.alpha == 16 && info.modules == 14 && info.trainable_parameters > 0);
+  settings.clip_norm = 1;
+  OK(clora_trainer_create(adapter, &settings, &trainer));
+  batch.ids = ids;
+  batch.is_target = is_target;
+  batch.id_count = 9;
+  batch.lengths = lengths;
+  batch.document_count = 2;
+  OK(clora_trainer_step(trainer, &batch, 2e-2, &first));
+  EXPECT(first.step == 1 && first.tokens == 7 && first.loss > 0 && first.grad_norm > 0);
+  for (int i = 0; i < 20; ++i) OK(clora_trainer_step(trainer, &batch, 2e-2, NULL));
+  OK(clora_trainer_step(trainer, &batch, 2e-2, &last));
+  EXPECT(last.step == 22 && last.loss < 0.5 * first.loss);
+  clora_trainer_release(trainer);
+  return adapter;
+}
+
+/* ---- Generation and forward ---- */
+
+static size_t greedy(clora_session* session, int32_t* ids) {
+  clora_generation_options options = clora_generation_options_init();
+  clora_generation generation = clora_generation_init();
+  options.max_tokens = kReply;
+  options.ignore_end = 1;
+  OK(clora_generate(session, prompt, kPrompt, &options, ids, kReply, &generation));
+  EXPECT(generation.finish_reason == CLORA_FINISH_LENGTH && generation.token_count == kReply);
+  return generation.token_count;
+}
+
+static void attached_adapters(clora_session* session, clora_adapter* adapter) {
+  int32_t base[kReply], adapted[kReply], again[kReply];
+  greedy(session, base);
+  OK(clora_session_attach(session, adapter));
+  greedy(session, adapted);
+  EXPECT(memcmp(base, adapted, sizeof base) != 0);
+  OK(clora_session_detach(session));
+  greedy(session, again);
+  EXPECT(memcmp(base, again, sizeof base) == 0);
+}
+
+static void stopped_by_the_callback(clora_session* session, struct seen* seen) {
+  clora_generation_options options = clora_generation_options_init();
+  clora_generation generation = clora_generation_init();
+  options.ignore_end = 1;
+  options.temperature = 0.8;
+  options.top_p = 0.9;
+  options.seed = 7;
+  options.user = seen;
+  options.on_token = on_token;
+  seen->stop_after = 3;
+  OK(clora_generate(session, prompt, kPrompt, &options, NULL, 0, &generation));
+  EXPECT(generation.finish_reason == CLORA_FINISH_CANCELLED && generation.token_count == 3);
+  EXPECT(seen->tokens == 3);
+}
+
+static size_t vocabulary_of(clora_model* model) {
+  clora_model_info info = clora_model_info_init();
+  OK(clora_model_get_info(model, &info));
+  return (size_t)info.vocabulary;
+}
+
+static int32_t likeliest(const float* row, size_t count) {
+  size_t best = 0;
+  for (size_t i = 1; i < count; ++i) best = row[i] > row[best] ? i : best;
+  return (int32_t)best;
+}
+
+static void forward_agrees_with_generation(clora_session* session, size_t width) {
+  float* all = malloc(kPrompt * width * sizeof *all);
+  float* last = malloc(width * sizeof *last);
+  int32_t reply[kReply];
+  EXPECT(all != NULL && last != NULL);
+  greedy(session, reply);
+  OK(clora_forward(session, prompt, kPrompt, CLORA_LOGITS_ALL, all, kPrompt * width));
+  OK(clora_forward(session, prompt, kPrompt, CLORA_LOGITS_LAST, last, width));
+  EXPECT(likeliest(last, width) == reply[0]);
+  EXPECT(likeliest(all + (kPrompt - 1) * width, width) == reply[0]);
+  free(all);
+  free(last);
+}
+
+/* ---- As a guest on a queue of this program's own ---- */
+
+struct host {
+  cl_device_id device;
+  cl_context context;
+  cl_command_queue queue;
+};
+
+static struct host open_host(clora_context* like) {
+  struct host host = {NULL, NULL, NULL};
+  clora_device_info wanted = clora_device_info_init();
+  cl_platform_id platforms[8];
+  cl_device_id found[8];
+  cl_uint platform_count = 0, count = 0;
+  char name[256];
+  OK(clora_context_get_device(like, &wanted));
+  EXPECT(clGetPlatformIDs(8, platforms, &platform_count) == CL_SUCCESS);
+  for (cl_uint p = 0; p < platform_count; ++p) {
+    if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 8, found, &count) != CL_SUCCESS) continue;
+    for (cl_uint d = 0; d < count; ++d) {
+      EXPECT(clGetDeviceInfo(found[d], CL_DEVICE_NAME, sizeof name, name, NULL) == CL_SUCCESS);
+      if (host.device == NULL && strcmp(name, wanted.name) == 0) host.device = found[d];
+    }
+  }
+  EXPECT(host.device != NULL);
+  host.context = clCreateContext(NULL, 1, &host.device, NULL, NULL, NULL);
+  host.queue = clCreateCommandQueueWithProperties(host.context, host.device, NULL, NULL);
+  EXPECT(host.context != NULL && host.queue != NULL);
+  return host;
+}
+
+static void close_host(struct host host) {
+  EXPECT(clReleaseCommandQueue(host.queue) == CL_SUCCESS);
+  EXPECT(clReleaseContext(host.context) == CL_SUCCESS);
+}
+
+/* Enqueues a forward behind an event that nobody has set yet: a call that waited would hang. */
+static void forward_behind_an_open_event(struct host host, clora_session* session, size_t width) {
+  clora_forward_target target = clora_forward_target_init();
+  const size_t bytes = kPrompt * width * sizeof(float);
+  float* want = malloc(bytes);
+  float* got = malloc(bytes);
+  cl_mem logits = clCreateBuffer(host.context, CL_MEM_READ_WRITE, bytes, NULL, NULL);
+  cl_event open = clCreateUserEvent(host.context, NULL);
+  cl_event done = NULL;
+  cl_int state = -1;
+  EXPECT(want != NULL && got != NULL && logits != NULL && open != NULL);
+  OK(clora_forward(session, prompt, kPrompt, CLORA_LOGITS_ALL, want, kPrompt * width));
+  target.logits = logits;
+  target.wait_list = &open;
+  target.wait_count = 1;
+  OK(clora_forward_enqueue(session, prompt, kPrompt, &target, &done));
+  EXPECT(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) ==
+         CL_SUCCESS);
+  EXPECT(state > CL_COMPLETE);
+  EXPECT(clSetUserEventStatus(open, CL_COMPLETE) == CL_SUCCESS);
+  EXPECT(clEnqueueReadBuffer(host.queue, logits, CL_TRUE, 0, bytes, got, 1, &done, NULL) ==
+         CL_SUCCESS);
+  EXPECT(memcmp(want, got, bytes) == 0);
+  EXPECT(clReleaseEvent(done) == CL_SUCCESS && clReleaseEvent(open) == CL_SUCCESS);
+  EXPECT(clReleaseMemObject(logits) == CL_SUCCESS);
+  free(want);
+  free(got);
+}
+
+static void as_a_guest(struct host host, const char* model_folder) {
+  clora_context* context = NULL;
+  clora_model* model = NULL;
+  clora_session* session = NULL;
+  clora_session_options options = clora_session_options_init();
+  cl_event marker = NULL;
+  OK(clora_context_adopt(host.context, host.device, host.queue, NULL, &context));
+  OK(clora_model_load(context, model_folder, NULL, &model));
+  options.max_positions = 32;
+  OK(clora_session_create(model, &options, &session));
+  EXPECT(clEnqueueMarkerWithWaitList(host.queue, 0, NULL, &marker) == CL_SUCCESS);
+  OK(clora_context_wait_for(context, 1, &marker));
+  forward_behind_an_open_event(host, session, vocabulary_of(model));
+  clora_context_release(context); /* parents first: each child keeps what it needs */
+  clora_model_release(model);
+  clora_session_release(session);
+  EXPECT(clReleaseEvent(marker) == CL_SUCCESS);
+}
+
+/* ---- All of it ---- */
+
+static void statistics(clora_context* context) {
+  clora_statistics s = clora_statistics_init();
+  OK(clora_context_finish(context));
+  OK(clora_context_trim(context));
+  OK(clora_context_get_statistics(context, &s));
+  EXPECT(s.weights_bytes > 0 && s.cache_bytes > 0 && s.adapters_bytes > 0);
+  EXPECT(s.memory_in_use_bytes == s.weights_bytes + s.activations_bytes + s.adapters_bytes +
+                                      s.cache_bytes + s.scratch_bytes);
+  EXPECT(s.memory_high_water_bytes >= s.memory_in_use_bytes);
+  EXPECT(s.memory_limit_bytes > s.memory_high_water_bytes);
+  EXPECT(s.trained_tokens == 22 * 9 && s.generated_tokens > kReply && s.forward_tokens > 0);
+  EXPECT(s.prompt_tokens >= 4 * kPrompt);
+}
+
+static void run(const char* model_folder, const char* work_folder) {
+  struct seen seen;
+  int32_t chat[kMostIds], reply[8];
+  clora_adapter* loaded = NULL;
+  clora_session* session = NULL;
+  memset(&seen, 0, sizeof seen);
+  clora_context* context = own_context(&seen);
+  clora_model* model = load(context, model_folder, &seen);
+  clora_adapter* adapter = trained_adapter(model);
+  OK(clora_adapter_save(adapter, work_folder));
+  OK(clora_adapter_load(model, work_folder, &loaded));
+  OK(clora_session_create(model, NULL, &session));
+  attached_adapters(session, loaded);
+  stopped_by_the_callback(session, &seen);
+  forward_agrees_with_generation(session, vocabulary_of(model));
+  const size_t count = chat_prompt(model_folder, chat);
+  OK(clora_generate(session, chat, count, NULL, reply, 8, NULL));
+  statistics(context);
+  struct host host = open_host(context);
+  as_a_guest(host, model_folder);
+  close_host(host);
+  clora_adapter_release(adapter);
+  clora_adapter_release(loaded);
+  clora_session_release(session);
+  clora_model_release(model);
+  clora_context_release(context);
+  EXPECT(seen.bytes == 0); /* all memory went back */
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    fprintf(stderr, "usage: every_function MODEL_FOLDER WORK_FOLDER\n");
+    return 2;
+  }
+  version_and_errors();
+  devices();
+  tokenizer(argv[1]);
+  run(argv[1], argv[2]);
+  puts("every function was used");
+  return 0;
+}

@@ -1,0 +1,475 @@
+// The C interface from C++: its errors, its structs of other sizes, its lifetimes and its list of
+// symbols. tests/c_api/every_function.c, run here, uses all of it as a C program does.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <limits>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "model/c_api/clora.h"
+#include "tests/support/program.hpp"
+#include "tests/support/test_files.hpp"
+#include "tests/support/tiny_chat_model.hpp"
+
+namespace clora {
+namespace {
+
+using testing::ElementsAreArray;
+using testing::HasSubstr;
+using testing::StrEq;
+
+// ---- The list of symbols
+
+std::filesystem::path source(std::string_view relative) {
+  const char* folder = std::getenv("CLORA_SOURCE_DIR");
+  return std::filesystem::path(folder == nullptr ? "." : folder) / relative;
+}
+
+// What `pattern`'s first group finds, sorted, each once.
+std::vector<std::string> found_in(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  std::set<std::string> found;
+  for (std::sregex_iterator i(text.begin(), text.end(), regex), end; i != end; ++i) {
+    found.insert((*i)[1]);
+  }
+  return {found.begin(), found.end()};
+}
+
+std::vector<std::string> symbol_list() {
+  std::istringstream lines(test::read_whole_file(source("model/c_api/symbols.txt")));
+  std::vector<std::string> symbols;
+  for (std::string line; std::getline(lines, line);) symbols.push_back(line);
+  return symbols;
+}
+
+TEST(CApiSymbols, TheListIsSortedAndHasWhatTheHeaderDeclares) {
+  const std::string header = test::read_whole_file(source("model/c_api/clora.h"));
+  const std::vector<std::string> symbols = symbol_list();
+  ASSERT_GT(symbols.size(), 40U);
+  EXPECT_THAT(found_in(header, R"(CLORA_API [^;{]*?\b(clora_\w+)\()"), ElementsAreArray(symbols));
+}
+
+TEST(CApiSymbols, TheLibraryDefinesThemAndNoOther) {
+  const std::string library = CLORA_LIBRARY;
+  const bool shared = library.find(".so") != std::string::npos;
+  std::vector<std::string> arguments{"-g", "--defined-only", library};
+  if (shared) arguments.insert(arguments.begin(), "-D");
+  const test::ProgramResult nm = test::run_program("/usr/bin/nm", {.arguments = arguments});
+  ASSERT_EQ(nm.exit_code, 0) << nm.err;
+  EXPECT_THAT(found_in(nm.out, R"( T (clora_\w+))"), ElementsAreArray(symbol_list()));
+  if (shared) {  // nothing but the C interface is seen
+    EXPECT_THAT(found_in(nm.out, R"( [TDBW] (\w+))"), ElementsAreArray(symbol_list()));
+  }
+}
+
+TEST(CApiSymbols, TheCProgramUsesEachOfThem) {
+  const std::string program = test::read_whole_file(source("tests/c_api/every_function.c"));
+  EXPECT_THAT(found_in(program, R"(\b(clora_\w+?)\()"), testing::IsSupersetOf(symbol_list()));
+}
+
+// ---- The C program
+
+class CApi : public testing::Test {
+ protected:
+  CApi() { test::write_tiny_chat_model(model_folder()); }
+  std::string model_folder() const { return folder_ / "model"; }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(CApi, ACProgramThatUsesEveryFunctionRunsToItsEnd) {
+  const test::ProgramResult result =
+      test::run_program(test::built_program("tests/every_function"),
+                        {.arguments = {model_folder(), folder_ / "adapter"}});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "every function was used\n");
+  EXPECT_EQ(result.err, "");  // the library prints nothing
+}
+
+// ---- Errors
+
+// Expects the status, and the part in the thread's last error.
+void expect_error(clora_status got, clora_status want, const std::string& part) {
+  EXPECT_EQ(got, want) << clora_last_error();
+  EXPECT_THAT(clora_last_error(), HasSubstr(part));
+}
+
+class OpenCApi : public CApi {
+ protected:
+  OpenCApi() {
+    clora_context_options options = clora_context_options_init();
+    options.device = std::getenv("CLORA_DEVICE");
+    EXPECT_EQ(clora_context_create(&options, &context_), CLORA_OK) << clora_last_error();
+    EXPECT_EQ(clora_model_load(context_, model_folder().c_str(), nullptr, &model_), CLORA_OK)
+        << clora_last_error();
+    EXPECT_EQ(clora_session_create(model_, nullptr, &session_), CLORA_OK) << clora_last_error();
+  }
+  ~OpenCApi() override {
+    clora_session_release(session_);
+    clora_model_release(model_);
+    clora_context_release(context_);
+  }
+
+  std::vector<float> last_logits(clora_session* session) {
+    clora_model_info info = clora_model_info_init();
+    EXPECT_EQ(clora_model_get_info(model_, &info), CLORA_OK);
+    std::vector<float> logits(static_cast<std::size_t>(info.vocabulary));
+    EXPECT_EQ(clora_forward(session, ids_.data(), ids_.size(), CLORA_LOGITS_LAST, logits.data(),
+                            logits.size()),
+              CLORA_OK)
+        << clora_last_error();
+    return logits;
+  }
+
+  const std::array<std::int32_t, 4> ids_{72, 5, 61, 30};
+  clora_context* context_ = nullptr;
+  clora_model* model_ = nullptr;
+  clora_session* session_ = nullptr;
+};
+
+TEST_F(CApi, NullHandlesAreRefusedByName) {
+  clora_model* model = nullptr;
+  clora_session* session = nullptr;
+  clora_adapter* adapter = nullptr;
+  clora_trainer* trainer = nullptr;
+  std::int32_t number = 0;
+  std::size_t count = 0;
+  const auto refused = [](clora_status status, const char* part) {
+    expect_error(status, CLORA_INVALID_ARGUMENT, std::string(part) + " must not be NULL");
+  };
+  refused(clora_context_create(nullptr, nullptr), "clora_context_create: the place for the result");
+  refused(clora_context_adopt(nullptr, nullptr, nullptr, nullptr, nullptr),
+          "clora_context_adopt: the place for the result");
+  refused(clora_context_finish(nullptr), "clora_context_finish: context");
+  refused(clora_context_is_lost(nullptr, &number), "clora_context_is_lost: context");
+  refused(clora_context_trim(nullptr), "clora_context_trim: context");
+  refused(clora_context_wait_for(nullptr, 0, nullptr), "clora_context_wait_for: context");
+  refused(clora_model_load(nullptr, "x", nullptr, &model), "clora_model_load: context");
+  refused(clora_session_create(nullptr, nullptr, &session), "clora_session_create: model");
+  refused(clora_session_attach(nullptr, nullptr), "clora_session_attach: session");
+  refused(clora_session_detach(nullptr), "clora_session_detach: session");
+  refused(clora_generate(nullptr, &number, 1, nullptr, nullptr, 0, nullptr),
+          "clora_generate: session");
+  refused(clora_forward(nullptr, &number, 1, CLORA_LOGITS_ALL, nullptr, 0),
+          "clora_forward: session");
+  refused(clora_forward_enqueue(nullptr, &number, 1, nullptr, nullptr),
+          "clora_forward_enqueue: session");
+  refused(clora_adapter_create(nullptr, nullptr, &adapter), "clora_adapter_create: model");
+  refused(clora_adapter_load(nullptr, "x", &adapter), "clora_adapter_load: model");
+  refused(clora_adapter_save(nullptr, "x"), "clora_adapter_save: adapter");
+  refused(clora_trainer_create(nullptr, nullptr, &trainer), "clora_trainer_create: adapter");
+  refused(clora_trainer_step(nullptr, nullptr, 1, nullptr), "clora_trainer_step: trainer");
+  refused(clora_tokenizer_load(nullptr, nullptr), "clora_tokenizer_load: the place for the result");
+  refused(clora_tokenizer_encode(nullptr, "x", 1, 0, nullptr, 0, &count),
+          "clora_tokenizer_encode: tokenizer");
+  refused(clora_decoder_push(nullptr, 1, nullptr), "clora_decoder_push: decoder");
+}
+
+TEST(CApiRelease, TakesNull) {
+  clora_context_release(nullptr);
+  clora_model_release(nullptr);
+  clora_adapter_release(nullptr);
+  clora_session_release(nullptr);
+  clora_trainer_release(nullptr);
+  clora_tokenizer_release(nullptr);
+  clora_decoder_release(nullptr);
+}
+
+TEST_F(OpenCApi, BadPathsGiveTheirStatusAndNoHandle) {
+  auto* model = reinterpret_cast<clora_model*>(1);
+  expect_error(clora_model_load(context_, "/no/such/model", nullptr, &model), CLORA_NOT_FOUND,
+               "/no/such/model");
+  EXPECT_EQ(model, nullptr);
+  test::write_whole_file(folder_ / "not.gguf", "this is no model");
+  const std::string damaged = folder_ / "not.gguf";
+  expect_error(clora_model_load(context_, damaged.c_str(), nullptr, &model), CLORA_INVALID_FILE,
+               "not.gguf");
+  clora_adapter* adapter = nullptr;
+  expect_error(clora_adapter_load(model_, "/no/such/adapter", &adapter), CLORA_NOT_FOUND,
+               "/no/such/adapter");
+  clora_tokenizer* tokenizer = nullptr;
+  expect_error(clora_tokenizer_load("/no/such/model", &tokenizer), CLORA_NOT_FOUND,
+               "/no/such/model");
+  ASSERT_EQ(clora_adapter_create(model_, nullptr, &adapter), CLORA_OK);
+  expect_error(clora_adapter_save(adapter, "/proc/no/adapter"), CLORA_IO, "/proc/no/adapter");
+  clora_adapter_release(adapter);
+}
+
+TEST_F(OpenCApi, NoSuchDeviceIsItsOwnStatus) {
+  clora_context_options options = clora_context_options_init();
+  options.device = "a device that nobody has";
+  clora_context* context = nullptr;
+  expect_error(clora_context_create(&options, &context), CLORA_NO_DEVICE, "nobody has");
+}
+
+TEST_F(OpenCApi, ALimitTooLowForTheModelIsOutOfMemory) {
+  clora_context_options options = clora_context_options_init();
+  options.device = std::getenv("CLORA_DEVICE");
+  options.memory_limit_bytes = 10000;
+  clora_context* context = nullptr;
+  clora_model* model = nullptr;
+  ASSERT_EQ(clora_context_create(&options, &context), CLORA_OK) << clora_last_error();
+  expect_error(clora_model_load(context, model_folder().c_str(), nullptr, &model),
+               CLORA_OUT_OF_MEMORY, "weights need");
+  clora_context_release(context);
+}
+
+TEST_F(OpenCApi, ALoadStopsWhenItsCallbackSaysSo) {
+  clora_model_options options = clora_model_options_init();
+  options.progress = [](void*, std::uint64_t, std::uint64_t) { return std::int32_t{1}; };
+  clora_statistics before = clora_statistics_init();
+  clora_statistics after = clora_statistics_init();
+  ASSERT_EQ(clora_context_get_statistics(context_, &before), CLORA_OK);
+  clora_model* model = nullptr;
+  expect_error(clora_model_load(context_, model_folder().c_str(), &options, &model),
+               CLORA_CANCELLED, "stopped by the progress callback");
+  EXPECT_EQ(model, nullptr);
+  ASSERT_EQ(clora_context_get_statistics(context_, &after), CLORA_OK);
+  EXPECT_EQ(after.weights_bytes, before.weights_bytes);
+  EXPECT_EQ(clora_model_load(context_, model_folder().c_str(), nullptr, &model), CLORA_OK);
+  clora_model_release(model);
+}
+
+TEST_F(OpenCApi, GenerationGivesTheTokensUpToTheOneThatStoppedIt) {
+  clora_generation_options options = clora_generation_options_init();
+  options.ignore_end = 1;
+  options.on_token = [](void* user, std::int32_t) -> std::int32_t {
+    return ++*static_cast<int*>(user) == 2;
+  };
+  int seen = 0;
+  options.user = &seen;
+  std::array<std::int32_t, 8> ids{};
+  ids.fill(-7);
+  clora_generation generation = clora_generation_init();
+  ASSERT_EQ(clora_generate(session_, ids_.data(), ids_.size(), &options, ids.data(), ids.size(),
+                           &generation),
+            CLORA_OK);
+  EXPECT_EQ(generation.finish_reason, CLORA_FINISH_CANCELLED);
+  EXPECT_EQ(generation.token_count, 2U);
+  EXPECT_GE(ids[1], 0);
+  EXPECT_EQ(ids[2], -7);
+}
+
+TEST_F(OpenCApi, AnEndIdStopsAndIsNotGiven) {
+  clora_generation_options options = clora_generation_options_init();
+  options.ignore_end = 1;
+  std::array<std::int32_t, 6> free_run{};
+  ASSERT_EQ(
+      clora_generate(session_, ids_.data(), ids_.size(), &options, free_run.data(), 6, nullptr),
+      CLORA_OK);
+  options.ignore_end = 0;
+  options.end_ids = &free_run[3];
+  options.end_id_count = 1;
+  const auto first = std::ranges::find(free_run, free_run[3]) - free_run.begin();
+  clora_generation generation = clora_generation_init();
+  ASSERT_EQ(clora_generate(session_, ids_.data(), ids_.size(), &options, nullptr, 0, &generation),
+            CLORA_OK);
+  EXPECT_EQ(generation.finish_reason, CLORA_FINISH_STOP);
+  EXPECT_EQ(generation.token_count, static_cast<std::uint64_t>(first));
+}
+
+TEST_F(OpenCApi, RefusesIdsRoomAndParametersThatDoNotFit) {
+  const std::int32_t outside = 1 << 20;
+  std::array<float, 4> small{};
+  expect_error(clora_forward(session_, &outside, 1, CLORA_LOGITS_LAST, small.data(), 4),
+               CLORA_INVALID_ARGUMENT, "need as much room");
+  expect_error(clora_generate(session_, &outside, 1, nullptr, nullptr, 0, nullptr),
+               CLORA_INVALID_ARGUMENT, "prompt ids must be in");
+  expect_error(clora_generate(session_, nullptr, 0, nullptr, nullptr, 0, nullptr),
+               CLORA_INVALID_ARGUMENT, "ids must not be NULL");
+  expect_error(
+      clora_forward(session_, ids_.data(), 4, static_cast<clora_logit_rows>(7), small.data(), 4),
+      CLORA_INVALID_ARGUMENT, "rows must be CLORA_LOGITS_ALL");
+  clora_generation_options options = clora_generation_options_init();
+  options.temperature = std::numeric_limits<double>::quiet_NaN();
+  expect_error(clora_generate(session_, ids_.data(), 4, &options, nullptr, 0, nullptr),
+               CLORA_INVALID_ARGUMENT, "temperature must be in [0, 1000]");
+  clora_session_options room = clora_session_options_init();
+  room.max_positions = 1 << 20;
+  clora_session* session = nullptr;
+  expect_error(clora_session_create(model_, &room, &session), CLORA_INVALID_ARGUMENT,
+               "the model knows 256 positions");
+}
+
+TEST_F(OpenCApi, RefusesTrainingBatchesThatDoNotFit) {
+  clora_adapter* adapter = nullptr;
+  clora_trainer* trainer = nullptr;
+  ASSERT_EQ(clora_adapter_create(model_, nullptr, &adapter), CLORA_OK) << clora_last_error();
+  ASSERT_EQ(clora_trainer_create(adapter, nullptr, &trainer), CLORA_OK) << clora_last_error();
+  clora_train_batch batch = clora_train_batch_init();
+  batch.ids = ids_.data();
+  batch.id_count = ids_.size();
+  const std::size_t length = 3;
+  batch.lengths = &length;
+  batch.document_count = 1;
+  expect_error(clora_trainer_step(trainer, &batch, 1e-3, nullptr), CLORA_INVALID_ARGUMENT,
+               "lengths must sum to the 4 ids, got 3");
+  batch.lengths = nullptr;
+  const std::array<std::uint8_t, 4> nowhere{};
+  batch.is_target = nowhere.data();
+  expect_error(clora_trainer_step(trainer, &batch, 1e-3, nullptr), CLORA_INVALID_ARGUMENT,
+               "at least one token that counts");
+  expect_error(clora_trainer_step(trainer, &batch, -1, nullptr), CLORA_INVALID_ARGUMENT,
+               "learning rate");
+  clora_trainer_release(trainer);
+  clora_adapter_release(adapter);
+}
+
+TEST_F(OpenCApi, AnAdapterOfAnotherModelIsNotAttached) {
+  clora_model* other = nullptr;
+  clora_adapter* adapter = nullptr;
+  ASSERT_EQ(clora_model_load(context_, model_folder().c_str(), nullptr, &other), CLORA_OK);
+  ASSERT_EQ(clora_adapter_create(other, nullptr, &adapter), CLORA_OK);
+  expect_error(clora_session_attach(session_, adapter), CLORA_INVALID_ARGUMENT,
+               "must be one of the session's model");
+  clora_adapter_release(adapter);
+  clora_model_release(other);
+}
+
+TEST_F(OpenCApi, ArraysTooSmallSayHowMuchThereIs) {
+  clora_tokenizer* tokenizer = nullptr;
+  ASSERT_EQ(clora_tokenizer_load(model_folder().c_str(), &tokenizer), CLORA_OK);
+  std::array<std::int32_t, 2> ids{-7, -7};
+  std::size_t count = 0;
+  expect_error(clora_tokenizer_encode(tokenizer, "wxyz", 4, 0, ids.data(), 2, &count),
+               CLORA_INVALID_ARGUMENT, "there are 4 elements, and the array has room for 2");
+  EXPECT_EQ(count, 4U);
+  EXPECT_EQ(ids[0], -7);
+  EXPECT_EQ(clora_tokenizer_encode(tokenizer, "wxyz", 4, 0, nullptr, 0, &count), CLORA_OK);
+  EXPECT_EQ(count, 4U);
+  clora_tokenizer_release(tokenizer);
+}
+
+// ---- Structs of other sizes
+
+TEST_F(OpenCApi, AStructWithoutItsSizeIsRefused) {
+  clora_generation_options options{};  // size 0
+  expect_error(clora_generate(session_, ids_.data(), 4, &options, nullptr, 0, nullptr),
+               CLORA_INVALID_ARGUMENT, "size must be set by its _init function");
+  clora_model_info info{};
+  expect_error(clora_model_get_info(model_, &info), CLORA_INVALID_ARGUMENT, "size must be set");
+  clora_context_options garbage{};
+  garbage.size = 0xdeadbeef;
+  clora_context* context = nullptr;
+  expect_error(clora_context_create(&garbage, &context), CLORA_INVALID_ARGUMENT, "got 3735928559");
+}
+
+TEST_F(OpenCApi, FieldsBehindAnOldersHeadersSizeAreDefaults) {
+  clora_generation_options options = clora_generation_options_init();
+  options.max_tokens = 3;
+  options.ignore_end = 99;  // behind the size below: not read
+  options.size = offsetof(clora_generation_options, temperature);
+  options.temperature = -5;                                                // would be refused
+  options.on_token = [](void*, std::int32_t) { return std::int32_t{1}; };  // would stop at once
+  clora_generation generation = clora_generation_init();
+  ASSERT_EQ(clora_generate(session_, ids_.data(), 4, &options, nullptr, 0, &generation), CLORA_OK)
+      << clora_last_error();
+  EXPECT_NE(generation.finish_reason, CLORA_FINISH_CANCELLED);
+  EXPECT_LE(generation.token_count, 3U);
+}
+
+TEST_F(OpenCApi, OnlyWhatFitsAnOldersHeadersStructIsWritten) {
+  clora_model_info info = clora_model_info_init();
+  info.size = offsetof(clora_model_info, layers);
+  info.layers = -7;
+  ASSERT_EQ(clora_model_get_info(model_, &info), CLORA_OK);
+  EXPECT_THAT(info.architecture, StrEq("llama"));
+  EXPECT_EQ(info.size, offsetof(clora_model_info, layers));
+  EXPECT_EQ(info.layers, -7);
+}
+
+struct NewerOptions {
+  clora_session_options known;
+  std::uint64_t unknown;
+};
+
+TEST_F(OpenCApi, FieldsOfANewerHeaderMustBeZero) {
+  NewerOptions options{clora_session_options_init(), 0};
+  options.known.size = sizeof options;
+  clora_session* session = nullptr;
+  EXPECT_EQ(clora_session_create(model_, &options.known, &session), CLORA_OK);
+  clora_session_release(session);
+  options.unknown = 1ULL << 40U;
+  expect_error(clora_session_create(model_, &options.known, &session), CLORA_UNSUPPORTED,
+               "does not know");
+}
+
+// ---- Last error
+
+TEST_F(OpenCApi, TheLastErrorStaysThroughCallsThatSucceed) {
+  expect_error(clora_context_finish(nullptr), CLORA_INVALID_ARGUMENT, "clora_context_finish");
+  ASSERT_EQ(clora_context_finish(context_), CLORA_OK);
+  EXPECT_THAT(clora_last_error(), HasSubstr("clora_context_finish: context must not be NULL"));
+}
+
+TEST(CApiLastError, BelongsToItsThread) {
+  EXPECT_EQ(clora_context_finish(nullptr), CLORA_INVALID_ARGUMENT);
+  std::string elsewhere = "not set";
+  std::thread([&] { elsewhere = clora_last_error(); }).join();
+  EXPECT_EQ(elsewhere, "");
+  EXPECT_THAT(clora_last_error(), HasSubstr("clora_context_finish"));
+}
+
+TEST(CApiStatus, HasATextForEveryValueAndForNone) {
+  for (int i = 0; i <= CLORA_INTERNAL; ++i) {
+    EXPECT_THAT(clora_status_text(static_cast<clora_status>(i)), testing::Not(StrEq("")));
+  }
+  EXPECT_THAT(clora_status_text(CLORA_INTERNAL), StrEq("internal"));
+  EXPECT_THAT(clora_status_text(CLORA_DIVERGED), StrEq("diverged"));
+  EXPECT_THAT(clora_status_text(static_cast<clora_status>(99)), StrEq("unknown status"));
+}
+
+// ---- Lifetimes
+
+TEST_F(OpenCApi, ChildrenLiveOnWhenTheirParentsAreReleased) {
+  const std::vector<float> want = last_logits(session_);
+  clora_context* context = nullptr;
+  clora_model* model = nullptr;
+  clora_session* session = nullptr;
+  clora_adapter* adapter = nullptr;
+  clora_trainer* trainer = nullptr;
+  clora_context_options options = clora_context_options_init();
+  options.device = std::getenv("CLORA_DEVICE");
+  ASSERT_EQ(clora_context_create(&options, &context), CLORA_OK);
+  ASSERT_EQ(clora_model_load(context, model_folder().c_str(), nullptr, &model), CLORA_OK);
+  clora_context_release(context);
+  ASSERT_EQ(clora_session_create(model, nullptr, &session), CLORA_OK);
+  ASSERT_EQ(clora_adapter_create(model, nullptr, &adapter), CLORA_OK);
+  clora_model_release(model);
+  ASSERT_EQ(clora_trainer_create(adapter, nullptr, &trainer), CLORA_OK);
+  ASSERT_EQ(clora_session_attach(session, adapter), CLORA_OK);
+  clora_adapter_release(adapter);
+  EXPECT_EQ(last_logits(session), want);  // a new adapter changes nothing
+  clora_train_batch batch = clora_train_batch_init();
+  batch.ids = ids_.data();
+  batch.id_count = ids_.size();
+  EXPECT_EQ(clora_trainer_step(trainer, &batch, 1e-2, nullptr), CLORA_OK) << clora_last_error();
+  EXPECT_NE(last_logits(session), want);  // the session sees the step
+  clora_session_release(session);
+  EXPECT_EQ(clora_trainer_step(trainer, &batch, 1e-2, nullptr), CLORA_OK) << clora_last_error();
+  clora_trainer_release(trainer);
+}
+
+TEST_F(OpenCApi, AllMemoryComesBackWhenAllIsReleased) {
+  clora_statistics before = clora_statistics_init();
+  clora_statistics after = clora_statistics_init();
+  ASSERT_EQ(clora_context_get_statistics(context_, &before), CLORA_OK);
+  clora_model* model = nullptr;
+  clora_session* session = nullptr;
+  ASSERT_EQ(clora_model_load(context_, model_folder().c_str(), nullptr, &model), CLORA_OK);
+  ASSERT_EQ(clora_session_create(model, nullptr, &session), CLORA_OK);
+  last_logits(session);
+  ASSERT_EQ(clora_generate(session, ids_.data(), 4, nullptr, nullptr, 0, nullptr), CLORA_OK);
+  clora_model_release(model);
+  clora_session_release(session);
+  ASSERT_EQ(clora_context_get_statistics(context_, &after), CLORA_OK);
+  EXPECT_EQ(after.memory_in_use_bytes, before.memory_in_use_bytes);
+  EXPECT_GT(after.memory_high_water_bytes, before.memory_high_water_bytes);
+}
+
+}  // namespace
+}  // namespace clora
