@@ -13,6 +13,7 @@
 #include "ops/rms_norm.hpp"
 #include "runtime/batch.hpp"
 #include "runtime/error.hpp"
+#include "runtime/host_hold.hpp"
 
 namespace clora {
 namespace {
@@ -47,6 +48,7 @@ struct Call {
   Fence uploaded;             // its first command
   std::optional<Batch> copy;  // its last one
 };
+using Calls = std::list<HostHold<Call>>;  // oldest first
 
 }  // namespace
 
@@ -59,6 +61,8 @@ struct ForwardPass::Impl {
   PackedRows pack(std::span<const std::int32_t> ids, const RecordedForward& forward) const;
   // Enqueues the forward and gives its logits [T, V] or [1, V], which the next call overwrites.
   Tensor run(RecordedForward& forward, std::span<const std::int32_t> ids, Call& call);
+  // Forgets calls that are done: those before `end`, and those that are known to be.
+  void drop(Calls::iterator end);
   void forget_done();
 
   LanguageModel& model;
@@ -66,7 +70,7 @@ struct ForwardPass::Impl {
   Context& context;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   std::list<RecordedForward> forwards;  // most recently used first
-  std::list<Call> calls;                // perhaps in flight, oldest first
+  Calls calls;                          // perhaps in flight
 };
 
 void ForwardPass::Impl::record(RecordedForward& forward) {
@@ -155,11 +159,16 @@ Tensor ForwardPass::Impl::run(RecordedForward& forward, std::span<const std::int
              : forward.logits.rows(0, static_cast<std::int64_t>(ids.size()));
 }
 
+void ForwardPass::Impl::drop(Calls::iterator end) {
+  std::for_each(calls.begin(), end, [](auto& call) { call.at_rest(); });
+  calls.erase(calls.begin(), end);
+}
+
 // The queue is in order: where a call's upload has passed, all calls before it are done.
 void ForwardPass::Impl::forget_done() {
-  const auto last_begun =
-      std::find_if(calls.rbegin(), calls.rend(), [](const Call& c) { return c.uploaded.passed(); });
-  if (last_begun != calls.rend()) calls.erase(calls.begin(), std::prev(last_begun.base()));
+  const auto begun = std::find_if(calls.rbegin(), calls.rend(),
+                                  [](const auto& call) { return call->uploaded.passed(); });
+  if (begun != calls.rend()) drop(std::prev(begun.base()));
 }
 
 ForwardPass::ForwardPass(LanguageModel& model, const Adapter* adapter)
@@ -168,21 +177,15 @@ ForwardPass::ForwardPass(LanguageModel& model, const Adapter* adapter)
 ForwardPass::ForwardPass(ForwardPass&&) noexcept = default;
 ForwardPass& ForwardPass::operator=(ForwardPass&&) noexcept = default;
 
-ForwardPass::~ForwardPass() {
-  if (impl_ == nullptr) return;
-  try {
-    impl_->context.finish();  // commands in flight use the Impl's memory
-  } catch (...) {             // a destructor reports nothing; the next call on the context will
-  }
-}
+ForwardPass::~ForwardPass() = default;  // each call in flight waits for its end
 
 std::vector<float> ForwardPass::logits(std::span<const std::int32_t> ids, LogitRows rows) {
   impl_->check(ids);
   RecordedForward& forward = impl_->forward_of(ids.size(), rows);
-  Call& call = impl_->calls.emplace_back();
+  Call& call = *impl_->calls.emplace_back(impl_->context);
   const Tensor logits = impl_->run(forward, ids, call);
   std::vector<float> values = impl_->context.read<float>(logits);
-  impl_->calls.clear();
+  impl_->drop(impl_->calls.end());
   return values;
 }
 
@@ -195,7 +198,7 @@ Fence ForwardPass::enqueue(const Tensor& out, std::span<const std::int32_t> ids,
   // Recording may wait for the queue, so it comes before the queue waits for the caller's events.
   RecordedForward& forward = impl_->forward_of(ids.size(), rows);
   impl_->context.wait_for(wait_list);
-  Call& call = impl_->calls.emplace_back();
+  Call& call = *impl_->calls.emplace_back(impl_->context);
   const Tensor logits = impl_->run(forward, ids, call);
   call.copy.emplace(impl_->context);
   call.copy->copy(out, logits);

@@ -220,7 +220,7 @@ TEST_F(OpenCApi, ALimitTooLowForTheModelIsOutOfMemory) {
 
 TEST_F(OpenCApi, ALoadStopsWhenItsCallbackSaysSo) {
   clora_model_options options = clora_model_options_init();
-  options.progress = [](void*, std::uint64_t, std::uint64_t) { return std::int32_t{1}; };
+  options.progress = [](void*, double) { return std::int32_t{1}; };
   clora_statistics before = clora_statistics_init();
   clora_statistics after = clora_statistics_init();
   ASSERT_EQ(clora_context_get_statistics(context_, &before), CLORA_OK);
@@ -281,9 +281,8 @@ TEST_F(OpenCApi, RefusesIdsRoomAndParametersThatDoNotFit) {
                CLORA_INVALID_ARGUMENT, "prompt ids must be in");
   expect_error(clora_generate(session_, nullptr, 0, nullptr, nullptr, 0, nullptr),
                CLORA_INVALID_ARGUMENT, "ids must not be NULL");
-  expect_error(
-      clora_forward(session_, ids_.data(), 4, static_cast<clora_logit_rows>(7), small.data(), 4),
-      CLORA_INVALID_ARGUMENT, "rows must be CLORA_LOGITS_ALL");
+  expect_error(clora_forward(session_, ids_.data(), 4, 7, small.data(), 4), CLORA_INVALID_ARGUMENT,
+               "rows must be CLORA_LOGITS_ALL");
   clora_generation_options options = clora_generation_options_init();
   options.temperature = std::numeric_limits<double>::quiet_NaN();
   expect_error(clora_generate(session_, ids_.data(), 4, &options, nullptr, 0, nullptr),
@@ -420,7 +419,7 @@ TEST(CApiStatus, HasATextForEveryValueAndForNone) {
   }
   EXPECT_THAT(clora_status_text(CLORA_INTERNAL), StrEq("internal"));
   EXPECT_THAT(clora_status_text(CLORA_DIVERGED), StrEq("diverged"));
-  EXPECT_THAT(clora_status_text(static_cast<clora_status>(99)), StrEq("unknown status"));
+  EXPECT_THAT(clora_status_text(static_cast<clora_status>(15)), StrEq("unknown status"));
 }
 
 // ---- Lifetimes

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 
+#include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -164,7 +165,10 @@ TEST_F(EmbedServer, ChatRepliesStreamedAndWholeAreEqual) {
 TEST_F(EmbedServer, AStopTextEndsTheReplyAndIsNotPartOfIt) {
   const std::string whole = text_of(request("one"));
   json stopped = request("one");
-  const std::string stop = whole.substr(whole.size() / 2, 1);
+  const auto is_ascii = [](char c) { return c > ' ' && c <= '~'; };
+  const auto found = std::find_if(whole.begin() + 3, whole.end(), is_ascii);
+  ASSERT_NE(found, whole.end());
+  const std::string stop(1, *found);
   stopped["stop"] = stop;
   const Answer answer = post("/v1/completions", stopped.dump());
   EXPECT_EQ(answer.parsed()["choices"][0]["text"], whole.substr(0, whole.find(stop)));

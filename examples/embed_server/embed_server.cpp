@@ -106,8 +106,10 @@ std::vector<std::int32_t> prompt_of(const Engine& engine, const json& body, bool
 // Errors: json::exception for a field that is missing or of another type, clora::Error.
 Request read(const Engine& engine, const std::string& text, bool chat) {
   const json body = json::parse(text);
-  Request r{
-      .chat = chat, .stream = body.value("stream", false), .model = body.value("model", "base")};
+  Request r;
+  r.chat = chat;
+  r.stream = body.value("stream", false);
+  r.model = body.value("model", "base");
   if (!engine.served.contains(r.model))
     clora::fail(ErrorCode::not_found, "model: no '{}'", r.model);
   r.prompt = prompt_of(engine, body, chat);

@@ -199,9 +199,9 @@ CLORA_API clora_status clora_context_get_statistics(const clora_context* context
 typedef struct clora_model_options {
   size_t size;
   void* user;
-  /* Called while weights go to the device; anything but 0 stops: CLORA_CANCELLED, and nothing of
-   * the model stays. NULL: none. */
-  int32_t (*progress)(void* user, uint64_t done_bytes, uint64_t total_bytes);
+  /* Called while weights go to the device, with the part of them that is there, 0 to 1; anything
+   * but 0 stops: CLORA_CANCELLED, and nothing of the model stays. NULL: none. */
+  int32_t (*progress)(void* user, double fraction);
 } clora_model_options;
 
 /* path: a .gguf file, or a folder with config.json and safetensors. options may be NULL. */
@@ -380,10 +380,11 @@ typedef enum clora_logit_rows {
   CLORA_LOGITS_LAST = 1 /* [1, V]: of the last token alone */
 } clora_logit_rows;
 
-/* The logits of a text, without cache or sampling: f32, row after row. `capacity` is the number of
+/* The logits of a text, without cache or sampling: f32, row after row. rows: a clora_logit_rows.
+ * `capacity` is the number of
  * floats at `logits`, at least as many as there are. Waits. */
 CLORA_API clora_status clora_forward(clora_session* session, const int32_t* ids, size_t id_count,
-                                     clora_logit_rows rows, float* logits, size_t capacity);
+                                     int32_t rows, float* logits, size_t capacity);
 
 typedef struct clora_forward_target {
   size_t size;

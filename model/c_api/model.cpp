@@ -64,20 +64,16 @@ Adapter new_adapter(LanguageModel& model, const clora_adapter_options& options) 
   return adapter;
 }
 
-void go_on(const clora_model_options& options, std::uint64_t done, std::uint64_t total) {
-  if (options.progress == nullptr || options.progress(options.user, done, total) == 0) return;
-  fail(ErrorCode::cancelled, "clora_model_load: stopped by the progress callback at {} of {} bytes",
-       done, total);
+void go_on(const clora_model_options& options, double fraction) {
+  if (options.progress == nullptr || options.progress(options.user, fraction) == 0) return;
+  fail(ErrorCode::cancelled, "clora_model_load: stopped by the progress callback");
 }
 
 std::unique_ptr<LanguageModel> load(Context& context, const char* path,
                                     const clora_model_options& options) {
-  const WeightFiles files = WeightFiles::open(path);
-  std::uint64_t total = 0;
-  for (const WeightView& view : files.all()) total += view.bytes.size();
-  go_on(options, 0, total);
-  auto model = std::make_unique<LanguageModel>(context, files);
-  go_on(options, total, total);
+  go_on(options, 0);
+  auto model = std::make_unique<LanguageModel>(context, WeightFiles::open(path));
+  go_on(options, 1);
   return model;
 }
 

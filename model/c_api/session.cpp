@@ -191,7 +191,7 @@ clora_status clora_generate(clora_session* session, const int32_t* prompt, size_
 }
 
 clora_status clora_forward(clora_session* session, const int32_t* ids, size_t id_count,
-                           clora_logit_rows rows, float* logits, size_t capacity) {
+                           int32_t rows, float* logits, size_t capacity) {
   return guarded([&] {
     constexpr std::string_view kWho = "clora_forward";
     clora_session& own = session_of(session, kWho);

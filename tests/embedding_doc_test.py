@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""Every code block of docs/embedding.md stands in the file that the line above it names."""
+import os
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(os.environ.get("CLORA_SOURCE_DIR", pathlib.Path(__file__).parent.parent))
+# A file's name alone on a line, or nothing, then a block and its language.
+BLOCK = re.compile(r"(?:^`([^`\n]+)`:\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class EmbeddingDoc(unittest.TestCase):
+    def setUp(self):
+        self.blocks = BLOCK.findall((ROOT / "docs/embedding.md").read_text())
+
+    def test_code_blocks_are_quotations(self):
+        code = [block for block in self.blocks if block[1] != "sh"]
+        self.assertGreater(len(code), 6)
+        for name, language, text in code:
+            self.assertTrue(name, f"a {language} block names no file:\n{text}")
+            self.assertIn(text, (ROOT / name).read_text(), f"not a part of {name}")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,53 @@
+// The programs of examples/embedding, which docs/embedding.md quotes, run on a tiny model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/program.hpp"
+#include "tests/support/test_files.hpp"
+#include "tests/support/tiny_chat_model.hpp"
+
+namespace clora {
+namespace {
+
+using testing::HasSubstr;
+
+class EmbeddingExamples : public testing::Test {
+ protected:
+  EmbeddingExamples() { test::write_tiny_chat_model(model()); }
+  std::string model() const { return folder_ / "model"; }
+  test::ProgramResult run(const std::string& name, std::vector<std::string> arguments) {
+    return test::run_program(test::built_program("examples/" + name),
+                             {.arguments = std::move(arguments)});
+  }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(EmbeddingExamples, CppAndCGiveTheSameText) {
+  const test::ProgramResult cpp = run("embedding_generate", {model(), "the llo"});
+  const test::ProgramResult c = run("embedding_generate_c", {model(), "the llo"});
+  EXPECT_EQ(cpp.exit_code, 0) << cpp.err;
+  EXPECT_EQ(c.exit_code, 0) << c.err;
+  EXPECT_GT(cpp.out.size(), 5U);
+  EXPECT_EQ(cpp.out, c.out);
+}
+
+TEST_F(EmbeddingExamples, BothSayWhatIsWrong) {
+  for (const char* name : {"embedding_generate", "embedding_generate_c"}) {
+    const test::ProgramResult absent = run(name, {"/no/model", "x"});
+    EXPECT_EQ(absent.exit_code, 1) << name;
+    EXPECT_THAT(absent.err, HasSubstr("/no/model")) << name;
+    const test::ProgramResult adapter = run(name, {model(), "x", "/no/adapter"});
+    EXPECT_EQ(adapter.exit_code, 1) << name;
+    EXPECT_THAT(adapter.err, HasSubstr("/no/adapter")) << name;
+  }
+}
+
+TEST_F(EmbeddingExamples, AQueueOfTheProgramsOwnGetsTheLogits) {
+  const test::ProgramResult result = run("embedding_own_queue", {model()});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("behind the logits -1.000000"));
+  EXPECT_THAT(result.out, testing::Not(HasSubstr("first logit -1.000000")));
+}
+
+}  // namespace
+}  // namespace clora
