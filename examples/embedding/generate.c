@@ -22,6 +22,7 @@ static int32_t on_token(void* user, int32_t id) {
 static clora_status generate(struct state* s, const char* prompt) {
   int32_t ids[256], end_ids[64];
   size_t count = 0;
+  const char* rest = NULL;
   clora_status status;
   clora_generation_options options = clora_generation_options_init();
   options.max_tokens = 32;
@@ -32,7 +33,11 @@ static clora_status generate(struct state* s, const char* prompt) {
   if (status != CLORA_OK) return status;
   status = clora_tokenizer_encode(s->tokenizer, prompt, strlen(prompt), 0, ids, 256, &count);
   if (status != CLORA_OK) return status;
-  return clora_generate(s->session, ids, count, &options, NULL, 0, NULL);
+  status = clora_generate(s->session, ids, count, &options, NULL, 0, NULL);
+  if (status != CLORA_OK) return status;
+  status = clora_decoder_finish(s->decoder, &rest); /* bytes that never became a character */
+  if (status == CLORA_OK) puts(rest);
+  return status;
 }
 
 static clora_status run(struct state* s, const char* model, const char* prompt,
@@ -58,7 +63,6 @@ int main(int argc, char** argv) {
   clora_status status;
   if (argc < 3) return 2;
   status = run(&s, argv[1], argv[2], argc > 3 ? argv[3] : NULL);
-  puts("");
   if (status != CLORA_OK) {
     fprintf(stderr, "%s: %s\n", clora_status_text(status), clora_last_error());
   }
