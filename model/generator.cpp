@@ -82,7 +82,9 @@ struct Generator::Impl {
 
   RecordedForward& forward(std::int64_t rows);
   void record_forward(RecordedForward& f);
-  void prefill(std::span<const std::int32_t> prompt);
+  // False where `on_prompt` said so between two chunks.
+  bool prefill(std::span<const std::int32_t> prompt,
+               const std::function<bool(std::int64_t)>& on_prompt = {});
   void upload(RecordedForward& f, std::span<const std::int32_t> ids, std::int64_t position);
   void upload_settings(std::span<const std::int32_t> prompt, const GenerationConfig& config);
   void check_prompt(std::span<const std::int32_t> prompt) const;
@@ -182,9 +184,11 @@ void Generator::Impl::upload(RecordedForward& f, std::span<const std::int32_t> i
   context.write_async(rows.buffer, std::as_bytes(std::span(*f.staging)));
 }
 
-void Generator::Impl::prefill(std::span<const std::int32_t> prompt) {
+bool Generator::Impl::prefill(std::span<const std::int32_t> prompt,
+                              const std::function<bool(std::int64_t)>& on_prompt) {
   std::int64_t position = 0;
   while (!prompt.empty()) {
+    if (on_prompt && !on_prompt(position)) return false;
     const auto left = static_cast<std::int64_t>(prompt.size());
     // The largest chunk that is filled, else the smallest that holds the rest.
     const auto filled = std::ranges::find_if(kChunkRows, [&](std::int64_t n) { return n <= left; });
@@ -198,6 +202,7 @@ void Generator::Impl::prefill(std::span<const std::int32_t> prompt) {
     position += static_cast<std::int64_t>(count);
     prompt = prompt.subspan(count);
   }
+  return true;
 }
 
 void Generator::Impl::check_prompt(std::span<const std::int32_t> prompt) const {
@@ -282,7 +287,11 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
 
   Generation generation;
   const auto begin = std::chrono::steady_clock::now();
-  impl.prefill(prompt);
+  if (!impl.prefill(prompt, config.on_prompt)) {
+    generation.finish_reason = FinishReason::cancelled;
+    generation.prompt_seconds = seconds_since(begin);
+    return generation;
+  }
   sampler.batch.submit();
   auto prompt_end = begin;
   for (std::int64_t n = 0; n < most; ++n) {

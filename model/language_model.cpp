@@ -38,10 +38,19 @@ Outline outline_of(const ModelConfig& c, Projection p) {
   return {c.model_width, c.feed_forward_width};
 }
 
+std::size_t stored_bytes(const WeightFiles& files) {
+  std::size_t bytes = 0;
+  for (const WeightView& view : files.all()) bytes += view.bytes.size();
+  return bytes;
+}
+
 // Copies tensors of a model's files to the device, by name.
 class Loader {
  public:
-  Loader(Context& context, const WeightFiles& files) : context_(context), files_(files) {}
+  Loader(Context& context, const WeightFiles& files, const LoadOptions& options)
+      : context_(context), files_(files), options_(options), wanted_(stored_bytes(files)) {
+    report(0);
+  }
 
   // In its storage type.
   Tensor matrix(const std::string& name, Shape shape) {
@@ -94,11 +103,19 @@ class Loader {
   }
   Tensor count(Tensor tensor) {
     bytes_ += tensor.bytes();
+    // Norms grow to f32: more bytes may be taken than the files hold.
+    report(std::min(1.0, static_cast<double>(bytes_) / static_cast<double>(wanted_)));
     return tensor;
+  }
+  void report(double fraction) const {
+    if (!options_.progress || options_.progress(fraction)) return;
+    fail(ErrorCode::cancelled, "model: the load was stopped at {:.0f} %", 100 * fraction);
   }
 
   Context& context_;
   const WeightFiles& files_;
+  const LoadOptions& options_;
+  std::size_t wanted_;
   std::size_t bytes_ = 0;
 };
 
@@ -109,10 +126,11 @@ void require_room(Context& context, const WeightFiles& files) {
   const MemoryStatistics pool = context.pool().statistics();
   const std::size_t free = pool.limit_bytes - std::min(pool.limit_bytes, pool.in_use_bytes);
   if (wanted <= free) return;
-  fail(ErrorCode::out_of_memory,
-       "model: the weights need {} MiB, '{}' has {} MiB free of {} MiB; take a smaller model or one "
-       "that is quantised further, or another device",
-       wanted >> 20U, context.device().name, free >> 20U, pool.limit_bytes >> 20U);
+  fail(
+      ErrorCode::out_of_memory,
+      "model: the weights need {} MiB, '{}' has {} MiB free of {} MiB; take a smaller model or one "
+      "that is quantised further, or another device",
+      wanted >> 20U, context.device().name, free >> 20U, pool.limit_bytes >> 20U);
 }
 
 bool is_wanted(const AdapterSite& site, const std::vector<std::string>& target_modules) {
@@ -142,10 +160,10 @@ std::string path_of(std::int64_t layer, Projection projection) {
   return fmt::format("model.layers.{}.{}", layer, name_of(projection));
 }
 
-LanguageModel::LanguageModel(Context& context, const WeightFiles& files)
+LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options)
     : context_(&context), config_(files.config()) {
   require_room(context, files);
-  Loader loader(context, files);
+  Loader loader(context, files, options);
   const ModelConfig& c = config_;
   embeddings_ = loader.matrix("model.embed_tokens.weight", {c.vocabulary, c.model_width});
   for (std::int64_t layer = 0; layer < c.layers; ++layer) blocks_.push_back(loader.block(layer));

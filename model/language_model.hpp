@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,11 +36,19 @@ struct BlockWeights {
   PerProjection<LinearWeights> linears;
 };
 
+struct LoadOptions {
+  // Called with 0 before the first weight, then after each one with the part of the bytes that is
+  // loaded, up to 1. Returning false ends the load: Error(cancelled), and what it took is given
+  // back. Must not use the Context.
+  std::function<bool(double fraction)> progress = {};
+};
+
 class LanguageModel {
  public:
   // Copies every weight to the device, straight from the mapped files.
-  // Errors: out_of_memory, with what the whole model needs; those of WeightFiles::get.
-  LanguageModel(Context& context, const WeightFiles& files);
+  // Errors: out_of_memory, with what the whole model needs; those of WeightFiles::get;
+  // cancelled (LoadOptions).
+  LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options = {});
 
   Context& context() const noexcept { return *context_; }
   const ModelConfig& config() const noexcept { return config_; }

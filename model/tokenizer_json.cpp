@@ -33,10 +33,9 @@ class JsonReader {
 
  private:
   // The member, or null where it is absent.
-  static const Json& member(const Json& object, const char* key) {
-    static const Json kNull;
+  const Json& member(const Json& object, const char* key) const {
     const auto found = object.find(key);
-    return found == object.end() ? kNull : *found;
+    return found == object.end() ? null_ : *found;
   }
 
   static std::string type_of(const Json& part) { return part.value("type", std::string("none")); }
@@ -56,7 +55,7 @@ class JsonReader {
     spec_.fuse_unknown = flag(*model_, "fuse_unk", false);
   }
 
-  static bool flag(const Json& object, const char* key, bool absent) {
+  bool flag(const Json& object, const char* key, bool absent) const {
     const Json& value = member(object, key);
     return value.is_boolean() ? value.get<bool>() : absent;
   }
@@ -236,13 +235,14 @@ class JsonReader {
   }
 
   // A token is written as its text, or as an object that holds it.
-  static std::optional<std::string> token_text(const Json& config, const char* key) {
+  std::optional<std::string> token_text(const Json& config, const char* key) const {
     const Json& token = member(config, key);
     if (token.is_string()) return token.get<std::string>();
     if (token.is_object()) return token.at("content").get<std::string>();
     return std::nullopt;
   }
 
+  const Json null_;
   TokenizerSpec spec_;
   const Json* model_ = nullptr;
   bool byte_level_ = false, marks_spaces_ = false, templated_ = false;

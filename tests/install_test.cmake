@@ -1,5 +1,6 @@
-# Installs the build folder BUILD under WORK, then configures, builds and runs the programs of
-# SOURCE (tests/consumer) there, which know nothing but the installed files.
+# Installs the build folder BUILD under WORK, then builds and runs the programs of SOURCE
+# (tests/consumer) there, which know nothing but the installed files: in C++ and C, with the static
+# libraries and the shared one, by find_package and by pkg-config.
 #   cmake -DBUILD=... -DSOURCE=... -DWORK=... -DGENERATOR=Ninja -P install_test.cmake
 cmake_policy(VERSION 3.21)
 file(REMOVE_RECURSE ${WORK})
@@ -8,7 +9,9 @@ if(sanitize)
   message("skipped: libraries built with sanitizers need a program built so, too")
   return()
 endif()
+set(prefix ${WORK}/prefix)
 
+# The output of a command that must succeed, in `output`.
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -17,16 +20,52 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-function(expect program said)
-  run(${program})
+function(expect said)
+  run(${ARGN})
   if(NOT output STREQUAL "${said}\n")
-    message(FATAL_ERROR "${program} said '${output}', not '${said}'")
+    message(FATAL_ERROR "${ARGN} said '${output}', not '${said}'")
   endif()
 endfunction()
 
-run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
-run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build
-  -DCMAKE_PREFIX_PATH=${WORK}/prefix)
+# cc of the C program with the flags that pkg-config gives for ARGN.
+function(build_with_pkg_config program)
+  run(pkg-config ${ARGN} --cflags --libs clora)
+  separate_arguments(flags UNIX_COMMAND "${output}")
+  run(cc -std=c11 -Wall -Wextra -Werror ${SOURCE}/c_interface.c -o ${WORK}/${program} ${flags})
+endfunction()
+
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
+run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build -DCMAKE_PREFIX_PATH=${prefix})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
-expect(${WORK}/build/one_room "steps 3")
-expect(${WORK}/build/own_queue "equal")
+expect("steps 3" ${WORK}/build/one_room)
+expect("equal" ${WORK}/build/own_queue)
+
+if(NOT EXISTS ${prefix}/include/clora.h)
+  return()  # a library without the C interface
+endif()
+file(GLOB_RECURSE pc ${prefix}/clora.pc)
+get_filename_component(pc_folder ${pc} DIRECTORY)
+set(ENV{PKG_CONFIG_PATH} ${pc_folder})
+get_filename_component(library_folder ${pc_folder} DIRECTORY)
+run(pkg-config --modversion clora)
+string(STRIP "${output}" version)
+expect("clora ${version}" ${WORK}/build/c_static)
+
+file(GLOB shared ${library_folder}/libclora.so*)
+if(shared)
+  expect("clora ${version}" ${WORK}/build/c_shared)
+  build_with_pkg_config(pkg_config_shared)
+  expect("clora ${version}"
+    ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${library_folder} ${WORK}/pkg_config_shared)
+  run(nm -D --defined-only --format=posix ${library_folder}/libclora.so)
+  string(REGEX REPLACE "\n$" "" output "${output}")
+  string(REPLACE "\n" ";" symbols "${output}")
+  list(FILTER symbols EXCLUDE REGEX "^(clora_[a-z0-9_]+(@@CLORA_0)? T|CLORA_0) ")
+  list(FILTER symbols EXCLUDE REGEX "^CLORA_0(@@CLORA_0)? A")
+  if(symbols)
+    message(FATAL_ERROR "libclora.so shows more than the C interface: ${symbols}")
+  endif()
+  file(REMOVE ${shared})  # from here on an installation without it
+endif()
+build_with_pkg_config(pkg_config_static --static)
+expect("clora ${version}" ${WORK}/pkg_config_static)

@@ -97,10 +97,15 @@ Reply generate_reply(Generator& generator, std::span<const std::int32_t> prompt,
                      bool stream) {
   ReplyText shown(text, stops, output, stream);
   Reply reply;
-  reply.generation = generator.generate(prompt, config, [&](std::int32_t id) {
-    shown.push(id);
+  const auto go_on = [&] {
     reply.cancelled = interrupt.asked();
-    return !shown.stopped() && !reply.cancelled && !output.reader_left();
+    return !reply.cancelled && !output.reader_left();
+  };
+  GenerationConfig watched = config;
+  watched.on_prompt = [&](std::int64_t) { return go_on(); };
+  reply.generation = generator.generate(prompt, watched, [&](std::int32_t id) {
+    shown.push(id);
+    return go_on() && !shown.stopped();
   });
   shown.finish();
   if (shown.stopped()) reply.generation.finish_reason = FinishReason::stop;

@@ -1,12 +1,41 @@
 #include "tools/clora/loaded_model.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "lora/peft_files.hpp"
+#include "tools/clora/interrupt.hpp"
+#include "tools/clora/progress_bar.hpp"
 
 namespace clora {
 namespace {
+
+constexpr double kShowAfterSeconds = 0.5;
+
+double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
+// Shows how far a long load is, on a terminal only, and ends it at Ctrl-C.
+std::unique_ptr<LanguageModel> load(Context& context, const WeightFiles& files, Output& output) {
+  const Interrupt interrupt("\nclora: stopping the load\n");
+  const bool terminal = ::isatty(::fileno(output.people())) == 1 || ::isatty(STDERR_FILENO) == 1;
+  const auto started = std::chrono::steady_clock::now();
+  std::size_t bytes = 0;
+  for (const WeightView& view : files.all()) bytes += view.bytes.size();
+  const auto mebibytes = static_cast<std::int64_t>(bytes >> 20U);
+  ProgressBar bar(output, "MiB", mebibytes);
+  const LoadOptions options{.progress = [&](double fraction) {
+    if (terminal && seconds_since(started) > kShowAfterSeconds) {
+      bar.update(std::lround(fraction * static_cast<double>(mebibytes)), "MiB of weights");
+    }
+    return !interrupt.asked();
+  }};
+  return std::make_unique<LanguageModel>(context, files, options);
+}
 
 std::unique_ptr<Context> make_context(const CommonOptions& options) {
   auto context = std::make_unique<Context>(context_config(options));
@@ -19,11 +48,10 @@ std::unique_ptr<Context> make_context(const CommonOptions& options) {
 LoadedModel::LoadedModel(const CommonOptions& options, Output& output)
     : context_(make_context(options)), files_(WeightFiles::open(options.model)) {
   const auto started = std::chrono::steady_clock::now();
-  model_ = std::make_unique<LanguageModel>(*context_, files_);
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - started;
+  model_ = load(*context_, files_, output);
   output.detail("{}: {} of weights to '{}' in {:.2f} s", options.model,
                 readable_bytes(static_cast<double>(model_->weight_bytes())),
-                context_->device().name, taken.count());
+                context_->device().name, seconds_since(started));
 }
 
 std::optional<Adapter> LoadedModel::adapter(const std::string& folder) {
