@@ -124,6 +124,7 @@ Generator::Impl::Impl(LanguageModel& m, const Adapter* a, std::int64_t positions
 void Generator::Impl::record_forward(RecordedForward& f) {
   const ModelConfig& c = model.config();
   const std::int64_t rows = f.rows.ids.shape()[0];
+  const TraceSpan span(context.trace(), "record", rows == 1 ? "decode" : "prefill");
   const auto activation = [&](std::int64_t n, std::string_view name) {
     return f.batch.temporary({n, c.model_width}, DType::f32, name);
   };
@@ -186,6 +187,7 @@ void Generator::Impl::upload(RecordedForward& f, std::span<const std::int32_t> i
 
 bool Generator::Impl::prefill(std::span<const std::int32_t> prompt,
                               const std::function<bool(std::int64_t)>& on_prompt) {
+  const TraceSpan span(context.trace(), "prefill");
   std::int64_t position = 0;
   while (!prompt.empty()) {
     if (on_prompt && !on_prompt(position)) return false;

@@ -51,6 +51,8 @@ PerProjection<LoraWeights> RecordedStep::loras_of(std::int64_t layer) const {
 }
 
 void RecordedStep::record(const Tensor& loss_sum) {
+  const TraceSpan span(model_->context().trace(), "record",
+                       kind_ == StepKind::train ? "training step" : "evaluation step");
   const ModelConfig& config = model_->config();
   const std::int64_t rows = inputs_.rows();
   const auto activation = [&](std::string_view name) {

@@ -118,6 +118,7 @@ void Trainer::Impl::enqueue_update(InFlight& flight) {
 
 std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   if (!flight) return std::nullopt;
+  const TraceSpan span(context.trace(), "wait", "results of the step before");
   flight->fence.wait();
   flight.at_rest();
   const double tokens = std::max(1.0, static_cast<double>(flight->result.tokens));
@@ -134,6 +135,7 @@ Trainer::~Trainer() = default;
 std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batches,
                                         double learning_rate) {
   Impl& impl = *impl_;
+  const TraceSpan span(impl.context.trace(), "step");
   require(!micro_batches.empty(), "trainer: a step needs at least one batch of rows");
   require(impl.broken_step == 0,
           "trainer: the update of step {} failed half-way, so the adapter and the moments are "

@@ -256,6 +256,7 @@ Fence Context::read_async(const Tensor& tensor, std::span<std::byte> bytes) {
 }
 
 Kernel Context::kernel(std::string_view file, std::string_view function, const Defines& defines) {
+  const TraceSpan span(trace(), "kernel", file);  // long where a program is built
   return state_->programs.kernel(file, function, defines);
 }
 

@@ -51,17 +51,16 @@ std::string text_of(const GapSummary& gaps) {
   return text;
 }
 
-std::string text_of(const Ceilings& ceilings) {
-  if (!ceilings.known()) return "";
+}  // namespace
+
+std::string ceilings_text(const Ceilings& ceilings) {
   return fmt::format(
-      "ceilings: {:.1f} GB/s copied, {:.1f} GB/s read, {:.1f} GFLOP/s f32, a launch {:.2f} us, "
-      "waking the device {:.1f} us\n",
+      "{:.1f} GB/s copied, {:.1f} GB/s read, {:.1f} GFLOP/s f32, {:.2f} us a launch, {:.1f} us to "
+      "wake the device",
       ceilings.copy_bytes_per_second * 1e-9, ceilings.read_bytes_per_second * 1e-9,
       ceilings.f32_flops_per_second * 1e-9, ceilings.launch_seconds * 1e6,
       ceilings.wake_seconds * 1e6);
 }
-
-}  // namespace
 
 std::string Profiler::table(ProfileBy by, const Ceilings& ceilings) {
   const std::vector<OpTime> rows = times(by, ceilings);
@@ -72,7 +71,8 @@ std::string Profiler::table(ProfileBy by, const Ceilings& ceilings) {
                                  width, "count", "total ms", "mean us", "share", "gap ms", "GB/s",
                                  "GFLOP/s", ceilings.known() ? "ceiling" : "");
   for (const OpTime& row : rows) text += line_of(row, total, width);
-  text += text_of(gaps()) + text_of(ceilings);
+  text += text_of(gaps());
+  if (ceilings.known()) text += fmt::format("ceilings: {}\n", ceilings_text(ceilings));
   if (untimed_ > 0) text += fmt::format("{} commands told no times\n", untimed_);
   return text;
 }

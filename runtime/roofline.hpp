@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 
 namespace clora {
 
@@ -30,6 +31,9 @@ struct Ceilings {
     return std::max(f32_flops_per_second, matrix_flops_per_second);
   }
 };
+
+// "31.2 GB/s copied, ..." for people. REQUIRES: ceilings.known().
+std::string ceilings_text(const Ceilings& ceilings);
 
 // The least time that `cost` can take where data comes from memory. Caches can beat it.
 // REQUIRES: ceilings.known().

@@ -113,7 +113,7 @@ int chat(const Options& options) {
     answer(conversation, generator, options, config, text, interrupt, output, positions);
     ++config.seed;  // the same words again need not give the same answer
   }
-  loaded.print_profile();
+  loaded.show_inside();
   return 0;
 }
 

@@ -52,7 +52,20 @@ void add_run_options(CLI::App& command, CommonOptions& options) {
   command.add_option("--seed", options.seed, "Seed of all random choices")
       ->capture_default_str()
       ->group("Model and device");
-  command.add_flag("--profile", options.profile, "Print device times by operation to stderr")
+  command
+      .add_flag("--profile{ops}", options.profile,
+                "Print device times by operation at the end; --profile=shapes tells shapes apart")
+      ->check(CLI::IsMember({"ops", "shapes"}))
+      ->group("Output");
+  command
+      .add_option_function<std::string>(
+          "--trace",
+          [&options](const std::string& file) {
+            options.trace_file = file;
+            options.trace = std::make_shared<Trace>();
+          },
+          "Write what host and device did when to FILE, for ui.perfetto.dev")
+      ->type_name("FILE")
       ->group("Output");
   add_output_options(command, options);
 }
@@ -60,7 +73,8 @@ void add_run_options(CLI::App& command, CommonOptions& options) {
 ContextConfig context_config(const CommonOptions& options) {
   ContextConfig config = config_from_environment();
   if (!options.device.empty()) config.device = options.device;
-  config.profile = options.profile;
+  config.profile = !options.profile.empty() || options.trace != nullptr;
+  config.trace = options.trace;
   return config;
 }
 

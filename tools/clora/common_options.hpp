@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "runtime/context.hpp"
@@ -15,7 +16,9 @@ struct CommonOptions {
   std::string device;
   std::string precision = "auto";
   std::uint64_t seed = 0;
-  bool profile = false;
+  std::string profile;  // what --profile groups by: ops or shapes; empty without it
+  std::string trace_file;
+  std::shared_ptr<Trace> trace;  // made as soon as --trace is read, so that it sees the beginning
   OutputOptions output;
 };
 
@@ -25,7 +28,7 @@ void add_output_options(CLI::App& command, CommonOptions& options);
 void add_device_option(CLI::App& command, CommonOptions& options);
 // --model, required.
 void add_model_option(CLI::App& command, CommonOptions& options);
-// All of the above with --precision, --seed and --profile: for commands that run a model.
+// All of the above with --precision, --seed, --profile and --trace: for commands that run a model.
 void add_run_options(CLI::App& command, CommonOptions& options);
 
 // The context that the options ask for. Errors: no_device; unsupported for a precision that the

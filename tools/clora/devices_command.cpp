@@ -2,10 +2,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "ops/ceilings.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/common_options.hpp"
+#include "tools/clora/profile_report.hpp"
 
 namespace clora {
 namespace {
@@ -13,27 +15,32 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clora devices
   clora devices --device gpu      which one would '--device gpu' take?
+  clora devices --measure         how fast is it at best?
 Memory is in GiB (1024^3 bytes). The mark * shows the device that would be taken.
 Debian packages that bring a device: pocl-opencl-icd (every CPU), intel-opencl-icd (Intel GPUs),
 mesa-opencl-icd (AMD GPUs), nvidia-opencl-icd (NVIDIA GPUs, non-free).)";
 
-nlohmann::ordered_json json_of(const Device& device, bool taken) {
-  return {{"index", device.index},
-          {"name", device.name},
-          {"kind", name_of(device.kind)},
-          {"platform", device.platform},
-          {"vendor", device.vendor},
-          {"driver", device.driver},
-          {"opencl", device.opencl_version},
-          {"compute_units", device.compute_units},
-          {"memory_bytes", device.memory_bytes},
-          {"max_allocation_bytes", device.max_allocation_bytes},
-          {"local_memory_bytes", device.local_memory_bytes},
-          {"precisions", {"f32"}},
-          {"taken", taken}};
+nlohmann::ordered_json json_of(const Device& device, bool taken,
+                               const std::optional<Ceilings>& ceilings) {
+  nlohmann::ordered_json object{{"index", device.index},
+                                {"name", device.name},
+                                {"kind", name_of(device.kind)},
+                                {"platform", device.platform},
+                                {"vendor", device.vendor},
+                                {"driver", device.driver},
+                                {"opencl", device.opencl_version},
+                                {"compute_units", device.compute_units},
+                                {"memory_bytes", device.memory_bytes},
+                                {"max_allocation_bytes", device.max_allocation_bytes},
+                                {"local_memory_bytes", device.local_memory_bytes},
+                                {"precisions", {"f32"}},
+                                {"taken", taken}};
+  if (ceilings) object["ceilings"] = ceilings_json(*ceilings);
+  return object;
 }
 
-void print(Output& output, const Device& device, bool taken) {
+void print(Output& output, const Device& device, bool taken,
+           const std::optional<Ceilings>& ceilings) {
   output.result("{} {}  {}  {} on {}, {} compute units, {} (at most {} in one buffer)",
                 taken ? '*' : ' ', device.index, device.name, name_of(device.kind), device.platform,
                 device.compute_units, readable_bytes(static_cast<double>(device.memory_bytes)),
@@ -41,18 +48,23 @@ void print(Output& output, const Device& device, bool taken) {
   output.detail("     {}, driver {}, {}, local memory {}", device.vendor, device.driver,
                 device.opencl_version,
                 readable_bytes(static_cast<double>(device.local_memory_bytes)));
+  if (!ceilings) return;
+  output.result("     at best {}", ceilings_text(*ceilings));
 }
 
-int list(const CommonOptions& options) {
+int list(const CommonOptions& options, bool measure) {
   Output output(options.output);
-  const std::string selector = context_config(options).device;
+  const ContextConfig config = context_config(options);
+  const std::string& selector = config.device;
   const std::vector<Device> devices = list_devices();
   if (devices.empty()) output.object({{"devices", nlohmann::ordered_json::array()}});
   const int taken = select_device(selector).index;  // says which package brings one
+  if (measure) measured_ceilings_of(config);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Device& device : devices) {
-    all.push_back(json_of(device, device.index == taken));
-    print(output, device, device.index == taken);
+    const auto ceilings = kept_ceilings(config.cache_folder, device);
+    all.push_back(json_of(device, device.index == taken, ceilings));
+    print(output, device, device.index == taken, ceilings);
   }
   output.object({{"devices", all}});
   return 0;
@@ -63,10 +75,15 @@ int list(const CommonOptions& options) {
 void add_devices_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("devices", "List the OpenCL devices there are");
   const auto options = std::make_shared<CommonOptions>();
+  const auto measure = std::make_shared<bool>(false);
   add_device_option(*command, *options);
+  command->add_flag("--measure", *measure,
+                    "Measure the device's ceilings, as profiles use them, and keep them");
   add_output_options(*command, *options);
   command->footer(kFooter);
-  command->callback([options, &action] { action = [options] { return list(*options); }; });
+  command->callback([options, measure, &action] {
+    action = [options, measure] { return list(*options, *measure); };
+  });
 }
 
 }  // namespace clora

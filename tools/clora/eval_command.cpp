@@ -92,7 +92,7 @@ int eval(const Options& options) {
     object["exact_match"] = part;
   }
   output.object(object);
-  loaded.print_profile();
+  loaded.show_inside();
   return 0;
 }
 

@@ -111,7 +111,10 @@ GenerationConfig generation_config(const Options& options, std::vector<std::int3
 int generate(const Options& options) {
   Output output(options.common.output);
   const ModelText text(options.common.model);
-  const std::vector<std::int32_t> prompt = prompt_of(options, text);
+  const std::vector<std::int32_t> prompt = [&] {
+    const TraceSpan span(options.common.trace.get(), "tokenise");
+    return prompt_of(options, text);
+  }();
   LoadedModel loaded(options.common, output);
   require_prompt(prompt, loaded.model().config());
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
@@ -128,7 +131,7 @@ int generate(const Options& options) {
                 reply.generation.ids.size(),
                 per_second(reply.generation.ids.size(), reply.generation.decode_seconds),
                 name_of(reply.generation.finish_reason));
-  loaded.print_profile();
+  loaded.show_inside();
   return reply.cancelled ? 1 : 0;
 }
 

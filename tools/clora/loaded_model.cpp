@@ -7,7 +7,10 @@
 #include <cmath>
 
 #include "lora/peft_files.hpp"
+#include "ops/ceilings.hpp"
+#include "runtime/error.hpp"
 #include "tools/clora/interrupt.hpp"
+#include "tools/clora/profile_report.hpp"
 #include "tools/clora/progress_bar.hpp"
 
 namespace clora {
@@ -37,6 +40,24 @@ std::unique_ptr<LanguageModel> load(Context& context, const WeightFiles& files, 
   return std::make_unique<LanguageModel>(context, files, options);
 }
 
+// A trace that cannot be written is better known before the work than after it.
+void try_trace_file(const CommonOptions& options) {
+  if (options.trace != nullptr) options.trace->write(options.trace_file);
+}
+
+// A profile without them is still one: what keeps them from being measured is only a warning.
+Ceilings ceilings_for(const CommonOptions& options, Output& output) {
+  if (options.profile.empty()) return {};
+  const TraceSpan span(options.trace.get(), "measure ceilings");
+  try {
+    return ceilings_of(context_config(options));
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::no_device) throw;
+    output.warning("the profile is without ceilings: {}", error.what());
+    return {};
+  }
+}
+
 std::unique_ptr<Context> make_context(const CommonOptions& options) {
   auto context = std::make_unique<Context>(context_config(options));
   require_precision(options, context->device());
@@ -46,7 +67,13 @@ std::unique_ptr<Context> make_context(const CommonOptions& options) {
 }  // namespace
 
 LoadedModel::LoadedModel(const CommonOptions& options, Output& output)
-    : context_(make_context(options)), files_(WeightFiles::open(options.model)) {
+    : options_(options),
+      output_(output),
+      ceilings_(ceilings_for(options, output)),
+      context_(make_context(options)),
+      files_(WeightFiles::open(options.model)) {
+  try_trace_file(options);
+  const TraceSpan span(context_->trace(), "load weights", options.model);
   const auto started = std::chrono::steady_clock::now();
   model_ = load(*context_, files_, output);
   output.detail("{}: {} of weights to '{}' in {:.2f} s", options.model,
@@ -71,10 +98,36 @@ std::vector<std::int32_t> LoadedModel::end_ids(const ModelText& text) const {
   return ids;
 }
 
-void LoadedModel::print_profile() {
-  if (!context_->profiling()) return;
-  const std::string table = context_->profiler().table();
-  std::fwrite(table.data(), 1, table.size(), stderr);
+void LoadedModel::show_inside() {
+  if (!options_.profile.empty()) {
+    const ProfileBy by = options_.profile == "shapes" ? ProfileBy::shape : ProfileBy::op;
+    if (output_.json()) {
+      output_.object(profile_json(context_->profiler(), by, ceilings_));
+    } else {
+      const std::string table = context_->profiler().table(by, ceilings_);
+      std::fwrite(table.data(), 1, table.size(), stderr);
+    }
+  }
+  write_trace();
+}
+
+void LoadedModel::write_trace() {
+  if (options_.trace == nullptr || trace_written_) return;
+  trace_written_ = true;
+  if (!context_->health()->lost()) context_->profiler().collect();
+  options_.trace->write(options_.trace_file);
+  if (options_.trace->dropped() > 0) {
+    output_.warning("trace: {} later events did not fit; trace a shorter run",
+                    grouped(static_cast<long long>(options_.trace->dropped())));
+  }
+}
+
+LoadedModel::~LoadedModel() {
+  try {
+    write_trace();
+  } catch (const std::exception& error) {
+    output_.warning("{}", error.what());
+  }
 }
 
 }  // namespace clora

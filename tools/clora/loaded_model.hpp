@@ -20,7 +20,12 @@ namespace clora {
 class LoadedModel {
  public:
   // Errors: no_device, unsupported (precision), those of WeightFiles and LanguageModel.
+  // With --profile the device's ceilings are measured first, where none are kept.
   LoadedModel(const CommonOptions& options, Output& output);
+  // Writes the trace where a failure kept show_inside() from being reached.
+  ~LoadedModel();
+  LoadedModel(const LoadedModel&) = delete;
+  LoadedModel& operator=(const LoadedModel&) = delete;
 
   Context& context() noexcept { return *context_; }
   const WeightFiles& files() const noexcept { return files_; }
@@ -32,10 +37,17 @@ class LoadedModel {
   // The tokens that end an answer, by the tokeniser and the model's configuration.
   std::vector<std::int32_t> end_ids(const ModelText& text) const;
 
-  // The profiler's table on stderr, where --profile asked for it.
-  void print_profile();
+  // What --profile and --trace asked for: the table on stderr, or JSON beside JSON; the file.
+  // Errors: io, device.
+  void show_inside();
 
  private:
+  void write_trace();
+
+  const CommonOptions options_;
+  Output& output_;
+  Ceilings ceilings_;
+  bool trace_written_ = false;
   std::unique_ptr<Context> context_;
   WeightFiles files_;
   std::unique_ptr<LanguageModel> model_;

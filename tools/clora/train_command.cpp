@@ -95,7 +95,10 @@ int train(const Options& options) {
   Output output(options.common.output);
   const TrainingRunConfig config = run_config(options);
   const ModelText text(options.common.model);
-  const DataSet data = read_data(options, text, output);
+  const DataSet data = [&] {
+    const TraceSpan span(options.common.trace.get(), "read and tokenise records");
+    return read_data(options, text, output);
+  }();
   if (config.eval_every > 0 && !data.valid) {
     fail(ErrorCode::not_found,
          "train: --eval-every needs a valid.jsonl beside train.jsonl; '{}' has none",
@@ -114,7 +117,7 @@ int train(const Options& options) {
       run_training(loaded.model(), adapter, data.train, data.valid ? &*data.valid : nullptr, config,
                    folder.checkpoint(), report.callbacks(interrupt));
   report.done(summary);
-  loaded.print_profile();
+  loaded.show_inside();
   return summary.stopped ? 1 : 0;
 }
 
@@ -251,8 +254,8 @@ void add_train_command(CLI::App& program, Action& action) {
   add_run_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, command, &action] {
-    options->effective = config_text(
-        *command, {"help", "config", "resume", "overwrite", "json", "quiet", "verbose", "profile"});
+    options->effective = config_text(*command, {"help", "config", "resume", "overwrite", "json",
+                                                "quiet", "verbose", "profile", "trace"});
     action = [options] { return train(*options); };
   });
 }

@@ -1,0 +1,193 @@
+#include "ops/ceilings.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "ops/reduction_grid.hpp"
+#include "runtime/batch.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{256} << 20;
+constexpr int kTransferRuns = 6, kMostTimes = 32, kFmaRuns = 8, kLaunchRuns = 12, kWakeRuns = 41;
+constexpr int kLaunches = 256;
+constexpr double kFmaSeconds = 0.01;  // long beside a launch, short beside a pause of the clock
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 34;
+
+// The widths and shapes of cl/ceilings_cpu.cl and cl/ceilings.cl.
+struct Shapes {
+  std::string_view file;
+  std::int64_t lanes;
+  std::int64_t chains;
+  Grid grid;
+
+  std::int64_t items() const { return static_cast<std::int64_t>(grid.global[0]); }
+};
+
+Shapes shapes_for(const Context& context) {
+  const Device& device = context.device();
+  const std::size_t units = std::max(1U, device.compute_units);
+  if (context.variant() == Variant::cpu) {
+    return {"ceilings_cpu.cl", 16, 12, single_item_groups(4 * units)};
+  }
+  constexpr std::size_t kGroup = 256, kGroupsPerUnit = 16;
+  return {"ceilings.cl", 4, 4, groups_of(reduction_group(device, kGroup), kGroupsPerUnit * units)};
+}
+
+class Measurement {
+ public:
+  explicit Measurement(Context& context)
+      : context_(context),
+        shapes_(shapes_for(context)),
+        out_(context.allocate({shapes_.items() * shapes_.lanes}, DType::f32, MemoryTag::scratch)) {}
+
+  void measure_transfers(Ceilings& ceilings, double wake_seconds);
+  double flops_per_second();
+  double launch_seconds();
+  double wake_seconds();
+
+ private:
+  Launch launch(std::string_view function, const Grid& grid) const {
+    return {context_.kernel(shapes_.file, function, Defines().set("CHAINS", shapes_.chains)),
+            grid,
+            {},
+            "ceilings"};
+  }
+  static double seconds_of(Batch& batch) {
+    const auto begin = std::chrono::steady_clock::now();
+    batch.submit().wait();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  // The best time of what record(batch) records, with waking the device at most a hundredth of it.
+  template <class Record>
+  double best_seconds_of(double wake_seconds, Record record) const {
+    Batch one(context_), many(context_);
+    record(one);
+    const double about = sorted_seconds_of(one, 1).front();
+    const int times = std::clamp(static_cast<int>(100 * wake_seconds / about), 1, kMostTimes);
+    for (int i = 0; i < times; ++i) record(many);
+    return sorted_seconds_of(many, kTransferRuns).front() / times;
+  }
+  static std::vector<double> sorted_seconds_of(Batch& batch, int runs) {
+    batch.submit().wait();
+    std::vector<double> seconds;
+    for (int i = 0; i < runs; ++i) seconds.push_back(seconds_of(batch));
+    std::ranges::sort(seconds);
+    return seconds;
+  }
+  Batch chains(std::int64_t steps) const;
+  Batch empty_launches(int count) const;
+
+  Context& context_;
+  Shapes shapes_;
+  Tensor out_;
+};
+
+// Two buffers take at most half of what the pool may hold.
+std::int64_t elements_of_a_buffer(Context& context) {
+  const std::size_t bytes = std::min({kBufferBytes, context.pool().statistics().limit_bytes / 4,
+                                      std::size_t{context.device().max_allocation_bytes}});
+  constexpr std::size_t kWhole = 4096;
+  return static_cast<std::int64_t>(std::max(bytes / kWhole, std::size_t{1}) * kWhole / 4);
+}
+
+void Measurement::measure_transfers(Ceilings& ceilings, double wake_seconds) {
+  const std::int64_t elements = elements_of_a_buffer(context_);
+  const std::int64_t vectors = elements / shapes_.lanes;
+  const Tensor src = context_.allocate({elements}, DType::f32, MemoryTag::scratch);
+  const Tensor dst = context_.allocate({elements}, DType::f32, MemoryTag::scratch);
+  Batch touch(context_);
+  touch.fill_zero(src);  // memory that was never written may not lie anywhere yet
+  touch.fill_zero(dst);
+  touch.submit();
+  const auto bytes = static_cast<double>(src.bytes());
+  ceilings.copy_bytes_per_second =
+      2 * bytes / best_seconds_of(wake_seconds, [&](Batch& batch) {
+        batch.launch(launch("ceilings_copy", shapes_.grid), dst, src, vectors);
+      });
+  ceilings.read_bytes_per_second =
+      bytes / best_seconds_of(wake_seconds, [&](Batch& batch) {
+        batch.launch(launch("ceilings_read", shapes_.grid), out_, src, vectors);
+      });
+}
+
+Batch Measurement::chains(std::int64_t steps) const {
+  Batch batch(context_);
+  batch.launch(launch("ceilings_fma", shapes_.grid), out_, steps, 0.999F, 0.001F);
+  return batch;
+}
+
+double Measurement::flops_per_second() {
+  std::int64_t steps = 1024;
+  double seconds = 0;
+  for (; steps < kMostSteps; steps *= 2) {
+    Batch batch = chains(steps);
+    batch.seal();
+    seconds = seconds_of(batch);
+    if (seconds >= kFmaSeconds) break;
+  }
+  Batch batch = chains(steps);
+  const double best = sorted_seconds_of(batch, kFmaRuns).front();
+  return 2.0 * static_cast<double>(shapes_.items() * shapes_.lanes * shapes_.chains) *
+         static_cast<double>(steps) / best;
+}
+
+Batch Measurement::empty_launches(int count) const {
+  Batch batch(context_);
+  const Grid one = single_item_groups(1);
+  for (int i = 0; i < count; ++i) batch.launch(launch("ceilings_nothing", one), out_);
+  return batch;
+}
+
+// What each launch adds to a batch: waking the device is in both and falls out.
+double Measurement::launch_seconds() {
+  Batch many = empty_launches(2 * kLaunches), few = empty_launches(kLaunches);
+  const double more = sorted_seconds_of(many, kLaunchRuns).front();
+  const double less = sorted_seconds_of(few, kLaunchRuns).front();
+  const double each = more / (2.0 * kLaunches);
+  return more > less ? (more - less) / kLaunches : each;
+}
+
+double Measurement::wake_seconds() {
+  Batch one = empty_launches(1);
+  return sorted_seconds_of(one, kWakeRuns)[kWakeRuns / 2];
+}
+
+}  // namespace
+
+Ceilings measure_ceilings(Context& context) {
+  Measurement measurement(context);
+  Ceilings ceilings;
+  ceilings.wake_seconds = measurement.wake_seconds();
+  ceilings.launch_seconds = measurement.launch_seconds();
+  measurement.measure_transfers(ceilings, ceilings.wake_seconds);
+  ceilings.f32_flops_per_second = measurement.flops_per_second();
+  return ceilings;
+}
+
+Ceilings measured_ceilings_of(const ContextConfig& config) {
+  ContextConfig own = config;
+  own.profile = false;  // a queue that keeps times is slower to feed
+  own.trace = nullptr;
+  Context context(own);
+  const Ceilings ceilings = measure_ceilings(context);
+  if (config.cache_folder.empty()) return ceilings;
+  try {
+    keep_ceilings(config.cache_folder, context.device(), ceilings);
+  } catch (const Error& error) {
+    config.hooks.tell(LogLevel::warning, error.what());
+  }
+  return ceilings;
+}
+
+Ceilings ceilings_of(const ContextConfig& config) {
+  if (const auto kept = kept_ceilings(config.cache_folder, select_device(config.device))) {
+    return *kept;
+  }
+  return measured_ceilings_of(config);
+}
+
+}  // namespace clora

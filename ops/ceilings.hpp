@@ -1,0 +1,35 @@
+// Ceilings: what this device can do at best, measured once and kept on disk, so that profiles and
+// benches can say how near the ceiling an op runs.
+//
+// Bandwidths are of buffers far beyond the caches, with the bytes a copy reads and those it writes
+// both counted. The best of several runs counts: other programs only ever make one slower. Matrix
+// units are not measured as long as no op uses one.
+// Threads: those of Context.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "runtime/context.hpp"
+
+namespace clora {
+
+// Measures on `context`: takes half a second to two, 512 MiB of the pool for the time (less where
+// it has less), and kernels that are built first. Errors: out_of_memory, device, build_failed.
+Ceilings measure_ceilings(Context& context);
+
+// What keep_ceilings() has written for this device, driver and OpenCL version; nothing where there
+// is none, or where the file is damaged.
+std::optional<Ceilings> kept_ceilings(const std::filesystem::path& cache_folder,
+                                      const Device& device);
+// Writes cache_folder/ceilings/..., whole or not at all. Errors: io.
+void keep_ceilings(const std::filesystem::path& cache_folder, const Device& device,
+                   const Ceilings& ceilings);
+
+// Those kept in config.cache_folder; else measured on a Context of its own, and kept. That they
+// cannot be kept is a warning to config.hooks. Errors: those of Context and measure_ceilings().
+Ceilings ceilings_of(const ContextConfig& config);
+// The same, measured in any case.
+Ceilings measured_ceilings_of(const ContextConfig& config);
+
+}  // namespace clora

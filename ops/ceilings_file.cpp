@@ -1,0 +1,111 @@
+// Where ceilings are kept: one text file a device, which is valid only as exactly the text that
+// would be written for the numbers in it.
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <system_error>
+#include <utility>
+
+#include "ops/ceilings.hpp"
+#include "runtime/error.hpp"
+#include "runtime/file.hpp"
+
+namespace clora {
+namespace {
+
+struct Field {
+  std::string_view name;
+  double Ceilings::*value;
+  bool may_be_zero = false;
+};
+
+constexpr std::array<Field, 6> kFields{{
+    {"copy_bytes_per_second", &Ceilings::copy_bytes_per_second},
+    {"read_bytes_per_second", &Ceilings::read_bytes_per_second},
+    {"f32_flops_per_second", &Ceilings::f32_flops_per_second},
+    {"matrix_flops_per_second", &Ceilings::matrix_flops_per_second, true},
+    {"launch_seconds", &Ceilings::launch_seconds},
+    {"wake_seconds", &Ceilings::wake_seconds},
+}};
+
+// FNV-1a: it is to tell devices apart and to notice damage, not forgery.
+std::uint64_t hash_of(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+// The number in the first line: to be raised where what is measured changes.
+std::string identity_of(const Device& device) {
+  return fmt::format("clora ceilings 1\ndevice {}\nplatform {}\ndriver {}\nopencl {}\nunits {}\n",
+                     device.name, device.platform, device.driver, device.opencl_version,
+                     device.compute_units);
+}
+
+std::filesystem::path path_of(const std::filesystem::path& cache_folder, const Device& device) {
+  return cache_folder / "ceilings" / fmt::format("{:016x}.txt", hash_of(identity_of(device)));
+}
+
+std::string text_of(const Device& device, const Ceilings& ceilings) {
+  std::string text = identity_of(device);
+  for (const Field& field : kFields)
+    text += fmt::format("{} {}\n", field.name, ceilings.*field.value);
+  return text + fmt::format("checksum {:016x}\n", hash_of(text));
+}
+
+std::optional<double> number_after(std::string_view text, std::string_view name) {
+  const std::string start = fmt::format("\n{} ", name);
+  const std::size_t at = text.find(start);
+  if (at == std::string_view::npos) return {};
+  double value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data() + at + start.size(), text.data() + text.size(), value);
+  if (error != std::errc()) return {};
+  return value;
+}
+
+bool makes_sense(const Field& field, double value) {
+  return std::isfinite(value) && (value > 0 || (field.may_be_zero && value == 0));
+}
+
+std::optional<Ceilings> parse(std::string_view text, const Device& device) {
+  Ceilings ceilings;
+  for (const Field& field : kFields) {
+    const auto value = number_after(text, field.name);
+    if (!value || !makes_sense(field, *value)) return {};
+    ceilings.*field.value = *value;
+  }
+  if (text != text_of(device, ceilings)) return {};
+  return ceilings;
+}
+
+}  // namespace
+
+std::optional<Ceilings> kept_ceilings(const std::filesystem::path& cache_folder,
+                                      const Device& device) {
+  if (cache_folder.empty()) return {};
+  try {
+    const MappedFile file = MappedFile::open(path_of(cache_folder, device));
+    const auto bytes = file.bytes();
+    return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, device);
+  } catch (const Error&) {  // not there, or not to be read: as if there were none
+    return {};
+  }
+}
+
+void keep_ceilings(const std::filesystem::path& cache_folder, const Device& device,
+                   const Ceilings& ceilings) {
+  const std::filesystem::path path = path_of(cache_folder, device);
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  if (error) {
+    fail(ErrorCode::io,
+         "ceilings: the folder '{}' is needed to keep them: {}; name another one with "
+         "CLORA_CACHE_DIR",
+         path.parent_path().string(), error.message());
+  }
+  write_file_atomically(path, text_of(device, ceilings));
+}
+
+}  // namespace clora

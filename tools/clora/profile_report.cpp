@@ -1,0 +1,56 @@
+#include "tools/clora/profile_report.hpp"
+
+namespace clora {
+namespace {
+
+nlohmann::ordered_json json_of(const OpTime& row) {
+  nlohmann::ordered_json object{{"op", row.op}};
+  if (!row.shape.empty()) object["shape"] = row.shape;
+  object["count"] = row.count;
+  object["seconds"] = row.seconds;
+  object["gap_seconds"] = row.gap_seconds;
+  object["bytes"] = row.cost.bytes;
+  object["flops"] = row.cost.flops;
+  if (row.roofline_seconds > 0) object["of_ceiling"] = row.share_of_ceiling();
+  return object;
+}
+
+nlohmann::ordered_json json_of(const GapSummary& gaps) {
+  auto pairs = nlohmann::ordered_json::array();
+  for (const GapTime& pair : gaps.pairs) {
+    pairs.push_back({{"after", pair.after},
+                     {"before", pair.before},
+                     {"count", pair.count},
+                     {"seconds", pair.seconds},
+                     {"longest_seconds", pair.longest_seconds}});
+  }
+  return {{"count", gaps.count},
+          {"seconds", gaps.seconds},
+          {"wall_seconds", gaps.wall_seconds},
+          {"pairs", pairs}};
+}
+
+}  // namespace
+
+nlohmann::ordered_json ceilings_json(const Ceilings& ceilings) {
+  nlohmann::ordered_json object{{"copy_bytes_per_s", ceilings.copy_bytes_per_second},
+                                {"read_bytes_per_s", ceilings.read_bytes_per_second},
+                                {"f32_flops_per_s", ceilings.f32_flops_per_second}};
+  if (ceilings.matrix_flops_per_second > 0) {
+    object["matrix_flops_per_s"] = ceilings.matrix_flops_per_second;
+  }
+  object["launch_seconds"] = ceilings.launch_seconds;
+  object["wake_seconds"] = ceilings.wake_seconds;
+  return object;
+}
+
+nlohmann::ordered_json profile_json(Profiler& profiler, ProfileBy by, const Ceilings& ceilings) {
+  auto ops = nlohmann::ordered_json::array();
+  for (const OpTime& row : profiler.times(by, ceilings)) ops.push_back(json_of(row));
+  nlohmann::ordered_json object{
+      {"event", "profile"}, {"ops", ops}, {"gaps", json_of(profiler.gaps())}};
+  if (ceilings.known()) object["ceilings"] = ceilings_json(ceilings);
+  return object;
+}
+
+}  // namespace clora
