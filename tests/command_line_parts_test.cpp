@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tools/clora/common_options.hpp"
 #include "tools/clora/loss_picture.hpp"
 #include "tools/clora/output.hpp"
 #include "model/stop_filter.hpp"
@@ -93,6 +94,14 @@ TEST(LossPicture, EscapesItsTitleAndLeavesOutWhatIsNotFinite) {
   EXPECT_THAT(picture, HasSubstr("a &lt; b &amp; c"));
   EXPECT_THAT(picture, Not(HasSubstr("nan")));
   EXPECT_THAT(picture, Not(HasSubstr("inf")));
+}
+
+TEST(CommonOptions, TellsTheLibrarysWarningsAndNoLesserWords) {
+  const ContextConfig config = context_config({});
+  testing::internal::CaptureStderr();
+  config.hooks.tell(LogLevel::info, "all is well");
+  config.hooks.tell(LogLevel::warning, "program cache: damaged");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "clora: warning: program cache: damaged\n");
 }
 
 TEST(LossPicture, OfNothingIsStillAPicture) { EXPECT_THAT(loss_picture({}), HasSubstr("</svg>")); }

@@ -75,6 +75,10 @@ ContextConfig context_config(const CommonOptions& options) {
   if (!options.device.empty()) config.device = options.device;
   config.profile = !options.profile.empty() || options.trace != nullptr;
   config.trace = options.trace;
+  config.hooks.log = [output = Output(options.output)](LogLevel level,
+                                                       std::string_view message) mutable {
+    if (level >= LogLevel::warning) output.warning("{}", message);
+  };
   return config;
 }
 
