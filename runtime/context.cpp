@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/adopted_memory.hpp"
+#include "runtime/in_flight.hpp"
 #include "runtime/opencl.hpp"
 
 namespace clora {
@@ -157,7 +158,10 @@ struct Context::State {
         health(std::make_shared<DeviceHealth>(device.name, config.stuck_after_seconds)),
         programs(context.get(), device,
                  {config.kernel_folder, program_store_of(config), config.hooks, health}),
-        variant(resolve(config.variant, device)) {
+        variant(resolve(config.variant, device)),
+        in_flight(device, health, {config.max_commands_in_flight, config.max_seconds_in_flight}) {
+    health->watch(queue.get());
+    profiler.watch(health);
     if (config.profile && config.trace) profiler.trace_to(config.trace, device.name);
   }
 
@@ -171,6 +175,7 @@ struct Context::State {
   ProgramCache programs;
   Profiler profiler;
   Variant variant;
+  InFlightLedger in_flight;
 };
 
 Context::Context(const ContextConfig& config)
@@ -180,7 +185,14 @@ Context::Context(const AdoptedQueue& adopted, const ContextConfig& config)
     : state_(std::make_unique<State>(adopted_ground(adopted, config), config)) {}
 
 Context::~Context() {
-  if (state_ != nullptr) clFinish(state_->queue.get());
+  if (state_ == nullptr) return;
+  try {
+    finish();
+  } catch (...) {  // lost, now or before
+  }
+  state_->health->watch(nullptr);
+  // A driver asked to release what is in use on a stuck device could block.
+  if (state_->health->stuck()) (void)state_.release();
 }
 
 const Device& Context::device() const noexcept { return state_->device; }
@@ -188,6 +200,7 @@ Variant Context::variant() const noexcept { return state_->variant; }
 const Hooks& Context::hooks() const noexcept { return state_->config.hooks; }
 const ContextConfig& Context::config() const noexcept { return state_->config; }
 const std::shared_ptr<DeviceHealth>& Context::health() const noexcept { return state_->health; }
+InFlightLedger& Context::in_flight() noexcept { return state_->in_flight; }
 ProgramCache& Context::programs() noexcept { return state_->programs; }
 BufferPool& Context::pool() noexcept { return state_->pool; }
 Profiler& Context::profiler() noexcept { return state_->profiler; }
@@ -202,6 +215,7 @@ Tensor Context::adopt(cl_mem mem, Shape shape, DType type, std::size_t offset_by
 }
 
 Tensor Context::allocate(Shape shape, DType type, MemoryTag tag) {
+  state_->health->require_usable("context: allocate");
   auto storage = std::make_shared<Storage>();
   storage->bytes = bytes_of(type, static_cast<std::size_t>(shape.elements()));
   auto buffer = std::make_shared<const Buffer>(state_->pool.allocate(storage->bytes, tag));
@@ -228,6 +242,7 @@ void Context::profile_transfer(std::string_view label, std::size_t bytes, cl_eve
 }
 
 Fence Context::write_async(const Tensor& tensor, std::span<const std::byte> bytes) {
+  state_->health->require_usable("context: write");
   require_transfer(tensor, bytes.size());
   if (bytes.empty()) return {};
   if (profiling()) profiler().before_enqueue();
@@ -236,12 +251,13 @@ Fence Context::write_async(const Tensor& tensor, std::span<const std::byte> byte
       clEnqueueWriteBuffer(state_->queue.get(), tensor.storage()->mem, CL_FALSE,
                            device_offset(tensor), bytes.size(), bytes.data(), 0, nullptr, &event),
       "context: clEnqueueWriteBuffer");
-  Fence fence(event);
+  Fence fence(event, state_->health);
   profile_transfer("write", bytes.size(), event);
   return fence;
 }
 
 Fence Context::read_async(const Tensor& tensor, std::span<std::byte> bytes) {
+  state_->health->require_usable("context: read");
   require_transfer(tensor, bytes.size());
   if (bytes.empty()) return {};
   if (profiling()) profiler().before_enqueue();
@@ -250,17 +266,19 @@ Fence Context::read_async(const Tensor& tensor, std::span<std::byte> bytes) {
       clEnqueueReadBuffer(state_->queue.get(), tensor.storage()->mem, CL_FALSE,
                           device_offset(tensor), bytes.size(), bytes.data(), 0, nullptr, &event),
       "context: clEnqueueReadBuffer");
-  Fence fence(event);
+  Fence fence(event, state_->health);
   profile_transfer("read", bytes.size(), event);
   return fence;
 }
 
 Kernel Context::kernel(std::string_view file, std::string_view function, const Defines& defines) {
   const TraceSpan span(trace(), "kernel", file);  // long where a program is built
+  state_->health->require_usable("context: kernel");
   return state_->programs.kernel(file, function, defines);
 }
 
 void Context::wait_for(std::span<const cl_event> events) {
+  state_->health->require_usable("context: wait_for");
   if (events.empty()) return;
   check_opencl(
       clEnqueueBarrierWithWaitList(state_->queue.get(), static_cast<cl_uint>(events.size()),
@@ -268,10 +286,15 @@ void Context::wait_for(std::span<const cl_event> events) {
       "context: clEnqueueBarrierWithWaitList");
 }
 
-void Context::flush() { check_opencl(clFlush(state_->queue.get()), "context: clFlush"); }
+void Context::flush() {
+  state_->health->require_usable("context: flush");
+  check_opencl(clFlush(state_->queue.get()), "context: clFlush");
+}
+
 void Context::finish() {
   const TraceSpan span(trace(), "wait");
-  check_opencl(clFinish(state_->queue.get()), "context: clFinish");
+  state_->health->finish("context: finish");
+  state_->in_flight.reclaim();
 }
 
 }  // namespace clora

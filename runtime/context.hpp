@@ -67,6 +67,8 @@ struct AdoptedQueue {
   cl_command_queue queue = nullptr;
 };
 
+class InFlightLedger;  // runtime/in_flight.hpp
+
 class Context {
  public:
   // Errors: no_device, device.
@@ -74,7 +76,8 @@ class Context {
   // On a caller's queue. Errors: invalid_argument (out-of-order queue; a queue of another context
   // or device; config.profile without CL_QUEUE_PROFILING_ENABLE), device.
   explicit Context(const AdoptedQueue& adopted, const ContextConfig& config = {});
-  // Waits for what is enqueued, unless the Context is lost.
+  // Waits for what is enqueued, unless the Context is lost. A stuck one (runtime/device_health.hpp)
+  // leaves its OpenCL objects and their memory to the driver for ever.
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -109,7 +112,12 @@ class Context {
   template <class T>
   std::vector<T> read(const Tensor& tensor) {
     std::vector<T> values(tensor.bytes() / sizeof(T));
-    read(tensor, std::as_writable_bytes(std::span(values)));
+    try {
+      read(tensor, std::as_writable_bytes(std::span(values)));
+    } catch (...) {  // a stuck device may still write to them
+      if (health()->stuck()) (void)new std::vector<T>(std::move(values));
+      throw;
+    }
     return values;
   }
   // The same without waiting: `bytes` must stay valid until the fence has passed.
@@ -119,7 +127,7 @@ class Context {
   Kernel kernel(std::string_view file, std::string_view function, const Defines& defines = {});
 
   void flush();
-  // Waits for everything enqueued. Errors: device.
+  // Waits for everything enqueued. Errors: device, device_lost.
   void finish();
 
   // Makes every command enqueued later wait for a foreign event, without waiting here.
@@ -130,6 +138,8 @@ class Context {
   const Hooks& hooks() const noexcept;
   const std::shared_ptr<DeviceHealth>& health() const noexcept;
   const ContextConfig& config() const noexcept;
+  // What batches have given the device and the limit on it.
+  InFlightLedger& in_flight() noexcept;
   Profiler& profiler() noexcept;
   bool profiling() const noexcept;
   // For TraceSpan; null where ContextConfig::trace is.

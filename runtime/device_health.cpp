@@ -1,13 +1,76 @@
 #include "runtime/device_health.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <thread>
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/opencl.hpp"
 
 namespace clora {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr double kLongest = 1e9;     // seconds that a clock's arithmetic can hold
+constexpr double kLookAgain = 0.25;  // a wait looks for itself so often: pocl 3.1 does not call
+                                     // back for every event that failed
+constexpr double kPoll = 1e-3;       // and so often where the driver refuses callbacks
+
+// The event's state: positive while it is not over, negative where it or the question failed.
+cl_int state_of(cl_event event) {
+  cl_int state = CL_QUEUED;
+  const cl_int status =
+      clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr);
+  return status == CL_SUCCESS ? state : status;
+}
+
+}  // namespace
+
+// What the driver's callback reports to. One serves all waits of a Context: one thread waits at a
+// time, and after a wait that has not seen its callback no further one is asked for.
+struct DeviceHealth::Signal {
+  std::mutex mutex;
+  std::condition_variable condition;
+  bool fired = false;
+  cl_int status = CL_COMPLETE;
+  bool orphaned = false;  // a callback may still come
+
+  bool ask_for_callback(cl_event event) {
+    if (orphaned) return false;
+    fired = false;
+    orphaned = clSetEventCallback(event, CL_COMPLETE, &Signal::fire, this) == CL_SUCCESS;
+    return orphaned;
+  }
+
+  // Whether the callback came within so many seconds.
+  bool wait_for(double seconds) {
+    std::unique_lock lock(mutex);
+    const bool came = condition.wait_for(lock, Seconds(seconds), [this] { return fired; });
+    orphaned = !came;
+    return came;
+  }
+
+  static void CL_CALLBACK fire(cl_event /*event*/, cl_int status, void* self) {
+    auto& signal = *static_cast<Signal*>(self);
+    // Notified under the lock: the waiter may destroy the signal as soon as it has it.
+    const std::lock_guard lock(signal.mutex);
+    signal.fired = true;
+    signal.status = status;
+    signal.condition.notify_one();
+  }
+};
 
 DeviceHealth::DeviceHealth(std::string device_name, double stuck_after_seconds)
-    : device_name_(std::move(device_name)), stuck_after_seconds_(stuck_after_seconds) {}
+    : device_name_(std::move(device_name)),
+      stuck_after_seconds_(std::min(stuck_after_seconds, kLongest)),
+      signal_(std::make_unique<Signal>()) {}
+
+DeviceHealth::~DeviceHealth() {
+  if (signal_->orphaned) (void)signal_.release();
+}
 
 void DeviceHealth::require_usable(std::string_view who) const {
   if (!lost()) return;
@@ -24,6 +87,109 @@ void DeviceHealth::mark_lost(std::string_view reason) noexcept {
   } catch (...) {  // no memory for the text: lost without a reason
   }
   lost_.store(true, std::memory_order_release);
+}
+
+int DeviceHealth::outcome(cl_event event, std::string_view who) {
+  require_usable(who);
+  return state_of(event);
+}
+
+bool DeviceHealth::passed(cl_event event, std::string_view who) {
+  const cl_int state = outcome(event, who);
+  if (state < 0) lose(who, state);
+  if (state == CL_COMPLETE) return true;
+  flush();
+  return false;
+}
+
+// Starts what the driver still holds back. A failure shows in the wait that follows.
+void DeviceHealth::flush() const noexcept {
+  if (queue_ != nullptr) clFlush(queue_);
+}
+
+// False where nothing moved for too long; else *status is how the event, or the wait, ended.
+bool DeviceHealth::wait_limited(cl_event event, int* status) {
+  flush();
+  const bool called_back = signal_->ask_for_callback(event);
+  Clock::time_point moved = Clock::now();
+  cl_int state = CL_QUEUED;
+  for (;;) {
+    if (!called_back) {
+      std::this_thread::sleep_for(Seconds(kPoll));
+    } else if (signal_->wait_for(std::min(kLookAgain, stuck_after_seconds_))) {
+      *status = signal_->status;
+      return true;
+    }
+    *status = state_of(event);
+    // The callback of a complete event is on its way.
+    if (*status == CL_COMPLETE && called_back) (void)signal_->wait_for(kLookAgain);
+    if (*status <= CL_COMPLETE) return true;
+    const bool elsewhere = progressed_ && progressed_();
+    if (*status != std::exchange(state, *status) || elsewhere) moved = Clock::now();
+    if (Clock::now() - moved >= Seconds(stuck_after_seconds_)) return false;
+  }
+}
+
+int DeviceHealth::wait_for_outcome(cl_event event, std::string_view who) {
+  int state = outcome(event, who);
+  if (state <= CL_COMPLETE) return state;
+  if (stuck_after_seconds_ <= 0) {
+    const cl_int status = clWaitForEvents(1, &event);
+    return status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST ? outcome(event, who) : status;
+  }
+  if (wait_limited(event, &state)) return state;
+  stuck_.store(true, std::memory_order_release);
+  mark_lost(fmt::format("no progress for {} s", stuck_after_seconds_));
+  fail(ErrorCode::device_lost,
+       "{}: '{}' made no progress for {} s; the context is lost, make a new Context", who,
+       device_name_, stuck_after_seconds_);
+}
+
+void DeviceHealth::wait(cl_event event, std::string_view who) {
+  const int status = wait_for_outcome(event, who);
+  if (status < 0) lose(who, status);
+}
+
+void DeviceHealth::finish(std::string_view who) {
+  require_usable(who);
+  cl_event event = nullptr;
+  check_opencl(clEnqueueMarkerWithWaitList(queue_, 0, nullptr, &event), who);
+  OwnedEvent end(event);
+  try {
+    wait(event, who);
+  } catch (...) {
+    if (stuck()) (void)end.release();
+    throw;
+  }
+}
+
+// Waits for what the queue still runs after a failure, so that its memory can be freed. Where even
+// that fails the device is gone, and runs nothing.
+void DeviceHealth::settle() noexcept {
+  if (queue_ == nullptr) return;
+  if (stuck_after_seconds_ <= 0) {
+    clFinish(queue_);
+    return;
+  }
+  cl_event end = nullptr;
+  if (clEnqueueMarkerWithWaitList(queue_, 0, nullptr, &end) != CL_SUCCESS) return;
+  int status = CL_COMPLETE;
+  try {
+    if (!wait_limited(end, &status)) stuck_.store(true, std::memory_order_release);
+  } catch (...) {
+    stuck_.store(true, std::memory_order_release);
+  }
+  if (!stuck()) clReleaseEvent(end);
+}
+
+void DeviceHealth::lose(std::string_view who, int status) {
+  settle();
+  const std::string reason = fmt::format("a command failed: {}", opencl_status_text(status));
+  mark_lost(reason);
+  throw Error(ErrorCode::device_lost,
+              fmt::format("{}: {} on '{}'; the context is lost, make a new Context", who, reason,
+                          device_name_),
+              status);
 }
 
 }  // namespace clora

@@ -4,30 +4,26 @@
 
 namespace clora {
 
+void Fence::release() noexcept {
+  if (event_ != nullptr && !health_->stuck()) clReleaseEvent(event_);
+  event_ = nullptr;
+}
+
 Fence& Fence::operator=(Fence&& other) noexcept {
   if (this != &other) {
-    if (event_ != nullptr) clReleaseEvent(event_);
+    release();
     event_ = std::exchange(other.event_, nullptr);
+    health_ = std::move(other.health_);
   }
   return *this;
 }
 
-Fence::~Fence() {
-  if (event_ != nullptr) clReleaseEvent(event_);
-}
+Fence::~Fence() { release(); }
 
 void Fence::wait() const {
-  if (event_ != nullptr) check_opencl(clWaitForEvents(1, &event_), "fence: clWaitForEvents");
+  if (event_ != nullptr) health_->wait(event_, "fence: wait");
 }
 
-bool Fence::passed() const {
-  if (event_ == nullptr) return true;
-  cl_int state = CL_QUEUED;
-  check_opencl(
-      clGetEventInfo(event_, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr),
-      "fence: clGetEventInfo");
-  check_opencl(state < 0 ? state : CL_SUCCESS, "fence: a command before it");
-  return state == CL_COMPLETE;
-}
+bool Fence::passed() const { return event_ == nullptr || health_->passed(event_, "fence: passed"); }
 
 }  // namespace clora

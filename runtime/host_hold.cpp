@@ -11,7 +11,8 @@ bool comes_to_rest(Context& context) noexcept {
     } catch (...) {  // asked again, or reported as not known
     }
   }
-  return false;
+  // A loss of another kind than "no progress" left the queue at rest.
+  return context.health()->lost() && !context.health()->stuck();
 }
 
 }  // namespace clora

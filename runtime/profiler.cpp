@@ -62,13 +62,20 @@ void Profiler::add(std::size_t op, cl_event event) {
   if (pending_.size() >= std::max(collect_at_, kCollectEvery)) collect_completed();
 }
 
-void Profiler::collect() {
-  if (pending_.empty()) return;
+void Profiler::wait_for_last() {
+  const cl_event last = pending_.back().event;
+  if (health_ != nullptr) return health_->wait(last, "profiler");
   // A command that failed is no error here: it is counted as untimed.
-  const cl_int status = clWaitForEvents(1, &pending_.back().event);
+  const cl_int status = clWaitForEvents(1, &last);
   if (status != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) {
     check_opencl(status, "profiler: clWaitForEvents");
   }
+}
+
+void Profiler::collect() {
+  if (pending_.empty()) return;
+  if (health_ != nullptr && health_->lost()) return collect_completed();  // what ran before
+  wait_for_last();
   read_first(pending_.size());
 }
 

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/device_health.hpp"
 #include "runtime/opencl_handles.hpp"
 #include "runtime/roofline.hpp"
 #include "runtime/trace.hpp"
@@ -66,6 +67,9 @@ class Profiler {
   // From now on every command shows in `trace`, on a device track of this name.
   void trace_to(std::shared_ptr<Trace> trace, std::string_view track_name);
 
+  // From now on a wait has the limit of `health`; of a lost Context only what is complete counts.
+  void watch(std::shared_ptr<DeviceHealth> health) { health_ = std::move(health); }
+
   // The number of what a command does; equal ones share a number, for the Profiler's life.
   std::size_t op(std::string_view label, std::string_view shape, Cost cost);
   // To be called just before a command is enqueued: with a trace it reads the host's clock, by
@@ -77,7 +81,8 @@ class Profiler {
   void add(std::size_t op, cl_event event);
   void add(std::string_view label, Cost cost, cl_event event) { add(op(label, "", cost), event); }
 
-  // Waits for the commands added so far and counts them. Errors: device. The reports below do so
+  // Waits for the commands added so far and counts them. Errors: device, device_lost. The reports
+  // below do so
   // first.
   void collect();
   // Longest first.
@@ -125,6 +130,7 @@ class Profiler {
   };
 
   void collect_completed();
+  void wait_for_last();
   void read_first(std::size_t count);
   void count(const Timed& command);
   void put_into_trace(const std::vector<Timed>& commands);
@@ -140,6 +146,7 @@ class Profiler {
   std::uint64_t first_start_ns_ = 0;
   std::uint64_t last_end_ns_ = 0;
 
+  std::shared_ptr<DeviceHealth> health_;
   std::shared_ptr<Trace> trace_;
   std::uint32_t track_ = 0;
   Trace::Clock::time_point enqueue_begins_{};

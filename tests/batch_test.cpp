@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/gate.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {
 namespace {
 
 using test::context_of;
+using test::Gate;
 
 TEST(Batch, CopiesThroughATemporaryAndReplays) {
   Context& context = context_of(Variant::portable);
@@ -54,6 +56,117 @@ TEST(Batch, RefusesToRecordOnceSealed) {
   batch.seal();
   EXPECT_THAT(test::error_of([&] { batch.temporary({1}, DType::f32, "late"); }),
               testing::HasSubstr("sealed"));
+}
+
+TEST(Batch, UploadsWhatTheHostMemoryHoldsWhenItIsSubmitted) {
+  Context& context = context_of(Variant::portable);
+  std::vector<float> values{1, 2, 3};
+  const test::Output target(context, {3});
+  Batch batch(context);
+  batch.upload(target.tensor(), std::as_bytes(std::span(values)));
+  batch.submit().wait();
+  EXPECT_EQ(target.values(), values);
+  values = {4, 5, 6};
+  batch.submit().wait();
+  EXPECT_EQ(target.values(), values);
+}
+
+TEST(Batch, RefusesAnUploadOfAnotherSize) {
+  Context& context = context_of(Variant::portable);
+  const std::vector<float> values(3);
+  const Tensor target = test::upload(context, {4}, std::vector<float>(4));
+  Batch batch(context);
+  EXPECT_THAT(
+      test::error_of([&] { batch.upload(target, std::as_bytes(std::span<const float>(values))); }),
+      testing::HasSubstr("f32 [4] from 12 bytes"));
+}
+
+TEST(Batch, WaitsForForeignEventsOnTheDeviceOnly) {
+  Context& context = context_of(Variant::portable);
+  std::vector<float> values{1, 2, 3};
+  const test::Output target(context, {3});
+  Batch batch(context);
+  batch.upload(target.tensor(), std::as_bytes(std::span(values)));
+  Gate gate(context);
+  const Fence fence = batch.submit(std::span(&gate.event(), 1));
+  EXPECT_FALSE(fence.passed());
+  values = {7, 8, 9};  // read when the event lets it
+  gate.open();
+  fence.wait();
+  EXPECT_TRUE(fence.passed());
+  EXPECT_EQ(target.values(), values);
+}
+
+TEST(Batch, OfNoCommandsPassesWithItsWaitList) {
+  Context& context = context_of(Variant::portable);
+  Batch batch(context);
+  EXPECT_TRUE(batch.submit().passed());
+  Gate gate(context);
+  const Fence fence = batch.submit(std::span(&gate.event(), 1));
+  EXPECT_FALSE(fence.passed());
+  gate.open();
+  fence.wait();
+}
+
+TEST(Batch, LetsAMarkPassBeforeTheCommandsBehindIt) {
+  Context& context = context_of(Variant::portable);
+  const Tensor tensor = test::upload(context, {4}, std::vector<float>{1, 2, 3, 4});
+  Gate gate(context);
+  Batch batch(context);
+  batch.fill_zero(tensor);
+  const std::size_t early = batch.mark("early");
+  // Everything behind this waits for the gate.
+  batch.call("hold", {}, [&](cl_command_queue queue, std::span<const MemoryRegion>) {
+    ASSERT_EQ(clEnqueueBarrierWithWaitList(queue, 1, &gate.event(), nullptr), CL_SUCCESS);
+  });
+  const std::size_t late = batch.mark("late");
+  EXPECT_THAT(test::error_of([&] { (void)batch.fence_at(early); }),
+              testing::HasSubstr("before the first submit"));
+  const Fence all = batch.submit();
+  batch.fence_at(early).wait();
+  EXPECT_FALSE(batch.fence_at(late).passed());
+  EXPECT_FALSE(all.passed());
+  gate.open();
+  batch.fence_at(late).wait();
+  all.wait();
+  EXPECT_THAT(test::error_of([&] { (void)batch.fence_at(2); }), testing::HasSubstr("2 marks"));
+}
+
+TEST(Fence, HandsOutAnEventThatOutlivesItWhenRetained) {
+  Context& context = context_of(Variant::portable);
+  const Tensor tensor = test::upload(context, {4}, std::vector<float>{1, 2, 3, 4});
+  Batch batch(context);
+  batch.fill_zero(tensor);
+  cl_event event = nullptr;
+  {
+    const Fence fence = batch.submit();
+    event = fence.event();
+    ASSERT_EQ(clRetainEvent(event), CL_SUCCESS);
+  }
+  EXPECT_EQ(clWaitForEvents(1, &event), CL_SUCCESS);
+  cl_uint references = 0;
+  context.finish();
+  clGetEventInfo(event, CL_EVENT_REFERENCE_COUNT, sizeof references, &references, nullptr);
+  EXPECT_GE(references, 1U);
+  EXPECT_EQ(clReleaseEvent(event), CL_SUCCESS);
+}
+
+TEST(Batch, WaitsForWhatWentOutBeforeACommandThatFails) {
+  Context& context = context_of(Variant::portable);
+  const test::Output target(context, {3});
+  std::vector<float> values{1, 2, 3};
+  bool fails = true;
+  Batch batch(context);
+  batch.upload(target.tensor(), std::as_bytes(std::span(values)));
+  batch.call("fail", {}, [&](cl_command_queue, std::span<const MemoryRegion>) {
+    if (fails) fail(ErrorCode::device, "refused");
+  });
+  EXPECT_EQ(test::error_of([&] { batch.submit(); }), "refused");
+  values = {0, 0, 0};  // nobody reads them any more
+  EXPECT_EQ(target.values(), (std::vector<float>{1, 2, 3}));
+  fails = false;  // and the Context goes on
+  batch.submit().wait();
+  EXPECT_EQ(target.values(), values);
 }
 
 TEST(Context, SaysHowMuchMemoryIsMissing) {

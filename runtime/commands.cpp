@@ -1,0 +1,183 @@
+#include "runtime/commands.hpp"
+
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+#include "runtime/program.hpp"
+
+namespace clora {
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+MemoryRegion region_of(const Tensor& tensor) {
+  return {tensor.storage()->mem, tensor.storage()->origin + tensor.offset_bytes()};
+}
+
+// A cl_mem that begins where the tensor does.
+cl_mem argument_of(const Tensor& tensor, const Device& device) {
+  if (tensor.empty()) return nullptr;
+  const MemoryRegion region = region_of(tensor);
+  require(region.offset_bytes % device.base_alignment_bytes == 0,
+          "batch: a view must begin at a multiple of {} bytes to be a kernel's argument, {} begins "
+          "at {}",
+          device.base_alignment_bytes, tensor.text(), region.offset_bytes);
+  return tensor.storage()->buffer->part(region.offset_bytes,
+                                        std::max<std::size_t>(tensor.bytes(), 1));
+}
+
+void bind_kernel(KernelCommand& command, const Device& device) {
+  const Kernel& kernel = command.launch.kernel;
+  cl_int status = CL_SUCCESS;
+  command.kernel.reset(clCreateKernel(kernel.program->handle(), kernel.function.c_str(), &status));
+  check_opencl(status, fmt::format("batch: clCreateKernel({})", kernel.function));
+  const cl_kernel own = command.kernel.get();
+  for (std::size_t i = 0; i < command.arguments.size(); ++i) {
+    const auto n = static_cast<cl_uint>(i);
+    status = std::visit(
+        Overloaded{
+            [&](const Tensor& tensor) {
+              const cl_mem mem = argument_of(tensor, device);
+              return clSetKernelArg(own, n, sizeof mem, &mem);
+            },
+            [&](const LocalMemory& local) { return clSetKernelArg(own, n, local.bytes, nullptr); },
+            [&](auto value) { return clSetKernelArg(own, n, sizeof value, &value); }},
+        command.arguments[i]);
+    check_opencl(status, fmt::format("batch: argument {} of kernel {}", i, kernel.function));
+  }
+}
+
+void enqueue_kernel(const KernelCommand& command, cl_command_queue queue, cl_event* event) {
+  const Grid& grid = command.launch.grid;
+  const cl_int status =
+      clEnqueueNDRangeKernel(queue, command.kernel.get(), 3, nullptr, grid.global.data(),
+                             grid.local.data(), 0, nullptr, event);
+  if (status == CL_SUCCESS) return;
+  check_opencl(status, fmt::format("batch: enqueue of {} ({})", command.launch.kernel.function,
+                                   command.launch.label));
+}
+
+void enqueue_marker(cl_command_queue queue, cl_event* event) {
+  if (event == nullptr) return;
+  check_opencl(clEnqueueMarkerWithWaitList(queue, 0, nullptr, event),
+               "batch: clEnqueueMarkerWithWaitList");
+}
+
+}  // namespace
+
+std::vector<Tensor> tensors_of(const Command& command) {
+  return std::visit(Overloaded{[](const KernelCommand& kernel) {
+                                 std::vector<Tensor> tensors;
+                                 for (const Argument& argument : kernel.arguments) {
+                                   const auto* tensor = std::get_if<Tensor>(&argument);
+                                   if (tensor != nullptr && !tensor->empty())
+                                     tensors.push_back(*tensor);
+                                 }
+                                 return tensors;
+                               },
+                               [](const CopyCommand& copy) {
+                                 return std::vector{copy.dst, copy.src};
+                               },
+                               [](const FillCommand& fill) { return std::vector{fill.dst}; },
+                               [](const UploadCommand& upload) { return std::vector{upload.dst}; },
+                               [](const CallCommand& call) { return call.uses; },
+                               [](const MarkCommand&) { return std::vector<Tensor>(); }},
+                    command);
+}
+
+void bind(Command& command, const Device& device) {
+  std::visit(Overloaded{[&](KernelCommand& kernel) { bind_kernel(kernel, device); },
+                        [](CopyCommand& copy) {
+                          copy.to = region_of(copy.dst);
+                          copy.from = region_of(copy.src);
+                        },
+                        [](CallCommand& call) {
+                          call.regions.clear();  // of a seal that failed
+                          for (const Tensor& t : call.uses) call.regions.push_back(region_of(t));
+                        },
+                        [](MarkCommand&) {}, [](auto& other) { other.to = region_of(other.dst); }},
+             command);
+}
+
+void enqueue(const Command& command, cl_command_queue queue, cl_event* event) {
+  std::visit(
+      Overloaded{[&](const KernelCommand& kernel) { enqueue_kernel(kernel, queue, event); },
+                 [&](const CopyCommand& copy) {
+                   check_opencl(clEnqueueCopyBuffer(queue, copy.from.mem, copy.to.mem,
+                                                    copy.from.offset_bytes, copy.to.offset_bytes,
+                                                    copy.dst.bytes(), 0, nullptr, event),
+                                "batch: clEnqueueCopyBuffer");
+                 },
+                 [&](const FillCommand& fill) {
+                   const unsigned char zero = 0;
+                   check_opencl(
+                       clEnqueueFillBuffer(queue, fill.to.mem, &zero, 1, fill.to.offset_bytes,
+                                           fill.dst.bytes(), 0, nullptr, event),
+                       "batch: clEnqueueFillBuffer");
+                 },
+                 [&](const UploadCommand& upload) {
+                   check_opencl(clEnqueueWriteBuffer(queue, upload.to.mem, CL_FALSE,
+                                                     upload.to.offset_bytes, upload.src.size(),
+                                                     upload.src.data(), 0, nullptr, event),
+                                "batch: clEnqueueWriteBuffer");
+                 },
+                 [&](const CallCommand& call) {
+                   call.function(queue, call.regions);
+                   enqueue_marker(queue, event);
+                 },
+                 [&](const MarkCommand&) { enqueue_marker(queue, event); }},
+      command);
+}
+
+std::string_view label_of(const Command& command) {
+  using Text = std::string_view;
+  return std::visit(Overloaded{[](const KernelCommand& kernel) -> Text {
+                                 const Launch& launch = kernel.launch;
+                                 return launch.label.empty() ? launch.kernel.function
+                                                             : launch.label;
+                               },
+                               [](const CopyCommand&) -> Text { return "copy"; },
+                               [](const FillCommand&) -> Text { return "fill"; },
+                               [](const UploadCommand&) -> Text { return "upload"; },
+                               [](const CallCommand& call) -> Text { return call.label; },
+                               [](const MarkCommand& mark) -> Text { return mark.name; }},
+                    command);
+}
+
+// The first tensors, outputs first by convention. Types are told where they are not f32.
+std::string shape_of(const Command& command) {
+  if (std::holds_alternative<CallCommand>(command)) return {};
+  const std::size_t told = std::holds_alternative<KernelCommand>(command) ? 3 : 1;
+  std::string text;
+  for (const Tensor& tensor : tensors_of(command) | std::views::take(told)) {
+    const std::string_view type = tensor.type() == DType::f32 ? "" : name_of(tensor.type());
+    text += fmt::format("{}{}{}", text.empty() ? "" : " ", type, tensor.shape().text());
+  }
+  return text;
+}
+
+Cost cost_of(const Command& command) {
+  const auto bytes = [](const Tensor& tensor) { return static_cast<double>(tensor.bytes()); };
+  return std::visit(Overloaded{[](const KernelCommand& kernel) { return kernel.launch.cost; },
+                               [&](const CopyCommand& copy) {
+                                 return Cost{0, 2 * bytes(copy.dst)};
+                               },
+                               [](const CallCommand&) { return Cost{}; },
+                               [](const MarkCommand&) { return Cost{}; },
+                               [&](const auto& other) {
+                                 return Cost{0, bytes(other.dst)};
+                               }},
+                    command);
+}
+
+void abandon(Command& command) noexcept {
+  if (auto* kernel = std::get_if<KernelCommand>(&command)) (void)kernel->kernel.release();
+}
+
+}  // namespace clora

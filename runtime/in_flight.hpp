@@ -1,0 +1,84 @@
+// InFlightLedger: how much of a Context's recorded work the device has before it, over all its
+// batches, and the limit on it. The limit keeps a host that runs ahead from filling a driver's
+// queue, and gives watchdogs and a stuck device's clock something to see: a batch goes out in
+// segments, each with one flush, and a segment waits until the oldest ones have made room.
+//
+// Seconds are estimates from each command's Cost: rough rates of the kind of device, corrected by
+// the time that full segments were seen to take. An error of a few times does no harm: work waits a
+// little early or late, results are the same.
+// No call here allocates. Threads: the Context's.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "runtime/device.hpp"
+#include "runtime/device_health.hpp"
+#include "runtime/profiler.hpp"
+
+namespace clora {
+
+struct InFlightLimits {
+  std::size_t commands = 0;  // 0: no limit
+  double seconds = 0;        // 0: no limit
+};
+
+// Commands and their estimated device time.
+struct Work {
+  std::size_t commands = 0;
+  double seconds = 0;
+};
+
+class InFlightLedger {
+ public:
+  InFlightLedger(const Device& device, std::shared_ptr<DeviceHealth> health, InFlightLimits limits);
+  ~InFlightLedger();
+  InFlightLedger(const InFlightLedger&) = delete;
+  InFlightLedger& operator=(const InFlightLedger&) = delete;
+
+  // Seconds that the device may need for `cost`.
+  double estimate(Cost cost) const noexcept;
+  // Whether work is as much as one segment may hold: an eighth of the limit.
+  bool fills_segment(Work work) const noexcept;
+  // Waits for the oldest segments until `work` stays within the limit; work beyond the whole limit
+  // waits for all of them. Errors: device_lost.
+  void make_room(Work work);
+  // `work` was enqueued and flushed, and ends with the event `last`, which is retained.
+  // REQUIRES: make_room() before it was enqueued. Errors: device.
+  void add(Work work, cl_event last);
+
+  // Not yet seen to be complete.
+  Work work() const noexcept { return work_; }
+  // Lets go of what is complete; whether there was any.
+  bool reclaim() noexcept;
+
+ private:
+  struct Segment {
+    Work work;
+    cl_event last = nullptr;
+  };
+  // Two neighbours never fit one segment, so that 4 * 8 of them reach both limits.
+  static constexpr std::size_t kCapacity = 64;
+
+  Segment& at(std::size_t i) { return ring_[(begin_ + i) % kCapacity]; }
+  bool merge(Work work, cl_event last);
+  Segment pop();
+  void wait_for_oldest();
+  void learn(double estimated, std::chrono::steady_clock::time_point ended);
+
+  std::shared_ptr<DeviceHealth> health_;
+  InFlightLimits limits_;
+  double flops_per_second_;
+  double bytes_per_second_;
+  double correction_ = 1;  // measured over estimated
+  Work work_;
+  std::array<Segment, kCapacity> ring_;
+  std::size_t begin_ = 0;
+  std::size_t count_ = 0;
+  std::chrono::steady_clock::time_point ended_;  // of the segment before the oldest; 0: not seen
+};
+
+}  // namespace clora

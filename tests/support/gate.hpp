@@ -1,0 +1,35 @@
+// Gate: a user event that holds a device back for as long as a test wants.
+#pragma once
+
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl.h>
+
+#include "runtime/context.hpp"
+
+namespace clora::test {
+
+class Gate {
+ public:
+  explicit Gate(const Context& context)
+      : event_(clCreateUserEvent(context.opencl_context(), nullptr)) {}
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  // Opens it, so that the driver can wind down.
+  ~Gate() {
+    open();
+    clReleaseEvent(event_);
+  }
+
+  // status: CL_COMPLETE, or the negative one of a command that failed. The first call counts.
+  void open(cl_int status = CL_COMPLETE) {
+    if (!open_) clSetUserEventStatus(event_, status);
+    open_ = true;
+  }
+  const cl_event& event() const { return event_; }
+
+ private:
+  cl_event event_;
+  bool open_ = false;
+};
+
+}  // namespace clora::test
