@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every code block of docs/embedding.md stands in the file that the line above it names."""
+"""Every code block of docs/embedding.md stands in the file that the line above it names; its table
+of metrics has those of the library."""
 import os
 import pathlib
 import re
@@ -8,6 +9,11 @@ import unittest
 ROOT = pathlib.Path(os.environ.get("CLORA_SOURCE_DIR", pathlib.Path(__file__).parent.parent))
 # A file's name alone on a line, or nothing, then a block and its language.
 BLOCK = re.compile(r"(?:^`([^`\n]+)`:\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+# hooks.measure(...) of the library, with the names in it; rows of the table of metrics.
+MEASURE = re.compile(r"\bmeasure\(([^;]*?)\);", re.DOTALL)
+METRIC_ROW = re.compile(r"^\| `([a-z_]+\.[a-z_]+)` \|", re.MULTILINE)
 
 
 class EmbeddingDoc(unittest.TestCase):
@@ -20,6 +26,16 @@ class EmbeddingDoc(unittest.TestCase):
         for name, language, text in code:
             self.assertTrue(name, f"a {language} block names no file:\n{text}")
             self.assertIn(text, (ROOT / name).read_text(), f"not a part of {name}")
+
+    def test_the_metrics_listed_are_those_that_there_are(self):
+        named = set()
+        for room in ["runtime", "ops", "lora", "model"]:
+            for path in (ROOT / room).rglob("*.cpp"):
+                for arguments in MEASURE.findall(path.read_text()):
+                    named.update(re.findall(r'"([^"]+)"', arguments))
+        self.assertGreater(len(named), 3)
+        listed = set(METRIC_ROW.findall((ROOT / "docs/embedding.md").read_text()))
+        self.assertEqual(named, listed)
 
 
 if __name__ == "__main__":
