@@ -222,13 +222,13 @@ TEST_F(OpenCApi, ALimitTooLowForTheModelIsOutOfMemory) {
 
 TEST_F(OpenCApi, ALoadStopsWhenItsCallbackSaysSo) {
   clora_model_options options = clora_model_options_init();
-  options.progress = [](void*, double) { return std::int32_t{1}; };
+  options.progress = [](void*, double fraction) { return std::int32_t{fraction > 0.3}; };
   clora_statistics before = clora_statistics_init();
   clora_statistics after = clora_statistics_init();
   ASSERT_EQ(clora_context_get_statistics(context_, &before), CLORA_OK);
   clora_model* model = nullptr;
   expect_error(clora_model_load(context_, model_folder().c_str(), &options, &model),
-               CLORA_CANCELLED, "stopped by the progress callback");
+               CLORA_CANCELLED, "model");
   EXPECT_EQ(model, nullptr);
   ASSERT_EQ(clora_context_get_statistics(context_, &after), CLORA_OK);
   EXPECT_EQ(after.weights_bytes, before.weights_bytes);
@@ -254,6 +254,19 @@ TEST_F(OpenCApi, GenerationGivesTheTokensUpToTheOneThatStoppedIt) {
   EXPECT_EQ(generation.token_count, 2U);
   EXPECT_GE(ids[1], 0);
   EXPECT_EQ(ids[2], -7);
+}
+
+TEST_F(OpenCApi, ALongPromptStopsBetweenItsParts) {
+  clora_generation_options options = clora_generation_options_init();
+  options.on_prompt = [](void*, std::int64_t) { return std::int32_t{1}; };
+  const std::vector<std::int32_t> prompt(120, 7);
+  clora_generation generation = clora_generation_init();
+  ASSERT_EQ(
+      clora_generate(session_, prompt.data(), prompt.size(), &options, nullptr, 0, &generation),
+      CLORA_OK)
+      << clora_last_error();
+  EXPECT_EQ(generation.finish_reason, CLORA_FINISH_CANCELLED);
+  EXPECT_EQ(generation.token_count, 0U);
 }
 
 TEST_F(OpenCApi, AnEndIdStopsAndIsNotGiven) {

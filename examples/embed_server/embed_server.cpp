@@ -65,6 +65,7 @@ struct Engine {
     clora::StreamDecoder decoder(tokenizer);  // tokens are parts of characters
     clora::StopFilter filter(stops);
     config.end_ids = tokenizer.end_of_generation();
+    config.on_prompt = [&](std::int64_t) { return on_text(""); };  // a long prompt can be left, too
     clora::Generation made = served.at(name).generator->generate(prompt, config, [&](int id) {
       return on_text(filter.push(decoder.push(id))) && !filter.stopped();
     });

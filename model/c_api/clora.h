@@ -149,6 +149,7 @@ typedef struct clora_context_options {
   void (*allocation)(void* user, const char* tag, int64_t bytes, uint64_t in_use_bytes);
   /* One observation of a named quantity; docs/embedding.md lists the names. */
   void (*metric)(void* user, const char* name, double value);
+  uint64_t cache_limit_bytes; /* of built programs in the cache folder; 0: 256 MiB */
 } clora_context_options;
 
 /* options may be NULL: all defaults. */
@@ -352,12 +353,15 @@ typedef struct clora_generation_options {
   void* user;
   /* Called with each token as it arrives; anything but 0 ends the generation. NULL: none. */
   int32_t (*on_token)(void* user, int32_t id);
+  /* Called before each further part of a long prompt with the number of its tokens that were given
+   * to the device; anything but 0 ends the generation, without a token. NULL: none. */
+  int32_t (*on_prompt)(void* user, int64_t done);
 } clora_generation_options;
 
 typedef enum clora_finish_reason {
   CLORA_FINISH_STOP = 0,     /* a token that ends an answer */
   CLORA_FINISH_LENGTH = 1,   /* max_tokens, or no room left */
-  CLORA_FINISH_CANCELLED = 2 /* by on_token */
+  CLORA_FINISH_CANCELLED = 2 /* by on_token or on_prompt */
 } clora_finish_reason;
 
 typedef struct clora_generation {
@@ -368,9 +372,9 @@ typedef struct clora_generation {
   double decode_seconds;
 } clora_generation;
 
-/* Text behind a prompt. Stopping by on_token is no error: the tokens up to there are given. options
- * and generation may be NULL; so may ids, else it has room for `capacity` tokens and no more than
- * that are generated. */
+/* Text behind a prompt. Stopping by a callback is no error: the tokens up to there are given.
+ * options and generation may be NULL; so may ids, else it has room for `capacity` tokens and no
+ * more than that are generated. */
 CLORA_API clora_status clora_generate(clora_session* session, const int32_t* prompt,
                                       size_t prompt_count, const clora_generation_options* options,
                                       int32_t* ids, size_t capacity, clora_generation* generation);

@@ -64,17 +64,15 @@ Adapter new_adapter(LanguageModel& model, const clora_adapter_options& options) 
   return adapter;
 }
 
-void go_on(const clora_model_options& options, double fraction) {
-  if (options.progress == nullptr || options.progress(options.user, fraction) == 0) return;
-  fail(ErrorCode::cancelled, "clora_model_load: stopped by the progress callback");
-}
-
 std::unique_ptr<LanguageModel> load(Context& context, const char* path,
                                     const clora_model_options& options) {
-  go_on(options, 0);
-  auto model = std::make_unique<LanguageModel>(context, WeightFiles::open(path));
-  go_on(options, 1);
-  return model;
+  LoadOptions load;
+  if (options.progress != nullptr) {
+    load.progress = [&options](double fraction) {
+      return options.progress(options.user, fraction) == 0;
+    };
+  }
+  return std::make_unique<LanguageModel>(context, WeightFiles::open(path), load);
 }
 
 }  // namespace

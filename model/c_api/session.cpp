@@ -172,6 +172,9 @@ clora_status clora_generate(clora_session* session, const int32_t* prompt, size_
       config.max_tokens = std::min(config.max_tokens, static_cast<std::int64_t>(capacity));
     }
     if (generation != nullptr) require_writable(generation, kWho);
+    if (o.on_prompt != nullptr) {
+      config.on_prompt = [&o](std::int64_t done) { return o.on_prompt(o.user, done) == 0; };
+    }
     std::function<bool(std::int32_t)> on_token;
     if (o.on_token != nullptr) {
       on_token = [&o](std::int32_t id) { return o.on_token(o.user, id) == 0; };
