@@ -17,6 +17,8 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -47,17 +49,22 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Checks every way, then times each once in turn, for so many rounds.
+// Checks every way, then times each once a round, in another order each time: what runs before
+// leaves the device's threads awake or asleep.
 void take_turns(std::vector<Way>& ways, int rounds) {
   for (Way& way : ways) {
     way.run();
     way.wrong = !way.right();
   }
+  std::vector<std::size_t> order(ways.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937 generator(1);
   for (int round = 0; round < rounds; ++round) {
-    for (Way& way : ways) {
+    std::ranges::shuffle(order, generator);
+    for (const std::size_t i : order) {
       const auto begin = Clock::now();
-      way.run();
-      way.seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+      ways[i].run();
+      ways[i].seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     }
   }
 }

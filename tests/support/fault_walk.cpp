@@ -125,7 +125,7 @@ class Walker {
 
   // One run with what `arm` makes fail.
   void try_one(const std::function<void()>& arm, const std::set<ErrorCode>& codes) {
-    work_.prepare();
+    prepare();
     const Before before = Before::of(work_);
     clear_faults();
     arm();
@@ -140,6 +140,13 @@ class Walker {
   FaultCount result() const { return count_; }
 
  private:
+  // A new Context has its programs built, too, before anything is counted.
+  void prepare() {
+    const Context* context = work_.context();
+    const bool was_lost = context != nullptr && context->health()->lost();
+    work_.prepare();
+    if (was_lost) end_of(work_);
+  }
   void check(const Ending& ending, const Before& before, const std::set<ErrorCode>& codes) {
     if (!ending.error.has_value()) {
       ++count_.tolerated;
