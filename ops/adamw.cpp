@@ -1,6 +1,10 @@
 #include "ops/adamw.hpp"
 
+#include <array>
+#include <bit>
+
 #include "ops/reduction_grid.hpp"
+#include "ops/variant_choice.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -14,8 +18,8 @@ struct AdamwSpec {
   Grid update;
   std::int64_t partials;  // groups of the first launch
 
-  AdamwSpec(const Context& context, std::int64_t n) {
-    if (context.variant() == Variant::cpu) {
+  AdamwSpec(const Context& context, Variant variant, std::int64_t n) {
+    if (variant == Variant::cpu) {
       const std::size_t groups = cpu_groups(context.device(), divide_up(n, 16));
       file = "adamw_cpu.cl";
       square_sums = update = single_item_groups(groups);
@@ -33,6 +37,20 @@ struct AdamwSpec {
     }
   }
 };
+
+void test_adamw(SelfTest& test) {
+  const AdamwSettings settings{.learning_rate = 0.02F, .weight_decay = 0.1F, .clip_norm = 1};
+  const Shape shape{150};
+  const Tensor second_moment = test.input(shape);
+  test.batch().fill_zero(second_moment);  // a square: never below 0
+  const auto words = std::bit_cast<std::array<float, 8>>(settings);
+  const AdamwTensors tensors{.parameters = test.changed(test.input(shape)),
+                             .first_moment = test.changed(test.input(shape)),
+                             .second_moment = test.changed(second_moment),
+                             .gradients = test.input(shape),
+                             .settings = test.input({8}, words)};
+  record_adamw(test.batch(), tensors, test.output({1}));
+}
 
 }  // namespace
 
@@ -56,7 +74,8 @@ void record_adamw(Batch& batch, const AdamwTensors& tensors, const Tensor& grad_
 
   const std::int64_t n = p.elements();
   const auto count = static_cast<double>(n);
-  const AdamwSpec spec(batch.context(), n);
+  const Variant variant = variant_for(batch.context(), "adamw_cpu.cl", "adamw", test_adamw);
+  const AdamwSpec spec(batch.context(), variant, n);
   const auto kernel = [&](std::string_view function) {
     return batch.context().kernel(spec.file, function, spec.defines);
   };

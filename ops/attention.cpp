@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "ops/reduction_grid.hpp"
+#include "ops/variant_choice.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -17,6 +18,7 @@ constexpr std::int64_t kGroupsPerUnit = 4;
 constexpr std::int64_t kMaxChunks = 8;  // bounds the memory of the backward's parts
 constexpr std::int64_t kMinChunk = 64;
 constexpr std::size_t kWorkGroup = 64;
+constexpr std::int32_t kDocument = 21;  // where the second document of a self-test begins
 
 std::int64_t power_of_two_from(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
@@ -27,10 +29,11 @@ std::int64_t power_of_two_from(std::int64_t n) {
 struct AttentionSpec {
   Context& context;
   std::int64_t T, Tk, H, G, E;
+  Variant variant = Variant::portable;
 
   std::size_t units() const { return std::max(1U, context.device().compute_units); }
-  bool cpu() const { return context.variant() == Variant::cpu; }
-  bool decodes() const { return cpu() && T <= kDecodeRows; }
+  bool cpu() const { return variant == Variant::cpu; }
+  bool decodes() const { return T <= kDecodeRows; }  // where cpu()
   std::int64_t wanted_groups() const { return kGroupsPerUnit * static_cast<std::int64_t>(units()); }
 
   // Forward of few rows: in how many shares a row's keys are dealt out.
@@ -105,7 +108,7 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
 
 void record_decode(Batch& batch, const AttentionSpec& spec, const Tensor& y,
                    const Tensor& log_sum_exp, const AttentionInputs& in) {
-  const auto [context, T, Tk, H, G, E] = spec;
+  const auto [context, T, Tk, H, G, E, variant] = spec;
   const std::int64_t splits = spec.splits();
   const Tensor parts = batch.temporary({T, H, splits, E + 2}, DType::f32, "attention parts");
   batch.launch({spec.kernel("attention_decode_cpu.cl", "attention_decode_cpu"),
@@ -125,7 +128,7 @@ void record_decode(Batch& batch, const AttentionSpec& spec, const Tensor& y,
 void record_backward_cpu(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out,
                          const Tensor& dy, const Tensor& y, const Tensor& log_sum_exp,
                          const AttentionInputs& in, Cost cost) {
-  const auto [context, T, Tk, H, G, E] = spec;
+  const auto [context, T, Tk, H, G, E, variant] = spec;
   const std::int64_t chunk = spec.chunk();
   const std::int64_t chunks = divide_up(T, chunk);
   const Tensor parts =
@@ -147,7 +150,7 @@ void record_backward_cpu(Batch& batch, const AttentionSpec& spec, const Attentio
 void record_backward_portable(Batch& batch, const AttentionSpec& spec,
                               const AttentionGradients& out, const Tensor& dy, const Tensor& y,
                               const Tensor& log_sum_exp, const AttentionInputs& in, Cost cost) {
-  const auto [context, T, Tk, H, G, E] = spec;
+  const auto [context, T, Tk, H, G, E, variant] = spec;
   const auto kernel = [&](std::string_view name) {
     return spec.kernel("attention_backward.cl", name);
   };
@@ -168,16 +171,69 @@ void record_backward_portable(Batch& batch, const AttentionSpec& spec,
       row, row, row);
 }
 
+// `rows` queries, the last ones of a row of `keys` keys; the first keys are another document.
+AttentionInputs test_inputs(SelfTest& test, std::int64_t rows, std::int64_t keys) {
+  constexpr std::int64_t kHeads = 4, kKeyHeads = 2, kWidth = 20;
+  std::vector<std::int32_t> first(static_cast<std::size_t>(rows), 0);
+  std::vector<std::int32_t> last(first.size());
+  for (std::size_t t = 0; t < last.size(); ++t) {
+    last[t] = static_cast<std::int32_t>(keys - rows) + static_cast<std::int32_t>(t);
+    if (last[t] >= kDocument) first[t] = kDocument;
+  }
+  return {.q = test.input({rows, kHeads, kWidth}),
+          .k = test.input({keys, kKeyHeads, kWidth}),
+          .v = test.input({keys, kKeyHeads, kWidth}),
+          .first = test.input({rows}, first),
+          .last = test.input({rows}, last),
+          .scale = 0.25F};
+}
+
+void test_attention(SelfTest& test, std::int64_t rows, std::int64_t keys) {
+  const AttentionInputs in = test_inputs(test, rows, keys);
+  record_attention(test.batch(), test.output(in.q.shape()), test.output({rows, in.q.shape()[1]}),
+                   in);
+}
+
+Variant choose_forward(Context& context, bool decodes) {
+  if (decodes) {
+    return variant_for(context, "attention_decode_cpu.cl", "attention_decode_cpu",
+                       [](SelfTest& test) { test_attention(test, 3, 90); });
+  }
+  return variant_for(context, "attention_cpu.cl", "attention_forward_cpu", [](SelfTest& test) {
+    test_attention(test, 2 * kQueries + 5, 2 * kQueries + 5);
+  });
+}
+
+// Two chunks of keys.
+void test_backward(SelfTest& test) {
+  constexpr std::int64_t kRows = kMinChunk + 9;
+  const AttentionInputs in = test_inputs(test, kRows, kRows);
+  const Tensor y = test.output(in.q.shape());
+  const Tensor log_sum_exp = test.output({kRows, in.q.shape()[1]});
+  record_attention(test.batch(), y, log_sum_exp, in);
+  record_attention_backward(
+      test.batch(),
+      {test.output(in.q.shape()), test.output(in.k.shape()), test.output(in.k.shape())},
+      test.input(in.q.shape()), y, log_sum_exp, in);
+}
+
+void test_append(SelfTest& test) {
+  const std::vector<std::int32_t> positions{3, -1, 0, 5, 6, 2};
+  record_cache_append(test.batch(), test.changed(test.input({6, 2, 20})), test.input({6, 2, 20}),
+                      test.input({6}, positions));
+}
+
 }  // namespace
 
 void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,
                       const AttentionInputs& in) {
-  const AttentionSpec spec = checked_spec("attention", batch.context(), in);
-  const auto [context, T, Tk, H, G, E] = spec;
+  AttentionSpec spec = checked_spec("attention", batch.context(), in);
+  spec.variant = choose_forward(batch.context(), spec.decodes());
+  const auto [context, T, Tk, H, G, E, variant] = spec;
   require_tensor("attention", "y", y, in.q.shape());
   const bool keeps = !log_sum_exp.empty();
   if (keeps) require_tensor("attention", "log_sum_exp", log_sum_exp, {T, H});
-  if (spec.decodes()) {
+  if (spec.cpu() && spec.decodes()) {
     record_decode(batch, spec, y, log_sum_exp, in);
     return;
   }
@@ -202,7 +258,7 @@ void record_attention_backward(Batch& batch, const AttentionGradients& out, cons
                                const Tensor& y, const Tensor& log_sum_exp,
                                const AttentionInputs& in) {
   constexpr std::string_view op = "attention backward";
-  const AttentionSpec spec = checked_spec(op, batch.context(), in);
+  AttentionSpec spec = checked_spec(op, batch.context(), in);
   require(spec.T == spec.Tk, "{}: k must have the {} rows of q (packed rows), got {}", op, spec.T,
           in.k.text());
   require_tensor(op, "dq", out.dq, in.q.shape());
@@ -211,6 +267,8 @@ void record_attention_backward(Batch& batch, const AttentionGradients& out, cons
   require_tensor(op, "dy", dy, in.q.shape());
   require_tensor(op, "y", y, in.q.shape());
   require_tensor(op, "log_sum_exp", log_sum_exp, {spec.T, spec.H});
+  spec.variant = variant_for(batch.context(), "attention_backward_cpu.cl", "attention_backward_cpu",
+                             test_backward);
   Cost cost = spec.cost();
   cost.flops *= 2.5;  // five products for two
   cost.bytes *= 2;    // q, dy, y in, dq out
@@ -233,7 +291,9 @@ void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
   require_tensor(op, "cache", cache, cache.shape());
   require_tensor(op, "rows", rows, {T, G, E});
   require_tensor(op, "positions", positions, {T}, DType::i32);
-  const AttentionSpec spec{batch.context(), T, cache.shape()[0], G, G, E};
+  const Variant variant =
+      variant_for(batch.context(), "attention_decode_cpu.cl", "cache_append_cpu", test_append);
+  const AttentionSpec spec{batch.context(), T, cache.shape()[0], G, G, E, variant};
   const Cost cost{0, 2.0 * static_cast<double>(rows.bytes())};
   if (spec.cpu()) {
     const std::int64_t group_rows = divide_up(T, spec.wanted_groups());

@@ -1,6 +1,7 @@
 #include "ops/cross_entropy.hpp"
 
 #include "ops/reduction_grid.hpp"
+#include "ops/variant_choice.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -13,8 +14,9 @@ struct CrossEntropySpec {
   Defines defines;
   Grid grid;
 
-  CrossEntropySpec(const Context& context, std::int64_t rows)
-      : cpu(context.variant() == Variant::cpu),
+  CrossEntropySpec(Context& context, std::string_view function, const SelfTestRecord& self_test,
+                   std::int64_t rows)
+      : cpu(variant_for(context, "cross_entropy_cpu.cl", function, self_test) == Variant::cpu),
         file(cpu ? "cross_entropy_cpu.cl" : "cross_entropy.cl") {
     if (cpu) {
       grid = single_item_groups(cpu_groups(context.device(), rows));
@@ -30,6 +32,22 @@ Launch launch_of(Batch& batch, const CrossEntropySpec& spec, std::string_view fu
                  std::string label) {
   return {batch.context().kernel(spec.file, function, spec.defines), spec.grid, cost,
           std::move(label)};
+}
+
+void test_loss(SelfTest& test) {
+  const std::vector<std::int32_t> targets{52, -1, 0, 17, 5};
+  record_cross_entropy(test.batch(), test.output({5}), {}, test.input({5, 53}, 6),
+                       test.input({5}, targets), {});
+}
+
+void test_gradient(SelfTest& test) {
+  const std::vector<std::int32_t> targets{52, -1, 0, 17, 5};
+  record_cross_entropy(test.batch(), test.output({5}), test.output({5, 53}), test.input({5, 53}, 6),
+                       test.input({5}, targets), test.input({1}));
+}
+
+void test_sum(SelfTest& test) {
+  record_sum(test.batch(), test.output({1}), test.input({100}), false);
 }
 
 }  // namespace
@@ -48,10 +66,12 @@ void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogit
   require_tensor(op, "logits", logits, logits.shape());
   require_tensor(op, "loss", loss, {rows});
   require_tensor(op, "targets", targets, {rows}, DType::i32);
-  const CrossEntropySpec spec(batch.context(), rows);
   const auto vocabulary = static_cast<std::int32_t>(logits.shape()[1]);
   std::vector<Argument> arguments{loss};
   const bool gradient = !dlogits.empty();
+  const std::string_view function = gradient ? "cross_entropy_gradient" : "cross_entropy_loss";
+  const CrossEntropySpec spec(batch.context(), function, gradient ? test_gradient : test_loss,
+                              rows);
   if (gradient) {
     require_tensor(op, "dlogits", dlogits, logits.shape());
     require_tensor(op, "weight", weight, {1});
@@ -62,8 +82,8 @@ void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogit
   if (spec.cpu) arguments.emplace_back(rows);
   Cost cost = cross_entropy_cost(logits.shape());
   if (!gradient) cost.bytes /= 2;
-  batch.record(launch_of(batch, spec, gradient ? "cross_entropy_gradient" : "cross_entropy_loss",
-                         cost, gradient ? "cross_entropy/gradient" : "cross_entropy/loss"),
+  batch.record(launch_of(batch, spec, function, cost,
+                         gradient ? "cross_entropy/gradient" : "cross_entropy/loss"),
                std::move(arguments));
 }
 
@@ -72,7 +92,7 @@ void record_sum(Batch& batch, const Tensor& sum, const Tensor& x, bool accumulat
   require(!x.empty() && x.elements() > 0, "sum: x must be f32 with at least one element, got {}",
           x.text());
   require_tensor("sum", "x", x, x.shape());
-  const CrossEntropySpec spec(batch.context(), 1);
+  const CrossEntropySpec spec(batch.context(), "sum_in_order", test_sum, 1);
   const auto count = static_cast<double>(x.elements());
   batch.launch(launch_of(batch, spec, "sum_in_order", {count, 4 * count}, "cross_entropy/sum"), sum,
                x, x.elements(), static_cast<std::int32_t>(accumulate));

@@ -1,6 +1,7 @@
 #include "ops/dropout.hpp"
 
 #include "ops/launch_shape.hpp"
+#include "ops/variant_choice.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -10,6 +11,15 @@ constexpr std::size_t kGroup = 64;  // work-items of the portable kernel
 
 std::uint32_t threshold_of(float probability) {
   return static_cast<std::uint32_t>(static_cast<double>(probability) * 0x1p32);
+}
+
+void test_dropout(SelfTest& test) {
+  const std::vector<std::uint32_t> seed_and_step{3, 4};
+  const Tensor counters = test.input({2}, seed_and_step);
+  const DropoutSpec spec{.probability = 0.4F, .site = 5};
+  record_dropout(test.batch(), test.output({100}), test.input({100}), counters, spec, false);
+  record_dropout(test.batch(), test.changed(test.input({100})), test.input({100}), counters, spec,
+                 true);
 }
 
 }  // namespace
@@ -28,7 +38,7 @@ void record_dropout(Batch& batch, const Tensor& y, const Tensor& x, const Tensor
   const Cost cost{static_cast<double>(n), (accumulate ? 12.0 : 8.0) * static_cast<double>(n)};
   Launch launch{{}, {}, cost, "dropout/forward"};
   const std::uint32_t threshold = threshold_of(spec.probability);
-  if (context.variant() == Variant::cpu) {
+  if (variant_for(context, "dropout.cl", "dropout_range", test_dropout) == Variant::cpu) {
     const RowShare share = share_rows(static_cast<std::uint32_t>((n + 15) / 16), context.device());
     launch.kernel = context.kernel("dropout.cl", "dropout_range");
     launch.grid = single_item_groups(share.groups);

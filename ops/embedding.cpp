@@ -2,12 +2,22 @@
 
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
+#include "ops/variant_choice.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
 namespace {
 
 constexpr std::size_t kGroup = 64;  // work-items of the portable kernel
+
+Variant choose(Context& context, DType type) {
+  const std::string name = fmt::format("embedding_rows {}", name_of(type));
+  return variant_for(context, "embedding.cl", name, [type](SelfTest& test) {
+    const std::vector<std::int32_t> ids{3, -1, 0, 6, 6, 7};
+    record_embedding(test.batch(), test.output({6, 256}), test.input({6}, ids),
+                     test.weights({7, 256}, type));
+  });
+}
 
 }  // namespace
 
@@ -27,7 +37,7 @@ void record_embedding(Batch& batch, const Tensor& y, const Tensor& ids, const Te
   Launch launch{{}, {}, {elements, 4 * elements + tokens * row_bytes}, "embedding/forward"};
   Defines defines;
   set_weight_type(defines, table.type());
-  if (context.variant() == Variant::cpu) {
+  if (choose(context, table.type()) == Variant::cpu) {
     const RowShare share = share_rows(tokens, context.device());
     launch.kernel = context.kernel("embedding.cl", "embedding_rows", defines);
     launch.grid = single_item_groups(share.groups);

@@ -3,6 +3,7 @@
 #include "ops/gemm_plan.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
+#include "ops/variant_choice.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -121,9 +122,39 @@ void record_portable(Batch& batch, const Product& p) {
   batch.record(std::move(launch), std::move(arguments));
 }
 
+GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns) {
+  return {.bias = test.input({columns}),
+          .residual = test.input({rows, columns}),
+          .low_rank = {test.input({rows, 3}), test.input({3, columns}), 0.5F},
+          .scale = 0.5F};
+}
+
+// Several tiles each way, cut at their ends.
+void test_tiles(SelfTest& test, DType type) {
+  constexpr std::int64_t kRows = 2 * GemmTiles::kRows + 1;
+  constexpr std::int64_t kColumns = 2 * GemmTiles::kColumns + 3;
+  const Tensor w = test.weights({kColumns, 256}, type);
+  record_gemm(test.batch(), test.output({kRows, kColumns}), test.input({kRows, 256}), w,
+              test_extras(test, kRows, kColumns));
+  record_gemm_backward(test.batch(), test.output({kRows, 256}), test.input({kRows, kColumns}), w,
+                       Accumulate::no);
+}
+
+void test_few_rows(SelfTest& test, DType type) {
+  constexpr std::int64_t kColumns = 2 * kRowsAtOnce + 5;
+  record_gemm(test.batch(), test.output({3, kColumns}), test.input({3, 256}),
+              test.weights({kColumns, 256}, type), test_extras(test, 3, kColumns));
+}
+
 void record_product(Batch& batch, const Product& p) {
-  if (batch.context().variant() == Variant::portable) return record_portable(batch, p);
-  if (!p.backward && p.rows() < GemmTiles::kFewRows) return record_few_rows(batch, p);
+  const DType type = p.w.type();
+  const bool few = !p.backward && p.rows() < GemmTiles::kFewRows;
+  const Variant variant = variant_for(
+      batch.context(), few ? "gemm_few_rows_cpu.cl" : "gemm_cpu.cl",
+      fmt::format("{} {}", few ? "gemm_few_rows" : "gemm_tiles", name_of(type)),
+      [=](SelfTest& test) { few ? test_few_rows(test, type) : test_tiles(test, type); });
+  if (variant == Variant::portable) return record_portable(batch, p);
+  if (few) return record_few_rows(batch, p);
   record_tiles(batch, p);
 }
 

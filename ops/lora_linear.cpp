@@ -2,6 +2,7 @@
 
 #include "ops/dropout.hpp"
 #include "ops/launch_shape.hpp"
+#include "ops/variant_choice.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -63,6 +64,12 @@ void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& d
   const Tensor through_adapter = batch.temporary(dx.shape(), DType::f32, "lora ds a");
   record_gemm_backward(batch, through_adapter, ds, lora.a, Accumulate::no);
   drop(batch, dx, through_adapter, lora.dropout, true);
+}
+
+void test_gradient(SelfTest& test) {
+  constexpr std::int64_t kColumns = 2 * kStrip + 5;
+  record_lora_gradient(test.batch(), test.changed(test.input({5, kColumns})), test.input({7, 5}),
+                       test.input({7, kColumns}), 0.5F);
 }
 
 }  // namespace
@@ -139,7 +146,7 @@ void record_lora_gradient(Batch& batch, const Tensor& out, const Tensor& s, cons
   const auto flops = 2.0 * static_cast<double>(rows * rank * width);
   const auto bytes = 4.0 * static_cast<double>(rows * (rank + width) + 2 * rank * width);
   Launch launch{{}, {}, {flops, bytes}, "lora_linear/gradient"};
-  if (context.variant() == Variant::cpu) {
+  if (variant_for(context, "lora_linear_cpu.cl", "lora_gradient", test_gradient) == Variant::cpu) {
     launch.kernel =
         context.kernel("lora_linear_cpu.cl", "lora_gradient", Defines().set("COLUMNS", kStrip));
     launch.grid = single_item_groups(divide_up(u32(width), kStrip));

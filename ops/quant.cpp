@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "ops/launch_shape.hpp"
+#include "ops/variant_choice.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -11,6 +12,13 @@ namespace {
 
 bool holds_weights(DType type) {
   return type != DType::i32 && type != DType::u32 && type != DType::u8;
+}
+
+Variant choose(Context& context, DType type) {
+  const std::string name = fmt::format("dequantise_rows {}", name_of(type));
+  return variant_for(context, "quant.cl", name, [type](SelfTest& test) {
+    record_dequantise(test.batch(), test.output({9, 256}), test.weights({9, 256}, type));
+  });
 }
 
 }  // namespace
@@ -44,7 +52,7 @@ void record_dequantise(Batch& batch, const Tensor& y, const Tensor& w) {
   Defines defines;
   set_weight_type(defines, w.type());
   Launch launch{{}, {}, dequantise_cost(w), "quant/dequantise"};
-  if (context.variant() == Variant::cpu) {
+  if (choose(context, w.type()) == Variant::cpu) {
     const RowShare share = share_rows(rows, context.device());
     launch.kernel = context.kernel("quant.cl", "dequantise_rows", defines);
     launch.grid = single_item_groups(share.groups);

@@ -18,6 +18,16 @@ void require_shapes(const Tensor& y, const Tensor& x, const Tensor& positions,
   require_tensor("rope", "table", table, {table.shape()[0], x.shape().last() / 2, 2});
 }
 
+void test_rope(SelfTest& test) {
+  const std::vector<std::int32_t> positions{4, 0, 3, 1, 2};
+  record_rope(test.batch(), test.output({5, 2, 38}), test.input({5, 2, 38}),
+              test.input({5}, positions), test.input({5, 19, 2}), RopeLayout::half_split,
+              RopeDirection::forward);
+  record_rope(test.batch(), test.output({5, 2, 38}), test.input({5, 2, 38}),
+              test.input({5}, positions), test.input({5, 19, 2}), RopeLayout::interleaved,
+              RopeDirection::backward);
+}
+
 }  // namespace
 
 Cost rope_cost(const Shape& x) {
@@ -37,9 +47,10 @@ void record_rope(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& p
   const std::int32_t partner = layout == RopeLayout::half_split ? half_width : 1;
   const bool forward = direction == RopeDirection::forward;
   const float sign = forward ? 1.0F : -1.0F;
-  Launch launch = context.variant() == Variant::cpu
-                      ? rows_launch(context, "rope", "rope", tokens, half_width)
-                      : flat_launch(context, "rope", "rope", x.elements() / 2);
+  const Variant variant = variant_for(context, "rope_cpu.cl", "rope", test_rope);
+  Launch launch = variant == Variant::cpu
+                      ? rows_launch(context, "rope", "rope", tokens, half_width, test_rope)
+                      : flat_launch(context, "rope", "rope", x.elements() / 2, test_rope);
   launch.cost = rope_cost(x.shape());
   launch.label = forward ? "rope/forward" : "rope/backward";
   batch.launch(std::move(launch), y, x, positions, table, tokens, heads, half_width, stride,

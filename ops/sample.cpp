@@ -1,6 +1,10 @@
 #include "ops/sample.hpp"
 
+#include <array>
+#include <bit>
+
 #include "ops/reduction_grid.hpp"
+#include "ops/variant_choice.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -13,8 +17,8 @@ struct SampleSpec {
   Grid grid;
   std::int64_t weights;  // elements of the scratch row for a vocabulary
 
-  SampleSpec(const Context& context, std::int64_t vocabulary) {
-    if (context.variant() == Variant::cpu) {
+  SampleSpec(const Context& context, Variant variant, std::int64_t vocabulary) {
+    if (variant == Variant::cpu) {
       file = "sample_cpu.cl";
       grid = single_item_groups(1);
       weights = divide_up(vocabulary, 64) * 64;
@@ -38,6 +42,27 @@ std::int64_t vocabulary_of(std::string_view op, const Tensor& logits) {
   return logits.elements();
 }
 
+// Draws by two uneven settings, the second from what the first has left, and takes the largest.
+void test_sample(SelfTest& test) {
+  const std::vector<std::uint32_t> unseen(50, 0);
+  const Tensor logits = test.input({200}, 6);
+  const Tensor seen = test.changed(test.input({50}, unseen)).slice(0, {200}, DType::u8);
+  for (const SampleSettings& settings :
+       {SampleSettings{.temperature = 0.8F, .top_k = 30, .seed = 7},
+        SampleSettings{.temperature = 1, .top_p = 0.9F, .repetition_penalty = 1.5F, .seed = 8},
+        SampleSettings{.repetition_penalty = 2}}) {
+    const auto words = std::bit_cast<std::array<std::uint32_t, 8>>(settings);
+    record_sample(test.batch(), test.output({1}, DType::i32), seen,
+                  test.changed(test.input({8}, words)), logits);
+  }
+}
+
+void test_logprobs(SelfTest& test) {
+  const std::vector<std::int32_t> token{17};
+  record_logprobs(test.batch(), {test.output({1}), test.output({5}, DType::i32), test.output({5})},
+                  test.input({200}, 6), test.input({1}, token));
+}
+
 }  // namespace
 
 void record_sample(Batch& batch, const Tensor& token, const Tensor& seen, const Tensor& settings,
@@ -47,7 +72,8 @@ void record_sample(Batch& batch, const Tensor& token, const Tensor& seen, const 
   require_tensor(op, "token", token, {1}, DType::i32);
   require_tensor(op, "seen", seen, {vocabulary}, DType::u8);
   require_tensor(op, "settings", settings, {8}, DType::u32);
-  const SampleSpec spec(batch.context(), vocabulary);
+  const Variant variant = variant_for(batch.context(), "sample_cpu.cl", "sample", test_sample);
+  const SampleSpec spec(batch.context(), variant, vocabulary);
   const Tensor weights = batch.temporary({spec.weights}, DType::f32, "sample weights");
   const Cost greedy{static_cast<double>(vocabulary), 4.0 * static_cast<double>(vocabulary)};
   batch.launch({batch.context().kernel(spec.file, "sample", spec.defines), spec.grid, greedy,
@@ -70,7 +96,9 @@ void record_logprobs(Batch& batch, const LogprobOutputs& outputs, const Tensor& 
     require_tensor(op, "top_ids", outputs.top_ids, {top}, DType::i32);
     require_tensor(op, "top_logprobs", outputs.top_logprobs, {top});
   }
-  const SampleSpec spec(batch.context(), vocabulary);
+  const Variant variant =
+      variant_for(batch.context(), "sample_cpu.cl", "sample_logprobs", test_logprobs);
+  const SampleSpec spec(batch.context(), variant, vocabulary);
   const double passes = 2.0 + static_cast<double>(top);
   const auto elements = static_cast<double>(vocabulary);
   // Where nothing is listed the kernel still needs buffers; it does not write to them.

@@ -3,6 +3,18 @@
 #include "ops/variant_launch.hpp"
 
 namespace clora {
+namespace {
+
+void test_forward(SelfTest& test) {
+  record_softmax(test.batch(), test.output({5, 53}), test.input({5, 53}, 4));
+}
+
+void test_backward(SelfTest& test) {
+  record_softmax_backward(test.batch(), test.output({5, 53}), test.input({5, 53}),
+                          test.input({5, 53}));
+}
+
+}  // namespace
 
 // An exp counts as 8 flops.
 Cost softmax_cost(const Shape& x) {
@@ -20,7 +32,8 @@ void record_softmax(Batch& batch, const Tensor& y, const Tensor& x) {
   require_tensor("softmax", "y", y, x.shape());
   const std::int64_t rows = x.shape().rows();
   const auto width = static_cast<std::int32_t>(x.shape().last());
-  Launch launch = rows_launch(batch.context(), "softmax", "softmax_forward", rows, width);
+  Launch launch =
+      rows_launch(batch.context(), "softmax", "softmax_forward", rows, width, test_forward);
   launch.cost = softmax_cost(x.shape());
   launch.label = "softmax/forward";
   batch.launch(std::move(launch), y, x, rows, width);
@@ -32,7 +45,8 @@ void record_softmax_backward(Batch& batch, const Tensor& dx, const Tensor& dy, c
   require_tensor("softmax", "dy", dy, y.shape());
   const std::int64_t rows = y.shape().rows();
   const auto width = static_cast<std::int32_t>(y.shape().last());
-  Launch launch = rows_launch(batch.context(), "softmax", "softmax_backward", rows, width);
+  Launch launch =
+      rows_launch(batch.context(), "softmax", "softmax_backward", rows, width, test_backward);
   launch.cost = softmax_backward_cost(y.shape());
   launch.label = "softmax/backward";
   batch.launch(std::move(launch), dx, dy, y, rows, width);

@@ -18,11 +18,12 @@ constexpr std::int64_t kMostRowGroups = 1 << 16;
 }  // namespace
 
 Launch rows_launch(Context& context, std::string_view stem, std::string_view function,
-                   std::int64_t rows, std::int64_t width) {
+                   std::int64_t rows, std::int64_t width, const SelfTestRecord& self_test) {
   require(rows >= 1 && width >= 1, "{}: at least one row and column is required, got [{}, {}]",
           stem, rows, width);
-  if (context.variant() == Variant::cpu) {
-    return {context.kernel(fmt::format("{}_cpu.cl", stem), function),
+  const std::string fast = fmt::format("{}_cpu.cl", stem);
+  if (variant_for(context, fast, function, self_test) == Variant::cpu) {
+    return {context.kernel(fast, function),
             single_item_groups(cpu_groups(context.device(), rows)),
             {},
             {}};
@@ -37,11 +38,12 @@ Launch rows_launch(Context& context, std::string_view stem, std::string_view fun
 }
 
 Launch flat_launch(Context& context, std::string_view stem, std::string_view function,
-                   std::int64_t elements) {
+                   std::int64_t elements, const SelfTestRecord& self_test) {
   require(elements >= 1, "{}: at least one element is required, got {}", stem, elements);
-  if (context.variant() == Variant::cpu) {
+  const std::string fast = fmt::format("{}_cpu.cl", stem);
+  if (variant_for(context, fast, function, self_test) == Variant::cpu) {
     const std::int64_t pieces = divide_up(elements, kElementsPerFatGroup);
-    return {context.kernel(fmt::format("{}_cpu.cl", stem), function),
+    return {context.kernel(fast, function),
             single_item_groups(cpu_groups(context.device(), pieces)),
             {},
             {}};

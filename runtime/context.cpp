@@ -176,6 +176,7 @@ struct Context::State {
   Profiler profiler;
   Variant variant;
   InFlightLedger in_flight;
+  std::shared_ptr<void> ops;
 };
 
 Context::Context(const ContextConfig& config)
@@ -205,6 +206,7 @@ ProgramCache& Context::programs() noexcept { return state_->programs; }
 BufferPool& Context::pool() noexcept { return state_->pool; }
 Profiler& Context::profiler() noexcept { return state_->profiler; }
 bool Context::profiling() const noexcept { return state_->config.profile; }
+std::shared_ptr<void>& Context::ops_state() noexcept { return state_->ops; }
 Trace* Context::trace() const noexcept { return state_->config.trace.get(); }
 cl_context Context::opencl_context() const noexcept { return state_->context.get(); }
 cl_command_queue Context::opencl_queue() const noexcept { return state_->queue.get(); }

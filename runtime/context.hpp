@@ -142,6 +142,9 @@ class Context {
   InFlightLedger& in_flight() noexcept;
   Profiler& profiler() noexcept;
   bool profiling() const noexcept;
+
+  // Where ops/ keeps what it has learned about this Context; empty at first, freed with it.
+  std::shared_ptr<void>& ops_state() noexcept;
   // For TraceSpan; null where ContextConfig::trace is.
   Trace* trace() const noexcept;
 

@@ -1,0 +1,201 @@
+#include "ops/variant_choice.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "ops/self_test_outcomes.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+// Rounding differs between variants, by some ulp of the largest value; a miscompiled kernel is off
+// by far more.
+constexpr double kTolerance = 1e-4;
+
+using Choices = std::map<std::string, Variant, std::less<>>;
+
+Choices& choices_of(Context& context) {
+  std::shared_ptr<void>& state = context.ops_state();
+  if (state == nullptr) state = std::make_shared<Choices>();
+  return *static_cast<Choices*>(state.get());
+}
+
+std::vector<float> as_floats(const std::vector<std::byte>& bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
+// What is wrong with `got`; empty where it is right.
+std::string difference(const SelfTest::Result& got, const SelfTest::Result& want) {
+  if (got.type != DType::f32) return got.bytes == want.bytes ? "" : "other integers";
+  const std::vector<float> a = as_floats(got.bytes);
+  const std::vector<float> b = as_floats(want.bytes);
+  double largest = 0;
+  for (const float value : b) largest = std::max(largest, std::abs(double{value}));
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::abs(double{a[i]} - b[i]) <= kTolerance * largest) continue;
+    return fmt::format("element {} of {} is {} in place of {}", i, a.size(), a[i], b[i]);
+  }
+  return {};
+}
+
+std::vector<SelfTest::Result> results_of(Context& context, const SelfTestRecord& record) {
+  SelfTest test(context);
+  record(test);
+  return test.run();
+}
+
+bool is_the_kernels_own(ErrorCode code) {
+  return code == ErrorCode::build_failed || code == ErrorCode::unsupported;
+}
+
+// A choice that holds while a test runs, and is forgotten if an error ends it.
+class ForcedChoice {
+ public:
+  ForcedChoice(Choices& choices, std::string_view name)
+      : choices_(choices), at_(choices.emplace(name, Variant::cpu).first) {}
+  ~ForcedChoice() {
+    if (!decided_) choices_.erase(at_);
+  }
+  ForcedChoice(const ForcedChoice&) = delete;
+  ForcedChoice& operator=(const ForcedChoice&) = delete;
+  void force(Variant variant) noexcept { at_->second = variant; }
+  Variant decide(Variant variant) noexcept {
+    decided_ = true;
+    return at_->second = variant;
+  }
+
+ private:
+  Choices& choices_;
+  Choices::iterator at_;
+  bool decided_ = false;
+};
+
+// The results in one variant, or what kept its kernel from running.
+struct Run {
+  std::vector<SelfTest::Result> results;
+  std::string error;
+};
+
+Run run_as(Variant variant, Context& context, ForcedChoice& choice, const SelfTestRecord& record) {
+  choice.force(variant);
+  try {
+    return {results_of(context, record), {}};
+  } catch (const Error& error) {
+    if (!is_the_kernels_own(error.code())) throw;
+    return {{}, error.what()};
+  }
+}
+
+SelfTestOutcome compare(const Run& fast, const Run& portable) {
+  if (!fast.error.empty()) return {fast.error};
+  const std::vector<SelfTest::Result>& got = fast.results;
+  const std::vector<SelfTest::Result>& want = portable.results;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const std::string found = difference(got.at(i), want[i]);
+    if (!found.empty()) return {fmt::format("output {}: {}", i, found)};
+  }
+  return {};
+}
+
+void warn(const Context& context, std::string_view file, std::string_view name,
+          const SelfTestKey& key, const SelfTestOutcome& outcome) {
+  const Device& device = context.device();
+  context.hooks().tell(
+      LogLevel::warning,
+      fmt::format("self-test: {} ({}) fails on '{}', driver {}: {}; the portable kernel is used "
+                  "instead, slower and right{}",
+                  name, file, device.name, device.driver, outcome.complaint,
+                  key.path().empty()
+                      ? ""
+                      : fmt::format(". Tested again when {} is removed", key.path().string())));
+}
+
+}  // namespace
+
+std::uint32_t SelfTest::next_bits() {
+  random_ = random_ * 1664525U + 1013904223U;  // Numerical Recipes' generator: the high bits serve
+  return random_ >> 8U;
+}
+
+Tensor SelfTest::input(Shape shape, float scale) {
+  std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+  for (float& value : values) value = scale * (static_cast<float>(next_bits()) * 0x1p-23F - 1.0F);
+  return input(shape, values);
+}
+
+Tensor SelfTest::input(Shape shape, std::span<const float> values) {
+  return batch_.context().upload<float>(shape, DType::f32, values, MemoryTag::scratch);
+}
+
+Tensor SelfTest::input(Shape shape, std::span<const std::int32_t> values) {
+  return batch_.context().upload<std::int32_t>(shape, DType::i32, values, MemoryTag::scratch);
+}
+
+Tensor SelfTest::input(Shape shape, std::span<const std::uint32_t> values) {
+  return batch_.context().upload<std::uint32_t>(shape, DType::u32, values, MemoryTag::scratch);
+}
+
+Tensor SelfTest::weights(Shape shape, DType type) {
+  if (type == DType::f32) return input(shape);
+  const Tensor tensor = batch_.context().allocate(shape, type, MemoryTag::scratch);
+  // Bytes whose pairs are halves from 2^-7 to 1, so the scales of blocks are so, too.
+  std::vector<std::uint8_t> bytes(tensor.bytes());
+  for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(0x20U + next_bits() % 0x1cU);
+  batch_.context().write(tensor, std::as_bytes(std::span(bytes)));
+  return tensor;
+}
+
+Tensor SelfTest::output(Shape shape, DType type) {
+  const Tensor tensor = batch_.context().allocate(shape, type, MemoryTag::scratch);
+  const std::vector<std::byte> unset(tensor.bytes(), std::byte{0xff});
+  batch_.context().write(tensor, unset);
+  return changed(tensor);
+}
+
+Tensor SelfTest::changed(const Tensor& tensor) {
+  results_.push_back(tensor);
+  return tensor;
+}
+
+std::vector<SelfTest::Result> SelfTest::run() {
+  batch_.submit().wait();
+  std::vector<Result> results;
+  for (const Tensor& tensor : results_) {
+    results.push_back({tensor.type(), std::vector<std::byte>(tensor.bytes())});
+    batch_.context().read(tensor, results.back().bytes);
+  }
+  return results;
+}
+
+Variant variant_for(Context& context, std::string_view file, std::string_view name,
+                    const SelfTestRecord& record) {
+  if (context.variant() == Variant::portable || !context.config().self_test) {
+    return context.variant();
+  }
+  Choices& choices = choices_of(context);
+  const auto known = choices.find(name);
+  if (known != choices.end()) return known->second;
+  const SelfTestKey key(context, file, name);
+  ForcedChoice choice(choices, name);
+  std::optional<SelfTestOutcome> outcome = key.load();
+  if (!outcome.has_value()) {
+    const Run portable = run_as(Variant::portable, context, choice, record);
+    // With nothing to fall back to there is nothing to choose; a later process tries again.
+    if (!portable.error.empty()) return choice.decide(Variant::cpu);
+    outcome = compare(run_as(Variant::cpu, context, choice, record), portable);
+    key.store(*outcome);
+  }
+  if (!outcome->right()) warn(context, file, name, key, *outcome);
+  return choice.decide(outcome->right() ? Variant::cpu : Variant::portable);
+}
+
+}  // namespace clora

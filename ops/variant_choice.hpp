@@ -1,0 +1,63 @@
+// Which variant a kernel takes on a Context: the Context's own, unless a self-test has shown that
+// the device's driver builds the fast one wrong, or not at all.
+//
+// A family's self-test records its op on a tiny input that is shared by several work-groups. Before
+// the kernel's first use it runs in the fast variant and in the portable one, on the Context's
+// queue, and is waited for; where the results differ, the kernel stays portable on this Context and
+// Hooks::log hears one warning. The outcome is kept in the cache folder
+// (ops/self_test_outcomes.hpp), so that a later process only reads a small file for each kernel.
+// ContextConfig::self_test = false leaves all of this out.
+// Threads: those of the Context: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "runtime/batch.hpp"
+
+namespace clora {
+
+// What a self-test records with. Runs of one test get the same inputs.
+class SelfTest {
+ public:
+  explicit SelfTest(Context& context) : batch_(context) {}
+
+  Batch& batch() noexcept { return batch_; }
+  // f32 values in [-scale, scale), others at every call.
+  Tensor input(Shape shape, float scale = 1);
+  Tensor input(Shape shape, std::span<const float> values);
+  Tensor input(Shape shape, std::span<const std::int32_t> values);
+  Tensor input(Shape shape, std::span<const std::uint32_t> values);
+  // A weight matrix of any storage type, all elements finite.
+  Tensor weights(Shape shape, DType type);
+  // A result: compared after the run. It starts with every bit set, as floats NaN.
+  Tensor output(Shape shape, DType type = DType::f32);
+  // The same for a tensor that the op changes.
+  Tensor changed(const Tensor& tensor);
+
+  // The bytes of the results after the run, which is waited for.
+  struct Result {
+    DType type;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<Result> run();
+
+ private:
+  std::uint32_t next_bits();
+
+  Batch batch_;
+  std::uint32_t random_ = 1;
+  std::vector<Tensor> results_;
+};
+using SelfTestRecord = std::function<void(SelfTest&)>;
+
+// The variant to record: cpu or portable. `file` and `name` tell the fast kernel: "gemm_cpu.cl",
+// "gemm_tiles q4_1"; `record` is its self-test and must reach this call again with the same name.
+// Errors: those of the portable run that are not the kernel's own (out_of_memory, device, ...).
+Variant variant_for(Context& context, std::string_view file, std::string_view name,
+                    const SelfTestRecord& record);
+
+}  // namespace clora
