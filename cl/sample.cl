@@ -44,7 +44,8 @@ Peak peak_after(__global const float* values, int vocabulary, Peak last,
     if (ranks_before(last, here) && ranks_before(here, best)) best = here;
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // the last result has been read
-  scratch[item] = (int2)(as_int(best.value), best.id);
+  scratch[item].x = as_int(best.value);
+  scratch[item].y = best.id;
   for (int half_size = GROUP / 2; half_size > 0; half_size /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);  // the level below is written
     if (item < half_size) {
@@ -78,14 +79,16 @@ Tally tally(Field field, Cut cut, int id_end) {
     mass += inside ? w : 0.0f;
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // the last result has been read
-  field.scratch[item] = (int2)(count, as_int(mass));
+  field.scratch[item].x = count;
+  field.scratch[item].y = as_int(mass);
   for (int half_size = GROUP / 2; half_size > 0; half_size /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);  // the level below is written
     if (item < half_size) {
       const int2 other = field.scratch[item + half_size];
       count += other.x;
       mass += as_float(other.y);
-      field.scratch[item] = (int2)(count, as_int(mass));
+      field.scratch[item].x = count;
+      field.scratch[item].y = as_int(mass);
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // scratch[0] is the tally
@@ -129,7 +132,8 @@ __kernel void sample(__global int* token, __global uchar* seen, __global uint* s
   const uint2 random = philox2x32((uint2)(settings.step, 0u), settings.seed);
   const Field field = {weights, vocabulary, scratch};
   const int chosen = choose(field, settings, uniform_of(random.x), peak.id);
-  if (item == 0) {  // every item has read settings and seen before the barriers of peak_after
+  barrier(CLK_GLOBAL_MEM_FENCE);  // every item has read settings and seen
+  if (item == 0) {
     token[0] = chosen;
     seen[chosen] = 1;
     setting_words[STEP_WORD] = settings.step + 1u;

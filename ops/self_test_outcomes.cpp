@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <system_error>
 
+#include "runtime/digest.hpp"
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
 #include "runtime/kernel_text.hpp"
@@ -17,13 +17,6 @@ namespace {
 constexpr int kFormat = 1;  // raised when self-tests check more than before
 constexpr std::string_view kRight = "right\n";
 constexpr std::string_view kWrong = "wrong: ";
-
-// FNV-1a (Fowler, Noll and Vo).
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
 
 std::string as_file_name(std::string_view name) {
   std::string result(name);
@@ -45,10 +38,11 @@ SelfTestKey::SelfTestKey(const Context& context, std::string_view file, std::str
   const Device& device = context.device();
   const std::string text = kernel_text(std::string(file), context.config().kernel_folder);
   heading_ = fmt::format(
-      "clora self-test {}\ndevice {}, {}, {}\ndriver {}, {} units\nkernel {} {:016x}\n", kFormat,
+      "clora self-test {}\ndevice {}, {}, {}\ndriver {}, {} units\nkernel {} {}\n", kFormat,
       one_line(device.name), one_line(device.platform), one_line(device.opencl_version),
-      one_line(device.driver), device.compute_units, name, hash_of(text));
-  path_ = folder / "self_tests" / fmt::format("{}-{:016x}", as_file_name(name), hash_of(heading_));
+      one_line(device.driver), device.compute_units, name, digest_of(text).text());
+  path_ =
+      folder / "self_tests" / fmt::format("{}-{}", as_file_name(name), digest_of(heading_).text());
 }
 
 std::optional<SelfTestOutcome> SelfTestKey::load() const {
