@@ -52,6 +52,8 @@ class SafetensorsFile {
   static SafetensorsFile open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const noexcept { return file_.path(); }
+  // Keeps the mapping, and so every tensor's bytes, alive.
+  std::shared_ptr<const void> mapping() const noexcept { return file_.owner(); }
   const SafetensorsMetadata& metadata() const noexcept { return metadata_; }
   // Sorted by name.
   const std::vector<Entry>& entries() const noexcept { return entries_; }

@@ -113,6 +113,8 @@ Generator::Impl::Impl(LanguageModel& m, const Adapter* a, std::int64_t positions
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     cache.push_back({context.allocate(shape, DType::f32, MemoryTag::cache),
                      context.allocate(shape, DType::f32, MemoryTag::cache)});
+    context.commit(cache.back().keys, MemoryTag::cache);
+    context.commit(cache.back().values, MemoryTag::cache);
   }
   logits = context.allocate({c.vocabulary}, DType::f32, MemoryTag::activations);
   token = context.allocate({1}, DType::i32, MemoryTag::activations);

@@ -92,6 +92,8 @@ class GgufFile {
 
   std::uint32_t version() const noexcept { return version_; }
   const std::filesystem::path& path() const noexcept { return file_.path(); }
+  // Keeps the mapping, and so every view of it, alive.
+  std::shared_ptr<const void> mapping() const noexcept { return file_.owner(); }
 
   // In the file's order.
   const std::vector<Entry>& metadata() const noexcept { return metadata_; }

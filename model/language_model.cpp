@@ -44,7 +44,13 @@ std::size_t stored_bytes(const WeightFiles& files) {
   return bytes;
 }
 
-// Copies tensors of a model's files to the device, by name.
+// Whether the device reads the weight where the file is mapped.
+bool stays_in_file(Context& context, const ModelConfig& config, const WeightView& view) {
+  return context.config().wrap_files && !needs_reordering(config, view.name) &&
+         context.transfers().can_wrap(view.bytes, view.type);
+}
+
+// Brings tensors of a model's files to the device, by name.
 class Loader {
  public:
   Loader(Context& context, const WeightFiles& files, const LoadOptions& options)
@@ -52,12 +58,14 @@ class Loader {
     report(0);
   }
 
-  // In its storage type.
+  // In its storage type: where the file is mapped, or streamed to the device.
   Tensor matrix(const std::string& name, Shape shape) {
     const WeightView view = files_.get(name, shape);
-    std::vector<std::byte> ordered;
-    const std::span<const std::byte> bytes = in_order(view, ordered);
-    return count(context_.upload<std::byte>(shape, view.type, bytes, MemoryTag::weights));
+    const bool stays = stays_in_file(context_, files_.config(), view);
+    Tensor tensor =
+        stays ? context_.transfers().wrap(view.bytes, shape, view.type, view.mapping) : Tensor();
+    if (tensor.empty()) tensor = copy(view);
+    return count(std::move(tensor));
   }
   // As f32, whatever it is stored as: norms and biases are small.
   Tensor vector(const std::string& name, std::int64_t elements) {
@@ -94,6 +102,20 @@ class Loader {
   std::size_t bytes() const { return bytes_; }
 
  private:
+  Tensor copy(const WeightView& view) {
+    Tensor tensor = context_.allocate(view.shape, view.type, MemoryTag::weights);
+    if (!needs_reordering(files_.config(), view.name)) {
+      context_.write(tensor, view.bytes);
+      return tensor;
+    }
+    const std::size_t row_bytes = view.bytes.size() / static_cast<std::size_t>(view.shape[0]);
+    context_.transfers().stream(
+        tensor, row_bytes, [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
+          copy_in_half_split_order(chunk, view, static_cast<std::int64_t>(offset_bytes / row_bytes),
+                                   files_.config().head_width);
+        });
+    return tensor;
+  }
   // The view's bytes, or `ordered` filled with its rows in Hugging Face's order where they are not.
   std::span<const std::byte> in_order(const WeightView& view,
                                       std::vector<std::byte>& ordered) const {
@@ -122,7 +144,9 @@ class Loader {
 // Says before the first copy that a model will not fit.
 void require_room(Context& context, const WeightFiles& files) {
   std::size_t wanted = 0;
-  for (const WeightView& view : files.all()) wanted += view.bytes.size();
+  for (const WeightView& view : files.all()) {
+    if (!stays_in_file(context, files.config(), view)) wanted += view.bytes.size();
+  }
   const MemoryStatistics pool = context.pool().statistics();
   const std::size_t free = pool.limit_bytes - std::min(pool.limit_bytes, pool.in_use_bytes);
   if (wanted <= free) return;

@@ -45,7 +45,10 @@ struct LoadOptions {
 
 class LanguageModel {
  public:
-  // Copies every weight to the device, straight from the mapped files.
+  // Brings every weight to the device: streamed from the mapped files, or, where the device can
+  // read them there (Transfer::wrap; ContextConfig::wrap_files), left in the mapping, which then
+  // lives as long as the model. A file that another program overwrites in place meanwhile, rather
+  // than replacing it, is outside the contract.
   // Errors: out_of_memory, with what the whole model needs; those of WeightFiles::get;
   // cancelled (LoadOptions).
   LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options = {});

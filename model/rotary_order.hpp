@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,12 @@ namespace clora {
 // True iff the weight is q's or k's (or their bias) and the file has it in the interleaved order.
 bool needs_reordering(const ModelConfig& config, std::string_view name);
 
-// The rows of `view` in the half-split order. REQUIRES: needs_reordering.
+// out = rows [first_row, ...) of `view` in the half-split order, as many as fit.
+// REQUIRES: needs_reordering; out a whole number of rows that exist.
+void copy_in_half_split_order(std::span<std::byte> out, const WeightView& view,
+                              std::int64_t first_row, std::int64_t head_width);
+
+// All of them.
 std::vector<std::byte> in_half_split_order(const WeightView& view, std::int64_t head_width);
 
 }  // namespace clora

@@ -176,28 +176,30 @@ void add(StoredWeights& weights, StoredWeight weight) {
     fail(ErrorCode::invalid_file, "{}: tensor {} is stored twice", file, name);
 }
 
-StoredWeight stored_weight(const GgufTensor& tensor, const fs::path& file) {
+StoredWeight stored_weight(const GgufTensor& tensor, const GgufFile& file) {
   StoredWeight weight;
   weight.view = {.name = canonical_name(tensor.name),
                  .stored_name = std::string(tensor.name),
                  .type = tensor.type.value_or(DType::f32),
                  .shape = tensor.shape,
                  .bytes = tensor.bytes,
-                 .file = file};
+                 .file = file.path(),
+                 .mapping = file.mapping()};
   if (!tensor.type || *tensor.type == DType::i32)
     weight.unreadable = fmt::format("is of the type {} ({})", ggml_type_name(tensor.type_number),
                                     tensor.type_number);
   return weight;
 }
 
-StoredWeight stored_weight(const SafetensorsFile::Entry& entry, const fs::path& file) {
+StoredWeight stored_weight(const SafetensorsFile::Entry& entry, const SafetensorsFile& file) {
   StoredWeight weight;
   weight.view = {.name = entry.name,
                  .stored_name = entry.name,
                  .type = entry.type.value_or(DType::f32),
                  .shape = {},
                  .bytes = entry.bytes,
-                 .file = file};
+                 .file = file.path(),
+                 .mapping = file.mapping()};
   const bool is_float =
       entry.type == DType::f32 || entry.type == DType::f16 || entry.type == DType::bf16;
   if (!is_float)
@@ -239,12 +241,12 @@ StoredWeights list_weights(const WeightSources& sources) {
   if (sources.gguf) {
     for (const GgufTensor& tensor : sources.gguf->tensors())
       if (tensor.name != "rope_freqs.weight")  // already in the configuration
-        add(weights, stored_weight(tensor, sources.gguf->path()));
+        add(weights, stored_weight(tensor, *sources.gguf));
   }
   for (const SafetensorsFile& file : sources.safetensors) {
     for (const SafetensorsFile::Entry& entry : file.entries())
       if (!entry.name.ends_with(".rotary_emb.inv_freq"))  // old files store what config.json gives
-        add(weights, stored_weight(entry, file.path()));
+        add(weights, stored_weight(entry, file));
   }
   return weights;
 }

@@ -6,8 +6,8 @@
 // for both model.embed_tokens.weight and lm_head.weight, whichever of the two the file stores.
 //
 // open() checks the whole model against its configuration before a weight is read. Rows of q and k
-// stay in the file's order: config().rope_layout says which. Owns the mappings: every view dies
-// with it. Immutable: safe to read from many threads. Bytes may be unaligned for their type.
+// stay in the file's order: config().rope_layout says which. Owns the mappings together with
+// the views. Immutable: safe to read from many threads. Bytes may be unaligned for their type.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +34,7 @@ struct WeightView {
   Shape shape;  // [out, in] for a linear layer
   std::span<const std::byte> bytes;
   std::filesystem::path file;
+  std::shared_ptr<const void> mapping;  // keeps `bytes` alive
 };
 
 // A tensor that a model must have.

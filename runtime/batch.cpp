@@ -100,12 +100,13 @@ void Batch::State::place_temporaries() {
     chunks[c].reset();  // give the smaller block back before taking more
     chunks[c] = std::make_shared<const Buffer>(
         context.pool().allocate(plan.chunk_bytes[c], MemoryTag::activations));
+    context.transfers().commit(*chunks[c], MemoryTag::activations);
   }
   for (std::size_t i = 0; i < temporaries.size(); ++i) {
     const Place place = plan.places[i];
     temporaries[i]->buffer = chunks[place.chunk];
     temporaries[i]->mem = chunks[place.chunk]->handle();
-    temporaries[i]->origin = place.offset;
+    temporaries[i]->origin = chunks[place.chunk]->offset_bytes() + place.offset;
   }
 }
 

@@ -141,6 +141,8 @@ ContextConfig config_from_environment() {
   ContextConfig config;
   config.device = from_environment("CLORA_DEVICE");
   config.kernel_folder = from_environment("CLORA_KERNEL_DIR");
+  config.sub_allocate = from_environment("CLORA_POOL") != "exact";
+  config.wrap_files = from_environment("CLORA_WRAP_FILES") != "0";
   config.self_test = from_environment("CLORA_SELF_TEST") != "0";
   const std::string variant = from_environment("CLORA_VARIANT");
   if (!variant.empty()) config.variant = variant_of(variant);
@@ -153,9 +155,12 @@ struct Context::State {
         device(std::move(ground.device)),
         context(std::move(ground.context)),
         queue(std::move(ground.queue)),
-        pool(context.get(), device, config.memory_limit_bytes),
-        adopted(context.get(), device.base_alignment_bytes),
         health(std::make_shared<DeviceHealth>(device.name, config.stuck_after_seconds)),
+        pool(context.get(), device,
+             {config.memory_limit_bytes, config.memory_limit_share, config.sub_allocate,
+              config.hooks, health}),
+        transfers(context.get(), queue.get(), device, pool, health, config.profile ? &profiler : nullptr),
+        adopted(context.get(), device.base_alignment_bytes),
         programs(context.get(), device,
                  {config.kernel_folder, program_store_of(config), config.hooks, health}),
         variant(resolve(config.variant, device)),
@@ -169,9 +174,10 @@ struct Context::State {
   Device device;
   OwnedContext context;
   OwnedQueue queue;
-  BufferPool pool;
-  AdoptedMemory adopted;
   std::shared_ptr<DeviceHealth> health;
+  BufferPool pool;
+  Transfer transfers;
+  AdoptedMemory adopted;
   ProgramCache programs;
   Profiler profiler;
   Variant variant;
@@ -204,6 +210,7 @@ const std::shared_ptr<DeviceHealth>& Context::health() const noexcept { return s
 InFlightLedger& Context::in_flight() noexcept { return state_->in_flight; }
 ProgramCache& Context::programs() noexcept { return state_->programs; }
 BufferPool& Context::pool() noexcept { return state_->pool; }
+Transfer& Context::transfers() noexcept { return state_->transfers; }
 Profiler& Context::profiler() noexcept { return state_->profiler; }
 bool Context::profiling() const noexcept { return state_->config.profile; }
 std::shared_ptr<void>& Context::ops_state() noexcept { return state_->ops; }
@@ -222,18 +229,25 @@ Tensor Context::allocate(Shape shape, DType type, MemoryTag tag) {
   storage->bytes = bytes_of(type, static_cast<std::size_t>(shape.elements()));
   auto buffer = std::make_shared<const Buffer>(state_->pool.allocate(storage->bytes, tag));
   storage->mem = buffer->handle();
+  storage->origin = buffer->offset_bytes();
   storage->buffer = std::move(buffer);
   return Tensor(std::move(storage), shape, type);
 }
 
 void Context::write(const Tensor& tensor, std::span<const std::byte> bytes) {
   const TraceSpan span(trace(), "write");
-  write_async(tensor, bytes).wait();
+  require_transfer(tensor, bytes.size());
+  state_->transfers.write(tensor, bytes);
 }
 
 void Context::read(const Tensor& tensor, std::span<std::byte> bytes) {
   const TraceSpan span(trace(), "read");
-  read_async(tensor, bytes).wait();
+  require_transfer(tensor, bytes.size());
+  state_->transfers.read(tensor, bytes);
+}
+
+void Context::commit(const Tensor& tensor, MemoryTag tag) {
+  state_->transfers.commit(*tensor.storage()->buffer, tag);
 }
 
 // The reader of the profile sees transfers, too: without them their time would look like a gap.

@@ -22,6 +22,7 @@
 #include "runtime/program_cache.hpp"
 #include "runtime/tensor.hpp"
 #include "runtime/trace.hpp"
+#include "runtime/transfer.hpp"
 
 namespace clora {
 
@@ -39,6 +40,8 @@ struct ContextConfig {
   std::string device;                   // see select_device(); ignored for an adopted queue
   std::size_t memory_limit_bytes = 0;   // 0: memory_limit_share of what the device reports
   double memory_limit_share = 1;        // in (0, 1]
+  bool sub_allocate = true;             // false: each tensor a cl_mem of its own (PoolConfig)
+  bool wrap_files = true;               // CPU devices read weights where the file is mapped
   std::filesystem::path kernel_folder;  // read kernel files from here instead of the embedded ones
   std::filesystem::path cache_folder = default_cache_folder();  // empty: nothing is kept on disk
   std::size_t cache_limit_bytes = std::size_t{256} << 20;       // of built programs there
@@ -54,7 +57,8 @@ struct ContextConfig {
 };
 
 // The configuration that the environment asks for: CLORA_DEVICE, CLORA_KERNEL_DIR, CLORA_VARIANT,
-// CLORA_CACHE_DIR, and CLORA_SELF_TEST=0 to leave the self-tests out.
+// CLORA_CACHE_DIR, CLORA_SELF_TEST=0 to leave the self-tests out, CLORA_POOL=exact for sub_allocate
+// off, and CLORA_WRAP_FILES=0.
 ContextConfig config_from_environment();
 
 // A caller's device, context and in-order queue. The Context retains context and queue and releases
@@ -133,7 +137,12 @@ class Context {
   // Makes every command enqueued later wait for a foreign event, without waiting here.
   void wait_for(std::span<const cl_event> events);
 
+  // Forces a tensor's memory into being, so that what is missing is missed now; the contents are
+  // undefined afterwards. Waits. Errors: out_of_memory.
+  void commit(const Tensor& tensor, MemoryTag tag);
+
   BufferPool& pool() noexcept;
+  Transfer& transfers() noexcept;
   ProgramCache& programs() noexcept;
   const Hooks& hooks() const noexcept;
   const std::shared_ptr<DeviceHealth>& health() const noexcept;

@@ -118,11 +118,14 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
 }
 
 MappedFile::MappedFile(std::filesystem::path path, const std::byte* data, std::size_t size)
-    : path_(std::move(path)), data_(data), size_(size) {}
+    : path_(std::move(path)),
+      data_(data,
+            [size](const std::byte* begin) { ::munmap(const_cast<std::byte*>(begin), size); }),
+      size_(size) {}
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
-      data_(std::exchange(other.data_, nullptr)),
+      data_(std::move(other.data_)),
       size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
@@ -130,10 +133,6 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path)

@@ -1,12 +1,14 @@
 // Files as the library reads and writes them: read-only mappings, and writes that leave either the
 // whole new file or the whole old one.
 //
-// A mapping belongs to its MappedFile; every view of it dies with it. A MappedFile may be read from
-// several threads. A file that another program shortens while it is mapped is outside the contract.
+// A mapping lives as long as its MappedFile and whatever owner() was given to; views of it die with
+// the last of them. A MappedFile may be read from several threads. A file that another program
+// shortens while it is mapped is outside the contract.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -22,16 +24,18 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile();
+  ~MappedFile() = default;
 
-  std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+  std::span<const std::byte> bytes() const noexcept { return {data_.get(), size_}; }
   const std::filesystem::path& path() const noexcept { return path_; }
+  // Keeps the mapping, and so every view of it, alive after this MappedFile.
+  std::shared_ptr<const void> owner() const noexcept { return data_; }
 
  private:
   MappedFile(std::filesystem::path path, const std::byte* data, std::size_t size);
 
   std::filesystem::path path_;
-  const std::byte* data_ = nullptr;
+  std::shared_ptr<const std::byte> data_;
   std::size_t size_ = 0;
 };
 

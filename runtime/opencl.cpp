@@ -44,6 +44,11 @@ std::string opencl_status_text(cl_int status) {
   return fmt::format("OpenCL status {}", status);
 }
 
+bool means_no_memory(cl_int status) noexcept {
+  return status == CL_MEM_OBJECT_ALLOCATION_FAILURE || status == CL_OUT_OF_RESOURCES ||
+         status == CL_OUT_OF_HOST_MEMORY || status == CL_INVALID_BUFFER_SIZE;
+}
+
 void check_opencl(cl_int status, std::string_view call) {
   if (status == CL_SUCCESS) return;
   throw Error(ErrorCode::device, fmt::format("{}: {}", call, opencl_status_text(status)), status);

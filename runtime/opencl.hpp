@@ -21,6 +21,9 @@ std::string opencl_status_text(cl_int status);
 // Throws Error(device) naming `call` unless status is CL_SUCCESS.
 void check_opencl(cl_int status, std::string_view call);
 
+// Whether an allocation that failed so may succeed once memory is freed.
+bool means_no_memory(cl_int status) noexcept;
+
 // An owned OpenCL object, released on destruction.
 template <class Handle, auto Release>
 struct OpenclRelease {

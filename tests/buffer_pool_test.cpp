@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <random>
 #include <vector>
 
 #include "runtime/memory_plan.hpp"
@@ -11,54 +13,298 @@
 namespace clora {
 namespace {
 
+constexpr std::size_t kMiB = std::size_t{1} << 20U;
+
+std::size_t of_tag(const MemoryStatistics& s, MemoryTag tag) {
+  return s.by_tag[static_cast<std::size_t>(tag)];
+}
+
 class Pool : public testing::Test {
  protected:
+  BufferPool make_pool(PoolConfig config) {
+    return BufferPool(context_.opencl_context(), context_.device(), std::move(config));
+  }
+  std::size_t alignment() { return context_.device().base_alignment_bytes; }
+
   Context& context_ = test::context_of(Variant::automatic);
-  BufferPool pool_{context_.opencl_context(), context_.device(), 1 << 24};
+  BufferPool pool_ = make_pool({.limit_bytes = 64 * kMiB});  // so slabs of 2 MiB
 };
 
-TEST_F(Pool, GivesAReturnedBlockToTheNextCallerOfItsSize) {
-  cl_mem first = nullptr;
-  {
-    const Buffer buffer = pool_.allocate(100'000, MemoryTag::scratch);
-    first = buffer.handle();
-    EXPECT_GE(buffer.bytes(), 100'000U);
+TEST_F(Pool, CutsSmallBuffersFromOneMemoryObject) {
+  const Buffer a = pool_.allocate(5000, MemoryTag::weights);
+  const Buffer b = pool_.allocate(300, MemoryTag::weights);
+  const Buffer c = pool_.allocate(70'000, MemoryTag::cache);
+  EXPECT_EQ(a.handle(), b.handle());
+  EXPECT_EQ(a.handle(), c.handle());
+  EXPECT_EQ(pool_.statistics().memory_objects, 1U);
+  for (const Buffer* buffer : {&a, &b, &c}) EXPECT_EQ(buffer->offset_bytes() % alignment(), 0U);
+  EXPECT_GE(b.offset_bytes(), a.offset_bytes() + 5000);
+  EXPECT_GE(c.offset_bytes(), b.offset_bytes() + 300);
+}
+
+TEST_F(Pool, GivesALargeBufferAMemoryObjectOfItsOwn) {
+  const Buffer small = pool_.allocate(5000, MemoryTag::weights);
+  const Buffer large = pool_.allocate(3 * kMiB + 5, MemoryTag::weights);
+  EXPECT_NE(small.handle(), large.handle());
+  EXPECT_EQ(large.offset_bytes(), 0U);
+  EXPECT_LT(large.bytes(), 3 * kMiB + 5000);
+}
+
+TEST_F(Pool, GivesReturnedMemoryToTheNextCallerOfItsSize) {
+  for (const std::size_t bytes : {std::size_t{100'000}, 5 * kMiB}) {
+    std::optional<Buffer> first = pool_.allocate(bytes, MemoryTag::scratch);
+    const Buffer between = pool_.allocate(bytes, MemoryTag::scratch);
+    const auto place = std::pair(first->handle(), first->offset_bytes());
+    first.reset();
+    const Buffer again = pool_.allocate(bytes, MemoryTag::weights);
+    EXPECT_EQ(std::pair(again.handle(), again.offset_bytes()), place);
   }
-  EXPECT_EQ(pool_.allocate(100'000, MemoryTag::weights).handle(), first);
+}
+
+TEST_F(Pool, MergesFreeNeighbours) {
+  std::vector<Buffer> row;
+  for (int i = 0; i < 8; ++i) row.push_back(pool_.allocate(256 * 1024, MemoryTag::scratch));
+  ASSERT_EQ(pool_.statistics().free_slab_bytes, 0U);
+  const cl_mem slab = row[0].handle();
+  const std::size_t second = row[1].offset_bytes();
+  row[1] = Buffer();  // with nothing free beside it
+  EXPECT_EQ(pool_.statistics().largest_free_bytes, 256U * 1024U);
+  row[3] = Buffer();
+  EXPECT_EQ(pool_.statistics().largest_free_bytes, 256U * 1024U);
+  EXPECT_DOUBLE_EQ(pool_.statistics().fragmentation, 0.5);
+  row[2] = Buffer();  // between the two
+  EXPECT_EQ(pool_.statistics().largest_free_bytes, 3 * 256U * 1024U);
+  EXPECT_DOUBLE_EQ(pool_.statistics().fragmentation, 0);
+  row[0] = Buffer();  // before them
+  row[4] = Buffer();  // behind them
+  EXPECT_EQ(pool_.statistics().largest_free_bytes, 5 * 256U * 1024U);
+  const Buffer across = pool_.allocate(512 * 1024, MemoryTag::scratch);
+  EXPECT_EQ(across.handle(), slab);
+  EXPECT_LE(across.offset_bytes(), second);
 }
 
 TEST_F(Pool, CountsBytesByTagAndRemembersTheMost) {
   {
-    const Buffer weights = pool_.allocate(1 << 20, MemoryTag::weights);
-    const Buffer cache = pool_.allocate(1 << 21, MemoryTag::cache);
+    const Buffer weights = pool_.allocate(kMiB - 1, MemoryTag::weights);
+    const Buffer cache = pool_.allocate(100, MemoryTag::cache);
     const MemoryStatistics s = pool_.statistics();
-    EXPECT_EQ(s.by_tag[static_cast<std::size_t>(MemoryTag::weights)], weights.bytes());
+    EXPECT_EQ(of_tag(s, MemoryTag::weights), weights.bytes());
+    EXPECT_EQ(of_tag(s, MemoryTag::cache), cache.bytes());
     EXPECT_EQ(s.in_use_bytes, weights.bytes() + cache.bytes());
+    EXPECT_EQ(s.rounding_bytes, s.in_use_bytes - kMiB - 99);
   }
   const MemoryStatistics s = pool_.statistics();
   EXPECT_EQ(s.in_use_bytes, 0U);
-  EXPECT_EQ(s.high_water_bytes, s.cached_bytes);
+  EXPECT_EQ(s.rounding_bytes, 0U);
+  EXPECT_GE(s.high_water_bytes, kMiB + 99);
+  EXPECT_GE(s.cached_bytes, s.high_water_bytes);
+  EXPECT_EQ(of_tag(s, MemoryTag::weights), 0U);
   pool_.trim();
   EXPECT_EQ(pool_.statistics().cached_bytes, 0U);
+  EXPECT_EQ(pool_.statistics().memory_objects, 0U);
 }
 
-TEST_F(Pool, FreesCachedBlocksBeforeItRefuses) {
-  { const Buffer most = pool_.allocate(12 << 20, MemoryTag::scratch); }
-  EXPECT_NO_THROW(pool_.allocate(9 << 20, MemoryTag::scratch));
-}
-
-TEST_F(Pool, MakesAPartOnceAndKeepsItWithTheBlock) {
-  const std::size_t step = context_.device().base_alignment_bytes;
-  cl_mem part = nullptr;
-  {
-    const Buffer buffer = pool_.allocate(1 << 16, MemoryTag::scratch);
-    EXPECT_EQ(buffer.part(0, 64), buffer.handle());
-    part = buffer.part(step, 64);
-    EXPECT_NE(part, buffer.handle());
-    EXPECT_EQ(buffer.part(step, 64), part);
-    EXPECT_NE(buffer.part(step, 128), part);
+TEST_F(Pool, RoundsByASixteenthAtMost) {
+  for (const std::size_t bytes : {4097U, 70'001U, 333'333U, 500'001U, 3'000'001U}) {
+    EXPECT_LE(pool_.allocate(bytes, MemoryTag::scratch).bytes(), bytes + bytes / 16 + 1023)
+        << bytes;
   }
-  EXPECT_EQ(pool_.allocate(1 << 16, MemoryTag::scratch).part(step, 64), part);
+}
+
+TEST_F(Pool, LimitsWhatItTakesByAShareOfTheDevice) {
+  const BufferPool half = make_pool({.limit_share = 0.5});
+  EXPECT_EQ(half.statistics().limit_bytes, context_.device().memory_bytes / 2);
+  for (const double share : {0.0, -1.0, 1.5}) {
+    EXPECT_THAT(test::error_of([&] { make_pool({.limit_share = share}); }),
+                testing::HasSubstr("share must be above 0 and at most 1"));
+  }
+}
+
+TEST_F(Pool, FreesCachedMemoryBeforeItRefuses) {
+  BufferPool pool = make_pool({.limit_bytes = 16 * kMiB});
+  { const Buffer most = pool.allocate(12 * kMiB, MemoryTag::scratch); }
+  EXPECT_NO_THROW(pool.allocate(9 * kMiB, MemoryTag::scratch));
+  { const Buffer piece = pool.allocate(1000, MemoryTag::scratch); }
+  EXPECT_NO_THROW(pool.allocate(16 * kMiB, MemoryTag::scratch));
+}
+
+TEST_F(Pool, KeepsAQuarterOfTheLimitCachedAtMost) {
+  std::vector<Buffer> held;
+  for (int i = 0; i < 12; ++i) held.push_back(pool_.allocate(4 * kMiB, MemoryTag::scratch));
+  for (int i = 0; i < 64; ++i) held.push_back(pool_.allocate(200'000, MemoryTag::scratch));
+  held.clear();
+  EXPECT_GT(pool_.statistics().cached_bytes, 8 * kMiB);
+  EXPECT_LE(pool_.statistics().cached_bytes, 16 * kMiB);
+}
+
+TEST_F(Pool, GivesTheLastBytesWithoutASlab) {
+  BufferPool pool = make_pool({.limit_bytes = 4 * kMiB});
+  const Buffer most = pool.allocate(4 * kMiB - 8192, MemoryTag::scratch);
+  EXPECT_NO_THROW(pool.allocate(5000, MemoryTag::scratch));
+}
+
+TEST_F(Pool, SaysWhoHoldsTheMemoryAndWhatToLower) {
+  const Buffer weights = pool_.allocate(20 * kMiB, MemoryTag::weights);
+  const Buffer cache = pool_.allocate(30 * kMiB, MemoryTag::cache);
+  const Buffer adapters = pool_.allocate(4 * kMiB, MemoryTag::adapters);
+  const std::string message =
+      test::error_of([&] { pool_.allocate(11 * kMiB, MemoryTag::activations); });
+  EXPECT_THAT(message, testing::HasSubstr("11.0 MiB wanted for activations"));
+  EXPECT_THAT(message, testing::HasSubstr("10.0 MiB free of 64.0 MiB"));
+  EXPECT_THAT(message, testing::HasSubstr("largest single allocation"));
+  EXPECT_THAT(message,
+              testing::HasSubstr("in use: cache 30.0 MiB, weights 20.0 MiB, adapters 4.0 MiB"));
+  EXPECT_THAT(message, testing::HasSubstr("lower --batch-size or --max-seq-length, or raise the "
+                                          "memory limit"));
+  EXPECT_THAT(test::error_of([&] { pool_.allocate(11 * kMiB, MemoryTag::cache); }),
+              testing::HasSubstr("lower the context length"));
+  try {
+    pool_.allocate(11 * kMiB, MemoryTag::scratch);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
+    EXPECT_NE(error.opencl_status(), 0);
+  }
+}
+
+TEST_F(Pool, TellsTheHookOfEachBuffer) {
+  std::vector<AllocationEvent> events;
+  BufferPool pool = make_pool({.limit_bytes = 64 * kMiB,
+                               .hooks = {.log = {},
+                                         .allocation =
+                                             [&](const AllocationEvent& event) {
+                                               events.push_back(event);
+                                               throw 1;  // must not get out
+                                             },
+                                         .metric = {}}});
+  std::size_t bytes = 0;
+  {
+    const Buffer a = pool.allocate(1000, MemoryTag::weights);
+    const Buffer b = pool.allocate(5 * kMiB, MemoryTag::cache);
+    bytes = b.bytes();
+  }
+  ASSERT_EQ(events.size(), 4U);
+  EXPECT_EQ(events[0].tag, "weights");
+  EXPECT_EQ(events[1].tag, "cache");
+  EXPECT_EQ(events[1].bytes, static_cast<std::int64_t>(bytes));
+  EXPECT_EQ(events[1].in_use_bytes, bytes + static_cast<std::size_t>(events[0].bytes));
+  EXPECT_EQ(events[2].bytes, -events[1].bytes);
+  EXPECT_EQ(events[3].bytes, -events[0].bytes);
+  EXPECT_EQ(events[3].in_use_bytes, 0U);
+}
+
+TEST_F(Pool, RefusesWhenTheContextIsLost) {
+  const auto health = std::make_shared<DeviceHealth>("a device", 1.0);
+  BufferPool pool = make_pool({.limit_bytes = kMiB, .hooks = {}, .health = health});
+  const Buffer before = pool.allocate(100, MemoryTag::scratch);
+  health->mark_lost("unplugged");
+  EXPECT_THAT(test::error_of([&] { pool.allocate(100, MemoryTag::scratch); }),
+              testing::HasSubstr("unplugged"));
+}
+
+TEST_F(Pool, LetsBuffersOutliveIt) {
+  std::optional<BufferPool> pool = make_pool({.limit_bytes = 64 * kMiB});
+  Buffer piece = pool->allocate(100, MemoryTag::scratch);
+  Buffer block = pool->allocate(4 * kMiB, MemoryTag::scratch);
+  pool.reset();
+  EXPECT_NE(piece.handle(), nullptr);
+  block = std::move(piece);
+  EXPECT_GE(block.bytes(), 100U);
+}
+
+TEST_F(Pool, MakesAPartOnceForEachPlaceInASlab) {
+  const Buffer first = pool_.allocate(1000, MemoryTag::scratch);
+  const Buffer buffer = pool_.allocate(1 << 16, MemoryTag::scratch);
+  EXPECT_EQ(first.part(0, 64), first.handle());
+  const cl_mem part = buffer.part(alignment(), 64);
+  EXPECT_NE(part, buffer.handle());
+  EXPECT_NE(part, buffer.part(0, 64));
+  EXPECT_EQ(buffer.part(alignment(), 64), part);
+  EXPECT_EQ(buffer.part(alignment(), 128), part);
+  EXPECT_EQ(pool_.statistics().memory_objects, 3U);
+}
+
+TEST_F(Pool, DropsManyPartsOnceTheirSlabIsUnused) {
+  const std::size_t places = 2000;
+  {
+    const Buffer all = pool_.allocate(400'000, MemoryTag::scratch);
+    for (std::size_t i = 1; i <= places; ++i) static_cast<void>(all.part(i * alignment(), 4));
+    EXPECT_EQ(pool_.statistics().memory_objects, places + 1);
+  }
+  EXPECT_EQ(pool_.statistics().memory_objects, 1U);
+}
+
+// What a kernel argument of a part sees.
+TEST_F(Pool, PartsBeginWhereTheyShould) {
+  const Buffer before = pool_.allocate(1000, MemoryTag::scratch);
+  const Tensor all = context_.allocate({4096}, DType::u8, MemoryTag::scratch);
+  std::vector<std::uint8_t> values(4096);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint8_t>(i / 128);
+  context_.write(all, std::as_bytes(std::span(values)));
+  auto storage = std::make_shared<Storage>();
+  storage->buffer = all.storage()->buffer;
+  storage->mem = storage->buffer->part(alignment(), 64);
+  storage->bytes = 64;
+  const auto seen = context_.read<std::uint8_t>(Tensor(storage, {64}, DType::u8));
+  EXPECT_EQ(seen[0], values[alignment()]);
+}
+
+TEST_F(Pool, ExactModeGivesEachBufferAMemoryObjectOfItsSize) {
+  BufferPool pool = make_pool({.limit_bytes = 64 * kMiB, .sub_allocate = false});
+  {
+    const Buffer a = pool.allocate(1001, MemoryTag::scratch);
+    const Buffer b = pool.allocate(1001, MemoryTag::scratch);
+    EXPECT_NE(a.handle(), b.handle());
+    EXPECT_EQ(a.bytes(), 1001U);
+    EXPECT_EQ(a.offset_bytes() + b.offset_bytes(), 0U);
+    const cl_mem part = a.part(alignment(), 64);
+    EXPECT_EQ(a.part(alignment(), 64), part);
+    EXPECT_NE(a.part(alignment(), 128), part);
+    EXPECT_EQ(pool.statistics().rounding_bytes, 0U);
+  }
+  EXPECT_EQ(pool.statistics().cached_bytes, 0U);
+  EXPECT_EQ(pool.statistics().memory_objects, 0U);
+  EXPECT_EQ(pool.allocate(0, MemoryTag::scratch).bytes(), 1U);
+}
+
+// A fixed working set of 64 MiB in random sizes from 64 bytes to 4 MiB, most of them small.
+struct Churn {
+  explicit Churn(BufferPool& p) : pool(p), held(400) {}
+
+  void step() {
+    std::optional<Buffer>& slot = held[random() % held.size()];
+    if (slot) in_use -= slot->bytes();
+    slot.reset();
+    const std::size_t bytes = (std::size_t{64} << random() % 16U) + random() % 4096U;
+    if (in_use + bytes > 64 * kMiB) return;
+    slot = pool.allocate(bytes, static_cast<MemoryTag>(random() % kMemoryTags));
+    in_use += slot->bytes();
+    if (random() % 64 == 0) static_cast<void>(slot->part(0, 64));
+  }
+
+  BufferPool& pool;
+  std::mt19937 random{20'26};
+  std::vector<std::optional<Buffer>> held;
+  std::size_t in_use = 0;
+};
+
+TEST_F(Pool, DoesNotGrowOverAMillionCalls) {
+  BufferPool pool = make_pool({.limit_bytes = 1024 * kMiB});
+  Churn churn(pool);
+  for (int i = 0; i < 100'000; ++i) churn.step();
+  const MemoryStatistics early = pool.statistics();
+  for (int i = 0; i < 900'000; ++i) churn.step();
+  const MemoryStatistics late = pool.statistics();
+  const auto taken = [](const MemoryStatistics& s) { return s.in_use_bytes + s.cached_bytes; };
+  EXPECT_LE(taken(late), taken(early) * 5 / 4);
+  EXPECT_LE(taken(late), late.high_water_bytes * 3 / 2);
+  EXPECT_LE(late.memory_objects, late.slab_bytes / 1024 + 100);  // one for each place
+  RecordProperty("taken_early", std::to_string(taken(early)));
+  RecordProperty("taken_late", std::to_string(taken(late)));
+  churn.held.clear();
+  EXPECT_EQ(pool.statistics().in_use_bytes, 0U);
+  EXPECT_DOUBLE_EQ(pool.statistics().fragmentation, 0);
+  pool.trim();
+  EXPECT_EQ(pool.statistics().memory_objects, 0U);
 }
 
 // Places of lifetimes never overlap in time and space at once.

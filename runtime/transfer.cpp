@@ -1,0 +1,310 @@
+#include "runtime/transfer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "runtime/fence.hpp"
+#include "runtime/opencl.hpp"
+
+namespace clora {
+namespace {
+
+// Below it a plain transfer is as fast as a staged one, and above it a copy is worth avoiding.
+constexpr std::size_t kLargeBytes = std::size_t{1} << 20U;
+constexpr std::size_t kSmallestWrap = 16384;
+constexpr std::size_t kPage = 4096;
+
+cl_mem mem_of(const Tensor& tensor) { return tensor.storage()->mem; }
+
+std::size_t place_of(const Tensor& tensor) {
+  return tensor.storage()->origin + tensor.offset_bytes();
+}
+
+// The alignment of the largest scalar that kernels read from a tensor of this type; quantised
+// blocks hold 16-bit scales.
+std::size_t alignment_of(DType type) {
+  return type == DType::f32 || type == DType::i32 || type == DType::u32 ? 4 : 2;
+}
+
+// Reads a byte of every page, so that what a file system must fetch is fetched now.
+void touch(std::span<const std::byte> bytes) {
+  const volatile std::byte* data = bytes.data();
+  for (std::size_t at = 0; at < bytes.size(); at += kPage) static_cast<void>(data[at]);
+  static_cast<void>(data[bytes.size() - 1]);
+}
+
+// A region of a buffer in host memory for one scope.
+class MappedRegion {
+ public:
+  MappedRegion(cl_command_queue queue, const std::shared_ptr<DeviceHealth>& health, cl_mem mem,
+               std::size_t offset, std::size_t bytes)
+      : queue_(queue), health_(health), mem_(mem) {
+    cl_event event = nullptr;
+    cl_int status = CL_SUCCESS;
+    void* data = clEnqueueMapBuffer(queue, mem, CL_FALSE, CL_MAP_WRITE_INVALIDATE_REGION, offset,
+                                    bytes, 0, nullptr, &event, &status);
+    check_opencl(status, "transfer: clEnqueueMapBuffer");
+    data_ = {static_cast<std::byte*>(data), bytes};
+    try {
+      Fence(event, health_).wait();
+    } catch (...) {
+      clEnqueueUnmapMemObject(queue_, mem_, data, 0, nullptr, nullptr);
+      throw;
+    }
+  }
+  MappedRegion(const MappedRegion&) = delete;
+  MappedRegion& operator=(const MappedRegion&) = delete;
+  ~MappedRegion() {
+    if (!data_.empty()) {
+      clEnqueueUnmapMemObject(queue_, mem_, data_.data(), 0, nullptr, nullptr);
+    }
+  }
+
+  std::span<std::byte> bytes() const noexcept { return data_; }
+  void unmap() {
+    cl_event event = nullptr;
+    check_opencl(
+        clEnqueueUnmapMemObject(queue_, mem_, std::exchange(data_, {}).data(), 0, nullptr, &event),
+        "transfer: clEnqueueUnmapMemObject");
+    Fence(event, health_).wait();
+  }
+
+ private:
+  cl_command_queue queue_;
+  std::shared_ptr<DeviceHealth> health_;
+  cl_mem mem_;
+  std::span<std::byte> data_;
+};
+
+// One of the two pinned buffers, or plain memory where the driver gives none.
+class StagingBuffer {
+ public:
+  StagingBuffer(cl_context context, cl_command_queue queue, std::size_t bytes) : queue_(queue) {
+    cl_int status = CL_SUCCESS;
+    mem_.reset(clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr,
+                              &status));
+    void* data = nullptr;
+    if (mem_ != nullptr) {
+      data = clEnqueueMapBuffer(queue, mem_.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0,
+                                nullptr, nullptr, &status);
+    }
+    if (data == nullptr) {
+      mem_.reset();
+      plain_.resize(bytes);
+      data = plain_.data();
+    }
+    data_ = {static_cast<std::byte*>(data), bytes};
+  }
+  StagingBuffer(const StagingBuffer&) = delete;
+  StagingBuffer& operator=(const StagingBuffer&) = delete;
+  ~StagingBuffer() {
+    try {
+      busy.wait();
+    } catch (...) {  // the transfer failed; whoever waited for it was told
+    }
+    if (mem_ != nullptr) {
+      clEnqueueUnmapMemObject(queue_, mem_.get(), data_.data(), 0, nullptr, nullptr);
+    }
+  }
+
+  std::span<std::byte> bytes() const noexcept { return data_; }
+
+  Fence busy;  // the last command that uses the memory
+
+ private:
+  cl_command_queue queue_;
+  OwnedMem mem_;
+  std::vector<std::byte> plain_;
+  std::span<std::byte> data_;
+};
+
+}  // namespace
+
+struct Transfer::State {
+  cl_context context;
+  cl_command_queue queue;
+  bool is_cpu;
+  BufferPool* pool;
+  std::shared_ptr<DeviceHealth> health;
+  Profiler* profiler;  // null: off
+  std::array<std::unique_ptr<StagingBuffer>, 2> staging;
+
+  // Success, or the status that says that there is no memory for it. Errors: all others.
+  cl_int fill(const Buffer& buffer) const {
+    const unsigned char zero = 0;
+    cl_event event = nullptr;
+    const cl_int status =
+        clEnqueueFillBuffer(queue, buffer.handle(), &zero, 1, buffer.offset_bytes(), buffer.bytes(),
+                            0, nullptr, &event);
+    if (means_no_memory(status)) return status;
+    check_opencl(status, "transfer: clEnqueueFillBuffer");
+    Fence(event, health).wait();
+    return CL_SUCCESS;
+  }
+
+  // The i-th staging buffer, free to use, of at least `bytes` bytes.
+  StagingBuffer& slot(std::size_t i, std::size_t bytes) {
+    std::unique_ptr<StagingBuffer>& slot = staging[i % staging.size()];
+    if (slot == nullptr || slot->bytes().size() < bytes) {
+      slot.reset();
+      slot = std::make_unique<StagingBuffer>(context, queue, std::max(bytes, kChunkBytes));
+    }
+    std::exchange(slot->busy, {}).wait();
+    return *slot;
+  }
+
+  void note(std::string_view label, std::size_t bytes, cl_event event) const {
+    if (profiler == nullptr) return;
+    check_opencl(clRetainEvent(event), "transfer: clRetainEvent");
+    profiler->add(label, {0, static_cast<double>(bytes)}, event);
+  }
+
+  Fence enqueue_write(const Tensor& dst, std::size_t at, std::span<const std::byte> bytes) const {
+    if (profiler != nullptr) profiler->before_enqueue();
+    cl_event event = nullptr;
+    check_opencl(clEnqueueWriteBuffer(queue, mem_of(dst), CL_FALSE, place_of(dst) + at,
+                                      bytes.size(), bytes.data(), 0, nullptr, &event),
+                 "transfer: clEnqueueWriteBuffer");
+    Fence fence(event, health);
+    note("write", bytes.size(), event);
+    return fence;
+  }
+  Fence enqueue_read(const Tensor& src, std::size_t at, std::span<std::byte> bytes) const {
+    if (profiler != nullptr) profiler->before_enqueue();
+    cl_event event = nullptr;
+    check_opencl(clEnqueueReadBuffer(queue, mem_of(src), CL_FALSE, place_of(src) + at, bytes.size(),
+                                     bytes.data(), 0, nullptr, &event),
+                 "transfer: clEnqueueReadBuffer");
+    Fence fence(event, health);
+    note("read", bytes.size(), event);
+    return fence;
+  }
+
+  void stream_in_place(const Tensor& dst, std::size_t chunk, const Pack& pack) const {
+    MappedRegion region(queue, health, mem_of(dst), place_of(dst), dst.bytes());
+    for (std::size_t at = 0; at < dst.bytes(); at += chunk) {
+      pack(region.bytes().subspan(at, std::min(chunk, dst.bytes() - at)), at);
+    }
+    region.unmap();
+  }
+
+  void stream_staged(const Tensor& dst, std::size_t chunk, const Pack& pack) {
+    std::size_t turn = 0;
+    for (std::size_t at = 0; at < dst.bytes(); at += chunk, ++turn) {
+      const std::size_t bytes = std::min(chunk, dst.bytes() - at);
+      StagingBuffer& slot = this->slot(turn, chunk);
+      pack(slot.bytes().first(bytes), at);
+      slot.busy = enqueue_write(dst, at, slot.bytes().first(bytes));
+      check_opencl(clFlush(queue), "transfer: clFlush");
+    }
+    for (std::size_t i = 0; i < staging.size(); ++i) slot(i, 0);  // until the last has arrived
+  }
+
+  // Enqueues the read of the next chunk before the last one is copied out.
+  void read_staged(const Tensor& src, std::span<std::byte> out) {
+    const auto begin_read = [&](std::size_t turn) {
+      const std::size_t at = turn * kChunkBytes;
+      StagingBuffer& slot = this->slot(turn, kChunkBytes);
+      slot.busy = enqueue_read(src, at, slot.bytes().first(std::min(kChunkBytes, out.size() - at)));
+      check_opencl(clFlush(queue), "transfer: clFlush");
+    };
+    begin_read(0);
+    for (std::size_t turn = 0; turn * kChunkBytes < out.size(); ++turn) {
+      if ((turn + 1) * kChunkBytes < out.size()) begin_read(turn + 1);
+      const std::size_t at = turn * kChunkBytes;
+      const std::size_t bytes = std::min(kChunkBytes, out.size() - at);
+      std::memcpy(&out[at], slot(turn, 0).bytes().data(), bytes);
+    }
+  }
+};
+
+Transfer::Transfer(cl_context context, cl_command_queue queue, const Device& device,
+                   BufferPool& pool, std::shared_ptr<DeviceHealth> health, Profiler* profiler)
+    : state_(new State{context, queue, device.kind == DeviceKind::cpu, &pool, std::move(health), profiler, {}}) {}
+
+Transfer::~Transfer() = default;
+
+void Transfer::write(const Tensor& dst, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  if (state_->is_cpu || bytes.size() < kLargeBytes) {
+    state_->enqueue_write(dst, 0, bytes).wait();
+    return;
+  }
+  state_->stream_staged(dst, kChunkBytes, [&](std::span<std::byte> chunk, std::size_t offset) {
+    std::memcpy(chunk.data(), &bytes[offset], chunk.size());
+  });
+}
+
+void Transfer::read(const Tensor& src, std::span<std::byte> bytes) {
+  if (bytes.empty()) return;
+  if (state_->is_cpu || bytes.size() < kLargeBytes) {
+    state_->enqueue_read(src, 0, bytes).wait();
+  } else {
+    state_->read_staged(src, bytes);
+  }
+}
+
+void Transfer::stream(const Tensor& dst, std::size_t grain_bytes, const Pack& pack) {
+  require(!dst.empty() && mem_of(dst) != nullptr,
+          "transfer: a stream needs a tensor with memory, got {}",
+          dst.empty() ? "nothing" : "an unplanned temporary");
+  require(grain_bytes > 0 && dst.bytes() % grain_bytes == 0,
+          "transfer: {} of {} bytes must consist of whole grains, got grains of {} bytes",
+          dst.text(), dst.bytes(), grain_bytes);
+  if (dst.bytes() == 0) return;
+  const std::size_t chunk = std::max<std::size_t>(kChunkBytes / grain_bytes, 1) * grain_bytes;
+  if (state_->is_cpu) {
+    state_->stream_in_place(dst, chunk, pack);
+  } else {
+    state_->stream_staged(dst, chunk, pack);
+  }
+}
+
+bool Transfer::can_wrap(std::span<const std::byte> bytes, DType type) const noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
+  return state_->is_cpu && bytes.size() >= kSmallestWrap && address % alignment_of(type) == 0;
+}
+
+Tensor Transfer::wrap(std::span<const std::byte> bytes, Shape shape, DType type,
+                      std::shared_ptr<const void> owner) {
+  if (!can_wrap(bytes, type)) return {};
+  std::shared_ptr<const Buffer> buffer;
+  try {
+    buffer = std::make_shared<const Buffer>(state_->pool->wrap(bytes, std::move(owner)));
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::device) return {};  // the driver will not have this memory
+    throw;
+  }
+  touch(bytes);
+  auto storage = std::make_shared<Storage>();
+  storage->mem = buffer->handle();
+  storage->bytes = bytes.size();
+  storage->buffer = std::move(buffer);
+  return Tensor(std::move(storage), shape, type);
+}
+
+void Transfer::commit(const Buffer& buffer, MemoryTag tag) {
+  if (buffer.is_committed()) return;
+  cl_int status = state_->fill(buffer);
+  if (status != CL_SUCCESS) {
+    state_->pool->trim();
+    status = state_->fill(buffer);
+  }
+  if (status != CL_SUCCESS) state_->pool->refuse(buffer.bytes(), tag, status);
+  buffer.set_committed();
+}
+
+std::size_t Transfer::staging_bytes() const noexcept {
+  std::size_t sum = 0;
+  for (const auto& slot : state_->staging) sum += slot == nullptr ? 0 : slot->bytes().size();
+  return sum;
+}
+
+void Transfer::trim() noexcept {
+  for (auto& slot : state_->staging) slot.reset();
+}
+
+}  // namespace clora
