@@ -175,8 +175,8 @@ TEST(Context, SaysHowMuchMemoryIsMissing) {
   Context context(config);
   const std::string message =
       test::error_of([&] { (void)context.allocate({1 << 20}, DType::f32, MemoryTag::weights); });
-  EXPECT_THAT(message, testing::HasSubstr("4 MiB wanted"));
-  EXPECT_THAT(message, testing::HasSubstr("lower --batch-size"));
+  EXPECT_THAT(message, testing::HasSubstr("4.0 MiB wanted for weights"));
+  EXPECT_THAT(message, testing::HasSubstr("take a smaller model"));
 }
 
 TEST(Context, NamesADeviceThatIsNotThere) {

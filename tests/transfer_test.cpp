@@ -52,7 +52,7 @@ class Streaming : public testing::TestWithParam<DeviceKind> {
                      device_as(context_.device(), GetParam()), context_.pool()};
 };
 INSTANTIATE_TEST_SUITE_P(Ways, Streaming, testing::Values(DeviceKind::cpu, DeviceKind::gpu),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         [](const auto& way) { return std::string(name_of(way.param)); });
 
 TEST_P(Streaming, WritesAndReadsWhatItWasGiven) {
   for (const std::size_t bytes :
