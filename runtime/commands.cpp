@@ -28,8 +28,9 @@ cl_mem argument_of(const Tensor& tensor, const Device& device) {
           "batch: a view must begin at a multiple of {} bytes to be a kernel's argument, {} begins "
           "at {}",
           device.base_alignment_bytes, tensor.text(), region.offset_bytes);
-  return tensor.storage()->buffer->part(region.offset_bytes,
-                                        std::max<std::size_t>(tensor.bytes(), 1));
+  const Buffer& buffer = *tensor.storage()->buffer;
+  return buffer.part(region.offset_bytes - buffer.offset_bytes(),
+                     std::max<std::size_t>(tensor.bytes(), 1));
 }
 
 void bind_kernel(KernelCommand& command, const Device& device) {

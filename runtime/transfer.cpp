@@ -223,7 +223,9 @@ struct Transfer::State {
 
 Transfer::Transfer(cl_context context, cl_command_queue queue, const Device& device,
                    BufferPool& pool, std::shared_ptr<DeviceHealth> health, Profiler* profiler)
-    : state_(new State{context, queue, device.kind == DeviceKind::cpu, &pool, std::move(health), profiler, {}}) {}
+    : state_(new State{
+          context, queue, device.kind == DeviceKind::cpu, &pool, std::move(health), profiler, {}}) {
+}
 
 Transfer::~Transfer() = default;
 

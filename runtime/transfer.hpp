@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 
+#include "runtime/device_health.hpp"
 #include "runtime/profiler.hpp"
 #include "runtime/tensor.hpp"
 

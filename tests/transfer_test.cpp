@@ -49,7 +49,7 @@ class Streaming : public testing::TestWithParam<DeviceKind> {
 
   Context& context_ = test::context_of(Variant::automatic);
   Transfer transfer_{context_.opencl_context(), context_.opencl_queue(),
-                     device_as(context_.device(), GetParam()), context_.pool()};
+                     device_as(context_.device(), GetParam()), context_.pool(), context_.health()};
 };
 INSTANTIATE_TEST_SUITE_P(Ways, Streaming, testing::Values(DeviceKind::cpu, DeviceKind::gpu),
                          [](const auto& way) { return std::string(name_of(way.param)); });
