@@ -163,15 +163,15 @@ void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(te
 
 void AtomicFile::commit() {
   require(descriptor_ >= 0, "{}: commit() may be called once", path_.string());
-  // Some file systems report a full disk only here, so each step is checked.
-  const bool synced = ::fsync(descriptor_) == 0;
-  const int sync_error = errno;
-  const bool closed = ::close(std::exchange(descriptor_, -1)) == 0;
-  if (!synced || !closed)
+  // Some file systems report a full disk only here.
+  if (::fsync(descriptor_) != 0)
     fail(ErrorCode::io, "{}: writing failed: {}; the old file, if any, is kept", path_.string(),
-         reason(synced ? errno : sync_error));
+         reason(errno));
+  // The lock is held until the file has its name: without it another writer would take the
+  // temporary for abandoned.
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)
     fail(ErrorCode::io, "{}: cannot be replaced: {}", path_.string(), reason(errno));
+  ::close(std::exchange(descriptor_, -1));
   temporary_.clear();
   // The rename itself must survive a power cut. A folder that cannot be synced is no lost file.
   const Descriptor folder(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
