@@ -268,8 +268,12 @@ Fence Batch::submit(std::span<const cl_event> wait_list) {
   const TraceSpan span(context().trace(), "submit");
   try {
     return state_->enqueue_all(wait_list);
-  } catch (...) {
+  } catch (const Error& error) {
     // What went out before still uses the batch's memory, and the caller may drop the batch.
+    settle(context());
+    context().health()->notice(error.opencl_status(), "batch: submit");
+    throw;
+  } catch (...) {  // a library call's own exception
     settle(context());
     throw;
   }

@@ -170,6 +170,12 @@ struct Context::State {
     if (config.profile && config.trace) profiler.trace_to(config.trace, device.name);
   }
 
+  // For calls that use the queue: throws where one was refused.
+  void accept(cl_int status, std::string_view call) const {
+    health->notice(status, call);
+    check_opencl(status, call);
+  }
+
   ContextConfig config;
   Device device;
   OwnedContext context;
@@ -263,7 +269,7 @@ Fence Context::write_async(const Tensor& tensor, std::span<const std::byte> byte
   if (bytes.empty()) return {};
   if (profiling()) profiler().before_enqueue();
   cl_event event = nullptr;
-  check_opencl(
+  state_->accept(
       clEnqueueWriteBuffer(state_->queue.get(), tensor.storage()->mem, CL_FALSE,
                            device_offset(tensor), bytes.size(), bytes.data(), 0, nullptr, &event),
       "context: clEnqueueWriteBuffer");
@@ -278,7 +284,7 @@ Fence Context::read_async(const Tensor& tensor, std::span<std::byte> bytes) {
   if (bytes.empty()) return {};
   if (profiling()) profiler().before_enqueue();
   cl_event event = nullptr;
-  check_opencl(
+  state_->accept(
       clEnqueueReadBuffer(state_->queue.get(), tensor.storage()->mem, CL_FALSE,
                           device_offset(tensor), bytes.size(), bytes.data(), 0, nullptr, &event),
       "context: clEnqueueReadBuffer");
@@ -296,7 +302,7 @@ Kernel Context::kernel(std::string_view file, std::string_view function, const D
 void Context::wait_for(std::span<const cl_event> events) {
   state_->health->require_usable("context: wait_for");
   if (events.empty()) return;
-  check_opencl(
+  state_->accept(
       clEnqueueBarrierWithWaitList(state_->queue.get(), static_cast<cl_uint>(events.size()),
                                    events.data(), nullptr),
       "context: clEnqueueBarrierWithWaitList");
@@ -304,7 +310,7 @@ void Context::wait_for(std::span<const cl_event> events) {
 
 void Context::flush() {
   state_->health->require_usable("context: flush");
-  check_opencl(clFlush(state_->queue.get()), "context: clFlush");
+  state_->accept(clFlush(state_->queue.get()), "context: clFlush");
 }
 
 void Context::finish() {

@@ -79,6 +79,13 @@ void DeviceHealth::require_usable(std::string_view who) const {
        device_name_, reason_);
 }
 
+void DeviceHealth::notice(int status, std::string_view who) {
+  // NVIDIA's driver answers with the queue or context after a kernel that crashed.
+  const bool gone = status == CL_DEVICE_NOT_AVAILABLE || status == CL_INVALID_DEVICE ||
+                    status == CL_INVALID_CONTEXT || status == CL_INVALID_COMMAND_QUEUE;
+  if (gone) lose(who, status);
+}
+
 void DeviceHealth::mark_lost(std::string_view reason) noexcept {
   const std::lock_guard lock(mutex_);
   if (lost_.load(std::memory_order_relaxed)) return;
@@ -153,7 +160,9 @@ void DeviceHealth::wait(cl_event event, std::string_view who) {
 void DeviceHealth::finish(std::string_view who) {
   require_usable(who);
   cl_event event = nullptr;
-  check_opencl(clEnqueueMarkerWithWaitList(queue_, 0, nullptr, &event), who);
+  const cl_int status = clEnqueueMarkerWithWaitList(queue_, 0, nullptr, &event);
+  notice(status, who);
+  check_opencl(status, who);
   OwnedEvent end(event);
   try {
     wait(event, who);

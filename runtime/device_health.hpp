@@ -38,6 +38,9 @@ class DeviceHealth {
   // Throws Error(device_lost) "who: the context of 'pocl-...' is lost (reason); make a new Context"
   // where it is.
   void require_usable(std::string_view who) const;
+  // Looks at the status of a call that the driver refused. Errors: device_lost, which also marks
+  // the Context, where it says that the device, or the queue with it, is gone.
+  void notice(int status, std::string_view who);
   // The first reason is kept.
   void mark_lost(std::string_view reason) noexcept;
 

@@ -36,6 +36,12 @@ void touch(std::span<const std::byte> bytes) {
   static_cast<void>(data[bytes.size() - 1]);
 }
 
+// Throws where a call was refused; a device that is gone loses the Context.
+void accept(DeviceHealth& health, cl_int status, std::string_view call) {
+  health.notice(status, call);
+  check_opencl(status, call);
+}
+
 // A region of a buffer in host memory for one scope.
 class MappedRegion {
  public:
@@ -46,7 +52,7 @@ class MappedRegion {
     cl_int status = CL_SUCCESS;
     void* data = clEnqueueMapBuffer(queue, mem, CL_FALSE, CL_MAP_WRITE_INVALIDATE_REGION, offset,
                                     bytes, 0, nullptr, &event, &status);
-    check_opencl(status, "transfer: clEnqueueMapBuffer");
+    accept(*health_, status, "transfer: clEnqueueMapBuffer");
     data_ = {static_cast<std::byte*>(data), bytes};
     try {
       Fence(event, health_).wait();
@@ -66,7 +72,8 @@ class MappedRegion {
   std::span<std::byte> bytes() const noexcept { return data_; }
   void unmap() {
     cl_event event = nullptr;
-    check_opencl(
+    accept(
+        *health_,
         clEnqueueUnmapMemObject(queue_, mem_, std::exchange(data_, {}).data(), 0, nullptr, &event),
         "transfer: clEnqueueUnmapMemObject");
     Fence(event, health_).wait();
@@ -140,7 +147,7 @@ struct Transfer::State {
         clEnqueueFillBuffer(queue, buffer.handle(), &zero, 1, buffer.offset_bytes(), buffer.bytes(),
                             0, nullptr, &event);
     if (means_no_memory(status)) return status;
-    check_opencl(status, "transfer: clEnqueueFillBuffer");
+    accept(*health, status, "transfer: clEnqueueFillBuffer");
     Fence(event, health).wait();
     return CL_SUCCESS;
   }
@@ -158,16 +165,17 @@ struct Transfer::State {
 
   void note(std::string_view label, std::size_t bytes, cl_event event) const {
     if (profiler == nullptr) return;
-    check_opencl(clRetainEvent(event), "transfer: clRetainEvent");
+    accept(*health, clRetainEvent(event), "transfer: clRetainEvent");
     profiler->add(label, {0, static_cast<double>(bytes)}, event);
   }
 
   Fence enqueue_write(const Tensor& dst, std::size_t at, std::span<const std::byte> bytes) const {
     if (profiler != nullptr) profiler->before_enqueue();
     cl_event event = nullptr;
-    check_opencl(clEnqueueWriteBuffer(queue, mem_of(dst), CL_FALSE, place_of(dst) + at,
-                                      bytes.size(), bytes.data(), 0, nullptr, &event),
-                 "transfer: clEnqueueWriteBuffer");
+    accept(*health,
+           clEnqueueWriteBuffer(queue, mem_of(dst), CL_FALSE, place_of(dst) + at, bytes.size(),
+                                bytes.data(), 0, nullptr, &event),
+           "transfer: clEnqueueWriteBuffer");
     Fence fence(event, health);
     note("write", bytes.size(), event);
     return fence;
@@ -175,9 +183,10 @@ struct Transfer::State {
   Fence enqueue_read(const Tensor& src, std::size_t at, std::span<std::byte> bytes) const {
     if (profiler != nullptr) profiler->before_enqueue();
     cl_event event = nullptr;
-    check_opencl(clEnqueueReadBuffer(queue, mem_of(src), CL_FALSE, place_of(src) + at, bytes.size(),
-                                     bytes.data(), 0, nullptr, &event),
-                 "transfer: clEnqueueReadBuffer");
+    accept(*health,
+           clEnqueueReadBuffer(queue, mem_of(src), CL_FALSE, place_of(src) + at, bytes.size(),
+                               bytes.data(), 0, nullptr, &event),
+           "transfer: clEnqueueReadBuffer");
     Fence fence(event, health);
     note("read", bytes.size(), event);
     return fence;
@@ -198,7 +207,7 @@ struct Transfer::State {
       StagingBuffer& slot = this->slot(turn, chunk);
       pack(slot.bytes().first(bytes), at);
       slot.busy = enqueue_write(dst, at, slot.bytes().first(bytes));
-      check_opencl(clFlush(queue), "transfer: clFlush");
+      accept(*health, clFlush(queue), "transfer: clFlush");
     }
     for (std::size_t i = 0; i < staging.size(); ++i) slot(i, 0);  // until the last has arrived
   }
@@ -209,7 +218,7 @@ struct Transfer::State {
       const std::size_t at = turn * kChunkBytes;
       StagingBuffer& slot = this->slot(turn, kChunkBytes);
       slot.busy = enqueue_read(src, at, slot.bytes().first(std::min(kChunkBytes, out.size() - at)));
-      check_opencl(clFlush(queue), "transfer: clFlush");
+      accept(*health, clFlush(queue), "transfer: clFlush");
     };
     begin_read(0);
     for (std::size_t turn = 0; turn * kChunkBytes < out.size(); ++turn) {

@@ -18,29 +18,45 @@ TEST(LoadingWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
     Context context(test::faulty_config());
     const WeightFiles files = WeightFiles::open(open.folder());
     LanguageModel model(context, files);
-    Adapter adapter = test::tiny_adapter(model);
+    const Adapter adapter = test::tiny_adapter(model);
     return fmt::format("{}", fmt::join(context.read<float>(model.final_norm()), " "));
   };
   report(walk_faults(open.work_from_nothing("load", load), {.dense = 1000}));
 }
 
-// Programs are built here and nowhere else in these walks, since each Context is new.
-TEST(AWholeRunWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
-  FaultyModel open;
-  const auto run = [&] {
-    const std::filesystem::path out = open.fresh_out();
-    Context context(test::faulty_config());
-    const WeightFiles files = WeightFiles::open(open.folder());
-    LanguageModel model(context, files);
-    const std::string losses = test::train_tiny(model, out);
-    const Adapter adapter = load_adapter(context, out, adapter_sites(model.config()));
-    return losses + test::generate_tiny(model, &adapter);
-  };
-  report(walk_faults(open.work_from_nothing("whole run", run),
+// Training, loading what was trained, and generating, each in a Context that has built nothing.
+class AWholeRunWithFaults : public testing::Test {
+ protected:
+  // cache: a folder of programs that outlives the Context, or none.
+  test::FaultyWork run_with(const std::filesystem::path& cache) {
+    return open_.work_from_nothing("whole run", [this, cache] {
+      const std::filesystem::path out = open_.fresh_out();
+      Context context(test::faulty_config(cache));
+      const WeightFiles files = WeightFiles::open(open_.folder());
+      LanguageModel model(context, files);
+      const std::string losses = test::train_tiny(model, out);
+      const Adapter adapter = load_adapter(context, out, adapter_sites(model.config()));
+      return losses + test::generate_tiny(model, &adapter);
+    });
+  }
+
+  FaultyModel open_;
+  test::TemporaryFolder cache_;
+};
+
+TEST_F(AWholeRunWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
+  report(walk_faults(
+      run_with({}),
+      {.dense = 2, .later = 3, .lasting = false, .kinds = {CallKind::program, CallKind::build}}));
+}
+
+// With binaries kept from an earlier run a failure to take one only costs a build.
+TEST_F(AWholeRunWithFaults, EndsAlikeWithAWarmCacheOfPrograms) {
+  report(walk_faults(run_with(cache_.path()),
                      {.dense = 2,
-                      .later = 4,
+                      .later = 3,
                       .lasting = false,
-                      .kinds = {CallKind::program, CallKind::build, CallKind::binary}}));
+                      .kinds = {CallKind::binary, CallKind::build, CallKind::kernel}}));
 }
 
 }  // namespace

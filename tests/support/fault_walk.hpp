@@ -4,6 +4,7 @@
 // Link note: a program that includes this header has tests/support/opencl_faults.hpp's layer.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -37,8 +38,8 @@ struct FaultCount {
 
 // Which calls to make fail. CLORA_FAULTS=all in the environment overrides the limits: every call.
 struct WalkPlan {
-  int dense = 30;                    // of each kind, the first so many one by one
-  int later = 8;                     // and so many of those behind them
+  int dense = 20;                    // of each kind, the first so many one by one
+  int later = 5;                     // and so many of those behind them
   bool lasting = true;               // besides the one call, it and all later ones of the kind
   std::vector<CallKind> kinds = {};  // empty: all
 };
@@ -53,10 +54,13 @@ FaultCount walk_losses(const FaultyWork& work, const WalkPlan& plan = {});
 // Prints the count and leaves it in the test's report. Fails the test where no error came.
 void report(const FaultCount& count);
 
+// The environment's configuration, without a cache of programs unless a folder is given.
+ContextConfig faulty_config(const std::filesystem::path& cache_folder = {});
+
 // A Llama of two blocks, opened on a Context of its own that renew() replaces.
 class FaultyModel {
  public:
-  FaultyModel();
+  explicit FaultyModel(ContextConfig config = faulty_config());
   // Makes Context and model anew where the Context is lost, or not there.
   void renew();
   void close();
@@ -75,13 +79,11 @@ class FaultyModel {
 
  private:
   TemporaryFolder folder_;
+  ContextConfig config_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<WeightFiles> files_;
   std::unique_ptr<LanguageModel> model_;
 };
-
-// The configuration of all these Contexts: that of the environment, without a cache on disk.
-ContextConfig faulty_config();
 
 // Fails the test unless every file under `folder` is whole: no temporary left, and each a
 // safetensors or JSON file that can be read.

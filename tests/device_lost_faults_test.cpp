@@ -1,0 +1,90 @@
+// Devices that vanish or stop in the middle of work: the Context is lost and says so, nothing
+// hangs, nothing is left behind, and a new Context works.
+
+#include <gtest/gtest.h>
+
+#include "model/trainer.hpp"
+#include "tests/support/fault_walk.hpp"
+#include "tests/support/leaks_on_purpose.hpp"
+#include "tests/support/tiny_training.hpp"
+
+namespace clora {
+namespace {
+
+using test::CallKind;
+using test::FaultyModel;
+
+TEST(AVanishingDevice, EndsTrainingWithOneErrorWhereverItHappens) {
+  FaultyModel open;
+  report(walk_losses(
+      open.work("training", [&] { return test::train_tiny(open.model(), open.fresh_out()); }),
+      {.dense = 15, .later = 15}));
+}
+
+TEST(AVanishingDevice, EndsAGenerationWithOneErrorWhereverItHappens) {
+  FaultyModel open;
+  report(walk_losses(
+      open.work("generation", [&] { return test::generate_tiny(open.model(), nullptr); }),
+      {.dense = 15, .later = 15}));
+}
+
+TEST(AVanishingDevice, EndsALoadWithOneErrorWhereverItHappens) {
+  FaultyModel open;
+  const auto load = [&] {
+    Context context(test::faulty_config());
+    const WeightFiles files = WeightFiles::open(open.folder());
+    const LanguageModel model(context, files);
+    return fmt::format("{} bytes", model.weight_bytes());
+  };
+  report(walk_losses(open.work_from_nothing("load", load), {.dense = 60, .later = 20}));
+}
+
+// Any of these statuses says that there is no device to go on with.
+TEST(AVanishingDevice, LosesTheContextAtTheFirstCommandThatSaysSo) {
+  for (const CallKind kind : {CallKind::launch, CallKind::write, CallKind::read, CallKind::fill}) {
+    FaultyModel open;
+    open.renew();
+    SCOPED_TRACE(test::name_of(kind));
+    test::clear_faults();
+    test::inject({.kind = kind, .status = -2});  // CL_DEVICE_NOT_AVAILABLE
+    const auto caught = test::caught([&] { test::train_tiny(open.model(), open.fresh_out()); });
+    test::clear_faults();
+    ASSERT_TRUE(caught.has_value());
+    EXPECT_EQ(caught->code, ErrorCode::device_lost) << caught->message;
+    EXPECT_TRUE(open.context().health()->lost());
+    CLORA_EXPECT_ERROR(open.context().flush(), ErrorCode::device_lost, "make a new Context");
+    open.renew();
+    test::expect_usable(open.context());
+  }
+}
+
+// A step that never ends. What the device may still touch is left to it, on purpose.
+TEST(AStuckDevice, EndsTrainingWithOneErrorAndLeavesItsMemoryAlone) {
+  const test::LeaksOnPurpose scope;
+  FaultyModel other;
+  other.renew();
+  test::train_tiny(other.model(), other.fresh_out());  // kernels are compiled, without the limit
+  ContextConfig config = test::faulty_config();
+  config.stuck_after_seconds = 3;
+  FaultyModel open(config);
+  open.renew();
+  {
+    Adapter adapter = test::tiny_adapter(open.model());
+    Trainer trainer(open.model(), adapter, {});
+    trainer.step(test::tiny_micro_batches(), 1e-2);  // recorded, and self-tests are over
+    trainer.drain();
+    test::clear_faults();
+    test::hold_launch(3);
+    trainer.step(test::tiny_micro_batches(), 1e-2);
+    CLORA_EXPECT_ERROR(trainer.drain(), ErrorCode::device_lost, "no progress for 3 s");
+    CLORA_EXPECT_ERROR(trainer.step(test::tiny_micro_batches(), 1e-2), ErrorCode::device_lost,
+                       "lost");
+  }
+  EXPECT_TRUE(open.context().health()->stuck());
+  test::expect_usable(other.context());  // the process goes on
+  test::release_held_launch();  // the transfers behind it run now, into memory that is still there
+  test::expect_usable(other.context());
+}
+
+}  // namespace
+}  // namespace clora
