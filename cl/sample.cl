@@ -44,8 +44,7 @@ Peak peak_after(__global const float* values, int vocabulary, Peak last,
     if (ranks_before(last, here) && ranks_before(here, best)) best = here;
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // the last result has been read
-  scratch[item].x = as_int(best.value);
-  scratch[item].y = best.id;
+  scratch[item] = (int2)(as_int(best.value), best.id);
   for (int half_size = GROUP / 2; half_size > 0; half_size /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);  // the level below is written
     if (item < half_size) {
@@ -79,16 +78,14 @@ Tally tally(Field field, Cut cut, int id_end) {
     mass += inside ? w : 0.0f;
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // the last result has been read
-  field.scratch[item].x = count;
-  field.scratch[item].y = as_int(mass);
+  field.scratch[item] = (int2)(count, as_int(mass));
   for (int half_size = GROUP / 2; half_size > 0; half_size /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);  // the level below is written
     if (item < half_size) {
       const int2 other = field.scratch[item + half_size];
       count += other.x;
       mass += as_float(other.y);
-      field.scratch[item].x = count;
-      field.scratch[item].y = as_int(mass);
+      field.scratch[item] = (int2)(count, as_int(mass));
     }
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // scratch[0] is the tally

@@ -177,6 +177,7 @@ TEST_P(Attention, MatchesTheFormulaForWindowsInAnyOrder) {
 
 TEST_P(Attention, ComesFromLargeScoresWithoutOverflow) {
   Problem p = packed({90}, 2, 1, 16);
+  if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
   for (float& x : p.q) x *= 40;
   const Result got = forward(p);
   // Scores of hundreds carry their own rounding into the exponent.
@@ -212,6 +213,7 @@ TEST_P(Attention, ShowsANaNInsideTheRange) {
 
 TEST_P(Attention, SeesNoOtherDocument) {
   const Problem p = packed({20, 45, 30}, 4, 2, 16);
+  if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
   Problem other = p;
   const auto change = [](Floats& x, std::size_t width, float value) {
     std::fill_n(x.begin(), 20 * width, value);
@@ -303,6 +305,7 @@ TEST_P(Attention, BackwardMatchesTheFormulaForDocumentsAcrossChunks) {
 
 TEST_P(Attention, BackwardOverwrites) {
   const Problem p = packed({70, 60}, 2, 1, 16);
+  if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
   const Slopes once = backward(p), twice = backward(p, 2);
   EXPECT_EQ(once.dq, twice.dq);
   EXPECT_EQ(once.dk, twice.dk);
@@ -377,6 +380,7 @@ TEST_P(CacheAppend, WritesRowsToTheirPositionsAndSkipsOthers) {
 
 TEST_P(CacheAppend, ThenAttentionOverTheCacheEqualsPackedAttention) {
   const Problem p = packed({41}, 4, 2, 16);
+  if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
   const Tensor k_cache = context().allocate({64, 2, 16}, DType::f32, MemoryTag::scratch);
   const Tensor v_cache = context().allocate({64, 2, 16}, DType::f32, MemoryTag::scratch);
   const Floats unset(64 * 32, std::numeric_limits<float>::quiet_NaN());
