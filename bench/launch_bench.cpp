@@ -135,8 +135,8 @@ class Tiny {
     return std::make_shared<const Program>(std::move(program));
   }
   void set_arguments() const {
-    const cl_mem y = y_.storage()->mem;
-    const cl_mem x = x_.storage()->mem;
+    const cl_mem y = y_.storage()->buffer->part(0, y_.bytes());
+    const cl_mem x = x_.storage()->buffer->part(0, x_.bytes());
     const float scale = 2;
     clSetKernelArg(kernel_.get(), 0, sizeof y, &y);
     clSetKernelArg(kernel_.get(), 1, sizeof x, &x);

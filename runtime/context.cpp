@@ -85,6 +85,12 @@ Ground adopted_ground(const AdoptedQueue& adopted, const ContextConfig& config) 
           .queue = retained(adopted.queue)};
 }
 
+// A CPU device needs the cores itself; NVIDIA's driver calls back up to 10 ms late.
+DeviceHealth::Waiting waiting_for(const Device& device) {
+  return device.kind == DeviceKind::cpu ? DeviceHealth::Waiting::asleep
+                                        : DeviceHealth::Waiting::looking;
+}
+
 Variant resolve(Variant wanted, const Device& device) {
   if (wanted != Variant::automatic) return wanted;
   return device.kind == DeviceKind::cpu ? Variant::cpu : Variant::portable;
@@ -155,11 +161,13 @@ struct Context::State {
         device(std::move(ground.device)),
         context(std::move(ground.context)),
         queue(std::move(ground.queue)),
-        health(std::make_shared<DeviceHealth>(device.name, config.stuck_after_seconds)),
+        health(std::make_shared<DeviceHealth>(device.name, config.stuck_after_seconds,
+                                              waiting_for(device))),
         pool(context.get(), device,
              {config.memory_limit_bytes, config.memory_limit_share, config.sub_allocate,
               config.hooks, health}),
-        transfers(context.get(), queue.get(), device, pool, health, config.profile ? &profiler : nullptr),
+        transfers(context.get(), queue.get(), device, pool, health,
+                  config.profile ? &profiler : nullptr),
         adopted(context.get(), device.base_alignment_bytes),
         programs(context.get(), device,
                  {config.kernel_folder, program_store_of(config), config.hooks, health}),

@@ -16,8 +16,10 @@ namespace clora {
 class DeviceBlock {
  public:
   // How far a sub-buffer reaches: exactly as far as was asked, so that a tool sees an overrun of
-  // it; or to the end of the block, so that there is at most one for each offset.
-  enum class Reach { exact, to_the_end };
+  // it; or to the end of the block, so that there is at most one for each offset. NVIDIA's driver
+  // looks at every sub-buffer that overlaps an argument's at each launch, so there the second form
+  // is taken only once there are many (docs/decisions/sub-buffers.md has the times).
+  enum class Reach { exact, exact_while_few, to_the_end };
 
   DeviceBlock(OwnedMem mem, std::size_t bytes, Reach reach);
   DeviceBlock(const DeviceBlock&) = delete;
@@ -38,6 +40,8 @@ class DeviceBlock {
 
  private:
   OwnedMem mem_;
+  std::size_t end_of(std::size_t offset_bytes, std::size_t bytes) const noexcept;
+
   std::size_t bytes_;
   Reach reach_;
   std::vector<OwnedMem> parts_;                                    // in the order of their making

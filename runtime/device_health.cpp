@@ -12,12 +12,12 @@ namespace clora {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Seconds = std::chrono::duration<double>;
 
 constexpr double kLongest = 1e9;     // seconds that a clock's arithmetic can hold
 constexpr double kLookAgain = 0.25;  // a wait looks for itself so often: pocl 3.1 does not call
                                      // back for every event that failed
-constexpr double kPoll = 1e-3;       // and so often where the driver refuses callbacks
+constexpr double kPoll = 1e-3;       // and at least so often where there are no callbacks
+constexpr double kWithoutPause = 2e-3, kShortPause = 20e-6;
 
 // The event's state: positive while it is not over, negative where it or the question failed.
 cl_int state_of(cl_event event) {
@@ -63,9 +63,10 @@ struct DeviceHealth::Signal {
   }
 };
 
-DeviceHealth::DeviceHealth(std::string device_name, double stuck_after_seconds)
+DeviceHealth::DeviceHealth(std::string device_name, double stuck_after_seconds, Waiting waiting)
     : device_name_(std::move(device_name)),
       stuck_after_seconds_(std::min(stuck_after_seconds, kLongest)),
+      waiting_(waiting),
       signal_(std::make_unique<Signal>()) {}
 
 DeviceHealth::~DeviceHealth() {
@@ -114,17 +115,29 @@ void DeviceHealth::flush() const noexcept {
   if (queue_ != nullptr) clFlush(queue_);
 }
 
+// Between two looks at an event: at first none, later longer, so that a short wait is not made
+// longer and a long one leaves the core to others.
+void DeviceHealth::pause(Seconds waited) const {
+  const bool at_once = waiting_ == Waiting::looking && waited < Seconds(kWithoutPause);
+  if (at_once) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(std::clamp(waited / 16, Seconds(kShortPause), Seconds(kPoll)));
+  }
+}
+
 // False where nothing moved for too long; else *status is how the event, or the wait, ended.
 bool DeviceHealth::wait_limited(cl_event event, int* status) {
   flush();
-  const bool called_back = signal_->ask_for_callback(event);
-  Clock::time_point moved = Clock::now();
+  const bool called_back = waiting_ == Waiting::asleep && signal_->ask_for_callback(event);
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point moved = begin;
   cl_int state = CL_QUEUED;
   for (;;) {
     if (!called_back) {
-      std::this_thread::sleep_for(Seconds(kPoll));
+      pause(Clock::now() - begin);
     } else if (signal_->wait_for(std::min(kLookAgain, stuck_after_seconds_))) {
-      *status = signal_->status;
+      *status = std::min(signal_->status, state_of(event));  // either may tell of a failure
       return true;
     }
     *status = state_of(event);

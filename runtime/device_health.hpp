@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -26,8 +27,13 @@ namespace clora {
 
 class DeviceHealth {
  public:
+  // How a wait passes its time: asleep until the driver calls back, or looking again and again, at
+  // first without a pause, which takes a core of the host but none of the device's.
+  enum class Waiting { asleep, looking };
+
   // stuck_after_seconds 0: wait for ever.
-  DeviceHealth(std::string device_name, double stuck_after_seconds);
+  DeviceHealth(std::string device_name, double stuck_after_seconds,
+               Waiting waiting = Waiting::asleep);
   ~DeviceHealth();
   DeviceHealth(const DeviceHealth&) = delete;
   DeviceHealth& operator=(const DeviceHealth&) = delete;
@@ -49,10 +55,10 @@ class DeviceHealth {
   // Whether the event is complete; starts what the queue still holds back where it is not.
   // Errors: device_lost, which also marks the Context, if the event failed or cannot be asked.
   bool passed(cl_event event, std::string_view who);
-  // Blocks until the event is complete. Sleeps meanwhile: a spinning host would take a core from a
-  // CPU device (docs/decisions/waiting.md). Allocates nothing of its own.
-  // Errors: device_lost, which also marks the Context: the event failed, the wait failed, or
-  // nothing moved for stuck_after_seconds. Except in the last case the queue has come to rest.
+  // Blocks until the event is complete, as Waiting says (docs/decisions/waiting.md). Allocates
+  // nothing of its own. Errors: device_lost, which also marks the Context: the event failed, the
+  // wait failed, or nothing moved for stuck_after_seconds. Except in the last case the queue has
+  // come to rest.
   void wait(cl_event event, std::string_view who);
   // The same for everything enqueued on the watched queue. Errors: device_lost; device, where the
   // driver refused the call and the Context is as it was.
@@ -74,8 +80,12 @@ class DeviceHealth {
   void settle() noexcept;
   [[noreturn]] void lose(std::string_view who, int status);
 
+  using Seconds = std::chrono::duration<double>;
+  void pause(Seconds waited) const;
+
   std::string device_name_;
   double stuck_after_seconds_;
+  Waiting waiting_;
   std::atomic<bool> lost_ = false;
   std::atomic<bool> stuck_ = false;
   mutable std::mutex mutex_;  // guards reason_

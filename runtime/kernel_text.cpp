@@ -1,8 +1,10 @@
 #include "runtime/kernel_text.hpp"
 
+#include <charconv>
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <vector>
 
 #include "runtime/error.hpp"
 #include "runtime/kernel_sources.hpp"
@@ -67,7 +69,49 @@ class Resolver {
   std::string text_;
 };
 
+// Where a line of the text for the driver comes from.
+struct Origin {
+  std::string file;
+  int line = 0;
+};
+
+std::vector<Origin> origins_of(const std::string& text) {
+  std::vector<Origin> origins;
+  Origin next;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#line ")) {
+      next.line = std::stoi(line.substr(6)) - 1;
+      const std::size_t quote = line.find('"');
+      next.file = line.substr(quote + 1, line.rfind('"') - quote - 1);
+    }
+    origins.push_back(next);
+    ++next.line;
+  }
+  return origins;
+}
+
 }  // namespace
+
+std::string name_places(const std::string& log, const std::string& text) {
+  constexpr std::string_view unnamed = "<kernel>:";
+  const std::vector<Origin> origins = origins_of(text);
+  std::string named;
+  std::size_t at = 0;
+  for (std::size_t found; (found = log.find(unnamed, at)) != std::string::npos;) {
+    named += log.substr(at, found - at);
+    at = found + unnamed.size();
+    std::size_t line = 0;
+    const auto end = std::from_chars(log.data() + at, log.data() + log.size(), line).ptr;
+    if (line < 1 || line > origins.size()) {
+      named += unnamed;
+      continue;
+    }
+    named += fmt::format("{}:{}", origins[line - 1].file, origins[line - 1].line);
+    at = static_cast<std::size_t>(end - log.data());
+  }
+  return named + log.substr(at);
+}
 
 std::string kernel_text(std::string_view file, const std::filesystem::path& folder) {
   Resolver resolver(folder);

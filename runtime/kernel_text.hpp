@@ -13,4 +13,8 @@ namespace clora {
 // folder: empty for the embedded files. Errors: not_found, naming the file and who includes it.
 std::string kernel_text(std::string_view file, const std::filesystem::path& folder = {});
 
+// `log`, a compiler's messages about `text`, with the places "<kernel>:LINE:" of NVIDIA's driver,
+// which counts all lines and ignores #line, replaced by "file:line:".
+std::string name_places(const std::string& log, const std::string& text);
+
 }  // namespace clora

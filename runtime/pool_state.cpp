@@ -68,6 +68,7 @@ void CL_CALLBACK forget_owner(cl_mem, void* owner) {
 PoolState::PoolState(cl_context context, const Device& device, PoolConfig pool_config)
     : config(std::move(pool_config)),
       device_name_(device.name),
+      kind_(device.kind),
       memory_bytes_(device.memory_bytes),
       max_allocation_bytes_(device.max_allocation_bytes),
       granule_(std::max<std::size_t>(device.base_alignment_bytes, kSmallestPiece)) {
@@ -147,8 +148,9 @@ std::unique_ptr<DeviceBlock> PoolState::create(std::size_t bytes, int& status) {
   if (mem == nullptr && !means_no_memory(status))
     check_opencl(status, "buffer pool: clCreateBuffer");
   if (mem == nullptr) return nullptr;
-  const auto reach =
-      config.sub_allocate ? DeviceBlock::Reach::to_the_end : DeviceBlock::Reach::exact;
+  using Reach = DeviceBlock::Reach;
+  const Reach shared = kind_ == DeviceKind::cpu ? Reach::to_the_end : Reach::exact_while_few;
+  const Reach reach = config.sub_allocate ? shared : Reach::exact;
   return std::make_unique<DeviceBlock>(std::move(mem), bytes, reach);
 }
 

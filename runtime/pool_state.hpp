@@ -55,6 +55,7 @@ struct PoolState {
 
   OwnedContext context_;
   std::string device_name_;
+  DeviceKind kind_ = DeviceKind::other;
   std::size_t memory_bytes_ = 0;
   std::size_t max_allocation_bytes_ = 0;
   std::size_t granule_ = 0;     // pieces are multiples of it

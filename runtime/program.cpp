@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/kernel_text.hpp"
+
 namespace clora {
 namespace {
 
@@ -40,7 +42,8 @@ std::shared_ptr<const Program> Program::from_source(cl_context context, cl_devic
   if (status != CL_SUCCESS) {
     throw Error(ErrorCode::build_failed,
                 fmt::format("program cache: {} does not build with options '{}': {}\n{}", file,
-                            options, opencl_status_text(status), build_log(program.get(), device)),
+                            options, opencl_status_text(status),
+                            name_places(build_log(program.get(), device), source)),
                 status);
   }
   return std::make_shared<const Program>(std::move(program));

@@ -2,6 +2,7 @@
 // leads to. This program puts its own functions in front of the loader's.
 
 #include "runtime/program_cache.hpp"
+#include "runtime/kernel_text.hpp"
 
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
@@ -284,6 +285,14 @@ TEST_F(ProgramCacheTest, StoresAtLeastOneProgramInNoTime) {
   EXPECT_EQ(context.programs().store_new_programs(0), late ? 1U : 0U);
   EXPECT_EQ(entries().size(), late ? 1U : 2U);
   EXPECT_EQ(context.programs().store_new_programs(0), 0U);
+}
+
+TEST(KernelText, NamesPlacesThatADriverLeftUnnamed) {
+  const std::string text =
+      "#line 1 \"a.cl\"\n#line 1 \"b.clh\"\nint b;\nint c;\n#line 2 \"a.cl\"\nint d;\n";
+  EXPECT_EQ(
+      name_places("<kernel>:3:5: error: b\n<kernel>:4:1: c <kernel>:6: d <kernel>:99: e", text),
+      "b.clh:1:5: error: b\nb.clh:2:1: c a.cl:2: d <kernel>:99: e");
 }
 
 TEST_F(ProgramCacheTest, NamesFileAndLineWhereABuildFails) {

@@ -130,8 +130,10 @@ TEST(StuckDevice, IsSeenByTheContextsDestructorWhichThenLeavesItsObjects) {
 TEST(DeviceHealth, IsLostWithTheStatusOfACommandThatFailed) {
   const LeaksOnPurpose leaks;  // where the driver does not call back for a failure
   Context& context = test::context_of(Variant::portable);
-  for (const bool before : {true, false}) {
-    DeviceHealth health("test", 20);
+  using enum DeviceHealth::Waiting;
+  for (const auto& [before, waiting] :
+       {std::pair{true, asleep}, {false, asleep}, {true, looking}, {false, looking}}) {
+    DeviceHealth health("test", 20, waiting);
     Gate gate(context);
     if (before) gate.open(CL_OUT_OF_RESOURCES);
     std::thread later([&] { gate.open(CL_OUT_OF_RESOURCES); });
