@@ -165,6 +165,18 @@ class BlockRecorder {
 
 }  // namespace
 
+Block block_of(const LanguageModel& model, const Adapter* adapter, std::int64_t layer) {
+  Block block{.config = &model.config(),
+              .weights = &model.blocks()[static_cast<std::size_t>(layer)],
+              .loras = {},
+              .rope_table = {},
+              .rows = {}};
+  for (std::size_t p = 0; p < kProjections && adapter != nullptr; ++p) {
+    block.loras[p] = adapter->weights(path_of(layer, static_cast<Projection>(p)));
+  }
+  return block;
+}
+
 BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, const Block& block) {
   BlockRecorder recorder(batch, block, x.shape()[0]);
   BlockActivations a;

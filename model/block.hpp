@@ -29,6 +29,10 @@ struct Block {
   RowInputs rows;
 };
 
+// The block of a layer with its matrices of `adapter` (null: none), without dropout; rope_table and
+// rows are left to the caller.
+Block block_of(const LanguageModel& model, const Adapter* adapter, std::int64_t layer);
+
 // Where keys and values of all earlier positions lie, each [S, G, E].
 struct CacheTensors {
   Tensor keys, values;

@@ -83,14 +83,9 @@ void ForwardPass::Impl::record(RecordedForward& forward) {
   Tensor x = activation(rows.rows(), "embeddings");
   record_embedding(batch, x, rows.ids(), model.embeddings());
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
-    Block block{.config = &c,
-                .weights = &model.blocks()[static_cast<std::size_t>(layer)],
-                .loras = {},
-                .rope_table = model.rope_table(rows.rows()),
-                .rows = {rows.positions(), rows.first(), rows.last()}};
-    for (std::size_t p = 0; p < kProjections && adapter != nullptr; ++p) {
-      block.loras[p] = adapter->weights(path_of(layer, static_cast<Projection>(p)));
-    }
+    Block block = block_of(model, adapter, layer);
+    block.rope_table = model.rope_table(rows.rows());
+    block.rows = {rows.positions(), rows.first(), rows.last()};
     const Tensor y = activation(rows.rows(), "block output");
     record_block(batch, y, x, block);
     x = y;

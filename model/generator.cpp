@@ -134,17 +134,11 @@ void Generator::Impl::record_forward(RecordedForward& f) {
   // A step of one row continues from the token that was sampled on the device.
   record_embedding(f.batch, x, rows == 1 ? token : f.rows.ids, model.embeddings());
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
-    const auto i = static_cast<std::size_t>(layer);
-    Block block{.config = &c,
-                .weights = &model.blocks()[i],
-                .loras = {},
-                .rope_table = model.rope_table(max_positions),
-                .rows = {f.rows.positions, f.rows.first, f.rows.last}};
-    for (std::size_t p = 0; p < kProjections && adapter != nullptr; ++p) {
-      block.loras[p] = adapter->weights(path_of(layer, static_cast<Projection>(p)));
-    }
+    Block block = block_of(model, adapter, layer);
+    block.rope_table = model.rope_table(max_positions);
+    block.rows = {f.rows.positions, f.rows.first, f.rows.last};
     const Tensor y = activation(rows, "block output");
-    record_block_with_cache(f.batch, y, x, block, cache[i]);
+    record_block_with_cache(f.batch, y, x, block, cache[static_cast<std::size_t>(layer)]);
     x = y;
   }
   const Tensor last = activation(1, "last row");

@@ -26,8 +26,8 @@ struct GenerationConfig {
   double repetition_penalty = 1;
   std::uint32_t seed = 0;
   std::vector<std::int32_t> end_ids = {};  // generation ends at one of these (it is not returned)
-  bool logprobs = false;              // report the log-probability of each token
-  std::int64_t top_logprobs = 0;      // and of so many alternatives, at most 32
+  bool logprobs = false;                   // report the log-probability of each token
+  std::int64_t top_logprobs = 0;           // and of so many alternatives, at most 32
   // Called with the number of prompt tokens that were given to the device, before each further
   // chunk of at most 256; returning false ends the generation (cancelled, no ids).
   std::function<bool(std::int64_t done)> on_prompt = {};

@@ -36,18 +36,16 @@ RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKin
   batch_.seal();
 }
 
-PerProjection<LoraWeights> RecordedStep::loras_of(std::int64_t layer) const {
-  PerProjection<LoraWeights> loras;
-  if (adapter_ == nullptr) return loras;
-  for (std::size_t p = 0; p < kProjections; ++p) {
-    loras[p] = adapter_->weights(path_of(layer, static_cast<Projection>(p)));
-    if (kind_ != StepKind::train) continue;
-    loras[p].dropout = {
+Block RecordedStep::block_at(std::int64_t layer) const {
+  Block block = block_of(*model_, adapter_, layer);
+  block.rows = {inputs_.positions(), inputs_.first(), inputs_.last()};
+  for (std::size_t p = 0; p < kProjections && kind_ == StepKind::train; ++p) {
+    block.loras[p].dropout = {
         .probability = static_cast<float>(adapter_->config().dropout),
         .seed_and_step = inputs_.seed_and_step(),
         .site = static_cast<std::uint32_t>(static_cast<std::size_t>(layer) * kProjections + p)};
   }
-  return loras;
+  return block;
 }
 
 void RecordedStep::record(const Tensor& loss_sum) {
@@ -67,11 +65,8 @@ void RecordedStep::record(const Tensor& loss_sum) {
   Tensor x = activation("embeddings");
   record_embedding(batch_, x, inputs_.ids(), model_->embeddings());
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    blocks.push_back({.config = &config,
-                      .weights = &model_->blocks()[static_cast<std::size_t>(layer)],
-                      .loras = loras_of(layer),
-                      .rope_table = rope_table,
-                      .rows = {inputs_.positions(), inputs_.first(), inputs_.last()}});
+    blocks.push_back(block_at(layer));
+    blocks.back().rope_table = rope_table;
     if (lowest == config.layers && any_lora(blocks.back().loras)) lowest = layer;
     const Tensor y = activation("block output");
     saved.push_back(record_block(batch_, y, x, blocks.back()));

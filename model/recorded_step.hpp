@@ -35,7 +35,7 @@ class RecordedStep {
 
  private:
   void record(const Tensor& loss_sum);
-  PerProjection<LoraWeights> loras_of(std::int64_t layer) const;
+  Block block_at(std::int64_t layer) const;  // without its rope_table
 
   LanguageModel* model_;
   const Adapter* adapter_;

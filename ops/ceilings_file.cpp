@@ -3,11 +3,11 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <system_error>
 #include <utility>
 
 #include "ops/ceilings.hpp"
+#include "runtime/digest.hpp"
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
 
@@ -29,13 +29,6 @@ constexpr std::array<Field, 6> kFields{{
     {"wake_seconds", &Ceilings::wake_seconds},
 }};
 
-// FNV-1a: it is to tell devices apart and to notice damage, not forgery.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
-
 // The number in the first line: to be raised where what is measured changes.
 std::string identity_of(const Device& device) {
   return fmt::format("clora ceilings 1\ndevice {}\nplatform {}\ndriver {}\nopencl {}\nunits {}\n",
@@ -44,14 +37,14 @@ std::string identity_of(const Device& device) {
 }
 
 std::filesystem::path path_of(const std::filesystem::path& cache_folder, const Device& device) {
-  return cache_folder / "ceilings" / fmt::format("{:016x}.txt", hash_of(identity_of(device)));
+  return cache_folder / "ceilings" / (digest_of(identity_of(device)).text() + ".txt");
 }
 
 std::string text_of(const Device& device, const Ceilings& ceilings) {
   std::string text = identity_of(device);
   for (const Field& field : kFields)
     text += fmt::format("{} {}\n", field.name, ceilings.*field.value);
-  return text + fmt::format("checksum {:016x}\n", hash_of(text));
+  return text + fmt::format("checksum {}\n", digest_of(text).text());
 }
 
 std::optional<double> number_after(std::string_view text, std::string_view name) {

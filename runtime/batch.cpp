@@ -4,22 +4,13 @@
 #include <unordered_map>
 
 #include "runtime/commands.hpp"
+#include "runtime/host_hold.hpp"
 #include "runtime/in_flight.hpp"
 
 namespace clora {
-
 namespace {
 
 std::string text_of(const Tensor& tensor) { return tensor.empty() ? "nothing" : tensor.text(); }
-
-// Waits for what is enqueued, on the way of another error: its own is of no interest, and the next
-// call sees it again.
-void settle(Context& context) noexcept {
-  try {
-    context.finish();
-  } catch (...) {
-  }
-}
 
 }  // namespace
 
@@ -270,11 +261,11 @@ Fence Batch::submit(std::span<const cl_event> wait_list) {
     return state_->enqueue_all(wait_list);
   } catch (const Error& error) {
     // What went out before still uses the batch's memory, and the caller may drop the batch.
-    settle(context());
+    (void)comes_to_rest(context());
     context().health()->notice(error.opencl_status(), "batch: submit");
     throw;
   } catch (...) {  // a library call's own exception
-    settle(context());
+    (void)comes_to_rest(context());
     throw;
   }
 }

@@ -1,7 +1,5 @@
 #include "runtime/buffer_pool.hpp"
 
-#include <algorithm>
-#include <bit>
 #include <string>
 #include <utility>
 

@@ -105,10 +105,6 @@ void require_transfer(const Tensor& tensor, std::size_t bytes) {
           tensor.bytes(), bytes);
 }
 
-std::size_t device_offset(const Tensor& tensor) {
-  return tensor.storage()->origin + tensor.offset_bytes();
-}
-
 std::string from_environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -264,41 +260,16 @@ void Context::commit(const Tensor& tensor, MemoryTag tag) {
   state_->transfers.commit(*tensor.storage()->buffer, tag);
 }
 
-// The reader of the profile sees transfers, too: without them their time would look like a gap.
-void Context::profile_transfer(std::string_view label, std::size_t bytes, cl_event event) {
-  if (!profiling()) return;
-  check_opencl(clRetainEvent(event), "context: clRetainEvent");
-  profiler().add(label, {0, static_cast<double>(bytes)}, event);
-}
-
 Fence Context::write_async(const Tensor& tensor, std::span<const std::byte> bytes) {
   state_->health->require_usable("context: write");
   require_transfer(tensor, bytes.size());
-  if (bytes.empty()) return {};
-  if (profiling()) profiler().before_enqueue();
-  cl_event event = nullptr;
-  state_->accept(
-      clEnqueueWriteBuffer(state_->queue.get(), tensor.storage()->mem, CL_FALSE,
-                           device_offset(tensor), bytes.size(), bytes.data(), 0, nullptr, &event),
-      "context: clEnqueueWriteBuffer");
-  Fence fence(event, state_->health);
-  profile_transfer("write", bytes.size(), event);
-  return fence;
+  return state_->transfers.write_async(tensor, bytes);
 }
 
 Fence Context::read_async(const Tensor& tensor, std::span<std::byte> bytes) {
   state_->health->require_usable("context: read");
   require_transfer(tensor, bytes.size());
-  if (bytes.empty()) return {};
-  if (profiling()) profiler().before_enqueue();
-  cl_event event = nullptr;
-  state_->accept(
-      clEnqueueReadBuffer(state_->queue.get(), tensor.storage()->mem, CL_FALSE,
-                          device_offset(tensor), bytes.size(), bytes.data(), 0, nullptr, &event),
-      "context: clEnqueueReadBuffer");
-  Fence fence(event, state_->health);
-  profile_transfer("read", bytes.size(), event);
-  return fence;
+  return state_->transfers.read_async(tensor, bytes);
 }
 
 Kernel Context::kernel(std::string_view file, std::string_view function, const Defines& defines) {

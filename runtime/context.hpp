@@ -162,8 +162,6 @@ class Context {
   cl_command_queue opencl_queue() const noexcept;
 
  private:
-  void profile_transfer(std::string_view label, std::size_t bytes, cl_event event);
-
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -12,29 +12,13 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/descriptor.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
 namespace {
 
 std::string reason(int error) { return std::generic_category().message(error); }
-
-// Closes a descriptor at the end of a scope, without touching errno.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    const int kept = errno;
-    if (value_ >= 0) ::close(value_);
-    errno = kept;
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int value() const noexcept { return value_; }
-
- private:
-  int value_;
-};
 
 // The size of the regular, non-empty file behind `descriptor`.
 std::size_t mappable_size(const std::filesystem::path& path, int descriptor) {

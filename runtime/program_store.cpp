@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/descriptor.hpp"
 #include "runtime/digest.hpp"
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
@@ -26,20 +27,6 @@ constexpr std::string_view kPartialEnd =
     ".partial";  // of AtomicFile and of attempts not yet locked
 
 std::string reason(int error) { return std::generic_category().message(error); }
-
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  int value() const noexcept { return value_; }
-
- private:
-  int value_;
-};
 
 Descriptor open_to_read(const fs::path& path) {
   return Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));

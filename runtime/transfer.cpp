@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/fence.hpp"
 #include "runtime/opencl.hpp"
 
 namespace clora {
@@ -163,6 +162,7 @@ struct Transfer::State {
     return *slot;
   }
 
+  // The reader of a profile sees transfers, too: else their time would look like a gap.
   void note(std::string_view label, std::size_t bytes, cl_event event) const {
     if (profiler == nullptr) return;
     accept(*health, clRetainEvent(event), "transfer: clRetainEvent");
@@ -256,6 +256,14 @@ void Transfer::read(const Tensor& src, std::span<std::byte> bytes) {
   } else {
     state_->read_staged(src, bytes);
   }
+}
+
+Fence Transfer::write_async(const Tensor& dst, std::span<const std::byte> bytes) {
+  return bytes.empty() ? Fence() : state_->enqueue_write(dst, 0, bytes);
+}
+
+Fence Transfer::read_async(const Tensor& src, std::span<std::byte> bytes) {
+  return bytes.empty() ? Fence() : state_->enqueue_read(src, 0, bytes);
 }
 
 void Transfer::stream(const Tensor& dst, std::size_t grain_bytes, const Pack& pack) {

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "runtime/device_health.hpp"
+#include "runtime/fence.hpp"
 #include "runtime/profiler.hpp"
 #include "runtime/tensor.hpp"
 
@@ -33,6 +34,10 @@ class Transfer {
   // Errors: device.
   void write(const Tensor& dst, std::span<const std::byte> bytes);
   void read(const Tensor& src, std::span<std::byte> bytes);
+
+  // The same without waiting: `bytes` must stay valid until the fence has passed.
+  Fence write_async(const Tensor& dst, std::span<const std::byte> bytes);
+  Fence read_async(const Tensor& src, std::span<std::byte> bytes);
 
   // Fills bytes [offset_bytes, offset_bytes + chunk.size()) of a tensor's contents. `chunk` holds
   // anything before. May throw: the tensor's contents are then undefined.

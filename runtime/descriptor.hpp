@@ -1,0 +1,29 @@
+// Descriptor: an open file, closed at the end of a scope without touching errno.
+#pragma once
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace clora {
+
+class Descriptor {
+ public:
+  // What open() returned; below 0: it failed, and there is nothing to close.
+  explicit Descriptor(int value) noexcept : value_(value) {}
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    const int kept = errno;
+    if (value_ >= 0) ::close(value_);
+    errno = kept;
+  }
+
+  int value() const noexcept { return value_; }
+
+ private:
+  int value_;
+};
+
+}  // namespace clora
