@@ -31,6 +31,7 @@ struct Batch::State {
   std::shared_ptr<DeviceHealth> health;
   std::shared_ptr<Arena> arena;
   std::vector<Command> commands;
+  std::vector<double> seconds;  // of each command, as the ledger estimates it, filled at seal
   std::vector<std::shared_ptr<Storage>> temporaries;
   std::vector<Lifetime> lifetimes;  // of the temporaries, filled at seal
   MemoryPlan plan;
@@ -42,10 +43,11 @@ struct Batch::State {
   void find_lifetimes();
   void place_temporaries();
   void bind_all();
+  void estimate_all();
   void announce_to_profiler();
   Work segment_from(std::size_t begin) const;
   Fence enqueue_segment(std::size_t begin, Work work);
-  OwnedEvent enqueue_one(std::size_t c, bool is_last);
+  OwnedEvent enqueue_watched(std::size_t c);
   Fence fence_of(cl_event event) const;
   Fence marker() const;
   Fence enqueue_all(std::span<const cl_event> wait_list);
@@ -105,13 +107,19 @@ void Batch::State::bind_all() {
   for (Command& command : commands) bind(command, context.device());
 }
 
+void Batch::State::estimate_all() {
+  seconds.clear();  // of a seal that failed
+  for (const Command& command : commands)
+    seconds.push_back(context.in_flight().estimate(cost_of(command)));
+}
+
 // As many commands from `begin` on as one segment may hold, at least one.
 Work Batch::State::segment_from(std::size_t begin) const {
   const InFlightLedger& in_flight = context.in_flight();
   Work work;
   for (std::size_t c = begin; c < commands.size() && !in_flight.fills_segment(work); ++c) {
     ++work.commands;
-    work.seconds += in_flight.estimate(cost_of(commands[c]));
+    work.seconds += seconds[c];
   }
   return work;
 }
@@ -130,16 +138,14 @@ Fence Batch::State::fence_of(cl_event event) const {
   return Fence(event, health);
 }
 
-// The command's event where somebody wants one.
-OwnedEvent Batch::State::enqueue_one(std::size_t c, bool is_last) {
-  const Command& command = commands[c];
-  const auto* mark = std::get_if<MarkCommand>(&command);
+// A command whose event somebody wants: a mark's holder, the profiler, or the segment's end.
+OwnedEvent Batch::State::enqueue_watched(std::size_t c) {
   const bool profiling = context.profiling();
   if (profiling) context.profiler().before_enqueue();
   cl_event made = nullptr;
-  enqueue(command, context.opencl_queue(),
-          is_last || mark != nullptr || profiling ? &made : nullptr);
+  enqueue(commands[c], context.opencl_queue(), &made);
   OwnedEvent event(made);
+  const auto* mark = std::get_if<MarkCommand>(&commands[c]);
   if (mark != nullptr) marks[mark->number] = fence_of(made);
   if (profiling) {
     check_opencl(clRetainEvent(made), "batch: clRetainEvent");
@@ -151,13 +157,20 @@ OwnedEvent Batch::State::enqueue_one(std::size_t c, bool is_last) {
 Fence Batch::State::enqueue_segment(std::size_t begin, Work work) {
   InFlightLedger& in_flight = context.in_flight();
   in_flight.make_room(work);
-  OwnedEvent last;
-  for (std::size_t i = 0; i < work.commands; ++i) {
-    last = enqueue_one(begin + i, i + 1 == work.commands);
+  const cl_command_queue queue = context.opencl_queue();
+  const bool watch_all = context.profiling();
+  const std::size_t last = begin + work.commands - 1;
+  for (std::size_t c = begin; c < last; ++c) {
+    if (watch_all || std::holds_alternative<MarkCommand>(commands[c])) {
+      (void)enqueue_watched(c);
+    } else {
+      enqueue(commands[c], queue, nullptr);
+    }
   }
+  OwnedEvent event = enqueue_watched(last);
   context.flush();
-  in_flight.add(work, last.get());
-  return Fence(last.release(), health);
+  in_flight.add(work, event.get());
+  return Fence(event.release(), health);
 }
 
 Fence Batch::State::marker() const {
@@ -249,6 +262,7 @@ void Batch::seal() {
   state_->find_lifetimes();
   state_->place_temporaries();
   state_->bind_all();
+  state_->estimate_all();
   if (context().profiling()) state_->announce_to_profiler();
   state_->sealed = true;
 }

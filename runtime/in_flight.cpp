@@ -57,21 +57,20 @@ InFlightLedger::~InFlightLedger() {
 }
 
 double InFlightLedger::estimate(Cost cost) const noexcept {
-  return correction_ * (kLaunchSeconds +
-                        std::max(cost.flops / flops_per_second_, cost.bytes / bytes_per_second_));
+  return kLaunchSeconds + std::max(cost.flops / flops_per_second_, cost.bytes / bytes_per_second_);
 }
 
 bool InFlightLedger::fills_segment(Work work) const noexcept {
   const bool commands = limits_.commands > 0 &&
                         work.commands >= std::max<std::size_t>(limits_.commands / kSegments, 1);
-  const bool seconds = limits_.seconds > 0 && work.seconds >= limits_.seconds / kSegments;
+  const bool seconds = limits_.seconds > 0 && work.seconds >= limit_seconds() / kSegments;
   return commands || seconds;
 }
 
 void InFlightLedger::make_room(Work work) {
   reclaim();
   while (count_ > 0 &&
-         (count_ == kCapacity || !within(work_ + work, limits_.commands, limits_.seconds))) {
+         (count_ == kCapacity || !within(work_ + work, limits_.commands, limit_seconds()))) {
     wait_for_oldest();
   }
 }
@@ -128,8 +127,8 @@ void InFlightLedger::wait_for_oldest() {
 void InFlightLedger::learn(double estimated, Clock::time_point ended) {
   if (ended_ != Clock::time_point() && estimated > 0) {
     const double took = std::chrono::duration<double>(ended - ended_).count();
-    const double seen = correction_ * took / estimated;
-    correction_ = std::clamp((3 * correction_ + seen) / 4, 1 / kMostCorrection, kMostCorrection);
+    correction_ =
+        std::clamp((3 * correction_ + took / estimated) / 4, 1 / kMostCorrection, kMostCorrection);
   }
   ended_ = ended;
 }

@@ -3,9 +3,9 @@
 // queue, and gives watchdogs and a stuck device's clock something to see: a batch goes out in
 // segments, each with one flush, and a segment waits until the oldest ones have made room.
 //
-// Seconds are estimates from each command's Cost: rough rates of the kind of device, corrected by
-// the time that full segments were seen to take. An error of a few times does no harm: work waits a
-// little early or late, results are the same.
+// Seconds are estimates from each command's Cost by rough rates of the kind of device. The limit on
+// them is corrected by the time that full segments were seen to take. An error of a few times does
+// no harm: work waits a little early or late, results are the same.
 // No call here allocates. Threads: the Context's.
 #pragma once
 
@@ -39,7 +39,7 @@ class InFlightLedger {
   InFlightLedger(const InFlightLedger&) = delete;
   InFlightLedger& operator=(const InFlightLedger&) = delete;
 
-  // Seconds that the device may need for `cost`.
+  // Seconds that the device may need for `cost`, uncorrected: they may be kept.
   double estimate(Cost cost) const noexcept;
   // Whether work is as much as one segment may hold: an eighth of the limit.
   bool fills_segment(Work work) const noexcept;
@@ -64,6 +64,7 @@ class InFlightLedger {
   static constexpr std::size_t kCapacity = 64;
 
   Segment& at(std::size_t i) { return ring_[(begin_ + i) % kCapacity]; }
+  double limit_seconds() const noexcept { return limits_.seconds / correction_; }
   bool merge(Work work, cl_event last);
   Segment pop();
   void wait_for_oldest();

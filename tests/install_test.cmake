@@ -1,7 +1,8 @@
 # Installs the build folder BUILD under WORK, then builds and runs the programs of SOURCE
 # (tests/consumer) there, which know nothing but the installed files: in C++ and C, with the static
-# libraries and the shared one, by find_package and by pkg-config.
-#   cmake -DBUILD=... -DSOURCE=... -DWORK=... -DGENERATOR=Ninja -P install_test.cmake
+# libraries and the shared one, by find_package and by pkg-config. SERVER, where it is given, is
+# examples/embed_server, built there as a project of its own.
+#   cmake -DBUILD=... -DSOURCE=... [-DSERVER=...] -DWORK=... -DGENERATOR=Ninja -P install_test.cmake
 cmake_policy(VERSION 3.21)
 file(REMOVE_RECURSE ${WORK})
 file(STRINGS ${BUILD}/CMakeCache.txt sanitize REGEX "^CLORA_SANITIZE:[A-Z]+=(ON|address|thread|undefined)")
@@ -39,6 +40,15 @@ run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build -DCMAKE_PREFI
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 expect("steps 3" ${WORK}/build/one_room)
 expect("equal" ${WORK}/build/own_queue)
+
+if(SERVER)
+  run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SERVER} -B ${WORK}/server -DCMAKE_PREFIX_PATH=${prefix})
+  run(${CMAKE_COMMAND} --build ${WORK}/server)
+  execute_process(COMMAND ${WORK}/server/embed_server ERROR_VARIABLE said)
+  if(NOT said MATCHES "usage: embed_server MODEL PORT")
+    message(FATAL_ERROR "embed_server said '${said}', not how it is used")
+  endif()
+endif()
 
 file(GLOB_RECURSE pc ${prefix}/clora.pc)
 get_filename_component(pc_folder ${pc} DIRECTORY)

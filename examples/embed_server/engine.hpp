@@ -1,0 +1,80 @@
+// Engine: what a server does with clora. One model, several adapters by name, replies in text.
+//
+// Threads: generate() may be called from any: a Context is used by one thread at a time, so a mutex
+// stands in front of it. add() comes before all else; the rest is only read from then on.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lora/peft_files.hpp"
+#include "model/generator.hpp"
+#include "model/stop_filter.hpp"
+#include "model/tokenizer_files.hpp"
+
+struct Served {
+  std::optional<clora::Adapter> adapter;
+  std::unique_ptr<clora::Generator> generator;  // below its adapter, so it goes first
+};
+
+struct Engine {
+  static constexpr std::int64_t kMaxPositions = 2048;  // of prompt and reply together
+
+  // The model without an adapter is "base".
+  explicit Engine(const char* model_path)
+      : tokenizer(clora::load_tokenizer(model_path)),
+        context(clora::config_from_environment()),
+        model(context, clora::WeightFiles::open(model_path)) {
+    serve("base", std::nullopt);
+  }
+
+  void add(const std::string& name, const std::string& adapter_folder) {
+    const auto sites = clora::adapter_sites(model.config());
+    serve(name, clora::load_adapter(context, adapter_folder, sites));
+  }
+
+  // on_text gets each piece of the reply; false from it ends the reply.
+  clora::Generation generate(const std::string& name, std::span<const std::int32_t> prompt,
+                             clora::GenerationConfig config, const std::vector<std::string>& stops,
+                             const std::function<bool(const std::string&)>& on_text) {
+    const std::lock_guard lock(device);
+    clora::StreamDecoder decoder(tokenizer);  // tokens are parts of characters
+    clora::StopFilter filter(stops);
+    config.end_ids = tokenizer.end_of_generation();
+    config.on_prompt = [&](std::int64_t) { return on_text(""); };  // a long prompt can be left, too
+    clora::Generation made = served.at(name).generator->generate(prompt, config, [&](int id) {
+      return on_text(filter.push(decoder.push(id))) && !filter.stopped();
+    });
+    on_text(filter.push(decoder.finish()) + filter.finish());
+    if (filter.stopped()) made.finish_reason = clora::FinishReason::stop;
+    memory_bytes = context.pool().statistics().in_use_bytes;
+    tokens += made.ids.size();
+    return made;
+  }
+
+  clora::Tokenizer tokenizer;
+  clora::Context context;
+  clora::LanguageModel model;
+  std::map<std::string, Served> served;
+  std::atomic<std::size_t> memory_bytes = 0;  // in use when the last reply ended
+  std::atomic<std::size_t> tokens = 0;        // generated so far
+
+ private:
+  void serve(const std::string& name, std::optional<clora::Adapter> adapter) {
+    Served& made = served[name];
+    made.adapter = std::move(adapter);
+    const std::int64_t known = model.config().max_positions;  // 0: the model does not say
+    made.generator = std::make_unique<clora::Generator>(
+        model, made.adapter ? &*made.adapter : nullptr,
+        known > 0 ? std::min(known, kMaxPositions) : kMaxPositions);
+    memory_bytes = context.pool().statistics().in_use_bytes;
+  }
+
+  std::mutex device;
+};
