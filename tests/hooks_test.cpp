@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "runtime/context.hpp"
+#include "runtime/error.hpp"
 
 namespace clora {
 namespace {
@@ -50,6 +54,78 @@ TEST(Hooks, LetNothingOutThatTheirCallbackThrows) {
   hooks.count({});
   hooks.measure("", 0);
   EXPECT_EQ(calls, 3);
+}
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20U;
+
+// Keeps a Context's books by its allocation hook alone.
+class Counted : public testing::Test {
+ protected:
+  static Context opened(std::int64_t& sum, std::size_t& in_use) {
+    ContextConfig config = config_from_environment();
+    config.hooks.allocation = [&](const AllocationEvent& event) {
+      sum += event.bytes;
+      in_use = event.in_use_bytes;
+    };
+    return Context(config);
+  }
+  Tensor allocate(std::int64_t bytes) {
+    return context_.allocate({bytes}, DType::u8, MemoryTag::cache);
+  }
+  void expect_equal_books(const char* when) {
+    const std::size_t in_use = context_.pool().statistics().in_use_bytes;
+    EXPECT_EQ(sum_, static_cast<std::int64_t>(in_use)) << when;
+    EXPECT_EQ(told_, in_use) << when;
+  }
+
+  std::int64_t sum_ = 0;
+  std::size_t told_ = 0;
+  Context context_ = opened(sum_, told_);
+};
+
+TEST_F(Counted, AddUpToWhatThePoolHasInUse) {
+  expect_equal_books("a new context");
+  std::optional<Tensor> piece = allocate(5000);
+  std::optional<Tensor> block = allocate(40 * kMiB + 3);
+  EXPECT_GE(sum_, 40 * kMiB + 5003);
+  expect_equal_books("a piece of a slab and a block of its own");
+  const Tensor view = piece->slice(0, {1000}, DType::u8);
+  Tensor moved = std::move(*block);
+  block.reset();
+  expect_equal_books("a view and a move");
+  piece.reset();
+  EXPECT_GE(sum_, 40 * kMiB + 5003);
+  expect_equal_books("a view keeps its memory");
+  moved = allocate(40 * kMiB);
+  moved = {};
+  moved = allocate(40 * kMiB);  // from the cache
+  expect_equal_books("a cached block again");
+  EXPECT_THROW(allocate(std::int64_t{1} << 60U), Error);
+  expect_equal_books("a refused allocation");
+}
+
+TEST_F(Counted, ComeToNothingOnceAllIsFreedAndTrimmed) {
+  {
+    const Tensor piece = allocate(5000);
+    const Tensor block = allocate(40 * kMiB);
+    context_.write(piece, std::vector<std::byte>(5000));
+    context_.commit(block, MemoryTag::cache);
+    EXPECT_GT(sum_, 40 * kMiB);
+  }
+  EXPECT_EQ(sum_, 0);
+  context_.pool().trim();
+  EXPECT_EQ(sum_, 0);
+  EXPECT_EQ(told_, 0U);
+  EXPECT_EQ(context_.pool().statistics().cached_bytes, 0U);
+}
+
+TEST_F(Counted, AreOfTheirOwnContextOnly) {
+  const Tensor mine = allocate(4000);
+  const std::int64_t before = sum_;
+  Context other(config_from_environment());
+  const Tensor others = other.allocate({4000}, DType::u8, MemoryTag::cache);
+  EXPECT_EQ(sum_, before);
+  expect_equal_books("another context's allocation");
 }
 
 }  // namespace

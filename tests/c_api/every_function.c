@@ -94,8 +94,9 @@ static void tokenizer(const char* model_folder) {
 /* ---- Contexts ---- */
 
 struct seen {
-  int64_t bytes;  /* by the allocation hook */
-  double metrics; /* number of calls */
+  int64_t bytes;   /* the sum of what the allocation hook told */
+  uint64_t in_use; /* as it told last */
+  double metrics;  /* number of calls */
   int logs;
   int progress;    /* number of calls */
   double fraction; /* the last one */
@@ -108,8 +109,11 @@ static void on_log(void* user, clora_log_level level, const char* message) {
   ++((struct seen*)user)->logs;
 }
 static void on_allocation(void* user, const char* tag, int64_t bytes, uint64_t in_use_bytes) {
-  EXPECT(tag[0] != '\0' && (bytes <= 0 || in_use_bytes >= (uint64_t)bytes));
-  ((struct seen*)user)->bytes += bytes;
+  struct seen* seen = user;
+  EXPECT(tag[0] != '\0');
+  seen->bytes += bytes;
+  seen->in_use = in_use_bytes;
+  EXPECT(seen->bytes >= 0 && (uint64_t)seen->bytes == in_use_bytes);
 }
 static void on_metric(void* user, const char* name, double value) {
   EXPECT(name[0] != '\0' && !isnan(value));
@@ -144,6 +148,15 @@ static clora_context* own_context(struct seen* seen) {
   OK(clora_context_is_lost(context, &lost));
   EXPECT(lost == 0);
   return context;
+}
+
+/* The hook's sum is what the context says it holds. */
+static uint64_t counted_bytes(clora_context* context, const struct seen* seen) {
+  clora_statistics s = clora_statistics_init();
+  OK(clora_context_get_statistics(context, &s));
+  EXPECT(seen->bytes >= 0 && (uint64_t)seen->bytes == s.memory_in_use_bytes);
+  EXPECT(seen->in_use == s.memory_in_use_bytes);
+  return s.memory_in_use_bytes;
 }
 
 static clora_model* load(clora_context* context, const char* folder, struct seen* seen) {
@@ -366,8 +379,12 @@ static void run(const char* model_folder, const char* work_folder) {
   clora_session* session = NULL;
   memset(&seen, 0, sizeof seen);
   clora_context* context = own_context(&seen);
+  const uint64_t empty_bytes = counted_bytes(context, &seen);
   clora_model* model = load(context, model_folder, &seen);
+  const uint64_t model_bytes = counted_bytes(context, &seen);
+  EXPECT(model_bytes > empty_bytes);
   clora_adapter* adapter = trained_adapter(model);
+  EXPECT(counted_bytes(context, &seen) > model_bytes);
   OK(clora_adapter_save(adapter, work_folder));
   OK(clora_adapter_load(model, work_folder, &loaded));
   OK(clora_session_create(model, NULL, &session));
@@ -383,9 +400,11 @@ static void run(const char* model_folder, const char* work_folder) {
   clora_adapter_release(adapter);
   clora_adapter_release(loaded);
   clora_session_release(session);
+  counted_bytes(context, &seen);
   clora_model_release(model);
+  EXPECT(counted_bytes(context, &seen) == empty_bytes);
   clora_context_release(context);
-  EXPECT(seen.bytes == 0); /* all memory went back */
+  EXPECT(seen.bytes == 0 && seen.in_use == 0); /* all memory went back */
 }
 
 int main(int argc, char** argv) {
