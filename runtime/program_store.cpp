@@ -70,6 +70,13 @@ std::optional<std::string> digest_of_dead_attempt(const fs::path& path, const De
   return text_of(read_all(path, file.value()));
 }
 
+// Removes what an earlier process left under this name: process ids come again, in a container
+// soon.
+void remove_if_abandoned(const std::string& path) {
+  const Descriptor file = open_to_read(path);
+  if (file.value() >= 0 && ::flock(file.value(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+}
+
 // A locked file in attempts/; the lock falls with the process, however that ends.
 class Attempt {
  public:
@@ -86,6 +93,7 @@ class Attempt {
 
  private:
   static Descriptor make(const std::string& path, std::string_view digest) {
+    remove_if_abandoned(path);
     Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     const bool locked = file.value() >= 0 && ::flock(file.value(), LOCK_EX) == 0;
     if (!locked || ::write(file.value(), digest.data(), digest.size()) !=

@@ -2,141 +2,34 @@
 // then every file is a whole old or a whole new one. And what a power cut needs besides: file and
 // folder are forced to the disk, in the right order.
 
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
-#include <map>
+#include <functional>
 #include <random>
 #include <set>
-#include <thread>
 
 #include "lora/peft_files.hpp"
 #include "model/checkpoint.hpp"
 #include "model/fuse.hpp"
 #include "runtime/file.hpp"
 #include "tests/support/fault_walk.hpp"
+#include "tests/support/killed_child.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/tiny_models.hpp"
 #include "tests/support/tiny_training.hpp"
 
-namespace {
-
-std::vector<std::string> disk_calls;  // "write", "sync file", "sync folder", "rename"
-std::size_t killed_at = 0;            // the call at which this process kills itself; 0: none
-bool needs_no_disk = false;           // what a kill cannot lose need not be forced to the disk
-
-template <class Function>
-Function* next(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
-
-// True where the process is to die at this call.
-bool note(const char* call) {
-  disk_calls.emplace_back(call);
-  return disk_calls.size() == killed_at;
-}
-
-}  // namespace
-
-extern "C" {
-
-ssize_t write(int file, const void* bytes, size_t count) {
-  static auto* const real = next<decltype(write)>("write");
-  if (note("write")) {
-    real(file, bytes, count / 2);
-    ::raise(SIGKILL);
-  }
-  return real(file, bytes, count);
-}
-
-int fsync(int file) {
-  struct stat facts {};
-  ::fstat(file, &facts);
-  if (note(S_ISDIR(facts.st_mode) ? "sync folder" : "sync file")) ::raise(SIGKILL);
-  static auto* const real = next<int(int)>("fsync");
-  return needs_no_disk ? 0 : real(file);
-}
-
-int rename(const char* from, const char* to) noexcept {
-  if (note("rename")) ::raise(SIGKILL);
-  static auto* const real = next<int(const char*, const char*)>("rename");
-  return real(from, to);
-}
-
-}  // extern "C"
-
 namespace clora {
 namespace {
 
-using Files = std::map<std::string, std::string>;  // content by path within the folder
+using test::Child;
+using test::disk_calls;
+using test::Files;
+using test::files_of;
 
 constexpr std::string_view kTemporaryEnd = ".partial";
-
-Files files_of(const std::filesystem::path& folder) {
-  Files files;
-  if (!std::filesystem::exists(folder)) return files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (!entry.is_regular_file()) continue;
-    files[std::filesystem::relative(entry.path(), folder)] = test::read_whole_file(entry.path());
-  }
-  return files;
-}
-
-// A child process that runs `work(ready)`. `work` says ready() when its preparations are made.
-class Child {
- public:
-  template <class Work>
-  explicit Child(Work work) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      needs_no_disk = true;
-      int code = 0;
-      try {
-        work([&] {
-          if (::write(ends[1], "r", 1) != 1) ::_exit(2);
-        });
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "child: %s\n", error.what());
-        code = 1;
-      }
-      ::_exit(code);  // neither the test framework's end nor the driver's
-    }
-    ::close(ends[1]);
-    ready_ = ends[0];
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() { ::close(ready_); }
-
-  bool wait_until_ready() const {
-    char byte = 0;
-    return ::read(ready_, &byte, 1) == 1;
-  }
-  // The exit code; 128 + N where signal N ended it.
-  int end() const {
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  }
-  int kill() const {
-    ::kill(pid_, SIGKILL);
-    return end();
-  }
-
- private:
-  pid_t pid_ = 0;
-  int ready_ = -1;
-};
 
 // Saves something in the folder, in one of two versions.
 using Save = std::function<void(int version, const std::filesystem::path& folder)>;
@@ -174,18 +67,11 @@ class SavesUnderKill : public testing::Test {
     const Child child([&](const auto& ready) {
       const Save save = saver(folder_ / "model");
       ready();
-      disk_calls.clear();
-      killed_at = at_call;
+      test::die_at_disk_call(at_call);
       for (int round = 0;; ++round) save(round % 2, folder_ / "out");
     });
     ASSERT_TRUE(child.wait_until_ready());
-    int end = 0;
-    if (at_call > 0) {
-      end = child.end();
-    } else {
-      std::this_thread::sleep_for(after);
-      end = child.kill();
-    }
+    const int end = at_call > 0 ? child.end() : child.kill_after(after);
     ASSERT_EQ(end, 128 + SIGKILL) << "the child ended by itself";
   }
 
