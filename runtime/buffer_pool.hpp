@@ -48,8 +48,8 @@ struct PoolConfig {
   // false: each Buffer is a cl_mem of exactly its size, freed at once, and each part one of exactly
   // its size, so that tools that watch memory objects see every overrun.
   bool sub_allocate = true;
-  Hooks hooks = {};                                 // allocation: called for each Buffer
-  std::shared_ptr<const DeviceHealth> health = {};  // null: not asked
+  Hooks hooks = {};                           // allocation: called for each Buffer
+  std::shared_ptr<DeviceHealth> health = {};  // null: neither asked nor told
 };
 
 struct PoolState;
@@ -105,7 +105,7 @@ class BufferPool {
   // Host memory as device memory: the device reads `bytes` where they lie, and `owner` is kept
   // until it is done with them. The Buffer is for reading only. It does not count against the
   // limit. REQUIRES: a CPU device; bytes aligned for the types that kernels read.
-  // Errors: device, where the driver will not have it.
+  // Errors: device, with the driver's status, where it will not have it; device_lost.
   Buffer wrap(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
 
   // Frees what is cached.

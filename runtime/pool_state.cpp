@@ -137,6 +137,12 @@ std::unique_ptr<DeviceBlock> PoolState::take_cached(std::size_t bytes) {
   return block;
 }
 
+// Throws where a call was refused; a device that is gone loses the Context.
+void PoolState::accept(int status, std::string_view call) const {
+  if (config.health != nullptr) config.health->notice(status, call);
+  check_opencl(status, call);
+}
+
 // A new block, or null and why. Cached memory makes room where the limit leaves none.
 std::unique_ptr<DeviceBlock> PoolState::create(std::size_t bytes, int& status) {
   const std::size_t limit = statistics_.limit_bytes;
@@ -145,8 +151,7 @@ std::unique_ptr<DeviceBlock> PoolState::create(std::size_t bytes, int& status) {
   if (device_bytes() + bytes > limit) trim(0);
   if (device_bytes() + bytes > limit) return nullptr;
   OwnedMem mem(clCreateBuffer(context_.get(), CL_MEM_READ_WRITE, bytes, nullptr, &status));
-  if (mem == nullptr && !means_no_memory(status))
-    check_opencl(status, "buffer pool: clCreateBuffer");
+  if (mem == nullptr && !means_no_memory(status)) accept(status, "buffer pool: clCreateBuffer");
   if (mem == nullptr) return nullptr;
   using Reach = DeviceBlock::Reach;
   const Reach shared = kind_ == DeviceKind::cpu ? Reach::to_the_end : Reach::exact_while_few;
@@ -159,10 +164,10 @@ std::unique_ptr<DeviceBlock> PoolState::wrap(std::span<const std::byte> bytes,
   cl_int status = CL_SUCCESS;
   OwnedMem mem(clCreateBuffer(context_.get(), CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, bytes.size(),
                               const_cast<std::byte*>(bytes.data()), &status));
-  check_opencl(status, "buffer pool: clCreateBuffer of host memory");
+  accept(status, "buffer pool: clCreateBuffer of host memory");
   auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
-  check_opencl(clSetMemObjectDestructorCallback(mem.get(), forget_owner, kept.get()),
-               "buffer pool: clSetMemObjectDestructorCallback");
+  accept(clSetMemObjectDestructorCallback(mem.get(), forget_owner, kept.get()),
+         "buffer pool: clSetMemObjectDestructorCallback");
   kept.release();
   auto block =
       std::make_unique<DeviceBlock>(std::move(mem), bytes.size(), DeviceBlock::Reach::exact);

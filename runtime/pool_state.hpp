@@ -48,6 +48,7 @@ struct PoolState {
   bool take_block(Allocation& allocation, int& status);
   std::unique_ptr<DeviceBlock> take_cached(std::size_t bytes);
   std::unique_ptr<DeviceBlock> create(std::size_t bytes, int& status);
+  void accept(int status, std::string_view call) const;
   void count(std::int64_t bytes, const Allocation& allocation) noexcept;
 
   std::size_t device_bytes() const noexcept { return slabs_.bytes() + own_bytes_ + cached_bytes_; }

@@ -35,6 +35,14 @@ void touch(std::span<const std::byte> bytes) {
   static_cast<void>(data[bytes.size() - 1]);
 }
 
+// Whether a driver that answers so only refuses to have this host memory as a buffer, so that a
+// copy may still do.
+bool refuses_host_memory(int status) {
+  return status == CL_INVALID_HOST_PTR || status == CL_INVALID_VALUE ||
+         status == CL_INVALID_BUFFER_SIZE || status == CL_INVALID_OPERATION ||
+         status == CL_MEM_OBJECT_ALLOCATION_FAILURE;
+}
+
 // Throws where a call was refused; a device that is gone loses the Context.
 void accept(DeviceHealth& health, cl_int status, std::string_view call) {
   health.notice(status, call);
@@ -294,7 +302,9 @@ Tensor Transfer::wrap(std::span<const std::byte> bytes, Shape shape, DType type,
   try {
     buffer = std::make_shared<const Buffer>(state_->pool->wrap(bytes, std::move(owner)));
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::device) return {};  // the driver will not have this memory
+    const int status = error.opencl_status();
+    if (refuses_host_memory(status)) return {};
+    if (means_no_memory(status)) state_->pool->refuse(bytes.size(), MemoryTag::weights, status);
     throw;
   }
   touch(bytes);

@@ -52,8 +52,9 @@ class Transfer {
   bool can_wrap(std::span<const std::byte> bytes, DType type) const noexcept;
   // `bytes` as a tensor without a copy, for reading only; `owner` lives until the device is done.
   // Every page is read once, so that a slow or failing disk shows here. Empty where can_wrap() says
-  // no or the driver will not have the memory: copy then.
+  // no or the driver refuses this memory: copy then.
   // REQUIRES: bytes.size() is what shape and type need.
+  // Errors: out_of_memory, where the driver has none left for itself; device_lost; device.
   Tensor wrap(std::span<const std::byte> bytes, Shape shape, DType type,
               std::shared_ptr<const void> owner);
 

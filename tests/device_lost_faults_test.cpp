@@ -58,6 +58,17 @@ TEST(AVanishingDevice, LosesTheContextAtTheFirstCommandThatSaysSo) {
   }
 }
 
+TEST(AVanishingDevice, LosesTheContextAtAnAllocationThatSaysSo) {
+  Context context(test::faulty_config());
+  test::clear_faults();
+  test::inject({.kind = CallKind::allocation, .status = -2});
+  const auto allocate = [&] { return context.allocate({1 << 20}, DType::f32, MemoryTag::scratch); };
+  CLORA_EXPECT_ERROR(allocate(), ErrorCode::device_lost, "buffer pool");
+  test::clear_faults();
+  EXPECT_TRUE(context.health()->lost());
+  CLORA_EXPECT_ERROR(allocate(), ErrorCode::device_lost, "make a new Context");
+}
+
 // A step that never ends. What the device may still touch is left to it, on purpose.
 TEST(AStuckDevice, EndsTrainingWithOneErrorAndLeavesItsMemoryAlone) {
   const test::LeaksOnPurpose scope;
