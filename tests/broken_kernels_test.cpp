@@ -1,0 +1,234 @@
+// Self-tests of kernel variants, one family after another: its fast kernel is broken, and the
+// self-test must see it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "ops/adamw.hpp"
+#include "ops/attention.hpp"
+#include "ops/cross_entropy.hpp"
+#include "ops/dropout.hpp"
+#include "ops/embedding.hpp"
+#include "ops/gemm.hpp"
+#include "ops/layer_norm.hpp"
+#include "ops/lora_linear.hpp"
+#include "ops/quant.hpp"
+#include "ops/rms_norm.hpp"
+#include "ops/rope.hpp"
+#include "ops/sample.hpp"
+#include "ops/softmax.hpp"
+#include "ops/swiglu.hpp"
+#include "tests/support/copied_kernels.hpp"
+
+namespace clora {
+namespace {
+
+using test::Folders;
+using test::Observed;
+using test::same;
+using testing::HasSubstr;
+
+// What breaks a kernel: by default every group does the work of the first one, as pocl 3.1 makes of
+// functions that are static and not inlined.
+struct Break {
+  std::string file;
+  std::string what = "get_group_id(0)";
+  std::string by = "0";
+};
+
+struct Family {
+  std::string name;  // of the kernel, in the warning
+  Break broken;
+  SelfTestRecord record;
+};
+
+AttentionInputs attention_inputs(SelfTest& t, std::int64_t rows) {
+  std::vector<std::int32_t> last(static_cast<std::size_t>(rows));
+  for (std::size_t i = 0; i < last.size(); ++i) last[i] = static_cast<std::int32_t>(i);
+  return {.q = t.input({rows, 2, 16}),
+          .k = t.input({rows, 1, 16}),
+          .v = t.input({rows, 1, 16}),
+          .first = t.input({rows}, std::vector<std::int32_t>(last.size(), 0)),
+          .last = t.input({rows}, last),
+          .scale = 0.25F};
+}
+
+void attention(SelfTest& t, std::int64_t rows, bool backward) {
+  const AttentionInputs in = attention_inputs(t, rows);
+  const Tensor y = t.output(in.q.shape());
+  const Tensor logs = t.output({rows, 2});
+  record_attention(t.batch(), y, logs, in);
+  if (!backward) return;
+  record_attention_backward(
+      t.batch(), {t.output(in.q.shape()), t.output(in.k.shape()), t.output(in.k.shape())},
+      t.input(in.q.shape()), y, logs, in);
+}
+
+const std::vector<std::int32_t> kIds{3, 0, 6, 5, 6};
+const std::vector<std::int32_t> kToken{7};
+
+std::vector<Family> families() {
+  const Break range{"group_range.clh"};
+  return {
+      {"softmax_forward", range,
+       [](SelfTest& t) {
+         record_softmax(t.batch(), t.output({9, 40}), t.input({9, 40}));
+       }},
+      {"softmax_backward", range,
+       [](SelfTest& t) {
+         record_softmax_backward(t.batch(), t.output({9, 40}), t.input({9, 40}), t.input({9, 40}));
+       }},
+      {"rms_norm_forward", range,
+       [](SelfTest& t) {
+         record_rms_norm(t.batch(), t.output({9, 40}), t.input({9, 40}), t.input({40}), 1e-5F);
+       }},
+      {"rms_norm_backward", range,
+       [](SelfTest& t) {
+         record_rms_norm_backward(t.batch(), t.output({9, 40}), t.input({9, 40}), t.input({9, 40}),
+                                  t.input({40}), {}, 1e-5F);
+       }},
+      {"layer_norm_forward", range,
+       [](SelfTest& t) {
+         record_layer_norm(t.batch(), t.output({9, 40}), t.input({9, 40}), t.input({40}),
+                           t.input({40}), 1e-5F);
+       }},
+      {"layer_norm_backward", range,
+       [](SelfTest& t) {
+         record_layer_norm_backward(t.batch(), t.output({9, 40}), t.input({9, 40}),
+                                    t.input({9, 40}), t.input({40}), {}, 1e-5F);
+       }},
+      {"swiglu_forward", range,
+       [](SelfTest& t) {
+         record_swiglu(t.batch(), t.output({9000}), t.input({9000}), t.input({9000}));
+       }},
+      {"swiglu_backward", range,
+       [](SelfTest& t) {
+         record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
+                                t.input({9000}), t.input({9000}));
+       }},
+      {"rope", range,
+       [](SelfTest& t) {
+         record_rope(t.batch(), t.output({5, 2, 32}), t.input({5, 2, 32}), t.input({5}, kIds),
+                     t.input({7, 16, 2}), RopeLayout::half_split, RopeDirection::forward);
+       }},
+      {"dropout_range",
+       {"dropout.cl"},
+       [](SelfTest& t) {
+         const std::vector<std::uint32_t> counters{1, 2};
+         record_dropout(t.batch(), t.output({99}), t.input({99}), t.input({2}, counters), {0.5F, 1},
+                        false);
+       }},
+      {"embedding_rows q8_0",
+       {"embedding.cl"},
+       [](SelfTest& t) {
+         record_embedding(t.batch(), t.output({5, 64}), t.input({5}, kIds),
+                          t.weights({7, 64}, DType::q8_0));
+       }},
+      {"dequantise_rows q4_1",
+       {"quant.cl"},
+       [](SelfTest& t) {
+         record_dequantise(t.batch(), t.output({9, 64}), t.weights({9, 64}, DType::q4_1));
+       }},
+      {"gemm_tiles q4_1",
+       {"gemm_cpu.cl"},
+       [](SelfTest& t) {
+         record_gemm(t.batch(), t.output({40, 70}), t.input({40, 64}),
+                     t.weights({70, 64}, DType::q4_1));
+       }},
+      {"gemm_few_rows f32",
+       {"gemm_few_rows_cpu.cl"},
+       [](SelfTest& t) {
+         record_gemm(t.batch(), t.output({2, 70}), t.input({2, 64}), t.input({70, 64}));
+       }},
+      {"lora_gradient",
+       {"lora_linear_cpu.cl"},
+       [](SelfTest& t) {
+         record_lora_gradient(t.batch(), t.changed(t.input({4, 70})), t.input({9, 4}),
+                              t.input({9, 70}), 1);
+       }},
+      {"attention_forward_cpu", {"attention_cpu.cl"}, [](SelfTest& t) { attention(t, 70, false); }},
+      {"attention_decode_cpu",
+       {"attention_decode_cpu.cl"},
+       [](SelfTest& t) { attention(t, 5, false); }},
+      {"attention_backward_cpu",
+       {"attention_backward_cpu.cl"},
+       [](SelfTest& t) { attention(t, 70, true); }},
+      {"cache_append_cpu",
+       {"attention_decode_cpu.cl"},
+       [](SelfTest& t) {
+         record_cache_append(t.batch(), t.changed(t.input({9, 1, 16})), t.input({5, 1, 16}),
+                             t.input({5}, std::vector<std::int32_t>{4, 0, 8, 1, 2}));
+       }},
+      {"cross_entropy_loss",
+       {"cross_entropy_cpu.cl"},
+       [](SelfTest& t) {
+         record_cross_entropy(t.batch(), t.output({5}), {}, t.input({5, 40}), t.input({5}, kIds),
+                              {});
+       }},
+      {"cross_entropy_gradient",
+       {"cross_entropy_cpu.cl"},
+       [](SelfTest& t) {
+         record_cross_entropy(t.batch(), t.output({5}), t.output({5, 40}), t.input({5, 40}),
+                              t.input({5}, kIds), t.input({1}));
+       }},
+      {"sum_in_order",
+       {"cross_entropy_cpu.cl", "for (; i + 16 <= count; i += 16)",
+        "for (; i + 16 <= count; i += 32)"},
+       [](SelfTest& t) { record_sum(t.batch(), t.output({1}), t.input({99}), false); }},
+      {"adamw",
+       {"adamw_cpu.cl"},
+       [](SelfTest& t) {
+         const auto words = std::bit_cast<std::array<float, 8>>(AdamwSettings{.learning_rate = 1});
+         const std::vector<float> zeros(300);
+         record_adamw(t.batch(),
+                      {t.changed(t.input({300})), t.changed(t.input({300}, zeros)),
+                       t.changed(t.input({300}, zeros)), t.input({300}), t.input({8}, words)},
+                      t.output({1}));
+       }},
+      {"sample",
+       {"sample_cpu.cl", "settings.temperature", "(2.0f * settings.temperature)"},
+       [](SelfTest& t) {
+         const auto words = std::bit_cast<std::array<std::uint32_t, 8>>(
+             SampleSettings{.temperature = 0.7F, .seed = 3});
+         record_sample(t.batch(), t.output({1}, DType::i32),
+                       t.input({25}, std::vector<std::uint32_t>(25)).slice(0, {100}, DType::u8),
+                       t.input({8}, words), t.input({100}));
+       }},
+      {"sample_logprobs",
+       {"sample_cpu.cl", "- log_sum", "+ log_sum"},
+       [](SelfTest& t) {
+         record_logprobs(t.batch(), {t.output({1}), t.output({3}, DType::i32), t.output({3})},
+                         t.input({100}), t.input({1}, kToken));
+       }},
+  };
+}
+
+class BrokenKernel : public testing::TestWithParam<Family> {};
+INSTANTIATE_TEST_SUITE_P(Families, BrokenKernel, testing::ValuesIn(families()),
+                         [](const auto& given) {
+                           std::string name = given.param.name;
+                           std::ranges::replace(name, ' ', '_');
+                           return name;
+                         });
+
+TEST_P(BrokenKernel, IsSeenOnceAndReplacedByThePortableOne) {
+  const Family& family = GetParam();
+  const Folders folders;
+  folders.replace(family.broken.file, family.broken.what, family.broken.by);
+  const auto want = Observed(folders, Variant::portable).run(family.record);
+  const Observed trusting(folders, Variant::cpu, false);
+  if (family.name == "gemm_tiles q4_1" && trusting.context->device().kind != DeviceKind::cpu) {
+    GTEST_SKIP() << "the kernel prefetches, which only a CPU's compiler takes";
+  }
+  const auto trusted = trusting.run(family.record);
+  EXPECT_FALSE(same(trusted, want)) << "the break does no harm here";
+  const Observed tested(folders);
+  for (int repeat = 0; repeat < 2; ++repeat) EXPECT_TRUE(same(tested.run(family.record), want));
+  EXPECT_THAT(*tested.warnings, testing::Contains(HasSubstr("self-test: " + family.name)).Times(1));
+}
+
+}  // namespace
+}  // namespace clora

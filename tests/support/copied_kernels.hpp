@@ -1,0 +1,105 @@
+// Contexts on a copy of cl/, whose kernels a test may break as a driver that miscompiles them
+// would.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/variant_choice.hpp"
+#include "runtime/context.hpp"
+
+namespace clora::test {
+
+namespace fs = std::filesystem;
+inline std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A copy of cl/ and a cache folder of its own.
+class Folders {
+ public:
+  Folders() {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    const char* source = std::getenv("CLORA_SOURCE_DIR");
+    fs::copy(fs::path(source == nullptr ? "." : source) / "cl", kernels());
+  }
+  ~Folders() { fs::remove_all(root_); }
+  Folders(const Folders&) = delete;
+  Folders& operator=(const Folders&) = delete;
+
+  fs::path kernels() const { return root_ / "cl"; }
+  fs::path cache() const { return root_ / "cache"; }
+  // The files of outcomes, in no order.
+  std::vector<fs::path> outcomes() const {
+    std::vector<fs::path> files;
+    if (!fs::exists(cache() / "self_tests")) return files;
+    for (const auto& entry : fs::directory_iterator(cache() / "self_tests")) {
+      files.push_back(entry.path());
+    }
+    return files;
+  }
+  void replace(const std::string& file, const std::string& what, const std::string& by) const {
+    std::string text = text_of(kernels() / file);
+    ASSERT_NE(text.find(what), std::string::npos) << what << " is not in " << file;
+    for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
+      text.replace(at, what.size(), by);
+    }
+    std::ofstream(kernels() / file, std::ios::binary) << text;
+  }
+
+ private:
+  fs::path root_ = fs::temp_directory_path() / ("clora_variants_" + std::to_string(::getpid()));
+};
+
+// A Context on the copied kernels, and what it logged.
+struct Observed {
+  std::shared_ptr<std::vector<std::string>> warnings = std::make_shared<std::vector<std::string>>();
+  std::unique_ptr<Context> context;
+
+  explicit Observed(const Folders& folders, Variant variant = Variant::cpu, bool self_test = true) {
+    ContextConfig config = config_from_environment();
+    config.kernel_folder = folders.kernels();
+    config.cache_folder = folders.cache();
+    config.variant = variant;
+    config.self_test = self_test;
+    config.hooks.log = [log = warnings](LogLevel level, std::string_view message) {
+      if (level == LogLevel::warning && message.find("self-test") != std::string_view::npos) {
+        log->emplace_back(message);
+      }
+    };
+    context = std::make_unique<Context>(config);
+  }
+  std::vector<SelfTest::Result> run(const SelfTestRecord& record) const {
+    SelfTest test(*context);
+    record(test);
+    return test.run();
+  }
+};
+
+inline bool same(const SelfTest::Result& a, const SelfTest::Result& b) {
+  if (a.type != DType::f32) return a.bytes == b.bytes;
+  std::vector<float> x(a.bytes.size() / sizeof(float)), y(x.size());
+  std::memcpy(x.data(), a.bytes.data(), a.bytes.size());
+  std::memcpy(y.data(), b.bytes.data(), b.bytes.size());
+  // Other kernels than the broken one are the fast ones, and round otherwise.
+  return std::ranges::equal(x, y, [](float u, float v) { return std::abs(u - v) < 1e-4F; });
+}
+inline bool same(const std::vector<SelfTest::Result>& a, const std::vector<SelfTest::Result>& b) {
+  return std::ranges::equal(a, b, [](const auto& u, const auto& v) { return same(u, v); });
+}
+
+}  // namespace clora::test
