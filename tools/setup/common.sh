@@ -2,6 +2,7 @@
 #   source "$(dirname "${BASH_SOURCE[0]}")/setup/common.sh"
 # Gives the repository's root as $root and goes there; messages, steps with their times, and one
 # clear line on the error stream when a command fails.
+# shellcheck shell=bash
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
