@@ -57,8 +57,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
       for (int n = 0; n < keys; ++n) sum = fma(scores[n], v_at[n * k_step], sum);
       sums[e] = sum;
     }
-    barrier(CLK_LOCAL_MEM_FENCE);  // the next block overwrites the scores
-  }
+  }  // the next block's group_max begins with a barrier: all have read the scores
   for (int e = item; e < E; e += GROUP) y[row + e] = sums[e] / total;
   if (keeps_log_sum_exp && item == 0) log_sum_exp[t * H + h] = top + log(total);
 }

@@ -85,14 +85,18 @@ void Batch::State::find_lifetimes() {
 
 void Batch::State::place_temporaries() {
   const Device& device = context.device();
-  plan = plan_memory(lifetimes, device.base_alignment_bytes, device.max_allocation_bytes);
+  const bool apart = !context.config().sub_allocate;
+  plan = apart ? plan_apart(lifetimes)
+               : plan_memory(lifetimes, device.base_alignment_bytes, device.max_allocation_bytes);
   auto& chunks = arena->chunks_;
   for (std::size_t c = 0; c < plan.chunk_bytes.size(); ++c) {
     if (chunks.size() <= c) chunks.emplace_back();
-    if (chunks[c] != nullptr && chunks[c]->bytes() >= plan.chunk_bytes[c]) continue;
+    const std::size_t has = chunks[c] == nullptr ? 0 : chunks[c]->bytes();
+    if (apart ? has == plan.chunk_bytes[c] : has >= plan.chunk_bytes[c]) continue;
     chunks[c].reset();  // give the smaller block back before taking more
     chunks[c] = std::make_shared<const Buffer>(
         context.pool().allocate(plan.chunk_bytes[c], MemoryTag::activations));
+    if (apart) continue;  // a fill would look like a value to such a tool
     context.transfers().commit(*chunks[c], MemoryTag::activations);
   }
   for (std::size_t i = 0; i < temporaries.size(); ++i) {

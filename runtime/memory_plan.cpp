@@ -87,6 +87,15 @@ MemoryPlan plan_memory(std::span<const Lifetime> lifetimes, std::size_t alignmen
   return plan;
 }
 
+MemoryPlan plan_apart(std::span<const Lifetime> lifetimes) {
+  MemoryPlan plan;
+  for (const Lifetime& lifetime : lifetimes) {
+    plan.places.push_back({plan.chunk_bytes.size(), 0});
+    plan.chunk_bytes.push_back(std::max<std::size_t>(lifetime.bytes, 1));
+  }
+  return plan;
+}
+
 std::size_t peak_live_bytes(std::span<const Lifetime> lifetimes, std::size_t alignment) {
   std::map<std::size_t, std::ptrdiff_t> change;  // at a command, in bytes
   for (const Lifetime& lifetime : lifetimes) {

@@ -32,6 +32,9 @@ struct MemoryPlan {
 MemoryPlan plan_memory(std::span<const Lifetime> lifetimes, std::size_t alignment,
                        std::size_t max_chunk_bytes);
 
+// Each alone, in a block of exactly its size: for tools that watch memory objects.
+MemoryPlan plan_apart(std::span<const Lifetime> lifetimes);
+
 // The most bytes that live at any one command: what no plan can go below.
 std::size_t peak_live_bytes(std::span<const Lifetime> lifetimes, std::size_t alignment);
 

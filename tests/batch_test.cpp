@@ -50,6 +50,27 @@ TEST(Batch, MakesALibraryCallWithThePlacesOfItsTensorsAtEverySubmit) {
   EXPECT_EQ(place.mem, tensor.storage()->mem);
 }
 
+TEST(Batch, ExactModeGivesEachTemporaryAMemoryObjectOfItsSize) {
+  ContextConfig config = config_from_environment();
+  config.sub_allocate = false;
+  Context context(config);
+  const auto arena = std::make_shared<Arena>();
+  const auto plan_of = [&](std::int64_t first, std::int64_t second) {
+    Batch batch(context, arena);  // the two never live at the same time
+    const Tensor a = batch.temporary({first}, DType::f32, "a");
+    const Tensor b = batch.temporary({second}, DType::f32, "b");
+    batch.fill_zero(a);
+    batch.fill_zero(b);
+    batch.seal();
+    EXPECT_NE(a.storage()->mem, b.storage()->mem);
+    EXPECT_EQ(a.storage()->buffer->bytes(), static_cast<std::size_t>(first) * 4);
+    EXPECT_EQ(b.storage()->buffer->bytes(), static_cast<std::size_t>(second) * 4);
+    EXPECT_EQ(a.storage()->origin + b.storage()->origin, 0U);
+  };
+  plan_of(7, 1001);
+  plan_of(5, 1001);  // a larger block of the arena is not taken
+}
+
 TEST(Batch, RefusesToRecordOnceSealed) {
   Context& context = context_of(Variant::portable);
   Batch batch(context);
