@@ -37,7 +37,10 @@ void adamw_step(benchmark::State& state) {
   bench::time_replays(state, adamw_cost(n), 4,
                       [&](Batch& batch) { record_adamw(batch, tensors, norm); });
 }
-BENCHMARK(adamw_step)->Name("adamw/step/f32/2.4M")->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(adamw_step)
+    ->Name("adamw/fused/f32/2442240")
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
 
 }  // namespace
 }  // namespace clora

@@ -90,7 +90,7 @@ void forward(benchmark::State& state) {
   bench::time_replays(state, p.cost(), 1, [&](Batch& batch) { p.forward(batch); });
 }
 BENCHMARK(forward)
-    ->Name("attention/forward/f32/documents_length")
+    ->Name("attention/fused/f32")
     ->Args({4, 512})
     ->Args({1, 2048})
     ->MeasureProcessCPUTime()
@@ -115,7 +115,7 @@ void backward(benchmark::State& state) {
   bench::time_replays(state, cost, 1, [&](Batch& batch) { p.backward(batch); });
 }
 BENCHMARK(backward)
-    ->Name("attention/backward/f32/documents_length")
+    ->Name("attention_backward/fused/f32")
     ->Args({4, 512})
     ->Args({1, 2048})
     ->MeasureProcessCPUTime()
@@ -130,7 +130,7 @@ void decode(benchmark::State& state) {
   bench::time_replays(state, cost, 16, [&](Batch& batch) { p.forward(batch); });
 }
 BENCHMARK(decode)
-    ->Name("attention/cached/f32/rows_positions")
+    ->Name("attention_cached/fused/f32")
     ->Args({1, 64})
     ->Args({1, 1024})
     ->Args({1, 2000})

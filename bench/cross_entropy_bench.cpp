@@ -45,7 +45,7 @@ void gradient(benchmark::State& state) {
   bench::time_replays(state, cross_entropy_cost(logits.shape()), 1, record);
 }
 BENCHMARK(gradient)
-    ->Name("cross_entropy/gradient/f32/512x49152")
+    ->Name("cross_entropy_backward/fused/f32/512x49152")
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
@@ -100,7 +100,7 @@ void head_loss(benchmark::State& state) {
   bench::time_replays(state, cost, 1, record);
 }
 BENCHMARK(head_loss)
-    ->Name("cross_entropy/head/f32/49152x576")
+    ->Name("head_loss/fused/f32/49152x576")
     ->ArgNames({"rows", "gradient", "chunk"})
     ->Args({2048, 1, 0})
     ->Args({2048, 0, 0})

@@ -36,8 +36,7 @@ void dropout(benchmark::State& state, bool accumulate) {
 
 const bool kRegistered = [] {
   for (const bool accumulate : {false, true}) {
-    const std::string name =
-        fmt::format("dropout/{}/f32/2048x576", accumulate ? "accumulate" : "forward");
+    const std::string name = fmt::format("dropout{}/fused/f32/2048x576", accumulate ? "_add" : "");
     benchmark::RegisterBenchmark(name.c_str(), dropout, accumulate)->UseManualTime()->MinTime(0.1);
   }
   return true;

@@ -35,8 +35,8 @@ void embedding(benchmark::State& state, DType type) {
 
 const bool kRegistered = [] {
   for (const DType type : {DType::f32, DType::q4_1, DType::q8_0}) {
-    const std::string name = fmt::format("embedding/forward/{}/{}x{} of {}", name_of(type), kTokens,
-                                         kWidth, kVocabulary);
+    const std::string name =
+        fmt::format("embedding/fused/{}/{}x{}x{}", name_of(type), kTokens, kWidth, kVocabulary);
     benchmark::RegisterBenchmark(name.c_str(), embedding, type)->UseManualTime()->MinTime(0.1);
   }
   return true;

@@ -18,8 +18,8 @@ struct Product {
   std::int64_t k = 0;
   std::int64_t rank = 0;
   std::string name() const {
-    return fmt::format("gemm/{}{}/{}/{}x{}x{}", backward ? "backward" : "forward",
-                       rank > 0 ? "_rank" + std::to_string(rank) : "", name_of(type), m, n, k);
+    return fmt::format("gemm{}/fused/{}/{}x{}x{}{}", backward ? "_backward" : "", name_of(type), m,
+                       n, k, rank > 0 ? "/r" + std::to_string(rank) : "");
   }
 };
 

@@ -93,12 +93,11 @@ void run_eigen(benchmark::State& state, const Size& s) {
 
 const bool kRegistered = [] {
   for (const Size& s : {Size{2048, 576, 576}, Size{2048, 1536, 576}, Size{2048, 576, 1536}}) {
-    benchmark::RegisterBenchmark(("gemm/library_clblast/forward/f32/" + s.text()).c_str(),
-                                 run_clblast, s)
+    benchmark::RegisterBenchmark(("gemm/library/f32/" + s.text() + "/clblast").c_str(), run_clblast,
+                                 s)
         ->UseManualTime()
         ->MinTime(0.3);
-    benchmark::RegisterBenchmark(("gemm/library_eigen/forward/f32/" + s.text()).c_str(), run_eigen,
-                                 s)
+    benchmark::RegisterBenchmark(("gemm/library/f32/" + s.text() + "/eigen").c_str(), run_eigen, s)
         ->UseRealTime()
         ->MinTime(0.3);
   }

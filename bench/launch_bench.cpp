@@ -268,9 +268,9 @@ std::vector<Way> layer_ways() {
         const auto want = bench::to_double(other.output());
         return bench::largest_error(layer->output(), want) < 1e-4;
       };
-      ways.push_back(
-          {fmt::format("{}/{}", fused ? "fused" : "composed", batched ? "batched" : "wait_each"),
-           [layer] { layer->run(); }, right});
+      ways.push_back({fmt::format("{}/q4_1/1x576/r8/{}", fused ? "fused" : "composed",
+                                  batched ? "batched" : "wait_each"),
+                      [layer] { layer->run(); }, right});
     }
   }
   return ways;
@@ -292,7 +292,7 @@ const bool kRegistered = [] {
   }
   for (const char* form : {"fused", "composed"}) {
     for (const char* how : {"batched", "wait_each"}) {
-      add("layer", layer_table, fmt::format("{}/{}", form, how));
+      add("layer", layer_table, fmt::format("{}/q4_1/1x576/r8/{}", form, how));
     }
   }
   return true;

@@ -34,8 +34,8 @@ void backward(benchmark::State& state, const Shape& shape) {
                  });
 }
 
-const bool kRegistered = bench::register_shapes("layer_norm/forward", kShapes, forward) &&
-                         bench::register_shapes("layer_norm/backward", kShapes, backward);
+const bool kRegistered = bench::register_shapes("layer_norm/fused/f32", kShapes, forward) &&
+                         bench::register_shapes("layer_norm_backward/fused/f32", kShapes, backward);
 
 }  // namespace
 }  // namespace clora

@@ -85,17 +85,15 @@ const bool kRegistered = [] {
   };
   for (const std::int64_t rank : {8, 16}) {
     for (const std::int64_t k : {192, 576, 1536}) {
-      add(fmt::format("lora_linear/shrink/f32/{}x{}x{}", kRows, rank, k), shrink, k, rank);
-      add(fmt::format("lora_linear/gradient/f32/{}x{}x{}", kRows, rank, k), gradient, k, rank);
+      add(fmt::format("lora_shrink/fused/f32/{}x{}/r{}", kRows, k, rank), shrink, k, rank);
+      add(fmt::format("lora_gradient/fused/f32/{}x{}/r{}", kRows, k, rank), gradient, k, rank);
     }
   }
-  for (const auto& [name, form] : {std::pair{"forward", Form::fused},
-                                   {"composed", Form::composed},
-                                   {"backward", Form::backward}}) {
-    add(fmt::format("lora_linear/{}/q4_1/{}x1536x576_rank16", name, kRows), layer, form, 1536, 576,
-        16);
-    add(fmt::format("lora_linear/{}/q4_1/{}x576x576_rank16", name, kRows), layer, form, 576, 576,
-        16);
+  for (const auto& [name, form] : {std::pair{"lora_linear/fused", Form::fused},
+                                   {"lora_linear/composed", Form::composed},
+                                   {"lora_linear_backward/fused", Form::backward}}) {
+    add(fmt::format("{}/q4_1/{}x1536x576/r16", name, kRows), layer, form, 1536, 576, 16);
+    add(fmt::format("{}/q4_1/{}x576x576/r16", name, kRows), layer, form, 576, 576, 16);
   }
   return true;
 }();

@@ -23,7 +23,7 @@ void dequantise(benchmark::State& state, DType type) {
 
 const bool kRegistered = [] {
   for (const DType type : test::kWeightTypes) {
-    const std::string name = fmt::format("quant/dequantise/{}/1536x768", name_of(type));
+    const std::string name = fmt::format("dequantise/fused/{}/1536x768", name_of(type));
     benchmark::RegisterBenchmark(name.c_str(), dequantise, type)->UseManualTime()->MinTime(0.1);
   }
   return true;

@@ -31,8 +31,8 @@ void backward(benchmark::State& state, const Shape& shape) {
                  });
 }
 
-const bool kRegistered = bench::register_shapes("rms_norm/forward", kShapes, forward) &&
-                         bench::register_shapes("rms_norm/backward", kShapes, backward);
+const bool kRegistered = bench::register_shapes("rms_norm/fused/f32", kShapes, forward) &&
+                         bench::register_shapes("rms_norm_backward/fused/f32", kShapes, backward);
 
 }  // namespace
 }  // namespace clora

@@ -36,8 +36,9 @@ void interleaved(benchmark::State& state, const Shape& shape) {
   rotate(state, shape, RopeLayout::interleaved);
 }
 
-const bool kRegistered = bench::register_shapes("rope/half_split", {{2048, 9, 64}}, half_split) &&
-                         bench::register_shapes("rope/interleaved", {{2048, 9, 64}}, interleaved);
+const bool kRegistered =
+    bench::register_shapes("rope_half_split/fused/f32", {{2048, 9, 64}}, half_split) &&
+    bench::register_shapes("rope_interleaved/fused/f32", {{2048, 9, 64}}, interleaved);
 
 }  // namespace
 }  // namespace clora

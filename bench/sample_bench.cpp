@@ -35,18 +35,18 @@ void sample(benchmark::State& state, SampleSettings settings) {
 void sizes(benchmark::internal::Benchmark* bench) {
   bench->Arg(32000)->Arg(49152)->Unit(benchmark::kMicrosecond)->UseRealTime();
 }
-BENCHMARK_CAPTURE(sample, greedy, {})->Name("sample/greedy/f32")->Apply(sizes);
+BENCHMARK_CAPTURE(sample, greedy, {})->Name("sample_greedy/fused/f32")->Apply(sizes);
 BENCHMARK_CAPTURE(sample, penalty, {.repetition_penalty = 1.1F})
-    ->Name("sample/greedy_penalty/f32")
+    ->Name("sample_penalty/fused/f32")
     ->Apply(sizes);
 BENCHMARK_CAPTURE(sample, temperature, {.temperature = 1})
-    ->Name("sample/temperature/f32")
+    ->Name("sample_temperature/fused/f32")
     ->Apply(sizes);
 BENCHMARK_CAPTURE(sample, top_k, {.temperature = 1, .top_k = 50})
-    ->Name("sample/top_k_50/f32")
+    ->Name("sample_top_k_50/fused/f32")
     ->Apply(sizes);
 BENCHMARK_CAPTURE(sample, top_p, {.temperature = 1, .top_p = 0.9F})
-    ->Name("sample/top_p_0.9/f32")
+    ->Name("sample_top_p_0.9/fused/f32")
     ->Apply(sizes);
 
 }  // namespace

@@ -29,8 +29,8 @@ void backward(benchmark::State& state, const Shape& shape) {
                  [&](Batch& b) { record_softmax_backward(b, dx, dy.tensor, y.tensor); });
 }
 
-const bool kRegistered = bench::register_shapes("softmax/forward", kShapes, forward) &&
-                         bench::register_shapes("softmax/backward", kShapes, backward);
+const bool kRegistered = bench::register_shapes("softmax/fused/f32", kShapes, forward) &&
+                         bench::register_shapes("softmax_backward/fused/f32", kShapes, backward);
 
 }  // namespace
 }  // namespace clora

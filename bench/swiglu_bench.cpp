@@ -31,8 +31,8 @@ void backward(benchmark::State& state, const Shape& shape) {
   });
 }
 
-const bool kRegistered = bench::register_shapes("swiglu/forward", kShapes, forward) &&
-                         bench::register_shapes("swiglu/backward", kShapes, backward);
+const bool kRegistered = bench::register_shapes("swiglu/fused/f32", kShapes, forward) &&
+                         bench::register_shapes("swiglu_backward/fused/f32", kShapes, backward);
 
 }  // namespace
 }  // namespace clora

@@ -94,7 +94,7 @@ void training(benchmark::State& state) {
   bench->print_profile();
 }
 BENCHMARK(training)
-    ->Name("training/f32")
+    ->Name("training/fused/q4_1")
     ->ArgNames({"batch", "length", "rank"})
     ->Args({4, 512, 8})
     ->Args({1, 128, 8})
@@ -128,7 +128,7 @@ void generation(benchmark::State& state) {
   bench->print_profile();
 }
 BENCHMARK(generation)
-    ->Name("generation/f32")
+    ->Name("generation/fused/q4_1")
     ->ArgNames({"prompt", "reply"})
     ->Args({16, 128})
     ->Args({512, 128})

@@ -38,11 +38,11 @@ void time_op(benchmark::State& state, const Tensor& output, std::span<const doub
   }
 }
 
-// f(state, shape) under the name "NAME/f32/ROWSxWIDTH" for each shape.
+// f(state, shape) under the name "NAME/ROWSxWIDTH" for each shape.
 template <class F>
 bool register_shapes(const std::string& name, std::initializer_list<Shape> shapes, F f) {
   for (const Shape& shape : shapes) {
-    std::string full = name + "/f32";
+    std::string full = name;
     for (int i = 0; i < shape.rank(); ++i)
       full += fmt::format("{}{}", i == 0 ? '/' : 'x', shape[i]);
     benchmark::RegisterBenchmark(full.c_str(), f, shape)->UseManualTime()->MinTime(0.15);
