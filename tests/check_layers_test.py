@@ -13,6 +13,8 @@ GOOD = {
     "runtime/device.hpp": "#include <CL/cl.h>\n",
     "ops/row.hpp": '#include "runtime/device.hpp"\n',
     "tools/program/main.cpp": '#include "ops/row.hpp"\n',
+    "examples/server/server.cpp": '#include "engine.hpp"\n#include "ops/row.hpp"\n',
+    "examples/server/engine.hpp": "",
     "tests/row_test.cpp": '#include "ops/row.hpp"\n#include <CL/cl.h>\n',
 }
 
