@@ -30,7 +30,7 @@ struct Shapes {
 Shapes shapes_for(const Context& context) {
   const Device& device = context.device();
   const std::size_t units = std::max(1U, device.compute_units);
-  if (context.variant() == Variant::cpu) {
+  if (context.variant() != Variant::portable) {
     return {"ceilings_cpu.cl", 16, 12, single_item_groups(4 * units)};
   }
   constexpr std::size_t kGroup = 256, kGroupsPerUnit = 16;

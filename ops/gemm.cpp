@@ -9,6 +9,9 @@
 namespace clora {
 namespace {
 
+constexpr std::string_view kTiles = "gemm_cpu.cl";
+constexpr std::string_view kBf16Tiles = "gemm_bf16_cpu.cl";
+
 // cl/gemm.cl
 constexpr std::uint32_t kTile = 64;
 constexpr std::uint32_t kSide = 16;
@@ -33,9 +36,15 @@ struct Product {
   std::int64_t columns() const { return y.shape()[1]; }
   std::int64_t steps() const { return x.shape()[1]; }
   std::int64_t rank() const { return low_rank.s.empty() ? 0 : low_rank.s.shape()[1]; }
+  GemmSize size() const;
 };
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+
+// An odd number of steps is filled up by kernels of pairs.
+GemmSize Product::size() const {
+  return {u32(rows()), u32(columns()), u32(steps() + steps() % 2 + rank())};
+}
 
 // A kernel argument for a tensor that may be absent: then any other one, which is not touched.
 const Tensor& or_else(const Tensor& tensor, const Tensor& stand_in) {
@@ -68,22 +77,22 @@ Launch launch_of(const Product& p) {
   return {{}, {}, cost, p.backward ? "gemm/backward" : "gemm/forward"};
 }
 
-void record_tiles(Batch& batch, const Product& p) {
+void record_tiles(Batch& batch, const Product& p, bool bf16) {
   Context& context = batch.context();
-  const GemmTiles tiles = gemm_tiles(context.device());
-  const GemmShares shares = share_gemm({u32(p.rows()), u32(p.columns()), u32(p.steps() + p.rank())},
-                                       tiles, context.device());
+  const GemmTiles tiles = bf16 ? gemm_bf16_tiles(context.device()) : gemm_tiles(context.device());
+  const GemmShares shares = share_gemm(p.size(), tiles, context.device());
   Defines defines;
   set_weight_type(defines, p.w.type());
   tiles.define(defines);
   Launch launch = launch_of(p);
-  launch.kernel = context.kernel("gemm_cpu.cl", "gemm_tiles", defines);
+  launch.kernel = context.kernel(bf16 ? kBf16Tiles : kTiles, "gemm_tiles", defines);
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
   std::vector<Argument> arguments = arguments_of(p);
   append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.start.empty()},
                      std::uint32_t{!p.bias.empty()}, shares.block_steps, shares.panels_per_group,
-                     shares.tiles_per_group, std::uint32_t{rows_share_cache_sets(p.steps())},
-                     LocalMemory{tiles.scratch_bytes()}});
+                     shares.tiles_per_group});
+  if (!bf16) append(arguments, {std::uint32_t{rows_share_cache_sets(p.steps())}});
+  append(arguments, {LocalMemory{tiles.scratch_bytes()}});
   batch.record(std::move(launch), std::move(arguments));
 }
 
@@ -146,16 +155,27 @@ void test_few_rows(SelfTest& test, DType type) {
               test.weights({kColumns, 256}, type), test_extras(test, 3, kColumns));
 }
 
+bool trusts_tiles(Context& context, DType type, bool bf16) {
+  const std::string name =
+      fmt::format("{} {}", bf16 ? "gemm_bf16_tiles" : "gemm_tiles", name_of(type));
+  return trusted(context, {bf16 ? kBf16Tiles : kTiles, name, bf16 ? kBf16Tolerance : kF32Tolerance},
+                 [=](SelfTest& test) { test_tiles(test, type); });
+}
+
+bool trusts_few_rows(Context& context, DType type) {
+  return trusted(context, {"gemm_few_rows_cpu.cl", fmt::format("gemm_few_rows {}", name_of(type))},
+                 [=](SelfTest& test) { test_few_rows(test, type); });
+}
+
 void record_product(Batch& batch, const Product& p) {
+  Context& context = batch.context();
   const DType type = p.w.type();
+  const bool bf16 = rounds_to_bf16(context.variant(), p.size(), p.backward);
+  if (bf16 && trusts_tiles(context, type, true)) return record_tiles(batch, p, true);
   const bool few = !p.backward && p.rows() < GemmTiles::kFewRows;
-  const Variant variant = variant_for(
-      batch.context(), few ? "gemm_few_rows_cpu.cl" : "gemm_cpu.cl",
-      fmt::format("{} {}", few ? "gemm_few_rows" : "gemm_tiles", name_of(type)),
-      [=](SelfTest& test) { few ? test_few_rows(test, type) : test_tiles(test, type); });
-  if (variant == Variant::portable) return record_portable(batch, p);
-  if (few) return record_few_rows(batch, p);
-  record_tiles(batch, p);
+  if (few && trusts_few_rows(context, type)) return record_few_rows(batch, p);
+  if (!few && trusts_tiles(context, type, false)) return record_tiles(batch, p, false);
+  record_portable(batch, p);
 }
 
 void require_rows(std::string_view op, std::string_view name, const Tensor& t) {

@@ -10,9 +10,18 @@ namespace clora {
 namespace {
 
 // Staged rows are padded by one cache line, so that twelve of them never share a cache set.
-constexpr std::uint32_t kStagePadding = 16;
+constexpr std::uint32_t kStagePaddingBytes = 64;
 // Expanding and turning a weight costs about as much as this many rows of products with it.
 constexpr double kExpansionRows = 12;
+
+// Fewer panels, then fewer steps, until they fit.
+GemmTiles fit(GemmTiles tiles, const Device& device) {
+  while (tiles.scratch_bytes() > device.local_memory_bytes && tiles.panels > 1) --tiles.panels;
+  while (tiles.scratch_bytes() > device.local_memory_bytes && tiles.block_steps > 32) {
+    tiles.block_steps -= 32;
+  }
+  return tiles;
+}
 
 double slowest(double groups, double units, double cost_of_group) {
   return std::max(1.0, std::ceil(groups / units)) * cost_of_group;
@@ -20,24 +29,32 @@ double slowest(double groups, double units, double cost_of_group) {
 
 }  // namespace
 
+std::uint32_t GemmTiles::stage_stride() const {
+  return block_steps + kStagePaddingBytes / element_bytes;
+}
+
 void GemmTiles::define(Defines& defines) const {
   defines.set("PANELS", panels);
   defines.set("BLOCK_STEPS", block_steps);
-  defines.set("STAGE_STRIDE", block_steps + kStagePadding);
+  defines.set("STAGE_STRIDE", stage_stride());
 }
 
 std::size_t GemmTiles::scratch_bytes() const {
-  return sizeof(float) * (std::size_t{panels} * block_steps * kColumns +
-                          std::size_t{kRows} * (block_steps + kStagePadding));
+  return std::size_t{element_bytes} *
+         (std::size_t{panels} * block_steps * kColumns + std::size_t{kRows} * stage_stride());
 }
 
 GemmTiles gemm_tiles(const Device& device) {
-  GemmTiles tiles{.panels = 4, .block_steps = 640};
-  while (tiles.scratch_bytes() > device.local_memory_bytes && tiles.panels > 1) --tiles.panels;
-  while (tiles.scratch_bytes() > device.local_memory_bytes && tiles.block_steps > 32) {
-    tiles.block_steps -= 32;
-  }
-  return tiles;
+  return fit({.panels = 4, .block_steps = 640, .element_bytes = 4}, device);
+}
+
+GemmTiles gemm_bf16_tiles(const Device& device) {
+  return fit({.panels = 4, .block_steps = 1280, .element_bytes = 2}, device);
+}
+
+bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward) {
+  const bool few = !backward && size.rows < GemmTiles::kFewRows;
+  return variant == Variant::avx512_bf16 && !few && size.columns > GemmTiles::kNarrowColumns;
 }
 
 GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device& device) {

@@ -5,6 +5,7 @@
 
 #include "runtime/device.hpp"
 #include "runtime/program_cache.hpp"
+#include "runtime/variant.hpp"
 
 namespace clora {
 
@@ -15,22 +16,31 @@ struct GemmSize {
   std::uint32_t steps = 0;
 };
 
-// cl/gemm_cpu.cl: what a work-group holds in scratch.
+// cl/gemm_cpu.cl and cl/gemm_bf16_cpu.cl: what a work-group holds in scratch.
 struct GemmTiles {
   static constexpr std::uint32_t kRows = 12;
   static constexpr std::uint32_t kColumns = 32;
   // Below this many rows the few-rows kernel is faster than a mostly empty tile.
   static constexpr std::uint32_t kFewRows = 12;
+  // Up to so many columns the f32 kernel makes half a tile.
+  static constexpr std::uint32_t kNarrowColumns = 16;
 
-  std::uint32_t panels = 1;       // expanded at once
-  std::uint32_t block_steps = 0;  // reduction steps at once, a multiple of 32
+  std::uint32_t panels = 1;         // expanded at once
+  std::uint32_t block_steps = 0;    // reduction steps at once, a multiple of 32
+  std::uint32_t element_bytes = 4;  // of an operand in scratch: f32 or bf16
 
   void define(Defines& defines) const;
+  std::uint32_t stage_stride() const;  // elements from one staged row to the next
   std::size_t scratch_bytes() const;
 };
 // The tiles that fit the device's local memory. The same for every product, so that there is one
 // program a storage type.
 GemmTiles gemm_tiles(const Device& device);
+GemmTiles gemm_bf16_tiles(const Device& device);
+
+// Whether a product's operands are rounded to bf16 in this variant: those of narrow outputs and,
+// forward, of few rows are not.
+bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward);
 
 // The shares of work-groups and the steps at a time of one product.
 struct GemmShares {

@@ -15,11 +15,11 @@
 namespace clora {
 namespace {
 
-// Rounding differs between variants, by some ulp of the largest value; a miscompiled kernel is off
-// by far more.
-constexpr double kTolerance = 1e-4;
-
-using Choices = std::map<std::string, Variant, std::less<>>;
+// What is known of each fast kernel, and whether a reference is being made, without any of them.
+struct Choices {
+  std::map<std::string, bool, std::less<>> trusted;
+  bool portable_only = false;
+};
 
 Choices& choices_of(Context& context) {
   std::shared_ptr<void>& state = context.ops_state();
@@ -34,14 +34,15 @@ std::vector<float> as_floats(const std::vector<std::byte>& bytes) {
 }
 
 // What is wrong with `got`; empty where it is right.
-std::string difference(const SelfTest::Result& got, const SelfTest::Result& want) {
+std::string difference(const SelfTest::Result& got, const SelfTest::Result& want,
+                       double tolerance) {
   if (got.type != DType::f32) return got.bytes == want.bytes ? "" : "other integers";
   const std::vector<float> a = as_floats(got.bytes);
   const std::vector<float> b = as_floats(want.bytes);
   double largest = 0;
   for (const float value : b) largest = std::max(largest, std::abs(double{value}));
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::abs(double{a[i]} - b[i]) <= kTolerance * largest) continue;
+    if (std::abs(double{a[i]} - b[i]) <= tolerance * largest) continue;
     return fmt::format("element {} of {} is {} in place of {}", i, a.size(), a[i], b[i]);
   }
   return {};
@@ -57,36 +58,36 @@ bool is_the_kernels_own(ErrorCode code) {
   return code == ErrorCode::build_failed || code == ErrorCode::unsupported;
 }
 
-// A choice that holds while a test runs, and is forgotten if an error ends it.
-class ForcedChoice {
+// Trust in a kernel while its test runs, forgotten if an error ends the test.
+class Trial {
  public:
-  ForcedChoice(Choices& choices, std::string_view name)
-      : choices_(choices), at_(choices.emplace(name, Variant::cpu).first) {}
-  ~ForcedChoice() {
-    if (!decided_) choices_.erase(at_);
+  Trial(Choices& choices, std::string_view name)
+      : choices_(choices), at_(choices.trusted.emplace(name, true).first) {}
+  ~Trial() {
+    choices_.portable_only = false;
+    if (!decided_) choices_.trusted.erase(at_);
   }
-  ForcedChoice(const ForcedChoice&) = delete;
-  ForcedChoice& operator=(const ForcedChoice&) = delete;
-  void force(Variant variant) noexcept { at_->second = variant; }
-  Variant decide(Variant variant) noexcept {
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+  void use_portable_only(bool only) noexcept { choices_.portable_only = only; }
+  bool decide(bool trusted) noexcept {
     decided_ = true;
-    return at_->second = variant;
+    return at_->second = trusted;
   }
 
  private:
   Choices& choices_;
-  Choices::iterator at_;
+  std::map<std::string, bool, std::less<>>::iterator at_;
   bool decided_ = false;
 };
 
-// The results in one variant, or what kept its kernel from running.
+// The results of a test, or what kept its kernel from running.
 struct Run {
   std::vector<SelfTest::Result> results;
   std::string error;
 };
 
-Run run_as(Variant variant, Context& context, ForcedChoice& choice, const SelfTestRecord& record) {
-  choice.force(variant);
+Run run_of(Context& context, const SelfTestRecord& record) {
   try {
     return {results_of(context, record), {}};
   } catch (const Error& error) {
@@ -95,25 +96,25 @@ Run run_as(Variant variant, Context& context, ForcedChoice& choice, const SelfTe
   }
 }
 
-SelfTestOutcome compare(const Run& fast, const Run& portable) {
+SelfTestOutcome compare(const Run& fast, const Run& portable, double tolerance) {
   if (!fast.error.empty()) return {fast.error};
   const std::vector<SelfTest::Result>& got = fast.results;
   const std::vector<SelfTest::Result>& want = portable.results;
   for (std::size_t i = 0; i < want.size(); ++i) {
-    const std::string found = difference(got.at(i), want[i]);
+    const std::string found = difference(got.at(i), want[i], tolerance);
     if (!found.empty()) return {fmt::format("output {}: {}", i, found)};
   }
   return {};
 }
 
-void warn(const Context& context, std::string_view file, std::string_view name,
-          const SelfTestKey& key, const SelfTestOutcome& outcome) {
+void warn(const Context& context, const FastKernel& kernel, const SelfTestKey& key,
+          const SelfTestOutcome& outcome) {
   const Device& device = context.device();
   context.hooks().tell(
       LogLevel::warning,
-      fmt::format("self-test: {} ({}) fails on '{}', driver {}: {}; the portable kernel is used "
-                  "instead, slower and right{}",
-                  name, file, device.name, device.driver, outcome.complaint,
+      fmt::format("self-test: {} ({}) fails on '{}', driver {}: {}; another is used instead, "
+                  "slower and right{}",
+                  kernel.name, kernel.file, device.name, device.driver, outcome.complaint,
                   key.path().empty()
                       ? ""
                       : fmt::format(". Tested again when {} is removed", key.path().string())));
@@ -176,26 +177,32 @@ std::vector<SelfTest::Result> SelfTest::run() {
   return results;
 }
 
-Variant variant_for(Context& context, std::string_view file, std::string_view name,
-                    const SelfTestRecord& record) {
-  if (context.variant() == Variant::portable || !context.config().self_test) {
-    return context.variant();
-  }
+bool trusted(Context& context, const FastKernel& kernel, const SelfTestRecord& record) {
+  if (context.variant() == Variant::portable) return false;
+  if (!context.config().self_test) return true;
   Choices& choices = choices_of(context);
-  const auto known = choices.find(name);
-  if (known != choices.end()) return known->second;
-  const SelfTestKey key(context, file, name);
-  ForcedChoice choice(choices, name);
+  if (choices.portable_only) return false;
+  const auto known = choices.trusted.find(kernel.name);
+  if (known != choices.trusted.end()) return known->second;
+  const SelfTestKey key(context, kernel.file, kernel.name);
+  Trial trial(choices, kernel.name);
   std::optional<SelfTestOutcome> outcome = key.load();
   if (!outcome.has_value()) {
-    const Run portable = run_as(Variant::portable, context, choice, record);
+    trial.use_portable_only(true);
+    const Run portable = run_of(context, record);
+    trial.use_portable_only(false);
     // With nothing to fall back to there is nothing to choose; a later process tries again.
-    if (!portable.error.empty()) return choice.decide(Variant::cpu);
-    outcome = compare(run_as(Variant::cpu, context, choice, record), portable);
+    if (!portable.error.empty()) return trial.decide(true);
+    outcome = compare(run_of(context, record), portable, kernel.tolerance);
     key.store(*outcome);
   }
-  if (!outcome->right()) warn(context, file, name, key, *outcome);
-  return choice.decide(outcome->right() ? Variant::cpu : Variant::portable);
+  if (!outcome->right()) warn(context, kernel, key, *outcome);
+  return trial.decide(outcome->right());
+}
+
+Variant variant_for(Context& context, std::string_view file, std::string_view name,
+                    const SelfTestRecord& record) {
+  return trusted(context, {file, name}, record) ? Variant::cpu : Variant::portable;
 }
 
 }  // namespace clora

@@ -1,5 +1,5 @@
-// Which variant a kernel takes on a Context: the Context's own, unless a self-test has shown that
-// the device's driver builds the fast one wrong, or not at all.
+// Whether an op takes its fast kernel on a Context: where the Context's variant has one, unless a
+// self-test has shown that the device's driver builds it wrong, or not at all.
 //
 // A family's self-test records its op on a tiny input that is shared by several work-groups. Before
 // the kernel's first use it runs in the fast variant and in the portable one, on the Context's
@@ -54,9 +54,25 @@ class SelfTest {
 };
 using SelfTestRecord = std::function<void(SelfTest&)>;
 
-// The variant to record: cpu or portable. `file` and `name` tell the fast kernel: "gemm_cpu.cl",
-// "gemm_tiles q4_1"; `record` is its self-test and must reach this call again with the same name.
+// Rounding differs between kernels, by some ulp of the largest value; a miscompiled one is off by
+// far more. bf16 operands are off by a few of their own ulp, 2^-8.
+constexpr double kF32Tolerance = 1e-4;
+constexpr double kBf16Tolerance = 2e-2;
+
+// A kernel that only some variants have: its file, "gemm_cpu.cl", and what of it, "gemm_tiles
+// q4_1".
+struct FastKernel {
+  std::string_view file;
+  std::string_view name;
+  double tolerance = kF32Tolerance;  // of its self-test, relative to the largest value
+};
+
+// Whether to record `kernel`: not where the Context is portable or the self-test failed. `record`
+// is its self-test and must reach this call again with the same name.
 // Errors: those of the portable run that are not the kernel's own (out_of_memory, device, ...).
+bool trusted(Context& context, const FastKernel& kernel, const SelfTestRecord& record);
+
+// The variant of a family that has cpu and portable kernels.
 Variant variant_for(Context& context, std::string_view file, std::string_view name,
                     const SelfTestRecord& record);
 

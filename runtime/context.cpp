@@ -11,8 +11,6 @@
 namespace clora {
 namespace {
 
-constexpr std::array<std::string_view, 3> kVariantNames{"automatic", "portable", "cpu"};
-
 OwnedContext make_context(cl_device_id device) {
   cl_int status = CL_SUCCESS;
   OwnedContext context(clCreateContext(nullptr, 1, &device, nullptr, nullptr, &status));
@@ -91,11 +89,6 @@ DeviceHealth::Waiting waiting_for(const Device& device) {
                                         : DeviceHealth::Waiting::looking;
 }
 
-Variant resolve(Variant wanted, const Device& device) {
-  if (wanted != Variant::automatic) return wanted;
-  return device.kind == DeviceKind::cpu ? Variant::cpu : Variant::portable;
-}
-
 void require_transfer(const Tensor& tensor, std::size_t bytes) {
   require(!tensor.empty() && tensor.storage()->mem != nullptr,
           "context: a transfer needs a tensor with memory, got {}",
@@ -117,17 +110,6 @@ std::shared_ptr<ProgramStore> program_store_of(const ContextConfig& config) {
 }
 
 }  // namespace
-
-std::string_view name_of(Variant variant) {
-  return kVariantNames.at(static_cast<std::size_t>(variant));
-}
-
-Variant variant_of(std::string_view name) {
-  for (std::size_t i = 0; i < kVariantNames.size(); ++i) {
-    if (kVariantNames[i] == name) return static_cast<Variant>(i);
-  }
-  fail(ErrorCode::invalid_argument, "variant: '{}' is none of automatic, portable, cpu", name);
-}
 
 std::filesystem::path default_cache_folder() {
   if (const std::string folder = from_environment("CLORA_CACHE_DIR"); !folder.empty()) {
@@ -167,7 +149,7 @@ struct Context::State {
         adopted(context.get(), device.base_alignment_bytes),
         programs(context.get(), device,
                  {config.kernel_folder, program_store_of(config), config.hooks, health}),
-        variant(resolve(config.variant, device)),
+        variant(resolve(config.variant, config.precision, device)),
         in_flight(device, health, {config.max_commands_in_flight, config.max_seconds_in_flight}) {
     health->watch(queue.get());
     profiler.watch(health);

@@ -23,14 +23,9 @@
 #include "runtime/tensor.hpp"
 #include "runtime/trace.hpp"
 #include "runtime/transfer.hpp"
+#include "runtime/variant.hpp"
 
 namespace clora {
-
-// Which kind of kernel an op takes where it has several. automatic: the best for the device.
-enum class Variant { automatic, portable, cpu };
-std::string_view name_of(Variant variant);
-// Errors: invalid_argument, with the names there are.
-Variant variant_of(std::string_view name);
 
 // Where built programs and measured ceilings are kept: CLORA_CACHE_DIR, else XDG_CACHE_HOME/clora,
 // else ~/.cache/clora; empty where the environment has none of them.
@@ -47,8 +42,9 @@ struct ContextConfig {
   std::size_t cache_limit_bytes = std::size_t{256} << 20;       // of built programs there
   std::shared_ptr<ProgramStore> program_store;                  // null: cache_folder/programs
   Variant variant = Variant::automatic;
-  bool self_test = true;             // of each kernel variant, before its first use
-  bool profile = false;              // queue with profiling, Profiler on
+  Precision precision = Precision::f32;  // of what Variant::automatic chooses
+  bool self_test = true;                 // of each kernel variant, before its first use
+  bool profile = false;                  // queue with profiling, Profiler on
   std::shared_ptr<Trace> trace;      // takes the host's spans and, with profile, device commands
   double stuck_after_seconds = 300;  // no progress for so long: the Context is lost; 0: never
   std::size_t max_commands_in_flight = 4096;  // submit() waits for earlier ones beyond it
@@ -75,7 +71,7 @@ class InFlightLedger;  // runtime/in_flight.hpp
 
 class Context {
  public:
-  // Errors: no_device, device.
+  // Errors: no_device, device; unsupported for a variant that the device cannot do.
   explicit Context(const ContextConfig& config = {});
   // On a caller's queue. Errors: invalid_argument (out-of-order queue; a queue of another context
   // or device; config.profile without CL_QUEUE_PROFILING_ENABLE), device.
@@ -87,7 +83,7 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   const Device& device() const noexcept;
-  // The variant that ops take: cpu or portable, never automatic.
+  // The variant that ops take: never automatic.
   Variant variant() const noexcept;
 
   // A view of a caller's buffer or sub-buffer, from offset_bytes on. mem, and where it is a

@@ -13,6 +13,10 @@ namespace clora {
 
 enum class DeviceKind { cpu, gpu, other };
 
+// What multiplies matrices faster than f32 does, and OpenCL C can reach.
+// avx512_bf16: pocl on x86 CPUs with dot products of bf16 pairs.
+enum class MatrixUnit { none, avx512_bf16 };
+
 struct Device {
   int index = -1;  // position in list_devices(); -1 for a device that a caller handed in
   std::string name;
@@ -21,6 +25,7 @@ struct Device {
   std::string driver;
   std::string opencl_version;  // "OpenCL 3.0 ..."
   DeviceKind kind = DeviceKind::other;
+  MatrixUnit matrix_unit = MatrixUnit::none;
   std::uint32_t compute_units = 0;
   std::uint64_t memory_bytes = 0;
   std::uint64_t max_allocation_bytes = 0;
@@ -31,6 +36,7 @@ struct Device {
 };
 
 std::string_view name_of(DeviceKind kind);
+std::string_view name_of(MatrixUnit unit);
 
 // Every device of every platform, in platform order; empty where there is none. From any thread:
 // calls wait for one another, since a driver's first call need not be safe. A program that calls

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
+#include "model/stop_filter.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/loss_picture.hpp"
 #include "tools/clora/output.hpp"
-#include "model/stop_filter.hpp"
 #include "tools/clora/suggestion.hpp"
 
 namespace clora {

@@ -76,8 +76,10 @@ TEST_P(HeadLoss, MatchesTheWholeLogitsInEveryChunking) {
                           .rows_per_chunk = chunk});
       });
       const std::string what = fmt::format(" of [{}, {}] by {}", rows, vocabulary, chunk);
-      test::expect_close(loss.values(), p.loss, test::tolerance_of(64), "loss" + what);
-      test::expect_close(dx.values(), p.dx, test::tolerance_of(512), "dx" + what);
+      test::expect_close(loss.values(), p.loss, test::product_tolerance_of(GetParam(), 64),
+                         "loss" + what);
+      test::expect_close(dx.values(), p.dx, test::product_tolerance_of(GetParam(), 512),
+                         "dx" + what);
     }
   }
 }
@@ -93,7 +95,7 @@ TEST_P(HeadLoss, GivesTheLossAloneWithoutWeightOrGradient) {
                       .weight = {},
                       .rows_per_chunk = 32});
   });
-  test::expect_close(loss.values(), p.loss, test::tolerance_of(64), "loss");
+  test::expect_close(loss.values(), p.loss, test::product_tolerance_of(GetParam(), 64), "loss");
 }
 
 TEST_P(HeadLoss, HoldsOneChunkOfLogitsOnly) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "ops/gemm_plan.hpp"
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"
@@ -38,9 +39,23 @@ void add(std::vector<double>& to, std::span<const float> what) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i] += static_cast<double>(what[i % what.size()]);
 }
 
+std::vector<double> scaled(std::span<const float> values, double scale) {
+  std::vector<double> product = to_double(values);
+  for (double& value : product) value *= scale;
+  return product;
+}
+
 class Gemm : public test::OpTest {
  protected:
   Tensor up(Shape shape, std::span<const float> v) { return test::upload(context(), shape, v); }
+
+  // An operand as the variant's product sees it.
+  std::vector<double> operand(std::vector<double> v, std::int64_t rows, std::int64_t columns,
+                              bool backward) const {
+    const GemmSize size{static_cast<std::uint32_t>(rows), static_cast<std::uint32_t>(columns), 1};
+    return rounds_to_bf16(GetParam(), size, backward) ? test::rounded_to_bf16(std::move(v))
+                                                      : std::move(v);
+  }
 
   // y = x w^T with every extra that the case and the flag ask for.
   void expect_forward(DType type, const Case& c, bool extras) {
@@ -50,7 +65,8 @@ class Gemm : public test::OpTest {
     const auto residual = values(c.m * c.n, 4);
     const auto s = values(c.m * c.rank, 5);
     const auto u = values(c.rank * c.n, 6);
-    auto want = test::gemm_reference(to_double(x), w.values, c.size());
+    const auto seen = [&](std::vector<double> v) { return operand(std::move(v), c.m, c.n, false); };
+    auto want = test::gemm_reference(seen(to_double(x)), seen(w.values), c.size());
     GemmExtras given;
     if (extras) {
       for (double& value : want) value *= 0.5;
@@ -60,8 +76,8 @@ class Gemm : public test::OpTest {
     }
     if (c.rank > 0) {
       given.low_rank = {up({c.m, c.rank}, s), up({c.rank, c.n}, u), 0.75F};
-      test::add_low_rank_reference(want, to_double(s), to_double(u),
-                                   static_cast<std::size_t>(c.rank), 0.75);
+      test::add_low_rank_reference(want, seen(to_double(s)), seen(scaled(u, 0.75)),
+                                   static_cast<std::size_t>(c.rank), 1);
     }
     test::Output y(context(), {c.m, c.n});
     run([&](Batch& batch) {
@@ -76,12 +92,13 @@ class Gemm : public test::OpTest {
     const auto dy = values(c.m * c.n, 2);
     const auto s = values(c.m * c.rank, 5);
     const auto u = values(c.rank * c.k, 6);
-    auto want = test::gemm_backward_reference(to_double(dy), w.values, c.size());
+    const auto seen = [&](std::vector<double> v) { return operand(std::move(v), c.m, c.k, true); };
+    auto want = test::gemm_backward_reference(seen(to_double(dy)), seen(w.values), c.size());
     LowRankTerm term;
     if (c.rank > 0) {
       term = {up({c.m, c.rank}, s), up({c.rank, c.k}, u), -1.5F};
-      test::add_low_rank_reference(want, to_double(s), to_double(u),
-                                   static_cast<std::size_t>(c.rank), -1.5);
+      test::add_low_rank_reference(want, seen(to_double(s)), seen(scaled(u, -1.5)),
+                                   static_cast<std::size_t>(c.rank), 1);
     }
     const double tolerance = tolerance_of(static_cast<std::size_t>(c.n + c.rank));
     const std::string what = fmt::format("{} backward {}", name_of(type), c.text());
@@ -147,8 +164,9 @@ TEST_P(Gemm, TheResidualMayBeTheOutputItself) {
     const auto w = test::random_weights(DType::f32, 45, 700, 1);
     const auto x = values(m * 700, 2);
     const auto before = values(m * 45, 3);
-    auto want =
-        test::gemm_reference(to_double(x), w.values, {static_cast<std::size_t>(m), 45, 700});
+    const auto seen = [&](std::vector<double> v) { return operand(std::move(v), m, 45, false); };
+    auto want = test::gemm_reference(seen(to_double(x)), seen(w.values),
+                                     {static_cast<std::size_t>(m), 45, 700});
     add(want, before);
     const Tensor y = up({m, 45}, before);
     run([&](Batch& batch) {

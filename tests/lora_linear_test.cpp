@@ -13,7 +13,6 @@ namespace {
 using test::expect_close;
 using test::random_values;
 using test::to_double;
-using test::tolerance_of;
 
 struct Case {
   std::int64_t t = 0;
@@ -84,6 +83,10 @@ class LoraLinear : public test::OpTest {
  protected:
   Tensor up(Shape shape, std::span<const float> v) { return test::upload(context(), shape, v); }
 
+  double tolerance(std::size_t terms) const {
+    return test::product_tolerance_of(GetParam(), terms);
+  }
+
   void expect_forward(const Layer& layer) {
     const Case& c = layer.size;
     test::Output y(context(), {c.t, c.n});
@@ -92,9 +95,9 @@ class LoraLinear : public test::OpTest {
       record_lora_linear(batch, y.tensor(), s.tensor(), up({c.t, c.k}, layer.x), layer.weights,
                          layer.lora);
     });
-    const double tolerance = 2 * tolerance_of(layer.terms());
-    expect_close(s.values(), layer.reference.s(to_double(layer.x)), tolerance, "s " + layer.text());
-    expect_close(y.values(), layer.reference.forward(to_double(layer.x)), tolerance,
+    const double allowed = 2 * tolerance(layer.terms());
+    expect_close(s.values(), layer.reference.s(to_double(layer.x)), allowed, "s " + layer.text());
+    expect_close(y.values(), layer.reference.forward(to_double(layer.x)), allowed,
                  "y " + layer.text());
   }
 
@@ -118,14 +121,14 @@ class LoraLinear : public test::OpTest {
                                     saved, layer.weights, layer.lora, accumulate);
       }
     });
-    const double tolerance = 4 * tolerance_of(layer.terms());
+    const double allowed = 4 * tolerance(layer.terms());
     const auto twice = [](std::vector<double> v) {
       for (double& value : v) value *= 2;
       return v;
     };
-    expect_close(dx.values(), twice(layer.reference.dx(dy)), tolerance, "dx " + layer.text());
-    expect_close(da.values(), twice(layer.reference.da(dy, x)), tolerance, "da " + layer.text());
-    expect_close(dbt.values(), twice(layer.reference.dbt(dy, x)), tolerance, "dbt " + layer.text());
+    expect_close(dx.values(), twice(layer.reference.dx(dy)), allowed, "dx " + layer.text());
+    expect_close(da.values(), twice(layer.reference.da(dy, x)), allowed, "da " + layer.text());
+    expect_close(dbt.values(), twice(layer.reference.dbt(dy, x)), allowed, "dbt " + layer.text());
   }
 };
 INSTANTIATE_TEST_SUITE_P(Variants, LoraLinear, test::all_variants(), test::variant_name);
@@ -162,10 +165,10 @@ TEST_P(LoraLinear, WithoutAnAdapterItIsThePlainLayer) {
   });
   const auto x = to_double(layer.x);
   const auto dy = to_double(layer.dy);
-  expect_close(y.values(), test::gemm_reference(x, layer.w.values, {13, 31, 97}), tolerance_of(97),
+  expect_close(y.values(), test::gemm_reference(x, layer.w.values, {13, 31, 97}), tolerance(97),
                "y");
   expect_close(dx.values(), test::gemm_backward_reference(dy, layer.w.values, {13, 31, 97}),
-               tolerance_of(31), "dx");
+               tolerance(31), "dx");
 }
 
 TEST_P(LoraLinear, BackwardWithoutDxStillGivesTheAdaptersGradients) {
@@ -181,9 +184,9 @@ TEST_P(LoraLinear, BackwardWithoutDxStillGivesTheAdaptersGradients) {
                                 {up({13, 97}, layer.x), up({13, 16}, s)}, layer.weights, layer.lora,
                                 Accumulate::no);
   });
-  expect_close(context().read<float>(gradients.da), layer.reference.da(dy, x), tolerance_of(200),
+  expect_close(context().read<float>(gradients.da), layer.reference.da(dy, x), tolerance(200),
                "da");
-  expect_close(context().read<float>(gradients.dbt), layer.reference.dbt(dy, x), tolerance_of(200),
+  expect_close(context().read<float>(gradients.dbt), layer.reference.dbt(dy, x), tolerance(200),
                "dbt");
 }
 
@@ -202,7 +205,7 @@ TEST_P(LoraLinear, TheComposedTwinAgreesWithBiasAndResidual) {
       record_lora_linear_composed(batch, composed.tensor(), s, x, layer.weights, layer.lora,
                                   residual);
     });
-    expect_close(fused.values(), to_double(composed.values()), tolerance_of(135), "fused");
+    expect_close(fused.values(), to_double(composed.values()), tolerance(135), "fused");
   }
 }
 

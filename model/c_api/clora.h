@@ -137,7 +137,8 @@ typedef struct clora_context_options {
   double memory_limit_share;   /* in (0, 1]; 0: 1 */
   const char* cache_folder;    /* for built programs; NULL: the user's own; "": none */
   const char* kernel_folder;   /* kernel sources instead of the embedded ones; NULL: those */
-  const char* variant;         /* "portable" or "cpu"; NULL: the best for the device */
+  const char* variant;         /* a kind of kernels: "portable", "cpu", "avx512_bf16"; NULL: the best
+                                  for the device within the precision */
   double stuck_after_seconds;  /* without progress the context is lost; 0: 300; below 0: never */
   uint64_t max_commands_in_flight; /* 0: 4096 */
   double max_seconds_in_flight;    /* of estimated device time; 0: 2; below 0: no limit */
@@ -150,6 +151,8 @@ typedef struct clora_context_options {
   /* One observation of a named quantity; docs/embedding.md lists the names. */
   void (*metric)(void* user, const char* name, double value);
   uint64_t cache_limit_bytes; /* of built programs in the cache folder; 0: 256 MiB */
+  int32_t matrix_unit;        /* 1: products round their operands to what the device's matrix unit
+                                 takes, where it has one; 0: f32 */
 } clora_context_options;
 
 /* options may be NULL: all defaults. */

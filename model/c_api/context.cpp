@@ -67,6 +67,7 @@ ContextConfig config_of(const clora_context_options& options) {
   if (options.max_seconds_in_flight != 0) {
     config.max_seconds_in_flight = std::max(0.0, options.max_seconds_in_flight);
   }
+  config.precision = options.matrix_unit != 0 ? Precision::automatic : Precision::f32;
   config.self_test = options.skip_self_test == 0;
   config.profile = options.profile != 0;
   config.hooks = hooks_of(options);

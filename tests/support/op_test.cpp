@@ -55,7 +55,11 @@ Context& context_of(Variant variant) {
 }
 
 testing::internal::ParamGenerator<Variant> all_variants() {
-  return testing::Values(Variant::portable, Variant::cpu);
+  std::vector<Variant> variants{Variant::portable, Variant::cpu};
+  if (select_device(config_from_environment().device).matrix_unit == MatrixUnit::avx512_bf16) {
+    variants.push_back(Variant::avx512_bf16);
+  }
+  return testing::ValuesIn(variants);
 }
 
 std::string variant_name(const testing::TestParamInfo<Variant>& info) {
@@ -115,6 +119,20 @@ std::vector<float> Output::values() const {
 double tolerance_of(std::size_t terms) {
   constexpr double kUnitRoundoff = 0x1p-24;
   return 8 * kUnitRoundoff * std::sqrt(static_cast<double>(terms) + 1);
+}
+
+double product_tolerance_of(Variant variant, std::size_t terms) {
+  constexpr double kBf16 = 2e-2;  // a few ulp of bf16, 2^-8
+  return variant == Variant::avx512_bf16 ? kBf16 : tolerance_of(terms);
+}
+
+std::vector<double> rounded_to_bf16(std::vector<double> values) {
+  for (double& value : values) {
+    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    const std::uint32_t even = (bits >> 16U) & 1U;
+    value = std::bit_cast<float>((bits + 0x7fffU + even) & 0xffff0000U);
+  }
+  return values;
 }
 
 void expect_close(std::span<const float> got, std::span<const double> want, double tolerance,

@@ -68,6 +68,11 @@ class Output {
 // root of the number of terms for a random walk; the factor covers the constants and a few further
 // ops.
 double tolerance_of(std::size_t terms);
+// The same for what comes out of products: operands may be rounded to bf16 in that variant.
+double product_tolerance_of(Variant variant, std::size_t terms);
+
+// Each value rounded to the nearest bf16, ties to even.
+std::vector<double> rounded_to_bf16(std::vector<double> values);
 
 // |got - want| <= tolerance * (|want| + scale) for every element, scale being the largest |want|:
 // errors of a sum are relative to its terms, not to a result that cancelled. NaN fails.

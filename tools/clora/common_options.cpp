@@ -45,7 +45,8 @@ void add_run_options(CLI::App& command, CommonOptions& options) {
   add_device_option(command, options);
   command
       .add_option("--precision", options.precision,
-                  "Arithmetic; what the device cannot do is refused")
+                  "Products in f32, or with operands rounded to bf16 where the device has a matrix "
+                  "unit for that (auto)")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}))
       ->capture_default_str()
       ->group("Model and device");
@@ -73,6 +74,7 @@ void add_run_options(CLI::App& command, CommonOptions& options) {
 ContextConfig context_config(const CommonOptions& options) {
   ContextConfig config = config_from_environment();
   if (!options.device.empty()) config.device = options.device;
+  config.precision = options.precision == "f32" ? Precision::f32 : Precision::automatic;
   config.profile = !options.profile.empty() || options.trace != nullptr;
   config.trace = options.trace;
   config.hooks.log = [output = Output(options.output)](LogLevel level,
@@ -83,7 +85,7 @@ ContextConfig context_config(const CommonOptions& options) {
 }
 
 void require_precision(const CommonOptions& options, const Device& device) {
-  if (options.precision != "bf16") return;
+  if (options.precision != "bf16" || device.matrix_unit != MatrixUnit::none) return;
   fail(ErrorCode::unsupported, "precision: bf16 is not to be had on '{}'; it can do f32",
        device.name);
 }

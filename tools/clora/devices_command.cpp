@@ -20,6 +20,11 @@ Memory is in GiB (1024^3 bytes). The mark * shows the device that would be taken
 Debian packages that bring a device: pocl-opencl-icd (every CPU), intel-opencl-icd (Intel GPUs),
 mesa-opencl-icd (AMD GPUs), nvidia-opencl-icd (NVIDIA GPUs, non-free).)";
 
+nlohmann::ordered_json precisions_of(const Device& device) {
+  return device.matrix_unit == MatrixUnit::none ? nlohmann::ordered_json{"f32"}
+                                                : nlohmann::ordered_json{"f32", "bf16"};
+}
+
 nlohmann::ordered_json json_of(const Device& device, bool taken,
                                const std::optional<Ceilings>& ceilings) {
   nlohmann::ordered_json object{{"index", device.index},
@@ -33,7 +38,8 @@ nlohmann::ordered_json json_of(const Device& device, bool taken,
                                 {"memory_bytes", device.memory_bytes},
                                 {"max_allocation_bytes", device.max_allocation_bytes},
                                 {"local_memory_bytes", device.local_memory_bytes},
-                                {"precisions", {"f32"}},
+                                {"precisions", precisions_of(device)},
+                                {"matrix_unit", name_of(device.matrix_unit)},
                                 {"taken", taken}};
   if (ceilings) object["ceilings"] = ceilings_json(*ceilings);
   return object;
@@ -45,9 +51,10 @@ void print(Output& output, const Device& device, bool taken,
                 taken ? '*' : ' ', device.index, device.name, name_of(device.kind), device.platform,
                 device.compute_units, readable_bytes(static_cast<double>(device.memory_bytes)),
                 readable_bytes(static_cast<double>(device.max_allocation_bytes)));
-  output.detail("     {}, driver {}, {}, local memory {}", device.vendor, device.driver,
-                device.opencl_version,
-                readable_bytes(static_cast<double>(device.local_memory_bytes)));
+  output.detail("     {}, driver {}, {}, local memory {}, matrix unit: {}", device.vendor,
+                device.driver, device.opencl_version,
+                readable_bytes(static_cast<double>(device.local_memory_bytes)),
+                name_of(device.matrix_unit));
   if (!ceilings) return;
   output.result("     at best {}", ceilings_text(*ceilings));
 }

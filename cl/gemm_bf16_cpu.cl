@@ -1,0 +1,172 @@
+// gemm_bf16_cpu: gemm_cpu's products with both operands rounded to bf16, on CPUs with avx512_bf16.
+//
+//   forward   y [M, C] = bf16(x [M, J]) bf16(alpha w [C, J])^T + bf16(s [M, R]) bf16(scale u [R, C])
+//                        + start + bias
+//   backward  y [M, C] = bf16(x [M, J]) bf16(w [J, C]) + bf16(s) bf16(scale u) + start
+//
+// Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
+// Types   w in any storage type (quant.clh), all else f32
+// Work    as gemm_cpu: a work-group of one item owns panels_per_group panels of 32 columns and
+//         tiles_per_group tiles of 12 rows. It takes PANELS panels and block_steps reduction steps
+//         at a time, turns that part of w into pairs once, and passes all its rows over it. Each
+//         tile of 12 rows is turned into pairs once for the panels at hand.
+// Local   scratch: PANELS panels [BLOCK_STEPS / 2][32] of pairs, then a tile of x
+//         [12][STAGE_STRIDE / 2]
+// Cost    2 M C (J + R) flops, two multiplications a lane and instruction; turning x into pairs adds
+//         about 1/32 for PANELS = 4
+// Numerics  products of bf16 are exact in f32; sums as vdpbf16ps makes them, in order, the sums of
+//         a block of steps are then added to y. An odd J is filled up with a zero.
+#include "gemm_bf16_tile_cpu.clh"
+#include "quant_block32.clh"
+#include "transpose16.clh"
+
+#if !defined(PANELS) || !defined(BLOCK_STEPS) || !defined(STAGE_STRIDE)
+#error "PANELS, BLOCK_STEPS and STAGE_STRIDE are required"
+#endif
+#define PANEL_PAIRS (BLOCK_STEPS / 2 * TILE_COLUMNS)
+
+// panel[l / 2][c] = alpha * w[c0 + c][begin + l], for whole blocks of 32 steps; zeros outside of w.
+BF16_TARGET void expand_forward(__local uint* panel, __global const uchar* w, uint c0, uint C,
+                                uint J, uint begin, uint end, float alpha) {
+  const size_t row_bytes = weight_row_bytes(J);
+  for (uint l = begin; l < end; l += 32) {
+    __local uint* out = panel + (l - begin) / 2 * TILE_COLUMNS;
+    for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
+      float16 pairs[16];
+      for (uint i = 0; i < 16; ++i) {
+        const uint c = c0 + half_panel + i;
+        float16 first = 0.0f, second = 0.0f;
+        if (c < C) weight_block32_guarded(w + c * row_bytes, l, J, &first, &second);
+        pairs[i] = as_float16(pairs_of(first * alpha, second * alpha));
+      }
+      transpose16(pairs, (__local float*)(out + half_panel), TILE_COLUMNS);
+    }
+  }
+}
+
+// One row of pairs from two rows of 32 floats.
+BF16_TARGET void store_interleaved(__local uint* out, float16 even_lo, float16 even_hi,
+                                   float16 odd_lo, float16 odd_hi) {
+  const uint16 even = pairs_of(even_lo, even_hi), odd = pairs_of(odd_lo, odd_hi);
+  vstore16(interleaved(as_ushort16(even.lo), as_ushort16(odd.lo)), 0, out);
+  vstore16(interleaved(as_ushort16(even.hi), as_ushort16(odd.hi)), 1, out);
+}
+
+// panel[l / 2][c] = w[begin + l][c0 + c], zeros outside of w and, for an odd number of rows, in the
+// last pairs.
+BF16_TARGET void expand_backward(__local uint* panel, __global const uchar* w, uint c0, uint C,
+                                 uint begin, uint end) {
+  const size_t row_bytes = weight_row_bytes(C);
+  for (uint l = begin; l < end; l += 2) {
+    float16 even_lo, even_hi, odd_lo = 0.0f, odd_hi = 0.0f;
+    weight_block32_guarded(w + l * row_bytes, c0, C, &even_lo, &even_hi);
+    if (l + 1 < end) weight_block32_guarded(w + (l + 1) * row_bytes, c0, C, &odd_lo, &odd_hi);
+    store_interleaved(panel, even_lo, even_hi, odd_lo, odd_hi);
+    panel += TILE_COLUMNS;
+  }
+}
+
+// row[c] = scale * u[r][c0 + c], zeros outside of u.
+void low_rank_row(float* row, __global const float* u, uint r, uint R, uint c0, uint C,
+                  float scale) {
+  for (uint c = 0; c < TILE_COLUMNS; ++c) {
+    row[c] = r < R && c0 + c < C ? scale * u[(size_t)r * C + c0 + c] : 0.0f;
+  }
+}
+
+// panel[r / 2][c] = scale * u[begin + r][c0 + c], zeros outside of u.
+BF16_TARGET void expand_low_rank(__local uint* panel, __global const float* u, uint R, uint c0,
+                                 uint C, uint begin, uint end, float scale) {
+  for (uint r = begin; r < end; r += 2) {
+    float even[TILE_COLUMNS], odd[TILE_COLUMNS];
+    low_rank_row(even, u, r, R, c0, C, scale);
+    low_rank_row(odd, u, r + 1, R, c0, C, scale);
+    store_interleaved(panel, vload16(0, even), vload16(1, even), vload16(0, odd),
+                      vload16(1, odd));
+    panel += TILE_COLUMNS;
+  }
+}
+
+// stage[i][l / 2] = x[i][l] for `steps` steps of the tile's rows, the last pair of an odd number
+// filled up with a zero; rows past `rows` are zeros. Rows take turns, so that their cache misses
+// overlap.
+BF16_TARGET void stage_rows(__local uint* stage, __global const float* x, uint stride, uint rows,
+                            uint steps) {
+  uint l = 0;
+  for (; l + 32 <= steps; l += 32) {
+    for (uint i = 0; i < rows; ++i) {
+      __global const float* at = x + (size_t)i * stride + l;
+      vstore16(pairs_of(vload16(0, at), vload16(1, at)), 0, stage + i * STAGE_PAIRS + l / 2);
+    }
+  }
+  for (; l < steps; l += 2) {
+    for (uint i = 0; i < rows; ++i) {
+      __global const float* at = x + (size_t)i * stride + l;
+      float16 two = 0.0f;
+      two.s0 = at[0];
+      if (l + 1 < steps) two.s1 = at[1];
+      stage[i * STAGE_PAIRS + l / 2] = pairs_of(two, two).s0;
+    }
+  }
+  for (uint i = rows; i < TILE_ROWS; ++i) {
+    for (l = 0; l < steps; l += 2) stage[i * STAGE_PAIRS + l / 2] = 0;
+  }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
+    __global float* y, __global const float* x, __global const uchar* w,
+    __global const float* start, __global const float* bias, __global const float* s,
+    __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
+    uint backward, uint has_start, uint has_bias, uint block_steps, uint panels_per_group,
+    uint tiles_per_group, __local uint* scratch) {
+  const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
+  const uint panel_begin = get_group_id(0) * panels_per_group;
+  const uint panel_end = min(panels, panel_begin + panels_per_group);
+  const uint m_begin = get_group_id(1) * tiles_per_group * TILE_ROWS;
+  const uint m_end = min(M, m_begin + tiles_per_group * TILE_ROWS);
+  const uint w_steps = J + J % 2;  // in pairs; the low-rank steps follow
+  __local uint* stage = scratch + PANELS * PANEL_PAIRS;
+  for (uint p0 = panel_begin; p0 < panel_end; p0 += PANELS) {
+    const uint p1 = min(panel_end, p0 + PANELS);
+    for (uint begin = 0; begin < w_steps + R; begin += block_steps) {
+      const uint end = min(w_steps + R, begin + block_steps);
+      const uint w_end = clamp(w_steps, begin, end);
+      const uint w_last = min(w_end, J);  // without the step that fills a pair up
+      for (uint p = p0; p < p1; ++p) {
+        __local uint* panel = scratch + (p - p0) * PANEL_PAIRS;
+        const uint c0 = p * TILE_COLUMNS;
+        if (begin < w_last && backward) expand_backward(panel, w, c0, C, begin, w_last);
+        if (begin < w_last && !backward) expand_forward(panel, w, c0, C, J, begin, w_last, alpha);
+        if (w_end < end) {
+          expand_low_rank(panel + (w_end - begin) / 2 * TILE_COLUMNS, u, R, c0, C, w_end - w_steps,
+                          end - w_steps, scale);
+        }
+      }
+      for (uint m = m_begin; m < m_end; m += TILE_ROWS) {
+        const uint rows = min(M - m, (uint)TILE_ROWS);
+        if (begin < w_last) {
+          stage_rows(stage, x + (size_t)m * J + begin, J, rows, w_last - begin);
+        }
+        if (w_end < end) {
+          stage_rows(stage + (w_end - begin) / 2, s + (size_t)m * R + (w_end - w_steps), R, rows,
+                     end - w_end);
+        }
+        const uint pairs = (end - begin + 1) / 2;
+        for (uint p = p0; p < p1; ++p) {
+          __local const uint* panel = scratch + (p - p0) * PANEL_PAIRS;
+          const uint c0 = p * TILE_COLUMNS;
+          const size_t corner = (size_t)m * C + c0;
+          // Later blocks of steps go on from what the first has stored.
+          __global const float* from = begin > 0 ? y + corner : has_start ? start + corner : 0;
+          __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
+          if (rows == TILE_ROWS && c0 + TILE_COLUMNS <= C) {
+            tile_whole(y + corner, from, add, C, stage, pairs, panel);
+          } else {
+            tile_part(y + corner, from, add, C, stage, pairs, panel, rows,
+                      min(C - c0, (uint)TILE_COLUMNS));
+          }
+        }
+      }
+    }
+  }
+}

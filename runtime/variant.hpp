@@ -1,0 +1,26 @@
+// Variant: which kind of kernels a Context's ops take, where a family has several.
+#pragma once
+
+#include <string_view>
+
+#include "runtime/device.hpp"
+
+namespace clora {
+
+// portable: plain OpenCL C, right on every device. cpu: work-groups of one item with wide vectors,
+// f32. avx512_bf16: as cpu, but large products round their operands to bf16 (sums stay f32).
+// automatic: the best for the device within the precision.
+enum class Variant { automatic, portable, cpu, avx512_bf16 };
+std::string_view name_of(Variant variant);
+// Errors: invalid_argument, with the names there are.
+Variant variant_of(std::string_view name);
+
+// f32: operands of products keep their 24 bits. automatic: the device's matrix unit where there is
+// one; sums and everything between products stay f32.
+enum class Precision { f32, automatic };
+
+// What `wanted` means on a device: never automatic. Errors: unsupported, for a variant that needs
+// a matrix unit which the device does not have.
+Variant resolve(Variant wanted, Precision precision, const Device& device);
+
+}  // namespace clora
