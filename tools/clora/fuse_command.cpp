@@ -95,7 +95,9 @@ std::vector<std::vector<float>> write_and_probe(const Options& options, Output& 
   return logits;
 }
 
-int fuse(const Options& options) {
+// The comparison is of the two models, so it is made in f32 whatever the device prefers.
+int fuse(Options options) {
+  options.common.precision = "f32";
   Output output(options.common.output);
   require_free(options);
   const auto expected = write_and_probe(options, output);
