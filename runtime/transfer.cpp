@@ -247,6 +247,7 @@ Transfer::Transfer(cl_context context, cl_command_queue queue, const Device& dev
 Transfer::~Transfer() = default;
 
 void Transfer::write(const Tensor& dst, std::span<const std::byte> bytes) {
+  state_->health->require_usable("transfer: write");
   if (bytes.empty()) return;
   if (state_->is_cpu || bytes.size() < kLargeBytes) {
     state_->enqueue_write(dst, 0, bytes).wait();
@@ -258,6 +259,7 @@ void Transfer::write(const Tensor& dst, std::span<const std::byte> bytes) {
 }
 
 void Transfer::read(const Tensor& src, std::span<std::byte> bytes) {
+  state_->health->require_usable("transfer: read");
   if (bytes.empty()) return;
   if (state_->is_cpu || bytes.size() < kLargeBytes) {
     state_->enqueue_read(src, 0, bytes).wait();
@@ -267,14 +269,17 @@ void Transfer::read(const Tensor& src, std::span<std::byte> bytes) {
 }
 
 Fence Transfer::write_async(const Tensor& dst, std::span<const std::byte> bytes) {
+  state_->health->require_usable("transfer: write");
   return bytes.empty() ? Fence() : state_->enqueue_write(dst, 0, bytes);
 }
 
 Fence Transfer::read_async(const Tensor& src, std::span<std::byte> bytes) {
+  state_->health->require_usable("transfer: read");
   return bytes.empty() ? Fence() : state_->enqueue_read(src, 0, bytes);
 }
 
 void Transfer::stream(const Tensor& dst, std::size_t grain_bytes, const Pack& pack) {
+  state_->health->require_usable("transfer: stream");
   require(!dst.empty() && mem_of(dst) != nullptr,
           "transfer: a stream needs a tensor with memory, got {}",
           dst.empty() ? "nothing" : "an unplanned temporary");
@@ -316,6 +321,7 @@ Tensor Transfer::wrap(std::span<const std::byte> bytes, Shape shape, DType type,
 }
 
 void Transfer::commit(const Buffer& buffer, MemoryTag tag) {
+  state_->health->require_usable("transfer: commit");
   if (buffer.is_committed()) return;
   cl_int status = state_->fill(buffer);
   if (status != CL_SUCCESS) {

@@ -31,7 +31,7 @@ class Transfer {
   Transfer& operator=(const Transfer&) = delete;
 
   // The whole tensor from or to host memory; waits. REQUIRES: equal bytes, the tensor has memory.
-  // Errors: device.
+  // Errors: device; device_lost, before anything is enqueued, where the Context is lost already.
   void write(const Tensor& dst, std::span<const std::byte> bytes);
   void read(const Tensor& src, std::span<std::byte> bytes);
 

@@ -11,6 +11,7 @@
 #include "tests/support/gate.hpp"
 #include "tests/support/leaks_on_purpose.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/opencl_faults.hpp"
 
 namespace clora {
 namespace {
@@ -55,10 +56,12 @@ void expect_refused(const std::function<void()>& call) {
   EXPECT_THAT(message, HasSubstr("is lost (no progress for 0.2 s); make a new Context"));
 }
 
-// Every call of a lost Context fails at once.
+// Every call of a lost Context fails at once, and leaves nothing to the driver: it would use the
+// caller's memory whenever the device moves again.
 void expect_all_refused(Guest& guest, const Fence& fence) {
   Context& context = guest.context;
   std::vector<float> values(4);
+  test::clear_faults();
   expect_refused([&] { fence.wait(); });
   expect_refused([&] { (void)fence.passed(); });
   expect_refused([&] { guest.batch->submit(); });
@@ -70,6 +73,9 @@ void expect_all_refused(Guest& guest, const Fence& fence) {
   expect_refused([&] { context.read(guest.source, std::as_writable_bytes(std::span(values))); });
   expect_refused([&] { (void)context.kernel("softmax.cl", "softmax"); });
   expect_refused([&] { context.wait_for({}); });
+  expect_refused(
+      [&] { (void)context.write_async(guest.source, std::as_bytes(std::span(values))); });
+  EXPECT_EQ(test::all_calls(), 0);
 }
 
 TEST(StuckDevice, BecomesAnErrorAndEveryLaterCallRefusesAtOnce) {
