@@ -52,9 +52,10 @@ void run(benchmark::State& state, const Product& p) {
   LowRankTerm low_rank;
   if (p.rank > 0) low_rank = {bench::zeros({p.m, p.rank}), bench::zeros({p.rank, out}), 1};
   const std::size_t copies = p.m < 12 ? kBeyondCaches / weights.bytes.size() + 1 : 1;
+  const Layout layout = preferred_layout(bench::context(), {p.n, p.k}, p.type);
   Batch batch(bench::context());
   for (std::size_t i = 0; i < copies; ++i) {
-    const Tensor w = weights.upload(bench::context());
+    const Tensor w = weights.upload(bench::context(), layout);
     if (p.backward) {
       record_gemm_backward(batch, y, x_device, w, Accumulate::no, low_rank);
     } else {

@@ -14,7 +14,7 @@ __kernel void embedding(__global float* y, __global const int* ids, __global con
   const uint d = get_global_id(0), t = get_global_id(1);
   if (d >= D || t >= T) return;
   const uint id = (uint)ids[t];  // a negative id becomes a large one
-  y[(size_t)t * D + d] = id < V ? weight_at(table + id * weight_row_bytes(D), d) : 0.0f;
+  y[(size_t)t * D + d] = id < V ? weight_at(weight_row(table, id, D), d) : 0.0f;
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void embedding_rows(
@@ -24,7 +24,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void embedding_rows(
   const uint end = min(T, begin + rows_per_group);
   for (uint t = begin; t < end; ++t) {
     const uint id = (uint)ids[t];
-    __global const uchar* row = table + (id < V ? id : 0) * weight_row_bytes(D);
+    __global const uchar* row = weight_row(table, id < V ? id : 0, D);
     __global float* out = y + (size_t)t * D;
     uint d = 0;
     for (; d + 32 <= D && id < V; d += 32) {

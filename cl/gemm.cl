@@ -33,7 +33,6 @@ __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
   const uint column = get_local_id(0), row = get_local_id(1);
   const uint item = row * SIDE + column;
   const uint m0 = get_group_id(1) * TILE, c0 = get_group_id(0) * TILE;
-  const size_t row_bytes = weight_row_bytes(backward ? C : J);
   float sums[PER_ITEM][PER_ITEM];
   for (uint i = 0; i < PER_ITEM; ++i) {
     for (uint j = 0; j < PER_ITEM; ++j) sums[i][j] = 0.0f;
@@ -52,8 +51,8 @@ __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
       const uint wl = begin + step, c = c0 + along;
       value = 0.0f;
       if (c < C && wl < J) {
-        value = backward ? weight_at(w + wl * row_bytes, c)
-                         : alpha * weight_at(w + c * row_bytes, wl);
+        value = backward ? weight_at(weight_row(w, wl, C), c)
+                         : alpha * weight_at(weight_row(w, c, J), wl);
       }
       if (c < C && wl >= J && wl < J + R) value = scale * u[(size_t)(wl - J) * C + c];
       right[step * ROW_STRIDE + along] = value;
@@ -88,7 +87,7 @@ __attribute__((reqd_work_group_size(ROW_ITEMS, 1, 1))) __kernel void gemm_one_ro
     uint has_start, uint has_bias) {
   __local float partial[ROW_ITEMS];
   const uint item = get_local_id(0), c = get_group_id(0), m = get_group_id(1);
-  __global const uchar* row = w + c * weight_row_bytes(J);
+  __global const uchar* row = weight_row(w, c, J);
   __global const float* x_row = x + (size_t)m * J;
   float sum = 0.0f;
   for (uint l = item; l < J; l += ROW_ITEMS) sum = fma(weight_at(row, l), x_row[l], sum);

@@ -28,18 +28,28 @@
 // panel[l / 2][c] = alpha * w[c0 + c][begin + l], for whole blocks of 32 steps; zeros outside of w.
 BF16_TARGET void expand_forward(__local uint* panel, __global const uchar* w, uint c0, uint C,
                                 uint J, uint begin, uint end, float alpha) {
-  const size_t row_bytes = weight_row_bytes(J);
   for (uint l = begin; l < end; l += 32) {
     __local uint* out = panel + (l - begin) / 2 * TILE_COLUMNS;
     for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
+#ifdef WEIGHT_STRIPS
+      float16 columns[32];
+      for (uint e = 0; e < 32; ++e) columns[e] = 0.0f;
+      if (c0 + half_panel < C) strip_columns32(weight_row(w, c0 + half_panel, J), l, columns);
+      for (uint e = 0; e < 32; e += 2) {
+        const uint16 both = pairs_of(columns[e] * alpha, columns[e + 1] * alpha);
+        const uint16 pairs = interleaved(as_ushort16(both.lo), as_ushort16(both.hi));
+        vstore16(pairs, 0, out + e / 2 * TILE_COLUMNS + half_panel);
+      }
+#else
       float16 pairs[16];
       for (uint i = 0; i < 16; ++i) {
         const uint c = c0 + half_panel + i;
         float16 first = 0.0f, second = 0.0f;
-        if (c < C) weight_block32_guarded(w + c * row_bytes, l, J, &first, &second);
+        if (c < C) weight_block32_guarded(weight_row(w, c, J), l, J, &first, &second);
         pairs[i] = as_float16(pairs_of(first * alpha, second * alpha));
       }
       transpose16(pairs, (__local float*)(out + half_panel), TILE_COLUMNS);
+#endif
     }
   }
 }
@@ -56,14 +66,25 @@ BF16_TARGET void store_interleaved(__local uint* out, float16 even_lo, float16 e
 // last pairs.
 BF16_TARGET void expand_backward(__local uint* panel, __global const uchar* w, uint c0, uint C,
                                  uint begin, uint end) {
-  const size_t row_bytes = weight_row_bytes(C);
+#ifdef WEIGHT_STRIPS
+  for (uint l = begin; l < end; l += STRIP_ROWS) {
+    float16 columns[32], pairs[16];
+    strip_columns32(weight_row(w, l, C), c0, columns);
+    for (uint e = 0; e < 16; ++e) pairs[e] = as_float16(pairs_of(columns[e], columns[e + 16]));
+    // Lanes 0 to 7 of pairs[e] are 8 pairs of rows of column e, lanes 8 to 15 of column e + 16.
+    __local float* out = (__local float*)panel;
+    transpose16_halves(pairs, out, out + 16, TILE_COLUMNS);
+    panel += STRIP_ROWS / 2 * TILE_COLUMNS;
+  }
+#else
   for (uint l = begin; l < end; l += 2) {
     float16 even_lo, even_hi, odd_lo = 0.0f, odd_hi = 0.0f;
-    weight_block32_guarded(w + l * row_bytes, c0, C, &even_lo, &even_hi);
-    if (l + 1 < end) weight_block32_guarded(w + (l + 1) * row_bytes, c0, C, &odd_lo, &odd_hi);
+    weight_block32_guarded(weight_row(w, l, C), c0, C, &even_lo, &even_hi);
+    if (l + 1 < end) weight_block32_guarded(weight_row(w, l + 1, C), c0, C, &odd_lo, &odd_hi);
     store_interleaved(panel, even_lo, even_hi, odd_lo, odd_hi);
     panel += TILE_COLUMNS;
   }
+#endif
 }
 
 // row[c] = scale * u[r][c0 + c], zeros outside of u.

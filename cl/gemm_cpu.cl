@@ -30,20 +30,28 @@
 __attribute__((noinline)) void expand_forward(__local float* panel, __global const uchar* w,
                                               uint c0, uint C, uint J, uint begin, uint end,
                                               float alpha) {
-  const size_t row_bytes = weight_row_bytes(J);
   for (uint l = begin; l < end; l += 32) {
     __local float* out = panel + (l - begin) * TILE_COLUMNS;
     for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
+#ifdef WEIGHT_STRIPS
+      float16 columns[32];
+      for (uint e = 0; e < 32; ++e) columns[e] = 0.0f;
+      if (c0 + half_panel < C) strip_columns32(weight_row(w, c0 + half_panel, J), l, columns);
+      for (uint e = 0; e < 32; ++e) {
+        vstore16(columns[e] * alpha, 0, out + e * TILE_COLUMNS + half_panel);
+      }
+#else
       float16 lo[16], hi[16];
       for (uint i = 0; i < 16; ++i) {
         const uint c = c0 + half_panel + i;
         float16 first = 0.0f, second = 0.0f;
-        if (c < C) weight_block32_guarded(w + c * row_bytes, l, J, &first, &second);
+        if (c < C) weight_block32_guarded(weight_row(w, c, J), l, J, &first, &second);
         lo[i] = first * alpha;
         hi[i] = second * alpha;
       }
       transpose16(lo, out + half_panel, TILE_COLUMNS);
       transpose16(hi, out + half_panel + 16 * TILE_COLUMNS, TILE_COLUMNS);
+#endif
     }
   }
 }
@@ -51,14 +59,23 @@ __attribute__((noinline)) void expand_forward(__local float* panel, __global con
 // panel[l][c] = w[begin + l][c0 + c], zeros outside of w.
 __attribute__((noinline)) void expand_backward(__local float* panel, __global const uchar* w,
                                                uint c0, uint C, uint begin, uint end) {
-  const size_t row_bytes = weight_row_bytes(C);
+#ifdef WEIGHT_STRIPS
+  for (uint l = begin; l < end; l += STRIP_ROWS) {
+    float16 columns[32];
+    strip_columns32(weight_row(w, l, C), c0, columns);
+    transpose16(columns, panel, TILE_COLUMNS);
+    transpose16(columns + 16, panel + 16, TILE_COLUMNS);
+    panel += STRIP_ROWS * TILE_COLUMNS;
+  }
+#else
   for (uint l = begin; l < end; ++l) {
     float16 lo, hi;
-    weight_block32_guarded(w + l * row_bytes, c0, C, &lo, &hi);
+    weight_block32_guarded(weight_row(w, l, C), c0, C, &lo, &hi);
     vstore16(lo, 0, panel);
     vstore16(hi, 1, panel);
     panel += TILE_COLUMNS;
   }
+#endif
 }
 
 // panel[r][c] = scale * u[begin + r][c0 + c], zeros outside of u.

@@ -11,11 +11,8 @@
 // Local   none
 // Cost    reads w once (for M <= 4), which is what counts
 // Numerics  f32 fma in 32 partial sums of stride 32, then a tree
+#include "gemm_few_rows_end_cpu.clh"
 #include "quant_block32.clh"
-
-#ifndef ROWS_AT_ONCE
-#error "ROWS_AT_ONCE, which is 16, is required: the host shares out rows by as many"
-#endif
 
 float sum_of(float16 v) {
   const float8 eight = v.lo + v.hi;
@@ -63,32 +60,6 @@ __attribute__((noinline)) float4 dot_row_4(__global const uchar* row, __global c
   return sum;
 }
 
-// y[n] = alpha sums[n] + scale s u[.][n] + start[n] + bias[n] for `width` <= ROWS_AT_ONCE outputs of
-// one row of x.
-void finish_row(__global float* y, const float* sums, __global const float* start,
-                __global const float* bias, __global const float* s, __global const float* u,
-                uint width, uint N, uint R, float alpha, float scale) {
-  if (width == ROWS_AT_ONCE) {
-    float16 total = 0.0f;
-    for (uint r = 0; r < R; ++r) {
-      total = fma((float16)(s[r]), vload16(0, u + (size_t)r * N), total);
-    }
-    total = fma(vload16(0, sums), (float16)alpha, total * scale);
-    if (start != 0) total += vload16(0, start);
-    if (bias != 0) total += vload16(0, bias);
-    vstore16(total, 0, y);
-    return;
-  }
-  for (uint j = 0; j < width; ++j) {
-    float total = 0.0f;
-    for (uint r = 0; r < R; ++r) total = fma(s[r], u[(size_t)r * N + j], total);
-    total = fma(sums[j], alpha, total * scale);
-    if (start != 0) total += start[j];
-    if (bias != 0) total += bias[j];
-    y[j] = total;
-  }
-}
-
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_few_rows(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* start, __global const float* bias, __global const float* s,
@@ -96,7 +67,6 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_few_rows(
     uint has_start, uint has_bias, uint rows_per_group) {
   const uint n_begin = get_group_id(0) * rows_per_group;
   const uint n_end = min(N, n_begin + rows_per_group);
-  const size_t row_bytes = weight_row_bytes(K);
   for (uint n0 = n_begin; n0 < n_end; n0 += ROWS_AT_ONCE) {
     const uint width = min(n_end - n0, (uint)ROWS_AT_ONCE);
     for (uint m0 = 0; m0 < M; m0 += 4) {
@@ -104,7 +74,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_few_rows(
       __global const float* rows = x + (size_t)m0 * K;
       float sums[4][ROWS_AT_ONCE];
       for (uint j = 0; j < width; ++j) {
-        __global const uchar* row = w + (n0 + j) * row_bytes;
+        __global const uchar* row = weight_row(w, n0 + j, K);
         if (count == 4) {
           const float4 four = dot_row_4(row, rows, K);
           sums[0][j] = four.x;

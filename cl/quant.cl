@@ -14,7 +14,7 @@ __kernel void dequantise(__global float* y, __global const uchar* w, uint N, uin
   const uint k = get_global_id(0);
   const uint n = get_global_id(1);
   if (k >= K || n >= N) return;
-  y[(size_t)n * K + k] = weight_at(w + n * weight_row_bytes(K), k);
+  y[(size_t)n * K + k] = weight_at(weight_row(w, n, K), k);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void dequantise_rows(
@@ -22,7 +22,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void dequantise_rows(
   const uint begin = get_group_id(0) * rows_per_group;
   const uint end = min(N, begin + rows_per_group);
   for (uint n = begin; n < end; ++n) {
-    __global const uchar* row = w + n * weight_row_bytes(K);
+    __global const uchar* row = weight_row(w, n, K);
     __global float* out = y + (size_t)n * K;
     uint k = 0;
     for (; k + 32 <= K; k += 32) {

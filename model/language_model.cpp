@@ -5,6 +5,7 @@
 #include "model/dequantise.hpp"
 #include "model/rope_table.hpp"
 #include "model/rotary_order.hpp"
+#include "ops/quant.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -44,10 +45,14 @@ std::size_t stored_bytes(const WeightFiles& files) {
   return bytes;
 }
 
+bool lies_in_strips(const Context& context, const WeightView& view) {
+  return preferred_layout(context, view.shape, view.type) == Layout::strips;
+}
+
 // Whether the device reads the weight where the file is mapped.
 bool stays_in_file(Context& context, const ModelConfig& config, const WeightView& view) {
   return context.config().wrap_files && !needs_reordering(config, view.name) &&
-         context.transfers().can_wrap(view.bytes, view.type);
+         !lies_in_strips(context, view) && context.transfers().can_wrap(view.bytes, view.type);
 }
 
 // Brings tensors of a model's files to the device, by name.
@@ -58,7 +63,8 @@ class Loader {
     report(0);
   }
 
-  // In its storage type: where the file is mapped, or streamed to the device.
+  // In its storage type: where the file is mapped, or streamed to the device in the layout that
+  // serves it best.
   Tensor matrix(const std::string& name, Shape shape) {
     const WeightView view = files_.get(name, shape);
     const bool stays = stays_in_file(context_, files_.config(), view);
@@ -103,18 +109,42 @@ class Loader {
 
  private:
   Tensor copy(const WeightView& view) {
-    Tensor tensor = context_.allocate(view.shape, view.type, MemoryTag::weights);
+    const Tensor tensor = context_.allocate(view.shape, view.type, MemoryTag::weights);
+    if (lies_in_strips(context_, view)) return in_strips(tensor, view);
     if (!needs_reordering(files_.config(), view.name)) {
       context_.write(tensor, view.bytes);
       return tensor;
     }
-    const std::size_t row_bytes = view.bytes.size() / static_cast<std::size_t>(view.shape[0]);
+    const std::size_t row_bytes = row_bytes_of(view);
     context_.transfers().stream(
         tensor, row_bytes, [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
           copy_in_half_split_order(chunk, view, static_cast<std::int64_t>(offset_bytes / row_bytes),
                                    files_.config().head_width);
         });
     return tensor;
+  }
+  // `tensor` filled with the view's rows in strips.
+  Tensor in_strips(const Tensor& tensor, const WeightView& view) {
+    constexpr std::size_t kStripRows = 16;
+    const std::size_t row_bytes = row_bytes_of(view);
+    const bool reorders = needs_reordering(files_.config(), view.name);
+    std::vector<std::byte> ordered;
+    context_.transfers().stream(
+        tensor, kStripRows * row_bytes, [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
+          std::span<const std::byte> rows = view.bytes.subspan(offset_bytes, chunk.size());
+          if (reorders) {
+            ordered.resize(chunk.size());
+            copy_in_half_split_order(ordered, view,
+                                     static_cast<std::int64_t>(offset_bytes / row_bytes),
+                                     files_.config().head_width);
+            rows = ordered;
+          }
+          pack_strips(chunk, rows, view.shape[1], view.type);
+        });
+    return tensor.in_layout(Layout::strips);
+  }
+  static std::size_t row_bytes_of(const WeightView& view) {
+    return view.bytes.size() / static_cast<std::size_t>(view.shape[0]);
   }
   // The view's bytes, or `ordered` filled with its rows in Hugging Face's order where they are not.
   std::span<const std::byte> in_order(const WeightView& view,

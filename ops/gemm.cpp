@@ -1,5 +1,7 @@
 #include "ops/gemm.hpp"
 
+#include <algorithm>
+
 #include "ops/gemm_plan.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
@@ -11,6 +13,7 @@ namespace {
 
 constexpr std::string_view kTiles = "gemm_cpu.cl";
 constexpr std::string_view kBf16Tiles = "gemm_bf16_cpu.cl";
+constexpr std::string_view kInt8 = "gemm_few_rows_int8_cpu.cl";
 
 // cl/gemm.cl
 constexpr std::uint32_t kTile = 64;
@@ -18,8 +21,10 @@ constexpr std::uint32_t kSide = 16;
 constexpr std::uint32_t kSteps = 16;
 constexpr std::uint32_t kRowItems = 64;
 constexpr std::int64_t kOneRowKernelUpTo = 4;
-// cl/gemm_few_rows_cpu.cl
+// cl/gemm_few_rows_cpu.cl; a strip's rows, too
 constexpr std::uint32_t kRowsAtOnce = 16;
+// Of the largest output: rows of x keep 16 bits a block.
+constexpr double kInt8Tolerance = 1e-3;
 
 // What both directions have in common: y [M, C] from x [M, J].
 struct Product {
@@ -82,7 +87,7 @@ void record_tiles(Batch& batch, const Product& p, bool bf16) {
   const GemmTiles tiles = bf16 ? gemm_bf16_tiles(context.device()) : gemm_tiles(context.device());
   const GemmShares shares = share_gemm(p.size(), tiles, context.device());
   Defines defines;
-  set_weight_type(defines, p.w.type());
+  set_weight_type(defines, p.w);
   tiles.define(defines);
   Launch launch = launch_of(p);
   launch.kernel = context.kernel(bf16 ? kBf16Tiles : kTiles, "gemm_tiles", defines);
@@ -100,7 +105,7 @@ void record_few_rows(Batch& batch, const Product& p) {
   Context& context = batch.context();
   const RowShare share = share_rows(divide_up(u32(p.columns()), kRowsAtOnce), context.device());
   Defines defines;
-  set_weight_type(defines, p.w.type());
+  set_weight_type(defines, p.w);
   defines.set("ROWS_AT_ONCE", kRowsAtOnce);
   Launch launch = launch_of(p);
   launch.kernel = context.kernel("gemm_few_rows_cpu.cl", "gemm_few_rows", defines);
@@ -111,11 +116,31 @@ void record_few_rows(Batch& batch, const Product& p) {
   batch.record(std::move(launch), std::move(arguments));
 }
 
+// cl/gemm_few_rows_int8_cpu.cl: the scratch of one row of x.
+std::size_t rounded_row_bytes(const Product& p) { return u32(p.steps()) * std::size_t{9} / 4; }
+
+void record_int8(Batch& batch, const Product& p) {
+  Context& context = batch.context();
+  const RowShare share = share_rows(u32(p.columns()) / kRowsAtOnce, context.device());
+  const std::size_t fit = context.device().local_memory_bytes / rounded_row_bytes(p);
+  const std::uint32_t held = std::min(u32(p.rows()), static_cast<std::uint32_t>(fit));
+  Defines defines;
+  set_weight_type(defines, p.w);
+  defines.set("ROWS_AT_ONCE", kRowsAtOnce);
+  Launch launch = launch_of(p);
+  launch.kernel = context.kernel(kInt8, "gemm_few_rows_int8", defines);
+  launch.grid = single_item_groups(share.groups);
+  std::vector<Argument> arguments = arguments_of(p);
+  append(arguments, {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()},
+                     share.rows_per_group, held, LocalMemory{held * rounded_row_bytes(p)}});
+  batch.record(std::move(launch), std::move(arguments));
+}
+
 void record_portable(Batch& batch, const Product& p) {
   Context& context = batch.context();
   const bool one_row = !p.backward && p.rows() <= kOneRowKernelUpTo;
   Defines defines;
-  set_weight_type(defines, p.w.type());
+  set_weight_type(defines, p.w);
   defines.set("TILE", kTile).set("SIDE", kSide).set("STEPS", kSteps).set("ROW_ITEMS", kRowItems);
   Launch launch = launch_of(p);
   launch.kernel = context.kernel("gemm.cl", one_row ? "gemm_one_row" : "gemm", defines);
@@ -139,42 +164,59 @@ GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns) 
 }
 
 // Several tiles each way, cut at their ends.
-void test_tiles(SelfTest& test, DType type) {
+void test_tiles(SelfTest& test, const Tensor& like) {
   constexpr std::int64_t kRows = 2 * GemmTiles::kRows + 1;
-  constexpr std::int64_t kColumns = 2 * GemmTiles::kColumns + 3;
-  const Tensor w = test.weights({kColumns, 256}, type);
-  record_gemm(test.batch(), test.output({kRows, kColumns}), test.input({kRows, 256}), w,
-              test_extras(test, kRows, kColumns));
-  record_gemm_backward(test.batch(), test.output({kRows, 256}), test.input({kRows, kColumns}), w,
+  const std::int64_t columns =
+      2 * GemmTiles::kColumns + (like.layout() == Layout::strips ? kRowsAtOnce : 3);
+  const Tensor w = test.weights({columns, 256}, like);
+  record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}), w,
+              test_extras(test, kRows, columns));
+  record_gemm_backward(test.batch(), test.output({kRows, 256}), test.input({kRows, columns}), w,
                        Accumulate::no);
 }
 
-void test_few_rows(SelfTest& test, DType type) {
-  constexpr std::int64_t kColumns = 2 * kRowsAtOnce + 5;
-  record_gemm(test.batch(), test.output({3, kColumns}), test.input({3, 256}),
-              test.weights({kColumns, 256}, type), test_extras(test, 3, kColumns));
+// One row, and some that are taken together.
+void test_few_rows(SelfTest& test, const Tensor& like) {
+  const std::int64_t columns =
+      2 * kRowsAtOnce + (like.layout() == Layout::strips ? kRowsAtOnce : 5);
+  constexpr std::int64_t kRows = 5;
+  record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}),
+              test.weights({columns, 256}, like), test_extras(test, kRows, columns));
 }
 
-bool trusts_tiles(Context& context, DType type, bool bf16) {
+bool trusts_tiles(Context& context, const Tensor& w, bool bf16) {
   const std::string name =
-      fmt::format("{} {}", bf16 ? "gemm_bf16_tiles" : "gemm_tiles", name_of(type));
+      fmt::format("{} {}", bf16 ? "gemm_bf16_tiles" : "gemm_tiles", weight_name(w));
   return trusted(context, {bf16 ? kBf16Tiles : kTiles, name, bf16 ? kBf16Tolerance : kF32Tolerance},
-                 [=](SelfTest& test) { test_tiles(test, type); });
+                 [&](SelfTest& test) { test_tiles(test, w); });
 }
 
-bool trusts_few_rows(Context& context, DType type) {
-  return trusted(context, {"gemm_few_rows_cpu.cl", fmt::format("gemm_few_rows {}", name_of(type))},
-                 [=](SelfTest& test) { test_few_rows(test, type); });
+bool trusts_few_rows(Context& context, const Tensor& w) {
+  return trusted(context, {"gemm_few_rows_cpu.cl", fmt::format("gemm_few_rows {}", weight_name(w))},
+                 [&](SelfTest& test) { test_few_rows(test, w); });
+}
+
+bool trusts_int8(Context& context, const Tensor& w) {
+  const std::string name = fmt::format("gemm_few_rows_int8 {}", weight_name(w));
+  return trusted(context, {kInt8, name, kInt8Tolerance},
+                 [&](SelfTest& test) { test_few_rows(test, w); });
+}
+
+bool multiplies_integers(const Context& context, const Product& p) {
+  return p.w.layout() == Layout::strips && context.variant() == Variant::avx512_bf16 &&
+         context.device().int8_dots && rounded_row_bytes(p) <= context.device().local_memory_bytes;
 }
 
 void record_product(Batch& batch, const Product& p) {
   Context& context = batch.context();
-  const DType type = p.w.type();
   const bool bf16 = rounds_to_bf16(context.variant(), p.size(), p.backward);
-  if (bf16 && trusts_tiles(context, type, true)) return record_tiles(batch, p, true);
+  if (bf16 && trusts_tiles(context, p.w, true)) return record_tiles(batch, p, true);
   const bool few = !p.backward && p.rows() < GemmTiles::kFewRows;
-  if (few && trusts_few_rows(context, type)) return record_few_rows(batch, p);
-  if (!few && trusts_tiles(context, type, false)) return record_tiles(batch, p, false);
+  if (few && multiplies_integers(context, p) && trusts_int8(context, p.w)) {
+    return record_int8(batch, p);
+  }
+  if (few && trusts_few_rows(context, p.w)) return record_few_rows(batch, p);
+  if (!few && trusts_tiles(context, p.w, false)) return record_tiles(batch, p, false);
   record_portable(batch, p);
 }
 

@@ -1,7 +1,9 @@
 #include "ops/quant.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstring>
 
 #include "ops/launch_shape.hpp"
 #include "ops/variant_choice.hpp"
@@ -14,16 +16,68 @@ bool holds_weights(DType type) {
   return type != DType::i32 && type != DType::u32 && type != DType::u8;
 }
 
-Variant choose(Context& context, DType type) {
-  const std::string name = fmt::format("dequantise_rows {}", name_of(type));
-  return variant_for(context, "quant.cl", name, [type](SelfTest& test) {
-    record_dequantise(test.batch(), test.output({9, 256}), test.weights({9, 256}, type));
+constexpr std::size_t kStripRows = 16;
+constexpr std::int64_t kStripColumns = 64;  // K is a multiple of it
+
+bool has_strips(DType type) {
+  return type == DType::q4_0 || type == DType::q4_1 || type == DType::q8_0;
+}
+
+// The words of two blocks of a row, as cl/quant_strips.clh has them: those of q4_1 as they lie; in
+// the others each block begins with its only scale, and the two scales come first, as one word.
+void reorder_blocks(std::byte* words, const std::byte* blocks, DType type) {
+  const std::size_t block_bytes = facts_of(type).block_bytes;
+  if (type == DType::q4_1) {
+    std::memcpy(words, blocks, 2 * block_bytes);
+    return;
+  }
+  constexpr std::size_t kHalf = 2;
+  const std::size_t code_bytes = block_bytes - kHalf;
+  std::memcpy(words, blocks, kHalf);
+  std::memcpy(words + kHalf, blocks + block_bytes, kHalf);
+  std::memcpy(words + 2 * kHalf, blocks + kHalf, code_bytes);
+  std::memcpy(words + 2 * kHalf + code_bytes, blocks + block_bytes + kHalf, code_bytes);
+}
+
+Variant choose(Context& context, const Tensor& w) {
+  const std::string name = fmt::format("dequantise_rows {}", weight_name(w));
+  return variant_for(context, "quant.cl", name, [&w](SelfTest& test) {
+    record_dequantise(test.batch(), test.output({16, 256}), test.weights({16, 256}, w));
   });
 }
 
 }  // namespace
 
-Defines& set_weight_type(Defines& defines, DType type) {
+Layout preferred_layout(const Context& context, const Shape& shape, DType type) {
+  const bool wanted = context.variant() == Variant::avx512_bf16 && context.device().int8_dots;
+  const bool fits = shape.rank() == 2 && shape[0] % std::int64_t{kStripRows} == 0 &&
+                    shape[1] % kStripColumns == 0;
+  return wanted && fits && has_strips(type) ? Layout::strips : Layout::plain;
+}
+
+void pack_strips(std::span<std::byte> out, std::span<const std::byte> rows, std::int64_t columns,
+                 DType type) {
+  const std::size_t row_bytes = bytes_of(type, static_cast<std::size_t>(columns));
+  const std::size_t pair_bytes = 2 * std::size_t{facts_of(type).block_bytes};
+  require(has_strips(type) && columns % kStripColumns == 0 && out.size() == rows.size() &&
+              out.size() % (kStripRows * row_bytes) == 0,
+          "pack_strips: strips hold 16 rows of q4_0, q4_1 or q8_0 with a multiple of {} elements, "
+          "got {} bytes for {} of {} with {}",
+          kStripColumns, out.size(), rows.size(), name_of(type), columns);
+  constexpr std::size_t kWord = 4;
+  std::array<std::byte, 2 * 34> words;  // of two blocks of one row
+  for (std::size_t row = 0; row < rows.size() / row_bytes; ++row) {
+    std::byte* lane = &out[row / kStripRows * kStripRows * row_bytes + row % kStripRows * kWord];
+    for (std::size_t at = 0; at < row_bytes; at += pair_bytes) {
+      reorder_blocks(words.data(), &rows[row * row_bytes + at], type);
+      for (std::size_t i = 0; i < pair_bytes; i += kWord) {
+        std::memcpy(lane + (at + i) * kStripRows, &words[i], kWord);
+      }
+    }
+  }
+}
+
+Defines& set_weight_type(Defines& defines, DType type, Layout layout) {
   if (!holds_weights(type)) {
     fail(ErrorCode::unsupported, "quant: weights are floats or quantised blocks, got {}",
          name_of(type));
@@ -32,7 +86,13 @@ Defines& set_weight_type(Defines& defines, DType type) {
   for (const char c : name_of(type)) {
     name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   }
-  return defines.set("WEIGHT_TYPE", name);
+  defines.set("WEIGHT_TYPE", name);
+  if (layout == Layout::strips) defines.set("WEIGHT_STRIPS");
+  return defines;
+}
+
+std::string weight_name(const Tensor& w) {
+  return fmt::format("{}{}", name_of(w.type()), w.layout() == Layout::strips ? " strips" : "");
 }
 
 void require_weight(std::string_view op, std::string_view name, const Tensor& w) {
@@ -50,9 +110,9 @@ void record_dequantise(Batch& batch, const Tensor& y, const Tensor& w) {
   const auto columns = static_cast<std::uint32_t>(w.shape()[1]);
   Context& context = batch.context();
   Defines defines;
-  set_weight_type(defines, w.type());
+  set_weight_type(defines, w);
   Launch launch{{}, {}, dequantise_cost(w), "quant/dequantise"};
-  if (choose(context, w.type()) == Variant::cpu) {
+  if (choose(context, w) == Variant::cpu) {
     const RowShare share = share_rows(rows, context.device());
     launch.kernel = context.kernel("quant.cl", "dequantise_rows", defines);
     launch.grid = single_item_groups(share.groups);

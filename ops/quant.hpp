@@ -1,16 +1,35 @@
 // quant: frozen weights in any storage type, as kernels see them (cl/quant.clh).
 //
-// A weight [N, K] lies on the device exactly as in the file: N rows of K elements, each row plain
-// or a sequence of GGUF blocks. Every op that reads weights dequantises on the fly;
+// A weight [N, K] lies on the device as in the file: N rows of K elements, each row plain or a
+// sequence of GGUF blocks; or in strips of 16 rows (cl/quant_strips.clh), where preferred_layout()
+// says so. Ops read both. Every op that reads weights dequantises on the fly;
 // record_dequantise is for merging adapters, for export and for tests.
 #pragma once
+
+#include <span>
+#include <string>
 
 #include "runtime/batch.hpp"
 
 namespace clora {
 
-// Sets -D WEIGHT_TYPE for cl/quant.clh. Errors: unsupported, for the integer types.
-Defines& set_weight_type(Defines& defines, DType type);
+// How a weight matrix serves a Context best: strips where products of few rows run in integers.
+Layout preferred_layout(const Context& context, const Shape& shape, DType type);
+
+// out = `rows`, whole strips of 16 rows of `columns` elements as files hold them, in strips.
+// REQUIRES: type q4_0, q4_1 or q8_0; columns a multiple of 64; as many bytes in as out.
+void pack_strips(std::span<std::byte> out, std::span<const std::byte> rows, std::int64_t columns,
+                 DType type);
+
+// Sets -D WEIGHT_TYPE and, for strips, WEIGHT_STRIPS for cl/quant.clh. Errors: unsupported, for the
+// integer types.
+Defines& set_weight_type(Defines& defines, DType type, Layout layout = Layout::plain);
+inline Defines& set_weight_type(Defines& defines, const Tensor& w) {
+  return set_weight_type(defines, w.type(), w.layout());
+}
+
+// "q4_1" or "q4_1 strips": what a kernel is built for.
+std::string weight_name(const Tensor& w);
 
 // Throws Error(invalid_argument) unless w is a matrix [N, K] of a type that holds weights.
 void require_weight(std::string_view op, std::string_view name, const Tensor& w);

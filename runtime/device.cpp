@@ -51,16 +51,14 @@ DeviceKind kind_of(cl_device_id id) {
 
 // pocl compiles for the processor that this process runs on, with clang's functions for its
 // instructions. Other drivers for CPUs do not know those.
-MatrixUnit matrix_unit_of(const Device& device) {
+void describe_processor(Device& device) {
 #if defined(__x86_64__)
-  const bool pocl = device.platform == "Portable Computing Language";
-  if (device.kind == DeviceKind::cpu && pocl && __builtin_cpu_supports("avx512bf16") != 0) {
-    return MatrixUnit::avx512_bf16;
-  }
+  if (device.kind != DeviceKind::cpu || device.platform != "Portable Computing Language") return;
+  if (__builtin_cpu_supports("avx512bf16") != 0) device.matrix_unit = MatrixUnit::avx512_bf16;
+  device.int8_dots = __builtin_cpu_supports("avx512vnni") != 0;
 #else
   (void)device;
 #endif
-  return MatrixUnit::none;
 }
 
 std::vector<cl_platform_id> platforms() {
@@ -137,7 +135,7 @@ Device describe_device(cl_device_id id) {
   device.driver = text_of(id, CL_DRIVER_VERSION);
   device.opencl_version = text_of(id, CL_DEVICE_VERSION);
   device.kind = kind_of(id);
-  device.matrix_unit = matrix_unit_of(device);
+  describe_processor(device);
   device.compute_units = number_of<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS);
   device.memory_bytes = number_of<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
   device.max_allocation_bytes = number_of<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);

@@ -26,6 +26,7 @@ struct Device {
   std::string opencl_version;  // "OpenCL 3.0 ..."
   DeviceKind kind = DeviceKind::other;
   MatrixUnit matrix_unit = MatrixUnit::none;
+  bool int8_dots = false;  // pocl on x86 CPUs with avx512_vnni: sums of products of bytes
   std::uint32_t compute_units = 0;
   std::uint64_t memory_bytes = 0;
   std::uint64_t max_allocation_bytes = 0;

@@ -5,6 +5,11 @@
 #include "runtime/error.hpp"
 
 namespace clora {
+namespace {
+
+constexpr std::int64_t kStripRows = 16;
+
+}  // namespace
 
 Tensor::Tensor(std::shared_ptr<Storage> storage, Shape shape, DType type)
     : storage_(std::move(storage)), shape_(shape), type_(type) {
@@ -16,6 +21,8 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, Shape shape, DType type)
 Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
   require(shape_.rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= shape_[0],
           "tensor: rows {} to {} of {} do not exist", begin, begin + count, text());
+  require(layout_ == Layout::plain || (begin % kStripRows == 0 && count % kStripRows == 0),
+          "tensor: rows {} to {} of {} cut a strip", begin, begin + count, text());
   const std::int64_t row_elements = shape_[0] == 0 ? 0 : elements() / shape_[0];
   Tensor view = *this;
   view.offset_bytes_ += bytes_of(type_, static_cast<std::size_t>(begin * row_elements));
@@ -36,7 +43,8 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
 }
 
 Tensor Tensor::reshape(Shape shape) const {
-  require(shape.elements() == elements(), "tensor: {} cannot become {}", text(), shape.text());
+  require(shape.elements() == elements() && layout_ == Layout::plain, "tensor: {} cannot become {}",
+          text(), shape.text());
   Tensor view = *this;
   view.shape_ = shape;
   return view;
@@ -44,8 +52,8 @@ Tensor Tensor::reshape(Shape shape) const {
 
 Tensor Tensor::slice(std::size_t offset_bytes, Shape shape, DType type) const {
   const std::size_t wanted = bytes_of(type, static_cast<std::size_t>(shape.elements()));
-  require(offset_bytes + wanted <= bytes(), "tensor: {} has no {} bytes at offset {}", text(),
-          wanted, offset_bytes);
+  require(offset_bytes + wanted <= bytes() && layout_ == Layout::plain,
+          "tensor: {} has no {} bytes at offset {}", text(), wanted, offset_bytes);
   Tensor view = *this;
   view.offset_bytes_ += offset_bytes;
   view.shape_ = shape;
@@ -53,12 +61,23 @@ Tensor Tensor::slice(std::size_t offset_bytes, Shape shape, DType type) const {
   return view;
 }
 
-std::string Tensor::text() const { return fmt::format("{} {}", name_of(type_), shape_.text()); }
+Tensor Tensor::in_layout(Layout layout) const {
+  require(layout == Layout::plain || shape_.rank() == 2, "tensor: {} cannot lie in strips", text());
+  Tensor view = *this;
+  view.layout_ = layout;
+  return view;
+}
+
+std::string Tensor::text() const {
+  return fmt::format("{} {}{}", name_of(type_), layout_ == Layout::strips ? "strips " : "",
+                     shape_.text());
+}
 
 void require_tensor(std::string_view op, std::string_view name, const Tensor& t, const Shape& shape,
                     DType type) {
-  require(!t.empty() && t.shape() == shape && t.type() == type, "{}: {} must be {} {}, got {}", op,
-          name, name_of(type), shape.text(), t.empty() ? "nothing" : t.text());
+  require(!t.empty() && t.shape() == shape && t.type() == type && t.layout() == Layout::plain,
+          "{}: {} must be {} {}, got {}", op, name, name_of(type), shape.text(),
+          t.empty() ? "nothing" : t.text());
 }
 
 }  // namespace clora

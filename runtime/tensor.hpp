@@ -25,6 +25,10 @@ struct Storage {
   std::string name;  // of a temporary, for the plan's listing
 };
 
+// How the bytes of a matrix lie. plain: row by row, as in files. strips: quantised rows, 16 side by
+// side (cl/quant_strips.clh), for devices that multiply them as integers. As many bytes either way.
+enum class Layout : std::uint8_t { plain, strips };
+
 class Tensor {
  public:
   Tensor() = default;
@@ -34,17 +38,21 @@ class Tensor {
   bool empty() const noexcept { return storage_ == nullptr; }
   const Shape& shape() const noexcept { return shape_; }
   DType type() const noexcept { return type_; }
+  Layout layout() const noexcept { return layout_; }
   std::int64_t elements() const noexcept { return shape_.elements(); }
   std::size_t bytes() const { return bytes_of(type_, static_cast<std::size_t>(elements())); }
 
-  // Rows [begin, begin + count) of the first dimension. REQUIRES: they exist.
+  // Rows [begin, begin + count) of the first dimension. REQUIRES: they exist, and of strips they
+  // are whole ones.
   Tensor rows(std::int64_t begin, std::int64_t count) const;
-  // The same bytes as another shape. REQUIRES: equal number of elements.
+  // The same bytes as another shape. REQUIRES: equal number of elements; plain.
   Tensor reshape(Shape shape) const;
-  // `shape` elements of `type` that begin offset_bytes into this view. REQUIRES: they fit.
+  // `shape` elements of `type` that begin offset_bytes into this view. REQUIRES: they fit; plain.
   Tensor slice(std::size_t offset_bytes, Shape shape, DType type) const;
+  // The same bytes, which lie as `layout` says. REQUIRES: for strips, a matrix.
+  Tensor in_layout(Layout layout) const;
 
-  // "f32 [4, 768]"
+  // "f32 [4, 768]", "q4_1 strips [64, 768]"
   std::string text() const;
 
   const std::shared_ptr<Storage>& storage() const noexcept { return storage_; }
@@ -55,9 +63,11 @@ class Tensor {
   std::size_t offset_bytes_ = 0;
   Shape shape_;
   DType type_ = DType::f32;
+  Layout layout_ = Layout::plain;
 };
 
-// Throws Error(invalid_argument) "op: name must be f32 [4, 768], got ..." unless t is exactly that.
+// Throws Error(invalid_argument) "op: name must be f32 [4, 768], got ..." unless t is exactly
+// that, and plain.
 void require_tensor(std::string_view op, std::string_view name, const Tensor& t, const Shape& shape,
                     DType type = DType::f32);
 

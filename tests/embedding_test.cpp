@@ -23,12 +23,13 @@ std::vector<double> embedding_reference(const test::WeightMatrix& table,
 
 class Embedding : public test::OpTest {
  protected:
-  void expect_rows(const test::WeightMatrix& table, std::span<const std::int32_t> ids) {
+  void expect_rows(const test::WeightMatrix& table, std::span<const std::int32_t> ids,
+                   Layout layout = Layout::plain) {
     const auto tokens = static_cast<std::int64_t>(ids.size());
     test::Output y(context(), {tokens, table.columns});
     run([&](Batch& batch) {
       record_embedding(batch, y.tensor(), test::upload(context(), {tokens}, ids),
-                       table.upload(context()));
+                       table.upload(context(), layout));
     });
     test::expect_close(y.values(), embedding_reference(table, ids), 2e-7,
                        std::string(name_of(table.type)));
@@ -41,6 +42,13 @@ TEST_P(Embedding, TakesRowsOfPlainAndQuantisedTables) {
   const std::vector<std::int32_t> ids{3, 0, 6, 6, 1, 2, 5, 4, 0, 3, 3};
   for (const DType type : {DType::f16, DType::q4_1, DType::q8_0, DType::q6_k}) {
     expect_rows(test::random_weights(type, 7, 512, 1), ids);
+  }
+}
+
+TEST_P(Embedding, TakesRowsOfTablesInStrips) {
+  const std::vector<std::int32_t> ids{3, 0, 31, 16, 15, -1, 32, 17};
+  for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
+    expect_rows(test::random_weights(type, 32, 192, 1), ids, Layout::strips);
   }
 }
 

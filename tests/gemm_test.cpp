@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "ops/gemm_plan.hpp"
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
@@ -57,8 +60,16 @@ class Gemm : public test::OpTest {
                                                       : std::move(v);
   }
 
+  // Few rows times strips run in integers there: rows keep 16 bits a block of 32. A tolerance that
+  // 8 bits miss by far.
+  double tolerance(const Case& c, Layout layout) {
+    const bool integers = GetParam() == Variant::avx512_bf16 && layout == Layout::strips &&
+                          context().device().int8_dots && c.m < GemmTiles::kFewRows;
+    return integers ? 5e-5 : tolerance_of(static_cast<std::size_t>(c.k + c.rank));
+  }
+
   // y = x w^T with every extra that the case and the flag ask for.
-  void expect_forward(DType type, const Case& c, bool extras) {
+  void expect_forward(DType type, const Case& c, bool extras, Layout layout = Layout::plain) {
     const auto w = test::random_weights(type, c.n, c.k, 1);
     const auto x = values(c.m * c.k, 2);
     const auto bias = values(c.n, 3);
@@ -81,13 +92,13 @@ class Gemm : public test::OpTest {
     }
     test::Output y(context(), {c.m, c.n});
     run([&](Batch& batch) {
-      record_gemm(batch, y.tensor(), up({c.m, c.k}, x), w.upload(context()), given);
+      record_gemm(batch, y.tensor(), up({c.m, c.k}, x), w.upload(context(), layout), given);
     });
-    expect_close(y.values(), want, tolerance_of(static_cast<std::size_t>(c.k + c.rank)),
+    expect_close(y.values(), want, tolerance(c, layout),
                  fmt::format("{} forward {} extras {}", name_of(type), c.text(), extras));
   }
 
-  void expect_backward(DType type, const Case& c) {
+  void expect_backward(DType type, const Case& c, Layout layout = Layout::plain) {
     const auto w = test::random_weights(type, c.n, c.k, 1);
     const auto dy = values(c.m * c.n, 2);
     const auto s = values(c.m * c.rank, 5);
@@ -103,7 +114,7 @@ class Gemm : public test::OpTest {
     const double tolerance = tolerance_of(static_cast<std::size_t>(c.n + c.rank));
     const std::string what = fmt::format("{} backward {}", name_of(type), c.text());
     test::Output dx(context(), {c.m, c.k});
-    const Tensor weights = w.upload(context());
+    const Tensor weights = w.upload(context(), layout);
     const Tensor gradient = up({c.m, c.n}, dy);
     run([&](Batch& batch) {
       record_gemm_backward(batch, dx.tensor(), gradient, weights, Accumulate::no, term);
@@ -148,6 +159,55 @@ TEST_P(Gemm, QuantisedAndHalfWeightsGiveTheirProducts) {
       if (!c.affordable()) continue;
       expect_forward(type, c, true);
       expect_backward(type, c);
+    }
+  }
+}
+
+// Tiles with an end in a strip, several blocks of steps, one to eleven rows.
+TEST_P(Gemm, WeightsInStripsGiveTheirProducts) {
+  for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
+    for (const Case& c : {Case{1, 16, 64, 0},
+                          {1, 208, 576, 4},
+                          {3, 48, 192, 0},
+                          {4, 48, 128, 2},
+                          {11, 336, 128, 16},
+                          {13, 16, 64, 3},
+                          {29, 80, 1344, 4}}) {
+      if (!c.affordable()) continue;
+      expect_forward(type, c, c.rank > 0, Layout::strips);
+      expect_backward(type, c, Layout::strips);
+    }
+  }
+}
+
+// Each block has its own scale, so a large element costs only its neighbours their bits.
+TEST_P(Gemm, RowsWithZerosAndLargeElementsAreRightInStrips) {
+  const auto w = test::random_weights(DType::q4_1, 32, 192, 1);
+  std::vector<float> x = values(2 * 192, 2);
+  std::fill_n(x.begin(), 64, 0.0F);
+  x[70] = 3e4F;
+  for (std::size_t k = 128; k < 192; ++k) x[k] *= 1e-3F;
+  std::copy_n(x.begin(), 64, x.begin() + 192);
+  const auto want = test::gemm_reference(to_double(x), w.values, {2, 32, 192});
+  test::Output y(context(), {2, 32});
+  run([&](Batch& batch) {
+    record_gemm(batch, y.tensor(), up({2, 192}, x), w.upload(context(), Layout::strips));
+  });
+  expect_close(y.values(), want, tolerance({2, 32, 192}, Layout::strips), "blocks");
+}
+
+TEST_P(Gemm, WhatIsNotFiniteShowsInItsRowAndInNoOther) {
+  const auto w = test::random_weights(DType::q4_1, 32, 128, 1);
+  for (const float bad : {NAN, INFINITY}) {
+    std::vector<float> x = values(3 * 128, 2);
+    x[128 + 77] = bad;
+    test::Output y(context(), {3, 32});
+    run([&](Batch& batch) {
+      record_gemm(batch, y.tensor(), up({3, 128}, x), w.upload(context(), Layout::strips));
+    });
+    const std::vector<float> got = y.values();
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(std::isfinite(got[i]), i / 32 != 1) << i << " is " << got[i];
     }
   }
 }

@@ -39,6 +39,71 @@ TEST_P(Quant, PlainRowsMayHaveAnyLengthAndBlocksAnyNumber) {
   test::expect_close(y.values(), w.values, 1e-7, "q8_0");
 }
 
+TEST_P(Quant, StripsHoldTheSameElements) {
+  for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
+    for (const std::int64_t columns : {64, 192}) {
+      const auto w = test::random_weights(type, 48, columns, 7);
+      std::vector<std::vector<float>> got;
+      for (const Layout layout : {Layout::plain, Layout::strips}) {
+        test::Output y(context(), {48, columns});
+        run([&](Batch& batch) {
+          record_dequantise(batch, y.tensor(), w.upload(context(), layout));
+        });
+        got.push_back(y.values());
+      }
+      EXPECT_EQ(got[0], got[1]) << name_of(type);
+    }
+  }
+}
+
+TEST(Strips, AreRefusedWhereBlocksOrRowsDoNotFillThem) {
+  std::vector<std::byte> rows(16 * 60);
+  std::vector<std::byte> out(rows.size());
+  const auto error = [&](std::size_t bytes, std::int64_t columns, DType type) {
+    return test::error_of([&] {
+      pack_strips(std::span(out).first(bytes), std::span(rows).first(bytes), columns, type);
+    });
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(error(16 * 60, 96, DType::q4_1), HasSubstr("a multiple of 64 elements"));
+  EXPECT_THAT(error(15 * 40, 64, DType::q4_1), HasSubstr("got 600 bytes"));
+  EXPECT_THAT(error(16 * 44, 64, DType::q5_0), HasSubstr("q5_0"));
+  EXPECT_NO_THROW(
+      pack_strips(std::span(out).first(640), std::span(rows).first(640), 64, DType::q4_1));
+}
+
+TEST(Strips, AreATensorsLayoutAndOpsThatDoNotReadThemRefuse) {
+  Context& context = test::context_of(Variant::portable);
+  const Tensor strips =
+      context.allocate({32, 64}, DType::q4_1, MemoryTag::scratch).in_layout(Layout::strips);
+  EXPECT_EQ(strips.text(), "q4_1 strips [32, 64]");
+  EXPECT_EQ(strips.rows(16, 16).layout(), Layout::strips);
+  using testing::HasSubstr;
+  EXPECT_THAT(test::error_of([&] { (void)strips.rows(8, 16); }), HasSubstr("cut a strip"));
+  EXPECT_THAT(test::error_of([&] { (void)strips.reshape({64, 32}); }), HasSubstr("cannot become"));
+  EXPECT_THAT(test::error_of([&] {
+                (void)strips.slice(0, {16, 64}, DType::q4_1);
+              }),
+              HasSubstr("has no"));
+  EXPECT_THAT(test::error_of([&] {
+                require_tensor("op", "t", strips, {32, 64}, DType::q4_1);
+              }),
+              HasSubstr("got q4_1 strips"));
+}
+
+TEST(Strips, ArePreferredWhereProductsRunInIntegersAndWeightsFillThem) {
+  Context& f32 = test::context_of(Variant::cpu);
+  EXPECT_EQ(preferred_layout(f32, {64, 64}, DType::q4_1), Layout::plain);
+  if (f32.device().matrix_unit != MatrixUnit::avx512_bf16 || !f32.device().int8_dots) {
+    GTEST_SKIP() << "this device has no sums of products of bytes";
+  }
+  Context& fast = test::context_of(Variant::avx512_bf16);
+  EXPECT_EQ(preferred_layout(fast, {64, 64}, DType::q4_1), Layout::strips);
+  EXPECT_EQ(preferred_layout(fast, {64, 64}, DType::q4_k), Layout::plain);
+  EXPECT_EQ(preferred_layout(fast, {60, 64}, DType::q4_1), Layout::plain);
+  EXPECT_EQ(preferred_layout(fast, {64, 96}, DType::q4_1), Layout::plain);
+}
+
 TEST_P(Quant, EveryFiniteHalfIsExact) {
   CLORA_SKIP_UNLESS_AFFORDED(62 * 1024);
   test::WeightMatrix w{DType::f16, 62, 1024, {}, {}};

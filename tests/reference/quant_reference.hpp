@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "ops/quant.hpp"
 #include "runtime/context.hpp"
 #include "runtime/dtype.hpp"
 
@@ -109,8 +110,14 @@ struct WeightMatrix {
   std::vector<std::uint8_t> bytes;
   std::vector<double> values;
 
-  Tensor upload(Context& context) const {
-    return context.upload<std::uint8_t>({rows, columns}, type, bytes, MemoryTag::scratch);
+  Tensor upload(Context& context, Layout layout = Layout::plain) const {
+    std::vector<std::uint8_t> lying = bytes;
+    if (layout == Layout::strips) {
+      pack_strips(std::as_writable_bytes(std::span(lying)), std::as_bytes(std::span(bytes)),
+                  columns, type);
+    }
+    return context.upload<std::uint8_t>({rows, columns}, type, lying, MemoryTag::scratch)
+        .in_layout(layout);
   }
 };
 

@@ -40,6 +40,7 @@ nlohmann::ordered_json json_of(const Device& device, bool taken,
                                 {"local_memory_bytes", device.local_memory_bytes},
                                 {"precisions", precisions_of(device)},
                                 {"matrix_unit", name_of(device.matrix_unit)},
+                                {"int8_dots", device.int8_dots},
                                 {"taken", taken}};
   if (ceilings) object["ceilings"] = ceilings_json(*ceilings);
   return object;
@@ -51,10 +52,10 @@ void print(Output& output, const Device& device, bool taken,
                 taken ? '*' : ' ', device.index, device.name, name_of(device.kind), device.platform,
                 device.compute_units, readable_bytes(static_cast<double>(device.memory_bytes)),
                 readable_bytes(static_cast<double>(device.max_allocation_bytes)));
-  output.detail("     {}, driver {}, {}, local memory {}, matrix unit: {}", device.vendor,
-                device.driver, device.opencl_version,
+  output.detail("     {}, driver {}, {}, local memory {}, matrix unit: {}, int8 dots: {}",
+                device.vendor, device.driver, device.opencl_version,
                 readable_bytes(static_cast<double>(device.local_memory_bytes)),
-                name_of(device.matrix_unit));
+                name_of(device.matrix_unit), device.int8_dots ? "yes" : "no");
   if (!ceilings) return;
   output.result("     at best {}", ceilings_text(*ceilings));
 }

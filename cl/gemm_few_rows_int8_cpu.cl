@@ -1,0 +1,198 @@
+// gemm_few_rows_int8_cpu: gemm_few_rows' products in integers, for weights in strips on CPUs with
+// avx512_vnni.
+//
+//   y [M, N] = alpha x16 [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
+//
+// Shapes  as above; M small, N a multiple of 16, K of 64
+// Types   w quantised blocks in strips (quant_strips.clh), all else f32
+// Work    a work-group of one item owns strips_per_group strips of 16 rows of w. It rounds
+//         rows_held rows of x to integers, each group for itself, since a row costs less than a
+//         strip; then each strip meets four of them at once (fewer: one by one).
+// Local   scratch [rows held]: a row is K bytes of first digits, K of second ones, then two floats
+//         for each 32 elements: the scale and the sum of what it scales
+// Cost    reads w once for each rows_held rows, which is what counts
+// Numerics  a block of 32 elements of x becomes d (q1 + q2 / 256), d = max |x| / 127, q1 and q2
+//         signed bytes: within max |x| / 65024 of x (one digit alone: max |x| / 254). Products
+//         and sums of a block are exact integers; blocks are added in f32, in order. What is not
+//         finite makes its row of y NaN.
+#include "gemm_few_rows_end_cpu.clh"
+#include "int8_dots_cpu.clh"
+#include "quant.clh"
+
+#if WEIGHT_TYPE == WEIGHT_Q8_0
+#define CODE_OFFSET 128  // codes are read as unsigned bytes: the element's integer plus this
+#elif WEIGHT_TYPE == WEIGHT_Q4_0
+#define CODE_OFFSET 8
+#else
+#define CODE_OFFSET 0
+#endif
+
+#define ROW_BYTES(K) (2 * (K) + (K) / 4)
+#define FIRST_DIGITS(row) ((__local const int*)(row))
+#define SECOND_DIGITS(row, K) ((__local const int*)((row) + (K)))
+#define SCALES(row, K) ((__local const float*)((row) + 2 * (K)))
+
+float largest_of(float16 v) {
+  const float8 eight = fmax(v.lo, v.hi);
+  const float4 four = fmax(eight.lo, eight.hi);
+  const float2 two = fmax(four.lo, four.hi);
+  return fmax(two.x, two.y);
+}
+
+int sum_of(int16 v) {
+  const int8 eight = v.lo + v.hi;
+  const int4 four = eight.lo + eight.hi;
+  const int2 two = four.lo + four.hi;
+  return two.x + two.y;
+}
+
+float sum_of_floats(float16 v) {
+  const float8 eight = v.lo + v.hi;
+  const float4 four = eight.lo + eight.hi;
+  const float2 two = four.lo + four.hi;
+  return two.x + two.y;
+}
+
+// The integers nearest to v, |v| < 2^22, as floats: adding 1.5 * 2^23 rounds.
+float16 nearest(float16 v) { return (v + 12582912.0f) - 12582912.0f; }
+
+// Digits of 16 elements in units of d; gives the sum of 256 q1 + q2.
+int round16(__local char* first, __local char* second, float16 v) {
+  const float16 q1 = nearest(v);
+  const float16 q2 = fmin(nearest((v - q1) * 256.0f), 127.0f);
+  const int16 i1 = convert_int16(q1), i2 = convert_int16(q2);
+  vstore16(convert_char16(i1), 0, first);
+  vstore16(convert_char16(i2), 0, second);
+  return sum_of((i1 << 8) + i2);
+}
+
+INT8_TARGET void round_row(__local char* row, __global const float* x, uint K) {
+  __local float* scales = (__local float*)(row + 2 * K);
+  for (uint k = 0; k < K; k += 32) {
+    const float16 lo = vload16(0, x + k), hi = vload16(1, x + k);
+    const float poison = sum_of_floats((lo - lo) + (hi - hi));  // zero, or NaN
+    const float top = largest_of(fmax(fabs(lo), fabs(hi))) + poison;
+    const float unit = top > 0.0f ? 127.0f / top : 0.0f;
+    const int sum = round16(row + k, row + K + k, lo * unit) +
+                    round16(row + k + 16, row + K + k + 16, hi * unit);
+    const float d = top * (1.0f / (127.0f * 256.0f));
+    *scales++ = d;
+    *scales++ = d * (float)sum;
+  }
+}
+
+// 16 words of 4 unsigned codes each, from a strip's word j of a block: elements 4 j .. 4 j + 3, and
+// in blocks of nibbles also 16 + 4 j ...
+#if WEIGHT_TYPE == WEIGHT_Q8_0
+#define CODE_PARTS 8
+#define CODES(j) (vload16(j, codes) ^ 0x80808080u)
+#else
+#define CODE_PARTS 8
+#define CODES(j) ((vload16((j) % 4, codes) >> ((j) / 4 * 4)) & 0x0f0f0f0fu)
+#endif
+#define EACH_PART(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
+
+// y += (d * dot + minimum of the row's elements) for a block; `xs` are the block's two scales.
+#define ADD_BLOCK(y, dot, xs)                                                  \
+  y = fma(fma(convert_float16(dot), (float16)((xs)[0]), (float16)(-CODE_OFFSET * (xs)[1])), d, y); \
+  if (WEIGHT_TYPE == WEIGHT_Q4_1) y = fma(halves_of(scales >> 16), (float16)((xs)[1]), y);
+
+// The sums of a strip's 16 rows with one row of x.
+INT8_TARGET float16 strip_dot(__global const uchar* strip, __local const char* x, uint K) {
+  __local const int* q1 = FIRST_DIGITS(x);
+  __local const int* q2 = SECOND_DIGITS(x, K);
+  __local const float* xs = SCALES(x, K);
+  float16 y = 0.0f;
+  for (uint k = 0; k < K; k += 32) {
+    __global const uint* codes = strip_codes(strip, k);
+    const uint16 scales = vload16(0, strip_scales(strip, k)) >> strip_shift(k);
+    const float16 d = halves_of(scales & 0xffffu);
+    int16 first_even = 0, first_odd = 0, second_even = 0, second_odd = 0;
+#define DOT_PART(j)                                                             \
+  {                                                                             \
+    const uint16 part = CODES(j);                                               \
+    if ((j) % 2 == 0) first_even = dot_bytes(first_even, part, (int16)(q1[j])); \
+    if ((j) % 2 == 1) first_odd = dot_bytes(first_odd, part, (int16)(q1[j]));   \
+    if ((j) % 2 == 0) second_even = dot_bytes(second_even, part, (int16)(q2[j])); \
+    if ((j) % 2 == 1) second_odd = dot_bytes(second_odd, part, (int16)(q2[j])); \
+  }
+    EACH_PART(DOT_PART)
+    const int16 dot = ((first_even + first_odd) << 8) + (second_even + second_odd);
+    ADD_BLOCK(y, dot, xs)
+    q1 += 8;
+    q2 += 8;
+    xs += 2;
+  }
+  return y;
+}
+
+// The same for four rows of x, `row_bytes` apart.
+INT8_TARGET void strip_dot_4(float16* sums, __global const uchar* strip, __local const char* x,
+                             uint K, uint row_bytes) {
+  float16 y0 = 0.0f, y1 = 0.0f, y2 = 0.0f, y3 = 0.0f;
+  const uint step = row_bytes / 4;
+  __local const int* q1 = FIRST_DIGITS(x);
+  __local const int* q2 = SECOND_DIGITS(x, K);
+  __local const float* xs = SCALES(x, K);
+  for (uint k = 0; k < K; k += 32) {
+    __global const uint* codes = strip_codes(strip, k);
+    const uint16 scales = vload16(0, strip_scales(strip, k)) >> strip_shift(k);
+    const float16 d = halves_of(scales & 0xffffu);
+    int16 first0 = 0, first1 = 0, first2 = 0, first3 = 0;
+    int16 second0 = 0, second1 = 0, second2 = 0, second3 = 0;
+#define DOT_ROW(i, j)                                                     \
+  first##i = dot_bytes(first##i, part, (int16)(q1[(i) * step + (j)]));    \
+  second##i = dot_bytes(second##i, part, (int16)(q2[(i) * step + (j)]));
+#define DOT_PART_4(j)             \
+  {                               \
+    const uint16 part = CODES(j); \
+    DOT_ROW(0, j)                 \
+    DOT_ROW(1, j)                 \
+    DOT_ROW(2, j)                 \
+    DOT_ROW(3, j)                 \
+  }
+    EACH_PART(DOT_PART_4)
+    ADD_BLOCK(y0, (first0 << 8) + second0, xs)
+    ADD_BLOCK(y1, (first1 << 8) + second1, xs + step)
+    ADD_BLOCK(y2, (first2 << 8) + second2, xs + 2 * step)
+    ADD_BLOCK(y3, (first3 << 8) + second3, xs + 3 * step)
+    q1 += 8;
+    q2 += 8;
+    xs += 2;
+  }
+  sums[0] = y0;
+  sums[1] = y1;
+  sums[2] = y2;
+  sums[3] = y3;
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_few_rows_int8(
+    __global float* y, __global const float* x, __global const uchar* w,
+    __global const float* start, __global const float* bias, __global const float* s,
+    __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
+    uint has_start, uint has_bias, uint strips_per_group, uint rows_held, __local char* scratch) {
+  const uint n_begin = get_group_id(0) * strips_per_group * STRIP_ROWS;
+  const uint n_end = min(N, n_begin + strips_per_group * STRIP_ROWS);
+  const uint row_bytes = ROW_BYTES(K);
+  for (uint m_held = 0; m_held < M; m_held += rows_held) {
+    const uint held = min(M - m_held, rows_held);
+    for (uint i = 0; i < held; ++i) {
+      round_row(scratch + i * row_bytes, x + (size_t)(m_held + i) * K, K);
+    }
+    for (uint n = n_begin; n < n_end; n += STRIP_ROWS) {
+      __global const uchar* strip = weight_row(w, n, K);
+      for (uint i0 = 0; i0 < held;) {
+        const uint count = held - i0 >= 4 ? 4 : 1;
+        float16 sums[4];
+        if (count == 4) strip_dot_4(sums, strip, scratch + i0 * row_bytes, K, row_bytes);
+        if (count == 1) sums[0] = strip_dot(strip, scratch + i0 * row_bytes, K);
+        for (uint i = 0; i < count; ++i) {
+          const size_t m = m_held + i0 + i;
+          finish_row(y + m * N + n, (const float*)(sums + i), has_start ? start + m * N + n : 0,
+                     has_bias ? bias + n : 0, s + m * R, u + n, STRIP_ROWS, N, R, alpha, scale);
+        }
+        i0 += count;
+      }
+    }
+  }
+}
