@@ -15,6 +15,7 @@
 //         signed bytes: within max |x| / 65024 of x (one digit alone: max |x| / 254). Products
 //         and sums of a block are exact integers; blocks are added in f32, in order. What is not
 //         finite makes its row of y NaN.
+#include "float16_math.clh"
 #include "gemm_few_rows_end_cpu.clh"
 #include "int8_dots_cpu.clh"
 #include "quant.clh"
@@ -32,13 +33,6 @@
 #define SECOND_DIGITS(row, K) ((__local const int*)((row) + (K)))
 #define SCALES(row, K) ((__local const float*)((row) + 2 * (K)))
 
-float largest_of(float16 v) {
-  const float8 eight = fmax(v.lo, v.hi);
-  const float4 four = fmax(eight.lo, eight.hi);
-  const float2 two = fmax(four.lo, four.hi);
-  return fmax(two.x, two.y);
-}
-
 int sum_of(int16 v) {
   const int8 eight = v.lo + v.hi;
   const int4 four = eight.lo + eight.hi;
@@ -46,33 +40,28 @@ int sum_of(int16 v) {
   return two.x + two.y;
 }
 
-float sum_of_floats(float16 v) {
-  const float8 eight = v.lo + v.hi;
-  const float4 four = eight.lo + eight.hi;
-  const float2 two = four.lo + four.hi;
-  return two.x + two.y;
-}
-
-// The integers nearest to v, |v| < 2^22, as floats: adding 1.5 * 2^23 rounds.
-float16 nearest(float16 v) { return (v + 12582912.0f) - 12582912.0f; }
+// Adding 1.5 * 2^23 rounds to a whole number, |v| < 2^22, and leaves it in the low bits.
+#define ROUNDING 12582912.0f
+#define ROUNDING_BITS 0x4b400000
 
 // Digits of 16 elements in units of d; gives the sum of 256 q1 + q2.
 int round16(__local char* first, __local char* second, float16 v) {
-  const float16 q1 = nearest(v);
-  const float16 q2 = fmin(nearest((v - q1) * 256.0f), 127.0f);
-  const int16 i1 = convert_int16(q1), i2 = convert_int16(q2);
-  vstore16(convert_char16(i1), 0, first);
-  vstore16(convert_char16(i2), 0, second);
-  return sum_of((i1 << 8) + i2);
+  const float16 shifted = v + ROUNDING;
+  const float16 rest = (v - (shifted - ROUNDING)) * 256.0f;
+  const float16 low = (rest < 127.0f ? rest : (float16)(127.0f)) + ROUNDING;
+  const int16 q1 = as_int16(shifted) - ROUNDING_BITS, q2 = as_int16(low) - ROUNDING_BITS;
+  vstore16(convert_char16(q1), 0, first);
+  vstore16(convert_char16(q2), 0, second);
+  return sum_of((q1 << 8) + q2);
 }
 
 INT8_TARGET void round_row(__local char* row, __global const float* x, uint K) {
   __local float* scales = (__local float*)(row + 2 * K);
   for (uint k = 0; k < K; k += 32) {
     const float16 lo = vload16(0, x + k), hi = vload16(1, x + k);
-    const float poison = sum_of_floats((lo - lo) + (hi - hi));  // zero, or NaN
-    const float top = largest_of(fmax(fabs(lo), fabs(hi))) + poison;
-    const float unit = top > 0.0f ? 127.0f / top : 0.0f;
+    const float poison = sum16((lo - lo) + (hi - hi));  // zero, or NaN
+    const float top = max16(MAX16(fabs(lo), fabs(hi))) + poison;
+    const float unit = top > 1e-30f ? 127.0f / top : 0.0f;
     const int sum = round16(row + k, row + K + k, lo * unit) +
                     round16(row + k + 16, row + K + k + 16, hi * unit);
     const float d = top * (1.0f / (127.0f * 256.0f));

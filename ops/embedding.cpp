@@ -15,7 +15,7 @@ Variant choose(Context& context, const Tensor& table) {
   return variant_for(context, "embedding.cl", name, [&table](SelfTest& test) {
     const std::vector<std::int32_t> ids{3, -1, 0, 15, 15, 16};
     record_embedding(test.batch(), test.output({6, 256}), test.input({6}, ids),
-                     test.weights({16, 256}, table));
+                     test.weights({16, 256}, table.type(), table.layout()));
   });
 }
 

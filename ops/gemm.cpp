@@ -168,7 +168,7 @@ void test_tiles(SelfTest& test, const Tensor& like) {
   constexpr std::int64_t kRows = 2 * GemmTiles::kRows + 1;
   const std::int64_t columns =
       2 * GemmTiles::kColumns + (like.layout() == Layout::strips ? kRowsAtOnce : 3);
-  const Tensor w = test.weights({columns, 256}, like);
+  const Tensor w = test.weights({columns, 256}, like.type(), like.layout());
   record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}), w,
               test_extras(test, kRows, columns));
   record_gemm_backward(test.batch(), test.output({kRows, 256}), test.input({kRows, columns}), w,
@@ -181,7 +181,8 @@ void test_few_rows(SelfTest& test, const Tensor& like) {
       2 * kRowsAtOnce + (like.layout() == Layout::strips ? kRowsAtOnce : 5);
   constexpr std::int64_t kRows = 5;
   record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}),
-              test.weights({columns, 256}, like), test_extras(test, kRows, columns));
+              test.weights({columns, 256}, like.type(), like.layout()),
+              test_extras(test, kRows, columns));
 }
 
 bool trusts_tiles(Context& context, const Tensor& w, bool bf16) {

@@ -6,7 +6,8 @@
 // The last term is a low-rank product that shares the accumulators of the main one: an adapter
 // costs no extra pass over y. Activations are f32, w is any DType but the integers. w is frozen: it
 // has no gradient. Arithmetic is f32; in variants with a matrix unit the operands of large products
-// (rounds_to_bf16() of ops/gemm_plan.hpp) are rounded to bf16, sums stay f32.
+// (rounds_to_bf16() of ops/gemm_plan.hpp) are rounded to bf16, and rows of
+// small ones with w in strips to 16-bit integers; sums stay f32.
 #pragma once
 
 #include "runtime/batch.hpp"

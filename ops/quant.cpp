@@ -42,7 +42,8 @@ void reorder_blocks(std::byte* words, const std::byte* blocks, DType type) {
 Variant choose(Context& context, const Tensor& w) {
   const std::string name = fmt::format("dequantise_rows {}", weight_name(w));
   return variant_for(context, "quant.cl", name, [&w](SelfTest& test) {
-    record_dequantise(test.batch(), test.output({16, 256}), test.weights({16, 256}, w));
+    record_dequantise(test.batch(), test.output({16, 256}),
+                      test.weights({16, 256}, w.type(), w.layout()));
   });
 }
 

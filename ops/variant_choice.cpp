@@ -145,14 +145,14 @@ Tensor SelfTest::input(Shape shape, std::span<const std::uint32_t> values) {
   return batch_.context().upload<std::uint32_t>(shape, DType::u32, values, MemoryTag::scratch);
 }
 
-Tensor SelfTest::weights(Shape shape, const Tensor& like) {
-  if (like.type() == DType::f32) return input(shape);
-  const Tensor tensor = batch_.context().allocate(shape, like.type(), MemoryTag::scratch);
+Tensor SelfTest::weights(Shape shape, DType type, Layout layout) {
+  if (type == DType::f32) return input(shape);
+  const Tensor tensor = batch_.context().allocate(shape, type, MemoryTag::scratch);
   // Bytes whose pairs are halves from 2^-7 to 1, so the scales of blocks are so, too.
   std::vector<std::uint8_t> bytes(tensor.bytes());
   for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(0x20U + next_bits() % 0x1cU);
   batch_.context().write(tensor, std::as_bytes(std::span(bytes)));
-  return tensor.in_layout(like.layout());
+  return tensor.in_layout(layout);
 }
 
 Tensor SelfTest::output(Shape shape, DType type) {

@@ -31,8 +31,8 @@ class SelfTest {
   Tensor input(Shape shape, std::span<const float> values);
   Tensor input(Shape shape, std::span<const std::int32_t> values);
   Tensor input(Shape shape, std::span<const std::uint32_t> values);
-  // A weight matrix of the storage type and layout of another, all elements finite.
-  Tensor weights(Shape shape, const Tensor& like);
+  // A weight matrix of any storage type and layout, all elements finite.
+  Tensor weights(Shape shape, DType type, Layout layout = Layout::plain);
   // A result: compared after the run. It starts with every bit set, as floats NaN.
   Tensor output(Shape shape, DType type = DType::f32);
   // The same for a tensor that the op changes.

@@ -43,6 +43,7 @@ struct Family {
   std::string name;  // of the kernel, in the warning
   Break broken;
   SelfTestRecord record;
+  Variant variant = Variant::cpu;
 };
 
 AttentionInputs attention_inputs(SelfTest& t, std::int64_t rows) {
@@ -138,6 +139,13 @@ std::vector<Family> families() {
          record_gemm(t.batch(), t.output({40, 70}), t.input({40, 64}),
                      t.weights({70, 64}, DType::q4_1));
        }},
+      {"gemm_few_rows_int8 q4_1 strips",
+       {"gemm_few_rows_int8_cpu.cl"},
+       [](SelfTest& t) {
+         record_gemm(t.batch(), t.output({2, 80}), t.input({2, 64}),
+                     t.weights({80, 64}, DType::q4_1, Layout::strips));
+       },
+       Variant::avx512_bf16},
       {"gemm_few_rows f32",
        {"gemm_few_rows_cpu.cl"},
        [](SelfTest& t) {
@@ -216,16 +224,21 @@ INSTANTIATE_TEST_SUITE_P(Families, BrokenKernel, testing::ValuesIn(families()),
 
 TEST_P(BrokenKernel, IsSeenOnceAndReplacedByThePortableOne) {
   const Family& family = GetParam();
+  const Device device = select_device(config_from_environment().device);
+  if (family.variant == Variant::avx512_bf16 &&
+      (device.matrix_unit != MatrixUnit::avx512_bf16 || !device.int8_dots)) {
+    GTEST_SKIP() << "the kernel is for a CPU with avx512_bf16 and avx512_vnni";
+  }
   const Folders folders;
   folders.replace(family.broken.file, family.broken.what, family.broken.by);
   const auto want = Observed(folders, Variant::portable).run(family.record);
-  const Observed trusting(folders, Variant::cpu, false);
+  const Observed trusting(folders, family.variant, false);
   if (family.name == "gemm_tiles q4_1" && trusting.context->device().kind != DeviceKind::cpu) {
     GTEST_SKIP() << "the kernel prefetches, which only a CPU's compiler takes";
   }
   const auto trusted = trusting.run(family.record);
   EXPECT_FALSE(same(trusted, want)) << "the break does no harm here";
-  const Observed tested(folders);
+  const Observed tested(folders, family.variant);
   for (int repeat = 0; repeat < 2; ++repeat) EXPECT_TRUE(same(tested.run(family.record), want));
   EXPECT_THAT(*tested.warnings, testing::Contains(HasSubstr("self-test: " + family.name)).Times(1));
 }
