@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Times transformers on the CPU in f32, batch 1: reading a prompt, then greedy decoding after it with
-a KV cache. SmolLM2-135M's shape with random weights. Prints one JSON line for each of the two.
+"""Times transformers on the CPU, batch 1: reading a prompt, then greedy decoding after it with a KV
+cache. SmolLM2-135M's shape with random weights. Prints one JSON line for each of the two.
 """
 
 import argparse
@@ -10,7 +10,8 @@ import torch
 import transformers
 from transformers import LlamaForCausalLM
 
-from smollm2_shape import print_line, random_model, rates
+from peer_lines import add_common_options, print_line, rates
+from smollm2_shape import MODEL, VOCABULARY, random_model
 
 
 @torch.inference_mode()
@@ -30,17 +31,23 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=512, help="prompt tokens (default 512)")
     parser.add_argument("--decode", type=int, default=128, help="decoded tokens (default 128)")
     parser.add_argument("--repeats", type=int, default=5, help="timed, after one (default 5)")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="of weights and work")
+    add_common_options(parser)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     model = random_model().eval()
-    ids = torch.randint(0, 49152, (1, args.prompt))
+    if args.dtype == "bf16":
+        model = model.to(torch.bfloat16)
+    ids = torch.randint(0, VOCABULARY, (1, args.prompt))
     prompt_and_decode(model, ids, args.decode)
     timed = [prompt_and_decode(model, ids, args.decode) for _ in range(args.repeats)]
-    common = {"peer": "transformers", "version": transformers.__version__, "batch": 1,
-              "prompt": args.prompt, "decode": args.decode, "repeats": args.repeats}
-    print_line(**common, work="prefill", **rates(args.prompt, [t[0] for t in timed]))
-    print_line(**common, work="decode", **rates(args.decode, [t[1] for t in timed]))
+    common = {"peer": "transformers", "version": transformers.__version__,
+              "torch": torch.__version__, "mode": "eager", "dtype": args.dtype, "model": MODEL,
+              "threads": torch.get_num_threads(), "repeats": args.repeats}
+    for work, tokens, part in ((f"prefill/{args.prompt}", args.prompt, 0),
+                               (f"decode/{args.prompt}", args.decode, 1)):
+        if args.only.search(work):
+            print_line(**common, work=work, **rates(tokens, [times[part] for times in timed]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Times llama.cpp, through llama-cpp-python, on the CPU with a GGUF model: a prompt, greedy decoding
+from (nearly) empty and after the prompt, and how long after loading begins the first token is there.
+Prints a JSON line for each.
+"""
+
+import argparse
+import ctypes
+import os
+import time
+
+import llama_cpp
+import numpy
+
+from peer_lines import add_common_options, print_line, rates, spread_of
+
+
+class Engine:
+    def __init__(self, args):
+        start = time.perf_counter()
+        positions = args.prompt + args.decode + args.short + 1
+        self.llm = llama_cpp.Llama(args.model, n_ctx=positions, n_batch=args.prompt,
+                                   n_ubatch=args.prompt, n_threads=args.threads,
+                                   n_threads_batch=args.threads, verbose=False)
+        self.vocabulary = self.llm.n_vocab()
+        random = numpy.random.default_rng(0)
+        self.prompt = [int(i) for i in random.integers(17, self.vocabulary, args.prompt)]
+        self.feed(self.prompt[:2])
+        self.first_token_s = time.perf_counter() - start
+
+    def feed(self, ids: list[int]) -> numpy.ndarray:
+        """Runs the ids after what the cache holds; a view of the last position's logits."""
+        batch = llama_cpp.llama_batch_get_one((llama_cpp.llama_token * len(ids))(*ids), len(ids))
+        if llama_cpp.llama_decode(self.llm.ctx, batch) != 0:
+            raise RuntimeError("llama_decode failed")
+        logits = llama_cpp.llama_get_logits_ith(self.llm.ctx, -1)
+        pointer = ctypes.cast(logits, ctypes.POINTER(ctypes.c_float))
+        return numpy.ctypeslib.as_array(pointer, (self.vocabulary,))
+
+    def prompt_and_decode(self, length: int, count: int) -> tuple[float, float]:
+        """Seconds of a prompt on an empty cache, and of `count` tokens decoded after it."""
+        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.llm.ctx), True)
+        start = time.perf_counter()
+        logits = self.feed(self.prompt[:length])
+        between = time.perf_counter()
+        for _ in range(count):
+            logits = self.feed([int(numpy.argmax(logits))])
+        return between - start, time.perf_counter() - between
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", help="a .gguf file")
+    parser.add_argument("--prompt", type=int, default=512, help="prompt tokens (default 512)")
+    parser.add_argument("--short", type=int, default=16, help="of the short prompt (default 16)")
+    parser.add_argument("--decode", type=int, default=128, help="decoded tokens (default 128)")
+    parser.add_argument("--repeats", type=int, default=5, help="timed, after one (default 5)")
+    add_common_options(parser)
+    args = parser.parse_args()
+    engine = Engine(args)
+    common = {"peer": "llama.cpp", "version": llama_cpp.__version__, "mode": "default",
+              "dtype": "as in the file", "model": os.path.basename(args.model),
+              "threads": args.threads, "repeats": args.repeats}
+    seconds = {}
+    for length in (args.short, args.prompt):
+        engine.prompt_and_decode(length, args.decode)
+        seconds[length] = [engine.prompt_and_decode(length, args.decode)
+                           for _ in range(args.repeats)]
+    figures = {f"prefill/{args.prompt}": rates(args.prompt, [s[0] for s in seconds[args.prompt]])}
+    for length, times in seconds.items():
+        figures[f"decode/{length}"] = rates(args.decode, [s[1] for s in times])
+    figures["start"] = spread_of("first_token_s", [engine.first_token_s], digits=3)
+    for work, own in figures.items():
+        if args.only.search(work):
+            print_line(**common, work=work, **own)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The statistics of a measurement: figures of many rounds into medians, ratios and verdicts.
+
+A measurement is what rounds.py writes: its "runs" hold, for every round and contender, figures by
+work: {"gemm/64x512x512": {"us": 211.0}}. A figure's name ends with its unit and tells which way is
+better.
+"""
+
+import statistics
+from dataclasses import dataclass
+
+OURS = "clora"
+# Larger is better for these; for all others (times, sizes, percents) smaller is.
+RATES = {"tokens_per_s", "gflops", "gbps", "percent_of_ceiling"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Median of the rounds, and the least and the most of them."""
+    median: float
+    least: float
+    most: float
+    rounds: int
+
+    @property
+    def spread(self):
+        """(most - least) / median."""
+        return (self.most - self.least) / self.median if self.median else 0.0
+
+
+def summarise(values):
+    """REQUIRES at least one value."""
+    return Summary(statistics.median(values), min(values), max(values), len(values))
+
+
+def collect(measurement):
+    """{work: {contender: {figure: [value of each round]}}}."""
+    found = {}
+    for run in measurement["runs"]:
+        for work, figures in run["figures"].items():
+            own = found.setdefault(work, {}).setdefault(run["contender"], {})
+            for name, value in figures.items():
+                own.setdefault(name, []).append(value)
+    return found
+
+
+def summaries(measurement):
+    """{work: {contender: {figure: Summary}}}."""
+    return {work: {contender: {name: summarise(values) for name, values in own.items()}
+                   for contender, own in by_contender.items()}
+            for work, by_contender in collect(measurement).items()}
+
+
+def is_ours(contender):
+    return contender == OURS or contender.startswith(OURS + " ")
+
+
+def better(figure, first, second):
+    """Whether first is better than second."""
+    return first > second if figure in RATES else first < second
+
+
+def speed_ratio(figure, ours, peer):
+    """How many times as good ours is: 2 is twice the rate, half the time or half the memory."""
+    if figure in RATES:
+        return ours / peer if peer else float("inf")
+    return peer / ours if ours else float("inf")
+
+
+def best_peer(by_contender, figure, allowed=lambda contender: True):
+    """(contender, Summary) of the best median of those that are not ours; None where there is none."""
+    best = None
+    for contender, own in sorted(by_contender.items()):
+        if is_ours(contender) or figure not in own or not allowed(contender):
+            continue
+        if best is None or better(figure, own[figure].median, best[1].median):
+            best = (contender, own[figure])
+    return best
+
+
+def verdict(value, must, goal, larger=True):
+    """One word for a value; must or goal may be None, and are then not asked for."""
+    def reaches(bound):
+        return bound is not None and (value >= bound if larger else value <= bound)
+    if reaches(goal):
+        return "meets goal"
+    if reaches(must):
+        return "meets must"
+    return "below goal" if must is None else "MISSES"
