@@ -1,0 +1,127 @@
+"""SVG charts of a measurement: bars of ours against the peers, and lines of growth. Plain SVG with no
+script and no link; the colours follow the reader's light or dark."""
+
+from html import escape
+
+from report import figures
+from report.growth import TITLES as GROWTH_TITLES
+from report.tables import GROUP_FIGURES, UNITS, compared, number, of_group
+
+STYLE = """<style>
+  :root { --paper: #ffffff; --ink: #1f2328; --faint: #59636e; --line: #d1d9e0; --ours: #0a69da;
+    --auto: #1a7f37; --peer: #9aa4af; }
+  @media (prefers-color-scheme: dark) { :root { --paper: #0d1117; --ink: #f0f6fc; --faint: #9198a1;
+    --line: #3d444d; --ours: #4493f8; --auto: #3fb950; --peer: #656c76; } }
+  text { font: 12px system-ui, sans-serif; fill: var(--ink); }
+  .title { font-size: 15px; font-weight: 600; } .work { font-weight: 600; }
+  .faint { fill: var(--faint); } .paper { fill: var(--paper); }
+  .ours { fill: var(--ours); } .auto { fill: var(--auto); } .peer { fill: var(--peer); }
+  .axis { stroke: var(--line); fill: none; } .whisker { stroke: var(--ink); }
+  .time { stroke: var(--ours); fill: none; stroke-width: 2; }
+  .memory { stroke: var(--auto); fill: none; stroke-width: 2; stroke-dasharray: 5 3; }
+</style>"""
+
+WIDTH, LEFT, BAR_WIDTH, LINE = 860, 190, 440, 18
+
+
+def document(width, height, label, parts):
+    head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+            f'width="{width}" height="{height}" role="img" aria-label="{escape(label)}">')
+    paper = f'<rect class="paper" width="{width}" height="{height}"/>'
+    return "\n".join([head, STYLE, paper, *parts, "</svg>\n"])
+
+
+def text(x, y, words, kind="", anchor="start"):
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def line(x1, y1, x2, y2, kind="axis"):
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def kind_of(contender):
+    return {"clora": "ours", "clora auto": "auto"}.get(contender, "peer")
+
+
+def speed(figure, value):
+    """What a bar's length is proportional to."""
+    return value if figure in figures.RATES else 1 / value
+
+
+def bar(y, contender, summary, figure, best):
+    """A contender's bar with its median, and a whisker from the worst round to the best."""
+    def length(value):
+        return BAR_WIDTH * min(speed(figure, value) / best, 1)
+    middle = y + LINE / 2
+    ends = sorted((length(summary.least), length(summary.most)))
+    label = f"{number(summary.median)} ({number(summary.least)} to {number(summary.most)})"
+    return [text(LEFT - 8, middle + 4, contender, anchor="end"),
+            f'<rect class="{kind_of(contender)}" x="{LEFT}" y="{y + 2}" '
+            f'width="{max(length(summary.median), 1):.1f}" height="{LINE - 5}" rx="2"/>',
+            line(LEFT + ends[0], middle, LEFT + ends[1], middle, "whisker"),
+            text(LEFT + max(ends[1], length(summary.median)) + 8, middle + 4, label, "faint")]
+
+
+def block(y, work, by_contender, figure):
+    """One work's bars, the fastest first: (parts, the next y)."""
+    known = [(name, own[figure]) for name, own in by_contender.items() if figure in own]
+    known.sort(key=lambda item: -speed(figure, item[1].median))
+    best = max(speed(figure, value) for _, summary in known
+               for value in (summary.least, summary.most))
+    parts = [text(LEFT, y + 13, work, "work")]
+    y += LINE
+    for contender, summary in known:
+        parts += bar(y, contender, summary, figure, best)
+        y += LINE
+    return parts, y + 10
+
+
+def bars(title, found, figure):
+    """Longer is faster, by work; the figures are written behind the bars."""
+    parts = [text(16, 26, title, "title"),
+             text(16, 44, f"{UNITS[figure]}, median (least to most); longer is faster", "faint")]
+    y = 58
+    for work, by_contender in found.items():
+        if any(figure in own for own in by_contender.values()):
+            own_parts, y = block(y, work, by_contender, figure)
+            parts += own_parts
+    return document(WIDTH, y + 6, title, parts)
+
+
+def panel(x, axis, points):
+    """Time and memory against one axis, both from zero."""
+    width, height, top = 220, 190, 70
+    bottom, most_x = top + height, max(point["x"] for point in points)
+    parts = [line(x, top, x, bottom), line(x, bottom, x + width, bottom),
+             text(x + width / 2, bottom + 34, GROWTH_TITLES[axis], anchor="middle"),
+             text(x + width, bottom + 16, str(most_x), "faint", "end"), text(x, bottom + 16, "0", "faint")]
+    for figure, kind, row in (("step_s", "time", 0), ("peak_rss_gib", "memory", 1)):
+        most = max(point[figure] for point in points)
+        dots = [(x + width * point["x"] / most_x, bottom - height * point[figure] / (1.08 * most))
+                for point in points]
+        path = " ".join(f"{dot_x:.1f},{dot_y:.1f}" for dot_x, dot_y in dots)
+        parts.append(f'<polyline class="{kind}" points="{path}"/>')
+        parts += [f'<circle class="{"ours" if row == 0 else "auto"}" cx="{dot_x:.1f}" '
+                  f'cy="{dot_y:.1f}" r="3"/>' for dot_x, dot_y in dots]
+        parts.append(text(x + 4, top - 18 + 14 * row, f"to {number(most)} {UNITS[figure]}", "faint"))
+    return parts
+
+
+def growth(found):
+    parts = [text(16, 24, "Growth of a training step: time (solid) and memory (dashed), from 0", "title")]
+    for i, (axis, points) in enumerate(found.items()):
+        parts += panel(40 + 275 * i, axis, points)
+    return document(WIDTH, 310, "Growth of a training step", parts)
+
+
+def all_charts(measurement, titles):
+    """{name: SVG} of each group of which there is something to draw, and of the growth."""
+    drawn = {}
+    for group, title in titles.items():
+        found = compared(of_group(measurement, group))
+        figure = GROUP_FIGURES.get(group, ("us",))[0]
+        if group != "adapter" and any(figure in own for by in found.values() for own in by.values()):
+            drawn[group] = bars(title, found, figure)
+    if measurement["growth"]:
+        drawn["growth"] = growth(measurement["growth"])
+    return drawn

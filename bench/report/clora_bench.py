@@ -1,0 +1,109 @@
+"""From clora_bench's JSON to figures by work.
+
+Its names are op/form/type/shape[/rN][/word]...; a work is op/shape[/rN]. Where there is a row whose
+buffers may stay in the caches (warm) that is the one compared with the peers, which go through one
+set of buffers, too; the other is the work's /cold.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+
+# What Google Benchmark adds about how it times.
+ADDED = re.compile(r"(/(iterations|min_time|repeats):[^/]+)*(/(manual|real)_time)?$")
+LIBRARIES = ("eigen", "clblast", "onednn")
+
+
+@dataclass(frozen=True)
+class Name:
+    op: str
+    form: str
+    work: str
+    words: frozenset
+
+    @property
+    def product_of_bf16(self):
+        return "bf16" in self.words
+
+
+def parse_name(text):
+    """None for names of other kinds (launch/bare)."""
+    parts = ADDED.sub("", text).split("/")
+    if len(parts) < 4:
+        return None
+    op, form, _, shape, *rest = parts
+    rank = [rest.pop(0)] if rest and re.fullmatch(r"r\d+", rest[0]) else []
+    return Name(op, form, "/".join([op, shape, *rank]), frozenset(rest))
+
+
+def figures_of(row):
+    """The figures of a row under the names that the report uses."""
+    found = {"us": row.get("median_us"), "percent_of_ceiling": row.get("percent_of_ceiling"),
+             "gflops": row.get("gflops"), "tokens_per_s": row.get("tokens_per_s")}
+    if "peak_mib" in row:
+        found["peak_pool_gib"] = row["peak_mib"] / 1024
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def generation_figures(name, row):
+    """The prompt's rate and the reply's are works of their own, named by the prompt's length."""
+    prompt = name.work.split("/")[1].split("x")[0]
+    return {f"prefill/{prompt}": {"tokens_per_s": row["prompt_tokens_per_s"]},
+            f"decode/{prompt}": {"tokens_per_s": row["decode_tokens_per_s"]}}
+
+
+def rows(text):
+    """(Name, row) of each row that was timed; a row that failed its check has no times."""
+    for row in json.loads(text)["benchmarks"]:
+        name = parse_name(row["name"])
+        if name is not None and row.get("run_type", "iteration") == "iteration" \
+                and not row.get("error_occurred"):
+            yield name, row
+
+
+def errors(text):
+    """The names and messages of rows that failed their check."""
+    return [f"{row['name']}: {row.get('error_message', '')}"
+            for row in json.loads(text)["benchmarks"] if row.get("error_occurred")]
+
+
+def own_figures(text, bf16):
+    """{work: figures} of the fused rows, with or without products of bf16."""
+    warm, cold = {}, {}
+    for name, row in rows(text):
+        if name.form != "fused" or name.product_of_bf16 != bf16:
+            continue
+        if name.op == "generation":
+            warm.update(generation_figures(name, row))
+        else:
+            (warm if "warm" in name.words else cold)[name.work] = figures_of(row)
+    for work, figures in cold.items():
+        if work in warm:
+            warm[f"{work}/cold"] = figures
+        else:
+            warm[work] = figures
+    return warm
+
+
+def library_figures(text, library):
+    """{work: figures} of a library's rows."""
+    return {name.work: figures_of(row) for name, row in rows(text)
+            if name.form == "library" and library in name.words}
+
+
+def adapter_figures(text):
+    """What the adapter adds to a product's time, fused and composed: {"adapter/SHAPE/rN": ...} with
+    added_percent of the bare product, and of_composed, the fused addition as a fraction of the
+    composed one. Of cold rows in f32 arithmetic."""
+    times = {(name.op, name.form, name.work.split("/", 1)[1]): row["median_us"]
+             for name, row in rows(text) if "median_us" in row and not name.words & {"warm", "bf16"}}
+    found = {}
+    for (op, form, shape), fused in times.items():
+        bare = times.get(("gemm", "fused", shape.split("/")[0]))
+        composed = times.get(("lora_linear", "composed", shape))
+        if (op, form) != ("lora_linear", "fused") or bare is None or composed is None:
+            continue
+        found[f"adapter/{shape}"] = {"added_percent": 100 * (fused - bare) / bare}
+        if composed > bare:
+            found[f"adapter/{shape}"]["of_composed"] = max(fused - bare, 0) / (composed - bare)
+    return found

@@ -1,0 +1,182 @@
+"""Who takes part: clora and its peers. A contender of a group of works is a command, and what makes
+figures by work of its output. It may be absent, with a word about why and what would install it."""
+
+import ctypes.util
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from report import clora_bench
+
+# Which of a peer's figures the report knows; the peers' own _least and _most stay out: the rounds
+# tell the spread.
+PEER_FIGURES = ("us", "tokens_per_s", "first_step_s", "first_token_s", "peak_rss_gib")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where things are and how long to measure."""
+    root: Path
+    build: Path
+    model: Path
+    peers: Path
+    scratch: Path
+    threads: int
+    quick: bool = False
+
+    @property
+    def clora(self):
+        return self.build / "tools/clora"
+
+    @property
+    def bench(self):
+        return self.build / "bench/clora_bench"
+
+    def python(self, environment):
+        return self.peers / environment / "bin/python"
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str                      # a peer's ends with " bf16" where it computes in bf16
+    command: Callable              # of the Setup
+    figures: Callable              # of process.Done: {work: {figure: value}}
+    needs: tuple = ()              # files, as functions of the Setup
+    library: str = ""              # preloaded
+    install: str = ""              # the command that installs it
+    variables: dict = field(default_factory=dict)
+    rounds: int = 10**6            # at most
+
+    def absent(self, setup):
+        """Why it cannot take part; empty where it can."""
+        for need in self.needs:
+            if not need(setup).exists():
+                return f"{need(setup)} is not there"
+        if self.library and find_library(self.library) is None:
+            return f"lib{self.library} is not there"
+        return ""
+
+    def environment(self):
+        preload = {"LD_PRELOAD": find_library(self.library)} if self.library else {}
+        return {**self.variables, **preload}
+
+
+def find_library(name):
+    return ctypes.util.find_library(name)
+
+
+def peer_lines(done):
+    return [json.loads(text) for _, text in done.lines if text.startswith('{"peer"')]
+
+
+def peer_figures(done):
+    """From a peer script's JSON lines."""
+    return {line["work"]: {name: line[name] for name in PEER_FIGURES if name in line}
+            for line in peer_lines(done)}
+
+
+def peer_versions(done):
+    """{peer: version} that a peer script's lines tell; empty for other programs."""
+    lines = peer_lines(done)
+    found = {line["peer"]: line["version"] for line in lines}
+    return found | {"torch": line["torch"] for line in lines if "torch" in line}
+
+
+def script(name, environment, file, *arguments, library="", quick=()):
+    """A contender that is a script of bench/peers/; `quick` replaces options in a quick run."""
+    def command(setup):
+        own = [setup.python(environment), setup.root / "bench/peers" / file,
+               *(a(setup) if callable(a) else a for a in arguments), "--threads", setup.threads]
+        return own + (list(quick) if setup.quick else [])
+    return Contender(name, command, peer_figures, (lambda setup: setup.python(environment),), library,
+                     f"tools/setup/install_peers {environment}")
+
+
+def bench(name, pattern, figures, **options):
+    """A contender that is clora_bench with a filter; figures() gets its JSON."""
+    def command(setup):
+        time = ["--benchmark_min_time=0.02"] if setup.quick else []
+        return [setup.bench, f"--benchmark_filter={pattern}", "--benchmark_format=json", *time]
+
+    def read(done):
+        text = done.text[done.text.find("{"):]
+        found = figures(text)
+        if not found and clora_bench.errors(text):
+            raise ValueError(clora_bench.errors(text)[0])
+        return found
+    return Contender(name, command, read, (lambda setup: setup.bench,),
+                     install="cmake --build --preset release --target clora_bench clora", **options)
+
+
+def ours(pattern):
+    """clora in f32 and in auto precision. The pattern is of names as op/form/type/shape[/rN]."""
+    plain = f"^({pattern})(/warm)?/manual_time"
+    auto = f"^({pattern})(/warm)?/bf16/manual_time"
+    return (bench("clora", plain, lambda text: clora_bench.own_figures(text, False)),
+            bench("clora auto", auto, lambda text: clora_bench.own_figures(text, True)))
+
+
+def library(name, word, pattern):
+    return bench(name, f"^({pattern})/{word}(/warm)?/manual_time",
+                 lambda text: clora_bench.library_figures(text, word))
+
+
+def torch_ops(pattern, modes=("eager", "compiled", "frozen"), dtypes=("f32", "bf16")):
+    return tuple(
+        script(f"PyTorch {mode}" + (" bf16" if dtype == "bf16" else ""), "torch", "torch_ops.py",
+               "--mode", mode, "--dtype", dtype, "--only", pattern, quick=("--samples", "2"))
+        for dtype in dtypes for mode in modes)
+
+
+def torch_onednn(pattern):
+    return tuple(
+        script("oneDNN in PyTorch" + (" bf16" if dtype == "bf16" else ""), "torch", "torch_ops.py",
+               "--mode", "onednn", "--dtype", dtype, "--only", pattern, quick=("--samples", "2"))
+        for dtype in ("f32", "bf16"))
+
+
+def mlx_ops(pattern, as_installed=True):
+    """As installed, with a reference BLAS, and with OpenBLAS. (Its compiled form takes the same time
+    as its eager one: bench/peers/mlx_ops.py --mode compiled.)"""
+    arguments = ("mlx", "mlx_ops.py", "--samples", "5", "--only", pattern)
+    plain = script("MLX", *arguments, quick=("--samples", "2"))
+    good = script("MLX + OpenBLAS", *arguments, library="openblas", quick=("--samples", "2"))
+    return (plain, good) if as_installed else (good,)
+
+
+def peft(batch, seq):
+    """glibc's malloc gives large blocks back at each step; the fair figure is under tcmalloc."""
+    def one(dtype, compiled, malloc):
+        name = "PEFT " + ("compiled" if compiled else "eager") + (" + tcmalloc" if malloc else "")
+        arguments = ["--batch", batch, "--seq", seq, "--dtype", dtype,
+                     "--steps", "5" if batch * seq > 512 else "15"]
+        return script(name + (" bf16" if dtype == "bf16" else ""), "torch", "peft_train.py",
+                      *arguments, *(["--compile"] if compiled else []), library=malloc,
+                      quick=("--steps", "1"))
+    return tuple(one(dtype, compiled, malloc) for dtype in ("f32", "bf16")
+                 for compiled, malloc in ((False, ""), (False, "tcmalloc_minimal"),
+                                          (True, "tcmalloc_minimal")))
+
+
+def transformers(pattern):
+    return tuple(script("transformers" + (" bf16" if dtype == "bf16" else ""), "torch",
+                        "transformers_decode.py", "--dtype", dtype, "--only", pattern,
+                        quick=("--decode", "4", "--repeats", "1")) for dtype in ("f32", "bf16"))
+
+
+def llama_cpp(pattern):
+    made = script("llama.cpp", "llamacpp", "llamacpp.py", lambda setup: setup.model, "--only",
+                  pattern, quick=("--decode", "4", "--repeats", "1"))
+    return Contender(**{**made.__dict__, "needs": (*made.needs, lambda setup: setup.model)})
+
+
+def own_program(name, command, figures, **options):
+    """A contender that is the clora program itself."""
+    return Contender(name, command, figures, (lambda setup: setup.clora, lambda setup: setup.model),
+                     install="cmake --build --preset release --target clora", **options)
+
+
+def default_peers_folder():
+    return Path(os.environ.get("CLORA_PEERS", Path.home() / ".cache/clora/peers"))

@@ -1,0 +1,78 @@
+"""What the figures were measured on: CPU, memory, kernel, driver, commit, versions."""
+
+import json
+import os
+import platform
+import re
+import subprocess
+
+# The flags that decide which kernels a program chooses.
+TELLING_FLAGS = ("avx2", "fma", "avx_vnni", "avx512f", "avx512_bf16", "avx512_fp16", "avx512_vnni",
+                 "amx_bf16", "amx_int8", "amx_tile")
+
+
+def cpu_facts(text):
+    """Model, family and telling flags of the first CPU in the text of /proc/cpuinfo."""
+    facts = {}
+    for line in text.splitlines():
+        key, colon, value = line.partition(":")
+        if colon:
+            facts.setdefault(key.strip(), value.strip())
+    flags = set(facts.get("flags", "").split())
+    return {"cpu": facts.get("model name", "unknown"),
+            "family": f"{facts.get('cpu family', '?')}/{facts.get('model', '?')}",
+            "flags": [flag for flag in TELLING_FLAGS if flag in flags]}
+
+
+def read_text(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def output_of(command, folder=None):
+    """What a command prints; empty where it fails or is not there."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder,
+                              check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def memory_gib():
+    found = re.search(r"MemTotal:\s+(\d+) kB", read_text("/proc/meminfo"))
+    return round(int(found[1]) / 2**20, 1) if found else None
+
+
+def opencl_device(clora):
+    """Name, platform and driver of the device that clora takes."""
+    try:
+        devices = json.loads(output_of([str(clora), "devices", "--json"]).splitlines()[0])["devices"]
+    except (IndexError, KeyError, ValueError):
+        return {}
+    taken = next((device for device in devices if device.get("taken")), devices[0] if devices else {})
+    return {key: taken[key] for key in ("name", "platform", "driver", "opencl_version", "matrix_unit")
+            if key in taken}
+
+
+def describe(root, clora):
+    cores = len(os.sched_getaffinity(0))
+    changed = output_of(["git", "status", "--porcelain", "--untracked-files=no"], root)
+    commit = output_of(["git", "rev-parse", "--short=12", "HEAD"], root)
+    return {**cpu_facts(read_text("/proc/cpuinfo")), "cores": cores, "memory_gib": memory_gib(),
+            "kernel": platform.release(), "system": system_name(), "device": opencl_device(clora),
+            "commit": commit + ("+changes" if changed else ""), "load_before": os.getloadavg()[0]}
+
+
+def system_name():
+    found = re.search(r'^PRETTY_NAME="?([^"\n]+)', read_text("/etc/os-release"), re.M)
+    return found[1] if found else platform.system()
+
+
+def slug(machine):
+    """A part of a file's name: amd-epyc-25-17-2-cores."""
+    words = f"{machine['cpu']} {machine['family']} {machine['cores']} cores".lower()
+    words = re.sub(r"\((r|tm)\)|processor|cpu", "", words)
+    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")

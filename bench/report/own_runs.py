@@ -1,0 +1,101 @@
+"""Runs of the clora program itself, whose times are seen from outside: the first training step with
+empty caches, the start to the first token, the demo, and a training step of any size."""
+
+import json
+import shutil
+import statistics
+from pathlib import Path
+
+from report import process
+from report.contenders import own_program
+
+TOKENS = 512  # of a record
+
+
+def records_file(setup, tokens=TOKENS):
+    """Records that fill `tokens` tokens each, and are cut there."""
+    file = setup.scratch / f"records-{tokens}.jsonl"
+    words = "one two three four five six seven eight nine ten ".split()
+    if not file.exists():
+        texts = (" ".join(words[(i + j) % len(words)] for j in range(2 * tokens)) for i in range(64))
+        file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return file
+
+
+def training_command(setup, model, precision, batch, rank, steps, tokens=TOKENS):
+    out = setup.scratch / "adapter"
+    shutil.rmtree(out, ignore_errors=True)
+    return [setup.clora, "train", "--json", "--quiet", "--model", model, "--precision", precision,
+            "--data", records_file(setup, tokens), "--max-seq-length", tokens, "--batch-size", batch,
+            "--rank", rank, "--steps", steps, "--adapter-out", out]
+
+
+def step_events(done):
+    """(seconds after the start, event) of each training step."""
+    events = [(at, json.loads(text)) for at, text in done.lines if text.startswith("{")]
+    return [(at, event) for at, event in events if event.get("event") == "step"]
+
+
+def training_figures(done, batch, tokens=TOKENS):
+    """The first step from the program's start; the others' median; memory as the kernel counts it
+    and as the device's pool does."""
+    steps = step_events(done)
+    if not steps or any(event["tokens"] < batch * (tokens - 1) for _, event in steps):
+        raise ValueError("the training took no step of the wanted size")
+    found = {"first_step_s": steps[0][0], "peak_rss_gib": done.peak_rss_gib,
+             "peak_pool_gib": max(event["peak_bytes"] for _, event in steps) / 2**30}
+    seconds = [after - before for (before, _), (after, _) in zip(steps, steps[1:])]
+    if seconds:
+        found["step_s"] = statistics.median(seconds)
+    return found
+
+
+def empty_caches(setup):
+    """Variables that make a start cold: clora's cache and pocl's are new folders."""
+    folders = {"CLORA_CACHE_DIR": setup.scratch / "cold-clora",
+               "POCL_CACHE_DIR": setup.scratch / "cold-pocl"}
+    for folder in folders.values():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    return {name: str(folder) for name, folder in folders.items()}
+
+
+def cold_training():
+    """clora train with empty caches, 4 x 512, three steps."""
+    def one(name, precision):
+        def command(setup):
+            variables = [f"{key}={value}" for key, value in empty_caches(setup).items()]
+            return ["env", *variables, *training_command(setup, setup.model, precision, 4, 8,
+                                                          1 if setup.quick else 3)]
+        return own_program(name, command,
+                           lambda done: {"training_cold/4x512/r8": training_figures(done, 4)})
+    return one("clora", "f32"), one("clora auto", "auto")
+
+
+def start():
+    """clora generate of one token, with the caches as they are: the report fills them first."""
+    def one(name, precision):
+        return own_program(
+            name, lambda setup: [setup.clora, "generate", "--model", setup.model, "--prompt", "Hello",
+                                 "--max-tokens", "1", "--precision", precision],
+            lambda done: {"start": {"first_token_s": done.first_byte_s, "seconds": done.seconds}})
+    return one("clora", "f32"), one("clora auto", "auto")
+
+
+def demo():
+    """tools/demo on what is built and fetched: once, it takes minutes."""
+    return (own_program("clora auto", lambda setup: [setup.root / "tools/demo", "--fresh"],
+                        lambda done: {"demo": {"seconds": done.seconds}}, rounds=1),)
+
+
+def measure_step(setup, model, precision, batch, rank, steps):
+    """Figures of a training of so many steps; raises process.Failed or ValueError."""
+    command = training_command(setup, model, precision, batch, rank, steps)
+    return training_figures(process.run(command), batch)
+
+
+def model_file(environment):
+    """Where tools/fetch_demo_model puts the demo model."""
+    cache = environment.get("CLORA_MODEL_CACHE") or str(
+        Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clora/models")
+    return Path(cache) / "SmolLM2-135M-Instruct.Q4_1.gguf"

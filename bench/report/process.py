@@ -1,0 +1,80 @@
+"""Runs one program to its end: what it printed and when, how long it took, and its peak memory."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+
+
+class Failed(Exception):
+    """The program did not end well; the text is one line."""
+
+
+@dataclass(frozen=True)
+class Done:
+    lines: list            # (seconds after the start, line of stdout)
+    first_byte_s: float | None
+    seconds: float
+    peak_rss_gib: float    # of the largest process, as the kernel counts it
+
+    @property
+    def text(self):
+        return "\n".join(line for _, line in self.lines)
+
+
+def read_lines(stream, start):
+    """(lines with their times, the time of the first byte)."""
+    lines, first = [], None
+    rest = b""
+    while chunk := os.read(stream.fileno(), 65536):
+        now = time.monotonic() - start
+        first = now if first is None else first
+        *whole, rest = (rest + chunk).split(b"\n")
+        lines += [(now, line.decode(errors="replace")) for line in whole]
+    if rest:
+        lines.append((time.monotonic() - start, rest.decode(errors="replace")))
+    return lines, first
+
+
+def last_words(errors):
+    """The last line of the error stream: most programs say there what was wrong."""
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return lines[-1][:300] if lines else "it said nothing"
+
+
+def end(process):
+    os.killpg(process.pid, signal.SIGKILL)
+
+
+def run(command, environment=None, seconds=900, folder=None):
+    """Runs the command, with variables added to the environment. Raises Failed."""
+    start = time.monotonic()
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
+                                       stderr=errors, stdin=subprocess.DEVNULL, cwd=folder,
+                                       env=os.environ | (environment or {}), start_new_session=True)
+        except OSError as error:
+            raise Failed(str(error)) from error
+        timer = threading.Timer(seconds, end, [process])
+        timer.start()
+        try:
+            lines, first = read_lines(process.stdout, start)
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            end(process)
+            raise
+        finally:
+            timer.cancel()
+            process.stdout.close()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        took = time.monotonic() - start
+        if process.returncode == -signal.SIGKILL and took >= seconds:
+            raise Failed(f"ran longer than {seconds} s")
+        if process.returncode != 0:
+            raise Failed(f"exit code {process.returncode}: {last_words(errors)}")
+    return Done(lines, first, took, usage.ru_maxrss / 2**20)

@@ -1,0 +1,102 @@
+"""The rounds: every contender of a group runs once a round, one at a time, in a shuffled order. What
+comes of it is the measurement, a dictionary that is written as JSON and that tables, charts and
+verdicts are made from:
+
+  format, date, rounds, quick
+  machine    what it ran on (machine.py)
+  peers      {peer: version}
+  runs       [{round, group, contender, seconds, figures: {work: {figure: value}}}]
+  skipped    [{contender, why, install}]: was not there
+  failed     [{group, contender, why}]: was there and did not end well; it is not tried again
+  growth     see growth.py
+"""
+
+import datetime
+import random
+
+from report import contenders as who
+from report import machine, process
+
+FORMAT = 1
+
+
+class Session:
+    def __init__(self, setup, groups, rounds, say, seed=None):
+        self.setup = setup
+        self.groups = groups
+        self.rounds = rounds
+        self.say = say
+        self.random = random.Random(seed)
+        self.out = set()  # (group, contender) that take no part any more
+        self.measurement = {
+            "format": FORMAT, "date": datetime.date.today().isoformat(), "rounds": rounds,
+            "quick": setup.quick, "machine": machine.describe(setup.root, setup.clora), "peers": {},
+            "runs": [], "skipped": [], "failed": [], "growth": {}}
+
+    def leave_out_the_absent(self):
+        told = set()
+        for group in self.groups:
+            for contender in group.contenders:
+                why = contender.absent(self.setup)
+                if not why:
+                    continue
+                self.out.add((group.name, contender.name))
+                if contender.name not in told:
+                    told.add(contender.name)
+                    self.measurement["skipped"].append(
+                        {"contender": contender.name, "why": why, "install": contender.install})
+                    self.say(f"skipped: {contender.name}: {why}; to have it: {contender.install}")
+
+    def fail(self, group, contender, error):
+        self.out.add((group.name, contender.name))
+        self.measurement["failed"].append(
+            {"group": group.name, "contender": contender.name, "why": str(error)})
+        self.say(f"FAILED: {group.name}: {contender.name}: {error}")
+
+    def run_once(self, number, group, contender):
+        try:
+            done = process.run(contender.command(self.setup), contender.environment())
+            found = contender.figures(done)
+        except (process.Failed, ValueError, KeyError) as error:
+            return self.fail(group, contender, error)
+        if not found:  # it has no such work: products of bf16 on a CPU without a matrix unit
+            self.out.add((group.name, contender.name))
+            return self.say(f"{group.name}: {contender.name} has none of these works")
+        self.measurement["peers"].update(who.peer_versions(done))
+        self.measurement["runs"].append(
+            {"round": number, "group": group.name, "contender": contender.name,
+             "seconds": round(done.seconds, 2), "figures": found})
+        self.say(f"round {number}: {group.name}: {contender.name}: {done.seconds:.1f} s")
+
+    def run_round(self, number):
+        for group in self.groups:
+            turns = [contender for contender in group.contenders
+                     if (group.name, contender.name) not in self.out and number <= contender.rounds]
+            self.random.shuffle(turns)
+            for contender in turns:
+                self.run_once(number, group, contender)
+
+    def run(self, keep):
+        """All rounds; keep(measurement) is called behind each, so that an end loses little."""
+        self.leave_out_the_absent()
+        self.warm_caches()
+        for number in range(1, self.rounds + 1):
+            self.run_round(number)
+            keep(self.measurement)
+        return self.measurement
+
+    def warm_caches(self):
+        """What a start with warm caches finds: one that nobody times fills them."""
+        for group in self.groups:
+            if group.name == "start":
+                for contender in group.contenders:
+                    if (group.name, contender.name) not in self.out:
+                        self.try_once(contender)
+
+    def try_once(self, contender):
+        try:
+            process.run(contender.command(self.setup), contender.environment())
+        except process.Failed:
+            pass  # the first round tells
+
+

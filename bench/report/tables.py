@@ -1,0 +1,165 @@
+"""Tables in Markdown from a measurement, and putting them between the markers of a document:
+
+  <!-- table: NAME -->
+  what stands here is replaced
+  <!-- end -->
+"""
+
+import re
+
+from report import figures
+from report.assess import assess
+from report.growth import TITLES as GROWTH_TITLES
+
+MARKED = re.compile(r"(<!-- table: ([a-z_]+) -->\n)(.*?)(<!-- end -->)", re.S)
+UNITS = {"us": "us", "tokens_per_s": "tokens/s", "peak_rss_gib": "GiB resident",
+         "peak_pool_gib": "GiB on the device", "first_step_s": "s, first step",
+         "first_token_s": "s to the first token", "seconds": "s", "step_s": "s a step",
+         "added_percent": "% added", "of_composed": "of composed"}
+# The figures of a group's table; the first decides which peer is best.
+GROUP_FIGURES = {"training": ("tokens_per_s", "peak_rss_gib", "first_step_s"),
+                 "training_small": ("tokens_per_s", "peak_rss_gib"),
+                 "generation": ("tokens_per_s",), "cold": ("first_step_s", "peak_rss_gib"),
+                 "start": ("first_token_s",), "demo": ("seconds",),
+                 "adapter": ("added_percent", "of_composed")}
+GROUPS = ("products", "lora", "adapter", "rows", "lora_step", "training", "training_small",
+          "generation", "cold", "start", "demo")
+MANY_WORKS = 4  # more have a line each, and of the peers only the best
+
+
+def number(value):
+    """Three digits, four of large numbers: 0.052, 1.50, 211, 1045."""
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    digits = 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    return f"{value:.{digits}f}"
+
+
+def spread(summary):
+    """Median (least to most)."""
+    if summary is None:
+        return ""
+    if summary.rounds == 1:
+        return number(summary.median)
+    return f"{number(summary.median)} ({number(summary.least)} to {number(summary.most)})"
+
+
+def table(head, lines):
+    rows = [head, ["---"] * len(head), *lines]
+    return "".join("| " + " | ".join(row) + " |\n" for row in rows)
+
+
+def bound(target, value):
+    if value is None:
+        return ""
+    return f"{value:g}x" if target.peers is not None else f"{value:g}"
+
+
+def verdict_words(row):
+    words = f"**{row.verdict}**" if row.verdict == "MISSES" else row.verdict
+    if row.unmeasured and row.value is not None:
+        words += f" ({len(row.unmeasured)} of {len(row.target.works)} not measured)"
+    return words
+
+
+def targets_table(measurement):
+    lines = []
+    for row in assess(measurement):
+        target = row.target
+        unit = UNITS.get(target.figure, "") if target.peers is not None else ""
+        peer = f"{spread(row.peer)} {row.peer_name}" if row.peer else ""
+        value = "" if row.value is None or target.peers is None else f"{row.value:.2f}x"
+        ours = f"{spread(row.ours)} {unit}".strip() if row.ours else ""
+        lines.append([target.title, row.work if len(target.works) > 1 else "", ours, peer, value,
+                      bound(target, row.must), bound(target, target.goal), verdict_words(row)])
+    return table(["work", "the worst of them", "clora", "best peer", "ratio", "must", "goal",
+                  "verdict"], lines)
+
+
+def of_group(measurement, group):
+    """{work: {contender: {figure: Summary}}} of one group's runs."""
+    runs = [run for run in measurement["runs"] if run["group"] == group]
+    return figures.summaries({"runs": runs})
+
+
+def contenders_table(found, names):
+    """A line for each work and contender, the best first."""
+    lines = []
+    for work, by_contender in found.items():
+        known = [(name, own) for name, own in by_contender.items() if names[0] in own]
+        known.sort(key=lambda item: item[1][names[0]].median, reverse=names[0] in figures.RATES)
+        lines += [[work, name, *(spread(own.get(figure)) for figure in names)] for name, own in known]
+    return table(["work", "who", *(UNITS[figure] for figure in names)], lines)
+
+
+def named_spread(best):
+    return f"{spread(best[1])} {best[0]}" if best else ""
+
+
+def best_table(found, figure):
+    """A line for each work, with the best peer in f32 and in bf16."""
+    lines = []
+    for work, by_contender in found.items():
+        def own(name, by_contender=by_contender):
+            return spread(by_contender.get(name, {}).get(figure))
+        plain = figures.best_peer(by_contender, figure, lambda name: not name.endswith(" bf16"))
+        bf16 = figures.best_peer(by_contender, figure, lambda name: name.endswith(" bf16"))
+        lines.append([work, own("clora"), own("clora auto"), named_spread(plain), named_spread(bf16)])
+    return table([f"work, {UNITS[figure]}", "clora f32", "clora auto", "best peer, f32",
+                  "best peer, bf16"], lines)
+
+
+def compared(found):
+    """Without the works that are not compared with anyone."""
+    return {work: own for work, own in found.items() if not work.endswith("/cold")}
+
+
+def group_table(measurement, group):
+    found = compared(of_group(measurement, group))
+    names = GROUP_FIGURES.get(group, ("us",))
+    if not found:
+        return "Not measured.\n"
+    if len(found) > MANY_WORKS and len(names) == 1:
+        return best_table(found, names[0])
+    return contenders_table(found, names)
+
+
+def growth_table(measurement):
+    lines = [[GROWTH_TITLES[axis], str(point["x"]), number(point["step_s"]),
+              number(point["peak_rss_gib"]), number(point["peak_pool_gib"])]
+             for axis, points in measurement["growth"].items() for point in points]
+    if not lines:
+        return "Not measured.\n"
+    return table(["with", "", "s a step", "GiB resident", "GiB on the device"], lines)
+
+
+def machine_words(measurement):
+    m = measurement["machine"]
+    device = m.get("device", {})
+    peers = ", ".join(f"{name} {version}" for name, version in sorted(measurement["peers"].items()))
+    quick = " A quick run: its figures mean little." if measurement["quick"] else ""
+    left = [f"{item['contender']} ({item['why']}; `{item['install']}`)"
+            for item in measurement["skipped"]]
+    left += [f"{item['contender']} in {item['group']} ({item['why']})"
+             for item in measurement["failed"]]
+    absent = f" Not measured: {'; '.join(left)}." if left else ""
+    return (f"{measurement['date']}, {m['cpu']} (family/model {m['family']}; "
+            f"{', '.join(m['flags'])}), {m['cores']} cores, {m['memory_gib']} GiB, "
+            f"{m['system']}, Linux {m['kernel']}; OpenCL: {device.get('platform', 'unknown')}, "
+            f"driver {device.get('driver', 'unknown')}; clora {m['commit']}; "
+            f"{peers or 'no peers'}. {measurement['rounds']} rounds in turns: median (least to most)."
+            f"{quick}{absent}\n")
+
+
+def all_tables(measurement):
+    """{name: Markdown} of every table that a document may ask for."""
+    return {"machine": machine_words(measurement), "targets": targets_table(measurement),
+            "growth": growth_table(measurement),
+            **{group: group_table(measurement, group) for group in GROUPS}}
+
+
+def splice(document, tables):
+    """The document with its marked tables replaced. Raises KeyError for a name that is not known."""
+    if document.count("<!-- table:") != len(MARKED.findall(document)):
+        raise ValueError("a <!-- table: NAME --> has no <!-- end --> behind it")
+    return MARKED.sub(lambda found: found[1] + tables[found[2]] + found[4], document)
