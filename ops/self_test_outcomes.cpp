@@ -1,9 +1,14 @@
 #include "ops/self_test_outcomes.hpp"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <system_error>
 
 #include "runtime/digest.hpp"
@@ -17,6 +22,8 @@ namespace {
 constexpr int kFormat = 1;  // raised when self-tests check more than before
 constexpr std::string_view kRight = "right\n";
 constexpr std::string_view kWrong = "wrong: ";
+constexpr std::string_view kTried = "tried by";  // then the numbers of the processes
+constexpr int kAttempts = 2;
 
 std::string as_file_name(std::string_view name) {
   std::string result(name);
@@ -28,6 +35,17 @@ std::string as_file_name(std::string_view name) {
 std::string one_line(std::string text) {
   std::ranges::replace(text, '\n', ' ');
   return text;
+}
+
+bool is_alive(pid_t process) { return ::kill(process, 0) == 0 || errno != ESRCH; }
+
+// How many of the processes noted are gone. Another one with the number of a gone process, also in
+// another container, only makes the test run once more.
+int lost_attempts(std::string_view noted) {
+  std::istringstream numbers{std::string(noted)};
+  int lost = 0;
+  for (pid_t process = 0; numbers >> process;) lost += is_alive(process) ? 0 : 1;
+  return lost;
 }
 
 }  // namespace
@@ -45,25 +63,53 @@ SelfTestKey::SelfTestKey(const Context& context, std::string_view file, std::str
       folder / "self_tests" / fmt::format("{}-{}", as_file_name(name), digest_of(heading_).text());
 }
 
-std::optional<SelfTestOutcome> SelfTestKey::load() const {
-  if (path_.empty()) return std::nullopt;
+// What follows the heading; empty where there is no such file, or one of something else.
+std::string SelfTestKey::body() const {
+  if (path_.empty()) return {};
   std::ifstream file(path_, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!text.starts_with(heading_)) return std::nullopt;
-  const std::string_view outcome = std::string_view(text).substr(heading_.size());
+  return text.starts_with(heading_) && text.ends_with('\n') ? text.substr(heading_.size()) : "";
+}
+
+std::optional<SelfTestOutcome> SelfTestKey::load() const {
+  const std::string outcome = body();
   if (outcome == kRight) return SelfTestOutcome{};
-  if (!outcome.starts_with(kWrong) || !outcome.ends_with('\n')) return std::nullopt;
-  const std::string_view complaint = outcome.substr(kWrong.size());
-  return SelfTestOutcome{std::string(complaint.substr(0, complaint.size() - 1))};
+  if (outcome.starts_with(kWrong)) {
+    return SelfTestOutcome{outcome.substr(kWrong.size(), outcome.size() - kWrong.size() - 1)};
+  }
+  if (!outcome.starts_with(kTried)) return std::nullopt;
+  if (lost_attempts(std::string_view(outcome).substr(kTried.size())) < kAttempts) return {};
+  return SelfTestOutcome{fmt::format("{} processes ended in the middle of the test", kAttempts)};
+}
+
+void SelfTestKey::note_attempt() const noexcept try {
+  std::string noted = body();
+  if (noted.starts_with(kTried)) {
+    noted.pop_back();
+  } else {
+    noted = kTried;
+  }
+  write(fmt::format("{} {}\n", noted, ::getpid()));
+} catch (const std::exception&) {
+  return;
+}
+
+void SelfTestKey::withdraw_attempt() const noexcept {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove(path_, ignored);
 }
 
 void SelfTestKey::store(const SelfTestOutcome& outcome) const noexcept try {
+  write(outcome.right() ? std::string(kRight)
+                        : fmt::format("{}{}\n", kWrong, one_line(outcome.complaint)));
+} catch (const std::exception&) {
+  return;
+}
+
+void SelfTestKey::write(std::string_view body) const noexcept try {
   if (path_.empty()) return;
   std::filesystem::create_directories(path_.parent_path());
-  const std::string line = outcome.right()
-                               ? std::string(kRight)
-                               : fmt::format("{}{}\n", kWrong, one_line(outcome.complaint));
-  write_file_atomically(path_, heading_ + line);
+  write_file_atomically(path_, fmt::format("{}{}", heading_, body));
 } catch (const std::exception&) {
   return;  // a cache: its loss costs time only
 }

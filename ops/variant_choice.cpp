@@ -107,6 +107,27 @@ SelfTestOutcome compare(const Run& fast, const Run& portable, double tolerance) 
   return {};
 }
 
+// Nothing where the reference cannot be made.
+std::optional<SelfTestOutcome> test(Context& context, const FastKernel& kernel, Trial& trial,
+                                    const SelfTestKey& key, const SelfTestRecord& record) {
+  key.note_attempt();
+  try {
+    trial.use_portable_only(true);
+    const Run portable = run_of(context, record);
+    trial.use_portable_only(false);
+    if (portable.error.empty()) {
+      const SelfTestOutcome outcome = compare(run_of(context, record), portable, kernel.tolerance);
+      key.store(outcome);
+      return outcome;
+    }
+  } catch (...) {
+    key.withdraw_attempt();
+    throw;
+  }
+  key.withdraw_attempt();
+  return std::nullopt;
+}
+
 void warn(const Context& context, const FastKernel& kernel, const SelfTestKey& key,
           const SelfTestOutcome& outcome) {
   const Device& device = context.device();
@@ -187,15 +208,9 @@ bool trusted(Context& context, const FastKernel& kernel, const SelfTestRecord& r
   const SelfTestKey key(context, kernel.file, kernel.name);
   Trial trial(choices, kernel.name);
   std::optional<SelfTestOutcome> outcome = key.load();
-  if (!outcome.has_value()) {
-    trial.use_portable_only(true);
-    const Run portable = run_of(context, record);
-    trial.use_portable_only(false);
-    // With nothing to fall back to there is nothing to choose; a later process tries again.
-    if (!portable.error.empty()) return trial.decide(true);
-    outcome = compare(run_of(context, record), portable, kernel.tolerance);
-    key.store(*outcome);
-  }
+  if (!outcome.has_value()) outcome = test(context, kernel, trial, key, record);
+  // With nothing to fall back to there is nothing to choose; a later process tries again.
+  if (!outcome.has_value()) return trial.decide(true);
   if (!outcome->right()) warn(context, kernel, key, *outcome);
   return trial.decide(outcome->right());
 }

@@ -3,10 +3,12 @@
 // families.
 #include "ops/variant_choice.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ops/softmax.hpp"
+#include "runtime/error.hpp"
 #include "tests/support/copied_kernels.hpp"
 
 namespace clora {
@@ -88,6 +90,50 @@ TEST(VariantChoice, ADamagedOutcomeIsTestedAgainAndReplaced) {
     EXPECT_TRUE(next.warnings->empty());
     EXPECT_EQ(text_of(file), whole);
   }
+}
+
+TEST(VariantChoice, AnAttemptIsNotedWhileTheTestRuns) {
+  const Folders folders;
+  std::vector<std::string> seen;
+  const Observed tested(folders);
+  (void)trusted(*tested.context, {"softmax_cpu.cl", "noted"}, [&](SelfTest& test) {
+    (void)test.changed(test.input({4}));
+    for (const fs::path& file : folders.outcomes()) seen.push_back(text_of(file));
+  });
+  ASSERT_EQ(seen.size(), 2U);  // the portable run and the fast one
+  EXPECT_TRUE(seen[0].ends_with(fmt::format("tried by {}\n", ::getpid())));
+  EXPECT_TRUE(text_of(folders.outcomes().at(0)).ends_with("right\n"));
+}
+
+TEST(VariantChoice, AnAttemptThatFailsForOtherReasonsLeavesNoNote) {
+  const Folders folders;
+  const Observed tested(folders);
+  const FastKernel kernel{"softmax_cpu.cl", "noted"};
+  const auto record = [](SelfTest&) { fail(ErrorCode::out_of_memory, "no memory"); };
+  EXPECT_THROW((void)trusted(*tested.context, kernel, record), Error);
+  EXPECT_TRUE(folders.outcomes().empty());
+}
+
+constexpr int kNoProcess = 1 << 30;  // beyond the numbers that Linux gives
+
+TEST(VariantChoice, AKernelThatTookTwoProcessesWithItIsNotTriedAgain) {
+  const Folders folders;
+  (void)Observed(folders).run(softmax);
+  plant(folders, fmt::format("tried by {} {}\n", kNoProcess, kNoProcess + 1));
+  const Observed next(folders);
+  EXPECT_TRUE(same(next.run(softmax), Observed(folders, Variant::portable).run(softmax)));
+  ASSERT_EQ(next.warnings->size(), 1U);
+  EXPECT_THAT(next.warnings->front(), HasSubstr("2 processes ended in the middle of the test"));
+}
+
+TEST(VariantChoice, AProcessThatIsStillThereIsNoLostAttempt) {
+  const Folders folders;
+  (void)Observed(folders).run(softmax);
+  plant(folders, fmt::format("tried by {} {}\n", kNoProcess, ::getpid()));
+  const Observed next(folders);
+  (void)next.run(softmax);
+  EXPECT_TRUE(next.warnings->empty());
+  EXPECT_TRUE(text_of(folders.outcomes().at(0)).ends_with("right\n"));
 }
 
 TEST(VariantChoice, AnotherKernelTextIsTestedAnew) {
