@@ -12,9 +12,9 @@ namespace clora {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 20;
-constexpr int kTransferRuns = 6, kMostTimes = 32, kFmaRuns = 8, kLaunchRuns = 12, kWakeRuns = 41;
+constexpr int kTransferRuns = 6, kMostTimes = 32, kFmaRuns = 80, kLaunchRuns = 12, kWakeRuns = 41;
 constexpr int kLaunches = 256;
-constexpr double kFmaSeconds = 0.01;  // long beside a launch, short beside a pause of the clock
+constexpr double kFmaSeconds = 0.003;  // long beside a launch, short beside a pause of the clock
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 34;
 
 // The widths and shapes of cl/ceilings_cpu.cl and cl/ceilings.cl.
@@ -45,16 +45,20 @@ class Measurement {
         out_(context.allocate({shapes_.items() * shapes_.lanes}, DType::f32, MemoryTag::scratch)) {}
 
   void measure_transfers(Ceilings& ceilings, double wake_seconds);
-  double flops_per_second();
+  double f32_flops_per_second() const;
+  double matrix_flops_per_second() const;  // 0 where there is no matrix unit
   double launch_seconds();
   double wake_seconds();
 
  private:
-  Launch launch(std::string_view function, const Grid& grid) const {
-    return {context_.kernel(shapes_.file, function, Defines().set("CHAINS", shapes_.chains)),
+  Launch launch(std::string_view file, std::string_view function, const Grid& grid) const {
+    return {context_.kernel(file, function, Defines().set("CHAINS", shapes_.chains)),
             grid,
             {},
             "ceilings"};
+  }
+  Launch launch(std::string_view function, const Grid& grid) const {
+    return launch(shapes_.file, function, grid);
   }
   static double seconds_of(Batch& batch) {
     const auto begin = std::chrono::steady_clock::now();
@@ -78,7 +82,12 @@ class Measurement {
     std::ranges::sort(seconds);
     return seconds;
   }
-  Batch chains(std::int64_t steps) const;
+  // Steps of all chains in a second; record(batch, steps) records the launch that makes them.
+  template <class Record>
+  double steps_per_second(Record record) const;
+  double lanes() const {
+    return static_cast<double>(shapes_.items() * shapes_.lanes * shapes_.chains);
+  }
   Batch empty_launches(int count) const;
 
   Context& context_;
@@ -114,25 +123,35 @@ void Measurement::measure_transfers(Ceilings& ceilings, double wake_seconds) {
       });
 }
 
-Batch Measurement::chains(std::int64_t steps) const {
+template <class Record>
+double Measurement::steps_per_second(Record record) const {
+  std::int64_t steps = 1024;
+  for (; steps < kMostSteps; steps *= 2) {
+    Batch batch(context_);
+    record(batch, steps);
+    batch.seal();
+    if (seconds_of(batch) >= kFmaSeconds) break;
+  }
   Batch batch(context_);
-  batch.launch(launch("ceilings_fma", shapes_.grid), out_, steps, 0.999F, 0.001F);
-  return batch;
+  record(batch, steps);
+  return static_cast<double>(steps) / sorted_seconds_of(batch, kFmaRuns).front();
 }
 
-double Measurement::flops_per_second() {
-  std::int64_t steps = 1024;
-  double seconds = 0;
-  for (; steps < kMostSteps; steps *= 2) {
-    Batch batch = chains(steps);
-    batch.seal();
-    seconds = seconds_of(batch);
-    if (seconds >= kFmaSeconds) break;
-  }
-  Batch batch = chains(steps);
-  const double best = sorted_seconds_of(batch, kFmaRuns).front();
-  return 2.0 * static_cast<double>(shapes_.items() * shapes_.lanes * shapes_.chains) *
-         static_cast<double>(steps) / best;
+double Measurement::f32_flops_per_second() const {
+  return 2 * lanes() * steps_per_second([this](Batch& batch, std::int64_t steps) {
+           batch.launch(launch("ceilings_fma", shapes_.grid), out_, steps, 0.999F, 0.001F);
+         });
+}
+
+double Measurement::matrix_flops_per_second() const {
+  const bool dots = context_.device().matrix_unit == MatrixUnit::avx512_bf16 &&
+                    context_.variant() != Variant::portable;
+  if (!dots) return 0;
+  static constexpr std::uint32_t kHalfAndMinus = 0xBF003F00U, kHalves = 0x3F003F00U;  // pairs
+  return 4 * lanes() * steps_per_second([this](Batch& batch, std::int64_t steps) {
+           batch.launch(launch("ceilings_bf16_cpu.cl", "ceilings_dots", shapes_.grid), out_, steps,
+                        kHalfAndMinus, kHalves);
+         });
 }
 
 Batch Measurement::empty_launches(int count) const {
@@ -164,7 +183,8 @@ Ceilings measure_ceilings(Context& context) {
   ceilings.wake_seconds = measurement.wake_seconds();
   ceilings.launch_seconds = measurement.launch_seconds();
   measurement.measure_transfers(ceilings, ceilings.wake_seconds);
-  ceilings.f32_flops_per_second = measurement.flops_per_second();
+  ceilings.f32_flops_per_second = measurement.f32_flops_per_second();
+  ceilings.matrix_flops_per_second = measurement.matrix_flops_per_second();
   return ceilings;
 }
 
@@ -184,10 +204,13 @@ Ceilings measured_ceilings_of(const ContextConfig& config) {
 }
 
 Ceilings ceilings_of(const ContextConfig& config) {
-  if (const auto kept = kept_ceilings(config.cache_folder, select_device(config.device))) {
-    return *kept;
+  const Device device = select_device(config.device);
+  const auto kept = kept_ceilings(config.cache_folder, device);
+  Ceilings ceilings = kept ? *kept : measured_ceilings_of(config);
+  if (resolve(config.variant, config.precision, device) != Variant::avx512_bf16) {
+    ceilings.matrix_flops_per_second = 0;
   }
-  return measured_ceilings_of(config);
+  return ceilings;
 }
 
 }  // namespace clora

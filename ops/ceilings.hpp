@@ -2,8 +2,9 @@
 // benches can say how near the ceiling an op runs.
 //
 // Bandwidths are of buffers far beyond the caches, with the bytes a copy reads and those it writes
-// both counted. The best of several runs counts: other programs only ever make one slower. Matrix
-// units are not measured as long as no op uses one.
+// both counted. The best of several runs counts: other programs only ever make one slower. The
+// peak of a matrix unit is that of the instructions which ops reach it by: bf16 dot products on
+// CPUs with avx512_bf16.
 // Threads: those of Context.
 #pragma once
 
@@ -14,8 +15,9 @@
 
 namespace clora {
 
-// Measures on `context`: takes half a second to two, 512 MiB of the pool for the time (less where
-// it has less), and kernels that are built first. Errors: out_of_memory, device, build_failed.
+// Measures on `context`, the device's matrix unit too (unless the variant is portable): takes half
+// a second to two, 512 MiB of the pool for the time (less where it has less), and kernels that are
+// built first. Errors: out_of_memory, device, build_failed.
 Ceilings measure_ceilings(Context& context);
 
 // What keep_ceilings() has written for this device, driver and OpenCL version; nothing where there
@@ -27,9 +29,10 @@ void keep_ceilings(const std::filesystem::path& cache_folder, const Device& devi
                    const Ceilings& ceilings);
 
 // Those kept in config.cache_folder; else measured on a Context of its own, and kept. That they
-// cannot be kept is a warning to config.hooks. Errors: those of Context and measure_ceilings().
+// cannot be kept is a warning to config.hooks. The matrix unit's is 0 where `config` leaves it
+// unused. Errors: those of Context and measure_ceilings().
 Ceilings ceilings_of(const ContextConfig& config);
-// The same, measured in any case.
+// All of the device's, measured in any case and kept.
 Ceilings measured_ceilings_of(const ContextConfig& config);
 
 }  // namespace clora

@@ -27,7 +27,12 @@ TEST_P(CeilingsMeasured, ArePositiveAndFinite) {
     EXPECT_GT(value, 0);
     EXPECT_TRUE(std::isfinite(value));
   }
-  EXPECT_EQ(ceilings.matrix_flops_per_second, 0);
+  if (context.device().matrix_unit == MatrixUnit::none || GetParam() == Variant::portable) {
+    EXPECT_EQ(ceilings.matrix_flops_per_second, 0);
+  } else {  // more than f32's, unless other programs took the cores meanwhile
+    EXPECT_GT(ceilings.matrix_flops_per_second, 0.3 * ceilings.f32_flops_per_second);
+    EXPECT_LT(ceilings.matrix_flops_per_second, 100 * ceilings.f32_flops_per_second);
+  }
   EXPECT_EQ(context.pool().statistics().in_use_bytes, 0U);
 }
 
@@ -126,6 +131,19 @@ TEST_F(CeilingsOf, AreMeasuredOnceThenReadAndMeasuredAnewWhenDamaged) {
   EXPECT_TRUE(ceilings_of(config).known());
   EXPECT_TRUE(kept_ceilings(folder.path(), select_device(config.device)));
   EXPECT_EQ(told, "");
+}
+
+TEST_F(CeilingsOf, LeaveOutAMatrixUnitThatTheConfigurationDoesNotUse) {
+  const Device taken = select_device(config.device);
+  if (taken.matrix_unit == MatrixUnit::none) GTEST_SKIP() << "'" << taken.name << "' has none";
+  Ceilings all = ceilings;
+  all.matrix_flops_per_second = 5e11;
+  keep_ceilings(folder.path(), taken, all);
+  config.variant = Variant::automatic;
+  config.precision = Precision::f32;
+  EXPECT_EQ(ceilings_of(config).matrix_flops_per_second, 0);
+  config.precision = Precision::automatic;
+  expect_equal(ceilings_of(config), all);
 }
 
 TEST_F(CeilingsOf, AreStillMeasuredWhereTheyCannotBeKept) {
