@@ -1,46 +1,47 @@
-// adamw/step/f32/2.4M: one step over the parameters of rank 8 on all linears of SmolLM2-135M.
+// adamw/fused/f32/N: one step, clipping included, over the parameters of rank 8 on all linears of
+// SmolLM2-135M.
 #include "ops/adamw.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/adamw_reference.hpp"
 
-namespace clora {
+namespace clora::bench {
 namespace {
 
-void adamw_step(benchmark::State& state) {
-  constexpr std::int64_t n = 2442240;
-  const auto values = bench::random_values(n, 1);
-  const auto slopes = bench::random_values(n, 2);
-  const std::vector<float> zeros(n);
+AdamwSettings first_step() {
   AdamwSettings settings{.learning_rate = 1e-3F, .clip_norm = 1};
   settings.bias_correction1 = static_cast<float>(1 - double{settings.beta1});
   settings.bias_correction2 = static_cast<float>(1 - double{settings.beta2});
-  Context& context = bench::context();
-  const AdamwTensors tensors{.parameters = bench::upload({n}, values),
-                             .first_moment = bench::upload({n}, zeros),
-                             .second_moment = bench::upload({n}, zeros),
-                             .gradients = bench::upload({n}, slopes),
-                             .settings = context.allocate({8}, DType::f32, MemoryTag::scratch)};
-  context.write(tensors.settings, std::as_bytes(std::span(&settings, 1)));
-  const Tensor norm = context.allocate({1}, DType::f32, MemoryTag::scratch);
-
-  Batch once(context);
-  record_adamw(once, tensors, norm);
-  once.submit().wait();
-  reference::AdamwState want{bench::to_double(values), bench::to_double(zeros),
-                             bench::to_double(zeros)};
-  const std::vector want_norm{reference::adamw(want, bench::to_double(slopes), settings)};
-  const double error =
-      std::max(bench::largest_error(context.read<float>(tensors.parameters), want.parameters),
-               bench::largest_error(context.read<float>(norm), want_norm));
-  if (!bench::check(state, error, 1e-6)) return;
-  bench::time_replays(state, adamw_cost(n), 4,
-                      [&](Batch& batch) { record_adamw(batch, tensors, norm); });
+  return settings;
 }
-BENCHMARK(adamw_step)
-    ->Name("adamw/fused/f32/2442240")
-    ->Unit(benchmark::kMillisecond)
-    ->UseRealTime();
+
+void adamw(OpBench& bench, const Shape& shape) {
+  const Operand parameters(shape, 1);
+  const Operand slopes(shape, 2);
+  const std::vector<double> zeros(parameters.values.size());
+  const AdamwSettings settings = first_step();
+  reference::AdamwState want{parameters.values, zeros, zeros};
+  const std::vector want_norm{reference::adamw(want, slopes.values, settings)};
+  bench.cost = adamw_cost(shape.elements());
+  bench.tolerance = 1e-6;
+  bench.record([&](BufferSet& set) {
+    const AdamwTensors tensors{
+        .parameters = set.input(parameters),
+        .first_moment = set.zeros(shape),
+        .second_moment = set.zeros(shape),
+        .gradients = set.input(slopes),
+        .settings = set.input({8}, {reinterpret_cast<const float*>(&settings), 8})};
+    const Tensor norm = set.output({1});
+    record_adamw(set.batch(), tensors, norm);
+    set.expect(tensors.parameters, [&] { return want.parameters; });
+    set.expect(norm, [&] { return want_norm; });
+  });
+}
+
+const bool kAdded = add_family([] {
+  const Shape shape{2442240};
+  add({.op = "adamw", .shape = shape}, adamw, shape);
+});
 
 }  // namespace
-}  // namespace clora
+}  // namespace clora::bench

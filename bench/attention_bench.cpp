@@ -1,15 +1,14 @@
-// attention/FORM/f32/SHAPE: packed training rows and decode steps of SmolLM2-135M's heads (H 9, G
-// 3, E 64).
+// attention/fused/f32/DOCUMENTSxLENGTHxHxE and attention_backward: packed training rows;
+// attention_cached/fused/f32/TxPOSITIONSxHxE: T queries at the end of a filled KV cache;
+// cache_append/fused/f32/TxGxE/warm: T rows into the cache. Heads of SmolLM2-135M (H 9, G 3, E 64).
 #include "ops/attention.hpp"
 
-#include <functional>
 #include <numeric>
-#include <vector>
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/attention_reference.hpp"
 
-namespace clora {
+namespace clora::bench {
 namespace {
 
 constexpr std::int64_t kHeads = 9, kKeyHeads = 3, kWidth = 64;
@@ -17,43 +16,30 @@ using Ints = std::vector<std::int32_t>;
 
 struct Problem {
   test::AttentionSizes n;
-  std::vector<float> q, k, v, dy;
+  Operand q, k, v, dy;
   Ints first, last;
-  AttentionInputs in;
-  Tensor dy_tensor, y, logs;
-  AttentionGradients out;
 
-  Problem(std::int64_t T, std::int64_t Tk, Ints begins, Ints ends)
-      : n{static_cast<std::size_t>(T), static_cast<std::size_t>(Tk), kHeads, kKeyHeads, kWidth},
-        q(bench::random_values(n.queries(), 1)),
-        k(bench::random_values(n.keys(), 2)),
-        v(bench::random_values(n.keys(), 3)),
-        dy(bench::random_values(n.queries(), 4)),
+  // The query rows see the key rows first .. last of `keys`.
+  Problem(std::int64_t keys, Ints begins, Ints ends)
+      : n{ends.size(), static_cast<std::size_t>(keys), kHeads, kKeyHeads, kWidth},
+        q({std::ssize(ends), kHeads, kWidth}, 1),
+        k({keys, kKeyHeads, kWidth}, 2),
+        v({keys, kKeyHeads, kWidth}, 3),
+        dy(q.shape, 4),
         first(std::move(begins)),
-        last(std::move(ends)) {
-    const Shape rows{T, kHeads, kWidth}, keys{Tk, kKeyHeads, kWidth};
-    in = {bench::upload(rows, q),    bench::upload(keys, k),   bench::upload(keys, v),
-          bench::upload({T}, first), bench::upload({T}, last), 0.125F};
-    dy_tensor = bench::upload(rows, dy);
-    const auto empty = [&](Shape shape) {
-      return bench::context().allocate(shape, DType::f32, MemoryTag::scratch);
-    };
-    y = empty(rows);
-    logs = empty({T, kHeads});
-    out = {empty(rows), empty(keys), empty(keys)};
-  }
+        last(std::move(ends)) {}
   double pairs() const {
     return std::accumulate(last.begin(), last.end(), 0.0) -
            std::accumulate(first.begin(), first.end(), 0.0) + static_cast<double>(last.size());
   }
-  Cost cost() const { return attention_cost(in.q.shape(), pairs()); }
-  void forward(Batch& batch) const { record_attention(batch, y, logs, in); }
-  void backward(Batch& batch) const {
-    record_attention_backward(batch, out, dy_tensor, y, logs, in);
+  Cost cost() const { return attention_cost(q.shape, pairs()); }
+  AttentionInputs inputs(BufferSet& set) const {
+    const Shape rows{q.shape[0]};
+    return {set.input(q),           set.input(k),          set.input(v),
+            set.input(rows, first), set.input(rows, last), 0.125F};
   }
   test::AttentionResult reference() const {
-    return test::attention_reference(n, bench::to_double(q), bench::to_double(k),
-                                     bench::to_double(v), first, last, 0.125);
+    return test::attention_reference(n, q.values, k.values, v.values, first, last, 0.125);
   }
 };
 
@@ -63,82 +49,99 @@ Problem packed(std::int64_t documents, std::int64_t length) {
     first.push_back(static_cast<std::int32_t>(t / length * length));
     last.push_back(static_cast<std::int32_t>(t));
   }
-  return {documents * length, documents * length, std::move(first), std::move(last)};
+  return {documents * length, std::move(first), std::move(last)};
 }
 
 Problem cached(std::int64_t T, std::int64_t filled) {
   Ints last(static_cast<std::size_t>(T));
   std::iota(last.begin(), last.end(), static_cast<std::int32_t>(filled - T));
-  return {T, filled + 64, Ints(static_cast<std::size_t>(T), 0), std::move(last)};
+  return {filled + 64, Ints(static_cast<std::size_t>(T), 0), std::move(last)};
 }
 
-void run_once(const std::function<void(Batch&)>& record) {
-  Batch batch(bench::context());
-  record(batch);
-  batch.submit().wait();
+void forward_of(OpBench& bench, const Problem& p) {
+  bench.tolerance = 1e-4;
+  bench.record([&](BufferSet& set) {
+    const Tensor y = set.output(p.q.shape), logs = set.output({p.q.shape[0], kHeads});
+    record_attention(set.batch(), y, logs, p.inputs(set));
+    set.expect(y, [&] { return p.reference().y; });
+  });
 }
 
-bool forward_is_right(benchmark::State& state, const Problem& p) {
-  run_once([&](Batch& batch) { p.forward(batch); });
-  return bench::check(state,
-                      bench::largest_error(bench::context().read<float>(p.y), p.reference().y));
+void attention(OpBench& bench, std::int64_t documents, std::int64_t length) {
+  const Problem p = packed(documents, length);
+  bench.cost = p.cost();
+  forward_of(bench, p);
 }
 
-void forward(benchmark::State& state) {
-  const Problem p = packed(state.range(0), state.range(1));
-  if (!forward_is_right(state, p)) return;
-  bench::time_replays(state, p.cost(), 1, [&](Batch& batch) { p.forward(batch); });
+void attention_cached(OpBench& bench, std::int64_t T, std::int64_t filled) {
+  const Problem p = cached(T, filled);
+  bench.cost = p.cost();
+  bench.cost.bytes += 2.0 * 4 * static_cast<double>(filled * kKeyHeads * kWidth);  // K and V, once
+  forward_of(bench, p);
 }
-BENCHMARK(forward)
-    ->Name("attention/fused/f32")
-    ->Args({4, 512})
-    ->Args({1, 2048})
-    ->MeasureProcessCPUTime()
-    ->UseRealTime();
 
-void backward(benchmark::State& state) {
-  const Problem p = packed(state.range(0), state.range(1));
-  if (!forward_is_right(state, p)) return;
-  run_once([&](Batch& batch) { p.backward(batch); });
-  const auto slopes = test::attention_backward_reference(
-      p.n, bench::to_double(p.dy), bench::to_double(p.q), bench::to_double(p.k),
-      bench::to_double(p.v), p.first, 0.125);
-  const auto right = [&](const Tensor& got, const std::vector<double>& want) {
-    return bench::check(state, bench::largest_error(bench::context().read<float>(got), want));
-  };
-  if (!right(p.out.dq, slopes.dq) || !right(p.out.dk, slopes.dk) || !right(p.out.dv, slopes.dv)) {
-    return;
+void attention_backward(OpBench& bench, std::int64_t documents, std::int64_t length) {
+  const Problem p = packed(documents, length);
+  const auto want = test::attention_backward_reference(p.n, p.dy.values, p.q.values, p.k.values,
+                                                       p.v.values, p.first, 0.125);
+  bench.cost = {2.5 * p.cost().flops, 2 * p.cost().bytes};
+  bench.tolerance = 1e-4;
+  bench.record([&](BufferSet& set) {
+    const AttentionInputs in = p.inputs(set);
+    const Tensor y = set.output(p.q.shape), logs = set.output({p.q.shape[0], kHeads});
+    Batch before(bench.context());
+    record_attention(before, y, logs, in);
+    before.submit().wait();
+    const AttentionGradients out{set.output(p.q.shape), set.output(p.k.shape),
+                                 set.output(p.v.shape)};
+    record_attention_backward(set.batch(), out, set.input(p.dy), y, logs, in);
+    set.expect(out.dq, [&] { return want.dq; });
+    set.expect(out.dk, [&] { return want.dk; });
+    set.expect(out.dv, [&] { return want.dv; });
+  });
+}
+
+// The KV cache's update in decoding: one row a layer, into a cache that was read just before.
+void cache_append(OpBench& bench, std::int64_t T) {
+  constexpr std::int64_t kPositions = 1024;
+  const Operand cache({kPositions, kKeyHeads, kWidth}, 1);
+  const Operand rows({T, kKeyHeads, kWidth}, 2);
+  Ints positions(static_cast<std::size_t>(T));
+  std::iota(positions.begin(), positions.end(), 100);
+  bench.cost = {0, 8 * static_cast<double>(rows.shape.elements())};
+  bench.tolerance = 0;
+  bench.record([&](BufferSet& set) {
+    const Tensor into = set.input(cache);
+    record_cache_append(set.batch(), into, set.input(rows), set.input({T}, positions));
+    set.expect(into, [&] {
+      std::vector<double> want = cache.values;
+      std::ranges::copy(rows.values, want.begin() + 100 * kKeyHeads * kWidth);
+      return want;
+    });
+  });
+}
+
+const bool kAdded = add_family([] {
+  for (const auto& [documents, length] :
+       {std::pair<std::int64_t, std::int64_t>{4, 512}, {1, 2048}}) {
+    const Shape shape{documents, length, kHeads, kWidth};
+    add({.op = "attention", .shape = shape}, attention, documents, length);
+    add({.op = "attention_backward", .shape = shape}, attention_backward, documents, length);
   }
-  Cost cost = p.cost();
-  cost.flops *= 2.5;
-  cost.bytes *= 2;
-  bench::time_replays(state, cost, 1, [&](Batch& batch) { p.backward(batch); });
-}
-BENCHMARK(backward)
-    ->Name("attention_backward/fused/f32")
-    ->Args({4, 512})
-    ->Args({1, 2048})
-    ->MeasureProcessCPUTime()
-    ->UseRealTime();
-
-// Rows of queries at the end of a filled cache. gbps counts the reading of K and V once.
-void decode(benchmark::State& state) {
-  const Problem p = cached(state.range(0), state.range(1));
-  if (!forward_is_right(state, p)) return;
-  Cost cost = p.cost();
-  cost.bytes += 2.0 * 4 * static_cast<double>(state.range(1) * kKeyHeads * kWidth);
-  bench::time_replays(state, cost, 16, [&](Batch& batch) { p.forward(batch); });
-}
-BENCHMARK(decode)
-    ->Name("attention_cached/fused/f32")
-    ->Args({1, 64})
-    ->Args({1, 1024})
-    ->Args({1, 2000})
-    ->Args({16, 1024})
-    ->Args({17, 1024})
-    ->Args({128, 1024})
-    ->MeasureProcessCPUTime()
-    ->UseRealTime();
+  for (const auto& [T, filled] : {std::pair<std::int64_t, std::int64_t>{1, 64},
+                                  {1, 1024},
+                                  {1, 2000},
+                                  {16, 1024},
+                                  {17, 1024},
+                                  {128, 1024}}) {
+    add({.op = "attention_cached", .shape = {T, filled, kHeads, kWidth}}, attention_cached, T,
+        filled);
+  }
+  for (const std::int64_t T : {1, 512}) {
+    add({.op = "cache_append", .shape = {T, kKeyHeads, kWidth}, .words = {"warm"}}, cache_append,
+        T);
+  }
+});
 
 }  // namespace
-}  // namespace clora
+}  // namespace clora::bench

@@ -1,111 +1,116 @@
-// cross_entropy/FORM/f32/SHAPE: the loss over one chunk of logits, and the head of SmolLM2-135M
-// joined with it over 4 x 512 tokens.
+// cross_entropy_backward/fused/f32/TxV: loss and gradient over a chunk of logits, and
+// cross_entropy, the loss alone; head_loss/FORM/TYPE/TxVxD and head_loss_backward: the head of
+// SmolLM2-135M joined with them by chunks, or composed of products over all rows.
 #include "ops/cross_entropy.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "ops/gemm.hpp"
 #include "tests/reference/cross_entropy_reference.hpp"
+#include "tests/reference/quant_reference.hpp"
 
-namespace clora {
+namespace clora::bench {
 namespace {
 
-constexpr std::int64_t kVocabulary = 49152, kWidth = 576;
-
-std::vector<std::int32_t> targets_of(std::int64_t rows) {
+std::vector<std::int32_t> targets_of(std::int64_t rows, std::int64_t vocabulary) {
   std::vector<std::int32_t> targets(static_cast<std::size_t>(rows));
   for (std::size_t t = 0; t < targets.size(); ++t) {
-    targets[t] = static_cast<std::int32_t>(t * 7919 % kVocabulary);
+    targets[t] = static_cast<std::int32_t>(static_cast<std::int64_t>(t) * 7919 % vocabulary);
   }
   return targets;
 }
 
-Tensor empty(Shape shape) {
-  return bench::context().allocate(shape, DType::f32, MemoryTag::scratch);
+void cross_entropy(OpBench& bench, const Shape& shape, bool with_gradient) {
+  const Operand logits(shape, 1);
+  const auto targets = targets_of(shape[0], shape[1]);
+  const auto want = reference::cross_entropy(logits.values, targets, 0.5);
+  bench.cost = cross_entropy_cost(shape);
+  if (!with_gradient) bench.cost.bytes /= 2;  // nothing as large is written
+  bench.tolerance = 2e-6;
+  bench.record([&](BufferSet& set) {
+    const Tensor loss = set.output({shape[0]});
+    const Tensor dlogits = with_gradient ? set.output(shape) : Tensor();
+    record_cross_entropy(set.batch(), loss, dlogits, set.input(logits),
+                         set.input({shape[0]}, targets), set.input({1}, std::vector{0.5F}));
+    set.expect(loss, [&] { return want.loss; });
+    if (with_gradient) set.expect(dlogits, [&] { return want.dlogits; });
+  });
 }
 
-void gradient(benchmark::State& state) {
-  constexpr std::int64_t rows = 512;
-  const auto values = bench::random_values(rows * kVocabulary, 1);
-  const Tensor logits = bench::upload({rows, kVocabulary}, values), loss = empty({rows});
-  const Tensor dlogits = empty({rows, kVocabulary});
-  const auto target = targets_of(rows);
-  const Tensor targets = bench::upload({rows}, target);
-  const Tensor weight = bench::upload({1}, std::vector{0.5F});
-  const auto record = [&](Batch& batch) {
-    record_cross_entropy(batch, loss, dlogits, logits, targets, weight);
-  };
-  Batch once(bench::context());
-  record(once);
-  once.submit().wait();
-  const auto want = reference::cross_entropy(bench::to_double(values), target, 0.5);
-  const double error =
-      std::max(bench::largest_error(bench::context().read<float>(loss), want.loss),
-               bench::largest_error(bench::context().read<float>(dlogits), want.dlogits));
-  if (!bench::check(state, error, 2e-6)) return;
-  bench::time_replays(state, cross_entropy_cost(logits.shape()), 1, record);
-}
-BENCHMARK(gradient)
-    ->Name("cross_entropy_backward/fused/f32/512x49152")
-    ->Unit(benchmark::kMillisecond)
-    ->UseRealTime();
-
-// Loss and dx of row t in double.
-std::pair<double, std::vector<double>> reference_row(std::int64_t t, std::span<const float> x,
-                                                     std::span<const float> head,
-                                                     std::int32_t target) {
-  const auto row = x.subspan(static_cast<std::size_t>(t * kWidth), kWidth);
-  std::vector<double> logits(kVocabulary), dx(kWidth);
-  const auto at = [&](std::size_t v, std::size_t d) { return double{head[v * kWidth + d]}; };
-  for (std::size_t v = 0; v < kVocabulary; ++v) {
-    for (std::size_t d = 0; d < kWidth; ++d) logits[v] += row[d] * at(v, d);
+// Loss and dx of row t in double; all rows would take minutes.
+struct Row {
+  double loss;
+  std::vector<double> dx;
+};
+Row reference_row(std::int64_t t, const Operand& x, std::span<const double> head,
+                  std::int32_t target) {
+  const auto width = static_cast<std::size_t>(x.shape.last());
+  const std::span row = std::span(x.values).subspan(static_cast<std::size_t>(t) * width, width);
+  std::vector<double> logits(head.size() / width), dx(width);
+  for (std::size_t v = 0; v < logits.size(); ++v) {
+    for (std::size_t d = 0; d < width; ++d) logits[v] += row[d] * head[v * width + d];
   }
   const auto result = reference::cross_entropy(logits, std::vector{target}, 1.0);
-  for (std::size_t v = 0; v < kVocabulary; ++v) {
-    for (std::size_t d = 0; d < kWidth; ++d) dx[d] += result.dlogits[v] * at(v, d);
+  for (std::size_t v = 0; v < logits.size(); ++v) {
+    for (std::size_t d = 0; d < width; ++d) dx[d] += result.dlogits[v] * head[v * width + d];
   }
-  return {result.loss[0], dx};
+  return {result.loss[0], std::move(dx)};
 }
 
-void head_loss(benchmark::State& state) {
-  const bool with_gradient = state.range(1) != 0;
-  const std::int64_t rows = state.range(0);
-  auto x = bench::random_values(static_cast<std::size_t>(rows * kWidth), 1);
-  auto head = bench::random_values(kVocabulary * kWidth, 2);
-  for (float& value : head) value *= 0.25F;
-  const auto target = targets_of(rows);
-  const std::int64_t chunk = state.range(2);
-  const HeadLossInputs inputs{.x = bench::upload({rows, kWidth}, x),
-                              .head = bench::upload({kVocabulary, kWidth}, head),
-                              .targets = bench::upload({rows}, target),
-                              .weight = bench::upload({1}, std::vector{1.0F}),
-                              .rows_per_chunk = chunk};
-  const Tensor loss = empty({rows});
-  const Tensor dx = with_gradient ? empty({rows, kWidth}) : Tensor();
-  const auto record = [&](Batch& batch) { record_head_loss(batch, loss, dx, inputs); };
-  Batch once(bench::context());
-  record(once);
-  once.submit().wait();
-  for (const std::int64_t t : {std::int64_t{0}, rows - 1}) {  // the whole would take minutes
-    const auto [want_loss, want_dx] =
-        reference_row(t, x, head, target[static_cast<std::size_t>(t)]);
-    const auto got = bench::context().read<float>(loss)[static_cast<std::size_t>(t)];
-    if (!bench::check(state, std::abs(got - want_loss) / want_loss, 2e-6)) return;
-    if (!with_gradient) continue;
-    const auto all = bench::context().read<float>(dx);
-    const auto row = std::span(all).subspan(static_cast<std::size_t>(t * kWidth), kWidth);
-    if (!bench::check(state, bench::largest_error(row, want_dx), 1e-5)) return;
-  }
-  Cost cost = gemm_cost(rows, inputs.head);
-  if (with_gradient) cost = {2 * cost.flops, 2 * cost.bytes};
-  bench::time_replays(state, cost, 1, record);
+using RecordHeadLoss = void (*)(Batch&, const Tensor& loss, const Tensor& dx,
+                                const HeadLossInputs&);
+
+// The whole [T, V] at once, of products and cross_entropy.
+void record_head_loss_composed(Batch& batch, const Tensor& loss, const Tensor& dx,
+                               const HeadLossInputs& in) {
+  const Tensor logits =
+      batch.temporary({in.x.shape()[0], in.head.shape()[0]}, DType::f32, "logits");
+  record_gemm(batch, logits, in.x, in.head);
+  const Tensor dlogits = dx.empty() ? Tensor() : logits;
+  record_cross_entropy(batch, loss, dlogits, logits, in.targets, in.weight);
+  if (!dx.empty()) record_gemm_backward(batch, dx, dlogits, in.head, Accumulate::no);
 }
-BENCHMARK(head_loss)
-    ->Name("head_loss/fused/f32/49152x576")
-    ->ArgNames({"rows", "gradient", "chunk"})
-    ->Args({2048, 1, 0})
-    ->Args({2048, 0, 0})
-    ->Unit(benchmark::kMillisecond)
-    ->UseRealTime();
+
+void head_loss(OpBench& bench, RecordHeadLoss record, DType type, const Shape& shape,
+               bool with_gradient) {
+  const std::int64_t rows = shape[0];
+  const Operand x({rows, shape[2]}, 1);
+  const auto head = test::random_weights(type, shape[1], shape[2], 2);
+  const auto targets = targets_of(rows, shape[1]);
+  bench.tolerance = 1e-5;
+  bench.record([&](BufferSet& set) {
+    const HeadLossInputs in{.x = set.input(x),
+                            .head = set.weights(head),
+                            .targets = set.input({rows}, targets),
+                            .weight = set.input({1}, std::vector{1.0F})};
+    const Tensor loss = set.output({rows});
+    const Tensor dx = with_gradient ? set.output(x.shape) : Tensor();
+    bench.cost = gemm_cost(rows, in.head);
+    if (with_gradient) bench.cost = {2 * bench.cost.flops, 2 * bench.cost.bytes};
+    record(set.batch(), loss, dx, in);
+    set.expect_error([&, loss, dx] {
+      const Row want = reference_row(rows - 1, x, head.values, targets.back());
+      const auto losses = bench.context().read<float>(loss);
+      const double error = largest_error(std::span(losses).last(1), std::vector{want.loss});
+      if (!with_gradient) return error;
+      const auto slopes = bench.context().read<float>(dx);
+      return std::max(error, largest_error(std::span(slopes).last(want.dx.size()), want.dx));
+    });
+  });
+}
+
+const bool kAdded = add_family([] {
+  const Shape chunk{512, 49152}, head{2048, 49152, 576};
+  add({.op = "cross_entropy", .shape = chunk}, cross_entropy, chunk, false);
+  add({.op = "cross_entropy_backward", .shape = chunk}, cross_entropy, chunk, true);
+  for (const auto& [form, record] :
+       {std::pair<const char*, RecordHeadLoss>{"fused", record_head_loss},
+        {"composed", record_head_loss_composed}}) {
+    add_both({.op = "head_loss", .form = form, .type = "q8_0", .shape = head}, head_loss, record,
+             DType::q8_0, head, false);
+    add_both({.op = "head_loss_backward", .form = form, .type = "q8_0", .shape = head}, head_loss,
+             record, DType::q8_0, head, true);
+  }
+});
 
 }  // namespace
-}  // namespace clora
+}  // namespace clora::bench

@@ -1,14 +1,13 @@
-// dropout/FORM/f32/T x D: elements dropped, and dropped and added.
+// dropout/fused/f32/TxD: elements dropped; dropout_add: dropped and added to what is there.
 #include "ops/dropout.hpp"
 
-#include <fmt/format.h>
+#include <cmath>
 
 #include "bench/support/op_bench.hpp"
 
-namespace clora {
+namespace clora::bench {
 namespace {
 
-constexpr std::int64_t kElements = 2048 * 576;
 constexpr float kProbability = 0.25F;
 
 // Elements that are neither kept and scaled nor zero, or a share of zeros that is off: 1.
@@ -21,26 +20,25 @@ double error_of(std::span<const float> y, std::span<const float> x) {
   return std::abs(zeros / static_cast<double>(y.size()) - double{kProbability}) < 0.01 ? 0 : 1;
 }
 
-void dropout(benchmark::State& state, bool accumulate) {
-  Context& context = bench::context();
+void dropout(OpBench& bench, const Shape& shape, bool accumulate) {
   const std::vector<std::uint32_t> words{1, 2};
-  const Tensor counters = context.upload<std::uint32_t>({2}, DType::u32, words, MemoryTag::scratch);
-  const auto x = bench::random_values(kElements, 1);
-  const Tensor y = bench::zeros({kElements});
-  Batch batch(context);
-  record_dropout(batch, y, bench::upload({kElements}, x), counters, {kProbability, 3}, accumulate);
-  batch.submit().wait();
-  if (!bench::check(state, error_of(context.read<float>(y), x))) return;
-  bench::time_best_replay(state, batch, 1, {kElements, (accumulate ? 12.0 : 8.0) * kElements});
+  const Operand x(shape, 1);
+  const auto elements = static_cast<double>(shape.elements());
+  bench.cost = {elements, (accumulate ? 12 : 8) * elements};
+  bench.record([&](BufferSet& set) {
+    const Tensor counters =
+        bench.context().upload<std::uint32_t>({2}, DType::u32, words, MemoryTag::scratch);
+    const Tensor y = set.zeros(shape);
+    record_dropout(set.batch(), y, set.input(x), counters, {kProbability, 3}, accumulate);
+    set.expect_error([&, y] { return error_of(bench.context().read<float>(y), x.floats); });
+  });
 }
 
-const bool kRegistered = [] {
-  for (const bool accumulate : {false, true}) {
-    const std::string name = fmt::format("dropout{}/fused/f32/2048x576", accumulate ? "_add" : "");
-    benchmark::RegisterBenchmark(name.c_str(), dropout, accumulate)->UseManualTime()->MinTime(0.1);
-  }
-  return true;
-}();
+const bool kAdded = add_family([] {
+  const Shape shape{2048, 576};
+  add({.op = "dropout", .shape = shape}, dropout, shape, false);
+  add({.op = "dropout_add", .shape = shape}, dropout, shape, true);
+});
 
 }  // namespace
-}  // namespace clora
+}  // namespace clora::bench

@@ -1,13 +1,11 @@
-// gemm/DIRECTION/TYPE/M x N x K: products with the weights of SmolLM2-135M's layers and head.
-// Products of few rows (decoding) rotate through copies of the weights that no cache holds.
+// gemm/fused/TYPE/MxNxK[/rN] and gemm_backward: products with the weights of SmolLM2-135M's layers
+// and head, and with square ones.
 #include "ops/gemm.hpp"
-
-#include <fmt/format.h>
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/quant_reference.hpp"
 
-namespace clora {
+namespace clora::bench {
 namespace {
 
 struct Product {
@@ -17,17 +15,12 @@ struct Product {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t rank = 0;
-  std::string name() const {
-    return fmt::format("gemm{}/fused/{}/{}x{}x{}{}", backward ? "_backward" : "", name_of(type), m,
-                       n, k, rank > 0 ? "/r" + std::to_string(rank) : "");
-  }
 };
 
-constexpr std::size_t kBeyondCaches = 96U << 20U;
-
-// Row `m` of the product in double; the whole would take longer than the bench.
-std::vector<double> reference_row(const Product& p, std::span<const float> x,
-                                  std::span<const double> w) {
+// The last row of the product in double, without the low-rank term, whose factors are zero; the
+// whole would take longer than the bench.
+std::vector<double> last_row(const Product& p, std::span<const double> x,
+                             std::span<const double> w) {
   const auto k = static_cast<std::size_t>(p.k);
   const auto n = static_cast<std::size_t>(p.n);
   std::vector<double> row(p.backward ? k : n);
@@ -35,69 +28,75 @@ std::vector<double> reference_row(const Product& p, std::span<const float> x,
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = 0; j < k; ++j) {
       const double weight = w[i * k + j];
-      if (p.backward) row[j] += static_cast<double>(last[i]) * weight;
-      if (!p.backward) row[i] += static_cast<double>(last[j]) * weight;
+      if (p.backward) row[j] += last[i] * weight;
+      if (!p.backward) row[i] += last[j] * weight;
     }
   }
   return row;
 }
 
-void run(benchmark::State& state, const Product& p) {
-  const std::int64_t in = p.backward ? p.n : p.k;
-  const std::int64_t out = p.backward ? p.k : p.n;
+void gemm(OpBench& bench, const Product& p) {
+  const Shape in{p.m, p.backward ? p.n : p.k}, out{p.m, p.backward ? p.k : p.n};
   const auto weights = test::random_weights(p.type, p.n, p.k, 1);
-  const auto x = bench::random_values(static_cast<std::size_t>(p.m * in), 2);
-  const Tensor x_device = bench::upload({p.m, in}, x);
-  const Tensor y = bench::zeros({p.m, out});
-  LowRankTerm low_rank;
-  if (p.rank > 0) low_rank = {bench::zeros({p.m, p.rank}), bench::zeros({p.rank, out}), 1};
-  const std::size_t copies = p.m < 12 ? kBeyondCaches / weights.bytes.size() + 1 : 1;
-  const Layout layout = preferred_layout(bench::context(), {p.n, p.k}, p.type);
-  Batch batch(bench::context());
-  for (std::size_t i = 0; i < copies; ++i) {
-    const Tensor w = weights.upload(bench::context(), layout);
+  const Operand x(in, 2);
+  bench.tolerance = 1e-4;
+  bench.record([&](BufferSet& set) {
+    const Tensor w = set.weights(weights);
+    const Tensor y = set.output(out);
+    LowRankTerm low_rank;
+    if (p.rank > 0) low_rank = {set.zeros({p.m, p.rank}), set.zeros({p.rank, out[1]}), 1};
+    bench.cost = gemm_cost(p.m, w);
+    bench.cost.flops += 2.0 * static_cast<double>(p.m * p.rank * out[1]);
     if (p.backward) {
-      record_gemm_backward(batch, y, x_device, w, Accumulate::no, low_rank);
+      record_gemm_backward(set.batch(), y, set.input(x), w, Accumulate::no, low_rank);
     } else {
-      record_gemm(batch, y, x_device, w, {.low_rank = low_rank});
+      record_gemm(set.batch(), y, set.input(x), w, {.low_rank = low_rank});
     }
-  }
-  batch.submit().wait();
-  const auto got = bench::context().read<float>(y);
-  const std::span last_row = std::span(got).last(static_cast<std::size_t>(out));
-  const double error = bench::largest_error(last_row, reference_row(p, x, weights.values));
-  if (!bench::check(state, error)) return;
-  const Tensor w = weights.upload(bench::context());
-  bench::time_best_replay(state, batch, copies, gemm_cost(p.m, w));
+    set.expect_error([&, y] {
+      const auto got = bench.context().read<float>(y);
+      return largest_error(std::span(got).last(static_cast<std::size_t>(out[1])),
+                           last_row(p, x.values, weights.values));
+    });
+  });
 }
 
-const bool kRegistered = [] {
-  std::vector<Product> products;
-  for (const DType type : {DType::f32, DType::q4_1, DType::q8_0}) {
-    for (const bool backward : {false, true}) {
-      products.push_back({backward, type, 2048, 576, 576});
-      products.push_back({backward, type, 2048, 192, 576});
-      products.push_back({backward, type, 2048, 1536, 576});
-      products.push_back({backward, type, 2048, 576, 1536});
-    }
-  }
-  products.push_back({false, DType::f32, 2048, 576, 576, 16});
-  products.push_back({true, DType::f32, 2048, 576, 576, 16});
+void add_product(const Product& p) {
+  add_both({.op = p.backward ? "gemm_backward" : "gemm",
+            .type = std::string(name_of(p.type)),
+            .shape = {p.m, p.n, p.k},
+            .rank = p.rank},
+           gemm, p);
+}
+
+const bool kAdded = add_family([] {
   for (const bool backward : {false, true}) {
-    products.push_back({backward, DType::q8_0, 256, 49152, 576});
-    products.push_back({backward, DType::q8_0, 512, 49152, 576});
-    products.push_back({backward, DType::q4_1, 64, 1536, 576});
+    for (const DType type : {DType::f32, DType::q4_1, DType::q8_0}) {
+      add_product({backward, type, 2048, 576, 576});
+      add_product({backward, type, 2048, 192, 576});
+      add_product({backward, type, 2048, 1536, 576});
+      add_product({backward, type, 2048, 576, 1536});
+    }
+    for (const std::int64_t rows : {256, 512}) {
+      add_product({backward, DType::f32, rows, 576, 576});
+      add_product({backward, DType::f32, rows, 1536, 576});
+    }
+    for (const std::int64_t width : {512, 1024, 2048}) {
+      for (const std::int64_t rows : {64, 1}) {
+        add_product({backward, DType::f32, rows, width, width});
+      }
+    }
+    add_product({backward, DType::f32, 2048, 2048, 2048});
+    add_product({backward, DType::f32, 2048, 576, 576, 16});
+    add_product({backward, DType::q8_0, 256, 49152, 576});
+    add_product({backward, DType::q8_0, 512, 49152, 576});
+    add_product({backward, DType::q4_1, 64, 1536, 576});
   }
-  for (const std::int64_t m : {1, 4, 8}) {
-    products.push_back({false, DType::q4_1, m, 1536, 576});
-    products.push_back({false, DType::q4_1, m, 1536, 576, 16});
-    products.push_back({false, DType::q8_0, m, 49152, 576});
+  for (const std::int64_t rows : {1, 4, 8}) {
+    add_product({false, DType::q4_1, rows, 1536, 576});
+    add_product({false, DType::q4_1, rows, 1536, 576, 16});
+    add_product({false, DType::q8_0, rows, 49152, 576});
   }
-  for (const Product& p : products) {
-    benchmark::RegisterBenchmark(p.name().c_str(), run, p)->UseManualTime()->MinTime(0.15);
-  }
-  return true;
-}();
+});
 
 }  // namespace
-}  // namespace clora
+}  // namespace clora::bench

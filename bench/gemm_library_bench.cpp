@@ -1,53 +1,32 @@
-// gemm/library_NAME/forward/f32/M x N x K: the same products by CLBlast, through a batch's library
-// call, and by Eigen on the host: what gemm_bench.cpp's figures compare with in one run.
-#include <benchmark/benchmark.h>
+// gemm/library/f32/MxNxK/NAME: products of gemm_bench.cpp by CLBlast, through a batch's library
+// call, and on the host by Eigen and, where it is installed, oneDNN.
 #include <clblast.h>
-#include <fmt/format.h>
 
-#include <Eigen/Dense>
-
+#include "bench/support/host_products.hpp"
 #include "bench/support/op_bench.hpp"
 #include "ops/gemm.hpp"
 #include "runtime/error.hpp"
 
-namespace clora {
+namespace clora::bench {
 namespace {
 
-struct Size {
-  std::int64_t m, n, k;
-  std::string text() const { return fmt::format("{}x{}x{}", m, n, k); }
-};
-
 struct Operands {
-  explicit Operands(const Size& s)
-      : x(bench::random_values(static_cast<std::size_t>(s.m * s.k), 1)),
-        w(bench::random_values(static_cast<std::size_t>(s.n * s.k), 2)) {}
-  std::vector<float> x, w;
+  Operand x, w;
+  explicit Operands(const Shape& s) : x({s[0], s[2]}, 1), w({s[1], s[2]}, 2) {}
+
+  // Of the last row of y = x w^T against double.
+  double error(std::span<const float> y) const {
+    const auto k = static_cast<std::size_t>(x.shape[1]), n = static_cast<std::size_t>(w.shape[0]);
+    const std::span last = std::span(x.values).last(k);
+    std::vector<double> row(n);
+    for (std::size_t i = 0; i < n * k; ++i) row[i / k] += last[i % k] * w.values[i];
+    return largest_error(y.last(n), row);
+  }
 };
 
-// The last row of y = x w^T in double.
-std::vector<double> last_row(const Size& s, const Operands& o) {
-  std::vector<double> row(static_cast<std::size_t>(s.n));
-  const float* x = &o.x[static_cast<std::size_t>((s.m - 1) * s.k)];
-  for (std::size_t n = 0; n < row.size(); ++n) {
-    for (std::size_t k = 0; k < static_cast<std::size_t>(s.k); ++k) {
-      row[n] += static_cast<double>(x[k]) *
-                static_cast<double>(o.w[n * static_cast<std::size_t>(s.k) + k]);
-    }
-  }
-  return row;
-}
-
-bool check(benchmark::State& state, const Size& s, const Operands& o, std::span<const float> y) {
-  return bench::check(state,
-                      bench::largest_error(y.last(static_cast<std::size_t>(s.n)), last_row(s, o)));
-}
-
-void record_clblast(Batch& batch, const Size& s, const Tensor& y, const Tensor& x,
-                    const Tensor& w) {
-  const auto m = static_cast<std::size_t>(s.m);
-  const auto n = static_cast<std::size_t>(s.n);
-  const auto k = static_cast<std::size_t>(s.k);
+void record_clblast(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w) {
+  const auto m = static_cast<std::size_t>(y.shape()[0]), n = static_cast<std::size_t>(y.shape()[1]);
+  const auto k = static_cast<std::size_t>(x.shape()[1]);
   batch.call(
       "clblast", {y, x, w}, [=](cl_command_queue queue, std::span<const MemoryRegion> places) {
         const auto elements = [&](std::size_t i) { return places[i].offset_bytes / sizeof(float); };
@@ -61,48 +40,46 @@ void record_clblast(Batch& batch, const Size& s, const Tensor& y, const Tensor& 
       });
 }
 
-void run_clblast(benchmark::State& state, const Size& s) {
-  const Operands o(s);
-  const Tensor x = bench::upload({s.m, s.k}, o.x);
-  const Tensor w = bench::upload({s.n, s.k}, o.w);
-  const Tensor y = bench::zeros({s.m, s.n});
-  Batch batch(bench::context());
-  record_clblast(batch, s, y, x, w);
-  batch.submit().wait();
-  if (!check(state, s, o, bench::context().read<float>(y))) return;
-  bench::time_best_replay(state, batch, 1, gemm_cost(s.m, w));
+void clblast_product(OpBench& bench, const Shape& shape) {
+  const Operands operands(shape);
+  bench.tolerance = 1e-4;
+  bench.record([&](BufferSet& set) {
+    const Tensor x = set.input(operands.x), w = set.input(operands.w);
+    const Tensor y = set.output({shape[0], shape[1]});
+    bench.cost = gemm_cost(shape[0], w);
+    record_clblast(set.batch(), y, x, w);
+    set.expect_error([&, y] { return operands.error(bench.context().read<float>(y)); });
+  });
 }
 
-// Eigen uses the instruction set that this file is compiled for, the build's default.
-void run_eigen(benchmark::State& state, const Size& s) {
-  using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  const Operands o(s);
-  const Eigen::Map<const Matrix> x(o.x.data(), s.m, s.k);
-  const Eigen::Map<const Matrix> w(o.w.data(), s.n, s.k);
-  Matrix y(s.m, s.n);
-  y.noalias() = x * w.transpose();
-  if (!check(state, s, o, std::span(y.data(), static_cast<std::size_t>(y.size())))) return;
-  for (auto _ : state) {
-    y.noalias() = x * w.transpose();
-    benchmark::DoNotOptimize(y.data());
-  }
-  state.counters["gflops"] =
-      benchmark::Counter(2e-9 * static_cast<double>(s.m * s.n * s.k * state.iterations()),
-                         benchmark::Counter::kIsRate);
+// One set of buffers: the libraries pack what they need, and are called so by their users.
+void host_product(OpBench& bench, HostProduct product, const Shape& shape) {
+  const auto operands = std::make_shared<const Operands>(shape);
+  const auto y = std::make_shared<std::vector<float>>(shape[0] * shape[1]);
+  const HostProductSizes sizes{shape[0], shape[1], shape[2]};
+  const auto work = [=] {
+    product(sizes, y->data(), operands->x.floats.data(), operands->w.floats.data());
+  };
+  bench.cost = {2.0 * static_cast<double>(shape.elements()),
+                4.0 * static_cast<double>(operands->x.shape.elements() +
+                                          operands->w.shape.elements() + std::ssize(*y))};
+  bench.tolerance = 1e-4;
+  work();
+  bench.on_host(work, operands->error(*y));
 }
 
-const bool kRegistered = [] {
-  for (const Size& s : {Size{2048, 576, 576}, Size{2048, 1536, 576}, Size{2048, 576, 1536}}) {
-    benchmark::RegisterBenchmark(("gemm/library/f32/" + s.text() + "/clblast").c_str(), run_clblast,
-                                 s)
-        ->UseManualTime()
-        ->MinTime(0.3);
-    benchmark::RegisterBenchmark(("gemm/library/f32/" + s.text() + "/eigen").c_str(), run_eigen, s)
-        ->UseRealTime()
-        ->MinTime(0.3);
+const bool kAdded = add_family([] {
+  for (const Shape& shape : {Shape{2048, 576, 576}, Shape{2048, 1536, 576}, Shape{2048, 576, 1536},
+                             Shape{2048, 2048, 2048}, Shape{64, 512, 512}, Shape{64, 1024, 1024},
+                             Shape{64, 2048, 2048}}) {
+    const Name name{.op = "gemm", .form = "library", .shape = shape};
+    add(name.with("clblast"), clblast_product, shape);
+    add(name.with("eigen").with("warm"), host_product, eigen_product, shape);
+#ifdef CLORA_BENCH_ONEDNN
+    add(name.with("onednn").with("warm"), host_product, onednn_product, shape);
+#endif
   }
-  return true;
-}();
+});
 
 }  // namespace
-}  // namespace clora
+}  // namespace clora::bench

@@ -1,41 +1,48 @@
-// layer_norm/FORM/f32/T x D: square ones and rows of SmolLM2-135M's width.
+// layer_norm/fused/f32/TxD and layer_norm_backward: square rows, few of them, and SmolLM2-135M's
+// width.
 #include "ops/layer_norm.hpp"
 
-#include "bench/support/replayed_op.hpp"
+#include "bench/support/op_bench.hpp"
 #include "tests/reference/layer_norm_reference.hpp"
 
-namespace clora {
+namespace clora::bench {
 namespace {
 
-using bench::Operand;
-
 constexpr float kEpsilon = 1e-5F;
-const std::initializer_list<Shape> kShapes = {{1024, 1024}, {2048, 576}};
 
-void forward(benchmark::State& state, const Shape& shape) {
+void layer_norm(OpBench& bench, const Shape& shape) {
   const Operand x(shape, 1);
   const Operand w({shape.last()}, 2);
   const Operand bias({shape.last()}, 4);
-  const Tensor y = bench::zeros(shape);
-  bench::time_op(state, y, reference::layer_norm(x.values, w.values, bias.values, kEpsilon),
-                 layer_norm_cost(shape), [&](Batch& b) {
-                   record_layer_norm(b, y, x.tensor, w.tensor, bias.tensor, kEpsilon);
-                 });
+  bench.cost = layer_norm_cost(shape);
+  bench.record([&](BufferSet& set) {
+    const Tensor y = set.output(shape);
+    record_layer_norm(set.batch(), y, set.input(x), set.input(w), set.input(bias), kEpsilon);
+    set.expect(y, [&] { return reference::layer_norm(x.values, w.values, bias.values, kEpsilon); });
+  });
 }
 
-void backward(benchmark::State& state, const Shape& shape) {
+void layer_norm_backward(OpBench& bench, const Shape& shape) {
   const Operand x(shape, 1);
   const Operand w({shape.last()}, 2);
   const Operand dy(shape, 3);
-  const Tensor dx = bench::zeros(shape);
-  bench::time_op(state, dx, reference::layer_norm_backward(dy.values, x.values, w.values, kEpsilon),
-                 layer_norm_backward_cost(shape, false), [&](Batch& b) {
-                   record_layer_norm_backward(b, dx, dy.tensor, x.tensor, w.tensor, {}, kEpsilon);
-                 });
+  bench.cost = layer_norm_backward_cost(shape, false);
+  bench.record([&](BufferSet& set) {
+    const Tensor dx = set.output(shape);
+    record_layer_norm_backward(set.batch(), dx, set.input(dy), set.input(x), set.input(w), {},
+                               kEpsilon);
+    set.expect(dx, [&] {
+      return reference::layer_norm_backward(dy.values, x.values, w.values, kEpsilon);
+    });
+  });
 }
 
-const bool kRegistered = bench::register_shapes("layer_norm/fused/f32", kShapes, forward) &&
-                         bench::register_shapes("layer_norm_backward/fused/f32", kShapes, backward);
+const bool kAdded = add_family([] {
+  for (const Shape& shape : {Shape{1024, 1024}, Shape{64, 1024}, Shape{2048, 576}}) {
+    add_cold_and_warm({.op = "layer_norm", .shape = shape}, layer_norm, shape);
+    add_cold_and_warm({.op = "layer_norm_backward", .shape = shape}, layer_norm_backward, shape);
+  }
+});
 
 }  // namespace
-}  // namespace clora
+}  // namespace clora::bench

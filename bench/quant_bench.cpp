@@ -1,33 +1,31 @@
-// quant/dequantise/TYPE/N x K: a frozen matrix as floats.
+// dequantise/fused/TYPE/NxK: a frozen matrix as floats.
 #include "ops/quant.hpp"
-
-#include <fmt/format.h>
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/quant_reference.hpp"
 
-namespace clora {
+namespace clora::bench {
 namespace {
 
-void dequantise(benchmark::State& state, DType type) {
-  const auto weights = test::random_weights(type, 1536, 768, 1);
-  const Tensor w = weights.upload(bench::context());
-  const Tensor y = bench::zeros({1536, 768});
-  Batch batch(bench::context());
-  record_dequantise(batch, y, w);
-  batch.submit().wait();
-  const auto got = bench::context().read<float>(y);
-  if (!bench::check(state, bench::largest_error(got, weights.values), 1e-6)) return;
-  bench::time_best_replay(state, batch, 1, dequantise_cost(w));
+void dequantise(OpBench& bench, DType type, const Shape& shape) {
+  const auto weights = test::random_weights(type, shape[0], shape[1], 1);
+  bench.tolerance = 1e-6;
+  bench.record([&](BufferSet& set) {
+    const Tensor w = set.keep(weights.upload(bench.context()));
+    const Tensor y = set.output(shape);
+    bench.cost = dequantise_cost(w);
+    record_dequantise(set.batch(), y, w);
+    set.expect(y, [&] { return weights.values; });
+  });
 }
 
-const bool kRegistered = [] {
+const bool kAdded = add_family([] {
+  const Shape shape{1536, 768};
   for (const DType type : test::kWeightTypes) {
-    const std::string name = fmt::format("dequantise/fused/{}/1536x768", name_of(type));
-    benchmark::RegisterBenchmark(name.c_str(), dequantise, type)->UseManualTime()->MinTime(0.1);
+    add({.op = "dequantise", .type = std::string(name_of(type)), .shape = shape}, dequantise, type,
+        shape);
   }
-  return true;
-}();
+});
 
 }  // namespace
-}  // namespace clora
+}  // namespace clora::bench

@@ -1,44 +1,45 @@
-// rope/LAYOUT/f32/T x H x E: queries of SmolLM2-135M.
+// rope/fused/f32/TxHxE/LAYOUT and rope_backward: queries of SmolLM2-135M.
 #include "ops/rope.hpp"
 
-#include "bench/support/replayed_op.hpp"
+#include <numeric>
+
+#include "bench/support/op_bench.hpp"
 #include "tests/reference/rope_reference.hpp"
 
-namespace clora {
+namespace clora::bench {
 namespace {
 
-using bench::Operand;
-
-void rotate(benchmark::State& state, const Shape& shape, RopeLayout layout) {
+void rope(OpBench& bench, const Shape& shape, RopeLayout layout, RopeDirection direction) {
   const Operand x(shape, 1);
   const Operand table({shape[0], shape[2] / 2, 2}, 2);  // any numbers: the work is the same
-  std::vector<std::int32_t> positions;
-  for (std::int32_t t = 0; t < shape[0]; ++t) positions.push_back(t);
-  const Tensor positions_device =
-      bench::context().upload<std::int32_t>({shape[0]}, DType::i32, positions, MemoryTag::scratch);
-  const Tensor y = bench::zeros(shape);
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(shape[0]));
+  std::iota(positions.begin(), positions.end(), 0);
   const reference::RopeSizes sizes{static_cast<std::size_t>(shape[0]),
                                    static_cast<std::size_t>(shape[1]),
                                    static_cast<std::size_t>(shape[2])};
-  const bool interleaved = layout == RopeLayout::interleaved;
-  bench::time_op(
-      state, y, reference::rope(x.values, positions, table.values, sizes, interleaved, 1),
-      rope_cost(shape), [&](Batch& b) {
-        record_rope(b, y, x.tensor, positions_device, table.tensor, layout, RopeDirection::forward);
-      });
+  bench.cost = rope_cost(shape);
+  bench.record([&](BufferSet& set) {
+    const Tensor y = set.output(shape);
+    record_rope(set.batch(), y, set.input(x), set.input({shape[0]}, positions), set.input(table),
+                layout, direction);
+    set.expect(y, [&] {
+      return reference::rope(x.values, positions, table.values, sizes,
+                             layout == RopeLayout::interleaved,
+                             direction == RopeDirection::forward ? 1 : -1);
+    });
+  });
 }
 
-void half_split(benchmark::State& state, const Shape& shape) {
-  rotate(state, shape, RopeLayout::half_split);
-}
-
-void interleaved(benchmark::State& state, const Shape& shape) {
-  rotate(state, shape, RopeLayout::interleaved);
-}
-
-const bool kRegistered =
-    bench::register_shapes("rope_half_split/fused/f32", {{2048, 9, 64}}, half_split) &&
-    bench::register_shapes("rope_interleaved/fused/f32", {{2048, 9, 64}}, interleaved);
+const bool kAdded = add_family([] {
+  const Shape shape{2048, 9, 64};
+  for (const auto& [word, layout] : {std::pair{"half_split", RopeLayout::half_split},
+                                     std::pair{"interleaved", RopeLayout::interleaved}}) {
+    add({.op = "rope", .shape = shape, .words = {word}}, rope, shape, layout,
+        RopeDirection::forward);
+    add({.op = "rope_backward", .shape = shape, .words = {word}}, rope, shape, layout,
+        RopeDirection::backward);
+  }
+});
 
 }  // namespace
-}  // namespace clora
+}  // namespace clora::bench

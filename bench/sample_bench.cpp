@@ -1,53 +1,71 @@
-// sample/FORM/f32/V: one token of a vocabulary, by form of sampling; 20 tokens a batch.
+// sample_WAY/fused/f32/V: one token of a vocabulary; logprobs: its logarithm and the 5 likeliest.
 #include "ops/sample.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/sample_reference.hpp"
 
-namespace clora {
+namespace clora::bench {
 namespace {
 
-void sample(benchmark::State& state, SampleSettings settings) {
-  const std::int64_t vocabulary = state.range(0);
-  auto values = bench::random_values(static_cast<std::size_t>(vocabulary), 1);
+std::vector<float> random_logits(std::int64_t vocabulary) {
+  auto values = random_values(static_cast<std::size_t>(vocabulary), 1);
   for (float& x : values) x *= 10;
-  Context& context = bench::context();
-  const Tensor logits = bench::upload({vocabulary}, values);
-  const Tensor token = bench::upload({1}, std::vector<std::int32_t>{-1});
-  const std::vector<std::uint8_t> unseen(static_cast<std::size_t>(vocabulary));
-  const Tensor seen =
-      context.upload<std::uint8_t>({vocabulary}, DType::u8, unseen, MemoryTag::scratch);
-  const Tensor device_settings = context.allocate({8}, DType::u32, MemoryTag::scratch);
-  context.write(device_settings, std::as_bytes(std::span(&settings, 1)));
-  const auto record = [&](Batch& batch) {
-    record_sample(batch, token, seen, device_settings, logits);
-  };
-  Batch once(context);
-  record(once);
-  once.submit().wait();
-  const auto want = reference::sample(values, unseen, settings);
-  const bool right = want.margin < 1e-5 || context.read<std::int32_t>(token)[0] == want.token;
-  if (!bench::check(state, right ? 0 : 1)) return;
-  const auto elements = static_cast<double>(vocabulary);
-  bench::time_replays(state, {elements, 4 * elements}, 20, record);
+  return values;
 }
 
-void sizes(benchmark::internal::Benchmark* bench) {
-  bench->Arg(32000)->Arg(49152)->Unit(benchmark::kMicrosecond)->UseRealTime();
+void sample(OpBench& bench, std::int64_t vocabulary, const SampleSettings& settings) {
+  const auto values = random_logits(vocabulary);
+  const std::vector<std::uint8_t> unseen(static_cast<std::size_t>(vocabulary));
+  const auto elements = static_cast<double>(vocabulary);
+  Context& context = bench.context();
+  bench.cost = {elements, 4 * elements};
+  bench.record([&](BufferSet& set) {
+    const Tensor token = set.input({1}, std::vector<std::int32_t>{-1});
+    const Tensor seen =
+        set.keep(context.upload<std::uint8_t>({vocabulary}, DType::u8, unseen, MemoryTag::scratch));
+    const Tensor device_settings = set.keep(context.allocate({8}, DType::u32, MemoryTag::scratch));
+    context.write(device_settings, std::as_bytes(std::span(&settings, 1)));
+    record_sample(set.batch(), token, seen, device_settings, set.input({vocabulary}, values));
+    set.expect_error([&, token] {
+      const auto want = reference::sample(values, unseen, settings);
+      const bool near_tie = want.margin < 1e-5;
+      return near_tie || context.read<std::int32_t>(token)[0] == want.token ? 0.0 : 1.0;
+    });
+  });
 }
-BENCHMARK_CAPTURE(sample, greedy, {})->Name("sample_greedy/fused/f32")->Apply(sizes);
-BENCHMARK_CAPTURE(sample, penalty, {.repetition_penalty = 1.1F})
-    ->Name("sample_penalty/fused/f32")
-    ->Apply(sizes);
-BENCHMARK_CAPTURE(sample, temperature, {.temperature = 1})
-    ->Name("sample_temperature/fused/f32")
-    ->Apply(sizes);
-BENCHMARK_CAPTURE(sample, top_k, {.temperature = 1, .top_k = 50})
-    ->Name("sample_top_k_50/fused/f32")
-    ->Apply(sizes);
-BENCHMARK_CAPTURE(sample, top_p, {.temperature = 1, .top_p = 0.9F})
-    ->Name("sample_top_p_0.9/fused/f32")
-    ->Apply(sizes);
+
+void logprobs(OpBench& bench, std::int64_t vocabulary) {
+  const auto values = random_logits(vocabulary);
+  const auto elements = static_cast<double>(vocabulary);
+  bench.cost = {elements, 4 * elements};
+  bench.record([&](BufferSet& set) {
+    const LogprobOutputs out{
+        set.output({1}), set.keep(bench.context().allocate({5}, DType::i32, MemoryTag::scratch)),
+        set.output({5})};
+    record_logprobs(set.batch(), out, set.input({vocabulary}, values),
+                    set.input({1}, std::vector<std::int32_t>{7}));
+    set.expect(out.logprob, [&] {
+      double sum = 0;
+      for (const float x : values) sum += std::exp(double{x} - 10);
+      return std::vector{double{values[7]} - 10 - std::log(sum)};
+    });
+  });
+}
+
+const bool kAdded = add_family([] {
+  for (const std::int64_t vocabulary : {32000, 49152}) {
+    const auto add_way = [&](const char* way, const SampleSettings& settings) {
+      add({.op = std::string("sample_") + way, .shape = {vocabulary}}, sample, vocabulary,
+          settings);
+    };
+    add_way("greedy", {});
+    add_way("penalty", {.repetition_penalty = 1.1F});
+    add_way("temperature", {.temperature = 1});
+    add_way("top_k_50", {.temperature = 1, .top_k = 50});
+    add_way("top_p_0.9", {.temperature = 1, .top_p = 0.9F});
+    add({.op = "logprobs", .shape = {vocabulary}}, logprobs, vocabulary);
+  }
+});
 
 }  // namespace
-}  // namespace clora
+}  // namespace clora::bench

@@ -1,36 +1,42 @@
-// softmax/FORM/f32/T x N: square rows.
+// softmax/fused/f32/TxN and softmax_backward: square rows and few of them.
 #include "ops/softmax.hpp"
 
-#include "bench/support/replayed_op.hpp"
+#include "bench/support/op_bench.hpp"
 #include "tests/reference/softmax_reference.hpp"
 
-namespace clora {
+namespace clora::bench {
 namespace {
-
-using bench::Operand;
-
-const std::initializer_list<Shape> kShapes = {{1024, 1024}, {64, 1024}};
 
 std::size_t width_of(const Shape& shape) { return static_cast<std::size_t>(shape.last()); }
 
-void forward(benchmark::State& state, const Shape& shape) {
+void softmax(OpBench& bench, const Shape& shape) {
   const Operand x(shape, 1);
-  const Tensor y = bench::zeros(shape);
-  bench::time_op(state, y, reference::softmax(x.values, width_of(shape)), softmax_cost(shape),
-                 [&](Batch& b) { record_softmax(b, y, x.tensor); });
+  bench.cost = softmax_cost(shape);
+  bench.record([&](BufferSet& set) {
+    const Tensor y = set.output(shape);
+    record_softmax(set.batch(), y, set.input(x));
+    set.expect(y, [&] { return reference::softmax(x.values, width_of(shape)); });
+  });
 }
 
-void backward(benchmark::State& state, const Shape& shape) {
+void softmax_backward(OpBench& bench, const Shape& shape) {
   const Operand y(shape, 1);
   const Operand dy(shape, 2);
-  const Tensor dx = bench::zeros(shape);
-  bench::time_op(state, dx, reference::softmax_backward(dy.values, y.values, width_of(shape)),
-                 softmax_backward_cost(shape),
-                 [&](Batch& b) { record_softmax_backward(b, dx, dy.tensor, y.tensor); });
+  bench.cost = softmax_backward_cost(shape);
+  bench.record([&](BufferSet& set) {
+    const Tensor dx = set.output(shape);
+    record_softmax_backward(set.batch(), dx, set.input(dy), set.input(y));
+    set.expect(dx,
+               [&] { return reference::softmax_backward(dy.values, y.values, width_of(shape)); });
+  });
 }
 
-const bool kRegistered = bench::register_shapes("softmax/fused/f32", kShapes, forward) &&
-                         bench::register_shapes("softmax_backward/fused/f32", kShapes, backward);
+const bool kAdded = add_family([] {
+  for (const Shape& shape : {Shape{1024, 1024}, Shape{64, 1024}}) {
+    add_cold_and_warm({.op = "softmax", .shape = shape}, softmax, shape);
+    add_cold_and_warm({.op = "softmax_backward", .shape = shape}, softmax_backward, shape);
+  }
+});
 
 }  // namespace
-}  // namespace clora
+}  // namespace clora::bench

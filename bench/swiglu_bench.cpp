@@ -1,38 +1,44 @@
-// swiglu/FORM/f32/T x F: SmolLM2-135M's feed-forward width.
+// swiglu/fused/f32/TxF and swiglu_backward: SmolLM2-135M's feed-forward width. One row, as in
+// decoding, finds its numbers in the caches.
 #include "ops/swiglu.hpp"
 
-#include "bench/support/replayed_op.hpp"
+#include "bench/support/op_bench.hpp"
 #include "tests/reference/swiglu_reference.hpp"
 
-namespace clora {
+namespace clora::bench {
 namespace {
 
-using bench::Operand;
-
-const std::initializer_list<Shape> kShapes = {{2048, 1536}, {1, 1536}};
-
-void forward(benchmark::State& state, const Shape& shape) {
+void swiglu(OpBench& bench, const Shape& shape) {
   const Operand gate(shape, 1);
   const Operand up(shape, 2);
-  const Tensor y = bench::zeros(shape);
-  bench::time_op(state, y, reference::swiglu(gate.values, up.values), swiglu_cost(shape),
-                 [&](Batch& b) { record_swiglu(b, y, gate.tensor, up.tensor); });
-}
-
-void backward(benchmark::State& state, const Shape& shape) {
-  const Operand gate(shape, 1);
-  const Operand up(shape, 2);
-  const Operand dy(shape, 3);
-  const Tensor dgate = bench::zeros(shape);
-  const Tensor dup = bench::zeros(shape);
-  const auto want = reference::swiglu_backward(dy.values, gate.values, up.values);
-  bench::time_op(state, dgate, want.dgate, swiglu_backward_cost(shape), [&](Batch& b) {
-    record_swiglu_backward(b, dgate, dup, dy.tensor, gate.tensor, up.tensor);
+  bench.cost = swiglu_cost(shape);
+  bench.record([&](BufferSet& set) {
+    const Tensor y = set.output(shape);
+    record_swiglu(set.batch(), y, set.input(gate), set.input(up));
+    set.expect(y, [&] { return reference::swiglu(gate.values, up.values); });
   });
 }
 
-const bool kRegistered = bench::register_shapes("swiglu/fused/f32", kShapes, forward) &&
-                         bench::register_shapes("swiglu_backward/fused/f32", kShapes, backward);
+void swiglu_backward(OpBench& bench, const Shape& shape) {
+  const Operand gate(shape, 1);
+  const Operand up(shape, 2);
+  const Operand dy(shape, 3);
+  const auto want = reference::swiglu_backward(dy.values, gate.values, up.values);
+  bench.cost = swiglu_backward_cost(shape);
+  bench.record([&](BufferSet& set) {
+    const Tensor dgate = set.output(shape), dup = set.output(shape);
+    record_swiglu_backward(set.batch(), dgate, dup, set.input(dy), set.input(gate), set.input(up));
+    set.expect(dgate, [&] { return want.dgate; });
+    set.expect(dup, [&] { return want.dup; });
+  });
+}
+
+const bool kAdded = add_family([] {
+  const Shape rows{2048, 1536}, row{1, 1536};
+  add({.op = "swiglu", .shape = rows}, swiglu, rows);
+  add({.op = "swiglu", .shape = row, .words = {"warm"}}, swiglu, row);
+  add({.op = "swiglu_backward", .shape = rows}, swiglu_backward, rows);
+});
 
 }  // namespace
-}  // namespace clora
+}  // namespace clora::bench

@@ -1,115 +1,134 @@
-// What every op bench shares: a Context, recorded batches that are replayed, counters.
+// OpBench: one op of the library, recorded, checked against its reference, then timed.
 //
-// A bench checks its result against the double reference before it times anything, and then times
-// whole replays: submit and wait. Small ops put several launches into one batch (`copies`), so that
-// the wake-up of the device's threads is not what is measured.
+//   void softmax(OpBench& bench, const Shape& shape) {
+//     const Operand x(shape, 1);
+//     bench.cost = softmax_cost(shape);
+//     bench.record([&](BufferSet& set) {
+//       const Tensor y = set.output(shape);
+//       record_softmax(set.batch(), y, set.input(x));
+//       set.expect(y, [&] { return reference::softmax(x.values, ...); });
+//     });
+//   }
+//   const bool kAdded = add_family([] {
+//     add({.op = "softmax", .shape = {64, 1024}}, softmax, Shape{64, 1024});
+//   });
+//
+// One replay runs the op on many sets of buffers by turns, together larger than the caches, so that
+// every set comes from memory; a bench whose name holds the word "warm" has one set. What is timed
+// is replays: submit, and wait once; as many of them between two waits as make waking the device's
+// threads a hundredth of it.
 #pragma once
 
-#include <benchmark/benchmark.h>
+#include <functional>
+#include <memory>
+#include <optional>
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstdint>
-#include <ctime>
-#include <limits>
-#include <random>
-#include <span>
-#include <string>
-#include <vector>
-
+#include "bench/support/name.hpp"
+#include "bench/support/prepared.hpp"
+#include "bench/support/session.hpp"
+#include "bench/support/values.hpp"
 #include "runtime/batch.hpp"
-#include "runtime/context.hpp"
+#include "tests/reference/quant_reference.hpp"
 
 namespace clora::bench {
 
-// The Context of the environment's device and variant, made at first use.
-inline Context& context() {
-  static Context shared(config_from_environment());
-  return shared;
-}
+class OpBench;
 
-// Uniform values in [-1, 1), the same for a seed on every machine.
-inline std::vector<float> random_values(std::size_t count, std::uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::vector<float> values(count);
-  for (float& value : values) value = static_cast<float>(generator() >> 8U) * 0x1p-23F - 1.0F;
-  return values;
-}
+// The tensors of one of the sets that take turns, and the Batch that its op goes into.
+class BufferSet {
+ public:
+  Batch& batch() noexcept { return batch_; }
 
-inline Tensor upload(Shape shape, std::span<const float> values) {
-  return context().upload(shape, DType::f32, values, MemoryTag::scratch);
-}
-inline Tensor upload(Shape shape, std::span<const std::int32_t> values) {
-  return context().upload(shape, DType::i32, values, MemoryTag::scratch);
-}
-inline Tensor zeros(Shape shape) {
-  return upload(shape, std::vector<float>(static_cast<std::size_t>(shape.elements())));
-}
-inline std::vector<double> to_double(std::span<const float> values) {
-  return {values.begin(), values.end()};
-}
+  Tensor input(const Operand& operand) { return input(operand.shape, operand.floats); }
+  Tensor input(const Shape& shape, std::span<const float> values);
+  Tensor input(const Shape& shape, std::span<const std::int32_t> values);
+  // A frozen matrix, laid out as serves the Context best.
+  Tensor weights(const test::WeightMatrix& matrix);
+  // Where a result goes: NaN, so that what is not written shows.
+  Tensor output(const Shape& shape);
+  // Where a result is added.
+  Tensor zeros(const Shape& shape);
+  // Any other tensor of this set, made on bench.context().
+  Tensor keep(const Tensor& tensor);
 
-// The largest |got - want| relative to the largest |want|.
-inline double largest_error(std::span<const float> got, std::span<const double> want) {
-  double scale = 0, error = got.size() == want.size() ? 0 : 1;
-  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
-    scale = std::max(scale, std::abs(want[i]));
-    const double difference = std::abs(static_cast<double>(got[i]) - want[i]);
-    if (!(difference <= error)) error = std::isnan(difference) ? INFINITY : difference;
-  }
-  return scale > 0 ? error / scale : error;
-}
+  // The result is checked before anything is timed. Only the first set's functions are called.
+  void expect(const Tensor& result, std::function<std::vector<double>()> want);
+  // error(): what is wrong with the results, to be compared with the tolerance.
+  void expect_error(std::function<double()> error);
 
-// Skips the bench with a message where the result is wrong; true where it is right.
-inline bool check(benchmark::State& state, double error, double tolerance = 1e-4) {
-  if (error <= tolerance) return true;
-  state.SkipWithError(("wrong result, relative error " + std::to_string(error)).c_str());
-  return false;
-}
+ private:
+  friend class OpBench;
+  BufferSet(OpBench& bench, Batch& batch, bool checks)
+      : bench_(bench), batch_(batch), checks_(checks) {}
 
-// Times replays of a batch of `copies` times what record(batch) records. Counters: gflops and gbps
-// of `cost`, the cost of one copy; us, the time of one.
-template <class Record>
-void time_replays(benchmark::State& state, Cost cost, int copies, Record record) {
-  Batch batch(context());
-  for (int i = 0; i < copies; ++i) record(batch);
-  batch.submit().wait();
-  for (auto _ : state) batch.submit().wait();
-  const double runs = static_cast<double>(state.iterations()) * copies;
-  using benchmark::Counter;
-  state.counters["gflops"] = Counter(cost.flops * runs * 1e-9, Counter::kIsRate);
-  state.counters["gbps"] = Counter(cost.bytes * runs * 1e-9, Counter::kIsRate);
-  state.counters["us"] = Counter(runs * 1e-6, Counter::kIsRate | Counter::kInvert);
-}
+  OpBench& bench_;
+  Batch& batch_;
+  bool checks_;
+  std::size_t bytes_ = 0;
+};
 
-// Times replays of a batch that holds `launches` launches of `cost`; for benches registered with
-// UseManualTime(). Counters of one launch: gflops and gbps of the best replay (other programs only
-// ever make one slower), mean_us, and core_gflops and core_gbps by processor time of this process,
-// which other programs on a shared CPU hardly change.
-inline void time_best_replay(benchmark::State& state, Batch& batch, std::size_t launches,
-                             Cost cost) {
-  using Clock = std::chrono::steady_clock;
-  const auto count = static_cast<double>(launches);
-  double best = std::numeric_limits<double>::max();
-  double sum = 0;
-  batch.submit().wait();
-  const std::clock_t processor = std::clock();
-  for (auto _ : state) {
-    const auto begin = Clock::now();
-    batch.submit().wait();
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    state.SetIterationTime(seconds);
-    best = std::min(best, seconds / count);
-    sum += seconds;
-  }
-  const double runs = count * static_cast<double>(state.iterations());
-  const double used = static_cast<double>(std::clock() - processor) / CLOCKS_PER_SEC / runs;
-  state.counters["gflops"] = cost.flops / best * 1e-9;
-  state.counters["gbps"] = cost.bytes / best * 1e-9;
-  state.counters["core_gflops"] = cost.flops / used * 1e-9;
-  state.counters["core_gbps"] = cost.bytes / used * 1e-9;
-  state.counters["mean_us"] = sum / runs * 1e6;
+class OpBench : public Prepared {
+ public:
+  OpBench(Arithmetic arithmetic, bool warm) : arithmetic_(arithmetic), warm_(warm) {}
+
+  Context& context() const { return bench::context(arithmetic_); }
+
+  Cost cost;  // of one op
+  // The largest error relative to the largest value; two hundredths where operands are rounded to
+  // bf16.
+  double tolerance = 1e-5;
+
+  // body(set) records the op on the set's buffers; it is called for each set before this returns.
+  void record(const std::function<void(BufferSet&)>& body);
+  // For work on the host: work() does the op `ops` times, `error` is that of a first result.
+  void on_host(std::function<void()> work, double error, std::size_t ops = 1);
+
+  // Counters of one op: best_us, median_us; by the best replay (other programs only ever make one
+  // slower) gflops, gbps and percent_of_ceiling; by processor time of this process, which other
+  // programs on a shared CPU hardly change, core_gflops and core_gbps.
+  void time(benchmark::State& state) override;
+
+ private:
+  friend class BufferSet;
+  bool check_first_set(const std::function<void(BufferSet&)>& body);
+  std::size_t sets_for(std::size_t bytes) const;
+  void choose_turns();
+  double seconds_of_one_turn();
+  void report(benchmark::State& state, std::vector<double> seconds, double core_seconds) const;
+  void accept(double error);
+
+  Arithmetic arithmetic_;
+  bool warm_;
+  std::vector<std::function<double()>> checks_;
+  std::optional<Batch> batch_;
+  std::function<void()> work_;  // instead of batch_
+  std::size_t ops_ = 1;         // in a replay
+  std::size_t turns_ = 1;       // replays between two waits
+  std::size_t first_set_bytes_ = 0;
+  std::string failure_;
+};
+
+void add_op(const Name& name, Arithmetic arithmetic, std::function<void(OpBench&)> prepare);
+
+// Registers a bench of f32 arithmetic, prepared by prepare(bench, arguments...).
+template <class Function, class... Arguments>
+void add(const Name& name, Function prepare, Arguments... arguments) {
+  add_op(name, Arithmetic::f32, [=](OpBench& bench) { prepare(bench, arguments...); });
+}
+// And, where the device has it, one whose products round their operands to bf16: NAME/bf16.
+template <class Function, class... Arguments>
+void add_both(const Name& name, Function prepare, Arguments... arguments) {
+  add(name, prepare, arguments...);
+  if (!has(Arithmetic::bf16)) return;
+  add_op(name.with("bf16"), Arithmetic::bf16,
+         [=](OpBench& bench) { prepare(bench, arguments...); });
+}
+// And one whose buffers may stay in the caches, for work so small that it finds them there, or
+// that is compared with programs which do: NAME/warm.
+template <class Function, class... Arguments>
+void add_cold_and_warm(const Name& name, Function prepare, Arguments... arguments) {
+  add(name, prepare, arguments...);
+  add(name.with("warm"), prepare, arguments...);
 }
 
 }  // namespace clora::bench

@@ -1,0 +1,79 @@
+#include "bench/support/session.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "ops/ceilings.hpp"
+
+namespace clora::bench {
+namespace {
+
+Variant variant_for(Arithmetic arithmetic) {
+  const ContextConfig config = config_for(arithmetic);
+  return resolve(config.variant, config.precision, select_device(config.device));
+}
+
+Ceilings& shared_ceilings() {
+  static Ceilings ceilings;
+  return ceilings;
+}
+
+Ceilings best_of(const Ceilings& a, const Ceilings& b) {
+  return {.copy_bytes_per_second = std::max(a.copy_bytes_per_second, b.copy_bytes_per_second),
+          .read_bytes_per_second = std::max(a.read_bytes_per_second, b.read_bytes_per_second),
+          .f32_flops_per_second = std::max(a.f32_flops_per_second, b.f32_flops_per_second),
+          .matrix_flops_per_second = std::max(a.matrix_flops_per_second, b.matrix_flops_per_second),
+          .launch_seconds = std::min(a.launch_seconds, b.launch_seconds),
+          .wake_seconds = std::min(a.wake_seconds, b.wake_seconds)};
+}
+
+}  // namespace
+
+ContextConfig config_for(Arithmetic arithmetic) {
+  ContextConfig config = config_from_environment();
+  if (arithmetic == Arithmetic::bf16) {
+    config.precision = Precision::automatic;
+  } else if (config.variant == Variant::avx512_bf16) {
+    config.variant = Variant::cpu;  // the same kernels, f32 throughout
+  }
+  return config;
+}
+
+bool has(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::f32 ||
+         variant_for(Arithmetic::bf16) != variant_for(Arithmetic::f32);
+}
+
+Context& context(Arithmetic arithmetic) {
+  static Context f32(config_for(Arithmetic::f32));
+  if (arithmetic == Arithmetic::f32) return f32;
+  static Context bf16(config_for(Arithmetic::bf16));
+  return bf16;
+}
+
+Context& patient_context() {
+  static Context shared([] {
+    ContextConfig config = config_for(Arithmetic::f32);
+    config.max_commands_in_flight = 1;
+    return config;
+  }());
+  return shared;
+}
+
+void measure_ceilings() {
+  const ContextConfig config = config_for(Arithmetic::bf16);
+  const Device device = select_device(config.device);
+  const std::optional<Ceilings> kept = kept_ceilings(config.cache_folder, device);
+  shared_ceilings() = measured_ceilings_of(config);
+  if (!kept) return;
+  shared_ceilings() = best_of(*kept, shared_ceilings());
+  keep_ceilings(config.cache_folder, device, shared_ceilings());
+}
+
+Ceilings ceilings_for(Arithmetic arithmetic) {
+  Ceilings ceilings = shared_ceilings();
+  if (arithmetic == Arithmetic::f32) ceilings.matrix_flops_per_second = 0;
+  return ceilings;
+}
+
+}  // namespace clora::bench

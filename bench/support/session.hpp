@@ -1,0 +1,31 @@
+// What all benches of a run share: a Context for each arithmetic, and the device's ceilings.
+#pragma once
+
+#include "runtime/context.hpp"
+#include "runtime/roofline.hpp"
+
+namespace clora::bench {
+
+// Of products: f32, or operands rounded to bf16 by the device's matrix unit.
+enum class Arithmetic { f32, bf16 };
+
+// The environment's configuration with this arithmetic, whatever variant the environment names.
+ContextConfig config_for(Arithmetic arithmetic);
+// Whether the environment's device and variant have it; f32 always.
+bool has(Arithmetic arithmetic);
+
+// Made at first use, kept to the end of the run.
+Context& context(Arithmetic arithmetic = Arithmetic::f32);
+// One that waits behind every command.
+Context& patient_context();
+
+// Measures the ceilings, unless they are known better from earlier: other programs only ever make
+// them lower. To be called once, before any bench; without it they are unknown.
+void measure_ceilings();
+// Those that work of this arithmetic can reach: without the matrix unit for f32.
+Ceilings ceilings_for(Arithmetic arithmetic);
+
+// Device, driver, CPU, commit, variants and ceilings for Google Benchmark's context.
+void describe_session();
+
+}  // namespace clora::bench

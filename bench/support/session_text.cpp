@@ -1,0 +1,61 @@
+// What the JSON's context tells of the machine and the program.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "bench/support/commit.hpp"
+#include "bench/support/session.hpp"
+
+namespace clora::bench {
+namespace {
+
+// The value of the first such line of /proc/cpuinfo; empty on systems that have none.
+std::string cpu_fact(std::string_view key) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos || !line.starts_with(key)) continue;
+    return line.substr(std::min(colon + 2, line.size()));
+  }
+  return {};
+}
+
+void tell(const char* key, const std::string& value) {
+  if (!value.empty()) benchmark::AddCustomContext(key, value);
+}
+
+void tell_ceilings(const Ceilings& c) {
+  if (!c.known()) return;
+  const auto number = [](double value) { return fmt::format("{:.4g}", value); };
+  tell("ceiling_copy_gbps", number(c.copy_bytes_per_second * 1e-9));
+  tell("ceiling_read_gbps", number(c.read_bytes_per_second * 1e-9));
+  tell("ceiling_fma_gflops", number(c.f32_flops_per_second * 1e-9));
+  if (c.matrix_flops_per_second > 0) {
+    tell("ceiling_matrix_gflops", number(c.matrix_flops_per_second * 1e-9));
+  }
+  tell("ceiling_launch_us", number(c.launch_seconds * 1e6));
+  tell("ceiling_wake_us", number(c.wake_seconds * 1e6));
+}
+
+}  // namespace
+
+void describe_session() {
+  const Device& device = context().device();
+  tell("device", device.name);
+  tell("platform", device.platform);
+  tell("driver", device.driver);
+  tell("opencl", device.opencl_version);
+  tell("compute_units", std::to_string(device.compute_units));
+  tell("matrix_unit", std::string(name_of(device.matrix_unit)));
+  tell("cpu_model", cpu_fact("model name"));
+  tell("cpu_flags", cpu_fact("flags"));
+  tell("commit", std::string(built_commit()));
+  tell("variant", std::string(name_of(context().variant())));
+  if (has(Arithmetic::bf16)) {
+    tell("variant_bf16", std::string(name_of(context(Arithmetic::bf16).variant())));
+  }
+  tell_ceilings(ceilings_for(Arithmetic::bf16));
+}
+
+}  // namespace clora::bench

@@ -1,0 +1,54 @@
+// Tables of ways to do the same work that take turns in one run, so that a slow minute of the
+// machine hits all of them.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace clora::bench {
+
+// run() does the work and waits for the device; right() tells whether the result is what it should
+// be.
+struct Way {
+  std::string name;
+  std::function<void()> run;
+  std::function<bool()> right;
+};
+
+// A table whose ways are named by the benches that report them.
+class TurnsTable {
+ public:
+  using Make = std::function<std::vector<Way>()>;
+  // make() is called for each run; what it returns holds all that the ways need. per_run: the parts
+  // of a run, 256 launches.
+  TurnsTable(int rounds, double per_run, Make make)
+      : rounds_(rounds), per_run_(per_run), make_(std::move(make)) {}
+
+  // Registers the bench that reports the way of this name. Its n-th repetition tells of the n-th
+  // run of the whole table: the median round. Counters: median_us and best_us of a part; ratio, to
+  // the median of the table's first way.
+  void add(const std::string& name);
+
+ private:
+  struct Times {
+    std::vector<double> seconds;
+    bool wrong = false;
+  };
+  using Run = std::map<std::string, Times>;
+
+  Run take_turns();
+  void report(benchmark::State& state, const std::string& name);
+
+  int rounds_;
+  double per_run_;
+  Make make_;
+  std::string first_;
+  std::vector<Run> runs_;
+  std::map<std::string, std::size_t> reported_;
+};
+
+}  // namespace clora::bench

@@ -1,0 +1,140 @@
+// clora_bench: its names follow one grammar (docs/benchmarks.md), the founding tables are there by
+// name, and its JSON tells of the machine. No times are looked at.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "runtime/device.hpp"
+#include "tests/support/program.hpp"
+
+namespace clora {
+namespace {
+
+using test::ProgramResult;
+
+ProgramResult run_bench(const std::vector<std::string>& arguments) {
+  return test::run_program(test::built_program("bench/clora_bench"), {.arguments = arguments});
+}
+
+// The names without what Google Benchmark adds about how it times.
+const std::vector<std::string>& listed() {
+  static const std::vector<std::string> names = [] {
+    const ProgramResult result = run_bench({"--benchmark_list_tests"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::vector<std::string> lines;
+    std::istringstream text(result.out);
+    const std::regex added("(/iterations:1)?/manual_time$");
+    for (std::string line; std::getline(text, line);) {
+      EXPECT_TRUE(std::regex_search(line, added)) << line << " is not timed by hand";
+      lines.push_back(std::regex_replace(line, added, ""));
+    }
+    return lines;
+  }();
+  return names;
+}
+
+void expect_listed(const std::vector<std::string>& wanted) {
+  const std::set<std::string> names(listed().begin(), listed().end());
+  for (const std::string& name : wanted) EXPECT_TRUE(names.contains(name)) << name;
+}
+
+std::string name(const std::string& op_form, const std::string& shape_and_more) {
+  return op_form + "/f32/" + shape_and_more;
+}
+
+TEST(BenchNames, FollowTheGrammar) {
+  const std::regex grammar(
+      "[a-z][a-z0-9_.]*/(fused|composed|library)"
+      "/(f32|f16|bf16|q4_0|q4_1|q5_0|q5_1|q8_0|q4_k|q5_k|q6_k|text)"
+      "/[0-9]+(x[0-9]+)*(/r[0-9]+)?(/[a-z][a-z0-9_]*)*"
+      "|launch/[a-z_]+");
+  EXPECT_GT(listed().size(), 100U);
+  for (const std::string& listed_name : listed()) {
+    EXPECT_TRUE(std::regex_match(listed_name, grammar)) << listed_name;
+  }
+}
+
+TEST(BenchNames, AreEachOfOneBench) {
+  EXPECT_EQ(std::set<std::string>(listed().begin(), listed().end()).size(), listed().size());
+}
+
+TEST(BenchNames, HoldTheLaunchTable) {
+  expect_listed(
+      {"launch/bare", "launch/replay", "launch/record", "launch/set_args", "launch/wait_each"});
+}
+
+TEST(BenchNames, HoldTheFoundingTablesOfLora) {
+  for (const std::string op_form : {"lora_linear/fused", "lora_linear/composed"}) {
+    for (const std::string width : {"512", "1024", "2048"}) {
+      for (const std::string rows : {"64", "1"}) {  // (4, 16, d) and one row
+        const std::string shape = rows + "x" + width + "x" + width;
+        expect_listed({name(op_form, shape + "/r8"), name(op_form, shape + "/r8/warm")});
+      }
+    }
+    for (const std::string rank : {"4", "8", "16", "32", "64"}) {  // (2, 32, 1024)
+      expect_listed({name(op_form, "64x1024x1024/r" + rank)});
+    }
+  }
+  expect_listed({"lora_linear_step/fused/f32/32x512x512/r8",  // (2, 16, 512)
+                 "lora_linear_step/composed/f32/32x512x512/r8",
+                 "lora_linear_backward/fused/f32/32x512x512/r8"});
+}
+
+TEST(BenchNames, HoldTheFoundingTablesOfRows) {
+  for (const std::string op : {"softmax", "layer_norm", "rms_norm"}) {
+    for (const std::string direction : {"", "_backward"}) {
+      for (const std::string shape : {"1024x1024", "64x1024"}) {
+        const std::string op_form = op + direction + "/fused";
+        expect_listed({name(op_form, shape), name(op_form, shape + "/warm")});
+      }
+    }
+  }
+}
+
+TEST(BenchNames, HoldTheOtherFoundingRows) {
+  expect_listed({"adamw/fused/f32/2442240", "sample_greedy/fused/f32/32000",
+                 "sample_top_k_50/fused/f32/32000", "sample_top_p_0.9/fused/f32/32000",
+                 "cache_append/fused/f32/1x3x64/warm", "streaming/fused/text/1024",
+                 "training/fused/q4_1/4x512/r8", "training/fused/q4_1/1x128/r8",
+                 "generation/fused/q4_1/512x128", "gemm/library/f32/2048x576x576/clblast",
+                 "gemm/library/f32/2048x576x576/eigen/warm"});
+}
+
+TEST(BenchNames, ShowProductsOfBf16WhereTheDeviceHasThem) {
+  if (select_device("").matrix_unit == MatrixUnit::none) GTEST_SKIP() << "no matrix unit";
+  expect_listed({"gemm/fused/f32/2048x576x576/bf16", "gemm_backward/fused/q4_1/2048x576x576/bf16",
+                 "lora_linear/fused/f32/64x1024x1024/r8/bf16",
+                 "lora_linear/fused/f32/64x1024x1024/r8/warm/bf16",
+                 "training/fused/q4_1/4x512/r8/bf16", "generation/fused/q4_1/512x128/bf16"});
+}
+
+TEST(BenchJson, TellsOfTheMachineAndOfEachRow) {
+  const ProgramResult result =
+      run_bench({"--benchmark_filter=^cache_append/fused/f32/512x3x64/warm/|^launch/replay",
+                 "--benchmark_min_time=0.001", "--benchmark_format=json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto json = nlohmann::json::parse(result.out);
+  const auto& context = json.at("context");
+  for (const char* key :
+       {"device", "driver", "platform", "commit", "variant", "ceiling_copy_gbps",
+        "ceiling_read_gbps", "ceiling_fma_gflops", "ceiling_launch_us", "ceiling_wake_us"}) {
+    EXPECT_NE(context.value(key, ""), "") << key;
+  }
+  ASSERT_EQ(json.at("benchmarks").size(), 2U);
+  const auto& row = json.at("benchmarks").at(0);
+  for (const char* counter : {"best_us", "median_us", "gbps", "percent_of_ceiling"}) {
+    EXPECT_GT(row.at(counter).get<double>(), 0) << counter;
+  }
+  EXPECT_LE(row.at("best_us").get<double>(), row.at("median_us").get<double>());
+  EXPECT_GT(json.at("benchmarks").at(1).at("median_us").get<double>(), 0);
+}
+
+TEST(BenchProgram, RefusesAnUnknownFlag) {
+  EXPECT_EQ(run_bench({"--benchmrk_filter=x"}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace clora
