@@ -56,7 +56,7 @@ struct LayerTensors {
   LoraWeights lora;
   Tensor x, s, y;
 
-  LayerTensors(OpBench& bench, BufferSet& set, const Numbers& numbers)
+  LayerTensors(BufferSet& set, const Numbers& numbers)
       : weights{set.weights(numbers.w), {}},
         lora{set.input(numbers.a), set.input(numbers.bt), 1, {}},
         x(set.input(numbers.x)),
@@ -89,7 +89,7 @@ void forward(OpBench& bench, const Layer& layer, Form form) {
   const Numbers numbers(layer);
   bench.tolerance = 1e-4;
   bench.record([&](BufferSet& set) {
-    const LayerTensors t(bench, set, numbers);
+    const LayerTensors t(set, numbers);
     bench.cost = lora_linear_cost(layer.rows, t.weights, layer.rank);
     t.record(set.batch(), form);
     set.expect_error([&, y = t.y] { return numbers.error_of_y(bench.context().read<float>(y)); });
@@ -101,7 +101,7 @@ void backward(OpBench& bench, const Layer& layer, Form form, bool with_forward) 
   const Numbers numbers(layer);
   bench.tolerance = 1e-4;
   bench.record([&](BufferSet& set) {
-    const LayerTensors t(bench, set, numbers);
+    const LayerTensors t(set, numbers);
     const Tensor dx = set.output(numbers.x.shape), dy = set.input(numbers.dy);
     const LoraGradients gradients{set.zeros(numbers.a.shape), set.zeros(numbers.bt.shape)};
     bench.cost = backward_cost(layer, t.weights);

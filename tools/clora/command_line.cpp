@@ -39,6 +39,7 @@ void add_commands(CLI::App& program, Action& action) {
   add_fuse_command(program, action);
   add_devices_command(program, action);
   add_info_command(program, action);
+  add_bench_command(program, action);
 }
 
 std::vector<std::string> command_names(const CLI::App& program) {

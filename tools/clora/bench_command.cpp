@@ -1,0 +1,237 @@
+// clora bench: runs clora_bench, or reads what it wrote, and shows it.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <system_error>
+
+#include "runtime/error.hpp"
+#include "runtime/file.hpp"
+#include "tools/clora/bench_page.hpp"
+#include "tools/clora/bench_program.hpp"
+#include "tools/clora/bench_results.hpp"
+#include "tools/clora/bench_table.hpp"
+#include "tools/clora/bench_verdict.hpp"
+#include "tools/clora/commands.hpp"
+#include "tools/clora/common_options.hpp"
+#include "tools/clora/config_file.hpp"
+#include "tools/clora/progress_bar.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  clora bench --quick --filter 'softmax|norm'
+  clora bench --filter 'lora_linear/' --out before.json
+  clora bench --filter 'lora_linear/' --compare before.json --html report.html
+  clora bench --results before.json --html report.html    shows what was measured before
+Names are op/form/type/shape; docs/benchmarks.md tells them all, and how to read the figures.
+Times are of one op, the median of the repetitions; ± half of the way from the least to the largest.
+All benches take about half an hour on two cores, those of one op seconds.)";
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  CommonOptions common;
+  std::string filter = ".";
+  std::string results;
+  std::string out;
+  std::string old_results;
+  std::string page;
+  int repetitions = 0;  // 0: 5, or 3 with --quick
+  bool quick = false;
+};
+
+// A folder of this run's own, removed at its end.
+class WorkFolder {
+ public:
+  WorkFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "clora-bench-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      fail(ErrorCode::io, "clora bench: no folder for temporary files like '{}' to be had", name);
+    }
+    path_ = name;
+  }
+  ~WorkFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  WorkFolder(const WorkFolder&) = delete;
+  WorkFolder& operator=(const WorkFolder&) = delete;
+  std::filesystem::path operator/(const char* name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string last_line_of(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::string last;
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
+class BenchRun {
+ public:
+  BenchRun(const Options& options, Output& output)
+      : options_(options),
+        output_(output),
+        path_(std::getenv("PATH") == nullptr ? "" : std::getenv("PATH")),
+        program_(find_bench_program(own_folder(), path_)) {
+    if (!options.common.device.empty()) {
+      ::setenv("CLORA_DEVICE", options.common.device.c_str(), 1);
+    }
+  }
+
+  // The JSON that it wrote.
+  std::string run() {
+    const std::size_t benches = count();
+    if (benches == 0) {
+      throw UsageError("--filter: no bench's name matches '" + options_.filter +
+                       "'; 'clora_bench --benchmark_list_tests' lists them");
+    }
+    ProgressBar progress(output_, "bench", static_cast<std::int64_t>(benches));
+    std::set<std::string> begun;
+    const std::filesystem::path json = folder_ / "results.json";
+    call({"--benchmark_out=" + json.string(), "--benchmark_out_format=json",
+          "--benchmark_repetitions=" + std::to_string(repetitions()),
+          std::string("--benchmark_min_time=") + (options_.quick ? "0.02" : "0.15")},
+         [&](std::string_view line) {
+           const std::string name = bench_name(line.substr(0, line.find(' ')));
+           if (name.find('/') == std::string::npos || !begun.insert(name).second) return;
+           progress.update(static_cast<std::int64_t>(begun.size()), name);
+         });
+    const MappedFile file = MappedFile::open(json);
+    const auto bytes = file.bytes();
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+
+ private:
+  int repetitions() const {
+    if (options_.repetitions > 0) return options_.repetitions;
+    return options_.quick ? 3 : 5;
+  }
+  std::size_t count() {
+    std::size_t lines = 0;
+    call({"--benchmark_list_tests"},
+         [&](std::string_view line) { lines += line.find('/') != std::string_view::npos ? 1 : 0; });
+    return lines;
+  }
+  void call(std::vector<std::string> arguments,
+            const std::function<void(std::string_view)>& on_line) {
+    arguments.push_back("--benchmark_filter=" + options_.filter);
+    arguments.emplace_back("--benchmark_color=false");
+    const std::filesystem::path errors = folder_ / "errors.txt";
+    output_.detail("{} {}", program_.string(), fmt::join(arguments, " "));
+    const int code = run_bench_program({program_, std::move(arguments), errors, on_line});
+    if (code != 0) {
+      fail(ErrorCode::io, "clora bench: '{}' ended with exit code {}: {}", program_.string(), code,
+           last_line_of(errors));
+    }
+  }
+
+  const Options& options_;
+  Output& output_;
+  std::string path_;
+  std::filesystem::path program_;
+  WorkFolder folder_;
+};
+
+Json json_of(const BenchRow& row, const Comparison* comparison) {
+  Json object{{"event", "bench"}, {"name", row.name}};
+  if (!row.error.empty()) {
+    object["error"] = row.error;
+    return object;
+  }
+  object["median_us"] = row.typical_us();
+  object["best_us"] = row.best_us;
+  object["samples_us"] = row.samples;
+  if (row.gflops > 0) object["gflops"] = row.gflops;
+  if (row.gbps > 0) object["gbps"] = row.gbps;
+  if (row.percent_of_ceiling > 0) object["percent_of_ceiling"] = row.percent_of_ceiling;
+  if (comparison == nullptr) return object;
+  object["verdict"] = name_of(comparison->verdict);
+  object["ratio"] = comparison->interval.ratio;
+  if (comparison->verdict != Verdict::too_few) {
+    object["interval"] = {comparison->interval.low, comparison->interval.high};
+  }
+  return object;
+}
+
+void show(Output& output, const BenchPage& page) {
+  Json machine{{"event", "machine"}};
+  for (const auto& [key, value] : page.results.context) machine[key] = value;
+  output.object(machine);
+  for (const BenchRow& row : page.results.rows) {
+    const auto found = std::ranges::find(page.comparisons, row.name, &Comparison::name);
+    output.object(json_of(row, found == page.comparisons.end() ? nullptr : &*found));
+  }
+  if (output.json()) return;
+  output.info("{}", bench_machine_text(page.results));
+  output.text(bench_table(page.results, page.comparisons));
+}
+
+int bench(const Options& options) {
+  Output output(options.common.output);
+  std::optional<BenchResults> old_run;  // read first: half an hour later is late for an error
+  if (!options.old_results.empty()) old_run = read_bench_results(options.old_results);
+  BenchResults results;
+  if (!options.results.empty()) {
+    results = read_bench_results(options.results);
+  } else {
+    const std::string json = BenchRun(options, output).run();
+    results = parse_bench_results(json, "the output of clora_bench");
+    if (!options.out.empty()) write_file_atomically(options.out, json);
+  }
+  std::vector<Comparison> comparisons;
+  std::vector<std::string> notes;
+  if (old_run) {
+    comparisons = compare(*old_run, results);
+    notes = machine_change(*old_run, results);
+  }
+  const BenchPage page{results, comparisons, notes};
+  show(output, page);
+  for (const std::string& note : notes) output.warning("{}", note);
+  if (!options.page.empty()) write_file_atomically(options.page, bench_page(page));
+  const bool failed =
+      std::ranges::any_of(results.rows, [](const BenchRow& row) { return !row.error.empty(); });
+  return failed ? 1 : 0;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("bench", "Measure how fast this device does each op");
+  const auto options = std::make_shared<Options>();
+  command->add_option("--filter", options->filter, "Only benches whose name matches REGEX")
+      ->type_name("REGEX");
+  command->add_flag("--quick", options->quick, "Short repetitions, and three of them");
+  command
+      ->add_option("--repetitions", options->repetitions,
+                   "How often each is measured (default: 5, with --quick 3)")
+      ->check(CLI::Range(1, 1000));
+  command
+      ->add_option("--compare", options->old_results,
+                   "Tell for each bench whether it is faster or slower than in FILE, by a 99 % "
+                   "confidence interval")
+      ->type_name("FILE");
+  command->add_option("--out", options->out, "Write the results to FILE, for --compare")
+      ->type_name("FILE");
+  command->add_option("--html", options->page, "Write a page with charts to FILE")
+      ->type_name("FILE");
+  command
+      ->add_option("--results", options->results, "Measure nothing: show what --out wrote to FILE")
+      ->type_name("FILE")
+      ->excludes("--out");
+  add_device_option(*command, options->common);
+  add_output_options(*command, options->common);
+  command->footer(kFooter);
+  command->callback([options, &action] { action = [options] { return bench(*options); }; });
+}
+
+}  // namespace clora
