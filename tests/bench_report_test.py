@@ -306,6 +306,13 @@ class Rendering(unittest.TestCase):
             for word in ("<script", "href", "url(", "@import", "<image"):
                 self.assertNotIn(word, svg)
 
+    def test_of_many_works_a_chart_shows_the_best_form_of_each_peer(self):
+        found = tables.of_group(measurement(runs(clora=[9], clora_auto=[8], PyTorch_eager=[7],
+                                                 PyTorch_frozen=[6], PyTorch_frozen_bf16=[5])),
+                                "products")[GEMM]
+        names = [name for name, _ in charts.fastest_first(found, "us", best_of_family=True)]
+        self.assertEqual(names, ["PyTorch frozen bf16", "PyTorch frozen", "clora auto", "clora"])
+
     def test_longer_bars_are_faster(self):
         svg = charts.bars("t", tables.of_group(sample(), "products"),
                           "us")

@@ -5,20 +5,27 @@ from html import escape
 
 from report import figures
 from report.growth import TITLES as GROWTH_TITLES
-from report.tables import GROUP_FIGURES, UNITS, compared, number, of_group
+from report.tables import GROUP_FIGURES, MANY_WORKS, UNITS, compared, number, of_group
 
-STYLE = """<style>
-  :root { --paper: #ffffff; --ink: #1f2328; --faint: #59636e; --line: #d1d9e0; --ours: #0a69da;
-    --auto: #1a7f37; --peer: #9aa4af; }
-  @media (prefers-color-scheme: dark) { :root { --paper: #0d1117; --ink: #f0f6fc; --faint: #9198a1;
-    --line: #3d444d; --ours: #4493f8; --auto: #3fb950; --peer: #656c76; } }
-  text { font: 12px system-ui, sans-serif; fill: var(--ink); }
-  .title { font-size: 15px; font-weight: 600; } .work { font-weight: 600; }
-  .faint { fill: var(--faint); } .paper { fill: var(--paper); }
-  .ours { fill: var(--ours); } .auto { fill: var(--auto); } .peer { fill: var(--peer); }
-  .axis { stroke: var(--line); fill: none; } .whisker { stroke: var(--ink); }
-  .time { stroke: var(--ours); fill: none; stroke-width: 2; }
-  .memory { stroke: var(--auto); fill: none; stroke-width: 2; stroke-dasharray: 5 3; }
+# {class: (property, light, dark)}; written out twice, as not every viewer knows CSS variables.
+COLOURS = {"paper": ("fill", "#ffffff", "#0d1117"), "ink": ("fill", "#1f2328", "#f0f6fc"),
+           "faint": ("fill", "#59636e", "#9198a1"), "ours": ("fill", "#0a69da", "#4493f8"),
+           "auto": ("fill", "#1a7f37", "#3fb950"), "peer": ("fill", "#9aa4af", "#656c76"),
+           "axis": ("stroke", "#d1d9e0", "#3d444d"), "whisker": ("stroke", "#1f2328", "#f0f6fc"),
+           "time": ("stroke", "#0a69da", "#4493f8"), "memory": ("stroke", "#1a7f37", "#3fb950")}
+
+
+def colours(column):
+    return " ".join(f".{name} {{ {values[0]}: {values[column]}; }}"
+                    for name, values in COLOURS.items())
+
+
+STYLE = f"""<style>
+  text {{ font: 12px system-ui, sans-serif; }}
+  .title {{ font-size: 15px; font-weight: 600; }} .work {{ font-weight: 600; }}
+  .time, .memory {{ fill: none; stroke-width: 2; }} .memory {{ stroke-dasharray: 5 3; }}
+  {colours(1)}
+  @media (prefers-color-scheme: dark) {{ {colours(2)} }}
 </style>"""
 
 WIDTH, LEFT, BAR_WIDTH, LINE = 860, 190, 440, 18
@@ -31,7 +38,7 @@ def document(width, height, label, parts):
     return "\n".join([head, STYLE, paper, *parts, "</svg>\n"])
 
 
-def text(x, y, words, kind="", anchor="start"):
+def text(x, y, words, kind="ink", anchor="start"):
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
@@ -62,13 +69,30 @@ def bar(y, contender, summary, figure, best):
             text(LEFT + max(ends[1], length(summary.median)) + 8, middle + 4, label, "faint")]
 
 
-def block(y, work, by_contender, figure):
-    """One work's bars, the fastest first: (parts, the next y)."""
+def family(contender):
+    """PyTorch's forms are one, in f32 and in bf16; ours are each their own."""
+    if figures.is_ours(contender):
+        return contender
+    return contender.split()[0], contender.endswith(" bf16")
+
+
+def fastest_first(by_contender, figure, best_of_family):
+    """[(contender, Summary)]; where asked for only the best of each family."""
     known = [(name, own[figure]) for name, own in by_contender.items() if figure in own]
     known.sort(key=lambda item: -speed(figure, item[1].median))
+    if not best_of_family:
+        return known
+    best = {}
+    for name, summary in known:
+        best.setdefault(family(name), (name, summary))
+    return list(best.values())
+
+
+def block(y, work, known, figure):
+    """One work's bars: (parts, the next y)."""
     best = max(speed(figure, value) for _, summary in known
                for value in (summary.least, summary.most))
-    parts = [text(LEFT, y + 13, work, "work")]
+    parts = [text(LEFT, y + 13, work, "ink work")]
     y += LINE
     for contender, summary in known:
         parts += bar(y, contender, summary, figure, best)
@@ -77,13 +101,15 @@ def block(y, work, by_contender, figure):
 
 
 def bars(title, found, figure):
-    """Longer is faster, by work; the figures are written behind the bars."""
-    parts = [text(16, 26, title, "title"),
+    """Longer is faster, by work; the figures are written behind the bars. Of many works each has the
+    best form of each peer alone."""
+    parts = [text(16, 26, title, "ink title"),
              text(16, 44, f"{UNITS[figure]}, median (least to most); longer is faster", "faint")]
     y = 58
     for work, by_contender in found.items():
-        if any(figure in own for own in by_contender.values()):
-            own_parts, y = block(y, work, by_contender, figure)
+        known = fastest_first(by_contender, figure, len(found) > MANY_WORKS)
+        if known:
+            own_parts, y = block(y, work, known, figure)
             parts += own_parts
     return document(WIDTH, y + 6, title, parts)
 
@@ -108,7 +134,8 @@ def panel(x, axis, points):
 
 
 def growth(found):
-    parts = [text(16, 24, "Growth of a training step: time (solid) and memory (dashed), from 0", "title")]
+    parts = [text(16, 24, "Growth of a training step: time (solid) and memory (dashed), from 0",
+                  "ink title")]
     for i, (axis, points) in enumerate(found.items()):
         parts += panel(40 + 275 * i, axis, points)
     return document(WIDTH, 310, "Growth of a training step", parts)

@@ -103,7 +103,7 @@ def adapter_figures(text):
         composed = times.get(("lora_linear", "composed", shape))
         if (op, form) != ("lora_linear", "fused") or bare is None or composed is None:
             continue
-        found[f"adapter/{shape}"] = {"added_percent": 100 * (fused - bare) / bare}
-        if composed > bare:
-            found[f"adapter/{shape}"]["of_composed"] = max(fused - bare, 0) / (composed - bare)
+        added = max(composed - bare, 0.001 * bare)  # of noise a thousandth is left: no division by 0
+        found[f"adapter/{shape}"] = {"added_percent": 100 * (fused - bare) / bare,
+                                     "of_composed": max(fused - bare, 0) / added}
     return found

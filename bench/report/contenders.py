@@ -13,6 +13,9 @@ from report import clora_bench
 # Which of a peer's figures the report knows; the peers' own _least and _most stay out: the rounds
 # tell the spread.
 PEER_FIGURES = ("us", "tokens_per_s", "first_step_s", "first_token_s", "peak_rss_gib")
+ALL_ROUNDS = 10**6
+# Forms that another one of the same peer nearly always beats are looked at in two rounds only.
+FEW_ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Contender:
     library: str = ""              # preloaded
     install: str = ""              # the command that installs it
     variables: dict = field(default_factory=dict)
-    rounds: int = 10**6            # at most
+    rounds: int = ALL_ROUNDS       # at most
 
     def absent(self, setup):
         """Why it cannot take part; empty where it can."""
@@ -84,14 +87,14 @@ def peer_versions(done):
     return found | {"torch": line["torch"] for line in lines if "torch" in line}
 
 
-def script(name, environment, file, *arguments, library="", quick=()):
+def script(name, environment, file, *arguments, library="", quick=(), rounds=ALL_ROUNDS):
     """A contender that is a script of bench/peers/; `quick` replaces options in a quick run."""
     def command(setup):
         own = [setup.python(environment), setup.root / "bench/peers" / file,
                *(a(setup) if callable(a) else a for a in arguments), "--threads", setup.threads]
         return own + (list(quick) if setup.quick else [])
     return Contender(name, command, peer_figures, (lambda setup: setup.python(environment),), library,
-                     f"tools/setup/install_peers {environment}")
+                     f"tools/setup/install_peers {environment}", rounds=rounds)
 
 
 def bench(name, pattern, figures, **options):
@@ -101,7 +104,10 @@ def bench(name, pattern, figures, **options):
         return [setup.bench, f"--benchmark_filter={pattern}", "--benchmark_format=json", *time]
 
     def read(done):
-        text = done.text[done.text.find("{"):]
+        start = done.text.find("{")
+        if start < 0:  # no bench matches
+            return {}
+        text = done.text[start:]
         found = figures(text)
         if not found and clora_bench.errors(text):
             raise ValueError(clora_bench.errors(text)[0])
@@ -126,14 +132,17 @@ def library(name, word, pattern):
 def torch_ops(pattern, modes=("eager", "compiled", "frozen"), dtypes=("f32", "bf16")):
     return tuple(
         script(f"PyTorch {mode}" + (" bf16" if dtype == "bf16" else ""), "torch", "torch_ops.py",
-               "--mode", mode, "--dtype", dtype, "--only", pattern, quick=("--samples", "2"))
+               "--mode", mode, "--dtype", dtype, "--only", pattern, "--samples", "7",
+               quick=("--samples", "2"),
+               rounds=FEW_ROUNDS if mode == "compiled" and "frozen" in modes else ALL_ROUNDS)
         for dtype in dtypes for mode in modes)
 
 
 def torch_onednn(pattern):
     return tuple(
         script("oneDNN in PyTorch" + (" bf16" if dtype == "bf16" else ""), "torch", "torch_ops.py",
-               "--mode", "onednn", "--dtype", dtype, "--only", pattern, quick=("--samples", "2"))
+               "--mode", "onednn", "--dtype", dtype, "--only", pattern, "--samples", "7",
+               quick=("--samples", "2"))
         for dtype in ("f32", "bf16"))
 
 
@@ -151,10 +160,10 @@ def peft(batch, seq):
     def one(dtype, compiled, malloc):
         name = "PEFT " + ("compiled" if compiled else "eager") + (" + tcmalloc" if malloc else "")
         arguments = ["--batch", batch, "--seq", seq, "--dtype", dtype,
-                     "--steps", "5" if batch * seq > 512 else "15"]
+                     "--steps", "2" if batch * seq > 512 else "10"]
         return script(name + (" bf16" if dtype == "bf16" else ""), "torch", "peft_train.py",
                       *arguments, *(["--compile"] if compiled else []), library=malloc,
-                      quick=("--steps", "1"))
+                      quick=("--steps", "1"), rounds=ALL_ROUNDS if malloc else FEW_ROUNDS)
     return tuple(one(dtype, compiled, malloc) for dtype in ("f32", "bf16")
                  for compiled, malloc in ((False, ""), (False, "tcmalloc_minimal"),
                                           (True, "tcmalloc_minimal")))
@@ -163,12 +172,12 @@ def peft(batch, seq):
 def transformers(pattern):
     return tuple(script("transformers" + (" bf16" if dtype == "bf16" else ""), "torch",
                         "transformers_decode.py", "--dtype", dtype, "--only", pattern,
-                        quick=("--decode", "4", "--repeats", "1")) for dtype in ("f32", "bf16"))
+                        "--decode", "64", "--repeats", "2", quick=("--decode", "4", "--repeats", "1")) for dtype in ("f32", "bf16"))
 
 
 def llama_cpp(pattern):
     made = script("llama.cpp", "llamacpp", "llamacpp.py", lambda setup: setup.model, "--only",
-                  pattern, quick=("--decode", "4", "--repeats", "1"))
+                  pattern, "--repeats", "2", quick=("--decode", "4", "--repeats", "1"))
     return Contender(**{**made.__dict__, "needs": (*made.needs, lambda setup: setup.model)})
 
 

@@ -61,14 +61,15 @@ def empty_caches(setup):
 
 
 def cold_training():
-    """clora train with empty caches, 4 x 512, three steps."""
+    """clora train with empty caches, 4 x 512, one step."""
     def one(name, precision):
         def command(setup):
             variables = [f"{key}={value}" for key, value in empty_caches(setup).items()]
-            return ["env", *variables, *training_command(setup, setup.model, precision, 4, 8,
-                                                          1 if setup.quick else 3)]
+            return ["env", *variables,
+                    *training_command(setup, setup.model, precision, batch=4, rank=8, steps=1)]
         return own_program(name, command,
-                           lambda done: {"training_cold/4x512/r8": training_figures(done, 4)})
+                           lambda done: {"training_cold/4x512/r8": training_figures(done, 4)},
+                           rounds=3)
     return one("clora", "f32"), one("clora auto", "auto")
 
 

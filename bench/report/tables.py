@@ -147,7 +147,7 @@ def machine_words(measurement):
             f"{', '.join(m['flags'])}), {m['cores']} cores, {m['memory_gib']} GiB, "
             f"{m['system']}, Linux {m['kernel']}; OpenCL: {device.get('platform', 'unknown')}, "
             f"driver {device.get('driver', 'unknown')}; clora {m['commit']}; "
-            f"{peers or 'no peers'}. {measurement['rounds']} rounds in turns: median (least to most)."
+            f"{peers or 'no peers'}. {measurement['rounds']} round{'s' if measurement['rounds'] > 1 else ''} in turns: median (least to most)."
             f"{quick}{absent}\n")
 
 
