@@ -30,8 +30,9 @@ class Engine:
 
     def feed(self, ids: list[int]) -> numpy.ndarray:
         """Runs the ids after what the cache holds; a view of the last position's logits."""
-        batch = llama_cpp.llama_batch_get_one((llama_cpp.llama_token * len(ids))(*ids), len(ids))
-        if llama_cpp.llama_decode(self.llm.ctx, batch) != 0:
+        tokens = (llama_cpp.llama_token * len(ids))(*ids)  # the batch points into it
+        if llama_cpp.llama_decode(self.llm.ctx,
+                                  llama_cpp.llama_batch_get_one(tokens, len(ids))) != 0:
             raise RuntimeError("llama_decode failed")
         logits = llama_cpp.llama_get_logits_ith(self.llm.ctx, -1)
         pointer = ctypes.cast(logits, ctypes.POINTER(ctypes.c_float))
@@ -61,18 +62,18 @@ def main() -> None:
     common = {"peer": "llama.cpp", "version": llama_cpp.__version__, "mode": "default",
               "dtype": "as in the file", "model": os.path.basename(args.model),
               "threads": args.threads, "repeats": args.repeats}
-    seconds = {}
+    if args.only.search("start"):
+        print_line(**common, work="start",
+                   **spread_of("first_token_s", [engine.first_token_s], digits=3))
     for length in (args.short, args.prompt):
+        prefill, decode = f"prefill/{length}", f"decode/{length}"
+        if not args.only.search(prefill) and not args.only.search(decode):
+            continue
         engine.prompt_and_decode(length, args.decode)
-        seconds[length] = [engine.prompt_and_decode(length, args.decode)
-                           for _ in range(args.repeats)]
-    figures = {f"prefill/{args.prompt}": rates(args.prompt, [s[0] for s in seconds[args.prompt]])}
-    for length, times in seconds.items():
-        figures[f"decode/{length}"] = rates(args.decode, [s[1] for s in times])
-    figures["start"] = spread_of("first_token_s", [engine.first_token_s], digits=3)
-    for work, own in figures.items():
-        if args.only.search(work):
-            print_line(**common, work=work, **own)
+        seconds = [engine.prompt_and_decode(length, args.decode) for _ in range(args.repeats)]
+        for work, tokens, part in ((prefill, length, 0), (decode, args.decode, 1)):
+            if args.only.search(work):
+                print_line(**common, work=work, **rates(tokens, [times[part] for times in seconds]))
 
 
 if __name__ == "__main__":

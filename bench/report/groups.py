@@ -48,7 +48,7 @@ def all_groups():
         Group("training_small", "Training, 1 x 128", (
             *who.ours("training/fused/q4_1/1x128/r8"), *who.peft(1, 128))),
         Group("generation", "Prompt and decoding", (
-            *who.ours("generation/fused/q4_1/(16|512)x128"), who.llama_cpp("(prefill|decode)/"),
+            *who.ours("generation/fused/q4_1/(16|512)x128"), who.llama_cpp("prefill/512|decode/"),
             *who.transformers("(prefill|decode)/512"))),
         Group("cold", "First step with empty caches", own_runs.cold_training()),
         Group("start", "Start to the first token", (
