@@ -224,6 +224,30 @@ class Contenders(unittest.TestCase):
                 self.assertTrue(all(pathlib.Path(word).exists() for word in scripts), command)
                 self.assertTrue(contender.install, contender.name)
 
+    def test_clora_bench_has_what_the_targets_ask_of_clora(self):
+        build = pathlib.Path(os.environ.get("CLORA_BINARY_DIR", SOURCE / "build/release"))
+        if not (build / "bench/clora_bench").exists():
+            self.skipTest("clora_bench is not built")
+        setup = contenders.Setup(SOURCE, build, self.folder, self.folder, self.folder, 2)
+        listed = set()
+        for group in groups.all_groups():
+            for contender in group.contenders:
+                command = contender.command(setup)
+                if command[0] == setup.bench and contender.name == "clora":
+                    listed |= self.listed_works(command)
+        for target in TARGETS:
+            if target.peers is not None:
+                self.assertLessEqual(set(target.works), listed, target.title)
+
+    def listed_works(self, command):
+        """The works of the fused rows that a command of clora_bench would run."""
+        done = subprocess.run([*command, "--benchmark_list_tests"], capture_output=True, text=True,
+                              check=True)
+        rows = [{"name": line, "median_us": 1, "prompt_tokens_per_s": 1, "decode_tokens_per_s": 1}
+                for line in done.stdout.splitlines()]
+        self.assertTrue(rows, f"nothing matches {command[1]}")
+        return set(clora_bench.own_figures(json.dumps({"benchmarks": rows}), bf16=False))
+
     def test_a_training_is_timed_from_its_events(self):
         events = [{"event": "start"}] + [{"event": "step", "tokens": 511, "peak_bytes": 2**30}] * 3
         lines = list(zip((1.0, 5.0, 7.0, 8.0), map(json.dumps, events)))
