@@ -312,6 +312,12 @@ class Rendering(unittest.TestCase):
         self.assertIn("not measured", page)
         self.assertEqual(set(drawn), {"day-products.svg", "day-training.svg", "day-growth.svg"})
 
+    def test_the_page_on_performance_asks_for_every_table(self):
+        page = (SOURCE / "docs/performance.md").read_text()
+        made = tables.all_tables(sample())
+        self.assertEqual({name for _, name, _, _ in tables.MARKED.findall(page)}, set(made))
+        tables.splice(page, made)
+
     def test_rendering_again_changes_nothing(self):
         _, once, _ = self.render()
         _, twice, _ = self.render(once)

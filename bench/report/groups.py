@@ -51,6 +51,7 @@ def all_groups():
             *who.ours("generation/fused/q4_1/(16|512)x128"), who.llama_cpp("prefill/512|decode/"),
             *who.transformers("(prefill|decode)/512"))),
         Group("cold", "First step with empty caches", own_runs.cold_training()),
+        Group("memory", "Memory of training, 4 x 512", own_runs.warm_training()),
         Group("start", "Start to the first token", (
             *own_runs.start(), who.llama_cpp("^start$"))),
         Group("demo", "tools/demo", own_runs.demo()),

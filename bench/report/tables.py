@@ -20,10 +20,11 @@ UNITS = {"us": "us", "tokens_per_s": "tokens/s", "peak_rss_gib": "GiB resident",
 GROUP_FIGURES = {"training": ("tokens_per_s", "peak_rss_gib", "first_step_s"),
                  "training_small": ("tokens_per_s", "peak_rss_gib"),
                  "generation": ("tokens_per_s",), "cold": ("first_step_s", "peak_rss_gib"),
+                 "memory": ("peak_rss_gib", "peak_pool_gib"),
                  "start": ("first_token_s",), "demo": ("seconds",),
                  "adapter": ("added_percent", "of_composed")}
 GROUPS = ("products", "lora", "adapter", "rows", "lora_step", "training", "training_small",
-          "generation", "cold", "start", "demo")
+          "generation", "cold", "memory", "start", "demo")
 MANY_WORKS = 4  # more have a line each, and of the peers only the best
 
 

@@ -79,7 +79,7 @@ TARGETS = (
            goal=1.5),
     Target("training, 4 x 512, auto", ("training/4x512/r8",), figure="tokens_per_s",
            precision="auto", must=1.5, goal=2.5),
-    Target("training, 4 x 512, auto: peak memory (GiB)", ("training_cold/4x512/r8",),
+    Target("training, 4 x 512, auto: peak memory (GiB)", ("training_memory/4x512/r8",),
            figure="peak_rss_gib", precision="auto", peers=None, must=1.5, goal=1.0),
     Target("training, 4 x 512, auto: first step, caches empty (s)", ("training_cold/4x512/r8",),
            figure="first_step_s", precision="auto", peers=None, must=20.0, goal=5.0),
