@@ -5,7 +5,7 @@ from html import escape
 
 from report import figures
 from report.growth import TITLES as GROWTH_TITLES
-from report.tables import GROUP_FIGURES, MANY_WORKS, UNITS, compared, number, of_group
+from report.tables import GROUP_FIGURES, MANY_WORKS, UNITS, compared, number, of_group, spread
 
 # {class: (property, light, dark)}; written out twice, as not every viewer knows CSS variables.
 COLOURS = {"paper": ("fill", "#ffffff", "#0d1117"), "ink": ("fill", "#1f2328", "#f0f6fc"),
@@ -61,12 +61,11 @@ def bar(y, contender, summary, figure, best):
         return BAR_WIDTH * min(speed(figure, value) / best, 1)
     middle = y + LINE / 2
     ends = sorted((length(summary.least), length(summary.most)))
-    label = f"{number(summary.median)} ({number(summary.least)} to {number(summary.most)})"
     return [text(LEFT - 8, middle + 4, contender, anchor="end"),
             f'<rect class="{kind_of(contender)}" x="{LEFT}" y="{y + 2}" '
             f'width="{max(length(summary.median), 1):.1f}" height="{LINE - 5}" rx="2"/>',
             line(LEFT + ends[0], middle, LEFT + ends[1], middle, "whisker"),
-            text(LEFT + max(ends[1], length(summary.median)) + 8, middle + 4, label, "faint")]
+            text(LEFT + max(ends[1], length(summary.median)) + 8, middle + 4, spread(summary), "faint")]
 
 
 def family(contender):

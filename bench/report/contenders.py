@@ -56,7 +56,7 @@ class Contender:
         """Why it cannot take part; empty where it can."""
         for need in self.needs:
             if not need(setup).exists():
-                return f"{need(setup)} is not there"
+                return f"{short(need(setup))} is not there"
         if self.library and find_library(self.library) is None:
             return f"lib{self.library} is not there"
         return ""
@@ -64,6 +64,11 @@ class Contender:
     def environment(self):
         preload = {"LD_PRELOAD": find_library(self.library)} if self.library else {}
         return {**self.variables, **preload}
+
+
+def short(path):
+    """The path as one reads it, whoever's home it lies in."""
+    return str(path).replace(str(Path.home()), "~", 1)
 
 
 def find_library(name):
@@ -124,9 +129,9 @@ def ours(pattern):
             bench("clora auto", auto, lambda text: clora_bench.own_figures(text, True)))
 
 
-def library(name, word, pattern):
+def library(name, word, pattern, **options):
     return bench(name, f"^({pattern})/{word}(/warm)?/manual_time",
-                 lambda text: clora_bench.library_figures(text, word))
+                 lambda text: clora_bench.library_figures(text, word), **options)
 
 
 def torch_ops(pattern, modes=("eager", "compiled", "frozen"), dtypes=("f32", "bf16")):

@@ -50,6 +50,15 @@ def summaries(measurement):
             for work, by_contender in collect(measurement).items()}
 
 
+def off_line(points):
+    """How far the farthest of the points (x, y) lies from the straight line that fits them best (least
+    squares), as a fraction of the largest y. 0 of fewer than three points."""
+    if len(points) < 3:
+        return 0.0
+    slope, start = statistics.linear_regression(*zip(*points))
+    return max(abs(y - start - slope * x) for x, y in points) / max(y for _, y in points)
+
+
 def is_ours(contender):
     return contender == OURS or contender.startswith(OURS + " ")
 

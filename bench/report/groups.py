@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from report import contenders as who
 from report import own_runs
 
-PRODUCTS = r"gemm/(2048|256)x\d+x\d+|gemm/64x(512x512|1024x1024|2048x2048)$"
-# clora_bench's patterns are POSIX's.
-OWN_PRODUCTS = ("gemm/fused/f32/(2048x576x576|2048x192x576|2048x1536x576|2048x576x1536|256x576x576|"
-                "256x1536x576|64x512x512|64x1024x1024|64x2048x2048)")
+# Patterns for Python's re and for clora_bench, which has POSIX's.
+SHAPES = ("(2048x576x576|2048x192x576|2048x1536x576|2048x576x1536|256x576x576|256x1536x576|"
+          "64x512x512|64x1024x1024|64x2048x2048)")
+PRODUCTS = f"^gemm/{SHAPES}$"
 OWN_ADAPTER = ("^(gemm/fused|lora_linear/(fused|composed))/(f32/(64x512x512|64x1024x1024|64x2048x2048)"
                "(/r8)?|q4_1/2048x1536x576(/r16)?)/manual_time")
 
@@ -22,14 +22,14 @@ class Group:
 
 
 def all_groups():
-    library_products = "gemm/library/f32/[0-9x]+"
+    library_products = "gemm/library/f32/" + SHAPES
     adapter = who.bench("clora", OWN_ADAPTER, who.clora_bench.adapter_figures)
     return (
         Group("products", "Products", (
-            *who.ours(OWN_PRODUCTS), *who.torch_ops(PRODUCTS), *who.torch_onednn(PRODUCTS),
+            *who.ours("gemm/fused/f32/" + SHAPES), *who.torch_ops(PRODUCTS), *who.torch_onednn(PRODUCTS),
             *who.mlx_ops(PRODUCTS, as_installed=False),
             who.library("Eigen", "eigen", library_products),
-            who.library("CLBlast", "clblast", library_products),
+            who.library("CLBlast", "clblast", library_products, rounds=who.FEW_ROUNDS),
             who.library("oneDNN of Debian", "onednn", library_products))),
         Group("lora", "LoRA forward", (
             *who.ours("lora_linear/fused/f32/(64|1)x[0-9x]+/r[0-9]+"),

@@ -125,13 +125,23 @@ def group_table(measurement, group):
     return contenders_table(found, names)
 
 
+def straightness(axis, points):
+    """tokens 1.2 % (time), 0.3 % (memory)."""
+    off = {figure: 100 * figures.off_line([(point["x"], point[figure]) for point in points])
+           for figure in ("step_s", "peak_rss_gib")}
+    return f"{axis} {off['step_s']:.1f} % (time), {off['peak_rss_gib']:.1f} % (memory)"
+
+
 def growth_table(measurement):
     lines = [[GROWTH_TITLES[axis], str(point["x"]), number(point["step_s"]),
               number(point["peak_rss_gib"]), number(point["peak_pool_gib"])]
              for axis, points in measurement["growth"].items() for point in points]
     if not lines:
         return "Not measured.\n"
-    return table(["with", "", "s a step", "GiB resident", "GiB on the device"], lines)
+    straight = "; ".join(straightness(axis, points)
+                         for axis, points in measurement["growth"].items())
+    return (table(["with", "", "s a step", "GiB resident", "GiB on the device"], lines) +
+            f"\nFarthest from a straight line, of the largest: {straight}.\n")
 
 
 def machine_words(measurement):
