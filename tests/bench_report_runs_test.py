@@ -1,5 +1,5 @@
-"""tools/bench_report: who takes part, how a round goes, and what is read of programs' outputs. Nothing
-is measured. CLORA_SOURCE_DIR and CLORA_BINARY_DIR name the repository and the build."""
+"""tools/bench_report: who takes part, how a round goes, and what is read of programs' outputs.
+Nothing is measured. CLORA_SOURCE_DIR and CLORA_BINARY_DIR name the repository and the build."""
 import json
 import os
 import pathlib
@@ -146,9 +146,11 @@ class Contenders(unittest.TestCase):
 
 class Machine(unittest.TestCase):
     def test_the_cpu_and_its_telling_flags_are_read(self):
-        text = "model name\t: AMD EPYC\ncpu family\t: 25\nmodel\t\t: 17\nflags\t: fpu avx2 amx_bf16\n"
+        text = ("model name\t: AMD EPYC\ncpu family\t: 25\nmodel\t\t: 17\n"
+                "flags\t: fpu avx2 amx_bf16\n")
         facts = machine.cpu_facts(text + "\n" + text)
-        self.assertEqual(facts, {"cpu": "AMD EPYC", "family": "25/17", "flags": ["avx2", "amx_bf16"]})
+        self.assertEqual(facts, {"cpu": "AMD EPYC", "family": "25/17",
+                                 "flags": ["avx2", "amx_bf16"]})
         self.assertEqual(machine.slug({**facts, "cores": 2}), "amd-epyc-25-17-2-cores")
 
 

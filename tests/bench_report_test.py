@@ -1,5 +1,5 @@
-"""tools/bench_report: statistics, verdicts, tables and charts of known numbers. CLORA_SOURCE_DIR names
-the repository."""
+"""tools/bench_report: statistics, verdicts, tables and charts of known numbers. CLORA_SOURCE_DIR
+names the repository."""
 import json
 import os
 import pathlib
@@ -32,7 +32,8 @@ def runs(group="products", **columns):
 
 
 def measurement(made, **more):
-    return {"format": 1, "date": "2026-01-02", "rounds": 3, "quick": False, "peers": {"torch": "9.9"},
+    return {"format": 1, "date": "2026-01-02", "rounds": 3, "quick": False,
+            "peers": {"torch": "9.9"},
             "machine": {"cpu": "A <CPU>", "family": "25/17", "flags": ["avx2"], "cores": 2,
                         "memory_gib": 24, "kernel": "6.1", "system": "Debian", "commit": "abc",
                         "device": {"platform": "pocl", "driver": "3.1"}},
@@ -42,7 +43,7 @@ def measurement(made, **more):
 class Statistics(unittest.TestCase):
     def test_a_summary_has_median_least_most_and_spread(self):
         summary = figures.summarise([4.0, 1.0, 2.0])
-        self.assertEqual((summary.median, summary.least, summary.most, summary.rounds), (2, 1, 4, 3))
+        self.assertEqual(summary, figures.Summary(median=2, least=1, most=4, rounds=3))
         self.assertEqual(summary.spread, 1.5)
         self.assertEqual(figures.summarise([1.0, 2.0]).median, 1.5)
 
@@ -103,7 +104,7 @@ class Targets(unittest.TestCase):
         self.assertEqual(row.unmeasured, ("none",))
 
     def test_times_are_added_up_where_works_count_together(self):
-        works = ("gemm/2048x576x576", "gemm/2048x576x1536")  # a layer has two of one, one of the other
+        works = ("gemm/2048x576x576", "gemm/2048x576x1536")  # a layer has two, and one
         made = [{"round": 1, "group": "products", "contender": name, "seconds": 1,
                  "figures": {works[0]: {"us": first}, works[1]: {"us": second}}}
                 for name, first, second in (("clora", 10, 30), ("PyTorch", 20, 10))]
@@ -126,7 +127,8 @@ class Targets(unittest.TestCase):
         known |= {peer_lines.lora_name("lora_linear_step", *peer_lines.LORA_STEP_SHAPE)}
         known |= {f"{op}/{rows}x{width}" for op in peer_lines.ROW_OPS
                   for rows, width in peer_lines.ROW_SHAPES}
-        known |= {"training/4x512/r8", "training/1x128/r8", "decode/16", "decode/512", "prefill/512"}
+        known |= {"training/4x512/r8", "training/1x128/r8", "decode/16", "decode/512",
+                  "prefill/512"}
         self.assertGreater(len(TARGETS), 20)
         for target in TARGETS:
             self.assertTrue(target.must or target.goal, target.title)
@@ -217,7 +219,8 @@ class Rendering(unittest.TestCase):
             root = xml.etree.ElementTree.fromstring(svg)
             self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
             self.assertIn("prefers-color-scheme: dark", svg)
-            self.assertEqual(re.findall(r"https?://[^\"'<> ]+", svg), ["http://www.w3.org/2000/svg"])
+            links = re.findall(r"https?://[^\"'<> ]+", svg)
+            self.assertEqual(links, ["http://www.w3.org/2000/svg"])
             for word in ("<script", "href", "url(", "@import", "<image"):
                 self.assertNotIn(word, svg)
 
@@ -231,7 +234,8 @@ class Rendering(unittest.TestCase):
     def test_longer_bars_are_faster(self):
         svg = charts.bars("t", tables.of_group(sample(), "products"),
                           "us")
-        widths = [float(width) for width in re.findall(r'x="190" y="[0-9.]+" width="([0-9.]+)"', svg)]
+        found = re.findall(r'x="190" y="[0-9.]+" width="([0-9.]+)"', svg)
+        widths = [float(width) for width in found]
         self.assertEqual(len(widths), 4)
         self.assertEqual(widths, sorted(widths, reverse=True))
         self.assertLess(svg.index("clora auto"), svg.index("PyTorch eager<"))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Times llama.cpp, through llama-cpp-python, on the CPU with a GGUF model: a prompt, greedy decoding
-from (nearly) empty and after the prompt, and how long after loading begins the first token is there.
-Prints a JSON line for each.
+"""Times llama.cpp, through llama-cpp-python, on the CPU with a GGUF model: a prompt, greedy
+decoding from (nearly) empty and after the prompt, and how long after loading begins the first token
+is there. Prints a JSON line for each.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """What all peer scripts share: their common options, the timing loops, and the JSON line that they
 print for each work.
 
-A line holds: peer, version, mode, dtype, work (named as clora_bench names it, without form and type),
-threads, malloc, preload, peak_rss_gib, cpu, cores, and the figures: us of one call, or tokens_per_s;
-each the median of the samples, with _least and _most beside it.
+A line holds: peer, version, mode, dtype, work (named as clora_bench names it, without form and
+type), threads, malloc, preload, peak_rss_gib, cpu, cores, and the figures: us of one call, or
+tokens_per_s; each the median of the samples, with _least and _most beside it.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-# name: (M, N, K) of y [M, N] = x [M, K] W [N, K]^T; SmolLM2-135M's layers, then the founding shapes.
+# (M, N, K) of y [M, N] = x [M, K] W [N, K]^T; SmolLM2-135M's layers, then the founding shapes.
 PRODUCTS = [(rows, n, k) for rows in (2048, 256, 64)
             for n, k in ((576, 576), (192, 576), (1536, 576), (576, 1536))]
 PRODUCTS += [(64, d, d) for d in (512, 1024, 2048)]
@@ -85,7 +85,8 @@ def rates(tokens: int, seconds: list[float]) -> dict[str, float]:
     return spread_of("tokens_per_s", [tokens / s for s in seconds], digits=1)
 
 
-def us_of_a_call(call: Callable[[], object], samples: int, sample_s: float = 0.01) -> dict[str, float]:
+def us_of_a_call(call: Callable[[], object], samples: int,
+                 sample_s: float = 0.01) -> dict[str, float]:
     """Microseconds of a call that returns when its work is done. A sample is as many calls as fill
     sample_s; a tenth of a second of calls goes before."""
     start = time.perf_counter()

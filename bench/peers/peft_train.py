@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Times a LoRA training step of PyTorch + PEFT on the CPU: SmolLM2-135M's shape with random weights,
-adapters on all seven linears, loss over every token, AdamW. Prints one JSON line.
+"""Times a LoRA training step of PyTorch + PEFT on the CPU: SmolLM2-135M's shape with random
+weights, adapters on all seven linears, loss over every token, AdamW. Prints one JSON line.
 
   f32   everything in f32
   bf16  frozen weights in bf16, adapters in f32, products in bf16 through autocast

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Times single ops of PyTorch on the CPU: products of layers' shapes, LoRA forward, LoRA forward and
-backward, softmax, layer norm, RMS norm. Prints a JSON line for each.
+"""Times single ops of PyTorch on the CPU: products of layers' shapes, LoRA forward, LoRA forward
+and backward, softmax, layer norm, RMS norm. Prints a JSON line for each.
 
 Modes: eager; compiled (torch.compile); frozen (torch.compile with weights packed once, for what has
 weights and no backward); onednn (the plain products by torch's own oneDNN, called directly with
@@ -73,11 +73,11 @@ def onednn_product(args, m: int, n: int, k: int):
 
 def products(args):
     for m, n, k in PRODUCTS:
-        x = random(args, m, k)
-        if args.mode == "onednn":
-            yield f"gemm/{shape_text(m, n, k)}", lambda: onednn_product(args, m, n, k), x
-        else:
-            yield f"gemm/{shape_text(m, n, k)}", lambda: in_mode(args, Product(args, n, k).eval()), x
+        def make():
+            if args.mode == "onednn":
+                return onednn_product(args, m, n, k)
+            return in_mode(args, Product(args, n, k).eval())
+        yield f"gemm/{shape_text(m, n, k)}", make, random(args, m, k)
 
 
 def lora_forwards(args):
@@ -135,7 +135,8 @@ def say(args, work: str, call) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mode", choices=("eager", "compiled", "frozen", "onednn"), default="eager")
+    parser.add_argument("--mode", choices=("eager", "compiled", "frozen", "onednn"),
+                        default="eager")
     add_op_options(parser)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

@@ -15,7 +15,8 @@ from smollm2_shape import MODEL, VOCABULARY, random_model
 
 
 @torch.inference_mode()
-def prompt_and_decode(model: LlamaForCausalLM, ids: torch.Tensor, count: int) -> tuple[float, float]:
+def prompt_and_decode(model: LlamaForCausalLM, ids: torch.Tensor,
+                      count: int) -> tuple[float, float]:
     """Seconds of the prompt, and of `count` tokens decoded after it."""
     start = time.perf_counter()
     out = model(input_ids=ids, use_cache=True, logits_to_keep=1)
@@ -31,7 +32,7 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=512, help="prompt tokens (default 512)")
     parser.add_argument("--decode", type=int, default=128, help="decoded tokens (default 128)")
     parser.add_argument("--repeats", type=int, default=5, help="timed, after one (default 5)")
-    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="of weights and work")
+    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
     add_common_options(parser)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

@@ -1,4 +1,5 @@
-"""Targets against a measurement: each becomes a Row with a verdict. What was not measured says so."""
+"""Targets against a measurement: each becomes a Row with a verdict. What was not measured says
+so."""
 
 from dataclasses import dataclass, replace
 

@@ -1,5 +1,5 @@
-"""SVG charts of a measurement: bars of ours against the peers, and lines of growth. Plain SVG with no
-script and no link; the colours follow the reader's light or dark."""
+"""SVG charts of a measurement: bars of ours against the peers, and lines of growth. Plain SVG with
+no script and no link; the colours follow the reader's light or dark."""
 
 from html import escape
 
@@ -39,7 +39,8 @@ def document(width, height, label, parts):
 
 
 def text(x, y, words, kind="ink", anchor="start"):
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{escape(words)}</text>'
+    return (f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">'
+            f'{escape(words)}</text>')
 
 
 def line(x1, y1, x2, y2, kind="axis"):
@@ -65,7 +66,7 @@ def bar(y, contender, summary, figure, best):
             f'<rect class="{kind_of(contender)}" x="{LEFT}" y="{y + 2}" '
             f'width="{max(length(summary.median), 1):.1f}" height="{LINE - 5}" rx="2"/>',
             line(LEFT + ends[0], middle, LEFT + ends[1], middle, "whisker"),
-            text(LEFT + max(ends[1], length(summary.median)) + 8, middle + 4, spread(summary), "faint")]
+            text(LEFT + ends[1] + 8, middle + 4, spread(summary), "faint")]
 
 
 def family(contender):
@@ -100,8 +101,8 @@ def block(y, work, known, figure):
 
 
 def bars(title, found, figure):
-    """Longer is faster, by work; the figures are written behind the bars. Of many works each has the
-    best form of each peer alone."""
+    """Longer is faster, by work; the figures are written behind the bars. Of many works each has
+    the best form of each peer alone."""
     parts = [text(16, 26, title, "ink title"),
              text(16, 44, f"{UNITS[figure]}, median (least to most); longer is faster", "faint")]
     y = 58
@@ -119,7 +120,8 @@ def panel(x, axis, points):
     bottom, most_x = top + height, max(point["x"] for point in points)
     parts = [line(x, top, x, bottom), line(x, bottom, x + width, bottom),
              text(x + width / 2, bottom + 34, GROWTH_TITLES[axis], anchor="middle"),
-             text(x + width, bottom + 16, str(most_x), "faint", "end"), text(x, bottom + 16, "0", "faint")]
+             text(x, bottom + 16, "0", "faint"),
+             text(x + width, bottom + 16, str(most_x), "faint", "end")]
     for figure, kind, row in (("step_s", "time", 0), ("peak_rss_gib", "memory", 1)):
         most = max(point[figure] for point in points)
         dots = [(x + width * point["x"] / most_x, bottom - height * point[figure] / (1.08 * most))
@@ -128,7 +130,8 @@ def panel(x, axis, points):
         parts.append(f'<polyline class="{kind}" points="{path}"/>')
         parts += [f'<circle class="{"ours" if row == 0 else "auto"}" cx="{dot_x:.1f}" '
                   f'cy="{dot_y:.1f}" r="3"/>' for dot_x, dot_y in dots]
-        parts.append(text(x + 4, top - 18 + 14 * row, f"to {number(most)} {UNITS[figure]}", "faint"))
+        words = f"to {number(most)} {UNITS[figure]}"
+        parts.append(text(x + 4, top - 18 + 14 * row, words, "faint"))
     return parts
 
 
@@ -146,7 +149,8 @@ def all_charts(measurement, titles):
     for group, title in titles.items():
         found = compared(of_group(measurement, group))
         figure = GROUP_FIGURES.get(group, ("us",))[0]
-        if group != "adapter" and any(figure in own for by in found.values() for own in by.values()):
+        measured = any(figure in own for by in found.values() for own in by.values())
+        if measured and group != "adapter":  # a share of a product's time is no speed
             drawn[group] = bars(title, found, figure)
     if measurement["growth"]:
         drawn["growth"] = growth(measurement["growth"])

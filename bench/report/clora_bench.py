@@ -96,14 +96,15 @@ def adapter_figures(text):
     added_percent of the bare product, and of_composed, the fused addition as a fraction of the
     composed one. Of cold rows in f32 arithmetic."""
     times = {(name.op, name.form, name.work.split("/", 1)[1]): row["median_us"]
-             for name, row in rows(text) if "median_us" in row and not name.words & {"warm", "bf16"}}
+             for name, row in rows(text)
+             if "median_us" in row and not name.words & {"warm", "bf16"}}
     found = {}
     for (op, form, shape), fused in times.items():
         bare = times.get(("gemm", "fused", shape.split("/")[0]))
         composed = times.get(("lora_linear", "composed", shape))
         if (op, form) != ("lora_linear", "fused") or bare is None or composed is None:
             continue
-        added = max(composed - bare, 0.001 * bare)  # of noise a thousandth is left: no division by 0
+        added = max(composed - bare, 0.001 * bare)  # never 0, whatever the noise
         found[f"adapter/{shape}"] = {"added_percent": 100 * (fused - bare) / bare,
                                      "of_composed": max(fused - bare, 0) / added}
     return found

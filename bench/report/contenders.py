@@ -98,8 +98,8 @@ def script(name, environment, file, *arguments, library="", quick=(), rounds=ALL
         own = [setup.python(environment), setup.root / "bench/peers" / file,
                *(a(setup) if callable(a) else a for a in arguments), "--threads", setup.threads]
         return own + (list(quick) if setup.quick else [])
-    return Contender(name, command, peer_figures, (lambda setup: setup.python(environment),), library,
-                     f"tools/setup/install_peers {environment}", rounds=rounds)
+    return Contender(name, command, peer_figures, (lambda setup: setup.python(environment),),
+                     library, f"tools/setup/install_peers {environment}", rounds=rounds)
 
 
 def bench(name, pattern, figures, **options):
@@ -152,8 +152,8 @@ def torch_onednn(pattern):
 
 
 def mlx_ops(pattern, as_installed=True):
-    """As installed, with a reference BLAS, and with OpenBLAS. (Its compiled form takes the same time
-    as its eager one: bench/peers/mlx_ops.py --mode compiled.)"""
+    """As installed, with a reference BLAS, and with OpenBLAS. (Its compiled form takes the same
+    time as its eager one: bench/peers/mlx_ops.py --mode compiled.)"""
     arguments = ("mlx", "mlx_ops.py", "--samples", "5", "--only", pattern)
     plain = script("MLX", *arguments, quick=("--samples", "2"))
     good = script("MLX + OpenBLAS", *arguments, library="openblas", quick=("--samples", "2"))
@@ -177,7 +177,8 @@ def peft(batch, seq):
 def transformers(pattern):
     return tuple(script("transformers" + (" bf16" if dtype == "bf16" else ""), "torch",
                         "transformers_decode.py", "--dtype", dtype, "--only", pattern,
-                        "--decode", "64", "--repeats", "2", quick=("--decode", "4", "--repeats", "1")) for dtype in ("f32", "bf16"))
+                        "--decode", "64", "--repeats", "2",
+                        quick=("--decode", "4", "--repeats", "1")) for dtype in ("f32", "bf16"))
 
 
 def llama_cpp(pattern):

@@ -51,8 +51,8 @@ def summaries(measurement):
 
 
 def off_line(points):
-    """How far the farthest of the points (x, y) lies from the straight line that fits them best (least
-    squares), as a fraction of the largest y. 0 of fewer than three points."""
+    """How far the farthest of the points (x, y) lies from the straight line that fits them best
+    (least squares), as a fraction of the largest y. 0 of fewer than three points."""
     if len(points) < 3:
         return 0.0
     slope, start = statistics.linear_regression(*zip(*points))
@@ -76,7 +76,8 @@ def speed_ratio(figure, ours, peer):
 
 
 def best_peer(by_contender, figure, allowed=lambda contender: True):
-    """(contender, Summary) of the best median of those that are not ours; None where there is none."""
+    """(contender, Summary) of the best median of those that are not ours; None where there is
+    none."""
     best = None
     for contender, own in sorted(by_contender.items()):
         if is_ours(contender) or figure not in own or not allowed(contender):

@@ -10,8 +10,9 @@ from report import own_runs
 SHAPES = ("(2048x576x576|2048x192x576|2048x1536x576|2048x576x1536|256x576x576|256x1536x576|"
           "64x512x512|64x1024x1024|64x2048x2048)")
 PRODUCTS = f"^gemm/{SHAPES}$"
-OWN_ADAPTER = ("^(gemm/fused|lora_linear/(fused|composed))/(f32/(64x512x512|64x1024x1024|64x2048x2048)"
-               "(/r8)?|q4_1/2048x1536x576(/r16)?)/manual_time")
+OWN_ADAPTER = ("^(gemm/fused|lora_linear/(fused|composed))/"
+               "(f32/(64x512x512|64x1024x1024|64x2048x2048)(/r8)?|q4_1/2048x1536x576(/r16)?)"
+               "/manual_time")
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ def all_groups():
     adapter = who.bench("clora", OWN_ADAPTER, who.clora_bench.adapter_figures)
     return (
         Group("products", "Products", (
-            *who.ours("gemm/fused/f32/" + SHAPES), *who.torch_ops(PRODUCTS), *who.torch_onednn(PRODUCTS),
-            *who.mlx_ops(PRODUCTS, as_installed=False),
+            *who.ours("gemm/fused/f32/" + SHAPES), *who.torch_ops(PRODUCTS),
+            *who.torch_onednn(PRODUCTS), *who.mlx_ops(PRODUCTS, as_installed=False),
             who.library("Eigen", "eigen", library_products),
             who.library("CLBlast", "clblast", library_products, rounds=who.FEW_ROUNDS),
             who.library("oneDNN of Debian", "onednn", library_products))),

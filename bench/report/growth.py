@@ -1,7 +1,7 @@
 """How a training step's time and memory grow: with tokens (records of 512 tokens, more of them a
-step), with the adapters' rank, and with the model's layers (files of the demo model's first blocks).
-Measured by `clora train --json` in auto precision: the median step after the first, seen from
-outside. measurement["growth"] is {axis: [{x, step_s, peak_rss_gib, peak_pool_gib}]}.
+step), with the adapters' rank, and with the model's layers (files of the demo model's first
+blocks). Measured by `clora train --json` in auto precision: the median step after the first, seen
+from outside. measurement["growth"] is {axis: [{x, step_s, peak_rss_gib, peak_pool_gib}]}.
 """
 
 from report import process

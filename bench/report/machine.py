@@ -49,12 +49,13 @@ def memory_gib():
 def opencl_device(clora):
     """Name, platform and driver of the device that clora takes."""
     try:
-        devices = json.loads(output_of([str(clora), "devices", "--json"]).splitlines()[0])["devices"]
+        text = output_of([str(clora), "devices", "--json"])
+        devices = json.loads(text.splitlines()[0])["devices"]
     except (IndexError, KeyError, ValueError):
         return {}
-    taken = next((device for device in devices if device.get("taken")), devices[0] if devices else {})
-    return {key: taken[key] for key in ("name", "platform", "driver", "opencl_version", "matrix_unit")
-            if key in taken}
+    taken = next((device for device in devices if device.get("taken")), {})
+    wanted = ("name", "platform", "driver", "opencl_version", "matrix_unit")
+    return {key: taken[key] for key in wanted if key in taken}
 
 
 def describe(root, clora):

@@ -17,7 +17,8 @@ def records_file(setup, tokens=TOKENS):
     file = setup.scratch / f"records-{tokens}.jsonl"
     words = "one two three four five six seven eight nine ten ".split()
     if not file.exists():
-        texts = (" ".join(words[(i + j) % len(words)] for j in range(2 * tokens)) for i in range(64))
+        texts = (" ".join(words[(i + j) % len(words)] for j in range(2 * tokens))
+                 for i in range(64))
         file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     return file
 
@@ -26,8 +27,8 @@ def training_command(setup, model, precision, batch, rank, steps, tokens=TOKENS)
     out = setup.scratch / "adapter"
     shutil.rmtree(out, ignore_errors=True)
     return [setup.clora, "train", "--json", "--quiet", "--model", model, "--precision", precision,
-            "--data", records_file(setup, tokens), "--max-seq-length", tokens, "--batch-size", batch,
-            "--rank", rank, "--steps", steps, "--adapter-out", out]
+            "--data", records_file(setup, tokens), "--max-seq-length", tokens,
+            "--batch-size", batch, "--rank", rank, "--steps", steps, "--adapter-out", out]
 
 
 def step_events(done):
@@ -88,8 +89,9 @@ def start():
     """clora generate of one token, with the caches as they are: the report fills them first."""
     def one(name, precision):
         return own_program(
-            name, lambda setup: [setup.clora, "generate", "--model", setup.model, "--prompt", "Hello",
-                                 "--max-tokens", "1", "--precision", precision],
+            name, lambda setup: [setup.clora, "generate", "--model", setup.model,
+                                 "--precision", precision, "--prompt", "Hello",
+                                 "--max-tokens", "1"],
             lambda done: {"start": {"first_token_s": done.first_byte_s, "seconds": done.seconds}})
     return one("clora", "f32"), one("clora auto", "auto")
 

@@ -1,6 +1,6 @@
-"""The rounds: every contender of a group runs once a round, one at a time, in a shuffled order. What
-comes of it is the measurement, a dictionary that is written as JSON and that tables, charts and
-verdicts are made from:
+"""The rounds: every contender of a group runs once a round, one at a time, in a shuffled order.
+What comes of it is the measurement, a dictionary that is written as JSON and that tables, charts
+and verdicts are made from:
 
   format, date, rounds, quick
   machine    what it ran on (machine.py)

@@ -89,7 +89,8 @@ def first_blocks(data, blocks):
             continue
         size = ends[ends.index(old) + 1] - old
         infos.append(info + struct.pack("<Q", offset))
-        parts.append(bytes(data[start + old:start + old + size]).ljust(aligned(size, alignment), b"\0"))
+        tensor = bytes(data[start + old:start + old + size])
+        parts.append(tensor.ljust(aligned(size, alignment), b"\0"))
         offset += aligned(size, alignment)
     head = struct.pack("<IIQQ", 0x46554747, 3, len(infos), key_count) + pairs + b"".join(infos)
     return head.ljust(aligned(len(head), alignment), b"\0") + b"".join(parts)

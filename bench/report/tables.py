@@ -89,7 +89,8 @@ def contenders_table(found, names):
     for work, by_contender in found.items():
         known = [(name, own) for name, own in by_contender.items() if names[0] in own]
         known.sort(key=lambda item: item[1][names[0]].median, reverse=names[0] in figures.RATES)
-        lines += [[work, name, *(spread(own.get(figure)) for figure in names)] for name, own in known]
+        lines += [[work, name, *(spread(own.get(figure)) for figure in names)]
+                  for name, own in known]
     return table(["work", "who", *(UNITS[figure] for figure in names)], lines)
 
 
@@ -105,7 +106,8 @@ def best_table(found, figure):
             return spread(by_contender.get(name, {}).get(figure))
         plain = figures.best_peer(by_contender, figure, lambda name: not name.endswith(" bf16"))
         bf16 = figures.best_peer(by_contender, figure, lambda name: name.endswith(" bf16"))
-        lines.append([work, own("clora"), own("clora auto"), named_spread(plain), named_spread(bf16)])
+        lines.append([work, own("clora"), own("clora auto"), named_spread(plain),
+                      named_spread(bf16)])
     return table([f"work, {UNITS[figure]}", "clora f32", "clora auto", "best peer, f32",
                   "best peer, bf16"], lines)
 
@@ -153,12 +155,13 @@ def machine_words(measurement):
             for item in measurement["skipped"]]
     left += [f"{item['contender']} in {item['group']} ({item['why']})"
              for item in measurement["failed"]]
+    rounds = "One round" if measurement["rounds"] == 1 else f"{measurement['rounds']} rounds"
     absent = f" Not measured: {'; '.join(left)}." if left else ""
     return (f"{measurement['date']}, {m['cpu']} (family/model {m['family']}; "
             f"{', '.join(m['flags'])}), {m['cores']} cores, {m['memory_gib']} GiB, "
             f"{m['system']}, Linux {m['kernel']}; OpenCL: {device.get('platform', 'unknown')}, "
             f"driver {device.get('driver', 'unknown')}; clora {m['commit']}; "
-            f"{peers or 'no peers'}. {measurement['rounds']} round{'s' if measurement['rounds'] > 1 else ''} in turns: median (least to most)."
+            f"{peers or 'no peers'}. {rounds} in turns: median (least to most)."
             f"{quick}{absent}\n")
 
 
@@ -170,7 +173,8 @@ def all_tables(measurement):
 
 
 def splice(document, tables):
-    """The document with its marked tables replaced. Raises KeyError for a name that is not known."""
+    """The document with its marked tables replaced. Raises KeyError for a name that is not
+    known."""
     if document.count("<!-- table:") != len(MARKED.findall(document)):
         raise ValueError("a <!-- table: NAME --> has no <!-- end --> behind it")
     return MARKED.sub(lambda found: found[1] + tables[found[2]] + found[4], document)

@@ -1,9 +1,9 @@
 """What is asked of clora, as data: each target is a line of the table that the report prints.
 
-A target against peers compares our median with the best peer's median of the same work; its must and
-goal are ratios, 1.3 being 1.3 times as fast (or as small). An absolute target has no peers, and its
-must and goal are in the figure's own unit. Of several works the worst decides; with together=True
-their times are added up first.
+A target against peers compares our median with the best peer's median of the same work; its must
+and goal are ratios, 1.3 being 1.3 times as fast (or as small). An absolute target has no peers, and
+its must and goal are in the figure's own unit. Of several works the worst decides; with
+together=True their times are added up first.
 """
 
 import re
@@ -65,14 +65,16 @@ TARGETS = (
     Target("LoRA forward, f32, against MLX", LORA, peers="MLX", must=1.5, goal=2.5),
     Target("LoRA forward, auto precision", LORA, precision="auto", must=1.3, goal=2.0),
     Target("LoRA forward, one row, f32", LORA_ROW, must=1.0),
-    Target("LoRA forward, one row, % of the memory's bandwidth", tuple(f"{w}/cold" for w in LORA_ROW),
-           figure="percent_of_ceiling", peers=None, goal=80.0),
+    Target("LoRA forward, one row, % of the memory's bandwidth",
+           tuple(f"{work}/cold" for work in LORA_ROW), figure="percent_of_ceiling", peers=None,
+           goal=80.0),
     Target("the adapter adds, fused against composed (fraction)", ADAPTER_ALL,
            figure="of_composed", peers=None, must=0.5),
     Target("the adapter adds, N >= 1536, r <= 32 (%)", ADAPTER_WIDE, figure="added_percent",
            peers=None, must=10.0, goal=5.0),
     Target("softmax and norms, 1024 x 1024, f32", LARGE_ROWS, must=1.0, goal=1.2),
-    Target("softmax and norms, 1024 x 1024, bf16", LARGE_ROWS, precision="auto", must=1.0, goal=1.2),
+    Target("softmax and norms, 1024 x 1024, bf16", LARGE_ROWS, precision="auto", must=1.0,
+           goal=1.2),
     Target("softmax and norms, 64 x 1024, f32", SMALL_ROWS, goal=1.0),
     Target("LoRA forward and backward, (2,16,512), f32", LORA_STEP, must=1.3, goal=2.0),
     Target("training, 4 x 512, f32", ("training/4x512/r8",), figure="tokens_per_s", must=1.1,
