@@ -82,7 +82,7 @@ class CApi : public testing::Test {
 };
 
 TEST_F(CApi, ACProgramThatUsesEveryFunctionRunsToItsEnd) {
-  const std::string leaks = source("tests/c_api/leaks_of_drivers.txt");
+  const std::string leaks = source("tests/support/leaks_of_drivers.txt");
   const test::ProgramResult result = test::run_program(
       test::built_program("tests/every_function"),
       {.arguments = {model_folder(), folder_ / "adapter"},
