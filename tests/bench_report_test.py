@@ -15,7 +15,7 @@ sys.path[:0] = [str(SOURCE / "bench"), str(SOURCE / "bench/peers")]
 sys.dont_write_bytecode = True
 
 import peer_lines  # noqa: E402
-from report import assess, charts, figures, tables  # noqa: E402
+from report import assess, charts, combine, figures, tables  # noqa: E402
 from report.targets import LORA, TARGETS, Target  # noqa: E402
 
 GEMM = "gemm/64x512x512"
@@ -37,6 +37,7 @@ def measurement(made, **more):
             "machine": {"cpu": "A <CPU>", "family": "25/17", "flags": ["avx2"], "cores": 2,
                         "memory_gib": 24, "kernel": "6.1", "system": "Debian", "commit": "abc",
                         "device": {"platform": "pocl", "driver": "3.1"}},
+            "groups": {"products": {"commit": "abc", "date": "2026-01-02", "rounds": 3}},
             "runs": made, "skipped": [], "failed": [], "growth": {}, **more}
 
 
@@ -134,6 +135,26 @@ class Targets(unittest.TestCase):
             self.assertTrue(target.must or target.goal, target.title)
             if target.peers is not None:
                 self.assertLessEqual(set(target.works), known, target.title)
+
+
+class Combining(unittest.TestCase):
+    def test_groups_measured_anew_take_the_place_of_the_same_groups(self):
+        old = measurement(runs(clora=[9]) + runs("lora", clora=[5]),
+                          failed=[{"group": "products", "contender": "x", "why": "y"}])
+        new = measurement(runs(clora=[7]), peers={"mlx": "1"}, groups={
+            "products": {"commit": "def", "date": "2026-01-03", "rounds": 3}})
+        old["groups"]["lora"] = old["groups"]["products"]
+        made = combine.with_groups(old, new)
+        self.assertEqual(made["runs"], runs("lora", clora=[5]) + runs(clora=[7]))
+        self.assertEqual((made["failed"], made["peers"]), ([], {"torch": "9.9", "mlx": "1"}))
+        self.assertIn("clora def of 2026-01-03: products; clora abc of 2026-01-02: lora",
+                      tables.machine_words(made))
+
+    def test_figures_of_two_machines_are_not_combined(self):
+        old, new = measurement([]), measurement([])
+        old["machine"]["cores"] = 4
+        with self.assertRaisesRegex(combine.OtherMachine, "cores is 4, this one's 2"):
+            combine.with_groups(old, new)
 
 
 def sample():

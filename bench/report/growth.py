@@ -38,8 +38,8 @@ def measure(setup, say):
             try:
                 point = measure_point(setup, axis, x)
             except (process.Failed, ValueError) as error:
-                failed.append({"group": f"growth with {axis}", "contender": "clora auto",
-                               "why": f"{x}: {error}"})
+                failed.append({"group": "growth", "contender": "clora auto",
+                               "why": f"{axis} {x}: {error}"})
                 say(f"FAILED: growth with {axis}, {x}: {error}")
                 continue
             found.setdefault(axis, []).append(point)

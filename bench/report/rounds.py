@@ -5,6 +5,7 @@ and verdicts are made from:
   format, date, rounds, quick
   machine    what it ran on (machine.py)
   peers      {peer: version}
+  groups     {group: {commit, date, rounds}}: what was measured, also where nothing came of it
   runs       [{round, group, contender, seconds, figures: {work: {figure: value}}}]
   skipped    [{contender, why, install}]: was not there
   failed     [{group, contender, why}]: was there and did not end well; it is not tried again
@@ -31,7 +32,15 @@ class Session:
         self.measurement = {
             "format": FORMAT, "date": datetime.date.today().isoformat(), "rounds": rounds,
             "quick": setup.quick, "machine": machine.describe(setup.root, setup.clora), "peers": {},
-            "runs": [], "skipped": [], "failed": [], "growth": {}}
+            "groups": {}, "runs": [], "skipped": [], "failed": [], "growth": {}}
+        for group in groups:
+            self.note(group.name)
+
+    def note(self, group):
+        """That the group is measured in this session."""
+        whole = self.measurement
+        whole["groups"][group] = {"commit": whole["machine"]["commit"], "date": whole["date"],
+                                  "rounds": self.rounds}
 
     def leave_out_the_absent(self):
         told = set()

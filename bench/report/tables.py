@@ -146,6 +146,17 @@ def growth_table(measurement):
             f"\nFarthest from a straight line, of the largest: {straight}.\n")
 
 
+def commit_words(measurement):
+    """clora abc; or, where groups were measured at different times, which at which."""
+    by_time = {}
+    for group, noted in measurement["groups"].items():
+        by_time.setdefault((noted["commit"], noted["date"]), []).append(group)
+    if len(by_time) < 2:
+        return f"clora {measurement['machine']['commit']}"
+    return "; ".join(f"clora {commit} of {date}: {', '.join(groups)}"
+                     for (commit, date), groups in by_time.items())
+
+
 def machine_words(measurement):
     m = measurement["machine"]
     device = m.get("device", {})
@@ -160,7 +171,7 @@ def machine_words(measurement):
     return (f"{measurement['date']}, {m['cpu']} (family/model {m['family']}; "
             f"{', '.join(m['flags'])}), {m['cores']} cores, {m['memory_gib']} GiB, "
             f"{m['system']}, Linux {m['kernel']}; OpenCL: {device.get('platform', 'unknown')}, "
-            f"driver {device.get('driver', 'unknown')}; clora {m['commit']}; "
+            f"driver {device.get('driver', 'unknown')}; {commit_words(measurement)}; "
             f"{peers or 'no peers'}. {rounds} in turns: median (least to most)."
             f"{quick}{absent}\n")
 

@@ -1,0 +1,32 @@
+"""Puts groups that were measured anew in place of the same groups of an earlier measurement of the
+same machine. Every group keeps the commit, the date and the rounds that it was measured with:
+measurement["groups"] is {group: {commit, date, rounds}}."""
+
+SAME = ("cpu", "family", "flags", "cores")
+
+
+class OtherMachine(Exception):
+    """Figures of two machines do not compare; the text says what differs."""
+
+
+def require_same_machine(old, new):
+    for key in SAME:
+        if old["machine"].get(key) != new["machine"].get(key):
+            raise OtherMachine(f"measured on another machine: its {key} is "
+                               f"{old['machine'].get(key)}, this one's {new['machine'].get(key)}")
+
+
+def with_groups(old, new):
+    """The old measurement with the new one's groups."""
+    require_same_machine(old, new)
+    again = set(new["groups"])
+    anew = {item["contender"] for item in new["skipped"] + new["runs"]}
+    return {**new,
+            "groups": {**old["groups"], **new["groups"]},
+            "peers": {**old["peers"], **new["peers"]},
+            "runs": [run for run in old["runs"] if run["group"] not in again] + new["runs"],
+            "failed": [item for item in old["failed"] if item["group"] not in again] +
+            new["failed"],
+            "skipped": [item for item in old["skipped"] if item["contender"] not in anew] +
+            new["skipped"],
+            "growth": new["growth"] if "growth" in again else old["growth"]}
