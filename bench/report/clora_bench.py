@@ -7,6 +7,7 @@ set of buffers, too; the other is the work's /cold.
 
 import json
 import re
+import statistics
 from dataclasses import dataclass
 
 # What Google Benchmark adds about how it times.
@@ -94,10 +95,13 @@ def library_figures(text, library):
 def adapter_figures(text):
     """What the adapter adds to a product's time, fused and composed: {"adapter/SHAPE/rN": ...} with
     added_percent of the bare product, and of_composed, the fused addition as a fraction of the
-    composed one. Of cold rows in f32 arithmetic."""
-    times = {(name.op, name.form, name.work.split("/", 1)[1]): row["median_us"]
-             for name, row in rows(text)
-             if "median_us" in row and not name.words & {"warm", "bf16"}}
+    composed one. Of cold rows in f32 arithmetic; of repetitions the median."""
+    samples = {}
+    for name, row in rows(text):
+        if "median_us" in row and not name.words & {"warm", "bf16"}:
+            key = (name.op, name.form, name.work.split("/", 1)[1])
+            samples.setdefault(key, []).append(row["median_us"])
+    times = {key: statistics.median(values) for key, values in samples.items()}
     found = {}
     for (op, form, shape), fused in times.items():
         bare = times.get(("gemm", "fused", shape.split("/")[0]))

@@ -102,10 +102,10 @@ def script(name, environment, file, *arguments, library="", quick=(), rounds=ALL
                      library, f"tools/setup/install_peers {environment}", rounds=rounds)
 
 
-def bench(name, pattern, figures, **options):
+def bench(name, pattern, figures, flags=(), **options):
     """A contender that is clora_bench with a filter; figures() gets its JSON."""
     def command(setup):
-        time = ["--benchmark_min_time=0.02"] if setup.quick else []
+        time = ["--benchmark_min_time=0.02"] if setup.quick else list(flags)
         return [setup.bench, f"--benchmark_filter={pattern}", "--benchmark_format=json", *time]
 
     def read(done):

@@ -24,7 +24,9 @@ class Group:
 
 def all_groups():
     library_products = "gemm/library/f32/" + SHAPES
-    adapter = who.bench("clora", OWN_ADAPTER, who.clora_bench.adapter_figures)
+    # Differences of times: their rows take turns, too.
+    adapter = who.bench("clora", OWN_ADAPTER, who.clora_bench.adapter_figures, flags=(
+        "--benchmark_repetitions=3", "--benchmark_enable_random_interleaving=true"))
     return (
         Group("products", "Products", (
             *who.ours("gemm/fused/f32/" + SHAPES), *who.torch_ops(PRODUCTS),

@@ -50,7 +50,7 @@ def end(process):
     os.killpg(process.pid, signal.SIGKILL)
 
 
-def run(command, environment=None, seconds=900, folder=None):
+def run(command, environment=None, seconds=1800, folder=None):
     """Runs the command, with variables added to the environment. Raises Failed."""
     start = time.monotonic()
     with tempfile.TemporaryFile() as errors:
