@@ -101,6 +101,12 @@ class Contenders(unittest.TestCase):
         self.assertEqual(made["failed"], [{"group": "g", "contender": "bad",
                                            "why": "exit code 3: no memory"}])
 
+    def test_a_library_that_clora_bench_was_built_without_is_skipped_with_a_word(self):
+        none = contenders.Contender("lib", lambda setup: ["true"], lambda done: {}, install="get lib")
+        made = self.session(none).run(lambda m: None)
+        self.assertEqual(made["skipped"], [{"contender": "lib", "install": "get lib",
+                                            "why": "it has none of the works of g"}])
+
     def test_a_program_that_hangs_is_ended(self):
         with self.assertRaisesRegex(process.Failed, "longer than 0.2 s"):
             process.run(["sleep", "60"], seconds=0.2)

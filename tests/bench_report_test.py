@@ -57,6 +57,10 @@ class Statistics(unittest.TestCase):
         self.assertEqual(figures.speed_ratio("tokens_per_s", 50, 100), 0.5)
         self.assertEqual(figures.speed_ratio("peak_rss_gib", 1, 3), 3)
 
+    def test_numbers_are_written_with_three_digits(self):
+        written = [tables.number(value) for value in (0.0521, 1.5, 9.996, 42, 99.96, 211, 1045.4)]
+        self.assertEqual(written, ["0.052", "1.50", "10.0", "42.0", "100", "211", "1045"])
+
     def test_a_verdict_is_goal_must_or_miss(self):
         self.assertEqual(figures.verdict(1.5, 1.0, 1.5), "meets goal")
         self.assertEqual(figures.verdict(1.49, 1.0, 1.5), "meets must")
@@ -255,7 +259,7 @@ class Rendering(unittest.TestCase):
     def test_longer_bars_are_faster(self):
         svg = charts.bars("t", tables.of_group(sample(), "products"),
                           "us")
-        found = re.findall(r'x="190" y="[0-9.]+" width="([0-9.]+)"', svg)
+        found = re.findall(r'x="215" y="[0-9.]+" width="([0-9.]+)"', svg)
         widths = [float(width) for width in found]
         self.assertEqual(len(widths), 4)
         self.assertEqual(widths, sorted(widths, reverse=True))

@@ -28,7 +28,7 @@ STYLE = f"""<style>
   @media (prefers-color-scheme: dark) {{ {colours(2)} }}
 </style>"""
 
-WIDTH, LEFT, BAR_WIDTH, LINE = 860, 190, 440, 18
+WIDTH, LEFT, BAR_WIDTH, LINE = 860, 215, 430, 18
 
 
 def document(width, height, label, parts):

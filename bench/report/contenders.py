@@ -13,6 +13,7 @@ from report import clora_bench
 # Which of a peer's figures the report knows; the peers' own _least and _most stay out: the rounds
 # tell the spread.
 PEER_FIGURES = ("us", "tokens_per_s", "first_step_s", "first_token_s", "peak_rss_gib")
+BUILD = "cmake --build --preset release --target clora clora_bench"
 ALL_ROUNDS = 10**6
 # Forms that another one of the same peer nearly always beats are looked at in two rounds only.
 FEW_ROUNDS = 2
@@ -102,7 +103,7 @@ def script(name, environment, file, *arguments, library="", quick=(), rounds=ALL
                      library, f"tools/setup/install_peers {environment}", rounds=rounds)
 
 
-def bench(name, pattern, figures, flags=(), **options):
+def bench(name, pattern, figures, flags=(), install=BUILD, **options):
     """A contender that is clora_bench with a filter; figures() gets its JSON."""
     def command(setup):
         time = ["--benchmark_min_time=0.02"] if setup.quick else list(flags)
@@ -118,7 +119,7 @@ def bench(name, pattern, figures, flags=(), **options):
             raise ValueError(clora_bench.errors(text)[0])
         return found
     return Contender(name, command, read, (lambda setup: setup.bench,),
-                     install="cmake --build --preset release --target clora_bench clora", **options)
+                     install=install, **options)
 
 
 def ours(pattern):
@@ -190,7 +191,7 @@ def llama_cpp(pattern):
 def own_program(name, command, figures, **options):
     """A contender that is the clora program itself."""
     return Contender(name, command, figures, (lambda setup: setup.clora, lambda setup: setup.model),
-                     install="cmake --build --preset release --target clora", **options)
+                     install=f"{BUILD} && tools/fetch_demo_model", **options)
 
 
 def default_peers_folder():

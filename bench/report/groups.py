@@ -33,7 +33,8 @@ def all_groups():
             *who.torch_onednn(PRODUCTS), *who.mlx_ops(PRODUCTS, as_installed=False),
             who.library("Eigen", "eigen", library_products),
             who.library("CLBlast", "clblast", library_products, rounds=who.FEW_ROUNDS),
-            who.library("oneDNN of Debian", "onednn", library_products))),
+            who.library("oneDNN of Debian", "onednn", library_products,
+                        install="tools/setup/install_peers onednn, then build clora_bench anew"))),
         Group("lora", "LoRA forward", (
             *who.ours("lora_linear/fused/f32/(64|1)x[0-9x]+/r[0-9]+"),
             *who.torch_ops("lora_linear/"), *who.mlx_ops("lora_linear/"))),

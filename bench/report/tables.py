@@ -30,9 +30,8 @@ MANY_WORKS = 4  # more have a line each, and of the peers only the best
 
 def number(value):
     """Three digits, four of large numbers: 0.052, 1.50, 211, 1045."""
-    if abs(value) >= 100:
-        return f"{value:.0f}"
-    digits = 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    digits = next((digits for least, digits in ((99.95, 0), (9.995, 1), (0.9995, 2))
+                   if abs(value) >= least), 3)
     return f"{value:.{digits}f}"
 
 
