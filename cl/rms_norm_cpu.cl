@@ -10,23 +10,7 @@
 //   written after its sums are complete: y may be x, dx may be dy or residual
 #include "float16_math.clh"
 #include "group_range.clh"
-
-float row_scale(__global const float* x, int width, float epsilon) {
-  float16 even = 0.0f;
-  float16 odd = 0.0f;
-  int i = 0;
-  for (; i + 32 <= width; i += 32) {
-    const float16 a = vload16(0, x + i);
-    const float16 b = vload16(1, x + i);
-    even = fma(a, a, even);
-    odd = fma(b, b, odd);
-  }
-  for (; i < width; i += 16) {
-    const float16 a = i + 16 <= width ? vload16(0, x + i) : load16_tail(x + i, width - i, 0.0f);
-    even = fma(a, a, even);
-  }
-  return rsqrt(sum16(even + odd) / (float)width + epsilon);
-}
+#include "rms_norm_scale_cpu.clh"
 
 // mean(dy w x)
 float mean_product(__global const float* dy, __global const float* w, __global const float* x,

@@ -9,12 +9,8 @@
 //   and up, writes dgate and dup: 10 flops and an exp
 // Numerics: exp16 stays finite, so s is at least 3e-39, which is 0 beside anything. Each element is
 //   read before it is written: y may be gate or up, dgate may be gate, dup may be up
-#include "float16_math.clh"
 #include "group_range.clh"
-
-float16 sigmoid16(float16 g) { return 1.0f / (1.0f + exp16(-g)); }
-
-float16 swiglu16(float16 gate, float16 up) { return gate * sigmoid16(gate) * up; }
+#include "swiglu16.clh"
 
 // dgate = dy up silu'(gate)
 float16 dgate16(float16 dy, float16 gate, float16 up, float16 s) {

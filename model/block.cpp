@@ -203,6 +203,38 @@ void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, con
   recorder.finish(a, y);
 }
 
+std::optional<DecodeLayers> decode_layers_of(LanguageModel& model,
+                                             std::span<const CacheTensors> caches,
+                                             const Tensor& rope_table, const RowInputs& rows) {
+  const ModelConfig& c = model.config();
+  if (c.qk_norm || c.rope_layout != RopeLayout::half_split) return std::nullopt;
+  DecodeLayers decode{.layers = {},
+                      .rope_table = rope_table,
+                      .position = rows.positions,
+                      .first = rows.first,
+                      .last = rows.last,
+                      .heads = c.heads,
+                      .epsilon = static_cast<float>(c.rms_norm_epsilon)};
+  for (std::size_t l = 0; l < caches.size(); ++l) {
+    const BlockWeights& w = model.blocks()[l];
+    for (const LinearWeights& linear : w.linears) {
+      if (!linear.bias.empty()) return std::nullopt;
+    }
+    decode.layers.push_back({.input_norm = w.input_norm,
+                             .q = w.linears[kQ].w,
+                             .k = w.linears[kK].w,
+                             .v = w.linears[kV].w,
+                             .o = w.linears[kO].w,
+                             .output_norm = w.post_attention_norm,
+                             .gate = w.linears[kGate].w,
+                             .up = w.linears[kUp].w,
+                             .down = w.linears[kDown].w,
+                             .key_cache = caches[l].keys,
+                             .value_cache = caches[l].values});
+  }
+  return decode;
+}
+
 void record_block_backward(Batch& batch, const Tensor& dy, const BlockActivations& saved,
                            const Block& block, const PerProjection<LoraGradients>& gradients,
                            bool wants_dx) {

@@ -10,7 +10,11 @@
 // over memory each, and keeping them would cost a third of the memory of a step.
 #pragma once
 
+#include <optional>
+#include <span>
+
 #include "model/language_model.hpp"
+#include "ops/decode_layers.hpp"
 #include "ops/rope.hpp"
 
 namespace clora {
@@ -57,6 +61,12 @@ BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, co
 // The same with keys and values appended to the cache at rows.positions and read from there.
 void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
                              const CacheTensors& cache);
+
+// A model's blocks for one row over their caches, as ops/decode_layers.hpp has them; nothing where
+// they have what it does not: biases, norms of heads, other rotary pairs.
+std::optional<DecodeLayers> decode_layers_of(LanguageModel& model,
+                                             std::span<const CacheTensors> caches,
+                                             const Tensor& rope_table, const RowInputs& rows);
 
 // dy [T, D] becomes the gradient of x, in place; adapter gradients accumulate. wants_dx false: no
 // adapter lies below, and dy's contents are undefined afterwards.

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "model/block.hpp"
@@ -54,6 +55,7 @@ struct RecordedForward {
       : rows(context, count), batch(context), staging(context) {}
   CacheRows rows;
   Batch batch;
+  Tensor meeting;  // of a step in one launch (ops/decode_layers.hpp), else empty
   HostHold<std::vector<std::int32_t>> staging;
 };
 
@@ -82,6 +84,9 @@ struct Generator::Impl {
 
   RecordedForward& forward(std::int64_t rows);
   void record_forward(RecordedForward& f);
+  // All blocks; gives their output.
+  Tensor record_blocks(RecordedForward& f, Tensor x);
+  bool record_in_one_launch(RecordedForward& f, const Tensor& x);
   // False where `on_prompt` said so between two chunks.
   bool prefill(std::span<const std::int32_t> prompt,
                const std::function<bool(std::int64_t)>& on_prompt = {});
@@ -90,7 +95,8 @@ struct Generator::Impl {
   void check_prompt(std::span<const std::int32_t> prompt) const;
   RecordedSampler& sampler(const GenerationConfig& config);
   RecordedSampler record_sampler(std::int64_t top_logprobs, bool with_logprobs);
-  std::int32_t read_token();
+  // The token that `step` led to.
+  std::int32_t read_token(const RecordedForward& step);
   void read_logprobs(const GenerationConfig& config, const RecordedSampler& from,
                      Generation& generation);
 
@@ -123,6 +129,30 @@ Generator::Impl::Impl(LanguageModel& m, const Adapter* a, std::int64_t positions
   logprob = context.allocate({1}, DType::f32, MemoryTag::activations);
 }
 
+bool Generator::Impl::record_in_one_launch(RecordedForward& f, const Tensor& x) {
+  if (x.shape()[0] != 1 || adapter != nullptr) return false;
+  const std::optional<DecodeLayers> decode = decode_layers_of(
+      model, cache, model.rope_table(max_positions), {f.rows.positions, f.rows.first, f.rows.last});
+  if (!decode.has_value() || !decodes_in_one_launch(context, *decode)) return false;
+  f.meeting = context.upload<std::int32_t>({3}, DType::i32, std::array<std::int32_t, 3>{},
+                                           MemoryTag::activations);
+  record_decode_layers(f.batch, x, *decode, f.meeting);
+  return true;
+}
+
+Tensor Generator::Impl::record_blocks(RecordedForward& f, Tensor x) {
+  if (record_in_one_launch(f, x)) return x;
+  for (std::int64_t layer = 0; layer < model.config().layers; ++layer) {
+    Block block = block_of(model, adapter, layer);
+    block.rope_table = model.rope_table(max_positions);
+    block.rows = {f.rows.positions, f.rows.first, f.rows.last};
+    const Tensor y = f.batch.temporary(x.shape(), DType::f32, "block output");
+    record_block_with_cache(f.batch, y, x, block, cache[static_cast<std::size_t>(layer)]);
+    x = y;
+  }
+  return x;
+}
+
 void Generator::Impl::record_forward(RecordedForward& f) {
   const ModelConfig& c = model.config();
   const std::int64_t rows = f.rows.ids.shape()[0];
@@ -130,19 +160,15 @@ void Generator::Impl::record_forward(RecordedForward& f) {
   const auto activation = [&](std::int64_t n, std::string_view name) {
     return f.batch.temporary({n, c.model_width}, DType::f32, name);
   };
-  Tensor x = activation(rows, "embeddings");
+  const Tensor x = activation(rows, "embeddings");
   // A step of one row continues from the token that was sampled on the device.
   record_embedding(f.batch, x, rows == 1 ? token : f.rows.ids, model.embeddings());
-  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
-    Block block = block_of(model, adapter, layer);
-    block.rope_table = model.rope_table(max_positions);
-    block.rows = {f.rows.positions, f.rows.first, f.rows.last};
-    const Tensor y = activation(rows, "block output");
-    record_block_with_cache(f.batch, y, x, block, cache[static_cast<std::size_t>(layer)]);
-    x = y;
+  Tensor last = record_blocks(f, x);
+  if (rows > 1) {
+    const Tensor all = last;
+    last = activation(1, "last row");
+    record_embedding(f.batch, last, f.rows.chosen, all);  // gathers one row
   }
-  const Tensor last = activation(1, "last row");
-  record_embedding(f.batch, last, f.rows.chosen, x);  // gathers one row
   const Tensor normed = activation(1, "final norm");
   record_rms_norm(f.batch, normed, last, model.final_norm(),
                   static_cast<float>(c.rms_norm_epsilon));
@@ -253,7 +279,16 @@ RecordedSampler& Generator::Impl::sampler(const GenerationConfig& config) {
   return samplers.emplace(key, record_sampler(config.top_logprobs, with_logprobs)).first->second;
 }
 
-std::int32_t Generator::Impl::read_token() { return context.read<std::int32_t>(token).front(); }
+std::int32_t Generator::Impl::read_token(const RecordedForward& step) {
+  const std::int32_t id = context.read<std::int32_t>(token).front();
+  if (!step.meeting.empty() && context.read<std::int32_t>(step.meeting)[1] != 0) {
+    fail(ErrorCode::device,
+         "generator: the {} work-groups of a decoding step on '{}' did not run at once within some "
+         "seconds; let the process run, or take the variant cpu, which does not ask for that",
+         context.device().compute_units, context.device().name);
+  }
+  return id;
+}
 
 void Generator::Impl::read_logprobs(const GenerationConfig& config, const RecordedSampler& from,
                                     Generation& generation) {
@@ -293,7 +328,7 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
   sampler.batch.submit();
   auto prompt_end = begin;
   for (std::int64_t n = 0; n < most; ++n) {
-    const std::int32_t id = impl.read_token();
+    const std::int32_t id = impl.read_token(decode);
     if (n == 0) {
       generation.prompt_seconds = seconds_since(begin);
       prompt_end = std::chrono::steady_clock::now();

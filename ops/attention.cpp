@@ -37,7 +37,7 @@ struct AttentionSpec {
   std::int64_t wanted_groups() const { return kGroupsPerUnit * static_cast<std::int64_t>(units()); }
 
   // Forward of few rows: in how many shares a row's keys are dealt out.
-  std::int64_t splits() const { return power_of_two_from(divide_up(wanted_groups(), T * G)); }
+  std::int64_t splits() const { return attention_decode_splits(context.device(), T, G); }
   // Backward: keys of one work-group. A power of two, so that documents that fill a power of two
   // begin where chunks begin.
   std::int64_t chunk() const {
@@ -307,6 +307,11 @@ void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
                   spec.groups(divide_up(G * E, spec.work_group()), T), cost, "cache append"},
                  cache, rows, positions, narrow(spec.Tk), narrow(G * E));
   }
+}
+
+std::int64_t attention_decode_splits(const Device& device, std::int64_t rows, std::int64_t G) {
+  const std::int64_t wanted = kGroupsPerUnit * std::max<std::int64_t>(1, device.compute_units);
+  return power_of_two_from(divide_up(wanted, rows * G));
 }
 
 Cost attention_cost(const Shape& q, double pairs) {

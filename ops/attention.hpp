@@ -42,6 +42,9 @@ void record_attention_backward(Batch& batch, const AttentionGradients& gradients
 void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
                          const Tensor& positions);
 
+// In how many shares a key head's keys are dealt out where T rows are few, on CPU devices.
+std::int64_t attention_decode_splits(const Device& device, std::int64_t rows, std::int64_t G);
+
 // pairs: number of (query, key) pairs that are not masked. Bytes: q read and y written once; the
 // keys and values come on top, 8 G E bytes for each that is read.
 Cost attention_cost(const Shape& q, double pairs);

@@ -1,0 +1,142 @@
+// decode_layers_cpu: all blocks of a transformer for one row over its cache, in one launch.
+//
+//   for each layer:  h = rms_norm(x);  q, k, v = h w^T;  q, k rotated;  k, v to the cache
+//                    x += attention(q, keys, values) w_o^T
+//                    h = rms_norm(x);  x += (silu(h w_gate^T) (h w_up^T)) w_down^T
+//
+// Shapes  x [D], changed; q [H, E]; parts [H, splits, E + 2]; joined [groups, H, E]; hidden [F];
+//         rope_table [P, E / 2, 2]; keys, values [S, G, E]; weights [outputs, inputs] in strips
+// Types   weights one quantised type in strips, all else f32; position, first, last [1] i32
+// Work    work-groups of one item, all running at once, that share out heads, keys and strips and
+//         meet after each part (group_meeting_cpu.clh). OpenCL does not promise that they can: for
+//         devices known to run so many groups side by side (ops/decode_layers.hpp). Where one does
+//         not come, meeting[1] says so, and all leave.
+// Local   scratch: a row of integers (gemm_int8_cpu.clh), or what attention_decode_cpu.clh wants
+// Cost    reads every weight once and the cache's rows first .. last
+// Numerics  each number as the kernels of rms_norm, gemm_few_rows_int8, rope, attention_decode and
+//         swiglu make it, bit for bit
+#include "attention_decode_cpu.clh"
+#include "gemm_int8_cpu.clh"
+#include "group_meeting_cpu.clh"
+#include "rms_norm_scale_cpu.clh"
+#include "rope_rotate_cpu.clh"
+#include "swiglu16.clh"
+
+// The addresses of a layer's tensors, in the table's order.
+#define INPUT_NORM 0
+#define Q_WEIGHT 1
+#define K_WEIGHT 2
+#define V_WEIGHT 3
+#define O_WEIGHT 4
+#define OUTPUT_NORM 5
+#define GATE_WEIGHT 6
+#define UP_WEIGHT 7
+#define DOWN_WEIGHT 8
+#define KEYS_CACHE 9
+#define VALUES_CACHE 10
+#define ADDRESSES 11
+#define FLOATS(i) ((__global float*)layer[i])
+#define WEIGHTS(i) ((__global const uchar*)layer[i])
+
+uint share_begin(uint n) { return n * get_group_id(0) / get_num_groups(0); }
+uint share_end(uint n) { return n * (get_group_id(0) + 1) / get_num_groups(0); }
+
+// This group's heads of q, k and v, rotated and in their places. row: the normed x in integers.
+void project_heads(__global const ulong* layer, __global float* q, __local const char* row, uint D,
+                   uint H, uint G, uint E, __global const float* angles, int position, uint S) {
+  for (uint head = share_begin(H + 2 * G); head < share_end(H + 2 * G); ++head) {
+    const int is_q = head < H, is_k = !is_q && head < H + G;
+    const uint n = is_q ? head : is_k ? head - H : head - H - G;
+    if (!is_q && (uint)position >= S) continue;
+    __global float* out = is_q ? q : FLOATS(is_k ? KEYS_CACHE : VALUES_CACHE) +
+                                         (size_t)position * G * E;
+    __global const uchar* w = WEIGHTS(is_q ? Q_WEIGHT : is_k ? K_WEIGHT : V_WEIGHT);
+    for (uint i = 0; i < E; i += STRIP_ROWS) {
+      vstore16(strip_dot(weight_row(w, n * E + i, D), row, D), 0, out + n * E + i);
+    }
+    if (is_q || is_k) {
+      rotate_token(out + n * E, out + n * E, angles, 1, E / 2, 1, E / 2, 1.0f);
+    }
+  }
+}
+
+// This group's outputs of a product that is added to x.
+void add_product(__global float* x, __global const uchar* w, __local const char* row, uint N,
+                 uint K) {
+  for (uint strip = share_begin(N / STRIP_ROWS); strip < share_end(N / STRIP_ROWS); ++strip) {
+    const uint n = strip * STRIP_ROWS;
+    vstore16(strip_dot(weight_row(w, n, K), row, K) + vload16(0, x + n), 0, x + n);
+  }
+}
+
+// This group's outputs of the gated product.
+void gate_and_up(__global float* hidden, __global const ulong* layer, __local const char* row,
+                 uint F, uint D) {
+  for (uint strip = share_begin(F / STRIP_ROWS); strip < share_end(F / STRIP_ROWS); ++strip) {
+    const uint n = strip * STRIP_ROWS;
+    const float16 gate = strip_dot(weight_row(WEIGHTS(GATE_WEIGHT), n, D), row, D);
+    const float16 up = strip_dot(weight_row(WEIGHTS(UP_WEIGHT), n, D), row, D);
+    vstore16(swiglu16(gate, up), 0, hidden + n);
+  }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
+    __global float* x, __global float* q, __global float* parts, __global float* joined,
+    __global float* hidden, __global const ulong* addresses, __global const float* rope_table,
+    __global const int* position, __global const int* first, __global const int* last,
+    __global volatile int* meeting, uint layers, uint D, uint F, uint H, uint G, uint E, uint S,
+    uint splits, float epsilon, float scale, __local char* scratch) {
+  const int at = position[0];
+  __global const float* angles = rope_table + (long)at * E;
+  __global float* attention = joined + get_group_id(0) * H * E;
+  int turn = 0;
+  for (uint l = 0; l < layers; ++l) {
+    __global const ulong* layer = addresses + l * ADDRESSES;
+    round_normed_row(scratch, x, FLOATS(INPUT_NORM), row_scale(x, D, epsilon), D);
+    project_heads(layer, q, scratch, D, H, G, E, angles, at, S);
+    if (!meet(meeting, &turn)) return;  // q and the cache's new row are whole
+
+    // By turns, so that where splits are empty no group has more than its share.
+    for (uint unit = get_group_id(0); unit < G * splits; unit += get_num_groups(0)) {
+      attend_split(parts, q, FLOATS(KEYS_CACHE), FLOATS(VALUES_CACHE), first, last, H, G, E, scale,
+                   splits, unit / G, unit % G, 0, (__local float*)scratch);
+    }
+    if (!meet(meeting, &turn)) return;  // all parts of attention are there
+
+    for (uint h = 0; h < H; ++h) {
+      join_splits(attention + h * E, parts + (size_t)h * splits * (E + 2), E, splits);
+    }
+    round_row(scratch, attention, H * E);
+    add_product(x, WEIGHTS(O_WEIGHT), scratch, D, H * E);
+    if (!meet(meeting, &turn)) return;  // x is whole
+
+    round_normed_row(scratch, x, FLOATS(OUTPUT_NORM), row_scale(x, D, epsilon), D);
+    gate_and_up(hidden, layer, scratch, F, D);
+    if (!meet(meeting, &turn)) return;  // hidden is whole
+
+    round_row(scratch, hidden, F);
+    add_product(x, WEIGHTS(DOWN_WEIGHT), scratch, D, F);
+    if (!meet(meeting, &turn)) return;  // x is whole
+  }
+}
+
+// One layer's row of the table.
+__kernel void decode_addresses(__global ulong* addresses, uint l, __global const float* input_norm,
+                               __global const uchar* q, __global const uchar* k,
+                               __global const uchar* v, __global const uchar* o,
+                               __global const float* output_norm, __global const uchar* gate,
+                               __global const uchar* up, __global const uchar* down,
+                               __global float* keys, __global float* values) {
+  __global ulong* layer = addresses + l * ADDRESSES;
+  layer[INPUT_NORM] = (ulong)input_norm;
+  layer[Q_WEIGHT] = (ulong)q;
+  layer[K_WEIGHT] = (ulong)k;
+  layer[V_WEIGHT] = (ulong)v;
+  layer[O_WEIGHT] = (ulong)o;
+  layer[OUTPUT_NORM] = (ulong)output_norm;
+  layer[GATE_WEIGHT] = (ulong)gate;
+  layer[UP_WEIGHT] = (ulong)up;
+  layer[DOWN_WEIGHT] = (ulong)down;
+  layer[KEYS_CACHE] = (ulong)keys;
+  layer[VALUES_CACHE] = (ulong)values;
+}

@@ -1,0 +1,284 @@
+#include "ops/decode_layers.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "ops/attention.hpp"
+#include "ops/gemm.hpp"
+#include "ops/launch_shape.hpp"
+#include "ops/quant.hpp"
+#include "ops/rms_norm.hpp"
+#include "ops/rope.hpp"
+#include "ops/swiglu.hpp"
+#include "ops/variant_choice.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::string_view kFile = "decode_layers_cpu.cl";
+constexpr std::int64_t kAddresses = 11;    // of a layer, ADDRESSES of the kernel
+constexpr std::int64_t kKeys = 64;         // of a block of scores, as in ops/attention.cpp
+constexpr std::uint32_t kMostGroups = 64;  // they all write to one counter
+constexpr double kTolerance = 1e-2;        // integers in place of floats through two blocks
+
+struct Sizes {
+  std::int64_t layers, D, F, H, G, E, S;
+};
+
+Sizes sizes_of(const DecodeLayers& decode) {
+  require(!decode.layers.empty() && decode.heads > 0, "decode_layers: no layers or no heads");
+  const DecodeLayer& layer = decode.layers.front();
+  const Shape& cache = layer.key_cache.shape();
+  return {static_cast<std::int64_t>(decode.layers.size()),
+          layer.q.shape()[1],
+          layer.gate.shape()[0],
+          decode.heads,
+          cache[1],
+          cache[2],
+          cache[0]};
+}
+
+float attention_scale(const Sizes& s) { return 1.0F / std::sqrt(static_cast<float>(s.E)); }
+
+std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+
+std::array<const Tensor*, 7> matrices_of(const DecodeLayer& l) {
+  return {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down};
+}
+
+void require_matrix(std::string_view name, const Tensor& w, std::int64_t rows,
+                    std::int64_t columns) {
+  require_weight("decode_layers", name, w);
+  require(w.shape() == Shape({rows, columns}), "decode_layers: {} must be [{}, {}], got {}", name,
+          rows, columns, w.text());
+}
+
+void require_layer(const DecodeLayer& l, const Sizes& s) {
+  constexpr std::string_view op = "decode_layers";
+  require_tensor(op, "input_norm", l.input_norm, {s.D});
+  require_tensor(op, "output_norm", l.output_norm, {s.D});
+  require_matrix("q", l.q, s.H * s.E, s.D);
+  require_matrix("k", l.k, s.G * s.E, s.D);
+  require_matrix("v", l.v, s.G * s.E, s.D);
+  require_matrix("o", l.o, s.D, s.H * s.E);
+  require_matrix("gate", l.gate, s.F, s.D);
+  require_matrix("up", l.up, s.F, s.D);
+  require_matrix("down", l.down, s.D, s.F);
+  require_tensor(op, "key_cache", l.key_cache, {s.S, s.G, s.E});
+  require_tensor(op, "value_cache", l.value_cache, {s.S, s.G, s.E});
+}
+
+Sizes checked(const Tensor& x, const DecodeLayers& decode) {
+  constexpr std::string_view op = "decode_layers";
+  const Sizes s = sizes_of(decode);
+  require_tensor(op, "x", x, {1, s.D});
+  for (const DecodeLayer& layer : decode.layers) require_layer(layer, s);
+  require(!decode.rope_table.empty() && decode.rope_table.shape().rank() == 3,
+          "{}: rope_table must be f32 [P, {}, 2]", op, s.E / 2);
+  require_tensor(op, "rope_table", decode.rope_table, {decode.rope_table.shape()[0], s.E / 2, 2});
+  require_tensor(op, "position", decode.position, {1}, DType::i32);
+  require_tensor(op, "first", decode.first, {1}, DType::i32);
+  require_tensor(op, "last", decode.last, {1}, DType::i32);
+  return s;
+}
+
+// Where all of a launch's work-groups run at once, as far as the driver can be known.
+bool runs_groups_side_by_side(const Device& device) {
+  return device.platform == "Portable Computing Language" && device.name.starts_with("pthread") &&
+         device.int8_dots;
+}
+
+// Bytes of local memory: a row of integers, or what attention needs.
+std::size_t scratch_bytes(const Sizes& s) {
+  const std::int64_t widest = std::max({s.D, s.F, s.H * s.E});
+  const std::int64_t padded = (s.E + 15) / 16 * 16;
+  const std::int64_t floats = s.H / s.G * (2 * padded + 2) + kKeys;
+  return static_cast<std::size_t>(std::max(widest * 9 / 4, 4 * floats));
+}
+
+bool lies_as(const Tensor& w, const Tensor& like) {
+  return w.layout() == Layout::strips && w.type() == like.type();
+}
+
+bool fits(const Context& context, const DecodeLayers& decode) {
+  const Sizes s = sizes_of(decode);
+  const Tensor& like = decode.layers.front().q;
+  for (const DecodeLayer& layer : decode.layers) {
+    for (const Tensor* w : matrices_of(layer)) {
+      if (!lies_as(*w, like)) return false;
+    }
+  }
+  return s.E % 16 == 0 && s.H % s.G == 0 && scratch_bytes(s) <= context.device().local_memory_bytes;
+}
+
+Defines defines_of(const DecodeLayers& decode) {
+  Defines defines;
+  set_weight_type(defines, decode.layers.front().q);
+  return defines.set("KEYS", kKeys);
+}
+
+// The layers' addresses, filled in by the device at once: more than a kernel takes as arguments.
+Tensor address_table(Context& context, const DecodeLayers& decode) {
+  const Tensor table = context.allocate({2 * kAddresses * std::int64_t(decode.layers.size())},
+                                        DType::u32, MemoryTag::activations);
+  Batch batch(context);
+  for (std::size_t l = 0; l < decode.layers.size(); ++l) {
+    const DecodeLayer& layer = decode.layers[l];
+    batch.launch({context.kernel(kFile, "decode_addresses", defines_of(decode)),
+                  single_item_groups(1),
+                  {},
+                  "decode_layers/addresses"},
+                 table, static_cast<std::uint32_t>(l), layer.input_norm, layer.q, layer.k, layer.v,
+                 layer.o, layer.output_norm, layer.gate, layer.up, layer.down, layer.key_cache,
+                 layer.value_cache);
+  }
+  batch.submit().wait();
+  return table;
+}
+
+// The launch knows them by their addresses only; a call that does nothing uses them.
+void keep_alive(Batch& batch, const DecodeLayers& decode) {
+  std::vector<Tensor> tensors;
+  for (const DecodeLayer& l : decode.layers) {
+    for (const Tensor* w : matrices_of(l)) tensors.push_back(*w);
+    tensors.insert(tensors.end(), {l.input_norm, l.output_norm, l.key_cache, l.value_cache});
+  }
+  batch.call("decode_layers/keep", std::move(tensors), [](auto, auto) {});
+}
+
+// Two blocks of two heads whose three last keys are new ones, position after position.
+void test_decode(SelfTest& test, DType type) {
+  constexpr std::int64_t D = 64, F = 128, H = 4, G = 2, E = 16, S = 40;
+  const auto matrix = [&](std::int64_t n, std::int64_t k) {
+    return test.weights({n, k}, type, Layout::strips);
+  };
+  DecodeLayers decode{.layers = {},
+                      .rope_table = test.input({S, E / 2, 2}),
+                      .position = test.input({1}, std::vector<std::int32_t>{34}),
+                      .first = test.input({1}, std::vector<std::int32_t>{1}),
+                      .last = test.input({1}, std::vector<std::int32_t>{34}),
+                      .heads = H,
+                      .epsilon = 1e-5F};
+  for (int l = 0; l < 2; ++l) {
+    decode.layers.push_back({.input_norm = test.input({D}, 1e-2F),
+                             .q = matrix(H * E, D),
+                             .k = matrix(G * E, D),
+                             .v = matrix(G * E, D),
+                             .o = matrix(D, H * E),
+                             .output_norm = test.input({D}, 1e-2F),
+                             .gate = matrix(F, D),
+                             .up = matrix(F, D),
+                             .down = matrix(D, F),
+                             .key_cache = test.changed(test.input({S, G, E})),
+                             .value_cache = test.changed(test.input({S, G, E}))});
+  }
+  const Tensor x = test.changed(test.input({1, D}));
+  if (decodes_in_one_launch(test.batch().context(), decode)) {
+    const Tensor meeting = test.input({3}, std::vector<std::int32_t>(3));
+    record_decode_layers(test.batch(), x, decode, meeting);
+  } else {
+    record_decode_layers_composed(test.batch(), x, decode);
+  }
+}
+
+void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLayers& decode,
+            const Sizes& s) {
+  const auto linear = [&](const Tensor& h, const Tensor& w, std::string_view name) {
+    const Tensor y = batch.temporary({1, w.shape()[0]}, DType::f32, name);
+    record_gemm(batch, y, h, w);
+    return y;
+  };
+  const Tensor h = batch.temporary({1, s.D}, DType::f32, "h1");
+  record_rms_norm(batch, h, x, l.input_norm, decode.epsilon);
+  const Tensor q = linear(h, l.q, "q").reshape({1, s.H, s.E});
+  const Tensor k = linear(h, l.k, "k").reshape({1, s.G, s.E});
+  const Tensor v = linear(h, l.v, "v").reshape({1, s.G, s.E});
+  for (const Tensor& turned : {q, k}) {
+    record_rope(batch, turned, turned, decode.position, decode.rope_table, RopeLayout::half_split,
+                RopeDirection::forward);
+  }
+  record_cache_append(batch, l.key_cache, k, decode.position);
+  record_cache_append(batch, l.value_cache, v, decode.position);
+  const Tensor y = batch.temporary({1, s.H, s.E}, DType::f32, "attention");
+  record_attention(batch, y, {},
+                   {.q = q,
+                    .k = l.key_cache,
+                    .v = l.value_cache,
+                    .first = decode.first,
+                    .last = decode.last,
+                    .scale = attention_scale(s)});
+  record_gemm(batch, x, y.reshape({1, s.H * s.E}), l.o, {.residual = x});
+}
+
+void feed_forward(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLayers& decode,
+                  const Sizes& s) {
+  const Tensor h = batch.temporary({1, s.D}, DType::f32, "h2");
+  const Tensor gate = batch.temporary({1, s.F}, DType::f32, "gate");
+  const Tensor up = batch.temporary({1, s.F}, DType::f32, "up");
+  record_rms_norm(batch, h, x, l.output_norm, decode.epsilon);
+  record_gemm(batch, gate, h, l.gate);
+  record_gemm(batch, up, h, l.up);
+  record_swiglu(batch, gate, gate, up);
+  record_gemm(batch, x, gate, l.down, {.residual = x});
+}
+
+}  // namespace
+
+void record_decode_layers_composed(Batch& batch, const Tensor& x, const DecodeLayers& decode) {
+  const Sizes s = checked(x, decode);
+  for (const DecodeLayer& layer : decode.layers) {
+    attend(batch, x, layer, decode, s);
+    feed_forward(batch, x, layer, decode, s);
+  }
+}
+
+bool decodes_in_one_launch(Context& context, const DecodeLayers& decode) {
+  if (context.variant() != Variant::avx512_bf16 || !runs_groups_side_by_side(context.device())) {
+    return false;
+  }
+  if (!fits(context, decode)) return false;
+  const DType type = decode.layers.front().q.type();
+  return trusted(context, {kFile, fmt::format("decode_layers {}", name_of(type)), kTolerance},
+                 [type](SelfTest& test) { test_decode(test, type); });
+}
+
+void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& decode,
+                          const Tensor& meeting) {
+  const Sizes s = checked(x, decode);
+  require_tensor("decode_layers", "meeting", meeting, {3}, DType::i32);
+  Context& context = batch.context();
+  require(fits(context, decode),
+          "decode_layers: the layers' weights must be in strips of one type");
+  const std::uint32_t groups = std::clamp(context.device().compute_units, 1U, kMostGroups);
+  const std::int64_t splits = attention_decode_splits(context.device(), 1, s.G);
+  const auto temporary = [&](Shape shape, std::string_view name) {
+    return batch.temporary(shape, DType::f32, name);
+  };
+  keep_alive(batch, decode);
+  batch.fill_zero(meeting);
+  batch.launch({context.kernel(kFile, "decode_layers", defines_of(decode)),
+                single_item_groups(groups), decode_layers_cost(decode), "decode_layers/forward"},
+               x, temporary({s.H, s.E}, "q"), temporary({s.H, splits, s.E + 2}, "attention parts"),
+               temporary({groups, s.H, s.E}, "attention"), temporary({s.F}, "swiglu"),
+               address_table(context, decode), decode.rope_table, decode.position, decode.first,
+               decode.last, meeting, u32(s.layers), u32(s.D), u32(s.F), u32(s.H), u32(s.G),
+               u32(s.E), u32(s.S), u32(splits), decode.epsilon, attention_scale(s),
+               LocalMemory{scratch_bytes(s)});
+}
+
+// The cache's rows are known on the device only: their bytes and flops are left out.
+Cost decode_layers_cost(const DecodeLayers& decode) {
+  Cost sum;
+  for (const DecodeLayer& layer : decode.layers) {
+    for (const Tensor* w : matrices_of(layer)) {
+      const Cost cost = gemm_cost(1, *w);
+      sum.flops += cost.flops;
+      sum.bytes += cost.bytes;
+    }
+  }
+  return sum;
+}
+
+}  // namespace clora

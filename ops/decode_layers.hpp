@@ -1,0 +1,51 @@
+// decode_layers: all blocks of a transformer for one row over its KV cache, the step of a
+// generation.
+//
+//   for each layer   x += attention(rotated q and k, v of rms_norm(x), over the cache) w_o^T
+//                    x += swiglu(rms_norm(x) w_gate^T, rms_norm(x) w_up^T) w_down^T
+//
+// On pocl's threaded device it can be one launch, whose work-groups meet as they go
+// (cl/decode_layers_cpu.cl): waking threads between hundreds of launches costs more than the
+// products. The composed twin, of unfused ops, gives the same bits.
+#pragma once
+
+#include <vector>
+
+#include "runtime/batch.hpp"
+
+namespace clora {
+
+struct DecodeLayer {
+  Tensor input_norm;              // [D]
+  Tensor q, k, v;                 // [H E, D], [G E, D], [G E, D]
+  Tensor o;                       // [D, H E]
+  Tensor output_norm;             // [D]
+  Tensor gate, up, down;          // [F, D], [F, D], [D, F]
+  Tensor key_cache, value_cache;  // [S, G, E]
+};
+
+struct DecodeLayers {
+  std::vector<DecodeLayer> layers;
+  Tensor rope_table;             // [P, E / 2, 2]; heads are rotated in the half-split layout
+  Tensor position, first, last;  // [1] i32: the row's own, and the keys that it sees
+  std::int64_t heads = 0;        // H
+  float epsilon = 0;
+};
+
+// x [1, D] becomes the last block's output; its keys and values are written to the caches at
+// `position`. REQUIRES: position < P.
+void record_decode_layers_composed(Batch& batch, const Tensor& x, const DecodeLayers& decode);
+
+// Whether the Context's device and variant and these layers allow one launch, and its self-test
+// has not failed.
+bool decodes_in_one_launch(Context& context, const DecodeLayers& decode);
+
+// The same as one launch. `meeting` [3] i32: its second element is 0 afterwards, or 1 where the
+// work-groups did not run at once and gave up after some seconds: what was to be written is
+// undefined then. Runs a small batch at once. REQUIRES: decodes_in_one_launch().
+void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& decode,
+                          const Tensor& meeting);
+
+Cost decode_layers_cost(const DecodeLayers& decode);
+
+}  // namespace clora

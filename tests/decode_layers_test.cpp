@@ -1,0 +1,145 @@
+#include "ops/decode_layers.hpp"
+
+#include <gmock/gmock.h>
+
+#include "ops/quant.hpp"
+#include "tests/support/copied_kernels.hpp"
+#include "tests/support/op_test.hpp"
+#include "tests/support/random_layers.hpp"
+
+namespace clora {
+namespace {
+
+using Shapes = test::LayerShapes;
+using Place = test::CachePlace;
+using Layers = test::RandomLayers;
+
+constexpr Shapes kSmall{3, 128, 192, 4, 2, 32, 300};
+constexpr Shapes kThreeKeyHeads{2, 192, 64, 9, 3, 64, 40};
+constexpr Shapes kNarrowHeads{2, 64, 128, 4, 2, 16, 40};
+
+void run_one_launch(Context& context, const Layers& layers) {
+  const Tensor meeting = test::upload(context, {3}, std::vector<std::int32_t>{7, 7, 7});
+  Batch batch(context);
+  record_decode_layers(batch, layers.x, layers.decode, meeting);
+  batch.submit().wait();
+  EXPECT_EQ(context.read<std::int32_t>(meeting)[1], 0) << "the groups did not meet";
+}
+
+void run_composed(Context& context, const Layers& layers) {
+  Batch batch(context);
+  record_decode_layers_composed(batch, layers.x, layers.decode);
+  batch.submit().wait();
+}
+
+class OneLaunch : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Device device = select_device(config_from_environment().device);
+    if (device.matrix_unit != MatrixUnit::avx512_bf16 || !device.int8_dots ||
+        !device.name.starts_with("pthread")) {
+      GTEST_SKIP() << "one launch is for pocl's threads on a CPU with avx512_vnni";
+    }
+    context_ = &test::context_of(Variant::avx512_bf16);
+  }
+  Context& context() { return *context_; }
+
+ private:
+  Context* context_ = nullptr;
+};
+
+TEST_F(OneLaunch, GivesTheBitsOfTheComposedOps) {
+  for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
+    for (const Shapes& shapes : {kSmall, kThreeKeyHeads, kNarrowHeads}) {
+      for (const Place place : {Place{0, 0}, Place{1, 0}, Place{33, 5}, Place{39, 39}}) {
+        Layers one(context(), shapes, type, place), composed(context(), shapes, type, place);
+        const auto before = one.bits();
+        ASSERT_TRUE(decodes_in_one_launch(context(), one.decode));
+        run_one_launch(context(), one);
+        run_composed(context(), composed);
+        EXPECT_NE(one.bits(), before);
+        EXPECT_EQ(one.bits(), composed.bits())
+            << name_of(type) << " at " << place.position << " from " << place.first;
+      }
+    }
+  }
+}
+
+TEST_F(OneLaunch, GivesTheSameBitsWithManyKeysAndInEveryReplay) {
+  std::vector<std::uint32_t> want;
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    Layers layers(context(), kSmall, DType::q4_1, {299, 0});
+    run_one_launch(context(), layers);
+    if (want.empty()) want = layers.bits();
+    ASSERT_EQ(layers.bits(), want) << repeat;
+  }
+  Layers composed(context(), kSmall, DType::q4_1, {299, 0});
+  run_composed(context(), composed);
+  EXPECT_EQ(composed.bits(), want);
+}
+
+TEST_F(OneLaunch, IsNotTakenForOtherLayoutsTypesAndVariants) {
+  const Layers plain(context(), kSmall, DType::q4_1, {0, 0}, Layout::plain);
+  EXPECT_FALSE(decodes_in_one_launch(context(), plain.decode));
+  Layers mixed(context(), kSmall, DType::q4_1, {0, 0});
+  mixed.decode.layers[1].o = Layers(context(), kSmall, DType::q8_0, {0, 0}).decode.layers[1].o;
+  EXPECT_FALSE(decodes_in_one_launch(context(), mixed.decode));
+  Context& f32 = test::context_of(Variant::cpu);
+  EXPECT_FALSE(decodes_in_one_launch(f32, Layers(f32, kSmall, DType::q4_1, {0, 0}).decode));
+}
+
+TEST_F(OneLaunch, PassesItsSelfTest) {
+  const test::Folders folders;
+  const test::Observed tested(folders, Variant::avx512_bf16);
+  for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
+    const Layers layers(*tested.context, kSmall, type, {3, 0});
+    EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
+  }
+  EXPECT_THAT(*tested.warnings, testing::IsEmpty());
+}
+
+TEST_F(OneLaunch, SaysSoWhereItsGroupsDoNotMeet) {
+  if (context().device().compute_units < 2) GTEST_SKIP() << "one group meets itself";
+  const test::Folders folders;
+  folders.replace("group_meeting_cpu.clh", "SECONDS 5", "SECONDS 1");
+  folders.replace("group_meeting_cpu.clh", "atomic_inc(meeting) +",
+                  "(get_group_id(0) == 0 ? atomic_inc(meeting) : -1) +");
+  const test::Observed trusting(folders, Variant::avx512_bf16, false);
+  const Layers layers(*trusting.context, kSmall, DType::q4_1, {3, 0});
+  const Tensor meeting = test::upload(*trusting.context, {3}, std::vector<std::int32_t>{0, 0, 0});
+  Batch batch(*trusting.context);
+  record_decode_layers(batch, layers.x, layers.decode, meeting);
+  batch.submit().wait();
+  EXPECT_EQ(trusting.context->read<std::int32_t>(meeting)[1], 1);
+
+  const test::Observed tested(folders, Variant::avx512_bf16);
+  const Layers same(*tested.context, kSmall, DType::q4_1, {3, 0});
+  EXPECT_FALSE(decodes_in_one_launch(*tested.context, same.decode));
+  EXPECT_THAT(*tested.warnings, testing::Contains(testing::HasSubstr("decode_layers q4_1")));
+}
+
+class DecodeLayersTest : public test::OpTest {};
+INSTANTIATE_TEST_SUITE_P(Variants, DecodeLayersTest, test::all_variants(), test::variant_name);
+
+TEST_P(DecodeLayersTest, RefusesTensorsThatDoNotFit) {
+  using testing::HasSubstr;
+  const Layers layers(context(), kSmall, DType::q4_1, {0, 0}, Layout::plain);
+  const auto error = [&](auto change) {
+    DecodeLayers decode = layers.decode;
+    change(decode);
+    Batch batch(context());
+    return test::error_of([&] { record_decode_layers_composed(batch, layers.x, decode); });
+  };
+  EXPECT_THAT(error([](DecodeLayers& d) { d.layers[2].o = d.layers[2].gate; }),
+              HasSubstr("o must be [128, 128]"));
+  EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].input_norm = d.rope_table; }),
+              HasSubstr("input_norm must be f32 [128]"));
+  EXPECT_THAT(error([](DecodeLayers& d) { d.layers[1].value_cache = Tensor(); }),
+              HasSubstr("value_cache must be f32 [300, 2, 32]"));
+  EXPECT_THAT(error([](DecodeLayers& d) { d.position = d.rope_table; }),
+              HasSubstr("position must be i32 [1]"));
+  EXPECT_THAT(error([](DecodeLayers& d) { d.layers.clear(); }), HasSubstr("no layers"));
+}
+
+}  // namespace
+}  // namespace clora

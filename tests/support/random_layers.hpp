@@ -1,0 +1,91 @@
+// Layers of random weights for ops/decode_layers.hpp, shared by its test and its bench.
+#pragma once
+
+#include <bit>
+#include <random>
+#include <vector>
+
+#include "ops/decode_layers.hpp"
+#include "tests/reference/quant_reference.hpp"
+
+namespace clora::test {
+
+struct LayerShapes {
+  std::int64_t layers, D, F, H, G, E, S;
+};
+struct CachePlace {
+  std::int32_t position, first;
+};
+
+// Layers of random weights whose values stay near 1, and caches of random rows.
+class RandomLayers {
+ public:
+  RandomLayers(Context& context, const LayerShapes& s, DType type, CachePlace place,
+               Layout layout = Layout::strips)
+      : context_(context), s_(s), type_(type), layout_(layout) {
+    decode.rope_table = floats({s.S, s.E / 2, 2}, 1);
+    decode.position = integer(place.position);
+    decode.first = integer(place.first);
+    decode.last = integer(place.position);
+    decode.heads = s.H;
+    decode.epsilon = 1e-5F;
+    for (std::int64_t l = 0; l < s.layers; ++l) decode.layers.push_back(layer());
+    x = floats({1, s.D}, 1);
+  }
+  // x and the caches, bit by bit.
+  std::vector<std::uint32_t> bits() const {
+    std::vector<std::uint32_t> all = bits_of(x);
+    for (const DecodeLayer& l : decode.layers) {
+      for (const Tensor& cache : {l.key_cache, l.value_cache}) {
+        const auto more = bits_of(cache);
+        all.insert(all.end(), more.begin(), more.end());
+      }
+    }
+    return all;
+  }
+  DecodeLayers decode;
+  Tensor x;
+
+ private:
+  Tensor floats(Shape shape, float scale) {
+    std::mt19937 generator(++seed_);
+    std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+    for (float& v : values) v = scale * (static_cast<float>(generator() >> 8U) * 0x1p-23F - 1.0F);
+    return context_.upload<float>(shape, DType::f32, values, MemoryTag::scratch);
+  }
+  Tensor integer(std::int32_t value) {
+    return context_.upload<std::int32_t>({1}, DType::i32, std::vector{value}, MemoryTag::scratch);
+  }
+  Tensor matrix(std::int64_t n, std::int64_t k) {
+    return random_weights(type_, n, k, ++seed_).upload(context_, layout_);
+  }
+  DecodeLayer layer() {
+    const auto [layers, D, F, H, G, E, S] = s_;
+    return {.input_norm = floats({D}, 0.2F),
+            .q = matrix(H * E, D),
+            .k = matrix(G * E, D),
+            .v = matrix(G * E, D),
+            .o = matrix(D, H * E),
+            .output_norm = floats({D}, 0.2F),
+            .gate = matrix(F, D),
+            .up = matrix(F, D),
+            .down = matrix(D, F),
+            .key_cache = floats({S, G, E}, 1),
+            .value_cache = floats({S, G, E}, 1)};
+  }
+  std::vector<std::uint32_t> bits_of(const Tensor& tensor) const {
+    std::vector<std::uint32_t> bits;
+    for (const float v : context_.read<float>(tensor)) {
+      bits.push_back(std::bit_cast<std::uint32_t>(v));
+    }
+    return bits;
+  }
+
+  Context& context_;
+  LayerShapes s_;
+  DType type_;
+  Layout layout_;
+  std::uint32_t seed_ = 0;
+};
+
+}  // namespace clora::test
