@@ -60,12 +60,14 @@ void gemm(OpBench& bench, const Product& p) {
   });
 }
 
+// Of f32 weights warm, too: so the libraries' and the peers' programs go.
 void add_product(const Product& p) {
-  add_both({.op = p.backward ? "gemm_backward" : "gemm",
-            .type = std::string(name_of(p.type)),
-            .shape = {p.m, p.n, p.k},
-            .rank = p.rank},
-           gemm, p);
+  const Name name{.op = p.backward ? "gemm_backward" : "gemm",
+                  .type = std::string(name_of(p.type)),
+                  .shape = {p.m, p.n, p.k},
+                  .rank = p.rank};
+  add_both(name, gemm, p);
+  if (p.type == DType::f32) add_both(name.with("warm"), gemm, p);
 }
 
 const bool kAdded = add_family([] {

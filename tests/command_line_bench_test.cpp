@@ -92,6 +92,7 @@ TEST(BenchResults, HoldTheRepetitionsOfEachBenchAndTheRowsOfAnOpTogether) {
   EXPECT_EQ(row.typical_us(), 20);
   EXPECT_EQ(row.best_us, 10);
   EXPECT_EQ(row.percent_of_ceiling, 60);
+  EXPECT_EQ(row.typical(row.percent_of_ceiling), 30);
   EXPECT_EQ(row.spread(), 0.5);
   EXPECT_EQ(results.rows[1].name, "softmax/composed/f32/2");
   EXPECT_EQ(results.rows[2].form, "library");
@@ -391,7 +392,10 @@ for argument in "$@"; do
     --benchmark_out=*) out=${argument#--benchmark_out=} ;;
   esac
 done
-echo "a/fused/f32/1/manual_time  90 us"
+echo "a/fused/f32/1/manual_time       90 us"
+echo "a/fused/f32/1/manual_time       91 us"
+echo "a/fused/f32/1/manual_time_mean  90 us"
+echo "launch/replay/iterations:1/manual_time  2 us"
 )" + measure);
   }
   ProgramResult run(std::vector<std::string> arguments) const {
@@ -406,11 +410,13 @@ TEST_F(BenchCommand, RunsTheBenchesAndShowsATable) {
   const ProgramResult result = run({"--filter", "a|launch", "--quick", "--out", at("out.json")});
   EXPECT_EQ(result.exit_code, 1) << result.err;  // one bench failed
   EXPECT_THAT(result.out, AllOf(HasSubstr("a <fast> & small device"), HasSubstr("fused/f32/1"),
-                                HasSubstr("90.0 us"), HasSubstr("█████"), HasSubstr("50%")));
+                                HasSubstr("90.0 us"), HasSubstr("████▉"), HasSubstr("49%")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("bench 1/2  a/fused/f32/1"),
+                                HasSubstr("bench 2/2  launch/replay"), Not(HasSubstr("3/2"))));
   EXPECT_EQ(test::read_whole_file(folder / "out.json"), many_rows().dump());
   EXPECT_THAT(
       test::read_whole_file(folder / "arguments.txt"),
-      AllOf(HasSubstr("--benchmark_filter=a|launch\n"), HasSubstr("--benchmark_repetitions=3\n"),
+      AllOf(HasSubstr("--benchmark_filter=a|launch\n"), HasSubstr("--benchmark_repetitions=5\n"),
             HasSubstr("--benchmark_min_time=0.02\n")));
 }
 

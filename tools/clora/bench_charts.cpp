@@ -63,11 +63,13 @@ std::string style_of(const BenchRow& row) { return row.form.empty() ? "fused" : 
 std::string figures_of(const BenchRow& row) {
   if (!row.error.empty()) return row.error;
   std::string text = readable_time(row.typical_us());
-  if (row.percent_of_ceiling > 0) text += fmt::format(" · {:.0f} %", row.percent_of_ceiling);
+  if (row.percent_of_ceiling > 0) {
+    text += fmt::format(" · {:.0f} %", row.typical(row.percent_of_ceiling));
+  }
   if (row.gflops > row.gbps) {
-    text += fmt::format(" · {} GFLOP/s", three_digits(row.gflops));
+    text += fmt::format(" · {} GFLOP/s", three_digits(row.typical(row.gflops)));
   } else if (row.gbps > 0) {
-    text += fmt::format(" · {} GB/s", three_digits(row.gbps));
+    text += fmt::format(" · {} GB/s", three_digits(row.typical(row.gbps)));
   }
   return row.note.empty() ? text : text + " · " + row.note;
 }
@@ -91,7 +93,7 @@ std::string shares_chart(std::span<const BenchRow> rows) {
     text += mark(axis.x(percent), rows.size(), fmt::format("{} %", percent));
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    // The percentage is the best repetition's; a longer time reaches as much less.
+    // A longer time than the best reaches as much less.
     const double at_best = rows[i].percent_of_ceiling * rows[i].best_us;
     text += row_of_chart(i, rows[i], axis, [at_best](double us) { return at_best / us; });
   }

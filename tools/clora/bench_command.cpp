@@ -41,7 +41,7 @@ struct Options {
   std::string out;
   std::string old_results;
   std::string page;
-  int repetitions = 0;  // 0: 5, or 3 with --quick
+  int repetitions = 5;
   bool quick = false;
 };
 
@@ -99,11 +99,13 @@ class BenchRun {
     std::set<std::string> begun;
     const std::filesystem::path json = folder_ / "results.json";
     call({"--benchmark_out=" + json.string(), "--benchmark_out_format=json",
-          "--benchmark_repetitions=" + std::to_string(repetitions()),
+          "--benchmark_repetitions=" + std::to_string(options_.repetitions),
           std::string("--benchmark_min_time=") + (options_.quick ? "0.02" : "0.15")},
          [&](std::string_view line) {
-           const std::string name = bench_name(line.substr(0, line.find(' ')));
-           if (name.find('/') == std::string::npos || !begun.insert(name).second) return;
+           const std::string_view word = line.substr(0, line.find(' '));
+           if (!word.ends_with("_time")) return;  // a heading, or a mean of repetitions
+           const std::string name = bench_name(word);
+           if (!begun.insert(name).second) return;
            progress.update(static_cast<std::int64_t>(begun.size()), name);
          });
     const MappedFile file = MappedFile::open(json);
@@ -112,10 +114,6 @@ class BenchRun {
   }
 
  private:
-  int repetitions() const {
-    if (options_.repetitions > 0) return options_.repetitions;
-    return options_.quick ? 3 : 5;
-  }
   std::size_t count() {
     std::size_t lines = 0;
     call({"--benchmark_list_tests"},
@@ -210,11 +208,12 @@ void add_bench_command(CLI::App& program, Action& action) {
   const auto options = std::make_shared<Options>();
   command->add_option("--filter", options->filter, "Only benches whose name matches REGEX")
       ->type_name("REGEX");
-  command->add_flag("--quick", options->quick, "Short repetitions, and three of them");
+  command->add_flag("--quick", options->quick, "Short repetitions: a seventh of the time each");
   command
       ->add_option("--repetitions", options->repetitions,
-                   "How often each is measured (default: 5, with --quick 3)")
-      ->check(CLI::Range(1, 1000));
+                   "How often each is measured; verdicts need two or more")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   command
       ->add_option("--compare", options->old_results,
                    "Tell for each bench whether it is faster or slower than in FILE, by a 99 % "

@@ -123,14 +123,15 @@ std::string table_of(std::span<const BenchRow> rows, const std::vector<Compariso
     const std::string words = !row.error.empty()      ? row.error
                               : comparison != nullptr ? verdict_text(*comparison)
                                                       : row.note;
-    const std::string share =
-        row.percent_of_ceiling > 0 ? fmt::format("{:.1f} %", row.percent_of_ceiling) : "–";
+    const std::string share = row.percent_of_ceiling > 0
+                                  ? fmt::format("{:.1f} %", row.typical(row.percent_of_ceiling))
+                                  : "–";
     text += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1f} %</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td><td>{}</td></tr>\n",
         html_escaped(row.name), readable_time(row.typical_us()), readable_time(row.best_us),
-        100 * row.spread(), row.samples.size(), number_or_dash(row.gflops),
-        number_or_dash(row.gbps), share, html_escaped(words));
+        100 * row.spread(), row.samples.size(), number_or_dash(row.typical(row.gflops)),
+        number_or_dash(row.typical(row.gbps)), share, html_escaped(words));
   }
   return text + "</table></div></details>\n";
 }

@@ -18,7 +18,7 @@ struct BenchRow {
   std::string rest;             // what comes behind op: "fused/f32/64x1024/warm"
   std::vector<double> samples;  // microseconds of one op: each repetition's median
   double best_us = 0;
-  // Of the best repetition; 0: not known.
+  // At best_us; 0: not known.
   double gflops = 0;
   double gbps = 0;
   double percent_of_ceiling = 0;
@@ -26,6 +26,10 @@ struct BenchRow {
   std::string error;  // why there are no figures
 
   double typical_us() const;  // the median sample; 0 where there is none
+  // A rate or share at best_us as it is at typical_us().
+  double typical(double at_best) const {
+    return samples.empty() ? 0 : at_best * best_us / typical_us();
+  }
   // Half the distance from the least sample to the largest as a share of the typical; 0 for one.
   double spread() const;
 };

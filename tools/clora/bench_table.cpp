@@ -29,9 +29,10 @@ std::string line_of(const BenchRow& row, const Comparison* comparison, std::size
   if (!row.error.empty()) return line + "  " + row.error;
   const std::string spread =
       row.samples.size() > 1 ? fmt::format("±{:.0f}%", 100 * row.spread()) : "";
-  line += fmt::format(" {:>9} {:>5} {:>8} {:>7}  {}", readable_time(row.typical_us()), spread,
-                      number_or_blank(row.gflops), number_or_blank(row.gbps),
-                      share_text(row.percent_of_ceiling));
+  line +=
+      fmt::format(" {:>9} {:>5} {:>8} {:>7}  {}", readable_time(row.typical_us()), spread,
+                  number_or_blank(row.typical(row.gflops)), number_or_blank(row.typical(row.gbps)),
+                  share_text(row.typical(row.percent_of_ceiling)));
   if (!row.note.empty()) line += "  " + row.note;
   if (comparison != nullptr) line += "  " + verdict_text(*comparison);
   line.erase(line.find_last_not_of(' ') + 1);
