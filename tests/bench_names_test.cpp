@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <regex>
 #include <set>
 #include <sstream>
 
 #include "runtime/device.hpp"
 #include "tests/support/program.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace clora {
 namespace {
@@ -130,6 +132,32 @@ TEST(BenchJson, TellsOfTheMachineAndOfEachRow) {
   }
   EXPECT_LE(row.at("best_us").get<double>(), row.at("median_us").get<double>());
   EXPECT_GT(json.at("benchmarks").at(1).at("median_us").get<double>(), 0);
+}
+
+// The kernels of this tree, with `right` in cl/swiglu.cl replaced by `wrong`.
+void write_broken_kernels(const std::filesystem::path& folder, const std::string& right,
+                          const std::string& wrong) {
+  const std::filesystem::path source = std::getenv("CLORA_SOURCE_DIR");
+  std::filesystem::copy(source / "cl", folder);
+  std::string text = test::read_whole_file(folder / "swiglu.cl");
+  const std::size_t at = text.find(right);
+  ASSERT_NE(at, std::string::npos);
+  test::write_whole_file(folder / "swiglu.cl", text.replace(at, right.size(), wrong));
+}
+
+TEST(BenchProgram, TimesNothingWhoseResultIsWrong) {
+  if (std::getenv("CLORA_SOURCE_DIR") == nullptr) GTEST_SKIP() << "CLORA_SOURCE_DIR is not set";
+  const test::TemporaryFolder folder;
+  write_broken_kernels(folder / "cl", "* up[i];", "* up[i] * 1.001f;");
+  const ProgramResult result = test::run_program(
+      test::built_program("bench/clora_bench"),
+      {.arguments = {"--benchmark_filter=^swiglu/fused/f32/1x1536/warm/",
+                     "--benchmark_min_time=0.001", "--benchmark_format=json"},
+       .environment = {"CLORA_VARIANT=portable", "CLORA_KERNEL_DIR=" + (folder / "cl").string()}});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto row = nlohmann::json::parse(result.out).at("benchmarks").at(0);
+  EXPECT_TRUE(row.value("error_occurred", false)) << row;
+  EXPECT_THAT(row.value("error_message", ""), testing::StartsWith("wrong result"));
 }
 
 TEST(BenchProgram, RefusesAnUnknownFlag) {

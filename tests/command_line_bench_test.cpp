@@ -192,6 +192,7 @@ TEST(Verdict, FallsWhereTheIntervalLeavesOutOne) {
   EXPECT_EQ(verdict_on(before, {90, 93, 88, 91, 89}), Verdict::faster);
   EXPECT_EQ(verdict_on(before, {120, 123, 118, 126, 119}), Verdict::slower);
   EXPECT_EQ(verdict_on(before, {101, 104, 97, 100, 103}), Verdict::no_difference);
+  EXPECT_EQ(verdict_on({101, 104, 97, 100, 103}, before), Verdict::no_difference);
   EXPECT_EQ(verdict_on(before, before), Verdict::no_difference);
 }
 

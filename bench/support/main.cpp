@@ -33,6 +33,7 @@ int run(std::vector<char*> arguments) {
   }
   benchmark::RunSpecifiedBenchmarks();
   clora::bench::drop_prepared();
+  clora::bench::release_session();
   benchmark::Shutdown();
   return 0;
 }
@@ -43,6 +44,8 @@ int main(int count, char** arguments) {
   try {
     return run({arguments, arguments + count});
   } catch (const clora::Error& error) {
+    clora::bench::drop_prepared();
+    clora::bench::release_session();
     std::cerr << "clora_bench: error: " << error.what() << std::endl;
     return 1;
   }

@@ -1,6 +1,9 @@
 #include "bench/support/session.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 
 #include "ops/ceilings.hpp"
@@ -11,6 +14,20 @@ namespace {
 Variant variant_for(Arithmetic arithmetic) {
   const ContextConfig config = config_for(arithmetic);
   return resolve(config.variant, config.precision, select_device(config.device));
+}
+
+enum class Use { f32, bf16, patient };
+using Contexts = std::map<Use, std::unique_ptr<Context>>;
+
+Contexts& contexts() {
+  static Contexts all;
+  return all;
+}
+
+Context& made_once(Use use, const std::function<ContextConfig()>& config) {
+  std::unique_ptr<Context>& context = contexts()[use];
+  if (context == nullptr) context = std::make_unique<Context>(config());
+  return *context;
 }
 
 Ceilings& shared_ceilings() {
@@ -45,20 +62,19 @@ bool has(Arithmetic arithmetic) {
 }
 
 Context& context(Arithmetic arithmetic) {
-  static Context f32(config_for(Arithmetic::f32));
-  if (arithmetic == Arithmetic::f32) return f32;
-  static Context bf16(config_for(Arithmetic::bf16));
-  return bf16;
+  return made_once(arithmetic == Arithmetic::f32 ? Use::f32 : Use::bf16,
+                   [&] { return config_for(arithmetic); });
 }
 
 Context& patient_context() {
-  static Context shared([] {
+  return made_once(Use::patient, [] {
     ContextConfig config = config_for(Arithmetic::f32);
     config.max_commands_in_flight = 1;
     return config;
-  }());
-  return shared;
+  });
 }
+
+void release_session() { contexts().clear(); }
 
 void measure_ceilings() {
   const ContextConfig config = config_for(Arithmetic::bf16);

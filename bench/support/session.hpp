@@ -14,10 +14,14 @@ ContextConfig config_for(Arithmetic arithmetic);
 // Whether the environment's device and variant have it; f32 always.
 bool has(Arithmetic arithmetic);
 
-// Made at first use, kept to the end of the run.
+// Made at first use, kept until release_session().
 Context& context(Arithmetic arithmetic = Arithmetic::f32);
 // One that waits behind every command.
 Context& patient_context();
+
+// Frees the Contexts, which build programs for the cache when they go: to be called in main(),
+// while the driver is whole.
+void release_session();
 
 // Measures the ceilings, unless they are known better from earlier: other programs only ever make
 // them lower. To be called once, before any bench; without it they are unknown.
