@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <regex>
 
@@ -426,6 +427,21 @@ TEST_F(BenchCommand, SaysWhyTheBenchesEnded) {
   const ProgramResult result = run({"--out", at("out.json")});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("exit code 1"), HasSubstr("no OpenCL device")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out.json"));
+}
+
+TEST_F(BenchCommand, EndsTheBenchesAtCtrlCAndLeavesNothingBehind) {
+  put_bench("exec sleep 60\n");
+  std::filesystem::create_directory(folder / "tmp");
+  const auto begin = std::chrono::steady_clock::now();
+  const ProgramResult result =
+      test::run_program(folder / "clora", {.arguments = {"bench", "--out", at("out.json")},
+                                           .environment = {"TMPDIR=" + at("tmp")},
+                                           .interrupt_after = "bench 2/2"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("clora bench: stopped"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(40));
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "tmp"));
   EXPECT_FALSE(std::filesystem::exists(folder / "out.json"));
 }
 

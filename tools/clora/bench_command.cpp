@@ -18,6 +18,7 @@
 #include "tools/clora/commands.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/config_file.hpp"
+#include "tools/clora/interrupt.hpp"
 #include "tools/clora/progress_bar.hpp"
 
 namespace clora {
@@ -126,7 +127,9 @@ class BenchRun {
     arguments.emplace_back("--benchmark_color=false");
     const std::filesystem::path errors = folder_ / "errors.txt";
     output_.detail("{} {}", program_.string(), fmt::join(arguments, " "));
-    const int code = run_bench_program({program_, std::move(arguments), errors, on_line});
+    const int code = run_bench_program(
+        {program_, std::move(arguments), errors, on_line, [this] { return interrupt_.asked(); }});
+    if (interrupt_.asked()) fail(ErrorCode::cancelled, "clora bench: stopped; nothing is written");
     if (code != 0) {
       fail(ErrorCode::io, "clora bench: '{}' ended with exit code {}: {}", program_.string(), code,
            last_line_of(errors));
@@ -138,6 +141,7 @@ class BenchRun {
   std::string path_;
   std::filesystem::path program_;
   WorkFolder folder_;
+  const Interrupt interrupt_{"\nclora: stopping; Ctrl-C again stops at once\n"};
 };
 
 Json json_of(const BenchRow& row, const Comparison* comparison) {

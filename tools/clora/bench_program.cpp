@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <system_error>
 
@@ -32,13 +33,17 @@ class ReadingEnd {
   ReadingEnd(const ReadingEnd&) = delete;
   ReadingEnd& operator=(const ReadingEnd&) = delete;
 
-  // Whole lines until the other end is closed.
-  void read_lines(const std::function<void(std::string_view)>& on_line) const {
+  // Whole lines until the other end is closed; on_signal() when one has come.
+  void read_lines(const std::function<void(std::string_view)>& on_line,
+                  const std::function<void()>& on_signal) const {
     std::string held;
     std::array<char, 4096> chunk;
     for (;;) {
       const ssize_t got = ::read(descriptor_, chunk.data(), chunk.size());
-      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && errno == EINTR) {
+        on_signal();
+        continue;
+      }
       if (got <= 0) break;
       held.append(chunk.data(), static_cast<std::size_t>(got));
       for (std::size_t end; (end = held.find('\n')) != std::string::npos; held.erase(0, end + 1)) {
@@ -123,7 +128,9 @@ int run_bench_program(const BenchCall& call) {
     throw;
   }
   ::close(ends[1]);
-  output.read_lines(call.on_line);
+  output.read_lines(call.on_line, [&] {
+    if (call.stopped()) ::kill(child, SIGTERM);
+  });
   return exit_code_of(child);
 }
 

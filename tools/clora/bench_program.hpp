@@ -21,6 +21,8 @@ struct BenchCall {
   std::vector<std::string> arguments;
   std::filesystem::path error_file;                    // takes the program's error stream
   std::function<void(std::string_view line)> on_line;  // of its output, as it comes
+  // Asked when a signal has come: true ends the program.
+  std::function<bool()> stopped = [] { return false; };
 };
 
 // Runs the program to its end: the exit code, 128 + N where signal N ended it. Errors: io.
