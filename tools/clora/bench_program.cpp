@@ -1,6 +1,7 @@
 #include "tools/clora/bench_program.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kLongestWaitMs = 200;
+
 bool is_program(const fs::path& path) {
   std::error_code error;
   return fs::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
@@ -33,17 +36,18 @@ class ReadingEnd {
   ReadingEnd(const ReadingEnd&) = delete;
   ReadingEnd& operator=(const ReadingEnd&) = delete;
 
-  // Whole lines until the other end is closed; on_signal() when one has come.
+  // Whole lines until the other end is closed. on_wait() is called now and then: a signal that
+  // comes just before a wait begins would not end it.
   void read_lines(const std::function<void(std::string_view)>& on_line,
-                  const std::function<void()>& on_signal) const {
+                  const std::function<void()>& on_wait) const {
     std::string held;
     std::array<char, 4096> chunk;
     for (;;) {
+      on_wait();
+      pollfd waiting{descriptor_, POLLIN, 0};
+      if (::poll(&waiting, 1, kLongestWaitMs) <= 0) continue;
       const ssize_t got = ::read(descriptor_, chunk.data(), chunk.size());
-      if (got < 0 && errno == EINTR) {
-        on_signal();
-        continue;
-      }
+      if (got < 0 && errno == EINTR) continue;
       if (got <= 0) break;
       held.append(chunk.data(), static_cast<std::size_t>(got));
       for (std::size_t end; (end = held.find('\n')) != std::string::npos; held.erase(0, end + 1)) {

@@ -21,7 +21,7 @@ struct BenchCall {
   std::vector<std::string> arguments;
   std::filesystem::path error_file;                    // takes the program's error stream
   std::function<void(std::string_view line)> on_line;  // of its output, as it comes
-  // Asked when a signal has come: true ends the program.
+  // Asked several times a second: true ends the program.
   std::function<bool()> stopped = [] { return false; };
 };
 

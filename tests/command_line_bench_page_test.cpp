@@ -1,0 +1,74 @@
+// The page of clora bench: well-formed, whole in itself, with every row.
+#include "tests/support/bench_results_by_hand.hpp"
+#include "tools/clora/bench_charts.hpp"
+#include "tools/clora/bench_page.hpp"
+#include "tools/clora/bench_verdict.hpp"
+
+namespace clora {
+namespace {
+
+using nlohmann::json;
+using test::expect_well_formed;
+using test::file_of;
+using test::many_rows;
+using test::parsed;
+using test::repetition;
+using test::run_of;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string page_of(const json& old_file, const json& new_file) {
+  const BenchResults results = parsed(new_file);
+  const auto comparisons = compare(parsed(old_file), results);
+  const std::vector<std::string> notes{"it was <slower> & hotter"};
+  return bench_page({results, comparisons, notes});
+}
+
+TEST(BenchPage, IsWellFormedAndFetchesNothing) {
+  const std::string page = page_of(run_of("a/fused/f32/1", {100, 102, 98, 101, 99}), many_rows());
+  expect_well_formed(page);
+  for (const char* outside : {"http", "src=", "url(", "@import", "<script", "<link", "<img"}) {
+    EXPECT_THAT(page, Not(HasSubstr(outside)));
+  }
+  const std::regex link("href=\"([^\"]*)\"");
+  for (std::sregex_iterator at(page.begin(), page.end(), link); at != std::sregex_iterator();
+       ++at) {
+    EXPECT_EQ((*at)[1].str().front(), '#') << (*at)[1];
+    EXPECT_THAT(page, HasSubstr("id=\"" + (*at)[1].str().substr(1) + "\""));
+  }
+}
+
+TEST(BenchPage, ReadsInLightAndDark) {
+  EXPECT_THAT(
+      page_of(file_of({}), many_rows()),
+      AllOf(HasSubstr("@media (prefers-color-scheme: dark)"), HasSubstr("content=\"light dark\"")));
+}
+
+TEST(BenchPage, ShowsEveryRowTheVerdictsAndTheMachine) {
+  const std::string page = page_of(run_of("a/fused/f32/1", {100, 102, 98, 101, 99}), many_rows());
+  for (const char* text :
+       {"a &lt;fast&gt; &amp; small device", "200 GFLOP/s", "commit 0123456789ab",
+        "<td>a/fused/f32/1</td>", "<td>a/composed/f32/1</td>", "<td>launch/replay</td>",
+        "1 &lt; 2 &amp; &quot;so&quot; on", "1 faster, 0 slower", "9.8 % faster",
+        "it was &lt;slower&gt; &amp; hotter", "2.00 × the fused time"}) {
+    EXPECT_THAT(page, HasSubstr(text));
+  }
+}
+
+TEST(BenchPage, OfNothingIsStillAPage) { expect_well_formed(page_of(file_of({}), file_of({}))); }
+
+TEST(BenchCharts, DrawSharesWhereAllAreKnownAndTimesElse) {
+  const auto chart = [](const std::vector<json>& entries) {
+    return rows_chart(parsed(file_of(entries)).rows);
+  };
+  EXPECT_THAT(chart({repetition("a/fused/f32/1", 5, 50), repetition("a/fused/f32/2", 5, 80)}),
+              HasSubstr(">100 %<"));
+  const std::string times = chart({repetition("a/fused/f32/1", 5, 50), repetition("a/x", 40)});
+  EXPECT_THAT(times, AllOf(HasSubstr(">40.0 us<"), Not(HasSubstr(">100 %<"))));
+  // The whole width of 320 for the longest, an eighth of it for the other.
+  EXPECT_THAT(times, AllOf(HasSubstr("width=\"320.0\""), HasSubstr("width=\"40.0\"")));
+}
+
+}  // namespace
+}  // namespace clora

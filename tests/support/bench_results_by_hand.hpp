@@ -1,0 +1,101 @@
+// Results of clora_bench written by hand, and what a page of them must be.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "tools/clora/bench_results.hpp"
+
+namespace clora::test {
+
+using nlohmann::json;
+
+inline json machine() {
+  return {{"date", "2026-11-21T20:00:00+00:00"},
+          {"num_cpus", 2},
+          {"caches", json::array()},
+          {"device", "a <fast> & small device"},
+          {"platform", "a platform"},
+          {"driver", "3.1"},
+          {"commit", "0123456789ab"},
+          {"ceiling_copy_gbps", "20"},
+          {"ceiling_read_gbps", "18"},
+          {"ceiling_fma_gflops", "200"},
+          {"ceiling_launch_us", "0.8"},
+          {"ceiling_wake_us", "20"}};
+}
+
+// A repetition of a bench as Google Benchmark writes it.
+inline json repetition(const std::string& name, double median_us, double percent = 0) {
+  json entry{{"name", name + "/manual_time"}, {"run_type", "iteration"},
+             {"real_time", 2 * median_us},    {"time_unit", "us"},
+             {"best_us", median_us},          {"median_us", median_us}};
+  if (percent > 0) {
+    entry["percent_of_ceiling"] = percent;
+    entry["gflops"] = percent * 2;
+    entry["gbps"] = percent / 5;
+  }
+  return entry;
+}
+
+inline json file_of(const std::vector<json>& entries) {
+  return {{"context", machine()}, {"benchmarks", entries}};
+}
+
+// A run of one bench with these repetitions.
+inline json run_of(const std::string& name, const std::vector<double>& samples) {
+  std::vector<json> entries;
+  for (const double us : samples) entries.push_back(repetition(name, us, 50));
+  return file_of(entries);
+}
+
+inline BenchResults parsed(const json& file) { return parse_bench_results(file.dump(), "a test"); }
+
+inline json many_rows() {
+  std::vector<json> entries;
+  for (const double us : {90, 93, 88, 91, 89}) {
+    entries.push_back(repetition("a/fused/f32/1", us, 50));
+    entries.push_back(repetition("a/composed/f32/1", 2 * us, 25));
+    entries.push_back(repetition("launch/replay", us));
+  }
+  entries.push_back({{"name", "b/fused/f32/1"},
+                     {"run_type", "iteration"},
+                     {"error_occurred", true},
+                     {"error_message", "1 < 2 & \"so\" on"}});
+  return file_of(entries);
+}
+
+// Every element is closed, in order; nothing but elements, text and the five entities of XML.
+inline void expect_well_formed(const std::string& page) {
+  std::vector<std::string> open;
+  const std::regex tag("<(/?)([a-z][a-z0-9]*)((?: [a-zA-Z0-9-]+=\"[^\"<>]*\")*)(/?)>");
+  std::size_t end = page.find('\n') + 1;  // behind the doctype
+  const auto expect_text = [](const std::string& text) {
+    EXPECT_EQ(text.find_first_of("<>"), std::string::npos) << text;
+    EXPECT_TRUE(std::regex_match(text, std::regex("([^&]|&(amp|lt|gt|quot);)*"))) << text;
+  };
+  for (std::sregex_iterator at(page.begin() + static_cast<std::ptrdiff_t>(end), page.end(), tag);
+       at != std::sregex_iterator(); ++at) {
+    const auto begin = page.size() - static_cast<std::size_t>(at->suffix().length()) -
+                       static_cast<std::size_t>(at->length());
+    if (open.empty() || open.back() != "style") expect_text(page.substr(end, begin - end));
+    end = begin + static_cast<std::size_t>(at->length());
+    const std::string name = (*at)[2];
+    if ((*at)[1] == "/") {
+      ASSERT_FALSE(open.empty()) << name;
+      EXPECT_EQ(open.back(), name);
+      open.pop_back();
+    } else if ((*at)[4] == "") {
+      open.push_back(name);
+    }
+  }
+  EXPECT_THAT(open, testing::SizeIs(0));
+  EXPECT_EQ(page.substr(end), "\n");
+}
+
+}  // namespace clora::test
