@@ -89,34 +89,34 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
   const int at = position[0];
   __global const float* angles = rope_table + (long)at * E;
   __global float* attention = joined + get_group_id(0) * H * E;
-  int turn = 0;
+  Attendance mine = {0, MOST_SPINS};
   for (uint l = 0; l < layers; ++l) {
     __global const ulong* layer = addresses + l * ADDRESSES;
     round_normed_row(scratch, x, FLOATS(INPUT_NORM), row_scale(x, D, epsilon), D);
     project_heads(layer, q, scratch, D, H, G, E, angles, at, S);
-    if (!meet(meeting, &turn)) return;  // q and the cache's new row are whole
+    if (!meet(meeting, &mine)) return;  // q and the cache's new row are whole
 
     // By turns, so that where splits are empty no group has more than its share.
     for (uint unit = get_group_id(0); unit < G * splits; unit += get_num_groups(0)) {
       attend_split(parts, q, FLOATS(KEYS_CACHE), FLOATS(VALUES_CACHE), first, last, H, G, E, scale,
                    splits, unit / G, unit % G, 0, (__local float*)scratch);
     }
-    if (!meet(meeting, &turn)) return;  // all parts of attention are there
+    if (!meet(meeting, &mine)) return;  // all parts of attention are there
 
     for (uint h = 0; h < H; ++h) {
       join_splits(attention + h * E, parts + (size_t)h * splits * (E + 2), E, splits);
     }
     round_row(scratch, attention, H * E);
     add_product(x, WEIGHTS(O_WEIGHT), scratch, D, H * E);
-    if (!meet(meeting, &turn)) return;  // x is whole
+    if (!meet(meeting, &mine)) return;  // x is whole
 
     round_normed_row(scratch, x, FLOATS(OUTPUT_NORM), row_scale(x, D, epsilon), D);
     gate_and_up(hidden, layer, scratch, F, D);
-    if (!meet(meeting, &turn)) return;  // hidden is whole
+    if (!meet(meeting, &mine)) return;  // hidden is whole
 
     round_row(scratch, hidden, F);
     add_product(x, WEIGHTS(DOWN_WEIGHT), scratch, D, F);
-    if (!meet(meeting, &turn)) return;  // x is whole
+    if (!meet(meeting, &mine)) return;  // x is whole
   }
 }
 
