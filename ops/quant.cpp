@@ -25,18 +25,35 @@ bool has_strips(DType type) {
 
 // The words of two blocks of a row, as cl/quant_strips.clh has them: those of q4_1 as they lie; in
 // the others each block begins with its only scale, and the two scales come first, as one word.
-void reorder_blocks(std::byte* words, const std::byte* blocks, DType type) {
-  const std::size_t block_bytes = facts_of(type).block_bytes;
-  if (type == DType::q4_1) {
-    std::memcpy(words, blocks, 2 * block_bytes);
-    return;
+template <DType kType, std::size_t kBlockBytes>
+void reorder_blocks(std::byte* words, const std::byte* blocks) {
+  if constexpr (kType == DType::q4_1) {
+    std::memcpy(words, blocks, 2 * kBlockBytes);
+  } else {
+    constexpr std::size_t kHalf = 2;
+    constexpr std::size_t kCodes = kBlockBytes - kHalf;
+    std::memcpy(words, blocks, kHalf);
+    std::memcpy(words + kHalf, blocks + kBlockBytes, kHalf);
+    std::memcpy(words + 2 * kHalf, blocks + kHalf, kCodes);
+    std::memcpy(words + 2 * kHalf + kCodes, blocks + kBlockBytes + kHalf, kCodes);
   }
-  constexpr std::size_t kHalf = 2;
-  const std::size_t code_bytes = block_bytes - kHalf;
-  std::memcpy(words, blocks, kHalf);
-  std::memcpy(words + kHalf, blocks + block_bytes, kHalf);
-  std::memcpy(words + 2 * kHalf, blocks + kHalf, code_bytes);
-  std::memcpy(words + 2 * kHalf + code_bytes, blocks + block_bytes + kHalf, code_bytes);
+}
+
+// Sizes known to the compiler: a model's load waits for this.
+template <DType kType, std::size_t kBlockBytes>
+void pack(std::byte* out, const std::byte* rows, std::size_t row_count, std::size_t row_bytes) {
+  constexpr std::size_t kWord = 4;
+  constexpr std::size_t kPair = 2 * kBlockBytes;
+  std::array<std::byte, kPair> words;
+  for (std::size_t row = 0; row < row_count; ++row, rows += row_bytes) {
+    std::byte* lane = out + row / kStripRows * kStripRows * row_bytes + row % kStripRows * kWord;
+    for (std::size_t at = 0; at < row_bytes; at += kPair) {
+      reorder_blocks<kType, kBlockBytes>(words.data(), rows + at);
+      for (std::size_t i = 0; i < kPair; i += kWord) {
+        std::memcpy(lane + (at + i) * kStripRows, &words[i], kWord);
+      }
+    }
+  }
 }
 
 Variant choose(Context& context, const Tensor& w) {
@@ -59,23 +76,15 @@ Layout preferred_layout(const Context& context, const Shape& shape, DType type) 
 void pack_strips(std::span<std::byte> out, std::span<const std::byte> rows, std::int64_t columns,
                  DType type) {
   const std::size_t row_bytes = bytes_of(type, static_cast<std::size_t>(columns));
-  const std::size_t pair_bytes = 2 * std::size_t{facts_of(type).block_bytes};
   require(has_strips(type) && columns % kStripColumns == 0 && out.size() == rows.size() &&
               out.size() % (kStripRows * row_bytes) == 0,
           "pack_strips: strips hold 16 rows of q4_0, q4_1 or q8_0 with a multiple of {} elements, "
           "got {} bytes for {} of {} with {}",
           kStripColumns, out.size(), rows.size(), name_of(type), columns);
-  constexpr std::size_t kWord = 4;
-  std::array<std::byte, 2 * 34> words;  // of two blocks of one row
-  for (std::size_t row = 0; row < rows.size() / row_bytes; ++row) {
-    std::byte* lane = &out[row / kStripRows * kStripRows * row_bytes + row % kStripRows * kWord];
-    for (std::size_t at = 0; at < row_bytes; at += pair_bytes) {
-      reorder_blocks(words.data(), &rows[row * row_bytes + at], type);
-      for (std::size_t i = 0; i < pair_bytes; i += kWord) {
-        std::memcpy(lane + (at + i) * kStripRows, &words[i], kWord);
-      }
-    }
-  }
+  const std::size_t row_count = rows.size() / row_bytes;
+  if (type == DType::q4_0) pack<DType::q4_0, 18>(out.data(), rows.data(), row_count, row_bytes);
+  if (type == DType::q4_1) pack<DType::q4_1, 20>(out.data(), rows.data(), row_count, row_bytes);
+  if (type == DType::q8_0) pack<DType::q8_0, 34>(out.data(), rows.data(), row_count, row_bytes);
 }
 
 Defines& set_weight_type(Defines& defines, DType type, Layout layout) {
