@@ -1,4 +1,5 @@
-// gemm_bf16_cpu: gemm_cpu's products with both operands rounded to bf16, on CPUs with avx512_bf16.
+// gemm_bf16_cpu: gemm_cpu's products with both operands rounded to bf16, on CPUs with avx512_bf16 or,
+// with -D AMX, with matrix tiles.
 //
 //   forward   y [M, C] = bf16(x [M, J]) bf16(alpha w [C, J])^T + bf16(s [M, R]) bf16(scale u [R, C])
 //                        + start + bias
@@ -7,16 +8,25 @@
 // Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
 // Types   w in any storage type (quant.clh), all else f32
 // Work    as gemm_cpu: a work-group of one item owns panels_per_group panels of 32 columns and
-//         tiles_per_group tiles of 12 rows. It takes PANELS panels and block_steps reduction steps
+//         tiles_per_group tiles of TILE_ROWS rows (12, or 32). It takes PANELS panels and block_steps reduction steps
 //         at a time, turns that part of w into pairs once, and passes all its rows over it. Each
-//         tile of 12 rows is turned into pairs once for the panels at hand.
+//         tile of rows is turned into pairs once for the panels at hand.
 // Local   scratch: PANELS panels [BLOCK_STEPS / 2][32] of pairs, then a tile of x
-//         [12][STAGE_STRIDE / 2]
+//         [TILE_ROWS][STAGE_STRIDE / 2]
 // Cost    2 M C (J + R) flops, two multiplications a lane and instruction; turning x into pairs adds
 //         about 1/32 for PANELS = 4
-// Numerics  products of bf16 are exact in f32; sums as vdpbf16ps makes them, in order, the sums of
-//         a block of steps are then added to y. An odd J is filled up with a zero.
+// Numerics  products of bf16 are exact in f32; sums as vdpbf16ps or tdpbf16ps makes them, in order,
+//         the sums of a block of steps are then added to y. An odd J is filled up with a zero.
+#ifdef AMX
+#define TILE_ROWS 32
+#endif
+#include "bf16_pairs_cpu.clh"
+#include "tile_sums_cpu.clh"
+#ifdef AMX
+#include "gemm_amx_tile_cpu.clh"
+#else
 #include "gemm_bf16_tile_cpu.clh"
+#endif
 #include "quant_block32.clh"
 #include "transpose16.clh"
 
@@ -24,6 +34,19 @@
 #error "PANELS, BLOCK_STEPS and STAGE_STRIDE are required"
 #endif
 #define PANEL_PAIRS (BLOCK_STEPS / 2 * TILE_COLUMNS)
+
+// Pairs that a tile takes for so many: the rest is filled up with zeros.
+uint whole_pairs(uint pairs) { return (pairs + PAIRS_AT_ONCE - 1) / PAIRS_AT_ONCE * PAIRS_AT_ONCE; }
+
+void fill_panel(__local uint* panel, uint pairs) {
+  for (uint i = pairs * TILE_COLUMNS; i < whole_pairs(pairs) * TILE_COLUMNS; ++i) panel[i] = 0;
+}
+
+void fill_stage(__local uint* stage, uint pairs) {
+  for (uint i = 0; i < TILE_ROWS; ++i) {
+    for (uint l = pairs; l < whole_pairs(pairs); ++l) stage[i * STAGE_PAIRS + l] = 0;
+  }
+}
 
 // panel[l / 2][c] = alpha * w[c0 + c][begin + l], for whole blocks of 32 steps; zeros outside of w.
 BF16_TARGET void expand_forward(__local uint* panel, __global const uchar* w, uint c0, uint C,
@@ -147,12 +170,16 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
   const uint m_end = min(M, m_begin + tiles_per_group * TILE_ROWS);
   const uint w_steps = J + J % 2;  // in pairs; the low-rank steps follow
   __local uint* stage = scratch + PANELS * PANEL_PAIRS;
+#ifdef AMX
+  tiles_begin();
+#endif
   for (uint p0 = panel_begin; p0 < panel_end; p0 += PANELS) {
     const uint p1 = min(panel_end, p0 + PANELS);
     for (uint begin = 0; begin < w_steps + R; begin += block_steps) {
       const uint end = min(w_steps + R, begin + block_steps);
       const uint w_end = clamp(w_steps, begin, end);
       const uint w_last = min(w_end, J);  // without the step that fills a pair up
+      const uint pairs = (end - begin + 1) / 2;
       for (uint p = p0; p < p1; ++p) {
         __local uint* panel = scratch + (p - p0) * PANEL_PAIRS;
         const uint c0 = p * TILE_COLUMNS;
@@ -162,6 +189,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           expand_low_rank(panel + (w_end - begin) / 2 * TILE_COLUMNS, u, R, c0, C, w_end - w_steps,
                           end - w_steps, scale);
         }
+        fill_panel(panel, pairs);
       }
       for (uint m = m_begin; m < m_end; m += TILE_ROWS) {
         const uint rows = min(M - m, (uint)TILE_ROWS);
@@ -172,7 +200,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           stage_rows(stage + (w_end - begin) / 2, s + (size_t)m * R + (w_end - w_steps), R, rows,
                      end - w_end);
         }
-        const uint pairs = (end - begin + 1) / 2;
+        fill_stage(stage, pairs);
         for (uint p = p0; p < p1; ++p) {
           __local const uint* panel = scratch + (p - p0) * PANEL_PAIRS;
           const uint c0 = p * TILE_COLUMNS;
@@ -181,13 +209,16 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           __global const float* from = begin > 0 ? y + corner : has_start ? start + corner : 0;
           __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
           if (rows == TILE_ROWS && c0 + TILE_COLUMNS <= C) {
-            tile_whole(y + corner, from, add, C, stage, pairs, panel);
+            tile_whole(y + corner, from, add, C, stage, whole_pairs(pairs), panel);
           } else {
-            tile_part(y + corner, from, add, C, stage, pairs, panel, rows,
+            tile_part(y + corner, from, add, C, stage, whole_pairs(pairs), panel, rows,
                       min(C - c0, (uint)TILE_COLUMNS));
           }
         }
       }
     }
   }
+#ifdef AMX
+  tiles_end();
+#endif
 }

@@ -144,8 +144,8 @@ double Measurement::f32_flops_per_second() const {
 }
 
 double Measurement::matrix_flops_per_second() const {
-  const bool dots = context_.device().matrix_unit == MatrixUnit::avx512_bf16 &&
-                    context_.variant() != Variant::portable;
+  const bool dots =
+      context_.device().matrix_unit != MatrixUnit::none && context_.variant() != Variant::portable;
   if (!dots) return 0;
   static constexpr std::uint32_t kHalfAndMinus = 0xBF003F00U, kHalves = 0x3F003F00U;  // pairs
   return 4 * lanes() * steps_per_second([this](Batch& batch, std::int64_t steps) {
@@ -207,7 +207,7 @@ Ceilings ceilings_of(const ContextConfig& config) {
   const Device device = select_device(config.device);
   const auto kept = kept_ceilings(config.cache_folder, device);
   Ceilings ceilings = kept ? *kept : measured_ceilings_of(config);
-  if (resolve(config.variant, config.precision, device) != Variant::avx512_bf16) {
+  if (!has_matrix_unit(resolve(config.variant, config.precision, device))) {
     ceilings.matrix_flops_per_second = 0;
   }
   return ceilings;

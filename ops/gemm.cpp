@@ -84,11 +84,13 @@ Launch launch_of(const Product& p) {
 
 void record_tiles(Batch& batch, const Product& p, bool bf16) {
   Context& context = batch.context();
-  const GemmTiles tiles = bf16 ? gemm_bf16_tiles(context.device()) : gemm_tiles(context.device());
+  const GemmTiles tiles =
+      bf16 ? gemm_bf16_tiles(context.device(), context.variant()) : gemm_tiles(context.device());
   const GemmShares shares = share_gemm(p.size(), tiles, context.device());
   Defines defines;
   set_weight_type(defines, p.w);
   tiles.define(defines);
+  if (bf16 && context.variant() == Variant::amx) defines.set("AMX");
   Launch launch = launch_of(p);
   launch.kernel = context.kernel(bf16 ? kBf16Tiles : kTiles, "gemm_tiles", defines);
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
@@ -165,7 +167,7 @@ GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns) 
 
 // Several tiles each way, cut at their ends.
 void test_tiles(SelfTest& test, const Tensor& like) {
-  constexpr std::int64_t kRows = 2 * GemmTiles::kRows + 1;
+  constexpr std::int64_t kRows = 2 * GemmTiles::kAmxRows + 1;
   const std::int64_t columns =
       2 * GemmTiles::kColumns + (like.layout() == Layout::strips ? kRowsAtOnce : 3);
   const Tensor w = test.weights({columns, 256}, like.type(), like.layout());
@@ -186,8 +188,8 @@ void test_few_rows(SelfTest& test, const Tensor& like) {
 }
 
 bool trusts_tiles(Context& context, const Tensor& w, bool bf16) {
-  const std::string name =
-      fmt::format("{} {}", bf16 ? "gemm_bf16_tiles" : "gemm_tiles", weight_name(w));
+  const std::string arithmetic = bf16 ? fmt::format("_{}", name_of(context.variant())) : "";
+  const std::string name = fmt::format("gemm{}_tiles {}", arithmetic, weight_name(w));
   return trusted(context, {bf16 ? kBf16Tiles : kTiles, name, bf16 ? kBf16Tolerance : kF32Tolerance},
                  [&](SelfTest& test) { test_tiles(test, w); });
 }
@@ -204,7 +206,7 @@ bool trusts_int8(Context& context, const Tensor& w) {
 }
 
 bool multiplies_integers(const Context& context, const Product& p) {
-  return p.w.layout() == Layout::strips && context.variant() == Variant::avx512_bf16 &&
+  return p.w.layout() == Layout::strips && has_matrix_unit(context.variant()) &&
          context.device().int8_dots && rounded_row_bytes(p) <= context.device().local_memory_bytes;
 }
 

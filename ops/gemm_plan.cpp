@@ -41,25 +41,26 @@ void GemmTiles::define(Defines& defines) const {
 
 std::size_t GemmTiles::scratch_bytes() const {
   return std::size_t{element_bytes} *
-         (std::size_t{panels} * block_steps * kColumns + std::size_t{kRows} * stage_stride());
+         (std::size_t{panels} * block_steps * kColumns + std::size_t{rows} * stage_stride());
 }
 
 GemmTiles gemm_tiles(const Device& device) {
   return fit({.panels = 4, .block_steps = 640, .element_bytes = 4}, device);
 }
 
-GemmTiles gemm_bf16_tiles(const Device& device) {
-  return fit({.panels = 4, .block_steps = 1280, .element_bytes = 2}, device);
+GemmTiles gemm_bf16_tiles(const Device& device, Variant variant) {
+  const std::uint32_t rows = variant == Variant::amx ? GemmTiles::kAmxRows : GemmTiles::kRows;
+  return fit({.rows = rows, .panels = 4, .block_steps = 1280, .element_bytes = 2}, device);
 }
 
 bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward) {
   const bool few = !backward && size.rows < GemmTiles::kFewRows;
-  return variant == Variant::avx512_bf16 && !few && size.columns > GemmTiles::kNarrowColumns;
+  return has_matrix_unit(variant) && !few && size.columns > GemmTiles::kNarrowColumns;
 }
 
 GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device& device) {
   const std::uint32_t panels = divide_up(size.columns, GemmTiles::kColumns);
-  const std::uint32_t row_tiles = divide_up(size.rows, GemmTiles::kRows);
+  const std::uint32_t row_tiles = divide_up(size.rows, tiles.rows);
   const std::uint32_t units = std::max(1U, device.compute_units);
   GemmShares best;
   double best_cost = std::numeric_limits<double>::max();
@@ -68,7 +69,8 @@ GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device
     for (std::uint32_t rows = 1; rows <= std::min(row_tiles, 4 * units / columns); ++rows) {
       const std::uint32_t panels_each = divide_up(panels, columns);
       const std::uint32_t tiles_each = divide_up(row_tiles, rows);
-      const double group = panels_each * (tiles_each * double{GemmTiles::kRows} + kExpansionRows);
+      const double group =
+          panels_each * (tiles_each * static_cast<double>(tiles.rows) + kExpansionRows);
       const double cost = slowest(columns * rows, units, group);
       if (cost > best_cost) continue;
       best_cost = cost;

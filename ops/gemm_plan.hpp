@@ -18,13 +18,15 @@ struct GemmSize {
 
 // cl/gemm_cpu.cl and cl/gemm_bf16_cpu.cl: what a work-group holds in scratch.
 struct GemmTiles {
-  static constexpr std::uint32_t kRows = 12;
+  static constexpr std::uint32_t kRows = 12;     // in registers
+  static constexpr std::uint32_t kAmxRows = 32;  // on matrix tiles
   static constexpr std::uint32_t kColumns = 32;
   // Below this many rows the few-rows kernel is faster than a mostly empty tile.
   static constexpr std::uint32_t kFewRows = 12;
   // Up to so many columns the f32 kernel makes half a tile.
   static constexpr std::uint32_t kNarrowColumns = 16;
 
+  std::uint32_t rows = kRows;
   std::uint32_t panels = 1;         // expanded at once
   std::uint32_t block_steps = 0;    // reduction steps at once, a multiple of 32
   std::uint32_t element_bytes = 4;  // of an operand in scratch: f32 or bf16
@@ -36,7 +38,8 @@ struct GemmTiles {
 // The tiles that fit the device's local memory. The same for every product, so that there is one
 // program a storage type.
 GemmTiles gemm_tiles(const Device& device);
-GemmTiles gemm_bf16_tiles(const Device& device);
+// REQUIRES: a variant that rounds to bf16.
+GemmTiles gemm_bf16_tiles(const Device& device, Variant variant);
 
 // Whether a product's operands are rounded to bf16 in this variant: those of narrow outputs and,
 // forward, of few rows are not.

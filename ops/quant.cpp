@@ -67,7 +67,7 @@ Variant choose(Context& context, const Tensor& w) {
 }  // namespace
 
 Layout preferred_layout(const Context& context, const Shape& shape, DType type) {
-  const bool wanted = context.variant() == Variant::avx512_bf16 && context.device().int8_dots;
+  const bool wanted = has_matrix_unit(context.variant()) && context.device().int8_dots;
   const bool fits = shape.rank() == 2 && shape[0] % std::int64_t{kStripRows} == 0 &&
                     shape[1] % kStripColumns == 0;
   return wanted && fits && has_strips(type) ? Layout::strips : Layout::plain;

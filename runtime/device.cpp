@@ -1,5 +1,8 @@
 #include "runtime/device.hpp"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -49,12 +52,28 @@ DeviceKind kind_of(cl_device_id id) {
   return DeviceKind::other;
 }
 
+#if defined(__x86_64__)
+// Linux gives a process the registers of matrix tiles when it asks, and all its threads with it:
+// Documentation/arch/x86/xstate.rst of the kernel. May be asked again.
+bool may_use_matrix_tiles() {
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+MatrixUnit matrix_unit_of_processor() {
+  if (__builtin_cpu_supports("avx512bf16") == 0) return MatrixUnit::none;
+  const bool amx = __builtin_cpu_supports("amx-bf16") != 0 && may_use_matrix_tiles();
+  return amx ? MatrixUnit::amx : MatrixUnit::avx512_bf16;
+}
+#endif
+
 // pocl compiles for the processor that this process runs on, with clang's functions for its
 // instructions. Other drivers for CPUs do not know those.
 void describe_processor(Device& device) {
 #if defined(__x86_64__)
   if (device.kind != DeviceKind::cpu || device.platform != "Portable Computing Language") return;
-  if (__builtin_cpu_supports("avx512bf16") != 0) device.matrix_unit = MatrixUnit::avx512_bf16;
+  device.matrix_unit = matrix_unit_of_processor();
   device.int8_dots = __builtin_cpu_supports("avx512vnni") != 0;
 #else
   (void)device;
@@ -123,7 +142,15 @@ std::string_view name_of(DeviceKind kind) {
 }
 
 std::string_view name_of(MatrixUnit unit) {
-  return unit == MatrixUnit::avx512_bf16 ? "avx512_bf16" : "none";
+  switch (unit) {
+    case MatrixUnit::avx512_bf16:
+      return "avx512_bf16";
+    case MatrixUnit::amx:
+      return "amx";
+    case MatrixUnit::none:
+      break;
+  }
+  return "none";
 }
 
 Device describe_device(cl_device_id id) {

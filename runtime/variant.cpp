@@ -7,7 +7,8 @@
 namespace clora {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames{"automatic", "portable", "cpu", "avx512_bf16"};
+constexpr std::array<std::string_view, 5> kNames{"automatic", "portable", "cpu", "avx512_bf16",
+                                                 "amx"};
 
 }  // namespace
 
@@ -20,18 +21,28 @@ Variant variant_of(std::string_view name) {
   fail(ErrorCode::invalid_argument, "variant: '{}' is none of {}", name, fmt::join(kNames, ", "));
 }
 
+bool can_take(Variant variant, const Device& device) {
+  switch (variant) {
+    case Variant::avx512_bf16:
+      return device.matrix_unit != MatrixUnit::none;
+    case Variant::amx:
+      return device.matrix_unit == MatrixUnit::amx;
+    default:
+      return true;
+  }
+}
+
 Variant resolve(Variant wanted, Precision precision, const Device& device) {
-  if (wanted == Variant::avx512_bf16 && device.matrix_unit != MatrixUnit::avx512_bf16) {
+  if (!can_take(wanted, device)) {
     fail(ErrorCode::unsupported,
-         "variant: avx512_bf16 needs pocl on a CPU with that extension; '{}' on {} has {} as its "
-         "matrix unit; take another variant or automatic",
-         device.name, device.platform, name_of(device.matrix_unit));
+         "variant: {} needs pocl on a CPU with that extension; '{}' on {} has {} as its matrix "
+         "unit; take another variant or automatic",
+         name_of(wanted), device.name, device.platform, name_of(device.matrix_unit));
   }
   if (wanted != Variant::automatic) return wanted;
   if (device.kind != DeviceKind::cpu) return Variant::portable;
-  const bool bf16 =
-      precision == Precision::automatic && device.matrix_unit == MatrixUnit::avx512_bf16;
-  return bf16 ? Variant::avx512_bf16 : Variant::cpu;
+  if (precision == Precision::f32 || device.matrix_unit == MatrixUnit::none) return Variant::cpu;
+  return device.matrix_unit == MatrixUnit::amx ? Variant::amx : Variant::avx512_bf16;
 }
 
 }  // namespace clora

@@ -9,15 +9,24 @@ namespace clora {
 
 // portable: plain OpenCL C, right on every device. cpu: work-groups of one item with wide vectors,
 // f32. avx512_bf16: as cpu, but large products round their operands to bf16 (sums stay f32).
+// amx: the same on matrix tiles.
 // automatic: the best for the device within the precision.
-enum class Variant { automatic, portable, cpu, avx512_bf16 };
+enum class Variant { automatic, portable, cpu, avx512_bf16, amx };
 std::string_view name_of(Variant variant);
 // Errors: invalid_argument, with the names there are.
 Variant variant_of(std::string_view name);
 
+// Whether large products round their operands in this variant.
+constexpr bool has_matrix_unit(Variant variant) {
+  return variant == Variant::avx512_bf16 || variant == Variant::amx;
+}
+
 // f32: operands of products keep their 24 bits. automatic: the device's matrix unit where there is
 // one; sums and everything between products stay f32.
 enum class Precision { f32, automatic };
+
+// Whether the device has what the variant needs.
+bool can_take(Variant variant, const Device& device);
 
 // What `wanted` means on a device: never automatic. Errors: unsupported, for a variant that needs
 // a matrix unit which the device does not have.

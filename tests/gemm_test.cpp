@@ -63,7 +63,7 @@ class Gemm : public test::OpTest {
   // Few rows times strips run in integers there: rows keep 16 bits a block of 32. A tolerance that
   // 8 bits miss by far.
   double tolerance(const Case& c, Layout layout) {
-    const bool integers = GetParam() == Variant::avx512_bf16 && layout == Layout::strips &&
+    const bool integers = has_matrix_unit(GetParam()) && layout == Layout::strips &&
                           context().device().int8_dots && c.m < GemmTiles::kFewRows;
     return integers ? 5e-5 : tolerance_of(static_cast<std::size_t>(c.k + c.rank));
   }

@@ -137,7 +137,7 @@ typedef struct clora_context_options {
   double memory_limit_share;   /* in (0, 1]; 0: 1 */
   const char* cache_folder;    /* for built programs; NULL: the user's own; "": none */
   const char* kernel_folder;   /* kernel sources instead of the embedded ones; NULL: those */
-  const char* variant;         /* a kind of kernels: "portable", "cpu", "avx512_bf16"; NULL: the best
+  const char* variant;         /* a kind of kernels: "portable", "cpu", "avx512_bf16", "amx"; NULL: the best
                                   for the device within the precision */
   double stuck_after_seconds;  /* without progress the context is lost; 0: 300; below 0: never */
   uint64_t max_commands_in_flight; /* 0: 4096 */

@@ -56,8 +56,9 @@ Context& context_of(Variant variant) {
 
 testing::internal::ParamGenerator<Variant> all_variants() {
   std::vector<Variant> variants{Variant::portable, Variant::cpu};
-  if (select_device(config_from_environment().device).matrix_unit == MatrixUnit::avx512_bf16) {
-    variants.push_back(Variant::avx512_bf16);
+  const Device device = select_device(config_from_environment().device);
+  for (const Variant variant : {Variant::avx512_bf16, Variant::amx}) {
+    if (can_take(variant, device)) variants.push_back(variant);
   }
   return testing::ValuesIn(variants);
 }
@@ -123,7 +124,7 @@ double tolerance_of(std::size_t terms) {
 
 double product_tolerance_of(Variant variant, std::size_t terms) {
   constexpr double kBf16 = 2e-2;  // a few ulp of bf16, 2^-8
-  return variant == Variant::avx512_bf16 ? kBf16 : tolerance_of(terms);
+  return has_matrix_unit(variant) ? kBf16 : tolerance_of(terms);
 }
 
 std::vector<double> rounded_to_bf16(std::vector<double> values) {
