@@ -37,7 +37,7 @@ class Session:
             self.note(group.name)
 
     def note(self, group):
-        """That the group is measured in this session."""
+        """That the group is measured in this run."""
         whole = self.measurement
         whole["groups"][group] = {"commit": whole["machine"]["commit"], "date": whole["date"],
                                   "rounds": self.rounds}
