@@ -19,7 +19,7 @@
 namespace clora {
 namespace {
 
-constexpr int kFormat = 1;  // raised when self-tests check more than before
+constexpr int kFormat = 2;  // raised when self-tests check otherwise than before
 constexpr std::string_view kRight = "right\n";
 constexpr std::string_view kWrong = "wrong: ";
 constexpr std::string_view kTried = "tried by";  // then the numbers of the processes

@@ -15,9 +15,11 @@
 namespace clora {
 namespace {
 
-// What is known of each fast kernel, and whether a reference is being made, without any of them.
+// What is known of each fast kernel, and what a test that runs now may take: the kernel under test
+// alone, so that no other one stands before it, or none, for the reference.
 struct Choices {
   std::map<std::string, bool, std::less<>> trusted;
+  std::string under_test;
   bool portable_only = false;
 };
 
@@ -58,27 +60,21 @@ bool is_the_kernels_own(ErrorCode code) {
   return code == ErrorCode::build_failed || code == ErrorCode::unsupported;
 }
 
-// Trust in a kernel while its test runs, forgotten if an error ends the test.
+// A kernel's test while it runs; what it finds is known once it is decided.
 class Trial {
  public:
-  Trial(Choices& choices, std::string_view name)
-      : choices_(choices), at_(choices.trusted.emplace(name, true).first) {}
+  Trial(Choices& choices, std::string_view name) : choices_(choices) { choices_.under_test = name; }
   ~Trial() {
     choices_.portable_only = false;
-    if (!decided_) choices_.trusted.erase(at_);
+    choices_.under_test.clear();
   }
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
   void use_portable_only(bool only) noexcept { choices_.portable_only = only; }
-  bool decide(bool trusted) noexcept {
-    decided_ = true;
-    return at_->second = trusted;
-  }
+  bool decide(bool trusted) { return choices_.trusted[choices_.under_test] = trusted; }
 
  private:
   Choices& choices_;
-  std::map<std::string, bool, std::less<>>::iterator at_;
-  bool decided_ = false;
 };
 
 // The results of a test, or what kept its kernel from running.
@@ -203,6 +199,7 @@ bool trusted(Context& context, const FastKernel& kernel, const SelfTestRecord& r
   if (!context.config().self_test) return true;
   Choices& choices = choices_of(context);
   if (choices.portable_only) return false;
+  if (!choices.under_test.empty()) return kernel.name == choices.under_test;
   const auto known = choices.trusted.find(kernel.name);
   if (known != choices.trusted.end()) return known->second;
   const SelfTestKey key(context, kernel.file, kernel.name);

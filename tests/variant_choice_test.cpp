@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ops/gemm.hpp"
 #include "ops/softmax.hpp"
 #include "runtime/error.hpp"
 #include "tests/support/copied_kernels.hpp"
@@ -31,6 +32,30 @@ TEST(VariantChoice, KeepsARightKernelWithoutAWord) {
   EXPECT_TRUE(tested.warnings->empty());
   EXPECT_TRUE(same(got, Observed(folders, Variant::cpu, false).run(softmax)));
   EXPECT_EQ(variant_for(*tested.context, "softmax_cpu.cl", "softmax_forward", {}), Variant::cpu);
+}
+
+// A product takes one of several kernels by its size; each is tried alone, whichever stands before
+// it in this variant.
+TEST(VariantChoice, TrustsEachOfTheKernelsThatAProductMayTake) {
+  for (const Variant variant : {Variant::cpu, Variant::avx512_bf16, Variant::amx}) {
+    if (!can_take(variant, select_device("cpu"))) continue;
+    const Folders folders;
+    const Observed tested(folders, variant);
+    (void)tested.run([](SelfTest& t) {
+      for (const DType type : {DType::f32, DType::q4_1}) {
+        for (const std::int64_t rows : {3, 40}) {
+          for (const std::int64_t columns : {16, 64}) {
+            record_gemm(t.batch(), t.output({rows, columns}), t.input({rows, 64}),
+                        t.weights({columns, 64}, type));
+          }
+        }
+      }
+    });
+    EXPECT_TRUE(tested.warnings->empty()) << name_of(variant) << ": " << tested.warnings->front();
+    for (const char* name : {"gemm_tiles f32", "gemm_few_rows f32"}) {
+      EXPECT_TRUE(trusted(*tested.context, {"gemm_cpu.cl", name}, {})) << name;
+    }
+  }
 }
 
 TEST(VariantChoice, OfAPortableContextIsPortableWithoutATest) {
