@@ -96,7 +96,7 @@ void Batch::State::place_temporaries() {
     chunks[c].reset();  // give the smaller block back before taking more
     chunks[c] = std::make_shared<const Buffer>(
         context.pool().allocate(plan.chunk_bytes[c], MemoryTag::activations));
-    if (apart) continue;  // a fill would look like a value to such a tool
+    if (apart) continue;  // for tools that watch values: a fill would look like one
     context.transfers().commit(*chunks[c], MemoryTag::activations);
   }
   for (std::size_t i = 0; i < temporaries.size(); ++i) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/clora/markup.hpp"
+
 namespace clora {
 namespace {
 
@@ -116,29 +118,6 @@ std::string times_chart(std::span<const BenchRow> rows) {
 }
 
 }  // namespace
-
-std::string html_escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += c;
-    }
-  }
-  return result;
-}
 
 std::string rows_chart(std::span<const BenchRow> rows) {
   const bool shares = std::ranges::all_of(

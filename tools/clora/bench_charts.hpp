@@ -12,9 +12,6 @@
 
 namespace clora {
 
-// The text with &, <, > and quotes written as HTML wants them.
-std::string html_escaped(std::string_view text);
-
 // One bar a row: the share of the device's ceiling where all rows have one, else the time beside
 // the longest. A whisker shows the least and the largest repetition.
 std::string rows_chart(std::span<const BenchRow> rows);

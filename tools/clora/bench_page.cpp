@@ -6,6 +6,7 @@
 #include <span>
 
 #include "tools/clora/bench_charts.hpp"
+#include "tools/clora/markup.hpp"
 
 namespace clora {
 namespace {

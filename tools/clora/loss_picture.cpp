@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/clora/markup.hpp"
+
 namespace clora {
 namespace {
 
@@ -55,23 +57,6 @@ Frame frame_of(const LossCurve& curve) {
   }
   frame.high = frame.high > 0 ? frame.high * 1.05 : 1;
   return frame;
-}
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      default:
-        result += c;
-    }
-  }
-  return result;
 }
 
 std::string polyline(const std::vector<LossPoint>& points, const Frame& frame, const char* style) {
@@ -175,10 +160,10 @@ std::string loss_picture(const LossCurve& given) {
   return fmt::format(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
              "height=\"{1}\" role=\"img\">\n<title>{2}</title>\n",
-             kWidth, kHeight, escaped(curve.title)) +
+             kWidth, kHeight, html_escaped(curve.title)) +
          kStyle +
          fmt::format("<text class=\"title\" x=\"{}\" y=\"34\">{}</text>\n", kLeft,
-                     escaped(curve.title)) +
+                     html_escaped(curve.title)) +
          axes(frame) + train_part(curve.train, frame) + valid_part(curve.valid, frame) + "</svg>\n";
 }
 
