@@ -1,7 +1,9 @@
 // launch/NAME: 256 launches of a tiny kernel, checked, then timed until the device is done. bare: a
-// plain loop of clEnqueueNDRangeKernel; replay: a recorded batch; record: recorded anew each time;
-// set_args: the plain loop with its arguments set before each launch; wait_each: the batch with a
-// wait behind every launch. The ways take turns; times are of the 256, counters of one launch.
+// plain loop of clEnqueueNDRangeKernel over 256 kernel objects with their arguments set before, as
+// a program holds them whose launches differ; bare_same: the loop over one kernel object, which
+// stays in the nearest cache; replay: a recorded batch; record: recorded anew each time; set_args:
+// one object with its arguments set before each launch; wait_each: the batch with a wait behind
+// every launch. The ways take turns; times are of the 256, counters of one launch.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 
@@ -24,21 +26,27 @@ class Tiny {
         x_(context.upload<float>({4}, DType::f32, std::vector<float>{1, 2, 3, 4},
                                  MemoryTag::scratch)),
         y_(context.allocate({4}, DType::f32, MemoryTag::scratch)),
-        program_(build(context)),
-        kernel_(clCreateKernel(program_->handle(), "tiny", nullptr)) {
-    set_arguments();
-    for (int i = 0; i < kLaunches; ++i) record(batch_);
+        program_(build(context)) {
+    for (int i = 0; i < kLaunches; ++i) {
+      kernels_.emplace_back(clCreateKernel(program_->handle(), "tiny", nullptr));
+      set_arguments(kernels_.back());
+      record(batch_);
+    }
     batch_.seal();
   }
 
   void bare() const {
-    for (int i = 0; i < kLaunches; ++i) enqueue();
+    for (const OwnedKernel& kernel : kernels_) enqueue(kernel);
+    context_->finish();
+  }
+  void bare_same() const {
+    for (int i = 0; i < kLaunches; ++i) enqueue(kernels_.front());
     context_->finish();
   }
   void set_args() const {
     for (int i = 0; i < kLaunches; ++i) {
-      set_arguments();
-      enqueue();
+      set_arguments(kernels_.front());
+      enqueue(kernels_.front());
     }
     context_->finish();
   }
@@ -69,16 +77,16 @@ class Tiny {
     clBuildProgram(program.get(), 1, &context.device().id, "", nullptr, nullptr);
     return std::make_shared<const Program>(std::move(program));
   }
-  void set_arguments() const {
+  void set_arguments(const OwnedKernel& kernel) const {
     const cl_mem y = y_.storage()->buffer->part(0, y_.bytes());
     const cl_mem x = x_.storage()->buffer->part(0, x_.bytes());
     const float scale = 2;
-    clSetKernelArg(kernel_.get(), 0, sizeof y, &y);
-    clSetKernelArg(kernel_.get(), 1, sizeof x, &x);
-    clSetKernelArg(kernel_.get(), 2, sizeof scale, &scale);
+    clSetKernelArg(kernel.get(), 0, sizeof y, &y);
+    clSetKernelArg(kernel.get(), 1, sizeof x, &x);
+    clSetKernelArg(kernel.get(), 2, sizeof scale, &scale);
   }
-  void enqueue() const {
-    clEnqueueNDRangeKernel(context_->opencl_queue(), kernel_.get(), 3, nullptr, grid_.global.data(),
+  void enqueue(const OwnedKernel& kernel) const {
+    clEnqueueNDRangeKernel(context_->opencl_queue(), kernel.get(), 3, nullptr, grid_.global.data(),
                            grid_.local.data(), 0, nullptr, nullptr);
   }
   void record(Batch& batch) const {
@@ -89,7 +97,7 @@ class Tiny {
   Context* context_;
   Tensor x_, y_;
   std::shared_ptr<const Program> program_;
-  OwnedKernel kernel_;
+  std::vector<OwnedKernel> kernels_;
   Grid grid_{{4, 1, 1}, {4, 1, 1}};
   Batch batch_{*context_};
 };
@@ -99,6 +107,7 @@ std::vector<Way> launch_ways() {
   const auto patient = std::make_shared<Tiny>(patient_context());
   const auto right = [tiny] { return tiny->right(); };
   return {{"launch/bare", [tiny] { tiny->bare(); }, right},
+          {"launch/bare_same", [tiny] { tiny->bare_same(); }, right},
           {"launch/replay", [tiny] { tiny->replay(); }, right},
           {"launch/set_args", [tiny] { tiny->set_args(); }, right},
           {"launch/record", [tiny] { tiny->record_and_run(); }, right},
@@ -109,7 +118,7 @@ std::vector<Way> launch_ways() {
 TurnsTable table(400, kLaunches, launch_ways);
 
 const bool kAdded = add_family([] {
-  for (const char* way : {"bare", "replay", "set_args", "record", "wait_each"}) {
+  for (const char* way : {"bare", "bare_same", "replay", "set_args", "record", "wait_each"}) {
     table.add(std::string("launch/") + way);
   }
 });

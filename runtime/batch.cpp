@@ -165,6 +165,7 @@ Fence Batch::State::enqueue_segment(std::size_t begin, Work work) {
   const bool watch_all = context.profiling();
   const std::size_t last = begin + work.commands - 1;
   for (std::size_t c = begin; c < last; ++c) {
+    fetch_ahead(commands[c + 1]);
     if (watch_all || std::holds_alternative<MarkCommand>(commands[c])) {
       (void)enqueue_watched(c);
     } else {

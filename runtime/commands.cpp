@@ -142,6 +142,13 @@ void enqueue(const Command& command, cl_command_queue queue, cl_event* event) {
   std::visit([&](const auto& other) { issue(other, queue, event); }, command);
 }
 
+void fetch_ahead(const Command& command) noexcept {
+  const auto* kernel = std::get_if<KernelCommand>(&command);
+  if (kernel == nullptr) return;
+  const auto* object = reinterpret_cast<const char*>(kernel->kernel.get());
+  for (int line = 0; line < 4; ++line) __builtin_prefetch(object + 64 * line, /*rw=*/1);
+}
+
 std::string_view label_of(const Command& command) {
   using Text = std::string_view;
   return std::visit(Overloaded{[](const KernelCommand& kernel) -> Text {

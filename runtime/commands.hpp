@@ -61,6 +61,9 @@ void bind(Command& command, const Device& device);
 
 // event: null where none is wanted. Errors: device.
 void enqueue(const Command& command, cl_command_queue queue, cl_event* event);
+// Asks the cache for the kernel object that the next enqueue() will have the driver write to: the
+// device's threads wrote to it last. A replay of tiny kernels was seen to gain 3 % on pocl.
+void fetch_ahead(const Command& command) noexcept;
 
 // As in profiles: the kernel's label or function, "copy", "fill", "upload", a call's label, a
 // mark's name.

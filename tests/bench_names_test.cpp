@@ -65,7 +65,7 @@ TEST(BenchNames, AreEachOfOneBench) {
 
 TEST(BenchNames, HoldTheLaunchTable) {
   expect_listed(
-      {"launch/bare", "launch/replay", "launch/record", "launch/set_args", "launch/wait_each"});
+      {"launch/bare", "launch/bare_same", "launch/replay", "launch/record", "launch/set_args", "launch/wait_each"});
 }
 
 TEST(BenchNames, HoldTheFoundingTablesOfLora) {

@@ -1,8 +1,10 @@
 // HostProgram: the OpenCL objects of a program that embeds the library, and their reference counts.
 #pragma once
 
+#include <chrono>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/context.hpp"
@@ -14,6 +16,21 @@ cl_uint references(cl_context context);
 cl_uint references(cl_command_queue queue);
 cl_uint references(cl_mem mem);
 cl_uint references(cl_event event);
+
+// A driver's threads give back what a command retained a moment after its end is told: the count
+// once it has stayed the same for a while.
+template <class Object>
+cl_uint settled_references(Object object) {
+  constexpr int kReads = 5;
+  cl_uint count = references(object);
+  for (int same = 0; same < kReads;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const cl_uint now = references(object);
+    same = now == count ? same + 1 : 0;
+    count = now;
+  }
+  return count;
+}
 
 // A context with one queue on the device that CLORA_DEVICE selects.
 class HostProgram {
