@@ -14,7 +14,7 @@ void decode_layers(OpBench& bench, DType type, std::int32_t position, bool fused
   Context& context = bench.context();
   bench.tolerance = 0;  // the same bits
   bench.record([&](BufferSet& set) {
-    const Layout layout = preferred_layout(context, {kSmolLm2.D, kSmolLm2.D}, type);
+    const Layout layout = preferred_form(context, {kSmolLm2.D, kSmolLm2.D}, type).layout;
     const test::RandomLayers layers(context, kSmolLm2, type, {position, 0}, layout);
     bench.cost = decode_layers_cost(layers.decode);
     for (const DecodeLayer& l : layers.decode.layers) {

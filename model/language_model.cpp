@@ -45,14 +45,15 @@ std::size_t stored_bytes(const WeightFiles& files) {
   return bytes;
 }
 
-bool lies_in_strips(const Context& context, const WeightView& view) {
-  return preferred_layout(context, view.shape, view.type) == Layout::strips;
+WeightForm form_of(const Context& context, const WeightView& view) {
+  return preferred_form(context, view.shape, view.type);
 }
 
 // Whether the device reads the weight where the file is mapped.
 bool stays_in_file(Context& context, const ModelConfig& config, const WeightView& view) {
   return context.config().wrap_files && !needs_reordering(config, view.name) &&
-         !lies_in_strips(context, view) && context.transfers().can_wrap(view.bytes, view.type);
+         form_of(context, view).layout == Layout::plain &&
+         context.transfers().can_wrap(view.bytes, view.type);
 }
 
 // Brings tensors of a model's files to the device, by name.
@@ -71,7 +72,7 @@ class Loader {
     Tensor tensor =
         stays ? context_.transfers().wrap(view.bytes, shape, view.type, view.mapping) : Tensor();
     if (tensor.empty()) tensor = copy(view);
-    return count(std::move(tensor));
+    return count(std::move(tensor), view.bytes.size());
   }
   // As f32, whatever it is stored as: norms and biases are small.
   Tensor vector(const std::string& name, std::int64_t elements) {
@@ -79,7 +80,8 @@ class Loader {
     std::vector<std::byte> ordered;
     const std::vector<float> values =
         to_float(view.type, in_order(view, ordered), static_cast<std::size_t>(elements));
-    return count(context_.upload<float>({elements}, DType::f32, values, MemoryTag::weights));
+    return count(context_.upload<float>({elements}, DType::f32, values, MemoryTag::weights),
+                 view.bytes.size());
   }
   Tensor optional_vector(const std::string& name, std::int64_t elements) {
     return files_.find(name).has_value() ? vector(name, elements) : Tensor();
@@ -109,8 +111,9 @@ class Loader {
 
  private:
   Tensor copy(const WeightView& view) {
-    const Tensor tensor = context_.allocate(view.shape, view.type, MemoryTag::weights);
-    if (lies_in_strips(context_, view)) return in_strips(tensor, view);
+    const WeightForm form = form_of(context_, view);
+    const Tensor tensor = context_.allocate(view.shape, form.type, MemoryTag::weights);
+    if (form.layout == Layout::strips) return in_strips(tensor, view);
     if (!needs_reordering(files_.config(), view.name)) {
       context_.write(tensor, view.bytes);
       return tensor;
@@ -127,19 +130,22 @@ class Loader {
   Tensor in_strips(const Tensor& tensor, const WeightView& view) {
     constexpr std::size_t kStripRows = 16;
     const std::size_t row_bytes = row_bytes_of(view);
+    const std::size_t packed_bytes = tensor.bytes() / static_cast<std::size_t>(view.shape[0]);
     const bool reorders = needs_reordering(files_.config(), view.name);
     std::vector<std::byte> ordered;
     context_.transfers().stream(
-        tensor, kStripRows * row_bytes, [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
-          std::span<const std::byte> rows = view.bytes.subspan(offset_bytes, chunk.size());
+        tensor, kStripRows * packed_bytes,
+        [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
+          const std::size_t row = offset_bytes / packed_bytes;
+          std::span<const std::byte> rows =
+              view.bytes.subspan(row * row_bytes, chunk.size() / packed_bytes * row_bytes);
           if (reorders) {
-            ordered.resize(chunk.size());
-            copy_in_half_split_order(ordered, view,
-                                     static_cast<std::int64_t>(offset_bytes / row_bytes),
+            ordered.resize(rows.size());
+            copy_in_half_split_order(ordered, view, static_cast<std::int64_t>(row),
                                      files_.config().head_width);
             rows = ordered;
           }
-          pack_strips(chunk, rows, view.shape[1], view.type);
+          pack_strips(chunk, rows, view.shape[1], view.type, tensor.type());
         });
     return tensor.in_layout(Layout::strips);
   }
@@ -153,10 +159,10 @@ class Loader {
     ordered = in_half_split_order(view, files_.config().head_width);
     return ordered;
   }
-  Tensor count(Tensor tensor) {
+  Tensor count(Tensor tensor, std::size_t stored) {
     bytes_ += tensor.bytes();
-    // Norms grow to f32: more bytes may be taken than the files hold.
-    report(std::min(1.0, static_cast<double>(bytes_) / static_cast<double>(wanted_)));
+    read_ += stored;
+    report(std::min(1.0, static_cast<double>(read_) / static_cast<double>(wanted_)));
     return tensor;
   }
   void report(double fraction) const {
@@ -167,15 +173,18 @@ class Loader {
   Context& context_;
   const WeightFiles& files_;
   const LoadOptions& options_;
-  std::size_t wanted_;
-  std::size_t bytes_ = 0;
+  std::size_t wanted_;     // of the files
+  std::size_t read_ = 0;   // of the files
+  std::size_t bytes_ = 0;  // of the tensors
 };
 
 // Says before the first copy that a model will not fit.
 void require_room(Context& context, const WeightFiles& files) {
   std::size_t wanted = 0;
   for (const WeightView& view : files.all()) {
-    if (!stays_in_file(context, files.config(), view)) wanted += view.bytes.size();
+    if (stays_in_file(context, files.config(), view)) continue;
+    wanted +=
+        bytes_of(form_of(context, view).type, static_cast<std::size_t>(view.shape.elements()));
   }
   const MemoryStatistics pool = context.pool().statistics();
   const std::size_t free = pool.limit_bytes - std::min(pool.limit_bytes, pool.in_use_bytes);

@@ -11,8 +11,6 @@ namespace {
 
 // Staged rows are padded by one cache line, so that twelve of them never share a cache set.
 constexpr std::uint32_t kStagePaddingBytes = 64;
-// Expanding and turning a weight costs about as much as this many rows of products with it.
-constexpr double kExpansionRows = 12;
 
 // Fewer panels, then fewer steps, until they fit.
 GemmTiles fit(GemmTiles tiles, const Device& device) {
@@ -53,6 +51,32 @@ GemmTiles gemm_bf16_tiles(const Device& device, Variant variant) {
   return fit({.rows = rows, .panels = 4, .block_steps = 1280, .element_bytes = 2}, device);
 }
 
+std::uint32_t GemmStrips::stage_stride() const {
+  return kBlockElements + kRankSteps / steps_an_element +
+         kStagePaddingBytes / std::uint32_t{sizeof(float)};
+}
+
+void GemmStrips::define(Defines& defines) const {
+  defines.set("BLOCK_STEPS", block_steps());
+  defines.set("RANK_STEPS", kRankSteps);
+  defines.set("STAGE_STRIDE", stage_stride());
+  if (steps_an_element == 2) defines.set("BF16");
+}
+
+std::size_t GemmStrips::scratch_bytes() const {
+  const std::size_t panel = std::size_t{kRankSteps} / steps_an_element * GemmTiles::kColumns;
+  return sizeof(float) * (panel + std::size_t{chunk_rows} * stage_stride());
+}
+
+std::optional<GemmStrips> gemm_strips(const Device& device, bool bf16) {
+  GemmStrips strips{.steps_an_element = bf16 ? 2U : 1U};
+  while (strips.scratch_bytes() > device.local_memory_bytes) {
+    if (strips.chunk_rows == GemmTiles::kRows) return std::nullopt;
+    strips.chunk_rows -= GemmTiles::kRows;
+  }
+  return strips;
+}
+
 bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward) {
   const bool few = !backward && size.rows < GemmTiles::kFewRows;
   return has_matrix_unit(variant) && !few && size.columns > GemmTiles::kNarrowColumns;
@@ -69,8 +93,9 @@ GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device
     for (std::uint32_t rows = 1; rows <= std::min(row_tiles, 4 * units / columns); ++rows) {
       const std::uint32_t panels_each = divide_up(panels, columns);
       const std::uint32_t tiles_each = divide_up(row_tiles, rows);
+      const double rows_each = tiles_each * static_cast<double>(tiles.rows);
       const double group =
-          panels_each * (tiles_each * static_cast<double>(tiles.rows) + kExpansionRows);
+          rows_each * (panels_each + tiles.staging_panels) + panels_each * tiles.expansion_rows;
       const double cost = slowest(columns * rows, units, group);
       if (cost > best_cost) continue;
       best_cost = cost;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "runtime/device.hpp"
 #include "runtime/program_cache.hpp"
@@ -30,6 +31,10 @@ struct GemmTiles {
   std::uint32_t panels = 1;         // expanded at once
   std::uint32_t block_steps = 0;    // reduction steps at once, a multiple of 32
   std::uint32_t element_bytes = 4;  // of an operand in scratch: f32 or bf16
+  // What a group does once for each of its panels, as so many rows of products with it; and for
+  // each of its rows, as so many panels.
+  double expansion_rows = 12;
+  double staging_panels = 0;
 
   void define(Defines& defines) const;
   std::uint32_t stage_stride() const;  // elements from one staged row to the next
@@ -44,6 +49,25 @@ GemmTiles gemm_bf16_tiles(const Device& device, Variant variant);
 // Whether a product's operands are rounded to bf16 in this variant: those of narrow outputs and,
 // forward, of few rows are not.
 bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward);
+
+// cl/gemm_strips_cpu.cl: what a work-group holds in scratch. Half of a second-level cache of 1 MiB:
+// rows of x, beside which a panel of w and what is written have room.
+struct GemmStrips {
+  static constexpr std::uint32_t kBlockElements = 1024;  // of w and x at once, a step or two each
+  static constexpr std::uint32_t kRankSteps = 64;
+  static constexpr double kExpansionRows = 3;  // as in GemmTiles: w comes from afar once
+  static constexpr double kStagingPanels = 0.7;
+
+  std::uint32_t steps_an_element = 1;  // 2: pairs of bf16
+  std::uint32_t chunk_rows = 96;       // a multiple of 12
+
+  void define(Defines& defines) const;
+  std::uint32_t block_steps() const { return kBlockElements * steps_an_element; }
+  std::uint32_t stage_stride() const;  // elements from one staged row to the next
+  std::size_t scratch_bytes() const;
+};
+// As many rows at once as the device's local memory has room for; none where it has too little.
+std::optional<GemmStrips> gemm_strips(const Device& device, bool bf16);
 
 // The shares of work-groups and the steps at a time of one product.
 struct GemmShares {

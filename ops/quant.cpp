@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cctype>
 #include <cstring>
 
 #include "ops/launch_shape.hpp"
 #include "ops/variant_choice.hpp"
 #include "runtime/error.hpp"
+#include "runtime/half.hpp"
 
 namespace clora {
 namespace {
@@ -19,8 +21,17 @@ bool holds_weights(DType type) {
 constexpr std::size_t kStripRows = 16;
 constexpr std::int64_t kStripColumns = 64;  // K is a multiple of it
 
-bool has_strips(DType type) {
+bool has_integer_strips(DType type) {
   return type == DType::q4_0 || type == DType::q4_1 || type == DType::q8_0;
+}
+
+bool has_strips(DType type) {
+  return has_integer_strips(type) || type == DType::f32 || type == DType::bf16;
+}
+
+// Whether pack_strips() makes strips of type `to` of rows of type `from`.
+bool makes_strips(DType from, DType to) {
+  return has_strips(to) && (from == to || (from == DType::f32 && to == DType::bf16));
 }
 
 // The words of two blocks of a row, as cl/quant_strips.clh has them: those of q4_1 as they lie; in
@@ -56,6 +67,45 @@ void pack(std::byte* out, const std::byte* rows, std::size_t row_count, std::siz
   }
 }
 
+// Words of 32 bits, of each row the next one: word(row, i) gives them.
+template <class Word>
+void interleave(std::byte* out, std::size_t strips, std::size_t row_words, Word word) {
+  for (std::size_t strip = 0; strip < strips; ++strip) {
+    for (std::size_t i = 0; i < row_words; ++i) {
+      std::array<std::uint32_t, kStripRows> lanes;
+      for (std::size_t r = 0; r < kStripRows; ++r) lanes[r] = word(strip * kStripRows + r, i);
+      std::memcpy(out, lanes.data(), sizeof lanes);
+      out += sizeof lanes;
+    }
+  }
+}
+
+std::uint32_t word_at(const std::byte* bytes) {
+  std::uint32_t word;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+// As many words a row as it has: f32 elements, or pairs of bf16.
+void pack_words(std::byte* out, const std::byte* rows, std::size_t row_count,
+                std::size_t row_bytes) {
+  constexpr std::size_t kWord = 4;
+  interleave(out, row_count / kStripRows, row_bytes / kWord, [=](std::size_t row, std::size_t i) {
+    return word_at(rows + row * row_bytes + i * kWord);
+  });
+}
+
+void pack_rounded(std::byte* out, const std::byte* rows, std::size_t row_count,
+                  std::size_t columns) {
+  const auto bf16_at = [=](std::size_t element) -> std::uint32_t {
+    return float_to_bf16(std::bit_cast<float>(word_at(rows + element * sizeof(float))));
+  };
+  interleave(out, row_count / kStripRows, columns / 2, [=](std::size_t row, std::size_t i) {
+    const std::size_t element = row * columns + 2 * i;
+    return bf16_at(element) | bf16_at(element + 1) << 16U;
+  });
+}
+
 Variant choose(Context& context, const Tensor& w) {
   const std::string name = fmt::format("dequantise_rows {}", weight_name(w));
   return variant_for(context, "quant.cl", name, [&w](SelfTest& test) {
@@ -66,22 +116,35 @@ Variant choose(Context& context, const Tensor& w) {
 
 }  // namespace
 
-Layout preferred_layout(const Context& context, const Shape& shape, DType type) {
-  const bool wanted = has_matrix_unit(context.variant()) && context.device().int8_dots;
+WeightForm preferred_form(const Context& context, const Shape& shape, DType type) {
+  const WeightForm as_in_file{type, Layout::plain};
   const bool fits = shape.rank() == 2 && shape[0] % std::int64_t{kStripRows} == 0 &&
                     shape[1] % kStripColumns == 0;
-  return wanted && fits && has_strips(type) ? Layout::strips : Layout::plain;
+  if (!fits) return as_in_file;
+  const Variant variant = context.variant();
+  if (has_matrix_unit(variant)) {
+    if (type == DType::f32 || type == DType::bf16) return {DType::bf16, Layout::strips};
+    const bool in_integers = has_integer_strips(type) && context.device().int8_dots;
+    return in_integers ? WeightForm{type, Layout::strips} : as_in_file;
+  }
+  const bool in_place = variant == Variant::cpu && type == DType::f32;
+  return in_place ? WeightForm{type, Layout::strips} : as_in_file;
 }
 
 void pack_strips(std::span<std::byte> out, std::span<const std::byte> rows, std::int64_t columns,
-                 DType type) {
-  const std::size_t row_bytes = bytes_of(type, static_cast<std::size_t>(columns));
-  require(has_strips(type) && columns % kStripColumns == 0 && out.size() == rows.size() &&
-              out.size() % (kStripRows * row_bytes) == 0,
-          "pack_strips: strips hold 16 rows of q4_0, q4_1 or q8_0 with a multiple of {} elements, "
-          "got {} bytes for {} of {} with {}",
-          kStripColumns, out.size(), rows.size(), name_of(type), columns);
+                 DType from, DType to) {
+  const auto elements = static_cast<std::size_t>(columns);
+  const std::size_t row_bytes = bytes_of(from, elements);
   const std::size_t row_count = rows.size() / row_bytes;
+  require(makes_strips(from, to) && columns % kStripColumns == 0 &&
+              rows.size() == row_count * row_bytes && row_count % kStripRows == 0 &&
+              out.size() == row_count * bytes_of(to, elements),
+          "pack_strips: strips hold 16 rows of f32, bf16, q4_0, q4_1 or q8_0 with a multiple of {} "
+          "elements, got {} bytes of {} for {} of {} with {}",
+          kStripColumns, out.size(), name_of(to), rows.size(), name_of(from), columns);
+  if (from != to) return pack_rounded(out.data(), rows.data(), row_count, elements);
+  const DType type = to;
+  if (!has_integer_strips(type)) return pack_words(out.data(), rows.data(), row_count, row_bytes);
   if (type == DType::q4_0) pack<DType::q4_0, 18>(out.data(), rows.data(), row_count, row_bytes);
   if (type == DType::q4_1) pack<DType::q4_1, 20>(out.data(), rows.data(), row_count, row_bytes);
   if (type == DType::q8_0) pack<DType::q8_0, 34>(out.data(), rows.data(), row_count, row_bytes);

@@ -1,7 +1,7 @@
 // quant: frozen weights in any storage type, as kernels see them (cl/quant.clh).
 //
 // A weight [N, K] lies on the device as in the file: N rows of K elements, each row plain or a
-// sequence of GGUF blocks; or in strips of 16 rows (cl/quant_strips.clh), where preferred_layout()
+// sequence of GGUF blocks; or in strips of 16 rows (cl/quant_strips.clh), where preferred_form()
 // says so. Ops read both. Every op that reads weights dequantises on the fly;
 // record_dequantise is for merging adapters, for export and for tests.
 #pragma once
@@ -13,13 +13,23 @@
 
 namespace clora {
 
-// How a weight matrix serves a Context best: strips where products of few rows run in integers.
-Layout preferred_layout(const Context& context, const Shape& shape, DType type);
+// How a frozen matrix is kept on the device.
+struct WeightForm {
+  DType type = DType::f32;
+  Layout layout = Layout::plain;
 
-// out = `rows`, whole strips of 16 rows of `columns` elements as files hold them, in strips.
-// REQUIRES: type q4_0, q4_1 or q8_0; columns a multiple of 64; as many bytes in as out.
+  bool operator==(const WeightForm&) const = default;
+};
+
+// The form in which a matrix that its file holds as `type` serves a Context best: strips where
+// products use them as they lie; f32 rounded to bf16 where products round their operands anyway.
+WeightForm preferred_form(const Context& context, const Shape& shape, DType type);
+
+// out = `rows`, whole strips of 16 rows of `columns` elements of type `from` as files hold them, in
+// strips of type `to`. REQUIRES: to is from and one of f32, bf16, q4_0, q4_1 and q8_0, or bf16 made
+// of f32 (rounded to nearest even); columns a multiple of 64; out as long as rows in its type.
 void pack_strips(std::span<std::byte> out, std::span<const std::byte> rows, std::int64_t columns,
-                 DType type);
+                 DType from, DType to);
 
 // Sets -D WEIGHT_TYPE and, for strips, WEIGHT_STRIPS for cl/quant.clh. Errors: unsupported, for the
 // integer types.

@@ -163,7 +163,7 @@ Tensor SelfTest::input(Shape shape, std::span<const std::uint32_t> values) {
 }
 
 Tensor SelfTest::weights(Shape shape, DType type, Layout layout) {
-  if (type == DType::f32) return input(shape);
+  if (type == DType::f32) return input(shape).in_layout(layout);
   const Tensor tensor = batch_.context().allocate(shape, type, MemoryTag::scratch);
   // Bytes whose pairs are halves from 2^-7 to 1, so the scales of blocks are so, too.
   std::vector<std::uint8_t> bytes(tensor.bytes());

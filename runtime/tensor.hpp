@@ -25,8 +25,8 @@ struct Storage {
   std::string name;  // of a temporary, for the plan's listing
 };
 
-// How the bytes of a matrix lie. plain: row by row, as in files. strips: quantised rows, 16 side by
-// side (cl/quant_strips.clh), for devices that multiply them as integers. As many bytes either way.
+// How the bytes of a matrix lie. plain: row by row, as in files. strips: 16 rows side by side
+// (cl/quant_strips.clh), for devices whose products use them as they lie. As many bytes either way.
 enum class Layout : std::uint8_t { plain, strips };
 
 class Tensor {

@@ -40,7 +40,7 @@ TEST_P(Quant, PlainRowsMayHaveAnyLengthAndBlocksAnyNumber) {
 }
 
 TEST_P(Quant, StripsHoldTheSameElements) {
-  for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
+  for (const DType type : {DType::f32, DType::bf16, DType::q4_0, DType::q4_1, DType::q8_0}) {
     for (const std::int64_t columns : {64, 192}) {
       const auto w = test::random_weights(type, 48, columns, 7);
       std::vector<std::vector<float>> got;
@@ -61,15 +61,15 @@ TEST(Strips, AreRefusedWhereBlocksOrRowsDoNotFillThem) {
   std::vector<std::byte> out(rows.size());
   const auto error = [&](std::size_t bytes, std::int64_t columns, DType type) {
     return test::error_of([&] {
-      pack_strips(std::span(out).first(bytes), std::span(rows).first(bytes), columns, type);
+      pack_strips(std::span(out).first(bytes), std::span(rows).first(bytes), columns, type, type);
     });
   };
   using testing::HasSubstr;
   EXPECT_THAT(error(16 * 60, 96, DType::q4_1), HasSubstr("a multiple of 64 elements"));
   EXPECT_THAT(error(15 * 40, 64, DType::q4_1), HasSubstr("got 600 bytes"));
   EXPECT_THAT(error(16 * 44, 64, DType::q5_0), HasSubstr("q5_0"));
-  EXPECT_NO_THROW(
-      pack_strips(std::span(out).first(640), std::span(rows).first(640), 64, DType::q4_1));
+  EXPECT_NO_THROW(pack_strips(std::span(out).first(640), std::span(rows).first(640), 64,
+                              DType::q4_1, DType::q4_1));
 }
 
 TEST(Strips, AreATensorsLayoutAndOpsThatDoNotReadThemRefuse) {
@@ -93,15 +93,21 @@ TEST(Strips, AreATensorsLayoutAndOpsThatDoNotReadThemRefuse) {
 
 TEST(Strips, ArePreferredWhereProductsRunInIntegersAndWeightsFillThem) {
   Context& f32 = test::context_of(Variant::cpu);
-  EXPECT_EQ(preferred_layout(f32, {64, 64}, DType::q4_1), Layout::plain);
+  const WeightForm plain_q4_1{DType::q4_1, Layout::plain}, strips_q4_1{DType::q4_1, Layout::strips};
+  const WeightForm strips_bf16{DType::bf16, Layout::strips};
+  EXPECT_EQ(preferred_form(f32, {64, 64}, DType::q4_1), plain_q4_1);
+  EXPECT_EQ(preferred_form(f32, {64, 64}, DType::f32), (WeightForm{DType::f32, Layout::strips}));
+  EXPECT_EQ(preferred_form(f32, {64, 64}, DType::bf16), (WeightForm{DType::bf16, Layout::plain}));
   if (f32.device().matrix_unit == MatrixUnit::none || !f32.device().int8_dots) {
     GTEST_SKIP() << "this device has no sums of products of bytes";
   }
   Context& fast = test::context_of(Variant::avx512_bf16);
-  EXPECT_EQ(preferred_layout(fast, {64, 64}, DType::q4_1), Layout::strips);
-  EXPECT_EQ(preferred_layout(fast, {64, 64}, DType::q4_k), Layout::plain);
-  EXPECT_EQ(preferred_layout(fast, {60, 64}, DType::q4_1), Layout::plain);
-  EXPECT_EQ(preferred_layout(fast, {64, 96}, DType::q4_1), Layout::plain);
+  EXPECT_EQ(preferred_form(fast, {64, 64}, DType::q4_1), strips_q4_1);
+  EXPECT_EQ(preferred_form(fast, {64, 64}, DType::f32), strips_bf16);
+  EXPECT_EQ(preferred_form(fast, {64, 64}, DType::bf16), strips_bf16);
+  EXPECT_EQ(preferred_form(fast, {64, 64}, DType::q4_k), (WeightForm{DType::q4_k, Layout::plain}));
+  EXPECT_EQ(preferred_form(fast, {60, 64}, DType::q4_1), plain_q4_1);
+  EXPECT_EQ(preferred_form(fast, {64, 96}, DType::q4_1), plain_q4_1);
 }
 
 TEST_P(Quant, EveryFiniteHalfIsExact) {

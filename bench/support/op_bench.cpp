@@ -59,7 +59,7 @@ Tensor BufferSet::input(const Shape& shape, std::span<const std::int32_t> values
 Tensor BufferSet::weights(const test::WeightMatrix& matrix) {
   Context& context = bench_.context();
   const Shape shape{matrix.rows, matrix.columns};
-  return keep(matrix.upload(context, preferred_layout(context, shape, matrix.type)));
+  return keep(matrix.upload(context, preferred_form(context, shape, matrix.type)));
 }
 
 Tensor BufferSet::output(const Shape& shape) {

@@ -111,13 +111,17 @@ struct WeightMatrix {
   std::vector<double> values;
 
   Tensor upload(Context& context, Layout layout = Layout::plain) const {
+    return upload(context, WeightForm{type, layout});
+  }
+  Tensor upload(Context& context, WeightForm form) const {
     std::vector<std::uint8_t> lying = bytes;
-    if (layout == Layout::strips) {
+    if (form.layout == Layout::strips) {
+      lying.resize(bytes_of(form.type, static_cast<std::size_t>(rows * columns)));
       pack_strips(std::as_writable_bytes(std::span(lying)), std::as_bytes(std::span(bytes)),
-                  columns, type);
+                  columns, type, form.type);
     }
-    return context.upload<std::uint8_t>({rows, columns}, type, lying, MemoryTag::scratch)
-        .in_layout(layout);
+    return context.upload<std::uint8_t>({rows, columns}, form.type, lying, MemoryTag::scratch)
+        .in_layout(form.layout);
   }
 };
 

@@ -1,0 +1,103 @@
+// gemm_few_rows_strips_cpu: forward products of few rows (decoding) with a frozen weight of floats
+// that lies in strips (quant_strips.clh), on CPU devices.
+//
+//   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
+//
+// Shapes  as above; M small, N a multiple of 16, K of 64
+// Types   w f32 or bf16 (-D WEIGHT_TYPE) in strips, all else f32: x is not rounded
+// Work    a work-group of one item owns strips_per_group strips of 16 outputs and passes each over
+//         four rows of x at once (fewer: one by one). Lanes are outputs.
+// Local   none
+// Cost    reads w once (for M <= 4), which is what counts
+// Numerics  f32 fma in four (one row) or two (four rows) partial sums
+#include "gemm_few_rows_end_cpu.clh"
+#include "quant.clh"
+
+#if ROWS_AT_ONCE != STRIP_ROWS
+#error "ROWS_AT_ONCE must be the rows of a strip"
+#endif
+
+// Elements k and k + 1 of 16 rows; `strip` is the strip's first word.
+#if WEIGHT_TYPE == WEIGHT_F32
+#define LOAD_TWO(k)                                 \
+  const float16 even = as_float16(vload16(k, strip)); \
+  const float16 odd = as_float16(vload16((k) + 1, strip));
+#else
+#define LOAD_TWO(k)                                   \
+  const uint16 pairs = vload16((k) / 2, strip);       \
+  const float16 even = as_float16(pairs << 16);       \
+  const float16 odd = as_float16(pairs & 0xffff0000u);
+#endif
+
+__attribute__((noinline)) void dot_strip(__global const uint* strip, __global const float* x, uint K,
+                                         float* sums) {
+  float16 sum0 = 0.0f, sum1 = 0.0f, sum2 = 0.0f, sum3 = 0.0f;
+  for (uint k = 0; k < K; k += 4) {
+    {
+      LOAD_TWO(k)
+      sum0 = fma(even, (float16)(x[k]), sum0);
+      sum1 = fma(odd, (float16)(x[k + 1]), sum1);
+    }
+    {
+      LOAD_TWO(k + 2)
+      sum2 = fma(even, (float16)(x[k + 2]), sum2);
+      sum3 = fma(odd, (float16)(x[k + 3]), sum3);
+    }
+  }
+  vstore16((sum0 + sum1) + (sum2 + sum3), 0, sums);
+}
+
+// The same for four rows of x; sums [4][16].
+__attribute__((noinline)) void dot_strip_4(__global const uint* strip, __global const float* x,
+                                           uint K, float* sums) {
+  __global const float* x1 = x + K;
+  __global const float* x2 = x1 + K;
+  __global const float* x3 = x2 + K;
+  float16 even0 = 0.0f, even1 = 0.0f, even2 = 0.0f, even3 = 0.0f;
+  float16 odd0 = 0.0f, odd1 = 0.0f, odd2 = 0.0f, odd3 = 0.0f;
+  for (uint k = 0; k < K; k += 2) {
+    LOAD_TWO(k)
+    even0 = fma(even, (float16)(x[k]), even0);
+    even1 = fma(even, (float16)(x1[k]), even1);
+    even2 = fma(even, (float16)(x2[k]), even2);
+    even3 = fma(even, (float16)(x3[k]), even3);
+    odd0 = fma(odd, (float16)(x[k + 1]), odd0);
+    odd1 = fma(odd, (float16)(x1[k + 1]), odd1);
+    odd2 = fma(odd, (float16)(x2[k + 1]), odd2);
+    odd3 = fma(odd, (float16)(x3[k + 1]), odd3);
+  }
+  vstore16(even0 + odd0, 0, sums);
+  vstore16(even1 + odd1, 1, sums);
+  vstore16(even2 + odd2, 2, sums);
+  vstore16(even3 + odd3, 3, sums);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_few_rows_strips(
+    __global float* y, __global const float* x, __global const uchar* w,
+    __global const float* start, __global const float* bias, __global const float* s,
+    __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
+    uint has_start, uint has_bias, uint strips_per_group) {
+  const uint strip_begin = get_group_id(0) * strips_per_group;
+  const uint strip_end = min(N / STRIP_ROWS, strip_begin + strips_per_group);
+  for (uint at = strip_begin; at < strip_end; ++at) {
+    const uint n0 = at * STRIP_ROWS;
+    __global const uint* strip = (__global const uint*)weight_row(w, n0, K);
+    for (uint m0 = 0; m0 < M; m0 += 4) {
+      const uint count = min(M - m0, 4u);
+      __global const float* rows = x + (size_t)m0 * K;
+      float sums[4 * STRIP_ROWS];
+      if (count == 4) {
+        dot_strip_4(strip, rows, K, sums);
+      } else {
+        for (uint i = 0; i < count; ++i) {
+          dot_strip(strip, rows + (size_t)i * K, K, sums + i * STRIP_ROWS);
+        }
+      }
+      for (uint i = 0; i < count; ++i) {
+        const size_t m = m0 + i;
+        finish_row(y + m * N + n0, sums + i * STRIP_ROWS, has_start ? start + m * N + n0 : 0,
+                   has_bias ? bias + n0 : 0, s + m * R, u + n0, STRIP_ROWS, N, R, alpha, scale);
+      }
+    }
+  }
+}

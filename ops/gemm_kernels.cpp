@@ -1,0 +1,168 @@
+#include "ops/gemm_kernels.hpp"
+
+#include "ops/launch_shape.hpp"
+#include "ops/quant.hpp"
+
+namespace clora {
+namespace {
+
+// cl/gemm.cl
+constexpr std::uint32_t kTile = 64;
+constexpr std::uint32_t kSide = 16;
+constexpr std::uint32_t kSteps = 16;
+constexpr std::uint32_t kRowItems = 64;
+constexpr std::int64_t kOneRowKernelUpTo = 4;
+// cl/gemm_few_rows_cpu.cl; a strip's rows, too
+constexpr std::uint32_t kRowsAtOnce = 16;
+
+std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+
+// A kernel argument for a tensor that may be absent: then any other one, which is not touched.
+const Tensor& or_else(const Tensor& tensor, const Tensor& stand_in) {
+  return tensor.empty() ? stand_in : tensor;
+}
+
+std::vector<Argument> arguments_of(const GemmProduct& p) {
+  return {p.y,
+          p.x,
+          p.w,
+          or_else(p.start, p.x),
+          or_else(p.bias, p.x),
+          or_else(p.low_rank.s, p.x),
+          or_else(p.low_rank.u, p.x),
+          u32(p.rows()),
+          u32(p.columns()),
+          u32(p.steps()),
+          u32(p.rank()),
+          p.alpha,
+          p.low_rank.scale};
+}
+
+void append(std::vector<Argument>& arguments, std::initializer_list<Argument> more) {
+  arguments.insert(arguments.end(), more);
+}
+
+Launch launch_of(const GemmProduct& p) {
+  Cost cost = gemm_cost(p.rows(), p.w);
+  cost.flops += 2.0 * static_cast<double>(p.rows() * p.columns() * p.rank());
+  return {{}, {}, cost, p.backward ? "gemm/backward" : "gemm/forward"};
+}
+
+}  // namespace
+
+// An odd number of steps is filled up by kernels of pairs.
+GemmSize GemmProduct::size() const {
+  return {u32(rows()), u32(columns()), u32(steps() + steps() % 2 + rank())};
+}
+
+std::size_t int8_row_bytes(const GemmProduct& p) { return u32(p.steps()) * std::size_t{9} / 4; }
+
+void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
+  Context& context = batch.context();
+  const GemmTiles tiles =
+      bf16 ? gemm_bf16_tiles(context.device(), context.variant()) : gemm_tiles(context.device());
+  const GemmShares shares = share_gemm(p.size(), tiles, context.device());
+  Defines defines;
+  set_weight_type(defines, p.w);
+  tiles.define(defines);
+  if (bf16 && context.variant() == Variant::amx) defines.set("AMX");
+  Launch launch = launch_of(p);
+  launch.kernel = context.kernel(bf16 ? kGemmBf16Tiles : kGemmTiles, "gemm_tiles", defines);
+  launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
+  std::vector<Argument> arguments = arguments_of(p);
+  append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.start.empty()},
+                     std::uint32_t{!p.bias.empty()}, shares.block_steps, shares.panels_per_group,
+                     shares.tiles_per_group});
+  if (!bf16) append(arguments, {std::uint32_t{rows_share_cache_sets(p.steps())}});
+  append(arguments, {LocalMemory{tiles.scratch_bytes()}});
+  batch.record(std::move(launch), std::move(arguments));
+}
+
+void record_gemm_strips(Batch& batch, const GemmProduct& p, const GemmStrips& strips) {
+  Context& context = batch.context();
+  const GemmTiles tiles{.block_steps = strips.block_steps(),
+                        .expansion_rows = GemmStrips::kExpansionRows,
+                        .staging_panels = GemmStrips::kStagingPanels};
+  const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.steps())};
+  const GemmShares shares = share_gemm(size, tiles, context.device());
+  Defines defines;
+  strips.define(defines);
+  Launch launch = launch_of(p);
+  launch.kernel = context.kernel(kGemmStrips, "gemm_strips", defines);
+  launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
+  std::vector<Argument> arguments = arguments_of(p);
+  append(arguments,
+         {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}, shares.block_steps,
+          shares.panels_per_group, shares.tiles_per_group * GemmTiles::kRows, strips.chunk_rows,
+          LocalMemory{strips.scratch_bytes()}});
+  batch.record(std::move(launch), std::move(arguments));
+}
+
+void record_gemm_few_rows(Batch& batch, const GemmProduct& p) {
+  Context& context = batch.context();
+  const RowShare share = share_rows(divide_up(u32(p.columns()), kRowsAtOnce), context.device());
+  Defines defines;
+  set_weight_type(defines, p.w);
+  defines.set("ROWS_AT_ONCE", kRowsAtOnce);
+  Launch launch = launch_of(p);
+  launch.kernel = context.kernel(kGemmFewRows, "gemm_few_rows", defines);
+  launch.grid = single_item_groups(share.groups);
+  std::vector<Argument> arguments = arguments_of(p);
+  append(arguments, {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()},
+                     share.rows_per_group * kRowsAtOnce});
+  batch.record(std::move(launch), std::move(arguments));
+}
+
+void record_gemm_few_rows_strips(Batch& batch, const GemmProduct& p) {
+  Context& context = batch.context();
+  const RowShare share = share_rows(u32(p.columns()) / kRowsAtOnce, context.device());
+  Defines defines;
+  set_weight_type(defines, p.w);
+  defines.set("ROWS_AT_ONCE", kRowsAtOnce);
+  Launch launch = launch_of(p);
+  launch.kernel = context.kernel(kGemmFewRowsStrips, "gemm_few_rows_strips", defines);
+  launch.grid = single_item_groups(share.groups);
+  std::vector<Argument> arguments = arguments_of(p);
+  append(arguments,
+         {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}, share.rows_per_group});
+  batch.record(std::move(launch), std::move(arguments));
+}
+
+void record_gemm_few_rows_int8(Batch& batch, const GemmProduct& p) {
+  Context& context = batch.context();
+  const RowShare share = share_rows(u32(p.columns()) / kRowsAtOnce, context.device());
+  const std::size_t fit = context.device().local_memory_bytes / int8_row_bytes(p);
+  const std::uint32_t held = std::min(u32(p.rows()), static_cast<std::uint32_t>(fit));
+  Defines defines;
+  set_weight_type(defines, p.w);
+  defines.set("ROWS_AT_ONCE", kRowsAtOnce);
+  Launch launch = launch_of(p);
+  launch.kernel = context.kernel(kGemmFewRowsInt8, "gemm_few_rows_int8", defines);
+  launch.grid = single_item_groups(share.groups);
+  std::vector<Argument> arguments = arguments_of(p);
+  append(arguments, {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()},
+                     share.rows_per_group, held, LocalMemory{held * int8_row_bytes(p)}});
+  batch.record(std::move(launch), std::move(arguments));
+}
+
+void record_gemm_portable(Batch& batch, const GemmProduct& p) {
+  Context& context = batch.context();
+  const bool one_row = !p.backward && p.rows() <= kOneRowKernelUpTo;
+  Defines defines;
+  set_weight_type(defines, p.w);
+  defines.set("TILE", kTile).set("SIDE", kSide).set("STEPS", kSteps).set("ROW_ITEMS", kRowItems);
+  Launch launch = launch_of(p);
+  launch.kernel = context.kernel("gemm.cl", one_row ? "gemm_one_row" : "gemm", defines);
+  std::vector<Argument> arguments = arguments_of(p);
+  if (!one_row) append(arguments, {std::uint32_t{p.backward}});
+  append(arguments, {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}});
+  const std::size_t rows = u32(p.rows());
+  const std::size_t columns = u32(p.columns());
+  launch.grid = one_row ? Grid{{columns * kRowItems, rows, 1}, {kRowItems, 1, 1}}
+                        : Grid{{round_up(columns, kTile) / kTile * kSide,
+                                round_up(rows, kTile) / kTile * kSide, 1},
+                               {kSide, kSide, 1}};
+  batch.record(std::move(launch), std::move(arguments));
+}
+
+}  // namespace clora

@@ -1,0 +1,51 @@
+// The kernels of gemm: what one product is, and how each kernel is launched for it.
+#pragma once
+
+#include "ops/gemm.hpp"
+#include "ops/gemm_plan.hpp"
+
+namespace clora {
+
+// y [M, C] from x [M, J], in either direction: forward w is [C, J], backward [J, C].
+struct GemmProduct {
+  Tensor y;
+  Tensor x;
+  Tensor w;
+  Tensor start;  // added; empty: nothing
+  Tensor bias;
+  LowRankTerm low_rank;
+  float alpha = 1;
+  bool backward = false;
+
+  std::int64_t rows() const { return y.shape()[0]; }
+  std::int64_t columns() const { return y.shape()[1]; }
+  std::int64_t steps() const { return x.shape()[1]; }
+  std::int64_t rank() const { return low_rank.s.empty() ? 0 : low_rank.s.shape()[1]; }
+  GemmSize size() const;
+};
+
+// The files of kernels that only some variants have.
+inline constexpr std::string_view kGemmTiles = "gemm_cpu.cl";
+inline constexpr std::string_view kGemmBf16Tiles = "gemm_bf16_cpu.cl";
+inline constexpr std::string_view kGemmStrips = "gemm_strips_cpu.cl";
+inline constexpr std::string_view kGemmFewRows = "gemm_few_rows_cpu.cl";
+inline constexpr std::string_view kGemmFewRowsStrips = "gemm_few_rows_strips_cpu.cl";
+inline constexpr std::string_view kGemmFewRowsInt8 = "gemm_few_rows_int8_cpu.cl";
+
+// Any product.
+void record_gemm_portable(Batch& batch, const GemmProduct& p);
+// Any product, in f32 or with operands rounded to bf16.
+void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16);
+// REQUIRES: forward, w f32 or bf16 in strips; what gemm_strips() says of w's type and the device.
+void record_gemm_strips(Batch& batch, const GemmProduct& p, const GemmStrips& strips);
+// REQUIRES: forward.
+void record_gemm_few_rows(Batch& batch, const GemmProduct& p);
+// REQUIRES: forward, w f32 or bf16 in strips.
+void record_gemm_few_rows_strips(Batch& batch, const GemmProduct& p);
+// REQUIRES: forward, w quantised in strips; local memory for int8_row_bytes().
+void record_gemm_few_rows_int8(Batch& batch, const GemmProduct& p);
+
+// cl/gemm_few_rows_int8_cpu.cl: the scratch of one row of x.
+std::size_t int8_row_bytes(const GemmProduct& p);
+
+}  // namespace clora
