@@ -8,13 +8,13 @@
 // Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
 // Types   w in any storage type (quant.clh), all else f32
 // Work    as gemm_cpu: a work-group of one item owns panels_per_group panels of 32 columns and
-//         tiles_per_group tiles of TILE_ROWS rows (12, or 32). It takes PANELS panels and block_steps reduction steps
-//         at a time, turns that part of w into pairs once, and passes all its rows over it. Each
+//         tiles_per_group tiles of TILE_ROWS rows (12, or 32). It takes panels_at_once panels and block_steps
+//         reduction steps at a time, turns that part of w into pairs once, and passes all its rows over it. Each
 //         tile of rows is turned into pairs once for the panels at hand.
-// Local   scratch: PANELS panels [BLOCK_STEPS / 2][32] of pairs, then a tile of x
+// Local   scratch: PANEL_STEPS / 2 rows [32] of pairs for the panels, then a tile of x
 //         [TILE_ROWS][STAGE_STRIDE / 2]
 // Cost    2 M C (J + R) flops, two multiplications a lane and instruction; turning x into pairs adds
-//         about 1/32 for PANELS = 4
+//         as much as half a panel for all panels at once
 // Numerics  products of bf16 are exact in f32; sums as vdpbf16ps or tdpbf16ps makes them, in order,
 //         the sums of a block of steps are then added to y. An odd J is filled up with a zero.
 #ifdef AMX
@@ -30,10 +30,9 @@
 #include "quant_block32.clh"
 #include "transpose16.clh"
 
-#if !defined(PANELS) || !defined(BLOCK_STEPS) || !defined(STAGE_STRIDE)
-#error "PANELS, BLOCK_STEPS and STAGE_STRIDE are required"
+#if !defined(PANEL_STEPS) || !defined(BLOCK_STEPS) || !defined(STAGE_STRIDE)
+#error "PANEL_STEPS, BLOCK_STEPS and STAGE_STRIDE are required"
 #endif
-#define PANEL_PAIRS (BLOCK_STEPS / 2 * TILE_COLUMNS)
 
 // Pairs that a tile takes for so many: the rest is filled up with zeros.
 uint whole_pairs(uint pairs) { return (pairs + PAIRS_AT_ONCE - 1) / PAIRS_AT_ONCE * PAIRS_AT_ONCE; }
@@ -161,27 +160,28 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* start, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
-    uint backward, uint has_start, uint has_bias, uint block_steps, uint panels_per_group,
-    uint tiles_per_group, __local uint* scratch) {
+    uint backward, uint has_start, uint has_bias, uint block_steps, uint panels_at_once,
+    uint panels_per_group, uint tiles_per_group, __local uint* scratch) {
   const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
   const uint panel_begin = get_group_id(0) * panels_per_group;
   const uint panel_end = min(panels, panel_begin + panels_per_group);
   const uint m_begin = get_group_id(1) * tiles_per_group * TILE_ROWS;
   const uint m_end = min(M, m_begin + tiles_per_group * TILE_ROWS);
   const uint w_steps = J + J % 2;  // in pairs; the low-rank steps follow
-  __local uint* stage = scratch + PANELS * PANEL_PAIRS;
+  const uint panel_size = block_steps / 2 * TILE_COLUMNS;
+  __local uint* stage = scratch + PANEL_STEPS / 2 * TILE_COLUMNS;
 #ifdef AMX
   tiles_begin();
 #endif
-  for (uint p0 = panel_begin; p0 < panel_end; p0 += PANELS) {
-    const uint p1 = min(panel_end, p0 + PANELS);
+  for (uint p0 = panel_begin; p0 < panel_end; p0 += panels_at_once) {
+    const uint p1 = min(panel_end, p0 + panels_at_once);
     for (uint begin = 0; begin < w_steps + R; begin += block_steps) {
       const uint end = min(w_steps + R, begin + block_steps);
       const uint w_end = clamp(w_steps, begin, end);
       const uint w_last = min(w_end, J);  // without the step that fills a pair up
       const uint pairs = (end - begin + 1) / 2;
       for (uint p = p0; p < p1; ++p) {
-        __local uint* panel = scratch + (p - p0) * PANEL_PAIRS;
+        __local uint* panel = scratch + (p - p0) * panel_size;
         const uint c0 = p * TILE_COLUMNS;
         if (begin < w_last && backward) expand_backward(panel, w, c0, C, begin, w_last);
         if (begin < w_last && !backward) expand_forward(panel, w, c0, C, J, begin, w_last, alpha);
@@ -202,7 +202,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
         }
         fill_stage(stage, pairs);
         for (uint p = p0; p < p1; ++p) {
-          __local const uint* panel = scratch + (p - p0) * PANEL_PAIRS;
+          __local const uint* panel = scratch + (p - p0) * panel_size;
           const uint c0 = p * TILE_COLUMNS;
           const size_t corner = (size_t)m * C + c0;
           // Later blocks of steps go on from what the first has stored.

@@ -6,11 +6,11 @@
 // Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
 // Types   w in any storage type (quant.clh), all else f32
 // Work    a work-group of one item owns panels_per_group panels of 32 columns and tiles_per_group
-//         tiles of 12 rows. It takes PANELS panels and block_steps reduction steps at a time,
-//         expands that part of w once into scratch, and passes all its rows over it.
+//         tiles of 12 rows. It takes panels_at_once panels and block_steps reduction steps
+//         at a time, expands that part of w once into scratch, and passes all its rows over it.
 //         Tiles read x where it lies, or, at the edges and with always_stage (rows of x that
 //         would share cache sets), a copy of their 12 rows.
-// Local   scratch: PANELS panels [BLOCK_STEPS][32], then a staged tile of x [12][STAGE_STRIDE]
+// Local   scratch: PANEL_STEPS rows [32] for the panels, then a staged tile of x [12][STAGE_STRIDE]
 // Tiles              32 columns
 //              +-- panel 0 --+-- panel 1 --+ ...     J rows of w, then R rows of scale * u:
 //            l |             |             |         the low-rank term is R more steps
@@ -22,8 +22,8 @@
 #include "quant_block32.clh"
 #include "transpose16.clh"
 
-#if !defined(PANELS) || !defined(BLOCK_STEPS) || !defined(STAGE_STRIDE)
-#error "PANELS, BLOCK_STEPS and STAGE_STRIDE are required"
+#if !defined(PANEL_STEPS) || !defined(BLOCK_STEPS) || !defined(STAGE_STRIDE)
+#error "PANEL_STEPS, BLOCK_STEPS and STAGE_STRIDE are required"
 #endif
 
 // panel[l][c] = alpha * w[c0 + c][begin + l]; whole blocks of 32 steps, zeros outside of w.
@@ -118,21 +118,22 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* start, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
-    uint backward, uint has_start, uint has_bias, uint block_steps, uint panels_per_group,
-    uint tiles_per_group, uint always_stage, __local float* scratch) {
+    uint backward, uint has_start, uint has_bias, uint block_steps, uint panels_at_once,
+    uint panels_per_group, uint tiles_per_group, uint always_stage, __local float* scratch) {
   const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
   const uint panel_begin = get_group_id(0) * panels_per_group;
   const uint panel_end = min(panels, panel_begin + panels_per_group);
   const uint m_begin = get_group_id(1) * tiles_per_group * TILE_ROWS;
   const uint m_end = min(M, m_begin + tiles_per_group * TILE_ROWS);
-  __local float* stage = scratch + PANELS * BLOCK_STEPS * TILE_COLUMNS;
-  for (uint p0 = panel_begin; p0 < panel_end; p0 += PANELS) {
-    const uint p1 = min(panel_end, p0 + PANELS);
+  const uint panel_size = block_steps * TILE_COLUMNS;
+  __local float* stage = scratch + PANEL_STEPS * TILE_COLUMNS;
+  for (uint p0 = panel_begin; p0 < panel_end; p0 += panels_at_once) {
+    const uint p1 = min(panel_end, p0 + panels_at_once);
     for (uint begin = 0; begin < J + R; begin += block_steps) {
       const uint end = min(J + R, begin + block_steps);
       const uint w_end = clamp(J, begin, end);
       for (uint p = p0; p < p1; ++p) {
-        __local float* panel = scratch + (p - p0) * BLOCK_STEPS * TILE_COLUMNS;
+        __local float* panel = scratch + (p - p0) * panel_size;
         const uint c0 = p * TILE_COLUMNS;
         if (begin < w_end && backward) expand_backward(panel, w, c0, C, begin, w_end);
         if (begin < w_end && !backward) expand_forward(panel, w, c0, C, J, begin, w_end, alpha);
@@ -148,7 +149,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
         const uint in_place = rows == TILE_ROWS && whole_columns && !always_stage;
         if (!in_place) stage_rows(stage, x, s, m, M, J, R, begin, end);
         for (uint p = p0; p < p1; ++p) {
-          __local const float* panel = scratch + (p - p0) * BLOCK_STEPS * TILE_COLUMNS;
+          __local const float* panel = scratch + (p - p0) * panel_size;
           const uint c0 = p * TILE_COLUMNS;
           const size_t corner = (size_t)m * C + c0;
           // Later blocks of steps go on from what the first has stored.

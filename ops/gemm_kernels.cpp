@@ -71,8 +71,8 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
   std::vector<Argument> arguments = arguments_of(p);
   append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.start.empty()},
-                     std::uint32_t{!p.bias.empty()}, shares.block_steps, shares.panels_per_group,
-                     shares.tiles_per_group});
+                     std::uint32_t{!p.bias.empty()}, shares.block_steps, shares.panels_at_once,
+                     shares.panels_per_group, shares.tiles_per_group});
   if (!bf16) append(arguments, {std::uint32_t{rows_share_cache_sets(p.steps())}});
   append(arguments, {LocalMemory{tiles.scratch_bytes()}});
   batch.record(std::move(launch), std::move(arguments));
@@ -80,10 +80,11 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
 
 void record_gemm_strips(Batch& batch, const GemmProduct& p, const GemmStrips& strips) {
   Context& context = batch.context();
-  const GemmTiles tiles{.block_steps = strips.block_steps(),
+  const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.steps())};
+  const GemmTiles tiles{.panel_steps = strips.panel_steps(size),
+                        .block_steps = strips.block_steps(),
                         .expansion_rows = GemmStrips::kExpansionRows,
                         .staging_panels = GemmStrips::kStagingPanels};
-  const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.steps())};
   const GemmShares shares = share_gemm(size, tiles, context.device());
   Defines defines;
   strips.define(defines);

@@ -12,11 +12,23 @@ namespace {
 // Staged rows are padded by one cache line, so that twelve of them never share a cache set.
 constexpr std::uint32_t kStagePaddingBytes = 64;
 
+// What is expanded at once lies in a second-level cache of 1 MiB, and leaves room beside it.
+constexpr std::uint32_t kPanelBytes = 560 << 10U;
+// In panels, what staging a row as pairs of bf16 takes; by trial.
+constexpr double kStagingPanels = 0.5;
+
+// A multiple of 32 steps.
+std::uint32_t panel_steps_in(std::uint32_t bytes, std::uint32_t element_bytes) {
+  return bytes / (GemmTiles::kColumns * element_bytes) / 32 * 32;
+}
+
 // Fewer panels, then fewer steps, until they fit.
 GemmTiles fit(GemmTiles tiles, const Device& device) {
-  while (tiles.scratch_bytes() > device.local_memory_bytes && tiles.panels > 1) --tiles.panels;
-  while (tiles.scratch_bytes() > device.local_memory_bytes && tiles.block_steps > 32) {
+  const auto fits = [&] { return tiles.scratch_bytes() <= device.local_memory_bytes; };
+  while (!fits() && tiles.panel_steps > tiles.block_steps) tiles.panel_steps -= 32;
+  while (!fits() && tiles.block_steps > 32) {
     tiles.block_steps -= 32;
+    tiles.panel_steps = tiles.block_steps;
   }
   return tiles;
 }
@@ -32,23 +44,30 @@ std::uint32_t GemmTiles::stage_stride() const {
 }
 
 void GemmTiles::define(Defines& defines) const {
-  defines.set("PANELS", panels);
+  defines.set("PANEL_STEPS", panel_steps);
   defines.set("BLOCK_STEPS", block_steps);
   defines.set("STAGE_STRIDE", stage_stride());
 }
 
 std::size_t GemmTiles::scratch_bytes() const {
   return std::size_t{element_bytes} *
-         (std::size_t{panels} * block_steps * kColumns + std::size_t{rows} * stage_stride());
+         (std::size_t{panel_steps} * kColumns + std::size_t{rows} * stage_stride());
 }
 
 GemmTiles gemm_tiles(const Device& device) {
-  return fit({.panels = 4, .block_steps = 640, .element_bytes = 4}, device);
+  return fit(
+      {.panel_steps = panel_steps_in(kPanelBytes, 4), .block_steps = 640, .element_bytes = 4},
+      device);
 }
 
 GemmTiles gemm_bf16_tiles(const Device& device, Variant variant) {
   const std::uint32_t rows = variant == Variant::amx ? GemmTiles::kAmxRows : GemmTiles::kRows;
-  return fit({.rows = rows, .panels = 4, .block_steps = 1280, .element_bytes = 2}, device);
+  return fit({.rows = rows,
+              .panel_steps = panel_steps_in(kPanelBytes, 2),
+              .block_steps = 1280,
+              .element_bytes = 2,
+              .staging_panels = kStagingPanels},
+             device);
 }
 
 std::uint32_t GemmStrips::stage_stride() const {
@@ -86,7 +105,10 @@ GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device
   const std::uint32_t panels = divide_up(size.columns, GemmTiles::kColumns);
   const std::uint32_t row_tiles = divide_up(size.rows, tiles.rows);
   const std::uint32_t units = std::max(1U, device.compute_units);
+  const std::uint32_t blocks = divide_up(size.steps, tiles.block_steps);
   GemmShares best;
+  best.block_steps = static_cast<std::uint32_t>(round_up(divide_up(size.steps, blocks), 32));
+  const std::uint32_t at_once = std::max(1U, tiles.panel_steps / best.block_steps);
   double best_cost = std::numeric_limits<double>::max();
   // Four groups a unit where there is that much work; the cut whose slowest unit ends first.
   for (std::uint32_t columns = 1; columns <= std::min(panels, 4 * units); ++columns) {
@@ -95,7 +117,8 @@ GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device
       const std::uint32_t tiles_each = divide_up(row_tiles, rows);
       const double rows_each = tiles_each * static_cast<double>(tiles.rows);
       const double group =
-          rows_each * (panels_each + tiles.staging_panels) + panels_each * tiles.expansion_rows;
+          rows_each * (panels_each + tiles.staging_panels * divide_up(panels_each, at_once)) +
+          panels_each * tiles.expansion_rows;
       const double cost = slowest(columns * rows, units, group);
       if (cost > best_cost) continue;
       best_cost = cost;
@@ -103,10 +126,9 @@ GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device
       best.tiles_per_group = tiles_each;
     }
   }
+  best.panels_at_once = std::min(at_once, best.panels_per_group);
   best.column_groups = divide_up(panels, best.panels_per_group);
   best.row_groups = divide_up(row_tiles, best.tiles_per_group);
-  const std::uint32_t blocks = divide_up(size.steps, tiles.block_steps);
-  best.block_steps = static_cast<std::uint32_t>(round_up(divide_up(size.steps, blocks), 32));
   return best;
 }
 

@@ -28,11 +28,11 @@ struct GemmTiles {
   static constexpr std::uint32_t kNarrowColumns = 16;
 
   std::uint32_t rows = kRows;
-  std::uint32_t panels = 1;         // expanded at once
-  std::uint32_t block_steps = 0;    // reduction steps at once, a multiple of 32
+  std::uint32_t panel_steps = 0;    // of all the panels that are expanded at once, together
+  std::uint32_t block_steps = 0;    // reduction steps at once at most, a multiple of 32
   std::uint32_t element_bytes = 4;  // of an operand in scratch: f32 or bf16
-  // What a group does once for each of its panels, as so many rows of products with it; and for
-  // each of its rows, as so many panels.
+  // What expanding a panel costs, as so many rows of products with it; and staging a row for the
+  // panels at once, as so many panels.
   double expansion_rows = 12;
   double staging_panels = 0;
 
@@ -56,13 +56,17 @@ struct GemmStrips {
   static constexpr std::uint32_t kBlockElements = 1024;  // of w and x at once, a step or two each
   static constexpr std::uint32_t kRankSteps = 64;
   static constexpr double kExpansionRows = 3;  // as in GemmTiles: w comes from afar once
-  static constexpr double kStagingPanels = 0.7;
+  static constexpr double kStagingPanels = 0.5;
 
   std::uint32_t steps_an_element = 1;  // 2: pairs of bf16
   std::uint32_t chunk_rows = 96;       // a multiple of 12
 
   void define(Defines& defines) const;
   std::uint32_t block_steps() const { return kBlockElements * steps_an_element; }
+  // As GemmTiles has it: rows are staged once for all panels.
+  static std::uint32_t panel_steps(const GemmSize& size) {
+    return size.columns * (size.steps + GemmTiles::kColumns);
+  }
   std::uint32_t stage_stride() const;  // elements from one staged row to the next
   std::size_t scratch_bytes() const;
 };
@@ -74,6 +78,7 @@ struct GemmShares {
   std::uint32_t column_groups = 1;
   std::uint32_t row_groups = 1;
   std::uint32_t panels_per_group = 1;
+  std::uint32_t panels_at_once = 1;
   std::uint32_t tiles_per_group = 1;
   std::uint32_t block_steps = 0;
 };
