@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ops/attention.hpp"
+#include "ops/cast.hpp"
 #include "ops/rms_norm.hpp"
 #include "ops/swiglu.hpp"
 #include "runtime/error.hpp"
@@ -21,6 +22,13 @@ class BlockRecorder {
   }
   Tensor like(const Tensor& tensor, std::string_view name) {
     return temporary(tensor.shape(), name);
+  }
+  // x itself, or what was rounded.
+  Tensor as_f32(const Tensor& x, std::string_view name) {
+    if (x.type() == DType::f32) return x;
+    const Tensor y = like(x, name);
+    record_cast(batch_, y, x);
+    return y;
   }
   Tensor norm(const Tensor& x, const Tensor& w, std::string_view name) {
     const Tensor y = like(x, name);
@@ -105,13 +113,15 @@ class BlockRecorder {
   void feed_forward_backward(const Tensor& dy, const BlockActivations& a,
                              const PerProjection<LoraGradients>& gradients) {
     const BlockWeights& w = *block_.weights;
-    const Tensor product = like(a.gate, "swiglu again");
-    record_swiglu(batch_, product, a.gate, a.up);
+    const Tensor gate = as_f32(a.gate, "gate again");
+    const Tensor up = as_f32(a.up, "up again");
+    const Tensor product = like(gate, "swiglu again");
+    record_swiglu(batch_, product, gate, up);
     const Tensor dproduct = like(product, "d swiglu");
     linear_backward(kDown, dproduct, dy, product, a, gradients, Accumulate::no);
-    const Tensor dgate = like(a.gate, "d gate");
-    const Tensor dup = like(a.up, "d up");
-    record_swiglu_backward(batch_, dgate, dup, dproduct, a.gate, a.up);
+    const Tensor dgate = like(gate, "d gate");
+    const Tensor dup = like(up, "d up");
+    record_swiglu_backward(batch_, dgate, dup, dproduct, gate, up);
     const Tensor h2 = norm(a.mid, w.post_attention_norm, "h2 again");
     const Tensor dh2 = like(h2, "d h2");
     linear_backward(kGate, dh2, dgate, h2, a, gradients, Accumulate::no);
@@ -187,6 +197,15 @@ BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, co
   record_attention(batch, a.attention, a.log_sum_exp, recorder.attention_inputs(a.q, a.k, a.v));
   recorder.finish(a, y);
   return a;
+}
+
+void keep_for_backward(Batch& batch, BlockActivations& activations) {
+  if (!has_matrix_unit(batch.context().variant())) return;
+  for (Tensor* kept : {&activations.gate, &activations.up}) {
+    const Tensor rounded = batch.temporary(kept->shape(), DType::bf16, "kept");
+    record_cast(batch, rounded, *kept);
+    *kept = rounded;
+  }
 }
 
 void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,

@@ -70,6 +70,7 @@ void RecordedStep::record(const Tensor& loss_sum) {
     if (lowest == config.layers && any_lora(blocks.back().loras)) lowest = layer;
     const Tensor y = activation("block output");
     saved.push_back(record_block(batch_, y, x, blocks.back()));
+    if (training) keep_for_backward(batch_, saved.back());
     x = y;
   }
 

@@ -9,6 +9,7 @@
 
 #include "ops/adamw.hpp"
 #include "ops/attention.hpp"
+#include "ops/cast.hpp"
 #include "ops/cross_entropy.hpp"
 #include "ops/dropout.hpp"
 #include "ops/embedding.hpp"
@@ -71,6 +72,12 @@ void attention(SelfTest& t, std::int64_t rows, bool backward) {
 const std::vector<std::int32_t> kIds{3, 0, 6, 5, 6};
 const std::vector<std::int32_t> kToken{7};
 
+void round_trip(SelfTest& t) {
+  const Tensor rounded = t.batch().temporary({9000}, DType::bf16, "rounded");
+  record_cast(t.batch(), rounded, t.input({9000}));
+  record_cast(t.batch(), t.output({9000}), rounded);
+}
+
 std::vector<Family> families() {
   const Break range{"group_range.clh"};
   return {
@@ -105,6 +112,8 @@ std::vector<Family> families() {
        [](SelfTest& t) {
          record_swiglu(t.batch(), t.output({9000}), t.input({9000}), t.input({9000}));
        }},
+      {"cast_to_bf16", range, round_trip},
+      {"cast_from_bf16", range, round_trip},
       {"swiglu_backward", range,
        [](SelfTest& t) {
          record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
@@ -146,6 +155,18 @@ std::vector<Family> families() {
                      t.weights({80, 64}, DType::q4_1, Layout::strips));
        },
        Variant::avx512_bf16},
+      {"gemm_strips f32 strips",
+       {"gemm_strips_cpu.cl", "get_group_id(1)"},
+       [](SelfTest& t) {
+         record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}),
+                     t.weights({80, 64}, DType::f32, Layout::strips));
+       }},
+      {"gemm_few_rows_strips f32 strips",
+       {"gemm_few_rows_strips_cpu.cl"},
+       [](SelfTest& t) {
+         record_gemm(t.batch(), t.output({2, 80}), t.input({2, 64}),
+                     t.weights({80, 64}, DType::f32, Layout::strips));
+       }},
       {"gemm_few_rows f32",
        {"gemm_few_rows_cpu.cl"},
        [](SelfTest& t) {

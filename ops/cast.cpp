@@ -1,0 +1,40 @@
+#include "ops/cast.hpp"
+
+#include "ops/launch_shape.hpp"
+#include "ops/variant_launch.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+// There and back, over several groups.
+void test_cast(SelfTest& test) {
+  const Shape shape{9001};
+  const Tensor rounded = test.batch().temporary(shape, DType::bf16, "rounded");
+  record_cast(test.batch(), rounded, test.input(shape));
+  record_cast(test.batch(), test.output(shape), rounded);
+}
+
+}  // namespace
+
+Cost cast_cost(const Shape& shape) {
+  const auto n = static_cast<double>(shape.elements());
+  return {4 * n, 6 * n};
+}
+
+void record_cast(Batch& batch, const Tensor& y, const Tensor& x) {
+  require(!x.empty() && (x.type() == DType::f32 || x.type() == DType::bf16),
+          "cast: x must be f32 or bf16, got {}", x.empty() ? "nothing" : x.text());
+  const bool rounds = x.type() == DType::f32;
+  require_tensor("cast", "x", x, x.shape(), x.type());
+  require_tensor("cast", "y", y, x.shape(), rounds ? DType::bf16 : DType::f32);
+  require(!overlap(y, x), "cast: y must not alias x");
+  const std::int64_t n = x.elements();
+  const std::string_view function = rounds ? "cast_to_bf16" : "cast_from_bf16";
+  Launch launch = flat_launch(batch.context(), "cast", function, n, test_cast);
+  launch.cost = cast_cost(x.shape());
+  launch.label = rounds ? "cast/to bf16" : "cast/from bf16";
+  batch.launch(std::move(launch), y, x, n);
+}
+
+}  // namespace clora
