@@ -4,7 +4,8 @@
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
 //
 // Shapes  x [M, K], y and start [M, N], s [M, R], u [R, N], bias [N]; N a multiple of 16, K of 64
-// Types   w f32 in strips; with -D BF16 bf16 in strips, x, s and scale * u rounded to bf16; else f32
+// Types   w f32 in strips; with -D BF16 bf16 in strips, x, s and scale * u rounded to bf16; else
+//         f32. -D AMX besides: on matrix tiles, alpha = 1
 // Work    a work-group of one item owns panels_per_group panels of 32 columns and rows_per_group
 //         rows. It stages chunk_rows rows of x at a time, block_steps steps of them, and passes
 //         every panel of w over them; RANK_STEPS steps of the low-rank term go along with each
@@ -13,19 +14,32 @@
 //         the steps of s from BLOCK_STEPS on; two steps an element with BF16
 // Cost    2 M N (K + R) flops; w is read once for each chunk of rows, x for each column of groups
 // Numerics  f32 fma or sums of vdpbf16ps in order; the sums of later blocks of steps are added to y
+#ifdef AMX
+#define TILE_ROWS 32
+#endif
+#include "tile_sums_cpu.clh"
 #ifdef BF16
 #include "bf16_pairs_cpu.clh"
 #endif
+#ifdef AMX
+#include "gemm_strips_amx_tile_cpu.clh"
+#else
 #include "gemm_strips_tile_cpu.clh"
+#endif
 
 #if !defined(BLOCK_STEPS) || !defined(RANK_STEPS) || !defined(STAGE_STRIDE)
 #error "BLOCK_STEPS, RANK_STEPS and STAGE_STRIDE are required"
 #endif
 
-uint elements_of(uint steps) { return (steps + STEPS_AN_ELEMENT - 1) / STEPS_AN_ELEMENT; }
+// Elements of so many steps, filled up with zeros to as many as tiles read at once.
+uint elements_of(uint steps) {
+  const uint elements = (steps + STEPS_AN_ELEMENT - 1) / STEPS_AN_ELEMENT;
+  return (elements + ELEMENTS_READ - 1) / ELEMENTS_READ * ELEMENTS_READ;
+}
 
 // Steps l and l + 1 of a row, or step l; zero past the last.
 TILE_FUNCTION ELEMENT staged_element(__global const float* row, uint l, uint steps) {
+  if (l >= steps) return 0;
 #ifdef BF16
   float16 two = 0.0f;
   two.s0 = row[l];
@@ -36,8 +50,7 @@ TILE_FUNCTION ELEMENT staged_element(__global const float* row, uint l, uint ste
 #endif
 }
 
-// stage[i][l] = x[i][l] for `steps` steps of up to 12 rows, zeros up to a multiple of four rows, as
-// many as tiles read. The rows take turns, so that their cache misses overlap; more of them would
+// stage[i][l] = x[i][l] for `steps` steps of up to TILE_ROWS rows, zeros where tiles read more. The rows take turns, so that their cache misses overlap; more of them would
 // miss in the first table of addresses (TLB).
 TILE_FUNCTION void stage_some(__local ELEMENT* stage, __global const float* x, uint stride,
                               uint rows, uint steps) {
@@ -53,13 +66,13 @@ TILE_FUNCTION void stage_some(__local ELEMENT* stage, __global const float* x, u
       vstore16(elements, 0, stage + i * STAGE_STRIDE + l / STEPS_AN_ELEMENT);
     }
   }
-  for (; l < steps; l += STEPS_AN_ELEMENT) {
+  for (; l < elements_of(steps) * STEPS_AN_ELEMENT; l += STEPS_AN_ELEMENT) {
     for (uint i = 0; i < rows; ++i) {
       stage[i * STAGE_STRIDE + l / STEPS_AN_ELEMENT] =
           staged_element(x + (size_t)i * stride, l, steps);
     }
   }
-  for (uint i = rows; i % 4 != 0; ++i) {
+  for (uint i = rows; i % ROWS_READ != 0; ++i) {
     for (l = 0; l < elements_of(steps); ++l) stage[i * STAGE_STRIDE + l] = 0;
   }
 }
@@ -85,10 +98,11 @@ void low_rank_row(float* values, __global const float* u, uint r, uint R, uint c
   for (uint c = 0; c < TILE_COLUMNS; ++c) values[c] = c < columns ? scale * row[c] : 0.0f;
 }
 
-// panel[r][c] = scale * u[begin + r][c0 + c], with BF16 in pairs of r.
+// panel[r][c] = scale * u[begin + r][c0 + c], with BF16 in pairs of r; zeros past u.
 TILE_FUNCTION void expand_low_rank(__local ELEMENT* panel, __global const float* u, uint begin,
                                    uint end, uint R, uint c0, uint N, float scale) {
-  for (uint r = begin; r < end; r += STEPS_AN_ELEMENT, panel += TILE_COLUMNS) {
+  const uint read_end = begin + elements_of(end - begin) * STEPS_AN_ELEMENT;
+  for (uint r = begin; r < read_end; r += STEPS_AN_ELEMENT, panel += TILE_COLUMNS) {
     float values[TILE_COLUMNS];
     low_rank_row(values, u, r, R, c0, N, scale);
 #ifdef BF16
@@ -118,6 +132,9 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_strips(
   const size_t strip_elements = (size_t)(K / STEPS_AN_ELEMENT) * 16;
   __local ELEMENT* stage = scratch + RANK_STEPS / STEPS_AN_ELEMENT * TILE_COLUMNS;
   __local ELEMENT* stage_s = stage + BLOCK_STEPS / STEPS_AN_ELEMENT;
+#ifdef AMX
+  tiles_begin();
+#endif
   for (uint m0 = m_begin; m0 < m_end; m0 += chunk_rows) {
     const uint rows = min(m_end - m0, chunk_rows);
     uint r_end = 0;
@@ -147,6 +164,13 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_strips(
   tile(y + corner, from, add, N, a, strips, to_next, elements_of(steps), alpha, a_s, scratch,    \
        elements_of(r_end - r), min(left, (uint)count), columns);                                 \
   i += count;
+#ifdef AMX
+          if (left > 16) {
+            MAKE_TILE(tile_32, 32)
+          } else {
+            MAKE_TILE(tile_16, 16)
+          }
+#else
           if (left > 8) {
             MAKE_TILE(tile_12, 12)
           } else if (left > 4) {
@@ -154,8 +178,12 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_strips(
           } else {
             MAKE_TILE(tile_4, 4)
           }
+#endif
         }
       }
     }
   }
+#ifdef AMX
+  tiles_end();
+#endif
 }

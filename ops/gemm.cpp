@@ -13,11 +13,12 @@ constexpr std::int64_t kStripRows = 16;
 // Of the largest output: rows of x keep 16 bits a block.
 constexpr double kInt8Tolerance = 1e-3;
 
-GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns) {
+GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns,
+                       float scale = 0.5F) {
   return {.bias = test.input({columns}),
           .residual = test.input({rows, columns}),
           .low_rank = {test.input({rows, 3}), test.input({3, columns}), 0.5F},
-          .scale = 0.5F};
+          .scale = scale};
 }
 
 // Several tiles each way, cut at their ends.
@@ -32,13 +33,18 @@ void test_tiles(SelfTest& test, const Tensor& like) {
                        Accumulate::no);
 }
 
-// A tile of each number of rows, panels of one strip and two.
+// A tile of each number of rows, panels of one strip and two; matrix tiles take no scale, and store
+// differently what has no bias.
 void test_strips(SelfTest& test, const Tensor& like) {
   constexpr std::int64_t kColumns = 2 * GemmTiles::kColumns + kStripRows;
   const Tensor w = test.weights({kColumns, 256}, like.type(), like.layout());
   for (const std::int64_t rows : {64, 20}) {
+    for (const float scale : {1.0F, 0.5F}) {
+      record_gemm(test.batch(), test.output({rows, kColumns}), test.input({rows, 256}), w,
+                  test_extras(test, rows, kColumns, scale));
+    }
     record_gemm(test.batch(), test.output({rows, kColumns}), test.input({rows, 256}), w,
-                test_extras(test, rows, kColumns));
+                {.residual = test.input({rows, kColumns})});
   }
 }
 
@@ -61,10 +67,11 @@ bool trusts_tiles(Context& context, const Tensor& w, bool bf16) {
 
 bool trusts_strips(Context& context, const Tensor& w) {
   const bool bf16 = w.type() == DType::bf16;
-  return trusted(context,
-                 {kGemmStrips, fmt::format("gemm_strips {}", weight_name(w)),
-                  bf16 ? kBf16Tolerance : kF32Tolerance},
-                 [&](SelfTest& test) { test_strips(test, w); });
+  return trusted(
+      context,
+      {kGemmStrips, fmt::format("gemm_strips_{} {}", name_of(context.variant()), weight_name(w)),
+       bf16 ? kBf16Tolerance : kF32Tolerance},
+      [&](SelfTest& test) { test_strips(test, w); });
 }
 
 bool trusts_few_rows(Context& context, const Tensor& w) {
@@ -109,7 +116,9 @@ void record_few_rows(Batch& batch, const GemmProduct& p) {
 // Strips hold what the product multiplies: bf16 where it rounds, else f32.
 std::optional<GemmStrips> strips_for(const Context& context, const GemmProduct& p, bool bf16) {
   const bool as_they_lie = lies_in_float_strips(p.w) && (p.w.type() == DType::bf16) == bf16;
-  return as_they_lie && !p.backward ? gemm_strips(context.device(), bf16) : std::nullopt;
+  const bool scales = p.alpha != 1 && context.variant() == Variant::amx;
+  if (!as_they_lie || p.backward || scales) return std::nullopt;
+  return gemm_strips(context.device(), context.variant(), bf16);
 }
 
 void record_many_rows(Batch& batch, const GemmProduct& p) {

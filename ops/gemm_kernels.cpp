@@ -81,7 +81,8 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
 void record_gemm_strips(Batch& batch, const GemmProduct& p, const GemmStrips& strips) {
   Context& context = batch.context();
   const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.steps())};
-  const GemmTiles tiles{.panel_steps = strips.panel_steps(size),
+  const GemmTiles tiles{.rows = strips.tile_rows,
+                        .panel_steps = strips.panel_steps(size),
                         .block_steps = strips.block_steps(),
                         .expansion_rows = GemmStrips::kExpansionRows,
                         .staging_panels = GemmStrips::kStagingPanels};
@@ -94,7 +95,7 @@ void record_gemm_strips(Batch& batch, const GemmProduct& p, const GemmStrips& st
   std::vector<Argument> arguments = arguments_of(p);
   append(arguments,
          {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}, shares.block_steps,
-          shares.panels_per_group, shares.tiles_per_group * GemmTiles::kRows, strips.chunk_rows,
+          shares.panels_per_group, shares.tiles_per_group * strips.tile_rows, strips.chunk_rows,
           LocalMemory{strips.scratch_bytes()}});
   batch.record(std::move(launch), std::move(arguments));
 }

@@ -80,6 +80,7 @@ void GemmStrips::define(Defines& defines) const {
   defines.set("RANK_STEPS", kRankSteps);
   defines.set("STAGE_STRIDE", stage_stride());
   if (steps_an_element == 2) defines.set("BF16");
+  if (tile_rows == GemmTiles::kAmxRows) defines.set("AMX");
 }
 
 std::size_t GemmStrips::scratch_bytes() const {
@@ -87,11 +88,13 @@ std::size_t GemmStrips::scratch_bytes() const {
   return sizeof(float) * (panel + std::size_t{chunk_rows} * stage_stride());
 }
 
-std::optional<GemmStrips> gemm_strips(const Device& device, bool bf16) {
-  GemmStrips strips{.steps_an_element = bf16 ? 2U : 1U};
+std::optional<GemmStrips> gemm_strips(const Device& device, Variant variant, bool bf16) {
+  const bool amx = bf16 && variant == Variant::amx;
+  GemmStrips strips{.steps_an_element = bf16 ? 2U : 1U,
+                    .tile_rows = amx ? GemmTiles::kAmxRows : GemmTiles::kRows};
   while (strips.scratch_bytes() > device.local_memory_bytes) {
-    if (strips.chunk_rows == GemmTiles::kRows) return std::nullopt;
-    strips.chunk_rows -= GemmTiles::kRows;
+    if (strips.chunk_rows == strips.tile_rows) return std::nullopt;
+    strips.chunk_rows -= strips.tile_rows;
   }
   return strips;
 }

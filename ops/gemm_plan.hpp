@@ -59,7 +59,8 @@ struct GemmStrips {
   static constexpr double kStagingPanels = 0.5;
 
   std::uint32_t steps_an_element = 1;  // 2: pairs of bf16
-  std::uint32_t chunk_rows = 96;       // a multiple of 12
+  std::uint32_t tile_rows = GemmTiles::kRows;
+  std::uint32_t chunk_rows = 96;  // a multiple of tile_rows
 
   void define(Defines& defines) const;
   std::uint32_t block_steps() const { return kBlockElements * steps_an_element; }
@@ -71,7 +72,7 @@ struct GemmStrips {
   std::size_t scratch_bytes() const;
 };
 // As many rows at once as the device's local memory has room for; none where it has too little.
-std::optional<GemmStrips> gemm_strips(const Device& device, bool bf16);
+std::optional<GemmStrips> gemm_strips(const Device& device, Variant variant, bool bf16);
 
 // The shares of work-groups and the steps at a time of one product.
 struct GemmShares {

@@ -155,7 +155,7 @@ std::vector<Family> families() {
                      t.weights({80, 64}, DType::q4_1, Layout::strips));
        },
        Variant::avx512_bf16},
-      {"gemm_strips f32 strips",
+      {"gemm_strips_cpu f32 strips",
        {"gemm_strips_cpu.cl", "get_group_id(1)"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}),

@@ -70,7 +70,9 @@ class Gemm : public test::OpTest {
   }
 
   // y = x w^T with every extra that the case and the flag ask for.
-  void expect_forward(DType type, const Case& c, bool extras, Layout layout = Layout::plain) {
+  enum class Extras { none, residual, all };
+
+  void expect_forward(DType type, const Case& c, Extras extras, Layout layout = Layout::plain) {
     const auto w = test::random_weights(type, c.n, c.k, 1);
     const auto x = values(c.m * c.k, 2);
     const auto bias = values(c.n, 3);
@@ -80,10 +82,13 @@ class Gemm : public test::OpTest {
     const auto seen = [&](std::vector<double> v) { return operand(std::move(v), c.m, c.n, false); };
     auto want = test::gemm_reference(seen(to_double(x)), seen(w.values), c.size());
     GemmExtras given;
-    if (extras) {
+    if (extras == Extras::all) {
       for (double& value : want) value *= 0.5;
-      given = {up({c.n}, bias), up({c.m, c.n}, residual), {}, 0.5F};
+      given = {.bias = up({c.n}, bias), .scale = 0.5F};
       add(want, bias);
+    }
+    if (extras != Extras::none) {
+      given.residual = up({c.m, c.n}, residual);
       add(want, residual);
     }
     if (c.rank > 0) {
@@ -95,8 +100,9 @@ class Gemm : public test::OpTest {
     run([&](Batch& batch) {
       record_gemm(batch, y.tensor(), up({c.m, c.k}, x), w.upload(context(), layout), given);
     });
-    expect_close(y.values(), want, tolerance(c, layout, type),
-                 fmt::format("{} forward {} extras {}", name_of(type), c.text(), extras));
+    expect_close(
+        y.values(), want, tolerance(c, layout, type),
+        fmt::format("{} forward {} extras {}", name_of(type), c.text(), static_cast<int>(extras)));
   }
 
   void expect_backward(DType type, const Case& c, Layout layout = Layout::plain) {
@@ -141,8 +147,8 @@ const std::vector<Case> kCases = {
 TEST_P(Gemm, ForwardIsTheProductInEveryShape) {
   for (const Case& c : kCases) {
     if (!c.affordable()) continue;
-    expect_forward(DType::f32, c, false);
-    expect_forward(DType::f32, c, true);
+    expect_forward(DType::f32, c, Extras::none);
+    expect_forward(DType::f32, c, Extras::all);
   }
 }
 
@@ -158,7 +164,7 @@ TEST_P(Gemm, QuantisedAndHalfWeightsGiveTheirProducts) {
     for (const Case& c :
          {Case{1, 67, 512, 4}, {6, 67, 512, 4}, {29, 67, 512, 4}, {13, 9, 256, 0}}) {
       if (!c.affordable()) continue;
-      expect_forward(type, c, true);
+      expect_forward(type, c, Extras::all);
       expect_backward(type, c);
     }
   }
@@ -178,8 +184,20 @@ TEST_P(Gemm, WeightsInStripsGiveTheirProducts) {
                           {20, 32, 2112, 131},
                           {205, 48, 64, 7}}) {
       if (!c.affordable()) continue;
-      expect_forward(type, c, c.rank > 0, Layout::strips);
+      expect_forward(type, c, c.rank > 0 ? Extras::all : Extras::none, Layout::strips);
       expect_backward(type, c, Layout::strips);
+    }
+  }
+}
+
+// As linears of a block are: nothing but the adapter and perhaps what they are added to.
+TEST_P(Gemm, FloatsInStripsAreAddedToAResidual) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const Case& c :
+         {Case{16, 64, 128, 5}, {32, 96, 64, 70}, {53, 48, 128, 16}, {97, 64, 2112, 8}}) {
+      if (!c.affordable()) continue;
+      expect_forward(type, c, Extras::none, Layout::strips);
+      expect_forward(type, c, Extras::residual, Layout::strips);
     }
   }
 }
@@ -218,7 +236,7 @@ TEST_P(Gemm, WhatIsNotFiniteShowsInItsRowAndInNoOther) {
 
 TEST_P(Gemm, ShapesOfARealModelAreRight) {
   CLORA_SKIP_UNLESS_AFFORDED(50 * 576 * 1536 / 4);
-  expect_forward(DType::q8_0, {50, 576, 1536, 16}, true);
+  expect_forward(DType::q8_0, {50, 576, 1536, 16}, Extras::all);
   expect_backward(DType::q4_1, {50, 1536, 576, 16});
 }
 
