@@ -11,7 +11,7 @@
 //         every panel of w over them; RANK_STEPS steps of the low-rank term go along with each
 //         block of steps.
 // Local   scratch: a panel of u [RANK_STEPS][32], then rows of x and s [chunk_rows][STAGE_STRIDE],
-//         the steps of s from BLOCK_STEPS on; two steps an element with BF16
+//         the steps of s from BLOCK_STEPS on; two steps an element with BF16; with AMX in blocks
 // Cost    2 M N (K + R) flops; w is read once for each chunk of rows, x for each column of groups
 // Numerics  f32 fma or sums of vdpbf16ps in order; the sums of later blocks of steps are added to y
 #ifdef AMX
@@ -63,17 +63,17 @@ TILE_FUNCTION void stage_some(__local ELEMENT* stage, __global const float* x, u
 #else
       const ELEMENT16 elements = vload16(0, at);
 #endif
-      vstore16(elements, 0, stage + i * STAGE_STRIDE + l / STEPS_AN_ELEMENT);
+      vstore16(elements, 0, stage + STAGE_AT(i, l / STEPS_AN_ELEMENT));
     }
   }
   for (; l < elements_of(steps) * STEPS_AN_ELEMENT; l += STEPS_AN_ELEMENT) {
     for (uint i = 0; i < rows; ++i) {
-      stage[i * STAGE_STRIDE + l / STEPS_AN_ELEMENT] =
+      stage[STAGE_AT(i, l / STEPS_AN_ELEMENT)] =
           staged_element(x + (size_t)i * stride, l, steps);
     }
   }
   for (uint i = rows; i % ROWS_READ != 0; ++i) {
-    for (l = 0; l < elements_of(steps); ++l) stage[i * STAGE_STRIDE + l] = 0;
+    for (l = 0; l < elements_of(steps); ++l) stage[STAGE_AT(i, l)] = 0;
   }
 }
 
@@ -131,7 +131,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_strips(
   const uint m_end = min(M, m_begin + rows_per_group);
   const size_t strip_elements = (size_t)(K / STEPS_AN_ELEMENT) * 16;
   __local ELEMENT* stage = scratch + RANK_STEPS / STEPS_AN_ELEMENT * TILE_COLUMNS;
-  __local ELEMENT* stage_s = stage + BLOCK_STEPS / STEPS_AN_ELEMENT;
+  __local ELEMENT* stage_s = stage + STAGE_AT(0, BLOCK_STEPS / STEPS_AN_ELEMENT);
 #ifdef AMX
   tiles_begin();
 #endif

@@ -71,7 +71,7 @@ GemmTiles gemm_bf16_tiles(const Device& device, Variant variant) {
 }
 
 std::uint32_t GemmStrips::stage_stride() const {
-  return kBlockElements + kRankSteps / steps_an_element +
+  return block_elements + kRankSteps / steps_an_element +
          kStagePaddingBytes / std::uint32_t{sizeof(float)};
 }
 
@@ -90,8 +90,15 @@ std::size_t GemmStrips::scratch_bytes() const {
 
 std::optional<GemmStrips> gemm_strips(const Device& device, Variant variant, bool bf16) {
   const bool amx = bf16 && variant == Variant::amx;
-  GemmStrips strips{.steps_an_element = bf16 ? 2U : 1U,
-                    .tile_rows = amx ? GemmTiles::kAmxRows : GemmTiles::kRows};
+  GemmStrips strips{.steps_an_element = bf16 ? 2U : 1U};
+  // Matrix tiles take a panel faster than a second-level cache gives it: a block of it lies in the
+  // first-level one.
+  if (amx) {
+    strips = {.steps_an_element = 2,
+              .tile_rows = GemmTiles::kAmxRows,
+              .block_elements = 256,
+              .chunk_rows = 256};
+  }
   while (strips.scratch_bytes() > device.local_memory_bytes) {
     if (strips.chunk_rows == strips.tile_rows) return std::nullopt;
     strips.chunk_rows -= strips.tile_rows;

@@ -53,17 +53,17 @@ bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward);
 // cl/gemm_strips_cpu.cl: what a work-group holds in scratch. Half of a second-level cache of 1 MiB:
 // rows of x, beside which a panel of w and what is written have room.
 struct GemmStrips {
-  static constexpr std::uint32_t kBlockElements = 1024;  // of w and x at once, a step or two each
   static constexpr std::uint32_t kRankSteps = 64;
   static constexpr double kExpansionRows = 3;  // as in GemmTiles: w comes from afar once
   static constexpr double kStagingPanels = 0.5;
 
   std::uint32_t steps_an_element = 1;  // 2: pairs of bf16
   std::uint32_t tile_rows = GemmTiles::kRows;
-  std::uint32_t chunk_rows = 96;  // a multiple of tile_rows
+  std::uint32_t block_elements = 1024;  // of w and x at once, a step or two each
+  std::uint32_t chunk_rows = 96;        // a multiple of tile_rows
 
   void define(Defines& defines) const;
-  std::uint32_t block_steps() const { return kBlockElements * steps_an_element; }
+  std::uint32_t block_steps() const { return block_elements * steps_an_element; }
   // As GemmTiles has it: rows are staged once for all panels.
   static std::uint32_t panel_steps(const GemmSize& size) {
     return size.columns * (size.steps + GemmTiles::kColumns);
