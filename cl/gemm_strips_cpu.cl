@@ -50,8 +50,9 @@ TILE_FUNCTION ELEMENT staged_element(__global const float* row, uint l, uint ste
 #endif
 }
 
-// stage[i][l] = x[i][l] for `steps` steps of up to TILE_ROWS rows, zeros where tiles read more. The rows take turns, so that their cache misses overlap; more of them would
-// miss in the first table of addresses (TLB).
+// stage[i][l] = x[i][l] for `steps` steps of up to TILE_ROWS rows, zeros where tiles read more. The
+// rows take turns, so that their cache misses overlap; more of them would miss in the first table
+// of addresses (TLB).
 TILE_FUNCTION void stage_some(__local ELEMENT* stage, __global const float* x, uint stride,
                               uint rows, uint steps) {
   uint l = 0;
@@ -152,33 +153,14 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_strips(
         const size_t to_next = columns == TILE_COLUMNS ? strip_elements : 0;
         expand_low_rank(scratch, u, r, r_end, R, c0, N, scale);
         for (uint i = 0; i < rows;) {
-          const uint left = rows - i;
           const size_t corner = (size_t)(m0 + i) * N + c0;
           // Later blocks of steps go on from what the first has stored.
           const int first = k == 0;
           __global const float* from = !first ? y + corner : has_start ? start + corner : 0;
           __global const float* add = first && has_bias ? bias + c0 : 0;
-          __local const ELEMENT* a = stage + i * STAGE_STRIDE;
-          __local const ELEMENT* a_s = stage_s + i * STAGE_STRIDE;
-#define MAKE_TILE(tile, count)                                                                   \
-  tile(y + corner, from, add, N, a, strips, to_next, elements_of(steps), alpha, a_s, scratch,    \
-       elements_of(r_end - r), min(left, (uint)count), columns);                                 \
-  i += count;
-#ifdef AMX
-          if (left > 16) {
-            MAKE_TILE(tile_32, 32)
-          } else {
-            MAKE_TILE(tile_16, 16)
-          }
-#else
-          if (left > 8) {
-            MAKE_TILE(tile_12, 12)
-          } else if (left > 4) {
-            MAKE_TILE(tile_8, 8)
-          } else {
-            MAKE_TILE(tile_4, 4)
-          }
-#endif
+          i += make_tile(y + corner, from, add, N, stage + i * STAGE_STRIDE, strips, to_next,
+                         elements_of(steps), alpha, stage_s + i * STAGE_STRIDE, scratch,
+                         elements_of(r_end - r), rows - i, columns);
         }
       }
     }

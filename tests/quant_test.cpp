@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "runtime/half.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"
 
@@ -56,6 +57,19 @@ TEST_P(Quant, StripsHoldTheSameElements) {
   }
 }
 
+TEST_P(Quant, StripsOfRoundedFloatsHoldTheNearestBf16) {
+  const auto w = test::random_weights(DType::f32, 32, 192, 7);
+  test::Output y(context(), {32, 192});
+  const Tensor rounded = w.upload(context(), WeightForm{DType::bf16, Layout::strips});
+  EXPECT_EQ(rounded.text(), "bf16 strips [32, 192]");
+  run([&](Batch& batch) { record_dequantise(batch, y.tensor(), rounded); });
+  const std::vector<float> got = y.values();
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const float want = bf16_to_float(float_to_bf16(static_cast<float>(w.values[i])));
+    ASSERT_EQ(got[i], want) << i;
+  }
+}
+
 TEST(Strips, AreRefusedWhereBlocksOrRowsDoNotFillThem) {
   std::vector<std::byte> rows(16 * 60);
   std::vector<std::byte> out(rows.size());
@@ -68,6 +82,11 @@ TEST(Strips, AreRefusedWhereBlocksOrRowsDoNotFillThem) {
   EXPECT_THAT(error(16 * 60, 96, DType::q4_1), HasSubstr("a multiple of 64 elements"));
   EXPECT_THAT(error(15 * 40, 64, DType::q4_1), HasSubstr("got 600 bytes"));
   EXPECT_THAT(error(16 * 44, 64, DType::q5_0), HasSubstr("q5_0"));
+  EXPECT_THAT(test::error_of([&] {
+                pack_strips(std::span(out).first(640), std::span(rows).first(640), 64, DType::q4_1,
+                            DType::bf16);
+              }),
+              HasSubstr("640 bytes of bf16 for 640 of q4_1"));
   EXPECT_NO_THROW(pack_strips(std::span(out).first(640), std::span(rows).first(640), 64,
                               DType::q4_1, DType::q4_1));
 }
