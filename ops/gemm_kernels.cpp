@@ -48,6 +48,30 @@ Launch launch_of(const GemmProduct& p) {
   return {{}, {}, cost, p.backward ? "gemm/backward" : "gemm/forward"};
 }
 
+// The strips of w, shared by groups.
+RowShare share_strips(const Context& context, const GemmProduct& p) {
+  return share_rows(u32(p.columns()) / kRowsAtOnce, context.device());
+}
+
+struct FewRowsKernel {
+  std::string_view file;
+  std::string_view function;
+};
+// A kernel of few rows, whose groups share the rows of w; `share` are the arguments that say how.
+void record_share(Batch& batch, const GemmProduct& p, FewRowsKernel kernel, std::uint32_t groups,
+                  std::initializer_list<Argument> share) {
+  Defines defines;
+  set_weight_type(defines, p.w);
+  defines.set("ROWS_AT_ONCE", kRowsAtOnce);
+  Launch launch = launch_of(p);
+  launch.kernel = batch.context().kernel(kernel.file, kernel.function, defines);
+  launch.grid = single_item_groups(groups);
+  std::vector<Argument> arguments = arguments_of(p);
+  append(arguments, {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}});
+  append(arguments, share);
+  batch.record(std::move(launch), std::move(arguments));
+}
+
 }  // namespace
 
 // An odd number of steps is filled up by kernels of pairs.
@@ -101,50 +125,25 @@ void record_gemm_strips(Batch& batch, const GemmProduct& p, const GemmStrips& st
 }
 
 void record_gemm_few_rows(Batch& batch, const GemmProduct& p) {
-  Context& context = batch.context();
-  const RowShare share = share_rows(divide_up(u32(p.columns()), kRowsAtOnce), context.device());
-  Defines defines;
-  set_weight_type(defines, p.w);
-  defines.set("ROWS_AT_ONCE", kRowsAtOnce);
-  Launch launch = launch_of(p);
-  launch.kernel = context.kernel(kGemmFewRows, "gemm_few_rows", defines);
-  launch.grid = single_item_groups(share.groups);
-  std::vector<Argument> arguments = arguments_of(p);
-  append(arguments, {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()},
-                     share.rows_per_group * kRowsAtOnce});
-  batch.record(std::move(launch), std::move(arguments));
+  const RowShare share =
+      share_rows(divide_up(u32(p.columns()), kRowsAtOnce), batch.context().device());
+  record_share(batch, p, {kGemmFewRows, "gemm_few_rows"}, share.groups,
+               {share.rows_per_group * kRowsAtOnce});
 }
 
 void record_gemm_few_rows_strips(Batch& batch, const GemmProduct& p) {
-  Context& context = batch.context();
-  const RowShare share = share_rows(u32(p.columns()) / kRowsAtOnce, context.device());
-  Defines defines;
-  set_weight_type(defines, p.w);
-  defines.set("ROWS_AT_ONCE", kRowsAtOnce);
-  Launch launch = launch_of(p);
-  launch.kernel = context.kernel(kGemmFewRowsStrips, "gemm_few_rows_strips", defines);
-  launch.grid = single_item_groups(share.groups);
-  std::vector<Argument> arguments = arguments_of(p);
-  append(arguments,
-         {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}, share.rows_per_group});
-  batch.record(std::move(launch), std::move(arguments));
+  const RowShare share = share_strips(batch.context(), p);
+  record_share(batch, p, {kGemmFewRowsStrips, "gemm_few_rows_strips"}, share.groups,
+               {share.rows_per_group});
 }
 
 void record_gemm_few_rows_int8(Batch& batch, const GemmProduct& p) {
-  Context& context = batch.context();
-  const RowShare share = share_rows(u32(p.columns()) / kRowsAtOnce, context.device());
+  const Context& context = batch.context();
+  const RowShare share = share_strips(context, p);
   const std::size_t fit = context.device().local_memory_bytes / int8_row_bytes(p);
   const std::uint32_t held = std::min(u32(p.rows()), static_cast<std::uint32_t>(fit));
-  Defines defines;
-  set_weight_type(defines, p.w);
-  defines.set("ROWS_AT_ONCE", kRowsAtOnce);
-  Launch launch = launch_of(p);
-  launch.kernel = context.kernel(kGemmFewRowsInt8, "gemm_few_rows_int8", defines);
-  launch.grid = single_item_groups(share.groups);
-  std::vector<Argument> arguments = arguments_of(p);
-  append(arguments, {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()},
-                     share.rows_per_group, held, LocalMemory{held * int8_row_bytes(p)}});
-  batch.record(std::move(launch), std::move(arguments));
+  record_share(batch, p, {kGemmFewRowsInt8, "gemm_few_rows_int8"}, share.groups,
+               {share.rows_per_group, held, LocalMemory{held * int8_row_bytes(p)}});
 }
 
 void record_gemm_portable(Batch& batch, const GemmProduct& p) {
