@@ -34,7 +34,7 @@ void test_tiles(SelfTest& test, const Tensor& like) {
 }
 
 // A tile of each number of rows, panels of one strip and two; matrix tiles take no scale, and store
-// differently what has no bias.
+// differently what has no bias; s is given or made.
 void test_strips(SelfTest& test, const Tensor& like) {
   constexpr std::int64_t kColumns = 2 * GemmTiles::kColumns + kStripRows;
   const Tensor w = test.weights({kColumns, 256}, like.type(), like.layout());
@@ -45,6 +45,9 @@ void test_strips(SelfTest& test, const Tensor& like) {
     }
     record_gemm(test.batch(), test.output({rows, kColumns}), test.input({rows, 256}), w,
                 {.residual = test.input({rows, kColumns})});
+    record_gemm(test.batch(), test.output({rows, kColumns}), test.input({rows, 256}), w,
+                {.low_rank = {test.output({rows, 7}), test.input({7, kColumns}), 0.5F,
+                              test.input({7, 256}), 0.5F}});
   }
 }
 
@@ -101,41 +104,79 @@ bool multiplies_integers(const Context& context, const GemmProduct& p) {
          int8_row_bytes(p) <= context.device().local_memory_bytes;
 }
 
-void record_few_rows(Batch& batch, const GemmProduct& p) {
-  Context& context = batch.context();
-  if (multiplies_integers(context, p) && trusts_int8(context, p.w)) {
-    return record_gemm_few_rows_int8(batch, p);
-  }
-  if (lies_in_float_strips(p.w) && trusts_few_rows_strips(context, p.w)) {
-    return record_gemm_few_rows_strips(batch, p);
-  }
-  if (trusts_few_rows(context, p.w)) return record_gemm_few_rows(batch, p);
-  record_gemm_portable(batch, p);
-}
-
 // Strips hold what the product multiplies: bf16 where it rounds, else f32.
-std::optional<GemmStrips> strips_for(const Context& context, const GemmProduct& p, bool bf16) {
+bool multiplies_strips(const Context& context, const GemmProduct& p, bool bf16) {
   const bool as_they_lie = lies_in_float_strips(p.w) && (p.w.type() == DType::bf16) == bf16;
   const bool scales = p.alpha != 1 && context.variant() == Variant::amx;
-  if (!as_they_lie || p.backward || scales) return std::nullopt;
-  return gemm_strips(context.device(), context.variant(), bf16);
+  return as_they_lie && !p.backward && !scales &&
+         gemm_strips(context.device(), context.variant(), bf16).has_value();
 }
 
-void record_many_rows(Batch& batch, const GemmProduct& p) {
-  Context& context = batch.context();
-  const bool bf16 = rounds_to_bf16(context.variant(), p.size(), p.backward);
-  const std::optional<GemmStrips> strips = strips_for(context, p, bf16);
-  if (strips.has_value() && trusts_strips(context, p.w)) {
-    return record_gemm_strips(batch, p, *strips);
+enum class GemmKernel {
+  portable,
+  tiles,
+  bf16_tiles,
+  strips,
+  few_rows,
+  few_rows_strips,
+  few_rows_int8
+};
+
+GemmKernel kernel_for_few_rows(Context& context, const GemmProduct& p) {
+  if (multiplies_integers(context, p) && trusts_int8(context, p.w))
+    return GemmKernel::few_rows_int8;
+  if (lies_in_float_strips(p.w) && trusts_few_rows_strips(context, p.w)) {
+    return GemmKernel::few_rows_strips;
   }
-  if (bf16 && trusts_tiles(context, p.w, true)) return record_gemm_tiles(batch, p, true);
-  if (trusts_tiles(context, p.w, false)) return record_gemm_tiles(batch, p, false);
-  record_gemm_portable(batch, p);
+  return trusts_few_rows(context, p.w) ? GemmKernel::few_rows : GemmKernel::portable;
 }
 
-void record_product(Batch& batch, const GemmProduct& p) {
+GemmKernel kernel_for_many_rows(Context& context, const GemmProduct& p) {
+  const bool bf16 = rounds_to_bf16(context.variant(), p.size(), p.backward);
+  if (multiplies_strips(context, p, bf16) && trusts_strips(context, p.w)) return GemmKernel::strips;
+  if (bf16 && trusts_tiles(context, p.w, true)) return GemmKernel::bf16_tiles;
+  return trusts_tiles(context, p.w, false) ? GemmKernel::tiles : GemmKernel::portable;
+}
+
+void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
+  switch (kernel) {
+    case GemmKernel::portable:
+      return record_gemm_portable(batch, p);
+    case GemmKernel::tiles:
+      return record_gemm_tiles(batch, p, false);
+    case GemmKernel::bf16_tiles:
+      return record_gemm_tiles(batch, p, true);
+    case GemmKernel::strips:
+      return record_gemm_strips(batch, p);
+    case GemmKernel::few_rows:
+      return record_gemm_few_rows(batch, p);
+    case GemmKernel::few_rows_strips:
+      return record_gemm_few_rows_strips(batch, p);
+    case GemmKernel::few_rows_int8:
+      return record_gemm_few_rows_int8(batch, p);
+  }
+}
+
+// Whether `kernel` makes s of p in its own launch: the one place that says so.
+bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p) {
+  return kernel == GemmKernel::strips && gemm_strips_make_s(context, p);
+}
+
+void record_product(Batch& batch, GemmProduct p) {
+  Context& context = batch.context();
   const bool few = !p.backward && p.rows() < GemmTiles::kFewRows;
-  few ? record_few_rows(batch, p) : record_many_rows(batch, p);
+  const GemmKernel kernel =
+      few ? kernel_for_few_rows(context, p) : kernel_for_many_rows(context, p);
+  if (p.makes_s() && !makes_s(kernel, context, p)) {
+    record_product(batch, {.y = p.low_rank.s,
+                           .x = p.x,
+                           .w = std::exchange(p.low_rank.a, {}),
+                           .start = {},
+                           .bias = {},
+                           .low_rank = {},
+                           .alpha = p.low_rank.a_scale});
+  }
+  record_with(kernel, batch, p);
 }
 
 void require_rows(std::string_view op, std::string_view name, const Tensor& t) {
@@ -143,9 +184,12 @@ void require_rows(std::string_view op, std::string_view name, const Tensor& t) {
           "{}: {} must be an f32 matrix, got {}", op, name, t.empty() ? "nothing" : t.text());
 }
 
-void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor& y) {
+void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor& y,
+                      const Tensor& x) {
   if (term.s.empty()) {
-    require(term.u.empty(), "{}: low_rank.u is given without low_rank.s; give both or none", op);
+    require(term.u.empty() && term.a.empty(),
+            "{}: low_rank.{} is given without low_rank.s; give both or none", op,
+            term.u.empty() ? "a" : "u");
     return;
   }
   require_rows(op, "low_rank.s", term.s);
@@ -153,6 +197,9 @@ void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor
   require_tensor(op, "low_rank.s", term.s, {y.shape()[0], rank});
   require_tensor(op, "low_rank.u", term.u, {rank, y.shape()[1]});
   require(!overlap(y, term.s), "{}: the output must not alias low_rank.s", op);
+  if (term.a.empty()) return;
+  require_tensor(op, "low_rank.a", term.a, {rank, x.shape()[1]});
+  require(!overlap(term.s, x), "{}: low_rank.s must not alias the input where it is made", op);
 }
 
 }  // namespace
@@ -165,7 +212,7 @@ void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w
   require_tensor("gemm", "y", y, {x.shape()[0], w.shape()[0]});
   if (!extras.bias.empty()) require_tensor("gemm", "bias", extras.bias, {w.shape()[0]});
   if (!extras.residual.empty()) require_tensor("gemm", "residual", extras.residual, y.shape());
-  require_low_rank("gemm", extras.low_rank, y);
+  require_low_rank("gemm", extras.low_rank, y, x);
   require(!overlap(y, x), "gemm: y must not alias x");
   record_product(batch, {.y = y,
                          .x = x,
@@ -182,7 +229,7 @@ void record_gemm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, cons
   require_rows("gemm backward", "dy", dy);
   require_tensor("gemm backward", "dy", dy, {dy.shape()[0], w.shape()[0]});
   require_tensor("gemm backward", "dx", dx, {dy.shape()[0], w.shape()[1]});
-  require_low_rank("gemm backward", low_rank, dx);
+  require_low_rank("gemm backward", low_rank, dx, dy);
   require(!overlap(dx, dy), "gemm backward: dx must not alias dy");
   record_product(batch, {.y = dx,
                          .x = dy,

@@ -14,11 +14,15 @@
 
 namespace clora {
 
-// scale * s u, added inside a product. Empty s: nothing is added.
+// scale * s u, added inside a product. Empty s: nothing is added. Given a, the op makes s first, of
+// the product's own input: s = a_scale * input a^T, overwritten; in the same launch where the
+// kernel can, with a rounded as w is.
 struct LowRankTerm {
   Tensor s;  // [M, R]
   Tensor u;  // [R, columns of the output]
   float scale = 1;
+  Tensor a = {};  // [R, columns of the input] f32
+  float a_scale = 1;
 };
 
 struct GemmExtras {

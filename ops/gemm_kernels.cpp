@@ -14,6 +14,10 @@ constexpr std::uint32_t kRowItems = 64;
 constexpr std::int64_t kOneRowKernelUpTo = 4;
 // cl/gemm_few_rows_cpu.cl; a strip's rows, too
 constexpr std::uint32_t kRowsAtOnce = 16;
+// What a launch before a product costs a unit beside its own work, in flops; and that work's share
+// of the peak, lanes being idle in its narrow output.
+constexpr double kLaunchFlops = 1e6;
+constexpr double kShrinkOverhead = 2;
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 
@@ -44,13 +48,34 @@ void append(std::vector<Argument>& arguments, std::initializer_list<Argument> mo
 
 Launch launch_of(const GemmProduct& p) {
   Cost cost = gemm_cost(p.rows(), p.w);
-  cost.flops += 2.0 * static_cast<double>(p.rows() * p.columns() * p.rank());
+  const std::int64_t widths = p.columns() + (p.makes_s() ? p.steps() : 0);
+  cost.flops += 2.0 * static_cast<double>(p.rows() * p.rank() * widths);
   return {{}, {}, cost, p.backward ? "gemm/backward" : "gemm/forward"};
 }
 
 // The strips of w, shared by groups.
 RowShare share_strips(const Context& context, const GemmProduct& p) {
   return share_rows(u32(p.columns()) / kRowsAtOnce, context.device());
+}
+
+// cl/gemm_strips_cpu.cl for one product.
+struct StripsPlan {
+  GemmStrips strips;
+  GemmShares shares;
+  std::uint32_t rows_per_group = 0;
+};
+
+StripsPlan plan_strips(const Context& context, const GemmProduct& p) {
+  const bool bf16 = p.w.type() == DType::bf16;
+  const GemmStrips strips = gemm_strips(context.device(), context.variant(), bf16).value();
+  const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.steps())};
+  const GemmTiles tiles{.rows = strips.tile_rows,
+                        .panel_steps = strips.panel_steps(size),
+                        .block_steps = strips.block_steps(),
+                        .expansion_rows = GemmStrips::kExpansionRows,
+                        .staging_panels = GemmStrips::staging_panels(p.makes_s() ? p.rank() : 0)};
+  const GemmShares shares = share_gemm(size, tiles, context.device());
+  return {strips, shares, std::min(size.rows, shares.tiles_per_group * strips.tile_rows)};
 }
 
 struct FewRowsKernel {
@@ -102,25 +127,30 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
   batch.record(std::move(launch), std::move(arguments));
 }
 
-void record_gemm_strips(Batch& batch, const GemmProduct& p, const GemmStrips& strips) {
+bool gemm_strips_make_s(const Context& context, const GemmProduct& p) {
+  if (context.variant() == Variant::amx || p.rank() > GemmStrips::kRankSteps) return false;
+  const StripsPlan plan = plan_strips(context, p);
+  const std::uint32_t units = std::max(1U, context.device().compute_units);
+  const std::uint32_t turns = divide_up(plan.shares.column_groups * plan.shares.row_groups, units);
+  const auto flops_a_row = 2.0 * static_cast<double>(p.steps() * p.rank());
+  const double inside = flops_a_row * turns * plan.rows_per_group;
+  return inside <=
+         kLaunchFlops + kShrinkOverhead * flops_a_row * static_cast<double>(p.rows()) / units;
+}
+
+void record_gemm_strips(Batch& batch, const GemmProduct& p) {
   Context& context = batch.context();
-  const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.steps())};
-  const GemmTiles tiles{.rows = strips.tile_rows,
-                        .panel_steps = strips.panel_steps(size),
-                        .block_steps = strips.block_steps(),
-                        .expansion_rows = GemmStrips::kExpansionRows,
-                        .staging_panels = GemmStrips::kStagingPanels};
-  const GemmShares shares = share_gemm(size, tiles, context.device());
+  const auto [strips, shares, rows_per_group] = plan_strips(context, p);
   Defines defines;
   strips.define(defines);
   Launch launch = launch_of(p);
   launch.kernel = context.kernel(kGemmStrips, "gemm_strips", defines);
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
   std::vector<Argument> arguments = arguments_of(p);
-  append(arguments,
-         {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}, shares.block_steps,
-          shares.panels_per_group, shares.tiles_per_group * strips.tile_rows, strips.chunk_rows,
-          LocalMemory{strips.scratch_bytes()}});
+  append(arguments, {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()},
+                     or_else(p.low_rank.a, p.x), std::uint32_t{p.makes_s()}, p.low_rank.a_scale,
+                     shares.block_steps, shares.panels_per_group, rows_per_group, strips.chunk_rows,
+                     LocalMemory{strips.scratch_bytes()}});
   batch.record(std::move(launch), std::move(arguments));
 }
 

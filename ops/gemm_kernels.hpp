@@ -21,6 +21,7 @@ struct GemmProduct {
   std::int64_t columns() const { return y.shape()[1]; }
   std::int64_t steps() const { return x.shape()[1]; }
   std::int64_t rank() const { return low_rank.s.empty() ? 0 : low_rank.s.shape()[1]; }
+  bool makes_s() const { return !low_rank.a.empty(); }
   GemmSize size() const;
 };
 
@@ -32,12 +33,18 @@ inline constexpr std::string_view kGemmFewRows = "gemm_few_rows_cpu.cl";
 inline constexpr std::string_view kGemmFewRowsStrips = "gemm_few_rows_strips_cpu.cl";
 inline constexpr std::string_view kGemmFewRowsInt8 = "gemm_few_rows_int8_cpu.cl";
 
+// All but the kernels that say so take s as it is: REQUIRES there that the product does not make
+// it.
+
 // Any product.
 void record_gemm_portable(Batch& batch, const GemmProduct& p);
 // Any product, in f32 or with operands rounded to bf16.
 void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16);
-// REQUIRES: forward, w f32 or bf16 in strips; what gemm_strips() says of w's type and the device.
-void record_gemm_strips(Batch& batch, const GemmProduct& p, const GemmStrips& strips);
+// REQUIRES: forward, w f32 or bf16 in strips; gemm_strips() has room for it on the device. May make
+// s where gemm_strips_make_s().
+void record_gemm_strips(Batch& batch, const GemmProduct& p);
+// Whether a product with strips makes s inside as fast as a launch before it.
+bool gemm_strips_make_s(const Context& context, const GemmProduct& p);
 // REQUIRES: forward.
 void record_gemm_few_rows(Batch& batch, const GemmProduct& p);
 // REQUIRES: forward, w f32 or bf16 in strips.

@@ -85,7 +85,7 @@ void GemmStrips::define(Defines& defines) const {
 
 std::size_t GemmStrips::scratch_bytes() const {
   const std::size_t panel = std::size_t{kRankSteps} / steps_an_element * GemmTiles::kColumns;
-  return sizeof(float) * (panel + std::size_t{chunk_rows} * stage_stride());
+  return sizeof(float) * (panel + std::size_t{chunk_rows} * (stage_stride() + kRankSteps));
 }
 
 std::optional<GemmStrips> gemm_strips(const Device& device, Variant variant, bool bf16) {

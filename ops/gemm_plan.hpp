@@ -55,7 +55,10 @@ bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward);
 struct GemmStrips {
   static constexpr std::uint32_t kRankSteps = 64;
   static constexpr double kExpansionRows = 3;  // as in GemmTiles: w comes from afar once
-  static constexpr double kStagingPanels = 0.5;
+  // As in GemmTiles; rows are multiplied with a of R rows, where s is made, as they are staged.
+  static double staging_panels(std::int64_t made_rank) {
+    return 0.5 + static_cast<double>(made_rank) / GemmTiles::kColumns;
+  }
 
   std::uint32_t steps_an_element = 1;  // 2: pairs of bf16
   std::uint32_t tile_rows = GemmTiles::kRows;

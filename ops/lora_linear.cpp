@@ -82,8 +82,12 @@ void record_lora_linear(Batch& batch, const Tensor& y, const Tensor& s, const Te
   if (!lora.empty()) {
     require_matrix("lora_linear", "x", x);
     require_tensor("lora_linear", "s", s, {x.shape()[0], lora.a.shape()[0]});
-    record_lora_shrink(batch, s, adapter_input(batch, x, lora.dropout), lora.a, 1);
     extras.low_rank = {s, lora.bt, lora.scale};
+    if (lora.dropout.probability == 0) {
+      extras.low_rank.a = lora.a;
+    } else {
+      record_lora_shrink(batch, s, adapter_input(batch, x, lora.dropout), lora.a, 1);
+    }
   }
   record_gemm(batch, y, x, weights.w, extras);
 }

@@ -161,6 +161,13 @@ std::vector<Family> families() {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}),
                      t.weights({80, 64}, DType::f32, Layout::strips));
        }},
+      {"gemm_strips_cpu f32 strips",
+       {"gemm_strips_shrink_cpu.clh", "min(r + 2, R - 1)", "min(r + 1, R - 1)"},
+       [](SelfTest& t) {
+         record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}),
+                     t.weights({80, 64}, DType::f32, Layout::strips),
+                     {.low_rank = {t.output({40, 5}), t.input({5, 80}), 1, t.input({5, 64})}});
+       }},
       {"gemm_few_rows_strips f32 strips",
        {"gemm_few_rows_strips_cpu.cl"},
        [](SelfTest& t) {
@@ -238,8 +245,10 @@ std::vector<Family> families() {
 class BrokenKernel : public testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Families, BrokenKernel, testing::ValuesIn(families()),
                          [](const auto& given) {
-                           std::string name = given.param.name;
-                           std::ranges::replace(name, ' ', '_');
+                           const Family& family = given.param;
+                           std::string name = family.name + " in " + family.broken.file;
+                           std::ranges::replace_if(
+                               name, [](char c) { return c == ' ' || c == '.'; }, '_');
                            return name;
                          });
 

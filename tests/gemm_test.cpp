@@ -105,6 +105,39 @@ class Gemm : public test::OpTest {
         fmt::format("{} forward {} extras {}", name_of(type), c.text(), static_cast<int>(extras)));
   }
 
+  // y and s = 0.25 x a^T, against those of an s that the host has made.
+  void expect_made_low_rank(const Case& c, Layout layout, bool backward) {
+    const std::int64_t in = backward ? c.n : c.k;
+    const std::int64_t out = backward ? c.k : c.n;
+    const auto weights = test::random_weights(DType::f32, c.n, c.k, 1);
+    const Tensor w = weights.upload(context(), layout);
+    const auto x = values(c.m * in, 2);
+    const auto a = values(c.rank * in, 3);
+    const auto u = values(c.rank * out, 4);
+    const auto size = [](std::int64_t value) { return static_cast<std::size_t>(value); };
+    auto s_want =
+        test::gemm_reference(to_double(x), to_double(a), {size(c.m), size(c.rank), size(in)});
+    for (double& value : s_want) value *= 0.25;
+    auto want = backward ? test::gemm_backward_reference(to_double(x), weights.values, c.size())
+                         : test::gemm_reference(to_double(x), weights.values, c.size());
+    test::add_low_rank_reference(want, s_want, to_double(u), size(c.rank), 0.5);
+    test::Output y(context(), {c.m, out});
+    test::Output s(context(), {c.m, c.rank});
+    const LowRankTerm term{s.tensor(), up({c.rank, out}, u), 0.5F, up({c.rank, in}, a), 0.25F};
+    run([&](Batch& batch) {
+      if (backward) {
+        record_gemm_backward(batch, y.tensor(), up({c.m, in}, x), w, Accumulate::no, term);
+      } else {
+        record_gemm(batch, y.tensor(), up({c.m, in}, x), w, {.low_rank = term});
+      }
+    });
+    const double allowed = 2 * test::product_tolerance_of(GetParam(), size(in + c.rank));
+    const std::string what =
+        fmt::format("{} backward {} layout {}", c.text(), backward, static_cast<int>(layout));
+    expect_close(s.values(), s_want, allowed, "s " + what);
+    expect_close(y.values(), want, allowed, "y " + what);
+  }
+
   void expect_backward(DType type, const Case& c, Layout layout = Layout::plain) {
     const auto w = test::random_weights(type, c.n, c.k, 1);
     const auto dy = values(c.m * c.n, 2);
@@ -198,6 +231,17 @@ TEST_P(Gemm, FloatsInStripsAreAddedToAResidual) {
       if (!c.affordable()) continue;
       expect_forward(type, c, Extras::none, Layout::strips);
       expect_forward(type, c, Extras::residual, Layout::strips);
+    }
+  }
+}
+
+// In both directions, with s made in the product's launch or in one before it.
+TEST_P(Gemm, TheFirstLowRankFactorIsMadeOfTheInputWhereItsMatrixIsGiven) {
+  for (const Case& c : {Case{3, 48, 128, 5}, {40, 80, 192, 5}, {40, 48, 64, 65}}) {
+    if (!c.affordable()) continue;
+    for (const Layout layout : {Layout::plain, Layout::strips}) {
+      expect_made_low_rank(c, layout, false);
+      expect_made_low_rank(c, layout, true);
     }
   }
 }
@@ -327,6 +371,10 @@ TEST_P(GemmRefuses, ExtrasThatDoNotFit) {
               HasSubstr("low_rank.u must be f32 [2, 8]"));
   EXPECT_THAT(forward_error(y, x, w, {.low_rank = {Tensor(), f32({3, 8})}}),
               HasSubstr("low_rank.u is given without"));
+  EXPECT_THAT(forward_error(y, x, w, {.low_rank = {{}, {}, 1, f32({2, 6})}}),
+              HasSubstr("low_rank.a is given without"));
+  EXPECT_THAT(forward_error(y, x, w, {.low_rank = {f32({4, 2}), f32({2, 8}), 1, f32({2, 5})}}),
+              HasSubstr("low_rank.a must be f32 [2, 6]"));
   EXPECT_THAT(backward_error(x, y, w, {f32({4, 2}), f32({2, 8})}),
               HasSubstr("low_rank.u must be f32 [2, 6]"));
 }
@@ -338,6 +386,8 @@ TEST_P(GemmRefuses, OutputsThatAliasInputs) {
   EXPECT_THAT(forward_error(square, square, other), HasSubstr("y must not alias x"));
   EXPECT_THAT(forward_error(square, other, other, {.low_rank = {square, other}}),
               HasSubstr("must not alias low_rank.s"));
+  EXPECT_THAT(forward_error(f32({6, 6}), square, other, {.low_rank = {square, other, 1, other}}),
+              HasSubstr("low_rank.s must not alias the input"));
   EXPECT_THAT(backward_error(square, square, other), HasSubstr("dx must not alias dy"));
 }
 

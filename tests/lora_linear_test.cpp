@@ -39,14 +39,15 @@ struct Layer {
   LoraWeights lora;
   test::LoraLinearReference reference;
 
-  Layer(Context& context, const Case& c, float probability = 0)
+  Layer(Context& context, const Case& c, float probability = 0, DType type = DType::bf16,
+        Layout layout = Layout::plain)
       : size(c),
         x(values(c.t * c.k, 1)),
         dy(values(c.t * c.n, 2)),
         a(values(c.r * c.k, 3)),
         bt(values(c.r * c.n, 4)),
-        w(test::random_weights(DType::bf16, c.n, c.k, 5)) {
-    weights = {w.upload(context), {}};
+        w(test::random_weights(type, c.n, c.k, 5)) {
+    weights = {w.upload(context, layout), {}};
     lora = {test::upload(context, {c.r, c.k}, a), test::upload(context, {c.r, c.n}, bt), 0.5F, {}};
     reference = {static_cast<std::size_t>(c.t),
                  static_cast<std::size_t>(c.n),
@@ -136,6 +137,22 @@ INSTANTIATE_TEST_SUITE_P(Variants, LoraLinear, test::all_variants(), test::varia
 TEST_P(LoraLinear, ForwardAddsTheAdapterInEveryShape) {
   for (const Case& c : kCases) {
     if (c.affordable()) expect_forward(Layer(context(), c));
+  }
+}
+
+// There s is made inside the product up to a rank of 64: several blocks of steps, ranks that fill
+// no four, rows that fill no tile or more than one chunk of them.
+TEST_P(LoraLinear, ForwardAddsTheAdapterToWeightsInStrips) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const Case& c : {Case{5, 48, 64, 3},
+                          {12, 16, 64, 1},
+                          {13, 80, 192, 8},
+                          {64, 96, 1344, 3},
+                          {29, 48, 2112, 17},
+                          {205, 32, 128, 64},
+                          {31, 144, 64, 70}}) {
+      if (c.affordable()) expect_forward(Layer(context(), c, 0, type, Layout::strips));
+    }
   }
 }
 
