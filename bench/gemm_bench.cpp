@@ -91,7 +91,7 @@ const bool kAdded = add_family([] {
     add_product({backward, DType::f32, 2048, 576, 576, 16});
     add_product({backward, DType::q8_0, 256, 49152, 576});
     add_product({backward, DType::q8_0, 512, 49152, 576});
-    add_product({backward, DType::q4_1, 64, 1536, 576});
+    for (const std::int64_t rows : {64, 128}) add_product({backward, DType::q4_1, rows, 1536, 576});
   }
   for (const std::int64_t rows : {1, 4, 8}) {
     add_product({false, DType::q4_1, rows, 1536, 576});

@@ -34,6 +34,9 @@
 #error "PANEL_STEPS, BLOCK_STEPS and STAGE_STRIDE are required"
 #endif
 
+// Weights are asked for so many steps before they are expanded.
+#define STEPS_AHEAD 64
+
 // Pairs that a tile takes for so many: the rest is filled up with zeros.
 uint whole_pairs(uint pairs) { return (pairs + PAIRS_AT_ONCE - 1) / PAIRS_AT_ONCE * PAIRS_AT_ONCE; }
 
@@ -47,6 +50,26 @@ void fill_stage(__local uint* stage, uint pairs) {
   }
 }
 
+#ifdef WEIGHT_STRIPS
+// 16 pairs (even[i], odd[i]).
+#define STORE_PAIRS(out, even, odd)                                                      \
+  {                                                                                      \
+    const uint16 both = pairs_of(even, odd);                                             \
+    store_words(__local, out, interleaved(as_ushort16(both.lo), as_ushort16(both.hi)));  \
+  }
+
+// panel[e / 2][c] = the elements of a strip's 16 rows; `out` is its place in the first row.
+__attribute__((always_inline)) void expand_strip(__local uint* out, StripBlock block) {
+  for (uint j = 0; j < 4; ++j, out += 2 * TILE_COLUMNS) {
+    const StripEight eight = strip_eight(block, j);
+    STORE_PAIRS(out, eight.lo0, eight.lo1)
+    STORE_PAIRS(out + TILE_COLUMNS, eight.lo2, eight.lo3)
+    STORE_PAIRS(out + 8 * TILE_COLUMNS, eight.hi0, eight.hi1)
+    STORE_PAIRS(out + 9 * TILE_COLUMNS, eight.hi2, eight.hi3)
+  }
+}
+#endif
+
 // panel[l / 2][c] = alpha * w[c0 + c][begin + l], for whole blocks of 32 steps; zeros outside of w.
 BF16_TARGET void expand_forward(__local uint* panel, __global const uchar* w, uint c0, uint C,
                                 uint J, uint begin, uint end, float alpha) {
@@ -54,14 +77,10 @@ BF16_TARGET void expand_forward(__local uint* panel, __global const uchar* w, ui
     __local uint* out = panel + (l - begin) / 2 * TILE_COLUMNS;
     for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
 #ifdef WEIGHT_STRIPS
-      float16 columns[32];
-      for (uint e = 0; e < 32; ++e) columns[e] = 0.0f;
-      if (c0 + half_panel < C) strip_columns32(weight_row(w, c0 + half_panel, J), l, columns);
-      for (uint e = 0; e < 32; e += 2) {
-        const uint16 both = pairs_of(columns[e] * alpha, columns[e + 1] * alpha);
-        const uint16 pairs = interleaved(as_ushort16(both.lo), as_ushort16(both.hi));
-        vstore16(pairs, 0, out + e / 2 * TILE_COLUMNS + half_panel);
-      }
+      // A panel of one strip takes it twice: nobody reads what the second half makes.
+      const uint c = c0 + half_panel < C ? c0 + half_panel : c0;
+      fetch_strip_block(weight_row(w, c, J), l + STEPS_AHEAD);
+      expand_strip(out + half_panel, strip_block(weight_row(w, c, J), l, alpha));
 #else
       float16 pairs[16];
       for (uint i = 0; i < 16; ++i) {
@@ -90,9 +109,16 @@ BF16_TARGET void expand_backward(__local uint* panel, __global const uchar* w, u
                                  uint begin, uint end) {
 #ifdef WEIGHT_STRIPS
   for (uint l = begin; l < end; l += STRIP_ROWS) {
-    float16 columns[32], pairs[16];
-    strip_columns32(weight_row(w, l, C), c0, columns);
-    for (uint e = 0; e < 16; ++e) pairs[e] = as_float16(pairs_of(columns[e], columns[e + 16]));
+    fetch_strip_block(weight_row(w, l + STEPS_AHEAD, C), c0);
+    const StripBlock block = strip_block(weight_row(w, l, C), c0, 1.0f);
+    float16 pairs[16];
+    for (uint j = 0; j < 4; ++j) {
+      const StripEight eight = strip_eight(block, j);
+      pairs[4 * j] = as_float16(pairs_of(eight.lo0, eight.hi0));
+      pairs[4 * j + 1] = as_float16(pairs_of(eight.lo1, eight.hi1));
+      pairs[4 * j + 2] = as_float16(pairs_of(eight.lo2, eight.hi2));
+      pairs[4 * j + 3] = as_float16(pairs_of(eight.lo3, eight.hi3));
+    }
     // Lanes 0 to 7 of pairs[e] are 8 pairs of rows of column e, lanes 8 to 15 of column e + 16.
     __local float* out = (__local float*)panel;
     transpose16_halves(pairs, out, out + 16, TILE_COLUMNS);
@@ -131,7 +157,7 @@ BF16_TARGET void expand_low_rank(__local uint* panel, __global const float* u, u
 }
 
 // stage[i][l / 2] = x[i][l] for `steps` steps of the tile's rows, the last pair of an odd number
-// filled up with a zero; rows past `rows` are zeros. Rows take turns, so that their cache misses
+// filled up with a zero; rows past `rows` that tiles read are zeros. Rows take turns, so that their cache misses
 // overlap.
 BF16_TARGET void stage_rows(__local uint* stage, __global const float* x, uint stride, uint rows,
                             uint steps) {
@@ -139,7 +165,8 @@ BF16_TARGET void stage_rows(__local uint* stage, __global const float* x, uint s
   for (; l + 32 <= steps; l += 32) {
     for (uint i = 0; i < rows; ++i) {
       __global const float* at = x + (size_t)i * stride + l;
-      vstore16(pairs_of(vload16(0, at), vload16(1, at)), 0, stage + i * STAGE_PAIRS + l / 2);
+      store_words(__local, stage + i * STAGE_PAIRS + l / 2,
+                  pairs_of(vload16(0, at), vload16(1, at)));
     }
   }
   for (; l < steps; l += 2) {
@@ -151,7 +178,7 @@ BF16_TARGET void stage_rows(__local uint* stage, __global const float* x, uint s
       stage[i * STAGE_PAIRS + l / 2] = pairs_of(two, two).s0;
     }
   }
-  for (uint i = rows; i < TILE_ROWS; ++i) {
+  for (uint i = rows; i % ROWS_READ != 0; ++i) {
     for (l = 0; l < steps; l += 2) stage[i * STAGE_PAIRS + l / 2] = 0;
   }
 }
@@ -208,12 +235,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           // Later blocks of steps go on from what the first has stored.
           __global const float* from = begin > 0 ? y + corner : has_start ? start + corner : 0;
           __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
-          if (rows == TILE_ROWS && c0 + TILE_COLUMNS <= C) {
-            tile_whole(y + corner, from, add, C, stage, whole_pairs(pairs), panel);
-          } else {
-            tile_part(y + corner, from, add, C, stage, whole_pairs(pairs), panel, rows,
-                      min(C - c0, (uint)TILE_COLUMNS));
-          }
+          make_tile(y + corner, from, add, C, stage, whole_pairs(pairs), panel, rows,
+                    min(C - c0, (uint)TILE_COLUMNS));
         }
       }
     }

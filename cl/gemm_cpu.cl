@@ -26,6 +26,26 @@
 #error "PANEL_STEPS, BLOCK_STEPS and STAGE_STRIDE are required"
 #endif
 
+#ifdef WEIGHT_STRIPS
+// Weights are asked for so many steps before they are expanded.
+#define STEPS_AHEAD 64
+
+// panel[e][c] = the elements of a strip's 16 rows; `out` is its place in the first row.
+__attribute__((always_inline)) void expand_strip(__local float* out, StripBlock block) {
+  for (uint j = 0; j < 4; ++j, out += 4 * TILE_COLUMNS) {
+    const StripEight eight = strip_eight(block, j);
+    store_floats(__local, out, eight.lo0);
+    store_floats(__local, out + TILE_COLUMNS, eight.lo1);
+    store_floats(__local, out + 2 * TILE_COLUMNS, eight.lo2);
+    store_floats(__local, out + 3 * TILE_COLUMNS, eight.lo3);
+    store_floats(__local, out + 16 * TILE_COLUMNS, eight.hi0);
+    store_floats(__local, out + 17 * TILE_COLUMNS, eight.hi1);
+    store_floats(__local, out + 18 * TILE_COLUMNS, eight.hi2);
+    store_floats(__local, out + 19 * TILE_COLUMNS, eight.hi3);
+  }
+}
+#endif
+
 // panel[l][c] = alpha * w[c0 + c][begin + l]; whole blocks of 32 steps, zeros outside of w.
 __attribute__((noinline)) void expand_forward(__local float* panel, __global const uchar* w,
                                               uint c0, uint C, uint J, uint begin, uint end,
@@ -34,12 +54,10 @@ __attribute__((noinline)) void expand_forward(__local float* panel, __global con
     __local float* out = panel + (l - begin) * TILE_COLUMNS;
     for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
 #ifdef WEIGHT_STRIPS
-      float16 columns[32];
-      for (uint e = 0; e < 32; ++e) columns[e] = 0.0f;
-      if (c0 + half_panel < C) strip_columns32(weight_row(w, c0 + half_panel, J), l, columns);
-      for (uint e = 0; e < 32; ++e) {
-        vstore16(columns[e] * alpha, 0, out + e * TILE_COLUMNS + half_panel);
-      }
+      // A panel of one strip takes it twice: nobody reads what the second half makes.
+      const uint c = c0 + half_panel < C ? c0 + half_panel : c0;
+      fetch_strip_block(weight_row(w, c, J), l + STEPS_AHEAD);
+      expand_strip(out + half_panel, strip_block(weight_row(w, c, J), l, alpha));
 #else
       float16 lo[16], hi[16];
       for (uint i = 0; i < 16; ++i) {
@@ -61,8 +79,20 @@ __attribute__((noinline)) void expand_backward(__local float* panel, __global co
                                                uint c0, uint C, uint begin, uint end) {
 #ifdef WEIGHT_STRIPS
   for (uint l = begin; l < end; l += STRIP_ROWS) {
+    fetch_strip_block(weight_row(w, l + STEPS_AHEAD, C), c0);
+    const StripBlock block = strip_block(weight_row(w, l, C), c0, 1.0f);
     float16 columns[32];
-    strip_columns32(weight_row(w, l, C), c0, columns);
+    for (uint j = 0; j < 4; ++j) {
+      const StripEight eight = strip_eight(block, j);
+      columns[4 * j] = eight.lo0;
+      columns[4 * j + 1] = eight.lo1;
+      columns[4 * j + 2] = eight.lo2;
+      columns[4 * j + 3] = eight.lo3;
+      columns[16 + 4 * j] = eight.hi0;
+      columns[17 + 4 * j] = eight.hi1;
+      columns[18 + 4 * j] = eight.hi2;
+      columns[19 + 4 * j] = eight.hi3;
+    }
     transpose16(columns, panel, TILE_COLUMNS);
     transpose16(columns + 16, panel + 16, TILE_COLUMNS);
     panel += STRIP_ROWS * TILE_COLUMNS;
@@ -90,7 +120,8 @@ __attribute__((noinline)) void expand_low_rank(__local float* panel, __global co
   }
 }
 
-// stage[i][l] = [x | s][m0 + i][begin + l]; rows past M are zeros. The rows take turns, so that
+// stage[i][l] = [x | s][m0 + i][begin + l]; rows past M that tiles read are zeros. The rows take
+// turns, so that
 // their cache misses overlap.
 __attribute__((noinline)) void stage_rows(__local float* stage, __global const float* x,
                                           __global const float* s, uint m0, uint M, uint J, uint R,
@@ -109,7 +140,7 @@ __attribute__((noinline)) void stage_rows(__local float* stage, __global const f
       stage[i * STAGE_STRIDE + l - begin] = l < J ? x[m * J + l] : s[m * R + (l - J)];
     }
   }
-  for (uint i = rows; i < TILE_ROWS; ++i) {
+  for (uint i = rows; i % ROWS_READ != 0; ++i) {
     for (l = 0; l < end - begin; ++l) stage[i * STAGE_STRIDE + l] = 0.0f;
   }
 }
