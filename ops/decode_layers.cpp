@@ -175,8 +175,8 @@ void test_decode(SelfTest& test, DType type) {
                              .value_cache = test.changed(test.input({S, G, E}))});
   }
   const Tensor x = test.changed(test.input({1, D}));
+  const Tensor meeting = test.input({3}, std::vector<std::int32_t>(3));
   if (decodes_in_one_launch(test.batch().context(), decode)) {
-    const Tensor meeting = test.input({3}, std::vector<std::int32_t>(3));
     record_decode_layers(test.batch(), x, decode, meeting);
   } else {
     record_decode_layers_composed(test.batch(), x, decode);

@@ -2,12 +2,13 @@
 // self-test has shown that the device's driver builds it wrong, or not at all.
 //
 // A family's self-test records its op on a tiny input that is shared by several work-groups. Before
-// the kernel's first use it runs in the fast variant and in the portable one, on the Context's
-// queue, and is waited for; where the results differ, the kernel stays portable on this Context and
-// Hooks::log hears one warning. The outcome is kept in the cache folder
-// (ops/self_test_outcomes.hpp), so that a later process only reads a small file for each kernel.
-// ContextConfig::self_test = false leaves all of this out.
-// Threads: those of the Context: one at a time.
+// the kernel's first use it runs on the Context's queue and is waited for. Its results must have
+// the sums known of them (ops/self_test_sums.hpp); where they have not, or none are known, the test
+// runs once more in the portable variant, and each element is compared. Where they differ, the
+// kernel stays portable on this Context and Hooks::log hears one warning. The outcome is kept in
+// the cache folder (ops/self_test_outcomes.hpp), so that a later process only reads a small file
+// for each kernel. ContextConfig::self_test = false leaves all of this out. Threads: those of the
+// Context: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/self_test_sums.hpp"
 #include "runtime/batch.hpp"
 
 namespace clora {
@@ -38,18 +40,19 @@ class SelfTest {
   // The same for a tensor that the op changes.
   Tensor changed(const Tensor& tensor);
 
-  // The bytes of the results after the run, which is waited for.
-  struct Result {
-    DType type;
-    std::vector<std::byte> bytes;
-  };
+  using Result = SelfTestResult;
+  // The results after the run, which is waited for.
   std::vector<Result> run();
+  // Of all inputs and outputs so far.
+  const Digest& digest() const noexcept { return digest_; }
 
  private:
   std::uint32_t next_bits();
+  void note(const Tensor& tensor, std::span<const std::byte> bytes);
 
   Batch batch_;
   std::uint32_t random_ = 1;
+  Digest digest_;
   std::vector<Tensor> results_;
 };
 using SelfTestRecord = std::function<void(SelfTest&)>;

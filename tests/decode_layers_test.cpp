@@ -96,6 +96,7 @@ TEST_F(OneLaunch, PassesItsSelfTest) {
     EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
   }
   EXPECT_THAT(*tested.warnings, testing::IsEmpty());
+  EXPECT_THAT(*tested.missing_sums, testing::IsEmpty());
 }
 
 TEST_F(OneLaunch, SaysSoWhereItsGroupsDoNotMeet) {

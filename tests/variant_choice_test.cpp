@@ -74,11 +74,22 @@ TEST(VariantChoice, AKernelThatDoesNotBuildIsReplaced) {
   EXPECT_THAT(tested.warnings->front(), HasSubstr("does not build"));
 }
 
-TEST(VariantChoice, WithoutAPortableKernelThereIsNoChoiceAndNothingIsKept) {
+TEST(VariantChoice, AKernelWithTheKnownSumsNeedsNoPortableOne) {
   const Folders folders;
   folders.replace("softmax.cl", "__kernel", "this does not build __kernel");
   const Observed tested(folders);
-  EXPECT_TRUE(same(tested.run(softmax), Observed(folders, Variant::cpu, false).run(softmax)));
+  (void)tested.run(softmax);
+  EXPECT_EQ(variant_for(*tested.context, "softmax_cpu.cl", "softmax_forward", {}), Variant::cpu);
+  EXPECT_TRUE(text_of(folders.outcomes().at(0)).ends_with("right\n"));
+}
+
+TEST(VariantChoice, WithoutAPortableKernelThereIsNoChoiceAndNothingIsKept) {
+  const Folders folders;
+  folders.replace("softmax.cl", "__kernel", "this does not build __kernel");
+  folders.replace("group_range.clh", "get_group_id(0)", "0");
+  const Observed tested(folders);
+  (void)tested.run(softmax);
+  EXPECT_EQ(variant_for(*tested.context, "softmax_cpu.cl", "softmax_forward", {}), Variant::cpu);
   EXPECT_TRUE(folders.outcomes().empty());
 }
 

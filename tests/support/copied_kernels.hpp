@@ -65,9 +65,13 @@ class Folders {
   fs::path root_ = fs::temp_directory_path() / ("clora_variants_" + std::to_string(::getpid()));
 };
 
-// A Context on the copied kernels, and what it logged.
+// A Context on the copied kernels, and what it logged: warnings of self-tests, and the rows that
+// the table of sums lacks (ops/self_test_sums.hpp). These go to the file $CLORA_SELF_TEST_SUMS,
+// too.
 struct Observed {
-  std::shared_ptr<std::vector<std::string>> warnings = std::make_shared<std::vector<std::string>>();
+  using Lines = std::shared_ptr<std::vector<std::string>>;
+  Lines warnings = std::make_shared<std::vector<std::string>>();
+  Lines missing_sums = std::make_shared<std::vector<std::string>>();
   std::unique_ptr<Context> context;
 
   explicit Observed(const Folders& folders, Variant variant = Variant::cpu, bool self_test = true) {
@@ -76,10 +80,16 @@ struct Observed {
     config.cache_folder = folders.cache();
     config.variant = variant;
     config.self_test = self_test;
-    config.hooks.log = [log = warnings](LogLevel level, std::string_view message) {
+    config.hooks.log = [log = warnings, sums = missing_sums](LogLevel level,
+                                                             std::string_view message) {
       if (level == LogLevel::warning && message.find("self-test") != std::string_view::npos) {
         log->emplace_back(message);
       }
+      constexpr std::string_view kSums = "self-test sums: ";
+      if (level != LogLevel::debug || !message.starts_with(kSums)) return;
+      sums->emplace_back(message.substr(kSums.size()));
+      const char* file = std::getenv("CLORA_SELF_TEST_SUMS");
+      if (file != nullptr) std::ofstream(file, std::ios::app) << "    " << sums->back() << '\n';
     };
     context = std::make_unique<Context>(config);
   }
