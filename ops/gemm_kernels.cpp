@@ -69,13 +69,13 @@ StripsPlan plan_strips(const Context& context, const GemmProduct& p) {
   const bool bf16 = p.w.type() == DType::bf16;
   const GemmStrips strips = gemm_strips(context.device(), context.variant(), bf16).value();
   const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.steps())};
-  const GemmTiles tiles{.rows = strips.tile_rows,
+  const GemmTiles tiles{.rows = strips.row_step(),
                         .panel_steps = strips.panel_steps(size),
                         .block_steps = strips.block_steps(),
                         .expansion_rows = GemmStrips::kExpansionRows,
                         .staging_panels = GemmStrips::staging_panels(p.makes_s() ? p.rank() : 0)};
   const GemmShares shares = share_gemm(size, tiles, context.device());
-  return {strips, shares, std::min(size.rows, shares.tiles_per_group * strips.tile_rows)};
+  return {strips, shares, std::min(size.rows, shares.tiles_per_group * strips.row_step())};
 }
 
 struct FewRowsKernel {

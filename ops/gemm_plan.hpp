@@ -54,7 +54,7 @@ bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward);
 // rows of x, beside which a panel of w and what is written have room.
 struct GemmStrips {
   static constexpr std::uint32_t kRankSteps = 64;
-  static constexpr double kExpansionRows = 3;  // as in GemmTiles: w comes from afar once
+  static constexpr double kExpansionRows = 1;  // as in GemmTiles: w comes from afar once
   // As in GemmTiles; rows are multiplied with a of R rows, where s is made, as they are staged.
   static double staging_panels(std::int64_t made_rank) {
     return 0.5 + static_cast<double>(made_rank) / GemmTiles::kColumns;
@@ -67,6 +67,8 @@ struct GemmStrips {
 
   void define(Defines& defines) const;
   std::uint32_t block_steps() const { return block_elements * steps_an_element; }
+  // What groups' rows are cut at: matrix tiles are whole, those in registers may end at each four.
+  std::uint32_t row_step() const { return tile_rows == GemmTiles::kAmxRows ? tile_rows : 4; }
   // As GemmTiles has it: rows are staged once for all panels.
   static std::uint32_t panel_steps(const GemmSize& size) {
     return size.columns * (size.steps + GemmTiles::kColumns);
