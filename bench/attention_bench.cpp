@@ -123,10 +123,10 @@ void cache_append(OpBench& bench, std::int64_t T) {
 
 const bool kAdded = add_family([] {
   for (const auto& [documents, length] :
-       {std::pair<std::int64_t, std::int64_t>{4, 512}, {1, 2048}}) {
+       {std::pair<std::int64_t, std::int64_t>{4, 512}, {1, 2048}, {1, 128}}) {
     const Shape shape{documents, length, kHeads, kWidth};
-    add({.op = "attention", .shape = shape}, attention, documents, length);
-    add({.op = "attention_backward", .shape = shape}, attention_backward, documents, length);
+    add_both({.op = "attention", .shape = shape}, attention, documents, length);
+    add_both({.op = "attention_backward", .shape = shape}, attention_backward, documents, length);
   }
   for (const auto& [T, filled] : {std::pair<std::int64_t, std::int64_t>{1, 64},
                                   {1, 1024},
@@ -134,8 +134,8 @@ const bool kAdded = add_family([] {
                                   {16, 1024},
                                   {17, 1024},
                                   {128, 1024}}) {
-    add({.op = "attention_cached", .shape = {T, filled, kHeads, kWidth}}, attention_cached, T,
-        filled);
+    add_both({.op = "attention_cached", .shape = {T, filled, kHeads, kWidth}}, attention_cached, T,
+             filled);
   }
   for (const std::int64_t T : {1, 512}) {
     add({.op = "cache_append", .shape = {T, kKeyHeads, kWidth}, .words = {"warm"}}, cache_append,

@@ -10,8 +10,7 @@
 // Work    attention_backward_cpu: a work-group of one work-item owns the keys of one chunk of one
 //         key head: all of their dk and dv, and their share of dq. A row's own chunk writes its
 //         share to dq, an earlier chunk c to dq_parts[c].
-//         attention_add_parts_cpu: a group owns `rows` rows of dq and adds the parts of the chunks
-//         that the row's document reaches back to; none where documents do not cross chunks.
+//         attention_add_parts_cpu (attention_backward_parts_cpu.clh) adds the parts.
 // Local   one array a group: panels [E][32] of q and dy, dq [E][32], p and ds [KEYS][32], a row
 //         of 32 for first, log_sum_exp and dy . y
 // Tiles   8 x 32 sums in registers, see attention_tile_cpu.clh; all five products read K, V, Q and
@@ -20,20 +19,11 @@
 // Numerics p from the forward's log_sum_exp, never above 1 by more than rounding; every sum in one
 //         fixed order
 #include "attention_tile_cpu.clh"
+#include "attention_backward_parts_cpu.clh"
 
 #ifndef KEYS
 #error "KEYS: keys of one block of scores, a multiple of 8"
 #endif
-
-// dy . y of one row and head
-float row_dot(__global const float* a, __global const float* b, int width) {
-  float16 sum = 0.0f;
-  for (int e = 0; e < width; e += 16) {
-    const int lanes = min(16, width - e);
-    sum = fma(load_lanes(a + e, lanes), load_lanes(b + e, lanes), sum);
-  }
-  return sum16(sum);
-}
 
 // p and ds of one block from the scores and dy . v that lie there.
 __attribute__((always_inline)) void weights_of_scores(
@@ -54,8 +44,8 @@ __attribute__((always_inline)) void weights_of_scores(
         weight = seen ? weight : (float16)(0.0f);
         slope = seen ? slope : (float16)(0.0f);
       }
-      vstore16(weight, 0, p_at);
-      vstore16(slope, 0, ds_at);
+      store_floats(__local, p_at, weight);
+      store_floats(__local, ds_at, slope);
     }
   }
 }
@@ -133,7 +123,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
         lane_log[i] = i < count ? log_sum_exp[(long)(t0 + i) * H + h] * LOG2_E : 0.0f;
         lane_dot[i] = i < count ? row_dot(dy + row, y + row, E) : 0.0f;
       }
-      for (int e = 0; e < 2 * E; ++e) vstore16((float16)(0.0f), e, dq_panel);
+      for (int e = 0; e < 2 * E; ++e) store_floats(__local, dq_panel + 16 * e, (float16)(0.0f));
 
       for (int key = begin; key < end; key += KEYS) {
         const int keys = min(KEYS, end - key);
@@ -154,22 +144,6 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
       }
       __global float* to = t0 < c1 ? dq : dq_parts + part * (T * q_step);
       panel_to_rows(to + q_at, q_step, count, E, dq_panel, 1.0f, 1.0f);
-    }
-  }
-}
-
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_add_parts_cpu(
-    __global float* dq, __global const float* dq_parts, __global const int* first, int T, int width,
-    int chunk, int rows) {
-  const int begin = get_group_id(0) * rows, end = min(T, begin + rows);
-  for (int t = begin; t < end; ++t) {
-    __global float* row = dq + (long)t * width;
-    for (int part = first[t] / chunk; part < t / chunk; ++part) {
-      __global const float* add = dq_parts + ((long)part * T + t) * width;
-      for (int e = 0; e < width; e += 16) {
-        const int lanes = min(16, width - e);
-        store_lanes(load_lanes(row + e, lanes) + load_lanes(add + e, lanes), row + e, lanes);
-      }
     }
   }
 }

@@ -19,27 +19,6 @@
 #error "KEYS: keys of one block of scores, a multiple of 8"
 #endif
 
-// Where the key ranges of a block's rows begin and end: at least one row sees the keys
-// begin .. end - 1, every row sees all_begin .. all_end - 1.
-typedef struct {
-  int begin, end, all_begin, all_end;
-} KeyRange;
-
-// Also spreads first and last over the lanes; a lane beyond the rows sees nothing.
-KeyRange key_range(__local int* lane_first, __local int* lane_last, __global const int* first,
-                   __global const int* last, int count) {
-  KeyRange range = {first[0], last[0] + 1, first[0], last[0] + 1};
-  for (int i = 0; i < QUERIES; ++i) {
-    lane_first[i] = i < count ? first[i] : INT_MAX;
-    lane_last[i] = i < count ? last[i] : -1;
-    range.all_begin = max(range.all_begin, lane_first[i]);
-    range.all_end = min(range.all_end, lane_last[i] + 1);
-    if (i < count) range.begin = min(range.begin, first[i]);
-    if (i < count) range.end = max(range.end, last[i] + 1);
-  }
-  return range;
-}
-
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_cpu(
     __global float* y, __global float* log_sum_exp, __global const float* q,
     __global const float* k, __global const float* v, __global const int* first,
@@ -61,7 +40,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
 
   rows_to_panel(panel, q + q_at, q_step, count, E, scale * LOG2_E);
   const KeyRange range = key_range(lane_first, lane_last, first + t0, last + t0, count);
-  for (int e = 0; e < 2 * E; ++e) vstore16((float16)(0.0f), e, sums);
+  for (int e = 0; e < 2 * E; ++e) store_floats(__local, sums + 16 * e, (float16)(0.0f));
   // A finite floor: the difference of two infinities would be NaN.
   float16 top0 = -1e30f, top1 = -1e30f, total0 = 0.0f, total1 = 0.0f;
 
@@ -80,8 +59,9 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
       for (int n = 0; n < keys; ++n) {
         const int16 seen0 = (first0 <= key + n) & (last0 >= key + n);
         const int16 seen1 = (first1 <= key + n) & (last1 >= key + n);
-        vstore16(seen0 ? vload16(2 * n, scores) : (float16)(-INFINITY), 2 * n, scores);
-        vstore16(seen1 ? vload16(2 * n + 1, scores) : (float16)(-INFINITY), 2 * n + 1, scores);
+        __local float* at = scores + n * QUERIES;
+        store_floats(__local, at, seen0 ? vload16(0, at) : (float16)(-INFINITY));
+        store_floats(__local, at + 16, seen1 ? vload16(1, at) : (float16)(-INFINITY));
       }
     }
     float16 new0 = top0, new1 = top1;
@@ -99,8 +79,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
       const float16 p1 = exp2_16(vload16(2 * n + 1, scores) - top1);
       total0 += p0;
       total1 += p1;
-      vstore16(p0, 2 * n, scores);
-      vstore16(p1, 2 * n + 1, scores);
+      store_floats(__local, scores + n * QUERIES, p0);
+      store_floats(__local, scores + n * QUERIES + 16, p1);
     }
 
     int e = 0;
@@ -127,10 +107,10 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
   panel_to_rows(y + q_at, q_step, count, E, sums, 1.0f / total0, 1.0f / total1);
   if (keeps_log_sum_exp) {
     float logs[QUERIES];
-    vstore16(top0, 0, logs);
-    vstore16(top1, 1, logs);
-    vstore16(total0, 0, scores);
-    vstore16(total1, 1, scores);
+    store_floats(__private, logs, top0);
+    store_floats(__private, logs + 16, top1);
+    store_floats(__local, scores, total0);
+    store_floats(__local, scores + 16, total1);
     for (int i = 0; i < count; ++i) {
       log_sum_exp[(long)(t0 + i) * H + h] = (logs[i] + log2(scores[i])) * LN_2;
     }

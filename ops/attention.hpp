@@ -42,6 +42,9 @@ void record_attention_backward(Batch& batch, const AttentionGradients& gradients
 void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
                          const Tensor& positions);
 
+// Whether products of T queries of width E round their operands to bf16.
+bool attention_rounds_to_bf16(Variant variant, std::int64_t T, std::int64_t E);
+
 // In how many shares a key head's keys are dealt out where T rows are few, on CPU devices.
 std::int64_t attention_decode_splits(const Device& device, std::int64_t rows, std::int64_t G);
 

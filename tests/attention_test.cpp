@@ -48,6 +48,21 @@ struct Problem {
             test::upload(context, keys, v),         test::upload(context, {rows[0]}, first),
             test::upload(context, {rows[0]}, last), scale};
   }
+  // With the operands of products as kernels of bf16 pairs round them.
+  Problem rounded() const {
+    Problem copy = *this;
+    const float units = scale * 1.44269504F;  // scores in units of log 2
+    const auto round = [](Floats& values, float factor) {
+      for (float& x : values) x *= factor;
+      const auto all = test::rounded_to_bf16(to_double(values));
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        values[i] = static_cast<float>(all[i]) / factor;
+      }
+    };
+    round(copy.q, units);
+    for (Floats* values : {&copy.k, &copy.v, &copy.dy}) round(*values, 1);
+    return copy;
+  }
   bool affordable() const {
     double pairs = 0;
     for (std::size_t t = 0; t < n.T; ++t) pairs += last[t] - first[t] + 1;
@@ -116,19 +131,26 @@ class Attention : public test::OpTest {
     });
     return {dq.values(), dk.values(), dv.values()};
   }
+  static bool rounds(const Problem& p) {
+    return attention_rounds_to_bf16(GetParam(), static_cast<std::int64_t>(p.n.T),
+                                    static_cast<std::int64_t>(p.n.E));
+  }
   void check_forward(const Problem& p, const std::string& what) {
     if (!p.affordable()) return;
     const Result got = forward(p);
-    const test::AttentionResult want = p.reference();
-    expect_close(got.y, want.y, tolerance_of(p.n.Tk + p.n.E), what + ": y");
-    expect_close(got.log_sum_exp, want.log_sum_exp, tolerance_of(p.n.Tk + p.n.E),
-                 what + ": log_sum_exp");
+    const bool bf16 = rounds(p);
+    const test::AttentionResult want = bf16 ? p.rounded().reference() : p.reference();
+    const double tolerance = tolerance_of(p.n.Tk + p.n.E);
+    expect_close(got.y, want.y, bf16 ? 0x1p-8 : tolerance, what + ": y");  // p is rounded, too
+    expect_close(got.log_sum_exp, want.log_sum_exp, tolerance, what + ": log_sum_exp");
   }
   void check_backward(const Problem& p, const std::string& what) {
     if (!p.affordable()) return;
     const Slopes got = backward(p);
-    const test::AttentionSlopes want = p.slopes();
-    const double tolerance = tolerance_of(p.n.T * p.n.H / p.n.G + 2 * p.n.E);
+    const bool bf16 = rounds(p);
+    const test::AttentionSlopes want = bf16 ? p.rounded().slopes() : p.slopes();
+    // p and ds are rounded, too, and q once with the scale and once without.
+    const double tolerance = bf16 ? 0x1p-7 : tolerance_of(p.n.T * p.n.H / p.n.G + 2 * p.n.E);
     expect_close(got.dq, want.dq, tolerance, what + ": dq");
     expect_close(got.dk, want.dk, tolerance, what + ": dk");
     expect_close(got.dv, want.dv, tolerance, what + ": dv");
@@ -142,6 +164,9 @@ struct Heads {
 const std::vector<Heads> kHeads = {{1, 1, 1},  {2, 2, 5},  {8, 4, 8},  {3, 1, 16}, {4, 2, 30},
                                    {2, 1, 32}, {9, 3, 64}, {3, 3, 80}, {2, 2, 96}, {3, 1, 128}};
 
+// Of tests that do not go over kHeads: where operands may be rounded to bf16, and where not.
+const std::vector<std::size_t> kWidths = {16, 32};
+
 TEST_P(Attention, MatchesTheFormulaForPackedDocuments) {
   for (const auto& [H, G, E] : kHeads) {
     check_forward(packed({31, 1, 70, 2, 33}, H, G, E), fmt::format("H {} G {} E {}", H, G, E));
@@ -150,7 +175,9 @@ TEST_P(Attention, MatchesTheFormulaForPackedDocuments) {
 
 TEST_P(Attention, MatchesTheFormulaForOneDocumentOfAnyLength) {
   for (const std::size_t length : {1, 2, 7, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 131, 300}) {
-    check_forward(packed({length}, 3, 1, 16), fmt::format("one document of {}", length));
+    for (const std::size_t E : kWidths) {
+      check_forward(packed({length}, 3, 1, E), fmt::format("one document of {}, E {}", length, E));
+    }
   }
 }
 
@@ -166,82 +193,104 @@ TEST_P(Attention, MatchesTheFormulaOverACache) {
 
 TEST_P(Attention, MatchesTheFormulaForWindowsInAnyOrder) {
   for (const std::size_t T : {3, 37}) {
-    Problem p = cached(T, 200, 203, 4, 2, 16);
-    for (std::size_t t = 0; t < T; ++t) {
-      p.first[t] = static_cast<std::int32_t>(t * 89 % 150);
-      p.last[t] = p.first[t] + static_cast<std::int32_t>(t * 7 % 50);
+    for (const std::size_t E : kWidths) {
+      Problem p = cached(T, 200, 203, 4, 2, E);
+      for (std::size_t t = 0; t < T; ++t) {
+        p.first[t] = static_cast<std::int32_t>(t * 89 % 150);
+        p.last[t] = p.first[t] + static_cast<std::int32_t>(t * 7 % 50);
+      }
+      check_forward(p, fmt::format("windows, T {}, E {}", T, E));
     }
-    check_forward(p, fmt::format("windows, T {}", T));
   }
 }
 
 TEST_P(Attention, ComesFromLargeScoresWithoutOverflow) {
-  Problem p = packed({90}, 2, 1, 16);
-  if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
-  for (float& x : p.q) x *= 40;
-  const Result got = forward(p);
-  // Scores of hundreds carry their own rounding into the exponent.
-  expect_close(got.y, p.reference().y, 1e-3, "y");
+  for (const std::size_t E : kWidths) {
+    Problem p = packed({90}, 2, 1, E);
+    if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
+    for (float& x : p.q) x *= 40;
+    const Problem same = rounds(p) ? p.rounded() : p;
+    // Scores of hundreds carry their own rounding into the exponent.
+    expect_close(forward(p).y, same.reference().y, rounds(p) ? 0x1p-7 : 1e-3, "y");
+  }
 }
 
 TEST_P(Attention, ReadsNothingBeyondTheRange) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const std::size_t T : {1, 19}) {
-    Problem p = cached(T, 50, 90, 4, 2, 16);
+  for (const auto& [T, E] : {std::pair<std::size_t, std::size_t>{1, 16}, {19, 16}, {19, 32}}) {
+    Problem p = cached(T, 50, 90, 4, 2, E);
     // One window at the end, the others at the begin: the rows between are seen by none.
     for (std::size_t t = 0; t < T; ++t) p.last[t] = static_cast<std::int32_t>(10 + t);
     p.first[0] = 70;
     p.last[0] = 80;
     const Floats want = forward(p).y;
+    const std::size_t width = 2 * E;
     for (std::size_t row = 0; row < 90; ++row) {
       const bool seen = (row >= 70 && row <= 80) || (T > 1 && row < 10 + T);
       if (seen) continue;
-      std::fill_n(p.k.begin() + static_cast<std::ptrdiff_t>(row * 32), 32, nan);
-      std::fill_n(p.v.begin() + static_cast<std::ptrdiff_t>(row * 32), 32, nan);
+      std::fill_n(p.k.begin() + static_cast<std::ptrdiff_t>(row * width), width, nan);
+      std::fill_n(p.v.begin() + static_cast<std::ptrdiff_t>(row * width), width, nan);
     }
-    EXPECT_EQ(forward(p).y, want) << "T " << T;
+    EXPECT_EQ(forward(p).y, want) << "T " << T << " E " << E;
   }
 }
 
 TEST_P(Attention, ShowsANaNInsideTheRange) {
-  for (const std::size_t T : {1, 40}) {
-    Problem p = cached(T, 60, 64, 1, 1, 16);
-    p.k[3 * 16] = std::numeric_limits<float>::quiet_NaN();
-    EXPECT_TRUE(std::isnan(forward(p).y.back())) << "T " << T;
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const auto& [T, E] : {std::pair<std::size_t, std::size_t>{1, 16}, {40, 16}, {40, 32}}) {
+    const Problem good = cached(T, 60, 64, 1, 1, E);
+    for (const std::size_t row : {3, 59}) {
+      Problem p = good, other = good;
+      p.k[row * E] = nan;
+      other.v[row * E + E - 1] = nan;
+      EXPECT_TRUE(std::isnan(forward(p).y.back())) << "T " << T << " E " << E << " row " << row;
+      EXPECT_TRUE(std::isnan(forward(other).y.back())) << "T " << T << " E " << E << " row " << row;
+    }
   }
 }
 
-TEST_P(Attention, SeesNoOtherDocument) {
-  const Problem p = packed({20, 45, 30}, 4, 2, 16);
-  if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
-  Problem other = p;
-  const auto change = [](Floats& x, std::size_t width, float value) {
-    std::fill_n(x.begin(), 20 * width, value);
-    std::fill(x.begin() + static_cast<std::ptrdiff_t>(65 * width), x.end(), value);
-  };
-  change(other.q, 64, 3);
-  change(other.k, 32, -2);
-  change(other.v, 32, 100);
-  change(other.dy, 64, 5);
-  const auto middle = [](const Floats& x, std::size_t width) {
-    return Floats(x.begin() + static_cast<std::ptrdiff_t>(20 * width),
-                  x.begin() + static_cast<std::ptrdiff_t>(65 * width));
-  };
-  EXPECT_EQ(middle(forward(p).y, 64), middle(forward(other).y, 64));
-  const Slopes a = backward(p), b = backward(other);
-  EXPECT_EQ(middle(a.dq, 64), middle(b.dq, 64));
-  EXPECT_EQ(middle(a.dk, 32), middle(b.dk, 32));
-  EXPECT_EQ(middle(a.dv, 32), middle(b.dv, 32));
-  EXPECT_NE(a.dv, b.dv) << "the change reached no document at all";
+class AttentionOfWidth : public Attention {
+ protected:
+  void sees_no_other_document(std::size_t E) {
+    const Problem p = packed({20, 45, 30}, 4, 2, E);
+    if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
+    Problem other = p;
+    const auto change = [](Floats& x, std::size_t width, float value) {
+      std::fill_n(x.begin(), 20 * width, value);
+      std::fill(x.begin() + static_cast<std::ptrdiff_t>(65 * width), x.end(), value);
+    };
+    change(other.q, 4 * E, 3);
+    change(other.k, 2 * E, -2);
+    change(other.v, 2 * E, 100);
+    change(other.dy, 4 * E, 5);
+    const auto middle = [](const Floats& x, std::size_t width) {
+      return Floats(x.begin() + static_cast<std::ptrdiff_t>(20 * width),
+                    x.begin() + static_cast<std::ptrdiff_t>(65 * width));
+    };
+    EXPECT_EQ(middle(forward(p).y, 4 * E), middle(forward(other).y, 4 * E));
+    const Slopes a = backward(p), b = backward(other);
+    EXPECT_EQ(middle(a.dq, 4 * E), middle(b.dq, 4 * E));
+    EXPECT_EQ(middle(a.dk, 2 * E), middle(b.dk, 2 * E));
+    EXPECT_EQ(middle(a.dv, 2 * E), middle(b.dv, 2 * E));
+    EXPECT_NE(a.dv, b.dv) << "the change reached no document at all";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Variants, AttentionOfWidth, test::all_variants(), test::variant_name);
+
+TEST_P(AttentionOfWidth, SeesNoOtherDocument) {
+  for (const std::size_t E : kWidths) sees_no_other_document(E);
 }
 
 TEST_P(Attention, KeepsANaNOfOneDocumentOutOfTheOthers) {
-  Problem p = packed({20, 45}, 2, 1, 16);
-  const Floats want = forward(p).y;
-  std::fill_n(p.k.begin(), 20 * 16, std::numeric_limits<float>::quiet_NaN());
-  std::fill_n(p.v.begin(), 20 * 16, std::numeric_limits<float>::quiet_NaN());
-  const Floats got = forward(p).y;
-  EXPECT_TRUE(std::equal(got.begin() + 20 * 32, got.end(), want.begin() + 20 * 32));
+  for (const std::size_t E : kWidths) {
+    Problem p = packed({20, 45}, 2, 1, E);
+    const Floats want = forward(p).y;
+    std::fill_n(p.k.begin(), 20 * E, std::numeric_limits<float>::quiet_NaN());
+    std::fill_n(p.v.begin(), 20 * E, std::numeric_limits<float>::quiet_NaN());
+    const Floats got = forward(p).y;
+    const auto begin = static_cast<std::ptrdiff_t>(20 * 2 * E);
+    EXPECT_TRUE(std::equal(got.begin() + begin, got.end(), want.begin() + begin)) << "E " << E;
+  }
 }
 
 TEST_P(Attention, NeedsNoLogSumExp) {
@@ -286,7 +335,9 @@ TEST_P(Attention, BackwardMatchesTheFormulaForPackedDocuments) {
 
 TEST_P(Attention, BackwardMatchesTheFormulaForOneDocumentOfAnyLength) {
   for (const std::size_t length : {2, 7, 8, 9, 31, 32, 33, 63, 64, 65, 131, 300}) {
-    check_backward(packed({length}, 3, 1, 16), fmt::format("one document of {}", length));
+    for (const std::size_t E : kWidths) {
+      check_backward(packed({length}, 3, 1, E), fmt::format("one document of {}, E {}", length, E));
+    }
   }
 }
 
@@ -300,16 +351,27 @@ TEST_P(Attention, BackwardOfOneRowReachesItsValueOnly) {
 }
 
 TEST_P(Attention, BackwardMatchesTheFormulaForDocumentsAcrossChunks) {
-  check_backward(packed({100, 1, 250, 3, 120}, 2, 1, 16), "documents across chunks");
+  for (const std::size_t E : kWidths) {
+    check_backward(packed({100, 1, 250, 3, 120}, 2, 1, E), fmt::format("across chunks, E {}", E));
+  }
+}
+
+// More keys than the bf16 kernel stages at once, more heads than it takes at once.
+TEST_P(Attention, BackwardMatchesTheFormulaForLongChunksAndManyHeads) {
+  check_backward(packed({2300, 30}, 1, 1, 32), "long chunks");
+  check_backward(packed({70, 90}, 6, 1, 32), "six heads of one key head");
+  check_forward(packed({70, 90, 400}, 6, 1, 32), "six heads of one key head");
 }
 
 TEST_P(Attention, BackwardOverwrites) {
-  const Problem p = packed({70, 60}, 2, 1, 16);
-  if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
-  const Slopes once = backward(p), twice = backward(p, 2);
-  EXPECT_EQ(once.dq, twice.dq);
-  EXPECT_EQ(once.dk, twice.dk);
-  EXPECT_EQ(once.dv, twice.dv);
+  for (const std::size_t E : kWidths) {
+    const Problem p = packed({70, 60}, 2, 1, E);
+    if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
+    const Slopes once = backward(p), twice = backward(p, 2);
+    EXPECT_EQ(once.dq, twice.dq);
+    EXPECT_EQ(once.dk, twice.dk);
+    EXPECT_EQ(once.dv, twice.dv);
+  }
 }
 
 TEST_P(Attention, RefusesTensorsThatDoNotMatch) {

@@ -45,21 +45,22 @@ struct Family {
   Break broken;
   SelfTestRecord record;
   Variant variant = Variant::cpu;
+  double tolerance = 1e-4;  // of the fast kernels against the portable ones
 };
 
-AttentionInputs attention_inputs(SelfTest& t, std::int64_t rows) {
+AttentionInputs attention_inputs(SelfTest& t, std::int64_t rows, std::int64_t width) {
   std::vector<std::int32_t> last(static_cast<std::size_t>(rows));
   for (std::size_t i = 0; i < last.size(); ++i) last[i] = static_cast<std::int32_t>(i);
-  return {.q = t.input({rows, 2, 16}),
-          .k = t.input({rows, 1, 16}),
-          .v = t.input({rows, 1, 16}),
+  return {.q = t.input({rows, 2, width}),
+          .k = t.input({rows, 1, width}),
+          .v = t.input({rows, 1, width}),
           .first = t.input({rows}, std::vector<std::int32_t>(last.size(), 0)),
           .last = t.input({rows}, last),
           .scale = 0.25F};
 }
 
-void attention(SelfTest& t, std::int64_t rows, bool backward) {
-  const AttentionInputs in = attention_inputs(t, rows);
+void attention(SelfTest& t, std::int64_t rows, bool backward, std::int64_t width = 16) {
+  const AttentionInputs in = attention_inputs(t, rows, width);
   const Tensor y = t.output(in.q.shape());
   const Tensor logs = t.output({rows, 2});
   record_attention(t.batch(), y, logs, in);
@@ -186,6 +187,15 @@ std::vector<Family> families() {
                               t.input({9, 70}), 1);
        }},
       {"attention_forward_cpu", {"attention_cpu.cl"}, [](SelfTest& t) { attention(t, 70, false); }},
+      {"attention_forward_bf16_cpu",
+       {"attention_bf16_cpu.cl"},
+       [](SelfTest& t) { attention(t, 70, false, 32); },
+       Variant::avx512_bf16},
+      {"attention_backward_bf16_cpu",
+       {"attention_backward_bf16_cpu.cl"},
+       [](SelfTest& t) { attention(t, 70, true, 32); },
+       Variant::avx512_bf16,
+       kBf16Tolerance},
       {"attention_decode_cpu",
        {"attention_decode_cpu.cl"},
        [](SelfTest& t) { attention(t, 5, false); }},
@@ -271,9 +281,11 @@ TEST_P(BrokenKernel, IsSeenOnceAndReplacedByThePortableOne) {
     GTEST_SKIP() << "the kernel prefetches, which only a CPU's compiler takes";
   }
   const auto trusted = trusting.run(family.record);
-  EXPECT_FALSE(same(trusted, want)) << "the break does no harm here";
+  EXPECT_FALSE(same(trusted, want, family.tolerance)) << "the break does no harm here";
   const Observed tested(folders, family.variant);
-  for (int repeat = 0; repeat < 2; ++repeat) EXPECT_TRUE(same(tested.run(family.record), want));
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    EXPECT_TRUE(same(tested.run(family.record), want, family.tolerance));
+  }
   EXPECT_THAT(*tested.warnings, testing::Contains(HasSubstr("self-test: " + family.name)).Times(1));
 }
 

@@ -100,16 +100,18 @@ struct Observed {
   }
 };
 
-inline bool same(const SelfTest::Result& a, const SelfTest::Result& b) {
+// Other kernels than the broken one are the fast ones, and round otherwise.
+inline bool same(const SelfTest::Result& a, const SelfTest::Result& b, double tolerance = 1e-4) {
   if (a.type != DType::f32) return a.bytes == b.bytes;
   std::vector<float> x(a.bytes.size() / sizeof(float)), y(x.size());
   std::memcpy(x.data(), a.bytes.data(), a.bytes.size());
   std::memcpy(y.data(), b.bytes.data(), b.bytes.size());
-  // Other kernels than the broken one are the fast ones, and round otherwise.
-  return std::ranges::equal(x, y, [](float u, float v) { return std::abs(u - v) < 1e-4F; });
+  return std::ranges::equal(x, y, [&](float u, float v) { return std::abs(u - v) < tolerance; });
 }
-inline bool same(const std::vector<SelfTest::Result>& a, const std::vector<SelfTest::Result>& b) {
-  return std::ranges::equal(a, b, [](const auto& u, const auto& v) { return same(u, v); });
+inline bool same(const std::vector<SelfTest::Result>& a, const std::vector<SelfTest::Result>& b,
+                 double tolerance = 1e-4) {
+  return std::ranges::equal(a, b,
+                            [&](const auto& u, const auto& v) { return same(u, v, tolerance); });
 }
 
 }  // namespace clora::test

@@ -1,0 +1,214 @@
+// attention, forward, with operands rounded to bf16, for CPU devices with avx512_bf16:
+// attention_cpu.cl's formula with the products
+//   bf16(scale log2(e) q) . bf16(k)   and   bf16(p) bf16(v)
+//
+// Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H]; E a multiple
+//         of 32
+// Types   f32
+// Work    a work-group of one work-item owns 32 query rows of up to `heads` heads that share a key
+//         head; work-group id: blocks of rows, the last, the first, the last but one ..., heads
+//         inside. A driver that deals out ranges of groups so deals out as much work to each.
+// Local   of each head: panel of q, sums [32][E] of y, the running maxima and totals; of the block
+//         of keys at hand: rows of k, v across, scores [KEYS][32], which become p across
+// Tiles   8 x 32 sums in registers, see attention_bf16_tile_cpu.clh; KEYS keys between two
+//         corrections of the running maximum; keys that no row of the block sees are skipped
+// Cost    4 E flops a (query, key) pair and head; k and v are rounded for each block of rows, once
+//         for its heads
+// Numerics sums, maxima and totals in f32; a total is that of p before rounding. A lane never takes
+//         a value from a row outside its range, so a NaN there does no harm: p is 0 there, and
+//         where values are not finite each row gets its own copy of v.
+#include "attention_bf16_tile_cpu.clh"
+
+#ifndef KEYS
+#error "KEYS: keys of one block of scores, a multiple of 8"
+#endif
+
+// out[i] = factor[i] out[i] + left right
+BF16_TARGET void tile_scaled_add(__local float* out, long out_step, __local const float* factor,
+                                 __local const uint* left, long row_step, long step,
+                                 __local const uint* right, long right_step, int pairs) {
+  EACH_OF_ROWS(LOAD_SCALED_TILE)
+  REDUCE_TILE
+  EACH_OF_ROWS(STORE_LOCAL_TILE)
+}
+
+// Whether one of the bf16 is infinite or NaN.
+bool has_non_finite(__local const uint* pairs, int count) {
+  int16 found = 0;
+  for (int i = 0; i < count; i += 16) {
+    const uint16 both = vload16(0, pairs + i);
+    found |= ((both & 0x7f80u) == 0x7f80u) | ((both & 0x7f800000u) == 0x7f800000u);
+  }
+  return any(found);
+}
+
+// -INFINITY where a lane does not see one of the keys key .. key + 7.
+void mask_scores(__local float* scores, __local const int* lane_first,
+                 __local const int* lane_last, int key) {
+  for (int side = 0; side < QUERIES; side += 16) {
+    const int16 first = vload16(0, lane_first + side), last = vload16(0, lane_last + side);
+    for (int n = 0; n < ROWS; ++n) {
+      __local float* at = scores + n * QUERIES + side;
+      const int16 seen = (first <= key + n) & (last >= key + n);
+      store_floats(__local, at, seen ? vload16(0, at) : (float16)(-INFINITY));
+    }
+  }
+}
+
+// The scores become weights p, across, in place. Maxima and totals go on; factors are what earlier
+// sums are scaled by.
+BF16_TARGET void weights_of_scores(__local float* scores, __local float* tops,
+                                   __local float* totals, __local float* factors, int count) {
+  for (int side = 0; side < QUERIES; side += 16) {
+    __local float* at = scores + side;
+    __local uint* weights = (__local uint*)at;
+    const float16 before = vload16(0, tops + side);
+    float16 top = before, other = before;
+    for (int n = 0; n < count; n += 2) {
+      top = MAX16(vload16(0, at + n * QUERIES), top);
+      other = MAX16(vload16(0, at + (n + 1) * QUERIES), other);
+    }
+    top = MAX16(top, other);
+    const float16 factor = exp2_16(before - top);
+    float16 even_total = vload16(0, totals + side) * factor, odd_total = 0.0f;
+    for (int n = 0; n < count; n += 2) {
+      const float16 even = exp2_16(vload16(0, at + n * QUERIES) - top);
+      const float16 odd = exp2_16(vload16(0, at + (n + 1) * QUERIES) - top);
+      even_total += even;
+      odd_total += odd;
+      store_words(__local, weights + n / 2 * QUERIES, pairs_across(even, odd));
+    }
+    store_floats(__local, tops + side, top);
+    store_floats(__local, factors + side, factor);
+    store_floats(__local, totals + side, even_total + odd_total);
+  }
+}
+
+// sums [32, width] = factors sums + p v for the keys key .. key + count - 1; tiles of lanes take
+// only keys that one of their lanes sees.
+void add_values(__local float* sums, __local const float* factors, __local const uint* weights,
+                __local const uint* values, __local const int* lane_first,
+                __local const int* lane_last, int key, int count, int width) {
+  for (int lane = 0; lane < QUERIES; lane += ROWS) {
+    int from = count, to = 0;
+    for (int i = lane; i < lane + ROWS; ++i) {
+      from = min(from, max(0, lane_first[i] - key));
+      to = max(to, min(count, lane_last[i] + 1 - key));
+    }
+    // Without a key the factors are all 1.
+    from /= 2;
+    to = (to + 1) / 2;
+    for (int e = 0; e < width && from < to; e += 32) {
+      tile_scaled_add(sums + lane * width + e, width, factors + lane,
+                      weights + from * QUERIES + lane, 1, QUERIES, values + from * width + e,
+                      width, to - from);
+    }
+  }
+}
+
+// The same where values are not finite: v without what the lane does not see, lane by lane. A
+// tile's eight rows are all the same one.
+void add_seen_values(__local float* sums, __local const float* factors,
+                     __local const uint* weights, __local uint* values,
+                     __global const float* v_rows, long v_step, __local const int* lane_first,
+                     __local const int* lane_last, int key, int keys, int padded, int width) {
+  for (int lane = 0; lane < QUERIES; ++lane) {
+    const int from = max(0, lane_first[lane] - key), to = min(keys, lane_last[lane] + 1 - key);
+    if (from >= to) continue;
+    stage_across(values, v_rows, v_step, from, to, padded, width);
+    for (int e = 0; e < width; e += 32) {
+      tile_scaled_add(sums + lane * width + e, 0, factors + lane, weights + lane, 0, QUERIES,
+                      values + e, width, padded / 2);
+    }
+  }
+}
+
+// y and log_sum_exp of the `count` first lanes of one head.
+void store_results(__global float* y, long y_step, __global float* log_sum_exp, int H,
+                   __local const float* sums, __local const float* tops,
+                   __local const float* totals, int count, int width) {
+  for (int i = 0; i < count; ++i) {
+    const float16 factor = (float16)(1.0f / totals[i]);
+    for (int e = 0; e < width; e += 16) {
+      store_floats(__global, y + i * y_step + e, vload16(0, sums + i * width + e) * factor);
+    }
+  }
+  if (log_sum_exp == 0) return;
+  float logs[QUERIES];
+  for (int side = 0; side < QUERIES; side += 16) {
+    const float16 log_total = log2(vload16(0, totals + side));
+    store_floats(__private, logs + side, (vload16(0, tops + side) + log_total) * LN_2);
+  }
+  for (int i = 0; i < count; ++i) log_sum_exp[(long)i * H] = logs[i];
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_bf16_cpu(
+    __global float* y, __global float* log_sum_exp, __global const float* q,
+    __global const float* k, __global const float* v, __global const int* first,
+    __global const int* last, int T, int H, int G, int E, float scale, int keeps_log_sum_exp,
+    int heads, __local uint* scratch) {
+  const int panel_size = E / 2 * QUERIES, sums_size = E * QUERIES;
+  __local uint* panels = scratch;
+  __local uint* keys_staged = panels + heads * panel_size;
+  __local uint* values = keys_staged + KEYS * E / 2;
+  __local float* sums = (__local float*)(values + KEYS * E / 2);
+  __local float* scores = sums + heads * sums_size;
+  __local float* tops = scores + KEYS * QUERIES;
+  __local float* totals = tops + heads * QUERIES;
+  __local float* factors = totals + heads * QUERIES;
+  __local int* lane_first = (__local int*)(factors + QUERIES);
+  __local int* lane_last = lane_first + QUERIES;
+
+  const int shares = (H / G + heads - 1) / heads;  // of the heads of a key head
+  const int blocks = (T + QUERIES - 1) / QUERIES;
+  const int turn = (int)get_group_id(0) / (G * shares), part = (int)get_group_id(0) % (G * shares);
+  const int t0 = (turn % 2 ? turn / 2 : blocks - 1 - turn / 2) * QUERIES;
+  const int g = part / shares, h = g * (H / G) + part % shares * heads;
+  const int head_count = min(heads, (g + 1) * (H / G) - h);
+  const int count = min(QUERIES, T - t0);
+  const long q_step = (long)H * E, k_step = (long)G * E;
+  const long q_at = t0 * q_step + (long)h * E;
+
+  for (int j = 0; j < head_count; ++j) {
+    stage_panel(panels + j * panel_size, q + q_at + j * E, q_step, count, E, scale * LOG2_E);
+  }
+  for (int i = 0; i < head_count * sums_size; i += 16) {
+    store_floats(__local, sums + i, (float16)(0.0f));
+  }
+  for (int i = 0; i < head_count * QUERIES; ++i) {
+    tops[i] = -1e30f;  // finite: the difference of two infinities would be NaN
+    totals[i] = 0.0f;
+  }
+  const KeyRange range = key_range(lane_first, lane_last, first + t0, last + t0, count);
+
+  for (int key = range.begin; key < range.end; key += KEYS) {
+    const int keys = min(KEYS, range.end - key), padded = (keys + ROWS - 1) / ROWS * ROWS;
+    __global const float* v_rows = v + key * k_step + (long)g * E;
+    stage_rows(keys_staged, k + key * k_step + (long)g * E, k_step, keys, padded, E);
+    stage_across(values, v_rows, k_step, 0, keys, padded, E);
+    const bool masked = key < range.all_begin || key + padded > range.all_end;
+    const bool mixes = !masked || !has_non_finite(values, padded * E / 2);
+    for (int j = 0; j < head_count; ++j) {
+      rows_times_panel(scores, keys_staged, padded, panels + j * panel_size, E);
+      for (int n = 0; n < padded; n += ROWS) {
+        if (key + n < range.all_begin || key + n + ROWS > range.all_end) {
+          mask_scores(scores + n * QUERIES, lane_first, lane_last, key + n);
+        }
+      }
+      weights_of_scores(scores, tops + j * QUERIES, totals + j * QUERIES, factors, padded);
+      __local const uint* weights = (__local const uint*)scores;
+      if (mixes) {
+        add_values(sums + j * sums_size, factors, weights, values, lane_first, lane_last, key,
+                   padded, E);
+      } else {
+        add_seen_values(sums + j * sums_size, factors, weights, values, v_rows, k_step, lane_first,
+                        lane_last, key, keys, padded, E);
+      }
+    }
+  }
+  for (int j = 0; j < head_count; ++j) {
+    store_results(y + q_at + j * E, q_step,
+                  keeps_log_sum_exp ? log_sum_exp + (long)t0 * H + h + j : 0, H,
+                  sums + j * sums_size, tops + j * QUERIES, totals + j * QUERIES, count, E);
+  }
+}
