@@ -4,13 +4,16 @@
 //   forward   y [M, C] = bf16(x [M, J]) bf16(alpha w [C, J])^T + bf16(s [M, R]) bf16(scale u [R, C])
 //                        + start + bias
 //   backward  y [M, C] = bf16(x [M, J]) bf16(w [J, C]) + bf16(s) bf16(scale u) + start
+//   and, with makes_s, before either   s [M, R] = a_scale bf16(x) bf16(a [R, J])^T
 //
-// Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
+// Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows;
+//         a [R, J], J a multiple of 32 where s is made; s_copies [column groups - 1][M, R]
 // Types   w in any storage type (quant.clh), all else f32
 // Work    as gemm_cpu: a work-group of one item owns panels_per_group panels of 32 columns and
 //         tiles_per_group tiles of TILE_ROWS rows (12, or 32). It takes panels_at_once panels and block_steps
 //         reduction steps at a time, turns that part of w into pairs once, and passes all its rows over it. Each
-//         tile of rows is turned into pairs once for the panels at hand.
+//         tile of rows is turned into pairs once for the panels at hand. Each group of columns makes an
+//         s of its own with its first panels: the first in s, the others in s_copies.
 // Local   scratch: PANEL_STEPS / 2 rows [32] of pairs for the panels, then a tile of x
 //         [TILE_ROWS][STAGE_STRIDE / 2]
 // Cost    2 M C (J + R) flops, two multiplications a lane and instruction; turning x into pairs adds
@@ -27,6 +30,7 @@
 #else
 #include "gemm_bf16_tile_cpu.clh"
 #endif
+#include "gemm_bf16_shrink_cpu.clh"
 #include "quant_block32.clh"
 #include "transpose16.clh"
 
@@ -185,10 +189,11 @@ BF16_TARGET void stage_rows(__local uint* stage, __global const float* x, uint s
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
     __global float* y, __global const float* x, __global const uchar* w,
-    __global const float* start, __global const float* bias, __global const float* s,
+    __global const float* start, __global const float* bias, __global float* s,
     __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
     uint backward, uint has_start, uint has_bias, uint block_steps, uint panels_at_once,
-    uint panels_per_group, uint tiles_per_group, __local uint* scratch) {
+    uint panels_per_group, uint tiles_per_group, __global const float* a, uint makes_s,
+    float a_scale, __global float* s_copies, __local uint* scratch) {
   const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
   const uint panel_begin = get_group_id(0) * panels_per_group;
   const uint panel_end = min(panels, panel_begin + panels_per_group);
@@ -197,6 +202,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
   const uint w_steps = J + J % 2;  // in pairs; the low-rank steps follow
   const uint panel_size = block_steps / 2 * TILE_COLUMNS;
   __local uint* stage = scratch + PANEL_STEPS / 2 * TILE_COLUMNS;
+  if (makes_s && get_group_id(0) > 0) s = s_copies + (get_group_id(0) - 1) * (size_t)M * R;
 #ifdef AMX
   tiles_begin();
 #endif
@@ -222,6 +228,10 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
         const uint rows = min(M - m, (uint)TILE_ROWS);
         if (begin < w_last) {
           stage_rows(stage, x + (size_t)m * J + begin, J, rows, w_last - begin);
+        }
+        if (makes_s && p0 == panel_begin && begin < w_last) {
+          add_shrink(s + (size_t)m * R, stage, a + begin, J, R, rows, w_last - begin, begin == 0,
+                     a_scale);
         }
         if (w_end < end) {
           stage_rows(stage + (w_end - begin) / 2, s + (size_t)m * R + (w_end - w_steps), R, rows,

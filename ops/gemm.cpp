@@ -21,7 +21,7 @@ GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns,
           .scale = scale};
 }
 
-// Several tiles each way, cut at their ends.
+// Several tiles each way, cut at their ends; s is given or made.
 void test_tiles(SelfTest& test, const Tensor& like) {
   constexpr std::int64_t kRows = 2 * GemmTiles::kAmxRows + 1;
   const std::int64_t columns =
@@ -31,6 +31,9 @@ void test_tiles(SelfTest& test, const Tensor& like) {
               test_extras(test, kRows, columns));
   record_gemm_backward(test.batch(), test.output({kRows, 256}), test.input({kRows, columns}), w,
                        Accumulate::no);
+  record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}), w,
+              {.low_rank = {test.output({kRows, 7}), test.input({7, columns}), 0.5F,
+                            test.input({7, 256}), 0.5F}});
 }
 
 // A tile of each number of rows, panels of one strip and two; matrix tiles take no scale, and store
@@ -159,7 +162,14 @@ void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
 
 // Whether `kernel` makes s of p in its own launch: the one place that says so.
 bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p) {
-  return kernel == GemmKernel::strips && gemm_strips_make_s(context, p);
+  switch (kernel) {
+    case GemmKernel::strips:
+      return gemm_strips_make_s(context, p);
+    case GemmKernel::bf16_tiles:
+      return gemm_bf16_tiles_make_s(context, p);
+    default:
+      return false;
+  }
 }
 
 void record_product(Batch& batch, GemmProduct p) {

@@ -18,6 +18,8 @@ constexpr std::uint32_t kRowsAtOnce = 16;
 // of the peak, lanes being idle in its narrow output.
 constexpr double kLaunchFlops = 1e6;
 constexpr double kShrinkOverhead = 2;
+// cl/shrink_dots_cpu.clh: 16 pairs
+constexpr std::int64_t kStepsOfDots = 32;
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 
@@ -58,6 +60,35 @@ RowShare share_strips(const Context& context, const GemmProduct& p) {
   return share_rows(u32(p.columns()) / kRowsAtOnce, context.device());
 }
 
+// Rows are multiplied with a of R rows, where s is made, as they are staged.
+double shrink_panels(const GemmProduct& p) {
+  return p.makes_s() ? static_cast<double>(p.rank()) / GemmTiles::kColumns : 0;
+}
+
+// Groups of columns each make their own s: whether that is as fast as a launch before the product.
+bool makes_s_cheaply(const Context& context, const GemmProduct& p, const GemmShares& shares,
+                     std::uint32_t rows_per_group) {
+  const std::uint32_t units = std::max(1U, context.device().compute_units);
+  const std::uint32_t turns = divide_up(shares.column_groups * shares.row_groups, units);
+  const auto flops_a_row = 2.0 * static_cast<double>(p.steps() * p.rank());
+  const double inside = flops_a_row * turns * rows_per_group;
+  return inside <=
+         kLaunchFlops + kShrinkOverhead * flops_a_row * static_cast<double>(p.rows()) / units;
+}
+
+// cl/gemm_cpu.cl or cl/gemm_bf16_cpu.cl for one product.
+struct TilesPlan {
+  GemmTiles tiles;
+  GemmShares shares;
+};
+
+TilesPlan plan_tiles(const Context& context, const GemmProduct& p, bool bf16) {
+  GemmTiles tiles =
+      bf16 ? gemm_bf16_tiles(context.device(), context.variant()) : gemm_tiles(context.device());
+  tiles.shrink_panels = shrink_panels(p);
+  return {tiles, share_gemm(p.size(), tiles, context.device())};
+}
+
 // cl/gemm_strips_cpu.cl for one product.
 struct StripsPlan {
   GemmStrips strips;
@@ -73,9 +104,16 @@ StripsPlan plan_strips(const Context& context, const GemmProduct& p) {
                         .panel_steps = strips.panel_steps(size),
                         .block_steps = strips.block_steps(),
                         .expansion_rows = GemmStrips::kExpansionRows,
-                        .staging_panels = GemmStrips::staging_panels(p.makes_s() ? p.rank() : 0)};
+                        .staging_panels = GemmStrips::kStagingPanels,
+                        .shrink_panels = shrink_panels(p)};
   const GemmShares shares = share_gemm(size, tiles, context.device());
   return {strips, shares, std::min(size.rows, shares.tiles_per_group * strips.row_step())};
+}
+
+// Of the groups of columns behind the first, which writes s itself.
+Tensor copies_of_s(Batch& batch, const GemmProduct& p, std::uint32_t column_groups) {
+  if (!p.makes_s() || column_groups == 1) return p.y;
+  return batch.temporary({column_groups - 1, p.rows(), p.rank()}, DType::f32, "s copies");
 }
 
 struct FewRowsKernel {
@@ -106,11 +144,16 @@ GemmSize GemmProduct::size() const {
 
 std::size_t int8_row_bytes(const GemmProduct& p) { return u32(p.steps()) * std::size_t{9} / 4; }
 
+bool gemm_bf16_tiles_make_s(const Context& context, const GemmProduct& p) {
+  if (p.steps() % kStepsOfDots != 0) return false;
+  const auto [tiles, shares] = plan_tiles(context, p, true);
+  return makes_s_cheaply(context, p, shares,
+                         std::min(u32(p.rows()), shares.tiles_per_group * tiles.rows));
+}
+
 void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
   Context& context = batch.context();
-  const GemmTiles tiles =
-      bf16 ? gemm_bf16_tiles(context.device(), context.variant()) : gemm_tiles(context.device());
-  const GemmShares shares = share_gemm(p.size(), tiles, context.device());
+  const auto [tiles, shares] = plan_tiles(context, p, bf16);
   Defines defines;
   set_weight_type(defines, p.w);
   tiles.define(defines);
@@ -122,7 +165,12 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
   append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.start.empty()},
                      std::uint32_t{!p.bias.empty()}, shares.block_steps, shares.panels_at_once,
                      shares.panels_per_group, shares.tiles_per_group});
-  if (!bf16) append(arguments, {std::uint32_t{rows_share_cache_sets(p.steps())}});
+  if (bf16) {
+    append(arguments, {or_else(p.low_rank.a, p.x), std::uint32_t{p.makes_s()}, p.low_rank.a_scale,
+                       copies_of_s(batch, p, shares.column_groups)});
+  } else {
+    append(arguments, {std::uint32_t{rows_share_cache_sets(p.steps())}});
+  }
   append(arguments, {LocalMemory{tiles.scratch_bytes()}});
   batch.record(std::move(launch), std::move(arguments));
 }
@@ -130,12 +178,7 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
 bool gemm_strips_make_s(const Context& context, const GemmProduct& p) {
   if (context.variant() == Variant::amx || p.rank() > GemmStrips::kRankSteps) return false;
   const StripsPlan plan = plan_strips(context, p);
-  const std::uint32_t units = std::max(1U, context.device().compute_units);
-  const std::uint32_t turns = divide_up(plan.shares.column_groups * plan.shares.row_groups, units);
-  const auto flops_a_row = 2.0 * static_cast<double>(p.steps() * p.rank());
-  const double inside = flops_a_row * turns * plan.rows_per_group;
-  return inside <=
-         kLaunchFlops + kShrinkOverhead * flops_a_row * static_cast<double>(p.rows()) / units;
+  return makes_s_cheaply(context, p, plan.shares, plan.rows_per_group);
 }
 
 void record_gemm_strips(Batch& batch, const GemmProduct& p) {

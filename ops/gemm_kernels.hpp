@@ -38,8 +38,11 @@ inline constexpr std::string_view kGemmFewRowsInt8 = "gemm_few_rows_int8_cpu.cl"
 
 // Any product.
 void record_gemm_portable(Batch& batch, const GemmProduct& p);
-// Any product, in f32 or with operands rounded to bf16.
+// Any product, in f32 or with operands rounded to bf16; then it may make s where
+// gemm_bf16_tiles_make_s().
 void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16);
+// Whether a product of bf16 tiles makes s inside as fast as a launch before it.
+bool gemm_bf16_tiles_make_s(const Context& context, const GemmProduct& p);
 // REQUIRES: forward, w f32 or bf16 in strips; gemm_strips() has room for it on the device. May make
 // s where gemm_strips_make_s().
 void record_gemm_strips(Batch& batch, const GemmProduct& p);

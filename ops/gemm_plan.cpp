@@ -126,9 +126,9 @@ GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device
       const std::uint32_t panels_each = divide_up(panels, columns);
       const std::uint32_t tiles_each = divide_up(row_tiles, rows);
       const double rows_each = tiles_each * static_cast<double>(tiles.rows);
-      const double group =
-          rows_each * (panels_each + tiles.staging_panels * divide_up(panels_each, at_once)) +
-          panels_each * tiles.expansion_rows;
+      const double group = rows_each * (panels_each + tiles.shrink_panels +
+                                        tiles.staging_panels * divide_up(panels_each, at_once)) +
+                           panels_each * tiles.expansion_rows;
       const double cost = slowest(columns * rows, units, group);
       if (cost > best_cost) continue;
       best_cost = cost;

@@ -35,6 +35,7 @@ struct GemmTiles {
   // panels at once, as so many panels.
   double expansion_rows = 12;
   double staging_panels = 0;
+  double shrink_panels = 0;  // what making a low-rank s of a row takes, likewise
 
   void define(Defines& defines) const;
   std::uint32_t stage_stride() const;  // elements from one staged row to the next
@@ -55,10 +56,7 @@ bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward);
 struct GemmStrips {
   static constexpr std::uint32_t kRankSteps = 64;
   static constexpr double kExpansionRows = 1;  // as in GemmTiles: w comes from afar once
-  // As in GemmTiles; rows are multiplied with a of R rows, where s is made, as they are staged.
-  static double staging_panels(std::int64_t made_rank) {
-    return 0.5 + static_cast<double>(made_rank) / GemmTiles::kColumns;
-  }
+  static constexpr double kStagingPanels = 0.5;
 
   std::uint32_t steps_an_element = 1;  // 2: pairs of bf16
   std::uint32_t tile_rows = GemmTiles::kRows;

@@ -53,13 +53,16 @@ Tensor adapter_input(Batch& batch, const Tensor& x, const LoraDropout& dropout) 
   return dropped;
 }
 
-// dx (+)= dy w + drop'(ds a)
+// ds = scale * dy b, and dx (+)= dy w + drop'(ds a) where dx is wanted.
 void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& ds,
                const LinearWeights& weights, const LoraWeights& lora, Accumulate accumulate) {
-  if (lora.dropout.probability == 0) {
-    record_gemm_backward(batch, dx, dy, weights.w, accumulate, {ds, lora.a, 1});
+  if (lora.dropout.probability == 0 && !dx.empty()) {
+    record_gemm_backward(batch, dx, dy, weights.w, accumulate,
+                         {.s = ds, .u = lora.a, .a = lora.bt, .a_scale = lora.scale});
     return;
   }
+  record_lora_shrink(batch, ds, dy, lora.bt, lora.scale);
+  if (dx.empty()) return;
   record_gemm_backward(batch, dx, dy, weights.w, accumulate);
   const Tensor through_adapter = batch.temporary(dx.shape(), DType::f32, "lora ds a");
   record_gemm_backward(batch, through_adapter, ds, lora.a, Accumulate::no);
@@ -108,9 +111,8 @@ void record_lora_linear_backward(Batch& batch, const Tensor& dx, const LoraGradi
   require_tensor("lora_linear backward", "saved.s", saved.s, {rows, rank});
   require(!overlap(dx, saved.x), "lora_linear backward: dx must not alias saved.x");
   const Tensor ds = batch.temporary({rows, rank}, DType::f32, "lora ds");
-  record_lora_shrink(batch, ds, dy, lora.bt, lora.scale);
   record_lora_gradient(batch, gradients.dbt, saved.s, dy, lora.scale);
-  if (!dx.empty()) record_dx(batch, dx, dy, ds, weights, lora, accumulate_dx);
+  record_dx(batch, dx, dy, ds, weights, lora, accumulate_dx);
   record_lora_gradient(batch, gradients.da, ds, adapter_input(batch, saved.x, lora.dropout), 1);
 }
 

@@ -237,7 +237,9 @@ TEST_P(Gemm, FloatsInStripsAreAddedToAResidual) {
 
 // In both directions, with s made in the product's launch or in one before it.
 TEST_P(Gemm, TheFirstLowRankFactorIsMadeOfTheInputWhereItsMatrixIsGiven) {
-  for (const Case& c : {Case{3, 48, 128, 5}, {40, 80, 192, 5}, {40, 48, 64, 65}}) {
+  // The last has several panels, and several blocks of steps, after one another.
+  for (const Case& c :
+       {Case{3, 48, 128, 5}, {40, 80, 192, 5}, {40, 48, 64, 65}, {27, 1344, 1344, 9}}) {
     if (!c.affordable()) continue;
     for (const Layout layout : {Layout::plain, Layout::strips}) {
       expect_made_low_rank(c, layout, false);
