@@ -1,5 +1,6 @@
-// swiglu/fused/f32/TxF and swiglu_backward: SmolLM2-135M's feed-forward width. One row, as in
-// decoding, finds its numbers in the caches.
+// swiglu/fused/TYPE/TxF and swiglu_backward: SmolLM2-135M's feed-forward width. One row, as in
+// decoding, finds its numbers in the caches. bf16: the forward that also keeps gate and up rounded,
+// and the backward of what was kept.
 #include "ops/swiglu.hpp"
 
 #include "bench/support/op_bench.hpp"
@@ -33,11 +34,51 @@ void swiglu_backward(OpBench& bench, const Shape& shape) {
   });
 }
 
+SwigluKept room_for_kept(OpBench& bench, BufferSet& set, const Shape& shape) {
+  const auto room = [&] {
+    return set.keep(bench.context().allocate(shape, DType::bf16, MemoryTag::scratch));
+  };
+  return {room(), room()};
+}
+
+void swiglu_keeping(OpBench& bench, const Shape& shape) {
+  const Operand gate(shape, 1);
+  const Operand up(shape, 2);
+  bench.cost = swiglu_cost(shape, DType::f32, true);
+  bench.record([&](BufferSet& set) {
+    const Tensor y = set.output(shape);
+    const SwigluKept kept = room_for_kept(bench, set, shape);
+    record_swiglu(set.batch(), y, set.input(gate), set.input(up), kept);
+    set.expect(y, [&] { return reference::swiglu(gate.values, up.values); });
+  });
+}
+
+void swiglu_backward_kept(OpBench& bench, const Shape& shape) {
+  const Operand gate(shape, 1);
+  const Operand up(shape, 2);
+  const Operand dy(shape, 3);
+  const auto want = reference::swiglu_backward(dy.values, gate.values, up.values);
+  bench.cost = swiglu_backward_cost(shape, DType::bf16);
+  bench.tolerance = 1e-2;  // two ulp of bf16
+  bench.record([&](BufferSet& set) {
+    const Tensor dgate = set.output(shape), dup = set.output(shape);
+    const SwigluKept kept = room_for_kept(bench, set, shape);
+    Batch once(bench.context());
+    record_swiglu(once, dup, set.input(gate), set.input(up), kept);
+    once.submit().wait();
+    record_swiglu_backward(set.batch(), dgate, dup, set.input(dy), kept.gate, kept.up);
+    set.expect(dgate, [&] { return want.dgate; });
+    set.expect(dup, [&] { return want.dup; });
+  });
+}
+
 const bool kAdded = add_family([] {
   const Shape rows{2048, 1536}, row{1, 1536};
   add({.op = "swiglu", .shape = rows}, swiglu, rows);
   add({.op = "swiglu", .shape = row, .words = {"warm"}}, swiglu, row);
   add({.op = "swiglu_backward", .shape = rows}, swiglu_backward, rows);
+  add({.op = "swiglu", .type = "bf16", .shape = rows}, swiglu_keeping, rows);
+  add({.op = "swiglu_backward", .type = "bf16", .shape = rows}, swiglu_backward_kept, rows);
 });
 
 }  // namespace

@@ -7,17 +7,15 @@
 // Work    one work-item an element
 // Local   none
 // Cost    6 bytes an element
-// Numerics  subnormals are kept: integer work only
+// Numerics  bf16_values.clh
+#include "bf16_values.clh"
+
 __kernel void cast_to_bf16(__global ushort* y, __global const float* x, long n) {
   const size_t i = get_global_id(0);
-  if ((long)i >= n) return;
-  const uint bits = as_uint(x[i]);
-  const uint rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
-  const int is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-  y[i] = (ushort)((is_nan ? bits | 0x400000u : rounded) >> 16);
+  if ((long)i < n) y[i] = bf16_of(x[i]);
 }
 
 __kernel void cast_from_bf16(__global float* y, __global const ushort* x, long n) {
   const size_t i = get_global_id(0);
-  if ((long)i < n) y[i] = as_float((uint)x[i] << 16);
+  if ((long)i < n) y[i] = float_of_bf16(x[i]);
 }

@@ -1,7 +1,8 @@
 // swiglu for CPU devices: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
+// _keeping also writes gate and up as bf16 (kept_gate, kept_up); _kept reads them so.
 // Shapes: all [T, F], taken as one flat range of n elements
-// Types: f32
+// Types: f32; kept_gate and kept_up bf16 (bf16_values.clh)
 // Work: a work-group of one item owns an even share of the whole blocks of 16; the last group also
 //   owns the tail of n % 16
 // Local: none
@@ -9,6 +10,7 @@
 //   and up, writes dgate and dup: 10 flops and an exp
 // Numerics: exp16 stays finite, so s is at least 3e-39, which is 0 beside anything. Each element is
 //   read before it is written: y may be gate or up, dgate may be gate, dup may be up
+#include "bf16_values16.clh"
 #include "group_range.clh"
 #include "swiglu16.clh"
 
@@ -28,6 +30,42 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_forward(
   const long at = n - tail;
   const float16 g = load16_tail(gate + at, tail, 0.0f);
   store16_tail(swiglu16(g, load16_tail(up + at, tail, 0.0f)), y + at, tail);
+}
+
+// The few of the tail take a vector each here and below: one lane of it is of use.
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_forward_keeping(
+    __global float* y, __global const float* gate, __global const float* up,
+    __global ushort* kept_gate, __global ushort* kept_up, long n) {
+  const long end = group_end(n / 16);
+  for (long b = group_begin(n / 16); b < end; ++b) {
+    const float16 g = vload16(b, gate);
+    const float16 u = vload16(b, up);
+    vstore16(bf16_of_16(g), b, kept_gate);
+    vstore16(bf16_of_16(u), b, kept_up);
+    vstore16(swiglu16(g, u), b, y);
+  }
+  if (get_group_id(0) + 1 < get_num_groups(0)) return;
+  for (long i = n / 16 * 16; i < n; ++i) {
+    const float g = gate[i];
+    const float u = up[i];
+    kept_gate[i] = bf16_of(g);
+    kept_up[i] = bf16_of(u);
+    y[i] = swiglu16((float16)(g), (float16)(u)).s0;
+  }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_forward_kept(
+    __global float* y, __global const ushort* kept_gate, __global const ushort* kept_up, long n) {
+  const long end = group_end(n / 16);
+  for (long b = group_begin(n / 16); b < end; ++b) {
+    const float16 g = float16_of_bf16(vload16(b, kept_gate));
+    vstore16(swiglu16(g, float16_of_bf16(vload16(b, kept_up))), b, y);
+  }
+  if (get_group_id(0) + 1 < get_num_groups(0)) return;
+  for (long i = n / 16 * 16; i < n; ++i) {
+    const float16 g = (float16)(float_of_bf16(kept_gate[i]));
+    y[i] = swiglu16(g, (float16)(float_of_bf16(kept_up[i]))).s0;
+  }
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward(
@@ -51,4 +89,27 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward(
   const float16 s = sigmoid16(g);
   store16_tail(dgate16(d, g, u, s), dgate + at, tail);
   store16_tail(d * g * s, dup + at, tail);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_kept(
+    __global float* dgate, __global float* dup, __global const float* dy,
+    __global const ushort* kept_gate, __global const ushort* kept_up, long n) {
+  const long end = group_end(n / 16);
+  for (long b = group_begin(n / 16); b < end; ++b) {
+    const float16 g = float16_of_bf16(vload16(b, kept_gate));
+    const float16 u = float16_of_bf16(vload16(b, kept_up));
+    const float16 d = vload16(b, dy);
+    const float16 s = sigmoid16(g);
+    vstore16(dgate16(d, g, u, s), b, dgate);
+    vstore16(d * g * s, b, dup);
+  }
+  if (get_group_id(0) + 1 < get_num_groups(0)) return;
+  for (long i = n / 16 * 16; i < n; ++i) {
+    const float16 g = (float16)(float_of_bf16(kept_gate[i]));
+    const float16 u = (float16)(float_of_bf16(kept_up[i]));
+    const float16 d = (float16)(dy[i]);
+    const float16 s = sigmoid16(g);
+    dgate[i] = dgate16(d, g, u, s).s0;
+    dup[i] = (d * g * s).s0;
+  }
 }

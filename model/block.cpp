@@ -1,9 +1,9 @@
 #include "model/block.hpp"
 
 #include <cmath>
+#include <tuple>
 
 #include "ops/attention.hpp"
-#include "ops/cast.hpp"
 #include "ops/rms_norm.hpp"
 #include "ops/swiglu.hpp"
 #include "runtime/error.hpp"
@@ -22,13 +22,6 @@ class BlockRecorder {
   }
   Tensor like(const Tensor& tensor, std::string_view name) {
     return temporary(tensor.shape(), name);
-  }
-  // x itself, or what was rounded.
-  Tensor as_f32(const Tensor& x, std::string_view name) {
-    if (x.type() == DType::f32) return x;
-    const Tensor y = like(x, name);
-    record_cast(batch_, y, x);
-    return y;
   }
   Tensor norm(const Tensor& x, const Tensor& w, std::string_view name) {
     const Tensor y = like(x, name);
@@ -90,14 +83,16 @@ class BlockRecorder {
   }
 
   // From attention's output to the block's.
-  void finish(BlockActivations& a, const Tensor& y) {
+  void finish(BlockActivations& a, const Tensor& y, Keep keep = Keep::nothing) {
     a.mid = like(a.x, "mid");
     linear_into(kO, a.mid, flat(a.attention), a.x, a.s);
     const Tensor h2 = norm(a.mid, block_.weights->post_attention_norm, "h2");
     a.gate = linear(kGate, h2, config_.feed_forward_width, a.s);
     a.up = linear(kUp, h2, config_.feed_forward_width, a.s);
     const Tensor product = like(a.gate, "swiglu");
-    record_swiglu(batch_, product, a.gate, a.up);
+    const SwigluKept kept = rounded(a, keep);
+    record_swiglu(batch_, product, a.gate, a.up, kept);
+    if (!kept.gate.empty()) std::tie(a.gate, a.up) = std::tie(kept.gate, kept.up);
     linear_into(kDown, y, product, a.mid, a.s);
   }
 
@@ -113,15 +108,13 @@ class BlockRecorder {
   void feed_forward_backward(const Tensor& dy, const BlockActivations& a,
                              const PerProjection<LoraGradients>& gradients) {
     const BlockWeights& w = *block_.weights;
-    const Tensor gate = as_f32(a.gate, "gate again");
-    const Tensor up = as_f32(a.up, "up again");
-    const Tensor product = like(gate, "swiglu again");
-    record_swiglu(batch_, product, gate, up);
+    const Tensor product = like(a.gate, "swiglu again");
+    record_swiglu(batch_, product, a.gate, a.up);
     const Tensor dproduct = like(product, "d swiglu");
     linear_backward(kDown, dproduct, dy, product, a, gradients, Accumulate::no);
-    const Tensor dgate = like(gate, "d gate");
-    const Tensor dup = like(up, "d up");
-    record_swiglu_backward(batch_, dgate, dup, dproduct, gate, up);
+    const Tensor dgate = like(a.gate, "d gate");
+    const Tensor dup = like(a.up, "d up");
+    record_swiglu_backward(batch_, dgate, dup, dproduct, a.gate, a.up);
     const Tensor h2 = norm(a.mid, w.post_attention_norm, "h2 again");
     const Tensor dh2 = like(h2, "d h2");
     linear_backward(kGate, dh2, dgate, h2, a, gradients, Accumulate::no);
@@ -158,6 +151,13 @@ class BlockRecorder {
   }
 
  private:
+  // Where the largest of what the backward needs is rounded: where products round their operands
+  // anyway. A quarter of a step's memory.
+  SwigluKept rounded(const BlockActivations& a, Keep keep) {
+    if (keep == Keep::nothing || !has_matrix_unit(batch_.context().variant())) return {};
+    return {batch_.temporary(a.gate.shape(), DType::bf16, "kept gate"),
+            batch_.temporary(a.up.shape(), DType::bf16, "kept up")};
+  }
   float epsilon() const { return static_cast<float>(config_.rms_norm_epsilon); }
 
   void head_norm_backward(const Tensor& d, const Tensor& x, const Tensor& w) {
@@ -187,7 +187,8 @@ Block block_of(const LanguageModel& model, const Adapter* adapter, std::int64_t 
   return block;
 }
 
-BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, const Block& block) {
+BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
+                              Keep keep) {
   BlockRecorder recorder(batch, block, x.shape()[0]);
   BlockActivations a;
   a.x = x;
@@ -195,17 +196,8 @@ BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, co
   a.attention = recorder.like(a.q, "attention");
   a.log_sum_exp = recorder.temporary({x.shape()[0], block.config->heads}, "log_sum_exp");
   record_attention(batch, a.attention, a.log_sum_exp, recorder.attention_inputs(a.q, a.k, a.v));
-  recorder.finish(a, y);
+  recorder.finish(a, y, keep);
   return a;
-}
-
-void keep_for_backward(Batch& batch, BlockActivations& activations) {
-  if (!has_matrix_unit(batch.context().variant())) return;
-  for (Tensor* kept : {&activations.gate, &activations.up}) {
-    const Tensor rounded = batch.temporary(kept->shape(), DType::bf16, "kept");
-    record_cast(batch, rounded, *kept);
-    *kept = rounded;
-  }
 }
 
 void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,

@@ -50,17 +50,18 @@ struct BlockActivations {
   Tensor attention;                     // [T, H, E]
   Tensor log_sum_exp;                   // [T, H]
   Tensor mid;                           // [T, D]
-  Tensor gate, up;                      // [T, F]; bf16 once keep_for_backward() has rounded them
+  Tensor gate, up;                      // [T, F]; bf16 where they are kept rounded
   PerProjection<Tensor> s;              // [T, R], where there is an adapter
 };
 
+// Whether a backward follows: then the largest of what it needs is kept as bf16 where products
+// round their operands anyway.
+enum class Keep { nothing, for_backward };
+
 // y [T, D] = block(x [T, D]); y must not be x. Rows attend to one another as rows.first and
 // rows.last say; all but y are temporaries of the batch, kept in the returned value.
-BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, const Block& block);
-
-// Rounds the largest of what the backward needs to bf16 where products round their operands anyway:
-// a quarter of a step's memory. What is kept of the f32 tensors is then no longer than the forward.
-void keep_for_backward(Batch& batch, BlockActivations& activations);
+BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
+                              Keep keep = Keep::nothing);
 
 // The same with keys and values appended to the cache at rows.positions and read from there.
 void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,

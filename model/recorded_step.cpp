@@ -69,8 +69,8 @@ void RecordedStep::record(const Tensor& loss_sum) {
     blocks.back().rope_table = rope_table;
     if (lowest == config.layers && any_lora(blocks.back().loras)) lowest = layer;
     const Tensor y = activation("block output");
-    saved.push_back(record_block(batch_, y, x, blocks.back()));
-    if (training) keep_for_backward(batch_, saved.back());
+    const Keep keep = training ? Keep::for_backward : Keep::nothing;
+    saved.push_back(record_block(batch_, y, x, blocks.back(), keep));
     x = y;
   }
 

@@ -5,15 +5,24 @@
 
 namespace clora {
 
-// All [T, F]. y is overwritten; it may be gate or up.
-void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tensor& up);
+// gate and up rounded to bf16, half the memory, for a backward that comes later.
+struct SwigluKept {
+  Tensor gate, up;
+};
 
-// dgate = dy * up * silu'(gate), dup = dy * silu(gate), overwritten. dgate may be gate, dup may be
-// up.
+// All [T, F]. gate and up are both f32, or both bf16 as they were kept. y is overwritten; it may be
+// gate or up where these are f32. kept, where given, is overwritten with gate and up (f32),
+// rounded.
+void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tensor& up,
+                   const SwigluKept& kept = {});
+
+// dgate = dy * up * silu'(gate), dup = dy * silu(gate), overwritten. gate and up as above; where
+// they are f32, dgate may be gate and dup may be up.
 void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
                             const Tensor& gate, const Tensor& up);
 
-Cost swiglu_cost(const Shape& y);
-Cost swiglu_backward_cost(const Shape& dy);
+// gate_type: that of gate and up; keeps: whether they are rounded, too.
+Cost swiglu_cost(const Shape& y, DType gate_type = DType::f32, bool keeps = false);
+Cost swiglu_backward_cost(const Shape& dy, DType gate_type = DType::f32);
 
 }  // namespace clora

@@ -165,10 +165,19 @@ std::uint32_t SelfTest::next_bits() {
   return random_ >> 8U;
 }
 
-Tensor SelfTest::input(Shape shape, float scale) {
+Tensor SelfTest::input(Shape shape, float scale, DType type) {
   std::vector<float> values(static_cast<std::size_t>(shape.elements()));
   for (float& value : values) value = scale * (static_cast<float>(next_bits()) * 0x1p-23F - 1.0F);
-  return input(shape, values);
+  if (type == DType::f32) return input(shape, values);
+  require(type == DType::bf16, "self-test: inputs are f32 or bf16, got {}", name_of(type));
+  std::vector<std::uint16_t> halves;  // the upper ones
+  for (const float value : values) {
+    halves.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U));
+  }
+  const Tensor tensor = batch_.context().allocate(shape, type, MemoryTag::scratch);
+  batch_.context().write(tensor, std::as_bytes(std::span(halves)));
+  note(tensor, std::as_bytes(std::span(halves)));
+  return tensor;
 }
 
 void SelfTest::note(const Tensor& tensor, std::span<const std::byte> bytes) {

@@ -28,8 +28,8 @@ class SelfTest {
   explicit SelfTest(Context& context) : batch_(context) {}
 
   Batch& batch() noexcept { return batch_; }
-  // f32 values in [-scale, scale), others at every call.
-  Tensor input(Shape shape, float scale = 1);
+  // f32 or bf16 values in [-scale, scale), others at every call.
+  Tensor input(Shape shape, float scale = 1, DType type = DType::f32);
   Tensor input(Shape shape, std::span<const float> values);
   Tensor input(Shape shape, std::span<const std::int32_t> values);
   Tensor input(Shape shape, std::span<const std::uint32_t> values);

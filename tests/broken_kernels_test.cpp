@@ -113,6 +113,21 @@ std::vector<Family> families() {
        [](SelfTest& t) {
          record_swiglu(t.batch(), t.output({9000}), t.input({9000}), t.input({9000}));
        }},
+      {"swiglu_forward_keeping", range,
+       [](SelfTest& t) {
+         const SwigluKept kept{t.output({9000}, DType::bf16), t.output({9000}, DType::bf16)};
+         record_swiglu(t.batch(), t.output({9000}), t.input({9000}), t.input({9000}), kept);
+       }},
+      {"swiglu_forward_kept", range,
+       [](SelfTest& t) {
+         record_swiglu(t.batch(), t.output({9000}), t.input({9000}, 1, DType::bf16),
+                       t.input({9000}, 1, DType::bf16));
+       }},
+      {"swiglu_backward_kept", range,
+       [](SelfTest& t) {
+         record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
+                                t.input({9000}, 1, DType::bf16), t.input({9000}, 1, DType::bf16));
+       }},
       {"cast_to_bf16", range, round_trip},
       {"cast_from_bf16", range, round_trip},
       {"swiglu_backward", range,

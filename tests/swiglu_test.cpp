@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <numeric>
 
 #include "tests/reference/swiglu_reference.hpp"
@@ -128,6 +129,89 @@ TEST_P(Swiglu, BackwardOverwritesItsOutputsAndMayDoSoInPlace) {
   test::expect_close(dup.values(), want.dup, kTolerance, "second call, dup");
   test::expect_close(context().read<float>(gate), want.dgate, kTolerance, "dgate as gate");
   test::expect_close(context().read<float>(up), want.dup, kTolerance, "dup as up");
+}
+
+// The nearest bf16, and what it is.
+std::vector<std::uint16_t> rounded(const std::vector<float>& values) {
+  std::vector<std::uint16_t> halves;
+  for (const float value : values) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    halves.push_back(static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U) % 2) >> 16U));
+  }
+  return halves;
+}
+std::vector<float> widened(const std::vector<std::uint16_t>& halves) {
+  std::vector<float> values;
+  for (const std::uint16_t half : halves) {
+    values.push_back(std::bit_cast<float>(std::uint32_t{half} << 16U));
+  }
+  return values;
+}
+
+TEST_P(Swiglu, KeepsItsInputsRoundedBesideTheSameResult) {
+  for (const Case& c : cases()) {
+    const Output y(context(), c.shape), composed(context(), c.shape);
+    const SwigluKept kept{context().allocate(c.shape, DType::bf16, MemoryTag::scratch),
+                          context().allocate(c.shape, DType::bf16, MemoryTag::scratch)};
+    run([&](Batch& b) {
+      const Tensor gate = upload(c.shape, c.gate), up = upload(c.shape, c.up);
+      record_swiglu(b, y.tensor(), gate, up, kept);
+      record_swiglu(b, composed.tensor(), gate, up);
+    });
+    test::expect_close(y.values(), test::to_double(composed.values()), kTolerance, c.shape.text());
+    EXPECT_EQ(context().read<std::uint16_t>(kept.gate), rounded(c.gate)) << c.shape.text();
+    EXPECT_EQ(context().read<std::uint16_t>(kept.up), rounded(c.up)) << c.shape.text();
+  }
+}
+
+TEST_P(Swiglu, OfKeptInputsAgreesWithTheReferenceOfTheRoundedOnes) {
+  for (Case c : cases()) {
+    const auto upload_halves = [&](std::vector<float>& values) {
+      const std::vector<std::uint16_t> halves = rounded(values);
+      values = widened(halves);
+      const Tensor tensor = context().allocate(c.shape, DType::bf16, MemoryTag::scratch);
+      context().write(tensor, std::as_bytes(std::span(halves)));
+      return tensor;
+    };
+    const Tensor gate = upload_halves(c.gate), up = upload_halves(c.up);
+    const Output y(context(), c.shape), dgate(context(), c.shape), dup(context(), c.shape);
+    run([&](Batch& b) {
+      record_swiglu(b, y.tensor(), gate, up);
+      record_swiglu_backward(b, dgate.tensor(), dup.tensor(), upload(c.shape, c.dy), gate, up);
+    });
+    test::expect_close(y.values(), c.forward(), kTolerance, c.shape.text());
+    const reference::SwigluGradients want = c.backward();
+    test::expect_close(dgate.values(), want.dgate, kTolerance, c.shape.text() + " dgate");
+    test::expect_close(dup.values(), want.dup, kTolerance, c.shape.text() + " dup");
+  }
+}
+
+TEST_P(Swiglu, RefusesKeptTensorsThatDoNotMatch) {
+  Batch b(context());
+  const Case c(4, 32);
+  const Tensor t = upload(c.shape, c.gate), y = upload(c.shape, c.gate);
+  const auto halves = [&](const Shape& shape) {
+    return context().allocate(shape, DType::bf16, MemoryTag::scratch);
+  };
+  const Tensor gate = halves(c.shape), up = halves(c.shape), wrong = halves({32, 4});
+  const auto forward = [&](const Tensor& out, const Tensor& g, const Tensor& u,
+                           const SwigluKept& kept) {
+    return test::error_of([&] { record_swiglu(b, out, g, u, kept); });
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(forward(y, t, t, {gate, {}}), HasSubstr("kept.up must be bf16 [4, 32]"));
+  EXPECT_THAT(forward(y, t, t, {wrong, up}), HasSubstr("kept.gate must be bf16 [4, 32]"));
+  EXPECT_THAT(forward(y, t, t, {t, up}), HasSubstr("kept.gate must be bf16 [4, 32]"));
+  EXPECT_THAT(forward(y, gate, up, {gate, up}), HasSubstr("must be rounded from f32"));
+  EXPECT_THAT(forward(y, gate, t, {}), HasSubstr("up must be bf16 [4, 32]"));
+  EXPECT_THAT(forward(y, t, up, {}), HasSubstr("up must be f32 [4, 32]"));
+  const Tensor both = context().allocate({4, 32}, DType::f32, MemoryTag::scratch);
+  const Tensor first_half = both.slice(0, c.shape, DType::bf16);
+  EXPECT_THAT(forward(both, first_half, up, {}), HasSubstr("y must alias neither gate nor up"));
+  EXPECT_THAT(forward(y, both, t, {first_half, up}), HasSubstr("kept.gate must alias neither"));
+  EXPECT_THAT(test::error_of([&] { record_swiglu_backward(b, both, y, t, first_half, up); }),
+              HasSubstr("dgate must alias neither"));
+  EXPECT_EQ(b.commands(), 0U);
 }
 
 TEST_P(Swiglu, RefusesTensorsThatDoNotMatch) {
