@@ -148,7 +148,7 @@ void write_broken_kernels(const std::filesystem::path& folder, const std::string
 TEST(BenchProgram, TimesNothingWhoseResultIsWrong) {
   if (std::getenv("CLORA_SOURCE_DIR") == nullptr) GTEST_SKIP() << "CLORA_SOURCE_DIR is not set";
   const test::TemporaryFolder folder;
-  write_broken_kernels(folder / "cl", "* up[i];", "* up[i] * 1.001f;");
+  write_broken_kernels(folder / "cl", "* u; }", "* u * 1.001f; }");
   const ProgramResult result = test::run_program(
       test::built_program("bench/clora_bench"),
       {.arguments = {"--benchmark_filter=^swiglu/fused/f32/1x1536/warm/",
