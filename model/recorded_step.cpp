@@ -12,7 +12,7 @@
 namespace clora {
 namespace {
 
-constexpr std::size_t kMostRecorded = 12;
+constexpr std::size_t kMostRecorded = 24;
 
 bool any_lora(const PerProjection<LoraWeights>& loras) {
   for (const LoraWeights& lora : loras) {
@@ -108,10 +108,12 @@ void RecordedStep::record(const Tensor& loss_sum) {
   }
 }
 
-RowCounts recorded_row_counts(std::size_t rows, std::size_t counted) {
-  const auto rounded = [](std::size_t count) {
+RowCounts recorded_row_counts(std::size_t rows, std::size_t counted, DeviceKind device) {
+  const bool fine = device == DeviceKind::cpu;
+  const auto rounded = [fine](std::size_t count) {
     const std::size_t least = std::max<std::size_t>(count, 1);
-    const std::size_t step = std::max<std::size_t>(64, std::bit_floor(least) / 8);
+    const std::size_t step =
+        std::max<std::size_t>(fine ? 16 : 64, std::bit_floor(least) / (fine ? 16 : 8));
     return static_cast<std::int64_t>((least + step - 1) / step * step);
   };
   return {rounded(rows), std::min(rounded(rows), rounded(counted))};
@@ -126,7 +128,7 @@ RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, StepK
       arena_(std::move(arena)) {}
 
 RecordedStep& RecordedSteps::prepare(std::size_t rows, std::size_t counted) {
-  const RowCounts counts = recorded_row_counts(rows, counted);
+  const RowCounts counts = recorded_row_counts(rows, counted, model_->context().device().kind);
   const auto found = std::ranges::find_if(steps_, [&](const RecordedStep& step) {
     return RowCounts{step.inputs().rows(), step.inputs().counted_rows()} == counts;
   });

@@ -44,10 +44,11 @@ class RecordedStep {
   Batch batch_;
 };
 
-// The sizes of the recorded step for so many rows: each rounded up to 64 and then in steps of an
-// eighth of a power of two, so that few different steps are recorded and at most an eighth is
-// padding.
-RowCounts recorded_row_counts(std::size_t rows, std::size_t counted);
+// The sizes of the recorded step for so many rows, each rounded up so that few different steps are
+// recorded. On a CPU, where every row costs, to 16 and then in steps of a sixteenth of a power of
+// two; on other devices, where recording a step may cost as much as running it, to 64 and in
+// eighths.
+RowCounts recorded_row_counts(std::size_t rows, std::size_t counted, DeviceKind device);
 
 // The recorded steps of one kind by their sizes, made when first asked for; the least recently used
 // is dropped where there are many, since each holds a kernel object for every command.
