@@ -14,10 +14,10 @@ constexpr std::uint32_t kRowItems = 64;
 constexpr std::int64_t kOneRowKernelUpTo = 4;
 // cl/gemm_few_rows_cpu.cl; a strip's rows, too
 constexpr std::uint32_t kRowsAtOnce = 16;
-// What a launch before a product costs a unit beside its own work, in flops; and that work's share
-// of the peak, lanes being idle in its narrow output.
+// What a launch before a product costs a unit beside its own work, in flops; and how much longer
+// than at the peak a product of up to 16 columns takes.
 constexpr double kLaunchFlops = 1e6;
-constexpr double kShrinkOverhead = 2;
+constexpr double kNarrowOverhead = 2;
 // cl/shrink_dots_cpu.clh: 16 pairs
 constexpr std::int64_t kStepsOfDots = 32;
 
@@ -72,8 +72,8 @@ bool makes_s_cheaply(const Context& context, const GemmProduct& p, const GemmSha
   const std::uint32_t turns = divide_up(shares.column_groups * shares.row_groups, units);
   const auto flops_a_row = 2.0 * static_cast<double>(p.steps() * p.rank());
   const double inside = flops_a_row * turns * rows_per_group;
-  return inside <=
-         kLaunchFlops + kShrinkOverhead * flops_a_row * static_cast<double>(p.rows()) / units;
+  return inside <= kLaunchFlops + (p.rank() <= GemmTiles::kNarrowColumns ? kNarrowOverhead : 1) *
+                                      flops_a_row * static_cast<double>(p.rows()) / units;
 }
 
 // cl/gemm_cpu.cl or cl/gemm_bf16_cpu.cl for one product.
