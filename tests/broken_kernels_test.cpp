@@ -9,7 +9,6 @@
 
 #include "ops/adamw.hpp"
 #include "ops/attention.hpp"
-#include "ops/cast.hpp"
 #include "ops/cross_entropy.hpp"
 #include "ops/dropout.hpp"
 #include "ops/embedding.hpp"
@@ -73,12 +72,6 @@ void attention(SelfTest& t, std::int64_t rows, bool backward, std::int64_t width
 const std::vector<std::int32_t> kIds{3, 0, 6, 5, 6};
 const std::vector<std::int32_t> kToken{7};
 
-void round_trip(SelfTest& t) {
-  const Tensor rounded = t.batch().temporary({9000}, DType::bf16, "rounded");
-  record_cast(t.batch(), rounded, t.input({9000}));
-  record_cast(t.batch(), t.output({9000}), rounded);
-}
-
 std::vector<Family> families() {
   const Break range{"group_range.clh"};
   return {
@@ -128,8 +121,6 @@ std::vector<Family> families() {
          record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
                                 t.input({9000}, 1, DType::bf16), t.input({9000}, 1, DType::bf16));
        }},
-      {"cast_to_bf16", range, round_trip},
-      {"cast_from_bf16", range, round_trip},
       {"swiglu_backward", range,
        [](SelfTest& t) {
          record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <bit>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
+#include "runtime/half.hpp"
 #include "tests/reference/swiglu_reference.hpp"
 #include "tests/support/op_test.hpp"
 
@@ -131,20 +133,14 @@ TEST_P(Swiglu, BackwardOverwritesItsOutputsAndMayDoSoInPlace) {
   test::expect_close(context().read<float>(up), want.dup, kTolerance, "dup as up");
 }
 
-// The nearest bf16, and what it is.
 std::vector<std::uint16_t> rounded(const std::vector<float>& values) {
   std::vector<std::uint16_t> halves;
-  for (const float value : values) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    halves.push_back(static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U) % 2) >> 16U));
-  }
+  for (const float value : values) halves.push_back(float_to_bf16(value));
   return halves;
 }
 std::vector<float> widened(const std::vector<std::uint16_t>& halves) {
   std::vector<float> values;
-  for (const std::uint16_t half : halves) {
-    values.push_back(std::bit_cast<float>(std::uint32_t{half} << 16U));
-  }
+  for (const std::uint16_t half : halves) values.push_back(bf16_to_float(half));
   return values;
 }
 
@@ -162,6 +158,29 @@ TEST_P(Swiglu, KeepsItsInputsRoundedBesideTheSameResult) {
     EXPECT_EQ(context().read<std::uint16_t>(kept.gate), rounded(c.gate)) << c.shape.text();
     EXPECT_EQ(context().read<std::uint16_t>(kept.up), rounded(c.up)) << c.shape.text();
   }
+}
+
+TEST_P(Swiglu, KeepsTiesAsTheEvenOneAndWhatIsNotFiniteAsItIs) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> up = {1.00390625F, 1.01171875F, -1.00390625F, 0.0F, -0.0F, 1e-40F,
+                           3.4e38F,     kInfinity,   -kInfinity,   2.5F, NAN};
+  up.resize(17, NAN);  // a whole vector, and one more
+  // Between 1 and the next bf16, 2^-7 on: 1 is even; halfway to the one after it: that is.
+  const std::vector<float> want = {
+      1.0F,      1.015625F, -1.0F,      0.0F, -0.0F, bf16_to_float(float_to_bf16(1e-40F)),
+      kInfinity, kInfinity, -kInfinity, 2.5F};
+  const Shape shape{static_cast<std::int64_t>(up.size())};
+  const Output y(context(), shape);
+  const SwigluKept kept{context().allocate(shape, DType::bf16, MemoryTag::scratch),
+                        context().allocate(shape, DType::bf16, MemoryTag::scratch)};
+  run([&](Batch& b) {
+    record_swiglu(b, y.tensor(), upload(shape, std::vector<float>(up.size())), upload(shape, up),
+                  kept);
+  });
+  const std::vector<float> got = widened(context().read<std::uint16_t>(kept.up));
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i], want[i]) << up[i];
+  EXPECT_TRUE(std::signbit(got[4]));
+  for (std::size_t i = want.size(); i < got.size(); ++i) EXPECT_TRUE(std::isnan(got[i])) << i;
 }
 
 TEST_P(Swiglu, OfKeptInputsAgreesWithTheReferenceOfTheRoundedOnes) {
