@@ -26,6 +26,8 @@
 #error "KEYS: keys of one block of scores; STAGED: keys kept as pairs, a multiple of KEYS"
 #endif
 
+#define PREFETCHED 4  // rows of the next block asked for at once: few, so that it need not wait
+
 // out += left right
 BF16_TARGET void tile_add(__global float* out, long out_step, __local const uint* left,
                           long row_step, long step, __local const uint* right, long right_step,
@@ -57,6 +59,16 @@ typedef struct {
   __local float* dot;      // dy . y
 } Lanes;
 
+// p and ds of key n and the 16 lanes from `side` on, with what the function below calls them.
+#define WEIGHTS_OF(n, side, half, weight, change)                                              \
+  float16 weight = exp2_16(vload16(0, scores + (n) * QUERIES + side) - log_sum_##half);         \
+  float16 change = weight * (vload16(0, slopes + (n) * QUERIES + side) - dot_##half) * scale;   \
+  if (masked) {                                                                                \
+    const int16 seen = (first_##half <= key + (n)) & (lane + (t0 + side) >= key + (n));        \
+    weight = seen ? weight : (float16)(0.0f);                                                  \
+    change = seen ? change : (float16)(0.0f);                                                  \
+  }
+
 // p and ds of 8 keys from the scores and slopes dy . v, by rows and, ds, across. The first of the
 // queries is t0.
 BF16_TARGET void weights_of_scores(__local uint* p, __local uint* ds, long row_pairs,
@@ -64,41 +76,26 @@ BF16_TARGET void weights_of_scores(__local uint* p, __local uint* ds, long row_p
                                    __local const float* slopes, Lanes lanes, int key, int t0,
                                    float scale, bool masked) {
   const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  float weights[ROWS * QUERIES], changes[ROWS * QUERIES];
-  for (int side = 0; side < QUERIES; side += 16) {
-    const float16 log_sum = vload16(0, lanes.log_sum + side), dot = vload16(0, lanes.dot + side);
-    const int16 first = vload16(0, lanes.first + side), last = lane + (t0 + side);
-    for (int n = 0; n < ROWS; ++n) {
-      const int at = n * QUERIES + side;
-      float16 weight = exp2_16(vload16(0, scores + at) - log_sum);
-      float16 change = weight * (vload16(0, slopes + at) - dot) * scale;
-      if (masked) {
-        const int16 seen = (first <= key + n) & (last >= key + n);
-        weight = seen ? weight : (float16)(0.0f);
-        change = seen ? change : (float16)(0.0f);
-      }
-      store_floats(__private, weights + at, weight);
-      store_floats(__private, changes + at, change);
-    }
-  }
-  for (int n = 0; n < ROWS; ++n) {
-    const int at = n * QUERIES;
-    const float16 low = vload16(0, changes + at), high = vload16(1, changes + at);
-    store_words(__local, p + n * row_pairs,
-                pairs_of(vload16(0, weights + at), vload16(1, weights + at)));
-    store_words(__local, ds + n * row_pairs, pairs_of(low, high));
-  }
+  const float16 log_sum_low = vload16(0, lanes.log_sum), log_sum_high = vload16(1, lanes.log_sum);
+  const float16 dot_low = vload16(0, lanes.dot), dot_high = vload16(1, lanes.dot);
+  const int16 first_low = vload16(0, lanes.first), first_high = vload16(1, lanes.first);
   for (int n = 0; n < ROWS; n += 2) {
-    for (int side = 0; side < QUERIES; side += 16) {
-      const int at = n * QUERIES + side;
-      const float16 even = vload16(0, changes + at), odd = vload16(0, changes + at + QUERIES);
-      store_words(__local, ds_across + n / 2 * QUERIES + side, pairs_across(even, odd));
-    }
+    WEIGHTS_OF(n, 0, low, even_low, even_low_change)
+    WEIGHTS_OF(n, 16, high, even_high, even_high_change)
+    store_words(__local, p + n * row_pairs, pairs_of(even_low, even_high));
+    store_words(__local, ds + n * row_pairs, pairs_of(even_low_change, even_high_change));
+    WEIGHTS_OF(n + 1, 0, low, odd_low, odd_low_change)
+    WEIGHTS_OF(n + 1, 16, high, odd_high, odd_high_change)
+    store_words(__local, p + (n + 1) * row_pairs, pairs_of(odd_low, odd_high));
+    store_words(__local, ds + (n + 1) * row_pairs, pairs_of(odd_low_change, odd_high_change));
+    __local uint* across = ds_across + n / 2 * QUERIES;
+    store_words(__local, across, pairs_across(even_low_change, odd_low_change));
+    store_words(__local, across + 16, pairs_across(even_high_change, odd_high_change));
   }
 }
 
-// out[n] += weights[n] . rows over the lanes of all heads, for `keys` keys, `whole` of them written:
-// dv of p and dy, dk of ds and q. The first key is `ahead` rows behind (below 0) or after the first
+// out[n] += weights[n] . rows over the lanes of all heads, for `keys` keys, `whole` of them
+// written: dv of p and dy, dk of ds and q. The first key is `ahead` rows behind (below 0) or after the first
 // query; no query before a key sees it.
 void add_to_keys(__global float* out, long out_step, int keys, int whole, __local float* spare,
                  __local const uint* weights, __local const uint* rows, int heads, int ahead,
@@ -212,14 +209,21 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
             const Lanes lanes = {lane_first, lane_logs + j * QUERIES, lane_dots + j * QUERIES};
             for (int n = 0; n < keys; n += ROWS) {
               const int at = (from + n) * E / 2;
+              // The next block's rows, spread over the first keys.
+              const long next = q_at + j * E + (QUERIES + n / ROWS * PREFETCHED) * q_step;
+              const bool asks = key == begin && t0 + QUERIES + (n / ROWS + 1) * PREFETCHED <= T;
+              if (asks) ask_for_rows(q + next, q_step, PREFETCHED, E);
               rows_times_panel(scores, k_rows + at, ROWS, q_panels + j * block_size, E);
+              if (asks) ask_for_rows(dy + next, q_step, PREFETCHED, E);
               rows_times_panel(slopes, v_rows + at, ROWS, dy_panels + j * block_size, E);
+              if (asks) ask_for_rows(y + next, q_step, PREFETCHED, E);
               const bool masked =
                   count < QUERIES || key + n < all_begin || key + n + ROWS > t0 + 1;
               weights_of_scores(p + n * row_pairs + j * QUERIES / 2,
                                 ds + n * row_pairs + j * QUERIES / 2, row_pairs,
                                 ds_across + j * across_size + n / 2 * QUERIES, scores, slopes,
                                 lanes, key + n, t0, scale, masked);
+              if (asks) ask_for_rows(dq_to + next, q_step, PREFETCHED, E);
             }
             add_to_queries(dq_to + q_at + j * E, q_step, count, scores, ds_across + j * across_size,
                            k_across + from / 2 * E, lane_first, key, keys, t0, E);

@@ -9,7 +9,9 @@
 // Types   f32
 // Work    attention_backward_cpu: a work-group of one work-item owns the keys of one chunk of one
 //         key head: all of their dk and dv, and their share of dq. A row's own chunk writes its
-//         share to dq, an earlier chunk c to dq_parts[c].
+//         share to dq, an earlier chunk c to dq_parts[c]. Work-group id: key heads, and inside them
+//         the first chunk, the last, the second, the last but one ...: a driver that deals out
+//         ranges of groups so deals out as much work to each.
 //         attention_add_parts_cpu (attention_backward_parts_cpu.clh) adds the parts.
 // Local   one array a group: panels [E][32] of q and dy, dq [E][32], p and ds [KEYS][32], a row
 //         of 32 for first, log_sum_exp and dy . y
@@ -26,7 +28,7 @@
 #endif
 
 // p and ds of one block from the scores and dy . v that lie there.
-__attribute__((always_inline)) void weights_of_scores(
+__attribute__((noinline)) void weights_of_scores(
     __local float* p, __local float* ds, __local const int* lane_first,
     __local const float* lane_log, __local const float* lane_dot, int key, int keys, int t0,
     float scale, bool masked) {
@@ -52,7 +54,7 @@ __attribute__((always_inline)) void weights_of_scores(
 
 // out[n] += weights[n] . rows for `keys` keys: dv of p and dy, dk of ds and q. The first key is
 // `ahead` rows behind (below 0) or after the first query; no query before a key sees it.
-__attribute__((always_inline)) void add_to_keys(__global float* out, long out_step,
+__attribute__((noinline)) void add_to_keys(__global float* out, long out_step,
                                                 __local const float* weights,
                                                 __global const float* rows, long row_step,
                                                 int count, int keys, int ahead, int width) {
@@ -96,7 +98,9 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
   __local float* lane_dot = lane_log + QUERIES;
   __local int* lane_first = (__local int*)(lane_dot + QUERIES);
 
-  const int g = get_group_id(0) % G, part = get_group_id(0) / G;
+  const int chunks = (T + chunk - 1) / chunk;
+  const int turn = (int)get_group_id(0) % chunks, g = (int)get_group_id(0) / chunks;
+  const int part = turn % 2 ? chunks - 1 - turn / 2 : turn / 2;
   const int c0 = part * chunk, c1 = min(T, c0 + chunk);
   const long q_step = (long)H * E, k_step = (long)G * E;
   for (int key = c0; key < c1; ++key) {

@@ -5,22 +5,23 @@
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H]; E a multiple
 //         of 32
 // Types   f32
-// Work    a work-group of one work-item owns 32 query rows of up to `heads` heads that share a key
-//         head; work-group id: blocks of rows, the last, the first, the last but one ..., heads
-//         inside. A driver that deals out ranges of groups so deals out as much work to each.
-// Local   of each head: panel of q, sums [32][E] of y, the running maxima and totals; of the block
-//         of keys at hand: rows of k, v across, scores [KEYS][32], which become p across
+// Work    a work-group of one work-item owns `blocks` blocks of 32 query rows of up to `heads` heads
+//         that share a key head, a panel each; work-group id: stretches of rows, the last, the
+//         first, the last but one ..., heads inside. A driver that deals out ranges of groups so
+//         deals out as much work to each.
+// Local   of each panel: q, sums [32][E] of y, the running maxima and totals; of the block of keys
+//         at hand: rows of k, v across, scores [KEYS][32], which become p across
 // Tiles   8 x 32 sums in registers, see attention_bf16_tile_cpu.clh; KEYS keys between two
 //         corrections of the running maximum; keys that no row of the block sees are skipped
-// Cost    4 E flops a (query, key) pair and head; k and v are rounded for each block of rows, once
-//         for its heads
+// Cost    4 E flops a (query, key) pair and head; k and v are rounded once for all panels of a
+//         group
 // Numerics sums, maxima and totals in f32; a total is that of p before rounding. A lane never takes
 //         a value from a row outside its range, so a NaN there does no harm: p is 0 there, and
 //         where values are not finite each row gets its own copy of v.
 #include "attention_bf16_tile_cpu.clh"
 
-#ifndef KEYS
-#error "KEYS: keys of one block of scores, a multiple of 8"
+#if !defined(KEYS) || !defined(MOST_BLOCKS)
+#error "KEYS: keys of one block of scores, a multiple of 8; MOST_BLOCKS: the most `blocks` may be"
 #endif
 
 // out[i] = factor[i] out[i] + left right
@@ -146,69 +147,93 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_b
     __global float* y, __global float* log_sum_exp, __global const float* q,
     __global const float* k, __global const float* v, __global const int* first,
     __global const int* last, int T, int H, int G, int E, float scale, int keeps_log_sum_exp,
-    int heads, __local uint* scratch) {
+    int heads, int blocks, __local uint* scratch) {
   const int panel_size = E / 2 * QUERIES, sums_size = E * QUERIES;
   __local uint* panels = scratch;
-  __local uint* keys_staged = panels + heads * panel_size;
+  __local uint* keys_staged = panels + heads * blocks * panel_size;
   __local uint* values = keys_staged + KEYS * E / 2;
   __local float* sums = (__local float*)(values + KEYS * E / 2);
-  __local float* scores = sums + heads * sums_size;
+  __local float* scores = sums + heads * blocks * sums_size;
   __local float* tops = scores + KEYS * QUERIES;
-  __local float* totals = tops + heads * QUERIES;
-  __local float* factors = totals + heads * QUERIES;
+  __local float* totals = tops + heads * blocks * QUERIES;
+  __local float* factors = totals + heads * blocks * QUERIES;
   __local int* lane_first = (__local int*)(factors + QUERIES);
-  __local int* lane_last = lane_first + QUERIES;
+  __local int* lane_last = lane_first + blocks * QUERIES;
 
   const int shares = (H / G + heads - 1) / heads;  // of the heads of a key head
-  const int blocks = (T + QUERIES - 1) / QUERIES;
+  const int stretch = blocks * QUERIES, stretches = (T + stretch - 1) / stretch;
   const int turn = (int)get_group_id(0) / (G * shares), part = (int)get_group_id(0) % (G * shares);
-  const int t0 = (turn % 2 ? turn / 2 : blocks - 1 - turn / 2) * QUERIES;
+  const int t0 = (turn % 2 ? turn / 2 : stretches - 1 - turn / 2) * stretch;
   const int g = part / shares, h = g * (H / G) + part % shares * heads;
   const int head_count = min(heads, (g + 1) * (H / G) - h);
-  const int count = min(QUERIES, T - t0);
+  const int row_count = min(stretch, T - t0), block_count = (row_count + QUERIES - 1) / QUERIES;
+  const int panel_count = head_count * block_count;  // block by block
   const long q_step = (long)H * E, k_step = (long)G * E;
   const long q_at = t0 * q_step + (long)h * E;
 
-  for (int j = 0; j < head_count; ++j) {
-    stage_panel(panels + j * panel_size, q + q_at + j * E, q_step, count, E, scale * LOG2_E);
-  }
-  for (int i = 0; i < head_count * sums_size; i += 16) {
+  for (int i = 0; i < panel_count * sums_size; i += 16) {
     store_floats(__local, sums + i, (float16)(0.0f));
   }
-  for (int i = 0; i < head_count * QUERIES; ++i) {
+  for (int i = 0; i < panel_count * QUERIES; ++i) {
     tops[i] = -1e30f;  // finite: the difference of two infinities would be NaN
     totals[i] = 0.0f;
   }
-  const KeyRange range = key_range(lane_first, lane_last, first + t0, last + t0, count);
+  KeyRange ranges[MOST_BLOCKS];
+  int begin = INT_MAX, end = 0;
+  for (int i = 0; i < block_count; ++i) {
+    const int row = i * QUERIES;
+    ranges[i] = key_range(lane_first + row, lane_last + row, first + t0 + row, last + t0 + row,
+                          min(QUERIES, row_count - row));
+    begin = min(begin, ranges[i].begin);
+    end = max(end, ranges[i].end);
+  }
 
-  for (int key = range.begin; key < range.end; key += KEYS) {
-    const int keys = min(KEYS, range.end - key), padded = (keys + ROWS - 1) / ROWS * ROWS;
-    __global const float* v_rows = v + key * k_step + (long)g * E;
-    stage_rows(keys_staged, k + key * k_step + (long)g * E, k_step, keys, padded, E);
+  for (int key0 = begin; key0 < end; key0 += KEYS) {
+    const int keys = min(KEYS, end - key0), padded = (keys + ROWS - 1) / ROWS * ROWS;
+    __global const float* v_rows = v + key0 * k_step + (long)g * E;
+    stage_rows(keys_staged, k + key0 * k_step + (long)g * E, k_step, keys, padded, E);
     stage_across(values, v_rows, k_step, 0, keys, padded, E);
-    const bool masked = key < range.all_begin || key + padded > range.all_end;
-    const bool mixes = !masked || !has_non_finite(values, padded * E / 2);
-    for (int j = 0; j < head_count; ++j) {
-      rows_times_panel(scores, keys_staged, padded, panels + j * panel_size, E);
-      for (int n = 0; n < padded; n += ROWS) {
-        if (key + n < range.all_begin || key + n + ROWS > range.all_end) {
-          mask_scores(scores + n * QUERIES, lane_first, lane_last, key + n);
-        }
+    bool restages = false;
+    for (int i = 0; i < panel_count; ++i) {
+      const int row = i / head_count * QUERIES;
+      const KeyRange range = ranges[i / head_count];
+      if (key0 == begin) {
+        const long at = q_at + row * q_step + i % head_count * E;
+        stage_panel(panels + i * panel_size, q + at, q_step, row_count - row, E, scale * LOG2_E);
+        // Of the next head, while this one is worked on, and where this one's results go.
+        const int ahead = min(QUERIES, row_count - row);
+        if ((i + 1) % head_count > 0) ask_for_rows(q + at + E, q_step, ahead, E);
+        ask_for_rows(y + at, q_step, ahead, E);
       }
-      weights_of_scores(scores, tops + j * QUERIES, totals + j * QUERIES, factors, padded);
-      __local const uint* weights = (__local const uint*)scores;
-      if (mixes) {
-        add_values(sums + j * sums_size, factors, weights, values, lane_first, lane_last, key,
-                   padded, E);
+      // The tiles of keys that the panel's rows see.
+      const int from = max(0, range.begin - key0) / ROWS * ROWS;
+      const int count = min(padded, (range.end - key0 + ROWS - 1) / ROWS * ROWS) - from;
+      const int key = key0 + from;
+      if (count <= 0) continue;
+      rows_times_panel(scores, keys_staged + from * E / 2, count, panels + i * panel_size, E);
+      bool masked = false;
+      for (int n = 0; n < count; n += ROWS) {
+        if (key + n >= range.all_begin && key + n + ROWS <= range.all_end) continue;
+        mask_scores(scores + n * QUERIES, lane_first + row, lane_last + row, key + n);
+        masked = true;
+      }
+      weights_of_scores(scores, tops + i * QUERIES, totals + i * QUERIES, factors, count);
+      restages = restages || (masked && has_non_finite(values, padded * E / 2));
+      if (restages) {
+        add_seen_values(sums + i * sums_size, factors, (__local const uint*)scores, values,
+                        v_rows + from * k_step, k_step, lane_first + row, lane_last + row, key,
+                        min(keys - from, count), count, E);
       } else {
-        add_seen_values(sums + j * sums_size, factors, weights, values, v_rows, k_step, lane_first,
-                        lane_last, key, keys, padded, E);
+        add_values(sums + i * sums_size, factors, (__local const uint*)scores,
+                   values + from / 2 * E, lane_first + row, lane_last + row, key, count, E);
       }
     }
   }
-  for (int j = 0; j < head_count; ++j) {
-    store_results(y + q_at + j * E, q_step,
-                  keeps_log_sum_exp ? log_sum_exp + (long)t0 * H + h + j : 0, H,
-                  sums + j * sums_size, tops + j * QUERIES, totals + j * QUERIES, count, E);
+  for (int i = 0; i < panel_count; ++i) {
+    const int row = i / head_count * QUERIES, head = i % head_count;
+    store_results(y + q_at + row * q_step + head * E, q_step,
+                  keeps_log_sum_exp ? log_sum_exp + (long)(t0 + row) * H + h + head : 0, H,
+                  sums + i * sums_size, tops + i * QUERIES, totals + i * QUERIES,
+                  min(QUERIES, row_count - row), E);
   }
 }

@@ -5,7 +5,8 @@
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H]
 // Types   f32
 // Work    a work-group of one work-item owns 32 query rows of one head; work-group id: blocks of
-//         rows from the last to the first (long ones first), heads inside
+//         rows, the last, the first, the last but one ..., heads inside. A driver that deals out
+//         ranges of groups so deals out as much work to each.
 // Local   one array a group: panel [E][32] of q, sums [E][32] of y, scores [KEYS][32]
 // Tiles   8 x 32 sums in registers, see attention_tile_cpu.clh; KEYS keys between two corrections
 //         of the running maximum; keys that no row of the block sees are skipped
@@ -32,7 +33,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
 
   const int blocks = (T + QUERIES - 1) / QUERIES;
   const int h = get_group_id(0) % H;
-  const int t0 = (blocks - 1 - (int)get_group_id(0) / H) * QUERIES;
+  const int turn = (int)get_group_id(0) / H;
+  const int t0 = (turn % 2 ? turn / 2 : blocks - 1 - turn / 2) * QUERIES;
   const int count = min(QUERIES, T - t0);
   const long q_step = (long)H * E, k_step = (long)G * E;
   const long q_at = t0 * q_step + (long)h * E;

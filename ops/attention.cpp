@@ -61,13 +61,14 @@ void record_forward_cpu(Batch& batch, const AttentionSpec& spec, const Tensor& y
   const auto [context, T, Tk, H, G, E, variant, bf16] = spec;
   const std::int64_t blocks = divide_up(T, AttentionSpec::kQueries);
   if (bf16) {
-    const std::int64_t heads = spec.forward_heads();
+    const std::int64_t heads = spec.forward_heads(), group_blocks = spec.forward_blocks();
+    const std::int64_t groups = divide_up(blocks, group_blocks) * G * divide_up(H / G, heads);
     batch.launch(
         {spec.kernel(kForwardBf16, "attention_forward_bf16_cpu"),
-         single_item_groups(static_cast<std::size_t>(blocks * G * divide_up(H / G, heads))),
-         spec.cost(), "attention/forward"},
+         single_item_groups(static_cast<std::size_t>(groups)), spec.cost(), "attention/forward"},
         y, log_sum_exp, in.q, in.k, in.v, in.first, in.last, narrow(T), narrow(H), narrow(G),
-        narrow(E), in.scale, keeps, narrow(heads), spec.local(spec.forward_scratch()));
+        narrow(E), in.scale, keeps, narrow(heads), narrow(group_blocks),
+        spec.local(spec.forward_scratch()));
     return;
   }
   batch.launch(

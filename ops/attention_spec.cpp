@@ -39,6 +39,11 @@ std::int64_t AttentionSpec::forward_heads() const {
   return few ? 1 : std::min(H / G, kMaxHeads);
 }
 
+std::int64_t AttentionSpec::forward_blocks() const {
+  const bool many = divide_up(T, kQueries) * G >= 4 * kMaxBlocks * wanted_groups();
+  return many ? kMaxBlocks : 1;
+}
+
 LocalMemory AttentionSpec::local(std::int64_t floats) const {
   const std::size_t bytes = bytes_of(floats);
   if (bytes > context.device().local_memory_bytes) {
@@ -52,7 +57,9 @@ LocalMemory AttentionSpec::local(std::int64_t floats) const {
 
 std::int64_t AttentionSpec::forward_scratch() const {
   if (!bf16) return (2 * E + kKeys + 2) * kQueries;
-  return forward_heads() * (E / 2 + E + 2) * kQueries + kKeys * E + (kKeys + 3) * kQueries;
+  const std::int64_t panels = forward_heads() * forward_blocks();
+  return panels * (E / 2 + E + 2) * kQueries + kKeys * E + (kKeys + 1) * kQueries +
+         2 * forward_blocks() * kQueries;
 }
 
 std::int64_t AttentionSpec::backward_scratch() const {
@@ -76,7 +83,7 @@ Defines AttentionSpec::defines() const {
   Defines defines;
   if (!cpu()) return defines.set("GROUP", work_group());
   defines.set("KEYS", kKeys);
-  if (bf16) defines.set("STAGED", kStaged);
+  if (bf16) defines.set("STAGED", kStaged).set("MOST_BLOCKS", kMaxBlocks);
   return defines;
 }
 

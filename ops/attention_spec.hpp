@@ -17,6 +17,7 @@ struct AttentionSpec {
   static constexpr std::int64_t kStaged = 256;  // keys that the bf16 backward keeps as pairs
   static constexpr std::int64_t kDecodeRows = 16;  // up to here, rows one by one beat blocks
   static constexpr std::int64_t kMaxHeads = 4;     // whose operands lie in local memory at once
+  static constexpr std::int64_t kMaxBlocks = 2;    // of rows, with kMaxHeads
   static constexpr std::int64_t kMinChunk = 64;    // of the backward
 
   Context& context;
@@ -36,6 +37,8 @@ struct AttentionSpec {
   std::int64_t chunk() const;
   // bf16: heads of one key head that a work-group takes at once.
   std::int64_t forward_heads() const;
+  // bf16: blocks of rows that a work-group takes at once, and rounds keys and values once for.
+  std::int64_t forward_blocks() const;
   std::int64_t backward_heads() const { return std::min(H / G, kMaxHeads); }
 
   std::int64_t padded_width() const { return divide_up(E, 16) * 16; }

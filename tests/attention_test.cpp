@@ -356,9 +356,12 @@ TEST_P(Attention, BackwardMatchesTheFormulaForDocumentsAcrossChunks) {
   }
 }
 
-// More keys than the bf16 kernel stages at once, more heads than it takes at once.
-TEST_P(Attention, BackwardMatchesTheFormulaForLongChunksAndManyHeads) {
-  check_backward(packed({2300, 30}, 1, 1, 32), "long chunks");
+// More keys than the bf16 kernels stage at once, more heads than they take at once, two blocks of
+// rows a group.
+TEST_P(Attention, MatchesTheFormulaForManyRowsAndForManyHeads) {
+  const Problem many = packed({1824, 516}, 1, 1, 32);
+  check_forward(many, "many rows");
+  check_backward(many, "many rows");
   check_backward(packed({70, 90}, 6, 1, 32), "six heads of one key head");
   check_forward(packed({70, 90, 400}, 6, 1, 32), "six heads of one key head");
 }
