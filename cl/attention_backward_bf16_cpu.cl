@@ -59,6 +59,16 @@ typedef struct {
   __local float* dot;      // dy . y
 } Lanes;
 
+// What lanes need of one head's rows; 0 from `count` on.
+void fill_lanes(__local float* log_sums, __local float* dots, __global const float* log_sum_exp,
+                int H, __global const float* dy, __global const float* y, long step, int count,
+                int width) {
+  for (int i = 0; i < QUERIES; ++i) {
+    log_sums[i] = i < count ? log_sum_exp[(long)i * H] * LOG2_E : 0.0f;
+    dots[i] = i < count ? row_dot(dy + i * step, y + i * step, width) : 0.0f;
+  }
+}
+
 // p and ds of key n and the 16 lanes from `side` on, with what the function below calls them.
 #define WEIGHTS_OF(n, side, half, weight, change)                                              \
   float16 weight = exp2_16(vload16(0, scores + (n) * QUERIES + side) - log_sum_##half);         \
@@ -95,8 +105,8 @@ BF16_TARGET void weights_of_scores(__local uint* p, __local uint* ds, long row_p
 }
 
 // out[n] += weights[n] . rows over the lanes of all heads, for `keys` keys, `whole` of them
-// written: dv of p and dy, dk of ds and q. The first key is `ahead` rows behind (below 0) or after the first
-// query; no query before a key sees it.
+// written: dv of p and dy, dk of ds and q. The first key is `ahead` rows behind (below 0) or after
+// the first query; no query before a key sees it.
 void add_to_keys(__global float* out, long out_step, int keys, int whole, __local float* spare,
                  __local const uint* weights, __local const uint* rows, int heads, int ahead,
                  int width) {
@@ -195,11 +205,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
           stage_panel(dy_panels + j * block_size, dy + at, q_step, count, E, 1.0f);
           stage_across(q_across + j * block_size, q + at, q_step, 0, count, QUERIES, E);
           stage_across(dy_across + j * block_size, dy + at, q_step, 0, count, QUERIES, E);
-          for (int i = 0; i < QUERIES; ++i) {
-            const long row = at + i * q_step, lane = j * QUERIES + i;
-            lane_logs[lane] = i < count ? log_sum_exp[(long)(t0 + i) * H + h + j] * LOG2_E : 0.0f;
-            lane_dots[lane] = i < count ? row_dot(dy + row, y + row, E) : 0.0f;
-          }
+          fill_lanes(lane_logs + j * QUERIES, lane_dots + j * QUERIES,
+                     log_sum_exp + (long)t0 * H + h + j, H, dy + at, y + at, q_step, count, E);
           if (first_keys) zero_rows(dq_to + at, q_step, count, E);
         }
 

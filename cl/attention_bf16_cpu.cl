@@ -5,7 +5,7 @@
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H]; E a multiple
 //         of 32
 // Types   f32
-// Work    a work-group of one work-item owns `blocks` blocks of 32 query rows of up to `heads` heads
+// Work    a work-group of one work-item owns `blocks` blocks of 32 rows of up to `heads` heads
 //         that share a key head, a panel each; work-group id: stretches of rows, the last, the
 //         first, the last but one ..., heads inside. A driver that deals out ranges of groups so
 //         deals out as much work to each.

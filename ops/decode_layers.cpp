@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kFile = "decode_layers_cpu.cl";
 constexpr std::int64_t kAddresses = 11;    // of a layer, ADDRESSES of the kernel
-constexpr std::int64_t kKeys = 64;         // of a block of scores, as in ops/attention.cpp
+constexpr std::int64_t kKeys = 64;         // of a block of scores, as AttentionSpec::kKeys
 constexpr std::uint32_t kMostGroups = 64;  // they all write to one counter
 constexpr double kTolerance = 1e-2;        // integers in place of floats through two blocks
 
