@@ -7,7 +7,8 @@
 //
 // b [N, R] is held transposed, bt [R, N]: then the forward's and the backward's low-rank terms have
 // the same form, and so have the two gradients. Without dropout the adapter shares the accumulators
-// of the base product (ops/gemm.hpp, LowRankTerm).
+// of the base product, which makes s, and ds, on its way where its kernel can (ops/gemm.hpp,
+// LowRankTerm).
 #pragma once
 
 #include "ops/gemm.hpp"
