@@ -128,13 +128,12 @@ class Loader {
   }
   // `tensor` filled with the view's rows in strips.
   Tensor in_strips(const Tensor& tensor, const WeightView& view) {
-    constexpr std::size_t kStripRows = 16;
     const std::size_t row_bytes = row_bytes_of(view);
     const std::size_t packed_bytes = tensor.bytes() / static_cast<std::size_t>(view.shape[0]);
     const bool reorders = needs_reordering(files_.config(), view.name);
     std::vector<std::byte> ordered;
     context_.transfers().stream(
-        tensor, kStripRows * packed_bytes,
+        tensor, static_cast<std::size_t>(kStripRows) * packed_bytes,
         [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
           const std::size_t row = offset_bytes / packed_bytes;
           std::span<const std::byte> rows =

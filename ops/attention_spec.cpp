@@ -149,7 +149,7 @@ Cost attention_cost(const Shape& q, double pairs) {
 }
 
 bool attention_rounds_to_bf16(Variant variant, std::int64_t T, std::int64_t E) {
-  return has_matrix_unit(variant) && T > AttentionSpec::kDecodeRows && E % 32 == 0;
+  return has_cpu_matrix_unit(variant) && T > AttentionSpec::kDecodeRows && E % 32 == 0;
 }
 
 }  // namespace clora

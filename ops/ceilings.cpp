@@ -30,7 +30,7 @@ struct Shapes {
 Shapes shapes_for(const Context& context) {
   const Device& device = context.device();
   const std::size_t units = std::max(1U, device.compute_units);
-  if (context.variant() != Variant::portable) {
+  if (is_for_cpus(context.variant())) {
     return {"ceilings_cpu.cl", 16, 12, single_item_groups(4 * units)};
   }
   constexpr std::size_t kGroup = 256, kGroupsPerUnit = 16;
@@ -145,7 +145,7 @@ double Measurement::f32_flops_per_second() const {
 
 double Measurement::matrix_flops_per_second() const {
   const bool dots =
-      context_.device().matrix_unit != MatrixUnit::none && context_.variant() != Variant::portable;
+      is_for_cpus(context_.variant()) && can_take(Variant::avx512_bf16, context_.device());
   if (!dots) return 0;
   static constexpr std::uint32_t kHalfAndMinus = 0xBF003F00U, kHalves = 0x3F003F00U;  // pairs
   return 4 * lanes() * steps_per_second([this](Batch& batch, std::int64_t steps) {

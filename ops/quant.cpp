@@ -18,7 +18,7 @@ bool holds_weights(DType type) {
   return type != DType::i32 && type != DType::u32 && type != DType::u8;
 }
 
-constexpr std::size_t kStripRows = 16;
+constexpr auto kLanes = static_cast<std::size_t>(kStripRows);
 constexpr std::int64_t kStripColumns = 64;  // K is a multiple of it
 
 bool has_integer_strips(DType type) {
@@ -57,11 +57,11 @@ void pack(std::byte* out, const std::byte* rows, std::size_t row_count, std::siz
   constexpr std::size_t kPair = 2 * kBlockBytes;
   std::array<std::byte, kPair> words;
   for (std::size_t row = 0; row < row_count; ++row, rows += row_bytes) {
-    std::byte* lane = out + row / kStripRows * kStripRows * row_bytes + row % kStripRows * kWord;
+    std::byte* lane = out + row / kLanes * kLanes * row_bytes + row % kLanes * kWord;
     for (std::size_t at = 0; at < row_bytes; at += kPair) {
       reorder_blocks<kType, kBlockBytes>(words.data(), rows + at);
       for (std::size_t i = 0; i < kPair; i += kWord) {
-        std::memcpy(lane + (at + i) * kStripRows, &words[i], kWord);
+        std::memcpy(lane + (at + i) * kLanes, &words[i], kWord);
       }
     }
   }
@@ -72,8 +72,8 @@ template <class Word>
 void interleave(std::byte* out, std::size_t strips, std::size_t row_words, Word word) {
   for (std::size_t strip = 0; strip < strips; ++strip) {
     for (std::size_t i = 0; i < row_words; ++i) {
-      std::array<std::uint32_t, kStripRows> lanes;
-      for (std::size_t r = 0; r < kStripRows; ++r) lanes[r] = word(strip * kStripRows + r, i);
+      std::array<std::uint32_t, kLanes> lanes;
+      for (std::size_t r = 0; r < kLanes; ++r) lanes[r] = word(strip * kLanes + r, i);
       std::memcpy(out, lanes.data(), sizeof lanes);
       out += sizeof lanes;
     }
@@ -90,7 +90,7 @@ std::uint32_t word_at(const std::byte* bytes) {
 void pack_words(std::byte* out, const std::byte* rows, std::size_t row_count,
                 std::size_t row_bytes) {
   constexpr std::size_t kWord = 4;
-  interleave(out, row_count / kStripRows, row_bytes / kWord, [=](std::size_t row, std::size_t i) {
+  interleave(out, row_count / kLanes, row_bytes / kWord, [=](std::size_t row, std::size_t i) {
     return word_at(rows + row * row_bytes + i * kWord);
   });
 }
@@ -100,7 +100,7 @@ void pack_rounded(std::byte* out, const std::byte* rows, std::size_t row_count,
   const auto bf16_at = [=](std::size_t element) -> std::uint32_t {
     return float_to_bf16(std::bit_cast<float>(word_at(rows + element * sizeof(float))));
   };
-  interleave(out, row_count / kStripRows, columns / 2, [=](std::size_t row, std::size_t i) {
+  interleave(out, row_count / kLanes, columns / 2, [=](std::size_t row, std::size_t i) {
     const std::size_t element = row * columns + 2 * i;
     return bf16_at(element) | bf16_at(element + 1) << 16U;
   });
@@ -118,11 +118,11 @@ Variant choose(Context& context, const Tensor& w) {
 
 WeightForm preferred_form(const Context& context, const Shape& shape, DType type) {
   const WeightForm as_in_file{type, Layout::plain};
-  const bool fits = shape.rank() == 2 && shape[0] % std::int64_t{kStripRows} == 0 &&
-                    shape[1] % kStripColumns == 0;
+  const bool fits =
+      shape.rank() == 2 && shape[0] % kStripRows == 0 && shape[1] % kStripColumns == 0;
   if (!fits) return as_in_file;
   const Variant variant = context.variant();
-  if (has_matrix_unit(variant)) {
+  if (has_cpu_matrix_unit(variant)) {
     if (type == DType::f32 || type == DType::bf16) return {DType::bf16, Layout::strips};
     const bool in_integers = has_integer_strips(type) && context.device().int8_dots;
     return in_integers ? WeightForm{type, Layout::strips} : as_in_file;
@@ -137,7 +137,7 @@ void pack_strips(std::span<std::byte> out, std::span<const std::byte> rows, std:
   const std::size_t row_bytes = bytes_of(from, elements);
   const std::size_t row_count = rows.size() / row_bytes;
   require(makes_strips(from, to) && columns % kStripColumns == 0 &&
-              rows.size() == row_count * row_bytes && row_count % kStripRows == 0 &&
+              rows.size() == row_count * row_bytes && row_count % kLanes == 0 &&
               out.size() == row_count * bytes_of(to, elements),
           "pack_strips: strips hold 16 rows of f32, bf16, q4_0, q4_1 or q8_0 with a multiple of {} "
           "elements, got {} bytes of {} for {} of {} with {}",

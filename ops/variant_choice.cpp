@@ -265,7 +265,8 @@ bool trusted(Context& context, const FastKernel& kernel, const SelfTestRecord& r
 
 Variant variant_for(Context& context, std::string_view file, std::string_view name,
                     const SelfTestRecord& record) {
-  return trusted(context, {file, name}, record) ? Variant::cpu : Variant::portable;
+  const bool cpu = is_for_cpus(context.variant()) && trusted(context, {file, name}, record);
+  return cpu ? Variant::cpu : Variant::portable;
 }
 
 }  // namespace clora

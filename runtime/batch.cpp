@@ -1,14 +1,23 @@
 #include "runtime/batch.hpp"
 
-#include <algorithm>
-#include <unordered_map>
-
+#include "runtime/batch_temporaries.hpp"
 #include "runtime/commands.hpp"
 #include "runtime/host_hold.hpp"
 #include "runtime/in_flight.hpp"
 
 namespace clora {
 namespace {
+
+void require_launch(const Launch& launch) {
+  require(launch.kernel.program != nullptr, "batch: a launch needs a kernel");
+  for (std::size_t d = 0; d < 3; ++d) {
+    require(launch.grid.local[d] > 0 && launch.grid.global[d] > 0 &&
+                launch.grid.global[d] % launch.grid.local[d] == 0,
+            "batch: grid of {} must be a positive multiple of its work-group, got {} by {} in "
+            "dimension {}",
+            launch.kernel.function, launch.grid.global[d], launch.grid.local[d], d);
+  }
+}
 
 std::string text_of(const Tensor& tensor) { return tensor.empty() ? "nothing" : tensor.text(); }
 
@@ -30,18 +39,17 @@ struct Batch::State {
   Context& context;
   std::shared_ptr<DeviceHealth> health;
   std::shared_ptr<Arena> arena;
+  std::vector<Command> preparations;  // run once, before the first submit
   std::vector<Command> commands;
   std::vector<double> seconds;  // of each command, as the ledger estimates it, filled at seal
-  std::vector<std::shared_ptr<Storage>> temporaries;
-  std::vector<Lifetime> lifetimes;  // of the temporaries, filled at seal
-  MemoryPlan plan;
+  BatchTemporaries temporaries;
   std::vector<Fence> marks;              // of the last submit
   std::vector<std::size_t> profiled_as;  // a command's number in the profiler; empty where off
   bool sealed = false;
+  bool prepared = false;
 
   void add(Command command);
-  void find_lifetimes();
-  void place_temporaries();
+  void prepare_once();
   void bind_all();
   void estimate_all();
   void announce_to_profiler();
@@ -55,6 +63,7 @@ struct Batch::State {
 
 Batch::State::~State() {
   if (!health->stuck()) return;
+  for (Command& command : preparations) abandon(command);
   for (Command& command : commands) abandon(command);
 }
 
@@ -63,51 +72,8 @@ void Batch::State::add(Command command) {
   commands.push_back(std::move(command));
 }
 
-void Batch::State::find_lifetimes() {
-  std::unordered_map<const Storage*, std::size_t> index;
-  lifetimes.resize(temporaries.size());
-  for (std::size_t i = 0; i < temporaries.size(); ++i) {
-    index[temporaries[i].get()] = i;
-    lifetimes[i] = {temporaries[i]->bytes, commands.size(), 0};
-  }
-  for (std::size_t c = 0; c < commands.size(); ++c) {
-    for (const Tensor& tensor : tensors_of(commands[c])) {
-      const auto found = index.find(tensor.storage().get());
-      if (found == index.end()) continue;
-      Lifetime& lifetime = lifetimes[found->second];
-      lifetime.first = std::min(lifetime.first, c);
-      lifetime.last = std::max(lifetime.last, c);
-    }
-  }
-  // A temporary that no command uses: it lives nowhere, at command 0 only.
-  for (Lifetime& lifetime : lifetimes) lifetime.first = std::min(lifetime.first, lifetime.last);
-}
-
-void Batch::State::place_temporaries() {
-  const Device& device = context.device();
-  const bool apart = !context.config().sub_allocate;
-  plan = apart ? plan_apart(lifetimes)
-               : plan_memory(lifetimes, device.base_alignment_bytes, device.max_allocation_bytes);
-  auto& chunks = arena->chunks_;
-  for (std::size_t c = 0; c < plan.chunk_bytes.size(); ++c) {
-    if (chunks.size() <= c) chunks.emplace_back();
-    const std::size_t has = chunks[c] == nullptr ? 0 : chunks[c]->bytes();
-    if (apart ? has == plan.chunk_bytes[c] : has >= plan.chunk_bytes[c]) continue;
-    chunks[c].reset();  // give the smaller block back before taking more
-    chunks[c] = std::make_shared<const Buffer>(
-        context.pool().allocate(plan.chunk_bytes[c], MemoryTag::activations));
-    if (apart) continue;  // for tools that watch values: a fill would look like one
-    context.transfers().commit(*chunks[c], MemoryTag::activations);
-  }
-  for (std::size_t i = 0; i < temporaries.size(); ++i) {
-    const Place place = plan.places[i];
-    temporaries[i]->buffer = chunks[place.chunk];
-    temporaries[i]->mem = chunks[place.chunk]->handle();
-    temporaries[i]->origin = chunks[place.chunk]->offset_bytes() + place.offset;
-  }
-}
-
 void Batch::State::bind_all() {
+  for (Command& command : preparations) bind(command, context.device());
   for (Command& command : commands) bind(command, context.device());
 }
 
@@ -185,8 +151,15 @@ Fence Batch::State::marker() const {
   return Fence(event, health);
 }
 
+void Batch::State::prepare_once() {
+  if (prepared) return;
+  for (const Command& command : preparations) enqueue(command, context.opencl_queue(), nullptr);
+  prepared = true;
+}
+
 Fence Batch::State::enqueue_all(std::span<const cl_event> wait_list) {
   context.wait_for(wait_list);
+  prepare_once();
   if (commands.empty() && !wait_list.empty()) return marker();
   Fence end;
   for (std::size_t c = 0; c < commands.size();) {
@@ -210,23 +183,19 @@ std::size_t Batch::commands() const noexcept { return state_->commands.size(); }
 
 Tensor Batch::temporary(Shape shape, DType type, std::string_view name) {
   require(!sealed(), "batch: a sealed batch takes no temporary ('{}')", name);
-  auto storage = std::make_shared<Storage>();
-  storage->bytes = bytes_of(type, static_cast<std::size_t>(shape.elements()));
-  storage->name = name;
-  state_->temporaries.push_back(storage);
-  return Tensor(std::move(storage), shape, type);
+  return state_->temporaries.add(shape, type, name);
 }
 
 void Batch::record(Launch launch, std::vector<Argument> arguments) {
-  require(launch.kernel.program != nullptr, "batch: a launch needs a kernel");
-  for (std::size_t d = 0; d < 3; ++d) {
-    require(launch.grid.local[d] > 0 && launch.grid.global[d] > 0 &&
-                launch.grid.global[d] % launch.grid.local[d] == 0,
-            "batch: grid of {} must be a positive multiple of its work-group, got {} by {} in "
-            "dimension {}",
-            launch.kernel.function, launch.grid.global[d], launch.grid.local[d], d);
-  }
+  require_launch(launch);
   state_->add(KernelCommand{std::move(launch), std::move(arguments), nullptr});
+}
+
+void Batch::prepare(Launch launch, std::vector<Argument> arguments) {
+  require_launch(launch);
+  require(!sealed(), "batch: a sealed batch takes no command ('{}')", launch.label);
+  state_->preparations.emplace_back(
+      KernelCommand{std::move(launch), std::move(arguments), nullptr});
 }
 
 void Batch::copy(const Tensor& dst, const Tensor& src) {
@@ -264,8 +233,7 @@ void Batch::seal() {
   if (sealed()) return;
   context().health()->require_usable("batch: seal");
   const TraceSpan span(context().trace(), "seal");
-  state_->find_lifetimes();
-  state_->place_temporaries();
+  state_->temporaries.place(context(), state_->commands, state_->arena->chunks_);
   state_->bind_all();
   state_->estimate_all();
   if (context().profiling()) state_->announce_to_profiler();
@@ -299,27 +267,17 @@ Fence Batch::fence_at(std::size_t mark) const {
 
 std::size_t Batch::planned_bytes() const {
   require(sealed(), "batch: the plan is known once the batch is sealed");
-  std::size_t sum = 0;
-  for (const std::size_t bytes : state_->plan.chunk_bytes) sum += bytes;
-  return sum;
+  return state_->temporaries.planned_bytes();
 }
 
 std::size_t Batch::live_bytes() const {
   require(sealed(), "batch: the plan is known once the batch is sealed");
-  return peak_live_bytes(state_->lifetimes, context().device().base_alignment_bytes);
+  return state_->temporaries.live_bytes(context().device());
 }
 
 std::string Batch::plan_text() const {
   require(sealed(), "batch: the plan is known once the batch is sealed");
-  std::string text;
-  for (std::size_t i = 0; i < state_->temporaries.size(); ++i) {
-    const Lifetime& life = state_->lifetimes[i];
-    const Place& place = state_->plan.places[i];
-    text += fmt::format("{:<24} {:>12} bytes, commands {:>5} to {:>5}, block {} at {}\n",
-                        state_->temporaries[i]->name, life.bytes, life.first, life.last,
-                        place.chunk, place.offset);
-  }
-  return text;
+  return state_->temporaries.text();
 }
 
 }  // namespace clora

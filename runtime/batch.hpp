@@ -91,6 +91,10 @@ class Batch {
     record(std::move(launch), std::vector<Argument>{Argument(std::forward<Args>(arguments))...});
   }
   void record(Launch launch, std::vector<Argument> arguments);
+  // Records a launch that runs once, before the first submit's commands: for what depends on where
+  // tensors lie and not on what they hold, such as descriptors with device addresses. What it
+  // writes must be no temporary of this batch; what else it is given, it may not read.
+  void prepare(Launch launch, std::vector<Argument> arguments);
   // dst = src. REQUIRES: equal bytes.
   void copy(const Tensor& dst, const Tensor& src);
   // Every byte of dst = 0.

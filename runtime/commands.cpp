@@ -77,9 +77,7 @@ void issue(const CopyCommand& copy, cl_command_queue queue, cl_event* event) {
 }
 
 void issue(const FillCommand& fill, cl_command_queue queue, cl_event* event) {
-  const unsigned char zero = 0;
-  check_opencl(clEnqueueFillBuffer(queue, fill.to.mem, &zero, 1, fill.to.offset_bytes,
-                                   fill.dst.bytes(), 0, nullptr, event),
+  check_opencl(enqueue_zeros(queue, fill.to.mem, fill.to.offset_bytes, fill.dst.bytes(), event),
                "batch: clEnqueueFillBuffer");
 }
 

@@ -80,6 +80,17 @@ void describe_processor(Device& device) {
 #endif
 }
 
+// cl_nv_device_attribute_query: of NVIDIA's driver only.
+MatrixUnit matrix_unit_of_card(cl_device_id id) {
+  constexpr cl_device_info kComputeCapabilityMajor = 0x4000;
+  cl_uint major = 0;
+  if (clGetDeviceInfo(id, kComputeCapabilityMajor, sizeof major, &major, nullptr) != CL_SUCCESS) {
+    return MatrixUnit::none;
+  }
+  if (major == 9) return MatrixUnit::wgmma;  // sm_90 alone has it
+  return major >= 8 ? MatrixUnit::mma : MatrixUnit::none;
+}
+
 std::vector<cl_platform_id> platforms() {
   cl_uint count = 0;
   const cl_int status = clGetPlatformIDs(0, nullptr, &count);
@@ -147,6 +158,10 @@ std::string_view name_of(MatrixUnit unit) {
       return "avx512_bf16";
     case MatrixUnit::amx:
       return "amx";
+    case MatrixUnit::mma:
+      return "mma";
+    case MatrixUnit::wgmma:
+      return "wgmma";
     case MatrixUnit::none:
       break;
   }
@@ -163,6 +178,7 @@ Device describe_device(cl_device_id id) {
   device.opencl_version = text_of(id, CL_DEVICE_VERSION);
   device.kind = kind_of(id);
   describe_processor(device);
+  if (device.platform == "NVIDIA CUDA") device.matrix_unit = matrix_unit_of_card(id);
   device.compute_units = number_of<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS);
   device.memory_bytes = number_of<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
   device.max_allocation_bytes = number_of<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);

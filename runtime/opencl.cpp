@@ -49,6 +49,19 @@ bool means_no_memory(cl_int status) noexcept {
          status == CL_OUT_OF_HOST_MEMORY || status == CL_INVALID_BUFFER_SIZE;
 }
 
+cl_int enqueue_zeros(cl_command_queue queue, cl_mem mem, std::size_t offset, std::size_t bytes,
+                     cl_event* event) {
+  const cl_uint zero = 0;
+  const std::size_t rest = bytes % sizeof zero;
+  const std::size_t words = bytes - rest;
+  if (words > 0) {
+    const cl_int status = clEnqueueFillBuffer(queue, mem, &zero, sizeof zero, offset, words, 0,
+                                              nullptr, rest == 0 ? event : nullptr);
+    if (status != CL_SUCCESS || rest == 0) return status;
+  }
+  return clEnqueueFillBuffer(queue, mem, &zero, 1, offset + words, rest, 0, nullptr, event);
+}
+
 void check_opencl(cl_int status, std::string_view call) {
   if (status == CL_SUCCESS) return;
   throw Error(ErrorCode::device, fmt::format("{}: {}", call, opencl_status_text(status)), status);

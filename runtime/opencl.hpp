@@ -6,6 +6,7 @@
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,6 +21,12 @@ std::string opencl_status_text(cl_int status);
 
 // Throws Error(device) naming `call` unless status is CL_SUCCESS.
 void check_opencl(cl_int status, std::string_view call);
+
+// Enqueues zeros for `bytes` bytes from `offset` on, by words: with a pattern of one byte NVIDIA's
+// driver 580 never returns where they are more than 2 GiB, and loses the context where they lie
+// beyond. event: of the last command; null: none is wanted. REQUIRES: offset a multiple of 4.
+cl_int enqueue_zeros(cl_command_queue queue, cl_mem mem, std::size_t offset, std::size_t bytes,
+                     cl_event* event);
 
 // Whether an allocation that failed so may succeed once memory is freed.
 bool means_no_memory(cl_int status) noexcept;

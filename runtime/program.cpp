@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/hopper_ptx.hpp"
 #include "runtime/kernel_text.hpp"
 
 namespace clora {
@@ -28,6 +29,19 @@ std::vector<cl_device_id> devices_of(cl_program program) {
   return devices;
 }
 
+// Errors: build_failed, also where the driver refuses the new PTX.
+std::shared_ptr<const Program> rebuilt_for_hopper(const Program& program, cl_context context,
+                                                  cl_device_id device, const std::string& file) {
+  const std::vector<std::byte> binary = program.binary(device);
+  const std::string ptx = with_hopper_instructions(
+      std::string(reinterpret_cast<const char*>(binary.data()), binary.size()));
+  try {
+    return Program::from_binary(context, device, std::as_bytes(std::span(ptx)), "");
+  } catch (const Error& error) {
+    fail(ErrorCode::build_failed, "program cache: {} for sm_90a: {}", file, error.what());
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<const Program> Program::from_source(cl_context context, cl_device_id device,
@@ -46,7 +60,9 @@ std::shared_ptr<const Program> Program::from_source(cl_context context, cl_devic
                             name_places(build_log(program.get(), device), source)),
                 status);
   }
-  return std::make_shared<const Program>(std::move(program));
+  auto built = std::make_shared<const Program>(std::move(program));
+  return has_hopper_instructions(source) ? rebuilt_for_hopper(*built, context, device, file)
+                                         : built;
 }
 
 std::shared_ptr<const Program> Program::from_binary(cl_context context, cl_device_id device,

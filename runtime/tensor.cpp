@@ -5,12 +5,6 @@
 #include "runtime/error.hpp"
 
 namespace clora {
-namespace {
-
-constexpr std::int64_t kStripRows = 16;
-
-}  // namespace
-
 Tensor::Tensor(std::shared_ptr<Storage> storage, Shape shape, DType type)
     : storage_(std::move(storage)), shape_(shape), type_(type) {
   require(storage_ != nullptr && bytes() <= storage_->bytes,

@@ -28,6 +28,7 @@ struct Storage {
 // How the bytes of a matrix lie. plain: row by row, as in files. strips: 16 rows side by side
 // (cl/quant_strips.clh), for devices whose products use them as they lie. As many bytes either way.
 enum class Layout : std::uint8_t { plain, strips };
+inline constexpr std::int64_t kStripRows = 16;
 
 class Tensor {
  public:

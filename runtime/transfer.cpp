@@ -148,11 +148,9 @@ struct Transfer::State {
 
   // Success, or the status that says that there is no memory for it. Errors: all others.
   cl_int fill(const Buffer& buffer) const {
-    const unsigned char zero = 0;
     cl_event event = nullptr;
     const cl_int status =
-        clEnqueueFillBuffer(queue, buffer.handle(), &zero, 1, buffer.offset_bytes(), buffer.bytes(),
-                            0, nullptr, &event);
+        enqueue_zeros(queue, buffer.handle(), buffer.offset_bytes(), buffer.bytes(), &event);
     if (means_no_memory(status)) return status;
     accept(*health, status, "transfer: clEnqueueFillBuffer");
     Fence(event, health).wait();

@@ -7,8 +7,25 @@
 namespace clora {
 namespace {
 
-constexpr std::array<std::string_view, 5> kNames{"automatic", "portable", "cpu", "avx512_bf16",
-                                                 "amx"};
+constexpr std::array<std::string_view, 7> kNames{"automatic", "portable", "cpu",  "avx512_bf16",
+                                                 "amx",       "mma",      "wgmma"};
+
+// The variant of a device's matrix unit. Those of NVIDIA have no kernels of their own yet.
+Variant variant_of(MatrixUnit unit) {
+  switch (unit) {
+    case MatrixUnit::avx512_bf16:
+      return Variant::avx512_bf16;
+    case MatrixUnit::amx:
+      return Variant::amx;
+    case MatrixUnit::mma:
+      return Variant::mma;
+    case MatrixUnit::wgmma:
+      return Variant::wgmma;
+    case MatrixUnit::none:
+      break;
+  }
+  return Variant::portable;
+}
 
 }  // namespace
 
@@ -24,9 +41,13 @@ Variant variant_of(std::string_view name) {
 bool can_take(Variant variant, const Device& device) {
   switch (variant) {
     case Variant::avx512_bf16:
-      return device.matrix_unit != MatrixUnit::none;
+      return device.matrix_unit == MatrixUnit::avx512_bf16 || device.matrix_unit == MatrixUnit::amx;
     case Variant::amx:
       return device.matrix_unit == MatrixUnit::amx;
+    case Variant::mma:
+      return device.matrix_unit == MatrixUnit::mma || device.matrix_unit == MatrixUnit::wgmma;
+    case Variant::wgmma:
+      return device.matrix_unit == MatrixUnit::wgmma;
     default:
       return true;
   }
@@ -35,14 +56,14 @@ bool can_take(Variant variant, const Device& device) {
 Variant resolve(Variant wanted, Precision precision, const Device& device) {
   if (!can_take(wanted, device)) {
     fail(ErrorCode::unsupported,
-         "variant: {} needs pocl on a CPU with that extension; '{}' on {} has {} as its matrix "
-         "unit; take another variant or automatic",
+         "variant: {} needs a device with that matrix unit (CPUs: under pocl); '{}' on {} has {}; "
+         "take another variant or automatic",
          name_of(wanted), device.name, device.platform, name_of(device.matrix_unit));
   }
   if (wanted != Variant::automatic) return wanted;
-  if (device.kind != DeviceKind::cpu) return Variant::portable;
-  if (precision == Precision::f32 || device.matrix_unit == MatrixUnit::none) return Variant::cpu;
-  return device.matrix_unit == MatrixUnit::amx ? Variant::amx : Variant::avx512_bf16;
+  const Variant in_f32 = device.kind == DeviceKind::cpu ? Variant::cpu : Variant::portable;
+  const bool f32 = precision == Precision::f32 || device.matrix_unit == MatrixUnit::none;
+  return f32 ? in_f32 : variant_of(device.matrix_unit);
 }
 
 }  // namespace clora

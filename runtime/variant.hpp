@@ -9,16 +9,22 @@ namespace clora {
 
 // portable: plain OpenCL C, right on every device. cpu: work-groups of one item with wide vectors,
 // f32. avx512_bf16: as cpu, but large products round their operands to bf16 (sums stay f32).
-// amx: the same on matrix tiles.
+// amx: the same on matrix tiles. mma: large products and attention on NVIDIA's matrix units, by
+// instructions of a warp; wgmma: by those of a warp group; their operands are rounded to bf16.
 // automatic: the best for the device within the precision.
-enum class Variant { automatic, portable, cpu, avx512_bf16, amx };
+enum class Variant { automatic, portable, cpu, avx512_bf16, amx, mma, wgmma };
 std::string_view name_of(Variant variant);
 // Errors: invalid_argument, with the names there are.
 Variant variant_of(std::string_view name);
 
 // Whether large products round their operands in this variant.
-constexpr bool has_matrix_unit(Variant variant) {
-  return variant == Variant::avx512_bf16 || variant == Variant::amx;
+constexpr bool has_matrix_unit(Variant variant) { return variant >= Variant::avx512_bf16; }
+// Whether kernels for CPU devices are taken.
+constexpr bool is_for_cpus(Variant variant) {
+  return variant >= Variant::cpu && variant <= Variant::amx;
+}
+constexpr bool has_cpu_matrix_unit(Variant variant) {
+  return is_for_cpus(variant) && has_matrix_unit(variant);
 }
 
 // f32: operands of products keep their 24 bits. automatic: the device's matrix unit where there is

@@ -50,6 +50,26 @@ TEST(Batch, MakesALibraryCallWithThePlacesOfItsTensorsAtEverySubmit) {
   EXPECT_EQ(place.mem, tensor.storage()->mem);
 }
 
+TEST(Batch, APreparationRunsOnceBeforeTheFirstCommand) {
+  Context& context = context_of(Variant::portable);
+  const std::vector<float> values = test::random_values(64, 1);
+  const Tensor term = test::upload(context, {64}, values);
+  const Tensor sum = test::upload(context, {64}, std::vector<float>(64));
+  const test::Output seen(context, {64});
+  Batch batch(context);
+  batch.copy(seen.tensor(), sum);
+  Launch launch;
+  launch.kernel = context.kernel("lora_linear.cl", "lora_gradient_sum",
+                                 Defines().set("COLUMNS", 1).set("RANKS", 1).set("STEPS", 1));
+  launch.grid = {{64, 1, 1}, {64, 1, 1}};
+  batch.prepare(launch, {sum, term, std::uint32_t{64}, std::uint32_t{1}, 1.0F});
+  for (int turn = 0; turn < 2; ++turn) {
+    batch.submit().wait();
+    EXPECT_EQ(seen.values(), values);
+  }
+  EXPECT_THROW(batch.prepare(launch, {}), Error);  // sealed
+}
+
 TEST(Batch, ExactModeGivesEachTemporaryAMemoryObjectOfItsSize) {
   ContextConfig config = config_from_environment();
   config.sub_allocate = false;
