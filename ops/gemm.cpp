@@ -1,5 +1,6 @@
 #include "ops/gemm.hpp"
 
+#include "ops/gemm_hopper.hpp"
 #include "ops/gemm_kernels.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
@@ -9,7 +10,6 @@
 namespace clora {
 namespace {
 
-constexpr std::int64_t kStripRows = 16;
 // Of the largest output: rows of x keep 16 bits a block.
 constexpr double kInt8Tolerance = 1e-3;
 
@@ -56,6 +56,16 @@ void test_strips(SelfTest& test, const Tensor& like) {
   }
 }
 
+// More than a tile each way, cut at their ends, with all that may be added.
+void test_wgmma(SelfTest& test, const Tensor& like) {
+  constexpr std::int64_t kRows = 150, kColumns = 264, kSteps = 256;
+  const Tensor w = test.weights({kColumns, kSteps}, like.type(), like.layout());
+  record_gemm(test.batch(), test.output({kRows, kColumns}), test.input({kRows, kSteps}), w,
+              test_extras(test, kRows, kColumns));
+  record_gemm_backward(test.batch(), test.output({kRows, kSteps}), test.input({kRows, kColumns}), w,
+                       Accumulate::no, {test.input({kRows, 3}), test.input({3, kSteps}), 0.5F});
+}
+
 // One row, and some that are taken together.
 void test_few_rows(SelfTest& test, const Tensor& like) {
   const std::int64_t columns = 2 * kStripRows + (like.layout() == Layout::strips ? kStripRows : 5);
@@ -82,6 +92,12 @@ bool trusts_strips(Context& context, const Tensor& w) {
       [&](SelfTest& test) { test_strips(test, w); });
 }
 
+bool trusts_wgmma(Context& context, const Tensor& w) {
+  return trusted(context,
+                 {kGemmWgmma, fmt::format("gemm_wgmma {}", weight_name(w)), kBf16Tolerance},
+                 [&](SelfTest& test) { test_wgmma(test, w); });
+}
+
 bool trusts_few_rows(Context& context, const Tensor& w) {
   return trusted(context, {kGemmFewRows, fmt::format("gemm_few_rows {}", weight_name(w))},
                  [&](SelfTest& test) { test_few_rows(test, w); });
@@ -105,7 +121,7 @@ bool lies_in_float_strips(const Tensor& w) {
 
 bool multiplies_integers(const Context& context, const GemmProduct& p) {
   return p.w.layout() == Layout::strips && is_quantised(p.w.type()) &&
-         has_matrix_unit(context.variant()) && context.device().int8_dots &&
+         has_cpu_matrix_unit(context.variant()) && context.device().int8_dots &&
          int8_row_bytes(p) <= context.device().local_memory_bytes;
 }
 
@@ -119,6 +135,7 @@ bool multiplies_strips(const Context& context, const GemmProduct& p, bool bf16) 
 
 enum class GemmKernel {
   portable,
+  wgmma,
   tiles,
   bf16_tiles,
   strips,
@@ -128,6 +145,7 @@ enum class GemmKernel {
 };
 
 GemmKernel kernel_for_few_rows(Context& context, const GemmProduct& p) {
+  if (!is_for_cpus(context.variant())) return GemmKernel::portable;
   if (multiplies_integers(context, p) && trusts_int8(context, p.w))
     return GemmKernel::few_rows_int8;
   if (lies_in_float_strips(p.w) && trusts_few_rows_strips(context, p.w)) {
@@ -138,6 +156,9 @@ GemmKernel kernel_for_few_rows(Context& context, const GemmProduct& p) {
 
 GemmKernel kernel_for_many_rows(Context& context, const GemmProduct& p) {
   const bool bf16 = rounds_to_bf16(context.variant(), p.size(), p.backward);
+  if (!is_for_cpus(context.variant())) {
+    return bf16 && trusts_wgmma(context, p.w) ? GemmKernel::wgmma : GemmKernel::portable;
+  }
   if (multiplies_strips(context, p, bf16) && trusts_strips(context, p.w)) return GemmKernel::strips;
   if (bf16 && trusts_tiles(context, p.w, true)) return GemmKernel::bf16_tiles;
   return trusts_tiles(context, p.w, false) ? GemmKernel::tiles : GemmKernel::portable;
@@ -147,6 +168,8 @@ void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
   switch (kernel) {
     case GemmKernel::portable:
       return record_gemm_portable(batch, p);
+    case GemmKernel::wgmma:
+      return record_gemm_wgmma(batch, p);
     case GemmKernel::tiles:
       return record_gemm_tiles(batch, p, false);
     case GemmKernel::bf16_tiles:

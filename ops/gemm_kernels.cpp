@@ -12,13 +12,16 @@ constexpr std::uint32_t kSide = 16;
 constexpr std::uint32_t kSteps = 16;
 constexpr std::uint32_t kRowItems = 64;
 constexpr std::int64_t kOneRowKernelUpTo = 4;
-// cl/gemm_few_rows_cpu.cl; a strip's rows, too
-constexpr std::uint32_t kRowsAtOnce = 16;
+// cl/gemm_few_rows_cpu.cl takes as many rows of w at once as a strip has.
+constexpr auto kRowsAtOnce = static_cast<std::uint32_t>(kStripRows);
 // What a launch before a product costs a unit beside its own work, in flops; and how much longer
 // than at the peak a product of up to 16 columns takes.
 constexpr double kLaunchFlops = 1e6;
 constexpr double kNarrowOverhead = 2;
-// cl/shrink_dots_cpu.clh: 16 pairs
+// cl/shrink_dots_cpu.clh: what its dots take, in tiles of as many products: loads, rounding and folds
+// beside them. With it products of many rows are cut by rows, so that each makes its s once.
+constexpr double kDotsOverhead = 1.7;
+// The same: 16 pairs
 constexpr std::int64_t kStepsOfDots = 32;
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
@@ -85,7 +88,7 @@ struct TilesPlan {
 TilesPlan plan_tiles(const Context& context, const GemmProduct& p, bool bf16) {
   GemmTiles tiles =
       bf16 ? gemm_bf16_tiles(context.device(), context.variant()) : gemm_tiles(context.device());
-  tiles.shrink_panels = shrink_panels(p);
+  tiles.shrink_panels = kDotsOverhead * shrink_panels(p);
   return {tiles, share_gemm(p.size(), tiles, context.device())};
 }
 

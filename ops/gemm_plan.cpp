@@ -108,7 +108,8 @@ std::optional<GemmStrips> gemm_strips(const Device& device, Variant variant, boo
 
 bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward) {
   const bool few = !backward && size.rows < GemmTiles::kFewRows;
-  return has_matrix_unit(variant) && !few && size.columns > GemmTiles::kNarrowColumns;
+  if (variant == Variant::wgmma) return !few;
+  return has_cpu_matrix_unit(variant) && !few && size.columns > GemmTiles::kNarrowColumns;
 }
 
 GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device& device) {

@@ -47,8 +47,8 @@ GemmTiles gemm_tiles(const Device& device);
 // REQUIRES: a variant that rounds to bf16.
 GemmTiles gemm_bf16_tiles(const Device& device, Variant variant);
 
-// Whether a product's operands are rounded to bf16 in this variant: those of narrow outputs and,
-// forward, of few rows are not.
+// Whether a product's operands are rounded to bf16 in this variant: forward, those of few rows are
+// not, and on CPUs those of narrow outputs.
 bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward);
 
 // cl/gemm_strips_cpu.cl: what a work-group holds in scratch. Half of a second-level cache of 1 MiB:

@@ -22,6 +22,7 @@
 #include "ops/softmax.hpp"
 #include "ops/swiglu.hpp"
 #include "tests/support/copied_kernels.hpp"
+#include "tests/support/op_test.hpp"
 
 namespace clora {
 namespace {
@@ -186,6 +187,13 @@ std::vector<Family> families() {
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({2, 70}), t.input({2, 64}), t.input({70, 64}));
        }},
+      {"gemm_wgmma f32",
+       {"gemm_wgmma.cl", "sums[4 * j + 2 * i + 1]", "sums[4 * j + 1]"},
+       [](SelfTest& t) {
+         record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}), t.input({80, 64}));
+       },
+       Variant::wgmma,
+       kBf16Tolerance},
       {"lora_gradient",
        {"lora_linear_cpu.cl"},
        [](SelfTest& t) {
@@ -268,24 +276,21 @@ INSTANTIATE_TEST_SUITE_P(Families, BrokenKernel, testing::ValuesIn(families()),
                            return name;
                          });
 
-constexpr std::string_view kOtherCpu = "the kernel is for a CPU with avx512_bf16 and avx512_vnni";
+constexpr std::string_view kOtherDevice = "the kernel is for another device";
 
 bool is_for_this_device(const Family& family) {
   const Device device = select_device(config_from_environment().device);
-  return family.variant != Variant::avx512_bf16 ||
-         (device.matrix_unit != MatrixUnit::none && device.int8_dots);
+  return test::is_for_this_device(family.variant) &&
+         (family.variant != Variant::avx512_bf16 || device.int8_dots);
 }
 
 TEST_P(BrokenKernel, IsSeenOnceAndReplacedByThePortableOne) {
   const Family& family = GetParam();
-  if (!is_for_this_device(family)) GTEST_SKIP() << kOtherCpu;
+  if (!is_for_this_device(family)) GTEST_SKIP() << kOtherDevice;
   const Folders folders;
   folders.replace(family.broken.file, family.broken.what, family.broken.by);
   const auto want = Observed(folders, Variant::portable).run(family.record);
   const Observed trusting(folders, family.variant, false);
-  if (family.name == "gemm_tiles q4_1" && trusting.context->device().kind != DeviceKind::cpu) {
-    GTEST_SKIP() << "the kernel prefetches, which only a CPU's compiler takes";
-  }
   const auto trusted = trusting.run(family.record);
   EXPECT_FALSE(same(trusted, want, family.tolerance)) << "the break does no harm here";
   const Observed tested(folders, family.variant);
@@ -298,7 +303,8 @@ TEST_P(BrokenKernel, IsSeenOnceAndReplacedByThePortableOne) {
 // The table of sums knows what it should find: its rows are written by tools/write_self_test_sums.
 TEST_P(BrokenKernel, WhileItIsWholeIsTestedWithoutThePortableOne) {
   const Family& family = GetParam();
-  if (!is_for_this_device(family)) GTEST_SKIP() << kOtherCpu;
+  if (!is_for_this_device(family)) GTEST_SKIP() << kOtherDevice;
+  if (!is_for_cpus(family.variant)) GTEST_SKIP() << "cards build the portable kernels anyway";
   const Folders folders;
   const Observed tested(folders, family.variant);
   (void)tested.run(family.record);

@@ -63,7 +63,7 @@ class Gemm : public test::OpTest {
   // Few rows times strips run in integers there: rows keep 16 bits a block of 32. A tolerance that
   // 8 bits miss by far.
   double tolerance(const Case& c, Layout layout, DType type) {
-    const bool integers = has_matrix_unit(GetParam()) && layout == Layout::strips &&
+    const bool integers = has_cpu_matrix_unit(GetParam()) && layout == Layout::strips &&
                           is_quantised(type) && context().device().int8_dots &&
                           c.m < GemmTiles::kFewRows;
     return integers ? 5e-5 : tolerance_of(static_cast<std::size_t>(c.k + c.rank));

@@ -13,6 +13,7 @@
 #include "ops/quant.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/copied_kernels.hpp"
+#include "tests/support/op_test.hpp"
 
 namespace clora {
 namespace {
@@ -98,8 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, SumsOfWeights,
                          [](const auto& given) { return std::string(name_of(given.param)); });
 
 TEST_P(SumsOfWeights, AreKnownForEveryTypeAndLayout) {
-  const Device device = select_device(config_from_environment().device);
-  if (!can_take(GetParam(), device)) GTEST_SKIP() << "this CPU has no such variant";
+  if (!test::is_for_this_device(GetParam())) GTEST_SKIP() << "the variant is for another device";
   const Folders folders;
   const Observed tested(folders, GetParam());
   for (const DType type : test::kWeightTypes) {

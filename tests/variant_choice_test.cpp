@@ -11,6 +11,7 @@
 #include "ops/softmax.hpp"
 #include "runtime/error.hpp"
 #include "tests/support/copied_kernels.hpp"
+#include "tests/support/op_test.hpp"
 
 namespace clora {
 namespace {
@@ -38,7 +39,7 @@ TEST(VariantChoice, KeepsARightKernelWithoutAWord) {
 // it in this variant.
 TEST(VariantChoice, TrustsEachOfTheKernelsThatAProductMayTake) {
   for (const Variant variant : {Variant::cpu, Variant::avx512_bf16, Variant::amx}) {
-    if (!can_take(variant, select_device("cpu"))) continue;
+    if (!test::is_for_this_device(variant)) continue;
     const Folders folders;
     const Observed tested(folders, variant);
     (void)tested.run([](SelfTest& t) {

@@ -54,11 +54,17 @@ Context& context_of(Variant variant) {
   return *context;
 }
 
+bool is_for_this_device(Variant variant) {
+  static const Device device = select_device(config_from_environment().device);
+  if (is_for_cpus(variant) && device.kind != DeviceKind::cpu) return false;
+  return can_take(variant, device);
+}
+
 testing::internal::ParamGenerator<Variant> all_variants() {
-  std::vector<Variant> variants{Variant::portable, Variant::cpu};
-  const Device device = select_device(config_from_environment().device);
-  for (const Variant variant : {Variant::avx512_bf16, Variant::amx}) {
-    if (can_take(variant, device)) variants.push_back(variant);
+  std::vector<Variant> variants{Variant::portable};
+  for (const Variant variant :
+       {Variant::cpu, Variant::avx512_bf16, Variant::amx, Variant::mma, Variant::wgmma}) {
+    if (is_for_this_device(variant)) variants.push_back(variant);
   }
   return testing::ValuesIn(variants);
 }

@@ -1,0 +1,23 @@
+// bf16_rows: a matrix of any storage type rounded to bf16, row by row, as matrix units read it.
+//
+//   out = bf16(scale * w)
+// Shapes  w [R, K], out [R, stride], stride a multiple of 8 that is at least K; zeros past K
+// Types   w in any storage type (quant.clh), out bf16
+// Work    one work-item 8 elements
+// Local   none
+// Cost    a read of w and a write of out
+// Numerics  rounded to nearest even
+#include "bf16_values.clh"
+#include "quant.clh"
+
+__kernel void bf16_rows(__global ushort* out, __global const uchar* w, uint R, uint K, uint stride,
+                        float scale) {
+  const uint k0 = 8 * get_global_id(0), r = get_global_id(1);
+  if (k0 >= stride || r >= R) return;
+  __global const uchar* row = weight_row(w, r, K);
+  ushort values[8];
+  for (uint i = 0; i < 8; ++i) {
+    values[i] = k0 + i < K ? bf16_of(scale * weight_at(row, k0 + i)) : 0;
+  }
+  vstore8(vload8(0, values), 0, out + (size_t)r * stride + k0);
+}

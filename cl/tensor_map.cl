@@ -1,0 +1,22 @@
+// tensor_map: the descriptor by which Hopper's bulk copies read boxes of a bf16 matrix.
+//
+// Shapes  matrix [rows, columns] with `stride` elements a row, a multiple of 8; maps 128 bytes each
+// Work    one work-item
+// What a copy of a box [box_rows, 64] brings is zero outside of the matrix; its rows of 128 bytes lie
+// one after another, in row r the 16 bytes c at place c ^ (r & 7), where wgmma looks for them. The
+// bits are those that cuTensorMapEncodeTiled writes for bf16, two dimensions, this swizzle and
+// promotion to 128 bytes in the second-level cache.
+#define BOX_COLUMNS 64UL
+
+__kernel void tensor_map(__global ulong* maps, __global const ushort* matrix, uint rows,
+                         uint columns, uint stride, uint box_rows, uint number) {
+  __global ulong* map = maps + number * 16;
+  for (uint i = 0; i < 16; ++i) map[i] = 0;
+  map[0] = (ulong)matrix;
+  map[1] = 0x46510UL | (ulong)(stride / 8) << 32;
+  map[4] = (columns - 1) | (ulong)(rows - 1) << 32;
+  map[6] = (BOX_COLUMNS - 1) << 56;
+  map[7] = box_rows - 1;
+  map[8] = BOX_COLUMNS * 2 * box_rows;
+  map[9] = BOX_COLUMNS * 2 * 8;
+}
