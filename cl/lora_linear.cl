@@ -2,48 +2,55 @@
 // are products: gemm.cl).
 //
 //   out [R, K] += scale * s [T, R]^T x [T, K]
-// Shapes  as above
+// in two launches: lora_gradient_parts sums chunks of the T rows, lora_gradient_sum adds the chunks.
+// Shapes  as above; parts [chunks][R][K]
 // Types   f32
-// Work    a work-group of SIDE x SIDE items owns SIDE rows and TILE columns of out; an item one row
-//         and every SIDE-th column. It walks over all T rows, STEPS at a time.
-// Local   STEPS rows of s [STEPS][SIDE] and of x [STEPS][TILE]
-// Tiles      T rows: s^T |##| x  |########|   ->  out tile [SIDE][TILE]
-// Cost    2 T R K flops; x is read R / SIDE times
-// Numerics  f32 fma over t in order: the same bits every run
-#if !defined(TILE) || !defined(STEPS) || !defined(SIDE)
-#error "TILE, STEPS and SIDE are required"
+// Work    parts: a work-group of COLUMNS items owns as many columns, RANKS rows of out and a chunk of
+//         chunk_rows rows of s and x; an item owns one column. sum: an item owns one element.
+// Local   STEPS rows of s [STEPS][RANKS]
+// Tiles      a chunk of rows: s^T |#| x  |########|   ->  parts tile [RANKS][COLUMNS], in registers
+// Cost    2 T R K flops; x is read R / RANKS times, parts written and read once
+// Numerics  f32 fma over t in order, chunks added in order: the same bits every run
+#if !defined(COLUMNS) || !defined(RANKS) || !defined(STEPS)
+#error "COLUMNS, RANKS and STEPS are required"
 #endif
-#define PER_ITEM (TILE / SIDE)
 
-__attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void lora_gradient(
-    __global float* out, __global const float* s, __global const float* x, uint T, uint R, uint K,
-    float scale) {
-  __local float s_tile[STEPS][SIDE];
-  __local float x_tile[STEPS][TILE];
-  const uint column = get_local_id(0), row = get_local_id(1);
-  const uint item = row * SIDE + column;
-  const uint r0 = get_group_id(1) * SIDE, k0 = get_group_id(0) * TILE;
-  float sums[PER_ITEM];
-  for (uint j = 0; j < PER_ITEM; ++j) sums[j] = 0.0f;
-  for (uint begin = 0; begin < T; begin += STEPS) {
-    for (uint e = item; e < STEPS * SIDE; e += SIDE * SIDE) {
-      const uint t = begin + e / SIDE, r = r0 + e % SIDE;
-      s_tile[e / SIDE][e % SIDE] = t < T && r < R ? s[(size_t)t * R + r] : 0.0f;
+__attribute__((reqd_work_group_size(COLUMNS, 1, 1))) __kernel void lora_gradient_parts(
+    __global float* parts, __global const float* s, __global const float* x, uint T, uint R, uint K,
+    uint chunk_rows) {
+  __local float s_tile[STEPS][RANKS];
+  const uint item = get_local_id(0), chunk = get_group_id(1);
+  const uint k = get_group_id(0) * COLUMNS + item, r0 = get_group_id(2) * RANKS;
+  const uint end = min(T, (chunk + 1) * chunk_rows);
+  float sums[RANKS];
+  for (uint r = 0; r < RANKS; ++r) sums[r] = 0.0f;
+  for (uint begin = chunk * chunk_rows; begin < end; begin += STEPS) {
+    const uint steps = min((uint)STEPS, end - begin);
+    for (uint e = item; e < STEPS * RANKS; e += COLUMNS) {
+      const uint t = begin + e / RANKS, r = r0 + e % RANKS;
+      s_tile[e / RANKS][e % RANKS] = t < end && r < R ? s[(size_t)t * R + r] : 0.0f;
     }
-    for (uint e = item; e < STEPS * TILE; e += SIDE * SIDE) {
-      const uint t = begin + e / TILE, k = k0 + e % TILE;
-      x_tile[e / TILE][e % TILE] = t < T && k < K ? x[(size_t)t * K + k] : 0.0f;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);  // both tiles are whole
-    for (uint t = 0; t < STEPS; ++t) {
-      for (uint j = 0; j < PER_ITEM; ++j) {
-        sums[j] = fma(s_tile[t][row], x_tile[t][column + j * SIDE], sums[j]);
+    barrier(CLK_LOCAL_MEM_FENCE);  // the tile is whole
+    if (k < K) {
+      __global const float* column = x + (size_t)begin * K + k;
+      for (uint t = 0; t < steps; ++t) {
+        const float at = column[(size_t)t * K];
+        for (uint r = 0; r < RANKS; ++r) sums[r] = fma(s_tile[t][r], at, sums[r]);
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // all have read before the next rows overwrite
   }
-  for (uint j = 0; j < PER_ITEM; ++j) {
-    const uint r = r0 + row, k = k0 + column + j * SIDE;
-    if (r < R && k < K) out[(size_t)r * K + k] += scale * sums[j];
+  if (k >= K) return;
+  for (uint r = 0; r < RANKS && r0 + r < R; ++r) {
+    parts[((size_t)chunk * R + r0 + r) * K + k] = sums[r];
   }
+}
+
+__kernel void lora_gradient_sum(__global float* out, __global const float* parts, uint elements,
+                                uint chunks, float scale) {
+  const uint i = get_global_id(0);
+  if (i >= elements) return;
+  float sum = 0.0f;
+  for (uint chunk = 0; chunk < chunks; ++chunk) sum += parts[(size_t)chunk * elements + i];
+  out[i] += scale * sum;
 }

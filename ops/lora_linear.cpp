@@ -2,16 +2,19 @@
 
 #include "ops/dropout.hpp"
 #include "ops/launch_shape.hpp"
+#include "ops/reduction_grid.hpp"
 #include "ops/variant_choice.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
 namespace {
 
-// cl/lora_linear.cl
-constexpr std::uint32_t kTile = 64;
-constexpr std::uint32_t kSide = 16;
-constexpr std::uint32_t kSteps = 16;
+// cl/lora_linear.cl: the most columns of a work-group; rows of out, and of x at once
+constexpr std::size_t kColumns = 128;
+constexpr std::uint32_t kRanks = 16;
+constexpr std::uint32_t kSteps = 64;
+// Work-groups a unit that the rows are cut for.
+constexpr std::uint32_t kGroupsPerUnit = 8;
 // cl/lora_linear_cpu.cl
 constexpr std::uint32_t kStrip = 32;
 
@@ -70,9 +73,41 @@ void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& d
 }
 
 void test_gradient(SelfTest& test) {
-  constexpr std::int64_t kColumns = 2 * kStrip + 5;
-  record_lora_gradient(test.batch(), test.changed(test.input({5, kColumns})), test.input({7, 5}),
-                       test.input({7, kColumns}), 0.5F);
+  constexpr std::int64_t kWidth = 2 * kStrip + 5;
+  record_lora_gradient(test.batch(), test.changed(test.input({5, kWidth})), test.input({7, 5}),
+                       test.input({7, kWidth}), 0.5F);
+}
+
+// out += scale * s^T x
+struct Gradient {
+  Tensor out;
+  Tensor s;
+  Tensor x;
+  float scale = 1;
+};
+
+void record_gradient_by_chunks(Batch& batch, Launch launch, const Gradient& g) {
+  Context& context = batch.context();
+  const std::uint32_t rows = u32(g.x.shape()[0]), rank = u32(g.s.shape()[1]);
+  const std::uint32_t width = u32(g.x.shape()[1]);
+  const std::size_t columns = reduction_group(context.device(), kColumns);
+  Defines defines;
+  defines.set("COLUMNS", columns).set("RANKS", kRanks).set("STEPS", kSteps);
+  const std::uint32_t strips = divide_up(width, u32(static_cast<std::int64_t>(columns)));
+  const std::uint32_t wanted = kGroupsPerUnit * std::max(1U, context.device().compute_units);
+  const std::uint32_t chunk_rows = std::max(kSteps, divide_up(rows * strips, wanted));
+  const std::uint32_t chunks = divide_up(rows, chunk_rows);
+  const Tensor parts = batch.temporary({chunks, rank, width}, DType::f32, "lora gradient parts");
+  const std::string label = launch.label;
+  launch.kernel = context.kernel("lora_linear.cl", "lora_gradient_parts", defines);
+  launch.grid = {{strips * columns, chunks, divide_up(rank, kRanks)}, {columns, 1, 1}};
+  batch.launch(std::move(launch), parts, g.s, g.x, rows, rank, width, chunk_rows);
+  constexpr std::size_t kItems = 64;
+  Launch sum{context.kernel("lora_linear.cl", "lora_gradient_sum", defines),
+             {{round_up(std::size_t{rank} * width, kItems), 1, 1}, {kItems, 1, 1}},
+             {},
+             label + " sum"};
+  batch.launch(std::move(sum), g.out, parts, rank * width, chunks, g.scale);
 }
 
 }  // namespace
@@ -152,18 +187,12 @@ void record_lora_gradient(Batch& batch, const Tensor& out, const Tensor& s, cons
   const auto flops = 2.0 * static_cast<double>(rows * rank * width);
   const auto bytes = 4.0 * static_cast<double>(rows * (rank + width) + 2 * rank * width);
   Launch launch{{}, {}, {flops, bytes}, "lora_linear/gradient"};
-  if (variant_for(context, "lora_linear_cpu.cl", "lora_gradient", test_gradient) == Variant::cpu) {
-    launch.kernel =
-        context.kernel("lora_linear_cpu.cl", "lora_gradient", Defines().set("COLUMNS", kStrip));
-    launch.grid = single_item_groups(divide_up(u32(width), kStrip));
-  } else {
-    Defines defines;
-    defines.set("TILE", kTile).set("SIDE", kSide).set("STEPS", kSteps);
-    launch.kernel = context.kernel("lora_linear.cl", "lora_gradient", defines);
-    launch.grid = {{std::size_t{divide_up(u32(width), kTile)} * kSide,
-                    std::size_t{divide_up(u32(rank), kSide)} * kSide, 1},
-                   {kSide, kSide, 1}};
+  if (variant_for(context, "lora_linear_cpu.cl", "lora_gradient", test_gradient) != Variant::cpu) {
+    return record_gradient_by_chunks(batch, std::move(launch), {out, s, x, scale});
   }
+  launch.kernel =
+      context.kernel("lora_linear_cpu.cl", "lora_gradient", Defines().set("COLUMNS", kStrip));
+  launch.grid = single_item_groups(divide_up(u32(width), kStrip));
   batch.launch(std::move(launch), out, s, x, u32(rows), u32(rank), u32(width), scale);
 }
 
