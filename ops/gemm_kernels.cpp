@@ -18,8 +18,8 @@ constexpr auto kRowsAtOnce = static_cast<std::uint32_t>(kStripRows);
 // than at the peak a product of up to 16 columns takes.
 constexpr double kLaunchFlops = 1e6;
 constexpr double kNarrowOverhead = 2;
-// cl/shrink_dots_cpu.clh: what its dots take, in tiles of as many products: loads, rounding and folds
-// beside them. With it products of many rows are cut by rows, so that each makes its s once.
+// cl/shrink_dots_cpu.clh: what its dots take, in tiles of as many products: loads, rounding and
+// folds beside them. With it products of many rows are cut by rows, so that each makes its s once.
 constexpr double kDotsOverhead = 1.7;
 // The same: 16 pairs
 constexpr std::int64_t kStepsOfDots = 32;
