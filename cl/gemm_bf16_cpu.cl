@@ -161,8 +161,8 @@ BF16_TARGET void expand_low_rank(__local uint* panel, __global const float* u, u
 }
 
 // stage[i][l / 2] = x[i][l] for `steps` steps of the tile's rows, the last pair of an odd number
-// filled up with a zero; rows past `rows` that tiles read are zeros. Rows take turns, so that their cache misses
-// overlap.
+// filled up with a zero; rows past `rows` that tiles read are zeros. Rows take turns, so that their
+// cache misses overlap.
 BF16_TARGET void stage_rows(__local uint* stage, __global const float* x, uint stride, uint rows,
                             uint steps) {
   uint l = 0;

@@ -1,7 +1,10 @@
 // tensor_map: the descriptor by which Hopper's bulk copies read boxes of a bf16 matrix.
 //
 // Shapes  matrix [rows, columns] with `stride` elements a row, a multiple of 8; maps 128 bytes each
+// Types   bf16; a map is 16 words of 64 bits
 // Work    one work-item
+// Local   none
+// Cost    128 bytes written
 // What a copy of a box [box_rows, 64] brings is zero outside of the matrix; its rows of 128 bytes lie
 // one after another, in row r the 16 bytes c at place c ^ (r & 7), where wgmma looks for them. The
 // bits are those that cuTensorMapEncodeTiled writes for bf16, two dimensions, this swizzle and
