@@ -9,13 +9,21 @@
 namespace clora::bench {
 namespace {
 
-void swiglu(OpBench& bench, const Shape& shape) {
+SwigluKept room_for_kept(OpBench& bench, BufferSet& set, const Shape& shape) {
+  const auto room = [&] {
+    return set.keep(bench.context().allocate(shape, DType::bf16, MemoryTag::scratch));
+  };
+  return {room(), room()};
+}
+
+void swiglu(OpBench& bench, const Shape& shape, bool keeps) {
   const Operand gate(shape, 1);
   const Operand up(shape, 2);
-  bench.cost = swiglu_cost(shape);
+  bench.cost = swiglu_cost(shape, DType::f32, keeps);
   bench.record([&](BufferSet& set) {
     const Tensor y = set.output(shape);
-    record_swiglu(set.batch(), y, set.input(gate), set.input(up));
+    const SwigluKept kept = keeps ? room_for_kept(bench, set, shape) : SwigluKept{};
+    record_swiglu(set.batch(), y, set.input(gate), set.input(up), kept);
     set.expect(y, [&] { return reference::swiglu(gate.values, up.values); });
   });
 }
@@ -31,25 +39,6 @@ void swiglu_backward(OpBench& bench, const Shape& shape) {
     record_swiglu_backward(set.batch(), dgate, dup, set.input(dy), set.input(gate), set.input(up));
     set.expect(dgate, [&] { return want.dgate; });
     set.expect(dup, [&] { return want.dup; });
-  });
-}
-
-SwigluKept room_for_kept(OpBench& bench, BufferSet& set, const Shape& shape) {
-  const auto room = [&] {
-    return set.keep(bench.context().allocate(shape, DType::bf16, MemoryTag::scratch));
-  };
-  return {room(), room()};
-}
-
-void swiglu_keeping(OpBench& bench, const Shape& shape) {
-  const Operand gate(shape, 1);
-  const Operand up(shape, 2);
-  bench.cost = swiglu_cost(shape, DType::f32, true);
-  bench.record([&](BufferSet& set) {
-    const Tensor y = set.output(shape);
-    const SwigluKept kept = room_for_kept(bench, set, shape);
-    record_swiglu(set.batch(), y, set.input(gate), set.input(up), kept);
-    set.expect(y, [&] { return reference::swiglu(gate.values, up.values); });
   });
 }
 
@@ -74,10 +63,10 @@ void swiglu_backward_kept(OpBench& bench, const Shape& shape) {
 
 const bool kAdded = add_family([] {
   const Shape rows{2048, 1536}, row{1, 1536};
-  add({.op = "swiglu", .shape = rows}, swiglu, rows);
-  add({.op = "swiglu", .shape = row, .words = {"warm"}}, swiglu, row);
+  add({.op = "swiglu", .shape = rows}, swiglu, rows, false);
+  add({.op = "swiglu", .shape = row, .words = {"warm"}}, swiglu, row, false);
   add({.op = "swiglu_backward", .shape = rows}, swiglu_backward, rows);
-  add({.op = "swiglu", .type = "bf16", .shape = rows}, swiglu_keeping, rows);
+  add({.op = "swiglu", .type = "bf16", .shape = rows}, swiglu, rows, true);
   add({.op = "swiglu_backward", .type = "bf16", .shape = rows}, swiglu_backward_kept, rows);
 });
 
