@@ -60,22 +60,22 @@ void store_two(__global float* y, __global const float* start, __global const fl
   const uint c0 = in_band / band_rows * COLUMNS;
 
 // The stage's 64 steps; then the stage before is free.
-#define MULTIPLY_STAGE(k, OPERAND, NEXT, transposed)                        \
-  {                                                                         \
-    const uint at = shared_address(ring) + stage * STAGE_BYTES;             \
-    barrier_wait(full + 8 * stage, phase);                                  \
-    PRODUCTS_FENCE;                                                         \
-    const ulong a = operand_at(at + part * PIECE_BYTES);                    \
-    const ulong b = OPERAND(at + X_BYTES);                                  \
-    PRODUCT(sums, a, b, k != 0, transposed);                                \
-    PRODUCT(sums, a + NEXT_STEPS, b + NEXT, 1, transposed);                 \
-    PRODUCT(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT, 1, transposed);         \
-    PRODUCT(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT, 1, transposed);         \
-    PRODUCTS_COMMIT;                                                        \
-    PRODUCTS_BUT_ONE;                                                       \
-    if (k > 0 && item % 128 == 0) barrier_arrive(empty + 8 * before);       \
-    before = stage;                                                         \
-    NEXT_STAGE                                                              \
+#define MULTIPLY_STAGE(k, OPERAND, NEXT, transposed)                         \
+  {                                                                          \
+    const uint at = shared_address(ring) + stage * STAGE_BYTES;              \
+    barrier_wait(full + 8 * stage, phase);                                   \
+    PRODUCTS_FENCE;                                                          \
+    const ulong a = operand_at(at + part * PIECE_BYTES);                     \
+    const ulong b = OPERAND(at + X_BYTES);                                   \
+    PRODUCT(COLUMNS)(sums, a, b, k != 0, transposed);                        \
+    PRODUCT(COLUMNS)(sums, a + NEXT_STEPS, b + NEXT, 1, transposed);         \
+    PRODUCT(COLUMNS)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT, 1, transposed); \
+    PRODUCT(COLUMNS)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT, 1, transposed); \
+    PRODUCTS_COMMIT;                                                         \
+    PRODUCTS_BUT_ONE;                                                        \
+    if (k > 0 && item % 128 == 0) barrier_arrive(empty + 8 * before);        \
+    before = stage;                                                          \
+    NEXT_STAGE                                                               \
   }
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
@@ -141,7 +141,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     for (uint k = w_boxes; k < boxes; ++k) {
       MULTIPLY_STAGE(k, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1")
     }
-    PRODUCTS_ENDED(sums);
+    PRODUCTS_ENDED(COLUMNS)(sums);
     if (item % 128 == 0) barrier_arrive(empty + 8 * before);
 #pragma unroll
     for (uint j = 0; j < COLUMNS / 8; ++j) {
