@@ -3,9 +3,9 @@
 #include <array>
 #include <limits>
 
-#include "ops/bf16_rows.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/reduction_grid.hpp"
+#include "ops/tensor_maps.hpp"
 
 namespace clora {
 namespace {
@@ -13,7 +13,6 @@ namespace {
 constexpr std::uint32_t kTileRows = 128;
 constexpr std::uint32_t kBoxRows = 64;  // of an operand whose rows are steps
 constexpr std::size_t kItems = 384;
-constexpr std::int64_t kMapBytes = 128;
 // Tile rows walked column by column: 4 to 32 differ by 2 to 4 %, in no clear order.
 constexpr std::uint32_t kBand = 16;
 // What a tile costs beside its columns: filling the ring and storing, in columns.
@@ -22,27 +21,6 @@ constexpr std::uint32_t kTileOverhead = 32;
 constexpr std::uint32_t kSharedBytes = 226 << 10U;
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
-
-struct Operand {
-  Bf16Rows matrix;
-  std::uint32_t box_rows = 0;
-};
-
-// The operands' maps in a row. They hold device addresses, so they are written once.
-Tensor prepare_maps(Batch& batch, const std::array<Operand, 4>& operands) {
-  Context& context = batch.context();
-  const Tensor maps =
-      context.allocate({std::ssize(operands) * kMapBytes}, DType::u8, MemoryTag::scratch);
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const auto& [matrix, box_rows] = operands[i];
-    Launch launch;
-    launch.kernel = context.kernel("tensor_map.cl", "tensor_map", {});
-    launch.label = "gemm/tensor map";
-    batch.prepare(std::move(launch), {maps, matrix.data, matrix.rows, matrix.columns, matrix.stride,
-                                      box_rows, static_cast<std::uint32_t>(i)});
-  }
-  return maps;
-}
 
 }  // namespace
 
@@ -70,10 +48,9 @@ void record_gemm_wgmma(Batch& batch, const GemmProduct& p) {
   const bool adapted = p.rank() > 0;
   const Bf16Rows s = adapted ? record_bf16_rows(batch, p.low_rank.s) : x;
   const Bf16Rows u = adapted ? record_bf16_rows(batch, p.low_rank.u, p.low_rank.scale) : w;
-  const Tensor maps = prepare_maps(batch, {{{x, kTileRows},
-                                            {w, p.backward ? kBoxRows : tiles.columns},
-                                            {s, kTileRows},
-                                            {u, kBoxRows}}});
+  const std::array<MappedMatrix, 4> operands{
+      {{x, kTileRows}, {w, p.backward ? kBoxRows : tiles.columns}, {s, kTileRows}, {u, kBoxRows}}};
+  const Tensor maps = prepare_tensor_maps(batch, operands, "gemm/tensor map");
   Defines defines;
   defines.set("COLUMNS", tiles.columns).set("STAGES", tiles.stages);
   if (p.backward) defines.set("TRANSPOSED");
