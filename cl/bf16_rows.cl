@@ -1,7 +1,8 @@
 // bf16_rows: a matrix of any storage type rounded to bf16, row by row, as matrix units read it.
 //
 //   out = bf16(scale * w)
-// Shapes  w [R, K], out [R, stride], stride a multiple of 8 that is at least K; zeros past K
+// Shapes  w [R, K], out [R, stride], stride at least K and, where R is not 1, a multiple of 8;
+//         zeros past K
 // Types   w in any storage type (quant.clh), out bf16
 // Work    one work-item 8 elements
 // Local   none
@@ -19,5 +20,9 @@ __kernel void bf16_rows(__global ushort* out, __global const uchar* w, uint R, u
   for (uint i = 0; i < 8; ++i) {
     values[i] = k0 + i < K ? bf16_of(scale * weight_at(row, k0 + i)) : 0;
   }
-  vstore8(vload8(0, values), 0, out + (size_t)r * stride + k0);
+  if (k0 + 8 <= stride) {
+    vstore8(vload8(0, values), 0, out + (size_t)r * stride + k0);
+  } else {
+    for (uint i = 0; k0 + i < stride; ++i) out[k0 + i] = values[i];
+  }
 }

@@ -1,5 +1,9 @@
 #include "ops/attention.hpp"
 
+#include <fmt/format.h>
+
+#include "ops/activations.hpp"
+#include "ops/attention_hopper.hpp"
 #include "ops/attention_spec.hpp"
 
 namespace clora {
@@ -12,7 +16,7 @@ constexpr std::int64_t kBf16TestWidth = 32;
 
 void record_decode(Batch& batch, const AttentionSpec& spec, const Tensor& y,
                    const Tensor& log_sum_exp, const AttentionInputs& in) {
-  const auto [context, T, Tk, H, G, E, variant, bf16] = spec;
+  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors] = spec;
   const std::int64_t splits = spec.splits();
   const Tensor parts = batch.temporary({T, H, splits, E + 2}, DType::f32, "attention parts");
   batch.launch({spec.kernel("attention_decode_cpu.cl", "attention_decode_cpu"),
@@ -29,10 +33,11 @@ void record_decode(Batch& batch, const AttentionSpec& spec, const Tensor& y,
                std::int32_t{keeps});
 }
 
-void test_attention(SelfTest& test, std::int64_t rows, std::int64_t keys, std::int64_t width) {
-  const AttentionInputs in = attention_test_inputs(test, rows, keys, width);
-  record_attention(test.batch(), test.output(in.q.shape()), test.output({rows, in.q.shape()[1]}),
-                   in);
+void test_attention(SelfTest& test, std::int64_t rows, std::int64_t keys, std::int64_t width,
+                    DType type = DType::f32) {
+  const AttentionInputs in = attention_test_inputs(test, rows, keys, width, type);
+  record_attention(test.batch(), test.output(in.q.shape(), type),
+                   test.output({rows, in.q.shape()[1]}), in);
 }
 
 // Three blocks of rows, by any kernel of such.
@@ -41,8 +46,21 @@ void test_blocks(SelfTest& test, std::int64_t width) {
   test_attention(test, kRows, kRows, width);
 }
 
+// The kernel is another one for each width and each type of y.
+bool trusts_wgmma(const AttentionSpec& spec, DType type) {
+  constexpr std::int64_t kRows = 2 * 128 + 5;  // three tiles
+  return trusted(spec.context,
+                 {kAttentionWgmma, fmt::format("attention_wgmma {} {}", spec.E, name_of(type)),
+                  kBf16Tolerance},
+                 [&](SelfTest& test) { test_attention(test, kRows, kRows, spec.E, type); });
+}
+
 // Which kernel: sets variant and bf16.
-void choose_forward(AttentionSpec& spec) {
+void choose_forward(AttentionSpec& spec, DType type) {
+  if (spec.wants_wgmma() && trusts_wgmma(spec, type)) {
+    spec.variant = Variant::wgmma;
+    return;
+  }
   if (spec.decodes()) {
     spec.variant = variant_for(spec.context, "attention_decode_cpu.cl", "attention_decode_cpu",
                                [](SelfTest& test) { test_attention(test, 3, 90, kTestWidth); });
@@ -58,7 +76,7 @@ void choose_forward(AttentionSpec& spec) {
 
 void record_forward_cpu(Batch& batch, const AttentionSpec& spec, const Tensor& y,
                         const Tensor& log_sum_exp, std::int32_t keeps, const AttentionInputs& in) {
-  const auto [context, T, Tk, H, G, E, variant, bf16] = spec;
+  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors] = spec;
   const std::int64_t blocks = divide_up(T, AttentionSpec::kQueries);
   if (bf16) {
     const std::int64_t heads = spec.forward_heads(), group_blocks = spec.forward_blocks();
@@ -94,18 +112,25 @@ void record_forward_portable(Batch& batch, const AttentionSpec& spec, const Tens
 void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,
                       const AttentionInputs& in) {
   AttentionSpec spec = checked_spec("attention", batch.context(), in);
-  choose_forward(spec);
-  require_tensor("attention", "y", y, in.q.shape());
+  require_activation("attention", "y", y, in.q.shape());
   const bool keeps = !log_sum_exp.empty();
   if (keeps) require_tensor("attention", "log_sum_exp", log_sum_exp, {spec.T, spec.H});
-  const Tensor& logs = keeps ? log_sum_exp : y;  // not written where it is not kept
-  if (!spec.cpu()) {
-    record_forward_portable(batch, spec, y, logs, keeps, in);
-  } else if (spec.decodes()) {
-    record_decode(batch, spec, y, log_sum_exp, in);
-  } else {
-    record_forward_cpu(batch, spec, y, logs, keeps, in);
+  choose_forward(spec, y.type());
+  if (spec.wgmma()) {
+    record_attention_wgmma(batch, spec, y, log_sum_exp, in);
+    return;
   }
+  const AttentionInputs wide = widened(batch, in);
+  const Tensor out = f32_result(batch, y);
+  const Tensor& logs = keeps ? log_sum_exp : out;  // not written where it is not kept
+  if (!spec.cpu()) {
+    record_forward_portable(batch, spec, out, logs, keeps, wide);
+  } else if (spec.decodes()) {
+    record_decode(batch, spec, out, log_sum_exp, wide);
+  } else {
+    record_forward_cpu(batch, spec, out, logs, keeps, wide);
+  }
+  record_result(batch, y, out);
 }
 
 }  // namespace clora

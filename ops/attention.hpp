@@ -4,6 +4,7 @@
 // first = start of the document and last = t; a KV cache has first = 0 (or a window's begin) and
 // last = the token's position. No row outside that range is read as a key.
 //   y[t, h] = sum_k p_k v[k, g],  p = softmax_k(scale * q[t, h] . k[k, g]),  g = h / (H / G)
+// Tensors are f32, or bf16 where that is said; kernels that know f32 alone are given copies.
 // Online softmax (Milakov and Gimelshein, 2018): no [T, T] matrix is ever stored.
 #pragma once
 
@@ -12,7 +13,7 @@
 namespace clora {
 
 struct AttentionInputs {
-  Tensor q;      // [T, H, E]
+  Tensor q;      // [T, H, E]; q, k and v are f32, or all bf16
   Tensor k;      // [Tk, G, E]; H a multiple of G
   Tensor v;      // [Tk, G, E]
   Tensor first;  // [T] i32
@@ -20,18 +21,19 @@ struct AttentionInputs {
   float scale = 1;
 };
 
-// y [T, H, E] and log_sum_exp [T, H] are overwritten (log_sum_exp may be empty where no backward
-// follows).
+// y [T, H, E] (f32 or bf16) and log_sum_exp [T, H] are overwritten (log_sum_exp may be empty where
+// no backward follows).
 void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,
                       const AttentionInputs& inputs);
 
 struct AttentionGradients {
-  Tensor dq;  // [T, H, E]
+  Tensor dq;  // [T, H, E]; dq, dk and dv are f32, or all bf16
   Tensor dk;  // [Tk, G, E]
   Tensor dv;  // [Tk, G, E]
 };
 
-// All three are overwritten, the same bits every run. y and log_sum_exp are the forward's.
+// All three are overwritten, the same bits every run. y and log_sum_exp are the forward's. dy and y
+// are f32 or bf16.
 // REQUIRES: Tk == T (packed rows), last[t] == t, first not decreasing.
 void record_attention_backward(Batch& batch, const AttentionGradients& gradients, const Tensor& dy,
                                const Tensor& y, const Tensor& log_sum_exp,

@@ -1,3 +1,7 @@
+#include <fmt/format.h>
+
+#include "ops/activations.hpp"
+#include "ops/attention_hopper.hpp"
 #include "ops/attention_spec.hpp"
 #include "runtime/error.hpp"
 
@@ -10,7 +14,7 @@ constexpr std::string_view kBackwardBf16 = "attention_backward_bf16_cpu.cl";
 void record_backward_cpu(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out,
                          const Tensor& dy, const Tensor& y, const Tensor& log_sum_exp,
                          const AttentionInputs& in, Cost cost) {
-  const auto [context, T, Tk, H, G, E, variant, bf16] = spec;
+  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors] = spec;
   const std::string_view file = bf16 ? kBackwardBf16 : kBackward;
   const std::int64_t chunk = spec.chunk();
   const std::int64_t chunks = divide_up(T, chunk);
@@ -37,7 +41,7 @@ void record_backward_cpu(Batch& batch, const AttentionSpec& spec, const Attentio
 void record_backward_portable(Batch& batch, const AttentionSpec& spec,
                               const AttentionGradients& out, const Tensor& dy, const Tensor& y,
                               const Tensor& log_sum_exp, const AttentionInputs& in, Cost cost) {
-  const auto [context, T, Tk, H, G, E, variant, bf16] = spec;
+  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors] = spec;
   const auto kernel = [&](std::string_view name) {
     return spec.kernel("attention_backward.cl", name);
   };
@@ -58,26 +62,41 @@ void record_backward_portable(Batch& batch, const AttentionSpec& spec,
       row, row, row);
 }
 
-// Two chunks of keys. Any y and any sums stand for the forward's, whose kernels are others.
-void test_backward(SelfTest& test, std::int64_t width) {
-  constexpr std::int64_t kRows = AttentionSpec::kMinChunk + 9;
-  const AttentionInputs in = attention_test_inputs(test, kRows, kRows, width);
-  const Tensor y = test.input(in.q.shape());
-  const Tensor log_sum_exp = test.input({kRows, in.q.shape()[1]});
-  record_attention_backward(
-      test.batch(),
-      {test.output(in.q.shape()), test.output(in.k.shape()), test.output(in.k.shape())},
-      test.input(in.q.shape()), y, log_sum_exp, in);
+// Any y and any sums stand for the forward's, whose kernels are others.
+void test_backward(SelfTest& test, std::int64_t rows, std::int64_t width, DType type = DType::f32) {
+  const AttentionInputs in = attention_test_inputs(test, rows, rows, width, type);
+  const Tensor y = test.input(in.q.shape(), 1, type);
+  const Tensor log_sum_exp = test.input({rows, in.q.shape()[1]});
+  record_attention_backward(test.batch(),
+                            {test.output(in.q.shape(), type), test.output(in.k.shape(), type),
+                             test.output(in.k.shape(), type)},
+                            test.input(in.q.shape(), 1, type), y, log_sum_exp, in);
+}
+
+// Two chunks of keys.
+void test_chunks(SelfTest& test, std::int64_t width) {
+  test_backward(test, AttentionSpec::kMinChunk + 9, width);
+}
+
+bool trusts_wgmma(const AttentionSpec& spec, DType type) {
+  constexpr std::int64_t kRows = 2 * 128 + 5;  // three blocks of keys
+  const std::string name = fmt::format("attention_backward_wgmma {} {}", spec.E, name_of(type));
+  return trusted(spec.context, {kAttentionBackwardWgmma, name, kBf16Tolerance},
+                 [&](SelfTest& test) { test_backward(test, kRows, spec.E, type); });
 }
 
 // Which kernel: sets variant and bf16.
-void choose_backward(AttentionSpec& spec) {
+void choose_backward(AttentionSpec& spec, DType type) {
+  if (spec.wants_wgmma() && trusts_wgmma(spec, type)) {
+    spec.variant = Variant::wgmma;
+    return;
+  }
   spec.bf16 = spec.wants_bf16(&AttentionSpec::backward_scratch) &&
               trusted(spec.context, {kBackwardBf16, "attention_backward_bf16_cpu", kBf16Tolerance},
-                      [](SelfTest& test) { test_backward(test, 32); });
+                      [](SelfTest& test) { test_chunks(test, 32); });
   spec.variant = spec.bf16 ? Variant::cpu
                            : variant_for(spec.context, kBackward, "attention_backward_cpu",
-                                         [](SelfTest& test) { test_backward(test, 20); });
+                                         [](SelfTest& test) { test_chunks(test, 20); });
 }
 
 }  // namespace
@@ -89,21 +108,32 @@ void record_attention_backward(Batch& batch, const AttentionGradients& out, cons
   AttentionSpec spec = checked_spec(op, batch.context(), in);
   require(spec.T == spec.Tk, "{}: k must have the {} rows of q (packed rows), got {}", op, spec.T,
           in.k.text());
-  require_tensor(op, "dq", out.dq, in.q.shape());
-  require_tensor(op, "dk", out.dk, in.k.shape());
-  require_tensor(op, "dv", out.dv, in.k.shape());
-  require_tensor(op, "dy", dy, in.q.shape());
-  require_tensor(op, "y", y, in.q.shape());
+  require_activation(op, "dq", out.dq, in.q.shape());
+  require_tensor(op, "dk", out.dk, in.k.shape(), out.dq.type());
+  require_tensor(op, "dv", out.dv, in.k.shape(), out.dq.type());
+  require_activation(op, "dy", dy, in.q.shape());
+  require_activation(op, "y", y, in.q.shape());
   require_tensor(op, "log_sum_exp", log_sum_exp, {spec.T, spec.H});
-  choose_backward(spec);
+  choose_backward(spec, out.dq.type());
   Cost cost = spec.cost();
   cost.flops *= 2.5;  // five products for two
   cost.bytes *= 2;    // q, dy, y in, dq out
-  if (spec.cpu()) {
-    record_backward_cpu(batch, spec, out, dy, y, log_sum_exp, in, cost);
-  } else {
-    record_backward_portable(batch, spec, out, dy, y, log_sum_exp, in, cost);
+  if (spec.wgmma()) {
+    record_attention_backward_wgmma(batch, spec, out, dy, y, log_sum_exp, in, cost);
+    return;
   }
+  const AttentionInputs wide = widened(batch, in);
+  const Tensor wide_dy = record_widened(batch, dy), wide_y = record_widened(batch, y);
+  const AttentionGradients wide_out{f32_result(batch, out.dq), f32_result(batch, out.dk),
+                                    f32_result(batch, out.dv)};
+  if (spec.cpu()) {
+    record_backward_cpu(batch, spec, wide_out, wide_dy, wide_y, log_sum_exp, wide, cost);
+  } else {
+    record_backward_portable(batch, spec, wide_out, wide_dy, wide_y, log_sum_exp, wide, cost);
+  }
+  record_result(batch, out.dq, wide_out.dq);
+  record_result(batch, out.dk, wide_out.dk);
+  record_result(batch, out.dv, wide_out.dv);
 }
 
 }  // namespace clora

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 
+#include "ops/activations.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -68,10 +69,15 @@ std::int64_t AttentionSpec::backward_scratch() const {
          (2 * 8 + 1) * kQueries;
 }
 
+bool AttentionSpec::wants_wgmma() const {
+  return context.variant() == Variant::wgmma && attention_rounds_to_bf16(Variant::wgmma, T, E);
+}
+
 bool AttentionSpec::wants_bf16(std::int64_t (AttentionSpec::*scratch)() const) const {
   AttentionSpec rounding = *this;
   rounding.bf16 = true;
-  return attention_rounds_to_bf16(context.variant(), T, E) &&
+  return has_cpu_matrix_unit(context.variant()) &&
+         attention_rounds_to_bf16(context.variant(), T, E) &&
          bytes_of((rounding.*scratch)()) <= context.device().local_memory_bytes;
 }
 
@@ -104,24 +110,31 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
   const Tensor& q = inputs.q;
   const Tensor& k = inputs.k;
   require(!q.empty() && q.shape().rank() == 3 && q.elements() > 0,
-          "{}: q must be f32 [T, H, E], got {}", op, q.empty() ? "nothing" : q.text());
+          "{}: q must be f32 or bf16 [T, H, E], got {}", op, q.empty() ? "nothing" : q.text());
   const std::int64_t E = q.shape()[2];
   require(!k.empty() && k.shape().rank() == 3 && k.elements() > 0,
-          "{}: k must be f32 [Tk, G, {}] to match q {}, got {}", op, E, q.text(),
+          "{}: k must be [Tk, G, {}] to match q {}, got {}", op, E, q.text(),
           k.empty() ? "nothing" : k.text());
-  const AttentionSpec spec{context, q.shape()[0], k.shape()[0], q.shape()[1], k.shape()[1], E};
+  AttentionSpec spec{context, q.shape()[0], k.shape()[0], q.shape()[1], k.shape()[1], E};
+  spec.bf16_tensors = q.type() == DType::bf16;
   require(spec.H % spec.G == 0, "{}: the {} query heads must be a multiple of the {} key heads", op,
           spec.H, spec.G);
-  require_tensor(op, "q", q, {spec.T, spec.H, spec.E});
-  require_tensor(op, "k", k, {spec.Tk, spec.G, spec.E});
-  require_tensor(op, "v", inputs.v, {spec.Tk, spec.G, spec.E});
+  require_activation(op, "q", q, {spec.T, spec.H, spec.E});
+  require_tensor(op, "k", k, {spec.Tk, spec.G, spec.E}, q.type());
+  require_tensor(op, "v", inputs.v, {spec.Tk, spec.G, spec.E}, q.type());
   require_tensor(op, "first", inputs.first, {spec.T}, DType::i32);
   require_tensor(op, "last", inputs.last, {spec.T}, DType::i32);
   return spec;
 }
 
+AttentionInputs widened(Batch& batch, const AttentionInputs& inputs) {
+  AttentionInputs wide = inputs;
+  for (Tensor* t : {&wide.q, &wide.k, &wide.v}) *t = record_widened(batch, *t);
+  return wide;
+}
+
 AttentionInputs attention_test_inputs(SelfTest& test, std::int64_t rows, std::int64_t keys,
-                                      std::int64_t width) {
+                                      std::int64_t width, DType type) {
   constexpr std::int64_t kHeads = 4, kKeyHeads = 2;
   std::vector<std::int32_t> first(static_cast<std::size_t>(rows), 0);
   std::vector<std::int32_t> last(first.size());
@@ -129,9 +142,9 @@ AttentionInputs attention_test_inputs(SelfTest& test, std::int64_t rows, std::in
     last[t] = static_cast<std::int32_t>(keys - rows) + static_cast<std::int32_t>(t);
     if (last[t] >= kDocument) first[t] = kDocument;
   }
-  return {.q = test.input({rows, kHeads, width}),
-          .k = test.input({keys, kKeyHeads, width}),
-          .v = test.input({keys, kKeyHeads, width}),
+  return {.q = test.input({rows, kHeads, width}, 1, type),
+          .k = test.input({keys, kKeyHeads, width}, 1, type),
+          .v = test.input({keys, kKeyHeads, width}, 1, type),
           .first = test.input({rows}, first),
           .last = test.input({rows}, last),
           .scale = 0.25F};
@@ -149,7 +162,9 @@ Cost attention_cost(const Shape& q, double pairs) {
 }
 
 bool attention_rounds_to_bf16(Variant variant, std::int64_t T, std::int64_t E) {
-  return has_cpu_matrix_unit(variant) && T > AttentionSpec::kDecodeRows && E % 32 == 0;
+  if (T <= AttentionSpec::kDecodeRows) return false;
+  if (variant == Variant::wgmma) return E == 64 || E == 128;
+  return has_cpu_matrix_unit(variant) && E % 32 == 0;
 }
 
 }  // namespace clora

@@ -23,10 +23,12 @@ struct AttentionSpec {
   Context& context;
   std::int64_t T, Tk, H, G, E;
   Variant variant = Variant::portable;
-  bool bf16 = false;  // where cpu(): products of operands rounded to bf16
+  bool bf16 = false;          // where cpu(): products of operands rounded to bf16
+  bool bf16_tensors = false;  // q, k and v
 
   std::size_t units() const { return std::max(1U, context.device().compute_units); }
   bool cpu() const { return variant == Variant::cpu; }
+  bool wgmma() const { return variant == Variant::wgmma; }
   bool decodes() const { return T <= kDecodeRows; }  // where cpu()
   std::int64_t wanted_groups() const;
 
@@ -48,7 +50,9 @@ struct AttentionSpec {
   std::int64_t forward_scratch() const;
   std::int64_t backward_scratch() const;
   std::int64_t decode_scratch() const { return H / G * (2 * padded_width() + 2) + kKeys; }
-  // Whether products are to be rounded, and the device has the local memory for it.
+  // Whether Hopper's matrix units are to be taken.
+  bool wants_wgmma() const;
+  // Whether products are to be rounded on a CPU, and the device has the local memory for it.
   bool wants_bf16(std::int64_t (AttentionSpec::*scratch)() const) const;
 
   std::int64_t work_group() const;
@@ -68,9 +72,12 @@ std::int32_t narrow(std::int64_t n);
 // The sizes of `inputs`, for `op`. Errors: invalid_argument, where shapes do not match.
 AttentionSpec checked_spec(std::string_view op, Context& context, const AttentionInputs& inputs);
 
+// The inputs in f32: themselves, or temporaries that are made here.
+AttentionInputs widened(Batch& batch, const AttentionInputs& inputs);
+
 // Of a self-test: `rows` queries, the last ones of a row of `keys` keys; the first keys are another
 // document.
 AttentionInputs attention_test_inputs(SelfTest& test, std::int64_t rows, std::int64_t keys,
-                                      std::int64_t width = 20);
+                                      std::int64_t width = 20, DType type = DType::f32);
 
 }  // namespace clora

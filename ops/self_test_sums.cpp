@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -17,12 +18,6 @@ namespace {
 constexpr std::size_t kSums = 8;
 constexpr double kMillionth = 1e-6;
 
-std::vector<float> as_floats(const std::vector<std::byte>& bytes) {
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
-  return values;
-}
-
 double sign_of(std::size_t i) {
   return ((static_cast<std::uint32_t>(i) * 2654435761U) >> 13U) % 2 == 0 ? 1 : -1;  // Knuth's hash
 }
@@ -33,9 +28,9 @@ struct FloatSums {
   std::size_t elements = 0;
 };
 
-FloatSums sums_of(const std::vector<std::byte>& bytes) {
+FloatSums sums_of(const SelfTestResult& result) {
   FloatSums sums;
-  for (const float value : as_floats(bytes)) {
+  for (const float value : result.floats()) {
     sums.largest = std::max(sums.largest, std::abs(double{value}));
     sums.of[sums.elements % kSums] += sign_of(sums.elements) * value;
     ++sums.elements;
@@ -44,8 +39,8 @@ FloatSums sums_of(const std::vector<std::byte>& bytes) {
 }
 
 std::string text_of(const SelfTestResult& result) {
-  if (result.type != DType::f32) return digest_of(result.bytes).text();
-  const FloatSums sums = sums_of(result.bytes);
+  if (!result.holds_floats()) return digest_of(result.bytes).text();
+  const FloatSums sums = sums_of(result);
   std::string text = fmt::format("{:.7g}", sums.largest);
   const double unit = sums.largest > 0 ? kMillionth * sums.largest : 1;
   for (const double sum : sums.of) text += fmt::format(" {:.0f}", sum / unit);
@@ -54,8 +49,8 @@ std::string text_of(const SelfTestResult& result) {
 
 // Wrong where anything is NaN.
 bool has_sums(const SelfTestResult& result, const std::string& want, double tolerance) {
-  if (result.type != DType::f32) return digest_of(result.bytes).text() == want;
-  const FloatSums got = sums_of(result.bytes);
+  if (!result.holds_floats()) return digest_of(result.bytes).text() == want;
+  const FloatSums got = sums_of(result);
   std::istringstream numbers(want);
   double largest = 0;
   numbers >> largest;
@@ -70,6 +65,21 @@ bool has_sums(const SelfTestResult& result, const std::string& want, double tole
 }
 
 }  // namespace
+
+std::vector<float> SelfTestResult::floats() const {
+  if (type == DType::f32) {
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+    return values;
+  }
+  std::vector<float> values;
+  for (std::size_t i = 0; i + 1 < bytes.size(); i += 2) {
+    const auto bits = std::to_integer<std::uint32_t>(bytes[i]) << 16U |
+                      std::to_integer<std::uint32_t>(bytes[i + 1]) << 24U;
+    values.push_back(std::bit_cast<float>(bits));
+  }
+  return values;
+}
 
 std::string self_test_sums(const std::vector<SelfTestResult>& results) {
   std::string text;

@@ -5,8 +5,8 @@
 // so that sums which are out of date cost time and nothing else.
 //
 // The sums of an output of floats: element i counts in sum i % 8, half of them with the other sign,
-// chosen by a hash of i. All are in millionths of the largest magnitude. Values of any other type
-// must be the same, and have their digest for a sum.
+// chosen by a hash of i. All are in millionths of the largest magnitude. Values of bf16 count as
+// floats; those of any other type must be the same, and have their digest for a sum.
 // The table, self_test_sums_table.hpp, is written by tools/write_self_test_sums.
 #pragma once
 
@@ -24,6 +24,10 @@ namespace clora {
 struct SelfTestResult {
   DType type;
   std::vector<std::byte> bytes;
+
+  bool holds_floats() const noexcept { return type == DType::f32 || type == DType::bf16; }
+  // REQUIRES: holds_floats().
+  std::vector<float> floats() const;
 };
 
 // The sums of a test's results as the table has them, "9.43 12 -3 ...;1 0 ...".

@@ -29,18 +29,12 @@ Choices& choices_of(Context& context) {
   return *static_cast<Choices*>(state.get());
 }
 
-std::vector<float> as_floats(const std::vector<std::byte>& bytes) {
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
-  return values;
-}
-
 // What is wrong with `got`; empty where it is right.
 std::string difference(const SelfTest::Result& got, const SelfTest::Result& want,
                        double tolerance) {
-  if (got.type != DType::f32) return got.bytes == want.bytes ? "" : "other integers";
-  const std::vector<float> a = as_floats(got.bytes);
-  const std::vector<float> b = as_floats(want.bytes);
+  if (!got.holds_floats()) return got.bytes == want.bytes ? "" : "other integers";
+  const std::vector<float> a = got.floats();
+  const std::vector<float> b = want.floats();
   double largest = 0;
   for (const float value : b) largest = std::max(largest, std::abs(double{value}));
   for (std::size_t i = 0; i < a.size(); ++i) {

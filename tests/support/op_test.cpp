@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <memory>
@@ -13,7 +14,8 @@
 namespace clora::test {
 namespace {
 
-constexpr std::uint32_t kCanary = 0x7fa5c3e1;  // a NaN that no computation makes
+// A NaN that no computation makes: as bf16, and twice, as f32.
+constexpr std::uint16_t kCanary = 0x7fa5;
 
 template <class Got>
 void expect_all_close(std::span<const Got> got, std::span<const double> want, double tolerance,
@@ -100,26 +102,42 @@ Tensor upload(Context& context, Shape shape, std::span<const std::int32_t> value
   return context.upload(shape, DType::i32, values, MemoryTag::scratch);
 }
 
-Output::Output(Context& context, Shape shape) : context_(&context) {
-  const auto border = static_cast<std::int64_t>(context.device().base_alignment_bytes);
-  const std::int64_t words = shape.elements() + 2 * border;
-  const std::vector<std::uint32_t> fill(static_cast<std::size_t>(words), kCanary);
-  all_ = context.upload<std::uint32_t>({words}, DType::u32, fill, MemoryTag::scratch);
-  tensor_ = all_.slice(static_cast<std::size_t>(border) * 4, shape, DType::f32);
+Tensor upload_bf16(Context& context, Shape shape, std::span<const float> values) {
+  std::vector<std::uint16_t> rounded;
+  for (const double value : rounded_to_bf16(to_double(values))) {
+    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    rounded.push_back(static_cast<std::uint16_t>(bits >> 16U));
+  }
+  return context.upload<std::uint16_t>(shape, DType::bf16, rounded, MemoryTag::scratch);
+}
+
+Output::Output(Context& context, Shape shape, DType type) : context_(&context) {
+  const std::size_t border = context.device().base_alignment_bytes;
+  const std::size_t bytes = bytes_of(type, static_cast<std::size_t>(shape.elements()));
+  const std::size_t words = 2 * border + (bytes + 3) / 4;
+  const std::vector<std::uint32_t> fill(words, kCanary << 16U | kCanary);
+  all_ = context.upload<std::uint32_t>({std::ssize(fill)}, DType::u32, fill, MemoryTag::scratch);
+  tensor_ = all_.slice(4 * border, shape, type);
 }
 
 std::vector<float> Output::values() const {
   const std::vector<std::uint32_t> words = context_->read<std::uint32_t>(all_);
-  const auto count = static_cast<std::size_t>(tensor_.elements());
-  const std::size_t border = (words.size() - count) / 2;
-  const std::span all(words);
-  const auto intact = [](std::uint32_t word) { return word == kCanary; };
+  std::vector<std::uint16_t> halves(2 * words.size());
+  std::memcpy(halves.data(), words.data(), 2 * halves.size());
+  const std::span all(halves);
+  const std::size_t border = 2 * context_->device().base_alignment_bytes;
+  const auto intact = [](std::uint16_t half) { return half == kCanary; };
   EXPECT_TRUE(std::ranges::all_of(all.first(border), intact)) << "written before the output";
-  EXPECT_TRUE(std::ranges::all_of(all.last(border), intact)) << "written after the output";
+  EXPECT_TRUE(std::ranges::all_of(all.subspan(border + tensor_.bytes() / 2), intact))
+      << "written after the output";
+  const auto count = static_cast<std::size_t>(tensor_.elements());
   std::vector<float> values(count);
-  std::ranges::transform(all.subspan(border, count), values.begin(), [](std::uint32_t word) {
-    return word == kCanary ? std::numeric_limits<float>::quiet_NaN() : std::bit_cast<float>(word);
-  });
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool wide = tensor_.type() == DType::f32;
+    const std::size_t at = border + (wide ? 2 * i : i);
+    const std::uint32_t low = wide ? all[at] : 0U;
+    values[i] = std::bit_cast<float>(low | std::uint32_t{all[wide ? at + 1 : at]} << 16U);
+  }
   return values;
 }
 

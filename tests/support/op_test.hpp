@@ -53,10 +53,13 @@ std::vector<double> to_double(std::span<const float> values);
 Tensor upload(Context& context, Shape shape, std::span<const float> values);
 Tensor upload(Context& context, Shape shape, std::span<const std::int32_t> values);
 
-// An output: its elements are NaN before the op, and canaries lie on both sides.
+// The same rounded to bf16.
+Tensor upload_bf16(Context& context, Shape shape, std::span<const float> values);
+
+// An output of f32 or bf16: its elements are NaN before the op, and canaries lie on both sides.
 class Output {
  public:
-  Output(Context& context, Shape shape);
+  Output(Context& context, Shape shape, DType type = DType::f32);
   const Tensor& tensor() const { return tensor_; }
   // The elements; fails the test if a canary was overwritten.
   std::vector<float> values() const;

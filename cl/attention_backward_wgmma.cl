@@ -1,0 +1,513 @@
+// attention_backward_wgmma: attention, backward, on Hopper's matrix units, over packed rows (row t sees
+// first[t] .. t; first does not decrease).
+//
+//   p[t, h, k] = exp(scale * q[t, h] . k[k, g] - log_sum_exp[t, h]),  g = h / (H / G)
+//   ds[t, h, k] = p * (dy[t, h] . v[k, g] - dot[t, h]),  dot = dy . y
+//   dv[k, h] = sum_t p dy[t, h]    dk[k, h] = scale * sum_t ds q[t, h]    of one query head
+//   dq[t, h] = scale * sum_k ds k[k, g]
+// Shapes  q, dy [T, H, E], k and v [T, G, E] by their maps (cl/tensor_map.cl) in the order q, k, v, dy,
+//         in boxes of STEP rows (q, dy) or 128 (k, v); dq, dk, dv [T, H, E]; E = WIDTH of 64 or 128.
+//         stats [H, 2, P] f32: log_sum_exp in units of log 2, and dot; starts [P] i32, of rows past T
+//         the greatest number; P = T rounded up to 128. steps [P / 128], counters [H * P / STEP + 1]
+//         i32, sums [H * P * E]: see attention_backward_begin_wgmma.
+// Types   q, k, v and dy bf16, read through their maps alone; dq, dk, dv f32 or bf16 (RESULT_BF16)
+// Work    a persistent grid of work-groups of three warp groups. A task is 128 keys of one query head,
+//         a step STEP of its queries. One thread copies, two warp groups own 64 keys each. Scores and
+//         slopes are made transposed, so that p^T and ds^T are left operands where they lie, in
+//         registers; ds^T goes through local memory too, for dq. A second thread carries dq's parts
+//         to `sums`, where the copy engine adds them up.
+// Order   tasks are taken from a counter, the last keys first. A part of dq is added when those of all
+//         later keys are: counters[h, step] says of how many. A wait is thus for a task that runs, and
+//         the sum the same every run. The first part is stored, the last one added in registers.
+// Local   about 211 KB
+// Cost    10 E flops a (query, key) pair and head
+// Numerics p from the forward's log_sum_exp; p and ds are rounded to bf16; sums f32
+#include "bf16_values.clh"
+#include "hopper.clh"
+#include "hopper_lanes.clh"
+#include "hopper_products.clh"
+#include "hopper_rows.clh"
+
+#define KEYS 128
+#if WIDTH == 64
+#define STEP 128
+#else
+#define STEP 64
+#endif
+#define BOXES (WIDTH / 64)
+#define KEY_BOX (KEYS * 128)
+#define KEY_TILE (BOXES * KEY_BOX)
+#define STEP_BOX (STEP * 128)
+#define STEP_TILE 16384
+#define DS_TILE (KEYS * STEP * 2)
+#define DQ_BYTES 32768
+#define RING 3  // of q and its rows' stats; of dy two
+#define MAP_BYTES 128
+#define LOG2_E 1.44269504f
+#define UNROLL _Pragma("unroll")
+
+#ifdef Y_BF16
+#define Y ushort
+#define Y_AT(i) float_of_bf16(y[i])
+#else
+#define Y float
+#define Y_AT(i) y[i]
+#endif
+#ifdef DY_BF16
+#define DY ushort
+#define DY_AT(i) float_of_bf16(dy[i])
+#else
+#define DY float
+#define DY_AT(i) dy[i]
+#endif
+
+// What the others need: stats and starts; steps[n], how many steps the keys 128 n .. are seen in;
+// counters zero.
+// Work: eight items a row and head of the P rows.
+__kernel void attention_backward_begin_wgmma(__global float* stats, __global int* starts,
+                                             __global int* steps, __global int* counters,
+                                             __global const Y* y, __global const DY* dy,
+                                             __global const float* log_sum_exp,
+                                             __global const int* first, int T, int H, int P) {
+  const int item = get_global_id(0), t = item / 8 / H, h = item / 8 % H;
+  if (item <= H * (P / STEP)) counters[item] = 0;
+  if (item < P) starts[item] = item < T ? first[item] : INT_MAX;
+  if (item < P / KEYS) {
+    int sees = item * KEYS, past = T;  // row `sees` does, row `past` does not
+    while (past - sees > 1) {
+      const int middle = (sees + past) / 2;
+      if (first[middle] < (item + 1) * KEYS) {
+        sees = middle;
+      } else {
+        past = middle;
+      }
+    }
+    steps[item] = (sees - item * KEYS) / STEP + 1;
+  }
+  float sum = 0.0f;
+  if (t < T) {
+    const size_t at = ((size_t)t * H + h) * WIDTH + item % 8 * 8;
+    UNROLL for (int b = 0; b < BOXES; ++b) {
+      UNROLL for (int i = 0; i < 8; ++i) {
+        sum = fma(Y_AT(at + 64 * b + i), DY_AT(at + 64 * b + i), sum);
+      }
+    }
+  }
+  sum = row_sum(sum);
+  sum += as_float(of_lane_xor_4(as_uint(sum)));
+  if (t < P && item % 8 == 0) {
+    __global float* to = stats + (size_t)h * 2 * P + t;
+    to[0] = t < T ? log_sum_exp[(size_t)t * H + h] * LOG2_E : INFINITY;
+    to[P] = sum;
+  }
+}
+
+// What a step's flags say.
+#define IS_MASKED 1  // some of its pairs are not to be seen
+#define IS_LAST 2    // no earlier keys are seen by its rows
+#define IS_ADDED 4   // later keys are
+#define FLAGS 8
+
+struct Task {
+  int keys, steps, h;  // keys: their block; below zero: no more tasks
+};
+
+// Flags of step m for a block of keys.
+int flags_of(__global const int* starts, int keys, int m) {
+  const int t0 = m * STEP, key = keys * KEYS;
+  return (t0 < key + KEYS - 1 || starts[t0 + STEP - 1] > key ? IS_MASKED : 0) |
+         (starts[t0] >= key ? IS_LAST : 0) | (t0 / KEYS > keys ? IS_ADDED : 0);
+}
+
+int taken(__global int* counter) {
+  int value;
+  asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], 1;" : "=r"(value) : "l"(counter) : "memory");
+  return value;
+}
+void wait_for(__global const int* counter, int value) {
+  int seen;
+  do {
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
+  } while (seen != value);
+  asm volatile("fence.proxy.async;" ::: "memory");
+}
+void release(__global int* counter, int value) {
+  asm volatile("fence.proxy.async;" ::: "memory");
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(counter), "r"(value) : "memory");
+}
+
+// Read where they are needed: registers are short.
+int shared_int(uint at) {
+  int value;
+  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(value) : "r"(at) : "memory");
+  return value;
+}
+float2 shared_two(uint at) {
+  float2 two;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(two.x), "=f"(two.y) : "r"(at) : "memory");
+  return two;
+}
+// A warp's arrival: what its lanes have stored to local memory is seen by the copy engine and wgmma.
+void warp_stored(uint barrier_at, uint lane) {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  warp_together();
+  if (lane == 0) barrier_arrive(barrier_at);
+}
+
+void copy_boxes(uint to, uint box_bytes, __global const uchar* map, int head, int row, uint ready) {
+  for (int b = 0; b < BOXES; ++b) {
+    copy_box(to + b * box_bytes, map, (head * BOXES + b) * 64, row, ready);
+  }
+}
+
+// Where everything lies in local memory. The barriers: of k, v and dq's buffer one each way, of the
+// rings one a stage.
+struct Places {
+  uint k, v, q, dy, ds, dq, stats, info, tasks;
+  uint k_full, k_empty, v_full, v_empty, dq_full, dq_empty, dq_loaded;
+  uint q_full, q_empty, dy_full, dy_empty, ds_full;
+};
+#define STATS_BYTES (3 * STEP * 4)
+
+// sums = own rows over the width with a step's rows, 64 of the warp group and all of the step's.
+#define OVER_WIDTH(sums, own, step)                                                       \
+  UNROLL for (int e = 0; e < WIDTH / 16; ++e) PRODUCT(STEP)(                              \
+      sums, operand_at((own) + part * 8192 + e / 4 * KEY_BOX + e % 4 * 32),               \
+      operand_at((step) + e / 4 * STEP_BOX + e % 4 * 32), e != 0, "0");                   \
+  PRODUCTS_COMMIT;
+// out (+)= pairs in registers, 64 x STEP, times a step's rows.
+#define OVER_STEP(out, pairs, step, keep)                                                 \
+  UNROLL for (int e = 0; e < STEP / 16; ++e) REGISTERS_PRODUCT(WIDTH)(                    \
+      out, pairs[e], transposed_boxes_at((step) + e * 2048, STEP), (keep) || e, "1");     \
+  PRODUCTS_COMMIT;
+// sums = ds k: 64 rows of the step, 64 columns.
+#define OVER_KEYS(sums, ds_box, k_box)                                                    \
+  UNROLL for (int e = 0; e < KEYS / 16; ++e) TURNED_PRODUCT(64)(                          \
+      sums, transposed_boxes_at((ds_box) + e * 2048, KEYS),                               \
+      transposed_boxes_at((k_box) + e * 2048, KEYS), e != 0);                             \
+  PRODUCTS_COMMIT;
+
+// Thread 0: tasks, and all that is read of them.
+void copy_tasks(struct Places at, __global const uchar* maps, __global const float* stats,
+                __global const int* starts, __global const int* steps, __global int* counter, int H,
+                int G, int P) {
+  const int tasks = P / KEYS * H;
+  uint stage = 0, phase = 0, dy_stage = 0, dy_phase = 0;
+  for (uint turn = 0;; turn ^= 1) {
+    const int id = taken(counter);
+    const int keys = id < tasks ? P / KEYS - 1 - id / H : -1, h = id % H, g = h / (H / G);
+    __local struct Task* task = (__local struct Task*)(size_t)at.tasks + turn;
+    if (keys < 0) {
+      barrier_wait(at.k_empty, turn ^ 1);
+      task->keys = keys;
+      barrier_arrive(at.k_full);
+      return;
+    }
+    const int count = steps[keys];
+    for (int i = 0; i < count; ++i) {
+      const int m = keys * (KEYS / STEP) + i, t0 = m * STEP;
+      const uint q_full = at.q_full + 8 * stage, rows = at.stats + stage * STATS_BYTES;
+      const int flags = flags_of(starts, keys, m);
+      barrier_wait(at.q_empty + 8 * stage, phase ^ 1);
+      ((__local int*)(size_t)at.info)[stage] = m * FLAGS + flags;
+      barrier_expect(q_full, STEP_TILE + STATS_BYTES);
+      copy_boxes(at.q + stage * STEP_TILE, STEP_BOX, maps, h, t0, q_full);
+      copy_bytes(rows, stats + (size_t)h * 2 * P + t0, 4 * STEP, q_full);
+      copy_bytes(rows + 4 * STEP, stats + ((size_t)h * 2 + 1) * P + t0, 4 * STEP, q_full);
+      copy_bytes(rows + 8 * STEP, starts + t0, 4 * STEP, q_full);
+      if (i == 0) {
+        barrier_wait(at.v_empty, turn ^ 1);
+        barrier_expect(at.v_full, KEY_TILE);
+        copy_boxes(at.v, KEY_BOX, maps + 2 * MAP_BYTES, g, keys * KEYS, at.v_full);
+      }
+      barrier_wait(at.dy_empty + 8 * dy_stage, dy_phase ^ 1);
+      barrier_expect(at.dy_full + 8 * dy_stage, STEP_TILE);
+      copy_boxes(at.dy + dy_stage * STEP_TILE, STEP_BOX, maps + 3 * MAP_BYTES, h, t0,
+                 at.dy_full + 8 * dy_stage);
+      if (i == 0) {
+        barrier_wait(at.k_empty, turn ^ 1);
+        task->keys = keys;
+        task->steps = count;
+        task->h = h;
+        barrier_expect(at.k_full, KEY_TILE);
+        copy_boxes(at.k, KEY_BOX, maps + MAP_BYTES, g, keys * KEYS, at.k_full);
+      }
+      if (++stage == RING) {
+        stage = 0;
+        phase ^= 1;
+      }
+      dy_stage ^= 1;
+      if (dy_stage == 0) dy_phase ^= 1;
+    }
+  }
+}
+
+// Thread 32: dq's parts between local memory and `sums`, in their order.
+void carry_sums(struct Places at, __global const int* starts, __global int* counters,
+                __global float* sums, int P) {
+  uint full_phase = 0;
+  for (uint turn = 0;; turn ^= 1) {
+    barrier_wait(at.k_full, turn);
+    const struct Task task = ((__local struct Task*)(size_t)at.tasks)[turn];
+    if (task.keys < 0) return;
+    barrier_arrive(at.k_empty);  // without it k_full could turn twice unseen
+    for (int i = 0; i < task.steps; ++i) {
+      const int m = task.keys * (KEYS / STEP) + i, flags = flags_of(starts, task.keys, m);
+      const int place = task.h * (P / STEP) + m, earlier = i * STEP / KEYS;  // parts before this
+      __global float* to = sums + (size_t)place * (DQ_BYTES / 4);
+      if (flags & IS_ADDED) wait_for(counters + place, earlier);
+      if (flags & IS_LAST) {
+        if (flags & IS_ADDED) {
+          barrier_expect(at.dq_loaded, DQ_BYTES);
+          copy_bytes(at.dq, to, DQ_BYTES, at.dq_loaded);
+        }
+        barrier_wait(at.dq_full, full_phase);
+        barrier_arrive(at.dq_empty);
+      } else {
+        barrier_wait(at.dq_full, full_phase);
+        if (flags & IS_ADDED) {
+          asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+                       "r"(at.dq), "r"(DQ_BYTES)
+                       : "memory");
+        } else {
+          asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+                       "r"(at.dq), "r"(DQ_BYTES)
+                       : "memory");
+        }
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+        barrier_arrive(at.dq_empty);
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+        release(counters + place, earlier + 1);
+      }
+      full_phase ^= 1;
+    }
+  }
+}
+
+__attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backward_wgmma(
+    __global RESULT* dq, __global RESULT* dk, __global RESULT* dv, __global const uchar* maps,
+    __global const ushort* q_rows, __global const ushort* k_rows, __global const ushort* v_rows,
+    __global const ushort* dy_rows, __global const float* stats, __global const int* starts,
+    __global const int* steps, __global int* counters, __global float* sums, int T, int H, int G,
+    int P, float scale) {
+  __local uchar tiles[2 * KEY_TILE + (RING + 2) * STEP_TILE + 2 * DS_TILE + DQ_BYTES]
+      __attribute__((aligned(1024)));
+  __local float ring_stats[RING][3 * STEP] __attribute__((aligned(16)));
+  __local int info[RING];
+  __local struct Task tasks[2];
+  __local ulong barriers[7 + 2 * RING + 6];
+  const int item = get_local_id(0), lane = item % 32;
+  struct Places at;
+  at.k = shared_address(tiles);
+  at.v = at.k + KEY_TILE;
+  at.q = at.v + KEY_TILE;
+  at.dy = at.q + RING * STEP_TILE;
+  at.ds = at.dy + 2 * STEP_TILE;
+  at.dq = at.ds + 2 * DS_TILE;
+  at.stats = shared_address(ring_stats);
+  at.info = shared_address(info);
+  at.tasks = shared_address(tasks);
+  at.k_full = shared_address(barriers);
+  at.k_empty = at.k_full + 8;
+  at.v_full = at.k_full + 16;
+  at.v_empty = at.k_full + 24;
+  at.dq_full = at.k_full + 32;
+  at.dq_empty = at.k_full + 40;
+  at.dq_loaded = at.k_full + 48;
+  at.dy_full = at.k_full + 56;
+  at.dy_empty = at.dy_full + 16;
+  at.ds_full = at.dy_empty + 16;
+  at.q_full = at.ds_full + 16;
+  at.q_empty = at.q_full + 8 * RING;
+  if (item == 0) {
+    barrier_begin(at.k_full, 1);
+    barrier_begin(at.k_empty, 3);
+    barrier_begin(at.v_full, 1);
+    barrier_begin(at.v_empty, 2);
+    barrier_begin(at.dq_full, 8);
+    barrier_begin(at.dq_empty, 1);
+    barrier_begin(at.dq_loaded, 1);
+    for (int i = 0; i < 2; ++i) {
+      barrier_begin(at.dy_full + 8 * i, 1);
+      barrier_begin(at.dy_empty + 8 * i, 2);
+      barrier_begin(at.ds_full + 8 * i, 8);
+    }
+    for (int i = 0; i < RING; ++i) {
+      barrier_begin(at.q_full + 8 * i, 1);
+      barrier_begin(at.q_empty + 8 * i, 2);
+    }
+    barriers_begun();
+    for (int i = 0; i < 4; ++i) map_written(maps + i * MAP_BYTES);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
+  if (item < 128) {
+    FEWEST_REGISTERS;
+    if (item == 0) {
+      copy_tasks(at, maps, stats, starts, steps, counters + H * (P / STEP), H, G, P);
+    }
+    if (item == 32) carry_sums(at, starts, counters, sums, P);
+    return;
+  }
+  MOST_REGISTERS;
+  const float scale_2 = scale * LOG2_E;
+  const bool tells = item % 128 == 0;
+  // Where a lane's rows of ds^T go: row lane % 16 of the warp's, 16 bytes at place lane / 16.
+  const uint ds_lane = at.ds + (item / 32 * 16 - 64 + (lane & 15)) * 128 +
+                       (((lane >> 4) ^ (lane & 7)) << 4);
+  float s[STEP / 2], dp[STEP / 2], dk_sums[WIDTH / 2], dv_sums[WIDTH / 2], dq_sums[32];
+  uint p[STEP / 16][4], ds[STEP / 16][4];
+  uint stage = 0, phase = 0, step = 0, loaded_phase = 0;
+  for (uint turn = 0;; turn ^= 1) {
+    int part = warp_first(item / 128 - 1);
+    barrier_wait(at.k_full, turn);
+    if (shared_int(at.tasks + turn * sizeof(struct Task)) < 0) return;
+    const int count = shared_int(at.tasks + turn * sizeof(struct Task) + 4);
+    barrier_wait(at.q_full + 8 * stage, phase);
+    PRODUCTS_FENCE;
+    OVER_WIDTH(s, at.k, at.q + stage * STEP_TILE)
+    barrier_wait(at.v_full, turn);
+    PRODUCTS_ENDED(STEP)(s);
+    for (int i = 0; i < count; ++i, ++step) {
+      part = warp_first(item / 128 - 1);  // else its operands would be kept in registers
+      const uint turned = step & 1, turned_phase = step >> 1 & 1;  // of the rings of two
+      const uint dy = at.dy + turned * STEP_TILE, ds_tile = at.ds + turned * DS_TILE;
+      const uint rows = at.stats + stage * STATS_BYTES + lane % 4 * 8;
+      const uint before = stage ? stage - 1 : RING - 1;
+      const uint next = stage == RING - 1 ? 0 : stage + 1, next_phase = next ? phase : phase ^ 1;
+      barrier_wait(at.dy_full + 8 * turned, turned_phase);
+      PRODUCTS_FENCE;
+      OVER_WIDTH(dp, at.v, dy)
+      UNROLL for (int j = 0; j < STEP / 8; ++j) {
+        const float2 log_sum = shared_two(rows + 32 * j);
+        s[4 * j] = exp2_of(fma(s[4 * j], scale_2, -log_sum.x));
+        s[4 * j + 1] = exp2_of(fma(s[4 * j + 1], scale_2, -log_sum.y));
+        s[4 * j + 2] = exp2_of(fma(s[4 * j + 2], scale_2, -log_sum.x));
+        s[4 * j + 3] = exp2_of(fma(s[4 * j + 3], scale_2, -log_sum.y));
+      }
+      const int info_of_step = shared_int(at.info + 4 * stage);
+      if (info_of_step & IS_MASKED) {
+        const int key = shared_int(at.tasks + turn * sizeof(struct Task)) * KEYS + part * 64 +
+                        item % 128 / 32 * 16 + lane / 4;
+        const int t0 = info_of_step / FLAGS * STEP + lane % 4 * 2;
+        UNROLL for (int j = 0; j < STEP / 8; ++j) {
+          const float2 starts_of = shared_two(rows + 8 * STEP + 32 * j);
+          const int start_0 = as_int(starts_of.x), start_1 = as_int(starts_of.y), t = t0 + 8 * j;
+          if (key > t || key < start_0) s[4 * j] = 0.0f;
+          if (key > t + 1 || key < start_1) s[4 * j + 1] = 0.0f;
+          if (key + 8 > t || key + 8 < start_0) s[4 * j + 2] = 0.0f;
+          if (key + 8 > t + 1 || key + 8 < start_1) s[4 * j + 3] = 0.0f;
+        }
+      }
+      UNROLL for (int j = 0; j < STEP / 4; ++j) {
+        p[j / 4][j % 4] = bf16_pair(s[2 * j], s[2 * j + 1]);
+      }
+      PRODUCTS_ENDED(STEP)(dp);
+      // Every warp of the group has begun this step's products, and is done with the step before.
+      if (tells && i > 0) barrier_arrive(at.q_empty + 8 * before);
+      if (tells && i == count - 1) barrier_arrive(at.v_empty);
+      PRODUCTS_FENCE;
+      OVER_STEP(dv_sums, p, dy, i)
+      // p from its rounded form: as floats it would take too many registers.
+      UNROLL for (int j = 0; j < STEP / 8; ++j) {
+        const float2 dot = shared_two(rows + 4 * STEP + 32 * j);
+        const uint first = p[j / 2][j % 2 * 2], second = p[j / 2][j % 2 * 2 + 1];
+        ds[j / 2][j % 2 * 2] = bf16_pair(as_float(first << 16) * (dp[4 * j] - dot.x),
+                                         as_float(first & 0xFFFF0000u) * (dp[4 * j + 1] - dot.y));
+        ds[j / 2][j % 2 * 2 + 1] =
+            bf16_pair(as_float(second << 16) * (dp[4 * j + 2] - dot.x),
+                      as_float(second & 0xFFFF0000u) * (dp[4 * j + 3] - dot.y));
+      }
+      PRODUCTS_ENDED(WIDTH)(dv_sums);  // ran beside that; were it in flight further, all would wait
+      if (tells) barrier_arrive(at.dy_empty + 8 * turned);
+      UNROLL for (int j = 0; j < STEP / 16; ++j) {
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                         ((ds_lane + turned * DS_TILE) ^ (j % 4 * 32)) + j / 4 * KEY_BOX),
+                     "r"(ds[j][0]), "r"(ds[j][1]), "r"(ds[j][2]), "r"(ds[j][3])
+                     : "memory");
+      }
+      warp_stored(at.ds_full + 8 * turned, lane);
+      // The next step's scores; behind the last step for nothing, for a branch would serialise all.
+      if (i + 1 < count) barrier_wait(at.q_full + 8 * next, next_phase);
+      PRODUCTS_FENCE;
+      OVER_WIDTH(s, at.k, at.q + next * STEP_TILE)
+      barrier_wait(at.ds_full + 8 * turned, turned_phase);
+      PRODUCTS_FENCE;
+      OVER_KEYS(dq_sums, ds_tile + (WIDTH == 64 ? part * KEY_BOX : 0),
+                at.k + (WIDTH == 64 ? 0 : part * KEY_BOX))
+      OVER_STEP(dk_sums, ds, at.q + stage * STEP_TILE, i)
+      EARLIER_ENDED(STEP)(s);
+      EARLIER_ENDED(64)(dq_sums);
+      if (tells && i == count - 1) barrier_arrive(at.k_empty);
+      barrier_wait(at.dq_empty, step & 1 ^ 1);
+      const uint dq_lane = at.dq + part * 16384 + item % 128 * 16;
+      if (info_of_step & IS_LAST) {
+        if (info_of_step & IS_ADDED) {
+          barrier_wait(at.dq_loaded, loaded_phase);
+          loaded_phase ^= 1;
+          UNROLL for (int j = 0; j < 8; ++j) {
+            float4 x;
+            asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                         : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                         : "r"(dq_lane + j * 2048)
+                         : "memory");
+            dq_sums[4 * j] += x.x;
+            dq_sums[4 * j + 1] += x.y;
+            dq_sums[4 * j + 2] += x.z;
+            dq_sums[4 * j + 3] += x.w;
+          }
+        }
+        warp_stored(at.dq_full, lane);
+        const int t = info_of_step / FLAGS * STEP + (WIDTH == 64 ? part * 64 : 0) +
+                      item % 128 / 32 * 16 + lane / 4;
+        const int h = shared_int(at.tasks + turn * sizeof(struct Task) + 8);
+        store_rows(dq + ((size_t)t * H + h) * WIDTH + (WIDTH == 64 ? 0 : part * 64), H * WIDTH, T - t,
+                   dq_sums, scale, scale, lane);
+      } else {
+        UNROLL for (int j = 0; j < 8; ++j) {
+          asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(dq_lane + j * 2048),
+                       "f"(dq_sums[4 * j]), "f"(dq_sums[4 * j + 1]), "f"(dq_sums[4 * j + 2]),
+                       "f"(dq_sums[4 * j + 3])
+                       : "memory");
+        }
+        warp_stored(at.dq_full, lane);
+      }
+      PRODUCTS_ENDED(WIDTH)(dk_sums);  // ran beside the writing of dq
+      stage = next;
+      phase = next_phase;
+    }
+    PRODUCTS_ENDED(WIDTH)(dk_sums);
+    PRODUCTS_ENDED(WIDTH)(dv_sums);
+    if (tells) barrier_arrive(at.q_empty + 8 * (stage ? stage - 1 : RING - 1));
+    const int key = shared_int(at.tasks + turn * sizeof(struct Task)) * KEYS + part * 64 +
+                    item % 128 / 32 * 16 + lane / 4;
+    const int h = shared_int(at.tasks + turn * sizeof(struct Task) + 8);
+    const size_t to = ((size_t)key * H + h) * WIDTH;
+    UNROLL for (int b = 0; b < BOXES; ++b) {
+      store_rows(dv + to + 64 * b, H * WIDTH, T - key, dv_sums + 32 * b, 1.0f, 1.0f, lane);
+      store_rows(dk + to + 64 * b, H * WIDTH, T - key, dk_sums + 32 * b, scale, scale, lane);
+    }
+  }
+}
+
+#ifdef RESULT_BF16
+#define RESULT_AT(x) float_of_bf16(x)
+#define AS_RESULT(x) bf16_of(x)
+#else
+#define RESULT_AT(x) (x)
+#define AS_RESULT(x) (x)
+#endif
+
+// out [T, G, E] = the sum over a group's heads of parts [T, H, E], in order; for dk (0) and dv (1).
+__kernel void attention_add_heads_wgmma(__global RESULT* dk, __global RESULT* dv,
+                                        __global const RESULT* dk_parts,
+                                        __global const RESULT* dv_parts, int heads, int elements) {
+  const int i = get_global_id(0);
+  if (i >= elements) return;
+  const int which = get_global_id(1);
+  __global const RESULT* from =
+      (which ? dv_parts : dk_parts) + (size_t)(i / WIDTH) * heads * WIDTH + i % WIDTH;
+  float sum = 0.0f;
+  for (int h = 0; h < heads; ++h) sum += RESULT_AT(from[h * WIDTH]);
+  (which ? dv : dk)[i] = AS_RESULT(sum);
+}

@@ -1,0 +1,123 @@
+#include "ops/attention_hopper.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/launch_shape.hpp"
+#include "ops/tensor_maps.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::int64_t kRows = 128;  // of a tile of the forward, and of keys
+constexpr std::size_t kItems = 384;
+constexpr std::int64_t kStepElements = 8192;  // of a step of the backward: rows times width
+constexpr std::size_t kGroup = 128;           // of the elementwise kernels
+constexpr std::string_view kMapLabel = "attention/tensor map";
+
+// Rows [T, H, E] as a matrix, in bf16.
+Bf16Rows head_rows(Batch& batch, const Tensor& x) {
+  return record_bf16_rows(batch, x.reshape({x.shape()[0], x.elements() / x.shape()[0]}));
+}
+
+Defines defines_of(const AttentionSpec& spec, const Tensor& result) {
+  Defines defines;
+  defines.set("WIDTH", spec.E);
+  if (result.type() == DType::bf16) defines.set("RESULT_BF16");
+  return defines;
+}
+
+// As many work-groups as can run at once, and no more than there is work for.
+Grid persistent(const AttentionSpec& spec, std::int64_t tiles) {
+  return groups_of(kItems, std::min(spec.units(), static_cast<std::size_t>(tiles)));
+}
+
+Grid items(std::int64_t x, std::size_t y = 1) {
+  return {{round_up(static_cast<std::size_t>(x), kGroup), y, 1}, {kGroup, 1, 1}};
+}
+
+// What the backward's launches share.
+struct BackwardPlan {
+  std::int64_t padded, steps;  // rows, and steps of a head
+  Tensor stats, starts, step_counts, counters, sums;
+  AttentionGradients parts;  // dk and dv of each query head
+
+  BackwardPlan(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out)
+      : padded(divide_up(spec.T, kRows) * kRows), steps(padded * spec.E / kStepElements) {
+    const std::int64_t H = spec.H;
+    stats = batch.temporary({H, 2, padded}, DType::f32, "attention stats");
+    starts = batch.temporary({padded}, DType::i32, "attention starts");
+    step_counts = batch.temporary({padded / kRows}, DType::i32, "attention steps");
+    counters = batch.temporary({H * steps + 1}, DType::i32, "attention counters");
+    sums = batch.temporary({H, padded, spec.E}, DType::f32, "dq sums");
+    parts = out;
+    if (spec.H == spec.G) return;
+    parts.dk = batch.temporary({spec.T, H, spec.E}, out.dk.type(), "dk parts");
+    parts.dv = batch.temporary({spec.T, H, spec.E}, out.dk.type(), "dv parts");
+  }
+};
+
+void record_begin(Batch& batch, const AttentionSpec& spec, const BackwardPlan& plan,
+                  const Tensor& dy, const Tensor& y, const Tensor& log_sum_exp,
+                  const AttentionInputs& in, Defines defines) {
+  if (y.type() == DType::bf16) defines.set("Y_BF16");
+  if (dy.type() == DType::bf16) defines.set("DY_BF16");
+  constexpr std::int64_t kItemsARow = 8;
+  Launch launch{{}, items(plan.padded * spec.H * kItemsARow), {}, "attention/dots"};
+  launch.kernel =
+      batch.context().kernel(kAttentionBackwardWgmma, "attention_backward_begin_wgmma", defines);
+  launch.cost.bytes = static_cast<double>(y.bytes() + dy.bytes());
+  batch.launch(std::move(launch), plan.stats, plan.starts, plan.step_counts, plan.counters, y, dy,
+               log_sum_exp, in.first, narrow(spec.T), narrow(spec.H), narrow(plan.padded));
+}
+
+void record_add_heads(Batch& batch, const AttentionSpec& spec, const BackwardPlan& plan,
+                      const AttentionGradients& out, const Defines& defines) {
+  if (spec.H == spec.G) return;
+  Launch launch{{}, items(out.dk.elements(), 2), {}, "attention/add heads"};
+  launch.kernel =
+      batch.context().kernel(kAttentionBackwardWgmma, "attention_add_heads_wgmma", defines);
+  launch.cost.bytes = 2.0 * static_cast<double>(plan.parts.dk.bytes() + out.dk.bytes());
+  batch.launch(std::move(launch), out.dk, out.dv, plan.parts.dk, plan.parts.dv,
+               narrow(spec.H / spec.G), narrow(out.dk.elements()));
+}
+
+}  // namespace
+
+void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tensor& y,
+                            const Tensor& log_sum_exp, const AttentionInputs& in) {
+  const Bf16Rows q = head_rows(batch, in.q), k = head_rows(batch, in.k), v = head_rows(batch, in.v);
+  const std::array<MappedMatrix, 3> mapped{{{q, kRows}, {k, kRows}, {v, kRows}}};
+  const Tensor maps = prepare_tensor_maps(batch, mapped, kMapLabel);
+  const bool keeps = !log_sum_exp.empty();
+  Launch launch{
+      {}, persistent(spec, divide_up(spec.T, kRows) * spec.H), spec.cost(), "attention/forward"};
+  launch.kernel = batch.context().kernel(kAttentionWgmma, "attention_wgmma", defines_of(spec, y));
+  batch.launch(std::move(launch), y, keeps ? log_sum_exp : y, maps, q.data, k.data, v.data,
+               in.first, in.last, narrow(spec.T), narrow(spec.H), narrow(spec.G), in.scale,
+               std::int32_t{keeps});
+}
+
+void record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
+                                     const AttentionGradients& out, const Tensor& dy,
+                                     const Tensor& y, const Tensor& log_sum_exp,
+                                     const AttentionInputs& in, Cost cost) {
+  const auto step = static_cast<std::uint32_t>(kStepElements / spec.E);
+  const Bf16Rows q = head_rows(batch, in.q), k = head_rows(batch, in.k), v = head_rows(batch, in.v),
+                 slopes = head_rows(batch, dy);
+  const std::array<MappedMatrix, 4> mapped{{{q, step}, {k, kRows}, {v, kRows}, {slopes, step}}};
+  const Tensor maps = prepare_tensor_maps(batch, mapped, kMapLabel);
+  const BackwardPlan plan(batch, spec, out);
+  const Defines defines = defines_of(spec, out.dq);
+  record_begin(batch, spec, plan, dy, y, log_sum_exp, in, defines);
+  Launch launch{{}, persistent(spec, plan.padded / kRows * spec.H), cost, "attention/backward"};
+  launch.kernel =
+      batch.context().kernel(kAttentionBackwardWgmma, "attention_backward_wgmma", defines);
+  batch.launch(std::move(launch), out.dq, plan.parts.dk, plan.parts.dv, maps, q.data, k.data,
+               v.data, slopes.data, plan.stats, plan.starts, plan.step_counts, plan.counters,
+               plan.sums, narrow(spec.T), narrow(spec.H), narrow(spec.G), narrow(plan.padded),
+               in.scale);
+  record_add_heads(batch, spec, plan, out, defines);
+}
+
+}  // namespace clora

@@ -1,0 +1,22 @@
+// cl/attention_wgmma.cl and cl/attention_backward_wgmma.cl: attention on Hopper's matrix units.
+#pragma once
+
+#include "ops/attention_spec.hpp"
+
+namespace clora {
+
+inline constexpr std::string_view kAttentionWgmma = "attention_wgmma.cl";
+inline constexpr std::string_view kAttentionBackwardWgmma = "attention_backward_wgmma.cl";
+
+// REQUIRES (both): spec.wants_wgmma().
+
+// log_sum_exp may be empty.
+void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tensor& y,
+                            const Tensor& log_sum_exp, const AttentionInputs& in);
+// cost: of all its launches.
+void record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
+                                     const AttentionGradients& out, const Tensor& dy,
+                                     const Tensor& y, const Tensor& log_sum_exp,
+                                     const AttentionInputs& in, Cost cost);
+
+}  // namespace clora
