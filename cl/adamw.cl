@@ -5,9 +5,10 @@
 //   p -= learning_rate * (weight_decay p + (m / correction1) / (sqrt(v / correction2) + epsilon))
 //
 // Shapes  p, m, v, g [n], settings [8] (AdamwSettings of ops/adamw.hpp), partials [groups of
-//         adamw_square_sums] at most GROUP, grad_norm [1]
-// Types   f32
-// Work    both kernels: item i of the grid owns elements i, i + items of the grid, ...
+//         adamw_square_sums], grad_norm [1]
+// Types   f32, aligned to 16 bytes
+// Work    both kernels: item i of the grid owns the quads of elements i, i + items of the grid, ...,
+//         and one of the n % 4 elements past the last whole quad
 //         adamw_square_sums: group k leaves the sum of its squares in partials[k]
 //         adamw_update: every group adds the partials up again, in the same order, so that one
 //         launch suffices; group 0 writes grad_norm
@@ -22,17 +23,38 @@
 #include "adamw_settings.clh"
 #include "group_reduce.clh"
 
+// For each quad of this item, then for its element past them, if any.
+#define EACH_QUAD \
+  for (long i = (long)get_global_id(0); i < n / 4; i += (long)get_global_size(0))
+#define LAST_ELEMENT(i)                              \
+  const long i = n / 4 * 4 + (long)get_global_id(0); \
+  if (i < n)
+
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 __kernel void adamw_square_sums(__global float* partials, __global const float* g, long n) {
   __local float2 scratch[GROUP];
   float sum = 0.0f;
   float lost = 0.0f;
-  for (long i = (long)get_global_id(0); i < n; i += (long)get_global_size(0)) {
-    add_compensated(&sum, &lost, g[i] * g[i]);
+  EACH_QUAD {
+    const float4 slope = ((__global const float4*)g)[i];
+    const float4 square = slope * slope;
+    add_compensated(&sum, &lost, square.x);
+    add_compensated(&sum, &lost, square.y);
+    add_compensated(&sum, &lost, square.z);
+    add_compensated(&sum, &lost, square.w);
   }
+  LAST_ELEMENT(i) add_compensated(&sum, &lost, g[i] * g[i]);
   const float all = group_sum_compensated(sum, lost, scratch);
   if (get_local_id(0) == 0) partials[get_group_id(0)] = all;
 }
+
+// One step, of a quad or a single element.
+#define UPDATE(p, m, v, slope)                                                             \
+  m = settings[BETA1] * m + (1.0f - settings[BETA1]) * slope;                              \
+  v = settings[BETA2] * v + (1.0f - settings[BETA2]) * slope * slope;                      \
+  p -= settings[LEARNING_RATE] *                                                           \
+       (m / settings[CORRECTION1] / (sqrt(v / settings[CORRECTION2]) + settings[EPSILON]) + \
+        settings[WEIGHT_DECAY] * p);
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 __kernel void adamw_update(__global float* p, __global float* m, __global float* v,
@@ -40,19 +62,26 @@ __kernel void adamw_update(__global float* p, __global float* m, __global float*
                            __global const float* settings, __global const float* partials,
                            int partial_count, long n) {
   __local float2 scratch[GROUP];
-  const int item = (int)get_local_id(0);
-  const float part = item < partial_count ? partials[item] : 0.0f;
-  const float norm = sqrt(group_sum_compensated(part, 0.0f, scratch));
+  float part = 0.0f;
+  float lost = 0.0f;
+  for (int i = (int)get_local_id(0); i < partial_count; i += GROUP) {
+    add_compensated(&part, &lost, partials[i]);
+  }
+  const float norm = sqrt(group_sum_compensated(part, lost, scratch));
   if (get_global_id(0) == 0) grad_norm[0] = norm;
   const float clip = clip_factor(norm, settings);
-  for (long i = (long)get_global_id(0); i < n; i += (long)get_global_size(0)) {
+  EACH_QUAD {
+    const float4 slope = ((__global const float4*)g)[i] * clip;
+    float4 parameter = ((__global float4*)p)[i];
+    float4 first = ((__global float4*)m)[i];
+    float4 second = ((__global float4*)v)[i];
+    UPDATE(parameter, first, second, slope)
+    ((__global float4*)p)[i] = parameter;
+    ((__global float4*)m)[i] = first;
+    ((__global float4*)v)[i] = second;
+  }
+  LAST_ELEMENT(i) {
     const float slope = g[i] * clip;
-    const float first = settings[BETA1] * m[i] + (1.0f - settings[BETA1]) * slope;
-    const float second = settings[BETA2] * v[i] + (1.0f - settings[BETA2]) * slope * slope;
-    m[i] = first;
-    v[i] = second;
-    const float scale = sqrt(second / settings[CORRECTION2]) + settings[EPSILON];
-    const float step = first / settings[CORRECTION1] / scale + settings[WEIGHT_DECAY] * p[i];
-    p[i] -= settings[LEARNING_RATE] * step;
+    UPDATE(p[i], m[i], v[i], slope)
   }
 }

@@ -27,13 +27,13 @@ struct AdamwSpec {
     } else {
       constexpr std::size_t kMostGroups = 1024;  // fills a large GPU; more repeat the last sum
       const std::size_t group = reduction_group(context.device());
-      const auto all = static_cast<std::size_t>(divide_up(n, static_cast<std::int64_t>(group)));
+      const auto items = static_cast<std::int64_t>(4 * group);  // elements a group takes at once
+      const std::size_t groups =
+          std::min(kMostGroups, static_cast<std::size_t>(divide_up(n, items)));
       file = "adamw.cl";
       defines.set("GROUP", group);
-      // One group adds all partials up, one an item.
-      partials = static_cast<std::int64_t>(std::min(group, all));
-      square_sums = groups_of(group, static_cast<std::size_t>(partials));
-      update = groups_of(group, std::min(kMostGroups, all));
+      partials = static_cast<std::int64_t>(groups);
+      square_sums = update = groups_of(group, groups);
     }
   }
 };
