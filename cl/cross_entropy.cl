@@ -11,10 +11,9 @@
 // Work    a group of GROUP items owns row get_group_id(0); item i owns columns i, i + GROUP, ...
 //         sum_in_order: one group owns everything
 // Local   GROUP floats (sum_in_order: 2 GROUP)
-// Cost    V reads for the maximum, V for the sum and V for the gradient a row, from cache after the
-//         first; V writes; 2 exp an element
-// Numerics  the maximum is taken first; an item adds its V / GROUP terms in order, then a tree.
-//         sum_in_order is compensated.
+// Cost    V reads for the sum and V for the gradient a row; V writes; 2 exp an element
+// Numerics  exponentials are relative to the largest logit so far (row_sum_exp.clh); an item adds its
+//         V / GROUP terms in order, then a tree. sum_in_order is compensated.
 #ifndef GROUP
 #error "GROUP: work-items of a group, a power of two"
 #endif
@@ -26,6 +25,12 @@ float row_loss(__global const float* row, int vocabulary, int target, float top,
   if (target < 0) return 0.0f;
   if (target >= vocabulary) return NAN;
   return log(sum) + (top - row[target]);
+}
+
+// A logit's slope; zero, whatever it is, in a row that does not count.
+float slope(float below_top, float inverse_sum, bool is_target, bool counted, float weight) {
+  const float p = exp(below_top) * inverse_sum;
+  return counted ? (is_target ? p - 1.0f : p) * weight : 0.0f;
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
@@ -54,9 +59,17 @@ __kernel void cross_entropy_gradient(__global float* loss, __global float* dlogi
   barrier(CLK_GLOBAL_MEM_FENCE);  // the loss has read its logit before dlogits may overwrite it
   const bool counted = target >= 0 && target < vocabulary;
   const float inverse = 1.0f / sum;
-  for (int v = (int)get_local_id(0); v < vocabulary; v += GROUP) {
-    const float p = exp(row[v] - top) * inverse;
-    drow[v] = counted ? (v == target ? p - 1.0f : p) * weight[0] : 0.0f;
+  int v = (int)get_local_id(0);
+  // All loads of a round before its stores: for all that the compiler knows they are the same.
+  for (; v + (AT_ONCE - 1) * GROUP < vocabulary; v += AT_ONCE * GROUP) {
+    float x[AT_ONCE];
+    for (int i = 0; i < AT_ONCE; ++i) x[i] = row[v + i * GROUP];
+    for (int i = 0; i < AT_ONCE; ++i) {
+      drow[v + i * GROUP] = slope(x[i] - top, inverse, v + i * GROUP == target, counted, weight[0]);
+    }
+  }
+  for (; v < vocabulary; v += GROUP) {
+    drow[v] = slope(row[v] - top, inverse, v == target, counted, weight[0]);
   }
 }
 
@@ -66,9 +79,13 @@ __kernel void sum_in_order(__global float* sum, __global const float* x, long co
   __local float2 scratch[GROUP];
   float part = 0.0f;
   float lost = 0.0f;
-  for (long i = (long)get_local_id(0); i < count; i += GROUP) {
-    add_compensated(&part, &lost, x[i]);
+  long i = (long)get_local_id(0);
+  for (; i + (AT_ONCE - 1) * GROUP < count; i += AT_ONCE * GROUP) {
+    float terms[AT_ONCE];
+    for (int k = 0; k < AT_ONCE; ++k) terms[k] = x[i + k * GROUP];
+    for (int k = 0; k < AT_ONCE; ++k) add_compensated(&part, &lost, terms[k]);
   }
+  for (; i < count; i += GROUP) add_compensated(&part, &lost, x[i]);
   const float all = group_sum_compensated(part, lost, scratch);
   if (get_local_id(0) == 0) sum[0] = accumulate ? sum[0] + all : all;
 }

@@ -21,7 +21,8 @@ struct CrossEntropySpec {
     if (cpu) {
       grid = single_item_groups(cpu_groups(context.device(), rows));
     } else {
-      const std::size_t group = reduction_group(context.device());
+      // A single row has no others beside it that would fill the device.
+      const std::size_t group = reduction_group(context.device(), rows == 1 ? 1024 : 256);
       defines.set("GROUP", group);
       grid = groups_of(group, static_cast<std::size_t>(rows));
     }

@@ -14,6 +14,8 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
 class CrossEntropy : public test::OpTest {};
 INSTANTIATE_TEST_SUITE_P(Variants, CrossEntropy, test::all_variants(), test::variant_name);
 
@@ -41,6 +43,29 @@ struct Problem {
         targets(some_targets(rows, vocabulary)),
         want(reference::cross_entropy(test::to_double(logits), targets, weight)) {}
 };
+
+TEST_P(CrossEntropy, TakesLogitsOfMinusInfinity) {
+  for (const std::int64_t vocabulary : {9, 300, 5000}) {
+    Problem p(4, vocabulary);
+    // The row's first ones, so that some work-items see nothing else for long; and most of a row.
+    for (std::int64_t v = 0; v < vocabulary - 2; ++v) {
+      const bool gone = v % 3 == 0 || v < 5;
+      if (gone && v != p.targets[0]) p.logits[static_cast<std::size_t>(v)] = -kInfinity;
+      if (v != p.targets[1]) p.logits[static_cast<std::size_t>(vocabulary + v)] = -kInfinity;
+    }
+    p.want = reference::cross_entropy(test::to_double(p.logits), p.targets, p.weight);
+    const test::Output loss(context(), {4});
+    const test::Output dlogits(context(), {4, vocabulary});
+    run([&](Batch& batch) {
+      record_cross_entropy(batch, loss.tensor(), dlogits.tensor(),
+                           test::upload(context(), {4, vocabulary}, p.logits),
+                           test::upload(context(), {4}, p.targets),
+                           test::upload(context(), {1}, std::vector{p.weight}));
+    });
+    test::expect_close(loss.values(), p.want.loss, 1e-6, "loss");
+    test::expect_close(dlogits.values(), p.want.dlogits, 1e-6, "dlogits");
+  }
+}
 
 TEST_P(CrossEntropy, MatchesTheReferenceAtEverySize) {
   for (const auto& [rows, vocabulary] :
