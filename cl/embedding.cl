@@ -2,19 +2,39 @@
 //
 // Shapes  y [T, D], ids [T], table [V, D]
 // Types   y f32, ids i32, table in any storage type (quant.clh)
-// Work    embedding: one work-item an element, D along dimension 0.
+// Work    embedding: one work-item four elements of a row, D along dimension 0; where D is a
+//         multiple of 4, plain types are read four at a time, and y is written so.
 //         embedding_rows (CPU devices): a work-group of one item owns rows_per_group rows of y.
 // Local   none
 // Cost    reads T rows of the table, writes 4 T D bytes
 // Numerics  as the storage type
 #include "quant_block32.clh"
 
+// Elements d to d + 3 of a row, d a multiple of 4, as all rows' lengths are.
+float4 weights_at(__global const uchar* row, uint d) {
+#if defined(WEIGHT_STRIPS) || WEIGHT_BLOCK > 1 || WEIGHT_TYPE == WEIGHT_F16
+  return (float4)(weight_at(row, d), weight_at(row, d + 1), weight_at(row, d + 2),
+                  weight_at(row, d + 3));
+#elif WEIGHT_TYPE == WEIGHT_F32
+  return *(__global const float4*)((__global const float*)row + d);
+#else
+  const ushort4 bits = *(__global const ushort4*)((__global const ushort*)row + d);
+  return as_float4(convert_uint4(bits) << 16);
+#endif
+}
+
 __kernel void embedding(__global float* y, __global const int* ids, __global const uchar* table,
                         uint T, uint D, uint V) {
-  const uint d = get_global_id(0), t = get_global_id(1);
+  const uint d = 4 * get_global_id(0), t = get_global_id(1);
   if (d >= D || t >= T) return;
   const uint id = (uint)ids[t];  // a negative id becomes a large one
-  y[(size_t)t * D + d] = id < V ? weight_at(weight_row(table, id, D), d) : 0.0f;
+  __global const uchar* row = weight_row(table, id < V ? id : 0, D);
+  __global float* out = y + (size_t)t * D + d;
+  if (D % 4 == 0) {
+    *(__global float4*)out = id < V ? weights_at(row, d) : (float4)(0.0f);
+    return;
+  }
+  for (uint i = 0; i < min(4u, D - d); ++i) out[i] = id < V ? weight_at(row, d + i) : 0.0f;
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void embedding_rows(

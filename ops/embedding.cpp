@@ -8,7 +8,8 @@
 namespace clora {
 namespace {
 
-constexpr std::size_t kGroup = 64;  // work-items of the portable kernel
+constexpr std::size_t kGroup = 64;      // work-items of the portable kernel
+constexpr std::uint32_t kElements = 4;  // of a row that one of them takes
 
 Variant choose(Context& context, const Tensor& table) {
   const std::string name = fmt::format("embedding_rows {}", weight_name(table));
@@ -45,7 +46,7 @@ void record_embedding(Batch& batch, const Tensor& y, const Tensor& ids, const Te
     return;
   }
   launch.kernel = context.kernel("embedding.cl", "embedding", defines);
-  launch.grid = {{round_up(width, kGroup), tokens, 1}, {kGroup, 1, 1}};
+  launch.grid = {{round_up(divide_up(width, kElements), kGroup), tokens, 1}, {kGroup, 1, 1}};
   batch.launch(std::move(launch), y, ids, table, tokens, width, vocabulary);
 }
 

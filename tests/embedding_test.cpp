@@ -40,7 +40,8 @@ INSTANTIATE_TEST_SUITE_P(Variants, Embedding, test::all_variants(), test::varian
 // One of each kind of block; the others' elements are tested in quant_test.
 TEST_P(Embedding, TakesRowsOfPlainAndQuantisedTables) {
   const std::vector<std::int32_t> ids{3, 0, 6, 6, 1, 2, 5, 4, 0, 3, 3};
-  for (const DType type : {DType::f16, DType::q4_1, DType::q8_0, DType::q6_k}) {
+  for (const DType type :
+       {DType::f32, DType::bf16, DType::f16, DType::q4_1, DType::q8_0, DType::q6_k}) {
     expect_rows(test::random_weights(type, 7, 512, 1), ids);
   }
 }
