@@ -2,69 +2,81 @@
 // r = 1 / sqrt(var(x) + epsilon).
 // backward: dx = residual + r (g - mean(g) - n mean(g n)), g = dy w.
 // Shapes: x, y, dy, dx, residual [rows, width]; w, bias [width]
-// Types: f32
-// Work: a work-group of GROUP items owns every get_num_groups(0)-th row; its items take the columns
-//   in turn (item, item + GROUP, ...), so that neighbours read neighbours
-// Local: one float an item, for the tree sums
-// Cost: forward reads x (three times, twice from the cache), w and bias, writes y: 8 flops an
-//   element; backward reads dy, x, w and residual: 16 flops an element
+// Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx; w and
+//   bias f32
+// Work, Local: cl/row_pieces.clh
+// Cost: forward reads x, w and bias, writes y: 8 flops an element; backward reads dy, x, w and
+//   residual, writes dx: 16 flops an element
 // Numerics: the variance is the mean square of differences from the mean (a pass of its own), so a
 //   large mean costs no digits; float sums in a fixed order. A row is only written after its sums
-//   are complete, each element by the item that reads it last: y may be x, dx may be dy or residual
-#include "group_reduce.clh"
+//   are complete, each element by the item that reads it last: y may be x, dx may be dy or
+//   residual, where their types are one
+#include "row_pieces.clh"
 
-// The row's mean and r, the same in every item.
-float2 row_statistics(__global const float* x, int width, float epsilon, __local float* scratch) {
-  const int item = (int)get_local_id(0);
-  float sum = 0.0f;
-  for (int i = item; i < width; i += GROUP) sum += x[i];
-  const float mean = group_sum(sum, scratch) / (float)width;
-  float squares = 0.0f;
-  for (int i = item; i < width; i += GROUP) {
-    const float difference = x[i] - mean;
-    squares = fma(difference, difference, squares);
-  }
-  return (float2)(mean, rsqrt(group_sum(squares, scratch) / (float)width + epsilon));
-}
+ROW_REDUCTION(row_sum, float, JOIN_SUM)
+ROW_REDUCTION(row_sum2, float2, JOIN_SUM)
 
-__kernel void layer_norm_forward(__global float* y, __global const float* x,
-                                 __global const float* w, __global const float* bias, long rows,
-                                 int width, float epsilon) {
-  __local float scratch[GROUP];
-  const int item = (int)get_local_id(0);
-  for (long row = get_group_id(0); row < rows; row += get_num_groups(0)) {
-    const long at = row * width;
-    const float2 statistics = row_statistics(x + at, width, epsilon, scratch);
-    for (int i = item; i < width; i += GROUP) {
-      y[at + i] = fma((x[at + i] - statistics.x) * statistics.y, w[i], bias[i]);
+// Makes mean and r of the row `in` of n pieces, the same in every item.
+#define ROW_STATISTICS(mean, scale, taken, in, n) \
+  piece sum = 0.0f; \
+  EACH_PIECE(p, i, n) sum += PIECE_OF(taken, p, X_TYPE, in, i); \
+  const float mean = row_sum(sum_of_lanes(sum), scratch) / (float)width; \
+  piece squares = 0.0f; \
+  EACH_PIECE(p, i, n) { \
+    const piece difference = PIECE_OF(taken, p, X_TYPE, in, i) - mean; \
+    squares = fma(difference, difference, squares); \
+  } \
+  const float variance = row_sum(sum_of_lanes(squares), scratch) / (float)width; \
+  const float scale = rsqrt(variance + epsilon)
+
+#ifdef Y_TYPE
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void layer_norm_forward(
+    __global STORED(Y_TYPE)* y, __global const STORED(X_TYPE)* x, __global const float* w,
+    __global const float* bias, long rows, int width, float epsilon) {
+  __local float scratch[SCRATCH];
+  EACH_ROWS(first, rows) {
+    const long row = first + row_of_item();
+    const int n = row < rows ? width / PIECE : 0;
+    __global const STORED(X_TYPE)* in = x + row * width;
+    TAKE(taken, X_TYPE, in, n);
+    ROW_STATISTICS(mean, scale, taken, in, n);
+    EACH_PIECE(p, i, n) {
+      const piece normed = (PIECE_OF(taken, p, X_TYPE, in, i) - mean) * scale;
+      STORE_PIECE(Y_TYPE, y + row * width, i, fma(normed, load_f32(w, i), load_f32(bias, i)));
     }
   }
 }
-
-__kernel void layer_norm_backward(__global float* dx, __global const float* dy,
-                                  __global const float* x, __global const float* w,
-                                  __global const float* residual, int has_residual, long rows,
-                                  int width, float epsilon) {
-  __local float scratch[GROUP];
-  const int item = (int)get_local_id(0);
-  for (long row = get_group_id(0); row < rows; row += get_num_groups(0)) {
-    const long at = row * width;
-    const float2 statistics = row_statistics(x + at, width, epsilon, scratch);
-    const float mean = statistics.x;
-    const float scale = statistics.y;
-    float sum = 0.0f;
-    float products = 0.0f;
-    for (int i = item; i < width; i += GROUP) {
-      const float g = dy[at + i] * w[i];
-      sum += g;
-      products = fma(g, (x[at + i] - mean) * scale, products);
+#else
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void layer_norm_backward(
+    __global STORED(DX_TYPE)* dx, __global const STORED(DY_TYPE)* dy,
+    __global const STORED(X_TYPE)* x, __global const float* w,
+    __global const STORED(DX_TYPE)* residual, int has_residual, long rows, int width,
+    float epsilon) {
+  __local float scratch[SCRATCH];
+  __local float2 scratch2[SCRATCH];
+  EACH_ROWS(first, rows) {
+    const long at = (first + row_of_item()) * width;
+    const int n = first + row_of_item() < rows ? width / PIECE : 0;
+    TAKE(taken_x, X_TYPE, x + at, n);
+    TAKE(taken_dy, DY_TYPE, dy + at, n);
+    TAKE(taken_residual, DX_TYPE, residual + at, (has_residual ? n : 0));
+    ROW_STATISTICS(mean, scale, taken_x, x + at, n);
+    piece gradients = 0.0f;
+    piece products = 0.0f;
+    EACH_PIECE(p, i, n) {
+      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * load_f32(w, i);
+      gradients += g;
+      products = fma(g, (PIECE_OF(taken_x, p, X_TYPE, x + at, i) - mean) * scale, products);
     }
-    const float mean_g = group_sum(sum, scratch) / (float)width;
-    const float along_n = group_sum(products, scratch) / (float)width;
-    for (int i = item; i < width; i += GROUP) {
-      const float n = (x[at + i] - mean) * scale;
-      const float d = scale * (dy[at + i] * w[i] - mean_g - n * along_n);
-      dx[at + i] = has_residual ? residual[at + i] + d : d;
+    const float2 sums = (float2)(sum_of_lanes(gradients), sum_of_lanes(products));
+    const float2 means = row_sum2(sums, scratch2) / (float)width;
+    EACH_PIECE(p, i, n) {
+      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * load_f32(w, i);
+      const piece normed = (PIECE_OF(taken_x, p, X_TYPE, x + at, i) - mean) * scale;
+      piece d = scale * (g - means.x - normed * means.y);
+      if (has_residual) d += PIECE_OF(taken_residual, p, DX_TYPE, residual + at, i);
+      STORE_PIECE(DX_TYPE, dx + at, i, d);
     }
   }
 }
+#endif

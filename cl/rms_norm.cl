@@ -1,50 +1,91 @@
 // rms_norm, portable: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension.
-// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w.
-// Shapes: x, y, dy, dx, residual [rows, width]; w [width]
-// Types: f32
-// Work: a work-group of GROUP items owns every get_num_groups(0)-th row; its items take the columns
-//   in turn (item, item + GROUP, ...), so that neighbours read neighbours
-// Local: one float an item, for the tree sums
-// Cost: forward reads x twice (the second time from the cache) and w, writes y: 4 flops an element;
-//   backward reads dy, x twice, residual once: 11 flops an element
-// Numerics: float sums, of columns by one item and then by a tree; the order is fixed. A row is
-//   only written after its sums are complete, and each element by the item that reads it last: y
-//   may be x, dx may be dy or residual
-#include "group_reduce.clh"
+// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; _rounding also writes dx as bf16.
+// Shapes: x, y, dy, dx, residual, rounded_dx [rows, width]; w [width]
+// Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx; w f32;
+//   rounded_dx bf16
+// Work, Local: cl/row_pieces.clh
+// Cost: forward reads x and w, writes y: 4 flops an element; backward reads dy, x, w and residual,
+//   writes dx: 11 flops an element
+// Numerics: float sums, of pieces by one item and then of items; the order is fixed. A row is only
+//   written after its sums are complete, and each element by the item that reads it last: y may be
+//   x, dx may be dy or residual, where their types are one
+#include "row_pieces.clh"
 
-__kernel void rms_norm_forward(__global float* y, __global const float* x, __global const float* w,
-                               long rows, int width, float epsilon) {
-  __local float scratch[GROUP];
-  const int item = (int)get_local_id(0);
-  for (long row = get_group_id(0); row < rows; row += get_num_groups(0)) {
-    __global const float* in = x + row * width;
-    __global float* out = y + row * width;
-    float squares = 0.0f;
-    for (int i = item; i < width; i += GROUP) squares = fma(in[i], in[i], squares);
-    const float scale = rsqrt(group_sum(squares, scratch) / (float)width + epsilon);
-    for (int i = item; i < width; i += GROUP) out[i] = in[i] * scale * w[i];
-  }
-}
+ROW_REDUCTION(row_sum, float, JOIN_SUM)
+ROW_REDUCTION(row_sum2, float2, JOIN_SUM)
 
-__kernel void rms_norm_backward(__global float* dx, __global const float* dy,
-                                __global const float* x, __global const float* w,
-                                __global const float* residual, int has_residual, long rows,
-                                int width, float epsilon) {
-  __local float scratch[GROUP];
-  const int item = (int)get_local_id(0);
-  for (long row = get_group_id(0); row < rows; row += get_num_groups(0)) {
-    const long at = row * width;
-    float squares = 0.0f;
-    float products = 0.0f;
-    for (int i = item; i < width; i += GROUP) {
-      squares = fma(x[at + i], x[at + i], squares);
-      products = fma(dy[at + i] * w[i], x[at + i], products);
+#ifdef Y_TYPE
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_forward(
+    __global STORED(Y_TYPE)* y, __global const STORED(X_TYPE)* x, __global const float* w,
+    long rows, int width, float epsilon) {
+  __local float scratch[SCRATCH];
+  EACH_ROWS(first, rows) {
+    const long row = first + row_of_item();
+    const int n = row < rows ? width / PIECE : 0;
+    __global const STORED(X_TYPE)* in = x + row * width;
+    TAKE(taken, X_TYPE, in, n);
+    piece squares = 0.0f;
+    EACH_PIECE(p, i, n) {
+      const piece v = PIECE_OF(taken, p, X_TYPE, in, i);
+      squares = fma(v, v, squares);
     }
-    const float scale = rsqrt(group_sum(squares, scratch) / (float)width + epsilon);
-    const float along_x = group_sum(products, scratch) / (float)width * scale * scale;
-    for (int i = item; i < width; i += GROUP) {
-      const float d = scale * fma(-along_x, x[at + i], dy[at + i] * w[i]);
-      dx[at + i] = has_residual ? residual[at + i] + d : d;
+    const float sum = row_sum(sum_of_lanes(squares), scratch);
+    const float scale = rsqrt(sum / (float)width + epsilon);
+    EACH_PIECE(p, i, n) {
+      const piece v = PIECE_OF(taken, p, X_TYPE, in, i);
+      STORE_PIECE(Y_TYPE, y + row * width, i, v * scale * load_f32(w, i));
     }
   }
 }
+#else
+
+// rounded_dx: null, or where dx is written once more
+void backward(__global STORED(DX_TYPE)* dx, __global ushort* rounded_dx,
+              __global const STORED(DY_TYPE)* dy, __global const STORED(X_TYPE)* x,
+              __global const float* w, __global const STORED(DX_TYPE)* residual, int has_residual,
+              long rows, int width, float epsilon, __local float2* scratch) {
+  EACH_ROWS(first, rows) {
+    const long at = (first + row_of_item()) * width;
+    const int n = first + row_of_item() < rows ? width / PIECE : 0;
+    TAKE(taken_x, X_TYPE, x + at, n);
+    TAKE(taken_dy, DY_TYPE, dy + at, n);
+    TAKE(taken_residual, DX_TYPE, residual + at, (has_residual ? n : 0));
+    piece squares = 0.0f;
+    piece products = 0.0f;
+    EACH_PIECE(p, i, n) {
+      const piece v = PIECE_OF(taken_x, p, X_TYPE, x + at, i);
+      squares = fma(v, v, squares);
+      products = fma(PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * load_f32(w, i), v, products);
+    }
+    const float2 sums =
+        row_sum2((float2)(sum_of_lanes(squares), sum_of_lanes(products)), scratch) / (float)width;
+    const float scale = rsqrt(sums.x + epsilon);
+    const piece along_x = -sums.y * scale * scale;
+    EACH_PIECE(p, i, n) {
+      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * load_f32(w, i);
+      piece d = scale * fma(along_x, PIECE_OF(taken_x, p, X_TYPE, x + at, i), g);
+      if (has_residual) d += PIECE_OF(taken_residual, p, DX_TYPE, residual + at, i);
+      STORE_PIECE(DX_TYPE, dx + at, i, d);
+      if (rounded_dx) store_bf16(rounded_dx + at, i, d);
+    }
+  }
+}
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backward(
+    __global STORED(DX_TYPE)* dx, __global const STORED(DY_TYPE)* dy,
+    __global const STORED(X_TYPE)* x, __global const float* w,
+    __global const STORED(DX_TYPE)* residual, int has_residual, long rows, int width,
+    float epsilon) {
+  __local float2 scratch[SCRATCH];
+  backward(dx, 0, dy, x, w, residual, has_residual, rows, width, epsilon, scratch);
+}
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backward_rounding(
+    __global STORED(DX_TYPE)* dx, __global ushort* rounded_dx,
+    __global const STORED(DY_TYPE)* dy, __global const STORED(X_TYPE)* x,
+    __global const float* w, __global const STORED(DX_TYPE)* residual, int has_residual, long rows,
+    int width, float epsilon) {
+  __local float2 scratch[SCRATCH];
+  backward(dx, rounded_dx, dy, x, w, residual, has_residual, rows, width, epsilon, scratch);
+}
+#endif

@@ -1,26 +1,46 @@
 // rope, portable: each pair (a, b) of a head becomes (a c - b s, a s + b c), with cosine c and sine
 // s of the token's position and the pair; the gradient turns the other way: sign -1 makes s -s.
 // Shapes: x, y [T, H, E]; positions [T]; table [P, E/2, 2] (cosine, sine)
-// Types: f32, positions i32
-// Work: one work-item a pair, in the order [T, H, E/2]: pair i of a head is the elements
-//   i * stride and i * stride + partner; (stride, partner) is (1, E/2) in half_split and (2, 1) in
-//   interleaved layout
+// Types: x and y f32 or bf16 (-D X_TYPE), table f32, positions i32
+// Work: one work-item PIECE neighbouring pairs of a head, a divisor of E/2, in the order [T, H, E/2]:
+//   pair i of a head is the elements i * stride and i * stride + partner; (stride, partner) is
+//   (1, E/2) in half_split and (2, 1) in interleaved layout. REQUIRES: less than 2^31 pairs
 // Cost: reads x, the table's row of each token and positions, writes y: 6 flops a pair
 // Numerics: two products and a sum an element. A pair is read and written by one item: y may be x
+#include "activations.clh"
 
-__kernel void rope(__global float* y, __global const float* x, __global const int* positions,
-                   __global const float* table, long tokens, int heads, int half_width, int stride,
-                   int partner, float sign) {
-  const long item = (long)get_global_id(0);
-  if (item >= tokens * heads * half_width) return;
-  const long head = item / half_width;  // of all tokens
-  const int pair = (int)(item - head * half_width);
-  const long angle = (long)positions[head / heads] * half_width + pair;
-  const float c = table[2 * angle];
-  const float s = sign * table[2 * angle + 1];
-  const long first = head * 2 * half_width + (long)pair * stride;
-  const float a = x[first];
-  const float b = x[first + partner];
-  y[first] = a * c - b * s;
-  y[first + partner] = a * s + b * c;
+// Two pieces side by side, whose even and odd lanes are parted and joined.
+#if PIECE == 1
+typedef float2 two_pieces;
+#elif PIECE == 4
+typedef float8 two_pieces;
+#else
+typedef float16 two_pieces;
+#endif
+
+__kernel void rope(__global STORED(X_TYPE)* y, __global const STORED(X_TYPE)* x,
+                   __global const int* positions, __global const float* table, long tokens,
+                   int heads, int half_width, int stride, int partner, float sign) {
+  const uint pieces = (uint)half_width / PIECE;
+  const uint item = (uint)get_global_id(0);
+  if (item >= (uint)tokens * (uint)heads * pieces) return;
+  const uint head = item / pieces;  // of all tokens
+  const uint own = item - head * pieces;
+  const long angles = 2 * ((long)positions[head / (uint)heads] * pieces + own);
+  const two_pieces turns = (two_pieces)(load_f32(table, angles), load_f32(table, angles + 1));
+  const piece c = turns.even;
+  const piece s = sign * turns.odd;
+  const int apart = stride == 1;  // a piece of firsts and one of seconds, else mixed in both
+  const long first = apart ? (long)head * 2 * pieces + own : 2 * (long)item;
+  const long second = first + (apart ? partner / PIECE : 1);
+  const piece low = LOAD_PIECE(X_TYPE, x, first);
+  const piece high = LOAD_PIECE(X_TYPE, x, second);
+  const two_pieces mixed = (two_pieces)(low, high);
+  const piece a = apart ? low : mixed.even;
+  const piece b = apart ? high : mixed.odd;
+  two_pieces turned;
+  turned.even = a * c - b * s;
+  turned.odd = a * s + b * c;
+  STORE_PIECE(X_TYPE, y, first, apart ? turned.even : turned.lo);
+  STORE_PIECE(X_TYPE, y, second, apart ? turned.odd : turned.hi);
 }

@@ -1,46 +1,69 @@
 // softmax, portable, over the last dimension: y_i = exp(x_i - max x) / sum_j exp(x_j - max x).
 // backward: dx_i = y_i (dy_i - sum_j dy_j y_j).
 // Shapes: x, y, dy, dx [rows, width]
-// Types: f32
-// Work: a work-group of GROUP items owns every get_num_groups(0)-th row; its items take the columns
-//   in turn (item, item + GROUP, ...), so that neighbours read neighbours
-// Local: one float an item, for the trees
-// Cost: forward reads x, writes y (and reads both again from the cache): 4 flops and an exp an
-//   element; backward reads dy and y, writes dx: 4 flops an element
+// Types: f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE)
+// Work, Local: cl/row_pieces.clh
+// Cost: forward reads x, writes y: 4 flops and an exp an element (a row too long for registers: two
+//   more reads, from the cache, and an exp); backward reads dy and y, writes dx: 4 flops an element
 // Numerics: the largest element is subtracted first, so nothing overflows and the sum is at least
-//   1; float sums by one item and then by a tree, in a fixed order. Each element is read before it
-//   is written, by the same item: y may be x, dx may be dy
-#include "group_reduce.clh"
+//   1; float sums by one item and then of items, in a fixed order. Each element is read before it
+//   is written, by the same item: y may be x, dx may be dy, where their types are one
+#include "row_pieces.clh"
 
-__kernel void softmax_forward(__global float* y, __global const float* x, long rows, int width) {
-  __local float scratch[GROUP];
-  const int item = (int)get_local_id(0);
-  for (long row = get_group_id(0); row < rows; row += get_num_groups(0)) {
-    __global const float* in = x + row * width;
-    __global float* out = y + row * width;
-    float top = -INFINITY;
-    for (int i = item; i < width; i += GROUP) top = fmax(top, in[i]);
-    top = group_max(top, scratch);
-    float sum = 0.0f;
-    for (int i = item; i < width; i += GROUP) {
-      const float e = exp(in[i] - top);
-      out[i] = e;
-      sum += e;
+ROW_REDUCTION(row_sum, float, JOIN_SUM)
+ROW_REDUCTION(row_max, float, fmax)
+
+#ifdef X_TYPE
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void softmax_forward(
+    __global STORED(Y_TYPE)* y, __global const STORED(X_TYPE)* x, long rows, int width) {
+  __local float scratch[SCRATCH];
+  EACH_ROWS(first, rows) {
+    const long row = first + row_of_item();
+    const int n = row < rows ? width / PIECE : 0;
+    __global const STORED(X_TYPE)* in = x + row * width;
+    TAKE(taken, X_TYPE, in, n);
+    piece tops = -INFINITY;
+    EACH_PIECE(p, i, n) tops = fmax(tops, PIECE_OF(taken, p, X_TYPE, in, i));
+    const float top = row_max(max_of_lanes(tops), scratch);
+    piece sums = 0.0f;
+    EACH_PIECE(p, i, n) {
+      const piece e = exp(PIECE_OF(taken, p, X_TYPE, in, i) - top);
+#if PIECES
+      taken[p] = e;
+#endif
+      sums += e;
     }
-    const float scale = 1.0f / group_sum(sum, scratch);
-    for (int i = item; i < width; i += GROUP) out[i] *= scale;
+    const float scale = 1.0f / row_sum(sum_of_lanes(sums), scratch);
+    EACH_PIECE(p, i, n) {
+#if PIECES
+      const piece e = taken[p];
+#else
+      const piece e = exp(LOAD_PIECE(X_TYPE, in, i) - top);
+#endif
+      STORE_PIECE(Y_TYPE, y + row * width, i, e * scale);
+    }
   }
 }
-
-__kernel void softmax_backward(__global float* dx, __global const float* dy,
-                               __global const float* y, long rows, int width) {
-  __local float scratch[GROUP];
-  const int item = (int)get_local_id(0);
-  for (long row = get_group_id(0); row < rows; row += get_num_groups(0)) {
-    const long at = row * width;
-    float sum = 0.0f;
-    for (int i = item; i < width; i += GROUP) sum = fma(dy[at + i], y[at + i], sum);
-    sum = group_sum(sum, scratch);
-    for (int i = item; i < width; i += GROUP) dx[at + i] = y[at + i] * (dy[at + i] - sum);
+#else
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void softmax_backward(
+    __global STORED(DX_TYPE)* dx, __global const STORED(DY_TYPE)* dy,
+    __global const STORED(Y_TYPE)* y, long rows, int width) {
+  __local float scratch[SCRATCH];
+  EACH_ROWS(first, rows) {
+    const long at = (first + row_of_item()) * width;
+    const int n = first + row_of_item() < rows ? width / PIECE : 0;
+    TAKE(taken_dy, DY_TYPE, dy + at, n);
+    TAKE(taken_y, Y_TYPE, y + at, n);
+    piece products = 0.0f;
+    EACH_PIECE(p, i, n) {
+      products = fma(PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i),
+                     PIECE_OF(taken_y, p, Y_TYPE, y + at, i), products);
+    }
+    const float sum = row_sum(sum_of_lanes(products), scratch);
+    EACH_PIECE(p, i, n) {
+      const piece d = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) - sum;
+      STORE_PIECE(DX_TYPE, dx + at, i, PIECE_OF(taken_y, p, Y_TYPE, y + at, i) * d);
+    }
   }
 }
+#endif

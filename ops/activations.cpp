@@ -17,6 +17,13 @@ void require_activation(std::string_view op, std::string_view name, const Tensor
   require_tensor(op, name, t, shape, rounded ? DType::bf16 : DType::f32);
 }
 
+void require_apart_or_alike(std::string_view op, std::string_view name, const Tensor& output,
+                            const Tensor& input) {
+  require(output.type() == input.type() || !overlap(output, input),
+          "{}: {}, {}, must not lie where {} lies that is read", op, name, output.text(),
+          input.text());
+}
+
 Tensor record_widened(Batch& batch, const Tensor& x) {
   if (x.type() == DType::f32) return x;
   const Tensor wide = batch.temporary(x.shape(), DType::f32, "widened");

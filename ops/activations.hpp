@@ -9,6 +9,11 @@ namespace clora {
 void require_activation(std::string_view op, std::string_view name, const Tensor& t,
                         const Shape& shape);
 
+// Throws unless `output` has `input`'s type or shares no bytes with it: an element of another size
+// lies elsewhere.
+void require_apart_or_alike(std::string_view op, std::string_view name, const Tensor& output,
+                            const Tensor& input);
+
 // The same values in f32: x itself, or a temporary that is made here.
 Tensor record_widened(Batch& batch, const Tensor& x);
 // out (bf16) = x (f32), rounded to nearest even. REQUIRES: equal shapes.

@@ -1,5 +1,6 @@
 #include "ops/layer_norm.hpp"
 
+#include "ops/activations.hpp"
 #include "ops/variant_launch.hpp"
 
 namespace clora {
@@ -17,46 +18,56 @@ void test_backward(SelfTest& test) {
 
 }  // namespace
 
-Cost layer_norm_cost(const Shape& x) {
+Cost layer_norm_cost(const Shape& x, DType x_type, DType y_type) {
   const auto n = static_cast<double>(x.elements());
-  return {8 * n, 4 * (2 * n + 2 * static_cast<double>(x.last()))};
+  return {8 * n,
+          (element_bytes(x_type) + element_bytes(y_type)) * n + 8 * static_cast<double>(x.last())};
 }
 
-Cost layer_norm_backward_cost(const Shape& x, bool has_residual) {
+Cost layer_norm_backward_cost(const Shape& x, bool has_residual, DType x_type, DType dy_type,
+                              DType dx_type) {
   const auto n = static_cast<double>(x.elements());
-  return {16 * n, 4 * ((has_residual ? 4 : 3) * n + static_cast<double>(x.last()))};
+  const double dx_bytes = (has_residual ? 2 : 1) * element_bytes(dx_type);
+  return {16 * n, (element_bytes(x_type) + element_bytes(dy_type) + dx_bytes) * n +
+                      4 * static_cast<double>(x.last())};
 }
 
 void record_layer_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
                        const Tensor& bias, float epsilon) {
-  require_tensor("layer_norm", "x", x, x.shape());
+  require_activation("layer_norm", "x", x, x.shape());
   require_tensor("layer_norm", "w", w, {x.shape().last()});
   require_tensor("layer_norm", "bias", bias, {x.shape().last()});
-  require_tensor("layer_norm", "y", y, x.shape());
+  require_activation("layer_norm", "y", y, x.shape());
+  require_apart_or_alike("layer_norm", "y", y, x);
   const std::int64_t rows = x.shape().rows();
   const auto width = static_cast<std::int32_t>(x.shape().last());
-  Launch launch =
-      rows_launch(batch.context(), "layer_norm", "layer_norm_forward", rows, width, test_forward);
-  launch.cost = layer_norm_cost(x.shape());
+  const VariantKernel kernel =
+      kernel_of("layer_norm", "layer_norm_forward", {{"X_TYPE", x.type()}, {"Y_TYPE", y.type()}});
+  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_forward);
+  launch.cost = layer_norm_cost(x.shape(), x.type(), y.type());
   launch.label = "layer_norm/forward";
   batch.launch(std::move(launch), y, x, w, bias, rows, width, epsilon);
 }
 
 void record_layer_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& x,
                                 const Tensor& w, const Tensor& residual, float epsilon) {
-  require_tensor("layer_norm", "x", x, x.shape());
+  require_activation("layer_norm", "x", x, x.shape());
   require_tensor("layer_norm", "w", w, {x.shape().last()});
-  require_tensor("layer_norm", "dx", dx, x.shape());
-  require_tensor("layer_norm", "dy", dy, x.shape());
+  require_activation("layer_norm", "dx", dx, x.shape());
+  require_activation("layer_norm", "dy", dy, x.shape());
+  require_apart_or_alike("layer_norm", "dx", dx, dy);
+  require_apart_or_alike("layer_norm", "dx", dx, x);
   const bool has_residual = !residual.empty();
-  if (has_residual) require_tensor("layer_norm", "residual", residual, x.shape());
+  if (has_residual) require_tensor("layer_norm", "residual", residual, x.shape(), dx.type());
   const Tensor& added = has_residual ? residual : dx;  // a kernel argument must not be null
   const std::int32_t adds = has_residual ? 1 : 0;
   const std::int64_t rows = x.shape().rows();
   const auto width = static_cast<std::int32_t>(x.shape().last());
-  Launch launch =
-      rows_launch(batch.context(), "layer_norm", "layer_norm_backward", rows, width, test_backward);
-  launch.cost = layer_norm_backward_cost(x.shape(), has_residual);
+  const VariantKernel kernel =
+      kernel_of("layer_norm", "layer_norm_backward",
+                {{"X_TYPE", x.type()}, {"DY_TYPE", dy.type()}, {"DX_TYPE", dx.type()}});
+  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_backward);
+  launch.cost = layer_norm_backward_cost(x.shape(), has_residual, x.type(), dy.type(), dx.type());
   launch.label = "layer_norm/backward";
   batch.launch(std::move(launch), dx, dy, x, w, added, adds, rows, width, epsilon);
 }

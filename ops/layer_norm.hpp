@@ -1,21 +1,23 @@
 // layer_norm (Ba, Kiros and Hinton, 2016), over the last dimension:
 //   y = (x - mean(x)) / sqrt(var(x) + epsilon) * w + bias
-// w, bias [D] f32 are frozen: they have no gradient.
+// w, bias [D] f32 are frozen: they have no gradient. All others are f32 or bf16 each; sums are f32.
 #pragma once
 
 #include "runtime/batch.hpp"
 
 namespace clora {
 
-// y [T, D] is overwritten; it may be x.
+// y [T, D] is overwritten; it may be x, where their types are one.
 void record_layer_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
                        const Tensor& bias, float epsilon);
 
-// dx = residual + (dy/dx)^T dy; residual may be empty or dx itself. dx may be dy.
+// dx = residual + (dy/dx)^T dy; residual, of dx's type, may be empty or dx itself. dx may be dy,
+// where their types are one.
 void record_layer_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& x,
                                 const Tensor& w, const Tensor& residual, float epsilon);
 
-Cost layer_norm_cost(const Shape& x);
-Cost layer_norm_backward_cost(const Shape& x, bool has_residual);
+Cost layer_norm_cost(const Shape& x, DType x_type = DType::f32, DType y_type = DType::f32);
+Cost layer_norm_backward_cost(const Shape& x, bool has_residual, DType x_type = DType::f32,
+                              DType dy_type = DType::f32, DType dx_type = DType::f32);
 
 }  // namespace clora

@@ -1,22 +1,27 @@
 // rms_norm (Zhang and Sennrich, 2019), over the last dimension:
 //   y = x / sqrt(mean(x^2) + epsilon) * w
-// w [D] f32 is frozen: it has no gradient.
+// w [D] f32 is frozen: it has no gradient. All others are f32 or bf16 each; sums are f32.
 #pragma once
 
 #include "runtime/batch.hpp"
 
 namespace clora {
 
-// y [T, D] is overwritten; it may be x.
+// y [T, D] is overwritten; it may be x, where their types are one.
 void record_rms_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
                      float epsilon);
 
-// dx = residual + (dy/dx)^T dy; residual may be empty (none) or dx itself (dx += ...).
-// x is the forward's input. dx may be dy.
+// dx = residual + (dy/dx)^T dy; residual, of dx's type, may be empty (none) or dx itself
+// (dx += ...). x is the forward's input. dx may be dy, where their types are one.
+// rounded_dx: empty, or where dx is written a second time, as bf16.
 void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& x,
-                              const Tensor& w, const Tensor& residual, float epsilon);
+                              const Tensor& w, const Tensor& residual, float epsilon,
+                              const Tensor& rounded_dx = {});
 
-Cost rms_norm_cost(const Shape& x);
-Cost rms_norm_backward_cost(const Shape& x, bool has_residual);
+Cost rms_norm_cost(const Shape& x, DType x_type = DType::f32, DType y_type = DType::f32);
+// rounds: dx is written as bf16, too.
+Cost rms_norm_backward_cost(const Shape& x, bool has_residual, DType x_type = DType::f32,
+                            DType dy_type = DType::f32, DType dx_type = DType::f32,
+                            bool rounds = false);
 
 }  // namespace clora

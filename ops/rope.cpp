@@ -1,5 +1,8 @@
 #include "ops/rope.hpp"
 
+#include <limits>
+
+#include "ops/activations.hpp"
 #include "ops/variant_launch.hpp"
 #include "runtime/error.hpp"
 
@@ -8,10 +11,10 @@ namespace {
 
 void require_shapes(const Tensor& y, const Tensor& x, const Tensor& positions,
                     const Tensor& table) {
-  require_tensor("rope", "x", x, x.shape());
+  require_activation("rope", "x", x, x.shape());
   require(x.shape().rank() == 3 && x.shape().last() % 2 == 0,
           "rope: x must be [T, H, E] with an even head width E, got {}", x.text());
-  require_tensor("rope", "y", y, x.shape());
+  require_tensor("rope", "y", y, x.shape(), x.type());
   require_tensor("rope", "positions", positions, {x.shape()[0]}, DType::i32);
   require(!table.empty() && table.shape().rank() == 3, "rope: table must be f32 [P, {}, 2], got {}",
           x.shape().last() / 2, table.empty() ? "nothing" : table.text());
@@ -30,28 +33,30 @@ void test_rope(SelfTest& test) {
 
 }  // namespace
 
-Cost rope_cost(const Shape& x) {
+Cost rope_cost(const Shape& x, DType type) {
   const auto n = static_cast<double>(x.elements());
   const auto table = static_cast<double>(x[0] * x.last());
-  return {3 * n, 4 * (2 * n + table + static_cast<double>(x[0]))};
+  return {3 * n, element_bytes(type) * 2 * n + 4 * (table + static_cast<double>(x[0]))};
 }
 
 void record_rope(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& positions,
                  const Tensor& table, RopeLayout layout, RopeDirection direction) {
   require_shapes(y, x, positions, table);
-  Context& context = batch.context();
   const std::int64_t tokens = x.shape()[0];
+  const std::int64_t pairs = x.elements() / 2;
+  require(pairs <= std::numeric_limits<std::int32_t>::max(),
+          "rope: at most 2^31 pairs at a time, got {}; take fewer rows", pairs);
   const auto heads = static_cast<std::int32_t>(x.shape()[1]);
   const auto half_width = static_cast<std::int32_t>(x.shape().last() / 2);
   const std::int32_t stride = layout == RopeLayout::half_split ? 1 : 2;
   const std::int32_t partner = layout == RopeLayout::half_split ? half_width : 1;
   const bool forward = direction == RopeDirection::forward;
   const float sign = forward ? 1.0F : -1.0F;
-  const Variant variant = variant_for(context, "rope_cpu.cl", "rope", test_rope);
-  Launch launch = variant == Variant::cpu
-                      ? rows_launch(context, "rope", "rope", tokens, half_width, test_rope)
-                      : flat_launch(context, "rope", "rope", x.elements() / 2, test_rope);
-  launch.cost = rope_cost(x.shape());
+  const VariantKernel kernel = kernel_of("rope", "rope", {{"X_TYPE", x.type()}});
+  const bool by_tokens = takes_cpu_kernel(batch.context(), kernel, test_rope);
+  Launch launch = by_tokens ? rows_launch(batch.context(), kernel, tokens, half_width, test_rope)
+                            : flat_launch(batch.context(), kernel, pairs, half_width, test_rope);
+  launch.cost = rope_cost(x.shape(), x.type());
   launch.label = forward ? "rope/forward" : "rope/backward";
   batch.launch(std::move(launch), y, x, positions, table, tokens, heads, half_width, stride,
                partner, sign);

@@ -15,11 +15,11 @@ enum class RopeLayout {
 
 enum class RopeDirection { forward, backward };  // backward turns the other way: the gradient
 
-// y [T, H, E] = rotated x [T, H, E]; y may be x. positions [T] i32, each in [0, P); table [P, E/2,
-// 2] f32 holds cosine and sine. REQUIRES: E even.
+// y [T, H, E] = rotated x [T, H, E], both f32 or both bf16; y may be x. positions [T] i32, each in
+// [0, P); table [P, E/2, 2] f32 holds cosine and sine. REQUIRES: E even.
 void record_rope(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& positions,
                  const Tensor& table, RopeLayout layout, RopeDirection direction);
 
-Cost rope_cost(const Shape& x);
+Cost rope_cost(const Shape& x, DType type = DType::f32);
 
 }  // namespace clora

@@ -1,6 +1,6 @@
 #include "ops/swiglu.hpp"
 
-#include "ops/launch_shape.hpp"
+#include "ops/activations.hpp"
 #include "ops/variant_launch.hpp"
 #include "runtime/error.hpp"
 
@@ -24,46 +24,51 @@ void test_backward(SelfTest& test, DType type) {
                          test.input(shape, 8, type), test.input(shape, 1, type));
 }
 
-// The type of gate and up.
-DType checked_type(std::string_view op, const Tensor& gate, const Tensor& up) {
-  const bool kept = !gate.empty() && gate.type() == DType::bf16;
-  const DType type = kept ? DType::bf16 : DType::f32;
-  require_tensor(op, "gate", gate, gate.shape(), type);
-  require_tensor(op, "up", up, gate.shape(), type);
-  return type;
+// The type of two tensors that are of one type.
+DType type_of_pair(std::string_view name, const Tensor& a, std::string_view other, const Tensor& b,
+                   const Shape& shape) {
+  require_activation("swiglu", name, a, shape);
+  require_tensor("swiglu", other, b, shape, a.type());
+  return a.type();
 }
 
-// An element of an output of another size than gate's lies elsewhere.
 void require_apart(std::string_view name, const Tensor& output, const Tensor& gate,
                    const Tensor& up) {
-  require(output.type() == gate.type() || (!overlap(output, gate) && !overlap(output, up)),
-          "swiglu: {} must alias neither gate nor up, whose type is another", name);
+  require_apart_or_alike("swiglu", name, output, gate);
+  require_apart_or_alike("swiglu", name, output, up);
 }
 
 }  // namespace
 
 // An exp counts as 8 flops.
-Cost swiglu_cost(const Shape& y, DType gate_type, bool keeps) {
+Cost swiglu_cost(const Shape& y, DType gate_type, bool keeps, DType y_type) {
   const auto n = static_cast<double>(y.elements());
-  return {13 * n, (4 + (gate_type == DType::f32 ? 8 : 4) + (keeps ? 4 : 0)) * n};
+  return {13 * n, (element_bytes(y_type) + 2 * element_bytes(gate_type) + (keeps ? 4 : 0)) * n};
 }
 
-Cost swiglu_backward_cost(const Shape& dy, DType gate_type) {
+Cost swiglu_backward_cost(const Shape& dy, DType gate_type, DType dy_type, DType dgate_type) {
   const auto n = static_cast<double>(dy.elements());
-  return {18 * n, (12 + (gate_type == DType::f32 ? 8 : 4)) * n};
+  return {
+      18 * n,
+      (element_bytes(dy_type) + 2 * element_bytes(gate_type) + 2 * element_bytes(dgate_type)) * n};
 }
 
 void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tensor& up,
                    const SwigluKept& kept) {
-  const DType type = checked_type("swiglu", gate, up);
-  require_tensor("swiglu", "y", y, gate.shape());
+  const DType type = type_of_pair("gate", gate, "up", up, gate.shape());
+  require_activation("swiglu", "y", y, gate.shape());
   require_apart("y", y, gate, up);
   const bool keeps = !kept.gate.empty() || !kept.up.empty();
   const std::int64_t n = gate.elements();
-  const auto launch = [&](std::string_view function) {
-    Launch made = flat_launch(batch.context(), "swiglu", function, n,
+  const auto launch = [&](std::string_view function, std::string_view cpu_function) {
+    const VariantKernel kernel{
+        .stem = "swiglu",
+        .function = function,
+        .cpu_function = y.type() == DType::f32 ? cpu_function : std::string_view(),
+        .types = {{"GATE_TYPE", type}, {"Y_TYPE", y.type()}}};
+    Launch made = flat_launch(batch.context(), kernel, n, n,
                               [=](SelfTest& test) { test_forward(test, type, keeps); });
-    made.cost = swiglu_cost(gate.shape(), type, keeps);
+    made.cost = swiglu_cost(gate.shape(), type, keeps, y.type());
     made.label = "swiglu/forward";
     return made;
   };
@@ -73,26 +78,35 @@ void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tens
     require_tensor("swiglu", "kept.up", kept.up, gate.shape(), DType::bf16);
     require_apart("kept.gate", kept.gate, gate, up);
     require_apart("kept.up", kept.up, gate, up);
-    batch.launch(launch("swiglu_forward_keeping"), y, gate, up, kept.gate, kept.up, n);
+    batch.launch(launch("swiglu_forward_keeping", "swiglu_forward_keeping"), y, gate, up, kept.gate,
+                 kept.up, n);
   } else {
-    batch.launch(launch(type == DType::f32 ? "swiglu_forward" : "swiglu_forward_kept"), y, gate, up,
-                 n);
+    const bool halves = type == DType::bf16;
+    batch.launch(launch("swiglu_forward", halves ? "swiglu_forward_kept" : "swiglu_forward"), y,
+                 gate, up, n);
   }
 }
 
 void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
                             const Tensor& gate, const Tensor& up) {
-  const DType type = checked_type("swiglu", gate, up);
-  require_tensor("swiglu", "dy", dy, gate.shape());
-  require_tensor("swiglu", "dgate", dgate, gate.shape());
-  require_tensor("swiglu", "dup", dup, gate.shape());
+  const DType type = type_of_pair("gate", gate, "up", up, gate.shape());
+  require_activation("swiglu", "dy", dy, gate.shape());
+  const DType dtype = type_of_pair("dgate", dgate, "dup", dup, gate.shape());
   require_apart("dgate", dgate, gate, up);
   require_apart("dup", dup, gate, up);
+  require_apart_or_alike("swiglu", "dgate", dgate, dy);
+  require_apart_or_alike("swiglu", "dup", dup, dy);
   const std::int64_t n = gate.elements();
-  Launch launch = flat_launch(batch.context(), "swiglu",
-                              type == DType::f32 ? "swiglu_backward" : "swiglu_backward_kept", n,
+  VariantKernel kernel{
+      .stem = "swiglu",
+      .function = "swiglu_backward",
+      .types = {{"GATE_TYPE", type}, {"DY_TYPE", dy.type()}, {"DGATE_TYPE", dtype}}};
+  if (dy.type() == DType::f32 && dtype == DType::f32) {
+    kernel.cpu_function = type == DType::f32 ? "swiglu_backward" : "swiglu_backward_kept";
+  }
+  Launch launch = flat_launch(batch.context(), kernel, n, n,
                               [type](SelfTest& test) { test_backward(test, type); });
-  launch.cost = swiglu_backward_cost(gate.shape(), type);
+  launch.cost = swiglu_backward_cost(gate.shape(), type, dy.type(), dtype);
   launch.label = "swiglu/backward";
   batch.launch(std::move(launch), dgate, dup, dy, gate, up, n);
 }

@@ -10,19 +10,22 @@ struct SwigluKept {
   Tensor gate, up;
 };
 
-// All [T, F]. gate and up are both f32, or both bf16 as they were kept. y is overwritten; it may be
-// gate or up where these are f32. kept, where given, is overwritten with gate and up (f32),
+// All [T, F]. gate and up are both f32 or both bf16, as y is by itself; y is overwritten and may be
+// gate or up where their types are one. kept, where given, is overwritten with gate and up (f32),
 // rounded.
 void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tensor& up,
                    const SwigluKept& kept = {});
 
-// dgate = dy * up * silu'(gate), dup = dy * silu(gate), overwritten. gate and up as above; where
-// they are f32, dgate may be gate and dup may be up.
+// dgate = dy * up * silu'(gate), dup = dy * silu(gate), overwritten. gate and up as above; dy f32
+// or bf16; dgate and dup both f32 or both bf16. Where their types are one, dgate may be gate and
+// dup may be up, and either may be dy.
 void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
                             const Tensor& gate, const Tensor& up);
 
 // gate_type: that of gate and up; keeps: whether they are rounded, too.
-Cost swiglu_cost(const Shape& y, DType gate_type = DType::f32, bool keeps = false);
-Cost swiglu_backward_cost(const Shape& dy, DType gate_type = DType::f32);
+Cost swiglu_cost(const Shape& y, DType gate_type = DType::f32, bool keeps = false,
+                 DType y_type = DType::f32);
+Cost swiglu_backward_cost(const Shape& dy, DType gate_type = DType::f32, DType dy_type = DType::f32,
+                          DType dgate_type = DType::f32);
 
 }  // namespace clora

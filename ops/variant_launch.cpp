@@ -1,6 +1,7 @@
 #include "ops/variant_launch.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "ops/reduction_grid.hpp"
 #include "runtime/error.hpp"
@@ -9,48 +10,90 @@ namespace clora {
 namespace {
 
 constexpr std::int64_t kElementsPerFatGroup = 4096;  // fewer cost less than waking a thread
-constexpr std::int64_t kNarrowRow = 128;             // up to here a small group has enough to do
-constexpr std::size_t kNarrowGroup = 64;
-constexpr std::size_t kWideGroup = 256;
 constexpr std::size_t kFlatGroup = 128;
 constexpr std::int64_t kMostRowGroups = 1 << 16;
 
-}  // namespace
+constexpr std::int64_t kWantedPieces = 4;  // of an item: 64 bytes on their way
+constexpr std::int64_t kMostPieces = 8;    // more do not fit registers beside those of two rows
+constexpr std::size_t kRowsGroup = 128;    // items of a group, shared by several short rows
+constexpr std::size_t kMostRowItems = 256;
 
-Launch rows_launch(Context& context, std::string_view stem, std::string_view function,
-                   std::int64_t rows, std::int64_t width, const SelfTestRecord& self_test) {
-  require(rows >= 1 && width >= 1, "{}: at least one row and column is required, got [{}, {}]",
-          stem, rows, width);
-  const std::string fast = fmt::format("{}_cpu.cl", stem);
-  if (variant_for(context, fast, function, self_test) == Variant::cpu) {
-    return {context.kernel(fast, function),
-            single_item_groups(cpu_groups(context.device(), rows)),
-            {},
-            {}};
-  }
-  const std::size_t group =
-      reduction_group(context.device(), width <= kNarrowRow ? kNarrowGroup : kWideGroup);
-  const auto groups = static_cast<std::size_t>(std::min(rows, kMostRowGroups));
-  return {context.kernel(fmt::format("{}.cl", stem), function, Defines().set("GROUP", group)),
-          groups_of(group, groups),
+Launch cpu_launch(Context& context, const VariantKernel& kernel, std::int64_t pieces) {
+  return {context.kernel(fmt::format("{}_cpu.cl", kernel.stem), kernel.cpu_function),
+          single_item_groups(cpu_groups(context.device(), pieces)),
           {},
           {}};
 }
 
-Launch flat_launch(Context& context, std::string_view stem, std::string_view function,
-                   std::int64_t elements, const SelfTestRecord& self_test) {
-  require(elements >= 1, "{}: at least one element is required, got {}", stem, elements);
-  const std::string fast = fmt::format("{}_cpu.cl", stem);
-  if (variant_for(context, fast, function, self_test) == Variant::cpu) {
-    const std::int64_t pieces = divide_up(elements, kElementsPerFatGroup);
-    return {context.kernel(fast, function),
-            single_item_groups(cpu_groups(context.device(), pieces)),
-            {},
-            {}};
+// Elements that are read at once: 16 bytes of the widest type, where they divide `run`.
+std::int64_t piece_of(const VariantKernel& kernel, std::int64_t run) {
+  const bool halves = std::ranges::all_of(
+      kernel.types, [](const ActivationType& each) { return each.type == DType::bf16; });
+  if (halves && run % 8 == 0) return 8;
+  return run % 4 == 0 ? 4 : 1;
+}
+
+Defines defines_of(const Context& context, const VariantKernel& kernel, std::int64_t piece) {
+  Defines defines;
+  defines.set("PIECE", piece);
+  for (const ActivationType& each : kernel.types) defines.set(each.define, name_of(each.type));
+  const Variant variant = context.variant();
+  if (variant == Variant::mma || variant == Variant::wgmma) defines.set("ROUNDS_BY_INSTRUCTION");
+  return defines;
+}
+
+}  // namespace
+
+VariantKernel kernel_of(std::string_view stem, std::string_view function,
+                        std::vector<ActivationType> types) {
+  const bool floats = std::ranges::all_of(
+      types, [](const ActivationType& each) { return each.type == DType::f32; });
+  return {.stem = stem,
+          .function = function,
+          .cpu_function = floats ? function : std::string_view(),
+          .types = std::move(types)};
+}
+
+bool takes_cpu_kernel(Context& context, const VariantKernel& kernel,
+                      const SelfTestRecord& self_test) {
+  if (kernel.cpu_function.empty()) return false;
+  const std::string file = fmt::format("{}_cpu.cl", kernel.stem);
+  return variant_for(context, file, kernel.cpu_function, self_test) == Variant::cpu;
+}
+
+Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t rows,
+                   std::int64_t width, const SelfTestRecord& self_test) {
+  require(rows >= 1 && width >= 1, "{}: at least one row and column is required, got [{}, {}]",
+          kernel.stem, rows, width);
+  if (takes_cpu_kernel(context, kernel, self_test)) return cpu_launch(context, kernel, rows);
+  const std::int64_t piece = piece_of(kernel, width);
+  const std::int64_t pieces = width / piece;
+  const auto wanted = static_cast<std::size_t>(divide_up(pieces, kWantedPieces));
+  const std::size_t items =
+      std::min(std::bit_ceil(wanted), reduction_group(context.device(), kMostRowItems));
+  const std::size_t group = std::max(items, reduction_group(context.device(), kRowsGroup));
+  const std::int64_t of_item = divide_up(pieces, static_cast<std::int64_t>(items));
+  Defines defines = defines_of(context, kernel, piece);
+  defines.set("GROUP", group).set("ITEMS", items);
+  defines.set("PIECES", of_item <= kMostPieces ? of_item : 0);
+  const std::int64_t sets = divide_up(rows, static_cast<std::int64_t>(group / items));
+  return {context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function, defines),
+          groups_of(group, static_cast<std::size_t>(std::min(sets, kMostRowGroups))),
+          {},
+          {}};
+}
+
+Launch flat_launch(Context& context, const VariantKernel& kernel, std::int64_t elements,
+                   std::int64_t run, const SelfTestRecord& self_test) {
+  require(elements >= 1, "{}: at least one element is required, got {}", kernel.stem, elements);
+  if (takes_cpu_kernel(context, kernel, self_test)) {
+    return cpu_launch(context, kernel, divide_up(elements, kElementsPerFatGroup));
   }
+  const std::int64_t piece = piece_of(kernel, run);
   const std::size_t group = reduction_group(context.device(), kFlatGroup);
-  const std::int64_t groups = divide_up(elements, static_cast<std::int64_t>(group));
-  return {context.kernel(fmt::format("{}.cl", stem), function),
+  const std::int64_t groups = divide_up(elements / piece, static_cast<std::int64_t>(group));
+  return {context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function,
+                         defines_of(context, kernel, piece)),
           groups_of(group, static_cast<std::size_t>(groups)),
           {},
           {}};

@@ -153,6 +153,56 @@ TEST_P(LayerNorm, BackwardAccumulatesIntoItsResidualAndOverwritesItsGradient) {
   test::expect_close(context().read<float>(dy), c.backward(), c.tolerance(), "dx as dy");
 }
 
+constexpr DType kTypes[]{DType::f32, DType::bf16};
+
+// Widths of pieces of 8, of 4 and of single elements; rows of one item, that fit registers, and
+// that are too long for them.
+std::vector<Case> cases_of_types() {
+  std::vector<Case> all;
+  for (const std::int64_t width : {3, 8, 28, 896, 1031}) all.emplace_back(5, width);
+  all.emplace_back(2, 2052);
+  all.emplace_back(1, 16392);
+  std::erase_if(all, [](const Case& c) { return !test::affords(c.shape.elements()); });
+  return all;
+}
+
+TEST_P(LayerNorm, ForwardTakesEitherTypeOfXAndY) {
+  for (Case c : cases_of_types()) {
+    for (const DType x_type : kTypes) {
+      const Tensor x = test::upload_as(context(), x_type, c.shape, c.x);
+      for (const DType y_type : kTypes) {
+        const Output y(context(), c.shape, y_type);
+        run([&](Batch& b) {
+          record_layer_norm(b, y.tensor(), x, up({c.shape.last()}, c.w),
+                            up({c.shape.last()}, c.bias), c.epsilon);
+        });
+        test::expect_close(y.values(), c.forward(), c.tolerance() + test::rounding_of(y_type),
+                           x.text() + " to " + y.tensor().text());
+      }
+    }
+  }
+}
+
+TEST_P(LayerNorm, BackwardTakesEitherTypeOfEachTensor) {
+  for (const Case& whole : cases_of_types()) {
+    for (const unsigned types : {1U, 2U, 4U, 7U}) {
+      Case c = whole;
+      const Tensor x = test::upload_as(context(), kTypes[types & 1U], c.shape, c.x);
+      const Tensor dy = test::upload_as(context(), kTypes[types >> 1U & 1U], c.shape, c.dy);
+      const DType dx_type = kTypes[types >> 2U];
+      const Tensor residual = test::upload_as(context(), dx_type, c.shape, c.residual);
+      const Output dx(context(), c.shape, dx_type);
+      run([&](Batch& b) {
+        record_layer_norm_backward(b, dx.tensor(), dy, x, up({c.shape.last()}, c.w), residual,
+                                   c.epsilon);
+      });
+      test::expect_close(dx.values(), c.backward_and(1, c.residual),
+                         c.tolerance() + test::rounding_of(dx_type),
+                         x.text() + ", " + dy.text() + " to " + dx.tensor().text());
+    }
+  }
+}
+
 TEST_P(LayerNorm, RefusesTensorsThatDoNotMatch) {
   const Case c(4, 8);
   Batch b(context());

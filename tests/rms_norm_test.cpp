@@ -121,6 +121,81 @@ TEST_P(RmsNorm, BackwardAccumulatesIntoItsResidualAndOverwritesItsGradient) {
   test::expect_close(context().read<float>(dy), c.backward(), c.tolerance(), "dx as dy");
 }
 
+constexpr DType kTypes[]{DType::f32, DType::bf16};
+
+// Widths of pieces of 8, of 4 and of single elements; rows of one item, that fit registers, and
+// that are too long for them.
+std::vector<Case> cases_of_types() {
+  std::vector<Case> all;
+  for (const std::int64_t width : {3, 8, 28, 896, 1031}) all.emplace_back(5, width);
+  all.emplace_back(2, 2052);
+  all.emplace_back(1, 16392);
+  std::erase_if(all, [](const Case& c) { return !test::affords(c.shape.elements()); });
+  return all;
+}
+
+TEST_P(RmsNorm, ForwardTakesEitherTypeOfXAndY) {
+  for (Case c : cases_of_types()) {
+    for (const DType x_type : kTypes) {
+      const Tensor x = test::upload_as(context(), x_type, c.shape, c.x);
+      for (const DType y_type : kTypes) {
+        const Output y(context(), c.shape, y_type);
+        run([&](Batch& b) { record_rms_norm(b, y.tensor(), x, up_w(c), c.epsilon); });
+        test::expect_close(y.values(), c.forward(), c.tolerance() + test::rounding_of(y_type),
+                           x.text() + " to " + y.tensor().text());
+      }
+    }
+  }
+}
+
+TEST_P(RmsNorm, BackwardTakesEitherTypeOfEachTensor) {
+  for (const Case& whole : cases_of_types()) {
+    for (const unsigned types : {1U, 2U, 4U, 7U}) {
+      Case c = whole;
+      const Tensor x = test::upload_as(context(), kTypes[types & 1U], c.shape, c.x);
+      const Tensor dy = test::upload_as(context(), kTypes[types >> 1U & 1U], c.shape, c.dy);
+      const DType dx_type = kTypes[types >> 2U];
+      const Tensor residual = test::upload_as(context(), dx_type, c.shape, c.residual);
+      const Output dx(context(), c.shape, dx_type);
+      run([&](Batch& b) {
+        record_rms_norm_backward(b, dx.tensor(), dy, x, up_w(c), residual, c.epsilon);
+      });
+      test::expect_close(dx.values(), c.backward_and(1, c.residual),
+                         c.tolerance() + test::rounding_of(dx_type),
+                         x.text() + ", " + dy.text() + " to " + dx.tensor().text());
+    }
+  }
+}
+
+TEST_P(RmsNorm, NormsABf16TensorInPlace) {
+  Case c(15, 24);
+  const Tensor x = test::upload_as(context(), DType::bf16, c.shape, c.x);
+  const Tensor dy = test::upload_as(context(), DType::bf16, c.shape, c.dy);
+  const Output again(context(), c.shape, DType::bf16);
+  run([&](Batch& b) {
+    record_rms_norm_backward(b, dy, dy, x, up_w(c), {}, c.epsilon);
+    b.copy(again.tensor(), dy);
+  });
+  test::expect_close(again.values(), c.backward(), c.tolerance() + test::rounding_of(DType::bf16),
+                     "dx as dy");
+}
+
+TEST_P(RmsNorm, ARoundedGradientIsTheOtherOneToTheNearest) {
+  for (const Case& c : cases_of_types()) {
+    const Output dx(context(), c.shape);
+    const Output rounded(context(), c.shape, DType::bf16);
+    const Tensor residual = up(c.shape, c.residual);
+    run([&](Batch& b) {
+      record_rms_norm_backward(b, dx.tensor(), up(c.shape, c.dy), up(c.shape, c.x), up_w(c),
+                               residual, c.epsilon, rounded.tensor());
+    });
+    test::expect_close(dx.values(), c.backward_and(1, c.residual), c.tolerance(), c.shape.text());
+    EXPECT_EQ(test::to_double(rounded.values()),
+              test::rounded_to_bf16(test::to_double(dx.values())))
+        << c.shape.text();
+  }
+}
+
 TEST_P(RmsNorm, RefusesTensorsThatDoNotMatch) {
   const Case c(4, 8);
   Batch b(context());
@@ -140,6 +215,18 @@ TEST_P(RmsNorm, RefusesTensorsThatDoNotMatch) {
               HasSubstr("dy must"));
   EXPECT_THAT(message_of([&] { record_rms_norm_backward(b, x, x, x, w, wrong, c.epsilon); }),
               HasSubstr("residual must"));
+  const Tensor half = context().allocate(c.shape, DType::bf16, MemoryTag::scratch);
+  const Tensor half_of_x = x.slice(0, c.shape, DType::bf16);
+  EXPECT_THAT(message_of([&] { record_rms_norm(b, half_of_x, x, w, c.epsilon); }),
+              HasSubstr("y, bf16 [4, 8], must not lie where f32 [4, 8] lies"));
+  EXPECT_THAT(message_of([&] { record_rms_norm_backward(b, half_of_x, x, half, w, {}, 1); }),
+              HasSubstr("dx, bf16 [4, 8], must not lie"));
+  EXPECT_THAT(message_of([&] { record_rms_norm_backward(b, half, x, x, w, x, c.epsilon); }),
+              HasSubstr("residual must be bf16 [4, 8]"));
+  EXPECT_THAT(message_of([&] { record_rms_norm_backward(b, x, x, x, w, {}, 1, wrong); }),
+              HasSubstr("rounded_dx must be bf16 [4, 8]"));
+  EXPECT_THAT(message_of([&] { record_rms_norm_backward(b, x, x, x, w, {}, 1, half_of_x); }),
+              HasSubstr("rounded_dx must share no bytes"));
   EXPECT_EQ(b.commands(), 0U);
 }
 

@@ -100,6 +100,25 @@ TEST_P(Rope, BackwardUndoesForwardInPlace) {
   }
 }
 
+// Half widths of pieces of 8, of 4 and of single pairs.
+TEST_P(Rope, TurnsBf16InPlaceOrNot) {
+  for (const std::int64_t width : {2, 6, 8, 24, 64, 128}) {
+    for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
+      Case c(5, 3, width);
+      const Tensor x = test::upload_as(context(), DType::bf16, c.shape, c.x);
+      const Output y(context(), c.shape, DType::bf16), in_place(context(), c.shape, DType::bf16);
+      run([&](Batch& b) {
+        record(b, y.tensor(), x, c, layout, RopeDirection::forward);
+        record(b, x, x, c, layout, RopeDirection::backward);
+        b.copy(in_place.tensor(), x);
+      });
+      const double tolerance = kTolerance + test::rounding_of(DType::bf16);
+      test::expect_close(y.values(), c.turned(layout, 1), tolerance, c.shape.text());
+      test::expect_close(in_place.values(), c.turned(layout, -1), tolerance, c.shape.text());
+    }
+  }
+}
+
 TEST_P(Rope, RefusesTensorsThatDoNotMatch) {
   Batch b(context());
   const Case c(4, 2, 6);

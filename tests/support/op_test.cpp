@@ -111,6 +111,15 @@ Tensor upload_bf16(Context& context, Shape shape, std::span<const float> values)
   return context.upload<std::uint16_t>(shape, DType::bf16, rounded, MemoryTag::scratch);
 }
 
+Tensor upload_as(Context& context, DType type, Shape shape, std::vector<float>& values) {
+  if (type == DType::f32) return upload(context, shape, values);
+  const std::vector<double> rounded = rounded_to_bf16(to_double(values));
+  values.assign(rounded.begin(), rounded.end());
+  return upload_bf16(context, shape, values);
+}
+
+double rounding_of(DType type) { return type == DType::bf16 ? 0x1p-9 : 0; }
+
 Output::Output(Context& context, Shape shape, DType type) : context_(&context) {
   const std::size_t border = context.device().base_alignment_bytes;
   const std::size_t bytes = bytes_of(type, static_cast<std::size_t>(shape.elements()));

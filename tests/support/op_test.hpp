@@ -53,6 +53,11 @@ std::vector<double> to_double(std::span<const float> values);
 Tensor upload(Context& context, Shape shape, std::span<const float> values);
 Tensor upload(Context& context, Shape shape, std::span<const std::int32_t> values);
 
+// As `type`, f32 or bf16; `values` become what is stored.
+Tensor upload_as(Context& context, DType type, Shape shape, std::vector<float>& values);
+// The relative error of a result in that type, beside that of how it was made.
+double rounding_of(DType type);
+
 // The same rounded to bf16.
 Tensor upload_bf16(Context& context, Shape shape, std::span<const float> values);
 
