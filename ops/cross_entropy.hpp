@@ -15,11 +15,14 @@ namespace clora {
 void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogits,
                           const Tensor& logits, const Tensor& targets, const Tensor& weight);
 
-// The head joined with the loss, by chunks of rows: never holds [T, V].
+// The head joined with the loss: never holds [T, V].
 //   logits = x head^T, loss as above, dx [T, D] = dlogits head
 // loss and dx are overwritten; dx empty: the loss alone, weight may then be empty too.
-// rows_per_chunk is rounded up to what the device's alignment of views asks for (32 rows on pocl,
-// 128 on NVIDIA) and down to what one allocation holds; 0: chosen for the device.
+// By chunks of rows: rows_per_chunk is rounded up to what the device's alignment of views asks for
+// (32 rows on pocl, 128 on NVIDIA) and down to what one allocation holds; 0: chosen for the device.
+// In variant wgmma by chunks of the vocabulary, in two products with operands rounded to bf16 that
+// are right for any loss: entries_per_chunk is rounded up to 256; 0: such that the scratch is about
+// 300 MiB. The same bits every run.
 // REQUIRES: dx is not x.
 struct HeadLossInputs {
   Tensor x;        // [T, D]
@@ -27,6 +30,7 @@ struct HeadLossInputs {
   Tensor targets;  // [T] i32
   Tensor weight;   // [1] f32
   std::int64_t rows_per_chunk = 0;
+  std::int64_t entries_per_chunk = 0;
 };
 void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
                       const HeadLossInputs& inputs);

@@ -1,7 +1,9 @@
-// record_head_loss: the composition of gemm and cross_entropy by chunks of rows.
+// record_head_loss: the composition of gemm and cross_entropy by chunks of rows, unless the device
+// has a kernel of its own for it.
 #include <algorithm>
 
 #include "ops/cross_entropy.hpp"
+#include "ops/cross_entropy_head_hopper.hpp"
 #include "ops/gemm.hpp"
 #include "ops/reduction_grid.hpp"
 #include "runtime/error.hpp"
@@ -37,7 +39,8 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
   matrix("head", inputs.head);
   const std::int64_t rows = inputs.x.shape()[0];
   const std::int64_t width = inputs.x.shape()[1];
-  require_tensor(kOp, "x", inputs.x, inputs.x.shape());
+  require_tensor(kOp, "x", inputs.x, inputs.x.shape(),
+                 inputs.x.type() == DType::bf16 ? DType::bf16 : DType::f32);
   require(inputs.head.shape()[1] == width, "{}: head must be [V, {}] to match x {}, got {}", kOp,
           width, inputs.x.text(), inputs.head.text());
   require_tensor(kOp, "loss", loss, {rows});
@@ -50,6 +53,9 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
   }
   require(inputs.rows_per_chunk >= 0, "{}: rows_per_chunk must be 0 (automatic) or more, got {}",
           kOp, inputs.rows_per_chunk);
+  require(inputs.entries_per_chunk >= 0,
+          "{}: entries_per_chunk must be 0 (automatic) or more, got {}", kOp,
+          inputs.entries_per_chunk);
 }
 
 }  // namespace
@@ -57,6 +63,9 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
 void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
                       const HeadLossInputs& inputs) {
   check(loss, dx, inputs);
+  if (takes_head_loss_wgmma(batch.context(), inputs)) {
+    return record_head_loss_wgmma(batch, loss, dx, inputs);
+  }
   const std::int64_t rows = inputs.x.shape()[0];
   const std::int64_t vocabulary = inputs.head.shape()[0];
   const std::int64_t chunk =

@@ -194,6 +194,18 @@ std::vector<Family> families() {
        },
        Variant::wgmma,
        kBf16Tolerance},
+      {"head_loss_wgmma",
+       {"cross_entropy_head_wgmma.cl", "total[1] = row_sum(total[1]);", ""},
+       [](SelfTest& t) {
+         const std::vector<std::int32_t> targets(40, 5);
+         record_head_loss(t.batch(), t.output({40}), t.output({40, 64}),
+                          {.x = t.input({40, 64}),
+                           .head = t.input({80, 64}),
+                           .targets = t.input({40}, targets),
+                           .weight = t.input({1}, std::vector{0.5F})});
+       },
+       Variant::wgmma,
+       kBf16Tolerance},
       {"lora_gradient",
        {"lora_linear_cpu.cl"},
        [](SelfTest& t) {

@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <algorithm>
+#include <cmath>
 
 #include "ops/cross_entropy.hpp"
+#include "ops/cross_entropy_head_hopper.hpp"
 #include "tests/reference/cross_entropy_reference.hpp"
 #include "tests/support/op_test.hpp"
 
@@ -23,6 +25,17 @@ struct Problem {
   float weight = 0.125F;
   std::vector<double> loss, dx;
 
+  // x and the head as given; `targets` of all rows.
+  Problem(std::int64_t d, std::vector<float> xs, std::vector<float> heads,
+          std::vector<std::int32_t> of)
+      : rows(std::ssize(of)),
+        width(d),
+        vocabulary(std::ssize(heads) / d),
+        x(std::move(xs)),
+        head(std::move(heads)),
+        targets(std::move(of)) {
+    solve();
+  }
   Problem(std::int64_t t, std::int64_t d, std::int64_t v)
       : rows(t),
         width(d),
@@ -114,6 +127,118 @@ TEST_P(HeadLoss, HoldsOneChunkOfLogitsOnly) {
   EXPECT_LT(batch.planned_bytes(), 2 * chunk_bytes);
 }
 
+// Values that bf16 holds, so that no variant rounds them.
+std::vector<float> exact_values(std::int64_t count, std::uint32_t seed) {
+  std::vector<float> values = test::random_values(static_cast<std::size_t>(count), seed);
+  for (float& value : values) value = std::round(32 * value) / 32;
+  return values;
+}
+
+// Logits of which some lie far above all before them: in each chunk of 256 entries, within a tile,
+// and in the last entry. They are multiplied by 0 to 4, row after row, so that neighbours differ.
+Problem with_large_losses(std::int64_t rows, std::int64_t vocabulary) {
+  constexpr std::int64_t kWidth = 40;
+  std::vector<float> x = exact_values(rows * kWidth, 1);
+  std::vector<float> head = exact_values(vocabulary * kWidth, 2);
+  std::vector<std::int32_t> targets;
+  for (std::int64_t t = 0; t < rows; ++t) {
+    x[static_cast<std::size_t>(t * kWidth)] = static_cast<float>(t % 5);
+    targets.push_back(t % 7 == 3 ? -1 : static_cast<std::int32_t>(t * 31 % vocabulary));
+  }
+  for (std::int64_t v = 0; v < vocabulary; ++v) {
+    const bool far = v % 101 == 100 || v == vocabulary - 1;
+    head[static_cast<std::size_t>(v * kWidth)] =
+        far ? 2 * std::floor(static_cast<float>(v) / 8) : 0;
+  }
+  return {kWidth, std::move(x), std::move(head), std::move(targets)};
+}
+
+struct LossAndSlopes {
+  std::vector<float> loss, dx;
+};
+
+// By two chunks of the vocabulary and more.
+LossAndSlopes run_by_chunks(Context& context, const Problem& p, bool gradient = true) {
+  const test::Output loss(context, {p.rows});
+  const test::Output dx(context, {p.rows, p.width});
+  Batch batch(context);
+  record_head_loss(batch, loss.tensor(), gradient ? dx.tensor() : Tensor(),
+                   {.x = test::upload(context, {p.rows, p.width}, p.x),
+                    .head = test::upload(context, {p.vocabulary, p.width}, p.head),
+                    .targets = test::upload(context, {p.rows}, p.targets),
+                    .weight = test::upload(context, {1}, std::vector{p.weight}),
+                    .entries_per_chunk = 256});
+  batch.submit().wait();
+  return {loss.values(), gradient ? dx.values() : std::vector<float>()};
+}
+
+TEST_P(HeadLoss, IsRightHoweverFarTheTargetLiesBelowTheLargestLogit) {
+  for (const auto& [rows, vocabulary] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{20, 300}, {300, 1501}}) {
+    if (!test::affords(rows * vocabulary * 40 / 4)) continue;
+    const Problem p = with_large_losses(rows, vocabulary);
+    EXPECT_GT(std::ranges::max(p.loss), static_cast<double>(vocabulary) / 2);
+    const LossAndSlopes got = run_by_chunks(context(), p);
+    const std::string what = fmt::format(" of [{}, {}]", rows, vocabulary);
+    test::expect_close(got.loss, p.loss, 2e-6, "loss" + what);
+    test::expect_close(got.dx, p.dx, test::product_tolerance_of(GetParam(), 512), "dx" + what);
+    test::expect_close(run_by_chunks(context(), p, false).loss, p.loss, 2e-6, "loss alone" + what);
+  }
+}
+
+// A first chunk's sum just small enough to be kept relative to the target's logit, then a logit so
+// much larger that no float is the factor between the two references; and a third chunk.
+TEST_P(HeadLoss, KeepsWhatTheChunkBeforeAMuchLargerLogitHeld) {
+  constexpr std::int64_t kRows = 20, kWidth = 8, kVocabulary = 600;
+  std::vector<float> x(kRows * kWidth), head = exact_values(kVocabulary * kWidth, 2);
+  for (std::int64_t t = 0; t < kRows; ++t) x[static_cast<std::size_t>(t * kWidth)] = 1;
+  for (std::int64_t v = 0; v < kVocabulary; ++v) {
+    head[static_cast<std::size_t>(v * kWidth)] = v == 10 ? 62 : v == 300 ? 65.5F : 0;
+  }
+  const Problem p(kWidth, std::move(x), std::move(head), std::vector<std::int32_t>(kRows, 5));
+  const LossAndSlopes got = run_by_chunks(context(), p);
+  test::expect_close(got.loss, p.loss, 2e-6, "loss");
+  // Column 0 is so large that it would hide what happens to the others.
+  const auto others = [](const auto& all) {
+    auto chosen = all;
+    for (std::size_t i = 0; i < chosen.size(); i += kWidth) chosen[i] = 0;
+    return chosen;
+  };
+  test::expect_close(others(got.dx), others(p.dx), 4e-3, "dx");
+}
+
+TEST_P(HeadLoss, GivesTheSameBitsEveryRun) {
+  CLORA_SKIP_UNLESS_AFFORDED(150 * 700 * 40 / 4);
+  const Problem p = with_large_losses(150, 700);
+  const LossAndSlopes first = run_by_chunks(context(), p);
+  const LossAndSlopes second = run_by_chunks(context(), p);
+  EXPECT_EQ(first.loss, second.loss);
+  EXPECT_EQ(first.dx, second.dx);
+}
+
+TEST(HeadChunks, LeaveLittleOfTheCardIdleAndFillTheirShare) {
+  constexpr std::int64_t kUnits = 132;                   // of an H200
+  EXPECT_EQ(head_chunk_tiles(64, 594, 75, kUnits), 66);  // nine times 32 whole rounds
+  EXPECT_EQ(head_chunk_tiles(1, 10, 10, kUnits), 10);    // all at once where that fits
+  for (const std::int64_t row_tiles : {1, 7, 32, 100}) {
+    const std::int64_t each = head_chunk_tiles(row_tiles, 594, 80, kUnits);
+    EXPECT_LE(each, 80) << row_tiles;
+    EXPECT_GT(each, 40) << row_tiles;
+  }
+}
+
+TEST_P(HeadLoss, IsNotANumberForATargetBeyondTheVocabulary) {
+  Problem p(30, 16, 20);
+  p.targets[2] = 20;
+  p.targets[5] = 1 << 30;
+  const LossAndSlopes got = run_by_chunks(context(), p);
+  for (const std::size_t t : {2U, 5U}) {
+    EXPECT_TRUE(std::isnan(got.loss[t]));
+    for (std::size_t d = 0; d < 16; ++d) EXPECT_EQ(got.dx[t * 16 + d], 0) << t;
+  }
+  EXPECT_NEAR(got.loss[4], p.loss[4], 0.02);
+}
+
 TEST_P(HeadLoss, RefusesShapesThatDoNotFit) {
   const auto make = [&](Shape shape, DType type = DType::f32) {
     return context().allocate(shape, type, MemoryTag::scratch);
@@ -148,6 +273,8 @@ TEST_P(HeadLoss, RefusesShapesThatDoNotFit) {
               HasSubstr("weight must be f32 [1], got nothing"));
   EXPECT_THAT(message(loss, dx, [](auto& in) { in.rows_per_chunk = -1; }),
               HasSubstr("rows_per_chunk must be 0 (automatic) or more, got -1"));
+  EXPECT_THAT(message(loss, dx, [](auto& in) { in.entries_per_chunk = -1; }),
+              HasSubstr("entries_per_chunk must be 0 (automatic) or more, got -1"));
 }
 
 }  // namespace

@@ -22,16 +22,18 @@ inline std::vector<double> to_double(std::span<const float> values) {
   return {values.begin(), values.end()};
 }
 
-// Uniform values on the host: as floats for the device, as doubles for the reference.
+// Uniform values in [-scale, scale) on the host: as floats for the device, as doubles for the
+// reference.
 struct Operand {
   Shape shape;
   std::vector<float> floats;
   std::vector<double> values;
 
-  Operand(const Shape& of_shape, std::uint32_t seed)
-      : shape(of_shape),
-        floats(random_values(static_cast<std::size_t>(shape.elements()), seed)),
-        values(to_double(floats)) {}
+  Operand(const Shape& of_shape, std::uint32_t seed, float scale = 1)
+      : shape(of_shape), floats(random_values(static_cast<std::size_t>(shape.elements()), seed)) {
+    for (float& value : floats) value *= scale;
+    values = to_double(floats);
+  }
 };
 
 // The largest |got - want| relative to the largest |want|; infinite where one is not a number.

@@ -1,0 +1,114 @@
+// cross_entropy_head: before and after the products of the head joined with its loss
+// (cross_entropy_head_wgmma.cl), in logits z times log2(e).
+//
+//   head_references  target_logits[t] = references[t] = x[t] . w[targets[t]]; NO_ROW and 0 where
+//                    targets[t] is no row of w
+//   head_loss        loss[t] = log(sum_v 2^z[t, v]) - target_logits[t] / log2(e)
+//                    dx[t] = (dx[t] / sum_v 2^(z[t, v] - R) - w[targets[t]]) weight, R the largest
+//                    reference of the row's parts; without -D GRADIENT the loss alone
+//                    both 0 where targets[t] < 0; loss NaN and dx 0 where targets[t] >= V
+// Shapes  x [T, stride], w [V, D], targets, loss [T], weight [1], parts [P, T], dx [T, D]
+// Types   x bf16; w in any storage type (quant.clh), rounded to bf16 as products see it; targets i32;
+//         parts float2: a sum of 2^(z - reference), and its reference; all else f32
+// Work    head_references: a group a row, item i its columns i, i + GROUP, ...
+//         head_loss: a group ROWS rows; GROUP / ROWS items add a row's parts up, then all items go
+//         over the rows' columns, four at a time where D is a multiple of 4
+// Local   GROUP floats; 2 GROUP + 2 ROWS floats
+// Cost    reads of x and w[targets]; of parts, dx and w[targets], a write of dx
+// Numerics  sums in an order that is always the same
+#include "bf16_values.clh"
+#include "group_reduce.clh"
+#include "quant.clh"
+
+#define LOG2E 1.44269504f
+#define LN2 0.693147181f
+#define NO_ROW 3e38f
+#define ROWS 8
+#define SHARES (GROUP / ROWS)
+#if SHARES < 1
+#error "GROUP: at least ROWS work-items"
+#endif
+
+float rounded_weight(__global const uchar* row, uint d) {
+  return float_of_bf16(bf16_of(weight_at(row, d)));
+}
+// Four from d on, a multiple of 4 as D is.
+float4 rounded_weights(__global const uchar* row, uint d) {
+#if WEIGHT_TYPE == WEIGHT_BF16
+  return as_float4(convert_uint4(*(__global const ushort4*)((__global const ushort*)row + d)) << 16);
+#else
+  return (float4)(rounded_weight(row, d), rounded_weight(row, d + 1), rounded_weight(row, d + 2),
+                  rounded_weight(row, d + 3));
+#endif
+}
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_references(
+    __global float* target_logits, __global float* references, __global const ushort* x,
+    __global const uchar* w, __global const int* targets, uint V, uint D, uint stride) {
+  __local float scratch[GROUP];
+  const size_t t = get_group_id(0);
+  const uint target = (uint)targets[t];  // a negative one becomes a large one
+  const bool counted = target < V;
+  __global const uchar* row = weight_row(w, counted ? target : 0, D);
+  float part = 0;
+  for (uint d = get_local_id(0); d < D; d += GROUP) {
+    part += float_of_bf16(x[t * stride + d]) * rounded_weight(row, d);
+  }
+  const float logit = group_sum(part, scratch) * LOG2E;
+  if (get_local_id(0) != 0) return;
+  target_logits[t] = counted ? logit : 0;
+  references[t] = counted ? logit : NO_ROW;
+}
+
+// x 2^y, for y of which no float may be the power.
+float scaled(float x, float y) {
+  const float root = exp2(0.5f * y);
+  return x * root * root;
+}
+// a + b, of sums and what each is relative to.
+float2 joined(float2 a, float2 b) {
+  const float top = fmax(a.y, b.y);
+  return (float2)(scaled(a.x, a.y - top) + scaled(b.x, b.y - top), top);
+}
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_loss(
+    __global float* loss, __global float* dx, __global const float2* parts,
+    __global const float* target_logits, __global const uchar* w, __global const int* targets,
+    __global const float* weight, uint T, uint V, uint D, uint P) {
+  __local float2 shares[GROUP];
+  __local float inverse[ROWS];
+  const uint item = get_local_id(0), share = item / ROWS, first = get_group_id(0) * ROWS;
+  const uint t = first + item % ROWS;
+  if (item < ROWS * SHARES) {
+    float2 sum = (float2)(0, -3e38f);
+    for (uint p = share; p < P && t < T; p += SHARES) sum = joined(sum, parts[(size_t)p * T + t]);
+    shares[item] = sum;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // the shares of a row are there
+  if (share == 0 && t < T) {
+    float2 sum = shares[item];
+    for (uint i = 1; i < SHARES; ++i) sum = joined(sum, shares[item + i * ROWS]);
+    const int target = targets[t];
+    const float found = log(sum.x) + (sum.y - target_logits[t]) * LN2;
+    loss[t] = target < 0 ? 0.0f : (uint)target < V ? found : NAN;
+    inverse[item] = 1.0f / sum.x;
+  }
+#ifdef GRADIENT
+  barrier(CLK_LOCAL_MEM_FENCE);  // the factors of the rows are there
+  const uint step = D % 4 == 0 ? 4 : 1, steps = D / step;
+  for (uint i = item; i < steps * min((uint)ROWS, T - first); i += GROUP) {
+    const uint r = i / steps, d = i % steps * step;
+    const uint target = (uint)targets[first + r];
+    __global float* at = dx + (size_t)(first + r) * D + d;
+    __global const uchar* w_row = weight_row(w, target < V ? target : 0, D);
+    if (step == 1) {
+      const float slope = (*at * inverse[r] - rounded_weight(w_row, d)) * weight[0];
+      *at = target < V ? slope : 0.0f;
+    } else {
+      __global float4* four = (__global float4*)at;
+      const float4 slopes = (*four * inverse[r] - rounded_weights(w_row, d)) * weight[0];
+      *four = target < V ? slopes : (float4)(0.0f);
+    }
+  }
+#endif
+}

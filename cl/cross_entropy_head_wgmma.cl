@@ -1,0 +1,243 @@
+// cross_entropy_head_wgmma: exponentials of a chunk of logits on Hopper's matrix units, which are
+// never stored themselves.
+//
+//   z [T, V] = x [T, D] w [V, D]^T, in halvings: times log2(e)
+//   e [T, V] = 2^(z - reference[t])
+//   parts[n, t] = (sum of e[t, v] over the 256 v of tile n, the reference it is relative to)
+//   -D LOSS_ALONE: parts only, each right whatever z is
+// Shapes  x, w and e by their maps (cl/tensor_map.cl), which stand in this order, in boxes of 128, 256
+//         and 64 rows; V: of this chunk; parts [tiles of the whole vocabulary, T]; references [T];
+//         raised [1 + tiles of rows + T], zeros before the first launch of a chunk; dx [T, D]
+// Types   x, w and e bf16, parts float2, raised u32, all else f32
+// Work    as gemm_wgmma, in tiles of 128 rows and 256 columns
+// Local   STAGES * 48 KB, four boxes of 8 KB (not LOSS_ALONE), and barriers
+// Cost    2 T V D flops
+// Numerics  A row's reference is the logit of its target, at most its maximum, so nothing that counts
+//         falls to zero. What is LIMIT times as large still has room in bf16, and in sums with w. A
+//         tile that finds more says so in raised: at [0] that there are any, at [1 + tile of rows],
+//         and at the row the largest logit of such tiles and a MARGIN, so that it seldom happens
+//         twice. A second launch with `again`, which ends at once where raised[0] is zero, makes
+//         those tiles of rows anew, rows that are raised relative to what they are raised to; it also
+//         scales what dx holds of them (has_dx) and keeps the new reference. The order of groups
+//         shows nowhere: the same bits every run.
+#include "hopper.clh"
+#include "hopper_lanes.clh"
+#include "hopper_products.clh"
+#include "hopper_stores.clh"
+
+#define TILE_ROWS 128
+#define COLUMNS 256
+#define X_BYTES (TILE_ROWS * 128)
+#define STAGE_BYTES (X_BYTES + COLUMNS * 128)
+#define BOX_BYTES 8192  // 64 rows
+#define MAP_BYTES 128
+#define LOG2E 1.44269504f
+#define LIMIT 0x1p90f
+#define MARGIN 32.0f
+#define NO_ROW 3e38f  // a reference that makes every exponential zero
+
+#define NEXT_STAGE         \
+  if (++stage == STAGES) { \
+    stage = 0;             \
+    phase ^= 1;            \
+  }
+// The tiles of this group, in bands of `band` tile rows, column by column.
+#define EACH_TILE \
+  for (uint id = get_group_id(0); id < row_tiles * column_tiles; id += get_num_groups(0))
+#define TILE_PLACE                                          \
+  const uint first_row = id / (band * column_tiles) * band; \
+  const uint band_rows = min(band, row_tiles - first_row);  \
+  const uint in_band = id - first_row * column_tiles;       \
+  const uint row_tile = first_row + in_band % band_rows;    \
+  const uint t0 = row_tile * TILE_ROWS;                     \
+  const uint v0 = in_band / band_rows * COLUMNS;            \
+  if (again && raised[1 + row_tile] == 0) continue;
+
+// Floats as words that are ordered as they are; none is zero but a NaN's.
+uint ordered(float x) {
+  const uint bits = as_uint(x);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+float of_ordered(uint word) {
+  return as_float(word & 0x80000000u ? word & 0x7fffffffu : ~word);
+}
+void raise_word(__global uint* word, uint to) {
+  asm volatile("red.global.max.u32 [%0], %1;" ::"l"(word), "r"(to) : "memory");
+}
+
+// 64 columns' exponentials to a box; their sums go to total, of the lane's two rows.
+void exponentials(const float* z, const float* reference, float* total, uint box, uint warp,
+                  uint lane) {
+#pragma unroll
+  for (uint piece = 0; piece < 4; ++piece) {
+    float e[8];
+#pragma unroll
+    for (uint i = 0; i < 8; ++i) {
+      e[i] = exp2_of(fma(z[8 * piece + i], LOG2E, -reference[i / 2 % 2]));
+    }
+    total[0] += (e[0] + e[1]) + (e[4] + e[5]);
+    total[1] += (e[2] + e[3]) + (e[6] + e[7]);
+#ifndef LOSS_ALONE
+    store_8x8s(box_row_at(box, warp, lane, piece), bf16_pair(e[0], e[1]), bf16_pair(e[2], e[3]),
+               bf16_pair(e[4], e[5]), bf16_pair(e[6], e[7]));
+#endif
+  }
+}
+
+// The sums of a tile's rows; e through boxes that take turns.
+#define MAKE_EXPONENTIALS                                                              \
+  for (uint side = 0; side < COLUMNS / 64; ++side) {                                   \
+    const uint box = boxes + side % 2 * BOX_BYTES;                                     \
+    FREE_BOX(side)                                                                     \
+    exponentials(sums + 32 * side, reference, total, box, warp, lane);                 \
+    KEEP_BOX(side)                                                                     \
+  }
+#ifdef LOSS_ALONE
+#define FREE_BOX(side)
+#define KEEP_BOX(side)
+#else
+#define FREE_BOX(side)                     \
+  if (item % 128 == 0) BOXES_STORED_BUT(1); \
+  group_together(part);
+#define KEEP_BOX(side)                                                                         \
+  stores_seen();                                                                               \
+  group_together(part);                                                                        \
+  if (item % 128 == 0) store_box(maps + 2 * MAP_BYTES, box, v0 + 64 * side, t0 + 64 * part);
+#endif
+
+__attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials(
+    __global float2* parts, __global const uchar* maps, __global const ushort* x,
+    __global const ushort* w, __global const ushort* e, __global float* references,
+    __global uint* raised, __global float* dx, uint T, uint V, uint D, uint first_tile, uint again,
+    uint has_dx, uint band) {
+  __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
+#ifndef LOSS_ALONE
+  __local uchar e_boxes[4 * BOX_BYTES] __attribute__((aligned(1024)));
+#endif
+  __local ulong barriers[2 * STAGES];
+  if (again && raised[0] == 0) return;
+  const uint full = shared_address(barriers), empty = full + 8 * STAGES;
+  const uint item = get_local_id(0), steps = (D + 63) / 64;
+  const uint row_tiles = (T + TILE_ROWS - 1) / TILE_ROWS;
+  const uint column_tiles = (V + COLUMNS - 1) / COLUMNS;
+  if (item == 0) {
+    for (uint i = 0; i < STAGES; ++i) {
+      barrier_begin(full + 8 * i, 1);
+      barrier_begin(empty + 8 * i, 2);
+    }
+    barriers_begun();
+    for (uint i = 0; i < 3; ++i) map_written(maps + i * MAP_BYTES);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
+  uint stage = 0, phase = 0;
+  if (item < 128) {
+    FEWER_REGISTERS;
+    if (item != 0) return;
+    EACH_TILE {
+      TILE_PLACE
+      for (uint k = 0; k < steps; ++k) {
+        const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
+        barrier_wait(empty + 8 * stage, phase ^ 1);
+        barrier_expect(ready, STAGE_BYTES);
+        copy_box(to, maps, 64 * k, t0, ready);
+        copy_box(to + X_BYTES, maps + MAP_BYTES, 64 * k, v0, ready);
+        NEXT_STAGE
+      }
+    }
+    return;
+  }
+  MORE_REGISTERS;
+  const uint part = item / 128 - 1, warp = item % 128 / 32, lane = item % 32;
+#ifdef LOSS_ALONE
+  const uint boxes = 0;
+#else
+  const uint boxes = shared_address(e_boxes) + part * 2 * BOX_BYTES;
+  if (item % 128 == 0) map_written(maps + 2 * MAP_BYTES);
+#endif
+  __global uint* raised_rows = raised + 1 + row_tiles;
+  float sums[COLUMNS / 2];
+  EACH_TILE {
+    TILE_PLACE
+    uint before = 0;
+    for (uint k = 0; k < steps; ++k) {
+      const uint at = shared_address(ring) + stage * STAGE_BYTES;
+      barrier_wait(full + 8 * stage, phase);
+      PRODUCTS_FENCE;
+      const ulong a = operand_at(at + part * BOX_BYTES), b = operand_at(at + X_BYTES);
+      PRODUCT(COLUMNS)(sums, a, b, k != 0, "0");
+      PRODUCT(COLUMNS)(sums, a + NEXT_STEPS, b + NEXT_STEPS, 1, "0");
+      PRODUCT(COLUMNS)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT_STEPS, 1, "0");
+      PRODUCT(COLUMNS)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT_STEPS, 1, "0");
+      PRODUCTS_COMMIT;
+      PRODUCTS_BUT_ONE;
+      if (k > 0 && item % 128 == 0) barrier_arrive(empty + 8 * before);
+      before = stage;
+      NEXT_STAGE
+    }
+    PRODUCTS_ENDED(COLUMNS)(sums);
+    if (item % 128 == 0) barrier_arrive(empty + 8 * before);
+
+    const uint warp_row = t0 + part * 64 + warp * 16, row = warp_row + lane / 4;
+    float reference[2], total[2] = {0, 0};
+    for (uint i = 0; i < 2; ++i) {
+      const uint t = row + 8 * i;
+      reference[i] = t < T ? references[t] : NO_ROW;
+      if (again && t < T && raised_rows[t] != 0) reference[i] = of_ordered(raised_rows[t]);
+    }
+    if (v0 + COLUMNS > V) {
+#pragma unroll
+      for (uint i = 0; i < COLUMNS / 2; ++i) {
+        if (v0 + i / 4 * 8 + lane % 4 * 2 + i % 2 >= V) sums[i] = -INFINITY;
+      }
+    }
+#pragma unroll
+    MAKE_EXPONENTIALS
+    total[0] = row_sum(total[0]);
+    total[1] = row_sum(total[1]);
+    if (warp_max(total[0] > LIMIT || total[1] > LIMIT)) {
+      float top[2] = {-INFINITY, -INFINITY};
+#pragma unroll
+      for (uint i = 0; i < COLUMNS / 2; ++i) top[i / 2 % 2] = fmax(top[i / 2 % 2], sums[i]);
+      for (uint i = 0; i < 2; ++i) {
+        top[i] = row_max(top[i]) * LOG2E;
+        if (!(total[i] > LIMIT)) continue;
+#ifdef LOSS_ALONE
+        reference[i] = top[i];
+#else
+        raise_word(raised_rows + row + 8 * i, ordered(top[i] + MARGIN));
+        raise_word(raised + 1 + row_tile, 1);
+        raise_word(raised, 1);
+#endif
+      }
+#ifdef LOSS_ALONE
+      total[0] = total[1] = 0;
+#pragma unroll
+      MAKE_EXPONENTIALS
+      total[0] = row_sum(total[0]);
+      total[1] = row_sum(total[1]);
+#endif
+    }
+    if (lane % 4 == 0) {
+      __global float2* to = parts + (size_t)(first_tile + v0 / COLUMNS) * T + row;
+      if (row < T) to[0] = (float2)(total[0], reference[0]);
+      if (row + 8 < T) to[8] = (float2)(total[1], reference[1]);
+    }
+#ifndef LOSS_ALONE
+    if (again && v0 == 0) {
+      for (uint t = warp_row; t < min(warp_row + 16, T); ++t) {
+        if (raised_rows[t] == 0) continue;
+        const float raised_to = of_ordered(raised_rows[t]);
+        // By its root twice: what is large enough to count may need a factor below all floats.
+        const float root = exp2_of(0.5f * (references[t] - raised_to));
+        __global float* row = dx + (size_t)t * D;
+        for (uint d = lane; has_dx && d < D; d += 32) row[d] = row[d] * root * root;
+        warp_together();  // all have read the reference
+        if (lane == 0) references[t] = raised_to;
+      }
+    }
+#endif
+  }
+#ifndef LOSS_ALONE
+  if (item % 128 == 0) boxes_kept();
+#endif
+}

@@ -1,0 +1,224 @@
+#include "ops/cross_entropy_head_hopper.hpp"
+
+#include <array>
+
+#include "ops/gemm_hopper.hpp"
+#include "ops/launch_shape.hpp"
+#include "ops/quant.hpp"
+#include "ops/reduction_grid.hpp"
+#include "ops/tensor_maps.hpp"
+#include "ops/variant_choice.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::string_view kExponentials = "cross_entropy_head_wgmma.cl";
+constexpr std::int64_t kTileRows = 128;
+constexpr std::int64_t kTileEntries = 256;
+constexpr std::int64_t kStages = 4;
+constexpr std::size_t kItems = 384;
+constexpr std::uint32_t kBand = 16;  // as for products
+constexpr std::uint32_t kBoxRows = 64;
+// What a chunk of exponentials may take: of few chunks the products' sums are read and written
+// again few times, and more than this gains little.
+constexpr std::int64_t kChunkBytes = 300 << 20;
+constexpr std::size_t kRowsAGroup = 8;  // ROWS of cl/cross_entropy_head.cl
+
+std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+
+// Multiples of 1/32 below 2, which bf16 holds: nothing need be rounded, and losses are large.
+std::vector<float> exact_values(std::int64_t count, std::uint32_t seed) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) {
+    seed = seed * 1664525U + 1013904223U;
+    value = (static_cast<float>(seed >> 26U) - 31.5F) / 16;
+  }
+  return values;
+}
+
+// Several tiles each way, cut at their ends, and losses beyond what one reference has room for.
+void test_head_loss(SelfTest& test) {
+  constexpr std::int64_t kRows = 150, kEntries = 612, kWidth = 72;
+  std::vector<std::int32_t> targets(kRows);
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    targets[t] = t % 7 == 3 ? -1 : static_cast<std::int32_t>(t * 31 % kEntries);
+  }
+  const HeadLossInputs inputs{
+      .x = test.input({kRows, kWidth}, exact_values(kRows * kWidth, 1)),
+      .head = test.input({kEntries, kWidth}, exact_values(kEntries * kWidth, 2)),
+      .targets = test.input({kRows}, targets),
+      .weight = test.input({1}, std::vector{0.5F}),
+      .entries_per_chunk = kTileEntries};
+  record_head_loss(test.batch(), test.output({kRows}), test.output({kRows, kWidth}), inputs);
+  record_head_loss(test.batch(), test.output({kRows}), {}, inputs);
+}
+
+// One loss as it is recorded.
+class Recording {
+ public:
+  Recording(Batch& batch, const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs)
+      : batch_(batch), loss_(loss), dx_(dx), in_(inputs), x_(record_bf16_rows(batch, inputs.x)) {
+    const std::int64_t most = in_.entries_per_chunk > 0
+                                  ? divide_up(in_.entries_per_chunk, kTileEntries)
+                                  : tiles_that_fit();
+    const std::int64_t units = std::max(1U, batch.context().device().compute_units);
+    chunk_tiles_ = head_chunk_tiles(row_tiles_, tiles_, std::min(most, tiles_), units);
+    const auto temporary = [&](const Shape& shape, DType type, std::string_view name) {
+      return batch_.temporary(shape, type, name);
+    };
+    parts_ = temporary({tiles_, rows_, 2}, DType::f32, "head_loss parts");
+    target_logits_ = temporary({rows_}, DType::f32, "head_loss target logits");
+    references_ = temporary({rows_}, DType::f32, "head_loss references");
+    if (dx_.empty()) return;
+    exponentials_ = temporary({rows_ * std::min(chunk_tiles_ * kTileEntries, padded(entries_))},
+                              DType::bf16, "head_loss exponentials");
+    const std::int64_t step = batch_.context().device().base_alignment_bytes;
+    const std::int64_t words = divide_up(1 + row_tiles_ + rows_, step) * step;
+    raised_ = temporary({divide_up(tiles_, chunk_tiles_), words}, DType::u32, "head_loss raised");
+  }
+
+  void record() {
+    if (!dx_.empty()) batch_.fill_zero(raised_);
+    record_references();
+    for (std::int64_t tile = 0; tile < tiles_; tile += chunk_tiles_) {
+      const std::int64_t begin = tile * kTileEntries;
+      const std::int64_t count = std::min(chunk_tiles_ * kTileEntries, entries_ - begin);
+      record_chunk(tile, record_bf16_rows(batch_, in_.head.rows(begin, count)));
+    }
+    record_end();
+  }
+
+ private:
+  static std::int64_t padded(std::int64_t entries) { return divide_up(entries, 8) * 8; }
+
+  std::int64_t tiles_that_fit() const {
+    const bool rounds = in_.head.type() != DType::bf16;
+    const std::int64_t entry_bytes = 2 * (dx_.empty() ? 0 : rows_) + 2 * (rounds ? width_ : 0);
+    if (entry_bytes == 0) return tiles_;
+    return std::max(kChunkBytes / (entry_bytes * kTileEntries), std::int64_t{1});
+  }
+
+  Launch launch_of(std::string_view file, std::string_view function, const Defines& defines,
+                   Grid grid, Cost cost, std::string_view label) {
+    return {batch_.context().kernel(file, function, defines), grid, cost, std::string(label)};
+  }
+
+  void record_references() {
+    constexpr std::size_t kGroup = 64;
+    Defines defines;
+    set_weight_type(defines.set("GROUP", kGroup), in_.head);
+    const auto elements = static_cast<double>(in_.x.elements());
+    batch_.launch(launch_of("cross_entropy_head.cl", "head_references", defines,
+                            groups_of(kGroup, static_cast<std::size_t>(rows_)),
+                            {2 * elements, 4 * elements}, "head_loss/references"),
+                  target_logits_, references_, x_.data, in_.head, in_.targets, u32(entries_),
+                  u32(width_), x_.stride);
+  }
+
+  // The chunk's exponentials, and dx += e w.
+  void record_chunk(std::int64_t tile, const Bf16Rows& w) {
+    if (dx_.empty()) return record_exponentials(tile, w, {}, {}, false);
+    const Tensor raised = raised_.rows(tile / chunk_tiles_, 1);
+    const std::int64_t columns = padded(w.rows);
+    const Tensor e = exponentials_.slice(0, {rows_, columns}, DType::bf16);
+    record_exponentials(tile, w, e, raised, false);
+    record_exponentials(tile, w, e, raised, true);
+    GemmProduct product;
+    product.y = dx_;
+    product.x = e;
+    product.w = w.data;
+    if (tile > 0) product.start = dx_;
+    product.backward = true;
+    record_gemm_wgmma(batch_, product);
+  }
+
+  void record_exponentials(std::int64_t tile, const Bf16Rows& w, const Tensor& e,
+                           const Tensor& raised, bool again) {
+    const bool alone = e.empty();
+    Bf16Rows kept{.data = e, .rows = u32(rows_), .columns = u32(padded(w.rows))};
+    kept.stride = kept.columns;
+    const std::array<MappedMatrix, 3> matrices{
+        {{x_, u32(kTileRows)}, {w, u32(kTileEntries)}, {alone ? x_ : kept, kBoxRows}}};
+    const Tensor maps = prepare_tensor_maps(batch_, matrices, "head_loss/tensor map");
+    Defines defines;
+    defines.set("STAGES", kStages);
+    if (alone) defines.set("LOSS_ALONE");
+    const double flops = 2.0 * static_cast<double>(rows_ * width_) * w.rows;
+    const double bytes = 2.0 * static_cast<double>(in_.x.elements() + w.data.elements() +
+                                                   (alone ? 0 : e.elements()));
+    const std::size_t units = std::max(1U, batch_.context().device().compute_units);
+    batch_.launch(launch_of(kExponentials, "head_exponentials", defines, groups_of(kItems, units),
+                            again ? Cost{} : Cost{flops, bytes},
+                            again ? "head_loss/exponentials again" : "head_loss/exponentials"),
+                  parts_, maps, x_.data, w.data, alone ? x_.data : e, references_,
+                  alone ? references_ : raised, alone ? loss_ : dx_, u32(rows_), w.rows,
+                  u32(width_), u32(tile), std::uint32_t{again}, std::uint32_t{tile > 0}, kBand);
+  }
+
+  void record_end() {
+    const bool alone = dx_.empty();
+    const std::size_t group = reduction_group(batch_.context().device());
+    Defines defines;
+    set_weight_type(defines.set("GROUP", group), in_.head);
+    if (!alone) defines.set("GRADIENT");
+    const auto elements = alone ? 0 : static_cast<double>(dx_.elements());
+    const double bytes = 10 * elements + static_cast<double>(parts_.bytes());
+    batch_.launch(launch_of("cross_entropy_head.cl", "head_loss", defines,
+                            groups_of(group, (static_cast<std::size_t>(rows_) + kRowsAGroup - 1) /
+                                                 kRowsAGroup),
+                            {3 * elements, bytes}, "head_loss/end"),
+                  loss_, alone ? loss_ : dx_, parts_, target_logits_, in_.head, in_.targets,
+                  alone ? loss_ : in_.weight, u32(rows_), u32(entries_), u32(width_), u32(tiles_));
+  }
+
+  Batch& batch_;
+  const Tensor& loss_;
+  const Tensor& dx_;
+  const HeadLossInputs& in_;
+  const Bf16Rows x_;
+  const std::int64_t rows_ = in_.x.shape()[0];
+  const std::int64_t width_ = in_.x.shape()[1];
+  const std::int64_t entries_ = in_.head.shape()[0];
+  const std::int64_t tiles_ = divide_up(entries_, kTileEntries);
+  const std::int64_t row_tiles_ = divide_up(rows_, kTileRows);
+  std::int64_t chunk_tiles_ = 0;
+  Tensor parts_;
+  Tensor target_logits_;
+  Tensor references_;
+  Tensor exponentials_;
+  Tensor raised_;
+};
+
+}  // namespace
+
+std::int64_t head_chunk_tiles(std::int64_t row_tiles, std::int64_t tiles, std::int64_t most,
+                              std::int64_t units) {
+  constexpr std::int64_t kRoundsOfAChunk = 3;  // what beginning and adding one up takes, in rounds
+  std::int64_t best = most;
+  std::int64_t best_rounds = 0;
+  for (std::int64_t each = most; each > most / 2; --each) {
+    const std::int64_t last = tiles % each;
+    const std::int64_t rounds =
+        tiles / each * (divide_up(row_tiles * each, units) + kRoundsOfAChunk) +
+        (last > 0 ? divide_up(row_tiles * last, units) + kRoundsOfAChunk : 0);
+    if (best_rounds > 0 && rounds >= best_rounds) continue;
+    best = each;
+    best_rounds = rounds;
+  }
+  return best;
+}
+
+bool takes_head_loss_wgmma(Context& context, const HeadLossInputs& inputs) {
+  const GemmSize size{u32(inputs.x.shape()[0]), u32(inputs.head.shape()[0]),
+                      u32(inputs.head.shape()[1])};
+  return context.variant() == Variant::wgmma && rounds_to_bf16(context.variant(), size, false) &&
+         inputs.head.layout() == Layout::plain &&
+         trusted(context, {kExponentials, "head_loss_wgmma", kBf16Tolerance}, test_head_loss);
+}
+
+void record_head_loss_wgmma(Batch& batch, const Tensor& loss, const Tensor& dx,
+                            const HeadLossInputs& inputs) {
+  Recording(batch, loss, dx, inputs).record();
+}
+
+}  // namespace clora
