@@ -9,20 +9,20 @@
 //         in boxes of STEP rows (q, dy) or 128 (k, v); dq, dk, dv [T, H, E]; E = WIDTH of 64 or 128.
 //         stats [H, 2, P] f32: log_sum_exp in units of log 2, and dot; starts [P] i32, of rows past T
 //         the greatest number; P = T rounded up to 128. steps [P / 128], counters [H * P / STEP + 1]
-//         i32, sums [H * P * E]: see attention_backward_begin_wgmma.
+//         i32, sums [H * P * E]: see attention_backward_begin_wgmma. order: cl/attention_order.cl.
 // Types   q, k, v and dy bf16, read through their maps alone; dq, dk, dv f32 or bf16 (RESULT_BF16)
 // Work    a persistent grid of work-groups of three warp groups. A task is 128 keys of one query head,
 //         a step STEP of its queries. One thread copies, two warp groups own 64 keys each. Scores and
 //         slopes are made transposed, so that p^T and ds^T are left operands where they lie, in
-//         registers; ds^T goes through local memory too, for dq. A second thread carries dq's parts
-//         to `sums`, where the copy engine adds them up.
-// Order   tasks are taken from a counter, the last keys first. A part of dq is added when those of all
-//         later keys are: counters[h, step] says of how many. A wait is thus for a task that runs, and
-//         the sum the same every run. The first part is stored, the last one added in registers.
+//         registers; ds^T goes through local memory too, for dq. A second warp carries dq's parts to
+//         `sums`, where the copy engine adds them up.
+// Order   tasks are taken from a counter, those with most steps first, and steps from the last to the
+//         first. A part of dq is added when those of all tasks before it are: counters[h, step] says
+//         of how many. A wait is thus for a task that runs, and the sum the same every run. The first
+//         part is stored, the last one added in registers.
 // Local   about 211 KB
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp; p and ds are rounded to bf16; sums f32
-#include "bf16_values.clh"
 #include "hopper.clh"
 #include "hopper_lanes.clh"
 #include "hopper_products.clh"
@@ -46,19 +46,29 @@
 #define LOG2_E 1.44269504f
 #define UNROLL _Pragma("unroll")
 
+// Eight elements from i on, of y and of dy.
+float8 eight_of_bf16(__global const ushort* at) {
+  const uint4 pairs = *(__global const uint4*)at;
+  const uint4 low = pairs << 16, high = pairs & 0xFFFF0000u;
+  return (float8)(as_float(low.x), as_float(high.x), as_float(low.y), as_float(high.y),
+                  as_float(low.z), as_float(high.z), as_float(low.w), as_float(high.w));
+}
+float8 eight_of_f32(__global const float* at) {
+  return (float8)(*(__global const float4*)at, *(__global const float4*)(at + 4));
+}
 #ifdef Y_BF16
 #define Y ushort
-#define Y_AT(i) float_of_bf16(y[i])
+#define Y_EIGHT eight_of_bf16
 #else
 #define Y float
-#define Y_AT(i) y[i]
+#define Y_EIGHT eight_of_f32
 #endif
 #ifdef DY_BF16
 #define DY ushort
-#define DY_AT(i) float_of_bf16(dy[i])
+#define DY_EIGHT eight_of_bf16
 #else
 #define DY float
-#define DY_AT(i) dy[i]
+#define DY_EIGHT eight_of_f32
 #endif
 
 // What the others need: stats and starts; steps[n], how many steps the keys 128 n .. are seen in;
@@ -88,9 +98,9 @@ __kernel void attention_backward_begin_wgmma(__global float* stats, __global int
   if (t < T) {
     const size_t at = ((size_t)t * H + h) * WIDTH + item % 8 * 8;
     UNROLL for (int b = 0; b < BOXES; ++b) {
-      UNROLL for (int i = 0; i < 8; ++i) {
-        sum = fma(Y_AT(at + 64 * b + i), DY_AT(at + 64 * b + i), sum);
-      }
+      const float8 products = Y_EIGHT(y + at + 64 * b) * DY_EIGHT(dy + at + 64 * b);
+      const float4 sums = products.lo + products.hi;
+      sum += (sums.x + sums.y) + (sums.z + sums.w);
     }
   }
   sum = row_sum(sum);
@@ -104,19 +114,27 @@ __kernel void attention_backward_begin_wgmma(__global float* stats, __global int
 
 // What a step's flags say.
 #define IS_MASKED 1  // some of its pairs are not to be seen
-#define IS_LAST 2    // no earlier keys are seen by its rows
-#define IS_ADDED 4   // later keys are
+#define IS_LAST 2    // all other keys that its rows see are taken before
+#define IS_ADDED 4   // some are
 #define FLAGS 8
 
 struct Task {
   int keys, steps, h;  // keys: their block; below zero: no more tasks
 };
 
+// Of the blocks of keys that the rows of step m see, how many are taken before `keys`; by a warp.
+int parts_before(__global const int* starts, __global const int* places, int keys, int m, int lane) {
+  int parts = 0;
+  for (int other = starts[m * STEP] / KEYS + lane; other <= m * STEP / KEYS; other += 32) {
+    parts += places[other] < places[keys];
+  }
+  return warp_sum(parts);
+}
 // Flags of step m for a block of keys.
-int flags_of(__global const int* starts, int keys, int m) {
+int flags_of(__global const int* starts, int keys, int m, int before) {
   const int t0 = m * STEP, key = keys * KEYS;
   return (t0 < key + KEYS - 1 || starts[t0 + STEP - 1] > key ? IS_MASKED : 0) |
-         (starts[t0] >= key ? IS_LAST : 0) | (t0 / KEYS > keys ? IS_ADDED : 0);
+         (before == t0 / KEYS - starts[t0] / KEYS ? IS_LAST : 0) | (before ? IS_ADDED : 0);
 }
 
 int taken(__global int* counter) {
@@ -187,100 +205,117 @@ struct Places {
       transposed_boxes_at((k_box) + e * 2048, KEYS), e != 0);                             \
   PRODUCTS_COMMIT;
 
-// Thread 0: tasks, and all that is read of them.
+// A task's steps from the last to the first.
+#define EACH_STEP(task)                                                              \
+  for (int m = task.keys * (KEYS / STEP) + task.steps - 1; m >= task.keys * (KEYS / STEP); --m)
+
+// The first warp: tasks, and all that is read of them, by its first lane.
 void copy_tasks(struct Places at, __global const uchar* maps, __global const float* stats,
-                __global const int* starts, __global const int* steps, __global int* counter, int H,
-                int G, int P) {
-  const int tasks = P / KEYS * H;
+                __global const int* starts, __global const int* steps, __global int* counter,
+                __global const int* order, int H, int G, int P, int lane) {
+  const int blocks = P / KEYS;
   uint stage = 0, phase = 0, dy_stage = 0, dy_phase = 0;
   for (uint turn = 0;; turn ^= 1) {
-    const int id = taken(counter);
-    const int keys = id < tasks ? P / KEYS - 1 - id / H : -1, h = id % H, g = h / (H / G);
-    __local struct Task* task = (__local struct Task*)(size_t)at.tasks + turn;
-    if (keys < 0) {
-      barrier_wait(at.k_empty, turn ^ 1);
-      task->keys = keys;
-      barrier_arrive(at.k_full);
+    const int id = warp_first(lane == 0 ? taken(counter) : 0);
+    __local struct Task* shared_task = (__local struct Task*)(size_t)at.tasks + turn;
+    struct Task task = {-1, 0, id % H};
+    if (id >= blocks * H) {
+      if (lane == 0) {
+        barrier_wait(at.k_empty, turn ^ 1);
+        *shared_task = task;
+        barrier_arrive(at.k_full);
+      }
       return;
     }
-    const int count = steps[keys];
-    for (int i = 0; i < count; ++i) {
-      const int m = keys * (KEYS / STEP) + i, t0 = m * STEP;
-      const uint q_full = at.q_full + 8 * stage, rows = at.stats + stage * STATS_BYTES;
-      const int flags = flags_of(starts, keys, m);
-      barrier_wait(at.q_empty + 8 * stage, phase ^ 1);
-      ((__local int*)(size_t)at.info)[stage] = m * FLAGS + flags;
-      barrier_expect(q_full, STEP_TILE + STATS_BYTES);
-      copy_boxes(at.q + stage * STEP_TILE, STEP_BOX, maps, h, t0, q_full);
-      copy_bytes(rows, stats + (size_t)h * 2 * P + t0, 4 * STEP, q_full);
-      copy_bytes(rows + 4 * STEP, stats + ((size_t)h * 2 + 1) * P + t0, 4 * STEP, q_full);
-      copy_bytes(rows + 8 * STEP, starts + t0, 4 * STEP, q_full);
-      if (i == 0) {
-        barrier_wait(at.v_empty, turn ^ 1);
-        barrier_expect(at.v_full, KEY_TILE);
-        copy_boxes(at.v, KEY_BOX, maps + 2 * MAP_BYTES, g, keys * KEYS, at.v_full);
+    task.keys = order[blocks + id / H];
+    task.steps = steps[task.keys];
+    const int g = task.h / (H / G);
+    int is_first = 1;
+    EACH_STEP(task) {
+      const int t0 = m * STEP;
+      const int before = parts_before(starts, order + 2 * blocks, task.keys, m, lane);
+      if (lane == 0) {
+        const uint q_full = at.q_full + 8 * stage, rows = at.stats + stage * STATS_BYTES;
+        const int flags = flags_of(starts, task.keys, m, before);
+        barrier_wait(at.q_empty + 8 * stage, phase ^ 1);
+        ((__local int*)(size_t)at.info)[stage] = m * FLAGS + flags;
+        barrier_expect(q_full, STEP_TILE + STATS_BYTES);
+        copy_boxes(at.q + stage * STEP_TILE, STEP_BOX, maps, task.h, t0, q_full);
+        copy_bytes(rows, stats + (size_t)task.h * 2 * P + t0, 4 * STEP, q_full);
+        copy_bytes(rows + 4 * STEP, stats + ((size_t)task.h * 2 + 1) * P + t0, 4 * STEP, q_full);
+        copy_bytes(rows + 8 * STEP, starts + t0, 4 * STEP, q_full);
+        if (is_first) {
+          barrier_wait(at.v_empty, turn ^ 1);
+          barrier_expect(at.v_full, KEY_TILE);
+          copy_boxes(at.v, KEY_BOX, maps + 2 * MAP_BYTES, g, task.keys * KEYS, at.v_full);
+        }
+        barrier_wait(at.dy_empty + 8 * dy_stage, dy_phase ^ 1);
+        barrier_expect(at.dy_full + 8 * dy_stage, STEP_TILE);
+        copy_boxes(at.dy + dy_stage * STEP_TILE, STEP_BOX, maps + 3 * MAP_BYTES, task.h, t0,
+                   at.dy_full + 8 * dy_stage);
+        if (is_first) {
+          barrier_wait(at.k_empty, turn ^ 1);
+          *shared_task = task;
+          barrier_expect(at.k_full, KEY_TILE);
+          copy_boxes(at.k, KEY_BOX, maps + MAP_BYTES, g, task.keys * KEYS, at.k_full);
+        }
       }
-      barrier_wait(at.dy_empty + 8 * dy_stage, dy_phase ^ 1);
-      barrier_expect(at.dy_full + 8 * dy_stage, STEP_TILE);
-      copy_boxes(at.dy + dy_stage * STEP_TILE, STEP_BOX, maps + 3 * MAP_BYTES, h, t0,
-                 at.dy_full + 8 * dy_stage);
-      if (i == 0) {
-        barrier_wait(at.k_empty, turn ^ 1);
-        task->keys = keys;
-        task->steps = count;
-        task->h = h;
-        barrier_expect(at.k_full, KEY_TILE);
-        copy_boxes(at.k, KEY_BOX, maps + MAP_BYTES, g, keys * KEYS, at.k_full);
-      }
+      is_first = 0;
       if (++stage == RING) {
         stage = 0;
         phase ^= 1;
       }
       dy_stage ^= 1;
       if (dy_stage == 0) dy_phase ^= 1;
+      warp_together();
     }
   }
 }
 
-// Thread 32: dq's parts between local memory and `sums`, in their order.
+// One step's part of dq, by one lane: into `to`, or from there where it is the last one.
+void carry_sum(struct Places at, __global float* to, __global int* counter, int before, int flags,
+               uint full_phase) {
+  if (flags & IS_ADDED) wait_for(counter, before);
+  if (flags & IS_LAST) {
+    if (flags & IS_ADDED) {
+      barrier_expect(at.dq_loaded, DQ_BYTES);
+      copy_bytes(at.dq, to, DQ_BYTES, at.dq_loaded);
+    }
+    barrier_wait(at.dq_full, full_phase);
+    barrier_arrive(at.dq_empty);
+    return;
+  }
+  barrier_wait(at.dq_full, full_phase);
+  if (flags & IS_ADDED) {
+    add_bytes(to, at.dq, DQ_BYTES);
+  } else {
+    store_bytes(to, at.dq, DQ_BYTES);
+  }
+  stores_read();
+  barrier_arrive(at.dq_empty);
+  stores_ended();
+  release(counter, before + 1);
+}
+
+// The second warp: dq's parts between local memory and `sums`, in their order.
 void carry_sums(struct Places at, __global const int* starts, __global int* counters,
-                __global float* sums, int P) {
+                __global const int* places, __global float* sums, int P, int lane) {
   uint full_phase = 0;
   for (uint turn = 0;; turn ^= 1) {
     barrier_wait(at.k_full, turn);
     const struct Task task = ((__local struct Task*)(size_t)at.tasks)[turn];
+    warp_together();
     if (task.keys < 0) return;
-    barrier_arrive(at.k_empty);  // without it k_full could turn twice unseen
-    for (int i = 0; i < task.steps; ++i) {
-      const int m = task.keys * (KEYS / STEP) + i, flags = flags_of(starts, task.keys, m);
-      const int place = task.h * (P / STEP) + m, earlier = i * STEP / KEYS;  // parts before this
-      __global float* to = sums + (size_t)place * (DQ_BYTES / 4);
-      if (flags & IS_ADDED) wait_for(counters + place, earlier);
-      if (flags & IS_LAST) {
-        if (flags & IS_ADDED) {
-          barrier_expect(at.dq_loaded, DQ_BYTES);
-          copy_bytes(at.dq, to, DQ_BYTES, at.dq_loaded);
-        }
-        barrier_wait(at.dq_full, full_phase);
-        barrier_arrive(at.dq_empty);
-      } else {
-        barrier_wait(at.dq_full, full_phase);
-        if (flags & IS_ADDED) {
-          asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
-                       "r"(at.dq), "r"(DQ_BYTES)
-                       : "memory");
-        } else {
-          asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
-                       "r"(at.dq), "r"(DQ_BYTES)
-                       : "memory");
-        }
-        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-        barrier_arrive(at.dq_empty);
-        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-        release(counters + place, earlier + 1);
+    if (lane == 0) barrier_arrive(at.k_empty);  // without it k_full could turn twice unseen
+    EACH_STEP(task) {
+      const int before = parts_before(starts, places, task.keys, m, lane);
+      const int place = task.h * (P / STEP) + m;
+      if (lane == 0) {
+        carry_sum(at, sums + (size_t)place * (DQ_BYTES / 4), counters + place, before,
+                  flags_of(starts, task.keys, m, before), full_phase);
       }
       full_phase ^= 1;
+      warp_together();
     }
   }
 }
@@ -289,8 +324,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     __global RESULT* dq, __global RESULT* dk, __global RESULT* dv, __global const uchar* maps,
     __global const ushort* q_rows, __global const ushort* k_rows, __global const ushort* v_rows,
     __global const ushort* dy_rows, __global const float* stats, __global const int* starts,
-    __global const int* steps, __global int* counters, __global float* sums, int T, int H, int G,
-    int P, float scale) {
+    __global const int* steps, __global int* counters, __global float* sums,
+    __global const int* order, int T, int H, int G, int P, float scale) {
   __local uchar tiles[2 * KEY_TILE + (RING + 2) * STEP_TILE + 2 * DS_TILE + DQ_BYTES]
       __attribute__((aligned(1024)));
   __local float ring_stats[RING][3 * STEP] __attribute__((aligned(16)));
@@ -343,10 +378,11 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
   if (item < 128) {
     FEWEST_REGISTERS;
-    if (item == 0) {
-      copy_tasks(at, maps, stats, starts, steps, counters + H * (P / STEP), H, G, P);
+    if (item < 32) {
+      copy_tasks(at, maps, stats, starts, steps, counters + H * (P / STEP), order, H, G, P, lane);
+    } else if (item < 64) {
+      carry_sums(at, starts, counters, order + 2 * (P / KEYS), sums, P, lane);
     }
-    if (item == 32) carry_sums(at, starts, counters, sums, P);
     return;
   }
   MOST_REGISTERS;
@@ -491,23 +527,31 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
 }
 
 #ifdef RESULT_BF16
-#define RESULT_AT(x) float_of_bf16(x)
-#define AS_RESULT(x) bf16_of(x)
+#define RESULT_EIGHT eight_of_bf16
+void store_eight(__global ushort* to, float8 x) {
+  *(__global uint4*)to = (uint4)(bf16_pair(x.s0, x.s1), bf16_pair(x.s2, x.s3),
+                                 bf16_pair(x.s4, x.s5), bf16_pair(x.s6, x.s7));
+}
 #else
-#define RESULT_AT(x) (x)
-#define AS_RESULT(x) (x)
+#define RESULT_EIGHT eight_of_f32
+void store_eight(__global float* to, float8 x) {
+  *(__global float4*)to = x.lo;
+  *(__global float4*)(to + 4) = x.hi;
+}
 #endif
 
 // out [T, G, E] = the sum over a group's heads of parts [T, H, E], in order; for dk (0) and dv (1).
+// Work: one item 8 elements of out.
 __kernel void attention_add_heads_wgmma(__global RESULT* dk, __global RESULT* dv,
                                         __global const RESULT* dk_parts,
                                         __global const RESULT* dv_parts, int heads, int elements) {
-  const int i = get_global_id(0);
+  const int i = 8 * get_global_id(0);
   if (i >= elements) return;
   const int which = get_global_id(1);
   __global const RESULT* from =
       (which ? dv_parts : dk_parts) + (size_t)(i / WIDTH) * heads * WIDTH + i % WIDTH;
-  float sum = 0.0f;
-  for (int h = 0; h < heads; ++h) sum += RESULT_AT(from[h * WIDTH]);
-  (which ? dv : dk)[i] = AS_RESULT(sum);
+  float8 sum = RESULT_EIGHT(from);
+#pragma unroll 4
+  for (int h = 1; h < heads; ++h) sum += RESULT_EIGHT(from + h * WIDTH);
+  store_eight((which ? dv : dk) + i, sum);
 }

@@ -4,6 +4,7 @@
 //   log_sum_exp[t, h] = log sum_k exp(scale * q[t, h] . k[k, g]),  k in first[t] .. last[t]
 // Shapes  q [T, H, E], k and v [Tk, G, E] by their maps (cl/tensor_map.cl) in this order, in boxes of
 //         128 rows; y [T, H, E]; first, last [T] i32; log_sum_exp [T, H]; E = WIDTH of 64 or 128
+//         order: cl/attention_order.cl
 // Types   q, k and v bf16, read through their maps alone; y f32 or bf16 (-D RESULT_BF16); else f32
 // Work    a persistent grid of work-groups of three warp groups; a tile is 128 rows of one head. The
 //         first warp tells each tile's range of keys and starts copies of 128 keys, and of their
@@ -57,22 +58,28 @@ void copy_tile(uint to, __global const uchar* map, int head, int row, uint ready
   }
 }
 
-// The last rows see most keys: they go first.
-#define EACH_TILE \
-  for (int id = get_group_id(0); id < (T + ROWS - 1) / ROWS * H; id += get_num_groups(0))
-#define TILE_PLACE const int h = id % H, t0 = ((T + ROWS - 1) / ROWS - 1 - id / H) * ROWS;
+// Tiles with most keys go first; every other round goes back, so that who had the longest of one has
+// the shortest of the next.
+#define EACH_TILE for (int round = 0, id; (id = tile_of(round)) < (T + ROWS - 1) / ROWS * H; ++round)
+#define TILE_PLACE const int h = id % H, t0 = order[id / H] * ROWS;
+int tile_of(int round) {
+  const int groups = get_num_groups(0), group = get_group_id(0);
+  return round * groups + (round % 2 ? groups - 1 - group : group);
+}
 #define NEXT_STAGE        \
   if (++stage == RING) {  \
     stage = 0;            \
     phase ^= 1;           \
   }
+// To the e-th 16 columns of a tile of boxes, in an operand's units of 16 bytes.
+#define STEPS_FURTHER(e) ((e) / 4 * (BOX_BYTES / 16) + (e) % 4 * NEXT_STEPS)
 // scores = q k^T of the stage's keys, 64 rows of the warp group.
 #define MULTIPLY_KEYS                                                                              \
   {                                                                                                \
-    const uint q_rows = q_tile + part * 8192, keys = k_tiles + stage * TILE_BYTES;                 \
+    const ulong q_rows = operand_at(q_tile + part * 8192);                                         \
+    const ulong keys = operand_at(k_tiles + stage * TILE_BYTES);                                   \
     _Pragma("unroll") for (int e = 0; e < WIDTH / 16; ++e) PRODUCT(128)(                           \
-        scores, operand_at(q_rows + e / 4 * BOX_BYTES + e % 4 * 32),                               \
-        operand_at(keys + e / 4 * BOX_BYTES + e % 4 * 32), e != 0, "0");                           \
+        scores, q_rows + STEPS_FURTHER(e), keys + STEPS_FURTHER(e), e != 0, "0");                  \
     PRODUCTS_COMMIT;                                                                               \
   }
 // out (+)= weights v of the values at a stage.
@@ -127,8 +134,8 @@ void copy_tile(uint to, __global const uchar* map, int head, int row, uint ready
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
     __global RESULT* y, __global float* log_sum_exp, __global const uchar* maps,
     __global const ushort* q, __global const ushort* k, __global const ushort* v,
-    __global const int* first, __global const int* last, int T, int H, int G, float scale,
-    int keeps_log_sum_exp) {
+    __global const int* first, __global const int* last, __global const int* order, int T, int H,
+    int G, float scale, int keeps_log_sum_exp) {
   __local uchar tiles[(1 + 2 * RING) * TILE_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 + 4 * RING];
   __local struct Range shared_range;

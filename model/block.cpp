@@ -65,7 +65,8 @@ class BlockRecorder {
             .v = v,
             .first = block_.rows.first,
             .last = block_.rows.last,
-            .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_width))};
+            .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_width)),
+            .order = block_.rows.order};
   }
 
   // q, k and v as attention sees them.

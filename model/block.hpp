@@ -22,6 +22,7 @@ namespace clora {
 // Per-row inputs of a step, on the device, each [T] i32 (model/packing.hpp).
 struct RowInputs {
   Tensor positions, first, last;
+  Tensor order = {};  // record_attention_order(), where many blocks share it
 };
 
 // Everything a block needs beside its activations. A value; tensors are shared.

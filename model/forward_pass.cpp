@@ -8,6 +8,7 @@
 
 #include "model/block.hpp"
 #include "model/recorded_rows.hpp"
+#include "ops/attention.hpp"
 #include "ops/embedding.hpp"
 #include "ops/gemm.hpp"
 #include "ops/rms_norm.hpp"
@@ -82,10 +83,11 @@ void ForwardPass::Impl::record(RecordedForward& forward) {
   };
   Tensor x = activation(rows.rows(), "embeddings");
   record_embedding(batch, x, rows.ids(), model.embeddings());
+  const Tensor order = record_attention_order(batch, rows.first(), rows.last());
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     Block block = block_of(model, adapter, layer);
     block.rope_table = model.rope_table(rows.rows());
-    block.rows = {rows.positions(), rows.first(), rows.last()};
+    block.rows = {rows.positions(), rows.first(), rows.last(), order};
     const Tensor y = activation(rows.rows(), "block output");
     record_block(batch, y, x, block);
     x = y;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "ops/attention.hpp"
 #include "ops/cross_entropy.hpp"
 #include "ops/embedding.hpp"
 #include "ops/rms_norm.hpp"
@@ -58,6 +59,7 @@ void RecordedStep::record(const Tensor& loss_sum) {
   };
   const bool training = kind_ == StepKind::train;
   const Tensor rope_table = model_->rope_table(rows);
+  const Tensor order = record_attention_order(batch_, inputs_.first(), inputs_.last());
 
   std::vector<Block> blocks;
   std::vector<BlockActivations> saved;
@@ -67,6 +69,7 @@ void RecordedStep::record(const Tensor& loss_sum) {
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     blocks.push_back(block_at(layer));
     blocks.back().rope_table = rope_table;
+    blocks.back().rows.order = order;
     if (lowest == config.layers && any_lora(blocks.back().loras)) lowest = layer;
     const Tensor y = activation("block output");
     const Keep keep = training ? Keep::for_backward : Keep::nothing;

@@ -109,6 +109,11 @@ void record_forward_portable(Batch& batch, const AttentionSpec& spec, const Tens
 
 }  // namespace
 
+Tensor record_attention_order(Batch& batch, const Tensor& first, const Tensor& last) {
+  if (batch.context().variant() != Variant::wgmma) return {};
+  return record_tile_order(batch, first, last);
+}
+
 void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,
                       const AttentionInputs& in) {
   AttentionSpec spec = checked_spec("attention", batch.context(), in);

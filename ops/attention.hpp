@@ -19,7 +19,13 @@ struct AttentionInputs {
   Tensor first;  // [T] i32
   Tensor last;   // [T] i32, first[t] <= last[t] < Tk
   float scale = 1;
+  Tensor order = {};  // record_attention_order() of first and last; empty: made where it is needed
 };
+
+// In which order kernels of some variants take their tiles: a temporary, made once for all calls
+// with these rows. Empty where no kernel of the Context asks for it. REQUIRES: first and last as
+// above.
+Tensor record_attention_order(Batch& batch, const Tensor& first, const Tensor& last);
 
 // y [T, H, E] (f32 or bf16) and log_sum_exp [T, H] are overwritten (log_sum_exp may be empty where
 // no backward follows).

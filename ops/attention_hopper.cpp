@@ -27,6 +27,10 @@ Defines defines_of(const AttentionSpec& spec, const Tensor& result) {
   return defines;
 }
 
+Tensor order_of(Batch& batch, const AttentionInputs& in) {
+  return in.order.empty() ? record_tile_order(batch, in.first, in.last) : in.order;
+}
+
 // As many work-groups as can run at once, and no more than there is work for.
 Grid persistent(const AttentionSpec& spec, std::int64_t tiles) {
   return groups_of(kItems, std::min(spec.units(), static_cast<std::size_t>(tiles)));
@@ -74,7 +78,7 @@ void record_begin(Batch& batch, const AttentionSpec& spec, const BackwardPlan& p
 void record_add_heads(Batch& batch, const AttentionSpec& spec, const BackwardPlan& plan,
                       const AttentionGradients& out, const Defines& defines) {
   if (spec.H == spec.G) return;
-  Launch launch{{}, items(out.dk.elements(), 2), {}, "attention/add heads"};
+  Launch launch{{}, items(out.dk.elements() / 8, 2), {}, "attention/add heads"};
   launch.kernel =
       batch.context().kernel(kAttentionBackwardWgmma, "attention_add_heads_wgmma", defines);
   launch.cost.bytes = 2.0 * static_cast<double>(plan.parts.dk.bytes() + out.dk.bytes());
@@ -83,6 +87,19 @@ void record_add_heads(Batch& batch, const AttentionSpec& spec, const BackwardPla
 }
 
 }  // namespace
+
+Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last) {
+  const std::int64_t T = first.elements(), blocks = divide_up(T, kRows);
+  const Tensor order = batch.temporary({3, blocks}, DType::i32, "attention order");
+  const Tensor costs = batch.temporary({2, blocks}, DType::i32, "attention costs");
+  const std::size_t group = reduction_group(batch.context().device());
+  Defines defines;
+  defines.set("GROUP", group);
+  Launch launch{{}, groups_of(group, 1), {}, "attention/order"};
+  launch.kernel = batch.context().kernel("attention_order.cl", "attention_order", defines);
+  batch.launch(std::move(launch), order, costs, first, last, narrow(T), narrow(blocks));
+  return order;
+}
 
 void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tensor& y,
                             const Tensor& log_sum_exp, const AttentionInputs& in) {
@@ -94,8 +111,8 @@ void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tenso
       {}, persistent(spec, divide_up(spec.T, kRows) * spec.H), spec.cost(), "attention/forward"};
   launch.kernel = batch.context().kernel(kAttentionWgmma, "attention_wgmma", defines_of(spec, y));
   batch.launch(std::move(launch), y, keeps ? log_sum_exp : y, maps, q.data, k.data, v.data,
-               in.first, in.last, narrow(spec.T), narrow(spec.H), narrow(spec.G), in.scale,
-               std::int32_t{keeps});
+               in.first, in.last, order_of(batch, in), narrow(spec.T), narrow(spec.H),
+               narrow(spec.G), in.scale, std::int32_t{keeps});
 }
 
 void record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
@@ -115,8 +132,8 @@ void record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
       batch.context().kernel(kAttentionBackwardWgmma, "attention_backward_wgmma", defines);
   batch.launch(std::move(launch), out.dq, plan.parts.dk, plan.parts.dv, maps, q.data, k.data,
                v.data, slopes.data, plan.stats, plan.starts, plan.step_counts, plan.counters,
-               plan.sums, narrow(spec.T), narrow(spec.H), narrow(spec.G), narrow(plan.padded),
-               in.scale);
+               plan.sums, order_of(batch, in), narrow(spec.T), narrow(spec.H), narrow(spec.G),
+               narrow(plan.padded), in.scale);
   record_add_heads(batch, spec, plan, out, defines);
 }
 

@@ -8,6 +8,9 @@ namespace clora {
 inline constexpr std::string_view kAttentionWgmma = "attention_wgmma.cl";
 inline constexpr std::string_view kAttentionBackwardWgmma = "attention_backward_wgmma.cl";
 
+// cl/attention_order.cl, on any device.
+Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last);
+
 // REQUIRES (both): spec.wants_wgmma().
 
 // log_sum_exp may be empty.

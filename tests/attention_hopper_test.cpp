@@ -1,0 +1,82 @@
+// In which order Hopper's attention takes its tiles. That it is right is in attention_test.cpp,
+// where it takes its turn as a variant.
+#include "ops/attention_hopper.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/support/op_test.hpp"
+
+namespace clora {
+namespace {
+
+using Ints = std::vector<std::int32_t>;
+
+class AttentionOrder : public testing::Test {
+ protected:
+  // Of documents of these lengths: the blocks of queries, the blocks of keys, these' places.
+  std::array<Ints, 3> of(const std::vector<std::size_t>& documents) {
+    Ints first, last;
+    for (const std::size_t length : documents) {
+      first.insert(first.end(), length, static_cast<std::int32_t>(first.size()));
+    }
+    last.resize(first.size());
+    std::iota(last.begin(), last.end(), 0);
+    const Shape rows{std::ssize(first)};
+    const Tensor begins = test::upload(context_, rows, first);
+    const Tensor ends = test::upload(context_, rows, last);
+    const std::int64_t blocks = divide_up(rows[0], std::int64_t{128});
+    const Tensor kept = context_.allocate({3, blocks}, DType::i32, MemoryTag::scratch);
+    Batch batch(context_);
+    batch.copy(kept, record_tile_order(batch, begins, ends));
+    batch.submit().wait();
+    const Ints all = context_.read<std::int32_t>(kept);
+    std::array<Ints, 3> parts;
+    for (std::ptrdiff_t i = 0; i < 3; ++i) {
+      parts[static_cast<std::size_t>(i)].assign(all.begin() + i * blocks,
+                                                all.begin() + (i + 1) * blocks);
+    }
+    return parts;
+  }
+
+ private:
+  Context& context_ = test::context_of(Variant::portable);
+};
+
+TEST_F(AttentionOrder, OfOneDocumentGoesFromItsEndAndItsKeysFromTheBegin) {
+  const auto [queries, keys, places] = of({500});
+  EXPECT_EQ(queries, (Ints{3, 2, 1, 0}));
+  EXPECT_EQ(keys, (Ints{0, 1, 2, 3}));
+  EXPECT_EQ(places, (Ints{0, 1, 2, 3}));
+}
+
+TEST_F(AttentionOrder, TakesTheLongestOfSeveralDocumentsFirst) {
+  // Blocks 0 and 1, then 2 to 4: those see 1, 2, 1, 2 and 3 blocks of keys.
+  const auto [queries, keys, places] = of({256, 384});
+  EXPECT_EQ(queries, (Ints{4, 1, 3, 0, 2}));
+  EXPECT_EQ(keys, (Ints{2, 0, 3, 1, 4}));
+  EXPECT_EQ(places, (Ints{1, 3, 0, 2, 4}));
+}
+
+TEST_F(AttentionOrder, CountsABlockInWhichADocumentEndsForBoth) {
+  // Block 1 holds the end of the first document and the begin of the second, which ends in block 2.
+  const auto [queries, keys, places] = of({200, 100});
+  EXPECT_EQ(queries, (Ints{1, 2, 0}));
+  EXPECT_EQ(keys, (Ints{0, 1, 2}));
+}
+
+TEST_F(AttentionOrder, IsAPermutationOfManyBlocks) {
+  const auto [queries, keys, places] = of({1, 40000, 300, 20000, 77});
+  Ints blocks(queries.size());
+  std::iota(blocks.begin(), blocks.end(), 0);
+  EXPECT_THAT(queries, testing::UnorderedElementsAreArray(blocks));
+  EXPECT_THAT(keys, testing::UnorderedElementsAreArray(blocks));
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    EXPECT_EQ(places[static_cast<std::size_t>(keys[i])], static_cast<std::int32_t>(i));
+  }
+}
+
+}  // namespace
+}  // namespace clora
