@@ -4,7 +4,8 @@
 //   backward  y [M, C] = x [M, J] w [J, C] + scale s u + start
 //
 // Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
-// Types   w in any storage type (quant.clh), all else f32
+// Types   w in any storage type (quant.clh); x f32, or bf16 with -D X_BF16; y and start likewise with
+//         -D Y_BF16; all else f32
 // Work    gemm: a work-group of 16 x 16 items owns a tile of 64 x 64 elements of y, an item every
 //         16th row and column of it (4 x 4).
 //         gemm_one_row (forward): a work-group of 64 items owns one column for one row of x.
@@ -13,7 +14,9 @@
 //            16 steps |####|
 //   64 rows: x | s  =  y tile; steps go on over J and then R
 // Cost    2 M C (J + R) flops; x is read C / 64 times, w M / 64 times
-// Numerics  f32 fma, steps in order; gemm_one_row sums 64 partial sums by a tree
+// Numerics  f32 fma, steps in order; gemm_one_row sums 64 partial sums by a tree; a bf16 y is rounded to
+//         nearest even at the end
+#include "bf16_values.clh"
 #include "quant.clh"
 
 #if !defined(TILE) || !defined(STEPS) || !defined(SIDE)
@@ -22,10 +25,26 @@
 #define PER_ITEM (TILE / SIDE)
 #define ITEMS (SIDE * SIDE)
 #define ROW_STRIDE (TILE + 1)
+#ifdef X_BF16
+#define X_TYPE ushort
+#define OF_X(value) float_of_bf16(value)
+#else
+#define X_TYPE float
+#define OF_X(value) (value)
+#endif
+#ifdef Y_BF16
+#define Y_TYPE ushort
+#define OF_Y(value) float_of_bf16(value)
+#define TO_Y(value) bf16_of(value)
+#else
+#define Y_TYPE float
+#define OF_Y(value) (value)
+#define TO_Y(value) (value)
+#endif
 
 __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
-    __global float* y, __global const float* x, __global const uchar* w,
-    __global const float* start, __global const float* bias, __global const float* s,
+    __global Y_TYPE* y, __global const X_TYPE* x, __global const uchar* w,
+    __global const Y_TYPE* start, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
     uint backward, uint has_start, uint has_bias) {
   __local float left[STEPS * ROW_STRIDE];
@@ -43,7 +62,7 @@ __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
       // where w's rows are the steps.
       const uint l = begin + e % STEPS, m = m0 + e / STEPS;
       float value = 0.0f;
-      if (m < M && l < J) value = x[(size_t)m * J + l];
+      if (m < M && l < J) value = OF_X(x[(size_t)m * J + l]);
       if (m < M && l >= J && l < J + R) value = s[(size_t)m * R + (l - J)];
       left[e % STEPS * ROW_STRIDE + e / STEPS] = value;
       const uint step = backward ? e / TILE : e % STEPS;
@@ -75,22 +94,22 @@ __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
       if (m >= M || c >= C) continue;
       const size_t at = (size_t)m * C + c;
       const float offset = has_bias ? bias[c] : 0.0f;
-      y[at] = sums[i][j] + (has_start ? start[at] : 0.0f) + offset;
+      y[at] = TO_Y(sums[i][j] + (has_start ? OF_Y(start[at]) : 0.0f) + offset);
     }
   }
 }
 
 __attribute__((reqd_work_group_size(ROW_ITEMS, 1, 1))) __kernel void gemm_one_row(
-    __global float* y, __global const float* x, __global const uchar* w,
-    __global const float* start, __global const float* bias, __global const float* s,
+    __global Y_TYPE* y, __global const X_TYPE* x, __global const uchar* w,
+    __global const Y_TYPE* start, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
     uint has_start, uint has_bias) {
   __local float partial[ROW_ITEMS];
   const uint item = get_local_id(0), c = get_group_id(0), m = get_group_id(1);
   __global const uchar* row = weight_row(w, c, J);
-  __global const float* x_row = x + (size_t)m * J;
+  __global const X_TYPE* x_row = x + (size_t)m * J;
   float sum = 0.0f;
-  for (uint l = item; l < J; l += ROW_ITEMS) sum = fma(weight_at(row, l), x_row[l], sum);
+  for (uint l = item; l < J; l += ROW_ITEMS) sum = fma(weight_at(row, l), OF_X(x_row[l]), sum);
   sum *= alpha;
   for (uint r = item; r < R; r += ROW_ITEMS) {
     sum = fma(scale * s[(size_t)m * R + r], u[(size_t)r * C + c], sum);
@@ -103,6 +122,6 @@ __attribute__((reqd_work_group_size(ROW_ITEMS, 1, 1))) __kernel void gemm_one_ro
   if (item == 0) {
     const size_t at = (size_t)m * C + c;
     const float offset = has_bias ? bias[c] : 0.0f;
-    y[at] = partial[0] + (has_start ? start[at] : 0.0f) + offset;
+    y[at] = TO_Y(partial[0] + (has_start ? OF_Y(start[at]) : 0.0f) + offset);
   }
 }

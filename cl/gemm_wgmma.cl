@@ -2,43 +2,45 @@
 //
 //   y [M, C] = x [M, J] w [C, J]^T + s [M, R] u [R, C] + start + bias
 //   with -D TRANSPOSED   y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + start
-// Shapes  x, w, s and u by their maps (cl/tensor_map.cl), which stand in this order, in boxes of 128
-//         rows (x, s), COLUMNS rows (w, not transposed) or 64 rows; y and start [M, C], bias [C]
-// Types   x, w, s and u bf16, read through their maps alone; all else f32
+//   with -D SHRINK=16 or 64, at least R, s is made on the way of a [R, J]: kept = made_scale * x a^T,
+//   and what is multiplied with u is bf16(term_scale * kept)
+// Shapes  x, w, s (or a) and u by their maps (cl/tensor_map.cl), which stand in this order, in boxes of
+//         128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows; those of u have
+//         16 where R is at most 16; y and start [M, C], bias [C], kept [M, R]
+// Types   x, w, s, a and u bf16, read through their maps alone; y and start f32, or bf16 with
+//         -D Y_BF16; kept f32, or bf16 with -D KEPT_BF16; bias f32
 // Work    a persistent grid of work-groups of three warp groups: one thread of the first starts
 //         copies of 64 steps of a tile of 128 rows of x and COLUMNS columns of w into a ring of
 //         STAGES; the two others multiply 64 rows each, one group of products always in flight.
 //         Tiles are taken in bands of `band` tile rows, column by column, so that those in flight
-//         share x and w in the second-level cache.
-// Local   STAGES * (128 + COLUMNS, a multiple of 64) * 128 bytes, and barriers
-// Cost    2 M C (J + R) flops
-// Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them
+//         share x and w in the second-level cache. Rows of a lie behind those of w and share their
+//         products; each column of tiles makes s, the first keeps it.
+// Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for 64
+//         ranks at once; ALIGNED: C is a multiple of 8
+// Local   STAGES * (128 + the larger of WIDTH and COLUMNS as a multiple of 64) * 128 bytes, and barriers
+// Cost    2 M C (J + R) flops, and 2 M R J for each column of tiles where s is made
+// Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, start and bias
+//         added in f32, results rounded to nearest even
+#include "bf16_values.clh"
 #include "hopper.clh"
+#include "hopper_lanes.clh"
 #include "hopper_products.clh"
+#ifndef SHRINK
+#define SHRINK 0
+#endif
+#ifndef WIDTH
+#define WIDTH COLUMNS
+#endif
+#include "gemm_wgmma_ends.clh"
 
 #define TILE_ROWS 128
 #define X_BYTES (TILE_ROWS * 128)
-#define BOXES_ACROSS ((COLUMNS + 63) / 64)  // of a transposed w, and of u
-#define STAGE_BYTES (X_BYTES + BOXES_ACROSS * PIECE_BYTES)
 #define PIECE_BYTES 8192  // 64 rows
 #define MAP_BYTES 128
-
-// Two columns of one row of y: c is even.
-void store_two(__global float* y, __global const float* start, __global const float* bias, uint c,
-               uint C, float first, float second) {
-  if (bias != 0) {
-    first += bias[c];
-    if (c + 1 < C) second += bias[c + 1];
-  }
-  if (C % 2 == 0) {
-    float2 sums = (float2)(first, second);
-    if (start != 0) sums += *(__global const float2*)(start + c);
-    *(__global float2*)(y + c) = sums;
-    return;
-  }
-  y[c] = start != 0 ? first + start[c] : first;
-  if (c + 1 < C) y[c + 1] = start != 0 ? second + start[c + 1] : second;
-}
+#define BOXES_ACROSS ((COLUMNS + 63) / 64)  // of a transposed w, and of u
+#define ACROSS_BYTES (BOXES_ACROSS * PIECE_BYTES)
+#define STAGE_BYTES (X_BYTES + (WIDTH * 128 > ACROSS_BYTES ? WIDTH * 128 : ACROSS_BYTES))
+#define U_BYTES (BOXES_ACROSS * RANK_STEPS * 2048)
 
 #ifdef TRANSPOSED
 #define IS_TRANSPOSED 1
@@ -59,34 +61,48 @@ void store_two(__global float* y, __global const float* start, __global const fl
   const uint m0 = (first_row + in_band % band_rows) * TILE_ROWS;    \
   const uint c0 = in_band / band_rows * COLUMNS;
 
-// The stage's 64 steps; then the stage before is free.
-#define MULTIPLY_STAGE(k, OPERAND, NEXT, transposed)                         \
-  {                                                                          \
-    const uint at = shared_address(ring) + stage * STAGE_BYTES;              \
-    barrier_wait(full + 8 * stage, phase);                                   \
-    PRODUCTS_FENCE;                                                          \
-    const ulong a = operand_at(at + part * PIECE_BYTES);                     \
-    const ulong b = OPERAND(at + X_BYTES);                                   \
-    PRODUCT(COLUMNS)(sums, a, b, k != 0, transposed);                        \
-    PRODUCT(COLUMNS)(sums, a + NEXT_STEPS, b + NEXT, 1, transposed);         \
-    PRODUCT(COLUMNS)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT, 1, transposed); \
-    PRODUCT(COLUMNS)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT, 1, transposed); \
-    PRODUCTS_COMMIT;                                                         \
-    PRODUCTS_BUT_ONE;                                                        \
-    if (k > 0 && item % 128 == 0) barrier_arrive(empty + 8 * before);        \
-    before = stage;                                                          \
-    NEXT_STAGE                                                               \
+// The stage's products; then the stage before is free.
+#define MULTIPLY_STAGE(has_before, products)                                \
+  {                                                                         \
+    const uint at = shared_address(ring) + stage * STAGE_BYTES;             \
+    barrier_wait(full + 8 * stage, phase);                                  \
+    PRODUCTS_FENCE;                                                         \
+    products;                                                               \
+    PRODUCTS_COMMIT;                                                        \
+    PRODUCTS_BUT_ONE;                                                       \
+    if (has_before && item % 128 == 0) barrier_arrive(empty + 8 * before);  \
+    before = stage;                                                         \
+    NEXT_STAGE                                                              \
   }
+#define FOUR_PRODUCTS(N, keep, OPERAND, NEXT, transposed)                      \
+  const ulong a = operand_at(at + part * PIECE_BYTES), b = OPERAND(at + X_BYTES); \
+  PRODUCT(N)(sums, a, b, keep, transposed);                                    \
+  PRODUCT(N)(sums, a + NEXT_STEPS, b + NEXT, 1, transposed);                   \
+  PRODUCT(N)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT, 1, transposed);           \
+  PRODUCT(N)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT, 1, transposed)
+#define RANK_PRODUCT                                                                  \
+  PRODUCT(COLUMNS)(sums, operand_at(at + part * PIECE_BYTES),                         \
+                   transposed_operand_at(at + X_BYTES), 1, "1")
+// Of s, which is in registers.
+#define MADE_PRODUCT(i)                                                                    \
+  REGISTERS_PRODUCT(COLUMNS)(sums, s_pairs + 4 * (i),                                      \
+                             transposed_operand_at(at + X_BYTES) + (i) * NEXT_TRANSPOSED_STEPS, \
+                             1, "1")
+
+// The boxes of one transposed operand: 64 columns each, from c0 on.
+void copy_across(uint to, __global const uchar* map, uint c0, uint step, uint ready) {
+  for (uint i = 0; i < BOXES_ACROSS; ++i) copy_box(to + i * PIECE_BYTES, map, c0 + i * 64, step, ready);
+}
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
-    __global float* y, __global const uchar* maps, __global const ushort* x,
+    __global Y_TYPE* y, __global const uchar* maps, __global const ushort* x,
     __global const ushort* w, __global const ushort* s, __global const ushort* u,
-    __global const float* start, __global const float* bias, uint M, uint C, uint J, uint R,
-    uint has_start, uint has_bias, uint band) {
+    __global const Y_TYPE* start, __global const float* bias, __global KEPT_TYPE* kept, uint M, uint C,
+    uint J, uint R, uint has_start, uint has_bias, uint band, float made_scale, float term_scale) {
   __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * STAGES];
   const uint full = shared_address(barriers), empty = full + 8 * STAGES;
-  const uint item = get_local_id(0), w_boxes = (J + 63) / 64, boxes = w_boxes + (R + 63) / 64;
+  const uint item = get_local_id(0), boxes = (J + 63) / 64, rank_boxes = RANK_STEPS > 0 ? (R + 63) / 64 : 0;
   const uint row_tiles = (M + TILE_ROWS - 1) / TILE_ROWS;
   const uint column_tiles = (C + COLUMNS - 1) / COLUMNS;
   if (item == 0) {
@@ -106,19 +122,23 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
       TILE_PLACE
       for (uint k = 0; k < boxes; ++k) {
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
-        const int low_rank = k >= w_boxes;
-        const uint step = (low_rank ? k - w_boxes : k) * 64;
         barrier_wait(empty + 8 * stage, phase ^ 1);
-        barrier_expect(ready, low_rank || IS_TRANSPOSED ? STAGE_BYTES : X_BYTES + COLUMNS * 128);
-        copy_box(to, maps + (low_rank ? 2 * MAP_BYTES : 0), step, m0, ready);
-        if (low_rank || IS_TRANSPOSED) {
-          for (uint i = 0; i < BOXES_ACROSS; ++i) {
-            copy_box(to + X_BYTES + i * PIECE_BYTES, maps + (low_rank ? 3 : 1) * MAP_BYTES,
-                     c0 + i * 64, step, ready);
-          }
+        barrier_expect(ready, X_BYTES + (IS_TRANSPOSED ? ACROSS_BYTES : WIDTH * 128));
+        copy_box(to, maps, k * 64, m0, ready);
+        if (IS_TRANSPOSED) {
+          copy_across(to + X_BYTES, maps + MAP_BYTES, c0, k * 64, ready);
         } else {
-          copy_box(to + X_BYTES, maps + MAP_BYTES, step, c0, ready);
+          copy_box(to + X_BYTES, maps + MAP_BYTES, k * 64, c0, ready);
         }
+        if (SHRINK) copy_box(to + X_BYTES + COLUMNS * 128, maps + 2 * MAP_BYTES, k * 64, 0, ready);
+        NEXT_STAGE
+      }
+      for (uint k = 0; k < rank_boxes; ++k) {
+        const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
+        barrier_wait(empty + 8 * stage, phase ^ 1);
+        barrier_expect(ready, U_BYTES + (SHRINK ? 0 : X_BYTES));
+        if (!SHRINK) copy_box(to, maps + 2 * MAP_BYTES, k * 64, m0, ready);
+        copy_across(to + X_BYTES, maps + 3 * MAP_BYTES, c0, k * 64, ready);
         NEXT_STAGE
       }
     }
@@ -126,35 +146,38 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   }
   MORE_REGISTERS;
   const uint part = item / 128 - 1, lane = item % 32;
-  const uint row = part * 64 + item % 128 / 32 * 16 + lane / 4;
-  float sums[COLUMNS / 2];
+  const uint tile_row = part * 64 + item % 128 / 32 * 16 + lane / 4;
+  float sums[WIDTH / 2];
   EACH_TILE {
     TILE_PLACE
     uint before = 0;
-    for (uint k = 0; k < w_boxes; ++k) {
+    for (uint k = 0; k < boxes; ++k) {
 #ifdef TRANSPOSED
-      MULTIPLY_STAGE(k, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1")
+      MULTIPLY_STAGE(k > 0, FOUR_PRODUCTS(WIDTH, k != 0, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
 #else
-      MULTIPLY_STAGE(k, operand_at, NEXT_STEPS, "0")
+      MULTIPLY_STAGE(k > 0, FOUR_PRODUCTS(WIDTH, k != 0, operand_at, NEXT_STEPS, "0"))
 #endif
     }
-    for (uint k = w_boxes; k < boxes; ++k) {
-      MULTIPLY_STAGE(k, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1")
+#if SHRINK
+    PRODUCTS_ENDED(WIDTH)(sums);
+    uint s_pairs[SHRINK / 4];
+    round_made(s_pairs, sums + COLUMNS / 2, made_scale * term_scale);
+    if (c0 == 0) keep_made(kept, sums + COLUMNS / 2, made_scale, m0 + tile_row, lane, M, R);
+#if SHRINK == 16
+    MULTIPLY_STAGE(1, MADE_PRODUCT(0))
+#else
+    MULTIPLY_STAGE(1, MADE_PRODUCT(0); MADE_PRODUCT(1); MADE_PRODUCT(2); MADE_PRODUCT(3))
+#endif
+#elif RANK_STEPS == 1
+    MULTIPLY_STAGE(1, RANK_PRODUCT)
+#elif RANK_STEPS == 4
+    for (uint k = 0; k < rank_boxes; ++k) {
+      MULTIPLY_STAGE(1, FOUR_PRODUCTS(COLUMNS, 1, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
     }
+#endif
     PRODUCTS_ENDED(COLUMNS)(sums);
     if (item % 128 == 0) barrier_arrive(empty + 8 * before);
-#pragma unroll
-    for (uint j = 0; j < COLUMNS / 8; ++j) {
-      const uint c = c0 + 8 * j + 2 * (lane % 4);
-      if (c >= C) continue;
-#pragma unroll
-      for (uint i = 0; i < 2; ++i) {
-        const size_t at = (size_t)(m0 + row + 8 * i) * C;
-        if (m0 + row + 8 * i < M) {
-          store_two(y + at, has_start ? start + at : 0, has_bias ? bias : 0, c, C,
-                    sums[4 * j + 2 * i], sums[4 * j + 2 * i + 1]);
-        }
-      }
-    }
+    const Extras extras = {has_start ? start : 0, has_bias ? bias : 0};
+    store_sums(y, sums, extras, m0 + tile_row, c0, M, C, lane);
   }
 }

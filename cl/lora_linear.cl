@@ -4,7 +4,7 @@
 //   out [R, K] += scale * s [T, R]^T x [T, K]
 // in two launches: lora_gradient_parts sums chunks of the T rows, lora_gradient_sum adds the chunks.
 // Shapes  as above; parts [chunks][R][K]
-// Types   f32
+// Types   f32; x bf16 with -D X_BF16
 // Work    parts: a work-group of COLUMNS items owns as many columns, RANKS rows of out and a chunk of
 //         chunk_rows rows of s and x; an item owns one column. sum: an item owns one element.
 // Local   STEPS rows of s [STEPS][RANKS]
@@ -14,9 +14,17 @@
 #if !defined(COLUMNS) || !defined(RANKS) || !defined(STEPS)
 #error "COLUMNS, RANKS and STEPS are required"
 #endif
+#include "bf16_values.clh"
+#ifdef X_BF16
+#define X_TYPE ushort
+#define OF_X(value) float_of_bf16(value)
+#else
+#define X_TYPE float
+#define OF_X(value) (value)
+#endif
 
 __attribute__((reqd_work_group_size(COLUMNS, 1, 1))) __kernel void lora_gradient_parts(
-    __global float* parts, __global const float* s, __global const float* x, uint T, uint R, uint K,
+    __global float* parts, __global const float* s, __global const X_TYPE* x, uint T, uint R, uint K,
     uint chunk_rows) {
   __local float s_tile[STEPS][RANKS];
   const uint item = get_local_id(0), chunk = get_group_id(1);
@@ -32,9 +40,9 @@ __attribute__((reqd_work_group_size(COLUMNS, 1, 1))) __kernel void lora_gradient
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // the tile is whole
     if (k < K) {
-      __global const float* column = x + (size_t)begin * K + k;
+      __global const X_TYPE* column = x + (size_t)begin * K + k;
       for (uint t = 0; t < steps; ++t) {
-        const float at = column[(size_t)t * K];
+        const float at = OF_X(column[(size_t)t * K]);
         for (uint r = 0; r < RANKS; ++r) sums[r] = fma(s_tile[t][r], at, sums[r]);
       }
     }

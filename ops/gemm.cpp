@@ -1,5 +1,6 @@
 #include "ops/gemm.hpp"
 
+#include "ops/activations.hpp"
 #include "ops/gemm_hopper.hpp"
 #include "ops/gemm_kernels.hpp"
 #include "ops/launch_shape.hpp"
@@ -56,14 +57,24 @@ void test_strips(SelfTest& test, const Tensor& like) {
   }
 }
 
-// More than a tile each way, cut at their ends, with all that may be added.
+// More than a tile each way, cut at their ends, with all that may be added; s is made, and columns
+// fill no pieces.
 void test_wgmma(SelfTest& test, const Tensor& like) {
   constexpr std::int64_t kRows = 150, kColumns = 264, kSteps = 256;
   const Tensor w = test.weights({kColumns, kSteps}, like.type(), like.layout());
+  const Tensor narrow = test.weights({kColumns - 3, kSteps}, like.type(), Layout::plain);
+  const auto activations = [&](Shape shape) { return test.input(shape, 1, DType::bf16); };
   record_gemm(test.batch(), test.output({kRows, kColumns}), test.input({kRows, kSteps}), w,
               test_extras(test, kRows, kColumns));
   record_gemm_backward(test.batch(), test.output({kRows, kSteps}), test.input({kRows, kColumns}), w,
                        Accumulate::no, {test.input({kRows, 3}), test.input({3, kSteps}), 0.5F});
+  record_gemm(test.batch(), test.output({kRows, kColumns}, DType::bf16),
+              activations({kRows, kSteps}), w,
+              {.residual = activations({kRows, kColumns}),
+               .low_rank = {test.output({kRows, 7}), test.input({7, kColumns}), 0.5F,
+                            test.input({7, kSteps}), 0.5F}});
+  record_gemm(test.batch(), test.output({kRows, kColumns - 3}), activations({kRows, kSteps}),
+              narrow);
 }
 
 // One row, and some that are taken together.
@@ -164,6 +175,8 @@ GemmKernel kernel_for_many_rows(Context& context, const GemmProduct& p) {
   return trusts_tiles(context, p.w, false) ? GemmKernel::tiles : GemmKernel::portable;
 }
 
+void record_product(Batch& batch, GemmProduct p);
+
 void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
   switch (kernel) {
     case GemmKernel::portable:
@@ -188,6 +201,8 @@ void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
 // Whether `kernel` makes s of p in its own launch: the one place that says so.
 bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p) {
   switch (kernel) {
+    case GemmKernel::wgmma:
+      return gemm_wgmma_makes_s(context, p);
     case GemmKernel::strips:
       return gemm_strips_make_s(context, p);
     case GemmKernel::bf16_tiles:
@@ -197,11 +212,34 @@ bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p) {
   }
 }
 
+// On a device with kernels for CPUs: they know f32 alone.
+void record_product_widened(Batch& batch, GemmProduct p) {
+  const Tensor y = std::exchange(p.y, f32_result(batch, p.y));
+  p.x = record_widened(batch, p.x);
+  if (!p.start.empty()) p.start = record_widened(batch, p.start);
+  record_product(batch, p);
+  record_result(batch, y, p.y);
+}
+
+// For kernels that know an f32 s alone.
+void record_with_f32_s(Batch& batch, GemmProduct p) {
+  if (!p.makes_s()) {
+    p.low_rank.s = record_widened(batch, p.low_rank.s);
+    return record_product(batch, p);
+  }
+  const Tensor s = std::exchange(p.low_rank.s, f32_result(batch, p.low_rank.s));
+  record_product(batch, p);
+  record_result(batch, s, p.low_rank.s);
+}
+
 void record_product(Batch& batch, GemmProduct p) {
   Context& context = batch.context();
+  if (is_for_cpus(context.variant()) && !p.is_f32()) return record_product_widened(batch, p);
   const bool few = !p.backward && p.rows() < GemmTiles::kFewRows;
   const GemmKernel kernel =
       few ? kernel_for_few_rows(context, p) : kernel_for_many_rows(context, p);
+  const bool f32_s = p.rank() == 0 || p.low_rank.s.type() == DType::f32;
+  if (!f32_s && kernel != GemmKernel::wgmma) return record_with_f32_s(batch, p);
   if (p.makes_s() && !makes_s(kernel, context, p)) {
     record_product(batch, {.y = p.low_rank.s,
                            .x = p.x,
@@ -215,8 +253,10 @@ void record_product(Batch& batch, GemmProduct p) {
 }
 
 void require_rows(std::string_view op, std::string_view name, const Tensor& t) {
-  require(!t.empty() && t.shape().rank() == 2 && t.elements() > 0 && t.type() == DType::f32,
-          "{}: {} must be an f32 matrix, got {}", op, name, t.empty() ? "nothing" : t.text());
+  require(!t.empty() && t.shape().rank() == 2 && t.elements() > 0,
+          "{}: {} must be a matrix of f32 or bf16, got {}", op, name,
+          t.empty() ? "nothing" : t.text());
+  require_activation(op, name, t, t.shape());
 }
 
 void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor& y,
@@ -229,11 +269,16 @@ void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor
   }
   require_rows(op, "low_rank.s", term.s);
   const std::int64_t rank = term.s.shape()[1];
-  require_tensor(op, "low_rank.s", term.s, {y.shape()[0], rank});
+  const auto require_rounded = [&](std::string_view name, const Tensor& t, const Tensor& of) {
+    if (!t.empty()) require_tensor(op, name, t, of.shape(), DType::bf16);
+  };
+  require_activation(op, "low_rank.s", term.s, {y.shape()[0], rank});
   require_tensor(op, "low_rank.u", term.u, {rank, y.shape()[1]});
+  require_rounded("low_rank.u_rounded", term.u_rounded, term.u);
   require(!overlap(y, term.s), "{}: the output must not alias low_rank.s", op);
   if (term.a.empty()) return;
   require_tensor(op, "low_rank.a", term.a, {rank, x.shape()[1]});
+  require_rounded("low_rank.a_rounded", term.a_rounded, term.a);
   require(!overlap(term.s, x), "{}: low_rank.s must not alias the input where it is made", op);
 }
 
@@ -243,10 +288,12 @@ void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w
                  const GemmExtras& extras) {
   require_weight("gemm", "w", w);
   require_rows("gemm", "x", x);
-  require_tensor("gemm", "x", x, {x.shape()[0], w.shape()[1]});
-  require_tensor("gemm", "y", y, {x.shape()[0], w.shape()[0]});
+  require_activation("gemm", "x", x, {x.shape()[0], w.shape()[1]});
+  require_activation("gemm", "y", y, {x.shape()[0], w.shape()[0]});
   if (!extras.bias.empty()) require_tensor("gemm", "bias", extras.bias, {w.shape()[0]});
-  if (!extras.residual.empty()) require_tensor("gemm", "residual", extras.residual, y.shape());
+  if (!extras.residual.empty()) {
+    require_tensor("gemm", "residual", extras.residual, y.shape(), y.type());
+  }
   require_low_rank("gemm", extras.low_rank, y, x);
   require(!overlap(y, x), "gemm: y must not alias x");
   record_product(batch, {.y = y,
@@ -262,8 +309,8 @@ void record_gemm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, cons
                           Accumulate accumulate, const LowRankTerm& low_rank) {
   require_weight("gemm backward", "w", w);
   require_rows("gemm backward", "dy", dy);
-  require_tensor("gemm backward", "dy", dy, {dy.shape()[0], w.shape()[0]});
-  require_tensor("gemm backward", "dx", dx, {dy.shape()[0], w.shape()[1]});
+  require_activation("gemm backward", "dy", dy, {dy.shape()[0], w.shape()[0]});
+  require_activation("gemm backward", "dx", dx, {dy.shape()[0], w.shape()[1]});
   require_low_rank("gemm backward", low_rank, dx, dy);
   require(!overlap(dx, dy), "gemm backward: dx must not alias dy");
   record_product(batch, {.y = dx,

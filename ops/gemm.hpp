@@ -4,10 +4,12 @@
 //   N]) backward  dx [M, K] (+)= dy [M, N] w [N, K] (+ s [M, R] u [R, K])
 //
 // The last term is a low-rank product that shares the accumulators of the main one: an adapter
-// costs no extra pass over y. Activations are f32, w is any DType but the integers. w is frozen: it
-// has no gradient. Arithmetic is f32; in variants with a matrix unit the operands of large products
-// (rounds_to_bf16() of ops/gemm_plan.hpp) are rounded to bf16, and rows of
-// small ones with w in strips to 16-bit integers; sums stay f32.
+// costs no extra pass over y. Activations (x, y, dy, dx) are f32 or bf16 each, w is any DType but
+// the integers, s and u are f32. w is frozen: it has no gradient. A bf16 result is rounded to
+// nearest even at the end; kernels for CPUs know f32 alone, so there bf16 is widened before and
+// rounded behind them. Arithmetic is f32; in variants with a matrix unit the operands of large
+// products (rounds_to_bf16() of ops/gemm_plan.hpp) are rounded to bf16, and rows of small ones with
+// w in strips to 16-bit integers; sums stay f32.
 #pragma once
 
 #include "runtime/batch.hpp"
@@ -18,16 +20,19 @@ namespace clora {
 // the product's own input: s = a_scale * input a^T, overwritten; in the same launch where the
 // kernel can, with a rounded as w is.
 struct LowRankTerm {
-  Tensor s;  // [M, R]
-  Tensor u;  // [R, columns of the output]
+  Tensor s;  // [M, R], f32 or bf16
+  Tensor u;  // [R, columns of the output] f32
   float scale = 1;
   Tensor a = {};  // [R, columns of the input] f32
   float a_scale = 1;
+  // u and a rounded to bf16, or empty: then a product that rounds its operands does it itself.
+  Tensor u_rounded = {};
+  Tensor a_rounded = {};
 };
 
 struct GemmExtras {
   Tensor bias = {};      // [N] f32, or empty
-  Tensor residual = {};  // [M, N] f32, or empty; may be y itself (y += ...)
+  Tensor residual = {};  // [M, N] of y's type, or empty; may be y itself (y += ...)
   LowRankTerm low_rank = {};
   float scale = 1;  // of x w^T
 };

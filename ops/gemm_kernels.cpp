@@ -52,10 +52,7 @@ void append(std::vector<Argument>& arguments, std::initializer_list<Argument> mo
 }
 
 Launch launch_of(const GemmProduct& p) {
-  Cost cost = gemm_cost(p.rows(), p.w);
-  const std::int64_t widths = p.columns() + (p.makes_s() ? p.steps() : 0);
-  cost.flops += 2.0 * static_cast<double>(p.rows() * p.rank() * widths);
-  return {{}, {}, cost, p.backward ? "gemm/backward" : "gemm/forward"};
+  return {{}, {}, p.cost(), p.backward ? "gemm/backward" : "gemm/forward"};
 }
 
 // The strips of w, shared by groups.
@@ -145,6 +142,15 @@ GemmSize GemmProduct::size() const {
   return {u32(rows()), u32(columns()), u32(steps() + steps() % 2 + rank())};
 }
 
+Cost GemmProduct::cost() const {
+  const std::int64_t widths = columns() + (makes_s() ? steps() : 0);
+  Cost cost = gemm_cost(rows(), w);
+  cost.flops += 2.0 * static_cast<double>(rows() * rank() * widths);
+  cost.bytes = static_cast<double>(x.bytes() + y.bytes() + w.bytes());
+  if (!start.empty()) cost.bytes += static_cast<double>(start.bytes());
+  return cost;
+}
+
 std::size_t int8_row_bytes(const GemmProduct& p) { return u32(p.steps()) * std::size_t{9} / 4; }
 
 bool gemm_bf16_tiles_make_s(const Context& context, const GemmProduct& p) {
@@ -228,6 +234,8 @@ void record_gemm_portable(Batch& batch, const GemmProduct& p) {
   Defines defines;
   set_weight_type(defines, p.w);
   defines.set("TILE", kTile).set("SIDE", kSide).set("STEPS", kSteps).set("ROW_ITEMS", kRowItems);
+  if (p.x.type() == DType::bf16) defines.set("X_BF16");
+  if (p.y.type() == DType::bf16) defines.set("Y_BF16");
   Launch launch = launch_of(p);
   launch.kernel = context.kernel("gemm.cl", one_row ? "gemm_one_row" : "gemm", defines);
   std::vector<Argument> arguments = arguments_of(p);

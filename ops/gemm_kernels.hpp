@@ -6,7 +6,8 @@
 
 namespace clora {
 
-// y [M, C] from x [M, J], in either direction: forward w is [C, J], backward [J, C].
+// y [M, C] from x [M, J], in either direction: forward w is [C, J], backward [J, C]. x, and y and
+// start together, are f32 or bf16.
 struct GemmProduct {
   Tensor y;
   Tensor x;
@@ -22,7 +23,9 @@ struct GemmProduct {
   std::int64_t steps() const { return x.shape()[1]; }
   std::int64_t rank() const { return low_rank.s.empty() ? 0 : low_rank.s.shape()[1]; }
   bool makes_s() const { return !low_rank.a.empty(); }
+  bool is_f32() const { return x.type() == DType::f32 && y.type() == DType::f32; }
   GemmSize size() const;
+  Cost cost() const;
 };
 
 // The files of kernels that only some variants have.
@@ -34,7 +37,7 @@ inline constexpr std::string_view kGemmFewRowsStrips = "gemm_few_rows_strips_cpu
 inline constexpr std::string_view kGemmFewRowsInt8 = "gemm_few_rows_int8_cpu.cl";
 
 // All but the kernels that say so take s as it is: REQUIRES there that the product does not make
-// it.
+// it. Those for CPUs REQUIRE: is_f32().
 
 // Any product.
 void record_gemm_portable(Batch& batch, const GemmProduct& p);

@@ -1,5 +1,6 @@
 #include "ops/lora_linear.hpp"
 
+#include "ops/activations.hpp"
 #include "ops/dropout.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/reduction_grid.hpp"
@@ -39,7 +40,8 @@ void require_adapter(std::string_view op, const LinearWeights& weights, const Lo
 
 void require_matrix(std::string_view op, std::string_view name, const Tensor& t) {
   require(!t.empty() && t.shape().rank() == 2 && t.elements() > 0,
-          "{}: {} must be an f32 matrix, got {}", op, name, t.empty() ? "nothing" : t.text());
+          "{}: {} must be a matrix of f32 or bf16, got {}", op, name,
+          t.empty() ? "nothing" : t.text());
 }
 
 void drop(Batch& batch, const Tensor& y, const Tensor& x, const LoraDropout& dropout,
@@ -48,11 +50,11 @@ void drop(Batch& batch, const Tensor& y, const Tensor& x, const LoraDropout& dro
                  accumulate);
 }
 
-// What the adapter sees of x: x itself without dropout, else a temporary made anew.
+// What the adapter sees of x: x itself without dropout, else an f32 temporary made anew.
 Tensor adapter_input(Batch& batch, const Tensor& x, const LoraDropout& dropout) {
   if (dropout.probability == 0) return x;
   const Tensor dropped = batch.temporary(x.shape(), DType::f32, "lora dropped x");
-  drop(batch, dropped, x, dropout, false);
+  drop(batch, dropped, record_widened(batch, x), dropout, false);
   return dropped;
 }
 
@@ -66,10 +68,13 @@ void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& d
   }
   record_lora_shrink(batch, ds, dy, lora.bt, lora.scale);
   if (dx.empty()) return;
-  record_gemm_backward(batch, dx, dy, weights.w, accumulate);
+  const bool adds = accumulate == Accumulate::yes;
+  const Tensor sum = adds ? record_widened(batch, dx) : f32_result(batch, dx);
+  record_gemm_backward(batch, sum, dy, weights.w, accumulate);
   const Tensor through_adapter = batch.temporary(dx.shape(), DType::f32, "lora ds a");
   record_gemm_backward(batch, through_adapter, ds, lora.a, Accumulate::no);
-  drop(batch, dx, through_adapter, lora.dropout, true);
+  drop(batch, sum, through_adapter, lora.dropout, true);
+  record_result(batch, dx, sum);
 }
 
 void test_gradient(SelfTest& test) {
@@ -93,6 +98,7 @@ void record_gradient_by_chunks(Batch& batch, Launch launch, const Gradient& g) {
   const std::size_t columns = reduction_group(context.device(), kColumns);
   Defines defines;
   defines.set("COLUMNS", columns).set("RANKS", kRanks).set("STEPS", kSteps);
+  if (g.x.type() == DType::bf16) defines.set("X_BF16");
   const std::uint32_t strips = divide_up(width, u32(static_cast<std::int64_t>(columns)));
   const std::uint32_t wanted = kGroupsPerUnit * std::max(1U, context.device().compute_units);
   const std::uint32_t chunk_rows = std::max(kSteps, divide_up(rows * strips, wanted));
@@ -142,7 +148,7 @@ void record_lora_linear_backward(Batch& batch, const Tensor& dx, const LoraGradi
   require_matrix("lora_linear backward", "dy", dy);
   const std::int64_t rows = dy.shape()[0];
   const std::int64_t rank = lora.a.shape()[0];
-  require_tensor("lora_linear backward", "saved.x", saved.x, {rows, weights.w.shape()[1]});
+  require_activation("lora_linear backward", "saved.x", saved.x, {rows, weights.w.shape()[1]});
   require_tensor("lora_linear backward", "saved.s", saved.s, {rows, rank});
   require(!overlap(dx, saved.x), "lora_linear backward: dx must not alias saved.x");
   const Tensor ds = batch.temporary({rows, rank}, DType::f32, "lora ds");
@@ -180,12 +186,13 @@ void record_lora_gradient(Batch& batch, const Tensor& out, const Tensor& s, cons
   const std::int64_t rank = s.shape()[1];
   const std::int64_t width = x.shape()[1];
   require_tensor(op, "s", s, s.shape());
-  require_tensor(op, "x", x, {rows, width});
+  require_activation(op, "x", x, {rows, width});
   require_tensor(op, "out", out, {rank, width});
   require(!overlap(out, s) && !overlap(out, x), "{}: out must alias neither s nor x", op);
   Context& context = batch.context();
   const auto flops = 2.0 * static_cast<double>(rows * rank * width);
-  const auto bytes = 4.0 * static_cast<double>(rows * (rank + width) + 2 * rank * width);
+  const double bytes =
+      4.0 * static_cast<double>(rows * rank + 2 * rank * width) + static_cast<double>(x.bytes());
   Launch launch{{}, {}, {flops, bytes}, "lora_linear/gradient"};
   if (variant_for(context, "lora_linear_cpu.cl", "lora_gradient", test_gradient) != Variant::cpu) {
     return record_gradient_by_chunks(batch, std::move(launch), {out, s, x, scale});
@@ -193,7 +200,8 @@ void record_lora_gradient(Batch& batch, const Tensor& out, const Tensor& s, cons
   launch.kernel =
       context.kernel("lora_linear_cpu.cl", "lora_gradient", Defines().set("COLUMNS", kStrip));
   launch.grid = single_item_groups(divide_up(u32(width), kStrip));
-  batch.launch(std::move(launch), out, s, x, u32(rows), u32(rank), u32(width), scale);
+  batch.launch(std::move(launch), out, s, record_widened(batch, x), u32(rows), u32(rank),
+               u32(width), scale);
 }
 
 Cost lora_linear_cost(std::int64_t rows, const LinearWeights& weights, std::int64_t rank) {

@@ -8,7 +8,8 @@
 // b [N, R] is held transposed, bt [R, N]: then the forward's and the backward's low-rank terms have
 // the same form, and so have the two gradients. Without dropout the adapter shares the accumulators
 // of the base product, which makes s, and ds, on its way where its kernel can (ops/gemm.hpp,
-// LowRankTerm).
+// LowRankTerm). x, y, dx and dy are f32 or bf16 each, a residual is of y's type; s and what belongs
+// to the adapter are f32.
 #pragma once
 
 #include "ops/gemm.hpp"
@@ -66,7 +67,8 @@ void record_lora_linear_composed(Batch& batch, const Tensor& y, const Tensor& s,
 // out [T, R] = scale * x [T, K] a [R, K]^T: the shrink. Overwrites out.
 void record_lora_shrink(Batch& batch, const Tensor& out, const Tensor& x, const Tensor& a,
                         float scale);
-// out [R, K] += scale * s [T, R]^T x [T, K]: the adapter gradients. Same bits every run.
+// out [R, K] += scale * s [T, R]^T x [T, K]: the adapter gradients; x f32 or bf16. Same bits every
+// run.
 void record_lora_gradient(Batch& batch, const Tensor& out, const Tensor& s, const Tensor& x,
                           float scale);
 

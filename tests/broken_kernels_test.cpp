@@ -188,7 +188,7 @@ std::vector<Family> families() {
          record_gemm(t.batch(), t.output({2, 70}), t.input({2, 64}), t.input({70, 64}));
        }},
       {"gemm_wgmma f32",
-       {"gemm_wgmma.cl", "sums[4 * j + 2 * i + 1]", "sums[4 * j + 1]"},
+       {"gemm_wgmma_ends.clh", "sums[16 * g + 4 * j + 2 * i + 1]", "sums[16 * g + 4 * j + 1]"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}), t.input({80, 64}));
        },
@@ -203,6 +203,15 @@ std::vector<Family> families() {
                            .head = t.input({80, 64}),
                            .targets = t.input({40}, targets),
                            .weight = t.input({1}, std::vector{0.5F})});
+       },
+       Variant::wgmma,
+       kBf16Tolerance},
+      {"gemm_wgmma f32",
+       {"gemm_wgmma.cl", "made_scale * term_scale", "made_scale"},
+       [](SelfTest& t) {
+         record_gemm(t.batch(), t.output({40, 80}, DType::bf16), t.input({40, 64}, 1, DType::bf16),
+                     t.input({80, 64}),
+                     {.low_rank = {t.output({40, 5}), t.input({5, 80}), 0.5F, t.input({5, 64})}});
        },
        Variant::wgmma,
        kBf16Tolerance},

@@ -92,8 +92,8 @@ class Gemm : public test::OpTest {
       add(want, residual);
     }
     if (c.rank > 0) {
-      given.low_rank = {up({c.m, c.rank}, s), up({c.rank, c.n}, u), 0.75F};
-      test::add_low_rank_reference(want, seen(to_double(s)), seen(scaled(u, 0.75)),
+      given.low_rank = {up({c.m, c.rank}, s), up({c.rank, c.n}, u), 0.5F};
+      test::add_low_rank_reference(want, seen(to_double(s)), seen(scaled(u, 0.5)),
                                    static_cast<std::size_t>(c.rank), 1);
     }
     test::Output y(context(), {c.m, c.n});
@@ -106,7 +106,7 @@ class Gemm : public test::OpTest {
   }
 
   // y and s = 0.25 x a^T, against those of an s that the host has made.
-  void expect_made_low_rank(const Case& c, Layout layout, bool backward) {
+  void expect_made_low_rank(const Case& c, Layout layout, bool backward, DType type = DType::f32) {
     const std::int64_t in = backward ? c.n : c.k;
     const std::int64_t out = backward ? c.k : c.n;
     const auto weights = test::random_weights(DType::f32, c.n, c.k, 1);
@@ -121,21 +121,69 @@ class Gemm : public test::OpTest {
     auto want = backward ? test::gemm_backward_reference(to_double(x), weights.values, c.size())
                          : test::gemm_reference(to_double(x), weights.values, c.size());
     test::add_low_rank_reference(want, s_want, to_double(u), size(c.rank), 0.5);
-    test::Output y(context(), {c.m, out});
-    test::Output s(context(), {c.m, c.rank});
+    test::Output y(context(), {c.m, out}, type);
+    test::Output s(context(), {c.m, c.rank}, type);
     const LowRankTerm term{s.tensor(), up({c.rank, out}, u), 0.5F, up({c.rank, in}, a), 0.25F};
     run([&](Batch& batch) {
       if (backward) {
-        record_gemm_backward(batch, y.tensor(), up({c.m, in}, x), w, Accumulate::no, term);
+        record_gemm_backward(batch, y.tensor(), up({c.m, in}, x, type), w, Accumulate::no, term);
       } else {
-        record_gemm(batch, y.tensor(), up({c.m, in}, x), w, {.low_rank = term});
+        record_gemm(batch, y.tensor(), up({c.m, in}, x, type), w, {.low_rank = term});
       }
     });
-    const double allowed = 2 * test::product_tolerance_of(GetParam(), size(in + c.rank));
+    const double rounding = type == DType::bf16 ? 0x1p-7 : 0;  // of x, and of y
+    const double allowed = rounding + 2 * test::product_tolerance_of(GetParam(), size(in + c.rank));
     const std::string what =
         fmt::format("{} backward {} layout {}", c.text(), backward, static_cast<int>(layout));
     expect_close(s.values(), s_want, allowed, "s " + what);
     expect_close(y.values(), want, allowed, "y " + what);
+  }
+
+  Tensor up(Shape shape, std::span<const float> v, DType type) {
+    return type == DType::bf16 ? test::upload_bf16(context(), shape, v) : up(shape, v);
+  }
+
+  // y (+)= 0.5 s u + the product with an input of type `in`, of and to `out`; s is given.
+  void expect_types(const Case& c, DType in, DType out, bool backward) {
+    const std::int64_t from = backward ? c.n : c.k;
+    const std::int64_t to = backward ? c.k : c.n;
+    const auto w = test::random_weights(DType::bf16, c.n, c.k, 1);
+    const auto x = values(c.m * from, 2), start = values(c.m * to, 4);
+    const auto s = values(c.m * c.rank, 5), u = values(c.rank * to, 6);
+    const auto as = [](DType type, std::span<const float> v) {
+      return type == DType::bf16 ? test::rounded_to_bf16(to_double(v)) : to_double(v);
+    };
+    const auto seen = [&](std::vector<double> v) {
+      return operand(std::move(v), c.m, to, backward);
+    };
+    auto want = backward ? test::gemm_backward_reference(seen(as(in, x)), w.values, c.size())
+                         : test::gemm_reference(seen(as(in, x)), w.values, c.size());
+    test::add_low_rank_reference(want, seen(as(in, s)), seen(scaled(u, 0.5)),
+                                 static_cast<std::size_t>(c.rank), 1);
+    const auto first = as(out, start);
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] += first[i];
+    LowRankTerm term;
+    if (c.rank > 0) {
+      term = {up({c.m, c.rank}, s, in), up({c.rank, to}, u), 0.5F};
+      if (rounds_to_bf16(GetParam(), {static_cast<std::uint32_t>(c.m), 64, 1}, backward)) {
+        term.u_rounded = test::upload_bf16(context(), {c.rank, to}, u);
+      }
+    }
+    const Tensor residual = up({c.m, to}, start, out), given = up({c.m, from}, x, in);
+    test::Output y(context(), {c.m, to}, out);
+    run([&](Batch& batch) {
+      if (backward) {
+        batch.copy(y.tensor(), residual);
+        record_gemm_backward(batch, y.tensor(), given, w.upload(context()), Accumulate::yes, term);
+      } else {
+        record_gemm(batch, y.tensor(), given, w.upload(context()),
+                    {.residual = residual, .low_rank = term});
+      }
+    });
+    const double rounding = out == DType::bf16 ? 0x1p-9 : 0;
+    expect_close(y.values(), want, rounding + tolerance_of(static_cast<std::size_t>(from + c.rank)),
+                 fmt::format("{} from {} to {}, backward {}", c.text(), name_of(in), name_of(out),
+                             backward));
   }
 
   void expect_backward(DType type, const Case& c, Layout layout = Layout::plain) {
@@ -147,8 +195,8 @@ class Gemm : public test::OpTest {
     auto want = test::gemm_backward_reference(seen(to_double(dy)), seen(w.values), c.size());
     LowRankTerm term;
     if (c.rank > 0) {
-      term = {up({c.m, c.rank}, s), up({c.rank, c.k}, u), -1.5F};
-      test::add_low_rank_reference(want, seen(to_double(s)), seen(scaled(u, -1.5)),
+      term = {up({c.m, c.rank}, s), up({c.rank, c.k}, u), -2.0F};
+      test::add_low_rank_reference(want, seen(to_double(s)), seen(scaled(u, -2)),
                                    static_cast<std::size_t>(c.rank), 1);
     }
     const double tolerance = tolerance_of(static_cast<std::size_t>(c.n + c.rank));
@@ -188,6 +236,24 @@ TEST_P(Gemm, ForwardIsTheProductInEveryShape) {
 TEST_P(Gemm, BackwardIsTheProductInEveryShapeAndAccumulates) {
   for (const Case& c : kCases) {
     if (c.affordable()) expect_backward(DType::f32, c);
+  }
+}
+
+// Rows that fill pieces of 16 bytes and rows that do not, an adapter of one step and of more.
+TEST_P(Gemm, TakesAndGivesBf16) {
+  for (const Case& c : {Case{2, 40, 33, 3},
+                        {5, 37, 64, 0},
+                        {13, 33, 65, 5},
+                        {131, 200, 72, 16},
+                        {150, 264, 136, 20},
+                        {40, 96, 64, 70}}) {
+    if (!c.affordable()) continue;
+    for (const auto& [in, out] : {std::pair{DType::bf16, DType::bf16},
+                                  {DType::bf16, DType::f32},
+                                  {DType::f32, DType::bf16}}) {
+      expect_types(c, in, out, false);
+      expect_types(c, in, out, true);
+    }
   }
 }
 
@@ -245,6 +311,8 @@ TEST_P(Gemm, TheFirstLowRankFactorIsMadeOfTheInputWhereItsMatrixIsGiven) {
       expect_made_low_rank(c, layout, false);
       expect_made_low_rank(c, layout, true);
     }
+    expect_made_low_rank(c, Layout::plain, false, DType::bf16);
+    expect_made_low_rank(c, Layout::plain, true, DType::bf16);
   }
 }
 
@@ -352,7 +420,8 @@ TEST_P(GemmRefuses, MatricesThatDoNotFit) {
   const Tensor w = f32({8, 6});
   EXPECT_THAT(forward_error(f32({4, 8}), f32({4, 5}), w), HasSubstr("x must be f32 [4, 6]"));
   EXPECT_THAT(forward_error(f32({4, 7}), f32({4, 6}), w), HasSubstr("y must be f32 [4, 8]"));
-  EXPECT_THAT(forward_error(f32({4, 8}), Tensor(), w), HasSubstr("x must be an f32 matrix"));
+  EXPECT_THAT(forward_error(f32({4, 8}), Tensor(), w),
+              HasSubstr("x must be a matrix of f32 or bf16"));
   EXPECT_THAT(backward_error(f32({4, 6}), f32({4, 7}), w), HasSubstr("dy must be f32 [4, 8]"));
   EXPECT_THAT(backward_error(f32({4, 7}), f32({4, 8}), w), HasSubstr("dx must be f32 [4, 6]"));
   const Tensor integers = context().allocate({8, 6}, DType::i32, MemoryTag::scratch);

@@ -82,47 +82,52 @@ struct Layer {
 
 class LoraLinear : public test::OpTest {
  protected:
-  Tensor up(Shape shape, std::span<const float> v) { return test::upload(context(), shape, v); }
+  Tensor up(Shape shape, std::span<const float> v, DType type = DType::f32) {
+    return type == DType::bf16 ? test::upload_bf16(context(), shape, v)
+                               : test::upload(context(), shape, v);
+  }
+  // Activations, and what comes of them.
+  static double rounding(DType type) { return type == DType::bf16 ? 0x1p-7 : 0; }
 
   double tolerance(std::size_t terms) const {
     return test::product_tolerance_of(GetParam(), terms);
   }
 
-  void expect_forward(const Layer& layer) {
+  void expect_forward(const Layer& layer, DType type = DType::f32) {
     const Case& c = layer.size;
-    test::Output y(context(), {c.t, c.n});
+    test::Output y(context(), {c.t, c.n}, type);
     test::Output s(context(), {c.t, c.r});
     run([&](Batch& batch) {
-      record_lora_linear(batch, y.tensor(), s.tensor(), up({c.t, c.k}, layer.x), layer.weights,
-                         layer.lora);
+      record_lora_linear(batch, y.tensor(), s.tensor(), up({c.t, c.k}, layer.x, type),
+                         layer.weights, layer.lora);
     });
-    const double allowed = 2 * tolerance(layer.terms());
+    const double allowed = rounding(type) + 2 * tolerance(layer.terms());
     expect_close(s.values(), layer.reference.s(to_double(layer.x)), allowed, "s " + layer.text());
     expect_close(y.values(), layer.reference.forward(to_double(layer.x)), allowed,
                  "y " + layer.text());
   }
 
   // Two calls, the first overwriting dx, the second accumulating: everything is there twice.
-  void expect_backward(const Layer& layer) {
+  void expect_backward(const Layer& layer, DType type = DType::f32) {
     const Case& c = layer.size;
     const auto x = to_double(layer.x);
     const auto dy = to_double(layer.dy);
     std::vector<float> s;
     for (const double value : layer.reference.s(x)) s.push_back(static_cast<float>(value));
-    test::Output dx(context(), {c.t, c.k});
+    test::Output dx(context(), {c.t, c.k}, type);
     test::Output da(context(), {c.r, c.k});
     test::Output dbt(context(), {c.r, c.n});
     run([&](Batch& batch) {
       batch.fill_zero(da.tensor());
       batch.fill_zero(dbt.tensor());
-      const LoraLinearSaved saved{up({c.t, c.k}, layer.x), up({c.t, c.r}, s)};
-      const Tensor gradient = up({c.t, c.n}, layer.dy);
+      const LoraLinearSaved saved{up({c.t, c.k}, layer.x, type), up({c.t, c.r}, s)};
+      const Tensor gradient = up({c.t, c.n}, layer.dy, type);
       for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
         record_lora_linear_backward(batch, dx.tensor(), {da.tensor(), dbt.tensor()}, gradient,
                                     saved, layer.weights, layer.lora, accumulate);
       }
     });
-    const double allowed = 4 * tolerance(layer.terms());
+    const double allowed = rounding(type) + 4 * tolerance(layer.terms());
     const auto twice = [](std::vector<double> v) {
       for (double& value : v) value *= 2;
       return v;
@@ -159,6 +164,18 @@ TEST_P(LoraLinear, ForwardAddsTheAdapterToWeightsInStrips) {
 TEST_P(LoraLinear, BackwardGivesAllGradientsAndAccumulates) {
   for (const Case& c : kCases) {
     if (c.affordable()) expect_backward(Layer(context(), c));
+  }
+}
+
+TEST_P(LoraLinear, ActivationsMayBeBf16) {
+  for (const Case& c :
+       {Case{2, 33, 65, 3}, {37, 129, 64, 17}, {65, 192, 576, 16}, {140, 40, 72, 5}}) {
+    for (const float probability : {0.0F, 0.3F}) {
+      if (!c.affordable()) continue;
+      const Layer layer(context(), c, probability);
+      expect_forward(layer, DType::bf16);
+      expect_backward(layer, DType::bf16);
+    }
   }
 }
 
@@ -312,7 +329,7 @@ TEST_P(LoraLinear, RefusesWhatDoesNotFit) {
   EXPECT_THAT(backward(f32({4, 6}), {f32({2, 6}), f32({3, 8})}, f32({4, 8}), {x, f32({4, 2})}),
               HasSubstr("out must be f32 [2, 8]"));
   EXPECT_THAT(backward(f32({4, 6}), gradients, Tensor(), {x, f32({4, 2})}),
-              HasSubstr("dy must be an f32 matrix"));
+              HasSubstr("dy must be a matrix of f32 or bf16"));
 }
 
 }  // namespace
