@@ -2,12 +2,17 @@
 //
 // Shapes  y [T, D], ids [T], table [V, D]
 // Types   y f32, ids i32, table in any storage type (quant.clh)
-// Work    embedding: one work-item four elements of a row, D along dimension 0; where D is a
-//         multiple of 4, plain types are read four at a time, and y is written so.
+// Work    embedding: one work-item four elements of each of ROWS rows, D along dimension 0, so that
+//         several reads are on their way; where D is a multiple of 4, plain types are read four at a
+//         time, and y is written so. A negative id becomes a large one.
 //         embedding_rows (CPU devices): a work-group of one item owns rows_per_group rows of y.
 // Local   none
 // Cost    reads T rows of the table, writes 4 T D bytes
 // Numerics  as the storage type
+#ifndef ROWS
+#error "ROWS: of y, of a work-item of embedding"
+#endif
+
 #include "quant_block32.clh"
 
 // Elements d to d + 3 of a row, d a multiple of 4, as all rows' lengths are.
@@ -25,16 +30,26 @@ float4 weights_at(__global const uchar* row, uint d) {
 
 __kernel void embedding(__global float* y, __global const int* ids, __global const uchar* table,
                         uint T, uint D, uint V) {
-  const uint d = 4 * get_global_id(0), t = get_global_id(1);
-  if (d >= D || t >= T) return;
-  const uint id = (uint)ids[t];  // a negative id becomes a large one
-  __global const uchar* row = weight_row(table, id < V ? id : 0, D);
-  __global float* out = y + (size_t)t * D + d;
+  const uint d = 4 * get_global_id(0), t0 = ROWS * get_global_id(1);
+  if (d >= D || t0 >= T) return;
+  const uint rows = min((uint)ROWS, T - t0);
+  uint id[ROWS];
+  for (uint r = 0; r < ROWS; ++r) id[r] = r < rows ? (uint)ids[t0 + r] : V;
+  __global float* out = y + (size_t)t0 * D + d;
   if (D % 4 == 0) {
-    *(__global float4*)out = id < V ? weights_at(row, d) : (float4)(0.0f);
+    float4 values[ROWS];
+    for (uint r = 0; r < ROWS; ++r) {
+      values[r] = id[r] < V ? weights_at(weight_row(table, id[r], D), d) : (float4)(0.0f);
+    }
+    for (uint r = 0; r < rows; ++r) *(__global float4*)(out + (size_t)r * D) = values[r];
     return;
   }
-  for (uint i = 0; i < min(4u, D - d); ++i) out[i] = id < V ? weight_at(row, d + i) : 0.0f;
+  for (uint r = 0; r < rows; ++r) {
+    __global const uchar* row = weight_row(table, id[r] < V ? id[r] : 0, D);
+    for (uint i = 0; i < min(4u, D - d); ++i) {
+      out[(size_t)r * D + i] = id[r] < V ? weight_at(row, d + i) : 0.0f;
+    }
+  }
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void embedding_rows(

@@ -9,7 +9,8 @@ namespace clora {
 namespace {
 
 constexpr std::size_t kGroup = 64;      // work-items of the portable kernel
-constexpr std::uint32_t kElements = 4;  // of a row that one of them takes
+constexpr std::uint32_t kElements = 4;  // of each of so many rows that one of them takes
+constexpr std::uint32_t kRows = 4;
 
 Variant choose(Context& context, const Tensor& table) {
   const std::string name = fmt::format("embedding_rows {}", weight_name(table));
@@ -37,7 +38,7 @@ void record_embedding(Batch& batch, const Tensor& y, const Tensor& ids, const Te
   const double row_bytes = static_cast<double>(table.bytes()) / vocabulary;
   Launch launch{{}, {}, {elements, 4 * elements + tokens * row_bytes}, "embedding/forward"};
   Defines defines;
-  set_weight_type(defines, table);
+  set_weight_type(defines.set("ROWS", kRows), table);
   if (choose(context, table) == Variant::cpu) {
     const RowShare share = share_rows(tokens, context.device());
     launch.kernel = context.kernel("embedding.cl", "embedding_rows", defines);
@@ -46,7 +47,8 @@ void record_embedding(Batch& batch, const Tensor& y, const Tensor& ids, const Te
     return;
   }
   launch.kernel = context.kernel("embedding.cl", "embedding", defines);
-  launch.grid = {{round_up(divide_up(width, kElements), kGroup), tokens, 1}, {kGroup, 1, 1}};
+  launch.grid = {{round_up(divide_up(width, kElements), kGroup), divide_up(tokens, kRows), 1},
+                 {kGroup, 1, 1}};
   batch.launch(std::move(launch), y, ids, table, tokens, width, vocabulary);
 }
 
