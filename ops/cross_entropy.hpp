@@ -25,7 +25,7 @@ void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogit
 // 300 MiB. The same bits every run.
 // REQUIRES: dx is not x.
 struct HeadLossInputs {
-  Tensor x;        // [T, D]
+  Tensor x;        // [T, D], f32 or bf16
   Tensor head;     // [V, D], any storage type
   Tensor targets;  // [T] i32
   Tensor weight;   // [1] f32

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/cross_entropy.hpp"
-#include "ops/cross_entropy_head_hopper.hpp"
 #include "tests/reference/cross_entropy_reference.hpp"
+#include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {
@@ -158,13 +159,16 @@ struct LossAndSlopes {
 };
 
 // By two chunks of the vocabulary and more.
-LossAndSlopes run_by_chunks(Context& context, const Problem& p, bool gradient = true) {
+LossAndSlopes run_by_chunks(Context& context, const Problem& p, bool gradient = true,
+                            Tensor head = {}, DType type = DType::f32) {
+  std::vector<float> x = p.x;
+  if (head.empty()) head = test::upload(context, {p.vocabulary, p.width}, p.head);
   const test::Output loss(context, {p.rows});
   const test::Output dx(context, {p.rows, p.width});
   Batch batch(context);
   record_head_loss(batch, loss.tensor(), gradient ? dx.tensor() : Tensor(),
-                   {.x = test::upload(context, {p.rows, p.width}, p.x),
-                    .head = test::upload(context, {p.vocabulary, p.width}, p.head),
+                   {.x = test::upload_as(context, type, {p.rows, p.width}, x),
+                    .head = head,
                     .targets = test::upload(context, {p.rows}, p.targets),
                     .weight = test::upload(context, {1}, std::vector{p.weight}),
                     .entries_per_chunk = 256});
@@ -207,6 +211,49 @@ TEST_P(HeadLoss, KeepsWhatTheChunkBeforeAMuchLargerLogitHeld) {
   test::expect_close(others(got.dx), others(p.dx), 4e-3, "dx");
 }
 
+// Whose rows must be rounded or filled up first, a chunk of the vocabulary at a time.
+TEST_P(HeadLoss, TakesHeadsOfOtherTypesAndOddWidths) {
+  for (const auto& [type, width] :
+       std::vector<std::pair<DType, std::int64_t>>{{DType::f32, 37},
+                                                   {DType::f16, 44},
+                                                   {DType::bf16, 35},
+                                                   {DType::bf16, 72},
+                                                   {DType::q8_0, 64},
+                                                   {DType::q6_k, 256}}) {
+    constexpr std::int64_t kRows = 50, kVocabulary = 700;
+    CLORA_SKIP_UNLESS_AFFORDED(kRows * kVocabulary * 64 / 4);
+    const test::WeightMatrix head = test::random_weights(type, kVocabulary, width, 3);
+    std::vector<std::int32_t> targets(kRows);
+    for (std::int64_t t = 0; t < kRows; ++t)
+      targets[static_cast<std::size_t>(t)] = static_cast<std::int32_t>(14 * t);
+    const Problem p(width, exact_values(kRows * width, 1),
+                    std::vector<float>(head.values.begin(), head.values.end()), targets);
+    const LossAndSlopes got = run_by_chunks(context(), p, true, head.upload(context()));
+    const double tolerance = test::product_tolerance_of(GetParam(), 512);
+    const std::string what = fmt::format(" with {} [{}]", name_of(type), width);
+    test::expect_close(got.loss, p.loss, tolerance, "loss" + what);
+    test::expect_close(got.dx, p.dx, tolerance, "dx" + what);
+  }
+}
+
+TEST_P(HeadLoss, TakesActivationsThatAreRounded) {
+  CLORA_SKIP_UNLESS_AFFORDED(150 * 700 * 40 / 4);
+  const Problem p = with_large_losses(150, 700);
+  const LossAndSlopes got = run_by_chunks(context(), p, true, {}, DType::bf16);
+  test::expect_close(got.loss, p.loss, 2e-6, "loss");
+  test::expect_close(got.dx, p.dx, test::product_tolerance_of(GetParam(), 512), "dx");
+}
+
+TEST_P(HeadLoss, ShowsWhatIsNoNumberInItsRowAlone) {
+  Problem p(40, 24, 300);
+  p.x[7 * 24 + 3] = std::numeric_limits<float>::quiet_NaN();
+  const LossAndSlopes got = run_by_chunks(context(), p);
+  for (std::size_t t = 0; t < 40; ++t) {
+    EXPECT_EQ(std::isnan(got.loss[t]), t == 7) << t;
+    EXPECT_EQ(std::isnan(got.dx[24 * t + 5]), t == 7) << t;
+  }
+}
+
 TEST_P(HeadLoss, GivesTheSameBitsEveryRun) {
   CLORA_SKIP_UNLESS_AFFORDED(150 * 700 * 40 / 4);
   const Problem p = with_large_losses(150, 700);
@@ -214,17 +261,6 @@ TEST_P(HeadLoss, GivesTheSameBitsEveryRun) {
   const LossAndSlopes second = run_by_chunks(context(), p);
   EXPECT_EQ(first.loss, second.loss);
   EXPECT_EQ(first.dx, second.dx);
-}
-
-TEST(HeadChunks, LeaveLittleOfTheCardIdleAndFillTheirShare) {
-  constexpr std::int64_t kUnits = 132;                   // of an H200
-  EXPECT_EQ(head_chunk_tiles(64, 594, 75, kUnits), 66);  // nine times 32 whole rounds
-  EXPECT_EQ(head_chunk_tiles(1, 10, 10, kUnits), 10);    // all at once where that fits
-  for (const std::int64_t row_tiles : {1, 7, 32, 100}) {
-    const std::int64_t each = head_chunk_tiles(row_tiles, 594, 80, kUnits);
-    EXPECT_LE(each, 80) << row_tiles;
-    EXPECT_GT(each, 40) << row_tiles;
-  }
 }
 
 TEST_P(HeadLoss, IsNotANumberForATargetBeyondTheVocabulary) {

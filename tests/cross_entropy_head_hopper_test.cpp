@@ -1,0 +1,22 @@
+// How the vocabulary is cut for the head's loss on Hopper. That it is right is in
+// cross_entropy_head_test.cpp, where the device has its matrix units.
+#include "ops/cross_entropy_head_hopper.hpp"
+
+#include <gtest/gtest.h>
+
+namespace clora {
+namespace {
+
+TEST(HeadChunks, LeaveLittleOfTheCardIdleAndFillTheirShare) {
+  constexpr std::int64_t kUnits = 132;                   // of an H200
+  EXPECT_EQ(head_chunk_tiles(64, 594, 75, kUnits), 66);  // nine times 32 whole rounds
+  EXPECT_EQ(head_chunk_tiles(1, 10, 10, kUnits), 10);    // all at once where that fits
+  for (const std::int64_t row_tiles : {1, 7, 32, 100}) {
+    const std::int64_t each = head_chunk_tiles(row_tiles, 594, 80, kUnits);
+    EXPECT_LE(each, 80) << row_tiles;
+    EXPECT_GT(each, 40) << row_tiles;
+  }
+}
+
+}  // namespace
+}  // namespace clora
