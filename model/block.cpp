@@ -3,6 +3,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "ops/activations.hpp"
 #include "ops/attention.hpp"
 #include "ops/rms_norm.hpp"
 #include "ops/swiglu.hpp"
@@ -14,24 +15,28 @@ namespace {
 // Records into one batch for one block: names the shapes once.
 class BlockRecorder {
  public:
-  BlockRecorder(Batch& batch, const Block& block, std::int64_t rows)
-      : batch_(batch), block_(block), config_(*block.config), rows_(rows) {}
+  BlockRecorder(Batch& batch, const Block& block, std::int64_t rows, DType type)
+      : batch_(batch), block_(block), config_(*block.config), rows_(rows), type_(type) {}
 
   Tensor temporary(Shape shape, std::string_view name) {
     return batch_.temporary(shape, DType::f32, name);
   }
+  // What products read, or make for other ops.
+  Tensor activation(Shape shape, std::string_view name) {
+    return batch_.temporary(shape, type_, name);
+  }
   Tensor like(const Tensor& tensor, std::string_view name) {
-    return temporary(tensor.shape(), name);
+    return batch_.temporary(tensor.shape(), tensor.type(), name);
   }
   Tensor norm(const Tensor& x, const Tensor& w, std::string_view name) {
-    const Tensor y = like(x, name);
+    const Tensor y = activation(x.shape(), name);
     record_rms_norm(batch_, y, x, w, epsilon());
     return y;
   }
 
   // y [T, N] of one of the block's linears; s goes to saved.
   Tensor linear(Projection p, const Tensor& x, std::int64_t outputs, PerProjection<Tensor>& s) {
-    const Tensor y = temporary({rows_, outputs}, name_of(p));
+    const Tensor y = activation({rows_, outputs}, name_of(p));
     linear_into(p, y, x, {}, s);
     return y;
   }
@@ -90,7 +95,7 @@ class BlockRecorder {
     const Tensor h2 = norm(a.mid, block_.weights->post_attention_norm, "h2");
     a.gate = linear(kGate, h2, config_.feed_forward_width, a.s);
     a.up = linear(kUp, h2, config_.feed_forward_width, a.s);
-    const Tensor product = like(a.gate, "swiglu");
+    const Tensor product = activation(a.gate.shape(), "swiglu");
     const SwigluKept kept = rounded(a, keep);
     record_swiglu(batch_, product, a.gate, a.up, kept);
     if (!kept.gate.empty()) std::tie(a.gate, a.up) = std::tie(kept.gate, kept.up);
@@ -106,28 +111,29 @@ class BlockRecorder {
   }
 
   // dy becomes the gradient of mid.
-  void feed_forward_backward(const Tensor& dy, const BlockActivations& a,
+  void feed_forward_backward(const StreamGradient& dy, const BlockActivations& a,
                              const PerProjection<LoraGradients>& gradients) {
     const BlockWeights& w = *block_.weights;
-    const Tensor product = like(a.gate, "swiglu again");
+    const Tensor product = activation(a.gate.shape(), "swiglu again");
     record_swiglu(batch_, product, a.gate, a.up);
     const Tensor dproduct = like(product, "d swiglu");
-    linear_backward(kDown, dproduct, dy, product, a, gradients, Accumulate::no);
-    const Tensor dgate = like(a.gate, "d gate");
-    const Tensor dup = like(a.up, "d up");
+    linear_backward(kDown, dproduct, dy.for_products(), product, a, gradients, Accumulate::no);
+    const Tensor dgate = like(product, "d gate");
+    const Tensor dup = like(product, "d up");
     record_swiglu_backward(batch_, dgate, dup, dproduct, a.gate, a.up);
     const Tensor h2 = norm(a.mid, w.post_attention_norm, "h2 again");
-    const Tensor dh2 = like(h2, "d h2");
+    const Tensor dh2 = like(a.mid, "d h2");
     linear_backward(kGate, dh2, dgate, h2, a, gradients, Accumulate::no);
     linear_backward(kUp, dh2, dup, h2, a, gradients, Accumulate::yes);
-    record_rms_norm_backward(batch_, dy, dh2, a.mid, w.post_attention_norm, dy, epsilon());
+    norm_backward(dy, dh2, a.mid, w.post_attention_norm);
   }
 
   // Gradients of q, k and v as the linears made them.
-  AttentionGradients attention_backward(const Tensor& dmid, const BlockActivations& a,
+  AttentionGradients attention_backward(const StreamGradient& dmid, const BlockActivations& a,
                                         const PerProjection<LoraGradients>& gradients) {
     const Tensor dattention = like(a.attention, "d attention");
-    linear_backward(kO, flat(dattention), dmid, flat(a.attention), a, gradients, Accumulate::no);
+    linear_backward(kO, flat(dattention), dmid.for_products(), flat(a.attention), a, gradients,
+                    Accumulate::no);
     AttentionGradients d{like(a.q, "dq"), like(a.k, "dk"), like(a.v, "dv")};
     record_attention_backward(batch_, d, dattention, a.attention, a.log_sum_exp,
                               attention_inputs(a.q, a.k, a.v));
@@ -139,23 +145,30 @@ class BlockRecorder {
   }
 
   // dmid becomes the gradient of x, where that is wanted.
-  void projections_backward(const Tensor& dmid, const AttentionGradients& d,
+  void projections_backward(const StreamGradient& dmid, const AttentionGradients& d,
                             const BlockActivations& a,
                             const PerProjection<LoraGradients>& gradients, bool wants_dx) {
     const Tensor& w = block_.weights->input_norm;
     const Tensor h1 = norm(a.x, w, "h1 again");
-    const Tensor dh1 = wants_dx ? like(h1, "d h1") : Tensor();
+    const Tensor dh1 = wants_dx ? like(a.x, "d h1") : Tensor();
     linear_backward(kQ, dh1, flat(d.dq), h1, a, gradients, Accumulate::no);
     linear_backward(kK, dh1, flat(d.dk), h1, a, gradients, Accumulate::yes);
     linear_backward(kV, dh1, flat(d.dv), h1, a, gradients, Accumulate::yes);
-    if (wants_dx) record_rms_norm_backward(batch_, dmid, dh1, a.x, w, dmid, epsilon());
+    if (wants_dx) norm_backward(dmid, dh1, a.x, w);
   }
 
  private:
+  // dy becomes the gradient of x, which goes round the norm and through it.
+  void norm_backward(const StreamGradient& dy, const Tensor& dnormed, const Tensor& x,
+                     const Tensor& w) {
+    record_rms_norm_backward(batch_, dy.d, dnormed, x, w, dy.d, epsilon(), dy.rounded);
+  }
+
   // Where the largest of what the backward needs is rounded: where products round their operands
   // anyway. A quarter of a step's memory.
   SwigluKept rounded(const BlockActivations& a, Keep keep) {
-    if (keep == Keep::nothing || !has_matrix_unit(batch_.context().variant())) return {};
+    const bool rounds = has_matrix_unit(batch_.context().variant());
+    if (keep == Keep::nothing || !rounds || a.gate.type() == DType::bf16) return {};
     return {batch_.temporary(a.gate.shape(), DType::bf16, "kept gate"),
             batch_.temporary(a.up.shape(), DType::bf16, "kept up")};
   }
@@ -172,6 +185,7 @@ class BlockRecorder {
   const Block& block_;
   const ModelConfig& config_;
   std::int64_t rows_;
+  DType type_;  // of activations
 };
 
 }  // namespace
@@ -190,7 +204,7 @@ Block block_of(const LanguageModel& model, const Adapter* adapter, std::int64_t 
 
 BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
                               Keep keep) {
-  BlockRecorder recorder(batch, block, x.shape()[0]);
+  BlockRecorder recorder(batch, block, x.shape()[0], batch.context().activation_type());
   BlockActivations a;
   a.x = x;
   recorder.project(a);
@@ -203,7 +217,7 @@ BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, co
 
 void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
                              const CacheTensors& cache) {
-  BlockRecorder recorder(batch, block, x.shape()[0]);
+  BlockRecorder recorder(batch, block, x.shape()[0], DType::f32);  // as the caches are
   BlockActivations a;
   a.x = x;
   recorder.project(a);
@@ -247,10 +261,20 @@ std::optional<DecodeLayers> decode_layers_of(LanguageModel& model,
   return decode;
 }
 
-void record_block_backward(Batch& batch, const Tensor& dy, const BlockActivations& saved,
+StreamGradient stream_gradient(Batch& batch, Shape shape) {
+  const DType type = batch.context().activation_type();
+  return {batch.temporary(shape, DType::f32, "dx"),
+          type == DType::f32 ? Tensor() : batch.temporary(shape, type, "dx rounded")};
+}
+
+void record_stream_rounded(Batch& batch, const StreamGradient& gradient) {
+  if (!gradient.rounded.empty()) record_rounded(batch, gradient.rounded, gradient.d);
+}
+
+void record_block_backward(Batch& batch, const StreamGradient& dy, const BlockActivations& saved,
                            const Block& block, const PerProjection<LoraGradients>& gradients,
                            bool wants_dx) {
-  BlockRecorder recorder(batch, block, saved.x.shape()[0]);
+  BlockRecorder recorder(batch, block, saved.x.shape()[0], batch.context().activation_type());
   recorder.feed_forward_backward(dy, saved, gradients);
   const AttentionGradients d = recorder.attention_backward(dy, saved, gradients);
   recorder.projections_backward(dy, d, saved, gradients, wants_dx);

@@ -6,6 +6,10 @@
 //   h2 = rms_norm(mid)
 //   y  = mid + down(swiglu(gate(h2), up(h2)))
 //
+// What products read is of the Context's activation_type(): h1, h2, q, k, v, attention's output,
+// gate, up and their product, and the gradients of all but h1 and h2. The residual stream (x, mid,
+// y) and its gradient are f32.
+//
 // The backward makes h1, h2 and the product of swiglu again from what is kept: they cost a pass
 // over memory each, and keeping them would cost a third of the memory of a step.
 #pragma once
@@ -51,7 +55,7 @@ struct BlockActivations {
   Tensor attention;                     // [T, H, E]
   Tensor log_sum_exp;                   // [T, H]
   Tensor mid;                           // [T, D]
-  Tensor gate, up;                      // [T, F]; bf16 where they are kept rounded
+  Tensor gate, up;                      // [T, F]; bf16 where only they are kept rounded
   PerProjection<Tensor> s;              // [T, R], where there is an adapter
 };
 
@@ -74,9 +78,20 @@ std::optional<DecodeLayers> decode_layers_of(LanguageModel& model,
                                              std::span<const CacheTensors> caches,
                                              const Tensor& rope_table, const RowInputs& rows);
 
-// dy [T, D] becomes the gradient of x, in place; adapter gradients accumulate. wants_dx false: no
-// adapter lies below, and dy's contents are undefined afterwards.
-void record_block_backward(Batch& batch, const Tensor& dy, const BlockActivations& saved,
+// A gradient of the residual stream.
+struct StreamGradient {
+  Tensor d;        // [T, D] f32
+  Tensor rounded;  // the same in bf16, for products to read; empty where activations are f32
+  const Tensor& for_products() const { return rounded.empty() ? d : rounded; }
+};
+
+// Room for one, in which d is to be made; record_stream_rounded() then makes the rest.
+StreamGradient stream_gradient(Batch& batch, Shape shape);
+void record_stream_rounded(Batch& batch, const StreamGradient& gradient);
+
+// dy becomes the gradient of x, in place; adapter gradients accumulate. wants_dx false: no adapter
+// lies below, and dy's contents are undefined afterwards.
+void record_block_backward(Batch& batch, const StreamGradient& dy, const BlockActivations& saved,
                            const Block& block, const PerProjection<LoraGradients>& gradients,
                            bool wants_dx);
 

@@ -81,12 +81,12 @@ void RecordedStep::record(const Tensor& loss_sum) {
   // Only rows that count go through the head: the others' share of its products would be for
   // nothing.
   const std::int64_t counted = inputs_.counted_rows();
-  const auto counted_activation = [&](std::string_view name) {
-    return batch_.temporary({counted, config.model_width}, DType::f32, name);
+  const auto counted_activation = [&](std::string_view name, DType type = DType::f32) {
+    return batch_.temporary({counted, config.model_width}, type, name);
   };
   const Tensor chosen = counted_activation("counted rows");
   record_embedding(batch_, chosen, inputs_.counted(), x);
-  const Tensor normed = counted_activation("final norm");
+  const Tensor normed = counted_activation("final norm", model_->context().activation_type());
   record_rms_norm(batch_, normed, chosen, model_->final_norm(), epsilon);
   const Tensor loss = batch_.temporary({counted}, DType::f32, "loss");
   const Tensor dchosen = training ? counted_activation("d counted rows") : Tensor();
@@ -99,8 +99,9 @@ void RecordedStep::record(const Tensor& loss_sum) {
   if (!training) return;
 
   record_rms_norm_backward(batch_, dchosen, dchosen, chosen, model_->final_norm(), {}, epsilon);
-  const Tensor dx = activation("dx");
-  record_embedding(batch_, dx, inputs_.place(), dchosen);  // zeros where a row does not count
+  const StreamGradient dx = stream_gradient(batch_, {rows, config.model_width});
+  record_embedding(batch_, dx.d, inputs_.place(), dchosen);  // zeros where a row does not count
+  record_stream_rounded(batch_, dx);
   for (std::int64_t layer = config.layers - 1; layer >= lowest; --layer) {
     const auto i = static_cast<std::size_t>(layer);
     PerProjection<LoraGradients> gradients;

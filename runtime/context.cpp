@@ -196,6 +196,9 @@ Context::~Context() {
 
 const Device& Context::device() const noexcept { return state_->device; }
 Variant Context::variant() const noexcept { return state_->variant; }
+DType Context::activation_type() const noexcept {
+  return state_->config.activations.value_or(hands_on_bf16(variant()) ? DType::bf16 : DType::f32);
+}
 const Hooks& Context::hooks() const noexcept { return state_->config.hooks; }
 const ContextConfig& Context::config() const noexcept { return state_->config; }
 const std::shared_ptr<DeviceHealth>& Context::health() const noexcept { return state_->health; }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,7 @@ struct ContextConfig {
   std::shared_ptr<ProgramStore> program_store;                  // null: cache_folder/programs
   Variant variant = Variant::automatic;
   Precision precision = Precision::f32;  // of what Variant::automatic chooses
+  std::optional<DType> activations;      // f32 or bf16; not given: as hands_on_bf16() says
   bool self_test = true;                 // of each kernel variant, before its first use
   bool profile = false;                  // queue with profiling, Profiler on
   std::shared_ptr<Trace> trace;      // takes the host's spans and, with profile, device commands
@@ -85,6 +87,8 @@ class Context {
   const Device& device() const noexcept;
   // The variant that ops take: never automatic.
   Variant variant() const noexcept;
+  // The type in which activations go from op to op where products read them: f32 or bf16.
+  DType activation_type() const noexcept;
 
   // A view of a caller's buffer or sub-buffer, from offset_bytes on. mem, and where it is a
   // sub-buffer its root too, is retained until the last view of the root's memory is gone, with

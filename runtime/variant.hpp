@@ -27,6 +27,12 @@ constexpr bool has_cpu_matrix_unit(Variant variant) {
   return is_for_cpus(variant) && has_matrix_unit(variant);
 }
 
+// Whether activations that products read are handed on as bf16: where products would round them
+// anyway, and memory is what other ops wait for.
+constexpr bool hands_on_bf16(Variant variant) {
+  return has_matrix_unit(variant) && !is_for_cpus(variant);
+}
+
 // f32: operands of products keep their 24 bits. automatic: the device's matrix unit where there is
 // one; sums and everything between products stay f32.
 enum class Precision { f32, automatic };

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "model/generator.hpp"
@@ -132,6 +133,48 @@ TEST_P(Architectures, HaveTheGradientsThatCentralDifferencesGive) {
     check(gradients.da, &test::ReferenceLora::a);
     check(gradients.dbt, &test::ReferenceLora::bt);
   }
+}
+
+// Loss and gradients of one micro-batch, products and all other ops portable.
+struct PortableStep {
+  double loss = 0;
+  std::vector<float> gradients;
+};
+
+PortableStep portable_step(const WeightFiles& files, DType activations) {
+  ContextConfig config = config_from_environment();
+  config.variant = Variant::portable;
+  config.activations = activations;
+  Context context(config);
+  LanguageModel model(context, files);
+  Adapter adapter(context, adapter_sites(model.config()), {.rank = 3});
+  const std::vector<float> values =
+      test::random_values(static_cast<std::size_t>(adapter.parameters().elements()), 50, 0.2F);
+  context.write(adapter.parameters(), std::as_bytes(std::span(values)));
+  Record record{.ids = some_ids(37, model.config().vocabulary),
+                .is_target = std::vector<std::uint8_t>(37, 1)};
+  const PackedRows packed =
+      pack_rows(std::span<const Record>(&record, 1), 37,
+                static_cast<std::size_t>(model.config().sliding_window.value_or(0)));
+  Trainer trainer(model, adapter, {});
+  trainer.step(std::span(&packed, 1), 0);
+  const double loss = trainer.drain().value().loss;
+  return {loss, context.read<float>(adapter.flat_gradients())};
+}
+
+// As on cards whose products round their operands.
+TEST_P(Architectures, TrainWithActivationsOfBf16NearlyAsWithThoseOfF32) {
+  const PortableStep want = portable_step(open_->files, DType::f32);
+  const PortableStep got = portable_step(open_->files, DType::bf16);
+  EXPECT_NEAR(got.loss, want.loss, 1e-2 * want.loss);
+  ASSERT_EQ(got.gradients.size(), want.gradients.size());
+  double error = 0, size = 0;
+  for (std::size_t i = 0; i < want.gradients.size(); ++i) {
+    error += std::pow(double{got.gradients[i]} - want.gradients[i], 2);
+    size += std::pow(double{want.gradients[i]}, 2);
+  }
+  EXPECT_LT(std::sqrt(error / size), 4e-2);  // some ulp of bf16, 2^-8
+  EXPECT_GT(std::sqrt(error / size), 1e-4) << "nothing was rounded";
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Architectures, testing::ValuesIn(test::tiny_models()),

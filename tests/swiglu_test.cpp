@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -163,24 +164,29 @@ TEST_P(Swiglu, KeepsItsInputsRoundedBesideTheSameResult) {
 TEST_P(Swiglu, KeepsTiesAsTheEvenOneAndWhatIsNotFiniteAsItIs) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> up = {1.00390625F, 1.01171875F, -1.00390625F, 0.0F, -0.0F, 1e-40F,
-                           3.4e38F,     kInfinity,   -kInfinity,   2.5F, NAN};
-  up.resize(17, NAN);  // a whole vector, and one more
+                           3.4e38F,     kInfinity,   -kInfinity,   2.5F};
+  const float nan = std::bit_cast<float>(0x7fffffffU);  // 1 more is no NaN
+  const std::size_t given = up.size();
   // Between 1 and the next bf16, 2^-7 on: 1 is even; halfway to the one after it: that is.
   const std::vector<float> want = {
       1.0F,      1.015625F, -1.0F,      0.0F, -0.0F, bf16_to_float(float_to_bf16(1e-40F)),
       kInfinity, kInfinity, -kInfinity, 2.5F};
-  const Shape shape{static_cast<std::int64_t>(up.size())};
-  const Output y(context(), shape);
-  const SwigluKept kept{context().allocate(shape, DType::bf16, MemoryTag::scratch),
-                        context().allocate(shape, DType::bf16, MemoryTag::scratch)};
-  run([&](Batch& b) {
-    record_swiglu(b, y.tensor(), upload(shape, std::vector<float>(up.size())), upload(shape, up),
-                  kept);
-  });
-  const std::vector<float> got = widened(context().read<std::uint16_t>(kept.up));
-  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i], want[i]) << up[i];
-  EXPECT_TRUE(std::signbit(got[4]));
-  for (std::size_t i = want.size(); i < got.size(); ++i) EXPECT_TRUE(std::isnan(got[i])) << i;
+  for (const std::int64_t count : {17, 20}) {  // single elements, and whole pieces
+    up.resize(given);
+    up.resize(static_cast<std::size_t>(count), nan);
+    const Shape shape{count};
+    const Output y(context(), shape);
+    const SwigluKept kept{context().allocate(shape, DType::bf16, MemoryTag::scratch),
+                          context().allocate(shape, DType::bf16, MemoryTag::scratch)};
+    run([&](Batch& b) {
+      record_swiglu(b, y.tensor(), upload(shape, std::vector<float>(up.size())), upload(shape, up),
+                    kept);
+    });
+    const std::vector<float> got = widened(context().read<std::uint16_t>(kept.up));
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i], want[i]) << up[i];
+    EXPECT_TRUE(std::signbit(got[4]));
+    for (std::size_t i = want.size(); i < got.size(); ++i) EXPECT_TRUE(std::isnan(got[i])) << i;
+  }
 }
 
 TEST_P(Swiglu, OfKeptInputsAgreesWithTheReferenceOfTheRoundedOnes) {
