@@ -8,14 +8,12 @@
 //         -D Y_BF16; all else f32
 // Work    gemm: a work-group of 16 x 16 items owns a tile of 64 x 64 elements of y, an item every
 //         16th row and column of it (4 x 4).
-//         gemm_one_row (forward): a work-group of 64 items owns one column for one row of x.
-// Local   gemm: 16 steps of the tile's rows and columns, 2 x 16 x 65 floats; gemm_one_row: 64
+// Local   gemm: 16 steps of the tile's rows and columns, 2 x 16 x 65 floats
 // Tiles         64 columns: w, then scale * u
 //            16 steps |####|
 //   64 rows: x | s  =  y tile; steps go on over J and then R
 // Cost    2 M C (J + R) flops; x is read C / 64 times, w M / 64 times
-// Numerics  f32 fma, steps in order; gemm_one_row sums 64 partial sums by a tree; a bf16 y is rounded to
-//         nearest even at the end
+// Numerics  f32 fma, steps in order; a bf16 y is rounded to nearest even at the end
 #include "bf16_values.clh"
 #include "quant.clh"
 
@@ -96,32 +94,5 @@ __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
       const float offset = has_bias ? bias[c] : 0.0f;
       y[at] = TO_Y(sums[i][j] + (has_start ? OF_Y(start[at]) : 0.0f) + offset);
     }
-  }
-}
-
-__attribute__((reqd_work_group_size(ROW_ITEMS, 1, 1))) __kernel void gemm_one_row(
-    __global Y_TYPE* y, __global const X_TYPE* x, __global const uchar* w,
-    __global const Y_TYPE* start, __global const float* bias, __global const float* s,
-    __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
-    uint has_start, uint has_bias) {
-  __local float partial[ROW_ITEMS];
-  const uint item = get_local_id(0), c = get_group_id(0), m = get_group_id(1);
-  __global const uchar* row = weight_row(w, c, J);
-  __global const X_TYPE* x_row = x + (size_t)m * J;
-  float sum = 0.0f;
-  for (uint l = item; l < J; l += ROW_ITEMS) sum = fma(weight_at(row, l), OF_X(x_row[l]), sum);
-  sum *= alpha;
-  for (uint r = item; r < R; r += ROW_ITEMS) {
-    sum = fma(scale * s[(size_t)m * R + r], u[(size_t)r * C + c], sum);
-  }
-  partial[item] = sum;
-  for (uint half_items = ROW_ITEMS / 2; half_items > 0; half_items /= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);  // the sums of the last round are written
-    if (item < half_items) partial[item] += partial[item + half_items];
-  }
-  if (item == 0) {
-    const size_t at = (size_t)m * C + c;
-    const float offset = has_bias ? bias[c] : 0.0f;
-    y[at] = TO_Y(partial[0] + (has_start ? OF_Y(start[at]) : 0.0f) + offset);
   }
 }

@@ -146,6 +146,7 @@ bool multiplies_strips(const Context& context, const GemmProduct& p, bool bf16) 
 
 enum class GemmKernel {
   portable,
+  few_rows_portable,
   wgmma,
   tiles,
   bf16_tiles,
@@ -156,13 +157,13 @@ enum class GemmKernel {
 };
 
 GemmKernel kernel_for_few_rows(Context& context, const GemmProduct& p) {
-  if (!is_for_cpus(context.variant())) return GemmKernel::portable;
+  if (!is_for_cpus(context.variant())) return GemmKernel::few_rows_portable;
   if (multiplies_integers(context, p) && trusts_int8(context, p.w))
     return GemmKernel::few_rows_int8;
   if (lies_in_float_strips(p.w) && trusts_few_rows_strips(context, p.w)) {
     return GemmKernel::few_rows_strips;
   }
-  return trusts_few_rows(context, p.w) ? GemmKernel::few_rows : GemmKernel::portable;
+  return trusts_few_rows(context, p.w) ? GemmKernel::few_rows : GemmKernel::few_rows_portable;
 }
 
 GemmKernel kernel_for_many_rows(Context& context, const GemmProduct& p) {
@@ -181,6 +182,8 @@ void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
   switch (kernel) {
     case GemmKernel::portable:
       return record_gemm_portable(batch, p);
+    case GemmKernel::few_rows_portable:
+      return record_gemm_few_rows_portable(batch, p);
     case GemmKernel::wgmma:
       return record_gemm_wgmma(batch, p);
     case GemmKernel::tiles:
@@ -203,6 +206,8 @@ bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p) {
   switch (kernel) {
     case GemmKernel::wgmma:
       return gemm_wgmma_makes_s(context, p);
+    case GemmKernel::few_rows_portable:
+      return gemm_few_rows_make_s(context, p);
     case GemmKernel::strips:
       return gemm_strips_make_s(context, p);
     case GemmKernel::bf16_tiles:
@@ -235,7 +240,7 @@ void record_with_f32_s(Batch& batch, GemmProduct p) {
 void record_product(Batch& batch, GemmProduct p) {
   Context& context = batch.context();
   if (is_for_cpus(context.variant()) && !p.is_f32()) return record_product_widened(batch, p);
-  const bool few = !p.backward && p.rows() < GemmTiles::kFewRows;
+  const bool few = !p.backward && has_few_rows(context.variant(), p.rows());
   const GemmKernel kernel =
       few ? kernel_for_few_rows(context, p) : kernel_for_many_rows(context, p);
   const bool f32_s = p.rank() == 0 || p.low_rank.s.type() == DType::f32;

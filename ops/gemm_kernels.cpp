@@ -10,8 +10,6 @@ namespace {
 constexpr std::uint32_t kTile = 64;
 constexpr std::uint32_t kSide = 16;
 constexpr std::uint32_t kSteps = 16;
-constexpr std::uint32_t kRowItems = 64;
-constexpr std::int64_t kOneRowKernelUpTo = 4;
 // cl/gemm_few_rows_cpu.cl takes as many rows of w at once as a strip has.
 constexpr auto kRowsAtOnce = static_cast<std::uint32_t>(kStripRows);
 // What a launch before a product costs a unit beside its own work, in flops; and how much longer
@@ -230,23 +228,21 @@ void record_gemm_few_rows_int8(Batch& batch, const GemmProduct& p) {
 
 void record_gemm_portable(Batch& batch, const GemmProduct& p) {
   Context& context = batch.context();
-  const bool one_row = !p.backward && p.rows() <= kOneRowKernelUpTo;
   Defines defines;
   set_weight_type(defines, p.w);
-  defines.set("TILE", kTile).set("SIDE", kSide).set("STEPS", kSteps).set("ROW_ITEMS", kRowItems);
+  defines.set("TILE", kTile).set("SIDE", kSide).set("STEPS", kSteps);
   if (p.x.type() == DType::bf16) defines.set("X_BF16");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
   Launch launch = launch_of(p);
-  launch.kernel = context.kernel("gemm.cl", one_row ? "gemm_one_row" : "gemm", defines);
+  launch.kernel = context.kernel("gemm.cl", "gemm", defines);
   std::vector<Argument> arguments = arguments_of(p);
-  if (!one_row) append(arguments, {std::uint32_t{p.backward}});
-  append(arguments, {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}});
+  append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.start.empty()},
+                     std::uint32_t{!p.bias.empty()}});
   const std::size_t rows = u32(p.rows());
   const std::size_t columns = u32(p.columns());
-  launch.grid = one_row ? Grid{{columns * kRowItems, rows, 1}, {kRowItems, 1, 1}}
-                        : Grid{{round_up(columns, kTile) / kTile * kSide,
-                                round_up(rows, kTile) / kTile * kSide, 1},
-                               {kSide, kSide, 1}};
+  launch.grid = {
+      {round_up(columns, kTile) / kTile * kSide, round_up(rows, kTile) / kTile * kSide, 1},
+      {kSide, kSide, 1}};
   batch.record(std::move(launch), std::move(arguments));
 }
 

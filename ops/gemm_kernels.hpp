@@ -28,7 +28,8 @@ struct GemmProduct {
   Cost cost() const;
 };
 
-// The files of kernels that only some variants have.
+// The files of kernels for some products or variants only.
+inline constexpr std::string_view kGemmFewRowsPortable = "gemm_few_rows.cl";
 inline constexpr std::string_view kGemmTiles = "gemm_cpu.cl";
 inline constexpr std::string_view kGemmBf16Tiles = "gemm_bf16_cpu.cl";
 inline constexpr std::string_view kGemmStrips = "gemm_strips_cpu.cl";
@@ -41,6 +42,10 @@ inline constexpr std::string_view kGemmFewRowsInt8 = "gemm_few_rows_int8_cpu.cl"
 
 // Any product.
 void record_gemm_portable(Batch& batch, const GemmProduct& p);
+// REQUIRES: forward, has_few_rows(Variant::portable, rows). May make s where gemm_few_rows_make_s().
+void record_gemm_few_rows_portable(Batch& batch, const GemmProduct& p);
+// Whether a product of few rows makes s inside as fast as a launch before it.
+bool gemm_few_rows_make_s(const Context& context, const GemmProduct& p);
 // Any product, in f32 or with operands rounded to bf16; then it may make s where
 // gemm_bf16_tiles_make_s().
 void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16);

@@ -24,6 +24,8 @@ struct GemmTiles {
   static constexpr std::uint32_t kColumns = 32;
   // Below this many rows the few-rows kernel is faster than a mostly empty tile.
   static constexpr std::uint32_t kFewRows = 12;
+  // The same of the kernels that are not for CPUs (cl/gemm_few_rows.cl).
+  static constexpr std::uint32_t kFewRowsPortable = 17;
   // Up to so many columns the f32 kernel makes half a tile.
   static constexpr std::uint32_t kNarrowColumns = 16;
 
@@ -46,6 +48,11 @@ struct GemmTiles {
 GemmTiles gemm_tiles(const Device& device);
 // REQUIRES: a variant that rounds to bf16.
 GemmTiles gemm_bf16_tiles(const Device& device, Variant variant);
+
+// Whether a forward product is one of few rows in this variant.
+constexpr bool has_few_rows(Variant variant, std::int64_t rows) {
+  return rows < (is_for_cpus(variant) ? GemmTiles::kFewRows : GemmTiles::kFewRowsPortable);
+}
 
 // Whether a product's operands are rounded to bf16 in this variant: forward, those of few rows are
 // not, and on CPUs those of narrow outputs.

@@ -269,6 +269,19 @@ TEST_P(Gemm, QuantisedAndHalfWeightsGiveTheirProducts) {
   }
 }
 
+// Each type has its own way to bring eight elements at once; rows of w fill one team, or many times
+// all of them; rows of x fill their places or leave some.
+TEST_P(Gemm, FewRowsTimesEveryStorageTypeGiveTheirProducts) {
+  for (const DType type : test::kWeightTypes) {
+    for (const Case& c : {Case{1, 37, 512, 5}, {1, 131, 256, 0}, {3, 67, 512, 40}}) {
+      if (c.affordable()) expect_forward(type, c, Extras::all);
+    }
+  }
+  for (const Case& c : {Case{2, 131, 264, 3}, {9, 67, 256, 4}, {16, 131, 72, 2}, {16, 35, 33, 1}}) {
+    if (c.affordable()) expect_forward(DType::bf16, c, Extras::all);
+  }
+}
+
 // Tiles with an end in a strip, several blocks of steps, one to eleven rows.
 TEST_P(Gemm, WeightsInStripsGiveTheirProducts) {
   for (const DType type : {DType::f32, DType::bf16, DType::q4_0, DType::q4_1, DType::q8_0}) {
@@ -304,8 +317,11 @@ TEST_P(Gemm, FloatsInStripsAreAddedToAResidual) {
 // In both directions, with s made in the product's launch or in one before it.
 TEST_P(Gemm, TheFirstLowRankFactorIsMadeOfTheInputWhereItsMatrixIsGiven) {
   // The last has several panels, and several blocks of steps, after one another.
-  for (const Case& c :
-       {Case{3, 48, 128, 5}, {40, 80, 192, 5}, {40, 48, 64, 65}, {27, 1344, 1344, 9}}) {
+  for (const Case& c : {Case{1, 80, 64, 11},
+                        {3, 48, 128, 5},
+                        {40, 80, 192, 5},
+                        {40, 48, 64, 65},
+                        {27, 1344, 1344, 9}}) {
     if (!c.affordable()) continue;
     for (const Layout layout : {Layout::plain, Layout::strips}) {
       expect_made_low_rank(c, layout, false);

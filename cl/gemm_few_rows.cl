@@ -1,0 +1,168 @@
+// gemm_few_rows: forward products of few rows (decoding, small batches) at the speed of memory, on
+// any device but CPUs.
+//
+//   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
+//   with makes_s, in the same launch:  s = a_scale x a [R, K]^T
+//
+// Shapes  as above; M up to ROWS
+// Types   w in any storage type (quant.clh), all else f32; -D X_BF16: x bf16; -D Y_BF16: y and start
+// Work    a work-group is cut into teams of `lanes` neighbouring items; a team owns TEAM_ROWS rows of
+//         w at a time, for all rows of x: its items read eight elements each side by side, and their
+//         sums are added up at the end. Groups take teams' rows by turns.
+//         s: each group makes the whole of it, a row of a by 32 items; the first one writes it.
+// Local   scratch of teams' sums; made [M, R] where s is made
+// Tiles   -D OCTETS: K is a multiple of 8, loads are of 16 bytes where the storage type allows
+// Cost    reads w once: 2 M N K flops, N K elements of w; a once a group, from the cache
+// Numerics  f32 fma in lanes' sums of eight neighbours, then over the lanes; the same bits every run
+#include "quant_octet.clh"
+#include "team_sums.clh"
+
+#if !defined(ROWS) || !defined(TEAM_ROWS) || !defined(AHEAD)
+#error "ROWS, of x, TEAM_ROWS, of w, and AHEAD, octets of each that an item loads, are required"
+#endif
+#define MAKER_LANES 32  // of a team that makes a column of s
+#define OUTPUTS (TEAM_ROWS * ROWS)
+
+#ifdef X_BF16
+#define X ushort
+#define X_AT(p) as_float((uint)*(p) << 16)
+#define X_OCTET(p) octet_of_bf16(p)
+#else
+#define X float
+#define X_AT(p) (*(p))
+#define X_OCTET(p) octet_of_floats(p)
+#endif
+
+#ifdef Y_BF16
+#include "bf16_values.clh"
+#define Y ushort
+#define Y_AT(p) as_float((uint)*(p) << 16)
+#define Y_OF(value) bf16_of(value)
+#else
+#define Y float
+#define Y_AT(p) (*(p))
+#define Y_OF(value) (value)
+#endif
+
+// sums [TEAM_ROWS][ROWS]: [i][m] += w[i] . x[m] for `count` octets of steps, `apart` steps from one to the next; rows of x
+// behind the last repeat it.
+__attribute__((always_inline)) void add_octets(float* sums,
+                                               __global const uchar* w[TEAM_ROWS],
+                                               __global const X* x, uint M, uint K, uint k,
+                                               uint apart, const uint count) {
+  float8 weights[AHEAD][TEAM_ROWS];  // loads first: as many bytes in flight as can be
+#pragma unroll
+  for (uint c = 0; c < count; ++c) {
+#pragma unroll
+    for (uint i = 0; i < TEAM_ROWS; ++i) weights[c][i] = weight_octet(w[i], k + c * apart);
+  }
+#pragma unroll
+  for (uint c = 0; c < count; ++c) {
+#pragma unroll
+    for (uint m = 0; m < ROWS; ++m) {
+      const float8 inputs = X_OCTET(x + (size_t)min(m, M - 1) * K + k + c * apart);
+#pragma unroll
+      for (uint i = 0; i < TEAM_ROWS; ++i) {
+        sums[i * ROWS + m] = add_dot8(sums[i * ROWS + m], weights[c][i], inputs);
+      }
+    }
+  }
+}
+
+// sums [TEAM_ROWS][ROWS]: [i][m] += this lane's steps of w[i] . x[m]
+__attribute__((always_inline)) void add_products(float* sums,
+                                                 __global const uchar* w[TEAM_ROWS],
+                                                 __global const X* x, uint M, uint K, uint lane,
+                                                 uint lanes) {
+#ifdef OCTETS
+  const uint apart = lanes * 8;
+  uint k = lane * 8;
+  for (; k + (AHEAD - 1) * apart < K; k += AHEAD * apart) {
+    add_octets(sums, w, x, M, K, k, apart, AHEAD);
+  }
+  for (; k < K; k += apart) add_octets(sums, w, x, M, K, k, apart, 1);
+#else
+  for (uint k = lane; k < K; k += lanes) {
+    for (uint m = 0; m < ROWS; ++m) {
+      const float input = X_AT(x + (size_t)min(m, M - 1) * K + k);
+      for (uint i = 0; i < TEAM_ROWS; ++i) {
+        sums[i * ROWS + m] = fma(weight_at(w[i], k), input, sums[i * ROWS + m]);
+      }
+    }
+  }
+#endif
+}
+
+// made [M, R] = s. Ends with a barrier.
+__attribute__((always_inline)) void make_s(__local float* made, __global float* s,
+                                           __global const X* x, __global const float* a, uint M,
+                                           uint K, uint R, float a_scale, __local float* scratch) {
+  const uint team = get_local_id(0) / MAKER_LANES, lane = get_local_id(0) % MAKER_LANES;
+  for (uint first = 0; first < R; first += GROUP / MAKER_LANES) {
+    const uint r = first + team;
+    __global const float* row = a + (size_t)min(r, R - 1) * K;
+    float sums[ROWS];
+    for (uint m = 0; m < ROWS; ++m) sums[m] = 0.0f;
+#ifdef OCTETS
+#pragma unroll 4
+    for (uint k = lane * 8; k < K; k += MAKER_LANES * 8) {
+      const float8 factors = octet_of_floats(row + k);
+#pragma unroll
+      for (uint m = 0; m < ROWS; ++m) {
+        sums[m] = add_dot8(sums[m], factors, X_OCTET(x + (size_t)min(m, M - 1) * K + k));
+      }
+    }
+#else
+    for (uint k = lane; k < K; k += MAKER_LANES) {
+      for (uint m = 0; m < ROWS; ++m) {
+        sums[m] = fma(row[k], X_AT(x + (size_t)min(m, M - 1) * K + k), sums[m]);
+      }
+    }
+#endif
+    const float sum = a_scale * team_sums(sums, ROWS, MAKER_LANES, scratch);
+    if (lane < M && r < R) {
+      made[lane * R + r] = sum;
+      if (get_group_id(0) == 0) s[lane * R + r] = sum;
+    }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // s is whole
+}
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_few_rows(
+    __global Y* y, __global const X* x, __global const uchar* w, __global const Y* start,
+    __global const float* bias, __global float* s, __global const float* u, uint M, uint N, uint K,
+    uint R, float alpha, float scale, uint has_start, uint has_bias, uint lanes,
+    __global const float* a, float a_scale, uint makes_s, __local float* made) {
+  __local float scratch[TEAM_SCRATCH(OUTPUTS)];
+  const uint team = get_local_id(0) / lanes, lane = get_local_id(0) % lanes;
+  const uint batch_rows = GROUP / lanes * TEAM_ROWS;
+  if (makes_s) make_s(made, s, x, a, M, K, R, a_scale, scratch);
+  for (uint n0 = get_group_id(0) * batch_rows; n0 < N; n0 += get_num_groups(0) * batch_rows) {
+    const uint n = n0 + team * TEAM_ROWS;
+    __global const uchar* rows[TEAM_ROWS];
+    float sums[OUTPUTS];
+#pragma unroll
+    for (uint i = 0; i < TEAM_ROWS; ++i) rows[i] = weight_row(w, min(n + i, N - 1), K);
+#pragma unroll
+    for (uint o = 0; o < OUTPUTS; ++o) sums[o] = 0.0f;
+    // What this item will store: a row of x, a row of w.
+    const uint m = lane % ROWS, column = n + lane / ROWS;
+    const int stores = lane < OUTPUTS && m < M && column < N;
+    float offset = 0.0f;
+    if (stores && has_start) offset += Y_AT(start + (size_t)m * N + column);
+    if (stores && has_bias) offset += bias[column];
+    add_products(sums, rows, x, M, K, lane, lanes);
+#pragma unroll
+    for (uint o = 0; o < OUTPUTS; ++o) sums[o] *= alpha;
+    for (uint r = lane; r < R; r += lanes) {
+#pragma unroll
+      for (uint o = 0; o < OUTPUTS; ++o) {
+        const uint at = min(o % ROWS, M - 1) * R + r;
+        const float factor = scale * u[(size_t)r * N + min(n + o / ROWS, N - 1)];
+        sums[o] = fma(makes_s ? made[at] : s[at], factor, sums[o]);
+      }
+    }
+    const float sum = team_sums(sums, OUTPUTS, lanes, scratch);
+    if (stores) y[(size_t)m * N + column] = Y_OF(sum + offset);
+  }
+}

@@ -1,0 +1,96 @@
+// cl/gemm_few_rows.cl: how products of few rows are cut into teams of work-items.
+#include <algorithm>
+#include <bit>
+
+#include "ops/gemm_kernels.hpp"
+#include "ops/group_meeting.hpp"
+#include "ops/launch_shape.hpp"
+#include "ops/quant.hpp"
+#include "ops/reduction_grid.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::uint32_t kLanes = 32;    // of a team, at least
+constexpr std::uint32_t kTeamRows = 4;  // of w, where there are rows enough for all teams
+constexpr std::uint32_t kManyRows = 8;  // of x, whose sums leave registers for half of that
+constexpr std::uint32_t kOctets = 4;    // that an item loads ahead, where registers allow
+// Each group makes s anew: up to so many products and so much local memory in all that is faster
+// than a launch before.
+constexpr double kProductsOfS = 5e6;
+constexpr std::size_t kBytesOfS = 16 << 10U;
+constexpr std::uint32_t kGroupsPerUnit = 2;  // where each makes s
+
+std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+
+struct Plan {
+  std::uint32_t group = 0;      // items
+  std::uint32_t rows = 1;       // of x, ROWS
+  std::uint32_t team_rows = 1;  // of w
+  std::uint32_t lanes = kLanes;
+  std::uint32_t groups = 1;
+
+  std::uint32_t ahead() const { return rows >= kTeamRows ? 1 : std::max(2U, kOctets / team_rows); }
+};
+
+Plan plan_of(const Context& context, const GemmProduct& p) {
+  const std::uint32_t units = std::max(1U, context.device().compute_units);
+  Plan plan{.group = static_cast<std::uint32_t>(reduction_group(context.device())),
+            .rows = std::bit_ceil(u32(p.rows()))};
+  const std::uint32_t columns = u32(p.columns()), teams = units * plan.group / kLanes;
+  const std::uint32_t most = plan.rows >= kManyRows ? kTeamRows / 2 : kTeamRows;
+  if (columns >= teams * most) plan.team_rows = most;
+  if (plan.rows == 1) {  // few rows of w as well: more items for each
+    const std::uint32_t useful = std::bit_ceil(std::max(1U, u32(p.steps()) / 8));
+    const std::uint32_t free = std::bit_floor(std::max(1U, units * plan.group / columns));
+    plan.lanes = std::clamp(std::min(useful, free), kLanes, plan.group);
+  }
+  plan.groups = divide_up(columns, plan.group / plan.lanes * plan.team_rows);
+  return plan;
+}
+
+std::uint32_t groups_that_make_s(const Context& context, const Plan& plan) {
+  return std::min(plan.groups, kGroupsPerUnit * std::max(1U, context.device().compute_units));
+}
+
+Defines defines_of(const Context& context, const GemmProduct& p, const Plan& plan) {
+  Defines defines;
+  set_weight_type(defines, p.w);
+  set_warps(defines, context.device());
+  defines.set("GROUP", plan.group).set("ROWS", plan.rows).set("TEAM_ROWS", plan.team_rows);
+  defines.set("AHEAD", plan.ahead());
+  if (p.steps() % 8 == 0) defines.set("OCTETS");
+  if (p.x.type() == DType::bf16) defines.set("X_BF16");
+  if (p.y.type() == DType::bf16) defines.set("Y_BF16");
+  return defines;
+}
+
+const Tensor& or_else(const Tensor& tensor, const Tensor& stand_in) {
+  return tensor.empty() ? stand_in : tensor;
+}
+
+}  // namespace
+
+bool gemm_few_rows_make_s(const Context& context, const GemmProduct& p) {
+  const std::uint32_t groups = groups_that_make_s(context, plan_of(context, p));
+  const std::int64_t values = p.rows() * p.rank();
+  return static_cast<double>(values * p.steps()) * groups <= kProductsOfS &&
+         static_cast<std::size_t>(values) * sizeof(float) <= kBytesOfS;
+}
+
+void record_gemm_few_rows_portable(Batch& batch, const GemmProduct& p) {
+  Context& context = batch.context();
+  const Plan plan = plan_of(context, p);
+  const std::uint32_t groups = p.makes_s() ? groups_that_make_s(context, plan) : plan.groups;
+  Launch launch{context.kernel(kGemmFewRowsPortable, "gemm_few_rows", defines_of(context, p, plan)),
+                groups_of(plan.group, groups), p.cost(), "gemm/forward"};
+  const std::int64_t values = p.makes_s() ? p.rows() * p.rank() : 1;
+  batch.launch(std::move(launch), p.y, p.x, p.w, or_else(p.start, p.y), or_else(p.bias, p.x),
+               or_else(p.low_rank.s, p.x), or_else(p.low_rank.u, p.x), u32(p.rows()),
+               u32(p.columns()), u32(p.steps()), u32(p.rank()), p.alpha, p.low_rank.scale,
+               std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}, plan.lanes,
+               or_else(p.low_rank.a, p.x), p.low_rank.a_scale, std::uint32_t{p.makes_s()},
+               LocalMemory{static_cast<std::size_t>(values) * sizeof(float)});
+}
+
+}  // namespace clora
