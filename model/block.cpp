@@ -243,8 +243,8 @@ std::optional<DecodeLayers> decode_layers_of(LanguageModel& model,
                       .epsilon = static_cast<float>(c.rms_norm_epsilon)};
   for (std::size_t l = 0; l < caches.size(); ++l) {
     const BlockWeights& w = model.blocks()[l];
-    for (const LinearWeights& linear : w.linears) {
-      if (!linear.bias.empty()) return std::nullopt;
+    for (const Projection p : {kO, kGate, kUp, kDown}) {
+      if (!w.linears[p].bias.empty()) return std::nullopt;
     }
     decode.layers.push_back({.input_norm = w.input_norm,
                              .q = w.linears[kQ].w,
@@ -256,7 +256,10 @@ std::optional<DecodeLayers> decode_layers_of(LanguageModel& model,
                              .up = w.linears[kUp].w,
                              .down = w.linears[kDown].w,
                              .key_cache = caches[l].keys,
-                             .value_cache = caches[l].values});
+                             .value_cache = caches[l].values,
+                             .q_bias = w.linears[kQ].bias,
+                             .k_bias = w.linears[kK].bias,
+                             .v_bias = w.linears[kV].bias});
   }
   return decode;
 }

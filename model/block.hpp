@@ -73,7 +73,7 @@ void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, con
                              const CacheTensors& cache);
 
 // A model's blocks for one row over their caches, as ops/decode_layers.hpp has them; nothing where
-// they have what it does not: biases, norms of heads, other rotary pairs.
+// they have what it does not: norms of heads, other rotary pairs, biases but of q, k and v.
 std::optional<DecodeLayers> decode_layers_of(LanguageModel& model,
                                              std::span<const CacheTensors> caches,
                                              const Tensor& rope_table, const RowInputs& rows);

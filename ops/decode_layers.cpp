@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/attention.hpp"
+#include "ops/decode_layers_gpu.hpp"
 #include "ops/gemm.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
@@ -23,30 +24,9 @@ constexpr std::int64_t kKeys = 64;         // of a block of scores, as Attention
 constexpr std::uint32_t kMostGroups = 64;  // they all write to one counter
 constexpr double kTolerance = 1e-2;        // integers in place of floats through two blocks
 
-struct Sizes {
-  std::int64_t layers, D, F, H, G, E, S;
-};
-
-Sizes sizes_of(const DecodeLayers& decode) {
-  require(!decode.layers.empty() && decode.heads > 0, "decode_layers: no layers or no heads");
-  const DecodeLayer& layer = decode.layers.front();
-  const Shape& cache = layer.key_cache.shape();
-  return {static_cast<std::int64_t>(decode.layers.size()),
-          layer.q.shape()[1],
-          layer.gate.shape()[0],
-          decode.heads,
-          cache[1],
-          cache[2],
-          cache[0]};
-}
-
-float attention_scale(const Sizes& s) { return 1.0F / std::sqrt(static_cast<float>(s.E)); }
+using Sizes = DecodeSizes;
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
-
-std::array<const Tensor*, 7> matrices_of(const DecodeLayer& l) {
-  return {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down};
-}
 
 void require_matrix(std::string_view name, const Tensor& w, std::int64_t rows,
                     std::int64_t columns) {
@@ -66,13 +46,16 @@ void require_layer(const DecodeLayer& l, const Sizes& s) {
   require_matrix("gate", l.gate, s.F, s.D);
   require_matrix("up", l.up, s.F, s.D);
   require_matrix("down", l.down, s.D, s.F);
+  if (!l.q_bias.empty()) require_tensor(op, "q_bias", l.q_bias, {s.H * s.E});
+  if (!l.k_bias.empty()) require_tensor(op, "k_bias", l.k_bias, {s.G * s.E});
+  if (!l.v_bias.empty()) require_tensor(op, "v_bias", l.v_bias, {s.G * s.E});
   require_tensor(op, "key_cache", l.key_cache, {s.S, s.G, s.E});
   require_tensor(op, "value_cache", l.value_cache, {s.S, s.G, s.E});
 }
 
 Sizes checked(const Tensor& x, const DecodeLayers& decode) {
   constexpr std::string_view op = "decode_layers";
-  const Sizes s = sizes_of(decode);
+  const Sizes s = decode_sizes(decode);
   require_tensor(op, "x", x, {1, s.D});
   for (const DecodeLayer& layer : decode.layers) require_layer(layer, s);
   require(!decode.rope_table.empty() && decode.rope_table.shape().rank() == 3,
@@ -103,9 +86,10 @@ bool lies_as(const Tensor& w, const Tensor& like) {
 }
 
 bool fits(const Context& context, const DecodeLayers& decode) {
-  const Sizes s = sizes_of(decode);
+  const Sizes s = decode_sizes(decode);
   const Tensor& like = decode.layers.front().q;
   for (const DecodeLayer& layer : decode.layers) {
+    if (has_bias(layer)) return false;
     for (const Tensor* w : matrices_of(layer)) {
       if (!lies_as(*w, like)) return false;
     }
@@ -138,21 +122,11 @@ Tensor address_table(Context& context, const DecodeLayers& decode) {
   return table;
 }
 
-// The launch knows them by their addresses only; a call that does nothing uses them.
-void keep_alive(Batch& batch, const DecodeLayers& decode) {
-  std::vector<Tensor> tensors;
-  for (const DecodeLayer& l : decode.layers) {
-    for (const Tensor* w : matrices_of(l)) tensors.push_back(*w);
-    tensors.insert(tensors.end(), {l.input_norm, l.output_norm, l.key_cache, l.value_cache});
-  }
-  batch.call("decode_layers/keep", std::move(tensors), [](auto, auto) {});
-}
-
 // Two blocks of two heads whose three last keys are new ones, position after position.
-void test_decode(SelfTest& test, DType type) {
+void test_decode(SelfTest& test, DType type, Layout layout) {
   constexpr std::int64_t D = 64, F = 128, H = 4, G = 2, E = 16, S = 40;
   const auto matrix = [&](std::int64_t n, std::int64_t k) {
-    return test.weights({n, k}, type, Layout::strips);
+    return test.weights({n, k}, type, layout);
   };
   DecodeLayers decode{.layers = {},
                       .rope_table = test.input({S, E / 2, 2}),
@@ -185,16 +159,17 @@ void test_decode(SelfTest& test, DType type) {
 
 void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLayers& decode,
             const Sizes& s) {
-  const auto linear = [&](const Tensor& h, const Tensor& w, std::string_view name) {
+  const auto linear = [&](const Tensor& h, const Tensor& w, const Tensor& bias,
+                          std::string_view name) {
     const Tensor y = batch.temporary({1, w.shape()[0]}, DType::f32, name);
-    record_gemm(batch, y, h, w);
+    record_gemm(batch, y, h, w, {.bias = bias});
     return y;
   };
   const Tensor h = batch.temporary({1, s.D}, DType::f32, "h1");
   record_rms_norm(batch, h, x, l.input_norm, decode.epsilon);
-  const Tensor q = linear(h, l.q, "q").reshape({1, s.H, s.E});
-  const Tensor k = linear(h, l.k, "k").reshape({1, s.G, s.E});
-  const Tensor v = linear(h, l.v, "v").reshape({1, s.G, s.E});
+  const Tensor q = linear(h, l.q, l.q_bias, "q").reshape({1, s.H, s.E});
+  const Tensor k = linear(h, l.k, l.k_bias, "k").reshape({1, s.G, s.E});
+  const Tensor v = linear(h, l.v, l.v_bias, "v").reshape({1, s.G, s.E});
   for (const Tensor& turned : {q, k}) {
     record_rope(batch, turned, turned, decode.position, decode.rope_table, RopeLayout::half_split,
                 RopeDirection::forward);
@@ -208,7 +183,7 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
                     .v = l.value_cache,
                     .first = decode.first,
                     .last = decode.last,
-                    .scale = attention_scale(s)});
+                    .scale = decode_attention_scale(s)});
   record_gemm(batch, x, y.reshape({1, s.H * s.E}), l.o, {.residual = x});
 }
 
@@ -235,13 +210,21 @@ void record_decode_layers_composed(Batch& batch, const Tensor& x, const DecodeLa
 }
 
 bool decodes_in_one_launch(Context& context, const DecodeLayers& decode) {
-  if (context.variant() != Variant::avx512_bf16 || !runs_groups_side_by_side(context.device())) {
+  const DType type = decode.layers.front().q.type();
+  if (!is_for_cpus(context.variant())) {
+    if (context.device().kind != DeviceKind::gpu || !decode_layers_gpu_fit(context, decode)) {
+      return false;
+    }
+    return context.variant() == Variant::portable ||
+           trusted(context, {kDecodeLayersGpu, decode_layers_gpu_name(decode), kTolerance},
+                   [type](SelfTest& test) { test_decode(test, type, Layout::plain); });
+  }
+  if (context.variant() != Variant::avx512_bf16 || !runs_groups_side_by_side(context.device()) ||
+      !fits(context, decode)) {
     return false;
   }
-  if (!fits(context, decode)) return false;
-  const DType type = decode.layers.front().q.type();
   return trusted(context, {kFile, fmt::format("decode_layers {}", name_of(type)), kTolerance},
-                 [type](SelfTest& test) { test_decode(test, type); });
+                 [type](SelfTest& test) { test_decode(test, type, Layout::strips); });
 }
 
 void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& decode,
@@ -249,6 +232,7 @@ void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& dec
   const Sizes s = checked(x, decode);
   require_tensor("decode_layers", "meeting", meeting, {3}, DType::i32);
   Context& context = batch.context();
+  if (!is_for_cpus(context.variant())) return record_decode_layers_gpu(batch, x, decode, meeting);
   require(fits(context, decode),
           "decode_layers: the layers' weights must be in strips of one type");
   const std::uint32_t groups = std::clamp(context.device().compute_units, 1U, kMostGroups);
@@ -264,7 +248,7 @@ void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& dec
                temporary({groups, s.H, s.E}, "attention"), temporary({s.F}, "swiglu"),
                address_table(context, decode), decode.rope_table, decode.position, decode.first,
                decode.last, meeting, u32(s.layers), u32(s.D), u32(s.F), u32(s.H), u32(s.G),
-               u32(s.E), u32(s.S), u32(splits), decode.epsilon, attention_scale(s),
+               u32(s.E), u32(s.S), u32(splits), decode.epsilon, decode_attention_scale(s),
                LocalMemory{scratch_bytes(s)});
 }
 

@@ -4,9 +4,11 @@
 //   for each layer   x += attention(rotated q and k, v of rms_norm(x), over the cache) w_o^T
 //                    x += swiglu(rms_norm(x) w_gate^T, rms_norm(x) w_up^T) w_down^T
 //
-// On pocl's threaded device it can be one launch, whose work-groups meet as they go
-// (cl/decode_layers_cpu.cl): waking threads between hundreds of launches costs more than the
-// products. The composed twin, of unfused ops, gives the same bits.
+// It can be one launch, whose work-groups meet as they go: on pocl's threaded device, where waking
+// threads between hundreds of launches costs more than the products (cl/decode_layers_cpu.cl), and
+// on NVIDIA's cards, where a launch costs more than a meeting (cl/decode_layers_gpu.cl). The
+// composed twin, of unfused ops, gives the same bits on pocl, and on cards the same up to the order
+// of sums.
 #pragma once
 
 #include <vector>
@@ -16,12 +18,13 @@
 namespace clora {
 
 struct DecodeLayer {
-  Tensor input_norm;              // [D]
-  Tensor q, k, v;                 // [H E, D], [G E, D], [G E, D]
-  Tensor o;                       // [D, H E]
-  Tensor output_norm;             // [D]
-  Tensor gate, up, down;          // [F, D], [F, D], [D, F]
-  Tensor key_cache, value_cache;  // [S, G, E]
+  Tensor input_norm;                             // [D]
+  Tensor q, k, v;                                // [H E, D], [G E, D], [G E, D]
+  Tensor o;                                      // [D, H E]
+  Tensor output_norm;                            // [D]
+  Tensor gate, up, down;                         // [F, D], [F, D], [D, F]
+  Tensor key_cache, value_cache;                 // [S, G, E]
+  Tensor q_bias = {}, k_bias = {}, v_bias = {};  // [H E], [G E], [G E] f32, or empty
 };
 
 struct DecodeLayers {
@@ -40,9 +43,10 @@ void record_decode_layers_composed(Batch& batch, const Tensor& x, const DecodeLa
 // has not failed.
 bool decodes_in_one_launch(Context& context, const DecodeLayers& decode);
 
-// The same as one launch. `meeting` [3] i32: its second element is 0 afterwards, or 1 where the
-// work-groups did not run at once and gave up after some seconds: what was to be written is
-// undefined then. Runs a small batch at once. REQUIRES: decodes_in_one_launch().
+// The same as one launch. `meeting` [3] i32, zeros before the batch first runs and its alone: its
+// second element is 0 afterwards, or 1 where the work-groups did not run at once and gave up after
+// some seconds: what was to be written is undefined then. Runs a small batch at once.
+// REQUIRES: decodes_in_one_launch().
 void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& decode,
                           const Tensor& meeting);
 

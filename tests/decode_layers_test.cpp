@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "ops/decode_layers_gpu.hpp"
+#include "ops/group_meeting.hpp"
 #include "ops/quant.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"
@@ -117,6 +119,63 @@ TEST_F(OneLaunch, SaysSoWhereItsGroupsDoNotMeet) {
   const Layers same(*tested.context, kSmall, DType::q4_1, {3, 0});
   EXPECT_FALSE(decodes_in_one_launch(*tested.context, same.decode));
   EXPECT_THAT(*tested.warnings, testing::Contains(testing::HasSubstr("decode_layers q4_1")));
+}
+
+// The kernel for cards, on whatever runs groups side by side: pocl's threads do.
+class OneLaunchOfManyItems : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (groups_side_by_side(context().device()) == 0) {
+      GTEST_SKIP() << "it is not known whether this device runs groups side by side";
+    }
+  }
+  Context& context() { return test::context_of(Variant::portable); }
+  void run(const Layers& layers, int times = 1) {
+    ASSERT_TRUE(decode_layers_gpu_fit(context(), layers.decode));
+    const Tensor meeting = test::upload(context(), {3}, std::vector<std::int32_t>{0, 0, 0});
+    Batch batch(context());
+    record_decode_layers_gpu(batch, layers.x, layers.decode, meeting);
+    for (int i = 0; i < times; ++i) batch.submit().wait();
+    EXPECT_EQ(context().read<std::int32_t>(meeting)[1], 0) << "the groups did not meet";
+  }
+  static std::vector<float> floats_of(const Layers& layers) {
+    std::vector<float> values;
+    for (const std::uint32_t bits : layers.bits()) values.push_back(std::bit_cast<float>(bits));
+    return values;
+  }
+  void expect_composed(DType type, const Shapes& shapes, const Place& place, int times = 1) {
+    Layers one(context(), shapes, type, place, Layout::plain);
+    Layers composed(context(), shapes, type, place, Layout::plain);
+    one.add_biases();
+    composed.add_biases();
+    const auto before = one.bits();
+    run(one, times);
+    for (int i = 0; i < times; ++i) run_composed(context(), composed);
+    EXPECT_NE(one.bits(), before);
+    test::expect_close(floats_of(one), test::to_double(floats_of(composed)), 1e-4,
+                       fmt::format("{} at {} from {}", name_of(type), place.position, place.first));
+  }
+};
+
+constexpr Shapes kWithBiases{3, 128, 192, 4, 2, 32, 300};
+
+TEST_F(OneLaunchOfManyItems, GivesWhatTheComposedOpsGive) {
+  for (const DType type : {DType::bf16, DType::q8_0}) {
+    for (const Place place : {Place{0, 0}, Place{33, 5}, Place{299, 0}}) {
+      expect_composed(type, kWithBiases, place);
+    }
+  }
+  expect_composed(DType::f32, {2, 72, 88, 3, 1, 24, 40}, {39, 39});
+}
+
+// Meetings are counted on from launch to launch.
+TEST_F(OneLaunchOfManyItems, GoesOnWithItsOwnResultsInEveryReplay) {
+  expect_composed(DType::bf16, kWithBiases, {120, 3}, 3);
+}
+
+// More keys than a group has items.
+TEST_F(OneLaunchOfManyItems, AttendsToManyKeys) {
+  expect_composed(DType::bf16, {1, 64, 64, 2, 1, 32, 2100}, {2099, 0});
 }
 
 class DecodeLayersTest : public test::OpTest {};

@@ -32,6 +32,15 @@ class RandomLayers {
     for (std::int64_t l = 0; l < s.layers; ++l) decode.layers.push_back(layer());
     x = floats({1, s.D}, 1);
   }
+  // Biases of q, k and v where only some layers have them.
+  void add_biases() {
+    for (std::size_t l = 0; l < decode.layers.size(); l += 2) {
+      DecodeLayer& layer = decode.layers[l];
+      layer.q_bias = floats({s_.H * s_.E}, 0.5F);
+      layer.k_bias = floats({s_.G * s_.E}, 0.5F);
+      layer.v_bias = floats({s_.G * s_.E}, 0.5F);
+    }
+  }
   // x and the caches, bit by bit.
   std::vector<std::uint32_t> bits() const {
     std::vector<std::uint32_t> all = bits_of(x);

@@ -1,0 +1,168 @@
+#include "ops/decode_layers_gpu.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "ops/group_meeting.hpp"
+#include "ops/quant.hpp"
+#include "ops/reduction_grid.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::size_t kGroup = 512;
+constexpr std::int64_t kAddresses = 14;    // of a layer, ADDRESSES of the kernel
+constexpr std::int64_t kMostLayers = 128;  // whose addresses lie in local memory
+constexpr std::int64_t kLanes = 32;        // of a team, at least
+constexpr std::int64_t kMostSplits = 16;
+// What NVIDIA's cards from sm_80 on have for a group's own arrays, whatever the driver tells; less
+// what is not counted here.
+constexpr std::int64_t kLocalBytes = 96 << 10U;
+
+std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+
+std::int64_t group_of(const Context& context) {
+  return static_cast<std::int64_t>(reduction_group(context.device(), kGroup));
+}
+
+// Of the row that a product reads, or of what attention needs.
+std::int64_t local_floats(const DecodeSizes& s, std::int64_t group) {
+  return std::max({s.D, s.F, s.H * s.E, 5 * group + s.E});
+}
+
+// Items that share a pair of rows of w: as many as there are, and have an octet to load.
+std::int64_t lanes_for(const Context& context, std::int64_t pairs, std::int64_t steps) {
+  const std::int64_t group = group_of(context);
+  const std::int64_t items = group * groups_side_by_side(context.device());
+  const auto power = [](std::int64_t n) {
+    return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(n)));
+  };
+  return std::clamp(power(std::min(items / pairs, steps / 8)), kLanes, group);
+}
+
+std::int64_t splits_of(const Context& context, const DecodeSizes& s) {
+  return std::clamp<std::int64_t>(groups_side_by_side(context.device()) / s.H, 2, kMostSplits);
+}
+
+Defines defines_of(const Context& context, const DecodeLayers& decode) {
+  const DecodeSizes s = decode_sizes(decode);
+  const std::int64_t group = group_of(context);
+  Defines defines;
+  set_weight_type(defines, decode.layers.front().q);
+  set_warps(defines, context.device());
+  defines.set("GROUP", group).set("D", s.D).set("F", s.F).set("H", s.H).set("G", s.G);
+  defines.set("E", s.E).set("SPLITS", splits_of(context, s)).set("MOST_LAYERS", s.layers);
+  defines.set("LOCAL_FLOATS", local_floats(s, group));
+  defines.set("HEADS_LANES", lanes_for(context, (s.H + 2 * s.G) * s.E / 2, s.D));
+  defines.set("O_LANES", lanes_for(context, s.D / 2, s.H * s.E));
+  defines.set("GATES_LANES", lanes_for(context, s.F, s.D));
+  return defines.set("DOWN_LANES", lanes_for(context, s.D / 2, s.F));
+}
+
+// The layers' addresses, filled in by the device at once: more than a kernel takes as arguments.
+Tensor address_table(Context& context, const DecodeLayers& decode) {
+  const Tensor table = context.allocate({2 * kAddresses * std::int64_t(decode.layers.size())},
+                                        DType::u32, MemoryTag::activations);
+  const auto or_norm = [](const Tensor& bias, const DecodeLayer& l) {
+    return bias.empty() ? l.input_norm : bias;
+  };
+  Batch batch(context);
+  for (std::size_t i = 0; i < decode.layers.size(); ++i) {
+    const DecodeLayer& l = decode.layers[i];
+    const std::uint32_t biases = std::uint32_t{!l.q_bias.empty()} +
+                                 2 * std::uint32_t{!l.k_bias.empty()} +
+                                 4 * std::uint32_t{!l.v_bias.empty()};
+    batch.launch({context.kernel(kDecodeLayersGpu, "decode_addresses", defines_of(context, decode)),
+                  single_item_groups(1),
+                  {},
+                  "decode_layers/addresses"},
+                 table, static_cast<std::uint32_t>(i), l.input_norm, l.q, l.k, l.v, l.o,
+                 l.output_norm, l.gate, l.up, l.down, l.key_cache, l.value_cache,
+                 or_norm(l.q_bias, l), or_norm(l.k_bias, l), or_norm(l.v_bias, l), biases);
+  }
+  batch.submit().wait();
+  return table;
+}
+
+}  // namespace
+
+DecodeSizes decode_sizes(const DecodeLayers& decode) {
+  require(!decode.layers.empty() && decode.heads > 0, "decode_layers: no layers or no heads");
+  const DecodeLayer& layer = decode.layers.front();
+  const Shape& cache = layer.key_cache.shape();
+  return {static_cast<std::int64_t>(decode.layers.size()),
+          layer.q.shape()[1],
+          layer.gate.shape()[0],
+          decode.heads,
+          cache[1],
+          cache[2],
+          cache[0]};
+}
+
+float decode_attention_scale(const DecodeSizes& sizes) {
+  return 1.0F / std::sqrt(static_cast<float>(sizes.E));
+}
+
+std::array<const Tensor*, 7> matrices_of(const DecodeLayer& l) {
+  return {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down};
+}
+
+bool has_bias(const DecodeLayer& l) {
+  return !l.q_bias.empty() || !l.k_bias.empty() || !l.v_bias.empty();
+}
+
+void keep_alive(Batch& batch, const DecodeLayers& decode) {
+  std::vector<Tensor> tensors;
+  for (const DecodeLayer& l : decode.layers) {
+    for (const Tensor* w : matrices_of(l)) tensors.push_back(*w);
+    tensors.insert(tensors.end(), {l.input_norm, l.output_norm, l.key_cache, l.value_cache});
+    for (const Tensor& bias : {l.q_bias, l.k_bias, l.v_bias}) {
+      if (!bias.empty()) tensors.push_back(bias);
+    }
+  }
+  batch.call("decode_layers/keep", std::move(tensors), [](auto, auto) {});
+}
+
+bool decode_layers_gpu_fit(const Context& context, const DecodeLayers& decode) {
+  const DecodeSizes s = decode_sizes(decode);
+  const Tensor& like = decode.layers.front().q;
+  for (const DecodeLayer& layer : decode.layers) {
+    for (const Tensor* w : matrices_of(layer)) {
+      if (w->type() != like.type() || w->layout() != Layout::plain) return false;
+    }
+  }
+  const std::int64_t group = group_of(context);
+  return groups_side_by_side(context.device()) > 0 && s.D % 8 == 0 && s.F % 8 == 0 &&
+         s.E % 8 == 0 && s.E / 4 <= group && s.H % s.G == 0 && s.layers <= kMostLayers &&
+         4 * local_floats(s, group) <= kLocalBytes;
+}
+
+std::string decode_layers_gpu_name(const DecodeLayers& decode) {
+  return fmt::format("decode_layers_gpu {}", name_of(decode.layers.front().q.type()));
+}
+
+void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers& decode,
+                              const Tensor& meeting) {
+  Context& context = batch.context();
+  const DecodeSizes s = decode_sizes(decode);
+  require(decode_layers_gpu_fit(context, decode),
+          "decode_layers: the layers' weights must be plain and of one type, and their sizes "
+          "multiples of 8");
+  const auto temporary = [&](Shape shape, std::string_view name) {
+    return batch.temporary(shape, DType::f32, name);
+  };
+  keep_alive(batch, decode);
+  batch.launch({context.kernel(kDecodeLayersGpu, "decode_layers", defines_of(context, decode)),
+                groups_of(static_cast<std::size_t>(group_of(context)),
+                          groups_side_by_side(context.device())),
+                decode_layers_cost(decode), "decode_layers/forward"},
+               x, temporary({s.H, s.E}, "q"),
+               temporary({s.H, splits_of(context, s), s.E + 2}, "attention parts"),
+               temporary({s.F}, "swiglu"), address_table(context, decode), decode.rope_table,
+               decode.position, decode.first, decode.last, meeting, u32(s.layers), u32(s.S),
+               decode.epsilon, decode_attention_scale(s));
+}
+
+}  // namespace clora
