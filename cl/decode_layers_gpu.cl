@@ -5,13 +5,18 @@
 //                    x += attention(q, keys, values) w_o^T
 //                    h = rms_norm(x);  x += (silu(h w_gate^T) (h w_up^T)) w_down^T
 //
+// and with -D ADAPTED each product has an adapter's term, of its own rank R or none:
+//                    y = h w^T + scale (h a^T) u,  a [R, inputs], u [R, outputs]
+//
 // Shapes  x [D], changed; q [H, E]; parts [H, SPLITS, E + 2]; hidden [F]; rope_table [P, E / 2, 2];
-//         keys, values [S, G, E]; weights [outputs, inputs]
+//         keys, values [S, G, E]; s_parts a
+//         number a row of a and share of its steps; weights [outputs, inputs]
 // Types   weights one type of quant.clh, all else f32; position, first, last [1] i32
 // Work    work-groups of GROUP items that all run at once and meet after each of five parts
 //         (group_meeting.clh): projections, attention by shares of keys, o, gate and up, down. A
 //         product is cut into pairs of rows of w, each pair's steps shared by a team of items; a pair
 //         is what belongs together: the two elements that rope turns, or gate and up.
+//         h a^T is made before a product, shared by all groups, with a meeting more.
 //         The first octets of a part's weights are loaded before the meeting that it waits for, the
 //         next ones before the present ones are multiplied: memory never waits for a meeting.
 //         Loops with barriers run at least once: pocl makes copies of all that follows one that need
@@ -47,7 +52,12 @@
 #define Q_BIAS 11
 #define K_BIAS 12
 #define V_BIAS 13
-#define ADDRESSES 14
+// Of each projection (q, k, v, o, gate, up, down) the adapter's matrices, and its rank with the
+// scale's bits above it; 0 where it has none.
+#define A_MATRIX 14
+#define U_MATRIX 21
+#define RANK_SCALE 28
+#define ADDRESSES 35
 #define FLOATS(i) ((__global float*)layer[i])
 #define WEIGHTS(i) ((__global const uchar*)layer[i])
 
@@ -61,6 +71,12 @@
 #define PAIRS(part) \
   ((part) == HEADS ? (H + 2 * G) * (E / 2) : (part) == GATES ? F : D / 2)
 #define STEPS(part) ((part) == O ? H * E : (part) == DOWN ? F : D)
+
+// The projections of a product.
+#define FIRST_OF(part) ((part) == HEADS ? 0 : (part) == O ? 3 : (part) == GATES ? 4 : 6)
+#define COUNT_OF(part) ((part) == HEADS ? 3 : (part) == GATES ? 2 : 1)
+#define RANK(projection) ((uint)layer[RANK_SCALE + (projection)])
+#define SCALE(projection) as_float((uint)(layer[RANK_SCALE + (projection)] >> 32))
 
 typedef struct {
   __global float* x;
@@ -163,17 +179,115 @@ __attribute__((always_inline)) void store(const int part, __local const ulong* l
   }
 }
 
+#ifdef ADAPTED
+#define SHARE_STEPS 512  // of a row of a, for a team of SHARE_LANES items
+#define SHARE_LANES 32
+#define SHARES(part) ((STEPS(part) + SHARE_STEPS - 1) / SHARE_STEPS)
+
+// A row of the part's matrices a, one after another.
+typedef struct {
+  uint projection;
+  uint r;
+} RankRow;
+
+uint ranks_of(const int part, __local const ulong* layer) {
+  uint rows = 0;
+  for (uint i = 0; i < COUNT_OF(part); ++i) rows += RANK(FIRST_OF(part) + i);
+  return rows;
+}
+
+RankRow rank_row(const int part, __local const ulong* layer, uint r) {
+  uint projection = FIRST_OF(part);
+  while (r >= RANK(projection)) r -= RANK(projection++);
+  const RankRow found = {projection, r};
+  return found;
+}
+
+// s_parts [SHARES, ranks]: this group's shares of the products of `input` with the rows of a.
+__attribute__((always_inline)) void make_s_parts(const int part, __global float* s_parts,
+                                                 __local const ulong* layer,
+                                                 __local const float* input,
+                                                 __local float* scratch) {
+  const uint lane = get_local_id(0) % SHARE_LANES, team = get_local_id(0) / SHARE_LANES;
+  const uint ranks = ranks_of(part, layer), units = ranks * SHARES(part);
+  const uint of_a_round = GROUP / SHARE_LANES * get_num_groups(0);
+  uint begun = 0;
+  do {
+    const uint unit = begun + team * get_num_groups(0) + get_group_id(0);
+    float2 sum = 0.0f;
+    if (unit < units) {
+      const RankRow at = rank_row(part, layer, unit % ranks);
+      __global const float* row = FLOATS(A_MATRIX + at.projection) + (size_t)at.r * STEPS(part);
+#pragma unroll
+      for (uint c = 0; c < SHARE_STEPS; c += SHARE_LANES * 8) {
+        const uint k = unit / ranks * SHARE_STEPS + c + lane * 8;
+        if (k >= STEPS(part)) continue;
+        __local const float4* four = (__local const float4*)(input + k);
+        sum.x = add_dot8(sum.x, octet_of_floats(row + k), (float8)(four[0], four[1]));
+      }
+    }
+    sum = team_sums2(sum, SHARE_LANES, scratch);
+    if (lane == 0 && unit < units) s_parts[unit] = sum.x;
+    begun += of_a_round;
+  } while (begun < units);
+}
+
+// s: the sums of the shares, times each projection's scale.
+__attribute__((always_inline)) void join_s_parts(const int part, __local float* s,
+                                                 __global const float* s_parts,
+                                                 __local const ulong* layer) {
+  const uint ranks = ranks_of(part, layer);
+  for (uint j = get_local_id(0); j < ranks; j += GROUP) {
+    float sum = 0.0f;
+#pragma unroll
+    for (uint share = 0; share < SHARES(part); ++share) sum += s_parts[share * ranks + j];
+    s[j] = sum * SCALE(rank_row(part, layer, j).projection);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // s is whole
+}
+
+// This lane's ranks of s u for a pair.
+__attribute__((always_inline)) float2 low_rank(const int part, __local const ulong* layer,
+                                               uint pair, __local const float* s) {
+  const uint lane = get_local_id(0) % LANES(part);
+  float2 sums = 0.0f;
+  if (part == GATES) {
+    for (uint r = lane; r < RANK(4); r += LANES(part)) {
+      sums.x = fma(s[r], FLOATS(U_MATRIX + 4)[(size_t)r * F + pair], sums.x);
+    }
+    for (uint r = lane; r < RANK(5); r += LANES(part)) {
+      sums.y = fma(s[RANK(4) + r], FLOATS(U_MATRIX + 5)[(size_t)r * F + pair], sums.y);
+    }
+    return sums;
+  }
+  const HeadPair at = head_pair(pair);
+  const uint projection = part == HEADS ? at.matrix : FIRST_OF(part);
+  const uint outputs = part != HEADS ? D : at.matrix == 0 ? H * E : G * E;
+  const uint first = part == HEADS ? at.n : 2 * pair, second = part == HEADS ? first + E / 2 : first + 1;
+  for (uint i = FIRST_OF(part); i < projection; ++i) s += RANK(i);
+  __global const float* u = FLOATS(U_MATRIX + projection);
+  for (uint r = lane; r < RANK(projection); r += LANES(part)) {
+    sums.x = fma(s[r], u[(size_t)r * outputs + first], sums.x);
+    sums.y = fma(s[r], u[(size_t)r * outputs + second], sums.y);
+  }
+  return sums;
+}
+#endif
+
 // One product of `input` [STEPS], whose first octets are loaded already.
 __attribute__((always_inline)) void multiply(const int part, float8* ahead,
                                              __local const ulong* layer, const Row* row,
                                              __local const float* input, float factor,
-                                             __local float* scratch) {
+                                             __local const float* s, __local float* scratch) {
   const uint lane = get_local_id(0) % LANES(part), at_once = AHEAD * LANES(part) * 8;
   const uint of_a_round = GROUP / LANES(part) * get_num_groups(0);  // pairs
   uint round = 0;
   do {
     const uint pair = pair_of(part, round);
     float2 sums = 0.0f;
+#ifdef ADAPTED
+    if (pair < PAIRS(part)) sums = low_rank(part, layer, pair, s);
+#endif
     for (uint k0 = 0; k0 < STEPS(part); k0 += at_once) {
       float8 now[2 * AHEAD];
 #pragma unroll
@@ -321,26 +435,41 @@ __attribute__((always_inline)) void load_row(__local float* input, __global cons
   barrier(CLK_LOCAL_MEM_FENCE);  // input is whole
 }
 
+// The shares of h a^T are made and joined, with a meeting between.
+#ifdef ADAPTED
+#define MEETINGS 9
+#define MAKE_S(part)                                  \
+  make_s_parts(part, s_parts, layer, input, scratch); \
+  arrive(meeting);                                    \
+  wait_for(meeting, turn += groups);                  \
+  join_s_parts(part, s, s_parts, layer);
+#else
+#define MEETINGS 5
+#define MAKE_S(part)
+#endif
+
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
     __global float* x, __global float* q, __global float* parts, __global float* hidden,
-    __global const ulong* addresses, __global const float* rope_table,
+    __global float* s_parts, __global const ulong* addresses, __global const float* rope_table,
     __global const int* position, __global const int* first, __global const int* last,
     __global volatile uint* meeting, uint layers, uint S, float epsilon, float scale) {
   __local float input[LOCAL_FLOATS] __attribute__((aligned(16)));
   __local float scratch[TEAM_SCRATCH(2)];
+  __local float s[MOST_RANKS];
   __local ulong table[MOST_LAYERS * ADDRESSES];
   for (uint i = get_local_id(0); i < layers * ADDRESSES; i += GROUP) table[i] = addresses[i];
   barrier(CLK_LOCAL_MEM_FENCE);  // the table is whole
   const uint groups = get_num_groups(0);
   const Row row = {x, q, hidden, rope_table + (long)position[0] * E, position[0], S};
-  uint turn = arrivals_before(meeting, groups * 5 * layers);
+  uint turn = arrivals_before(meeting, groups * MEETINGS * layers);
   float8 ahead[2 * AHEAD];
   load_ahead(ahead, HEADS, table, pair_of(HEADS, 0), 0);
   uint l = 0;
   do {
     __local const ulong* layer = table + l * ADDRESSES;
     float factor = load_normed(input, x, FLOATS(INPUT_NORM), epsilon, scratch);
-    multiply(HEADS, ahead, layer, &row, input, factor, scratch);
+    MAKE_S(HEADS)
+    multiply(HEADS, ahead, layer, &row, input, factor, s, scratch);
     arrive(meeting);
     wait_for(meeting, turn += groups);  // q and the cache's new row are whole
 
@@ -350,19 +479,22 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
     wait_for(meeting, turn += groups);  // all parts of attention are there
 
     load_joined(input, parts);
-    multiply(O, ahead, layer, &row, input, 1.0f, scratch);
+    MAKE_S(O)
+    multiply(O, ahead, layer, &row, input, 1.0f, s, scratch);
     arrive(meeting);
     load_ahead(ahead, GATES, layer, pair_of(GATES, 0), 0);
     wait_for(meeting, turn += groups);  // x is whole
 
     factor = load_normed(input, x, FLOATS(OUTPUT_NORM), epsilon, scratch);
-    multiply(GATES, ahead, layer, &row, input, factor, scratch);
+    MAKE_S(GATES)
+    multiply(GATES, ahead, layer, &row, input, factor, s, scratch);
     arrive(meeting);
     load_ahead(ahead, DOWN, layer, pair_of(DOWN, 0), 0);
     wait_for(meeting, turn += groups);  // hidden is whole
 
     load_row(input, hidden, F);
-    multiply(DOWN, ahead, layer, &row, input, 1.0f, scratch);
+    MAKE_S(DOWN)
+    multiply(DOWN, ahead, layer, &row, input, 1.0f, s, scratch);
     arrive(meeting);
     if (l + 1 < layers) load_ahead(ahead, HEADS, layer + ADDRESSES, pair_of(HEADS, 0), 0);
     wait_for(meeting, turn += groups);  // x is whole
@@ -394,4 +526,15 @@ __kernel void decode_addresses(__global ulong* addresses, uint l, __global const
   layer[Q_BIAS] = biases & 1 ? (ulong)q_bias : 0;
   layer[K_BIAS] = biases & 2 ? (ulong)k_bias : 0;
   layer[V_BIAS] = biases & 4 ? (ulong)v_bias : 0;
+  for (uint i = A_MATRIX; i < ADDRESSES; ++i) layer[i] = 0;
+}
+
+// What an adapter adds to a row of the table, after decode_addresses.
+__kernel void decode_adapter(__global ulong* addresses, uint l, uint projection,
+                             __global const float* a, __global const float* u, uint rank,
+                             float scale) {
+  __global ulong* layer = addresses + l * ADDRESSES;
+  layer[A_MATRIX + projection] = (ulong)a;
+  layer[U_MATRIX + projection] = (ulong)u;
+  layer[RANK_SCALE + projection] = rank | (ulong)as_uint(scale) << 32;
 }

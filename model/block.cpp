@@ -229,7 +229,7 @@ void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, con
   recorder.finish(a, y);
 }
 
-std::optional<DecodeLayers> decode_layers_of(LanguageModel& model,
+std::optional<DecodeLayers> decode_layers_of(LanguageModel& model, const Adapter* adapter,
                                              std::span<const CacheTensors> caches,
                                              const Tensor& rope_table, const RowInputs& rows) {
   const ModelConfig& c = model.config();
@@ -242,7 +242,8 @@ std::optional<DecodeLayers> decode_layers_of(LanguageModel& model,
                       .heads = c.heads,
                       .epsilon = static_cast<float>(c.rms_norm_epsilon)};
   for (std::size_t l = 0; l < caches.size(); ++l) {
-    const BlockWeights& w = model.blocks()[l];
+    const Block block = block_of(model, adapter, static_cast<std::int64_t>(l));
+    const BlockWeights& w = *block.weights;
     for (const Projection p : {kO, kGate, kUp, kDown}) {
       if (!w.linears[p].bias.empty()) return std::nullopt;
     }
@@ -259,7 +260,8 @@ std::optional<DecodeLayers> decode_layers_of(LanguageModel& model,
                              .value_cache = caches[l].values,
                              .q_bias = w.linears[kQ].bias,
                              .k_bias = w.linears[kK].bias,
-                             .v_bias = w.linears[kV].bias});
+                             .v_bias = w.linears[kV].bias,
+                             .loras = block.loras});
   }
   return decode;
 }

@@ -72,9 +72,10 @@ BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, co
 void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
                              const CacheTensors& cache);
 
-// A model's blocks for one row over their caches, as ops/decode_layers.hpp has them; nothing where
-// they have what it does not: norms of heads, other rotary pairs, biases but of q, k and v.
-std::optional<DecodeLayers> decode_layers_of(LanguageModel& model,
+// A model's blocks with their matrices of `adapter` (null: none) for one row over their caches, as
+// ops/decode_layers.hpp has them; nothing where they have what it does not: norms of heads, other
+// rotary pairs, biases but of q, k and v.
+std::optional<DecodeLayers> decode_layers_of(LanguageModel& model, const Adapter* adapter,
                                              std::span<const CacheTensors> caches,
                                              const Tensor& rope_table, const RowInputs& rows);
 

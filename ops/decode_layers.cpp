@@ -49,6 +49,9 @@ void require_layer(const DecodeLayer& l, const Sizes& s) {
   if (!l.q_bias.empty()) require_tensor(op, "q_bias", l.q_bias, {s.H * s.E});
   if (!l.k_bias.empty()) require_tensor(op, "k_bias", l.k_bias, {s.G * s.E});
   if (!l.v_bias.empty()) require_tensor(op, "v_bias", l.v_bias, {s.G * s.E});
+  for (const LoraWeights& lora : l.loras) {
+    require(lora.dropout.probability == 0, "{}: adapters must have no dropout", op);
+  }
   require_tensor(op, "key_cache", l.key_cache, {s.S, s.G, s.E});
   require_tensor(op, "value_cache", l.value_cache, {s.S, s.G, s.E});
 }
@@ -89,7 +92,7 @@ bool fits(const Context& context, const DecodeLayers& decode) {
   const Sizes s = decode_sizes(decode);
   const Tensor& like = decode.layers.front().q;
   for (const DecodeLayer& layer : decode.layers) {
-    if (has_bias(layer)) return false;
+    if (has_bias(layer) || has_adapter(layer)) return false;
     for (const Tensor* w : matrices_of(layer)) {
       if (!lies_as(*w, like)) return false;
     }
@@ -123,8 +126,10 @@ Tensor address_table(Context& context, const DecodeLayers& decode) {
 }
 
 // Two blocks of two heads whose three last keys are new ones, position after position.
-void test_decode(SelfTest& test, DType type, Layout layout) {
-  constexpr std::int64_t D = 64, F = 128, H = 4, G = 2, E = 16, S = 40;
+void test_decode(SelfTest& test, DType type, Layout layout, bool adapted = false) {
+  // Rows of plain weights hold whole blocks of any type.
+  const bool strips = layout == Layout::strips;
+  const std::int64_t D = strips ? 64 : 256, F = 2 * D, H = 4, G = 2, E = D / H, S = 40;
   const auto matrix = [&](std::int64_t n, std::int64_t k) {
     return test.weights({n, k}, type, layout);
   };
@@ -147,6 +152,12 @@ void test_decode(SelfTest& test, DType type, Layout layout) {
                              .down = matrix(D, F),
                              .key_cache = test.changed(test.input({S, G, E})),
                              .value_cache = test.changed(test.input({S, G, E}))});
+    if (!adapted) continue;
+    DecodeLayer& layer = decode.layers.back();
+    for (std::size_t p = 0; p < layer.loras.size(); ++p) {
+      const Shape& w = matrices_of(layer)[p]->shape();
+      layer.loras[p] = {test.input({5, w[1]}, 0.1F), test.input({5, w[0]}, 0.1F), 0.5F, {}};
+    }
   }
   const Tensor x = test.changed(test.input({1, D}));
   const Tensor meeting = test.input({3}, std::vector<std::int32_t>(3));
@@ -157,19 +168,26 @@ void test_decode(SelfTest& test, DType type, Layout layout) {
   }
 }
 
+void record_linear(Batch& batch, const Tensor& y, const Tensor& x, const LinearWeights& weights,
+                   const LoraWeights& lora, const Tensor& residual = {}) {
+  const Tensor s =
+      lora.empty() ? Tensor() : batch.temporary({1, lora.a.shape()[0]}, DType::f32, "s");
+  record_lora_linear(batch, y, s, x, weights, lora, residual);
+}
+
 void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLayers& decode,
             const Sizes& s) {
-  const auto linear = [&](const Tensor& h, const Tensor& w, const Tensor& bias,
-                          std::string_view name) {
+  const auto linear = [&](std::size_t projection, const Tensor& h, const Tensor& w,
+                          const Tensor& bias, std::string_view name) {
     const Tensor y = batch.temporary({1, w.shape()[0]}, DType::f32, name);
-    record_gemm(batch, y, h, w, {.bias = bias});
+    record_linear(batch, y, h, {w, bias}, l.loras[projection]);
     return y;
   };
   const Tensor h = batch.temporary({1, s.D}, DType::f32, "h1");
   record_rms_norm(batch, h, x, l.input_norm, decode.epsilon);
-  const Tensor q = linear(h, l.q, l.q_bias, "q").reshape({1, s.H, s.E});
-  const Tensor k = linear(h, l.k, l.k_bias, "k").reshape({1, s.G, s.E});
-  const Tensor v = linear(h, l.v, l.v_bias, "v").reshape({1, s.G, s.E});
+  const Tensor q = linear(0, h, l.q, l.q_bias, "q").reshape({1, s.H, s.E});
+  const Tensor k = linear(1, h, l.k, l.k_bias, "k").reshape({1, s.G, s.E});
+  const Tensor v = linear(2, h, l.v, l.v_bias, "v").reshape({1, s.G, s.E});
   for (const Tensor& turned : {q, k}) {
     record_rope(batch, turned, turned, decode.position, decode.rope_table, RopeLayout::half_split,
                 RopeDirection::forward);
@@ -184,7 +202,7 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
                     .first = decode.first,
                     .last = decode.last,
                     .scale = decode_attention_scale(s)});
-  record_gemm(batch, x, y.reshape({1, s.H * s.E}), l.o, {.residual = x});
+  record_linear(batch, x, y.reshape({1, s.H * s.E}), {l.o, {}}, l.loras[3], x);
 }
 
 void feed_forward(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLayers& decode,
@@ -193,10 +211,10 @@ void feed_forward(Batch& batch, const Tensor& x, const DecodeLayer& l, const Dec
   const Tensor gate = batch.temporary({1, s.F}, DType::f32, "gate");
   const Tensor up = batch.temporary({1, s.F}, DType::f32, "up");
   record_rms_norm(batch, h, x, l.output_norm, decode.epsilon);
-  record_gemm(batch, gate, h, l.gate);
-  record_gemm(batch, up, h, l.up);
+  record_linear(batch, gate, h, {l.gate, {}}, l.loras[4]);
+  record_linear(batch, up, h, {l.up, {}}, l.loras[5]);
   record_swiglu(batch, gate, gate, up);
-  record_gemm(batch, x, gate, l.down, {.residual = x});
+  record_linear(batch, x, gate, {l.down, {}}, l.loras[6], x);
 }
 
 }  // namespace
@@ -217,7 +235,9 @@ bool decodes_in_one_launch(Context& context, const DecodeLayers& decode) {
     }
     return context.variant() == Variant::portable ||
            trusted(context, {kDecodeLayersGpu, decode_layers_gpu_name(decode), kTolerance},
-                   [type](SelfTest& test) { test_decode(test, type, Layout::plain); });
+                   [&](SelfTest& test) {
+                     test_decode(test, type, Layout::plain, decode_is_adapted(decode));
+                   });
   }
   if (context.variant() != Variant::avx512_bf16 || !runs_groups_side_by_side(context.device()) ||
       !fits(context, decode)) {

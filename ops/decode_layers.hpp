@@ -1,5 +1,5 @@
 // decode_layers: all blocks of a transformer for one row over its KV cache, the step of a
-// generation.
+// generation. Each product may have an adapter.
 //
 //   for each layer   x += attention(rotated q and k, v of rms_norm(x), over the cache) w_o^T
 //                    x += swiglu(rms_norm(x) w_gate^T, rms_norm(x) w_up^T) w_down^T
@@ -11,9 +11,10 @@
 // of sums.
 #pragma once
 
+#include <array>
 #include <vector>
 
-#include "runtime/batch.hpp"
+#include "ops/lora_linear.hpp"
 
 namespace clora {
 
@@ -25,6 +26,8 @@ struct DecodeLayer {
   Tensor gate, up, down;                         // [F, D], [F, D], [D, F]
   Tensor key_cache, value_cache;                 // [S, G, E]
   Tensor q_bias = {}, k_bias = {}, v_bias = {};  // [H E], [G E], [G E] f32, or empty
+  // Of q, k, v, o, gate, up, down; without dropout, or empty.
+  std::array<LoraWeights, 7> loras = {};
 };
 
 struct DecodeLayers {

@@ -13,10 +13,12 @@ namespace clora {
 namespace {
 
 constexpr std::size_t kGroup = 512;
-constexpr std::int64_t kAddresses = 14;    // of a layer, ADDRESSES of the kernel
+constexpr std::int64_t kAddresses = 35;    // of a layer, ADDRESSES of the kernel
 constexpr std::int64_t kMostLayers = 128;  // whose addresses lie in local memory
 constexpr std::int64_t kLanes = 32;        // of a team, at least
 constexpr std::int64_t kMostSplits = 16;
+constexpr std::int64_t kShareSteps = 512;  // of a row of an adapter's a, SHARE_STEPS of the kernel
+constexpr std::int64_t kMostRanks = 1024;  // of the adapters of one product
 // What NVIDIA's cards from sm_80 on have for a group's own arrays, whatever the driver tells; less
 // what is not counted here.
 constexpr std::int64_t kLocalBytes = 96 << 10U;
@@ -46,6 +48,44 @@ std::int64_t splits_of(const Context& context, const DecodeSizes& s) {
   return std::clamp<std::int64_t>(groups_side_by_side(context.device()) / s.H, 2, kMostSplits);
 }
 
+std::int64_t rank_of(const LoraWeights& lora) { return lora.empty() ? 0 : lora.a.shape()[0]; }
+
+// What one part of a layer's products takes of adapters.
+struct PartRanks {
+  std::int64_t ranks = 0;
+  std::int64_t steps = 0;
+};
+std::array<PartRanks, 4> ranks_of(const DecodeLayer& l, const DecodeSizes& s) {
+  const auto sum = [&](std::size_t first, std::size_t count) {
+    std::int64_t ranks = 0;
+    for (std::size_t p = first; p < first + count; ++p) ranks += rank_of(l.loras[p]);
+    return ranks;
+  };
+  return {{{sum(0, 3), s.D}, {sum(3, 1), s.H * s.E}, {sum(4, 2), s.D}, {sum(6, 1), s.F}}};
+}
+
+// Ranks of the products of any one part; 1 at least, for arrays.
+std::int64_t most_ranks(const DecodeLayers& decode) {
+  std::int64_t most = 1;
+  for (const DecodeLayer& l : decode.layers) {
+    for (const PartRanks& part : ranks_of(l, decode_sizes(decode))) {
+      most = std::max(most, part.ranks);
+    }
+  }
+  return most;
+}
+
+// Numbers that groups make of one part's adapters.
+std::int64_t most_s_parts(const DecodeLayers& decode) {
+  std::int64_t most = 1;
+  for (const DecodeLayer& l : decode.layers) {
+    for (const PartRanks& part : ranks_of(l, decode_sizes(decode))) {
+      most = std::max(most, part.ranks * divide_up(part.steps, kShareSteps));
+    }
+  }
+  return most;
+}
+
 Defines defines_of(const Context& context, const DecodeLayers& decode) {
   const DecodeSizes s = decode_sizes(decode);
   const std::int64_t group = group_of(context);
@@ -54,6 +94,8 @@ Defines defines_of(const Context& context, const DecodeLayers& decode) {
   set_warps(defines, context.device());
   defines.set("GROUP", group).set("D", s.D).set("F", s.F).set("H", s.H).set("G", s.G);
   defines.set("E", s.E).set("SPLITS", splits_of(context, s)).set("MOST_LAYERS", s.layers);
+  defines.set("MOST_RANKS", most_ranks(decode));
+  if (decode_is_adapted(decode)) defines.set("ADAPTED");
   defines.set("LOCAL_FLOATS", local_floats(s, group));
   defines.set("HEADS_LANES", lanes_for(context, (s.H + 2 * s.G) * s.E / 2, s.D));
   defines.set("O_LANES", lanes_for(context, s.D / 2, s.H * s.E));
@@ -81,6 +123,16 @@ Tensor address_table(Context& context, const DecodeLayers& decode) {
                  table, static_cast<std::uint32_t>(i), l.input_norm, l.q, l.k, l.v, l.o,
                  l.output_norm, l.gate, l.up, l.down, l.key_cache, l.value_cache,
                  or_norm(l.q_bias, l), or_norm(l.k_bias, l), or_norm(l.v_bias, l), biases);
+    for (std::size_t p = 0; p < l.loras.size(); ++p) {
+      const LoraWeights& lora = l.loras[p];
+      if (lora.empty()) continue;
+      batch.launch({context.kernel(kDecodeLayersGpu, "decode_adapter", defines_of(context, decode)),
+                    single_item_groups(1),
+                    {},
+                    "decode_layers/addresses"},
+                   table, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(p), lora.a,
+                   lora.bt, u32(rank_of(lora)), lora.scale);
+    }
   }
   batch.submit().wait();
   return table;
@@ -113,6 +165,14 @@ bool has_bias(const DecodeLayer& l) {
   return !l.q_bias.empty() || !l.k_bias.empty() || !l.v_bias.empty();
 }
 
+bool has_adapter(const DecodeLayer& l) {
+  return std::ranges::any_of(l.loras, [](const LoraWeights& lora) { return !lora.empty(); });
+}
+
+bool decode_is_adapted(const DecodeLayers& decode) {
+  return std::ranges::any_of(decode.layers, has_adapter);
+}
+
 void keep_alive(Batch& batch, const DecodeLayers& decode) {
   std::vector<Tensor> tensors;
   for (const DecodeLayer& l : decode.layers) {
@@ -120,6 +180,9 @@ void keep_alive(Batch& batch, const DecodeLayers& decode) {
     tensors.insert(tensors.end(), {l.input_norm, l.output_norm, l.key_cache, l.value_cache});
     for (const Tensor& bias : {l.q_bias, l.k_bias, l.v_bias}) {
       if (!bias.empty()) tensors.push_back(bias);
+    }
+    for (const LoraWeights& lora : l.loras) {
+      if (!lora.empty()) tensors.insert(tensors.end(), {lora.a, lora.bt});
     }
   }
   batch.call("decode_layers/keep", std::move(tensors), [](auto, auto) {});
@@ -135,12 +198,13 @@ bool decode_layers_gpu_fit(const Context& context, const DecodeLayers& decode) {
   }
   const std::int64_t group = group_of(context);
   return groups_side_by_side(context.device()) > 0 && s.D % 8 == 0 && s.F % 8 == 0 &&
-         s.E % 8 == 0 && s.E / 4 <= group && s.H % s.G == 0 && s.layers <= kMostLayers &&
-         4 * local_floats(s, group) <= kLocalBytes;
+         s.E % 8 == 0 && most_ranks(decode) <= kMostRanks && s.E / 4 <= group && s.H % s.G == 0 &&
+         s.layers <= kMostLayers && 4 * local_floats(s, group) <= kLocalBytes;
 }
 
 std::string decode_layers_gpu_name(const DecodeLayers& decode) {
-  return fmt::format("decode_layers_gpu {}", name_of(decode.layers.front().q.type()));
+  return fmt::format("decode_layers_gpu {}{}", name_of(decode.layers.front().q.type()),
+                     decode_is_adapted(decode) ? " adapted" : "");
 }
 
 void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers& decode,
@@ -160,9 +224,10 @@ void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers&
                 decode_layers_cost(decode), "decode_layers/forward"},
                x, temporary({s.H, s.E}, "q"),
                temporary({s.H, splits_of(context, s), s.E + 2}, "attention parts"),
-               temporary({s.F}, "swiglu"), address_table(context, decode), decode.rope_table,
-               decode.position, decode.first, decode.last, meeting, u32(s.layers), u32(s.S),
-               decode.epsilon, decode_attention_scale(s));
+               temporary({s.F}, "swiglu"), temporary({most_s_parts(decode)}, "s parts"),
+               address_table(context, decode), decode.rope_table, decode.position, decode.first,
+               decode.last, meeting, u32(s.layers), u32(s.S), decode.epsilon,
+               decode_attention_scale(s));
 }
 
 }  // namespace clora

@@ -17,6 +17,8 @@ float decode_attention_scale(const DecodeSizes& sizes);
 
 std::array<const Tensor*, 7> matrices_of(const DecodeLayer& layer);
 bool has_bias(const DecodeLayer& layer);
+bool has_adapter(const DecodeLayer& layer);
+bool decode_is_adapted(const DecodeLayers& decode);  // in any layer
 // For launches that know the layers by their addresses only: a call that does nothing uses them.
 void keep_alive(Batch& batch, const DecodeLayers& decode);
 

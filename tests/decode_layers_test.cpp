@@ -143,11 +143,13 @@ class OneLaunchOfManyItems : public testing::Test {
     for (const std::uint32_t bits : layers.bits()) values.push_back(std::bit_cast<float>(bits));
     return values;
   }
-  void expect_composed(DType type, const Shapes& shapes, const Place& place, int times = 1) {
+  void expect_composed(DType type, const Shapes& shapes, const Place& place, int times = 1,
+                       bool adapted = false) {
     Layers one(context(), shapes, type, place, Layout::plain);
     Layers composed(context(), shapes, type, place, Layout::plain);
     one.add_biases();
     composed.add_biases();
+    if (adapted) one.add_adapters(), composed.add_adapters();
     const auto before = one.bits();
     run(one, times);
     for (int i = 0; i < times; ++i) run_composed(context(), composed);
@@ -166,6 +168,11 @@ TEST_F(OneLaunchOfManyItems, GivesWhatTheComposedOpsGive) {
     }
   }
   expect_composed(DType::f32, {2, 72, 88, 3, 1, 24, 40}, {39, 39});
+}
+
+TEST_F(OneLaunchOfManyItems, AddsAnAdapterOfAnyRanks) {
+  expect_composed(DType::bf16, kWithBiases, {120, 3}, 2, true);
+  expect_composed(DType::bf16, {2, 128, 1088, 4, 2, 32, 40}, {7, 0}, 1, true);
 }
 
 // Meetings are counted on from launch to launch.

@@ -1,6 +1,7 @@
 // Layers of random weights for ops/decode_layers.hpp, shared by its test and its bench.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <random>
 #include <vector>
@@ -39,6 +40,20 @@ class RandomLayers {
       layer.q_bias = floats({s_.H * s_.E}, 0.5F);
       layer.k_bias = floats({s_.G * s_.E}, 0.5F);
       layer.v_bias = floats({s_.G * s_.E}, 0.5F);
+    }
+  }
+  // Adapters of other ranks in each projection, but for one; the first layer has none of them.
+  void add_adapters() {
+    for (std::size_t l = 1; l < decode.layers.size(); ++l) {
+      DecodeLayer& layer = decode.layers[l];
+      const std::array<const Tensor*, 7> matrices{&layer.q,    &layer.k,  &layer.v,   &layer.o,
+                                                  &layer.gate, &layer.up, &layer.down};
+      for (std::size_t p = 0; p < matrices.size(); ++p) {
+        if (p == 1) continue;
+        const Shape& w = matrices[p]->shape();
+        const auto rank = static_cast<std::int64_t>(3 + 8 * p);
+        layer.loras[p] = {floats({rank, w[1]}, 0.3F), floats({rank, w[0]}, 0.3F), 0.7F, {}};
+      }
     }
   }
   // x and the caches, bit by bit.
