@@ -8,18 +8,19 @@
 // Shapes  q, dy [T, H, E], k and v [T, G, E] by their maps (cl/tensor_map.cl) in the order q, k, v, dy,
 //         in boxes of STEP rows (q, dy) or 128 (k, v); dq, dk, dv [T, H, E]; E = WIDTH of 64 or 128.
 //         stats [H, 2, P] f32: log_sum_exp in units of log 2, and dot; starts [P] i32, of rows past T
-//         the greatest number; P = T rounded up to 128. steps [P / 128], counters [H * P / STEP + 1]
-//         i32, sums [H * P * E]: see attention_backward_begin_wgmma. order: cl/attention_order.cl.
+//         the greatest number; P = T rounded up to 128. steps [P / 128] i32, plan [P / 128, P / STEP],
+//         counters [H * P / STEP + 1], sums [H * P * E] f32: see attention_backward_begin_wgmma.
+//         order: cl/attention_order.cl.
 // Types   q, k, v and dy bf16, read through their maps alone; dq, dk, dv f32 or bf16 (RESULT_BF16)
 // Work    a persistent grid of work-groups of three warp groups. A task is 128 keys of one query head,
 //         a step STEP of its queries. One thread copies, two warp groups own 64 keys each. Scores and
 //         slopes are made transposed, so that p^T and ds^T are left operands where they lie, in
-//         registers; ds^T goes through local memory too, for dq. A second warp carries dq's parts to
-//         `sums`, where the copy engine adds them up.
-// Order   tasks are taken from a counter, those with most steps first, and steps from the last to the
-//         first. A part of dq is added when those of all tasks before it are: counters[h, step] says
-//         of how many. A wait is thus for a task that runs, and the sum the same every run. The first
-//         part is stored, the last one added in registers.
+//         registers; ds^T goes through local memory too, for dq. A second thread carries dq's parts
+//         to `sums`, where the copy engine adds them up.
+// Order   tasks are taken from a counter, in the order given. A part of dq is added when those of all
+//         tasks before it are: counters[h, step] says of how many. A wait is thus for a task that
+//         runs, and the sum the same every run. The first part is stored, the last one added in
+//         registers.
 // Local   about 211 KB
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp; p and ds are rounded to bf16; sums f32
@@ -71,18 +72,37 @@ float8 eight_of_f32(__global const float* at) {
 #define DY_EIGHT eight_of_f32
 #endif
 
-// What the others need: stats and starts; steps[n], how many steps the keys 128 n .. are seen in;
-// counters zero.
-// Work: eight items a row and head of the P rows.
+// What a step is for a block of keys, a word of `plan`: how many blocks of keys that its rows see are
+// taken before, times FLAGS, and
+#define IS_MASKED 1  // some of its pairs are not to be seen
+#define IS_LAST 2    // all other keys that its rows see are taken before
+#define FLAGS 4
+
+int planned(__global const int* first, __global const int* places, int keys, int m, int T) {
+  const int t0 = m * STEP, key = keys * KEYS, lowest = first[t0] / KEYS, own = t0 / KEYS;
+  if (keys < lowest || keys > own) return 0;
+  int before = 0;
+  for (int other = lowest; other <= own; ++other) before += places[other] < places[keys];
+  const int end = t0 + STEP;
+  return before * FLAGS + (before == own - lowest ? IS_LAST : 0) +
+         (t0 < key + KEYS - 1 || end > T || first[end - 1] > key ? IS_MASKED : 0);
+}
+
+// What the others need: stats and starts; steps[n], how many steps the keys 128 n .. are seen in; the
+// plan; counters zero.
+// Work: eight items a row of the P rows, and so for each head.
 __kernel void attention_backward_begin_wgmma(__global float* stats, __global int* starts,
-                                             __global int* steps, __global int* counters,
-                                             __global const Y* y, __global const DY* dy,
+                                             __global int* steps, __global int* plan,
+                                             __global int* counters, __global const Y* y,
+                                             __global const DY* dy,
                                              __global const float* log_sum_exp,
-                                             __global const int* first, int T, int H, int P) {
-  const int item = get_global_id(0), t = item / 8 / H, h = item / 8 % H;
-  if (item <= H * (P / STEP)) counters[item] = 0;
-  if (item < P) starts[item] = item < T ? first[item] : INT_MAX;
-  if (item < P / KEYS) {
+                                             __global const int* first,
+                                             __global const int* order, int T, int H, int P) {
+  const int item = get_global_id(0), t = item / 8, h = get_global_id(1), all = P / STEP;
+  if (item < all) counters[h * all + item] = 0;
+  if (h == 0 && item == 0) counters[H * all] = 0;
+  if (h == 0 && item < P) starts[item] = item < T ? first[item] : INT_MAX;
+  if (h == 0 && item < P / KEYS) {
     int sees = item * KEYS, past = T;  // row `sees` does, row `past` does not
     while (past - sees > 1) {
       const int middle = (sees + past) / 2;
@@ -93,6 +113,9 @@ __kernel void attention_backward_begin_wgmma(__global float* stats, __global int
       }
     }
     steps[item] = (sees - item * KEYS) / STEP + 1;
+  }
+  for (int i = h * 8 * P + item; i < P / KEYS * all; i += 8 * P * H) {
+    if (i % all * STEP < T) plan[i] = planned(first, order + 2 * (P / KEYS), i / all, i % all, T);
   }
   float sum = 0.0f;
   if (t < T) {
@@ -105,37 +128,16 @@ __kernel void attention_backward_begin_wgmma(__global float* stats, __global int
   }
   sum = row_sum(sum);
   sum += as_float(of_lane_xor_4(as_uint(sum)));
-  if (t < P && item % 8 == 0) {
+  if (item % 8 == 0) {
     __global float* to = stats + (size_t)h * 2 * P + t;
     to[0] = t < T ? log_sum_exp[(size_t)t * H + h] * LOG2_E : INFINITY;
     to[P] = sum;
   }
 }
 
-// What a step's flags say.
-#define IS_MASKED 1  // some of its pairs are not to be seen
-#define IS_LAST 2    // all other keys that its rows see are taken before
-#define IS_ADDED 4   // some are
-#define FLAGS 8
-
 struct Task {
   int keys, steps, h;  // keys: their block; below zero: no more tasks
 };
-
-// Of the blocks of keys that the rows of step m see, how many are taken before `keys`; by a warp.
-int parts_before(__global const int* starts, __global const int* places, int keys, int m, int lane) {
-  int parts = 0;
-  for (int other = starts[m * STEP] / KEYS + lane; other <= m * STEP / KEYS; other += 32) {
-    parts += places[other] < places[keys];
-  }
-  return warp_sum(parts);
-}
-// Flags of step m for a block of keys.
-int flags_of(__global const int* starts, int keys, int m, int before) {
-  const int t0 = m * STEP, key = keys * KEYS;
-  return (t0 < key + KEYS - 1 || starts[t0 + STEP - 1] > key ? IS_MASKED : 0) |
-         (before == t0 / KEYS - starts[t0] / KEYS ? IS_LAST : 0) | (before ? IS_ADDED : 0);
-}
 
 int taken(__global int* counter) {
   int value;
@@ -205,79 +207,74 @@ struct Places {
       transposed_boxes_at((k_box) + e * 2048, KEYS), e != 0);                             \
   PRODUCTS_COMMIT;
 
-// A task's steps from the last to the first.
-#define EACH_STEP(task)                                                              \
-  for (int m = task.keys * (KEYS / STEP) + task.steps - 1; m >= task.keys * (KEYS / STEP); --m)
+// A task's i-th step, upwards or downwards.
+int step_of(struct Task task, int i, int upwards) {
+  return task.keys * (KEYS / STEP) + (upwards ? i : task.steps - 1 - i);
+}
 
-// The first warp: tasks, and all that is read of them, by its first lane.
-void copy_tasks(struct Places at, __global const uchar* maps, __global const float* stats,
-                __global const int* starts, __global const int* steps, __global int* counter,
-                __global const int* order, int H, int G, int P, int lane) {
-  const int blocks = P / KEYS;
+// The first thread: tasks, and all that is read of them.
+__attribute__((always_inline)) void copy_tasks(struct Places at, __global const uchar* maps, __global const float* stats,
+                __global const int* starts, __global const int* steps, __global const int* plan,
+                __global int* counter, __global const int* order, int H, int G, int P) {
+  const int blocks = P / KEYS, upwards = order[3 * blocks];
   uint stage = 0, phase = 0, dy_stage = 0, dy_phase = 0;
   for (uint turn = 0;; turn ^= 1) {
-    const int id = warp_first(lane == 0 ? taken(counter) : 0);
+    const int id = taken(counter);
     __local struct Task* shared_task = (__local struct Task*)(size_t)at.tasks + turn;
     struct Task task = {-1, 0, id % H};
     if (id >= blocks * H) {
-      if (lane == 0) {
-        barrier_wait(at.k_empty, turn ^ 1);
-        *shared_task = task;
-        barrier_arrive(at.k_full);
-      }
+      barrier_wait(at.k_empty, turn ^ 1);
+      *shared_task = task;
+      barrier_arrive(at.k_full);
       return;
     }
     task.keys = order[blocks + id / H];
     task.steps = steps[task.keys];
     const int g = task.h / (H / G);
-    int is_first = 1;
-    EACH_STEP(task) {
-      const int t0 = m * STEP;
-      const int before = parts_before(starts, order + 2 * blocks, task.keys, m, lane);
-      if (lane == 0) {
-        const uint q_full = at.q_full + 8 * stage, rows = at.stats + stage * STATS_BYTES;
-        const int flags = flags_of(starts, task.keys, m, before);
-        barrier_wait(at.q_empty + 8 * stage, phase ^ 1);
-        ((__local int*)(size_t)at.info)[stage] = m * FLAGS + flags;
-        barrier_expect(q_full, STEP_TILE + STATS_BYTES);
-        copy_boxes(at.q + stage * STEP_TILE, STEP_BOX, maps, task.h, t0, q_full);
-        copy_bytes(rows, stats + (size_t)task.h * 2 * P + t0, 4 * STEP, q_full);
-        copy_bytes(rows + 4 * STEP, stats + ((size_t)task.h * 2 + 1) * P + t0, 4 * STEP, q_full);
-        copy_bytes(rows + 8 * STEP, starts + t0, 4 * STEP, q_full);
-        if (is_first) {
-          barrier_wait(at.v_empty, turn ^ 1);
-          barrier_expect(at.v_full, KEY_TILE);
-          copy_boxes(at.v, KEY_BOX, maps + 2 * MAP_BYTES, g, task.keys * KEYS, at.v_full);
-        }
-        barrier_wait(at.dy_empty + 8 * dy_stage, dy_phase ^ 1);
-        barrier_expect(at.dy_full + 8 * dy_stage, STEP_TILE);
-        copy_boxes(at.dy + dy_stage * STEP_TILE, STEP_BOX, maps + 3 * MAP_BYTES, task.h, t0,
-                   at.dy_full + 8 * dy_stage);
-        if (is_first) {
-          barrier_wait(at.k_empty, turn ^ 1);
-          *shared_task = task;
-          barrier_expect(at.k_full, KEY_TILE);
-          copy_boxes(at.k, KEY_BOX, maps + MAP_BYTES, g, task.keys * KEYS, at.k_full);
-        }
+    __global const int* row = plan + (size_t)task.keys * (P / STEP);
+    for (int i = 0; i < task.steps; ++i) {
+      const int m = step_of(task, i, upwards), t0 = m * STEP, word = row[m];
+      const uint q_full = at.q_full + 8 * stage, rows = at.stats + stage * STATS_BYTES;
+      barrier_wait(at.q_empty + 8 * stage, phase ^ 1);
+      barrier_expect(q_full, STEP_TILE + STATS_BYTES);
+      copy_boxes(at.q + stage * STEP_TILE, STEP_BOX, maps, task.h, t0, q_full);
+      copy_bytes(rows, stats + (size_t)task.h * 2 * P + t0, 4 * STEP, q_full);
+      copy_bytes(rows + 4 * STEP, stats + ((size_t)task.h * 2 + 1) * P + t0, 4 * STEP, q_full);
+      copy_bytes(rows + 8 * STEP, starts + t0, 4 * STEP, q_full);
+      if (i == 0) {
+        barrier_wait(at.v_empty, turn ^ 1);
+        barrier_expect(at.v_full, KEY_TILE);
+        copy_boxes(at.v, KEY_BOX, maps + 2 * MAP_BYTES, g, task.keys * KEYS, at.v_full);
       }
-      is_first = 0;
+      barrier_wait(at.dy_empty + 8 * dy_stage, dy_phase ^ 1);
+      // The flags ride with dy: there is time for them to come.
+      ((__local int2*)(size_t)at.info)[stage] = (int2)(m, word);
+      barrier_expect(at.dy_full + 8 * dy_stage, STEP_TILE);
+      copy_boxes(at.dy + dy_stage * STEP_TILE, STEP_BOX, maps + 3 * MAP_BYTES, task.h, t0,
+                 at.dy_full + 8 * dy_stage);
+      if (i == 0) {
+        barrier_wait(at.k_empty, turn ^ 1);
+        *shared_task = task;
+        barrier_expect(at.k_full, KEY_TILE);
+        copy_boxes(at.k, KEY_BOX, maps + MAP_BYTES, g, task.keys * KEYS, at.k_full);
+      }
       if (++stage == RING) {
         stage = 0;
         phase ^= 1;
       }
       dy_stage ^= 1;
       if (dy_stage == 0) dy_phase ^= 1;
-      warp_together();
     }
   }
 }
 
-// One step's part of dq, by one lane: into `to`, or from there where it is the last one.
-void carry_sum(struct Places at, __global float* to, __global int* counter, int before, int flags,
+// One step's part of dq: into `to`, or from there where it is the last one.
+__attribute__((always_inline)) void carry_sum(struct Places at, __global float* to, __global int* counter, int word,
                uint full_phase) {
-  if (flags & IS_ADDED) wait_for(counter, before);
-  if (flags & IS_LAST) {
-    if (flags & IS_ADDED) {
+  const int before = word / FLAGS;
+  if (before > 0) wait_for(counter, before);
+  if (word & IS_LAST) {
+    if (before > 0) {
       barrier_expect(at.dq_loaded, DQ_BYTES);
       copy_bytes(at.dq, to, DQ_BYTES, at.dq_loaded);
     }
@@ -286,7 +283,7 @@ void carry_sum(struct Places at, __global float* to, __global int* counter, int 
     return;
   }
   barrier_wait(at.dq_full, full_phase);
-  if (flags & IS_ADDED) {
+  if (before > 0) {
     add_bytes(to, at.dq, DQ_BYTES);
   } else {
     store_bytes(to, at.dq, DQ_BYTES);
@@ -297,25 +294,22 @@ void carry_sum(struct Places at, __global float* to, __global int* counter, int 
   release(counter, before + 1);
 }
 
-// The second warp: dq's parts between local memory and `sums`, in their order.
-void carry_sums(struct Places at, __global const int* starts, __global int* counters,
-                __global const int* places, __global float* sums, int P, int lane) {
+// The second thread: dq's parts between local memory and `sums`, in their order.
+__attribute__((always_inline)) void carry_sums(struct Places at, __global const int* plan, __global int* counters,
+                __global float* sums, int upwards, int P) {
   uint full_phase = 0;
   for (uint turn = 0;; turn ^= 1) {
     barrier_wait(at.k_full, turn);
     const struct Task task = ((__local struct Task*)(size_t)at.tasks)[turn];
-    warp_together();
     if (task.keys < 0) return;
-    if (lane == 0) barrier_arrive(at.k_empty);  // without it k_full could turn twice unseen
-    EACH_STEP(task) {
-      const int before = parts_before(starts, places, task.keys, m, lane);
-      const int place = task.h * (P / STEP) + m;
-      if (lane == 0) {
-        carry_sum(at, sums + (size_t)place * (DQ_BYTES / 4), counters + place, before,
-                  flags_of(starts, task.keys, m, before), full_phase);
-      }
+    barrier_arrive(at.k_empty);  // without it k_full could turn twice unseen
+    __global const int* row = plan + (size_t)task.keys * (P / STEP);
+    int next = row[step_of(task, 0, upwards)];
+    for (int i = 0; i < task.steps; ++i) {
+      const int m = step_of(task, i, upwards), word = next, place = task.h * (P / STEP) + m;
+      if (i + 1 < task.steps) next = row[step_of(task, i + 1, upwards)];
+      carry_sum(at, sums + (size_t)place * (DQ_BYTES / 4), counters + place, word, full_phase);
       full_phase ^= 1;
-      warp_together();
     }
   }
 }
@@ -324,12 +318,12 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     __global RESULT* dq, __global RESULT* dk, __global RESULT* dv, __global const uchar* maps,
     __global const ushort* q_rows, __global const ushort* k_rows, __global const ushort* v_rows,
     __global const ushort* dy_rows, __global const float* stats, __global const int* starts,
-    __global const int* steps, __global int* counters, __global float* sums,
-    __global const int* order, int T, int H, int G, int P, float scale) {
+    __global const int* steps, __global const int* plan, __global int* counters,
+    __global float* sums, __global const int* order, int T, int H, int G, int P, float scale) {
   __local uchar tiles[2 * KEY_TILE + (RING + 2) * STEP_TILE + 2 * DS_TILE + DQ_BYTES]
       __attribute__((aligned(1024)));
   __local float ring_stats[RING][3 * STEP] __attribute__((aligned(16)));
-  __local int info[RING];
+  __local int2 info[RING];  // which step, and its word of the plan
   __local struct Task tasks[2];
   __local ulong barriers[7 + 2 * RING + 6];
   const int item = get_local_id(0), lane = item % 32;
@@ -370,7 +364,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     }
     for (int i = 0; i < RING; ++i) {
       barrier_begin(at.q_full + 8 * i, 1);
-      barrier_begin(at.q_empty + 8 * i, 2);
+      barrier_begin(at.q_empty + 8 * i, 8);
     }
     barriers_begun();
     for (int i = 0; i < 4; ++i) map_written(maps + i * MAP_BYTES);
@@ -378,10 +372,10 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
   if (item < 128) {
     FEWEST_REGISTERS;
-    if (item < 32) {
-      copy_tasks(at, maps, stats, starts, steps, counters + H * (P / STEP), order, H, G, P, lane);
-    } else if (item < 64) {
-      carry_sums(at, starts, counters, order + 2 * (P / KEYS), sums, P, lane);
+    if (item == 0) {
+      copy_tasks(at, maps, stats, starts, steps, plan, counters + H * (P / STEP), order, H, G, P);
+    } else if (item == 32) {
+      carry_sums(at, plan, counters, sums, order[3 * (P / KEYS)], P);
     }
     return;
   }
@@ -421,11 +415,11 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
         s[4 * j + 2] = exp2_of(fma(s[4 * j + 2], scale_2, -log_sum.x));
         s[4 * j + 3] = exp2_of(fma(s[4 * j + 3], scale_2, -log_sum.y));
       }
-      const int info_of_step = shared_int(at.info + 4 * stage);
-      if (info_of_step & IS_MASKED) {
+      const int word = shared_int(at.info + 8 * stage + 4);
+      if (word & IS_MASKED) {
         const int key = shared_int(at.tasks + turn * sizeof(struct Task)) * KEYS + part * 64 +
                         item % 128 / 32 * 16 + lane / 4;
-        const int t0 = info_of_step / FLAGS * STEP + lane % 4 * 2;
+        const int t0 = shared_int(at.info + 8 * stage) * STEP + lane % 4 * 2;
         UNROLL for (int j = 0; j < STEP / 8; ++j) {
           const float2 starts_of = shared_two(rows + 8 * STEP + 32 * j);
           const int start_0 = as_int(starts_of.x), start_1 = as_int(starts_of.y), t = t0 + 8 * j;
@@ -439,8 +433,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
         p[j / 4][j % 4] = bf16_pair(s[2 * j], s[2 * j + 1]);
       }
       PRODUCTS_ENDED(STEP)(dp);
-      // Every warp of the group has begun this step's products, and is done with the step before.
-      if (tells && i > 0) barrier_arrive(at.q_empty + 8 * before);
+      if (lane == 0 && i > 0) barrier_arrive(at.q_empty + 8 * before);
+      // Every warp of the group has begun the product, which has ended.
       if (tells && i == count - 1) barrier_arrive(at.v_empty);
       PRODUCTS_FENCE;
       OVER_STEP(dv_sums, p, dy, i)
@@ -477,8 +471,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       if (tells && i == count - 1) barrier_arrive(at.k_empty);
       barrier_wait(at.dq_empty, step & 1 ^ 1);
       const uint dq_lane = at.dq + part * 16384 + item % 128 * 16;
-      if (info_of_step & IS_LAST) {
-        if (info_of_step & IS_ADDED) {
+      if (word & IS_LAST) {
+        if (word >= FLAGS) {
           barrier_wait(at.dq_loaded, loaded_phase);
           loaded_phase ^= 1;
           UNROLL for (int j = 0; j < 8; ++j) {
@@ -494,7 +488,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
           }
         }
         warp_stored(at.dq_full, lane);
-        const int t = info_of_step / FLAGS * STEP + (WIDTH == 64 ? part * 64 : 0) +
+        const int t = shared_int(at.info + 8 * stage) * STEP + (WIDTH == 64 ? part * 64 : 0) +
                       item % 128 / 32 * 16 + lane / 4;
         const int h = shared_int(at.tasks + turn * sizeof(struct Task) + 8);
         store_rows(dq + ((size_t)t * H + h) * WIDTH + (WIDTH == 64 ? 0 : part * 64), H * WIDTH, T - t,
@@ -514,7 +508,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     }
     PRODUCTS_ENDED(WIDTH)(dk_sums);
     PRODUCTS_ENDED(WIDTH)(dv_sums);
-    if (tells) barrier_arrive(at.q_empty + 8 * (stage ? stage - 1 : RING - 1));
+    warp_together();
+    if (lane == 0) barrier_arrive(at.q_empty + 8 * (stage ? stage - 1 : RING - 1));
     const int key = shared_int(at.tasks + turn * sizeof(struct Task)) * KEYS + part * 64 +
                     item % 128 / 32 * 16 + lane / 4;
     const int h = shared_int(at.tasks + turn * sizeof(struct Task) + 8);

@@ -8,11 +8,11 @@
 // Types   q, k and v bf16, read through their maps alone; y f32 or bf16 (-D RESULT_BF16); else f32
 // Work    a persistent grid of work-groups of three warp groups; a tile is 128 rows of one head. The
 //         first warp tells each tile's range of keys and starts copies of 128 keys, and of their
-//         values, into rings of two; the two other warp groups own 64 rows each. Blocks of keys are
+//         values, into rings of 4 (E of 64) or 2; the two other warp groups own 64 rows each. Blocks of keys are
 //         taken from the last to the first; those that no row of the tile sees are left out. The
 //         softmax of one block runs while the values of the block before are multiplied: the
 //         weights stay in registers, where they are that product's left operand.
-// Local   5 tiles of 256 E bytes
+// Local   147 or 164 KB
 // Cost    4 E flops a (query, key) pair and head
 // Numerics online softmax (Milakov and Gimelshein, 2018) in f32; weights are rounded to bf16
 #include "hopper.clh"
@@ -24,7 +24,7 @@
 #define BOXES (WIDTH / 64)
 #define BOX_BYTES (ROWS * 128)
 #define TILE_BYTES (BOXES * BOX_BYTES)
-#define RING 2
+#define RING (4 / BOXES)
 #define MAP_BYTES 128
 #define LOG2_E 1.44269504f
 

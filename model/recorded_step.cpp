@@ -59,7 +59,8 @@ void RecordedStep::record(const Tensor& loss_sum) {
   };
   const bool training = kind_ == StepKind::train;
   const Tensor rope_table = model_->rope_table(rows);
-  const Tensor order = record_attention_order(batch_, inputs_.first(), inputs_.last());
+  const Tensor order =
+      record_attention_order(batch_, inputs_.first(), inputs_.last(), config.heads);
 
   std::vector<Block> blocks;
   std::vector<BlockActivations> saved;

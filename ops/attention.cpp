@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ops/activations.hpp"
 #include "ops/attention_hopper.hpp"
 #include "ops/attention_spec.hpp"
@@ -109,9 +111,11 @@ void record_forward_portable(Batch& batch, const AttentionSpec& spec, const Tens
 
 }  // namespace
 
-Tensor record_attention_order(Batch& batch, const Tensor& first, const Tensor& last) {
+Tensor record_attention_order(Batch& batch, const Tensor& first, const Tensor& last,
+                              std::int64_t H) {
   if (batch.context().variant() != Variant::wgmma) return {};
-  return record_tile_order(batch, first, last);
+  const std::int64_t units = std::max(1U, batch.context().device().compute_units);
+  return record_tile_order(batch, first, last, std::max<std::int64_t>(1, units / H));
 }
 
 void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,

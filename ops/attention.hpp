@@ -23,9 +23,10 @@ struct AttentionInputs {
 };
 
 // In which order kernels of some variants take their tiles: a temporary, made once for all calls
-// with these rows. Empty where no kernel of the Context asks for it. REQUIRES: first and last as
-// above.
-Tensor record_attention_order(Batch& batch, const Tensor& first, const Tensor& last);
+// with these rows and so many query heads. Empty where no kernel of the Context asks for it.
+// REQUIRES: first and last as above.
+Tensor record_attention_order(Batch& batch, const Tensor& first, const Tensor& last,
+                              std::int64_t H);
 
 // y [T, H, E] (f32 or bf16) and log_sum_exp [T, H] are overwritten (log_sum_exp may be empty where
 // no backward follows).

@@ -28,7 +28,8 @@ Defines defines_of(const AttentionSpec& spec, const Tensor& result) {
 }
 
 Tensor order_of(Batch& batch, const AttentionInputs& in) {
-  return in.order.empty() ? record_tile_order(batch, in.first, in.last) : in.order;
+  if (!in.order.empty()) return in.order;
+  return record_attention_order(batch, in.first, in.last, in.q.shape()[1]);
 }
 
 // As many work-groups as can run at once, and no more than there is work for.
@@ -43,7 +44,7 @@ Grid items(std::int64_t x, std::size_t y = 1) {
 // What the backward's launches share.
 struct BackwardPlan {
   std::int64_t padded, steps;  // rows, and steps of a head
-  Tensor stats, starts, step_counts, counters, sums;
+  Tensor stats, starts, step_counts, plan, counters, sums;
   AttentionGradients parts;  // dk and dv of each query head
 
   BackwardPlan(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out)
@@ -52,6 +53,7 @@ struct BackwardPlan {
     stats = batch.temporary({H, 2, padded}, DType::f32, "attention stats");
     starts = batch.temporary({padded}, DType::i32, "attention starts");
     step_counts = batch.temporary({padded / kRows}, DType::i32, "attention steps");
+    plan = batch.temporary({padded / kRows, steps}, DType::i32, "attention plan");
     counters = batch.temporary({H * steps + 1}, DType::i32, "attention counters");
     sums = batch.temporary({H, padded, spec.E}, DType::f32, "dq sums");
     parts = out;
@@ -63,16 +65,18 @@ struct BackwardPlan {
 
 void record_begin(Batch& batch, const AttentionSpec& spec, const BackwardPlan& plan,
                   const Tensor& dy, const Tensor& y, const Tensor& log_sum_exp,
-                  const AttentionInputs& in, Defines defines) {
+                  const AttentionInputs& in, const Tensor& order, Defines defines) {
   if (y.type() == DType::bf16) defines.set("Y_BF16");
   if (dy.type() == DType::bf16) defines.set("DY_BF16");
   constexpr std::int64_t kItemsARow = 8;
-  Launch launch{{}, items(plan.padded * spec.H * kItemsARow), {}, "attention/dots"};
+  const auto heads = static_cast<std::size_t>(spec.H);
+  Launch launch{{}, items(plan.padded * kItemsARow, heads), {}, "attention/dots"};
   launch.kernel =
       batch.context().kernel(kAttentionBackwardWgmma, "attention_backward_begin_wgmma", defines);
   launch.cost.bytes = static_cast<double>(y.bytes() + dy.bytes());
-  batch.launch(std::move(launch), plan.stats, plan.starts, plan.step_counts, plan.counters, y, dy,
-               log_sum_exp, in.first, narrow(spec.T), narrow(spec.H), narrow(plan.padded));
+  batch.launch(std::move(launch), plan.stats, plan.starts, plan.step_counts, plan.plan,
+               plan.counters, y, dy, log_sum_exp, in.first, order, narrow(spec.T), narrow(spec.H),
+               narrow(plan.padded));
 }
 
 void record_add_heads(Batch& batch, const AttentionSpec& spec, const BackwardPlan& plan,
@@ -88,16 +92,18 @@ void record_add_heads(Batch& batch, const AttentionSpec& spec, const BackwardPla
 
 }  // namespace
 
-Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last) {
+Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,
+                         std::int64_t beside) {
   const std::int64_t T = first.elements(), blocks = divide_up(T, kRows);
-  const Tensor order = batch.temporary({3, blocks}, DType::i32, "attention order");
+  const Tensor order = batch.temporary({3 * blocks + 1}, DType::i32, "attention order");
   const Tensor costs = batch.temporary({2, blocks}, DType::i32, "attention costs");
   const std::size_t group = reduction_group(batch.context().device());
   Defines defines;
   defines.set("GROUP", group);
   Launch launch{{}, groups_of(group, 1), {}, "attention/order"};
   launch.kernel = batch.context().kernel("attention_order.cl", "attention_order", defines);
-  batch.launch(std::move(launch), order, costs, first, last, narrow(T), narrow(blocks));
+  batch.launch(std::move(launch), order, costs, first, last, narrow(T), narrow(blocks),
+               narrow(beside));
   return order;
 }
 
@@ -126,13 +132,14 @@ void record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
   const Tensor maps = prepare_tensor_maps(batch, mapped, kMapLabel);
   const BackwardPlan plan(batch, spec, out);
   const Defines defines = defines_of(spec, out.dq);
-  record_begin(batch, spec, plan, dy, y, log_sum_exp, in, defines);
+  const Tensor order = order_of(batch, in);
+  record_begin(batch, spec, plan, dy, y, log_sum_exp, in, order, defines);
   Launch launch{{}, persistent(spec, plan.padded / kRows * spec.H), cost, "attention/backward"};
   launch.kernel =
       batch.context().kernel(kAttentionBackwardWgmma, "attention_backward_wgmma", defines);
   batch.launch(std::move(launch), out.dq, plan.parts.dk, plan.parts.dv, maps, q.data, k.data,
-               v.data, slopes.data, plan.stats, plan.starts, plan.step_counts, plan.counters,
-               plan.sums, order_of(batch, in), narrow(spec.T), narrow(spec.H), narrow(spec.G),
+               v.data, slopes.data, plan.stats, plan.starts, plan.step_counts, plan.plan,
+               plan.counters, plan.sums, order, narrow(spec.T), narrow(spec.H), narrow(spec.G),
                narrow(plan.padded), in.scale);
   record_add_heads(batch, spec, plan, out, defines);
 }

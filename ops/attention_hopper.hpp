@@ -9,7 +9,8 @@ inline constexpr std::string_view kAttentionWgmma = "attention_wgmma.cl";
 inline constexpr std::string_view kAttentionBackwardWgmma = "attention_backward_wgmma.cl";
 
 // cl/attention_order.cl, on any device.
-Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last);
+Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,
+                         std::int64_t beside);
 
 // REQUIRES (both): spec.wants_wgmma().
 

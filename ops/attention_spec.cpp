@@ -125,7 +125,7 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
   require_tensor(op, "first", inputs.first, {spec.T}, DType::i32);
   require_tensor(op, "last", inputs.last, {spec.T}, DType::i32);
   if (!inputs.order.empty()) {
-    require_tensor(op, "order", inputs.order, {3, divide_up(spec.T, 128)}, DType::i32);
+    require_tensor(op, "order", inputs.order, {3 * divide_up(spec.T, 128) + 1}, DType::i32);
   }
   return spec;
 }

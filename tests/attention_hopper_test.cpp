@@ -16,8 +16,9 @@ using Ints = std::vector<std::int32_t>;
 
 class AttentionOrder : public testing::Test {
  protected:
-  // Of documents of these lengths: the blocks of queries, the blocks of keys, these' places.
-  std::array<Ints, 3> of(const std::vector<std::size_t>& documents) {
+  // Of documents of these lengths: the blocks of queries, the blocks of keys, these' places,
+  // whether they go upwards.
+  std::array<Ints, 4> of(const std::vector<std::size_t>& documents, std::int64_t beside = 1) {
     Ints first, last;
     for (const std::size_t length : documents) {
       first.insert(first.end(), length, static_cast<std::int32_t>(first.size()));
@@ -28,15 +29,15 @@ class AttentionOrder : public testing::Test {
     const Tensor begins = test::upload(context_, rows, first);
     const Tensor ends = test::upload(context_, rows, last);
     const std::int64_t blocks = divide_up(rows[0], std::int64_t{128});
-    const Tensor kept = context_.allocate({3, blocks}, DType::i32, MemoryTag::scratch);
+    const Tensor kept = context_.allocate({3 * blocks + 1}, DType::i32, MemoryTag::scratch);
     Batch batch(context_);
-    batch.copy(kept, record_tile_order(batch, begins, ends));
+    batch.copy(kept, record_tile_order(batch, begins, ends, beside));
     batch.submit().wait();
     const Ints all = context_.read<std::int32_t>(kept);
-    std::array<Ints, 3> parts;
-    for (std::ptrdiff_t i = 0; i < 3; ++i) {
-      parts[static_cast<std::size_t>(i)].assign(all.begin() + i * blocks,
-                                                all.begin() + (i + 1) * blocks);
+    std::array<Ints, 4> parts;
+    for (std::ptrdiff_t i = 0; i < 4; ++i) {
+      const auto end = std::min<std::ptrdiff_t>((i + 1) * blocks, std::ssize(all));
+      parts[static_cast<std::size_t>(i)].assign(all.begin() + i * blocks, all.begin() + end);
     }
     return parts;
   }
@@ -45,36 +46,50 @@ class AttentionOrder : public testing::Test {
   Context& context_ = test::context_of(Variant::portable);
 };
 
-TEST_F(AttentionOrder, OfOneDocumentGoesFromItsEndAndItsKeysFromTheBegin) {
-  const auto [queries, keys, places] = of({500});
-  EXPECT_EQ(queries, (Ints{3, 2, 1, 0}));
-  EXPECT_EQ(keys, (Ints{0, 1, 2, 3}));
-  EXPECT_EQ(places, (Ints{0, 1, 2, 3}));
+TEST_F(AttentionOrder, OfOneLongDocumentGoesFromItsEndAndItsKeysFromTheBegin) {
+  const auto [queries, keys, places, upwards] = of({640});
+  EXPECT_EQ(queries, (Ints{4, 3, 2, 1, 0}));
+  EXPECT_EQ(keys, (Ints{0, 1, 2, 3, 4}));
+  EXPECT_EQ(places, (Ints{0, 1, 2, 3, 4}));
+  EXPECT_EQ(upwards, Ints{0});
 }
 
 TEST_F(AttentionOrder, TakesTheLongestOfSeveralDocumentsFirst) {
-  // Blocks 0 and 1, then 2 to 4: those see 1, 2, 1, 2 and 3 blocks of keys.
-  const auto [queries, keys, places] = of({256, 384});
+  // Blocks 0 and 1, then 2 to 6: those see 1, 2, 1, 2, 3, 4 and 5 blocks of keys.
+  const auto [queries, keys, places, upwards] = of({256, 640});
+  EXPECT_EQ(queries, (Ints{6, 5, 4, 1, 3, 0, 2}));
+  EXPECT_EQ(keys, (Ints{2, 3, 4, 0, 5, 1, 6}));
+  EXPECT_EQ(places, (Ints{3, 5, 0, 1, 2, 4, 6}));
+}
+
+TEST_F(AttentionOrder, OfShortDocumentsTakesTheLastKeysFirstOfThoseWorkedOnTogether) {
+  // By what they cost the keys' order were 2 0 3 1 4, in turns of two.
+  const auto [queries, keys, places, upwards] = of({256, 384}, 2);
   EXPECT_EQ(queries, (Ints{4, 1, 3, 0, 2}));
   EXPECT_EQ(keys, (Ints{2, 0, 3, 1, 4}));
-  EXPECT_EQ(places, (Ints{1, 3, 0, 2, 4}));
+  EXPECT_EQ(upwards, Ints{1});
+  const auto [same, three, where, also] = of({256, 384}, 3);
+  EXPECT_EQ(three, (Ints{3, 2, 0, 4, 1}));
+  EXPECT_EQ(where, (Ints{2, 4, 1, 0, 3}));
 }
 
 TEST_F(AttentionOrder, CountsABlockInWhichADocumentEndsForBoth) {
   // Block 1 holds the end of the first document and the begin of the second, which ends in block 2.
-  const auto [queries, keys, places] = of({200, 100});
+  const auto [queries, keys, places, upwards] = of({200, 100});
   EXPECT_EQ(queries, (Ints{1, 2, 0}));
   EXPECT_EQ(keys, (Ints{0, 1, 2}));
 }
 
 TEST_F(AttentionOrder, IsAPermutationOfManyBlocks) {
-  const auto [queries, keys, places] = of({1, 40000, 300, 20000, 77});
-  Ints blocks(queries.size());
-  std::iota(blocks.begin(), blocks.end(), 0);
-  EXPECT_THAT(queries, testing::UnorderedElementsAreArray(blocks));
-  EXPECT_THAT(keys, testing::UnorderedElementsAreArray(blocks));
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    EXPECT_EQ(places[static_cast<std::size_t>(keys[i])], static_cast<std::int32_t>(i));
+  for (const std::int64_t beside : {1, 7, 200}) {
+    const auto [queries, keys, places, upwards] = of({1, 40000, 300, 20000, 77}, beside);
+    Ints blocks(queries.size());
+    std::iota(blocks.begin(), blocks.end(), 0);
+    EXPECT_THAT(queries, testing::UnorderedElementsAreArray(blocks));
+    EXPECT_THAT(keys, testing::UnorderedElementsAreArray(blocks));
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      EXPECT_EQ(places[static_cast<std::size_t>(keys[i])], static_cast<std::int32_t>(i));
+    }
   }
 }
 
