@@ -35,7 +35,13 @@
 #if !defined(HEADS_LANES) || !defined(O_LANES) || !defined(GATES_LANES) || !defined(DOWN_LANES)
 #error "HEADS_LANES, O_LANES, GATES_LANES and DOWN_LANES, the items of a team, are required"
 #endif
-#define AHEAD 2  // octets of each of two rows, loaded ahead
+// Octets of each of two rows that an item loads ahead: 64 KiB in flight a group. As floats they take
+// twice the registers.
+#if WEIGHT_TYPE == WEIGHT_BF16 || WEIGHT_TYPE == WEIGHT_F16
+#define AHEAD 4
+#else
+#define AHEAD 2
+#endif
 
 // The addresses of a layer's tensors, in the table's order; a bias may be 0.
 #define INPUT_NORM 0
@@ -132,18 +138,29 @@ uint pair_of(const int part, uint round) {
          get_group_id(0);
 }
 
-// ahead [AHEAD][2]: this lane's octets of a pair from step k0 on; zeros behind the end, and for a
+// Of the two rows of a pair, this lane's octet from step k on; not loaded behind the end, and for a
 // pair that there is not.
-__attribute__((always_inline)) void load_ahead(float8* ahead, const int part,
-                                               __local const ulong* layer, uint pair, uint k0) {
+typedef struct {
+  Octet first;
+  Octet second;
+} Octets;
+
+__attribute__((always_inline)) void load_octets(Octets* octets, const int part, PairOfRows rows,
+                                                int there, uint k) {
+  if (!there || k >= STEPS(part)) return;
+  octets->first = load_octet(rows.first, k);
+  octets->second = load_octet(rows.second, k);
+}
+
+// ahead [AHEAD]: the first ones of a pair.
+__attribute__((always_inline)) void load_ahead(Octets* ahead, const int part,
+                                               __local const ulong* layer, uint pair) {
   const int there = pair < PAIRS(part);
   const PairOfRows rows = rows_of(part, layer, there ? pair : 0);
-  const uint lane = get_local_id(0) % LANES(part);
 #pragma unroll
   for (uint c = 0; c < AHEAD; ++c) {
-    const uint k = k0 + (c * LANES(part) + lane) * 8;
-    ahead[2 * c] = there && k < STEPS(part) ? weight_octet(rows.first, k) : (float8)(0.0f);
-    ahead[2 * c + 1] = there && k < STEPS(part) ? weight_octet(rows.second, k) : (float8)(0.0f);
+    const uint k = (c * LANES(part) + get_local_id(0) % LANES(part)) * 8;
+    load_octets(&ahead[c], part, rows, there, k);
   }
 }
 
@@ -275,7 +292,7 @@ __attribute__((always_inline)) float2 low_rank(const int part, __local const ulo
 #endif
 
 // One product of `input` [STEPS], whose first octets are loaded already.
-__attribute__((always_inline)) void multiply(const int part, float8* ahead,
+__attribute__((always_inline)) void multiply(const int part, Octets* ahead,
                                              __local const ulong* layer, const Row* row,
                                              __local const float* input, float factor,
                                              __local const float* s, __local float* scratch) {
@@ -284,31 +301,39 @@ __attribute__((always_inline)) void multiply(const int part, float8* ahead,
   uint round = 0;
   do {
     const uint pair = pair_of(part, round);
+    const int there = pair < PAIRS(part);
+    int there_next = 0;
     float2 sums = 0.0f;
 #ifdef ADAPTED
-    if (pair < PAIRS(part)) sums = low_rank(part, layer, pair, s);
+    if (there) sums = low_rank(part, layer, pair, s);
 #endif
+    // What is taken from `ahead` makes room for what comes AHEAD turns later, perhaps of the next
+    // pair.
+    PairOfRows rows = rows_of(part, layer, there ? pair : 0);
     for (uint k0 = 0; k0 < STEPS(part); k0 += at_once) {
-      float8 now[2 * AHEAD];
-#pragma unroll
-      for (uint i = 0; i < 2 * AHEAD; ++i) now[i] = ahead[i];
       const int more = k0 + at_once < STEPS(part);
-      load_ahead(ahead, part, layer, more ? pair : pair_of(part, round + 1),
-                 more ? k0 + at_once : 0);
+      if (!more) {
+        const uint next = pair_of(part, round + 1);
+        there_next = next < PAIRS(part);
+        rows = rows_of(part, layer, there_next ? next : 0);
+      }
 #pragma unroll
       for (uint c = 0; c < AHEAD; ++c) {
-        const uint k = k0 + (c * LANES(part) + lane) * 8;
-        if (k >= STEPS(part)) continue;
+        const uint step = (c * LANES(part) + lane) * 8, k = k0 + step;
+        const Octets now = ahead[c];
+        load_octets(&ahead[c], part, rows, more ? there : there_next,
+                    more ? k + at_once : step);
+        if (!there || k >= STEPS(part)) continue;
         __local const float4* four = (__local const float4*)(input + k);
         const float8 inputs = (float8)(four[0], four[1]);
-        sums.x = add_dot8(sums.x, now[2 * c], inputs);
-        sums.y = add_dot8(sums.y, now[2 * c + 1], inputs);
+        sums.x = add_dot8(sums.x, floats_of_octet(now.first), inputs);
+        sums.y = add_dot8(sums.y, floats_of_octet(now.second), inputs);
       }
     }
     sums *= factor;
-    if (part == HEADS && pair < PAIRS(part)) sums = turned(layer, row, pair, sums);
+    if (part == HEADS && there) sums = turned(layer, row, pair, sums);
     sums = team_sums2(sums, LANES(part), scratch);
-    if (lane == 0 && pair < PAIRS(part)) store(part, layer, row, pair, sums);
+    if (lane == 0 && there) store(part, layer, row, pair, sums);
     ++round;
   } while (round * of_a_round + get_group_id(0) < PAIRS(part));
 }
@@ -462,8 +487,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
   const uint groups = get_num_groups(0);
   const Row row = {x, q, hidden, rope_table + (long)position[0] * E, position[0], S};
   uint turn = arrivals_before(meeting, groups * MEETINGS * layers);
-  float8 ahead[2 * AHEAD];
-  load_ahead(ahead, HEADS, table, pair_of(HEADS, 0), 0);
+  Octets ahead[AHEAD];
+  load_ahead(ahead, HEADS, table, pair_of(HEADS, 0));
   uint l = 0;
   do {
     __local const ulong* layer = table + l * ADDRESSES;
@@ -475,28 +500,28 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
 
     attend(parts, layer, q, first[0], last[0], scale, input, scratch);
     arrive(meeting);
-    load_ahead(ahead, O, layer, pair_of(O, 0), 0);
+    load_ahead(ahead, O, layer, pair_of(O, 0));
     wait_for(meeting, turn += groups);  // all parts of attention are there
 
     load_joined(input, parts);
     MAKE_S(O)
     multiply(O, ahead, layer, &row, input, 1.0f, s, scratch);
     arrive(meeting);
-    load_ahead(ahead, GATES, layer, pair_of(GATES, 0), 0);
+    load_ahead(ahead, GATES, layer, pair_of(GATES, 0));
     wait_for(meeting, turn += groups);  // x is whole
 
     factor = load_normed(input, x, FLOATS(OUTPUT_NORM), epsilon, scratch);
     MAKE_S(GATES)
     multiply(GATES, ahead, layer, &row, input, factor, s, scratch);
     arrive(meeting);
-    load_ahead(ahead, DOWN, layer, pair_of(DOWN, 0), 0);
+    load_ahead(ahead, DOWN, layer, pair_of(DOWN, 0));
     wait_for(meeting, turn += groups);  // hidden is whole
 
     load_row(input, hidden, F);
     MAKE_S(DOWN)
     multiply(DOWN, ahead, layer, &row, input, 1.0f, s, scratch);
     arrive(meeting);
-    if (l + 1 < layers) load_ahead(ahead, HEADS, layer + ADDRESSES, pair_of(HEADS, 0), 0);
+    if (l + 1 < layers) load_ahead(ahead, HEADS, layer + ADDRESSES, pair_of(HEADS, 0));
     wait_for(meeting, turn += groups);  // x is whole
   } while (++l < layers);
   if (get_group_id(0) == 0) end_launch(meeting);

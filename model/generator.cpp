@@ -55,11 +55,15 @@ struct CacheRows {
 // A forward of T rows over the cache, recorded once.
 struct RecordedForward {
   RecordedForward(Context& context, std::int64_t count)
-      : rows(context, count), batch(context), staging(context) {}
+      : rows(context, count),
+        batch(context),
+        staging{HostHold<Staging>(context), HostHold<Staging>(context)} {}
+  using Staging = std::vector<std::int32_t>;
   CacheRows rows;
   Batch batch;
   Tensor meeting;  // of a step in one launch (ops/decode_layers.hpp), else empty
-  HostHold<std::vector<std::int32_t>> staging;
+  std::array<HostHold<Staging>, 2> staging;  // by turns: one upload may still be read
+  std::size_t turn = 0;
 };
 
 // The choice of the next token, recorded once for each number of alternatives.
@@ -98,8 +102,15 @@ struct Generator::Impl {
   void check_prompt(std::span<const std::int32_t> prompt) const;
   RecordedSampler& sampler(const GenerationConfig& config);
   RecordedSampler record_sampler(std::int64_t top_logprobs, bool with_logprobs);
-  // The token that `step` led to.
-  std::int32_t read_token(const RecordedForward& step);
+  // Enqueues a step of one row at `position` and the choice of its token.
+  void submit_step(RecordedForward& step, RecordedSampler& from, std::int64_t position);
+  // Whether the step behind a token is enqueued before that token is known: a card would be idle
+  // while the host looks. It leaves no trace where the token is the last: cache rows behind the end
+  // are written anew. Not where more than the token is read.
+  bool runs_ahead(const GenerationConfig& config) const;
+  // The token that `step` led to; then(), where there is one, is called once its way to the
+  // host is enqueued.
+  std::int32_t read_token(const RecordedForward& step, const std::function<void()>& then);
   void read_logprobs(const GenerationConfig& config, const RecordedSampler& from,
                      Generation& generation);
 
@@ -111,11 +122,12 @@ struct Generator::Impl {
   std::vector<CacheTensors> cache;
   Tensor logits, token, seen, settings, logprob;
   std::map<std::int64_t, std::unique_ptr<RecordedForward>> forwards;  // by rows
+  HostHold<std::array<std::int32_t, 1>> token_on_host;
   std::map<std::int64_t, RecordedSampler> samplers;  // by top_logprobs; -1: no log-probabilities
 };
 
 Generator::Impl::Impl(LanguageModel& m, const Adapter* a, std::int64_t positions)
-    : model(m), adapter(a), context(m.context()), max_positions(positions) {
+    : model(m), adapter(a), context(m.context()), max_positions(positions), token_on_host(context) {
   require(positions >= 1, "generator: at least one position is needed, got {}", positions);
   const ModelConfig& c = model.config();
   const Shape shape{positions, c.kv_heads, c.head_width};
@@ -192,9 +204,10 @@ RecordedForward& Generator::Impl::forward(std::int64_t rows) {
 void Generator::Impl::upload(RecordedForward& f, std::span<const std::int32_t> ids,
                              std::int64_t position) {
   const CacheRows& rows = f.rows;
-  f.staging->assign(static_cast<std::size_t>(rows.buffer.elements()), 0);
+  HostHold<RecordedForward::Staging>& staging = f.staging[f.turn++ % f.staging.size()];
+  staging->assign(static_cast<std::size_t>(rows.buffer.elements()), 0);
   const auto at = [&](std::int64_t part, std::size_t i) -> std::int32_t& {
-    return (*f.staging)[static_cast<std::size_t>(part * rows.stride) + i];
+    return (*staging)[static_cast<std::size_t>(part * rows.stride) + i];
   };
   const std::int64_t window = model.config().sliding_window.value_or(0);
   for (std::size_t i = 0; i < static_cast<std::size_t>(rows.ids.elements()); ++i) {
@@ -208,7 +221,7 @@ void Generator::Impl::upload(RecordedForward& f, std::span<const std::int32_t> i
     at(3, i) = real ? static_cast<std::int32_t>(own) : 0;
   }
   at(4, 0) = static_cast<std::int32_t>(ids.size()) - 1;
-  context.write_async(rows.buffer, std::as_bytes(std::span(*f.staging)));
+  context.write_async(rows.buffer, std::as_bytes(std::span(*staging)));
 }
 
 bool Generator::Impl::prefill(std::span<const std::int32_t> prompt,
@@ -283,9 +296,30 @@ RecordedSampler& Generator::Impl::sampler(const GenerationConfig& config) {
   return samplers.emplace(key, record_sampler(config.top_logprobs, with_logprobs)).first->second;
 }
 
-std::int32_t Generator::Impl::read_token(const RecordedForward& step) {
+void Generator::Impl::submit_step(RecordedForward& step, RecordedSampler& from,
+                                  std::int64_t position) {
+  constexpr std::array<std::int32_t, 1> kKnownOnTheDevice{};
+  upload(step, kKnownOnTheDevice, position);
+  step.batch.submit();
+  from.batch.submit();
+}
+
+bool Generator::Impl::runs_ahead(const GenerationConfig& config) const {
+  return context.device().kind == DeviceKind::gpu && !config.logprobs && config.top_logprobs == 0;
+}
+
+std::int32_t Generator::Impl::read_token(const RecordedForward& step,
+                                         const std::function<void()>& then) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::int32_t id = context.read<std::int32_t>(token).front();
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(*token_on_host));
+  if (then) {
+    const Fence read = context.read_async(token, bytes);
+    then();
+    read.wait();
+  } else {
+    context.read(token, bytes);
+  }
+  const std::int32_t id = token_on_host->front();
   // Who gives up has waited for seconds; a read of the outcome costs a card's tenth of a step.
   const bool late = seconds_since(begin) > kLateSeconds;
   if (late && !step.meeting.empty() && context.read<std::int32_t>(step.meeting)[1] != 0) {
@@ -334,8 +368,12 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
   }
   sampler.batch.submit();
   auto prompt_end = begin;
+  const bool ahead = impl.runs_ahead(config);
   for (std::int64_t n = 0; n < most; ++n) {
-    const std::int32_t id = impl.read_token(decode);
+    const auto go_on = [&] {
+      if (n + 1 < most) impl.submit_step(decode, sampler, length + n);
+    };
+    const std::int32_t id = impl.read_token(decode, ahead ? go_on : std::function<void()>());
     if (n == 0) {
       generation.prompt_seconds = seconds_since(begin);
       prompt_end = std::chrono::steady_clock::now();
@@ -346,11 +384,7 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
     }
     generation.ids.push_back(id);
     impl.read_logprobs(config, sampler, generation);
-    if (n + 1 < most) {  // the next step runs while the caller looks at this token
-      impl.upload(decode, std::span(&id, 1), length + n);
-      decode.batch.submit();
-      sampler.batch.submit();
-    }
+    if (!ahead) go_on();  // the next step runs while the caller looks at this token
     if (on_token && !on_token(id)) {
       generation.finish_reason = FinishReason::cancelled;
       break;

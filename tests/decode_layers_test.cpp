@@ -185,6 +185,53 @@ TEST_F(OneLaunchOfManyItems, AttendsToManyKeys) {
   expect_composed(DType::bf16, {1, 64, 64, 2, 1, 32, 2100}, {2099, 0});
 }
 
+TEST_F(OneLaunchOfManyItems, SaysSoWhereItsGroupsDoNotMeet) {
+  if (context().device().compute_units < 2) GTEST_SKIP() << "one group meets itself";
+  const test::Folders folders;
+  folders.replace("group_meeting.clh", "LONGEST_WAIT 10000000", "LONGEST_WAIT 100000");
+  folders.replace("group_meeting.clh", "LONGEST_WAIT 400000000", "LONGEST_WAIT 1000000");
+  folders.replace("group_meeting.clh", "if (get_local_id(0) == 0) count_arrival",
+                  "if (get_local_id(0) == 0 && get_group_id(0) == 0) count_arrival");
+  const test::Observed lonely(folders, Variant::portable, false);
+  const Layers layers(*lonely.context, kWithBiases, DType::bf16, {3, 0}, Layout::plain);
+  const Tensor meeting = test::upload(*lonely.context, {3}, std::vector<std::int32_t>{0, 0, 0});
+  Batch batch(*lonely.context);
+  record_decode_layers_gpu(batch, layers.x, layers.decode, meeting);
+  batch.submit().wait();
+  EXPECT_EQ(lonely.context->read<std::int32_t>(meeting)[1], 1);
+}
+
+class OneLaunchOnCards : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!test::is_for_this_device(Variant::wgmma)) GTEST_SKIP() << "for cards that are self-tested";
+  }
+  // Whether one launch is taken for layers with and without an adapter.
+  static std::vector<bool> taken(Context& context) {
+    Layers layers(context, kWithBiases, DType::bf16, {3, 0}, Layout::plain);
+    std::vector<bool> both{decodes_in_one_launch(context, layers.decode)};
+    layers.add_adapters();
+    both.push_back(decodes_in_one_launch(context, layers.decode));
+    return both;
+  }
+};
+
+TEST_F(OneLaunchOnCards, PassesItsSelfTest) {
+  const test::Folders folders;
+  const test::Observed tested(folders, Variant::wgmma);
+  EXPECT_THAT(taken(*tested.context), testing::ElementsAre(true, true));
+  EXPECT_THAT(*tested.warnings, testing::IsEmpty());
+}
+
+TEST_F(OneLaunchOnCards, IsNotTakenWhereItsKernelIsBroken) {
+  const test::Folders folders;
+  folders.replace("decode_layers_gpu.cl", "sums.x * c - sums.y * s", "sums.x * c + sums.y * s");
+  const test::Observed tested(folders, Variant::wgmma);
+  EXPECT_THAT(taken(*tested.context), testing::ElementsAre(false, false));
+  EXPECT_THAT(*tested.warnings,
+              testing::Contains(testing::HasSubstr("self-test: decode_layers_gpu bf16")));
+}
+
 class DecodeLayersTest : public test::OpTest {};
 INSTANTIATE_TEST_SUITE_P(Variants, DecodeLayersTest, test::all_variants(), test::variant_name);
 
