@@ -22,7 +22,7 @@ constexpr std::uint32_t kColumnsPerUnit = 64;
 constexpr std::uint32_t kOctets = 4;  // that an item loads ahead, where registers allow
 // Each group makes s anew: up to so many products and so much local memory in all that is faster
 // than a launch before.
-constexpr double kProductsOfS = 5e6;
+constexpr double kProductsOfS = 3e6;
 constexpr std::size_t kBytesOfS = 16 << 10U;
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
