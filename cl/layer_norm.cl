@@ -42,7 +42,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void layer_norm_forw
     ROW_STATISTICS(mean, scale, taken, in, n);
     EACH_PIECE(p, i, n) {
       const piece normed = (PIECE_OF(taken, p, X_TYPE, in, i) - mean) * scale;
-      STORE_PIECE(Y_TYPE, y + row * width, i, fma(normed, load_f32(w, i), load_f32(bias, i)));
+      STORE_PIECE(Y_TYPE, y + row * width, i, fma(normed, LOAD_PIECE(f32, w, i), LOAD_PIECE(f32, bias, i)));
     }
   }
 }
@@ -64,14 +64,14 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void layer_norm_back
     piece gradients = 0.0f;
     piece products = 0.0f;
     EACH_PIECE(p, i, n) {
-      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * load_f32(w, i);
+      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_PIECE(f32, w, i);
       gradients += g;
       products = fma(g, (PIECE_OF(taken_x, p, X_TYPE, x + at, i) - mean) * scale, products);
     }
     const float2 sums = (float2)(sum_of_lanes(gradients), sum_of_lanes(products));
     const float2 means = row_sum2(sums, scratch2) / (float)width;
     EACH_PIECE(p, i, n) {
-      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * load_f32(w, i);
+      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_PIECE(f32, w, i);
       const piece normed = (PIECE_OF(taken_x, p, X_TYPE, x + at, i) - mean) * scale;
       piece d = scale * (g - means.x - normed * means.y);
       if (has_residual) d += PIECE_OF(taken_residual, p, DX_TYPE, residual + at, i);

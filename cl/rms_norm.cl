@@ -33,7 +33,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_forwar
     const float scale = rsqrt(sum / (float)width + epsilon);
     EACH_PIECE(p, i, n) {
       const piece v = PIECE_OF(taken, p, X_TYPE, in, i);
-      STORE_PIECE(Y_TYPE, y + row * width, i, v * scale * load_f32(w, i));
+      STORE_PIECE(Y_TYPE, y + row * width, i, v * scale * LOAD_PIECE(f32, w, i));
     }
   }
 }
@@ -55,14 +55,14 @@ void backward(__global STORED(DX_TYPE)* dx, __global ushort* rounded_dx,
     EACH_PIECE(p, i, n) {
       const piece v = PIECE_OF(taken_x, p, X_TYPE, x + at, i);
       squares = fma(v, v, squares);
-      products = fma(PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * load_f32(w, i), v, products);
+      products = fma(PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_PIECE(f32, w, i), v, products);
     }
     const float2 sums =
         row_sum2((float2)(sum_of_lanes(squares), sum_of_lanes(products)), scratch) / (float)width;
     const float scale = rsqrt(sums.x + epsilon);
     const piece along_x = -sums.y * scale * scale;
     EACH_PIECE(p, i, n) {
-      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * load_f32(w, i);
+      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_PIECE(f32, w, i);
       piece d = scale * fma(along_x, PIECE_OF(taken_x, p, X_TYPE, x + at, i), g);
       if (has_residual) d += PIECE_OF(taken_residual, p, DX_TYPE, residual + at, i);
       STORE_PIECE(DX_TYPE, dx + at, i, d);

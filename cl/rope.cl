@@ -1,10 +1,12 @@
 // rope, portable: each pair (a, b) of a head becomes (a c - b s, a s + b c), with cosine c and sine
 // s of the token's position and the pair; the gradient turns the other way: sign -1 makes s -s.
-// Shapes: x, y [T, H, E]; positions [T]; table [P, E/2, 2] (cosine, sine)
-// Types: x and y f32 or bf16 (-D X_TYPE), table f32, positions i32
-// Work: one work-item PIECE neighbouring pairs of a head, a divisor of E/2, in the order [T, H, E/2]:
-//   pair i of a head is the elements i * stride and i * stride + partner; (stride, partner) is
-//   (1, E/2) in half_split and (2, 1) in interleaved layout. REQUIRES: less than 2^31 pairs
+// Shapes: x, y [T, H, E]; more_x, more_y [T, G, E], where G is more than 0; positions [T];
+//   table [P, E/2, 2] (cosine, sine)
+// Types: x, y and the further ones f32 or bf16 (-D X_TYPE), table f32, positions i32
+// Work: one work-item PIECE neighbouring pairs of a head, a divisor of E/2, in the order
+//   [T, H + G, E/2]: pair i of a head is the elements i * stride and i * stride + partner;
+//   (stride, partner) is (1, E/2) in half_split and (2, 1) in interleaved layout.
+//   REQUIRES: less than 2^31 pairs
 // Cost: reads x, the table's row of each token and positions, writes y: 6 flops a pair
 // Numerics: two products and a sum an element. A pair is read and written by one item: y may be x
 #include "activations.clh"
@@ -19,19 +21,30 @@ typedef float16 two_pieces;
 #endif
 
 __kernel void rope(__global STORED(X_TYPE)* y, __global const STORED(X_TYPE)* x,
-                   __global const int* positions, __global const float* table, long tokens,
-                   int heads, int half_width, int stride, int partner, float sign) {
-  const uint pieces = (uint)half_width / PIECE;
+                   __global STORED(X_TYPE)* more_y, __global const STORED(X_TYPE)* more_x,
+                   __global const int* positions, __global const float* table, uint pairs,
+                   uint heads, uint more_heads, uint half_width, int stride, uint partner,
+                   float sign) {
   const uint item = (uint)get_global_id(0);
-  if (item >= (uint)tokens * (uint)heads * pieces) return;
-  const uint head = item / pieces;  // of all tokens
-  const uint own = item - head * pieces;
-  const long angles = 2 * ((long)positions[head / (uint)heads] * pieces + own);
-  const two_pieces turns = (two_pieces)(load_f32(table, angles), load_f32(table, angles + 1));
+  if (item >= pairs / PIECE) return;
+  const uint pieces = half_width / PIECE;
+  const uint row = item / pieces;
+  const uint own = item - row * pieces;
+  const uint token = row / (heads + more_heads);
+  uint head = row - token * (heads + more_heads);
+  const long angles = 2 * ((long)positions[token] * pieces + own);
+  if (head >= heads) {
+    head -= heads;
+    heads = more_heads;
+    x = more_x;
+    y = more_y;
+  }
+  const two_pieces turns =
+      (two_pieces)(LOAD_PIECE(f32, table, angles), LOAD_PIECE(f32, table, angles + 1));
   const piece c = turns.even;
   const piece s = sign * turns.odd;
   const int apart = stride == 1;  // a piece of firsts and one of seconds, else mixed in both
-  const long first = apart ? (long)head * 2 * pieces + own : 2 * (long)item;
+  const long first = 2 * ((long)token * heads + head) * pieces + (apart ? own : 2 * own);
   const long second = first + (apart ? partner / PIECE : 1);
   const piece low = LOAD_PIECE(X_TYPE, x, first);
   const piece high = LOAD_PIECE(X_TYPE, x, second);

@@ -13,6 +13,11 @@
 ROW_REDUCTION(row_sum, float, JOIN_SUM)
 ROW_REDUCTION(row_max, float, fmax)
 
+// What is rounded to bf16 in the end needs no better exponentials than the device's own.
+#define EXP_f32(x) exp(x)
+#define EXP_bf16(x) native_exp(x)
+#define EXP(type, x) JOINED(EXP_, type)(x)
+
 #ifdef X_TYPE
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void softmax_forward(
     __global STORED(Y_TYPE)* y, __global const STORED(X_TYPE)* x, long rows, int width) {
@@ -26,22 +31,20 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void softmax_forward
     EACH_PIECE(p, i, n) tops = fmax(tops, PIECE_OF(taken, p, X_TYPE, in, i));
     const float top = row_max(max_of_lanes(tops), scratch);
     piece sums = 0.0f;
-    EACH_PIECE(p, i, n) {
-      const piece e = exp(PIECE_OF(taken, p, X_TYPE, in, i) - top);
 #if PIECES
-      taken[p] = e;
-#endif
-      sums += e;
+    piece powers[PIECES];
+    EACH_OWNED(p, i) {
+      const piece e = EXP(Y_TYPE, AS_PIECE(X_TYPE, taken[p]) - top);
+      powers[p] = i < n ? e : (piece)(0.0f);
+      sums += powers[p];
     }
-    const float scale = 1.0f / row_sum(sum_of_lanes(sums), scratch);
-    EACH_PIECE(p, i, n) {
-#if PIECES
-      const piece e = taken[p];
+#define POWER(p, i) powers[p]
 #else
-      const piece e = exp(LOAD_PIECE(X_TYPE, in, i) - top);
+#define POWER(p, i) EXP(Y_TYPE, PIECE_OF(taken, p, X_TYPE, in, i) - top)
+    EACH_PIECE(p, i, n) sums += POWER(p, i);
 #endif
-      STORE_PIECE(Y_TYPE, y + row * width, i, e * scale);
-    }
+    const float scale = 1.0f / row_sum(sum_of_lanes(sums), scratch);
+    EACH_PIECE(p, i, n) STORE_PIECE(Y_TYPE, y + row * width, i, POWER(p, i) * scale);
   }
 }
 #else

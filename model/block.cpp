@@ -59,9 +59,9 @@ class BlockRecorder {
     const Tensor each_head = x.reshape({x.elements() / config_.head_width, config_.head_width});
     return norm(each_head, w, name).reshape(shape);
   }
-  void rotate(const Tensor& x, RopeDirection direction) {
-    record_rope(batch_, x, x, block_.rows.positions, block_.rope_table, config_.rope_layout,
-                direction);
+  void rotate(const Tensor& queries, const Tensor& keys, RopeDirection direction) {
+    record_rope_of_two(batch_, {queries, queries}, {keys, keys}, block_.rows.positions,
+                       block_.rope_table, config_.rope_layout, direction);
   }
 
   AttentionInputs attention_inputs(const Tensor& q, const Tensor& k, const Tensor& v) const {
@@ -84,8 +84,7 @@ class BlockRecorder {
     a.v = heads(linear(kV, h1, config_.kv_heads * config_.head_width, a.s), config_.kv_heads);
     a.q = head_norm(a.q_before_norm, w.q_norm, "q normed");
     a.k = head_norm(a.k_before_norm, w.k_norm, "k normed");
-    rotate(a.q, RopeDirection::forward);
-    rotate(a.k, RopeDirection::forward);
+    rotate(a.q, a.k, RopeDirection::forward);
   }
 
   // From attention's output to the block's.
@@ -137,8 +136,7 @@ class BlockRecorder {
     AttentionGradients d{like(a.q, "dq"), like(a.k, "dk"), like(a.v, "dv")};
     record_attention_backward(batch_, d, dattention, a.attention, a.log_sum_exp,
                               attention_inputs(a.q, a.k, a.v));
-    rotate(d.dq, RopeDirection::backward);
-    rotate(d.dk, RopeDirection::backward);
+    rotate(d.dq, d.dk, RopeDirection::backward);
     head_norm_backward(d.dq, a.q_before_norm, block_.weights->q_norm);
     head_norm_backward(d.dk, a.k_before_norm, block_.weights->k_norm);
     return d;

@@ -20,6 +20,16 @@ enum class RopeDirection { forward, backward };  // backward turns the other way
 void record_rope(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& positions,
                  const Tensor& table, RopeLayout layout, RopeDirection direction);
 
+struct RopeTensors {
+  Tensor y, x;
+};
+
+// The same of two, of as many tokens, one head width and one type: queries and keys. One launch
+// where the device is not a CPU.
+void record_rope_of_two(Batch& batch, const RopeTensors& first, const RopeTensors& second,
+                        const Tensor& positions, const Tensor& table, RopeLayout layout,
+                        RopeDirection direction);
+
 Cost rope_cost(const Shape& x, DType type = DType::f32);
 
 }  // namespace clora

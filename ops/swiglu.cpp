@@ -65,7 +65,8 @@ void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tens
         .stem = "swiglu",
         .function = function,
         .cpu_function = y.type() == DType::f32 ? cpu_function : std::string_view(),
-        .types = {{"GATE_TYPE", type}, {"Y_TYPE", y.type()}}};
+        .types = {{"GATE_TYPE", type}, {"Y_TYPE", y.type()}},
+        .singly_on_cpus = true};
     Launch made = flat_launch(batch.context(), kernel, n, n,
                               [=](SelfTest& test) { test_forward(test, type, keeps); });
     made.cost = swiglu_cost(gate.shape(), type, keeps, y.type());
@@ -100,7 +101,8 @@ void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup
   VariantKernel kernel{
       .stem = "swiglu",
       .function = "swiglu_backward",
-      .types = {{"GATE_TYPE", type}, {"DY_TYPE", dy.type()}, {"DGATE_TYPE", dtype}}};
+      .types = {{"GATE_TYPE", type}, {"DY_TYPE", dy.type()}, {"DGATE_TYPE", dtype}},
+      .singly_on_cpus = true};
   if (dy.type() == DType::f32 && dtype == DType::f32) {
     kernel.cpu_function = type == DType::f32 ? "swiglu_backward" : "swiglu_backward_kept";
   }

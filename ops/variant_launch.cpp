@@ -25,10 +25,14 @@ Launch cpu_launch(Context& context, const VariantKernel& kernel, std::int64_t pi
           {}};
 }
 
+bool all_are(const VariantKernel& kernel, DType type) {
+  return std::ranges::all_of(kernel.types,
+                             [=](const ActivationType& each) { return each.type == type; });
+}
+
 // Elements that are read at once: 16 bytes of the widest type, where they divide `run`.
 std::int64_t piece_of(const VariantKernel& kernel, std::int64_t run) {
-  const bool halves = std::ranges::all_of(
-      kernel.types, [](const ActivationType& each) { return each.type == DType::bf16; });
+  const bool halves = all_are(kernel, DType::bf16);
   if (halves && run % 8 == 0) return 8;
   return run % 4 == 0 ? 4 : 1;
 }
@@ -46,12 +50,9 @@ Defines defines_of(const Context& context, const VariantKernel& kernel, std::int
 
 VariantKernel kernel_of(std::string_view stem, std::string_view function,
                         std::vector<ActivationType> types) {
-  const bool floats = std::ranges::all_of(
-      types, [](const ActivationType& each) { return each.type == DType::f32; });
-  return {.stem = stem,
-          .function = function,
-          .cpu_function = floats ? function : std::string_view(),
-          .types = std::move(types)};
+  VariantKernel kernel{.stem = stem, .function = function, .types = std::move(types)};
+  if (all_are(kernel, DType::f32)) kernel.cpu_function = function;
+  return kernel;
 }
 
 bool takes_cpu_kernel(Context& context, const VariantKernel& kernel,
@@ -89,7 +90,9 @@ Launch flat_launch(Context& context, const VariantKernel& kernel, std::int64_t e
   if (takes_cpu_kernel(context, kernel, self_test)) {
     return cpu_launch(context, kernel, divide_up(elements, kElementsPerFatGroup));
   }
-  const std::int64_t piece = piece_of(kernel, run);
+  const bool single = kernel.singly_on_cpus && all_are(kernel, DType::f32) &&
+                      context.device().kind == DeviceKind::cpu;
+  const std::int64_t piece = single ? 1 : piece_of(kernel, run);
   const std::size_t group = reduction_group(context.device(), kFlatGroup);
   const std::int64_t groups = divide_up(elements / piece, static_cast<std::int64_t>(group));
   return {context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function,

@@ -26,6 +26,8 @@ struct VariantKernel {
   std::string_view function;           // in STEM.cl
   std::string_view cpu_function = {};  // in STEM_cpu.cl; empty: none takes these types
   std::vector<ActivationType> types;   // in STEM.cl
+  // STEM.cl's on a CPU: f32 one by one, which its compiler makes wider vectors of than pieces are.
+  bool singly_on_cpus = false;
 };
 
 // A VariantKernel whose CPU kernel has the same name and takes f32 alone.

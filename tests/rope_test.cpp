@@ -119,6 +119,27 @@ TEST_P(Rope, TurnsBf16InPlaceOrNot) {
   }
 }
 
+TEST_P(Rope, TurnsTwoTensorsAtOnceAsEachByItself) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
+      Case many(67, 9, 64), few(67, 2, 64);
+      few.x = test::random_values(few.x.size(), 5);
+      const Tensor q = test::upload_as(context(), type, many.shape, many.x);
+      const Tensor k = test::upload_as(context(), type, few.shape, few.x);
+      const Output turned_q(context(), many.shape, type), turned_k(context(), few.shape, type);
+      run([&](Batch& b) {
+        record_rope_of_two(b, {turned_q.tensor(), q}, {turned_k.tensor(), k},
+                           test::upload(context(), {67}, many.positions),
+                           test::upload(context(), {kPositions, 32, 2}, many.table), layout,
+                           RopeDirection::backward);
+      });
+      const double tolerance = kTolerance + test::rounding_of(type);
+      test::expect_close(turned_q.values(), many.turned(layout, -1), tolerance, "first");
+      test::expect_close(turned_k.values(), few.turned(layout, -1), tolerance, "second");
+    }
+  }
+}
+
 TEST_P(Rope, RefusesTensorsThatDoNotMatch) {
   Batch b(context());
   const Case c(4, 2, 6);
@@ -136,6 +157,15 @@ TEST_P(Rope, RefusesTensorsThatDoNotMatch) {
   EXPECT_THAT(message(x.reshape({2, 4, 6}), x, positions, table),
               HasSubstr("rope: y must be f32 [4, 2, 6], got f32 [2, 4, 6]"));
   EXPECT_THAT(message(x, x, table, table), HasSubstr("positions must be i32 [4]"));
+  const Tensor half = context().allocate({4, 1, 6}, DType::bf16, MemoryTag::scratch);
+  const auto of_two = [&](const Tensor& second) {
+    return test::error_of([&] {
+      record_rope_of_two(b, {x, x}, {second, second}, positions, table, RopeLayout::half_split,
+                         RopeDirection::forward);
+    });
+  };
+  EXPECT_THAT(of_two(half), HasSubstr("both x must be of one type"));
+  EXPECT_THAT(of_two(x.reshape({2, 4, 6})), HasSubstr("positions must be i32 [2]"));
   EXPECT_THAT(message(x, x, positions, {}), HasSubstr("table must be f32 [P, 3, 2], got nothing"));
   EXPECT_THAT(message(x, x, positions, table.reshape({kPositions, 2, 3})),
               HasSubstr("table must be f32 [50, 3, 2]"));
