@@ -9,7 +9,7 @@
 //         in boxes of STEP rows (q, dy) or 128 (k, v); dq, dk, dv [T, H, E]; E = WIDTH of 64 or 128.
 //         stats [H, 2, P] f32: log_sum_exp in units of log 2, and dot; starts [P] i32, of rows past T
 //         the greatest number; P = T rounded up to 128. steps [P / 128] i32, plan [P / 128, P / STEP],
-//         counters [H * P / STEP + 1], sums [H * P * E] f32: see attention_backward_begin_wgmma.
+//         counters [H * P / STEP + 1], sums [H * P * E] f32: see cl/attention_backward_begin_wgmma.cl.
 //         order: cl/attention_order.cl.
 // Types   q, k, v and dy bf16, read through their maps alone; dq, dk, dv f32 or bf16 (RESULT_BF16)
 // Work    a persistent grid of work-groups of three warp groups. A task is 128 keys of one query head,
@@ -24,18 +24,12 @@
 // Local   about 211 KB
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp; p and ds are rounded to bf16; sums f32
+#include "attention_backward_wgmma.clh"
 #include "hopper.clh"
 #include "hopper_lanes.clh"
 #include "hopper_products.clh"
 #include "hopper_rows.clh"
 
-#define KEYS 128
-#if WIDTH == 64
-#define STEP 128
-#else
-#define STEP 64
-#endif
-#define BOXES (WIDTH / 64)
 #define KEY_BOX (KEYS * 128)
 #define KEY_TILE (BOXES * KEY_BOX)
 #define STEP_BOX (STEP * 128)
@@ -45,99 +39,13 @@
 #define RING 3  // of q and its rows' stats; of dy two
 #define MAP_BYTES 128
 #define LOG2_E 1.44269504f
-#define UNROLL _Pragma("unroll")
-
-// Eight elements from i on, of y and of dy.
-float8 eight_of_bf16(__global const ushort* at) {
-  const uint4 pairs = *(__global const uint4*)at;
-  const uint4 low = pairs << 16, high = pairs & 0xFFFF0000u;
-  return (float8)(as_float(low.x), as_float(high.x), as_float(low.y), as_float(high.y),
-                  as_float(low.z), as_float(high.z), as_float(low.w), as_float(high.w));
-}
-float8 eight_of_f32(__global const float* at) {
-  return (float8)(*(__global const float4*)at, *(__global const float4*)(at + 4));
-}
-#ifdef Y_BF16
-#define Y ushort
-#define Y_EIGHT eight_of_bf16
-#else
-#define Y float
-#define Y_EIGHT eight_of_f32
-#endif
-#ifdef DY_BF16
-#define DY ushort
-#define DY_EIGHT eight_of_bf16
-#else
-#define DY float
-#define DY_EIGHT eight_of_f32
-#endif
-
-// What a step is for a block of keys, a word of `plan`: how many blocks of keys that its rows see are
-// taken before, times FLAGS, and
-#define IS_MASKED 1  // some of its pairs are not to be seen
-#define IS_LAST 2    // all other keys that its rows see are taken before
-#define FLAGS 4
-
-int planned(__global const int* first, __global const int* places, int keys, int m, int T) {
-  const int t0 = m * STEP, key = keys * KEYS, lowest = first[t0] / KEYS, own = t0 / KEYS;
-  if (keys < lowest || keys > own) return 0;
-  int before = 0;
-  for (int other = lowest; other <= own; ++other) before += places[other] < places[keys];
-  const int end = t0 + STEP;
-  return before * FLAGS + (before == own - lowest ? IS_LAST : 0) +
-         (t0 < key + KEYS - 1 || end > T || first[end - 1] > key ? IS_MASKED : 0);
-}
-
-// What the others need: stats and starts; steps[n], how many steps the keys 128 n .. are seen in; the
-// plan; counters zero.
-// Work: eight items a row of the P rows, and so for each head.
-__kernel void attention_backward_begin_wgmma(__global float* stats, __global int* starts,
-                                             __global int* steps, __global int* plan,
-                                             __global int* counters, __global const Y* y,
-                                             __global const DY* dy,
-                                             __global const float* log_sum_exp,
-                                             __global const int* first,
-                                             __global const int* order, int T, int H, int P) {
-  const int item = get_global_id(0), t = item / 8, h = get_global_id(1), all = P / STEP;
-  if (item < all) counters[h * all + item] = 0;
-  if (h == 0 && item == 0) counters[H * all] = 0;
-  if (h == 0 && item < P) starts[item] = item < T ? first[item] : INT_MAX;
-  if (h == 0 && item < P / KEYS) {
-    int sees = item * KEYS, past = T;  // row `sees` does, row `past` does not
-    while (past - sees > 1) {
-      const int middle = (sees + past) / 2;
-      if (first[middle] < (item + 1) * KEYS) {
-        sees = middle;
-      } else {
-        past = middle;
-      }
-    }
-    steps[item] = (sees - item * KEYS) / STEP + 1;
-  }
-  for (int i = h * 8 * P + item; i < P / KEYS * all; i += 8 * P * H) {
-    if (i % all * STEP < T) plan[i] = planned(first, order + 2 * (P / KEYS), i / all, i % all, T);
-  }
-  float sum = 0.0f;
-  if (t < T) {
-    const size_t at = ((size_t)t * H + h) * WIDTH + item % 8 * 8;
-    UNROLL for (int b = 0; b < BOXES; ++b) {
-      const float8 products = Y_EIGHT(y + at + 64 * b) * DY_EIGHT(dy + at + 64 * b);
-      const float4 sums = products.lo + products.hi;
-      sum += (sums.x + sums.y) + (sums.z + sums.w);
-    }
-  }
-  sum = row_sum(sum);
-  sum += as_float(of_lane_xor_4(as_uint(sum)));
-  if (item % 8 == 0) {
-    __global float* to = stats + (size_t)h * 2 * P + t;
-    to[0] = t < T ? log_sum_exp[(size_t)t * H + h] * LOG2_E : INFINITY;
-    to[P] = sum;
-  }
-}
+// Arrays in registers are handed on, which a call would put in memory.
+#define INLINED __attribute__((always_inline))
 
 struct Task {
   int keys, steps, h;  // keys: their block; below zero: no more tasks
 };
+#define TASK_BYTES 12
 
 int taken(__global int* counter) {
   int value;
@@ -189,6 +97,48 @@ struct Places {
 };
 #define STATS_BYTES (3 * STEP * 4)
 
+struct Places places_from(uint tiles, uint barriers) {
+  struct Places at;
+  at.k = tiles;
+  at.v = at.k + KEY_TILE;
+  at.q = at.v + KEY_TILE;
+  at.dy = at.q + RING * STEP_TILE;
+  at.ds = at.dy + 2 * STEP_TILE;
+  at.dq = at.ds + 2 * DS_TILE;
+  at.k_full = barriers;
+  at.k_empty = at.k_full + 8;
+  at.v_full = at.k_full + 16;
+  at.v_empty = at.k_full + 24;
+  at.dq_full = at.k_full + 32;
+  at.dq_empty = at.k_full + 40;
+  at.dq_loaded = at.k_full + 48;
+  at.dy_full = at.k_full + 56;
+  at.dy_empty = at.dy_full + 16;
+  at.ds_full = at.dy_empty + 16;
+  at.q_full = at.ds_full + 16;
+  at.q_empty = at.q_full + 8 * RING;
+  return at;
+}
+void begin_barriers(struct Places at) {
+  barrier_begin(at.k_full, 1);
+  barrier_begin(at.k_empty, 3);
+  barrier_begin(at.v_full, 1);
+  barrier_begin(at.v_empty, 2);
+  barrier_begin(at.dq_full, 8);
+  barrier_begin(at.dq_empty, 1);
+  barrier_begin(at.dq_loaded, 1);
+  for (int i = 0; i < 2; ++i) {
+    barrier_begin(at.dy_full + 8 * i, 1);
+    barrier_begin(at.dy_empty + 8 * i, 2);
+    barrier_begin(at.ds_full + 8 * i, 8);
+  }
+  for (int i = 0; i < RING; ++i) {
+    barrier_begin(at.q_full + 8 * i, 1);
+    barrier_begin(at.q_empty + 8 * i, 8);
+  }
+  barriers_begun();
+}
+
 // sums = own rows over the width with a step's rows, 64 of the warp group and all of the step's.
 #define OVER_WIDTH(sums, own, step)                                                       \
   UNROLL for (int e = 0; e < WIDTH / 16; ++e) PRODUCT(STEP)(                              \
@@ -207,13 +157,82 @@ struct Places {
       transposed_boxes_at((k_box) + e * 2048, KEYS), e != 0);                             \
   PRODUCTS_COMMIT;
 
+// s = p: rows is where the lane's stats of the step lie.
+INLINED void weigh(float* s, uint rows, float scale_2) {
+  UNROLL for (int j = 0; j < STEP / 8; ++j) {
+    const float2 log_sum = shared_two(rows + 32 * j);
+    s[4 * j] = exp2_of(fma(s[4 * j], scale_2, -log_sum.x));
+    s[4 * j + 1] = exp2_of(fma(s[4 * j + 1], scale_2, -log_sum.y));
+    s[4 * j + 2] = exp2_of(fma(s[4 * j + 2], scale_2, -log_sum.x));
+    s[4 * j + 3] = exp2_of(fma(s[4 * j + 3], scale_2, -log_sum.y));
+  }
+}
+
+// What the rows from t0 on may not see of the lane's keys, key and the 8th after it, has no weight.
+INLINED void mask(float* s, uint rows, int key, int t0) {
+  UNROLL for (int j = 0; j < STEP / 8; ++j) {
+    const float2 starts_of = shared_two(rows + 8 * STEP + 32 * j);
+    const int start_0 = as_int(starts_of.x), start_1 = as_int(starts_of.y), t = t0 + 8 * j;
+    if (key > t || key < start_0) s[4 * j] = 0.0f;
+    if (key > t + 1 || key < start_1) s[4 * j + 1] = 0.0f;
+    if (key + 8 > t || key + 8 < start_0) s[4 * j + 2] = 0.0f;
+    if (key + 8 > t + 1 || key + 8 < start_1) s[4 * j + 3] = 0.0f;
+  }
+}
+
+// ds = p * (dp - dot), of p in its rounded form: as floats it would take too many registers.
+INLINED void slopes(uint (*ds)[4], uint (*p)[4], const float* dp, uint rows) {
+  UNROLL for (int j = 0; j < STEP / 8; ++j) {
+    const float2 dot = shared_two(rows + 4 * STEP + 32 * j);
+    const uint first = p[j / 2][j % 2 * 2], second = p[j / 2][j % 2 * 2 + 1];
+    ds[j / 2][j % 2 * 2] = bf16_pair(as_float(first << 16) * (dp[4 * j] - dot.x),
+                                     as_float(first & 0xFFFF0000u) * (dp[4 * j + 1] - dot.y));
+    ds[j / 2][j % 2 * 2 + 1] = bf16_pair(as_float(second << 16) * (dp[4 * j + 2] - dot.x),
+                                         as_float(second & 0xFFFF0000u) * (dp[4 * j + 3] - dot.y));
+  }
+}
+
+// to: where the lane's rows of ds^T go.
+INLINED void store_slopes(uint to, uint (*ds)[4]) {
+  UNROLL for (int j = 0; j < STEP / 16; ++j) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                     (to ^ (j % 4 * 32)) + j / 4 * KEY_BOX),
+                 "r"(ds[j][0]), "r"(ds[j][1]), "r"(ds[j][2]), "r"(ds[j][3])
+                 : "memory");
+  }
+}
+
+// A lane's sums of dq lie in local memory as it holds them, 16 bytes every 2 KB.
+INLINED void add_earlier(float* sums, uint from) {
+  UNROLL for (int j = 0; j < 8; ++j) {
+    float4 x;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                 : "r"(from + j * 2048)
+                 : "memory");
+    sums[4 * j] += x.x;
+    sums[4 * j + 1] += x.y;
+    sums[4 * j + 2] += x.z;
+    sums[4 * j + 3] += x.w;
+  }
+}
+
+INLINED void store_part(uint to, const float* sums) {
+  UNROLL for (int j = 0; j < 8; ++j) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to + j * 2048),
+                 "f"(sums[4 * j]), "f"(sums[4 * j + 1]), "f"(sums[4 * j + 2]),
+                 "f"(sums[4 * j + 3])
+                 : "memory");
+  }
+}
+
 // A task's i-th step, upwards or downwards.
 int step_of(struct Task task, int i, int upwards) {
   return task.keys * (KEYS / STEP) + (upwards ? i : task.steps - 1 - i);
 }
 
 // The first thread: tasks, and all that is read of them.
-__attribute__((always_inline)) void copy_tasks(struct Places at, __global const uchar* maps, __global const float* stats,
+INLINED void copy_tasks(struct Places at, __global const uchar* maps, __global const float* stats,
                 __global const int* starts, __global const int* steps, __global const int* plan,
                 __global int* counter, __global const int* order, int H, int G, int P) {
   const int blocks = P / KEYS, upwards = order[3 * blocks];
@@ -269,8 +288,8 @@ __attribute__((always_inline)) void copy_tasks(struct Places at, __global const 
 }
 
 // One step's part of dq: into `to`, or from there where it is the last one.
-__attribute__((always_inline)) void carry_sum(struct Places at, __global float* to, __global int* counter, int word,
-               uint full_phase) {
+INLINED void carry_sum(struct Places at, __global float* to, __global int* counter, int word,
+                       uint full_phase) {
   const int before = word / FLAGS;
   if (before > 0) wait_for(counter, before);
   if (word & IS_LAST) {
@@ -295,7 +314,7 @@ __attribute__((always_inline)) void carry_sum(struct Places at, __global float* 
 }
 
 // The second thread: dq's parts between local memory and `sums`, in their order.
-__attribute__((always_inline)) void carry_sums(struct Places at, __global const int* plan, __global int* counters,
+INLINED void carry_sums(struct Places at, __global const int* plan, __global int* counters,
                 __global float* sums, int upwards, int P) {
   uint full_phase = 0;
   for (uint turn = 0;; turn ^= 1) {
@@ -327,46 +346,12 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   __local struct Task tasks[2];
   __local ulong barriers[7 + 2 * RING + 6];
   const int item = get_local_id(0), lane = item % 32;
-  struct Places at;
-  at.k = shared_address(tiles);
-  at.v = at.k + KEY_TILE;
-  at.q = at.v + KEY_TILE;
-  at.dy = at.q + RING * STEP_TILE;
-  at.ds = at.dy + 2 * STEP_TILE;
-  at.dq = at.ds + 2 * DS_TILE;
+  struct Places at = places_from(shared_address(tiles), shared_address(barriers));
   at.stats = shared_address(ring_stats);
   at.info = shared_address(info);
   at.tasks = shared_address(tasks);
-  at.k_full = shared_address(barriers);
-  at.k_empty = at.k_full + 8;
-  at.v_full = at.k_full + 16;
-  at.v_empty = at.k_full + 24;
-  at.dq_full = at.k_full + 32;
-  at.dq_empty = at.k_full + 40;
-  at.dq_loaded = at.k_full + 48;
-  at.dy_full = at.k_full + 56;
-  at.dy_empty = at.dy_full + 16;
-  at.ds_full = at.dy_empty + 16;
-  at.q_full = at.ds_full + 16;
-  at.q_empty = at.q_full + 8 * RING;
   if (item == 0) {
-    barrier_begin(at.k_full, 1);
-    barrier_begin(at.k_empty, 3);
-    barrier_begin(at.v_full, 1);
-    barrier_begin(at.v_empty, 2);
-    barrier_begin(at.dq_full, 8);
-    barrier_begin(at.dq_empty, 1);
-    barrier_begin(at.dq_loaded, 1);
-    for (int i = 0; i < 2; ++i) {
-      barrier_begin(at.dy_full + 8 * i, 1);
-      barrier_begin(at.dy_empty + 8 * i, 2);
-      barrier_begin(at.ds_full + 8 * i, 8);
-    }
-    for (int i = 0; i < RING; ++i) {
-      barrier_begin(at.q_full + 8 * i, 1);
-      barrier_begin(at.q_empty + 8 * i, 8);
-    }
-    barriers_begun();
+    begin_barriers(at);
     for (int i = 0; i < 4; ++i) map_written(maps + i * MAP_BYTES);
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
@@ -391,8 +376,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   for (uint turn = 0;; turn ^= 1) {
     int part = warp_first(item / 128 - 1);
     barrier_wait(at.k_full, turn);
-    if (shared_int(at.tasks + turn * sizeof(struct Task)) < 0) return;
-    const int count = shared_int(at.tasks + turn * sizeof(struct Task) + 4);
+    if (shared_int(at.tasks + turn * TASK_BYTES) < 0) return;
+    const int count = shared_int(at.tasks + turn * TASK_BYTES + 4);
     barrier_wait(at.q_full + 8 * stage, phase);
     PRODUCTS_FENCE;
     OVER_WIDTH(s, at.k, at.q + stage * STEP_TILE)
@@ -408,26 +393,12 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       barrier_wait(at.dy_full + 8 * turned, turned_phase);
       PRODUCTS_FENCE;
       OVER_WIDTH(dp, at.v, dy)
-      UNROLL for (int j = 0; j < STEP / 8; ++j) {
-        const float2 log_sum = shared_two(rows + 32 * j);
-        s[4 * j] = exp2_of(fma(s[4 * j], scale_2, -log_sum.x));
-        s[4 * j + 1] = exp2_of(fma(s[4 * j + 1], scale_2, -log_sum.y));
-        s[4 * j + 2] = exp2_of(fma(s[4 * j + 2], scale_2, -log_sum.x));
-        s[4 * j + 3] = exp2_of(fma(s[4 * j + 3], scale_2, -log_sum.y));
-      }
+      weigh(s, rows, scale_2);
       const int word = shared_int(at.info + 8 * stage + 4);
       if (word & IS_MASKED) {
-        const int key = shared_int(at.tasks + turn * sizeof(struct Task)) * KEYS + part * 64 +
+        const int key = shared_int(at.tasks + turn * TASK_BYTES) * KEYS + part * 64 +
                         item % 128 / 32 * 16 + lane / 4;
-        const int t0 = shared_int(at.info + 8 * stage) * STEP + lane % 4 * 2;
-        UNROLL for (int j = 0; j < STEP / 8; ++j) {
-          const float2 starts_of = shared_two(rows + 8 * STEP + 32 * j);
-          const int start_0 = as_int(starts_of.x), start_1 = as_int(starts_of.y), t = t0 + 8 * j;
-          if (key > t || key < start_0) s[4 * j] = 0.0f;
-          if (key > t + 1 || key < start_1) s[4 * j + 1] = 0.0f;
-          if (key + 8 > t || key + 8 < start_0) s[4 * j + 2] = 0.0f;
-          if (key + 8 > t + 1 || key + 8 < start_1) s[4 * j + 3] = 0.0f;
-        }
+        mask(s, rows, key, shared_int(at.info + 8 * stage) * STEP + lane % 4 * 2);
       }
       UNROLL for (int j = 0; j < STEP / 4; ++j) {
         p[j / 4][j % 4] = bf16_pair(s[2 * j], s[2 * j + 1]);
@@ -438,24 +409,10 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       if (tells && i == count - 1) barrier_arrive(at.v_empty);
       PRODUCTS_FENCE;
       OVER_STEP(dv_sums, p, dy, i)
-      // p from its rounded form: as floats it would take too many registers.
-      UNROLL for (int j = 0; j < STEP / 8; ++j) {
-        const float2 dot = shared_two(rows + 4 * STEP + 32 * j);
-        const uint first = p[j / 2][j % 2 * 2], second = p[j / 2][j % 2 * 2 + 1];
-        ds[j / 2][j % 2 * 2] = bf16_pair(as_float(first << 16) * (dp[4 * j] - dot.x),
-                                         as_float(first & 0xFFFF0000u) * (dp[4 * j + 1] - dot.y));
-        ds[j / 2][j % 2 * 2 + 1] =
-            bf16_pair(as_float(second << 16) * (dp[4 * j + 2] - dot.x),
-                      as_float(second & 0xFFFF0000u) * (dp[4 * j + 3] - dot.y));
-      }
+      slopes(ds, p, dp, rows);
       PRODUCTS_ENDED(WIDTH)(dv_sums);  // ran beside that; were it in flight further, all would wait
       if (tells) barrier_arrive(at.dy_empty + 8 * turned);
-      UNROLL for (int j = 0; j < STEP / 16; ++j) {
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                         ((ds_lane + turned * DS_TILE) ^ (j % 4 * 32)) + j / 4 * KEY_BOX),
-                     "r"(ds[j][0]), "r"(ds[j][1]), "r"(ds[j][2]), "r"(ds[j][3])
-                     : "memory");
-      }
+      store_slopes(ds_lane + turned * DS_TILE, ds);
       warp_stored(at.ds_full + 8 * turned, lane);
       // The next step's scores; behind the last step for nothing, for a branch would serialise all.
       if (i + 1 < count) barrier_wait(at.q_full + 8 * next, next_phase);
@@ -475,31 +432,16 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
         if (word >= FLAGS) {
           barrier_wait(at.dq_loaded, loaded_phase);
           loaded_phase ^= 1;
-          UNROLL for (int j = 0; j < 8; ++j) {
-            float4 x;
-            asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                         : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                         : "r"(dq_lane + j * 2048)
-                         : "memory");
-            dq_sums[4 * j] += x.x;
-            dq_sums[4 * j + 1] += x.y;
-            dq_sums[4 * j + 2] += x.z;
-            dq_sums[4 * j + 3] += x.w;
-          }
+          add_earlier(dq_sums, dq_lane);
         }
         warp_stored(at.dq_full, lane);
         const int t = shared_int(at.info + 8 * stage) * STEP + (WIDTH == 64 ? part * 64 : 0) +
                       item % 128 / 32 * 16 + lane / 4;
-        const int h = shared_int(at.tasks + turn * sizeof(struct Task) + 8);
+        const int h = shared_int(at.tasks + turn * TASK_BYTES + 8);
         store_rows(dq + ((size_t)t * H + h) * WIDTH + (WIDTH == 64 ? 0 : part * 64), H * WIDTH, T - t,
                    dq_sums, scale, scale, lane);
       } else {
-        UNROLL for (int j = 0; j < 8; ++j) {
-          asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(dq_lane + j * 2048),
-                       "f"(dq_sums[4 * j]), "f"(dq_sums[4 * j + 1]), "f"(dq_sums[4 * j + 2]),
-                       "f"(dq_sums[4 * j + 3])
-                       : "memory");
-        }
+        store_part(dq_lane, dq_sums);
         warp_stored(at.dq_full, lane);
       }
       PRODUCTS_ENDED(WIDTH)(dk_sums);  // ran beside the writing of dq
@@ -510,43 +452,13 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     PRODUCTS_ENDED(WIDTH)(dv_sums);
     warp_together();
     if (lane == 0) barrier_arrive(at.q_empty + 8 * (stage ? stage - 1 : RING - 1));
-    const int key = shared_int(at.tasks + turn * sizeof(struct Task)) * KEYS + part * 64 +
+    const int key = shared_int(at.tasks + turn * TASK_BYTES) * KEYS + part * 64 +
                     item % 128 / 32 * 16 + lane / 4;
-    const int h = shared_int(at.tasks + turn * sizeof(struct Task) + 8);
+    const int h = shared_int(at.tasks + turn * TASK_BYTES + 8);
     const size_t to = ((size_t)key * H + h) * WIDTH;
     UNROLL for (int b = 0; b < BOXES; ++b) {
       store_rows(dv + to + 64 * b, H * WIDTH, T - key, dv_sums + 32 * b, 1.0f, 1.0f, lane);
       store_rows(dk + to + 64 * b, H * WIDTH, T - key, dk_sums + 32 * b, scale, scale, lane);
     }
   }
-}
-
-#ifdef RESULT_BF16
-#define RESULT_EIGHT eight_of_bf16
-void store_eight(__global ushort* to, float8 x) {
-  *(__global uint4*)to = (uint4)(bf16_pair(x.s0, x.s1), bf16_pair(x.s2, x.s3),
-                                 bf16_pair(x.s4, x.s5), bf16_pair(x.s6, x.s7));
-}
-#else
-#define RESULT_EIGHT eight_of_f32
-void store_eight(__global float* to, float8 x) {
-  *(__global float4*)to = x.lo;
-  *(__global float4*)(to + 4) = x.hi;
-}
-#endif
-
-// out [T, G, E] = the sum over a group's heads of parts [T, H, E], in order; for dk (0) and dv (1).
-// Work: one item 8 elements of out.
-__kernel void attention_add_heads_wgmma(__global RESULT* dk, __global RESULT* dv,
-                                        __global const RESULT* dk_parts,
-                                        __global const RESULT* dv_parts, int heads, int elements) {
-  const int i = 8 * get_global_id(0);
-  if (i >= elements) return;
-  const int which = get_global_id(1);
-  __global const RESULT* from =
-      (which ? dv_parts : dk_parts) + (size_t)(i / WIDTH) * heads * WIDTH + i % WIDTH;
-  float8 sum = RESULT_EIGHT(from);
-#pragma unroll 4
-  for (int h = 1; h < heads; ++h) sum += RESULT_EIGHT(from + h * WIDTH);
-  store_eight((which ? dv : dk) + i, sum);
 }

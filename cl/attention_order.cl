@@ -7,6 +7,7 @@
 //         decreasing); the place of each block of keys among these; whether a block of keys goes
 //         through the queries that see it upwards. costs [2, N] i32 is scratch.
 //         beside: how many blocks of keys of one head are worked on at a time.
+// Types   i32
 // Work    one work-group
 // Local   none
 // Cost    N^2 comparisons: 64 blocks of 8192 rows, in a step that computes for milliseconds

@@ -13,6 +13,7 @@ constexpr std::int64_t kRows = 128;  // of a tile of the forward, and of keys
 constexpr std::size_t kItems = 384;
 constexpr std::int64_t kStepElements = 8192;  // of a step of the backward: rows times width
 constexpr std::size_t kGroup = 128;           // of the elementwise kernels
+constexpr std::string_view kBackwardBegin = "attention_backward_begin_wgmma.cl";
 constexpr std::string_view kMapLabel = "attention/tensor map";
 
 // Rows [T, H, E] as a matrix, in bf16.
@@ -71,8 +72,7 @@ void record_begin(Batch& batch, const AttentionSpec& spec, const BackwardPlan& p
   constexpr std::int64_t kItemsARow = 8;
   const auto heads = static_cast<std::size_t>(spec.H);
   Launch launch{{}, items(plan.padded * kItemsARow, heads), {}, "attention/dots"};
-  launch.kernel =
-      batch.context().kernel(kAttentionBackwardWgmma, "attention_backward_begin_wgmma", defines);
+  launch.kernel = batch.context().kernel(kBackwardBegin, "attention_backward_begin_wgmma", defines);
   launch.cost.bytes = static_cast<double>(y.bytes() + dy.bytes());
   batch.launch(std::move(launch), plan.stats, plan.starts, plan.step_counts, plan.plan,
                plan.counters, y, dy, log_sum_exp, in.first, order, narrow(spec.T), narrow(spec.H),
@@ -83,8 +83,7 @@ void record_add_heads(Batch& batch, const AttentionSpec& spec, const BackwardPla
                       const AttentionGradients& out, const Defines& defines) {
   if (spec.H == spec.G) return;
   Launch launch{{}, items(out.dk.elements() / 8, 2), {}, "attention/add heads"};
-  launch.kernel =
-      batch.context().kernel(kAttentionBackwardWgmma, "attention_add_heads_wgmma", defines);
+  launch.kernel = batch.context().kernel(kBackwardBegin, "attention_add_heads_wgmma", defines);
   launch.cost.bytes = 2.0 * static_cast<double>(plan.parts.dk.bytes() + out.dk.bytes());
   batch.launch(std::move(launch), out.dk, out.dv, plan.parts.dk, plan.parts.dv,
                narrow(spec.H / spec.G), narrow(out.dk.elements()));

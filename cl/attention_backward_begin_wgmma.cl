@@ -1,0 +1,129 @@
+// attention_backward_begin_wgmma: what goes before and behind cl/attention_backward_wgmma.cl, whose
+// formula it shares.
+//
+//   attention_backward_begin_wgmma   stats, starts, steps, plan; counters zero
+//   attention_add_heads_wgmma        dk and dv of a key head, of its query heads' parts
+// Shapes  y, dy [T, H, E], log_sum_exp [T, H], first [T] i32; order: cl/attention_order.cl. P = T rounded
+//         up to 128. stats [H, 2, P]: log_sum_exp in units of log 2 and dot = dy . y, past T such that
+//         weights are zero; starts [P] i32: first, past T the greatest number; steps [P / 128] i32:
+//         how many steps the keys 128 n .. are seen in; plan [P / 128, P / STEP] i32; counters
+//         [H * P / STEP + 1] i32. dk, dv [T, G, E], their parts [T, H, E]; E = WIDTH of 64 or 128
+// Types   y and dy f32 or bf16 (-D Y_BF16, DY_BF16); dk, dv and their parts f32 or bf16 (RESULT_BF16)
+// Work    begin: eight items a row of the P, and so for each head. add heads: an item 8 elements of dk,
+//         or of dv
+// Local   none
+// Cost    a read of y and dy; of the parts, and dk and dv written
+// Numerics sums in f32, heads in their order
+#include "attention_backward_wgmma.clh"
+#include "hopper_lanes.clh"
+#include "hopper_rows.clh"
+
+#define LOG2_E 1.44269504f
+
+// Eight elements from i on, of y and of dy.
+float8 eight_of_bf16(__global const ushort* at) {
+  const uint4 pairs = *(__global const uint4*)at;
+  const uint4 low = pairs << 16, high = pairs & 0xFFFF0000u;
+  return (float8)(as_float(low.x), as_float(high.x), as_float(low.y), as_float(high.y),
+                  as_float(low.z), as_float(high.z), as_float(low.w), as_float(high.w));
+}
+float8 eight_of_f32(__global const float* at) {
+  return (float8)(*(__global const float4*)at, *(__global const float4*)(at + 4));
+}
+#ifdef Y_BF16
+#define Y ushort
+#define Y_EIGHT eight_of_bf16
+#else
+#define Y float
+#define Y_EIGHT eight_of_f32
+#endif
+#ifdef DY_BF16
+#define DY ushort
+#define DY_EIGHT eight_of_bf16
+#else
+#define DY float
+#define DY_EIGHT eight_of_f32
+#endif
+
+int planned(__global const int* first, __global const int* places, int keys, int m, int T) {
+  const int t0 = m * STEP, key = keys * KEYS, lowest = first[t0] / KEYS, own = t0 / KEYS;
+  if (keys < lowest || keys > own) return 0;
+  int before = 0;
+  for (int other = lowest; other <= own; ++other) before += places[other] < places[keys];
+  const int end = t0 + STEP;
+  return before * FLAGS + (before == own - lowest ? IS_LAST : 0) +
+         (t0 < key + KEYS - 1 || end > T || first[end - 1] > key ? IS_MASKED : 0);
+}
+
+__kernel void attention_backward_begin_wgmma(__global float* stats, __global int* starts,
+                                             __global int* steps, __global int* plan,
+                                             __global int* counters, __global const Y* y,
+                                             __global const DY* dy,
+                                             __global const float* log_sum_exp,
+                                             __global const int* first,
+                                             __global const int* order, int T, int H, int P) {
+  const int item = get_global_id(0), t = item / 8, h = get_global_id(1), all = P / STEP;
+  if (item < all) counters[h * all + item] = 0;
+  if (h == 0 && item == 0) counters[H * all] = 0;
+  if (h == 0 && item < P) starts[item] = item < T ? first[item] : INT_MAX;
+  if (h == 0 && item < P / KEYS) {
+    int sees = item * KEYS, past = T;  // row `sees` does, row `past` does not
+    while (past - sees > 1) {
+      const int middle = (sees + past) / 2;
+      if (first[middle] < (item + 1) * KEYS) {
+        sees = middle;
+      } else {
+        past = middle;
+      }
+    }
+    steps[item] = (sees - item * KEYS) / STEP + 1;
+  }
+  for (int i = h * 8 * P + item; i < P / KEYS * all; i += 8 * P * H) {
+    if (i % all * STEP < T) plan[i] = planned(first, order + 2 * (P / KEYS), i / all, i % all, T);
+  }
+  float sum = 0.0f;
+  if (t < T) {
+    const size_t at = ((size_t)t * H + h) * WIDTH + item % 8 * 8;
+    UNROLL for (int b = 0; b < BOXES; ++b) {
+      const float8 products = Y_EIGHT(y + at + 64 * b) * DY_EIGHT(dy + at + 64 * b);
+      const float4 sums = products.lo + products.hi;
+      sum += (sums.x + sums.y) + (sums.z + sums.w);
+    }
+  }
+  sum = row_sum(sum);
+  sum += as_float(of_lane_xor_4(as_uint(sum)));
+  if (item % 8 == 0) {
+    __global float* to = stats + (size_t)h * 2 * P + t;
+    to[0] = t < T ? log_sum_exp[(size_t)t * H + h] * LOG2_E : INFINITY;
+    to[P] = sum;
+  }
+}
+
+#ifdef RESULT_BF16
+#define RESULT_EIGHT eight_of_bf16
+void store_eight(__global ushort* to, float8 x) {
+  *(__global uint4*)to = (uint4)(bf16_pair(x.s0, x.s1), bf16_pair(x.s2, x.s3),
+                                 bf16_pair(x.s4, x.s5), bf16_pair(x.s6, x.s7));
+}
+#else
+#define RESULT_EIGHT eight_of_f32
+void store_eight(__global float* to, float8 x) {
+  *(__global float4*)to = x.lo;
+  *(__global float4*)(to + 4) = x.hi;
+}
+#endif
+
+// The second dimension: dk or dv.
+__kernel void attention_add_heads_wgmma(__global RESULT* dk, __global RESULT* dv,
+                                        __global const RESULT* dk_parts,
+                                        __global const RESULT* dv_parts, int heads, int elements) {
+  const int i = 8 * get_global_id(0);
+  if (i >= elements) return;
+  const int which = get_global_id(1);
+  __global const RESULT* from =
+      (which ? dv_parts : dk_parts) + (size_t)(i / WIDTH) * heads * WIDTH + i % WIDTH;
+  float8 sum = RESULT_EIGHT(from);
+#pragma unroll 4
+  for (int h = 1; h < heads; ++h) sum += RESULT_EIGHT(from + h * WIDTH);
+  store_eight((which ? dv : dk) + i, sum);
+}
