@@ -37,12 +37,10 @@ std::int64_t piece_of(const VariantKernel& kernel, std::int64_t run) {
   return run % 4 == 0 ? 4 : 1;
 }
 
-Defines defines_of(const Context& context, const VariantKernel& kernel, std::int64_t piece) {
+Defines defines_of(const VariantKernel& kernel, std::int64_t piece) {
   Defines defines;
   defines.set("PIECE", piece);
   for (const ActivationType& each : kernel.types) defines.set(each.define, name_of(each.type));
-  const Variant variant = context.variant();
-  if (variant == Variant::mma || variant == Variant::wgmma) defines.set("ROUNDS_BY_INSTRUCTION");
   return defines;
 }
 
@@ -74,7 +72,7 @@ Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t r
       std::min(std::bit_ceil(wanted), reduction_group(context.device(), kMostRowItems));
   const std::size_t group = std::max(items, reduction_group(context.device(), kRowsGroup));
   const std::int64_t of_item = divide_up(pieces, static_cast<std::int64_t>(items));
-  Defines defines = defines_of(context, kernel, piece);
+  Defines defines = defines_of(kernel, piece);
   defines.set("GROUP", group).set("ITEMS", items);
   defines.set("PIECES", of_item <= kMostPieces ? of_item : 0);
   const std::int64_t sets = divide_up(rows, static_cast<std::int64_t>(group / items));
@@ -95,11 +93,11 @@ Launch flat_launch(Context& context, const VariantKernel& kernel, std::int64_t e
   const std::int64_t piece = single ? 1 : piece_of(kernel, run);
   const std::size_t group = reduction_group(context.device(), kFlatGroup);
   const std::int64_t groups = divide_up(elements / piece, static_cast<std::int64_t>(group));
-  return {context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function,
-                         defines_of(context, kernel, piece)),
-          groups_of(group, static_cast<std::size_t>(groups)),
-          {},
-          {}};
+  return {
+      context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function, defines_of(kernel, piece)),
+      groups_of(group, static_cast<std::size_t>(groups)),
+      {},
+      {}};
 }
 
 }  // namespace clora
