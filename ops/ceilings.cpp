@@ -46,7 +46,8 @@ class Measurement {
 
   void measure_transfers(Ceilings& ceilings, double wake_seconds);
   double f32_flops_per_second() const;
-  double matrix_flops_per_second() const;  // 0 where there is no matrix unit
+  double matrix_flops_per_second() const;   // 0 where there is no matrix unit
+  double product_flops_per_second() const;  // flops of products on an NVIDIA card's
   double launch_seconds();
   double wake_seconds();
 
@@ -143,7 +144,27 @@ double Measurement::f32_flops_per_second() const {
          });
 }
 
+// Flops of a work-group's step are those of cl/ceilings_wgmma.cl and cl/ceilings_mma.cl.
+double Measurement::product_flops_per_second() const {
+  const bool wgmma = context_.variant() == Variant::wgmma;
+  constexpr std::size_t kGroup = 256;
+  const Grid grid = groups_of(kGroup, (wgmma ? 1 : 8) * context_.device().compute_units);
+  const auto groups = static_cast<double>(grid.global[0] / kGroup);
+  const double flops_of_a_step =
+      wgmma ? 2.0 * 2 * 64 * 256 * 64 : 2.0 * 16 * 8 * 16 * 8 * (kGroup / 32);
+  const Tensor out = context_.allocate({static_cast<std::int64_t>(grid.global[0])}, DType::f32,
+                                       MemoryTag::scratch);
+  const char* file = wgmma ? "ceilings_wgmma.cl" : "ceilings_mma.cl";
+  return flops_of_a_step * groups * steps_per_second([&](Batch& batch, std::int64_t steps) {
+           batch.launch({context_.kernel(file, "ceilings_products"), grid, {}, "ceilings"}, out,
+                        steps);
+         });
+}
+
 double Measurement::matrix_flops_per_second() const {
+  if (!is_for_cpus(context_.variant()) && has_matrix_unit(context_.variant())) {
+    return product_flops_per_second();
+  }
   const bool dots =
       is_for_cpus(context_.variant()) && can_take(Variant::avx512_bf16, context_.device());
   if (!dots) return 0;

@@ -1,0 +1,48 @@
+// ceilings_wgmma: what products of a warp group reach on sm_90, with operands that lie in shared
+// memory.
+//
+//   ceilings_products  sums [64, 256] += a [64, 64] b [256, 64]^T for each warp group, `steps` times
+//
+// Shapes  out [groups * 256]
+// Types   a, b bf16; sums f32
+// Work    a work-group of two warp groups: each has an a of its own, b is shared
+// Local   48 KB: twice a, and b, in boxes of 64 steps (hopper.clh)
+// Cost    2 * 2 * 64 * 256 * 64 flops a work-group and step
+// Numerics  of no interest; operands have random bits, as the clock falls with the power that those
+//         of a real product take, and magnitudes of a half to one
+#include "hopper.clh"
+#include "hopper_products.clh"
+
+#define THREADS 256
+#define OPERAND_WORDS (3 * 4096) /* a pair of bf16 each */
+
+uint scrambled(uint x) {
+  x = (x ^ x >> 16) * 0x7feb352dU;
+  x = (x ^ x >> 15) * 0x846ca68bU;
+  return x ^ x >> 16;
+}
+
+__attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void ceilings_products(
+    __global float* out, long steps) {
+  __local uint operands[OPERAND_WORDS] __attribute__((aligned(1024)));
+  const uint thread = (uint)get_local_id(0);
+  for (uint i = thread; i < OPERAND_WORDS; i += THREADS) {
+    operands[i] = (scrambled(i) & 0x807F807FU) | 0x3F003F00U;
+  }
+  asm volatile("fence.proxy.async;" ::: "memory");  // products read what threads wrote
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const uint at = shared_address(operands);
+  const ulong a = operand_at(at + thread / 128 * 8192), b = operand_at(at + 16384);
+  float sums[128];
+  for (long step = 0; step < steps; ++step) {
+    PRODUCTS_FENCE;
+    PRODUCT(256)(sums, a, b, step != 0, "0");
+    PRODUCT(256)(sums, a + NEXT_STEPS, b + NEXT_STEPS, 1, "0");
+    PRODUCT(256)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT_STEPS, 1, "0");
+    PRODUCT(256)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT_STEPS, 1, "0");
+    PRODUCTS_COMMIT;
+    PRODUCTS_BUT_ONE;
+  }
+  PRODUCTS_ENDED(256)(sums);
+  out[get_global_id(0)] = sums[0] + sums[127];
+}
