@@ -1,7 +1,6 @@
 // cross_entropy_backward/fused/f32/TxV: loss and gradient over a chunk of logits, and
 // cross_entropy, the loss alone; head_loss/FORM/TYPE/TxVxD and head_loss_backward: the head of
-// SmolLM2-135M joined with them by chunks, or composed of products over all rows; on GPUs the heads
-// of Qwen2.5-0.5B and 7B, too.
+// SmolLM2-135M joined with them by chunks, or composed of products over all rows.
 #include "ops/cross_entropy.hpp"
 
 #include <cmath>
@@ -113,19 +112,6 @@ const bool kAdded = add_family([] {
              DType::q8_0, head, false);
     add_both({.op = "head_loss_backward", .form = form, .type = "q8_0", .shape = head}, head_loss,
              record, DType::q8_0, head, true);
-  }
-  const bool gpu = select_device(config_for(Arithmetic::bf16).device).kind == DeviceKind::gpu;
-  if (!gpu || !has(Arithmetic::bf16)) return;
-  for (const Shape& large : {Shape{8192, 151936, 896}, Shape{4096, 151936, 3584}}) {
-    for (const bool gradient : {false, true}) {
-      const Name name{.op = gradient ? "head_loss_backward" : "head_loss",
-                      .type = "bf16",
-                      .shape = large,
-                      .words = {"bf16"}};
-      add_op(name, Arithmetic::bf16, [=](OpBench& bench) {
-        head_loss(bench, record_head_loss, DType::bf16, large, gradient);
-      });
-    }
   }
 });
 

@@ -1,9 +1,11 @@
 // Training steps and generation of the demo model, SmolLM2-135M-Instruct: the figures that compare
 // with bench/peers/. training/fused/q4_1/BATCHxLENGTH/rN: a step; generation/fused/q4_1/
-// PROMPTxREPLY: a reply, the prompt's time and the reply's counted apart.
+// PROMPTxREPLY: a reply, the prompt's time and the reply's counted apart. The same of the model in
+// CLORA_BENCH_FOLDER, where that is set, with bf16 for q4_1 (bench/report/random_model.py makes
+// such models in any size): adapters of rank 16, gradients clipped.
 //
-// CLORA_BENCH_PROFILE=1 prints the device time by op after each (it slows the device down a
-// little).
+// CLORA_BENCH_PROFILE=1 prints the device time by op of one step or reply more after each (it slows
+// the device down a little).
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -24,10 +26,13 @@ using Clock = std::chrono::steady_clock;
 
 bool wants_profile() { return std::getenv("CLORA_BENCH_PROFILE") != nullptr; }
 
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 double seconds_of(const std::function<void()>& work) {
   const auto begin = Clock::now();
   work();
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+  return seconds_since(begin);
 }
 
 std::vector<std::int32_t> some_ids(std::size_t count, std::int64_t vocabulary) {
@@ -47,41 +52,58 @@ PackedRows random_rows(std::size_t batch, std::size_t length, std::int64_t vocab
 }
 
 struct LoadedModel {
-  explicit LoadedModel(Arithmetic arithmetic)
-      : context(config(arithmetic)),
-        files(WeightFiles::open(require_demo_model())),
-        model(context, files) {}
+  LoadedModel(Arithmetic of, const std::filesystem::path& path)
+      : arithmetic(of),
+        begin(Clock::now()),
+        context(config(of)),
+        files(WeightFiles::open(path)),
+        model(context, files),
+        load_seconds(seconds_since(begin)) {}
   static ContextConfig config(Arithmetic arithmetic) {
     ContextConfig c = config_for(arithmetic);
     c.profile = wants_profile();
     return c;
   }
-  void print_profile() {
-    if (wants_profile()) std::cerr << context.profiler().table();
+  // Of what work() does.
+  void print_profile(const std::function<void()>& work) {
+    if (!wants_profile()) return;
+    context.profiler().clear();
+    work();
+    std::cerr << context.profiler().table(ProfileBy::op, ceilings_for(arithmetic));
     context.profiler().clear();
   }
+  Arithmetic arithmetic;
+  Clock::time_point begin;
   Context context;
   WeightFiles files;
   LanguageModel model;
+  double load_seconds;
+};
+
+struct Job {
+  std::int64_t batch = 0;
+  std::int64_t length = 0;
+  std::int64_t rank = 8;
+  double learning_rate = 1e-4;
+  double clip_norm = 0;
 };
 
 class TrainingBench : public Prepared {
  public:
-  TrainingBench(Arithmetic arithmetic, std::int64_t batch, std::int64_t length, std::int64_t rank)
-      : loaded_(arithmetic),
-        adapter_(loaded_.context, adapter_sites(loaded_.model.config()), {.rank = rank}),
-        rows_(random_rows(static_cast<std::size_t>(batch), static_cast<std::size_t>(length),
-                          loaded_.model.config().vocabulary)),
-        tokens_(static_cast<double>(batch * length)) {
+  TrainingBench(Arithmetic arithmetic, const std::filesystem::path& model, const Job& job)
+      : loaded_(arithmetic, model),
+        job_(job),
+        adapter_(loaded_.context, adapter_sites(loaded_.model.config()), {.rank = job.rank}),
+        rows_(random_rows(static_cast<std::size_t>(job.batch), static_cast<std::size_t>(job.length),
+                          loaded_.model.config().vocabulary)) {
     adapter_.initialise(1);
-    trainer_.emplace(loaded_.model, adapter_, TrainerConfig{});
-    const double first = step();
-    double second = 0;
-    const double seconds = seconds_of([&] { second = step(); });
+    trainer_.emplace(loaded_.model, adapter_, TrainerConfig{.clip_norm = job.clip_norm});
+    double first = 0, second = 0;
+    first_step_seconds_ = seconds_of([&] { first = loss_of_a_step(); });
+    const double seconds = seconds_of([&] { second = loss_of_a_step(); });
     falls_ = second < first;
     constexpr double kShortestRepetition = 2;  // seconds
     steps_ = static_cast<std::int64_t>(std::ceil(kShortestRepetition / seconds));
-    loaded_.context.profiler().clear();
   }
 
   void time(benchmark::State& state) override {
@@ -90,43 +112,49 @@ class TrainingBench : public Prepared {
     while (state.KeepRunningBatch(steps_)) {
       const double turn = seconds_of([&] {
         for (std::int64_t i = 0; i < steps_; ++i) step();
+        trainer_->drain();
       });
       state.SetIterationTime(turn);
       seconds += turn;
     }
     const double steps = static_cast<double>(state.iterations());
     state.counters["median_us"] = seconds / steps * 1e6;
-    state.counters["tokens_per_s"] = tokens_ * steps / seconds;
+    state.counters["tokens_per_s"] =
+        static_cast<double>(job_.batch * job_.length) * steps / seconds;
+    state.counters["first_step_s"] = first_step_seconds_;
+    state.counters["load_s"] = loaded_.load_seconds;
     state.counters["peak_mib"] =
         static_cast<double>(loaded_.context.pool().statistics().high_water_bytes) / (1024 * 1024);
-    loaded_.print_profile();
+    loaded_.print_profile([&] { loss_of_a_step(); });
   }
 
  private:
-  double step() {
-    trainer_->step(std::span(&rows_, 1), 1e-4);
+  // Enqueues one, as clora train does: its result is read behind the next.
+  void step() { trainer_->step(std::span(&rows_, 1), job_.learning_rate); }
+  double loss_of_a_step() {
+    step();
     return trainer_->drain()->loss;
   }
 
   LoadedModel loaded_;
+  Job job_;
   Adapter adapter_;
   PackedRows rows_;
-  double tokens_;
   std::optional<Trainer> trainer_;
+  double first_step_seconds_ = 0;
   bool falls_ = false;
   std::int64_t steps_ = 1;
 };
 
 class GenerationBench : public Prepared {
  public:
-  GenerationBench(Arithmetic arithmetic, std::int64_t prompt, std::int64_t reply)
-      : loaded_(arithmetic),
+  GenerationBench(Arithmetic arithmetic, const std::filesystem::path& model, std::int64_t prompt,
+                  std::int64_t reply)
+      : loaded_(arithmetic, model),
         prompt_(some_ids(static_cast<std::size_t>(prompt), loaded_.model.config().vocabulary)),
         config_{.max_tokens = reply},
         generator_(loaded_.model, nullptr, prompt + reply + 1),
-        expected_(generator_.generate(prompt_, config_).ids) {
-    loaded_.context.profiler().clear();
-  }
+        expected_(generator_.generate(prompt_, config_).ids) {}
 
   void time(benchmark::State& state) override {
     double prompt_seconds = 0, decode_seconds = 0, seconds = 0;
@@ -145,7 +173,7 @@ class GenerationBench : public Prepared {
         runs * static_cast<double>(prompt_.size()) / prompt_seconds;
     state.counters["decode_tokens_per_s"] =
         runs * static_cast<double>(config_.max_tokens - 1) / decode_seconds;
-    loaded_.print_profile();
+    loaded_.print_profile([&] { generator_.generate(prompt_, config_); });
   }
 
  private:
@@ -156,25 +184,41 @@ class GenerationBench : public Prepared {
   std::vector<std::int32_t> expected_;
 };
 
-// A row for each arithmetic that the device has.
+// A row for each arithmetic that the device has. The model is looked for when the row's turn comes.
 template <class Bench, class... Arguments>
-void add_rows(const Name& name, Arguments... arguments) {
+void add_rows(const Name& name, std::filesystem::path (*model)(), Arguments... arguments) {
   for (const Arithmetic arithmetic : {Arithmetic::f32, Arithmetic::bf16}) {
     if (!has(arithmetic)) continue;
     const Name own = arithmetic == Arithmetic::f32 ? name : name.with("bf16");
-    add_prepared(own.text(), [=] { return std::make_unique<Bench>(arithmetic, arguments...); });
+    add_prepared(own.text(),
+                 [=] { return std::make_unique<Bench>(arithmetic, model(), arguments...); });
   }
 }
 
+void add_training(const std::string& type, std::filesystem::path (*model)(), const Job& job) {
+  add_rows<TrainingBench>(
+      {.op = "training", .type = type, .shape = {job.batch, job.length}, .rank = job.rank}, model,
+      job);
+}
+
+void add_generation(const std::string& type, std::filesystem::path (*model)(),
+                    std::int64_t prompt) {
+  constexpr std::int64_t kReply = 128;
+  add_rows<GenerationBench>({.op = "generation", .type = type, .shape = {prompt, kReply}}, model,
+                            prompt, kReply);
+}
+
 const bool kAdded = add_family([] {
-  for (const auto& [batch, length] : {std::pair<std::int64_t, std::int64_t>{4, 512}, {1, 128}}) {
-    add_rows<TrainingBench>({.op = "training", .type = "q4_1", .shape = {batch, length}, .rank = 8},
-                            batch, length, std::int64_t{8});
+  add_training("q4_1", require_demo_model, {.batch = 4, .length = 512});
+  add_training("q4_1", require_demo_model, {.batch = 1, .length = 128});
+  for (const std::int64_t prompt : {16, 512}) add_generation("q4_1", require_demo_model, prompt);
+  if (std::getenv("CLORA_BENCH_FOLDER") == nullptr) return;
+  const auto folder = [] { return std::filesystem::path(std::getenv("CLORA_BENCH_FOLDER")); };
+  for (const std::int64_t batch : {1, 4, 8}) {
+    add_training("bf16", folder, {batch, 1024, 16, 1e-3, 1});
   }
-  for (const std::int64_t prompt : {16, 512}) {
-    add_rows<GenerationBench>({.op = "generation", .type = "q4_1", .shape = {prompt, 128}}, prompt,
-                              std::int64_t{128});
-  }
+  add_training("bf16", folder, {1, 64, 16, 1e-3, 1});  // a try on a CPU
+  add_generation("bf16", folder, 512);
 });
 
 }  // namespace

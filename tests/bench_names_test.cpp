@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "runtime/device.hpp"
+#include "runtime/context.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -22,20 +22,33 @@ ProgramResult run_bench(const std::vector<std::string>& arguments) {
 }
 
 // The names without what Google Benchmark adds about how it times.
+std::vector<std::string> listed_with(const std::vector<std::string>& environment) {
+  const ProgramResult result =
+      test::run_program(test::built_program("bench/clora_bench"),
+                        {.arguments = {"--benchmark_list_tests"}, .environment = environment});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::vector<std::string> lines;
+  std::istringstream text(result.out);
+  const std::regex added("(/iterations:1)?/manual_time$");
+  for (std::string line; std::getline(text, line);) {
+    EXPECT_TRUE(std::regex_search(line, added)) << line << " is not timed by hand";
+    lines.push_back(std::regex_replace(line, added, ""));
+  }
+  return lines;
+}
+
 const std::vector<std::string>& listed() {
-  static const std::vector<std::string> names = [] {
-    const ProgramResult result = run_bench({"--benchmark_list_tests"});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    std::vector<std::string> lines;
-    std::istringstream text(result.out);
-    const std::regex added("(/iterations:1)?/manual_time$");
-    for (std::string line; std::getline(text, line);) {
-      EXPECT_TRUE(std::regex_search(line, added)) << line << " is not timed by hand";
-      lines.push_back(std::regex_replace(line, added, ""));
-    }
-    return lines;
-  }();
+  static const std::vector<std::string> names = listed_with({});
   return names;
+}
+
+void expect_the_grammar(const std::vector<std::string>& names) {
+  const std::regex grammar(
+      "[a-z][a-z0-9_.]*/(fused|composed|library)"
+      "/(f32|f16|bf16|q4_0|q4_1|q5_0|q5_1|q8_0|q4_k|q5_k|q6_k|text)"
+      "/[0-9]+(x[0-9]+)*(/r[0-9]+)?(/[a-z][a-z0-9_]*)*"
+      "|launch/[a-z_]+");
+  for (const std::string& name : names) EXPECT_TRUE(std::regex_match(name, grammar)) << name;
 }
 
 void expect_listed(const std::vector<std::string>& wanted) {
@@ -48,14 +61,23 @@ std::string name(const std::string& op_form, const std::string& shape_and_more) 
 }
 
 TEST(BenchNames, FollowTheGrammar) {
-  const std::regex grammar(
-      "[a-z][a-z0-9_.]*/(fused|composed|library)"
-      "/(f32|f16|bf16|q4_0|q4_1|q5_0|q5_1|q8_0|q4_k|q5_k|q6_k|text)"
-      "/[0-9]+(x[0-9]+)*(/r[0-9]+)?(/[a-z][a-z0-9_]*)*"
-      "|launch/[a-z_]+");
   EXPECT_GT(listed().size(), 100U);
-  for (const std::string& listed_name : listed()) {
-    EXPECT_TRUE(std::regex_match(listed_name, grammar)) << listed_name;
+  expect_the_grammar(listed());
+}
+
+// Rows for GPUs, which other devices list where they are told to.
+TEST(BenchNames, OfLargeModelsFollowTheGrammarAndHoldWhatIsComparedOnGpus) {
+  const auto& names = listed_with({"CLORA_BENCH_LARGE=1", "CLORA_BENCH_FOLDER=any"});
+  expect_the_grammar(names);
+  const std::set<std::string> all(names.begin(), names.end());
+  EXPECT_EQ(all.size(), names.size());
+  for (const std::string wanted :
+       {"softmax/fused/bf16/32768x4096/warm", "rms_norm/fused/f32/1024x1024/warm/queued"}) {
+    EXPECT_TRUE(all.contains(wanted)) << wanted;
+  }
+  if (all.contains("gemm/fused/f32/2048x576x576/bf16")) {
+    EXPECT_TRUE(all.contains("gemm/fused/bf16/8192x4864x896/warm/bf16"));
+    EXPECT_TRUE(all.contains("training/fused/bf16/8x1024/r16/bf16"));
   }
 }
 
@@ -64,8 +86,8 @@ TEST(BenchNames, AreEachOfOneBench) {
 }
 
 TEST(BenchNames, HoldTheLaunchTable) {
-  expect_listed(
-      {"launch/bare", "launch/bare_same", "launch/replay", "launch/record", "launch/set_args", "launch/wait_each"});
+  expect_listed({"launch/bare", "launch/bare_same", "launch/replay", "launch/record",
+                 "launch/set_args", "launch/wait_each"});
 }
 
 TEST(BenchNames, HoldTheFoundingTablesOfLora) {
@@ -106,7 +128,11 @@ TEST(BenchNames, HoldTheOtherFoundingRows) {
 }
 
 TEST(BenchNames, ShowProductsOfBf16WhereTheDeviceHasThem) {
-  if (select_device("").matrix_unit == MatrixUnit::none) GTEST_SKIP() << "no matrix unit";
+  const ContextConfig config = config_from_environment();
+  if (config.variant != Variant::automatic) GTEST_SKIP() << "CLORA_VARIANT leaves no choice";
+  if (select_device(config.device).matrix_unit == MatrixUnit::none) {
+    GTEST_SKIP() << "no matrix unit";
+  }
   expect_listed({"gemm/fused/f32/2048x576x576/bf16", "gemm_backward/fused/q4_1/2048x576x576/bf16",
                  "lora_linear/fused/f32/64x1024x1024/r8/bf16",
                  "lora_linear/fused/f32/64x1024x1024/r8/warm/bf16",

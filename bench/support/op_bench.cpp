@@ -111,11 +111,12 @@ void OpBench::record(const std::function<void(BufferSet&)>& body) {
   context().pool().trim();
   if (!check_first_set(body)) return;
   batch_.emplace(context());
-  ops_ = sets_for(first_set_bytes_);
-  for (std::size_t i = 0; i < ops_; ++i) {
+  const std::size_t sets = sets_for(first_set_bytes_);
+  for (std::size_t i = 0; i < sets; ++i) {
     BufferSet set(*this, *batch_, false);
     body(set);
   }
+  ops_ = sets * repeats;
   choose_turns();
 }
 
@@ -164,6 +165,7 @@ void OpBench::report(benchmark::State& state, std::vector<double> seconds,
   const double best = *std::ranges::min_element(seconds);
   state.counters["best_us"] = best * 1e6;
   state.counters["median_us"] = median(std::move(seconds)) * 1e6;
+  if (batch_) state.counters["scratch_mib"] = static_cast<double>(batch_->planned_bytes()) / 0x1p20;
   if (cost == Cost{}) return;
   state.counters["gflops"] = cost.flops / best * 1e-9;
   state.counters["gbps"] = cost.bytes / best * 1e-9;

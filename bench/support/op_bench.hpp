@@ -77,15 +77,20 @@ class OpBench : public Prepared {
   // The largest error relative to the largest value; two hundredths where operands are rounded to
   // bf16.
   double tolerance = 1e-5;
+  // How often the body records the op on a set's buffers: more than once where the op is so short
+  // that submitting a batch of one would be what is timed ("queued" in the name), or where it
+  // shares something with the same op of a model's other layers.
+  std::size_t repeats = 1;
 
   // body(set) records the op on the set's buffers; it is called for each set before this returns.
   void record(const std::function<void(BufferSet&)>& body);
   // For work on the host: work() does the op `ops` times, `error` is that of a first result.
   void on_host(std::function<void()> work, double error, std::size_t ops = 1);
 
-  // Counters of one op: best_us, median_us; by the best replay (other programs only ever make one
-  // slower) gflops, gbps and percent_of_ceiling; by processor time of this process, which other
-  // programs on a shared CPU hardly change, core_gflops and core_gbps.
+  // Counters of one op: best_us, median_us; scratch_mib, of a replay's temporaries; by the best
+  // replay (other programs only ever make one slower) gflops, gbps and percent_of_ceiling; by
+  // processor time of this process, which other programs on a shared CPU hardly change, core_gflops
+  // and core_gbps.
   void time(benchmark::State& state) override;
 
  private:
