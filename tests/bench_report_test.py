@@ -218,8 +218,10 @@ class Rendering(unittest.TestCase):
     def test_the_page_on_performance_asks_for_every_table(self):
         page = (SOURCE / "docs/performance.md").read_text()
         made = tables.all_tables(sample())
-        self.assertEqual({name for _, name, _, _ in tables.MARKED.findall(page)}, set(made))
-        tables.splice(page, made)
+        asked = {name for _, name, _, _ in tables.MARKED.findall(page)}
+        ours = {name for name in asked if not name.startswith("gpu_")}  # gpu_bench_test.py
+        self.assertEqual(ours, set(made))
+        tables.splice(page, made, lambda name: name in ours)
 
     def test_rendering_again_changes_nothing(self):
         _, once, _ = self.render()

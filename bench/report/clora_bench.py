@@ -19,6 +19,7 @@ LIBRARIES = ("eigen", "clblast", "onednn")
 class Name:
     op: str
     form: str
+    type: str
     work: str
     words: frozenset
 
@@ -32,15 +33,17 @@ def parse_name(text):
     parts = ADDED.sub("", text).split("/")
     if len(parts) < 4:
         return None
-    op, form, _, shape, *rest = parts
+    op, form, kind, shape, *rest = parts
     rank = [rest.pop(0)] if rest and re.fullmatch(r"r\d+", rest[0]) else []
-    return Name(op, form, "/".join([op, shape, *rank]), frozenset(rest))
+    return Name(op, form, kind, "/".join([op, shape, *rank]), frozenset(rest))
 
 
 def figures_of(row):
     """The figures of a row under the names that the report uses."""
     found = {"us": row.get("median_us"), "percent_of_ceiling": row.get("percent_of_ceiling"),
-             "gflops": row.get("gflops"), "tokens_per_s": row.get("tokens_per_s")}
+             "gflops": row.get("gflops"), "gbps": row.get("gbps"),
+             "tokens_per_s": row.get("tokens_per_s"), "first_step_s": row.get("first_step_s"),
+             "scratch_mib": row.get("scratch_mib")}
     if "peak_mib" in row:
         found["peak_pool_gib"] = row["peak_mib"] / 1024
     return {key: value for key, value in found.items() if value is not None}

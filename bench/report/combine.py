@@ -9,11 +9,20 @@ class OtherMachine(Exception):
     """Figures of two machines do not compare; the text says what differs."""
 
 
+def facts(measurement):
+    machine = measurement["machine"]
+    return {**{key: machine.get(key) for key in SAME},
+            "device": machine.get("device", {}).get("name")}
+
+
 def require_same_machine(old, new):
-    for key in SAME:
-        if old["machine"].get(key) != new["machine"].get(key):
-            raise OtherMachine(f"measured on another machine: its {key} is "
-                               f"{old['machine'].get(key)}, this one's {new['machine'].get(key)}")
+    """Machines with the same GPU are the same where the old measurement is of one, whatever their
+    CPUs."""
+    its, this = facts(old), facts(new)
+    for key in ("device",) if old.get("plan") == "gpu" else SAME:
+        if its[key] != this[key]:
+            raise OtherMachine(f"measured on another machine: its {key} is {its[key]}, this one's "
+                               f"{this[key]}")
 
 
 def with_groups(old, new):
@@ -29,4 +38,5 @@ def with_groups(old, new):
             new["failed"],
             "skipped": [item for item in old["skipped"] if item["contender"] not in anew] +
             new["skipped"],
+            "profiles": {**old.get("profiles", {}), **new.get("profiles", {})},
             "growth": new["growth"] if "growth" in again else old["growth"]}

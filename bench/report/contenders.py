@@ -29,6 +29,8 @@ class Setup:
     scratch: Path
     threads: int
     quick: bool = False
+    models: Path = Path()      # where models of random weights lie
+    gpu_python: Path = Path()  # with torch for the GPU
 
     @property
     def clora(self):
@@ -52,6 +54,7 @@ class Contender:
     install: str = ""              # the command that installs it
     variables: dict = field(default_factory=dict)
     rounds: int = ALL_ROUNDS       # at most
+    profiles: Callable = lambda done: {}  # {work: text}, beside the figures
 
     def absent(self, setup):
         """Why it cannot take part; empty where it can."""

@@ -20,6 +20,7 @@ class Group:
     name: str
     title: str
     contenders: tuple
+    slow: bool = False  # not in quick runs
 
 
 def all_groups():
@@ -58,5 +59,5 @@ def all_groups():
         Group("memory", "Memory of training, 4 x 512", own_runs.warm_training()),
         Group("start", "Start to the first token", (
             *own_runs.start(), who.llama_cpp("^start$"))),
-        Group("demo", "tools/demo", own_runs.demo()),
+        Group("demo", "tools/demo", own_runs.demo(), slow=True),
     )

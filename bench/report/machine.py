@@ -54,17 +54,28 @@ def opencl_device(clora):
     except (IndexError, KeyError, ValueError):
         return {}
     taken = next((device for device in devices if device.get("taken")), {})
-    wanted = ("name", "platform", "driver", "opencl_version", "matrix_unit")
+    wanted = ("name", "kind", "platform", "driver", "opencl", "matrix_unit", "ceilings")
     return {key: taken[key] for key in wanted if key in taken}
 
 
-def describe(root, clora):
+def built_commit(build):
+    """What clora_bench says, where the sources lie in no repository."""
+    text = output_of([str(build / "bench/clora_bench"), "--benchmark_filter=^launch/record/",
+                      "--benchmark_format=json", "--benchmark_min_time=0.001"])
+    try:
+        return json.loads(text[text.index("{"):])["context"]["commit"]
+    except (KeyError, ValueError):
+        return ""
+
+
+def describe(root, build):
+    """build: the folder with tools/clora and bench/clora_bench."""
     cores = len(os.sched_getaffinity(0))
     changed = output_of(["git", "status", "--porcelain", "--untracked-files=no"], root)
     commit = output_of(["git", "rev-parse", "--short=12", "HEAD"], root)
     return {**cpu_facts(read_text("/proc/cpuinfo")), "cores": cores, "memory_gib": memory_gib(),
-            "kernel": platform.release(), "system": system_name(), "device": opencl_device(clora),
-            "commit": commit + ("+changes" if changed else ""), "load_before": os.getloadavg()[0]}
+            "kernel": platform.release(), "system": system_name(), "device": opencl_device(build / "tools/clora"),
+            "commit": commit + ("+changes" if changed else "") if commit else built_commit(build), "load_before": os.getloadavg()[0]}
 
 
 def system_name():
@@ -73,7 +84,9 @@ def system_name():
 
 
 def slug(machine):
-    """A part of a file's name: amd-epyc-25-17-2-cores."""
+    """A part of a file's name: amd-epyc-25-17-2-cores, nvidia-h200."""
+    if machine.get("device", {}).get("kind") == "gpu":
+        return re.sub(r"[^a-z0-9]+", "-", machine["device"]["name"].lower()).strip("-")
     words = f"{machine['cpu']} {machine['family']} {machine['cores']} cores".lower()
     words = re.sub(r"\((r|tm)\)|processor|cpu", "", words)
     return re.sub(r"[^a-z0-9]+", "-", words).strip("-")

@@ -9,6 +9,9 @@ import time
 from dataclasses import dataclass
 
 
+MOST_ERRORS = 65536
+
+
 class Failed(Exception):
     """The program did not end well; the text is one line."""
 
@@ -19,6 +22,7 @@ class Done:
     first_byte_s: float | None
     seconds: float
     peak_rss_gib: float    # of the largest process, as the kernel counts it
+    errors: str = ""       # the last of its error stream
 
     @property
     def text(self):
@@ -77,4 +81,6 @@ def run(command, environment=None, seconds=1800, folder=None):
             raise Failed(f"ran longer than {seconds} s")
         if process.returncode != 0:
             raise Failed(f"exit code {process.returncode}: {last_words(errors)}")
-    return Done(lines, first, took, usage.ru_maxrss / 2**20)
+        errors.seek(0)
+        said = errors.read().decode(errors="replace")[-MOST_ERRORS:]
+    return Done(lines, first, took, usage.ru_maxrss / 2**20, said)

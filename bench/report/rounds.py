@@ -3,6 +3,7 @@ What comes of it is the measurement, a dictionary that is written as JSON and th
 and verdicts are made from:
 
   format, date, rounds, quick
+  plan       whose it is (plans.py); of tools/bench_report where there is none
   machine    what it ran on (machine.py)
   peers      {peer: version}
   groups     {group: {commit, date, rounds}}: what was measured, also where nothing came of it
@@ -10,6 +11,7 @@ and verdicts are made from:
   skipped    [{contender, why, install}]: was not there
   failed     [{group, contender, why}]: was there and did not end well; it is not tried again
   growth     see growth.py
+  profiles   {work: a table of device times by op}, in measurements of a GPU
 """
 
 import datetime
@@ -22,7 +24,7 @@ FORMAT = 1
 
 
 class Session:
-    def __init__(self, setup, groups, rounds, say, seed=None):
+    def __init__(self, setup, groups, rounds, say, seed=None, plan="cpu"):
         self.setup = setup
         self.groups = groups
         self.rounds = rounds
@@ -30,9 +32,9 @@ class Session:
         self.random = random.Random(seed)
         self.out = set()  # (group, contender) that take no part any more
         self.measurement = {
-            "format": FORMAT, "date": datetime.date.today().isoformat(), "rounds": rounds,
-            "quick": setup.quick, "machine": machine.describe(setup.root, setup.clora), "peers": {},
-            "groups": {}, "runs": [], "skipped": [], "failed": [], "growth": {}}
+            "format": FORMAT, "plan": plan, "date": datetime.date.today().isoformat(), "rounds": rounds,
+            "quick": setup.quick, "machine": machine.describe(setup.root, setup.build), "peers": {},
+            "groups": {}, "runs": [], "skipped": [], "failed": [], "growth": {}, "profiles": {}}
         for group in groups:
             self.note(group.name)
 
@@ -77,26 +79,27 @@ class Session:
             self.out.add((group.name, contender.name))
             return self.skip(contender, f"it has none of the works of {group.name}")
         self.measurement["peers"].update(who.peer_versions(done))
+        self.measurement["profiles"].update(contender.profiles(done))
         self.measurement["runs"].append(
             {"round": number, "group": group.name, "contender": contender.name,
              "seconds": round(done.seconds, 2), "figures": found})
         self.say(f"round {number}: {group.name}: {contender.name}: {done.seconds:.1f} s")
 
-    def run_round(self, number):
+    def run_round(self, number, keep):
         for group in self.groups:
             turns = [contender for contender in group.contenders
                      if (group.name, contender.name) not in self.out and number <= contender.rounds]
             self.random.shuffle(turns)
             for contender in turns:
                 self.run_once(number, group, contender)
+            keep(self.measurement)
 
     def run(self, keep):
-        """All rounds; keep(measurement) is called behind each, so that an end loses little."""
+        """All rounds; keep(measurement) is called behind each group, so that an end loses little."""
         self.leave_out_the_absent()
         self.warm_caches()
         for number in range(1, self.rounds + 1):
-            self.run_round(number)
-            keep(self.measurement)
+            self.run_round(number, keep)
         return self.measurement
 
     def warm_caches(self):
@@ -112,5 +115,3 @@ class Session:
             process.run(contender.command(self.setup), contender.environment())
         except process.Failed:
             pass  # the first round tells
-
-

@@ -10,12 +10,14 @@ import re
 from report import figures
 from report.assess import assess
 from report.growth import TITLES as GROWTH_TITLES
+from report.targets import TARGETS
 
 MARKED = re.compile(r"(<!-- table: ([a-z_]+) -->\n)(.*?)(<!-- end -->)", re.S)
 UNITS = {"us": "us", "tokens_per_s": "tokens/s", "peak_rss_gib": "GiB resident",
          "peak_pool_gib": "GiB on the device", "first_step_s": "s, first step",
          "first_token_s": "s to the first token", "seconds": "s", "step_s": "s a step",
-         "added_percent": "% added", "of_composed": "of composed"}
+         "added_percent": "% added", "of_composed": "of composed", "of_base": "of the product",
+         "scratch_mib": "MiB of scratch", "percent_of_ceiling": "% of ceiling"}
 # The figures of a group's table; the first decides which peer is best.
 GROUP_FIGURES = {"training": ("tokens_per_s", "peak_rss_gib", "first_step_s"),
                  "training_small": ("tokens_per_s", "peak_rss_gib"),
@@ -62,9 +64,9 @@ def verdict_words(row):
     return words
 
 
-def targets_table(measurement):
+def targets_table(measurement, targets=TARGETS):
     lines = []
-    for row in assess(measurement):
+    for row in assess(measurement, targets):
         target = row.target
         unit = UNITS.get(target.figure, "") if target.peers is not None else ""
         peer = f"{spread(row.peer)} {row.peer_name}" if row.peer else ""
@@ -159,6 +161,7 @@ def commit_words(measurement):
 def machine_words(measurement):
     m = measurement["machine"]
     device = m.get("device", {})
+    named = f"{device['name']}, " if measurement.get("plan") == "gpu" else ""
     peers = ", ".join(f"{name} {version}" for name, version in sorted(measurement["peers"].items()))
     quick = " A quick run: its figures mean little." if measurement["quick"] else ""
     left = [f"{item['contender']} ({item['why']}; `{item['install']}`)"
@@ -167,7 +170,7 @@ def machine_words(measurement):
              for item in measurement["failed"]]
     rounds = "One round" if measurement["rounds"] == 1 else f"{measurement['rounds']} rounds"
     absent = f" Not measured: {'; '.join(left)}." if left else ""
-    return (f"{measurement['date']}, {m['cpu']} (family/model {m['family']}; "
+    return (f"{measurement['date']}, {named}{m['cpu']} (family/model {m['family']}; "
             f"{', '.join(m['flags'])}), {m['cores']} cores, {m['memory_gib']} GiB, "
             f"{m['system']}, Linux {m['kernel']}; OpenCL: {device.get('platform', 'unknown')}, "
             f"driver {device.get('driver', 'unknown')}; {commit_words(measurement)}; "
@@ -182,9 +185,12 @@ def all_tables(measurement):
             **{group: group_table(measurement, group) for group in GROUPS}}
 
 
-def splice(document, tables):
-    """The document with its marked tables replaced. Raises KeyError for a name that is not
-    known."""
+def splice(document, tables, is_ours=lambda name: True):
+    """The document with its marked tables replaced, where is_ours(name). Raises KeyError for a name
+    of these that is not known."""
     if document.count("<!-- table:") != len(MARKED.findall(document)):
         raise ValueError("a <!-- table: NAME --> has no <!-- end --> behind it")
-    return MARKED.sub(lambda found: found[1] + tables[found[2]] + found[4], document)
+
+    def replaced(found):
+        return found[1] + (tables[found[2]] if is_ours(found[2]) else found[3]) + found[4]
+    return MARKED.sub(replaced, document)
