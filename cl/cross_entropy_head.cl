@@ -4,10 +4,11 @@
 //   head_references  target_logits[t] = references[t] = x[t] . w[targets[t]]; NO_ROW and 0 where
 //                    targets[t] is no row of w
 //   head_loss        loss[t] = log(sum_v 2^z[t, v]) - target_logits[t] / log2(e)
-//                    dx[t] = (dx[t] / sum_v 2^(z[t, v] - R) - w[targets[t]]) weight, R the largest
-//                    reference of the row's parts; without -D GRADIENT the loss alone
+//                    dx[t] = (sum_i products[i, t] / sum_v 2^(z[t, v] - R) - w[targets[t]]) weight, R
+//                    the largest reference of the row's parts; without -D GRADIENT the loss alone
 //                    both 0 where targets[t] < 0; loss NaN and dx 0 where targets[t] >= V
-// Shapes  x [T, stride], w [V, D], targets, loss [T], weight [1], parts [P, T], dx [T, D]
+// Shapes  x [T, stride], w [V, D], targets, loss [T], weight [1], parts [P, T], dx [T, D], products
+//         [splits, split_rows, D], or dx itself
 // Types   x bf16; w in any storage type (quant.clh), rounded to bf16 as products see it; targets i32;
 //         parts float2: a sum of 2^(z - reference), and its reference; all else f32
 // Work    head_references: a group a row, item i its columns i, i + GROUP, ...
@@ -72,9 +73,10 @@ float2 joined(float2 a, float2 b) {
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_loss(
-    __global float* loss, __global float* dx, __global const float2* parts,
-    __global const float* target_logits, __global const uchar* w, __global const int* targets,
-    __global const float* weight, uint T, uint V, uint D, uint P) {
+    __global float* loss, __global float* dx, __global const float* products,
+    __global const float2* parts, __global const float* target_logits, __global const uchar* w,
+    __global const int* targets, __global const float* weight, uint T, uint V, uint D, uint P,
+    uint splits, uint split_rows) {
   __local float2 shares[GROUP];
   __local float inverse[ROWS];
   const uint item = get_local_id(0), share = item / ROWS, first = get_group_id(0) * ROWS;
@@ -99,15 +101,18 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_loss(
   for (uint i = item; i < steps * min((uint)ROWS, T - first); i += GROUP) {
     const uint r = i / steps, d = i % steps * step;
     const uint target = (uint)targets[first + r];
-    __global float* at = dx + (size_t)(first + r) * D + d;
     __global const uchar* w_row = weight_row(w, target < V ? target : 0, D);
+    const size_t at = (size_t)(first + r) * D + d, split = (size_t)split_rows * D;
     if (step == 1) {
-      const float slope = (*at * inverse[r] - rounded_weight(w_row, d)) * weight[0];
-      *at = target < V ? slope : 0.0f;
+      float sum = products[at];
+      for (uint k = 1; k < splits; ++k) sum += products[at + k * split];
+      const float slope = (sum * inverse[r] - rounded_weight(w_row, d)) * weight[0];
+      dx[at] = target < V ? slope : 0.0f;
     } else {
-      __global float4* four = (__global float4*)at;
-      const float4 slopes = (*four * inverse[r] - rounded_weights(w_row, d)) * weight[0];
-      *four = target < V ? slopes : (float4)(0.0f);
+      float4 sum = *(__global const float4*)(products + at);
+      for (uint k = 1; k < splits; ++k) sum += *(__global const float4*)(products + at + k * split);
+      const float4 slopes = (sum * inverse[r] - rounded_weights(w_row, d)) * weight[0];
+      *(__global float4*)(dx + at) = target < V ? slopes : (float4)(0.0f);
     }
   }
 #endif

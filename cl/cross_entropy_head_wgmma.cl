@@ -7,7 +7,9 @@
 //   -D LOSS_ALONE: parts only, each right whatever z is
 // Shapes  x, w and e by their maps (cl/tensor_map.cl), which stand in this order, in boxes of 128, 256
 //         and 64 rows; V: of this chunk; parts [tiles of the whole vocabulary, T]; references [T];
-//         raised [1 + tiles of rows + T], zeros before the first launch of a chunk; dx [T, D]
+//         raised [1 + tiles of rows + T], zeros before the first launch of a chunk; dx [T, D].
+//         Where split_tiles is less than the chunk's tiles of 256 entries, e lies in shares of so many
+//         tiles, one below the other, each of split_rows rows, as does dx; past V e is zero
 // Types   x, w and e bf16, parts float2, raised u32, all else f32
 // Work    as gemm_wgmma, in tiles of 128 rows and 256 columns
 // Local   STAGES * 48 KB, four boxes of 8 KB (not LOSS_ALONE), and barriers
@@ -18,7 +20,7 @@
 //         and at the row the largest logit of such tiles and a MARGIN, so that it seldom happens
 //         twice. A second launch with `again`, which ends at once where raised[0] is zero, makes
 //         those tiles of rows anew, rows that are raised relative to what they are raised to; it also
-//         scales what dx holds of them (has_dx) and keeps the new reference. The order of groups
+//         scales what dx holds of them (in dx_splits shares) and keeps the new reference. The order of groups
 //         shows nowhere: the same bits every run.
 #include "hopper.clh"
 #include "hopper_lanes.clh"
@@ -102,14 +104,24 @@ void exponentials(const float* z, const float* reference, float* total, uint box
 #define KEEP_BOX(side)                                                                         \
   stores_seen();                                                                               \
   group_together(part);                                                                        \
-  if (item % 128 == 0) store_box(maps + 2 * MAP_BYTES, box, v0 + 64 * side, t0 + 64 * part);
+  if (item % 128 == 0) {                                                                       \
+    store_box(maps + 2 * MAP_BYTES, box, v0 % split_columns + 64 * side,                       \
+              v0 / split_columns * split_rows + t0 + 64 * part);                               \
+  }
 #endif
+
+// row *= 2^by, by a warp. The root of the factor twice: what is large enough to count may need one below
+// all floats.
+void scale_row(__global float* row, float by, uint D, uint lane) {
+  const float root = exp2_of(0.5f * by);
+  for (uint d = lane; d < D; d += 32) row[d] = row[d] * root * root;
+}
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials(
     __global float2* parts, __global const uchar* maps, __global const ushort* x,
     __global const ushort* w, __global const ushort* e, __global float* references,
-    __global uint* raised, __global float* dx, uint T, uint V, uint D, uint first_tile, uint again,
-    uint has_dx, uint band) {
+    __global uint* raised, __global float* dx, uint T, uint V, uint D, uint first_tile,
+    uint split_tiles, uint split_rows, uint again, uint dx_splits, uint band) {
   __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
 #ifndef LOSS_ALONE
   __local uchar e_boxes[4 * BOX_BYTES] __attribute__((aligned(1024)));
@@ -119,7 +131,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
   const uint full = shared_address(barriers), empty = full + 8 * STAGES;
   const uint item = get_local_id(0), steps = (D + 63) / 64;
   const uint row_tiles = (T + TILE_ROWS - 1) / TILE_ROWS;
-  const uint column_tiles = (V + COLUMNS - 1) / COLUMNS;
+  const uint split_columns = split_tiles * COLUMNS;
+  const uint column_tiles = (V + split_columns - 1) / split_columns * split_tiles;
   if (item == 0) {
     for (uint i = 0; i < STAGES; ++i) {
       barrier_begin(full + 8 * i, 1);
@@ -209,6 +222,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
         raise_word(raised, 1);
 #endif
       }
+      warp_together();  // as products want them
 #ifdef LOSS_ALONE
       total[0] = total[1] = 0;
 #pragma unroll
@@ -217,27 +231,24 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
       total[1] = row_sum(total[1]);
 #endif
     }
-    if (lane % 4 == 0) {
+    if (lane % 4 == 0 && v0 < V) {
       __global float2* to = parts + (size_t)(first_tile + v0 / COLUMNS) * T + row;
       if (row < T) to[0] = (float2)(total[0], reference[0]);
       if (row + 8 < T) to[8] = (float2)(total[1], reference[1]);
     }
-#ifndef LOSS_ALONE
-    if (again && v0 == 0) {
-      for (uint t = warp_row; t < min(warp_row + 16, T); ++t) {
-        if (raised_rows[t] == 0) continue;
-        const float raised_to = of_ordered(raised_rows[t]);
-        // By its root twice: what is large enough to count may need a factor below all floats.
-        const float root = exp2_of(0.5f * (references[t] - raised_to));
-        __global float* row = dx + (size_t)t * D;
-        for (uint d = lane; has_dx && d < D; d += 32) row[d] = row[d] * root * root;
-        warp_together();  // all have read the reference
-        if (lane == 0) references[t] = raised_to;
-      }
-    }
-#endif
   }
 #ifndef LOSS_ALONE
   if (item % 128 == 0) boxes_kept();
+  if (again) {
+    for (uint t = get_group_id(0) * 8 + part * 4 + warp; t < T; t += get_num_groups(0) * 8) {
+      if (raised_rows[t] == 0) continue;
+      const float raised_to = of_ordered(raised_rows[t]);
+      for (uint i = 0; i < dx_splits; ++i) {
+        scale_row(dx + ((size_t)i * split_rows + t) * D, references[t] - raised_to, D, lane);
+      }
+      warp_together();  // all have read the reference
+      if (lane == 0) references[t] = raised_to;
+    }
+  }
 #endif
 }

@@ -2,6 +2,7 @@
 //
 //   y [M, C] = x [M, J] w [C, J]^T + s [M, R] u [R, C] + start + bias
 //   with -D TRANSPOSED   y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + start
+//   where rows from i * split_rows on, a multiple of 128, take w from its row i * J on
 //   with -D SHRINK=16 or 64, at least R, s is made on the way of a [R, J]: kept = made_scale * x a^T,
 //   and what is multiplied with u is bf16(term_scale * kept)
 // Shapes  x, w, s (or a) and u by their maps (cl/tensor_map.cl), which stand in this order, in boxes of
@@ -98,7 +99,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     __global Y_TYPE* y, __global const uchar* maps, __global const ushort* x,
     __global const ushort* w, __global const ushort* s, __global const ushort* u,
     __global const Y_TYPE* start, __global const float* bias, __global KEPT_TYPE* kept, uint M, uint C,
-    uint J, uint R, uint has_start, uint has_bias, uint band, float made_scale, float term_scale) {
+    uint J, uint R, uint has_start, uint has_bias, uint band, float made_scale, float term_scale,
+    uint split_rows) {
   __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * STAGES];
   const uint full = shared_address(barriers), empty = full + 8 * STAGES;
@@ -126,7 +128,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
         barrier_expect(ready, X_BYTES + (IS_TRANSPOSED ? ACROSS_BYTES : WIDTH * 128));
         copy_box(to, maps, k * 64, m0, ready);
         if (IS_TRANSPOSED) {
-          copy_across(to + X_BYTES, maps + MAP_BYTES, c0, k * 64, ready);
+          copy_across(to + X_BYTES, maps + MAP_BYTES, c0, m0 / split_rows * J + k * 64, ready);
         } else {
           copy_box(to + X_BYTES, maps + MAP_BYTES, k * 64, c0, ready);
         }

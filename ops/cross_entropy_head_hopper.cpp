@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view kExponentials = "cross_entropy_head_wgmma.cl";
 constexpr std::int64_t kTileRows = 128;
 constexpr std::int64_t kTileEntries = 256;
+constexpr std::int64_t kTileColumns = 256;  // of dx, about
 constexpr std::int64_t kStages = 4;
 constexpr std::size_t kItems = 384;
 constexpr std::uint32_t kBand = 16;  // as for products
@@ -70,8 +71,15 @@ class Recording {
     target_logits_ = temporary({rows_}, DType::f32, "head_loss target logits");
     references_ = temporary({rows_}, DType::f32, "head_loss references");
     if (dx_.empty()) return;
-    exponentials_ = temporary({rows_ * std::min(chunk_tiles_ * kTileEntries, padded(entries_))},
-                              DType::bf16, "head_loss exponentials");
+    cut_products(units);
+    const std::int64_t columns = splits_ > 1
+                                     ? split_tiles_ * kTileEntries
+                                     : std::min(chunk_tiles_ * kTileEntries, padded(entries_));
+    exponentials_ =
+        temporary({splits_ * split_rows_ * columns}, DType::bf16, "head_loss exponentials");
+    products_ = splits_ > 1
+                    ? temporary({splits_ * split_rows_, width_}, DType::f32, "head_loss products")
+                    : dx_;
     const std::int64_t step = batch_.context().device().base_alignment_bytes;
     const std::int64_t words = divide_up(1 + row_tiles_ + rows_, step) * step;
     raised_ = temporary({divide_up(tiles_, chunk_tiles_), words}, DType::u32, "head_loss raised");
@@ -98,6 +106,18 @@ class Recording {
     return std::max(kChunkBytes / (entry_bytes * kTileEntries), std::int64_t{1});
   }
 
+  // Few rows make too few tiles of dx to fill the card: their chunk is cut into shares of its
+  // entries, whose products are added up at the end.
+  void cut_products(std::int64_t units) {
+    constexpr std::int64_t kMostSplits = 16;
+    const std::int64_t product_tiles = row_tiles_ * divide_up(width_, kTileColumns);
+    const std::int64_t splits =
+        std::clamp(units / product_tiles, std::int64_t{1}, std::min(kMostSplits, chunk_tiles_));
+    split_tiles_ = divide_up(chunk_tiles_, splits);
+    splits_ = divide_up(chunk_tiles_, split_tiles_);
+    split_rows_ = splits_ > 1 ? row_tiles_ * kTileRows : rows_;
+  }
+
   Launch launch_of(std::string_view file, std::string_view function, const Defines& defines,
                    Grid grid, Cost cost, std::string_view label) {
     return {batch_.context().kernel(file, function, defines), grid, cost, std::string(label)};
@@ -119,15 +139,17 @@ class Recording {
   void record_chunk(std::int64_t tile, const Bf16Rows& w) {
     if (dx_.empty()) return record_exponentials(tile, w, {}, {}, false);
     const Tensor raised = raised_.rows(tile / chunk_tiles_, 1);
-    const std::int64_t columns = padded(w.rows);
-    const Tensor e = exponentials_.slice(0, {rows_, columns}, DType::bf16);
+    const std::int64_t splits = divide_up(std::int64_t{w.rows}, split_tiles_ * kTileEntries);
+    const std::int64_t columns = splits_ > 1 ? split_tiles_ * kTileEntries : padded(w.rows);
+    const Tensor e = exponentials_.slice(0, {splits * split_rows_, columns}, DType::bf16);
     record_exponentials(tile, w, e, raised, false);
     record_exponentials(tile, w, e, raised, true);
     GemmProduct product;
-    product.y = dx_;
+    product.y = products_.rows(0, splits * split_rows_);
     product.x = e;
     product.w = w.data;
-    if (tile > 0) product.start = dx_;
+    if (tile > 0) product.start = product.y;
+    if (splits_ > 1) product.split_rows = split_rows_;
     product.backward = true;
     record_gemm_wgmma(batch_, product);
   }
@@ -135,10 +157,10 @@ class Recording {
   void record_exponentials(std::int64_t tile, const Bf16Rows& w, const Tensor& e,
                            const Tensor& raised, bool again) {
     const bool alone = e.empty();
-    Bf16Rows kept{.data = e, .rows = u32(rows_), .columns = u32(padded(w.rows))};
-    kept.stride = kept.columns;
+    Bf16Rows kept = x_;
+    if (!alone) kept = {e, u32(e.shape()[0]), u32(e.shape()[1]), u32(e.shape()[1])};
     const std::array<MappedMatrix, 3> matrices{
-        {{x_, u32(kTileRows)}, {w, u32(kTileEntries)}, {alone ? x_ : kept, kBoxRows}}};
+        {{x_, u32(kTileRows)}, {w, u32(kTileEntries)}, {kept, kBoxRows}}};
     const Tensor maps = prepare_tensor_maps(batch_, matrices, "head_loss/tensor map");
     Defines defines;
     defines.set("STAGES", kStages);
@@ -150,9 +172,10 @@ class Recording {
     batch_.launch(launch_of(kExponentials, "head_exponentials", defines, groups_of(kItems, units),
                             again ? Cost{} : Cost{flops, bytes},
                             again ? "head_loss/exponentials again" : "head_loss/exponentials"),
-                  parts_, maps, x_.data, w.data, alone ? x_.data : e, references_,
-                  alone ? references_ : raised, alone ? loss_ : dx_, u32(rows_), w.rows,
-                  u32(width_), u32(tile), std::uint32_t{again}, std::uint32_t{tile > 0}, kBand);
+                  parts_, maps, x_.data, w.data, kept.data, references_,
+                  alone ? references_ : raised, alone ? loss_ : products_, u32(rows_), w.rows,
+                  u32(width_), u32(tile), u32(split_tiles_), u32(split_rows_), std::uint32_t{again},
+                  tile > 0 ? u32(splits_) : 0, kBand);
   }
 
   void record_end() {
@@ -167,8 +190,9 @@ class Recording {
                             groups_of(group, (static_cast<std::size_t>(rows_) + kRowsAGroup - 1) /
                                                  kRowsAGroup),
                             {3 * elements, bytes}, "head_loss/end"),
-                  loss_, alone ? loss_ : dx_, parts_, target_logits_, in_.head, in_.targets,
-                  alone ? loss_ : in_.weight, u32(rows_), u32(entries_), u32(width_), u32(tiles_));
+                  loss_, alone ? loss_ : dx_, alone ? loss_ : products_, parts_, target_logits_,
+                  in_.head, in_.targets, alone ? loss_ : in_.weight, u32(rows_), u32(entries_),
+                  u32(width_), u32(tiles_), u32(splits_), u32(split_rows_));
   }
 
   Batch& batch_;
@@ -182,10 +206,14 @@ class Recording {
   const std::int64_t tiles_ = divide_up(entries_, kTileEntries);
   const std::int64_t row_tiles_ = divide_up(rows_, kTileRows);
   std::int64_t chunk_tiles_ = 0;
+  std::int64_t split_tiles_ = tiles_;  // of a share of a chunk's entries
+  std::int64_t split_rows_ = rows_;    // of a share's exponentials and products
+  std::int64_t splits_ = 1;
   Tensor parts_;
   Tensor target_logits_;
   Tensor references_;
   Tensor exponentials_;
+  Tensor products_;  // of the shares; dx itself where there is one
   Tensor raised_;
 };
 

@@ -118,7 +118,8 @@ void record_gemm_wgmma(Batch& batch, const GemmProduct& p) {
                operands.data(3), p.start.empty() ? p.y : p.start, p.bias.empty() ? p.y : p.bias,
                p.makes_s() ? p.low_rank.s : p.y, u32(p.rows()), u32(p.columns()), u32(p.steps()),
                u32(p.rank()), std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()},
-               kBand, p.low_rank.a_scale, p.low_rank.scale);
+               kBand, p.low_rank.a_scale, p.low_rank.scale,
+               u32(p.split_rows > 0 ? p.split_rows : p.rows()));
 }
 
 }  // namespace clora

@@ -17,6 +17,9 @@ struct GemmProduct {
   LowRankTerm low_rank;
   float alpha = 1;
   bool backward = false;
+  // Backward by gemm_wgmma.cl alone: rows from i * split_rows on are multiplied with the rows of w
+  // from i * steps on; a multiple of 128. 0: all rows with the first ones.
+  std::int64_t split_rows = 0;
 
   std::int64_t rows() const { return y.shape()[0]; }
   std::int64_t columns() const { return y.shape()[1]; }
