@@ -49,9 +49,17 @@ WeightForm form_of(const Context& context, const WeightView& view) {
   return preferred_form(context, view.shape, view.type);
 }
 
+// Kernels for CPUs read weights wherever they lie; those for cards read vectors of 16 bytes.
+bool lies_where_kernels_read(const Context& context, std::span<const std::byte> bytes) {
+  constexpr std::uintptr_t kVectorBytes = 16;
+  return is_for_cpus(context.variant()) ||
+         reinterpret_cast<std::uintptr_t>(bytes.data()) % kVectorBytes == 0;
+}
+
 // Whether the device reads the weight where the file is mapped.
 bool stays_in_file(Context& context, const ModelConfig& config, const WeightView& view) {
   return context.config().wrap_files && !needs_reordering(config, view.name) &&
+         lies_where_kernels_read(context, view.bytes) &&
          form_of(context, view).layout == Layout::plain &&
          context.transfers().can_wrap(view.bytes, view.type);
 }

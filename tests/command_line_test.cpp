@@ -122,6 +122,14 @@ TEST_F(CommandLine, APrecisionIsTakenOrRefusedWithThoseThatTheDeviceHas) {
   EXPECT_THAT(result.err, HasSubstr("it can do f32"));
 }
 
+// The small model's weights begin at any byte of its file; these kernels read vectors.
+TEST_F(CommandLine, ThePortableKernelsReadAModelWhereverItsFileHasTheWeights) {
+  const ProgramResult result =
+      run_clora(test::ProgramCall{.arguments = {"generate", "--model", model, "--prompt", "a"},
+                                  .environment = {"CLORA_VARIANT=portable"}});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
 TEST_F(CommandLine, TokenizeGivesIdsOfArgumentsAndOfStandardInput) {
   const ProgramResult words = run_clora({"tokenize", "--model", model, "the"});
   const ProgramResult object = run_clora(test::ProgramCall{

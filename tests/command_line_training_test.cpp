@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "runtime/context.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"
@@ -81,8 +82,9 @@ TEST_F(CommandLineTraining, GoesFromRecordsToAFusedModel) {
       {"fuse", "--model", at("model"), "--adapter", at("a"), "--out", at("fused"), "--json"});
   ASSERT_EQ(fused.exit_code, 0) << fused.err;
   const auto object = fused.json_lines().at(0);
+  const bool rounds = has_matrix_unit(config_from_environment().variant);  // whatever --precision
   EXPECT_LT(object.at("largest_logit_difference").get<double>(),
-            1e-4 * object.at("largest_logit").get<double>());
+            (rounds ? 5e-2 : 1e-4) * object.at("largest_logit").get<double>());
 
   const auto reply = [&](std::vector<std::string> model) {
     std::vector<std::string> all{"generate", "--prompt", "say lo:", "--max-tokens", "6", "--json"};
