@@ -1,0 +1,102 @@
+// What a block of Qwen2.5-0.5B's shape waits for memory with, over 8192 rows: swiglu/fused/bf16/
+// TxF/warm and swiglu_backward, rope/fused/bf16/TxHxE/warm, rms_norm_backward/fused/f32/TxD/warm
+// with a residual, and the gradient rounded, too. On GPUs (wants_large()).
+#include "bench/support/bulk.hpp"
+#include "ops/rms_norm.hpp"
+#include "ops/rope.hpp"
+#include "ops/swiglu.hpp"
+#include "tests/reference/rms_norm_reference.hpp"
+#include "tests/reference/rope_reference.hpp"
+#include "tests/reference/swiglu_reference.hpp"
+
+namespace clora::bench {
+namespace {
+
+constexpr DType kType = DType::bf16;
+constexpr double kBf16Rounding = 0x1p-8;
+constexpr float kEpsilon = 1e-5F;
+
+void swiglu(OpBench& bench, const Shape& shape) {
+  const Bulk gate(shape, kType, 1, 8), up(shape, kType, 2);
+  bench.cost = swiglu_cost(shape, kType, false, kType);
+  bench.tolerance = kBf16Rounding;
+  bench.record([&](BufferSet& set) {
+    const Tensor y = bulk_output(set, shape, kType);
+    record_swiglu(set.batch(), y, gate.upload(set), up.upload(set));
+    expect_last(set, y, [&] { return reference::swiglu(gate.last_row(), up.last_row()); });
+  });
+}
+
+void swiglu_backward(OpBench& bench, const Shape& shape) {
+  const Bulk gate(shape, kType, 1, 8), up(shape, kType, 2), dy(shape, kType, 3);
+  bench.cost = swiglu_backward_cost(shape, kType, kType, kType);
+  bench.tolerance = kBf16Rounding;
+  bench.record([&](BufferSet& set) {
+    const Tensor dgate = bulk_output(set, shape, kType), dup = bulk_output(set, shape, kType);
+    record_swiglu_backward(set.batch(), dgate, dup, dy.upload(set), gate.upload(set),
+                           up.upload(set));
+    const auto want = [&] {
+      return reference::swiglu_backward(dy.last_row(), gate.last_row(), up.last_row());
+    };
+    expect_last(set, dgate, [want] { return want().dgate; });
+    expect_last(set, dup, [want] { return want().dup; });
+  });
+}
+
+void rope(OpBench& bench, const Shape& shape) {
+  const Bulk x(shape, kType, 1);
+  const Bulk table({shape[0], shape[2] / 2, 2}, DType::f32, 2);  // any numbers
+  std::vector<std::int32_t> positions;
+  for (std::int64_t t = shape[0]; t > 0; --t) positions.push_back(static_cast<std::int32_t>(t - 1));
+  const auto width = static_cast<std::size_t>(shape[2]);
+  bench.cost = rope_cost(shape, kType);
+  bench.tolerance = kBf16Rounding;
+  bench.record([&](BufferSet& set) {
+    const Tensor y = bulk_output(set, shape, kType);
+    record_rope(set.batch(), y, x.upload(set), set.input({shape[0]}, positions), table.upload(set),
+                RopeLayout::half_split, RopeDirection::forward);
+    expect_last(set, y, [&] {  // the last row is a head of the last token, at position 0
+      return reference::rope(x.last_row(), std::vector<std::int32_t>{0}, table.part(0, width),
+                             {1, 1, width}, false, 1);
+    });
+  });
+}
+
+void rms_norm_backward(OpBench& bench, const Shape& shape) {
+  const Bulk x(shape, DType::f32, 1), dy(shape, DType::f32, 2), w({shape.last()}, DType::f32, 3);
+  bench.cost = rms_norm_backward_cost(shape, true, DType::f32, DType::f32, DType::f32, true);
+  bench.tolerance = kBf16Rounding;
+  bench.record([&](BufferSet& set) {
+    const Tensor dx = bulk_output(set, shape, DType::f32);
+    const Tensor residual = dy.upload(set), rounded = bulk_output(set, shape, kType);
+    record_rms_norm_backward(set.batch(), dx, residual, x.upload(set), w.upload(set), residual,
+                             kEpsilon, rounded);
+    const auto want = [&] {
+      std::vector<double> sum =
+          reference::rms_norm_backward(dy.last_row(), x.last_row(), w.last_row(), kEpsilon);
+      const std::vector<double> added = dy.last_row();
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += added[i];
+      return sum;
+    };
+    expect_last(set, dx, want);
+    expect_last(set, rounded, want);
+  });
+}
+
+const bool kAdded = add_family([] {
+  if (!wants_large()) return;
+  const auto name = [](std::string op, DType type, const Shape& shape) {
+    return Name{
+        .op = std::move(op), .type = std::string(name_of(type)), .shape = shape, .words = {"warm"}};
+  };
+  const Shape wide{8192, 4864}, heads{8192, 14, 64};
+  add(name("swiglu", kType, wide), swiglu, wide);
+  add(name("swiglu_backward", kType, wide), swiglu_backward, wide);
+  add(name("rope", kType, heads), rope, heads);
+  for (const Shape& stream : {Shape{8192, 896}, Shape{8192, 3584}}) {
+    add(name("rms_norm_backward", DType::f32, stream), rms_norm_backward, stream);
+  }
+});
+
+}  // namespace
+}  // namespace clora::bench
