@@ -18,7 +18,8 @@
 //         is what belongs together: the two elements that rope turns, or gate and up.
 //         h a^T is made before a product, shared by all groups, with a meeting more.
 //         The first octets of a part's weights are loaded before the meeting that it waits for, the
-//         next ones before the present ones are multiplied: memory never waits for a meeting.
+//         next ones before the present ones are multiplied: memory never waits for a meeting. While
+//         heads attend, the weights of the next parts come to the second-level cache.
 //         Loops with barriers run at least once: pocl makes copies of all that follows one that need
 //         not.
 // Local   the row that a product reads; what attention needs lies in the same place
@@ -31,6 +32,9 @@
 
 #if !defined(D) || !defined(F) || !defined(H) || !defined(G) || !defined(E) || !defined(SPLITS)
 #error "D, F, H, G, E and SPLITS are required"
+#endif
+#if !defined(O_ROUNDS) || !defined(GATES_ROUNDS) || !defined(DOWN_ROUNDS)
+#error "O_ROUNDS, O_FETCHED and so on, what of weights is fetched early, are required"
 #endif
 #if !defined(HEADS_LANES) || !defined(O_LANES) || !defined(GATES_LANES) || !defined(DOWN_LANES)
 #error "HEADS_LANES, O_LANES, GATES_LANES and DOWN_LANES, the items of a team, are required"
@@ -151,6 +155,30 @@ __attribute__((always_inline)) void load_octets(Octets* octets, const int part, 
   octets->first = load_octet(rows.first, k);
   octets->second = load_octet(rows.second, k);
 }
+
+// The first bytes of rows that this team will multiply in the first rounds, on their way to the second-level
+// cache: memory is idle while heads attend.
+#ifdef WARPS
+#define LINE 128
+void fetch_line(__global const uchar* at) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
+__attribute__((always_inline)) void fetch(const int part, __local const ulong* layer,
+                                          const uint rounds, const uint row_bytes) {
+  const uint lane = get_local_id(0) % LANES(part);
+  for (uint round = 0; round < rounds; ++round) {
+    const uint pair = pair_of(part, round);
+    if (pair >= PAIRS(part)) break;
+    const PairOfRows rows = rows_of(part, layer, pair);
+    for (uint at = lane * LINE; at < row_bytes; at += LANES(part) * LINE) {
+      fetch_line(rows.first + at);
+      fetch_line(rows.second + at);
+    }
+  }
+}
+#else
+#define fetch(part, layer, rounds, row_bytes)
+#endif
 
 // ahead [AHEAD]: the first ones of a pair.
 __attribute__((always_inline)) void load_ahead(Octets* ahead, const int part,
@@ -426,28 +454,36 @@ __attribute__((always_inline)) void attend(__global float* parts, __local const 
   } while (unit < H * SPLITS);
 }
 
-// input [H, E] = attention's parts joined.
-__attribute__((always_inline)) void load_joined(__local float* input, __global const float* parts) {
-  for (uint i = get_local_id(0); i < H * E; i += GROUP) {
-    __global const float* part = parts + (size_t)(i / E) * SPLITS * (E + 2);
-    float tops[SPLITS], totals[SPLITS], values[SPLITS];
+// input [H, E] = attention's parts joined. factors: 2 H SPLITS floats of local memory.
+__attribute__((always_inline)) void load_joined(__local float* input, __local float* factors,
+                                                __global const float* parts) {
+  const uint item = get_local_id(0);
+  __local float* totals = factors + H * SPLITS;
+  for (uint i = item; i < H * SPLITS; i += GROUP) {
+    factors[i] = parts[(size_t)i * (E + 2) + E];
+    totals[i] = parts[(size_t)i * (E + 2) + E + 1];
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // the splits' tops and totals are there
+  for (uint h = item; h < H; h += GROUP) {
+    __local float* own = factors + h * SPLITS;
+    float top = own[0], total = 0.0f;
+    for (uint s = 1; s < SPLITS; ++s) top = fmax(top, own[s]);
+    for (uint s = 0; s < SPLITS; ++s) {
+      own[s] = exp(own[s] - top);
+      total = fma(own[s], totals[h * SPLITS + s], total);
+    }
+    for (uint s = 0; s < SPLITS; ++s) own[s] /= total;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // the splits' weights are there
+  for (uint i = item; i < H * E; i += GROUP) {
+    const uint h = i / E;
+    __global const float* part = parts + (size_t)h * SPLITS * (E + 2) + i % E;
+    float sum = 0.0f;
 #pragma unroll
     for (uint s = 0; s < SPLITS; ++s) {
-      values[s] = part[s * (E + 2) + i % E];
-      tops[s] = part[s * (E + 2) + E];
-      totals[s] = part[s * (E + 2) + E + 1];
+      sum = fma(factors[h * SPLITS + s], part[s * (E + 2)], sum);
     }
-    float top = tops[0];
-#pragma unroll
-    for (uint s = 1; s < SPLITS; ++s) top = fmax(top, tops[s]);
-    float sum = 0.0f, total = 0.0f;
-#pragma unroll
-    for (uint s = 0; s < SPLITS; ++s) {
-      const float factor = exp(tops[s] - top);
-      sum = fma(factor, values[s], sum);
-      total = fma(factor, totals[s], total);
-    }
-    input[i] = sum / total;
+    input[i] = sum;
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // input is whole
 }
@@ -480,7 +516,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
     __global volatile uint* meeting, uint layers, uint S, float epsilon, float scale) {
   __local float input[LOCAL_FLOATS] __attribute__((aligned(16)));
   __local float scratch[TEAM_SCRATCH(2)];
-  __local float s[MOST_RANKS];
+  __local float s[MOST_RANKS], factors[2 * H * SPLITS];
   __local ulong table[MOST_LAYERS * ADDRESSES];
   for (uint i = get_local_id(0); i < layers * ADDRESSES; i += GROUP) table[i] = addresses[i];
   barrier(CLK_LOCAL_MEM_FENCE);  // the table is whole
@@ -496,6 +532,9 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
     MAKE_S(HEADS)
     multiply(HEADS, ahead, layer, &row, input, factor, s, scratch);
     arrive(meeting);
+    fetch(O, layer, O_ROUNDS, O_FETCHED);
+    fetch(GATES, layer, GATES_ROUNDS, GATES_FETCHED);
+    fetch(DOWN, layer, DOWN_ROUNDS, DOWN_FETCHED);
     wait_for(meeting, turn += groups);  // q and the cache's new row are whole
 
     attend(parts, layer, q, first[0], last[0], scale, input, scratch);
@@ -503,7 +542,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
     load_ahead(ahead, O, layer, pair_of(O, 0));
     wait_for(meeting, turn += groups);  // all parts of attention are there
 
-    load_joined(input, parts);
+    load_joined(input, factors, parts);
     MAKE_S(O)
     multiply(O, ahead, layer, &row, input, 1.0f, s, scratch);
     arrive(meeting);

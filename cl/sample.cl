@@ -39,6 +39,7 @@ Peak peak_after(__global const float* values, int vocabulary, Peak last,
                 __local int2* scratch) {
   const int item = (int)get_local_id(0);
   Peak best = {-INFINITY, vocabulary};
+#pragma unroll 8
   for (int v = item; v < vocabulary; v += GROUP) {
     const Peak here = {values[v], v};
     if (ranks_before(last, here) && ranks_before(here, best)) best = here;
@@ -70,6 +71,7 @@ Tally tally(Field field, Cut cut, int id_end) {
   const int item = (int)get_local_id(0);
   int count = 0;
   float mass = 0.0f;
+#pragma unroll 8
   for (int v = item; v < id_end; v += GROUP) {
     const float w = field.weights[v];
     const int bits = as_int(w);
