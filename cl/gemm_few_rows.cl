@@ -128,12 +128,12 @@ __attribute__((always_inline)) void make_s(__local float* made, __global float* 
   barrier(CLK_LOCAL_MEM_FENCE);  // s is whole
 }
 
-__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_few_rows(
+__attribute__((always_inline)) void few_rows(
     __global Y* y, __global const X* x, __global const uchar* w, __global const Y* start,
     __global const float* bias, __global float* s, __global const float* u, uint M, uint N, uint K,
     uint R, float alpha, float scale, uint has_start, uint has_bias, uint lanes,
-    __global const float* a, float a_scale, uint makes_s, __local float* made) {
-  __local float scratch[TEAM_SCRATCH(OUTPUTS)];
+    __global const float* a, float a_scale, uint makes_s, __local float* made,
+    __local float* scratch) {
   const uint team = get_local_id(0) / lanes, lane = get_local_id(0) % lanes;
   const uint batch_rows = GROUP / lanes * TEAM_ROWS;
   if (makes_s) make_s(made, s, x, a, M, K, R, a_scale, scratch);
@@ -165,4 +165,41 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_few_rows(
     const float sum = team_sums(sums, OUTPUTS, lanes, scratch);
     if (stores) y[(size_t)m * N + column] = Y_OF(sum + offset);
   }
+}
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_few_rows(
+    __global Y* y, __global const X* x, __global const uchar* w, __global const Y* start,
+    __global const float* bias, __global float* s, __global const float* u,
+    __global const float* a, uint M, uint N, uint K, uint R, float alpha, float scale,
+    uint has_start, uint has_bias, uint lanes, float a_scale, uint makes_s, __local float* made) {
+  __local float scratch[TEAM_SCRATCH(OUTPUTS)];
+  few_rows(y, x, w, start, bias, s, u, M, N, K, R, alpha, scale, has_start, has_bias, lanes, a,
+           a_scale, makes_s, made, scratch);
+}
+
+// The same with the tensors' addresses in memory, in the order of the arguments above: a launch has
+// less to look after.
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_few_rows_at(
+    __global const ulong* at, uint M, uint N, uint K, uint R, float alpha, float scale,
+    uint has_start, uint has_bias, uint lanes, float a_scale, uint makes_s, __local float* made) {
+  __local float scratch[TEAM_SCRATCH(OUTPUTS)];
+  few_rows((__global Y*)at[0], (__global const X*)at[1], (__global const uchar*)at[2],
+           (__global const Y*)at[3], (__global const float*)at[4], (__global float*)at[5],
+           (__global const float*)at[6], M, N, K, R, alpha, scale, has_start, has_bias, lanes,
+           (__global const float*)at[7], a_scale, makes_s, made, scratch);
+}
+
+__kernel void gemm_few_rows_addresses(__global ulong* at, __global const uchar* y,
+                                      __global const uchar* x, __global const uchar* w,
+                                      __global const uchar* start, __global const uchar* bias,
+                                      __global const uchar* s, __global const uchar* u,
+                                      __global const uchar* a) {
+  at[0] = (ulong)y;
+  at[1] = (ulong)x;
+  at[2] = (ulong)w;
+  at[3] = (ulong)start;
+  at[4] = (ulong)bias;
+  at[5] = (ulong)s;
+  at[6] = (ulong)u;
+  at[7] = (ulong)a;
 }

@@ -1,5 +1,6 @@
 // cl/gemm_few_rows.cl: how products of few rows are cut into teams of work-items.
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "ops/gemm_kernels.hpp"
@@ -73,6 +74,49 @@ const Tensor& or_else(const Tensor& tensor, const Tensor& stand_in) {
   return tensor.empty() ? stand_in : tensor;
 }
 
+// In the order of the kernels' arguments; any other for one that is absent.
+using Tensors = std::array<Tensor, 8>;
+Tensors tensors_of(const GemmProduct& p) {
+  return {p.y,
+          p.x,
+          p.w,
+          or_else(p.start, p.y),
+          or_else(p.bias, p.x),
+          or_else(p.low_rank.s, p.x),
+          or_else(p.low_rank.u, p.x),
+          or_else(p.low_rank.a, p.x)};
+}
+
+std::vector<Argument> with_tensors(std::vector<Argument> arguments, const Tensors& tensors) {
+  for (const Tensor& tensor : tensors) arguments.emplace_back(tensor);
+  return arguments;
+}
+
+std::vector<Argument> with_numbers(std::vector<Argument> arguments, const Context& context,
+                                   const GemmProduct& p) {
+  const std::int64_t values = p.makes_s() ? p.rows() * p.rank() : 1;
+  for (const std::uint32_t size :
+       {u32(p.rows()), u32(p.columns()), u32(p.steps()), u32(p.rank())}) {
+    arguments.emplace_back(size);
+  }
+  arguments.emplace_back(p.alpha);
+  arguments.emplace_back(p.low_rank.scale);
+  arguments.emplace_back(std::uint32_t{!p.start.empty()});
+  arguments.emplace_back(std::uint32_t{!p.bias.empty()});
+  arguments.emplace_back(plan_of(context, p).lanes);
+  arguments.emplace_back(p.low_rank.a_scale);
+  arguments.emplace_back(std::uint32_t{p.makes_s()});
+  arguments.emplace_back(LocalMemory{static_cast<std::size_t>(values) * sizeof(float)});
+  return arguments;
+}
+
+Launch launch_of(Context& context, const GemmProduct& p, std::string_view function) {
+  const Plan plan = plan_of(context, p);
+  const std::uint32_t groups = p.makes_s() ? groups_that_make_s(context, plan) : plan.groups;
+  return {context.kernel(kGemmFewRowsPortable, function, defines_of(context, p, plan)),
+          groups_of(plan.group, groups), p.cost(), "gemm/forward"};
+}
+
 }  // namespace
 
 bool gemm_few_rows_make_s(const Context& context, const GemmProduct& p) {
@@ -82,19 +126,24 @@ bool gemm_few_rows_make_s(const Context& context, const GemmProduct& p) {
          static_cast<std::size_t>(values) * sizeof(float) <= kBytesOfS;
 }
 
+void record_gemm_few_rows_by_address(Batch& batch, const GemmProduct& p) {
+  Context& context = batch.context();
+  const Tensors tensors = tensors_of(p);
+  const Tensor addresses =
+      context.allocate({2 * std::ssize(tensors)}, DType::u32, MemoryTag::scratch);
+  Launch find = launch_of(context, p, "gemm_few_rows_addresses");
+  find.grid = single_item_groups(1);
+  batch.prepare(std::move(find), with_tensors({addresses}, tensors));
+  Launch launch = launch_of(context, p, "gemm_few_rows_at");
+  launch.uses.assign(tensors.begin(), tensors.end());
+  batch.record(std::move(launch), with_numbers({addresses}, context, p));
+}
+
 void record_gemm_few_rows_portable(Batch& batch, const GemmProduct& p) {
   Context& context = batch.context();
-  const Plan plan = plan_of(context, p);
-  const std::uint32_t groups = p.makes_s() ? groups_that_make_s(context, plan) : plan.groups;
-  Launch launch{context.kernel(kGemmFewRowsPortable, "gemm_few_rows", defines_of(context, p, plan)),
-                groups_of(plan.group, groups), p.cost(), "gemm/forward"};
-  const std::int64_t values = p.makes_s() ? p.rows() * p.rank() : 1;
-  batch.launch(std::move(launch), p.y, p.x, p.w, or_else(p.start, p.y), or_else(p.bias, p.x),
-               or_else(p.low_rank.s, p.x), or_else(p.low_rank.u, p.x), u32(p.rows()),
-               u32(p.columns()), u32(p.steps()), u32(p.rank()), p.alpha, p.low_rank.scale,
-               std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}, plan.lanes,
-               or_else(p.low_rank.a, p.x), p.low_rank.a_scale, std::uint32_t{p.makes_s()},
-               LocalMemory{static_cast<std::size_t>(values) * sizeof(float)});
+  if (speaks_ptx(context.device())) return record_gemm_few_rows_by_address(batch, p);
+  batch.record(launch_of(context, p, "gemm_few_rows"),
+               with_numbers(with_tensors({}, tensors_of(p)), context, p));
 }
 
 }  // namespace clora

@@ -45,8 +45,11 @@ inline constexpr std::string_view kGemmFewRowsInt8 = "gemm_few_rows_int8_cpu.cl"
 
 // Any product.
 void record_gemm_portable(Batch& batch, const GemmProduct& p);
-// REQUIRES: forward, has_few_rows(Variant::portable, rows). May make s where gemm_few_rows_make_s().
+// REQUIRES: forward, has_few_rows(Variant::portable, rows). May make s where
+// gemm_few_rows_make_s().
 void record_gemm_few_rows_portable(Batch& batch, const GemmProduct& p);
+// The same by the tensors' addresses, on devices where memory keeps them: NVIDIA's and CPUs.
+void record_gemm_few_rows_by_address(Batch& batch, const GemmProduct& p);
 // Whether a product of few rows makes s inside as fast as a launch before it.
 bool gemm_few_rows_make_s(const Context& context, const GemmProduct& p);
 // Any product, in f32 or with operands rounded to bf16; then it may make s where

@@ -2,7 +2,10 @@
 // another within it (cl/group_meeting.clh). OpenCL promises that of none.
 #pragma once
 
-#include "runtime/batch.hpp"
+#include <cstdint>
+
+#include "runtime/device.hpp"
+#include "runtime/program_cache.hpp"
 
 namespace clora {
 
@@ -10,8 +13,8 @@ namespace clora {
 // threaded device; 0 where that is not known.
 std::uint32_t groups_side_by_side(const Device& device);
 
-// The state of a launch whose groups meet: [2] u32, zeros. It serves that launch for all replays.
-Tensor new_meeting(Context& context);
+// NVIDIA's cards from sm_80 on.
+bool speaks_ptx(const Device& device);
 
 // Sets -D WARPS where kernels may say things of a warp in PTX: NVIDIA cards.
 Defines& set_warps(Defines& defines, const Device& device);

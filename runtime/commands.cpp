@@ -100,7 +100,7 @@ void issue(const MarkCommand&, cl_command_queue queue, cl_event* event) {
 
 std::vector<Tensor> tensors_of(const Command& command) {
   return std::visit(Overloaded{[](const KernelCommand& kernel) {
-                                 std::vector<Tensor> tensors;
+                                 std::vector<Tensor> tensors = kernel.launch.uses;
                                  for (const Argument& argument : kernel.arguments) {
                                    const auto* tensor = std::get_if<Tensor>(&argument);
                                    if (tensor != nullptr && !tensor->empty())

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/gemm_kernels.hpp"
 #include "ops/gemm_plan.hpp"
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
@@ -279,6 +280,32 @@ TEST_P(Gemm, FewRowsTimesEveryStorageTypeGiveTheirProducts) {
   }
   for (const Case& c : {Case{2, 131, 264, 3}, {9, 67, 256, 4}, {16, 131, 72, 2}, {16, 35, 33, 1}}) {
     if (c.affordable()) expect_forward(DType::bf16, c, Extras::all);
+  }
+}
+
+// Temporaries that only their addresses lead to are in use all the same.
+TEST(GemmByAddress, GivesTheSameBitsOfTemporariesInEveryReplay) {
+  Context& context = test::context_of(Variant::portable);
+  constexpr std::int64_t kRows = 3, kColumns = 40, kSteps = 72;
+  const Tensor x = test::upload(context, {kRows, kSteps}, values(kRows * kSteps, 2));
+  const Tensor w =
+      test::random_weights(DType::bf16, kColumns, kSteps, 1).upload(context, Layout::plain);
+  const auto product = [&](const Tensor& y, const Tensor& in) {
+    return GemmProduct{.y = y, .x = in, .w = w, .start = {}, .bias = {}, .low_rank = {}};
+  };
+  test::Output want(context, {kRows, kColumns}), got(context, {kRows, kColumns});
+  Batch plain(context);
+  record_gemm_few_rows_portable(plain, product(want.tensor(), x));
+  plain.submit().wait();
+  Batch batch(context);
+  const Tensor in = batch.temporary(x.shape(), DType::f32, "in");
+  const Tensor out = batch.temporary({kRows, kColumns}, DType::f32, "out");
+  batch.copy(in, x);
+  record_gemm_few_rows_by_address(batch, product(out, in));
+  batch.copy(got.tensor(), out);
+  for (int i = 0; i < 2; ++i) {
+    batch.submit().wait();
+    EXPECT_EQ(got.values(), want.values());
   }
 }
 
