@@ -97,6 +97,7 @@ const bool kAdded = add_family([] {
     add_product({false, DType::q4_1, rows, 1536, 576});
     add_product({false, DType::q4_1, rows, 1536, 576, 16});
     add_product({false, DType::q8_0, rows, 49152, 576});
+    add_product({false, DType::bf16, rows, 4864, 896});  // Qwen2.5-0.5B's gate
   }
 });
 

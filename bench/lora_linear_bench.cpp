@@ -196,6 +196,9 @@ const bool kAdded = add_family([] {
       add_forward({DType::f32, rows, width, width, 8});
     }
   }
+  for (const std::int64_t width : {512, 1024, 2048, 4096}) {
+    add_forward({DType::bf16, 1, width, width, 8});
+  }
   for (const std::int64_t rank : {4, 16, 32, 64}) add_forward({DType::f32, 64, 1024, 1024, rank});
   add_backward({DType::f32, 32, 512, 512, 8});
   for (const std::int64_t n : {576, 1536}) {  // SmolLM2-135M's layers in training
