@@ -19,12 +19,13 @@ constexpr std::int64_t kLanes = 32;        // of a team, at least
 constexpr std::int64_t kMostSplits = 16;
 constexpr std::int64_t kShareSteps = 512;  // of a row of an adapter's a, SHARE_STEPS of the kernel
 constexpr std::int64_t kMostRanks = 1024;  // of the adapters of one product
-// What NVIDIA's cards from sm_80 on have for a group's own arrays, whatever the driver tells; less
-// what is not counted here.
-constexpr std::int64_t kLocalBytes = 96 << 10U;
+// What cards have for a group's own arrays, whatever the driver tells, less some for what is not
+// counted here: 227 KiB on Hopper, 99 at least from sm_80 on.
+constexpr std::int64_t kLocalBytesHopper = 200 << 10U;
+constexpr std::int64_t kLocalBytes = 76 << 10U;
 
-// Bytes of weights that come to the second-level cache while heads attend, some 8 us on an H200,
-// and that stay there until they are used.
+// Bytes of weights that come to the second-level cache while heads attend, some 8 us on an H200, and
+// that stay there until they are used.
 constexpr std::int64_t kFetchedOfO = 8 << 20U;
 constexpr std::int64_t kFetchedOfGates = 20 << 20U;
 constexpr std::int64_t kFetchedOfDown = 10 << 20U;
@@ -227,9 +228,11 @@ bool decode_layers_gpu_fit(const Context& context, const DecodeLayers& decode) {
     }
   }
   const std::int64_t group = group_of(context);
+  const bool hopper = context.device().matrix_unit == MatrixUnit::wgmma;
   return groups_side_by_side(context.device()) > 0 && s.D % 8 == 0 && s.F % 8 == 0 &&
          s.E % 8 == 0 && most_ranks(decode) <= kMostRanks && s.E / 4 <= group && s.H % s.G == 0 &&
-         s.layers <= kMostLayers && 4 * local_floats(s, group) <= kLocalBytes;
+         s.layers <= kMostLayers &&
+         4 * local_floats(s, group) <= (hopper ? kLocalBytesHopper : kLocalBytes);
 }
 
 std::string decode_layers_gpu_name(const DecodeLayers& decode) {
