@@ -18,8 +18,7 @@
 //         is what belongs together: the two elements that rope turns, or gate and up.
 //         h a^T is made before a product, shared by all groups, with a meeting more.
 //         The first octets of a part's weights are loaded before the meeting that it waits for, the
-//         next ones before the present ones are multiplied: memory never waits for a meeting. While
-//         heads attend, the weights of the next parts come to the second-level cache.
+//         next ones before the present ones are multiplied: memory never waits for a meeting.
 //         Loops with barriers run at least once: pocl makes copies of all that follows one that need
 //         not.
 // Local   the row that a product reads; what attention needs lies in the same place
@@ -32,9 +31,6 @@
 
 #if !defined(D) || !defined(F) || !defined(H) || !defined(G) || !defined(E) || !defined(SPLITS)
 #error "D, F, H, G, E and SPLITS are required"
-#endif
-#if !defined(O_ROUNDS) || !defined(GATES_ROUNDS) || !defined(DOWN_ROUNDS)
-#error "O_ROUNDS, O_FETCHED and so on, what of weights is fetched early, are required"
 #endif
 #if !defined(HEADS_LANES) || !defined(O_LANES) || !defined(GATES_LANES) || !defined(DOWN_LANES)
 #error "HEADS_LANES, O_LANES, GATES_LANES and DOWN_LANES, the items of a team, are required"
@@ -155,30 +151,6 @@ __attribute__((always_inline)) void load_octets(Octets* octets, const int part, 
   octets->first = load_octet(rows.first, k);
   octets->second = load_octet(rows.second, k);
 }
-
-// The first bytes of rows that this team will multiply in the first rounds, on their way to the second-level
-// cache: memory is idle while heads attend.
-#ifdef WARPS
-#define LINE 128
-void fetch_line(__global const uchar* at) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
-}
-__attribute__((always_inline)) void fetch(const int part, __local const ulong* layer,
-                                          const uint rounds, const uint row_bytes) {
-  const uint lane = get_local_id(0) % LANES(part);
-  for (uint round = 0; round < rounds; ++round) {
-    const uint pair = pair_of(part, round);
-    if (pair >= PAIRS(part)) break;
-    const PairOfRows rows = rows_of(part, layer, pair);
-    for (uint at = lane * LINE; at < row_bytes; at += LANES(part) * LINE) {
-      fetch_line(rows.first + at);
-      fetch_line(rows.second + at);
-    }
-  }
-}
-#else
-#define fetch(part, layer, rounds, row_bytes)
-#endif
 
 // ahead [AHEAD]: the first ones of a pair.
 __attribute__((always_inline)) void load_ahead(Octets* ahead, const int part,
@@ -532,9 +504,6 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
     MAKE_S(HEADS)
     multiply(HEADS, ahead, layer, &row, input, factor, s, scratch);
     arrive(meeting);
-    fetch(O, layer, O_ROUNDS, O_FETCHED);
-    fetch(GATES, layer, GATES_ROUNDS, GATES_FETCHED);
-    fetch(DOWN, layer, DOWN_ROUNDS, DOWN_FETCHED);
     wait_for(meeting, turn += groups);  // q and the cache's new row are whole
 
     attend(parts, layer, q, first[0], last[0], scale, input, scratch);

@@ -14,6 +14,7 @@
 #include "ops/sample.hpp"
 #include "runtime/error.hpp"
 #include "runtime/host_hold.hpp"
+#include "runtime/pinned_memory.hpp"
 
 namespace clora {
 namespace {
@@ -21,6 +22,7 @@ namespace {
 // Prompts run in chunks of these sizes, largest first; the last one is filled up.
 constexpr std::array<std::int64_t, 3> kChunkRows{256, 64, 16};
 
+constexpr std::size_t kPinnedPart = 16 << 10U;  // bytes: an upload of one row
 // A step whose work-groups do not meet takes longer than this (cl/group_meeting*.clh).
 constexpr double kLateSeconds = 0.5;
 
@@ -123,6 +125,11 @@ struct Generator::Impl {
   Tensor logits, token, seen, settings, logprob;
   std::map<std::int64_t, std::unique_ptr<RecordedForward>> forwards;  // by rows
   HostHold<std::array<std::int32_t, 1>> token_on_host;
+  // Of cards, whose transfers must not keep the host: the token and what two steps upload.
+  std::unique_ptr<PinnedMemory> pinned;
+  std::span<std::int32_t> pinned_part(std::size_t part, std::size_t words) const;
+  // Where a step's upload is put together, zeros.
+  std::span<std::int32_t> staging_for(RecordedForward& f) const;
   std::map<std::int64_t, RecordedSampler> samplers;  // by top_logprobs; -1: no log-probabilities
 };
 
@@ -137,11 +144,32 @@ Generator::Impl::Impl(LanguageModel& m, const Adapter* a, std::int64_t positions
     context.commit(cache.back().keys, MemoryTag::cache);
     context.commit(cache.back().values, MemoryTag::cache);
   }
+  if (context.device().kind == DeviceKind::gpu) {
+    pinned = std::make_unique<PinnedMemory>(context, 3 * kPinnedPart);
+  }
   logits = context.allocate({c.vocabulary}, DType::f32, MemoryTag::activations);
   token = context.allocate({1}, DType::i32, MemoryTag::activations);
   seen = context.allocate({c.vocabulary}, DType::u8, MemoryTag::activations);
   settings = context.allocate({8}, DType::u32, MemoryTag::activations);
   logprob = context.allocate({1}, DType::f32, MemoryTag::activations);
+}
+
+// Parts lie kPinnedPart apart.
+std::span<std::int32_t> Generator::Impl::pinned_part(std::size_t part, std::size_t words) const {
+  const std::span<std::byte> bytes = pinned->bytes().subspan(part * kPinnedPart);
+  return {reinterpret_cast<std::int32_t*>(bytes.data()), words};
+}
+
+std::span<std::int32_t> Generator::Impl::staging_for(RecordedForward& f) const {
+  const auto words = static_cast<std::size_t>(f.rows.buffer.elements());
+  const std::size_t turn = f.turn++ % f.staging.size();
+  if (pinned != nullptr && 4 * words <= kPinnedPart && f.rows.ids.elements() == 1) {
+    const std::span<std::int32_t> part = pinned_part(1 + turn, words);
+    std::ranges::fill(part, 0);
+    return part;
+  }
+  f.staging[turn]->assign(words, 0);
+  return *f.staging[turn];
 }
 
 bool Generator::Impl::record_in_one_launch(RecordedForward& f, const Tensor& x) {
@@ -204,10 +232,9 @@ RecordedForward& Generator::Impl::forward(std::int64_t rows) {
 void Generator::Impl::upload(RecordedForward& f, std::span<const std::int32_t> ids,
                              std::int64_t position) {
   const CacheRows& rows = f.rows;
-  HostHold<RecordedForward::Staging>& staging = f.staging[f.turn++ % f.staging.size()];
-  staging->assign(static_cast<std::size_t>(rows.buffer.elements()), 0);
+  const std::span<std::int32_t> staging = staging_for(f);
   const auto at = [&](std::int64_t part, std::size_t i) -> std::int32_t& {
-    return (*staging)[static_cast<std::size_t>(part * rows.stride) + i];
+    return staging[static_cast<std::size_t>(part * rows.stride) + i];
   };
   const std::int64_t window = model.config().sliding_window.value_or(0);
   for (std::size_t i = 0; i < static_cast<std::size_t>(rows.ids.elements()); ++i) {
@@ -221,7 +248,7 @@ void Generator::Impl::upload(RecordedForward& f, std::span<const std::int32_t> i
     at(3, i) = real ? static_cast<std::int32_t>(own) : 0;
   }
   at(4, 0) = static_cast<std::int32_t>(ids.size()) - 1;
-  context.write_async(rows.buffer, std::as_bytes(std::span(*staging)));
+  context.write_async(rows.buffer, std::as_bytes(staging));
 }
 
 bool Generator::Impl::prefill(std::span<const std::int32_t> prompt,
@@ -311,7 +338,9 @@ bool Generator::Impl::runs_ahead(const GenerationConfig& config) const {
 std::int32_t Generator::Impl::read_token(const RecordedForward& step,
                                          const std::function<void()>& then) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(*token_on_host));
+  const std::span<std::int32_t> word =
+      pinned != nullptr ? pinned_part(0, 1) : std::span<std::int32_t>(*token_on_host);
+  const std::span<std::byte> bytes = std::as_writable_bytes(word);
   if (then) {
     const Fence read = context.read_async(token, bytes);
     then();
@@ -319,7 +348,7 @@ std::int32_t Generator::Impl::read_token(const RecordedForward& step,
   } else {
     context.read(token, bytes);
   }
-  const std::int32_t id = token_on_host->front();
+  const std::int32_t id = word.front();
   // Who gives up has waited for seconds; a read of the outcome costs a card's tenth of a step.
   const bool late = seconds_since(begin) > kLateSeconds;
   if (late && !step.meeting.empty() && context.read<std::int32_t>(step.meeting)[1] != 0) {

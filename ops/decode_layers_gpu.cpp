@@ -24,12 +24,6 @@ constexpr std::int64_t kMostRanks = 1024;  // of the adapters of one product
 constexpr std::int64_t kLocalBytesHopper = 200 << 10U;
 constexpr std::int64_t kLocalBytes = 76 << 10U;
 
-// Bytes of weights that come to the second-level cache while heads attend, some 8 us on an H200, and
-// that stay there until they are used.
-constexpr std::int64_t kFetchedOfO = 8 << 20U;
-constexpr std::int64_t kFetchedOfGates = 20 << 20U;
-constexpr std::int64_t kFetchedOfDown = 10 << 20U;
-
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 
 std::int64_t group_of(const Context& context) {
@@ -53,21 +47,6 @@ std::int64_t lanes_for(const Context& context, std::int64_t pairs, std::int64_t 
 
 std::int64_t splits_of(const Context& context, const DecodeSizes& s) {
   return std::clamp<std::int64_t>(groups_side_by_side(context.device()) / s.H, 2, kMostSplits);
-}
-
-// What of a product's weights is fetched early: rounds of its pairs, and of each row so many bytes.
-struct Fetched {
-  std::int64_t rounds = 1;
-  std::int64_t row_bytes = 0;
-};
-Fetched fetched_of(const Context& context, std::int64_t pairs, const Tensor& w,
-                   std::int64_t bytes) {
-  const std::int64_t row_bytes = static_cast<std::int64_t>(w.bytes()) / w.shape()[0];
-  const std::int64_t teams = group_of(context) / lanes_for(context, pairs, w.shape()[1]) *
-                             groups_side_by_side(context.device());
-  const std::int64_t most = bytes / (2 * std::min(teams, pairs));  // of a row, in one round
-  return {std::clamp<std::int64_t>(most / row_bytes, 1, divide_up(pairs, teams)),
-          std::min(row_bytes, most)};
 }
 
 std::int64_t rank_of(const LoraWeights& lora) { return lora.empty() ? 0 : lora.a.shape()[0]; }
@@ -122,15 +101,6 @@ Defines defines_of(const Context& context, const DecodeLayers& decode) {
   defines.set("HEADS_LANES", lanes_for(context, (s.H + 2 * s.G) * s.E / 2, s.D));
   defines.set("O_LANES", lanes_for(context, s.D / 2, s.H * s.E));
   defines.set("GATES_LANES", lanes_for(context, s.F, s.D));
-  const auto fetch = [&](std::string name, std::int64_t pairs, const Tensor& w,
-                         std::int64_t bytes) {
-    const Fetched fetched = fetched_of(context, pairs, w, bytes);
-    defines.set(name + "_ROUNDS", fetched.rounds).set(name + "_FETCHED", fetched.row_bytes);
-  };
-  const DecodeLayer& l = decode.layers.front();
-  fetch("O", s.D / 2, l.o, kFetchedOfO);
-  fetch("GATES", s.F, l.gate, kFetchedOfGates);
-  fetch("DOWN", s.D / 2, l.down, kFetchedOfDown);
   return defines.set("DOWN_LANES", lanes_for(context, s.D / 2, s.F));
 }
 
