@@ -1,13 +1,17 @@
 // gemm_wgmma: products of bf16 matrices on Hopper's matrix units.
 //
 //   y [M, C] = x [M, J] w [C, J]^T + s [M, R] u [R, C] + start + bias
-//   with -D TRANSPOSED   y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + start
-//   where rows from i * split_rows on, a multiple of 128, take w from its row i * J on
-//   with -D SHRINK=16 or 64, at least R, s is made on the way of a [R, J]: kept = made_scale * x a^T,
-//   and what is multiplied with u is bf16(term_scale * kept)
-// Shapes  x, w, s (or a) and u by their maps (cl/tensor_map.cl), which stand in this order, in boxes of
-//         128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows; those of u have
-//         16 where R is at most 16; y and start [M, C], bias [C], kept [M, R]
+//   TRANSPOSED         y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + start
+//                      where rows from i * split_rows on, a multiple of 128, take w from its row
+//                      i * J on
+//   SHRINK=16 or 64    at least R: s is made on the way of a [R, J], kept = made_scale * x a^T, and
+//                      what is multiplied with u is bf16(term_scale * kept)
+//   MEMBERS=2 or 3     of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i; TRANSPOSED, in one sum:
+//                      y = x w + s u + x_1 w_1 + s_1 u_1 + ... + start
+// Shapes  x, w, s (or a), u and y by their maps (cl/tensor_map.cl), which stand in this order, a
+//         member's together, in boxes of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK
+//         rows (a) or 64 rows; those of u have 16 where R is at most 16; y and start [M, C], bias
+//         [C], kept [M, R]
 // Types   x, w, s, a and u bf16, read through their maps alone; y and start f32, or bf16 with
 //         -D Y_BF16; kept f32, or bf16 with -D KEPT_BF16; bias f32
 // Work    a persistent grid of work-groups of three warp groups: one thread of the first starts
@@ -16,9 +20,11 @@
 //         Tiles are taken in bands of `band` tile rows, column by column, so that those in flight
 //         share x and w in the second-level cache. Rows of a lie behind those of w and share their
 //         products; each column of tiles makes s, the first keeps it.
-// Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for 64
-//         ranks at once; ALIGNED: C is a multiple of 8
-// Local   STAGES * (128 + the larger of WIDTH and COLUMNS as a multiple of 64) * 128 bytes, and barriers
+// Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for
+//         64 ranks at once; ALIGNED: C is a multiple of 8; STAGED, with it and Y_BF16: so many
+//         columns of a tile, a multiple of 64, leave through shared memory by bulk stores
+// Local   STAGES * (128 + WIDTH) * 128 bytes, with COLUMNS as a multiple of 64 where that is more
+//         and operands come as whole boxes; STAGED * 256 bytes; barriers
 // Cost    2 M C (J + R) flops, and 2 M R J for each column of tiles where s is made
 // Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, start and bias
 //         added in f32, results rounded to nearest even
@@ -26,21 +32,38 @@
 #include "hopper.clh"
 #include "hopper_lanes.clh"
 #include "hopper_products.clh"
+#include "hopper_stores.clh"
 #ifndef SHRINK
 #define SHRINK 0
 #endif
 #ifndef WIDTH
 #define WIDTH COLUMNS
 #endif
+#ifndef MEMBERS
+#define MEMBERS 1
+#endif
+#define PIECE_BYTES 8192  // 64 rows
 #include "gemm_wgmma_ends.clh"
 
 #define TILE_ROWS 128
 #define X_BYTES (TILE_ROWS * 128)
-#define PIECE_BYTES 8192  // 64 rows
 #define MAP_BYTES 128
+#define MEMBER_MAPS 5
 #define BOXES_ACROSS ((COLUMNS + 63) / 64)  // of a transposed w, and of u
 #define ACROSS_BYTES (BOXES_ACROSS * PIECE_BYTES)
-#define STAGE_BYTES (X_BYTES + (WIDTH * 128 > ACROSS_BYTES ? WIDTH * 128 : ACROSS_BYTES))
+// Boxes of 64 columns need room where they are whole; those of u with 16 rows fit where w was.
+#if defined(TRANSPOSED) || RANK_STEPS == 4
+#define W_BYTES (WIDTH * 128 > ACROSS_BYTES ? WIDTH * 128 : ACROSS_BYTES)
+#else
+#define W_BYTES (WIDTH * 128)
+#endif
+#define STAGE_BYTES (X_BYTES + W_BYTES)
+#define RING_BYTES (STAGES * STAGE_BYTES)
+#ifdef STAGED
+#define STAGED_BYTES (STAGED * 128)  // of a warp group
+#else
+#define STAGED_BYTES 0
+#endif
 #define U_BYTES (BOXES_ACROSS * RANK_STEPS * 2048)
 
 #ifdef TRANSPOSED
@@ -48,73 +71,121 @@
 #else
 #define IS_TRANSPOSED 0
 #endif
-#define NEXT_STAGE          \
-  if (++stage == STAGES) {  \
-    stage = 0;              \
-    phase ^= 1;             \
+#define NEXT_STAGE         \
+  if (++stage == STAGES) { \
+    stage = 0;             \
+    phase ^= 1;            \
   }
 #define EACH_TILE \
   for (uint id = get_group_id(0); id < row_tiles * column_tiles; id += get_num_groups(0))
-#define TILE_PLACE                                                  \
-  const uint first_row = id / (band * column_tiles) * band;         \
-  const uint band_rows = min(band, row_tiles - first_row);          \
-  const uint in_band = id - first_row * column_tiles;               \
-  const uint m0 = (first_row + in_band % band_rows) * TILE_ROWS;    \
-  const uint c0 = in_band / band_rows * COLUMNS;
+#define TILE_PLACE                                               \
+  const uint first_row = id / (band * column_tiles) * band;      \
+  const uint band_rows = min(band, row_tiles - first_row);       \
+  const uint in_band = id - first_row * column_tiles;            \
+  const uint m0 = (first_row + in_band % band_rows) * TILE_ROWS; \
+  const uint tile = in_band / band_rows;                         \
+  const uint member = MEMBER_AT(tile, tiles, tiles_1);           \
+  const uint c0 = (tile - FIRST_OF(member, tiles, tiles_1)) * COLUMNS;
+
+// Members are told apart by the tile in the forward, and by the step in a sum.
+#if MEMBERS > 1
+#define OTHERS(type, name) type name##_1, type name##_2,
+#define OF_MEMBER(name) (member == 0 ? name : member == 1 ? name##_1 : name##_2)
+#define MEMBER_AT(i, first, second) ((i) < (first) ? 0 : (i) < (first) + (second) ? 1 : 2)
+#define FIRST_OF(member, first, second) \
+  ((member) == 0 ? 0 : (member) == 1 ? (first) : (first) + (second))
+#else
+#define OTHERS(type, name)
+#define OF_MEMBER(name) name
+#define MEMBER_AT(i, first, second) 0
+#define FIRST_OF(member, first, second) 0
+#endif
 
 // The stage's products; then the stage before is free.
-#define MULTIPLY_STAGE(has_before, products)                                \
-  {                                                                         \
-    const uint at = shared_address(ring) + stage * STAGE_BYTES;             \
-    barrier_wait(full + 8 * stage, phase);                                  \
-    PRODUCTS_FENCE;                                                         \
-    products;                                                               \
-    PRODUCTS_COMMIT;                                                        \
-    PRODUCTS_BUT_ONE;                                                       \
-    if (has_before && item % 128 == 0) barrier_arrive(empty + 8 * before);  \
-    before = stage;                                                         \
-    NEXT_STAGE                                                              \
+#define MULTIPLY_STAGE(has_before, products)                               \
+  {                                                                        \
+    const uint at = shared_address(ring) + stage * STAGE_BYTES;            \
+    barrier_wait(full + 8 * stage, phase);                                 \
+    PRODUCTS_FENCE;                                                        \
+    products;                                                              \
+    PRODUCTS_COMMIT;                                                       \
+    PRODUCTS_BUT_ONE;                                                      \
+    if (has_before && item % 128 == 0) barrier_arrive(empty + 8 * before); \
+    before = stage;                                                        \
+    NEXT_STAGE                                                             \
   }
-#define FOUR_PRODUCTS(N, keep, OPERAND, NEXT, transposed)                      \
+#define FOUR_PRODUCTS(N, keep, OPERAND, NEXT, transposed)                         \
   const ulong a = operand_at(at + part * PIECE_BYTES), b = OPERAND(at + X_BYTES); \
-  PRODUCT(N)(sums, a, b, keep, transposed);                                    \
-  PRODUCT(N)(sums, a + NEXT_STEPS, b + NEXT, 1, transposed);                   \
-  PRODUCT(N)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT, 1, transposed);           \
+  PRODUCT(N)(sums, a, b, keep, transposed);                                       \
+  PRODUCT(N)(sums, a + NEXT_STEPS, b + NEXT, 1, transposed);                      \
+  PRODUCT(N)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT, 1, transposed);              \
   PRODUCT(N)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT, 1, transposed)
-#define RANK_PRODUCT                                                                  \
-  PRODUCT(COLUMNS)(sums, operand_at(at + part * PIECE_BYTES),                         \
-                   transposed_operand_at(at + X_BYTES), 1, "1")
+#define RANK_PRODUCT \
+  PRODUCT(COLUMNS)   \
+  (sums, operand_at(at + part * PIECE_BYTES), transposed_operand_at(at + X_BYTES), 1, "1")
 // Of s, which is in registers.
-#define MADE_PRODUCT(i)                                                                    \
-  REGISTERS_PRODUCT(COLUMNS)(sums, s_pairs + 4 * (i),                                      \
-                             transposed_operand_at(at + X_BYTES) + (i) * NEXT_TRANSPOSED_STEPS, \
-                             1, "1")
+#define MADE_PRODUCT(i)                                                                         \
+  REGISTERS_PRODUCT(COLUMNS)                                                                    \
+  (sums, s_pairs + 4 * (i), transposed_operand_at(at + X_BYTES) + (i)*NEXT_TRANSPOSED_STEPS, 1, \
+   "1")
 
 // The boxes of one transposed operand: 64 columns each, from c0 on.
 void copy_across(uint to, __global const uchar* map, uint c0, uint step, uint ready) {
-  for (uint i = 0; i < BOXES_ACROSS; ++i) copy_box(to + i * PIECE_BYTES, map, c0 + i * 64, step, ready);
+  for (uint i = 0; i < BOXES_ACROSS; ++i)
+    copy_box(to + i * PIECE_BYTES, map, c0 + i * 64, step, ready);
+}
+
+#if MEMBERS > 1 && !IS_TRANSPOSED
+#define C_OF_MEMBER OF_MEMBER(C)
+#else
+#define C_OF_MEMBER C
+#endif
+
+// A tile's row of start comes nearer while the tile is multiplied.
+void prefetch_row(__global const Y_TYPE* start, uint m, uint c0, uint C) {
+#ifdef ALIGNED
+  const uint bytes = min((uint)COLUMNS, C - c0) * (uint)sizeof(Y_TYPE);
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(start + (size_t)m * C + c0),
+               "r"(bytes)
+               : "memory");
+#endif
 }
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
-    __global Y_TYPE* y, __global const uchar* maps, __global const ushort* x,
-    __global const ushort* w, __global const ushort* s, __global const ushort* u,
-    __global const Y_TYPE* start, __global const float* bias, __global KEPT_TYPE* kept, uint M, uint C,
-    uint J, uint R, uint has_start, uint has_bias, uint band, float made_scale, float term_scale,
-    uint split_rows) {
-  __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
+    __global Y_TYPE* y, OTHERS(__global Y_TYPE*, y) __global const uchar* maps,
+    __global const ushort* x, OTHERS(__global const ushort*, x) __global const ushort* w,
+    OTHERS(__global const ushort*, w) __global const ushort* s,
+    OTHERS(__global const ushort*, s) __global const ushort* u,
+    OTHERS(__global const ushort*, u) __global const Y_TYPE* start, __global const float* bias,
+    OTHERS(__global const float*, bias) __global KEPT_TYPE* kept,
+    OTHERS(__global KEPT_TYPE*, kept) uint M, uint C, OTHERS(uint, C) uint J,
+    OTHERS(uint, J) uint R, uint has_start, uint has_bias, uint band, float made_scale,
+    float term_scale, uint split_rows) {
+  __local uchar ring[RING_BYTES + 2 * STAGED_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * STAGES];
   const uint full = shared_address(barriers), empty = full + 8 * STAGES;
-  const uint item = get_local_id(0), boxes = (J + 63) / 64, rank_boxes = RANK_STEPS > 0 ? (R + 63) / 64 : 0;
+  const uint item = get_local_id(0), rank_boxes = RANK_STEPS > 0 ? (R + 63) / 64 : 0;
   const uint row_tiles = (M + TILE_ROWS - 1) / TILE_ROWS;
-  const uint column_tiles = (C + COLUMNS - 1) / COLUMNS;
+  const uint tiles = (C + COLUMNS - 1) / COLUMNS, boxes = (J + 63) / 64;
+#if MEMBERS > 1 && IS_TRANSPOSED
+  const uint tiles_1 = 0, column_tiles = tiles;
+  const uint boxes_1 = (J_1 + 63) / 64, all_boxes = boxes + boxes_1 + (J_2 + 63) / 64;
+  const uint all_rank_boxes = MEMBERS * rank_boxes;
+#elif MEMBERS > 1
+  const uint tiles_1 = (C_1 + COLUMNS - 1) / COLUMNS, boxes_1 = 0;
+  const uint column_tiles = tiles + tiles_1 + (C_2 + COLUMNS - 1) / COLUMNS;
+  const uint all_boxes = boxes, all_rank_boxes = rank_boxes;
+#else
+  const uint column_tiles = tiles, all_boxes = boxes, all_rank_boxes = rank_boxes;
+#endif
   if (item == 0) {
     for (uint i = 0; i < STAGES; ++i) {
       barrier_begin(full + 8 * i, 1);
       barrier_begin(empty + 8 * i, 2);
     }
     barriers_begun();
-    for (uint i = 0; i < 4; ++i) map_written(maps + i * MAP_BYTES);
   }
+  if (item < MEMBERS * MEMBER_MAPS) map_written(maps + item * MAP_BYTES);
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
   uint stage = 0, phase = 0;
   if (item < 128) {
@@ -122,25 +193,35 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     if (item != 0) return;
     EACH_TILE {
       TILE_PLACE
-      for (uint k = 0; k < boxes; ++k) {
+      for (uint k = 0; k < all_boxes; ++k) {
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
+        const uint of = IS_TRANSPOSED ? MEMBER_AT(k, boxes, boxes_1) : member;
+        const uint step = (k - (IS_TRANSPOSED ? FIRST_OF(of, boxes, boxes_1) : 0)) * 64;
+        __global const uchar* map = maps + of * MEMBER_MAPS * MAP_BYTES;
+        if (has_start) {
+          for (uint m = m0 + k; m < min(m0 + TILE_ROWS, M); m += all_boxes)
+            prefetch_row(start, m, c0, C);
+        }
         barrier_wait(empty + 8 * stage, phase ^ 1);
         barrier_expect(ready, X_BYTES + (IS_TRANSPOSED ? ACROSS_BYTES : WIDTH * 128));
-        copy_box(to, maps, k * 64, m0, ready);
+        copy_box(to, map, step, m0, ready);
         if (IS_TRANSPOSED) {
-          copy_across(to + X_BYTES, maps + MAP_BYTES, c0, m0 / split_rows * J + k * 64, ready);
+          copy_across(to + X_BYTES, map + MAP_BYTES, c0, m0 / split_rows * J + step, ready);
         } else {
-          copy_box(to + X_BYTES, maps + MAP_BYTES, k * 64, c0, ready);
+          copy_box(to + X_BYTES, map + MAP_BYTES, step, c0, ready);
         }
-        if (SHRINK) copy_box(to + X_BYTES + COLUMNS * 128, maps + 2 * MAP_BYTES, k * 64, 0, ready);
+        if (SHRINK) copy_box(to + X_BYTES + COLUMNS * 128, map + 2 * MAP_BYTES, step, 0, ready);
         NEXT_STAGE
       }
-      for (uint k = 0; k < rank_boxes; ++k) {
+      for (uint k = 0; k < all_rank_boxes; ++k) {
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
+        const uint of = IS_TRANSPOSED ? k / rank_boxes : member;
+        const uint step = (IS_TRANSPOSED ? k % rank_boxes : k) * 64;
+        __global const uchar* map = maps + of * MEMBER_MAPS * MAP_BYTES;
         barrier_wait(empty + 8 * stage, phase ^ 1);
         barrier_expect(ready, U_BYTES + (SHRINK ? 0 : X_BYTES));
-        if (!SHRINK) copy_box(to, maps + 2 * MAP_BYTES, k * 64, m0, ready);
-        copy_across(to + X_BYTES, maps + 3 * MAP_BYTES, c0, k * 64, ready);
+        if (!SHRINK) copy_box(to, map + 2 * MAP_BYTES, step, m0, ready);
+        copy_across(to + X_BYTES, map + 3 * MAP_BYTES, c0, step, ready);
         NEXT_STAGE
       }
     }
@@ -153,9 +234,10 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   EACH_TILE {
     TILE_PLACE
     uint before = 0;
-    for (uint k = 0; k < boxes; ++k) {
+    for (uint k = 0; k < all_boxes; ++k) {
 #ifdef TRANSPOSED
-      MULTIPLY_STAGE(k > 0, FOUR_PRODUCTS(WIDTH, k != 0, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
+      MULTIPLY_STAGE(
+          k > 0, FOUR_PRODUCTS(WIDTH, k != 0, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
 #else
       MULTIPLY_STAGE(k > 0, FOUR_PRODUCTS(WIDTH, k != 0, operand_at, NEXT_STEPS, "0"))
 #endif
@@ -164,22 +246,45 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     PRODUCTS_ENDED(WIDTH)(sums);
     uint s_pairs[SHRINK / 4];
     round_made(s_pairs, sums + COLUMNS / 2, made_scale * term_scale);
-    if (c0 == 0) keep_made(kept, sums + COLUMNS / 2, made_scale, m0 + tile_row, lane, M, R);
+    if (c0 == 0)
+      keep_made(OF_MEMBER(kept), sums + COLUMNS / 2, made_scale, m0 + tile_row, lane, M, R);
 #if SHRINK == 16
     MULTIPLY_STAGE(1, MADE_PRODUCT(0))
 #else
     MULTIPLY_STAGE(1, MADE_PRODUCT(0); MADE_PRODUCT(1); MADE_PRODUCT(2); MADE_PRODUCT(3))
 #endif
 #elif RANK_STEPS == 1
-    MULTIPLY_STAGE(1, RANK_PRODUCT)
+    for (uint k = 0; k < all_rank_boxes; ++k) {
+      MULTIPLY_STAGE(1, RANK_PRODUCT)
+    }
 #elif RANK_STEPS == 4
-    for (uint k = 0; k < rank_boxes; ++k) {
-      MULTIPLY_STAGE(1, FOUR_PRODUCTS(COLUMNS, 1, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
+    for (uint k = 0; k < all_rank_boxes; ++k) {
+      MULTIPLY_STAGE(1,
+                     FOUR_PRODUCTS(COLUMNS, 1, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
     }
 #endif
     PRODUCTS_ENDED(COLUMNS)(sums);
     if (item % 128 == 0) barrier_arrive(empty + 8 * before);
-    const Extras extras = {has_start ? start : 0, has_bias ? bias : 0};
-    store_sums(y, sums, extras, m0 + tile_row, c0, M, C, lane);
+    const Extras extras = {has_start ? start : 0, has_bias ? OF_MEMBER(bias) : 0};
+    const uint boxes_at = shared_address(ring) + RING_BYTES + part * STAGED_BYTES;
+#ifdef STAGED
+    if (item % 128 == 0) BOXES_STORED_BUT(0);
+    group_together(part);  // the boxes of the tile before have left
+#endif
+    store_sums(OF_MEMBER(y), sums, extras, m0 + tile_row, c0, M, C_OF_MEMBER, lane, boxes_at,
+               item % 128 / 32);
+#ifdef STAGED
+    stores_seen();
+    group_together(part);  // the boxes are whole
+    if (item % 128 == 0) {
+      for (uint i = 0; i < STAGED / 64; ++i) {
+        store_box(maps + (member * MEMBER_MAPS + 4) * MAP_BYTES, boxes_at + i * PIECE_BYTES,
+                  c0 + 64 * i, m0 + 64 * part);
+      }
+    }
+#endif
   }
+#ifdef STAGED
+  if (item % 128 == 0) boxes_kept();
+#endif
 }

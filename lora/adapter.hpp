@@ -56,8 +56,9 @@ class Adapter {
   const std::vector<AdapterModule>& modules() const noexcept { return modules_; }
   const AdapterModule* find(std::string_view path) const;
 
-  // Views for the op; empty where the path has no module. Dropout is left at 0.
-  LoraWeights weights(std::string_view path) const;
+  // Views for the op; empty where the path has no module. Dropout is left at 0. rounded: all of
+  // parameters() in bf16, kept so by the caller, or empty.
+  LoraWeights weights(std::string_view path, const Tensor& rounded = {}) const;
   // Views of the gradients; empty where the path has no module. REQUIRES: allocate_gradients().
   LoraGradients gradients(std::string_view path) const;
 
@@ -70,7 +71,7 @@ class Adapter {
   std::int64_t trainable_parameters() const noexcept;
 
  private:
-  Tensor view(const Tensor& flat, std::size_t offset, Shape shape) const;
+  static Tensor view(const Tensor& flat, std::size_t offset, Shape shape);
   void place_modules();
 
   Context* context_;

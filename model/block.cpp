@@ -1,7 +1,12 @@
 #include "model/block.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <initializer_list>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "ops/activations.hpp"
 #include "ops/attention.hpp"
@@ -34,16 +39,27 @@ class BlockRecorder {
     return y;
   }
 
-  // y [T, N] of one of the block's linears; s goes to saved.
-  Tensor linear(Projection p, const Tensor& x, std::int64_t outputs, PerProjection<Tensor>& s) {
-    const Tensor y = activation({rows_, outputs}, name_of(p));
-    linear_into(p, y, x, {}, s);
+  // y [T, N] of linears of the block with the same input; s goes to saved.
+  template <std::size_t count>
+  std::array<Tensor, count> linears(std::array<Projection, count> which, const Tensor& x,
+                                    PerProjection<Tensor>& s) {
+    std::vector<LoraOutput> outputs;
+    for (const Projection p : which) {
+      const LinearWeights& weights = block_.weights->linears[p];
+      const LoraWeights& lora = block_.loras[p];
+      if (!lora.empty()) s[p] = activation({rows_, lora.a.shape()[0]}, "s");
+      outputs.push_back(
+          {activation({rows_, weights.w.shape()[0]}, name_of(p)), s[p], weights, lora});
+    }
+    record_lora_linears(batch_, x, outputs);
+    std::array<Tensor, count> y;
+    std::ranges::transform(outputs, y.begin(), &LoraOutput::y);
     return y;
   }
   void linear_into(Projection p, const Tensor& y, const Tensor& x, const Tensor& residual,
                    PerProjection<Tensor>& s) {
     const LoraWeights& lora = block_.loras[p];
-    if (!lora.empty()) s[p] = temporary({rows_, lora.a.shape()[0]}, "s");
+    if (!lora.empty()) s[p] = activation({rows_, lora.a.shape()[0]}, "s");
     record_lora_linear(batch_, y, s[p], x, block_.weights->linears[p], lora, residual);
   }
 
@@ -78,10 +94,10 @@ class BlockRecorder {
   void project(BlockActivations& a) {
     const BlockWeights& w = *block_.weights;
     const Tensor h1 = norm(a.x, w.input_norm, "h1");
-    a.q_before_norm = heads(linear(kQ, h1, config_.heads * config_.head_width, a.s), config_.heads);
-    a.k_before_norm =
-        heads(linear(kK, h1, config_.kv_heads * config_.head_width, a.s), config_.kv_heads);
-    a.v = heads(linear(kV, h1, config_.kv_heads * config_.head_width, a.s), config_.kv_heads);
+    const auto [q, k, v] = linears(std::array{kQ, kK, kV}, h1, a.s);
+    a.q_before_norm = heads(q, config_.heads);
+    a.k_before_norm = heads(k, config_.kv_heads);
+    a.v = heads(v, config_.kv_heads);
     a.q = head_norm(a.q_before_norm, w.q_norm, "q normed");
     a.k = head_norm(a.k_before_norm, w.k_norm, "k normed");
     rotate(a.q, a.k, RopeDirection::forward);
@@ -92,8 +108,7 @@ class BlockRecorder {
     a.mid = like(a.x, "mid");
     linear_into(kO, a.mid, flat(a.attention), a.x, a.s);
     const Tensor h2 = norm(a.mid, block_.weights->post_attention_norm, "h2");
-    a.gate = linear(kGate, h2, config_.feed_forward_width, a.s);
-    a.up = linear(kUp, h2, config_.feed_forward_width, a.s);
+    std::tie(a.gate, a.up) = std::tuple_cat(linears(std::array{kGate, kUp}, h2, a.s));
     const Tensor product = activation(a.gate.shape(), "swiglu");
     const SwigluKept kept = rounded(a, keep);
     record_swiglu(batch_, product, a.gate, a.up, kept);
@@ -101,12 +116,17 @@ class BlockRecorder {
     linear_into(kDown, y, product, a.mid, a.s);
   }
 
-  // dx (+)= the gradient through one linear; adapter gradients accumulate.
-  void linear_backward(Projection p, const Tensor& dx, const Tensor& dy, const Tensor& x,
-                       const BlockActivations& a, const PerProjection<LoraGradients>& gradients,
-                       Accumulate accumulate) {
-    record_lora_linear_backward(batch_, dx, gradients[p], dy, {x, a.s[p]},
-                                block_.weights->linears[p], block_.loras[p], accumulate);
+  // Gradients of outputs of the block's linears, by projection.
+  using OutputGradients = std::initializer_list<std::pair<Projection, Tensor>>;
+
+  // dx = the gradient through linears with the same input x; adapter gradients accumulate.
+  void linears_backward(const Tensor& dx, OutputGradients dys, const Tensor& x,
+                        const BlockActivations& a, const PerProjection<LoraGradients>& gradients) {
+    std::vector<LoraBranch> branches;
+    for (const auto& [p, dy] : dys) {
+      branches.push_back({gradients[p], dy, a.s[p], block_.weights->linears[p], block_.loras[p]});
+    }
+    record_lora_linears_backward(batch_, dx, x, branches, Accumulate::no);
   }
 
   // dy becomes the gradient of mid.
@@ -116,14 +136,13 @@ class BlockRecorder {
     const Tensor product = activation(a.gate.shape(), "swiglu again");
     record_swiglu(batch_, product, a.gate, a.up);
     const Tensor dproduct = like(product, "d swiglu");
-    linear_backward(kDown, dproduct, dy.for_products(), product, a, gradients, Accumulate::no);
+    linears_backward(dproduct, {{kDown, dy.for_products()}}, product, a, gradients);
     const Tensor dgate = like(product, "d gate");
     const Tensor dup = like(product, "d up");
     record_swiglu_backward(batch_, dgate, dup, dproduct, a.gate, a.up);
     const Tensor h2 = norm(a.mid, w.post_attention_norm, "h2 again");
     const Tensor dh2 = like(a.mid, "d h2");
-    linear_backward(kGate, dh2, dgate, h2, a, gradients, Accumulate::no);
-    linear_backward(kUp, dh2, dup, h2, a, gradients, Accumulate::yes);
+    linears_backward(dh2, {{kGate, dgate}, {kUp, dup}}, h2, a, gradients);
     norm_backward(dy, dh2, a.mid, w.post_attention_norm);
   }
 
@@ -131,8 +150,8 @@ class BlockRecorder {
   AttentionGradients attention_backward(const StreamGradient& dmid, const BlockActivations& a,
                                         const PerProjection<LoraGradients>& gradients) {
     const Tensor dattention = like(a.attention, "d attention");
-    linear_backward(kO, flat(dattention), dmid.for_products(), flat(a.attention), a, gradients,
-                    Accumulate::no);
+    linears_backward(flat(dattention), {{kO, dmid.for_products()}}, flat(a.attention), a,
+                     gradients);
     AttentionGradients d{like(a.q, "dq"), like(a.k, "dk"), like(a.v, "dv")};
     record_attention_backward(batch_, d, dattention, a.attention, a.log_sum_exp,
                               attention_inputs(a.q, a.k, a.v));
@@ -149,9 +168,7 @@ class BlockRecorder {
     const Tensor& w = block_.weights->input_norm;
     const Tensor h1 = norm(a.x, w, "h1 again");
     const Tensor dh1 = wants_dx ? like(a.x, "d h1") : Tensor();
-    linear_backward(kQ, dh1, flat(d.dq), h1, a, gradients, Accumulate::no);
-    linear_backward(kK, dh1, flat(d.dk), h1, a, gradients, Accumulate::yes);
-    linear_backward(kV, dh1, flat(d.dv), h1, a, gradients, Accumulate::yes);
+    linears_backward(dh1, {{kQ, flat(d.dq)}, {kK, flat(d.dk)}, {kV, flat(d.dv)}}, h1, a, gradients);
     if (wants_dx) norm_backward(dmid, dh1, a.x, w);
   }
 
@@ -188,14 +205,15 @@ class BlockRecorder {
 
 }  // namespace
 
-Block block_of(const LanguageModel& model, const Adapter* adapter, std::int64_t layer) {
+Block block_of(const LanguageModel& model, const Adapter* adapter, std::int64_t layer,
+               const Tensor& rounded) {
   Block block{.config = &model.config(),
               .weights = &model.blocks()[static_cast<std::size_t>(layer)],
               .loras = {},
               .rope_table = {},
               .rows = {}};
   for (std::size_t p = 0; p < kProjections && adapter != nullptr; ++p) {
-    block.loras[p] = adapter->weights(path_of(layer, static_cast<Projection>(p)));
+    block.loras[p] = adapter->weights(path_of(layer, static_cast<Projection>(p)), rounded);
   }
   return block;
 }

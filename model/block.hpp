@@ -39,8 +39,9 @@ struct Block {
 };
 
 // The block of a layer with its matrices of `adapter` (null: none), without dropout; rope_table and
-// rows are left to the caller.
-Block block_of(const LanguageModel& model, const Adapter* adapter, std::int64_t layer);
+// rows are left to the caller. rounded: as Adapter::weights() takes it.
+Block block_of(const LanguageModel& model, const Adapter* adapter, std::int64_t layer,
+               const Tensor& rounded = {});
 
 // Where keys and values of all earlier positions lie, each [S, G, E].
 struct CacheTensors {

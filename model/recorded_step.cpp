@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "ops/activations.hpp"
 #include "ops/attention.hpp"
 #include "ops/cross_entropy.hpp"
 #include "ops/embedding.hpp"
@@ -37,8 +38,16 @@ RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKin
   batch_.seal();
 }
 
-Block RecordedStep::block_at(std::int64_t layer) const {
-  Block block = block_of(*model_, adapter_, layer);
+Tensor RecordedStep::record_rounded_adapter() {
+  if (adapter_ == nullptr || model_->context().variant() != Variant::wgmma) return {};
+  const Tensor& parameters = adapter_->parameters();
+  const Tensor rounded = batch_.temporary(parameters.shape(), DType::bf16, "rounded adapter");
+  record_rounded(batch_, rounded, parameters);
+  return rounded;
+}
+
+Block RecordedStep::block_at(std::int64_t layer, const Tensor& rounded_adapter) const {
+  Block block = block_of(*model_, adapter_, layer, rounded_adapter);
   block.rows = {inputs_.positions(), inputs_.first(), inputs_.last()};
   for (std::size_t p = 0; p < kProjections && kind_ == StepKind::train; ++p) {
     block.loras[p].dropout = {
@@ -62,13 +71,15 @@ void RecordedStep::record(const Tensor& loss_sum) {
   const Tensor order =
       record_attention_order(batch_, inputs_.first(), inputs_.last(), config.heads);
 
+  const Tensor rounded_adapter = record_rounded_adapter();
+
   std::vector<Block> blocks;
   std::vector<BlockActivations> saved;
   std::int64_t lowest = config.layers;  // the lowest block with an adapter
   Tensor x = activation("embeddings");
   record_embedding(batch_, x, inputs_.ids(), model_->embeddings());
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    blocks.push_back(block_at(layer));
+    blocks.push_back(block_at(layer, rounded_adapter));
     blocks.back().rope_table = rope_table;
     blocks.back().rows.order = order;
     if (lowest == config.layers && any_lora(blocks.back().loras)) lowest = layer;

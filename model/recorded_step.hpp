@@ -35,7 +35,10 @@ class RecordedStep {
 
  private:
   void record(const Tensor& loss_sum);
-  Block block_at(std::int64_t layer) const;  // without its rope_table
+  // The adapter's parameters in bf16 where the device's products want them so, once a step.
+  Tensor record_rounded_adapter();
+  // Without its rope_table.
+  Block block_at(std::int64_t layer, const Tensor& rounded_adapter) const;
 
   LanguageModel* model_;
   const Adapter* adapter_;

@@ -151,7 +151,7 @@ class Recording {
     if (tile > 0) product.start = product.y;
     if (splits_ > 1) product.split_rows = split_rows_;
     product.backward = true;
-    record_gemm_wgmma(batch_, product);
+    record_gemm_wgmma(batch_, {&product, 1});
   }
 
   void record_exponentials(std::int64_t tile, const Bf16Rows& w, const Tensor& e,

@@ -12,6 +12,8 @@
 // w in strips to 16-bit integers; sums stay f32.
 #pragma once
 
+#include <span>
+
 #include "runtime/batch.hpp"
 
 namespace clora {
@@ -41,11 +43,31 @@ struct GemmExtras {
 void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
                  const GemmExtras& extras = {});
 
+// y of one of several products with the same x.
+struct GemmOutput {
+  Tensor y;
+  Tensor w;
+  GemmExtras extras = {};
+};
+// Each as record_gemm() has it; in one launch where a kernel can.
+void record_gemms(Batch& batch, const Tensor& x, std::span<const GemmOutput> outputs);
+
 enum class Accumulate { no, yes };
 
 // dx = dy w + low_rank, or dx += the same. REQUIRES: dx aliases neither dy nor low_rank.s.
 void record_gemm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& w,
                           Accumulate accumulate, const LowRankTerm& low_rank = {});
+
+// One of the products that a gradient is the sum of.
+struct GemmTerm {
+  Tensor dy;
+  Tensor w;
+  LowRankTerm low_rank = {};
+};
+// dx = the sum of dy w + low_rank, or dx += it; in one launch, and rounded once, where a kernel
+// can. REQUIRES: as record_gemm_backward() of each.
+void record_gemm_backward_sum(Batch& batch, const Tensor& dx, std::span<const GemmTerm> terms,
+                              Accumulate accumulate);
 
 // Flops and bytes of one product with M rows (w counted in its storage type).
 Cost gemm_cost(std::int64_t m, const Tensor& w);

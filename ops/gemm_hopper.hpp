@@ -1,30 +1,50 @@
 // cl/gemm_wgmma.cl: products on Hopper's matrix units.
 #pragma once
 
+#include <array>
+#include <span>
+
 #include "ops/gemm_kernels.hpp"
 
 namespace clora {
 
 inline constexpr std::string_view kGemmWgmma = "gemm_wgmma.cl";
 
-// Any product; s may be made where gemm_wgmma_makes_s(). REQUIRES: a device with wgmma.
-void record_gemm_wgmma(Batch& batch, const GemmProduct& p);
+// Any product, or several that gemm_wgmma_can_join(); s may be made where gemm_wgmma_makes_s().
+// REQUIRES: a device with wgmma.
+void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> members);
+
+// Whether one launch can do them: two or three of one x forward, or with one sum backward, which
+// are alike in all but their widths.
+bool gemm_wgmma_can_join(const Context& context, std::span<const GemmProduct> members);
 
 // Whether the kernel can make s of a product, and does so faster than a launch before it.
 bool gemm_wgmma_makes_s(const Context& context, const GemmProduct& p);
 
-// How a product is cut: tiles of 128 rows and so many columns. shrink: columns of a that share a
-// tile's products, where s is made.
+// What decides how a product is cut.
+struct WgmmaSize {
+  std::uint32_t rows = 0;
+  std::array<std::uint32_t, 3> columns{};  // of each member
+  std::uint32_t units = 0;                 // of the card
+  std::uint32_t shrink = 0;  // columns of a that share a tile's products: 0, 16, or 64
+  bool whole_boxes = false;  // operands come as boxes of 64 rows and columns: w transposed, or u
+  bool stages_y = false;     // tiles of a bf16 y leave through shared memory
+};
+
+// Tiles of 128 rows and so many columns.
 struct WgmmaTiles {
   std::uint32_t columns = 256;
   std::uint32_t shrink = 0;
-  std::uint32_t stages = 4;
-  std::uint32_t cost = 0;  // of the product, in columns of one tile after another
+  std::uint32_t staged = 0;  // columns that leave through shared memory
+  std::uint32_t stages = 4;  // of the ring
+  std::uint32_t cost = 0;    // of the product, in columns of one tile after another
 
   std::uint32_t width() const { return columns + shrink; }
+  std::uint32_t stage_bytes(bool whole_boxes) const;
+  std::uint32_t staged_bytes() const;
 };
-// The width whose last wave of work-groups leaves least of the card idle. shrink: 0, 16 or 64.
-WgmmaTiles wgmma_tiles(std::uint32_t rows, std::uint32_t columns, std::uint32_t units,
-                       std::uint32_t shrink = 0);
+// The width whose last wave of work-groups leaves least of the card idle, and a ring as long as
+// shared memory allows.
+WgmmaTiles wgmma_tiles(const WgmmaSize& size);
 
 }  // namespace clora

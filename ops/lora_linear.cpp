@@ -1,25 +1,16 @@
 #include "ops/lora_linear.hpp"
 
+#include <algorithm>
+#include <vector>
+
 #include "ops/activations.hpp"
 #include "ops/dropout.hpp"
 #include "ops/launch_shape.hpp"
-#include "ops/reduction_grid.hpp"
-#include "ops/variant_choice.hpp"
+#include "ops/lora_gradient.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
 namespace {
-
-// cl/lora_linear.cl: the most columns of a work-group; rows of out, and of x at once
-constexpr std::size_t kColumns = 128;
-constexpr std::uint32_t kRanks = 16;
-constexpr std::uint32_t kSteps = 64;
-// Work-groups a unit that the rows are cut for.
-constexpr std::uint32_t kGroupsPerUnit = 8;
-// cl/lora_linear_cpu.cl
-constexpr std::uint32_t kStrip = 32;
-
-std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 
 void require_adapter(std::string_view op, const LinearWeights& weights, const LoraWeights& lora) {
   require(!weights.w.empty() && weights.w.shape().rank() == 2,
@@ -58,15 +49,19 @@ Tensor adapter_input(Batch& batch, const Tensor& x, const LoraDropout& dropout) 
   return dropped;
 }
 
-// ds = scale * dy b, and dx (+)= dy w + drop'(ds a) where dx is wanted.
-void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& ds,
+// dx (+)= dy w + drop'(ds a). shrinks: ds = scale * dy b is to be made, too.
+void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& ds, bool shrinks,
                const LinearWeights& weights, const LoraWeights& lora, Accumulate accumulate) {
   if (lora.dropout.probability == 0 && !dx.empty()) {
-    record_gemm_backward(batch, dx, dy, weights.w, accumulate,
-                         {.s = ds, .u = lora.a, .a = lora.bt, .a_scale = lora.scale});
-    return;
+    LowRankTerm term{.s = ds, .u = lora.a, .u_rounded = lora.a_rounded};
+    if (shrinks) {
+      term.a = lora.bt;
+      term.a_scale = lora.scale;
+      term.a_rounded = lora.bt_rounded;
+    }
+    return record_gemm_backward(batch, dx, dy, weights.w, accumulate, term);
   }
-  record_lora_shrink(batch, ds, dy, lora.bt, lora.scale);
+  if (shrinks) record_lora_shrink(batch, ds, dy, lora.bt, lora.scale);
   if (dx.empty()) return;
   const bool adds = accumulate == Accumulate::yes;
   const Tensor sum = adds ? record_widened(batch, dx) : f32_result(batch, dx);
@@ -77,43 +72,90 @@ void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& d
   record_result(batch, dx, sum);
 }
 
-void test_gradient(SelfTest& test) {
-  constexpr std::int64_t kWidth = 2 * kStrip + 5;
-  record_lora_gradient(test.batch(), test.changed(test.input({5, kWidth})), test.input({7, 5}),
-                       test.input({7, kWidth}), 0.5F);
+// What a layer adds to its base product; with dropout s is made here.
+GemmExtras extras_of(Batch& batch, const LoraOutput& output, const Tensor& x) {
+  const auto& [y, s, weights, lora] = output;
+  require_adapter("lora_linear", weights, lora);
+  GemmExtras extras{.bias = weights.bias};
+  if (lora.empty()) return extras;
+  require_matrix("lora_linear", "x", x);
+  require_activation("lora_linear", "s", s, {x.shape()[0], lora.a.shape()[0]});
+  extras.low_rank = {.s = s, .u = lora.bt, .scale = lora.scale, .u_rounded = lora.bt_rounded};
+  if (lora.dropout.probability == 0) {
+    extras.low_rank.a = lora.a;
+    extras.low_rank.a_rounded = lora.a_rounded;
+  } else {
+    record_lora_shrink(batch, s, adapter_input(batch, x, lora.dropout), lora.a, 1);
+  }
+  return extras;
 }
 
-// out += scale * s^T x
-struct Gradient {
-  Tensor out;
-  Tensor s;
-  Tensor x;
-  float scale = 1;
-};
+void require_gradient(std::string_view op, const LoraGradientProduct& p) {
+  require_matrix(op, "s", p.s);
+  require_matrix(op, "x", p.x);
+  const std::int64_t rows = p.s.shape()[0];
+  const std::int64_t rank = p.s.shape()[1];
+  const std::int64_t width = p.x.shape()[1];
+  require_activation(op, "s", p.s, p.s.shape());
+  require_activation(op, "x", p.x, {rows, width});
+  require_tensor(op, "out", p.out, {rank, width});
+  require(!overlap(p.out, p.s) && !overlap(p.out, p.x), "{}: out must alias neither s nor x", op);
+}
 
-void record_gradient_by_chunks(Batch& batch, Launch launch, const Gradient& g) {
-  Context& context = batch.context();
-  const std::uint32_t rows = u32(g.x.shape()[0]), rank = u32(g.s.shape()[1]);
-  const std::uint32_t width = u32(g.x.shape()[1]);
-  const std::size_t columns = reduction_group(context.device(), kColumns);
-  Defines defines;
-  defines.set("COLUMNS", columns).set("RANKS", kRanks).set("STEPS", kSteps);
-  if (g.x.type() == DType::bf16) defines.set("X_BF16");
-  const std::uint32_t strips = divide_up(width, u32(static_cast<std::int64_t>(columns)));
-  const std::uint32_t wanted = kGroupsPerUnit * std::max(1U, context.device().compute_units);
-  const std::uint32_t chunk_rows = std::max(kSteps, divide_up(rows * strips, wanted));
-  const std::uint32_t chunks = divide_up(rows, chunk_rows);
-  const Tensor parts = batch.temporary({chunks, rank, width}, DType::f32, "lora gradient parts");
-  const std::string label = launch.label;
-  launch.kernel = context.kernel("lora_linear.cl", "lora_gradient_parts", defines);
-  launch.grid = {{strips * columns, chunks, divide_up(rank, kRanks)}, {columns, 1, 1}};
-  batch.launch(std::move(launch), parts, g.s, g.x, rows, rank, width, chunk_rows);
-  constexpr std::size_t kItems = 64;
-  Launch sum{context.kernel("lora_linear.cl", "lora_gradient_sum", defines),
-             {{round_up(std::size_t{rank} * width, kItems), 1, 1}, {kItems, 1, 1}},
-             {},
-             label + " sum"};
-  batch.launch(std::move(sum), g.out, parts, rank * width, chunks, g.scale);
+// dbt += scale * dy^T s
+LoraGradientProduct dbt_of(const LoraBranch& branch) {
+  return {.out = branch.gradients.dbt, .s = branch.s, .x = branch.dy, .scale = branch.lora.scale};
+}
+
+void require_branch(const LoraBranch& branch, const Tensor& dx, const Tensor& x) {
+  constexpr std::string_view op = "lora_linear backward";
+  require_adapter(op, branch.weights, branch.lora);
+  if (branch.lora.empty()) return;
+  require_matrix(op, "dy", branch.dy);
+  const std::int64_t rows = branch.dy.shape()[0];
+  require_activation(op, "saved.x", x, {rows, branch.weights.w.shape()[1]});
+  require_activation(op, "saved.s", branch.s, {rows, branch.lora.a.shape()[0]});
+  require(!overlap(dx, x), "{}: dx must not alias saved.x", op);
+  require_gradient(op, dbt_of(branch));
+}
+
+// Whether the layers' gradients may share launches.
+bool are_alike(std::span<const LoraBranch> branches) {
+  const LoraWeights& first = branches.front().lora;
+  return std::ranges::all_of(branches, [&](const LoraBranch& branch) {
+    const LoraWeights& lora = branch.lora;
+    return !lora.empty() && lora.a.shape()[0] == first.a.shape()[0] && lora.scale == first.scale &&
+           lora.dropout.probability == 0;
+  });
+}
+
+// All gradients, where a kernel makes ds beside db. REQUIRES: are_alike(), or one branch.
+void record_backward_beside(Batch& batch, const Tensor& dx, const Tensor& x,
+                            std::span<const LoraBranch> branches, Accumulate accumulate) {
+  const Tensor input = adapter_input(batch, x, branches.front().lora.dropout);
+  std::vector<LoraGradientProduct> of_b, of_a;
+  std::vector<GemmTerm> terms;
+  for (const LoraBranch& branch : branches) {
+    const LoraWeights& lora = branch.lora;
+    const Tensor ds =
+        batch.temporary({branch.dy.shape()[0], lora.a.shape()[0]}, DType::bf16, "lora ds");
+    of_b.push_back(dbt_of(branch));
+    of_b.back().shrunk = ds;
+    of_b.back().b = lora.bt_rounded.empty() ? lora.bt : lora.bt_rounded;
+    of_b.back().shrink_scale = lora.scale;
+    of_a.push_back({.out = branch.gradients.da, .s = ds, .x = input});
+    require_gradient("lora_linear backward", of_a.back());
+    terms.push_back(
+        {branch.dy, branch.weights.w, {.s = ds, .u = lora.a, .u_rounded = lora.a_rounded}});
+  }
+  record_gradients(batch, of_b);
+  const LoraBranch& first = branches.front();
+  if (first.lora.dropout.probability > 0) {
+    record_dx(batch, dx, first.dy, of_a.front().s, false, first.weights, first.lora, accumulate);
+  } else if (!dx.empty()) {
+    record_gemm_backward_sum(batch, dx, terms, accumulate);
+  }
+  record_gradients(batch, of_a);
 }
 
 }  // namespace
@@ -121,40 +163,48 @@ void record_gradient_by_chunks(Batch& batch, Launch launch, const Gradient& g) {
 void record_lora_linear(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,
                         const LinearWeights& weights, const LoraWeights& lora,
                         const Tensor& residual) {
-  require_adapter("lora_linear", weights, lora);
-  GemmExtras extras{.bias = weights.bias, .residual = residual};
-  if (!lora.empty()) {
-    require_matrix("lora_linear", "x", x);
-    require_tensor("lora_linear", "s", s, {x.shape()[0], lora.a.shape()[0]});
-    extras.low_rank = {s, lora.bt, lora.scale};
-    if (lora.dropout.probability == 0) {
-      extras.low_rank.a = lora.a;
-    } else {
-      record_lora_shrink(batch, s, adapter_input(batch, x, lora.dropout), lora.a, 1);
-    }
-  }
+  GemmExtras extras = extras_of(batch, {y, s, weights, lora}, x);
+  extras.residual = residual;
   record_gemm(batch, y, x, weights.w, extras);
+}
+
+void record_lora_linears(Batch& batch, const Tensor& x, std::span<const LoraOutput> outputs) {
+  std::vector<GemmOutput> products;
+  for (const LoraOutput& output : outputs) {
+    products.push_back({output.y, output.weights.w, extras_of(batch, output, x)});
+  }
+  record_gemms(batch, x, products);
 }
 
 void record_lora_linear_backward(Batch& batch, const Tensor& dx, const LoraGradients& gradients,
                                  const Tensor& dy, const LoraLinearSaved& saved,
                                  const LinearWeights& weights, const LoraWeights& lora,
                                  Accumulate accumulate_dx) {
-  require_adapter("lora_linear backward", weights, lora);
+  const LoraBranch branch{gradients, dy, saved.s, weights, lora};
+  require_branch(branch, dx, saved.x);
   if (lora.empty()) {
     if (!dx.empty()) record_gemm_backward(batch, dx, dy, weights.w, accumulate_dx);
     return;
   }
-  require_matrix("lora_linear backward", "dy", dy);
-  const std::int64_t rows = dy.shape()[0];
-  const std::int64_t rank = lora.a.shape()[0];
-  require_activation("lora_linear backward", "saved.x", saved.x, {rows, weights.w.shape()[1]});
-  require_tensor("lora_linear backward", "saved.s", saved.s, {rows, rank});
-  require(!overlap(dx, saved.x), "lora_linear backward: dx must not alias saved.x");
-  const Tensor ds = batch.temporary({rows, rank}, DType::f32, "lora ds");
-  record_lora_gradient(batch, gradients.dbt, saved.s, dy, lora.scale);
-  record_dx(batch, dx, dy, ds, weights, lora, accumulate_dx);
+  if (shrinks_beside_gradients(batch.context())) {
+    return record_backward_beside(batch, dx, saved.x, {&branch, 1}, accumulate_dx);
+  }
+  const Tensor ds = batch.temporary({dy.shape()[0], lora.a.shape()[0]}, DType::f32, "lora ds");
+  record_gradient(batch, dbt_of(branch));
+  record_dx(batch, dx, dy, ds, true, weights, lora, accumulate_dx);
   record_lora_gradient(batch, gradients.da, ds, adapter_input(batch, saved.x, lora.dropout), 1);
+}
+
+void record_lora_linears_backward(Batch& batch, const Tensor& dx, const Tensor& x,
+                                  std::span<const LoraBranch> branches, Accumulate accumulate_dx) {
+  if (are_alike(branches) && shrinks_beside_gradients(batch.context())) {
+    for (const LoraBranch& branch : branches) require_branch(branch, dx, x);
+    return record_backward_beside(batch, dx, x, branches, accumulate_dx);
+  }
+  for (const auto& [gradients, dy, s, weights, lora] : branches) {
+    record_lora_linear_backward(batch, dx, gradients, dy, {x, s}, weights, lora, accumulate_dx);
+    accumulate_dx = Accumulate::yes;
+  }
 }
 
 void record_lora_linear_composed(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,
@@ -179,29 +229,9 @@ void record_lora_shrink(Batch& batch, const Tensor& out, const Tensor& x, const 
 
 void record_lora_gradient(Batch& batch, const Tensor& out, const Tensor& s, const Tensor& x,
                           float scale) {
-  constexpr std::string_view op = "lora_gradient";
-  require_matrix(op, "s", s);
-  require_matrix(op, "x", x);
-  const std::int64_t rows = s.shape()[0];
-  const std::int64_t rank = s.shape()[1];
-  const std::int64_t width = x.shape()[1];
-  require_tensor(op, "s", s, s.shape());
-  require_activation(op, "x", x, {rows, width});
-  require_tensor(op, "out", out, {rank, width});
-  require(!overlap(out, s) && !overlap(out, x), "{}: out must alias neither s nor x", op);
-  Context& context = batch.context();
-  const auto flops = 2.0 * static_cast<double>(rows * rank * width);
-  const double bytes =
-      4.0 * static_cast<double>(rows * rank + 2 * rank * width) + static_cast<double>(x.bytes());
-  Launch launch{{}, {}, {flops, bytes}, "lora_linear/gradient"};
-  if (variant_for(context, "lora_linear_cpu.cl", "lora_gradient", test_gradient) != Variant::cpu) {
-    return record_gradient_by_chunks(batch, std::move(launch), {out, s, x, scale});
-  }
-  launch.kernel =
-      context.kernel("lora_linear_cpu.cl", "lora_gradient", Defines().set("COLUMNS", kStrip));
-  launch.grid = single_item_groups(divide_up(u32(width), kStrip));
-  batch.launch(std::move(launch), out, s, record_widened(batch, x), u32(rows), u32(rank),
-               u32(width), scale);
+  const LoraGradientProduct product{.out = out, .s = s, .x = x, .scale = scale};
+  require_gradient("lora_gradient", product);
+  record_gradient(batch, product);
 }
 
 Cost lora_linear_cost(std::int64_t rows, const LinearWeights& weights, std::int64_t rank) {

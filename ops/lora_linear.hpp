@@ -8,9 +8,11 @@
 // b [N, R] is held transposed, bt [R, N]: then the forward's and the backward's low-rank terms have
 // the same form, and so have the two gradients. Without dropout the adapter shares the accumulators
 // of the base product, which makes s, and ds, on its way where its kernel can (ops/gemm.hpp,
-// LowRankTerm). x, y, dx and dy are f32 or bf16 each, a residual is of y's type; s and what belongs
-// to the adapter are f32.
+// LowRankTerm). x, y, dx, dy and s are f32 or bf16 each, a residual is of y's type; what belongs to
+// the adapter is f32. On Hopper's matrix units one read of dy gives db and ds.
 #pragma once
+
+#include <span>
 
 #include "ops/gemm.hpp"
 
@@ -33,6 +35,9 @@ struct LoraWeights {
   Tensor bt;  // [R, N] f32
   float scale = 1;
   LoraDropout dropout = {};
+  // a and bt rounded to bf16, kept so by the caller; or empty: products that round do it each time.
+  Tensor a_rounded = {};
+  Tensor bt_rounded = {};
   bool empty() const noexcept { return a.empty(); }
 };
 
@@ -59,6 +64,27 @@ void record_lora_linear_backward(Batch& batch, const Tensor& dx, const LoraGradi
                                  const LinearWeights& weights, const LoraWeights& lora,
                                  Accumulate accumulate_dx);
 
+// One of several layers with the same input.
+struct LoraOutput {
+  Tensor y;
+  Tensor s;
+  LinearWeights weights;
+  LoraWeights lora;
+};
+// Each as record_lora_linear() has it; in one product where a kernel can.
+void record_lora_linears(Batch& batch, const Tensor& x, std::span<const LoraOutput> outputs);
+
+struct LoraBranch {
+  LoraGradients gradients;
+  Tensor dy;
+  Tensor s;
+  LinearWeights weights;
+  LoraWeights lora;
+};
+// Their backward: dx is the sum over the layers, or dx += it; in few launches where kernels can.
+void record_lora_linears_backward(Batch& batch, const Tensor& dx, const Tensor& x,
+                                  std::span<const LoraBranch> branches, Accumulate accumulate_dx);
+
 // The composed twin, of unfused ops only: the reference in tests and the baseline in benches.
 void record_lora_linear_composed(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,
                                  const LinearWeights& weights, const LoraWeights& lora,
@@ -67,8 +93,8 @@ void record_lora_linear_composed(Batch& batch, const Tensor& y, const Tensor& s,
 // out [T, R] = scale * x [T, K] a [R, K]^T: the shrink. Overwrites out.
 void record_lora_shrink(Batch& batch, const Tensor& out, const Tensor& x, const Tensor& a,
                         float scale);
-// out [R, K] += scale * s [T, R]^T x [T, K]: the adapter gradients; x f32 or bf16. Same bits every
-// run.
+// out [R, K] += scale * s [T, R]^T x [T, K]: the adapter gradients; s and x f32 or bf16. Same bits
+// every run.
 void record_lora_gradient(Batch& batch, const Tensor& out, const Tensor& s, const Tensor& x,
                           float scale);
 

@@ -188,7 +188,7 @@ std::vector<Family> families() {
          record_gemm(t.batch(), t.output({2, 70}), t.input({2, 64}), t.input({70, 64}));
        }},
       {"gemm_wgmma f32",
-       {"gemm_wgmma_ends.clh", "sums[16 * g + 4 * j + 2 * i + 1]", "sums[16 * g + 4 * j + 1]"},
+       {"gemm_wgmma_ends.clh", "(float2)(two[0], two[1])", "(float2)(two[0], two[0])"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}), t.input({80, 64}));
        },
@@ -221,6 +221,17 @@ std::vector<Family> families() {
          record_lora_gradient(t.batch(), t.changed(t.input({4, 70})), t.input({9, 4}),
                               t.input({9, 70}), 1);
        }},
+      {"lora_gradient_wgmma",
+       {"lora_linear_wgmma.cl", "k < SLICES", "k < 1"},
+       [](SelfTest& t) {
+         const LoraWeights lora{t.input({4, 70}), t.input({4, 600})};
+         record_lora_linear_backward(t.batch(), t.output({90, 70}),
+                                     {t.changed(t.input({4, 70})), t.changed(t.input({4, 600}))},
+                                     t.input({90, 600}), {t.input({90, 70}), t.input({90, 4})},
+                                     {t.input({600, 70}), {}}, lora, Accumulate::no);
+       },
+       Variant::wgmma,
+       kBf16Tolerance},
       {"attention_forward_cpu", {"attention_cpu.cl"}, [](SelfTest& t) { attention(t, 70, false); }},
       {"attention_forward_bf16_cpu",
        {"attention_bf16_cpu.cl"},

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "ops/gemm_kernels.hpp"
@@ -144,6 +145,15 @@ class Gemm : public test::OpTest {
     return type == DType::bf16 ? test::upload_bf16(context(), shape, v) : up(shape, v);
   }
 
+  std::vector<float> floats_of(const Tensor& t) {
+    if (t.type() == DType::f32) return context().read<float>(t);
+    std::vector<float> floats;
+    for (const std::uint16_t half : context().read<std::uint16_t>(t)) {
+      floats.push_back(std::bit_cast<float>(std::uint32_t{half} << 16U));
+    }
+    return floats;
+  }
+
   // y (+)= 0.5 s u + the product with an input of type `in`, of and to `out`; s is given.
   void expect_types(const Case& c, DType in, DType out, bool backward) {
     const std::int64_t from = backward ? c.n : c.k;
@@ -254,6 +264,87 @@ TEST_P(Gemm, TakesAndGivesBf16) {
                                   {DType::f32, DType::bf16}}) {
       expect_types(c, in, out, false);
       expect_types(c, in, out, true);
+    }
+  }
+}
+
+// Widths of two and three members, with adapters whose s is made or given, or none; biases or none.
+TEST_P(Gemm, ProductsOfOneInputAreWhatEachIsAlone) {
+  constexpr std::int64_t kRows = 140, kIn = 136;
+  CLORA_SKIP_UNLESS_AFFORDED(kRows * kIn * 512 / 4);
+  const Tensor x = up({kRows, kIn}, values(kRows * kIn, 1), DType::bf16);
+  for (const std::vector<std::int64_t>& widths :
+       {std::vector<std::int64_t>{264, 40, 72}, {136, 264}, {20, 33}}) {
+    for (const std::int64_t rank : {0, 5, 20}) {
+      for (const DType type : {DType::bf16, DType::f32}) {
+        std::vector<GemmOutput> joined, alone;
+        for (std::size_t i = 0; i < widths.size(); ++i) {
+          const std::int64_t n = widths[i];
+          const auto seed = static_cast<std::uint32_t>(10 * i);
+          const Tensor w = test::random_weights(DType::bf16, n, kIn, seed + 2).upload(context());
+          const auto output = [&] {
+            GemmOutput of{context().allocate({kRows, n}, type, MemoryTag::scratch), w};
+            if (rank == 0) of.extras.bias = up({n}, values(n, seed + 3));
+            if (rank > 0) {
+              of.extras.low_rank = {
+                  context().allocate({kRows, rank}, DType::f32, MemoryTag::scratch),
+                  up({rank, n}, values(rank * n, seed + 4)), 0.5F,
+                  up({rank, kIn}, values(rank * kIn, seed + 5)), 0.25F};
+            }
+            return of;
+          };
+          joined.push_back(output());
+          alone.push_back(output());
+        }
+        run([&](Batch& batch) {
+          record_gemms(batch, x, joined);
+          for (const auto& [y, w, extras] : alone) record_gemm(batch, y, x, w, extras);
+        });
+        for (std::size_t i = 0; i < widths.size(); ++i) {
+          const std::string what =
+              fmt::format("{} of {}, rank {}, {}", i, widths.size(), rank, name_of(type));
+          expect_close(floats_of(joined[i].y), to_double(floats_of(alone[i].y)), 0x1p-8, what);
+          if (rank == 0) continue;
+          expect_close(floats_of(joined[i].extras.low_rank.s),
+                       to_double(floats_of(alone[i].extras.low_rank.s)), 1e-5, "s " + what);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Gemm, AGradientOfSeveralTermsIsTheirSum) {
+  constexpr std::int64_t kRows = 140, kOut = 200;
+  CLORA_SKIP_UNLESS_AFFORDED(kRows * kOut * 512 / 4);
+  for (const std::vector<std::int64_t>& steps :
+       {std::vector<std::int64_t>{264, 40, 72}, {136, 264}, {20, 33}}) {
+    for (const std::int64_t rank : {0, 5, 20}) {
+      for (const DType type : {DType::bf16, DType::f32}) {
+        std::vector<GemmTerm> terms;
+        for (std::size_t i = 0; i < steps.size(); ++i) {
+          const std::int64_t n = steps[i];
+          const auto seed = static_cast<std::uint32_t>(10 * i);
+          terms.push_back({up({kRows, n}, values(kRows * n, seed + 1), DType::bf16),
+                           test::random_weights(DType::bf16, n, kOut, seed + 2).upload(context())});
+          if (rank == 0) continue;
+          terms.back().low_rank = {up({kRows, rank}, values(kRows * rank, seed + 3), DType::bf16),
+                                   up({rank, kOut}, values(rank * kOut, seed + 4)), 0.5F};
+        }
+        const auto before = values(kRows * kOut, 99);
+        for (const Accumulate first : {Accumulate::no, Accumulate::yes}) {
+          const Tensor dx = up({kRows, kOut}, before, type), each = up({kRows, kOut}, before);
+          run([&](Batch& batch) {
+            record_gemm_backward_sum(batch, dx, terms, first);
+            Accumulate accumulate = first;
+            for (const auto& [dy, w, low_rank] : terms) {
+              record_gemm_backward(batch, each, dy, w, accumulate, low_rank);
+              accumulate = Accumulate::yes;
+            }
+          });
+          expect_close(floats_of(dx), to_double(floats_of(each)), 3 * 0x1p-8,
+                       fmt::format("{} terms, rank {}, {}", steps.size(), rank, name_of(type)));
+        }
+      }
     }
   }
 }

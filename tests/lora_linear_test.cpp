@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <tuple>
+
 #include "ops/dropout.hpp"
 #include "tests/reference/lora_linear_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
@@ -24,7 +26,8 @@ struct Case {
 };
 const std::vector<Case> kCases = {{1, 1, 1, 1},       {2, 33, 65, 3},     {12, 32, 32, 8},
                                   {17, 3, 5, 2},      {13, 31, 97, 16},   {37, 129, 64, 17},
-                                  {50, 64, 640, 256}, {65, 192, 576, 16}, {300, 33, 64, 8}};
+                                  {50, 64, 640, 256}, {65, 192, 576, 16}, {300, 33, 64, 8},
+                                  {520, 24, 1100, 20}};
 
 std::vector<float> values(std::int64_t count, std::uint32_t seed) {
   return random_values(static_cast<std::size_t>(count), seed);
@@ -96,7 +99,7 @@ class LoraLinear : public test::OpTest {
   void expect_forward(const Layer& layer, DType type = DType::f32) {
     const Case& c = layer.size;
     test::Output y(context(), {c.t, c.n}, type);
-    test::Output s(context(), {c.t, c.r});
+    test::Output s(context(), {c.t, c.r}, type);
     run([&](Batch& batch) {
       record_lora_linear(batch, y.tensor(), s.tensor(), up({c.t, c.k}, layer.x, type),
                          layer.weights, layer.lora);
@@ -120,7 +123,7 @@ class LoraLinear : public test::OpTest {
     run([&](Batch& batch) {
       batch.fill_zero(da.tensor());
       batch.fill_zero(dbt.tensor());
-      const LoraLinearSaved saved{up({c.t, c.k}, layer.x, type), up({c.t, c.r}, s)};
+      const LoraLinearSaved saved{up({c.t, c.k}, layer.x, type), up({c.t, c.r}, s, type)};
       const Tensor gradient = up({c.t, c.n}, layer.dy, type);
       for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
         record_lora_linear_backward(batch, dx.tensor(), {da.tensor(), dbt.tensor()}, gradient,
@@ -172,9 +175,78 @@ TEST_P(LoraLinear, ActivationsMayBeBf16) {
        {Case{2, 33, 65, 3}, {37, 129, 64, 17}, {65, 192, 576, 16}, {140, 40, 72, 5}}) {
     for (const float probability : {0.0F, 0.3F}) {
       if (!c.affordable()) continue;
-      const Layer layer(context(), c, probability);
+      Layer layer(context(), c, probability);
+      if (GetParam() == Variant::wgmma) {
+        layer.lora.a_rounded = up({c.r, c.k}, layer.a, DType::bf16);
+        layer.lora.bt_rounded = up({c.r, c.n}, layer.bt, DType::bf16);
+      }
       expect_forward(layer, DType::bf16);
       expect_backward(layer, DType::bf16);
+    }
+  }
+}
+
+// Three layers with equal ranks, two of which one has none, and with dropout.
+TEST_P(LoraLinear, SeveralLayersOfOneInputAreWhatEachIsAlone) {
+  constexpr std::int64_t kRows = 140, kIn = 136;
+  CLORA_SKIP_UNLESS_AFFORDED(kRows * kIn * 512);
+  const Tensor x = up({kRows, kIn}, values(kRows * kIn, 1), DType::bf16);
+  for (const auto& [widths, rank, probability] :
+       {std::tuple{std::vector<std::int64_t>{600, 40, 72}, std::int64_t{8}, 0.0F},
+        {{136, 264}, 20, 0.0F},
+        {{136, 264}, 0, 0.0F},
+        {{40, 72}, 8, 0.3F}}) {
+    std::vector<Layer> layers;
+    for (const std::int64_t n : widths) {
+      layers.emplace_back(context(), Case{kRows, n, kIn, std::max<std::int64_t>(rank, 8)},
+                          probability);
+    }
+    if (rank == 0) layers.back().lora = {};
+    struct Results {
+      std::vector<LoraOutput> outputs;
+      std::vector<LoraBranch> branches;
+      Tensor dx;
+    };
+    const auto results = [&] {
+      Results r{{}, {}, up({kRows, kIn}, values(kRows * kIn, 9))};
+      for (const Layer& layer : layers) {
+        const auto zeros = [&](Shape shape) {
+          return up(shape, std::vector<float>(static_cast<std::size_t>(shape.elements())));
+        };
+        const Case& c = layer.size;
+        const Tensor s = layer.lora.empty() ? Tensor() : zeros({c.t, c.r});
+        r.outputs.push_back({zeros({c.t, c.n}), s, layer.weights, layer.lora});
+        r.branches.push_back({{zeros({c.r, c.k}), zeros({c.r, c.n})},
+                              up({c.t, c.n}, layer.dy, DType::bf16),
+                              s,
+                              layer.weights,
+                              layer.lora});
+      }
+      return r;
+    };
+    const Results joined = results(), alone = results();
+    run([&](Batch& batch) {
+      record_lora_linears(batch, x, joined.outputs);
+      record_lora_linears_backward(batch, joined.dx, x, joined.branches, Accumulate::no);
+      for (const auto& [y, s, weights, lora] : alone.outputs) {
+        record_lora_linear(batch, y, s, x, weights, lora);
+      }
+      Accumulate accumulate = Accumulate::no;
+      for (const auto& [gradients, dy, s, weights, lora] : alone.branches) {
+        record_lora_linear_backward(batch, alone.dx, gradients, dy, {x, s}, weights, lora,
+                                    accumulate);
+        accumulate = Accumulate::yes;
+      }
+    });
+    const auto expect_same = [&](const Tensor& got, const Tensor& want, const char* what) {
+      expect_close(context().read<float>(got), to_double(context().read<float>(want)), 1e-4,
+                   fmt::format("{} of {} layers, rank {}", what, widths.size(), rank));
+    };
+    expect_same(joined.dx, alone.dx, "dx");
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      expect_same(joined.outputs[i].y, alone.outputs[i].y, "y");
+      expect_same(joined.branches[i].gradients.da, alone.branches[i].gradients.da, "da");
+      expect_same(joined.branches[i].gradients.dbt, alone.branches[i].gradients.dbt, "dbt");
     }
   }
 }

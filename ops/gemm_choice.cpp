@@ -1,0 +1,210 @@
+#include "ops/gemm_choice.hpp"
+
+#include <vector>
+
+#include "ops/gemm_hopper.hpp"
+#include "ops/launch_shape.hpp"
+#include "ops/quant.hpp"
+#include "ops/variant_choice.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+// Of the largest output: rows of x keep 16 bits a block.
+constexpr double kInt8Tolerance = 1e-3;
+
+GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns,
+                       float scale = 0.5F) {
+  return {.bias = test.input({columns}),
+          .residual = test.input({rows, columns}),
+          .low_rank = {test.input({rows, 3}), test.input({3, columns}), 0.5F},
+          .scale = scale};
+}
+
+// Several tiles each way, cut at their ends; s is given, or made where these tiles make it: else it
+// would be another kernel's, which a self-test does not build.
+void test_tiles(SelfTest& test, const Tensor& like, bool makes_s) {
+  constexpr std::int64_t kRows = 2 * GemmTiles::kAmxRows + 1;
+  const std::int64_t columns =
+      2 * GemmTiles::kColumns + (like.layout() == Layout::strips ? kStripRows : 3);
+  const Tensor w = test.weights({columns, 256}, like.type(), like.layout());
+  record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}), w,
+              test_extras(test, kRows, columns));
+  record_gemm_backward(test.batch(), test.output({kRows, 256}), test.input({kRows, columns}), w,
+                       Accumulate::no);
+  if (!makes_s) return;
+  record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}), w,
+              {.low_rank = {test.output({kRows, 7}), test.input({7, columns}), 0.5F,
+                            test.input({7, 256}), 0.5F}});
+}
+
+// A tile of each number of rows, panels of one strip and two; matrix tiles take no scale, and store
+// differently what has no bias; s is given or made.
+void test_strips(SelfTest& test, const Tensor& like) {
+  constexpr std::int64_t kColumns = 2 * GemmTiles::kColumns + kStripRows;
+  const Tensor w = test.weights({kColumns, 256}, like.type(), like.layout());
+  for (const std::int64_t rows : {64, 20}) {
+    for (const float scale : {1.0F, 0.5F}) {
+      record_gemm(test.batch(), test.output({rows, kColumns}), test.input({rows, 256}), w,
+                  test_extras(test, rows, kColumns, scale));
+    }
+    record_gemm(test.batch(), test.output({rows, kColumns}), test.input({rows, 256}), w,
+                {.residual = test.input({rows, kColumns})});
+    record_gemm(test.batch(), test.output({rows, kColumns}), test.input({rows, 256}), w,
+                {.low_rank = {test.output({rows, 7}), test.input({7, kColumns}), 0.5F,
+                              test.input({7, 256}), 0.5F}});
+  }
+}
+
+// Two and three members of one launch, and their adapters.
+void test_members(SelfTest& test) {
+  constexpr std::int64_t kRows = 150, kIn = 136;
+  const auto activations = [&](Shape shape) { return test.input(shape, 1, DType::bf16); };
+  std::vector<GemmOutput> outputs;
+  std::vector<GemmTerm> terms;
+  for (const std::int64_t n : {264, 40, 72}) {
+    const Tensor w = test.weights({n, kIn}, DType::bf16);
+    const LowRankTerm made{test.output({kRows, 7}), test.input({7, n}), 0.5F, test.input({7, kIn}),
+                           0.5F};
+    outputs.push_back({test.output({kRows, n}, DType::bf16), w, {.low_rank = made}});
+    terms.push_back({activations({kRows, n}), w, {activations({kRows, 7}), test.input({7, kIn})}});
+  }
+  record_gemms(test.batch(), activations({kRows, kIn}), outputs);
+  record_gemm_backward_sum(test.batch(), test.output({kRows, kIn}), terms, Accumulate::no);
+  terms.pop_back();
+  record_gemm_backward_sum(test.batch(), test.output({kRows, kIn}, DType::bf16), terms,
+                           Accumulate::no);
+}
+
+// More than a tile each way, cut at their ends, with all that may be added; s is made, and columns
+// fill no pieces.
+void test_wgmma(SelfTest& test, const Tensor& like) {
+  constexpr std::int64_t kRows = 150, kColumns = 264, kSteps = 256;
+  const Tensor w = test.weights({kColumns, kSteps}, like.type(), like.layout());
+  const Tensor narrow = test.weights({kColumns - 3, kSteps}, like.type(), Layout::plain);
+  const auto activations = [&](Shape shape) { return test.input(shape, 1, DType::bf16); };
+  record_gemm(test.batch(), test.output({kRows, kColumns}), test.input({kRows, kSteps}), w,
+              test_extras(test, kRows, kColumns));
+  record_gemm_backward(test.batch(), test.output({kRows, kSteps}), test.input({kRows, kColumns}), w,
+                       Accumulate::no, {test.input({kRows, 3}), test.input({3, kSteps}), 0.5F});
+  record_gemm(test.batch(), test.output({kRows, kColumns}, DType::bf16),
+              activations({kRows, kSteps}), w,
+              {.residual = activations({kRows, kColumns}),
+               .low_rank = {test.output({kRows, 7}), test.input({7, kColumns}), 0.5F,
+                            test.input({7, kSteps}), 0.5F}});
+  record_gemm(test.batch(), test.output({kRows, kColumns - 3}), activations({kRows, kSteps}),
+              narrow);
+  test_members(test);
+}
+
+// One row, and some that are taken together.
+void test_few_rows(SelfTest& test, const Tensor& like) {
+  const std::int64_t columns = 2 * kStripRows + (like.layout() == Layout::strips ? kStripRows : 5);
+  constexpr std::int64_t kRows = 5;
+  record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}),
+              test.weights({columns, 256}, like.type(), like.layout()),
+              test_extras(test, kRows, columns));
+}
+
+bool trusts_tiles(Context& context, const Tensor& w, bool bf16) {
+  const std::string arithmetic = bf16 ? fmt::format("_{}", name_of(context.variant())) : "";
+  const std::string name = fmt::format("gemm{}_tiles {}", arithmetic, weight_name(w));
+  return trusted(context,
+                 {bf16 ? kGemmBf16Tiles : kGemmTiles, name, bf16 ? kBf16Tolerance : kF32Tolerance},
+                 [&](SelfTest& test) { test_tiles(test, w, bf16); });
+}
+
+bool trusts_strips(Context& context, const Tensor& w) {
+  const bool bf16 = w.type() == DType::bf16;
+  return trusted(
+      context,
+      {kGemmStrips, fmt::format("gemm_strips_{} {}", name_of(context.variant()), weight_name(w)),
+       bf16 ? kBf16Tolerance : kF32Tolerance},
+      [&](SelfTest& test) { test_strips(test, w); });
+}
+
+bool trusts_wgmma(Context& context, const Tensor& w) {
+  return trusted(context,
+                 {kGemmWgmma, fmt::format("gemm_wgmma {}", weight_name(w)), kBf16Tolerance},
+                 [&](SelfTest& test) { test_wgmma(test, w); });
+}
+
+bool trusts_few_rows(Context& context, const Tensor& w) {
+  return trusted(context, {kGemmFewRows, fmt::format("gemm_few_rows {}", weight_name(w))},
+                 [&](SelfTest& test) { test_few_rows(test, w); });
+}
+
+bool trusts_few_rows_strips(Context& context, const Tensor& w) {
+  const std::string name = fmt::format("gemm_few_rows_strips {}", weight_name(w));
+  return trusted(context, {kGemmFewRowsStrips, name},
+                 [&](SelfTest& test) { test_few_rows(test, w); });
+}
+
+bool trusts_int8(Context& context, const Tensor& w) {
+  const std::string name = fmt::format("gemm_few_rows_int8 {}", weight_name(w));
+  return trusted(context, {kGemmFewRowsInt8, name, kInt8Tolerance},
+                 [&](SelfTest& test) { test_few_rows(test, w); });
+}
+
+bool lies_in_float_strips(const Tensor& w) {
+  return w.layout() == Layout::strips && !is_quantised(w.type());
+}
+
+bool multiplies_integers(const Context& context, const GemmProduct& p) {
+  return p.w.layout() == Layout::strips && is_quantised(p.w.type()) &&
+         has_cpu_matrix_unit(context.variant()) && context.device().int8_dots &&
+         int8_row_bytes(p) <= context.device().local_memory_bytes;
+}
+
+// Strips hold what the product multiplies: bf16 where it rounds, else f32.
+bool multiplies_strips(const Context& context, const GemmProduct& p, bool bf16) {
+  const bool as_they_lie = lies_in_float_strips(p.w) && (p.w.type() == DType::bf16) == bf16;
+  const bool scales = p.alpha != 1 && context.variant() == Variant::amx;
+  return as_they_lie && !p.backward && !scales &&
+         gemm_strips(context.device(), context.variant(), bf16).has_value();
+}
+
+GemmKernel kernel_for_few_rows(Context& context, const GemmProduct& p) {
+  if (!is_for_cpus(context.variant())) return GemmKernel::few_rows_portable;
+  if (multiplies_integers(context, p) && trusts_int8(context, p.w))
+    return GemmKernel::few_rows_int8;
+  if (lies_in_float_strips(p.w) && trusts_few_rows_strips(context, p.w)) {
+    return GemmKernel::few_rows_strips;
+  }
+  return trusts_few_rows(context, p.w) ? GemmKernel::few_rows : GemmKernel::few_rows_portable;
+}
+
+GemmKernel kernel_for_many_rows(Context& context, const GemmProduct& p) {
+  const bool bf16 = rounds_to_bf16(context.variant(), p.size(), p.backward);
+  if (!is_for_cpus(context.variant())) {
+    return bf16 && trusts_wgmma(context, p.w) ? GemmKernel::wgmma : GemmKernel::portable;
+  }
+  if (multiplies_strips(context, p, bf16) && trusts_strips(context, p.w)) return GemmKernel::strips;
+  if (bf16 && trusts_tiles(context, p.w, true)) return GemmKernel::bf16_tiles;
+  return trusts_tiles(context, p.w, false) ? GemmKernel::tiles : GemmKernel::portable;
+}
+
+}  // namespace
+
+GemmKernel kernel_for(Context& context, const GemmProduct& p) {
+  const bool few = !p.backward && has_few_rows(context.variant(), p.rows());
+  return few ? kernel_for_few_rows(context, p) : kernel_for_many_rows(context, p);
+}
+
+bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p) {
+  switch (kernel) {
+    case GemmKernel::wgmma:
+      return gemm_wgmma_makes_s(context, p);
+    case GemmKernel::few_rows_portable:
+      return gemm_few_rows_make_s(context, p);
+    case GemmKernel::strips:
+      return gemm_strips_make_s(context, p);
+    case GemmKernel::bf16_tiles:
+      return gemm_bf16_tiles_make_s(context, p);
+    default:
+      return false;
+  }
+}
+
+}  // namespace clora

@@ -1,0 +1,26 @@
+// Which kernel a product takes: the one that serves the variant best, where its self-test has shown
+// that the driver builds it right.
+#pragma once
+
+#include "ops/gemm_kernels.hpp"
+
+namespace clora {
+
+enum class GemmKernel {
+  portable,
+  few_rows_portable,
+  wgmma,
+  tiles,
+  bf16_tiles,
+  strips,
+  few_rows,
+  few_rows_strips,
+  few_rows_int8
+};
+
+GemmKernel kernel_for(Context& context, const GemmProduct& p);
+
+// Whether `kernel` makes s of p in its own launch: the one place that says so.
+bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p);
+
+}  // namespace clora

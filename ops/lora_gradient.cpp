@@ -1,0 +1,128 @@
+#include "ops/lora_gradient.hpp"
+
+#include <vector>
+
+#include "ops/activations.hpp"
+#include "ops/gemm.hpp"
+#include "ops/launch_shape.hpp"
+#include "ops/reduction_grid.hpp"
+#include "ops/variant_choice.hpp"
+
+namespace clora {
+namespace {
+
+// cl/lora_linear.cl: the most columns of a work-group; rows of out, and of x at once
+constexpr std::size_t kColumns = 128;
+constexpr std::uint32_t kRanks = 16;
+constexpr std::uint32_t kSteps = 64;
+// Work-groups a unit that the rows are cut for.
+constexpr std::uint32_t kGroupsPerUnit = 8;
+// cl/lora_linear_cpu.cl
+constexpr std::uint32_t kStrip = 32;
+
+std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+
+void test_gradient(SelfTest& test) {
+  constexpr std::int64_t kWidth = 2 * kStrip + 5;
+  const Tensor x = test.input({7, kWidth}), s = test.input({7, 5});
+  const Tensor out = test.changed(test.input({5, kWidth}));
+  record_gradient(test.batch(), {.out = out, .s = s, .x = x, .scale = 0.5F});
+}
+
+// Several strips of columns and chunks of rows, cut at their ends, one block of ranks and two; one
+// member and three.
+void test_gradient_wgmma(SelfTest& test) {
+  constexpr std::int64_t kRows = 700, kWidth = 1100;
+  const auto rounded = [&](Shape shape) { return test.input(shape, 1, DType::bf16); };
+  for (const std::int64_t rank : {7, 70}) {
+    record_gradient(test.batch(), {.out = test.changed(test.input({rank, kWidth})),
+                                   .s = rounded({kRows, rank}),
+                                   .x = rounded({kRows, kWidth}),
+                                   .scale = 0.5F,
+                                   .shrunk = test.output({kRows, rank}, DType::bf16),
+                                   .b = test.input({rank, kWidth}),
+                                   .shrink_scale = 0.25F});
+  }
+  std::vector<LoraGradientProduct> members;
+  for (const std::int64_t width : {600, 40, 136}) {
+    members.push_back({.out = test.changed(test.input({5, width})),
+                       .s = rounded({kRows, 5}),
+                       .x = rounded({kRows, width}),
+                       .shrunk = test.output({kRows, 5}, DType::bf16),
+                       .b = test.input({5, width})});
+  }
+  record_gradients(test.batch(), members);
+}
+
+Launch launch_of(const LoraGradientProduct& g) {
+  const auto flops = 2.0 * static_cast<double>(g.s.elements() * g.x.shape()[1]);
+  const std::size_t bytes = g.s.bytes() + g.x.bytes() + 2 * g.out.bytes();
+  return {{}, {}, {flops, static_cast<double>(bytes)}, "lora_linear/gradient"};
+}
+
+void record_gradient_cpu(Batch& batch, const LoraGradientProduct& g) {
+  const std::uint32_t width = u32(g.x.shape()[1]);
+  Launch launch = launch_of(g);
+  launch.kernel = batch.context().kernel("lora_linear_cpu.cl", "lora_gradient",
+                                         Defines().set("COLUMNS", kStrip));
+  launch.grid = single_item_groups(divide_up(width, kStrip));
+  batch.launch(std::move(launch), g.out, record_widened(batch, g.s), record_widened(batch, g.x),
+               u32(g.x.shape()[0]), u32(g.s.shape()[1]), width, g.scale);
+}
+
+void record_gradient_by_chunks(Batch& batch, const LoraGradientProduct& g) {
+  Context& context = batch.context();
+  const Tensor s = record_widened(batch, g.s);
+  const std::uint32_t rows = u32(g.x.shape()[0]), rank = u32(g.s.shape()[1]);
+  const std::uint32_t width = u32(g.x.shape()[1]);
+  const std::size_t columns = reduction_group(context.device(), kColumns);
+  Defines defines;
+  defines.set("COLUMNS", columns).set("RANKS", kRanks).set("STEPS", kSteps);
+  if (g.x.type() == DType::bf16) defines.set("X_BF16");
+  const std::uint32_t strips = divide_up(width, u32(static_cast<std::int64_t>(columns)));
+  const std::uint32_t wanted = kGroupsPerUnit * std::max(1U, context.device().compute_units);
+  const std::uint32_t chunk_rows = std::max(kSteps, divide_up(rows * strips, wanted));
+  const std::uint32_t chunks = divide_up(rows, chunk_rows);
+  const Tensor parts = batch.temporary({chunks, rank, width}, DType::f32, "lora gradient parts");
+  Launch launch = launch_of(g);
+  const std::string label = launch.label;
+  launch.kernel = context.kernel("lora_linear.cl", "lora_gradient_parts", defines);
+  launch.grid = {{strips * columns, chunks, divide_up(rank, kRanks)}, {columns, 1, 1}};
+  batch.launch(std::move(launch), parts, s, g.x, rows, rank, width, chunk_rows);
+  constexpr std::size_t kItems = 64;
+  Launch sum{context.kernel("lora_linear.cl", "lora_gradient_sum", defines),
+             {{round_up(std::size_t{rank} * width, kItems), 1, 1}, {kItems, 1, 1}},
+             {},
+             label + " sum"};
+  batch.launch(std::move(sum), g.out, parts, rank * width, chunks, g.scale);
+}
+
+}  // namespace
+
+bool shrinks_beside_gradients(Context& context) {
+  return context.variant() == Variant::wgmma &&
+         trusted(context, {kLoraWgmma, "lora_gradient_wgmma", kBf16Tolerance}, test_gradient_wgmma);
+}
+
+void record_gradient(Batch& batch, const LoraGradientProduct& p) {
+  Context& context = batch.context();
+  if (shrinks_beside_gradients(context)) return record_gradients_wgmma(batch, {&p, 1});
+  if (variant_for(context, "lora_linear_cpu.cl", "lora_gradient", test_gradient) == Variant::cpu) {
+    return record_gradient_cpu(batch, p);
+  }
+  record_gradient_by_chunks(batch, p);
+  if (p.shrunk.empty()) return;  // else a self-test's reference
+  const Tensor shrunk = f32_result(batch, p.shrunk);
+  record_gemm(batch, shrunk, p.x, p.b, {.scale = p.shrink_scale});
+  record_result(batch, p.shrunk, shrunk);
+}
+
+void record_gradients(Batch& batch, std::span<const LoraGradientProduct> members) {
+  const bool joined = members.size() <= kMostLoraMembers;
+  if (joined && shrinks_beside_gradients(batch.context())) {
+    return record_gradients_wgmma(batch, members);
+  }
+  for (const LoraGradientProduct& p : members) record_gradient(batch, p);
+}
+
+}  // namespace clora
