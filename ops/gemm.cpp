@@ -5,6 +5,7 @@
 #include "ops/activations.hpp"
 #include "ops/gemm_choice.hpp"
 #include "ops/gemm_hopper.hpp"
+#include "ops/gemm_mma.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
 #include "runtime/error.hpp"
@@ -22,6 +23,8 @@ void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
       return record_gemm_few_rows_portable(batch, p);
     case GemmKernel::wgmma:
       return record_gemm_wgmma(batch, {&p, 1});
+    case GemmKernel::mma:
+      return record_gemm_mma(batch, p);
     case GemmKernel::tiles:
       return record_gemm_tiles(batch, p, false);
     case GemmKernel::bf16_tiles:
@@ -62,7 +65,8 @@ void record_product(Batch& batch, GemmProduct p) {
   if (is_for_cpus(context.variant()) && !p.is_f32()) return record_product_widened(batch, p);
   const GemmKernel kernel = kernel_for(context, p);
   const bool f32_s = p.rank() == 0 || p.low_rank.s.type() == DType::f32;
-  if (!f32_s && kernel != GemmKernel::wgmma) return record_with_f32_s(batch, p);
+  const bool takes_bf16_s = kernel == GemmKernel::wgmma || kernel == GemmKernel::mma;
+  if (!f32_s && !takes_bf16_s) return record_with_f32_s(batch, p);
   if (p.makes_s() && !makes_s(kernel, context, p)) {
     const bool rounded = kernel == GemmKernel::wgmma && !p.low_rank.a_rounded.empty();
     const Tensor a = std::exchange(p.low_rank.a, {});

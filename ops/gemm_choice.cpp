@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "ops/gemm_hopper.hpp"
+#include "ops/gemm_mma.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
 #include "ops/variant_choice.hpp"
@@ -79,7 +80,7 @@ void test_members(SelfTest& test) {
 
 // More than a tile each way, cut at their ends, with all that may be added; s is made, and columns
 // fill no pieces.
-void test_wgmma(SelfTest& test, const Tensor& like) {
+void test_matrix_unit(SelfTest& test, const Tensor& like) {
   constexpr std::int64_t kRows = 150, kColumns = 264, kSteps = 256;
   const Tensor w = test.weights({kColumns, kSteps}, like.type(), like.layout());
   const Tensor narrow = test.weights({kColumns - 3, kSteps}, like.type(), Layout::plain);
@@ -127,7 +128,12 @@ bool trusts_strips(Context& context, const Tensor& w) {
 bool trusts_wgmma(Context& context, const Tensor& w) {
   return trusted(context,
                  {kGemmWgmma, fmt::format("gemm_wgmma {}", weight_name(w)), kBf16Tolerance},
-                 [&](SelfTest& test) { test_wgmma(test, w); });
+                 [&](SelfTest& test) { test_matrix_unit(test, w); });
+}
+
+bool trusts_mma(Context& context, const Tensor& w) {
+  return trusted(context, {kGemmMma, fmt::format("gemm_mma {}", weight_name(w)), kBf16Tolerance},
+                 [&](SelfTest& test) { test_matrix_unit(test, w); });
 }
 
 bool trusts_few_rows(Context& context, const Tensor& w) {
@@ -178,7 +184,9 @@ GemmKernel kernel_for_few_rows(Context& context, const GemmProduct& p) {
 GemmKernel kernel_for_many_rows(Context& context, const GemmProduct& p) {
   const bool bf16 = rounds_to_bf16(context.variant(), p.size(), p.backward);
   if (!is_for_cpus(context.variant())) {
-    return bf16 && trusts_wgmma(context, p.w) ? GemmKernel::wgmma : GemmKernel::portable;
+    const bool hopper = context.variant() == Variant::wgmma;
+    if (bf16 && hopper && trusts_wgmma(context, p.w)) return GemmKernel::wgmma;
+    return bf16 && !hopper && trusts_mma(context, p.w) ? GemmKernel::mma : GemmKernel::portable;
   }
   if (multiplies_strips(context, p, bf16) && trusts_strips(context, p.w)) return GemmKernel::strips;
   if (bf16 && trusts_tiles(context, p.w, true)) return GemmKernel::bf16_tiles;

@@ -10,6 +10,7 @@ enum class GemmKernel {
   portable,
   few_rows_portable,
   wgmma,
+  mma,
   tiles,
   bf16_tiles,
   strips,

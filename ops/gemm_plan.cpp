@@ -108,7 +108,7 @@ std::optional<GemmStrips> gemm_strips(const Device& device, Variant variant, boo
 
 bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward) {
   const bool few = !backward && has_few_rows(variant, size.rows);
-  if (variant == Variant::wgmma) return !few;
+  if (variant == Variant::wgmma || variant == Variant::mma) return !few;
   return has_cpu_matrix_unit(variant) && !few && size.columns > GemmTiles::kNarrowColumns;
 }
 

@@ -215,6 +215,13 @@ std::vector<Family> families() {
        },
        Variant::wgmma,
        kBf16Tolerance},
+      {"gemm_mma f32",
+       {"gemm_mma.cl", "2 * k + lane / 16", "2 * k"},
+       [](SelfTest& t) {
+         record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}), t.input({80, 64}));
+       },
+       Variant::mma,
+       kBf16Tolerance},
       {"lora_gradient",
        {"lora_linear_cpu.cl"},
        [](SelfTest& t) {

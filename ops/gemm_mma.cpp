@@ -1,0 +1,39 @@
+#include "ops/gemm_mma.hpp"
+
+#include "ops/bf16_rows.hpp"
+#include "ops/launch_shape.hpp"
+#include "ops/reduction_grid.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::uint32_t kTile = 128;  // rows and columns
+constexpr std::size_t kItems = 256;
+// Tile rows walked column by column.
+constexpr std::uint32_t kBand = 8;
+
+std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+
+}  // namespace
+
+void record_gemm_mma(Batch& batch, const GemmProduct& p) {
+  const Bf16Rows x = record_bf16_rows(batch, p.x);
+  const Bf16Rows w = record_bf16_rows(batch, p.w, p.alpha);
+  const bool adapted = p.rank() > 0;
+  const Bf16Rows s = adapted ? record_bf16_rows(batch, p.low_rank.s) : x;
+  const Bf16Rows u = adapted ? record_bf16_rows(batch, p.low_rank.u, p.low_rank.scale) : w;
+  Defines defines;
+  if (p.backward) defines.set("TRANSPOSED");
+  if (p.y.type() == DType::bf16) defines.set("Y_BF16");
+  Launch launch{{}, {}, gemm_cost(p.rows(), p.w), p.backward ? "gemm/backward" : "gemm/forward"};
+  launch.cost.flops += 2.0 * static_cast<double>(p.rows() * p.columns() * p.rank());
+  launch.kernel = batch.context().kernel(kGemmMma, "gemm_mma", defines);
+  const std::uint32_t tiles = divide_up(u32(p.rows()), kTile) * divide_up(u32(p.columns()), kTile);
+  launch.grid = groups_of(kItems, tiles);
+  batch.launch(std::move(launch), p.y, x.data, w.data, s.data, u.data,
+               p.start.empty() ? p.y : p.start, p.bias.empty() ? p.y : p.bias, u32(p.rows()),
+               u32(p.columns()), u32(p.steps()), u32(p.rank()), x.stride, w.stride, s.stride,
+               u.stride, std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}, kBand);
+}
+
+}  // namespace clora

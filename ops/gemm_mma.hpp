@@ -1,0 +1,13 @@
+// cl/gemm_mma.cl: products on the matrix units of NVIDIA's cards since Ampere.
+#pragma once
+
+#include "ops/gemm_kernels.hpp"
+
+namespace clora {
+
+inline constexpr std::string_view kGemmMma = "gemm_mma.cl";
+
+// Any product. REQUIRES: a device with mma; s is not to be made.
+void record_gemm_mma(Batch& batch, const GemmProduct& p);
+
+}  // namespace clora
