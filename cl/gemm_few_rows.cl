@@ -134,7 +134,7 @@ __attribute__((always_inline)) void few_rows(
     uint R, float alpha, float scale, uint has_start, uint has_bias, uint lanes,
     __global const float* a, float a_scale, uint makes_s, __local float* made,
     __local float* scratch) {
-  const uint team = get_local_id(0) / lanes, lane = get_local_id(0) % lanes;
+  const uint team = get_local_id(0) / lanes, lane = get_local_id(0) & (lanes - 1);  // a power of 2
   const uint batch_rows = GROUP / lanes * TEAM_ROWS;
   if (makes_s) make_s(made, s, x, a, M, K, R, a_scale, scratch);
   for (uint n0 = get_group_id(0) * batch_rows; n0 < N; n0 += get_num_groups(0) * batch_rows) {
