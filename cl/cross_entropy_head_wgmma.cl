@@ -5,9 +5,10 @@
 //   e [T, V] = 2^(z - reference[t])
 //   parts[n, t] = (sum of e[t, v] over the 256 v of tile n, the reference it is relative to)
 //   -D LOSS_ALONE: parts only, each right whatever z is
-// Shapes  x, w and e by their maps (cl/tensor_map.cl), which stand in this order, in boxes of 128, 256
-//         and 64 rows; V: of this chunk; parts [tiles of the whole vocabulary, T]; references [T];
-//         raised [1 + tiles of rows + T], zeros before the first launch of a chunk; dx [T, D].
+// Shapes  table: maps (cl/tensor_map.cl) of x, w and e, in boxes of 128, 256 and 64 rows; behind them
+//         the addresses of parts [tiles of the whole vocabulary, T], references [T], raised [1 +
+//         tiles of rows + T], zeros before the first launch of a chunk, and dx [T, D]. V: of this
+//         chunk; LOSS_ALONE has no e, raised and dx.
 //         Where split_tiles is less than the chunk's tiles of 256 entries, e lies in shares of so many
 //         tiles, one below the other, each of split_rows rows, as does dx; past V e is zero
 // Types   x, w and e bf16, parts float2, raised u32, all else f32
@@ -105,7 +106,7 @@ void exponentials(const float* z, const float* reference, float* total, uint box
   stores_seen();                                                                               \
   group_together(part);                                                                        \
   if (item % 128 == 0) {                                                                       \
-    store_box(maps + 2 * MAP_BYTES, box, v0 % split_columns + 64 * side,                       \
+    store_box(table + 2 * MAP_BYTES, box, v0 % split_columns + 64 * side,                       \
               v0 / split_columns * split_rows + t0 + 64 * part);                               \
   }
 #endif
@@ -118,15 +119,18 @@ void scale_row(__global float* row, float by, uint D, uint lane) {
 }
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials(
-    __global float2* parts, __global const uchar* maps, __global const ushort* x,
-    __global const ushort* w, __global const ushort* e, __global float* references,
-    __global uint* raised, __global float* dx, uint T, uint V, uint D, uint first_tile,
-    uint split_tiles, uint split_rows, uint again, uint dx_splits, uint band) {
+    __global const uchar* table, uint T, uint V, uint D, uint first_tile, uint split_tiles,
+    uint split_rows, uint again, uint dx_splits, uint band) {
   __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
 #ifndef LOSS_ALONE
   __local uchar e_boxes[4 * BOX_BYTES] __attribute__((aligned(1024)));
 #endif
   __local ulong barriers[2 * STAGES];
+  __global const ulong* addresses = (__global const ulong*)(table + 3 * MAP_BYTES);
+  __global float2* parts = (__global float2*)addresses[0];
+  __global float* references = (__global float*)addresses[1];
+  __global uint* raised = (__global uint*)addresses[2];
+  __global float* dx = (__global float*)addresses[3];
   if (again && raised[0] == 0) return;
   const uint full = shared_address(barriers), empty = full + 8 * STAGES;
   const uint item = get_local_id(0), steps = (D + 63) / 64;
@@ -139,7 +143,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
       barrier_begin(empty + 8 * i, 2);
     }
     barriers_begun();
-    for (uint i = 0; i < 3; ++i) map_written(maps + i * MAP_BYTES);
+    for (uint i = 0; i < 3; ++i) map_written(table + i * MAP_BYTES);
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
   uint stage = 0, phase = 0;
@@ -152,8 +156,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
         barrier_wait(empty + 8 * stage, phase ^ 1);
         barrier_expect(ready, STAGE_BYTES);
-        copy_box(to, maps, 64 * k, t0, ready);
-        copy_box(to + X_BYTES, maps + MAP_BYTES, 64 * k, v0, ready);
+        copy_box(to, table, 64 * k, t0, ready);
+        copy_box(to + X_BYTES, table + MAP_BYTES, 64 * k, v0, ready);
         NEXT_STAGE
       }
     }
@@ -165,7 +169,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
   const uint boxes = 0;
 #else
   const uint boxes = shared_address(e_boxes) + part * 2 * BOX_BYTES;
-  if (item % 128 == 0) map_written(maps + 2 * MAP_BYTES);
+  if (item % 128 == 0) map_written(table + 2 * MAP_BYTES);
 #endif
   __global uint* raised_rows = raised + 1 + row_tiles;
   float sums[COLUMNS / 2];

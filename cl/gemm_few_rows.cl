@@ -188,18 +188,3 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_few_rows_a
            (__global const float*)at[6], M, N, K, R, alpha, scale, has_start, has_bias, lanes,
            (__global const float*)at[7], a_scale, makes_s, made, scratch);
 }
-
-__kernel void gemm_few_rows_addresses(__global ulong* at, __global const uchar* y,
-                                      __global const uchar* x, __global const uchar* w,
-                                      __global const uchar* start, __global const uchar* bias,
-                                      __global const uchar* s, __global const uchar* u,
-                                      __global const uchar* a) {
-  at[0] = (ulong)y;
-  at[1] = (ulong)x;
-  at[2] = (ulong)w;
-  at[3] = (ulong)start;
-  at[4] = (ulong)bias;
-  at[5] = (ulong)s;
-  at[6] = (ulong)u;
-  at[7] = (ulong)a;
-}

@@ -1,4 +1,5 @@
-// tensor_map: the descriptor by which Hopper's bulk copies read boxes of a bf16 matrix.
+// tensor_map: what a kernel reaches tensors by that are no arguments of its (ops/tensor_maps.hpp):
+// the descriptor by which Hopper's bulk copies read boxes of a bf16 matrix; addresses; counters.
 //
 // Shapes  matrix [rows, columns] with `stride` elements a row, a multiple of 8; maps 128 bytes each
 // Types   bf16; a map is 16 words of 64 bits
@@ -22,4 +23,20 @@ __kernel void tensor_map(__global ulong* maps, __global const ushort* matrix, ui
   map[7] = box_rows - 1;
   map[8] = BOX_COLUMNS * 2 * box_rows;
   map[9] = BOX_COLUMNS * 2 * 8;
+}
+
+// table[i] = the address of the tensor i - first, for `count` tensors of up to 8; 0 for none.
+__kernel void tensor_addresses(__global ulong* table, uint first, uint count,
+                               __global const uchar* t0, __global const uchar* t1,
+                               __global const uchar* t2, __global const uchar* t3,
+                               __global const uchar* t4, __global const uchar* t5,
+                               __global const uchar* t6, __global const uchar* t7) {
+  const ulong all[8] = {(ulong)t0, (ulong)t1, (ulong)t2, (ulong)t3,
+                        (ulong)t4, (ulong)t5, (ulong)t6, (ulong)t7};
+  for (uint i = 0; i < count; ++i) table[first + i] = all[i];
+}
+
+// A work-item each.
+__kernel void tensor_counters(__global uint* table, uint first) {
+  table[first + get_global_id(0)] = 0;
 }

@@ -1,7 +1,5 @@
 #include "ops/cross_entropy_head_hopper.hpp"
 
-#include <array>
-
 #include "ops/gemm_hopper.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
@@ -159,9 +157,9 @@ class Recording {
     const bool alone = e.empty();
     Bf16Rows kept = x_;
     if (!alone) kept = {e, u32(e.shape()[0]), u32(e.shape()[1]), u32(e.shape()[1])};
-    const std::array<MappedMatrix, 3> matrices{
-        {{x_, u32(kTileRows)}, {w, u32(kTileEntries)}, {kept, kBoxRows}}};
-    const Tensor maps = prepare_tensor_maps(batch_, matrices, "head_loss/tensor map");
+    const TensorTable table{
+        .matrices = {{x_, u32(kTileRows)}, {w, u32(kTileEntries)}, {kept, kBoxRows}},
+        .tensors = {parts_, references_, raised, products_}};
     Defines defines;
     defines.set("STAGES", kStages);
     if (alone) defines.set("LOSS_ALONE");
@@ -169,13 +167,13 @@ class Recording {
     const double bytes = 2.0 * static_cast<double>(in_.x.elements() + w.data.elements() +
                                                    (alone ? 0 : e.elements()));
     const std::size_t units = std::max(1U, batch_.context().device().compute_units);
-    batch_.launch(launch_of(kExponentials, "head_exponentials", defines, groups_of(kItems, units),
-                            again ? Cost{} : Cost{flops, bytes},
-                            again ? "head_loss/exponentials again" : "head_loss/exponentials"),
-                  parts_, maps, x_.data, w.data, kept.data, references_,
-                  alone ? references_ : raised, alone ? loss_ : products_, u32(rows_), w.rows,
-                  u32(width_), u32(tile), u32(split_tiles_), u32(split_rows_), std::uint32_t{again},
-                  tile > 0 ? u32(splits_) : 0, kBand);
+    Launch launch = launch_of(kExponentials, "head_exponentials", defines, groups_of(kItems, units),
+                              again ? Cost{} : Cost{flops, bytes},
+                              again ? "head_loss/exponentials again" : "head_loss/exponentials");
+    launch.uses = table.uses();
+    batch_.launch(std::move(launch), prepare_tensor_table(batch_, table, "head_loss/table"),
+                  u32(rows_), w.rows, u32(width_), u32(tile), u32(split_tiles_), u32(split_rows_),
+                  std::uint32_t{again}, tile > 0 ? u32(splits_) : 0, kBand);
   }
 
   void record_end() {

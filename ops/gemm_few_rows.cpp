@@ -8,6 +8,7 @@
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
 #include "ops/reduction_grid.hpp"
+#include "ops/tensor_maps.hpp"
 
 namespace clora {
 namespace {
@@ -129,13 +130,10 @@ bool gemm_few_rows_make_s(const Context& context, const GemmProduct& p) {
 void record_gemm_few_rows_by_address(Batch& batch, const GemmProduct& p) {
   Context& context = batch.context();
   const Tensors tensors = tensors_of(p);
-  const Tensor addresses =
-      context.allocate({2 * std::ssize(tensors)}, DType::u32, MemoryTag::scratch);
-  Launch find = launch_of(context, p, "gemm_few_rows_addresses");
-  find.grid = single_item_groups(1);
-  batch.prepare(std::move(find), with_tensors({addresses}, tensors));
+  const TensorTable table{.tensors = {tensors.begin(), tensors.end()}};
+  const Tensor addresses = prepare_tensor_table(batch, table, "gemm/addresses");
   Launch launch = launch_of(context, p, "gemm_few_rows_at");
-  launch.uses.assign(tensors.begin(), tensors.end());
+  launch.uses = table.uses();
   batch.record(std::move(launch), with_numbers({addresses}, context, p));
 }
 

@@ -1,26 +1,88 @@
 #include "ops/tensor_maps.hpp"
 
+#include <algorithm>
+
+#include "ops/reduction_grid.hpp"
+
 namespace clora {
 namespace {
 
+constexpr std::string_view kFile = "tensor_map.cl";
 constexpr std::int64_t kMapBytes = 128;
+constexpr std::int64_t kAddressBytes = 8;
+constexpr std::int64_t kCounterBytes = 4;
+constexpr std::size_t kAddressesAtOnce = 8;
+
+// The launches that write one table.
+class Writing {
+ public:
+  Writing(Batch& batch, Tensor to, std::string_view label)
+      : batch_(batch), to_(std::move(to)), label_(label) {}
+
+  void map(std::uint32_t number, const MappedMatrix& of) {
+    const auto& [matrix, box_rows] = of;
+    prepare("tensor_map", single_item_groups(1),
+            {to_, matrix.data, matrix.rows, matrix.columns, matrix.stride, box_rows, number});
+  }
+
+  // tensors: at most kAddressesAtOnce. first: words of 8 bytes before theirs.
+  void addresses(std::uint32_t first, std::span<const Tensor> tensors) {
+    std::vector<Argument> arguments{to_, first, static_cast<std::uint32_t>(tensors.size())};
+    arguments.insert(arguments.end(), tensors.begin(), tensors.end());
+    arguments.resize(3 + kAddressesAtOnce, Tensor());
+    prepare("tensor_addresses", single_item_groups(1), std::move(arguments));
+  }
+
+  // first: words of 4 bytes before them.
+  void counters(std::uint32_t first, std::uint32_t count) {
+    prepare("tensor_counters", groups_of(1, count), {to_, first});
+  }
+
+ private:
+  void prepare(std::string_view function, Grid grid, std::vector<Argument> arguments) {
+    batch_.prepare({batch_.context().kernel(kFile, function, {}), grid, {}, std::string(label_)},
+                   std::move(arguments));
+  }
+
+  Batch& batch_;
+  Tensor to_;
+  std::string_view label_;
+};
 
 }  // namespace
 
+std::vector<Tensor> TensorTable::uses() const {
+  std::vector<Tensor> all;
+  std::ranges::copy_if(tensors, std::back_inserter(all),
+                       [](const Tensor& t) { return !t.empty(); });
+  for (const MappedMatrix& mapped : matrices) all.push_back(mapped.matrix.data);
+  return all;
+}
+
+Tensor prepare_tensor_table(Batch& batch, const TensorTable& table, std::string_view label) {
+  const std::int64_t maps_end = std::ssize(table.matrices) * kMapBytes;
+  const std::int64_t addresses_end = maps_end + std::ssize(table.tensors) * kAddressBytes;
+  const Tensor to = batch.context().allocate({addresses_end + table.counters * kCounterBytes},
+                                             DType::u8, MemoryTag::scratch);
+  Writing writing(batch, to, label);
+  for (std::size_t i = 0; i < table.matrices.size(); ++i) {
+    writing.map(static_cast<std::uint32_t>(i), table.matrices[i]);
+  }
+  const std::span<const Tensor> tensors(table.tensors);
+  for (std::size_t i = 0; i < tensors.size(); i += kAddressesAtOnce) {
+    writing.addresses(
+        static_cast<std::uint32_t>(maps_end / kAddressBytes) + static_cast<std::uint32_t>(i),
+        tensors.subspan(i, std::min(kAddressesAtOnce, tensors.size() - i)));
+  }
+  if (table.counters > 0) {
+    writing.counters(static_cast<std::uint32_t>(addresses_end / kCounterBytes), table.counters);
+  }
+  return to;
+}
+
 Tensor prepare_tensor_maps(Batch& batch, std::span<const MappedMatrix> matrices,
                            std::string_view label) {
-  Context& context = batch.context();
-  const Tensor maps =
-      context.allocate({std::ssize(matrices) * kMapBytes}, DType::u8, MemoryTag::scratch);
-  for (std::size_t i = 0; i < matrices.size(); ++i) {
-    const auto& [matrix, box_rows] = matrices[i];
-    Launch launch;
-    launch.kernel = context.kernel("tensor_map.cl", "tensor_map", {});
-    launch.label = label;
-    batch.prepare(std::move(launch), {maps, matrix.data, matrix.rows, matrix.columns, matrix.stride,
-                                      box_rows, static_cast<std::uint32_t>(i)});
-  }
-  return maps;
+  return prepare_tensor_table(batch, {.matrices = {matrices.begin(), matrices.end()}}, label);
 }
 
 }  // namespace clora
