@@ -63,7 +63,7 @@ const bool kAdded = add_family([] {
       add_product({backward, 4096, width, width});
     }
     add_product({backward, 8192, 8192, 8192});
-    for (const std::int64_t rows : {8192, 4096}) {
+    for (const std::int64_t rows : {8192, 4096, 1024}) {
       for (const auto& [n, k] : {Linear{128, 896},
                                  {896, 896},
                                  {4864, 896},
@@ -76,6 +76,7 @@ const bool kAdded = add_family([] {
       }
     }
   }
+  add_product({true, 1024, 9728, 896});  // of gate and up, in one sum
 });
 
 }  // namespace

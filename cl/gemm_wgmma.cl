@@ -8,18 +8,21 @@
 //                      what is multiplied with u is bf16(term_scale * kept)
 //   MEMBERS=2 or 3     of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i; TRANSPOSED, in one sum:
 //                      y = x w + s u + x_1 w_1 + s_1 u_1 + ... + start
-// Shapes  x, w, s (or a), u and y by their maps (cl/tensor_map.cl), which stand in this order, a
-//         member's together, in boxes of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK
-//         rows (a) or 64 rows; those of u have 16 where R is at most 16; y and start [M, C], bias
-//         [C], kept [M, R]
+// Shapes  table: maps (cl/tensor_map.cl) of x, w, s (or a), u and y, a member's together, in boxes
+//         of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows; those
+//         of u have 16 where R is at most 16. Behind them the addresses of start [M, C] and parts,
+//         then a member's y [M, C], bias [C] and kept [M, R]: 0 for what is absent. With SPLIT
+//         words that are zero, one for each 64 rows of a tile
 // Types   x, w, s, a and u bf16, read through their maps alone; y and start f32, or bf16 with
-//         -D Y_BF16; kept f32, or bf16 with -D KEPT_BF16; bias f32
+//         -D Y_BF16; kept f32, or bf16 with -D KEPT_BF16; bias and parts f32
 // Work    a persistent grid of work-groups of three warp groups: one thread of the first starts
 //         copies of 64 steps of a tile of 128 rows of x and COLUMNS columns of w into a ring of
 //         STAGES; the two others multiply 64 rows each, one group of products always in flight.
 //         Tiles are taken in bands of `band` tile rows, column by column, so that those in flight
 //         share x and w in the second-level cache. Rows of a lie behind those of w and share their
-//         products; each column of tiles makes s, the first keeps it.
+//         products; each column of tiles makes s, the first keeps it. SPLIT: each tile's steps are
+//         cut into `shares`, one for a work-group; sums go to parts [tiles, shares, 128, WIDTH],
+//         and the group that comes last adds them up and stores the tile.
 // Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for
 //         64 ranks at once; ALIGNED: C is a multiple of 8; STAGED, with it and Y_BF16: so many
 //         columns of a tile, a multiple of 64, leave through shared memory by bulk stores
@@ -27,7 +30,8 @@
 //         and operands come as whole boxes; STAGED * 256 bytes; barriers
 // Cost    2 M C (J + R) flops, and 2 M R J for each column of tiles where s is made
 // Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, start and bias
-//         added in f32, results rounded to nearest even
+//         added in f32, results rounded to nearest even. Shares are added in their order, whoever
+//         comes last: the same bits every run
 #include "bf16_values.clh"
 #include "hopper.clh"
 #include "hopper_lanes.clh"
@@ -39,16 +43,23 @@
 #ifndef WIDTH
 #define WIDTH COLUMNS
 #endif
-#ifndef MEMBERS
-#define MEMBERS 1
-#endif
 #define PIECE_BYTES 8192  // 64 rows
 #include "gemm_wgmma_ends.clh"
 
 #define TILE_ROWS 128
+#include "gemm_wgmma_places.clh"
 #define X_BYTES (TILE_ROWS * 128)
 #define MAP_BYTES 128
 #define MEMBER_MAPS 5
+#define MAPS_BYTES (MEMBERS * MEMBER_MAPS * MAP_BYTES)
+// The table's addresses.
+#define START 0
+#define PARTS 1
+#define OF_EACH(n) (2 + 3 * member + (n))
+#define Y OF_EACH(0)
+#define BIAS OF_EACH(1)
+#define KEPT OF_EACH(2)
+#define ADDRESSES (2 + 3 * MEMBERS)
 #define BOXES_ACROSS ((COLUMNS + 63) / 64)  // of a transposed w, and of u
 #define ACROSS_BYTES (BOXES_ACROSS * PIECE_BYTES)
 // Boxes of 64 columns need room where they are whole; those of u with 16 rows fit where w was.
@@ -66,41 +77,11 @@
 #endif
 #define U_BYTES (BOXES_ACROSS * RANK_STEPS * 2048)
 
-#ifdef TRANSPOSED
-#define IS_TRANSPOSED 1
-#else
-#define IS_TRANSPOSED 0
-#endif
 #define NEXT_STAGE         \
   if (++stage == STAGES) { \
     stage = 0;             \
     phase ^= 1;            \
   }
-#define EACH_TILE \
-  for (uint id = get_group_id(0); id < row_tiles * column_tiles; id += get_num_groups(0))
-#define TILE_PLACE                                               \
-  const uint first_row = id / (band * column_tiles) * band;      \
-  const uint band_rows = min(band, row_tiles - first_row);       \
-  const uint in_band = id - first_row * column_tiles;            \
-  const uint m0 = (first_row + in_band % band_rows) * TILE_ROWS; \
-  const uint tile = in_band / band_rows;                         \
-  const uint member = MEMBER_AT(tile, tiles, tiles_1);           \
-  const uint c0 = (tile - FIRST_OF(member, tiles, tiles_1)) * COLUMNS;
-
-// Members are told apart by the tile in the forward, and by the step in a sum.
-#if MEMBERS > 1
-#define OTHERS(type, name) type name##_1, type name##_2,
-#define OF_MEMBER(name) (member == 0 ? name : member == 1 ? name##_1 : name##_2)
-#define MEMBER_AT(i, first, second) ((i) < (first) ? 0 : (i) < (first) + (second) ? 1 : 2)
-#define FIRST_OF(member, first, second) \
-  ((member) == 0 ? 0 : (member) == 1 ? (first) : (first) + (second))
-#else
-#define OTHERS(type, name)
-#define OF_MEMBER(name) name
-#define MEMBER_AT(i, first, second) 0
-#define FIRST_OF(member, first, second) 0
-#endif
-
 // The stage's products; then the stage before is free.
 #define MULTIPLY_STAGE(has_before, products)                               \
   {                                                                        \
@@ -129,17 +110,22 @@
   (sums, s_pairs + 4 * (i), transposed_operand_at(at + X_BYTES) + (i)*NEXT_TRANSPOSED_STEPS, 1, \
    "1")
 
+// What a share has summed up goes to the tile's end, or to memory for who ends it.
+#ifdef SPLIT
+#define ADD_SHARES                                                            \
+  const bool ends_tile =                                                      \
+      add_shares(sums, (__global float4*)addresses[PARTS],                    \
+                 (__global uint*)(table + MAPS_BYTES + 8 * ADDRESSES), number, share, shares, part, \
+                 arrivals);
+#else
+#define ADD_SHARES const bool ends_tile = true;
+#endif
+
 // The boxes of one transposed operand: 64 columns each, from c0 on.
 void copy_across(uint to, __global const uchar* map, uint c0, uint step, uint ready) {
   for (uint i = 0; i < BOXES_ACROSS; ++i)
     copy_box(to + i * PIECE_BYTES, map, c0 + i * 64, step, ready);
 }
-
-#if MEMBERS > 1 && !IS_TRANSPOSED
-#define C_OF_MEMBER OF_MEMBER(C)
-#else
-#define C_OF_MEMBER C
-#endif
 
 // A tile's row of start comes nearer while the tile is multiplied.
 void prefetch_row(__global const Y_TYPE* start, uint m, uint c0, uint C) {
@@ -152,19 +138,17 @@ void prefetch_row(__global const Y_TYPE* start, uint m, uint c0, uint C) {
 }
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
-    __global Y_TYPE* y, OTHERS(__global Y_TYPE*, y) __global const uchar* maps,
-    __global const ushort* x, OTHERS(__global const ushort*, x) __global const ushort* w,
-    OTHERS(__global const ushort*, w) __global const ushort* s,
-    OTHERS(__global const ushort*, s) __global const ushort* u,
-    OTHERS(__global const ushort*, u) __global const Y_TYPE* start, __global const float* bias,
-    OTHERS(__global const float*, bias) __global KEPT_TYPE* kept,
-    OTHERS(__global KEPT_TYPE*, kept) uint M, uint C, OTHERS(uint, C) uint J,
-    OTHERS(uint, J) uint R, uint has_start, uint has_bias, uint band, float made_scale,
-    float term_scale, uint split_rows) {
+    __global uchar* table, uint M, uint C, OTHERS(uint, C) uint J, OTHERS(uint, J) uint R,
+    uint band, float made_scale, float term_scale, uint split_rows, uint shares) {
   __local uchar ring[RING_BYTES + 2 * STAGED_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * STAGES];
+  __local ulong addresses_of_both[2 * ADDRESSES];
+  __local uint arrivals[2];
   const uint full = shared_address(barriers), empty = full + 8 * STAGES;
   const uint item = get_local_id(0), rank_boxes = RANK_STEPS > 0 ? (R + 63) / 64 : 0;
+  // On its way while barriers begin: item i of a warp group has asked for the i-th.
+  ulong address = 0;
+  if (item % 128 < ADDRESSES) address = ((__global const ulong*)(table + MAPS_BYTES))[item % 128];
   const uint row_tiles = (M + TILE_ROWS - 1) / TILE_ROWS;
   const uint tiles = (C + COLUMNS - 1) / COLUMNS, boxes = (J + 63) / 64;
 #if MEMBERS > 1 && IS_TRANSPOSED
@@ -185,23 +169,20 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     }
     barriers_begun();
   }
-  if (item < MEMBERS * MEMBER_MAPS) map_written(maps + item * MAP_BYTES);
+  if (item < MEMBERS * MEMBER_MAPS) map_written(table + item * MAP_BYTES);
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
   uint stage = 0, phase = 0;
   if (item < 128) {
     FEWER_REGISTERS;
     if (item != 0) return;
-    EACH_TILE {
-      TILE_PLACE
-      for (uint k = 0; k < all_boxes; ++k) {
+    __global const Y_TYPE* start = (__global const Y_TYPE*)address;  // the first one
+    EACH_SHARE {
+      SHARE_PLACE
+      for (uint k = box_0; k < box_end; ++k) {
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
         const uint of = IS_TRANSPOSED ? MEMBER_AT(k, boxes, boxes_1) : member;
         const uint step = (k - (IS_TRANSPOSED ? FIRST_OF(of, boxes, boxes_1) : 0)) * 64;
-        __global const uchar* map = maps + of * MEMBER_MAPS * MAP_BYTES;
-        if (has_start) {
-          for (uint m = m0 + k; m < min(m0 + TILE_ROWS, M); m += all_boxes)
-            prefetch_row(start, m, c0, C);
-        }
+        __global const uchar* map = table + of * MEMBER_MAPS * MAP_BYTES;
         barrier_wait(empty + 8 * stage, phase ^ 1);
         barrier_expect(ready, X_BYTES + (IS_TRANSPOSED ? ACROSS_BYTES : WIDTH * 128));
         copy_box(to, map, step, m0, ready);
@@ -211,13 +192,17 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
           copy_box(to + X_BYTES, map + MAP_BYTES, step, c0, ready);
         }
         if (SHRINK) copy_box(to + X_BYTES + COLUMNS * 128, map + 2 * MAP_BYTES, step, 0, ready);
+        if (start != 0) {
+          for (uint m = m0 + k; m < min(m0 + TILE_ROWS, M); m += all_boxes)
+            prefetch_row(start, m, c0, C);
+        }
         NEXT_STAGE
       }
-      for (uint k = 0; k < all_rank_boxes; ++k) {
+      for (uint k = 0; k < rank_end; ++k) {
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
         const uint of = IS_TRANSPOSED ? k / rank_boxes : member;
         const uint step = (IS_TRANSPOSED ? k % rank_boxes : k) * 64;
-        __global const uchar* map = maps + of * MEMBER_MAPS * MAP_BYTES;
+        __global const uchar* map = table + of * MEMBER_MAPS * MAP_BYTES;
         barrier_wait(empty + 8 * stage, phase ^ 1);
         barrier_expect(ready, U_BYTES + (SHRINK ? 0 : X_BYTES));
         if (!SHRINK) copy_box(to, map + 2 * MAP_BYTES, step, m0, ready);
@@ -230,55 +215,68 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   MORE_REGISTERS;
   const uint part = item / 128 - 1, lane = item % 32;
   const uint tile_row = part * 64 + item % 128 / 32 * 16 + lane / 4;
+  // Each warp group has its own, so that nobody but it waits for them.
+  __local ulong* addresses = addresses_of_both + part * ADDRESSES;
+  if (item % 128 < ADDRESSES) addresses[item % 128] = address;
+  group_together(part);  // all see the addresses
   float sums[WIDTH / 2];
-  EACH_TILE {
-    TILE_PLACE
+  EACH_SHARE {
+    SHARE_PLACE
     uint before = 0;
-    for (uint k = 0; k < all_boxes; ++k) {
+    for (uint k = box_0; k < box_end; ++k) {
 #ifdef TRANSPOSED
       MULTIPLY_STAGE(
-          k > 0, FOUR_PRODUCTS(WIDTH, k != 0, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
+          k > box_0,
+          FOUR_PRODUCTS(WIDTH, k != box_0, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
 #else
-      MULTIPLY_STAGE(k > 0, FOUR_PRODUCTS(WIDTH, k != 0, operand_at, NEXT_STEPS, "0"))
+      MULTIPLY_STAGE(k > box_0, FOUR_PRODUCTS(WIDTH, k != box_0, operand_at, NEXT_STEPS, "0"))
 #endif
     }
 #if SHRINK
     PRODUCTS_ENDED(WIDTH)(sums);
+    ADD_SHARES
     uint s_pairs[SHRINK / 4];
     round_made(s_pairs, sums + COLUMNS / 2, made_scale * term_scale);
-    if (c0 == 0)
-      keep_made(OF_MEMBER(kept), sums + COLUMNS / 2, made_scale, m0 + tile_row, lane, M, R);
+    if (c0 == 0 && ends_tile) {
+      keep_made((__global KEPT_TYPE*)addresses[KEPT], sums + COLUMNS / 2, made_scale,
+                m0 + tile_row, lane, M, R);
+    }
 #if SHRINK == 16
     MULTIPLY_STAGE(1, MADE_PRODUCT(0))
 #else
     MULTIPLY_STAGE(1, MADE_PRODUCT(0); MADE_PRODUCT(1); MADE_PRODUCT(2); MADE_PRODUCT(3))
 #endif
 #elif RANK_STEPS == 1
-    for (uint k = 0; k < all_rank_boxes; ++k) {
+    for (uint k = 0; k < rank_end; ++k) {
       MULTIPLY_STAGE(1, RANK_PRODUCT)
     }
 #elif RANK_STEPS == 4
-    for (uint k = 0; k < all_rank_boxes; ++k) {
+    for (uint k = 0; k < rank_end; ++k) {
       MULTIPLY_STAGE(1,
                      FOUR_PRODUCTS(COLUMNS, 1, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
     }
 #endif
     PRODUCTS_ENDED(COLUMNS)(sums);
     if (item % 128 == 0) barrier_arrive(empty + 8 * before);
-    const Extras extras = {has_start ? start : 0, has_bias ? OF_MEMBER(bias) : 0};
+#if !SHRINK
+    ADD_SHARES
+#endif
+    if (!ends_tile) continue;
+    const Extras extras = {(__global const Y_TYPE*)addresses[START],
+                           (__global const float*)addresses[BIAS]};
     const uint boxes_at = shared_address(ring) + RING_BYTES + part * STAGED_BYTES;
 #ifdef STAGED
     if (item % 128 == 0) BOXES_STORED_BUT(0);
     group_together(part);  // the boxes of the tile before have left
 #endif
-    store_sums(OF_MEMBER(y), sums, extras, m0 + tile_row, c0, M, C_OF_MEMBER, lane, boxes_at,
-               item % 128 / 32);
+    store_sums((__global Y_TYPE*)addresses[Y], sums, extras, m0 + tile_row, c0, M, C_OF_MEMBER,
+               lane, boxes_at, item % 128 / 32);
 #ifdef STAGED
     stores_seen();
     group_together(part);  // the boxes are whole
     if (item % 128 == 0) {
       for (uint i = 0; i < STAGED / 64; ++i) {
-        store_box(maps + (member * MEMBER_MAPS + 4) * MAP_BYTES, boxes_at + i * PIECE_BYTES,
+        store_box(table + (member * MEMBER_MAPS + 4) * MAP_BYTES, boxes_at + i * PIECE_BYTES,
                   c0 + 64 * i, m0 + 64 * part);
       }
     }

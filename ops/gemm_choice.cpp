@@ -78,6 +78,17 @@ void test_members(SelfTest& test) {
                            Accumulate::no);
 }
 
+// So many that several work-groups share a tile's.
+void test_many_steps(SelfTest& test) {
+  constexpr std::int64_t kRows = 70, kColumns = 72, kSteps = 3080;
+  record_gemm(test.batch(), test.output({kRows, kColumns}, DType::bf16),
+              test.input({kRows, kSteps}, 1, DType::bf16),
+              test.weights({kColumns, kSteps}, DType::bf16),
+              {.residual = test.input({kRows, kColumns}, 1, DType::bf16),
+               .low_rank = {test.output({kRows, 7}), test.input({7, kColumns}), 0.5F,
+                            test.input({7, kSteps}), 0.5F}});
+}
+
 // More than a tile each way, cut at their ends, with all that may be added; s is made, and columns
 // fill no pieces.
 void test_matrix_unit(SelfTest& test, const Tensor& like) {
@@ -96,6 +107,7 @@ void test_matrix_unit(SelfTest& test, const Tensor& like) {
                             test.input({7, kSteps}), 0.5F}});
   record_gemm(test.batch(), test.output({kRows, kColumns - 3}), activations({kRows, kSteps}),
               narrow);
+  test_many_steps(test);
   test_members(test);
 }
 

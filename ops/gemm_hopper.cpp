@@ -16,7 +16,8 @@ namespace {
 constexpr std::size_t kMostMembers = 3;
 constexpr std::size_t kMemberMaps = 5;
 constexpr std::uint32_t kTileRows = 128;
-constexpr std::uint32_t kBoxRows = 64;    // of an operand whose rows are steps, and of y
+constexpr std::uint32_t kBoxRows = 64;  // of an operand whose rows are steps, and of y
+constexpr std::uint32_t kBoxSteps = 64;
 constexpr std::uint32_t kRowBytes = 128;  // of a box
 constexpr std::size_t kItems = 384;
 // Tile rows walked column by column: 4 to 32 differ by 2 to 4 %, in no clear order.
@@ -34,10 +35,18 @@ constexpr std::uint32_t kStepRanks = 16;
 constexpr std::uint32_t kBoxRanks = 64;
 // Columns of y that are stored together where its rows hold a multiple of them.
 constexpr std::int64_t kAlignedColumns = 8;
-// What a launch that makes s takes, in columns of tiles: reading x, a row; and beside that, a step
-// of the product.
+// What a launch that makes s takes, in columns and boxes of steps: reading a row's box of x, and
+// all else, some 5 us.
 constexpr double kShrinkRow = 1.0 / 90;
-constexpr double kShrinkLaunch = 120'000;
+constexpr double kShrinkLaunch = 1'900;
+// What shares of a tile's steps cost in the same unit, which is about 2.7 ns: filling one more ring
+// and learning who comes last; and of each share kept or added, a column.
+constexpr double kShareCost = 1'000;
+constexpr double kShareColumn = 3;
+// More than so many to add up take longer than they gain.
+constexpr std::uint32_t kMostShares = 16;
+// Words by which the warp groups of a tile's shares learn who comes last.
+constexpr std::uint32_t kCountersOfTile = 2;
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 
@@ -56,6 +65,15 @@ bool is_aligned(const GemmProduct& p) { return p.columns() % kAlignedColumns == 
 
 using Members = std::span<const GemmProduct>;
 
+// Of 64 steps, whose products are summed up: those of all members of a gradient.
+std::uint32_t boxes_of(Members members) {
+  std::uint32_t boxes = 0;
+  for (const GemmProduct& p : members) {
+    boxes = (p.backward ? boxes : 0) + divide_up(u32(p.steps()), kBoxSteps);
+  }
+  return boxes;
+}
+
 WgmmaTiles tiles_of(const Context& context, Members members, std::uint32_t shrink) {
   const GemmProduct& p = members.front();
   std::array<std::uint32_t, kMostMembers> columns{u32(p.columns())};
@@ -67,7 +85,8 @@ WgmmaTiles tiles_of(const Context& context, Members members, std::uint32_t shrin
                       .units = units_of(context),
                       .shrink = shrink,
                       .whole_boxes = p.backward || p.rank() > std::int64_t{kStepRanks},
-                      .stages_y = p.y.type() == DType::bf16 && is_aligned(p)});
+                      .stages_y = p.y.type() == DType::bf16 && is_aligned(p),
+                      .boxes = boxes_of(members)});
 }
 
 // Of u as boxes, and of its products.
@@ -117,6 +136,7 @@ Defines defines_of(Members members, const WgmmaTiles& tiles) {
   if (members.size() > 1) defines.set("MEMBERS", members.size());
   if (tiles.shrink > 0) defines.set("SHRINK", tiles.shrink);
   if (tiles.staged > 0) defines.set("STAGED", tiles.staged);
+  if (tiles.shares > 1) defines.set("SPLIT");
   if (p.backward) defines.set("TRANSPOSED");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
   if (p.makes_s() && p.low_rank.s.type() == DType::bf16) defines.set("KEPT_BF16");
@@ -124,56 +144,63 @@ Defines defines_of(Members members, const WgmmaTiles& tiles) {
   return defines;
 }
 
-// The kernel's arguments in order: what members have of their own stands once for each of them, of
-// two members the second for a third one that has no columns, or steps.
-class Arguments {
- public:
-  explicit Arguments(Members members) : members_(members) {}
+// The sums of shares, for whoever adds them up; nothing where tiles have one share.
+Tensor parts_of(Batch& batch, const WgmmaTiles& tiles) {
+  if (tiles.shares == 1) return {};
+  return batch.temporary({tiles.count, tiles.shares, kTileRows, tiles.width()}, DType::f32,
+                         "gemm parts");
+}
 
-  template <class Of>
-  void each(Of of) {
-    const std::size_t count = members_.size() == 1 ? 1 : kMostMembers;
-    for (std::size_t i = 0; i < count; ++i) list_.push_back(of(std::min(i, members_.size() - 1)));
+// In the kernel's order.
+TensorTable table_of(Batch& batch, Members members, const WgmmaTiles& tiles) {
+  TensorTable table{.matrices = operands_of(batch, members, tiles),
+                    .tensors = {members.front().start, parts_of(batch, tiles)},
+                    .counters = tiles.shares > 1 ? kCountersOfTile * tiles.count : 0};
+  for (const GemmProduct& p : members) {
+    table.tensors.insert(table.tensors.end(), {p.y, p.bias, p.makes_s() ? p.low_rank.s : Tensor()});
   }
-  template <class Of>
-  void each_size(Of of) {
-    const std::size_t count = members_.size() == 1 ? 1 : kMostMembers;
+  return table;
+}
+
+// The kernel's arguments in order: sizes that members have of their own stand once for each of
+// them; of two members a third one has no columns, or steps.
+std::vector<Argument> arguments_of(Members members, const Tensor& table, const WgmmaTiles& tiles) {
+  const GemmProduct& p = members.front();
+  std::vector<Argument> list{table, u32(p.rows())};
+  const auto each = [&](auto of) {
+    const std::size_t count = members.size() == 1 ? 1 : kMostMembers;
     for (std::size_t i = 0; i < count; ++i) {
-      list_.push_back(i < members_.size() ? u32(of(members_[i])) : 0U);
+      list.emplace_back(i < members.size() ? u32(of(members[i])) : 0U);
+    }
+  };
+  each([](const GemmProduct& member) { return member.columns(); });
+  each([](const GemmProduct& member) { return member.steps(); });
+  list.insert(list.end(), {u32(p.rank()), kBand, p.low_rank.a_scale, p.low_rank.scale,
+                           u32(p.split_rows > 0 ? p.split_rows : p.rows()), tiles.shares});
+  return list;
+}
+
+// Tiles of this width, their steps shared by as many work-groups as is fastest, all of them at
+// once.
+WgmmaTiles shared_tiles(const WgmmaSize& size, std::uint32_t width) {
+  WgmmaTiles best{.columns = width, .shrink = size.shrink};
+  for (const std::uint32_t columns : size.columns) best.count += divide_up(columns, width);
+  best.count *= divide_up(size.rows, kTileRows);
+  // Columns that come in a box and are not multiplied cost half as much.
+  const auto held = static_cast<std::uint32_t>(round_up(width, kBoxRows));
+  const std::uint32_t idle = size.whole_boxes ? (held - width) / 2 : 0;
+  const double box = std::max(width, kLeastCost) + idle + size.shrink + kTileOverhead;
+  best.cost = box * size.boxes * divide_up(best.count, size.units);
+  const std::uint32_t most = std::min({kMostShares, size.boxes, size.units / best.count});
+  for (std::uint32_t shares = 2; shares <= most; ++shares) {
+    const double cost = box * divide_up(size.boxes, shares) + kShareCost +
+                        kShareColumn * best.width() * (shares + 1);
+    if (cost < best.cost) {
+      best.shares = shares;
+      best.cost = cost;
     }
   }
-  void one(Argument argument) { list_.push_back(std::move(argument)); }
-  std::vector<Argument> take() { return std::move(list_); }
-
- private:
-  Members members_;
-  std::vector<Argument> list_;
-};
-
-std::vector<Argument> arguments_of(Members members, const Tensor& maps,
-                                   std::span<const MappedMatrix> operands) {
-  const GemmProduct& p = members.front();
-  const auto operand = [&](std::size_t which) {
-    return [=](std::size_t i) { return operands[i * kMemberMaps + which].matrix.data; };
-  };
-  Arguments list(members);
-  list.each([&](std::size_t i) { return members[i].y; });
-  list.one(maps);
-  for (std::size_t which = 0; which < kMemberMaps - 1; ++which) list.each(operand(which));
-  list.one(p.start.empty() ? p.y : p.start);
-  list.each([&](std::size_t i) { return p.bias.empty() ? p.y : members[i].bias; });
-  list.each([&](std::size_t i) { return p.makes_s() ? members[i].low_rank.s : p.y; });
-  list.one(u32(p.rows()));
-  list.each_size([](const GemmProduct& member) { return member.columns(); });
-  list.each_size([](const GemmProduct& member) { return member.steps(); });
-  for (const std::uint32_t value :
-       {u32(p.rank()), std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}, kBand}) {
-    list.one(value);
-  }
-  list.one(p.low_rank.a_scale);
-  list.one(p.low_rank.scale);
-  list.one(u32(p.split_rows > 0 ? p.split_rows : p.rows()));
-  return list.take();
+  return best;
 }
 
 }  // namespace
@@ -189,19 +216,12 @@ std::uint32_t WgmmaTiles::staged_bytes() const {
 
 WgmmaTiles wgmma_tiles(const WgmmaSize& size) {
   WgmmaTiles best;
-  best.cost = std::numeric_limits<std::uint32_t>::max();
+  best.cost = std::numeric_limits<double>::max();
   for (const std::uint32_t width : {64U, 128U, 192U, 224U, 256U}) {
     const bool fits = width + size.shrink <= kMostColumns;
     if (!fits || (size.shrink > kStepRanks && width % kBoxRows != 0)) continue;
-    std::uint32_t across = 0;
-    for (const std::uint32_t columns : size.columns) across += divide_up(columns, width);
-    const std::uint32_t tiles = divide_up(size.rows, kTileRows) * across;
-    // Columns that come in a box and are not multiplied cost half as much.
-    const auto held = static_cast<std::uint32_t>(round_up(width, kBoxRows));
-    const std::uint32_t idle = size.whole_boxes ? (held - width) / 2 : 0;
-    const std::uint32_t cost = divide_up(tiles, size.units) *
-                               (std::max(width, kLeastCost) + idle + size.shrink + kTileOverhead);
-    if (cost <= best.cost) best = {.columns = width, .shrink = size.shrink, .cost = cost};
+    const WgmmaTiles tiles = shared_tiles(size, width);
+    if (tiles.cost <= best.cost) best = tiles;
     if (width >= *std::ranges::max_element(size.columns)) break;
   }
   if (size.stages_y) best.staged = best.columns / kBoxRows * kBoxRows;
@@ -212,8 +232,8 @@ WgmmaTiles wgmma_tiles(const WgmmaSize& size) {
 bool gemm_wgmma_makes_s(const Context& context, const GemmProduct& p) {
   if (p.backward || p.rank() > std::int64_t{kBoxRanks}) return false;
   const Members one(&p, 1);
-  const double apart = tiles_of(context, one, 0).cost + kShrinkRow * static_cast<double>(p.rows()) +
-                       kShrinkLaunch / static_cast<double>(p.steps());
+  const double apart = tiles_of(context, one, 0).cost + kShrinkLaunch +
+                       kShrinkRow * static_cast<double>(p.rows()) * boxes_of(one);
   return tiles_of(context, one, shrink_of(p)).cost <= apart;
 }
 
@@ -237,16 +257,16 @@ void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> members) {
   Context& context = batch.context();
   const GemmProduct& p = members.front();
   const WgmmaTiles tiles = tiles_of(context, members, shrink_of(p));
-  const std::vector<MappedMatrix> operands = operands_of(batch, members, tiles);
-  const Tensor maps = prepare_tensor_maps(batch, operands, "gemm/tensor map");
+  const TensorTable table = table_of(batch, members, tiles);
   Cost cost;
   for (const GemmProduct& member : members) {
     cost = {cost.flops + member.cost().flops, cost.bytes + member.cost().bytes};
   }
   Launch launch{context.kernel(kGemmWgmma, "gemm_wgmma", defines_of(members, tiles)),
                 groups_of(kItems, units_of(context)), cost,
-                p.backward ? "gemm/backward" : "gemm/forward"};
-  batch.record(std::move(launch), arguments_of(members, maps, operands));
+                p.backward ? "gemm/backward" : "gemm/forward", table.uses()};
+  const Tensor prepared = prepare_tensor_table(batch, table, "gemm/table");
+  batch.record(std::move(launch), arguments_of(members, prepared, tiles));
 }
 
 }  // namespace clora

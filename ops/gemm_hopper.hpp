@@ -29,22 +29,26 @@ struct WgmmaSize {
   std::uint32_t shrink = 0;  // columns of a that share a tile's products: 0, 16, or 64
   bool whole_boxes = false;  // operands come as boxes of 64 rows and columns: w transposed, or u
   bool stages_y = false;     // tiles of a bf16 y leave through shared memory
+  std::uint32_t boxes = 1;   // of 64 steps, of all members that are summed up
 };
 
-// Tiles of 128 rows and so many columns.
+// Tiles of 128 rows and so many columns, whose steps may be shared by several work-groups.
 struct WgmmaTiles {
   std::uint32_t columns = 256;
   std::uint32_t shrink = 0;
   std::uint32_t staged = 0;  // columns that leave through shared memory
   std::uint32_t stages = 4;  // of the ring
-  std::uint32_t cost = 0;    // of the product, in columns of one tile after another
+  std::uint32_t count = 0;   // of all members
+  std::uint32_t shares = 1;  // of a tile's steps
+  double cost = 0;           // of the product, in columns times boxes of steps, one after another
 
   std::uint32_t width() const { return columns + shrink; }
   std::uint32_t stage_bytes(bool whole_boxes) const;
   std::uint32_t staged_bytes() const;
 };
 // The width whose last wave of work-groups leaves least of the card idle, and a ring as long as
-// shared memory allows.
+// shared memory allows. Where tiles are fewer than half of the units, their steps are shared if
+// that gains more than adding the shares up costs.
 WgmmaTiles wgmma_tiles(const WgmmaSize& size);
 
 }  // namespace clora

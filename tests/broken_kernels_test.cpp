@@ -215,6 +215,13 @@ std::vector<Family> families() {
        },
        Variant::wgmma,
        kBf16Tolerance},
+      {"gemm_wgmma f32",
+       {"gemm_wgmma_ends.clh", "for (uint i = 0; i < shares; ++i)", "for (uint i = 0; i < 1; ++i)"},
+       [](SelfTest& t) {
+         record_gemm(t.batch(), t.output({40, 80}), t.input({40, 3072}), t.input({80, 3072}));
+       },
+       Variant::wgmma,
+       kBf16Tolerance},
       {"gemm_mma f32",
        {"gemm_mma.cl", "2 * k + lane / 16", "2 * k"},
        [](SelfTest& t) {

@@ -39,6 +39,63 @@ TEST(WgmmaTiles, TheRingIsAsLongAsSharedMemoryAllows) {
   }
 }
 
+TEST(WgmmaTiles, ManyStepsOfFewTilesAreShared) {
+  const auto cut = [](std::uint32_t rows, std::uint32_t columns, std::uint32_t boxes,
+                      std::uint32_t shrink = 0, bool backward = false) {
+    return wgmma_tiles({.rows = rows,
+                        .columns = {columns},
+                        .units = kUnits,
+                        .shrink = shrink,
+                        .whole_boxes = backward,
+                        .boxes = boxes});
+  };
+  EXPECT_EQ(cut(1024, 896, 76).shares, 2U);  // 56 tiles fill less than half of the card,
+  EXPECT_EQ(cut(1024, 896, 76).columns, 128U);
+  EXPECT_EQ(cut(1024, 896, 76, 16).shares, 2U);  // an adapter made beside them or not;
+  EXPECT_EQ(cut(1024, 896, 152, 0, true).shares, 2U);
+  EXPECT_EQ(cut(1024, 896, 14).shares, 1U);  // adding up takes longer than 14 boxes of steps
+  EXPECT_GT(cut(1024, 16, 76).shares, 4U);   // 8 tiles
+  for (const std::uint32_t rows : {2048U, 4096U, 8192U}) {
+    EXPECT_EQ(cut(rows, 896, 76).shares, 1U) << rows;  // that fill the card
+    EXPECT_EQ(cut(rows, 3584, 296).shares, 1U) << rows;
+  }
+}
+
+TEST(WgmmaTiles, SharesHaveStepsAndAllRunAtOnce) {
+  for (const std::uint32_t rows : {1U, 131U, 1024U, 4096U}) {
+    for (const std::uint32_t columns : {16U, 200U, 896U, 4864U}) {
+      for (const std::uint32_t boxes : {1U, 3U, 47U, 592U}) {
+        const WgmmaTiles tiles =
+            wgmma_tiles({.rows = rows, .columns = {columns}, .units = kUnits, .boxes = boxes});
+        EXPECT_LE(tiles.shares, boxes);
+        if (tiles.shares > 1) {
+          EXPECT_LE(tiles.shares * tiles.count, kUnits);
+        }
+      }
+    }
+  }
+}
+
+// So that these are tests of shares.
+TEST(WgmmaTiles, TheStepsOfGemmTestsManyAreShared) {
+  struct Product {
+    std::uint32_t rows, columns, boxes;
+  };
+  for (const auto& [rows, columns, boxes] : {Product{131, 200, 47},
+                                             {140, 75, 33},
+                                             {131, 200, 35},
+                                             {131, 2000, 47},
+                                             {140, 376, 33},
+                                             {140, 200, 45},
+                                             {40, 100, 48}}) {
+    for (const std::uint32_t shrink : {0U, 16U, 64U}) {
+      const WgmmaSize size{
+          .rows = rows, .columns = {columns}, .units = kUnits, .shrink = shrink, .boxes = boxes};
+      EXPECT_GT(wgmma_tiles(size).shares, 1U) << rows << " x " << columns << ", " << shrink;
+    }
+  }
+}
+
 TEST(LoraChunks, GiveTheCardAboutAsManyGroupsAsItHasUnits) {
   for (const std::uint32_t strips : {1U, 2U, 10U, 37U, 200U}) {
     for (const std::uint32_t rows : {1U, 700U, 8192U}) {

@@ -225,6 +225,76 @@ class Gemm : public test::OpTest {
     for (double& value : want) value *= 2;
     expect_close(dx.values(), want, tolerance, what + " accumulated");
   }
+
+  static constexpr std::int64_t kMemberRows = 140;
+
+  // Products of one input [140, in] by one call are what each is alone.
+  void expect_members(std::int64_t in, const std::vector<std::int64_t>& widths, std::int64_t rank,
+                      DType type) {
+    const Tensor x = up({kMemberRows, in}, values(kMemberRows * in, 1), DType::bf16);
+    std::vector<GemmOutput> joined, alone;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      const std::int64_t n = widths[i];
+      const auto seed = static_cast<std::uint32_t>(10 * i);
+      const Tensor w = test::random_weights(DType::bf16, n, in, seed + 2).upload(context());
+      const auto output = [&] {
+        GemmOutput of{context().allocate({kMemberRows, n}, type, MemoryTag::scratch), w};
+        if (rank == 0) of.extras.bias = up({n}, values(n, seed + 3));
+        if (rank > 0) {
+          of.extras.low_rank = {
+              context().allocate({kMemberRows, rank}, DType::f32, MemoryTag::scratch),
+              up({rank, n}, values(rank * n, seed + 4)), 0.5F,
+              up({rank, in}, values(rank * in, seed + 5)), 0.25F};
+        }
+        return of;
+      };
+      joined.push_back(output());
+      alone.push_back(output());
+    }
+    run([&](Batch& batch) {
+      record_gemms(batch, x, joined);
+      for (const auto& [y, w, extras] : alone) record_gemm(batch, y, x, w, extras);
+    });
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      const std::string what =
+          fmt::format("{} of {}, rank {}, {}", i, widths.size(), rank, name_of(type));
+      expect_close(floats_of(joined[i].y), to_double(floats_of(alone[i].y)), 0x1p-8, what);
+      if (rank == 0) continue;
+      expect_close(floats_of(joined[i].extras.low_rank.s),
+                   to_double(floats_of(alone[i].extras.low_rank.s)),
+                   2 * tolerance_of(static_cast<std::size_t>(in)), "s " + what);
+    }
+  }
+
+  // A gradient [140, to] of so many terms of these steps is their sum.
+  void expect_terms(std::int64_t to, const std::vector<std::int64_t>& steps, std::int64_t rank,
+                    DType type) {
+    std::vector<GemmTerm> terms;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const std::int64_t n = steps[i];
+      const auto seed = static_cast<std::uint32_t>(10 * i);
+      terms.push_back({up({kMemberRows, n}, values(kMemberRows * n, seed + 1), DType::bf16),
+                       test::random_weights(DType::bf16, n, to, seed + 2).upload(context())});
+      if (rank == 0) continue;
+      terms.back().low_rank = {
+          up({kMemberRows, rank}, values(kMemberRows * rank, seed + 3), DType::bf16),
+          up({rank, to}, values(rank * to, seed + 4)), 0.5F};
+    }
+    const auto before = values(kMemberRows * to, 99);
+    for (const Accumulate first : {Accumulate::no, Accumulate::yes}) {
+      const Tensor dx = up({kMemberRows, to}, before, type), each = up({kMemberRows, to}, before);
+      run([&](Batch& batch) {
+        record_gemm_backward_sum(batch, dx, terms, first);
+        Accumulate accumulate = first;
+        for (const auto& [dy, w, low_rank] : terms) {
+          record_gemm_backward(batch, each, dy, w, accumulate, low_rank);
+          accumulate = Accumulate::yes;
+        }
+      });
+      expect_close(floats_of(dx), to_double(floats_of(each)), 3 * 0x1p-8,
+                   fmt::format("{} terms, rank {}, {}", steps.size(), rank, name_of(type)));
+    }
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Variants, Gemm, test::all_variants(), test::variant_name);
 
@@ -270,82 +340,56 @@ TEST_P(Gemm, TakesAndGivesBf16) {
 
 // Widths of two and three members, with adapters whose s is made or given, or none; biases or none.
 TEST_P(Gemm, ProductsOfOneInputAreWhatEachIsAlone) {
-  constexpr std::int64_t kRows = 140, kIn = 136;
-  CLORA_SKIP_UNLESS_AFFORDED(kRows * kIn * 512 / 4);
-  const Tensor x = up({kRows, kIn}, values(kRows * kIn, 1), DType::bf16);
+  constexpr std::int64_t kIn = 136;
+  CLORA_SKIP_UNLESS_AFFORDED(kMemberRows * kIn * 512 / 4);
   for (const std::vector<std::int64_t>& widths :
        {std::vector<std::int64_t>{264, 40, 72}, {136, 264}, {20, 33}}) {
     for (const std::int64_t rank : {0, 5, 20}) {
       for (const DType type : {DType::bf16, DType::f32}) {
-        std::vector<GemmOutput> joined, alone;
-        for (std::size_t i = 0; i < widths.size(); ++i) {
-          const std::int64_t n = widths[i];
-          const auto seed = static_cast<std::uint32_t>(10 * i);
-          const Tensor w = test::random_weights(DType::bf16, n, kIn, seed + 2).upload(context());
-          const auto output = [&] {
-            GemmOutput of{context().allocate({kRows, n}, type, MemoryTag::scratch), w};
-            if (rank == 0) of.extras.bias = up({n}, values(n, seed + 3));
-            if (rank > 0) {
-              of.extras.low_rank = {
-                  context().allocate({kRows, rank}, DType::f32, MemoryTag::scratch),
-                  up({rank, n}, values(rank * n, seed + 4)), 0.5F,
-                  up({rank, kIn}, values(rank * kIn, seed + 5)), 0.25F};
-            }
-            return of;
-          };
-          joined.push_back(output());
-          alone.push_back(output());
-        }
-        run([&](Batch& batch) {
-          record_gemms(batch, x, joined);
-          for (const auto& [y, w, extras] : alone) record_gemm(batch, y, x, w, extras);
-        });
-        for (std::size_t i = 0; i < widths.size(); ++i) {
-          const std::string what =
-              fmt::format("{} of {}, rank {}, {}", i, widths.size(), rank, name_of(type));
-          expect_close(floats_of(joined[i].y), to_double(floats_of(alone[i].y)), 0x1p-8, what);
-          if (rank == 0) continue;
-          expect_close(floats_of(joined[i].extras.low_rank.s),
-                       to_double(floats_of(alone[i].extras.low_rank.s)), 1e-5, "s " + what);
-        }
+        expect_members(kIn, widths, rank, type);
       }
     }
   }
 }
 
 TEST_P(Gemm, AGradientOfSeveralTermsIsTheirSum) {
-  constexpr std::int64_t kRows = 140, kOut = 200;
-  CLORA_SKIP_UNLESS_AFFORDED(kRows * kOut * 512 / 4);
+  constexpr std::int64_t kOut = 200;
+  CLORA_SKIP_UNLESS_AFFORDED(kMemberRows * kOut * 512 / 4);
   for (const std::vector<std::int64_t>& steps :
        {std::vector<std::int64_t>{264, 40, 72}, {136, 264}, {20, 33}}) {
     for (const std::int64_t rank : {0, 5, 20}) {
-      for (const DType type : {DType::bf16, DType::f32}) {
-        std::vector<GemmTerm> terms;
-        for (std::size_t i = 0; i < steps.size(); ++i) {
-          const std::int64_t n = steps[i];
-          const auto seed = static_cast<std::uint32_t>(10 * i);
-          terms.push_back({up({kRows, n}, values(kRows * n, seed + 1), DType::bf16),
-                           test::random_weights(DType::bf16, n, kOut, seed + 2).upload(context())});
-          if (rank == 0) continue;
-          terms.back().low_rank = {up({kRows, rank}, values(kRows * rank, seed + 3), DType::bf16),
-                                   up({rank, kOut}, values(rank * kOut, seed + 4)), 0.5F};
-        }
-        const auto before = values(kRows * kOut, 99);
-        for (const Accumulate first : {Accumulate::no, Accumulate::yes}) {
-          const Tensor dx = up({kRows, kOut}, before, type), each = up({kRows, kOut}, before);
-          run([&](Batch& batch) {
-            record_gemm_backward_sum(batch, dx, terms, first);
-            Accumulate accumulate = first;
-            for (const auto& [dy, w, low_rank] : terms) {
-              record_gemm_backward(batch, each, dy, w, accumulate, low_rank);
-              accumulate = Accumulate::yes;
-            }
-          });
-          expect_close(floats_of(dx), to_double(floats_of(each)), 3 * 0x1p-8,
-                       fmt::format("{} terms, rank {}, {}", steps.size(), rank, name_of(type)));
-        }
-      }
+      for (const DType type : {DType::bf16, DType::f32}) expect_terms(kOut, steps, rank, type);
     }
+  }
+}
+
+// Few tiles and many steps, which a card's work-groups share (tests/gemm_hopper_test.cpp): tiles
+// cut at their ends, shares that are not alike; the last has wider tiles.
+TEST_P(Gemm, ManyStepsOfFewTilesGiveTheirProducts) {
+  const Case ragged{131, 200, 3001, 16}, uneven{140, 75, 2100, 5}, boxes{131, 200, 2184, 20};
+  for (const Case& c : {ragged, uneven, boxes}) {
+    if (!c.affordable()) continue;
+    expect_forward(DType::bf16, c, Extras::all);
+    expect_made_low_rank(c, Layout::plain, false, DType::bf16);
+    const Case back{c.m, c.k, c.n, c.rank};
+    expect_backward(DType::bf16, back);
+    for (const DType out : {DType::bf16, DType::f32}) {
+      expect_types(c, DType::bf16, out, false);
+      expect_types(back, DType::bf16, out, true);
+    }
+  }
+  const Case wide{131, 2000, 3000, 16};
+  if (wide.affordable()) expect_types(wide, DType::bf16, DType::bf16, false);
+}
+
+TEST_P(Gemm, ManyStepsOfSeveralMembersGiveTheirProducts) {
+  constexpr std::int64_t kMany = 2104;
+  CLORA_SKIP_UNLESS_AFFORDED(kMemberRows * kMany * 400 / 4);
+  for (const std::int64_t rank : {0, 16, 20}) {
+    expect_members(kMany, {264, 40, 72}, rank, DType::bf16);
+    expect_members(kMany, {40, 136}, rank, DType::f32);
+    expect_terms(200, {1352, 200, 1160}, rank, DType::bf16);
+    expect_terms(200, {kMany, 264}, rank, DType::f32);
   }
 }
 
@@ -506,17 +550,27 @@ TEST_P(Gemm, TheResidualMayBeTheOutputItself) {
   }
 }
 
+// In every replay and every batch, where one work-group sums up all steps and where several do.
 TEST_P(Gemm, TheSameInputGivesTheSameBits) {
-  CLORA_SKIP_UNLESS_AFFORDED(40 * 320 * 100 / 4);
-  const auto w = test::random_weights(DType::q5_1, 100, 320, 1);
-  const Tensor x = up({40, 320}, values(40 * 320, 2));
-  std::vector<std::vector<float>> results;
-  for (int i = 0; i < 2; ++i) {
-    test::Output y(context(), {40, 100});
-    run([&](Batch& batch) { record_gemm(batch, y.tensor(), x, w.upload(context())); });
-    results.push_back(y.values());
+  constexpr std::int64_t kRows = 40, kColumns = 100;
+  for (const std::int64_t steps : {320, 3072}) {
+    if (!Case{kRows, kColumns, steps}.affordable()) continue;
+    const auto w = test::random_weights(DType::q5_1, kColumns, steps, 1);
+    const Tensor weights = w.upload(context());
+    const Tensor x = up({kRows, steps}, values(kRows * steps, 2));
+    std::vector<std::vector<float>> results;
+    for (int i = 0; i < 2; ++i) {
+      test::Output first(context(), {kRows, kColumns}), second(context(), {kRows, kColumns});
+      Batch batch(context());
+      for (const auto& y : {first, second}) record_gemm(batch, y.tensor(), x, weights);
+      for (int replay = 0; replay < 3; ++replay) {
+        batch.submit().wait();
+        results.push_back(first.values());
+        results.push_back(second.values());
+      }
+    }
+    for (const std::vector<float>& result : results) EXPECT_EQ(result, results[0]);
   }
-  EXPECT_EQ(results[0], results[1]);
 }
 
 // The reference of the backward is the derivative of the reference of the forward.
