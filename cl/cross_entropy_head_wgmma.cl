@@ -5,10 +5,10 @@
 //   e [T, V] = 2^(z - reference[t])
 //   parts[n, t] = (sum of e[t, v] over the 256 v of tile n, the reference it is relative to)
 //   -D LOSS_ALONE: parts only, each right whatever z is
-// Shapes  table: maps (cl/tensor_map.cl) of x, w and e, in boxes of 128, 256 and 64 rows; behind them
-//         the addresses of parts [tiles of the whole vocabulary, T], references [T], raised [1 +
-//         tiles of rows + T], zeros before the first launch of a chunk, and dx [T, D]. V: of this
-//         chunk; LOSS_ALONE has no e, raised and dx.
+// Shapes  table: maps (cl/tensor_map.cl) of x, w and e, in boxes of 128, 256 and 64 rows; behind
+//         them the addresses of parts [tiles of the whole vocabulary, T], references [T], raised
+//         [1 + tiles of rows + T], zeros before the first launch of a chunk, and dx [T, D]. V: of
+//         this chunk; LOSS_ALONE has no e, raised and dx.
 //         Where split_tiles is less than the chunk's tiles of 256 entries, e lies in shares of so many
 //         tiles, one below the other, each of split_rows rows, as does dx; past V e is zero
 // Types   x, w and e bf16, parts float2, raised u32, all else f32

@@ -112,11 +112,10 @@
 
 // What a share has summed up goes to the tile's end, or to memory for who ends it.
 #ifdef SPLIT
-#define ADD_SHARES                                                            \
-  const bool ends_tile =                                                      \
-      add_shares(sums, (__global float4*)addresses[PARTS],                    \
-                 (__global uint*)(table + MAPS_BYTES + 8 * ADDRESSES), number, share, shares, part, \
-                 arrivals);
+#define COUNTERS ((__global uint*)(table + MAPS_BYTES + 8 * ADDRESSES))
+#define ADD_SHARES                                                                              \
+  const bool ends_tile = add_shares(sums, (__global float4*)addresses[PARTS], COUNTERS, number, \
+                                    share, shares, part, arrivals);
 #else
 #define ADD_SHARES const bool ends_tile = true;
 #endif
