@@ -216,7 +216,7 @@ std::vector<Family> families() {
        Variant::wgmma,
        kBf16Tolerance},
       {"gemm_wgmma f32",
-       {"gemm_wgmma_ends.clh", "for (uint i = 0; i < shares; ++i)", "for (uint i = 0; i < 1; ++i)"},
+       {"gemm_wgmma_places.clh", "share = id % SHARES", "share = 0"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 3072}), t.input({80, 3072}));
        },
