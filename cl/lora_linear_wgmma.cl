@@ -1,26 +1,25 @@
-// lora_linear_wgmma: an adapter's gradients, and what passes back through it, on Hopper's matrix
-// units.
+// lora_linear_wgmma: gradients of adapters' matrices, and what passes back through them, on Hopper's
+// matrix units: of several members in one launch.
 //
-//   parts[c] [R, K] = s [T, R]^T x [T, K] over chunk c of the rows
-//   SHRINK             and of the same read of x, shrunk[g] [T, R] = x [T, K] b [R, K]^T over 256
-//                      columns g
-//   MEMBERS=2 or 3     the same for as many x_i [T, K_i], s_i and b_i of equal ranks: parts of one
-//                      lie behind those of the one before, [member][c][R][K_i], and so do shrunk,
-//                      by columns g of all members
-// lora_sums adds them up: out += scale * sum of parts; shrunk_out [T, R] = shrink_scale * sum of
-// shrunk.
-// Shapes  x, s and b by their maps (cl/tensor_map.cl), which stand in this order, a member's
-//         together, in boxes of 64 rows, 64, and RANKS; rows of shrunk are RANKS for each 64 of R
-// Types   x, s and b bf16, read through their maps alone; shrunk_out bf16; all else f32
-// Work    lora_gradient_wgmma: a work-group of three warp groups owns 512 columns, and a chunk of
-//         chunk_boxes times 64 rows: one thread of the first starts copies of 64 rows of x and s
-//         into a ring of STAGES; the two others own 256 columns each. Groups in dimension 2 own 64
-//         ranks each. lora_sums: a work-group owns SUM_ELEMENTS elements, an item a slice of one's
-//         parts.
+//   out [R, K] += scale * s [T, R]^T x [T, K]               of each member; of those that shrink
+//   shrunk [T, R] = shrink_scale * x [T, K] b [R, K]^T      of the same read of x, and there
+//   out [R, K] += beside_scale * s^T x
+// Products come first: parts[c] [R, K] over chunk c of the rows, and shrunk_parts[g] [T, R] over the
+// 256 columns g. Then all work-groups meet, and share the elements of all results, whose parts they
+// add.
+// Shapes  table: maps (cl/tensor_map.cl) of x, s and b, a member's together, in boxes of 64 rows,
+//         64, and RANKS; then of each member the addresses of out, shrunk (0: it does not), parts
+//         and shrunk_parts; then the counters of a meeting. Members of equal T and R; parts
+//         [chunks][PART_FLOATS(R, K)], rows of shrunk_parts are RANKS for each 64 of R
+// Types   x, s and b bf16, read through their maps alone; shrunk bf16; all else f32
+// Work    a grid of at most as many work-groups of three warp groups as run side by side. A unit of
+//         work is a strip of 512 columns of a member, a chunk of chunk_boxes times 64 rows and 64
+//         ranks: one thread of the first warp group starts copies of 64 rows of x and s into a ring
+//         of STAGES; the two others own 256 columns each. Groups take every so many-th unit.
 // Options RANKS: 16, or 64 where R is more; STAGES
-// Local   STAGES * 9 * 8 KB, with SHRINK 8 * RANKS * 128 bytes more, and barriers; SUM_ITEMS floats
+// Local   STAGES * 9 * 8 KB, 8 * RANKS * 128 bytes, and barriers
 // Tiles      64 rows: s^T |#| x |####|####|   ->  parts [RANKS][512], in registers
-// Cost    2 T R K flops, twice that with SHRINK; one read of x for 64 ranks
+// Cost    2 T R K flops, twice that where it shrinks; one read of x for 64 ranks
 // Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, parts added in a
 //         fixed order: the same bits every run
 #include "bf16_values.clh"
@@ -30,34 +29,39 @@
 #error "RANKS and STAGES are required"
 #endif
 
-#ifndef MEMBERS
-#define MEMBERS 1
-#endif
-#if MEMBERS > 1
-#define OTHERS(type, name) type name##_1, type name##_2,
-#define OF_MEMBER(name) (member == 0 ? name : member == 1 ? name##_1 : name##_2)
-#else
-#define OTHERS(type, name)
-#define OF_MEMBER(name) name
-#endif
-
-#define SUM_ITEMS 256
-#define SLICES 8
-#define SUM_ELEMENTS (SUM_ITEMS / SLICES)
 #define BOX_BYTES 8192  // 64 rows of 64 columns
 #define GROUP_BOXES 4   // of a warp group
 #define STRIP_BOXES (2 * GROUP_BOXES)
 #define STAGE_BYTES ((STRIP_BOXES + 1) * BOX_BYTES)
 #define RING_BYTES (STAGES * STAGE_BYTES)
+#define B_BYTES (RANKS * 128)
 #define MAP_BYTES 128
 #define MEMBER_MAPS 3
 #define STRIP_COLUMNS (STRIP_BOXES * 64)
-#define STRIPS(columns) (((columns) + STRIP_COLUMNS - 1) / STRIP_COLUMNS)
-#ifdef SHRINK
-#define B_BYTES (RANKS * 128)
-#else
-#define B_BYTES 0
-#endif
+#define MULTIPLIERS 256  // items
+// Parts begin at multiples of 16 bytes.
+#define QUADS(floats) (((floats) + 3) / 4)
+#define PART_FLOATS(R, K) (4 * QUADS((R) * (K)))
+
+// The multiplying warp groups meet those of other work-groups; the first has left.
+#define GROUP_TOGETHER asm volatile("bar.sync 1, 256;" ::: "memory")
+#define GROUP_LEADER (get_local_id(0) == 128)
+#include "group_meeting.clh"
+
+// A member's addresses in the table.
+typedef struct {
+  ulong out, shrunk, parts, shrunk_parts;
+} lora_member_t;
+
+uint strips_of(uint K) { return (K + STRIP_COLUMNS - 1) / STRIP_COLUMNS; }
+
+// What the map of a member's x says of its columns.
+uint columns_of(__global const uchar* table, uint member) {
+  __global const uint* map = (__global const uint*)(table + member * MEMBER_MAPS * MAP_BYTES);
+  return map[8] + 1;
+}
+
+#define INLINE __attribute__((always_inline))
 
 // Box `i` of x: its columns are the product's rows, its rows the steps.
 #define GRADIENT_STEP(i, step)                                                          \
@@ -65,16 +69,31 @@
   (sums##i, transposed_operand_at(x_at + i * BOX_BYTES) + step * NEXT_TRANSPOSED_STEPS, \
    transposed_operand_at(s_at) + step * NEXT_TRANSPOSED_STEPS, box > first || step > 0);
 #define GRADIENT(i) GRADIENT_STEP(i, 0) GRADIENT_STEP(i, 1) GRADIENT_STEP(i, 2) GRADIENT_STEP(i, 3)
+#define GRADIENTS GRADIENT(0) GRADIENT(1) GRADIENT(2) GRADIENT(3)
 // Its rows are the product's, its columns the steps.
 #define SHRINK_STEP(i, step)                                      \
   PRODUCT(RANKS)                                                  \
   (shrinks, operand_at(x_at + i * BOX_BYTES) + step * NEXT_STEPS, \
    operand_at(b_at + i * B_BYTES) + step * NEXT_STEPS, i + step > 0, "0");
-#define SHRINKS(i) SHRINK_STEP(i, 0) SHRINK_STEP(i, 1) SHRINK_STEP(i, 2) SHRINK_STEP(i, 3)
+#define SHRINK(i) SHRINK_STEP(i, 0) SHRINK_STEP(i, 1) SHRINK_STEP(i, 2) SHRINK_STEP(i, 3)
+#define SHRINKS SHRINK(0) SHRINK(1) SHRINK(2) SHRINK(3)
+
+// The ring's stage holds `box`; afterwards it is free.
+#define MULTIPLY_STAGE(products, ended)                            \
+  const uint at = ring_at + stage * STAGE_BYTES;                   \
+  const uint s_at = at + STRIP_BOXES * BOX_BYTES;                  \
+  const uint x_at = at + part * GROUP_BOXES * BOX_BYTES;           \
+  barrier_wait(full + 8 * stage, phase);                           \
+  PRODUCTS_FENCE;                                                  \
+  products PRODUCTS_COMMIT;                                        \
+  ended;                                                           \
+  PRODUCTS_ENDED(RANKS)(sums0);                                    \
+  if (item % 128 == 0) barrier_arrive(empty + 8 * stage);          \
+  if (++stage == STAGES) stage = 0, phase ^= 1;
 
 // A lane's share of 64 columns k from k0 on, as rows of a product, and RANKS ranks.
-__attribute__((always_inline)) void store_gradient(__global float* parts, const float* sums,
-                                                   uint k0, uint K, uint ranks, uint lane) {
+INLINE void store_gradient(__global float* parts, const float* sums, uint k0, uint K, uint ranks,
+                           uint lane) {
 #pragma unroll
   for (uint i = 0; i < RANKS / 2; ++i) {
     const uint k = k0 + i / 2 % 2 * 8, r = i / 4 * 8 + 2 * (lane % 4) + i % 2;
@@ -82,177 +101,182 @@ __attribute__((always_inline)) void store_gradient(__global float* parts, const 
   }
 }
 
-__attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradient_wgmma(
-    __global float* parts, __global float* shrunk, __global const uchar* maps,
-    __global const ushort* x, OTHERS(__global const ushort*, x) __global const ushort* s,
-    OTHERS(__global const ushort*, s) __global const ushort* b,
-    OTHERS(__global const ushort*, b) uint T, uint R, uint K, OTHERS(uint, K) uint chunk_boxes) {
-  __local uchar ring[RING_BYTES + STRIP_BOXES * B_BYTES] __attribute__((aligned(1024)));
-  __local ulong barriers[2 * STAGES + 1];
-  const uint full = shared_address(barriers), empty = full + 8 * STAGES,
-             b_there = empty + 8 * STAGES;
-  const uint item = get_local_id(0), r0 = get_group_id(2) * 64, strips = STRIPS(K);
-#if MEMBERS > 1
-  const uint strip = get_group_id(0), strips_1 = strips + STRIPS(K_1);
-  const uint member = strip < strips ? 0 : strip < strips_1 ? 1 : 2;
-  const uint strip_k = (strip - (member == 0   ? 0
-                                 : member == 1 ? strips
-                                               : strips_1)) *
-                       STRIP_COLUMNS;
-  maps += member * MEMBER_MAPS * MAP_BYTES;
-  parts += (size_t)get_num_groups(1) * R * (member == 0 ? 0 : member == 1 ? K : K + K_1);
-#else
-  const uint strip_k = get_group_id(0) * STRIP_COLUMNS;
-#endif
-  const uint columns_of_x = OF_MEMBER(K);
-  const uint first = get_group_id(1) * chunk_boxes;
-  const uint end = min(first + chunk_boxes, (T + 63) / 64);
-  if (item == 0) {
-    for (uint i = 0; i < STAGES; ++i) {
-      barrier_begin(full + 8 * i, 1);
-      barrier_begin(empty + 8 * i, 2);
-    }
-    barrier_begin(b_there, 1);
-    barriers_begun();
-  }
-  if (item < MEMBER_MAPS) map_written(maps + item * MAP_BYTES);
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
-  uint stage = 0, phase = 0;
-  const uint ring_at = shared_address(ring);
-  if (item < 128) {
-    FEWER_REGISTERS;
-    if (item != 0) return;
-    if (B_BYTES > 0) {
-      barrier_expect(b_there, STRIP_BOXES * B_BYTES);
-      for (uint i = 0; i < STRIP_BOXES; ++i) {
-        copy_box(ring_at + RING_BYTES + i * B_BYTES, maps + 2 * MAP_BYTES, strip_k + 64 * i, r0,
-                 b_there);
-      }
-    }
-    for (uint box = first; box < end; ++box) {
-      const uint to = ring_at + stage * STAGE_BYTES, ready = full + 8 * stage;
-      barrier_wait(empty + 8 * stage, phase ^ 1);
-      barrier_expect(ready, STAGE_BYTES);
-      for (uint i = 0; i < STRIP_BOXES; ++i) {
-        copy_box(to + i * BOX_BYTES, maps, strip_k + 64 * i, box * 64, ready);
-      }
-      copy_box(to + STRIP_BOXES * BOX_BYTES, maps + MAP_BYTES, r0, box * 64, ready);
-      if (++stage == STAGES) stage = 0, phase ^= 1;
-    }
-    return;
-  }
-  MORE_REGISTERS;
-  const uint part = item / 128 - 1, lane = item % 32, row = item % 128 / 32 * 16 + lane / 4;
-  float sums0[RANKS / 2], sums1[RANKS / 2], sums2[RANKS / 2], sums3[RANKS / 2];
-#ifdef SHRINK
-  float shrinks[RANKS / 2];
-  const uint b_at = ring_at + RING_BYTES + part * GROUP_BOXES * B_BYTES;
-  const uint columns = get_num_groups(2) * RANKS;
-  __global float* shrunk_rows =
-      shrunk + (size_t)(get_group_id(0) * 2 + part) * T * columns + get_group_id(2) * RANKS;
-  barrier_wait(b_there, 0);
-#endif
-  for (uint box = first; box < end; ++box) {
-    const uint at = ring_at + stage * STAGE_BYTES, s_at = at + STRIP_BOXES * BOX_BYTES;
-    const uint x_at = at + part * GROUP_BOXES * BOX_BYTES;
-    barrier_wait(full + 8 * stage, phase);
-    PRODUCTS_FENCE;
-    GRADIENT(0)
-    GRADIENT(1) GRADIENT(2) GRADIENT(3)
-#ifdef SHRINK
-        SHRINKS(0) SHRINKS(1) SHRINKS(2) SHRINKS(3)
-#endif
-            PRODUCTS_COMMIT;
-#ifdef SHRINK
-    PRODUCTS_ENDED(RANKS)(shrinks);
-#endif
-    PRODUCTS_ENDED(RANKS)(sums0);
-    if (item % 128 == 0) barrier_arrive(empty + 8 * stage);
-    if (++stage == STAGES) stage = 0, phase ^= 1;
-#ifdef SHRINK
+// A lane's share of rows t and t + 8 and RANKS ranks; rows of `columns`.
+INLINE void store_shrunk(__global float* shrunk, const float* sums, uint t0, uint T, uint columns,
+                         uint lane) {
 #pragma unroll
-    for (uint i = 0; i < RANKS / 4; ++i) {
-      const uint t = box * 64 + row + i % 2 * 8, r = i / 2 * 8 + 2 * (lane % 4);
-      if (t < T) {
-        *(__global float2*)(shrunk_rows + (size_t)t * columns + r) =
-            (float2)(shrinks[2 * i], shrinks[2 * i + 1]);
-      }
+  for (uint i = 0; i < RANKS / 4; ++i) {
+    const uint t = t0 + i % 2 * 8, r = i / 2 * 8 + 2 * (lane % 4);
+    if (t < T) {
+      *(__global float2*)(shrunk + (size_t)t * columns + r) =
+          (float2)(sums[2 * i], sums[2 * i + 1]);
     }
-#endif
   }
-  PRODUCTS_ENDED(RANKS)(sums1);
-  PRODUCTS_ENDED(RANKS)(sums2);
-  PRODUCTS_ENDED(RANKS)(sums3);
-  __global float* chunk = parts + ((size_t)get_group_id(1) * R + r0) * columns_of_x;
-  const uint k0 = strip_k + part * GROUP_BOXES * 64 + row;
-  store_gradient(chunk, sums0, k0, columns_of_x, R - r0, lane);
-  store_gradient(chunk, sums1, k0 + 64, columns_of_x, R - r0, lane);
-  store_gradient(chunk, sums2, k0 + 128, columns_of_x, R - r0, lane);
-  store_gradient(chunk, sums3, k0 + 192, columns_of_x, R - r0, lane);
 }
 
-// The sum of `count` floats, `apart` from one another; neighbouring items have neighbouring ones.
-float sum_of(__global const float* from, uint count, size_t apart) {
-  float sum = 0.0f;
+// A unit of work, by its number.
+typedef struct {
+  uint member, K, strip;  // strip: of the member's
+  uint chunk, r0;
+  uint first, end;  // boxes of rows
+} unit_t;
+
+unit_t unit_at(uint number, __global const uchar* table, uint strips, uint chunks, uint chunk_boxes,
+               uint T) {
+  unit_t unit;
+  unit.strip = number % strips;
+  unit.member = 0;
+  unit.K = columns_of(table, 0);
+  while (unit.strip >= strips_of(unit.K)) {
+    unit.strip -= strips_of(unit.K);
+    unit.K = columns_of(table, ++unit.member);
+  }
+  unit.chunk = number / strips % chunks;
+  unit.r0 = number / strips / chunks * 64;
+  unit.first = unit.chunk * chunk_boxes;
+  unit.end = min(unit.first + chunk_boxes, (T + 63) / 64);
+  return unit;
+}
+
+// The sum of `count` quads, `apart` from one another.
+float4 sum_of(__global const float4* from, uint count, size_t apart) {
+  float4 sum = 0.0f;
 #pragma unroll 8
   for (uint i = 0; i < count; ++i) sum += from[i * apart];
   return sum;
 }
 
-// A work-group owns SUM_ITEMS / SLICES elements: of out [R, K], of all members, then of shrunk_out
-// [T, R] where it shrinks, from matrices of `columns` columns. An item adds up a slice of an
-// element's parts.
-__attribute__((reqd_work_group_size(SUM_ITEMS, 1, 1))) __kernel void lora_sums(
-    __global float* out, OTHERS(__global float*, out) __global const float* parts,
-    __global ushort* shrunk_out, OTHERS(__global ushort*, shrunk_out) __global const float* shrunk,
-    uint T, uint R, uint K, OTHERS(uint, K) uint chunks, uint columns, uint shrinks, float scale,
-    float shrink_scale) {
-  __local float slices[SUM_ITEMS];
-  const uint item = get_local_id(0), element = item % SUM_ELEMENTS, slice = item / SUM_ELEMENTS;
-  uint i = get_group_id(0) * SUM_ELEMENTS + element, member = 0;
-#if MEMBERS > 1
-  const uint all = R * (K + K_1 + K_2);
-#else
-  const uint all = R * K;
-#endif
-  const int is_gradient = i < all;
-  __global const float* from = parts;
-  uint count = chunks;
-  size_t apart;
-  if (is_gradient) {
-#if MEMBERS > 1
-    member = i < R * K ? 0 : i < R * (K + K_1) ? 1 : 2;
-    const uint before = member == 0 ? 0 : member == 1 ? R * K : R * (K + K_1);
-    from += (size_t)chunks * before;
-    i -= before;
-#endif
-    from += i;
-    apart = (size_t)R * OF_MEMBER(K);
-  } else {
-    i -= all;
-    from = shrunk;
-#if MEMBERS > 1
-    member = i / (T * R);
-    i -= member * T * R;
-    from += (size_t)(member == 0   ? 0
-                     : member == 1 ? STRIPS(K)
-                                   : STRIPS(K) + STRIPS(K_1)) *
-            2 * T * columns;
-#endif
-    const uint t = i / R, r = i - t * R;
-    from += (size_t)t * columns + r / 64 * RANKS + r % 64;
-    apart = (size_t)T * columns;
-    count = shrinks && member < MEMBERS && t < T ? 2 * STRIPS(OF_MEMBER(K)) : 0;
+void add_gradient(__global const lora_member_t* member, uint quad, uint count, uint chunks,
+                  float scale) {
+  __global float* out = (__global float*)member->out;
+  const float4 sum = sum_of((__global const float4*)member->parts + quad, chunks, QUADS(count));
+  const float of[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+  for (uint i = 0; i < 4; ++i) {
+    if (4 * quad + i < count) out[4 * quad + i] += scale * of[i];
   }
-  const uint in_slice = (count + SLICES - 1) / SLICES, begin = min(slice * in_slice, count);
-  slices[item] = sum_of(from + begin * apart, min(in_slice, count - begin), apart);
-  barrier(CLK_LOCAL_MEM_FENCE);  // all slices are there
-  if (slice > 0 || count == 0) return;
-  float sum = slices[element];
-  for (uint k = 1; k < SLICES; ++k) sum += slices[k * SUM_ELEMENTS + element];
-  if (is_gradient) {
-    OF_MEMBER(out)[i] += scale * sum;
-  } else {
-    OF_MEMBER(shrunk_out)[i] = bf16_of(shrink_scale * sum);
+}
+
+void add_shrunk(__global const lora_member_t* member, uint quad, uint count, uint T, uint R,
+                uint columns, float scale) {
+  const uint t = quad / (columns / 4), r = 4 * (quad % (columns / 4));
+  __global ushort* shrunk = (__global ushort*)member->shrunk + (size_t)t * R;
+  const float4 sum = sum_of((__global const float4*)member->shrunk_parts + quad, count,
+                            (size_t)T * columns / 4);
+  const float of[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+  for (uint i = 0; i < 4; ++i) {
+    if (r + i < R) shrunk[r + i] = bf16_of(scale * of[i]);
+  }
+}
+
+__attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wgmma(
+    __global const uchar* table, uint member_count, uint T, uint R, uint strips, uint chunks,
+    uint chunk_boxes, uint rank_blocks, float scale, float beside_scale, float shrink_scale) {
+  __local uchar ring[RING_BYTES + STRIP_BOXES * B_BYTES] __attribute__((aligned(1024)));
+  __local ulong barriers[2 * STAGES + 2];
+  __global const lora_member_t* members =
+      (__global const lora_member_t*)(table + member_count * MEMBER_MAPS * MAP_BYTES);
+  __global volatile uint* meeting = (__global volatile uint*)(members + member_count);
+  const uint full = shared_address(barriers), empty = full + 8 * STAGES;
+  const uint b_full = empty + 8 * STAGES, b_empty = b_full + 8;
+  const uint item = get_local_id(0), units = strips * chunks * rank_blocks;
+  if (item == 0) {
+    for (uint i = 0; i < STAGES; ++i) {
+      barrier_begin(full + 8 * i, 1);
+      barrier_begin(empty + 8 * i, 2);
+    }
+    barrier_begin(b_full, 1);
+    barrier_begin(b_empty, 2);
+    barriers_begun();
+  }
+  for (uint i = item; i < member_count * MEMBER_MAPS; i += 384) map_written(table + i * MAP_BYTES);
+  barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
+  uint stage = 0, phase = 0, b_phase = 0;
+  const uint ring_at = shared_address(ring), all_b_at = ring_at + RING_BYTES;
+  if (item < 128) {
+    FEWER_REGISTERS;
+    if (item != 0) return;
+    for (uint number = get_group_id(0); number < units; number += get_num_groups(0)) {
+      const unit_t unit = unit_at(number, table, strips, chunks, chunk_boxes, T);
+      __global const uchar* of_x = table + unit.member * MEMBER_MAPS * MAP_BYTES;
+      __global const uchar *of_s = of_x + MAP_BYTES, *of_b = of_s + MAP_BYTES;
+      const uint strip_k = unit.strip * STRIP_COLUMNS;
+      if (members[unit.member].shrunk) {
+        barrier_wait(b_empty, b_phase ^ 1);
+        barrier_expect(b_full, STRIP_BOXES * B_BYTES);
+        for (uint i = 0; i < STRIP_BOXES; ++i) {
+          copy_box(all_b_at + i * B_BYTES, of_b, strip_k + 64 * i, unit.r0, b_full);
+        }
+        b_phase ^= 1;
+      }
+      for (uint box = unit.first; box < unit.end; ++box) {
+        const uint to = ring_at + stage * STAGE_BYTES, ready = full + 8 * stage;
+        barrier_wait(empty + 8 * stage, phase ^ 1);
+        barrier_expect(ready, STAGE_BYTES);
+        for (uint i = 0; i < STRIP_BOXES; ++i) {
+          copy_box(to + i * BOX_BYTES, of_x, strip_k + 64 * i, box * 64, ready);
+        }
+        copy_box(to + STRIP_BOXES * BOX_BYTES, of_s, unit.r0, box * 64, ready);
+        if (++stage == STAGES) stage = 0, phase ^= 1;
+      }
+    }
+    return;
+  }
+  MORE_REGISTERS;
+  const uint part = item / 128 - 1, lane = item % 32, row = item % 128 / 32 * 16 + lane / 4;
+  const uint b_at = all_b_at + part * GROUP_BOXES * B_BYTES, columns = rank_blocks * RANKS;
+  const uint arrivals = arrivals_before(meeting, get_num_groups(0));
+  float sums0[RANKS / 2], sums1[RANKS / 2], sums2[RANKS / 2], sums3[RANKS / 2];
+  for (uint number = get_group_id(0); number < units; number += get_num_groups(0)) {
+    const unit_t unit = unit_at(number, table, strips, chunks, chunk_boxes, T);
+    __global const lora_member_t* member = members + unit.member;
+    const uint K = unit.K, first = unit.first;
+    if (member->shrunk) {
+      float shrinks[RANKS / 2];
+      __global float* shrunk = (__global float*)member->shrunk_parts +
+                               (size_t)(2 * unit.strip + part) * T * columns + unit.r0 / 64 * RANKS;
+      barrier_wait(b_full, b_phase);
+      b_phase ^= 1;
+      for (uint box = first; box < unit.end; ++box) {
+        MULTIPLY_STAGE(GRADIENTS SHRINKS, PRODUCTS_ENDED(RANKS)(shrinks))
+        store_shrunk(shrunk, shrinks, box * 64 + row, T, columns, lane);
+      }
+      if (item % 128 == 0) barrier_arrive(b_empty);
+    } else {
+      for (uint box = first; box < unit.end; ++box) {
+        MULTIPLY_STAGE(GRADIENTS, )
+      }
+    }
+    PRODUCTS_ENDED(RANKS)(sums1);
+    PRODUCTS_ENDED(RANKS)(sums2);
+    PRODUCTS_ENDED(RANKS)(sums3);
+    __global float* chunk = (__global float*)member->parts +
+                            (size_t)unit.chunk * PART_FLOATS(R, K) + (size_t)unit.r0 * K;
+    const uint k0 = unit.strip * STRIP_COLUMNS + part * GROUP_BOXES * 64 + row;
+    store_gradient(chunk, sums0, k0, K, R - unit.r0, lane);
+    store_gradient(chunk, sums1, k0 + 64, K, R - unit.r0, lane);
+    store_gradient(chunk, sums2, k0 + 128, K, R - unit.r0, lane);
+    store_gradient(chunk, sums3, k0 + 192, K, R - unit.r0, lane);
+  }
+  arrive(meeting);
+  wait_for(meeting, arrivals + get_num_groups(0));  // all parts are there
+  if (get_group_id(0) == 0) end_launch(meeting);
+  // Quads of all results stand in a row; this item takes every so many-th.
+  const uint stride = get_num_groups(0) * MULTIPLIERS;
+  uint quad = get_group_id(0) * MULTIPLIERS + item - 128;
+  for (uint i = 0; i < member_count; ++i) {
+    __global const lora_member_t* member = members + i;
+    const uint K = columns_of(table, i), gradients = QUADS(R * K);
+    const uint shrunk = member->shrunk ? T * columns / 4 : 0;
+    const float own_scale = member->shrunk ? beside_scale : scale;
+    for (; quad < gradients; quad += stride) {
+      add_gradient(member, quad, R * K, chunks, own_scale);
+    }
+    quad -= gradients;
+    for (; quad < shrunk; quad += stride) {
+      add_shrunk(member, quad, 2 * strips_of(K), T, R, columns, shrink_scale);
+    }
+    quad -= shrunk;
   }
 }

@@ -17,6 +17,13 @@
 namespace clora {
 namespace {
 
+// What a block's backward reads, and where its adapters' gradients go.
+struct BackwardInputs {
+  const BlockActivations& saved;
+  const PerProjection<LoraGradients>& gradients;
+  LoraGradientQueue& queue;
+};
+
 // Records into one batch for one block: names the shapes once.
 class BlockRecorder {
  public:
@@ -119,39 +126,42 @@ class BlockRecorder {
   // Gradients of outputs of the block's linears, by projection.
   using OutputGradients = std::initializer_list<std::pair<Projection, Tensor>>;
 
-  // dx = the gradient through linears with the same input x; adapter gradients accumulate.
-  void linears_backward(const Tensor& dx, OutputGradients dys, const Tensor& x,
-                        const BlockActivations& a, const PerProjection<LoraGradients>& gradients) {
+  // dx = the gradient through linears with the same input, and what is left of them (da).
+  std::vector<LoraLeft> linears_dx(const Tensor& dx, OutputGradients dys,
+                                   const BackwardInputs& of) {
     std::vector<LoraBranch> branches;
     for (const auto& [p, dy] : dys) {
-      branches.push_back({gradients[p], dy, a.s[p], block_.weights->linears[p], block_.loras[p]});
+      branches.push_back(
+          {of.gradients[p], dy, of.saved.s[p], block_.weights->linears[p], block_.loras[p]});
     }
-    record_lora_linears_backward(batch_, dx, x, branches, Accumulate::no);
+    return record_lora_linears_dx(batch_, dx, branches, Accumulate::no, of.queue);
   }
 
   // dy becomes the gradient of mid.
-  void feed_forward_backward(const StreamGradient& dy, const BlockActivations& a,
-                             const PerProjection<LoraGradients>& gradients) {
+  void feed_forward_backward(const StreamGradient& dy, const BackwardInputs& of) {
+    const BlockActivations& a = of.saved;
     const BlockWeights& w = *block_.weights;
     const Tensor product = activation(a.gate.shape(), "swiglu again");
     record_swiglu(batch_, product, a.gate, a.up);
     const Tensor dproduct = like(product, "d swiglu");
-    linears_backward(dproduct, {{kDown, dy.for_products()}}, product, a, gradients);
+    const auto left_of_down = linears_dx(dproduct, {{kDown, dy.for_products()}}, of);
+    record_lora_linears_da(batch_, product, left_of_down, of.queue);
     const Tensor dgate = like(product, "d gate");
     const Tensor dup = like(product, "d up");
     record_swiglu_backward(batch_, dgate, dup, dproduct, a.gate, a.up);
     const Tensor h2 = norm(a.mid, w.post_attention_norm, "h2 again");
     const Tensor dh2 = like(a.mid, "d h2");
-    linears_backward(dh2, {{kGate, dgate}, {kUp, dup}}, h2, a, gradients);
+    const auto left = linears_dx(dh2, {{kGate, dgate}, {kUp, dup}}, of);
+    record_lora_linears_da(batch_, h2, left, of.queue);
     norm_backward(dy, dh2, a.mid, w.post_attention_norm);
   }
 
   // Gradients of q, k and v as the linears made them.
-  AttentionGradients attention_backward(const StreamGradient& dmid, const BlockActivations& a,
-                                        const PerProjection<LoraGradients>& gradients) {
+  AttentionGradients attention_backward(const StreamGradient& dmid, const BackwardInputs& of) {
+    const BlockActivations& a = of.saved;
     const Tensor dattention = like(a.attention, "d attention");
-    linears_backward(flat(dattention), {{kO, dmid.for_products()}}, flat(a.attention), a,
-                     gradients);
+    const auto left = linears_dx(flat(dattention), {{kO, dmid.for_products()}}, of);
+    record_lora_linears_da(batch_, flat(a.attention), left, of.queue);
     AttentionGradients d{like(a.q, "dq"), like(a.k, "dk"), like(a.v, "dv")};
     record_attention_backward(batch_, d, dattention, a.attention, a.log_sum_exp,
                               attention_inputs(a.q, a.k, a.v));
@@ -163,13 +173,14 @@ class BlockRecorder {
 
   // dmid becomes the gradient of x, where that is wanted.
   void projections_backward(const StreamGradient& dmid, const AttentionGradients& d,
-                            const BlockActivations& a,
-                            const PerProjection<LoraGradients>& gradients, bool wants_dx) {
+                            const BackwardInputs& of, bool wants_dx) {
+    const Tensor& x = of.saved.x;
     const Tensor& w = block_.weights->input_norm;
-    const Tensor h1 = norm(a.x, w, "h1 again");
-    const Tensor dh1 = wants_dx ? like(a.x, "d h1") : Tensor();
-    linears_backward(dh1, {{kQ, flat(d.dq)}, {kK, flat(d.dk)}, {kV, flat(d.dv)}}, h1, a, gradients);
-    if (wants_dx) norm_backward(dmid, dh1, a.x, w);
+    const Tensor h1 = norm(x, w, "h1 again");
+    const Tensor dh1 = wants_dx ? like(x, "d h1") : Tensor();
+    const auto left = linears_dx(dh1, {{kQ, flat(d.dq)}, {kK, flat(d.dk)}, {kV, flat(d.dv)}}, of);
+    record_lora_linears_da(batch_, h1, left, of.queue);
+    if (wants_dx) norm_backward(dmid, dh1, x, w);
   }
 
  private:
@@ -294,11 +305,12 @@ void record_stream_rounded(Batch& batch, const StreamGradient& gradient) {
 
 void record_block_backward(Batch& batch, const StreamGradient& dy, const BlockActivations& saved,
                            const Block& block, const PerProjection<LoraGradients>& gradients,
-                           bool wants_dx) {
+                           LoraGradientQueue& queue, bool wants_dx) {
   BlockRecorder recorder(batch, block, saved.x.shape()[0], batch.context().activation_type());
-  recorder.feed_forward_backward(dy, saved, gradients);
-  const AttentionGradients d = recorder.attention_backward(dy, saved, gradients);
-  recorder.projections_backward(dy, d, saved, gradients, wants_dx);
+  const BackwardInputs of{saved, gradients, queue};
+  recorder.feed_forward_backward(dy, of);
+  const AttentionGradients d = recorder.attention_backward(dy, of);
+  recorder.projections_backward(dy, d, of, wants_dx);
 }
 
 }  // namespace clora

@@ -91,10 +91,11 @@ struct StreamGradient {
 StreamGradient stream_gradient(Batch& batch, Shape shape);
 void record_stream_rounded(Batch& batch, const StreamGradient& gradient);
 
-// dy becomes the gradient of x, in place; adapter gradients accumulate. wants_dx false: no adapter
-// lies below, and dy's contents are undefined afterwards.
+// dy becomes the gradient of x, in place; adapter gradients accumulate, the last of them when
+// `queue` is flushed. wants_dx false: no adapter lies below, and dy's contents are undefined
+// afterwards.
 void record_block_backward(Batch& batch, const StreamGradient& dy, const BlockActivations& saved,
                            const Block& block, const PerProjection<LoraGradients>& gradients,
-                           bool wants_dx);
+                           LoraGradientQueue& queue, bool wants_dx);
 
 }  // namespace clora

@@ -1,6 +1,8 @@
 #include "ops/lora_gradient.hpp"
 
-#include <vector>
+#include <algorithm>
+#include <array>
+#include <utility>
 
 #include "ops/activations.hpp"
 #include "ops/gemm.hpp"
@@ -30,28 +32,28 @@ void test_gradient(SelfTest& test) {
 }
 
 // Several strips of columns and chunks of rows, cut at their ends, one block of ranks and two; one
-// member and three.
-void test_gradient_wgmma(SelfTest& test) {
-  constexpr std::int64_t kRows = 700, kWidth = 1100;
+// member, and several with and without what they shrink.
+void test_gradients_wgmma(SelfTest& test) {
+  constexpr std::int64_t kRows = 700;
   const auto rounded = [&](Shape shape) { return test.input(shape, 1, DType::bf16); };
+  const auto member = [&](std::int64_t rank, std::int64_t width, bool shrinks) {
+    LoraGradientProduct p{.out = test.changed(test.input({rank, width})),
+                          .s = rounded({kRows, rank}),
+                          .x = rounded({kRows, width}),
+                          .scale = 0.5F};
+    if (!shrinks) return p;
+    p.shrunk = test.output({kRows, rank}, DType::bf16);
+    p.b = test.input({rank, width});
+    p.shrink_scale = 0.25F;
+    return p;
+  };
+  LoraGradientQueue queue;
   for (const std::int64_t rank : {7, 70}) {
-    record_gradient(test.batch(), {.out = test.changed(test.input({rank, kWidth})),
-                                   .s = rounded({kRows, rank}),
-                                   .x = rounded({kRows, kWidth}),
-                                   .scale = 0.5F,
-                                   .shrunk = test.output({kRows, rank}, DType::bf16),
-                                   .b = test.input({rank, kWidth}),
-                                   .shrink_scale = 0.25F});
+    queue.record(test.batch(), std::array{member(rank, 1100, true)});
   }
-  std::vector<LoraGradientProduct> members;
-  for (const std::int64_t width : {600, 40, 136}) {
-    members.push_back({.out = test.changed(test.input({5, width})),
-                       .s = rounded({kRows, 5}),
-                       .x = rounded({kRows, width}),
-                       .shrunk = test.output({kRows, 5}, DType::bf16),
-                       .b = test.input({5, width})});
-  }
-  record_gradients(test.batch(), members);
+  queue.add(test.batch(), member(5, 600, false));
+  queue.add(test.batch(), member(5, 40, false));
+  queue.record(test.batch(), std::array{member(5, 136, true), member(5, 530, true)});
 }
 
 Launch launch_of(const LoraGradientProduct& g) {
@@ -97,16 +99,26 @@ void record_gradient_by_chunks(Batch& batch, const LoraGradientProduct& g) {
   batch.launch(std::move(sum), g.out, parts, rank * width, chunks, g.scale);
 }
 
+// What record_gradients_wgmma() requires of a launch's members.
+bool may_join(std::span<const LoraGradientProduct> members, const LoraGradientProduct& p) {
+  return std::ranges::all_of(members, [&](const LoraGradientProduct& q) {
+    const bool same_kind = p.shrunk.empty() == q.shrunk.empty();
+    const bool same_scales = p.scale == q.scale && p.shrink_scale == q.shrink_scale;
+    return p.s.shape() == q.s.shape() && (!same_kind || same_scales);
+  });
+}
+
 }  // namespace
 
-bool shrinks_beside_gradients(Context& context) {
+bool gradients_share_launches(Context& context) {
   return context.variant() == Variant::wgmma &&
-         trusted(context, {kLoraWgmma, "lora_gradient_wgmma", kBf16Tolerance}, test_gradient_wgmma);
+         trusted(context, {kLoraWgmma, "lora_gradients_wgmma", kBf16Tolerance},
+                 test_gradients_wgmma);
 }
 
 void record_gradient(Batch& batch, const LoraGradientProduct& p) {
   Context& context = batch.context();
-  if (shrinks_beside_gradients(context)) return record_gradients_wgmma(batch, {&p, 1});
+  if (gradients_share_launches(context)) return record_gradients_wgmma(batch, {&p, 1});
   if (variant_for(context, "lora_linear_cpu.cl", "lora_gradient", test_gradient) == Variant::cpu) {
     return record_gradient_cpu(batch, p);
   }
@@ -117,12 +129,24 @@ void record_gradient(Batch& batch, const LoraGradientProduct& p) {
   record_result(batch, p.shrunk, shrunk);
 }
 
-void record_gradients(Batch& batch, std::span<const LoraGradientProduct> members) {
-  const bool joined = members.size() <= kMostLoraMembers;
-  if (joined && shrinks_beside_gradients(batch.context())) {
-    return record_gradients_wgmma(batch, members);
+void LoraGradientQueue::add(Batch& batch, const LoraGradientProduct& p) {
+  if (!gradients_share_launches(batch.context())) return record_gradient(batch, p);
+  waiting_.push_back(p);
+}
+
+void LoraGradientQueue::record(Batch& batch, std::span<const LoraGradientProduct> members) {
+  if (!gradients_share_launches(batch.context())) {
+    for (const LoraGradientProduct& p : members) record_gradient(batch, p);
+    return;
   }
-  for (const LoraGradientProduct& p : members) record_gradient(batch, p);
+  std::vector<LoraGradientProduct> all = std::exchange(waiting_, {});
+  all.insert(all.end(), members.begin(), members.end());
+  for (std::span<const LoraGradientProduct> rest = all; !rest.empty();) {
+    std::size_t count = 1;
+    while (count < rest.size() && may_join(rest.first(count), rest[count])) ++count;
+    record_gradients_wgmma(batch, rest.first(count));
+    rest = rest.subspan(count);
+  }
 }
 
 }  // namespace clora

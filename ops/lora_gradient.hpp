@@ -1,14 +1,15 @@
-// The gradients of an adapter's matrices: what one is, and the kernels that make it.
+// The gradients of adapters' matrices: what one is, the kernels that make it, and how they wait for
+// one another to share a launch.
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "runtime/batch.hpp"
 
 namespace clora {
 
 inline constexpr std::string_view kLoraWgmma = "lora_linear_wgmma.cl";
-inline constexpr std::size_t kMostLoraMembers = 3;
 
 // out [R, K] += scale * s [T, R]^T x [T, K]
 struct LoraGradientProduct {
@@ -17,7 +18,7 @@ struct LoraGradientProduct {
   Tensor x;    // f32 or bf16
   float scale = 1;
   // Where given, of the same read of x: shrunk [T, R] = shrink_scale * x b [R, K]^T.
-  // REQUIRES: shrinks_beside_gradients().
+  // REQUIRES: gradients_share_launches().
   Tensor shrunk = {};  // bf16
   Tensor b = {};       // f32 or bf16
   float shrink_scale = 1;
@@ -25,22 +26,35 @@ struct LoraGradientProduct {
 
 // By the kernel that serves the device best.
 void record_gradient(Batch& batch, const LoraGradientProduct& p);
-// Each of them; up to three in one launch where shrinks_beside_gradients(). REQUIRES: equal rows,
-// ranks and scales, and all shrink or none.
-void record_gradients(Batch& batch, std::span<const LoraGradientProduct> members);
-// Whether there is one that reads x once for both.
-bool shrinks_beside_gradients(Context& context);
+// Whether there is one for many gradients at once, which reads x once for both of its results.
+bool gradients_share_launches(Context& context);
 
-// cl/lora_linear_wgmma.cl. f32 operands are rounded to bf16 first. REQUIRES: a device with wgmma,
-// at most three members.
+// Gradients on their way to launches. Where launches are shared, one that nobody waits for stays
+// here until others must be recorded or flush(); elsewhere each is recorded at once.
+// REQUIRES: no two with one `out` before a flush().
+class LoraGradientQueue {
+ public:
+  // Recorded now or later: until then x and s must stay as they are.
+  void add(Batch& batch, const LoraGradientProduct& p);
+  // Those that stand here and these, now.
+  void record(Batch& batch, std::span<const LoraGradientProduct> members);
+  void flush(Batch& batch) { record(batch, {}); }
+
+ private:
+  std::vector<LoraGradientProduct> waiting_;
+};
+
+// cl/lora_linear_wgmma.cl, one launch. f32 operands are rounded to bf16 first. REQUIRES: a device
+// with wgmma; equal rows and ranks; of those that shrink, and of those that do not, equal scales;
+// no two of one `out`.
 void record_gradients_wgmma(Batch& batch, std::span<const LoraGradientProduct> members);
 
-// How the rows of x are cut: a work-group's chunk is so many times 64 of them, and 512 columns.
+// How the rows of x are cut: a unit of work is so many times 64 of them, and 512 columns.
 struct LoraChunks {
   std::uint32_t chunks = 1;
   std::uint32_t chunk_boxes = 1;
 };
-// As many groups as the card has units, or few less.
+// As many units of work as the card has compute units, or few less.
 LoraChunks lora_chunks(std::uint32_t rows, std::uint32_t strips, std::uint32_t rank_blocks,
                        std::uint32_t units);
 

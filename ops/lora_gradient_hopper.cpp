@@ -1,8 +1,10 @@
 #include <algorithm>
-#include <array>
+#include <vector>
 
+#include "ops/group_meeting.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/lora_gradient.hpp"
+#include "ops/reduction_grid.hpp"
 #include "ops/tensor_maps.hpp"
 
 namespace clora {
@@ -11,143 +13,90 @@ namespace {
 // cl/lora_linear_wgmma.cl
 constexpr std::uint32_t kBoxRows = 64;
 constexpr std::uint32_t kStripColumns = 512;
-constexpr std::uint32_t kGroupsOfStrip = 2;  // that make a part of what is shrunk each
+constexpr std::int64_t kGroupsOfStrip = 2;  // that make a part of what is shrunk each
 constexpr std::uint32_t kFewRanks = 16;
 constexpr std::uint32_t kBlockRanks = 64;
-constexpr std::size_t kMemberMaps = 3;
 constexpr std::size_t kItems = 384;
-constexpr std::size_t kSumItems = 256;
-constexpr std::size_t kSumElements = 32;  // of a work-group of so many items
-// What fits into 227 KiB: beside b less.
-constexpr std::uint32_t kStages = 3;
-constexpr std::uint32_t kStagesBesideB = 2;
+constexpr std::int64_t kQuad = 4;
+// What fits into 227 KiB beside b.
+constexpr std::uint32_t kStages = 2;
+// Of a meeting (cl/group_meeting.clh).
+constexpr std::uint32_t kMeetingCounters = 3;
 
 using Members = std::span<const LoraGradientProduct>;
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 
 std::uint32_t columns_of(const LoraGradientProduct& p) { return u32(p.x.shape()[1]); }
+std::uint32_t strips_of(const LoraGradientProduct& p) {
+  return divide_up(columns_of(p), kStripColumns);
+}
 
 // The sizes of all members.
 struct Plan {
-  std::uint32_t rows, rank;
-  std::uint32_t block_ranks, rank_blocks;
-  std::uint32_t columns = 0, strips = 0;
+  std::uint32_t rows, rank, block_ranks, rank_blocks;
+  std::uint32_t strips = 0;
+  std::uint32_t groups;
   LoraChunks cut;
-  bool shrinks;
-  std::size_t members;
 
-  Plan(const Context& context, Members all)
-      : rows(u32(all.front().x.shape()[0])),
-        rank(u32(all.front().s.shape()[1])),
+  Plan(const Context& context, Members members)
+      : rows(u32(members.front().x.shape()[0])),
+        rank(u32(members.front().s.shape()[1])),
         block_ranks(rank <= kFewRanks ? kFewRanks : kBlockRanks),
-        rank_blocks(divide_up(rank, block_ranks)),
-        shrinks(!all.front().shrunk.empty()),
-        members(all.size()) {
-    for (const LoraGradientProduct& p : all) {
-      columns += columns_of(p);
-      strips += divide_up(columns_of(p), kStripColumns);
-    }
-    const std::uint32_t units = std::max(1U, context.device().compute_units);
+        rank_blocks(divide_up(rank, block_ranks)) {
+    for (const LoraGradientProduct& p : members) strips += strips_of(p);
+    const std::uint32_t units = std::max(1U, groups_side_by_side(context.device()));
     cut = lora_chunks(rows, strips, rank_blocks, units);
+    groups = std::min(units, strips * rank_blocks * cut.chunks);
   }
-  std::uint32_t shrunk_columns() const { return rank_blocks * block_ranks; }
-  Defines defines() const {
-    Defines defines;
-    defines.set("RANKS", block_ranks).set("STAGES", shrinks ? kStagesBesideB : kStages);
-    if (shrinks) defines.set("SHRINK");
-    if (members > 1) defines.set("MEMBERS", members);
-    return defines;
+  Shape parts_shape(const LoraGradientProduct& p) const {
+    const std::int64_t floats = std::int64_t{rank} * columns_of(p);
+    return {cut.chunks, std::int64_t{divide_up(floats, kQuad)}, kQuad};
   }
-  Cost cost(Members all) const {
-    const double flops = 2.0 * rows * rank * columns;
-    Cost cost{shrinks ? 2 * flops : flops, 0};
-    for (const LoraGradientProduct& p : all) {
-      cost.bytes += static_cast<double>(p.x.bytes() + p.s.bytes() + 2 * p.out.bytes());
-    }
-    return cost;
+  Shape shrunk_parts_shape(const LoraGradientProduct& p) const {
+    return {kGroupsOfStrip * strips_of(p), rows, std::int64_t{rank_blocks} * block_ranks};
   }
 };
 
-// What members have of their own stands once for each in a kernel's arguments; of two, the second
-// for a third one that has no columns.
-class Arguments {
- public:
-  explicit Arguments(Members members) : members_(members) {}
-
-  template <class Of>
-  void each(Of of) {
-    const std::size_t count = members_.size() == 1 ? 1 : kMostLoraMembers;
-    for (std::size_t i = 0; i < count; ++i) list_.push_back(of(std::min(i, members_.size() - 1)));
-  }
-  void each_columns() {
-    const std::size_t count = members_.size() == 1 ? 1 : kMostLoraMembers;
-    for (std::size_t i = 0; i < count; ++i) {
-      list_.push_back(i < members_.size() ? columns_of(members_[i]) : 0U);
-    }
-  }
-  void one(Argument argument) { list_.push_back(std::move(argument)); }
-  std::vector<Argument> take() { return std::move(list_); }
-
- private:
-  Members members_;
-  std::vector<Argument> list_;
-};
-
-struct Parts {
-  Tensor gradients, shrunk;
-};
-
-void record_parts(Batch& batch, Members members, const Plan& plan, const Parts& parts) {
-  std::vector<MappedMatrix> operands;
+Cost cost_of(Members members) {
+  Cost cost;
   for (const LoraGradientProduct& p : members) {
-    const Bf16Rows x = record_bf16_rows(batch, p.x), s = record_bf16_rows(batch, p.s);
-    operands.push_back({x, kBoxRows});
-    operands.push_back({s, kBoxRows});
-    operands.push_back({plan.shrinks ? record_bf16_rows(batch, p.b) : s,
-                        plan.shrinks ? plan.block_ranks : kBoxRows});
+    const double flops = 2.0 * static_cast<double>(p.x.elements() * p.s.shape()[1]);
+    cost.flops += p.shrunk.empty() ? flops : 2 * flops;
+    cost.bytes += static_cast<double>(p.x.bytes() + p.s.bytes() + 2 * p.out.bytes());
   }
-  Arguments list(members);
-  list.one(parts.gradients);
-  list.one(parts.shrunk);
-  list.one(prepare_tensor_maps(batch, operands, "lora_linear/tensor map"));
-  for (std::size_t which = 0; which < kMemberMaps; ++which) {
-    list.each([&](std::size_t i) { return operands[i * kMemberMaps + which].matrix.data; });
-  }
-  list.one(plan.rows);
-  list.one(plan.rank);
-  list.each_columns();
-  list.one(plan.cut.chunk_boxes);
-  Launch launch{batch.context().kernel(kLoraWgmma, "lora_gradient_wgmma", plan.defines()),
-                {{plan.strips * kItems, plan.cut.chunks, plan.rank_blocks}, {kItems, 1, 1}},
-                plan.cost(members),
-                "lora_linear/gradient"};
-  batch.record(std::move(launch), list.take());
+  return cost;
 }
 
-void record_sums(Batch& batch, Members members, const Plan& plan, const Parts& parts) {
-  const std::size_t shrunk = plan.shrinks ? plan.members * plan.rows * plan.rank : 0;
-  const std::size_t items = std::size_t{plan.rank} * plan.columns + shrunk;
-  Launch launch{
-      batch.context().kernel(kLoraWgmma, "lora_sums", plan.defines()),
-      {{round_up(items, kSumElements) / kSumElements * kSumItems, 1, 1}, {kSumItems, 1, 1}},
-      {},
-      "lora_linear/gradient sum"};
-  Arguments list(members);
-  list.each([&](std::size_t i) { return members[i].out; });
-  list.one(parts.gradients);
-  list.each([&](std::size_t i) { return plan.shrinks ? members[i].shrunk : members[i].out; });
-  list.one(parts.shrunk);
-  list.one(plan.rows);
-  list.one(plan.rank);
-  list.each_columns();
-  for (const std::uint32_t value :
-       {plan.cut.chunks, plan.shrunk_columns(), std::uint32_t{plan.shrinks}}) {
-    list.one(value);
+Kernel kernel_of(Context& context, const Plan& plan) {
+  Defines defines;
+  defines.set("RANKS", plan.block_ranks).set("STAGES", kStages);
+  return context.kernel(kLoraWgmma, "lora_gradients_wgmma", set_warps(defines, context.device()));
+}
+
+// Of each member x, s and b; where it does not shrink, s for b. Then its results and their parts.
+TensorTable table_of(Batch& batch, const Plan& plan, Members members) {
+  TensorTable table{.counters = kMeetingCounters};
+  for (const LoraGradientProduct& p : members) {
+    const bool shrinks = !p.shrunk.empty();
+    const Bf16Rows x = record_bf16_rows(batch, p.x), s = record_bf16_rows(batch, p.s);
+    const Bf16Rows b = shrinks ? record_bf16_rows(batch, p.b) : s;
+    table.matrices.insert(table.matrices.end(),
+                          {{x, kBoxRows}, {s, kBoxRows}, {b, plan.block_ranks}});
+    const Tensor parts = batch.temporary(plan.parts_shape(p), DType::f32, "lora gradient parts");
+    const Tensor shrunk_parts =
+        shrinks ? batch.temporary(plan.shrunk_parts_shape(p), DType::f32, "lora shrunk parts")
+                : Tensor();
+    table.tensors.insert(table.tensors.end(), {p.out, p.shrunk, parts, shrunk_parts});
   }
-  list.one(members.front().scale);
-  list.one(members.front().shrink_scale);
-  batch.record(std::move(launch), list.take());
+  return table;
+}
+
+// The first of the members that shrink, or that do not; else any.
+const LoraGradientProduct& one_that(bool shrinks, Members members) {
+  const auto found = std::ranges::find(
+      members, shrinks, [](const LoraGradientProduct& p) { return !p.shrunk.empty(); });
+  return found == members.end() ? members.front() : *found;
 }
 
 }  // namespace
@@ -162,17 +111,14 @@ LoraChunks lora_chunks(std::uint32_t rows, std::uint32_t strips, std::uint32_t r
 
 void record_gradients_wgmma(Batch& batch, std::span<const LoraGradientProduct> members) {
   const Plan plan(batch.context(), members);
-  Parts parts;
-  parts.gradients = batch.temporary({plan.cut.chunks, plan.rank, plan.columns}, DType::f32,
-                                    "lora gradient parts");
-  parts.shrunk = parts.gradients;
-  if (plan.shrinks) {
-    const std::int64_t groups = plan.strips * kGroupsOfStrip;
-    parts.shrunk = batch.temporary({groups, plan.rows, plan.shrunk_columns()}, DType::f32,
-                                   "lora shrunk parts");
-  }
-  record_parts(batch, members, plan, parts);
-  record_sums(batch, members, plan, parts);
+  const TensorTable table = table_of(batch, plan, members);
+  Launch launch{kernel_of(batch.context(), plan), groups_of(kItems, plan.groups), cost_of(members),
+                "lora_linear/gradients", table.uses()};
+  const LoraGradientProduct& shrinking = one_that(true, members);
+  batch.launch(std::move(launch), prepare_tensor_table(batch, table, "lora_linear/table"),
+               u32(std::ssize(members)), plan.rows, plan.rank, plan.strips, plan.cut.chunks,
+               plan.cut.chunk_boxes, plan.rank_blocks, one_that(false, members).scale,
+               shrinking.scale, shrinking.shrink_scale);
 }
 
 }  // namespace clora

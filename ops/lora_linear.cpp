@@ -6,7 +6,6 @@
 #include "ops/activations.hpp"
 #include "ops/dropout.hpp"
 #include "ops/launch_shape.hpp"
-#include "ops/lora_gradient.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -107,19 +106,25 @@ LoraGradientProduct dbt_of(const LoraBranch& branch) {
   return {.out = branch.gradients.dbt, .s = branch.s, .x = branch.dy, .scale = branch.lora.scale};
 }
 
-void require_branch(const LoraBranch& branch, const Tensor& dx, const Tensor& x) {
-  constexpr std::string_view op = "lora_linear backward";
-  require_adapter(op, branch.weights, branch.lora);
+constexpr std::string_view kBackward = "lora_linear backward";
+
+void require_branch(const LoraBranch& branch) {
+  require_adapter(kBackward, branch.weights, branch.lora);
   if (branch.lora.empty()) return;
-  require_matrix(op, "dy", branch.dy);
+  require_matrix(kBackward, "dy", branch.dy);
   const std::int64_t rows = branch.dy.shape()[0];
-  require_activation(op, "saved.x", x, {rows, branch.weights.w.shape()[1]});
-  require_activation(op, "saved.s", branch.s, {rows, branch.lora.a.shape()[0]});
-  require(!overlap(dx, x), "{}: dx must not alias saved.x", op);
-  require_gradient(op, dbt_of(branch));
+  require_activation(kBackward, "saved.s", branch.s, {rows, branch.lora.a.shape()[0]});
+  require_gradient(kBackward, dbt_of(branch));
 }
 
-// Whether the layers' gradients may share launches.
+LoraLeft left_of(Batch& batch, const LoraBranch& branch, DType type) {
+  const LoraWeights& lora = branch.lora;
+  return {branch.gradients.da,
+          batch.temporary({branch.dy.shape()[0], lora.a.shape()[0]}, type, "lora ds"),
+          lora.dropout};
+}
+
+// Whether the layers' dx may be one product.
 bool are_alike(std::span<const LoraBranch> branches) {
   const LoraWeights& first = branches.front().lora;
   return std::ranges::all_of(branches, [&](const LoraBranch& branch) {
@@ -129,33 +134,45 @@ bool are_alike(std::span<const LoraBranch> branches) {
   });
 }
 
-// All gradients, where a kernel makes ds beside db. REQUIRES: are_alike(), or one branch.
-void record_backward_beside(Batch& batch, const Tensor& dx, const Tensor& x,
-                            std::span<const LoraBranch> branches, Accumulate accumulate) {
-  const Tensor input = adapter_input(batch, x, branches.front().lora.dropout);
-  std::vector<LoraGradientProduct> of_b, of_a;
+// dx and dbt of one layer.
+std::vector<LoraLeft> record_one_dx(Batch& batch, const Tensor& dx, const LoraBranch& branch,
+                                    Accumulate accumulate) {
+  const auto& [gradients, dy, s, weights, lora] = branch;
+  if (lora.empty()) {
+    if (!dx.empty()) record_gemm_backward(batch, dx, dy, weights.w, accumulate);
+    return {};
+  }
+  const LoraLeft left = left_of(batch, branch, DType::f32);
+  record_gradient(batch, dbt_of(branch));
+  record_dx(batch, dx, dy, left.ds, true, weights, lora, accumulate);
+  return {left};
+}
+
+// Of several, where a kernel makes ds beside dbt.
+std::vector<LoraLeft> record_dx_beside(Batch& batch, const Tensor& dx,
+                                       std::span<const LoraBranch> branches, Accumulate accumulate,
+                                       LoraGradientQueue& queue) {
+  std::vector<LoraLeft> all;
+  std::vector<LoraGradientProduct> of_b;
   std::vector<GemmTerm> terms;
   for (const LoraBranch& branch : branches) {
     const LoraWeights& lora = branch.lora;
-    const Tensor ds =
-        batch.temporary({branch.dy.shape()[0], lora.a.shape()[0]}, DType::bf16, "lora ds");
+    const Tensor ds = all.emplace_back(left_of(batch, branch, DType::bf16)).ds;
     of_b.push_back(dbt_of(branch));
     of_b.back().shrunk = ds;
     of_b.back().b = lora.bt_rounded.empty() ? lora.bt : lora.bt_rounded;
     of_b.back().shrink_scale = lora.scale;
-    of_a.push_back({.out = branch.gradients.da, .s = ds, .x = input});
-    require_gradient("lora_linear backward", of_a.back());
     terms.push_back(
         {branch.dy, branch.weights.w, {.s = ds, .u = lora.a, .u_rounded = lora.a_rounded}});
   }
-  record_gradients(batch, of_b);
+  queue.record(batch, of_b);
   const LoraBranch& first = branches.front();
   if (first.lora.dropout.probability > 0) {
-    record_dx(batch, dx, first.dy, of_a.front().s, false, first.weights, first.lora, accumulate);
+    record_dx(batch, dx, first.dy, all.front().ds, false, first.weights, first.lora, accumulate);
   } else if (!dx.empty()) {
     record_gemm_backward_sum(batch, dx, terms, accumulate);
   }
-  record_gradients(batch, of_a);
+  return all;
 }
 
 }  // namespace
@@ -181,29 +198,49 @@ void record_lora_linear_backward(Batch& batch, const Tensor& dx, const LoraGradi
                                  const LinearWeights& weights, const LoraWeights& lora,
                                  Accumulate accumulate_dx) {
   const LoraBranch branch{gradients, dy, saved.s, weights, lora};
-  require_branch(branch, dx, saved.x);
-  if (lora.empty()) {
-    if (!dx.empty()) record_gemm_backward(batch, dx, dy, weights.w, accumulate_dx);
-    return;
-  }
-  if (shrinks_beside_gradients(batch.context())) {
-    return record_backward_beside(batch, dx, saved.x, {&branch, 1}, accumulate_dx);
-  }
-  const Tensor ds = batch.temporary({dy.shape()[0], lora.a.shape()[0]}, DType::f32, "lora ds");
-  record_gradient(batch, dbt_of(branch));
-  record_dx(batch, dx, dy, ds, true, weights, lora, accumulate_dx);
-  record_lora_gradient(batch, gradients.da, ds, adapter_input(batch, saved.x, lora.dropout), 1);
+  record_lora_linears_backward(batch, dx, saved.x, {&branch, 1}, accumulate_dx);
 }
 
 void record_lora_linears_backward(Batch& batch, const Tensor& dx, const Tensor& x,
                                   std::span<const LoraBranch> branches, Accumulate accumulate_dx) {
-  if (are_alike(branches) && shrinks_beside_gradients(batch.context())) {
-    for (const LoraBranch& branch : branches) require_branch(branch, dx, x);
-    return record_backward_beside(batch, dx, x, branches, accumulate_dx);
+  for (const LoraBranch& branch : branches) {
+    if (branch.lora.empty()) continue;
+    require_branch(branch);
+    require_activation(kBackward, "saved.x", x,
+                       {branch.dy.shape()[0], branch.weights.w.shape()[1]});
+    require(!overlap(dx, x), "{}: dx must not alias saved.x", kBackward);
   }
-  for (const auto& [gradients, dy, s, weights, lora] : branches) {
-    record_lora_linear_backward(batch, dx, gradients, dy, {x, s}, weights, lora, accumulate_dx);
+  LoraGradientQueue queue;
+  record_lora_linears_da(batch, x,
+                         record_lora_linears_dx(batch, dx, branches, accumulate_dx, queue), queue);
+  queue.flush(batch);
+}
+
+std::vector<LoraLeft> record_lora_linears_dx(Batch& batch, const Tensor& dx,
+                                             std::span<const LoraBranch> branches,
+                                             Accumulate accumulate_dx, LoraGradientQueue& queue) {
+  for (const LoraBranch& branch : branches) require_branch(branch);
+  const bool beside = gradients_share_launches(batch.context());
+  if (beside && are_alike(branches)) {
+    return record_dx_beside(batch, dx, branches, accumulate_dx, queue);
+  }
+  std::vector<LoraLeft> all;
+  for (const LoraBranch& branch : branches) {
+    const auto left = beside && !branch.lora.empty()
+                          ? record_dx_beside(batch, dx, {&branch, 1}, accumulate_dx, queue)
+                          : record_one_dx(batch, dx, branch, accumulate_dx);
+    all.insert(all.end(), left.begin(), left.end());
     accumulate_dx = Accumulate::yes;
+  }
+  return all;
+}
+
+void record_lora_linears_da(Batch& batch, const Tensor& x, std::span<const LoraLeft> left,
+                            LoraGradientQueue& queue) {
+  for (const auto& [da, ds, dropout] : left) {
+    const LoraGradientProduct product{.out = da, .s = ds, .x = adapter_input(batch, x, dropout)};
+    require_gradient(kBackward, product);
+    queue.add(batch, product);
   }
 }
 

@@ -13,8 +13,10 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "ops/gemm.hpp"
+#include "ops/lora_gradient.hpp"
 
 namespace clora {
 
@@ -84,6 +86,19 @@ struct LoraBranch {
 // Their backward: dx is the sum over the layers, or dx += it; in few launches where kernels can.
 void record_lora_linears_backward(Batch& batch, const Tensor& dx, const Tensor& x,
                                   std::span<const LoraBranch> branches, Accumulate accumulate_dx);
+
+// The same in two steps, for callers that make x only after dx: first dx and all dbt, which gives
+// what is left; then da, which `queue` may hold back.
+struct LoraLeft {
+  Tensor da;  // [R, K] += ds^T drop(x)
+  Tensor ds;  // [T, R]
+  LoraDropout dropout;
+};
+std::vector<LoraLeft> record_lora_linears_dx(Batch& batch, const Tensor& dx,
+                                             std::span<const LoraBranch> branches,
+                                             Accumulate accumulate_dx, LoraGradientQueue& queue);
+void record_lora_linears_da(Batch& batch, const Tensor& x, std::span<const LoraLeft> left,
+                            LoraGradientQueue& queue);
 
 // The composed twin, of unfused ops only: the reference in tests and the baseline in benches.
 void record_lora_linear_composed(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,

@@ -235,8 +235,8 @@ std::vector<Family> families() {
          record_lora_gradient(t.batch(), t.changed(t.input({4, 70})), t.input({9, 4}),
                               t.input({9, 70}), 1);
        }},
-      {"lora_gradient_wgmma",
-       {"lora_linear_wgmma.cl", "k < SLICES", "k < 1"},
+      {"lora_gradients_wgmma",
+       {"lora_linear_wgmma.cl", "i < count; ++i) sum", "i + 1 < count; ++i) sum"},
        [](SelfTest& t) {
          const LoraWeights lora{t.input({4, 70}), t.input({4, 600})};
          record_lora_linear_backward(t.batch(), t.output({90, 70}),

@@ -251,6 +251,50 @@ TEST_P(LoraLinear, SeveralLayersOfOneInputAreWhatEachIsAlone) {
   }
 }
 
+// Layers one after another, of equal and of other ranks, whose da wait for those that follow.
+TEST_P(LoraLinear, GradientsThatWaitInAQueueAreWholeWhenItIsFlushed) {
+  CLORA_SKIP_UNLESS_AFFORDED(140 * 600 * 136 * 4);
+  struct OfLayer {
+    Layer layer;
+    test::Output dx, da, dbt;
+  };
+  std::vector<OfLayer> all;
+  for (const Case& c : {Case{140, 600, 136, 8}, {140, 40, 600, 8}, {140, 72, 40, 20}}) {
+    all.push_back({Layer(context(), c),
+                   {context(), {c.t, c.k}},
+                   {context(), {c.r, c.k}},
+                   {context(), {c.r, c.n}}});
+  }
+  run([&](Batch& batch) {
+    LoraGradientQueue queue;
+    for (const auto& [layer, dx, da, dbt] : all) {
+      const Case& c = layer.size;
+      batch.fill_zero(da.tensor());
+      batch.fill_zero(dbt.tensor());
+      std::vector<float> s;
+      for (const double value : layer.reference.s(to_double(layer.x))) {
+        s.push_back(static_cast<float>(value));
+      }
+      const LoraBranch branch{{da.tensor(), dbt.tensor()},
+                              up({c.t, c.n}, layer.dy),
+                              up({c.t, c.r}, s),
+                              layer.weights,
+                              layer.lora};
+      const auto left =
+          record_lora_linears_dx(batch, dx.tensor(), {&branch, 1}, Accumulate::no, queue);
+      record_lora_linears_da(batch, up({c.t, c.k}, layer.x), left, queue);
+    }
+    queue.flush(batch);
+  });
+  for (const auto& [layer, dx, da, dbt] : all) {
+    const auto x = to_double(layer.x), dy = to_double(layer.dy);
+    const double allowed = 4 * tolerance(layer.terms());
+    expect_close(dx.values(), layer.reference.dx(dy), allowed, "dx " + layer.text());
+    expect_close(da.values(), layer.reference.da(dy, x), allowed, "da " + layer.text());
+    expect_close(dbt.values(), layer.reference.dbt(dy, x), allowed, "dbt " + layer.text());
+  }
+}
+
 TEST_P(LoraLinear, DropoutHitsTheAdapterAloneAndTheBackwardUsesTheSameMask) {
   for (const Case& c : {Case{13, 31, 97, 16}, Case{3, 40, 64, 4}}) {
     if (!c.affordable()) continue;
