@@ -1,6 +1,7 @@
 // What a block of Qwen2.5-0.5B's shape waits for memory with, over 8192 rows: swiglu/fused/bf16/
-// TxF/warm and swiglu_backward, rope/fused/bf16/TxHxE/warm, rms_norm_backward/fused/f32/TxD/warm
-// with a residual, and the gradient rounded, too. On GPUs (wants_large()).
+// TxF/warm and swiglu_backward, the forward's result again, too, or not; rope/fused/bf16/TxHxE/warm;
+// rms_norm_backward/fused/f32/TxD/warm with a residual, and the gradient rounded, too. On GPUs
+// (wants_large()).
 #include "bench/support/bulk.hpp"
 #include "ops/rms_norm.hpp"
 #include "ops/rope.hpp"
@@ -27,14 +28,19 @@ void swiglu(OpBench& bench, const Shape& shape) {
   });
 }
 
-void swiglu_backward(OpBench& bench, const Shape& shape) {
+void swiglu_backward(OpBench& bench, const Shape& shape, bool again) {
   const Bulk gate(shape, kType, 1, 8), up(shape, kType, 2), dy(shape, kType, 3);
-  bench.cost = swiglu_backward_cost(shape, kType, kType, kType);
+  bench.cost = swiglu_backward_cost(shape, kType, kType, kType,
+                                    again ? std::optional(kType) : std::nullopt);
   bench.tolerance = kBf16Rounding;
   bench.record([&](BufferSet& set) {
     const Tensor dgate = bulk_output(set, shape, kType), dup = bulk_output(set, shape, kType);
+    const Tensor y = again ? bulk_output(set, shape, kType) : Tensor();
     record_swiglu_backward(set.batch(), dgate, dup, dy.upload(set), gate.upload(set),
-                           up.upload(set));
+                           up.upload(set), y);
+    if (again) {
+      expect_last(set, y, [&] { return reference::swiglu(gate.last_row(), up.last_row()); });
+    }
     const auto want = [&] {
       return reference::swiglu_backward(dy.last_row(), gate.last_row(), up.last_row());
     };
@@ -91,7 +97,8 @@ const bool kAdded = add_family([] {
   };
   const Shape wide{8192, 4864}, heads{8192, 14, 64};
   add(name("swiglu", kType, wide), swiglu, wide);
-  add(name("swiglu_backward", kType, wide), swiglu_backward, wide);
+  add(name("swiglu_backward", kType, wide), swiglu_backward, wide, false);
+  add(name("swiglu_backward", kType, wide).with("again"), swiglu_backward, wide, true);
   add(name("rope", kType, heads), rope, heads);
   for (const Shape& stream : {Shape{8192, 896}, Shape{8192, 3584}}) {
     add(name("rms_norm_backward", DType::f32, stream), rms_norm_backward, stream);

@@ -1,6 +1,6 @@
 // swiglu/fused/TYPE/TxF and swiglu_backward: SmolLM2-135M's feed-forward width. One row, as in
 // decoding, finds its numbers in the caches. bf16: the forward that also keeps gate and up rounded,
-// and the backward of what was kept.
+// and the backward of what was kept. again: the backward that also writes the forward's result.
 #include "ops/swiglu.hpp"
 
 #include "bench/support/op_bench.hpp"
@@ -28,15 +28,19 @@ void swiglu(OpBench& bench, const Shape& shape, bool keeps) {
   });
 }
 
-void swiglu_backward(OpBench& bench, const Shape& shape) {
+void swiglu_backward(OpBench& bench, const Shape& shape, bool again) {
   const Operand gate(shape, 1);
   const Operand up(shape, 2);
   const Operand dy(shape, 3);
   const auto want = reference::swiglu_backward(dy.values, gate.values, up.values);
-  bench.cost = swiglu_backward_cost(shape);
+  bench.cost = swiglu_backward_cost(shape, DType::f32, DType::f32, DType::f32,
+                                    again ? std::optional(DType::f32) : std::nullopt);
   bench.record([&](BufferSet& set) {
     const Tensor dgate = set.output(shape), dup = set.output(shape);
-    record_swiglu_backward(set.batch(), dgate, dup, set.input(dy), set.input(gate), set.input(up));
+    const Tensor y = again ? set.output(shape) : Tensor();
+    record_swiglu_backward(set.batch(), dgate, dup, set.input(dy), set.input(gate), set.input(up),
+                           y);
+    if (again) set.expect(y, [&] { return reference::swiglu(gate.values, up.values); });
     set.expect(dgate, [&] { return want.dgate; });
     set.expect(dup, [&] { return want.dup; });
   });
@@ -65,7 +69,8 @@ const bool kAdded = add_family([] {
   const Shape rows{2048, 1536}, row{1, 1536};
   add({.op = "swiglu", .shape = rows}, swiglu, rows, false);
   add({.op = "swiglu", .shape = row, .words = {"warm"}}, swiglu, row, false);
-  add({.op = "swiglu_backward", .shape = rows}, swiglu_backward, rows);
+  add({.op = "swiglu_backward", .shape = rows}, swiglu_backward, rows, false);
+  add({.op = "swiglu_backward", .shape = rows, .words = {"again"}}, swiglu_backward, rows, true);
   add({.op = "swiglu", .type = "bf16", .shape = rows}, swiglu, rows, true);
   add({.op = "swiglu_backward", .type = "bf16", .shape = rows}, swiglu_backward_kept, rows);
 });

@@ -1,18 +1,18 @@
 // swiglu, portable: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
-// _keeping also writes gate and up as bf16 (kept_gate, kept_up).
+// _keeping also writes gate and up as bf16 (kept_gate, kept_up); backward with -D Y_TYPE also writes y.
 // Shapes: all [T, F], taken as one flat range of n elements, a multiple of PIECE
 // Types: f32 or bf16: gate and up (-D GATE_TYPE), y (Y_TYPE), dy (DY_TYPE), dgate and dup
 //   (DGATE_TYPE); kept_gate and kept_up bf16
 // Work: one work-item a piece of PIECE elements (activations.clh)
 // Cost: forward reads gate and up, writes y: 5 flops and an exp an element; backward reads dy, gate
-//   and up, writes dgate and dup: 10 flops and an exp
+//   and up, writes dgate and dup: 10 flops and an exp, and 2 flops for y
 // Numerics: exp(-g) may overflow to infinity, where s is 0 as it should be. Each element is read
-//   and written by one item: where types are one y may be gate or up, dgate gate and dup up
+//   and written by one item, who reads all before: where types are one an output may be any input
 
 #include "activations.clh"
 
-#ifdef Y_TYPE
+#ifndef DY_TYPE
 piece swiglu(piece g, piece u) { return g / (1.0f + exp(-g)) * u; }
 
 __kernel void swiglu_forward(__global STORED(Y_TYPE)* y, __global const STORED(GATE_TYPE)* gate,
@@ -41,7 +41,11 @@ __kernel void swiglu_forward_keeping(__global STORED(Y_TYPE)* y,
 __kernel void swiglu_backward(__global STORED(DGATE_TYPE)* dgate, __global STORED(DGATE_TYPE)* dup,
                               __global const STORED(DY_TYPE)* dy,
                               __global const STORED(GATE_TYPE)* gate,
-                              __global const STORED(GATE_TYPE)* up, long n) {
+                              __global const STORED(GATE_TYPE)* up,
+#ifdef Y_TYPE
+                              __global STORED(Y_TYPE)* y,
+#endif
+                              long n) {
   const long i = (long)get_global_id(0);
   if (i >= n / PIECE) return;
   const piece d = LOAD_PIECE(DY_TYPE, dy, i);
@@ -50,5 +54,8 @@ __kernel void swiglu_backward(__global STORED(DGATE_TYPE)* dgate, __global STORE
   const piece s = 1.0f / (1.0f + exp(-g));
   STORE_PIECE(DGATE_TYPE, dgate, i, d * u * s * fma(g, 1.0f - s, (piece)(1.0f)));
   STORE_PIECE(DGATE_TYPE, dup, i, d * g * s);
+#ifdef Y_TYPE
+  STORE_PIECE(Y_TYPE, y, i, g * s * u);
+#endif
 }
 #endif

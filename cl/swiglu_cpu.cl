@@ -1,15 +1,16 @@
 // swiglu for CPU devices: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
-// _keeping also writes gate and up as bf16 (kept_gate, kept_up); _kept reads them so.
+// _keeping also writes gate and up as bf16 (kept_gate, kept_up); _kept reads them so. backward_again
+// also writes y.
 // Shapes: all [T, F], taken as one flat range of n elements
 // Types: f32; kept_gate and kept_up bf16 (bf16_values.clh)
 // Work: a work-group of one item owns an even share of the whole blocks of 16; the last group also
 //   owns the tail of n % 16
 // Local: none
 // Cost: forward reads gate and up, writes y: 5 flops and an exp an element; backward reads dy, gate
-//   and up, writes dgate and dup: 10 flops and an exp
+//   and up, writes dgate and dup: 10 flops and an exp, and 2 flops for y
 // Numerics: exp16 stays finite, so s is at least 3e-39, which is 0 beside anything. Each element is
-//   read before it is written: y may be gate or up, dgate may be gate, dup may be up
+//   read before it is written: an f32 output may be any f32 input
 #include "bf16_values16.clh"
 #include "group_range.clh"
 #include "swiglu16.clh"
@@ -68,9 +69,10 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_forward_kept
   }
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward(
-    __global float* dgate, __global float* dup, __global const float* dy,
-    __global const float* gate, __global const float* up, long n) {
+// y: null, or where it is written.
+void backward(__global float* dgate, __global float* dup, __global float* y,
+              __global const float* dy, __global const float* gate, __global const float* up,
+              long n) {
   const long end = group_end(n / 16);
   for (long b = group_begin(n / 16); b < end; ++b) {
     const float16 g = vload16(b, gate);
@@ -79,6 +81,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward(
     const float16 s = sigmoid16(g);
     vstore16(dgate16(d, g, u, s), b, dgate);
     vstore16(d * g * s, b, dup);
+    if (y) vstore16(g * s * u, b, y);
   }
   const int tail = (int)(n % 16);
   if (tail == 0 || get_group_id(0) + 1 < get_num_groups(0)) return;
@@ -89,11 +92,12 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward(
   const float16 s = sigmoid16(g);
   store16_tail(dgate16(d, g, u, s), dgate + at, tail);
   store16_tail(d * g * s, dup + at, tail);
+  if (y) store16_tail(g * s * u, y + at, tail);
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_kept(
-    __global float* dgate, __global float* dup, __global const float* dy,
-    __global const ushort* kept_gate, __global const ushort* kept_up, long n) {
+void backward_kept(__global float* dgate, __global float* dup, __global float* y,
+                   __global const float* dy, __global const ushort* kept_gate,
+                   __global const ushort* kept_up, long n) {
   const long end = group_end(n / 16);
   for (long b = group_begin(n / 16); b < end; ++b) {
     const float16 g = float16_of_bf16(vload16(b, kept_gate));
@@ -102,6 +106,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_kep
     const float16 s = sigmoid16(g);
     vstore16(dgate16(d, g, u, s), b, dgate);
     vstore16(d * g * s, b, dup);
+    if (y) vstore16(g * s * u, b, y);
   }
   if (get_group_id(0) + 1 < get_num_groups(0)) return;
   for (long i = n / 16 * 16; i < n; ++i) {
@@ -111,5 +116,30 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_kep
     const float16 s = sigmoid16(g);
     dgate[i] = dgate16(d, g, u, s).s0;
     dup[i] = (d * g * s).s0;
+    if (y) y[i] = (g * s * u).s0;
   }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward(
+    __global float* dgate, __global float* dup, __global const float* dy,
+    __global const float* gate, __global const float* up, long n) {
+  backward(dgate, dup, 0, dy, gate, up, n);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_again(
+    __global float* dgate, __global float* dup, __global const float* dy,
+    __global const float* gate, __global const float* up, __global float* y, long n) {
+  backward(dgate, dup, y, dy, gate, up, n);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_kept(
+    __global float* dgate, __global float* dup, __global const float* dy,
+    __global const ushort* kept_gate, __global const ushort* kept_up, long n) {
+  backward_kept(dgate, dup, 0, dy, kept_gate, kept_up, n);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_kept_again(
+    __global float* dgate, __global float* dup, __global const float* dy,
+    __global const ushort* kept_gate, __global const ushort* kept_up, __global float* y, long n) {
+  backward_kept(dgate, dup, y, dy, kept_gate, kept_up, n);
 }

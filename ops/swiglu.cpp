@@ -1,6 +1,7 @@
 #include "ops/swiglu.hpp"
 
 #include "ops/activations.hpp"
+#include "ops/launch_shape.hpp"
 #include "ops/variant_launch.hpp"
 #include "runtime/error.hpp"
 
@@ -18,10 +19,17 @@ void test_forward(SelfTest& test, DType type, bool keeps) {
   record_swiglu(test.batch(), y, test.input(shape, 8, type), test.input(shape, 1, type), kept);
 }
 
-void test_backward(SelfTest& test, DType type) {
+void test_backward(SelfTest& test, DType type, bool again) {
   const Shape shape{kTestElements};
+  const Tensor y = again ? test.output(shape) : Tensor();
   record_swiglu_backward(test.batch(), test.output(shape), test.output(shape), test.input(shape),
-                         test.input(shape, 8, type), test.input(shape, 1, type));
+                         test.input(shape, 8, type), test.input(shape, 1, type), y);
+}
+
+// Where all else is f32.
+std::string_view cpu_backward(DType gate_type, bool again) {
+  if (gate_type == DType::f32) return again ? "swiglu_backward_again" : "swiglu_backward";
+  return again ? "swiglu_backward_kept_again" : "swiglu_backward_kept";
 }
 
 // The type of two tensors that are of one type.
@@ -38,6 +46,21 @@ void require_apart(std::string_view name, const Tensor& output, const Tensor& ga
   require_apart_or_alike("swiglu", name, output, up);
 }
 
+void require_backward(const Tensor& dgate, const Tensor& dup, const Tensor& dy, const Tensor& gate,
+                      const Tensor& up, const Tensor& y) {
+  require_activation("swiglu", "dy", dy, gate.shape());
+  type_of_pair("dgate", dgate, "dup", dup, gate.shape());
+  if (!y.empty()) {
+    require_activation("swiglu", "y", y, gate.shape());
+    require(!overlap(y, dgate) && !overlap(y, dup), "swiglu: y must alias neither dgate nor dup");
+  }
+  for (const auto& [name, output] : {std::pair{"dgate", &dgate}, {"dup", &dup}, {"y", &y}}) {
+    if (output->empty()) continue;
+    require_apart(name, *output, gate, up);
+    require_apart_or_alike("swiglu", name, *output, dy);
+  }
+}
+
 }  // namespace
 
 // An exp counts as 8 flops.
@@ -46,11 +69,13 @@ Cost swiglu_cost(const Shape& y, DType gate_type, bool keeps, DType y_type) {
   return {13 * n, (element_bytes(y_type) + 2 * element_bytes(gate_type) + (keeps ? 4 : 0)) * n};
 }
 
-Cost swiglu_backward_cost(const Shape& dy, DType gate_type, DType dy_type, DType dgate_type) {
+Cost swiglu_backward_cost(const Shape& dy, DType gate_type, DType dy_type, DType dgate_type,
+                          std::optional<DType> y_type) {
   const auto n = static_cast<double>(dy.elements());
-  return {
-      18 * n,
-      (element_bytes(dy_type) + 2 * element_bytes(gate_type) + 2 * element_bytes(dgate_type)) * n};
+  const double of_y = y_type ? element_bytes(*y_type) : 0;
+  return {(y_type ? 20 : 18) * n, (element_bytes(dy_type) + 2 * element_bytes(gate_type) +
+                                   2 * element_bytes(dgate_type) + of_y) *
+                                      n};
 }
 
 void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tensor& up,
@@ -89,28 +114,30 @@ void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tens
 }
 
 void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
-                            const Tensor& gate, const Tensor& up) {
+                            const Tensor& gate, const Tensor& up, const Tensor& y) {
   const DType type = type_of_pair("gate", gate, "up", up, gate.shape());
-  require_activation("swiglu", "dy", dy, gate.shape());
-  const DType dtype = type_of_pair("dgate", dgate, "dup", dup, gate.shape());
-  require_apart("dgate", dgate, gate, up);
-  require_apart("dup", dup, gate, up);
-  require_apart_or_alike("swiglu", "dgate", dgate, dy);
-  require_apart_or_alike("swiglu", "dup", dup, dy);
+  require_backward(dgate, dup, dy, gate, up, y);
+  const bool again = !y.empty();
   const std::int64_t n = gate.elements();
   VariantKernel kernel{
       .stem = "swiglu",
       .function = "swiglu_backward",
-      .types = {{"GATE_TYPE", type}, {"DY_TYPE", dy.type()}, {"DGATE_TYPE", dtype}},
+      .types = {{"GATE_TYPE", type}, {"DY_TYPE", dy.type()}, {"DGATE_TYPE", dgate.type()}},
       .singly_on_cpus = true};
-  if (dy.type() == DType::f32 && dtype == DType::f32) {
-    kernel.cpu_function = type == DType::f32 ? "swiglu_backward" : "swiglu_backward_kept";
+  if (again) kernel.types.push_back({"Y_TYPE", y.type()});
+  const auto is_f32 = [](const Tensor& t) { return t.type() == DType::f32; };
+  if (is_f32(dy) && is_f32(dgate) && (!again || is_f32(y))) {
+    kernel.cpu_function = cpu_backward(type, again);
   }
   Launch launch = flat_launch(batch.context(), kernel, n, n,
-                              [type](SelfTest& test) { test_backward(test, type); });
-  launch.cost = swiglu_backward_cost(gate.shape(), type, dy.type(), dtype);
+                              [=](SelfTest& test) { test_backward(test, type, again); });
+  launch.cost = swiglu_backward_cost(gate.shape(), type, dy.type(), dgate.type(),
+                                     again ? std::optional(y.type()) : std::nullopt);
   launch.label = "swiglu/backward";
-  batch.launch(std::move(launch), dgate, dup, dy, gate, up, n);
+  std::vector<Argument> arguments{dgate, dup, dy, gate, up};
+  if (again) arguments.emplace_back(y);
+  arguments.emplace_back(n);
+  batch.record(std::move(launch), std::move(arguments));
 }
 
 }  // namespace clora

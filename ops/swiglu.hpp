@@ -1,6 +1,8 @@
 // swiglu (Shazeer, 2020): y = silu(gate) * up, silu(g) = g / (1 + exp(-g)).
 #pragma once
 
+#include <optional>
+
 #include "runtime/batch.hpp"
 
 namespace clora {
@@ -17,15 +19,17 @@ void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tens
                    const SwigluKept& kept = {});
 
 // dgate = dy * up * silu'(gate), dup = dy * silu(gate), overwritten. gate and up as above; dy f32
-// or bf16; dgate and dup both f32 or both bf16. Where their types are one, dgate may be gate and
-// dup may be up, and either may be dy.
+// or bf16; dgate and dup both f32 or both bf16. Where their types are one, each output may be any
+// input.
+// y: empty, or where the forward's y is written once more, f32 or bf16, of the same reads.
 void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
-                            const Tensor& gate, const Tensor& up);
+                            const Tensor& gate, const Tensor& up, const Tensor& y = {});
 
 // gate_type: that of gate and up; keeps: whether they are rounded, too.
 Cost swiglu_cost(const Shape& y, DType gate_type = DType::f32, bool keeps = false,
                  DType y_type = DType::f32);
+// y_type: that of y, where it is written.
 Cost swiglu_backward_cost(const Shape& dy, DType gate_type = DType::f32, DType dy_type = DType::f32,
-                          DType dgate_type = DType::f32);
+                          DType dgate_type = DType::f32, std::optional<DType> y_type = {});
 
 }  // namespace clora

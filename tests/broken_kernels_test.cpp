@@ -127,6 +127,18 @@ std::vector<Family> families() {
          record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
                                 t.input({9000}), t.input({9000}));
        }},
+      {"swiglu_backward_again", range,
+       [](SelfTest& t) {
+         record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
+                                t.input({9000}), t.input({9000}), t.output({9000}));
+       }},
+      {"swiglu_backward_kept_again",
+       {"swiglu_cpu.cl", "if (y) vstore16(g * s * u", "if (y) vstore16(g * s"},
+       [](SelfTest& t) {
+         record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
+                                t.input({9000}, 1, DType::bf16), t.input({9000}, 1, DType::bf16),
+                                t.output({9000}));
+       }},
       {"rope", range,
        [](SelfTest& t) {
          record_rope(t.batch(), t.output({5, 2, 32}), t.input({5, 2, 32}), t.input({5}, kIds),

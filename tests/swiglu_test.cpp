@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -134,6 +135,39 @@ TEST_P(Swiglu, BackwardOverwritesItsOutputsAndMayDoSoInPlace) {
   test::expect_close(context().read<float>(up), want.dup, kTolerance, "dup as up");
 }
 
+TEST_P(Swiglu, BackwardWritesTheForwardsResultOnceMoreBesideTheSameGradients) {
+  for (const Case& c : cases()) {
+    const Output dgate(context(), c.shape), dup(context(), c.shape), y(context(), c.shape);
+    const Output plain_dgate(context(), c.shape), plain_dup(context(), c.shape);
+    run([&](Batch& b) {
+      const Tensor gate = upload(c.shape, c.gate), up = upload(c.shape, c.up);
+      const Tensor dy = upload(c.shape, c.dy);
+      record_swiglu_backward(b, dgate.tensor(), dup.tensor(), dy, gate, up, y.tensor());
+      record_swiglu_backward(b, plain_dgate.tensor(), plain_dup.tensor(), dy, gate, up);
+    });
+    test::expect_close(y.values(), c.forward(), kTolerance, c.shape.text() + " y");
+    EXPECT_EQ(dgate.values(), plain_dgate.values()) << c.shape.text();
+    EXPECT_EQ(dup.values(), plain_dup.values()) << c.shape.text();
+  }
+}
+
+TEST_P(Swiglu, BackwardMayWriteTheForwardsResultOverAnyInput) {
+  const Case c(5, 45);
+  for (const std::size_t which : {0U, 1U, 2U}) {
+    const std::array<Tensor, 3> inputs{upload(c.shape, c.dy), upload(c.shape, c.gate),
+                                       upload(c.shape, c.up)};
+    const Output dgate(context(), c.shape), dup(context(), c.shape);
+    run([&](Batch& b) {
+      record_swiglu_backward(b, dgate.tensor(), dup.tensor(), inputs[0], inputs[1], inputs[2],
+                             inputs[which]);
+    });
+    const reference::SwigluGradients want = c.backward();
+    test::expect_close(context().read<float>(inputs[which]), c.forward(), kTolerance, "y");
+    test::expect_close(dgate.values(), want.dgate, kTolerance, "dgate");
+    test::expect_close(dup.values(), want.dup, kTolerance, "dup");
+  }
+}
+
 std::vector<std::uint16_t> rounded(const std::vector<float>& values) {
   std::vector<std::uint16_t> halves;
   for (const float value : values) halves.push_back(float_to_bf16(value));
@@ -200,11 +234,16 @@ TEST_P(Swiglu, OfKeptInputsAgreesWithTheReferenceOfTheRoundedOnes) {
     };
     const Tensor gate = upload_halves(c.gate), up = upload_halves(c.up);
     const Output y(context(), c.shape), dgate(context(), c.shape), dup(context(), c.shape);
+    const Output again(context(), c.shape), plain(context(), c.shape);
     run([&](Batch& b) {
+      const Tensor dy = upload(c.shape, c.dy);
       record_swiglu(b, y.tensor(), gate, up);
-      record_swiglu_backward(b, dgate.tensor(), dup.tensor(), upload(c.shape, c.dy), gate, up);
+      record_swiglu_backward(b, dgate.tensor(), dup.tensor(), dy, gate, up, again.tensor());
+      record_swiglu_backward(b, plain.tensor(), dup.tensor(), dy, gate, up);
     });
     test::expect_close(y.values(), c.forward(), kTolerance, c.shape.text());
+    test::expect_close(again.values(), c.forward(), kTolerance, c.shape.text() + " again");
+    EXPECT_EQ(dgate.values(), plain.values()) << c.shape.text();
     const reference::SwigluGradients want = c.backward();
     test::expect_close(dgate.values(), want.dgate, kTolerance, c.shape.text() + " dgate");
     test::expect_close(dup.values(), want.dup, kTolerance, c.shape.text() + " dup");
@@ -260,6 +299,30 @@ TEST_P(Swiglu, BackwardTakesEitherTypeOfEachTensorAndMayWorkInPlace) {
   }
 }
 
+TEST_P(Swiglu, BackwardWritesTheForwardsResultInEitherType) {
+  for (const Case& whole : cases_of_types()) {
+    for (const unsigned types : {0U, 1U, 2U, 4U, 7U}) {
+      Case c = whole;
+      const DType y_type = kTypes[types & 1U], type = kTypes[types >> 1U & 1U];
+      const DType d_type = kTypes[types >> 2U];
+      const Tensor gate = test::upload_as(context(), type, c.shape, c.gate);
+      const Tensor up = test::upload_as(context(), type, c.shape, c.up);
+      const Tensor dy = test::upload_as(context(), type, c.shape, c.dy);
+      const Output dgate(context(), c.shape, d_type), dup(context(), c.shape, d_type);
+      const Output y(context(), c.shape, y_type);
+      run([&](Batch& b) {
+        record_swiglu_backward(b, dgate.tensor(), dup.tensor(), dy, gate, up, y.tensor());
+      });
+      const reference::SwigluGradients want = c.backward();
+      const std::string what = gate.text() + " to " + dup.tensor().text() + ", " + y.tensor().text();
+      const double tolerance = kTolerance + test::rounding_of(d_type);
+      test::expect_close(y.values(), c.forward(), kTolerance + test::rounding_of(y_type), what);
+      test::expect_close(dgate.values(), want.dgate, tolerance, what);
+      test::expect_close(dup.values(), want.dup, tolerance, what);
+    }
+  }
+}
+
 TEST_P(Swiglu, RefusesKeptTensorsThatDoNotMatch) {
   Batch b(context());
   const Case c(4, 32);
@@ -299,8 +362,8 @@ TEST_P(Swiglu, RefusesTensorsThatDoNotMatch) {
     return test::error_of([&] { record_swiglu(b, y, gate, up); });
   };
   const auto backward = [&](const Tensor& dgate, const Tensor& dup, const Tensor& dy,
-                            const Tensor& gate, const Tensor& up) {
-    return test::error_of([&] { record_swiglu_backward(b, dgate, dup, dy, gate, up); });
+                            const Tensor& gate, const Tensor& up, const Tensor& y = {}) {
+    return test::error_of([&] { record_swiglu_backward(b, dgate, dup, dy, gate, up, y); });
   };
   using testing::HasSubstr;
   EXPECT_THAT(forward(wrong, t, t), HasSubstr("swiglu: y must be f32 [4, 6], got f32 [6, 4]"));
@@ -311,6 +374,11 @@ TEST_P(Swiglu, RefusesTensorsThatDoNotMatch) {
   EXPECT_THAT(backward(t, t, wrong, t, t), HasSubstr("dy must"));
   EXPECT_THAT(backward(t, t, t, {}, t), HasSubstr("gate must"));
   EXPECT_THAT(backward(t, t, t, t, wrong), HasSubstr("up must"));
+  EXPECT_THAT(backward(t, t, t, t, t, wrong), HasSubstr("y must be f32 [4, 6], got f32 [6, 4]"));
+  EXPECT_THAT(backward(wrong.reshape({4, 6}), t, t, t, t, t), HasSubstr("y must alias neither"));
+  const Tensor half_of_t = t.slice(0, c.shape, DType::bf16), other = upload(c.shape, c.up);
+  EXPECT_THAT(backward(other, other, t, other, other, half_of_t),
+              HasSubstr("y, bf16 [4, 6], must not lie where f32 [4, 6] lies"));
   EXPECT_EQ(b.commands(), 0U);
 }
 
