@@ -1,7 +1,7 @@
 // What a block of Qwen2.5-0.5B's shape waits for memory with, over 8192 rows: swiglu/fused/bf16/
-// TxF/warm and swiglu_backward, the forward's result again, too, or not; rope/fused/bf16/TxHxE/warm;
-// rms_norm_backward/fused/f32/TxD/warm with a residual, and the gradient rounded, too. On GPUs
-// (wants_large()).
+// TxF/warm and swiglu_backward, the forward's result again, too, or not;
+// rope/fused/bf16/TxHxE/warm; rms_norm_backward/fused/f32/TxD/warm with a residual, and the
+// gradient rounded, too, and the forward's result again or not. On GPUs (wants_large()).
 #include "bench/support/bulk.hpp"
 #include "ops/rms_norm.hpp"
 #include "ops/rope.hpp"
@@ -30,8 +30,8 @@ void swiglu(OpBench& bench, const Shape& shape) {
 
 void swiglu_backward(OpBench& bench, const Shape& shape, bool again) {
   const Bulk gate(shape, kType, 1, 8), up(shape, kType, 2), dy(shape, kType, 3);
-  bench.cost = swiglu_backward_cost(shape, kType, kType, kType,
-                                    again ? std::optional(kType) : std::nullopt);
+  bench.cost =
+      swiglu_backward_cost(shape, kType, kType, kType, again ? std::optional(kType) : std::nullopt);
   bench.tolerance = kBf16Rounding;
   bench.record([&](BufferSet& set) {
     const Tensor dgate = bulk_output(set, shape, kType), dup = bulk_output(set, shape, kType);
@@ -68,15 +68,21 @@ void rope(OpBench& bench, const Shape& shape) {
   });
 }
 
-void rms_norm_backward(OpBench& bench, const Shape& shape) {
+void rms_norm_backward(OpBench& bench, const Shape& shape, bool again) {
   const Bulk x(shape, DType::f32, 1), dy(shape, DType::f32, 2), w({shape.last()}, DType::f32, 3);
-  bench.cost = rms_norm_backward_cost(shape, true, DType::f32, DType::f32, DType::f32, true);
+  bench.cost = rms_norm_backward_cost(
+      shape, true, {.rounds = true, .y = again ? std::optional(kType) : std::nullopt});
   bench.tolerance = kBf16Rounding;
   bench.record([&](BufferSet& set) {
     const Tensor dx = bulk_output(set, shape, DType::f32);
     const Tensor residual = dy.upload(set), rounded = bulk_output(set, shape, kType);
+    const Tensor y = again ? bulk_output(set, shape, kType) : Tensor();
     record_rms_norm_backward(set.batch(), dx, residual, x.upload(set), w.upload(set), residual,
-                             kEpsilon, rounded);
+                             kEpsilon, {rounded, y});
+    if (again) {
+      expect_last(set, y,
+                  [&] { return reference::rms_norm(x.last_row(), w.last_row(), kEpsilon); });
+    }
     const auto want = [&] {
       std::vector<double> sum =
           reference::rms_norm_backward(dy.last_row(), x.last_row(), w.last_row(), kEpsilon);
@@ -101,7 +107,9 @@ const bool kAdded = add_family([] {
   add(name("swiglu_backward", kType, wide).with("again"), swiglu_backward, wide, true);
   add(name("rope", kType, heads), rope, heads);
   for (const Shape& stream : {Shape{8192, 896}, Shape{8192, 3584}}) {
-    add(name("rms_norm_backward", DType::f32, stream), rms_norm_backward, stream);
+    const Name plain = name("rms_norm_backward", DType::f32, stream);
+    add(plain, rms_norm_backward, stream, false);
+    add(plain.with("again"), rms_norm_backward, stream, true);
   }
 });
 

@@ -1,4 +1,5 @@
 // rms_norm/fused/f32/TxD and rms_norm_backward: square rows, few of them, and SmolLM2-135M's width.
+// again: the backward that also writes the forward's result.
 #include "ops/rms_norm.hpp"
 
 #include "bench/support/op_bench.hpp"
@@ -20,15 +21,20 @@ void rms_norm(OpBench& bench, const Shape& shape) {
   });
 }
 
-void rms_norm_backward(OpBench& bench, const Shape& shape) {
+void rms_norm_backward(OpBench& bench, const Shape& shape, bool again) {
   const Operand x(shape, 1);
   const Operand w({shape.last()}, 2);
   const Operand dy(shape, 3);
-  bench.cost = rms_norm_backward_cost(shape, false);
+  const std::optional<DType> y_type = again ? std::optional(DType::f32) : std::nullopt;
+  bench.cost = rms_norm_backward_cost(shape, false, {.y = y_type});
   bench.record([&](BufferSet& set) {
     const Tensor dx = set.output(shape);
+    const Tensor y = again ? set.output(shape) : Tensor();
     record_rms_norm_backward(set.batch(), dx, set.input(dy), set.input(x), set.input(w), {},
-                             kEpsilon);
+                             kEpsilon, {.y = y});
+    if (again) {
+      set.expect(y, [&] { return reference::rms_norm(x.values, w.values, kEpsilon); });
+    }
     set.expect(
         dx, [&] { return reference::rms_norm_backward(dy.values, x.values, w.values, kEpsilon); });
   });
@@ -37,8 +43,11 @@ void rms_norm_backward(OpBench& bench, const Shape& shape) {
 const bool kAdded = add_family([] {
   for (const Shape& shape : {Shape{1024, 1024}, Shape{64, 1024}, Shape{2048, 576}}) {
     add_cold_and_warm({.op = "rms_norm", .shape = shape}, rms_norm, shape);
-    add_cold_and_warm({.op = "rms_norm_backward", .shape = shape}, rms_norm_backward, shape);
+    add_cold_and_warm({.op = "rms_norm_backward", .shape = shape}, rms_norm_backward, shape, false);
   }
+  const Shape rows{2048, 576};
+  add({.op = "rms_norm_backward", .shape = rows, .words = {"again"}}, rms_norm_backward, rows,
+      true);
 });
 
 }  // namespace

@@ -1,11 +1,12 @@
 // rms_norm, portable: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension.
-// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; _rounding also writes dx as bf16.
+// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w, where -D HAS_RESIDUAL; dx as bf16, too
+// (ROUNDS); y, too (Y_TYPE).
 // Shapes: x, y, dy, dx, residual, rounded_dx [rows, width]; w [width]
 // Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx; w f32;
 //   rounded_dx bf16
 // Work, Local: cl/row_pieces.clh
 // Cost: forward reads x and w, writes y: 4 flops an element; backward reads dy, x, w and residual,
-//   writes dx: 11 flops an element
+//   writes dx: 11 flops an element, and 2 for y
 // Numerics: float sums, of pieces by one item and then of items; the order is fixed. A row is only
 //   written after its sums are complete, and each element by the item that reads it last: y may be
 //   x, dx may be dy or residual, where their types are one
@@ -14,7 +15,7 @@
 ROW_REDUCTION(row_sum, float, JOIN_SUM)
 ROW_REDUCTION(row_sum2, float2, JOIN_SUM)
 
-#ifdef Y_TYPE
+#ifndef DY_TYPE
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_forward(
     __global STORED(Y_TYPE)* y, __global const STORED(X_TYPE)* x, __global const float* w,
     long rows, int width, float epsilon) {
@@ -39,17 +40,28 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_forwar
 }
 #else
 
-// rounded_dx: null, or where dx is written once more
-void backward(__global STORED(DX_TYPE)* dx, __global ushort* rounded_dx,
-              __global const STORED(DY_TYPE)* dy, __global const STORED(X_TYPE)* x,
-              __global const float* w, __global const STORED(DX_TYPE)* residual, int has_residual,
-              long rows, int width, float epsilon, __local float2* scratch) {
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backward(
+    __global STORED(DX_TYPE)* dx, __global const STORED(DY_TYPE)* dy,
+    __global const STORED(X_TYPE)* x, __global const float* w,
+#ifdef HAS_RESIDUAL
+    __global const STORED(DX_TYPE)* residual,
+#endif
+#ifdef ROUNDS
+    __global ushort* rounded_dx,
+#endif
+#ifdef Y_TYPE
+    __global STORED(Y_TYPE)* y,
+#endif
+    long rows, int width, float epsilon) {
+  __local float2 scratch[SCRATCH];
   EACH_ROWS(first, rows) {
     const long at = (first + row_of_item()) * width;
     const int n = first + row_of_item() < rows ? width / PIECE : 0;
     TAKE(taken_x, X_TYPE, x + at, n);
     TAKE(taken_dy, DY_TYPE, dy + at, n);
-    TAKE(taken_residual, DX_TYPE, residual + at, (has_residual ? n : 0));
+#ifdef HAS_RESIDUAL
+    TAKE(taken_residual, DX_TYPE, residual + at, n);
+#endif
     piece squares = 0.0f;
     piece products = 0.0f;
     EACH_PIECE(p, i, n) {
@@ -62,30 +74,21 @@ void backward(__global STORED(DX_TYPE)* dx, __global ushort* rounded_dx,
     const float scale = rsqrt(sums.x + epsilon);
     const piece along_x = -sums.y * scale * scale;
     EACH_PIECE(p, i, n) {
-      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_PIECE(f32, w, i);
-      piece d = scale * fma(along_x, PIECE_OF(taken_x, p, X_TYPE, x + at, i), g);
-      if (has_residual) d += PIECE_OF(taken_residual, p, DX_TYPE, residual + at, i);
+      const piece v = PIECE_OF(taken_x, p, X_TYPE, x + at, i);
+      const piece weights = LOAD_PIECE(f32, w, i);
+      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * weights;
+      piece d = scale * fma(along_x, v, g);
+#ifdef HAS_RESIDUAL
+      d += PIECE_OF(taken_residual, p, DX_TYPE, residual + at, i);
+#endif
       STORE_PIECE(DX_TYPE, dx + at, i, d);
-      if (rounded_dx) store_bf16(rounded_dx + at, i, d);
+#ifdef ROUNDS
+      store_bf16(rounded_dx + at, i, d);
+#endif
+#ifdef Y_TYPE
+      STORE_PIECE(Y_TYPE, y + at, i, v * scale * weights);
+#endif
     }
   }
-}
-
-__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backward(
-    __global STORED(DX_TYPE)* dx, __global const STORED(DY_TYPE)* dy,
-    __global const STORED(X_TYPE)* x, __global const float* w,
-    __global const STORED(DX_TYPE)* residual, int has_residual, long rows, int width,
-    float epsilon) {
-  __local float2 scratch[SCRATCH];
-  backward(dx, 0, dy, x, w, residual, has_residual, rows, width, epsilon, scratch);
-}
-
-__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backward_rounding(
-    __global STORED(DX_TYPE)* dx, __global ushort* rounded_dx,
-    __global const STORED(DY_TYPE)* dy, __global const STORED(X_TYPE)* x,
-    __global const float* w, __global const STORED(DX_TYPE)* residual, int has_residual, long rows,
-    int width, float epsilon) {
-  __local float2 scratch[SCRATCH];
-  backward(dx, rounded_dx, dy, x, w, residual, has_residual, rows, width, epsilon, scratch);
 }
 #endif

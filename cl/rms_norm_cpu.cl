@@ -1,11 +1,11 @@
 // rms_norm for CPU devices: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension.
-// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w.
+// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; _again also writes y.
 // Shapes: x, y, dy, dx, residual [rows, width]; w [width]
 // Types: f32
 // Work: a work-group of one item owns whole rows, an even share of them; 16 columns at a time
 // Local: none; a row stays in the L1 cache between its two passes
 // Cost: forward reads x and w, writes y: 4 flops an element; backward reads dy, x, w and residual:
-//   11 flops an element
+//   11 flops an element, and 2 for y
 // Numerics: float sums in two times 16 lanes, then a tree; the order is fixed. A row is only
 //   written after its sums are complete: y may be x, dx may be dy or residual
 #include "float16_math.clh"
@@ -46,9 +46,10 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rms_norm_forward(
   }
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rms_norm_backward(
-    __global float* dx, __global const float* dy, __global const float* x, __global const float* w,
-    __global const float* residual, int has_residual, long rows, int width, float epsilon) {
+// y: null, or where it is written.
+void backward(__global float* dx, __global float* y, __global const float* dy,
+              __global const float* x, __global const float* w, __global const float* residual,
+              int has_residual, long rows, int width, float epsilon) {
   const long end = group_end(rows);
   for (long row = group_begin(rows); row < end; ++row) {
     const long at = row * width;
@@ -56,14 +57,31 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rms_norm_backward(
     const float along_x = mean_product(dy + at, w, x + at, width) * scale * scale;
     int i = 0;
     for (; i + 16 <= width; i += 16) {
-      const float16 g = vload16(0, dy + at + i) * vload16(0, w + i);
-      float16 d = scale * fma((float16)(-along_x), vload16(0, x + at + i), g);
+      const float16 v = vload16(0, x + at + i);
+      const float16 weights = vload16(0, w + i);
+      float16 d = scale * fma((float16)(-along_x), v, vload16(0, dy + at + i) * weights);
       if (has_residual) d += vload16(0, residual + at + i);
       vstore16(d, 0, dx + at + i);
+      if (y) vstore16(v * scale * weights, 0, y + at + i);
     }
     for (; i < width; ++i) {
-      const float d = scale * fma(-along_x, x[at + i], dy[at + i] * w[i]);
+      const float v = x[at + i];
+      const float d = scale * fma(-along_x, v, dy[at + i] * w[i]);
       dx[at + i] = has_residual ? residual[at + i] + d : d;
+      if (y) y[at + i] = v * scale * w[i];
     }
   }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rms_norm_backward(
+    __global float* dx, __global const float* dy, __global const float* x, __global const float* w,
+    __global const float* residual, int has_residual, long rows, int width, float epsilon) {
+  backward(dx, 0, dy, x, w, residual, has_residual, rows, width, epsilon);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rms_norm_backward_again(
+    __global float* dx, __global const float* dy, __global const float* x, __global const float* w,
+    __global const float* residual, int has_residual, __global float* y, long rows, int width,
+    float epsilon) {
+  backward(dx, y, dy, x, w, residual, has_residual, rows, width, epsilon);
 }

@@ -187,7 +187,8 @@ class BlockRecorder {
   // dy becomes the gradient of x, which goes round the norm and through it.
   void norm_backward(const StreamGradient& dy, const Tensor& dnormed, const Tensor& x,
                      const Tensor& w) {
-    record_rms_norm_backward(batch_, dy.d, dnormed, x, w, dy.d, epsilon(), dy.rounded);
+    record_rms_norm_backward(batch_, dy.d, dnormed, x, w, dy.d, epsilon(),
+                             {.rounded_dx = dy.rounded});
   }
 
   // Where the largest of what the backward needs is rounded: where products round their operands

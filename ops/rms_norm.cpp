@@ -20,16 +20,59 @@ void test_forward(SelfTest& test) {
   record_rms_norm(test.batch(), test.output({5, 53}), test.input({5, 53}), test.input({53}), 1e-5F);
 }
 
-void test_backward(SelfTest& test) {
+void test_backward(SelfTest& test, bool again) {
+  const Tensor y = again ? test.output({5, 53}) : Tensor();
   record_rms_norm_backward(test.batch(), test.output({5, 53}), test.input({5, 53}),
-                           test.input({5, 53}), test.input({53}), test.input({5, 53}), 1e-5F);
+                           test.input({5, 53}), test.input({53}), test.input({5, 53}), 1e-5F,
+                           {.y = y});
 }
 
-void require_rounded(const Tensor& rounded, std::initializer_list<const Tensor*> others) {
-  require_tensor("rms_norm", "rounded_dx", rounded, others.begin()[0]->shape(), DType::bf16);
-  for (const Tensor* other : others) {
-    require(!overlap(rounded, *other), "rms_norm: rounded_dx must share no bytes with any other");
+void require_also(const RmsNormAlso& also, std::initializer_list<const Tensor*> others) {
+  const auto require_apart = [&](std::string_view name, const Tensor& output) {
+    for (const Tensor* other : others) {
+      require(!overlap(output, *other), "rms_norm: {} must share no bytes with any other", name);
+    }
+  };
+  const Shape& shape = others.begin()[0]->shape();
+  if (!also.rounded_dx.empty()) {
+    require_tensor("rms_norm", "rounded_dx", also.rounded_dx, shape, DType::bf16);
+    require_apart("rounded_dx", also.rounded_dx);
   }
+  if (!also.y.empty()) {
+    require_activation("rms_norm", "y", also.y, shape);
+    require_apart("y", also.y);
+    require(!overlap(also.y, also.rounded_dx), "rms_norm: y must share no bytes with any other");
+  }
+}
+
+void require_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& w,
+                      const Tensor& residual, const RmsNormAlso& also) {
+  require_inputs(x, w);
+  require_activation("rms_norm", "dx", dx, x.shape());
+  require_activation("rms_norm", "dy", dy, x.shape());
+  require_apart_or_alike("rms_norm", "dx", dx, dy);
+  require_apart_or_alike("rms_norm", "dx", dx, x);
+  if (!residual.empty()) {
+    require_tensor("rms_norm", "residual", residual, x.shape(), dx.type());
+  }
+  require_also(also, {&dx, &dy, &x, &w, &residual});
+}
+
+VariantKernel backward_kernel(const RmsNormBackwardTypes& types, bool adds) {
+  VariantKernel kernel =
+      kernel_of("rms_norm", "rms_norm_backward",
+                {{"X_TYPE", types.x}, {"DY_TYPE", types.dy}, {"DX_TYPE", types.dx}});
+  if (adds) kernel.flags.push_back("HAS_RESIDUAL");
+  if (types.y) {
+    kernel.types.push_back({"Y_TYPE", *types.y});
+    const bool f32 = !kernel.cpu_function.empty() && *types.y == DType::f32;
+    kernel.cpu_function = f32 ? "rms_norm_backward_again" : "";
+  }
+  if (types.rounds) {
+    kernel.flags.push_back("ROUNDS");
+    kernel.cpu_function = {};
+  }
+  return kernel;
 }
 
 }  // namespace
@@ -40,12 +83,13 @@ Cost rms_norm_cost(const Shape& x, DType x_type, DType y_type) {
           (element_bytes(x_type) + element_bytes(y_type)) * n + 4 * static_cast<double>(x.last())};
 }
 
-Cost rms_norm_backward_cost(const Shape& x, bool has_residual, DType x_type, DType dy_type,
-                            DType dx_type, bool rounds) {
+Cost rms_norm_backward_cost(const Shape& x, bool has_residual, const RmsNormBackwardTypes& types) {
   const auto n = static_cast<double>(x.elements());
-  const double dx_bytes = (has_residual ? 2 : 1) * element_bytes(dx_type) + (rounds ? 2 : 0);
-  return {11 * n, (element_bytes(x_type) + element_bytes(dy_type) + dx_bytes) * n +
-                      4 * static_cast<double>(x.last())};
+  const double dx_bytes = (has_residual ? 2 : 1) * element_bytes(types.dx) + (types.rounds ? 2 : 0);
+  const double y_bytes = types.y ? element_bytes(*types.y) : 0;
+  return {(types.y ? 13 : 11) * n,
+          (element_bytes(types.x) + element_bytes(types.dy) + dx_bytes + y_bytes) * n +
+              4 * static_cast<double>(x.last())};
 }
 
 void record_rms_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
@@ -65,35 +109,31 @@ void record_rms_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tenso
 
 void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& x,
                               const Tensor& w, const Tensor& residual, float epsilon,
-                              const Tensor& rounded_dx) {
-  require_inputs(x, w);
-  require_activation("rms_norm", "dx", dx, x.shape());
-  require_activation("rms_norm", "dy", dy, x.shape());
-  require_apart_or_alike("rms_norm", "dx", dx, dy);
-  require_apart_or_alike("rms_norm", "dx", dx, x);
-  const bool has_residual = !residual.empty();
-  if (has_residual) require_tensor("rms_norm", "residual", residual, x.shape(), dx.type());
-  const Tensor& added = has_residual ? residual : dx;  // a kernel argument must not be null
-  const std::int32_t adds = has_residual ? 1 : 0;
+                              const RmsNormAlso& also) {
+  require_backward(dx, dy, x, w, residual, also);
+  const bool adds = !residual.empty(), rounds = !also.rounded_dx.empty(), again = !also.y.empty();
+  const RmsNormBackwardTypes types{.x = x.type(),
+                                   .dy = dy.type(),
+                                   .dx = dx.type(),
+                                   .rounds = rounds,
+                                   .y = again ? std::optional(also.y.type()) : std::nullopt};
   const std::int64_t rows = x.shape().rows();
   const auto width = static_cast<std::int32_t>(x.shape().last());
-  const bool rounds = !rounded_dx.empty();
-  VariantKernel kernel =
-      kernel_of("rms_norm", "rms_norm_backward",
-                {{"X_TYPE", x.type()}, {"DY_TYPE", dy.type()}, {"DX_TYPE", dx.type()}});
-  if (rounds) {
-    require_rounded(rounded_dx, {&dx, &dy, &x, &added});
-    kernel.function = "rms_norm_backward_rounding";
-    kernel.cpu_function = {};
-  }
-  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_backward);
-  launch.cost =
-      rms_norm_backward_cost(x.shape(), has_residual, x.type(), dy.type(), dx.type(), rounds);
+  const VariantKernel kernel = backward_kernel(types, adds);
+  const SelfTestRecord self_test = [again](SelfTest& test) { test_backward(test, again); };
+  Launch launch = rows_launch(batch.context(), kernel, rows, width, self_test);
+  launch.cost = rms_norm_backward_cost(x.shape(), adds, types);
   launch.label = "rms_norm/backward";
-  std::vector<Argument> arguments{dx};
-  if (rounds) arguments.emplace_back(rounded_dx);
-  for (const Tensor& each : {dy, x, w, added}) arguments.emplace_back(each);
-  arguments.insert(arguments.end(), {adds, rows, width, epsilon});
+  std::vector<Argument> arguments{dx, dy, x, w};
+  if (takes_cpu_kernel(batch.context(), kernel, self_test)) {
+    // The kernels are built once, for with and without: an argument must not be null.
+    arguments.insert(arguments.end(), {adds ? residual : dx, std::int32_t{adds}});
+  } else if (adds) {
+    arguments.emplace_back(residual);
+  }
+  if (rounds) arguments.emplace_back(also.rounded_dx);
+  if (again) arguments.emplace_back(also.y);
+  arguments.insert(arguments.end(), {rows, width, epsilon});
   batch.record(std::move(launch), std::move(arguments));
 }
 

@@ -3,6 +3,8 @@
 // w [D] f32 is frozen: it has no gradient. All others are f32 or bf16 each; sums are f32.
 #pragma once
 
+#include <optional>
+
 #include "runtime/batch.hpp"
 
 namespace clora {
@@ -11,17 +13,26 @@ namespace clora {
 void record_rms_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
                      float epsilon);
 
+// What the backward may write on its way, each empty or overwritten and apart from all others.
+struct RmsNormAlso {
+  Tensor rounded_dx = {};  // dx a second time, as bf16
+  Tensor y = {};           // the forward's once more, f32 or bf16
+};
+
 // dx = residual + (dy/dx)^T dy; residual, of dx's type, may be empty (none) or dx itself
 // (dx += ...). x is the forward's input. dx may be dy, where their types are one.
-// rounded_dx: empty, or where dx is written a second time, as bf16.
 void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& x,
                               const Tensor& w, const Tensor& residual, float epsilon,
-                              const Tensor& rounded_dx = {});
+                              const RmsNormAlso& also = {});
 
 Cost rms_norm_cost(const Shape& x, DType x_type = DType::f32, DType y_type = DType::f32);
-// rounds: dx is written as bf16, too.
-Cost rms_norm_backward_cost(const Shape& x, bool has_residual, DType x_type = DType::f32,
-                            DType dy_type = DType::f32, DType dx_type = DType::f32,
-                            bool rounds = false);
+
+struct RmsNormBackwardTypes {
+  DType x = DType::f32, dy = DType::f32, dx = DType::f32;
+  bool rounds = false;          // dx is written as bf16, too
+  std::optional<DType> y = {};  // that of y, where it is written
+};
+Cost rms_norm_backward_cost(const Shape& x, bool has_residual,
+                            const RmsNormBackwardTypes& types = {});
 
 }  // namespace clora

@@ -41,6 +41,7 @@ Defines defines_of(const VariantKernel& kernel, std::int64_t piece) {
   Defines defines;
   defines.set("PIECE", piece);
   for (const ActivationType& each : kernel.types) defines.set(each.define, name_of(each.type));
+  for (const std::string_view flag : kernel.flags) defines.set(flag);
   return defines;
 }
 

@@ -23,9 +23,10 @@ struct ActivationType {
 
 struct VariantKernel {
   std::string_view stem;
-  std::string_view function;           // in STEM.cl
-  std::string_view cpu_function = {};  // in STEM_cpu.cl; empty: none takes these types
-  std::vector<ActivationType> types;   // in STEM.cl
+  std::string_view function;                 // in STEM.cl
+  std::string_view cpu_function = {};        // in STEM_cpu.cl; empty: none takes these types
+  std::vector<ActivationType> types;         // in STEM.cl
+  std::vector<std::string_view> flags = {};  // further -D of STEM.cl, without a value
   // STEM.cl's on a CPU: f32 one by one, which its compiler makes wider vectors of than pieces are.
   bool singly_on_cpus = false;
 };

@@ -93,6 +93,12 @@ std::vector<Family> families() {
          record_rms_norm_backward(t.batch(), t.output({9, 40}), t.input({9, 40}), t.input({9, 40}),
                                   t.input({40}), {}, 1e-5F);
        }},
+      {"rms_norm_backward_again",
+       {"rms_norm_cpu.cl", "if (y) vstore16(v * scale", "if (y) vstore16(v"},
+       [](SelfTest& t) {
+         record_rms_norm_backward(t.batch(), t.output({9, 40}), t.input({9, 40}), t.input({9, 40}),
+                                  t.input({40}), {}, 1e-5F, {.y = t.output({9, 40})});
+       }},
       {"layer_norm_forward", range,
        [](SelfTest& t) {
          record_layer_norm(t.batch(), t.output({9, 40}), t.input({9, 40}), t.input({40}),

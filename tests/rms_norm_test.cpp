@@ -187,12 +187,54 @@ TEST_P(RmsNorm, ARoundedGradientIsTheOtherOneToTheNearest) {
     const Tensor residual = up(c.shape, c.residual);
     run([&](Batch& b) {
       record_rms_norm_backward(b, dx.tensor(), up(c.shape, c.dy), up(c.shape, c.x), up_w(c),
-                               residual, c.epsilon, rounded.tensor());
+                               residual, c.epsilon, {.rounded_dx = rounded.tensor()});
     });
     test::expect_close(dx.values(), c.backward_and(1, c.residual), c.tolerance(), c.shape.text());
     EXPECT_EQ(test::to_double(rounded.values()),
               test::rounded_to_bf16(test::to_double(dx.values())))
         << c.shape.text();
+  }
+}
+
+TEST_P(RmsNorm, BackwardWritesTheForwardsResultOnceMoreBesideTheSameGradient) {
+  for (const Case& c : cases()) {
+    const Output dx(context(), c.shape), plain(context(), c.shape), y(context(), c.shape);
+    const Output added(context(), c.shape), y_of_added(context(), c.shape);
+    run([&](Batch& b) {
+      const Tensor dy = up(c.shape, c.dy), x = up(c.shape, c.x), w = up_w(c);
+      record_rms_norm_backward(b, dx.tensor(), dy, x, w, {}, c.epsilon, {.y = y.tensor()});
+      record_rms_norm_backward(b, plain.tensor(), dy, x, w, {}, c.epsilon);
+      record_rms_norm_backward(b, added.tensor(), dy, x, w, up(c.shape, c.residual), c.epsilon,
+                               {.y = y_of_added.tensor()});
+    });
+    test::expect_close(y.values(), c.forward(), c.tolerance(), c.shape.text() + " y");
+    EXPECT_EQ(y_of_added.values(), y.values()) << c.shape.text();
+    EXPECT_EQ(dx.values(), plain.values()) << c.shape.text();
+    test::expect_close(added.values(), c.backward_and(1, c.residual), c.tolerance(),
+                       c.shape.text() + " with residual");
+  }
+}
+
+// As a training step has it: the stream's gradient is changed in place and rounded.
+TEST_P(RmsNorm, BackwardWritesTheForwardsResultInEitherTypeBesideARoundedGradient) {
+  for (Case c : cases_of_types()) {
+    for (const unsigned types : {0U, 1U, 2U, 3U}) {
+      const DType y_type = kTypes[types & 1U];
+      const Tensor x = test::upload_as(context(), kTypes[types >> 1U], c.shape, c.x);
+      const Output sum(context(), c.shape), y(context(), c.shape, y_type);
+      const Output rounded(context(), c.shape, DType::bf16);
+      run([&](Batch& b) {
+        b.copy(sum.tensor(), up(c.shape, c.residual));
+        record_rms_norm_backward(b, sum.tensor(), up(c.shape, c.dy), x, up_w(c), sum.tensor(),
+                                 c.epsilon, {rounded.tensor(), y.tensor()});
+      });
+      const std::string what = x.text() + " to " + y.tensor().text();
+      test::expect_close(y.values(), c.forward(), c.tolerance() + test::rounding_of(y_type), what);
+      test::expect_close(sum.values(), c.backward_and(1, c.residual), c.tolerance(), what);
+      EXPECT_EQ(test::to_double(rounded.values()),
+                test::rounded_to_bf16(test::to_double(sum.values())))
+          << what;
+    }
   }
 }
 
@@ -223,10 +265,14 @@ TEST_P(RmsNorm, RefusesTensorsThatDoNotMatch) {
               HasSubstr("dx, bf16 [4, 8], must not lie"));
   EXPECT_THAT(message_of([&] { record_rms_norm_backward(b, half, x, x, w, x, c.epsilon); }),
               HasSubstr("residual must be bf16 [4, 8]"));
-  EXPECT_THAT(message_of([&] { record_rms_norm_backward(b, x, x, x, w, {}, 1, wrong); }),
-              HasSubstr("rounded_dx must be bf16 [4, 8]"));
-  EXPECT_THAT(message_of([&] { record_rms_norm_backward(b, x, x, x, w, {}, 1, half_of_x); }),
-              HasSubstr("rounded_dx must share no bytes"));
+  const auto also = [&](const RmsNormAlso& outputs) {
+    return message_of([&] { record_rms_norm_backward(b, x, x, x, w, {}, 1, outputs); });
+  };
+  EXPECT_THAT(also({.rounded_dx = wrong}), HasSubstr("rounded_dx must be bf16 [4, 8]"));
+  EXPECT_THAT(also({.rounded_dx = half_of_x}), HasSubstr("rounded_dx must share no bytes"));
+  EXPECT_THAT(also({.y = wrong}), HasSubstr("y must be f32 [4, 8]"));
+  EXPECT_THAT(also({.y = half_of_x}), HasSubstr("y must share no bytes"));
+  EXPECT_THAT(also({.rounded_dx = half, .y = half}), HasSubstr("y must share no bytes"));
   EXPECT_EQ(b.commands(), 0U);
 }
 

@@ -197,8 +197,8 @@ TEST_P(Swiglu, KeepsItsInputsRoundedBesideTheSameResult) {
 
 TEST_P(Swiglu, KeepsTiesAsTheEvenOneAndWhatIsNotFiniteAsItIs) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  std::vector<float> up = {1.00390625F, 1.01171875F, -1.00390625F, 0.0F, -0.0F, 1e-40F,
-                           3.4e38F,     kInfinity,   -kInfinity,   2.5F};
+  std::vector<float> up = {1.00390625F, 1.01171875F, -1.00390625F, 0.0F,       -0.0F,
+                           1e-40F,      3.4e38F,     kInfinity,    -kInfinity, 2.5F};
   const float nan = std::bit_cast<float>(0x7fffffffU);  // 1 more is no NaN
   const std::size_t given = up.size();
   // Between 1 and the next bf16, 2^-7 on: 1 is even; halfway to the one after it: that is.
@@ -314,7 +314,8 @@ TEST_P(Swiglu, BackwardWritesTheForwardsResultInEitherType) {
         record_swiglu_backward(b, dgate.tensor(), dup.tensor(), dy, gate, up, y.tensor());
       });
       const reference::SwigluGradients want = c.backward();
-      const std::string what = gate.text() + " to " + dup.tensor().text() + ", " + y.tensor().text();
+      const std::string what =
+          gate.text() + " to " + dup.tensor().text() + ", " + y.tensor().text();
       const double tolerance = kTolerance + test::rounding_of(d_type);
       test::expect_close(y.values(), c.forward(), kTolerance + test::rounding_of(y_type), what);
       test::expect_close(dgate.values(), want.dgate, tolerance, what);
