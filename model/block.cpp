@@ -141,19 +141,17 @@ class BlockRecorder {
   void feed_forward_backward(const StreamGradient& dy, const BackwardInputs& of) {
     const BlockActivations& a = of.saved;
     const BlockWeights& w = *block_.weights;
-    const Tensor product = activation(a.gate.shape(), "swiglu again");
-    record_swiglu(batch_, product, a.gate, a.up);
-    const Tensor dproduct = like(product, "d swiglu");
+    const auto like_gate = [&](std::string_view name) { return activation(a.gate.shape(), name); };
+    const Tensor dproduct = like_gate("d swiglu");
     const auto left_of_down = linears_dx(dproduct, {{kDown, dy.for_products()}}, of);
+    const Tensor product = like_gate("swiglu again");
+    const Tensor dgate = like_gate("d gate"), dup = like_gate("d up");
+    record_swiglu_backward(batch_, dgate, dup, dproduct, a.gate, a.up, product);
     record_lora_linears_da(batch_, product, left_of_down, of.queue);
-    const Tensor dgate = like(product, "d gate");
-    const Tensor dup = like(product, "d up");
-    record_swiglu_backward(batch_, dgate, dup, dproduct, a.gate, a.up);
-    const Tensor h2 = norm(a.mid, w.post_attention_norm, "h2 again");
-    const Tensor dh2 = like(a.mid, "d h2");
+    const Tensor dh2 = like(a.mid, "d h2"), h2 = activation(a.mid.shape(), "h2 again");
     const auto left = linears_dx(dh2, {{kGate, dgate}, {kUp, dup}}, of);
+    norm_backward(dy, dh2, a.mid, w.post_attention_norm, h2);
     record_lora_linears_da(batch_, h2, left, of.queue);
-    norm_backward(dy, dh2, a.mid, w.post_attention_norm);
   }
 
   // Gradients of q, k and v as the linears made them.
@@ -176,19 +174,24 @@ class BlockRecorder {
                             const BackwardInputs& of, bool wants_dx) {
     const Tensor& x = of.saved.x;
     const Tensor& w = block_.weights->input_norm;
-    const Tensor h1 = norm(x, w, "h1 again");
     const Tensor dh1 = wants_dx ? like(x, "d h1") : Tensor();
     const auto left = linears_dx(dh1, {{kQ, flat(d.dq)}, {kK, flat(d.dk)}, {kV, flat(d.dv)}}, of);
+    const Tensor h1 = activation(x.shape(), "h1 again");
+    if (wants_dx) {
+      norm_backward(dmid, dh1, x, w, h1);
+    } else {
+      record_rms_norm(batch_, h1, x, w, epsilon());
+    }
     record_lora_linears_da(batch_, h1, left, of.queue);
-    if (wants_dx) norm_backward(dmid, dh1, x, w);
   }
 
  private:
-  // dy becomes the gradient of x, which goes round the norm and through it.
+  // dy becomes the gradient of x, which goes round the norm and through it; normed: what the norm
+  // made of x, once more.
   void norm_backward(const StreamGradient& dy, const Tensor& dnormed, const Tensor& x,
-                     const Tensor& w) {
+                     const Tensor& w, const Tensor& normed) {
     record_rms_norm_backward(batch_, dy.d, dnormed, x, w, dy.d, epsilon(),
-                             {.rounded_dx = dy.rounded});
+                             {.rounded_dx = dy.rounded, .y = normed});
   }
 
   // Where the largest of what the backward needs is rounded: where products round their operands
