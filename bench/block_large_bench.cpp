@@ -1,7 +1,10 @@
 // What a block of Qwen2.5-0.5B's shape waits for memory with, over 8192 rows: swiglu/fused/bf16/
 // TxF/warm and swiglu_backward, the forward's result again, too, or not;
-// rope/fused/bf16/TxHxE/warm; rms_norm_backward/fused/f32/TxD/warm with a residual, and the
-// gradient rounded, too, and the forward's result again or not. On GPUs (wants_large()).
+// rope/fused/bf16/TxHxE/warm, and rope_backward with the parts of two key heads;
+// rms_norm_backward/fused/f32/TxD/warm with a residual, and the gradient rounded, too, and the
+// forward's result again or not. On GPUs (wants_large()).
+#include <numeric>
+
 #include "bench/support/bulk.hpp"
 #include "ops/rms_norm.hpp"
 #include "ops/rope.hpp"
@@ -49,11 +52,17 @@ void swiglu_backward(OpBench& bench, const Shape& shape, bool again) {
   });
 }
 
+// The last token is at position 0.
+std::vector<std::int32_t> downwards(std::int64_t tokens) {
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(tokens));
+  std::iota(positions.rbegin(), positions.rend(), 0);
+  return positions;
+}
+
 void rope(OpBench& bench, const Shape& shape) {
   const Bulk x(shape, kType, 1);
   const Bulk table({shape[0], shape[2] / 2, 2}, DType::f32, 2);  // any numbers
-  std::vector<std::int32_t> positions;
-  for (std::int64_t t = shape[0]; t > 0; --t) positions.push_back(static_cast<std::int32_t>(t - 1));
+  const std::vector<std::int32_t> positions = downwards(shape[0]);
   const auto width = static_cast<std::size_t>(shape[2]);
   bench.cost = rope_cost(shape, kType);
   bench.tolerance = kBf16Rounding;
@@ -65,6 +74,38 @@ void rope(OpBench& bench, const Shape& shape) {
       return reference::rope(x.last_row(), std::vector<std::int32_t>{0}, table.part(0, width),
                              {1, 1, width}, false, 1);
     });
+  });
+}
+
+void rope_of_parts(OpBench& bench, const Shape& shape, std::int64_t key_heads) {
+  const Shape of_keys{shape[0], key_heads, shape[2]};
+  const Bulk keys(shape, kType, 2), values(shape, kType, 3);
+  const Bulk table({shape[0], shape[2] / 2, 2}, DType::f32, 4);  // any numbers
+  const std::vector<std::int32_t> positions = downwards(shape[0]);
+  const auto width = static_cast<std::size_t>(shape[2]);
+  const auto parts = static_cast<std::size_t>(shape[1] / key_heads);
+  const auto sum = [width, parts](const Bulk& bulk) {
+    const auto end = static_cast<std::size_t>(bulk.shape().elements());
+    std::vector<double> total(width);
+    for (std::size_t h = 0; h < parts; ++h) {
+      const std::vector<double> part = bulk.part(end - (h + 1) * width, width);
+      for (std::size_t i = 0; i < width; ++i) total[i] += part[i];
+    }
+    return total;
+  };
+  bench.cost = rope_of_parts_cost(shape, key_heads, kType);
+  bench.tolerance = kBf16Rounding;
+  bench.record([&](BufferSet& set) {
+    const Tensor queries = bulk_output(set, shape, kType);  // turned in place: NaNs take as long
+    const Tensor dk = bulk_output(set, of_keys, kType), dv = bulk_output(set, of_keys, kType);
+    record_rope_of_parts(set.batch(), {queries, dk, dv, keys.upload(set), values.upload(set)},
+                         set.input({shape[0]}, positions), table.upload(set),
+                         RopeLayout::half_split, RopeDirection::backward);
+    expect_last(set, dk, [&, sum] {
+      return reference::rope(sum(keys), std::vector<std::int32_t>{0}, table.part(0, width),
+                             {1, 1, width}, false, -1);
+    });
+    expect_last(set, dv, [&, sum] { return sum(values); });
   });
 }
 
@@ -106,6 +147,7 @@ const bool kAdded = add_family([] {
   add(name("swiglu_backward", kType, wide), swiglu_backward, wide, false);
   add(name("swiglu_backward", kType, wide).with("again"), swiglu_backward, wide, true);
   add(name("rope", kType, heads), rope, heads);
+  add(name("rope_backward", kType, heads).with("parts"), rope_of_parts, heads, std::int64_t{2});
   for (const Shape& stream : {Shape{8192, 896}, Shape{8192, 3584}}) {
     const Name plain = name("rms_norm_backward", DType::f32, stream);
     add(plain, rms_norm_backward, stream, false);

@@ -1,6 +1,6 @@
 // rms_norm, portable: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension.
-// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w, where -D HAS_RESIDUAL; dx as bf16, too
-// (ROUNDS); y, too (Y_TYPE).
+// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; residual where -D HAS_RESIDUAL. Where
+//   ROUNDS also rounded_dx, dx as bf16; where Y_TYPE also y.
 // Shapes: x, y, dy, dx, residual, rounded_dx [rows, width]; w [width]
 // Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx; w f32;
 //   rounded_dx bf16

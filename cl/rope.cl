@@ -1,14 +1,20 @@
 // rope, portable: each pair (a, b) of a head becomes (a c - b s, a s + b c), with cosine c and sine
 // s of the token's position and the pair; the gradient turns the other way: sign -1 makes s -s.
-// Shapes: x, y [T, H, E]; more_x, more_y [T, G, E], where G is more than 0; positions [T];
-//   table [P, E/2, 2] (cosine, sine)
-// Types: x, y and the further ones f32 or bf16 (-D X_TYPE), table f32, positions i32
+//
+//   rope            y = turned x; with -D OF_TWO also more_y = turned more_x
+//   rope_of_parts   queries turned where they lie; a head of keys is the sum of its H / G heads of
+//                   key_parts, turned, and one of values that of value_parts
+// Shapes: x, y, queries, key_parts, value_parts [T, H, E]; more_x, more_y, keys, values [T, G, E];
+//   positions [T]; table [P, E/2, 2] (cosine, sine)
+// Types: f32 or bf16 all but (-D X_TYPE) table f32, positions i32
 // Work: one work-item PIECE neighbouring pairs of a head, a divisor of E/2, in the order
-//   [T, H + G, E/2]: pair i of a head is the elements i * stride and i * stride + partner;
+//   [T, H + G, E/2], or keys and values, [2, T, G, E/2], before queries [T, H, E/2]:
+//   pair i of a head is the elements i * stride and i * stride + partner;
 //   (stride, partner) is (1, E/2) in half_split and (2, 1) in interleaved layout.
 //   REQUIRES: less than 2^31 pairs
 // Cost: reads x, the table's row of each token and positions, writes y: 6 flops a pair
-// Numerics: two products and a sum an element. A pair is read and written by one item: y may be x
+// Numerics: two products and a sum an element; parts are added in f32, in order. A pair is read and
+//   written by one item: y may be x, and is where IN_PLACE: there is no argument x then
 #include "activations.clh"
 
 // Two pieces side by side, whose even and odd lanes are parted and joined.
@@ -20,8 +26,54 @@ typedef float8 two_pieces;
 typedef float16 two_pieces;
 #endif
 
-__kernel void rope(__global STORED(X_TYPE)* y, __global const STORED(X_TYPE)* x,
-                   __global STORED(X_TYPE)* more_y, __global const STORED(X_TYPE)* more_x,
+// Where an item's pairs lie, in pieces: those of head `row` from the first on. apart: a piece of
+// firsts and one of seconds, `partner` elements on, else mixed in both.
+long first_of(long row, uint own, uint pieces, int apart) {
+  return 2 * row * pieces + (apart ? own : 2 * own);
+}
+long second_of(long first, uint partner, int apart) {
+  return first + (apart ? partner / PIECE : 1);
+}
+two_pieces pairs_at(__global const STORED(X_TYPE)* x, long first, long second) {
+  return (two_pieces)(LOAD_PIECE(X_TYPE, x, first), LOAD_PIECE(X_TYPE, x, second));
+}
+void store_pairs(__global STORED(X_TYPE)* y, long first, long second, two_pieces pairs) {
+  STORE_PIECE(X_TYPE, y, first, pairs.lo);
+  STORE_PIECE(X_TYPE, y, second, pairs.hi);
+}
+
+// As they lie, both.
+two_pieces turned(two_pieces pairs, __global const int* positions, __global const float* table,
+                  uint token, uint own, uint pieces, float sign, int apart) {
+  const long angles = 2 * ((long)positions[token] * pieces + own);
+  const two_pieces turns =
+      (two_pieces)(LOAD_PIECE(f32, table, angles), LOAD_PIECE(f32, table, angles + 1));
+  const piece c = turns.even;
+  const piece s = sign * turns.odd;
+  const piece a = apart ? pairs.lo : pairs.even;
+  const piece b = apart ? pairs.hi : pairs.odd;
+  const piece low = a * c - b * s;
+  const piece high = a * s + b * c;
+  two_pieces mixed;
+  mixed.even = low;
+  mixed.odd = high;
+  return apart ? (two_pieces)(low, high) : mixed;
+}
+
+#ifdef IN_PLACE
+#define INPUT(x)
+#define INPUT_OF(x, y) (y)
+#else
+#define INPUT(x) __global const STORED(X_TYPE)* x,
+#define INPUT_OF(x, y) (x)
+#endif
+#ifdef OF_TWO
+#define MORE(y, x) __global STORED(X_TYPE)* y, INPUT(x)
+#else
+#define MORE(y, x)
+#endif
+
+__kernel void rope(__global STORED(X_TYPE)* y, INPUT(x) MORE(more_y, more_x)
                    __global const int* positions, __global const float* table, uint pairs,
                    uint heads, uint more_heads, uint half_width, int stride, uint partner,
                    float sign) {
@@ -32,28 +84,61 @@ __kernel void rope(__global STORED(X_TYPE)* y, __global const STORED(X_TYPE)* x,
   const uint own = item - row * pieces;
   const uint token = row / (heads + more_heads);
   uint head = row - token * (heads + more_heads);
-  const long angles = 2 * ((long)positions[token] * pieces + own);
+  __global const STORED(X_TYPE)* from = INPUT_OF(x, y);
+#ifdef OF_TWO
   if (head >= heads) {
     head -= heads;
     heads = more_heads;
-    x = more_x;
+    from = INPUT_OF(more_x, more_y);
     y = more_y;
   }
-  const two_pieces turns =
-      (two_pieces)(LOAD_PIECE(f32, table, angles), LOAD_PIECE(f32, table, angles + 1));
-  const piece c = turns.even;
-  const piece s = sign * turns.odd;
-  const int apart = stride == 1;  // a piece of firsts and one of seconds, else mixed in both
-  const long first = 2 * ((long)token * heads + head) * pieces + (apart ? own : 2 * own);
-  const long second = first + (apart ? partner / PIECE : 1);
-  const piece low = LOAD_PIECE(X_TYPE, x, first);
-  const piece high = LOAD_PIECE(X_TYPE, x, second);
-  const two_pieces mixed = (two_pieces)(low, high);
-  const piece a = apart ? low : mixed.even;
-  const piece b = apart ? high : mixed.odd;
-  two_pieces turned;
-  turned.even = a * c - b * s;
-  turned.odd = a * s + b * c;
-  STORE_PIECE(X_TYPE, y, first, apart ? turned.even : turned.lo);
-  STORE_PIECE(X_TYPE, y, second, apart ? turned.odd : turned.hi);
+#endif
+  const int apart = stride == 1;
+  const long first = first_of((long)token * heads + head, own, pieces, apart);
+  const long second = second_of(first, partner, apart);
+  store_pairs(y, first, second,
+              turned(pairs_at(from, first, second), positions, table, token, own, pieces, sign,
+                     apart));
+}
+
+__kernel void rope_of_parts(__global STORED(X_TYPE)* queries, __global STORED(X_TYPE)* keys,
+                            __global STORED(X_TYPE)* values,
+                            __global const STORED(X_TYPE)* key_parts,
+                            __global const STORED(X_TYPE)* value_parts,
+                            __global const int* positions, __global const float* table, uint pairs,
+                            uint tokens, uint heads, uint key_heads, uint half_width, int stride,
+                            uint partner, float sign) {
+  const uint item = (uint)get_global_id(0);
+  if (item >= pairs / PIECE) return;
+  const uint pieces = half_width / PIECE;
+  const uint own = item % pieces;
+  const int apart = stride == 1;
+  uint row = item / pieces;
+  const uint key_rows = tokens * key_heads;
+  if (row >= 2 * key_rows) {
+    row -= 2 * key_rows;
+    const long first = first_of(row, own, pieces, apart);
+    const long second = second_of(first, partner, apart);
+    store_pairs(queries, first, second,
+                turned(pairs_at(queries, first, second), positions, table, row / heads, own, pieces,
+                       sign, apart));
+    return;
+  }
+  const bool of_values = row >= key_rows;
+  if (of_values) row -= key_rows;
+  const uint parts = heads / key_heads;
+  __global const STORED(X_TYPE)* from = of_values ? value_parts : key_parts;
+  const long first_part = first_of((long)row * parts, own, pieces, apart);
+  const long second_part = second_of(first_part, partner, apart);
+  two_pieces sum = pairs_at(from, first_part, second_part);
+#pragma unroll 4
+  for (uint h = 1; h < parts; ++h) {
+    const long further = 2 * (long)h * pieces;
+    sum += pairs_at(from, first_part + further, second_part + further);
+  }
+  if (!of_values) {
+    sum = turned(sum, positions, table, row / key_heads, own, pieces, sign, apart);
+  }
+  const long first = first_of(row, own, pieces, apart);
+  store_pairs(of_values ? values : keys, first, second_of(first, partner, apart), sum);
 }

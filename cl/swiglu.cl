@@ -1,6 +1,6 @@
 // swiglu, portable: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
-// _keeping also writes gate and up as bf16 (kept_gate, kept_up); backward with -D Y_TYPE also writes y.
+// _keeping also writes gate and up as bf16 (kept_gate, kept_up); backward with -D Y_TYPE also y.
 // Shapes: all [T, F], taken as one flat range of n elements, a multiple of PIECE
 // Types: f32 or bf16: gate and up (-D GATE_TYPE), y (Y_TYPE), dy (DY_TYPE), dgate and dup
 //   (DGATE_TYPE); kept_gate and kept_up bf16

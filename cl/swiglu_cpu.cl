@@ -1,7 +1,7 @@
 // swiglu for CPU devices: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
-// _keeping also writes gate and up as bf16 (kept_gate, kept_up); _kept reads them so. backward_again
-// also writes y.
+// _keeping also writes gate and up as bf16 (kept_gate, kept_up); _kept reads them so; backward with
+// _again also writes y.
 // Shapes: all [T, F], taken as one flat range of n elements
 // Types: f32; kept_gate and kept_up bf16 (bf16_values.clh)
 // Work: a work-group of one item owns an even share of the whole blocks of 16; the last group also

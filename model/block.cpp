@@ -86,6 +86,17 @@ class BlockRecorder {
     record_rope_of_two(batch_, {queries, queries}, {keys, keys}, block_.rows.positions,
                        block_.rope_table, config_.rope_layout, direction);
   }
+  // d = the gradients of what rope was given, of those that attention has made (which may be d).
+  void rotate_back(const AttentionGradients& d, const AttentionGradients& made) {
+    if (made.dk.shape() == d.dk.shape()) return rotate(d.dq, d.dk, RopeDirection::backward);
+    const RopeOfParts tensors{.queries = d.dq,
+                              .keys = d.dk,
+                              .values = d.dv,
+                              .key_parts = made.dk,
+                              .value_parts = made.dv};
+    record_rope_of_parts(batch_, tensors, block_.rows.positions, block_.rope_table,
+                         config_.rope_layout, RopeDirection::backward);
+  }
 
   AttentionInputs attention_inputs(const Tensor& q, const Tensor& k, const Tensor& v) const {
     return {.q = q,
@@ -161,9 +172,9 @@ class BlockRecorder {
     const auto left = linears_dx(flat(dattention), {{kO, dmid.for_products()}}, of);
     record_lora_linears_da(batch_, flat(a.attention), left, of.queue);
     AttentionGradients d{like(a.q, "dq"), like(a.k, "dk"), like(a.v, "dv")};
-    record_attention_backward(batch_, d, dattention, a.attention, a.log_sum_exp,
-                              attention_inputs(a.q, a.k, a.v));
-    rotate(d.dq, d.dk, RopeDirection::backward);
+    const AttentionGradients made = record_attention_backward_in_parts(
+        batch_, d, dattention, a.attention, a.log_sum_exp, attention_inputs(a.q, a.k, a.v));
+    rotate_back(d, made);
     head_norm_backward(d.dq, a.q_before_norm, block_.weights->q_norm);
     head_norm_backward(d.dk, a.k_before_norm, block_.weights->k_norm);
     return d;

@@ -46,6 +46,14 @@ void record_attention_backward(Batch& batch, const AttentionGradients& gradients
                                const Tensor& y, const Tensor& log_sum_exp,
                                const AttentionInputs& inputs);
 
+// The same, but dk and dv may be left in parts: returned are the gradients as they are written,
+// with dk and dv either those given, or temporaries [T, H, E], one part of each query head. A head
+// of dk is the sum of its H / G parts then, in order, and so is dv; what was given for them is
+// untouched.
+[[nodiscard]] AttentionGradients record_attention_backward_in_parts(
+    Batch& batch, const AttentionGradients& gradients, const Tensor& dy, const Tensor& y,
+    const Tensor& log_sum_exp, const AttentionInputs& inputs);
+
 // Rows of a step's keys or values into the cache: cache[positions[t]] = rows[t]. cache [S, G, E],
 // rows [T, G, E], positions [T] i32; a position outside [0, S) is skipped.
 void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,

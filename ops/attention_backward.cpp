@@ -101,9 +101,10 @@ void choose_backward(AttentionSpec& spec, DType type) {
 
 }  // namespace
 
-void record_attention_backward(Batch& batch, const AttentionGradients& out, const Tensor& dy,
-                               const Tensor& y, const Tensor& log_sum_exp,
-                               const AttentionInputs& in) {
+AttentionGradients record_attention_backward_in_parts(Batch& batch, const AttentionGradients& out,
+                                                      const Tensor& dy, const Tensor& y,
+                                                      const Tensor& log_sum_exp,
+                                                      const AttentionInputs& in) {
   constexpr std::string_view op = "attention backward";
   AttentionSpec spec = checked_spec(op, batch.context(), in);
   require(spec.T == spec.Tk, "{}: k must have the {} rows of q (packed rows), got {}", op, spec.T,
@@ -119,8 +120,7 @@ void record_attention_backward(Batch& batch, const AttentionGradients& out, cons
   cost.flops *= 2.5;  // five products for two
   cost.bytes *= 2;    // q, dy, y in, dq out
   if (spec.wgmma()) {
-    record_attention_backward_wgmma(batch, spec, out, dy, y, log_sum_exp, in, cost);
-    return;
+    return record_attention_backward_wgmma(batch, spec, out, dy, y, log_sum_exp, in, cost);
   }
   const AttentionInputs wide = widened(batch, in);
   const Tensor wide_dy = record_widened(batch, dy), wide_y = record_widened(batch, y);
@@ -134,6 +134,15 @@ void record_attention_backward(Batch& batch, const AttentionGradients& out, cons
   record_result(batch, out.dq, wide_out.dq);
   record_result(batch, out.dk, wide_out.dk);
   record_result(batch, out.dv, wide_out.dv);
+  return out;
+}
+
+void record_attention_backward(Batch& batch, const AttentionGradients& out, const Tensor& dy,
+                               const Tensor& y, const Tensor& log_sum_exp,
+                               const AttentionInputs& in) {
+  const AttentionGradients made =
+      record_attention_backward_in_parts(batch, out, dy, y, log_sum_exp, in);
+  if (made.dk.shape() != out.dk.shape()) record_add_heads(batch, out, made);
 }
 
 }  // namespace clora

@@ -21,9 +21,9 @@ Bf16Rows head_rows(Batch& batch, const Tensor& x) {
   return record_bf16_rows(batch, x.reshape({x.shape()[0], x.elements() / x.shape()[0]}));
 }
 
-Defines defines_of(const AttentionSpec& spec, const Tensor& result) {
+Defines defines_of(std::int64_t width, const Tensor& result) {
   Defines defines;
-  defines.set("WIDTH", spec.E);
+  defines.set("WIDTH", width);
   if (result.type() == DType::bf16) defines.set("RESULT_BF16");
   return defines;
 }
@@ -46,7 +46,7 @@ Grid items(std::int64_t x, std::size_t y = 1) {
 struct BackwardPlan {
   std::int64_t padded, steps;  // rows, and steps of a head
   Tensor stats, starts, step_counts, plan, counters, sums;
-  AttentionGradients parts;  // dk and dv of each query head
+  AttentionGradients parts;  // what the main launch writes
 
   BackwardPlan(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out)
       : padded(divide_up(spec.T, kRows) * kRows), steps(padded * spec.E / kStepElements) {
@@ -79,16 +79,6 @@ void record_begin(Batch& batch, const AttentionSpec& spec, const BackwardPlan& p
                narrow(plan.padded));
 }
 
-void record_add_heads(Batch& batch, const AttentionSpec& spec, const BackwardPlan& plan,
-                      const AttentionGradients& out, const Defines& defines) {
-  if (spec.H == spec.G) return;
-  Launch launch{{}, items(out.dk.elements() / 8, 2), {}, "attention/add heads"};
-  launch.kernel = batch.context().kernel(kBackwardBegin, "attention_add_heads_wgmma", defines);
-  launch.cost.bytes = 2.0 * static_cast<double>(plan.parts.dk.bytes() + out.dk.bytes());
-  batch.launch(std::move(launch), out.dk, out.dv, plan.parts.dk, plan.parts.dv,
-               narrow(spec.H / spec.G), narrow(out.dk.elements()));
-}
-
 }  // namespace
 
 Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,
@@ -114,23 +104,33 @@ void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tenso
   const bool keeps = !log_sum_exp.empty();
   Launch launch{
       {}, persistent(spec, divide_up(spec.T, kRows) * spec.H), spec.cost(), "attention/forward"};
-  launch.kernel = batch.context().kernel(kAttentionWgmma, "attention_wgmma", defines_of(spec, y));
+  launch.kernel = batch.context().kernel(kAttentionWgmma, "attention_wgmma", defines_of(spec.E, y));
   batch.launch(std::move(launch), y, keeps ? log_sum_exp : y, maps, q.data, k.data, v.data,
                in.first, in.last, order_of(batch, in), narrow(spec.T), narrow(spec.H),
                narrow(spec.G), in.scale, std::int32_t{keeps});
 }
 
-void record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
-                                     const AttentionGradients& out, const Tensor& dy,
-                                     const Tensor& y, const Tensor& log_sum_exp,
-                                     const AttentionInputs& in, Cost cost) {
+void record_add_heads(Batch& batch, const AttentionGradients& out,
+                      const AttentionGradients& parts) {
+  Launch launch{{}, items(out.dk.elements() / 8, 2), {}, "attention/add heads"};
+  launch.kernel = batch.context().kernel(kBackwardBegin, "attention_add_heads_wgmma",
+                                         defines_of(out.dk.shape().last(), out.dk));
+  launch.cost.bytes = 2.0 * static_cast<double>(parts.dk.bytes() + out.dk.bytes());
+  batch.launch(std::move(launch), out.dk, out.dv, parts.dk, parts.dv,
+               narrow(parts.dk.shape()[1] / out.dk.shape()[1]), narrow(out.dk.elements()));
+}
+
+AttentionGradients record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
+                                                   const AttentionGradients& out, const Tensor& dy,
+                                                   const Tensor& y, const Tensor& log_sum_exp,
+                                                   const AttentionInputs& in, Cost cost) {
   const auto step = static_cast<std::uint32_t>(kStepElements / spec.E);
   const Bf16Rows q = head_rows(batch, in.q), k = head_rows(batch, in.k), v = head_rows(batch, in.v),
                  slopes = head_rows(batch, dy);
   const std::array<MappedMatrix, 4> mapped{{{q, step}, {k, kRows}, {v, kRows}, {slopes, step}}};
   const Tensor maps = prepare_tensor_maps(batch, mapped, kMapLabel);
   const BackwardPlan plan(batch, spec, out);
-  const Defines defines = defines_of(spec, out.dq);
+  const Defines defines = defines_of(spec.E, out.dq);
   const Tensor order = order_of(batch, in);
   record_begin(batch, spec, plan, dy, y, log_sum_exp, in, order, defines);
   Launch launch{{}, persistent(spec, plan.padded / kRows * spec.H), cost, "attention/backward"};
@@ -140,7 +140,7 @@ void record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
                v.data, slopes.data, plan.stats, plan.starts, plan.step_counts, plan.plan,
                plan.counters, plan.sums, order, narrow(spec.T), narrow(spec.H), narrow(spec.G),
                narrow(plan.padded), in.scale);
-  record_add_heads(batch, spec, plan, out, defines);
+  return plan.parts;
 }
 
 }  // namespace clora

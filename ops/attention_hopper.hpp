@@ -17,10 +17,13 @@ Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,
 // log_sum_exp may be empty.
 void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tensor& y,
                             const Tensor& log_sum_exp, const AttentionInputs& in);
-// cost: of all its launches.
-void record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
-                                     const AttentionGradients& out, const Tensor& dy,
-                                     const Tensor& y, const Tensor& log_sum_exp,
-                                     const AttentionInputs& in, Cost cost);
+// cost: of all its launches. Returns what is written: dk and dv of each query head, where heads are
+// grouped.
+AttentionGradients record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
+                                                   const AttentionGradients& out, const Tensor& dy,
+                                                   const Tensor& y, const Tensor& log_sum_exp,
+                                                   const AttentionInputs& in, Cost cost);
+// dk and dv of `out`, of parts [T, H, E] that the above has made.
+void record_add_heads(Batch& batch, const AttentionGradients& out, const AttentionGradients& parts);
 
 }  // namespace clora

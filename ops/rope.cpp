@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ops/activations.hpp"
+#include "ops/launch_shape.hpp"
 #include "ops/reduction_grid.hpp"
 #include "ops/variant_launch.hpp"
 #include "runtime/error.hpp"
@@ -60,24 +61,46 @@ void record_cpu(Batch& batch, const VariantKernel& kernel, const RopeTensors& t,
                turn.partner(half_width), turn.sign());
 }
 
-void record_portable(Batch& batch, const VariantKernel& kernel, const RopeTensors& t,
+std::uint32_t narrow_pairs(std::int64_t pairs) {
+  require(pairs <= std::numeric_limits<std::int32_t>::max(),
+          "rope: at most 2^31 pairs at a time, got {}; take fewer rows", pairs);
+  return static_cast<std::uint32_t>(pairs);
+}
+
+// The last arguments of the portable kernels.
+void add_turn(std::vector<Argument>& arguments, const Turn& turn, std::uint32_t half_width) {
+  const auto partner =
+      static_cast<std::uint32_t>(turn.partner(static_cast<std::int32_t>(half_width)));
+  arguments.insert(arguments.end(), {half_width, turn.stride(), partner, turn.sign()});
+}
+
+bool is_same(const Tensor& a, const Tensor& b) {
+  return a.storage() == b.storage() && a.offset_bytes() == b.offset_bytes();
+}
+
+void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
                      const RopeTensors& more, const Turn& turn) {
   const std::int64_t tokens = t.x.shape()[0], width = t.x.shape().last();
   const std::int64_t heads = t.x.shape()[1];
-  const std::int64_t more_heads = more.x.empty() ? 0 : more.x.shape()[1];
-  const std::int64_t pairs = tokens * (heads + more_heads) * (width / 2);
-  require(pairs <= std::numeric_limits<std::int32_t>::max(),
-          "rope: at most 2^31 pairs at a time, got {}; take fewer rows", pairs);
+  const bool of_two = !more.x.empty();
+  const std::int64_t more_heads = of_two ? more.x.shape()[1] : 0;
+  const std::uint32_t pairs = narrow_pairs(tokens * (heads + more_heads) * (width / 2));
   const auto half_width = static_cast<std::uint32_t>(width / 2);
+  const bool in_place = is_same(t.x, t.y) && (!of_two || is_same(more.x, more.y));
+  std::vector<Argument> arguments{t.y};
+  if (!in_place) arguments.emplace_back(t.x);
+  if (of_two) arguments.emplace_back(more.y);
+  if (of_two && !in_place) arguments.emplace_back(more.x);
+  arguments.insert(arguments.end(),
+                   {turn.positions, turn.table, pairs, static_cast<std::uint32_t>(heads),
+                    static_cast<std::uint32_t>(more_heads)});
+  add_turn(arguments, turn, half_width);
+  if (in_place) kernel.flags.push_back("IN_PLACE");
+  if (of_two) kernel.flags.push_back("OF_TWO");
   Launch launch = flat_launch(batch.context(), kernel, pairs, half_width, test_rope);
   launch.cost = rope_cost({tokens, heads + more_heads, width}, t.x.type());
   launch.label = turn.label();
-  const RopeTensors& second = more_heads > 0 ? more : t;  // a kernel argument must not be null
-  batch.launch(std::move(launch), t.y, t.x, second.y, second.x, turn.positions, turn.table,
-               static_cast<std::uint32_t>(pairs), static_cast<std::uint32_t>(heads),
-               static_cast<std::uint32_t>(more_heads), half_width, turn.stride(),
-               static_cast<std::uint32_t>(turn.partner(static_cast<std::int32_t>(half_width))),
-               turn.sign());
+  batch.record(std::move(launch), std::move(arguments));
 }
 
 // `more` may be empty.
@@ -91,12 +114,43 @@ void record_either(Batch& batch, const RopeTensors& t, const RopeTensors& more, 
   if (!more.x.empty()) record_cpu(batch, kernel, more, turn);
 }
 
+void require_parts(const RopeOfParts& t, const Turn& turn) {
+  require_shapes(t.queries, t.queries, turn.positions, turn.table);
+  const Shape& shape = t.queries.shape();
+  const std::int64_t key_heads =
+      t.keys.empty() || t.keys.shape().rank() != 3 ? 0 : t.keys.shape()[1];
+  require(key_heads > 0 && shape[1] % key_heads == 0,
+          "rope: keys must be [{}, G, {}] and G a divisor of {}, got {}", shape[0], shape[2],
+          shape[1], t.keys.empty() ? "nothing" : t.keys.text());
+  const DType type = t.queries.type();
+  const Shape of_keys{shape[0], key_heads, shape[2]};
+  require_tensor("rope", "keys", t.keys, of_keys, type);
+  require_tensor("rope", "values", t.values, of_keys, type);
+  require_tensor("rope", "key_parts", t.key_parts, shape, type);
+  require_tensor("rope", "value_parts", t.value_parts, shape, type);
+  for (const Tensor* part : {&t.key_parts, &t.value_parts}) {
+    for (const Tensor* output : {&t.queries, &t.keys, &t.values}) {
+      require(!overlap(*part, *output), "rope: parts must share no bytes with what is written");
+    }
+  }
+}
+
 }  // namespace
 
 Cost rope_cost(const Shape& x, DType type) {
   const auto n = static_cast<double>(x.elements());
   const auto table = static_cast<double>(x[0] * x.last());
   return {3 * n, element_bytes(type) * 2 * n + 4 * (table + static_cast<double>(x[0]))};
+}
+
+// Of keys and values: the parts are read, the sums written.
+Cost rope_of_parts_cost(const Shape& queries, std::int64_t key_heads, DType type) {
+  Cost cost = rope_cost({queries[0], queries[1] + key_heads, queries[2]}, type);
+  const auto parts = static_cast<double>(queries.elements());
+  const auto sums = static_cast<double>(queries[0] * key_heads * queries[2]);
+  cost.flops += 2 * (parts - sums);
+  cost.bytes += element_bytes(type) * 2 * parts;  // keys are read as parts, values are only written
+  return cost;
 }
 
 void record_rope(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& positions,
@@ -113,6 +167,34 @@ void record_rope_of_two(Batch& batch, const RopeTensors& first, const RopeTensor
   require(second.x.type() == first.x.type(), "rope: both x must be of one type, got {} and {}",
           first.x.text(), second.x.text());
   record_either(batch, first, second, {positions, table, layout, direction});
+}
+
+void record_rope_of_parts(Batch& batch, const RopeOfParts& t, const Tensor& positions,
+                          const Tensor& table, RopeLayout layout, RopeDirection direction) {
+  const Turn turn{positions, table, layout, direction};
+  require_parts(t, turn);
+  const Shape& shape = t.queries.shape();
+  const std::int64_t tokens = shape[0], heads = shape[1], key_heads = t.keys.shape()[1];
+  const auto half_width = static_cast<std::uint32_t>(shape.last() / 2);
+  const std::uint32_t pairs = narrow_pairs(tokens * (heads + 2 * key_heads) * half_width);
+  const VariantKernel kernel{
+      .stem = "rope", .function = "rope_of_parts", .types = {{"X_TYPE", t.queries.type()}}};
+  std::vector<Argument> arguments{t.queries,
+                                  t.keys,
+                                  t.values,
+                                  t.key_parts,
+                                  t.value_parts,
+                                  positions,
+                                  table,
+                                  pairs,
+                                  static_cast<std::uint32_t>(tokens),
+                                  static_cast<std::uint32_t>(heads),
+                                  static_cast<std::uint32_t>(key_heads)};
+  add_turn(arguments, turn, half_width);
+  Launch launch = flat_launch(batch.context(), kernel, pairs, half_width, test_rope);
+  launch.cost = rope_of_parts_cost(shape, key_heads, t.queries.type());
+  launch.label = turn.label();
+  batch.record(std::move(launch), std::move(arguments));
 }
 
 }  // namespace clora

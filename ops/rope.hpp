@@ -30,6 +30,20 @@ void record_rope_of_two(Batch& batch, const RopeTensors& first, const RopeTensor
                         const Tensor& positions, const Tensor& table, RopeLayout layout,
                         RopeDirection direction);
 
+// Gradients of an attention whose keys' and values' come as parts, one of each query head
+// (record_attention_backward_in_parts()). All f32 or all bf16, E even, H a multiple of G.
+struct RopeOfParts {
+  Tensor queries;                 // [T, H, E], turned in place
+  Tensor keys, values;            // [T, G, E], overwritten
+  Tensor key_parts, value_parts;  // [T, H, E]
+};
+
+// keys = turned sums, values = sums of the parts of a head's H / G query heads, added in order.
+// One launch, and the same for all devices.
+void record_rope_of_parts(Batch& batch, const RopeOfParts& tensors, const Tensor& positions,
+                          const Tensor& table, RopeLayout layout, RopeDirection direction);
+
 Cost rope_cost(const Shape& x, DType type = DType::f32);
+Cost rope_of_parts_cost(const Shape& queries, std::int64_t key_heads, DType type = DType::f32);
 
 }  // namespace clora

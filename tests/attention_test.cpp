@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "tests/reference/attention_reference.hpp"
 #include "tests/support/op_test.hpp"
@@ -381,6 +382,44 @@ TEST_P(Attention, MatchesTheFormulaOverManyBlocks) {
     check_forward(p, fmt::format("many blocks, E {}", E));
     check_backward(p, fmt::format("many blocks, E {}", E));
     check_backward(packed({700}, 2, 2, E), fmt::format("one document, E {}", E));
+  }
+}
+
+// Of grouped heads and of others; where kernels leave none, the parts are the gradients.
+TEST_P(Attention, LeavesPartsOfKeysGradientsThatAddUpToThem) {
+  for (const auto& [H, G] : {std::pair<std::size_t, std::size_t>{4, 2}, {2, 2}}) {
+    const Problem p = packed({100, 1, 150}, H, G, 64);
+    if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
+    const Shape rows = shape_of(p.n.T, H, 64), keys = shape_of(p.n.T, G, 64);
+    const Output dq(context(), rows), dk(context(), keys), dv(context(), keys);
+    const AttentionInputs in = p.inputs(context());
+    std::optional<Output> left_dk, left_dv;
+    run([&](Batch& batch) {
+      const Tensor y = batch.temporary(rows, DType::f32, "y"),
+                   dy = test::upload(context(), rows, p.dy);
+      const Tensor logs = batch.temporary({rows[0], rows[1]}, DType::f32, "log_sum_exp");
+      record_attention(batch, y, logs, in);
+      const AttentionGradients made = record_attention_backward_in_parts(
+          batch, {dq.tensor(), dk.tensor(), dv.tensor()}, dy, y, logs, in);
+      left_dk.emplace(context(), made.dk.shape());
+      left_dv.emplace(context(), made.dv.shape());
+      batch.copy(left_dk->tensor(), made.dk);
+      batch.copy(left_dv->tensor(), made.dv);
+    });
+    const auto sums = [&](const Output& parts) {
+      const Floats values = parts.values();
+      const std::size_t group = values.size() / p.n.keys();
+      std::vector<double> sums_of(p.n.keys());
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        sums_of[i / 64 / group * 64 + i % 64] += static_cast<double>(values[i]);
+      }
+      return sums_of;
+    };
+    const Slopes whole = backward(p);
+    const double tolerance = tolerance_of(H / G);
+    EXPECT_EQ(dq.values(), whole.dq);
+    expect_close(whole.dk, sums(*left_dk), tolerance, "dk");
+    expect_close(whole.dv, sums(*left_dv), tolerance, "dv");
   }
 }
 

@@ -1,5 +1,6 @@
 #include "ops/rope.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -127,17 +128,120 @@ TEST_P(Rope, TurnsTwoTensorsAtOnceAsEachByItself) {
       const Tensor q = test::upload_as(context(), type, many.shape, many.x);
       const Tensor k = test::upload_as(context(), type, few.shape, few.x);
       const Output turned_q(context(), many.shape, type), turned_k(context(), few.shape, type);
+      const Output in_place_q(context(), many.shape, type), in_place_k(context(), few.shape, type);
       run([&](Batch& b) {
-        record_rope_of_two(b, {turned_q.tensor(), q}, {turned_k.tensor(), k},
-                           test::upload(context(), {67}, many.positions),
-                           test::upload(context(), {kPositions, 32, 2}, many.table), layout,
-                           RopeDirection::backward);
+        const Tensor positions = test::upload(context(), {67}, many.positions);
+        const Tensor table = test::upload(context(), {kPositions, 32, 2}, many.table);
+        record_rope_of_two(b, {turned_q.tensor(), q}, {turned_k.tensor(), k}, positions, table,
+                           layout, RopeDirection::backward);
+        record_rope_of_two(b, {q, q}, {k, k}, positions, table, layout, RopeDirection::backward);
+        b.copy(in_place_q.tensor(), q);
+        b.copy(in_place_k.tensor(), k);
       });
+      EXPECT_EQ(in_place_q.values(), turned_q.values());
+      EXPECT_EQ(in_place_k.values(), turned_k.values());
       const double tolerance = kTolerance + test::rounding_of(type);
       test::expect_close(turned_q.values(), many.turned(layout, -1), tolerance, "first");
       test::expect_close(turned_k.values(), few.turned(layout, -1), tolerance, "second");
     }
   }
+}
+
+// Half of two in place is not in place.
+TEST_P(Rope, TurnsOneOfTwoInPlace) {
+  for (const bool second_in_place : {false, true}) {
+    Case many(9, 3, 24), few(9, 1, 24);
+    const Tensor q = x_of(many), k = x_of(few);
+    const Output y(context(), second_in_place ? many.shape : few.shape);
+    run([&](Batch& b) {
+      record_rope_of_two(b, {second_in_place ? y.tensor() : q, q},
+                         {second_in_place ? k : y.tensor(), k},
+                         test::upload(context(), {9}, many.positions),
+                         test::upload(context(), {kPositions, 12, 2}, many.table),
+                         RopeLayout::half_split, RopeDirection::forward);
+    });
+    const std::vector<double> first = many.turned(RopeLayout::half_split, 1);
+    const std::vector<double> second = few.turned(RopeLayout::half_split, 1);
+    test::expect_close(y.values(), second_in_place ? first : second, kTolerance, "apart");
+    test::expect_close(context().read<float>(second_in_place ? k : q),
+                       second_in_place ? second : first, kTolerance, "in place");
+  }
+}
+
+// [T, H, E] to [T, G, E].
+std::vector<double> sums_of_heads(const Case& parts, std::int64_t G) {
+  const auto E = static_cast<std::size_t>(parts.shape[2]);
+  const auto group = static_cast<std::size_t>(parts.shape[1] / G);
+  std::vector<double> sums(parts.x.size() / group);
+  for (std::size_t i = 0; i < parts.x.size(); ++i) {
+    sums[i / E / group * E + i % E] += static_cast<double>(parts.x[i]);
+  }
+  return sums;
+}
+
+struct Heads {
+  std::int64_t H, G;
+};
+
+TEST_P(Rope, TurnsQueriesAndTheSumsOfKeysPartsAndAddsUpThoseOfValues) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
+      for (const auto& [H, G] : {Heads{1, 1}, {14, 2}, {6, 3}, {9, 1}, {4, 4}}) {
+        for (const std::int64_t E : {2, 24, 64}) {
+          Case queries(11, H, E), keys(11, H, E), values(11, H, E);
+          keys.x = test::random_values(keys.x.size(), 5);
+          values.x = test::random_values(values.x.size(), 6);
+          const Tensor q = test::upload_as(context(), type, queries.shape, queries.x);
+          const Tensor k = test::upload_as(context(), type, keys.shape, keys.x);
+          const Tensor v = test::upload_as(context(), type, values.shape, values.x);
+          const Output dq(context(), queries.shape, type), dk(context(), {11, G, E}, type),
+              dv(context(), {11, G, E}, type);
+          run([&](Batch& b) {
+            b.copy(dq.tensor(), q);
+            record_rope_of_parts(b, {dq.tensor(), dk.tensor(), dv.tensor(), k, v},
+                                 test::upload(context(), {11}, queries.positions),
+                                 test::upload(context(), {kPositions, E / 2, 2}, queries.table),
+                                 layout, RopeDirection::backward);
+          });
+          const double tolerance =
+              test::tolerance_of(static_cast<std::size_t>(H / G + 2)) + test::rounding_of(type);
+          const std::string what = fmt::format("{} H {} G {} E {}", name_of(type), H, G, E);
+          Case summed(11, G, E);
+          test::expect_close(dq.values(), queries.turned(layout, -1), tolerance, what + " dq");
+          test::expect_close(dk.values(), summed.turned(sums_of_heads(keys, G), layout, -1),
+                             tolerance, what + " dk");
+          test::expect_close(dv.values(), sums_of_heads(values, G), tolerance, what + " dv");
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Rope, RefusesPartsThatDoNotMatch) {
+  Batch b(context());
+  const Case c(4, 6, 6);
+  const auto of = [&](std::int64_t heads, DType type = DType::f32) {
+    return context().allocate({4, heads, 6}, type, MemoryTag::scratch);
+  };
+  const Tensor q = x_of(c), k = of(2), v = of(2), parts = of(6), more = of(6);
+  const Tensor positions = test::upload(context(), {4}, c.positions);
+  const Tensor table = test::upload(context(), {kPositions, 3, 2}, c.table);
+  const auto message = [&](const RopeOfParts& tensors) {
+    return test::error_of([&] {
+      record_rope_of_parts(b, tensors, positions, table, RopeLayout::half_split,
+                           RopeDirection::backward);
+    });
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(message({q, of(4), v, parts, more}),
+              HasSubstr("keys must be [4, G, 6] and G a divisor of 6, got f32 [4, 4, 6]"));
+  EXPECT_THAT(message({q, {}, v, parts, more}), HasSubstr("G a divisor of 6, got nothing"));
+  EXPECT_THAT(message({q, of(2, DType::bf16), v, parts, more}), HasSubstr("keys must be f32"));
+  EXPECT_THAT(message({q, k, of(3), parts, more}), HasSubstr("values must be f32 [4, 2, 6]"));
+  EXPECT_THAT(message({q, k, v, of(2), more}), HasSubstr("key_parts must be f32 [4, 6, 6]"));
+  EXPECT_THAT(message({q, k, v, parts, of(2)}), HasSubstr("value_parts must be f32 [4, 6, 6]"));
+  EXPECT_THAT(message({q, k, v, parts, q}), HasSubstr("parts must share no bytes"));
+  EXPECT_EQ(b.commands(), 0U);
 }
 
 TEST_P(Rope, RefusesTensorsThatDoNotMatch) {
