@@ -1,13 +1,13 @@
 // attention_backward_begin_wgmma: what goes before and behind cl/attention_backward_wgmma.cl, whose
 // formula it shares.
 //
-//   attention_backward_begin_wgmma   stats, starts, steps, plan; counters zero
+//   attention_backward_begin_wgmma   stats, steps, plan; its counters zero
 //   attention_add_heads_wgmma        dk and dv of a key head, of its query heads' parts
 // Shapes  y, dy [T, H, E], log_sum_exp [T, H], first [T] i32; order: cl/attention_order.cl. P = T rounded
-//         up to 128. stats [H, 2, P]: log_sum_exp in units of log 2 and dot = dy . y, past T such that
-//         weights are zero; starts [P] i32: first, past T the greatest number; steps [P / 128] i32:
-//         how many steps the keys 128 n .. are seen in; plan [P / 128, P / STEP] i32; counters
-//         [H * P / STEP + 1] i32. dk, dv [T, G, E], their parts [T, H, E]; E = WIDTH of 64 or 128
+//         up to 128. stats [H, P / STEP, 3, STEP]: log_sum_exp in units of log 2 and dot = dy . y, past T
+//         such that weights are zero, and as i32 first, past T the greatest number; steps [P / 128] i32:
+//         how many steps the keys 128 n .. are seen in; plan i32: counters [H * P / STEP + 1], then
+//         [P / 128, P / STEP]. dk, dv [T, G, E], their parts [T, H, E]; E = WIDTH of 64 or 128
 // Types   y and dy f32 or bf16 (-D Y_BF16, DY_BF16); dk, dv and their parts f32 or bf16 (RESULT_BF16)
 // Work    begin: eight items a row of the P, and so for each head. add heads: an item 8 elements of dk,
 //         or of dv
@@ -55,17 +55,15 @@ int planned(__global const int* first, __global const int* places, int keys, int
          (t0 < key + KEYS - 1 || end > T || first[end - 1] > key ? IS_MASKED : 0);
 }
 
-__kernel void attention_backward_begin_wgmma(__global float* stats, __global int* starts,
-                                             __global int* steps, __global int* plan,
-                                             __global int* counters, __global const Y* y,
+__kernel void attention_backward_begin_wgmma(__global float* stats, __global int* steps,
+                                             __global int* plan, __global const Y* y,
                                              __global const DY* dy,
                                              __global const float* log_sum_exp,
                                              __global const int* first,
                                              __global const int* order, int T, int H, int P) {
   const int item = get_global_id(0), t = item / 8, h = get_global_id(1), all = P / STEP;
-  if (item < all) counters[h * all + item] = 0;
-  if (h == 0 && item == 0) counters[H * all] = 0;
-  if (h == 0 && item < P) starts[item] = item < T ? first[item] : INT_MAX;
+  if (item < all) plan[h * all + item] = 0;
+  if (h == 0 && item == 0) plan[H * all] = 0;
   if (h == 0 && item < P / KEYS) {
     int sees = item * KEYS, past = T;  // row `sees` does, row `past` does not
     while (past - sees > 1) {
@@ -79,7 +77,7 @@ __kernel void attention_backward_begin_wgmma(__global float* stats, __global int
     steps[item] = (sees - item * KEYS) / STEP + 1;
   }
   for (int i = h * 8 * P + item; i < P / KEYS * all; i += 8 * P * H) {
-    if (i % all * STEP < T) plan[i] = planned(first, order + 2 * (P / KEYS), i / all, i % all, T);
+    if (i % all * STEP < T) plan[COUNTERS(H, P) + i] = planned(first, order + 2 * (P / KEYS), i / all, i % all, T);
   }
   float sum = 0.0f;
   if (t < T) {
@@ -93,9 +91,10 @@ __kernel void attention_backward_begin_wgmma(__global float* stats, __global int
   sum = row_sum(sum);
   sum += as_float(of_lane_xor_4(as_uint(sum)));
   if (item % 8 == 0) {
-    __global float* to = stats + (size_t)h * 2 * P + t;
+    __global float* to = stats + ((size_t)h * P + t - t % STEP) * 3 + t % STEP;
     to[0] = t < T ? log_sum_exp[(size_t)t * H + h] * LOG2_E : INFINITY;
-    to[P] = sum;
+    to[STEP] = sum;
+    ((__global int*)to)[2 * STEP] = t < T ? first[t] : INT_MAX;
   }
 }
 

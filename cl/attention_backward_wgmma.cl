@@ -7,10 +7,9 @@
 //   dq[t, h] = scale * sum_k ds k[k, g]
 // Shapes  q, dy [T, H, E], k and v [T, G, E] by their maps (cl/tensor_map.cl) in the order q, k, v, dy,
 //         in boxes of STEP rows (q, dy) or 128 (k, v); dq, dk, dv [T, H, E]; E = WIDTH of 64 or 128.
-//         stats [H, 2, P] f32: log_sum_exp in units of log 2, and dot; starts [P] i32, of rows past T
-//         the greatest number; P = T rounded up to 128. steps [P / 128] i32, plan [P / 128, P / STEP],
-//         counters [H * P / STEP + 1], sums [H * P * E] f32: see cl/attention_backward_begin_wgmma.cl.
-//         order: cl/attention_order.cl.
+//         P = T rounded up to 128. stats [H, P / STEP, 3, STEP], steps [P / 128] i32 and plan, which
+//         begins with counters: see cl/attention_backward_begin_wgmma.cl; sums [H * P * E] f32. order:
+//         cl/attention_order.cl.
 // Types   q, k, v and dy bf16, read through their maps alone; dq, dk, dv f32 or bf16 (RESULT_BF16)
 // Work    a persistent grid of work-groups of three warp groups. A task is 128 keys of one query head,
 //         a step STEP of its queries. One thread copies, two warp groups own 64 keys each. Scores and
@@ -233,8 +232,8 @@ int step_of(struct Task task, int i, int upwards) {
 
 // The first thread: tasks, and all that is read of them.
 INLINED void copy_tasks(struct Places at, __global const uchar* maps, __global const float* stats,
-                __global const int* starts, __global const int* steps, __global const int* plan,
-                __global int* counter, __global const int* order, int H, int G, int P) {
+                __global const int* steps, __global const int* plan, __global int* counter,
+                __global const int* order, int H, int G, int P) {
   const int blocks = P / KEYS, upwards = order[3 * blocks];
   uint stage = 0, phase = 0, dy_stage = 0, dy_phase = 0;
   for (uint turn = 0;; turn ^= 1) {
@@ -257,9 +256,7 @@ INLINED void copy_tasks(struct Places at, __global const uchar* maps, __global c
       barrier_wait(at.q_empty + 8 * stage, phase ^ 1);
       barrier_expect(q_full, STEP_TILE + STATS_BYTES);
       copy_boxes(at.q + stage * STEP_TILE, STEP_BOX, maps, task.h, t0, q_full);
-      copy_bytes(rows, stats + (size_t)task.h * 2 * P + t0, 4 * STEP, q_full);
-      copy_bytes(rows + 4 * STEP, stats + ((size_t)task.h * 2 + 1) * P + t0, 4 * STEP, q_full);
-      copy_bytes(rows + 8 * STEP, starts + t0, 4 * STEP, q_full);
+      copy_bytes(rows, stats + ((size_t)task.h * P + t0) * 3, STATS_BYTES, q_full);
       if (i == 0) {
         barrier_wait(at.v_empty, turn ^ 1);
         barrier_expect(at.v_full, KEY_TILE);
@@ -335,9 +332,7 @@ INLINED void carry_sums(struct Places at, __global const int* plan, __global int
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backward_wgmma(
     __global RESULT* dq, __global RESULT* dk, __global RESULT* dv, __global const uchar* maps,
-    __global const ushort* q_rows, __global const ushort* k_rows, __global const ushort* v_rows,
-    __global const ushort* dy_rows, __global const float* stats, __global const int* starts,
-    __global const int* steps, __global const int* plan, __global int* counters,
+    __global const float* stats, __global const int* steps, __global int* plan,
     __global float* sums, __global const int* order, int T, int H, int G, int P, float scale) {
   __local uchar tiles[2 * KEY_TILE + (RING + 2) * STEP_TILE + 2 * DS_TILE + DQ_BYTES]
       __attribute__((aligned(1024)));
@@ -358,9 +353,10 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   if (item < 128) {
     FEWEST_REGISTERS;
     if (item == 0) {
-      copy_tasks(at, maps, stats, starts, steps, plan, counters + H * (P / STEP), order, H, G, P);
+      copy_tasks(at, maps, stats, steps, plan + COUNTERS(H, P), plan + COUNTERS(H, P) - 1, order, H,
+                 G, P);
     } else if (item == 32) {
-      carry_sums(at, plan, counters, sums, order[3 * (P / KEYS)], P);
+      carry_sums(at, plan + COUNTERS(H, P), plan, sums, order[3 * (P / KEYS)], P);
     }
     return;
   }

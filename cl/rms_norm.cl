@@ -1,6 +1,6 @@
 // rms_norm, portable: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension.
-// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; residual where -D HAS_RESIDUAL. Where
-//   ROUNDS also rounded_dx, dx as bf16; where Y_TYPE also y.
+// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; residual where -D HAS_RESIDUAL, which
+//   is dx itself where IN_PLACE. Where ROUNDS also rounded_dx, dx as bf16; where Y_TYPE also y.
 // Shapes: x, y, dy, dx, residual, rounded_dx [rows, width]; w [width]
 // Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx; w f32;
 //   rounded_dx bf16
@@ -43,7 +43,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_forwar
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backward(
     __global STORED(DX_TYPE)* dx, __global const STORED(DY_TYPE)* dy,
     __global const STORED(X_TYPE)* x, __global const float* w,
-#ifdef HAS_RESIDUAL
+#if defined(HAS_RESIDUAL) && !defined(IN_PLACE)
     __global const STORED(DX_TYPE)* residual,
 #endif
 #ifdef ROUNDS
@@ -54,6 +54,9 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backwa
 #endif
     long rows, int width, float epsilon) {
   __local float2 scratch[SCRATCH];
+#ifdef IN_PLACE
+  __global const STORED(DX_TYPE)* residual = dx;
+#endif
   EACH_ROWS(first, rows) {
     const long at = (first + row_of_item()) * width;
     const int n = first + row_of_item() < rows ? width / PIECE : 0;

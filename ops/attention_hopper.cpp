@@ -45,17 +45,16 @@ Grid items(std::int64_t x, std::size_t y = 1) {
 // What the backward's launches share.
 struct BackwardPlan {
   std::int64_t padded, steps;  // rows, and steps of a head
-  Tensor stats, starts, step_counts, plan, counters, sums;
+  Tensor stats, step_counts, plan, sums;
   AttentionGradients parts;  // what the main launch writes
 
   BackwardPlan(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out)
       : padded(divide_up(spec.T, kRows) * kRows), steps(padded * spec.E / kStepElements) {
     const std::int64_t H = spec.H;
-    stats = batch.temporary({H, 2, padded}, DType::f32, "attention stats");
-    starts = batch.temporary({padded}, DType::i32, "attention starts");
+    stats = batch.temporary({H, 3, padded}, DType::f32, "attention stats");
     step_counts = batch.temporary({padded / kRows}, DType::i32, "attention steps");
-    plan = batch.temporary({padded / kRows, steps}, DType::i32, "attention plan");
-    counters = batch.temporary({H * steps + 1}, DType::i32, "attention counters");
+    const std::int64_t counters = H * steps + 1;
+    plan = batch.temporary({counters + padded / kRows * steps}, DType::i32, "attention plan");
     sums = batch.temporary({H, padded, spec.E}, DType::f32, "dq sums");
     parts = out;
     if (spec.H == spec.G) return;
@@ -74,9 +73,8 @@ void record_begin(Batch& batch, const AttentionSpec& spec, const BackwardPlan& p
   Launch launch{{}, items(plan.padded * kItemsARow, heads), {}, "attention/dots"};
   launch.kernel = batch.context().kernel(kBackwardBegin, "attention_backward_begin_wgmma", defines);
   launch.cost.bytes = static_cast<double>(y.bytes() + dy.bytes());
-  batch.launch(std::move(launch), plan.stats, plan.starts, plan.step_counts, plan.plan,
-               plan.counters, y, dy, log_sum_exp, in.first, order, narrow(spec.T), narrow(spec.H),
-               narrow(plan.padded));
+  batch.launch(std::move(launch), plan.stats, plan.step_counts, plan.plan, y, dy, log_sum_exp,
+               in.first, order, narrow(spec.T), narrow(spec.H), narrow(plan.padded));
 }
 
 }  // namespace
@@ -102,8 +100,11 @@ void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tenso
   const std::array<MappedMatrix, 3> mapped{{{q, kRows}, {k, kRows}, {v, kRows}}};
   const Tensor maps = prepare_tensor_maps(batch, mapped, kMapLabel);
   const bool keeps = !log_sum_exp.empty();
-  Launch launch{
-      {}, persistent(spec, divide_up(spec.T, kRows) * spec.H), spec.cost(), "attention/forward"};
+  Launch launch{{},
+                persistent(spec, divide_up(spec.T, kRows) * spec.H),
+                spec.cost(),
+                "attention/forward",
+                {q.data, k.data, v.data}};
   launch.kernel = batch.context().kernel(kAttentionWgmma, "attention_wgmma", defines_of(spec.E, y));
   batch.launch(std::move(launch), y, keeps ? log_sum_exp : y, maps, q.data, k.data, v.data,
                in.first, in.last, order_of(batch, in), narrow(spec.T), narrow(spec.H),
@@ -133,13 +134,16 @@ AttentionGradients record_attention_backward_wgmma(Batch& batch, const Attention
   const Defines defines = defines_of(spec.E, out.dq);
   const Tensor order = order_of(batch, in);
   record_begin(batch, spec, plan, dy, y, log_sum_exp, in, order, defines);
-  Launch launch{{}, persistent(spec, plan.padded / kRows * spec.H), cost, "attention/backward"};
+  Launch launch{{},
+                persistent(spec, plan.padded / kRows * spec.H),
+                cost,
+                "attention/backward",
+                {q.data, k.data, v.data, slopes.data}};
   launch.kernel =
       batch.context().kernel(kAttentionBackwardWgmma, "attention_backward_wgmma", defines);
-  batch.launch(std::move(launch), out.dq, plan.parts.dk, plan.parts.dv, maps, q.data, k.data,
-               v.data, slopes.data, plan.stats, plan.starts, plan.step_counts, plan.plan,
-               plan.counters, plan.sums, order, narrow(spec.T), narrow(spec.H), narrow(spec.G),
-               narrow(plan.padded), in.scale);
+  batch.launch(std::move(launch), out.dq, plan.parts.dk, plan.parts.dv, maps, plan.stats,
+               plan.step_counts, plan.plan, plan.sums, order, narrow(spec.T), narrow(spec.H),
+               narrow(spec.G), narrow(plan.padded), in.scale);
   return plan.parts;
 }
 

@@ -37,4 +37,9 @@ inline bool overlap(const Tensor& a, const Tensor& b) {
          b.offset_bytes() < a.offset_bytes() + a.bytes();
 }
 
+// Whether they begin at the same byte: of one size and type, whether they are the same.
+inline bool begin_alike(const Tensor& a, const Tensor& b) {
+  return a.storage() == b.storage() && a.offset_bytes() == b.offset_bytes();
+}
+
 }  // namespace clora

@@ -58,11 +58,12 @@ void require_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const
   require_also(also, {&dx, &dy, &x, &w, &residual});
 }
 
-VariantKernel backward_kernel(const RmsNormBackwardTypes& types, bool adds) {
+VariantKernel backward_kernel(const RmsNormBackwardTypes& types, bool adds, bool in_place) {
   VariantKernel kernel =
       kernel_of("rms_norm", "rms_norm_backward",
                 {{"X_TYPE", types.x}, {"DY_TYPE", types.dy}, {"DX_TYPE", types.dx}});
   if (adds) kernel.flags.push_back("HAS_RESIDUAL");
+  if (in_place) kernel.flags.push_back("IN_PLACE");
   if (types.y) {
     kernel.types.push_back({"Y_TYPE", *types.y});
     const bool f32 = !kernel.cpu_function.empty() && *types.y == DType::f32;
@@ -119,7 +120,8 @@ void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, 
                                    .y = again ? std::optional(also.y.type()) : std::nullopt};
   const std::int64_t rows = x.shape().rows();
   const auto width = static_cast<std::int32_t>(x.shape().last());
-  const VariantKernel kernel = backward_kernel(types, adds);
+  const bool in_place = adds && begin_alike(dx, residual);
+  const VariantKernel kernel = backward_kernel(types, adds, in_place);
   const SelfTestRecord self_test = [again](SelfTest& test) { test_backward(test, again); };
   Launch launch = rows_launch(batch.context(), kernel, rows, width, self_test);
   launch.cost = rms_norm_backward_cost(x.shape(), adds, types);
@@ -128,7 +130,7 @@ void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, 
   if (takes_cpu_kernel(batch.context(), kernel, self_test)) {
     // The kernels are built once, for with and without: an argument must not be null.
     arguments.insert(arguments.end(), {adds ? residual : dx, std::int32_t{adds}});
-  } else if (adds) {
+  } else if (adds && !in_place) {
     arguments.emplace_back(residual);
   }
   if (rounds) arguments.emplace_back(also.rounded_dx);

@@ -74,10 +74,6 @@ void add_turn(std::vector<Argument>& arguments, const Turn& turn, std::uint32_t 
   arguments.insert(arguments.end(), {half_width, turn.stride(), partner, turn.sign()});
 }
 
-bool is_same(const Tensor& a, const Tensor& b) {
-  return a.storage() == b.storage() && a.offset_bytes() == b.offset_bytes();
-}
-
 void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
                      const RopeTensors& more, const Turn& turn) {
   const std::int64_t tokens = t.x.shape()[0], width = t.x.shape().last();
@@ -86,7 +82,7 @@ void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
   const std::int64_t more_heads = of_two ? more.x.shape()[1] : 0;
   const std::uint32_t pairs = narrow_pairs(tokens * (heads + more_heads) * (width / 2));
   const auto half_width = static_cast<std::uint32_t>(width / 2);
-  const bool in_place = is_same(t.x, t.y) && (!of_two || is_same(more.x, more.y));
+  const bool in_place = begin_alike(t.x, t.y) && (!of_two || begin_alike(more.x, more.y));
   std::vector<Argument> arguments{t.y};
   if (!in_place) arguments.emplace_back(t.x);
   if (of_two) arguments.emplace_back(more.y);
