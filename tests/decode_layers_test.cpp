@@ -190,8 +190,8 @@ TEST_F(OneLaunchOfManyItems, SaysSoWhereItsGroupsDoNotMeet) {
   const test::Folders folders;
   folders.replace("group_meeting.clh", "LONGEST_WAIT 10000000", "LONGEST_WAIT 100000");
   folders.replace("group_meeting.clh", "LONGEST_WAIT 400000000", "LONGEST_WAIT 1000000");
-  folders.replace("group_meeting.clh", "if (get_local_id(0) == 0) count_arrival",
-                  "if (get_local_id(0) == 0 && get_group_id(0) == 0) count_arrival");
+  folders.replace("group_meeting.clh", "if (GROUP_LEADER) count_arrival",
+                  "if (GROUP_LEADER && get_group_id(0) == 0) count_arrival");
   const test::Observed lonely(folders, Variant::portable, false);
   const Layers layers(*lonely.context, kWithBiases, DType::bf16, {3, 0}, Layout::plain);
   const Tensor meeting = test::upload(*lonely.context, {3}, std::vector<std::int32_t>{0, 0, 0});
