@@ -77,7 +77,8 @@ __kernel void attention_backward_begin_wgmma(__global float* stats, __global int
     steps[item] = (sees - item * KEYS) / STEP + 1;
   }
   for (int i = h * 8 * P + item; i < P / KEYS * all; i += 8 * P * H) {
-    if (i % all * STEP < T) plan[COUNTERS(H, P) + i] = planned(first, order + 2 * (P / KEYS), i / all, i % all, T);
+    if (i % all * STEP >= T) continue;
+    plan[COUNTERS(H, P) + i] = planned(first, order + 2 * (P / KEYS), i / all, i % all, T);
   }
   float sum = 0.0f;
   if (t < T) {
