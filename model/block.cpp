@@ -155,7 +155,7 @@ class BlockRecorder {
     const auto like_gate = [&](std::string_view name) { return activation(a.gate.shape(), name); };
     const Tensor dproduct = like_gate("d swiglu");
     const auto left_of_down = linears_dx(dproduct, {{kDown, dy.for_products()}}, of);
-    const Tensor product = like_gate("swiglu again");
+    const Tensor& product = dproduct;  // in its place, once it is read
     const Tensor dgate = like_gate("d gate"), dup = like_gate("d up");
     record_swiglu_backward(batch_, dgate, dup, dproduct, a.gate, a.up, product);
     record_lora_linears_da(batch_, product, left_of_down, of.queue);

@@ -1,0 +1,127 @@
+// A real card's ends, with no fault made up: memory that it does not have, run after run near all
+// that it has, and a kernel that breaks its context. The last test leaves the process without a
+// working driver.
+
+#include <gmock/gmock.h>
+
+#include "model/trainer.hpp"
+#include "tests/support/copied_kernels.hpp"
+#include "tests/support/test_files.hpp"
+#include "tests/support/tiny_models.hpp"
+#include "tests/support/tiny_training.hpp"
+
+namespace clora {
+namespace {
+
+// Few weights and wide activations: a row of a training step takes much memory.
+ModelConfig wide_model() {
+  ModelConfig config = test::tiny_models().front().config;
+  config.feed_forward_width = 1 << 16;
+  return config;
+}
+
+// Documents of 64 rows, each row to predict the next one's id.
+PackedRows documents(std::int64_t rows) {
+  PackedRows packed;
+  for (std::int32_t row = 0; row < rows; ++row) {
+    packed.ids.push_back(row % 61);
+    packed.targets.push_back((row + 1) % 61);
+    packed.positions.push_back(row % 64);
+    packed.first.push_back(row - row % 64);
+    packed.last.push_back(row);
+  }
+  packed.target_count = static_cast<int>(rows);
+  return packed;
+}
+
+class GpuLimits : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Device device = select_device(config_from_environment().device);
+    if (device.kind != DeviceKind::gpu) GTEST_SKIP() << "for GPUs";
+    memory_bytes_ = device.memory_bytes;
+    test::write_tiny_model(folder_.path(), wide_model());
+  }
+
+  // So many that gate and up alone, kept in bf16 for the backward, take this share of the memory.
+  std::int64_t rows_for(double share) const {
+    const ModelConfig config = wide_model();
+    const auto row_bytes = static_cast<double>(2 * 2 * config.feed_forward_width * config.layers);
+    return static_cast<std::int64_t>(share * static_cast<double>(memory_bytes_) / row_bytes);
+  }
+
+  struct Run {
+    Context context;
+    WeightFiles files;
+    LanguageModel model;
+    Adapter adapter;
+    Trainer trainer;
+
+    Run(const std::filesystem::path& folder, const ContextConfig& config)
+        : context(config),
+          files(WeightFiles::open(folder)),
+          model(context, files),
+          adapter(test::tiny_adapter(model)),
+          trainer(model, adapter, {}) {}
+    double step(std::int64_t rows) {
+      const PackedRows packed = documents(rows);
+      trainer.step({&packed, 1}, 1e-3);
+      return trainer.drain()->loss;
+    }
+  };
+
+  // The error of a batch that cannot fit; then small ones as if it had not been.
+  void expect_refused(const ContextConfig& config) const {
+    Run run(folder_.path(), config), other(folder_.path(), config_from_environment());
+    const double before = run.step(640);
+    EXPECT_EQ(before, other.step(640));
+    CLORA_EXPECT_ERROR(run.step(rows_for(3)), ErrorCode::out_of_memory, "");
+    EXPECT_FALSE(run.context.health()->lost());
+    EXPECT_EQ(run.step(640), other.step(640));
+  }
+
+  test::TemporaryFolder folder_;
+  std::uint64_t memory_bytes_ = 0;
+};
+
+TEST_F(GpuLimits, ABatchAboveThePoolsLimitIsAnErrorAndTheNextOneRuns) {
+  expect_refused(config_from_environment());
+}
+
+TEST_F(GpuLimits, ABatchThatTheDriverRefusesIsAnErrorAndTheNextOneRuns) {
+  ContextConfig config = config_from_environment();
+  config.memory_limit_bytes = 8 * memory_bytes_;
+  expect_refused(config);
+}
+
+TEST_F(GpuLimits, LargeRunsFollowOneAnotherInOneProcess) {
+  std::vector<double> losses;
+  for (int i = 0; i < 3; ++i) {
+    losses.push_back(Run(folder_.path(), config_from_environment()).step(rows_for(0.4)));
+  }
+  EXPECT_THAT(losses, testing::Each(losses.front()));
+}
+
+TEST_F(GpuLimits, AKernelThatWritesWhereNothingIsLosesTheContextAndSaysSo) {
+  const test::Folders folders;
+  std::ofstream(folders.kernels() / "astray.cl")
+      << "__kernel void astray(ulong address) { *(__global volatile int*)address = 1; }\n";
+  ContextConfig config = config_from_environment();
+  config.kernel_folder = folders.kernels();
+  Context context(config);
+  Batch batch(context);
+  Launch launch;
+  launch.kernel = context.kernel("astray.cl", "astray");
+  launch.label = "astray";
+  batch.launch(std::move(launch), std::uint64_t{0x10});
+  const auto run = [&] {
+    batch.submit().wait();
+    context.finish();
+  };
+  CLORA_EXPECT_ERROR(run(), ErrorCode::device_lost, "");
+  EXPECT_TRUE(context.health()->lost());
+  CLORA_EXPECT_ERROR(context.flush(), ErrorCode::device_lost, "make a new Context");
+}
+
+}  // namespace
+}  // namespace clora
