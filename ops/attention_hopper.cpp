@@ -106,9 +106,9 @@ void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tenso
                 "attention/forward",
                 {q.data, k.data, v.data}};
   launch.kernel = batch.context().kernel(kAttentionWgmma, "attention_wgmma", defines_of(spec.E, y));
-  batch.launch(std::move(launch), y, keeps ? log_sum_exp : y, maps, q.data, k.data, v.data,
-               in.first, in.last, order_of(batch, in), narrow(spec.T), narrow(spec.H),
-               narrow(spec.G), in.scale, std::int32_t{keeps});
+  batch.launch(std::move(launch), y, keeps ? log_sum_exp : y, maps, in.first, in.last,
+               order_of(batch, in), narrow(spec.T), narrow(spec.H), narrow(spec.G), in.scale,
+               std::int32_t{keeps});
 }
 
 void record_add_heads(Batch& batch, const AttentionGradients& out,
