@@ -14,11 +14,7 @@
 // make gradients of the same: keeping them would cost a third of the memory of a step.
 #pragma once
 
-#include <optional>
-#include <span>
-
 #include "model/language_model.hpp"
-#include "ops/decode_layers.hpp"
 #include "ops/rope.hpp"
 
 namespace clora {
@@ -72,13 +68,6 @@ BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, co
 // The same with keys and values appended to the cache at rows.positions and read from there.
 void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
                              const CacheTensors& cache);
-
-// A model's blocks with their matrices of `adapter` (null: none) for one row over their caches, as
-// ops/decode_layers.hpp has them; nothing where they have what it does not: norms of heads, other
-// rotary pairs, biases but of q, k and v.
-std::optional<DecodeLayers> decode_layers_of(LanguageModel& model, const Adapter* adapter,
-                                             std::span<const CacheTensors> caches,
-                                             const Tensor& rope_table, const RowInputs& rows);
 
 // A gradient of the residual stream.
 struct StreamGradient {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "model/block.hpp"
+#include "model/decoding_blocks.hpp"
 #include "ops/embedding.hpp"
 #include "ops/gemm.hpp"
 #include "ops/rms_norm.hpp"
