@@ -47,7 +47,7 @@ PackedRows pack_records(const Records& records, std::span<const std::size_t> ind
 Evaluator::Evaluator(LanguageModel& model, const Adapter* adapter, std::shared_ptr<Arena> arena)
     : model_(&model),
       loss_sum_(model.context().allocate({1}, DType::f32, MemoryTag::activations)),
-      steps_(model, adapter, StepKind::evaluate, loss_sum_, std::move(arena)) {}
+      steps_(model, adapter, StepKind::evaluate, {loss_sum_}, std::move(arena)) {}
 
 double Evaluator::loss_sum(const PackedRows& rows) {
   Context& context = model_->context();

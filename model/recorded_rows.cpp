@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "runtime/error.hpp"
 
@@ -12,7 +13,7 @@ RecordedRows::RecordedRows(Context& context, std::int64_t rows, std::int64_t cou
   require(counted >= 1 && counted <= rows, "recorded rows: 1 to {} of {} rows can count, got {}",
           rows, rows, counted);
   const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
-  stride_ = (std::max<std::int64_t>(rows, 2) + step - 1) / step * step;
+  stride_ = (std::max(rows, kSettingsCount) + step - 1) / step * step;
   buffer_ = context.allocate({kParts * stride_}, DType::i32, MemoryTag::activations);
 }
 
@@ -43,6 +44,7 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
   *at(kWeight) = std::bit_cast<std::int32_t>(scalars.weight);
   *at(kSeedAndStep) = std::bit_cast<std::int32_t>(scalars.seed);
   *(at(kSeedAndStep) + 1) = std::bit_cast<std::int32_t>(scalars.step);
+  std::memcpy(&*at(kSettings), &scalars.settings, sizeof(AdamwSettings));
   return context.write_async(buffer_, std::as_bytes(std::span(staging)));
 }
 

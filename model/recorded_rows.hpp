@@ -7,12 +7,14 @@
 //   targets [C] i32                        what each of them must predict; -1 behind the last
 //   place [T] i32                          where a row stands among the counted; -1 if it does not
 //   weight [1] f32, seed_and_step [2] u32
+//   settings [8] f32                       of the update that follows, for whoever makes it
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "model/packing.hpp"
+#include "ops/adamw.hpp"
 #include "runtime/context.hpp"
 
 namespace clora {
@@ -33,6 +35,7 @@ class RecordedRows {
   Tensor place() const { return part(kPlace, rows_, DType::i32); }
   Tensor weight() const { return part(kWeight, 1, DType::f32); }
   Tensor seed_and_step() const { return part(kSeedAndStep, 2, DType::u32); }
+  Tensor settings() const { return part(kSettings, kSettingsCount, DType::f32); }
 
   // Enqueues the upload. `staging` is filled with what is sent and must stay as it is until the
   // fence has passed. REQUIRES: packed has rows() rows, of which at most counted_rows() have a
@@ -41,11 +44,13 @@ class RecordedRows {
     float weight = 1;
     std::uint32_t seed = 0;
     std::uint32_t step = 0;
+    AdamwSettings settings = {};
   };
   Fence upload(Context& context, const PackedRows& packed, const Scalars& scalars,
                std::vector<std::int32_t>& staging) const;
 
  private:
+  static constexpr std::int64_t kSettingsCount = sizeof(AdamwSettings) / sizeof(float);
   enum Part : std::int64_t {
     kIds,
     kPositions,
@@ -56,6 +61,7 @@ class RecordedRows {
     kPlace,
     kWeight,
     kSeedAndStep,
+    kSettings,
     kParts
   };
   Tensor part(Part part, std::int64_t elements, DType type) const;

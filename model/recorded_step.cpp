@@ -26,7 +26,8 @@ bool any_lora(const PerProjection<LoraWeights>& loras) {
 }  // namespace
 
 RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind,
-                           RowCounts counts, const Tensor& loss_sum, std::shared_ptr<Arena> arena)
+                           RowCounts counts, const StepResults& results,
+                           std::shared_ptr<Arena> arena)
     : model_(&model),
       adapter_(adapter),
       kind_(kind),
@@ -34,7 +35,7 @@ RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKin
       batch_(model.context(), std::move(arena)) {
   require(kind != StepKind::train || adapter != nullptr,
           "recorded step: training needs an adapter");
-  record(loss_sum);
+  record(results);
   batch_.seal();
 }
 
@@ -58,7 +59,7 @@ Block RecordedStep::block_at(std::int64_t layer, const Tensor& rounded_adapter) 
   return block;
 }
 
-void RecordedStep::record(const Tensor& loss_sum) {
+void RecordedStep::record(const StepResults& results) {
   const TraceSpan span(model_->context().trace(), "record",
                        kind_ == StepKind::train ? "training step" : "evaluation step");
   const ModelConfig& config = model_->config();
@@ -107,7 +108,8 @@ void RecordedStep::record(const Tensor& loss_sum) {
                     .head = model_->head(),
                     .targets = inputs_.targets(),
                     .weight = inputs_.weight()});
-  record_sum(batch_, loss_sum, loss, true);
+  record_sum(batch_, results.loss_sum, loss, true);
+  if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
   if (!training) return;
 
   record_rms_norm_backward(batch_, dchosen, dchosen, chosen, model_->final_norm(), {}, epsilon);
@@ -138,11 +140,11 @@ RowCounts recorded_row_counts(std::size_t rows, std::size_t counted, DeviceKind 
 }
 
 RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, StepKind kind,
-                             Tensor loss_sum, std::shared_ptr<Arena> arena)
+                             StepResults results, std::shared_ptr<Arena> arena)
     : model_(&model),
       adapter_(adapter),
       kind_(kind),
-      loss_sum_(std::move(loss_sum)),
+      results_(std::move(results)),
       arena_(std::move(arena)) {}
 
 RecordedStep& RecordedSteps::prepare(std::size_t rows, std::size_t counted) {
@@ -158,7 +160,7 @@ RecordedStep& RecordedSteps::prepare(std::size_t rows, std::size_t counted) {
     model_->context().finish();  // the one to drop may still run
     steps_.pop_back();
   }
-  return steps_.emplace_front(*model_, adapter_, kind_, counts, loss_sum_, arena_);
+  return steps_.emplace_front(*model_, adapter_, kind_, counts, results_, arena_);
 }
 
 Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,

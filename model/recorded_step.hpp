@@ -23,18 +23,24 @@ struct RowCounts {
   bool operator==(const RowCounts&) const = default;
 };
 
+// What all steps of one kind share on the device.
+struct StepResults {
+  Tensor loss_sum;       // [1] f32, to which the loss of the counted rows is added
+  Tensor settings = {};  // [8] f32, a copy of the uploaded settings; or empty
+};
+
 class RecordedStep {
  public:
-  // The loss of the counted rows is added to loss_sum [1]. adapter may be null for evaluate.
+  // adapter may be null for evaluate.
   // Errors: out_of_memory.
   RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind, RowCounts counts,
-               const Tensor& loss_sum, std::shared_ptr<Arena> arena);
+               const StepResults& results, std::shared_ptr<Arena> arena);
 
   const RecordedRows& inputs() const noexcept { return inputs_; }
   Batch& batch() noexcept { return batch_; }
 
  private:
-  void record(const Tensor& loss_sum);
+  void record(const StepResults& results);
   // The adapter's parameters in bf16 where the device's products want them so, once a step.
   Tensor record_rounded_adapter();
   // Without its rope_table.
@@ -57,7 +63,7 @@ RowCounts recorded_row_counts(std::size_t rows, std::size_t counted, DeviceKind 
 // is dropped where there are many, since each holds a kernel object for every command.
 class RecordedSteps {
  public:
-  RecordedSteps(LanguageModel& model, const Adapter* adapter, StepKind kind, Tensor loss_sum,
+  RecordedSteps(LanguageModel& model, const Adapter* adapter, StepKind kind, StepResults results,
                 std::shared_ptr<Arena> arena);
 
   // Replays the step that fits `packed`, padded to its row count: uploads and submits, without
@@ -71,7 +77,7 @@ class RecordedSteps {
   LanguageModel* model_;
   const Adapter* adapter_;
   StepKind kind_;
-  Tensor loss_sum_;
+  StepResults results_;
   std::shared_ptr<Arena> arena_;
   std::list<RecordedStep> steps_;  // most recently used first
 };

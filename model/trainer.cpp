@@ -1,7 +1,6 @@
 #include "model/trainer.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -17,8 +16,7 @@ namespace {
 struct InFlight {
   StepResult result;
   std::vector<std::vector<std::int32_t>> staging;
-  AdamwSettings settings;
-  std::array<float, 2> loss_and_norm{};
+  std::vector<float> results;  // as they lie on the device
   Fence fence;
 };
 
@@ -34,9 +32,9 @@ struct Trainer::Impl {
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     results = context.allocate({2 * step}, DType::f32, MemoryTag::adapters);
-    recorded = std::make_unique<RecordedSteps>(language_model, &adapter, StepKind::train,
-                                               loss_sum(), arena);
     adamw_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
+    recorded = std::make_unique<RecordedSteps>(language_model, &adapter, StepKind::train,
+                                               StepResults{loss_sum(), adamw_settings}, arena);
     first_moment = zeros();
     second_moment = zeros();
     zero.fill_zero(adapter.flat_gradients());
@@ -92,6 +90,7 @@ AdamwSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate
 }
 
 void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight) {
+  const AdamwSettings settings = settings_of(flight.result.step, flight.result.learning_rate);
   flight.staging.resize(micro_batches.size());
   zero.submit();
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
@@ -101,18 +100,16 @@ void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches,
     recorded->submit(micro_batches[i],
                      {.weight = 1.0F / static_cast<float>(flight.result.tokens),
                       .seed = config.dropout_seed,
-                      .step = draw},
+                      .step = draw,
+                      .settings = settings},
                      flight.staging[i]);
   }
-  flight.settings = settings_of(flight.result.step, flight.result.learning_rate);
-  context.write_async(adamw_settings, std::as_bytes(std::span(&flight.settings, 1)));
 }
 
 void Trainer::Impl::enqueue_update(InFlight& flight) {
-  const auto results_of = std::as_writable_bytes(std::span(flight.loss_and_norm));
   update.submit();
-  context.read_async(loss_sum(), results_of.first(sizeof(float)));
-  flight.fence = context.read_async(grad_norm(), results_of.last(sizeof(float)));
+  flight.results.resize(static_cast<std::size_t>(results.elements()));
+  flight.fence = context.read_async(results, std::as_writable_bytes(std::span(flight.results)));
   context.flush();
 }
 
@@ -122,8 +119,8 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   flight->fence.wait();
   flight.at_rest();
   const double tokens = std::max(1.0, static_cast<double>(flight->result.tokens));
-  flight->result.loss = static_cast<double>(flight->loss_and_norm[0]) / tokens;
-  flight->result.grad_norm = static_cast<double>(flight->loss_and_norm[1]);
+  flight->result.loss = static_cast<double>(flight->results.front()) / tokens;
+  flight->result.grad_norm = static_cast<double>(flight->results[flight->results.size() / 2]);
   return flight->result;
 }
 
