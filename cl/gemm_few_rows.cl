@@ -44,8 +44,8 @@
 #define Y_OF(value) (value)
 #endif
 
-// sums [TEAM_ROWS][ROWS]: [i][m] += w[i] . x[m] for `count` octets of steps, `apart` steps from one to the next; rows of x
-// behind the last repeat it.
+// sums [TEAM_ROWS][ROWS]: [i][m] += w[i] . x[m] for `count` octets of steps, `apart` steps from one
+// to the next; rows of x behind the last repeat it.
 __attribute__((always_inline)) void add_octets(float* sums,
                                                __global const uchar* w[TEAM_ROWS],
                                                __global const X* x, uint M, uint K, uint k,
