@@ -24,8 +24,9 @@
 //         cut into `shares`, one for a work-group; sums go to parts [tiles, shares, 128, WIDTH],
 //         and the group that comes last adds them up and stores the tile.
 // Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for
-//         64 ranks at once; ALIGNED: C is a multiple of 8; STAGED, with it and Y_BF16: so many
-//         columns of a tile, a multiple of 64, leave through shared memory by bulk stores
+//         64 ranks at once; START and BIAS where they are there; ALIGNED: C is a multiple of 8;
+//         STAGED, with it and Y_BF16: so many columns of a tile, a multiple of 64, leave through
+//         shared memory by bulk stores
 // Local   STAGES * (128 + WIDTH) * 128 bytes, with COLUMNS as a multiple of 64 where that is more
 //         and operands come as whole boxes; STAGED * 256 bytes; barriers
 // Cost    2 M C (J + R) flops, and 2 M R J for each column of tiles where s is made
@@ -53,12 +54,12 @@
 #define MEMBER_MAPS 5
 #define MAPS_BYTES (MEMBERS * MEMBER_MAPS * MAP_BYTES)
 // The table's addresses.
-#define START 0
-#define PARTS 1
+#define START_AT 0
+#define PARTS_AT 1
 #define OF_EACH(n) (2 + 3 * member + (n))
-#define Y OF_EACH(0)
-#define BIAS OF_EACH(1)
-#define KEPT OF_EACH(2)
+#define Y_AT OF_EACH(0)
+#define BIAS_AT OF_EACH(1)
+#define KEPT_AT OF_EACH(2)
 #define ADDRESSES (2 + 3 * MEMBERS)
 #define BOXES_ACROSS ((COLUMNS + 63) / 64)  // of a transposed w, and of u
 #define ACROSS_BYTES (BOXES_ACROSS * PIECE_BYTES)
@@ -114,11 +115,13 @@
 #ifdef SPLIT
 #define COUNTERS ((__global uint*)(table + MAPS_BYTES + 8 * ADDRESSES))
 #define ADD_SHARES                                                                              \
-  const bool ends_tile = add_shares(sums, (__global float4*)addresses[PARTS], COUNTERS, number, \
+  const bool ends_tile = add_shares(sums, (__global float4*)addresses[PARTS_AT], COUNTERS, number, \
                                     share, shares, part, arrivals);
 #else
 #define ADD_SHARES const bool ends_tile = true;
 #endif
+
+#define LOAD_FIRST load_first(added, extras, m0 + tile_row, c0, M, C_OF_MEMBER, lane);
 
 // The boxes of one transposed operand: 64 columns each, from c0 on.
 void copy_across(uint to, __global const uchar* map, uint c0, uint step, uint ready) {
@@ -174,7 +177,9 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   if (item < 128) {
     FEWER_REGISTERS;
     if (item != 0) return;
+#ifdef START
     __global const Y_TYPE* start = (__global const Y_TYPE*)address;  // the first one
+#endif
     EACH_SHARE {
       SHARE_PLACE
       for (uint k = box_0; k < box_end; ++k) {
@@ -191,10 +196,11 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
           copy_box(to + X_BYTES, map + MAP_BYTES, step, c0, ready);
         }
         if (SHRINK) copy_box(to + X_BYTES + COLUMNS * 128, map + 2 * MAP_BYTES, step, 0, ready);
-        if (start != 0) {
-          for (uint m = m0 + k; m < min(m0 + TILE_ROWS, M); m += all_boxes)
-            prefetch_row(start, m, c0, C);
+#ifdef START
+        for (uint m = m0 + k; m < min(m0 + TILE_ROWS, M); m += all_boxes) {
+          prefetch_row(start, m, c0, C);
         }
+#endif
         NEXT_STAGE
       }
       for (uint k = 0; k < rank_end; ++k) {
@@ -231,13 +237,19 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
       MULTIPLY_STAGE(k > box_0, FOUR_PRODUCTS(WIDTH, k != box_0, operand_at, NEXT_STEPS, "0"))
 #endif
     }
+    const Extras extras = {(__global const Y_TYPE*)addresses[START_AT],
+                           (__global const float*)addresses[BIAS_AT]};
+    Added added[AHEAD + 1];
+#ifndef SPLIT
+    LOAD_FIRST  // while the last products go on
+#endif
 #if SHRINK
     PRODUCTS_ENDED(WIDTH)(sums);
     ADD_SHARES
     uint s_pairs[SHRINK / 4];
     round_made(s_pairs, sums + COLUMNS / 2, made_scale * term_scale);
     if (c0 == 0 && ends_tile) {
-      keep_made((__global KEPT_TYPE*)addresses[KEPT], sums + COLUMNS / 2, made_scale,
+      keep_made((__global KEPT_TYPE*)addresses[KEPT_AT], sums + COLUMNS / 2, made_scale,
                 m0 + tile_row, lane, M, R);
     }
 #if SHRINK == 16
@@ -261,15 +273,16 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     ADD_SHARES
 #endif
     if (!ends_tile) continue;
-    const Extras extras = {(__global const Y_TYPE*)addresses[START],
-                           (__global const float*)addresses[BIAS]};
+#ifdef SPLIT
+    LOAD_FIRST
+#endif
     const uint boxes_at = shared_address(ring) + RING_BYTES + part * STAGED_BYTES;
 #ifdef STAGED
     if (item % 128 == 0) BOXES_STORED_BUT(0);
     group_together(part);  // the boxes of the tile before have left
 #endif
-    store_sums((__global Y_TYPE*)addresses[Y], sums, extras, m0 + tile_row, c0, M, C_OF_MEMBER,
-               lane, boxes_at, item % 128 / 32);
+    store_sums((__global Y_TYPE*)addresses[Y_AT], sums, added, extras, m0 + tile_row, c0, M,
+               C_OF_MEMBER, lane, boxes_at, item % 128 / 32);
 #ifdef STAGED
     stores_seen();
     group_together(part);  // the boxes are whole

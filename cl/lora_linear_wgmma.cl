@@ -4,9 +4,9 @@
 //   out [R, K] += scale * s [T, R]^T x [T, K]               of each member; of those that shrink
 //   shrunk [T, R] = shrink_scale * x [T, K] b [R, K]^T      of the same read of x, and there
 //   out [R, K] += beside_scale * s^T x
-// Products come first: parts[c] [R, K] over chunk c of the rows, and shrunk_parts[g] [T, R] over the
-// 256 columns g. Then all work-groups meet, and share the elements of all results, whose parts they
-// add.
+// Products come first: parts[c] [R, K] over chunk c of the rows, and shrunk_parts[p] [T, R] over the
+// strip p of columns, with RANKS=64 over half p of strips. Then all work-groups meet, and share the
+// elements of all results, whose parts they add.
 // Shapes  table: maps (cl/tensor_map.cl) of x, s and b, a member's together, in boxes of 64 rows,
 //         64, and RANKS; then of each member the addresses of out, shrunk (0: it does not), parts
 //         and shrunk_parts; then the counters of a meeting. Members of equal T and R; parts
@@ -17,7 +17,7 @@
 //         ranks: one thread of the first warp group starts copies of 64 rows of x and s into a ring
 //         of STAGES; the two others own 256 columns each. Groups take every so many-th unit.
 // Options RANKS: 16, or 64 where R is more; STAGES
-// Local   STAGES * 9 * 8 KB, 8 * RANKS * 128 bytes, and barriers
+// Local   STAGES * 9 * 8 KB, 8 * RANKS * 128 bytes, 4 KB with 16 ranks, and barriers
 // Tiles      64 rows: s^T |#| x |####|####|   ->  parts [RANKS][512], in registers
 // Cost    2 T R K flops, twice that where it shrinks; one read of x for 64 ranks
 // Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, parts added in a
@@ -101,11 +101,19 @@ INLINE void store_gradient(__global float* parts, const float* sums, uint k0, ui
   }
 }
 
-// A lane's share of rows t and t + 8 and RANKS ranks; rows of `columns`.
-INLINE void store_shrunk(__global float* shrunk, const float* sums, uint t0, uint T, uint columns,
-                         uint lane) {
+#if RANKS == 16
+#define SHRUNK_PARTS 1  // of a strip
+#else
+#define SHRUNK_PARTS 2
+#endif
+// Of a warp group's sums, those that it stores itself.
+#define KEPT_RANKS (RANKS * SHRUNK_PARTS / 2)
+
+// A lane's share of rows t and t + 8 and KEPT_RANKS ranks; rows of `columns`.
+INLINE void store_kept(__global float* shrunk, const float* sums, uint t0, uint T, uint columns,
+                       uint lane) {
 #pragma unroll
-  for (uint i = 0; i < RANKS / 4; ++i) {
+  for (uint i = 0; i < KEPT_RANKS / 4; ++i) {
     const uint t = t0 + i % 2 * 8, r = i / 2 * 8 + 2 * (lane % 4);
     if (t < T) {
       *(__global float2*)(shrunk + (size_t)t * columns + r) =
@@ -113,6 +121,38 @@ INLINE void store_shrunk(__global float* shrunk, const float* sums, uint t0, uin
     }
   }
 }
+
+// What the warp groups shrink of the same rows. Few ranks become one sum: each group keeps 8 of them,
+// and gives the other one its sums of the others.
+#if RANKS == 16
+#define TRADED_FLOATS (RANKS / 2 * 128)
+#define BOTH_TOGETHER asm volatile("bar.sync 3, 256;" ::: "memory")
+INLINE void trade(float* sums, __local float* traded, uint kept) {
+  const uint item = get_local_id(0) % 128, given = 4 - kept;
+#pragma unroll
+  for (uint i = 0; i < 4; ++i) traded[(given + i) * 128 + item] = sums[given + i];
+  BOTH_TOGETHER;
+#pragma unroll
+  for (uint i = 0; i < 4; ++i) sums[kept + i] += traded[(kept + i) * 128 + item];
+  BOTH_TOGETHER;  // before others are written over them
+}
+INLINE void store_shrunk(__global float* shrunk, float* sums, __local float* traded, uint part,
+                         uint t0, uint T, uint columns, uint lane) {
+  if (part == 0) {
+    trade(sums, traded, 0);
+    store_kept(shrunk, sums, t0, T, columns, lane);
+  } else {
+    trade(sums, traded, 4);
+    store_kept(shrunk + 8, sums + 4, t0, T, columns, lane);
+  }
+}
+#else
+#define TRADED_FLOATS 1
+INLINE void store_shrunk(__global float* shrunk, float* sums, __local float* traded, uint part,
+                         uint t0, uint T, uint columns, uint lane) {
+  store_kept(shrunk + (size_t)part * T * columns, sums, t0, T, columns, lane);
+}
+#endif
 
 // A unit of work, by its number.
 typedef struct {
@@ -138,11 +178,19 @@ unit_t unit_at(uint number, __global const uchar* table, uint strips, uint chunk
   return unit;
 }
 
-// The sum of `count` quads, `apart` from one another.
+// The sum of `count` quads, `apart` from one another; AT_ONCE of them are on their way together.
+#define AT_ONCE 12
 float4 sum_of(__global const float4* from, uint count, size_t apart) {
   float4 sum = 0.0f;
-#pragma unroll 8
-  for (uint i = 0; i < count; ++i) sum += from[i * apart];
+  for (uint first = 0; first < count; first += AT_ONCE) {
+    float4 quads[AT_ONCE];
+#pragma unroll
+    for (uint i = 0; i < AT_ONCE; ++i) {
+      quads[i] = first + i < count ? from[(first + i) * apart] : (float4)(0.0f);
+    }
+#pragma unroll
+    for (uint i = 0; i < AT_ONCE; ++i) sum += quads[i];
+  }
   return sum;
 }
 
@@ -174,6 +222,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
     __global const uchar* table, uint member_count, uint T, uint R, uint strips, uint chunks,
     uint chunk_boxes, uint rank_blocks, float scale, float beside_scale, float shrink_scale) {
   __local uchar ring[RING_BYTES + STRIP_BOXES * B_BYTES] __attribute__((aligned(1024)));
+  __local float traded[TRADED_FLOATS];
   __local ulong barriers[2 * STAGES + 2];
   __global const lora_member_t* members =
       (__global const lora_member_t*)(table + member_count * MEMBER_MAPS * MAP_BYTES);
@@ -235,12 +284,13 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
     if (member->shrunk) {
       float shrinks[RANKS / 2];
       __global float* shrunk = (__global float*)member->shrunk_parts +
-                               (size_t)(2 * unit.strip + part) * T * columns + unit.r0 / 64 * RANKS;
+                               (size_t)(unit.strip * SHRUNK_PARTS) * T * columns +
+                               unit.r0 / 64 * RANKS;
       barrier_wait(b_full, b_phase);
       b_phase ^= 1;
       for (uint box = first; box < unit.end; ++box) {
         MULTIPLY_STAGE(GRADIENTS SHRINKS, PRODUCTS_ENDED(RANKS)(shrinks))
-        store_shrunk(shrunk, shrinks, box * 64 + row, T, columns, lane);
+        store_shrunk(shrunk, shrinks, traded, part, box * 64 + row, T, columns, lane);
       }
       if (item % 128 == 0) barrier_arrive(b_empty);
     } else {
@@ -275,7 +325,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
     }
     quad -= gradients;
     for (; quad < shrunk; quad += stride) {
-      add_shrunk(member, quad, 2 * strips_of(K), T, R, columns, shrink_scale);
+      add_shrunk(member, quad, SHRUNK_PARTS * strips_of(K), T, R, columns, shrink_scale);
     }
     quad -= shrunk;
   }

@@ -141,6 +141,8 @@ Defines defines_of(Members members, const WgmmaTiles& tiles) {
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
   if (p.makes_s() && p.low_rank.s.type() == DType::bf16) defines.set("KEPT_BF16");
   if (is_aligned(p)) defines.set("ALIGNED");
+  if (!p.start.empty()) defines.set("START");
+  if (!p.bias.empty()) defines.set("BIAS");
   return defines;
 }
 

@@ -13,7 +13,6 @@ namespace {
 // cl/lora_linear_wgmma.cl
 constexpr std::uint32_t kBoxRows = 64;
 constexpr std::uint32_t kStripColumns = 512;
-constexpr std::int64_t kGroupsOfStrip = 2;  // that make a part of what is shrunk each
 constexpr std::uint32_t kFewRanks = 16;
 constexpr std::uint32_t kBlockRanks = 64;
 constexpr std::size_t kItems = 384;
@@ -54,7 +53,8 @@ struct Plan {
     return {cut.chunks, std::int64_t{divide_up(floats, kQuad)}, kQuad};
   }
   Shape shrunk_parts_shape(const LoraGradientProduct& p) const {
-    return {kGroupsOfStrip * strips_of(p), rows, std::int64_t{rank_blocks} * block_ranks};
+    const std::uint32_t parts = block_ranks == kFewRanks ? 1 : 2;  // of a strip
+    return {parts * strips_of(p), rows, std::int64_t{rank_blocks} * block_ranks};
   }
 };
 

@@ -17,6 +17,7 @@
 #include <exception>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -30,6 +31,7 @@ namespace clora::test {
 inline std::vector<std::string> disk_calls;
 
 namespace detail {
+inline std::mutex calls_mutex;        // a driver's threads write, too
 inline std::size_t dies_at = 0;       // 0: never
 inline bool spares_the_disk = false;  // what a kill cannot lose need not be forced to the disk
 
@@ -40,6 +42,7 @@ Function* next(const char* name) {
 
 // True where the process is to die at this call.
 inline bool note(const char* call) {
+  const std::lock_guard lock(calls_mutex);
   disk_calls.emplace_back(call);
   return disk_calls.size() == dies_at;
 }
