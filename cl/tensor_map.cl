@@ -36,7 +36,8 @@ __kernel void tensor_addresses(__global ulong* table, uint first, uint count,
   for (uint i = 0; i < count; ++i) table[first + i] = all[i];
 }
 
-// A work-item each.
-__kernel void tensor_counters(__global uint* table, uint first) {
-  table[first + get_global_id(0)] = 0;
+// words[first + i] = 0 for `count` words; a work-item each.
+__kernel void tensor_counters(__global uint* words, ulong first, ulong count) {
+  const ulong i = get_global_id(0);
+  if (i < count) words[first + i] = 0;
 }

@@ -84,7 +84,7 @@ class Recording {
   }
 
   void record() {
-    if (!dx_.empty()) batch_.fill_zero(raised_);
+    if (!dx_.empty()) record_zero_words(batch_, raised_, "head_loss/zeros");
     record_references();
     for (std::int64_t tile = 0; tile < tiles_; tile += chunk_tiles_) {
       const std::int64_t begin = tile * kTileEntries;

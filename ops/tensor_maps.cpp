@@ -12,6 +12,20 @@ constexpr std::int64_t kMapBytes = 128;
 constexpr std::int64_t kAddressBytes = 8;
 constexpr std::int64_t kCounterBytes = 4;
 constexpr std::size_t kAddressesAtOnce = 8;
+constexpr std::int64_t kCountersOfGroup = 64;
+
+Launch counters_launch(Batch& batch, std::int64_t count, std::string_view label) {
+  return {batch.context().kernel(kFile, "tensor_counters", {}),
+          groups_of(kCountersOfGroup,
+                    static_cast<std::size_t>(divide_up(count, kCountersOfGroup))),
+          {},
+          std::string(label)};
+}
+
+std::vector<Argument> counters_arguments(const Tensor& words, std::int64_t first,
+                                         std::int64_t count) {
+  return {words, static_cast<std::uint64_t>(first), static_cast<std::uint64_t>(count)};
+}
 
 // The launches that write one table.
 class Writing {
@@ -34,8 +48,8 @@ class Writing {
   }
 
   // first: words of 4 bytes before them.
-  void counters(std::uint32_t first, std::uint32_t count) {
-    prepare("tensor_counters", groups_of(1, count), {to_, first});
+  void counters(std::int64_t first, std::int64_t count) {
+    batch_.prepare(counters_launch(batch_, count, label_), counters_arguments(to_, first, count));
   }
 
  private:
@@ -75,7 +89,7 @@ Tensor prepare_tensor_table(Batch& batch, const TensorTable& table, std::string_
         tensors.subspan(i, std::min(kAddressesAtOnce, tensors.size() - i)));
   }
   if (table.counters > 0) {
-    writing.counters(static_cast<std::uint32_t>(addresses_end / kCounterBytes), table.counters);
+    writing.counters(addresses_end / kCounterBytes, table.counters);
   }
   return to;
 }
@@ -83,6 +97,11 @@ Tensor prepare_tensor_table(Batch& batch, const TensorTable& table, std::string_
 Tensor prepare_tensor_maps(Batch& batch, std::span<const MappedMatrix> matrices,
                            std::string_view label) {
   return prepare_tensor_table(batch, {.matrices = {matrices.begin(), matrices.end()}}, label);
+}
+
+void record_zero_words(Batch& batch, const Tensor& words, std::string_view label) {
+  const std::int64_t count = static_cast<std::int64_t>(words.bytes()) / kCounterBytes;
+  batch.record(counters_launch(batch, count, label), counters_arguments(words, 0, count));
 }
 
 }  // namespace clora

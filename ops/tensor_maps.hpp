@@ -39,4 +39,7 @@ Tensor prepare_tensor_table(Batch& batch, const TensorTable& table, std::string_
 Tensor prepare_tensor_maps(Batch& batch, std::span<const MappedMatrix> matrices,
                            std::string_view label);
 
+// Every word of 4 bytes = 0, by a kernel: of a temporary, wherever it lies.
+void record_zero_words(Batch& batch, const Tensor& words, std::string_view label);
+
 }  // namespace clora

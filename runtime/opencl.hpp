@@ -24,7 +24,8 @@ void check_opencl(cl_int status, std::string_view call);
 
 // Enqueues zeros for `bytes` bytes from `offset` on, by words: with a pattern of one byte NVIDIA's
 // driver 580 never returns where they are more than 2 GiB, and loses the context where they lie
-// beyond. event: of the last command; null: none is wanted. REQUIRES: offset a multiple of 4.
+// beyond; with words it is taken to do so beyond 8 GiB, so nobody fills there. event: of the last
+// command; null: none is wanted. REQUIRES: offset a multiple of 4.
 cl_int enqueue_zeros(cl_command_queue queue, cl_mem mem, std::size_t offset, std::size_t bytes,
                      cl_event* event);
 

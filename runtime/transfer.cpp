@@ -15,6 +15,8 @@ namespace {
 constexpr std::size_t kLargeBytes = std::size_t{1} << 20U;
 constexpr std::size_t kSmallestWrap = 16384;
 constexpr std::size_t kPage = 4096;
+// NVIDIA's driver (580) breaks the context where a fill reaches far beyond 2^31 patterns.
+constexpr std::size_t kMostFilledBytes = std::size_t{4} << 30U;
 
 cl_mem mem_of(const Tensor& tensor) { return tensor.storage()->mem; }
 
@@ -146,11 +148,13 @@ struct Transfer::State {
   Profiler* profiler;  // null: off
   std::array<std::unique_ptr<StagingBuffer>, 2> staging;
 
-  // Success, or the status that says that there is no memory for it. Errors: all others.
+  // Success, or the status that says that there is no memory for it. Errors: all others. Drivers
+  // for GPUs take a buffer's memory whole, so the first part of it stands for all.
   cl_int fill(const Buffer& buffer) const {
+    const std::size_t bytes = is_cpu ? buffer.bytes() : std::min(buffer.bytes(), kMostFilledBytes);
     cl_event event = nullptr;
     const cl_int status =
-        enqueue_zeros(queue, buffer.handle(), buffer.offset_bytes(), buffer.bytes(), &event);
+        enqueue_zeros(queue, buffer.handle(), buffer.offset_bytes(), bytes, &event);
     if (means_no_memory(status)) return status;
     accept(*health, status, "transfer: clEnqueueFillBuffer");
     Fence(event, health).wait();

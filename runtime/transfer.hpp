@@ -58,9 +58,10 @@ class Transfer {
   Tensor wrap(std::span<const std::byte> bytes, Shape shape, DType type,
               std::shared_ptr<const void> owner);
 
-  // Forces memory that the driver has only promised to be there; its contents are zero afterwards,
-  // unless this Buffer's block was forced before. Waits. On failure cached memory is freed and it
-  // is tried once more. Errors: out_of_memory, as BufferPool::allocate.
+  // Forces memory that the driver has only promised to be there; its contents are zero afterwards
+  // (of a GPU's the first 4 GiB), unless this Buffer's block was forced before. Waits. On failure
+  // cached memory is freed and it is tried once more. Errors: out_of_memory, as
+  // BufferPool::allocate.
   void commit(const Buffer& buffer, MemoryTag tag);
 
   std::size_t staging_bytes() const noexcept;
