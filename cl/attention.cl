@@ -7,7 +7,8 @@
 // Shapes  q, y [T, H, E]; k, v, cache [Tk, G, E]; first, last, positions [T] i32;
 //         log_sum_exp [T, H]; rows [T, G, E]
 // Types   f32
-// Work    attention_forward: a work-group of GROUP items owns one row and head; an item owns
+// Work    attention_forward: a work-group of GROUP items owns one row (along dimension 0: cards take
+//         65535 groups along the others) and head; an item owns
 //         one key of a block while scores are made, and every GROUP-th column of y after
 //         cache_append: an item owns one element
 // Local   the row of q [E], sums of y [E], scores [GROUP]
@@ -21,8 +22,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
     __global const int* last, int H, int G, int E, float scale, int keeps_log_sum_exp,
     __local float* query, __local float* sums) {
   __local float scores[GROUP];
-  const int h = get_group_id(0), item = get_local_id(0);
-  const long t = get_group_id(1);
+  const int h = get_group_id(1), item = get_local_id(0);
+  const long t = get_group_id(0);
   const long k_step = (long)G * E;
   const long head = (long)(h / (H / G)) * E;
   const long row = (t * H + h) * E;

@@ -32,8 +32,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
     int G, int E, float scale, __local float* k_row, __local float* v_row, __local float* dk_sums,
     __local float* dv_sums) {
   __local float p[GROUP], ds[GROUP];
-  const int g = get_group_id(0), item = get_local_id(0);
-  const int key = get_group_id(1);
+  const int g = get_group_id(1), item = get_local_id(0);
+  const int key = get_group_id(0);
   const long row = ((long)key * G + g) * E;
   for (int e = item; e < E; e += GROUP) {
     k_row[e] = k[row + e];
@@ -83,8 +83,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
     __global const float* v, __global const int* first, int H, int G, int E, float scale,
     __local float* q_row, __local float* dy_row, __local float* sums) {
   __local float ds[GROUP];
-  const int h = get_group_id(0), item = get_local_id(0);
-  const int t = get_group_id(1);
+  const int h = get_group_id(1), item = get_local_id(0);
+  const int t = get_group_id(0);
   const long at = (long)t * H + h;
   const long k_step = (long)G * E;
   const long head = (long)(h / (H / G)) * E;

@@ -2,9 +2,9 @@
 //
 // Shapes  y [T, D], ids [T], table [V, D]
 // Types   y f32, ids i32, table in any storage type (quant.clh)
-// Work    embedding: one work-item four elements of each of ROWS rows, D along dimension 0, so that
-//         several reads are on their way; where D is a multiple of 4, plain types are read four at a
-//         time, and y is written so. A negative id becomes a large one.
+// Work    embedding: one work-item four elements of each of ROWS rows at a time, D along dimension
+//         0, so that several reads are on their way; where D is a multiple of 4, plain types are
+//         read four at a time, and y is written so. A negative id becomes a large one.
 //         embedding_rows (CPU devices): a work-group of one item owns rows_per_group rows of y.
 // Local   none
 // Cost    reads T rows of the table, writes 4 T D bytes
@@ -30,24 +30,26 @@ float4 weights_at(__global const uchar* row, uint d) {
 
 __kernel void embedding(__global float* y, __global const int* ids, __global const uchar* table,
                         uint T, uint D, uint V) {
-  const uint d = 4 * get_global_id(0), t0 = ROWS * get_global_id(1);
-  if (d >= D || t0 >= T) return;
-  const uint rows = min((uint)ROWS, T - t0);
-  uint id[ROWS];
-  for (uint r = 0; r < ROWS; ++r) id[r] = r < rows ? (uint)ids[t0 + r] : V;
-  __global float* out = y + (size_t)t0 * D + d;
-  if (D % 4 == 0) {
-    float4 values[ROWS];
-    for (uint r = 0; r < ROWS; ++r) {
-      values[r] = id[r] < V ? weights_at(weight_row(table, id[r], D), d) : (float4)(0.0f);
+  const uint d = 4 * get_global_id(0);
+  if (d >= D) return;
+  for (uint t0 = ROWS * get_global_id(1); t0 < T; t0 += ROWS * get_global_size(1)) {
+    const uint rows = min((uint)ROWS, T - t0);
+    uint id[ROWS];
+    for (uint r = 0; r < ROWS; ++r) id[r] = r < rows ? (uint)ids[t0 + r] : V;
+    __global float* out = y + (size_t)t0 * D + d;
+    if (D % 4 == 0) {
+      float4 values[ROWS];
+      for (uint r = 0; r < ROWS; ++r) {
+        values[r] = id[r] < V ? weights_at(weight_row(table, id[r], D), d) : (float4)(0.0f);
+      }
+      for (uint r = 0; r < rows; ++r) *(__global float4*)(out + (size_t)r * D) = values[r];
+      continue;
     }
-    for (uint r = 0; r < rows; ++r) *(__global float4*)(out + (size_t)r * D) = values[r];
-    return;
-  }
-  for (uint r = 0; r < rows; ++r) {
-    __global const uchar* row = weight_row(table, id[r] < V ? id[r] : 0, D);
-    for (uint i = 0; i < min(4u, D - d); ++i) {
-      out[(size_t)r * D + i] = id[r] < V ? weight_at(row, d + i) : 0.0f;
+    for (uint r = 0; r < rows; ++r) {
+      __global const uchar* row = weight_row(table, id[r] < V ? id[r] : 0, D);
+      for (uint i = 0; i < min(4u, D - d); ++i) {
+        out[(size_t)r * D + i] = id[r] < V ? weight_at(row, d + i) : 0.0f;
+      }
     }
   }
 }

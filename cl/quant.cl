@@ -2,7 +2,7 @@
 //
 // Shapes  y [N, K] f32, w [N, K]
 // Types   w in any storage type (quant.clh)
-// Work    dequantise: one work-item an element, K along dimension 0.
+// Work    dequantise: a work-item one element of every so many-th row, K along dimension 0.
 //         dequantise_rows (CPU devices): a work-group of one item owns rows_per_group rows.
 // Local   none
 // Cost    reads w once, writes 4 N K bytes
@@ -12,9 +12,10 @@
 
 __kernel void dequantise(__global float* y, __global const uchar* w, uint N, uint K) {
   const uint k = get_global_id(0);
-  const uint n = get_global_id(1);
-  if (k >= K || n >= N) return;
-  y[(size_t)n * K + k] = weight_at(weight_row(w, n, K), k);
+  if (k >= K) return;
+  for (uint n = get_global_id(1); n < N; n += get_global_size(1)) {
+    y[(size_t)n * K + k] = weight_at(weight_row(w, n, K), k);
+  }
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void dequantise_rows(

@@ -1,5 +1,6 @@
 #include "ops/activations.hpp"
 
+#include "ops/bf16_rows.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
 #include "runtime/error.hpp"
@@ -7,7 +8,13 @@
 namespace clora {
 namespace {
 
-constexpr std::uint32_t kPiece = 8;  // elements of a work-item of bf16_rows
+// The shape under which kernels for weights go over x: one row of all elements, or where these are
+// more than 32 bits count, x's own rows.
+Shape rows_of(const Tensor& x) {
+  constexpr std::int64_t kMostOfRow = std::int64_t{1} << 31U;
+  if (x.elements() <= kMostOfRow) return {1, x.elements()};
+  return {x.elements() / x.shape().last(), x.shape().last()};
+}
 
 }  // namespace
 
@@ -27,21 +34,21 @@ void require_apart_or_alike(std::string_view op, std::string_view name, const Te
 Tensor record_widened(Batch& batch, const Tensor& x) {
   if (x.type() == DType::f32) return x;
   const Tensor wide = batch.temporary(x.shape(), DType::f32, "widened");
-  const Shape row{1, x.elements()};
-  record_dequantise(batch, wide.reshape(row), x.reshape(row));
+  const Shape rows = rows_of(x);
+  record_dequantise(batch, wide.reshape(rows), x.reshape(rows));
   return wide;
 }
 
 void record_rounded(Batch& batch, const Tensor& out, const Tensor& x) {
   require_tensor("rounding", "x", x, out.shape());
   require_tensor("rounding", "out", out, out.shape(), DType::bf16);
-  const auto elements = static_cast<std::uint32_t>(x.elements());
-  Defines defines;
-  set_weight_type(defines, x);
-  Launch launch{{}, {}, {0, 6.0 * static_cast<double>(elements)}, "activations/round"};
-  launch.kernel = batch.context().kernel("bf16_rows.cl", "bf16_rows", defines);
-  launch.grid = {{round_up(divide_up(elements, kPiece), 64), 1, 1}, {64, 1, 1}};
-  batch.launch(std::move(launch), out, x, std::uint32_t{1}, elements, elements, 1.0F);
+  const Shape rows = rows_of(x);
+  if (rows[0] > 1 && rows[1] % 8 != 0) {
+    fail(ErrorCode::unsupported,
+         "rounding: more than 2^31 elements need rows of a multiple of 8, got {}; take fewer rows",
+         x.text());
+  }
+  record_bf16_rows_into(batch, out.reshape(rows), x.reshape(rows), 1, "activations/round");
 }
 
 Tensor f32_result(Batch& batch, const Tensor& y) {

@@ -103,7 +103,7 @@ void record_forward_portable(Batch& batch, const AttentionSpec& spec, const Tens
                              const AttentionInputs& in) {
   (void)spec.local(2 * spec.E + spec.work_group());
   const LocalMemory row = spec.local(spec.E);
-  batch.launch({spec.kernel("attention.cl", "attention_forward"), spec.groups(spec.H, spec.T),
+  batch.launch({spec.kernel("attention.cl", "attention_forward"), spec.groups(spec.T, spec.H),
                 spec.cost(), "attention/forward"},
                y, log_sum_exp, in.q, in.k, in.v, in.first, in.last, narrow(spec.H), narrow(spec.G),
                narrow(spec.E), in.scale, keeps, row, row);

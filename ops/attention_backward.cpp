@@ -53,11 +53,11 @@ void record_backward_portable(Batch& batch, const AttentionSpec& spec,
                 {},
                 "attention/dots"},
                dot, dy, y, narrow(T * H), narrow(E));
-  batch.launch({kernel("attention_backward_keys"), spec.groups(G, T), cost, "attention/backward"},
+  batch.launch({kernel("attention_backward_keys"), spec.groups(T, G), cost, "attention/backward"},
                out.dk, out.dv, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, narrow(T),
                narrow(H), narrow(G), narrow(E), in.scale, row, row, row, row);
   batch.launch(
-      {kernel("attention_backward_queries"), spec.groups(H, T), {}, "attention/backward q"}, out.dq,
+      {kernel("attention_backward_queries"), spec.groups(T, H), {}, "attention/backward q"}, out.dq,
       dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, narrow(H), narrow(G), narrow(E), in.scale,
       row, row, row);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <limits>
 
 #include "ops/activations.hpp"
 #include "runtime/error.hpp"
@@ -104,7 +105,12 @@ Cost AttentionSpec::cost() const {
   return attention_cost({T, H, E}, pairs);
 }
 
-std::int32_t narrow(std::int64_t n) { return static_cast<std::int32_t>(n); }
+std::int32_t narrow(std::int64_t n) {
+  if (n > std::numeric_limits<std::int32_t>::max()) {
+    fail(ErrorCode::unsupported, "attention: sizes must be below 2^31, got {}; take fewer rows", n);
+  }
+  return static_cast<std::int32_t>(n);
+}
 
 AttentionSpec checked_spec(std::string_view op, Context& context, const AttentionInputs& inputs) {
   const Tensor& q = inputs.q;

@@ -67,6 +67,7 @@ struct AttentionSpec {
   Cost cost() const;
 };
 
+// n as a kernel's argument. Errors: unsupported, where it is 2^31 or more.
 std::int32_t narrow(std::int64_t n);
 
 // The sizes of `inputs`, for `op`. Errors: invalid_argument, where shapes do not match.

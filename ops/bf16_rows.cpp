@@ -9,6 +9,13 @@ namespace {
 constexpr std::uint32_t kPiece =
     8;  // elements a work-item, and 16 bytes, of which strides are made
 
+// Of a single row neighbours are along it alone.
+Grid grid_of(std::uint32_t rows, std::uint32_t stride) {
+  const std::uint32_t pieces = divide_up(stride, kPiece);
+  if (rows == 1) return {{round_up(pieces, 64), 1, 1}, {64, 1, 1}};
+  return {{round_up(pieces, 32), round_up(rows, 8), 1}, {32, 8, 1}};
+}
+
 }  // namespace
 
 Bf16Rows record_bf16_rows(Batch& batch, const Tensor& w, float scale) {
@@ -22,13 +29,21 @@ Bf16Rows record_bf16_rows(Batch& batch, const Tensor& w, float scale) {
   if (as_it_lies) return rows;
   rows.stride = static_cast<std::uint32_t>(round_up(rows.columns, kPiece));
   rows.data = batch.temporary({rows.rows, rows.stride}, DType::bf16, "bf16 rows");
+  record_bf16_rows_into(batch, rows.data, w, scale, "gemm/round operand");
+  return rows;
+}
+
+void record_bf16_rows_into(Batch& batch, const Tensor& out, const Tensor& w, float scale,
+                           std::string_view label) {
+  const auto rows = static_cast<std::uint32_t>(w.shape()[0]);
+  const auto columns = static_cast<std::uint32_t>(w.shape()[1]);
+  const auto stride = static_cast<std::uint32_t>(out.shape()[1]);
   Defines defines;
   set_weight_type(defines, w);
-  Launch launch{{}, {}, dequantise_cost(w), "gemm/round operand"};
+  const Cost cost{0, static_cast<double>(w.bytes() + out.bytes())};
+  Launch launch{{}, grid_of(rows, stride), cost, std::string(label)};
   launch.kernel = batch.context().kernel("bf16_rows.cl", "bf16_rows", defines);
-  launch.grid = {{round_up(rows.stride / kPiece, 32), round_up(rows.rows, 8), 1}, {32, 8, 1}};
-  batch.launch(std::move(launch), rows.data, w, rows.rows, rows.columns, rows.stride, scale);
-  return rows;
+  batch.launch(std::move(launch), out, w, rows, columns, stride, scale);
 }
 
 }  // namespace clora

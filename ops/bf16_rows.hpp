@@ -16,4 +16,9 @@ struct Bf16Rows {
 // bf16(scale * w): w itself where it lies so, else a temporary of the batch that is made here.
 Bf16Rows record_bf16_rows(Batch& batch, const Tensor& w, float scale = 1);
 
+// The same into `out` [R, stride] of bf16. REQUIRES: stride at least K and, where R is not 1, a
+// multiple of 8.
+void record_bf16_rows_into(Batch& batch, const Tensor& out, const Tensor& w, float scale,
+                           std::string_view label);
+
 }  // namespace clora

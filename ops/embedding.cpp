@@ -1,5 +1,7 @@
 #include "ops/embedding.hpp"
 
+#include <algorithm>
+
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
 #include "ops/variant_choice.hpp"
@@ -11,6 +13,8 @@ namespace {
 constexpr std::size_t kGroup = 64;      // work-items of the portable kernel
 constexpr std::uint32_t kElements = 4;  // of each of so many rows that one of them takes
 constexpr std::uint32_t kRows = 4;
+// Cards take 65535 work-groups along the second dimension.
+constexpr std::uint32_t kMostGroupsOfRows = 1 << 15;
 
 Variant choose(Context& context, const Tensor& table) {
   const std::string name = fmt::format("embedding_rows {}", weight_name(table));
@@ -47,7 +51,8 @@ void record_embedding(Batch& batch, const Tensor& y, const Tensor& ids, const Te
     return;
   }
   launch.kernel = context.kernel("embedding.cl", "embedding", defines);
-  launch.grid = {{round_up(divide_up(width, kElements), kGroup), divide_up(tokens, kRows), 1},
+  launch.grid = {{round_up(divide_up(width, kElements), kGroup),
+                  std::min(divide_up(tokens, kRows), kMostGroupsOfRows), 1},
                  {kGroup, 1, 1}};
   batch.launch(std::move(launch), y, ids, table, tokens, width, vocabulary);
 }

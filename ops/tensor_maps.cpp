@@ -16,8 +16,7 @@ constexpr std::int64_t kCountersOfGroup = 64;
 
 Launch counters_launch(Batch& batch, std::int64_t count, std::string_view label) {
   return {batch.context().kernel(kFile, "tensor_counters", {}),
-          groups_of(kCountersOfGroup,
-                    static_cast<std::size_t>(divide_up(count, kCountersOfGroup))),
+          groups_of(kCountersOfGroup, static_cast<std::size_t>(divide_up(count, kCountersOfGroup))),
           {},
           std::string(label)};
 }

@@ -84,8 +84,7 @@ void describe_processor(Device& device) {
 MatrixUnit matrix_unit_of_card(cl_device_id id) {
   constexpr cl_device_info kComputeCapabilityMajor = 0x4000;
   cl_uint major = 0;
-  const cl_int status =
-      clGetDeviceInfo(id, kComputeCapabilityMajor, sizeof major, &major, nullptr);
+  const cl_int status = clGetDeviceInfo(id, kComputeCapabilityMajor, sizeof major, &major, nullptr);
   if (status == CL_INVALID_VALUE) return MatrixUnit::none;  // a driver without the extension
   check_opencl(status, "clGetDeviceInfo");
   if (major == 9) return MatrixUnit::wgmma;  // sm_90 alone has it
