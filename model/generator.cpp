@@ -345,6 +345,7 @@ std::int32_t Generator::Impl::read_token(const RecordedForward& step,
   if (then) {
     const Fence read = context.read_async(token, bytes);
     then();
+    const TraceSpan span(context.trace(), "read");  // as a read that waits has it
     read.wait();
   } else {
     context.read(token, bytes);

