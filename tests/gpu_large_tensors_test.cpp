@@ -1,7 +1,7 @@
 // Ops on a card over tensors of more than 2^32 elements, and over more rows than a grid's second
 // dimension has work-groups: what they make of the last rows is what they make of these rows alone.
 // One op a test, so that the first test that fails names the kernel; a kernel that writes astray
-// takes the tests behind it with it.
+// takes the tests behind it with it. They need up to 60 GiB of the card's memory.
 
 #include <gtest/gtest.h>
 
@@ -29,15 +29,13 @@ constexpr std::int64_t kWindow = 64;
 
 Tensor last_of(const Tensor& t) { return t.rows(kFirstOfLast, kLast); }
 
-class LargeTensors : public testing::TestWithParam<Variant> {
+class LargeTensors : public testing::Test {
  protected:
   void SetUp() override {
     ContextConfig config = config_from_environment();
     const Device device = select_device(config.device);
     if (device.kind != DeviceKind::gpu) GTEST_SKIP() << "for GPUs";
-    if (!can_take(GetParam(), device)) GTEST_SKIP() << "for another device";
     if (device.memory_bytes < std::uint64_t{120} << 30U) GTEST_SKIP() << "for 120 GiB of memory";
-    config.variant = GetParam();
     context_.emplace(config);
   }
 
@@ -104,7 +102,7 @@ class LargeTensors : public testing::TestWithParam<Variant> {
   std::optional<Context> context_;
 };
 
-TEST_P(LargeTensors, AreForcedIntoMemoryAndZeroedFarIntoABlock) {
+TEST_F(LargeTensors, AreForcedIntoMemoryAndZeroedFarIntoABlock) {
   const Device& device = context().device();
   const auto bytes = static_cast<std::int64_t>(
       std::min(device.max_allocation_bytes, device.memory_bytes / 3) / kWide * kWide);
@@ -120,7 +118,7 @@ TEST_P(LargeTensors, AreForcedIntoMemoryAndZeroedFarIntoABlock) {
   }
 }
 
-TEST_P(LargeTensors, AreRoundedAndWidened) {
+TEST_F(LargeTensors, AreRoundedAndWidened) {
   const Tensor x = large(1, DType::f32), rounded = allocate(x.shape());
   const Tensor alone = allocate({kLast, kWide});
   run([&](Batch& batch) { record_rounded(batch, rounded, x); });
@@ -130,7 +128,7 @@ TEST_P(LargeTensors, AreRoundedAndWidened) {
   expect_last_rows(x, alone);
 }
 
-TEST_P(LargeTensors, ComeOutOfSwiglu) {
+TEST_F(LargeTensors, ComeOutOfSwiglu) {
   const Tensor gate = large(1), up = large(2), y = allocate(gate.shape());
   const Tensor alone = allocate({kLast, kWide});
   run([&](Batch& batch) { record_swiglu(batch, y, gate, up); });
@@ -138,7 +136,7 @@ TEST_P(LargeTensors, ComeOutOfSwiglu) {
   expect_last_rows(y, alone);
 }
 
-TEST_P(LargeTensors, ComeOutOfSwiglusBackward) {
+TEST_F(LargeTensors, ComeOutOfSwiglusBackward) {
   const Tensor gate = large(1), up = large(2), dy = large(3);
   const Tensor dgate = allocate(gate.shape()), dup = allocate(gate.shape());
   const Shape of_last{kLast, kWide};
@@ -154,7 +152,7 @@ TEST_P(LargeTensors, ComeOutOfSwiglusBackward) {
   expect_last_rows(dy, y_alone);
 }
 
-TEST_P(LargeTensors, ComeOutOfAProduct) {
+TEST_F(LargeTensors, ComeOutOfAProduct) {
   const Tensor x = small({kRows, kNarrow}, 1, DType::bf16);
   const Tensor w = small({kWide, kNarrow}, 2, DType::bf16);
   const Tensor y = allocate({kRows, kWide}), alone = allocate({kLast, kWide});
@@ -163,7 +161,7 @@ TEST_P(LargeTensors, ComeOutOfAProduct) {
   expect_last_rows(y, alone);
 }
 
-TEST_P(LargeTensors, GoIntoAProduct) {
+TEST_F(LargeTensors, GoIntoAProduct) {
   const Tensor x = large(1), w = small({kNarrow, kWide}, 2, DType::bf16);
   const Tensor y = allocate({kRows, kNarrow}, DType::f32);
   const Tensor alone = allocate({kLast, kNarrow}, DType::f32);
@@ -172,7 +170,7 @@ TEST_P(LargeTensors, GoIntoAProduct) {
   expect_last_rows(y, alone);
 }
 
-TEST_P(LargeTensors, ComeOutOfAProductsBackward) {
+TEST_F(LargeTensors, ComeOutOfAProductsBackward) {
   const Tensor dy = small({kRows, kNarrow}, 1, DType::bf16);
   const Tensor w = small({kNarrow, kWide}, 2, DType::bf16);
   const Tensor s = small({kRows, kRank}, 3, DType::bf16), u = small({kRank, kWide}, 4);
@@ -186,7 +184,7 @@ TEST_P(LargeTensors, ComeOutOfAProductsBackward) {
   expect_last_rows(dx, alone);
 }
 
-TEST_P(LargeTensors, GoIntoAProductsBackward) {
+TEST_F(LargeTensors, GoIntoAProductsBackward) {
   const Tensor dgate = large(1), dup = large(2);
   const Tensor w = small({kWide, kNarrow}, 3, DType::bf16);
   const Tensor dx = allocate({kRows, kNarrow}, DType::f32);
@@ -250,11 +248,11 @@ class LargeLayers : public LargeTensors {
   }
 };
 
-TEST_P(LargeLayers, WithManyOutputsAreRight) {
+TEST_F(LargeLayers, WithManyOutputsAreRight) {
   expect_right(kNarrow, kWide, small({kRows, kNarrow}, 1, DType::bf16), large(2));
 }
 
-TEST_P(LargeLayers, WithManyInputsAreRight) {
+TEST_F(LargeLayers, WithManyInputsAreRight) {
   expect_right(kWide, kNarrow, large(1), small({kRows, kNarrow}, 2, DType::bf16));
 }
 
@@ -292,7 +290,7 @@ class ManyRows : public LargeTensors {
   }
 };
 
-TEST_P(ManyRows, ThanADimensionHasGroupsAreAttendedTo) {
+TEST_F(ManyRows, ThanADimensionHasGroupsAreAttendedTo) {
   constexpr std::int64_t kAll = 547 * 128, kEnd = 10 * 128;
   for (const std::int64_t width : {8, 64}) {
     const Run all = attend(0, kAll, width), alone = attend(kAll - kEnd, kEnd, width);
@@ -306,13 +304,6 @@ TEST_P(ManyRows, ThanADimensionHasGroupsAreAttendedTo) {
     expect_end(all.d.dv, alone.d.dv, "dv");
   }
 }
-
-constexpr auto variants = [] {
-  return testing::Values(Variant::wgmma, Variant::mma, Variant::portable);
-};
-INSTANTIATE_TEST_SUITE_P(Variants, LargeTensors, variants(), test::variant_name);
-INSTANTIATE_TEST_SUITE_P(Variants, LargeLayers, variants(), test::variant_name);
-INSTANTIATE_TEST_SUITE_P(Variants, ManyRows, variants(), test::variant_name);
 
 }  // namespace
 }  // namespace clora

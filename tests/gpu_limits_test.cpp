@@ -40,14 +40,17 @@ class GpuLimits : public testing::Test {
     const Device device = select_device(config_from_environment().device);
     if (device.kind != DeviceKind::gpu) GTEST_SKIP() << "for GPUs";
     memory_bytes_ = device.memory_bytes;
+    element_bytes_ =
+        static_cast<double>(bytes_of(Context(config_from_environment()).activation_type(), 1));
     test::write_tiny_model(folder_.path(), wide_model());
   }
 
-  // So many that gate and up alone, kept in bf16 for the backward, take this share of the memory.
+  // So many that gate and up alone, kept for the backward, take this share of the memory.
   std::int64_t rows_for(double share) const {
     const ModelConfig config = wide_model();
-    const auto row_bytes = static_cast<double>(2 * 2 * config.feed_forward_width * config.layers);
-    return static_cast<std::int64_t>(share * static_cast<double>(memory_bytes_) / row_bytes);
+    const auto row_elements = static_cast<double>(2 * config.feed_forward_width * config.layers);
+    return static_cast<std::int64_t>(share * static_cast<double>(memory_bytes_) /
+                                     (row_elements * element_bytes_));
   }
 
   struct Run {
@@ -82,6 +85,7 @@ class GpuLimits : public testing::Test {
 
   test::TemporaryFolder folder_;
   std::uint64_t memory_bytes_ = 0;
+  double element_bytes_ = 0;  // of an activation
 };
 
 TEST_F(GpuLimits, ABatchAboveThePoolsLimitIsAnErrorAndTheNextOneRuns) {
