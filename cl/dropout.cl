@@ -3,7 +3,7 @@
 //   keep(i)   hash(i, seed, step, site) >= p 2^32: the mask is a function of counters only
 // Shapes  x, y [n], seed_and_step [2]
 // Types   f32, counters u32
-// Work    dropout: one work-item an element.
+// Work    dropout: a work-item every so many-th element, one of up to 2^30.
 //         dropout_range (CPU devices): a work-group of one item owns items_per_group elements.
 // Local   none
 // Cost    8 n bytes (12 n where accumulated), some 12 integer operations an element
@@ -29,11 +29,11 @@ uint key_of(__global const uint* seed_and_step, uint site, uint high) {
 __kernel void dropout(__global float* y, __global const float* x,
                       __global const uint* seed_and_step, ulong n, uint site, uint threshold,
                       float factor, uint accumulate) {
-  const ulong i = get_global_id(0);
-  if (i >= n) return;
-  const uint random = mix(mix((uint)i) ^ key_of(seed_and_step, site, (uint)(i >> 32)));
-  const float value = random >= threshold ? factor * x[i] : 0.0f;
-  y[i] = accumulate ? y[i] + value : value;
+  for (ulong i = get_global_id(0); i < n; i += get_global_size(0)) {
+    const uint random = mix(mix((uint)i) ^ key_of(seed_and_step, site, (uint)(i >> 32)));
+    const float value = random >= threshold ? factor * x[i] : 0.0f;
+    y[i] = accumulate ? y[i] + value : value;
+  }
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void dropout_range(

@@ -9,9 +9,9 @@ namespace clora {
 namespace {
 
 // The shape under which kernels for weights go over x: one row of all elements, or where these are
-// more than 32 bits count, x's own rows.
+// more than they count in 32 bits, x's own rows.
 Shape rows_of(const Tensor& x) {
-  constexpr std::int64_t kMostOfRow = std::int64_t{1} << 31U;
+  constexpr std::int64_t kMostOfRow = std::int64_t{1} << 30U;
   if (x.elements() <= kMostOfRow) return {1, x.elements()};
   return {x.elements() / x.shape().last(), x.shape().last()};
 }
@@ -45,7 +45,7 @@ void record_rounded(Batch& batch, const Tensor& out, const Tensor& x) {
   const Shape rows = rows_of(x);
   if (rows[0] > 1 && rows[1] % 8 != 0) {
     fail(ErrorCode::unsupported,
-         "rounding: more than 2^31 elements need rows of a multiple of 8, got {}; take fewer rows",
+         "rounding: more than 2^30 elements need rows of a multiple of 8, got {}; take fewer rows",
          x.text());
   }
   record_bf16_rows_into(batch, out.reshape(rows), x.reshape(rows), 1, "activations/round");

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::int64_t kElementsPerFatGroup = 4096;  // fewer cost less than waking a thread
 constexpr std::size_t kFlatGroup = 128;
+constexpr std::int64_t kMostFlatItems = std::int64_t{1} << 31U;  // of a launch on NVIDIA's cards
 constexpr std::int64_t kMostRowGroups = 1 << 16;
 
 constexpr std::int64_t kWantedPieces = 4;  // of an item: 64 bytes on their way
@@ -93,6 +94,11 @@ Launch flat_launch(Context& context, const VariantKernel& kernel, std::int64_t e
                       context.device().kind == DeviceKind::cpu;
   const std::int64_t piece = single ? 1 : piece_of(kernel, run);
   const std::size_t group = reduction_group(context.device(), kFlatGroup);
+  if (context.device().kind != DeviceKind::cpu && elements / piece > kMostFlatItems) {
+    fail(ErrorCode::unsupported,
+         "{}: at most 2^31 pieces of {} elements at a time, got {} elements", kernel.stem, piece,
+         elements);
+  }
   const std::int64_t groups = divide_up(elements / piece, static_cast<std::int64_t>(group));
   return {
       context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function, defines_of(kernel, piece)),

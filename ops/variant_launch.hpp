@@ -51,7 +51,8 @@ Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t r
 
 // A flat range. cpu: groups of one item share it evenly. STEM.cl: one work-item a piece, rounded up
 // to whole groups, so the kernel guards the end. A piece does not reach over a multiple of `run`.
-// REQUIRES: at least one element, a multiple of run.
+// REQUIRES: at least one element, a multiple of run. Errors: unsupported, where a card is to take more
+// than 2^31 pieces.
 Launch flat_launch(Context& context, const VariantKernel& kernel, std::int64_t elements,
                    std::int64_t run, const SelfTestRecord& self_test);
 
