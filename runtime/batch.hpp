@@ -100,8 +100,9 @@ class Batch {
   void prepare(Launch launch, std::vector<Argument> arguments);
   // dst = src. REQUIRES: equal bytes.
   void copy(const Tensor& dst, const Tensor& src);
-  // Every byte of dst = 0. Not for temporaries, which may lie where drivers fill wrongly
+  // Every byte of dst = 0. Not for temporaries, which may lie where drivers for cards fill wrongly
   // (enqueue_zeros in runtime/opencl.hpp): record_zero_words of ops/tensor_maps.hpp.
+  // Errors, when the batch is sealed: unsupported, where dst lies so.
   void fill_zero(const Tensor& dst);
   // dst = the bytes of `src` as they are when the batch is submitted. `src` must stay valid and
   // unchanged until the fence of that submit has passed. REQUIRES: equal bytes.

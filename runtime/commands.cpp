@@ -20,6 +20,20 @@ MemoryRegion region_of(const Tensor& tensor) {
   return {tensor.storage()->mem, tensor.storage()->origin + tensor.offset_bytes()};
 }
 
+// Where enqueue_zeros may fill.
+MemoryRegion fillable_region_of(const Tensor& tensor, const Device& device) {
+  constexpr std::size_t kMostOfCards = std::size_t{8} << 30U;
+  const MemoryRegion region = region_of(tensor);
+  const std::size_t end = region.offset_bytes + tensor.bytes();
+  if (device.kind == DeviceKind::gpu && end > kMostOfCards) {
+    fail(ErrorCode::unsupported,
+         "batch: a fill of {} ends {} MiB behind its buffer's begin, and drivers for cards fill "
+         "wrongly beyond {} MiB; let a kernel write the zeros",
+         tensor.text(), end >> 20U, kMostOfCards >> 20U);
+  }
+  return region;
+}
+
 // A cl_mem that begins where the tensor does.
 cl_mem argument_of(const Tensor& tensor, const Device& device) {
   if (tensor.empty()) return nullptr;
@@ -128,6 +142,7 @@ void bind(Command& command, const Device& device) {
                           call.regions.clear();  // of a seal that failed
                           for (const Tensor& t : call.uses) call.regions.push_back(region_of(t));
                         },
+                        [&](FillCommand& fill) { fill.to = fillable_region_of(fill.dst, device); },
                         [](MarkCommand&) {}, [](auto& other) { other.to = region_of(other.dst); }},
              command);
 }

@@ -15,6 +15,7 @@
 #include "ops/tensor_maps.hpp"
 #include "runtime/half.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace clora {
 namespace {
@@ -111,6 +112,9 @@ TEST_F(LargeTensors, AreForcedIntoMemoryAndZeroedFarIntoABlock) {
   const std::vector<std::byte> ones(3 * kWide, std::byte{1});
   const Tensor end = all.rows(all.shape()[0] - 3, 3);
   context().write(end, ones);
+  Batch fill(context());
+  fill.fill_zero(end);
+  CLORA_EXPECT_ERROR(fill.seal(), ErrorCode::unsupported, "fill wrongly");
   run([&](Batch& batch) { record_zero_words(batch, end.rows(1, 1), "zeros"); });
   const auto seen = context().read<std::uint8_t>(end);
   for (std::size_t i = 0; i < seen.size(); ++i) {
