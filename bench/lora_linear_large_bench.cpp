@@ -1,7 +1,7 @@
-// lora_linear/fused/bf16/TxNxK/rN/warm/bf16 and lora_linear_backward: a linear layer of bf16
-// weights with its adapter, 4096 rows of bf16 activations; .../rN/warm/queued/bf16: one row in f32,
-// as in decoding. The bare products of the same shapes are in gemm_large_bench.cpp. On GPUs
-// (wants_large()).
+// lora_linear/fused/bf16/TxNxK/rN/warm/queued/bf16 and lora_linear_backward: a linear layer of bf16
+// weights with its adapter, 4096 rows of bf16 activations, or one row of f32, as in decoding.
+// lora_expand: the forward where s = x a^T is given. The bare products of the same shapes are in
+// gemm_large_bench.cpp. On GPUs (wants_large()).
 #include "bench/support/bulk.hpp"
 #include "ops/lora_linear.hpp"
 
@@ -31,21 +31,32 @@ void add(std::vector<double>& to, double factor, const std::vector<double>& row)
 
 struct Numbers {
   Layer layer;
-  Bulk w, a, bt, x, dy;
+  Bulk w, a, bt, a_rounded, bt_rounded, x, dy, s;
 
   explicit Numbers(const Layer& of)
       : layer(of),
         w({of.n, of.k}, DType::bf16, 1),
         a({of.rank, of.k}, DType::f32, 2),
         bt({of.rank, of.n}, DType::f32, 3),
+        a_rounded(a.shape(), DType::bf16, 2),
+        bt_rounded(bt.shape(), DType::bf16, 3),
         x({of.rows, of.k}, of.activations(), 4),
-        dy({of.rows, of.n}, of.activations(), 5) {}
+        dy({of.rows, of.n}, of.activations(), 5),
+        s({of.rows, of.rank}, of.activations(), 6) {}
 
   std::vector<double> last_row_of_y() const {
     const std::vector<double> row = x.last_row();
     std::vector<double> y(size(layer.n));
     for (std::int64_t i = 0; i < layer.n; ++i) y[size(i)] = dot(row, w.row(i));
     for (std::int64_t r = 0; r < layer.rank; ++r) add(y, dot(row, a.row(r)), bt.row(r));
+    return y;
+  }
+  // Where s is given.
+  std::vector<double> last_row_of_expanded() const {
+    const std::vector<double> row = x.last_row(), of_s = s.last_row();
+    std::vector<double> y(size(layer.n));
+    for (std::int64_t i = 0; i < layer.n; ++i) y[size(i)] = dot(row, w.row(i));
+    for (std::int64_t r = 0; r < layer.rank; ++r) add(y, of_s[size(r)], bt.row(r));
     return y;
   }
   std::vector<double> last_row_of_dx() const {
@@ -55,18 +66,20 @@ struct Numbers {
     for (std::int64_t r = 0; r < layer.rank; ++r) add(dx, dot(row, bt.row(r)), a.row(r));
     return dx;
   }
-  // Of the gradient in `factor`, the sum over all rows of (other row . factor's last row) * row.
-  std::vector<double> last_row_of_gradient(const Bulk& other, const Bulk& factor,
-                                           const Bulk& rows) const {
+  // Of the gradient in `factor`, `times` the sum over all rows of (other row . factor's last row) *
+  // row.
+  std::vector<double> last_row_of_gradient(const Bulk& other, const Bulk& factor, const Bulk& rows,
+                                           double times) const {
     const std::vector<double> last = factor.last_row();
     std::vector<double> gradient(size(rows.shape().last()));
     for (std::int64_t t = 0; t < layer.rows; ++t) {
-      add(gradient, dot(other.row(t), last), rows.row(t));
+      add(gradient, times * dot(other.row(t), last), rows.row(t));
     }
     return gradient;
   }
 };
 
+// The adapter's matrices stand in bf16 beside f32, as a step of training has them.
 struct LayerTensors {
   LinearWeights weights;
   LoraWeights lora;
@@ -74,10 +87,14 @@ struct LayerTensors {
 
   LayerTensors(BufferSet& set, const Numbers& numbers)
       : weights{numbers.w.upload_weights(set), {}},
-        lora{numbers.a.upload(set), numbers.bt.upload(set), 1, {}},
+        lora{.a = numbers.a.upload(set), .bt = numbers.bt.upload(set)},
         x(numbers.x.upload(set)),
-        s(set.output({numbers.layer.rows, numbers.layer.rank})),
-        y(bulk_output(set, numbers.dy.shape(), numbers.layer.activations())) {}
+        s(bulk_output(set, numbers.s.shape(), numbers.layer.activations())),
+        y(bulk_output(set, numbers.dy.shape(), numbers.layer.activations())) {
+    if (numbers.layer.is_short()) return;
+    lora.a_rounded = numbers.a_rounded.upload(set);
+    lora.bt_rounded = numbers.bt_rounded.upload(set);
+  }
   void record(Batch& batch) const { record_lora_linear(batch, y, s, x, weights, lora); }
 };
 
@@ -90,7 +107,7 @@ Cost cost_of(const Layer& layer, const LayerTensors& t) {
 
 void forward(OpBench& bench, const Layer& layer) {
   const Numbers numbers(layer);
-  bench.repeats = layer.is_short() ? 32 : 1;
+  bench.repeats = OpBench::kQueued;
   bench.record([&](BufferSet& set) {
     const LayerTensors t(set, numbers);
     bench.cost = cost_of(layer, t);
@@ -99,9 +116,27 @@ void forward(OpBench& bench, const Layer& layer) {
   });
 }
 
+void expand(OpBench& bench, const Layer& layer) {
+  const Numbers numbers(layer);
+  bench.repeats = OpBench::kQueued;
+  bench.record([&](BufferSet& set) {
+    const LayerTensors t(set, numbers);
+    const Tensor s = numbers.s.upload(set);
+    const GemmExtras extras{.low_rank = {.s = s, .u = t.lora.bt, .u_rounded = t.lora.bt_rounded}};
+    bench.cost = cost_of(layer, t);
+    bench.cost.flops -= 2 * static_cast<double>(layer.rows * layer.rank * layer.k);
+    for (std::size_t i = 0; i < bench.repeats; ++i) {
+      record_gemm(set.batch(), t.y, t.x, t.weights.w, extras);
+    }
+    expect_last(set, t.y, [&] { return numbers.last_row_of_expanded(); });
+  });
+}
+
 // The forward runs once, before.
 void backward(OpBench& bench, const Layer& layer) {
   const Numbers numbers(layer);
+  bench.repeats = OpBench::kQueued;
+  const auto times = static_cast<double>(bench.repeats);  // gradients add up
   bench.record([&](BufferSet& set) {
     const LayerTensors t(set, numbers);
     const Tensor dy = numbers.dy.upload(set), dx = bulk_output(set, t.x.shape(), t.x.type());
@@ -112,13 +147,17 @@ void backward(OpBench& bench, const Layer& layer) {
     Batch before(bench.context());
     t.record(before);
     before.submit().wait();
-    record_lora_linear_backward(set.batch(), dx, gradients, dy, {t.x, t.s}, t.weights, t.lora,
-                                Accumulate::no);
+    for (std::size_t i = 0; i < bench.repeats; ++i) {
+      record_lora_linear_backward(set.batch(), dx, gradients, dy, {t.x, t.s}, t.weights, t.lora,
+                                  Accumulate::no);
+    }
     expect_last(set, dx, [&] { return numbers.last_row_of_dx(); });
-    expect_last(set, gradients.da,
-                [&] { return numbers.last_row_of_gradient(numbers.dy, numbers.bt, numbers.x); });
-    expect_last(set, gradients.dbt,
-                [&] { return numbers.last_row_of_gradient(numbers.x, numbers.a, numbers.dy); });
+    expect_last(set, gradients.da, [&] {
+      return numbers.last_row_of_gradient(numbers.dy, numbers.bt, numbers.x, times);
+    });
+    expect_last(set, gradients.dbt, [&] {
+      return numbers.last_row_of_gradient(numbers.x, numbers.a, numbers.dy, times);
+    });
   });
 }
 
@@ -127,8 +166,7 @@ void add_layer(const char* op, void (*prepare)(OpBench&, const Layer&), const La
                   .type = "bf16",
                   .shape = {layer.rows, layer.n, layer.k},
                   .rank = layer.rank,
-                  .words = layer.is_short() ? std::vector<std::string>{"warm", "queued", "bf16"}
-                                            : std::vector<std::string>{"warm", "bf16"}};
+                  .words = {"warm", "queued", "bf16"}};
   add_op(name, Arithmetic::bf16, [=](OpBench& bench) { prepare(bench, layer); });
 }
 
@@ -137,6 +175,7 @@ const bool kAdded = add_family([] {
   for (const std::int64_t width : {1024, 2048, 4096}) {
     for (const std::int64_t rank : {8, 16, 64}) {
       add_layer("lora_linear", forward, {4096, width, width, rank});
+      add_layer("lora_expand", expand, {4096, width, width, rank});
       add_layer("lora_linear_backward", backward, {4096, width, width, rank});
     }
   }

@@ -63,7 +63,7 @@ void row_op(OpBench& bench, const RowOp& op, const Shape& shape, DType type) {
       {shape, type, 1}, {{shape.last()}, DType::f32, 2}, {{shape.last()}, DType::f32, 3}};
   bench.cost = op.cost(shape, type, type);
   if (type == DType::bf16) bench.tolerance = kBf16Rounding;
-  bench.repeats = is_short(shape) ? 32 : 1;
+  bench.repeats = is_short(shape) ? OpBench::kQueued : 1;
   bench.record([&](BufferSet& set) {
     const Tensor x = operands.x.upload(set), y = bulk_output(set, shape, type);
     const Tensor w = operands.w.upload(set), bias = operands.bias.upload(set);

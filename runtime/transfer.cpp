@@ -202,6 +202,17 @@ struct Transfer::State {
     return fence;
   }
 
+  // A transfer of the caller's own memory: where it fails half-way, the device has let go of that
+  // memory before the error reaches the caller, who may free it. A stuck device never does.
+  void finish_at_rest(const std::function<Fence()>& enqueue) const {
+    try {
+      enqueue().wait();
+    } catch (...) {
+      if (!health->stuck()) clFinish(queue);
+      throw;
+    }
+  }
+
   void stream_in_place(const Tensor& dst, std::size_t chunk, const Pack& pack) const {
     MappedRegion region(queue, health, mem_of(dst), place_of(dst), dst.bytes());
     for (std::size_t at = 0; at < dst.bytes(); at += chunk) {
@@ -252,7 +263,7 @@ void Transfer::write(const Tensor& dst, std::span<const std::byte> bytes) {
   state_->health->require_usable("transfer: write");
   if (bytes.empty()) return;
   if (state_->is_cpu || bytes.size() < kLargeBytes) {
-    state_->enqueue_write(dst, 0, bytes).wait();
+    state_->finish_at_rest([&] { return state_->enqueue_write(dst, 0, bytes); });
     return;
   }
   state_->stream_staged(dst, kChunkBytes, [&](std::span<std::byte> chunk, std::size_t offset) {
@@ -264,7 +275,7 @@ void Transfer::read(const Tensor& src, std::span<std::byte> bytes) {
   state_->health->require_usable("transfer: read");
   if (bytes.empty()) return;
   if (state_->is_cpu || bytes.size() < kLargeBytes) {
-    state_->enqueue_read(src, 0, bytes).wait();
+    state_->finish_at_rest([&] { return state_->enqueue_read(src, 0, bytes); });
   } else {
     state_->read_staged(src, bytes);
   }

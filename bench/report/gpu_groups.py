@@ -28,7 +28,8 @@ def any_of(shapes):
 
 
 def kernel_groups():
-    adapter = f"lora_linear/fused/bf16/{any_of(ADAPTED + ONE_ROW)}|gemm/fused/bf16/{any_of(BASES)}"
+    adapter = (f"lora_(linear|expand)/fused/bf16/{any_of(ADAPTED + ONE_ROW)}|"
+               f"gemm/fused/bf16/{any_of(BASES)}")
     backward = (f"lora_linear_backward/fused/bf16/{any_of(ADAPTED)}|"
                 f"gemm_backward/fused/bf16/{any_of(BASES)}")
     return (

@@ -49,7 +49,8 @@ def typed_figures(text):
 def base_work(work):
     """The bare product of an adapter's layer: gemm/TYPE/SHAPE."""
     op, *rest = work.split("/")
-    return "/".join([op.replace("lora_linear", "gemm"), *rest[:2]])
+    bare = op.replace("lora_linear", "gemm").replace("lora_expand", "gemm")
+    return "/".join([bare, *rest[:2]])
 
 
 def ours(pattern, flags=()):

@@ -81,6 +81,7 @@ class OpBench : public Prepared {
   // that submitting a batch of one would be what is timed ("queued" in the name), or where it
   // shares something with the same op of a model's other layers.
   std::size_t repeats = 1;
+  static constexpr std::size_t kQueued = 32;
 
   // body(set) records the op on the set's buffers; it is called for each set before this returns.
   void record(const std::function<void(BufferSet&)>& body);
