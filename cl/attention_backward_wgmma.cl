@@ -14,8 +14,9 @@
 // Work    a persistent grid of work-groups of three warp groups. A task is 128 keys of one query head,
 //         a step STEP of its queries. One thread copies, two warp groups own 64 keys each. Scores and
 //         slopes are made transposed, so that p^T and ds^T are left operands where they lie, in
-//         registers; ds^T goes through local memory too, for dq. A second thread carries dq's parts
-//         to `sums`, where the copy engine adds them up.
+//         registers; ds^T goes through local memory too, for dq. Two more threads carry dq's parts
+//         to `sums`, where the copy engine adds them up, each every other step's: one waits for its
+//         place while the other's part is on its way.
 // Order   tasks are taken from a counter, in the order given. A part of dq is added when those of all
 //         tasks before it are: counters[h, step] says of how many. A wait is thus for a task that
 //         runs, and the sum the same every run. The first part is stored, the last one added in
@@ -35,6 +36,7 @@
 #define STEP_TILE 16384
 #define DS_TILE (KEYS * STEP * 2)
 #define DQ_BYTES 32768
+#define CARRIERS 2
 #define RING 3  // of q and its rows' stats; of dy two
 #define MAP_BYTES 128
 #define LOG2_E 1.44269504f
@@ -88,11 +90,11 @@ void copy_boxes(uint to, uint box_bytes, __global const uchar* map, int head, in
 }
 
 // Where everything lies in local memory. The barriers: of k, v and dq's buffer one each way, of the
-// rings one a stage.
+// rings one a stage; that dq's buffer is full, one for each of the threads that carry it.
 struct Places {
   uint k, v, q, dy, ds, dq, stats, info, tasks;
-  uint k_full, k_empty, v_full, v_empty, dq_full, dq_empty, dq_loaded;
-  uint q_full, q_empty, dy_full, dy_empty, ds_full;
+  uint k_full, k_empty, v_full, v_empty, dq_empty, dq_loaded;
+  uint q_full, q_empty, dy_full, dy_empty, ds_full, dq_full;
 };
 #define STATS_BYTES (3 * STEP * 4)
 
@@ -108,28 +110,28 @@ struct Places places_from(uint tiles, uint barriers) {
   at.k_empty = at.k_full + 8;
   at.v_full = at.k_full + 16;
   at.v_empty = at.k_full + 24;
-  at.dq_full = at.k_full + 32;
-  at.dq_empty = at.k_full + 40;
-  at.dq_loaded = at.k_full + 48;
-  at.dy_full = at.k_full + 56;
+  at.dq_empty = at.k_full + 32;
+  at.dq_loaded = at.k_full + 40;
+  at.dy_full = at.k_full + 48;
   at.dy_empty = at.dy_full + 16;
   at.ds_full = at.dy_empty + 16;
-  at.q_full = at.ds_full + 16;
+  at.dq_full = at.ds_full + 16;
+  at.q_full = at.dq_full + 16;
   at.q_empty = at.q_full + 8 * RING;
   return at;
 }
 void begin_barriers(struct Places at) {
   barrier_begin(at.k_full, 1);
-  barrier_begin(at.k_empty, 3);
+  barrier_begin(at.k_empty, 2 + CARRIERS);
   barrier_begin(at.v_full, 1);
   barrier_begin(at.v_empty, 2);
-  barrier_begin(at.dq_full, 8);
   barrier_begin(at.dq_empty, 1);
   barrier_begin(at.dq_loaded, 1);
   for (int i = 0; i < 2; ++i) {
     barrier_begin(at.dy_full + 8 * i, 1);
     barrier_begin(at.dy_empty + 8 * i, 2);
     barrier_begin(at.ds_full + 8 * i, 8);
+    barrier_begin(at.dq_full + 8 * i, 8);
   }
   for (int i = 0; i < RING; ++i) {
     barrier_begin(at.q_full + 8 * i, 1);
@@ -284,21 +286,22 @@ INLINED void copy_tasks(struct Places at, __global const uchar* maps, __global c
   }
 }
 
-// One step's part of dq: into `to`, or from there where it is the last one.
+// One step's part of dq: into `to`, or from there where it is the last one. full: of this thread.
 INLINED void carry_sum(struct Places at, __global float* to, __global int* counter, int word,
-                       uint full_phase) {
+                       uint full, uint full_phase, uint before_phase) {
   const int before = word / FLAGS;
   if (before > 0) wait_for(counter, before);
   if (word & IS_LAST) {
     if (before > 0) {
+      barrier_wait(at.dq_empty, before_phase);  // the step before has left the buffer
       barrier_expect(at.dq_loaded, DQ_BYTES);
       copy_bytes(at.dq, to, DQ_BYTES, at.dq_loaded);
     }
-    barrier_wait(at.dq_full, full_phase);
+    barrier_wait(full, full_phase);
     barrier_arrive(at.dq_empty);
     return;
   }
-  barrier_wait(at.dq_full, full_phase);
+  barrier_wait(full, full_phase);
   if (before > 0) {
     add_bytes(to, at.dq, DQ_BYTES);
   } else {
@@ -310,23 +313,28 @@ INLINED void carry_sum(struct Places at, __global float* to, __global int* count
   release(counter, before + 1);
 }
 
-// The second thread: dq's parts between local memory and `sums`, in their order.
+// Two threads: dq's parts between local memory and `sums`, in their order; of all steps `mine` is
+// even or odd. dq's buffer is one: it is empty for a step when the other has carried the one before.
 INLINED void carry_sums(struct Places at, __global const int* plan, __global int* counters,
-                __global float* sums, int upwards, int P) {
-  uint full_phase = 0;
+                __global float* sums, int upwards, int P, uint mine) {
+  const uint full = at.dq_full + 8 * mine;
+  uint step = 0;
   for (uint turn = 0;; turn ^= 1) {
     barrier_wait(at.k_full, turn);
     const struct Task task = ((__local struct Task*)(size_t)at.tasks)[turn];
     if (task.keys < 0) return;
     barrier_arrive(at.k_empty);  // without it k_full could turn twice unseen
     __global const int* row = plan + (size_t)task.keys * (P / STEP);
-    int next = row[step_of(task, 0, upwards)];
-    for (int i = 0; i < task.steps; ++i) {
+    int i = (step & 1) ^ mine;
+    int next = i < task.steps ? row[step_of(task, i, upwards)] : 0;
+    for (; i < task.steps; i += 2) {
       const int m = step_of(task, i, upwards), word = next, place = task.h * (P / STEP) + m;
-      if (i + 1 < task.steps) next = row[step_of(task, i + 1, upwards)];
-      carry_sum(at, sums + (size_t)place * (DQ_BYTES / 4), counters + place, word, full_phase);
-      full_phase ^= 1;
+      if (i + 2 < task.steps) next = row[step_of(task, i + 2, upwards)];
+      const uint at_step = step + i;
+      carry_sum(at, sums + (size_t)place * (DQ_BYTES / 4), counters + place, word, full,
+                at_step >> 1 & 1, (at_step & 1) ^ 1);
     }
+    step += task.steps;
   }
 }
 
@@ -339,7 +347,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   __local float ring_stats[RING][3 * STEP] __attribute__((aligned(16)));
   __local int2 info[RING];  // which step, and its word of the plan
   __local struct Task tasks[2];
-  __local ulong barriers[7 + 2 * RING + 6];
+  __local ulong barriers[6 + 2 * RING + 8];
   const int item = get_local_id(0), lane = item % 32;
   struct Places at = places_from(shared_address(tiles), shared_address(barriers));
   at.stats = shared_address(ring_stats);
@@ -355,8 +363,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     if (item == 0) {
       copy_tasks(at, maps, stats, steps, plan + COUNTERS(H, P), plan + COUNTERS(H, P) - 1, order, H,
                  G, P);
-    } else if (item == 32) {
-      carry_sums(at, plan + COUNTERS(H, P), plan, sums, order[3 * (P / KEYS)], P);
+    } else if (item == 32 || item == 64) {
+      carry_sums(at, plan + COUNTERS(H, P), plan, sums, order[3 * (P / KEYS)], P, item / 32 - 1);
     }
     return;
   }
@@ -430,7 +438,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
           loaded_phase ^= 1;
           add_earlier(dq_sums, dq_lane);
         }
-        warp_stored(at.dq_full, lane);
+        warp_stored(at.dq_full + 8 * turned, lane);
         const int t = shared_int(at.info + 8 * stage) * STEP + (WIDTH == 64 ? part * 64 : 0) +
                       item % 128 / 32 * 16 + lane / 4;
         const int h = shared_int(at.tasks + turn * TASK_BYTES + 8);
@@ -438,7 +446,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
                    dq_sums, scale, scale, lane);
       } else {
         store_part(dq_lane, dq_sums);
-        warp_stored(at.dq_full, lane);
+        warp_stored(at.dq_full + 8 * turned, lane);
       }
       PRODUCTS_ENDED(WIDTH)(dk_sums);  // ran beside the writing of dq
       stage = next;
