@@ -48,6 +48,16 @@ struct Task {
 };
 #define TASK_BYTES 12
 
+// Of long documents some heads after the others: what their groups add to dq, and read, is in the
+// cache yet. Of short ones all heads side by side, as their order (cl/attention_order.cl) wants it.
+#define HEADS_BESIDE 4
+// The id-th task's head, and the place of its keys in order.
+int2 place_of(int id, int blocks, int H, int upwards) {
+  const int beside = upwards ? H : HEADS_BESIDE, first = id / (blocks * beside) * beside;
+  const int heads = min(beside, H - first), rest = id - first * blocks;
+  return (int2)(first + rest % heads, rest / heads);
+}
+
 int taken(__global int* counter) {
   int value;
   asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], 1;" : "=r"(value) : "l"(counter) : "memory");
@@ -241,14 +251,16 @@ INLINED void copy_tasks(struct Places at, __global const uchar* maps, __global c
   for (uint turn = 0;; turn ^= 1) {
     const int id = taken(counter);
     __local struct Task* shared_task = (__local struct Task*)(size_t)at.tasks + turn;
-    struct Task task = {-1, 0, id % H};
+    struct Task task = {-1, 0, 0};
     if (id >= blocks * H) {
       barrier_wait(at.k_empty, turn ^ 1);
       *shared_task = task;
       barrier_arrive(at.k_full);
       return;
     }
-    task.keys = order[blocks + id / H];
+    const int2 place = place_of(id, blocks, H, upwards);
+    task.h = place.x;
+    task.keys = order[blocks + place.y];
     task.steps = steps[task.keys];
     const int g = task.h / (H / G);
     __global const int* row = plan + (size_t)task.keys * (P / STEP);
