@@ -48,9 +48,10 @@ struct Task {
 };
 #define TASK_BYTES 12
 
-// Of long documents some heads after the others: what their groups add to dq, and read, is in the
-// cache yet. Of short ones all heads side by side, as their order (cl/attention_order.cl) wants it.
-#define HEADS_BESIDE 4
+// Of long documents with wide heads some heads after the others: what their groups add to dq, and
+// read, is in the cache yet. Else all heads side by side, as the order of short documents
+// (cl/attention_order.cl) wants it, and narrow heads are faster.
+#define HEADS_BESIDE (WIDTH == 128 ? 4 : H)
 // The id-th task's head, and the place of its keys in order.
 int2 place_of(int id, int blocks, int H, int upwards) {
   const int beside = upwards ? H : HEADS_BESIDE, first = id / (blocks * beside) * beside;

@@ -221,9 +221,11 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
       EARLIER_ENDED(128)(scores);
       if (tells) barrier_arrive(k_empty + 8 * stage);
       SOFTMAX
+#if WIDTH == 128
       // Long there. It ends a block of instructions: the assembler would put the products' end, which
-      // knows nothing of the softmax, before it.
+      // knows nothing of the softmax, before it. Narrow heads gain nothing by it.
       barrier_wait(v_full + 8 * before, before_phase);
+#endif
       PRODUCTS_ENDED(WIDTH)(out);
       if (tells) barrier_arrive(v_empty + 8 * before);
 #pragma unroll
