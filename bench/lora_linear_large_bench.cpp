@@ -132,7 +132,8 @@ void expand(OpBench& bench, const Layer& layer) {
   });
 }
 
-// The forward runs once, before.
+// The forward runs once, before. As a model's backward records its layers: what nobody waits for
+// rides along with the next layer's launch.
 void backward(OpBench& bench, const Layer& layer) {
   const Numbers numbers(layer);
   bench.repeats = OpBench::kQueued;
@@ -147,10 +148,14 @@ void backward(OpBench& bench, const Layer& layer) {
     Batch before(bench.context());
     t.record(before);
     before.submit().wait();
+    const LoraBranch layer_of{gradients, dy, t.s, t.weights, t.lora};
+    LoraGradientQueue queue;
     for (std::size_t i = 0; i < bench.repeats; ++i) {
-      record_lora_linear_backward(set.batch(), dx, gradients, dy, {t.x, t.s}, t.weights, t.lora,
-                                  Accumulate::no);
+      const std::vector<LoraLeft> left =
+          record_lora_linears_dx(set.batch(), dx, {&layer_of, 1}, Accumulate::no, queue);
+      record_lora_linears_da(set.batch(), t.x, left, queue);
     }
+    queue.flush(set.batch());
     expect_last(set, dx, [&] { return numbers.last_row_of_dx(); });
     expect_last(set, gradients.da, [&] {
       return numbers.last_row_of_gradient(numbers.dy, numbers.bt, numbers.x, times);
