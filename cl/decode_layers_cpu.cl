@@ -16,27 +16,12 @@
 // Numerics  each number as the kernels of rms_norm, gemm_few_rows_int8, rope, attention_decode and
 //         swiglu make it, bit for bit
 #include "attention_decode_cpu.clh"
+#include "decode_layers_table.clh"
 #include "gemm_int8_cpu.clh"
 #include "group_meeting_cpu.clh"
 #include "rms_norm_scale_cpu.clh"
 #include "rope_rotate_cpu.clh"
 #include "swiglu16.clh"
-
-// The addresses of a layer's tensors, in the table's order.
-#define INPUT_NORM 0
-#define Q_WEIGHT 1
-#define K_WEIGHT 2
-#define V_WEIGHT 3
-#define O_WEIGHT 4
-#define OUTPUT_NORM 5
-#define GATE_WEIGHT 6
-#define UP_WEIGHT 7
-#define DOWN_WEIGHT 8
-#define KEYS_CACHE 9
-#define VALUES_CACHE 10
-#define ADDRESSES 11
-#define FLOATS(i) ((__global float*)layer[i])
-#define WEIGHTS(i) ((__global const uchar*)layer[i])
 
 uint share_begin(uint n) { return n * get_group_id(0) / get_num_groups(0); }
 uint share_end(uint n) { return n * (get_group_id(0) + 1) / get_num_groups(0); }
@@ -118,25 +103,4 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
     add_product(x, WEIGHTS(DOWN_WEIGHT), scratch, D, F);
     if (!meet(meeting, &mine)) return;  // x is whole
   }
-}
-
-// One layer's row of the table.
-__kernel void decode_addresses(__global ulong* addresses, uint l, __global const float* input_norm,
-                               __global const uchar* q, __global const uchar* k,
-                               __global const uchar* v, __global const uchar* o,
-                               __global const float* output_norm, __global const uchar* gate,
-                               __global const uchar* up, __global const uchar* down,
-                               __global float* keys, __global float* values) {
-  __global ulong* layer = addresses + l * ADDRESSES;
-  layer[INPUT_NORM] = (ulong)input_norm;
-  layer[Q_WEIGHT] = (ulong)q;
-  layer[K_WEIGHT] = (ulong)k;
-  layer[V_WEIGHT] = (ulong)v;
-  layer[O_WEIGHT] = (ulong)o;
-  layer[OUTPUT_NORM] = (ulong)output_norm;
-  layer[GATE_WEIGHT] = (ulong)gate;
-  layer[UP_WEIGHT] = (ulong)up;
-  layer[DOWN_WEIGHT] = (ulong)down;
-  layer[KEYS_CACHE] = (ulong)keys;
-  layer[VALUES_CACHE] = (ulong)values;
 }

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "ops/attention.hpp"
 #include "ops/decode_layers_gpu.hpp"
+#include "ops/decode_layers_table.hpp"
 #include "ops/gemm.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
@@ -19,7 +19,6 @@ namespace clora {
 namespace {
 
 constexpr std::string_view kFile = "decode_layers_cpu.cl";
-constexpr std::int64_t kAddresses = 11;    // of a layer, ADDRESSES of the kernel
 constexpr std::int64_t kKeys = 64;         // of a block of scores, as AttentionSpec::kKeys
 constexpr std::uint32_t kMostGroups = 64;  // they all write to one counter
 constexpr double kTolerance = 1e-2;        // integers in place of floats through two blocks
@@ -104,25 +103,6 @@ Defines defines_of(const DecodeLayers& decode) {
   Defines defines;
   set_weight_type(defines, decode.layers.front().q);
   return defines.set("KEYS", kKeys);
-}
-
-// The layers' addresses, filled in by the device at once: more than a kernel takes as arguments.
-Tensor address_table(Context& context, const DecodeLayers& decode) {
-  const Tensor table = context.allocate({2 * kAddresses * std::int64_t(decode.layers.size())},
-                                        DType::u32, MemoryTag::activations);
-  Batch batch(context);
-  for (std::size_t l = 0; l < decode.layers.size(); ++l) {
-    const DecodeLayer& layer = decode.layers[l];
-    batch.launch({context.kernel(kFile, "decode_addresses", defines_of(decode)),
-                  single_item_groups(1),
-                  {},
-                  "decode_layers/addresses"},
-                 table, static_cast<std::uint32_t>(l), layer.input_norm, layer.q, layer.k, layer.v,
-                 layer.o, layer.output_norm, layer.gate, layer.up, layer.down, layer.key_cache,
-                 layer.value_cache);
-  }
-  batch.submit().wait();
-  return table;
 }
 
 // Two blocks of two heads whose three last keys are new ones, position after position.
@@ -262,15 +242,15 @@ void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& dec
   const auto temporary = [&](Shape shape, std::string_view name) {
     return batch.temporary(shape, DType::f32, name);
   };
-  keep_alive(batch, decode);
+  const Defines defines = defines_of(decode);
   batch.fill_zero(meeting);
-  batch.launch({context.kernel(kFile, "decode_layers", defines_of(decode)),
-                single_item_groups(groups), decode_layers_cost(decode), "decode_layers/forward"},
+  batch.launch({context.kernel(kFile, "decode_layers", defines), single_item_groups(groups),
+                decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
                x, temporary({s.H, s.E}, "q"), temporary({s.H, splits, s.E + 2}, "attention parts"),
                temporary({groups, s.H, s.E}, "attention"), temporary({s.F}, "swiglu"),
-               address_table(context, decode), decode.rope_table, decode.position, decode.first,
-               decode.last, meeting, u32(s.layers), u32(s.D), u32(s.F), u32(s.H), u32(s.G),
-               u32(s.E), u32(s.S), u32(splits), decode.epsilon, decode_attention_scale(s),
+               decode_table(context, kFile, defines, decode), decode.rope_table, decode.position,
+               decode.first, decode.last, meeting, u32(s.layers), u32(s.D), u32(s.F), u32(s.H),
+               u32(s.G), u32(s.E), u32(s.S), u32(splits), decode.epsilon, decode_attention_scale(s),
                LocalMemory{scratch_bytes(s)});
 }
 

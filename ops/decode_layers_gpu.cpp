@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
+#include "ops/decode_layers_table.hpp"
 #include "ops/group_meeting.hpp"
 #include "ops/quant.hpp"
 #include "ops/reduction_grid.hpp"
@@ -13,7 +13,6 @@ namespace clora {
 namespace {
 
 constexpr std::size_t kGroup = 512;
-constexpr std::int64_t kAddresses = 35;    // of a layer, ADDRESSES of the kernel
 constexpr std::int64_t kMostLayers = 128;  // whose addresses lie in local memory
 constexpr std::int64_t kLanes = 32;        // of a team, at least
 constexpr std::int64_t kMostSplits = 16;
@@ -48,8 +47,6 @@ std::int64_t lanes_for(const Context& context, std::int64_t pairs, std::int64_t 
 std::int64_t splits_of(const Context& context, const DecodeSizes& s) {
   return std::clamp<std::int64_t>(groups_side_by_side(context.device()) / s.H, 2, kMostSplits);
 }
-
-std::int64_t rank_of(const LoraWeights& lora) { return lora.empty() ? 0 : lora.a.shape()[0]; }
 
 // What one part of a layer's products takes of adapters.
 struct PartRanks {
@@ -104,90 +101,7 @@ Defines defines_of(const Context& context, const DecodeLayers& decode) {
   return defines.set("DOWN_LANES", lanes_for(context, s.D / 2, s.F));
 }
 
-// The layers' addresses, filled in by the device at once: more than a kernel takes as arguments.
-Tensor address_table(Context& context, const DecodeLayers& decode) {
-  const Tensor table = context.allocate({2 * kAddresses * std::int64_t(decode.layers.size())},
-                                        DType::u32, MemoryTag::activations);
-  const auto or_norm = [](const Tensor& bias, const DecodeLayer& l) {
-    return bias.empty() ? l.input_norm : bias;
-  };
-  Batch batch(context);
-  for (std::size_t i = 0; i < decode.layers.size(); ++i) {
-    const DecodeLayer& l = decode.layers[i];
-    const std::uint32_t biases = std::uint32_t{!l.q_bias.empty()} +
-                                 2 * std::uint32_t{!l.k_bias.empty()} +
-                                 4 * std::uint32_t{!l.v_bias.empty()};
-    batch.launch({context.kernel(kDecodeLayersGpu, "decode_addresses", defines_of(context, decode)),
-                  single_item_groups(1),
-                  {},
-                  "decode_layers/addresses"},
-                 table, static_cast<std::uint32_t>(i), l.input_norm, l.q, l.k, l.v, l.o,
-                 l.output_norm, l.gate, l.up, l.down, l.key_cache, l.value_cache,
-                 or_norm(l.q_bias, l), or_norm(l.k_bias, l), or_norm(l.v_bias, l), biases);
-    for (std::size_t p = 0; p < l.loras.size(); ++p) {
-      const LoraWeights& lora = l.loras[p];
-      if (lora.empty()) continue;
-      batch.launch({context.kernel(kDecodeLayersGpu, "decode_adapter", defines_of(context, decode)),
-                    single_item_groups(1),
-                    {},
-                    "decode_layers/addresses"},
-                   table, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(p), lora.a,
-                   lora.bt, u32(rank_of(lora)), lora.scale);
-    }
-  }
-  batch.submit().wait();
-  return table;
-}
-
 }  // namespace
-
-DecodeSizes decode_sizes(const DecodeLayers& decode) {
-  require(!decode.layers.empty() && decode.heads > 0, "decode_layers: no layers or no heads");
-  const DecodeLayer& layer = decode.layers.front();
-  const Shape& cache = layer.key_cache.shape();
-  return {static_cast<std::int64_t>(decode.layers.size()),
-          layer.q.shape()[1],
-          layer.gate.shape()[0],
-          decode.heads,
-          cache[1],
-          cache[2],
-          cache[0]};
-}
-
-float decode_attention_scale(const DecodeSizes& sizes) {
-  return 1.0F / std::sqrt(static_cast<float>(sizes.E));
-}
-
-std::array<const Tensor*, 7> matrices_of(const DecodeLayer& l) {
-  return {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down};
-}
-
-bool has_bias(const DecodeLayer& l) {
-  return !l.q_bias.empty() || !l.k_bias.empty() || !l.v_bias.empty();
-}
-
-bool has_adapter(const DecodeLayer& l) {
-  return std::ranges::any_of(l.loras, [](const LoraWeights& lora) { return !lora.empty(); });
-}
-
-bool decode_is_adapted(const DecodeLayers& decode) {
-  return std::ranges::any_of(decode.layers, has_adapter);
-}
-
-void keep_alive(Batch& batch, const DecodeLayers& decode) {
-  std::vector<Tensor> tensors;
-  for (const DecodeLayer& l : decode.layers) {
-    for (const Tensor* w : matrices_of(l)) tensors.push_back(*w);
-    tensors.insert(tensors.end(), {l.input_norm, l.output_norm, l.key_cache, l.value_cache});
-    for (const Tensor& bias : {l.q_bias, l.k_bias, l.v_bias}) {
-      if (!bias.empty()) tensors.push_back(bias);
-    }
-    for (const LoraWeights& lora : l.loras) {
-      if (!lora.empty()) tensors.insert(tensors.end(), {lora.a, lora.bt});
-    }
-  }
-  batch.call("decode_layers/keep", std::move(tensors), [](auto, auto) {});
-}
 
 bool decode_layers_gpu_fit(const Context& context, const DecodeLayers& decode) {
   const DecodeSizes s = decode_sizes(decode);
@@ -220,17 +134,17 @@ void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers&
   const auto temporary = [&](Shape shape, std::string_view name) {
     return batch.temporary(shape, DType::f32, name);
   };
-  keep_alive(batch, decode);
-  batch.launch({context.kernel(kDecodeLayersGpu, "decode_layers", defines_of(context, decode)),
+  const Defines defines = defines_of(context, decode);
+  batch.launch({context.kernel(kDecodeLayersGpu, "decode_layers", defines),
                 groups_of(static_cast<std::size_t>(group_of(context)),
                           groups_side_by_side(context.device())),
-                decode_layers_cost(decode), "decode_layers/forward"},
+                decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
                x, temporary({s.H, s.E}, "q"),
                temporary({s.H, splits_of(context, s), s.E + 2}, "attention parts"),
                temporary({s.F}, "swiglu"), temporary({most_s_parts(decode)}, "s parts"),
-               address_table(context, decode), decode.rope_table, decode.position, decode.first,
-               decode.last, meeting, u32(s.layers), u32(s.S), decode.epsilon,
-               decode_attention_scale(s));
+               decode_table(context, kDecodeLayersGpu, defines, decode), decode.rope_table,
+               decode.position, decode.first, decode.last, meeting, u32(s.layers), u32(s.S),
+               decode.epsilon, decode_attention_scale(s));
 }
 
 }  // namespace clora

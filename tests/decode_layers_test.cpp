@@ -225,7 +225,7 @@ TEST_F(OneLaunchOnCards, PassesItsSelfTest) {
 
 TEST_F(OneLaunchOnCards, IsNotTakenWhereItsKernelIsBroken) {
   const test::Folders folders;
-  folders.replace("decode_layers_gpu.cl", "sums.x * c - sums.y * s", "sums.x * c + sums.y * s");
+  folders.replace("decode_products_gpu.clh", "sums.x * c - sums.y * s", "sums.x * c + sums.y * s");
   const test::Observed tested(folders, Variant::wgmma);
   EXPECT_THAT(taken(*tested.context), testing::ElementsAre(false, false));
   EXPECT_THAT(*tested.warnings,
