@@ -26,6 +26,13 @@ void test_backward(SelfTest& test, DType type, bool again) {
                          test.input(shape, 8, type), test.input(shape, 1, type), y);
 }
 
+// Of the file for CPUs; none for a y of bf16.
+std::string_view cpu_forward(DType gate_type, DType y_type, bool keeps) {
+  if (y_type != DType::f32) return {};
+  if (keeps) return "swiglu_forward_keeping";
+  return gate_type == DType::bf16 ? "swiglu_forward_kept" : "swiglu_forward";
+}
+
 // Where all else is f32.
 std::string_view cpu_backward(DType gate_type, bool again) {
   if (gate_type == DType::f32) return again ? "swiglu_backward_again" : "swiglu_backward";
@@ -44,6 +51,14 @@ void require_apart(std::string_view name, const Tensor& output, const Tensor& ga
                    const Tensor& up) {
   require_apart_or_alike("swiglu", name, output, gate);
   require_apart_or_alike("swiglu", name, output, up);
+}
+
+void require_kept(const SwigluKept& kept, const Tensor& gate, const Tensor& up) {
+  require(gate.type() == DType::f32, "swiglu: what is kept must be rounded from f32; gate is bf16");
+  require_tensor("swiglu", "kept.gate", kept.gate, gate.shape(), DType::bf16);
+  require_tensor("swiglu", "kept.up", kept.up, gate.shape(), DType::bf16);
+  require_apart("kept.gate", kept.gate, gate, up);
+  require_apart("kept.up", kept.up, gate, up);
 }
 
 void require_backward(const Tensor& dgate, const Tensor& dup, const Tensor& dy, const Tensor& gate,
@@ -84,33 +99,21 @@ void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tens
   require_activation("swiglu", "y", y, gate.shape());
   require_apart("y", y, gate, up);
   const bool keeps = !kept.gate.empty() || !kept.up.empty();
+  if (keeps) require_kept(kept, gate, up);
   const std::int64_t n = gate.elements();
-  const auto launch = [&](std::string_view function, std::string_view cpu_function) {
-    const VariantKernel kernel{
-        .stem = "swiglu",
-        .function = function,
-        .cpu_function = y.type() == DType::f32 ? cpu_function : std::string_view(),
-        .types = {{"GATE_TYPE", type}, {"Y_TYPE", y.type()}},
-        .singly_on_cpus = true};
-    Launch made = flat_launch(batch.context(), kernel, n, n,
+  const VariantKernel kernel{.stem = "swiglu",
+                             .function = keeps ? "swiglu_forward_keeping" : "swiglu_forward",
+                             .cpu_function = cpu_forward(type, y.type(), keeps),
+                             .types = {{"GATE_TYPE", type}, {"Y_TYPE", y.type()}},
+                             .singly_on_cpus = true};
+  Launch launch = flat_launch(batch.context(), kernel, n, n,
                               [=](SelfTest& test) { test_forward(test, type, keeps); });
-    made.cost = swiglu_cost(gate.shape(), type, keeps, y.type());
-    made.label = "swiglu/forward";
-    return made;
-  };
-  if (keeps) {
-    require(type == DType::f32, "swiglu: what is kept must be rounded from f32; gate is bf16");
-    require_tensor("swiglu", "kept.gate", kept.gate, gate.shape(), DType::bf16);
-    require_tensor("swiglu", "kept.up", kept.up, gate.shape(), DType::bf16);
-    require_apart("kept.gate", kept.gate, gate, up);
-    require_apart("kept.up", kept.up, gate, up);
-    batch.launch(launch("swiglu_forward_keeping", "swiglu_forward_keeping"), y, gate, up, kept.gate,
-                 kept.up, n);
-  } else {
-    const bool halves = type == DType::bf16;
-    batch.launch(launch("swiglu_forward", halves ? "swiglu_forward_kept" : "swiglu_forward"), y,
-                 gate, up, n);
-  }
+  launch.cost = swiglu_cost(gate.shape(), type, keeps, y.type());
+  launch.label = "swiglu/forward";
+  std::vector<Argument> arguments{y, gate, up};
+  if (keeps) arguments.insert(arguments.end(), {kept.gate, kept.up});
+  arguments.emplace_back(n);
+  batch.record(std::move(launch), std::move(arguments));
 }
 
 void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup, const Tensor& dy,

@@ -188,7 +188,7 @@ std::vector<Family> families() {
                      t.weights({80, 64}, DType::f32, Layout::strips));
        }},
       {"gemm_strips_cpu f32 strips",
-       {"gemm_strips_shrink_cpu.clh", "min(r + 2, R - 1)", "min(r + 1, R - 1)"},
+       {"shrink_dots_cpu.clh", "min(r + 2, R - 1)", "min(r + 1, R - 1)"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}),
                      t.weights({80, 64}, DType::f32, Layout::strips),
