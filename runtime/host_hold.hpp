@@ -21,7 +21,9 @@ template <class T>
 class HostHold {
  public:
   HostHold() = default;  // holds nothing
-  explicit HostHold(Context& context) : context_(&context), value_(std::make_unique<T>()) {}
+  template <class... Arguments>
+  explicit HostHold(Context& context, Arguments&&... arguments)
+      : context_(&context), value_(std::make_unique<T>(std::forward<Arguments>(arguments)...)) {}
   HostHold(HostHold&&) noexcept = default;
   HostHold& operator=(HostHold&& other) noexcept {
     std::swap(context_, other.context_);

@@ -4,9 +4,9 @@
 #include <array>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "runtime/opencl.hpp"
+#include "runtime/pinned_memory.hpp"
 
 namespace clora {
 namespace {
@@ -95,25 +95,11 @@ class MappedRegion {
   std::span<std::byte> data_;
 };
 
-// One of the two pinned buffers, or plain memory where the driver gives none.
+// One of the two pinned buffers.
 class StagingBuffer {
  public:
-  StagingBuffer(cl_context context, cl_command_queue queue, std::size_t bytes) : queue_(queue) {
-    cl_int status = CL_SUCCESS;
-    mem_.reset(clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr,
-                              &status));
-    void* data = nullptr;
-    if (mem_ != nullptr) {
-      data = clEnqueueMapBuffer(queue, mem_.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0,
-                                nullptr, nullptr, &status);
-    }
-    if (data == nullptr) {
-      mem_.reset();
-      plain_.resize(bytes);
-      data = plain_.data();
-    }
-    data_ = {static_cast<std::byte*>(data), bytes};
-  }
+  StagingBuffer(cl_context context, cl_command_queue queue, std::size_t bytes)
+      : pinned_(context, queue, bytes) {}
   StagingBuffer(const StagingBuffer&) = delete;
   StagingBuffer& operator=(const StagingBuffer&) = delete;
   ~StagingBuffer() {
@@ -121,20 +107,14 @@ class StagingBuffer {
       busy.wait();
     } catch (...) {  // the transfer failed; whoever waited for it was told
     }
-    if (mem_ != nullptr) {
-      clEnqueueUnmapMemObject(queue_, mem_.get(), data_.data(), 0, nullptr, nullptr);
-    }
   }
 
-  std::span<std::byte> bytes() const noexcept { return data_; }
+  std::span<std::byte> bytes() const noexcept { return pinned_.bytes(); }
 
   Fence busy;  // the last command that uses the memory
 
  private:
-  cl_command_queue queue_;
-  OwnedMem mem_;
-  std::vector<std::byte> plain_;
-  std::span<std::byte> data_;
+  PinnedBytes pinned_;
 };
 
 }  // namespace
