@@ -20,9 +20,9 @@
 //         tile that finds more says so in raised: at [0] that there are any, at [1 + tile of rows],
 //         and at the row the largest logit of such tiles and a MARGIN, so that it seldom happens
 //         twice. A second launch with `again`, which ends at once where raised[0] is zero, makes
-//         those tiles of rows anew, rows that are raised relative to what they are raised to; it also
-//         scales what dx holds of them (in dx_splits shares) and keeps the new reference. The order of groups
-//         shows nowhere: the same bits every run.
+//         those tiles of rows anew, rows that are raised relative to what they are raised to; it
+//         also scales what dx holds of them (in dx_splits shares) and keeps the new reference. The
+//         order of groups shows nowhere: the same bits every run.
 #include "hopper.clh"
 #include "hopper_lanes.clh"
 #include "hopper_products.clh"
@@ -111,8 +111,8 @@ void exponentials(const float* z, const float* reference, float* total, uint box
   }
 #endif
 
-// row *= 2^by, by a warp. The root of the factor twice: what is large enough to count may need one below
-// all floats.
+// row *= 2^by, by a warp. The root of the factor twice: what is large enough to count may need one
+// below all floats.
 void scale_row(__global float* row, float by, uint D, uint lane) {
   const float root = exp2_of(0.5f * by);
   for (uint d = lane; d < D; d += 32) row[d] = row[d] * root * root;

@@ -10,10 +10,11 @@
 //         a [R, J], J a multiple of 32 where s is made; s_copies [column groups - 1][M, R]
 // Types   w in any storage type (quant.clh), all else f32
 // Work    as gemm_cpu: a work-group of one item owns panels_per_group panels of 32 columns and
-//         tiles_per_group tiles of TILE_ROWS rows (12, or 32). It takes panels_at_once panels and block_steps
-//         reduction steps at a time, turns that part of w into pairs once, and passes all its rows over it. Each
-//         tile of rows is turned into pairs once for the panels at hand. Each group of columns makes an
-//         s of its own with its first panels: the first in s, the others in s_copies.
+//         tiles_per_group tiles of TILE_ROWS rows (12, or 32). It takes panels_at_once panels and
+//         block_steps reduction steps at a time, turns that part of w into pairs once, and passes
+//         all its rows over it. Each tile of rows is turned into pairs once for the panels at hand.
+//         Each group of columns makes an s of its own with its first panels: the first in s, the
+//         others in s_copies.
 // Local   scratch: PANEL_STEPS / 2 rows [32] of pairs for the panels, then a tile of x
 //         [TILE_ROWS][STAGE_STRIDE / 2]
 // Cost    2 M C (J + R) flops, two multiplications a lane and instruction; turning x into pairs adds

@@ -121,8 +121,7 @@ __attribute__((noinline)) void expand_low_rank(__local float* panel, __global co
 }
 
 // stage[i][l] = [x | s][m0 + i][begin + l]; rows past M that tiles read are zeros. The rows take
-// turns, so that
-// their cache misses overlap.
+// turns, so that their cache misses overlap.
 __attribute__((noinline)) void stage_rows(__local float* stage, __global const float* x,
                                           __global const float* s, uint m0, uint M, uint J, uint R,
                                           uint begin, uint end) {

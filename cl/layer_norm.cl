@@ -42,7 +42,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void layer_norm_forw
     ROW_STATISTICS(mean, scale, taken, in, n);
     EACH_PIECE(p, i, n) {
       const piece normed = (PIECE_OF(taken, p, X_TYPE, in, i) - mean) * scale;
-      STORE_PIECE(Y_TYPE, y + row * width, i, fma(normed, LOAD_PIECE(f32, w, i), LOAD_PIECE(f32, bias, i)));
+      STORE_PIECE(Y_TYPE, y + row * width, i,
+                  fma(normed, LOAD_PIECE(f32, w, i), LOAD_PIECE(f32, bias, i)));
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "tests/reference/layer_norm_reference.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/row_cases.hpp"
 
 namespace clora {
 namespace {
@@ -153,24 +154,11 @@ TEST_P(LayerNorm, BackwardAccumulatesIntoItsResidualAndOverwritesItsGradient) {
   test::expect_close(context().read<float>(dy), c.backward(), c.tolerance(), "dx as dy");
 }
 
-constexpr DType kTypes[]{DType::f32, DType::bf16};
-
-// Widths of pieces of 8, of 4 and of single elements; rows of one item, that fit registers, and
-// that are too long for them.
-std::vector<Case> cases_of_types() {
-  std::vector<Case> all;
-  for (const std::int64_t width : {3, 8, 28, 896, 1031}) all.emplace_back(5, width);
-  all.emplace_back(2, 2052);
-  all.emplace_back(1, 16392);
-  std::erase_if(all, [](const Case& c) { return !test::affords(c.shape.elements()); });
-  return all;
-}
-
 TEST_P(LayerNorm, ForwardTakesEitherTypeOfXAndY) {
-  for (Case c : cases_of_types()) {
-    for (const DType x_type : kTypes) {
+  for (Case c : test::cases_of_pieces<Case>()) {
+    for (const DType x_type : test::kActivationTypes) {
       const Tensor x = test::upload_as(context(), x_type, c.shape, c.x);
-      for (const DType y_type : kTypes) {
+      for (const DType y_type : test::kActivationTypes) {
         const Output y(context(), c.shape, y_type);
         run([&](Batch& b) {
           record_layer_norm(b, y.tensor(), x, up({c.shape.last()}, c.w),
@@ -184,12 +172,13 @@ TEST_P(LayerNorm, ForwardTakesEitherTypeOfXAndY) {
 }
 
 TEST_P(LayerNorm, BackwardTakesEitherTypeOfEachTensor) {
-  for (const Case& whole : cases_of_types()) {
+  for (const Case& whole : test::cases_of_pieces<Case>()) {
     for (const unsigned types : {1U, 2U, 4U, 7U}) {
       Case c = whole;
-      const Tensor x = test::upload_as(context(), kTypes[types & 1U], c.shape, c.x);
-      const Tensor dy = test::upload_as(context(), kTypes[types >> 1U & 1U], c.shape, c.dy);
-      const DType dx_type = kTypes[types >> 2U];
+      const Tensor x = test::upload_as(context(), test::kActivationTypes[types & 1U], c.shape, c.x);
+      const Tensor dy =
+          test::upload_as(context(), test::kActivationTypes[types >> 1U & 1U], c.shape, c.dy);
+      const DType dx_type = test::kActivationTypes[types >> 2U];
       const Tensor residual = test::upload_as(context(), dx_type, c.shape, c.residual);
       const Output dx(context(), c.shape, dx_type);
       run([&](Batch& b) {

@@ -7,6 +7,7 @@
 
 #include "tests/reference/rms_norm_reference.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/row_cases.hpp"
 
 namespace clora {
 namespace {
@@ -121,24 +122,11 @@ TEST_P(RmsNorm, BackwardAccumulatesIntoItsResidualAndOverwritesItsGradient) {
   test::expect_close(context().read<float>(dy), c.backward(), c.tolerance(), "dx as dy");
 }
 
-constexpr DType kTypes[]{DType::f32, DType::bf16};
-
-// Widths of pieces of 8, of 4 and of single elements; rows of one item, that fit registers, and
-// that are too long for them.
-std::vector<Case> cases_of_types() {
-  std::vector<Case> all;
-  for (const std::int64_t width : {3, 8, 28, 896, 1031}) all.emplace_back(5, width);
-  all.emplace_back(2, 2052);
-  all.emplace_back(1, 16392);
-  std::erase_if(all, [](const Case& c) { return !test::affords(c.shape.elements()); });
-  return all;
-}
-
 TEST_P(RmsNorm, ForwardTakesEitherTypeOfXAndY) {
-  for (Case c : cases_of_types()) {
-    for (const DType x_type : kTypes) {
+  for (Case c : test::cases_of_pieces<Case>()) {
+    for (const DType x_type : test::kActivationTypes) {
       const Tensor x = test::upload_as(context(), x_type, c.shape, c.x);
-      for (const DType y_type : kTypes) {
+      for (const DType y_type : test::kActivationTypes) {
         const Output y(context(), c.shape, y_type);
         run([&](Batch& b) { record_rms_norm(b, y.tensor(), x, up_w(c), c.epsilon); });
         test::expect_close(y.values(), c.forward(), c.tolerance() + test::rounding_of(y_type),
@@ -149,12 +137,13 @@ TEST_P(RmsNorm, ForwardTakesEitherTypeOfXAndY) {
 }
 
 TEST_P(RmsNorm, BackwardTakesEitherTypeOfEachTensor) {
-  for (const Case& whole : cases_of_types()) {
+  for (const Case& whole : test::cases_of_pieces<Case>()) {
     for (const unsigned types : {1U, 2U, 4U, 7U}) {
       Case c = whole;
-      const Tensor x = test::upload_as(context(), kTypes[types & 1U], c.shape, c.x);
-      const Tensor dy = test::upload_as(context(), kTypes[types >> 1U & 1U], c.shape, c.dy);
-      const DType dx_type = kTypes[types >> 2U];
+      const Tensor x = test::upload_as(context(), test::kActivationTypes[types & 1U], c.shape, c.x);
+      const Tensor dy =
+          test::upload_as(context(), test::kActivationTypes[types >> 1U & 1U], c.shape, c.dy);
+      const DType dx_type = test::kActivationTypes[types >> 2U];
       const Tensor residual = test::upload_as(context(), dx_type, c.shape, c.residual);
       const Output dx(context(), c.shape, dx_type);
       run([&](Batch& b) {
@@ -181,7 +170,7 @@ TEST_P(RmsNorm, NormsABf16TensorInPlace) {
 }
 
 TEST_P(RmsNorm, ARoundedGradientIsTheOtherOneToTheNearest) {
-  for (const Case& c : cases_of_types()) {
+  for (const Case& c : test::cases_of_pieces<Case>()) {
     const Output dx(context(), c.shape);
     const Output rounded(context(), c.shape, DType::bf16);
     const Tensor residual = up(c.shape, c.residual);
@@ -217,10 +206,11 @@ TEST_P(RmsNorm, BackwardWritesTheForwardsResultOnceMoreBesideTheSameGradient) {
 
 // As a training step has it: the stream's gradient is changed in place and rounded.
 TEST_P(RmsNorm, BackwardWritesTheForwardsResultInEitherTypeBesideARoundedGradient) {
-  for (Case c : cases_of_types()) {
+  for (Case c : test::cases_of_pieces<Case>()) {
     for (const unsigned types : {0U, 1U, 2U, 3U}) {
-      const DType y_type = kTypes[types & 1U];
-      const Tensor x = test::upload_as(context(), kTypes[types >> 1U], c.shape, c.x);
+      const DType y_type = test::kActivationTypes[types & 1U];
+      const Tensor x =
+          test::upload_as(context(), test::kActivationTypes[types >> 1U], c.shape, c.x);
       const Output sum(context(), c.shape), y(context(), c.shape, y_type);
       const Output rounded(context(), c.shape, DType::bf16);
       run([&](Batch& b) {

@@ -9,6 +9,7 @@
 
 #include "tests/reference/softmax_reference.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/row_cases.hpp"
 
 namespace clora {
 namespace {
@@ -147,24 +148,11 @@ TEST_P(Softmax, BackwardOverwritesItsOutputAndItsGradient) {
   test::expect_close(context().read<float>(dy), c.backward(), c.tolerance(), "dx as dy");
 }
 
-constexpr DType kTypes[]{DType::f32, DType::bf16};
-
-// Widths of pieces of 8, of 4 and of single elements; rows of one item, that fit registers, and
-// that are too long for them.
-std::vector<Case> cases_of_types() {
-  std::vector<Case> all;
-  for (const std::int64_t width : {3, 8, 28, 896, 1031}) all.emplace_back(5, width);
-  all.emplace_back(2, 2052);
-  all.emplace_back(1, 16392);
-  std::erase_if(all, [](const Case& c) { return !test::affords(c.shape.elements()); });
-  return all;
-}
-
 TEST_P(Softmax, ForwardTakesEitherTypeOfXAndY) {
-  for (Case c : cases_of_types()) {
-    for (const DType x_type : kTypes) {
+  for (Case c : test::cases_of_pieces<Case>()) {
+    for (const DType x_type : test::kActivationTypes) {
       const Tensor x = test::upload_as(context(), x_type, c.shape, c.x);
-      for (const DType y_type : kTypes) {
+      for (const DType y_type : test::kActivationTypes) {
         const Output y(context(), c.shape, y_type);
         run([&](Batch& b) { record_softmax(b, y.tensor(), x); });
         test::expect_close(y.values(), c.forward(), c.tolerance() + test::rounding_of(y_type),
@@ -175,18 +163,20 @@ TEST_P(Softmax, ForwardTakesEitherTypeOfXAndY) {
 }
 
 TEST_P(Softmax, BackwardTakesEitherTypeOfEachTensor) {
-  for (const Case& c : cases_of_types()) {
+  for (const Case& c : test::cases_of_pieces<Case>()) {
     for (const unsigned types : {1U, 2U, 4U, 7U}) {
       std::vector<float> y_values = c.y();
       std::vector<float> dy_values = c.dy;
-      const Tensor y = test::upload_as(context(), kTypes[types & 1U], c.shape, y_values);
-      const Tensor dy = test::upload_as(context(), kTypes[types >> 1U & 1U], c.shape, dy_values);
-      const Output dx(context(), c.shape, kTypes[types >> 2U]);
+      const Tensor y =
+          test::upload_as(context(), test::kActivationTypes[types & 1U], c.shape, y_values);
+      const Tensor dy =
+          test::upload_as(context(), test::kActivationTypes[types >> 1U & 1U], c.shape, dy_values);
+      const Output dx(context(), c.shape, test::kActivationTypes[types >> 2U]);
       run([&](Batch& b) { record_softmax_backward(b, dx.tensor(), dy, y); });
       test::expect_close(dx.values(),
                          reference::softmax_backward(test::to_double(dy_values),
                                                      test::to_double(y_values), c.width()),
-                         c.tolerance() + test::rounding_of(kTypes[types >> 2U]),
+                         c.tolerance() + test::rounding_of(test::kActivationTypes[types >> 2U]),
                          y.text() + ", " + dy.text() + " to " + dx.tensor().text());
     }
   }
