@@ -71,10 +71,6 @@ Defines defines_of(const Context& context, const GemmProduct& p, const Plan& pla
   return defines;
 }
 
-const Tensor& or_else(const Tensor& tensor, const Tensor& stand_in) {
-  return tensor.empty() ? stand_in : tensor;
-}
-
 // In the order of the kernels' arguments; any other for one that is absent.
 using Tensors = std::array<Tensor, 8>;
 Tensors tensors_of(const GemmProduct& p) {

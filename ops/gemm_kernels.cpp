@@ -24,11 +24,6 @@ constexpr std::int64_t kStepsOfDots = 32;
 
 std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 
-// A kernel argument for a tensor that may be absent: then any other one, which is not touched.
-const Tensor& or_else(const Tensor& tensor, const Tensor& stand_in) {
-  return tensor.empty() ? stand_in : tensor;
-}
-
 std::vector<Argument> arguments_of(const GemmProduct& p) {
   return {p.y,
           p.x,

@@ -31,6 +31,11 @@ struct GemmProduct {
   Cost cost() const;
 };
 
+// A kernel argument for a tensor that may be absent: then any other one, which is not touched.
+inline const Tensor& or_else(const Tensor& tensor, const Tensor& stand_in) {
+  return tensor.empty() ? stand_in : tensor;
+}
+
 // The files of kernels for some products or variants only.
 inline constexpr std::string_view kGemmFewRowsPortable = "gemm_few_rows.cl";
 inline constexpr std::string_view kGemmTiles = "gemm_cpu.cl";
