@@ -62,9 +62,9 @@ std::span<std::int32_t> CachedForward::staging_for(Recorded& f) const {
   const std::size_t turn = f.turn++ % f.staging.size();
   if (pinned_ != nullptr && 4 * words <= kPinnedPart && f.rows.ids.elements() == 1) {
     const std::span<std::byte> bytes = pinned_->bytes().subspan(turn * kPinnedPart);
-    const std::span words_of{reinterpret_cast<std::int32_t*>(bytes.data()), words};
-    std::ranges::fill(words_of, 0);
-    return words_of;
+    const std::span part{reinterpret_cast<std::int32_t*>(bytes.data()), words};
+    std::ranges::fill(part, 0);
+    return part;
   }
   f.staging[turn]->assign(words, 0);
   return *f.staging[turn];
