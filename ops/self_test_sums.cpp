@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <sstream>
 
 #include "ops/self_test_sums_table.hpp"
@@ -94,10 +95,13 @@ std::string self_test_key(std::string_view kernel, const Digest& inputs) {
 }
 
 std::optional<std::string_view> known_self_test_sums(std::string_view key) {
-  const auto* const known =
-      std::ranges::find(kSelfTestSums, key, [](const SelfTestSums& entry) { return entry.key; });
-  if (known == std::end(kSelfTestSums)) return std::nullopt;
-  return known->sums;
+  for (const std::span<const SelfTestSums> table :
+       {std::span<const SelfTestSums>(kSelfTestSums),
+        std::span<const SelfTestSums>(kCardSelfTestSums)}) {
+    const auto known = std::ranges::find(table, key, &SelfTestSums::key);
+    if (known != table.end()) return known->sums;
+  }
+  return std::nullopt;
 }
 
 bool have_sums(const std::vector<SelfTestResult>& results, std::string_view sums,
