@@ -185,10 +185,9 @@ void DeviceHealth::finish(std::string_view who) {
   }
 }
 
-// Waits for what the queue still runs after a failure, so that its memory can be freed. Where even
-// that fails the device is gone, and runs nothing.
+// Where even the marker fails the device is gone, and runs nothing.
 void DeviceHealth::settle() noexcept {
-  if (queue_ == nullptr) return;
+  if (queue_ == nullptr || stuck()) return;
   if (stuck_after_seconds_ <= 0) {
     clFinish(queue_);
     return;

@@ -64,6 +64,10 @@ class DeviceHealth {
   // driver refused the call and the Context is as it was.
   void finish(std::string_view who);
 
+  // Waits for what the queue still runs after a failure, so that its memory can be freed; where it
+  // does not come to rest within the limit the Context is stuck. Does nothing where it was.
+  void settle() noexcept;
+
   // The Context's queue, flushed by a wait; null once the Context goes. Not owned.
   void watch(cl_command_queue queue) noexcept { queue_ = queue; }
   // A wait at its limit asks whether anything else was completed since it was asked before; while
@@ -77,7 +81,6 @@ class DeviceHealth {
   bool wait_limited(cl_event event, int* status);
   int wait_for_outcome(cl_event event, std::string_view who);
   void flush() const noexcept;
-  void settle() noexcept;
   [[noreturn]] void lose(std::string_view who, int status);
 
   using Seconds = std::chrono::duration<double>;

@@ -184,11 +184,12 @@ struct Transfer::State {
 
   // A transfer of the caller's own memory: where it fails half-way, the device has let go of that
   // memory before the error reaches the caller, who may free it. A stuck device never does.
-  void finish_at_rest(const std::function<Fence()>& enqueue) const {
+  template <class Enqueue>
+  void finish_at_rest(const Enqueue& enqueue) const {
     try {
       enqueue().wait();
     } catch (...) {
-      if (!health->stuck()) clFinish(queue);
+      health->settle();
       throw;
     }
   }
