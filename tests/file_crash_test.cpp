@@ -47,9 +47,9 @@ class SavesUnderKill : public testing::Test {
     const Child child([&](const auto&) {
       const Save save = saver(folder_ / "model");
       for (const int version : {0, 1}) save(version, folder_ / std::to_string(version));
-      disk_calls.clear();
+      test::die_at_disk_call(0);
       save(0, folder_ / "0");
-      test::write_whole_file(folder_ / "calls", std::to_string(disk_calls.size()));
+      test::write_whole_file(folder_ / "calls", std::to_string(test::disk_calls_so_far()));
     });
     ASSERT_EQ(child.end(), 0);
     for (const int version : {0, 1}) {
@@ -174,7 +174,7 @@ TEST_F(SavesUnderKill, KeepAnyFileWhole) { kill_many_times(writing_texts, 80); }
 
 TEST(AtomicWrite, ForcesTheFileToTheDiskBeforeItsNameAndThenTheFolder) {
   const test::TemporaryFolder folder;
-  disk_calls.clear();
+  test::die_at_disk_call(0);
   write_file_atomically(folder / "a", "text");
   EXPECT_THAT(disk_calls, testing::ElementsAre("write", "sync file", "rename", "sync folder"));
 }

@@ -51,8 +51,14 @@ inline bool note(const char* call) {
 // This process kills itself at its n-th call from now on, before it has any effect; of a write half
 // goes through. 0: it lives.
 inline void die_at_disk_call(std::size_t nth) {
+  const std::lock_guard lock(detail::calls_mutex);
   disk_calls.clear();
   detail::dies_at = nth;
+}
+
+inline std::size_t disk_calls_so_far() {
+  const std::lock_guard lock(detail::calls_mutex);
+  return disk_calls.size();
 }
 
 // Counts as such a call: a moment to die at.
