@@ -46,17 +46,16 @@ struct Numbers {
 
   std::vector<double> last_row_of_y() const {
     const std::vector<double> row = x.last_row();
-    std::vector<double> y(size(layer.n));
-    for (std::int64_t i = 0; i < layer.n; ++i) y[size(i)] = dot(row, w.row(i));
-    for (std::int64_t r = 0; r < layer.rank; ++r) add(y, dot(row, a.row(r)), bt.row(r));
-    return y;
+    std::vector<double> made(size(layer.rank));
+    for (std::int64_t r = 0; r < layer.rank; ++r) made[size(r)] = dot(row, a.row(r));
+    return last_row_of_y(made);
   }
-  // Where s is given.
-  std::vector<double> last_row_of_expanded() const {
-    const std::vector<double> row = x.last_row(), of_s = s.last_row();
+  // Where its row of s is given.
+  std::vector<double> last_row_of_y(const std::vector<double>& given) const {
+    const std::vector<double> row = x.last_row();
     std::vector<double> y(size(layer.n));
     for (std::int64_t i = 0; i < layer.n; ++i) y[size(i)] = dot(row, w.row(i));
-    for (std::int64_t r = 0; r < layer.rank; ++r) add(y, of_s[size(r)], bt.row(r));
+    for (std::int64_t r = 0; r < layer.rank; ++r) add(y, given[size(r)], bt.row(r));
     return y;
   }
   std::vector<double> last_row_of_dx() const {
@@ -128,7 +127,7 @@ void expand(OpBench& bench, const Layer& layer) {
     for (std::size_t i = 0; i < bench.repeats; ++i) {
       record_gemm(set.batch(), t.y, t.x, t.weights.w, extras);
     }
-    expect_last(set, t.y, [&] { return numbers.last_row_of_expanded(); });
+    expect_last(set, t.y, [&] { return numbers.last_row_of_y(numbers.s.last_row()); });
   });
 }
 
