@@ -73,8 +73,8 @@ void Batch::State::add(Command command) {
 }
 
 void Batch::State::bind_all() {
-  for (Command& command : preparations) bind(command, context.device());
-  for (Command& command : commands) bind(command, context.device());
+  for (Command& command : preparations) bind(command, context);
+  for (Command& command : commands) bind(command, context);
 }
 
 void Batch::State::estimate_all() {

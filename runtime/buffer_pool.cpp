@@ -60,6 +60,18 @@ cl_mem Buffer::part(std::size_t offset_bytes, std::size_t bytes) const {
   return allocation_->block().part(allocation_->offset() + offset_bytes, bytes);
 }
 
+bool Buffer::is_pooled() const noexcept { return pool_ != nullptr && !allocation_->wrapped; }
+
+std::optional<std::uint64_t> Buffer::address() const noexcept {
+  return allocation_ == nullptr ? std::nullopt : allocation_->block().address;
+}
+
+void Buffer::set_address(std::uint64_t address) const noexcept {
+  if (pool_ == nullptr) return;
+  allocation_->block().address = address;
+  pool_->gave_addresses = true;
+}
+
 bool Buffer::is_committed() const noexcept {
   return allocation_ == nullptr || (allocation_->own != nullptr && allocation_->own->committed);
 }

@@ -9,7 +9,9 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -77,6 +79,13 @@ class Buffer {
   // kernel's argument; it may reach further. Made once, and kept with the cl_mem that it is of.
   // REQUIRES: offset_bytes a multiple of the device's base alignment. Errors: device.
   cl_mem part(std::size_t offset_bytes, std::size_t bytes) const;
+
+  // Whether the pool frees the memory, then with nothing left in the queue that was given its
+  // address: so neither a caller's nor host memory.
+  bool is_pooled() const noexcept;
+  // Of handle() in the device's address space, once somebody has found it out.
+  std::optional<std::uint64_t> address() const noexcept;
+  void set_address(std::uint64_t address) const noexcept;
 
   // Whether Transfer::commit() has forced all of it into memory; a cached block stays so.
   bool is_committed() const noexcept;

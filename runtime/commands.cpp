@@ -4,6 +4,7 @@
 #include <ranges>
 #include <utility>
 
+#include "runtime/device_addresses.hpp"
 #include "runtime/program.hpp"
 
 namespace clora {
@@ -34,20 +35,31 @@ MemoryRegion fillable_region_of(const Tensor& tensor, const Device& device) {
   return region;
 }
 
-// A cl_mem that begins where the tensor does.
-cl_mem argument_of(const Tensor& tensor, const Device& device) {
-  if (tensor.empty()) return nullptr;
-  const MemoryRegion region = region_of(tensor);
-  require(region.offset_bytes % device.base_alignment_bytes == 0,
-          "batch: a view must begin at a multiple of {} bytes to be a kernel's argument, {} begins "
-          "at {}",
-          device.base_alignment_bytes, tensor.text(), region.offset_bytes);
-  const Buffer& buffer = *tensor.storage()->buffer;
-  return buffer.part(region.offset_bytes - buffer.offset_bytes(),
-                     std::max<std::size_t>(tensor.bytes(), 1));
+cl_int set_memory(cl_kernel kernel, cl_uint n, cl_mem mem) {
+  return clSetKernelArg(kernel, n, sizeof mem, &mem);
 }
 
-void bind_kernel(KernelCommand& command, const Device& device) {
+// The address at which the tensor begins, or a cl_mem that begins there.
+cl_int set_tensor(cl_kernel kernel, cl_uint n, const Tensor& tensor, Context& context) {
+  if (tensor.empty()) return set_memory(kernel, n, nullptr);
+  const MemoryRegion region = region_of(tensor);
+  const std::size_t alignment = context.device().base_alignment_bytes;
+  require(region.offset_bytes % alignment == 0,
+          "batch: a view must begin at a multiple of {} bytes to be a kernel's argument, {} begins "
+          "at {}",
+          alignment, tensor.text(), region.offset_bytes);
+  if (region.offset_bytes == 0) return set_memory(kernel, n, region.mem);
+  const Buffer& buffer = *tensor.storage()->buffer;
+  if (const auto address = context.addresses().of(buffer)) {
+    void* const begin = reinterpret_cast<void*>(*address + region.offset_bytes);
+    return clSetKernelArgSVMPointer(kernel, n, begin);
+  }
+  return set_memory(kernel, n,
+                    buffer.part(region.offset_bytes - buffer.offset_bytes(),
+                                std::max<std::size_t>(tensor.bytes(), 1)));
+}
+
+void bind_kernel(KernelCommand& command, Context& context) {
   const Kernel& kernel = command.launch.kernel;
   cl_int status = CL_SUCCESS;
   command.kernel.reset(clCreateKernel(kernel.program->handle(), kernel.function.c_str(), &status));
@@ -57,10 +69,7 @@ void bind_kernel(KernelCommand& command, const Device& device) {
     const auto n = static_cast<cl_uint>(i);
     status = std::visit(
         Overloaded{
-            [&](const Tensor& tensor) {
-              const cl_mem mem = argument_of(tensor, device);
-              return clSetKernelArg(own, n, sizeof mem, &mem);
-            },
+            [&](const Tensor& tensor) { return set_tensor(own, n, tensor, context); },
             [&](const LocalMemory& local) { return clSetKernelArg(own, n, local.bytes, nullptr); },
             [&](auto value) { return clSetKernelArg(own, n, sizeof value, &value); }},
         command.arguments[i]);
@@ -132,8 +141,8 @@ std::vector<Tensor> tensors_of(const Command& command) {
                     command);
 }
 
-void bind(Command& command, const Device& device) {
-  std::visit(Overloaded{[&](KernelCommand& kernel) { bind_kernel(kernel, device); },
+void bind(Command& command, Context& context) {
+  std::visit(Overloaded{[&](KernelCommand& kernel) { bind_kernel(kernel, context); },
                         [](CopyCommand& copy) {
                           copy.to = region_of(copy.dst);
                           copy.from = region_of(copy.src);
@@ -142,7 +151,9 @@ void bind(Command& command, const Device& device) {
                           call.regions.clear();  // of a seal that failed
                           for (const Tensor& t : call.uses) call.regions.push_back(region_of(t));
                         },
-                        [&](FillCommand& fill) { fill.to = fillable_region_of(fill.dst, device); },
+                        [&](FillCommand& fill) {
+                          fill.to = fillable_region_of(fill.dst, context.device());
+                        },
                         [](MarkCommand&) {}, [](auto& other) { other.to = region_of(other.dst); }},
              command);
 }

@@ -56,8 +56,8 @@ using Command =
 // The tensors that the command uses.
 std::vector<Tensor> tensors_of(const Command& command);
 
-// REQUIRES: every temporary has its place. Errors: invalid_argument, device.
-void bind(Command& command, const Device& device);
+// REQUIRES: every temporary has its place. Errors: invalid_argument, device, device_lost.
+void bind(Command& command, Context& context);
 
 // event: null where none is wanted. Errors: device.
 void enqueue(const Command& command, cl_command_queue queue, cl_event* event);

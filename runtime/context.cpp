@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/adopted_memory.hpp"
+#include "runtime/device_addresses.hpp"
 #include "runtime/in_flight.hpp"
 #include "runtime/opencl.hpp"
 
@@ -149,6 +150,9 @@ struct Context::State {
         adopted(context.get(), device.base_alignment_bytes),
         programs(context.get(), device,
                  {config.kernel_folder, program_store_of(config), config.hooks, health}),
+        addresses(context.get(), queue.get(), device, programs, health,
+                  config.sub_allocate &&
+                      config.addresses.value_or(device.kind == DeviceKind::gpu)),
         variant(resolve(config.variant, config.precision, device)),
         in_flight(device, health, {config.max_commands_in_flight, config.max_seconds_in_flight}) {
     health->watch(queue.get());
@@ -171,6 +175,7 @@ struct Context::State {
   Transfer transfers;
   AdoptedMemory adopted;
   ProgramCache programs;
+  DeviceAddresses addresses;
   Profiler profiler;
   Variant variant;
   InFlightLedger in_flight;
@@ -204,6 +209,7 @@ const ContextConfig& Context::config() const noexcept { return state_->config; }
 const std::shared_ptr<DeviceHealth>& Context::health() const noexcept { return state_->health; }
 InFlightLedger& Context::in_flight() noexcept { return state_->in_flight; }
 ProgramCache& Context::programs() noexcept { return state_->programs; }
+DeviceAddresses& Context::addresses() noexcept { return state_->addresses; }
 BufferPool& Context::pool() noexcept { return state_->pool; }
 Transfer& Context::transfers() noexcept { return state_->transfers; }
 Profiler& Context::profiler() noexcept { return state_->profiler; }

@@ -37,6 +37,7 @@ struct ContextConfig {
   std::size_t memory_limit_bytes = 0;   // 0: memory_limit_share of what the device reports
   double memory_limit_share = 1;        // in (0, 1]
   bool sub_allocate = true;             // false: a cl_mem for each, temporaries too
+  std::optional<bool> addresses;        // for kernels' arguments; not given: on GPUs that take them
   bool wrap_files = true;               // CPU devices read weights where the file is mapped
   std::filesystem::path kernel_folder;  // read kernel files from here instead of the embedded ones
   std::filesystem::path cache_folder = default_cache_folder();  // empty: nothing is kept on disk
@@ -69,7 +70,8 @@ struct AdoptedQueue {
   cl_command_queue queue = nullptr;
 };
 
-class InFlightLedger;  // runtime/in_flight.hpp
+class DeviceAddresses;  // runtime/device_addresses.hpp
+class InFlightLedger;   // runtime/in_flight.hpp
 
 class Context {
  public:
@@ -147,6 +149,8 @@ class Context {
   const Hooks& hooks() const noexcept;
   const std::shared_ptr<DeviceHealth>& health() const noexcept;
   const ContextConfig& config() const noexcept;
+  // Of blocks of the pool, for kernels' arguments.
+  DeviceAddresses& addresses() noexcept;
   // What batches have given the device and the limit on it.
   InFlightLedger& in_flight() noexcept;
   Profiler& profiler() noexcept;

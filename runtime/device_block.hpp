@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -36,7 +38,8 @@ class DeviceBlock {
   // REQUIRES: nothing uses a part any more.
   void drop_parts() noexcept;
 
-  bool committed = false;  // its pages were forced into memory
+  bool committed = false;                // its pages were forced into memory
+  std::optional<std::uint64_t> address;  // on the device, where somebody asked for it
 
  private:
   OwnedMem mem_;

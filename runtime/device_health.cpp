@@ -185,22 +185,22 @@ void DeviceHealth::finish(std::string_view who) {
   }
 }
 
-// Where even the marker fails the device is gone, and runs nothing.
-void DeviceHealth::settle() noexcept {
-  if (queue_ == nullptr || stuck()) return;
-  if (stuck_after_seconds_ <= 0) {
-    clFinish(queue_);
-    return;
-  }
+// A driver that refuses the marker, or to tell of it, is waited for without a limit, which is not
+// long where the device is gone.
+bool DeviceHealth::settle() noexcept {
+  if (queue_ == nullptr || stuck()) return !stuck();
   cl_event end = nullptr;
-  if (clEnqueueMarkerWithWaitList(queue_, 0, nullptr, &end) != CL_SUCCESS) return;
-  int status = CL_COMPLETE;
+  const bool is_limited = stuck_after_seconds_ > 0 &&
+                          clEnqueueMarkerWithWaitList(queue_, 0, nullptr, &end) == CL_SUCCESS;
+  int status = CL_INVALID_EVENT;
   try {
-    if (!wait_limited(end, &status)) stuck_.store(true, std::memory_order_release);
+    if (is_limited && !wait_limited(end, &status)) stuck_.store(true, std::memory_order_release);
   } catch (...) {
     stuck_.store(true, std::memory_order_release);
   }
-  if (!stuck()) clReleaseEvent(end);
+  if (stuck()) return false;
+  if (is_limited) clReleaseEvent(end);
+  return status == CL_COMPLETE || clFinish(queue_) == CL_SUCCESS || lost();
 }
 
 void DeviceHealth::lose(std::string_view who, int status) {

@@ -64,9 +64,10 @@ class DeviceHealth {
   // driver refused the call and the Context is as it was.
   void finish(std::string_view who);
 
-  // Waits for what the queue still runs after a failure, so that its memory can be freed; where it
-  // does not come to rest within the limit the Context is stuck. Does nothing where it was.
-  void settle() noexcept;
+  // Waits for what the queue still runs after a failure, so that its memory can be freed. False
+  // where that cannot be known: it did not come to rest within the limit, and the Context is stuck,
+  // now or before; or the driver refused every way to wait.
+  bool settle() noexcept;
 
   // The Context's queue, flushed by a wait; null once the Context goes. Not owned.
   void watch(cl_command_queue queue) noexcept { queue_ = queue; }

@@ -41,8 +41,10 @@ struct PoolState {
 
   PoolConfig config;
   std::size_t wrapped_bytes = 0;
+  bool gave_addresses = false;  // of blocks, to kernels
 
  private:
+  void come_to_rest() const noexcept;
   bool try_allocate(Allocation& allocation, int& status);
   bool take_piece(Allocation& allocation, int& status);
   bool take_block(Allocation& allocation, int& status);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -162,6 +164,32 @@ TEST(DeviceHealth, PollSeesAFailureToo) {
   EXPECT_EQ(thrown_by([&] { (void)health.passed(gate.event(), "fence"); }).first,
             ErrorCode::device_lost);
   EXPECT_TRUE(health.lost());
+}
+
+// Whoever settles frees memory next.
+TEST(DeviceHealth, SettlesThoughTheDriverRefusesMarkersOrToTellOfThem) {
+  Guest guest(config_of(20));
+  using enum DeviceHealth::Waiting;
+  for (const auto& [refused, waiting] : {std::pair{test::CallKind::marker, asleep},
+                                         {test::CallKind::event_status, asleep},
+                                         {test::CallKind::event_status, looking}}) {
+    DeviceHealth health("test", 20, waiting);
+    health.watch(guest.context.opencl_queue());
+    Gate gate(guest.context);
+    static_cast<void>(guest.batch->submit(std::span(&gate.event(), 1)));
+    test::clear_faults();
+    test::inject({.kind = refused, .lasting = true});
+    std::atomic<bool> opened = false;
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      opened = true;
+      gate.open();
+    });
+    EXPECT_TRUE(health.settle());
+    EXPECT_TRUE(opened);
+    later.join();
+    test::clear_faults();
+  }
 }
 
 TEST(DeviceHealth, WaitsForEverWhereNoLimitIsSet) {

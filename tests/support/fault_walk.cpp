@@ -13,7 +13,6 @@
 #include "ops/cross_entropy.hpp"
 #include "runtime/batch.hpp"
 #include "runtime/in_flight.hpp"
-#include "tests/support/leaks_on_purpose.hpp"
 #include "tests/support/tiny_models.hpp"
 
 namespace clora::test {
@@ -125,10 +124,8 @@ class Walker {
   int count(CallKind kind) const { return counts_[static_cast<std::size_t>(kind)]; }
   int count_all() const { return all_; }
 
-  // One run with what `arm` makes fail. leaves: nobody can wait, so that the device keeps what it
-  // may use.
-  void try_one(const std::function<void()>& arm, const std::set<ErrorCode>& codes,
-               bool leaves = false) {
+  // One run with what `arm` makes fail.
+  void try_one(const std::function<void()>& arm, const std::set<ErrorCode>& codes) {
     prepare();
     const Before before = Before::of(work_);
     clear_faults();
@@ -142,7 +139,7 @@ class Walker {
       return;
     }
     ++count_.tried;
-    check(ending, before, codes, leaves);
+    check(ending, before, codes);
   }
 
   FaultCount result() const { return count_; }
@@ -155,8 +152,7 @@ class Walker {
     work_.prepare();
     if (was_lost) end_of(work_);
   }
-  void check(const Ending& ending, const Before& before, const std::set<ErrorCode>& codes,
-             bool leaves) {
+  void check(const Ending& ending, const Before& before, const std::set<ErrorCode>& codes) {
     if (!ending.error.has_value()) {
       ++count_.tolerated;
       EXPECT_TRUE(ending.result == want_) << "another result than without the fault";
@@ -170,8 +166,6 @@ class Walker {
     LiveObjects now = live_objects();
     // A Context keeps the programs that it built; work from nothing shows that they go with it.
     if (context != nullptr) now.programs = before.objects.programs;
-    // The memory of a generator's transfers with a card is a buffer.
-    if (leaves && now.buffers == before.objects.buffers + 1) now.buffers = before.objects.buffers;
     EXPECT_EQ(now, before.objects) << "now " << now.text() << "; before " << before.objects.text();
     EXPECT_EQ(bytes_in_use(work_), before.bytes);
     if (context == nullptr) return;
@@ -214,12 +208,8 @@ FaultCount walk_faults(const FaultyWork& work, const WalkPlan& plan) {
         if (lasting && !plan.lasting && !walks_everything()) continue;
         SCOPED_TRACE(fmt::format("{}: {} call {} of {}{}", work.name, name_of(kind), n,
                                  walker.count(kind), lasting ? " and all later" : ""));
-        // Nobody can wait where all markers are refused: what the device may use is left to it.
-        const bool leaves = kind == CallKind::marker && lasting;
-        std::optional<LeaksOnPurpose> scope;
-        if (leaves) scope.emplace();
         walker.try_one([&] { inject({.kind = kind, .nth = n, .lasting = lasting}); },
-                       sensible_codes(kind), leaves);
+                       sensible_codes(kind));
         if (testing::Test::HasFailure()) return walker.result();  // one failure tells enough
       }
     }

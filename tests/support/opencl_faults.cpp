@@ -370,6 +370,11 @@ cl_int clSetKernelArg(cl_kernel kernel, cl_uint index, size_t bytes, const void*
   return CLORA_NEXT(clSetKernelArg)(kernel, index, bytes, value);
 }
 
+cl_int clSetKernelArgSVMPointer(cl_kernel kernel, cl_uint index, const void* value) {
+  CLORA_REFUSE(argument);
+  return CLORA_NEXT(clSetKernelArgSVMPointer)(kernel, index, value);
+}
+
 cl_event clCreateUserEvent(cl_context context, cl_int* status) {
   if (refused(CallKind::user_event, status)) return nullptr;
   return counted(CLORA_NEXT(clCreateUserEvent)(context, status), live.events);

@@ -22,7 +22,7 @@ enum class CallKind {
   binary,          // clCreateProgramWithBinary
   build,           // clBuildProgram
   kernel,          // clCreateKernel
-  argument,        // clSetKernelArg
+  argument,        // clSetKernelArg, clSetKernelArgSVMPointer
   launch,          // clEnqueueNDRangeKernel
   copy,            // clEnqueueCopyBuffer
   fill,            // clEnqueueFillBuffer
