@@ -63,7 +63,7 @@ void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
 void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
                       const HeadLossInputs& inputs) {
   check(loss, dx, inputs);
-  if (takes_head_loss_wgmma(batch.context(), inputs)) {
+  if (takes_head_loss_wgmma(batch.context(), inputs, !dx.empty())) {
     return record_head_loss_wgmma(batch, loss, dx, inputs);
   }
   const std::int64_t rows = inputs.x.shape()[0];

@@ -36,7 +36,7 @@ std::vector<float> exact_values(std::int64_t count, std::uint32_t seed) {
 }
 
 // Several tiles each way, cut at their ends, and losses beyond what one reference has room for.
-void test_head_loss(SelfTest& test) {
+void test_head_loss(SelfTest& test, bool gradient) {
   constexpr std::int64_t kRows = 150, kEntries = 612, kWidth = 72;
   std::vector<std::int32_t> targets(kRows);
   for (std::size_t t = 0; t < targets.size(); ++t) {
@@ -48,8 +48,8 @@ void test_head_loss(SelfTest& test) {
       .targets = test.input({kRows}, targets),
       .weight = test.input({1}, std::vector{0.5F}),
       .entries_per_chunk = kTileEntries};
-  record_head_loss(test.batch(), test.output({kRows}), test.output({kRows, kWidth}), inputs);
-  record_head_loss(test.batch(), test.output({kRows}), {}, inputs);
+  record_head_loss(test.batch(), test.output({kRows}),
+                   gradient ? test.output({kRows, kWidth}) : Tensor(), inputs);
 }
 
 // One loss as it is recorded.
@@ -234,12 +234,15 @@ std::int64_t head_chunk_tiles(std::int64_t row_tiles, std::int64_t tiles, std::i
   return best;
 }
 
-bool takes_head_loss_wgmma(Context& context, const HeadLossInputs& inputs) {
+bool takes_head_loss_wgmma(Context& context, const HeadLossInputs& inputs, bool gradient) {
   const GemmSize size{u32(inputs.x.shape()[0]), u32(inputs.head.shape()[0]),
                       u32(inputs.head.shape()[1])};
   return context.variant() == Variant::wgmma && rounds_to_bf16(context.variant(), size, false) &&
          inputs.head.layout() == Layout::plain &&
-         trusted(context, {kExponentials, "head_loss_wgmma", kBf16Tolerance}, test_head_loss);
+         trusted(context,
+                 {kExponentials, gradient ? "head_loss_wgmma gradient" : "head_loss_wgmma loss",
+                  kBf16Tolerance},
+                 [&](SelfTest& test) { test_head_loss(test, gradient); });
 }
 
 void record_head_loss_wgmma(Batch& batch, const Tensor& loss, const Tensor& dx,

@@ -6,8 +6,8 @@
 namespace clora {
 
 // Whether it is taken for these inputs: variant wgmma, more than a few rows, no strips, and a
-// kernel that its self-test trusts.
-bool takes_head_loss_wgmma(Context& context, const HeadLossInputs& inputs);
+// kernel that its self-test trusts: that of the loss alone is another one.
+bool takes_head_loss_wgmma(Context& context, const HeadLossInputs& inputs, bool gradient);
 
 // record_head_loss, by chunks of the vocabulary. REQUIRES: takes_head_loss_wgmma().
 void record_head_loss_wgmma(Batch& batch, const Tensor& loss, const Tensor& dx,

@@ -1,5 +1,7 @@
 #include "ops/lora_gradient.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -31,10 +33,11 @@ void test_gradient(SelfTest& test) {
   record_gradient(test.batch(), {.out = out, .s = s, .x = x, .scale = 0.5F});
 }
 
-// Several strips of columns and chunks of rows, cut at their ends, one block of ranks and two; one
+// Several strips of columns and chunks of rows, cut at their ends, and of many ranks two blocks; one
 // member, and several with and without what they shrink.
-void test_gradients_wgmma(SelfTest& test) {
-  constexpr std::int64_t kRows = 700;
+void test_gradients_wgmma(SelfTest& test, std::uint32_t block_ranks) {
+  constexpr std::int64_t kRows = 700, kFewRanks = 16;
+  const bool is_few = block_ranks <= kFewRanks;
   const auto rounded = [&](Shape shape) { return test.input(shape, 1, DType::bf16); };
   const auto member = [&](std::int64_t rank, std::int64_t width, bool shrinks) {
     LoraGradientProduct p{.out = test.changed(test.input({rank, width})),
@@ -48,12 +51,11 @@ void test_gradients_wgmma(SelfTest& test) {
     return p;
   };
   LoraGradientQueue queue;
-  for (const std::int64_t rank : {7, 70}) {
-    queue.record(test.batch(), std::array{member(rank, 1100, true)});
-  }
-  queue.add(test.batch(), member(5, 600, false));
-  queue.add(test.batch(), member(5, 40, false));
-  queue.record(test.batch(), std::array{member(5, 136, true), member(5, 530, true)});
+  queue.record(test.batch(), std::array{member(is_few ? 7 : 70, 1100, true)});
+  const std::int64_t rank = is_few ? 5 : 20;
+  queue.add(test.batch(), member(rank, 600, false));
+  queue.add(test.batch(), member(rank, 40, false));
+  queue.record(test.batch(), std::array{member(rank, 136, true), member(rank, 530, true)});
 }
 
 Launch launch_of(const LoraGradientProduct& g) {
@@ -99,6 +101,10 @@ void record_gradient_by_chunks(Batch& batch, const LoraGradientProduct& g) {
   batch.launch(std::move(sum), g.out, parts, rank * width, chunks, g.scale);
 }
 
+bool shares_launches(Context& context, const LoraGradientProduct& p) {
+  return gradients_share_launches(context, p.s.shape()[1]);
+}
+
 // What record_gradients_wgmma() requires of a launch's members.
 bool may_join(std::span<const LoraGradientProduct> members, const LoraGradientProduct& p) {
   return std::ranges::all_of(members, [&](const LoraGradientProduct& q) {
@@ -110,15 +116,17 @@ bool may_join(std::span<const LoraGradientProduct> members, const LoraGradientPr
 
 }  // namespace
 
-bool gradients_share_launches(Context& context) {
-  return context.variant() == Variant::wgmma &&
-         trusted(context, {kLoraWgmma, "lora_gradients_wgmma", kBf16Tolerance},
-                 test_gradients_wgmma);
+bool gradients_share_launches(Context& context, std::int64_t rank) {
+  if (context.variant() != Variant::wgmma) return false;
+  const std::uint32_t block_ranks = gradient_block_ranks(rank);
+  return trusted(
+      context, {kLoraWgmma, fmt::format("lora_gradients_wgmma {}", block_ranks), kBf16Tolerance},
+      [&](SelfTest& test) { test_gradients_wgmma(test, block_ranks); });
 }
 
 void record_gradient(Batch& batch, const LoraGradientProduct& p) {
   Context& context = batch.context();
-  if (gradients_share_launches(context)) return record_gradients_wgmma(batch, {&p, 1});
+  if (shares_launches(context, p)) return record_gradients_wgmma(batch, {&p, 1});
   if (variant_for(context, "lora_linear_cpu.cl", "lora_gradient", test_gradient) == Variant::cpu) {
     return record_gradient_cpu(batch, p);
   }
@@ -130,17 +138,19 @@ void record_gradient(Batch& batch, const LoraGradientProduct& p) {
 }
 
 void LoraGradientQueue::add(Batch& batch, const LoraGradientProduct& p) {
-  if (!gradients_share_launches(batch.context())) return record_gradient(batch, p);
+  if (!shares_launches(batch.context(), p)) return record_gradient(batch, p);
   waiting_.push_back(p);
 }
 
 void LoraGradientQueue::record(Batch& batch, std::span<const LoraGradientProduct> members) {
-  if (!gradients_share_launches(batch.context())) {
-    for (const LoraGradientProduct& p : members) record_gradient(batch, p);
-    return;
-  }
   std::vector<LoraGradientProduct> all = std::exchange(waiting_, {});
-  all.insert(all.end(), members.begin(), members.end());
+  for (const LoraGradientProduct& p : members) {
+    if (shares_launches(batch.context(), p)) {
+      all.push_back(p);
+    } else {
+      record_gradient(batch, p);
+    }
+  }
   for (std::span<const LoraGradientProduct> rest = all; !rest.empty();) {
     std::size_t count = 1;
     while (count < rest.size() && may_join(rest.first(count), rest[count])) ++count;

@@ -26,8 +26,9 @@ struct LoraGradientProduct {
 
 // By the kernel that serves the device best.
 void record_gradient(Batch& batch, const LoraGradientProduct& p);
-// Whether there is one for many gradients at once, which reads x once for both of its results.
-bool gradients_share_launches(Context& context);
+// Whether there is one for many gradients of this rank at once, which reads x once for both of its
+// results.
+bool gradients_share_launches(Context& context, std::int64_t rank);
 
 // Gradients on their way to launches. Where launches are shared, one that nobody waits for stays
 // here until others must be recorded or flush(); elsewhere each is recorded at once.
@@ -48,6 +49,9 @@ class LoraGradientQueue {
 // with wgmma; equal rows and ranks; of those that shrink, and of those that do not, equal scales;
 // no two of one `out`.
 void record_gradients_wgmma(Batch& batch, std::span<const LoraGradientProduct> members);
+// The ranks that a work-group of that kernel takes at once, where there are so many: the kernel is
+// another one for each number.
+std::uint32_t gradient_block_ranks(std::int64_t rank);
 
 // How the rows of x are cut: a unit of work is so many times 64 of them, and 512 columns.
 struct LoraChunks {

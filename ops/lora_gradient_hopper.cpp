@@ -41,7 +41,7 @@ struct Plan {
   Plan(const Context& context, Members members)
       : rows(u32(members.front().x.shape()[0])),
         rank(u32(members.front().s.shape()[1])),
-        block_ranks(rank <= kFewRanks ? kFewRanks : kBlockRanks),
+        block_ranks(gradient_block_ranks(rank)),
         rank_blocks(divide_up(rank, block_ranks)) {
     for (const LoraGradientProduct& p : members) strips += strips_of(p);
     const std::uint32_t units = std::max(1U, groups_side_by_side(context.device()));
@@ -100,6 +100,10 @@ const LoraGradientProduct& one_that(bool shrinks, Members members) {
 }
 
 }  // namespace
+
+std::uint32_t gradient_block_ranks(std::int64_t rank) {
+  return rank <= std::int64_t{kFewRanks} ? kFewRanks : kBlockRanks;
+}
 
 LoraChunks lora_chunks(std::uint32_t rows, std::uint32_t strips, std::uint32_t rank_blocks,
                        std::uint32_t units) {

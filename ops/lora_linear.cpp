@@ -124,6 +124,10 @@ LoraLeft left_of(Batch& batch, const LoraBranch& branch, DType type) {
           lora.dropout};
 }
 
+bool takes_dx_beside(Context& context, const LoraBranch& branch) {
+  return !branch.lora.empty() && gradients_share_launches(context, branch.lora.a.shape()[0]);
+}
+
 // Whether the layers' dx may be one product.
 bool are_alike(std::span<const LoraBranch> branches) {
   const LoraWeights& first = branches.front().lora;
@@ -220,13 +224,12 @@ std::vector<LoraLeft> record_lora_linears_dx(Batch& batch, const Tensor& dx,
                                              std::span<const LoraBranch> branches,
                                              Accumulate accumulate_dx, LoraGradientQueue& queue) {
   for (const LoraBranch& branch : branches) require_branch(branch);
-  const bool beside = gradients_share_launches(batch.context());
-  if (beside && are_alike(branches)) {
+  if (takes_dx_beside(batch.context(), branches.front()) && are_alike(branches)) {
     return record_dx_beside(batch, dx, branches, accumulate_dx, queue);
   }
   std::vector<LoraLeft> all;
   for (const LoraBranch& branch : branches) {
-    const auto left = beside && !branch.lora.empty()
+    const auto left = takes_dx_beside(batch.context(), branch)
                           ? record_dx_beside(batch, dx, {&branch, 1}, accumulate_dx, queue)
                           : record_one_dx(batch, dx, branch, accumulate_dx);
     all.insert(all.end(), left.begin(), left.end());
