@@ -55,7 +55,8 @@ TEST(CApiSymbols, TheListIsSortedAndHasWhatTheHeaderDeclares) {
 }
 
 TEST(CApiSymbols, TheLibraryDefinesThemAndNoOther) {
-  const std::string library = CLORA_LIBRARY;
+  const std::string library =
+      test::built_program(std::filesystem::path(CLORA_LIBRARY).filename().string()).string();
   const bool shared = library.find(".so") != std::string::npos;
   std::vector<std::string> arguments{"-g", "--defined-only", library};
   if (shared) arguments.insert(arguments.begin(), "-D");

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from report import assess, charts, combine, contenders, gpu_runs, growth, machine, own_runs
-from report import plans, rounds, tables
+from report import packed, plans, rounds, tables
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / "build/release"
@@ -84,6 +84,7 @@ def add_growth(session):
 
 
 def make_setup(plan, options, scratch):
+    packed.use((options.build or BUILD).resolve())
     setup = contenders.Setup(ROOT, (options.build or BUILD).resolve(), options.model,
                              options.peers.expanduser(), Path(scratch),
                              len(os.sched_getaffinity(0)), options.quick)
