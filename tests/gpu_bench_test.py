@@ -91,6 +91,11 @@ class Reading(unittest.TestCase):
             "training/m/8x1024/r16": "op   count\ngemm/forward  7\nthe end"})
         self.assertEqual(job.profiles(done(JOBS, "")), {})
 
+    def test_a_step_under_a_profile_is_compared_with_no_other(self):
+        found = gpu_runs.jobs("m", "training", profile=True).figures(done(JOBS))
+        self.assertNotIn("training/m/8x1024/r16", found)
+        self.assertEqual(found["training_profiled/m/8x1024/r16"]["tokens_per_s"], 160000)
+
     def test_a_cold_start_tells_of_its_first_step_alone(self):
         job = gpu_runs.jobs("m", "training", cold=True)
         self.assertEqual(job.figures(done(JOBS)),

@@ -116,7 +116,13 @@ def jobs(model, pattern, profile=False, cold=False, rounds=10**6):
         return {work.replace("training/", "training_cold/"): {"first_step_s": own["first_step_s"]}
                 for work, own in made.figures(done).items() if "first_step_s" in own}
 
-    return replace(made, command=command, figures=only_cold if cold else made.figures,
+    def watched(done):
+        """By another name: its clock is read behind every command, and its programs are new."""
+        return {work.replace("training/", "training_profiled/"): own
+                for work, own in made.figures(done).items()}
+
+    figures = only_cold if cold else watched if profile else made.figures
+    return replace(made, command=command, figures=figures,
                    profiles=profile_of(made.figures) if profile else made.profiles)
 
 

@@ -46,14 +46,21 @@ def memory_gib():
     return round(int(found[1]) / 2**20, 1) if found else None
 
 
-def opencl_device(clora):
-    """Name, platform and driver of the device that clora takes."""
+def taken_device(clora, *options):
+    """What `clora devices` tells of the one that it takes."""
     try:
-        text = output_of([str(clora), "devices", "--json"])
+        text = output_of([str(clora), "devices", "--json", *options])
         devices = json.loads(text.splitlines()[0])["devices"]
     except (IndexError, KeyError, ValueError):
         return {}
-    taken = next((device for device in devices if device.get("taken")), {})
+    return next((device for device in devices if device.get("taken")), {})
+
+
+def opencl_device(clora):
+    """Name, platform, driver and ceilings of the device that clora takes."""
+    taken = taken_device(clora)
+    if taken and "ceilings" not in taken:  # a machine's first run
+        taken = taken_device(clora, "--measure") or taken
     wanted = ("name", "kind", "platform", "driver", "opencl", "matrix_unit", "ceilings")
     return {key: taken[key] for key in wanted if key in taken}
 
