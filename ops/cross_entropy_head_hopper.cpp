@@ -23,8 +23,6 @@ constexpr std::uint32_t kBoxRows = 64;
 constexpr std::int64_t kChunkBytes = 300 << 20;
 constexpr std::size_t kRowsAGroup = 8;  // ROWS of cl/cross_entropy_head.cl
 
-std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
-
 // Multiples of 1/32 below 2, which bf16 holds: nothing need be rounded, and losses are large.
 std::vector<float> exact_values(std::int64_t count, std::uint32_t seed) {
   std::vector<float> values(static_cast<std::size_t>(count));

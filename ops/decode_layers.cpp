@@ -25,8 +25,6 @@ constexpr double kTolerance = 1e-2;        // integers in place of floats throug
 
 using Sizes = DecodeSizes;
 
-std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
-
 void require_matrix(std::string_view name, const Tensor& w, std::int64_t rows,
                     std::int64_t columns) {
   require_weight("decode_layers", name, w);

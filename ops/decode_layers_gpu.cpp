@@ -5,6 +5,7 @@
 
 #include "ops/decode_layers_table.hpp"
 #include "ops/group_meeting.hpp"
+#include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
 #include "ops/reduction_grid.hpp"
 #include "runtime/error.hpp"
@@ -22,8 +23,6 @@ constexpr std::int64_t kMostRanks = 1024;  // of the adapters of one product
 // counted here: 227 KiB on Hopper, 99 at least from sm_80 on.
 constexpr std::int64_t kLocalBytesHopper = 200 << 10U;
 constexpr std::int64_t kLocalBytes = 76 << 10U;
-
-std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 
 std::int64_t group_of(const Context& context) {
   return static_cast<std::int64_t>(reduction_group(context.device(), kGroup));

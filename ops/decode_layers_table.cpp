@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/launch_shape.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
 namespace {
 
 constexpr std::int64_t kAddresses = 35;  // of a layer, ADDRESSES of the kernel
-
-std::uint32_t u32(std::size_t value) { return static_cast<std::uint32_t>(value); }
 
 std::uint32_t biases_of(const DecodeLayer& l) {
   return std::uint32_t{!l.q_bias.empty()} + 2 * std::uint32_t{!l.k_bias.empty()} +

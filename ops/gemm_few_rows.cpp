@@ -27,8 +27,6 @@ constexpr std::uint32_t kOctets = 4;  // that an item loads ahead, where registe
 constexpr double kProductsOfS = 3e6;
 constexpr std::size_t kBytesOfS = 16 << 10U;
 
-std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
-
 struct Plan {
   std::uint32_t group = 0;      // items
   std::uint32_t rows = 1;       // of x, ROWS

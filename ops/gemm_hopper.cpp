@@ -48,8 +48,6 @@ constexpr std::uint32_t kMostShares = 16;
 // Words by which the warp groups of a tile's shares learn who comes last.
 constexpr std::uint32_t kCountersOfTile = 2;
 
-std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
-
 std::uint32_t units_of(const Context& context) {
   return std::max(1U, context.device().compute_units);
 }

@@ -22,8 +22,6 @@ constexpr double kDotsOverhead = 1.7;
 // The same: 16 pairs
 constexpr std::int64_t kStepsOfDots = 32;
 
-std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
-
 std::vector<Argument> arguments_of(const GemmProduct& p) {
   return {p.y,
           p.x,

@@ -12,8 +12,6 @@ constexpr std::size_t kItems = 256;
 // Tile rows walked column by column.
 constexpr std::uint32_t kBand = 8;
 
-std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
-
 }  // namespace
 
 void record_gemm_mma(Batch& batch, const GemmProduct& p) {

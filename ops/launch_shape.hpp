@@ -1,5 +1,5 @@
-// How rows are shared among the work-groups of kernels for CPU devices, and small facts about
-// tensors that several ops check.
+// How rows are shared among the work-groups of kernels for CPU devices, sizes as kernels take them,
+// and small facts about tensors that several ops check.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,9 @@ namespace clora {
 constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
+
+// A size as kernels take it. REQUIRES: below 2^32, which ops see to.
+constexpr std::uint32_t u32(std::int64_t size) { return static_cast<std::uint32_t>(size); }
 
 constexpr std::uint32_t divide_up(std::uint32_t value, std::uint32_t by) {
   return (value + by - 1) / by;

@@ -24,8 +24,6 @@ constexpr std::uint32_t kGroupsPerUnit = 8;
 // cl/lora_linear_cpu.cl
 constexpr std::uint32_t kStrip = 32;
 
-std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
-
 void test_gradient(SelfTest& test) {
   constexpr std::int64_t kWidth = 2 * kStrip + 5;
   const Tensor x = test.input({7, kWidth}), s = test.input({7, 5});

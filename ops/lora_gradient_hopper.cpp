@@ -24,8 +24,6 @@ constexpr std::uint32_t kMeetingCounters = 3;
 
 using Members = std::span<const LoraGradientProduct>;
 
-std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
-
 std::uint32_t columns_of(const LoraGradientProduct& p) { return u32(p.x.shape()[1]); }
 std::uint32_t strips_of(const LoraGradientProduct& p) {
   return divide_up(columns_of(p), kStripColumns);
