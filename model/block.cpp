@@ -105,7 +105,8 @@ class BlockRecorder {
             .first = block_.rows.first,
             .last = block_.rows.last,
             .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_width)),
-            .order = block_.rows.order};
+            .order = block_.rows.order,
+            .keys_per_row = block_.rows.keys_per_row};
   }
 
   // q, k and v as attention sees them.

@@ -23,6 +23,7 @@ namespace clora {
 struct RowInputs {
   Tensor positions, first, last;
   Tensor order = {};  // record_attention_order(), where many blocks share it
+  double keys_per_row = 0;  // as AttentionInputs has it
 };
 
 // Everything a block needs beside its activations. A value; tensors are shared.

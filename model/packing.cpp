@@ -25,6 +25,17 @@ void place(const Record& record, std::size_t start, std::size_t window, PackedRo
 
 }  // namespace
 
+WantedRows wanted_rows(const PackedRows& packed) {
+  WantedRows wanted{.rows = packed.rows()};
+  double pairs = 0;
+  for (std::size_t t = 0; t < packed.rows(); ++t) {
+    wanted.counted += packed.targets[t] >= 0 ? 1 : 0;
+    pairs += packed.last[t] - packed.first[t] + 1;
+  }
+  if (wanted.rows > 0) wanted.attended = pairs / static_cast<double>(wanted.rows);
+  return wanted;
+}
+
 void fill_up(PackedRows& packed, std::size_t rows) {
   require(packed.rows() <= rows, "fill_up: there are {} rows, more than {}", packed.rows(), rows);
   const std::size_t begin = packed.rows();

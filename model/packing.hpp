@@ -26,6 +26,16 @@ struct PackedRows {                   // each [rows]
   std::size_t rows() const { return ids.size(); }
 };
 
+// What rows a step is asked for.
+struct WantedRows {
+  std::size_t rows = 0;
+  std::size_t counted = 0;  // those with a target
+  // How many rows one may attend to on average, for the cost that profiles show: a recorded step
+  // keeps that of the first rows it was asked for. 0: not known.
+  double attended = 0;
+};
+WantedRows wanted_rows(const PackedRows& packed);
+
 // Appends rows that only fill up until there are `rows`: documents of their own of one token
 // without a target. REQUIRES: not more rows than that already.
 void fill_up(PackedRows& packed, std::size_t rows);

@@ -27,10 +27,11 @@ bool any_lora(const PerProjection<LoraWeights>& loras) {
 
 RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind,
                            RowCounts counts, const StepResults& results,
-                           std::shared_ptr<Arena> arena)
+                           std::shared_ptr<Arena> arena, double attended)
     : model_(&model),
       adapter_(adapter),
       kind_(kind),
+      attended_(attended),
       inputs_(model.context(), counts.rows, counts.counted),
       batch_(model.context(), std::move(arena)) {
   require(kind != StepKind::train || adapter != nullptr,
@@ -49,7 +50,10 @@ Tensor RecordedStep::record_rounded_adapter() {
 
 Block RecordedStep::block_at(std::int64_t layer, const Tensor& rounded_adapter) const {
   Block block = block_of(*model_, adapter_, layer, rounded_adapter);
-  block.rows = {inputs_.positions(), inputs_.first(), inputs_.last()};
+  block.rows = {.positions = inputs_.positions(),
+                .first = inputs_.first(),
+                .last = inputs_.last(),
+                .keys_per_row = attended_};
   for (std::size_t p = 0; p < kProjections && kind_ == StepKind::train; ++p) {
     block.loras[p].dropout = {
         .probability = static_cast<float>(adapter_->config().dropout),
@@ -147,8 +151,9 @@ RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, StepK
       results_(std::move(results)),
       arena_(std::move(arena)) {}
 
-RecordedStep& RecordedSteps::prepare(std::size_t rows, std::size_t counted) {
-  const RowCounts counts = recorded_row_counts(rows, counted, model_->context().device().kind);
+RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
+  const RowCounts counts =
+      recorded_row_counts(wanted.rows, wanted.counted, model_->context().device().kind);
   const auto found = std::ranges::find_if(steps_, [&](const RecordedStep& step) {
     return RowCounts{step.inputs().rows(), step.inputs().counted_rows()} == counts;
   });
@@ -160,14 +165,12 @@ RecordedStep& RecordedSteps::prepare(std::size_t rows, std::size_t counted) {
     model_->context().finish();  // the one to drop may still run
     steps_.pop_back();
   }
-  return steps_.emplace_front(*model_, adapter_, kind_, counts, results_, arena_);
+  return steps_.emplace_front(*model_, adapter_, kind_, counts, results_, arena_, wanted.attended);
 }
 
 Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
                             std::vector<std::int32_t>& staging) {
-  const auto counted =
-      std::ranges::count_if(packed.targets, [](std::int32_t target) { return target >= 0; });
-  RecordedStep& step = prepare(packed.rows(), static_cast<std::size_t>(counted));
+  RecordedStep& step = prepare(wanted_rows(packed));
   PackedRows whole = packed;
   fill_up(whole, static_cast<std::size_t>(step.inputs().rows()));
   step.inputs().upload(model_->context(), whole, scalars, staging);

@@ -31,10 +31,10 @@ struct StepResults {
 
 class RecordedStep {
  public:
-  // adapter may be null for evaluate.
+  // adapter may be null for evaluate. attended: as WantedRows has it.
   // Errors: out_of_memory.
   RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind, RowCounts counts,
-               const StepResults& results, std::shared_ptr<Arena> arena);
+               const StepResults& results, std::shared_ptr<Arena> arena, double attended = 0);
 
   const RecordedRows& inputs() const noexcept { return inputs_; }
   Batch& batch() noexcept { return batch_; }
@@ -49,6 +49,7 @@ class RecordedStep {
   LanguageModel* model_;
   const Adapter* adapter_;
   StepKind kind_;
+  double attended_;
   RecordedRows inputs_;
   Batch batch_;
 };
@@ -70,8 +71,8 @@ class RecordedSteps {
   // waiting. `staging` must stay as it is until the fence has passed.
   Fence submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
                std::vector<std::int32_t>& staging);
-  // Records the step for so many rows ahead of its first use.
-  RecordedStep& prepare(std::size_t rows, std::size_t counted);
+  // Records the step for such rows ahead of its first use.
+  RecordedStep& prepare(const WantedRows& wanted);
 
  private:
   LanguageModel* model_;

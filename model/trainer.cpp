@@ -156,8 +156,8 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   return impl.finish(std::exchange(impl.in_flight, std::move(flight)));
 }
 
-void Trainer::prepare(std::size_t rows, std::size_t counted) {
-  impl_->recorded->prepare(rows, counted);
+void Trainer::prepare(const WantedRows& wanted) {
+  impl_->recorded->prepare(wanted);
 }
 
 std::optional<StepResult> Trainer::drain() {

@@ -50,9 +50,9 @@ class Trainer {
   // is refused (invalid_argument) until restore(). Errors: out_of_memory, build_failed, device,
   // device_lost; those of the previous step, which is then over.
   std::optional<StepResult> step(std::span<const PackedRows> micro_batches, double learning_rate);
-  // Records the step for so many rows, `counted` of them with a target, ahead of its first use.
-  // Preparing the largest first lets all others share its memory.
-  void prepare(std::size_t rows, std::size_t counted);
+  // Records the step for such rows ahead of its first use. Preparing the largest first lets all
+  // others share its memory.
+  void prepare(const WantedRows& wanted);
   // Waits for the step in flight and returns its result, if there is one.
   std::optional<StepResult> drain();
 

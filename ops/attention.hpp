@@ -20,6 +20,9 @@ struct AttentionInputs {
   Tensor last;   // [T] i32, first[t] <= last[t] < Tk
   float scale = 1;
   Tensor order = {};  // record_attention_order() of first and last; empty: made where it is needed
+  // How many keys a row sees on average, for the launches' cost: only the device knows the ranges.
+  // 0: as many as in one document of all rows, or in a full cache.
+  double keys_per_row = 0;
 };
 
 // In which order kernels of some variants take their tiles: a temporary, made once for all calls

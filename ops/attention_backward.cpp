@@ -14,7 +14,7 @@ constexpr std::string_view kBackwardBf16 = "attention_backward_bf16_cpu.cl";
 void record_backward_cpu(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out,
                          const Tensor& dy, const Tensor& y, const Tensor& log_sum_exp,
                          const AttentionInputs& in, Cost cost) {
-  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors] = spec;
+  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors, keys_per_row] = spec;
   const std::string_view file = bf16 ? kBackwardBf16 : kBackward;
   const std::int64_t chunk = spec.chunk();
   const std::int64_t chunks = divide_up(T, chunk);
@@ -41,7 +41,7 @@ void record_backward_cpu(Batch& batch, const AttentionSpec& spec, const Attentio
 void record_backward_portable(Batch& batch, const AttentionSpec& spec,
                               const AttentionGradients& out, const Tensor& dy, const Tensor& y,
                               const Tensor& log_sum_exp, const AttentionInputs& in, Cost cost) {
-  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors] = spec;
+  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors, keys_per_row] = spec;
   const auto kernel = [&](std::string_view name) {
     return spec.kernel("attention_backward.cl", name);
   };

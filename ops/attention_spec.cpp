@@ -101,8 +101,8 @@ Grid AttentionSpec::groups(std::int64_t x, std::int64_t y) const {
 
 Cost AttentionSpec::cost() const {
   const auto rows = static_cast<double>(T);
-  const double pairs = T == Tk ? rows * (rows + 1) / 2 : rows * static_cast<double>(Tk);
-  return attention_cost({T, H, E}, pairs);
+  const double most = T == Tk ? (rows + 1) / 2 : static_cast<double>(Tk);
+  return attention_cost({T, H, E}, rows * (keys_per_row > 0 ? keys_per_row : most));
 }
 
 std::int32_t narrow(std::int64_t n) {
@@ -123,6 +123,7 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
           k.empty() ? "nothing" : k.text());
   AttentionSpec spec{context, q.shape()[0], k.shape()[0], q.shape()[1], k.shape()[1], E};
   spec.bf16_tensors = q.type() == DType::bf16;
+  spec.keys_per_row = inputs.keys_per_row;
   require(spec.H % spec.G == 0, "{}: the {} query heads must be a multiple of the {} key heads", op,
           spec.H, spec.G);
   require_activation(op, "q", q, {spec.T, spec.H, spec.E});

@@ -25,6 +25,7 @@ struct AttentionSpec {
   Variant variant = Variant::portable;
   bool bf16 = false;          // where cpu(): products of operands rounded to bf16
   bool bf16_tensors = false;  // q, k and v
+  double keys_per_row = 0;    // of the inputs
 
   std::size_t units() const { return std::max(1U, context.device().compute_units); }
   bool cpu() const { return variant == Variant::cpu; }
@@ -62,8 +63,6 @@ struct AttentionSpec {
     return context.kernel(file, function, defines());
   }
 
-  // Pairs that are not masked are known on the device only: the cost of one long document, or of
-  // a full cache.
   Cost cost() const;
 };
 

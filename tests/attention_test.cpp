@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "ops/attention_spec.hpp"
 #include "tests/reference/attention_reference.hpp"
 #include "tests/support/op_test.hpp"
 
@@ -576,6 +577,21 @@ TEST(AttentionCost, CountsTwoProductsForEachPair) {
   const Cost cost = attention_cost({2, 3, 8}, 3);
   EXPECT_EQ(cost.flops, 4 * 3 * 3 * 8);
   EXPECT_EQ(cost.bytes, 2 * 4 * 2 * 3 * 8);
+}
+
+TEST(AttentionCost, IsOfOneDocumentUnlessTheInputsTellOfMore) {
+  Context& context = test::context_of(Variant::portable);
+  const auto tensor = [&](Shape shape, DType type = DType::f32) {
+    return context.allocate(shape, type, MemoryTag::scratch);
+  };
+  AttentionInputs in{.q = tensor({5, 3, 8}),
+                     .k = tensor({5, 1, 8}),
+                     .v = tensor({5, 1, 8}),
+                     .first = tensor({5}, DType::i32),
+                     .last = tensor({5}, DType::i32)};
+  EXPECT_EQ(checked_spec("attention", context, in).cost().flops, 4 * 15 * 3 * 8);
+  in.keys_per_row = 1.4;
+  EXPECT_DOUBLE_EQ(checked_spec("attention", context, in).cost().flops, 4 * 7 * 3 * 8);
 }
 
 }  // namespace

@@ -58,6 +58,16 @@ TEST(Packing, TakesRecordsByPointerInAnyOrder) {
   EXPECT_EQ(pack_rows(std::span<const Record* const>(order), 3).ids, (Row{2, 1, 2}));
 }
 
+TEST(Packing, TellsHowManyRowsCountAndHowManyOneAttendsTo) {
+  const std::vector<Record> records = {record({1, 2, 3}, {0, 1, 1}), record({4}, {0})};
+  const PackedRows packed = pack_rows(records, 6);
+  const WantedRows wanted = wanted_rows(packed);
+  EXPECT_EQ(wanted.rows, 6U);
+  EXPECT_EQ(wanted.counted, 2U);
+  EXPECT_DOUBLE_EQ(wanted.attended, (1.0 + 2 + 3 + 1 + 1 + 1) / 6);
+  EXPECT_EQ(wanted_rows({}).attended, 0);
+}
+
 TEST(Packing, RefusesWhatDoesNotFit) {
   const std::vector<Record> records = {record({1, 2, 3}, {0, 1, 1}), record({1}, {0})};
   CLORA_EXPECT_ERROR(pack_rows(records, 3), ErrorCode::invalid_argument,
