@@ -90,6 +90,12 @@ DeviceHealth::Waiting waiting_for(const Device& device) {
                                         : DeviceHealth::Waiting::looking;
 }
 
+// Where they were tried on whole models. Other drivers might take one, and yet not keep memory in
+// place that no argument names.
+bool takes_addresses(const Device& device) {
+  return device.kind == DeviceKind::gpu && device.platform == "NVIDIA CUDA";
+}
+
 void require_transfer(const Tensor& tensor, std::size_t bytes) {
   require(!tensor.empty() && tensor.storage()->mem != nullptr,
           "context: a transfer needs a tensor with memory, got {}",
@@ -151,8 +157,7 @@ struct Context::State {
         programs(context.get(), device,
                  {config.kernel_folder, program_store_of(config), config.hooks, health}),
         addresses(context.get(), queue.get(), device, programs, health,
-                  config.sub_allocate &&
-                      config.addresses.value_or(device.kind == DeviceKind::gpu)),
+                  config.sub_allocate && config.addresses.value_or(takes_addresses(device))),
         variant(resolve(config.variant, config.precision, device)),
         in_flight(device, health, {config.max_commands_in_flight, config.max_seconds_in_flight}) {
     health->watch(queue.get());

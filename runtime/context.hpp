@@ -37,7 +37,7 @@ struct ContextConfig {
   std::size_t memory_limit_bytes = 0;   // 0: memory_limit_share of what the device reports
   double memory_limit_share = 1;        // in (0, 1]
   bool sub_allocate = true;             // false: a cl_mem for each, temporaries too
-  std::optional<bool> addresses;        // for kernels' arguments; not given: on GPUs that take them
+  std::optional<bool> addresses;        // for kernels' arguments; not given: on NVIDIA's cards
   bool wrap_files = true;               // CPU devices read weights where the file is mapped
   std::filesystem::path kernel_folder;  // read kernel files from here instead of the embedded ones
   std::filesystem::path cache_folder = default_cache_folder();  // empty: nothing is kept on disk

@@ -192,7 +192,7 @@ void PoolState::give_back(Allocation& allocation) noexcept {
       cached_.emplace(bytes, std::move(allocation.own));
       cached_bytes_ += bytes;
     } catch (...) {  // no memory for the list's node: the block is freed instead
-      come_to_rest();
+      (void)is_at_rest();
     }
   }
   trim(statistics_.limit_bytes / kCachedPart);
@@ -216,14 +216,14 @@ void PoolState::count(std::int64_t bytes, const Allocation& allocation) noexcept
   config.hooks.count({bytes, name_of(allocation.tag), s.in_use_bytes});
 }
 
-// A driver keeps memory until its last command is done, but sees no command that was given the
-// memory's address.
-void PoolState::come_to_rest() const noexcept {
-  if (gave_addresses && config.health != nullptr) config.health->settle();
+// Waits where it must: a driver keeps memory until its last command is done, but sees no command
+// that was given the memory's address.
+bool PoolState::is_at_rest() const noexcept {
+  return !gave_addresses || config.health == nullptr || config.health->settle();
 }
 
 void PoolState::trim(std::size_t keep_bytes) noexcept {
-  if (cached_bytes_ + slabs_.unused_bytes() > keep_bytes) come_to_rest();
+  if (cached_bytes_ + slabs_.unused_bytes() > keep_bytes && !is_at_rest()) return;
   while (!cached_.empty() && cached_bytes_ + slabs_.unused_bytes() > keep_bytes) {
     const auto largest = std::prev(cached_.end());
     cached_bytes_ -= largest->first;

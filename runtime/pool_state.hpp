@@ -34,7 +34,7 @@ struct PoolState {
   void give_back(Allocation& allocation) noexcept;
   std::unique_ptr<DeviceBlock> wrap(std::span<const std::byte> bytes,
                                     std::shared_ptr<const void> owner);
-  // Frees cached memory until at most keep_bytes of it are left.
+  // Frees cached memory until at most keep_bytes of it are left; none where the device is stuck.
   void trim(std::size_t keep_bytes) noexcept;
   [[noreturn]] void refuse(std::size_t bytes, MemoryTag tag, int status) const;
   MemoryStatistics statistics() const;
@@ -44,7 +44,7 @@ struct PoolState {
   bool gave_addresses = false;  // of blocks, to kernels
 
  private:
-  void come_to_rest() const noexcept;
+  bool is_at_rest() const noexcept;
   bool try_allocate(Allocation& allocation, int& status);
   bool take_piece(Allocation& allocation, int& status);
   bool take_block(Allocation& allocation, int& status);
