@@ -84,7 +84,6 @@ def add_growth(session):
 
 
 def make_setup(plan, options, scratch):
-    packed.use((options.build or BUILD).resolve())
     setup = contenders.Setup(ROOT, (options.build or BUILD).resolve(), options.model,
                              options.peers.expanduser(), Path(scratch),
                              len(os.sched_getaffinity(0)), options.quick)
@@ -124,6 +123,7 @@ def measure_into_file(plan, options):
         os.environ["CLORA_DEVICE"] = options.device
         if not options.build:
             build(options)
+    packed.use((options.build or BUILD).resolve())
     earlier = load(plan, options.add_to) if options.add_to else None
     if earlier:
         this = {"machine": machine.describe(ROOT, options.build or BUILD)}
