@@ -115,31 +115,29 @@ class Run {
     return batches;
   }
 
-  WantedRows rows_of_records(std::span<const std::size_t> indices) const {
-    WantedRows wanted;
-    double pairs = 0;
-    for (const std::size_t index : indices) {
-      const Record& record = train_.records[index];
-      const std::size_t rows = record.ids.size();
-      wanted.rows += rows;
-      wanted.counted += static_cast<std::size_t>(std::ranges::count(record.is_target, 1));
-      pairs += static_cast<double>(rows) * static_cast<double>(rows + 1) / 2;
-    }
-    if (wanted.rows > 0) wanted.attended = pairs / static_cast<double>(wanted.rows);
-    return wanted;
-  }
-
   // The step with the most rows sizes the memory that all others share.
   void prepare_largest() {
-    WantedRows most;
+    std::vector<std::size_t> largest;  // records
+    std::size_t most_rows = 0;
+    std::size_t most_counted = 0;
     for (std::int64_t step = trainer_.steps(); step < total_; ++step) {
       for (const auto& indices : order_.micro_batches(static_cast<std::size_t>(step))) {
-        const WantedRows batch = rows_of_records(indices);
-        if (batch.rows > most.rows) most = {batch.rows, most.counted, batch.attended};
-        most.counted = std::max(most.counted, batch.counted);
+        std::size_t rows = 0;
+        std::size_t counted = 0;
+        for (const std::size_t index : indices) {
+          const Record& record = train_.records[index];
+          rows += record.ids.size();
+          counted += static_cast<std::size_t>(std::ranges::count(record.is_target, 1));
+        }
+        if (rows > most_rows) largest.assign(indices.begin(), indices.end());
+        most_rows = std::max(most_rows, rows);
+        most_counted = std::max(most_counted, counted);
       }
     }
-    if (most.rows > 0) trainer_.prepare(most);
+    if (most_rows == 0) return;
+    WantedRows most = wanted_rows(pack_records(train_, largest, window_of(model_)));
+    most.counted = most_counted;
+    trainer_.prepare(most);
   }
 
   void enqueue_next() {

@@ -69,10 +69,10 @@ void test_members(SelfTest& test) {
     const LowRankTerm made{test.output({kRows, 7}), test.input({7, n}), 0.5F, test.input({7, kIn}),
                            0.5F};
     outputs.push_back({test.output({kRows, n}, DType::bf16), w, {.low_rank = made}});
+    if (terms.size() == 2) continue;
     terms.push_back({activations({kRows, n}), w, {activations({kRows, 7}), test.input({7, kIn})}});
   }
   record_gemms(test.batch(), activations({kRows, kIn}), outputs);
-  terms.pop_back();
   record_gemm_backward_sum(test.batch(), test.output({kRows, kIn}, DType::bf16), terms,
                            Accumulate::no);
 }

@@ -34,8 +34,8 @@ void test_gradient(SelfTest& test) {
 // Several strips of columns and chunks of rows, cut at their ends, and of many ranks two blocks; one
 // member, and several with and without what they shrink.
 void test_gradients_wgmma(SelfTest& test, std::uint32_t block_ranks) {
-  constexpr std::int64_t kRows = 700, kFewRanks = 16;
-  const bool is_few = block_ranks <= kFewRanks;
+  constexpr std::int64_t kRows = 700;
+  const bool is_few = block_ranks == gradient_block_ranks(1);
   const auto rounded = [&](Shape shape) { return test.input(shape, 1, DType::bf16); };
   const auto member = [&](std::int64_t rank, std::int64_t width, bool shrinks) {
     LoraGradientProduct p{.out = test.changed(test.input({rank, width})),

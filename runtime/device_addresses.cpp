@@ -20,13 +20,6 @@ bool has_pointer_arguments(cl_device_id device) {
   return status == CL_SUCCESS && (memory & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER) != 0;
 }
 
-OwnedKernel made(const Kernel& kernel) {
-  cl_int status = CL_SUCCESS;
-  OwnedKernel own(clCreateKernel(kernel.program->handle(), kernel.function.c_str(), &status));
-  check_opencl(status, "device addresses: clCreateKernel");
-  return own;
-}
-
 template <class T>
 void set_argument(const OwnedKernel& kernel, cl_uint n, const T& value) {
   check_opencl(clSetKernelArg(kernel.get(), n, sizeof value, &value),
@@ -43,7 +36,7 @@ DeviceAddresses::DeviceAddresses(cl_context context, cl_command_queue queue, con
       device_(device.id),
       programs_(programs),
       health_(std::move(health)),
-      wanted_(wanted) {}
+      taken_(wanted ? std::nullopt : std::optional(false)) {}
 
 std::optional<std::uint64_t> DeviceAddresses::of(const Buffer& buffer) {
   if (!buffer.is_pooled() || !are_taken()) return std::nullopt;
@@ -52,14 +45,15 @@ std::optional<std::uint64_t> DeviceAddresses::of(const Buffer& buffer) {
 }
 
 bool DeviceAddresses::are_taken() {
-  if (!taken_) taken_ = wanted_ && has_pointer_arguments(device_) && try_them();
+  if (!taken_) taken_ = has_pointer_arguments(device_) && try_them();
   return *taken_;
 }
 
 // A word in the middle of a buffer is written by its address, and read from the buffer.
 bool DeviceAddresses::try_them() {
   try {
-    make_kernels();
+    prepare_to_ask();
+    write_ = make_kernel("device_address_write");
     void* const second = reinterpret_cast<void*>(ask(words_.get()) + kWordBytes);
     check_opencl(clSetKernelArgSVMPointer(write_.get(), 0, second),
                  "device addresses: clSetKernelArgSVMPointer");
@@ -72,11 +66,16 @@ bool DeviceAddresses::try_them() {
   }
 }
 
-void DeviceAddresses::make_kernels() {
-  address_program_ = programs_.kernel(kFile, "device_address", {});
-  write_program_ = programs_.kernel(kFile, "device_address_write", {});
-  address_ = made(address_program_);
-  write_ = made(write_program_);
+OwnedKernel DeviceAddresses::make_kernel(std::string_view function) {
+  const Kernel kernel = programs_.kernel(kFile, function, {});
+  cl_int status = CL_SUCCESS;
+  OwnedKernel made(clCreateKernel(kernel.program->handle(), kernel.function.c_str(), &status));
+  check_opencl(status, "device addresses: clCreateKernel");
+  return made;
+}
+
+void DeviceAddresses::prepare_to_ask() {
+  address_ = make_kernel("device_address");
   cl_int status = CL_SUCCESS;
   words_.reset(clCreateBuffer(context_, CL_MEM_READ_WRITE, 2 * kWordBytes, nullptr, &status));
   check_opencl(status, "device addresses: clCreateBuffer");

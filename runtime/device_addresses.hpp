@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "runtime/buffer_pool.hpp"
 #include "runtime/device_health.hpp"
@@ -37,7 +38,8 @@ class DeviceAddresses {
  private:
   bool are_taken();
   bool try_them();
-  void make_kernels();
+  void prepare_to_ask();
+  OwnedKernel make_kernel(std::string_view function);
   std::uint64_t ask(cl_mem memory);
   void launch(cl_kernel kernel);
   std::uint64_t read_word(std::size_t i);
@@ -47,12 +49,10 @@ class DeviceAddresses {
   cl_device_id device_;
   ProgramCache& programs_;
   std::shared_ptr<DeviceHealth> health_;
-  bool wanted_;
   std::optional<bool> taken_;          // nothing: not tried yet
   OwnedMem words_;                     // two of 64 bits
   std::array<std::uint64_t, 2> read_;  // a transfer's target: as long-lived as the queue
-  Kernel address_program_, write_program_;
-  OwnedKernel address_, write_;
+  OwnedKernel address_, write_;  // members: a stuck device keeps them
 };
 
 }  // namespace clora

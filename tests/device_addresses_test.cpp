@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <thread>
 
 #include "ops/rms_norm.hpp"
 #include "runtime/batch.hpp"
+#include "tests/support/at_a_wait.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/opencl_faults.hpp"
@@ -114,37 +114,6 @@ TEST_F(DeviceAddressesTest, AreLeftAloneWhereTheyLeadElsewhere) {
   EXPECT_EQ(TwoNorms(context).run(), with_sub_buffers());
 }
 
-// Lets the held launch go once somebody waits for the device, or at the end.
-class ReleasedByAWait {
- public:
-  ReleasedByAWait()
-      : markers_(test::calls(CallKind::marker)), thread_([this] {
-          while (!stopped_ && test::calls(CallKind::marker) == markers_) std::this_thread::yield();
-          buffers_ = test::live_objects().buffers;
-          test::release_held_launch();
-        }) {}
-  ~ReleasedByAWait() { stop(); }
-  ReleasedByAWait(const ReleasedByAWait&) = delete;
-  ReleasedByAWait& operator=(const ReleasedByAWait&) = delete;
-
-  // Buffers that there were when the launch was let go.
-  int buffers() {
-    stop();
-    return buffers_;
-  }
-
- private:
-  void stop() {
-    stopped_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
-
-  int markers_;
-  std::atomic<bool> stopped_ = false;
-  std::atomic<int> buffers_ = 0;
-  std::thread thread_;
-};
-
 // The driver would free the memory under the kernel: it does not know that it is used.
 TEST_F(DeviceAddressesTest, KeepTheirMemoryUntilTheDeviceIsAtRest) {
   Context context(config_with(true));
@@ -156,9 +125,14 @@ TEST_F(DeviceAddressesTest, KeepTheirMemoryUntilTheDeviceIsAtRest) {
   test::hold_launch(1);
   static_cast<void>(norms->batch.submit());
   norms.reset();
-  ReleasedByAWait watch;
+  std::atomic<int> at_release = 0;
+  test::AtAWait watch({CallKind::marker}, [&] {
+    at_release = test::live_objects().buffers;
+    test::release_held_launch();
+  });
   context.pool().trim();
-  EXPECT_EQ(watch.buffers(), before);
+  watch.stop();
+  EXPECT_EQ(at_release, before);
   EXPECT_LT(test::live_objects().buffers, before);
 }
 

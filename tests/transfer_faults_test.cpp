@@ -2,12 +2,11 @@
 #include <CL/cl.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "runtime/transfer.hpp"
+#include "tests/support/at_a_wait.hpp"
 #include "tests/support/gate.hpp"
 #include "tests/support/opencl_faults.hpp"
 #include "tests/support/test_files.hpp"
@@ -28,34 +27,9 @@ std::vector<std::byte> numbered_chunks() {
   return bytes;
 }
 
-// Opens a gate once the main thread asks a driver whether, or waits until, something is done.
-class OpenedByAWait {
- public:
-  explicit OpenedByAWait(test::Gate& gate)
-      : asked_before_(questions()), thread_([this, &gate] {
-          while (!stopped_ && questions() == asked_before_) std::this_thread::yield();
-          opened_ = true;
-          gate.open();
-        }) {}
-  ~OpenedByAWait() {
-    stopped_ = true;
-    thread_.join();
-  }
-  OpenedByAWait(const OpenedByAWait&) = delete;
-  OpenedByAWait& operator=(const OpenedByAWait&) = delete;
-  bool opened() const { return opened_; }
-
- private:
-  static int questions() {
-    return test::calls(CallKind::wait) + test::calls(CallKind::event_status) +
-           test::calls(CallKind::event_callback);
-  }
-
-  int asked_before_;
-  std::atomic<bool> stopped_ = false;
-  std::atomic<bool> opened_ = false;
-  std::thread thread_;
-};
+// Calls that ask a driver whether, or wait until, something is done.
+const std::vector<CallKind> kQuestions = {CallKind::wait, CallKind::event_status,
+                                          CallKind::event_callback};
 
 // Through the two staging buffers, whatever the device is.
 class Staged : public testing::Test {
@@ -79,10 +53,10 @@ TEST_F(Staged, FillsABufferAnewOnlyOnceTheDeviceHasReadIt) {
   const std::vector<std::byte> values = numbered_chunks();
   test::Gate gate(context_);
   context_.wait_for({&gate.event(), 1});  // from here on nothing runs
-  const OpenedByAWait opener(gate);
+  const test::AtAWait opener(kQuestions, [&] { gate.open(); });
   std::size_t turn = 0;
   transfer_.stream(tensor_, 1, [&](std::span<std::byte> chunk, std::size_t offset) {
-    EXPECT_TRUE(++turn <= 2 || opener.opened()) << "chunk " << turn << " fills a buffer in use";
+    EXPECT_TRUE(++turn <= 2 || opener.ran()) << "chunk " << turn << " fills a buffer in use";
     std::ranges::copy(std::span(values).subspan(offset, chunk.size()), chunk.begin());
   });
   EXPECT_EQ(turn, 5U);
@@ -95,9 +69,9 @@ TEST_F(Staged, EmptiesABufferOnlyOnceTheDeviceHasFilledIt) {
   std::vector<std::byte> seen(kBytes);
   test::Gate gate(context_);
   context_.wait_for({&gate.event(), 1});
-  const OpenedByAWait opener(gate);
+  const test::AtAWait opener(kQuestions, [&] { gate.open(); });
   transfer_.read(tensor_, seen);
-  EXPECT_TRUE(opener.opened());
+  EXPECT_TRUE(opener.ran());
   EXPECT_TRUE(seen == values);
 }
 
