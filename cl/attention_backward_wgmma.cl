@@ -55,6 +55,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     __global RESULT* dq, __global RESULT* dk, __global RESULT* dv, __global const uchar* maps,
     __global const float* stats, __global const int* steps, __global int* plan,
     __global float* sums, __global const int* order, int T, int H, int G, int P, float scale) {
+  HOPPER_KERNEL;
   __local uchar tiles[2 * KEY_TILE + (RING + 2) * STEP_TILE + 2 * DS_TILE + DQ_BYTES]
       __attribute__((aligned(1024)));
   __local float ring_stats[RING][3 * STEP] __attribute__((aligned(16)));

@@ -135,6 +135,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
     __global RESULT* y, __global float* log_sum_exp, __global const uchar* maps,
     __global const int* first, __global const int* last, __global const int* order, int T, int H,
     int G, float scale, int keeps_log_sum_exp) {
+  HOPPER_KERNEL;
   __local uchar tiles[(1 + 2 * RING) * TILE_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 + 4 * RING];
   __local struct Range shared_range;

@@ -24,6 +24,7 @@ uint scrambled(uint x) {
 
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void ceilings_products(
     __global float* out, long steps) {
+  HOPPER_KERNEL;
   __local uint operands[OPERAND_WORDS] __attribute__((aligned(1024)));
   const uint thread = (uint)get_local_id(0);
   for (uint i = thread; i < OPERAND_WORDS; i += THREADS) {

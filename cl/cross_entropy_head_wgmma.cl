@@ -121,6 +121,7 @@ void scale_row(__global float* row, float by, uint D, uint lane) {
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials(
     __global const uchar* table, uint T, uint V, uint D, uint first_tile, uint split_tiles,
     uint split_rows, uint again, uint dx_splits, uint band) {
+  HOPPER_KERNEL;
   __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
 #ifndef LOSS_ALONE
   __local uchar e_boxes[4 * BOX_BYTES] __attribute__((aligned(1024)));

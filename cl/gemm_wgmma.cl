@@ -142,6 +142,7 @@ void prefetch_row(__global const Y_TYPE* start, uint m, uint c0, uint C) {
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     __global uchar* table, uint M, uint C, OTHERS(uint, C) uint J, OTHERS(uint, J) uint R,
     uint band, float made_scale, float term_scale, uint split_rows, uint shares) {
+  HOPPER_KERNEL;
   __local uchar ring[RING_BYTES + 2 * STAGED_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * STAGES];
   __local ulong addresses_of_both[2 * ADDRESSES];

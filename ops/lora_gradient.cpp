@@ -31,10 +31,10 @@ void test_gradient(SelfTest& test) {
   record_gradient(test.batch(), {.out = out, .s = s, .x = x, .scale = 0.5F});
 }
 
-// Several strips of columns and chunks of rows, cut at their ends, and of many ranks two blocks; one
-// member, and several with and without what they shrink.
+// Several strips of columns, cut at their ends, and chunks of an odd number of boxes, which two warp
+// groups share; of many ranks two blocks; one member, and several with and without what they shrink.
 void test_gradients_wgmma(SelfTest& test, std::uint32_t block_ranks) {
-  constexpr std::int64_t kRows = 700;
+  constexpr std::int64_t kRows = 2900;
   const bool is_few = block_ranks == gradient_block_ranks(1);
   const auto rounded = [&](Shape shape) { return test.input(shape, 1, DType::bf16); };
   const auto member = [&](std::int64_t rank, std::int64_t width, bool shrinks) {
@@ -150,8 +150,9 @@ void LoraGradientQueue::record(Batch& batch, std::span<const LoraGradientProduct
     }
   }
   for (std::span<const LoraGradientProduct> rest = all; !rest.empty();) {
+    const std::size_t most = std::min(rest.size(), kMostGradientMembers);
     std::size_t count = 1;
-    while (count < rest.size() && may_join(rest.first(count), rest[count])) ++count;
+    while (count < most && may_join(rest.first(count), rest[count])) ++count;
     record_gradients_wgmma(batch, rest.first(count));
     rest = rest.subspan(count);
   }

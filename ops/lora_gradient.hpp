@@ -10,6 +10,7 @@
 namespace clora {
 
 inline constexpr std::string_view kLoraWgmma = "lora_linear_wgmma.cl";
+inline constexpr std::size_t kMostGradientMembers = 16;  // of a launch
 
 // out [R, K] += scale * s [T, R]^T x [T, K]
 struct LoraGradientProduct {
@@ -46,14 +47,14 @@ class LoraGradientQueue {
 };
 
 // cl/lora_linear_wgmma.cl, one launch. f32 operands are rounded to bf16 first. REQUIRES: a device
-// with wgmma; equal rows and ranks; of those that shrink, and of those that do not, equal scales;
-// no two of one `out`.
+// with wgmma; at most kMostGradientMembers, of equal rows and ranks; of those that shrink, and of
+// those that do not, equal scales; no two of one `out`.
 void record_gradients_wgmma(Batch& batch, std::span<const LoraGradientProduct> members);
 // The ranks that a work-group of that kernel takes at once, where there are so many: the kernel is
 // another one for each number.
 std::uint32_t gradient_block_ranks(std::int64_t rank);
 
-// How the rows of x are cut: a unit of work is so many times 64 of them, and 512 columns.
+// How the rows of x are cut: a unit of work is so many times 64 of them, and 256 columns.
 struct LoraChunks {
   std::uint32_t chunks = 1;
   std::uint32_t chunk_boxes = 1;

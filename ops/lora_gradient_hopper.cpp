@@ -12,13 +12,11 @@ namespace {
 
 // cl/lora_linear_wgmma.cl
 constexpr std::uint32_t kBoxRows = 64;
-constexpr std::uint32_t kStripColumns = 512;
+constexpr std::uint32_t kStripColumns = 256;
 constexpr std::uint32_t kFewRanks = 16;
 constexpr std::uint32_t kBlockRanks = 64;
 constexpr std::size_t kItems = 384;
 constexpr std::int64_t kQuad = 4;
-// What fits into 227 KiB beside b.
-constexpr std::uint32_t kStages = 2;
 // Of a meeting (cl/group_meeting.clh).
 constexpr std::uint32_t kMeetingCounters = 3;
 
@@ -51,8 +49,7 @@ struct Plan {
     return {cut.chunks, std::int64_t{divide_up(floats, kQuad)}, kQuad};
   }
   Shape shrunk_parts_shape(const LoraGradientProduct& p) const {
-    const std::uint32_t parts = block_ranks == kFewRanks ? 1 : 2;  // of a strip
-    return {parts * strips_of(p), rows, std::int64_t{rank_blocks} * block_ranks};
+    return {strips_of(p), rows, std::int64_t{rank_blocks} * block_ranks};
   }
 };
 
@@ -68,7 +65,7 @@ Cost cost_of(Members members) {
 
 Kernel kernel_of(Context& context, const Plan& plan) {
   Defines defines;
-  defines.set("RANKS", plan.block_ranks).set("STAGES", kStages);
+  defines.set("RANKS", plan.block_ranks);
   return context.kernel(kLoraWgmma, "lora_gradients_wgmma", set_warps(defines, context.device()));
 }
 

@@ -6,8 +6,21 @@ namespace clora {
 namespace {
 
 constexpr std::string_view kMark = "//@90a ";
+constexpr std::string_view kOnlyBefore = "exit; //@90a-";
 constexpr std::string_view kTarget = ".target sm_90,";
 constexpr std::string_view kHopperTarget = ".target sm_90a,";
+
+std::string without(std::string_view words, std::string_view text) {
+  std::string rest;
+  rest.reserve(text.size());
+  std::size_t from = 0;
+  for (std::size_t at = text.find(words); at != std::string_view::npos;
+       at = text.find(words, from)) {
+    rest.append(text, from, at - from);
+    from = at + words.size();
+  }
+  return rest.append(text, from);
+}
 
 }  // namespace
 
@@ -23,14 +36,7 @@ std::string with_hopper_instructions(std::string ptx) {
          "driver's binary is none; take another variant");
   }
   ptx.replace(target, kTarget.size(), kHopperTarget);
-  std::string uncommented;
-  uncommented.reserve(ptx.size());
-  std::size_t from = 0;
-  for (std::size_t at = ptx.find(kMark); at != std::string::npos; at = ptx.find(kMark, from)) {
-    uncommented.append(ptx, from, at - from);
-    from = at + kMark.size();
-  }
-  return uncommented.append(ptx, from);
+  return without(kMark, without(kOnlyBefore, ptx));
 }
 
 }  // namespace clora

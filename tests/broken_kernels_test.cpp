@@ -254,7 +254,7 @@ std::vector<Family> families() {
                               t.input({9, 70}), 1);
        }},
       {"lora_gradients_wgmma",
-       {"lora_linear_wgmma.cl", "first + i < count", "first + i + 1 < count"},
+       {"lora_linear_wgmma_ends.clh", "first + i < count", "first + i + 1 < count"},
        [](SelfTest& t) {
          // What other kernels round shows less than the break.
          const LoraWeights lora{t.input({4, 70}), t.input({4, 600}, 0.02F)};

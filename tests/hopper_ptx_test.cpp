@@ -11,13 +11,15 @@ namespace {
 constexpr std::string_view kPtx =
     ".version 9.0\n.target sm_90, texmode_independent\n"
     "// begin inline asm\n//@90a wgmma.fence.sync.aligned;\n// end inline asm\n"
-    "//@90a { .reg .pred p; wgmma.mma_async {%f1}; }\n";
+    "exit; //@90a-\n"
+    "//@90a { .reg .pred p; wgmma.mma_async {%f1}; }\nexit;\n";
 
-TEST(HopperPtx, CommentsBecomeInstructionsForTheTargetThatHasThem) {
+TEST(HopperPtx, CommentsBecomeInstructionsForTheTargetThatHasThemAndTheEarlyExitGoes) {
   EXPECT_EQ(with_hopper_instructions(std::string(kPtx)),
             ".version 9.0\n.target sm_90a, texmode_independent\n"
             "// begin inline asm\nwgmma.fence.sync.aligned;\n// end inline asm\n"
-            "{ .reg .pred p; wgmma.mma_async {%f1}; }\n");
+            "\n"
+            "{ .reg .pred p; wgmma.mma_async {%f1}; }\nexit;\n");
 }
 
 TEST(HopperPtx, OtherTextsAreLeftAlone) {
