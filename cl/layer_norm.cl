@@ -20,13 +20,13 @@ ROW_REDUCTION(row_sum2, float2, JOIN_SUM)
 #define ROW_STATISTICS(mean, scale, taken, in, n) \
   piece sum = 0.0f; \
   EACH_PIECE(p, i, n) sum += PIECE_OF(taken, p, X_TYPE, in, i); \
-  const float mean = row_sum(sum_of_lanes(sum), scratch) / (float)width; \
+  const float mean = row_sum(sum_of_lanes(sum), scratch, turn++) / (float)width; \
   piece squares = 0.0f; \
   EACH_PIECE(p, i, n) { \
     const piece difference = PIECE_OF(taken, p, X_TYPE, in, i) - mean; \
     squares = fma(difference, difference, squares); \
   } \
-  const float variance = row_sum(sum_of_lanes(squares), scratch) / (float)width; \
+  const float variance = row_sum(sum_of_lanes(squares), scratch, turn++) / (float)width; \
   const float scale = rsqrt(variance + epsilon)
 
 #ifdef Y_TYPE
@@ -34,9 +34,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void layer_norm_forw
     __global STORED(Y_TYPE)* y, __global const STORED(X_TYPE)* x, __global const float* w,
     __global const float* bias, long rows, int width, float epsilon) {
   __local float scratch[SCRATCH];
+  uint turn = 0;
   EACH_ROWS(first, rows) {
     const long row = first + row_of_item();
-    const int n = row < rows ? width / PIECE : 0;
+    const int n = ROW_PIECES(row < rows, width);
     __global const STORED(X_TYPE)* in = x + row * width;
     TAKE(taken, X_TYPE, in, n);
     ROW_STATISTICS(mean, scale, taken, in, n);
@@ -55,9 +56,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void layer_norm_back
     float epsilon) {
   __local float scratch[SCRATCH];
   __local float2 scratch2[SCRATCH];
+  uint turn = 0;
   EACH_ROWS(first, rows) {
     const long at = (first + row_of_item()) * width;
-    const int n = first + row_of_item() < rows ? width / PIECE : 0;
+    const int n = ROW_PIECES(first + row_of_item() < rows, width);
     TAKE(taken_x, X_TYPE, x + at, n);
     TAKE(taken_dy, DY_TYPE, dy + at, n);
     TAKE(taken_residual, DX_TYPE, residual + at, (has_residual ? n : 0));
@@ -70,7 +72,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void layer_norm_back
       products = fma(g, (PIECE_OF(taken_x, p, X_TYPE, x + at, i) - mean) * scale, products);
     }
     const float2 sums = (float2)(sum_of_lanes(gradients), sum_of_lanes(products));
-    const float2 means = row_sum2(sums, scratch2) / (float)width;
+    const float2 means = row_sum2(sums, scratch2, turn++) / (float)width;
     EACH_PIECE(p, i, n) {
       const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_PIECE(f32, w, i);
       const piece normed = (PIECE_OF(taken_x, p, X_TYPE, x + at, i) - mean) * scale;

@@ -20,9 +20,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_forwar
     __global STORED(Y_TYPE)* y, __global const STORED(X_TYPE)* x, __global const float* w,
     long rows, int width, float epsilon) {
   __local float scratch[SCRATCH];
+  uint turn = 0;
   EACH_ROWS(first, rows) {
     const long row = first + row_of_item();
-    const int n = row < rows ? width / PIECE : 0;
+    const int n = ROW_PIECES(row < rows, width);
     __global const STORED(X_TYPE)* in = x + row * width;
     TAKE(taken, X_TYPE, in, n);
     piece squares = 0.0f;
@@ -30,7 +31,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_forwar
       const piece v = PIECE_OF(taken, p, X_TYPE, in, i);
       squares = fma(v, v, squares);
     }
-    const float sum = row_sum(sum_of_lanes(squares), scratch);
+    const float sum = row_sum(sum_of_lanes(squares), scratch, turn++);
     const float scale = rsqrt(sum / (float)width + epsilon);
     EACH_PIECE(p, i, n) {
       const piece v = PIECE_OF(taken, p, X_TYPE, in, i);
@@ -57,9 +58,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backwa
 #ifdef IN_PLACE
   __global const STORED(DX_TYPE)* residual = dx;
 #endif
+  uint turn = 0;
   EACH_ROWS(first, rows) {
     const long at = (first + row_of_item()) * width;
-    const int n = first + row_of_item() < rows ? width / PIECE : 0;
+    const int n = ROW_PIECES(first + row_of_item() < rows, width);
     TAKE(taken_x, X_TYPE, x + at, n);
     TAKE(taken_dy, DY_TYPE, dy + at, n);
 #ifdef HAS_RESIDUAL
@@ -73,7 +75,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backwa
       products = fma(PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_PIECE(f32, w, i), v, products);
     }
     const float2 sums =
-        row_sum2((float2)(sum_of_lanes(squares), sum_of_lanes(products)), scratch) / (float)width;
+        row_sum2((float2)(sum_of_lanes(squares), sum_of_lanes(products)), scratch, turn++) / (float)width;
     const float scale = rsqrt(sums.x + epsilon);
     const piece along_x = -sums.y * scale * scale;
     EACH_PIECE(p, i, n) {

@@ -14,22 +14,46 @@ ROW_REDUCTION(row_sum, float, JOIN_SUM)
 ROW_REDUCTION(row_max, float, fmax)
 
 // What is rounded to bf16 in the end needs no better exponentials than the device's own.
+#ifdef WARPS
+#define LOG2_E 1.44269504f
+#define LN_2 0.693147182f
+#define LN_2_REST -1.90465432e-9f  // ln 2 = LN_2 + LN_2_REST
+// Those of x up to 0 to 3 ulp; results below 2^-126 become 0. 2^p, p being x log2 e rounded, and
+// what is lost by that, rest = x - p ln 2: e^x = 2^p e^rest, where e^rest = 1 + rest.
+float exp_of(float x) {
+  asm("max.NaN.f32 %0, %0, 0fC3000000;" : "+f"(x));  // -128: of -INFINITY no rest is left
+  const float p = x * LOG2_E;
+  const float rest = fma(-p, LN_2_REST, fma(-p, LN_2, x));
+  const float power = exp2_of(p);
+  return fma(power, rest, power);
+}
+float short_exp_of(float x) { return exp2_of(x * LOG2_E); }
+#define EXP_LANES(NAME, OF) \
+  piece NAME(piece x) { \
+    _Pragma("unroll") for (int i = 0; i < PIECE; ++i) ((float*)&x)[i] = OF(((float*)&x)[i]); \
+    return x; \
+  }
+EXP_LANES(EXP_f32, exp_of)
+EXP_LANES(EXP_bf16, short_exp_of)
+#else
 #define EXP_f32(x) exp(x)
 #define EXP_bf16(x) native_exp(x)
+#endif
 #define EXP(type, x) JOINED(EXP_, type)(x)
 
 #ifdef X_TYPE
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void softmax_forward(
     __global STORED(Y_TYPE)* y, __global const STORED(X_TYPE)* x, long rows, int width) {
   __local float scratch[SCRATCH];
+  uint turn = 0;
   EACH_ROWS(first, rows) {
     const long row = first + row_of_item();
-    const int n = row < rows ? width / PIECE : 0;
+    const int n = ROW_PIECES(row < rows, width);
     __global const STORED(X_TYPE)* in = x + row * width;
     TAKE(taken, X_TYPE, in, n);
     piece tops = -INFINITY;
     EACH_PIECE(p, i, n) tops = fmax(tops, PIECE_OF(taken, p, X_TYPE, in, i));
-    const float top = row_max(max_of_lanes(tops), scratch);
+    const float top = row_max(max_of_lanes(tops), scratch, turn++);
     piece sums = 0.0f;
 #if PIECES
     piece powers[PIECES];
@@ -43,7 +67,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void softmax_forward
 #define POWER(p, i) EXP(Y_TYPE, PIECE_OF(taken, p, X_TYPE, in, i) - top)
     EACH_PIECE(p, i, n) sums += POWER(p, i);
 #endif
-    const float scale = 1.0f / row_sum(sum_of_lanes(sums), scratch);
+    const float scale = 1.0f / row_sum(sum_of_lanes(sums), scratch, turn++);
     EACH_PIECE(p, i, n) STORE_PIECE(Y_TYPE, y + row * width, i, POWER(p, i) * scale);
   }
 }
@@ -52,9 +76,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void softmax_backwar
     __global STORED(DX_TYPE)* dx, __global const STORED(DY_TYPE)* dy,
     __global const STORED(Y_TYPE)* y, long rows, int width) {
   __local float scratch[SCRATCH];
+  uint turn = 0;
   EACH_ROWS(first, rows) {
     const long at = (first + row_of_item()) * width;
-    const int n = first + row_of_item() < rows ? width / PIECE : 0;
+    const int n = ROW_PIECES(first + row_of_item() < rows, width);
     TAKE(taken_dy, DY_TYPE, dy + at, n);
     TAKE(taken_y, Y_TYPE, y + at, n);
     piece products = 0.0f;
@@ -62,7 +87,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void softmax_backwar
       products = fma(PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i),
                      PIECE_OF(taken_y, p, Y_TYPE, y + at, i), products);
     }
-    const float sum = row_sum(sum_of_lanes(products), scratch);
+    const float sum = row_sum(sum_of_lanes(products), scratch, turn++);
     EACH_PIECE(p, i, n) {
       const piece d = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) - sum;
       STORE_PIECE(DX_TYPE, dx + at, i, PIECE_OF(taken_y, p, Y_TYPE, y + at, i) * d);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "ops/group_meeting.hpp"
 #include "ops/reduction_grid.hpp"
 #include "runtime/error.hpp"
 
@@ -75,8 +76,12 @@ Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t r
   const std::size_t group = std::max(items, reduction_group(context.device(), kRowsGroup));
   const std::int64_t of_item = divide_up(pieces, static_cast<std::int64_t>(items));
   Defines defines = defines_of(kernel, piece);
+  set_warps(defines, context.device());
   defines.set("GROUP", group).set("ITEMS", items);
   defines.set("PIECES", of_item <= kMostPieces ? of_item : 0);
+  if (of_item <= kMostPieces && of_item * static_cast<std::int64_t>(items) == pieces) {
+    defines.set("WHOLE");
+  }
   const std::int64_t sets = divide_up(rows, static_cast<std::int64_t>(group / items));
   return {context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function, defines),
           groups_of(group, static_cast<std::size_t>(std::min(sets, kMostRowGroups))),
