@@ -2,14 +2,15 @@
 // any device but CPUs.
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
-//   with makes_s, in the same launch:  s = a_scale x a [R, K]^T
+//   with -D MAKES_S, in the same launch:  s = a_scale x a [R, K]^T
 //
 // Shapes  as above; M up to ROWS
 // Types   w in any storage type (quant.clh), all else f32; -D X_BF16: x bf16; -D Y_BF16: y and start
 // Work    a work-group is cut into teams of `lanes` neighbouring items; a team owns TEAM_ROWS rows of
 //         w at a time, for all rows of x: its items read eight elements each side by side, and their
 //         sums are added up at the end. Groups take teams' rows by turns.
-//         s: each group makes the whole of it, a row of a by 32 items; the first one writes it.
+//         s: each group makes the whole of it, a row of a by a team as large as R allows; the first
+//         group writes it. What items read first of w is on its way meanwhile.
 // Local   scratch of teams' sums; made [M, R] where s is made
 // Tiles   -D OCTETS: K is a multiple of 8, loads are of 16 bytes where the storage type allows
 // Cost    reads w once: 2 M N K flops, N K elements of w; a once a group, from the cache
@@ -20,7 +21,17 @@
 #if !defined(ROWS) || !defined(TEAM_ROWS) || !defined(AHEAD)
 #error "ROWS, of x, TEAM_ROWS, of w, and AHEAD, octets of each that an item loads, are required"
 #endif
-#define MAKER_LANES 32  // of a team that makes a column of s
+#define MAKER_AHEAD 4  // octets of a that an item loads
+// Whether an item's first octets of w wait in registers while s is made: as stored they take few.
+#if defined(MAKES_S) && defined(OCTETS) && !defined(WEIGHT_STRIPS) && ROWS == 1 && \
+    (WEIGHT_TYPE == WEIGHT_BF16 || WEIGHT_TYPE == WEIGHT_F16)
+#define EARLY
+#endif
+#ifdef MAKES_S
+#define S_VALUES made
+#else
+#define S_VALUES s
+#endif
 #define OUTPUTS (TEAM_ROWS * ROWS)
 
 #ifdef X_BF16
@@ -44,18 +55,24 @@
 #define Y_OF(value) (value)
 #endif
 
-// sums [TEAM_ROWS][ROWS]: [i][m] += w[i] . x[m] for `count` octets of steps, `apart` steps from one
-// to the next; rows of x behind the last repeat it.
-__attribute__((always_inline)) void add_octets(float* sums,
-                                               __global const uchar* w[TEAM_ROWS],
-                                               __global const X* x, uint M, uint K, uint k,
-                                               uint apart, const uint count) {
-  float8 weights[AHEAD][TEAM_ROWS];  // loads first: as many bytes in flight as can be
+// weights [count][TEAM_ROWS]: octets of w from k on, `apart` steps from one to the next; behind the
+// last it is repeated.
+__attribute__((always_inline)) void load_octets(Octet* weights, __global const uchar* w[TEAM_ROWS],
+                                                uint K, uint k, uint apart, const uint count) {
 #pragma unroll
   for (uint c = 0; c < count; ++c) {
 #pragma unroll
-    for (uint i = 0; i < TEAM_ROWS; ++i) weights[c][i] = weight_octet(w[i], k + c * apart);
+    for (uint i = 0; i < TEAM_ROWS; ++i) {
+      weights[c * TEAM_ROWS + i] = load_octet(w[i], min(k + c * apart, K - 8));
+    }
   }
+}
+
+// sums [TEAM_ROWS][ROWS]: [i][m] += w[i] . x[m] for the octets above; rows of x behind the last
+// repeat it.
+__attribute__((always_inline)) void add_octets(float* sums, const Octet* weights,
+                                               __global const X* x, uint M, uint K, uint k,
+                                               uint apart, const uint count) {
 #pragma unroll
   for (uint c = 0; c < count; ++c) {
 #pragma unroll
@@ -63,24 +80,37 @@ __attribute__((always_inline)) void add_octets(float* sums,
       const float8 inputs = X_OCTET(x + (size_t)min(m, M - 1) * K + k + c * apart);
 #pragma unroll
       for (uint i = 0; i < TEAM_ROWS; ++i) {
-        sums[i * ROWS + m] = add_dot8(sums[i * ROWS + m], weights[c][i], inputs);
+        sums[i * ROWS + m] =
+            add_dot8(sums[i * ROWS + m], floats_of_octet(weights[c * TEAM_ROWS + i]), inputs);
       }
     }
   }
 }
 
-// sums [TEAM_ROWS][ROWS]: [i][m] += this lane's steps of w[i] . x[m]
-__attribute__((always_inline)) void add_products(float* sums,
+// sums [TEAM_ROWS][ROWS]: [i][m] += this lane's steps of w[i] . x[m]. first: AHEAD octets of each,
+// loaded, where EARLY.
+__attribute__((always_inline)) void add_products(float* sums, const Octet* first,
                                                  __global const uchar* w[TEAM_ROWS],
                                                  __global const X* x, uint M, uint K, uint lane,
                                                  uint lanes) {
 #ifdef OCTETS
+  Octet weights[AHEAD * TEAM_ROWS];  // loads first: as many bytes in flight as can be
   const uint apart = lanes * 8;
   uint k = lane * 8;
-  for (; k + (AHEAD - 1) * apart < K; k += AHEAD * apart) {
-    add_octets(sums, w, x, M, K, k, apart, AHEAD);
+#ifdef EARLY
+  if (k + (AHEAD - 1) * apart < K) {
+    add_octets(sums, first, x, M, K, k, apart, AHEAD);
+    k += AHEAD * apart;
   }
-  for (; k < K; k += apart) add_octets(sums, w, x, M, K, k, apart, 1);
+#endif
+  for (; k + (AHEAD - 1) * apart < K; k += AHEAD * apart) {
+    load_octets(weights, w, K, k, apart, AHEAD);
+    add_octets(sums, weights, x, M, K, k, apart, AHEAD);
+  }
+  for (; k < K; k += apart) {
+    load_octets(weights, w, K, k, apart, 1);
+    add_octets(sums, weights, x, M, K, k, apart, 1);
+  }
 #else
   for (uint k = lane; k < K; k += lanes) {
     for (uint m = 0; m < ROWS; ++m) {
@@ -93,33 +123,59 @@ __attribute__((always_inline)) void add_products(float* sums,
 #endif
 }
 
+#ifdef MAKES_S
+// sums [ROWS] += row . x[m] for `count` octets from k on.
+__attribute__((always_inline)) void add_maker_octets(float* sums, __global const float* row,
+                                                     __global const X* x, uint M, uint K, uint k,
+                                                     uint apart, const uint count) {
+  float8 factors[MAKER_AHEAD];
+#pragma unroll
+  for (uint c = 0; c < count; ++c) factors[c] = octet_of_floats(row + k + c * apart);
+#pragma unroll
+  for (uint c = 0; c < count; ++c) {
+#pragma unroll
+    for (uint m = 0; m < ROWS; ++m) {
+      sums[m] = add_dot8(sums[m], factors[c],
+                         X_OCTET(x + (size_t)min(m, M - 1) * K + k + c * apart));
+    }
+  }
+}
+
 // made [M, R] = s. Ends with a barrier.
 __attribute__((always_inline)) void make_s(__local float* made, __global float* s,
                                            __global const X* x, __global const float* a, uint M,
                                            uint K, uint R, float a_scale, __local float* scratch) {
-  const uint team = get_local_id(0) / MAKER_LANES, lane = get_local_id(0) % MAKER_LANES;
-  for (uint first = 0; first < R; first += GROUP / MAKER_LANES) {
+  // Of a team that makes a column of s: there is a team for each, if there are items enough.
+  const uint lanes = max((uint)GROUP >> (32 - clz(R - 1)), 32u);
+  const uint team = get_local_id(0) / lanes, lane = get_local_id(0) & (lanes - 1);
+  for (uint first = 0; first < R; first += GROUP / lanes) {
     const uint r = first + team;
     __global const float* row = a + (size_t)min(r, R - 1) * K;
     float sums[ROWS];
     for (uint m = 0; m < ROWS; ++m) sums[m] = 0.0f;
 #ifdef OCTETS
-#pragma unroll 4
-    for (uint k = lane * 8; k < K; k += MAKER_LANES * 8) {
-      const float8 factors = octet_of_floats(row + k);
-#pragma unroll
-      for (uint m = 0; m < ROWS; ++m) {
-        sums[m] = add_dot8(sums[m], factors, X_OCTET(x + (size_t)min(m, M - 1) * K + k));
-      }
+    const uint apart = lanes * 8;
+    uint k = lane * 8;
+#if ROWS == 1
+    for (; k + (MAKER_AHEAD - 1) * apart < K; k += MAKER_AHEAD * apart) {
+      add_maker_octets(sums, row, x, M, K, k, apart, MAKER_AHEAD);
+    }
+    if (k + apart < K) {
+      add_maker_octets(sums, row, x, M, K, k, apart, 2);
+      k += 2 * apart;
     }
 #else
-    for (uint k = lane; k < K; k += MAKER_LANES) {
+#pragma unroll 4
+#endif
+    for (; k < K; k += apart) add_maker_octets(sums, row, x, M, K, k, apart, 1);
+#else
+    for (uint k = lane; k < K; k += lanes) {
       for (uint m = 0; m < ROWS; ++m) {
         sums[m] = fma(row[k], X_AT(x + (size_t)min(m, M - 1) * K + k), sums[m]);
       }
     }
 #endif
-    const float sum = a_scale * team_sums(sums, ROWS, MAKER_LANES, scratch);
+    const float sum = a_scale * team_sums(sums, ROWS, lanes, scratch);
     if (lane < M && r < R) {
       made[lane * R + r] = sum;
       if (get_group_id(0) == 0) s[lane * R + r] = sum;
@@ -127,22 +183,28 @@ __attribute__((always_inline)) void make_s(__local float* made, __global float* 
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // s is whole
 }
+#endif
 
 __attribute__((always_inline)) void few_rows(
     __global Y* y, __global const X* x, __global const uchar* w, __global const Y* start,
     __global const float* bias, __global float* s, __global const float* u, uint M, uint N, uint K,
     uint R, float alpha, float scale, uint has_start, uint has_bias, uint lanes,
-    __global const float* a, float a_scale, uint makes_s, __local float* made,
-    __local float* scratch) {
+    __global const float* a, float a_scale, __local float* made, __local float* scratch) {
   const uint team = get_local_id(0) / lanes, lane = get_local_id(0) & (lanes - 1);  // a power of 2
   const uint batch_rows = GROUP / lanes * TEAM_ROWS;
-  if (makes_s) make_s(made, s, x, a, M, K, R, a_scale, scratch);
   for (uint n0 = get_group_id(0) * batch_rows; n0 < N; n0 += get_num_groups(0) * batch_rows) {
     const uint n = n0 + team * TEAM_ROWS;
     __global const uchar* rows[TEAM_ROWS];
     float sums[OUTPUTS];
 #pragma unroll
     for (uint i = 0; i < TEAM_ROWS; ++i) rows[i] = weight_row(w, min(n + i, N - 1), K);
+    Octet first[AHEAD * TEAM_ROWS];
+#ifdef EARLY
+    load_octets(first, rows, K, lane * 8, lanes * 8, AHEAD);
+#endif
+#ifdef MAKES_S
+    if (n0 == get_group_id(0) * batch_rows) make_s(made, s, x, a, M, K, R, a_scale, scratch);
+#endif
 #pragma unroll
     for (uint o = 0; o < OUTPUTS; ++o) sums[o] = 0.0f;
     // What this item will store: a row of x, a row of w.
@@ -151,7 +213,7 @@ __attribute__((always_inline)) void few_rows(
     float offset = 0.0f;
     if (stores && has_start) offset += Y_AT(start + (size_t)m * N + column);
     if (stores && has_bias) offset += bias[column];
-    add_products(sums, rows, x, M, K, lane, lanes);
+    add_products(sums, first, rows, x, M, K, lane, lanes);
 #pragma unroll
     for (uint o = 0; o < OUTPUTS; ++o) sums[o] *= alpha;
     for (uint r = lane; r < R; r += lanes) {
@@ -159,7 +221,7 @@ __attribute__((always_inline)) void few_rows(
       for (uint o = 0; o < OUTPUTS; ++o) {
         const uint at = min(o % ROWS, M - 1) * R + r;
         const float factor = scale * u[(size_t)r * N + min(n + o / ROWS, N - 1)];
-        sums[o] = fma(makes_s ? made[at] : s[at], factor, sums[o]);
+        sums[o] = fma(S_VALUES[at], factor, sums[o]);
       }
     }
     const float sum = team_sums(sums, OUTPUTS, lanes, scratch);
@@ -171,20 +233,20 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_few_rows(
     __global Y* y, __global const X* x, __global const uchar* w, __global const Y* start,
     __global const float* bias, __global float* s, __global const float* u,
     __global const float* a, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_start, uint has_bias, uint lanes, float a_scale, uint makes_s, __local float* made) {
+    uint has_start, uint has_bias, uint lanes, float a_scale, __local float* made) {
   __local float scratch[TEAM_SCRATCH(OUTPUTS)];
   few_rows(y, x, w, start, bias, s, u, M, N, K, R, alpha, scale, has_start, has_bias, lanes, a,
-           a_scale, makes_s, made, scratch);
+           a_scale, made, scratch);
 }
 
 // The same with the tensors' addresses in memory, in the order of the arguments above: a launch has
 // less to look after.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_few_rows_at(
     __global const ulong* at, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_start, uint has_bias, uint lanes, float a_scale, uint makes_s, __local float* made) {
+    uint has_start, uint has_bias, uint lanes, float a_scale, __local float* made) {
   __local float scratch[TEAM_SCRATCH(OUTPUTS)];
   few_rows((__global Y*)at[0], (__global const X*)at[1], (__global const uchar*)at[2],
            (__global const Y*)at[3], (__global const float*)at[4], (__global float*)at[5],
            (__global const float*)at[6], M, N, K, R, alpha, scale, has_start, has_bias, lanes,
-           (__global const float*)at[7], a_scale, makes_s, made, scratch);
+           (__global const float*)at[7], a_scale, made, scratch);
 }

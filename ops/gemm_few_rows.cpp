@@ -15,7 +15,11 @@ namespace {
 
 constexpr std::uint32_t kLanes = 32;  // of a team, at least
 constexpr std::size_t kGroup = 128;
-constexpr std::size_t kMakersGroup = 256;  // where each makes s: the fewer the better
+// Where each makes s there are no more groups than units, so that each has to have much on its way:
+// many items, while they have registers enough.
+constexpr std::size_t kMakersGroup = 512;
+constexpr std::size_t kMakersGroupOfManyRows = 256;
+constexpr std::int64_t kManyRows = 3;
 // Of w, where there are so many for each unit that teams are even. bf16 products of one row on an
 // H200: 151936 x 896 in 76 us (one row: 100, four: 79), 18944 x 3584 in 37 (37, 37), 3584 x 18944
 // in 57 (43, 86).
@@ -24,7 +28,7 @@ constexpr std::uint32_t kColumnsPerUnit = 64;
 constexpr std::uint32_t kOctets = 4;  // that an item loads ahead, where registers allow
 // Each group makes s anew: up to so many products and so much local memory in all that is faster
 // than a launch before.
-constexpr double kProductsOfS = 3e6;
+constexpr double kProductsOfS = 4.5e6;
 constexpr std::size_t kBytesOfS = 16 << 10U;
 
 struct Plan {
@@ -37,10 +41,14 @@ struct Plan {
   std::uint32_t ahead() const { return rows > kTeamRows ? 1 : kOctets / team_rows; }
 };
 
+std::size_t most_items(const GemmProduct& p) {
+  if (!p.makes_s()) return kGroup;
+  return p.rows() < kManyRows ? kMakersGroup : kMakersGroupOfManyRows;
+}
+
 Plan plan_of(const Context& context, const GemmProduct& p) {
   const std::uint32_t units = std::max(1U, context.device().compute_units);
-  Plan plan{.group = static_cast<std::uint32_t>(
-                reduction_group(context.device(), p.makes_s() ? kMakersGroup : kGroup)),
+  Plan plan{.group = static_cast<std::uint32_t>(reduction_group(context.device(), most_items(p))),
             .rows = std::bit_ceil(u32(p.rows()))};
   const std::uint32_t columns = u32(p.columns());
   if (columns >= units * kColumnsPerUnit) plan.team_rows = kTeamRows;
@@ -64,6 +72,7 @@ Defines defines_of(const Context& context, const GemmProduct& p, const Plan& pla
   defines.set("GROUP", plan.group).set("ROWS", plan.rows).set("TEAM_ROWS", plan.team_rows);
   defines.set("AHEAD", plan.ahead());
   if (p.steps() % 8 == 0) defines.set("OCTETS");
+  if (p.makes_s()) defines.set("MAKES_S");
   if (p.x.type() == DType::bf16) defines.set("X_BF16");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
   return defines;
@@ -100,7 +109,6 @@ std::vector<Argument> with_numbers(std::vector<Argument> arguments, const Contex
   arguments.emplace_back(std::uint32_t{!p.bias.empty()});
   arguments.emplace_back(plan_of(context, p).lanes);
   arguments.emplace_back(p.low_rank.a_scale);
-  arguments.emplace_back(std::uint32_t{p.makes_s()});
   arguments.emplace_back(LocalMemory{static_cast<std::size_t>(values) * sizeof(float)});
   return arguments;
 }

@@ -148,6 +148,20 @@ TEST_P(LoraLinear, ForwardAddsTheAdapterInEveryShape) {
   }
 }
 
+// There a card makes s inside the product: items with blocks of four steps, two and one, teams of all
+// sizes, groups that take columns again; weights that wait as they are stored, and others.
+TEST_P(LoraLinear, ForwardOfOneRowOrTwoAddsTheAdapter) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const Case& c : {Case{1, 40, 3592, 8},
+                          {1, 7, 1032, 3},
+                          {1, 300, 264, 20},
+                          {1, 33, 4104, 1},
+                          {2, 40, 1544, 8}}) {
+      if (c.affordable()) expect_forward(Layer(context(), c, 0, type));
+    }
+  }
+}
+
 // There s is made inside the product up to a rank of 64: several blocks of steps, ranks that fill
 // no four, rows that fill no tile or more than one chunk of them.
 TEST_P(LoraLinear, ForwardAddsTheAdapterToWeightsInStrips) {
