@@ -34,7 +34,8 @@
 #define STRIP_BOXES 4
 #define STRIP_COLUMNS (STRIP_BOXES * 64)
 #define STAGE_BYTES ((STRIP_BOXES + 1) * BOX_BYTES)
-#define STAGES (RANKS == 16 ? 5 : 4)
+// Even: who waits for a stage's next phase has seen its last one.
+#define STAGES 4
 #define RING_BYTES (STAGES * STAGE_BYTES)
 #define B_BYTES (RANKS * 128)
 #define MULTIPLIERS 256  // items

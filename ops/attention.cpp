@@ -52,8 +52,8 @@ void test_blocks(SelfTest& test, std::int64_t width) {
 bool trusts_wgmma(const AttentionSpec& spec, DType type) {
   constexpr std::int64_t kRows = 2 * 128 + 5;  // three tiles
   return trusted(spec.context,
-                 {kAttentionWgmma, fmt::format("attention_wgmma {} {}", spec.E, name_of(type)),
-                  kBf16Tolerance},
+                 {attention_wgmma_file(spec.E),
+                  fmt::format("attention_wgmma {} {}", spec.E, name_of(type)), kBf16Tolerance},
                  [&](SelfTest& test) { test_attention(test, kRows, kRows, spec.E, type); });
 }
 

@@ -79,6 +79,10 @@ void record_begin(Batch& batch, const AttentionSpec& spec, const BackwardPlan& p
 
 }  // namespace
 
+std::string_view attention_wgmma_file(std::int64_t E) {
+  return E == 64 ? "attention_narrow_wgmma.cl" : "attention_wgmma.cl";
+}
+
 Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,
                          std::int64_t beside) {
   const std::int64_t T = first.elements(), blocks = divide_up(T, kRows);
@@ -105,7 +109,8 @@ void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tenso
                 spec.cost(),
                 "attention/forward",
                 {q.data, k.data, v.data}};
-  launch.kernel = batch.context().kernel(kAttentionWgmma, "attention_wgmma", defines_of(spec.E, y));
+  const std::string_view file = attention_wgmma_file(spec.E);
+  launch.kernel = batch.context().kernel(file, file.substr(0, file.find('.')), defines_of(spec.E, y));
   batch.launch(std::move(launch), y, keeps ? log_sum_exp : y, maps, in.first, in.last,
                order_of(batch, in), narrow(spec.T), narrow(spec.H), narrow(spec.G), in.scale,
                std::int32_t{keeps});

@@ -1,12 +1,15 @@
-// cl/attention_wgmma.cl and cl/attention_backward_wgmma.cl: attention on Hopper's matrix units.
+// cl/attention_wgmma.cl, cl/attention_narrow_wgmma.cl and cl/attention_backward_wgmma.cl: attention on
+// Hopper's matrix units.
 #pragma once
 
 #include "ops/attention_spec.hpp"
 
 namespace clora {
 
-inline constexpr std::string_view kAttentionWgmma = "attention_wgmma.cl";
 inline constexpr std::string_view kAttentionBackwardWgmma = "attention_backward_wgmma.cl";
+
+// The forward's file, for heads of E elements.
+std::string_view attention_wgmma_file(std::int64_t E);
 
 // cl/attention_order.cl, on any device.
 Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,

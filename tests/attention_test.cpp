@@ -386,6 +386,13 @@ TEST_P(Attention, MatchesTheFormulaOverManyBlocks) {
   }
 }
 
+// Work-groups that stay go from tile to tile.
+TEST_P(Attention, MatchesTheFormulaOverMoreTilesThanACardTakesAtOnce) {
+  for (const std::size_t E : {64, 128}) {
+    check_forward(packed({300, 70}, 140, 1, E), fmt::format("many heads, E {}", E));
+  }
+}
+
 // Of grouped heads and of others; where kernels leave none, the parts are the gradients.
 TEST_P(Attention, LeavesPartsOfKeysGradientsThatAddUpToThem) {
   for (const auto& [H, G] : {std::pair<std::size_t, std::size_t>{4, 2}, {2, 2}}) {

@@ -1,0 +1,193 @@
+// attention_narrow_wgmma: attention_wgmma.cl for heads of 64 elements, of which a block's exponentials
+// take the card as long as its products: one must run beside the other.
+//
+//   y, log_sum_exp     as there
+// Shapes  as there; E = WIDTH = 64. No more work-groups than there are tiles.
+// Types   as there
+// Work    as there, with rings of 4, and:
+//         - two tiles of queries in shared memory, with where they lie and what their rows see, so
+//           that the first warp is a tile ahead;
+//         - a tile's first scores are multiplied with the last values of the tile before: its end
+//           runs beside them;
+//         - the two warp groups issue products by turns: one's softmax runs beside the other's
+//           products;
+//         - the values' products are waited for between a block's references and its exponentials;
+//         - an eighth of the exponentials is made by a polynomial, which needs no special unit.
+// Local   166 KB
+// Cost    as there
+// Numerics as there; the polynomial's error is 2^-13, below that of a weight rounded to bf16; what it
+//         makes of a masked score is 2^-126
+#include "hopper.clh"
+#include "hopper_lanes.clh"
+#include "hopper_products.clh"
+#include "hopper_rows.clh"
+#include "attention_wgmma.clh"
+
+// A tile in shared memory, beside its queries.
+struct Tile {
+  struct Range range;
+  int t0, h;
+  int first[ROWS], last[ROWS];
+};
+#define QUERIES_AT (q_tiles + q_stage * TILE_BYTES)
+#define NEXT_QUERIES \
+  q_stage ^= 1;      \
+  q_phase ^= q_stage ^ 1;
+
+// Who arrives gives the turn to the other warp group.
+#define AWAIT_TURN asm volatile("bar.sync %0, 256;" ::"r"(2 + part) : "memory")
+#define PASS_TURN asm volatile("bar.arrive %0, 256;" ::"r"(3 - part) : "memory")
+
+// 2^x for x <= 0, at least 2^-126: a cubic for what rounding to an integer leaves.
+float exp2_by_polynomial(float x) {
+  x = fmax(x, -126.0f);
+  const float shifted = x + 12582912.0f;  // 1.5 * 2^23: its low bits are x, rounded
+  const float rest = x - (shifted - 12582912.0f);
+  const float power =
+      fma(fma(fma(0.0551716691f, rest, 0.242611122f), rest, 0.693260985f), rest, 0.999928074f);
+  return as_float(as_uint(power) + (as_uint(shifted) << 23));
+}
+#define BY_POLYNOMIAL(i) ((i) >= 16 && ((i) + (i) / 4) % 8 == 7)
+// It waits for an earlier exponential: the assembler would make all polynomials first, and the
+// special unit would wait.
+float after(float earlier, float x) {
+  asm("fma.rn.f32 %0, %1, 0f00000000, %0;" : "+f"(x) : "f"(earlier));
+  return x;
+}
+#define EXP2_OF_MANY(i, less)                                                               \
+  BY_POLYNOMIAL(i)                                                                          \
+  ? exp2_by_polynomial(fma(scores[i], scale_2, after(scores[((i) - 14) & 63], less))) : EXP2(i, less)
+
+#define END_VALUES                                 \
+  barrier_wait(v_full + 8 * before, before_phase); \
+  PRODUCTS_ENDED(WIDTH)(out);                      \
+  if (tells) barrier_arrive(v_empty + 8 * before);
+
+__attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_wgmma(
+    __global RESULT* y, __global float* log_sum_exp, __global const uchar* maps,
+    __global const int* first, __global const int* last, __global const int* order, int T, int H,
+    int G, float scale, int keeps_log_sum_exp) {
+  HOPPER_KERNEL;
+  __local uchar tiles[(2 + 2 * RING) * TILE_BYTES] __attribute__((aligned(1024)));
+  __local ulong barriers[4 + 4 * RING];
+  __local struct Tile shared_tiles[2];
+  PLACE_BARRIERS(2)
+  const uint q_tiles = shared_address(tiles), k_tiles = q_tiles + 2 * TILE_BYTES,
+             v_tiles = k_tiles + RING * TILE_BYTES;
+  const int item = get_local_id(0), lane = item % 32;
+  if (item == 0) {
+    begin_barriers(q_full, 2);
+    for (int i = 0; i < 3; ++i) map_written(maps + i * MAP_BYTES);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
+  uint stage = 0, phase = 0, q_stage = 0, q_phase = 0;
+  if (item < 128) {
+    FEWER_REGISTERS;
+    if (item >= 32) return;
+    EACH_TILE {
+      TILE_PLACE
+      const struct Range range = range_of(first, last, t0, T, lane);
+      __local struct Tile* tile = shared_tiles + q_stage;
+      int rows_first[ROWS / 32], rows_last[ROWS / 32];
+#pragma unroll
+      for (int i = 0; i < ROWS / 32; ++i) {
+        const int t = t0 + 32 * i + lane;
+        rows_first[i] = t < T ? first[t] : INT_MAX;
+        rows_last[i] = t < T ? last[t] : -1;
+      }
+      barrier_wait(q_empty + 8 * q_stage, q_phase ^ 1);
+#pragma unroll
+      for (int i = 0; i < ROWS / 32; ++i) {
+        tile->first[32 * i + lane] = rows_first[i];
+        tile->last[32 * i + lane] = rows_last[i];
+      }
+      warp_together();  // whoever waits for the queries sees all of it
+      if (lane == 0) {
+        tile->range = range;
+        tile->t0 = t0;
+        tile->h = h;
+        copy_tile(QUERIES_AT, maps, h, t0, q_full + 8 * q_stage);
+        COPY_BLOCKS
+      }
+      NEXT_QUERIES
+      warp_together();
+    }
+    return;
+  }
+  MORE_REGISTERS;
+  const int part = item / 128 - 1;
+  const bool tells = item % 128 == 0;
+  const int row = part * 64 + item % 128 / 32 * 16 + lane / 4;
+  const float scale_2 = scale * LOG2_E;  // scores in units of log 2
+  float scores[64], out[WIDTH / 2];
+  uint weights[8][4];
+  if (part == 1) PASS_TURN;  // the first turn is the other's
+  barrier_wait(q_full, 0);
+  barrier_wait(k_full, 0);
+  PRODUCTS_FENCE;
+  MULTIPLY_KEYS
+  bool more = true;
+  for (int round = 0; more; ++round) {
+    const __local struct Tile* tile = shared_tiles + q_stage;
+    const struct Range range = tile->range;
+    const int t_0 = tile->t0 + row, h = tile->h;
+    const int first_0 = tile->first[row], first_1 = tile->first[row + 8];
+    const int last_0 = tile->last[row], last_1 = tile->last[row + 8];
+    float top_0 = -INFINITY, top_1 = -INFINITY, total_0 = 0.0f, total_1 = 0.0f;
+    int key = (range.end - 1) * ROWS;
+    PRODUCTS_ENDED(128)(scores);
+    if (tells) barrier_arrive(k_empty + 8 * stage);
+    {
+      MASK_BLOCK
+      FIND_REFERENCES
+      MAKE_WEIGHTS(EXP2_OF_MANY)
+    }
+    ROUND_WEIGHTS
+    int keep = 0;
+    for (int block = range.end - 2; block >= range.begin; --block) {
+      const uint before = stage, before_phase = phase;
+      NEXT_STAGE
+      key = block * ROWS;
+      barrier_wait(k_full + 8 * stage, phase);
+      barrier_wait(v_full + 8 * before, before_phase);
+      AWAIT_TURN;
+      PRODUCTS_FENCE;
+      MULTIPLY_KEYS
+      MULTIPLY_VALUES(before, keep)
+      keep = 1;
+      PASS_TURN;
+      EARLIER_ENDED(128)(scores);
+      if (tells) barrier_arrive(k_empty + 8 * stage);
+      MASK_BLOCK
+      FIND_REFERENCES
+      END_VALUES
+      MAKE_WEIGHTS(EXP2_OF_MANY)
+      SCALE_OUT
+      ROUND_WEIGHTS
+    }
+    const uint before = stage, before_phase = phase;
+    NEXT_STAGE
+    NEXT_QUERIES
+    more = tile_of(round + 1) < TILES;
+    barrier_wait(v_full + 8 * before, before_phase);
+    if (more) {
+      barrier_wait(q_full + 8 * q_stage, q_phase);
+      barrier_wait(k_full + 8 * stage, phase);
+    }
+    AWAIT_TURN;
+    PRODUCTS_FENCE;
+    MULTIPLY_VALUES(before, keep)
+    MULTIPLY_KEYS  // of the next tile; behind the last one nobody looks at them
+    PASS_TURN;
+    total_0 = row_sum(total_0);
+    total_1 = row_sum(total_1);
+    EARLIER_ENDED(WIDTH)(out);
+    if (tells) {
+      barrier_arrive(v_empty + 8 * before);
+      barrier_arrive(q_empty + 8 * (q_stage ^ 1));  // all warps have read that tile
+    }
+    STORE_TILE
+  }
+  PRODUCTS_ENDED(128)(scores);
+  if (part == 0) AWAIT_TURN;  // as many come as go
+}
