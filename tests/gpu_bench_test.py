@@ -33,6 +33,7 @@ BENCH = json.dumps({"benchmarks": [
     {"name": "lora_linear_backward/fused/bf16/4096x1024x1024/r8/warm/bf16" + SUFFIX,
      "median_us": 33},
     {"name": "softmax/fused/f32/1024x1024/warm/queued" + SUFFIX, "median_us": 4},
+    {"name": "softmax/fused/f32/1024x1024/warm" + SUFFIX, "median_us": 11},
     {"name": "softmax/fused/bf16/1024x1024/warm/queued" + SUFFIX, "median_us": 3},
     {"name": "rms_norm/fused/bf16/1024x1024/warm" + SUFFIX, "error_occurred": True,
      "error_message": "wrong"}]})
@@ -71,6 +72,9 @@ class Reading(unittest.TestCase):
         self.assertEqual(found["softmax/f32/1024x1024"], {"us": 4})
         self.assertEqual(found["softmax/bf16/1024x1024"], {"us": 3})
         self.assertNotIn("rms_norm/bf16/1024x1024", found)
+
+    def test_a_queued_row_counts_before_one_that_is_waited_for(self):
+        self.assertEqual(gpu_runs.typed_figures(BENCH)["softmax/f32/1024x1024"]["us"], 4)
 
     def test_an_adapters_product_is_held_against_the_bare_one_of_its_shape_and_way(self):
         found = gpu_runs.typed_figures(BENCH)
