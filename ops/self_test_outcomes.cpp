@@ -54,7 +54,7 @@ SelfTestKey::SelfTestKey(const Context& context, std::string_view file, std::str
   const std::filesystem::path& folder = context.config().cache_folder;
   if (folder.empty()) return;
   const Device& device = context.device();
-  const std::string text = kernel_text(std::string(file), context.config().kernel_folder);
+  const std::string text = kernel_text(std::string(file), context.config().kernel_folders);
   heading_ = fmt::format(
       "clora self-test {}\ndevice {}, {}, {}\ndriver {}, {} units\nkernel {} {}\n", kFormat,
       one_line(device.name), one_line(device.platform), one_line(device.opencl_version),

@@ -131,7 +131,8 @@ std::filesystem::path default_cache_folder() {
 ContextConfig config_from_environment() {
   ContextConfig config;
   config.device = from_environment("CLORA_DEVICE");
-  config.kernel_folder = from_environment("CLORA_KERNEL_DIR");
+  const std::string kernel_folder = from_environment("CLORA_KERNEL_DIR");
+  if (!kernel_folder.empty()) config.kernel_folders = {kernel_folder};
   config.sub_allocate = from_environment("CLORA_POOL") != "exact";
   config.wrap_files = from_environment("CLORA_WRAP_FILES") != "0";
   config.self_test = from_environment("CLORA_SELF_TEST") != "0";
@@ -155,7 +156,7 @@ struct Context::State {
                   config.profile ? &profiler : nullptr),
         adopted(context.get(), device.base_alignment_bytes),
         programs(context.get(), device,
-                 {config.kernel_folder, program_store_of(config), config.hooks, health}),
+                 {config.kernel_folders, program_store_of(config), config.hooks, health}),
         addresses(context.get(), queue.get(), device, programs, health,
                   config.sub_allocate && config.addresses.value_or(takes_addresses(device))),
         variant(resolve(config.variant, config.precision, device)),

@@ -39,7 +39,8 @@ struct ContextConfig {
   bool sub_allocate = true;             // false: a cl_mem for each, temporaries too
   std::optional<bool> addresses;        // for kernels' arguments; not given: on NVIDIA's cards
   bool wrap_files = true;               // CPU devices read weights where the file is mapped
-  std::filesystem::path kernel_folder;  // read kernel files from here instead of the embedded ones
+  // Read kernel files from here instead of the embedded ones, the first that has a file.
+  std::vector<std::filesystem::path> kernel_folders;
   std::filesystem::path cache_folder = default_cache_folder();  // empty: nothing is kept on disk
   std::size_t cache_limit_bytes = std::size_t{256} << 20;       // of built programs there
   std::shared_ptr<ProgramStore> program_store;                  // null: cache_folder/programs

@@ -1,5 +1,6 @@
 #include "runtime/kernel_text.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <set>
@@ -12,16 +13,26 @@
 namespace clora {
 namespace {
 
-std::string read_from(const std::filesystem::path& folder, const std::string& file,
-                      std::string_view included_by) {
-  std::ifstream stream(folder / file, std::ios::binary);
-  if (!stream) {
-    fail(ErrorCode::not_found, "kernel source: '{}' (wanted by {}) is not in folder '{}'", file,
-         included_by, folder.string());
+using Folders = std::span<const std::filesystem::path>;
+
+std::string names_of(Folders folders) {
+  std::string names;
+  for (const auto& folder : folders) {
+    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", folder.string());
   }
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
+  return names;
+}
+
+std::string read_from(Folders folders, const std::string& file, std::string_view included_by) {
+  for (const auto& folder : folders) {
+    std::ifstream stream(folder / file, std::ios::binary);
+    if (!stream || std::filesystem::is_directory(folder / file)) continue;
+    std::ostringstream text;
+    text << stream.rdbuf();
+    return text.str();
+  }
+  fail(ErrorCode::not_found, "kernel source: '{}' (wanted by {}) is not in {} {}", file, included_by,
+       folders.size() == 1 ? "folder" : "any of the folders", names_of(folders));
 }
 
 std::string embedded(const std::string& file, std::string_view included_by) {
@@ -33,21 +44,26 @@ std::string embedded(const std::string& file, std::string_view included_by) {
 }
 
 // The file named by a line `#include "file"`, or empty.
-std::string included_file(const std::string& line) {
-  constexpr std::string_view directive = "#include \"";
-  if (!line.starts_with(directive)) return {};
-  const std::size_t end = line.find('"', directive.size());
-  return end == std::string::npos ? "" : line.substr(directive.size(), end - directive.size());
+std::string included_file(std::string_view line) {
+  const auto skip = [&line](std::string_view word) {
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    const bool found = line.starts_with(word);
+    if (found) line.remove_prefix(word.size());
+    return found;
+  };
+  if (!skip("#") || !skip("include") || !skip("\"")) return {};
+  const std::size_t end = line.find('"');
+  return end == std::string_view::npos ? "" : std::string(line.substr(0, end));
 }
 
 class Resolver {
  public:
-  explicit Resolver(const std::filesystem::path& folder) : folder_(folder) {}
+  explicit Resolver(Folders folders) : folders_(folders) {}
 
   void append(const std::string& file, std::string_view included_by) {
     if (!seen_.insert(file).second) return;
-    std::istringstream lines(folder_.empty() ? embedded(file, included_by)
-                                             : read_from(folder_, file, included_by));
+    std::istringstream lines(folders_.empty() ? embedded(file, included_by)
+                                              : read_from(folders_, file, included_by));
     text_ += fmt::format("#line 1 \"{}\"\n", file);
     std::string line;
     for (int number = 1; std::getline(lines, line); ++number) {
@@ -64,7 +80,7 @@ class Resolver {
   std::string take() { return std::move(text_); }
 
  private:
-  const std::filesystem::path& folder_;
+  Folders folders_;
   std::set<std::string> seen_;
   std::string text_;
 };
@@ -113,8 +129,8 @@ std::string name_places(const std::string& log, const std::string& text) {
   return named + log.substr(at);
 }
 
-std::string kernel_text(std::string_view file, const std::filesystem::path& folder) {
-  Resolver resolver(folder);
+std::string kernel_text(std::string_view file, Folders folders) {
+  Resolver resolver(folders);
   resolver.append(std::string(file), "the program cache");
   return resolver.take();
 }

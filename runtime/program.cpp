@@ -81,6 +81,8 @@ std::shared_ptr<const Program> Program::from_binary(cl_context context, cl_devic
   return std::make_shared<const Program>(std::move(program));
 }
 
+std::string Program::log(cl_device_id device) const { return build_log(handle(), device); }
+
 std::vector<std::byte> Program::binary(cl_device_id device) const {
   const std::vector<cl_device_id> devices = devices_of(handle());
   std::vector<std::size_t> sizes(devices.size());

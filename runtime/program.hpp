@@ -26,6 +26,8 @@ class Program {
                                                     const std::string& options);
 
   cl_program handle() const noexcept { return handle_.get(); }
+  // What the compiler said when it was built: warnings, and what options ask for.
+  std::string log(cl_device_id device) const;
   // What the driver gives to build the program again without its source. Errors: device.
   std::vector<std::byte> binary(cl_device_id device) const;
 

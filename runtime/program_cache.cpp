@@ -30,6 +30,16 @@ Defines& Defines::set(std::string_view name, std::string_view value) {
   return *this;
 }
 
+Defines& Defines::add_option(std::string_view option) {
+  text_ += fmt::format(" {}", option);
+  return *this;
+}
+
+std::string build_options(const Defines& defines) {
+  const bool has_standard = defines.text().find("-cl-std=") != std::string::npos;
+  return has_standard ? defines.text().substr(1) : "-cl-std=CL1.2" + defines.text();
+}
+
 struct ProgramCache::Built {
   ProgramKey key;
   std::string source;
@@ -51,8 +61,8 @@ ProgramCache::~ProgramCache() {
 
 Kernel ProgramCache::kernel(std::string_view file, std::string_view function,
                             const Defines& defines) {
-  const std::string options = "-cl-std=CL1.2" + defines.text();
-  return {built(std::string(file), options, function).program, std::string(function)};
+  return {built(std::string(file), build_options(defines), function).program,
+          std::string(function)};
 }
 
 ProgramCache::Built& ProgramCache::built(const std::string& file, const std::string& options,
@@ -64,7 +74,7 @@ ProgramCache::Built& ProgramCache::built(const std::string& file, const std::str
   try {
     if (place == nullptr) {
       auto fresh = std::make_unique<Built>();
-      fresh->source = kernel_text(file, config_.kernel_folder);
+      fresh->source = kernel_text(file, config_.kernel_folders);
       fresh->key = program_key(device_, file, options, fresh->source);
       load_or_build(*fresh);
       place = std::move(fresh);

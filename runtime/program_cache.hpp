@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/device.hpp"
 #include "runtime/device_health.hpp"
@@ -22,7 +23,7 @@
 
 namespace clora {
 
-// The -D options of a build, in the order they were set.
+// The options of a build, in the order they were set: names and values, and any others.
 class Defines {
  public:
   Defines& set(std::string_view name, std::string_view value);
@@ -30,11 +31,16 @@ class Defines {
     return set(name, std::string_view(std::to_string(value)));
   }
   Defines& set(std::string_view name) { return set(name, std::string_view("1")); }
+  // Any option ("-cl-mad-enable"); one of -cl-std takes the place of CL1.2.
+  Defines& add_option(std::string_view option);
   const std::string& text() const noexcept { return text_; }
 
  private:
   std::string text_;
 };
+
+// What a driver is given for them.
+std::string build_options(const Defines& defines);
 
 class Program;  // a built cl_program
 
@@ -44,7 +50,7 @@ struct Kernel {
 };
 
 struct ProgramCacheConfig {
-  std::filesystem::path kernel_folder;  // where to read kernel files; empty: the embedded ones
+  std::vector<std::filesystem::path> kernel_folders;  // of kernel files; none: the embedded ones
   std::shared_ptr<ProgramStore> store;  // null: nothing is kept
   Hooks hooks;
   std::shared_ptr<const DeviceHealth> health;  // null, or: a lost device is asked for no binary
@@ -59,7 +65,7 @@ class ProgramCache {
   ProgramCache(const ProgramCache&) = delete;
   ProgramCache& operator=(const ProgramCache&) = delete;
 
-  // The function of cl/`file` built with `defines`; built, or loaded from the store, at the first
+  // The function of `file` built with `defines`; built, or loaded from the store, at the first
   // call. A failed build is remembered and fails again at once.
   // Metrics: program_cache.hits or .misses (1 a program), .rejected (1 an entry of no use),
   // .build_seconds (a build from source).

@@ -7,8 +7,8 @@
 #include "model/stop_filter.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/loss_picture.hpp"
-#include "tools/clora/output.hpp"
-#include "tools/clora/suggestion.hpp"
+#include "tools/command_line/output.hpp"
+#include "tools/command_line/suggestion.hpp"
 
 namespace clora {
 namespace {

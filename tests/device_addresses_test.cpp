@@ -107,7 +107,7 @@ TEST_F(DeviceAddressesTest, AreLeftAloneWhereTheyLeadElsewhere) {
   const test::Folders folders;
   folders.replace("device_address.cl", "(ulong)memory", "(ulong)memory - 8");
   ContextConfig config = config_with(true);
-  config.kernel_folder = folders.kernels();
+  config.kernel_folders = {folders.kernels()};
   config.cache_folder = folders.cache();
   Context context(config);
   EXPECT_FALSE(takes_addresses(context));

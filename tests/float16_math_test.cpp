@@ -38,7 +38,7 @@ class Float16Math : public testing::Test {
     std::filesystem::create_directories(folder_);
     std::ofstream(folder_ / "probe.cl") << kernel_text("float16_math.clh") << kKernels;
     ContextConfig config = config_from_environment();
-    config.kernel_folder = folder_;
+    config.kernel_folders = {folder_};
     context_ = std::make_unique<Context>(config);
   }
   ~Float16Math() override { std::filesystem::remove_all(folder_); }

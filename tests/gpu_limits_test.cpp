@@ -113,7 +113,7 @@ TEST_F(GpuLimits, AKernelThatWritesWhereNothingIsLosesTheContextAndSaysSo) {
   std::ofstream(folders.kernels() / "astray.cl")
       << "__kernel void astray(ulong address) { *(__global volatile int*)address = 1; }\n";
   ContextConfig config = config_from_environment();
-  config.kernel_folder = folders.kernels();
+  config.kernel_folders = {folders.kernels()};
   Context context(config);
   Batch batch(context);
   Launch launch;

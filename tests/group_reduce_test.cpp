@@ -42,8 +42,8 @@ class GroupReduce : public test::OpTest {
     std::filesystem::create_directories(folder_);
     ContextConfig config = config_from_environment();
     std::ofstream(folder_ / "probe.cl")
-        << kernel_text("group_reduce.clh", config.kernel_folder) << kKernel;
-    config.kernel_folder = folder_;
+        << kernel_text("group_reduce.clh", config.kernel_folders) << kKernel;
+    config.kernel_folders = {folder_};
     config.variant = GetParam();
     context_ = std::make_unique<Context>(config);
   }

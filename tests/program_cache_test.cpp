@@ -87,7 +87,7 @@ class ProgramCacheTest : public testing::Test {
 
   ContextConfig config() {
     ContextConfig config = config_from_environment();
-    config.kernel_folder = folder_ / "cl";
+    config.kernel_folders = {folder_ / "cl"};
     config.cache_folder = folder_ / "cache";
     config.hooks.log = [this](LogLevel, std::string_view text) { log_.emplace_back(text); };
     config.hooks.metric = [this](std::string_view name, double value) {
@@ -350,7 +350,7 @@ class OtherProcess {
 std::vector<float> doubled_in_shared_folder(int variants) {
   const fs::path folder = std::getenv("CLORA_TEST_SHARED_FOLDER");
   ContextConfig config = config_from_environment();
-  config.kernel_folder = folder / "cl";
+  config.kernel_folders = {folder / "cl"};
   config.cache_folder = folder / "cache";
   Context context(config);
   const Tensor x =

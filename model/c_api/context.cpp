@@ -56,7 +56,7 @@ ContextConfig config_of(const clora_context_options& options) {
   if (options.memory_limit_share != 0) config.memory_limit_share = options.memory_limit_share;
   if (options.cache_folder != nullptr) config.cache_folder = options.cache_folder;
   if (options.cache_limit_bytes != 0) config.cache_limit_bytes = options.cache_limit_bytes;
-  if (options.kernel_folder != nullptr) config.kernel_folder = options.kernel_folder;
+  if (options.kernel_folder != nullptr) config.kernel_folders = {options.kernel_folder};
   if (options.variant != nullptr) config.variant = variant_of(options.variant);
   if (options.stuck_after_seconds != 0) {
     config.stuck_after_seconds = std::max(0.0, options.stuck_after_seconds);

@@ -76,7 +76,7 @@ struct Observed {
 
   explicit Observed(const Folders& folders, Variant variant = Variant::cpu, bool self_test = true) {
     ContextConfig config = config_from_environment();
-    config.kernel_folder = folders.kernels();
+    config.kernel_folders = {folders.kernels()};
     config.cache_folder = folders.cache();
     config.variant = variant;
     config.self_test = self_test;

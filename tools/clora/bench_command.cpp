@@ -17,7 +17,7 @@
 #include "tools/clora/bench_verdict.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/common_options.hpp"
-#include "tools/clora/config_file.hpp"
+#include "tools/command_line/config_file.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/progress_bar.hpp"
 

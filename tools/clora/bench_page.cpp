@@ -6,7 +6,7 @@
 #include <span>
 
 #include "tools/clora/bench_charts.hpp"
-#include "tools/clora/markup.hpp"
+#include "tools/command_line/markup.hpp"
 
 namespace clora {
 namespace {

@@ -2,13 +2,9 @@
 // help; parsing a call of it sets `action`, which does the work and returns the exit code.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
+#include "tools/command_line/program.hpp"
 
 namespace clora {
-
-// Errors: clora::Error and UsageError; both are reported by the caller.
-using Action = std::function<int()>;
 
 void add_train_command(CLI::App& program, Action& action);
 void add_eval_command(CLI::App& program, Action& action);

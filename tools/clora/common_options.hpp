@@ -7,7 +7,7 @@
 #include <string>
 
 #include "runtime/context.hpp"
-#include "tools/clora/output.hpp"
+#include "tools/command_line/output.hpp"
 
 namespace clora {
 

@@ -7,7 +7,7 @@
 
 #include "model/records.hpp"
 #include "tools/clora/loaded_model.hpp"
-#include "tools/clora/output.hpp"
+#include "tools/command_line/output.hpp"
 
 namespace clora {
 

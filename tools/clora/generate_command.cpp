@@ -7,7 +7,7 @@
 
 #include "runtime/error.hpp"
 #include "tools/clora/commands.hpp"
-#include "tools/clora/config_file.hpp"
+#include "tools/command_line/config_file.hpp"
 #include "tools/clora/generation_options.hpp"
 
 namespace clora {

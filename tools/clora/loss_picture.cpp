@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/clora/markup.hpp"
+#include "tools/command_line/markup.hpp"
 
 namespace clora {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "tools/clora/output.hpp"
+#include "tools/command_line/output.hpp"
 
 namespace clora {
 

@@ -7,7 +7,7 @@
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
 #include "tools/clora/commands.hpp"
-#include "tools/clora/config_file.hpp"
+#include "tools/command_line/config_file.hpp"
 #include "tools/clora/data_options.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/run_folder.hpp"

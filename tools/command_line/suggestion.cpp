@@ -1,4 +1,4 @@
-#include "tools/clora/suggestion.hpp"
+#include "tools/command_line/suggestion.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,11 +1,11 @@
-#include "tools/clora/config_file.hpp"
+#include "tools/command_line/config_file.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "tools/clora/suggestion.hpp"
+#include "tools/command_line/suggestion.hpp"
 
 namespace clora {
 namespace {

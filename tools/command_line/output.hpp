@@ -15,6 +15,7 @@
 namespace clora {
 
 struct OutputOptions {
+  std::string_view program = "clora";
   bool json = false;
   bool quiet = false;    // results, warnings and errors only
   bool verbose = false;  // details, too
@@ -49,7 +50,8 @@ class Output {
   // A line on stderr, always.
   template <class... Args>
   void warning(fmt::format_string<Args...> format, Args&&... args) {
-    line(stderr, "clora: warning: " + fmt::format(format, std::forward<Args>(args)...));
+    line(stderr, fmt::format("{}: warning: ", options_.program) +
+                     fmt::format(format, std::forward<Args>(args)...));
   }
 
   // One line of JSON on stdout, with --json.

@@ -1,4 +1,4 @@
-#include "tools/clora/output.hpp"
+#include "tools/command_line/output.hpp"
 
 #include <array>
 #include <cmath>

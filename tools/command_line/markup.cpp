@@ -1,4 +1,4 @@
-#include "tools/clora/markup.hpp"
+#include "tools/command_line/markup.hpp"
 
 namespace clora {
 

@@ -1,0 +1,31 @@
+#include "tools/clc/command_line.hpp"
+
+#include "tools/clc/commands.hpp"
+
+#ifndef CLORA_VERSION
+#define CLORA_VERSION "unknown"
+#endif
+
+namespace clora {
+namespace {
+
+constexpr const char* kFooter = R"(Write, compile and look:
+  clc build my_kernel.cl                on every device here
+  clc stats my_kernel.cl                registers and spills, with no GPU here
+'clc COMMAND --help' tells the options and an example of a command.
+Exit codes: 0 good, 1 findings or a failure, 2 a mistake in the call.)";
+
+void add_commands(CLI::App& program, Action& action) { add_build_command(program, action); }
+
+}  // namespace
+
+int run_clc(const std::vector<std::string>& arguments) {
+  return run_program({.name = "clc",
+                      .version = CLORA_VERSION,
+                      .description = "clc: builds, checks, measures and tunes OpenCL kernels",
+                      .footer = kFooter,
+                      .add_commands = add_commands},
+                     arguments);
+}
+
+}  // namespace clora

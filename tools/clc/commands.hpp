@@ -1,0 +1,12 @@
+// The commands of clc. Each add_xxx_command() adds one to the program with its options and help;
+// parsing a call of it sets `action`, which does the work and returns the exit code: 0 good, 1
+// findings or a failure, 2 a mistake in the call.
+#pragma once
+
+#include "tools/command_line/program.hpp"
+
+namespace clora {
+
+void add_build_command(CLI::App& program, Action& action);
+
+}  // namespace clora

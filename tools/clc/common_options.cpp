@@ -1,0 +1,73 @@
+#include "tools/clc/common_options.hpp"
+
+namespace clora {
+
+void add_output_options(CLI::App& command, ClcOptions& options) {
+  command
+      .add_flag("--json", options.output.json, "Machine-readable lines on stdout, words on stderr")
+      ->group("Output");
+  command.add_flag("--quiet", options.output.quiet, "Only results, warnings and errors")
+      ->group("Output");
+  command.add_flag("--verbose", options.output.verbose, "More details, on stderr")->group("Output");
+}
+
+void add_device_option(CLI::App& command, ClcOptions& options) {
+  command
+      .add_option("--device", options.device,
+                  "OpenCL device: index, part of its name, cpu or gpu (default: the first GPU, else "
+                  "the first device)")
+      ->type_name("DEVICE")
+      ->envname("CLORA_DEVICE")
+      ->group("Building");
+}
+
+void add_build_options(CLI::App& command, ClcOptions& options) {
+  command
+      .add_option("-D", options.defines,
+                  "Define a name for the preprocessor; without -D and --options the file's head says "
+                  "what it is built with")
+      ->type_name("NAME[=VALUE]")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group("Building");
+  command.add_option("-I", options.include_folders, "A folder of files for #include, too")
+      ->type_name("FOLDER")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group("Building");
+  command.add_option("--options", options.options, "Further options of the OpenCL compiler")
+      ->type_name("TEXT")
+      ->group("Building");
+}
+
+ContextConfig context_config(const ClcOptions& options, const KernelFile& file) {
+  ContextConfig config = config_from_environment();
+  if (!options.device.empty()) config.device = options.device;
+  config.kernel_folders = file.folders;
+  config.cache_folder.clear();
+  config.self_test = false;
+  return config;
+}
+
+bool says_how_to_build(const ClcOptions& options) {
+  return !options.defines.empty() || !options.options.empty();
+}
+
+std::string given_options(const ClcOptions& options) {
+  std::string text = options_of_words(options.defines);
+  if (!options.options.empty()) text += (text.empty() ? "" : " ") + options.options;
+  return text;
+}
+
+std::vector<std::string> option_sets(const ClcOptions& options, const KernelFile& file,
+                                     const Device& device) {
+  if (says_how_to_build(options)) return {given_options(options)};
+  if (file.head.builds.empty()) return {""};
+  std::vector<std::string> sets;
+  for (const BuildSet& set : file.head.builds) {
+    if (is_meant_for(set, device)) sets.push_back(set.options);
+  }
+  return sets;
+}
+
+}  // namespace clora

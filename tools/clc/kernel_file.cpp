@@ -1,0 +1,70 @@
+#include "tools/clc/kernel_file.hpp"
+
+#include <sstream>
+
+#include "runtime/error.hpp"
+#include "runtime/kernel_sources.hpp"
+#include "runtime/kernel_text.hpp"
+#include "tools/command_line/suggestion.hpp"
+
+namespace clora {
+namespace {
+
+bool is_built_in(const std::string& name) {
+  for (const std::string& each : built_in_kernel_files()) {
+    if (each == name) return true;
+  }
+  return false;
+}
+
+// The lines of the file itself, before those of what it includes.
+std::string first_lines(const std::string& text) {
+  const std::size_t begin = text.find('\n') + 1;  // behind its #line
+  return text.substr(begin, text.find("\n#line ", begin) - begin + 1);
+}
+
+}  // namespace
+
+std::string KernelFile::line(const std::string& file, int number) const {
+  std::istringstream lines(text);
+  std::string current;
+  int next = 0;
+  for (std::string each; std::getline(lines, each); ++next) {
+    if (each.starts_with("#line ")) {
+      const std::size_t quote = each.find('"');
+      current = each.substr(quote + 1, each.rfind('"') - quote - 1);
+      next = std::stoi(each.substr(6)) - 1;
+    } else if (next == number && current == file) {
+      return each;
+    }
+  }
+  return {};
+}
+
+KernelFile open_kernel_file(const std::string& path,
+                            const std::vector<std::filesystem::path>& include_folders) {
+  KernelFile file;
+  const std::filesystem::path place(path);
+  if (std::filesystem::is_regular_file(place)) {
+    file.folders = {place.has_parent_path() ? place.parent_path() : "."};
+    file.folders.insert(file.folders.end(), include_folders.begin(), include_folders.end());
+  } else if (!is_built_in(path)) {
+    const std::string meant = suggestion_for(path, built_in_kernel_files());
+    fail(ErrorCode::not_found, "kernel file: there is no '{}'{}", path,
+         meant.empty() ? "" : fmt::format("; did you mean the built-in '{}'?", meant));
+  }
+  file.name = place.filename().string();
+  file.text = kernel_text(file.name, file.folders);
+  file.head = read_file_head(first_lines(file.text), path);
+  return file;
+}
+
+std::vector<std::string> built_in_kernel_files() {
+  std::vector<std::string> names;
+  for (const KernelSource& source : embedded_kernel_sources()) {
+    if (source.file.ends_with(".cl")) names.emplace_back(source.file);
+  }
+  return names;
+}
+
+}  // namespace clora

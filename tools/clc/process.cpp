@@ -1,0 +1,173 @@
+#include "tools/clc/process.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kPieceBytes = 65536;
+constexpr int kExecFailed = 127;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Both ends of a pipe; closed when it goes.
+class Pipe {
+ public:
+  Pipe() {
+    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) fail(ErrorCode::io, "process: no pipe is to be had");
+  }
+  ~Pipe() {
+    close_end(0);
+    close_end(1);
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+
+  int reading() const noexcept { return ends_[0]; }
+  int writing() const noexcept { return ends_[1]; }
+  void close_end(std::size_t i) {
+    if (ends_.at(i) >= 0) ::close(ends_.at(i));
+    ends_.at(i) = -1;
+  }
+
+ private:
+  std::array<int, 2> ends_{-1, -1};
+};
+
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& more) {
+  std::vector<std::string> all;
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string_view entry = *each;
+    if (!more.contains(std::string(entry.substr(0, entry.find('='))))) all.emplace_back(entry);
+  }
+  for (const auto& [name, value] : more) all.push_back(name + '=' + value);
+  return all;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// A group of its own, so that what it starts is killed with it.
+pid_t spawn(std::vector<std::string> command, std::vector<std::string> environment, const Pipe& out,
+            const Pipe& err) {
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&files);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&files, out.writing(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&files, err.writing(), STDERR_FILENO);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  pid_t child = 0;
+  const int status = ::posix_spawnp(&child, command.front().c_str(), &files, &attributes,
+                                    pointers_to(command).data(), pointers_to(environment).data());
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  if (status == ENOENT) {
+    fail(ErrorCode::not_found, "process: there is no program '{}'", command.front());
+  }
+  if (status != 0) {
+    fail(ErrorCode::io, "process: '{}' does not start: {}", command.front(), std::strerror(status));
+  }
+  return child;
+}
+
+// Appends what is there to read; false at the end.
+bool take(int from, std::string& to) {
+  std::array<char, kPieceBytes> piece;
+  const ssize_t got = ::read(from, piece.data(), piece.size());
+  if (got > 0) to.append(piece.data(), static_cast<std::size_t>(got));
+  return got > 0 || (got < 0 && errno == EINTR);
+}
+
+// Reads both streams until both have ended; false where the time was over first.
+bool read_both(const Pipe& out, const Pipe& err, ProcessResult& result, Clock::time_point begin,
+               double seconds) {
+  std::array<pollfd, 2> streams{pollfd{out.reading(), POLLIN, 0}, pollfd{err.reading(), POLLIN, 0}};
+  const std::array<std::string*, 2> texts{&result.out, &result.err};
+  while (streams[0].fd >= 0 || streams[1].fd >= 0) {
+    const double left = seconds - seconds_since(begin);
+    if (left <= 0) return false;
+    ::poll(streams.data(), streams.size(), static_cast<int>(left * 1e3) + 1);
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      if (streams.at(i).revents != 0 && !take(streams.at(i).fd, *texts.at(i))) streams.at(i).fd = -1;
+      streams.at(i).revents = 0;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+ProcessResult run_process(const std::vector<std::string>& command, double seconds,
+                          const std::map<std::string, std::string>& environment) {
+  ProcessResult result;
+  Pipe out, err;
+  const auto begin = Clock::now();
+  const pid_t child = spawn(command, environment_with(environment), out, err);
+  out.close_end(1);
+  err.close_end(1);
+  const bool in_time = read_both(out, err, result, begin, seconds);
+  if (!in_time) ::kill(-child, SIGKILL);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  result.seconds = seconds_since(begin);
+  if (!in_time) {
+    result.end = ProcessResult::End::out_of_time;
+  } else if (WIFSIGNALED(status)) {
+    result.end = ProcessResult::End::killed;
+    result.code = WTERMSIG(status);
+  } else {
+    result.code = WEXITSTATUS(status);
+    if (result.code == kExecFailed && !has_program(command.front())) {
+      fail(ErrorCode::not_found, "process: there is no program '{}'", command.front());
+    }
+  }
+  return result;
+}
+
+std::string end_text(const ProcessResult& result) {
+  switch (result.end) {
+    case ProcessResult::End::killed:
+      return fmt::format("was killed by signal {} ({})", result.code, ::strsignal(result.code));
+    case ProcessResult::End::out_of_time:
+      return fmt::format("was not done in {:.0f} s", result.seconds);
+    default:
+      return fmt::format("ended with exit code {}", result.code);
+  }
+}
+
+bool has_program(std::string_view name) {
+  if (name.find('/') != std::string_view::npos) return ::access(std::string(name).c_str(), X_OK) == 0;
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (::access((std::filesystem::path(folder) / name).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace clora

@@ -1,0 +1,128 @@
+#include "tools/command_line/program.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <iostream>
+
+#include "tools/command_line/config_file.hpp"
+#include "tools/command_line/suggestion.hpp"
+
+namespace clora {
+namespace {
+
+constexpr int kOk = 0, kFailed = 1, kUsage = 2;
+
+std::vector<std::string> command_names(const CLI::App& program) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : program.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+bool is_option(const std::string& argument) {
+  return argument.size() > 2 && argument.starts_with("--");
+}
+
+// The command that is called; nullptr where the arguments do not begin with one and ask for help
+// or the version instead.
+CLI::App* called_command(CLI::App& program, const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    throw UsageError(fmt::format("a command is needed; '{} --help' lists them", program.get_name()));
+  }
+  const std::string& word = arguments.front();
+  if (word.starts_with("-")) return nullptr;
+  for (CLI::App* command : program.get_subcommands({})) {
+    if (command->get_name() == word) return command;
+  }
+  const std::string meant = suggestion_for(word, command_names(program));
+  throw UsageError(meant.empty()
+                       ? fmt::format("unknown command '{}'; '{} --help' lists them", word,
+                                     program.get_name())
+                       : fmt::format("unknown command '{}'; did you mean '{}'?", word, meant));
+}
+
+struct GivenOptions {
+  std::vector<std::string> names;  // without dashes
+  std::string config;              // of --config, empty: none
+};
+
+// What the arguments of a command name. Done before CLI11 parses, so that a wrong option is
+// reported as such and not as a consequence of it. Errors: UsageError.
+GivenOptions given_options(const CLI::App& command, const std::vector<std::string>& arguments) {
+  GivenOptions given;
+  for (std::size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
+    if (!is_option(arguments[i])) continue;
+    const std::size_t equals = arguments[i].find('=');
+    const std::string name =
+        arguments[i].substr(2, equals == std::string::npos ? equals : equals - 2);
+    const CLI::Option* option = command.get_option_no_throw("--" + name);
+    if (option == nullptr) throw UsageError(unknown_option_message(name, command));
+    given.names.push_back(name);
+    std::string value = equals == std::string::npos ? "" : arguments[i].substr(equals + 1);
+    const bool takes_next = equals == std::string::npos && option->get_items_expected_min() > 0;
+    if (takes_next && i + 1 < arguments.size()) value = arguments[++i];
+    if (name == "config") given.config = value;
+  }
+  return given;
+}
+
+// The arguments with those of the configuration file put behind the command's name.
+std::vector<std::string> with_config(const CLI::App& command,
+                                     const std::vector<std::string>& arguments) {
+  const GivenOptions given = given_options(command, arguments);
+  if (given.config.empty()) return arguments;
+  std::vector<std::string> all{arguments.front()};
+  for (std::string& argument : arguments_from_config(given.config, command, given.names)) {
+    all.push_back(std::move(argument));
+  }
+  all.insert(all.end(), arguments.begin() + 1, arguments.end());
+  return all;
+}
+
+int report(const CLI::App& program, std::string_view message, int code) {
+  std::cerr << program.get_name() << ": error: " << message << std::endl;
+  return code;
+}
+
+int parse_and_run(CLI::App& program, const std::vector<std::string>& arguments, Action& action) {
+  std::vector<std::string> all = arguments;
+  if (const CLI::App* command = called_command(program, arguments); command != nullptr) {
+    all = with_config(*command, arguments);
+  }
+  std::reverse(all.begin(), all.end());  // CLI11 takes them from the back
+  try {
+    program.parse(all);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return program.exit(error);  // help and version
+    return report(program, error.what(), kUsage);
+  }
+  return action ? action() : kOk;
+}
+
+}  // namespace
+
+int run_program(const CommandProgram& described, const std::vector<std::string>& arguments) {
+  // A reader that goes away must not end a training run; writing then fails, which Output handles.
+  std::signal(SIGPIPE, SIG_IGN);
+  CLI::App program{described.description};
+  Action action;
+  program.name(described.name);
+  program.require_subcommand(1);
+  program.set_version_flag("--version", described.name + ' ' + described.version);
+  program.footer(described.footer);
+  program.get_formatter()->column_width(34);
+  program.option_defaults()->take_last();
+  described.add_commands(program, action);
+  try {
+    return parse_and_run(program, arguments, action);
+  } catch (const UsageError& error) {
+    return report(program, error.what(), kUsage);
+  } catch (const std::bad_alloc&) {
+    return report(program, "the host's memory is used up", kFailed);
+  } catch (const std::exception& error) {
+    return report(program, error.what(), kFailed);
+  }
+}
+
+}  // namespace clora
