@@ -16,6 +16,7 @@
 // Cost    square sums n reads; update 4 n reads and 3 n writes; 16 flops an element
 // Numerics  squares are rounded once, their sums are compensated: the norm is right to a few ulp.
 //         Elements are updated as computed where g is not finite.
+//! clc: build GROUP=256
 #ifndef GROUP
 #error "GROUP: work-items of a group, a power of two"
 #endif

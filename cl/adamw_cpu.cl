@@ -12,6 +12,7 @@
 // Local   none
 // Cost    square sums n reads; update 4 n reads and 3 n writes; bound by memory
 // Numerics  as adamw.cl: compensated sums in 16 lanes.
+//! clc: build on cpu:
 #include "adamw_settings.clh"
 #include "compensated_sum.clh"
 #include "float16_math.clh"

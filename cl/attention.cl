@@ -14,6 +14,7 @@
 // Local   the row of q [E], sums of y [E], scores [GROUP]
 // Cost    4 E flops a (query, key) pair and head
 // Numerics online softmax (Milakov and Gimelshein, 2018); only keys of the range are read
+//! clc: build GROUP=64
 #include "group_reduce.clh"
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forward(

@@ -12,6 +12,7 @@
 // Local   the owned rows [E], their sums [E], weights of a block [GROUP]
 // Cost    14 E flops a (query, key) pair and head: scores are made twice
 // Numerics p from the forward's log_sum_exp; every sum in one fixed order
+//! clc: build GROUP=64
 #ifndef GROUP
 #error "GROUP: work-items of a group"
 #endif

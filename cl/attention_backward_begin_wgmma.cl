@@ -14,6 +14,8 @@
 // Local   none
 // Cost    a read of y and dy; of the parts, and dk and dv written
 // Numerics sums in f32, heads in their order
+//! clc: build on wgmma: WIDTH={64,128}
+//! clc: build on wgmma: WIDTH={64,128} Y_BF16 DY_BF16
 #include "attention_backward_wgmma.clh"
 #include "hopper_lanes.clh"
 #include "hopper_rows.clh"

@@ -20,6 +20,7 @@
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp, never above 1 by more than rounding; every sum in one
 //         fixed order
+//! clc: build on cpu: KEYS=64
 #include "attention_tile_cpu.clh"
 #include "attention_backward_parts_cpu.clh"
 

@@ -24,6 +24,8 @@
 // Local   about 211 KB
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp; p and ds are rounded to bf16; sums f32
+//! clc: build on wgmma: WIDTH={64,128}
+//! clc: build on wgmma: WIDTH={64,128} RESULT_BF16
 #include "attention_backward_wgmma.clh"
 #include "hopper.clh"
 #include "hopper_lanes.clh"

@@ -18,6 +18,7 @@
 // Numerics sums, maxima and totals in f32; a total is that of p before rounding. A lane never takes
 //         a value from a row outside its range, so a NaN there does no harm: p is 0 there, and
 //         where values are not finite each row gets its own copy of v.
+//! clc: build on avx512_bf16: KEYS=64 STAGED=256 MOST_BLOCKS=2
 #include "attention_bf16_tile_cpu.clh"
 
 #if !defined(KEYS) || !defined(MOST_BLOCKS)

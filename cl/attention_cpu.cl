@@ -14,6 +14,7 @@
 //         block of rows
 // Numerics online softmax (Milakov and Gimelshein, 2018); a lane never takes a value from a row
 //         outside its range, so a NaN there does no harm
+//! clc: build on cpu: KEYS=64
 #include "attention_tile_cpu.clh"
 
 #ifndef KEYS

@@ -12,6 +12,7 @@
 // Local   q [H / G][E] and sums [H / G][E + 2] of a group, scores [KEYS]
 // Cost    4 E flops a (query, key) pair and head; bound by reading k and v once
 // Numerics online softmax; only rows of the range are read, so a NaN beyond it does no harm
+//! clc: build on cpu: KEYS=64
 #include "attention_decode_cpu.clh"
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_decode_cpu(

@@ -17,6 +17,8 @@
 // Cost    as there
 // Numerics as there; the polynomial's error is 2^-13, below that of a weight rounded to bf16; what it
 //         makes of a masked score is 2^-126
+//! clc: build on wgmma: WIDTH=64
+//! clc: build on wgmma: WIDTH=64 RESULT_BF16
 #include "hopper.clh"
 #include "hopper_lanes.clh"
 #include "hopper_products.clh"

@@ -15,6 +15,7 @@
 // What blocks of keys give to the same queries is added one after another. Where documents are short,
 // those worked on beside one another go from the last to the first, upwards: then none waits, since each
 // comes to a block of queries after the one before it in order. Of a long document all go downwards.
+//! clc: build GROUP=256
 #define BLOCK 128
 #define MOST_TURNS 4  // in which a short document is done
 

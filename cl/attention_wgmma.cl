@@ -16,6 +16,8 @@
 // Local   164 KB
 // Cost    4 E flops a (query, key) pair and head
 // Numerics online softmax (Milakov and Gimelshein, 2018) in f32; weights are rounded to bf16
+//! clc: build on wgmma: WIDTH=128
+//! clc: build on wgmma: WIDTH=128 RESULT_BF16
 #include "hopper.clh"
 #include "hopper_lanes.clh"
 #include "hopper_products.clh"

@@ -9,6 +9,7 @@
 // Local   none
 // Cost    4 * 16 * CHAINS flops a group and step
 // Numerics  of no interest; pairs (p, -p) of x and equal ones of y leave the sums as they are
+//! clc: build on avx512_bf16: CHAINS=12
 #include "bf16_pairs_cpu.clh"
 
 // As many chains as ceilings_cpu.cl has: a tile of products holds no more sums.

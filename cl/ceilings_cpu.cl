@@ -5,6 +5,7 @@
 //         its own chains
 // Local   none
 // Numerics  of no interest; chains converge to y / (1 - x), far from denormal numbers
+//! clc: build on cpu: CHAINS=12
 #include "group_range.clh"
 
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void

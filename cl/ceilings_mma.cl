@@ -10,6 +10,7 @@
 // Cost    2 * 16 * 8 * 16 * CHAINS flops a warp and step
 // Numerics  of no interest; operands have random bits, as the clock falls with the power that those
 //         of a real product take, and magnitudes of a half to one
+//! clc: build on mma:
 #define CHAINS 8
 
 uint scrambled(uint x) {

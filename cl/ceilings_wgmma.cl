@@ -10,6 +10,7 @@
 // Cost    2 * 2 * 64 * 256 * 64 flops a work-group and step
 // Numerics  of no interest; operands have random bits, as the clock falls with the power that those
 //         of a real product take, and magnitudes of a half to one
+//! clc: build on wgmma:
 #include "hopper.clh"
 #include "hopper_products.clh"
 

@@ -14,6 +14,7 @@
 // Cost    V reads for the sum and V for the gradient a row; V writes; 2 exp an element
 // Numerics  exponentials are relative to the largest logit so far (row_sum_exp.clh); an item adds its
 //         V / GROUP terms in order, then a tree. sum_in_order is compensated.
+//! clc: build GROUP={256,1024}
 #ifndef GROUP
 #error "GROUP: work-items of a group, a power of two"
 #endif

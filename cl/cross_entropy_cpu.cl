@@ -13,6 +13,7 @@
 //         element
 // Numerics  the maximum is taken first; 64 partial sums of V / 64 terms each, added as a tree.
 //         sum_in_order is compensated.
+//! clc: build on cpu:
 #include "compensated_sum.clh"
 #include "float16_math.clh"
 #include "row_sum_exp_cpu.clh"

@@ -17,6 +17,8 @@
 // Local   GROUP floats; 2 GROUP + 2 ROWS floats
 // Cost    reads of x and w[targets]; of parts, dx and w[targets], a write of dx
 // Numerics  sums in an order that is always the same
+//! clc: build GROUP=256 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16}
+//! clc: build GROUP=256 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} GRADIENT
 #include "bf16_values.clh"
 #include "group_reduce.clh"
 #include "quant.clh"

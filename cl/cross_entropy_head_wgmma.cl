@@ -23,6 +23,8 @@
 //         those tiles of rows anew, rows that are raised relative to what they are raised to; it
 //         also scales what dx holds of them (in dx_splits shares) and keeps the new reference. The
 //         order of groups shows nowhere: the same bits every run.
+//! clc: build on wgmma: STAGES=4
+//! clc: build on wgmma: STAGES=4 LOSS_ALONE
 #include "hopper.clh"
 #include "hopper_lanes.clh"
 #include "hopper_products.clh"

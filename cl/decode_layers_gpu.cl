@@ -23,6 +23,12 @@
 // Cost    reads every weight once and the cache's rows first .. last, once a query head
 // Numerics  f32 fma in lanes' sums, then over the lanes: the same bits every run. rms_norm's scale
 //         multiplies the sums of the products, not the row.
+//! clc: build on gpu: WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q8_0} MOST_RANKS=1
+//!     GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MOST_LAYERS=3 LOCAL_FLOATS=2592
+//!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32
+//! clc: build on gpu: WEIGHT_TYPE=WEIGHT_BF16 MOST_RANKS=78 ADAPTED
+//!     GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MOST_LAYERS=3 LOCAL_FLOATS=2592
+//!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32
 #include "decode_attention_gpu.clh"
 #include "decode_products_gpu.clh"
 #include "group_meeting.clh"

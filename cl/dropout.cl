@@ -9,6 +9,7 @@
 // Cost    8 n bytes (12 n where accumulated), some 12 integer operations an element
 // Numerics  one rounding; the hash is two rounds of the 32-bit finaliser "lowbias32" (C. Wellons,
 //         Prospecting for Hash Functions, 2018), keyed between the rounds
+//! clc: build
 uint mix(uint h) {
   h = (h ^ (h >> 16)) * 0x7feb352du;
   h = (h ^ (h >> 15)) * 0x846ca68bu;

@@ -14,6 +14,11 @@
 //   64 rows: x | s  =  y tile; steps go on over J and then R
 // Cost    2 M C (J + R) flops; x is read C / 64 times, w M / 64 times
 // Numerics  f32 fma, steps in order; a bf16 y is rounded to nearest even at the end
+//! clc: build TILE=64 SIDE=16 STEPS=16
+//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
+//! clc: build TILE=64 SIDE=16 STEPS=16
+//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_STRIPS
+//! clc: build TILE=64 SIDE=16 STEPS=16 WEIGHT_TYPE=WEIGHT_BF16 X_BF16 Y_BF16
 #include "bf16_values.clh"
 #include "quant.clh"
 

@@ -21,6 +21,10 @@
 //         as much as half a panel for all panels at once
 // Numerics  products of bf16 are exact in f32; sums as vdpbf16ps or tdpbf16ps makes them, in order,
 //         the sums of a block of steps are then added to y. An odd J is filled up with a zero.
+//! clc: build on avx512_bf16: PANEL_STEPS=8960 BLOCK_STEPS=1280 STAGE_STRIDE=1312
+//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
+//! clc: build on avx512_bf16: PANEL_STEPS=8960 BLOCK_STEPS=1280 STAGE_STRIDE=1312
+//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_STRIPS
 #ifdef AMX
 #define TILE_ROWS 32
 #endif

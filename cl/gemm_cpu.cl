@@ -18,6 +18,10 @@
 //   12 rows    x, then s  *   ->  12 x 32 sums in registers, stored once a block of steps
 // Cost    2 M C (J + R) flops; w is read once for each range of rows
 // Numerics  f32 fma; the sums of a block of steps run in order, then are added to y
+//! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656
+//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
+//! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656
+//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_STRIPS
 #include "gemm_tile_cpu.clh"
 #include "quant_block32.clh"
 #include "transpose16.clh"

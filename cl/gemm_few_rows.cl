@@ -15,6 +15,11 @@
 // Tiles   -D OCTETS: K is a multiple of 8, loads are of 16 bytes where the storage type allows
 // Cost    reads w once: 2 M N K flops, N K elements of w; a once a group, from the cache
 // Numerics  f32 fma in lanes' sums of eight neighbours, then over the lanes; the same bits every run
+//! clc: build GROUP=128 ROWS={1,4,16} TEAM_ROWS=1 AHEAD=1
+//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q8_0}
+//! clc: build GROUP=128 ROWS=1 TEAM_ROWS=2 AHEAD=2 WEIGHT_TYPE=WEIGHT_BF16 OCTETS
+//! clc: build GROUP=512 ROWS=1 TEAM_ROWS=1 AHEAD=4 WEIGHT_TYPE=WEIGHT_BF16 OCTETS MAKES_S X_BF16
+//!     Y_BF16
 #include "quant_octet.clh"
 #include "team_sums.clh"
 

@@ -10,6 +10,7 @@
 // Local   none
 // Cost    reads w once (for M <= 4), which is what counts
 // Numerics  f32 fma in four (one row) or two (four rows) partial sums
+//! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} WEIGHT_STRIPS
 #include "gemm_few_rows_end_cpu.clh"
 #include "quant.clh"
 

@@ -12,6 +12,9 @@
 // Local   48 KB
 // Cost    2 M C (J + R) flops
 // Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them
+//! clc: build on mma:
+//! clc: build on mma: Y_BF16
+//! clc: build on mma: TRANSPOSED Y_BF16
 #include "ampere.clh"
 #include "bf16_values.clh"
 

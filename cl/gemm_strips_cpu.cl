@@ -18,6 +18,9 @@
 // Cost    2 M N (K + R) flops, and 2 M K R for each column of groups where s is made; w is read once
 //         for each chunk of rows, x for each column of groups
 // Numerics  f32 fma or sums of vdpbf16ps in order; the sums of later blocks of steps are added to y
+//! clc: build on cpu: BLOCK_STEPS=1024 RANK_STEPS=64 STAGE_STRIDE=1104
+//! clc: build on avx512_bf16: BLOCK_STEPS=2048 RANK_STEPS=64 STAGE_STRIDE=1072 BF16
+//! clc: build on amx: BLOCK_STEPS=2048 RANK_STEPS=64 STAGE_STRIDE=1072 BF16 AMX
 #ifdef AMX
 #define TILE_ROWS 32
 #endif

@@ -33,6 +33,9 @@
 // Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, start and bias
 //         added in f32, results rounded to nearest even. Shares are added in their order, whoever
 //         comes last: the same bits every run
+//! clc: build on wgmma: COLUMNS=256 WIDTH=256 STAGES=4 RANK_STEPS=0 Y_BF16 ALIGNED STAGED=128
+//! clc: build on wgmma: COLUMNS=128 WIDTH=144 STAGES=4 RANK_STEPS=1 SHRINK=16 Y_BF16 ALIGNED
+//! clc: build on wgmma: COLUMNS=192 WIDTH=192 STAGES=4 RANK_STEPS=1 TRANSPOSED START ALIGNED
 #include "bf16_values.clh"
 #include "hopper.clh"
 #include "hopper_lanes.clh"

@@ -11,6 +11,11 @@
 //   large mean costs no digits; float sums in a fixed order. A row is only written after its sums
 //   are complete, each element by the item that reads it last: y may be x, dx may be dy or
 //   residual, where their types are one
+//! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE=4 GROUP=128 ITEMS=64 PIECES=4
+//! clc: build X_TYPE={f32,bf16} DY_TYPE=f32 DX_TYPE=f32 PIECE=4 GROUP=128 ITEMS=64 PIECES=4
+//! clc: build X_TYPE=f32 Y_TYPE=f32 PIECE=1 GROUP=256 ITEMS=256 PIECES=0
+//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE=4 WARPS WHOLE GROUP=128
+//!     ITEMS=64 PIECES=4
 #include "row_pieces.clh"
 
 ROW_REDUCTION(row_sum, float, JOIN_SUM)

@@ -10,6 +10,7 @@
 // Numerics: the variance is the mean square of differences from the mean (a pass of its own), so a
 //   large mean costs no digits; float sums in two times 16 lanes, then a tree, in a fixed order. A
 //   row is only written after its sums are complete: y may be x, dx may be dy or residual
+//! clc: build on cpu:
 #include "float16_math.clh"
 #include "group_range.clh"
 

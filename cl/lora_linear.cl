@@ -11,6 +11,9 @@
 // Tiles      a chunk of rows: s^T |#| x  |########|   ->  parts tile [RANKS][COLUMNS], in registers
 // Cost    2 T R K flops; x is read R / RANKS times, parts written and read once
 // Numerics  f32 fma over t in order, chunks added in order: the same bits every run
+//! clc: build COLUMNS=128 RANKS=16 STEPS=64
+//! clc: build COLUMNS=128 RANKS=16 STEPS=64 X_BF16
+//! clc: build COLUMNS=1 RANKS=1 STEPS=1
 #if !defined(COLUMNS) || !defined(RANKS) || !defined(STEPS)
 #error "COLUMNS, RANKS and STEPS are required"
 #endif

@@ -9,6 +9,7 @@
 // Tiles      T rows: s^T |8| x |32|  ->  8 x 32 sums, 16 accumulators of 16 floats
 // Cost    2 T R K flops; x is read once
 // Numerics  f32 fma over t in order, added to out every 256 rows: the same bits every run
+//! clc: build on cpu: COLUMNS=32
 #ifndef COLUMNS
 #error "COLUMNS, which is 32, is required: the host makes one group for as many"
 #endif

@@ -23,6 +23,7 @@
 // Cost    2 T R K flops, twice that where it shrinks; one read of x for 64 ranks
 // Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, parts added in a
 //         fixed order: the same bits every run
+//! clc: build on wgmma: RANKS={16,64}
 #include "bf16_values.clh"
 #include "hopper.clh"
 #include "hopper_products.clh"

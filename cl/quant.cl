@@ -8,6 +8,9 @@
 // Cost    reads w once, writes 4 N K bytes
 // Numerics  exact for q8_0, q4_0, q5_0 and the plain types but for one rounding; one or two
 //         roundings in the others.
+//! clc: build WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
+//! clc: build WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
+//!     WEIGHT_STRIPS
 #include "quant_block32.clh"
 
 __kernel void dequantise(__global float* y, __global const uchar* w, uint N, uint K) {

@@ -8,6 +8,7 @@
 //   11 flops an element, and 2 for y
 // Numerics: float sums in two times 16 lanes, then a tree; the order is fixed. A row is only
 //   written after its sums are complete: y may be x, dx may be dy or residual
+//! clc: build on cpu:
 #include "float16_math.clh"
 #include "group_range.clh"
 #include "rms_norm_scale_cpu.clh"

@@ -15,6 +15,8 @@
 // Cost: reads x, the table's row of each token and positions, writes y: 6 flops a pair
 // Numerics: two products and a sum an element; parts are added in f32, in order. A pair is read and
 //   written by one item: y may be x, and is where IN_PLACE: there is no argument x then
+//! clc: build X_TYPE={f32,bf16} PIECE={1,4}
+//! clc: build X_TYPE={f32,bf16} PIECE=4 IN_PLACE OF_TWO
 #include "activations.clh"
 
 // Two pieces side by side, whose even and odd lanes are parted and joined.

@@ -11,6 +11,7 @@
 // Local: none
 // Cost: reads x, the table's row of each token and positions, writes y: 6 flops a pair
 // Numerics: two products and a sum an element. A pair is read before it is written: y may be x
+//! clc: build on cpu:
 #include "group_range.clh"
 #include "rope_rotate_cpu.clh"
 

@@ -16,6 +16,7 @@
 //         filter, up to 18 to draw; logprobs: 2 + K passes
 // Numerics  weights are rounded to f32 before they are ranked. Logits that are NaN are never
 //         chosen (id 0 where all are); an infinite one is chosen as at temperature 0.
+//! clc: build GROUP=64
 #ifndef GROUP
 #error "GROUP: work-items of the group, a power of two"
 #endif

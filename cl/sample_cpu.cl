@@ -16,6 +16,7 @@
 //         filter, up to 18 to draw, all in cache; logprobs: 2 + K passes
 // Numerics  as sample.cl; sums in 64 lanes, so equal seeds may draw other tokens than there where
 //         the draw falls on a boundary.
+//! clc: build on cpu:
 #include "float16_math.clh"
 #include "philox.clh"
 #include "row_sum_exp_cpu.clh"

@@ -8,6 +8,11 @@
 // Numerics: the largest element is subtracted first, so nothing overflows and the sum is at least
 //   1; float sums by one item and then of items, in a fixed order. Each element is read before it
 //   is written, by the same item: y may be x, dx may be dy, where their types are one
+//! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE=4 GROUP=128 ITEMS=64 PIECES=4
+//! clc: build DY_TYPE={f32,bf16} Y_TYPE=f32 DX_TYPE=f32 PIECE=4 GROUP=128 ITEMS=64 PIECES=4
+//! clc: build X_TYPE=f32 Y_TYPE=f32 PIECE=1 GROUP=256 ITEMS=256 PIECES=0
+//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE=4 WARPS WHOLE GROUP=128
+//!     ITEMS=64 PIECES=4
 #include "row_pieces.clh"
 
 ROW_REDUCTION(row_sum, float, JOIN_SUM)

@@ -10,6 +10,7 @@
 // Numerics: the largest element is subtracted first, so nothing overflows and the sum is at least
 //   1; float sums in two times 16 lanes, then a tree, in a fixed order. Each element is read before
 //   it is written: y may be x, dx may be dy
+//! clc: build on cpu:
 #include "float16_math.clh"
 #include "group_range.clh"
 

@@ -9,6 +9,8 @@
 //   and up, writes dgate and dup: 10 flops and an exp, and 2 flops for y
 // Numerics: exp(-g) may overflow to infinity, where s is 0 as it should be. Each element is read
 //   and written by one item, who reads all before: where types are one an output may be any input
+//! clc: build GATE_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE={1,4}
+//! clc: build GATE_TYPE={f32,bf16} DY_TYPE=f32 DGATE_TYPE={f32,bf16} PIECE=4
 
 #include "activations.clh"
 

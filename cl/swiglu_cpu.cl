@@ -11,6 +11,7 @@
 //   and up, writes dgate and dup: 10 flops and an exp, and 2 flops for y
 // Numerics: exp16 stays finite, so s is at least 3e-39, which is 0 beside anything. Each element is
 //   read before it is written: an f32 output may be any f32 input
+//! clc: build on cpu:
 #include "bf16_values16.clh"
 #include "group_range.clh"
 #include "swiglu16.clh"

@@ -10,6 +10,7 @@
 // one after another, in row r the 16 bytes c at place c ^ (r & 7), where wgmma looks for them. The
 // bits are those that cuTensorMapEncodeTiled writes for bf16, two dimensions, this swizzle and
 // promotion to 128 bytes in the second-level cache.
+//! clc: build on wgmma:
 #define BOX_COLUMNS 64UL
 
 __kernel void tensor_map(__global ulong* maps, __global const ushort* matrix, uint rows,

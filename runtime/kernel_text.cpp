@@ -31,8 +31,8 @@ std::string read_from(Folders folders, const std::string& file, std::string_view
     text << stream.rdbuf();
     return text.str();
   }
-  fail(ErrorCode::not_found, "kernel source: '{}' (wanted by {}) is not in {} {}", file, included_by,
-       folders.size() == 1 ? "folder" : "any of the folders", names_of(folders));
+  fail(ErrorCode::not_found, "kernel source: '{}' (wanted by {}) is not in {} {}", file,
+       included_by, folders.size() == 1 ? "folder" : "any of the folders", names_of(folders));
 }
 
 std::string embedded(const std::string& file, std::string_view included_by) {

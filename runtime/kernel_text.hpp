@@ -13,8 +13,7 @@ namespace clora {
 // `file` ("rms_norm.cl") with every #include "x.clh" replaced, once, by that file.
 // folders: where both are searched, in this order; none: the embedded files.
 // Errors: not_found, naming the file and who includes it.
-std::string kernel_text(std::string_view file,
-                        std::span<const std::filesystem::path> folders = {});
+std::string kernel_text(std::string_view file, std::span<const std::filesystem::path> folders = {});
 
 // `log`, a compiler's messages about `text`, with the places "<kernel>:LINE:" of NVIDIA's driver,
 // which counts all lines and ignores #line, replaced by "file:line:".

@@ -68,18 +68,17 @@ KernelReport report_on_kernel(cl_kernel kernel, cl_device_id device) {
   const auto size = [&](cl_kernel_work_group_info what) {
     return static_cast<std::size_t>(of_group<cl_ulong>(kernel, device, what));
   };
-  return {
-      .name = text_of([&](std::size_t bytes, void* to, std::size_t* needed) {
-        return clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, bytes, to, needed);
-      }),
-      .arguments = arguments_of(kernel),
-      .private_bytes = size(CL_KERNEL_PRIVATE_MEM_SIZE),
-      .local_bytes = size(CL_KERNEL_LOCAL_MEM_SIZE),
-      .max_group = of_group<std::size_t>(kernel, device, CL_KERNEL_WORK_GROUP_SIZE),
-      .preferred_multiple =
-          of_group<std::size_t>(kernel, device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE),
-      .required_group = of_group<std::array<std::size_t, 3>>(kernel, device,
-                                                             CL_KERNEL_COMPILE_WORK_GROUP_SIZE)};
+  return {.name = text_of([&](std::size_t bytes, void* to, std::size_t* needed) {
+            return clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, bytes, to, needed);
+          }),
+          .arguments = arguments_of(kernel),
+          .private_bytes = size(CL_KERNEL_PRIVATE_MEM_SIZE),
+          .local_bytes = size(CL_KERNEL_LOCAL_MEM_SIZE),
+          .max_group = of_group<std::size_t>(kernel, device, CL_KERNEL_WORK_GROUP_SIZE),
+          .preferred_multiple =
+              of_group<std::size_t>(kernel, device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE),
+          .required_group = of_group<std::array<std::size_t, 3>>(
+              kernel, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE)};
 }
 
 std::vector<KernelReport> kernels_of(cl_program program, cl_device_id device) {
@@ -119,13 +118,13 @@ ProgramReport report_on_program(const Context& context, const std::string& text,
     return report;
   }
   report.built = true;
-  report.seconds = seconds();
-  report.log = program->log(device);
-  report.kernels = kernels_of(program->handle(), device);
   try {
     report.binary = program->binary(device);
   } catch (const Error&) {  // a driver need not give one
   }
+  report.seconds = seconds();
+  report.log = program->log(device);
+  report.kernels = kernels_of(program->handle(), device);
   return report;
 }
 

@@ -32,8 +32,8 @@ struct KernelReport {
 
 struct ProgramReport {
   bool built = false;
-  std::string log;  // the compiler's words, warnings too
-  double seconds = 0;
+  std::string log;     // the compiler's words, warnings too
+  double seconds = 0;  // until the binary was there: pocl makes machine code only for that
   std::vector<KernelReport> kernels;  // by name
   std::vector<std::byte> binary;      // empty where the driver gives none
 };

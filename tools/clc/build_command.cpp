@@ -1,4 +1,112 @@
+// clc build: kernel files, on every device here.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tools/clc/build_tasks.hpp"
 #include "tools/clc/commands.hpp"
+
 namespace clora {
-void add_build_command(CLI::App&, Action&) {}
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  clc build my_kernel.cl
+  clc build my_kernel.cl -D TILE=32 -I include --device gpu
+  clc build rms_norm.cl                 a file that is built in, by its name
+Without -D and --options the file's head says what it is built with, a line for each set:
+  //! clc: build X_TYPE={f32,bf16} GROUP=128
+  //! clc: build on cpu: X_TYPE=f32 -cl-fast-relaxed-math
+Each build has a process of its own: a driver that crashes or hangs is a finding, not the end.)";
+
+// A second is enough for an editor that writes a file anew.
+constexpr auto kLookAgain = std::chrono::milliseconds(200);
+
+std::string kernel_names(const DeviceBuild& build) {
+  std::vector<std::string> names;
+  for (const KernelReport& kernel : build.kernels) names.push_back(kernel.name);
+  return names.empty() ? "no kernels" : fmt::format("{}", fmt::join(names, ", "));
 }
+
+void tell(Output& output, const BuildTask& task, const DeviceBuild& build) {
+  const std::string what = fmt::format("{}{}{} on {}", task.path, task.options.empty() ? "" : " ",
+                                       task.options, task.device.name);
+  if (build.end == DeviceBuild::End::built) {
+    output.result("{}: built in {:.2f} s: {}", what, build.seconds, kernel_names(build));
+  } else {
+    output.result("{}: {}", what, name_of(build.end));
+    if (build.diagnostics.empty()) output.result("{}", build.words);
+  }
+  for (const Diagnostic& each : build.diagnostics) output.result("{}", readable(each, *task.file));
+}
+
+int build_once(const BuildOptions& options, Output& output) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  const std::vector<BuildTask> tasks = build_tasks(options);
+  if (tasks.empty()) {
+    output.warning("none of the files' sets of options is meant for a device that is here");
+  }
+  bool well = true;
+  build_all(tasks, options, [&](const BuildTask& task, const DeviceBuild& build) {
+    tell(output, task, build);
+    all.push_back(json_of(task, build));
+    well = well && build.end == DeviceBuild::End::built;
+  });
+  output.object({{"builds", all}});
+  return well ? 0 : 1;
+}
+
+// The texts of all files, which change with those that they include; of one that is not there, why.
+std::string texts_of(const BuildOptions& options) {
+  std::string texts;
+  for (const std::string& path : options.files) {
+    try {
+      texts += open_kernel_file(path, options.common.include_folders).text;
+    } catch (const std::exception& error) {
+      texts += error.what();
+    }
+  }
+  return texts;
+}
+
+[[noreturn]] void watch(const BuildOptions& options, Output& output) {
+  for (std::string seen;;) {
+    const std::string texts = texts_of(options);
+    if (texts != seen) {
+      seen = texts;
+      try {
+        build_once(options, output);
+      } catch (const std::exception& error) {  // an include that is not there yet
+        output.warning("{}", error.what());
+      }
+      output.info("Watching; Ctrl-C ends it.");
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
+
+}  // namespace
+
+void add_build_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("build", "Build kernel files on every device here");
+  const auto options = std::make_shared<BuildOptions>();
+  const auto watches = std::make_shared<bool>(false);
+  command->add_option("file", options->files, "OpenCL C files, or names of built-in ones")
+      ->required()
+      ->type_name("FILE...");
+  command->add_flag("--watch", *watches, "Build again whenever a file or an include changes");
+  add_build_task_options(*command, *options);
+  command->footer(kFooter);
+  command->callback([options, watches, &action] {
+    action = [options, watches] {
+      Output output(options->common.output);
+      if (*watches) watch(*options, output);
+      return build_once(*options, output);
+    };
+  });
+}
+
+}  // namespace clora

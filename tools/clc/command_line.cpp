@@ -1,6 +1,7 @@
 #include "tools/clc/command_line.hpp"
 
 #include "tools/clc/commands.hpp"
+#include "tools/clc/device_build.hpp"
 
 #ifndef CLORA_VERSION
 #define CLORA_VERSION "unknown"
@@ -15,7 +16,11 @@ constexpr const char* kFooter = R"(Write, compile and look:
 'clc COMMAND --help' tells the options and an example of a command.
 Exit codes: 0 good, 1 findings or a failure, 2 a mistake in the call.)";
 
-void add_commands(CLI::App& program, Action& action) { add_build_command(program, action); }
+void add_commands(CLI::App& program, Action& action) {
+  add_build_command(program, action);
+  add_matrix_command(program, action);
+  add_device_build_command(program, action);
+}
 
 }  // namespace
 

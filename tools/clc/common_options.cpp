@@ -13,9 +13,10 @@ void add_output_options(CLI::App& command, ClcOptions& options) {
 
 void add_device_option(CLI::App& command, ClcOptions& options) {
   command
-      .add_option("--device", options.device,
-                  "OpenCL device: index, part of its name, cpu or gpu (default: the first GPU, else "
-                  "the first device)")
+      .add_option(
+          "--device", options.device,
+          "OpenCL device: index, part of its name, cpu or gpu (default: the first GPU, else "
+          "the first device)")
       ->type_name("DEVICE")
       ->envname("CLORA_DEVICE")
       ->group("Building");
@@ -23,9 +24,10 @@ void add_device_option(CLI::App& command, ClcOptions& options) {
 
 void add_build_options(CLI::App& command, ClcOptions& options) {
   command
-      .add_option("-D", options.defines,
-                  "Define a name for the preprocessor; without -D and --options the file's head says "
-                  "what it is built with")
+      .add_option(
+          "-D", options.defines,
+          "Define a name for the preprocessor; without -D and --options the file's head says "
+          "what it is built with")
       ->type_name("NAME[=VALUE]")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

@@ -149,7 +149,8 @@ class Reader {
     BudgetLimit limit;
     const std::size_t end = word.find_first_of("<=");
     limit.name = word.substr(0, end);
-    const std::string sign = end == std::string::npos ? "" : word.substr(end, word[end] == '<' ? 2 : 1);
+    const std::string sign =
+        end == std::string::npos ? "" : word.substr(end, word[end] == '<' ? 2 : 1);
     limit.exact = sign == "=";
     const std::string value = word.substr(std::min(word.size(), limit.name.size() + sign.size()));
     const auto read = std::from_chars(value.data(), value.data() + value.size(), limit.value);

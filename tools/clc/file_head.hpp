@@ -1,8 +1,9 @@
 // What a kernel file says to clc, in the comment block that it begins with:
 //
 //   //! clc: build [on DEVICES:] NAME[=VALUE]... OPTION...
-//        a set of options to build it with; {a,b} is one set for each. DEVICES, by commas: cpu, gpu,
-//        nvidia, or a matrix unit or better: avx512_bf16, amx, mma, wgmma. Others are left out.
+//        a set of options to build it with; {a,b} is one set for each. DEVICES, by commas: cpu,
+//        gpu, nvidia, or a matrix unit or better: avx512_bf16, amx, mma, wgmma. Others are left
+//        out.
 //   //! clc: budget [of KERNEL] [on TARGET] NAME<=VALUE...
 //        what `clc stats` may find: registers, spills, local, private; = is exactly
 //   //! clc: tune NAME={a,b,c}... [where EXPRESSION]

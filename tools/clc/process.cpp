@@ -112,7 +112,8 @@ bool read_both(const Pipe& out, const Pipe& err, ProcessResult& result, Clock::t
     if (left <= 0) return false;
     ::poll(streams.data(), streams.size(), static_cast<int>(left * 1e3) + 1);
     for (std::size_t i = 0; i < streams.size(); ++i) {
-      if (streams.at(i).revents != 0 && !take(streams.at(i).fd, *texts.at(i))) streams.at(i).fd = -1;
+      if (streams.at(i).revents != 0 && !take(streams.at(i).fd, *texts.at(i)))
+        streams.at(i).fd = -1;
       streams.at(i).revents = 0;
     }
   }
@@ -161,7 +162,8 @@ std::string end_text(const ProcessResult& result) {
 }
 
 bool has_program(std::string_view name) {
-  if (name.find('/') != std::string_view::npos) return ::access(std::string(name).c_str(), X_OK) == 0;
+  if (name.find('/') != std::string_view::npos)
+    return ::access(std::string(name).c_str(), X_OK) == 0;
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {

@@ -1,5 +1,5 @@
-// Another program, run to its end with a time limit: compilers, oclgrind, and clc itself for a build
-// that may crash or hang a driver.
+// Another program, run to its end with a time limit: compilers, oclgrind, and clc itself for a
+// build that may crash or hang a driver.
 #pragma once
 
 #include <map>

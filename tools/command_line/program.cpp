@@ -28,7 +28,8 @@ bool is_option(const std::string& argument) {
 // or the version instead.
 CLI::App* called_command(CLI::App& program, const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
-    throw UsageError(fmt::format("a command is needed; '{} --help' lists them", program.get_name()));
+    throw UsageError(
+        fmt::format("a command is needed; '{} --help' lists them", program.get_name()));
   }
   const std::string& word = arguments.front();
   if (word.starts_with("-")) return nullptr;
@@ -36,10 +37,10 @@ CLI::App* called_command(CLI::App& program, const std::vector<std::string>& argu
     if (command->get_name() == word) return command;
   }
   const std::string meant = suggestion_for(word, command_names(program));
-  throw UsageError(meant.empty()
-                       ? fmt::format("unknown command '{}'; '{} --help' lists them", word,
-                                     program.get_name())
-                       : fmt::format("unknown command '{}'; did you mean '{}'?", word, meant));
+  throw UsageError(
+      meant.empty()
+          ? fmt::format("unknown command '{}'; '{} --help' lists them", word, program.get_name())
+          : fmt::format("unknown command '{}'; did you mean '{}'?", word, meant));
 }
 
 struct GivenOptions {
