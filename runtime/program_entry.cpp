@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "runtime/digest.hpp"
 #include "runtime/error.hpp"
@@ -71,6 +72,30 @@ Header checked_header(std::span<const std::byte> bytes) {
   return header;
 }
 
+// The key's text and the functions', behind the header.
+std::pair<std::string_view, std::string_view> texts_of(const Header& header,
+                                                       std::span<const std::byte> bytes) {
+  const auto* begin = reinterpret_cast<const char*>(bytes.data()) + sizeof header;
+  return {{begin, header.key_bytes}, {begin + header.key_bytes, header.function_bytes}};
+}
+
+// Of ProgramKey::text().
+ProgramKey key_of(std::string_view text) {
+  const auto field = [text](std::string_view name) {
+    const std::size_t at = text.find(fmt::format("\n{} ", name));
+    if (at == std::string_view::npos) return std::string();
+    const std::size_t begin = at + name.size() + 2;
+    return std::string(text.substr(begin, text.find('\n', begin) - begin));
+  };
+  return {.platform = field("platform"),
+          .device = field("device"),
+          .driver = field("driver"),
+          .opencl_version = field("opencl"),
+          .file = field("file"),
+          .options = field("options"),
+          .source = field("source")};
+}
+
 }  // namespace
 
 std::string ProgramKey::text() const {
@@ -111,12 +136,17 @@ std::vector<std::byte> encode_program_entry(const ProgramKey& key, const Program
 
 ProgramEntry decode_program_entry(const ProgramKey& key, std::span<const std::byte> bytes) {
   const Header header = checked_header(bytes);
-  const auto* begin = reinterpret_cast<const char*>(bytes.data()) + sizeof header;
-  const std::string_view key_text(begin, header.key_bytes);
+  const auto [key_text, functions] = texts_of(header, bytes);
   if (key_text != key.text()) fail(ErrorCode::invalid_file, "it is of another program");
-  const std::string_view functions(begin + header.key_bytes, header.function_bytes);
   const auto binary = bytes.last(header.binary_bytes);
   return {split(functions), {binary.begin(), binary.end()}};
+}
+
+ProgramEntryFacts describe_program_entry(std::span<const std::byte> bytes) {
+  const Header header = checked_header(bytes);
+  const auto [key_text, functions] = texts_of(header, bytes);
+  return {
+      .key = key_of(key_text), .functions = split(functions), .binary_bytes = header.binary_bytes};
 }
 
 }  // namespace clora

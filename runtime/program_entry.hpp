@@ -44,4 +44,13 @@ std::vector<std::byte> encode_program_entry(const ProgramKey& key, const Program
 // another program).
 ProgramEntry decode_program_entry(const ProgramKey& key, std::span<const std::byte> bytes);
 
+// What an entry says of itself, for who looks into a store.
+struct ProgramEntryFacts {
+  ProgramKey key;
+  std::set<std::string> functions;
+  std::size_t binary_bytes = 0;
+};
+// Errors: invalid_file, as above; every byte is checked.
+ProgramEntryFacts describe_program_entry(std::span<const std::byte> bytes);
+
 }  // namespace clora

@@ -220,6 +220,28 @@ std::shared_ptr<void> DiskProgramStore::begin_attempt(const std::string& name,
       digest_of(bytes).text());
 }
 
+std::vector<DiskProgramStore::Listed> DiskProgramStore::list() const {
+  std::vector<Listed> listed;
+  for (const Kept& one : entries_by_age(folder_)) {
+    const std::string name = one.path.stem().string();
+    listed.push_back({.name = name,
+                      .path = one.path,
+                      .bytes = one.bytes,
+                      .used = one.used,
+                      .held_back = fs::exists(crashed(name))});
+  }
+  std::ranges::reverse(listed);
+  return listed;
+}
+
+void DiskProgramStore::remove(const std::string& name) {
+  for (const fs::path& path : {entry(name), crashed(name)}) {
+    std::error_code error;
+    fs::remove(path, error);
+    if (error) fail(ErrorCode::io, "{}: cannot be removed: {}", path.string(), error.message());
+  }
+}
+
 void DiskProgramStore::evict() const {
   const std::vector<Kept> kept = entries_by_age(folder_);
   std::uintmax_t sum = 0;

@@ -41,6 +41,15 @@ class ProgramStore {
 // Several processes may use one folder. Readers take no lock. The folder is made when needed.
 class DiskProgramStore : public ProgramStore {
  public:
+  // An entry as it lies there; held back: a process died of it.
+  struct Listed {
+    std::string name;
+    std::filesystem::path path;
+    std::uintmax_t bytes = 0;
+    std::filesystem::file_time_type used;
+    bool held_back = false;
+  };
+
   // limit_bytes: of all entries together; the least recently used go first.
   DiskProgramStore(std::filesystem::path folder, std::size_t limit_bytes);
 
@@ -51,6 +60,11 @@ class DiskProgramStore : public ProgramStore {
   // Errors: io.
   std::shared_ptr<void> begin_attempt(const std::string& name,
                                       std::span<const std::byte> bytes) override;
+
+  // All entries, the last used first; none where there is no folder.
+  std::vector<Listed> list() const;
+  // Removes an entry and what is known of it. No error where it is not there. Errors: io.
+  void remove(const std::string& name);
 
  private:
   std::filesystem::path entry(const std::string& name) const;

@@ -9,5 +9,9 @@ namespace clora {
 
 void add_build_command(CLI::App& program, Action& action);
 void add_matrix_command(CLI::App& program, Action& action);
+void add_devices_command(CLI::App& program, Action& action);
+void add_doctor_command(CLI::App& program, Action& action);
+void add_embed_command(CLI::App& program, Action& action);
+void add_cache_command(CLI::App& program, Action& action);
 
 }  // namespace clora

@@ -32,18 +32,6 @@ nlohmann::ordered_json json_of(const GapSummary& gaps) {
 
 }  // namespace
 
-nlohmann::ordered_json ceilings_json(const Ceilings& ceilings) {
-  nlohmann::ordered_json object{{"copy_bytes_per_s", ceilings.copy_bytes_per_second},
-                                {"read_bytes_per_s", ceilings.read_bytes_per_second},
-                                {"f32_flops_per_s", ceilings.f32_flops_per_second}};
-  if (ceilings.matrix_flops_per_second > 0) {
-    object["matrix_flops_per_s"] = ceilings.matrix_flops_per_second;
-  }
-  object["launch_seconds"] = ceilings.launch_seconds;
-  object["wake_seconds"] = ceilings.wake_seconds;
-  return object;
-}
-
 nlohmann::ordered_json profile_json(Profiler& profiler, ProfileBy by, const Ceilings& ceilings) {
   auto ops = nlohmann::ordered_json::array();
   for (const OpTime& row : profiler.times(by, ceilings)) ops.push_back(json_of(row));

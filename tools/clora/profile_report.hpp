@@ -1,10 +1,11 @@
-// What --profile tells as JSON, and measured ceilings as JSON.
+// What --profile tells as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "runtime/profiler.hpp"
+#include "tools/command_line/ceilings_json.hpp"
 
 namespace clora {
 
@@ -13,8 +14,5 @@ namespace clora {
 // "gaps": {"count", "seconds", "wall_seconds", "pairs": [...]}, "ceilings": {...}}.
 // Waits for the device.
 nlohmann::ordered_json profile_json(Profiler& profiler, ProfileBy by, const Ceilings& ceilings);
-
-// The matrix unit's peak only where one is known.
-nlohmann::ordered_json ceilings_json(const Ceilings& ceilings);
 
 }  // namespace clora

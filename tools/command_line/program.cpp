@@ -24,23 +24,36 @@ bool is_option(const std::string& argument) {
   return argument.size() > 2 && argument.starts_with("--");
 }
 
-// The command that is called; nullptr where the arguments do not begin with one and ask for help
-// or the version instead.
-CLI::App* called_command(CLI::App& program, const std::vector<std::string>& arguments) {
-  if (arguments.empty()) {
-    throw UsageError(
-        fmt::format("a command is needed; '{} --help' lists them", program.get_name()));
+// The command that is called, by its first `words` arguments ("train", "cache list"); null where
+// the arguments do not begin with one and ask for help or the version instead.
+struct Called {
+  CLI::App* command = nullptr;
+  std::size_t words = 0;
+};
+
+CLI::App& command_named(CLI::App& group, const std::string& word) {
+  for (CLI::App* command : group.get_subcommands({})) {
+    if (command->get_name() == word) return *command;
   }
-  const std::string& word = arguments.front();
-  if (word.starts_with("-")) return nullptr;
-  for (CLI::App* command : program.get_subcommands({})) {
-    if (command->get_name() == word) return command;
-  }
-  const std::string meant = suggestion_for(word, command_names(program));
+  const std::string meant = suggestion_for(word, command_names(group));
   throw UsageError(
       meant.empty()
-          ? fmt::format("unknown command '{}'; '{} --help' lists them", word, program.get_name())
+          ? fmt::format("unknown command '{}'; '{} --help' lists them", word, group.get_name())
           : fmt::format("unknown command '{}'; did you mean '{}'?", word, meant));
+}
+
+Called called_command(CLI::App& program, const std::vector<std::string>& arguments) {
+  Called called;
+  for (CLI::App* group = &program; !group->get_subcommands({}).empty(); group = called.command) {
+    if (called.words == arguments.size()) {
+      throw UsageError(
+          fmt::format("a command is needed; '{} --help' lists them", group->get_name()));
+    }
+    const std::string& word = arguments[called.words];
+    if (word.starts_with("-")) return {};
+    called = {&command_named(*group, word), called.words + 1};
+  }
+  return called;
 }
 
 struct GivenOptions {
@@ -50,9 +63,10 @@ struct GivenOptions {
 
 // What the arguments of a command name. Done before CLI11 parses, so that a wrong option is
 // reported as such and not as a consequence of it. Errors: UsageError.
-GivenOptions given_options(const CLI::App& command, const std::vector<std::string>& arguments) {
+GivenOptions given_options(const Called& called, const std::vector<std::string>& arguments) {
+  const CLI::App& command = *called.command;
   GivenOptions given;
-  for (std::size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
+  for (std::size_t i = called.words; i < arguments.size() && arguments[i] != "--"; ++i) {
     if (!is_option(arguments[i])) continue;
     const std::size_t equals = arguments[i].find('=');
     const std::string name =
@@ -69,15 +83,16 @@ GivenOptions given_options(const CLI::App& command, const std::vector<std::strin
 }
 
 // The arguments with those of the configuration file put behind the command's name.
-std::vector<std::string> with_config(const CLI::App& command,
+std::vector<std::string> with_config(const Called& called,
                                      const std::vector<std::string>& arguments) {
-  const GivenOptions given = given_options(command, arguments);
+  const GivenOptions given = given_options(called, arguments);
   if (given.config.empty()) return arguments;
-  std::vector<std::string> all{arguments.front()};
-  for (std::string& argument : arguments_from_config(given.config, command, given.names)) {
+  const auto options = arguments.begin() + static_cast<std::ptrdiff_t>(called.words);
+  std::vector<std::string> all(arguments.begin(), options);
+  for (std::string& argument : arguments_from_config(given.config, *called.command, given.names)) {
     all.push_back(std::move(argument));
   }
-  all.insert(all.end(), arguments.begin() + 1, arguments.end());
+  all.insert(all.end(), options, arguments.end());
   return all;
 }
 
@@ -88,9 +103,8 @@ int report(const CLI::App& program, std::string_view message, int code) {
 
 int parse_and_run(CLI::App& program, const std::vector<std::string>& arguments, Action& action) {
   std::vector<std::string> all = arguments;
-  if (const CLI::App* command = called_command(program, arguments); command != nullptr) {
-    all = with_config(*command, arguments);
-  }
+  const Called called = called_command(program, arguments);
+  if (called.command != nullptr) all = with_config(called, arguments);
   std::reverse(all.begin(), all.end());  // CLI11 takes them from the back
   try {
     program.parse(all);

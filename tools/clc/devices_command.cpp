@@ -1,0 +1,107 @@
+// clc devices: what each OpenCL device here can do, side by side.
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "ops/ceilings.hpp"
+#include "runtime/device_capabilities.hpp"
+#include "tools/clc/commands.hpp"
+#include "tools/clc/common_options.hpp"
+#include "tools/command_line/ceilings_json.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  clc devices
+  clc devices --device gpu --measure    with what the device was measured to do at best
+'clc doctor' says what is missing, and how to mend it.)";
+
+constexpr std::size_t kTextWidth = 100;
+
+std::vector<Device> wanted_devices(const ClcOptions& options) {
+  if (!options.device.empty()) return {select_device(options.device)};
+  std::vector<Device> devices = list_devices();
+  if (devices.empty()) select_device("");  // says which package brings one
+  return devices;
+}
+
+std::optional<Ceilings> ceilings_of_device(const Device& device, bool measure) {
+  ContextConfig config = config_from_environment();
+  config.device = std::to_string(device.index);
+  return measure ? measured_ceilings_of(config) : kept_ceilings(config.cache_folder, device);
+}
+
+// A value in lines of at most kTextWidth, those behind the first indented.
+std::string folded(const std::string& value, std::size_t indent) {
+  std::istringstream words(value);
+  std::string text;
+  std::size_t column = 0;
+  for (std::string word; words >> word;) {
+    if (column > 0 && indent + column + 1 + word.size() > kTextWidth) {
+      text += '\n' + std::string(indent, ' ');
+      column = 0;
+    } else if (column > 0) {
+      text += ' ';
+      ++column;
+    }
+    text += word;
+    column += word.size();
+  }
+  return text;
+}
+
+void print(Output& output, const Device& device, const std::optional<Ceilings>& ceilings) {
+  constexpr std::size_t indent = 28;
+  output.result("{}  {} ({}, {})", device.index, device.name, name_of(device.kind),
+                device.platform);
+  for (const Capability& each : capabilities_of(device)) {
+    output.result("    {:24}{}", each.name, folded(each.value, indent));
+  }
+  output.result(
+      "    {:24}{}", "at best",
+      ceilings ? folded(ceilings_text(*ceilings), indent) : "not measured yet; --measure does it");
+}
+
+nlohmann::ordered_json json_of(const Device& device, const std::optional<Ceilings>& ceilings) {
+  nlohmann::ordered_json object{{"index", device.index},
+                                {"name", device.name},
+                                {"kind", name_of(device.kind)},
+                                {"platform", device.platform}};
+  for (const Capability& each : capabilities_of(device)) object["can"][each.name] = each.value;
+  if (ceilings) object["ceilings"] = ceilings_json(*ceilings);
+  return object;
+}
+
+int list(const ClcOptions& options, bool measure) {
+  Output output(options.output);
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const Device& device : wanted_devices(options)) {
+    const std::optional<Ceilings> ceilings = ceilings_of_device(device, measure);
+    print(output, device, ceilings);
+    all.push_back(json_of(device, ceilings));
+  }
+  output.object({{"devices", all}});
+  return 0;
+}
+
+}  // namespace
+
+void add_devices_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("devices", "What each OpenCL device here can do");
+  const auto options = std::make_shared<ClcOptions>();
+  const auto measure = std::make_shared<bool>(false);
+  add_device_option(*command, *options);
+  command->get_option("--device")
+      ->description("OpenCL device: index, part of its name, cpu or gpu (default: all of them)");
+  command->add_flag("--measure", *measure,
+                    "Measure bandwidth, arithmetic, a launch and a wait, and keep what was found");
+  add_output_options(*command, *options);
+  command->footer(kFooter);
+  command->callback([options, measure, &action] {
+    action = [options, measure] { return list(*options, *measure); };
+  });
+}
+
+}  // namespace clora
