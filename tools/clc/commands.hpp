@@ -13,5 +13,6 @@ void add_devices_command(CLI::App& program, Action& action);
 void add_doctor_command(CLI::App& program, Action& action);
 void add_embed_command(CLI::App& program, Action& action);
 void add_cache_command(CLI::App& program, Action& action);
+void add_trace_command(CLI::App& program, Action& action);
 
 }  // namespace clora
