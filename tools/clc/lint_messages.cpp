@@ -1,0 +1,81 @@
+// Rules of clc lint that pass on what clang says.
+#include <algorithm>
+#include <array>
+
+#include "tools/clc/lint_rules.hpp"
+
+namespace clora {
+namespace {
+
+// Errors of clang that a rule of its own tells.
+constexpr std::array<std::string_view, 3> kOfArguments{
+    "cannot be used as the type of a kernel parameter",
+    "struct kernel parameters may not contain pointers",
+    "pointer arguments to kernel functions must reside in"};
+constexpr std::array<std::string_view, 4> kOfExtensions{
+    "implicit declaration of function 'sub_group_", "implicit declaration of function 'get_sub_group",
+    "requires cl_khr_", "half' is not allowed"};
+
+template <std::size_t kCount>
+bool has_any(const std::string& text, const std::array<std::string_view, kCount>& parts) {
+  return std::ranges::any_of(
+      parts, [&](std::string_view part) { return text.find(part) != std::string::npos; });
+}
+
+// The text of the #error line that a message is about, or empty.
+std::string error_line_of(const LintInput& input, const ClangMessage& message) {
+  const std::string& line =
+      input.places.line(input.places.text_line(message.place.file, message.place.line));
+  const std::size_t begin = line.find_first_not_of(" \t#");
+  return message.is_error && begin != std::string::npos &&
+                 line.compare(begin, 5, "error") == 0
+             ? message.text
+             : "";
+}
+
+bool lacks_definitions(const LintInput& input) {
+  if (input.has_options) return false;
+  return std::ranges::any_of(input.reading.messages, [&](const ClangMessage& message) {
+    return !error_line_of(input, message).empty();
+  });
+}
+
+}  // namespace
+
+bool is_about_arguments(const ClangMessage& message) {
+  return message.is_error && has_any(message.text, kOfArguments);
+}
+
+bool is_about_extensions(const ClangMessage& message) {
+  return message.is_error && has_any(message.text, kOfExtensions);
+}
+
+void find_missing_definitions(const LintInput& input, Report& report) {
+  if (input.has_options) return;
+  for (const ClangMessage& message : input.reading.messages) {
+    const std::string said = error_line_of(input, message);
+    if (said.empty()) continue;
+    report.at(message.place,
+              "the file wants definitions, and none are given: " + said +
+                  "; give -D NAME=VALUE, or write '//! clc: build NAME=VALUE' into its head");
+  }
+}
+
+void find_errors(const LintInput& input, Report& report) {
+  if (lacks_definitions(input)) return;  // what follows is of names that are not there
+  constexpr int kMost = 20;
+  int told = 0;
+  for (const ClangMessage& message : input.reading.messages) {
+    if (!message.is_error || is_about_arguments(message) || is_about_extensions(message)) continue;
+    if (++told <= kMost) report.at(message.place, message.text);
+  }
+}
+
+void find_warnings(const LintInput& input, Report& report) {
+  if (input.reading.errors() > 0) return;
+  for (const ClangMessage& message : input.reading.messages) {
+    if (!message.is_error) report.at(message.place, message.text + " (" + message.option + ")");
+  }
+}
+
+}  // namespace clora
