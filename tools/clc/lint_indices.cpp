@@ -1,4 +1,8 @@
 // Rule index-overflow of clc lint: products made in 32 bits that say where in global memory.
+//
+// Two kinds of product are taken to be small. A factor of a 64-bit product counts rows or the like:
+// (size_t)(first * count + i) * width. Beside a 64-bit term stands a place within one row:
+// y[row_at + head * E].
 #include <algorithm>
 #include <array>
 #include <map>
@@ -26,6 +30,18 @@ bool is_short(const SyntaxNode& node) {
 bool points_to_global(const SyntaxNode& node) {
   return node.type.find('*') != std::string::npos &&
          node.type.find("__global") != std::string::npos;
+}
+
+// A place that is made in 64 bits, of more than a constant.
+bool is_wide_term(const SyntaxNode& given) {
+  const SyntaxNode& node = given.bare();
+  if (is_one_of(unqualified(node.type), {"long", "unsigned long"})) {
+    return node.is("DeclRefExpr") || node.is("MemberExpr") || node.is("CStyleCastExpr") ||
+           (node.is("BinaryOperator") && is_one_of(node.detail, {"*", "<<"})) ||
+           (node.is("BinaryOperator") && std::ranges::any_of(node.children, is_wide_term));
+  }
+  const bool is_pointer_sum = node.is("BinaryOperator") && points_to_global(node);
+  return is_pointer_sum && std::ranges::any_of(node.children, is_wide_term);
 }
 
 // Follows values through the variables of one file.
@@ -73,12 +89,15 @@ class Values {
       }
       return found;
     };
-    if (node.is("CStyleCastExpr")) return first_of(node, 0);
+    if (node.is("CStyleCastExpr")) return first_of(node, 0);  // (size_t)(m * C) comes too late
     if (node.is("ConditionalOperator")) return first_of(node, 1);
     if (node.is("DeclRefExpr")) return product_of_variable(node);
     if (!node.is("BinaryOperator") || node.children.size() != 2) return nullptr;
     if (is_overflowing(node)) return &node;
+    const bool is_sum = is_one_of(node.detail, {"+", "-"});
+    if (is_sum && std::ranges::any_of(node.children, is_wide_term)) return nullptr;
     if (is_one_of(node.detail, {"/", "%"})) return product(node.children[0]);
+    if (node.detail == "*" && !is_of_32_bits(node)) return nullptr;
     return is_one_of(node.detail, {"+", "-", "*"}) ? first_of(node, 0) : nullptr;
   }
 
@@ -135,24 +154,25 @@ class Values {
   std::set<std::string> followed_;
 };
 
-// What of an expression is an index into global memory, or null.
-const SyntaxNode* index_of(const SyntaxNode& node) {
+// An expression that is a pointer to global memory with an index; null where it is none.
+struct Access {
+  const SyntaxNode* base = nullptr;
+  const SyntaxNode* index = nullptr;
+};
+
+Access access_of(const SyntaxNode& node) {
   const auto& parts = node.children;
-  if (node.is("ArraySubscriptExpr") && parts.size() == 2) {
-    return points_to_global(parts[0]) ? &parts[1] : nullptr;
-  }
+  const auto at = [&](std::size_t base, std::size_t index) {
+    return points_to_global(parts[base]) ? Access{&parts[base], &parts[index]} : Access{};
+  };
   const bool is_sum = node.is("BinaryOperator") || node.is("CompoundAssignOperator");
   if (is_sum && parts.size() == 2 && is_one_of(node.detail, {"+", "-", "+=", "-="})) {
-    if (points_to_global(parts[0])) return &parts[1];
-    return points_to_global(parts[1]) ? &parts[0] : nullptr;
+    return points_to_global(parts[0]) ? at(0, 1) : at(1, 0);
   }
-  if (node.callee().starts_with("vload") && parts.size() == 3) {
-    return points_to_global(parts[2]) ? &parts[1] : nullptr;
-  }
-  if (node.callee().starts_with("vstore") && parts.size() == 4) {
-    return points_to_global(parts[3]) ? &parts[2] : nullptr;
-  }
-  return nullptr;
+  if (node.is("ArraySubscriptExpr") && parts.size() == 2) return at(0, 1);
+  if (node.callee().starts_with("vload") && parts.size() == 3) return at(2, 1);
+  if (node.callee().starts_with("vstore") && parts.size() == 4) return at(3, 2);
+  return {};
 }
 
 }  // namespace
@@ -160,8 +180,9 @@ const SyntaxNode* index_of(const SyntaxNode& node) {
 void find_index_overflows(const LintInput& input, Report& report) {
   Values values(input.tree());
   visit(input.tree(), [&](const SyntaxNode& node) {
-    const SyntaxNode* index = index_of(node);
-    const SyntaxNode* product = index == nullptr ? nullptr : values.product_in(*index);
+    const Access access = access_of(node);
+    if (access.index == nullptr || is_wide_term(*access.base)) return true;
+    const SyntaxNode* product = values.product_in(*access.index);
     if (product != nullptr) {
       report.at(*product, "an index into global memory has a product of '" +
                               unqualified(product->type) +

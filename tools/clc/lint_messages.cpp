@@ -40,6 +40,17 @@ bool lacks_definitions(const LintInput& input) {
   });
 }
 
+// Names in capitals are the host's to define.
+std::string hint_for(const LintInput& input, const ClangMessage& message) {
+  constexpr std::string_view kUndeclared = "use of undeclared identifier '";
+  if (input.has_options || !message.text.starts_with(kUndeclared)) return {};
+  const std::string name =
+      message.text.substr(kUndeclared.size(), message.text.find('\'', kUndeclared.size()) -
+                                                  kUndeclared.size());
+  const bool is_in_capitals = std::ranges::none_of(name, [](char c) { return c >= 'a' && c <= 'z'; });
+  return is_in_capitals ? "; is a -D " + name + "=VALUE missing?" : "";
+}
+
 }  // namespace
 
 bool is_about_arguments(const ClangMessage& message) {
@@ -67,7 +78,7 @@ void find_errors(const LintInput& input, Report& report) {
   int told = 0;
   for (const ClangMessage& message : input.reading.messages) {
     if (!message.is_error || is_about_arguments(message) || is_about_extensions(message)) continue;
-    if (++told <= kMost) report.at(message.place, message.text);
+    if (++told <= kMost) report.at(message.place, message.text + hint_for(input, message));
   }
 }
 
