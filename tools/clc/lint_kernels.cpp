@@ -1,5 +1,6 @@
 // Rules of clc lint about what a kernel is as a whole: its attributes, arguments and memory.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -65,8 +66,38 @@ class SizeUse {
   std::set<std::string> seen_;
 };
 
+// "int3", by its name or as clang writes it where it resolves the name.
 bool is_of_three(const SyntaxNode& parameter) {
-  return parameter.type.find("ext_vector_type(3)") != std::string::npos;
+  constexpr std::array<std::string_view, 11> scalars{"char",  "uchar", "short", "ushort", "int",  "uint",
+                                                     "long",  "ulong", "float", "double", "half"};
+  if (parameter.type.find("ext_vector_type(3)") != std::string::npos) return true;
+  const std::string type = unqualified(parameter.type);
+  return std::ranges::any_of(scalars, [&](std::string_view scalar) {
+    return type.starts_with(std::string(scalar) + "3 ");
+  });
+}
+
+// The names of structs with pointers in them.
+std::set<std::string> structs_with_pointers(const SyntaxNode& tree) {
+  std::set<std::string> names;
+  bool has_pointer = false;  // the struct before, whose typedef may follow
+  for (const SyntaxNode& each : tree.children) {
+    if (each.is("RecordDecl")) {
+      has_pointer = std::ranges::any_of(each.children, [](const SyntaxNode& field) {
+        return field.is("FieldDecl") && field.type.find('*') != std::string::npos;
+      });
+    } else if (!each.is("TypedefDecl")) {
+      has_pointer = false;
+    }
+    if (has_pointer) names.insert(each.name);
+  }
+  return names;
+}
+
+bool is_one_of(const SyntaxNode& parameter, const std::set<std::string>& structs) {
+  std::string type = unqualified(parameter.type);
+  if (type.starts_with("struct ")) type.erase(0, std::string_view("struct ").size());
+  return structs.contains(type);
 }
 
 }  // namespace
@@ -118,13 +149,18 @@ void find_host_arguments(const LintInput& input, Report& report) {
   for (const ClangMessage& message : input.reading.messages) {
     if (is_about_arguments(message)) report.at(message.place, message.text);
   }
+  const std::set<std::string> structs = structs_with_pointers(input.tree());
   for (const SyntaxNode* function : functions_of(input.tree())) {
     if (!is_kernel(*function)) continue;
     for (const SyntaxNode* each : parameters_of(*function)) {
-      if (!is_of_three(*each)) continue;
-      report.at(*each, "argument '" + each->name +
-                           "' has vectors of 3, which take the room of 4 here and often of 3 on the "
-                           "host; use vectors of 4, or vload3 from a pointer to scalars");
+      const std::string name = "argument '" + each->name + "' ";
+      if (is_of_three(*each)) {
+        report.at(*each, name + "has vectors of 3, which take the room of 4 here and often of 3 on "
+                                "the host; use vectors of 4, or vload3 from a pointer to scalars");
+      } else if (is_one_of(*each, structs)) {
+        report.at(*each, name + "is a struct with pointers, which the host cannot fill; pass each "
+                                "buffer as an argument of its own");
+      }
     }
   }
 }

@@ -8,8 +8,9 @@ namespace clora {
 namespace {
 
 // Errors of clang that a rule of its own tells.
-constexpr std::array<std::string_view, 3> kOfArguments{
+constexpr std::array<std::string_view, 4> kOfArguments{
     "cannot be used as the type of a kernel parameter",
+    "kernel parameter cannot be declared as a pointer to a pointer",
     "struct kernel parameters may not contain pointers",
     "pointer arguments to kernel functions must reside in"};
 constexpr std::array<std::string_view, 4> kOfExtensions{
