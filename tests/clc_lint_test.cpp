@@ -226,6 +226,21 @@ TEST_F(ClcLint, PassesOnWhatClangWarnsOf) {
               ElementsAre("clang-warning 2"));
 }
 
+TEST_F(ClcLint, LetsPassWhatOneSetOfOptionsLeavesUnused) {
+  const std::string text = "__kernel void k(__global float* y) {\nint n = 3; *y = 0;\n"
+                           "#ifdef A\ny[n] = 0;\n#endif\n}\n";
+  EXPECT_THAT(found("//! clc: build A\n//! clc: build B\n" + text), IsEmpty());
+  EXPECT_THAT(found("//! clc: build B\n//! clc: build C\n" + text), ElementsAre("clang-warning 4"));
+}
+
+TEST_F(ClcLint, KnowsThatOtherItemsWriteLocalMemory) {
+  EXPECT_THAT(found(group_kernel("__local uint a; if (get_local_id(0) == 0) *&a = n;\n" +
+                                 std::string(kBarrier) + "\nuint b; y[a] = b;")),
+              ElementsAre("clang-warning 4"));
+  EXPECT_THAT(found(group_kernel("__local uint a;\n" + std::string(kBarrier) + "\ny[a] = 0;")),
+              IsEmpty());
+}
+
 TEST_F(ClcLint, TellsWhereAFileDoesNotCompileThroughItsIncludes) {
   write("part.clh", "// a part\nfloat one() { return 1.0f }\n");
   const auto wrong = findings("#include \"part.clh\"\n__kernel void k(__global float* y) { *y = one(); }\n");

@@ -89,7 +89,8 @@ ClangReading read_for(const Target& target, const TextFile& file, const std::str
     command.insert(command.end(), more.begin(), more.end());
   };
   add(target.options);
-  add({"-Dasm=__asm__", "-Wall", "-Wno-unknown-pragmas", "-Wno-ignored-pragmas", "-ferror-limit=0",
+  add({"-Dasm=__asm__", "-Wall", "-Wno-unknown-pragmas", "-Wno-ignored-pragmas",
+       "-Wno-bitwise-op-parentheses", "-Wno-logical-op-parentheses", "-ferror-limit=0",
        "-fno-caret-diagnostics", "-Xclang", "-ast-dump=json"});
   add(reading_options(text, options));
   command.push_back(file.path());

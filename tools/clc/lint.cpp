@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
+#include <set>
+#include <utility>
 
 #include "tools/clc/clang_front_end.hpp"
 #include "tools/clc/lint_rules.hpp"
@@ -25,22 +26,30 @@ class Collected {
   explicit Collected(const Silence& silence) : silence_(silence) {}
 
   void add(std::vector<Finding> findings, const std::string& options) {
+    std::set<Key> of_this_set;
     for (Finding& each : findings) {
-      if (silence_.covers(each)) continue;
+      const Key key{each.place, each.rule};
+      if (silence_.covers(each) || !of_this_set.insert(key).second) continue;
+      ++times_[key];
       each.options = options;
-      all_.try_emplace({each.place, each.rule}, std::move(each));
+      all_.try_emplace(key, std::move(each));
     }
   }
 
-  std::vector<Finding> take() {
+  std::vector<Finding> take(std::size_t sets) {
     std::vector<Finding> findings;
-    for (auto& [place, finding] : all_) findings.push_back(std::move(finding));
+    for (auto& [key, finding] : all_) {
+      if (finding.must_be_in_every_set && times_[key] < sets) continue;
+      findings.push_back(std::move(finding));
+    }
     return findings;
   }
 
  private:
+  using Key = std::pair<SourcePlace, std::string>;
   const Silence& silence_;
-  std::map<std::pair<SourcePlace, std::string>, Finding> all_;
+  std::map<Key, Finding> all_;
+  std::map<Key, std::size_t> times_;
 };
 
 }  // namespace
@@ -51,8 +60,8 @@ std::vector<Finding> lint(const KernelFile& file, const std::vector<BuildSet>& s
   const Silence silence(file, places);
   Collected collected(silence);
   collected.add(silence.mistakes(), "");
-  const std::vector<BuildSet> without{BuildSet{}};
-  for (const BuildSet& set : sets.empty() ? without : sets) {
+  const std::vector<BuildSet> all = sets.empty() ? std::vector<BuildSet>(1) : sets;
+  for (const BuildSet& set : all) {
     const ClangReading reading = read_with_clang(file.text, set.options);
     const LintInput input{.file = file,
                           .places = places,
@@ -61,7 +70,7 @@ std::vector<Finding> lint(const KernelFile& file, const std::vector<BuildSet>& s
                           .is_for_cpu = is_for_cpu(file.name, set)};
     collected.add(findings_in(input, options.house), set.options);
   }
-  return collected.take();
+  return collected.take(all.size());
 }
 
 }  // namespace clora

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/clc/source_places.hpp"
@@ -18,6 +19,7 @@ struct Finding {
   SourcePlace use;  // of the macro that it is written in; else as place
   std::string text;
   std::string options;  // of the first set that shows it
+  bool must_be_in_every_set = false;  // no finding where another set does not show it
 };
 
 }  // namespace clora

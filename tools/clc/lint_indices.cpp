@@ -3,8 +3,9 @@
 // Two kinds of product are taken to be small. A factor of a 64-bit product counts rows or the like:
 // (size_t)(first * count + i) * width. Beside a 64-bit term stands a place within one row:
 // y[row_at + head * E].
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 
@@ -184,10 +185,10 @@ void find_index_overflows(const LintInput& input, Report& report) {
     if (access.index == nullptr || is_wide_term(*access.base)) return true;
     const SyntaxNode* product = values.product_in(*access.index);
     if (product != nullptr) {
-      report.at(*product, "an index into global memory has a product of '" +
-                              unqualified(product->type) +
-                              "', which is wrong from 2^32 elements on (int: 2^31); cast one factor "
-                              "to size_t");
+      const bool is_signed = unqualified(product->type) == "int";
+      report.at(*product, fmt::format("an index into global memory has a product made in 32 bits, "
+                                      "which is wrong from 2^{} on; cast one factor to size_t",
+                                      is_signed ? 31 : 32));
     }
     return true;
   });

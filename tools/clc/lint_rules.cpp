@@ -102,6 +102,11 @@ void Report::at(const SourcePlace& place, std::string text) {
   findings_.push_back(std::move(finding));
 }
 
+void Report::at_in_every_set(const SourcePlace& place, std::string text) {
+  at(place, std::move(text));
+  findings_.back().must_be_in_every_set = true;
+}
+
 std::vector<Finding> findings_in(const LintInput& input, bool house) {
   std::vector<Finding> findings;
   Report report(input.places, findings);

@@ -33,6 +33,8 @@ class Report {
   void at(const SyntaxNode& node, std::string text);       // where it is written, be it in a macro
   void at_use(const SyntaxNode& node, std::string text);   // where its macro is used
   void at(const SourcePlace& place, std::string text);
+  // What another set of options may make good: something unused.
+  void at_in_every_set(const SourcePlace& place, std::string text);
 
  private:
   const SourcePlaces& places_;
