@@ -16,7 +16,8 @@ class ClcLint : public test::LintFolder {};
 
 // A kernel of 64 items: its lines begin with 2.
 std::string group_kernel(const std::string& body) {
-  return "__attribute__((reqd_work_group_size(64, 1, 1))) __kernel void k(__global float* y, uint n) {\n" +
+  return "__attribute__((reqd_work_group_size(64, 1, 1)))"
+         " __kernel void k(__global float* y, uint n) {\n" +
          body + "\n}\n";
 }
 
@@ -88,11 +89,13 @@ TEST_F(ClcLint, WantsTheWorkGroupSizeOfKernelsThatCountOnIt) {
   EXPECT_THAT(found("__kernel void k(__global float* y) { y[get_global_id(0)] = 0; }"), IsEmpty());
 }
 
+const std::string kOfTwo = "__kernel void k(__global float* y, int m, int n) {\n";
+
 TEST_F(ClcLint, FindsIndicesMadeIn32Bits) {
   for (const char* index : {"y[m * n + 1] = 0;", "y[(size_t)(m * n)] = 0;", "*(y + m * n) = 0;",
                             "y[m << n] = 0;", "const int at = m * n; y[at + 1] = 0;",
                             "vstore4((float4)(0.0f), m * n, y);", "y += m * n; y[0] = 0;"}) {
-    EXPECT_THAT(found("__kernel void k(__global float* y, int m, int n) {\n" + std::string(index) + "}"),
+    EXPECT_THAT(found(kOfTwo + index + "}"),
                 ElementsAre("index-overflow 2"))
         << index;
   }
@@ -103,7 +106,7 @@ TEST_F(ClcLint, TakesIndicesThatCannotOverflow) {
        {"y[(size_t)m * n + 1] = 0;", "y[m * (long)n] = 0;", "y[m * 64 + n] = 0;", "y[m % 8 * n] = 0;",
         "for (int i = 0; i < 4; ++i) y[i * n] = 0;", "float s[4]; s[m * n] = 0; y[0] = s[0];",
         "y[(size_t)(m * n + 1) * n] = 0;", "const size_t row = (size_t)m * n; y[row + m * n] = 0;"}) {
-    EXPECT_THAT(found("__kernel void k(__global float* y, int m, int n) {\n" + std::string(index) + "}"),
+    EXPECT_THAT(found(kOfTwo + index + "}"),
                 Not(Contains(HasSubstr("index-overflow"))))
         << index;
   }

@@ -128,7 +128,8 @@ int ClangReading::errors() const {
 ClangReading read_with_clang(const std::string& text, const std::string& options) {
   if (!has_program(kClang)) {
     fail(ErrorCode::not_found,
-         "clc lint: needs {} in PATH, and it is not there; install Debian's package clang-14", kClang);
+         "clc lint: needs {} in PATH, and it is not there; install Debian's package clang-14",
+         kClang);
   }
   const TextFile file(text);
   ClangReading best;
@@ -141,7 +142,8 @@ ClangReading read_with_clang(const std::string& text, const std::string& options
 }
 
 bool read_clang_message(const std::string& line, ClangMessage& message) {
-  constexpr std::string_view error = ": error: ", fatal = ": fatal error: ", warning = ": warning: ";
+  constexpr std::string_view error = ": error: ", fatal = ": fatal error: ";
+  constexpr std::string_view warning = ": warning: ";
   message = {};
   std::size_t at = std::string::npos;
   for (const std::string_view mark : {fatal, error, warning}) {

@@ -101,7 +101,8 @@ int lint_files(const LintCall& call) {
 }  // namespace
 
 void add_lint_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("lint", "Find what is not portable or slow in kernels");
+  CLI::App* command =
+      program.add_subcommand("lint", "Find what is not portable or slow in kernels");
   const auto call = std::make_shared<LintCall>();
   command->add_option("FILE", call->files, "Kernel files, or names of built-in ones");
   command->add_flag("--rules", call->rules, "List the rules with their reasons, and do no more");

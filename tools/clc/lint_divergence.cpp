@@ -23,7 +23,8 @@ const SyntaxNode* condition_of(const SyntaxNode& node) {
   } else if (!node.is("IfStmt") && !node.is("WhileStmt") && !node.is("SwitchStmt")) {
     return nullptr;
   }
-  return at < node.children.size() && !node.children[at].kind.empty() ? &node.children[at] : nullptr;
+  const bool is_there = at < node.children.size() && !node.children[at].kind.empty();
+  return is_there ? &node.children[at] : nullptr;
 }
 
 // One function, called with some arguments that differ between items.
@@ -59,12 +60,18 @@ class Flow {
       const CallEffect* effect = whole_.effect_of(std::string(called), arguments(node));
       if (effect != nullptr) return effect->returns_differing;
     }
-    return std::ranges::any_of(node.children, [this](const SyntaxNode& each) { return differs(each); });
+    return any_differs(node.children);
+  }
+
+  bool any_differs(const std::vector<SyntaxNode>& nodes) {
+    return std::ranges::any_of(nodes, [this](const SyntaxNode& each) { return differs(each); });
   }
 
   std::vector<bool> arguments(const SyntaxNode& call) {
     std::vector<bool> differ;
-    for (std::size_t i = 1; i < call.children.size(); ++i) differ.push_back(differs(call.children[i]));
+    for (std::size_t i = 1; i < call.children.size(); ++i) {
+      differ.push_back(differs(call.children[i]));
+    }
     return differ;
   }
 
@@ -111,11 +118,7 @@ class Flow {
 
   // A call or assembly may write what it is given by address, or as an operand.
   void follow_outputs(const SyntaxNode& node, const SyntaxNode* cause) {
-    if (cause == nullptr && !std::ranges::any_of(node.children, [this](const SyntaxNode& each) {
-          return differs(each);
-        })) {
-      return;
-    }
+    if (cause == nullptr && !any_differs(node.children)) return;
     for (const SyntaxNode& child : node.children) {
       const SyntaxNode& bare = child.bare();
       const bool is_address = bare.is("UnaryOperator") && bare.detail == "&";
@@ -134,8 +137,8 @@ class Flow {
       const SyntaxNode& base = node.children.front().bare();
       const bool is_pointer = base.type.find('*') != std::string::npos;
       if (!is_pointer || base.type.find("__") == std::string::npos) mark_target(base);
-    } else if ((node.is("MemberExpr") || node.is("ExtVectorElementExpr")) && !node.children.empty()) {
-      mark_target(node.children.front());
+    } else if (node.is("MemberExpr") || node.is("ExtVectorElementExpr")) {
+      if (!node.children.empty()) mark_target(node.children.front());
     }
   }
 

@@ -21,8 +21,8 @@ bool is_promotion(const SyntaxNode& node) {
 bool has_constant(const SyntaxNode& node) { return contains(node, is_double_constant); }
 
 // Calls `see` for each promotion, with what it is part of.
-void visit_promotions(const SyntaxNode& node, const std::function<void(const SyntaxNode& parent,
-                                                                      const SyntaxNode& promotion)>& see) {
+using SeePromotion = std::function<void(const SyntaxNode& parent, const SyntaxNode& promotion)>;
+void visit_promotions(const SyntaxNode& node, const SeePromotion& see) {
   if (node.callee() == "printf") return;  // its floats are passed as doubles, if there are any
   for (const SyntaxNode& child : node.children) {
     if (is_promotion(child)) see(node, child);
@@ -37,7 +37,7 @@ void find_implicit_doubles(const LintInput& input, Report& report) {
   visit_promotions(input.tree(), [&](const SyntaxNode& parent, const SyntaxNode& promotion) {
     if (has_constant(parent)) return;  // unsuffixed-constant tells the cause
     report.at(promotion, "a '" + unqualified(promotion.children.front().type) +
-                             "' becomes a double here, without cl_khr_fp64; keep to float, or cast");
+                             "' becomes a double, without cl_khr_fp64; keep to float, or cast");
   });
 }
 

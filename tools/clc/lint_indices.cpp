@@ -131,7 +131,8 @@ class Values {
     if (node.is("UnaryOperator")) return node.detail != "!" && (node.detail == "*" || child(0));
     if (node.is("CallExpr")) {
       if (is_within_a_group(node.callee())) return false;
-      return !is_one_of(node.callee(), {"min", "clamp"}) || (child(1) && child(node.children.size() - 1));
+      const bool is_bounded = is_one_of(node.callee(), {"min", "clamp"});
+      return !is_bounded || (child(1) && child(node.children.size() - 1));
     }
     if (!node.is("BinaryOperator")) return true;
     if (is_one_of(node.detail, {"<", ">", "<=", ">=", "==", "!=", "&&", "||"})) return false;

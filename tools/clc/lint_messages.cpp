@@ -14,8 +14,8 @@ constexpr std::array<std::string_view, 4> kOfArguments{
     "struct kernel parameters may not contain pointers",
     "pointer arguments to kernel functions must reside in"};
 constexpr std::array<std::string_view, 4> kOfExtensions{
-    "implicit declaration of function 'sub_group_", "implicit declaration of function 'get_sub_group",
-    "requires cl_khr_", "half' is not allowed"};
+    "implicit declaration of function 'sub_group_",
+    "implicit declaration of function 'get_sub_group", "requires cl_khr_", "half' is not allowed"};
 
 template <std::size_t kCount>
 bool has_any(const std::string& text, const std::array<std::string_view, kCount>& parts) {
@@ -57,7 +57,8 @@ std::string hint_for(const LintInput& input, const ClangMessage& message) {
   const std::string name =
       message.text.substr(kUndeclared.size(), message.text.find('\'', kUndeclared.size()) -
                                                   kUndeclared.size());
-  const bool is_in_capitals = std::ranges::none_of(name, [](char c) { return c >= 'a' && c <= 'z'; });
+  const auto is_small = [](char c) { return c >= 'a' && c <= 'z'; };
+  const bool is_in_capitals = std::ranges::none_of(name, is_small);
   return is_in_capitals ? "; is a -D " + name + "=VALUE missing?" : "";
 }
 

@@ -13,7 +13,8 @@ constexpr std::array<LintRule, 14> kRules{{
     {"does-not-compile", Severity::error, "clang does not take the file: no driver will.",
      "Mend what the message says.", find_errors},
     {"clang-warning", Severity::warning, "clang warns of it: often it is a mistake.",
-     "Mend what the message says, or say by a cast or an attribute that it is meant.", find_warnings},
+     "Mend what the message says, or say by a cast or an attribute that it is meant.",
+     find_warnings},
     {"barrier-in-divergent-flow", Severity::error,
      "All items of a work-group must reach a barrier, or none: else the group hangs or, on a CPU, "
      "computes nonsense.",
@@ -31,8 +32,8 @@ constexpr std::array<LintRule, 14> kRules{{
      "host launches by.",
      find_missing_work_group_size},
     {"index-overflow", Severity::warning,
-     "A product of 32-bit values is made in 32 bits: from 2^31 elements on, as uint 2^32, the index "
-     "is wrong.",
+     "A product of 32-bit values is made in 32 bits: from 2^31 elements on, as uint 2^32, the "
+     "index is wrong.",
      "Cast one factor: y[(size_t)m * C + c].", find_index_overflows},
     {"implicit-double", Severity::warning,
      "Doubles are an extension of OpenCL 1.2, and many times slower than floats on most GPUs.",

@@ -19,8 +19,9 @@ inline bool tells_items_apart(std::string_view function) {
 // A number that no work-group makes large.
 inline bool is_within_a_group(std::string_view function) {
   constexpr std::array<std::string_view, 8> names{
-      "get_local_id",       "get_local_size",      "get_local_linear_id",    "get_sub_group_id",
-      "get_sub_group_size", "get_num_sub_groups",  "get_sub_group_local_id", "get_max_sub_group_size"};
+      "get_local_id",     "get_local_size",     "get_local_linear_id",
+      "get_sub_group_id", "get_sub_group_size", "get_max_sub_group_size",
+      "get_num_sub_groups", "get_sub_group_local_id"};
   return std::ranges::find(names, function) != names.end();
 }
 

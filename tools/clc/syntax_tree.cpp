@@ -102,7 +102,8 @@ class TreeReader : public nlohmann::json_sax<Json> {
   bool binary(binary_t&) override { return true; }
   bool boolean(bool) override { return true; }
   bool null() override { return true; }
-  bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(std::size_t at, const std::string&,
+                   const nlohmann::detail::exception&) override {
     fail(ErrorCode::invalid_file,
          "syntax tree: clang's dump must be JSON, and is not at byte {}; look at 'clang-14 "
          "-Xclang -ast-dump=json'",
