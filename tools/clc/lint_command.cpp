@@ -93,8 +93,7 @@ int lint_files(const LintCall& call) {
       ++(finding.severity == Severity::note ? notes : failures);
     }
   }
-  output.info("{} {}, {} errors and warnings, {} notes", call.files.size(),
-              call.files.size() == 1 ? "file" : "files", failures, notes);
+  output.info("files: {}, errors and warnings: {}, notes: {}", call.files.size(), failures, notes);
   return failures == 0 ? 0 : 1;
 }
 

@@ -69,7 +69,8 @@ class SizeUse {
 // "int3", by its name or as clang writes it where it resolves the name.
 bool is_of_three(const SyntaxNode& parameter) {
   constexpr std::array<std::string_view, 11> scalars{
-      "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double", "half"};
+      "char", "uchar", "short", "ushort", "int",  "uint",
+      "long", "ulong", "float", "double", "half"};
   if (parameter.type.find("ext_vector_type(3)") != std::string::npos) return true;
   const std::string type = unqualified(parameter.type);
   return std::ranges::any_of(scalars, [&](std::string_view scalar) {
