@@ -25,6 +25,7 @@ void add_commands(CLI::App& program, Action& action) {
   add_doctor_command(program, action);
   add_embed_command(program, action);
   add_device_build_command(program, action);
+  add_lint_command(program, action);
 }
 
 }  // namespace

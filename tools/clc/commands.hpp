@@ -14,5 +14,6 @@ void add_doctor_command(CLI::App& program, Action& action);
 void add_embed_command(CLI::App& program, Action& action);
 void add_cache_command(CLI::App& program, Action& action);
 void add_trace_command(CLI::App& program, Action& action);
+void add_lint_command(CLI::App& program, Action& action);
 
 }  // namespace clora

@@ -72,4 +72,9 @@ std::vector<std::string> option_sets(const ClcOptions& options, const KernelFile
   return sets;
 }
 
+std::vector<BuildSet> every_build_set(const ClcOptions& options, const KernelFile& file) {
+  if (says_how_to_build(options)) return {{.devices = {}, .options = given_options(options)}};
+  return file.head.builds;
+}
+
 }  // namespace clora

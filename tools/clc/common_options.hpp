@@ -39,5 +39,8 @@ std::string given_options(const ClcOptions& options);
 // where its head has sets, and none is meant for this device.
 std::vector<std::string> option_sets(const ClcOptions& options, const KernelFile& file,
                                      const Device& device);
+// The same for no device: all sets of the file's head, whatever they are meant for. Empty where
+// nothing says how to build it.
+std::vector<BuildSet> every_build_set(const ClcOptions& options, const KernelFile& file);
 
 }  // namespace clora

@@ -1,0 +1,115 @@
+// clc lint: what in kernels is not portable, or slower than it need be.
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/clc/commands.hpp"
+#include "tools/clc/common_options.hpp"
+#include "tools/clc/lint.hpp"
+#include "tools/clc/lint_rules.hpp"
+#include "tools/command_line/config_file.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  clc lint my_kernel.cl
+  clc lint -D TILE=64 my_kernel.cl      a file that wants definitions
+  clc lint --rules                      what is looked for, and why
+Files are read by clang-14 (Debian package clang-14): no device is needed. Each set of options in
+a file's head is read, for whatever device it is.
+A rule is silenced for one line, or for the file in its head, with the reason:
+  y[m * C] = 0;  // clc: allow index-overflow C is at most 64
+  //! clc: allow non-restrict-pointer y may be x
+Exit code 1 where there is an error or a warning; notes are no failure.)";
+
+struct LintCall {
+  ClcOptions common;
+  std::vector<std::string> files;
+  bool rules = false;
+  LintOptions lint;
+};
+
+int print_rules(Output& output) {
+  for (const LintRule& rule : lint_rules()) {
+    output.result("{} ({}{})\n  {}\n  fix: {}", rule.id, name_of(rule.severity),
+                  rule.is_house ? ", with --house" : "", rule.reason, rule.fix);
+    output.object({{"rule", rule.id},
+                   {"severity", name_of(rule.severity)},
+                   {"house", rule.is_house},
+                   {"reason", rule.reason},
+                   {"fix", rule.fix}});
+  }
+  return 0;
+}
+
+// As an editor finds it: beside the file that was named, or in a folder of -I.
+std::string path_of(const KernelFile& file, const std::string& name) {
+  for (const std::filesystem::path& folder : file.folders) {
+    if (std::filesystem::is_regular_file(folder / name)) {
+      return folder == "." ? name : (folder / name).string();
+    }
+  }
+  return name;
+}
+
+// The line under the finding, and a caret under its column.
+std::string picture(const std::string& line, int column) {
+  if (line.empty() || column < 1) return {};
+  std::string below;
+  for (std::size_t i = 0; i + 1 < static_cast<std::size_t>(column) && i < line.size(); ++i) {
+    below += line[i] == '\t' ? '\t' : ' ';
+  }
+  return "\n" + line + "\n" + below + "^";
+}
+
+void print(Output& output, const KernelFile& file, const Finding& finding) {
+  const std::string path = path_of(file, finding.place.file);
+  const std::string line = file.line(finding.place.file, finding.place.line);
+  output.result("{}:{}:{}: {}: {} [{}]{}", path, finding.place.line, finding.place.column,
+                name_of(finding.severity), finding.text, finding.rule,
+                picture(line, finding.place.column));
+  if (!finding.options.empty()) output.detail("  with {}", finding.options);
+  output.object({{"file", path},
+                 {"line", finding.place.line},
+                 {"column", finding.place.column},
+                 {"severity", name_of(finding.severity)},
+                 {"rule", finding.rule},
+                 {"text", finding.text},
+                 {"source", line},
+                 {"options", finding.options}});
+}
+
+int lint_files(const LintCall& call) {
+  Output output(call.common.output);
+  if (call.rules) return print_rules(output);
+  if (call.files.empty()) throw UsageError("clc lint: names a file, and none is given");
+  int failures = 0, notes = 0;
+  for (const std::string& path : call.files) {
+    const KernelFile file = open_kernel_file(path, call.common.include_folders);
+    const std::vector<BuildSet> sets = every_build_set(call.common, file);
+    for (const Finding& finding : lint(file, sets, call.lint)) {
+      print(output, file, finding);
+      ++(finding.severity == Severity::note ? notes : failures);
+    }
+  }
+  output.info("files: {}, errors and warnings: {}, notes: {}", call.files.size(), failures, notes);
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+void add_lint_command(CLI::App& program, Action& action) {
+  CLI::App* command =
+      program.add_subcommand("lint", "Find what is not portable or slow in kernels");
+  const auto call = std::make_shared<LintCall>();
+  command->add_option("FILE", call->files, "Kernel files, or names of built-in ones");
+  command->add_flag("--rules", call->rules, "List the rules with their reasons, and do no more");
+  command->add_flag("--house", call->lint.house, "Rules of clora's own style, too");
+  add_build_options(*command, call->common);
+  add_output_options(*command, call->common);
+  command->footer(kFooter);
+  command->callback([call, &action] { action = [call] { return lint_files(*call); }; });
+}
+
+}  // namespace clora

@@ -1,0 +1,202 @@
+#include "tools/clc/lint_divergence.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "tools/clc/lint_work_items.hpp"
+
+namespace clora {
+namespace {
+
+bool is_loop(const SyntaxNode& node) {
+  return node.is("ForStmt") || node.is("WhileStmt") || node.is("DoStmt");
+}
+
+// The condition of a statement, or null where it has none.
+const SyntaxNode* condition_of(const SyntaxNode& node) {
+  std::size_t at = 0;
+  if (node.is("ForStmt")) {
+    at = 2;  // init, variable, condition, increment, body
+  } else if (node.is("DoStmt")) {
+    at = 1;
+  } else if (!node.is("IfStmt") && !node.is("WhileStmt") && !node.is("SwitchStmt")) {
+    return nullptr;
+  }
+  const bool is_there = at < node.children.size() && !node.children[at].kind.empty();
+  return is_there ? &node.children[at] : nullptr;
+}
+
+// One function, called with some arguments that differ between items.
+class Flow {
+ public:
+  Flow(Divergence& whole, const SyntaxNode& function, const std::vector<bool>& differs)
+      : whole_(whole), body_(*body_of(function)) {
+    std::size_t next = 0;
+    for (const SyntaxNode& each : function.children) {
+      if (!each.is("ParmVarDecl")) continue;
+      if (next < differs.size() && differs[next]) differing_.insert(each.id);
+      ++next;
+    }
+  }
+
+  CallEffect run() {
+    do {
+      has_changed_ = false;
+      follow(body_, nullptr);
+    } while (has_changed_);
+    look(body_, nullptr);
+    return effect_;
+  }
+
+ private:
+  // Whether an expression's value differs between items.
+  bool differs(const SyntaxNode& node) {
+    if (node.is("DeclRefExpr")) return differing_.contains(node.id);
+    const std::string_view called = node.callee();
+    if (tells_items_apart(called)) return true;
+    if (called.starts_with("work_group_")) return false;
+    if (!called.empty()) {
+      const CallEffect* effect = whole_.effect_of(std::string(called), arguments(node));
+      if (effect != nullptr) return effect->returns_differing;
+    }
+    return any_differs(node.children);
+  }
+
+  bool any_differs(const std::vector<SyntaxNode>& nodes) {
+    return std::ranges::any_of(nodes, [this](const SyntaxNode& each) { return differs(each); });
+  }
+
+  std::vector<bool> arguments(const SyntaxNode& call) {
+    std::vector<bool> differ;
+    for (std::size_t i = 1; i < call.children.size(); ++i) {
+      differ.push_back(differs(call.children[i]));
+    }
+    return differ;
+  }
+
+  // What makes the items that are within a statement differ: `outer`, or a condition of its own.
+  const SyntaxNode* cause_within(const SyntaxNode& node, const SyntaxNode* outer) {
+    if (outer != nullptr) return outer;
+    const SyntaxNode* condition = condition_of(node);
+    if (condition != nullptr && differs(*condition)) return condition;
+    return is_loop(node) ? exit_of(node, nullptr, true) : nullptr;
+  }
+
+  // The condition under which some items leave a loop from within, or null.
+  const SyntaxNode* exit_of(const SyntaxNode& node, const SyntaxNode* cause, bool breaks_count) {
+    if (node.is("ReturnStmt") || (node.is("BreakStmt") && breaks_count)) return cause;
+    for (const SyntaxNode& child : node.children) {
+      const bool is_own_loop = is_loop(child) || child.is("SwitchStmt");
+      const SyntaxNode* condition = condition_of(child);
+      const bool parts = cause == nullptr && condition != nullptr && differs(*condition);
+      const SyntaxNode* found =
+          exit_of(child, parts ? condition : cause, breaks_count && !is_own_loop);
+      if (found != nullptr) return found;
+    }
+    return nullptr;
+  }
+
+  // Follows values: marks variables that get a differing value, or get one from some items only.
+  void follow(const SyntaxNode& node, const SyntaxNode* cause) {
+    const bool is_assignment = node.is("CompoundAssignOperator") ||
+                               (node.is("BinaryOperator") && node.detail == "=");
+    if (node.is("VarDecl") && !node.children.empty() && differs(node.children.front())) {
+      mark(node.id);
+    } else if (is_assignment && (cause != nullptr || differs(node))) {
+      mark_target(node.children.front());
+    } else if (node.is("UnaryOperator") && cause != nullptr && node.detail.size() == 2) {
+      mark_target(node.children.front());  // ++ and --
+    } else if (node.is("CallExpr") || node.is("GCCAsmStmt")) {
+      follow_outputs(node, cause);
+    } else if (node.is("ReturnStmt") && (cause != nullptr || differs(node))) {
+      if (!node.children.empty()) effect_.returns_differing = true;
+    }
+    const SyntaxNode* inner = cause_within(node, cause);
+    for (const SyntaxNode& child : node.children) follow(child, inner);
+  }
+
+  // A call or assembly may write what it is given by address, or as an operand.
+  void follow_outputs(const SyntaxNode& node, const SyntaxNode* cause) {
+    if (cause == nullptr && !any_differs(node.children)) return;
+    for (const SyntaxNode& child : node.children) {
+      const SyntaxNode& bare = child.bare();
+      const bool is_address = bare.is("UnaryOperator") && bare.detail == "&";
+      const bool is_array = bare.is("DeclRefExpr") && bare.type.find('[') != std::string::npos;
+      if (is_address) mark_target(bare.children.front());
+      if (is_array || node.is("GCCAsmStmt")) mark_target(bare);
+    }
+  }
+
+  // The variable that an expression is part of, unless it leads through a pointer or is shared.
+  void mark_target(const SyntaxNode& target) {
+    const SyntaxNode& node = target.bare();
+    if (node.is("DeclRefExpr")) {
+      if (!node.type.starts_with("__local ")) mark(node.id);
+    } else if (node.is("ArraySubscriptExpr")) {
+      const SyntaxNode& base = node.children.front().bare();
+      const bool is_pointer = base.type.find('*') != std::string::npos;
+      if (!is_pointer || base.type.find("__") == std::string::npos) mark_target(base);
+    } else if (node.is("MemberExpr") || node.is("ExtVectorElementExpr")) {
+      if (!node.children.empty()) mark_target(node.children.front());
+    }
+  }
+
+  void mark(const std::string& id) {
+    if (!id.empty() && differing_.insert(id).second) has_changed_ = true;
+  }
+
+  // Looks for barriers, in the order of the text. `cause`: why not all items are here.
+  void look(const SyntaxNode& node, const SyntaxNode* cause) {
+    if (node.is("CallExpr")) look_at_call(node, cause);
+    if (node.is("ReturnStmt") && cause != nullptr) has_left_ = cause;
+    if (node.is("ContinueStmt") && cause != nullptr) has_skipped_ = cause;
+    const SyntaxNode* inner = cause_within(node, cause);
+    if (!is_loop(node)) {
+      for (const SyntaxNode& child : node.children) look(child, inner);
+      return;
+    }
+    const SyntaxNode* outside = std::exchange(has_skipped_, nullptr);
+    for (const SyntaxNode& child : node.children) look(child, inner);
+    has_skipped_ = outside;
+  }
+
+  void look_at_call(const SyntaxNode& call, const SyntaxNode* cause) {
+    const std::string called(call.callee());
+    const CallEffect* effect = whole_.effect_of(called, arguments(call));
+    const bool joins = joins_items(called) || (effect != nullptr && effect->has_barrier);
+    if (!joins) return;
+    effect_.has_barrier = true;
+    if (cause == nullptr) cause = has_left_ != nullptr ? has_left_ : has_skipped_;
+    if (cause != nullptr) whole_.add({&call, cause});
+  }
+
+  Divergence& whole_;
+  const SyntaxNode& body_;
+  std::set<std::string> differing_;  // variables, by id
+  CallEffect effect_;
+  bool has_changed_ = false;
+  const SyntaxNode* has_left_ = nullptr;     // why some items have returned
+  const SyntaxNode* has_skipped_ = nullptr;  // why some have gone on to the loop's next turn
+};
+
+}  // namespace
+
+Divergence::Divergence(const SyntaxNode& tree) {
+  const std::vector<const SyntaxNode*> functions = functions_of(tree);
+  for (const SyntaxNode* function : functions) functions_[function->name] = function;
+  for (const SyntaxNode* function : functions) {
+    if (is_kernel(*function)) effect_of(function->name, {});
+  }
+}
+
+const CallEffect* Divergence::effect_of(const std::string& function,
+                                        const std::vector<bool>& differs) {
+  const auto found = functions_.find(function);
+  if (found == functions_.end()) return nullptr;
+  const auto [effect, is_new] = effects_.try_emplace({function, differs});
+  if (is_new) effect->second = Flow(*this, *found->second, differs).run();
+  return &effect->second;
+}
+
+}  // namespace clora

@@ -1,0 +1,63 @@
+// Rules of clc lint about doubles that nobody asked for.
+#include <algorithm>
+
+#include "tools/clc/lint_rules.hpp"
+
+namespace clora {
+namespace {
+
+bool is_double(const SyntaxNode& node) { return unqualified(node.type).starts_with("double"); }
+
+bool is_double_constant(const SyntaxNode& node) {
+  return node.is("FloatingLiteral") && is_double(node);
+}
+
+// A float made a double by the compiler.
+bool is_promotion(const SyntaxNode& node) {
+  return node.is("ImplicitCastExpr") && node.detail == "FloatingCast" && is_double(node) &&
+         !node.children.empty() && !is_double(node.children.front());
+}
+
+bool has_constant(const SyntaxNode& node) { return contains(node, is_double_constant); }
+
+// Calls `see` for each promotion, with what it is part of.
+using SeePromotion = std::function<void(const SyntaxNode& parent, const SyntaxNode& promotion)>;
+void visit_promotions(const SyntaxNode& node, const SeePromotion& see) {
+  if (node.callee() == "printf") return;  // its floats are passed as doubles, if there are any
+  for (const SyntaxNode& child : node.children) {
+    if (is_promotion(child)) see(node, child);
+    visit_promotions(child, see);
+  }
+}
+
+}  // namespace
+
+void find_implicit_doubles(const LintInput& input, Report& report) {
+  if (input.asks_for("cl_khr_fp64")) return;
+  visit_promotions(input.tree(), [&](const SyntaxNode& parent, const SyntaxNode& promotion) {
+    if (has_constant(parent)) return;  // unsuffixed-constant tells the cause
+    report.at(promotion, "a '" + unqualified(promotion.children.front().type) +
+                             "' becomes a double, without cl_khr_fp64; keep to float, or cast");
+  });
+}
+
+void find_unsuffixed_constants(const LintInput& input, Report& report) {
+  const auto tell = [&](const SyntaxNode& node) {
+    visit(node, [&](const SyntaxNode& each) {
+      if (is_double_constant(each)) {
+        report.at(each, "the constant " + each.detail + " is a double; write an f behind it");
+      }
+      return true;
+    });
+  };
+  if (!input.asks_for("cl_khr_fp64")) {
+    tell(input.tree());
+    return;
+  }
+  // Where doubles are wanted, those that make one of a float are told.
+  visit_promotions(input.tree(), [&](const SyntaxNode& parent, const SyntaxNode&) {
+    if (parent.is("BinaryOperator") && has_constant(parent)) tell(parent);
+  });
+}
+
+}  // namespace clora

@@ -1,0 +1,84 @@
+// The rules of clc lint: one table, which `clc lint --rules` prints, and for each rule a function
+// that finds what breaks it in one reading of a kernel file. Thread-safe.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/clc/clang_front_end.hpp"
+#include "tools/clc/kernel_file.hpp"
+#include "tools/clc/lint_finding.hpp"
+
+namespace clora {
+
+struct LintInput {
+  const KernelFile& file;
+  const SourcePlaces& places;
+  const ClangReading& reading;
+  bool has_options = false;  // there is a set of options to read the file with
+  bool is_for_cpu = false;   // its name or its build sets say so
+
+  const SyntaxNode& tree() const noexcept { return reading.tree; }
+  // Whether a line for the preprocessor names an extension: its use is guarded, or asked for.
+  bool asks_for(std::string_view extension) const;
+};
+
+class Report {
+ public:
+  Report(const SourcePlaces& places, std::vector<Finding>& findings)
+      : places_(places), findings_(findings) {}
+
+  void at(const SyntaxNode& node, std::string text);       // where it is written, be it in a macro
+  void at_use(const SyntaxNode& node, std::string text);   // where its macro is used
+  void at(const SourcePlace& place, std::string text);
+  // What another set of options may make good: something unused.
+  void at_in_every_set(const SourcePlace& place, std::string text);
+
+ private:
+  const SourcePlaces& places_;
+  std::vector<Finding>& findings_;
+};
+
+struct LintRule {
+  std::string_view id;
+  Severity severity = Severity::warning;
+  std::string_view reason, fix;
+  void (*find)(const LintInput& input, Report& report);
+  bool is_house = false;  // of this project's style: only with --house
+};
+
+std::span<const LintRule> lint_rules();
+
+// What the rules find in one reading, silenced or not. Of a text that does not compile only the
+// compiler's errors are told. house: those of the project's style, too.
+std::vector<Finding> findings_in(const LintInput& input, bool house);
+
+// Whether an error of clang is one that host-argument or extension-unchecked tells.
+bool is_about_arguments(const ClangMessage& message);
+bool is_about_extensions(const ClangMessage& message);
+
+// The rules' functions, by the files that hold them.
+// lint_messages.cpp
+void find_missing_definitions(const LintInput& input, Report& report);
+void find_errors(const LintInput& input, Report& report);
+void find_warnings(const LintInput& input, Report& report);
+// lint_barriers.cpp
+void find_barriers_in_divergent_flow(const LintInput& input, Report& report);
+// lint_kernels.cpp
+void find_local_memory_on_cpu(const LintInput& input, Report& report);
+void find_missing_work_group_size(const LintInput& input, Report& report);
+void find_pointers_without_restrict(const LintInput& input, Report& report);
+void find_host_arguments(const LintInput& input, Report& report);
+// lint_indices.cpp
+void find_index_overflows(const LintInput& input, Report& report);
+// lint_doubles.cpp
+void find_implicit_doubles(const LintInput& input, Report& report);
+void find_unsuffixed_constants(const LintInput& input, Report& report);
+// lint_extensions.cpp
+void find_unchecked_extensions(const LintInput& input, Report& report);
+// lint_header.cpp
+void find_missing_header(const LintInput& input, Report& report);
+
+}  // namespace clora

@@ -1,0 +1,38 @@
+// What functions of OpenCL C tell items apart or bring them together: by name.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace clora {
+
+// Differs between the items of a work-group.
+inline bool tells_items_apart(std::string_view function) {
+  constexpr std::array<std::string_view, 6> names{
+      "get_local_id",         "get_global_id",          "get_local_linear_id",
+      "get_global_linear_id", "get_sub_group_local_id", "get_sub_group_id"};
+  return std::ranges::find(names, function) != names.end() || function.starts_with("atomic_") ||
+         function.starts_with("atom_");
+}
+
+// A number that no work-group makes large.
+inline bool is_within_a_group(std::string_view function) {
+  constexpr std::array<std::string_view, 8> names{
+      "get_local_id",     "get_local_size",     "get_local_linear_id",
+      "get_sub_group_id", "get_sub_group_size", "get_max_sub_group_size",
+      "get_num_sub_groups", "get_sub_group_local_id"};
+  return std::ranges::find(names, function) != names.end();
+}
+
+inline bool is_barrier(std::string_view function) {
+  return function == "barrier" || function == "work_group_barrier";
+}
+
+// What all items of a work-group must call together: barriers among it.
+inline bool joins_items(std::string_view function) {
+  return is_barrier(function) || function.starts_with("async_work_group_") ||
+         function == "wait_group_events" || function.starts_with("work_group_");
+}
+
+}  // namespace clora
