@@ -8,5 +8,7 @@
 namespace clora {
 
 void add_build_command(CLI::App& program, Action& action);
+void add_disasm_command(CLI::App& program, Action& action);
+void add_stats_command(CLI::App& program, Action& action);
 
 }  // namespace clora
