@@ -170,9 +170,11 @@ KernelListing listing_of_objdump(std::string_view text, const std::string& kerne
 std::string normalised(const KernelListing& listing) {
   static const std::regex kLabel(R"(\$?\.?L(?:__)?BB\d+_\d+)");
   static const std::regex kPlace(R"(0x[0-9a-f]+\(%rip\))");
+  static const std::regex kFiller(R"(\bnop[wl]?\b|^xchg +%ax,%ax)");
   std::map<std::string, std::string> labels;
   std::string all;
   for (const AssemblyLine& line : listing.lines) {
+    if (std::regex_search(line.text, kFiller)) continue;
     std::string rest = std::regex_replace(line.text, kPlace, "(%rip)"), text;
     for (std::smatch match; std::regex_search(rest, match, kLabel);) {
       const std::string next = 'L' + std::to_string(labels.size() + 1);

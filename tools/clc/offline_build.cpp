@@ -132,7 +132,11 @@ OfflineBuild OfflineCompiler::build(const KernelFile& file, const Target& target
   append({"-o", assembly});
   const ProcessResult result = run_process(command, kSeconds);
   if (!result.succeeded()) return refused(result);
-  return {.built = true, .assembly = read_text(assembly)};
+  OfflineBuild build{.built = true, .assembly = read_text(assembly)};
+  if (build.assembly.find("#ASMSTART") == std::string::npos) return build;
+  append({"-c", "-o", folder_ / "kernel.o"});  // -S prints a kernel's own assembly unread
+  const ProcessResult assembled = run_process(command, kSeconds);
+  return assembled.succeeded() ? build : refused(assembled);
 }
 
 OfflineBuild OfflineCompiler::build_ptx(std::vector<std::string> command,
