@@ -356,7 +356,8 @@ TEST_F(ClcStats, AMistakeInTheTextIsNamedByFileAndLineOnEveryTarget) {
   const std::string file = write("wrong.cl", "\n__kernel void k(__global int* y) { y[0] = nothing; }\n");
   const ProgramResult result = run_clc_program({"stats", file, "--target", kOfflineTargets});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.out, HasSubstr("sm_90a: not for this target: wrong.cl:2:"));
+  EXPECT_THAT(result.out, HasSubstr("  sm_80, sm_86, sm_90a, gfx906, gfx90a, gfx1030: not for "
+                                    "this target: wrong.cl:2:"));
   EXPECT_THAT(result.out, HasSubstr("undeclared identifier 'nothing'"));
 }
 

@@ -1,5 +1,6 @@
 #include "tools/clc/offline_build.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <regex>
 #include <sstream>
@@ -87,7 +88,7 @@ void replace_first(std::string& text, std::string_view words, std::string_view b
 }
 
 std::string for_hopper(std::string ptx) {
-  replace_first(ptx, ".version 7.5", ".version 8.0");  // the first that has sm_90a
+  replace_first(ptx, ".version 7.5", ".version 8.3");  // the first with all that cl/ writes
   replace_first(ptx, ".target sm_86,", ".target sm_90,");
   return with_hopper_instructions(std::move(ptx));
 }
@@ -134,7 +135,8 @@ OfflineBuild OfflineCompiler::build(const KernelFile& file, const Target& target
   if (!result.succeeded()) return refused(result);
   OfflineBuild build{.built = true, .assembly = read_text(assembly)};
   if (build.assembly.find("#ASMSTART") == std::string::npos) return build;
-  append({"-c", "-o", folder_ / "kernel.o"});  // -S prints a kernel's own assembly unread
+  std::ranges::replace(command, "-S", "-c");  // -S prints a kernel's own assembly unread
+  append({"-o", folder_ / "kernel.o"});
   const ProcessResult assembled = run_process(command, kSeconds);
   return assembled.succeeded() ? build : refused(assembled);
 }
@@ -203,7 +205,12 @@ PtxasReport run_ptxas(const std::string& program, const std::string& ptx, const 
     if (word.starts_with(kMost)) command.push_back("-maxrregcount=" + word.substr(kMost.size()));
   }
   const ProcessResult result = run_process(command, kSeconds);
-  return {result.succeeded(), result.out + result.err};
+  std::string log = result.out + result.err;
+  const std::string place = folder / "";
+  for (std::size_t at = log.find(place); at != std::string::npos; at = log.find(place)) {
+    log.erase(at, place.size());
+  }
+  return {result.succeeded(), log};
 }
 
 std::string first_error(std::string_view messages) {

@@ -111,6 +111,16 @@ nlohmann::ordered_json json_of(const std::vector<SurveyedBuild>& builds) {
   return all;
 }
 
+void add_refusal(std::vector<std::pair<std::string, std::string>>& refusals,
+                 const SurveyedBuild& build) {
+  for (auto& [error, targets] : refusals) {
+    if (error != build.error) continue;
+    targets += fmt::format(", {}", build.target.name);
+    return;
+  }
+  refusals.emplace_back(build.error, build.target.name);
+}
+
 // One table an option set, in the order in which they were first built.
 void print(Output& output, const std::string& file, const std::vector<SurveyedBuild>& builds) {
   std::vector<std::string> sets;
@@ -121,17 +131,16 @@ void print(Output& output, const std::string& file, const std::vector<SurveyedBu
     output.result("{}  {}", file, options.empty() ? "(no options)" : options);
     std::vector<std::vector<std::string>> rows{
         {"target", "kernel", "registers", "spills", "private", "local", "group", "occupancy"}};
-    std::vector<std::string> refusals;
+    std::vector<std::pair<std::string, std::string>> refusals;  // errors, and targets by commas
     for (const SurveyedBuild& build : builds) {
       if (build.options != options) continue;
       for (const SurveyedKernel& kernel : build.kernels) rows.push_back(row_of(kernel, build.target));
-      if (!build.error.empty()) {
-        refusals.push_back(
-            fmt::format("  {}: not for this target: {}", build.target.name, build.error));
-      }
+      if (!build.error.empty()) add_refusal(refusals, build);
     }
     if (rows.size() > 1) output.result("{}", table_of(rows, 2));
-    for (const std::string& refusal : refusals) output.result("{}", refusal);
+    for (const auto& [error, targets] : refusals) {
+      output.result("  {}: not for this target: {}", targets, error);
+    }
   }
 }
 
