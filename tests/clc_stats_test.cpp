@@ -65,6 +65,19 @@ TEST(KernelFigures, PtxasTellsRegistersSpillsAndMemoryOfEachKernel) {
   EXPECT_EQ(kernels[1].spills, 0U);
 }
 
+TEST(KernelFigures, SpillsMayStandInTheLineOfTheRegisters) {
+  std::vector<KernelFigures> kernels;
+  add_ptxas_figures(kernels,
+                    "ptxas info    : Compiling entry function 'k' for 'sm_90'\n"
+                    "ptxas info    : Used 40 registers, 8 bytes stack, 16 bytes spill stores, "
+                    "24 bytes spill loads, 64+16 bytes smem, 360 bytes cmem[0]\n");
+  ASSERT_EQ(kernels.size(), 1U);
+  EXPECT_EQ(kernels[0].registers, 40U);
+  EXPECT_EQ(kernels[0].spills, 40U);
+  EXPECT_EQ(kernels[0].private_bytes, 8U);
+  EXPECT_EQ(kernels[0].local_bytes, 64U);
+}
+
 TEST(KernelFigures, OfAmdComeFromTheMetadataBehindTheCode) {
   const auto kernels = figures_of_amd(R"(
 	.amdgpu_metadata
@@ -383,6 +396,33 @@ __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void fence(__global fl
   EXPECT_THAT(builds.at(0).at("error"), HasSubstr("fatal   : no Hopper"));
   EXPECT_EQ(builds.at(1).at("kernels").at(0).at("registers"), 168);
   EXPECT_EQ(builds.at(1).at("kernels").at(0).at("occupancy").at("resident"), 12);
+}
+
+// ptxas grants a declared array 48 KiB; a driver, what the device has.
+TEST_F(ClcStats, LargeLocalMemoryIsCountedPastWhatPtxasGrants) {
+  const std::string ptxas = write("ptxas", R"sh(#!/bin/sh
+grep -q '^[[:space:]]*.shared .*\[65536\]' "$3" &&
+  { echo "ptxas error   : Entry function 'large' uses too much shared data (0x10000 bytes)"; exit 255; }
+grep -q '^.extern .shared .*large_\$_t\[\];' "$3" || { echo "ptxas error   : none"; exit 255; }
+echo "ptxas info    : Compiling entry function 'large' for 'sm_80'"
+echo "ptxas info    : Used 24 registers, used 1 barriers, 360 bytes cmem[0]"
+)sh");
+  std::filesystem::permissions(ptxas, std::filesystem::perms::owner_all);
+  const std::string file = write("large.cl", R"(
+__attribute__((reqd_work_group_size(128, 1, 1))) __kernel void large(__global float* y) {
+  __local float t[16384];
+  t[get_local_id(0)] = y[get_global_id(0)];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  y[get_global_id(0)] = t[127 - get_local_id(0)];
+}
+)");
+  const ProgramResult result =
+      run_clc_program({"stats", file, "--target", "sm_80", "--json"}, {"CLORA_PTXAS=" + ptxas});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto kernel = result.json_lines().at(0)["files"][0]["builds"][0]["kernels"][0];
+  EXPECT_EQ(kernel["registers"], 24);
+  EXPECT_EQ(kernel["local_bytes"], 65536);
+  EXPECT_EQ(kernel["occupancy"]["limit"], "local memory");
 }
 
 TEST_F(ClcStats, WithoutClangTheMessageNamesThePackage) {

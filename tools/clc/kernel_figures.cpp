@@ -72,8 +72,9 @@ void take_used(KernelFigures& kernel, const std::string& line) {
   std::smatch match;
   if (!std::regex_search(line, match, kRegisters)) return;
   kernel.registers = number_of(match[1].str());
-  // Older ones say the spills here: "Used 40 registers, 8 bytes stack, 16 bytes spill stores, ..."
-  if (std::regex_search(line, match, kLocal)) kernel.local_bytes = number_of(match[1].str());
+  if (!std::regex_search(line, match, kLocal)) return;
+  // ptxas does not count what a launch brings (offline_build.hpp).
+  kernel.local_bytes = std::max(kernel.local_bytes.value_or(0), number_of(match[1].str()));
 }
 
 // "8 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads"
@@ -155,7 +156,9 @@ void add_ptxas_figures(std::vector<KernelFigures>& kernels, std::string_view log
     } else if (std::regex_search(line, match, kFunction)) {
       function = match[1];
     } else if (!entry.empty()) {
-      if (function == entry) take_stack(kernel_named(kernels, entry), line);
+      // A line of both is of a driver's: "Used 40 registers, 8 bytes stack, 0 bytes spill stores, ..."
+      const bool of_entry = function == entry || line.find("Used ") != std::string::npos;
+      if (of_entry) take_stack(kernel_named(kernels, entry), line);
       take_used(kernel_named(kernels, entry), line);
     }
   }

@@ -99,6 +99,43 @@ OfflineBuild refused(const ProcessResult& result) {
   return {.error = std::move(error)};
 }
 
+// Its arrays of local memory declared as a launch brings them, of no size.
+std::string with_local_memory_from_launch(const std::string& ptx) {
+  static const std::regex kArray(R"(^\s*\.shared (\.align \d+ \.b8\s+[\w$.]+)\[\d+\];)");
+  std::istringstream lines(ptx);
+  std::string outside, code;
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);) {
+    if (std::regex_search(line, match, kArray)) {
+      outside += ".extern .shared " + match[1].str() + "[];\n";
+    } else {
+      code += line + '\n';
+    }
+  }
+  const std::string_view head = ".address_size 64\n";
+  const std::size_t at = code.find(head);
+  return at == std::string::npos ? ptx : code.insert(at + head.size(), outside);
+}
+
+PtxasReport run_ptxas_in(const WorkFolder& folder, const std::string& program,
+                         const std::string& ptx, const Target& target,
+                         const std::string& options) {
+  constexpr std::string_view kMost = "-cl-nv-maxrregcount=";
+  write_text(folder / "kernel.ptx", ptx);
+  std::vector<std::string> command{program, "-v", fmt::format("-arch={}", target.name),
+                                   folder / "kernel.ptx", "-o", folder / "kernel.cubin"};
+  for (const std::string& word : option_words(options)) {
+    if (word.starts_with(kMost)) command.push_back("-maxrregcount=" + word.substr(kMost.size()));
+  }
+  const ProcessResult result = run_process(command, kSeconds);
+  std::string log = result.out + result.err;
+  const std::string place = folder / "";
+  for (std::size_t at = log.find(place); at != std::string::npos; at = log.find(place)) {
+    log.erase(at, place.size());
+  }
+  return {result.succeeded(), log};
+}
+
 }  // namespace
 
 OfflineCompiler::OfflineCompiler() {
@@ -196,21 +233,11 @@ std::string ptxas_program() {
 
 PtxasReport run_ptxas(const std::string& program, const std::string& ptx, const Target& target,
                       const std::string& options) {
-  constexpr std::string_view kMost = "-cl-nv-maxrregcount=";
   const WorkFolder folder;
-  write_text(folder / "kernel.ptx", ptx);
-  std::vector<std::string> command{program, "-v", fmt::format("-arch={}", target.name),
-                                   folder / "kernel.ptx", "-o", folder / "kernel.cubin"};
-  for (const std::string& word : option_words(options)) {
-    if (word.starts_with(kMost)) command.push_back("-maxrregcount=" + word.substr(kMost.size()));
-  }
-  const ProcessResult result = run_process(command, kSeconds);
-  std::string log = result.out + result.err;
-  const std::string place = folder / "";
-  for (std::size_t at = log.find(place); at != std::string::npos; at = log.find(place)) {
-    log.erase(at, place.size());
-  }
-  return {result.succeeded(), log};
+  PtxasReport report = run_ptxas_in(folder, program, ptx, target, options);
+  if (report.log.find("uses too much shared data") == std::string::npos) return report;
+  // More than 48 KiB, which a driver grants where the device has them.
+  return run_ptxas_in(folder, program, with_local_memory_from_launch(ptx), target, options);
 }
 
 std::string first_error(std::string_view messages) {
