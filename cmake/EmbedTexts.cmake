@@ -1,5 +1,5 @@
-# clora_embed_texts(TARGET FOLDER HEADER FUNCTION): adds every .cl and .clh file of FOLDER to TARGET as
-# text, so that an installed program needs no kernel files. HEADER (a path from the root) declares
+# clora_embed_texts(TARGET FOLDER HEADER FUNCTION): adds every .cl and .clh file of FOLDER to TARGET
+# as text, so that an installed program needs no kernel files. HEADER (a path from the root) declares
 # FUNCTION, which gives the table as std::span<const KernelSource>.
 function(clora_embed_texts target folder header function)
   file(GLOB texts CONFIGURE_DEPENDS ${folder}/*.cl ${folder}/*.clh)

@@ -56,10 +56,9 @@ Ltmp1:
 )");
   ASSERT_EQ(listings.size(), 1U);
   EXPECT_EQ(listings[0].kernel, "twice");
-  EXPECT_THAT(texts_of(listings[0]),
-              ElementsAre("my.cl:2 ld.param.u64  %rd1, [twice_param_0];",
-                          "my.cl:2 mov.u32  %r1, %tid.x;", "my.cl:2 LBB0_1:",
-                          "my.cl:3 bra.uni  LBB0_1;"));
+  EXPECT_THAT(texts_of(listings[0]), ElementsAre("my.cl:2 ld.param.u64  %rd1, [twice_param_0];",
+                                                 "my.cl:2 mov.u32  %r1, %tid.x;",
+                                                 "my.cl:2 LBB0_1:", "my.cl:3 bra.uni  LBB0_1;"));
 }
 
 TEST(AssemblyListing, OfObjdumpHasLabelsForAddressesOfTheKernelAlone) {
@@ -128,10 +127,12 @@ TEST_F(ClcDisasm, ComparesTwoVersionsByTheirInstructionsAlone) {
   const std::string one = write("one.cl", scale_text("3.0f"));
   const std::string moved = write("moved.cl", "\n\n" + scale_text("3.0f"));
   const std::string two = write("two.cl", scale_text("5.0f"));
-  const ProgramResult same = run_clc_program({"disasm", one, "--diff", moved, "--target", "gfx906"});
+  const ProgramResult same =
+      run_clc_program({"disasm", one, "--diff", moved, "--target", "gfx906"});
   EXPECT_EQ(same.exit_code, 0) << same.err;
   EXPECT_EQ(same.out, "The same instructions.\n");
-  const ProgramResult differs = run_clc_program({"disasm", one, "--diff", two, "--target", "gfx906"});
+  const ProgramResult differs =
+      run_clc_program({"disasm", one, "--diff", two, "--target", "gfx906"});
   EXPECT_EQ(differs.exit_code, 0) << differs.err;
   EXPECT_THAT(differs.out, HasSubstr("--- " + one + "\n+++ " + two + "\n"));
   EXPECT_THAT(differs.out, HasSubstr("\n-v_mul_f32_e32"));
@@ -165,7 +166,8 @@ TEST_F(ClcDisasm, OfPoclIsTheCodeOfTheKernelsOptionSet) {
     GTEST_SKIP() << "the first device is not pocl's";
   }
   const std::string file = write("scale.cl", scale_text("FACTOR"));
-  const ProgramResult one = run_clc_program({"disasm", file, "-D", "FACTOR=3", "--kernel", "scale"});
+  const ProgramResult one =
+      run_clc_program({"disasm", file, "-D", "FACTOR=3", "--kernel", "scale"});
   ASSERT_EQ(one.exit_code, 0) << one.err;
   EXPECT_THAT(one.out, HasSubstr("sqrt"));
   EXPECT_THAT(one.out, HasSubstr("ret"));

@@ -1,220 +1,24 @@
-// clc stats: what compilers tell of kernels is read rightly, on GPUs that are not here, too.
+// clc stats, as a person calls it: kernels compile for GPUs that are not here, budgets hold or
+// miss.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
-#include "tools/clc/budget_check.hpp"
-#include "tools/clc/kernel_figures.hpp"
-#include "tools/clc/occupancy.hpp"
-#include "tools/clc/offline_build.hpp"
 #include "tools/clc/process.hpp"
-#include "tools/clc/target.hpp"
-#include "tools/command_line/config_file.hpp"
 
 namespace clora {
 namespace {
 
 using test::ProgramResult;
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 constexpr const char* kOfflineTargets = "sm_80,sm_86,sm_90a,gfx906,gfx90a,gfx1030";
-
-// Of ptxas 12.9; `helper` is no kernel, and its stack is not scale's.
-constexpr const char* kPtxasLog = R"(ptxas info    : 0 bytes gmem
-ptxas info    : Compiling entry function 'scale' for 'sm_80'
-ptxas info    : Function properties for scale
-    8 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads
-ptxas info    : Function properties for helper
-    96 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used 40 registers, used 1 barriers, 8192 bytes smem, 392 bytes cmem[0]
-ptxas info    : Compile time = 18.911 ms
-ptxas info    : Compiling entry function 'add' for 'sm_80'
-ptxas info    : Function properties for add
-ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used 10 registers, 360 bytes cmem[0]
-)";
 
 ProgramResult run_clc_program(const std::vector<std::string>& arguments,
                               const std::vector<std::string>& environment = {}) {
   return test::run_program(test::built_program("tools/clc"),
                            {.arguments = arguments, .environment = environment});
-}
-
-const Target& target_named(std::string_view name) {
-  for (const Target& target : all_targets()) {
-    if (target.name == name) return target;
-  }
-  throw std::out_of_range(std::string(name));
-}
-
-TEST(KernelFigures, PtxasTellsRegistersSpillsAndMemoryOfEachKernel) {
-  std::vector<KernelFigures> kernels;
-  add_ptxas_figures(kernels, kPtxasLog);
-  ASSERT_EQ(kernels.size(), 2U);
-  EXPECT_EQ(kernels[0].kernel, "scale");
-  EXPECT_EQ(kernels[0].registers, 40U);
-  EXPECT_EQ(kernels[0].private_bytes, 8U);
-  EXPECT_EQ(kernels[0].spills, 40U);
-  EXPECT_EQ(kernels[0].local_bytes, 8192U);
-  EXPECT_EQ(kernels[1].kernel, "add");
-  EXPECT_EQ(kernels[1].registers, 10U);
-  EXPECT_EQ(kernels[1].spills, 0U);
-}
-
-TEST(KernelFigures, SpillsMayStandInTheLineOfTheRegisters) {
-  std::vector<KernelFigures> kernels;
-  add_ptxas_figures(kernels,
-                    "ptxas info    : Compiling entry function 'k' for 'sm_90'\n"
-                    "ptxas info    : Used 40 registers, 8 bytes stack, 16 bytes spill stores, "
-                    "24 bytes spill loads, 64+16 bytes smem, 360 bytes cmem[0]\n");
-  ASSERT_EQ(kernels.size(), 1U);
-  EXPECT_EQ(kernels[0].registers, 40U);
-  EXPECT_EQ(kernels[0].spills, 40U);
-  EXPECT_EQ(kernels[0].private_bytes, 8U);
-  EXPECT_EQ(kernels[0].local_bytes, 64U);
-}
-
-TEST(KernelFigures, OfAmdComeFromTheMetadataBehindTheCode) {
-  const auto kernels = figures_of_amd(R"(
-	.amdgpu_metadata
----
-amdhsa.kernels:
-  - .args:
-      - .address_space:  local
-        .name:           scratch
-        .size:           4
-        .value_kind:     dynamic_shared_pointer
-    .group_segment_fixed_size: 256
-    .max_flat_workgroup_size: 128
-    .name:           second
-    .private_segment_fixed_size: 132
-    .reqd_workgroup_size:
-      - 64
-      - 2
-      - 1
-    .sgpr_count:     23
-    .sgpr_spill_count: 2
-    .symbol:         second.kd
-    .vgpr_count:     140
-    .vgpr_spill_count: 3
-  - .args:           []
-    .group_segment_fixed_size: 0
-    .name:           first
-    .vgpr_count:     4
-amdhsa.target:   amdgcn-amd-amdhsa--gfx90a
-...
-)");
-  ASSERT_EQ(kernels.size(), 2U);
-  EXPECT_EQ(kernels[0].kernel, "first");
-  EXPECT_EQ(kernels[0].registers, 4U);
-  EXPECT_FALSE(kernels[0].local_arguments);
-  EXPECT_EQ(kernels[1].kernel, "second");
-  EXPECT_EQ(kernels[1].registers, 140U);
-  EXPECT_EQ(kernels[1].scalar_registers, 23U);
-  EXPECT_EQ(kernels[1].spills, 5U);
-  EXPECT_EQ(kernels[1].private_bytes, 132U);
-  EXPECT_EQ(kernels[1].local_bytes, 256U);
-  EXPECT_EQ(kernels[1].max_group, 128U);
-  EXPECT_THAT(kernels[1].required_group, ElementsAre(64, 2, 1));
-  EXPECT_TRUE(kernels[1].local_arguments);
-}
-
-TEST(KernelFigures, OfPtxAreMemoryAndGroupsWithNoRegisters) {
-  const auto kernels = figures_of_ptx(R"(
-.shared .align 4 .b8 tile_$_far[64];
-.shared .align 4 .b8 other_$_x[4096];
-.entry tile(
-	.param .u64 .ptr .shared .align 4 tile_param_0
-)
-.reqntid 16, 4, 1
-{
-	.local .align 4 .b8 	__local_depot0[128];
-	.shared .align 4 .b8 tile_$_near[100];
-	.shared .align 4 .u32 tile_$_one;
-	ret;
-}
-)");
-  ASSERT_EQ(kernels.size(), 1U);
-  EXPECT_EQ(kernels[0].local_bytes, 64U + 100U + 4U);
-  EXPECT_EQ(kernels[0].private_bytes, 128U);
-  EXPECT_EQ(kernels[0].registers, std::nullopt);
-  EXPECT_THAT(kernels[0].required_group, ElementsAre(16, 4, 1));
-  EXPECT_TRUE(kernels[0].local_arguments);
-}
-
-KernelFigures kernel_of(std::size_t registers, std::size_t local_bytes, std::size_t items) {
-  KernelFigures kernel{.kernel = "k", .registers = registers, .local_bytes = local_bytes};
-  kernel.required_group = {items, 1, 1};
-  return kernel;
-}
-
-// The values of NVIDIA's occupancy calculator.
-TEST(Occupancy, OfNvidiaIsTheLeastOfWhatRegistersLocalMemoryAndGroupsAllow) {
-  const Target &a100 = target_named("sm_80"), &rtx = target_named("sm_86");
-  EXPECT_EQ(occupancy_of(kernel_of(32, 0, 256), a100), (Occupancy{64, 64, "", false}));
-  EXPECT_EQ(occupancy_of(kernel_of(33, 0, 256), a100), (Occupancy{48, 64, "registers", false}));
-  EXPECT_EQ(occupancy_of(kernel_of(255, 0, 256), a100), (Occupancy{8, 64, "registers", false}));
-  EXPECT_EQ(occupancy_of(kernel_of(32, 48 * 1024, 256), a100),
-            (Occupancy{24, 64, "local memory", false}));
-  EXPECT_EQ(occupancy_of(kernel_of(32, 0, 32), a100), (Occupancy{32, 64, "groups", false}));
-  EXPECT_EQ(occupancy_of(kernel_of(32, 0, 1024), rtx), (Occupancy{32, 48, "groups", false}));
-}
-
-// The values of LLVM's getOccupancyWithNumVGPRs and getOccupancyWithNumSGPRs.
-TEST(Occupancy, OfAmdIsWavesBySimdOfEachGeneration) {
-  EXPECT_EQ(occupancy_of(kernel_of(24, 0, 64), target_named("gfx906"))->resident, 10U);
-  EXPECT_EQ(occupancy_of(kernel_of(25, 0, 64), target_named("gfx906"))->resident, 9U);
-  EXPECT_EQ(occupancy_of(kernel_of(129, 0, 64), target_named("gfx906"))->resident, 1U);
-  EXPECT_EQ(occupancy_of(kernel_of(64, 0, 64), target_named("gfx90a"))->resident, 8U);
-  EXPECT_EQ(occupancy_of(kernel_of(129, 0, 64), target_named("gfx90a"))->resident, 3U);
-  EXPECT_EQ(occupancy_of(kernel_of(64, 0, 64), target_named("gfx1030"))->resident, 16U);
-  EXPECT_EQ(occupancy_of(kernel_of(65, 0, 64), target_named("gfx1030"))->resident, 12U);
-  EXPECT_EQ(occupancy_of(kernel_of(8, 32 * 1024, 256), target_named("gfx906")),
-            (Occupancy{2, 10, "local memory", false}));
-}
-
-TEST(Occupancy, WithoutRegistersIsNotKnown) {
-  EXPECT_EQ(occupancy_of({.kernel = "k"}, target_named("sm_80")), std::nullopt);
-}
-
-TEST(Budgets, HoldOnlyForTheirKernelAndTarget) {
-  const FileHead head = read_file_head(
-      "//! clc: budget of k on gfx90a registers<=128\n//! clc: budget spills=0\n", "k.cl");
-  KernelFigures kernel = kernel_of(140, 0, 64);
-  kernel.spills = 0;
-  const auto findings = check_budgets(head.budgets, kernel, target_named("gfx90a"));
-  ASSERT_EQ(findings.size(), 1U);
-  EXPECT_TRUE(findings[0].missed);
-  EXPECT_EQ(findings[0].text, "kernel k on gfx90a: 140 registers, the budget is <=128");
-  EXPECT_THAT(check_budgets(head.budgets, kernel, target_named("gfx906")), IsEmpty());
-  kernel.kernel = "other";
-  EXPECT_THAT(check_budgets(head.budgets, kernel, target_named("gfx90a")), IsEmpty());
-}
-
-TEST(Budgets, OfWhatIsNotKnownAreNoMisses) {
-  const FileHead head = read_file_head("//! clc: budget registers<=128\n", "k.cl");
-  const auto findings = check_budgets(head.budgets, {.kernel = "k"}, target_named("sm_80"));
-  ASSERT_EQ(findings.size(), 1U);
-  EXPECT_FALSE(findings[0].missed);
-}
-
-TEST(Targets, AreListedWhereAWordIsNone) {
-  try {
-    targets_named({"gfx9o6"});
-    FAIL() << "no error";
-  } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("'gfx9o6' is no target; there are sm_80, sm_86, sm_90a"));
-    EXPECT_THAT(error.what(), HasSubstr("did you mean gfx906?"));
-  }
-}
-
-TEST(OptionWords, KeepQuotedBlanks) {
-  EXPECT_THAT(option_words("-D  A=1 '-D B=x y' -DC=\"p q\""),
-              ElementsAre("-D", "A=1", "-D B=x y", "-DC=p q"));
 }
 
 class ClcStats : public testing::Test {
@@ -283,7 +87,8 @@ __kernel void halves(__global const half* a, __global half* b, __global float* c
   float8 v = vload_half8(i, a);
   vstore_half8(mix(v, sin(v) * pow(v, (float8)(2.5f)), 0.5f), i, b);
   vstore3(cross(vload3(i, c), normalize(c[i])), i, c);
-  float whole; c[i] = fract(atan2(c[i], tanh(c[i+1])), &whole) + whole + ldexp(c[i], 3) + isnan(c[i]);
+  float whole;
+  c[i] = fract(atan2(c[i], tanh(c[i+1])), &whole) + whole + ldexp(c[i], 3) + isnan(c[i]);
 }
 )";
 constexpr const char* kBodies = R"(
@@ -297,12 +102,14 @@ __kernel void step_bodies(__global body* bodies, __global double* energy, uint n
   const uint l = get_local_id(0);
   float3 f = 0.f;
   for (uint t = 0; t < n; t += 64) {
-    event_t e = async_work_group_copy((__local float*)near, (const __global float*)(bodies + t), 512, 0);
+    const __global float* from = (const __global float*)(bodies + t);
+    event_t e = async_work_group_copy((__local float*)near, from, 512, 0);
     wait_group_events(1, &e);
     for (uint k = 0; k < 64; ++k) f += pull(bodies[l].at, near[k].at, near[k].mass);
     work_group_barrier(CLK_LOCAL_MEM_FENCE);
   }
-  bodies[get_global_id(0)].at += fmax(f, -1.0f) * (float)(popcount(mul_hi(seed, 77ul)) + clz((uint)seed));
+  const float count = popcount(mul_hi(seed, 77ul)) + clz((uint)seed);
+  bodies[get_global_id(0)].at += fmax(f, -1.0f) * count;
   energy[l] = exp(-energy[l]) + log(fabs(energy[l])) + convert_double(as_int(f.x));
   printf("%f\n", f.x);
 }
@@ -334,7 +141,8 @@ __attribute__((reqd_work_group_size(16, 4, 1))) __kernel void tile(__global floa
 
 // So many values live at once that no group of 1024 items has the registers.
 TEST_F(ClcStats, AMissedBudgetIsExitCodeOneAndALine) {
-  const std::string file = write("live.cl", R"(//! clc: budget of live on gfx90a registers<=32 spills=0
+  const std::string file = write("live.cl",
+                                 R"(//! clc: budget of live on gfx90a registers<=32 spills=0
 __attribute__((reqd_work_group_size(64, 1, 1))) __kernel void live(__global float* y) {
   float a[48];
   for (int i = 0; i < 48; ++i) a[i] = y[i * 64 + get_local_id(0)];
@@ -344,8 +152,9 @@ __attribute__((reqd_work_group_size(64, 1, 1))) __kernel void live(__global floa
 )");
   const ProgramResult missed = run_clc_program({"stats", file, "--target", "gfx90a"});
   EXPECT_EQ(missed.exit_code, 1);
-  EXPECT_THAT(missed.out, testing::ContainsRegex("live.cl: kernel live on gfx90a: [0-9]+ registers, "
-                                                 "the budget is <=32\n"));
+  EXPECT_THAT(missed.out,
+              testing::ContainsRegex("live.cl: kernel live on gfx90a: [0-9]+ registers, "
+                                     "the budget is <=32\n"));
   const ProgramResult other = run_clc_program({"stats", file, "--target", "gfx906"});
   EXPECT_EQ(other.exit_code, 0) << other.out;
 }
@@ -366,7 +175,8 @@ __kernel void lanes(__global uint* y) {
 }
 
 TEST_F(ClcStats, AMistakeInTheTextIsNamedByFileAndLineOnEveryTarget) {
-  const std::string file = write("wrong.cl", "\n__kernel void k(__global int* y) { y[0] = nothing; }\n");
+  const std::string file =
+      write("wrong.cl", "\n__kernel void k(__global int* y) { y[0] = nothing; }\n");
   const ProgramResult result = run_clc_program({"stats", file, "--target", kOfflineTargets});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.out, HasSubstr("  sm_80, sm_86, sm_90a, gfx906, gfx90a, gfx1030: not for "
@@ -377,7 +187,8 @@ TEST_F(ClcStats, AMistakeInTheTextIsNamedByFileAndLineOnEveryTarget) {
 // Hopper's instructions are comments until the target is sm_90a; ptxas is a script that looks.
 TEST_F(ClcStats, HopperInstructionsReachPtxasForHopperAlone) {
   const std::string ptxas = write("ptxas", R"(#!/bin/sh
-grep -q '^.target sm_90a,' "$3" && grep -q '^[^/]*wgmma.fence' "$3" && grep -q '^.reqntid 128, 1, 1' "$3" ||
+grep -q '^.target sm_90a,' "$3" && grep -q '^[^/]*wgmma.fence' "$3" &&
+  grep -q '^.reqntid 128, 1, 1' "$3" ||
   { echo "ptxas $3, line 1; fatal   : no Hopper"; exit 255; }
 echo "ptxas info    : Compiling entry function 'fence' for 'sm_90a'"
 echo "ptxas info    : Used 168 registers, used 1 barriers, 360 bytes cmem[0]"
@@ -389,8 +200,8 @@ __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void fence(__global fl
   y[get_local_id(0)] = 1.0f;
 }
 )");
-  const ProgramResult result =
-      run_clc_program({"stats", file, "--target", "sm_80,sm_90a", "--json"}, {"CLORA_PTXAS=" + ptxas});
+  const ProgramResult result = run_clc_program(
+      {"stats", file, "--target", "sm_80,sm_90a", "--json"}, {"CLORA_PTXAS=" + ptxas});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto builds = result.json_lines().at(0).at("files").at(0).at("builds");
   EXPECT_THAT(builds.at(0).at("error"), HasSubstr("fatal   : no Hopper"));
@@ -402,7 +213,7 @@ __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void fence(__global fl
 TEST_F(ClcStats, LargeLocalMemoryIsCountedPastWhatPtxasGrants) {
   const std::string ptxas = write("ptxas", R"sh(#!/bin/sh
 grep -q '^[[:space:]]*.shared .*\[65536\]' "$3" &&
-  { echo "ptxas error   : Entry function 'large' uses too much shared data (0x10000 bytes)"; exit 255; }
+  { echo "ptxas error   : Entry function 'large' uses too much shared data"; exit 255; }
 grep -q '^.extern .shared .*large_\$_t\[\];' "$3" || { echo "ptxas error   : none"; exit 255; }
 echo "ptxas info    : Compiling entry function 'large' for 'sm_80'"
 echo "ptxas info    : Used 24 registers, used 1 barriers, 360 bytes cmem[0]"
@@ -427,7 +238,8 @@ __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void large(__global fl
 
 TEST_F(ClcStats, WithoutClangTheMessageNamesThePackage) {
   const std::string file = write("k.cl", "__kernel void k(__global int* y) { y[0] = 1; }\n");
-  const ProgramResult result = run_clc_program({"stats", file, "--target", "sm_80"}, {"PATH=/nowhere"});
+  const ProgramResult result =
+      run_clc_program({"stats", file, "--target", "sm_80"}, {"PATH=/nowhere"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("install the package clang-14"));
 }
@@ -435,12 +247,14 @@ TEST_F(ClcStats, WithoutClangTheMessageNamesThePackage) {
 TEST_F(ClcStats, AFileThatIsNotThereIsNamed) {
   const ProgramResult result = run_clc_program({"stats", "sofmax.cl", "--target", "sm_80"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("there is no 'sofmax.cl'; did you mean the built-in 'softmax.cl'?"));
+  EXPECT_THAT(result.err,
+              HasSubstr("there is no 'sofmax.cl'; did you mean the built-in 'softmax.cl'?"));
 }
 
 TEST_F(ClcStats, ABudgetOnNoTargetIsAMistake) {
-  const std::string file = write(
-      "k.cl", "//! clc: budget on gfx91 spills=0\n__kernel void k(__global int* y) { y[0] = 1; }\n");
+  const std::string file =
+      write("k.cl",
+            "//! clc: budget on gfx91 spills=0\n__kernel void k(__global int* y) { y[0] = 1; }\n");
   const ProgramResult result = run_clc_program({"stats", file, "--target", "sm_80"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("'gfx91', which is no target; there are sm_80"));

@@ -54,8 +54,8 @@ std::set<std::string> kernels_of(const std::vector<std::string>& lines) {
 }
 
 bool is_marker(const std::string& text) {  // a label of debug information
-  return text.ends_with(':') && (text.find("Ltmp") != std::string::npos ||
-                                 text.find("Lfunc_") != std::string::npos);
+  return text.ends_with(':') &&
+         (text.find("Ltmp") != std::string::npos || text.find("Lfunc_") != std::string::npos);
 }
 
 // Walks one text; which kernel it is in, and which line of the source.

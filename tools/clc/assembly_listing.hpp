@@ -27,8 +27,8 @@ std::vector<KernelListing> listings_of(std::string_view assembly);
 // labels in place of addresses. Empty where that is not there.
 KernelListing listing_of_objdump(std::string_view text, const std::string& kernel);
 
-// For comparisons: one line an instruction, labels counted in their order; what fills up to a label, and
-// how far from the code a constant lies, left out.
+// For comparisons: one line an instruction, labels counted in their order; what fills up to a
+// label, and how far from the code a constant lies, left out.
 std::string normalised(const KernelListing& listing);
 
 }  // namespace clora

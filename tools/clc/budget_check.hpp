@@ -19,7 +19,8 @@ struct BudgetFinding {
 std::vector<BudgetFinding> check_budgets(const std::vector<Budget>& budgets,
                                          const KernelFigures& kernel, const Target& target);
 
-// What no budget can mean: "a budget is on 'gfx91', which is no target; ...". Empty where all is well.
+// What no budget can mean: "a budget is on 'gfx91', which is no target; ...". Empty where all is
+// well.
 std::string wrong_budget_target(const std::vector<Budget>& budgets);
 
 }  // namespace clora

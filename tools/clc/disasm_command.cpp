@@ -42,7 +42,8 @@ std::vector<Disassembly> disassemble(const DisasmOptions& options, const std::st
 }
 
 // Leaves the kernel that was asked for. Errors: not_found, with those that there are.
-void keep_kernel(std::vector<Disassembly>& all, const std::string& path, const std::string& kernel) {
+void keep_kernel(std::vector<Disassembly>& all, const std::string& path,
+                 const std::string& kernel) {
   if (kernel.empty()) return;
   std::vector<std::string> names;
   bool any = false, found = false;
@@ -79,13 +80,13 @@ std::string text_of(const KernelListing& listing, const KernelFile& file) {
 }
 
 std::string title_of(const Disassembly& each) {
-  return fmt::format("{}  {}", each.target.name, each.options.empty() ? "(no options)" : each.options);
+  return fmt::format("{}  {}", each.target.name,
+                     each.options.empty() ? "(no options)" : each.options);
 }
 
 nlohmann::ordered_json json_of(const Disassembly& each) {
-  nlohmann::ordered_json object{{"options", each.options},
-                                {"target", each.target.name},
-                                {"built", each.error.empty()}};
+  nlohmann::ordered_json object{
+      {"options", each.options}, {"target", each.target.name}, {"built", each.error.empty()}};
   if (!each.error.empty()) object["error"] = each.error;
   auto kernels = nlohmann::ordered_json::array();
   for (const KernelListing& listing : each.kernels) {
@@ -130,7 +131,8 @@ std::string normalised_text(const std::vector<Disassembly>& all) {
   std::string text;
   for (const Disassembly& each : all) {
     for (const KernelListing& listing : each.kernels) {
-      text += fmt::format("kernel {}: {}\n{}", listing.kernel, each.target.name, normalised(listing));
+      text +=
+          fmt::format("kernel {}: {}\n{}", listing.kernel, each.target.name, normalised(listing));
     }
   }
   return text;

@@ -104,7 +104,8 @@ std::vector<Disassembly> Disassembler::of_device(const std::string& path, const 
 Disassembly Disassembler::of_pocl(const std::string& path, const Target& target,
                                   const std::string& options) const {
   const WorkFolder cache;
-  std::vector<std::string> command{"/proc/self/exe", "stats", path, "--target", "device", "--quiet"};
+  std::vector<std::string> command{"/proc/self/exe", "stats",  path,
+                                   "--target",       "device", "--quiet"};
   // A blank counts as options given, as the file's head does not.
   command.push_back("--options=" + (options.empty() ? std::string(" ") : options));
   if (!options_.device.empty()) command.insert(command.end(), {"--device", options_.device});

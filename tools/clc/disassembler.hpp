@@ -1,4 +1,5 @@
-// The assembly of a kernel file's option sets, for a GPU that is not here or from the device's driver.
+// The assembly of a kernel file's option sets, for a GPU that is not here or from the device's
+// driver.
 #pragma once
 
 #include <memory>
@@ -24,8 +25,8 @@ class Disassembler {
   explicit Disassembler(const ClcOptions& options) : options_(options) {}
 
   // path: what `file` was opened by. Every option set that is meant for the target. From NVIDIA's
-  // driver PTX; from pocl x86, of a clc of its own with a cache of its own. Errors: not_found without
-  // a compiler or objdump; no_device; unsupported, where the driver tells no assembly.
+  // driver PTX; from pocl x86, of a clc of its own with a cache of its own. Errors: not_found
+  // without a compiler or objdump; no_device; unsupported, where the driver tells no assembly.
   std::vector<Disassembly> disassemble(const std::string& path, const KernelFile& file,
                                        const Target& target);
 

@@ -92,8 +92,8 @@ void take_stack(KernelFigures& kernel, const std::string& line) {
 
 std::vector<KernelFigures> figures_of_amd(std::string_view assembly) {
   std::vector<KernelFigures> kernels;
-  std::istringstream lines{std::string(assembly.substr(std::min(
-      assembly.find("\namdhsa.kernels:"), assembly.size())))};
+  std::istringstream lines{
+      std::string(assembly.substr(std::min(assembly.find("\namdhsa.kernels:"), assembly.size())))};
   std::size_t next = 3;  // of the group's sizes, which follow one a line
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("amdhsa.target") || line.starts_with("...")) break;
@@ -129,13 +129,15 @@ std::vector<KernelFigures> figures_of_ptx(std::string_view ptx) {
       within = true;
     }
     const bool variable = line.find(".param") == std::string::npos;
-    if (const auto found = ptx_variable(line, "shared"); found && variable) shared.push_back(*found);
+    if (const auto found = ptx_variable(line, "shared"); found && variable)
+      shared.push_back(*found);
     if (within) take_ptx_line(kernels.back(), line);
     if (line.starts_with("}")) within = false;
   }
   for (KernelFigures& kernel : kernels) {
     for (const PtxVariable& each : shared) {
-      if (each.name.starts_with(kernel.kernel + "_$_") || each.name.starts_with(kernel.kernel + '.')) {
+      if (each.name.starts_with(kernel.kernel + "_$_") ||
+          each.name.starts_with(kernel.kernel + '.')) {
         *kernel.local_bytes += each.bytes;
       }
     }
@@ -156,7 +158,7 @@ void add_ptxas_figures(std::vector<KernelFigures>& kernels, std::string_view log
     } else if (std::regex_search(line, match, kFunction)) {
       function = match[1];
     } else if (!entry.empty()) {
-      // A line of both is of a driver's: "Used 40 registers, 8 bytes stack, 0 bytes spill stores, ..."
+      // A driver may say all in one line: "Used 40 registers, 8 bytes stack, 0 bytes spill stores"
       const bool of_entry = function == entry || line.find("Used ") != std::string::npos;
       if (of_entry) take_stack(kernel_named(kernels, entry), line);
       take_used(kernel_named(kernels, entry), line);

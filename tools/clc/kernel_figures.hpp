@@ -17,9 +17,9 @@ struct KernelFigures {
   std::string kernel;
   std::optional<std::size_t> registers = {};         // of an item; AMD's VGPRs
   std::optional<std::size_t> scalar_registers = {};  // of a wave; AMD's SGPRs
-  std::optional<std::size_t> spills = {};            // NVIDIA: bytes stored and loaded; AMD: registers
-  std::optional<std::size_t> private_bytes = {};     // of an item, in memory
-  std::optional<std::size_t> local_bytes = {};       // of a group, without arguments of __local
+  std::optional<std::size_t> spills = {};         // NVIDIA: bytes stored and loaded; AMD: registers
+  std::optional<std::size_t> private_bytes = {};  // of an item, in memory
+  std::optional<std::size_t> local_bytes = {};    // of a group, without arguments of __local
   std::optional<std::size_t> max_group = {};
   std::array<std::size_t, 3> required_group{};  // 0: none
   bool local_arguments = false;                 // of a size that the launch tells
@@ -29,7 +29,8 @@ struct KernelFigures {
   }
 };
 
-// The metadata at the end of AMD's assembly (LLVM's "User Guide for AMDGPU Backend", code object V4).
+// The metadata at the end of AMD's assembly (LLVM's "User Guide for AMDGPU Backend", code object
+// V4).
 std::vector<KernelFigures> figures_of_amd(std::string_view assembly);
 
 // What PTX tells by itself: local and private memory, required groups; no registers.

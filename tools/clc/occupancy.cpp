@@ -5,8 +5,8 @@
 namespace clora {
 namespace {
 
-// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; a multiprocessor has
-// 65536 registers in four parts, which are given by 256 a warp (CUDA Occupancy Calculator), and
+// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; a multiprocessor
+// has 65536 registers in four parts, which are given by 256 a warp (CUDA Occupancy Calculator), and
 // keeps 1 KiB of local memory a group.
 struct NvidiaLimits {
   std::string_view target;
@@ -44,11 +44,11 @@ Occupancy of_nvidia(const KernelFigures& kernel, const NvidiaLimits& has) {
   Occupancy found{.resident = has.warps, .most = has.warps};
   const std::size_t warps = (items_of(kernel) + 31) / 32;
   const auto of_groups = [&](std::size_t groups) { return groups * warps; };
-  const std::size_t of_warp =
-      rounded_up(std::max<std::size_t>(1, *kernel.registers) * 32, kGiven);
+  const std::size_t of_warp = rounded_up(std::max<std::size_t>(1, *kernel.registers) * 32, kGiven);
   limit(found, of_groups(has.warps / warps), "groups");
   limit(found, of_groups(kRegistersOfPart / of_warp * kParts / warps), "registers");
-  limit(found, of_groups(has.local_bytes / (kernel.local_bytes.value_or(0) + kKept)), "local memory");
+  limit(found, of_groups(has.local_bytes / (kernel.local_bytes.value_or(0) + kKept)),
+        "local memory");
   limit(found, of_groups(has.groups), "groups");
   return found;
 }

@@ -13,8 +13,9 @@ namespace clora {
 struct Occupancy {
   std::size_t resident = 0;  // NVIDIA: warps of a multiprocessor; AMD: waves of a SIMD
   std::size_t most = 0;
-  std::string_view limit = {};  // "registers", "scalar registers", "local memory", "groups"; empty: none
-  bool assumed_group = false;    // the kernel requires none: groups of kAssumedGroup items
+  std::string_view limit =
+      {};  // "registers", "scalar registers", "local memory", "groups"; empty: none
+  bool assumed_group = false;  // the kernel requires none: groups of kAssumedGroup items
 
   bool operator==(const Occupancy&) const = default;
 };

@@ -27,8 +27,9 @@ std::vector<std::string> target_words(const Target& target) {
   if (target.maker == Target::Maker::amd) {
     return {"-target", "amdgcn-amd-amdhsa", "-mcpu=" + processor_of(target), "-nogpulib"};
   }
-  return {"-target",  "nvptx64-nvidia-nvcl", "-Xclang",         "-target-cpu", "-Xclang",
-          processor_of(target), "-Xclang",   "-target-feature", "-Xclang",     "+ptx75"};
+  return {
+      "-target", "nvptx64-nvidia-nvcl", "-Xclang", "-target-cpu", "-Xclang", processor_of(target),
+      "-Xclang", "-target-feature",     "-Xclang", "+ptx75"};
 }
 
 // The options that clang has, too. Others are a driver's own, and change no result.
@@ -47,7 +48,8 @@ std::vector<std::string> words_for_clang(const std::string& options) {
   return words;
 }
 
-// Of LLVM's "define ... @NAME(...) ... !reqd_work_group_size !7" and "!7 = !{i32 16, i32 16, i32 1}".
+// Of LLVM's "define ... @NAME(...) ... !reqd_work_group_size !7" and "!7 = !{i32 16, i32 16, i32
+// 1}"
 std::map<std::string, std::array<std::size_t, 3>> required_groups_of(const std::string& llvm) {
   static const std::regex kNode(R"(^(!\d+) = !\{i32 (\d+), i32 (\d+), i32 (\d+)\}$)");
   static const std::regex kKernel(R"(@([\w$.]+)\()");
@@ -71,8 +73,8 @@ std::map<std::string, std::array<std::size_t, 3>> required_groups_of(const std::
 }
 
 // clang-14 leaves the required group out; ptxas needs it to know how many registers there may be.
-std::string with_required_groups(
-    std::string ptx, const std::map<std::string, std::array<std::size_t, 3>>& groups) {
+std::string with_required_groups(std::string ptx,
+                                 const std::map<std::string, std::array<std::size_t, 3>>& groups) {
   for (const auto& [kernel, size] : groups) {
     const std::size_t entry = ptx.find(".entry " + kernel + "(");
     const std::size_t body = entry == std::string::npos ? entry : ptx.find("\n{", entry);
@@ -118,12 +120,15 @@ std::string with_local_memory_from_launch(const std::string& ptx) {
 }
 
 PtxasReport run_ptxas_in(const WorkFolder& folder, const std::string& program,
-                         const std::string& ptx, const Target& target,
-                         const std::string& options) {
+                         const std::string& ptx, const Target& target, const std::string& options) {
   constexpr std::string_view kMost = "-cl-nv-maxrregcount=";
   write_text(folder / "kernel.ptx", ptx);
-  std::vector<std::string> command{program, "-v", fmt::format("-arch={}", target.name),
-                                   folder / "kernel.ptx", "-o", folder / "kernel.cubin"};
+  std::vector<std::string> command{program,
+                                   "-v",
+                                   fmt::format("-arch={}", target.name),
+                                   folder / "kernel.ptx",
+                                   "-o",
+                                   folder / "kernel.cubin"};
   for (const std::string& word : option_words(options)) {
     if (word.starts_with(kMost)) command.push_back("-maxrregcount=" + word.substr(kMost.size()));
   }
@@ -184,8 +189,9 @@ OfflineBuild OfflineCompiler::build_ptx(std::vector<std::string> command,
   command.insert(command.end(), {"-emit-llvm", "-o", llvm});
   ProcessResult result = run_process(command, kSeconds);
   if (!result.succeeded()) return refused(result);
-  std::vector<std::string> second{kCompiler, "-x", "ir", "-O3", "-Xclang", "-disable-llvm-passes",
-                                  "-S", "-w", "-fno-crash-diagnostics"};
+  std::vector<std::string> second{kCompiler, "-x",      "ir",
+                                  "-O3",     "-Xclang", "-disable-llvm-passes",
+                                  "-S",      "-w",      "-fno-crash-diagnostics"};
   const std::vector<std::string> words = target_words(target);
   second.insert(second.end(), words.begin(), words.end());
   second.insert(second.end(), {llvm, "-o", ptx});

@@ -19,7 +19,8 @@ struct OfflineBuild {
   bool built = false;
   std::string error = {};     // the first one, where it is not built
   std::string assembly = {};  // PTX, with .reqntid, or AMD's
-  std::map<std::string, std::array<std::size_t, 3>> required_groups = {};  // of NVIDIA's, where said
+  std::map<std::string, std::array<std::size_t, 3>> required_groups =
+      {};  // of NVIDIA's, where said
 };
 
 class OfflineCompiler {

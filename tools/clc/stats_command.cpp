@@ -1,4 +1,4 @@
-// clc stats: registers, spills, memory and occupancy of kernels, here and for GPUs that are not here.
+// clc stats: registers, spills, memory and occupancy of kernels, for GPUs that are not here, too.
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ namespace clora {
 namespace {
 
 constexpr const char* kFooter = R"(Examples:
-  clc stats my_kernel.cl                      sm_80, AMD's gfx906, gfx90a, gfx1030, and the device here
+  clc stats my_kernel.cl                      sm_80, gfx906, gfx90a, gfx1030 and the device here
   clc stats my_kernel.cl --target gfx90a -D TILE=64
   clc stats softmax.cl --target device --json
 With no GPU: clang-14 compiles, with built-in functions of clc's own; exp, sin and their like are
@@ -100,9 +100,8 @@ nlohmann::ordered_json json_of(const SurveyedKernel& kernel) {
 nlohmann::ordered_json json_of(const std::vector<SurveyedBuild>& builds) {
   auto all = nlohmann::ordered_json::array();
   for (const SurveyedBuild& build : builds) {
-    nlohmann::ordered_json object{{"options", build.options},
-                                  {"target", build.target.name},
-                                  {"built", build.error.empty()}};
+    nlohmann::ordered_json object{
+        {"options", build.options}, {"target", build.target.name}, {"built", build.error.empty()}};
     if (!build.error.empty()) object["error"] = build.error;
     object["kernels"] = nlohmann::ordered_json::array();
     for (const SurveyedKernel& kernel : build.kernels) object["kernels"].push_back(json_of(kernel));
@@ -134,7 +133,8 @@ void print(Output& output, const std::string& file, const std::vector<SurveyedBu
     std::vector<std::pair<std::string, std::string>> refusals;  // errors, and targets by commas
     for (const SurveyedBuild& build : builds) {
       if (build.options != options) continue;
-      for (const SurveyedKernel& kernel : build.kernels) rows.push_back(row_of(kernel, build.target));
+      for (const SurveyedKernel& kernel : build.kernels)
+        rows.push_back(row_of(kernel, build.target));
       if (!build.error.empty()) add_refusal(refusals, build);
     }
     if (rows.size() > 1) output.result("{}", table_of(rows, 2));
@@ -189,7 +189,7 @@ std::vector<SurveyedBuild> survey_all(Output& output, Surveyor& surveyor,
     } catch (const Error& error) {
       // Not asked for by name: the others tell enough.
       if (!options.targets.empty() || error.code() != ErrorCode::no_device) throw;
-      output.info("device: {}", error.what());
+      output.info("{}", error.what());
     }
   }
   return builds;
@@ -211,16 +211,17 @@ int stats(const StatsOptions& options) {
     warn_of_lost_kernels(output, path, file, builds);
     good = hold_budgets(output, path, file, builds, misses) && good;
     // A file that builds nowhere was called wrongly, or is wrong.
-    good = good && (builds.empty() || std::ranges::any_of(builds, &std::string::empty,
-                                                          &SurveyedBuild::error));
+    good = good && (builds.empty() ||
+                    std::ranges::any_of(builds, &std::string::empty, &SurveyedBuild::error));
     files.push_back({{"file", path}, {"builds", json_of(builds)}});
   }
   const bool nvidia = std::ranges::any_of(targets_named(options.targets), [](const Target& target) {
     return target.maker == Target::Maker::nvidia;
   });
   if (nvidia && !surveyor.has_ptxas()) {
-    output.info("NVIDIA's registers and spills are not known: there is no ptxas in PATH or "
-                "CLORA_PTXAS (it comes with the CUDA toolkit, package nvidia-cuda-toolkit)");
+    output.info(
+        "NVIDIA's registers and spills are not known: there is no ptxas in PATH or "
+        "CLORA_PTXAS (it comes with the CUDA toolkit, package nvidia-cuda-toolkit)");
   }
   output.object({{"files", files}, {"missed_budgets", misses}});
   return good ? 0 : 1;

@@ -29,13 +29,11 @@ void require_target(const std::string& word) {
 
 const std::vector<Target>& all_targets() {
   using Maker = Target::Maker;
-  static const std::vector<Target> targets{{"sm_80", Maker::nvidia, MatrixUnit::mma},
-                                           {"sm_86", Maker::nvidia, MatrixUnit::mma},
-                                           {"sm_90a", Maker::nvidia, MatrixUnit::wgmma},
-                                           {"gfx906", Maker::amd, MatrixUnit::none},
-                                           {"gfx90a", Maker::amd, MatrixUnit::none},
-                                           {"gfx1030", Maker::amd, MatrixUnit::none},
-                                           {"device", Maker::this_device, MatrixUnit::none}};
+  static const std::vector<Target> targets{
+      {"sm_80", Maker::nvidia, MatrixUnit::mma},       {"sm_86", Maker::nvidia, MatrixUnit::mma},
+      {"sm_90a", Maker::nvidia, MatrixUnit::wgmma},    {"gfx906", Maker::amd, MatrixUnit::none},
+      {"gfx90a", Maker::amd, MatrixUnit::none},        {"gfx1030", Maker::amd, MatrixUnit::none},
+      {"device", Maker::this_device, MatrixUnit::none}};
   return targets;
 }
 

@@ -23,8 +23,8 @@ struct Target {
 const std::vector<Target>& all_targets();
 
 // Those of words such as {"sm_80", "gfx90a"} and "all", each once, in the order of all_targets().
-// None named: sm_80, one of each of AMD's generations, and the device. Errors: UsageError, with what
-// there is.
+// None named: sm_80, one of each of AMD's generations, and the device. Errors: UsageError, with
+// what there is.
 std::vector<Target> targets_named(const std::vector<std::string>& words);
 
 // --target; `words` may hold several by commas.
