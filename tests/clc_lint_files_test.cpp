@@ -24,8 +24,9 @@ TEST_F(ClcLintFiles, PassesOnWhatClangWarnsOf) {
 }
 
 TEST_F(ClcLintFiles, LetsPassWhatOneSetOfOptionsLeavesUnused) {
-  const std::string text = "__kernel void k(__global float* y) {\nint n = 3; *y = 0;\n"
-                           "#ifdef A\ny[n] = 0;\n#endif\n}\n";
+  const std::string text =
+      "__kernel void k(__global float* y) {\nint n = 3; *y = 0;\n"
+      "#ifdef A\ny[n] = 0;\n#endif\n}\n";
   EXPECT_THAT(found("//! clc: build A\n//! clc: build B\n" + text), IsEmpty());
   EXPECT_THAT(found("//! clc: build B\n//! clc: build C\n" + text), ElementsAre("clang-warning 4"));
 }
@@ -43,9 +44,10 @@ TEST_F(ClcLintFiles, TellsWhereAFileDoesNotCompileThroughItsIncludes) {
 
 TEST_F(ClcLintFiles, PlacesFindingsBehindIncludesAndInMacros) {
   write("part.clh", "#define AT(m, c) y[(m) * n + (c)]\n#define HALF 0.5\n");
-  const std::string text = "#include \"part.clh\"\n\n"
-                           "__kernel void k(__global float* y, int n, int m) {\n"
-                           "  AT(m, 1) = HALF;\n  y[m * n] = 0;\n}\n";
+  const std::string text =
+      "#include \"part.clh\"\n\n"
+      "__kernel void k(__global float* y, int n, int m) {\n"
+      "  AT(m, 1) = HALF;\n  y[m * n] = 0;\n}\n";
   std::vector<SourcePlace> places;
   for (const Finding& each : findings(text)) places.push_back(each.place);
   EXPECT_THAT(places, ElementsAre(SourcePlace{"part.clh", 1, 20}, SourcePlace{"part.clh", 2, 14},
@@ -53,8 +55,9 @@ TEST_F(ClcLintFiles, PlacesFindingsBehindIncludesAndInMacros) {
 }
 
 TEST_F(ClcLintFiles, SaysThatDefinitionsAreMissing) {
-  const std::string text = "#ifndef TILE\n#error \"TILE is required\"\n#endif\n"
-                           "__kernel void k(__global float* y) { float s[TILE]; *y = s[0] = 0; }\n";
+  const std::string text =
+      "#ifndef TILE\n#error \"TILE is required\"\n#endif\n"
+      "__kernel void k(__global float* y) { float s[TILE]; *y = s[0] = 0; }\n";
   const auto wrong = findings(text);
   ASSERT_EQ(wrong.size(), 1U);
   EXPECT_EQ(wrong[0].rule, "needs-definitions");
@@ -66,9 +69,10 @@ TEST_F(ClcLintFiles, SaysThatDefinitionsAreMissing) {
 }
 
 TEST_F(ClcLintFiles, TellsOnceWhatSeveralSetsShowAndAllThatOneShows) {
-  const std::string text = "//! clc: build on cpu: A\n//! clc: build on gpu: B={1,2}\n"
-                           "__kernel void k(__global float* y, int n) {\n"
-                           "y[n * n] = 0;\n#ifdef B\ny[1] = B / 2.0;\n#endif\n}\n";
+  const std::string text =
+      "//! clc: build on cpu: A\n//! clc: build on gpu: B={1,2}\n"
+      "__kernel void k(__global float* y, int n) {\n"
+      "y[n * n] = 0;\n#ifdef B\ny[1] = B / 2.0;\n#endif\n}\n";
   EXPECT_THAT(found(text), ElementsAre("index-overflow 4", "unsuffixed-constant 6"));
 }
 

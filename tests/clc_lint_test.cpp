@@ -30,18 +30,18 @@ TEST_F(ClcLint, FindsABarrierUnderAConditionOnTheItem) {
                                  std::string(kBarrier))),
               ElementsAre("barrier-in-divergent-flow 3"));
   EXPECT_THAT(found(group_kernel("if (n > 3)\n" + std::string(kBarrier))), IsEmpty());
-  EXPECT_THAT(found(group_kernel("for (uint i = get_group_id(0); i < n; ++i)\n" +
-                                 std::string(kBarrier))),
-              IsEmpty());
+  EXPECT_THAT(
+      found(group_kernel("for (uint i = get_group_id(0); i < n; ++i)\n" + std::string(kBarrier))),
+      IsEmpty());
 }
 
 TEST_F(ClcLint, FollowsTheItemThroughVariablesToABarrier) {
   const std::string begin = "uint item = get_local_id(0), m = 0;\n";
-  EXPECT_THAT(found(group_kernel(begin + "if (item == 0) m = n;\nif (m)\n" +
-                                 std::string(kBarrier))),
-              ElementsAre("barrier-in-divergent-flow 5"));
-  EXPECT_THAT(found(group_kernel(begin + "if (n == 0) m = n;\nif (m)\n" +
-                                 std::string(kBarrier) + "\ny[item] = 0;")),
+  EXPECT_THAT(
+      found(group_kernel(begin + "if (item == 0) m = n;\nif (m)\n" + std::string(kBarrier))),
+      ElementsAre("barrier-in-divergent-flow 5"));
+  EXPECT_THAT(found(group_kernel(begin + "if (n == 0) m = n;\nif (m)\n" + std::string(kBarrier) +
+                                 "\ny[item] = 0;")),
               IsEmpty());
 }
 
@@ -97,22 +97,17 @@ TEST_F(ClcLint, FindsIndicesMadeIn32Bits) {
   for (const char* index : {"y[m * n + 1] = 0;", "y[(size_t)(m * n)] = 0;", "*(y + m * n) = 0;",
                             "y[m << n] = 0;", "const int at = m * n; y[at + 1] = 0;",
                             "vstore4((float4)(0.0f), m * n, y);", "y += m * n; y[0] = 0;"}) {
-    EXPECT_THAT(found(kOfTwo + index + "}"),
-                ElementsAre("index-overflow 2"))
-        << index;
+    EXPECT_THAT(found(kOfTwo + index + "}"), ElementsAre("index-overflow 2")) << index;
   }
 }
 
 TEST_F(ClcLint, TakesIndicesThatCannotOverflow) {
   for (const char* index :
        {"y[(size_t)m * n + 1] = 0;", "y[m * (long)n] = 0;", "y[m * 64 + n] = 0;",
-         "y[m % 8 * n] = 0;",
-        "for (int i = 0; i < 4; ++i) y[i * n] = 0;", "float s[4]; s[m * n] = 0; y[0] = s[0];",
-        "y[(size_t)(m * n + 1) * n] = 0;",
-         "const size_t row = (size_t)m * n; y[row + m * n] = 0;"}) {
-    EXPECT_THAT(found(kOfTwo + index + "}"),
-                Not(Contains(HasSubstr("index-overflow"))))
-        << index;
+        "y[m % 8 * n] = 0;", "for (int i = 0; i < 4; ++i) y[i * n] = 0;",
+        "float s[4]; s[m * n] = 0; y[0] = s[0];", "y[(size_t)(m * n + 1) * n] = 0;",
+        "const size_t row = (size_t)m * n; y[row + m * n] = 0;"}) {
+    EXPECT_THAT(found(kOfTwo + index + "}"), Not(Contains(HasSubstr("index-overflow")))) << index;
   }
 }
 
@@ -162,8 +157,7 @@ TEST_F(ClcLint, FindsExtensionsThatNothingAsksFor) {
 
 TEST_F(ClcLint, FindsArgumentsThatTheHostCannotSet) {
   for (const char* argument : {"bool n", "size_t n", "ptrdiff_t n", "float3 n", "__global int3* n",
-                               "__global float* __global* n", "struct S n",
-                               "Parts n"}) {
+                               "__global float* __global* n", "struct S n", "Parts n"}) {
     EXPECT_THAT(found("struct S { __global int* p; }; typedef struct { __global int* p; } Parts;\n"
                       "__kernel void k(__global float* y,\n" +
                       std::string(argument) + ") { *y = 0; }"),
@@ -179,7 +173,8 @@ TEST_F(ClcLint, WantsTheHousesHeaderWhereItIsAskedTo) {
   EXPECT_THAT(found("// y = 0.\n" + kernel), IsEmpty());
   EXPECT_THAT(found("// y = 0.\n" + kernel, {}, "test.cl", true), ElementsAre("missing-header 1"));
   EXPECT_THAT(found("// k, for all devices: y = 0.\n// Shapes: y [1]\n// Types: f32\n"
-                    "// Work: none\n// Cost: 4 bytes\n// Numerics: exact\n" + kernel,
+                    "// Work: none\n// Cost: 4 bytes\n// Numerics: exact\n" +
+                        kernel,
                     {}, "test.cl", true),
               IsEmpty());
   EXPECT_THAT(found("// A table.\n__constant int table[2] = {1, 2};\n", {}, "test.cl", true),

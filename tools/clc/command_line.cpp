@@ -19,13 +19,15 @@ Exit codes: 0 good, 1 findings or a failure, 2 a mistake in the call.)";
 void add_commands(CLI::App& program, Action& action) {
   add_build_command(program, action);
   add_matrix_command(program, action);
+  add_stats_command(program, action);
+  add_disasm_command(program, action);
+  add_lint_command(program, action);
   add_trace_command(program, action);
   add_cache_command(program, action);
   add_devices_command(program, action);
   add_doctor_command(program, action);
   add_embed_command(program, action);
   add_device_build_command(program, action);
-  add_lint_command(program, action);
 }
 
 }  // namespace

@@ -9,11 +9,13 @@ namespace clora {
 
 void add_build_command(CLI::App& program, Action& action);
 void add_matrix_command(CLI::App& program, Action& action);
+void add_stats_command(CLI::App& program, Action& action);
+void add_disasm_command(CLI::App& program, Action& action);
+void add_lint_command(CLI::App& program, Action& action);
+void add_trace_command(CLI::App& program, Action& action);
+void add_cache_command(CLI::App& program, Action& action);
 void add_devices_command(CLI::App& program, Action& action);
 void add_doctor_command(CLI::App& program, Action& action);
 void add_embed_command(CLI::App& program, Action& action);
-void add_cache_command(CLI::App& program, Action& action);
-void add_trace_command(CLI::App& program, Action& action);
-void add_lint_command(CLI::App& program, Action& action);
 
 }  // namespace clora

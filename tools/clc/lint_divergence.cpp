@@ -99,8 +99,8 @@ class Flow {
 
   // Follows values: marks variables that get a differing value, or get one from some items only.
   void follow(const SyntaxNode& node, const SyntaxNode* cause) {
-    const bool is_assignment = node.is("CompoundAssignOperator") ||
-                               (node.is("BinaryOperator") && node.detail == "=");
+    const bool is_assignment =
+        node.is("CompoundAssignOperator") || (node.is("BinaryOperator") && node.detail == "=");
     if (node.is("VarDecl") && !node.children.empty() && differs(node.children.front())) {
       mark(node.id);
     } else if (is_assignment && (cause != nullptr || differs(node))) {

@@ -21,9 +21,8 @@ std::string_view extension_of_call(const SyntaxNode& node) {
   if (!called.starts_with("atom_") || node.children.size() < 2) return {};
   const bool is_of_64_bits = node.children[1].type.find("long") != std::string::npos;
   if (!is_of_64_bits) return {};
-  const bool is_further =
-      called == "atom_min" || called == "atom_max" || called == "atom_and" || called == "atom_or" ||
-      called == "atom_xor";
+  const bool is_further = called == "atom_min" || called == "atom_max" || called == "atom_and" ||
+                          called == "atom_or" || called == "atom_xor";
   return is_further ? "cl_khr_int64_extended_atomics" : "cl_khr_int64_base_atomics";
 }
 
@@ -37,11 +36,14 @@ void find_unchecked_extensions(const LintInput& input, Report& report) {
   visit(input.tree(), [&](const SyntaxNode& node) {
     const std::string_view extension = extension_of_call(node);
     if (!has_doubles && declares_double(node)) {
-      report.at(node, "a double without cl_khr_fp64; write #pragma OPENCL EXTENSION cl_khr_fp64 : "
-                      "enable, or use float");
+      report.at(node,
+                "a double without cl_khr_fp64; write #pragma OPENCL EXTENSION cl_khr_fp64 : "
+                "enable, or use float");
     } else if (!extension.empty() && !input.asks_for(extension)) {
-      report.at(node, std::string(node.callee()) + "() is of an extension that nothing asks for; "
-                          "write #pragma OPENCL EXTENSION " + std::string(extension) + " : enable");
+      report.at(node, std::string(node.callee()) +
+                          "() is of an extension that nothing asks for; "
+                          "write #pragma OPENCL EXTENSION " +
+                          std::string(extension) + " : enable");
     }
     return true;
   });

@@ -18,7 +18,7 @@ struct Finding {
   SourcePlace place;
   SourcePlace use;  // of the macro that it is written in; else as place
   std::string text;
-  std::string options;  // of the first set that shows it
+  std::string options;                // of the first set that shows it
   bool must_be_in_every_set = false;  // no finding where another set does not show it
 };
 

@@ -75,9 +75,9 @@ class Values {
   }
 
   void note_change(const SyntaxNode& node) {
-    const bool is_change =
-        node.is("CompoundAssignOperator") || (node.is("BinaryOperator") && node.detail == "=") ||
-        (node.is("UnaryOperator") && is_one_of(node.detail, {"++", "--", "&"}));
+    const bool is_change = node.is("CompoundAssignOperator") ||
+                           (node.is("BinaryOperator") && node.detail == "=") ||
+                           (node.is("UnaryOperator") && is_one_of(node.detail, {"++", "--", "&"}));
     if (is_change && !node.children.empty()) changed_.insert(node.children[0].bare().id);
   }
 

@@ -68,9 +68,9 @@ class SizeUse {
 
 // "int3", by its name or as clang writes it where it resolves the name.
 bool is_of_three(const SyntaxNode& parameter) {
-  constexpr std::array<std::string_view, 11> scalars{
-      "char", "uchar", "short", "ushort", "int",  "uint",
-      "long", "ulong", "float", "double", "half"};
+  constexpr std::array<std::string_view, 11> scalars{"char",  "uchar",  "short", "ushort",
+                                                     "int",   "uint",   "long",  "ulong",
+                                                     "float", "double", "half"};
   if (parameter.type.find("ext_vector_type(3)") != std::string::npos) return true;
   const std::string type = unqualified(parameter.type);
   return std::ranges::any_of(scalars, [&](std::string_view scalar) {
@@ -156,11 +156,13 @@ void find_host_arguments(const LintInput& input, Report& report) {
     for (const SyntaxNode* each : parameters_of(*function)) {
       const std::string name = "argument '" + each->name + "' ";
       if (is_of_three(*each)) {
-        report.at(*each, name + "has vectors of 3, which take the room of 4 here and often of 3 on "
-                                "the host; use vectors of 4, or vload3 from a pointer to scalars");
+        report.at(*each, name +
+                             "has vectors of 3, which take the room of 4 here and often of 3 on "
+                             "the host; use vectors of 4, or vload3 from a pointer to scalars");
       } else if (is_one_of(*each, structs)) {
-        report.at(*each, name + "is a struct with pointers, which the host cannot fill; pass each "
-                                "buffer as an argument of its own");
+        report.at(*each, name +
+                             "is a struct with pointers, which the host cannot fill; pass each "
+                             "buffer as an argument of its own");
       }
     }
   }

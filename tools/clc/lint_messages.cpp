@@ -28,8 +28,7 @@ std::string error_line_of(const LintInput& input, const ClangMessage& message) {
   const std::string& line =
       input.places.line(input.places.text_line(message.place.file, message.place.line));
   const std::size_t begin = line.find_first_not_of(" \t#");
-  return message.is_error && begin != std::string::npos &&
-                 line.compare(begin, 5, "error") == 0
+  return message.is_error && begin != std::string::npos && line.compare(begin, 5, "error") == 0
              ? message.text
              : "";
 }
@@ -54,9 +53,8 @@ bool is_of_memory_that_others_write(const LintInput& input, const ClangMessage& 
 std::string hint_for(const LintInput& input, const ClangMessage& message) {
   constexpr std::string_view kUndeclared = "use of undeclared identifier '";
   if (input.has_options || !message.text.starts_with(kUndeclared)) return {};
-  const std::string name =
-      message.text.substr(kUndeclared.size(), message.text.find('\'', kUndeclared.size()) -
-                                                  kUndeclared.size());
+  const std::string name = message.text.substr(
+      kUndeclared.size(), message.text.find('\'', kUndeclared.size()) - kUndeclared.size());
   const auto is_small = [](char c) { return c >= 'a' && c <= 'z'; };
   const bool is_in_capitals = std::ranges::none_of(name, is_small);
   return is_in_capitals ? "; is a -D " + name + "=VALUE missing?" : "";

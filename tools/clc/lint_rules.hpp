@@ -30,8 +30,8 @@ class Report {
   Report(const SourcePlaces& places, std::vector<Finding>& findings)
       : places_(places), findings_(findings) {}
 
-  void at(const SyntaxNode& node, std::string text);       // where it is written, be it in a macro
-  void at_use(const SyntaxNode& node, std::string text);   // where its macro is used
+  void at(const SyntaxNode& node, std::string text);      // where it is written, be it in a macro
+  void at_use(const SyntaxNode& node, std::string text);  // where its macro is used
   void at(const SourcePlace& place, std::string text);
   // What another set of options may make good: something unused.
   void at_in_every_set(const SourcePlace& place, std::string text);

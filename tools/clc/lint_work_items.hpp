@@ -9,19 +9,19 @@ namespace clora {
 
 // Differs between the items of a work-group.
 inline bool tells_items_apart(std::string_view function) {
-  constexpr std::array<std::string_view, 6> names{
-      "get_local_id",         "get_global_id",          "get_local_linear_id",
-      "get_global_linear_id", "get_sub_group_local_id", "get_sub_group_id"};
+  constexpr std::array<std::string_view, 6> names{"get_local_id",           "get_global_id",
+                                                  "get_local_linear_id",    "get_global_linear_id",
+                                                  "get_sub_group_local_id", "get_sub_group_id"};
   return std::ranges::find(names, function) != names.end() || function.starts_with("atomic_") ||
          function.starts_with("atom_");
 }
 
 // A number that no work-group makes large.
 inline bool is_within_a_group(std::string_view function) {
-  constexpr std::array<std::string_view, 8> names{
-      "get_local_id",     "get_local_size",     "get_local_linear_id",
-      "get_sub_group_id", "get_sub_group_size", "get_max_sub_group_size",
-      "get_num_sub_groups", "get_sub_group_local_id"};
+  constexpr std::array<std::string_view, 8> names{"get_local_id",        "get_local_size",
+                                                  "get_local_linear_id", "get_sub_group_id",
+                                                  "get_sub_group_size",  "get_max_sub_group_size",
+                                                  "get_num_sub_groups",  "get_sub_group_local_id"};
   return std::ranges::find(names, function) != names.end();
 }
 

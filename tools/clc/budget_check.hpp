@@ -1,0 +1,26 @@
+// Budgets of a file's head (file_head.hpp) against what its kernels were found to need. Pure
+// functions; thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/clc/file_head.hpp"
+#include "tools/clc/kernel_figures.hpp"
+#include "tools/clc/target.hpp"
+
+namespace clora {
+
+struct BudgetFinding {
+  bool missed = false;  // else the figure is not known
+  std::string text;     // "kernel gemm on gfx90a: 140 registers, the budget is <=128"
+};
+
+std::vector<BudgetFinding> check_budgets(const std::vector<Budget>& budgets,
+                                         const KernelFigures& kernel, const Target& target);
+
+// What no budget can mean: "a budget is on 'gfx91', which is no target; ...". Empty where all is
+// well.
+std::string wrong_budget_target(const std::vector<Budget>& budgets);
+
+}  // namespace clora

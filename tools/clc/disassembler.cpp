@@ -1,0 +1,125 @@
+#include "tools/clc/disassembler.hpp"
+
+#include <algorithm>
+
+#include "runtime/error.hpp"
+#include "runtime/program_report.hpp"
+#include "tools/clc/process.hpp"
+
+namespace clora {
+namespace {
+
+constexpr double kSeconds = 300;
+
+std::string objdump_program() {
+  for (const char* name : {"objdump", "llvm-objdump-14"}) {
+    if (has_program(name)) return name;
+  }
+  fail(ErrorCode::not_found,
+       "clc disasm: x86 code needs objdump or llvm-objdump-14, and neither is in PATH; install the "
+       "package binutils");
+}
+
+// pocl keeps KERNEL/SIZES/KERNEL.so below a folder a program.
+std::vector<std::filesystem::path> shared_objects_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& each : std::filesystem::recursive_directory_iterator(folder)) {
+    if (each.path().extension() == ".so") found.push_back(each.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+std::vector<KernelListing> listings_in(const std::filesystem::path& cache) {
+  const std::string program = objdump_program();
+  std::vector<KernelListing> kernels;
+  for (const std::filesystem::path& object : shared_objects_in(cache)) {
+    const ProcessResult result =
+        run_process({program, "-d", "--no-show-raw-insn", object.string()}, kSeconds);
+    if (!result.succeeded()) {
+      fail(ErrorCode::io, "clc disasm: {} {}: {}", program, end_text(result), result.err);
+    }
+    KernelListing listing = listing_of_objdump(result.out, object.stem().string());
+    if (!listing.lines.empty()) kernels.push_back(std::move(listing));
+  }
+  std::ranges::sort(kernels, {}, &KernelListing::kernel);
+  return kernels;
+}
+
+std::string text_of(const std::vector<std::byte>& binary) {
+  std::string text;
+  std::ranges::transform(binary, std::back_inserter(text),
+                         [](std::byte each) { return static_cast<char>(each); });
+  return text;
+}
+
+Disassembly of_nvidia(const Context& context, const KernelFile& file, const Target& target,
+                      const std::string& options) {
+  Disassembly found{.options = options, .target = target};
+  const ProgramReport report =
+      report_on_program(context, file.text, file.name, options + " -cl-nv-verbose");
+  if (report.built) {
+    found.kernels = listings_of(text_of(report.binary));
+  } else {
+    found.error = first_error(report.log);
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<Disassembly> Disassembler::disassemble(const std::string& path, const KernelFile& file,
+                                                   const Target& target) {
+  if (target.maker == Target::Maker::this_device) return of_device(path, file, target);
+  if (!compiler_) compiler_ = std::make_unique<OfflineCompiler>();
+  std::vector<Disassembly> all;
+  for (const std::string& options : option_sets_for(options_, file, target)) {
+    const OfflineBuild build = compiler_->build(file, target, options, true);
+    all.push_back({.options = options, .target = target, .error = build.error});
+    if (build.built) all.back().kernels = listings_of(build.assembly);
+  }
+  return all;
+}
+
+std::vector<Disassembly> Disassembler::of_device(const std::string& path, const KernelFile& file,
+                                                 const Target& target) {
+  const Context context(context_config(options_, file));
+  const Device& device = context.device();
+  const bool nvidia = device.vendor.starts_with("NVIDIA");
+  if (!nvidia && device.platform.find("Portable Computing Language") == std::string::npos) {
+    fail(ErrorCode::unsupported,
+         "clc disasm: assembly is known of NVIDIA's driver and of pocl, and '{}' has another; take "
+         "--target",
+         device.name);
+  }
+  std::vector<Disassembly> all;
+  for (const std::string& options : option_sets(options_, file, device)) {
+    all.push_back(nvidia ? of_nvidia(context, file, target, options)
+                         : of_pocl(path, target, options));
+  }
+  return all;
+}
+
+// pocl tells where its code lies by its cache folder alone, which it reads once a process.
+Disassembly Disassembler::of_pocl(const std::string& path, const Target& target,
+                                  const std::string& options) const {
+  const WorkFolder cache;
+  std::vector<std::string> command{"/proc/self/exe", "stats",  path,
+                                   "--target",       "device", "--quiet"};
+  // A blank counts as options given, as the file's head does not.
+  command.push_back("--options=" + (options.empty() ? std::string(" ") : options));
+  if (!options_.device.empty()) command.insert(command.end(), {"--device", options_.device});
+  for (const std::filesystem::path& each : options_.include_folders) {
+    command.insert(command.end(), {"-I", each.string()});
+  }
+  const ProcessResult result =
+      run_process(command, kSeconds, {{"POCL_CACHE_DIR", cache.path().string()}});
+  Disassembly found{.options = options, .target = target, .kernels = listings_in(cache.path())};
+  if (found.kernels.empty()) {
+    found.error = first_error(result.out + '\n' + result.err);
+    if (found.error.empty()) found.error = "the driver's build " + end_text(result);
+  }
+  return found;
+}
+
+}  // namespace clora

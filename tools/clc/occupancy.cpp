@@ -1,0 +1,91 @@
+#include "tools/clc/occupancy.hpp"
+
+#include <algorithm>
+
+namespace clora {
+namespace {
+
+// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; a multiprocessor
+// has 65536 registers in four parts, which are given by 256 a warp (CUDA Occupancy Calculator), and
+// keeps 1 KiB of local memory a group.
+struct NvidiaLimits {
+  std::string_view target;
+  std::size_t warps, groups, local_bytes;
+};
+constexpr std::array kNvidia{NvidiaLimits{"sm_80", 64, 32, 164 * 1024},
+                             NvidiaLimits{"sm_86", 48, 16, 100 * 1024},
+                             NvidiaLimits{"sm_90a", 64, 32, 228 * 1024}};
+
+// LLVM's AMDGPUBaseInfo.cpp: getTotalNumVGPRs, getVGPRAllocGranule, getMaxWavesPerEU; local memory
+// of the SIMDs that share it: a compute unit of gfx9, a work-group processor of gfx10.
+struct AmdLimits {
+  std::string_view target;
+  std::size_t registers, granule, waves, items, local_bytes;
+};
+constexpr std::array kAmd{AmdLimits{"gfx906", 256, 4, 10, 64, 64 * 1024},
+                          AmdLimits{"gfx90a", 512, 8, 8, 64, 64 * 1024},
+                          AmdLimits{"gfx1030", 1024, 16, 16, 32, 128 * 1024}};
+constexpr std::size_t kSimds = 4;
+
+std::size_t rounded_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
+
+void limit(Occupancy& found, std::size_t to, std::string_view by) {
+  if (to >= found.resident) return;
+  found.resident = to;
+  found.limit = by;
+}
+
+std::size_t items_of(const KernelFigures& kernel) {
+  return kernel.required_items() > 0 ? kernel.required_items() : kAssumedGroup;
+}
+
+Occupancy of_nvidia(const KernelFigures& kernel, const NvidiaLimits& has) {
+  constexpr std::size_t kParts = 4, kRegistersOfPart = 16384, kGiven = 256, kKept = 1024;
+  Occupancy found{.resident = has.warps, .most = has.warps};
+  const std::size_t warps = (items_of(kernel) + 31) / 32;
+  const auto of_groups = [&](std::size_t groups) { return groups * warps; };
+  const std::size_t of_warp = rounded_up(std::max<std::size_t>(1, *kernel.registers) * 32, kGiven);
+  limit(found, of_groups(has.warps / warps), "groups");
+  limit(found, of_groups(kRegistersOfPart / of_warp * kParts / warps), "registers");
+  limit(found, of_groups(has.local_bytes / (kernel.local_bytes.value_or(0) + kKept)),
+        "local memory");
+  limit(found, of_groups(has.groups), "groups");
+  return found;
+}
+
+// gfx9's 800 scalar registers, given by 16 (the same source: getOccupancyWithNumSGPRs).
+std::size_t waves_by_scalars(std::size_t registers) {
+  return registers <= 80 ? 10 : registers <= 88 ? 9 : registers <= 100 ? 8 : 7;
+}
+
+Occupancy of_amd(const KernelFigures& kernel, const AmdLimits& has) {
+  Occupancy found{.resident = has.waves, .most = has.waves};
+  const std::size_t given = rounded_up(std::max<std::size_t>(1, *kernel.registers), has.granule);
+  limit(found, has.registers / given, "registers");
+  if (has.target.starts_with("gfx9")) {
+    limit(found, waves_by_scalars(kernel.scalar_registers.value_or(0)), "scalar registers");
+  }
+  if (kernel.local_bytes.value_or(0) > 0) {
+    const std::size_t waves = (items_of(kernel) + has.items - 1) / has.items;
+    const std::size_t together = has.local_bytes / *kernel.local_bytes * waves;
+    limit(found, rounded_up(together, kSimds) / kSimds, "local memory");
+  }
+  return found;
+}
+
+}  // namespace
+
+std::optional<Occupancy> occupancy_of(const KernelFigures& kernel, const Target& target) {
+  if (!kernel.registers) return {};
+  std::optional<Occupancy> found;
+  for (const NvidiaLimits& has : kNvidia) {
+    if (has.target == target.name) found = of_nvidia(kernel, has);
+  }
+  for (const AmdLimits& has : kAmd) {
+    if (has.target == target.name) found = of_amd(kernel, has);
+  }
+  if (found) found->assumed_group = kernel.required_items() == 0;
+  return found;
+}
+
+}  // namespace clora

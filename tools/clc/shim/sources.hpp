@@ -1,0 +1,13 @@
+// The built-in functions of OpenCL C as texts, embedded at build time: builtins.clh and its parts.
+#pragma once
+
+#include <span>
+
+#include "runtime/kernel_sources.hpp"
+
+namespace clora {
+
+// Every file of tools/clc/shim, in file order. Static storage.
+std::span<const KernelSource> embedded_shim_sources();
+
+}  // namespace clora

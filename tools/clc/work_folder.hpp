@@ -1,0 +1,28 @@
+// A folder for the files of one run of another program, removed with all it holds.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace clora {
+
+class WorkFolder {
+ public:
+  WorkFolder();  // Errors: io
+  ~WorkFolder();
+  WorkFolder(const WorkFolder&) = delete;
+  WorkFolder& operator=(const WorkFolder&) = delete;
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::string operator/(std::string_view name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Whole files. Errors: io, naming the file.
+std::string read_text(const std::filesystem::path& file);
+void write_text(const std::filesystem::path& file, std::string_view text);
+
+}  // namespace clora
