@@ -15,7 +15,10 @@ constexpr const char* kFooter = R"(Write, compile and look:
 'clc COMMAND --help' tells the options and an example of a command.
 Exit codes: 0 good, 1 findings or a failure, 2 a mistake in the call.)";
 
-void add_commands(CLI::App& program, Action& action) { add_build_command(program, action); }
+void add_commands(CLI::App& program, Action& action) {
+  add_build_command(program, action);
+  add_run_command(program, action);
+}
 
 }  // namespace
 

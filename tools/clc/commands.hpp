@@ -8,5 +8,6 @@
 namespace clora {
 
 void add_build_command(CLI::App& program, Action& action);
+void add_run_command(CLI::App& program, Action& action);
 
 }  // namespace clora
