@@ -164,8 +164,8 @@ void require_array_fits(const KernelReport& kernel, std::size_t i, ElementType t
   }
   const auto pointed = value_type(pointed_type(argument));
   if (pointed && !fits(*pointed, type)) {
-    mistake("{}: {} is a pointer to {}; an array of {} was given", kernel.name,
-            argument_text(kernel, i), pointed_type(argument), name_of(type));
+    mistake("{}: argument {} '{}' is a pointer to {} {}; an array of {} was given", kernel.name, i,
+            argument.name, name_of(argument.space), pointed_type(argument), name_of(type));
   }
 }
 
@@ -178,8 +178,8 @@ ValueBytes value_bytes(const KernelReport& kernel, std::size_t i, const ScalarSp
   const KernelArgument& argument = kernel.arguments[i];
   const std::string shown = fmt::format("{}", fmt::join(value.values, ","));
   if (argument.space != KernelArgument::Space::value) {
-    mistake("{}: {} is a pointer to {} {}; {} is a number", kernel.name, argument_text(kernel, i),
-            name_of(argument.space), pointed_type(argument), shown);
+    mistake("{}: argument {} '{}' is a pointer to {} {}; {} is a number", kernel.name, i,
+            argument.name, name_of(argument.space), pointed_type(argument), shown);
   }
   const std::string name = value.type.empty() ? argument.type : value.type;
   const auto type = value_type(name);

@@ -237,7 +237,7 @@ HostArray array_of(const ArraySpec& spec) {
   if (spec.kind == ArraySpec::Kind::file) return array_of_file(spec);
   HostArray array = HostArray::of_zeros(spec.type, spec.shape);
   if (spec.kind == ArraySpec::Kind::random) fill_random(array, spec);
-  if (spec.kind == ArraySpec::Kind::out) fill_out(array, kOutFill);
+  if (spec.kind == ArraySpec::Kind::out) fill_out(array, OutFill::nan);
   if (spec.kind == ArraySpec::Kind::constant) {
     for (std::int64_t i = 0; i < array.elements(); ++i) array.set_bits(i, spec.constant_bits);
   }
@@ -250,23 +250,24 @@ HostArray array_of(const ArraySpec& spec) {
   return array;
 }
 
-std::uint64_t fill_bits(ElementType type, std::uint8_t fill) {
-  const std::uint64_t bytes = 0x0101010101010101U * fill;
+std::uint64_t fill_bits(ElementType type, OutFill fill) {
+  constexpr std::uint64_t kEachByte = 0x0101010101010101U;
+  if (fill == OutFill::number) return kEachByte * 0x3DU;
   switch (type) {
     case ElementType::f16:
-      return 0x7E00U | fill;
+      return 0x7EA5U;
     case ElementType::bf16:
-      return 0x7FC0U | (fill & 0x3FU);
+      return 0x7FE5U;
     case ElementType::f32:
-      return 0x7FC00000U | (bytes & 0xFFFFU);
+      return 0x7FC0A5A5U;
     case ElementType::f64:
-      return 0x7FF8000000000000U | (bytes & 0xFFFFFFFFU);
+      return 0x7FF80000A5A5A5A5U;
     default:
-      return bytes;
+      return kEachByte * 0xA5U;
   }
 }
 
-void fill_out(HostArray& array, std::uint8_t fill) {
+void fill_out(HostArray& array, OutFill fill) {
   const std::uint64_t bits = fill_bits(array.type, fill);
   for (std::int64_t i = 0; i < array.elements(); ++i) array.set_bits(i, bits);
 }

@@ -54,14 +54,13 @@ struct CallArgument {
 // Errors: UsageError, with the text and what may stand there.
 CallArgument parse_argument(std::string_view text);
 
-// What an out array is full of before the kernel runs: each byte of integers; of floats, a NaN that
-// ends in it, which no arithmetic makes.
-inline constexpr std::uint8_t kOutFill = 0xA5;
+// What an out array is full of before the kernel runs: bits that a kernel hardly writes. `nan` is a
+// NaN of its own payload, `number` a small number; both are odd numbers in integers.
+enum class OutFill { nan, number };
 
-// Errors: those of read_npy().
+// Errors: those of read_npy(). Out arrays are full of OutFill::nan.
 HostArray array_of(const ArraySpec& spec);
-// The bits that an element of an out array begins with.
-std::uint64_t fill_bits(ElementType type, std::uint8_t fill = kOutFill);
-void fill_out(HostArray& array, std::uint8_t fill);
+std::uint64_t fill_bits(ElementType type, OutFill fill);
+void fill_out(HostArray& array, OutFill fill);
 
 }  // namespace clora

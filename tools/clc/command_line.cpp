@@ -17,6 +17,7 @@ Exit codes: 0 good, 1 findings or a failure, 2 a mistake in the call.)";
 
 void add_commands(CLI::App& program, Action& action) {
   add_build_command(program, action);
+  add_check_command(program, action);
   add_run_command(program, action);
 }
 

@@ -8,6 +8,7 @@
 namespace clora {
 
 void add_build_command(CLI::App& program, Action& action);
+void add_check_command(CLI::App& program, Action& action);
 void add_run_command(CLI::App& program, Action& action);
 
 }  // namespace clora

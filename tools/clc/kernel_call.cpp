@@ -152,7 +152,7 @@ void KernelCall::run() {
   context_.finish();
 }
 
-void KernelCall::reset(std::uint8_t fill) {
+void KernelCall::reset(OutFill fill) {
   for (const BoundArray& array : arrays_) {
     HostArray host = host_array(places_[array.position]->value);
     if (array.is_out) fill_out(host, fill);

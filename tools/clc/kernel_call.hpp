@@ -69,7 +69,7 @@ class KernelCall {
   // Runs the kernel once and waits.
   void run();
   // Every array as it was before the first run, but out arrays full of `fill`; guards whole again.
-  void reset(std::uint8_t fill = kOutFill);
+  void reset(OutFill fill = OutFill::nan);
 
   // An array as it is now, by name or position. Waits. Errors: UsageError, for no such array.
   HostArray read(const std::string& name);
