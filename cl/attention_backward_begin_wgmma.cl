@@ -64,7 +64,9 @@ __kernel void attention_backward_begin_wgmma(__global float* stats, __global int
                                              __global const int* first,
                                              __global const int* order, int T, int H, int P) {
   const int item = get_global_id(0), t = item / 8, h = get_global_id(1), all = P / STEP;
+  // clc: allow index-overflow a plan's words are few: heads x positions / 128
   if (item < all) plan[h * all + item] = 0;
+  // clc: allow index-overflow as above
   if (h == 0 && item == 0) plan[H * all] = 0;
   if (h == 0 && item < P / KEYS) {
     int sees = item * KEYS, past = T;  // row `sees` does, row `past` does not

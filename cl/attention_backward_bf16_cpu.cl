@@ -174,6 +174,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
   const int chunks = (T + chunk - 1) / chunk;
   const int turn = (int)get_group_id(0) % chunks, g = (int)get_group_id(0) / chunks;
   const int part = turn % 2 ? chunks - 1 - turn / 2 : turn / 2;
+  // clc: allow index-overflow below T
   const int c0 = part * chunk, c1 = min(T, c0 + chunk);
   const int h_end = (g + 1) * (H / G);
   const long q_step = (long)H * E, k_step = (long)G * E;

@@ -164,6 +164,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_b
   const int shares = (H / G + heads - 1) / heads;  // of the heads of a key head
   const int stretch = blocks * QUERIES, stretches = (T + stretch - 1) / stretch;
   const int turn = (int)get_group_id(0) / (G * shares), part = (int)get_group_id(0) % (G * shares);
+  // clc: allow index-overflow below T
   const int t0 = (turn % 2 ? turn / 2 : stretches - 1 - turn / 2) * stretch;
   const int g = part / shares, h = g * (H / G) + part % shares * heads;
   const int head_count = min(heads, (g + 1) * (H / G) - h);

@@ -25,6 +25,7 @@
 //         order of groups shows nowhere: the same bits every run.
 //! clc: build on wgmma: STAGES=4
 //! clc: build on wgmma: STAGES=4 LOSS_ALONE
+//! clc: allow index-overflow tiles and their parts are numbered well below 2^31
 #include "hopper.clh"
 #include "hopper_lanes.clh"
 #include "hopper_products.clh"

@@ -38,9 +38,11 @@ void project_heads(__global const ulong* layer, __global float* q, __local const
                                          (size_t)position * G * E;
     __global const uchar* w = WEIGHTS(is_q ? Q_WEIGHT : is_k ? K_WEIGHT : V_WEIGHT);
     for (uint i = 0; i < E; i += STRIP_ROWS) {
+      // clc: allow index-overflow below D
       vstore16(strip_dot(weight_row(w, n * E + i, D), row, D), 0, out + n * E + i);
     }
     if (is_q || is_k) {
+      // clc: allow index-overflow below D
       rotate_token(out + n * E, out + n * E, angles, 1, E / 2, 1, E / 2, 1.0f);
     }
   }
@@ -90,6 +92,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
     if (!meet(meeting, &mine)) return;  // all parts of attention are there
 
     for (uint h = 0; h < H; ++h) {
+      // clc: allow index-overflow below D
       join_splits(attention + h * E, parts + (size_t)h * splits * (E + 2), E, splits);
     }
     round_row(scratch, attention, H * E);

@@ -6,6 +6,7 @@
 // Work    one work-item
 // Local   none
 // Cost    8 bytes written
+// Numerics  none: whole numbers
 //! clc: build
 __kernel void device_address(__global ulong* words, __global const uchar* memory) {
   words[0] = (ulong)memory;

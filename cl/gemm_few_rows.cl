@@ -135,6 +135,7 @@ __attribute__((always_inline)) void add_maker_octets(float* sums, __global const
                                                      uint apart, const uint count) {
   float8 factors[MAKER_AHEAD];
 #pragma unroll
+  // clc: allow index-overflow within a row
   for (uint c = 0; c < count; ++c) factors[c] = octet_of_floats(row + k + c * apart);
 #pragma unroll
   for (uint c = 0; c < count; ++c) {

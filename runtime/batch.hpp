@@ -41,8 +41,13 @@ struct LocalMemory {
   std::size_t bytes = 0;
 };
 
+// A value of any other type, as the kernel takes it: a half, a float4, a struct.
+struct ValueBytes {
+  std::vector<std::byte> bytes;
+};
+
 using Argument = std::variant<Tensor, LocalMemory, std::int32_t, std::uint32_t, std::int64_t,
-                              std::uint64_t, float>;
+                              std::uint64_t, float, ValueBytes>;
 
 struct Launch {
   Kernel kernel;

@@ -71,6 +71,9 @@ void bind_kernel(KernelCommand& command, Context& context) {
         Overloaded{
             [&](const Tensor& tensor) { return set_tensor(own, n, tensor, context); },
             [&](const LocalMemory& local) { return clSetKernelArg(own, n, local.bytes, nullptr); },
+            [&](const ValueBytes& value) {
+              return clSetKernelArg(own, n, value.bytes.size(), value.bytes.data());
+            },
             [&](auto value) { return clSetKernelArg(own, n, sizeof value, &value); }},
         command.arguments[i]);
     check_opencl(status, fmt::format("batch: argument {} of kernel {}", i, kernel.function));

@@ -20,6 +20,14 @@ std::string text_of(Query query) {
   return text;
 }
 
+// An argument's name as it was written: pocl's headers rename OpenCL's functions by macros, and so
+// an argument named like one ("step", "length").
+std::string written_name(std::string name) {
+  constexpr std::string_view kOfPocl = "_cl_";
+  if (name.starts_with(kOfPocl)) name.erase(0, kOfPocl.size());
+  return name;
+}
+
 KernelArgument::Space space_of(cl_kernel kernel, cl_uint i) {
   cl_kernel_arg_address_qualifier space = CL_KERNEL_ARG_ADDRESS_PRIVATE;
   clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof space, &space, nullptr);
@@ -49,7 +57,7 @@ std::vector<KernelArgument> arguments_of(cl_kernel kernel) {
     cl_kernel_arg_type_qualifier qualifiers = CL_KERNEL_ARG_TYPE_NONE;
     clGetKernelArgInfo(kernel, i, CL_KERNEL_ARG_TYPE_QUALIFIER, sizeof qualifiers, &qualifiers,
                        nullptr);
-    arguments.push_back({.name = text(CL_KERNEL_ARG_NAME),
+    arguments.push_back({.name = written_name(text(CL_KERNEL_ARG_NAME)),
                          .type = text(CL_KERNEL_ARG_TYPE_NAME),
                          .space = space_of(kernel, i),
                          .read_only = (qualifiers & CL_KERNEL_ARG_TYPE_CONST) != 0});

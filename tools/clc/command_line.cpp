@@ -22,6 +22,8 @@ void add_commands(CLI::App& program, Action& action) {
   add_stats_command(program, action);
   add_disasm_command(program, action);
   add_lint_command(program, action);
+  add_check_command(program, action);
+  add_run_command(program, action);
   add_trace_command(program, action);
   add_cache_command(program, action);
   add_devices_command(program, action);

@@ -1,0 +1,203 @@
+#include "tools/clc/kernel_call.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/error.hpp"
+#include "tools/clc/argument_matching.hpp"
+#include "tools/command_line/config_file.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::byte kGuard{0xC7};
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+Defines defines_of(const KernelCallSpec& spec) {
+  Defines defines;
+  if (!spec.options.empty()) defines.add_option(spec.options);
+  return defines;
+}
+
+KernelReport report_on(const Context& context, const KernelCallSpec& spec) {
+  const ProgramReport program =
+      report_on_program(context, spec.file.text, spec.file.name, build_options(defines_of(spec)));
+  if (!program.built) throw Error(ErrorCode::build_failed, program.log);
+  return kernel_named(program, spec.kernel, spec.file.name);
+}
+
+Grid grid_of(const KernelCallSpec& spec, const KernelReport& kernel) {
+  const bool required = kernel.required_group[0] > 0;
+  Grid grid{spec.global,
+            spec.local.value_or(required ? kernel.required_group : local_for(spec.global, kernel))};
+  const GridSize& local = grid.local;
+  if (required && local != kernel.required_group) {
+    throw UsageError(fmt::format("--local {}: {} requires work-groups of {}", fmt::join(local, ","),
+                                 kernel.name, fmt::join(kernel.required_group, ",")));
+  }
+  for (std::size_t d = 0; d < 3; ++d) {
+    if (grid.global[d] % local[d] == 0) continue;
+    throw UsageError(fmt::format(
+        "--global {}: dimension {} must be a multiple of the work-group's {}; take {} and let the "
+        "kernel leave out what is beyond its arrays",
+        fmt::join(grid.global, ","), d, local[d], (grid.global[d] / local[d] + 1) * local[d]));
+  }
+  const std::size_t items = local[0] * local[1] * local[2];
+  if (items > kernel.max_group) {
+    throw UsageError(fmt::format("--local {}: {} work-items in a work-group, {} can have {} here",
+                                 fmt::join(local, ","), items, kernel.name, kernel.max_group));
+  }
+  return grid;
+}
+
+Tensor bytes_on(Context& context, std::size_t bytes) {
+  return context.allocate({static_cast<std::int64_t>(bytes)}, DType::u8, MemoryTag::activations);
+}
+
+HostArray host_array(const ArgumentValue& value) {
+  const auto* given = std::get_if<HostArray>(&value);
+  return given != nullptr ? *given : array_of(std::get<ArraySpec>(value));
+}
+
+bool is_out(const ArgumentValue& value) {
+  const auto* spec = std::get_if<ArraySpec>(&value);
+  return spec != nullptr && spec->kind == ArraySpec::Kind::out;
+}
+
+// What is wrong in a guard; nearest_first: the array lies before it.
+BrokenGuard damage_in(std::span<const std::byte> guard, bool nearest_first) {
+  BrokenGuard broken;
+  for (std::size_t i = 0; i < guard.size(); ++i) {
+    const std::size_t at = nearest_first ? i : guard.size() - 1 - i;
+    if (guard[at] == kGuard) continue;
+    if (broken.bytes++ == 0) broken.distance_bytes = i;
+  }
+  return broken;
+}
+
+}  // namespace
+
+KernelCall::KernelCall(Context& context, KernelCallSpec spec)
+    : context_(context),
+      spec_(std::move(spec)),
+      kernel_(report_on(context, spec_)),
+      grid_(grid_of(spec_, kernel_)),
+      places_(matched_arguments(kernel_, spec_.arguments)),
+      batch_(context) {
+  const std::size_t alignment = context.device().base_alignment_bytes;
+  spec_.guard_bytes = (spec_.guard_bytes + alignment - 1) / alignment * alignment;
+  std::vector<Argument> bound;
+  for (std::size_t i = 0; i < places_.size(); ++i) bind(i, *places_[i], bound);
+  batch_.record({.kernel = context.kernel(spec_.file.name, kernel_.name, defines_of(spec_)),
+                 .grid = grid_,
+                 .cost = {},
+                 .label = kernel_.name},
+                std::move(bound));
+}
+
+void KernelCall::bind(std::size_t position, const CallArgument& given,
+                      std::vector<Argument>& bound) {
+  const auto array = [&](const auto&) {
+    const HostArray host = host_array(given.value);
+    require_array_fits(kernel_, position, host.type);
+    bound.emplace_back(new_array(position, given.value, host));
+  };
+  std::visit(Overloaded{[&](const ArraySpec& spec) { array(spec); },
+                        [&](const HostArray& host) { array(host); },
+                        [&](const LocalMemory& local) {
+                          require_local(kernel_, position);
+                          bound.emplace_back(local);
+                        },
+                        [&](const ScalarSpec& value) {
+                          bound.emplace_back(value_bytes(kernel_, position, value));
+                        },
+                        [&](const ValueBytes& value) { bound.emplace_back(value); }},
+             given.value);
+}
+
+Tensor KernelCall::new_array(std::size_t position, const ArgumentValue& value,
+                             const HostArray& host) {
+  const std::string& name = kernel_.arguments[position].name;
+  BoundArray array{.position = position,
+                   .name = name.empty() ? std::to_string(position) : name,
+                   .type = host.type,
+                   .shape = host.shape,
+                   .is_out = is_out(value),
+                   .memory = {},
+                   .whole = {}};
+  const std::size_t bytes = host.bytes.size();
+  array.whole = bytes_on(context_, bytes + 2 * spec_.guard_bytes);
+  array.memory =
+      array.whole.slice(spec_.guard_bytes, {static_cast<std::int64_t>(bytes)}, DType::u8);
+  upload(array, host);
+  arrays_.push_back(array);
+  return array.memory;
+}
+
+void KernelCall::upload(const BoundArray& array, const HostArray& content) {
+  if (spec_.guard_bytes == 0) return context_.write(array.memory, content.bytes);
+  std::vector<std::byte> whole(array.whole.bytes(), kGuard);
+  std::ranges::copy(content.bytes, whole.begin() + static_cast<std::ptrdiff_t>(spec_.guard_bytes));
+  context_.write(array.whole, whole);
+}
+
+void KernelCall::run() {
+  batch_.submit();
+  context_.finish();
+}
+
+void KernelCall::reset(OutFill fill) {
+  for (const BoundArray& array : arrays_) {
+    HostArray host = host_array(places_[array.position]->value);
+    if (array.is_out) fill_out(host, fill);
+    upload(array, host);
+  }
+}
+
+const BoundArray& KernelCall::array(const std::string& name) const {
+  std::string names;
+  for (const BoundArray& each : arrays_) {
+    if (each.name == name || std::to_string(each.position) == name) return each;
+    names += (names.empty() ? "" : ", ") + each.name;
+  }
+  throw UsageError(fmt::format("'{}' is no array of this call of {}; there are {}", name,
+                               kernel_.name, names.empty() ? "none" : names));
+}
+
+HostArray KernelCall::read(const std::string& name) {
+  const BoundArray& bound = array(name);
+  HostArray host = HostArray::of_zeros(bound.type, bound.shape);
+  context_.read(bound.memory, host.bytes);
+  return host;
+}
+
+std::vector<BrokenGuard> KernelCall::broken_guards() {
+  std::vector<BrokenGuard> broken;
+  for (const BoundArray& array : arrays_) {
+    const auto whole = context_.read<std::byte>(array.whole);
+    const std::span all(whole);
+    for (const bool before : {true, false}) {
+      BrokenGuard guard =
+          damage_in(before ? all.first(spec_.guard_bytes) : all.last(spec_.guard_bytes), !before);
+      guard.name = array.name;
+      guard.before = before;
+      if (guard.bytes > 0) broken.push_back(std::move(guard));
+    }
+  }
+  return broken;
+}
+
+GridSize local_for(const GridSize& global, const KernelReport& kernel) {
+  constexpr std::size_t kMost = 64;
+  std::size_t items = 1;
+  while (2 * items <= std::min(kMost, kernel.max_group) && global[0] % (2 * items) == 0) items *= 2;
+  return {items, 1, 1};
+}
+
+}  // namespace clora

@@ -1,0 +1,174 @@
+#include "tools/clc/npy.hpp"
+
+#include <array>
+#include <charconv>
+#include <string>
+
+#include "runtime/error.hpp"
+#include "runtime/file.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::size_t kAlignment = 64;  // of the elements, as NumPy writes them
+
+struct NamedType {
+  std::string_view descr;
+  ElementType type;
+};
+constexpr std::array<NamedType, 12> kDescriptions{{{"<f2", ElementType::f16},
+                                                   {"<f4", ElementType::f32},
+                                                   {"<f8", ElementType::f64},
+                                                   {"|i1", ElementType::i8},
+                                                   {"|u1", ElementType::u8},
+                                                   {"<i2", ElementType::i16},
+                                                   {"<u2", ElementType::u16},
+                                                   {"<i4", ElementType::i32},
+                                                   {"<u4", ElementType::u32},
+                                                   {"<i8", ElementType::i64},
+                                                   {"<u8", ElementType::u64},
+                                                   {"|b1", ElementType::u8}}};
+
+std::string_view text_of_bytes(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+struct NpyText {
+  std::string_view header, elements;
+};
+
+NpyText split(std::string_view file, std::string_view name) {
+  constexpr std::size_t kVersionEnd = 8;
+  if (!file.starts_with(kMagic) || file.size() < kVersionEnd) {
+    fail(ErrorCode::invalid_file, "npy: {} is no .npy file: it does not begin with \\x93NUMPY",
+         name);
+  }
+  const int version = file[kMagic.size()];
+  if (version < 1 || version > 3) {
+    fail(ErrorCode::unsupported, "npy: {} has format version {}, clc reads 1 to 3", name, version);
+  }
+  const std::size_t length_bytes = version == 1 ? 2 : 4;
+  const std::size_t begin = kVersionEnd + length_bytes;
+  std::size_t length = 0;
+  for (std::size_t i = 0; i < length_bytes && kVersionEnd + i < file.size(); ++i) {
+    length |= static_cast<std::size_t>(static_cast<unsigned char>(file[kVersionEnd + i])) << 8 * i;
+  }
+  if (file.size() < begin || file.size() - begin < length) {
+    fail(ErrorCode::invalid_file, "npy: {} ends within its header, after {} bytes", name,
+         file.size());
+  }
+  return {file.substr(begin, length), file.substr(begin + length)};
+}
+
+// What stands behind 'key': in the header, up to the end of the header.
+std::string_view value_behind(std::string_view header, std::string_view key,
+                              std::string_view name) {
+  for (const char quote : {'\'', '"'}) {
+    const std::string quoted = fmt::format("{0}{1}{0}", quote, key);
+    const std::size_t at = header.find(quoted);
+    if (at == std::string_view::npos) continue;
+    const std::size_t begin = header.find_first_not_of(": ", at + quoted.size());
+    if (begin != std::string_view::npos) return header.substr(begin);
+  }
+  fail(ErrorCode::invalid_file, "npy: the header of {} has no '{}'", name, key);
+}
+
+ElementType type_in(std::string_view header, std::string_view name) {
+  const std::string_view value = value_behind(header, "descr", name);
+  const std::string_view descr = value.substr(1, value.find_first_of("'\"", 1) - 1);
+  for (const NamedType& each : kDescriptions) {
+    if (each.descr == descr) return each.type;
+  }
+  if (descr.starts_with('>')) {
+    fail(ErrorCode::unsupported,
+         "npy: {} is big endian ('{}'); save it by numpy.save(file, x.astype('<{}'))", name, descr,
+         descr.substr(1));
+  }
+  fail(ErrorCode::unsupported,
+       "npy: {} has elements of '{}'; clc reads <f2 <f4 <f8 and integers "
+       "of 1, 2, 4 and 8 bytes, little endian",
+       name, value.starts_with('[') ? "a structured type" : descr);
+}
+
+Dimensions shape_in(std::string_view header, std::string_view name) {
+  std::string_view value = value_behind(header, "shape", name);
+  const std::size_t close = value.find(')');
+  Dimensions shape;
+  if (value.starts_with('(') && close != std::string_view::npos) {
+    value = value.substr(1, close - 1);
+    while (true) {
+      const std::size_t begin = value.find_first_not_of(" ,");
+      if (begin == std::string_view::npos) return shape;
+      value.remove_prefix(begin);
+      std::int64_t size = 0;
+      const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), size);
+      if (error != std::errc() || size < 0) break;
+      shape.push_back(size);
+      value.remove_prefix(static_cast<std::size_t>(stop - value.data()));
+    }
+  }
+  fail(ErrorCode::invalid_file, "npy: the header of {} has a shape that is none", name);
+}
+
+std::string header_text(const HostArray& array) {
+  const ElementType stored = array.type == ElementType::bf16 ? ElementType::u16 : array.type;
+  std::string_view descr;
+  for (const NamedType& each : kDescriptions) {
+    if (descr.empty() && each.type == stored) descr = each.descr;
+  }
+  return fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr,
+                     fmt::join(array.shape, ", "), array.shape.size() == 1 ? "," : "");
+}
+
+}  // namespace
+
+HostArray parse_npy(std::span<const std::byte> bytes, std::string_view name) {
+  const auto [header, elements] = split(text_of_bytes(bytes), name);
+  HostArray array{.type = type_in(header, name), .shape = shape_in(header, name), .bytes = {}};
+  const bool fortran = value_behind(header, "fortran_order", name).starts_with("True");
+  if (fortran && array.shape.size() > 1) {
+    fail(ErrorCode::unsupported,
+         "npy: {} is in Fortran order and clc reads C order; save it by numpy.save(file, "
+         "numpy.ascontiguousarray(x))",
+         name);
+  }
+  const std::size_t count = elements.size() / bytes_of(array.type);
+  std::size_t wanted = 1;  // more than count once the file is too short
+  for (const std::int64_t size : array.shape) {
+    if (size == 0) fail(ErrorCode::invalid_file, "npy: {} has no elements", name);
+    const auto rows = static_cast<std::size_t>(size);
+    wanted = wanted > count || rows > count / wanted ? count + 1 : wanted * rows;
+  }
+  if (wanted > count) {
+    fail(ErrorCode::invalid_file, "npy: {} is cut short: {} elements for the shape {}", name, count,
+         text_of(array.shape));
+  }
+  const auto begin = bytes.end() - static_cast<std::ptrdiff_t>(elements.size());
+  array.bytes.assign(begin, begin + static_cast<std::ptrdiff_t>(wanted * bytes_of(array.type)));
+  return array;
+}
+
+HostArray read_npy(const std::filesystem::path& path) {
+  const MappedFile file = MappedFile::open(path);
+  return parse_npy(file.bytes(), path.string());
+}
+
+void write_npy(const std::filesystem::path& path, const HostArray& array) {
+  std::string header = header_text(array);
+  const std::size_t before = kMagic.size() + 4;  // version and length
+  const std::size_t whole = (before + header.size() + kAlignment) / kAlignment * kAlignment;
+  header.resize(whole - before - 1, ' ');
+  header += '\n';
+  std::string start(kMagic);
+  start += '\x01';
+  start += '\0';
+  start += static_cast<char>(header.size() & 0xFFU);
+  start += static_cast<char>(header.size() >> 8U);
+  start += header;
+  const std::array<std::span<const std::byte>, 2> parts{std::as_bytes(std::span(start)),
+                                                        array.bytes};
+  write_file_atomically(path, parts);
+}
+
+}  // namespace clora

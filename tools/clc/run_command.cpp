@@ -1,0 +1,233 @@
+// clc run: one kernel, once, on arrays that the call describes; what comes out is shown, kept and
+// compared.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/clc/call_options.hpp"
+#include "tools/clc/commands.hpp"
+#include "tools/clc/comparison.hpp"
+#include "tools/clc/kernel_call.hpp"
+#include "tools/clc/npy.hpp"
+#include "tools/command_line/config_file.hpp"
+
+namespace clora {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kFooter = R"(Specs of --arg:
+  rand(f32,1024x768,seed=1,min=0,max=1)   uniform; by default floats in [-1,1), integers in 0..100
+  zeros(f32,1024)  const(i32,1024,7)  range(u32,1024,0,1)
+  out(f32,1024x768)                       what the kernel writes; NaN before
+  x.npy  npy(FILE)  npy(FILE,bf16)        NumPy's file; its <u2 as bf16
+  local(4096)                             bytes of local memory
+  768  0.5  (1,2,3,4)  int(3)             a value of the kernel's type, or of one that is named
+Types: f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64.
+Examples:
+  clc run saxpy.cl --global 1024 --arg n=1000 --arg a=2 --arg 'x=rand(f32,1000,seed=1)'
+      --arg 'y=out(f32,1000)' --print y
+  clc run saxpy.cl --global 1024 --arg n=1000 --arg a=2 --arg x=x.npy --arg 'y=out(f32,1000)'
+      --save y=y.npy --compare y=expected.npy --ulp 4
+Exit codes: 0 good, 1 a comparison or the run failed, 2 a mistake in the call.)";
+
+struct RunOptions {
+  CallOptions call;
+  std::vector<std::string> printed, saved, compared;
+  Tolerance tolerance;
+  int times = 1;
+};
+
+// "y=out.npy"
+struct NamedFile {
+  std::string array;
+  std::filesystem::path file;
+};
+
+NamedFile named_file(const std::string& text, std::string_view option) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    throw UsageError(fmt::format("{} '{}': NAME=FILE is wanted, as in y=out.npy", option, text));
+  }
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+ordered_json json_of(const HostArray& array) {
+  ordered_json values = ordered_json::array();
+  for (std::int64_t i = 0; i < array.elements(); ++i) {
+    if (is_float(array.type)) {
+      values.push_back(array.value(i));
+    } else if (is_signed(array.type)) {
+      values.push_back(static_cast<std::int64_t>(array.bits(i)));
+    } else {
+      values.push_back(array.bits(i));
+    }
+  }
+  return {{"type", name_of(array.type)}, {"shape", array.shape}, {"values", std::move(values)}};
+}
+
+class Run {
+ public:
+  explicit Run(const RunOptions& options)
+      : options_(options),
+        output_(options.call.common.output),
+        file_(open_kernel_file(options.call.file, options.call.common.include_folders)),
+        context_(context_config(options.call.common, file_)),
+        call_(context_, call_spec(options.call, file_, context_.device())) {}
+
+  int operator()() {
+    check_names();
+    for (int i = 0; i < options_.times; ++i) call_.batch().submit();
+    context_.finish();
+    announce();
+    for (const std::string& text : options_.printed) print(text);
+    for (const std::string& text : options_.saved) save(named_file(text, "--save"));
+    bool good = true;
+    for (const std::string& text : options_.compared) {
+      good = compare_with(named_file(text, "--compare")) && good;
+    }
+    output_.object(object_);
+    return good ? 0 : 1;
+  }
+
+ private:
+  static std::string array_in(const std::string& printed) {
+    return printed.substr(0, printed.find('['));
+  }
+
+  // Before the kernel runs: it may run for long.
+  void check_names() {
+    for (const std::string& text : options_.printed) (void)call_.array(array_in(text));
+    for (const std::string& text : options_.saved) {
+      (void)call_.array(named_file(text, "--save").array);
+    }
+    for (const std::string& text : options_.compared) {
+      (void)call_.array(named_file(text, "--compare").array);
+    }
+  }
+
+  void announce() {
+    const Grid& grid = call_.grid();
+    output_.info("{} of {} ran on {}: global {}, local {}", call_.kernel().name, file_.name,
+                 context_.device().name, fmt::join(grid.global, ","), fmt::join(grid.local, ","));
+    output_.detail("built with: {}", call_.spec().options);
+    object_ = {{"file", file_.name},
+               {"kernel", call_.kernel().name},
+               {"options", call_.spec().options},
+               {"device", context_.device().name},
+               {"global", grid.global},
+               {"local", grid.local}};
+  }
+
+  void print(const std::string& text) {
+    const std::string name = array_in(text);
+    HostArray array = call_.read(name);
+    if (name.size() < text.size()) {
+      if (!text.ends_with(']')) {
+        throw UsageError(fmt::format("--print '{}': ']' is missing at the end", text));
+      }
+      array = part_of(array, text.substr(name.size() + 1, text.size() - name.size() - 2));
+    }
+    output_.result("{} = {}\n{}", text, array.text(), picture_of(array));
+    if (output_.json()) object_["printed"][text] = json_of(array);
+  }
+
+  void save(const NamedFile& to) {
+    const HostArray array = call_.read(to.array);
+    write_npy(to.file, array);
+    output_.info("{} saved to {}: {}", to.array, to.file.string(), array.text());
+    object_["saved"][to.array] = to.file.string();
+  }
+
+  bool compare_with(const NamedFile& reference) {
+    const HostArray got = call_.read(reference.array);
+    HostArray wanted = read_npy(reference.file);
+    if (got.type == ElementType::bf16 && wanted.type == ElementType::u16) {
+      wanted.type = ElementType::bf16;
+    }
+    const Comparison found = compare(got, wanted, options_.tolerance, reference.array);
+    tell(reference, got, wanted, found);
+    return found.bad == 0;
+  }
+
+  void tell(const NamedFile& reference, const HostArray& got, const HostArray& wanted,
+            const Comparison& found) {
+    const std::string pair = fmt::format("{} and {}", reference.array, reference.file.string());
+    ordered_json object{{"array", reference.array},
+                        {"file", reference.file.string()},
+                        {"tolerance", options_.tolerance.text()},
+                        {"max_absolute", found.max_absolute},
+                        {"max_relative", found.max_relative},
+                        {"max_ulp", found.max_ulp},
+                        {"elements", got.elements()},
+                        {"above_tolerance", found.bad}};
+    if (found.worst < 0) {
+      output_.result("{} are equal", pair);
+    } else {
+      const std::string place = place_text(got.shape, found.worst);
+      output_.result("{}: {} of {} elements above the tolerance ({})", pair, grouped(found.bad),
+                     grouped(got.elements()), options_.tolerance.text());
+      output_.result("  at most {:.3g} absolute, {:.3g} relative, {:.0f} ulp", found.max_absolute,
+                     found.max_relative, found.max_ulp);
+      output_.result("  worst at {}: {} instead of {}", place, got.value_text(found.worst),
+                     wanted.value_text(found.worst));
+      object["worst"] = {
+          {"place", place}, {"got", got.value(found.worst)}, {"wanted", wanted.value(found.worst)}};
+    }
+    object_["compared"].push_back(std::move(object));
+  }
+
+  const RunOptions& options_;
+  Output output_;
+  KernelFile file_;
+  Context context_;
+  KernelCall call_;
+  ordered_json object_;
+};
+
+void add_result_options(CLI::App& command, RunOptions& options) {
+  const auto list = [&](const char* name, std::vector<std::string>& values, const char* help,
+                        const char* type) {
+    command.add_option(name, values, help)
+        ->type_name(type)
+        ->allow_extra_args(false)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->group("Results");
+  };
+  const auto tolerance = [&](const char* name, std::optional<double>& value, const char* help) {
+    command.add_option(name, value, help)
+        ->type_name("X")
+        ->check(CLI::NonNegativeNumber)
+        ->group("Results");
+  };
+  list("--print", options.printed, "Show an array, or a part of it: y, y[0:8], y[2,0:8]", "NAME");
+  list("--save", options.saved, "Write an array, an input too, to a .npy file", "NAME=FILE");
+  list("--compare", options.compared,
+       "Compare an array with a .npy file; without a tolerance they must be equal", "NAME=FILE");
+  tolerance("--atol", options.tolerance.atol, "Good is |got - wanted| <= atol + rtol * |wanted|");
+  tolerance("--rtol", options.tolerance.rtol, "See --atol");
+  tolerance("--ulp", options.tolerance.ulp, "Good, too, is so many units in the last place apart");
+  command
+      .add_option("--times", options.times,
+                  "Run it so often; each run finds what the one before it left")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group("Call");
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& program, Action& action) {
+  CLI::App* command =
+      program.add_subcommand("run", "Run a kernel on arrays; print, save and compare them");
+  const auto options = std::make_shared<RunOptions>();
+  add_call_options(*command, options->call);
+  add_result_options(*command, *options);
+  command->footer(kFooter);
+  command->callback([options, &action] { action = [options] { return Run(*options)(); }; });
+}
+
+}  // namespace clora
