@@ -17,6 +17,7 @@
 // Numerics  squares are rounded once, their sums are compensated: the norm is right to a few ulp.
 //         Elements are updated as computed where g is not finite.
 //! clc: build GROUP=256
+//! clc: budget on gfx90a registers<=64 spills=0
 #ifndef GROUP
 #error "GROUP: work-items of a group, a power of two"
 #endif

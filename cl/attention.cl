@@ -15,6 +15,7 @@
 // Cost    4 E flops a (query, key) pair and head
 // Numerics online softmax (Milakov and Gimelshein, 2018); only keys of the range are read
 //! clc: build GROUP=64
+//! clc: budget on gfx90a registers<=48 spills=0
 #include "group_reduce.clh"
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forward(

@@ -13,6 +13,7 @@
 // Cost    14 E flops a (query, key) pair and head: scores are made twice
 // Numerics p from the forward's log_sum_exp; every sum in one fixed order
 //! clc: build GROUP=64
+//! clc: budget on gfx90a registers<=64 spills=0
 #ifndef GROUP
 #error "GROUP: work-items of a group"
 #endif

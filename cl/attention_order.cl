@@ -16,6 +16,7 @@
 // those worked on beside one another go from the last to the first, upwards: then none waits, since each
 // comes to a block of queries after the one before it in order. Of a long document all go downwards.
 //! clc: build GROUP=256
+//! clc: budget on gfx90a registers<=96 spills<=15
 #define BLOCK 128
 #define MOST_TURNS 4  // in which a short document is done
 

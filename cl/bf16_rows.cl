@@ -9,6 +9,7 @@
 // Cost    a read of w and a write of out
 // Numerics  rounded to nearest even
 //! clc: build WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_F16,WEIGHT_Q8_0}
+//! clc: budget on gfx90a registers<=32 spills=0
 #include "bf16_values.clh"
 #include "quant.clh"
 

@@ -15,6 +15,7 @@
 // Numerics  exponentials are relative to the largest logit so far (row_sum_exp.clh); an item adds its
 //         V / GROUP terms in order, then a tree. sum_in_order is compensated.
 //! clc: build GROUP={256,1024}
+//! clc: budget on gfx90a registers<=32 spills=0
 #ifndef GROUP
 #error "GROUP: work-items of a group, a power of two"
 #endif

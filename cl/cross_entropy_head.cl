@@ -19,6 +19,7 @@
 // Numerics  sums in an order that is always the same
 //! clc: build GROUP=256 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16}
 //! clc: build GROUP=256 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} GRADIENT
+//! clc: budget on gfx90a registers<=112 spills=0
 #include "bf16_values.clh"
 #include "group_reduce.clh"
 #include "quant.clh"

@@ -29,6 +29,7 @@
 //! clc: build on gpu: WEIGHT_TYPE=WEIGHT_BF16 MOST_RANKS=78 ADAPTED
 //!     GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MOST_LAYERS=3 LOCAL_FLOATS=2592
 //!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32
+//! clc: budget on gfx90a registers<=128 spills<=15
 #include "decode_attention_gpu.clh"
 #include "decode_products_gpu.clh"
 #include "group_meeting.clh"

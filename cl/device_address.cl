@@ -8,6 +8,7 @@
 // Cost    8 bytes written
 // Numerics  none: whole numbers
 //! clc: build
+//! clc: budget on gfx90a registers<=32 spills=0
 __kernel void device_address(__global ulong* words, __global const uchar* memory) {
   words[0] = (ulong)memory;
 }

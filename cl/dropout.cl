@@ -10,6 +10,7 @@
 // Numerics  one rounding; the hash is two rounds of the 32-bit finaliser "lowbias32" (C. Wellons,
 //         Prospecting for Hash Functions, 2018), keyed between the rounds
 //! clc: build
+//! clc: budget on gfx90a registers<=32 spills=0
 uint mix(uint h) {
   h = (h ^ (h >> 16)) * 0x7feb352du;
   h = (h ^ (h >> 15)) * 0x846ca68bu;

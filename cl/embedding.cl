@@ -13,6 +13,7 @@
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build ROWS=4 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_STRIPS
+//! clc: budget on gfx90a registers<=96 spills<=6
 #ifndef ROWS
 #error "ROWS: of y, of a work-item of embedding"
 #endif

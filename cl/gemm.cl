@@ -19,6 +19,7 @@
 //! clc: build TILE=64 SIDE=16 STEPS=16
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_STRIPS
 //! clc: build TILE=64 SIDE=16 STEPS=16 WEIGHT_TYPE=WEIGHT_BF16 X_BF16 Y_BF16
+//! clc: budget on gfx90a registers<=64 spills=0
 #include "bf16_values.clh"
 #include "quant.clh"
 

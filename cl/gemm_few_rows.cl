@@ -20,6 +20,7 @@
 //! clc: build GROUP=128 ROWS=1 TEAM_ROWS=2 AHEAD=2 WEIGHT_TYPE=WEIGHT_BF16 OCTETS
 //! clc: build GROUP=512 ROWS=1 TEAM_ROWS=1 AHEAD=4 WEIGHT_TYPE=WEIGHT_BF16 OCTETS MAKES_S X_BF16
 //!     Y_BF16
+//! clc: budget on gfx90a registers<=80 spills=0
 #include "quant_octet.clh"
 #include "team_sums.clh"
 

@@ -16,6 +16,7 @@
 //! clc: build X_TYPE=f32 Y_TYPE=f32 PIECE=1 GROUP=256 ITEMS=256 PIECES=0
 //! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE=4 WARPS WHOLE GROUP=128
 //!     ITEMS=64 PIECES=4
+//! clc: budget on gfx90a registers<=112 spills=0
 #include "row_pieces.clh"
 
 ROW_REDUCTION(row_sum, float, JOIN_SUM)

@@ -14,6 +14,7 @@
 //! clc: build COLUMNS=128 RANKS=16 STEPS=64
 //! clc: build COLUMNS=128 RANKS=16 STEPS=64 X_BF16
 //! clc: build COLUMNS=1 RANKS=1 STEPS=1
+//! clc: budget on gfx90a registers<=64 spills=0
 #if !defined(COLUMNS) || !defined(RANKS) || !defined(STEPS)
 #error "COLUMNS, RANKS and STEPS are required"
 #endif

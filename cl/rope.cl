@@ -17,6 +17,7 @@
 //   written by one item: y may be x, and is where IN_PLACE: there is no argument x then
 //! clc: build X_TYPE={f32,bf16} PIECE={1,4}
 //! clc: build X_TYPE={f32,bf16} PIECE=4 IN_PLACE OF_TWO
+//! clc: budget on gfx90a registers<=80 spills=0
 #include "activations.clh"
 
 // Two pieces side by side, whose even and odd lanes are parted and joined.

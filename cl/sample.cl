@@ -17,6 +17,7 @@
 // Numerics  weights are rounded to f32 before they are ranked. Logits that are NaN are never
 //         chosen (id 0 where all are); an infinite one is chosen as at temperature 0.
 //! clc: build GROUP=64
+//! clc: budget on gfx90a registers<=48 spills=0
 #ifndef GROUP
 #error "GROUP: work-items of the group, a power of two"
 #endif

@@ -11,6 +11,7 @@
 //   and written by one item, who reads all before: where types are one an output may be any input
 //! clc: build GATE_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE={1,4}
 //! clc: build GATE_TYPE={f32,bf16} DY_TYPE=f32 DGATE_TYPE={f32,bf16} PIECE=4
+//! clc: budget on gfx90a registers<=48 spills=0
 
 #include "activations.clh"
 
