@@ -1,8 +1,13 @@
-# clora_embed_texts(TARGET FOLDER HEADER FUNCTION): adds every .cl and .clh file of FOLDER to TARGET
-# as text, so that an installed program needs no kernel files. HEADER (a path from the root) declares
-# FUNCTION, which gives the table as std::span<const KernelSource>.
+# clora_embed_texts(TARGET FOLDER HEADER FUNCTION [ENDING...]): adds every file of FOLDER with one of
+# the endings (.cl and .clh) to TARGET as text, so that an installed program needs no files. HEADER
+# (a path from the root) declares FUNCTION, which gives the table as std::span<const KernelSource>.
 function(clora_embed_texts target folder header function)
-  file(GLOB texts CONFIGURE_DEPENDS ${folder}/*.cl ${folder}/*.clh)
+  set(patterns ${ARGN})
+  if(NOT patterns)
+    set(patterns .cl .clh)
+  endif()
+  list(TRANSFORM patterns PREPEND ${folder}/*)
+  file(GLOB texts CONFIGURE_DEPENDS ${patterns})
   set(generated ${PROJECT_BINARY_DIR}/generated/${function}.cpp)
   add_custom_command(
     OUTPUT ${generated}

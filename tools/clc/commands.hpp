@@ -7,6 +7,7 @@
 
 namespace clora {
 
+void add_new_command(CLI::App& program, Action& action);
 void add_build_command(CLI::App& program, Action& action);
 void add_matrix_command(CLI::App& program, Action& action);
 void add_stats_command(CLI::App& program, Action& action);
