@@ -137,7 +137,7 @@ TEST_F(ClcNew, ItsFilesKeepToTheLayers) {
   const auto faults = [&] {
     return test::run_program(source_folder() / "tools/check_layers",
                              {.arguments = {folder_.path().string()}})
-        .out;
+        .err;
   };
   EXPECT_THAT(faults(), testing::Not(HasSubstr("scaled_shift")));
   const std::string op = test::read_whole_file(path("ops/scaled_shift.cpp"));

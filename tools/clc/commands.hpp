@@ -17,6 +17,7 @@ void add_check_command(CLI::App& program, Action& action);
 void add_run_command(CLI::App& program, Action& action);
 void add_trace_command(CLI::App& program, Action& action);
 void add_cache_command(CLI::App& program, Action& action);
+void add_cache_warm_command(CLI::App& cache, Action& action);  // of `clc cache`
 void add_devices_command(CLI::App& program, Action& action);
 void add_doctor_command(CLI::App& program, Action& action);
 void add_embed_command(CLI::App& program, Action& action);
