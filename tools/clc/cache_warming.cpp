@@ -19,8 +19,9 @@ namespace {
 
 // The smallest training step that is taken, in rows.
 constexpr std::int64_t kFewestRows = 16;
-// Lengths of prompts: those of the chunks that prompts are read in (model/cached_forward.cpp).
-constexpr std::int64_t kPrompts[]{256, 64, 16};
+// Lengths of prompts, one for each size of the chunks that they are read in, 256, 64 and 16 rows
+// (model/cached_forward.cpp): three quarters of it, so that short contexts hold them.
+constexpr std::int64_t kPrompts[]{192, 48, 12};
 constexpr std::int64_t kReply = 2;  // tokens: one by the prompt, one by a step of decoding
 
 std::function<void(std::string_view, double)> counter_of(WarmingResult& result) {
