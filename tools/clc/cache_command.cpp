@@ -20,6 +20,7 @@ constexpr const char* kFooter = R"(Examples:
   clc cache list --file gemm            of files whose names hold this
   clc cache verify                      reads every byte; exit code 1 where an entry is damaged
   clc cache clear --file gemm.cl
+  clc cache warm --model MODEL.gguf     builds what the first step and the first token need
 The folder is CLORA_CACHE_DIR, else XDG_CACHE_HOME/clora, else ~/.cache/clora.)";
 
 struct CacheOptions {
@@ -170,6 +171,7 @@ void add_cache_command(CLI::App& program, Action& action) {
   add_action(*cache, "list", "What is kept, the last used first", action, list);
   add_action(*cache, "verify", "Read every byte", action, verify);
   add_action(*cache, "clear", "Remove programs", action, clear);
+  add_cache_warm_command(*cache, action);
 }
 
 }  // namespace clora

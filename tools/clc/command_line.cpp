@@ -17,6 +17,7 @@ constexpr const char* kFooter = R"(Write, compile and look:
 Exit codes: 0 good, 1 findings or a failure, 2 a mistake in the call.)";
 
 void add_commands(CLI::App& program, Action& action) {
+  add_new_command(program, action);
   add_build_command(program, action);
   add_matrix_command(program, action);
   add_stats_command(program, action);

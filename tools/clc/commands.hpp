@@ -7,6 +7,7 @@
 
 namespace clora {
 
+void add_new_command(CLI::App& program, Action& action);
 void add_build_command(CLI::App& program, Action& action);
 void add_matrix_command(CLI::App& program, Action& action);
 void add_stats_command(CLI::App& program, Action& action);
@@ -17,6 +18,7 @@ void add_run_command(CLI::App& program, Action& action);
 void add_tune_command(CLI::App& program, Action& action);
 void add_trace_command(CLI::App& program, Action& action);
 void add_cache_command(CLI::App& program, Action& action);
+void add_cache_warm_command(CLI::App& cache, Action& action);  // of `clc cache`
 void add_devices_command(CLI::App& program, Action& action);
 void add_doctor_command(CLI::App& program, Action& action);
 void add_embed_command(CLI::App& program, Action& action);

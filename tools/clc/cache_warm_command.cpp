@@ -1,0 +1,117 @@
+// clc cache warm: the programs of a model, built before they are needed.
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "runtime/error.hpp"
+#include "tools/clc/cache_warming.hpp"
+#include "tools/clc/commands.hpp"
+#include "tools/clc/common_options.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  clc cache warm --model MODEL.gguf
+  clc cache warm --model MODEL --for train --rank 16 --batch-size 8 --max-seq-length 1024
+It loads the model and does what 'clora train' and 'clora generate' would do first, so it takes their
+memory and some of their time. Programs depend on the model's shapes, the options below, device and
+driver: name those of the runs to come. Sizes of steps go from a whole batch down by halves. A second
+call builds none.
+Exit codes: 0 good, 1 the model cannot be run or its programs not be kept, 2 a mistake in the call.)";
+
+struct WarmOptions {
+  ClcOptions common;
+  WarmingConfig warming;
+  std::string precision = "auto", purpose = "all";
+};
+
+ContextConfig warm_context(const WarmOptions& options, Output& output) {
+  ContextConfig config = config_from_environment();
+  if (!options.common.device.empty()) config.device = options.common.device;
+  config.precision = options.precision == "f32" ? Precision::f32 : Precision::automatic;
+  config.hooks.log = [&output](LogLevel level, std::string_view message) {
+    if (level >= LogLevel::warning) output.warning("{}", message);
+  };
+  return config;
+}
+
+int warm(const WarmOptions& options) {
+  Output output(options.common.output);
+  WarmingConfig config = options.warming;
+  config.trains = options.purpose != "generate";
+  config.generates = options.purpose != "train";
+  config.progress = [&output](const std::string& what) { output.detail("{}", what); };
+  const auto begin = std::chrono::steady_clock::now();
+  const WarmingResult result = warm_cache(warm_context(options, output), config);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  output.result("{} programs built, {} were there already; {:.1f} s, {:.1f} of them compiling",
+                result.built, result.found, seconds, result.build_seconds);
+  if (result.not_kept > 0) output.warning("{} programs could not be kept", result.not_kept);
+  output.object({{"built", result.built},
+                 {"found", result.found},
+                 {"not_kept", result.not_kept},
+                 {"seconds", seconds},
+                 {"build_seconds", result.build_seconds}});
+  return result.not_kept == 0 ? 0 : 1;
+}
+
+void add_adapter_options(CLI::App& command, WarmingConfig& warming) {
+  const std::string group = "Training";
+  command.add_option("--rank", warming.adapter.rank, "Rank of the adapter's matrices")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--dropout", warming.adapter.dropout, "As of 'clora train'")
+      ->check(CLI::Range(0.0, 0.99))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--target-modules", warming.target_modules,
+                  "Linear layers to adapt: all-linear, or names as q_proj,v_proj")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAMES")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->default_str("all-linear")
+      ->group(group);
+  command
+      .add_option("--max-seq-length,--sequence-length", warming.sequence_length,
+                  "Tokens of a record at most")
+      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 20))
+      ->type_name("TOKENS")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--batch-size", warming.batch_size, "Records a step")
+      ->check(CLI::PositiveNumber)
+      ->type_name("RECORDS")
+      ->capture_default_str()
+      ->group(group);
+}
+
+}  // namespace
+
+void add_cache_warm_command(CLI::App& cache, Action& action) {
+  CLI::App* command =
+      cache.add_subcommand("warm", "Build what a model's first step and first token need");
+  const auto options = std::make_shared<WarmOptions>();
+  command
+      ->add_option("--model", options->warming.model,
+                   "A .gguf file, or a folder with config.json and model.safetensors")
+      ->type_name("PATH")
+      ->required();
+  command->add_option("--for", options->purpose, "What the programs are for")
+      ->check(CLI::IsMember({"all", "train", "generate"}))
+      ->capture_default_str();
+  add_device_option(*command, options->common);
+  command->add_option("--precision", options->precision, "As of 'clora train'")
+      ->check(CLI::IsMember({"auto", "f32"}))
+      ->capture_default_str();
+  add_adapter_options(*command, options->warming);
+  add_output_options(*command, options->common);
+  command->footer(kFooter);
+  command->callback([options, &action] { action = [options] { return warm(*options); }; });
+}
+
+}  // namespace clora

@@ -1,0 +1,146 @@
+#include "tools/clc/new_family.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <regex>
+#include <string_view>
+
+#include "runtime/file.hpp"
+#include "tools/clc/templates/templates.hpp"
+#include "tools/command_line/config_file.hpp"
+
+namespace clora {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where each template goes; the name stands for *.
+struct Place {
+  std::string_view source, target;
+};
+constexpr std::array<Place, 6> kPlaces{
+    {{"family.cl.in", "cl/*.cl"},
+     {"family.hpp.in", "ops/*.hpp"},
+     {"family.cpp.in", "ops/*.cpp"},
+     {"family_reference.hpp.in", "tests/reference/*_reference.hpp"},
+     {"family_test.cpp.in", "tests/*_test.cpp"},
+     {"family_bench.cpp.in", "bench/*_bench.cpp"}}};
+constexpr std::array<std::string_view, 5> kRooms{"runtime", "ops", "lora", "model", "tools"};
+
+constexpr std::string_view kKeywords =
+    " alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t "
+    "char32_t class co_await co_return co_yield compl concept const const_cast consteval constexpr "
+    "constinit continue decltype default delete do double dynamic_cast else enum explicit export "
+    "extern false float for friend goto if inline int long mutable namespace new noexcept not "
+    "not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires "
+    "return short signed sizeof static static_assert static_cast struct switch template this "
+    "thread_local throw true try typedef typeid typename union unsigned using virtual void "
+    "volatile wchar_t while xor xor_eq ";
+
+void require_name(const std::string& name) {
+  static const std::regex snake_case("[a-z][a-z0-9]*(_[a-z0-9]+)*");
+  if (!std::regex_match(name, snake_case)) {
+    throw UsageError(fmt::format(
+        "'{}' cannot name a family: small letters, digits and single underscores are wanted, a "
+        "letter first, as in rms_norm",
+        name));
+  }
+  if (kKeywords.find(" " + name + " ") != std::string_view::npos) {
+    throw UsageError(fmt::format("'{}' cannot name a family: it is a keyword of C++", name));
+  }
+}
+
+// "scaled_shift" -> "ScaledShift"
+std::string type_name(const std::string& name) {
+  std::string type;
+  bool begins = true;
+  for (const char c : name) {
+    if (c != '_') {
+      type += begins ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+    }
+    begins = c == '_';
+  }
+  return type;
+}
+
+void replace_all(std::string& text, std::string_view what, std::string_view by) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
+    text.replace(at, what.size(), by);
+  }
+}
+
+std::string place_of(const fs::path& folder, const fs::path& path) {
+  return (folder / path).lexically_normal().string();
+}
+
+NewFile from_template(const Place& place, const std::string& name) {
+  const auto sources = embedded_family_templates();
+  const auto source = std::ranges::find(sources, place.source, &KernelSource::file);
+  std::string target(place.target), text(source->text);
+  replace_all(target, "*", name);
+  replace_all(text, "@family@", name);
+  replace_all(text, "@Family@", type_name(name));
+  return {target, text};
+}
+
+}  // namespace
+
+std::vector<NewFile> files_of_new_family(const std::string& name, bool kernel_only) {
+  require_name(name);
+  std::vector<NewFile> files;
+  for (const Place& place : kPlaces) files.push_back(from_template(place, name));
+  if (kernel_only) {
+    files.resize(1);
+    files.front().path = files.front().path.filename();
+  }
+  return files;
+}
+
+void require_checkout(const fs::path& folder) {
+  std::vector<std::string> missing;
+  for (const std::string wanted : {"CMakeLists.txt", "cl", "ops", "tests/reference", "bench"}) {
+    if (!fs::exists(folder / wanted)) missing.push_back(wanted);
+  }
+  if (missing.empty()) return;
+  throw UsageError(
+      fmt::format("'{}' does not hold clora's sources: it lacks {}; call it where they lie, name "
+                  "their folder by "
+                  "--folder, or take --kernel-only for a kernel file alone",
+                  folder.string(), fmt::join(missing, ", ")));
+}
+
+void require_free_name(const fs::path& folder, const std::string& name,
+                       const std::vector<NewFile>& files) {
+  std::vector<std::string> taken;
+  for (const NewFile& file : files) {
+    if (fs::exists(folder / file.path)) taken.push_back(place_of(folder, file.path));
+  }
+  // A header of that name elsewhere declares a type of the name that the test would have.
+  for (const std::string_view room : kRooms) {
+    const std::string header = place_of(folder, fs::path(room) / (name + ".hpp"));
+    const bool counted = std::ranges::find(taken, header) != taken.end();
+    if (files.size() > 1 && !counted && fs::exists(header)) taken.push_back(header);
+  }
+  if (taken.empty()) return;
+  throw UsageError(fmt::format("the name '{}' is taken by {}; nothing was written, take another",
+                               name, fmt::join(taken, ", ")));
+}
+
+void write_new_files(const fs::path& folder, const std::vector<NewFile>& files) {
+  std::vector<fs::path> written;
+  try {
+    for (const NewFile& file : files) {
+      write_file_atomically(folder / file.path, file.text);
+      written.push_back(folder / file.path);
+    }
+  } catch (...) {
+    std::error_code ignored;  // the first error is told
+    for (const fs::path& path : written) fs::remove(path, ignored);
+    throw;
+  }
+}
+
+}  // namespace clora
