@@ -10,6 +10,7 @@
 #include <string>
 
 #include "ops/self_test_outcomes.hpp"
+#include "runtime/capture.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -230,6 +231,7 @@ Tensor SelfTest::changed(const Tensor& tensor) {
 }
 
 std::vector<SelfTest::Result> SelfTest::run() {
+  const CapturePause pause(batch_.context());
   batch_.submit().wait();
   std::vector<Result> results;
   for (const Tensor& tensor : results_) {

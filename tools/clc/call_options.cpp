@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "tools/clc/captured_call.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {
@@ -26,10 +27,30 @@ std::string chosen_set(const CallOptions& options, const KernelFile& file, const
   return sets[static_cast<std::size_t>(options.set) - 1];
 }
 
+// Kernel and grid, where the command line names them.
+void put_call(const CallOptions& options, KernelCallSpec& spec) {
+  if (!options.kernel.empty()) spec.kernel = options.kernel;
+  if (!options.global.empty()) spec.global = parse_grid_size(options.global, "--global");
+  if (!options.local.empty()) spec.local = parse_grid_size(options.local, "--local");
+}
+
+KernelCallSpec captured_spec(const CallOptions& options, const KernelFile& file) {
+  const CapturedCall captured = read_captured_call(options.file);
+  KernelCallSpec spec = spec_of(captured, file);
+  spec.options = overridden_options(captured.options, options.common);
+  put_call(options, spec);
+  for (const std::string& text : options.arguments) {
+    override_argument(spec.arguments, captured, parse_argument(text));
+  }
+  return spec;
+}
+
 }  // namespace
 
 void add_call_options(CLI::App& command, CallOptions& options) {
-  command.add_option("file", options.file, "A .cl file, or the name of a built-in one")
+  command
+      .add_option("file", options.file,
+                  "A .cl file, the name of a built-in one, or the folder of a captured launch")
       ->type_name("FILE")
       ->required();
   command.add_option("--kernel", options.kernel, "The kernel (default: the only one of the file)")
@@ -37,7 +58,6 @@ void add_call_options(CLI::App& command, CallOptions& options) {
       ->group("Call");
   command.add_option("--global", options.global, "Work-items in all, for each dimension")
       ->type_name("X[,Y[,Z]]")
-      ->required()
       ->group("Call");
   command
       .add_option("--local", options.local,
@@ -61,13 +81,17 @@ void add_call_options(CLI::App& command, CallOptions& options) {
 }
 
 KernelCallSpec call_spec(const CallOptions& options, const KernelFile& file, const Device& device) {
+  if (is_captured_call(options.file)) return captured_spec(options, file);
+  if (options.global.empty()) {
+    throw UsageError(fmt::format(
+        "--global is missing: how many work-items run {}, as in --global 1024", file.name));
+  }
   KernelCallSpec spec{.file = file,
                       .options = chosen_set(options, file, device),
-                      .kernel = options.kernel,
-                      .global = parse_grid_size(options.global, "--global"),
-                      .local = std::nullopt,
+                      .kernel = {},
+                      .local = {},
                       .arguments = {}};
-  if (!options.local.empty()) spec.local = parse_grid_size(options.local, "--local");
+  put_call(options, spec);
   for (const std::string& text : options.arguments) spec.arguments.push_back(parse_argument(text));
   return spec;
 }
