@@ -1,5 +1,4 @@
-// The options that say what an array should be, and how near: --compare NAME=FILE.npy, --atol,
-// --rtol, --ulp.
+// The options that say which arrays are meant, and what they should be: --compare NAME=FILE.npy.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,8 +6,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "tools/clc/comparison.hpp"
 
 namespace clora {
 
@@ -23,7 +20,6 @@ NamedFile named_file(const std::string& text, std::string_view option);
 
 // --compare; `help` says what is done with it.
 void add_compare_option(CLI::App& command, std::vector<std::string>& compared, const char* help);
-void add_tolerance_options(CLI::App& command, Tolerance& tolerance);
 
 // An option that may be given several times, a value each.
 CLI::Option* add_list_option(CLI::App& command, const char* name, std::vector<std::string>& values,

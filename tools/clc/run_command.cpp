@@ -7,6 +7,7 @@
 
 #include "tools/clc/call_options.hpp"
 #include "tools/clc/commands.hpp"
+#include "tools/clc/comparison_report.hpp"
 #include "tools/clc/kernel_call.hpp"
 #include "tools/clc/npy.hpp"
 #include "tools/clc/reference_options.hpp"
@@ -22,6 +23,7 @@ constexpr const char* kFooter = R"(Specs of --arg:
   zeros(f32,1024)  const(i32,1024,7)  range(u32,1024,0,1)
   out(f32,1024x768)                       what the kernel writes; NaN before
   x.npy  npy(FILE)  npy(FILE,bf16)        NumPy's file; its <u2 as bf16
+  same(x)  same(x,4096)                   the memory of x, from so many bytes on; null: none
   local(4096)                             bytes of local memory
   768  0.5  (1,2,3,4)  int(3)             a value of the kernel's type, or of one that is named
 Types: f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64.
@@ -133,35 +135,13 @@ class Run {
       wanted.type = ElementType::bf16;
     }
     const Comparison found = compare(got, wanted, options_.tolerance, reference.array);
-    tell(reference, got, wanted, found);
-    return found.bad == 0;
-  }
-
-  void tell(const NamedFile& reference, const HostArray& got, const HostArray& wanted,
-            const Comparison& found) {
-    const std::string pair = fmt::format("{} and {}", reference.array, reference.file.string());
-    ordered_json object{{"array", reference.array},
-                        {"file", reference.file.string()},
-                        {"tolerance", options_.tolerance.text()},
-                        {"max_absolute", found.max_absolute},
-                        {"max_relative", found.max_relative},
-                        {"max_ulp", found.max_ulp},
-                        {"elements", got.elements()},
-                        {"above_tolerance", found.bad}};
-    if (found.worst < 0) {
-      output_.result("{} are equal", pair);
-    } else {
-      const std::string place = place_text(got.shape, found.worst);
-      output_.result("{}: {} of {} elements above the tolerance ({})", pair, grouped(found.bad),
-                     grouped(got.elements()), options_.tolerance.text());
-      output_.result("  at most {:.3g} absolute, {:.3g} relative, {:.0f} ulp", found.max_absolute,
-                     found.max_relative, found.max_ulp);
-      output_.result("  worst at {}: {} instead of {}", place, got.value_text(found.worst),
-                     wanted.value_text(found.worst));
-      object["worst"] = {
-          {"place", place}, {"got", got.value(found.worst)}, {"wanted", wanted.value(found.worst)}};
-    }
+    const ComparedArrays pair{fmt::format("{} and {}", reference.array, reference.file.string()),
+                              got, wanted};
+    tell(output_, pair, options_.tolerance, found);
+    ordered_json object{{"array", reference.array}, {"file", reference.file.string()}};
+    object.update(json_of(pair, options_.tolerance, found));
     object_["compared"].push_back(std::move(object));
+    return found.bad == 0;
   }
 
   const RunOptions& options_;
