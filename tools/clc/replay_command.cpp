@@ -46,10 +46,12 @@ class Replay {
   int operator()() {
     call_.run();
     announce();
-    bool good = true;
+    bool good = true, changes = false;
     for (std::size_t i = 0; i < captured_.arguments.size(); ++i) {
       if (captured_.arguments[i].expected) good = agrees(i) && good;
+      changes = changes || captured_.arguments[i].changed;
     }
+    if (good && !changes) output_.result("no array was changed, as in the run");
     if (!good) hint();
     object_["agrees"] = good;
     output_.object(object_);
