@@ -8,9 +8,9 @@
 
 #include "tools/clc/call_options.hpp"
 #include "tools/clc/commands.hpp"
-#include "tools/clc/comparison.hpp"
 #include "tools/clc/kernel_call.hpp"
 #include "tools/clc/npy.hpp"
+#include "tools/clc/reference_file.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {
@@ -39,20 +39,6 @@ struct RunOptions {
   Tolerance tolerance;
   int times = 1;
 };
-
-// "y=out.npy"
-struct NamedFile {
-  std::string array;
-  std::filesystem::path file;
-};
-
-NamedFile named_file(const std::string& text, std::string_view option) {
-  const std::size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-    throw UsageError(fmt::format("{} '{}': NAME=FILE is wanted, as in y=out.npy", option, text));
-  }
-  return {text.substr(0, equals), text.substr(equals + 1)};
-}
 
 ordered_json json_of(const HostArray& array) {
   ordered_json values = ordered_json::array();
@@ -142,41 +128,10 @@ class Run {
   }
 
   bool compare_with(const NamedFile& reference) {
-    const HostArray got = call_.read(reference.array);
-    HostArray wanted = read_npy(reference.file);
-    if (got.type == ElementType::bf16 && wanted.type == ElementType::u16) {
-      wanted.type = ElementType::bf16;
-    }
-    const Comparison found = compare(got, wanted, options_.tolerance, reference.array);
-    tell(reference, got, wanted, found);
-    return found.bad == 0;
-  }
-
-  void tell(const NamedFile& reference, const HostArray& got, const HostArray& wanted,
-            const Comparison& found) {
-    const std::string pair = fmt::format("{} and {}", reference.array, reference.file.string());
-    ordered_json object{{"array", reference.array},
-                        {"file", reference.file.string()},
-                        {"tolerance", options_.tolerance.text()},
-                        {"max_absolute", found.max_absolute},
-                        {"max_relative", found.max_relative},
-                        {"max_ulp", found.max_ulp},
-                        {"elements", got.elements()},
-                        {"above_tolerance", found.bad}};
-    if (found.worst < 0) {
-      output_.result("{} are equal", pair);
-    } else {
-      const std::string place = place_text(got.shape, found.worst);
-      output_.result("{}: {} of {} elements above the tolerance ({})", pair, grouped(found.bad),
-                     grouped(got.elements()), options_.tolerance.text());
-      output_.result("  at most {:.3g} absolute, {:.3g} relative, {:.0f} ulp", found.max_absolute,
-                     found.max_relative, found.max_ulp);
-      output_.result("  worst at {}: {} instead of {}", place, got.value_text(found.worst),
-                     wanted.value_text(found.worst));
-      object["worst"] = {
-          {"place", place}, {"got", got.value(found.worst)}, {"wanted", wanted.value(found.worst)}};
-    }
-    object_["compared"].push_back(std::move(object));
+    const ComparedArrays arrays = compare_with_file(call_, reference, options_.tolerance);
+    arrays.tell(output_);
+    object_["compared"].push_back(arrays.json("file"));
+    return arrays.good();
   }
 
   const RunOptions& options_;
@@ -196,19 +151,11 @@ void add_result_options(CLI::App& command, RunOptions& options) {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->group("Results");
   };
-  const auto tolerance = [&](const char* name, std::optional<double>& value, const char* help) {
-    command.add_option(name, value, help)
-        ->type_name("X")
-        ->check(CLI::NonNegativeNumber)
-        ->group("Results");
-  };
   list("--print", options.printed, "Show an array, or a part of it: y, y[0:8], y[2,0:8]", "NAME");
   list("--save", options.saved, "Write an array, an input too, to a .npy file", "NAME=FILE");
   list("--compare", options.compared,
        "Compare an array with a .npy file; without a tolerance they must be equal", "NAME=FILE");
-  tolerance("--atol", options.tolerance.atol, "Good is |got - wanted| <= atol + rtol * |wanted|");
-  tolerance("--rtol", options.tolerance.rtol, "See --atol");
-  tolerance("--ulp", options.tolerance.ulp, "Good, too, is so many units in the last place apart");
+  add_tolerance_options(command, options.tolerance, "Results");
   command
       .add_option("--times", options.times,
                   "Run it so often; each run finds what the one before it left")

@@ -1,0 +1,325 @@
+// What clc bench is made of: statistics on samples that are known, amounts, costs, the picture, and
+// the timer of launches.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "tests/support/test_files.hpp"
+#include "tools/clc/amount_expression.hpp"
+#include "tools/clc/bench_report.hpp"
+#include "tools/clc/kernel_timing.hpp"
+#include "tools/clc/sample_statistics.hpp"
+#include "tools/clc/stated_cost.hpp"
+#include "tools/command_line/config_file.hpp"
+
+namespace clora {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+// A time of `middle`, a few per cent more or less by chance, for each round.
+std::vector<double> noisy(double middle, std::size_t rounds, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<double> samples(rounds);
+  for (double& sample : samples) {
+    sample = middle * (0.97 + 0.06 * static_cast<double>(random() % 1000) / 1000);
+  }
+  return samples;
+}
+
+TEST(SampleStatistics, GivesMedianAndQuartilesBetweenSamplesToo) {
+  const SampleSummary odd = summary_of(std::vector<double>{5, 1, 4, 2, 3});
+  EXPECT_EQ(odd.count, 5U);
+  EXPECT_DOUBLE_EQ(odd.median, 3);
+  EXPECT_DOUBLE_EQ(odd.lower_quartile, 2);
+  EXPECT_DOUBLE_EQ(odd.upper_quartile, 4);
+  const SampleSummary even = summary_of(std::vector<double>{4, 1, 3, 2});
+  EXPECT_DOUBLE_EQ(even.median, 2.5);
+  EXPECT_DOUBLE_EQ(even.lower_quartile, 1.75);
+  EXPECT_DOUBLE_EQ(even.least, 1);
+  EXPECT_DOUBLE_EQ(even.greatest, 4);
+  EXPECT_DOUBLE_EQ(summary_of(std::vector<double>{7}).upper_quartile, 7);
+  EXPECT_ANY_THROW((void)summary_of(std::vector<double>{}));
+}
+
+TEST(SampleStatistics, IntervalsHoldTheTrueRatioAndAreTheSameEachTime) {
+  const auto old_times = noisy(10, 200, 1), new_times = noisy(8, 200, 2);
+  const MedianRatio ratio = ratio_of_medians(old_times, new_times);
+  EXPECT_LT(ratio.low, ratio.ratio);
+  EXPECT_GT(ratio.high, ratio.ratio);
+  EXPECT_LT(ratio.low, 0.8);
+  EXPECT_GT(ratio.high, 0.8);
+  EXPECT_LT(ratio.high - ratio.low, 0.02);
+  const MedianRatio again = ratio_of_medians(old_times, new_times);
+  EXPECT_EQ(ratio.low, again.low);
+  EXPECT_EQ(ratio.high, again.high);
+  EXPECT_ANY_THROW((void)ratio_of_medians(old_times, std::vector<double>{1}));
+}
+
+// Of the intervals of samples that differ by chance alone, about one in twenty leaves 1 out.
+TEST(SampleStatistics, NineteenIntervalsOfTwentyHoldTheRatio) {
+  int held = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const MedianRatio ratio =
+        ratio_of_medians(noisy(10, 40, 2 * seed), noisy(10, 40, 2 * seed + 1), seed);
+    held += ratio.low <= 1 && ratio.high >= 1 ? 1 : 0;
+  }
+  EXPECT_GE(held, 88);
+  EXPECT_LE(held, 100);
+}
+
+// A machine that becomes ten times slower half-way hits both of a pair.
+TEST(SampleStatistics, KeepsPairsTogether) {
+  std::vector<double> old_times, new_times;
+  for (int i = 0; i < 101; ++i) {
+    const double machine = i < 51 ? 1 : 10;
+    old_times.push_back(machine);
+    new_times.push_back(0.9 * machine);
+  }
+  const MedianRatio ratio = ratio_of_medians(old_times, new_times);
+  EXPECT_DOUBLE_EQ(ratio.low, 0.9);
+  EXPECT_DOUBLE_EQ(ratio.high, 0.9);
+  EXPECT_EQ(verdict_on(ratio), SpeedVerdict::faster);
+}
+
+TEST(SampleStatistics, JudgesByTheIntervalAndLeavesOnePerCentOut) {
+  EXPECT_EQ(verdict_on({1.3, 1.2, 1.4}), SpeedVerdict::slower);
+  EXPECT_EQ(verdict_on({0.7, 0.6, 0.8}), SpeedVerdict::faster);
+  EXPECT_EQ(verdict_on({1.3, 0.9, 1.6}), SpeedVerdict::no_difference);
+  EXPECT_EQ(verdict_on({0.7, 0.5, 1.0}), SpeedVerdict::no_difference);
+  EXPECT_EQ(verdict_on({1.009, 1.008, 1.011}), SpeedVerdict::no_difference);
+  EXPECT_EQ(verdict_on({1.02, 1.015, 1.03}), SpeedVerdict::slower);
+  const auto same = noisy(3, 50, 5);
+  EXPECT_EQ(verdict_on(ratio_of_medians(same, same)), SpeedVerdict::no_difference);
+}
+
+TEST(SampleStatistics, TakesTimesBelowTheClocksStep) {
+  const std::vector<double> none(10, 0.0), some(10, 1e-6);
+  EXPECT_EQ(verdict_on(ratio_of_medians(none, none)), SpeedVerdict::no_difference);
+  EXPECT_EQ(verdict_on(ratio_of_medians(none, some)), SpeedVerdict::slower);
+  EXPECT_EQ(verdict_on(ratio_of_medians(some, none)), SpeedVerdict::faster);
+}
+
+std::optional<double> known(const std::string& name) {
+  if (name == "n") return 100;
+  if (name == "x_1") return 7;
+  return {};
+}
+
+std::string amount_error(const std::string& text) {
+  try {
+    (void)amount_of(text, "--bytes", known);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(AmountExpression, ReckonsAsPeopleWrite) {
+  EXPECT_DOUBLE_EQ(amount_of("12", "--bytes", known), 12);
+  EXPECT_DOUBLE_EQ(amount_of(" 1 + 2*n - 8/4 ", "--bytes", known), 199);
+  EXPECT_DOUBLE_EQ(amount_of("(1 + 2)*(n - x_1)", "--bytes", known), 279);
+  EXPECT_DOUBLE_EQ(amount_of("1e9/n/10", "--bytes", known), 1e6);
+}
+
+TEST(AmountExpression, SaysWhatIsWrongAndWhere) {
+  EXPECT_THAT(amount_error("2*m"), HasSubstr("--bytes '2*m': the name of an array"));
+  EXPECT_THAT(amount_error("2n"), HasSubstr("at 'n'"));
+  EXPECT_THAT(amount_error("(n"), HasSubstr("')' is wanted"));
+  EXPECT_THAT(amount_error(""), HasSubstr("a number, a name or '('"));
+  EXPECT_THAT(amount_error("1-n"), HasSubstr("0 or more is wanted, this is -99"));
+  EXPECT_THAT(amount_error("1/0"), HasSubstr("0 or more is wanted, this is inf"));
+  EXPECT_THAT(amount_error(std::string(100000, '(')), HasSubstr("less than 100 brackets"));
+}
+
+TEST(BenchReport, SaysWhichCeilingLimitsAndHowNearItIs) {
+  const BenchCeilings ceilings{100e9, 1000e9, "f32"};
+  BenchRow row;
+  row.seconds.median = 1e-3;
+  row.cost = {.flops = 1e8, .bytes = 50e6};
+  EXPECT_EQ(limit_of(row.cost, ceilings), LimitedBy::memory);
+  EXPECT_DOUBLE_EQ(percent_of_ceiling(row, ceilings), 50);
+  row.cost.flops = 8e8;
+  EXPECT_EQ(limit_of(row.cost, ceilings), LimitedBy::arithmetic);
+  EXPECT_DOUBLE_EQ(percent_of_ceiling(row, ceilings), 80);
+  row.cost = {};
+  EXPECT_EQ(limit_of(row.cost, ceilings), LimitedBy::nothing);
+  EXPECT_DOUBLE_EQ(percent_of_ceiling(row, ceilings), 0);
+}
+
+TEST(BenchReport, TellsNoRatesOfATimeThatTheClockDoesNotSee) {
+  BenchRow row;
+  row.cost = {.flops = 1, .bytes = 1};
+  const BenchCeilings ceilings{1e9, 1e9, "f32"};
+  const std::string table = bench_table({row}, ceilings);
+  EXPECT_THAT(table, Not(HasSubstr("inf")));
+  EXPECT_THAT(table, Not(HasSubstr("nan")));
+  const auto json = bench_json(row, ceilings);
+  EXPECT_TRUE(json["gb_per_s"].is_null());
+  EXPECT_TRUE(json["percent_of_ceiling"].is_null());
+}
+
+Ceilings some_ceilings() {
+  Ceilings ceilings;
+  ceilings.copy_bytes_per_second = 1e11;
+  ceilings.f32_flops_per_second = 1e12;
+  return ceilings;
+}
+
+// The number behind `name` in the n-th element that begins so.
+double number_in(const std::string& svg, const std::string& element, int n,
+                 const std::string& name) {
+  std::size_t at = svg.find(element);
+  for (int i = 1; i < n; ++i) at = svg.find(element, at + 1);
+  at = svg.find(name, at);
+  return std::stod(svg.substr(at + name.size()));
+}
+
+TEST(RooflinePicture, PutsPointsAsFarBelowTheirRoofAsTheyAre) {
+  // At 1 flop a byte the roof is 1e11, a decade below that of arithmetic.
+  const std::string svg = roofline_picture({"k",
+                                            "d",
+                                            some_ceilings(),
+                                            {{"warm", 1, 1e11},
+                                             {"cold", 1, 1e10, true},
+                                             {"old", 0.1, std::sqrt(10) * 1e9, false, true}}});
+  const double warm = number_in(svg, "<circle class=\"new\"", 1, "cy=\"");
+  const double cold = number_in(svg, "<circle class=\"new cold\"", 1, "cy=\"");
+  const double old = number_in(svg, "<circle class=\"old\"", 1, "cy=\"");
+  const double decade = cold - warm;
+  EXPECT_GT(decade, 20);
+  EXPECT_NEAR(old, cold + decade / 2, 0.2);
+  EXPECT_LT(number_in(svg, "<circle class=\"old\"", 1, "cx=\""),
+            number_in(svg, "<circle class=\"new\"", 1, "cx=\""));
+  EXPECT_NEAR(number_in(svg, "<path class=\"roof\"", 1, "L"),  // the slope ends above 10
+              number_in(svg, "<path class=\"roof\"", 2, "d=\"M"), 0.2);
+  const std::string flat = svg.substr(svg.find("d=\"M", svg.find("f32") - 120));
+  EXPECT_NEAR(std::stod(flat.substr(flat.find(' '))), warm - decade, 0.2);
+}
+
+TEST(RooflinePicture, NamesKernelDeviceRoofsAndPoints) {
+  Ceilings ceilings = some_ceilings();
+  ceilings.matrix_flops_per_second = 4e12;
+  const std::string svg = roofline_picture(
+      {"<k>", "a & b", ceilings, {{"warm: 1 us", 1, 1e10}, {"cold, old", 1, 1e9, true, true}}});
+  for (const char* text : {"&lt;k&gt;", "on a &amp; b", "memory 100 GB/s", "f32 1 TFLOP/s",
+                           "matrix unit 4 TFLOP/s", "warm: 1 us", "cold, old", "class=\"old cold\"",
+                           "flops a byte of memory", "flops a second"}) {
+    EXPECT_THAT(svg, HasSubstr(text));
+  }
+}
+
+TEST(RooflinePicture, LeavesOutWhatHasNoPlace) {
+  const std::string svg = roofline_picture(
+      {"k", "d", some_ceilings(), {{"no flops", 0, 0}, {"no time", 1, kInfinite}}});
+  EXPECT_THAT(svg, Not(HasSubstr("<circle")));
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+  EXPECT_THAT(svg, Not(HasSubstr("inf")));
+}
+
+// A kernel that counts its launches.
+constexpr const char* kCounting = R"(
+__kernel void counting(__global int* launches, __global int* rows, int n) {
+  const int i = get_global_id(0);
+  if (i == 0) launches[0] += 1;
+  if (i < n) rows[i] += i;
+}
+)";
+
+class Timer : public testing::Test {
+ protected:
+  Timer() : file_(written(folder_)), context_(config(file_)), call_(context_, spec(file_)) {}
+
+  static KernelFile written(const test::TemporaryFolder& folder) {
+    test::write_whole_file(folder / "counting.cl", kCounting);
+    return open_kernel_file((folder / "counting.cl").string());
+  }
+  static ContextConfig config(const KernelFile& file) {
+    ContextConfig config = config_from_environment();
+    config.kernel_folders = file.folders;
+    config.profile = true;
+    return config;
+  }
+  static KernelCallSpec spec(const KernelFile& file) {
+    KernelCallSpec spec{.file = file,
+                        .options = "",
+                        .kernel = "",
+                        .global = {256, 1, 1},
+                        .local = std::nullopt,
+                        .arguments = {}};
+    for (const char* text : {"launches=zeros(i32,1)", "rows=zeros(i32,250)", "n=250"}) {
+      spec.arguments.push_back(parse_argument(text));
+    }
+    return spec;
+  }
+  std::int64_t launches() { return static_cast<std::int64_t>(call_.read("launches").value(0)); }
+
+  test::TemporaryFolder folder_;
+  KernelFile file_;
+  Context context_;
+  KernelCall call_;
+};
+
+TEST_F(Timer, TimesAsManyLaunchesAsThePlanSaysAfterTwoOthers) {
+  KernelTimer timer(context_);
+  const std::vector<double> times = timer.time(call_, {.seconds = 1e-12, .least = 7, .most = 9});
+  EXPECT_EQ(times.size(), 7U);
+  EXPECT_EQ(launches(), 7 + 2);
+  for (const double seconds : times) EXPECT_GE(seconds, 0);
+  EXPECT_EQ(timer.time(call_, {.seconds = 1e6, .least = 1, .most = 5}).size(), 5U);
+  EXPECT_GT(timer.spent_seconds(), 0);
+}
+
+TEST_F(Timer, FillsTheCachesBetweenColdLaunchesAndCountsOnlyTheKernel) {
+  KernelTimer timer(context_, CacheState::cold);
+  const double seconds = timer.time_once(call_);
+  EXPECT_EQ(launches(), 1);
+  // Tens of megabytes and 250 numbers.
+  EXPECT_GT(timer.spent_seconds(), 2 * seconds);
+  EXPECT_GE(flush_bytes(context_), std::size_t{1} << 20);
+}
+
+TEST_F(Timer, LetsTwoCallsTakeTurns) {
+  KernelCall other(context_, spec(file_));
+  KernelTimer first(context_), second(context_);
+  const PairedTimes times =
+      time_in_turns({first, call_}, {second, other}, {.seconds = 1e-12, .least = 6, .most = 6});
+  EXPECT_EQ(times.first.size(), 6U);
+  EXPECT_EQ(times.second.size(), 6U);
+  EXPECT_EQ(launches(), 2 + 2 * 6);  // warm: one before each that is timed
+  EXPECT_EQ(other.read("launches").value(0), 2 + 2 * 6);
+}
+
+TEST_F(Timer, NeedsAQueueThatKeepsTimes) {
+  ContextConfig plain = config(file_);
+  plain.profile = false;
+  Context context(plain);
+  EXPECT_ANY_THROW(KernelTimer timer(context));
+  const Tensor word = context.allocate({1}, DType::i32, MemoryTag::scratch);
+  Batch batch(context);
+  batch.fill_zero(word);
+  EXPECT_FALSE(batch.submit().device_seconds());
+  EXPECT_FALSE(Fence().device_seconds());
+}
+
+TEST_F(Timer, KnowsTheCostsThatAreStatedByNames) {
+  const StatedCost assumed = stated_cost(call_, "", "");
+  EXPECT_TRUE(assumed.bytes_assumed);
+  EXPECT_DOUBLE_EQ(assumed.cost.bytes, 4 + 1000);
+  EXPECT_THAT(assumed.text(), HasSubstr("1,004 bytes a launch (assumed: every array once), flops"));
+  const StatedCost stated = stated_cost(call_, "2*rows", "3*n");
+  EXPECT_FALSE(stated.bytes_assumed);
+  EXPECT_DOUBLE_EQ(stated.cost.bytes, 2000);
+  EXPECT_DOUBLE_EQ(stated.cost.flops, 750);
+  EXPECT_THROW((void)stated_cost(call_, "columns", ""), UsageError);
+}
+
+}  // namespace
+}  // namespace clora
