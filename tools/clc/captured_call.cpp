@@ -91,6 +91,7 @@ CapturedCall call_in(const json& call, const Path& folder) {
                       .launch = call.at("launch"),
                       .device = call.at("device").at("name"),
                       .driver = call.at("device").at("driver"),
+                      .file = call.at("file"),
                       .kernel = call.at("kernel"),
                       .options = call.at("options"),
                       .global = call.at("global"),

@@ -23,6 +23,7 @@ struct CapturedCall {
   std::string op;  // "rms_norm/forward"
   std::uint64_t launch = 0;
   std::string device, driver;  // that it ran on
+  std::string file;            // "gemm.cl", where the kernel is from
   std::string kernel, options;
   GridSize global{}, local{};
   std::vector<CapturedArgument> arguments;  // in order

@@ -7,8 +7,8 @@
 #include "tools/clc/call_options.hpp"
 #include "tools/clc/captured_call.hpp"
 #include "tools/clc/commands.hpp"
-#include "tools/clc/comparison_report.hpp"
 #include "tools/clc/kernel_call.hpp"
+#include "tools/clc/reference_file.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {
@@ -81,18 +81,19 @@ class Replay {
   bool agrees(std::size_t position) {
     const CapturedArgument& argument = captured_.arguments[position];
     const BoundArray& array = call_.array(std::to_string(position));
-    const HostArray got = call_.read(std::to_string(position));
-    const HostArray wanted = array_of(*argument.expected);
-    const Comparison found = compare(got, wanted, options_.tolerance, array.name);
-    const ComparedArrays pair{
-        fmt::format("{} and {}", names_of(position), argument.expected->file.filename().string()),
-        got, wanted};
-    if (argument.changed || found.bad > 0) tell(output_, pair, options_.tolerance, found);
-    ordered_json object = json_of(pair, options_.tolerance, found);
+    ComparedArrays arrays{.got_name = names_of(position),
+                          .wanted_name = argument.expected->file.filename().string(),
+                          .got = call_.read(std::to_string(position)),
+                          .wanted = array_of(*argument.expected),
+                          .tolerance = options_.tolerance,
+                          .found = {}};
+    arrays.found = compare(arrays.got, arrays.wanted, arrays.tolerance, array.name);
+    if (argument.changed || !arrays.good()) arrays.tell(output_);
+    ordered_json object = arrays.json("file");
     object["array"] = array.name;
     object["changes"] = argument.changed;
     object_["compared"].push_back(std::move(object));
-    return found.bad == 0;
+    return arrays.good();
   }
 
   // "y", or "x, y" where y lies in the memory of x.

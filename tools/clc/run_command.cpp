@@ -2,15 +2,15 @@
 // compared.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tools/clc/call_options.hpp"
 #include "tools/clc/commands.hpp"
-#include "tools/clc/comparison_report.hpp"
 #include "tools/clc/kernel_call.hpp"
 #include "tools/clc/npy.hpp"
-#include "tools/clc/reference_options.hpp"
+#include "tools/clc/reference_file.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {
@@ -23,7 +23,6 @@ constexpr const char* kFooter = R"(Specs of --arg:
   zeros(f32,1024)  const(i32,1024,7)  range(u32,1024,0,1)
   out(f32,1024x768)                       what the kernel writes; NaN before
   x.npy  npy(FILE)  npy(FILE,bf16)        NumPy's file; its <u2 as bf16
-  same(x)  same(x,4096)                   the memory of x, from so many bytes on; null: none
   local(4096)                             bytes of local memory
   768  0.5  (1,2,3,4)  int(3)             a value of the kernel's type, or of one that is named
 Types: f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64.
@@ -129,19 +128,10 @@ class Run {
   }
 
   bool compare_with(const NamedFile& reference) {
-    const HostArray got = call_.read(reference.array);
-    HostArray wanted = read_npy(reference.file);
-    if (got.type == ElementType::bf16 && wanted.type == ElementType::u16) {
-      wanted.type = ElementType::bf16;
-    }
-    const Comparison found = compare(got, wanted, options_.tolerance, reference.array);
-    const ComparedArrays pair{fmt::format("{} and {}", reference.array, reference.file.string()),
-                              got, wanted};
-    tell(output_, pair, options_.tolerance, found);
-    ordered_json object{{"array", reference.array}, {"file", reference.file.string()}};
-    object.update(json_of(pair, options_.tolerance, found));
-    object_["compared"].push_back(std::move(object));
-    return found.bad == 0;
+    const ComparedArrays arrays = compare_with_file(call_, reference, options_.tolerance);
+    arrays.tell(output_);
+    object_["compared"].push_back(arrays.json("file"));
+    return arrays.good();
   }
 
   const RunOptions& options_;
@@ -157,8 +147,9 @@ void add_result_options(CLI::App& command, RunOptions& options) {
                   "Show an array, or a part of it: y, y[0:8], y[2,0:8]", "NAME");
   add_list_option(command, "--save", options.saved, "Write an array, an input too, to a .npy file",
                   "NAME=FILE");
-  add_compare_option(command, options.compared,
-                     "Compare an array with a .npy file; without a tolerance they must be equal");
+  add_list_option(command, "--compare", options.compared,
+                  "Compare an array with a .npy file; without a tolerance they must be equal",
+                  "NAME=FILE");
   add_tolerance_options(command, options.tolerance);
   command
       .add_option("--times", options.times,
