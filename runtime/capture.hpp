@@ -2,7 +2,8 @@
 // (runtime/captured_launch.hpp).
 //
 // Launches of batches are counted as they are enqueued, each replay anew; preparations of a batch
-// and, in a CapturePause, all others are not. The one wanted waits for the device before and after.
+// and, in a CapturePause, all others are not. The one wanted waits for the device before and after,
+// and so for foreign events that its submit() was given. Each Context counts for itself.
 // Whatever goes wrong is a warning of Hooks::log, and the run goes on.
 // Owned by its Context. Threads: the Context's.
 #pragma once

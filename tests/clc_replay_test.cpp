@@ -160,6 +160,11 @@ TEST_F(ClcReplay, IsACallForCheck) {
   EXPECT_THAT(clc({"check", launch()}).out, HasSubstr("behind array 'y' were written"));
 }
 
+TEST_F(ClcReplay, IsBuiltWithTheOptionsOfItsRunByOtherCommands) {
+  const ProgramResult result = clc({"build", launch()});  // its head has no GROUP
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+}
+
 TEST_F(ClcReplay, SaysWhatIsWrongWithAFolder) {
   const auto expect = [&](const ProgramResult& result, int code, const std::string& words) {
     EXPECT_EQ(result.exit_code, code) << result.out;

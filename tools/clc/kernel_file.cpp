@@ -46,7 +46,8 @@ KernelFile open_kernel_file(const std::string& path,
                             const std::vector<std::filesystem::path>& include_folders) {
   KernelFile file;
   std::filesystem::path place(path);
-  if (is_captured_call(place)) place /= "kernel.cl";
+  const bool captured = is_captured_call(place);
+  if (captured) place /= "kernel.cl";
   if (std::filesystem::is_regular_file(place)) {
     file.folders = {place.has_parent_path() ? place.parent_path() : "."};
     file.folders.insert(file.folders.end(), include_folders.begin(), include_folders.end());
@@ -58,6 +59,7 @@ KernelFile open_kernel_file(const std::string& path,
   file.name = place.filename().string();
   file.text = kernel_text(file.name, file.folders);
   file.head = read_file_head(first_lines(file.text), path);
+  if (captured) file.head.builds = {{.devices = {}, .options = read_captured_call(path).options}};
   return file;
 }
 
