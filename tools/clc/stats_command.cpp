@@ -21,7 +21,8 @@ With no GPU: clang-14 compiles, with built-in functions of clc's own; exp, sin a
 longer in a driver's. NVIDIA's registers are counted by ptxas, where PATH or CLORA_PTXAS has it.
 Occupancy is of warps or waves on a multiprocessor or SIMD; AMD's registers are VGPRs, an 's' stands
 by SGPRs. In a file's head, '//! clc: budget of gemm on gfx90a spills=0 registers<=128' is held
-against what is found: a miss is exit code 1, and so is a driver that crashes or takes two minutes.)";
+against what is found: a miss is exit code 1, and so is a driver that crashes or takes longer than
+two minutes.)";
 
 struct StatsOptions : ClcOptions {
   std::vector<std::string> files;
