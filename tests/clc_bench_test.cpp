@@ -178,7 +178,7 @@ TEST_F(ClcBench, SaysWhatIsMissingInTheCall) {
     return result.err;
   };
   EXPECT_THAT(error({"--roofline", path("r.svg")}), HasSubstr("state --flops"));
-  EXPECT_THAT(error({"--bytes", "x+z"}), HasSubstr("at 'z'"));
+  EXPECT_THAT(error({"--bytes", "x+z"}), HasSubstr("'z' is not known"));
   EXPECT_THAT(error({"--caches", "hot"}), HasSubstr("hot"));
   EXPECT_THAT(error({"--reference", "z=r.npy"}), HasSubstr("no array of this call"));
   EXPECT_THAT(error({"--ceiling", "matrix"}), HasSubstr("take f32"));

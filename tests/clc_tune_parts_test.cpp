@@ -7,6 +7,7 @@
 #include "tests/support/test_files.hpp"
 #include "tools/clc/call_options.hpp"
 #include "tools/clc/expression.hpp"
+#include "tools/clc/option_words.hpp"
 #include "tools/clc/tune_record.hpp"
 #include "tools/clc/tune_search.hpp"
 #include "tools/clc/tune_space.hpp"
@@ -180,7 +181,7 @@ TEST(ClcTuneRecord, GoesOnWhereARunEnded) {
 
 TEST(ClcTuneRecord, OfSomethingElseOrDamagedCountsAsNone) {
   const test::TemporaryFolder folder;
-  TuneRecord(folder / "record.json", "a kernel").put({{"WG", 1}}, {.end = TrialEnd::slow});
+  TuneRecord(folder / "record.json", "a kernel").put({{"WG", 1}}, {.end = TrialEnd::slow, .why = {}, .seconds = 1});
   EXPECT_EQ(TuneRecord(folder / "record.json", "another kernel").resumed(), 0U);
   test::write_whole_file(folder / "record.json", "{\"subject\": \"a kernel\", ");
   EXPECT_EQ(TuneRecord(folder / "record.json", "a kernel").resumed(), 0U);

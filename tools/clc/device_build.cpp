@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -16,9 +17,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kCommand = "build-here";
-// A driver's own cache would hide what a build takes, and what it says.
-const std::map<std::string, std::string> kNoCaches{
-    {"POCL_KERNEL_CACHE", "0"}, {"CUDA_CACHE_DISABLE", "1"}, {"NEO_CACHE_PERSISTENT", "0"}};
 // Behind what a driver may print by itself.
 constexpr const char* kMark = "\nclc report: ";
 
@@ -74,6 +72,18 @@ int build_here(const DeviceBuildRequest& request) {
   return 0;
 }
 
+// A driver's own cache would hide what a build takes, and what it says.
+std::map<std::string, std::string> environment_of(const DeviceBuildRequest& request) {
+  std::map<std::string, std::string> environment{{"CUDA_CACHE_DISABLE", "1"},
+                                                 {"NEO_CACHE_PERSISTENT", "0"}};
+  if (request.pocl_cache.empty()) {
+    environment["POCL_KERNEL_CACHE"] = "0";
+  } else {
+    environment["POCL_CACHE_DIR"] = request.pocl_cache.string();
+  }
+  return environment;
+}
+
 std::vector<std::string> command_of(const DeviceBuildRequest& request) {
   std::vector<std::string> command{"/proc/self/exe", kCommand, request.file,
                                    fmt::format("--device={}", request.device)};
@@ -96,7 +106,8 @@ DeviceBuild outcome_of(const Json& line) {
 }  // namespace
 
 DeviceBuild build_in_child(const DeviceBuildRequest& request) {
-  const ProcessResult done = run_process(command_of(request), request.limit_seconds, kNoCaches);
+  const ProcessResult done =
+      run_process(command_of(request), request.limit_seconds, environment_of(request));
   const std::size_t mark = done.out.rfind(kMark);
   if (done.end == ProcessResult::End::exited && mark != std::string::npos) {
     return outcome_of(Json::parse(done.out.substr(mark + std::string_view(kMark).size())));

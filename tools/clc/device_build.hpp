@@ -30,6 +30,8 @@ struct DeviceBuildRequest {
   int device = 0;                // Device::index
   double limit_seconds = 120;    // for the whole process
   std::filesystem::path binary;  // where the driver's binary goes; empty: nowhere
+  // Where pocl leaves its machine code; empty: nothing is kept.
+  std::filesystem::path pocl_cache = {};
 };
 
 // Starts this program again for it. Errors: not_found, io.

@@ -4,6 +4,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/program_report.hpp"
+#include "tools/clc/device_build.hpp"
 #include "tools/clc/process.hpp"
 
 namespace clora {
@@ -95,29 +96,25 @@ std::vector<Disassembly> Disassembler::of_device(const std::string& path, const 
   std::vector<Disassembly> all;
   for (const std::string& options : option_sets(options_, file, device)) {
     all.push_back(nvidia ? of_nvidia(context, file, target, options)
-                         : of_pocl(path, target, options));
+                         : of_pocl(path, device.index, target, options));
   }
   return all;
 }
 
 // pocl tells where its code lies by its cache folder alone, which it reads once a process.
-Disassembly Disassembler::of_pocl(const std::string& path, const Target& target,
+Disassembly Disassembler::of_pocl(const std::string& path, int device, const Target& target,
                                   const std::string& options) const {
   const WorkFolder cache;
-  std::vector<std::string> command{"/proc/self/exe", "stats",  path,
-                                   "--target",       "device", "--quiet"};
-  // A blank counts as options given, as the file's head does not.
-  command.push_back("--options=" + (options.empty() ? std::string(" ") : options));
-  if (!options_.device.empty()) command.insert(command.end(), {"--device", options_.device});
-  for (const std::filesystem::path& each : options_.include_folders) {
-    command.insert(command.end(), {"-I", each.string()});
-  }
-  const ProcessResult result =
-      run_process(command, kSeconds, {{"POCL_CACHE_DIR", cache.path().string()}});
+  const DeviceBuild build = build_in_child({.file = path,
+                                            .include_folders = options_.include_folders,
+                                            .options = options,
+                                            .device = device,
+                                            .binary = {},
+                                            .pocl_cache = cache.path()});
   Disassembly found{.options = options, .target = target, .kernels = listings_in(cache.path())};
   if (found.kernels.empty()) {
-    found.error = first_error(result.out + '\n' + result.err);
-    if (found.error.empty()) found.error = "the driver's build " + end_text(result);
+    found.error = first_error(build.words);
+    if (found.error.empty()) found.error = build.words;
   }
   return found;
 }

@@ -33,7 +33,7 @@ class Disassembler {
  private:
   std::vector<Disassembly> of_device(const std::string& path, const KernelFile& file,
                                      const Target& target);
-  Disassembly of_pocl(const std::string& path, const Target& target,
+  Disassembly of_pocl(const std::string& path, int device, const Target& target,
                       const std::string& options) const;
 
   ClcOptions options_;
