@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""docs/kernel_authoring.md is run as it stands: every command of its sh blocks, in order, in a folder
+of clora's sources, and what each prints is compared with the lines below it.
+
+    tests/kernel_authoring_test.py [--write]
+
+--write puts what the commands print now into the page, where it does not match. Of what is compared:
+blanks count once, a number before a unit of time or speed is any number, `…` is any text, alone on a
+line any lines. A `cmake` call is not made: the test that it would build is compiled against the
+libraries of this build (tests/CMakeLists.txt, compile_op_test), which takes seconds.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(os.environ.get("CLORA_SOURCE_DIR", pathlib.Path(__file__).parent.parent))
+BUILD = pathlib.Path(os.environ.get("CLORA_BINARY_DIR", ROOT / "build/release"))
+PAGE = ROOT / "docs/kernel_authoring.md"
+
+BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MEASURED = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?(?= ?(?:s|ms|us|ns|GB/s|GFLOP/s|GiB/s|%)(?![\w/]))")
+HERE_DOCUMENT = re.compile(r"<<'(\w+)'")
+
+
+def steps(block):
+    """The commands of a block, each with the lines that it prints."""
+    lines = block.splitlines()
+    found = []
+    while lines:
+        line = lines.pop(0)
+        if not line.startswith("$ "):
+            found[-1][1].append(line)
+            continue
+        command = [line[2:]]
+        while command[-1].endswith("\\"):
+            command.append(lines.pop(0))
+        if end := HERE_DOCUMENT.search(line):
+            while command[-1] != end[1]:
+                command.append(lines.pop(0))
+        found.append(("\n".join(command), []))
+    return found
+
+
+def pattern(lines):
+    """What the lines of the page match."""
+    whole = ""
+    for line in lines:
+        if line.strip() == "…":
+            whole += r"(?:.*\n)*?"
+            continue
+        words = re.sub(r"\s+", " ", MEASURED.sub("0", line)).strip()
+        whole += re.escape(words).replace("…", ".*") + r"\n"
+    return re.compile(whole)
+
+
+def comparable(text):
+    return "".join(re.sub(r"\s+", " ", MEASURED.sub("0", line)).strip() + "\n"
+                   for line in text.splitlines())
+
+
+class Sources:
+    """A folder with clora's sources, of which the page's commands change a few."""
+
+    COPIED = ["cl", "ops", "tests/support", "tests/reference", "bench/support", "CMakeLists.txt"]
+    LINKED = ["runtime", "lora", "model", "tools"]
+
+    def __init__(self, folder):
+        self.folder = folder
+        for name in self.COPIED:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, folder / name)
+            else:
+                shutil.copy(ROOT / name, folder / name)
+        for name in self.LINKED:
+            (folder / name).symlink_to(ROOT / name)
+        self.environment = os.environ | {
+            "PATH": f"{BUILD / 'tools'}:{os.environ['PATH']}",
+            "CLORA_CACHE_DIR": str(folder / "cache"),
+            "CLORA_DEVICE": os.environ.get("CLORA_DEVICE", "0"),
+        }
+
+    def run(self, command):
+        """What it prints, and its exit code."""
+        if command.startswith("cmake "):
+            command = self.instead_of_cmake(re.search(r"--target (\w+)_test", command)[1])
+        done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.environment,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return done.stdout, done.returncode
+
+    def instead_of_cmake(self, op):
+        program = f"build/release/tests/{op}_test"
+        return (f"mkdir -p build/release/tests && {BUILD}/tests/compile_op_test -I. ops/{op}.cpp "
+                f"tests/{op}_test.cpp -o {program}")
+
+    def device(self):
+        told, _ = self.run("clc devices --device $CLORA_DEVICE --json")
+        return json.loads(told)["devices"][0]["name"]
+
+
+def walk(sources, page, check):
+    """Calls check(command, lines, printed, exit_code) for each; what it gives are the page's lines."""
+    def of_block(match):
+        text = "```sh\n"
+        for command, lines in steps(match[1]):
+            printed, code = sources.run(command)
+            lines = check(command, lines, printed, code)
+            text += "\n".join([f"$ {command}", *lines]) + "\n"
+        return text + "```"
+    return BLOCK.sub(of_block, page)
+
+
+@unittest.skipUnless(shutil.which("oclgrind") and shutil.which("clang-14"),
+                     "oclgrind and clang-14 are needed")
+class KernelAuthoring(unittest.TestCase):
+    def test_the_page_shows_what_its_commands_print(self):
+        count = 0
+
+        def check(command, lines, printed, code):
+            nonlocal count
+            count += 1
+            self.assertEqual(code, 0, f"$ {command}\n{printed}")
+            if not pattern(lines).fullmatch(comparable(printed)):
+                self.fail(f"$ {command}\nprinted\n{printed}\nwhere the page has\n" + "\n".join(lines))
+            return lines
+
+        with tempfile.TemporaryDirectory() as folder:
+            walk(Sources(pathlib.Path(folder)), PAGE.read_text(), check)
+        self.assertGreater(count, 15)
+
+    def test_what_differs_is_seen(self):
+        """The comparison itself: it lets off what it says, and no more."""
+        for lines, printed, same in [
+            (["built in 0.7 s: f", "n = 5"], "built in 12 s:  f\nn = 5\n", True),
+            (["built in 0.7 s: f"], "built in 0.7 s: g\n", False),
+            (["n = 5"], "n = 6\n", False),
+            (["on …: 5"], "on a card: 5\n", True),
+            (["a", "…", "d"], "a\nb\nc\nd\n", True),
+            (["a", "…", "d"], "a\nb\nc\n", False),
+            ([], "a\n", False),
+        ]:
+            self.assertEqual(bool(pattern(lines).fullmatch(comparable(printed))), same, lines)
+
+
+def write():
+    with tempfile.TemporaryDirectory() as folder:
+        sources = Sources(pathlib.Path(folder))
+        device = sources.device()
+
+        def check(command, lines, printed, code):
+            print(f"{code} $ {command.splitlines()[0]}", file=sys.stderr)
+            if pattern(lines).fullmatch(comparable(printed)):
+                return lines
+            return printed.replace(device, "…").splitlines()
+
+        PAGE.write_text(walk(sources, PAGE.read_text(), check))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        write()
+    else:
+        unittest.main()
