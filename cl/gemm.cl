@@ -20,6 +20,9 @@
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_STRIPS
 //! clc: build TILE=64 SIDE=16 STEPS=16 WEIGHT_TYPE=WEIGHT_BF16 X_BF16 Y_BF16
 //! clc: budget on gfx90a registers<=64 spills=0
+//! clc: grid ceil(C/TILE)*SIDE,ceil(M/TILE)*SIDE by SIDE,SIDE
+//! clc: tune TILE={16,32,64,128} SIDE={8,16,32} STEPS={8,16,32}
+//!     where TILE % SIDE == 0 && TILE <= 8 * SIDE && 8 * STEPS * (TILE + 1) <= 48 * 1024
 #include "bf16_values.clh"
 #include "quant.clh"
 

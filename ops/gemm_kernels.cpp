@@ -2,14 +2,11 @@
 
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
+#include "ops/tuned.hpp"
 
 namespace clora {
 namespace {
 
-// cl/gemm.cl
-constexpr std::uint32_t kTile = 64;
-constexpr std::uint32_t kSide = 16;
-constexpr std::uint32_t kSteps = 16;
 // cl/gemm_few_rows_cpu.cl takes as many rows of w at once as a strip has.
 constexpr auto kRowsAtOnce = static_cast<std::uint32_t>(kStripRows);
 // What a launch before a product costs a unit beside its own work, in flops; and how much longer
@@ -44,6 +41,30 @@ void append(std::vector<Argument>& arguments, std::initializer_list<Argument> mo
 
 Launch launch_of(const GemmProduct& p) {
   return {{}, {}, p.cost(), p.backward ? "gemm/backward" : "gemm/forward"};
+}
+
+// How cl/gemm.cl is tiled: `tile` rows and columns, by side x side items, `steps` staged at a time.
+struct PortableTile {
+  std::uint32_t tile = 64, side = 16, steps = 16;
+
+  bool fits(const Device& device) const {
+    return tile > 0 && side > 0 && steps > 0 && tile % side == 0 && tile <= 8 * side &&
+           std::size_t{side} * side <= device.max_work_group_size &&
+           2 * sizeof(float) * steps * (tile + 1) <= device.local_memory_bytes;
+  }
+};
+
+PortableTile portable_tile(Context& context, const GemmProduct& p, const Defines& fixed) {
+  const NamedNumbers values = tuned_values(
+      context, {.file = "gemm.cl",
+                .kernel = "gemm",
+                .fixed = fixed,
+                .sizes = {{"M", p.rows()}, {"C", p.columns()}, {"J", p.steps()}}});
+  const PortableTile preset;
+  const PortableTile tuned{.tile = tuned_or(values, "TILE", preset.tile),
+                           .side = tuned_or(values, "SIDE", preset.side),
+                           .steps = tuned_or(values, "STEPS", preset.steps)};
+  return tuned.fits(context.device()) ? tuned : preset;
 }
 
 // The strips of w, shared by groups.
@@ -223,19 +244,19 @@ void record_gemm_portable(Batch& batch, const GemmProduct& p) {
   Context& context = batch.context();
   Defines defines;
   set_weight_type(defines, p.w);
-  defines.set("TILE", kTile).set("SIDE", kSide).set("STEPS", kSteps);
   if (p.x.type() == DType::bf16) defines.set("X_BF16");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
+  const PortableTile tile = portable_tile(context, p, defines);
+  defines.set("TILE", tile.tile).set("SIDE", tile.side).set("STEPS", tile.steps);
   Launch launch = launch_of(p);
   launch.kernel = context.kernel("gemm.cl", "gemm", defines);
   std::vector<Argument> arguments = arguments_of(p);
   append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.start.empty()},
                      std::uint32_t{!p.bias.empty()}});
-  const std::size_t rows = u32(p.rows());
-  const std::size_t columns = u32(p.columns());
-  launch.grid = {
-      {round_up(columns, kTile) / kTile * kSide, round_up(rows, kTile) / kTile * kSide, 1},
-      {kSide, kSide, 1}};
+  const auto items = [&](std::int64_t extent) {
+    return std::size_t{divide_up(u32(extent), tile.tile)} * tile.side;
+  };
+  launch.grid = {{items(p.columns()), items(p.rows()), 1}, {tile.side, tile.side, 1}};
   batch.record(std::move(launch), std::move(arguments));
 }
 

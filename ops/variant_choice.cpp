@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <string>
 
+#include "ops/ops_state.hpp"
 #include "ops/self_test_outcomes.hpp"
 #include "runtime/error.hpp"
 
@@ -23,11 +23,7 @@ struct Choices {
   bool portable_only = false;
 };
 
-Choices& choices_of(Context& context) {
-  std::shared_ptr<void>& state = context.ops_state();
-  if (state == nullptr) state = std::make_shared<Choices>();
-  return *static_cast<Choices*>(state.get());
-}
+Choices& choices_of(Context& context) { return ops_state<Choices>(context); }
 
 // What is wrong with `got`; empty where it is right.
 std::string difference(const SelfTest::Result& got, const SelfTest::Result& want,

@@ -133,6 +133,7 @@ ContextConfig config_from_environment() {
   config.device = from_environment("CLORA_DEVICE");
   const std::string kernel_folder = from_environment("CLORA_KERNEL_DIR");
   if (!kernel_folder.empty()) config.kernel_folders = {kernel_folder};
+  config.tuned_table = from_environment("CLORA_TUNED");
   config.sub_allocate = from_environment("CLORA_POOL") != "exact";
   config.wrap_files = from_environment("CLORA_WRAP_FILES") != "0";
   config.self_test = from_environment("CLORA_SELF_TEST") != "0";

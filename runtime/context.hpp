@@ -44,6 +44,7 @@ struct ContextConfig {
   std::filesystem::path cache_folder = default_cache_folder();  // empty: nothing is kept on disk
   std::size_t cache_limit_bytes = std::size_t{256} << 20;       // of built programs there
   std::shared_ptr<ProgramStore> program_store;                  // null: cache_folder/programs
+  std::filesystem::path tuned_table;  // of ops/tuned.hpp; empty: cache_folder/tuned.json
   Variant variant = Variant::automatic;
   Precision precision = Precision::f32;  // of what Variant::automatic chooses
   std::optional<DType> activations;      // f32 or bf16; not given: as hands_on_bf16() says
@@ -57,8 +58,8 @@ struct ContextConfig {
 };
 
 // The configuration that the environment asks for: CLORA_DEVICE, CLORA_KERNEL_DIR, CLORA_VARIANT,
-// CLORA_CACHE_DIR, CLORA_SELF_TEST=0 to leave the self-tests out, CLORA_POOL=exact for sub_allocate
-// off, and CLORA_WRAP_FILES=0.
+// CLORA_CACHE_DIR, CLORA_TUNED for tuned_table, CLORA_SELF_TEST=0 to leave the self-tests out,
+// CLORA_POOL=exact for sub_allocate off, and CLORA_WRAP_FILES=0.
 ContextConfig config_from_environment();
 
 // A caller's device, context and in-order queue. The Context retains context and queue and releases

@@ -97,4 +97,18 @@ std::vector<Capability> capabilities_of(const Device& device) {
       {"extensions", extensions}};
 }
 
+std::uint64_t cache_bytes_of(const Device& device) {
+  cl_ulong bytes = 0;
+  const cl_int status =
+      clGetDeviceInfo(device.id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, sizeof bytes, &bytes, nullptr);
+  return status == CL_SUCCESS ? bytes : 0;
+}
+
+double clock_step_seconds(const Device& device) {
+  std::size_t ns = 0;
+  const cl_int status =
+      clGetDeviceInfo(device.id, CL_DEVICE_PROFILING_TIMER_RESOLUTION, sizeof ns, &ns, nullptr);
+  return status == CL_SUCCESS ? static_cast<double>(ns) * 1e-9 : 0;
+}
+
 }  // namespace clora

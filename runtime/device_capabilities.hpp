@@ -1,6 +1,7 @@
 // What a device can do, beyond what Device holds for choosing kernels: for people who look.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,5 +16,10 @@ struct Capability {
 
 // In the same order for every device; what the driver does not tell is "unknown".
 std::vector<Capability> capabilities_of(const Device& device);
+
+// Of the last-level cache before device memory; 0 where the driver tells none.
+std::uint64_t cache_bytes_of(const Device& device);
+// The step of the clock by which events are timed; 0 where the driver tells none.
+double clock_step_seconds(const Device& device);
 
 }  // namespace clora

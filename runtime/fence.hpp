@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "runtime/device_health.hpp"
@@ -31,6 +32,11 @@ class Fence {
   void wait() const;
   // Whether they are done. Errors: device_lost.
   bool passed() const;
+
+  // Waits, then the seconds that the fence's command took on the device, start to end: after
+  // Batch::submit() the last one of the batch. Nothing where the queue does not profile, and for a
+  // fence already passed. Errors: those of wait().
+  std::optional<double> device_seconds() const;
 
   // For OpenCL calls of the caller's own: a wait list, a callback, profiling. Null for a fence
   // already passed. The Fence keeps its reference: clRetainEvent() an event that is used after the

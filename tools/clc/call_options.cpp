@@ -2,28 +2,36 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
+#include <cctype>
+#include <cmath>
 
+#include "ops/tuned_table.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {
 namespace {
 
-// The options of the set that is asked for, from 1.
-std::string chosen_set(const CallOptions& options, const KernelFile& file, const Device& device) {
-  const std::vector<std::string> sets = option_sets(options.common, file, device);
-  if (sets.empty()) {
-    throw UsageError(
-        fmt::format("{}: its head has options for other devices only, none for {}; give them by -D "
-                    "or --options",
-                    file.name, device.name));
+constexpr double kMostItems = 9e15;  // whole numbers are exact below
+
+// The numbers in -D NAME=NUMBER and -DNAME=NUMBER.
+void add_defined_numbers(const std::string& build_options, Variables& variables) {
+  for (const std::string& word : sorted_options(build_options)) {
+    const std::size_t equals = word.find('=');
+    if (!word.starts_with("-D") || equals == std::string::npos) continue;
+    const auto bits = bits_of_text(ElementType::f64, word.substr(equals + 1));
+    if (bits) variables[word.substr(2, equals - 2)] = value_of_bits(ElementType::f64, *bits);
   }
-  if (options.set < 1 || static_cast<std::size_t>(options.set) > sets.size()) {
-    throw UsageError(fmt::format("--set {}: {} has {} sets of options for {}, counted from 1",
-                                 options.set, file.name, sets.size(), device.name));
+}
+
+const GridRule& grid_rule(const KernelFile& file, const std::string& kernel) {
+  for (const GridRule& rule : file.head.grids) {
+    if (kernel.empty() || rule.kernel.empty() || rule.kernel == kernel) return rule;
   }
-  return sets[static_cast<std::size_t>(options.set) - 1];
+  throw UsageError(
+      fmt::format("--global is required: work-items in all, as in --global 1024; or {} says in its "
+                  "head how they "
+                  "follow from the arguments: //! clc: grid{} ceil(n/64)*64 by 64",
+                  file.name, kernel.empty() ? "" : " of " + kernel));
 }
 
 }  // namespace
@@ -35,9 +43,11 @@ void add_call_options(CLI::App& command, CallOptions& options) {
   command.add_option("--kernel", options.kernel, "The kernel (default: the only one of the file)")
       ->type_name("NAME")
       ->group("Call");
-  command.add_option("--global", options.global, "Work-items in all, for each dimension")
+  command
+      .add_option("--global", options.global,
+                  "Work-items in all, for each dimension; expressions of -D values and of the "
+                  "call's numbers (default: as the file's head says)")
       ->type_name("X[,Y[,Z]]")
-      ->required()
       ->group("Call");
   command
       .add_option("--local", options.local,
@@ -60,33 +70,81 @@ void add_call_options(CLI::App& command, CallOptions& options) {
   add_output_options(command, options.common);
 }
 
-KernelCallSpec call_spec(const CallOptions& options, const KernelFile& file, const Device& device) {
+// The options of the set that is asked for, from 1.
+std::string chosen_options(const CallOptions& options, const KernelFile& file,
+                           const Device& device) {
+  const std::vector<std::string> sets = option_sets(options.common, file, device);
+  if (sets.empty()) {
+    throw UsageError(
+        fmt::format("{}: its head has options for other devices only, none for {}; give them by -D "
+                    "or --options",
+                    file.name, device.name));
+  }
+  if (options.set < 1 || static_cast<std::size_t>(options.set) > sets.size()) {
+    throw UsageError(fmt::format("--set {}: {} has {} sets of options for {}, counted from 1",
+                                 options.set, file.name, sets.size(), device.name));
+  }
+  return sets[static_cast<std::size_t>(options.set) - 1];
+}
+
+KernelCallSpec call_spec(const CallOptions& options, const KernelFile& file,
+                         const std::string& build_options) {
   KernelCallSpec spec{.file = file,
-                      .options = chosen_set(options, file, device),
+                      .options = build_options,
                       .kernel = options.kernel,
-                      .global = parse_grid_size(options.global, "--global"),
+                      .global = {},
                       .local = std::nullopt,
                       .arguments = {}};
-  if (!options.local.empty()) spec.local = parse_grid_size(options.local, "--local");
   for (const std::string& text : options.arguments) spec.arguments.push_back(parse_argument(text));
+  const Variables variables = call_variables(build_options, spec.arguments);
+  if (!options.global.empty()) {
+    spec.global = parse_grid_size(options.global, variables, "--global");
+  } else {
+    const GridRule& rule = grid_rule(file, options.kernel);
+    spec.global = parse_grid_size(rule.global, variables, "grid of the file's head");
+    if (!rule.local.empty()) {
+      spec.local = parse_grid_size(rule.local, variables, "grid of the file's head");
+    }
+  }
+  if (!options.local.empty()) spec.local = parse_grid_size(options.local, variables, "--local");
   return spec;
 }
 
-GridSize parse_grid_size(const std::string& text, std::string_view option) {
-  GridSize sizes{1, 1, 1};
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (std::size_t d = 0; d < sizes.size(); ++d) {
-    const auto [stop, error] = std::from_chars(at, end, sizes.at(d));
-    if (error != std::errc() || sizes.at(d) == 0) break;
-    if (stop == end) return sizes;
-    if (*stop != ',') break;
-    at = stop + 1;
+KernelCallSpec call_spec(const CallOptions& options, const KernelFile& file, const Device& device) {
+  return call_spec(options, file, chosen_options(options, file, device));
+}
+
+Variables call_variables(const std::string& build_options,
+                         const std::vector<CallArgument>& arguments) {
+  Variables variables;
+  add_defined_numbers(build_options, variables);
+  for (const CallArgument& argument : arguments) {
+    const auto* number = std::get_if<ScalarSpec>(&argument.value);
+    const bool is_named = std::isalpha(static_cast<unsigned char>(argument.name[0])) != 0;
+    if (number == nullptr || number->values.size() != 1 || !is_named) continue;
+    const auto bits = bits_of_text(ElementType::f64, number->values[0]);
+    if (bits) variables[argument.name] = value_of_bits(ElementType::f64, *bits);
   }
-  throw UsageError(
-      fmt::format("{} '{}': one to three positive numbers are wanted, as in 1024 or "
-                  "64,16",
-                  option, text));
+  return variables;
+}
+
+GridSize parse_grid_size(const std::string& text, const Variables& variables,
+                         std::string_view what) {
+  const std::vector<std::string> parts = split_expressions(text);
+  GridSize sizes{1, 1, 1};
+  if (parts.size() > sizes.size()) {
+    throw UsageError(fmt::format("{} '{}': one to three dimensions are wanted", what, text));
+  }
+  for (std::size_t d = 0; d < parts.size(); ++d) {
+    const double value = value_of(parts[d], variables, what);
+    if (!(value >= 1 && value < kMostItems && value == std::floor(value))) {
+      throw UsageError(fmt::format(
+          "{} '{}': positive whole numbers are wanted, as in 1024 or 64,16; dimension {} is {}",
+          what, text, d, value));
+    }
+    sizes.at(d) = static_cast<std::size_t>(value);
+  }
+  return sizes;
 }
 
 }  // namespace clora

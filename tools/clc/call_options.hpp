@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tools/clc/common_options.hpp"
+#include "tools/clc/expression.hpp"
 #include "tools/clc/kernel_call.hpp"
 
 namespace clora {
@@ -14,7 +15,7 @@ struct CallOptions {
   ClcOptions common;
   std::string file;
   std::string kernel;
-  std::string global, local;           // "1024,4"
+  std::string global, local;           // "1024,4", expressions; empty: as the file's head says
   std::vector<std::string> arguments;  // of --arg
   int set = 1;                         // of the head's sets for this device
 };
@@ -22,10 +23,23 @@ struct CallOptions {
 // FILE, --kernel, --global, --local, --arg and --set, and the options shared by all commands.
 void add_call_options(CLI::App& command, CallOptions& options);
 
-// The call on a device. Errors: UsageError; those of open_kernel_file().
+// What to build the file with on a device: of the sets that option_sets() gives, the one asked for.
+// Errors: UsageError, where there is none.
+std::string chosen_options(const CallOptions& options, const KernelFile& file,
+                           const Device& device);
+
+// The call of a kernel that is built with `build_options`. Its grid may depend on them and on its
+// numbers. Errors: UsageError; those of open_kernel_file().
+KernelCallSpec call_spec(const CallOptions& options, const KernelFile& file,
+                         const std::string& build_options);
 KernelCallSpec call_spec(const CallOptions& options, const KernelFile& file, const Device& device);
 
-// "1024", "1024,4" or "64,8,2"; `option` is for the message. Errors: UsageError.
-GridSize parse_grid_size(const std::string& text, std::string_view option);
+// What expressions of a call may name: -D values that are numbers, and arguments that are.
+Variables call_variables(const std::string& build_options,
+                         const std::vector<CallArgument>& arguments);
+
+// "1024", "1024,4" or "ceil(N/8)*64,8,2"; `what` is for the message. Errors: UsageError.
+GridSize parse_grid_size(const std::string& text, const Variables& variables,
+                         std::string_view what);
 
 }  // namespace clora

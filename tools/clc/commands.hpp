@@ -15,6 +15,7 @@ void add_disasm_command(CLI::App& program, Action& action);
 void add_lint_command(CLI::App& program, Action& action);
 void add_check_command(CLI::App& program, Action& action);
 void add_run_command(CLI::App& program, Action& action);
+void add_tune_command(CLI::App& program, Action& action);
 void add_trace_command(CLI::App& program, Action& action);
 void add_cache_command(CLI::App& program, Action& action);
 void add_cache_warm_command(CLI::App& cache, Action& action);  // of `clc cache`

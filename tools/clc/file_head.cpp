@@ -75,12 +75,14 @@ class Reader {
         read_build(rest);
       } else if (word == "budget") {
         read_budget(rest);
+      } else if (word == "grid") {
+        read_grid(rest);
       } else if (word == "tune") {
         read_tune(rest);
       } else if (word == "allow") {
         read_allow(rest);
       } else {
-        wrong("'{}' is no directive; there are build, budget, tune and allow", word);
+        wrong("'{}' is no directive; there are build, budget, grid, tune and allow", word);
       }
     }
     return std::move(head_);
@@ -131,14 +133,9 @@ class Reader {
 
   void read_budget(std::string_view rest) {
     Budget budget;
-    std::vector<std::string> words = words_of(rest);
-    const auto take = [&words](std::string_view mark, std::string& to) {
-      if (words.size() < 2 || words.front() != mark) return;
-      to = words[1];
-      words.erase(words.begin(), words.begin() + 2);
-    };
-    take("of", budget.kernel);
-    take("on", budget.target);
+    budget.kernel = taken("of", rest);
+    budget.target = taken("on", rest);
+    const std::vector<std::string> words = words_of(rest);
     if (words.empty()) wrong("a budget names a limit, such as spills=0 or registers<=128");
     for (const std::string& word : words) budget.limits.push_back(limit(word));
     head_.budgets.push_back(std::move(budget));
@@ -163,8 +160,28 @@ class Reader {
     return limit;
   }
 
+  // The word after `mark`, where `rest` begins with that; both are then gone from it.
+  static std::string taken(std::string_view mark, std::string_view& rest) {
+    if (!rest.starts_with(std::string(mark) + ' ')) return {};
+    rest = trimmed(rest.substr(mark.size()));
+    const std::size_t end = std::min(rest.find_first_of(" \t"), rest.size());
+    const std::string word(rest.substr(0, end));
+    rest = trimmed(rest.substr(end));
+    return word;
+  }
+
+  void read_grid(std::string_view rest) {
+    GridRule rule{.kernel = taken("of", rest), .global = {}, .local = {}};
+    const std::size_t by = rest.find(" by ");
+    rule.global = trimmed(rest.substr(0, by));
+    if (by != std::string_view::npos) rule.local = trimmed(rest.substr(by + 4));
+    if (rule.global.empty()) wrong("a grid names the work-items in all, such as N,1 by 64,1");
+    head_.grids.push_back(std::move(rule));
+  }
+
   void read_tune(std::string_view rest) {
     TuneSpace space;
+    space.kernel = taken("of", rest);
     const std::size_t where = rest.find(" where ");
     if (where != std::string_view::npos) {
       space.where = trimmed(rest.substr(where + 7));

@@ -6,7 +6,10 @@
 //        out.
 //   //! clc: budget [of KERNEL] [on TARGET] NAME<=VALUE...
 //        what `clc stats` may find: registers, spills, local, private; = is exactly
-//   //! clc: tune NAME={a,b,c}... [where EXPRESSION]
+//   //! clc: grid [of KERNEL] X[,Y[,Z]] [by X[,Y[,Z]]]
+//        work-items in all and in a work-group, as expressions (tools/clc/expression.hpp) of -D
+//        values and of the call's whole numbers: a call then need not say them
+//   //! clc: tune [of KERNEL] NAME={a,b,c}... [where EXPRESSION]
 //        the options that `clc tune` tries
 //   //! clc: allow RULE REASON
 //        a rule of `clc lint` that does not hold for this file
@@ -43,8 +46,14 @@ struct TuneParameter {
   std::vector<std::string> values;
 };
 struct TuneSpace {
+  std::string kernel;  // empty: all
   std::vector<TuneParameter> parameters;
   std::string where;  // empty: all
+};
+
+struct GridRule {
+  std::string kernel;         // empty: all
+  std::string global, local;  // "ceil(M/TILE)*SIDE,1"; local empty: not said
 };
 
 struct AllowedRule {
@@ -54,6 +63,7 @@ struct AllowedRule {
 struct FileHead {
   std::vector<BuildSet> builds;
   std::vector<Budget> budgets;
+  std::vector<GridRule> grids;
   std::vector<TuneSpace> tunes;
   std::vector<AllowedRule> allowed;
 };

@@ -2,15 +2,14 @@
 // compared.
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tools/clc/call_options.hpp"
 #include "tools/clc/commands.hpp"
-#include "tools/clc/comparison.hpp"
 #include "tools/clc/kernel_call.hpp"
 #include "tools/clc/npy.hpp"
+#include "tools/clc/reference_options.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {
@@ -39,20 +38,6 @@ struct RunOptions {
   Tolerance tolerance;
   int times = 1;
 };
-
-// "y=out.npy"
-struct NamedFile {
-  std::string array;
-  std::filesystem::path file;
-};
-
-NamedFile named_file(const std::string& text, std::string_view option) {
-  const std::size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-    throw UsageError(fmt::format("{} '{}': NAME=FILE is wanted, as in y=out.npy", option, text));
-  }
-  return {text.substr(0, equals), text.substr(equals + 1)};
-}
 
 ordered_json json_of(const HostArray& array) {
   ordered_json values = ordered_json::array();
@@ -188,27 +173,13 @@ class Run {
 };
 
 void add_result_options(CLI::App& command, RunOptions& options) {
-  const auto list = [&](const char* name, std::vector<std::string>& values, const char* help,
-                        const char* type) {
-    command.add_option(name, values, help)
-        ->type_name(type)
-        ->allow_extra_args(false)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-        ->group("Results");
-  };
-  const auto tolerance = [&](const char* name, std::optional<double>& value, const char* help) {
-    command.add_option(name, value, help)
-        ->type_name("X")
-        ->check(CLI::NonNegativeNumber)
-        ->group("Results");
-  };
-  list("--print", options.printed, "Show an array, or a part of it: y, y[0:8], y[2,0:8]", "NAME");
-  list("--save", options.saved, "Write an array, an input too, to a .npy file", "NAME=FILE");
-  list("--compare", options.compared,
-       "Compare an array with a .npy file; without a tolerance they must be equal", "NAME=FILE");
-  tolerance("--atol", options.tolerance.atol, "Good is |got - wanted| <= atol + rtol * |wanted|");
-  tolerance("--rtol", options.tolerance.rtol, "See --atol");
-  tolerance("--ulp", options.tolerance.ulp, "Good, too, is so many units in the last place apart");
+  add_list_option(command, "--print", options.printed,
+                  "Show an array, or a part of it: y, y[0:8], y[2,0:8]", "NAME");
+  add_list_option(command, "--save", options.saved, "Write an array, an input too, to a .npy file",
+                  "NAME=FILE");
+  add_compare_option(command, options.compared,
+                     "Compare an array with a .npy file; without a tolerance they must be equal");
+  add_tolerance_options(command, options.tolerance);
   command
       .add_option("--times", options.times,
                   "Run it so often; each run finds what the one before it left")

@@ -1,0 +1,24 @@
+// What ops have learned about one Context, a struct for each kind of knowledge: made when it is
+// first asked for, freed with the Context. Threads: those of the Context.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <typeindex>
+
+#include "runtime/context.hpp"
+
+namespace clora {
+
+// REQUIRES: T is made without arguments.
+template <class T>
+T& ops_state(Context& context) {
+  using States = std::map<std::type_index, std::shared_ptr<void>>;
+  std::shared_ptr<void>& all = context.ops_state();
+  if (all == nullptr) all = std::make_shared<States>();
+  std::shared_ptr<void>& mine = (*static_cast<States*>(all.get()))[typeid(T)];
+  if (mine == nullptr) mine = std::make_shared<T>();
+  return *static_cast<T*>(mine.get());
+}
+
+}  // namespace clora

@@ -1,0 +1,167 @@
+// The tuned table: what an op builds its kernel with on a device that was measured.
+#include "ops/tuned.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ops/gemm.hpp"
+#include "tests/reference/gemm_reference.hpp"
+#include "tests/support/op_test.hpp"
+#include "tests/support/test_files.hpp"
+
+namespace clora {
+namespace {
+
+using test::TemporaryFolder;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+
+TunedEntry entry(const NamedNumbers& sizes, std::int64_t tile) {
+  return {.of = {"A card", "gemm.cl", "gemm", "-D WEIGHT_TYPE=WEIGHT_F32 -D X_BF16", sizes},
+          .values = {{"TILE", tile}},
+          .driver = "1.0",
+          .seconds = 1e-3,
+          .preset_seconds = 2e-3};
+}
+
+TunedKernel wanted(const NamedNumbers& sizes) { return entry(sizes, 0).of; }
+
+TEST(TunedTable, GivesTheEntryWhoseSizesAreNearest) {
+  TunedTable table;
+  table.put(entry({{"M", 64}, {"J", 512}}, 16));
+  table.put(entry({{"M", 4096}, {"J", 512}}, 128));
+  EXPECT_EQ(table.nearest(wanted({{"M", 100}, {"J", 512}}))->values.at("TILE"), 16);
+  EXPECT_EQ(table.nearest(wanted({{"M", 1000}, {"J", 512}}))->values.at("TILE"), 128);
+  EXPECT_EQ(table.nearest(wanted({{"M", 2000}, {"other", 5}}))->values.at("TILE"), 128);
+}
+
+TEST(TunedTable, KeepsApartDevicesFilesKernelsAndOptions) {
+  TunedTable table;
+  table.put(entry({}, 16));
+  TunedKernel other = wanted({});
+  other.device = "Another card";
+  EXPECT_EQ(table.nearest(other), nullptr);
+  other = wanted({});
+  other.kernel = "gemm_rows";
+  EXPECT_EQ(table.nearest(other), nullptr);
+  other = wanted({});
+  other.options = "-D WEIGHT_TYPE=WEIGHT_F32";
+  EXPECT_EQ(table.nearest(other), nullptr);
+  other.options = "-DX_BF16=1 -DWEIGHT_TYPE=WEIGHT_F32";  // the same in other words
+  EXPECT_NE(table.nearest(other), nullptr);
+}
+
+TEST(TunedTable, IsTheSameAfterItWasWrittenAndRead) {
+  const TemporaryFolder folder;
+  TunedTable table;
+  table.put(entry({{"M", 64}}, 16));
+  table.put(entry({{"M", 64}}, 32));  // takes the place of the first
+  table.write(folder / "tuned.json");
+  const TunedTable read = TunedTable::read(folder / "tuned.json");
+  ASSERT_EQ(read.entries().size(), 1U);
+  EXPECT_EQ(read.text(), table.text());
+  EXPECT_THAT(read.entries()[0].values, ElementsAre(Pair("TILE", 32)));
+  EXPECT_EQ(read.entries()[0].driver, "1.0");
+}
+
+TEST(TunedTable, LosesAnEntryThatIsRemoved) {
+  TunedTable table;
+  table.put(entry({{"M", 64}}, 16));
+  table.remove(wanted({{"M", 65}}));
+  EXPECT_EQ(table.entries().size(), 1U);
+  table.remove(wanted({{"M", 64}}));
+  EXPECT_THAT(table.entries(), IsEmpty());
+}
+
+TEST(TunedTable, SaysWhichFileIsNone) {
+  CLORA_EXPECT_ERROR(TunedTable::parse("{", "t.json"), ErrorCode::invalid_file, "t.json");
+  CLORA_EXPECT_ERROR(
+      TunedTable::parse(R"({"format": "clora tuned kernels", "version": 9})", "t.json"),
+      ErrorCode::invalid_file, "version 1");
+  EXPECT_THAT(TunedTable::read("/nowhere/tuned.json").entries(), IsEmpty());
+}
+
+TEST(TunedTable, OfTheProjectIsWhole) {
+  for (const TunedEntry& each : project_tuned_table().entries()) {
+    EXPECT_LT(each.seconds, each.preset_seconds) << each.of.device << ' ' << each.of.kernel;
+  }
+}
+
+// A Context that takes portable kernels and the table of a file.
+class TunedGemm : public testing::Test {
+ protected:
+  ContextConfig config() {
+    ContextConfig config = config_from_environment();
+    config.variant = Variant::portable;
+    config.tuned_table = folder_ / "tuned.json";
+    config.hooks.log = [this](LogLevel level, std::string_view text) {
+      if (level == LogLevel::warning) warnings_ += text;
+    };
+    return config;
+  }
+
+  void tune(const NamedNumbers& values) {
+    TunedTable table;
+    TunedEntry mine = entry({}, 0);
+    mine.of.device = Context(config_from_environment()).device().name;
+    mine.of.options = "-D WEIGHT_TYPE=WEIGHT_F32";
+    mine.values = values;
+    table.put(mine);
+    table.write(folder_ / "tuned.json");
+  }
+
+  static void multiply(Context& context) {
+    const auto x = test::random_values(70 * 40, 1), w = test::random_values(50 * 40, 2);
+    const test::Output y(context, {70, 50});
+    Batch batch(context);
+    record_gemm(batch, y.tensor(), test::upload(context, {70, 40}, x),
+                test::upload(context, {50, 40}, w));
+    batch.submit().wait();
+    test::expect_close(
+        y.values(), test::gemm_reference(test::to_double(x), test::to_double(w), {70, 50, 40}),
+        test::tolerance_of(40), "y");
+  }
+
+  // What an attempt to build the kernel is given, from the message about a text that never builds.
+  std::string options_of_the_kernel() {
+    test::write_whole_file(folder_ / "gemm.cl", "#error never");
+    ContextConfig broken = config();
+    broken.kernel_folders = {folder_.path()};
+    Context context(broken);
+    const auto error = test::caught([&] { multiply(context); });
+    return error ? error->message : "no error";
+  }
+
+  TemporaryFolder folder_;
+  std::string warnings_;
+};
+
+TEST_F(TunedGemm, BuildsItsKernelWithTheTablesValuesAndIsRight) {
+  tune({{"TILE", 32}, {"SIDE", 8}, {"STEPS", 8}});
+  EXPECT_THAT(options_of_the_kernel(), HasSubstr("-D TILE=32 -D SIDE=8 -D STEPS=8"));
+  Context context(config());
+  multiply(context);
+}
+
+TEST_F(TunedGemm, TakesItsPresetsWhereTheTableHasNothing) {
+  EXPECT_THAT(options_of_the_kernel(), HasSubstr("-D TILE=64 -D SIDE=16 -D STEPS=16"));
+}
+
+TEST_F(TunedGemm, TakesItsPresetsInPlaceOfValuesThatItCannotTake) {
+  tune({{"TILE", 48}, {"SIDE", 32}});
+  EXPECT_THAT(options_of_the_kernel(), HasSubstr("-D TILE=64 -D SIDE=16 -D STEPS=16"));
+  tune({{"TILE", 64}, {"STEPS", 1 << 20}});
+  EXPECT_THAT(options_of_the_kernel(), HasSubstr("-D TILE=64 -D SIDE=16 -D STEPS=16"));
+}
+
+TEST_F(TunedGemm, WarnsOfADamagedTableAndGoesOn) {
+  test::write_whole_file(folder_ / "tuned.json", "{\"format\"");
+  Context context(config());
+  multiply(context);
+  EXPECT_THAT(warnings_, HasSubstr("tuned.json"));
+}
+
+}  // namespace
+}  // namespace clora
