@@ -120,7 +120,7 @@ std::vector<std::string> sorted_options(std::string_view options) {
   std::istringstream stream{std::string(options)};
   std::vector<std::string> words;
   for (std::string word; stream >> word;) {
-    if (!words.empty() && words.back() == "-D") {
+    if (!words.empty() && (words.back() == "-D" || words.back() == "-I")) {
       words.back() += word;
     } else {
       words.push_back(std::move(word));

@@ -10,6 +10,7 @@
 
 #include "ops/ops_state.hpp"
 #include "ops/self_test_outcomes.hpp"
+#include "runtime/capture.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -226,6 +227,7 @@ Tensor SelfTest::changed(const Tensor& tensor) {
 }
 
 std::vector<SelfTest::Result> SelfTest::run() {
+  const CapturePause pause(batch_.context());
   batch_.submit().wait();
   std::vector<Result> results;
   for (const Tensor& tensor : results_) {

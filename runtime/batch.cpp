@@ -1,6 +1,7 @@
 #include "runtime/batch.hpp"
 
 #include "runtime/batch_temporaries.hpp"
+#include "runtime/capture.hpp"
 #include "runtime/commands.hpp"
 #include "runtime/host_hold.hpp"
 #include "runtime/in_flight.hpp"
@@ -108,13 +109,17 @@ Fence Batch::State::fence_of(cl_event event) const {
   return Fence(event, health);
 }
 
-// A command whose event somebody wants: a mark's holder, the profiler, or the segment's end.
+// A command whose event somebody wants: a mark's holder, the profiler, or the segment's end; any
+// while a launch is to be captured.
 OwnedEvent Batch::State::enqueue_watched(std::size_t c) {
+  Capture* const capture = context.capture();
+  const bool captured = capture != nullptr && capture->takes(commands[c]);
   const bool profiling = context.profiling();
   if (profiling) context.profiler().before_enqueue();
   cl_event made = nullptr;
   enqueue(commands[c], context.opencl_queue(), &made);
   OwnedEvent event(made);
+  if (captured) capture->finish();
   const auto* mark = std::get_if<MarkCommand>(&commands[c]);
   if (mark != nullptr) marks[mark->number] = fence_of(made);
   if (profiling) {
@@ -128,7 +133,7 @@ Fence Batch::State::enqueue_segment(std::size_t begin, Work work) {
   InFlightLedger& in_flight = context.in_flight();
   in_flight.make_room(work);
   const cl_command_queue queue = context.opencl_queue();
-  const bool watch_all = context.profiling();
+  const bool watch_all = context.profiling() || context.capture() != nullptr;
   const std::size_t last = begin + work.commands - 1;
   for (std::size_t c = begin; c < last; ++c) {
     fetch_ahead(commands[c + 1]);

@@ -1,10 +1,10 @@
 #include "runtime/context.hpp"
 
 #include <array>
-#include <cstdlib>
 #include <utility>
 
 #include "runtime/adopted_memory.hpp"
+#include "runtime/capture.hpp"
 #include "runtime/device_addresses.hpp"
 #include "runtime/in_flight.hpp"
 #include "runtime/opencl.hpp"
@@ -105,11 +105,6 @@ void require_transfer(const Tensor& tensor, std::size_t bytes) {
           tensor.bytes(), bytes);
 }
 
-std::string from_environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 std::shared_ptr<ProgramStore> program_store_of(const ContextConfig& config) {
   if (config.program_store != nullptr || config.cache_folder.empty()) return config.program_store;
   return std::make_shared<DiskProgramStore>(config.cache_folder / "programs",
@@ -117,30 +112,6 @@ std::shared_ptr<ProgramStore> program_store_of(const ContextConfig& config) {
 }
 
 }  // namespace
-
-std::filesystem::path default_cache_folder() {
-  if (const std::string folder = from_environment("CLORA_CACHE_DIR"); !folder.empty()) {
-    return folder;
-  }
-  const std::filesystem::path user = from_environment("XDG_CACHE_HOME");
-  if (user.is_absolute()) return user / "clora";  // the specification ignores relative ones
-  const std::filesystem::path home = from_environment("HOME");
-  return home.empty() ? home : home / ".cache" / "clora";
-}
-
-ContextConfig config_from_environment() {
-  ContextConfig config;
-  config.device = from_environment("CLORA_DEVICE");
-  const std::string kernel_folder = from_environment("CLORA_KERNEL_DIR");
-  if (!kernel_folder.empty()) config.kernel_folders = {kernel_folder};
-  config.tuned_table = from_environment("CLORA_TUNED");
-  config.sub_allocate = from_environment("CLORA_POOL") != "exact";
-  config.wrap_files = from_environment("CLORA_WRAP_FILES") != "0";
-  config.self_test = from_environment("CLORA_SELF_TEST") != "0";
-  const std::string variant = from_environment("CLORA_VARIANT");
-  if (!variant.empty()) config.variant = variant_of(variant);
-  return config;
-}
 
 struct Context::State {
   State(Ground ground, const ContextConfig& c)
@@ -187,13 +158,24 @@ struct Context::State {
   Variant variant;
   InFlightLedger in_flight;
   std::shared_ptr<void> ops;
+  std::unique_ptr<Capture> capture;  // null: none was asked for
 };
 
 Context::Context(const ContextConfig& config)
-    : state_(std::make_unique<State>(own_ground(config), config)) {}
+    : state_(std::make_unique<State>(own_ground(config), config)) {
+  begin_capture();
+}
 
 Context::Context(const AdoptedQueue& adopted, const ContextConfig& config)
-    : state_(std::make_unique<State>(adopted_ground(adopted, config), config)) {}
+    : state_(std::make_unique<State>(adopted_ground(adopted, config), config)) {
+  begin_capture();
+}
+
+void Context::begin_capture() {
+  if (!state_->config.capture) return;
+  state_->capture = std::make_unique<Capture>(*this, *state_->config.capture);
+  capture_ = state_->capture.get();
+}
 
 Context::~Context() {
   if (state_ == nullptr) return;
@@ -201,6 +183,7 @@ Context::~Context() {
     finish();
   } catch (...) {  // lost, now or before
   }
+  if (capture_ != nullptr) capture_->give_up();
   state_->health->watch(nullptr);
   // A driver asked to release what is in use on a stuck device could block.
   if (state_->health->stuck()) (void)state_.release();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/buffer_pool.hpp"
+#include "runtime/capture_request.hpp"
 #include "runtime/device.hpp"
 #include "runtime/device_health.hpp"
 #include "runtime/fence.hpp"
@@ -33,12 +34,12 @@ namespace clora {
 std::filesystem::path default_cache_folder();
 
 struct ContextConfig {
-  std::string device;                   // see select_device(); ignored for an adopted queue
-  std::size_t memory_limit_bytes = 0;   // 0: memory_limit_share of what the device reports
-  double memory_limit_share = 1;        // in (0, 1]
-  bool sub_allocate = true;             // false: a cl_mem for each, temporaries too
-  std::optional<bool> addresses;        // for kernels' arguments; not given: on NVIDIA's cards
-  bool wrap_files = true;               // CPU devices read weights where the file is mapped
+  std::string device;                  // see select_device(); ignored for an adopted queue
+  std::size_t memory_limit_bytes = 0;  // 0: memory_limit_share of what the device reports
+  double memory_limit_share = 1;       // in (0, 1]
+  bool sub_allocate = true;            // false: a cl_mem for each, temporaries too
+  std::optional<bool> addresses;       // for kernels' arguments; not given: on NVIDIA's cards
+  bool wrap_files = true;              // CPU devices read weights where the file is mapped
   // Read kernel files from here instead of the embedded ones, the first that has a file.
   std::vector<std::filesystem::path> kernel_folders;
   std::filesystem::path cache_folder = default_cache_folder();  // empty: nothing is kept on disk
@@ -54,12 +55,14 @@ struct ContextConfig {
   double stuck_after_seconds = 300;  // no progress for so long: the Context is lost; 0: never
   std::size_t max_commands_in_flight = 4096;  // submit() waits for earlier ones beyond it
   double max_seconds_in_flight = 2;           // the same by estimated device time; 0: off
+  std::optional<CaptureRequest> capture;      // one launch to be written as a folder
   Hooks hooks;
 };
 
 // The configuration that the environment asks for: CLORA_DEVICE, CLORA_KERNEL_DIR, CLORA_VARIANT,
 // CLORA_CACHE_DIR, CLORA_TUNED for tuned_table, CLORA_SELF_TEST=0 to leave the self-tests out,
-// CLORA_POOL=exact for sub_allocate off, and CLORA_WRAP_FILES=0.
+// CLORA_POOL=exact for sub_allocate off, CLORA_WRAP_FILES=0, CLORA_CAPTURE and CLORA_CAPTURE_DIR
+// (runtime/capture_request.hpp). Errors: invalid_argument, for a value that is none.
 ContextConfig config_from_environment();
 
 // A caller's device, context and in-order queue. The Context retains context and queue and releases
@@ -72,6 +75,7 @@ struct AdoptedQueue {
   cl_command_queue queue = nullptr;
 };
 
+class Capture;          // runtime/capture.hpp
 class DeviceAddresses;  // runtime/device_addresses.hpp
 class InFlightLedger;   // runtime/in_flight.hpp
 
@@ -158,6 +162,9 @@ class Context {
   Profiler& profiler() noexcept;
   bool profiling() const noexcept;
 
+  // Null unless a launch is still to be captured.
+  Capture* capture() const noexcept { return capture_; }
+
   // Where ops/ keeps what it has learned about this Context; empty at first, freed with it.
   std::shared_ptr<void>& ops_state() noexcept;
   // For TraceSpan; null where ContextConfig::trace is.
@@ -168,8 +175,12 @@ class Context {
   cl_command_queue opencl_queue() const noexcept;
 
  private:
+  void begin_capture();
+
+  friend class Capture;  // which ends with the launch
   struct State;
   std::unique_ptr<State> state_;
+  Capture* capture_ = nullptr;  // looked at in every submit
 };
 
 }  // namespace clora

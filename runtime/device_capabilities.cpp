@@ -111,4 +111,16 @@ double clock_step_seconds(const Device& device) {
   return status == CL_SUCCESS ? static_cast<double>(ns) * 1e-9 : 0;
 }
 
+std::string nvidia_processor_of(const Device& device) {
+  // cl_nv_device_attribute_query: of NVIDIA's driver only.
+  constexpr cl_device_info kMajor = 0x4000, kMinor = 0x4001;
+  cl_uint major = 0, minor = 0;
+  if (device.platform != "NVIDIA CUDA") return {};
+  const auto tells = [&](cl_device_info what, cl_uint& number) {
+    return clGetDeviceInfo(device.id, what, sizeof number, &number, nullptr) == CL_SUCCESS;
+  };
+  if (!tells(kMajor, major) || !tells(kMinor, minor)) return {};
+  return fmt::format("sm_{}{}", major, minor);
+}
+
 }  // namespace clora

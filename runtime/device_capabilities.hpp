@@ -21,5 +21,7 @@ std::vector<Capability> capabilities_of(const Device& device);
 std::uint64_t cache_bytes_of(const Device& device);
 // The step of the clock by which events are timed; 0 where the driver tells none.
 double clock_step_seconds(const Device& device);
+// "sm_90": what NVIDIA's driver tells of its card; empty for other devices.
+std::string nvidia_processor_of(const Device& device);
 
 }  // namespace clora

@@ -129,6 +129,19 @@ std::string name_places(const std::string& log, const std::string& text) {
   return named + log.substr(at);
 }
 
+std::string stand_alone_text(const std::string& text) {
+  std::istringstream lines(text);
+  std::string result;
+  std::string line;
+  std::getline(lines, line);  // the #line of the file itself
+  while (std::getline(lines, line)) {
+    const bool directive = line.starts_with("#line ");
+    // No line comment: it would go on with the one that the file begins with, where its head is.
+    result += directive ? fmt::format("/* line {} */\n", line.substr(6)) : line + '\n';
+  }
+  return result;
+}
+
 std::string kernel_text(std::string_view file, Folders folders) {
   Resolver resolver(folders);
   resolver.append(std::string(file), "the program cache");

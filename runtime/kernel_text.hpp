@@ -15,6 +15,10 @@ namespace clora {
 // Errors: not_found, naming the file and who includes it.
 std::string kernel_text(std::string_view file, std::span<const std::filesystem::path> folders = {});
 
+// A text of kernel_text() as a file of its own: its first line is the kernel file's, and comments
+// stand where #line directives told where the text goes on.
+std::string stand_alone_text(const std::string& text);
+
 // `log`, a compiler's messages about `text`, with the places "<kernel>:LINE:" of NVIDIA's driver,
 // which counts all lines and ignores #line, replaced by "file:line:".
 std::string name_places(const std::string& log, const std::string& text);

@@ -44,8 +44,9 @@ struct ProgramCache::Built {
   ProgramKey key;
   std::string source;
   std::shared_ptr<const Program> program;
-  std::set<std::string> functions;  // wanted of it so far
-  std::set<std::string> stored;     // whose machine code the entry it came from holds; empty: all
+  std::vector<std::weak_ptr<const Program>> earlier;  // that `program` took the place of
+  std::set<std::string> functions;                    // wanted of it so far
+  std::set<std::string> stored;  // whose machine code the entry it came from holds; empty: all
   bool to_store = false;
 };
 
@@ -65,6 +66,16 @@ Kernel ProgramCache::kernel(std::string_view file, std::string_view function,
           std::string(function)};
 }
 
+std::optional<ProgramSource> ProgramCache::source_of(const Kernel& kernel) const {
+  for (const auto& [key, built] : built_) {
+    const auto is_it = [&](const auto& earlier) { return earlier.lock() == kernel.program; };
+    if (built->program == kernel.program || std::ranges::any_of(built->earlier, is_it)) {
+      return ProgramSource{built->key.file, built->source, built->key.options};
+    }
+  }
+  return std::nullopt;
+}
+
 ProgramCache::Built& ProgramCache::built(const std::string& file, const std::string& options,
                                          std::string_view function) {
   const std::string key = fmt::format("{}|{}", file, options);
@@ -81,6 +92,7 @@ ProgramCache::Built& ProgramCache::built(const std::string& file, const std::str
     }
     place->functions.emplace(function);
     if (!place->stored.empty() && !place->stored.contains(std::string(function))) {
+      place->earlier.push_back(place->program);
       build(*place);  // the entry lacks this one's machine code: the next one will not
       place->functions.insert(place->stored.begin(), place->stored.end());
       place->stored.clear();

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,9 +50,16 @@ struct Kernel {
   std::string function;  // "rms_norm_forward"
 };
 
+// What a kernel's program was built from.
+struct ProgramSource {
+  std::string file;     // "rms_norm.cl"
+  std::string text;     // with includes resolved, as the driver gets it
+  std::string options;  // as the driver gets them
+};
+
 struct ProgramCacheConfig {
   std::vector<std::filesystem::path> kernel_folders;  // of kernel files; none: the embedded ones
-  std::shared_ptr<ProgramStore> store;  // null: nothing is kept
+  std::shared_ptr<ProgramStore> store;                // null: nothing is kept
   Hooks hooks;
   std::shared_ptr<const DeviceHealth> health;  // null, or: a lost device is asked for no binary
 };
@@ -71,6 +79,9 @@ class ProgramCache {
   // .build_seconds (a build from source).
   // Errors: not_found (file), build_failed with options and the compiler's log.
   Kernel kernel(std::string_view file, std::string_view function, const Defines& defines);
+
+  // Nothing for a kernel of another cache.
+  std::optional<ProgramSource> source_of(const Kernel& kernel) const;
 
   // Stores programs built from source that are not stored yet, until `seconds` have passed; at
   // least one. Drivers whose binaries are whole right after the build have theirs stored then; pocl

@@ -236,6 +236,20 @@ __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void large(__global fl
   EXPECT_EQ(kernel["occupancy"]["limit"], "local memory");
 }
 
+TEST_F(ClcStats, ADriverThatCrashesIsAFindingAndNotTheEnd) {
+  const std::string file = write("k.cl", "kernel void k(global int* x) { x[0] = 1; }\n");
+  const std::string crashing =
+      "LD_PRELOAD=" + test::built_program("tests/libclora_crashing_compiler.so").string();
+  const ProgramResult crashed =
+      run_clc_program({"stats", file, "--target", "gfx906,device", "-D", "CRASH"}, {crashing});
+  EXPECT_EQ(crashed.exit_code, 1) << crashed.err;
+  EXPECT_THAT(crashed.out, HasSubstr("device: the driver's compiler"));
+  EXPECT_THAT(crashed.out, HasSubstr("gfx906"));
+  const ProgramResult whole =
+      run_clc_program({"stats", file, "--target", "gfx906,device"}, {crashing});
+  EXPECT_EQ(whole.exit_code, 0) << whole.err;
+}
+
 TEST_F(ClcStats, WithoutClangTheMessageNamesThePackage) {
   const std::string file = write("k.cl", "__kernel void k(__global int* y) { y[0] = 1; }\n");
   const ProgramResult result =

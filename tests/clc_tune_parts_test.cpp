@@ -51,6 +51,9 @@ TEST(ClcExpression, NamesWhatItDoesNotKnow) {
   EXPECT_THAT(message_of([&] { value_of("N*2", sizes, "--global"); }),
               HasSubstr("--global 'N*2': 'N' is not known; there are M, TILE"));
   EXPECT_THAT(message_of([&] { value_of("(M", sizes, "--global"); }), HasSubstr("arenthesis"));
+  EXPECT_THAT(message_of([&] { value_of("", sizes, "--bytes"); }), HasSubstr("--bytes ''"));
+  EXPECT_THAT(message_of([&] { value_of(std::string(100000, '('), sizes, "--bytes"); }),
+              HasSubstr("--bytes"));
 }
 
 TEST(ClcExpression, GivesGridsFromOptionsAndArguments) {

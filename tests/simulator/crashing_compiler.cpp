@@ -1,4 +1,5 @@
-// Preloaded by clc_build_test: a driver whose compiler crashes, or hangs, on a text that says so.
+// Preloaded by clc_build_test and clc_stats_test: a driver whose compiler crashes, or hangs, on
+// options that say so.
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <dlfcn.h>

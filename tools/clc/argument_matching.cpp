@@ -169,6 +169,13 @@ void require_array_fits(const KernelReport& kernel, std::size_t i, ElementType t
   }
 }
 
+void require_pointer(const KernelReport& kernel, std::size_t i, std::string_view given) {
+  const KernelArgument::Space space = kernel.arguments[i].space;
+  if (space == KernelArgument::Space::global || space == KernelArgument::Space::constant) return;
+  mistake("{}: {} is no pointer to global or constant memory; {} was given", kernel.name,
+          argument_text(kernel, i), given);
+}
+
 void require_local(const KernelReport& kernel, std::size_t i) {
   if (kernel.arguments[i].space == KernelArgument::Space::local) return;
   mistake("{}: {} is no local memory; local(...) was given", kernel.name, argument_text(kernel, i));

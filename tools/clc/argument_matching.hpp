@@ -26,6 +26,9 @@ std::string argument_text(const KernelReport& kernel, std::size_t i);
 // anything for bytes, void and types that are the program's own.
 void require_array_fits(const KernelReport& kernel, std::size_t i, ElementType type);
 
+// Whether memory of any type may be given; given: what is, for the message.
+void require_pointer(const KernelReport& kernel, std::size_t i, std::string_view given);
+
 // Whether local memory is given where it is wanted.
 void require_local(const KernelReport& kernel, std::size_t i);
 

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "runtime/error.hpp"
 #include "tools/clc/npy.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/suggestion.hpp"
@@ -67,6 +68,7 @@ class ArgumentText {
   ArgumentValue value_of(std::string_view text) {
     if (text.empty()) mistake("a value is missing behind '='");
     if (text.ends_with(".npy")) return file_spec({std::string(text)});
+    if (text == "null") return NullMemory{};
     const std::size_t open = text.find('(');
     if (open == std::string_view::npos) return ScalarSpec{"", {std::string(text)}};
     if (!text.ends_with(')')) mistake("')' is missing at the end");
@@ -74,6 +76,7 @@ class ArgumentText {
     parts_ = split(text.substr(open + 1, text.size() - open - 2));
     if (word == "local") return local_memory();
     if (word == "npy") return file_spec(parts_);
+    if (word == "same") return shared_memory();
     if (const auto kind = kind_of(word)) return array_spec(*kind);
     return scalar_spec(word);
   }
@@ -92,9 +95,9 @@ class ArgumentText {
     const std::string element = word.substr(0, word.find_first_of("0123456789"));
     if (!word.empty() && !element_type(element)) {
       const std::string meant =
-          suggestion_for(word, {"rand", "zeros", "const", "range", "out", "npy", "local"});
-      mistake("'{}' is none of rand, zeros, const, range, out, npy, local and no type{}", word,
-              meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
+          suggestion_for(word, {"rand", "zeros", "const", "range", "out", "npy", "same", "local"});
+      mistake("'{}' is none of rand, zeros, const, range, out, npy, same, local and no type{}",
+              word, meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
     }
     return {word, parts_};
   }
@@ -105,6 +108,14 @@ class ArgumentText {
       mistake("local wants its bytes, as in local(1024)");
     }
     return {static_cast<std::size_t>(*bytes)};
+  }
+
+  SharedMemory shared_memory() {
+    const auto offset = parts_.size() < 2 ? 0 : bits_of_text(ElementType::u64, parts_[1]);
+    if (parts_.size() > 2 || parts_.front().empty() || !offset) {
+      mistake("same wants an array and perhaps an offset in bytes, as in same(x,4096)");
+    }
+    return {parts_.front(), static_cast<std::size_t>(*offset), std::nullopt, {}};
   }
 
   ArraySpec file_spec(const std::vector<std::string>& words) {
@@ -218,9 +229,18 @@ void fill_random(HostArray& array, const ArraySpec& spec) {
   }
 }
 
+void require_as_captured(const ArraySpec& spec, const HostArray& array) {
+  if (array.type == spec.type && array.shape == spec.shape) return;
+  const HostArray wanted{spec.type, spec.shape, {}};
+  fail(ErrorCode::invalid_file, "{} must hold {}, as call.json beside it says, and holds {}",
+       spec.file.string(), wanted.text(), array.text());
+}
+
 HostArray array_of_file(const ArraySpec& spec) {
   HostArray array = read_npy(spec.file);
-  if (!spec.as_bf16) return array;
+  if (spec.captured && array.type == ElementType::u16 && spec.as_bf16) array.type = spec.type;
+  if (spec.captured) require_as_captured(spec, array);
+  if (!spec.as_bf16 || spec.captured) return array;
   if (array.type != ElementType::u16) {
     throw UsageError(fmt::format("npy({0},bf16): {0} must hold <u2, 16 bits each, and holds {1}",
                                  spec.file.string(), array.text()));

@@ -5,6 +5,8 @@
 //   zeros(TYPE,SHAPE)  const(TYPE,SHAPE,VALUE)  range(TYPE,SHAPE[,START][,STEP])
 //   out(TYPE,SHAPE)                             written by the kernel; NaN before
 //   FILE.npy  npy(FILE)  npy(FILE,bf16)         a file, its 16 bits as bf16
+//   same(NAME[,OFFSET_BYTES])                   memory of another array, from the offset on
+//   null                                        no array
 //   local(BYTES)                                memory of a work-group
 //   3  0x10  1.5  (1,2,3,4)  int(3)             a value, of the kernel's type or one that is named
 //
@@ -35,7 +37,22 @@ struct ArraySpec {
   std::uint64_t constant_bits = 0;
   std::filesystem::path file;
   bool as_bf16 = false;  // what the file's 16 bits are
+  // Of a launch that ran so: the file must hold `type` and `shape`, and the kernel's pointer may be
+  // to another type.
+  bool captured = false;
 };
+
+// Memory of another array of the call.
+struct SharedMemory {
+  std::string array;  // by its name or position
+  std::size_t offset_bytes = 0;
+  // Not given: those of the array, behind an offset what is left of it in one dimension.
+  std::optional<ElementType> type;
+  Dimensions shape;
+};
+
+// A null pointer.
+struct NullMemory {};
 
 // A value, or the elements of a vector, as they were written.
 struct ScalarSpec {
@@ -43,7 +60,8 @@ struct ScalarSpec {
   std::vector<std::string> values;
 };
 
-using ArgumentValue = std::variant<ArraySpec, HostArray, LocalMemory, ScalarSpec, ValueBytes>;
+using ArgumentValue = std::variant<ArraySpec, HostArray, LocalMemory, ScalarSpec, ValueBytes,
+                                   SharedMemory, NullMemory>;
 
 // An argument by its name in the kernel, or its position, from 0.
 struct CallArgument {

@@ -5,7 +5,8 @@
 #include <cctype>
 #include <cmath>
 
-#include "ops/tuned_table.hpp"
+#include "tools/clc/captured_call.hpp"
+#include "tools/clc/option_words.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {
@@ -23,10 +24,15 @@ void add_defined_numbers(const std::string& build_options, Variables& variables)
   }
 }
 
-const GridRule& grid_rule(const KernelFile& file, const std::string& kernel) {
+const GridRule* grid_rule(const KernelFile& file, const std::string& kernel) {
   for (const GridRule& rule : file.head.grids) {
-    if (kernel.empty() || rule.kernel.empty() || rule.kernel == kernel) return rule;
+    if (kernel.empty() || rule.kernel.empty() || rule.kernel == kernel) return &rule;
   }
+  return nullptr;
+}
+
+const GridRule& required_grid_rule(const KernelFile& file, const std::string& kernel) {
+  if (const GridRule* rule = grid_rule(file, kernel)) return *rule;
   throw UsageError(
       fmt::format("--global is required: work-items in all, as in --global 1024; or {} says in its "
                   "head how they "
@@ -34,10 +40,53 @@ const GridRule& grid_rule(const KernelFile& file, const std::string& kernel) {
                   file.name, kernel.empty() ? "" : " of " + kernel));
 }
 
+void put_grid(const GridRule& rule, const Variables& variables, KernelCallSpec& spec) {
+  constexpr std::string_view what = "grid of the file's head";
+  spec.global = parse_grid_size(rule.global, variables, what);
+  if (!rule.local.empty()) spec.local = parse_grid_size(rule.local, variables, what);
+}
+
+// Kernel and grid, where the command line names them.
+void put_call(const CallOptions& options, const Variables& variables, KernelCallSpec& spec) {
+  if (!options.kernel.empty()) spec.kernel = options.kernel;
+  if (!options.global.empty()) {
+    spec.global = parse_grid_size(options.global, variables, "--global");
+  }
+  if (!options.local.empty()) spec.local = parse_grid_size(options.local, variables, "--local");
+}
+
+// The arguments by their names in the kernel, which expressions know them by.
+std::vector<CallArgument> named_arguments(const CapturedCall& captured,
+                                          std::vector<CallArgument> arguments) {
+  for (std::size_t i = 0; i < captured.arguments.size(); ++i) {
+    if (!captured.arguments[i].name.empty()) arguments[i].name = captured.arguments[i].name;
+  }
+  return arguments;
+}
+
+KernelCallSpec captured_spec(const CallOptions& options, const KernelFile& file,
+                             const std::string& build_options) {
+  const CapturedCall captured = read_captured_call(options.file);
+  KernelCallSpec spec = spec_of(captured, file);
+  spec.options = build_options;
+  for (const std::string& text : options.arguments) {
+    override_argument(spec.arguments, captured, parse_argument(text));
+  }
+  const Variables variables =
+      call_variables(build_options, named_arguments(captured, spec.arguments));
+  const bool is_built_otherwise = sorted_options(build_options) != sorted_options(captured.options);
+  const GridRule* rule = grid_rule(file, captured.kernel);
+  if (is_built_otherwise && rule != nullptr) put_grid(*rule, variables, spec);
+  put_call(options, variables, spec);
+  return spec;
+}
+
 }  // namespace
 
 void add_call_options(CLI::App& command, CallOptions& options) {
-  command.add_option("file", options.file, "A .cl file, or the name of a built-in one")
+  command
+      .add_option("file", options.file,
+                  "A .cl file, the name of a built-in one, or the folder of a captured launch")
       ->type_name("FILE")
       ->required();
   command.add_option("--kernel", options.kernel, "The kernel (default: the only one of the file)")
@@ -70,9 +119,11 @@ void add_call_options(CLI::App& command, CallOptions& options) {
   add_output_options(command, options.common);
 }
 
-// The options of the set that is asked for, from 1.
 std::string chosen_options(const CallOptions& options, const KernelFile& file,
                            const Device& device) {
+  if (is_captured_call(options.file)) {
+    return overridden_options(read_captured_call(options.file).options, options.common);
+  }
   const std::vector<std::string> sets = option_sets(options.common, file, device);
   if (sets.empty()) {
     throw UsageError(
@@ -89,24 +140,17 @@ std::string chosen_options(const CallOptions& options, const KernelFile& file,
 
 KernelCallSpec call_spec(const CallOptions& options, const KernelFile& file,
                          const std::string& build_options) {
+  if (is_captured_call(options.file)) return captured_spec(options, file, build_options);
   KernelCallSpec spec{.file = file,
                       .options = build_options,
-                      .kernel = options.kernel,
+                      .kernel = {},
                       .global = {},
                       .local = std::nullopt,
                       .arguments = {}};
   for (const std::string& text : options.arguments) spec.arguments.push_back(parse_argument(text));
   const Variables variables = call_variables(build_options, spec.arguments);
-  if (!options.global.empty()) {
-    spec.global = parse_grid_size(options.global, variables, "--global");
-  } else {
-    const GridRule& rule = grid_rule(file, options.kernel);
-    spec.global = parse_grid_size(rule.global, variables, "grid of the file's head");
-    if (!rule.local.empty()) {
-      spec.local = parse_grid_size(rule.local, variables, "grid of the file's head");
-    }
-  }
-  if (!options.local.empty()) spec.local = parse_grid_size(options.local, variables, "--local");
+  if (options.global.empty()) put_grid(required_grid_rule(file, options.kernel), variables, spec);
+  put_call(options, variables, spec);
   return spec;
 }
 

@@ -13,7 +13,7 @@ namespace clora {
 
 struct CallOptions {
   ClcOptions common;
-  std::string file;
+  std::string file;  // or a captured launch's folder
   std::string kernel;
   std::string global, local;           // "1024,4", expressions; empty: as the file's head says
   std::vector<std::string> arguments;  // of --arg
@@ -23,13 +23,16 @@ struct CallOptions {
 // FILE, --kernel, --global, --local, --arg and --set, and the options shared by all commands.
 void add_call_options(CLI::App& command, CallOptions& options);
 
-// What to build the file with on a device: of the sets that option_sets() gives, the one asked for.
-// Errors: UsageError, where there is none.
+// What to build the file with on a device: of the sets that option_sets() gives, the one asked for;
+// of a captured launch its own, with those of the command line in their place. Errors: UsageError,
+// where there is none; those of read_captured_call().
 std::string chosen_options(const CallOptions& options, const KernelFile& file,
                            const Device& device);
 
 // The call of a kernel that is built with `build_options`. Its grid may depend on them and on its
-// numbers. Errors: UsageError; those of open_kernel_file().
+// numbers. Of a captured launch, what its folder holds, and what the options say in its place;
+// built otherwise than it was, it takes its grid from the file's head, if that tells one. Errors:
+// UsageError; those of open_kernel_file() and read_captured_call().
 KernelCallSpec call_spec(const CallOptions& options, const KernelFile& file,
                          const std::string& build_options);
 KernelCallSpec call_spec(const CallOptions& options, const KernelFile& file, const Device& device);

@@ -25,6 +25,8 @@ void add_commands(CLI::App& program, Action& action) {
   add_lint_command(program, action);
   add_check_command(program, action);
   add_run_command(program, action);
+  add_replay_command(program, action);
+  add_bench_command(program, action);
   add_tune_command(program, action);
   add_trace_command(program, action);
   add_cache_command(program, action);

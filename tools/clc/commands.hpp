@@ -15,6 +15,8 @@ void add_disasm_command(CLI::App& program, Action& action);
 void add_lint_command(CLI::App& program, Action& action);
 void add_check_command(CLI::App& program, Action& action);
 void add_run_command(CLI::App& program, Action& action);
+void add_replay_command(CLI::App& program, Action& action);
+void add_bench_command(CLI::App& program, Action& action);
 void add_tune_command(CLI::App& program, Action& action);
 void add_trace_command(CLI::App& program, Action& action);
 void add_cache_command(CLI::App& program, Action& action);

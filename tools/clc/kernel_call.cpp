@@ -65,6 +65,11 @@ HostArray host_array(const ArgumentValue& value) {
   return given != nullptr ? *given : array_of(std::get<ArraySpec>(value));
 }
 
+std::string name_of_argument(const KernelReport& kernel, std::size_t position) {
+  const std::string& name = kernel.arguments[position].name;
+  return name.empty() ? std::to_string(position) : name;
+}
+
 bool is_out(const ArgumentValue& value) {
   const auto* spec = std::get_if<ArraySpec>(&value);
   return spec != nullptr && spec->kind == ArraySpec::Kind::out;
@@ -93,7 +98,11 @@ KernelCall::KernelCall(Context& context, KernelCallSpec spec)
   const std::size_t alignment = context.device().base_alignment_bytes;
   spec_.guard_bytes = (spec_.guard_bytes + alignment - 1) / alignment * alignment;
   std::vector<Argument> bound;
-  for (std::size_t i = 0; i < places_.size(); ++i) bind(i, *places_[i], bound);
+  for (std::size_t i = 0; i < places_.size(); ++i) bound.push_back(argument_of(i, *places_[i]));
+  for (std::size_t i = 0; i < places_.size(); ++i) {  // others' memory is there by now
+    const auto* shared = std::get_if<SharedMemory>(&places_[i]->value);
+    if (shared != nullptr) bound[i] = shared_array(i, *shared);
+  }
   batch_.record({.kernel = context.kernel(spec_.file.name, kernel_.name, defines_of(spec_)),
                  .grid = grid_,
                  .cost = {},
@@ -101,36 +110,45 @@ KernelCall::KernelCall(Context& context, KernelCallSpec spec)
                 std::move(bound));
 }
 
-void KernelCall::bind(std::size_t position, const CallArgument& given,
-                      std::vector<Argument>& bound) {
-  const auto array = [&](const auto&) {
+// Of memory that is another array's nothing yet.
+Argument KernelCall::argument_of(std::size_t position, const CallArgument& given) {
+  const auto array = [&](bool captured) -> Argument {
     const HostArray host = host_array(given.value);
-    require_array_fits(kernel_, position, host.type);
-    bound.emplace_back(new_array(position, given.value, host));
+    if (captured) {
+      require_pointer(kernel_, position, "an array");
+    } else {
+      require_array_fits(kernel_, position, host.type);
+    }
+    return new_array(position, given.value, host);
   };
-  std::visit(Overloaded{[&](const ArraySpec& spec) { array(spec); },
-                        [&](const HostArray& host) { array(host); },
-                        [&](const LocalMemory& local) {
-                          require_local(kernel_, position);
-                          bound.emplace_back(local);
-                        },
-                        [&](const ScalarSpec& value) {
-                          bound.emplace_back(value_bytes(kernel_, position, value));
-                        },
-                        [&](const ValueBytes& value) { bound.emplace_back(value); }},
-             given.value);
+  return std::visit(Overloaded{[&](const ArraySpec& spec) { return array(spec.captured); },
+                               [&](const HostArray&) { return array(false); },
+                               [&](const LocalMemory& local) -> Argument {
+                                 require_local(kernel_, position);
+                                 return local;
+                               },
+                               [&](const ScalarSpec& value) -> Argument {
+                                 return value_bytes(kernel_, position, value);
+                               },
+                               [&](const ValueBytes& value) -> Argument { return value; },
+                               [&](const SharedMemory&) -> Argument { return Tensor(); },
+                               [&](const NullMemory&) -> Argument {
+                                 require_pointer(kernel_, position, "null");
+                                 return Tensor();
+                               }},
+                    given.value);
 }
 
 Tensor KernelCall::new_array(std::size_t position, const ArgumentValue& value,
                              const HostArray& host) {
-  const std::string& name = kernel_.arguments[position].name;
   BoundArray array{.position = position,
-                   .name = name.empty() ? std::to_string(position) : name,
+                   .name = name_of_argument(kernel_, position),
                    .type = host.type,
                    .shape = host.shape,
                    .is_out = is_out(value),
                    .memory = {},
-                   .whole = {}};
+                   .whole = {},
+                   .is_shared = false};
   const std::size_t bytes = host.bytes.size();
   array.whole = bytes_on(context_, bytes + 2 * spec_.guard_bytes);
   array.memory =
@@ -138,6 +156,39 @@ Tensor KernelCall::new_array(std::size_t position, const ArgumentValue& value,
   upload(array, host);
   arrays_.push_back(array);
   return array.memory;
+}
+
+Tensor KernelCall::shared_array(std::size_t position, const SharedMemory& value) {
+  const BoundArray owner = array(value.array);
+  BoundArray shared{.position = position,
+                    .name = name_of_argument(kernel_, position),
+                    .type = value.type.value_or(owner.type),
+                    .shape = value.shape,
+                    .is_out = false,
+                    .memory = {},
+                    .whole = {},
+                    .is_shared = true};
+  const std::size_t alignment = context_.device().base_alignment_bytes;
+  const std::size_t left =
+      owner.memory.bytes() - std::min(owner.memory.bytes(), value.offset_bytes);
+  if (!value.type) {
+    require_array_fits(kernel_, position, owner.type);
+    shared.shape = value.offset_bytes == 0
+                       ? owner.shape
+                       : Dimensions{static_cast<std::int64_t>(left / bytes_of(owner.type))};
+  }
+  const std::size_t bytes =
+      static_cast<std::size_t>(elements_of(shared.shape)) * bytes_of(shared.type);
+  if (value.offset_bytes % alignment != 0 || bytes == 0 || bytes > left) {
+    throw UsageError(fmt::format(
+        "{}: {} cannot be {} bytes from {} on of '{}', which has {}; an offset is a multiple of {}",
+        kernel_.name, argument_text(kernel_, position), bytes, value.offset_bytes, owner.name,
+        owner.memory.bytes(), alignment));
+  }
+  shared.memory =
+      owner.memory.slice(value.offset_bytes, {static_cast<std::int64_t>(bytes)}, DType::u8);
+  arrays_.push_back(shared);
+  return shared.memory;
 }
 
 void KernelCall::upload(const BoundArray& array, const HostArray& content) {
@@ -154,6 +205,7 @@ void KernelCall::run() {
 
 void KernelCall::reset(OutFill fill) {
   for (const BoundArray& array : arrays_) {
+    if (array.is_shared) continue;
     HostArray host = host_array(places_[array.position]->value);
     if (array.is_out) fill_out(host, fill);
     upload(array, host);
@@ -180,6 +232,7 @@ HostArray KernelCall::read(const std::string& name) {
 std::vector<BrokenGuard> KernelCall::broken_guards() {
   std::vector<BrokenGuard> broken;
   for (const BoundArray& array : arrays_) {
+    if (array.is_shared) continue;
     const auto whole = context_.read<std::byte>(array.whole);
     const std::span all(whole);
     for (const bool before : {true, false}) {

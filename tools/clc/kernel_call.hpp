@@ -38,9 +38,10 @@ struct BoundArray {
   std::string name;  // in the kernel; the position where the driver tells none
   ElementType type = ElementType::f32;
   Dimensions shape;
-  bool is_out = false;  // of out(...)
-  Tensor memory;        // u8, what the kernel gets
-  Tensor whole;         // with its guards; `memory` where it has none
+  bool is_out = false;     // of out(...)
+  Tensor memory;           // u8, what the kernel gets
+  Tensor whole;            // with its guards; `memory` where it has none; empty where `is_shared`
+  bool is_shared = false;  // of same(...): another array's memory
 };
 
 // What a kernel wrote beside an array.
@@ -78,7 +79,8 @@ class KernelCall {
   std::vector<BrokenGuard> broken_guards();
 
  private:
-  void bind(std::size_t position, const CallArgument& given, std::vector<Argument>& bound);
+  Argument argument_of(std::size_t position, const CallArgument& given);
+  Tensor shared_array(std::size_t position, const SharedMemory& value);
   Tensor new_array(std::size_t position, const ArgumentValue& value, const HostArray& host);
   void upload(const BoundArray& array, const HostArray& content);
 

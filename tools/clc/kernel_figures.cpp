@@ -166,9 +166,9 @@ void add_ptxas_figures(std::vector<KernelFigures>& kernels, std::string_view log
   }
 }
 
-std::vector<KernelFigures> figures_of_report(const ProgramReport& report) {
+std::vector<KernelFigures> figures_of_reports(const std::vector<KernelReport>& reports) {
   std::vector<KernelFigures> kernels;
-  for (const KernelReport& each : report.kernels) {
+  for (const KernelReport& each : reports) {
     const bool local_arguments = std::ranges::any_of(each.arguments, [](const KernelArgument& a) {
       return a.space == KernelArgument::Space::local;
     });

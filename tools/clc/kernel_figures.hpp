@@ -40,6 +40,6 @@ std::vector<KernelFigures> figures_of_ptx(std::string_view ptx);
 void add_ptxas_figures(std::vector<KernelFigures>& kernels, std::string_view log);
 
 // What a driver tells; its log is read with add_ptxas_figures().
-std::vector<KernelFigures> figures_of_report(const ProgramReport& report);
+std::vector<KernelFigures> figures_of_reports(const std::vector<KernelReport>& reports);
 
 }  // namespace clora

@@ -5,6 +5,7 @@
 #include "runtime/error.hpp"
 #include "runtime/kernel_sources.hpp"
 #include "runtime/kernel_text.hpp"
+#include "tools/clc/captured_call.hpp"
 #include "tools/command_line/suggestion.hpp"
 
 namespace clora {
@@ -44,18 +45,21 @@ std::string KernelFile::line(const std::string& file, int number) const {
 KernelFile open_kernel_file(const std::string& path,
                             const std::vector<std::filesystem::path>& include_folders) {
   KernelFile file;
-  const std::filesystem::path place(path);
+  std::filesystem::path place(path);
+  const bool captured = is_captured_call(place);
+  if (captured) place /= "kernel.cl";
   if (std::filesystem::is_regular_file(place)) {
     file.folders = {place.has_parent_path() ? place.parent_path() : "."};
     file.folders.insert(file.folders.end(), include_folders.begin(), include_folders.end());
   } else if (!is_built_in(path)) {
     const std::string meant = suggestion_for(path, built_in_kernel_files());
-    fail(ErrorCode::not_found, "kernel file: there is no '{}'{}", path,
+    fail(ErrorCode::not_found, "kernel file: there is no '{}'{}", place.string(),
          meant.empty() ? "" : fmt::format("; did you mean the built-in '{}'?", meant));
   }
   file.name = place.filename().string();
   file.text = kernel_text(file.name, file.folders);
   file.head = read_file_head(first_lines(file.text), path);
+  if (captured) file.head.builds = {{.devices = {}, .options = read_captured_call(path).options}};
   return file;
 }
 

@@ -19,8 +19,9 @@ struct KernelFile {
   std::string line(const std::string& file, int number) const;
 };
 
-// `path` as given; include_folders: of -I. Errors: not_found, with the built-in files whose names
-// are like it; invalid_file for its head.
+// `path` as given, or the folder of a captured launch (tools/clc/captured_call.hpp): its kernel.cl.
+// Its options are then the one set of the head. include_folders: of -I. Errors: not_found, with the
+// built-in files whose names are like it; invalid_file for its head.
 KernelFile open_kernel_file(const std::string& path,
                             const std::vector<std::filesystem::path>& include_folders = {});
 

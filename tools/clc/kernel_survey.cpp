@@ -1,17 +1,24 @@
 #include "tools/clc/kernel_survey.hpp"
 
-#include "runtime/program_report.hpp"
+#include "runtime/device_capabilities.hpp"
+#include "tools/clc/device_build.hpp"
 
 namespace clora {
 namespace {
 
-std::vector<SurveyedKernel> surveyed(std::vector<KernelFigures> kernels, const Target& target) {
+std::vector<SurveyedKernel> surveyed(std::vector<KernelFigures> kernels,
+                                     std::string_view processor) {
   std::vector<SurveyedKernel> all;
   for (KernelFigures& kernel : kernels) {
-    const auto occupancy = occupancy_of(kernel, target);
+    const auto occupancy = occupancy_on(processor, kernel);
     all.push_back({std::move(kernel), occupancy});
   }
   return all;
+}
+
+// As open_kernel_file() took it.
+std::string path_of(const KernelFile& file) {
+  return file.folders.empty() ? file.name : (file.folders.front() / file.name).string();
 }
 
 }  // namespace
@@ -47,26 +54,30 @@ SurveyedBuild Surveyor::survey_offline(const KernelFile& file, const Target& tar
       add_ptxas_figures(kernels, report.log);
     }
   }
-  found.kernels = surveyed(std::move(kernels), target);
+  found.kernels = surveyed(std::move(kernels), target.name);
   return found;
 }
 
 std::vector<SurveyedBuild> Surveyor::survey_device(const KernelFile& file, const Target& target) {
-  const Context context(context_config(options_, file));
-  const Device& device = context.device();
-  const bool nvidia = device.vendor.starts_with("NVIDIA");
+  const Device device = select_device(context_config(options_, file).device);
+  const std::string nvidia = nvidia_processor_of(device);
   std::vector<SurveyedBuild> builds;
   for (const std::string& options : option_sets(options_, file, device)) {
+    const DeviceBuild build =
+        build_in_child({.file = path_of(file),
+                        .include_folders = options_.include_folders,
+                        .options = options + (nvidia.empty() ? "" : " -cl-nv-verbose"),
+                        .device = device.index,
+                        .binary = {}});
     SurveyedBuild found{.options = options, .target = target};
-    const ProgramReport report = report_on_program(context, file.text, file.name,
-                                                   options + (nvidia ? " -cl-nv-verbose" : ""));
-    if (report.built) {
-      std::vector<KernelFigures> kernels = figures_of_report(report);
-      if (nvidia) add_ptxas_figures(kernels, report.log);
-      found.kernels = surveyed(std::move(kernels), target);
+    if (build.end == DeviceBuild::End::built) {
+      std::vector<KernelFigures> kernels = figures_of_reports(build.kernels);
+      if (!nvidia.empty()) add_ptxas_figures(kernels, build.words);
+      found.kernels = surveyed(std::move(kernels), nvidia.empty() ? target.name : nvidia);
     } else {
-      found.error = first_error(report.log);
-      if (found.error.empty()) found.error = report.log.substr(0, report.log.find('\n'));
+      found.crashed = build.end != DeviceBuild::End::refused;
+      found.error = found.crashed ? build.words : first_error(build.words);
+      if (found.error.empty()) found.error = build.words.substr(0, build.words.find('\n'));
     }
     builds.push_back(std::move(found));
   }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/context.hpp"
+#include "tools/clc/common_options.hpp"
 #include "tools/clc/kernel_figures.hpp"
 #include "tools/clc/occupancy.hpp"
 #include "tools/clc/offline_build.hpp"
@@ -22,11 +22,13 @@ struct SurveyedBuild {
   std::string options;
   Target target;
   std::string error = {};  // the first one, where it does not build
+  bool crashed = false;    // the device's compiler did, or was out of time
   std::vector<SurveyedKernel> kernels = {};
 };
 
 // Builds for targets; compilers and the device are looked for when a target first needs them.
 // Threads: one at a time.
+// The device's driver builds in a process of its own (device_build.hpp).
 class Surveyor {
  public:
   explicit Surveyor(const ClcOptions& options) : options_(options), ptxas_(ptxas_program()) {}

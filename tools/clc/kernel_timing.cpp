@@ -19,8 +19,7 @@ Grid flush_grid(const Device& device) {
 
 }  // namespace
 
-KernelTimer::KernelTimer(Context& context, CacheState caches)
-    : context_(context), caches_(caches), flush_(context) {
+KernelTimer::KernelTimer(Context& context, CacheState caches) : context_(context), caches_(caches) {
   require(context.profiling(), "kernel timer: needs a Context with ContextConfig::profile");
   if (caches_ == CacheState::cold) prepare_flush();
 }
@@ -28,19 +27,26 @@ KernelTimer::KernelTimer(Context& context, CacheState caches)
 // A copy by a kernel, not by the driver: it runs on all compute units, and so fills the caches of
 // each of them.
 void KernelTimer::prepare_flush() {
-  if (flush_.commands() > 0) return;
-  const auto half = static_cast<std::int64_t>(flush_bytes(context_) / 2 / kVector);
-  const Tensor dst = context_.allocate({4 * half}, DType::f32, MemoryTag::scratch);
-  const Tensor src = context_.allocate({4 * half}, DType::f32, MemoryTag::scratch);
-  Batch touch(context_);
+  if (flush_) return;
+  ContextConfig config = context_.config();
+  config.kernel_folders.clear();
+  flush_context_ = std::make_unique<Context>(
+      AdoptedQueue{context_.opencl_context(), context_.device().id, context_.opencl_queue()},
+      config);
+  Context& context = *flush_context_;
+  const auto vectors = static_cast<std::int64_t>(flush_bytes(context) / 2 / kVector);
+  const Tensor dst = context.allocate({4 * vectors}, DType::f32, MemoryTag::scratch);
+  const Tensor src = context.allocate({4 * vectors}, DType::f32, MemoryTag::scratch);
+  Batch touch(context);
   touch.fill_zero(src);  // memory that was never written may be one page of zeros
   touch.submit().wait();
-  flush_.launch({.kernel = context_.kernel("ceilings.cl", "ceilings_copy",
+  flush_.emplace(context);
+  flush_->launch({.kernel = context.kernel("ceilings.cl", "ceilings_copy",
                                            Defines().set("CHAINS", std::int64_t{4})),
-                 .grid = flush_grid(context_.device()),
-                 .cost = {},
-                 .label = "other memory"},
-                dst, src, half);
+                  .grid = flush_grid(context.device()),
+                  .cost = {},
+                  .label = "other memory"},
+                 dst, src, vectors);
 }
 
 double KernelTimer::timed(Batch& batch) {
@@ -54,22 +60,39 @@ double KernelTimer::timed(Batch& batch) {
 }
 
 double KernelTimer::time_once(KernelCall& call) {
-  if (caches_ == CacheState::cold) timed(flush_);
+  if (caches_ == CacheState::cold) timed(*flush_);
   return timed(call.batch());
+}
+
+void KernelTimer::warm_up(KernelCall& call, const TimingPlan& plan) {
+  const double end = spent_ + kWarmUpShare * plan.seconds;
+  for (int i = 0; i < plan.most && (i < kWarmUps || spent_ < end); ++i) time_once(call);
 }
 
 std::vector<double> KernelTimer::time(KernelCall& call, const TimingPlan& plan) {
   caches_ = plan.caches;
   if (caches_ == CacheState::cold) prepare_flush();
-  spent_ = 0;
-  for (int i = 0; i < plan.most && (i < kWarmUps || spent_ < kWarmUpShare * plan.seconds); ++i) {
-    time_once(call);
-  }
-  spent_ = 0;
+  warm_up(call, plan);
+  const double begin = spent_;
   std::vector<double> times;
-  while (static_cast<int>(times.size()) < plan.most &&
-         (static_cast<int>(times.size()) < plan.least || spent_ < plan.seconds)) {
-    times.push_back(time_once(call));
+  while (plan.wants_more(times.size(), spent_ - begin)) times.push_back(time_once(call));
+  return times;
+}
+
+PairedTimes time_in_turns(Turn first, Turn second, const TimingPlan& plan) {
+  const auto time = [&](const Turn& turn, std::vector<double>& times) {
+    if (plan.caches == CacheState::warm) turn.timer.time_once(turn.call);
+    times.push_back(turn.timer.time_once(turn.call));
+  };
+  const auto spent = [&] { return first.timer.spent_seconds() + second.timer.spent_seconds(); };
+  first.timer.warm_up(first.call, plan);
+  second.timer.warm_up(second.call, plan);
+  const double begin = spent();
+  PairedTimes times;
+  for (std::size_t round = 0; plan.wants_more(round, (spent() - begin) / 2); ++round) {
+    if (round % 2 == 0) time(first, times.first);
+    time(second, times.second);
+    if (round % 2 != 0) time(first, times.first);
   }
   return times;
 }

@@ -6,12 +6,12 @@
 
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
+#include "runtime/npy.hpp"
 
 namespace clora {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kAlignment = 64;  // of the elements, as NumPy writes them
 
 struct NamedType {
   std::string_view descr;
@@ -111,14 +111,13 @@ Dimensions shape_in(std::string_view header, std::string_view name) {
   fail(ErrorCode::invalid_file, "npy: the header of {} has a shape that is none", name);
 }
 
-std::string header_text(const HostArray& array) {
-  const ElementType stored = array.type == ElementType::bf16 ? ElementType::u16 : array.type;
-  std::string_view descr;
+// As NumPy names it.
+std::string_view stored_type(ElementType type) {
+  const ElementType stored = type == ElementType::bf16 ? ElementType::u16 : type;
   for (const NamedType& each : kDescriptions) {
-    if (descr.empty() && each.type == stored) descr = each.descr;
+    if (each.type == stored) return each.descr;
   }
-  return fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr,
-                     fmt::join(array.shape, ", "), array.shape.size() == 1 ? "," : "");
+  return {};  // all types are there
 }
 
 }  // namespace
@@ -155,18 +154,8 @@ HostArray read_npy(const std::filesystem::path& path) {
 }
 
 void write_npy(const std::filesystem::path& path, const HostArray& array) {
-  std::string header = header_text(array);
-  const std::size_t before = kMagic.size() + 4;  // version and length
-  const std::size_t whole = (before + header.size() + kAlignment) / kAlignment * kAlignment;
-  header.resize(whole - before - 1, ' ');
-  header += '\n';
-  std::string start(kMagic);
-  start += '\x01';
-  start += '\0';
-  start += static_cast<char>(header.size() & 0xFFU);
-  start += static_cast<char>(header.size() >> 8U);
-  start += header;
-  const std::array<std::span<const std::byte>, 2> parts{std::as_bytes(std::span(start)),
+  const std::string head = npy_head(stored_type(array.type), array.shape);
+  const std::array<std::span<const std::byte>, 2> parts{std::as_bytes(std::span(head)),
                                                         array.bytes};
   write_file_atomically(path, parts);
 }

@@ -12,9 +12,9 @@ struct NvidiaLimits {
   std::string_view target;
   std::size_t warps, groups, local_bytes;
 };
-constexpr std::array kNvidia{NvidiaLimits{"sm_80", 64, 32, 164 * 1024},
-                             NvidiaLimits{"sm_86", 48, 16, 100 * 1024},
-                             NvidiaLimits{"sm_90a", 64, 32, 228 * 1024}};
+constexpr std::array kNvidia{
+    NvidiaLimits{"sm_80", 64, 32, 164 * 1024}, NvidiaLimits{"sm_86", 48, 16, 100 * 1024},
+    NvidiaLimits{"sm_89", 48, 24, 100 * 1024}, NvidiaLimits{"sm_90", 64, 32, 228 * 1024}};
 
 // LLVM's AMDGPUBaseInfo.cpp: getTotalNumVGPRs, getVGPRAllocGranule, getMaxWavesPerEU; local memory
 // of the SIMDs that share it: a compute unit of gfx9, a work-group processor of gfx10.
@@ -76,13 +76,19 @@ Occupancy of_amd(const KernelFigures& kernel, const AmdLimits& has) {
 }  // namespace
 
 std::optional<Occupancy> occupancy_of(const KernelFigures& kernel, const Target& target) {
+  return occupancy_on(target.name, kernel);
+}
+
+std::optional<Occupancy> occupancy_on(std::string_view processor, const KernelFigures& kernel) {
   if (!kernel.registers) return {};
+  // sm_90a is sm_90 with instructions that later processors have not.
+  const std::string_view family = processor.substr(0, std::string_view("sm_90").size());
   std::optional<Occupancy> found;
   for (const NvidiaLimits& has : kNvidia) {
-    if (has.target == target.name) found = of_nvidia(kernel, has);
+    if (has.target == family) found = of_nvidia(kernel, has);
   }
   for (const AmdLimits& has : kAmd) {
-    if (has.target == target.name) found = of_amd(kernel, has);
+    if (has.target == processor) found = of_amd(kernel, has);
   }
   if (found) found->assumed_group = kernel.required_items() == 0;
   return found;

@@ -24,5 +24,7 @@ inline constexpr std::size_t kAssumedGroup = 256;
 
 // Empty where the registers are not known, or the target's processor is not ("device").
 std::optional<Occupancy> occupancy_of(const KernelFigures& kernel, const Target& target);
+// The same on a processor by its name: "sm_90", "gfx90a".
+std::optional<Occupancy> occupancy_on(std::string_view processor, const KernelFigures& kernel);
 
 }  // namespace clora

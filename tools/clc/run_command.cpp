@@ -2,6 +2,7 @@
 // compared.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -9,7 +10,7 @@
 #include "tools/clc/commands.hpp"
 #include "tools/clc/kernel_call.hpp"
 #include "tools/clc/npy.hpp"
-#include "tools/clc/reference_options.hpp"
+#include "tools/clc/reference_file.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {
@@ -127,41 +128,10 @@ class Run {
   }
 
   bool compare_with(const NamedFile& reference) {
-    const HostArray got = call_.read(reference.array);
-    HostArray wanted = read_npy(reference.file);
-    if (got.type == ElementType::bf16 && wanted.type == ElementType::u16) {
-      wanted.type = ElementType::bf16;
-    }
-    const Comparison found = compare(got, wanted, options_.tolerance, reference.array);
-    tell(reference, got, wanted, found);
-    return found.bad == 0;
-  }
-
-  void tell(const NamedFile& reference, const HostArray& got, const HostArray& wanted,
-            const Comparison& found) {
-    const std::string pair = fmt::format("{} and {}", reference.array, reference.file.string());
-    ordered_json object{{"array", reference.array},
-                        {"file", reference.file.string()},
-                        {"tolerance", options_.tolerance.text()},
-                        {"max_absolute", found.max_absolute},
-                        {"max_relative", found.max_relative},
-                        {"max_ulp", found.max_ulp},
-                        {"elements", got.elements()},
-                        {"above_tolerance", found.bad}};
-    if (found.worst < 0) {
-      output_.result("{} are equal", pair);
-    } else {
-      const std::string place = place_text(got.shape, found.worst);
-      output_.result("{}: {} of {} elements above the tolerance ({})", pair, grouped(found.bad),
-                     grouped(got.elements()), options_.tolerance.text());
-      output_.result("  at most {:.3g} absolute, {:.3g} relative, {:.0f} ulp", found.max_absolute,
-                     found.max_relative, found.max_ulp);
-      output_.result("  worst at {}: {} instead of {}", place, got.value_text(found.worst),
-                     wanted.value_text(found.worst));
-      object["worst"] = {
-          {"place", place}, {"got", got.value(found.worst)}, {"wanted", wanted.value(found.worst)}};
-    }
-    object_["compared"].push_back(std::move(object));
+    const ComparedArrays arrays = compare_with_file(call_, reference, options_.tolerance);
+    arrays.tell(output_);
+    object_["compared"].push_back(arrays.json("file"));
+    return arrays.good();
   }
 
   const RunOptions& options_;
@@ -177,8 +147,9 @@ void add_result_options(CLI::App& command, RunOptions& options) {
                   "Show an array, or a part of it: y, y[0:8], y[2,0:8]", "NAME");
   add_list_option(command, "--save", options.saved, "Write an array, an input too, to a .npy file",
                   "NAME=FILE");
-  add_compare_option(command, options.compared,
-                     "Compare an array with a .npy file; without a tolerance they must be equal");
+  add_list_option(command, "--compare", options.compared,
+                  "Compare an array with a .npy file; without a tolerance they must be equal",
+                  "NAME=FILE");
   add_tolerance_options(command, options.tolerance);
   command
       .add_option("--times", options.times,

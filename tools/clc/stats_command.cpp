@@ -21,7 +21,8 @@ With no GPU: clang-14 compiles, with built-in functions of clc's own; exp, sin a
 longer in a driver's. NVIDIA's registers are counted by ptxas, where PATH or CLORA_PTXAS has it.
 Occupancy is of warps or waves on a multiprocessor or SIMD; AMD's registers are VGPRs, an 's' stands
 by SGPRs. In a file's head, '//! clc: budget of gemm on gfx90a spills=0 registers<=128' is held
-against what is found: a miss is exit code 1.)";
+against what is found: a miss is exit code 1, and so is a driver that crashes or takes longer than
+two minutes.)";
 
 struct StatsOptions : ClcOptions {
   std::vector<std::string> files;
@@ -102,6 +103,7 @@ nlohmann::ordered_json json_of(const std::vector<SurveyedBuild>& builds) {
   for (const SurveyedBuild& build : builds) {
     nlohmann::ordered_json object{
         {"options", build.options}, {"target", build.target.name}, {"built", build.error.empty()}};
+    if (build.crashed) object["crashed"] = true;
     if (!build.error.empty()) object["error"] = build.error;
     object["kernels"] = nlohmann::ordered_json::array();
     for (const SurveyedKernel& kernel : build.kernels) object["kernels"].push_back(json_of(kernel));
@@ -112,12 +114,13 @@ nlohmann::ordered_json json_of(const std::vector<SurveyedBuild>& builds) {
 
 void add_refusal(std::vector<std::pair<std::string, std::string>>& refusals,
                  const SurveyedBuild& build) {
+  const std::string reason = (build.crashed ? "" : "not for this target: ") + build.error;
   for (auto& [error, targets] : refusals) {
-    if (error != build.error) continue;
+    if (error != reason) continue;
     targets += fmt::format(", {}", build.target.name);
     return;
   }
-  refusals.emplace_back(build.error, build.target.name);
+  refusals.emplace_back(reason, build.target.name);
 }
 
 // One table an option set, in the order in which they were first built.
@@ -139,7 +142,7 @@ void print(Output& output, const std::string& file, const std::vector<SurveyedBu
     }
     if (rows.size() > 1) output.result("{}", table_of(rows, 2));
     for (const auto& [error, targets] : refusals) {
-      output.result("  {}: not for this target: {}", targets, error);
+      output.result("  {}: {}", targets, error);
     }
   }
 }
@@ -210,6 +213,7 @@ int stats(const StatsOptions& options) {
     print(output, path, builds);
     warn_of_lost_kernels(output, path, file, builds);
     good = hold_budgets(output, path, file, builds, misses) && good;
+    good = good && std::ranges::none_of(builds, &SurveyedBuild::crashed);
     // A file that builds nowhere was called wrongly, or is wrong.
     good = good && (builds.empty() ||
                     std::ranges::any_of(builds, &std::string::empty, &SurveyedBuild::error));

@@ -10,11 +10,14 @@
 
 #include "ops/tuned.hpp"
 #include "runtime/digest.hpp"
-#include "runtime/error.hpp"
+#include "tools/clc/bench_report.hpp"
+#include "tools/clc/call_numbers.hpp"
 #include "tools/clc/call_options.hpp"
+#include "tools/clc/captured_call.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/npy.hpp"
-#include "tools/clc/reference_options.hpp"
+#include "tools/clc/option_words.hpp"
+#include "tools/clc/reference_file.hpp"
 #include "tools/clc/sample_statistics.hpp"
 #include "tools/clc/text_table.hpp"
 #include "tools/clc/tune_record.hpp"
@@ -29,7 +32,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t kFinalists = 3;
-constexpr int kFinalRounds = 30;
 constexpr std::size_t kShown = 8;
 constexpr const char* kFooter = R"(The file's head declares the space, and how the grid follows:
   //! clc: grid ceil(n/(WG*PER_ITEM))*WG by WG
@@ -42,8 +44,6 @@ Example:
   clc tune saxpy.cl -D WG=64 -D PER_ITEM=1 --arg n=1000000 --arg a=2 --arg 'x=rand(f32,1000000)'
       --arg 'y=out(f32,1000000)'
 Exit codes: 0 good, 1 no candidate works, 2 a mistake in the call.)";
-
-std::string time_text(double seconds) { return fmt::format("{:.2f} us", 1e6 * seconds); }
 
 struct TuneOptions {
   CallOptions call;
@@ -73,7 +73,8 @@ class Tune {
         context_(config_),
         base_(chosen_options(options.call, file_, context_.device())),
         preset_(std::make_unique<KernelCall>(context_, call_spec(options.call, file_, base_))),
-        candidates_(tune_candidates(file_.head, preset_->kernel().name, variables(), file_.name)),
+        candidates_(tune_candidates(file_.head, preset_->kernel().name, call_numbers(*preset_),
+                                    file_.name)),
         fixed_(options_without(base_, candidates_.parameters)),
         preset_values_(values_in(base_, candidates_.parameters)),
         record_(record_path(), subject()) {}
@@ -101,17 +102,19 @@ class Tune {
     return config;
   }
 
-  Variables variables() const {
-    return call_variables(options_without(base_, {}), preset_->spec().arguments);
-  }
-
   // All that a result depends on.
   std::string subject() const {
     const CallOptions& call = options_.call;
     return fmt::format("{}, {}, {} {}, text {}, {}, --global '{}' --local '{}' {}, {} caches",
                        context_.device().name, context_.device().driver, file_.name,
                        preset_->kernel().name, digest_of(file_.text).text(), fixed_, call.global,
-                       call.local, fmt::join(call.arguments, " "), options_.caches);
+                       call.local, fmt::join(call.arguments, " "), options_.caches) +
+           captured_call_text();
+  }
+
+  std::string captured_call_text() const {
+    const std::filesystem::path path(options_.call.file);
+    return is_captured_call(path) ? ", " + std::filesystem::canonical(path).string() : "";
   }
 
   std::filesystem::path record_path() const {
@@ -234,15 +237,11 @@ class Tune {
 
   void play(Finalist& finalist) {
     KernelCall call(context_, spec_with(finalist.values));
-    KernelTimer timer(context_, caches());
-    std::vector<double> untuned, tuned;
-    for (int round = 0; round < kFinalRounds; ++round) {
-      untuned.push_back(timer.time_once(*preset_));
-      tuned.push_back(timer.time_once(call));
-    }
-    finalist.seconds = summary_of(tuned).median;
-    finalist.of_untuned = ratio_of_medians(untuned, tuned);
-    preset_seconds_ = summary_of(untuned).median;
+    KernelTimer untuned(context_, caches()), tuned(context_, caches());
+    const PairedTimes times = time_in_turns({untuned, *preset_}, {tuned, call}, plan().timing);
+    finalist.seconds = summary_of(times.second).median;
+    finalist.of_untuned = ratio_of_medians(times.first, times.second);
+    preset_seconds_ = summary_of(times.first).median;
   }
 
   void show_all() {
@@ -287,17 +286,15 @@ class Tune {
     }
   }
 
-  // Sizes are the whole numbers of the call that are lengths, by the kernel's own types.
   TunedKernel tuned_kernel() const {
-    NamedNumbers sizes;
-    const Variables numbers = call_variables({}, preset_->spec().arguments);
-    for (const KernelArgument& argument : preset_->kernel().arguments) {
-      const auto type = element_type(argument.type);
-      const auto number = numbers.find(argument.name);
-      if (!type || is_float(*type) || number == numbers.end() || number->second <= 0) continue;
-      sizes[argument.name] = static_cast<std::int64_t>(number->second);
-    }
-    return {context_.device().name, file_.name, preset_->kernel().name, fixed_, sizes};
+    return {context_.device().name, kernel_file_name(), preset_->kernel().name, fixed_,
+            call_sizes(*preset_)};
+  }
+
+  // Of a captured launch that of its run, where it is known to ops.
+  std::string kernel_file_name() const {
+    const std::string& path = options_.call.file;
+    return is_captured_call(path) ? read_captured_call(path).file : file_.name;
   }
 
   void tell_json(const Finalist* best) {
@@ -376,7 +373,8 @@ void add_tune_command(CLI::App& program, Action& action) {
   const auto options = std::make_shared<TuneOptions>();
   add_call_options(*command, options->call);
   add_search_options(*command, *options);
-  add_compare_option(*command, options->compared, "What every candidate must give, as .npy files");
+  add_list_option(*command, "--compare", options->compared, "What every candidate must give",
+                  "NAME=FILE.npy");
   add_list_option(*command, "--check", options->checked,
                   "Arrays to compare with the untuned kernel's (default: all)", "NAME");
   add_tolerance_options(*command, options->tolerance);

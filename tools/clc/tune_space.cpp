@@ -4,20 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
 
+#include "tools/clc/option_words.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {
 namespace {
-
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 const TuneSpace& space_of(const FileHead& head, const std::string& kernel, std::string_view file) {
   for (const TuneSpace& space : head.tunes) {
@@ -62,12 +54,6 @@ std::vector<std::vector<std::int64_t>> all_choices(
 bool is_one_step(const std::vector<std::int64_t>& steps, std::int64_t a, std::int64_t b) {
   const auto place = [&](std::int64_t value) { return std::ranges::find(steps, value); };
   return std::abs(place(a) - place(b)) == 1;
-}
-
-// The name of "-DNAME=VALUE", as sorted_options() writes it; empty for other words.
-std::string_view define_name(std::string_view word) {
-  if (!word.starts_with("-D")) return {};
-  return word.substr(2, word.find('=') - 2);
 }
 
 }  // namespace
@@ -120,32 +106,6 @@ TuneCandidates tune_candidates(const FileHead& head, const std::string& kernel,
     throw UsageError(fmt::format("{}: tune: no choice fulfils '{}'", file, space.where));
   }
   return found;
-}
-
-std::string options_with(const std::string& fixed, const NamedNumbers& values) {
-  std::string options = fixed;
-  for (const auto& [name, value] : values) {
-    options += fmt::format("{}-D {}={}", options.empty() ? "" : " ", name, value);
-  }
-  return options;
-}
-
-std::string options_without(const std::string& options, const std::vector<std::string>& names) {
-  std::vector<std::string> words = sorted_options(options);
-  std::erase_if(words, [&](const std::string& word) {
-    return std::ranges::find(names, define_name(word)) != names.end();
-  });
-  return fmt::format("{}", fmt::join(words, " "));
-}
-
-NamedNumbers values_in(const std::string& options, const std::vector<std::string>& names) {
-  NamedNumbers values;
-  for (const std::string& word : sorted_options(options)) {
-    const std::string name(define_name(word));
-    if (std::ranges::find(names, name) == names.end()) continue;
-    if (const auto number = whole_number(word.substr(word.find('=') + 1))) values[name] = *number;
-  }
-  return values;
 }
 
 std::string values_text(const NamedNumbers& values) {

@@ -30,13 +30,6 @@ struct TuneCandidates {
 TuneCandidates tune_candidates(const FileHead& head, const std::string& kernel,
                                const Variables& variables, std::string_view file);
 
-// Options for a build: `fixed` and a -D for each value.
-std::string options_with(const std::string& fixed, const NamedNumbers& values);
-// The options without -D of these names.
-std::string options_without(const std::string& options, const std::vector<std::string>& names);
-// The values that options give to these names; a name that they leave out is not among them.
-NamedNumbers values_in(const std::string& options, const std::vector<std::string>& names);
-
 // "TILE=64 SIDE=16"
 std::string values_text(const NamedNumbers& values);
 

@@ -80,6 +80,7 @@ ContextConfig context_config(const CommonOptions& options) {
   config.hooks.log = [output = Output(options.output)](LogLevel level,
                                                        std::string_view message) mutable {
     if (level >= LogLevel::warning) output.warning("{}", message);
+    if (level == LogLevel::info) output.remark("{}", message);
   };
   return config;
 }

@@ -42,6 +42,11 @@ class Output {
   void info(fmt::format_string<Args...> format, Args&&... args) {
     if (!options_.quiet) line(people(), fmt::format(format, std::forward<Args>(args)...));
   }
+  // The same on stderr, for what may come in the middle of a result.
+  template <class... Args>
+  void remark(fmt::format_string<Args...> format, Args&&... args) {
+    if (!options_.quiet) line(stderr, fmt::format(format, std::forward<Args>(args)...));
+  }
   // A line on stderr that only --verbose brings.
   template <class... Args>
   void detail(fmt::format_string<Args...> format, Args&&... args) {

@@ -1,0 +1,132 @@
+#include "tools/clc/bench_options.hpp"
+
+#include <fmt/format.h>
+
+#include "ops/ceilings.hpp"
+#include "tools/clc/reference_file.hpp"
+#include "tools/command_line/config_file.hpp"
+
+namespace clora {
+namespace {
+
+void add_text(CLI::App& command, const char* name, std::string& value, const char* type,
+              const char* help, const char* group) {
+  command.add_option(name, value, help)->type_name(type)->group(group);
+}
+
+void add_measuring_options(CLI::App& command, BenchOptions& options) {
+  const char* const group = "Measuring";
+  add_text(command, "--bytes", options.bytes, "N|EXPR",
+           "Bytes that a launch reads and writes (default: every array once)", group);
+  add_text(command, "--flops", options.flops, "N|EXPR", "Flops of a launch", group);
+  command.add_option("--caches", options.caches, "Whether data lies in caches: warm, cold or both")
+      ->type_name("STATE")
+      ->check(CLI::IsMember({"warm", "cold", "both"}))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--seconds", options.seconds,
+                  "Device time to spend on each kernel with each state of the caches, about; 20 to "
+                  "1000 launches")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--rounds", options.rounds, "Exactly so many launches instead")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->group(group);
+  command.add_option("--ceiling", options.ceiling, "Arithmetic to hold it against: f32 or matrix")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"f32", "matrix"}))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--roofline", options.roofline,
+                  "Draw the device's roofline with the kernel in it; needs --flops")
+      ->type_name("FILE.svg")
+      ->group(group);
+}
+
+void add_old_options(CLI::App& command, BenchOptions& options) {
+  const char* const group = "Comparing";
+  add_text(command, "--compare", options.old_file, "OLD.cl",
+           "Time this file's kernel too, in turns, and say whether the new one is faster", group);
+  add_text(command, "--compare-options", options.old_options, "TEXT",
+           "Options of the compiler for the old kernel; without --compare, of the same file",
+           group);
+  add_text(command, "--compare-kernel", options.old_kernel, "NAME",
+           "The old kernel (default: as the new one)", group);
+  add_text(command, "--compare-global", options.old_global, "X[,Y[,Z]]", "Its work-items", group);
+  add_text(command, "--compare-local", options.old_local, "X[,Y[,Z]]", "Its work-groups", group);
+}
+
+ContextConfig ceilings_config(const BenchOptions& options) {
+  ContextConfig config = config_from_environment();
+  if (!options.call.common.device.empty()) config.device = options.call.common.device;
+  config.variant = Variant::automatic;
+  config.precision = Precision::automatic;  // the matrix unit is looked at, too
+  return config;
+}
+
+}  // namespace
+
+void add_bench_options(CLI::App& command, BenchOptions& options) {
+  add_call_options(command, options.call);
+  add_measuring_options(command, options);
+  add_old_options(command, options);
+  add_list_option(command, "--reference", options.references,
+                  "What an array must be after one launch, else nothing is timed", "NAME=FILE.npy");
+  add_tolerance_options(command, options.tolerance);
+}
+
+std::vector<CacheState> cache_states(const BenchOptions& options) {
+  if (options.caches == "warm") return {CacheState::warm};
+  if (options.caches == "cold") return {CacheState::cold};
+  return {CacheState::warm, CacheState::cold};
+}
+
+TimingPlan timing_plan(const BenchOptions& options, CacheState caches) {
+  TimingPlan plan{.caches = caches, .seconds = options.seconds, .least = 20};
+  if (options.rounds > 0) plan.least = plan.most = options.rounds;
+  return plan;
+}
+
+std::optional<CallOptions> old_call(const BenchOptions& options) {
+  const bool other_place = !options.old_kernel.empty() || !options.old_global.empty() ||
+                           !options.old_local.empty() || !options.old_options.empty();
+  if (options.old_file.empty() && !other_place) return {};
+  CallOptions call = options.call;
+  if (!options.old_file.empty()) call.file = options.old_file;
+  if (!options.old_kernel.empty()) call.kernel = options.old_kernel;
+  if (!options.old_global.empty()) call.global = options.old_global;
+  if (!options.old_local.empty()) call.local = options.old_local;
+  if (!options.old_options.empty()) {
+    call.common.defines.clear();
+    call.common.options = options.old_options;
+  }
+  return call;
+}
+
+Ceilings ceilings_for(const BenchOptions& options, Output& output) {
+  const ContextConfig config = ceilings_config(options);
+  const Device device = select_device(config.device);
+  if (!kept_ceilings(config.cache_folder, device)) {
+    output.info("measuring what {} does at best, once", device.name);
+  }
+  return ceilings_of(config);
+}
+
+BenchCeilings chosen_ceilings(const BenchOptions& options, const Ceilings& ceilings) {
+  const bool matrix = options.ceiling == "matrix";
+  if (matrix && ceilings.matrix_flops_per_second <= 0) {
+    throw UsageError(
+        "--ceiling matrix: no matrix unit of this device is known ('clc devices'); take f32");
+  }
+  return {
+      .bytes_per_second = ceilings.bytes_per_second(),
+      .flops_per_second = matrix ? ceilings.matrix_flops_per_second : ceilings.f32_flops_per_second,
+      .arithmetic = options.ceiling};
+}
+
+}  // namespace clora
