@@ -96,7 +96,7 @@ TEST_F(ClcNew, ItsKernelBuildsIsFreeOfFindingsAndComputesWhatItsHeadSays) {
   const ProgramResult built = clc({"build", kernel});
   EXPECT_EQ(built.exit_code, 0) << built.out << built.err;
   const ProgramResult ran =
-      clc({"run", kernel, "--global", "64", "--arg", "x=range(f32,5)", "--arg", "y=out(f32,5)",
+      clc({"run", kernel, "--arg", "x=range(f32,5)", "--arg", "y=out(f32,5)",
            "--arg", "alpha=2", "--arg", "beta=1", "--arg", "n=5", "--print", "y"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("[1 3 5 7 9]"));
