@@ -172,7 +172,7 @@ TEST_F(ClcReplay, SaysWhatIsWrongWithAFolder) {
   };
   expect(clc({"replay", folder_.path().string()}), 2, "this one has no call.json");
   expect(clc({"replay", (folder_ / "scale.cl").string()}), 2, "'clc run'");
-  expect(clc({"run", (folder_ / "scale.cl").string()}), 2, "--global is missing");
+  expect(clc({"run", (folder_ / "scale.cl").string()}), 2, "--global is required");
   const std::string good = test::read_whole_file(in_launch("call.json"));
   change("call.json", "\"version\": 1", "\"version\": 2");
   expect(replay(), 1, "its version is 2, this program reads 1");
