@@ -18,7 +18,7 @@ It loads the model and does what 'clora train' and 'clora generate' would do fir
 their memory and some of their time. Programs depend on the model's shapes, the options below,
 device and driver: name those of the runs to come. Sizes of steps go from a whole batch down by
 halves. A second call builds none.
-Exit codes: 0 good, 1 the model cannot be run or its programs not be kept, 2 a mistake in the call.)";
+Exit codes: 0 good, 1 the model cannot be run or programs not be kept, 2 a mistake in the call.)";
 
 struct WarmOptions {
   ClcOptions common;
