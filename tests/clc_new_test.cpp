@@ -96,8 +96,8 @@ TEST_F(ClcNew, ItsKernelBuildsIsFreeOfFindingsAndComputesWhatItsHeadSays) {
   const ProgramResult built = clc({"build", kernel});
   EXPECT_EQ(built.exit_code, 0) << built.out << built.err;
   const ProgramResult ran =
-      clc({"run", kernel, "--arg", "x=range(f32,5)", "--arg", "y=out(f32,5)",
-           "--arg", "alpha=2", "--arg", "beta=1", "--arg", "n=5", "--print", "y"});
+      clc({"run", kernel, "--arg", "x=range(f32,5)", "--arg", "y=out(f32,5)", "--arg", "alpha=2",
+           "--arg", "beta=1", "--arg", "n=5", "--print", "y"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("[1 3 5 7 9]"));
   if (!has_program("clang-14")) GTEST_SKIP() << "clang-14 is not there";

@@ -14,11 +14,11 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clc cache warm --model MODEL.gguf
   clc cache warm --model MODEL --for train --rank 16 --batch-size 8 --max-seq-length 1024
-It loads the model and does what 'clora train' and 'clora generate' would do first, so it takes their
-memory and some of their time. Programs depend on the model's shapes, the options below, device and
-driver: name those of the runs to come. Sizes of steps go from a whole batch down by halves. A second
-call builds none.
-Exit codes: 0 good, 1 the model cannot be run or its programs not be kept, 2 a mistake in the call.)";
+It loads the model and does what 'clora train' and 'clora generate' would do first, so it takes
+their memory and some of their time. Programs depend on the model's shapes, the options below,
+device and driver: name those of the runs to come. Sizes of steps go from a whole batch down by
+halves. A second call builds none.
+Exit codes: 0 good, 1 the model cannot be run or programs not be kept, 2 a mistake in the call.)";
 
 struct WarmOptions {
   ClcOptions common;

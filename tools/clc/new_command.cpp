@@ -12,9 +12,10 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clc new scaled_shift                in the folder of clora's sources
   clc new scaled_shift --kernel-only  a kernel file alone, anywhere
-It writes cl/NAME.cl, ops/NAME.hpp and .cpp, tests/reference/NAME_reference.hpp, tests/NAME_test.cpp
-and bench/NAME_bench.cpp: the small op y = alpha x + beta, which builds and passes its test as it is.
-Make it into yours; docs/kernel_authoring.md walks through it. No file is ever overwritten.
+It writes cl/NAME.cl, ops/NAME.hpp and .cpp, tests/reference/NAME_reference.hpp,
+tests/NAME_test.cpp and bench/NAME_bench.cpp: the small op y = alpha x + beta, which builds and
+passes its test as it is. Make it into yours; docs/kernel_authoring.md walks through it.
+No file is ever overwritten.
 Exit codes: 0 good, 1 the files could not be written, 2 a mistake in the call.)";
 
 struct NewOptions {
