@@ -56,6 +56,13 @@ std::string included_file(std::string_view line) {
   return end == std::string_view::npos ? "" : std::string(line.substr(0, end));
 }
 
+bool is_pragma_once(std::string_view line) {
+  std::istringstream words{std::string(line)};
+  std::string first, second;
+  words >> first >> second;
+  return first == "#pragma" && second == "once";
+}
+
 class Resolver {
  public:
   explicit Resolver(Folders folders) : folders_(folders) {}
@@ -69,7 +76,8 @@ class Resolver {
     for (int number = 1; std::getline(lines, line); ++number) {
       const std::string include = included_file(line);
       if (include.empty()) {
-        text_ += line + '\n';
+        if (!is_pragma_once(line)) text_ += line;  // said of the one text, it would be a warning
+        text_ += '\n';
       } else {
         append(include, file);
         text_ += fmt::format("#line {} \"{}\"\n", number + 1, file);

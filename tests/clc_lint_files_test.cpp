@@ -23,6 +23,14 @@ TEST_F(ClcLintFiles, PassesOnWhatClangWarnsOf) {
               ElementsAre("clang-warning 2"));
 }
 
+TEST_F(ClcLintFiles, LetsPassWhatAnIncludeHasForOtherFiles) {
+  write("part.clh", "#pragma once\nstatic int one(void) { return 1; }\n");
+  EXPECT_THAT(found("#include \"part.clh\"\n"
+                    "static int two(void) { return 2; }\n"
+                    "__kernel void k(__global float* y) { *y = 0; }\n"),
+              ElementsAre("clang-warning 2"));
+}
+
 TEST_F(ClcLintFiles, LetsPassWhatOneSetOfOptionsLeavesUnused) {
   const std::string text =
       "__kernel void k(__global float* y) {\nint n = 3; *y = 0;\n"

@@ -218,7 +218,7 @@ TEST_F(ClcReplay, ReplaysALaunchOfAModelThatGenerates) {
   const ProgramResult run =
       test::run_clora({.arguments = {"generate", "--model", (folder_ / "model").string(),
                                      "--prompt-ids", "1,2,3,4,5", "--max-tokens", "2", "--json"},
-                       .environment = {"CLORA_CAPTURE=gemm/forward:3",
+                       .environment = {"CLORA_CAPTURE=gemm/forward:3", "CLORA_VARIANT=portable",
                                        "CLORA_CAPTURE_DIR=" + folder_.path().string()}});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const std::string folder = (folder_ / "gemm-forward-3").string();

@@ -174,6 +174,18 @@ __kernel void lanes(__global uint* y) {
   EXPECT_THAT(result.out, HasSubstr("sm_80   lanes"));
 }
 
+TEST_F(ClcStats, AKernelOfImagesIsSaidToBeForDriversAlone) {
+  const std::string file = write("image.cl", R"(
+__kernel void brighten(read_only image2d_t in, write_only image2d_t out, sampler_t sampler) {
+  const int2 at = (int2)(get_global_id(0), get_global_id(1));
+  if (at.x < get_image_width(out)) write_imagef(out, at, 2 * read_imagef(in, sampler, at));
+}
+)");
+  const ProgramResult result = run_clc_program({"stats", file, "--target", "sm_80,gfx906"});
+  EXPECT_THAT(result.out, HasSubstr("images are known to a device's driver alone"));
+  EXPECT_THAT(result.out, HasSubstr("image.cl:4:"));
+}
+
 TEST_F(ClcStats, AMistakeInTheTextIsNamedByFileAndLineOnEveryTarget) {
   const std::string file =
       write("wrong.cl", "\n__kernel void k(__global int* y) { y[0] = nothing; }\n");

@@ -49,6 +49,11 @@ bool is_of_memory_that_others_write(const LintInput& input, const ClangMessage& 
   });
 }
 
+// What a file that is included has for others.
+bool is_of_others(const LintInput& input, const ClangMessage& message) {
+  return message.option == "-Wunused-function" && message.place.file != input.file.name;
+}
+
 // Names in capitals are the host's to define.
 std::string hint_for(const LintInput& input, const ClangMessage& message) {
   constexpr std::string_view kUndeclared = "use of undeclared identifier '";
@@ -95,6 +100,7 @@ void find_warnings(const LintInput& input, Report& report) {
   if (input.reading.errors() > 0) return;
   for (const ClangMessage& message : input.reading.messages) {
     if (is_of_memory_that_others_write(input, message)) continue;
+    if (is_of_others(input, message)) continue;
     const std::string text = message.text + " (" + message.option + ")";
     if (message.option.starts_with("-Wunused")) {
       report.at_in_every_set(message.place, text);
