@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 20;
 constexpr int kTransferRuns = 6, kMostTimes = 32, kFmaRuns = 80, kLaunchRuns = 12, kWakeRuns = 41;
+constexpr int kBarrierRuns = 12;
 constexpr int kLaunches = 256;
 constexpr double kFmaSeconds = 0.003;  // long beside a launch, short beside a pause of the clock
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 34;
@@ -48,6 +49,7 @@ class Measurement {
   double f32_flops_per_second() const;
   double matrix_flops_per_second() const;   // 0 where there is no matrix unit
   double product_flops_per_second() const;  // flops of products on an NVIDIA card's
+  double barrier_seconds() const;
   double launch_seconds();
   double wake_seconds();
 
@@ -85,7 +87,7 @@ class Measurement {
   }
   // Steps of all chains in a second; record(batch, steps) records the launch that makes them.
   template <class Record>
-  double steps_per_second(Record record) const;
+  double steps_per_second(Record record, std::int64_t least_steps = 1024, int runs = kFmaRuns) const;
   double lanes() const {
     return static_cast<double>(shapes_.items() * shapes_.lanes * shapes_.chains);
   }
@@ -125,8 +127,8 @@ void Measurement::measure_transfers(Ceilings& ceilings, double wake_seconds) {
 }
 
 template <class Record>
-double Measurement::steps_per_second(Record record) const {
-  std::int64_t steps = 1024;
+double Measurement::steps_per_second(Record record, std::int64_t least_steps, int runs) const {
+  std::int64_t steps = least_steps;
   for (; steps < kMostSteps; steps *= 2) {
     Batch batch(context_);
     record(batch, steps);
@@ -135,7 +137,7 @@ double Measurement::steps_per_second(Record record) const {
   }
   Batch batch(context_);
   record(batch, steps);
-  return static_cast<double>(steps) / sorted_seconds_of(batch, kFmaRuns).front();
+  return static_cast<double>(steps) / sorted_seconds_of(batch, runs).front();
 }
 
 double Measurement::f32_flops_per_second() const {
@@ -175,6 +177,24 @@ double Measurement::matrix_flops_per_second() const {
          });
 }
 
+// Of one group alone, as a kernel waits for it; two a round. No CPU variant has barriers of its own.
+double Measurement::barrier_seconds() const {
+  constexpr std::size_t kGroup = 256;
+  constexpr std::int64_t kLeastRounds = 64, kBarriersPerRound = 2;
+  const std::size_t group = reduction_group(context_.device(), kGroup);
+  Launch launch{
+      .kernel = context_.kernel("ceilings.cl", "ceilings_barrier", Defines().set("CHAINS", 4)),
+      .grid = groups_of(group, 1),
+      .cost = {},
+      .label = "ceilings"};
+  const Tensor out = context_.allocate({static_cast<std::int64_t>(4 * group)}, DType::f32,
+                                       MemoryTag::scratch);
+  const auto record = [&](Batch& batch, std::int64_t rounds) {
+    batch.launch(launch, out, rounds, LocalMemory{group * sizeof(float)});
+  };
+  return 1 / (kBarriersPerRound * steps_per_second(record, kLeastRounds, kBarrierRuns));
+}
+
 Batch Measurement::empty_launches(int count) const {
   Batch batch(context_);
   const Grid one = single_item_groups(1);
@@ -203,6 +223,7 @@ Ceilings measure_ceilings(Context& context) {
   Ceilings ceilings;
   ceilings.wake_seconds = measurement.wake_seconds();
   ceilings.launch_seconds = measurement.launch_seconds();
+  ceilings.barrier_seconds = measurement.barrier_seconds();
   measurement.measure_transfers(ceilings, ceilings.wake_seconds);
   ceilings.f32_flops_per_second = measurement.f32_flops_per_second();
   ceilings.matrix_flops_per_second = measurement.matrix_flops_per_second();

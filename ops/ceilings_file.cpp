@@ -20,18 +20,19 @@ struct Field {
   bool may_be_zero = false;
 };
 
-constexpr std::array<Field, 6> kFields{{
+constexpr std::array<Field, 7> kFields{{
     {"copy_bytes_per_second", &Ceilings::copy_bytes_per_second},
     {"read_bytes_per_second", &Ceilings::read_bytes_per_second},
     {"f32_flops_per_second", &Ceilings::f32_flops_per_second},
     {"matrix_flops_per_second", &Ceilings::matrix_flops_per_second, true},
+    {"barrier_seconds", &Ceilings::barrier_seconds},
     {"launch_seconds", &Ceilings::launch_seconds},
     {"wake_seconds", &Ceilings::wake_seconds},
 }};
 
 // The number in the first line: to be raised where what is measured changes.
 std::string identity_of(const Device& device) {
-  return fmt::format("clora ceilings 3\ndevice {}\nplatform {}\ndriver {}\nopencl {}\nunits {}\n",
+  return fmt::format("clora ceilings 4\ndevice {}\nplatform {}\ndriver {}\nopencl {}\nunits {}\n",
                      device.name, device.platform, device.driver, device.opencl_version,
                      device.compute_units);
 }

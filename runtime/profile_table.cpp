@@ -59,10 +59,10 @@ std::string ceilings_text(const Ceilings& ceilings) {
           ? fmt::format(" ({:.1f} by the matrix unit)", ceilings.matrix_flops_per_second * 1e-9)
           : "";
   return fmt::format(
-      "{:.1f} GB/s copied, {:.1f} GB/s read, {:.1f} GFLOP/s f32{}, {:.2f} us a launch, {:.1f} us "
-      "to wake the device",
+      "{:.1f} GB/s copied, {:.1f} GB/s read, {:.1f} GFLOP/s f32{}, {:.3f} us a barrier, {:.2f} us "
+      "a launch, {:.1f} us to wake the device",
       ceilings.copy_bytes_per_second * 1e-9, ceilings.read_bytes_per_second * 1e-9,
-      ceilings.f32_flops_per_second * 1e-9, matrix, ceilings.launch_seconds * 1e6,
+      ceilings.f32_flops_per_second * 1e-9, matrix, ceilings.barrier_seconds * 1e6, ceilings.launch_seconds * 1e6,
       ceilings.wake_seconds * 1e6);
 }
 

@@ -20,6 +20,7 @@ struct Ceilings {
   double read_bytes_per_second = 0;    // read alone, far beyond the caches
   double f32_flops_per_second = 0;     // fused multiply-adds, two each
   double matrix_flops_per_second = 0;  // of a matrix unit; 0 where none is used
+  double barrier_seconds = 0;          // one of a work-group of up to 256 work-items
   double launch_seconds = 0;           // one more launch in a batch
   double wake_seconds = 0;             // enqueueing one launch and waiting for it
 

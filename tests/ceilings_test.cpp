@@ -23,7 +23,8 @@ TEST_P(CeilingsMeasured, ArePositiveAndFinite) {
   EXPECT_TRUE(ceilings.known());
   for (const double value :
        {ceilings.copy_bytes_per_second, ceilings.read_bytes_per_second,
-        ceilings.f32_flops_per_second, ceilings.launch_seconds, ceilings.wake_seconds}) {
+        ceilings.f32_flops_per_second, ceilings.barrier_seconds, ceilings.launch_seconds,
+        ceilings.wake_seconds}) {
     EXPECT_GT(value, 0);
     EXPECT_TRUE(std::isfinite(value));
   }
@@ -48,6 +49,7 @@ class KeptCeilings : public testing::Test {
     EXPECT_EQ(a.read_bytes_per_second, b.read_bytes_per_second);
     EXPECT_EQ(a.f32_flops_per_second, b.f32_flops_per_second);
     EXPECT_EQ(a.matrix_flops_per_second, b.matrix_flops_per_second);
+    EXPECT_EQ(a.barrier_seconds, b.barrier_seconds);
     EXPECT_EQ(a.launch_seconds, b.launch_seconds);
     EXPECT_EQ(a.wake_seconds, b.wake_seconds);
   }
@@ -60,7 +62,7 @@ class KeptCeilings : public testing::Test {
 
   test::TemporaryFolder folder;
   Device device;
-  const Ceilings ceilings{1.0 / 3 * 1e11, 4.5e10, 2.2e11, 0, 1.7e-6, 3.14159265358979e-5};
+  const Ceilings ceilings{1.0 / 3 * 1e11, 4.5e10, 2.2e11, 0, 1.1e-7, 1.7e-6, 3.14159265358979e-5};
 };
 
 TEST_F(KeptCeilings, AreReadBackToTheLastBit) {

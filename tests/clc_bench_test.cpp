@@ -47,6 +47,7 @@ class ClcBench : public testing::Test {
     ceilings.copy_bytes_per_second = 20e9;
     ceilings.read_bytes_per_second = 25e9;
     ceilings.f32_flops_per_second = 500e9;
+    ceilings.barrier_seconds = 1e-7;
     ceilings.launch_seconds = 1e-6;
     ceilings.wake_seconds = 1e-5;
     keep_ceilings(folder_ / "cache", select_device(""), ceilings);

@@ -96,12 +96,14 @@ TEST(LossPicture, EscapesItsTitleAndLeavesOutWhatIsNotFinite) {
   EXPECT_THAT(picture, Not(HasSubstr("inf")));
 }
 
-TEST(CommonOptions, TellsTheLibrarysWarningsAndNoLesserWords) {
+TEST(CommonOptions, TellsTheLibrarysRemarksAndWarningsAndNoLesserWords) {
   const ContextConfig config = context_config({});
   testing::internal::CaptureStderr();
-  config.hooks.tell(LogLevel::info, "all is well");
+  config.hooks.tell(LogLevel::debug, "all is well");
+  config.hooks.tell(LogLevel::info, "capture: it is there");
   config.hooks.tell(LogLevel::warning, "program cache: damaged");
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "clora: warning: program cache: damaged\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "capture: it is there\nclora: warning: program cache: damaged\n");
 }
 
 TEST(LossPicture, OfNothingIsStillAPicture) { EXPECT_THAT(loss_picture({}), HasSubstr("</svg>")); }

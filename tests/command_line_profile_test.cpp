@@ -61,6 +61,7 @@ class CommandLineProfile : public testing::Test {
   const Ceilings kept{.copy_bytes_per_second = 1.25e10,
                       .read_bytes_per_second = 2.5e10,
                       .f32_flops_per_second = 1e11,
+                      .barrier_seconds = 1e-7,
                       .launch_seconds = 2e-6,
                       .wake_seconds = 3e-5};
 };

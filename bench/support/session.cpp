@@ -40,6 +40,7 @@ Ceilings best_of(const Ceilings& a, const Ceilings& b) {
           .read_bytes_per_second = std::max(a.read_bytes_per_second, b.read_bytes_per_second),
           .f32_flops_per_second = std::max(a.f32_flops_per_second, b.f32_flops_per_second),
           .matrix_flops_per_second = std::max(a.matrix_flops_per_second, b.matrix_flops_per_second),
+          .barrier_seconds = std::min(a.barrier_seconds, b.barrier_seconds),
           .launch_seconds = std::min(a.launch_seconds, b.launch_seconds),
           .wake_seconds = std::min(a.wake_seconds, b.wake_seconds)};
 }

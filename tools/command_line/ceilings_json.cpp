@@ -9,6 +9,7 @@ nlohmann::ordered_json ceilings_json(const Ceilings& ceilings) {
   if (ceilings.matrix_flops_per_second > 0) {
     object["matrix_flops_per_s"] = ceilings.matrix_flops_per_second;
   }
+  object["barrier_seconds"] = ceilings.barrier_seconds;
   object["launch_seconds"] = ceilings.launch_seconds;
   object["wake_seconds"] = ceilings.wake_seconds;
   return object;
