@@ -3,15 +3,12 @@
 //   ceilings_copy     dst = src
 //   ceilings_read     one sum an item, so that nothing read may be left out
 //   ceilings_fma      CHAINS independent chains a <- a x + y of 4 lanes an item, `steps` long
-//   ceilings_barrier  `rounds` times: an item's value to local memory, a barrier, its neighbour's back,
-//                     a barrier
 //   ceilings_nothing  a launch
 //
 // Shapes  src, dst [n] vectors of 4; sums, out [items] vectors of 4
 // Types   f32
-// Work    items take every get_global_size(0)-th vector; every item computes its own chains; the
-//         barrier's kernel is one work-group
-// Local   ceilings_barrier: the items of a group of floats, by an argument
+// Work    items take every get_global_size(0)-th vector; every item computes its own chains
+// Local   none
 // Cost    copy reads and writes 16 n bytes, read reads 16 n; fma 2 * 4 * CHAINS flops an item a step
 // Numerics  of no interest; chains converge to y / (1 - x), far from denormal numbers
 //! clc: build CHAINS=4
@@ -50,18 +47,6 @@ __kernel void ceilings_fma(__global float4* out, long steps, float x, float y) {
     a3 = fma(a3, xs, ys);
   }
   out[get_global_id(0)] = (a0 + a1) + (a2 + a3);
-}
-
-__kernel void ceilings_barrier(__global float4* out, long rounds, __local float* values) {
-  const int item = (int)get_local_id(0), items = (int)get_local_size(0);
-  float value = (float)item;
-  for (long i = 0; i < rounds; ++i) {
-    values[item] = value;
-    barrier(CLK_LOCAL_MEM_FENCE);  // all values are there
-    value = values[item + 1 < items ? item + 1 : 0];
-    barrier(CLK_LOCAL_MEM_FENCE);  // all have read before the next round overwrites
-  }
-  out[get_global_id(0)] = value;
 }
 
 __kernel void ceilings_nothing(__global float4* out) {

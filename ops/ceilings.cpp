@@ -182,15 +182,15 @@ double Measurement::barrier_seconds() const {
   constexpr std::size_t kGroup = 256;
   constexpr std::int64_t kLeastRounds = 64, kBarriersPerRound = 2;
   const std::size_t group = reduction_group(context_.device(), kGroup);
-  Launch launch{
-      .kernel = context_.kernel("ceilings.cl", "ceilings_barrier", Defines().set("CHAINS", 4)),
-      .grid = groups_of(group, 1),
-      .cost = {},
-      .label = "ceilings"};
-  const Tensor out = context_.allocate({static_cast<std::int64_t>(4 * group)}, DType::f32,
-                                       MemoryTag::scratch);
+  const Launch launch{.kernel = context_.kernel("ceilings_barrier.cl", "ceilings_barrier",
+                                                Defines().set("GROUP", group)),
+                      .grid = groups_of(group, 1),
+                      .cost = {},
+                      .label = "ceilings"};
+  const Tensor out =
+      context_.allocate({static_cast<std::int64_t>(group)}, DType::f32, MemoryTag::scratch);
   const auto record = [&](Batch& batch, std::int64_t rounds) {
-    batch.launch(launch, out, rounds, LocalMemory{group * sizeof(float)});
+    batch.launch(launch, out, rounds);
   };
   return 1 / (kBarriersPerRound * steps_per_second(record, kLeastRounds, kBarrierRuns));
 }
