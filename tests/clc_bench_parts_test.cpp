@@ -36,6 +36,9 @@ TEST(SampleStatistics, GivesMedianAndQuartilesBetweenSamplesToo) {
   EXPECT_DOUBLE_EQ(odd.median, 3);
   EXPECT_DOUBLE_EQ(odd.lower_quartile, 2);
   EXPECT_DOUBLE_EQ(odd.upper_quartile, 4);
+  EXPECT_DOUBLE_EQ(odd.smallest_step, 1);
+  EXPECT_DOUBLE_EQ(summary_of(std::vector<double>{7, 2, 2.5, 7}).smallest_step, 0.5);
+  EXPECT_DOUBLE_EQ(summary_of(std::vector<double>{7, 7}).smallest_step, 0);
   const SampleSummary even = summary_of(std::vector<double>{4, 1, 3, 2});
   EXPECT_DOUBLE_EQ(even.median, 2.5);
   EXPECT_DOUBLE_EQ(even.lower_quartile, 1.75);

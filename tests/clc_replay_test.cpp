@@ -190,23 +190,23 @@ TEST_F(ClcReplay, SaysWhatIsWrongWithAFolder) {
 
 TEST_F(ClcReplay, TakesSharedMemoryAndNullOnTheCommandLine) {
   const auto run = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), {"run", (folder_ / "plain.cl").string(), "--global", "64", "--print",
-                               "y", "--arg", "x=const(f32,64,2)"});
+    more.insert(more.begin(), {"run", (folder_ / "plain.cl").string(), "--global", "256", "--print",
+                               "y", "--arg", "x=const(f32,256,2)"});
     return clc(more);
   };
   test::write_whole_file(folder_ / "plain.cl",
                          "kernel void add(global float* x, global float* y, global float* z) {\n"
                          "  const int i = get_global_id(0);\n"
                          "  if (!z) y[i] += x[i];\n"
-                         "  else if (i < 32) y[i] += 1;\n}\n");
+                         "  else if (i < 128) y[i] += 1;\n}\n");
   const ProgramResult same = run({"--arg", "y=same(x)", "--arg", "z=null", "--print", "x[0:1]"});
   EXPECT_EQ(same.exit_code, 0) << same.err;
   EXPECT_THAT(same.out, HasSubstr("x[0:1] = f32 [1]\n[4]"));
-  const ProgramResult part = run({"--arg", "y=same(x,128)", "--arg", "z=same(0)", "--print", "x"});
+  const ProgramResult part = run({"--arg", "y=same(x,512)", "--arg", "z=same(0)", "--print", "x"});
   EXPECT_EQ(part.exit_code, 0) << part.err;
-  EXPECT_THAT(part.out, HasSubstr("y = f32 [32]\n[3 3 3"));
-  EXPECT_THAT(part.out, HasSubstr("x = f32 [64]\n[2 2 2"));
-  for (const char* wrong : {"y=same(x,4)", "y=same(x,256)", "y=same(w)", "y=same(x,a)"}) {
+  EXPECT_THAT(part.out, HasSubstr("y = f32 [128]\n[3 3 3"));
+  EXPECT_THAT(part.out, HasSubstr("x = f32 [256]\n[2 2 2"));
+  for (const char* wrong : {"y=same(x,4)", "y=same(x,1024)", "y=same(w)", "y=same(x,a)"}) {
     const ProgramResult result = run({"--arg", wrong, "--arg", "z=null"});
     EXPECT_EQ(result.exit_code, 2) << wrong << result.err;
   }
@@ -218,10 +218,10 @@ TEST_F(ClcReplay, ReplaysALaunchOfAModelThatGenerates) {
   const ProgramResult run =
       test::run_clora({.arguments = {"generate", "--model", (folder_ / "model").string(),
                                      "--prompt-ids", "1,2,3,4,5", "--max-tokens", "2", "--json"},
-                       .environment = {"CLORA_CAPTURE=gemm/forward:3", "CLORA_VARIANT=portable",
+                       .environment = {"CLORA_CAPTURE=rms_norm/forward:3", "CLORA_VARIANT=portable",
                                        "CLORA_CAPTURE_DIR=" + folder_.path().string()}});
   ASSERT_EQ(run.exit_code, 0) << run.err;
-  const std::string folder = (folder_ / "gemm-forward-3").string();
+  const std::string folder = (folder_ / "rms_norm-forward-3").string();
   EXPECT_THAT(run.err, HasSubstr("'clc replay " + folder + "' runs it alone"));
   const ProgramResult result = clc({"replay", folder});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;

@@ -84,7 +84,8 @@ TEST(TunedTable, SaysWhichFileIsNone) {
 }
 
 TEST(TunedTable, OfTheProjectIsWhole) {
-  for (const TunedEntry& each : project_tuned_table().entries()) {
+  const TunedTable project = project_tuned_table();
+  for (const TunedEntry& each : project.entries()) {
     EXPECT_LT(each.seconds, each.preset_seconds) << each.of.device << ' ' << each.of.kernel;
   }
 }
@@ -146,6 +147,11 @@ TEST_F(TunedGemm, BuildsItsKernelWithTheTablesValuesAndIsRight) {
 }
 
 TEST_F(TunedGemm, TakesItsPresetsWhereTheTableHasNothing) {
+  const std::string device = Context(config()).device().name;
+  const TunedTable project = project_tuned_table();
+  for (const TunedEntry& each : project.entries()) {
+    if (each.of.device == device) GTEST_SKIP() << "the project's table knows " << device;
+  }
   EXPECT_THAT(options_of_the_kernel(), HasSubstr("-D TILE=64 -D SIDE=16 -D STEPS=16"));
 }
 

@@ -24,6 +24,15 @@ double quantile(std::span<const double> sorted, double share) {
   return std::lerp(sorted[below], sorted[above], at - std::floor(at));
 }
 
+double smallest_step(std::span<const double> sorted) {
+  double step = 0;
+  for (std::size_t i = 1; i < sorted.size(); ++i) {
+    const double apart = sorted[i] - sorted[i - 1];
+    if (apart > 0 && (step == 0 || apart < step)) step = apart;
+  }
+  return step;
+}
+
 double median_in_place(std::vector<double>& samples) {
   const std::size_t half = samples.size() / 2;
   const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(half);
@@ -53,7 +62,8 @@ SampleSummary summary_of(std::span<const double> samples) {
           .lower_quartile = quantile(sorted, 0.25),
           .upper_quartile = quantile(sorted, 0.75),
           .least = sorted.front(),
-          .greatest = sorted.back()};
+          .greatest = sorted.back(),
+          .smallest_step = smallest_step(sorted)};
 }
 
 MedianRatio ratio_of_medians(std::span<const double> old_samples,

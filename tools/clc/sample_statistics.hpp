@@ -16,6 +16,7 @@ struct SampleSummary {
   double median = 0;
   double lower_quartile = 0, upper_quartile = 0;
   double least = 0, greatest = 0;
+  double smallest_step = 0;  // between two of them that differ; 0: all are equal
 };
 
 // Quantiles between two samples are interpolated. REQUIRES: a sample or more, none of them NaN.
