@@ -3,24 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "ops/tuned.hpp"
 #include "runtime/digest.hpp"
-#include "tools/clc/bench_report.hpp"
 #include "tools/clc/call_numbers.hpp"
-#include "tools/clc/call_options.hpp"
 #include "tools/clc/captured_call.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/npy.hpp"
 #include "tools/clc/option_words.hpp"
 #include "tools/clc/reference_file.hpp"
 #include "tools/clc/sample_statistics.hpp"
-#include "tools/clc/text_table.hpp"
-#include "tools/clc/tune_record.hpp"
+#include "tools/clc/tune_options.hpp"
+#include "tools/clc/tune_report.hpp"
 #include "tools/clc/tune_search.hpp"
 #include "tools/clc/tune_space.hpp"
 #include "tools/clc/tune_trial.hpp"
@@ -32,37 +29,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t kFinalists = 3;
-constexpr std::size_t kShown = 8;
-constexpr const char* kFooter = R"(The file's head declares the space, and how the grid follows:
-  //! clc: grid ceil(n/(WG*PER_ITEM))*WG by WG
-  //! clc: tune WG={32,64,128,256} PER_ITEM={1,2,4} where WG * PER_ITEM <= 512
-Each candidate is built, run once and compared before it is timed: with what the call gives untuned
-(the -D values of the head's build line, or of -D), or with files (--compare). The best ones are timed
-again by turns with the untuned kernel. What wins goes into the tuned table (docs/clc.md).
-A run that was stopped goes on where it ended.
-Example:
-  clc tune saxpy.cl -D WG=64 -D PER_ITEM=1 --arg n=1000000 --arg a=2 --arg 'x=rand(f32,1000000)'
-      --arg 'y=out(f32,1000000)'
-Exit codes: 0 good, 1 no candidate works, 2 a mistake in the call.)";
-
-struct TuneOptions {
-  CallOptions call;
-  std::vector<std::string> compared, checked;
-  Tolerance tolerance;
-  std::string search = "exhaustive", caches = "warm";
-  std::size_t most = 0;
-  std::uint64_t seed = 1;
-  double seconds = 0.2;
-  std::filesystem::path record, table;
-  bool fresh = false, dry_run = false;
-};
-
-struct Finalist {
-  NamedNumbers values;
-  double seconds = 0;
-  MedianRatio of_untuned;  // this one's time over the untuned one's
-};
-
 class Tune {
  public:
   explicit Tune(const TuneOptions& options)
@@ -89,7 +55,8 @@ class Tune {
       tell_json(nullptr);
       return 1;
     }
-    show_all();
+    output_.result("{}", fastest_table(record_));
+    output_.result("{}", counts_text(record_));
     conclude(finalists.front());
     tell_json(&finalists.front());
     return 0;
@@ -216,9 +183,8 @@ class Tune {
 
   void tell_trial(std::size_t number, std::size_t all, std::size_t candidate,
                   const TrialResult& result) {
-    const std::string took = result.is_timed() ? fmt::format(" {}", time_text(result.seconds)) : "";
-    output_.info("  {}/{} {}: {}{}{}", number, all, values_text(candidates_.values(candidate)),
-                 name_of(result.end), took, result.why.empty() ? "" : ", " + result.why);
+    output_.info("  {}/{} {}: {}", number, all, values_text(candidates_.values(candidate)),
+                 trial_text(result));
   }
 
   // The best by turns with the untuned kernel, so that what slows the machine slows all; best
@@ -226,7 +192,9 @@ class Tune {
   std::vector<Finalist> final_of_the_best() {
     std::vector<Finalist> finalists;
     for (const auto& [values, result] : record_.results()) {
-      if (result.end == TrialEnd::timed) finalists.push_back({values, result.seconds, {}});
+      if (result.end == TrialEnd::timed) {
+        finalists.push_back({values, result.seconds, 0, {}});
+      }
     }
     std::ranges::sort(finalists, {}, &Finalist::seconds);
     if (finalists.size() > kFinalists) finalists.resize(kFinalists);
@@ -241,41 +209,19 @@ class Tune {
     const PairedTimes times = time_in_turns({untuned, *preset_}, {tuned, call}, plan().timing);
     finalist.seconds = summary_of(times.second).median;
     finalist.of_untuned = ratio_of_medians(times.first, times.second);
-    preset_seconds_ = summary_of(times.first).median;
-  }
-
-  void show_all() {
-    std::vector<std::pair<double, NamedNumbers>> timed;
-    for (const auto& [values, result] : record_.results()) {
-      if (result.is_timed()) timed.emplace_back(result.seconds, values);
-    }
-    std::ranges::sort(timed);
-    std::vector<std::vector<std::string>> rows;
-    for (std::size_t i = 0; i < std::min(kShown, timed.size()); ++i) {
-      rows.push_back({values_text(timed[i].second), time_text(timed[i].first)});
-    }
-    output_.result("{}", table_of(rows, 2));
-    output_.result("{} candidates: {} timed, {} dropped as slow, {} wrong, {} refused",
-                   record_.results().size(), count(TrialEnd::timed), count(TrialEnd::slow),
-                   count(TrialEnd::wrong), count(TrialEnd::refused));
-  }
-
-  std::size_t count(TrialEnd end) const {
-    return static_cast<std::size_t>(std::ranges::count(
-        record_.results(), end, [](const auto& each) { return each.second.end; }));
+    finalist.untuned_seconds = summary_of(times.first).median;
   }
 
   void conclude(const Finalist& best) {
-    output_.result("best: {}: {}, untuned {}; gain {:.3f}x ({:.3f} to {:.3f})",
-                   values_text(best.values), time_text(best.seconds), time_text(preset_seconds_),
-                   1 / best.of_untuned.ratio, 1 / best.of_untuned.high, 1 / best.of_untuned.low);
+    output_.result("best: {}", gain_text(best));
     gains_ = best.values != preset_values_ && verdict_on(best.of_untuned) == SpeedVerdict::faster;
     if (options_.dry_run || table_path().empty()) return;
     TunedTable table = TunedTable::read(table_path());
     const TunedKernel kernel = tuned_kernel();
     table.remove(kernel);
     if (gains_) {
-      table.put({kernel, best.values, context_.device().driver, best.seconds, preset_seconds_});
+      table.put(
+          {kernel, best.values, context_.device().driver, best.seconds, best.untuned_seconds});
     }
     std::filesystem::create_directories(std::filesystem::absolute(table_path()).parent_path());
     table.write(table_path());
@@ -302,20 +248,12 @@ class Tune {
                       {"kernel", preset_->kernel().name},
                       {"device", context_.device().name},
                       {"options", fixed_},
-                      {"untuned", {{"values", preset_values_}, {"seconds", preset_seconds_}}},
-                      {"resumed", record_.resumed()}};
-    for (const auto& [values, result] : record_.results()) {
-      json["candidates"].push_back({{"values", values},
-                                    {"end", name_of(result.end)},
-                                    {"why", result.why},
-                                    {"seconds", result.seconds}});
-    }
+                      {"untuned", {{"values", preset_values_}}},
+                      {"resumed", record_.resumed()},
+                      {"candidates", candidates_json(record_)}};
     if (best != nullptr) {
-      json["best"] = {{"values", best->values},
-                      {"seconds", best->seconds},
-                      {"gain", 1 / best->of_untuned.ratio},
-                      {"gain_low", 1 / best->of_untuned.high},
-                      {"gain_high", 1 / best->of_untuned.low}};
+      json["untuned"]["seconds"] = best->untuned_seconds;
+      json["best"] = gain_json(*best);
       json["table"] = gains_ && !options_.dry_run ? table_path().string() : "";
     }
     output_.object(json);
@@ -334,36 +272,8 @@ class Tune {
   TuneRecord record_;
   std::vector<ReferenceArray> references_;
   std::optional<double> best_;
-  double preset_seconds_ = 0;
   bool gains_ = false;
 };
-
-void add_search_options(CLI::App& command, TuneOptions& options) {
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    return command.add_option(name, value, help)->group("Search")->capture_default_str();
-  };
-  add("--search", options.search, "How candidates are chosen: all, some by chance, or by a walk")
-      ->check(CLI::IsMember({"exhaustive", "random", "annealing"}));
-  add("--most", options.most, "Try at most so many (0: all)")->type_name("N");
-  add("--seed", options.seed, "Of random and annealing")->type_name("N");
-  add("--seconds", options.seconds, "Device time to spend on a candidate")
-      ->type_name("S")
-      ->check(CLI::PositiveNumber);
-  add("--caches", options.caches, "What a launch finds in the caches")
-      ->check(CLI::IsMember({"warm", "cold"}));
-  command.add_option("--record", options.record, "Where results are kept (default: in the cache)")
-      ->type_name("FILE")
-      ->group("Search");
-  command.add_flag("--fresh", options.fresh, "Forget results of earlier runs")->group("Search");
-}
-
-void add_result_options(CLI::App& command, TuneOptions& options) {
-  command
-      .add_option("--table", options.table, "The tuned table to write (default: the user's own)")
-      ->type_name("FILE")
-      ->group("Results");
-  command.add_flag("--dry-run", options.dry_run, "Write no table")->group("Results");
-}
 
 }  // namespace
 
@@ -371,15 +281,7 @@ void add_tune_command(CLI::App& program, Action& action) {
   CLI::App* command =
       program.add_subcommand("tune", "Find a kernel's fastest -D values on a device");
   const auto options = std::make_shared<TuneOptions>();
-  add_call_options(*command, options->call);
-  add_search_options(*command, *options);
-  add_list_option(*command, "--compare", options->compared, "What every candidate must give",
-                  "NAME=FILE.npy");
-  add_list_option(*command, "--check", options->checked,
-                  "Arrays to compare with the untuned kernel's (default: all)", "NAME");
-  add_tolerance_options(*command, options->tolerance);
-  add_result_options(*command, *options);
-  command->footer(kFooter);
+  add_tune_options(*command, *options);
   command->callback([options, &action] { action = [options] { return Tune(*options)(); }; });
 }
 
