@@ -105,7 +105,7 @@ void add_call_options(CLI::App& command, CallOptions& options) {
       ->group("Call");
   command
       .add_option("--arg", options.arguments,
-                  "An argument, by its name or its position from 0; the specs are below")
+                  "An argument, by its name or its position from 0; 'clc run --help' lists specs")
       ->type_name("NAME=SPEC")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

@@ -10,9 +10,12 @@
 namespace clora {
 namespace {
 
-constexpr const char* kFooter = R"(Write, compile and look:
+constexpr const char* kFooter = R"(Write, compile and look, run, measure:
   clc build my_kernel.cl                on every device here
+  clc lint my_kernel.cl                 what is not portable
   clc stats my_kernel.cl                registers and spills, with no GPU here
+  clc run, check, bench, tune my_kernel.cl --global 1024 --arg 'x=rand(f32,1024)' ...
+docs/kernel_authoring.md walks through making one.
 'clc COMMAND --help' tells the options and an example of a command.
 Exit codes: 0 good, 1 findings or a failure, 2 a mistake in the call.)";
 
