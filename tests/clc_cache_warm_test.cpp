@@ -106,7 +106,7 @@ TEST_P(ClcCacheWarm, LeavesNothingToBuildForATrainingRunAndAGeneration) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_GT(result.json_lines().at(0)["built"], 5);
   const std::size_t outcomes = files_in(cache() / "self_tests");
-  EXPECT_GT(outcomes, 5U);
+  EXPECT_GT(outcomes, 0U);
   std::map<std::string, int> told;
   {
     Context context(watched(told));
@@ -123,7 +123,8 @@ TEST_P(ClcCacheWarm, BuildsNothingASecondTime) {
   const auto first = warm({"--for", "generate"}).json_lines().at(0);
   const auto second = warm({"--for", "generate"}).json_lines().at(0);
   EXPECT_EQ(second["built"], 0);
-  EXPECT_EQ(second["found"], first["built"]);
+  EXPECT_GT(second["found"], 5);  // not the portable kernels that self-tests compared with once
+  EXPECT_LE(second["found"], first["built"]);
   EXPECT_EQ(files_in(cache() / "programs"), first["built"]);
   const auto all = warm().json_lines().at(0);
   EXPECT_GT(all["built"], 0);  // what training needs besides
