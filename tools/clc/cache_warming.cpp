@@ -53,7 +53,7 @@ class Warming {
   Warming(Context& context, const WarmingConfig& config)
       : config_(config),
         files_(WeightFiles::open(config.model)),
-        model_((tell("loading {}", config.model.string()), context), files_),
+        model_(context, files_),
         adapter_(context, select_sites(model_.config(), config.target_modules, 0), config.adapter) {
     adapter_.initialise(0);
   }
@@ -123,6 +123,7 @@ WarmingResult warm_cache(ContextConfig context_config, const WarmingConfig& conf
   WarmingResult result;
   context_config.hooks.metric = counter_of(result);
   Context context(context_config);
+  if (config.progress) config.progress(fmt::format("loading {}", config.model.string()));
   {
     Warming warming(context, config);
     if (config.generates) warming.generate();
