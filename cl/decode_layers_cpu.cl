@@ -15,7 +15,8 @@
 // Cost    reads every weight once and the cache's rows first .. last
 // Numerics  each number as the kernels of rms_norm, gemm_few_rows_int8, rope, attention_decode and
 //         swiglu make it, bit for bit
-//! clc: build on cpu: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_STRIPS KEYS=64
+//! clc: build on avx512_vnni: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_STRIPS
+//!     KEYS=64
 #include "attention_decode_cpu.clh"
 #include "decode_layers_table.clh"
 #include "gemm_int8_cpu.clh"

@@ -15,7 +15,7 @@
 //         signed bytes: within max |x| / 65024 of x (one digit alone: max |x| / 254). Products
 //         and sums of a block are exact integers; blocks are added in f32, in order. What is not
 //         finite makes its row of y NaN.
-//! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
+//! clc: build on avx512_vnni: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_STRIPS
 #include "gemm_few_rows_end_cpu.clh"
 #include "gemm_int8_cpu.clh"

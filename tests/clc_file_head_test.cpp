@@ -66,6 +66,16 @@ TEST(ClcFileHead, KnowsForWhichDevicesASetIsMeant) {
   EXPECT_EQ(head.builds[1].options, "");
 }
 
+TEST(ClcFileHead, BuildsSetsOfIntegerDotsOnlyWhereTheProcessorHasThem) {
+  const FileHead head = read_file_head("//! clc: build on avx512_vnni: A\n", "k.cl");
+  ASSERT_THAT(head.builds, SizeIs(1));
+  Device avx2, vnni;
+  avx2.kind = vnni.kind = DeviceKind::cpu;
+  vnni.int8_dots = true;
+  EXPECT_FALSE(is_meant_for(head.builds[0], avx2));
+  EXPECT_TRUE(is_meant_for(head.builds[0], vnni));
+}
+
 TEST(ClcFileHead, ReadsBudgetsSpacesAndWhatIsAllowed) {
   const FileHead head = read_file_head(
       "//! clc: budget of f on gfx90a spills=0 registers<=128\n"

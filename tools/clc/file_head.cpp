@@ -124,8 +124,8 @@ class Reader {
   }
 
   void require_device(const std::string& word) const {
-    constexpr std::array<std::string_view, 7> known{"cpu", "gpu", "nvidia", "avx512_bf16",
-                                                    "amx", "mma", "wgmma"};
+    constexpr std::array<std::string_view, 8> known{"cpu",         "gpu", "nvidia", "avx512_vnni",
+                                                    "avx512_bf16", "amx", "mma",    "wgmma"};
     if (std::ranges::find(known, word) == known.end()) {
       wrong("'{}' names no devices; there are {}", word, fmt::join(known, ", "));
     }
@@ -211,6 +211,7 @@ class Reader {
 bool is_named(const std::string& word, const Device& device) {
   if (word == name_of(device.kind) || word == name_of(device.matrix_unit)) return true;
   if (word == "nvidia") return device.vendor.starts_with("NVIDIA");
+  if (word == "avx512_vnni") return device.int8_dots;
   if (word == "avx512_bf16") return device.matrix_unit == MatrixUnit::amx;
   return word == "mma" && device.matrix_unit == MatrixUnit::wgmma;
 }

@@ -2,8 +2,8 @@
 //
 //   //! clc: build [on DEVICES:] NAME[=VALUE]... OPTION...
 //        a set of options to build it with; {a,b} is one set for each. DEVICES, by commas: cpu,
-//        gpu, nvidia, or a matrix unit or better: avx512_bf16, amx, mma, wgmma. Others are left
-//        out.
+//        gpu, nvidia, avx512_vnni, or a matrix unit or better: avx512_bf16, amx, mma, wgmma. The
+//        set is not built on other devices.
 //   //! clc: budget [of KERNEL] [on TARGET] NAME<=VALUE...
 //        what `clc stats` may find: registers, spills, local, private; = is exactly
 //   //! clc: grid [of KERNEL] X[,Y[,Z]] [by X[,Y[,Z]]]
