@@ -1,0 +1,191 @@
+#include "runtime/json.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace clora {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+struct Place {
+  std::size_t line = 1, column = 1;
+};
+
+// Of the byte at `offset`; columns count bytes.
+Place place_of(std::string_view text, std::size_t offset) {
+  const std::string_view before = text.substr(0, offset);
+  const std::size_t line_end = before.rfind('\n');
+  const std::size_t line_begin = line_end == std::string_view::npos ? 0 : line_end + 1;
+  return {1 + static_cast<std::size_t>(std::ranges::count(before, '\n')),
+          before.size() - line_begin + 1};
+}
+
+template <class... Args>
+[[noreturn]] void fail_at(std::string_view source, std::string_view text, std::size_t offset,
+                          fmt::format_string<Args...> format, Args&&... args) {
+  const Place place = place_of(text, offset);
+  fail(ErrorCode::invalid_file, "{}: line {}, column {}: {}", source, place.line, place.column,
+       fmt::format(format, std::forward<Args>(args)...));
+}
+
+// The bytes of a string from its opening quote on; to the end of the text where it is not closed.
+std::size_t string_length(std::string_view text) {
+  std::size_t at = 1;
+  while (at < text.size() && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
+  return std::min(at + 1, text.size());
+}
+
+// One pass over the bytes, so that nothing deep or long is ever built. What is not JSON is left to
+// the parser.
+void check_limits(std::string_view text, std::string_view source, const JsonLimits& limits) {
+  if (text.size() > limits.bytes) {
+    fail(ErrorCode::invalid_file, "{}: the JSON must have at most {} bytes, got {}", source,
+         limits.bytes, text.size());
+  }
+  std::size_t depth = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') {
+      const std::size_t length = string_length(text.substr(at));
+      if (length > limits.string_bytes) {
+        fail_at(source, text, at, "a string must have at most {} bytes, got {}",
+                limits.string_bytes, length);
+      }
+      at += length - 1;
+    } else if (c == '[' || c == '{') {
+      if (++depth > limits.depth) {
+        fail_at(source, text, at, "arrays and objects must be nested at most {} deep",
+                limits.depth);
+      }
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+}
+
+// What stands at an offset, for the message: printable, or the byte's number.
+std::string found_at(std::string_view text, std::size_t offset) {
+  if (offset >= text.size()) return "the text ends";
+  const auto byte = static_cast<unsigned char>(text[offset]);
+  if (byte > 0x20 && byte < 0x7f) return fmt::format("'{}' was not expected", text[offset]);
+  return fmt::format("the byte 0x{:02x} was not expected", byte);
+}
+
+template <class Json>
+std::string text_of(const Json& value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+// A number of such a value would lie outside of 64 bits where it is kept as a double.
+template <class Json>
+std::optional<std::int64_t> as_integer(const Json& value) {
+  if (value.is_number_unsigned()) {
+    const auto number = value.template get<std::uint64_t>();
+    if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      return std::nullopt;
+    }
+    return static_cast<std::int64_t>(number);
+  }
+  if (value.is_number_integer()) return value.template get<std::int64_t>();
+  return std::nullopt;
+}
+
+// Depth and length are bounded, so that the excerpt of a large value costs no more than its limit.
+template <class Json>
+std::string excerpt_of(const Json& value, std::size_t limit) {
+  std::string text;
+  if (value.is_array()) {
+    text = fmt::format("an array of {}", value.size());
+  } else if (value.is_object()) {
+    text = fmt::format("an object of {} keys", value.size());
+  } else if (value.is_string()) {
+    text = text_of(Json(value.template get_ref<const std::string&>().substr(0, limit)), -1);
+  } else {
+    text = text_of(value, -1);
+  }
+  return text.size() <= limit ? text : text.substr(0, limit) + "...";
+}
+
+}  // namespace
+
+template <class Json>
+Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits) {
+  check_limits(text, source, limits);
+  try {
+    return Json::parse(text);
+  } catch (const typename Json::parse_error& error) {
+    // The offset counts from 1 and is 0 where the text is empty.
+    const std::size_t offset = error.byte > 0 ? error.byte - 1 : 0;
+    fail_at(source, text, offset, "not valid JSON: {}", found_at(text, offset));
+  } catch (const typename Json::out_of_range&) {
+    fail(ErrorCode::invalid_file, "{}: not valid JSON: a number is out of range", source);
+  }
+}
+
+template json parse_json<json>(std::string_view, std::string_view, const JsonLimits&);
+template ordered_json parse_json<ordered_json>(std::string_view, std::string_view,
+                                               const JsonLimits&);
+
+std::string json_text(const json& value, int indent) { return text_of(value, indent); }
+std::string json_text(const ordered_json& value, int indent) { return text_of(value, indent); }
+
+std::string json_excerpt(const json& value, std::size_t limit) { return excerpt_of(value, limit); }
+std::string json_excerpt(const ordered_json& value, std::size_t limit) {
+  return excerpt_of(value, limit);
+}
+
+template <class Json>
+std::optional<std::int64_t> JsonObject<Json>::find_integer(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  const std::optional<std::int64_t> number = as_integer(*value);
+  if (!number) wrong_kind(key, "a whole number of 64 bits", *value);
+  return number;
+}
+
+template <class Json>
+std::optional<double> JsonObject<Json>::find_number(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) wrong_kind(key, "a number", *value);
+  const auto number = value->template get<double>();
+  if (!std::isfinite(number)) wrong_kind(key, "a finite number", *value);
+  return number;
+}
+
+template <class Json>
+std::optional<std::string> JsonObject<Json>::find_text(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) wrong_kind(key, "a string", *value);
+  return value->template get<std::string>();
+}
+
+template <class Json>
+std::optional<bool> JsonObject<Json>::find_flag(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) wrong_kind(key, "true or false", *value);
+  return value->template get<bool>();
+}
+
+template <class Json>
+std::optional<std::vector<std::string>> JsonObject<Json>::find_texts(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_array()) wrong_kind(key, "an array of strings", *value);
+  std::vector<std::string> texts;
+  for (const Json& each : *value) {
+    if (!each.is_string()) wrong_kind(key, "an array of strings", *value);
+    texts.push_back(each.template get<std::string>());
+  }
+  return texts;
+}
+
+template class JsonObject<json>;
+template class JsonObject<ordered_json>;
+
+}  // namespace clora
