@@ -62,8 +62,7 @@ class ClcBench : public testing::Test {
         "--arg", "n=65536",         "--arg",    "a=2",   "--arg",     "x=rand(f32,65536,seed=1)",
         "--arg", "y=out(f32,65536)"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return test::run_program(
-        test::built_program("tools/clc"),
+    return test::run_clc(
         {.arguments = arguments, .environment = {"CLORA_CACHE_DIR=" + path("cache")}});
   }
 

@@ -29,7 +29,7 @@ class ClcBuild : public ::testing::Test {
     arguments.push_back("--device=" + device());
     test::ProgramCall call{.arguments = std::move(arguments)};
     if (!environment.empty()) call.environment = {environment};
-    return test::run_program(test::built_program("tools/clc"), call);
+    return test::run_clc(call);
   }
 
   // Stands before the OpenCL loader.

@@ -45,8 +45,7 @@ class ClcCacheWarm : public testing::TestWithParam<test::TinyModel> {
                                        "3",
                                        "--json"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return test::run_program(
-        test::built_program("tools/clc"),
+    return test::run_clc(
         {.arguments = std::move(arguments),
          .environment = {"CLORA_CACHE_DIR=" + cache().string(), "CLORA_SELF_TEST=1"}});
   }
@@ -135,8 +134,7 @@ class ClcCacheWarmErrors : public testing::Test {};
 TEST_F(ClcCacheWarmErrors, SayWhatIsMissing) {
   const auto error = [](std::vector<std::string> arguments, std::vector<std::string> environment) {
     arguments.insert(arguments.begin(), {"cache", "warm"});
-    return test::run_program(
-        test::built_program("tools/clc"),
+    return test::run_clc(
         {.arguments = std::move(arguments), .environment = std::move(environment)});
   };
   const ProgramResult no_model = error({}, {});

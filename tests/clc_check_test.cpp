@@ -60,8 +60,7 @@ class ClcCheck : public testing::Test {
                                        "--arg",    "x=rand(f32,32,seed=1)",
                                        "--arg",    "y=out(f32,32)"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return test::run_program(test::built_program("tools/clc"),
-                             {.arguments = arguments, .environment = environment});
+    return test::run_clc({.arguments = arguments, .environment = environment});
   }
 
   test::TemporaryFolder folder_;

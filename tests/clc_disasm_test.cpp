@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/device.hpp"
+#include "tests/support/clang_folder.hpp"
 #include "tests/support/program.hpp"
-#include "tests/support/test_files.hpp"
 #include "tools/clc/assembly_listing.hpp"
 #include "tools/clc/process.hpp"
 
@@ -16,10 +16,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::Not;
-
-ProgramResult run_clc_program(const std::vector<std::string>& arguments) {
-  return test::run_program(test::built_program("tools/clc"), {.arguments = arguments});
-}
 
 std::vector<std::string> texts_of(const KernelListing& listing) {
   std::vector<std::string> texts;
@@ -85,15 +81,8 @@ TEST(AssemblyListing, IsTheSameForOtherNumbersOfLabelsWhenNormalised) {
   EXPECT_NE(normalised(one), normalised(other));
 }
 
-class ClcDisasm : public testing::Test {
+class ClcDisasm : public test::ClangFolder {
  protected:
-  void SetUp() override {
-    if (!has_program("clang-14")) GTEST_SKIP() << "clang-14 is not installed";
-  }
-  std::string write(std::string_view name, std::string_view text) const {
-    test::write_whole_file(folder_ / name, text);
-    return (folder_ / name).string();
-  }
   static std::string scale_text(std::string_view factor) {
     return "__kernel void scale(__global float* y) {\n"
            "  const size_t i = get_global_id(0);\n"
@@ -103,20 +92,19 @@ class ClcDisasm : public testing::Test {
            ";\n}\n"
            "__kernel void other(__global int* y) { y[0] = 1; }\n";
   }
-  test::TemporaryFolder folder_;
 };
 
 TEST_F(ClcDisasm, ShowsEachLineOfTheSourceBeforeItsInstructions) {
   const std::string file = write("scale.cl", scale_text("3.0f"));
   const ProgramResult amd =
-      run_clc_program({"disasm", file, "--target", "gfx90a", "--kernel", "scale"});
+      test::run_clc({"disasm", file, "--target", "gfx90a", "--kernel", "scale"});
   ASSERT_EQ(amd.exit_code, 0) << amd.err;
   EXPECT_THAT(amd.out, HasSubstr("\nscale.cl:3  y[i] = sqrt(y[i]) *\n"));
   EXPECT_THAT(amd.out, HasSubstr("      v_sqrt_f32"));
   EXPECT_THAT(amd.out, HasSubstr("      s_endpgm\n"));
   EXPECT_THAT(amd.out, Not(HasSubstr("builtins")));
   EXPECT_THAT(amd.out, Not(HasSubstr("kernel other")));
-  const ProgramResult nvidia = run_clc_program({"disasm", file, "--target", "sm_90a"});
+  const ProgramResult nvidia = test::run_clc({"disasm", file, "--target", "sm_90a"});
   ASSERT_EQ(nvidia.exit_code, 0) << nvidia.err;
   EXPECT_THAT(nvidia.out, HasSubstr("\nscale.cl:3  y[i] = sqrt(y[i]) *\n"));
   EXPECT_THAT(nvidia.out, HasSubstr("      sqrt.approx.f32"));
@@ -127,12 +115,10 @@ TEST_F(ClcDisasm, ComparesTwoVersionsByTheirInstructionsAlone) {
   const std::string one = write("one.cl", scale_text("3.0f"));
   const std::string moved = write("moved.cl", "\n\n" + scale_text("3.0f"));
   const std::string two = write("two.cl", scale_text("5.0f"));
-  const ProgramResult same =
-      run_clc_program({"disasm", one, "--diff", moved, "--target", "gfx906"});
+  const ProgramResult same = test::run_clc({"disasm", one, "--diff", moved, "--target", "gfx906"});
   EXPECT_EQ(same.exit_code, 0) << same.err;
   EXPECT_EQ(same.out, "The same instructions.\n");
-  const ProgramResult differs =
-      run_clc_program({"disasm", one, "--diff", two, "--target", "gfx906"});
+  const ProgramResult differs = test::run_clc({"disasm", one, "--diff", two, "--target", "gfx906"});
   EXPECT_EQ(differs.exit_code, 0) << differs.err;
   EXPECT_THAT(differs.out, HasSubstr("--- " + one + "\n+++ " + two + "\n"));
   EXPECT_THAT(differs.out, HasSubstr("\n-v_mul_f32_e32"));
@@ -142,7 +128,7 @@ TEST_F(ClcDisasm, ComparesTwoVersionsByTheirInstructionsAlone) {
 TEST_F(ClcDisasm, AKernelThatIsNotThereIsAnsweredWithThoseThatAre) {
   const std::string file = write("scale.cl", scale_text("3.0f"));
   const ProgramResult result =
-      run_clc_program({"disasm", file, "--target", "gfx906", "--kernel", "scales"});
+      test::run_clc({"disasm", file, "--target", "gfx906", "--kernel", "scales"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("has no kernel 'scales'; there are other, scale"));
 }
@@ -151,10 +137,10 @@ TEST_F(ClcDisasm, AVersionThatDoesNotCompileIsAFailureWithItsError) {
   const std::string file = write("scale.cl", scale_text("3.0f"));
   const std::string wrong = write("wrong.cl", scale_text("nothing"));
   const ProgramResult compared =
-      run_clc_program({"disasm", file, "--diff", wrong, "--target", "gfx906"});
+      test::run_clc({"disasm", file, "--diff", wrong, "--target", "gfx906"});
   EXPECT_EQ(compared.exit_code, 1);
   EXPECT_THAT(compared.err, HasSubstr("wrong.cl:4:"));
-  const ProgramResult listed = run_clc_program({"disasm", wrong, "--target", "gfx906"});
+  const ProgramResult listed = test::run_clc({"disasm", wrong, "--target", "gfx906"});
   EXPECT_EQ(listed.exit_code, 1);
   EXPECT_THAT(listed.out, HasSubstr("not for this target: wrong.cl:4:"));
 }
@@ -166,13 +152,12 @@ TEST_F(ClcDisasm, OfPoclIsTheCodeOfTheKernelsOptionSet) {
     GTEST_SKIP() << "the first device is not pocl's";
   }
   const std::string file = write("scale.cl", scale_text("FACTOR"));
-  const ProgramResult one =
-      run_clc_program({"disasm", file, "-D", "FACTOR=3", "--kernel", "scale"});
+  const ProgramResult one = test::run_clc({"disasm", file, "-D", "FACTOR=3", "--kernel", "scale"});
   ASSERT_EQ(one.exit_code, 0) << one.err;
   EXPECT_THAT(one.out, HasSubstr("sqrt"));
   EXPECT_THAT(one.out, HasSubstr("ret"));
   EXPECT_THAT(one.out, Not(HasSubstr("kernel other")));
-  const ProgramResult wrong = run_clc_program({"disasm", file, "--json"});
+  const ProgramResult wrong = test::run_clc({"disasm", file, "--json"});
   EXPECT_EQ(wrong.exit_code, 1);
   EXPECT_THAT(wrong.json_lines().at(0).at("listings").at(0).at("error"), HasSubstr("FACTOR"));
 }

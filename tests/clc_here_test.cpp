@@ -21,8 +21,7 @@ class ClcHere : public ::testing::Test {
   test::ProgramResult clc(std::vector<std::string> arguments,
                           std::vector<std::string> environment = {}) const {
     environment.push_back("CLORA_CACHE_DIR=" + (folder_ / "cache").string());
-    return test::run_program(
-        test::built_program("tools/clc"),
+    return test::run_clc(
         {.arguments = std::move(arguments), .environment = std::move(environment)});
   }
 

@@ -184,7 +184,7 @@ TEST_F(ClcLintFiles, WithoutAFileIsAMistakeInTheCall) { EXPECT_EQ(run({"lint"}).
 TEST_F(ClcLintFiles, NamesThePackageWhereClangIsMissing) {
   const std::string path = write("test.cl", "__kernel void k(__global float* y) { *y = 0; }\n");
   const std::string before = std::getenv("PATH");
-  ::setenv("PATH", folder_.c_str(), 1);
+  ::setenv("PATH", folder_.path().c_str(), 1);
   const Call call = run({"lint", path});
   ::setenv("PATH", before.c_str(), 1);
   EXPECT_EQ(call.code, 1);

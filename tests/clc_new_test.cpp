@@ -37,7 +37,7 @@ class ClcNew : public testing::Test {
   }
 
   static ProgramResult clc(std::vector<std::string> arguments) {
-    return test::run_program(test::built_program("tools/clc"), {.arguments = std::move(arguments)});
+    return test::run_clc(arguments);
   }
   ProgramResult make(const std::string& name, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> arguments{"new", name, "--folder", folder_.path().string()};

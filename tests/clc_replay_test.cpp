@@ -77,7 +77,7 @@ class ClcReplay : public testing::Test {
   std::string in_launch(const std::string& file) const { return launch() + "/" + file; }
 
   ProgramResult clc(std::vector<std::string> arguments) const {
-    return test::run_program(test::built_program("tools/clc"), {.arguments = std::move(arguments)});
+    return test::run_clc(arguments);
   }
   ProgramResult replay(std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {"replay", launch()});

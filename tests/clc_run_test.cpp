@@ -69,7 +69,7 @@ class ClcRun : public testing::Test {
 
   ProgramResult run(const std::string& file, std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {"run", path(file)});
-    return test::run_program(test::built_program("tools/clc"), {.arguments = arguments});
+    return test::run_clc(arguments);
   }
 
   // saxpy with these arguments and no others.

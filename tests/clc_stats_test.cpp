@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/clang_folder.hpp"
 #include "tests/support/program.hpp"
-#include "tests/support/test_files.hpp"
 #include "tools/clc/process.hpp"
 
 namespace clora {
@@ -15,27 +15,13 @@ using testing::HasSubstr;
 
 constexpr const char* kOfflineTargets = "sm_80,sm_86,sm_90a,gfx906,gfx90a,gfx1030";
 
-ProgramResult run_clc_program(const std::vector<std::string>& arguments,
-                              const std::vector<std::string>& environment = {}) {
-  return test::run_program(test::built_program("tools/clc"),
-                           {.arguments = arguments, .environment = environment});
-}
-
-class ClcStats : public testing::Test {
+class ClcStats : public test::ClangFolder {
  protected:
-  void SetUp() override {
-    if (!has_program("clang-14")) GTEST_SKIP() << "clang-14 is not installed";
-  }
-
-  std::string write(std::string_view name, std::string_view text) const {
-    test::write_whole_file(folder_ / name, text);
-    return (folder_ / name).string();
-  }
   // Of every kernel on every target that is not here.
   static nlohmann::json builds(const std::string& file, const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments{"stats", file, "--json", "--target", kOfflineTargets};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const ProgramResult result = run_clc_program(arguments);
+    const ProgramResult result = test::run_clc(arguments);
     EXPECT_EQ(result.exit_code, 0) << result.err << result.out;
     return result.json_lines().at(0).at("files").at(0).at("builds");
   }
@@ -43,8 +29,6 @@ class ClcStats : public testing::Test {
     EXPECT_EQ(builds.size(), count);
     for (const auto& build : builds) EXPECT_TRUE(build.at("built")) << build.dump();
   }
-
-  test::TemporaryFolder folder_;
 };
 
 // Three kernels as others write them, of no style of ours.
@@ -150,12 +134,12 @@ __attribute__((reqd_work_group_size(64, 1, 1))) __kernel void live(__global floa
   for (int i = 0; i < 48; ++i) y[i * 64 + get_local_id(0)] = a[47 - i] * a[i];
 }
 )");
-  const ProgramResult missed = run_clc_program({"stats", file, "--target", "gfx90a"});
+  const ProgramResult missed = test::run_clc({"stats", file, "--target", "gfx90a"});
   EXPECT_EQ(missed.exit_code, 1);
   EXPECT_THAT(missed.out,
               testing::ContainsRegex("live.cl: kernel live on gfx90a: [0-9]+ registers, "
                                      "the budget is <=32\n"));
-  const ProgramResult other = run_clc_program({"stats", file, "--target", "gfx906"});
+  const ProgramResult other = test::run_clc({"stats", file, "--target", "gfx906"});
   EXPECT_EQ(other.exit_code, 0) << other.out;
 }
 
@@ -167,7 +151,7 @@ __kernel void lanes(__global uint* y) {
   y[get_global_id(0)] = lane;
 }
 )");
-  const ProgramResult result = run_clc_program({"stats", file, "--target", "sm_80,gfx906"});
+  const ProgramResult result = test::run_clc({"stats", file, "--target", "sm_80,gfx906"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("gfx906: not for this target: "));
   EXPECT_THAT(result.out, HasSubstr("error: "));
@@ -183,7 +167,7 @@ __kernel void brighten(read_only image2d_t in, write_only image2d_t out, sampler
   write_imagef(out, at, (float4){pixel.x, pixel.y, pixel.z, 1.0f});
 }
 )");
-  const ProgramResult result = run_clc_program({"stats", file, "--target", "sm_80,gfx906"});
+  const ProgramResult result = test::run_clc({"stats", file, "--target", "sm_80,gfx906"});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("sm_80   brighten"));
   EXPECT_THAT(result.out, HasSubstr("gfx906  brighten"));
@@ -192,7 +176,7 @@ __kernel void brighten(read_only image2d_t in, write_only image2d_t out, sampler
 TEST_F(ClcStats, AMistakeInTheTextIsNamedByFileAndLineOnEveryTarget) {
   const std::string file =
       write("wrong.cl", "\n__kernel void k(__global int* y) { y[0] = nothing; }\n");
-  const ProgramResult result = run_clc_program({"stats", file, "--target", kOfflineTargets});
+  const ProgramResult result = test::run_clc({"stats", file, "--target", kOfflineTargets});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.out, HasSubstr("  sm_80, sm_86, sm_90a, gfx906, gfx90a, gfx1030: not for "
                                     "this target: wrong.cl:2:"));
@@ -215,8 +199,9 @@ __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void fence(__global fl
   y[get_local_id(0)] = 1.0f;
 }
 )");
-  const ProgramResult result = run_clc_program(
-      {"stats", file, "--target", "sm_80,sm_90a", "--json"}, {"CLORA_PTXAS=" + ptxas});
+  const ProgramResult result =
+      test::run_clc({.arguments = {"stats", file, "--target", "sm_80,sm_90a", "--json"},
+                     .environment = {"CLORA_PTXAS=" + ptxas}});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto builds = result.json_lines().at(0).at("files").at(0).at("builds");
   EXPECT_THAT(builds.at(0).at("error"), HasSubstr("fatal   : no Hopper"));
@@ -243,7 +228,8 @@ __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void large(__global fl
 }
 )");
   const ProgramResult result =
-      run_clc_program({"stats", file, "--target", "sm_80", "--json"}, {"CLORA_PTXAS=" + ptxas});
+      test::run_clc({.arguments = {"stats", file, "--target", "sm_80", "--json"},
+                     .environment = {"CLORA_PTXAS=" + ptxas}});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto kernel = result.json_lines().at(0)["files"][0]["builds"][0]["kernels"][0];
   EXPECT_EQ(kernel["registers"], 24);
@@ -256,25 +242,26 @@ TEST_F(ClcStats, ADriverThatCrashesIsAFindingAndNotTheEnd) {
   const std::string crashing =
       "LD_PRELOAD=" + test::built_program("tests/libclora_crashing_compiler.so").string();
   const ProgramResult crashed =
-      run_clc_program({"stats", file, "--target", "gfx906,device", "-D", "CRASH"}, {crashing});
+      test::run_clc({.arguments = {"stats", file, "--target", "gfx906,device", "-D", "CRASH"},
+                     .environment = {crashing}});
   EXPECT_EQ(crashed.exit_code, 1) << crashed.err;
   EXPECT_THAT(crashed.out, HasSubstr("device: the driver's compiler"));
   EXPECT_THAT(crashed.out, HasSubstr("gfx906"));
-  const ProgramResult whole =
-      run_clc_program({"stats", file, "--target", "gfx906,device"}, {crashing});
+  const ProgramResult whole = test::run_clc(
+      {.arguments = {"stats", file, "--target", "gfx906,device"}, .environment = {crashing}});
   EXPECT_EQ(whole.exit_code, 0) << whole.err;
 }
 
 TEST_F(ClcStats, WithoutClangTheMessageNamesThePackage) {
   const std::string file = write("k.cl", "__kernel void k(__global int* y) { y[0] = 1; }\n");
-  const ProgramResult result =
-      run_clc_program({"stats", file, "--target", "sm_80"}, {"PATH=/nowhere"});
+  const ProgramResult result = test::run_clc(
+      {.arguments = {"stats", file, "--target", "sm_80"}, .environment = {"PATH=/nowhere"}});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("install the package clang-14"));
 }
 
 TEST_F(ClcStats, AFileThatIsNotThereIsNamed) {
-  const ProgramResult result = run_clc_program({"stats", "sofmax.cl", "--target", "sm_80"});
+  const ProgramResult result = test::run_clc({"stats", "sofmax.cl", "--target", "sm_80"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err,
               HasSubstr("there is no 'sofmax.cl'; did you mean the built-in 'softmax.cl'?"));
@@ -284,7 +271,7 @@ TEST_F(ClcStats, ABudgetOnNoTargetIsAMistake) {
   const std::string file =
       write("k.cl",
             "//! clc: budget on gfx91 spills=0\n__kernel void k(__global int* y) { y[0] = 1; }\n");
-  const ProgramResult result = run_clc_program({"stats", file, "--target", "sm_80"});
+  const ProgramResult result = test::run_clc({"stats", file, "--target", "sm_80"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("'gfx91', which is no target; there are sm_80"));
 }

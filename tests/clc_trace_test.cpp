@@ -28,7 +28,7 @@ class ClcTrace : public ::testing::Test {
     return folder_ / name;
   }
   test::ProgramResult clc(std::vector<std::string> arguments) const {
-    return test::run_program(test::built_program("tools/clc"), {.arguments = std::move(arguments)});
+    return test::run_clc(arguments);
   }
   test::TemporaryFolder folder_;
 };

@@ -174,4 +174,12 @@ ProgramResult run_clora(const std::vector<std::string>& arguments) {
   return run_clora(ProgramCall{.arguments = arguments});
 }
 
+ProgramResult run_clc(const ProgramCall& call) {
+  return run_program(built_program("tools/clc"), call);
+}
+
+ProgramResult run_clc(const std::vector<std::string>& arguments) {
+  return run_clc(ProgramCall{.arguments = arguments});
+}
+
 }  // namespace clora::test

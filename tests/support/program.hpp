@@ -54,5 +54,8 @@ std::filesystem::path built_program(std::string_view relative);
 // The program `clora` of this build ($CLORA_BINARY_DIR). Ends it after ten minutes.
 ProgramResult run_clora(const ProgramCall& call);
 ProgramResult run_clora(const std::vector<std::string>& arguments);
+// The same for the program `clc`.
+ProgramResult run_clc(const ProgramCall& call);
+ProgramResult run_clc(const std::vector<std::string>& arguments);
 
 }  // namespace clora::test

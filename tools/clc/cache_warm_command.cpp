@@ -7,6 +7,7 @@
 #include "tools/clc/cache_warming.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"
+#include "tools/command_line/adapter_options.hpp"
 
 namespace clora {
 namespace {
@@ -59,23 +60,9 @@ int warm(const WarmOptions& options) {
 
 void add_adapter_options(CLI::App& command, WarmingConfig& warming) {
   const std::string group = "Training";
-  command.add_option("--rank", warming.adapter.rank, "Rank of the adapter's matrices")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
-      ->group(group);
-  command.add_option("--dropout", warming.adapter.dropout, "As of 'clora train'")
-      ->check(CLI::Range(0.0, 0.99))
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_option("--target-modules", warming.target_modules,
-                  "Linear layers to adapt: all-linear, or names as q_proj,v_proj")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("NAMES")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->default_str("all-linear")
-      ->group(group);
+  add_rank_option(command, warming.adapter, group);
+  add_dropout_option(command, warming.adapter, group);
+  add_target_modules_option(command, warming.target_modules, group);
   command
       .add_option("--max-seq-length,--sequence-length", warming.sequence_length,
                   "Tokens of a record at most")

@@ -69,17 +69,21 @@ nlohmann::ordered_json ComparedArrays::json(const char* wanted_key) const {
   return object;
 }
 
+HostArray read_reference(const KernelCall& call, const NamedFile& reference) {
+  const ElementType type = call.array(reference.array).type;
+  HostArray wanted = read_npy(reference.file);
+  if (type == ElementType::bf16 && wanted.type == ElementType::u16) wanted.type = type;
+  return wanted;
+}
+
 ComparedArrays compare_with_file(KernelCall& call, const NamedFile& reference,
                                  const Tolerance& tolerance) {
   ComparedArrays arrays{.got_name = reference.array,
                         .wanted_name = reference.file.string(),
                         .got = call.read(reference.array),
-                        .wanted = read_npy(reference.file),
+                        .wanted = read_reference(call, reference),
                         .tolerance = tolerance,
                         .found = {}};
-  if (arrays.got.type == ElementType::bf16 && arrays.wanted.type == ElementType::u16) {
-    arrays.wanted.type = ElementType::bf16;
-  }
   arrays.found = compare(arrays.got, arrays.wanted, tolerance, reference.array);
   return arrays;
 }

@@ -42,6 +42,10 @@ struct ComparedArrays {
   nlohmann::ordered_json json(const char* wanted_key) const;
 };
 
+// What a file says an array should be. NumPy lacks bf16: where the array is of it, the file's 16
+// bits are. Errors: those of read_npy() and KernelCall::array().
+HostArray read_reference(const KernelCall& call, const NamedFile& reference);
+
 // An array of the call as it is now. Waits. Errors: UsageError, for no such array, and those of
 // read_npy() and compare().
 ComparedArrays compare_with_file(KernelCall& call, const NamedFile& reference,

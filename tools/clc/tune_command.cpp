@@ -12,7 +12,6 @@
 #include "tools/clc/call_numbers.hpp"
 #include "tools/clc/captured_call.hpp"
 #include "tools/clc/commands.hpp"
-#include "tools/clc/npy.hpp"
 #include "tools/clc/option_words.hpp"
 #include "tools/clc/reference_file.hpp"
 #include "tools/clc/sample_statistics.hpp"
@@ -29,16 +28,30 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t kFinalists = 3;
+// The same arguments with their arrays as they are at the beginning, so that they are made, or
+// read, once for all candidates. Those of a captured launch stay: their spec lets bytes stand for
+// any type.
+std::vector<CallArgument> with_arrays(std::vector<CallArgument> arguments) {
+  for (CallArgument& argument : arguments) {
+    const auto* spec = std::get_if<ArraySpec>(&argument.value);
+    const bool is_made = spec != nullptr && spec->kind != ArraySpec::Kind::out && !spec->captured;
+    if (is_made) argument.value = array_of(*spec);
+  }
+  return arguments;
+}
+
 class Tune {
  public:
   explicit Tune(const TuneOptions& options)
       : options_(options),
         output_(options.call.common.output),
         file_(open_kernel_file(options.call.file, options.call.common.include_folders)),
-        config_(config_of(options.call.common, file_)),
-        context_(config_),
+        context_(config_of(options.call.common, file_)),
         base_(chosen_options(options.call, file_, context_.device())),
         preset_(std::make_unique<KernelCall>(context_, call_spec(options.call, file_, base_))),
+        arguments_(with_arrays(preset_->spec().arguments)),
+        table_path_(options.table.empty() ? tuned_table_path(config_from_environment())
+                                          : options.table),
         candidates_(tune_candidates(file_.head, preset_->kernel().name, call_numbers(*preset_),
                                     file_.name)),
         fixed_(options_without(base_, candidates_.parameters)),
@@ -94,10 +107,6 @@ class Tune {
     return path;
   }
 
-  std::filesystem::path table_path() const {
-    return options_.table.empty() ? tuned_table_path(config_from_environment()) : options_.table;
-  }
-
   Tolerance tolerance_for(const HostArray& wanted) const {
     const Tolerance& given = options_.tolerance;
     return given.atol || given.rtol || given.ulp ? given : usual_tolerance(wanted);
@@ -108,7 +117,7 @@ class Tune {
     preset_->run();
     for (const std::string& text : options_.compared) {
       const NamedFile file = named_file(text, "--compare");
-      HostArray wanted = read_npy(file.file);
+      HostArray wanted = read_reference(*preset_, file);
       references_.push_back({file.array, wanted, tolerance_for(wanted)});
     }
     const std::string difference = difference_in(*preset_, references_);
@@ -168,7 +177,9 @@ class Tune {
   }
 
   KernelCallSpec spec_with(const NamedNumbers& values) const {
-    return call_spec(options_.call, file_, options_with(fixed_, values));
+    KernelCallSpec spec = call_spec(options_.call, file_, options_with(fixed_, values));
+    spec.arguments = arguments_;
+    return spec;
   }
 
   TrialPlan plan() const {
@@ -215,20 +226,20 @@ class Tune {
   void conclude(const Finalist& best) {
     output_.result("best: {}", gain_text(best));
     gains_ = best.values != preset_values_ && verdict_on(best.of_untuned) == SpeedVerdict::faster;
-    if (options_.dry_run || table_path().empty()) return;
-    TunedTable table = TunedTable::read(table_path());
+    if (options_.dry_run || table_path_.empty()) return;
+    TunedTable table = TunedTable::read(table_path_);
     const TunedKernel kernel = tuned_kernel();
     table.remove(kernel);
     if (gains_) {
       table.put(
           {kernel, best.values, context_.device().driver, best.seconds, best.untuned_seconds});
     }
-    std::filesystem::create_directories(std::filesystem::absolute(table_path()).parent_path());
-    table.write(table_path());
+    std::filesystem::create_directories(std::filesystem::absolute(table_path_).parent_path());
+    table.write(table_path_);
     if (gains_) {
-      output_.result("written to {}", table_path().string());
+      output_.result("written to {}", table_path_.string());
     } else {
-      output_.result("that is no gain: {} has no entry for it", table_path().string());
+      output_.result("that is no gain: {} has no entry for it", table_path_.string());
     }
   }
 
@@ -254,7 +265,7 @@ class Tune {
     if (best != nullptr) {
       json["untuned"]["seconds"] = best->untuned_seconds;
       json["best"] = gain_json(*best);
-      json["table"] = gains_ && !options_.dry_run ? table_path().string() : "";
+      json["table"] = gains_ && !options_.dry_run ? table_path_.string() : "";
     }
     output_.object(json);
   }
@@ -262,10 +273,11 @@ class Tune {
   const TuneOptions& options_;
   Output output_;
   KernelFile file_;
-  ContextConfig config_;
   Context context_;
   std::string base_;  // options as the call says them: what is untuned
   std::unique_ptr<KernelCall> preset_;
+  std::vector<CallArgument> arguments_;  // of every candidate
+  std::filesystem::path table_path_;     // empty: none is written
   TuneCandidates candidates_;
   std::string fixed_;  // of them what is not tuned
   NamedNumbers preset_values_;

@@ -7,11 +7,12 @@
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
 #include "tools/clora/commands.hpp"
-#include "tools/command_line/config_file.hpp"
 #include "tools/clora/data_options.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/run_folder.hpp"
 #include "tools/clora/training_report.hpp"
+#include "tools/command_line/adapter_options.hpp"
+#include "tools/command_line/config_file.hpp"
 
 namespace clora {
 namespace {
@@ -132,30 +133,14 @@ void add_adapter_options(CLI::App& command, Options& options) {
                   "Adapter to start from (its rank, alpha, dropout and modules are taken)")
       ->type_name("DIR")
       ->group(group);
-  command.add_option("--rank", options.adapter.rank, "Rank of the adapter's matrices")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
-      ->group(group);
+  add_rank_option(command, options.adapter, group);
   command
       .add_option("--alpha", options.adapter.alpha, "The adapter's product is scaled by alpha/rank")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(group);
-  command
-      .add_option("--dropout", options.adapter.dropout,
-                  "Probability that an input of the adapter is left out in training")
-      ->check(CLI::Range(0.0, 0.99))
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_option("--target-modules", options.target_modules,
-                  "Linear layers to adapt: all-linear, or names as q_proj,v_proj")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("NAMES")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->default_str("all-linear")
-      ->group(group);
+  add_dropout_option(command, options.adapter, group);
+  add_target_modules_option(command, options.target_modules, group);
   command.add_option("--layers", options.layers, "Blocks to adapt: all, or the last N")
       ->check(CLI::IsMember({"all"}) | CLI::PositiveNumber)
       ->type_name("all|N")

@@ -1,0 +1,34 @@
+#include "tools/command_line/adapter_options.hpp"
+
+namespace clora {
+
+void add_rank_option(CLI::App& command, AdapterConfig& adapter, const std::string& group) {
+  command.add_option("--rank", adapter.rank, "Rank of the adapter's matrices")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+}
+
+void add_dropout_option(CLI::App& command, AdapterConfig& adapter, const std::string& group) {
+  command
+      .add_option("--dropout", adapter.dropout,
+                  "Probability that an input of the adapter is left out in training")
+      ->check(CLI::Range(0.0, 0.99))
+      ->capture_default_str()
+      ->group(group);
+}
+
+void add_target_modules_option(CLI::App& command, std::vector<std::string>& modules,
+                               const std::string& group) {
+  command
+      .add_option("--target-modules", modules,
+                  "Linear layers to adapt: all-linear, or names as q_proj,v_proj")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAMES")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->default_str("all-linear")
+      ->group(group);
+}
+
+}  // namespace clora
