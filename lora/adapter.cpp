@@ -13,9 +13,9 @@ namespace {
 
 std::vector<AdapterModule> modules_of(const std::vector<AdapterSite>& sites,
                                       const AdapterConfig& config) {
-  require(config.rank >= 1, "adapter: the rank must be at least 1, got {}", config.rank);
-  const auto rank = static_cast<double>(config.rank);
-  const double scale = config.alpha / (config.rank_stabilised ? std::sqrt(rank) : rank);
+  require(config.rank >= 1 && config.rank <= Adapter::kMaxRank,
+          "adapter: the rank must be from 1 to {}, got {}", Adapter::kMaxRank, config.rank);
+  const double scale = adapter_scale(config, config.alpha, config.rank);
   std::vector<AdapterModule> modules;
   for (const AdapterSite& site : sites) {
     modules.push_back({site, config.rank, static_cast<float>(scale), 0, 0});
@@ -30,7 +30,24 @@ float uniform(std::mt19937_64& generator, double bound) {
   return static_cast<float>(bound * (2 * unit - 1));
 }
 
+// Before anything is allocated, and not at the pool's first refusal.
+void require_room(Context& context, std::size_t elements) {
+  const MemoryStatistics pool = context.pool().statistics();
+  const std::size_t free = pool.limit_bytes - std::min(pool.limit_bytes, pool.in_use_bytes);
+  if (elements <= free / sizeof(float)) return;
+  fail(ErrorCode::out_of_memory,
+       "adapter: its matrices need {} MiB, '{}' has {} MiB free of {} MiB; take a lower rank or "
+       "fewer target modules",
+       elements / (std::size_t{1 << 20} / sizeof(float)), context.device().name, free >> 20U,
+       pool.limit_bytes >> 20U);
+}
+
 }  // namespace
+
+double adapter_scale(const AdapterConfig& config, double alpha, std::int64_t rank) {
+  const auto r = static_cast<double>(rank);
+  return alpha / (config.rank_stabilised ? std::sqrt(r) : r);
+}
 
 Adapter::Adapter(Context& context, const std::vector<AdapterSite>& sites, AdapterConfig config)
     : Adapter(context, modules_of(sites, config), config) {}
@@ -53,11 +70,13 @@ void Adapter::place_modules() {
     return offset;
   };
   for (AdapterModule& module : modules_) {
-    require(module.rank >= 1, "adapter: the rank of {} must be at least 1, got {}",
-            module.site.path, module.rank);
+    require(module.rank >= 1 && module.rank <= kMaxRank,
+            "adapter: the rank of {} must be from 1 to {}, got {}", module.site.path, kMaxRank,
+            module.rank);
     module.a_offset = place(module.rank * module.site.inputs);
     module.bt_offset = place(module.rank * module.site.outputs);
   }
+  require_room(*context_, end);
   const std::vector<float> zeros(end);
   parameters_ = context_->upload<float>({static_cast<std::int64_t>(end)}, DType::f32, zeros,
                                         MemoryTag::adapters);

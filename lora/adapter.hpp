@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ops/lora_linear.hpp"
@@ -22,14 +23,32 @@ struct AdapterSite {
   std::int64_t outputs = 0;  // N
 };
 
+// Patterns of module paths and the value that the modules have which they match, in the order in
+// which they are tried (lora/module_selection.hpp says how).
+template <class T>
+using ModulePatterns = std::vector<std::pair<std::string, T>>;
+
 struct AdapterConfig {
   std::int64_t rank = 8;
   double alpha = 16;
-  double dropout = 0;                       // probability, in [0, 1)
-  bool rank_stabilised = false;             // scale = alpha / sqrt(rank) (Kalajdzievski, 2023)
-  std::vector<std::string> target_modules = {};  // last parts of paths: "q_proj", ...
-  std::string base_model = {};                   // name or path of what it was trained on
+  double dropout = 0;            // probability, in [0, 1)
+  bool rank_stabilised = false;  // scale = alpha / sqrt(rank) (Kalajdzievski, 2023)
+  // Which layers are adapted, as in PEFT: ends of paths ("q_proj"), or the one regular expression
+  // that target_modules holds where targets_are_regex; less those of exclude_modules (the same two
+  // forms), and only in the blocks of layers_to_transform where it is not empty.
+  std::vector<std::string> target_modules = {};
+  std::string base_model = {};  // name or path of what it was trained on
+  bool targets_are_regex = false;
+  std::vector<std::string> exclude_modules = {};
+  bool excludes_are_regex = false;
+  std::vector<std::int64_t> layers_to_transform = {};
+  std::vector<std::string> layers_pattern = {};  // what stands before a block's number: "layers"
+  ModulePatterns<std::int64_t> rank_pattern = {};
+  ModulePatterns<double> alpha_pattern = {};
 };
+
+// alpha / rank, or alpha / sqrt(rank).
+double adapter_scale(const AdapterConfig& config, double alpha, std::int64_t rank);
 
 // One adapted linear layer.
 struct AdapterModule {
@@ -42,7 +61,11 @@ struct AdapterModule {
 
 class Adapter {
  public:
-  // Matrices for every site, zero. Errors: invalid_argument without sites or for a rank below 1.
+  static constexpr std::int64_t kMaxRank = 65536;
+
+  // Matrices for every site, zero; the patterns of the configuration are not looked at. Errors:
+  // invalid_argument without sites or for a rank that is not from 1 to kMaxRank; out_of_memory,
+  // before anything is allocated, where the device has no room for the matrices.
   Adapter(Context& context, const std::vector<AdapterSite>& sites, AdapterConfig config);
   // The same with a rank and scale for each module; offsets are set here.
   Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config);

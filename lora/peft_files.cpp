@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
+#include "lora/hub_hint.hpp"
+#include "lora/module_selection.hpp"
+#include "lora/peft_config.hpp"
 #include "lora/safetensors.hpp"
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
@@ -16,9 +17,6 @@
 namespace clora {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr const char* kConfigFile = "adapter_config.json";
 constexpr const char* kTensorFile = "adapter_model.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.";
 constexpr std::string_view kSuffixA = ".lora_A.weight";
@@ -40,88 +38,6 @@ std::vector<float> transposed(std::span<const float> in, std::int64_t rows, std:
     }
   }
   return out;
-}
-
-Json config_json(const AdapterConfig& config) {
-  return Json{{"peft_type", "LORA"},
-              {"task_type", "CAUSAL_LM"},
-              {"base_model_name_or_path", config.base_model},
-              {"r", config.rank},
-              {"lora_alpha", config.alpha},
-              {"lora_dropout", config.dropout},
-              {"use_rslora", config.rank_stabilised},
-              {"use_dora", false},
-              {"target_modules", config.target_modules},
-              {"bias", "none"},
-              {"fan_in_fan_out", false},
-              {"modules_to_save", nullptr},
-              {"rank_pattern", Json::object()},
-              {"alpha_pattern", Json::object()},
-              {"inference_mode", true}};
-}
-
-void write_config(const std::filesystem::path& path, const AdapterConfig& config) {
-  const std::string text = config_json(config).dump(2) + "\n";
-  write_file_atomically(path, std::as_bytes(std::span(text)));
-}
-
-// adapter_config.json as the reader needs it.
-struct PeftConfig {
-  AdapterConfig config;
-  std::map<std::string, std::int64_t> rank_pattern;
-  std::map<std::string, double> alpha_pattern;
-};
-
-void refuse_unsupported(const Json& json, const std::filesystem::path& path) {
-  const auto refuse = [&](const std::string& what) {
-    fail(ErrorCode::unsupported, "adapter '{}': {} is not supported; plain LoRA is", path.string(),
-         what);
-  };
-  const std::string type = json.value("peft_type", "LORA");
-  if (type != "LORA") refuse(fmt::format("peft_type {}", type));
-  if (json.value("use_dora", false)) refuse("use_dora");
-  if (json.value("fan_in_fan_out", false)) refuse("fan_in_fan_out");
-  if (json.value("bias", "none") != "none") refuse("bias other than none");
-  const auto saved = json.find("modules_to_save");
-  if (saved != json.end() && !saved->is_null() && !saved->empty()) refuse("modules_to_save");
-}
-
-PeftConfig read_config(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / kConfigFile;
-  const MappedFile file = MappedFile::open(path);
-  PeftConfig read;
-  try {
-    const auto* text = reinterpret_cast<const char*>(file.bytes().data());
-    const Json json = Json::parse(text, text + file.bytes().size());
-    refuse_unsupported(json, path);
-    AdapterConfig& config = read.config;
-    config.rank = json.at("r").get<std::int64_t>();
-    config.alpha = json.value("lora_alpha", static_cast<double>(config.rank));
-    config.dropout = json.value("lora_dropout", 0.0);
-    config.rank_stabilised = json.value("use_rslora", false);
-    const auto base = json.find("base_model_name_or_path");
-    if (base != json.end() && base->is_string()) config.base_model = base->get<std::string>();
-    const auto targets = json.find("target_modules");
-    if (targets != json.end() && targets->is_array()) {
-      config.target_modules = targets->get<std::vector<std::string>>();
-    } else if (targets != json.end() && targets->is_string()) {
-      config.target_modules = {targets->get<std::string>()};
-    }
-    read.rank_pattern = json.value("rank_pattern", std::map<std::string, std::int64_t>{});
-    read.alpha_pattern = json.value("alpha_pattern", std::map<std::string, double>{});
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::invalid_file, "adapter '{}': {}", path.string(), error.what());
-  }
-  return read;
-}
-
-// PEFT's patterns name a module by its whole path or by the end of it, after a dot.
-template <class T>
-T pattern_value(const std::map<std::string, T>& pattern, const std::string& path, T otherwise) {
-  for (const auto& [key, value] : pattern) {
-    if (path == key || path.ends_with("." + key)) return value;
-  }
-  return otherwise;
 }
 
 const AdapterSite* site_of(const std::vector<AdapterSite>& sites, std::string_view path) {
@@ -146,11 +62,15 @@ std::set<std::string> paths_in(const SafetensorsFile& file, const std::vector<Ad
   std::set<std::string> paths;
   for (const std::string& name : file.names()) {
     const std::optional<std::string> path = path_in(name);
-    require(
-        path.has_value() && site_of(sites, *path) != nullptr,
-        "adapter '{}': tensor '{}' fits no linear layer of this base model; is it an adapter of "
-        "another model?",
-        file.path().string(), name);
+    if (!path) {
+      fail(ErrorCode::unsupported,
+           "adapter '{}': tensor '{}' is not supported; {}PATH{} and {} are read",
+           file.path().string(), name, kPrefix, kSuffixA, kSuffixB);
+    }
+    require(site_of(sites, *path) != nullptr,
+            "adapter '{}': tensor '{}' fits no linear layer of this base model; is it an adapter "
+            "of another model?",
+            file.path().string(), name);
     paths.insert(*path);
   }
   return paths;
@@ -175,36 +95,108 @@ std::vector<float> floats_of(const StoredTensor& tensor, const std::filesystem::
        path.string(), tensor.name, name_of(tensor.type));
 }
 
-std::vector<float> matrix(const SafetensorsFile& file, const std::string& name, Shape shape) {
+// The tensor of a matrix, of the shape [rows, columns].
+StoredTensor matrix_of(const SafetensorsFile& file, const std::string& name, std::int64_t rows,
+                       std::int64_t columns) {
   const std::optional<StoredTensor> tensor = file.find(name);
   if (!tensor.has_value()) {
     fail(ErrorCode::invalid_file, "adapter '{}': tensor '{}' is missing", file.path().string(),
          name);
   }
-  require(tensor->shape == shape,
-          "adapter '{}': tensor '{}' must be {} to fit the base model, got {}",
-          file.path().string(), name, shape.text(), tensor->shape.text());
-  return floats_of(*tensor, file.path());
+  const Shape& shape = tensor->shape;
+  require(shape.rank() == 2 && shape[0] == rows && shape[1] == columns,
+          "adapter '{}': tensor '{}' must be [{}, {}] to fit the base model and the rank in {}, "
+          "got {}",
+          file.path().string(), name, rows, columns, kPeftConfigFile, shape.text());
+  return *tensor;
 }
 
-std::vector<AdapterModule> modules_of(const PeftConfig& peft, const std::set<std::string>& paths,
+// The values of a matrix. A value that is not finite would make every text empty and every loss
+// NaN, with nothing that tells why.
+std::vector<float> finite_values(const StoredTensor& tensor, const std::filesystem::path& path) {
+  std::vector<float> values = floats_of(tensor, path);
+  const auto at = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
+  if (at != values.end()) {
+    fail(ErrorCode::invalid_file,
+         "adapter '{}': tensor '{}' holds {} at element {}; is it damaged?", path.string(),
+         tensor.name, *at, at - values.begin());
+  }
+  return values;
+}
+
+// What PEFT cannot adapt here but its configuration may name.
+void refuse_other_layers(ModuleSelection& selection, const std::string& source) {
+  for (const std::string_view path : {"lm_head", "model.embed_tokens"}) {
+    if (selection.selects(path)) {
+      fail(ErrorCode::unsupported,
+           "{}: target_modules selects {}; adapters of q_proj, k_proj, v_proj, o_proj, gate_proj, "
+           "up_proj and down_proj are supported",
+           source, path);
+    }
+  }
+}
+
+// The modules that the configuration selects, in the order of the model. The file must have the
+// matrices of these and no others: PEFT passes over what is too much, and leaves out what is
+// missing.
+std::vector<AdapterModule> modules_of(const AdapterConfig& config, const std::string& source,
+                                      const std::set<std::string>& paths,
                                       const std::vector<AdapterSite>& sites) {
+  ModuleSelection selection(config, source);
+  refuse_other_layers(selection, source);
   std::vector<AdapterModule> modules;
-  for (const AdapterSite& site : sites) {  // the order of the model, not of the names
-    if (!paths.contains(site.path)) continue;
-    const std::int64_t rank = pattern_value(peft.rank_pattern, site.path, peft.config.rank);
-    const double alpha = pattern_value(peft.alpha_pattern, site.path, peft.config.alpha);
-    require(rank >= 1, "adapter: the rank of {} must be at least 1, got {}", site.path, rank);
-    const auto r = static_cast<double>(rank);
-    const double scale = alpha / (peft.config.rank_stabilised ? std::sqrt(r) : r);
+  for (const AdapterSite& site : sites) {
+    const bool is_selected = selection.selects(site.path);
+    const bool is_stored = paths.contains(site.path);
+    if (is_selected && !is_stored) {
+      fail(ErrorCode::invalid_file,
+           "{}: target_modules selects {}, but {} has no matrices for it; narrow target_modules or "
+           "layers_to_transform to what the file holds",
+           source, site.path, kTensorFile);
+    }
+    if (is_stored && !is_selected) {
+      fail(ErrorCode::invalid_file,
+           "{}: target_modules does not select {}, but {} has matrices for it", source, site.path,
+           kTensorFile);
+    }
+    if (!is_selected) continue;
+    const std::int64_t rank = selection.rank(site.path);
+    const double scale = adapter_scale(config, selection.alpha(site.path), rank);
     modules.push_back({site, rank, static_cast<float>(scale), 0, 0});
   }
+  if (modules.empty()) {
+    fail(ErrorCode::invalid_file, "{}: target_modules selects no linear layer of this base model",
+         source);
+  }
   return modules;
+}
+
+// Before the device's memory is taken.
+void check_shapes(const SafetensorsFile& file, const std::vector<AdapterModule>& modules) {
+  for (const AdapterModule& module : modules) {
+    (void)matrix_of(file, name_a(module.site.path), module.rank, module.site.inputs);
+    (void)matrix_of(file, name_b(module.site.path), module.site.outputs, module.rank);
+  }
+}
+
+void require_folder(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder / kPeftConfigFile, ignored)) {
+    fail(ErrorCode::not_found, "adapter '{}': there is no {} in it{}", folder.string(),
+         kPeftConfigFile, hub_hint(folder));
+  }
+  if (std::filesystem::exists(folder / kTensorFile, ignored)) return;
+  const bool is_pickled = std::filesystem::exists(folder / "adapter_model.bin", ignored);
+  fail(ErrorCode::not_found, "adapter '{}': there is no {} in it{}", folder.string(), kTensorFile,
+       is_pickled ? "; adapter_model.bin is a Python pickle: save the adapter again with PEFT's "
+                    "save_pretrained(..., safe_serialization=True)"
+                  : "");
 }
 
 }  // namespace
 
 void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
+  const std::string config = peft_config_text(config_to_save(adapter));
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
@@ -231,22 +223,26 @@ void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
                        std::as_bytes(std::span(transposed_b.back()))});
   }
   write_safetensors(folder / kTensorFile, tensors, {{"format", "pt"}});
-  write_config(folder / kConfigFile, adapter.config());
+  write_file_atomically(folder / kPeftConfigFile, std::as_bytes(std::span(config)));
 }
 
 Adapter load_adapter(Context& context, const std::filesystem::path& folder,
                      const std::vector<AdapterSite>& sites) {
-  const PeftConfig peft = read_config(folder);
+  require_folder(folder);
+  const AdapterConfig config = read_peft_config(folder);
   const SafetensorsFile file = SafetensorsFile::open(folder / kTensorFile);
-  Adapter adapter(context, modules_of(peft, paths_in(file, sites), sites), peft.config);
+  const std::string source = (folder / kPeftConfigFile).string();
+  std::vector<AdapterModule> modules = modules_of(config, source, paths_in(file, sites), sites);
+  check_shapes(file, modules);
+  Adapter adapter(context, std::move(modules), config);
   std::vector<float> flat(static_cast<std::size_t>(adapter.parameters().elements()));
   for (const AdapterModule& module : adapter.modules()) {
+    const auto& [path, inputs, outputs] = module.site;
     const std::int64_t rank = module.rank;
-    const std::vector<float> a = matrix(file, name_a(module.site.path), {rank, module.site.inputs});
-    const std::vector<float> b =
-        matrix(file, name_b(module.site.path), {module.site.outputs, rank});
+    const auto a = finite_values(matrix_of(file, name_a(path), rank, inputs), file.path());
+    const auto b = finite_values(matrix_of(file, name_b(path), outputs, rank), file.path());
     std::ranges::copy(a, flat.begin() + static_cast<std::ptrdiff_t>(module.a_offset));
-    std::ranges::copy(transposed(b, module.site.outputs, rank),
+    std::ranges::copy(transposed(b, outputs, rank),
                       flat.begin() + static_cast<std::ptrdiff_t>(module.bt_offset));
   }
   context.write(adapter.parameters(), std::as_bytes(std::span(flat)));
@@ -254,7 +250,7 @@ Adapter load_adapter(Context& context, const std::filesystem::path& folder,
 }
 
 AdapterConfig read_adapter_config(const std::filesystem::path& folder) {
-  return read_config(folder).config;
+  return read_peft_config(folder);
 }
 
 }  // namespace clora

@@ -13,14 +13,17 @@
 
 namespace clora {
 
-// Creates the folder where it is missing. Errors: io.
+// Creates the folder where it is missing. The configuration is config_to_save()'s
+// (lora/module_selection.hpp). Errors: io.
 void save_adapter(const Adapter& adapter, const std::filesystem::path& folder);
 
-// Attaches the folder's adapter to the sites of a base model, by name. Storage f32, f16 or bf16; r,
-// lora_alpha, use_rslora, rank_pattern and alpha_pattern are honoured.
-// Errors: not_found, invalid_file; invalid_argument where a tensor fits no site or its shape
-// differs (names the tensor and both shapes); unsupported for what is not done here (use_dora,
-// bias, modules_to_save, other PEFT types), by name.
+// Attaches the folder's adapter to the sites of a base model, by name. Storage f32, f16 or bf16.
+// The adapter keeps its configuration, so that save_adapter() writes one that selects the same
+// modules with the same ranks and scales.
+// Errors: not_found, invalid_file (a tensor is missing, is not selected by target_modules, or holds
+// a value that is not finite); invalid_argument where a tensor fits no site or its shape differs
+// (names the tensor and both shapes); unsupported for what would compute something else than plain
+// LoRA or rsLoRA, by key and value (docs/decisions/unknown-keys.md).
 Adapter load_adapter(Context& context, const std::filesystem::path& folder,
                      const std::vector<AdapterSite>& sites);
 

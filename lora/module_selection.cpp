@@ -1,0 +1,220 @@
+#include "lora/module_selection.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+// The number of a block, where layers_pattern does not say what stands before it.
+constexpr std::string_view kAnyLayer = R"(.*?\.[^.]*\.(?P<idx>\d+)\.)";
+
+bool names(const std::vector<std::string>& ends, std::string_view path) {
+  return std::ranges::any_of(
+      ends, [&](const std::string& end) { return path == end || path.ends_with("." + end); });
+}
+
+bool names_whole(const std::vector<std::string>& paths, std::string_view path) {
+  return std::ranges::find(paths, path) != paths.end();
+}
+
+std::optional<std::int64_t> number_in(const std::string& digits) {
+  std::int64_t number = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+template <class T>
+std::vector<PathRegex> compiled(const ModulePatterns<T>& patterns, const std::string& source) {
+  std::vector<PathRegex> regexes;
+  for (const auto& [key, value] : patterns) {
+    regexes.emplace_back(fmt::format("(.*\\.)?({})$", key), PathRegex::Anchor::start, source);
+  }
+  return regexes;
+}
+
+template <class T>
+T first_match(const ModulePatterns<T>& patterns, const std::vector<PathRegex>& regexes,
+              std::string_view path, RegexBudget& budget, T otherwise) {
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    if (regexes[i].matches(path, budget)) return patterns[i].second;
+  }
+  return otherwise;
+}
+
+std::vector<std::string> paths_of(const std::vector<AdapterSite>& sites) {
+  std::vector<std::string> paths;
+  for (const AdapterSite& site : sites) paths.push_back(site.path);
+  return paths;
+}
+
+// True iff the configuration selects of `all` those of `wanted`, which are in the order of `all`.
+bool is_exact(const AdapterConfig& config, const std::vector<std::string>& wanted,
+              const std::vector<AdapterSite>& all) {
+  ModuleSelection selection(config, "adapter");
+  std::vector<std::string> selected;
+  for (const AdapterSite& site : all) {
+    if (selection.selects(site.path)) selected.push_back(site.path);
+  }
+  return selected == wanted;
+}
+
+void clear_selection(AdapterConfig& config) {
+  config.target_modules.clear();
+  config.targets_are_regex = false;
+  config.exclude_modules.clear();
+  config.excludes_are_regex = false;
+  config.layers_to_transform.clear();
+  config.layers_pattern.clear();
+}
+
+std::vector<std::string> last_parts(const std::vector<std::string>& paths) {
+  std::vector<std::string> parts;
+  for (const std::string& path : paths) {
+    std::string part = path.substr(path.rfind('.') + 1);
+    if (std::ranges::find(parts, part) == parts.end()) parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+std::vector<std::int64_t> layers_of(const std::vector<std::string>& paths) {
+  const PathRegex layer(std::string(kAnyLayer), PathRegex::Anchor::start, "adapter");
+  RegexBudget budget{.steps = std::int64_t{1} << 40};  // no expression of a stranger
+  std::vector<std::int64_t> layers;
+  for (const std::string& path : paths) {
+    const auto digits = layer.group(path, "idx", budget);
+    const auto number = digits ? number_in(*digits) : std::nullopt;
+    if (number && std::ranges::find(layers, *number) == layers.end()) layers.push_back(*number);
+  }
+  std::ranges::sort(layers);
+  return layers;
+}
+
+bool selects_all(const AdapterConfig& config, const std::vector<AdapterModule>& modules) {
+  if (config.target_modules.empty()) return false;
+  ModuleSelection selection(config, "adapter");
+  return std::ranges::all_of(
+      modules, [&](const AdapterModule& module) { return selection.selects(module.site.path); });
+}
+
+bool patterns_hold(const AdapterConfig& config, const std::vector<AdapterModule>& modules) {
+  ModuleSelection selection(config, "adapter");
+  return std::ranges::all_of(modules, [&](const AdapterModule& module) {
+    const std::string& path = module.site.path;
+    const double scale = adapter_scale(config, selection.alpha(path), module.rank);
+    return selection.rank(path) == module.rank && static_cast<float>(scale) == module.scale;
+  });
+}
+
+// A path is a key that matches itself alone: a dot stands for any character, but no two paths of a
+// model differ in a dot only. config_to_save() checks it.
+void write_patterns(AdapterConfig& config, const std::vector<AdapterModule>& modules) {
+  config.rank_pattern.clear();
+  config.alpha_pattern.clear();
+  for (const AdapterModule& module : modules) {
+    const std::string& path = module.site.path;
+    if (module.rank != config.rank) config.rank_pattern.emplace_back(path, module.rank);
+    const double scale = adapter_scale(config, config.alpha, module.rank);
+    if (static_cast<float>(scale) == module.scale) continue;
+    const double alpha = double{module.scale} / adapter_scale(config, 1, module.rank);
+    config.alpha_pattern.emplace_back(path, alpha);
+  }
+}
+
+}  // namespace
+
+ModuleSelection::ModuleSelection(const AdapterConfig& config, const std::string& source)
+    : config_(config),
+      ranks_(compiled(config.rank_pattern, source + ": rank_pattern")),
+      alphas_(compiled(config.alpha_pattern, source + ": alpha_pattern")) {
+  const auto whole = [&](const std::vector<std::string>& one, std::vector<PathRegex>& regexes,
+                         const char* key) {
+    if (one.size() != 1)
+      fail(ErrorCode::invalid_file, "{}: {} must be one regular expression", source, key);
+    regexes.emplace_back(one.front(), PathRegex::Anchor::whole, fmt::format("{}: {}", source, key));
+  };
+  if (config.targets_are_regex) whole(config.target_modules, targets_, "target_modules");
+  if (config.excludes_are_regex) whole(config.exclude_modules, excludes_, "exclude_modules");
+  const bool has_layers = !config.layers_to_transform.empty();
+  if (config.targets_are_regex && has_layers)
+    fail(ErrorCode::invalid_file,
+         "{}: layers_to_transform needs a list in target_modules, got a regular expression",
+         source);
+  if (!config.layers_pattern.empty() && !has_layers)
+    fail(ErrorCode::invalid_file, "{}: layers_pattern needs layers_to_transform", source);
+  for (const std::string& pattern : config.layers_pattern) {
+    layers_.emplace_back(fmt::format("(?:^|.*?\\.){}\\.(?P<idx>\\d+)\\.", pattern),
+                         PathRegex::Anchor::start, source + ": layers_pattern");
+  }
+  if (has_layers && layers_.empty()) {
+    layers_.emplace_back(std::string(kAnyLayer), PathRegex::Anchor::start, source);
+  }
+}
+
+bool ModuleSelection::is_excluded(std::string_view path) {
+  if (config_.excludes_are_regex) return excludes_.front().matches(path, budget_);
+  return names(config_.exclude_modules, path);
+}
+
+// The first expression that matches decides, even where its number is not one of the list.
+bool ModuleSelection::is_in_layers(std::string_view path) {
+  const std::vector<std::int64_t>& layers = config_.layers_to_transform;
+  if (layers.empty()) return true;
+  for (const PathRegex& regex : layers_) {
+    if (!regex.matches(path, budget_)) continue;
+    const auto digits = regex.group(path, "idx", budget_);
+    const auto number = digits ? number_in(*digits) : std::nullopt;
+    return number && std::ranges::find(layers, *number) != layers.end();
+  }
+  return false;
+}
+
+bool ModuleSelection::selects(std::string_view path) {
+  if (is_excluded(path)) return false;
+  if (config_.targets_are_regex) return targets_.front().matches(path, budget_);
+  if (names_whole(config_.target_modules, path)) return true;
+  return names(config_.target_modules, path) && is_in_layers(path);
+}
+
+std::int64_t ModuleSelection::rank(std::string_view path) {
+  return first_match(config_.rank_pattern, ranks_, path, budget_, config_.rank);
+}
+
+double ModuleSelection::alpha(std::string_view path) {
+  return first_match(config_.alpha_pattern, alphas_, path, budget_, config_.alpha);
+}
+
+void select_exactly(AdapterConfig& config, const std::vector<AdapterSite>& chosen,
+                    const std::vector<AdapterSite>& all) {
+  const std::vector<std::string> wanted = paths_of(chosen);
+  clear_selection(config);
+  config.target_modules = last_parts(wanted);
+  if (is_exact(config, wanted, all)) return;
+  config.layers_to_transform = layers_of(wanted);
+  if (is_exact(config, wanted, all)) return;
+  clear_selection(config);
+  config.target_modules = wanted;
+}
+
+AdapterConfig config_to_save(const Adapter& adapter) {
+  const std::vector<AdapterModule>& modules = adapter.modules();
+  AdapterConfig config = adapter.config();
+  if (!selects_all(config, modules)) {
+    clear_selection(config);
+    for (const AdapterModule& module : modules) config.target_modules.push_back(module.site.path);
+  }
+  if (patterns_hold(config, modules)) return config;
+  write_patterns(config, modules);
+  require(patterns_hold(config, modules),
+          "adapter: the ranks and scales of its modules cannot be written as patterns; two paths "
+          "must not match one another");
+  return config;
+}
+
+}  // namespace clora

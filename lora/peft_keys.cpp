@@ -1,0 +1,118 @@
+#include "lora/peft_keys.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<std::string_view, 1> kPeftTypes{"LORA"};
+constexpr std::array<std::string_view, 1> kTaskTypes{"CAUSAL_LM"};
+constexpr std::array<std::string_view, 1> kBiases{"none"};
+
+// Of PEFT 0.21.2's LoraConfig, with those of older releases.
+constexpr std::array<std::string_view, 13> kUnderstood{
+    "peft_type",        "r",
+    "lora_alpha",       "lora_dropout",
+    "use_rslora",       "base_model_name_or_path",
+    "target_modules",   "exclude_modules",
+    "layers_pattern",   "layers_to_transform",
+    "rank_pattern",     "alpha_pattern",
+    "init_lora_weights"};
+
+// These say where an adapter comes from, how it was initialised or trained, or hold settings of
+// methods that another key switches on.
+constexpr std::array<std::string_view, 15> kHarmless{
+    "_commit_hash",  "auto_mapping",   "corda_config", "ensure_weight_tying",
+    "eva_config",    "inference_mode", "loftq_config", "lora_ga_config",
+    "megatron_core", "merge_weights",  "peft_version", "qalora_group_size",
+    "revision",      "runtime_config", "velora_config"};
+
+// Methods that compute something else than W x + scale B A x, with what they are, for messages.
+// Each is off where its key is absent, null, false or empty.
+struct Method {
+  std::string_view key, what;
+};
+constexpr std::array<Method, 14> kMethods{{
+    {"alora_invocation_tokens", "an adapter that is active only after its invocation tokens"},
+    {"arrow_config", "routing between several adapters"},
+    {"fan_in_fan_out", "weights stored transposed"},
+    {"kasa_config", "KaSA"},
+    {"layer_replication", "a base model with repeated layers"},
+    {"lora_bias", "a bias in lora_B"},
+    {"megatron_config", "Megatron's layers"},
+    {"modules_to_save", "modules trained in full"},
+    {"monteclora_config", "matrices drawn at random"},
+    {"target_parameters", "adapters of parameters that are no linear layer"},
+    {"trainable_token_indices", "trained token embeddings"},
+    {"use_bdlora", "block-diagonal matrices"},
+    {"use_dora", "DoRA"},
+    {"use_qalora", "QALoRA"},
+}};
+
+// What was done to A and B, and not to the base model's weights, before training.
+constexpr std::array<std::string_view, 3> kPlainStarts{"gaussian", "eva", "orthogonal"};
+
+bool is_off(const Json& value) {
+  if (value.is_boolean()) return !value.get<bool>();
+  return value.is_null() || (value.is_structured() && value.empty()) ||
+         (value.is_string() && value.get_ref<const std::string&>().empty());
+}
+
+template <std::size_t N>
+bool holds(const std::array<std::string_view, N>& list, std::string_view key) {
+  return std::ranges::find(list, key) != list.end();
+}
+
+[[noreturn]] void refuse(const OrderedJsonKeys& keys, std::string_view key, const Json& value,
+                         std::string_view why) {
+  fail(ErrorCode::unsupported, "{}: {} = {} is not supported ({}); plain LoRA and rsLoRA are",
+       keys.source(), key, json_excerpt(value), why);
+}
+
+// A text that must be one of a few; the key may be absent.
+template <std::size_t N>
+void require_one_of(const OrderedJsonKeys& keys, std::string_view key, std::string_view why,
+                    const std::array<std::string_view, N>& known) {
+  const Json* value = keys.find(key);
+  if (value == nullptr) return;
+  if (!value->is_string() || !holds(known, value->get_ref<const std::string&>()))
+    refuse(keys, key, *value, why);
+}
+
+// PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA change the base model's weights when training begins: what
+// they save fits the changed weights only, which are not here. PEFT writes `true` after it has
+// converted such an adapter to the original weights.
+void check_start(const OrderedJsonKeys& keys) {
+  constexpr std::string_view kKey = "init_lora_weights";
+  const Json* value = keys.find(kKey);
+  if (value == nullptr || value->is_boolean()) return;
+  if (value->is_string() && holds(kPlainStarts, value->get_ref<const std::string&>())) return;
+  refuse(keys, kKey, *value,
+         "it changes the base model's weights or trains other matrices; save the adapter with "
+         "PEFT's save_pretrained(..., path_initial_model_for_weight_conversion=...)");
+}
+
+}  // namespace
+
+void refuse_peft_keys(const OrderedJsonKeys& keys) {
+  require_one_of(keys, "peft_type", "adapters of the type LORA are", kPeftTypes);
+  require_one_of(keys, "task_type", "causal language models are adapted here", kTaskTypes);
+  require_one_of(keys, "bias", "biases are not trained here", kBiases);
+  check_start(keys);
+  for (const auto& [key, value] : keys.value().items()) {
+    if (is_off(value) || holds(kUnderstood, key) || holds(kHarmless, key)) continue;
+    if (key == "task_type" || key == "bias") continue;  // looked at above
+    const auto method = std::ranges::find(kMethods, std::string_view(key), &Method::key);
+    refuse(keys, key, value,
+           method == kMethods.end() ? "this key is not known here, and it is switched on"
+                                    : method->what);
+  }
+}
+
+}  // namespace clora
