@@ -64,9 +64,17 @@ TEST(Adapter, HasNothingForAnUnknownPath) {
 
 TEST(Adapter, RefusesARankBelowOneAndNoSites) {
   EXPECT_THAT(error_of([] { Adapter(context(), kSites, {.rank = 0}); }), HasSubstr("rank"));
+  EXPECT_THAT(error_of([] { Adapter(context(), kSites, {.rank = 1'000'000'000'000}); }),
+              HasSubstr("from 1 to 65536, got 1000000000000"));
   EXPECT_THAT(error_of([] { Adapter(context(), std::vector<AdapterSite>{}, {}); }),
               HasSubstr("no linear layer"));
   EXPECT_THAT(error_of([] { Adapter(context(), kSites, {.dropout = 1}); }), HasSubstr("dropout"));
+}
+
+TEST(Adapter, SaysHowMuchMemoryItsMatricesNeed) {
+  const std::vector<AdapterSite> wide{{"model.layers.0.mlp.up_proj", 1 << 30, 1 << 30}};
+  EXPECT_THAT(error_of([&] { Adapter(context(), wide, {.rank = 65536}); }),
+              HasSubstr("its matrices need 536870912 MiB"));
 }
 
 TEST(Merge, AddsTheScaledProductOfBAndA) {

@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <fstream>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
 
 #include "lora/safetensors.hpp"
 #include "tests/support/op_test.hpp"
@@ -97,6 +102,214 @@ TEST(PeftFiles, HonourRankAndAlphaPatterns) {
   EXPECT_EQ(loaded.modules()[1].scale, 1.5F);
 }
 
+// The configuration in PEFT's words, with the tensors of an adapter of rank 2 on both sites.
+class PeftFolder : public testing::Test {
+ protected:
+  PeftFolder() { save_adapter(random_adapter(2), folder_.path()); }
+
+  Adapter load(const std::string& keys) {
+    write_text(folder_ / "adapter_config.json",
+               R"({"peft_type":"LORA","r":2,"lora_alpha":3,)" + keys + "}");
+    return load_adapter(context(), folder_.path(), kSites);
+  }
+  nlohmann::json saved(const Adapter& adapter) {
+    save_adapter(adapter, folder_ / "again");
+    return nlohmann::json::parse(test::read_whole_file(folder_ / "again/adapter_config.json"));
+  }
+  // Loads, saves and loads again: the same modules, ranks, scales and values.
+  void expect_the_same_again(const std::string& keys) {
+    const Adapter first = load(keys);
+    save_adapter(first, folder_ / "again");
+    const Adapter second = load_adapter(context(), folder_ / "again", kSites);
+    ASSERT_EQ(second.modules().size(), first.modules().size()) << keys;
+    for (std::size_t i = 0; i < first.modules().size(); ++i) {
+      EXPECT_EQ(second.modules()[i].site.path, first.modules()[i].site.path) << keys;
+      EXPECT_EQ(second.modules()[i].rank, first.modules()[i].rank) << keys;
+      EXPECT_EQ(second.modules()[i].scale, first.modules()[i].scale) << keys;
+    }
+    EXPECT_EQ(values_of(second.parameters()), values_of(first.parameters())) << keys;
+  }
+
+  TemporaryFolder folder_;
+};
+
+constexpr const char* kBoth = R"("target_modules":["q_proj","down_proj"])";
+
+TEST_F(PeftFolder, IsTheSameAfterLoadingAndSaving) {
+  const std::string both = kBoth;
+  for (const std::string& keys :
+       {both, both + R"(,"use_rslora":true)", both + R"(,"rank_pattern":{"q_proj":2,"x":7})",
+        both + R"(,"alpha_pattern":{".*mlp.*":5,"q_proj":7.5})",
+        both + R"(,"alpha_pattern":{"^model\\.layers\\.0\\.mlp\\.down_proj":5},"use_rslora":true)",
+        both + R"(,"layers_to_transform":[0,5],"layers_pattern":"layers")",
+        both + R"(,"layers_to_transform":0)", both + R"(,"exclude_modules":["v_proj"])",
+        std::string(R"("target_modules":".*_proj","exclude_modules":".*v_proj")"),
+        std::string(R"("target_modules":"all-linear")")})
+    expect_the_same_again(keys);
+}
+
+TEST_F(PeftFolder, KeepsWhatSelectsItsModules) {
+  const nlohmann::json list =
+      saved(load(std::string(kBoth) + R"(,"layers_to_transform":[0],"layers_pattern":["layers"],)"
+                                      R"("exclude_modules":["v_proj"],"use_rslora":true)"));
+  EXPECT_EQ(list["target_modules"], (nlohmann::json{"q_proj", "down_proj"}));
+  EXPECT_EQ(list["layers_to_transform"], nlohmann::json{0});
+  EXPECT_EQ(list["layers_pattern"], nlohmann::json{"layers"});
+  EXPECT_EQ(list["exclude_modules"], nlohmann::json{"v_proj"});
+  EXPECT_EQ(list["use_rslora"], true);
+  EXPECT_EQ(list["lora_alpha"].dump(), "3");
+  const nlohmann::json regex = saved(load(
+      R"("target_modules":".*(q|down)_proj","exclude_modules":".*k_proj","alpha_pattern":{"q_proj":9})"));
+  EXPECT_EQ(regex["target_modules"], ".*(q|down)_proj");
+  EXPECT_EQ(regex["exclude_modules"], ".*k_proj");
+  EXPECT_EQ(regex["alpha_pattern"], (nlohmann::json{{"q_proj", 9}}));
+  EXPECT_EQ(regex["layers_to_transform"], nullptr);
+}
+
+TEST_F(PeftFolder, TriesPatternsInTheOrderOfTheFile) {
+  const auto scale = [&](const char* patterns) {
+    return load(std::string(kBoth) + R"(,"alpha_pattern":)" + patterns).modules()[0].scale;
+  };
+  EXPECT_EQ(scale(R"({"q_proj":8,".*":4})"), 4.0F);
+  EXPECT_EQ(scale(R"({".*":4,"q_proj":8})"), 2.0F);
+}
+
+TEST(PeftFiles, WriteModulesOfTheirOwnRankAndScaleAsPatterns) {
+  const TemporaryFolder folder;
+  const Adapter adapter(
+      context(),
+      {{kSites[0], 2, 0.3F, 0, 0}, {kSites[1], 5, static_cast<float>(16 / std::sqrt(5)), 0, 0}},
+      {.rank = 2, .rank_stabilised = true});
+  save_adapter(adapter, folder.path());
+  const Adapter loaded = load_adapter(context(), folder.path(), kSites);
+  EXPECT_EQ(loaded.modules()[0].rank, 2);
+  EXPECT_EQ(loaded.modules()[0].scale, 0.3F);
+  EXPECT_EQ(loaded.modules()[1].rank, 5);
+  EXPECT_EQ(loaded.modules()[1].scale, adapter.modules()[1].scale);
+  const AdapterConfig config = read_adapter_config(folder.path());
+  EXPECT_EQ(config.rank_pattern.size(), 1U);
+  EXPECT_EQ(config.alpha_pattern.size(), 1U);
+  EXPECT_EQ(config.target_modules, (std::vector<std::string>{kSites[0].path, kSites[1].path}));
+}
+
+TEST_F(PeftFolder, MustHoldWhatItsTargetModulesSelect) {
+  EXPECT_THAT(error_of([&] { load(R"("target_modules":["q_proj"])"); }),
+              HasSubstr("target_modules does not select model.layers.0.mlp.down_proj, but "
+                        "adapter_model.safetensors has matrices for it"));
+  const auto with_more_sites = [&] {
+    load(kBoth);
+    std::vector<AdapterSite> sites = kSites;
+    sites.push_back({"model.layers.1.self_attn.q_proj", 24, 40});
+    (void)load_adapter(context(), folder_.path(), sites);
+  };
+  EXPECT_THAT(error_of(with_more_sites),
+              HasSubstr("target_modules selects model.layers.1.self_attn.q_proj, but "
+                        "adapter_model.safetensors has no matrices for it"));
+  EXPECT_THAT(error_of([&] { load(R"("target_modules":["q_proj","down_proj","lm_head"])"); }),
+              HasSubstr("target_modules selects lm_head"));
+  EXPECT_THAT(error_of([&] { load(R"("target_modules":[])"); }), HasSubstr("names no module"));
+  // PEFT's own choice for these architectures is q_proj and v_proj.
+  EXPECT_THAT(error_of([&] { load(R"("target_modules":null)"); }),
+              HasSubstr("does not select model.layers.0.mlp.down_proj"));
+}
+
+TEST_F(PeftFolder, NamesAnImpossibleRankBeforeItTakesMemory) {
+  EXPECT_THAT(
+      error_of([&] { load(std::string(kBoth) + R"(,"rank_pattern":{"q_proj":1000000000000})"); }),
+      HasSubstr("rank_pattern.q_proj must be from 1 to 65536, got 1000000000000"));
+  EXPECT_THAT(error_of([&] { load(std::string(kBoth) + R"(,"rank_pattern":{"q_proj":0})"); }),
+              HasSubstr("rank_pattern.q_proj must be from 1"));
+  EXPECT_THAT(error_of([&] { load(std::string(kBoth) + R"(,"rank_pattern":{"q_proj":60000})"); }),
+              HasSubstr("must be [60000, 24] to fit the base model and the rank in "
+                        "adapter_config.json, got [2, 24]"));
+}
+
+TEST_F(PeftFolder, NamesATensorThatHoldsNotANumber) {
+  const Adapter adapter = load(kBoth);
+  std::vector<float> values = values_of(adapter.weights(kSites[1].path).bt);
+  values[3] = std::numeric_limits<float>::quiet_NaN();
+  context().write(adapter.weights(kSites[1].path).bt, std::as_bytes(std::span(values)));
+  save_adapter(adapter, folder_.path());
+  const std::string message =
+      error_of([&] { (void)load_adapter(context(), folder_.path(), kSites); });
+  EXPECT_THAT(message, HasSubstr("down_proj.lora_B.weight' holds nan at element 6"));
+}
+
+// What PEFT's LoraConfig switches on, and what it only notes.
+TEST_F(PeftFolder, RefusesEveryKeyThatChangesTheProductByName) {
+  for (const char* key : {R"("peft_type":"IA3")",
+                          R"("task_type":"SEQ_CLS")",
+                          R"("use_dora":true)",
+                          R"("bias":"lora_only")",
+                          R"("fan_in_fan_out":true)",
+                          R"("modules_to_save":["lm_head"])",
+                          R"("init_lora_weights":"pissa")",
+                          R"("init_lora_weights":"pissa_niter_4")",
+                          R"("init_lora_weights":"olora")",
+                          R"("init_lora_weights":"corda")",
+                          R"("init_lora_weights":"lora_ga")",
+                          R"("init_lora_weights":"loftq")",
+                          R"("init_lora_weights":"mica")",
+                          R"("alora_invocation_tokens":[1,2])",
+                          R"("layer_replication":[[0,1]])",
+                          R"("trainable_token_indices":[3])",
+                          R"("use_qalora":true)",
+                          R"("lora_bias":true)",
+                          R"("target_parameters":["w"])",
+                          R"("megatron_config":{"a":1})",
+                          R"("arrow_config":{"top_k":3})",
+                          R"("use_bdlora":{"nblocks":2})",
+                          R"("kasa_config":{"beta":1})",
+                          R"("monteclora_config":{"num_samples":2})",
+                          R"("some_new_method":true)",
+                          R"("some_new_scale":2.0)"}) {
+    const std::string name = std::string(key).substr(1, std::string(key).find('"', 1) - 1);
+    EXPECT_THAT(error_of([&] { load(std::string(kBoth) + "," + key); }),
+                testing::AllOf(HasSubstr("adapter_config.json: " + name + " = "),
+                               HasSubstr("is not supported")))
+        << key;
+  }
+}
+
+TEST_F(PeftFolder, TakesKeysThatChangeNothing) {
+  EXPECT_NO_THROW(load(
+      std::string(kBoth) +
+      R"(,"auto_mapping":{"base_model_class":"LlamaForCausalLM"},"peft_version":"0.21.2",)"
+      R"("revision":"main","inference_mode":true,"task_type":"CAUSAL_LM","bias":"none",)"
+      R"("init_lora_weights":"gaussian","runtime_config":{"ephemeral_gpu_offload":false},)"
+      R"("loftq_config":{},"eva_config":{"rho":2.0},"megatron_core":"megatron.core",)"
+      R"("megatron_config":null,"qalora_group_size":16,"use_dora":false,"layer_replication":null,)"
+      R"("trainable_token_indices":null,"lora_bias":false,"some_new_method":null)"));
+  EXPECT_NO_THROW(load(std::string(kBoth) + R"(,"init_lora_weights":"eva")"));
+  EXPECT_NO_THROW(load(std::string(kBoth) + R"(,"init_lora_weights":false)"));
+}
+
+TEST_F(PeftFolder, IsNamedWithItsKeyWhereAValueIsOfTheWrongKind) {
+  for (const auto& [keys, part] : std::map<std::string, std::string>{
+           {R"("target_modules":[1])", "target_modules must be an array of strings"},
+           {R"("target_modules":3)", "target_modules must be an array of strings or a string"},
+           {R"("target_modules":"(q")", "target_modules: '(q' is not a regular expression"},
+           {R"("lora_dropout":1.5)", "lora_dropout must be at least 0 and below 1"},
+           {R"("rank_pattern":{"q_proj":"x"})", "rank_pattern.q_proj must be a whole number"},
+           {R"("alpha_pattern":{"q_proj":[]})", "alpha_pattern.q_proj must be a number"},
+           {R"("alpha_pattern":{"(x":1})", "alpha_pattern: '(.*\.)?((x)$' is not a regular"},
+           {R"("layers_to_transform":["a"])", "layers_to_transform must be an array of whole"},
+           {R"("use_rslora":1)", "use_rslora must be true or false"}})
+    EXPECT_THAT(error_of([&] { load(keys); }), HasSubstr("adapter_config.json: " + part)) << keys;
+}
+
+TEST_F(PeftFolder, EndsWithASentenceHoweverDeepOrLongItsConfigurationIs) {
+  const auto message = [&](const std::string& text) {
+    write_text(folder_ / "adapter_config.json", text);
+    return error_of([&] { (void)load_adapter(context(), folder_.path(), kSites); });
+  };
+  EXPECT_THAT(message(R"({"r":)" + std::string(50'000, '[')), HasSubstr("nested at most 16 deep"));
+  EXPECT_THAT(message("{" + std::string(300'000, ' ') + "}"), HasSubstr("at most 262144 bytes"));
+  std::string evil = R"({"r":2,"target_modules":["q_proj","down_proj"],"alpha_pattern":{)";
+  evil += R"("(.*)*(.*)*(.*)*(.*)*m$":1}})";
+  EXPECT_THAT(message(evil), HasSubstr("takes too long"));
+}
+
 TEST(PeftFiles, RefuseWhatIsNotDoneByName) {
   const TemporaryFolder folder;
   save_adapter(random_adapter(), folder.path());
@@ -114,6 +327,12 @@ TEST(PeftFiles, RefuseWhatIsNotDoneByName) {
 
 TEST(PeftFiles, MissingAreNamed) {
   const TemporaryFolder folder;
+  EXPECT_THAT(error_of([&] { (void)load_adapter(context(), "someone/an-adapter", kSites); }),
+              HasSubstr("'hf download someone/an-adapter --local-dir an-adapter'"));
+  write_text(folder / "adapter_config.json", "{}");
+  write_text(folder / "adapter_model.bin", "x");
+  EXPECT_THAT(error_of([&] { (void)load_adapter(context(), folder.path(), kSites); }),
+              HasSubstr("adapter_model.bin is a Python pickle"));
   EXPECT_THAT(error_of([&] { (void)load_adapter(context(), folder / "none", kSites); }),
               HasSubstr("adapter_config.json"));
 }
