@@ -203,6 +203,16 @@ void require_room(Context& context, const WeightFiles& files) {
       wanted >> 20U, context.device().name, free >> 20U, pool.limit_bytes >> 20U);
 }
 
+// They change nothing in transformers or llama.cpp either, but may have been meant to.
+void warn_of_unread_keys(const Context& context, const ModelConfig& config) {
+  if (config.unread_keys.empty()) return;
+  context.hooks().tell(
+      LogLevel::warning,
+      fmt::format("model {}: its configuration has keys that a {} model does not "
+                  "read: {}",
+                  config.name, name_of(config.architecture), fmt::join(config.unread_keys, ", ")));
+}
+
 bool is_wanted(const AdapterSite& site, const std::vector<std::string>& target_modules) {
   return std::ranges::any_of(target_modules, [&](const std::string& target) {
     return target == "all-linear" || site.path.ends_with("." + target);
@@ -233,6 +243,7 @@ std::string path_of(std::int64_t layer, Projection projection) {
 LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options)
     : context_(&context), config_(files.config()) {
   require_room(context, files);
+  warn_of_unread_keys(context, config_);
   Loader loader(context, files, options);
   const ModelConfig& c = config_;
   embeddings_ = loader.matrix("model.embed_tokens.weight", {c.vocabulary, c.model_width});
@@ -246,7 +257,8 @@ LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const L
 
 Tensor LanguageModel::rope_table(std::int64_t positions) {
   if (rope_table_.empty() || rope_table_.shape()[0] < positions) {
-    const std::vector<float> values = make_rope_table(positions, rope_frequencies(config_));
+    const std::vector<float> values = make_rope_table(positions, rope_frequencies(config_),
+                                                      config_.rope_scaling.attention_factor);
     rope_table_ = context_->upload<float>({positions, config_.head_width / 2, 2}, DType::f32,
                                           values, MemoryTag::weights);
   }

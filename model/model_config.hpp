@@ -37,6 +37,7 @@ struct RopeScaling {
   double high_freq_factor = 4;                 // llama3
   std::int64_t original_max_positions = 8192;  // llama3
   std::vector<float> factors;                  // [E/2]
+  double attention_factor = 1;  // of every cosine and sine: GGUF's rope.scaling.attn_factor
 
   bool operator==(const RopeScaling&) const = default;
 };
@@ -62,6 +63,9 @@ struct ModelConfig {
   std::optional<std::int64_t> sliding_window;  // a token sees this many, itself included
   std::optional<std::int32_t> bos_id;
   std::vector<std::int32_t> eos_ids;  // any of them ends a text
+  // Keys that are on but are not read for the architecture, neither here nor by transformers or
+  // llama.cpp (docs/decisions/unknown-keys.md).
+  std::vector<std::string> unread_keys;
 };
 
 // From config.json. `file` names it in messages. Errors: invalid_file (a key missing, of the wrong

@@ -5,6 +5,7 @@
 #include "model/gguf.hpp"
 #include "model/model_config.hpp"
 #include "model/model_config_checks.hpp"
+#include "model/model_config_gguf.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -81,7 +82,12 @@ RopeScaling read_rope_scaling(const GgufFile& file, const Keys& keys, const Mode
   const double factor = keys.find_number("rope.scaling.factor")
                             .value_or(keys.find_number("rope.scale_linear").value_or(1));
   if (type != "none" && type != "linear")
-    fail(ErrorCode::unsupported, "{}: the rope type '{}' is not supported", path, type);
+    fail(ErrorCode::unsupported, "{}: the rope type '{}' is not supported; none and linear are",
+         path, type);
+  scaling.attention_factor = keys.find_number("rope.scaling.attn_factor").value_or(1);
+  if (!std::isfinite(scaling.attention_factor) || scaling.attention_factor <= 0)
+    fail(ErrorCode::invalid_file, "{}: {} must be above 0, got {}", path,
+         keys.name("rope.scaling.attn_factor"), scaling.attention_factor);
   if (type == "linear" && factor != 1 && factor != 0) {
     scaling.kind = RopeScaling::Kind::linear;
     scaling.factor = factor;
@@ -127,6 +133,7 @@ ModelConfig from_gguf(const GgufFile& file) {
   config.architecture = architecture_of(*architecture, path);
   if (keys.find_integer("expert_count").value_or(0) > 0)
     fail(ErrorCode::unsupported, "{}: mixtures of experts are not supported", path);
+  check_gguf_keys(file, *architecture, config);
   config.name = file.text("general.name").value_or("");
   config.layers = keys.integer("block_count");
   config.model_width = keys.integer("embedding_length");
@@ -144,8 +151,12 @@ ModelConfig from_gguf(const GgufFile& file) {
   // Writers of these files reorder the rows of q and k for Llama and Mistral, not for Qwen.
   const bool reordered = !config.qkv_bias && !config.qk_norm;
   config.rope_layout = reordered ? RopeLayout::interleaved : RopeLayout::half_split;
-  if (const auto window = keys.find_integer("attention.sliding_window"); window && *window > 0)
-    config.sliding_window = window;
+  // llama.cpp gives these architectures no window, whatever the key says; Mistral's models are
+  // "llama" there.
+  if (config.architecture == Architecture::mistral) {
+    const auto window = keys.find_integer("attention.sliding_window");
+    if (window && *window > 0) config.sliding_window = window;
+  }
   check_sizes(config, path);  // first: the factors' number follows from the head width
   config.rope_scaling = read_rope_scaling(file, keys, config);
   check_sizes(config, path);

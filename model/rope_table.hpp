@@ -10,8 +10,10 @@
 namespace clora {
 
 // [P, E/2, 2] (cosine, sine) of positions 0 to P - 1. frequencies [E/2]: angle per position,
-// scaling applied, as rope_frequencies() of model/model_config.hpp gives them. REQUIRES: positions
-// at least 0; the frequencies finite.
-std::vector<float> make_rope_table(std::int64_t positions, std::span<const double> frequencies);
+// scaling applied, as rope_frequencies() of model/model_config.hpp gives them. Every value is
+// multiplied by `attention_factor`, so that a score has its square (RopeScaling). REQUIRES:
+// positions at least 0; the frequencies and the factor finite.
+std::vector<float> make_rope_table(std::int64_t positions, std::span<const double> frequencies,
+                                   double attention_factor = 1);
 
 }  // namespace clora

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "lora/hub_hint.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -67,7 +68,9 @@ void add_generation_ids(const fs::path& folder, ModelConfig& config) {
   const json& value = object["eos_token_id"];
   for (const json& id : value.is_array() ? value : json::array({value})) {
     if (!id.is_number_integer()) continue;
-    const auto number = id.get<std::int32_t>();
+    const auto wide = id.get<std::int64_t>();
+    if (wide < 0 || wide >= config.vocabulary) continue;  // no token of the model
+    const auto number = static_cast<std::int32_t>(wide);
     if (std::ranges::find(config.eos_ids, number) == config.eos_ids.end())
       config.eos_ids.push_back(number);
   }
@@ -227,7 +230,8 @@ std::string canonical_name(std::string_view name) {
 }
 
 WeightSources open_weight_sources(const fs::path& path) {
-  if (!is_there(path)) fail(ErrorCode::not_found, "{}: no such file or folder", path.string());
+  if (!is_there(path))
+    fail(ErrorCode::not_found, "{}: no such file or folder{}", path.string(), hub_hint(path));
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return open_folder(path);
   if (path.extension() == ".safetensors")

@@ -1,5 +1,6 @@
 #include "model/weights.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "model/weight_sources.hpp"
@@ -42,17 +43,27 @@ std::string_view tied_name(std::string_view name) {
   return name == kHead ? kEmbeddings : name;
 }
 
-// Where a tied model stores both names the embedding is the one that counts, as in transformers;
-// where it stores only the head, that is the matrix.
-void settle_tied_head(StoredWeights& weights) {
+bool are_equal(const WeightView& a, const WeightView& b) {
+  return a.type == b.type && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
+}
+
+// A tied model may store either name, or both with the same values. Where they differ, older
+// releases of transformers pass over the head and later ones (5) pass over the tying.
+void settle_tied_head(StoredWeights& weights, const std::filesystem::path& source) {
   const auto head = weights.find(kHead);
   if (head == weights.end()) return;
-  if (!weights.contains(kEmbeddings)) {
+  const auto embeddings = weights.find(kEmbeddings);
+  if (embeddings == weights.end()) {
     StoredWeight matrix = head->second;
     matrix.view.name = kEmbeddings;
     weights.emplace(kEmbeddings, std::move(matrix));
+  } else if (!are_equal(head->second.view, embeddings->second.view)) {
+    fail(ErrorCode::unsupported,
+         "{}: tie_word_embeddings is true, but {} and {} differ; set it to false to use the stored "
+         "head, or remove that tensor",
+         source.string(), kHead, kEmbeddings);
   }
-  weights.erase(head);
+  weights.erase(weights.find(kHead));
 }
 
 void check_weight(const StoredWeights& weights, const WeightNeed& need,
@@ -105,7 +116,7 @@ WeightFiles WeightFiles::open(const std::filesystem::path& path) {
   const ModelConfig& config = store->sources.config;
   store->needs = weight_needs(config);
   StoredWeights stored = list_weights(store->sources);
-  if (config.tied_head) settle_tied_head(stored);
+  if (config.tied_head) settle_tied_head(stored, store->sources.config_file);
   for (const WeightNeed& need : store->needs) {
     check_weight(stored, need, path);
     store->weights.insert(stored.extract(need.name));

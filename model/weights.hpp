@@ -3,7 +3,8 @@
 // Names are Hugging Face's: model.embed_tokens.weight, model.layers.N.self_attn.q_proj.weight (and
 // .bias), self_attn.q_norm.weight, mlp.gate_proj.weight, input_layernorm.weight,
 // post_attention_layernorm.weight, model.norm.weight, lm_head.weight. A tied head gives one matrix
-// for both model.embed_tokens.weight and lm_head.weight, whichever of the two the file stores.
+// for both model.embed_tokens.weight and lm_head.weight, whichever of the two the file stores; a
+// file that stores both with different values is refused.
 //
 // open() checks the whole model against its configuration before a weight is read. Rows of q and k
 // stay in the file's order: config().rope_layout says which. Owns the mappings together with

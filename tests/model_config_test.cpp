@@ -1,4 +1,4 @@
-// ModelConfig (model/model_config.hpp) from both formats, back to config.json, and its refusals.
+// ModelConfig (model/model_config.hpp) from config.json and back, and its refusals.
 #include "model/model_config.hpp"
 
 #include <gtest/gtest.h>
@@ -6,16 +6,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "model/gguf.hpp"
-#include "tests/support/gguf_bytes.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace clora {
 namespace {
 
 using nlohmann::json;
-using test::GgufBytes;
-using test::TemporaryFolder;
 
 json llama_json() {
   return {{"model_type", "llama"},    {"vocab_size", 256},
@@ -69,11 +65,55 @@ TEST(HuggingFaceConfig, FollowsTheSwitchOfQwensSlidingWindow) {
   json object = with(qwen_json("qwen2"), "sliding_window", 100);
   EXPECT_EQ(read(object).sliding_window, std::nullopt);
   object["use_sliding_window"] = true;
+  // Without max_window_layers the first 28 layers have no window, as in transformers.
+  EXPECT_EQ(read(object).sliding_window, std::nullopt);
+  object["num_hidden_layers"] = 29;
+  CLORA_EXPECT_ERROR(read(object), ErrorCode::unsupported,
+                     "a sliding window in 1 of the 29 layers");
+  object["num_hidden_layers"] = 2;
+  object["max_window_layers"] = 0;
   EXPECT_EQ(read(object).sliding_window, 100);
+  object.erase("sliding_window");
+  EXPECT_EQ(read(object).sliding_window, 4096);
+  object["sliding_window"] = nullptr;
+  EXPECT_EQ(read(object).sliding_window, std::nullopt);
+  object["sliding_window"] = 100;
   object["max_window_layers"] = 2;
   EXPECT_EQ(read(object).sliding_window, std::nullopt);
   object["max_window_layers"] = 1;
-  CLORA_EXPECT_ERROR(read(object), ErrorCode::unsupported, "window in some of the layers");
+  CLORA_EXPECT_ERROR(read(object), ErrorCode::unsupported, "a sliding window in 1 of the 2 layers");
+}
+
+TEST(HuggingFaceConfig, GivesMistralTheWindowOfTransformersWhereTheKeyIsAbsent) {
+  EXPECT_EQ(read(qwen_json("mistral")).sliding_window, 4096);
+}
+
+TEST(HuggingFaceConfig, FollowsLayerTypesOrRefusesThem) {
+  const json full = {"full_attention", "full_attention"};
+  const json sliding = {"sliding_attention", "sliding_attention"};
+  json qwen = with(qwen_json("qwen3"), "sliding_window", 100);
+  qwen["use_sliding_window"] = true;
+  qwen["max_window_layers"] = 0;
+  EXPECT_EQ(read(with(qwen, "layer_types", full)).sliding_window, std::nullopt);
+  EXPECT_EQ(read(with(qwen, "layer_types", sliding)).sliding_window, 100);
+  qwen["max_window_layers"] = 28;
+  EXPECT_EQ(read(with(qwen, "layer_types", sliding)).sliding_window, 100);
+  CLORA_EXPECT_ERROR(read(with(qwen, "layer_types", {"full_attention", "sliding_attention"})),
+                     ErrorCode::unsupported, "a sliding window in 1 of the 2 layers");
+  CLORA_EXPECT_ERROR(read(with(qwen, "layer_types", {"full_attention"})), ErrorCode::invalid_file,
+                     "layer_types must name 2 layers, got 1");
+  CLORA_EXPECT_ERROR(read(with(qwen, "layer_types", {"full_attention", "linear_attention"})),
+                     ErrorCode::unsupported, "the layer type 'linear_attention'");
+  qwen["use_sliding_window"] = false;
+  CLORA_EXPECT_ERROR(read(with(qwen, "layer_types", sliding)), ErrorCode::unsupported,
+                     "without sliding_window");
+  EXPECT_EQ(read(with(llama_json(), "layer_types", full)).sliding_window, std::nullopt);
+  CLORA_EXPECT_ERROR(read(with(llama_json(), "layer_types", sliding)), ErrorCode::unsupported,
+                     "without sliding_window");
+  const json mistral = with(qwen_json("mistral"), "sliding_window", 9);
+  EXPECT_EQ(read(with(mistral, "layer_types", sliding)).sliding_window, 9);
+  CLORA_EXPECT_ERROR(read(with(mistral, "layer_types", full)), ErrorCode::unsupported,
+                     "a sliding window in 0 of the 2 layers");
 }
 
 TEST(HuggingFaceConfig, ReadsBothSpellingsOfRopeParameters) {
@@ -87,6 +127,87 @@ TEST(HuggingFaceConfig, ReadsBothSpellingsOfRopeParameters) {
   const ModelConfig newer = read(with(llama_json(), "rope_parameters", parameters));
   EXPECT_EQ(newer.rope_scaling, old.rope_scaling);
   EXPECT_EQ(newer.rope_base, old.rope_base);
+}
+
+TEST(HuggingFaceConfig, TakesTheTopLevelBaseWhereRopeParametersHasNone) {
+  const json base = with(llama_json(), "rope_theta", 500000.0);
+  EXPECT_EQ(read(with(base, "rope_parameters", {{"rope_type", "default"}})).rope_base, 500000);
+  EXPECT_EQ(read(with(base, "rope_parameters", {{"rope_theta", 500000.0}})).rope_base, 500000);
+  CLORA_EXPECT_ERROR(read(with(base, "rope_parameters", {{"rope_theta", 10000.0}})),
+                     ErrorCode::invalid_file, "rope_theta is 500000, but");
+}
+
+TEST(HuggingFaceConfig, RefusesRopeDictionariesThatContradictOneAnother) {
+  const json linear = {{"rope_type", "linear"}, {"factor", 4.0}};
+  const json other = {{"rope_type", "linear"}, {"factor", 2.0}};
+  const json both = with(with(llama_json(), "rope_scaling", linear), "rope_parameters", linear);
+  EXPECT_EQ(read(both).rope_scaling.factor, 4);
+  CLORA_EXPECT_ERROR(read(with(both, "rope_parameters", other)), ErrorCode::invalid_file,
+                     "rope_scaling and rope_parameters differ");
+  CLORA_EXPECT_ERROR(read(with(both, "rope_parameters", {{"rope_type", "default"}})),
+                     ErrorCode::invalid_file, "rope_scaling and rope_parameters differ");
+  const json two_types = {{"rope_type", "linear"}, {"type", "dynamic"}, {"factor", 4.0}};
+  CLORA_EXPECT_ERROR(read(with(llama_json(), "rope_scaling", two_types)), ErrorCode::invalid_file,
+                     "rope_scaling.rope_type is 'linear', but rope_scaling.type is 'dynamic'");
+}
+
+TEST(HuggingFaceConfig, RefusesKeysOfARopeThatItDoesNotCompute) {
+  const auto rope = [](const char* type, const char* key, const json& value) {
+    json scaling = {{"rope_type", type}};
+    if (std::string_view(type) == "linear") scaling["factor"] = 2.0;
+    scaling[key] = value;
+    return read(with(llama_json(), "rope_scaling", scaling));
+  };
+  for (const char* key : {"attention_factor", "mscale", "mscale_all_dim", "beta_fast", "beta_slow",
+                          "low_freq_factor", "short_factor", "mrope_section", "full_attention"})
+    CLORA_EXPECT_ERROR(rope("linear", key, 2.0), ErrorCode::unsupported,
+                       fmt::format("rope_scaling.{} = 2.0 is not supported", key));
+  CLORA_EXPECT_ERROR(rope("default", "factor", 2.0), ErrorCode::unsupported, "rope_scaling.factor");
+  EXPECT_EQ(rope("default", "factor", 1.0).rope_scaling.kind, RopeScaling::Kind::none);
+  EXPECT_EQ(rope("linear", "attention_factor", 1.0).rope_scaling.factor, 2);
+  EXPECT_EQ(rope("linear", "finetuned", true).rope_scaling.factor, 2);
+}
+
+TEST(HuggingFaceConfig, RefusesEveryKeyThatChangesTheMathematicsByName) {
+  for (const char* key : {"attention_multiplier",
+                          "residual_multiplier",
+                          "embedding_multiplier",
+                          "logits_scaling",
+                          "logit_scale",
+                          "attn_logit_softcapping",
+                          "final_logit_softcapping",
+                          "no_rope_layers",
+                          "attention_chunk_size",
+                          "qk_layernorm",
+                          "num_experts",
+                          "num_local_experts",
+                          "clip_qkv",
+                          "scale_emb",
+                          "scale_depth",
+                          "use_bidirectional_attention",
+                          "query_pre_attn_scalar",
+                          "per_layer_config",
+                          "use_mrope",
+                          "rope_interleaved"}) {
+    CLORA_EXPECT_ERROR(read(with(llama_json(), key, 7)), ErrorCode::unsupported,
+                       fmt::format("config.json: {} = 7 is not supported", key));
+    EXPECT_NO_THROW(read(with(llama_json(), key, nullptr))) << key;
+    EXPECT_NO_THROW(read(with(llama_json(), key, 0))) << key;
+  }
+  CLORA_EXPECT_ERROR(read(with(llama_json(), "is_causal", false)), ErrorCode::unsupported,
+                     "is_causal = false");
+  CLORA_EXPECT_ERROR(read(with(llama_json(), "use_qkv_bias", true)), ErrorCode::unsupported,
+                     "use_qkv_bias = true");
+  EXPECT_NO_THROW(read(with(llama_json(), "residual_multiplier", 1.0)));
+}
+
+TEST(HuggingFaceConfig, ListsKeysThatTheArchitectureDoesNotRead) {
+  json object = with(llama_json(), "my_own_scale", 2.5);
+  object["torch_dtype"] = "bfloat16";
+  object["attention_dropout"] = 0.1;
+  object["pretraining_tp"] = 2;
+  object["my_switch"] = false;
+  EXPECT_EQ(read(object).unread_keys, (std::vector<std::string>{"my_own_scale"}));
 }
 
 TEST(HuggingFaceConfig, ReadsOneEndOrSeveral) {
@@ -113,13 +234,16 @@ TEST(HuggingFaceConfig, NamesAMissingKey) {
 }
 
 TEST(HuggingFaceConfig, NamesAKeyOfTheWrongKind) {
-  CLORA_EXPECT_ERROR(read(json::array()), ErrorCode::invalid_file, "must be a JSON object");
+  CLORA_EXPECT_ERROR(read(json::array()), ErrorCode::invalid_file,
+                     "config.json: the document must be an object");
   CLORA_EXPECT_ERROR(read(with(llama_json(), "hidden_size", "big")), ErrorCode::invalid_file,
-                     "hidden_size must be a whole number, got \"big\"");
+                     "hidden_size must be a whole number of 64 bits, got \"big\"");
   CLORA_EXPECT_ERROR(read(with(llama_json(), "hidden_size", 64.5)), ErrorCode::invalid_file,
-                     "hidden_size must be a whole number, got 64.5");
+                     "hidden_size must be a whole number of 64 bits, got 64.5");
   CLORA_EXPECT_ERROR(read(with(llama_json(), "rope_scaling", 3)), ErrorCode::invalid_file,
-                     "must be a JSON object");
+                     "config.json: rope_scaling must be an object, got 3");
+  CLORA_EXPECT_ERROR(read(with(llama_json(), "eos_token_id", std::int64_t{1} << 40)),
+                     ErrorCode::invalid_file, "eos_token_id must be a whole number of 32 bits");
 }
 
 TEST(HuggingFaceConfig, RefusesImpossibleSizes) {
@@ -217,86 +341,7 @@ TEST(HalfSplitSourceRow, UndoesTheReorderingOfGgufFiles) {
     EXPECT_EQ(half_split_source_row(row, 6), expected[static_cast<std::size_t>(row)]);
 }
 
-GgufBytes gguf_of(std::string_view architecture, std::string_view left_out = "") {
-  GgufBytes made;
-  made.add_text("general.architecture", architecture);
-  const auto add = [&](std::string_view key, std::uint32_t value) {
-    if (key != left_out) made.add_integer(fmt::format("{}.{}", architecture, key), value);
-  };
-  add("block_count", 2);
-  add("embedding_length", 64);
-  add("feed_forward_length", 128);
-  add("attention.head_count", 4);
-  add("attention.head_count_kv", 2);
-  add("context_length", 512);
-  if (left_out != "attention.layer_norm_rms_epsilon")
-    made.add_number(fmt::format("{}.attention.layer_norm_rms_epsilon", architecture), 0.5f);
-  made.add_tensor("token_embd.weight", {64, 3}, 0, std::string(64 * 3 * 4, '\0'));
-  return made;
-}
-
-ModelConfig read(const GgufBytes& made) {
-  const TemporaryFolder folder;
-  test::write_whole_file(folder / "m.gguf", made.bytes());
-  return from_gguf(GgufFile::open(folder / "m.gguf"));
-}
-
-TEST(GgufConfig, ReadsSizesAndTheVocabularyOfTheMatrix) {
-  const ModelConfig config = read(gguf_of("llama"));
-  EXPECT_EQ(config.layers, 2);
-  EXPECT_EQ(config.model_width, 64);
-  EXPECT_EQ(config.feed_forward_width, 128);
-  EXPECT_EQ(config.heads, 4);
-  EXPECT_EQ(config.kv_heads, 2);
-  EXPECT_EQ(config.head_width, 16);
-  EXPECT_EQ(config.vocabulary, 3);
-  EXPECT_EQ(config.rms_norm_epsilon, 0.5);
-  EXPECT_EQ(config.max_positions, 512);
-  EXPECT_TRUE(config.tied_head);
-}
-
-TEST(GgufConfig, KnowsWhichFilesAreReordered) {
-  EXPECT_EQ(read(gguf_of("llama")).rope_layout, RopeLayout::interleaved);
-  EXPECT_EQ(read(gguf_of("qwen2")).rope_layout, RopeLayout::half_split);
-  EXPECT_EQ(read(gguf_of("qwen3")).rope_layout, RopeLayout::half_split);
-  EXPECT_TRUE(read(gguf_of("qwen2")).qkv_bias);
-  EXPECT_TRUE(read(gguf_of("qwen3")).qk_norm);
-}
-
-TEST(GgufConfig, PassesOverIdsThatAreNoToken) {
-  GgufBytes made = gguf_of("llama");
-  made.add_integer("tokenizer.ggml.bos_token_id", 0xffffffff);
-  made.add_integer("tokenizer.ggml.eos_token_id", 2).add_integer("tokenizer.ggml.eot_token_id", 1);
-  EXPECT_EQ(read(made).bos_id, std::nullopt);
-  EXPECT_EQ(read(made).eos_ids, (std::vector<std::int32_t>{2, 1}));
-}
-
-TEST(GgufConfig, ReadsRopeScalingAndFactors) {
-  GgufBytes linear = gguf_of("llama");
-  linear.add_text("llama.rope.scaling.type", "linear").add_number("llama.rope.scaling.factor", 4);
-  EXPECT_EQ(read(linear).rope_scaling.kind, RopeScaling::Kind::linear);
-  EXPECT_EQ(read(linear).rope_scaling.factor, 4);
-
-  GgufBytes yarn = gguf_of("llama");
-  yarn.add_text("llama.rope.scaling.type", "yarn");
-  CLORA_EXPECT_ERROR(read(yarn), ErrorCode::unsupported, "the rope type 'yarn'");
-
-  GgufBytes factors = gguf_of("llama");
-  std::string eight;
-  for (const float factor : {1.f, 1.f, 1.f, 1.f, 2.f, 8.f, 8.f, 8.f})
-    test::append_scalar(eight, factor);
-  factors.add_tensor("rope_freqs.weight", {8}, 0, eight);
-  EXPECT_EQ(read(factors).rope_scaling.factors, (std::vector<float>{1, 1, 1, 1, 2, 8, 8, 8}));
-  CLORA_EXPECT_ERROR(to_hugging_face_json(read(factors)), ErrorCode::unsupported,
-                     "follows no rope type");
-
-  GgufBytes short_factors = gguf_of("llama");
-  short_factors.add_tensor("rope_freqs.weight", {2}, 0, eight.substr(0, 8));
-  CLORA_EXPECT_ERROR(read(short_factors), ErrorCode::invalid_file,
-                     "rope_freqs.weight must be F32 [8], got F32 [2]");
-}
-
-TEST(GgufConfig, FindsTheLlama3ScalingBehindItsFactors) {
+TEST(HuggingFaceConfig, FindsTheLlama3ScalingBehindItsFactors) {
   ModelConfig config = read(llama_json());
   config.rope_base = 500000;
   const auto plain = rope_frequencies(config);
@@ -310,76 +355,6 @@ TEST(GgufConfig, FindsTheLlama3ScalingBehindItsFactors) {
   for (std::size_t i = 0; i < plain.size(); ++i)
     config.rope_scaling.factors.push_back(static_cast<float>(plain[i] / scaled[i]));
   EXPECT_EQ(read(json::parse(to_hugging_face_json(config).dump())).rope_scaling, llama3);
-}
-
-TEST(GgufConfig, NamesAMissingKey) {
-  for (const char* key :
-       {"block_count", "embedding_length", "feed_forward_length", "attention.head_count",
-        "context_length", "attention.layer_norm_rms_epsilon"})
-    CLORA_EXPECT_ERROR(read(gguf_of("qwen2", key)), ErrorCode::invalid_file,
-                       fmt::format("the key qwen2.{} is missing", key));
-  CLORA_EXPECT_ERROR(read(GgufBytes()), ErrorCode::invalid_file, "general.architecture is missing");
-}
-
-TEST(GgufConfig, RefusesWhatItCannotCompute) {
-  CLORA_EXPECT_ERROR(read(gguf_of("mamba")), ErrorCode::unsupported, "'mamba'");
-  CLORA_EXPECT_ERROR(read(gguf_of("llama").add_integer("llama.expert_count", 8)),
-                     ErrorCode::unsupported, "mixtures of experts");
-  CLORA_EXPECT_ERROR(read(gguf_of("llama").add_integer("llama.rope.dimension_count", 8)),
-                     ErrorCode::unsupported, "rotating 8 of 16");
-  CLORA_EXPECT_ERROR(read(gguf_of("llama").add_integer("llama.attention.value_length", 8)),
-                     ErrorCode::unsupported, "values of width 8");
-}
-
-TEST(ModelConfigs, AgreeBetweenTheFormatsOfOneModel) {
-  CLORA_FILE_OR_SKIP(folder, test::test_data("models/tinystories-656k"), "TinyStories-656K");
-  const ModelConfig hf =
-      from_hugging_face(json::parse(test::read_whole_file(folder / "config.json")), "config.json");
-  const ModelConfig gguf =
-      from_gguf(GgufFile::open(folder / "gguf-derived/TinyStories-656K-F32.gguf"));
-  EXPECT_EQ(gguf.layers, hf.layers);
-  EXPECT_EQ(gguf.model_width, hf.model_width);
-  EXPECT_EQ(gguf.feed_forward_width, hf.feed_forward_width);
-  EXPECT_EQ(gguf.heads, hf.heads);
-  EXPECT_EQ(gguf.kv_heads, hf.kv_heads);
-  EXPECT_EQ(gguf.head_width, hf.head_width);
-  EXPECT_EQ(gguf.vocabulary, hf.vocabulary);
-  EXPECT_EQ(gguf.max_positions, hf.max_positions);
-  EXPECT_FLOAT_EQ(static_cast<float>(gguf.rms_norm_epsilon),
-                  static_cast<float>(hf.rms_norm_epsilon));
-  EXPECT_EQ(gguf.rope_base, hf.rope_base);
-  EXPECT_EQ(gguf.tied_head, hf.tied_head);
-  EXPECT_EQ(gguf.bos_id, hf.bos_id);
-  EXPECT_EQ(gguf.eos_ids, hf.eos_ids);
-}
-
-TEST(ModelConfigs, ReadSmolLM2) {
-  CLORA_FILE_OR_SKIP(path, test::cached_model("SmolLM2-135M-Instruct.Q4_1.gguf"), "SmolLM2");
-  const ModelConfig config = from_gguf(GgufFile::open(path));
-  EXPECT_EQ(config.layers, 30);
-  EXPECT_EQ(config.model_width, 576);
-  EXPECT_EQ(config.heads, 9);
-  EXPECT_EQ(config.kv_heads, 3);
-  EXPECT_EQ(config.head_width, 64);
-  EXPECT_EQ(config.vocabulary, 49152);
-  EXPECT_EQ(config.rope_base, 100000);
-  EXPECT_TRUE(config.tied_head);
-  EXPECT_EQ(config.eos_ids, (std::vector<std::int32_t>{2}));
-}
-
-TEST(ModelConfigs, ReadTinyLlama3AndTinyQwen3) {
-  CLORA_FILE_OR_SKIP(models, test::test_data("models"), "the folder of models");
-  const auto config = [&](std::string_view name) {
-    return from_hugging_face(json::parse(test::read_whole_file(models / name)), name);
-  };
-  const ModelConfig llama3 = config("tiny_llama3/config.json");
-  EXPECT_EQ(llama3.rope_scaling.kind, RopeScaling::Kind::llama3);
-  EXPECT_EQ(llama3.rope_scaling.factor, 8);
-  EXPECT_EQ(llama3.rope_scaling.original_max_positions, 8192);
-  EXPECT_EQ(llama3.rope_base, 500000);
-  const ModelConfig qwen3 = config("tiny_qwen3/config.json");
-  EXPECT_EQ(qwen3.architecture, Architecture::qwen3);
-  EXPECT_TRUE(qwen3.qk_norm);
 }
 
 }  // namespace

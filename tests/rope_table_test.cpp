@@ -56,5 +56,12 @@ TEST(RopeTable, IsEmptyWithoutPositionsAndRefusesWhatIsNoAngle) {
               testing::HasSubstr("must be finite"));
 }
 
+TEST(RopeTable, IsMultipliedByItsAttentionFactor) {
+  const std::vector<double> frequencies{1, 0.1};
+  const std::vector<float> plain = make_rope_table(3, frequencies);
+  const std::vector<float> scaled = make_rope_table(3, frequencies, 1.5);
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_FLOAT_EQ(scaled[i], 1.5F * plain[i]);
+}
+
 }  // namespace
 }  // namespace clora

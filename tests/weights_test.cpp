@@ -165,6 +165,33 @@ TEST_F(Weights, AddTheEndsOfTheGenerationConfiguration) {
   EXPECT_EQ(open().config().eos_ids, (std::vector<std::int32_t>{2, 3}));
 }
 
+TEST_F(Weights, PassOverGenerationEndsThatAreNoToken) {
+  write_whole_file(folder_ / "generation_config.json", R"({"eos_token_id":[-1,1099511627776,4]})");
+  EXPECT_EQ(open().config().eos_ids, (std::vector<std::int32_t>{4}));
+}
+
+TEST_F(Weights, RefuseATiedHeadThatDiffersFromItsEmbedding) {
+  config_["tie_word_embeddings"] = true;
+  write_config();
+  std::vector<std::byte> other = bytes_;
+  const auto write = [&](std::span<const std::byte> head) {
+    std::vector<StoredTensor> tensors;
+    for (const auto& [name, shape] : shapes_) {
+      const auto size = 4 * static_cast<std::size_t>(shape.elements());
+      const auto all = name == kHead ? head : std::span<const std::byte>(bytes_);
+      tensors.push_back({name, DType::f32, shape, all.first(size)});
+    }
+    write_safetensors(folder_ / "model.safetensors", tensors);
+  };
+  write(bytes_);
+  EXPECT_EQ(WeightFiles::open(folder_.path()).get(kHead, {5, 4}).stored_name, kEmbeddings);
+  other[17] ^= std::byte{1};
+  write(other);
+  CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::unsupported,
+                     "tie_word_embeddings is true, but lm_head.weight and "
+                     "model.embed_tokens.weight differ");
+}
+
 class Shards : public Weights {
  protected:
   void write_shards() {

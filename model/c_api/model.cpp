@@ -1,4 +1,5 @@
 // clora.h: models and adapters.
+#include "lora/module_selection.hpp"
 #include "lora/peft_files.hpp"
 #include "model/c_api/boundary.hpp"
 #include "model/c_api/handles.hpp"
@@ -57,9 +58,10 @@ Adapter new_adapter(LanguageModel& model, const clora_adapter_options& options) 
   if (options.alpha != 0) config.alpha = options.alpha;
   config.dropout = options.dropout;
   config.rank_stabilised = options.rank_stabilised != 0;
-  config.target_modules = names_of(options.target_modules);
-  Adapter adapter(model.context(),
-                  select_sites(model.config(), config.target_modules, options.last_layers), config);
+  const auto sites =
+      select_sites(model.config(), names_of(options.target_modules), options.last_layers);
+  select_exactly(config, sites, adapter_sites(model.config()));
+  Adapter adapter(model.context(), sites, config);
   adapter.initialise(options.seed);
   return adapter;
 }

@@ -1,0 +1,209 @@
+// ModelConfig (model/model_config.hpp) from a GGUF file's metadata, its refusals, and that both
+// formats of one model agree.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "model/gguf.hpp"
+#include "model/model_config.hpp"
+#include "tests/support/gguf_bytes.hpp"
+#include "tests/support/test_files.hpp"
+
+namespace clora {
+namespace {
+
+using nlohmann::json;
+using test::GgufBytes;
+using test::TemporaryFolder;
+
+GgufBytes gguf_of(std::string_view architecture, std::string_view left_out = "") {
+  GgufBytes made;
+  made.add_text("general.architecture", architecture);
+  const auto add = [&](std::string_view key, std::uint32_t value) {
+    if (key != left_out) made.add_integer(fmt::format("{}.{}", architecture, key), value);
+  };
+  add("block_count", 2);
+  add("embedding_length", 64);
+  add("feed_forward_length", 128);
+  add("attention.head_count", 4);
+  add("attention.head_count_kv", 2);
+  add("context_length", 512);
+  if (left_out != "attention.layer_norm_rms_epsilon")
+    made.add_number(fmt::format("{}.attention.layer_norm_rms_epsilon", architecture), 0.5f);
+  made.add_tensor("token_embd.weight", {64, 3}, 0, std::string(64 * 3 * 4, '\0'));
+  return made;
+}
+
+ModelConfig read(const GgufBytes& made) {
+  const TemporaryFolder folder;
+  test::write_whole_file(folder / "m.gguf", made.bytes());
+  return from_gguf(GgufFile::open(folder / "m.gguf"));
+}
+
+TEST(GgufConfig, ReadsSizesAndTheVocabularyOfTheMatrix) {
+  const ModelConfig config = read(gguf_of("llama"));
+  EXPECT_EQ(config.layers, 2);
+  EXPECT_EQ(config.model_width, 64);
+  EXPECT_EQ(config.feed_forward_width, 128);
+  EXPECT_EQ(config.heads, 4);
+  EXPECT_EQ(config.kv_heads, 2);
+  EXPECT_EQ(config.head_width, 16);
+  EXPECT_EQ(config.vocabulary, 3);
+  EXPECT_EQ(config.rms_norm_epsilon, 0.5);
+  EXPECT_EQ(config.max_positions, 512);
+  EXPECT_TRUE(config.tied_head);
+}
+
+TEST(GgufConfig, KnowsWhichFilesAreReordered) {
+  EXPECT_EQ(read(gguf_of("llama")).rope_layout, RopeLayout::interleaved);
+  EXPECT_EQ(read(gguf_of("qwen2")).rope_layout, RopeLayout::half_split);
+  EXPECT_EQ(read(gguf_of("qwen3")).rope_layout, RopeLayout::half_split);
+  EXPECT_TRUE(read(gguf_of("qwen2")).qkv_bias);
+  EXPECT_TRUE(read(gguf_of("qwen3")).qk_norm);
+}
+
+TEST(GgufConfig, PassesOverIdsThatAreNoToken) {
+  GgufBytes made = gguf_of("llama");
+  made.add_integer("tokenizer.ggml.bos_token_id", 0xffffffff);
+  made.add_integer("tokenizer.ggml.eos_token_id", 2).add_integer("tokenizer.ggml.eot_token_id", 1);
+  EXPECT_EQ(read(made).bos_id, std::nullopt);
+  EXPECT_EQ(read(made).eos_ids, (std::vector<std::int32_t>{2, 1}));
+}
+
+TEST(GgufConfig, ReadsRopeScalingAndFactors) {
+  GgufBytes linear = gguf_of("llama");
+  linear.add_text("llama.rope.scaling.type", "linear").add_number("llama.rope.scaling.factor", 4);
+  EXPECT_EQ(read(linear).rope_scaling.kind, RopeScaling::Kind::linear);
+  EXPECT_EQ(read(linear).rope_scaling.factor, 4);
+
+  GgufBytes yarn = gguf_of("llama");
+  yarn.add_text("llama.rope.scaling.type", "yarn");
+  CLORA_EXPECT_ERROR(read(yarn), ErrorCode::unsupported, "the rope type 'yarn'");
+
+  GgufBytes factors = gguf_of("llama");
+  std::string eight;
+  for (const float factor : {1.f, 1.f, 1.f, 1.f, 2.f, 8.f, 8.f, 8.f})
+    test::append_scalar(eight, factor);
+  factors.add_tensor("rope_freqs.weight", {8}, 0, eight);
+  EXPECT_EQ(read(factors).rope_scaling.factors, (std::vector<float>{1, 1, 1, 1, 2, 8, 8, 8}));
+  CLORA_EXPECT_ERROR(to_hugging_face_json(read(factors)), ErrorCode::unsupported,
+                     "follows no rope type");
+
+  GgufBytes short_factors = gguf_of("llama");
+  short_factors.add_tensor("rope_freqs.weight", {2}, 0, eight.substr(0, 8));
+  CLORA_EXPECT_ERROR(read(short_factors), ErrorCode::invalid_file,
+                     "rope_freqs.weight must be F32 [8], got F32 [2]");
+}
+
+TEST(GgufConfig, NamesAMissingKey) {
+  for (const char* key :
+       {"block_count", "embedding_length", "feed_forward_length", "attention.head_count",
+        "context_length", "attention.layer_norm_rms_epsilon"})
+    CLORA_EXPECT_ERROR(read(gguf_of("qwen2", key)), ErrorCode::invalid_file,
+                       fmt::format("the key qwen2.{} is missing", key));
+  CLORA_EXPECT_ERROR(read(GgufBytes()), ErrorCode::invalid_file, "general.architecture is missing");
+}
+
+TEST(GgufConfig, RefusesWhatItCannotCompute) {
+  CLORA_EXPECT_ERROR(read(gguf_of("mamba")), ErrorCode::unsupported, "'mamba'");
+  CLORA_EXPECT_ERROR(read(gguf_of("llama").add_integer("llama.expert_count", 8)),
+                     ErrorCode::unsupported, "mixtures of experts");
+  CLORA_EXPECT_ERROR(read(gguf_of("llama").add_integer("llama.rope.dimension_count", 8)),
+                     ErrorCode::unsupported, "rotating 8 of 16");
+  CLORA_EXPECT_ERROR(read(gguf_of("llama").add_integer("llama.attention.value_length", 8)),
+                     ErrorCode::unsupported, "values of width 8");
+}
+
+TEST(GgufConfig, FollowsLlamaCppInItsSlidingWindow) {
+  for (const char* architecture : {"llama", "qwen2", "qwen3"}) {
+    GgufBytes made = gguf_of(architecture);
+    made.add_integer(fmt::format("{}.attention.sliding_window", architecture), 16);
+    EXPECT_EQ(read(made).sliding_window, std::nullopt);
+    EXPECT_EQ(read(made).unread_keys,
+              (std::vector{fmt::format("{}.attention.sliding_window", architecture)}));
+  }
+  EXPECT_EQ(
+      read(gguf_of("mistral").add_integer("mistral.attention.sliding_window", 16)).sliding_window,
+      16);
+}
+
+TEST(GgufConfig, ReadsTheAttentionFactorOfItsRope) {
+  const ModelConfig config =
+      read(gguf_of("llama").add_number("llama.rope.scaling.attn_factor", 1.5f));
+  EXPECT_EQ(config.rope_scaling.attention_factor, 1.5);
+  EXPECT_EQ(read(gguf_of("llama")).rope_scaling.attention_factor, 1);
+  CLORA_EXPECT_ERROR(to_hugging_face_json(config), ErrorCode::unsupported, "attn_factor of 1.5");
+  CLORA_EXPECT_ERROR(read(gguf_of("llama").add_number("llama.rope.scaling.attn_factor", -1)),
+                     ErrorCode::invalid_file, "attn_factor must be above 0, got -1");
+}
+
+TEST(GgufConfig, RefusesEveryKeyThatChangesTheMathematicsByName) {
+  for (const char* key :
+       {"attention.scale", "logit_scale", "embedding_scale", "residual_scale",
+        "attention.clamp_kqv", "attn_logit_softcapping", "final_logit_softcapping",
+        "attention.max_alibi_bias", "rope.scaling.yarn_ext_factor", "nextn_predict_layers"}) {
+    const std::string name = fmt::format("llama.{}", key);
+    CLORA_EXPECT_ERROR(read(gguf_of("llama").add_number(name, 0.25f)), ErrorCode::unsupported,
+                       fmt::format("{} = 0.25 is not supported", name));
+    EXPECT_NO_THROW(read(gguf_of("llama").add_number(name, 0))) << key;
+  }
+  CLORA_EXPECT_ERROR(
+      read(gguf_of("llama").add_raw("llama.attention.causal", 7, std::string(1, '\0'))),
+      ErrorCode::unsupported, "llama.attention.causal");
+  EXPECT_NO_THROW(
+      read(gguf_of("llama").add_raw("llama.attention.causal", 7, std::string(1, '\1'))));
+}
+
+TEST(ModelConfigs, AgreeBetweenTheFormatsOfOneModel) {
+  CLORA_FILE_OR_SKIP(folder, test::test_data("models/tinystories-656k"), "TinyStories-656K");
+  const ModelConfig hf =
+      from_hugging_face(json::parse(test::read_whole_file(folder / "config.json")), "config.json");
+  const ModelConfig gguf =
+      from_gguf(GgufFile::open(folder / "gguf-derived/TinyStories-656K-F32.gguf"));
+  EXPECT_EQ(gguf.layers, hf.layers);
+  EXPECT_EQ(gguf.model_width, hf.model_width);
+  EXPECT_EQ(gguf.feed_forward_width, hf.feed_forward_width);
+  EXPECT_EQ(gguf.heads, hf.heads);
+  EXPECT_EQ(gguf.kv_heads, hf.kv_heads);
+  EXPECT_EQ(gguf.head_width, hf.head_width);
+  EXPECT_EQ(gguf.vocabulary, hf.vocabulary);
+  EXPECT_EQ(gguf.max_positions, hf.max_positions);
+  EXPECT_FLOAT_EQ(static_cast<float>(gguf.rms_norm_epsilon),
+                  static_cast<float>(hf.rms_norm_epsilon));
+  EXPECT_EQ(gguf.rope_base, hf.rope_base);
+  EXPECT_EQ(gguf.tied_head, hf.tied_head);
+  EXPECT_EQ(gguf.bos_id, hf.bos_id);
+  EXPECT_EQ(gguf.eos_ids, hf.eos_ids);
+}
+
+TEST(ModelConfigs, ReadSmolLM2) {
+  CLORA_FILE_OR_SKIP(path, test::cached_model("SmolLM2-135M-Instruct.Q4_1.gguf"), "SmolLM2");
+  const ModelConfig config = from_gguf(GgufFile::open(path));
+  EXPECT_EQ(config.layers, 30);
+  EXPECT_EQ(config.model_width, 576);
+  EXPECT_EQ(config.heads, 9);
+  EXPECT_EQ(config.kv_heads, 3);
+  EXPECT_EQ(config.head_width, 64);
+  EXPECT_EQ(config.vocabulary, 49152);
+  EXPECT_EQ(config.rope_base, 100000);
+  EXPECT_TRUE(config.tied_head);
+  EXPECT_EQ(config.eos_ids, (std::vector<std::int32_t>{2}));
+}
+
+TEST(ModelConfigs, ReadTinyLlama3AndTinyQwen3) {
+  CLORA_FILE_OR_SKIP(models, test::test_data("models"), "the folder of models");
+  const auto config = [&](std::string_view name) {
+    return from_hugging_face(json::parse(test::read_whole_file(models / name)), name);
+  };
+  const ModelConfig llama3 = config("tiny_llama3/config.json");
+  EXPECT_EQ(llama3.rope_scaling.kind, RopeScaling::Kind::llama3);
+  EXPECT_EQ(llama3.rope_scaling.factor, 8);
+  EXPECT_EQ(llama3.rope_scaling.original_max_positions, 8192);
+  EXPECT_EQ(llama3.rope_base, 500000);
+  const ModelConfig qwen3 = config("tiny_qwen3/config.json");
+  EXPECT_EQ(qwen3.architecture, Architecture::qwen3);
+  EXPECT_TRUE(qwen3.qk_norm);
+}
+
+}  // namespace
+}  // namespace clora
