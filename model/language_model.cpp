@@ -231,7 +231,7 @@ std::string path_of(std::int64_t layer, Projection projection) {
 }
 
 LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options)
-    : context_(&context), config_(files.config()) {
+    : context_(&context), config_(files.config()), stored_weights_(files.all()) {
   require_room(context, files);
   Loader loader(context, files, options);
   const ModelConfig& c = config_;
