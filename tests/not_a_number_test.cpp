@@ -3,21 +3,21 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "lora/finite_values.hpp"
-#include "lora/safetensors.hpp"
 #include "model/evaluator.hpp"
 #include "model/finite_check.hpp"
 #include "model/forward_pass.hpp"
 #include "model/generator.hpp"
 #include "model/trainer.hpp"
 #include "tests/support/op_test.hpp"
+#include "tests/support/poisoned_file.hpp"
 #include "tests/support/training_runs.hpp"
 
 namespace clora {
 namespace {
 
+using test::poison;
 using testing::HasSubstr;
 
 TEST(FiniteValues, AreToldFromThoseThatAreNot) {
@@ -41,25 +41,6 @@ class NotANumber : public testing::Test {
  protected:
   test::TemporaryFolder folder_;
   const std::filesystem::path model_ = folder_ / "model";
-
-  // The file's tensor gets the value in the middle, or at an element.
-  void poison(const std::filesystem::path& path, const std::string& tensor, float value,
-              std::optional<std::size_t> element = std::nullopt) {
-    std::string bytes = test::read_whole_file(path);
-    std::size_t offset = 0;
-    {
-      const SafetensorsFile file = SafetensorsFile::open(path);
-      std::uint64_t header = 0;
-      std::memcpy(&header, bytes.data(), sizeof header);
-      const std::byte* first = file.entries().front().bytes.data();
-      for (const auto& entry : file.entries()) first = std::min(first, entry.bytes.data());
-      const std::span<const std::byte> found = file.find(tensor).value().bytes;
-      offset = sizeof header + header + static_cast<std::size_t>(found.data() - first) +
-               4 * element.value_or(found.size() / 8);
-    }
-    std::memcpy(bytes.data() + offset, &value, sizeof value);
-    test::write_whole_file(path, bytes);
-  }
 };
 
 constexpr std::array<std::int32_t, 6> kPrompt{3, 20, 33, 54, 4, 37};
