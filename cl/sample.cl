@@ -14,8 +14,8 @@
 // Local   2 GROUP words for peaks and tallies; sample_logprobs: GROUP floats more
 // Cost    greedy: V reads (penalty: 2 V more and V writes); else one pass to weigh, up to 30 a
 //         filter, up to 18 to draw; logprobs: 2 + K passes
-// Numerics  weights are rounded to f32 before they are ranked. Logits that are NaN are never
-//         chosen (id 0 where all are); an infinite one is chosen as at temperature 0.
+// Numerics  weights are rounded to f32 before they are ranked. Where a z is NaN or infinite the token
+//         is -1. sample_logprobs never lists such logits.
 //! clc: build GROUP=64
 //! clc: budget on gfx90a registers<=48 spills=0
 #ifndef GROUP
@@ -36,14 +36,21 @@ bool ranks_before(Peak a, Peak b) {
   return a.value > b.value || (a.value == b.value && a.id < b.id);
 }
 
-// The token that ranks next after `last`; of {INFINITY, -1}: the first of all. scratch: GROUP.
+// What ranks before all tokens, and what stands for a value that is not finite: it ranks before
+// every token, so that one is found in the same pass as the largest.
+#define BEFORE_ALL ((Peak){INFINITY, -2})
+#define NOT_FINITE ((Peak){INFINITY, -1})
+
+// The token that ranks next after `last`: after BEFORE_ALL the first of all, or NOT_FINITE where
+// a value is not; after NOT_FINITE the first of those that are finite. scratch: GROUP.
 Peak peak_after(__global const float* values, int vocabulary, Peak last,
                 __local int2* scratch) {
   const int item = (int)get_local_id(0);
   Peak best = {-INFINITY, vocabulary};
 #pragma unroll 8
   for (int v = item; v < vocabulary; v += GROUP) {
-    const Peak here = {values[v], v};
+    const Peak finite = {values[v], v};
+    const Peak here = isfinite(finite.value) ? finite : NOT_FINITE;
     if (ranks_before(last, here) && ranks_before(here, best)) best = here;
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // the last result has been read
@@ -59,7 +66,7 @@ Peak peak_after(__global const float* values, int vocabulary, Peak last,
   barrier(CLK_LOCAL_MEM_FENCE);  // scratch[0] is the peak
   best.value = as_float(scratch[0].x);
   best.id = scratch[0].y;
-  if (best.id == vocabulary) best.id = 0;  // nothing but NaN
+  if (best.id == vocabulary) best.id = 0;  // no finite value is left
   return best;
 }
 
@@ -122,8 +129,7 @@ __kernel void sample(__global int* token, __global uchar* seen, __global uint* s
     }
     z = weights;
   }
-  const Peak before_all = {INFINITY, -1};
-  const Peak peak = peak_after(z, vocabulary, before_all, scratch);
+  const Peak peak = peak_after(z, vocabulary, BEFORE_ALL, scratch);
   if (settings.temperature > 0.0f) {
     for (int v = item; v < vocabulary; v += GROUP) {
       const float w = exp((z[v] - peak.value) / settings.temperature);
@@ -132,11 +138,12 @@ __kernel void sample(__global int* token, __global uchar* seen, __global uint* s
   }
   const uint2 random = philox2x32((uint2)(settings.step, 0u), settings.seed);
   const Field field = {weights, vocabulary, scratch};
-  const int chosen = choose(field, settings, uniform_of(random.x), peak.id);
+  const int drawn = choose(field, settings, uniform_of(random.x), peak.id);
+  const int chosen = peak.id < 0 ? -1 : drawn;
   barrier(CLK_GLOBAL_MEM_FENCE);  // every item has read settings and seen
   if (item == 0) {
     token[0] = chosen;
-    seen[chosen] = 1;
+    if (chosen >= 0) seen[chosen] = 1;
     setting_words[STEP_WORD] = settings.step + 1u;
   }
 }
@@ -153,7 +160,7 @@ __kernel void sample_logprobs(__global float* logprob, __global int* top_ids,
   const bool exists = id >= 0 && id < vocabulary;
   const bool writes = get_local_id(0) == 0;
   if (writes) logprob[0] = exists ? (logits[id] - top) - log_sum : NAN;
-  Peak peak = {INFINITY, -1};
+  Peak peak = NOT_FINITE;
   for (int k = 0; k < top_count; ++k) {
     peak = peak_after(logits, vocabulary, peak, scratch);
     if (writes) {

@@ -12,7 +12,7 @@
 // Work    one group of one item owns everything: a pass over a vocabulary in cache takes a few us,
 //         less than waking a second core
 // Local   none
-// Cost    greedy: V reads (penalty: 2 V more and V writes); else one pass to weigh, up to 30 a
+// Cost    greedy: 2 V reads (penalty: 2 V more and V writes); else one pass to weigh, up to 30 a
 //         filter, up to 18 to draw, all in cache; logprobs: 2 + K passes
 // Numerics  as sample.cl; sums in 64 lanes, so equal seeds may draw other tokens than there where
 //         the draw falls on a boundary.
@@ -58,6 +58,20 @@ Peak peak_after(__global const float* values, int vocabulary, Peak last) {
   for (int lane = 0; lane < 16; ++lane) first = min(first, ids[lane]);
   const Peak peak = {value, first < vocabulary ? first : 0};  // 0: nothing but NaN
   return peak;
+}
+
+// What is finite less itself is 0, anything else NaN.
+bool all_finite(__global const float* values, int vocabulary) {
+  float16 a = 0.0f, b = 0.0f;
+  int v = 0;
+  for (; v + 32 <= vocabulary; v += 32) {
+    const float16 x = vload16(0, values + v), y = vload16(1, values + v);
+    a += x - x;
+    b += y - y;
+  }
+  float rest = 0.0f;
+  for (; v < vocabulary; ++v) rest += values[v] - values[v];
+  return sum16(a + b) + rest == 0.0f;
 }
 
 typedef struct {
@@ -154,14 +168,16 @@ CPU_KERNEL sample(__global int* token, __global uchar* seen, __global uint* sett
   }
   const Peak before_all = {INFINITY, -1};
   const Peak peak = peak_after(z, vocabulary, before_all);
+  const bool usable = all_finite(z, vocabulary);
   if (settings.temperature > 0.0f) {
     weigh(weights, z, vocabulary, peak.value, settings.temperature);
   }
   const uint2 random = philox2x32((uint2)(settings.step, 0u), settings.seed);
   const Field field = {weights, vocabulary};
-  const int chosen = choose(field, settings, uniform_of(random.x), peak.id);
+  const int drawn = choose(field, settings, uniform_of(random.x), peak.id);
+  const int chosen = usable ? drawn : -1;
   token[0] = chosen;
-  seen[chosen] = 1;
+  if (chosen >= 0) seen[chosen] = 1;
   setting_words[STEP_WORD] = settings.step + 1u;
 }
 

@@ -18,6 +18,7 @@ class DataOrder {
 
   // Optimiser steps of an epoch: its micro-batches by `accumulation`, rounded up.
   std::size_t steps_per_epoch() const noexcept;
+  bool shuffles() const noexcept { return shuffle_; }
 
   // Record indices of each micro-batch of optimiser step `step` (from 0).
   std::vector<std::vector<std::size_t>> micro_batches(std::size_t step);

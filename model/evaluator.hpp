@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "lora/adapter.hpp"
@@ -28,16 +29,26 @@ class Evaluator {
   // adapter may be null. arena: memory to share with other batches, or null.
   Evaluator(LanguageModel& model, const Adapter* adapter, std::shared_ptr<Arena> arena = nullptr);
 
-  // Waits for the device.
+  // Waits for the device. Errors: invalid_data where no token of the records counts; where the loss
+  // is not finite, invalid_file, naming the weight, or invalid_data, naming the adapter's matrix,
+  // that is not, else diverged, naming the first record with such a loss.
   EvalResult evaluate(const Records& records);
-  // Loss summed over the counted tokens of the rows; waits.
+  // Loss summed over the counted tokens of the rows; waits. Not checked: NaN where a weight is.
   double loss_sum(const PackedRows& rows);
 
  private:
+  [[noreturn]] void fail_at_first_of(const Records& records, std::span<const std::size_t> indices);
+
   LanguageModel* model_;
+  const Adapter* adapter_;
   Tensor loss_sum_;
   RecordedSteps steps_;
 };
+
+// Whether a token of the record counts in the loss; the first one never does.
+bool has_target(const Record& record);
+// Throws Error(invalid_data), beginning with `who`, unless a token of a record counts in the loss.
+void require_any_target(const Records& records, std::string_view who);
 
 // The chosen records packed one after another, without padding. window: as in pack_rows().
 PackedRows pack_records(const Records& records, std::span<const std::size_t> indices,

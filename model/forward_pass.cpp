@@ -6,7 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "lora/finite_values.hpp"
 #include "model/block.hpp"
+#include "model/finite_check.hpp"
 #include "model/recorded_rows.hpp"
 #include "ops/attention.hpp"
 #include "ops/embedding.hpp"
@@ -183,6 +185,10 @@ std::vector<float> ForwardPass::logits(std::span<const std::int32_t> ids, LogitR
   const Tensor logits = impl_->run(forward, ids, call);
   std::vector<float> values = impl_->context.read<float>(logits);
   impl_->drop(impl_->calls.end());
+  if (!all_finite(values)) {
+    fail_not_finite("forward pass: a logit", impl_->model, impl_->adapter,
+                    "every weight is finite; activations are too large for 32-bit floats");
+  }
   return values;
 }
 

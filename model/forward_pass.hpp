@@ -30,7 +30,9 @@ class ForwardPass {
   ForwardPass(ForwardPass&&) noexcept;
   ForwardPass& operator=(ForwardPass&&) noexcept;
 
-  // Waits. REQUIRES: ids not empty, each in [0, V). Errors: out_of_memory, device.
+  // Waits. REQUIRES: ids not empty, each in [0, V). Errors: out_of_memory, device; where a logit is
+  // NaN or infinite, invalid_file, naming the weight, or invalid_data, naming the adapter's matrix,
+  // that is not finite, else diverged. enqueue() does not look at the logits.
   std::vector<float> logits(std::span<const std::int32_t> ids, LogitRows rows = LogitRows::all);
 
   // out [T, V] or [1, V] = the same, enqueued behind everything enqueued before and behind the

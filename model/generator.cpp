@@ -6,7 +6,9 @@
 #include <cstring>
 #include <map>
 
+#include "lora/finite_values.hpp"
 #include "model/cached_forward.hpp"
+#include "model/finite_check.hpp"
 #include "ops/sample.hpp"
 #include "runtime/error.hpp"
 #include "runtime/host_hold.hpp"
@@ -56,10 +58,13 @@ struct Generator::Impl {
   // The token that was sampled last; then(), where there is one, is called once its way to the host
   // is enqueued.
   std::int32_t read_token(const std::function<void()>& then);
+  // The sampler marks logits that are not finite, so that the healthy path costs no read.
+  [[noreturn]] void fail_at_logits(std::size_t position) const;
   void read_logprobs(const GenerationConfig& config, const RecordedSampler& from,
                      Generation& generation);
 
   LanguageModel& model;
+  const Adapter* adapter;
   Context& context;
   CachedForward forward;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
@@ -70,7 +75,7 @@ struct Generator::Impl {
 };
 
 Generator::Impl::Impl(LanguageModel& m, const Adapter* a, std::int64_t positions)
-    : model(m), context(m.context()), forward(m, a, positions), token_on_host(context) {
+    : model(m), adapter(a), context(m.context()), forward(m, a, positions), token_on_host(context) {
   if (context.device().kind == DeviceKind::gpu) {
     pinned_token = std::make_unique<PinnedMemory>(context, sizeof(std::int32_t));
   }
@@ -160,6 +165,13 @@ std::int32_t Generator::Impl::read_token(const std::function<void()>& then) {
   return id;
 }
 
+void Generator::Impl::fail_at_logits(std::size_t position) const {
+  const std::string text = fmt::format("generator: a logit of the token at position {}", position);
+  fail_not_finite(text, model, adapter,
+                  "every weight is finite; activations are too large for 32-bit floats, or the "
+                  "repetition penalty is too close to 0");
+}
+
 void Generator::Impl::read_logprobs(const GenerationConfig& config, const RecordedSampler& from,
                                     Generation& generation) {
   if (!config.logprobs && config.top_logprobs == 0) return;
@@ -205,6 +217,7 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
       sampler.batch.submit();
     };
     const std::int32_t id = impl.read_token(ahead ? go_on : std::function<void()>());
+    if (id == kNoToken) impl.fail_at_logits(prompt.size() + generation.ids.size());
     if (n == 0) {
       generation.prompt_seconds = seconds_since(begin);
       prompt_end = std::chrono::steady_clock::now();
@@ -228,7 +241,9 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
 std::vector<float> Generator::logits(std::span<const std::int32_t> prompt) {
   impl_->check_prompt(prompt);
   impl_->forward.prefill(prompt);
-  return impl_->context.read<float>(impl_->forward.logits());
+  std::vector<float> logits = impl_->context.read<float>(impl_->forward.logits());
+  if (!all_finite(logits)) impl_->fail_at_logits(prompt.size());
+  return logits;
 }
 
 }  // namespace clora

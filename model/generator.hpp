@@ -59,11 +59,13 @@ class Generator {
 
   // on_token is called with each id as it arrives; returning false ends the generation (cancelled).
   // REQUIRES: prompt not empty and shorter than max_positions, every id below V. max_tokens is
-  // lowered to what fits.
+  // lowered to what fits. Errors, besides those of the device: where a logit is NaN or infinite,
+  // invalid_file, naming the weight, or invalid_data, naming the adapter's matrix, that is not
+  // finite, else diverged.
   Generation generate(std::span<const std::int32_t> prompt, const GenerationConfig& config,
                       const std::function<bool(std::int32_t)>& on_token = {});
 
-  // Logits [V] after the last token of the prompt.
+  // Logits [V] after the last token of the prompt. Errors: as generate().
   std::vector<float> logits(std::span<const std::int32_t> prompt);
 
  private:

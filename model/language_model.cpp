@@ -241,7 +241,7 @@ std::string path_of(std::int64_t layer, Projection projection) {
 }
 
 LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options)
-    : context_(&context), config_(files.config()) {
+    : context_(&context), config_(files.config()), stored_weights_(files.all()) {
   require_room(context, files);
   warn_of_unread_keys(context, config_);
   Loader loader(context, files, options);

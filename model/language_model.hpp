@@ -46,7 +46,7 @@ struct LoadOptions {
 class LanguageModel {
  public:
   // Brings every weight to the device: streamed from the mapped files, or, where the device can
-  // read them there (Transfer::wrap; ContextConfig::wrap_files), left in the mapping, which then
+  // read them there (Transfer::wrap; ContextConfig::wrap_files), left in the mapping. The mapping
   // lives as long as the model. A file that another program overwrites in place meanwhile, rather
   // than replacing it, is outside the contract.
   // Errors: out_of_memory, with what the whole model needs; those of WeightFiles::get;
@@ -64,12 +64,16 @@ class LanguageModel {
   Tensor rope_table(std::int64_t positions);
 
   std::size_t weight_bytes() const noexcept { return weight_bytes_; }
+  // What the weights were read from, in the order of computation. The files stay mapped for it as
+  // long as the model lives: for fingerprints of runs, and to name a tensor that is not finite.
+  const std::vector<WeightView>& stored_weights() const noexcept { return stored_weights_; }
 
  private:
   Context* context_;
   ModelConfig config_;
   Tensor embeddings_, final_norm_, head_, rope_table_;
   std::vector<BlockWeights> blocks_;
+  std::vector<WeightView> stored_weights_;
   std::size_t weight_bytes_ = 0;
 };
 

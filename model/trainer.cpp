@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
+#include "model/finite_check.hpp"
 #include "model/recorded_step.hpp"
 #include "ops/adamw.hpp"
 #include "runtime/error.hpp"
@@ -24,11 +26,15 @@ struct InFlight {
 
 struct Trainer::Impl {
   Impl(LanguageModel& language_model, Adapter& trained, const TrainerConfig& settings)
-      : adapter(trained),
+      : model(language_model),
+        adapter(trained),
         config(settings),
         context(language_model.context()),
         zero(context),
         update(context) {
+    if (const auto matrix = adapter_not_finite(adapter)) {
+      fail(ErrorCode::invalid_data, "trainer: the adapter cannot be trained: {}", *matrix);
+    }
     adapter.allocate_gradients();
     const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
     results = context.allocate({2 * step}, DType::f32, MemoryTag::adapters);
@@ -60,7 +66,9 @@ struct Trainer::Impl {
   void enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight);
   void enqueue_update(InFlight& flight);
   std::optional<StepResult> finish(HostHold<InFlight> flight);
+  void require_finite(const StepResult& result) const;
 
+  LanguageModel& model;
   Adapter& adapter;
   TrainerConfig config;
   Context& context;
@@ -70,7 +78,8 @@ struct Trainer::Impl {
   Tensor results, adamw_settings, first_moment, second_moment;
   HostHold<InFlight> in_flight;
   std::int64_t steps = 0;
-  std::int64_t broken_step = 0;  // whose update failed half-way; 0: none
+  std::int64_t micro_batches_done = 0;  // of all steps
+  std::int64_t broken_step = 0;         // whose update failed half-way; 0: none
 };
 
 AdamwSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate) const {
@@ -94,9 +103,9 @@ void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches,
   flight.staging.resize(micro_batches.size());
   zero.submit();
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
-    // Each micro-batch draws its own dropout masks.
-    const auto draw = static_cast<std::uint32_t>(
-        static_cast<std::size_t>(flight.result.step) * micro_batches.size() + i);
+    // A running number, since steps may have different numbers of micro-batches.
+    const auto draw =
+        static_cast<std::uint32_t>(micro_batches_done + 1) + static_cast<std::uint32_t>(i);
     recorded->submit(micro_batches[i],
                      {.weight = 1.0F / static_cast<float>(flight.result.tokens),
                       .seed = config.dropout_seed,
@@ -121,7 +130,18 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   const double tokens = std::max(1.0, static_cast<double>(flight->result.tokens));
   flight->result.loss = static_cast<double>(flight->results.front()) / tokens;
   flight->result.grad_norm = static_cast<double>(flight->results[flight->results.size() / 2]);
+  require_finite(flight->result);
   return flight->result;
+}
+
+// The adapter is not searched: it has taken the step, and perhaps one more.
+void Trainer::Impl::require_finite(const StepResult& result) const {
+  if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) return;
+  const std::string text = fmt::format("training: step {} gave loss {} and gradient norm {}, which",
+                                       result.step, result.loss, result.grad_norm);
+  fail_not_finite(text, model, nullptr,
+                  "the run diverged; lower --lr or set --clip-norm; what was saved last is "
+                  "untouched");
 }
 
 Trainer::Trainer(LanguageModel& model, Adapter& adapter, const TrainerConfig& config)
@@ -145,6 +165,10 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
     result.rows += static_cast<std::int64_t>(packed.rows());
   }
   require(result.tokens > 0, "trainer: a step needs at least one token that counts");
+  constexpr std::int64_t kMaxDraws = std::numeric_limits<std::uint32_t>::max();
+  require(impl.micro_batches_done + std::ssize(micro_batches) <= kMaxDraws,
+          "trainer: a run can have at most {} batches of rows, each with a dropout mask of its own",
+          kMaxDraws);
   result.step = impl.steps + 1;
   result.learning_rate = learning_rate;
 
@@ -153,12 +177,11 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   impl.enqueue_update(*flight);
   impl.broken_step = 0;
   impl.steps = result.step;
+  impl.micro_batches_done += std::ssize(micro_batches);
   return impl.finish(std::exchange(impl.in_flight, std::move(flight)));
 }
 
-void Trainer::prepare(const WantedRows& wanted) {
-  impl_->recorded->prepare(wanted);
-}
+void Trainer::prepare(const WantedRows& wanted) { impl_->recorded->prepare(wanted); }
 
 std::optional<StepResult> Trainer::drain() {
   return impl_->finish(std::exchange(impl_->in_flight, {}));
@@ -170,6 +193,7 @@ std::int64_t Trainer::steps() const noexcept { return impl_->steps; }
 
 Trainer::State Trainer::state() {
   return {.step = impl_->steps,
+          .micro_batches = impl_->micro_batches_done,
           .first_moment = impl_->context.read<float>(impl_->first_moment),
           .second_moment = impl_->context.read<float>(impl_->second_moment)};
 }
@@ -182,6 +206,7 @@ void Trainer::restore(const State& state) {
   impl_->context.write(impl_->first_moment, std::as_bytes(std::span(state.first_moment)));
   impl_->context.write(impl_->second_moment, std::as_bytes(std::span(state.second_moment)));
   impl_->steps = state.step;
+  impl_->micro_batches_done = state.micro_batches;
   impl_->broken_step = 0;
 }
 

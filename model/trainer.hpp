@@ -39,6 +39,7 @@ struct StepResult {
 
 class Trainer {
  public:
+  // Errors: invalid_data where the adapter holds a value that is not finite, naming its matrix.
   Trainer(LanguageModel& model, Adapter& adapter, const TrainerConfig& config);
   ~Trainer();
 
@@ -48,12 +49,16 @@ class Trainer {
   // An Error before the update is enqueued leaves adapter, moments and step number as they were:
   // the step may be tried again. One from there on leaves them undefined, and every later step()
   // is refused (invalid_argument) until restore(). Errors: out_of_memory, build_failed, device,
-  // device_lost; those of the previous step, which is then over.
+  // device_lost; those of the previous step, which is then over: diverged where its loss or
+  // gradient norm is not finite, or invalid_file, naming the weight, where a weight of the model is
+  // not. The adapter and the moments are then not finite, either; files are untouched. Each
+  // micro-batch draws a dropout mask of its own, the n-th of a run that of (dropout_seed, n).
   std::optional<StepResult> step(std::span<const PackedRows> micro_batches, double learning_rate);
   // Records the step for such rows ahead of its first use. Preparing the largest first lets all
   // others share its memory.
   void prepare(const WantedRows& wanted);
-  // Waits for the step in flight and returns its result, if there is one.
+  // Waits for the step in flight and returns its result, if there is one. Errors: as step() has of
+  // the previous step.
   std::optional<StepResult> drain();
 
   // The memory of its recorded steps, for an Evaluator that works between them.
@@ -64,6 +69,7 @@ class Trainer {
   // Moments and step number, for checkpoints. Waits. The moments have the adapter's flat order.
   struct State {
     std::int64_t step = 0;
+    std::int64_t micro_batches = 0;  // of all these steps: how many dropout masks were drawn
     std::vector<float> first_moment;
     std::vector<float> second_moment;
   };

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <deque>
-#include <numbers>
 
 #include "lora/peft_files.hpp"
-#include "model/checkpoint.hpp"
-#include "model/data_order.hpp"
+#include "model/finite_check.hpp"
+#include "model/largest_rows.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -22,23 +20,15 @@ std::size_t window_of(const LanguageModel& model) {
   return static_cast<std::size_t>(model.config().sliding_window.value_or(0));
 }
 
-DataOrder order_of(const TrainingRunConfig& config, std::size_t records) {
-  require(config.batch_size > 0 && config.grad_accumulation > 0,
-          "training: batch size and gradient accumulation must be at least 1, got {} and {}",
-          config.batch_size, config.grad_accumulation);
-  return {records, static_cast<std::size_t>(config.batch_size),
-          static_cast<std::size_t>(config.grad_accumulation), config.shuffle, config.seed};
-}
-
-RunFingerprint fingerprint_of(const TrainingRunConfig& c, const Adapter& adapter,
-                              std::size_t records) {
-  return fmt::format(
-      "records {}, batch size {}, accumulation {}, shuffle {}, seed {}, learning rate {}, schedule "
-      "{}, "
-      "warm-up {}, steps {}, weight decay {}, clip norm {}, dropout {}, trainable parameters {}",
-      records, c.batch_size, c.grad_accumulation, c.shuffle, c.seed, c.learning_rate,
-      static_cast<int>(c.schedule), c.warmup_steps, total_steps(c, records), c.weight_decay,
-      c.clip_norm, adapter.config().dropout, adapter.trainable_parameters());
+// A step without a token that counts could not be taken, perhaps hours into the run.
+void require_targets(const Records& train, const Records* valid) {
+  const auto without = std::ranges::find_if_not(train.records, has_target);
+  if (without != train.records.end()) {
+    fail(ErrorCode::invalid_data,
+         "training: record {} has no token that counts in the loss; leave it out",
+         without - train.records.begin() + 1);
+  }
+  if (valid != nullptr) require_any_target(*valid, "training: the held-out records");
 }
 
 // Rows a second over the last few steps: one step's end is seen late or early, since steps are
@@ -81,10 +71,15 @@ class Run {
         evaluator_(model, &adapter, trainer_.arena()),
         order_(order_of(config, train.records.size())),
         total_(total_steps(config, train.records.size())),
-        fingerprint_(fingerprint_of(config, adapter, train.records.size())) {}
+        fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
+    require_targets(train, valid);
+  }
 
   void resume(const std::filesystem::path& folder) {
-    restore_checkpoint(folder, adapter_, trainer_, fingerprint_);
+    const Checkpoint checkpoint = read_checkpoint(folder);
+    const ResumePoint point = resume_point(checkpoint, fingerprint_, config_);
+    restore_checkpoint(checkpoint, adapter_, trainer_);
+    if (callbacks_.on_resume) callbacks_.on_resume(point);
   }
 
   TrainingSummary run() {
@@ -94,12 +89,13 @@ class Run {
     while (trainer_.steps() < total_ && !stopped_) {
       enqueue_next();
       after_step();
-      stopped_ = callbacks_.should_stop && callbacks_.should_stop();
+      ask_to_stop();
     }
     report(trainer_.drain());
-    if (!stopped_) evaluate_if_due(true);
-    if (stopped_) save_as_checkpoint();
+    require_finite_adapter();
+    if (stopped_ || config_.save_every > 0) save_as_checkpoint();
     save_adapter(adapter_, config_.adapter_out);
+    if (!stopped_) evaluate_if_due(true);  // last: whatever fails in it, the adapter is saved
     return {.steps = trainer_.steps(),
             .seconds = seconds_now() - begin,
             .stopped = stopped_,
@@ -115,28 +111,18 @@ class Run {
     return batches;
   }
 
+  bool ask_to_stop() {
+    stopped_ = stopped_ || (callbacks_.should_stop && callbacks_.should_stop());
+    return stopped_;
+  }
+
   // The step with the most rows sizes the memory that all others share.
   void prepare_largest() {
-    std::vector<std::size_t> largest;  // records
-    std::size_t most_rows = 0;
-    std::size_t most_counted = 0;
-    for (std::int64_t step = trainer_.steps(); step < total_; ++step) {
-      for (const auto& indices : order_.micro_batches(static_cast<std::size_t>(step))) {
-        std::size_t rows = 0;
-        std::size_t counted = 0;
-        for (const std::size_t index : indices) {
-          const Record& record = train_.records[index];
-          rows += record.ids.size();
-          counted += static_cast<std::size_t>(std::ranges::count(record.is_target, 1));
-        }
-        if (rows > most_rows) largest.assign(indices.begin(), indices.end());
-        most_rows = std::max(most_rows, rows);
-        most_counted = std::max(most_counted, counted);
-      }
-    }
-    if (most_rows == 0) return;
-    WantedRows most = wanted_rows(pack_records(train_, largest, window_of(model_)));
-    most.counted = most_counted;
+    const LargestRows largest = find_largest_rows(train_, order_, trainer_.steps(), total_,
+                                                  [this] { return ask_to_stop(); });
+    if (largest.rows == 0 || stopped_) return;
+    WantedRows most = wanted_rows(pack_records(train_, largest.records, window_of(model_)));
+    most.counted = largest.counted;
     trainer_.prepare(most);
   }
 
@@ -147,27 +133,30 @@ class Run {
 
   void report(const std::optional<StepResult>& result) {
     if (!result.has_value()) return;
-    if (!std::isfinite(result->loss) || !std::isfinite(result->grad_norm)) {
-      fail(ErrorCode::diverged,
-           "training: step {} gave loss {} and gradient norm {}; lower --lr or set --clip-norm; "
-           "what "
-           "was saved last is untouched",
-           result->step, result->loss, result->grad_norm);
-    }
     final_loss_ = result->loss;
     const double tokens_per_s = speed_.after(result->rows);
     if (callbacks_.on_step) callbacks_.on_step(*result, tokens_per_s);
   }
 
+  // The last step's loss is finite, and its update may not be.
+  void require_finite_adapter() const {
+    const auto matrix = adapter_not_finite(adapter_);
+    if (!matrix) return;
+    fail(ErrorCode::diverged,
+         "training: after step {} the adapter's {}: the run diverged; lower --lr or set "
+         "--clip-norm; what was saved last is untouched",
+         trainer_.steps(), *matrix);
+  }
+
   void after_step() {
     const std::int64_t step = trainer_.steps();
-    if (config_.eval_every > 0 && step % config_.eval_every == 0) {
-      report(trainer_.drain());
-      evaluate_if_due(false);
-    }
     if (config_.save_every > 0 && step % config_.save_every == 0 && step < total_) {
       report(trainer_.drain());
       save_as_checkpoint();
+    }
+    if (config_.eval_every > 0 && step % config_.eval_every == 0 && step < total_) {
+      report(trainer_.drain());
+      evaluate_if_due(false);
     }
   }
 
@@ -181,6 +170,8 @@ class Run {
   }
 
   void save_as_checkpoint() {
+    if (saved_at_ == trainer_.steps()) return;
+    saved_at_ = trainer_.steps();
     const auto folder = config_.adapter_out / fmt::format("checkpoint-{}", trainer_.steps());
     save_checkpoint(folder, adapter_, trainer_, fingerprint_);
     if (callbacks_.on_save) callbacks_.on_save(trainer_.steps(), folder);
@@ -201,35 +192,11 @@ class Run {
   RecentSpeed speed_;
   double final_loss_ = 0;
   std::int64_t evaluated_at_ = -1;
+  std::int64_t saved_at_ = -1;
   bool stopped_ = false;
 };
 
 }  // namespace
-
-double learning_rate_at(const TrainingRunConfig& config, std::int64_t step, std::int64_t total) {
-  if (step <= config.warmup_steps) {
-    return config.learning_rate * static_cast<double>(step) /
-           static_cast<double>(config.warmup_steps);
-  }
-  // The share of the decay that lies behind; 1 would be reached one step after the last.
-  const double done = static_cast<double>(step - 1 - config.warmup_steps) /
-                      static_cast<double>(std::max<std::int64_t>(1, total - config.warmup_steps));
-  switch (config.schedule) {
-    case Schedule::linear:
-      return config.learning_rate * (1 - done);
-    case Schedule::cosine:
-      return config.learning_rate * 0.5 * (1 + std::cos(std::numbers::pi * done));
-    case Schedule::constant:
-      break;
-  }
-  return config.learning_rate;
-}
-
-std::int64_t total_steps(const TrainingRunConfig& config, std::size_t records) {
-  if (config.steps > 0) return config.steps;
-  const auto per_epoch = static_cast<double>(order_of(config, records).steps_per_epoch());
-  return std::max<std::int64_t>(1, std::llround(per_epoch * config.epochs));
-}
 
 TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Records& train,
                              const Records* valid, const TrainingRunConfig& config,

@@ -1,8 +1,8 @@
 // A whole fine-tuning run: order of the data, schedule, evaluation, checkpoints, resumption.
 //
 // Reports through callbacks and never prints. A checkpoint holds the adapter, the moments, the
-// step, the place in the data and the seed, so that a resumed run's results are those of the
-// unbroken one, bit for bit.
+// step and the settings that decide the results, so that a resumed run's results are those of the
+// unbroken one, bit for bit; a run whose settings differ is refused.
 #pragma once
 
 #include <cstdint>
@@ -13,55 +13,37 @@
 #include "model/evaluator.hpp"
 #include "model/language_model.hpp"
 #include "model/records.hpp"
+#include "model/resumption.hpp"
 #include "model/trainer.hpp"
+#include "model/training_config.hpp"
 
 namespace clora {
-
-enum class Schedule { constant, linear, cosine };
-
-struct TrainingRunConfig {
-  std::int64_t batch_size = 4;  // records a micro-batch
-  std::int64_t grad_accumulation = 1;
-  std::int64_t steps = 0;  // optimiser steps; 0: epochs decide
-  double epochs = 1;
-  double learning_rate = 2e-4;
-  Schedule schedule = Schedule::constant;
-  std::int64_t warmup_steps = 0;  // linear from 0
-  double weight_decay = 0;
-  double clip_norm = 0;
-  bool shuffle = true;
-  std::uint64_t seed = 0;
-  std::int64_t eval_every = 0;        // steps; 0: at the end only, where there is a valid set
-  std::int64_t save_every = 0;        // steps; 0: at the end only
-  std::filesystem::path adapter_out;  // checkpoints go to adapter_out/checkpoint-STEP
-};
 
 struct TrainingCallbacks {
   // tokens_per_s: over the last steps (eight at most), evaluations and saving left out.
   std::function<void(const StepResult&, double tokens_per_s)> on_step;
   std::function<void(const EvalResult&)> on_eval;
   std::function<void(std::int64_t step, const std::filesystem::path&)> on_save;
-  std::function<bool()> should_stop;  // asked between steps
+  // Asked between steps, and while memory is planned.
+  std::function<bool()> should_stop;
+  // Called before the first step of a run that goes on from a checkpoint.
+  std::function<void(const ResumePoint&)> on_resume = {};
 };
 
 struct TrainingSummary {
   std::int64_t steps = 0;
   double seconds = 0;
-  bool stopped = false;  // by should_stop
-  double final_loss = 0;
+  bool stopped = false;   // by should_stop
+  double final_loss = 0;  // of the last step; 0 where none was taken
 };
-
-// Learning rate of optimiser step `step` (from 1) of `total`: warm-up from 0, then constant, or
-// down towards 0 in a line or by half a cosine.
-double learning_rate_at(const TrainingRunConfig& config, std::int64_t step, std::int64_t total);
-
-// Optimiser steps that the run will take on so many records.
-std::int64_t total_steps(const TrainingRunConfig& config, std::size_t records);
 
 // Runs the training. `valid` may be null. Saves the adapter to adapter_out at the end, and when
 // stopped. resume_from: a checkpoint folder, or empty (then the adapter is taken as it is).
-// Errors: diverged, naming the step, when a loss is not finite (what was saved last stays); io;
-// invalid_file for a damaged checkpoint, invalid_argument for one of another run's settings.
+// Errors, before the first step: invalid_argument for settings that no run can have, and those of
+// check_resume(); invalid_data, naming the record, where one of `train` or all of `valid` have no
+// token that counts, and where the adapter is not finite. Later: diverged, naming the step, where a
+// loss, a gradient or the adapter is not finite, or invalid_file, naming the weight that is not;
+// what was saved last stays. io.
 TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Records& train,
                              const Records* valid, const TrainingRunConfig& config,
                              const std::filesystem::path& resume_from,

@@ -9,13 +9,17 @@
 // among equals. top-p keeps the shortest prefix whose share of what top-k left reaches top_p, and
 // always one token. The random number is the upper 24 bits of the first word of Philox2x32 with 10
 // rounds (Salmon et al., 2011), key seed, counter (step, 0); the token drawn is the first, in order
-// of ids, at which the running sum of probabilities exceeds it. Logits that are NaN are never
-// chosen (id 0 where all are); an infinite one is.
+// of ids, at which the running sum of probabilities exceeds it.
+//
+// Where a logit is NaN or infinite there is nothing to choose by: the token is -1 (kNoToken).
 #pragma once
 
 #include "runtime/batch.hpp"
 
 namespace clora {
+
+// In place of a token, where the logits, with the repetition penalty, are not all finite.
+inline constexpr std::int32_t kNoToken = -1;
 
 // Lies on the device as 8 words in this order (floats and integers by their bits).
 struct SampleSettings {
@@ -31,7 +35,8 @@ struct SampleSettings {
 };
 static_assert(sizeof(SampleSettings) == 8 * sizeof(float));
 
-// token [1] i32 is overwritten; seen [V] u8 gets a 1 at it; settings (u32 [8]) gets step + 1.
+// token [1] i32 is overwritten; seen [V] u8 gets a 1 at it, unless it is kNoToken; settings
+// (u32 [8]) gets step + 1.
 // logits [V] f32 are not changed.
 void record_sample(Batch& batch, const Tensor& token, const Tensor& seen, const Tensor& settings,
                    const Tensor& logits);

@@ -148,7 +148,7 @@ Save saving_checkpoints(const std::filesystem::path& model) {
   const auto trainer = std::make_shared<Trainer>(open->model, open->adapters[0], TrainerConfig{});
   return [open, trainer](int version, const auto& folder) {
     save_checkpoint(folder, open->adapters[static_cast<std::size_t>(version)], *trainer,
-                    "version " + std::to_string(version));
+                    {{"version", std::to_string(version)}});
   };
 }
 

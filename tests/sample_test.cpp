@@ -178,7 +178,7 @@ TEST_P(Sample, KeepsNoMoreThanReachesTopPExactly) {
 TEST_P(Sample, NeverDrawsAWeightOfZeroEvenByTheRandomNumberZero) {
   const SampleSettings zero{.temperature = 1, .seed = 0, .step = 2901130};
   ASSERT_EQ(reference::uniform_of(zero), 0);
-  EXPECT_EQ(sample({-kInfinity, -kInfinity, 0.5F, 0.5F}, zero), 2);
+  EXPECT_EQ(sample({-1e30F, -1e30F, 0.5F, 0.5F}, zero), 2);
 }
 
 TEST_P(Sample, TakesTheBestAloneWhereAFilterLeavesOne) {
@@ -222,15 +222,38 @@ TEST_P(Sample, MarksTheTokenSeenAndRaisesTheStepOnly) {
   EXPECT_EQ(words[7], 6U);
 }
 
-TEST_P(Sample, NeverTakesANaNAndTakesAnInfiniteLogit) {
-  for (const float temperature : {0.0F, 1.0F}) {
-    const SampleSettings settings{.temperature = temperature, .top_k = 3};
-    EXPECT_EQ(sample({kNaN, 1.0F, kNaN, 30.0F, kNaN}, settings), 3);
-    EXPECT_EQ(sample({0.0F, kInfinity, 1.0F}, settings), 1);
-    EXPECT_EQ(sample({-kInfinity, -kInfinity, -20.0F}, settings), 2);
-    EXPECT_EQ(sample({kNaN, kNaN}, settings), 0);
-    EXPECT_EQ(sample({-kInfinity, -kInfinity}, settings), 0);
+TEST_P(Sample, GivesNoTokenWhereALogitIsNotFinite) {
+  for (const std::size_t size : {1U, 5U, 16U, 17U, 33U, 64U, 1009U}) {
+    for (const float bad : {kNaN, kInfinity, -kInfinity}) {
+      for (const std::size_t at : {std::size_t{0}, size / 2, size - 1}) {
+        auto logits = test::random_values(size, 3, 5);
+        logits[at] = bad;
+        for (const SampleSettings& settings :
+             {SampleSettings{}, SampleSettings{.temperature = 1, .top_k = 3},
+              SampleSettings{.temperature = 0.7F, .top_p = 0.9F, .repetition_penalty = 1.3F}}) {
+          const std::vector<std::uint8_t> seen(size, 1);
+          ASSERT_EQ(sample(logits, settings, seen), kNoToken) << size << " at " << at << " " << bad;
+        }
+      }
+    }
   }
+  EXPECT_EQ(sample({kNaN, kNaN}, {}), kNoToken);
+}
+
+TEST_P(Sample, TakesTheLargestAndTheSmallestFiniteLogits) {
+  const float largest = std::numeric_limits<float>::max();
+  EXPECT_EQ(sample({-largest, -largest, 0.0F, largest, largest}, {}), 3);
+  EXPECT_EQ(sample({-largest, -largest}, {}), 0);
+}
+
+TEST_P(Sample, LeavesSeenTokensAsTheyAreWhereItGivesNone) {
+  const Sampler sampler(context(), {1.0F, kNaN, 2.0F}, {0, 1, 0});
+  sampler.set({.step = 4});
+  run([&](Batch& b) {
+    record_sample(b, sampler.token, sampler.seen, sampler.settings, sampler.logits);
+  });
+  EXPECT_EQ(sampler.drawn(), kNoToken);
+  EXPECT_EQ(context().read<std::uint8_t>(sampler.seen), (std::vector<std::uint8_t>{0, 1, 0}));
 }
 
 TEST_P(Sample, GivesLogprobsOfTheTokenAndOfTheLikeliest) {

@@ -39,7 +39,7 @@ class DisturbedTraining : public testing::Test {
     step();
     const auto before_it = trainer.drain();
     losses += fmt::format("{} ", before_it.value().loss);
-    save_checkpoint(open_.out(), adapter, trainer, "a run");
+    save_checkpoint(open_.out(), adapter, trainer, {{"run", "a run"}});
     test::clear_faults();
     disturb();
     try {
@@ -85,7 +85,7 @@ TEST_F(DisturbedTraining, RefusesToGoOnAfterAHalfUpdateUntilItIsRestored) {
     const auto batches = test::tiny_micro_batches();
     CLORA_EXPECT_ERROR(trainer.step(batches, 1e-2), ErrorCode::invalid_argument,
                        "step 2 failed half-way");
-    restore_checkpoint(open_.out(), adapter, trainer, "a run");
+    restore_checkpoint(open_.out(), adapter, trainer, {{"run", "a run"}});
   };
   // The first read of a step comes after its update.
   EXPECT_EQ(run([] { test::inject({.kind = CallKind::read}); }, restored), want);

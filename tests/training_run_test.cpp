@@ -1,17 +1,15 @@
-#include "model/training_run.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <set>
 
-#include "lora/peft_files.hpp"
 #include "model/fuse.hpp"
 #include "model/generator.hpp"
 #include "tests/support/op_test.hpp"
-#include "tests/support/test_models.hpp"
-#include "tests/support/tiny_models.hpp"
+#include "tests/support/training_runs.hpp"
 
 namespace clora {
 namespace {
@@ -19,66 +17,9 @@ namespace {
 using test::error_of;
 using testing::HasSubstr;
 
-Records some_records(std::size_t count, std::int64_t vocabulary) {
-  Records records;
-  for (std::size_t i = 0; i < count; ++i) {
-    Record record;
-    for (std::size_t t = 0; t < 5 + i % 7; ++t) {
-      record.ids.push_back(
-          static_cast<std::int32_t>((i * 31 + t * 17) % static_cast<std::size_t>(vocabulary)));
-      record.is_target.push_back(t == 0 ? 0 : 1);
-    }
-    records.records.push_back(std::move(record));
-  }
-  return records;
-}
+using test::some_records;
 
-class TrainingRun : public testing::Test {
- protected:
-  TrainingRun() {
-    test::write_tiny_model(folder_ / "model", test::tiny_models().front().config);
-    open_ = std::make_unique<test::OpenModel>(folder_ / "model");
-    records_ = some_records(22, open_->model.config().vocabulary);
-  }
-
-  Adapter new_adapter(double dropout = 0) {
-    Adapter adapter(open_->model.context(), adapter_sites(open_->model.config()),
-                    {.rank = 4, .dropout = dropout});
-    adapter.initialise(11);
-    return adapter;
-  }
-
-  TrainingRunConfig config(const std::string& out) {
-    TrainingRunConfig c;
-    c.batch_size = 4;
-    c.steps = 9;
-    c.learning_rate = 1e-2;
-    c.seed = 5;
-    c.adapter_out = folder_ / out;
-    return c;
-  }
-
-  std::vector<float> parameters(const Adapter& adapter) {
-    return open_->model.context().read<float>(adapter.parameters());
-  }
-
-  // Losses of all steps.
-  std::vector<double> run(Adapter& adapter, const TrainingRunConfig& c,
-                          const std::filesystem::path& resume = {}) {
-    std::vector<double> losses;
-    const TrainingCallbacks callbacks{
-        .on_step = [&](const StepResult& step, double) { losses.push_back(step.loss); },
-        .on_eval = {},
-        .on_save = {},
-        .should_stop = {}};
-    run_training(open_->model, adapter, records_, nullptr, c, resume, callbacks);
-    return losses;
-  }
-
-  test::TemporaryFolder folder_;
-  std::unique_ptr<test::OpenModel> open_;
-  Records records_;
-};
+class TrainingRun : public test::TrainingRunTest {};
 
 TEST_F(TrainingRun, LowersTheLoss) {
   Adapter adapter = new_adapter();
@@ -238,6 +179,80 @@ TEST_F(TrainingRun, LetsNoTokenSeeAnotherDocument) {
   EXPECT_EQ(evaluator.loss_sum(rows), loss);
 }
 
+TEST_F(TrainingRun, ThatEndsWithAnInfiniteAdapterSavesNothing) {
+  Adapter adapter = new_adapter();
+  TrainingRunConfig c = config("out");
+  c.steps = 1;  // whose loss is finite
+  c.learning_rate = 1e39;
+  CLORA_EXPECT_ERROR(run(adapter, c), ErrorCode::diverged, "after step 1 the adapter's lora_A");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(TrainingRun, SavesTheAdapterBeforeTheLastEvaluation) {
+  Adapter adapter = new_adapter();
+  const Records valid = some_records(3, 50);
+  const TrainingCallbacks callbacks{
+      .on_step = {},
+      .on_eval = [](const EvalResult&) { throw Error(ErrorCode::cancelled, "stop"); },
+      .on_save = {},
+      .should_stop = {}};
+  CLORA_EXPECT_ERROR(
+      run_training(open_->model, adapter, records_, &valid, config("out"), {}, callbacks),
+      ErrorCode::cancelled, "stop");
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "out" / "adapter_config.json"));
+}
+
+// Of 22 records in batches of 4, an epoch's second step of 3 micro-batches each holds 3 and the
+// last one, of 2, fewer than configured.
+TEST_F(TrainingRun, DrawsAMaskOfItsOwnForEachMicroBatchOfTheRun) {
+  Adapter adapter = new_adapter(0.5);
+  const std::vector<float> values =
+      test::random_values(static_cast<std::size_t>(adapter.parameters().elements()), 1);
+  open_->model.context().write(adapter.parameters(), std::as_bytes(std::span(values)));
+  const PackedRows rows = pack_records(records_, std::array<std::size_t, 2>{1, 2}, 0);
+  const auto losses = [&](const std::vector<std::size_t>& micro_batches) {
+    Trainer trainer(open_->model, adapter, {.dropout_seed = 7});
+    std::vector<double> all;
+    for (const std::size_t count : micro_batches) {
+      trainer.step(std::vector<PackedRows>(count, rows), 0);  // the adapter stays as it is
+      all.push_back(trainer.drain().value().loss);
+    }
+    return all;
+  };
+  const std::vector<double> alone = losses(std::vector<std::size_t>(13, 1));
+  EXPECT_EQ(std::set<double>(alone.begin(), alone.end()).size(), 13U);
+  const std::vector<std::size_t> micro_batches{3, 3, 1, 3, 2, 1};
+  const std::vector<double> together = losses(micro_batches);
+  std::size_t draw = 0;
+  for (std::size_t step = 0; step < micro_batches.size(); ++step) {
+    double mean = 0;
+    for (std::size_t i = 0; i < micro_batches[step]; ++i) mean += alone[draw++];
+    mean /= static_cast<double>(micro_batches[step]);
+    EXPECT_NEAR(together[step], mean, 1e-5 * mean) << "step " << step + 1;
+  }
+}
+
+TEST_F(TrainingRun, RefusesRecordsWithoutATokenThatCountsBeforeTheFirstStep) {
+  Adapter adapter = new_adapter();
+  const auto masked = [](Records records, std::size_t begin) {
+    for (std::size_t i = begin; i < records.records.size(); ++i) {
+      std::ranges::fill(records.records[i].is_target, std::uint8_t{0});
+      records.records[i].is_target.front() = 1;  // which nothing predicts
+    }
+    return records;
+  };
+  const auto train = [&](const Records& records, const Records* valid) {
+    run_training(open_->model, adapter, records, valid, config("out"), {}, {});
+  };
+  CLORA_EXPECT_ERROR(train(masked(records_, 20), nullptr), ErrorCode::invalid_data,
+                     "record 21 has no token that counts");
+  const Records valid = masked(records_, 0);
+  CLORA_EXPECT_ERROR(train(records_, &valid), ErrorCode::invalid_data,
+                     "the held-out records: at least one token must count in the loss");
+  CLORA_EXPECT_ERROR(train(Records{}, nullptr), ErrorCode::invalid_data, "got none");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
 TEST(LearningRate, WarmsUpThenFollowsItsSchedule) {
   TrainingRunConfig c;
   c.learning_rate = 1;
@@ -260,6 +275,39 @@ TEST(TotalSteps, AreCountedFromEpochsOrGiven) {
   EXPECT_EQ(total_steps(c, 22), 15);  // 6 steps an epoch
   c.steps = 7;
   EXPECT_EQ(total_steps(c, 22), 7);
+}
+
+TEST(TotalSteps, AreBounded) {
+  TrainingRunConfig c;
+  c.steps = kMaxSteps;
+  EXPECT_EQ(total_steps(c, 22), kMaxSteps);
+  c.steps = kMaxSteps + 1;
+  CLORA_EXPECT_ERROR(total_steps(c, 22), ErrorCode::invalid_argument, "to 1000000000, got");
+  c.steps = 0;
+  for (const double epochs : {1e9, 1e300}) {
+    c.epochs = epochs;
+    CLORA_EXPECT_ERROR(total_steps(c, 22), ErrorCode::invalid_argument, "more than the 1000000000");
+  }
+  for (const double epochs : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
+    c.epochs = epochs;
+    CLORA_EXPECT_ERROR(total_steps(c, 22), ErrorCode::invalid_argument, "number of epochs");
+  }
+}
+
+TEST(TrainingSettings, AreRefusedWhereNoRunCanHaveThem) {
+  const auto expect_refused = [](auto change, const char* part) {
+    TrainingRunConfig c;
+    change(c);
+    CLORA_EXPECT_ERROR(check(c), ErrorCode::invalid_argument, part);
+  };
+  expect_refused([](auto& c) { c.learning_rate = std::nan(""); }, "learning rate must be a finite");
+  expect_refused([](auto& c) { c.weight_decay = -1; }, "weight decay must be");
+  expect_refused([](auto& c) { c.clip_norm = HUGE_VAL; }, "norm of the gradient must be");
+  expect_refused([](auto& c) { c.batch_size = 0; }, "batch size must be at least 1");
+  expect_refused([](auto& c) { c.grad_accumulation = -3; }, "accumulation must be at least 1");
+  expect_refused([](auto& c) { c.warmup_steps = -1; }, "warm-up steps must be from 0");
+  expect_refused([](auto& c) { c.eval_every = -1; }, "between evaluations must be at least 0");
+  expect_refused([](auto& c) { c.save_every = -1; }, "between checkpoints must be at least 0");
 }
 
 }  // namespace

@@ -377,7 +377,9 @@ typedef struct clora_generation {
 
 /* Text behind a prompt. Stopping by a callback is no error: the tokens up to there are given.
  * options and generation may be NULL; so may ids, else it has room for `capacity` tokens and no
- * more than that are generated. */
+ * more than that are generated. Where a logit is NaN or infinite, the error names the cause: a
+ * weight of the model (CLORA_INVALID_FILE), a matrix of the adapter (CLORA_INVALID_DATA), or neither
+ * (CLORA_DIVERGED). */
 CLORA_API clora_status clora_generate(clora_session* session, const int32_t* prompt,
                                       size_t prompt_count, const clora_generation_options* options,
                                       int32_t* ids, size_t capacity, clora_generation* generation);
@@ -388,8 +390,8 @@ typedef enum clora_logit_rows {
 } clora_logit_rows;
 
 /* The logits of a text, without cache or sampling: f32, row after row. rows: a clora_logit_rows.
- * `capacity` is the number of
- * floats at `logits`, at least as many as there are. Waits. */
+ * `capacity` is the number of floats at `logits`, at least as many as there are. Waits. Logits that
+ * are not finite are an error, as of clora_generate(). */
 CLORA_API clora_status clora_forward(clora_session* session, const int32_t* ids, size_t id_count,
                                      int32_t rows, float* logits, size_t capacity);
 
@@ -449,7 +451,9 @@ typedef struct clora_step_result {
 } clora_step_result;
 
 /* One optimiser step. result may be NULL: then the step is enqueued and not waited for. A loss that
- * is not finite is CLORA_DIVERGED; the adapter has taken the step. */
+ * is not finite is CLORA_DIVERGED, or CLORA_INVALID_FILE where a weight of the model is not finite,
+ * which the message names; the adapter has taken the step. Of a step that was not waited for, the
+ * next one returns it. */
 CLORA_API clora_status clora_trainer_step(clora_trainer* trainer, const clora_train_batch* batch,
                                           double learning_rate, clora_step_result* result);
 

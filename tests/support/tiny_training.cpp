@@ -44,7 +44,7 @@ std::string train_tiny(LanguageModel& model, const std::filesystem::path& out) {
   losses += fmt::format("{}", trainer.drain().value().loss);
   Evaluator evaluator(model, &adapter, trainer.arena());
   losses += fmt::format(" valid {}", evaluator.loss_sum(micro_batches.front()));
-  save_checkpoint(out / "checkpoint", adapter, trainer, "a run");
+  save_checkpoint(out / "checkpoint", adapter, trainer, {{"run", "a run"}});
   save_adapter(adapter, out);
   return losses + read_whole_file(out / "adapter_model.safetensors");
 }

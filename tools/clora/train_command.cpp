@@ -85,6 +85,7 @@ TrainingRunConfig run_config(const Options& options) {
                                                    : Schedule::constant;
   config.seed = options.common.seed;
   config.adapter_out = options.adapter_out;
+  config.max_seq_length = options.data.max_seq_length;
   return config;
 }
 
@@ -104,6 +105,9 @@ int train(const Options& options) {
   LoadedModel loaded(options.common, output);
   Adapter adapter = make_adapter(options, loaded);
   const RunFolder folder(options.adapter_out, options.resume, options.overwrite);
+  if (!folder.checkpoint().empty()) {  // before run.toml and the log are written
+    (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train, config);
+  }
   write_file_atomically(folder.path() / "run.toml", options.effective);
   TrainingReport report(output, loaded, options.common.model, folder);
   report.start(adapter, data.train, data.valid ? &*data.valid : nullptr, config);

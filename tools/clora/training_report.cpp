@@ -65,6 +65,7 @@ TrainingCallbacks TrainingReport::callbacks(const Interrupt& interrupt) {
   callbacks.on_eval = [this](const EvalResult& result) { on_eval(result); };
   callbacks.on_save = [this](std::int64_t step, const auto& folder) { on_save(step, folder); };
   callbacks.should_stop = [&interrupt] { return interrupt.asked(); };
+  callbacks.on_resume = [this](const ResumePoint& point) { on_resume(point); };
   return callbacks;
 }
 
@@ -94,6 +95,15 @@ void TrainingReport::on_save(std::int64_t step, const std::filesystem::path& fol
   log_.write_picture();
   bar_->clear();
   output_.info("step {}  checkpoint in {}", step, folder.string());
+}
+
+void TrainingReport::on_resume(const ResumePoint& point) {
+  if (!point.changes_length()) return;
+  tell({{"event", "length"}, {"steps", point.steps_now}, {"steps_before", point.steps_then}});
+  bar_->clear();
+  output_.info("the run is {} from {} to {} steps; the learning rates of the first {} are the same",
+               point.steps_now > point.steps_then ? "extended" : "shortened",
+               grouped(point.steps_then), grouped(point.steps_now), grouped(point.step));
 }
 
 void TrainingReport::done(const TrainingSummary& summary) {

@@ -34,6 +34,7 @@ class TrainingReport {
   void on_step(const StepResult& result, double tokens_per_s);
   void on_eval(const EvalResult& result);
   void on_save(std::int64_t step, const std::filesystem::path& folder);
+  void on_resume(const ResumePoint& point);
 
   Output& output_;
   LoadedModel& loaded_;
