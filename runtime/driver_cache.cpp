@@ -97,8 +97,9 @@ class DriverCache::Use {
       ++changes;
     }
     for (const std::string& path : files_below(kernels())) {
-      if (is_never_executed(path) || is_temporary(path) || list.has(path)) continue;
-      changes += list.add(kernels(), path) ? 1 : 0;
+      if (is_never_executed(path) || is_temporary(path)) continue;
+      if (list.has(path) && !is_newer(path, begun_)) continue;
+      if (!list.matches(kernels(), path)) changes += list.add(kernels(), path) ? 1 : 0;
     }
     if (changes > 0) list.write(checksums());
   }
@@ -117,7 +118,7 @@ class DriverCache::Use {
     const ChecksumList list = ChecksumList::read(checksums());
     if (alone && deaths_in(processes()) >= kMaxDeaths) {
       clear();
-      hooks.tell(LogLevel::warning,
+      hooks.tell(LogLevel::info,
                  fmt::format("driver cache: {}: {} processes died while they used it; the driver "
                              "compiles the kernels again",
                              folder_.string(), kMaxDeaths));
@@ -138,22 +139,33 @@ class DriverCache::Use {
     fs::remove_all(processes());
   }
 
-  // A process that is not alone leaves those without a checksum: another one may be using them.
+  // A process that is not alone leaves what came after the checksums: another one is using it. Two
+  // that compile one kernel at once write its file twice, and the files may differ.
   std::size_t remove_damaged(const ChecksumList& list, bool alone) {
+    std::error_code absent;
+    const fs::file_time_type listed = fs::last_write_time(checksums(), absent);
     std::size_t damaged = 0;
     for (const std::string& path : files_below(kernels())) {
       if (is_never_executed(path) || list.matches(kernels(), path)) continue;
-      if (!alone && !list.has(path)) continue;
+      if (!alone && (!list.has(path) || is_newer(path, listed))) continue;
       fs::remove(kernels() / path);
       damaged += list.has(path) ? 1 : 0;
     }
     return damaged;
   }
 
+  // Files get their times from a clock that is some milliseconds late.
+  bool is_newer(const std::string& path, fs::file_time_type than) const {
+    std::error_code gone;
+    const fs::file_time_type written = fs::last_write_time(kernels() / path, gone);
+    return !gone && written > than - std::chrono::milliseconds(100);
+  }
+
   fs::path folder_;
   Descriptor lock_;
   std::unique_ptr<LockedMark> mark_;
   pid_t process_ = ::getpid();
+  fs::file_time_type begun_ = fs::file_time_type::clock::now();
 };
 
 DriverCache::DriverCache(const fs::path& cache_folder, const Hooks& hooks,

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <optional>
 #include <random>
@@ -168,7 +169,7 @@ TEST_F(DriverCacheTest, IsEmptiedAfterTwoProcessesDied) {
     const DriverCache drivers(cache(), hooks());
     EXPECT_TRUE(drivers.active());
     EXPECT_FALSE(fs::exists(file("suspect.so")));
-    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("2 processes died")));
+    EXPECT_THAT(remarks_, ElementsAre(HasSubstr("2 processes died")));
   }
   leave("new.so", "code");
   const DriverCache drivers(cache(), hooks());
@@ -177,14 +178,28 @@ TEST_F(DriverCacheTest, IsEmptiedAfterTwoProcessesDied) {
 
 TEST_F(DriverCacheTest, LeavesALivingProcessItsNewFiles) {
   leave("bad.so", "code");
+  leave("again.so", "code");
   const DriverCache first(cache());
   write("new.so", "code");
+  const auto later = fs::file_time_type::clock::now() + std::chrono::seconds(5);
+  write("again.so", "other code");  // compiled twice
+  fs::last_write_time(file("again.so"), later);
   test::write_whole_file(file("bad.so"), "edoc");
+  fs::last_write_time(file("bad.so"), later - std::chrono::hours(1));
   ::unsetenv("POCL_CACHE_DIR");  // as another process has it
   const DriverCache second(cache(), hooks());
   EXPECT_TRUE(second.active());
   EXPECT_TRUE(fs::exists(file("new.so")));
+  EXPECT_TRUE(fs::exists(file("again.so")));
   EXPECT_FALSE(fs::exists(file("bad.so")));
+}
+
+TEST_F(DriverCacheTest, GivesAFileThatWasWrittenAgainItsNewChecksum) {
+  leave("twice.so", "code");
+  leave("twice.so", "other code");
+  const DriverCache drivers(cache(), hooks());
+  EXPECT_TRUE(fs::exists(file("twice.so")));
+  EXPECT_THAT(warnings_, IsEmpty());
 }
 
 TEST_F(DriverCacheTest, IsEmptiedBeyondItsLimit) {
