@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <tuple>
 
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
+#include "runtime/json.hpp"
 
 namespace clora {
 namespace {
@@ -18,20 +18,49 @@ constexpr std::string_view kFormat = "clora tuned kernels";
 constexpr int kVersion = 1;
 
 ordered_json json_of(const TunedEntry& entry) {
-  return {{"device", entry.of.device},   {"driver", entry.driver},
-          {"file", entry.of.file},       {"kernel", entry.of.kernel},
-          {"options", entry.of.options}, {"sizes", entry.of.sizes},
-          {"values", entry.values},      {"seconds", entry.seconds},
+  return {{"device", entry.of.device},
+          {"driver", entry.driver},
+          {"file", entry.of.file},
+          {"kernel", entry.of.kernel},
+          {"options", entry.of.options},
+          {"sizes", entry.of.sizes},
+          {"values", entry.values},
+          {"seconds", entry.seconds},
           {"preset_seconds", entry.preset_seconds}};
 }
 
-TunedEntry entry_of(const ordered_json& json) {
-  return {.of = {json.at("device"), json.at("file"), json.at("kernel"), json.at("options"),
-                 json.at("sizes").get<NamedNumbers>()},
-          .values = json.at("values").get<NamedNumbers>(),
-          .driver = json.at("driver"),
-          .seconds = json.at("seconds"),
-          .preset_seconds = json.at("preset_seconds")};
+NamedNumbers numbers_of(const OrderedJsonKeys& object) {
+  NamedNumbers numbers;
+  for (const auto& [name, value] : object.value().items()) numbers[name] = object.integer(name);
+  return numbers;
+}
+
+TunedEntry entry_of(const OrderedJsonKeys& json) {
+  return {.of = {json.text("device"), json.text("file"), json.text("kernel"), json.text("options"),
+                 numbers_of(json.object("sizes"))},
+          .values = numbers_of(json.object("values")),
+          .driver = json.text("driver"),
+          .seconds = json.number("seconds"),
+          .preset_seconds = json.number("preset_seconds")};
+}
+
+// A table holds some hundred kernels, an object of it less than ten keys.
+constexpr JsonLimits kLimits{.bytes = std::size_t{16} << 20U, .depth = 8, .string_bytes = 65536};
+
+TunedTable table_of(const OrderedJsonKeys& json) {
+  if (json.text("format") != kFormat || json.integer("version") != kVersion) {
+    fail(ErrorCode::invalid_file, "{}: no table of version {}; clc tune writes them", json.source(),
+         kVersion);
+  }
+  const ordered_json* kernels = json.find("kernels");
+  if (kernels == nullptr || !kernels->is_array()) {
+    json.wrong_kind("kernels", "an array", kernels == nullptr ? ordered_json() : *kernels);
+  }
+  TunedTable table;
+  for (std::size_t i = 0; i < kernels->size(); ++i) {
+    table.put(entry_of({(*kernels)[i], json.source(), fmt::format("kernels[{}]", i)}));
+  }
+  return table;
 }
 
 bool is_same_kernel(const TunedKernel& a, const TunedKernel& b) {
@@ -58,19 +87,13 @@ double distance(const NamedNumbers& measured, const NamedNumbers& wanted) {
 }  // namespace
 
 TunedTable TunedTable::parse(std::string_view text, std::string_view name) {
-  TunedTable table;
   try {
-    const auto json = ordered_json::parse(text);
-    if (json.at("format") != kFormat || json.at("version") != kVersion) {
-      fail(ErrorCode::invalid_file, "tuned table: {} is none of version {}; clc tune writes them",
-           name, kVersion);
-    }
-    for (const ordered_json& entry : json.at("kernels")) table.put(entry_of(entry));
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::invalid_file, "tuned table: {} is none: {}; remove it, or tune anew", name,
-         error.what());
+    const auto json = parse_json<ordered_json>(text, name, kLimits);
+    return table_of(OrderedJsonKeys(json, name));
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                fmt::format("tuned table: {}; remove it, or tune again", error.what()));
   }
-  return table;
 }
 
 TunedTable TunedTable::read(const std::filesystem::path& path) {
@@ -109,7 +132,7 @@ std::string TunedTable::text() const {
   ordered_json kernels = ordered_json::array();
   for (const TunedEntry& entry : entries_) kernels.push_back(json_of(entry));
   const ordered_json json{{"format", kFormat}, {"version", kVersion}, {"kernels", kernels}};
-  return json.dump(1) + '\n';
+  return json_text(json, 1) + '\n';
 }
 
 void TunedTable::write(const std::filesystem::path& path) const {

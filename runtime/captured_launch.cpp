@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -11,6 +10,7 @@
 #include "runtime/atomic_folder.hpp"
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
+#include "runtime/json.hpp"
 #include "runtime/kernel_text.hpp"
 #include "runtime/npy.hpp"
 #include "runtime/program_report.hpp"
@@ -261,7 +261,7 @@ void CapturedLaunch::write(const CaptureRequest& request) const {
       {"local", command_.launch.grid.local},
       {"arguments", writer.arguments(memory_)}};
   write_file_atomically(folder.partial() / "kernel.cl", stand_alone_text(source->text));
-  write_file_atomically(folder.partial() / "call.json", call.dump(2) + '\n');
+  write_file_atomically(folder.partial() / "call.json", json_text(call, 2) + '\n');
   folder.commit();
 }
 

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <mutex>
 
+#include "runtime/driver_diagnosis.hpp"
 #include "runtime/opencl.hpp"
 
 namespace clora {
@@ -101,15 +102,26 @@ std::vector<cl_platform_id> platforms() {
   return found;
 }
 
+// A platform that fails here has none: the devices of the others can be used.
 std::vector<cl_device_id> devices_of(cl_platform_id platform) {
   cl_uint count = 0;
   const cl_int status = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
-  if (status == CL_DEVICE_NOT_FOUND || count == 0) return {};
-  check_opencl(status, "clGetDeviceIDs");
+  if (status != CL_SUCCESS || count == 0) return {};
   std::vector<cl_device_id> found(count);
   check_opencl(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, found.data(), nullptr),
                "clGetDeviceIDs");
   return found;
+}
+
+[[noreturn]] void fail_without_device() {
+  const std::lock_guard lock(enumeration);
+  std::vector<EmptyPlatform> empty;
+  for (cl_platform_id platform : platforms()) {
+    cl_uint count = 0;
+    const cl_int status = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
+    empty.push_back({.name = platform_name(platform), .status = status});
+  }
+  throw Error(ErrorCode::no_device, "device: " + why_no_device(empty));
 }
 
 std::string lower(std::string_view text) {
@@ -204,11 +216,7 @@ std::vector<Device> list_devices() {
 
 Device select_device(std::string_view selector) {
   const std::vector<Device> devices = list_devices();
-  if (devices.empty()) {
-    fail(ErrorCode::no_device,
-         "device: no OpenCL device found; install a driver, for example Debian's pocl-opencl-icd "
-         "for the CPU");
-  }
+  if (devices.empty()) fail_without_device();
   if (selector.empty()) {
     const auto gpu = std::ranges::find(devices, DeviceKind::gpu, &Device::kind);
     return gpu == devices.end() ? devices.front() : *gpu;
@@ -217,8 +225,8 @@ Device select_device(std::string_view selector) {
   const auto found =
       std::ranges::find_if(devices, [&](const Device& device) { return matches(device, wanted); });
   if (found == devices.end()) {
-    fail(ErrorCode::no_device, "device: none matches '{}'; there is {}", selector,
-         what_there_is(devices));
+    fail(ErrorCode::no_device, "device: none matches '{}'; there is {}{}", selector,
+         what_there_is(devices), drivers_that_do_not_load());
   }
   return *found;
 }

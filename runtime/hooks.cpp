@@ -31,4 +31,6 @@ void Hooks::measure(std::string_view name, double value) const noexcept {
   call(metric, name, value);
 }
 
+void Hooks::report(const ProgramBuild& event) const noexcept { call(build, event); }
+
 }  // namespace clora

@@ -4,6 +4,7 @@
 // call back into the Context. What a hook throws is swallowed: a log cannot break the work.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -20,17 +21,31 @@ struct AllocationEvent {
   std::size_t in_use_bytes = 0;  // afterwards, over all tags
 };
 
+// A program that the driver builds from source: reported once before the build and once after it.
+// On pocl the first launch of each kernel compiles more. A program that is loaded from the store of
+// built programs is not reported.
+struct ProgramBuild {
+  std::string_view file;   // "rms_norm.cl"
+  std::size_t number = 1;  // among the Context's builds from source, from 1
+  bool finished = false;   // the report after the build, also where the build failed
+  double seconds = 0;      // the duration, once finished
+};
+
 struct Hooks {
   std::function<void(LogLevel, std::string_view message)> log;
   std::function<void(const AllocationEvent&)> allocation;
   // One observation of a named quantity, for a metrics system: "program_cache.hits" 1,
   // "program_cache.build_seconds" 0.42, ... docs/embedding.md lists them.
   std::function<void(std::string_view name, double value)> metric;
+  // For a progress line: a first start builds some ten to twenty programs, a fraction of a second
+  // to a few seconds each. How many there will be is not known in advance.
+  std::function<void(const ProgramBuild&)> build;
 
   // Each calls its hook where one is set, and lets nothing out.
   void tell(LogLevel level, std::string_view message) const noexcept;
   void count(const AllocationEvent& event) const noexcept;
   void measure(std::string_view name, double value) const noexcept;
+  void report(const ProgramBuild& event) const noexcept;
 };
 
 }  // namespace clora

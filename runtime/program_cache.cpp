@@ -17,11 +17,41 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+bool is_pocl(const Device& device) { return device.platform == "Portable Computing Language"; }
+
 // pocl makes a kernel's machine code when it first runs. Its binary holds what there was when it
 // was first asked for, so it is asked for late.
-bool binary_grows_with_use(const Device& device) {
-  return device.platform == "Portable Computing Language";
+bool binary_grows_with_use(const Device& device) { return is_pocl(device); }
+
+// pocl prints the number of warnings on the error stream of the process at each build, hundreds of
+// them for wide vectors on a CPU without AVX-512. The warnings of kernels are for clc lint and
+// clc build, which have builds of their own; errors come with and without the option. It is no part
+// of a program's key, since it changes nothing in the program.
+std::string quiet_options(const Device& device, const std::string& options) {
+  return is_pocl(device) ? options + " -w" : options;
 }
+
+// Reports the beginning of a build, and its end however that comes.
+class ReportedBuild {
+ public:
+  ReportedBuild(const Hooks& hooks, std::string_view file, std::size_t number)
+      : hooks_(hooks), file_(file), number_(number) {
+    hooks_.report({.file = file_, .number = number_});
+  }
+  ReportedBuild(const ReportedBuild&) = delete;
+  ReportedBuild& operator=(const ReportedBuild&) = delete;
+  ~ReportedBuild() {
+    hooks_.report({.file = file_, .number = number_, .finished = true, .seconds = seconds()});
+  }
+
+  double seconds() const { return seconds_since(start_); }
+
+ private:
+  const Hooks& hooks_;
+  std::string_view file_;
+  std::size_t number_;
+  Clock::time_point start_ = Clock::now();
+};
 
 }  // namespace
 
@@ -130,10 +160,12 @@ bool ProgramCache::load(Built& built) {
 }
 
 void ProgramCache::build(Built& built) {
-  const auto start = Clock::now();
-  built.program =
-      Program::from_source(context_, device_.id, built.source, built.key.file, built.key.options);
-  config_.hooks.measure("program_cache.build_seconds", seconds_since(start));
+  {
+    const ReportedBuild build(config_.hooks, built.key.file, ++builds_);
+    built.program = Program::from_source(context_, device_.id, built.source, built.key.file,
+                                         quiet_options(device_, built.key.options));
+    config_.hooks.measure("program_cache.build_seconds", build.seconds());
+  }
   built.to_store = config_.store != nullptr;
   if (built.to_store && !binary_grows_with_use(device_)) store(built);
 }

@@ -76,7 +76,7 @@ class ProgramCache {
   // The function of `file` built with `defines`; built, or loaded from the store, at the first
   // call. A failed build is remembered and fails again at once.
   // Metrics: program_cache.hits or .misses (1 a program), .rejected (1 an entry of no use),
-  // .build_seconds (a build from source).
+  // .build_seconds (a build from source). Hooks::build is called around each build from source.
   // Errors: not_found (file), build_failed with options and the compiler's log.
   Kernel kernel(std::string_view file, std::string_view function, const Defines& defines);
 
@@ -106,6 +106,7 @@ class ProgramCache {
   std::chrono::steady_clock::time_point born_ = std::chrono::steady_clock::now();
   std::map<std::string, std::unique_ptr<Built>> built_;
   std::map<std::string, std::string> failed_;  // key to message
+  std::size_t builds_ = 0;                     // from source, so far
   bool warned_ = false;                        // of the store
 };
 

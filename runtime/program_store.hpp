@@ -1,9 +1,11 @@
 // ProgramStore: where built programs are kept from one process to the next. A host may supply its
 // own; DiskProgramStore is the one that a Context makes for itself.
 //
-// A store keeps bytes by name and need not understand them: whoever reads them checks them
-// (runtime/program_entry.hpp). Names are 32 hexadecimal digits.
-// Threads: one store may serve several Contexts on several threads.
+// A store keeps bytes by name and need not understand them: the program cache checks them for
+// damage (runtime/program_entry.hpp). The bytes are machine code, and their checksum has no key, so
+// that it is no proof of where they are from: whoever can write to a store runs code in the
+// processes that read it. Names are 32 hexadecimal digits. Threads: one store may serve several
+// Contexts on several threads.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +40,9 @@ class ProgramStore {
 //   NAME.program             an entry, put there by an atomic rename; its time is that of last use
 //   NAME.crashed             the digest of an entry that a process died of: held back while equal
 //   attempts/NAME.PID-COUNT  an entry in a driver's hands, locked (flock) while the process lives
-// Several processes may use one folder. Readers take no lock. The folder is made when needed.
+// Several processes may use one folder. Readers take no lock. The folder is made when needed, with
+// mode 0700. It and its entries are used only where they are private to the process's user
+// (runtime/private_folder.hpp).
 class DiskProgramStore : public ProgramStore {
  public:
   // An entry as it lies there; held back: a process died of it.
@@ -53,7 +57,8 @@ class DiskProgramStore : public ProgramStore {
   // limit_bytes: of all entries together; the least recently used go first.
   DiskProgramStore(std::filesystem::path folder, std::size_t limit_bytes);
 
-  // Errors: io; invalid_file once for each entry that an earlier process is seen to have died of.
+  // Errors: io; invalid_file where others may write, and once for each entry that an earlier
+  // process is seen to have died of.
   std::optional<std::vector<std::byte>> load(const std::string& name) override;
   // Errors: io; what was there stays.
   void save(const std::string& name, std::span<const std::byte> bytes) override;

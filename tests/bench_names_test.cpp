@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "bench/support/arithmetic.hpp"
 #include "runtime/context.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
@@ -137,6 +138,19 @@ TEST(BenchNames, ShowProductsOfBf16WhereTheDeviceHasThem) {
                  "lora_linear/fused/f32/64x1024x1024/r8/bf16",
                  "lora_linear/fused/f32/64x1024x1024/r8/warm/bf16",
                  "training/fused/q4_1/4x512/r8/bf16", "generation/fused/q4_1/512x128/bf16"});
+}
+
+TEST(BenchNames, SayF32OnlyWhereNoVariantRoundsOperands) {
+  for (int i = static_cast<int>(Variant::automatic); i <= static_cast<int>(Variant::wgmma); ++i) {
+    const auto forced = static_cast<Variant>(i);
+    Device device;
+    device.matrix_unit = is_for_cpus(forced) ? MatrixUnit::amx : MatrixUnit::wgmma;
+    device.kind = is_for_cpus(forced) ? DeviceKind::cpu : DeviceKind::gpu;
+    const Variant of_f32 = bench::variant_with(bench::Arithmetic::f32, forced);
+    EXPECT_FALSE(has_matrix_unit(resolve(of_f32, Precision::f32, device))) << name_of(forced);
+    EXPECT_EQ(is_for_cpus(of_f32), is_for_cpus(forced)) << name_of(forced);
+    EXPECT_EQ(bench::variant_with(bench::Arithmetic::bf16, forced), forced) << name_of(forced);
+  }
 }
 
 TEST(BenchJson, TellsOfTheMachineAndOfEachRow) {

@@ -26,11 +26,16 @@ TEST(Hooks, PassOnWhatTheyAreToldWhereTheyAreSet) {
   hooks.metric = [&](std::string_view name, double value) {
     seen.push_back(fmt::format("{} {}", name, value));
   };
+  hooks.build = [&](const ProgramBuild& build) {
+    seen.push_back(fmt::format("{} {} {}", build.number, build.file, build.finished));
+  };
   hooks.tell(LogLevel::warning, "a cache that cannot be written");
   hooks.count({.bytes = -8, .tag = "weights", .in_use_bytes = 16});
   hooks.measure("builds", 2);
-  EXPECT_EQ(seen, (std::vector<std::string>{"warning: a cache that cannot be written",
-                                            "-8 of weights, 16 in use", "builds 2"}));
+  hooks.report({.file = "rope.cl", .number = 3, .finished = true});
+  EXPECT_EQ(seen,
+            (std::vector<std::string>{"warning: a cache that cannot be written",
+                                      "-8 of weights, 16 in use", "builds 2", "3 rope.cl true"}));
 }
 
 TEST(Hooks, AreQuietWhereTheyAreNotSet) {
@@ -38,6 +43,7 @@ TEST(Hooks, AreQuietWhereTheyAreNotSet) {
   hooks.tell(LogLevel::error, "nobody hears");
   hooks.count({});
   hooks.measure("nothing", 0);
+  hooks.report({});
 }
 
 TEST(Hooks, LetNothingOutThatTheirCallbackThrows) {
@@ -50,10 +56,12 @@ TEST(Hooks, LetNothingOutThatTheirCallbackThrows) {
   hooks.log = [&](LogLevel, std::string_view) { fail_with(std::runtime_error("a full disk")); };
   hooks.allocation = [&](const AllocationEvent&) { fail_with(1); };
   hooks.metric = [&](std::string_view, double) { fail_with(std::string("no exception class")); };
+  hooks.build = [&](const ProgramBuild&) { fail_with(2); };
   hooks.tell(LogLevel::info, "");
   hooks.count({});
   hooks.measure("", 0);
-  EXPECT_EQ(calls, 3);
+  hooks.report({});
+  EXPECT_EQ(calls, 4);
 }
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20U;

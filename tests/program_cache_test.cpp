@@ -225,6 +225,44 @@ TEST_F(ProgramCacheTest, BuildsFromSourceWhatTheDriverRefuses) {
   EXPECT_EQ(log_.size(), 1U);
 }
 
+TEST_F(ProgramCacheTest, TakesNothingFromAFolderThatOthersMayWrite) {
+  start();
+  fs::permissions(folder_ / "cache/programs", fs::perms::others_write, fs::perm_options::add);
+  EXPECT_EQ(start(), kDoubled);
+  EXPECT_EQ(driver.from_binary, 0);
+  EXPECT_EQ(driver.from_source, 1);
+  EXPECT_THAT(log_, testing::ElementsAre(testing::HasSubstr("writable by nobody else")));
+}
+
+TEST_F(ProgramCacheTest, ReportsEachBuildFromSourceBeforeAndAfterIt) {
+  std::vector<std::string> seen;
+  ContextConfig with = config();
+  with.hooks.build = [&](const ProgramBuild& build) {
+    seen.push_back(fmt::format("{} {} {}", build.number, build.file, build.finished));
+    EXPECT_EQ(build.seconds > 0, build.finished);
+  };
+  start(with);
+  EXPECT_THAT(seen, testing::ElementsAre("1 twice.cl false", "1 twice.cl true"));
+  seen.clear();
+  start(with);
+  EXPECT_THAT(seen, testing::IsEmpty()) << "it was loaded";
+  write("twice.cl", "no kernel");
+  Context context(with);
+  EXPECT_THROW(context.kernel("twice.cl", "twice"), Error);
+  EXPECT_THROW(context.kernel("twice.cl", "twice", Defines().set("N", 1)), Error);
+  EXPECT_THAT(seen, testing::ElementsAre("1 twice.cl false", "1 twice.cl true", "2 twice.cl false",
+                                         "2 twice.cl true"));
+}
+
+// pocl writes "1 warning generated." to the process's error stream, past every hook.
+TEST_F(ProgramCacheTest, KeepsWarningsOfADriverOffTheErrorStream) {
+  write("factor.clh", "#define FACTOR 2\n#warning a warning\n");
+  testing::internal::CaptureStderr();
+  const std::vector<float> result = start();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(result, kDoubled);
+}
+
 TEST_F(ProgramCacheTest, WorksWhereNothingCanBeWritten) {
   test::write_whole_file(folder_ / "file", "not a folder");
   ContextConfig unwritable = config();

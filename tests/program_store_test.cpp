@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -109,6 +110,40 @@ TEST(DiskProgramStore, SaysThatItsFolderCannotBeMade) {
   CLORA_EXPECT_ERROR(store.save("a", bytes_of("one")), ErrorCode::io, "programs");
   CLORA_EXPECT_ERROR(store.load("a"), ErrorCode::io, "programs");
   CLORA_EXPECT_ERROR(store.begin_attempt("a", {}), ErrorCode::io, "programs");
+}
+
+// Entries run as code in the processes that load them.
+TEST(DiskProgramStore, KeepsItsEntriesFromOtherUsersWhateverTheUmask) {
+  const TemporaryFolder folder;
+  const mode_t kept = ::umask(0);
+  DiskProgramStore store(folder / "programs", kNoLimit);
+  store.save("a", bytes_of("one"));
+  const auto attempt = store.begin_attempt("a", bytes_of("one"));
+  ::umask(kept);
+  EXPECT_EQ(store.load("a"), bytes_of("one"));
+  for (const char* made : {"programs", "programs/a.program", "programs/attempts"}) {
+    const auto others = fs::perms::group_all | fs::perms::others_all;
+    EXPECT_EQ(fs::status(folder / made).permissions() & others, fs::perms::none) << made;
+  }
+}
+
+TEST(DiskProgramStore, UsesNoFolderAndNoEntryThatOthersMayWrite) {
+  const TemporaryFolder folder;
+  DiskProgramStore store(folder / "programs", kNoLimit);
+  store.save("a", bytes_of("one"));
+  const auto others_may_write = [&](const char* path, bool may) {
+    fs::permissions(folder / path, fs::perms::others_write,
+                    may ? fs::perm_options::add : fs::perm_options::remove);
+  };
+  others_may_write("programs", true);
+  CLORA_EXPECT_ERROR(store.load("a"), ErrorCode::invalid_file, "writable by nobody else");
+  CLORA_EXPECT_ERROR(store.save("a", bytes_of("two")), ErrorCode::invalid_file, "programs");
+  others_may_write("programs", false);
+  EXPECT_EQ(store.load("a"), bytes_of("one"));
+  others_may_write("programs/a.program", true);
+  CLORA_EXPECT_ERROR(store.load("a"), ErrorCode::invalid_file, "a.program");
+  store.save("a", bytes_of("two"));  // another file
+  EXPECT_EQ(store.load("a"), bytes_of("two"));
 }
 
 TEST(DiskProgramStore, KeepsTheOldEntryWhereTheDiskIsFull) {

@@ -83,6 +83,24 @@ TEST(TunedTable, SaysWhichFileIsNone) {
   EXPECT_THAT(TunedTable::read("/nowhere/tuned.json").entries(), IsEmpty());
 }
 
+// Nothing of the JSON library's own words, and no stack that overflows.
+TEST(TunedTable, NamesTheKeyThatIsWrong) {
+  const std::string begin = R"({"format": "clora tuned kernels", "version": 1, "kernels": )";
+  const std::string one = R"({"device": "d", "file": "f", "kernel": "k", "options": "", )"
+                          R"("driver": "1", "seconds": 1, "preset_seconds": 1, "sizes": {})";
+  CLORA_EXPECT_ERROR(TunedTable::parse(begin + "3}", "t.json"), ErrorCode::invalid_file,
+                     "t.json: kernels must be an array, got 3");
+  CLORA_EXPECT_ERROR(TunedTable::parse(begin + "[{}]}", "t.json"), ErrorCode::invalid_file,
+                     "t.json: the key kernels[0].device is missing");
+  CLORA_EXPECT_ERROR(
+      TunedTable::parse(begin + "[" + one + R"(, "values": {"TILE": 1.5}}]})", "t.json"),
+      ErrorCode::invalid_file, "kernels[0].values.TILE must be a whole number of 64 bits, got 1.5");
+  CLORA_EXPECT_ERROR(TunedTable::parse(begin + std::string(100'000, '['), "t.json"),
+                     ErrorCode::invalid_file, "nested");
+  const auto error = test::caught([&] { TunedTable::parse("{", "t.json"); });
+  EXPECT_THAT(error->message, testing::Not(HasSubstr("json.exception")));
+}
+
 TEST(TunedTable, OfTheProjectIsWhole) {
   const TunedTable project = project_tuned_table();
   for (const TunedEntry& each : project.entries()) {
@@ -120,9 +138,9 @@ class TunedGemm : public testing::Test {
     record_gemm(batch, y.tensor(), test::upload(context, {70, 40}, x),
                 test::upload(context, {50, 40}, w));
     batch.submit().wait();
-    test::expect_close(
-        y.values(), test::gemm_reference(test::to_double(x), test::to_double(w), {70, 50, 40}),
-        test::tolerance_of(40), "y");
+    test::expect_close(y.values(),
+                       test::gemm_reference(test::to_double(x), test::to_double(w), {70, 50, 40}),
+                       test::tolerance_of(40), "y");
   }
 
   // What an attempt to build the kernel is given, from the message about a text that never builds.

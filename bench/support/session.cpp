@@ -49,11 +49,8 @@ Ceilings best_of(const Ceilings& a, const Ceilings& b) {
 
 ContextConfig config_for(Arithmetic arithmetic) {
   ContextConfig config = config_from_environment();
-  if (arithmetic == Arithmetic::bf16) {
-    config.precision = Precision::automatic;
-  } else if (config.variant == Variant::avx512_bf16) {
-    config.variant = Variant::cpu;  // the same kernels, f32 throughout
-  }
+  if (arithmetic == Arithmetic::bf16) config.precision = Precision::automatic;
+  config.variant = variant_with(arithmetic, config.variant);
   return config;
 }
 

@@ -1,13 +1,11 @@
 // What all benches of a run share: a Context for each arithmetic, and the device's ceilings.
 #pragma once
 
+#include "bench/support/arithmetic.hpp"
 #include "runtime/context.hpp"
 #include "runtime/roofline.hpp"
 
 namespace clora::bench {
-
-// Of products: f32, or operands rounded to bf16 by the device's matrix unit.
-enum class Arithmetic { f32, bf16 };
 
 // The environment's configuration with this arithmetic, whatever variant the environment names.
 ContextConfig config_for(Arithmetic arithmetic);

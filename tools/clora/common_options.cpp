@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "runtime/error.hpp"
+#include "tools/command_line/build_notice.hpp"
 
 namespace clora {
 
@@ -82,6 +83,7 @@ ContextConfig context_config(const CommonOptions& options) {
     if (level >= LogLevel::warning) output.warning("{}", message);
     if (level == LogLevel::info) output.remark("{}", message);
   };
+  config.hooks.build = build_notice(options.output);
   return config;
 }
 

@@ -12,6 +12,7 @@
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/profile_report.hpp"
 #include "tools/clora/progress_bar.hpp"
+#include "tools/command_line/terminal_line.hpp"
 
 namespace clora {
 namespace {
@@ -105,6 +106,7 @@ void LoadedModel::show_inside() {
       output_.object(profile_json(context_->profiler(), by, ceilings_));
     } else {
       const std::string table = context_->profiler().table(by, ceilings_);
+      clear_terminal_line();
       std::fwrite(table.data(), 1, table.size(), stderr);
     }
   }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "tools/command_line/terminal_line.hpp"
+
 namespace clora {
 namespace {
 
@@ -35,6 +37,7 @@ std::FILE* terminal_of(const Output& output) {
 }
 
 void put(std::FILE* stream, const std::string& text) {
+  clear_terminal_line();
   std::fputs(text.c_str(), stream);
   std::fflush(stream);
 }

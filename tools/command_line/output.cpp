@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tools/command_line/terminal_line.hpp"
+
 namespace clora {
 
 void Output::object(const nlohmann::ordered_json& value) {
@@ -22,6 +24,7 @@ void Output::line(std::FILE* stream, std::string_view text) {
 
 void Output::write(std::FILE* stream, std::string_view text) {
   if (stream == stdout && reader_left_) return;
+  clear_terminal_line();
   const bool written =
       std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;
   if (!written && stream == stdout) reader_left_ = true;

@@ -6,8 +6,11 @@
 #include <csignal>
 #include <iostream>
 
+#include "runtime/context.hpp"
+#include "runtime/driver_cache.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/suggestion.hpp"
+#include "tools/command_line/terminal_line.hpp"
 
 namespace clora {
 namespace {
@@ -97,7 +100,22 @@ std::vector<std::string> with_config(const Called& called,
 }
 
 int report(const CLI::App& program, std::string_view message, int code) {
+  clear_terminal_line();
   std::cerr << program.get_name() << ": error: " << message << std::endl;
+  return code;
+}
+
+// Runs the action with pocl's own cache in our cache folder, where damaged files are noticed.
+int run_action(const CLI::App& program, const Action& action) {
+  Hooks hooks;
+  hooks.log = [&](LogLevel level, std::string_view message) {
+    if (level >= LogLevel::warning) {
+      std::cerr << program.get_name() << ": warning: " << message << std::endl;
+    }
+  };
+  const DriverCache drivers(default_cache_folder(), hooks);
+  const int code = action();
+  clear_terminal_line();
   return code;
 }
 
@@ -112,7 +130,7 @@ int parse_and_run(CLI::App& program, const std::vector<std::string>& arguments, 
     if (error.get_exit_code() == 0) return program.exit(error);  // help and version
     return report(program, error.what(), kUsage);
   }
-  return action ? action() : kOk;
+  return action ? run_action(program, action) : kOk;
 }
 
 }  // namespace

@@ -1,0 +1,195 @@
+#include "runtime/driver_cache.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <system_error>
+
+#include "runtime/checksum_list.hpp"
+#include "runtime/descriptor.hpp"
+#include "runtime/error.hpp"
+#include "runtime/locked_mark.hpp"
+#include "runtime/private_folder.hpp"
+
+namespace clora {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kVariable = "POCL_CACHE_DIR";
+constexpr std::size_t kMaxDeaths = 2;  // of processes, before the whole cache is suspected
+
+// Files that pocl writes again in later processes and never builds anything from.
+bool is_never_executed(const fs::path& path) {
+  return path.filename() == "build.log" || path.filename() == "last_accessed";
+}
+
+// pocl's temporary files lie in the uppermost folder, all others in a folder of their program.
+bool is_temporary(const fs::path& path) { return !path.has_parent_path(); }
+
+Descriptor open_lock(const fs::path& path) {
+  Descriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (lock.value() < 0) {
+    fail(ErrorCode::io, "{}: cannot be opened: {}", path.string(),
+         std::generic_category().message(errno));
+  }
+  return lock;
+}
+
+void wait_for_lock(const Descriptor& lock, int kind) {
+  while (::flock(lock.value(), kind) != 0) {
+    if (errno != EINTR) {
+      fail(ErrorCode::io, "the lock of the driver's cache: {}",
+           std::generic_category().message(errno));
+    }
+  }
+}
+
+// The number of marks in the folder that processes left when they died.
+std::size_t deaths_in(const fs::path& folder) {
+  std::size_t deaths = 0;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    deaths += take_dead_mark(at->path()) ? 1 : 0;
+  }
+  return deaths;
+}
+
+// In a container every start may have the same process id.
+std::string name_of_this_process() {
+  return fmt::format("{}-{:x}", ::getpid(),
+                     std::chrono::system_clock::now().time_since_epoch().count());
+}
+
+}  // namespace
+
+// The folder in the hands of this process.
+class DriverCache::Use {
+ public:
+  Use(fs::path folder, const Hooks& hooks, std::uintmax_t limit_bytes)
+      : folder_(std::move(folder)), lock_(lock_in(folder_)) {
+    const bool alone = ::flock(lock_.value(), LOCK_EX | LOCK_NB) == 0;
+    if (!alone) wait_for_lock(lock_, LOCK_SH);
+    clean(alone, hooks, limit_bytes);
+    if (alone) wait_for_lock(lock_, LOCK_SH);
+    make_private_folder(kernels());
+    make_private_folder(processes());
+    mark_ = std::make_unique<LockedMark>(processes() / name_of_this_process(), "");
+    if (::setenv(kVariable, kernels().c_str(), 0) != 0) {
+      fail(ErrorCode::io, "the environment takes no {}: {}", kVariable,
+           std::generic_category().message(errno));
+    }
+  }
+
+  // In the process that made it: a child that fork() made has the object, too.
+  void end() {
+    if (::getpid() != process_) return;
+    ::unsetenv(kVariable);
+    ChecksumList list = ChecksumList::read(checksums());
+    std::size_t changes = 0;
+    for (const std::string& path : list.paths()) {
+      if (fs::exists(kernels() / path)) continue;
+      list.remove(path);
+      ++changes;
+    }
+    for (const std::string& path : files_below(kernels())) {
+      if (is_never_executed(path) || is_temporary(path)) continue;
+      if (list.has(path) && !is_newer(path, begun_)) continue;
+      if (!list.matches(kernels(), path)) changes += list.add(kernels(), path) ? 1 : 0;
+    }
+    if (changes > 0) list.write(checksums());
+  }
+
+ private:
+  static Descriptor lock_in(const fs::path& folder) {
+    make_private_folder(folder);
+    return open_lock(folder / "lock");
+  }
+  fs::path kernels() const { return folder_ / "kernels"; }
+  fs::path processes() const { return folder_ / "processes"; }
+  fs::path checksums() const { return folder_ / "checksums"; }
+
+  // alone: no other process uses the folder.
+  void clean(bool alone, const Hooks& hooks, std::uintmax_t limit_bytes) {
+    const ChecksumList list = ChecksumList::read(checksums());
+    if (alone && deaths_in(processes()) >= kMaxDeaths) {
+      clear();
+      hooks.tell(LogLevel::info,
+                 fmt::format("driver cache: {}: {} processes died while they used it; the driver "
+                             "compiles the kernels again",
+                             folder_.string(), kMaxDeaths));
+    } else if (alone && list.bytes() > limit_bytes) {
+      clear();
+    } else if (const std::size_t damaged = remove_damaged(list, alone); damaged > 0) {
+      hooks.tell(LogLevel::warning,
+                 fmt::format("driver cache: {}: {} files were damaged and are removed; the driver "
+                             "compiles their kernels again",
+                             folder_.string(), damaged));
+    }
+  }
+
+  // For a process that is alone.
+  void clear() {
+    fs::remove(checksums());
+    fs::remove_all(kernels());
+    fs::remove_all(processes());
+  }
+
+  // A process that is not alone leaves what came after the checksums: another one is using it. Two
+  // that compile one kernel at once write its file twice, and the files may differ.
+  std::size_t remove_damaged(const ChecksumList& list, bool alone) {
+    std::error_code absent;
+    const fs::file_time_type listed = fs::last_write_time(checksums(), absent);
+    std::size_t damaged = 0;
+    for (const std::string& path : files_below(kernels())) {
+      if (is_never_executed(path) || list.matches(kernels(), path)) continue;
+      if (!alone && (!list.has(path) || is_newer(path, listed))) continue;
+      fs::remove(kernels() / path);
+      damaged += list.has(path) ? 1 : 0;
+    }
+    return damaged;
+  }
+
+  // Files get their times from a clock that is some milliseconds late.
+  bool is_newer(const std::string& path, fs::file_time_type than) const {
+    std::error_code gone;
+    const fs::file_time_type written = fs::last_write_time(kernels() / path, gone);
+    return !gone && written > than - std::chrono::milliseconds(100);
+  }
+
+  fs::path folder_;
+  Descriptor lock_;
+  std::unique_ptr<LockedMark> mark_;
+  pid_t process_ = ::getpid();
+  fs::file_time_type begun_ = fs::file_time_type::clock::now();
+};
+
+DriverCache::DriverCache(const fs::path& cache_folder, const Hooks& hooks,
+                         std::uintmax_t limit_bytes) noexcept {
+  if (cache_folder.empty() || std::getenv(kVariable) != nullptr) return;
+  try {
+    use_ = std::make_unique<Use>(fs::absolute(cache_folder / "pocl"), hooks, limit_bytes);
+  } catch (const Error& error) {
+    // A folder that cannot be made is no fault of it: the driver may not be pocl at all.
+    const bool unsafe = error.code() == ErrorCode::invalid_file;
+    hooks.tell(unsafe ? LogLevel::warning : LogLevel::info,
+               fmt::format("driver cache: {}; pocl uses its default folder", error.what()));
+  } catch (const std::exception& error) {
+    hooks.tell(LogLevel::info,
+               fmt::format("driver cache: {}; pocl uses its default folder", error.what()));
+  }
+}
+
+DriverCache::~DriverCache() {
+  if (use_ == nullptr) return;
+  try {
+    use_->end();
+  } catch (const std::exception&) {  // the next process compiles the kernels again
+  }
+}
+
+}  // namespace clora

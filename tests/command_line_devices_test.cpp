@@ -1,0 +1,114 @@
+// What the program says where there is no OpenCL device: why, and what to do about it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/program.hpp"
+#include "tests/support/test_files.hpp"
+
+namespace clora {
+namespace {
+
+namespace fs = std::filesystem;
+using test::ProgramResult;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class WithoutADevice : public testing::Test {
+ protected:
+  WithoutADevice() { fs::create_directory(vendors()); }
+
+  fs::path vendors() const { return folder_ / "vendors"; }
+  void add_driver(const char* name, const std::string& content) {
+    test::write_whole_file(vendors() / name, content);
+  }
+  // pocl as this machine has it; false where it has none.
+  bool add_pocl() {
+    const fs::path installed = "/etc/OpenCL/vendors/pocl.icd";
+    if (fs::exists(installed)) fs::copy(installed, vendors() / "pocl.icd");
+    return fs::exists(installed);
+  }
+  ProgramResult devices(std::vector<std::string> environment = {}) {
+    environment.push_back("OCL_ICD_VENDORS=" + vendors().string());
+    return test::run_clora(
+        test::ProgramCall{.arguments = {"devices"}, .environment = std::move(environment)});
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(WithoutADevice, SaysThatNoDriverIsInstalled) {
+  const ProgramResult result = devices();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("no driver is installed"), HasSubstr("OCL_ICD_VENDORS"),
+                                HasSubstr(vendors().string()), HasSubstr("pocl-opencl-icd"),
+                                HasSubstr("nvidia-opencl-icd")));
+}
+
+TEST_F(WithoutADevice, SaysThatTheFolderOfDriversIsNotThere) {
+  fs::remove(vendors());
+  const ProgramResult result = devices();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("no .icd file in"), HasSubstr(vendors().string())));
+}
+
+TEST_F(WithoutADevice, NamesTheDriverThatDoesNotLoadAndWhy) {
+  add_driver("other.icd", "libno-such-driver.so.1\n");
+  const ProgramResult result = devices();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr((vendors() / "other.icd").string() +
+                                          " names libno-such-driver.so.1, which does not load"),
+                                HasSubstr("cannot open shared object file"),
+                                HasSubstr("pocl-opencl-icd"), Not(HasSubstr("no driver is"))));
+}
+
+TEST_F(WithoutADevice, NamesEachDriverThatDoesNotLoad) {
+  add_driver("a.icd", "");
+  add_driver("b.icd", "libno-such-driver.so.1");
+  add_driver("c.txt", "libanother.so");
+  const ProgramResult result = devices();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("a.icd: the file names no library"), HasSubstr("b.icd"),
+                                Not(HasSubstr("libanother"))));
+}
+
+TEST_F(WithoutADevice, SaysThatADriverLoadsAndHasNone) {
+  add_driver("m.icd", "libm.so.6\n");  // loads, and is no driver
+  const ProgramResult result = devices();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("libm.so.6"), HasSubstr("loads but finds no device")));
+}
+
+TEST_F(WithoutADevice, SaysThatPoclCannotWriteItsCache) {
+  if (!add_pocl()) GTEST_SKIP() << "pocl is not installed";
+  test::write_whole_file(folder_ / "file", "not a folder");
+  const std::string nowhere = (folder_ / "file").string();
+  const ProgramResult refused =
+      devices({"HOME=" + nowhere, "XDG_CACHE_HOME=", "CLORA_CACHE_DIR=" + nowhere + "/cache"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("pocl cannot write its cache folder " + nowhere + "/.cache/pocl"),
+                    HasSubstr("set CLORA_CACHE_DIR")));
+  const ProgramResult helped = devices(
+      {"HOME=" + nowhere, "XDG_CACHE_HOME=", "CLORA_CACHE_DIR=" + (folder_ / "cache").string()});
+  EXPECT_EQ(helped.exit_code, 0) << helped.err;
+}
+
+TEST_F(WithoutADevice, SaysThatPoclWasToldToHaveNone) {
+  if (!add_pocl()) GTEST_SKIP() << "pocl is not installed";
+  const ProgramResult result = devices({"POCL_DEVICES=nonsense"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("POCL_DEVICES='nonsense'"));
+}
+
+TEST_F(WithoutADevice, OfTheWantedKindNamesTheDriverThatDoesNotLoad) {
+  if (!add_pocl()) GTEST_SKIP() << "pocl is not installed";
+  add_driver("other.icd", "libno-such-driver.so.1\n");
+  EXPECT_EQ(devices().exit_code, 0);
+  const ProgramResult result = devices({"CLORA_DEVICE=gpu"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("none matches 'gpu'"), HasSubstr("other.icd")));
+}
+
+}  // namespace
+}  // namespace clora
