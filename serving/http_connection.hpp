@@ -28,7 +28,12 @@ class HttpConnection final : public httplib::Stream {
  public:
   // Takes the socket, and closes it. `stopping` ends every wait.
   HttpConnection(int socket, const HttpLimits& limits, std::function<bool()> stopping)
-      : socket_(socket), limits_(limits), stopping_(std::move(stopping)) {}
+      : socket_(socket), limits_(limits), stopping_(std::move(stopping)) {
+    // What a client has not read shall not pile up in the system's buffers, which grow to
+    // megabytes.
+    const int bytes = 32 << 10U;
+    ::setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+  }
   ~HttpConnection() override {
     if (!at_request_end()) linger();
     ::close(socket_);
@@ -186,12 +191,11 @@ class HttpConnection final : public httplib::Stream {
   // In short waits, so that a server that stops is not kept.
   bool wait(short events, Clock::time_point deadline) const {
     for (;;) {
-      const auto left =
-          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
       pollfd state{.fd = socket_, .events = events, .revents = 0};
-      const int wait_ms = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 50));
-      if (::poll(&state, 1, wait_ms) > 0) return true;
-      if (left.count() <= 0 || stopping_()) return false;
+      const auto wait_ms = std::clamp<std::int64_t>(left.count(), 0, 50);
+      if (::poll(&state, 1, static_cast<int>(wait_ms)) > 0) return true;
+      if (Clock::now() >= deadline || stopping_()) return false;
     }
   }
 

@@ -61,8 +61,8 @@ class RawClient {
 };
 
 inline std::string post_head(std::string_view path, std::size_t length) {
-  return "POST " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
-         std::to_string(length) + "\r\n\r\n";
+  return "POST " + std::string(path) +
+         " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n";
 }
 inline std::string post(std::string_view path, std::string_view body) {
   return post_head(path, body.size()) + std::string(body);

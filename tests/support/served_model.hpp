@@ -68,8 +68,7 @@ struct HttpAnswer {
 class EmbedServerProgram {
  public:
   EmbedServerProgram(const ServedFiles& files, const std::vector<std::string>& limits) {
-    ProgramCall call{.arguments = {files.path("model"), "0",
-                                   "one=" + files.path("first").string(),
+    ProgramCall call{.arguments = {files.path("model"), "0", "one=" + files.path("first").string(),
                                    "two=" + files.path("second").string()}};
     call.arguments.insert(call.arguments.end(), limits.begin(), limits.end());
     program_.emplace(built_program("examples/embed_server/embed_server"), call);
