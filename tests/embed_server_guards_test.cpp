@@ -30,7 +30,7 @@ class EmbedServerGuards : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     server_ = std::make_unique<test::EmbedServerProgram>(
-        files(), std::vector<std::string>{"--write-ms=600000", "--request-ms=60000"});
+        files(), std::vector<std::string>{"--write-ms=600000", "--request-ms=600000"});
     reply_ = server_->text_of(test::completion("one"));
   }
   static void TearDownTestSuite() {
@@ -67,11 +67,11 @@ TEST_F(EmbedServerGuards, AByteThatIsNotUtf8IsRefused200Times) {
   }
 }
 
-TEST_F(EmbedServerGuards, FiftyThousandLevelsAreRefused) {
-  const std::string deep = std::string(50000, '[') + std::string(50000, ']');
+TEST_F(EmbedServerGuards, HalfAMillionLevelsAreRefused) {
+  const std::string deep = std::string(500000, '[') + std::string(500000, ']');
   EXPECT_EQ(complete(deep).status, 400);
   EXPECT_EQ(complete(R"({"prompt": "x", "stop": )" + deep + "}").status, 400);
-  EXPECT_EQ(complete(std::string(50000, '[')).status, 400);
+  EXPECT_EQ(complete(std::string(500000, '[')).status, 400);
   EXPECT_EQ(server_->post("/v1/chat/completions", R"({"messages": )" + deep + "}").status, 400);
 }
 
