@@ -1,8 +1,9 @@
 # What programs link to, made of the rooms (docs/decisions/packaging.md):
 #   libclora.a   every room, C++ and C         clora::clora
 #   libclora.so  the C interface alone         clora::shared
-# The rooms themselves are clora::runtime, clora::ops, clora::lora and clora::model.
-set(rooms runtime ops lora model)
+# The rooms themselves are clora::runtime, clora::ops, clora::lora, clora::model
+# and clora::serving.
+set(rooms runtime ops lora model serving)
 foreach(room IN LISTS rooms)
   add_library(clora::${room} ALIAS clora_${room})
   list(APPEND room_objects $<TARGET_OBJECTS:clora_${room}>)

@@ -1,96 +1,42 @@
 // examples/embed_server, run as its users run it: a tiny chat model, two adapters, HTTP.
+// embed_server_guards_test.cpp has what clients must not be able to do to it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <httplib.h>
 
 #include <algorithm>
-#include <csignal>
-#include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
-#include "lora/peft_files.hpp"
-#include "tests/support/op_test.hpp"
-#include "tests/support/program.hpp"
-#include "tests/support/test_models.hpp"
-#include "tests/support/tiny_chat_model.hpp"
+#include "tests/support/served_model.hpp"
 
 namespace clora {
 namespace {
 
 using nlohmann::json;
+using test::HttpAnswer;
 using testing::HasSubstr;
 
-void write_adapter(LanguageModel& model, const std::filesystem::path& folder, std::uint32_t seed) {
-  const Adapter adapter(model.context(), adapter_sites(model.config()), {.rank = 2, .alpha = 2});
-  for (const AdapterModule& module : adapter.modules()) {
-    const LoraWeights weights = adapter.weights(module.site.path);
-    for (const Tensor& matrix : {weights.a, weights.bt}) {
-      const auto values =
-          test::random_values(static_cast<std::size_t>(matrix.elements()), seed++, 0.7F);
-      model.context().write(matrix, std::as_bytes(std::span(values)));
-    }
-  }
-  save_adapter(adapter, folder);
-}
-
-// For replies that are long enough to leave.
-void give_room(const std::filesystem::path& path) {
-  json config = json::parse(test::read_whole_file(path));
-  config["max_position_embeddings"] = 4096;
-  test::write_whole_file(path, config.dump());
-}
-
-// The files, and the server on a port of its own.
 class EmbedServer : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ = std::make_unique<test::TemporaryFolder>();
-    test::write_tiny_chat_model(*folder_ / "model");
-    give_room(*folder_ / "model/config.json");
-    test::OpenModel open(*folder_ / "model");
-    write_adapter(open.model, *folder_ / "first", 1);
-    write_adapter(open.model, *folder_ / "second", 100);
-    server_ = std::make_unique<test::RunningProgram>(
-        test::built_program("examples/embed_server/embed_server"),
-        test::ProgramCall{.arguments = {*folder_ / "model", "0",
-                                        "one=" + (*folder_ / "first").string(),
-                                        "two=" + (*folder_ / "second").string()}});
-    const std::string line = server_->read_line();
-    ASSERT_THAT(line, HasSubstr("listening on http://127.0.0.1:"));
-    port_ = std::stoi(line.substr(line.rfind(':') + 1));
+    files_ = std::make_unique<test::ServedFiles>();
+    server_ = std::make_unique<test::EmbedServerProgram>(*files_, std::vector<std::string>{});
   }
   static void TearDownTestSuite() {
-    EXPECT_EQ(server_->end_by(SIGINT), 0) << "Ctrl-C must end the server cleanly";
+    EXPECT_EQ(server_->interrupt(), 0) << "Ctrl-C must end the server cleanly";
     server_.reset();
-    folder_.reset();
+    files_.reset();
   }
 
-  EmbedServer() : client_("127.0.0.1", port_) { client_.set_read_timeout(60); }
-
-  struct Answer {
-    int status = 0;
-    std::string body;
-    json parsed() const { return json::parse(body); }
-  };
-  Answer post(const std::string& path, const std::string& body) {
-    const httplib::Result result = client_.Post(path, body, "application/json");
-    EXPECT_TRUE(result) << httplib::to_string(result.error());
-    return result ? Answer{result->status, result->body} : Answer{};
+  static HttpAnswer post(const std::string& path, const std::string& body) {
+    return server_->post(path, body);
   }
-  Answer get(const std::string& path) {
-    const httplib::Result result = client_.Get(path);
-    EXPECT_TRUE(result) << httplib::to_string(result.error());
-    return result ? Answer{result->status, result->body} : Answer{};
-  }
-  std::string text_of(const json& request) {
-    const Answer answer = post("/v1/completions", request.dump());
-    EXPECT_EQ(answer.status, 200) << answer.body;
-    return answer.parsed()["choices"][0]["text"];
-  }
+  static HttpAnswer get(const std::string& path) { return server_->get(path); }
+  static std::string text_of(const json& request) { return server_->text_of(request); }
   // The events' payloads.
-  std::vector<std::string> events_of(const std::string& path, json request) {
+  static std::vector<std::string> events_of(const std::string& path, json request) {
     request["stream"] = true;
-    const Answer answer = post(path, request.dump());
+    const HttpAnswer answer = post(path, request.dump());
     EXPECT_EQ(answer.status, 200) << answer.body;
     std::vector<std::string> events;
     std::istringstream lines(answer.body);
@@ -100,15 +46,11 @@ class EmbedServer : public testing::Test {
     return events;
   }
 
-  static inline std::unique_ptr<test::TemporaryFolder> folder_;
-  static inline std::unique_ptr<test::RunningProgram> server_;
-  static inline int port_ = 0;
-  httplib::Client client_;
+  static inline std::unique_ptr<test::ServedFiles> files_;
+  static inline std::unique_ptr<test::EmbedServerProgram> server_;
 };
 
-json request(const std::string& model) {
-  return {{"model", model}, {"prompt", "the llo"}, {"max_tokens", 24}, {"temperature", 0}};
-}
+json request(const std::string& model) { return test::completion(model); }
 
 TEST_F(EmbedServer, ListsTheBaseModelAndEachAdapter) {
   const json models = get("/v1/models").parsed();
@@ -148,7 +90,7 @@ TEST_F(EmbedServer, ChatRepliesStreamedAndWholeAreEqual) {
                   {"max_tokens", 16},
                   {"temperature", 0.7},
                   {"seed", 5}};
-  const Answer answer = post("/v1/chat/completions", chat.dump());
+  const HttpAnswer answer = post("/v1/chat/completions", chat.dump());
   ASSERT_EQ(answer.status, 200) << answer.body;
   const json whole = answer.parsed();
   EXPECT_EQ(whole["object"], "chat.completion");
@@ -170,30 +112,49 @@ TEST_F(EmbedServer, AStopTextEndsTheReplyAndIsNotPartOfIt) {
   ASSERT_NE(found, whole.end());
   const std::string stop(1, *found);
   stopped["stop"] = stop;
-  const Answer answer = post("/v1/completions", stopped.dump());
+  const HttpAnswer answer = post("/v1/completions", stopped.dump());
   EXPECT_EQ(answer.parsed()["choices"][0]["text"], whole.substr(0, whole.find(stop)));
   EXPECT_EQ(answer.parsed()["choices"][0]["finish_reason"], "stop");
 }
 
+TEST_F(EmbedServer, AStreamCountsItsTokensWhereAskedTo) {
+  json counted = request("one");
+  counted["stream_options"] = {{"include_usage", true}};
+  const std::vector<std::string> events = events_of("/v1/completions", counted);
+  ASSERT_GE(events.size(), 3U);
+  const json last = json::parse(events[events.size() - 2]);
+  EXPECT_EQ(last["choices"], json::array());
+  EXPECT_EQ(last["usage"]["completion_tokens"], 24);
+  EXPECT_EQ(last["usage"]["total_tokens"], 24 + last["usage"]["prompt_tokens"].get<int>());
+}
+
 TEST_F(EmbedServer, BadRequestsGetAStatusAndAReason) {
   const auto expect = [&](const std::string& body, int status, const char* part) {
-    const Answer answer = post("/v1/completions", body);
+    const HttpAnswer answer = post("/v1/completions", body);
     EXPECT_EQ(answer.status, status) << body;
-    EXPECT_THAT(answer.parsed()["error"]["message"].get<std::string>(), HasSubstr(part)) << body;
+    EXPECT_THAT(answer.error(), HasSubstr(part)) << body;
+    EXPECT_EQ(answer.error("type"), "invalid_request_error");
   };
-  expect("this is no JSON", 400, "parse error");
-  expect("[1, 2]", 400, "");
-  expect(R"({"model": "base"})", 400, "prompt");
-  expect(R"({"prompt": 7})", 400, "must be string");
-  expect(R"({"prompt": ""})", 400, "1 to 2047 tokens");
-  expect(R"({"prompt": "x", "temperature": -1})", 400, "temperature >= 0");
-  expect(R"({"prompt": "x", "max_tokens": "many"})", 400, "must be number");
-  expect(R"({"prompt": "x", "model": "three"})", 404, "three");
-  expect(json{{"prompt", std::string(5000, 'x')}}.dump(), 400, "");
-  EXPECT_EQ(
-      post("/v1/chat/completions", R"({"messages": [{"role": "poet", "content": "x"}]})").status,
-      400);
-  EXPECT_EQ(post("/v1/nothing", "{}").status, 404);
+  expect("this is no JSON", 400, "line 1, column 2");
+  expect("[1, 2]", 400, "must be an object");
+  expect(R"({"model": "base"})", 400, "the field prompt is missing");
+  expect(R"({"prompt": 7})", 400, "prompt must be a string");
+  expect(R"({"prompt": ""})", 400, "not empty");
+  expect(R"({"prompt": "x", "temperature": -1})", 400, "from 0 to 2");
+  expect(R"({"prompt": "x", "max_tokens": "many"})", 400, "max_tokens must be a whole number");
+  expect(R"({"prompt": "x", "max_tokens": 4294967298})", 400, "from 1 to 2147483647");
+  expect(R"({"prompt": "x", "n": 2})", 400, "the field n is not supported");
+  expect(R"({"prompt": "x", "model": "three"})", 404, "there is no model \"three\"");
+  expect(json{{"prompt", std::string(5000, 'x')}}.dump(), 400, "1 to 2047 tokens");
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": "x", "model": "three"})").error("code"),
+            "model_not_found");
+  const HttpAnswer role =
+      post("/v1/chat/completions", R"({"messages": [{"role": "poet", "content": "x"}]})");
+  EXPECT_EQ(role.status, 400);
+  EXPECT_EQ(role.error("param"), "messages[0].role");
+  const HttpAnswer nothing = post("/v1/nothing", "{}");
+  EXPECT_EQ(nothing.status, 404);
+  EXPECT_THAT(nothing.error(), HasSubstr("nothing at this path"));
 }
 
 TEST_F(EmbedServer, TellsItsMemory) {
@@ -204,8 +165,7 @@ TEST_F(EmbedServer, TellsItsMemory) {
 
 // The model has room for 2048 tokens, and the client leaves at the first piece.
 TEST_F(EmbedServer, AClientThatLeavesEndsItsReply) {
-  const auto generated = [&] { return get("/health").parsed()["generated_tokens"].get<int>(); };
-  const int before = generated();
+  const std::int64_t before = server_->generated_tokens();
   httplib::Request leaving;
   leaving.method = "POST";
   leaving.path = "/v1/completions";
@@ -213,10 +173,10 @@ TEST_F(EmbedServer, AClientThatLeavesEndsItsReply) {
   leaving.content_receiver = [](const char*, std::size_t, std::uint64_t, std::uint64_t) {
     return false;
   };
-  EXPECT_FALSE(httplib::Client("127.0.0.1", port_).send(leaving));
+  EXPECT_FALSE(httplib::Client("127.0.0.1", server_->port()).send(leaving));
   text_of(request("base"));  // made behind the other
-  EXPECT_GT(generated(), before);
-  EXPECT_LT(generated(), before + 1500);
+  EXPECT_GT(server_->generated_tokens(), before);
+  EXPECT_LT(server_->generated_tokens(), before + 1500);
 }
 
 TEST_F(EmbedServer, ManyClientsAtOnceGetTheirReplies) {
@@ -225,15 +185,18 @@ TEST_F(EmbedServer, ManyClientsAtOnceGetTheirReplies) {
   std::vector<std::thread> clients;
   for (int i = 0; i < 6; ++i) {
     clients.emplace_back([&, i] {
-      httplib::Client client("127.0.0.1", port_);
-      client.set_read_timeout(60);
-      const std::string name = i % 2 == 0 ? "one" : "two";
-      const auto result = client.Post("/v1/completions", request(name).dump(), "application/json");
-      ASSERT_TRUE(result);
-      EXPECT_EQ(json::parse(result->body)["choices"][0]["text"], i % 2 == 0 ? one : two);
+      EXPECT_EQ(text_of(request(i % 2 == 0 ? "one" : "two")), i % 2 == 0 ? one : two);
     });
   }
   for (std::thread& client : clients) client.join();
+}
+
+TEST_F(EmbedServer, APortThatAnotherServerHasIsRefused) {
+  const auto second =
+      test::run_program(test::built_program("examples/embed_server/embed_server"),
+                        {.arguments = {files_->path("model"), std::to_string(server_->port())}});
+  EXPECT_EQ(second.exit_code, 1);
+  EXPECT_THAT(second.err, HasSubstr("port " + std::to_string(server_->port())));
 }
 
 TEST(EmbedServerStart, SaysWhatIsMissing) {
@@ -244,6 +207,23 @@ TEST(EmbedServerStart, SaysWhatIsMissing) {
   const test::ProgramResult absent = test::run_program(program, {.arguments = {"/no/model", "0"}});
   EXPECT_EQ(absent.exit_code, 1);
   EXPECT_THAT(absent.err, HasSubstr("/no/model"));
+}
+
+TEST(EmbedServerStart, RefusesPortsAndLimitsOutsideOfTheirRange) {
+  const auto program = test::built_program("examples/embed_server/embed_server");
+  const auto error_of = [&](const std::vector<std::string>& arguments) {
+    const test::ProgramResult result = test::run_program(program, {.arguments = arguments});
+    EXPECT_EQ(result.exit_code, 1);
+    return result.err;
+  };
+  for (const char* port : {"99999", "-1", "80x", "", "4294967376"}) {
+    EXPECT_THAT(error_of({"/no/model", port}),
+                HasSubstr("PORT must be a whole number from 0 to 65535"))
+        << port;
+  }
+  EXPECT_THAT(error_of({"/no/model", "0", "--connections=0"}), HasSubstr("from 1 to 1000"));
+  EXPECT_THAT(error_of({"/no/model", "0", "--speed=1"}), HasSubstr("no limit is called '--speed'"));
+  EXPECT_THAT(error_of({"/no/model", "0", "adapter"}), HasSubstr("NAME=FOLDER"));
 }
 
 }  // namespace

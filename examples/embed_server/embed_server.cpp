@@ -1,130 +1,138 @@
 // embed_server: a small inference server that embeds clora, with OpenAI's fields. engine.hpp is
-// what it does with clora, openai.hpp the fields; this is HTTP around them.
-//   embed_server MODEL PORT [NAME=ADAPTER_FOLDER]...        PORT 0: any that is free
+// what it does with clora, openai.hpp the fields, options.hpp the command line; this is HTTP around
+// them, with the guard rails of serving/.
 //   POST /v1/completions, POST /v1/chat/completions, GET /v1/models, GET /health
 // "model" in a request is an adapter's NAME, or "base". Replies are made one at a time. A client
-// that leaves a stream ends its reply; one that is not streamed is made to its end, since httplib
-// does not tell. Ctrl-C ends the reply in hand and the server.
-#include <httplib.h>
-#include <signal.h>
-
+// that leaves ends its reply. Ctrl-C ends the reply in hand and the server.
+#include <csignal>
 #include <cstdio>
-#include <thread>
+#include <future>
 
 #include "engine.hpp"
 #include "openai.hpp"
+#include "options.hpp"
+#include "serving/http_server.hpp"
+#include "serving/reply_stream.hpp"
 
 namespace {
 
+using namespace std::chrono_literals;
+
 std::atomic<bool> stopping = false;
 
-void answer(httplib::Response& response, const json& body, int status = 200) {
-  response.status = status;
-  response.set_content(body.dump(), "application/json");
+struct Service {
+  Engine& engine;
+  std::size_t waiting_bytes;
+};
+
+std::string event_of(const std::string& data) { return "data: " + data + "\n\n"; }
+
+// The events of a reply, each as it is made.
+void generate(Engine& engine, const Request& r, const std::function<bool(std::string)>& push) {
+  const auto made = engine.generate(r.model, r.tokens, r.config, r.stops, [&](const auto& text) {
+    const std::string event =
+        text.empty() ? "" : event_of(clora::json_text(reply_of(r, text, nullptr)));
+    return !stopping && push(event);
+  });
+  push(event_of(clora::json_text(reply_of(r, "", name_of(made.finish_reason)))));
+  if (r.include_usage) {
+    json usage = reply_of(r, "", nullptr);
+    usage["choices"] = json::array();
+    usage["usage"] = usage_of(r, made);
+    push(event_of(clora::json_text(usage)));
+  }
+  push(event_of("[DONE]"));
 }
 
-bool stream(Engine& engine, const Request& r, httplib::DataSink& sink) {
-  const auto send = [&](const std::string& data) {
-    const std::string event = "data: " + data + "\n\n";
+bool stream(const Service& service, const Request& r, httplib::DataSink& sink) {
+  const auto send = [&](const std::string& event) {
     return sink.write(event.data(), event.size());
   };
+  bool sent = false;
   try {
-    const auto made = engine.generate(r.model, r.prompt, r.config, r.stops, [&](const auto& text) {
-      if (stopping || !sink.is_writable()) return false;
-      return text.empty() || send(reply_of(r, text, nullptr).dump());
-    });
-    send(reply_of(r, "", name_of(made.finish_reason)).dump());
-    send("[DONE]");
+    sent = clora::run({.generate = [&](const auto& push) { generate(service.engine, r, push); },
+                       .send = send,
+                       .wanted = [&] { return sink.is_writable(); },
+                       .max_waiting_bytes = service.waiting_bytes});
   } catch (const std::exception& error) {  // too late for another status
-    send(error_of(error.what()).dump());
+    sent = send(event_of(clora::json_text(clora::error_reply(error).body)));
   }
-  sink.done();
-  return true;
+  if (sent) sink.done();
+  return sent;
 }
 
-void complete(Engine& engine, const Request& r, httplib::Response& response) {
+void complete(const Service& service, const Request& r, httplib::Response& response) {
   if (r.stream) {
     response.set_chunked_content_provider(
         "text/event-stream",
-        [&engine, r](std::size_t, httplib::DataSink& sink) { return stream(engine, r, sink); });
+        [service, r](std::size_t, httplib::DataSink& sink) { return stream(service, r, sink); });
     return;
   }
   std::string text;
-  const auto made = engine.generate(r.model, r.prompt, r.config, r.stops, [&](const auto& piece) {
-    text += piece;
-    return !stopping;
-  });
+  const auto made =
+      service.engine.generate(r.model, r.tokens, r.config, r.stops, [&](const auto& piece) {
+        text += piece;
+        return !stopping && !clora::HttpServer::client_left();
+      });
   json reply = reply_of(r, text, name_of(made.finish_reason));
-  reply["usage"] = {{"prompt_tokens", r.prompt.size()}, {"completion_tokens", made.ids.size()}};
-  answer(response, reply);
+  reply["usage"] = usage_of(r, made);
+  clora::HttpServer::answer(response, reply);
 }
 
-// An exception of a handler, as a status and a JSON body.
-void refuse(const httplib::Request&, httplib::Response& response, std::exception_ptr thrown) {
-  try {
-    std::rethrow_exception(std::move(thrown));
-  } catch (const clora::Error& error) {
-    answer(response, error_of(error.what()), status_of(error.code()));
-  } catch (const json::exception& error) {
-    answer(response, error_of(error.what()), 400);
-  } catch (const std::exception& error) {
-    answer(response, error_of(error.what()), 500);
-  }
-}
-
-void add_routes(httplib::Server& server, Engine& engine) {
-  server.set_exception_handler(refuse);
-  server.Post("/v1/completions", [&](const auto& request, auto& response) {
-    complete(engine, read(engine, request.body, false), response);
-  });
-  server.Post("/v1/chat/completions", [&](const auto& request, auto& response) {
-    complete(engine, read(engine, request.body, true), response);
-  });
-  server.Get("/v1/models", [&](const auto&, auto& response) {
+void add_routes(clora::HttpServer& server, const Service& service) {
+  const auto post = [&](const char* path, clora::CompletionKind kind) {
+    server.Post(path, [service, kind](const auto& request, auto& response) {
+      complete(service, read(service.engine, request.body, kind), response);
+    });
+  };
+  post("/v1/completions", clora::CompletionKind::text);
+  post("/v1/chat/completions", clora::CompletionKind::chat);
+  Engine& engine = service.engine;
+  server.Get("/v1/models", [&engine](const auto&, auto& response) {
     json list = json::array();
     for (const auto& [name, _] : engine.served) list.push_back({{"id", name}, {"object", "model"}});
-    answer(response, {{"object", "list"}, {"data", list}});
+    clora::HttpServer::answer(response, {{"object", "list"}, {"data", list}});
   });
-  server.Get("/health", [&](const auto&, auto& response) {
-    answer(response, {{"status", engine.context.health()->lost() ? "lost" : "ok"},
-                      {"device", engine.context.device().name},
-                      {"memory_in_use_bytes", engine.memory_bytes.load()},
-                      {"generated_tokens", engine.tokens.load()}});
+  server.Get("/health", [&engine](const auto&, auto& response) {
+    clora::HttpServer::answer(response,
+                              {{"status", engine.context.health()->lost() ? "lost" : "ok"},
+                               {"device", engine.context.device().name},
+                               {"memory_in_use_bytes", engine.memory_bytes.load()},
+                               {"generated_tokens", engine.tokens.load()}});
   });
 }
 
-// Serves until SIGINT or SIGTERM.
-void listen(httplib::Server& server, int port, const sigset_t& signals) {
-  const int bound = port == 0                                ? server.bind_to_any_port("127.0.0.1")
-                    : server.bind_to_port("127.0.0.1", port) ? port
-                                                             : -1;
-  clora::require(bound > 0, "port {} cannot be had", port);
+// Serves until SIGINT or SIGTERM, which it also sends itself where the socket fails.
+void listen(clora::HttpServer& server, int port, const sigset_t& signals) {
+  const int bound = server.bind(port);
+  const auto listener = std::async(std::launch::async, [&] {
+    server.listen_after_bind();
+    if (!stopping) kill(getpid(), SIGTERM);
+  });
+  const auto ended = [&] { return listener.wait_for(0s) == std::future_status::ready; };
+  while (!server.is_running() && !ended()) std::this_thread::yield();  // stop() needs it running
   std::printf("listening on http://127.0.0.1:%d\n", bound);
   std::fflush(stdout);
-  std::thread listener([&] { server.listen_after_bind(); });
   int signal = 0;
   sigwait(&signals, &signal);
+  clora::require(server.is_running(), "the listening socket failed");
   stopping = true;
   server.stop();
-  listener.join();
+  listener.wait();
 }
 
 void run(const std::vector<std::string>& arguments) {
-  clora::require(arguments.size() >= 2, "usage: embed_server MODEL PORT [NAME=ADAPTER_FOLDER]...");
+  const Options options = read_options(arguments);
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // in every thread: listen() waits for them
-  Engine engine(arguments[0].c_str());
-  for (const std::string& adapter : std::span(arguments).subspan(2)) {
-    const std::size_t equals = adapter.find('=');
-    clora::require(equals != std::string::npos, "an adapter is NAME=FOLDER, got '{}'", adapter);
-    engine.add(adapter.substr(0, equals), adapter.substr(equals + 1));
-  }
-  httplib::Server server;
-  add_routes(server, engine);
-  listen(server, std::stoi(arguments[1]), signals);
+  Engine engine(options.model.c_str());
+  for (const auto& [name, folder] : options.adapters) engine.add(name, folder);
+  clora::HttpServer server(options.limits);
+  add_routes(server, {engine, options.waiting_bytes});
+  listen(server, options.port, signals);
 }
 
 }  // namespace

@@ -39,16 +39,22 @@ struct Engine {
     serve(name, clora::load_adapter(context, adapter_folder, sites));
   }
 
-  // on_text gets each piece of the reply; false from it ends the reply.
+  // on_text gets each piece of the reply, empty ones too; false from it ends the reply, as well
+  // while it waits for the device.
   clora::Generation generate(const std::string& name, std::span<const std::int32_t> prompt,
                              clora::GenerationConfig config, const std::vector<std::string>& stops,
                              const std::function<bool(const std::string&)>& on_text) {
-    const std::lock_guard lock(device);
+    clora::Generation made;
+    made.finish_reason = clora::FinishReason::cancelled;
+    std::unique_lock lock(device, std::defer_lock);
+    while (!lock.try_lock_for(std::chrono::milliseconds(50))) {
+      if (!on_text("")) return made;
+    }
     clora::StreamDecoder decoder(tokenizer);  // tokens are parts of characters
     clora::StopFilter filter(stops);
     config.end_ids = tokenizer.end_of_generation();
     config.on_prompt = [&](std::int64_t) { return on_text(""); };  // a long prompt can be left, too
-    clora::Generation made = served.at(name).generator->generate(prompt, config, [&](int id) {
+    made = served.at(name).generator->generate(prompt, config, [&](int id) {
       return on_text(filter.push(decoder.push(id))) && !filter.stopped();
     });
     on_text(filter.push(decoder.finish()) + filter.finish());
@@ -58,6 +64,12 @@ struct Engine {
     return made;
   }
 
+  std::int64_t max_positions() const {
+    const std::int64_t known = model.config().max_positions;  // 0: the model does not say
+    return known > 0 ? std::min(known, kMaxPositions) : kMaxPositions;
+  }
+
+  std::mutex reading;  // requests are read one at a time: a parsed one is many times its bytes
   clora::Tokenizer tokenizer;
   clora::Context context;
   clora::LanguageModel model;
@@ -69,12 +81,10 @@ struct Engine {
   void serve(const std::string& name, std::optional<clora::Adapter> adapter) {
     Served& made = served[name];
     made.adapter = std::move(adapter);
-    const std::int64_t known = model.config().max_positions;  // 0: the model does not say
     made.generator = std::make_unique<clora::Generator>(
-        model, made.adapter ? &*made.adapter : nullptr,
-        known > 0 ? std::min(known, kMaxPositions) : kMaxPositions);
+        model, made.adapter ? &*made.adapter : nullptr, max_positions());
     memory_bytes = context.pool().statistics().in_use_bytes;
   }
 
-  std::mutex device;
+  std::timed_mutex device;
 };

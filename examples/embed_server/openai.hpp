@@ -1,54 +1,47 @@
-// The fields of OpenAI's completions and chat completions: requests read, replies and errors
-// written. Fields that are not named here are ignored.
+// OpenAI's completions and chat completions for an Engine: a request as tokens, a reply as JSON.
+// serving/completion_request.hpp reads and checks the fields.
 #pragma once
 
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "engine.hpp"
 #include "model/chat_template.hpp"
-#include "runtime/error.hpp"
+#include "serving/completion_request.hpp"
 
 using nlohmann::json;
 
-struct Request {
-  bool chat = false, stream = false;
-  std::string model = {};
-  std::vector<std::int32_t> prompt = {};
-  clora::GenerationConfig config = {};
-  std::vector<std::string> stops = {};
+struct Request : clora::CompletionRequest {
+  std::vector<std::int32_t> tokens = {};  // of the prompt or the messages
 };
 
-inline std::vector<std::int32_t> prompt_of(const Engine& engine, const json& body, bool chat) {
-  if (!chat) return engine.tokenizer.encode(body.at("prompt").get<std::string>());
-  std::vector<clora::ChatMessage> messages;
-  for (const json& m : body.at("messages")) messages.push_back({m.at("role"), m.at("content")});
+inline std::vector<std::int32_t> tokens_of(const Engine& engine,
+                                           const clora::CompletionRequest& r) {
+  if (r.kind == clora::CompletionKind::text) return engine.tokenizer.encode(r.prompt);
   return clora::ChatTemplate::recognise(engine.tokenizer.chat_template(), engine.tokenizer)
-      .encode(messages, true, engine.tokenizer)
+      .encode(r.messages, true, engine.tokenizer)
       .ids;
 }
 
-// Errors: json::exception for a field that is missing or of another type, clora::Error.
-inline Request read(const Engine& engine, const std::string& text, bool chat) {
-  const json body = json::parse(text);
-  Request r{
-      .chat = chat, .stream = body.value("stream", false), .model = body.value("model", "base")};
-  if (!engine.served.contains(r.model))
-    clora::fail(clora::ErrorCode::not_found, "model: no '{}'", r.model);
-  r.prompt = prompt_of(engine, body, chat);
-  r.config.max_tokens = body.value("max_tokens", 256);
-  r.config.temperature = body.value("temperature", 1.0);
-  r.config.top_p = body.value("top_p", 1.0);
-  r.config.seed = body.value("seed", std::random_device{}());
-  const json stop = body.value("stop", json::array());
-  r.stops = stop.is_array() ? stop.get<std::vector<std::string>>() : std::vector<std::string>{stop};
-  clora::require(!r.prompt.empty() && r.prompt.size() < Engine::kMaxPositions &&
-                     r.config.max_tokens > 0 && r.config.temperature >= 0 && r.config.top_p > 0 &&
-                     r.config.top_p <= 1,
-                 "request: prompt of 1 to {} tokens, max_tokens > 0, temperature >= 0, "
-                 "0 < top_p <= 1",
-                 Engine::kMaxPositions - 1);
+// Errors: clora::Error, and of it RequestError, which names the field.
+inline Request read(Engine& engine, const std::string& body, clora::CompletionKind kind) {
+  const std::lock_guard lock(engine.reading);
+  Request r{clora::parse_completion_request(body, kind)};
+  if (r.model.empty()) r.model = "base";
+  if (!engine.served.contains(r.model)) {
+    throw clora::RequestError(
+        {.status = 404, .param = "model", .code = "model_not_found"},
+        fmt::format("there is no model {}; GET /v1/models lists those that there are",
+                    clora::quoted_excerpt(r.model)));
+  }
+  r.tokens = tokens_of(engine, r);
+  const auto most = static_cast<std::size_t>(engine.max_positions()) - 1;
+  if (r.tokens.empty() || r.tokens.size() > most) {
+    throw clora::RequestError(
+        {.param = kind == clora::CompletionKind::chat ? "messages" : "prompt",
+         .code = "context_length_exceeded"},
+        fmt::format("the prompt must have 1 to {} tokens, got {}", most, r.tokens.size()));
+  }
   return r;
 }
 
@@ -56,7 +49,7 @@ inline Request read(const Engine& engine, const std::string& text, bool chat) {
 inline json reply_of(const Request& r, const std::string& text, const json& reason) {
   const char* object = "text_completion";
   json choice{{"index", 0}, {"finish_reason", reason}, {"text", text}};
-  if (r.chat) {
+  if (r.kind == clora::CompletionKind::chat) {
     choice.erase("text");
     object = r.stream ? "chat.completion.chunk" : "chat.completion";
     choice[r.stream ? "delta" : "message"] = {{"role", "assistant"}, {"content", text}};
@@ -67,12 +60,8 @@ inline json reply_of(const Request& r, const std::string& text, const json& reas
           {"choices", {choice}}};
 }
 
-inline json error_of(const char* message) { return {{"error", {{"message", message}}}}; }
-
-inline int status_of(clora::ErrorCode code) {
-  if (code == clora::ErrorCode::not_found) return 404;
-  if (code == clora::ErrorCode::invalid_argument || code == clora::ErrorCode::unsupported)
-    return 400;
-  return code == clora::ErrorCode::out_of_memory || code == clora::ErrorCode::device_lost ? 503
-                                                                                          : 500;
+inline json usage_of(const Request& r, const clora::Generation& made) {
+  return {{"prompt_tokens", r.tokens.size()},
+          {"completion_tokens", made.ids.size()},
+          {"total_tokens", r.tokens.size() + made.ids.size()}};
 }

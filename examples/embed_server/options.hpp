@@ -1,0 +1,74 @@
+// The command line: MODEL PORT, adapters as NAME=FOLDER, limits as --NAME=NUMBER.
+#pragma once
+
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/error.hpp"
+#include "serving/http_limits.hpp"
+
+inline constexpr const char* kUsage =
+    "usage: embed_server MODEL PORT [NAME=ADAPTER_FOLDER]... [--LIMIT=NUMBER]...\n"
+    "limits: --body-bytes, --connections, --request-ms, --idle-ms, --write-ms, --waiting-bytes";
+
+struct Options {
+  std::string model = {};
+  int port = 0;                                                    // 0: any that is free
+  std::vector<std::pair<std::string, std::string>> adapters = {};  // name, folder
+  clora::HttpLimits limits = {};
+  std::size_t waiting_bytes = std::size_t{1} << 20U;  // of a stream whose client reads slowly
+};
+
+inline std::int64_t read_number(std::string_view name, std::string_view text, std::int64_t low,
+                                std::int64_t high) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  clora::require(
+      error == std::errc{} && end == text.data() + text.size() && number >= low && number <= high,
+      "{} must be a whole number from {} to {}, got '{}'", name, low, high, text);
+  return number;
+}
+
+inline void read_limit(std::string_view name, std::string_view text, Options& options) {
+  const auto count = [&](std::int64_t high) {
+    return static_cast<std::size_t>(read_number(name, text, 1, high));
+  };
+  const auto time = [&] { return std::chrono::milliseconds(count(3'600'000)); };
+  if (name == "--body-bytes") {
+    options.limits.body_bytes = count(std::int64_t{1} << 30U);
+  } else if (name == "--connections") {
+    options.limits.connections = count(1000);
+  } else if (name == "--request-ms") {
+    options.limits.request_time = time();
+  } else if (name == "--idle-ms") {
+    options.limits.idle_time = time();
+  } else if (name == "--write-ms") {
+    options.limits.write_time = time();
+  } else if (name == "--waiting-bytes") {
+    options.waiting_bytes = count(std::int64_t{1} << 30U);
+  } else {
+    clora::fail(clora::ErrorCode::invalid_argument, "no limit is called '{}'\n{}", name, kUsage);
+  }
+}
+
+inline Options read_options(const std::vector<std::string>& arguments) {
+  clora::require(arguments.size() >= 2, "{}", kUsage);
+  Options options{.model = arguments[0],
+                  .port = static_cast<int>(read_number("PORT", arguments[1], 0, 65535))};
+  for (std::size_t i = 2; i < arguments.size(); ++i) {
+    const std::size_t equals = arguments[i].find('=');
+    clora::require(equals != std::string::npos && equals > 0,
+                   "an adapter is NAME=FOLDER and a limit --NAME=NUMBER, got '{}'", arguments[i]);
+    const std::string name = arguments[i].substr(0, equals);
+    const std::string value = arguments[i].substr(equals + 1);
+    if (name.starts_with("--")) {
+      read_limit(name, value, options);
+    } else {
+      options.adapters.emplace_back(name, value);
+    }
+  }
+  return options;
+}

@@ -1,0 +1,148 @@
+// HttpServer: cpp-httplib's Server with guard rails. What a client sends is limited in bytes and
+// time, connections in number; a failure of a handler or of the HTTP library is a JSON error.
+// Header-only (http_connection.hpp says why).
+//
+// Threads: handlers run on the connections' threads, several at a time.
+#pragma once
+
+#include <cstdio>
+
+#include "serving/http_connection.hpp"
+
+namespace clora {
+
+// A thread for each connection up to a number; what is beyond runs on the thread that accepts.
+class ConnectionThreads final : public httplib::TaskQueue {
+ public:
+  explicit ConnectionThreads(std::size_t count) : pool_(count), free_(count) {}
+
+  // On this thread a connection may be served.
+  static bool& serving() {
+    static thread_local bool serving = false;
+    return serving;
+  }
+
+  void enqueue(std::function<void()> connection) override {
+    // One thread takes from `free_`, so it does not shrink between these lines.
+    if (free_ == 0) return connection();
+    --free_;
+    pool_.enqueue([this, connection = std::move(connection)] {
+      serving() = true;
+      connection();
+      ++free_;
+    });
+  }
+  void shutdown() override { pool_.shutdown(); }
+
+ private:
+  httplib::ThreadPool pool_;
+  std::atomic<std::size_t> free_;
+};
+
+class HttpServer final : public httplib::Server {
+ public:
+  explicit HttpServer(const HttpLimits& limits) : limits_(limits) {
+    new_task_queue = [this] { return new ConnectionThreads(limits_.connections + kRefusals); };
+    set_payload_max_length(limits.body_bytes);
+    set_keep_alive_max_count(limits.requests_per_connection);
+    set_keep_alive_timeout(
+        std::chrono::duration_cast<std::chrono::seconds>(limits.idle_time).count());
+    set_tcp_nodelay(true);
+    set_socket_options([](socket_t socket) {  // by default two servers would share a port
+      const int yes = 1;
+      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
+    set_exception_handler([](const auto&, auto& response, std::exception_ptr thrown) {
+      answer(response, reply_to(thrown));
+    });
+    set_post_routing_handler([](const auto&, auto& response) {
+      if (current()->at_request_end() || response.has_header("Connection")) return;
+      response.set_header("Connection", "close");
+    });
+    set_error_handler([](const auto&, auto& response) {
+      if (response.body.empty()) answer(response, error_reply(response.status));
+    });
+  }
+
+  // The port, which may be 0 for any that is free. Errors: io.
+  int bind(int port) {
+    const bool any = port == 0;
+    const int bound =
+        any ? bind_to_any_port("127.0.0.1") : (bind_to_port("127.0.0.1", port) ? port : -1);
+    if (bound <= 0) fail(ErrorCode::io, "port {} of 127.0.0.1 cannot be used", port);
+    ::listen(svr_sock_, SOMAXCONN);  // cpp-httplib lets five clients wait
+    return bound;
+  }
+
+  // Whether the client of the request that this thread handles has left.
+  static bool client_left() { return current() != nullptr && current()->client_left(); }
+
+  static void answer(httplib::Response& response, const nlohmann::json& body, int status = 200) {
+    response.status = status;
+    response.set_content(json_text(body), "application/json");
+  }
+  static void answer(httplib::Response& response, const ErrorReply& reply) {
+    answer(response, reply.body, reply.status);
+  }
+
+ private:
+  static constexpr std::size_t kRefusals = 8;  // clients that may be told at once to come back
+
+  static HttpConnection*& current() {
+    static thread_local HttpConnection* connection = nullptr;
+    return connection;
+  }
+
+  static void refuse(HttpConnection& connection, const std::exception_ptr& thrown) noexcept {
+    try {
+      connection.refuse(reply_to(thrown));
+    } catch (...) {  // no memory for the message: the connection is closed without it
+    }
+  }
+
+  static ErrorReply reply_to(const std::exception_ptr& thrown) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const std::exception& error) {
+      return error_reply(error);
+    } catch (...) {
+      return error_reply(500);
+    }
+  }
+
+  bool process_and_close_socket(socket_t socket) override {
+    HttpConnection connection(socket, limits_, [this] { return svr_sock_ == INVALID_SOCKET; });
+    if (!ConnectionThreads::serving()) return false;
+    const bool refused = open_.fetch_add(1) >= limits_.connections;
+    current() = &connection;
+    try {
+      if (refused) {
+        connection.refuse(error_reply(503));
+      } else {
+        serve(connection);
+      }
+    } catch (...) {
+      refuse(connection, std::current_exception());
+    }
+    current() = nullptr;
+    --open_;
+    return true;
+  }
+
+  void serve(HttpConnection& connection) {
+    for (std::size_t left = limits_.requests_per_connection; left > 0; --left) {
+      if (!connection.read_head()) return;
+      bool closed = false;
+      const auto begin = [&](httplib::Request&) { connection.begin_body(); };
+      if (!process_request(connection, left == 1, closed, begin) || closed ||
+          !connection.at_request_end()) {
+        return;
+      }
+    }
+  }
+
+  const HttpLimits limits_;
+  std::atomic<std::size_t> open_ = 0;
+};
+
+}  // namespace clora

@@ -1,0 +1,72 @@
+// RequestFields: the fields of a JSON object that a client sent, each read with its kind and range.
+//
+// A field that a reader has named is known; refuse_others() refuses all that nobody named. A field
+// that is null counts as absent. Every error is a RequestError (400) that names the field, what is
+// required and what was sent. The object must outlive this. Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serving/request_error.hpp"
+
+namespace clora {
+
+// Both ends belong to it, but the lower one where `above` is set.
+struct NumberRange {
+  double low = 0;
+  double high = 1;
+  bool above = false;
+};
+
+struct IntegerRange {
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+};
+
+struct TextsLimit {
+  std::size_t count = 16;
+  std::size_t bytes = 1024;  // of each text
+};
+
+class RequestFields {
+ public:
+  // `path` is where the object stands in the request: "messages[2]"; empty for the request itself.
+  explicit RequestFields(const nlohmann::json& object, std::string path = {});
+
+  std::optional<std::int64_t> integer(std::string_view name, IntegerRange range);
+  std::optional<double> number(std::string_view name, NumberRange range);
+  std::optional<std::string> text(std::string_view name);
+  std::optional<bool> flag(std::string_view name);
+  // One text or an array of them, none of them empty.
+  std::vector<std::string> texts(std::string_view name, TextsLimit limit);
+  // The value whatever its kind; nullptr where it is absent.
+  const nlohmann::json* find(std::string_view name);
+  // Likewise. Errors: the field is absent.
+  const nlohmann::json& required(std::string_view name);
+
+  // Fields that would change the reply and are not supported: refused unless absent, or the value
+  // that changes nothing.
+  void accept_only(std::string_view name, const nlohmann::json& harmless);
+  // Fields that cannot change the reply.
+  void ignore(std::initializer_list<std::string_view> names);
+  void refuse_others() const;
+
+  // "messages[2].role" of "role".
+  std::string path_of(std::string_view name) const;
+  [[noreturn]] void wrong(std::string_view name, std::string_view wanted,
+                          const nlohmann::json& got) const;
+
+ private:
+  const nlohmann::json* object_;
+  std::string path_;
+  std::set<std::string, std::less<>> known_;
+};
+
+}  // namespace clora

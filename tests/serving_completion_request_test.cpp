@@ -1,0 +1,281 @@
+#include "serving/completion_request.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "runtime/json.hpp"
+
+namespace clora {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+// How the request is refused: "PARAM | CODE | MESSAGE"; its exception, where it is another.
+std::string refusal(std::string_view body, CompletionKind kind = CompletionKind::text) {
+  try {
+    parse_completion_request(body, kind);
+    return "accepted";
+  } catch (const RequestError& error) {
+    EXPECT_EQ(error.reason().status, 400) << error.what();
+    return error.reason().param + " | " + error.reason().code + " | " + error.what();
+  }
+}
+
+// Of a good request with these fields besides.
+std::string refusal_with(const json& fields, CompletionKind kind = CompletionKind::text) {
+  json body = kind == CompletionKind::text
+                  ? json{{"prompt", "x"}}
+                  : json{{"messages", {{{"role", "user"}, {"content", "x"}}}}};
+  body.update(fields);
+  return refusal(body.dump(), kind);
+}
+
+CompletionRequest parse(const json& body, CompletionKind kind = CompletionKind::text) {
+  return parse_completion_request(body.dump(), kind);
+}
+
+TEST(CompletionRequest, ReadsEveryFieldThatIsSupported) {
+  const CompletionRequest r = parse({{"model", "sql"},
+                                     {"prompt", "Once"},
+                                     {"max_tokens", 7},
+                                     {"temperature", 0.5},
+                                     {"top_p", 0.25},
+                                     {"top_k", 40},
+                                     {"min_p", 0.125},
+                                     {"repetition_penalty", 1.5},
+                                     {"seed", 4294967295},
+                                     {"stop", {"a", "bc"}},
+                                     {"stream", true},
+                                     {"stream_options", {{"include_usage", true}}}});
+  EXPECT_EQ(r.model, "sql");
+  EXPECT_EQ(r.prompt, "Once");
+  EXPECT_EQ(r.config.max_tokens, 7);
+  EXPECT_EQ(r.config.temperature, 0.5);
+  EXPECT_EQ(r.config.top_p, 0.25);
+  EXPECT_EQ(r.config.top_k, 40);
+  EXPECT_EQ(r.config.min_p, 0.125);
+  EXPECT_EQ(r.config.repetition_penalty, 1.5);
+  EXPECT_EQ(r.config.seed, 4294967295U);
+  EXPECT_THAT(r.stops, testing::ElementsAre("a", "bc"));
+  EXPECT_TRUE(r.stream);
+  EXPECT_TRUE(r.include_usage);
+}
+
+TEST(CompletionRequest, TakesOpenAisDefaultsForAbsentAndNullFields) {
+  const CompletionRequest r = parse({{"prompt", "x"}, {"temperature", nullptr}, {"stop", nullptr}});
+  EXPECT_EQ(r.config.temperature, 1);
+  EXPECT_EQ(r.config.top_p, 1);
+  EXPECT_FALSE(r.stream);
+  EXPECT_TRUE(r.stops.empty());
+  EXPECT_EQ(r.model, "");
+  EXPECT_EQ(parse({{"prompt", "x"}, {"stop", "end"}}).stops, std::vector<std::string>{"end"});
+}
+
+TEST(CompletionRequest, ReadsMessagesAndTheirPartsOfText) {
+  const CompletionRequest r =
+      parse({{"messages",
+              {{{"role", "system"}, {"content", "Be brief."}},
+               {{"role", "user"},
+                {"content",
+                 {{{"type", "text"}, {"text", "one"}}, {{"type", "text"}, {"text", "two"}}}}}}},
+             {"max_completion_tokens", 9}},
+            CompletionKind::chat);
+  ASSERT_EQ(r.messages.size(), 2U);
+  EXPECT_EQ(r.messages[0].role, "system");
+  EXPECT_EQ(r.messages[1].content, "one\ntwo");
+  EXPECT_EQ(r.config.max_tokens, 9);
+}
+
+// Each was taken for another number once: 2^32 + 2 for 2.
+TEST(CompletionRequest, RefusesIntegersOutsideOfTheirRangeWithoutWrapping) {
+  for (const char* number : {"4294967298", "18446744073709551617", "-4294967295", "0", "-1", "2.5",
+                             "1e30", "\"7\"", "true", "[7]", "9223372036854775808"}) {
+    const std::string body = std::string(R"({"prompt": "x", "max_tokens": )") + number + "}";
+    EXPECT_THAT(refusal(body), AllOf(HasSubstr("max_tokens | invalid_value | max_tokens must be a "
+                                               "whole number from 1 to 2147483647"),
+                                     testing::Not(HasSubstr("accepted"))))
+        << number;
+  }
+  EXPECT_THAT(refusal_with({{"seed", 4294967296}}), HasSubstr("seed must be a whole number from 0 "
+                                                              "to 4294967295, got 4294967296"));
+  EXPECT_THAT(refusal_with({{"seed", -1}}), HasSubstr("got -1"));
+  EXPECT_THAT(refusal_with({{"top_k", 2147483648}}), HasSubstr("from 0 to 2147483647"));
+}
+
+TEST(CompletionRequest, RefusesNumbersOutsideOfTheirRange) {
+  EXPECT_THAT(refusal_with({{"temperature", -0.1}}),
+              HasSubstr("temperature must be a number from 0 to 2, got -0.1"));
+  EXPECT_THAT(refusal_with({{"temperature", 2.1}}), HasSubstr("from 0 to 2"));
+  EXPECT_THAT(refusal_with({{"top_p", 0}}), HasSubstr("a number above 0 and at most 1, got 0"));
+  EXPECT_THAT(refusal_with({{"top_p", 1.01}}), HasSubstr("at most 1"));
+  EXPECT_THAT(refusal_with({{"min_p", 2}}), HasSubstr("from 0 to 1"));
+  EXPECT_THAT(refusal_with({{"repetition_penalty", 0}}), HasSubstr("from 0.01 to 100"));
+  EXPECT_THAT(refusal_with({{"temperature", "hot"}}), HasSubstr(R"(got "hot")"));
+  EXPECT_THAT(refusal(R"({"prompt": "x", "temperature": 1e999})"), HasSubstr("invalid_json"));
+  EXPECT_THAT(refusal(R"({"prompt": "x", "temperature": NaN})"), HasSubstr("invalid_json"));
+}
+
+TEST(CompletionRequest, RefusesByNameWhatWouldChangeTheReply) {
+  const auto refused = [](const char* name, const json& value, CompletionKind kind) {
+    EXPECT_THAT(refusal_with({{name, value}}, kind),
+                HasSubstr(std::string(name) + " | unsupported_parameter | the field " + name))
+        << value;
+  };
+  for (const CompletionKind kind : {CompletionKind::text, CompletionKind::chat}) {
+    refused("n", 2, kind);
+    refused("presence_penalty", 0.5, kind);
+    refused("frequency_penalty", -0.5, kind);
+    refused("logit_bias", {{"50256", -100}}, kind);
+  }
+  refused("logprobs", 0, CompletionKind::text);
+  refused("echo", true, CompletionKind::text);
+  refused("best_of", 3, CompletionKind::text);
+  refused("suffix", "end", CompletionKind::text);
+  refused("logprobs", true, CompletionKind::chat);
+  refused("top_logprobs", 5, CompletionKind::chat);
+  refused("tools", {{{"type", "function"}}}, CompletionKind::chat);
+  refused("tool_choice", "auto", CompletionKind::chat);
+  refused("functions", {{{"name", "f"}}}, CompletionKind::chat);
+  refused("response_format", {{"type", "json_object"}}, CompletionKind::chat);
+  refused("modalities", {"audio"}, CompletionKind::chat);
+  refused("store", true, CompletionKind::chat);
+}
+
+TEST(CompletionRequest, AcceptsTheValuesThatChangeNothing) {
+  EXPECT_EQ(refusal_with({{"n", 1},
+                          {"presence_penalty", 0.0},
+                          {"frequency_penalty", 0},
+                          {"logit_bias", json::object()},
+                          {"logprobs", nullptr},
+                          {"echo", false},
+                          {"best_of", 1},
+                          {"suffix", ""},
+                          {"user", "me"},
+                          {"metadata", {{"a", "b"}}}}),
+            "accepted");
+  EXPECT_EQ(refusal_with({{"logprobs", false},
+                          {"tools", json::array()},
+                          {"tool_choice", "none"},
+                          {"response_format", {{"type", "text"}}},
+                          {"modalities", json::array({"text"})},
+                          {"parallel_tool_calls", true}},
+                         CompletionKind::chat),
+            "accepted");
+}
+
+TEST(CompletionRequest, RefusesFieldsThatNobodyKnows) {
+  EXPECT_THAT(
+      refusal_with({{"temprature", 0}}),
+      AllOf(HasSubstr("temprature | unknown_parameter | the field \"temprature\" is unknown"),
+            HasSubstr("temperature")));
+  EXPECT_THAT(refusal_with({{"max_completion_tokens", 5}}), HasSubstr("unknown_parameter"));
+  EXPECT_THAT(refusal_with({{"prompt", "x"}}, CompletionKind::chat), HasSubstr("prompt | unknown"));
+  EXPECT_THAT(refusal_with({{"stream", true}, {"stream_options", {{"speed", 1}}}}),
+              HasSubstr("stream_options.speed | unknown_parameter"));
+  EXPECT_THAT(refusal_with({{"stream_options", {{"include_usage", true}}}}),
+              HasSubstr("absent where stream is not true"));
+}
+
+TEST(CompletionRequest, RefusesMessagesThatItWouldReadAsSomethingElse) {
+  const auto message = [](const json& value) {
+    return refusal(json{{"messages", {value}}}.dump(), CompletionKind::chat);
+  };
+  EXPECT_THAT(message({{"role", "tool"}, {"content", "x"}}),
+              HasSubstr("messages[0].role | invalid_value | messages[0].role must be system, user "
+                        "or assistant, got \"tool\""));
+  EXPECT_THAT(message({{"role", "user"}}), HasSubstr("the field messages[0].content is missing"));
+  EXPECT_THAT(message({{"content", "x"}}), HasSubstr("the field messages[0].role is missing"));
+  EXPECT_THAT(message({{"role", "user"}, {"content", "x"}, {"name", "Ann"}}),
+              HasSubstr("messages[0].name | unknown_parameter"));
+  EXPECT_THAT(message({{"role", "user"},
+                       {"content", {{{"type", "image_url"}, {"image_url", "http://x"}}}}}),
+              HasSubstr("messages[0].content[0].type | unsupported_parameter"));
+  EXPECT_THAT(message({{"role", "user"}, {"content", {{{"text", "x"}}}}}),
+              HasSubstr("the field messages[0].content[0].type is missing"));
+  EXPECT_THAT(message({{"role", "user"}, {"content", 7}}),
+              HasSubstr("messages[0].content must be"));
+  EXPECT_THAT(message({{"role", "user"}, {"content", json::array()}}), HasSubstr("an array of 0"));
+  EXPECT_THAT(message(7), HasSubstr("messages[0] must be an object, got 7"));
+  EXPECT_THAT(refusal(R"({"messages": []})", CompletionKind::chat), HasSubstr("at least one"));
+  EXPECT_THAT(refusal("{}", CompletionKind::chat), HasSubstr("missing_required_parameter"));
+}
+
+TEST(CompletionRequest, RefusesStopsThatAreEmptyLongOrMany) {
+  EXPECT_THAT(refusal_with({{"stop", ""}}), HasSubstr("stop must be a string of 1 to 1024 bytes"));
+  EXPECT_THAT(refusal_with({{"stop", std::string(2000, 's')}}), HasSubstr("1 to 1024 bytes"));
+  EXPECT_THAT(refusal_with({{"stop", std::vector<std::string>(17, "s")}}),
+              HasSubstr("at most 16 strings"));
+  EXPECT_THAT(refusal_with({{"stop", {"a", 1}}}), HasSubstr("stop must be"));
+}
+
+TEST(CompletionRequest, RefusesWhatIsNotAnObjectOfJson) {
+  EXPECT_THAT(refusal("this is no JSON"), HasSubstr("line 1, column"));
+  EXPECT_THAT(refusal(""), HasSubstr("the text ends"));
+  EXPECT_THAT(refusal("[1, 2]"), HasSubstr("the request must be an object, got an array of 2"));
+  EXPECT_THAT(refusal("{\"model\": \"\xff\"}"), HasSubstr("0xff"));
+  EXPECT_THAT(refusal(R"({"prompt": 7})"), HasSubstr("prompt must be a string that is not empty"));
+  EXPECT_THAT(refusal(R"({"prompt": ["a", "b"]})"), HasSubstr("got an array of 2"));
+}
+
+TEST(CompletionRequest, RefusesFiftyThousandLevelsAnywhere) {
+  const std::string deep = std::string(50000, '[') + std::string(50000, ']');
+  for (const char* field : {"prompt", "stop", "model", "messages", "nobody", "logit_bias"}) {
+    const std::string body = "{\"" + std::string(field) + "\": " + deep + "}";
+    EXPECT_THAT(refusal(body), HasSubstr("nested at most 16 deep")) << field;
+  }
+}
+
+// 1000 bodies: good ones with bytes changed, cut off or repeated, and random bytes.
+TEST(CompletionRequest, AnyBytesAreReadOrRefusedWithTextThatIsJson) {
+  const std::vector<std::string> seeds{
+      R"({"model": "base", "prompt": "x", "max_tokens": 3, "stop": ["a"], "seed": 1e2})",
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "\u00e9"}]}]})"};
+  std::mt19937 random(7);
+  std::size_t refused = 0;
+  for (int round = 0; round < 1000; ++round) {
+    std::string body = seeds[random() % seeds.size()];
+    for (std::size_t edits = 1 + random() % 6; edits > 0; --edits) {
+      body[random() % body.size()] = static_cast<char>(random());
+    }
+    if (round % 3 == 0) body.resize(random() % body.size());
+    try {
+      parse_completion_request(body, round % 2 == 0 ? CompletionKind::text : CompletionKind::chat);
+    } catch (const RequestError& error) {
+      ++refused;
+      const std::string text = json_text(error_reply(error).body);
+      EXPECT_TRUE(json::accept(text)) << text;
+      EXPECT_LT(text.size(), 2000U);
+      EXPECT_THAT(text, testing::Not(HasSubstr("json.exception")));
+    }
+  }
+  EXPECT_GT(refused, 500U);
+}
+
+TEST(ErrorReply, HasOpenAisFormAndOnlyItsOwnWords) {
+  const ErrorReply refused =
+      error_reply(RequestError({.status = 404, .param = "model", .code = "model_not_found"}, "no"));
+  EXPECT_EQ(refused.status, 404);
+  EXPECT_EQ(refused.body, (json{{"error",
+                                 {{"message", "no"},
+                                  {"type", "invalid_request_error"},
+                                  {"param", "model"},
+                                  {"code", "model_not_found"}}}}));
+  const ErrorReply lost = error_reply(Error(ErrorCode::device_lost, "gone"));
+  EXPECT_EQ(lost.status, 503);
+  EXPECT_EQ(lost.body["error"]["type"], "server_error");
+  EXPECT_EQ(lost.body["error"]["param"], nullptr);
+  EXPECT_EQ(error_reply(Error(ErrorCode::unsupported, "x")).status, 400);
+  EXPECT_EQ(error_reply(Error(ErrorCode::device, "x")).status, 500);
+  EXPECT_EQ(error_reply(std::bad_alloc()).status, 503);
+  const ErrorReply other = error_reply(std::runtime_error("secret [json.exception]"));
+  EXPECT_EQ(other.status, 500);
+  EXPECT_THAT(json_text(other.body), testing::Not(HasSubstr("secret")));
+}
+
+}  // namespace
+}  // namespace clora

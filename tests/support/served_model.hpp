@@ -1,0 +1,120 @@
+// examples/embed_server with a tiny chat model and two adapters, as its users run it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include <csignal>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lora/peft_files.hpp"
+#include "runtime/json.hpp"
+#include "tests/support/op_test.hpp"
+#include "tests/support/program.hpp"
+#include "tests/support/test_files.hpp"
+#include "tests/support/test_models.hpp"
+#include "tests/support/tiny_chat_model.hpp"
+
+namespace clora::test {
+
+inline void write_random_adapter(LanguageModel& model, const std::filesystem::path& folder,
+                                 std::uint32_t seed) {
+  const Adapter adapter(model.context(), adapter_sites(model.config()), {.rank = 2, .alpha = 2});
+  for (const AdapterModule& module : adapter.modules()) {
+    const LoraWeights weights = adapter.weights(module.site.path);
+    for (const Tensor& matrix : {weights.a, weights.bt}) {
+      const auto values = random_values(static_cast<std::size_t>(matrix.elements()), seed++, 0.7F);
+      model.context().write(matrix, std::as_bytes(std::span(values)));
+    }
+  }
+  save_adapter(adapter, folder);
+}
+
+// The files: model/, first/ and second/. The model has room for replies that are long enough to
+// leave.
+class ServedFiles {
+ public:
+  ServedFiles() {
+    write_tiny_chat_model(folder_ / "model");
+    const std::filesystem::path config_path = folder_ / "model/config.json";
+    nlohmann::json config = read_json(config_path);
+    config["max_position_embeddings"] = 4096;
+    write_whole_file(config_path, config.dump());
+    OpenModel open(folder_ / "model");
+    write_random_adapter(open.model, folder_ / "first", 1);
+    write_random_adapter(open.model, folder_ / "second", 100);
+  }
+  std::filesystem::path path(const char* name) const { return folder_ / name; }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+struct HttpAnswer {
+  int status = 0;
+  std::string body = {};
+  nlohmann::json parsed() const { return parse_json(body, "the answer"); }
+  std::string error(const char* key = "message") const {
+    const nlohmann::json value = parsed().at("error").at(key);
+    return value.is_null() ? "null" : value.get<std::string>();
+  }
+};
+
+// The server on a port of its own.
+class EmbedServerProgram {
+ public:
+  EmbedServerProgram(const ServedFiles& files, const std::vector<std::string>& limits) {
+    ProgramCall call{.arguments = {files.path("model"), "0", "one=" + files.path("first").string(),
+                                   "two=" + files.path("second").string()}};
+    call.arguments.insert(call.arguments.end(), limits.begin(), limits.end());
+    program_.emplace(built_program("examples/embed_server/embed_server"), call);
+    const std::string line = program_->read_line();
+    EXPECT_NE(line.find("listening on http://127.0.0.1:"), std::string::npos) << line;
+    port_ = std::stoi(line.substr(line.rfind(':') + 1));
+  }
+
+  int port() const { return port_; }
+  // Its exit code.
+  int interrupt() { return program_->end_by(SIGINT); }
+
+  HttpAnswer post(const std::string& path, const std::string& body,
+                  const httplib::Headers& headers = {}) const {
+    return answer_of(client().Post(path, headers, body, "application/json"));
+  }
+  HttpAnswer get(const std::string& path, const httplib::Headers& headers = {}) const {
+    return answer_of(client().Get(path, headers));
+  }
+  HttpAnswer complete(const nlohmann::json& request) const {
+    return post("/v1/completions", request.dump());
+  }
+  std::string text_of(const nlohmann::json& request) const {
+    const HttpAnswer answer = complete(request);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.status == 200 ? answer.parsed()["choices"][0]["text"] : "";
+  }
+  std::int64_t generated_tokens() const { return get("/health").parsed()["generated_tokens"]; }
+
+ private:
+  httplib::Client client() const {
+    httplib::Client client("127.0.0.1", port_);
+    client.set_read_timeout(60);
+    return client;
+  }
+  static HttpAnswer answer_of(const httplib::Result& result) {
+    EXPECT_TRUE(result) << httplib::to_string(result.error());
+    return result ? HttpAnswer{result->status, result->body} : HttpAnswer{};
+  }
+
+  std::optional<RunningProgram> program_;
+  int port_ = 0;
+};
+
+inline nlohmann::json completion(const std::string& model) {
+  return {{"model", model}, {"prompt", "the llo"}, {"max_tokens", 24}, {"temperature", 0}};
+}
+
+}  // namespace clora::test
