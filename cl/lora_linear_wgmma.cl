@@ -4,19 +4,20 @@
 //   out [R, K] += scale * s [T, R]^T x [T, K]               of each member; of those that shrink
 //   shrunk [T, R] = shrink_scale * x [T, K] b [R, K]^T      of the same read of x, and there
 //   out [R, K] += beside_scale * s^T x
-// Products come first: parts[c] [R, K] over chunk c of the rows, and shrunk_parts[p] [T, R] over the
-// strip p of columns. Then all work-groups meet, and share the elements of all results, whose parts
-// they add.
+// lora_gradients_wgmma makes the products: parts[c] [R, K] over chunk c of the rows, and
+// shrunk_parts[p] [T, R] over the strip p of columns. lora_gradient_sums_wgmma, a launch of its own
+// behind it, adds the parts up. A launch begins when the one before has ended, on any device: no
+// work-group waits for another, which none may count on.
 // Shapes  table: maps (cl/tensor_map.cl) of x, s and b, a member's together, in boxes of 64 rows,
 //         64, and RANKS; then of each member the addresses of out, shrunk (0: it does not), parts
-//         and shrunk_parts; then the counters of a meeting. At most MOST_MEMBERS members of equal T
-//         and R; parts [chunks][PART_FLOATS(R, K)], rows of shrunk_parts are RANKS for each 64 of R
+//         and shrunk_parts. At most MOST_MEMBERS members of equal T and R; parts
+//         [chunks][PART_FLOATS(R, K)], rows of shrunk_parts are RANKS for each 64 of R
 // Types   x, s and b bf16, read through their maps alone; shrunk bf16; all else f32
-// Work    a grid of at most as many work-groups of three warp groups as run side by side. A unit of
-//         work is a strip of 256 columns of a member, a chunk of chunk_boxes times 64 rows and 64
-//         ranks: one thread of the first warp group starts copies of 64 rows of x and s into a ring;
-//         the two others take 64 rows by turns, and add up their gradients at the end of the unit.
-//         Groups take every so many-th unit.
+// Work    a persistent grid of work-groups of three warp groups. A unit of work is a strip of 256
+//         columns of a member, a chunk of chunk_boxes times 64 rows and 64 ranks: one thread of the
+//         first warp group starts copies of 64 rows of x and s into a ring; the two others take 64
+//         rows by turns, and add up their gradients at the end of the unit. Groups take every so
+//         many-th unit. The sums: an item takes every so many-th four elements of all results.
 // Options RANKS: 16, or 64 where R is more
 // Local   STAGES * 5 * 8 KB, RANKS * 1 KB, the members' addresses, and barriers
 // Tiles      64 rows: s^T |#| x |########|   ->  parts [RANKS][256], in registers
@@ -39,14 +40,8 @@
 #define STAGES 4
 #define RING_BYTES (STAGES * STAGE_BYTES)
 #define B_BYTES (RANKS * 128)
-#define MULTIPLIERS 256  // items
 #include "lora_linear_wgmma_members.clh"
 #include "lora_linear_wgmma_ends.clh"
-
-// The multiplying warp groups meet those of other work-groups; the first has left.
-#define GROUP_TOGETHER asm volatile("bar.sync 1, 256;" ::: "memory")
-#define GROUP_LEADER (get_local_id(0) == 128)
-#include "group_meeting.clh"
 
 // Box `i` of x: its columns are the product's rows, its rows the steps.
 #define GRADIENT_STEP(i, step)                                                          \
@@ -76,14 +71,12 @@
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wgmma(
     __global const uchar* table, uint member_count, uint T, uint R, uint strips, uint chunks,
-    uint chunk_boxes, uint rank_blocks, float scale, float beside_scale, float shrink_scale) {
+    uint chunk_boxes, uint rank_blocks) {
   HOPPER_KERNEL;
   __local uchar ring[RING_BYTES + STRIP_BOXES * B_BYTES] __attribute__((aligned(1024)));
   __local float traded[TRADED_FLOATS];
   __local lora_member_t members[MOST_MEMBERS];
   __local ulong barriers[2 * STAGES + 2];
-  __global volatile uint* meeting =
-      (__global volatile uint*)(addresses_in(table, member_count) + member_count);
   const uint full = shared_address(barriers), empty = full + 8 * STAGES;
   const uint b_full = empty + 8 * STAGES, b_empty = b_full + 8;
   const uint item = get_local_id(0), units = strips * chunks * rank_blocks;
@@ -135,7 +128,6 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
   MORE_REGISTERS;
   const uint part = item / 128 - 1, lane = item % 32, row = item % 128 / 32 * 16 + lane / 4;
   const uint columns = rank_blocks * RANKS;
-  const uint arrivals = arrivals_before(meeting, get_num_groups(0));
   for (uint number = get_group_id(0); number < units; number += get_num_groups(0)) {
     const unit_t unit = unit_at(number, members, strips, chunks, chunk_boxes, T);
     const lora_member_t member = members[unit.member];
@@ -173,14 +165,16 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
     trade(kept, sums1, sums3, traded, part);
     store_gradient(chunk, kept, k0 + 64, member.K, R - unit.r0, lane);
   }
-  arrive(meeting);
-  wait_for(meeting, arrivals + get_num_groups(0));  // all parts are there
-  if (get_group_id(0) == 0) end_launch(meeting);
+}
+
+__attribute__((reqd_work_group_size(256, 1, 1))) __kernel void lora_gradient_sums_wgmma(
+    __global const uchar* table, uint member_count, uint T, uint R, uint chunks, uint rank_blocks,
+    float scale, float beside_scale, float shrink_scale) {
   // Quads of all results stand in a row; this item takes every so many-th.
-  const uint stride = get_num_groups(0) * MULTIPLIERS;
-  uint quad = get_group_id(0) * MULTIPLIERS + item - 128;
+  const uint stride = get_global_size(0), columns = rank_blocks * RANKS;
+  uint quad = get_global_id(0);
   for (uint i = 0; i < member_count; ++i) {
-    const lora_member_t member = members[i];
+    const lora_member_t member = member_of(table, member_count, i);
     const uint gradients = QUADS(R * member.K);
     const uint shrunk = member.at.shrunk ? T * columns / 4 : 0;
     const float own_scale = member.at.shrunk ? beside_scale : scale;

@@ -1,6 +1,7 @@
 #include "ops/cross_entropy_head_hopper.hpp"
 
 #include "ops/gemm_hopper.hpp"
+#include "ops/gemm_wgmma_self_test.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
 #include "ops/reduction_grid.hpp"
@@ -81,13 +82,21 @@ class Recording {
     raised_ = temporary({divide_up(tiles_, chunk_tiles_), words}, DType::u32, "head_loss raised");
   }
 
+  // Whether the programs of dx's products have passed their self-tests.
+  bool products_passed() {
+    for (std::int64_t tile = 0; !dx_.empty() && tile < tiles_; tile += chunk_tiles_) {
+      const GemmProduct product = product_of(tile, exponentials_of(entries_from(tile)), Tensor());
+      if (!gemm_wgmma_passed(batch_.context(), {&product, 1})) return false;
+    }
+    return true;
+  }
+
   void record() {
     if (!dx_.empty()) record_zero_words(batch_, raised_, "head_loss/zeros");
     record_references();
     for (std::int64_t tile = 0; tile < tiles_; tile += chunk_tiles_) {
-      const std::int64_t begin = tile * kTileEntries;
-      const std::int64_t count = std::min(chunk_tiles_ * kTileEntries, entries_ - begin);
-      record_chunk(tile, record_bf16_rows(batch_, in_.head.rows(begin, count)));
+      record_chunk(
+          tile, record_bf16_rows(batch_, in_.head.rows(tile * kTileEntries, entries_from(tile))));
     }
     record_end();
   }
@@ -131,22 +140,38 @@ class Recording {
                   u32(width_), x_.stride);
   }
 
+  // Of the chunk that begins with this tile.
+  std::int64_t entries_from(std::int64_t tile) const {
+    return std::min(chunk_tiles_ * kTileEntries, entries_ - tile * kTileEntries);
+  }
+
+  // Where the exponentials of a chunk of so many entries lie.
+  Tensor exponentials_of(std::int64_t entries) const {
+    const std::int64_t splits = divide_up(entries, split_tiles_ * kTileEntries);
+    const std::int64_t columns = splits_ > 1 ? split_tiles_ * kTileEntries : padded(entries);
+    return exponentials_.slice(0, {splits * split_rows_, columns}, DType::bf16);
+  }
+
+  // The products of the shares of the chunk that begins with this tile.
+  GemmProduct product_of(std::int64_t tile, const Tensor& e, const Tensor& w) const {
+    GemmProduct product;
+    product.y = products_.rows(0, e.shape()[0]);
+    product.x = e;
+    product.w = w;
+    if (tile > 0) product.start = product.y;
+    if (splits_ > 1) product.split_rows = split_rows_;
+    product.backward = true;
+    return product;
+  }
+
   // The chunk's exponentials, and dx += e w.
   void record_chunk(std::int64_t tile, const Bf16Rows& w) {
     if (dx_.empty()) return record_exponentials(tile, w, {}, {}, false);
     const Tensor raised = raised_.rows(tile / chunk_tiles_, 1);
-    const std::int64_t splits = divide_up(std::int64_t{w.rows}, split_tiles_ * kTileEntries);
-    const std::int64_t columns = splits_ > 1 ? split_tiles_ * kTileEntries : padded(w.rows);
-    const Tensor e = exponentials_.slice(0, {splits * split_rows_, columns}, DType::bf16);
+    const Tensor e = exponentials_of(w.rows);
     record_exponentials(tile, w, e, raised, false);
     record_exponentials(tile, w, e, raised, true);
-    GemmProduct product;
-    product.y = products_.rows(0, splits * split_rows_);
-    product.x = e;
-    product.w = w.data;
-    if (tile > 0) product.start = product.y;
-    if (splits_ > 1) product.split_rows = split_rows_;
-    product.backward = true;
+    const GemmProduct product = product_of(tile, e, w.data);
     record_gemm_wgmma(batch_, {&product, 1});
   }
 
@@ -213,6 +238,14 @@ class Recording {
   Tensor raised_;
 };
 
+// By a batch that never runs.
+bool products_passed(Context& context, const HeadLossInputs& inputs) {
+  Batch batch(context);
+  const Tensor loss = batch.temporary({inputs.x.shape()[0]}, DType::f32, "head_loss test");
+  const Tensor dx = batch.temporary(inputs.x.shape(), DType::f32, "head_loss test dx");
+  return Recording(batch, loss, dx, inputs).products_passed();
+}
+
 }  // namespace
 
 std::int64_t head_chunk_tiles(std::int64_t row_tiles, std::int64_t tiles, std::int64_t most,
@@ -240,7 +273,8 @@ bool takes_head_loss_wgmma(Context& context, const HeadLossInputs& inputs, bool 
          trusted(context,
                  {kExponentials, gradient ? "head_loss_wgmma gradient" : "head_loss_wgmma loss",
                   kBf16Tolerance},
-                 [&](SelfTest& test) { test_head_loss(test, gradient); });
+                 [&](SelfTest& test) { test_head_loss(test, gradient); }) &&
+         (!gradient || tests_fast_kernel(context) || products_passed(context, inputs));
 }
 
 void record_head_loss_wgmma(Batch& batch, const Tensor& loss, const Tensor& dx,

@@ -42,8 +42,8 @@ struct DecodeLayers {
 // `position`. REQUIRES: position < P.
 void record_decode_layers_composed(Batch& batch, const Tensor& x, const DecodeLayers& decode);
 
-// Whether the Context's device and variant and these layers allow one launch, and its self-test
-// has not failed.
+// Whether the Context may count on co-resident work-groups (ops/co_resident_groups.hpp), its device
+// and variant and these layers allow one launch, and the self-test of its program has not failed.
 bool decodes_in_one_launch(Context& context, const DecodeLayers& decode);
 
 // The same as one launch. `meeting` [3] i32, zeros before the batch first runs and its alone: its

@@ -4,8 +4,8 @@
 #include <bit>
 
 #include "ops/decode_layers_table.hpp"
-#include "ops/group_meeting.hpp"
 #include "ops/launch_shape.hpp"
+#include "ops/ptx.hpp"
 #include "ops/quant.hpp"
 #include "ops/reduction_grid.hpp"
 #include "runtime/error.hpp"
@@ -19,13 +19,19 @@ constexpr std::int64_t kLanes = 32;        // of a team, at least
 constexpr std::int64_t kMostSplits = 16;
 constexpr std::int64_t kShareSteps = 512;  // of a row of an adapter's a, SHARE_STEPS of the kernel
 constexpr std::int64_t kMostRanks = 1024;  // of the adapters of one product
-// What cards have for a group's own arrays, whatever the driver tells, less some for what is not
-// counted here: 227 KiB on Hopper, 99 at least from sm_80 on.
-constexpr std::int64_t kLocalBytesHopper = 200 << 10U;
-constexpr std::int64_t kLocalBytes = 76 << 10U;
+// What NVIDIA's cards have for a group's own arrays, whatever the driver tells: 227 KiB on Hopper,
+// 99 at least from sm_80 on, less 3 and 2 for what the driver adds.
+constexpr std::uint64_t kLocalBytesHopper = 224 << 10U;
+constexpr std::uint64_t kLocalBytesAmpere = 97 << 10U;
 
-std::int64_t group_of(const Context& context) {
-  return static_cast<std::int64_t>(reduction_group(context.device(), kGroup));
+std::int64_t group_of(const Device& device) {
+  return static_cast<std::int64_t>(reduction_group(device, kGroup));
+}
+std::int64_t groups_of_launch(const Device& device) { return std::max(1U, device.compute_units); }
+
+std::uint64_t local_memory_of(const Device& device) {
+  if (!has_ptx(device)) return device.local_memory_bytes;
+  return device.matrix_unit == MatrixUnit::wgmma ? kLocalBytesHopper : kLocalBytesAmpere;
 }
 
 // Of the row that a product reads, or of what attention needs.
@@ -34,17 +40,17 @@ std::int64_t local_floats(const DecodeSizes& s, std::int64_t group) {
 }
 
 // Items that share a pair of rows of w: as many as there are, and have an octet to load.
-std::int64_t lanes_for(const Context& context, std::int64_t pairs, std::int64_t steps) {
-  const std::int64_t group = group_of(context);
-  const std::int64_t items = group * groups_side_by_side(context.device());
+std::int64_t lanes_for(const Device& device, std::int64_t pairs, std::int64_t steps) {
+  const std::int64_t group = group_of(device);
+  const std::int64_t items = group * groups_of_launch(device);
   const auto power = [](std::int64_t n) {
     return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(n)));
   };
   return std::clamp(power(std::min(items / pairs, steps / 8)), kLanes, group);
 }
 
-std::int64_t splits_of(const Context& context, const DecodeSizes& s) {
-  return std::clamp<std::int64_t>(groups_side_by_side(context.device()) / s.H, 2, kMostSplits);
+std::int64_t splits_of(const Device& device, const DecodeSizes& s) {
+  return std::clamp<std::int64_t>(groups_of_launch(device) / s.H, 2, kMostSplits);
 }
 
 // What one part of a layer's products takes of adapters.
@@ -83,49 +89,60 @@ std::int64_t most_s_parts(const DecodeLayers& decode) {
   return most;
 }
 
-Defines defines_of(const Context& context, const DecodeLayers& decode) {
+Defines defines_of(Context& context, const DecodeLayers& decode) {
   const DecodeSizes s = decode_sizes(decode);
-  const std::int64_t group = group_of(context);
+  const Device& device = context.device();
+  const std::int64_t group = group_of(device);
   Defines defines;
   set_weight_type(defines, decode.layers.front().q);
-  set_warps(defines, context.device());
+  set_warps(defines, context);
   defines.set("GROUP", group).set("D", s.D).set("F", s.F).set("H", s.H).set("G", s.G);
-  defines.set("E", s.E).set("SPLITS", splits_of(context, s)).set("MOST_LAYERS", s.layers);
+  defines.set("E", s.E).set("SPLITS", splits_of(device, s)).set("MOST_LAYERS", s.layers);
   defines.set("MOST_RANKS", most_ranks(decode));
   if (decode_is_adapted(decode)) defines.set("ADAPTED");
   defines.set("LOCAL_FLOATS", local_floats(s, group));
-  defines.set("HEADS_LANES", lanes_for(context, (s.H + 2 * s.G) * s.E / 2, s.D));
-  defines.set("O_LANES", lanes_for(context, s.D / 2, s.H * s.E));
-  defines.set("GATES_LANES", lanes_for(context, s.F, s.D));
-  return defines.set("DOWN_LANES", lanes_for(context, s.D / 2, s.F));
+  defines.set("HEADS_LANES", lanes_for(device, (s.H + 2 * s.G) * s.E / 2, s.D));
+  defines.set("O_LANES", lanes_for(device, s.D / 2, s.H * s.E));
+  defines.set("GATES_LANES", lanes_for(device, s.F, s.D));
+  return defines.set("DOWN_LANES", lanes_for(device, s.D / 2, s.F));
 }
 
 }  // namespace
 
+// Local arrays of cl/decode_layers_gpu.cl: input, scratch, s, factors and table.
+std::uint64_t decode_layers_gpu_local_bytes(const Device& device, const DecodeSizes& s,
+                                            std::int64_t ranks) {
+  const std::int64_t group = group_of(device);
+  const std::int64_t scratch = 2 * group;  // fewer with PTX
+  const std::int64_t floats =
+      local_floats(s, group) + scratch + ranks + 2 * s.H * splits_of(device, s);
+  return static_cast<std::uint64_t>(4 * floats + 8 * kDecodeAddresses * s.layers);
+}
+
+bool decode_layers_gpu_fit(const Device& device, const DecodeSizes& s, std::int64_t ranks) {
+  return s.D % 8 == 0 && s.F % 8 == 0 && s.E % 8 == 0 && s.H % s.G == 0 &&
+         s.E / 4 <= group_of(device) && ranks <= kMostRanks && s.layers <= kMostLayers &&
+         decode_layers_gpu_local_bytes(device, s, ranks) <= local_memory_of(device);
+}
+
 bool decode_layers_gpu_fit(const Context& context, const DecodeLayers& decode) {
-  const DecodeSizes s = decode_sizes(decode);
   const Tensor& like = decode.layers.front().q;
   for (const DecodeLayer& layer : decode.layers) {
     for (const Tensor* w : matrices_of(layer)) {
       if (w->type() != like.type() || w->layout() != Layout::plain) return false;
     }
   }
-  const std::int64_t group = group_of(context);
-  const bool hopper = context.device().matrix_unit == MatrixUnit::wgmma;
-  return groups_side_by_side(context.device()) > 0 && s.D % 8 == 0 && s.F % 8 == 0 &&
-         s.E % 8 == 0 && most_ranks(decode) <= kMostRanks && s.E / 4 <= group && s.H % s.G == 0 &&
-         s.layers <= kMostLayers &&
-         4 * local_floats(s, group) <= (hopper ? kLocalBytesHopper : kLocalBytes);
+  return decode_layers_gpu_fit(context.device(), decode_sizes(decode), most_ranks(decode));
 }
 
-std::string decode_layers_gpu_name(const DecodeLayers& decode) {
-  return fmt::format("decode_layers_gpu {}{}", name_of(decode.layers.front().q.type()),
-                     decode_is_adapted(decode) ? " adapted" : "");
+std::string decode_layers_gpu_options(Context& context, const DecodeLayers& decode) {
+  return defines_of(context, decode).text();
 }
 
 void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers& decode,
-                              const Tensor& meeting) {
+                              const Tensor& meeting, const DecodeLayers& program_of) {
   Context& context = batch.context();
+  const Device& device = context.device();
   const DecodeSizes s = decode_sizes(decode);
   require(decode_layers_gpu_fit(context, decode),
           "decode_layers: the layers' weights must be plain and of one type, and their sizes "
@@ -133,13 +150,13 @@ void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers&
   const auto temporary = [&](Shape shape, std::string_view name) {
     return batch.temporary(shape, DType::f32, name);
   };
-  const Defines defines = defines_of(context, decode);
+  const Defines defines = defines_of(context, program_of);
   batch.launch({context.kernel(kDecodeLayersGpu, "decode_layers", defines),
-                groups_of(static_cast<std::size_t>(group_of(context)),
-                          groups_side_by_side(context.device())),
+                groups_of(static_cast<std::size_t>(group_of(device)),
+                          static_cast<std::size_t>(groups_of_launch(device))),
                 decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
                x, temporary({s.H, s.E}, "q"),
-               temporary({s.H, splits_of(context, s), s.E + 2}, "attention parts"),
+               temporary({s.H, splits_of(device, s), s.E + 2}, "attention parts"),
                temporary({s.F}, "swiglu"), temporary({most_s_parts(decode)}, "s parts"),
                decode_table(context, kDecodeLayersGpu, defines, decode), decode.rope_table,
                decode.position, decode.first, decode.last, meeting, u32(s.layers), u32(s.S),

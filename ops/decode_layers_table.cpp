@@ -9,8 +9,6 @@
 namespace clora {
 namespace {
 
-constexpr std::int64_t kAddresses = 35;  // of a layer, ADDRESSES of the kernel
-
 std::uint32_t biases_of(const DecodeLayer& l) {
   return std::uint32_t{!l.q_bias.empty()} + 2 * std::uint32_t{!l.k_bias.empty()} +
          4 * std::uint32_t{!l.v_bias.empty()};
@@ -53,7 +51,7 @@ bool decode_is_adapted(const DecodeLayers& decode) {
 
 Tensor decode_table(Context& context, std::string_view file, const Defines& defines,
                     const DecodeLayers& decode) {
-  const Tensor table = context.allocate({2 * kAddresses * std::int64_t(decode.layers.size())},
+  const Tensor table = context.allocate({2 * kDecodeAddresses * std::int64_t(decode.layers.size())},
                                         DType::u32, MemoryTag::activations);
   const auto launch = [&](std::string_view function) {
     return Launch{context.kernel(file, function, defines),

@@ -149,14 +149,6 @@ GemmProduct backward_product_of(const Tensor& dx, const GemmTerm& term, Accumula
           .backward = true};
 }
 
-// Whether the products are one launch's members: all take the kernel that knows members.
-bool can_join(Context& context, std::span<const GemmProduct> members) {
-  for (const GemmProduct& p : members) {
-    if (kernel_for(context, p) != GemmKernel::wgmma) return false;
-  }
-  return gemm_wgmma_can_join(context, members);
-}
-
 }  // namespace
 
 void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,

@@ -1,9 +1,7 @@
 #include "ops/gemm_choice.hpp"
 
-#include <vector>
-
 #include "ops/gemm_hopper.hpp"
-#include "ops/gemm_mma.hpp"
+#include "ops/gemm_wgmma_self_test.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
 #include "ops/variant_choice.hpp"
@@ -58,49 +56,6 @@ void test_strips(SelfTest& test, const Tensor& like) {
   }
 }
 
-// Three members of one launch forward, two of one backward, and their adapters.
-void test_members(SelfTest& test) {
-  constexpr std::int64_t kRows = 150, kIn = 136;
-  const auto activations = [&](Shape shape) { return test.input(shape, 1, DType::bf16); };
-  std::vector<GemmOutput> outputs;
-  std::vector<GemmTerm> terms;
-  for (const std::int64_t n : {264, 40, 72}) {
-    const Tensor w = test.weights({n, kIn}, DType::bf16);
-    const LowRankTerm made{test.output({kRows, 7}), test.input({7, n}), 0.5F, test.input({7, kIn}),
-                           0.5F};
-    outputs.push_back({test.output({kRows, n}, DType::bf16), w, {.low_rank = made}});
-    if (terms.size() == 2) continue;
-    terms.push_back({activations({kRows, n}), w, {activations({kRows, 7}), test.input({7, kIn})}});
-  }
-  record_gemms(test.batch(), activations({kRows, kIn}), outputs);
-  record_gemm_backward_sum(test.batch(), test.output({kRows, kIn}, DType::bf16), terms,
-                           Accumulate::no);
-}
-
-// So many that several work-groups share a tile's; s is made.
-void test_many_steps(SelfTest& test, const Tensor& like) {
-  constexpr std::int64_t kRows = 70, kColumns = 72, kSteps = 3072;
-  record_gemm(test.batch(), test.output({kRows, kColumns}, DType::bf16),
-              test.input({kRows, kSteps}, 1, DType::bf16),
-              test.weights({kColumns, kSteps}, like.type(), like.layout()),
-              {.residual = test.input({kRows, kColumns}, 1, DType::bf16),
-               .low_rank = {test.output({kRows, 7}), test.input({7, kColumns}), 0.5F,
-                            test.input({7, kSteps}), 0.5F}});
-}
-
-// More than a tile each way, cut at their ends, with all that may be added; columns fill no pieces.
-// A driver takes most of a second for each kernel here, so there are few.
-void test_matrix_unit(SelfTest& test, const Tensor& like) {
-  constexpr std::int64_t kRows = 150, kColumns = 261, kSteps = 256;
-  const Tensor w = test.weights({kColumns, kSteps}, like.type(), like.layout());
-  record_gemm(test.batch(), test.output({kRows, kColumns}), test.input({kRows, kSteps}), w,
-              test_extras(test, kRows, kColumns));
-  test_many_steps(test, like);
-  if (like.type() == DType::bf16) return test_members(test);
-  record_gemm_backward(test.batch(), test.output({kRows, kSteps}), test.input({kRows, kColumns}), w,
-                       Accumulate::no, {test.input({kRows, 3}), test.input({3, kSteps}), 0.5F});
-}
-
 // One row, and some that are taken together.
 void test_few_rows(SelfTest& test, const Tensor& like) {
   const std::int64_t columns = 2 * kStripRows + (like.layout() == Layout::strips ? kStripRows : 5);
@@ -125,17 +80,6 @@ bool trusts_strips(Context& context, const Tensor& w) {
       {kGemmStrips, fmt::format("gemm_strips_{} {}", name_of(context.variant()), weight_name(w)),
        bf16 ? kBf16Tolerance : kF32Tolerance},
       [&](SelfTest& test) { test_strips(test, w); });
-}
-
-bool trusts_wgmma(Context& context, const Tensor& w) {
-  return trusted(context,
-                 {kGemmWgmma, fmt::format("gemm_wgmma {}", weight_name(w)), kBf16Tolerance},
-                 [&](SelfTest& test) { test_matrix_unit(test, w); });
-}
-
-bool trusts_mma(Context& context, const Tensor& w) {
-  return trusted(context, {kGemmMma, fmt::format("gemm_mma {}", weight_name(w)), kBf16Tolerance},
-                 [&](SelfTest& test) { test_matrix_unit(test, w); });
 }
 
 bool trusts_few_rows(Context& context, const Tensor& w) {
@@ -173,6 +117,10 @@ bool multiplies_strips(const Context& context, const GemmProduct& p, bool bf16) 
          gemm_strips(context.device(), context.variant(), bf16).has_value();
 }
 
+bool is_of_few_rows(const Context& context, const GemmProduct& p) {
+  return !p.backward && has_few_rows(context.variant(), p.rows());
+}
+
 GemmKernel kernel_for_few_rows(Context& context, const GemmProduct& p) {
   if (!is_for_cpus(context.variant())) return GemmKernel::few_rows_portable;
   if (multiplies_integers(context, p) && trusts_int8(context, p.w))
@@ -183,12 +131,25 @@ GemmKernel kernel_for_few_rows(Context& context, const GemmProduct& p) {
   return trusts_few_rows(context, p.w) ? GemmKernel::few_rows : GemmKernel::few_rows_portable;
 }
 
+bool wants_wgmma(const Context& context, const GemmProduct& p) {
+  return context.variant() == Variant::wgmma &&
+         rounds_to_bf16(context.variant(), p.size(), p.backward) && !is_of_few_rows(context, p);
+}
+
+// s is made by a launch before it where that is faster.
+GemmProduct as_wgmma_takes_it(const Context& context, GemmProduct p) {
+  if (p.makes_s() && !gemm_wgmma_makes_s(context, p)) p.low_rank.a = {};
+  return p;
+}
+
 GemmKernel kernel_for_many_rows(Context& context, const GemmProduct& p) {
   const bool bf16 = rounds_to_bf16(context.variant(), p.size(), p.backward);
   if (!is_for_cpus(context.variant())) {
-    const bool hopper = context.variant() == Variant::wgmma;
-    if (bf16 && hopper && trusts_wgmma(context, p.w)) return GemmKernel::wgmma;
-    return bf16 && !hopper && trusts_mma(context, p.w) ? GemmKernel::mma : GemmKernel::portable;
+    if (wants_wgmma(context, p)) {
+      const GemmProduct launched = as_wgmma_takes_it(context, p);
+      return gemm_wgmma_passed(context, {&launched, 1}) ? GemmKernel::wgmma : GemmKernel::portable;
+    }
+    return bf16 && gemm_mma_passed(context, p) ? GemmKernel::mma : GemmKernel::portable;
   }
   if (multiplies_strips(context, p, bf16) && trusts_strips(context, p.w)) return GemmKernel::strips;
   if (bf16 && trusts_tiles(context, p.w, true)) return GemmKernel::bf16_tiles;
@@ -198,8 +159,15 @@ GemmKernel kernel_for_many_rows(Context& context, const GemmProduct& p) {
 }  // namespace
 
 GemmKernel kernel_for(Context& context, const GemmProduct& p) {
-  const bool few = !p.backward && has_few_rows(context.variant(), p.rows());
-  return few ? kernel_for_few_rows(context, p) : kernel_for_many_rows(context, p);
+  return is_of_few_rows(context, p) ? kernel_for_few_rows(context, p)
+                                    : kernel_for_many_rows(context, p);
+}
+
+bool can_join(Context& context, std::span<const GemmProduct> members) {
+  for (const GemmProduct& p : members) {
+    if (!wants_wgmma(context, p)) return false;
+  }
+  return gemm_wgmma_can_join(context, members) && gemm_wgmma_passed(context, members);
 }
 
 bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p) {

@@ -2,6 +2,8 @@
 // that the driver builds it right.
 #pragma once
 
+#include <span>
+
 #include "ops/gemm_kernels.hpp"
 
 namespace clora {
@@ -20,6 +22,10 @@ enum class GemmKernel {
 };
 
 GemmKernel kernel_for(Context& context, const GemmProduct& p);
+
+// Whether the products are one launch's members: all want the kernel that knows members, and it has
+// passed its self-test for these.
+bool can_join(Context& context, std::span<const GemmProduct> members);
 
 // Whether `kernel` makes s of p in its own launch: the one place that says so.
 bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p);

@@ -4,11 +4,12 @@
 #include <bit>
 
 #include "ops/gemm_kernels.hpp"
-#include "ops/group_meeting.hpp"
 #include "ops/launch_shape.hpp"
+#include "ops/ptx.hpp"
 #include "ops/quant.hpp"
 #include "ops/reduction_grid.hpp"
 #include "ops/tensor_maps.hpp"
+#include "ops/variant_choice.hpp"
 
 namespace clora {
 namespace {
@@ -65,10 +66,11 @@ std::uint32_t groups_that_make_s(const Context& context, const Plan& plan) {
   return std::min(plan.groups, std::max(1U, context.device().compute_units));
 }
 
-Defines defines_of(const Context& context, const GemmProduct& p, const Plan& plan) {
+// with_ptx: for record_gemm_few_rows_by_address().
+Defines defines_of(const GemmProduct& p, const Plan& plan, bool with_ptx) {
   Defines defines;
   set_weight_type(defines, p.w);
-  set_warps(defines, context.device());
+  if (with_ptx) defines.set(kPtxSwitch);
   defines.set("GROUP", plan.group).set("ROWS", plan.rows).set("TEAM_ROWS", plan.team_rows);
   defines.set("AHEAD", plan.ahead());
   if (p.steps() % 8 == 0) defines.set("OCTETS");
@@ -91,13 +93,7 @@ Tensors tensors_of(const GemmProduct& p) {
           or_else(p.low_rank.a, p.x)};
 }
 
-std::vector<Argument> with_tensors(std::vector<Argument> arguments, const Tensors& tensors) {
-  for (const Tensor& tensor : tensors) arguments.emplace_back(tensor);
-  return arguments;
-}
-
-std::vector<Argument> with_numbers(std::vector<Argument> arguments, const Context& context,
-                                   const GemmProduct& p) {
+void add_numbers(std::vector<Argument>& arguments, const GemmProduct& p, std::uint32_t lanes) {
   const std::int64_t values = p.makes_s() ? p.rows() * p.rank() : 1;
   for (const std::uint32_t size :
        {u32(p.rows()), u32(p.columns()), u32(p.steps()), u32(p.rank())}) {
@@ -107,17 +103,81 @@ std::vector<Argument> with_numbers(std::vector<Argument> arguments, const Contex
   arguments.emplace_back(p.low_rank.scale);
   arguments.emplace_back(std::uint32_t{!p.start.empty()});
   arguments.emplace_back(std::uint32_t{!p.bias.empty()});
-  arguments.emplace_back(plan_of(context, p).lanes);
+  arguments.emplace_back(lanes);
   arguments.emplace_back(p.low_rank.a_scale);
   arguments.emplace_back(LocalMemory{static_cast<std::size_t>(values) * sizeof(float)});
-  return arguments;
 }
 
-Launch launch_of(Context& context, const GemmProduct& p, std::string_view function) {
-  const Plan plan = plan_of(context, p);
+Launch launch_of(Context& context, const GemmProduct& p, const Plan& plan,
+                 std::string_view function, bool with_ptx) {
   const std::uint32_t groups = p.makes_s() ? groups_that_make_s(context, plan) : plan.groups;
-  return {context.kernel(kGemmFewRowsPortable, function, defines_of(context, p, plan)),
+  return {context.kernel(kGemmFewRowsPortable, function, defines_of(p, plan, with_ptx)),
           groups_of(plan.group, groups), p.cost(), "gemm/forward"};
+}
+
+void record_by_address(Batch& batch, const GemmProduct& p, const Plan& plan, bool with_ptx) {
+  const Tensors tensors = tensors_of(p);
+  const TensorTable table{.tensors = {tensors.begin(), tensors.end()}};
+  const Tensor addresses = prepare_tensor_table(batch, table, "gemm/addresses");
+  Launch launch = launch_of(batch.context(), p, plan, "gemm_few_rows_at", with_ptx);
+  launch.uses = table.uses();
+  std::vector<Argument> arguments{addresses};
+  add_numbers(arguments, p, plan.lanes);
+  batch.record(std::move(launch), std::move(arguments));
+}
+
+void record_by_arguments(Batch& batch, const GemmProduct& p) {
+  const Plan plan = plan_of(batch.context(), p);
+  const Tensors tensors = tensors_of(p);
+  std::vector<Argument> arguments(tensors.begin(), tensors.end());
+  add_numbers(arguments, p, plan.lanes);
+  batch.record(launch_of(batch.context(), p, plan, "gemm_few_rows", false), std::move(arguments));
+}
+
+// A small product by the program of `p`: several turns of its groups, cut at their ends, and steps
+// that an item loads ahead and further ones.
+GemmProduct small_like(SelfTest& test, const GemmProduct& p) {
+  constexpr std::int64_t kRank = 5;
+  const std::int64_t steps = p.steps() % 8 == 0 ? 5 * 256 : 1283;
+  const std::int64_t columns = p.w.layout() == Layout::strips ? 5 * kStripRows : 67;
+  const bool is_bf16 = p.w.type() == DType::bf16 && p.w.layout() == Layout::plain;
+  GemmProduct small{.y = test.output({p.rows(), columns}, p.y.type()),
+                    .x = test.input({p.rows(), steps}, 1, p.x.type()),
+                    .w = is_bf16 ? test.input({columns, steps}, 1, DType::bf16)
+                                 : test.weights({columns, steps}, p.w.type(), p.w.layout()),
+                    .start = test.input({p.rows(), columns}, 1, p.y.type()),
+                    .bias = test.input({columns}),
+                    .low_rank = {}};
+  if (!p.makes_s()) {
+    small.low_rank = {test.input({p.rows(), kRank}), test.input({kRank, columns}), 0.5F};
+  } else {
+    small.low_rank = {test.output({p.rows(), kRank}), test.input({kRank, columns}), 0.5F,
+                      test.input({kRank, steps}), 0.5F};
+  }
+  return small;
+}
+
+// Teams of as many lanes as `plan` has, and of the least, in which items load ahead.
+void test_ptx(SelfTest& test, const GemmProduct& p, Plan plan) {
+  const bool as_reference = makes_reference(test.batch().context());
+  for (const std::uint32_t lanes : {plan.lanes, kLanes}) {
+    const GemmProduct small = small_like(test, p);
+    plan.lanes = lanes;
+    plan.groups = divide_up(u32(small.columns()), plan.group / lanes * plan.team_rows);
+    if (as_reference) {
+      record_by_arguments(test.batch(), small);
+    } else {
+      record_by_address(test.batch(), small, plan, true);
+    }
+  }
+}
+
+// Whether the program with PTX that the product takes has passed its self-test.
+bool ptx_passed(Context& context, const GemmProduct& p, const Plan& plan) {
+  const std::string options = defines_of(p, plan, true).text();
+  const double tolerance = p.y.type() == DType::bf16 ? kBf16Tolerance : kF32Tolerance;
+  return trusted(context, {kGemmFewRowsPortable, "gemm_few_rows ptx", tolerance, options},
+                 [&](SelfTest& test) { test_ptx(test, p, plan); });
 }
 
 }  // namespace
@@ -130,20 +190,17 @@ bool gemm_few_rows_make_s(const Context& context, const GemmProduct& p) {
 }
 
 void record_gemm_few_rows_by_address(Batch& batch, const GemmProduct& p) {
-  Context& context = batch.context();
-  const Tensors tensors = tensors_of(p);
-  const TensorTable table{.tensors = {tensors.begin(), tensors.end()}};
-  const Tensor addresses = prepare_tensor_table(batch, table, "gemm/addresses");
-  Launch launch = launch_of(context, p, "gemm_few_rows_at");
-  launch.uses = table.uses();
-  batch.record(std::move(launch), with_numbers({addresses}, context, p));
+  record_by_address(batch, p, plan_of(batch.context(), p), uses_ptx(batch.context()));
 }
 
 void record_gemm_few_rows_portable(Batch& batch, const GemmProduct& p) {
   Context& context = batch.context();
-  if (speaks_ptx(context.device())) return record_gemm_few_rows_by_address(batch, p);
-  batch.record(launch_of(context, p, "gemm_few_rows"),
-               with_numbers(with_tensors({}, tensors_of(p)), context, p));
+  const Plan plan = plan_of(context, p);
+  if (uses_ptx(context) && ptx_passed(context, p, plan)) {
+    record_by_address(batch, p, plan, true);
+  } else {
+    record_by_arguments(batch, p);
+  }
 }
 
 }  // namespace clora

@@ -9,6 +9,7 @@
 #include "ops/launch_shape.hpp"
 #include "ops/reduction_grid.hpp"
 #include "ops/tensor_maps.hpp"
+#include "runtime/error.hpp"
 
 namespace clora {
 namespace {
@@ -72,15 +73,20 @@ std::uint32_t boxes_of(Members members) {
   return boxes;
 }
 
-WgmmaTiles tiles_of(const Context& context, Members members, std::uint32_t shrink) {
-  const GemmProduct& p = members.front();
-  std::array<std::uint32_t, kMostMembers> columns{u32(p.columns())};
-  for (std::size_t i = 1; i < members.size() && !p.backward; ++i) {
+// Of all outputs; of a sum backward, one.
+std::array<std::uint32_t, kMostMembers> columns_of(Members members) {
+  std::array<std::uint32_t, kMostMembers> columns{u32(members.front().columns())};
+  for (std::size_t i = 1; i < members.size() && !members.front().backward; ++i) {
     columns.at(i) = u32(members[i].columns());
   }
+  return columns;
+}
+
+WgmmaTiles tiles_of(std::uint32_t units, Members members, std::uint32_t shrink) {
+  const GemmProduct& p = members.front();
   return wgmma_tiles({.rows = u32(p.rows()),
-                      .columns = columns,
-                      .units = units_of(context),
+                      .columns = columns_of(members),
+                      .units = units,
                       .shrink = shrink,
                       .whole_boxes = p.backward || p.rank() > std::int64_t{kStepRanks},
                       .stages_y = p.y.type() == DType::bf16 && is_aligned(p),
@@ -180,12 +186,18 @@ std::vector<Argument> arguments_of(Members members, const Tensor& table, const W
   return list;
 }
 
+std::uint32_t tile_count(std::uint32_t rows, std::span<const std::uint32_t> columns,
+                         std::uint32_t width) {
+  std::uint32_t across = 0;
+  for (const std::uint32_t each : columns) across += divide_up(each, width);
+  return across * divide_up(rows, kTileRows);
+}
+
 // Tiles of this width, their steps shared by as many work-groups as is fastest, all of them at
 // once.
 WgmmaTiles shared_tiles(const WgmmaSize& size, std::uint32_t width) {
   WgmmaTiles best{.columns = width, .shrink = size.shrink};
-  for (const std::uint32_t columns : size.columns) best.count += divide_up(columns, width);
-  best.count *= divide_up(size.rows, kTileRows);
+  best.count = tile_count(size.rows, size.columns, width);
   // Columns that come in a box and are not multiplied cost half as much.
   const auto held = static_cast<std::uint32_t>(round_up(width, kBoxRows));
   const std::uint32_t idle = size.whole_boxes ? (held - width) / 2 : 0;
@@ -201,6 +213,21 @@ WgmmaTiles shared_tiles(const WgmmaSize& size, std::uint32_t width) {
     }
   }
   return best;
+}
+
+void record_in_tiles(Batch& batch, Members members, const WgmmaTiles& tiles) {
+  Context& context = batch.context();
+  const GemmProduct& p = members.front();
+  const TensorTable table = table_of(batch, members, tiles);
+  Cost cost;
+  for (const GemmProduct& member : members) {
+    cost = {cost.flops + member.cost().flops, cost.bytes + member.cost().bytes};
+  }
+  Launch launch{context.kernel(kGemmWgmma, "gemm_wgmma", defines_of(members, tiles)),
+                groups_of(kItems, units_of(context)), cost,
+                p.backward ? "gemm/backward" : "gemm/forward", table.uses()};
+  const Tensor prepared = prepare_tensor_table(batch, table, "gemm/table");
+  batch.record(std::move(launch), arguments_of(members, prepared, tiles));
 }
 
 }  // namespace
@@ -232,9 +259,10 @@ WgmmaTiles wgmma_tiles(const WgmmaSize& size) {
 bool gemm_wgmma_makes_s(const Context& context, const GemmProduct& p) {
   if (p.backward || p.rank() > std::int64_t{kBoxRanks}) return false;
   const Members one(&p, 1);
-  const double apart = tiles_of(context, one, 0).cost + kShrinkLaunch +
+  const std::uint32_t units = units_of(context);
+  const double apart = tiles_of(units, one, 0).cost + kShrinkLaunch +
                        kShrinkRow * static_cast<double>(p.rows()) * boxes_of(one);
-  return tiles_of(context, one, shrink_of(p)).cost <= apart;
+  return tiles_of(units, one, shrink_of(p)).cost <= apart;
 }
 
 bool gemm_wgmma_can_join(const Context& context, std::span<const GemmProduct> members) {
@@ -253,20 +281,30 @@ bool gemm_wgmma_can_join(const Context& context, std::span<const GemmProduct> me
   });
 }
 
+WgmmaProgram gemm_wgmma_program(std::uint32_t units, std::span<const GemmProduct> members) {
+  const WgmmaTiles tiles = tiles_of(units, members, shrink_of(members.front()));
+  return {tiles, defines_of(members, tiles).text()};
+}
+
 void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> members) {
-  Context& context = batch.context();
-  const GemmProduct& p = members.front();
-  const WgmmaTiles tiles = tiles_of(context, members, shrink_of(p));
-  const TensorTable table = table_of(batch, members, tiles);
-  Cost cost;
-  for (const GemmProduct& member : members) {
-    cost = {cost.flops + member.cost().flops, cost.bytes + member.cost().bytes};
-  }
-  Launch launch{context.kernel(kGemmWgmma, "gemm_wgmma", defines_of(members, tiles)),
-                groups_of(kItems, units_of(context)), cost,
-                p.backward ? "gemm/backward" : "gemm/forward", table.uses()};
-  const Tensor prepared = prepare_tensor_table(batch, table, "gemm/table");
-  batch.record(std::move(launch), arguments_of(members, prepared, tiles));
+  record_in_tiles(batch, members, gemm_wgmma_program(units_of(batch.context()), members).tiles);
+}
+
+WgmmaProgram gemm_wgmma_program_like(const WgmmaProgram& program,
+                                     std::span<const GemmProduct> members) {
+  constexpr std::uint32_t kTestedShares = 3;
+  WgmmaTiles tiles = program.tiles;
+  tiles.count = tile_count(u32(members.front().rows()), columns_of(members), tiles.columns);
+  tiles.shares = std::min({tiles.shares, kTestedShares, boxes_of(members)});
+  return {tiles, defines_of(members, tiles).text()};
+}
+
+void record_gemm_wgmma_by(Batch& batch, std::span<const GemmProduct> members,
+                          const WgmmaProgram& program) {
+  const WgmmaProgram like = gemm_wgmma_program_like(program, members);
+  require(like.options == program.options, "gemm: a self-test of{} would build{}", program.options,
+          like.options);
+  record_in_tiles(batch, members, like.tiles);
 }
 
 }  // namespace clora

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <span>
+#include <string>
 
 #include "ops/gemm_kernels.hpp"
 
@@ -11,7 +12,8 @@ namespace clora {
 inline constexpr std::string_view kGemmWgmma = "gemm_wgmma.cl";
 
 // Any product, or several that gemm_wgmma_can_join(); s may be made where gemm_wgmma_makes_s().
-// REQUIRES: a device with wgmma.
+// REQUIRES: a device with wgmma. Whoever calls it has seen that gemm_wgmma_passed()
+// (ops/gemm_wgmma_self_test.hpp).
 void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> members);
 
 // Whether one launch can do them: two or three of one x forward, or with one sum backward, which
@@ -46,6 +48,22 @@ struct WgmmaTiles {
   std::uint32_t stage_bytes(bool whole_boxes) const;
   std::uint32_t staged_bytes() const;
 };
+// How record_gemm_wgmma() cuts the members, and the -D options of the program that it takes for
+// them.
+struct WgmmaProgram {
+  WgmmaTiles tiles;
+  std::string options;
+};
+// units: compute units of the card.
+WgmmaProgram gemm_wgmma_program(std::uint32_t units, std::span<const GemmProduct> members);
+// Members of whatever sizes, by another program's widths and ring: for its self-test. Steps are
+// shared by at most three work-groups. Where types, extras and ranks are alike, so are the options.
+WgmmaProgram gemm_wgmma_program_like(const WgmmaProgram& program,
+                                     std::span<const GemmProduct> members);
+// As record_gemm_wgmma(), by such a program. REQUIRES: equal options.
+void record_gemm_wgmma_by(Batch& batch, std::span<const GemmProduct> members,
+                          const WgmmaProgram& program);
+
 // The width whose last wave of work-groups leaves least of the card idle, and a ring as long as
 // shared memory allows. Where tiles are fewer than half of the units, their steps are shared if
 // that gains more than adding the shares up costs.

@@ -12,7 +12,16 @@ constexpr std::size_t kItems = 256;
 // Tile rows walked column by column.
 constexpr std::uint32_t kBand = 8;
 
+Defines defines_of(const GemmProduct& p) {
+  Defines defines;
+  if (p.backward) defines.set("TRANSPOSED");
+  if (p.y.type() == DType::bf16) defines.set("Y_BF16");
+  return defines;
+}
+
 }  // namespace
+
+std::string gemm_mma_options(const GemmProduct& p) { return defines_of(p).text(); }
 
 void record_gemm_mma(Batch& batch, const GemmProduct& p) {
   const Bf16Rows x = record_bf16_rows(batch, p.x);
@@ -20,12 +29,9 @@ void record_gemm_mma(Batch& batch, const GemmProduct& p) {
   const bool adapted = p.rank() > 0;
   const Bf16Rows s = adapted ? record_bf16_rows(batch, p.low_rank.s) : x;
   const Bf16Rows u = adapted ? record_bf16_rows(batch, p.low_rank.u, p.low_rank.scale) : w;
-  Defines defines;
-  if (p.backward) defines.set("TRANSPOSED");
-  if (p.y.type() == DType::bf16) defines.set("Y_BF16");
   Launch launch{{}, {}, gemm_cost(p.rows(), p.w), p.backward ? "gemm/backward" : "gemm/forward"};
   launch.cost.flops += 2.0 * static_cast<double>(p.rows() * p.columns() * p.rank());
-  launch.kernel = batch.context().kernel(kGemmMma, "gemm_mma", defines);
+  launch.kernel = batch.context().kernel(kGemmMma, "gemm_mma", defines_of(p));
   const std::uint32_t tiles = divide_up(u32(p.rows()), kTile) * divide_up(u32(p.columns()), kTile);
   launch.grid = groups_of(kItems, tiles);
   batch.launch(std::move(launch), p.y, x.data, w.data, s.data, u.data,

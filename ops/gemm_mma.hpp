@@ -1,6 +1,8 @@
 // cl/gemm_mma.cl: products on the matrix units of NVIDIA's cards since Ampere.
 #pragma once
 
+#include <string>
+
 #include "ops/gemm_kernels.hpp"
 
 namespace clora {
@@ -9,5 +11,7 @@ inline constexpr std::string_view kGemmMma = "gemm_mma.cl";
 
 // Any product. REQUIRES: a device with mma; s is not to be made.
 void record_gemm_mma(Batch& batch, const GemmProduct& p);
+// The -D options of the program that it takes.
+std::string gemm_mma_options(const GemmProduct& p);
 
 }  // namespace clora

@@ -16,6 +16,23 @@ void test_backward(SelfTest& test) {
                              test.input({5, 53}), test.input({53}), test.input({5, 53}), 1e-5F);
 }
 
+SelfTestRecord ptx_forward_test(std::int64_t width, DType x, DType y) {
+  return [=](SelfTest& test) {
+    record_layer_norm(test.batch(), test.output({kPtxTestRows, width}, y),
+                      test.input({kPtxTestRows, width}, 1, x), test.input({width}),
+                      test.input({width}), 1e-5F);
+  };
+}
+
+SelfTestRecord ptx_backward_test(std::int64_t width, DType x, DType dy, DType dx) {
+  return [=](SelfTest& test) {
+    const Shape shape{kPtxTestRows, width};
+    record_layer_norm_backward(test.batch(), test.output(shape, dx), test.input(shape, 1, dy),
+                               test.input(shape, 1, x), test.input({width}),
+                               test.input(shape, 1, dx), 1e-5F);
+  };
+}
+
 }  // namespace
 
 Cost layer_norm_cost(const Shape& x, DType x_type, DType y_type) {
@@ -43,7 +60,8 @@ void record_layer_norm(Batch& batch, const Tensor& y, const Tensor& x, const Ten
   const auto width = static_cast<std::int32_t>(x.shape().last());
   const VariantKernel kernel =
       kernel_of("layer_norm", "layer_norm_forward", {{"X_TYPE", x.type()}, {"Y_TYPE", y.type()}});
-  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_forward);
+  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_forward,
+                              ptx_forward_test(width, x.type(), y.type()));
   launch.cost = layer_norm_cost(x.shape(), x.type(), y.type());
   launch.label = "layer_norm/forward";
   batch.launch(std::move(launch), y, x, w, bias, rows, width, epsilon);
@@ -66,7 +84,8 @@ void record_layer_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy
   const VariantKernel kernel =
       kernel_of("layer_norm", "layer_norm_backward",
                 {{"X_TYPE", x.type()}, {"DY_TYPE", dy.type()}, {"DX_TYPE", dx.type()}});
-  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_backward);
+  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_backward,
+                              ptx_backward_test(width, x.type(), dy.type(), dx.type()));
   launch.cost = layer_norm_backward_cost(x.shape(), has_residual, x.type(), dy.type(), dx.type());
   launch.label = "layer_norm/backward";
   batch.launch(std::move(launch), dx, dy, x, w, added, adds, rows, width, epsilon);

@@ -31,8 +31,9 @@ void test_gradient(SelfTest& test) {
   record_gradient(test.batch(), {.out = out, .s = s, .x = x, .scale = 0.5F});
 }
 
-// Several strips of columns, cut at their ends, and chunks of an odd number of boxes, which two warp
-// groups share; of many ranks two blocks; one member, and several with and without what they shrink.
+// Several strips of columns, cut at their ends, and chunks of an odd number of boxes, which two
+// warp groups share; of many ranks two blocks; one member, and several with and without what they
+// shrink.
 void test_gradients_wgmma(SelfTest& test, std::uint32_t block_ranks) {
   constexpr std::int64_t kRows = 2900;
   const bool is_few = block_ranks == gradient_block_ranks(1);
@@ -117,9 +118,9 @@ bool may_join(std::span<const LoraGradientProduct> members, const LoraGradientPr
 bool gradients_share_launches(Context& context, std::int64_t rank) {
   if (context.variant() != Variant::wgmma) return false;
   const std::uint32_t block_ranks = gradient_block_ranks(rank);
-  return trusted(
-      context, {kLoraWgmma, fmt::format("lora_gradients_wgmma {}", block_ranks), kBf16Tolerance},
-      [&](SelfTest& test) { test_gradients_wgmma(test, block_ranks); });
+  return trusted(context,
+                 {kLoraWgmma, fmt::format("lora_gradients_wgmma {}", block_ranks), kBf16Tolerance},
+                 [&](SelfTest& test) { test_gradients_wgmma(test, block_ranks); });
 }
 
 void record_gradient(Batch& batch, const LoraGradientProduct& p) {

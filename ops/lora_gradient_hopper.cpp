@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/group_meeting.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/lora_gradient.hpp"
 #include "ops/reduction_grid.hpp"
@@ -17,8 +16,9 @@ constexpr std::uint32_t kFewRanks = 16;
 constexpr std::uint32_t kBlockRanks = 64;
 constexpr std::size_t kItems = 384;
 constexpr std::int64_t kQuad = 4;
-// Of a meeting (cl/group_meeting.clh).
-constexpr std::uint32_t kMeetingCounters = 3;
+constexpr std::uint32_t kSumItems = 256;
+// Of the sums, a unit: several hide one another's reads.
+constexpr std::uint32_t kSumGroupsOfUnit = 8;
 
 using Members = std::span<const LoraGradientProduct>;
 
@@ -32,6 +32,7 @@ struct Plan {
   std::uint32_t rows, rank, block_ranks, rank_blocks;
   std::uint32_t strips = 0;
   std::uint32_t groups;
+  std::uint32_t sum_groups;
   LoraChunks cut;
 
   Plan(const Context& context, Members members)
@@ -40,9 +41,20 @@ struct Plan {
         block_ranks(gradient_block_ranks(rank)),
         rank_blocks(divide_up(rank, block_ranks)) {
     for (const LoraGradientProduct& p : members) strips += strips_of(p);
-    const std::uint32_t units = std::max(1U, groups_side_by_side(context.device()));
+    const std::uint32_t units = std::max(1U, context.device().compute_units);
     cut = lora_chunks(rows, strips, rank_blocks, units);
     groups = std::min(units, strips * rank_blocks * cut.chunks);
+    sum_groups =
+        std::min(units * kSumGroupsOfUnit, u32(divide_up(quads(members), std::int64_t{kSumItems})));
+  }
+  // Of the results of all members, rows of those that shrink filled up.
+  std::int64_t quads(Members members) const {
+    std::int64_t all = 0;
+    for (const LoraGradientProduct& p : members) {
+      all += parts_shape(p)[1];
+      if (!p.shrunk.empty()) all += std::int64_t{rows} * rank_blocks * block_ranks / kQuad;
+    }
+    return all;
   }
   Shape parts_shape(const LoraGradientProduct& p) const {
     const std::int64_t floats = std::int64_t{rank} * columns_of(p);
@@ -63,15 +75,15 @@ Cost cost_of(Members members) {
   return cost;
 }
 
-Kernel kernel_of(Context& context, const Plan& plan) {
+Kernel kernel_of(Context& context, const Plan& plan, std::string_view function) {
   Defines defines;
   defines.set("RANKS", plan.block_ranks);
-  return context.kernel(kLoraWgmma, "lora_gradients_wgmma", set_warps(defines, context.device()));
+  return context.kernel(kLoraWgmma, function, defines);
 }
 
 // Of each member x, s and b; where it does not shrink, s for b. Then its results and their parts.
 TensorTable table_of(Batch& batch, const Plan& plan, Members members) {
-  TensorTable table{.counters = kMeetingCounters};
+  TensorTable table;
   for (const LoraGradientProduct& p : members) {
     const bool shrinks = !p.shrunk.empty();
     const Bf16Rows x = record_bf16_rows(batch, p.x), s = record_bf16_rows(batch, p.s);
@@ -109,15 +121,24 @@ LoraChunks lora_chunks(std::uint32_t rows, std::uint32_t strips, std::uint32_t r
 }
 
 void record_gradients_wgmma(Batch& batch, std::span<const LoraGradientProduct> members) {
-  const Plan plan(batch.context(), members);
+  Context& context = batch.context();
+  const Plan plan(context, members);
   const TensorTable table = table_of(batch, plan, members);
-  Launch launch{kernel_of(batch.context(), plan), groups_of(kItems, plan.groups), cost_of(members),
-                "lora_linear/gradients", table.uses()};
+  const Tensor prepared = prepare_tensor_table(batch, table, "lora_linear/table");
+  const std::uint32_t count = u32(std::ssize(members));
+  Launch products{kernel_of(context, plan, "lora_gradients_wgmma"), groups_of(kItems, plan.groups),
+                  cost_of(members), "lora_linear/gradients", table.uses()};
+  batch.launch(std::move(products), prepared, count, plan.rows, plan.rank, plan.strips,
+               plan.cut.chunks, plan.cut.chunk_boxes, plan.rank_blocks);
+  Launch sums{kernel_of(context, plan, "lora_gradient_sums_wgmma"),
+              groups_of(kSumItems, plan.sum_groups),
+              {},
+              "lora_linear/gradient sums",
+              TensorTable{.tensors = table.tensors}.uses()};
   const LoraGradientProduct& shrinking = one_that(true, members);
-  batch.launch(std::move(launch), prepare_tensor_table(batch, table, "lora_linear/table"),
-               u32(std::ssize(members)), plan.rows, plan.rank, plan.strips, plan.cut.chunks,
-               plan.cut.chunk_boxes, plan.rank_blocks, one_that(false, members).scale,
-               shrinking.scale, shrinking.shrink_scale);
+  batch.launch(std::move(sums), prepared, count, plan.rows, plan.rank, plan.cut.chunks,
+               plan.rank_blocks, one_that(false, members).scale, shrinking.scale,
+               shrinking.shrink_scale);
 }
 
 }  // namespace clora

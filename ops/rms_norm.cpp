@@ -27,6 +27,30 @@ void test_backward(SelfTest& test, bool again) {
                            {.y = y});
 }
 
+SelfTestRecord ptx_forward_test(std::int64_t width, DType x, DType y) {
+  return [=](SelfTest& test) {
+    record_rms_norm(test.batch(), test.output({kPtxTestRows, width}, y),
+                    test.input({kPtxTestRows, width}, 1, x), test.input({width}), 1e-5F);
+  };
+}
+
+// All of one kernel's optional results and inputs make it another program.
+SelfTestRecord ptx_backward_test(std::int64_t width, const RmsNormBackwardTypes& types, bool adds,
+                                 bool in_place) {
+  return [=](SelfTest& test) {
+    const Shape shape{kPtxTestRows, width};
+    const Tensor dx =
+        in_place ? test.changed(test.input(shape, 1, types.dx)) : test.output(shape, types.dx);
+    Tensor residual = in_place ? dx : Tensor();
+    if (adds && !in_place) residual = test.input(shape, 1, types.dx);
+    const RmsNormAlso also{.rounded_dx = types.rounds ? test.output(shape, DType::bf16) : Tensor(),
+                           .y = types.y ? test.output(shape, *types.y) : Tensor()};
+    record_rms_norm_backward(test.batch(), dx, test.input(shape, 1, types.dy),
+                             test.input(shape, 1, types.x), test.input({width}), residual, 1e-5F,
+                             also);
+  };
+}
+
 void require_also(const RmsNormAlso& also, std::initializer_list<const Tensor*> others) {
   const auto require_apart = [&](std::string_view name, const Tensor& output) {
     for (const Tensor* other : others) {
@@ -102,7 +126,8 @@ void record_rms_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tenso
   const auto width = static_cast<std::int32_t>(x.shape().last());
   const VariantKernel kernel =
       kernel_of("rms_norm", "rms_norm_forward", {{"X_TYPE", x.type()}, {"Y_TYPE", y.type()}});
-  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_forward);
+  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_forward,
+                              ptx_forward_test(width, x.type(), y.type()));
   launch.cost = rms_norm_cost(x.shape(), x.type(), y.type());
   launch.label = "rms_norm/forward";
   batch.launch(std::move(launch), y, x, w, rows, width, epsilon);
@@ -123,7 +148,8 @@ void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, 
   const bool in_place = adds && begin_alike(dx, residual);
   const VariantKernel kernel = backward_kernel(types, adds, in_place);
   const SelfTestRecord self_test = [again](SelfTest& test) { test_backward(test, again); };
-  Launch launch = rows_launch(batch.context(), kernel, rows, width, self_test);
+  Launch launch = rows_launch(batch.context(), kernel, rows, width, self_test,
+                              ptx_backward_test(width, types, adds, in_place));
   launch.cost = rms_norm_backward_cost(x.shape(), adds, types);
   launch.label = "rms_norm/backward";
   std::vector<Argument> arguments{dx, dy, x, w};

@@ -19,7 +19,7 @@
 namespace clora {
 namespace {
 
-constexpr int kFormat = 2;  // raised when self-tests check otherwise than before
+constexpr int kFormat = 3;  // raised when self-tests check otherwise than before
 constexpr std::string_view kRight = "right\n";
 constexpr std::string_view kWrong = "wrong: ";
 constexpr std::string_view kTried = "tried by";  // then the numbers of the processes
@@ -50,15 +50,17 @@ int lost_attempts(std::string_view noted) {
 
 }  // namespace
 
-SelfTestKey::SelfTestKey(const Context& context, std::string_view file, std::string_view name) {
+SelfTestKey::SelfTestKey(const Context& context, std::string_view file, std::string_view name,
+                         std::string_view options) {
   const std::filesystem::path& folder = context.config().cache_folder;
   if (folder.empty()) return;
   const Device& device = context.device();
   const std::string text = kernel_text(std::string(file), context.config().kernel_folders);
   heading_ = fmt::format(
-      "clora self-test {}\ndevice {}, {}, {}\ndriver {}, {} units\nkernel {} {}\n", kFormat,
-      one_line(device.name), one_line(device.platform), one_line(device.opencl_version),
-      one_line(device.driver), device.compute_units, name, digest_of(text).text());
+      "clora self-test {}\ndevice {}, {}, {}\ndriver {}, {} units\nkernel {} {}\noptions{}\n",
+      kFormat, one_line(device.name), one_line(device.platform), one_line(device.opencl_version),
+      one_line(device.driver), device.compute_units, name, digest_of(text).text(),
+      one_line(std::string(options)));
   path_ =
       folder / "self_tests" / fmt::format("{}-{}", as_file_name(name), digest_of(heading_).text());
 }

@@ -1,7 +1,7 @@
 // Outcomes of self-tests in the cache folder: a small file for each kernel, named and headed by all
-// that the outcome depends on: device, driver, the kernel's text with its includes. A file that is
-// not whole, or of anything else, counts as none. Written whole or not at all, by any number of
-// processes.
+// that the outcome depends on: device, driver, the kernel's text with its includes, options. A file
+// that is not whole, or of anything else, counts as none. Written whole or not at all, by any
+// number of processes.
 //
 // A driver may also crash on a kernel, and the process with it. So each attempt at a test is noted
 // in the file before it begins; after two whose processes are gone without an outcome, the kernel
@@ -24,7 +24,8 @@ struct SelfTestOutcome {
 // What an outcome belongs to. Errors: not_found (the kernel file).
 class SelfTestKey {
  public:
-  SelfTestKey(const Context& context, std::string_view file, std::string_view name);
+  SelfTestKey(const Context& context, std::string_view file, std::string_view name,
+              std::string_view options = {});
 
   // The outcome that is kept, if there is one, or that of two attempts without an end.
   std::optional<SelfTestOutcome> load() const;

@@ -15,6 +15,21 @@ void test_backward(SelfTest& test) {
                           test.input({5, 53}));
 }
 
+SelfTestRecord ptx_forward_test(std::int64_t width, DType x, DType y) {
+  return [=](SelfTest& test) {
+    record_softmax(test.batch(), test.output({kPtxTestRows, width}, y),
+                   test.input({kPtxTestRows, width}, 4, x));
+  };
+}
+
+SelfTestRecord ptx_backward_test(std::int64_t width, DType y, DType dy, DType dx) {
+  return [=](SelfTest& test) {
+    record_softmax_backward(test.batch(), test.output({kPtxTestRows, width}, dx),
+                            test.input({kPtxTestRows, width}, 1, dy),
+                            test.input({kPtxTestRows, width}, 1, y));
+  };
+}
+
 }  // namespace
 
 // An exp counts as 8 flops.
@@ -36,7 +51,8 @@ void record_softmax(Batch& batch, const Tensor& y, const Tensor& x) {
   const auto width = static_cast<std::int32_t>(x.shape().last());
   const VariantKernel kernel =
       kernel_of("softmax", "softmax_forward", {{"X_TYPE", x.type()}, {"Y_TYPE", y.type()}});
-  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_forward);
+  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_forward,
+                              ptx_forward_test(width, x.type(), y.type()));
   launch.cost = softmax_cost(x.shape(), x.type(), y.type());
   launch.label = "softmax/forward";
   batch.launch(std::move(launch), y, x, rows, width);
@@ -53,7 +69,8 @@ void record_softmax_backward(Batch& batch, const Tensor& dx, const Tensor& dy, c
   const VariantKernel kernel =
       kernel_of("softmax", "softmax_backward",
                 {{"Y_TYPE", y.type()}, {"DY_TYPE", dy.type()}, {"DX_TYPE", dx.type()}});
-  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_backward);
+  Launch launch = rows_launch(batch.context(), kernel, rows, width, test_backward,
+                              ptx_backward_test(width, y.type(), dy.type(), dx.type()));
   launch.cost = softmax_backward_cost(y.shape(), y.type(), dy.type(), dx.type());
   launch.label = "softmax/backward";
   batch.launch(std::move(launch), dx, dy, y, rows, width);

@@ -16,8 +16,9 @@
 namespace clora {
 namespace {
 
-// What is known of each fast kernel, and what a test that runs now may take: the kernel under test
-// alone, so that no other one stands before it, or none, for the reference.
+// What is known of each fast kernel by its name and options, and what a test that runs now may
+// take: the kernel under test alone, so that no other one stands before it, or none, for the
+// reference.
 struct Choices {
   std::map<std::string, bool, std::less<>> trusted;
   std::string under_test;
@@ -25,6 +26,11 @@ struct Choices {
 };
 
 Choices& choices_of(Context& context) { return ops_state<Choices>(context); }
+
+bool is_finite(const SelfTest::Result& result) {
+  return !result.holds_floats() ||
+         std::ranges::all_of(result.floats(), [](float value) { return std::isfinite(value); });
+}
 
 // What is wrong with `got`; empty where it is right.
 std::string difference(const SelfTest::Result& got, const SelfTest::Result& want,
@@ -41,6 +47,10 @@ std::string difference(const SelfTest::Result& got, const SelfTest::Result& want
   return {};
 }
 
+std::string program_of(const FastKernel& kernel) {
+  return fmt::format("{} {}", kernel.name, kernel.options);
+}
+
 bool is_the_kernels_own(ErrorCode code) {
   return code == ErrorCode::build_failed || code == ErrorCode::unsupported;
 }
@@ -48,7 +58,9 @@ bool is_the_kernels_own(ErrorCode code) {
 // A kernel's test while it runs; what it finds is known once it is decided.
 class Trial {
  public:
-  Trial(Choices& choices, std::string_view name) : choices_(choices) { choices_.under_test = name; }
+  Trial(Choices& choices, std::string program) : choices_(choices) {
+    choices_.under_test = std::move(program);
+  }
   ~Trial() {
     choices_.portable_only = false;
     choices_.under_test.clear();
@@ -123,6 +135,11 @@ std::optional<SelfTestOutcome> test(Context& context, const FastKernel& kernel, 
       return SelfTestOutcome{};
     }
     const Run portable = portable_run(context, kernel, trial, record);
+    // A test on a model's own weights says nothing of the kernel where they are not finite.
+    if (!std::ranges::all_of(portable.results, is_finite)) {
+      key.withdraw_attempt();
+      return SelfTestOutcome{"its reference is not finite"};
+    }
     if (portable.error.empty()) {
       const SelfTestOutcome outcome = compare(fast, portable, kernel.tolerance);
       key.store(outcome);
@@ -141,9 +158,10 @@ void warn(const Context& context, const FastKernel& kernel, const SelfTestKey& k
   const Device& device = context.device();
   context.hooks().tell(
       LogLevel::warning,
-      fmt::format("self-test: {} ({}) fails on '{}', driver {}: {}; another is used instead, "
+      fmt::format("self-test: {} ({}{}) fails on '{}', driver {}: {}; another is used instead, "
                   "slower and right{}",
-                  kernel.name, kernel.file, device.name, device.driver, outcome.complaint,
+                  kernel.name, kernel.file, kernel.options, device.name, device.driver,
+                  outcome.complaint,
                   key.path().empty()
                       ? ""
                       : fmt::format(". Tested again when {} is removed", key.path().string())));
@@ -242,17 +260,25 @@ bool trusted(Context& context, const FastKernel& kernel, const SelfTestRecord& r
   if (!context.config().self_test) return true;
   Choices& choices = choices_of(context);
   if (choices.portable_only) return false;
-  if (!choices.under_test.empty()) return kernel.name == choices.under_test;
-  const auto known = choices.trusted.find(kernel.name);
+  const std::string program = program_of(kernel);
+  if (!choices.under_test.empty()) return program == choices.under_test;
+  const auto known = choices.trusted.find(program);
   if (known != choices.trusted.end()) return known->second;
-  const SelfTestKey key(context, kernel.file, kernel.name);
-  Trial trial(choices, kernel.name);
+  const SelfTestKey key(context, kernel.file, kernel.name, kernel.options);
+  Trial trial(choices, program);
   std::optional<SelfTestOutcome> outcome = key.load();
   if (!outcome.has_value()) outcome = test(context, kernel, trial, key, record);
   // With nothing to fall back to there is nothing to choose; a later process tries again.
   if (!outcome.has_value()) return trial.decide(true);
   if (!outcome->right()) warn(context, kernel, key, *outcome);
   return trial.decide(outcome->right());
+}
+
+bool makes_reference(Context& context) { return choices_of(context).portable_only; }
+
+bool tests_fast_kernel(Context& context) {
+  const Choices& choices = choices_of(context);
+  return !choices.under_test.empty() && !choices.portable_only;
 }
 
 Variant variant_for(Context& context, std::string_view file, std::string_view name,

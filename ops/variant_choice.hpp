@@ -63,17 +63,25 @@ constexpr double kF32Tolerance = 1e-4;
 constexpr double kBf16Tolerance = 2e-2;
 
 // A kernel that only some variants have: its file, "gemm_cpu.cl", and what of it, "gemm_tiles
-// q4_1".
+// q4_1". Where a file's options depend on the problem, its programs differ as kernels do: then
+// `options` are those of the program that will run, and its self-test is to run that very program.
 struct FastKernel {
   std::string_view file;
   std::string_view name;
   double tolerance = kF32Tolerance;  // of its self-test, relative to the largest value
+  std::string_view options = {};     // Defines::text()
 };
 
 // Whether to record `kernel`: not where the Context is portable or the self-test failed. `record`
-// is its self-test and must reach this call again with the same name.
+// is its self-test and must reach this call again with the same name and options, or ask
+// makes_reference() which kernels to record.
 // Errors: those of the portable run that are not the kernel's own (out_of_memory, device, ...).
 bool trusted(Context& context, const FastKernel& kernel, const SelfTestRecord& record);
+
+// Whether a self-test makes the results now that a fast kernel owes: by portable kernels alone.
+bool makes_reference(Context& context);
+// Whether a self-test runs a fast kernel now; trusted() is then true for that one alone.
+bool tests_fast_kernel(Context& context);
 
 // The variant of a family that has cpu and portable kernels.
 Variant variant_for(Context& context, std::string_view file, std::string_view name,

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "ops/group_meeting.hpp"
+#include "ops/ptx.hpp"
 #include "ops/reduction_grid.hpp"
 #include "runtime/error.hpp"
 
@@ -47,6 +47,18 @@ Defines defines_of(const VariantKernel& kernel, std::int64_t piece) {
   return defines;
 }
 
+// `defines`: without PTX.
+bool takes_ptx(Context& context, const VariantKernel& kernel, Defines defines,
+               const SelfTestRecord& test) {
+  if (!test || !uses_ptx(context)) return false;
+  const bool is_f32 = all_are(kernel, DType::f32);
+  const std::string file = fmt::format("{}.cl", kernel.stem);
+  const std::string name = fmt::format("{} ptx", kernel.function);
+  return trusted(
+      context,
+      {file, name, is_f32 ? kF32Tolerance : kBf16Tolerance, defines.set(kPtxSwitch).text()}, test);
+}
+
 }  // namespace
 
 VariantKernel kernel_of(std::string_view stem, std::string_view function,
@@ -64,7 +76,8 @@ bool takes_cpu_kernel(Context& context, const VariantKernel& kernel,
 }
 
 Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t rows,
-                   std::int64_t width, const SelfTestRecord& self_test) {
+                   std::int64_t width, const SelfTestRecord& self_test,
+                   const SelfTestRecord& ptx_test) {
   require(rows >= 1 && width >= 1, "{}: at least one row and column is required, got [{}, {}]",
           kernel.stem, rows, width);
   if (takes_cpu_kernel(context, kernel, self_test)) return cpu_launch(context, kernel, rows);
@@ -76,12 +89,12 @@ Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t r
   const std::size_t group = std::max(items, reduction_group(context.device(), kRowsGroup));
   const std::int64_t of_item = divide_up(pieces, static_cast<std::int64_t>(items));
   Defines defines = defines_of(kernel, piece);
-  set_warps(defines, context.device());
   defines.set("GROUP", group).set("ITEMS", items);
   defines.set("PIECES", of_item <= kMostPieces ? of_item : 0);
   if (of_item <= kMostPieces && of_item * static_cast<std::int64_t>(items) == pieces) {
     defines.set("WHOLE");
   }
+  if (takes_ptx(context, kernel, defines, ptx_test)) defines.set(kPtxSwitch);
   const std::int64_t sets = divide_up(rows, static_cast<std::int64_t>(group / items));
   return {context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function, defines),
           groups_of(group, static_cast<std::size_t>(std::min(sets, kMostRowGroups))),

@@ -44,10 +44,14 @@ bool takes_cpu_kernel(Context& context, const VariantKernel& kernel,
 
 // Rows owned whole. cpu: groups of one item share the rows evenly (cl/group_range.clh). STEM.cl:
 // as cl/row_pieces.clh says, whose -D are set here and follow the width.
-// `self_test` is the CPU kernel's (ops/variant_choice.hpp).
+// `self_test` is the CPU kernel's (ops/variant_choice.hpp). `ptx_test` records the same op on rows of
+// this width and these types, some for each of several work-groups: with it PTX is used where
+// uses_ptx() and the very program that uses it has passed. Without it none is.
 // REQUIRES: rows and width at least 1.
 Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t rows,
-                   std::int64_t width, const SelfTestRecord& self_test);
+                   std::int64_t width, const SelfTestRecord& self_test,
+                   const SelfTestRecord& ptx_test = {});
+inline constexpr std::int64_t kPtxTestRows = 9;
 
 // A flat range. cpu: groups of one item share it evenly. STEM.cl: one work-item a piece, rounded up
 // to whole groups, so the kernel guards the end. A piece does not reach over a multiple of `run`.

@@ -1,6 +1,9 @@
 #include "runtime/device_capabilities.hpp"
 
 #include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 #include "runtime/opencl.hpp"
 
@@ -109,6 +112,15 @@ double clock_step_seconds(const Device& device) {
   const cl_int status =
       clGetDeviceInfo(device.id, CL_DEVICE_PROFILING_TIMER_RESOLUTION, sizeof ns, &ns, nullptr);
   return status == CL_SUCCESS ? static_cast<double>(ns) * 1e-9 : 0;
+}
+
+bool processes_share_units(const Device& device) {
+  if (device.platform != "NVIDIA CUDA") return false;
+  if (std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") != nullptr) return true;
+  const char* folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  std::error_code ignored;
+  return std::filesystem::exists(
+      std::filesystem::path(folder == nullptr ? "/tmp/nvidia-mps" : folder) / "control", ignored);
 }
 
 std::string nvidia_processor_of(const Device& device) {

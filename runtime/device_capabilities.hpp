@@ -21,6 +21,10 @@ std::vector<Capability> capabilities_of(const Device& device);
 std::uint64_t cache_bytes_of(const Device& device);
 // The step of the clock by which events are timed; 0 where the driver tells none.
 double clock_step_seconds(const Device& device);
+// Whether processes may share the device's compute units: NVIDIA's MPS is in use, whose control
+// pipe is where the environment or its default says. A kernel may then get fewer units than the
+// device has.
+bool processes_share_units(const Device& device);
 // "sm_90": what NVIDIA's driver tells of its card; empty for other devices.
 std::string nvidia_processor_of(const Device& device);
 

@@ -205,7 +205,7 @@ std::vector<Family> families() {
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({2, 70}), t.input({2, 64}), t.input({70, 64}));
        }},
-      {"gemm_wgmma f32",
+      {"gemm_wgmma",
        {"gemm_wgmma_ends.clh", "(float2)(two[0], two[1])", "(float2)(two[0], two[0])"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}), t.input({80, 64}));
@@ -224,7 +224,7 @@ std::vector<Family> families() {
        },
        Variant::wgmma,
        kBf16Tolerance},
-      {"gemm_wgmma f32",
+      {"gemm_wgmma",
        {"gemm_wgmma.cl", "made_scale * term_scale", "made_scale"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}, DType::bf16), t.input({40, 64}, 1, DType::bf16),
@@ -233,14 +233,20 @@ std::vector<Family> families() {
        },
        Variant::wgmma,
        kBf16Tolerance},
-      {"gemm_wgmma f32",
+      {"gemm_wgmma",
        {"gemm_wgmma_places.clh", "share = id % SHARES", "share = 0"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 3072}), t.input({80, 3072}));
        },
        Variant::wgmma,
        kBf16Tolerance},
-      {"gemm_mma f32",
+      {"gemm_few_rows ptx",
+       {"warp_lanes.clh", "shfl.sync.bfly", "shfl.sync.up"},
+       [](SelfTest& t) {
+         record_gemm(t.batch(), t.output({1, 80}), t.input({1, 64}), t.input({80, 64}));
+       },
+       Variant::wgmma},
+      {"gemm_mma",
        {"gemm_mma.cl", "2 * k + lane / 16", "2 * k"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}), t.input({80, 64}));

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <memory>
+
+#include "ops/co_resident_groups.hpp"
 #include "ops/decode_layers_gpu.hpp"
-#include "ops/group_meeting.hpp"
 #include "ops/quant.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"
@@ -42,12 +44,19 @@ class OneLaunch : public testing::Test {
         !device.name.starts_with("pthread")) {
       GTEST_SKIP() << "one launch is for pocl's threads on a CPU with avx512_vnni";
     }
-    context_ = &test::context_of(Variant::avx512_bf16);
   }
-  Context& context() { return *context_; }
+  // Made where it is needed, and gone with the test: it may hold pocl's threads.
+  Context& context() {
+    if (context_ == nullptr) {
+      ContextConfig config = config_from_environment();
+      config.variant = Variant::avx512_bf16;
+      context_ = std::make_unique<Context>(config);
+    }
+    return *context_;
+  }
 
  private:
-  Context* context_ = nullptr;
+  std::unique_ptr<Context> context_;
 };
 
 TEST_F(OneLaunch, GivesTheBitsOfTheComposedOps) {
@@ -121,20 +130,23 @@ TEST_F(OneLaunch, SaysSoWhereItsGroupsDoNotMeet) {
   EXPECT_THAT(*tested.warnings, testing::Contains(testing::HasSubstr("decode_layers q4_1")));
 }
 
-// The kernel for cards, on whatever runs groups side by side: pocl's threads do.
+// The kernel for cards, on whatever runs a group on each unit at once: pocl's threads do, too.
 class OneLaunchOfManyItems : public testing::Test {
  protected:
   void SetUp() override {
-    if (groups_side_by_side(context().device()) == 0) {
-      GTEST_SKIP() << "it is not known whether this device runs groups side by side";
+    if (co_resident_groups({.device = context().device(), .variant = context().variant()}) == 0) {
+      GTEST_SKIP() << "it is not known whether this device runs all groups at once";
     }
   }
-  Context& context() { return test::context_of(Variant::portable); }
+  static Variant variant() {
+    return test::is_for_this_device(Variant::mma) ? Variant::mma : Variant::cpu;
+  }
+  Context& context() { return test::context_of(variant()); }
   void run(const Layers& layers, int times = 1) {
     ASSERT_TRUE(decode_layers_gpu_fit(context(), layers.decode));
     const Tensor meeting = test::upload(context(), {3}, std::vector<std::int32_t>{0, 0, 0});
     Batch batch(context());
-    record_decode_layers_gpu(batch, layers.x, layers.decode, meeting);
+    record_decode_layers_gpu(batch, layers.x, layers.decode, meeting, layers.decode);
     for (int i = 0; i < times; ++i) batch.submit().wait();
     EXPECT_EQ(context().read<std::int32_t>(meeting)[1], 0) << "the groups did not meet";
   }
@@ -192,13 +204,68 @@ TEST_F(OneLaunchOfManyItems, SaysSoWhereItsGroupsDoNotMeet) {
   folders.replace("group_meeting.clh", "LONGEST_WAIT 400000000", "LONGEST_WAIT 1000000");
   folders.replace("group_meeting.clh", "if (GROUP_LEADER) count_arrival",
                   "if (GROUP_LEADER && get_group_id(0) == 0) count_arrival");
-  const test::Observed lonely(folders, Variant::portable, false);
+  const test::Observed lonely(folders, variant(), false);
   const Layers layers(*lonely.context, kWithBiases, DType::bf16, {3, 0}, Layout::plain);
   const Tensor meeting = test::upload(*lonely.context, {3}, std::vector<std::int32_t>{0, 0, 0});
   Batch batch(*lonely.context);
-  record_decode_layers_gpu(batch, layers.x, layers.decode, meeting);
+  record_decode_layers_gpu(batch, layers.x, layers.decode, meeting, layers.decode);
   batch.submit().wait();
   EXPECT_EQ(lonely.context->read<std::int32_t>(meeting)[1], 1);
+}
+
+// A self-test runs some layers of a model by the model's own program.
+TEST_F(OneLaunchOfManyItems, OfSomeLayersRunsByTheProgramOfAll) {
+  Layers all(context(), kWithBiases, DType::bf16, {33, 5}, Layout::plain);
+  all.add_adapters();
+  DecodeLayers some = all.decode;
+  some.layers = {all.decode.layers[0], all.decode.layers[2]};
+  some.layers[0].loras = {};
+  const std::vector<std::uint32_t> before = all.bits();
+  const std::vector<float> x = context().read<float>(all.x);
+  const Tensor composed = test::upload(context(), {1, kWithBiases.D}, x);
+  Batch reference(context());
+  record_decode_layers_composed(reference, composed, some);
+  reference.submit().wait();
+  const Tensor meeting = test::upload(context(), {3}, std::vector<std::int32_t>{0, 0, 0});
+  Batch batch(context());
+  record_decode_layers_gpu(batch, all.x, some, meeting, all.decode);
+  batch.submit().wait();
+  EXPECT_NE(all.bits(), before);
+  test::expect_close(context().read<float>(all.x), test::to_double(context().read<float>(composed)),
+                     1e-4, "two layers of three");
+  EXPECT_NE(decode_layers_gpu_options(context(), all.decode),
+            decode_layers_gpu_options(context(), some));
+}
+
+// The sizes whose local arrays just fit; one of them is refused when any of the arrays grows.
+TEST(OneLaunchSizes, AreThoseWhoseLocalArraysAllFit) {
+  constexpr std::uint64_t kMeasuredHopper = 229'440, kMeasuredAmpere = 99 << 10U;
+  for (const MatrixUnit unit : {MatrixUnit::wgmma, MatrixUnit::mma}) {
+    Device card;
+    card.matrix_unit = unit;
+    card.compute_units = 132;
+    card.max_work_group_size = 1024;
+    const std::uint64_t limit = unit == MatrixUnit::wgmma ? kMeasuredHopper : kMeasuredAmpere;
+    for (const std::int64_t layers : {1, 32, 128}) {
+      for (const std::int64_t ranks : {1, 64, 1024}) {
+        DecodeSizes s{.layers = layers, .D = 1024, .F = 8, .H = 8, .G = 2, .E = 128, .S = 64};
+        while (decode_layers_gpu_fit(card, s, ranks)) s.F += 8;
+        EXPECT_GT(s.F, 1024) << "the row of a product sets the limit";
+        EXPECT_FALSE(decode_layers_gpu_fit(card, s, ranks));
+        s.F -= 8;
+        // What the kernel declares: the row, the table of addresses, s, and all else.
+        EXPECT_LE(static_cast<std::uint64_t>(4 * s.F + 35 * 8 * layers + 4 * ranks + 128 +
+                                             4 * 2 * 8 * 16),
+                  limit);
+        EXPECT_EQ(
+            decode_layers_gpu_local_bytes(card, s, ranks) + 35 * 8,
+            decode_layers_gpu_local_bytes(card, {layers + 1, s.D, s.F, s.H, s.G, s.E, s.S}, ranks));
+        EXPECT_FALSE(
+            decode_layers_gpu_fit(card, {layers + 1, s.D, s.F, s.H, s.G, s.E, s.S}, ranks));
+        EXPECT_FALSE(decode_layers_gpu_fit(card, s, ranks + 8));
+      }
+    }
+  }
 }
 
 class OneLaunchOnCards : public testing::Test {
@@ -229,7 +296,7 @@ TEST_F(OneLaunchOnCards, IsNotTakenWhereItsKernelIsBroken) {
   const test::Observed tested(folders, Variant::wgmma);
   EXPECT_THAT(taken(*tested.context), testing::ElementsAre(false, false));
   EXPECT_THAT(*tested.warnings,
-              testing::Contains(testing::HasSubstr("self-test: decode_layers_gpu bf16")));
+              testing::Contains(testing::HasSubstr("self-test: decode_layers_gpu (")));
 }
 
 class DecodeLayersTest : public test::OpTest {};

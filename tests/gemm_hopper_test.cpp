@@ -4,7 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "ops/gemm_wgmma_self_test.hpp"
+#include "ops/launch_shape.hpp"
 #include "ops/lora_gradient.hpp"
+#include "tests/support/op_test.hpp"
 
 namespace clora {
 namespace {
@@ -106,6 +111,84 @@ TEST(LoraChunks, GiveTheCardAboutAsManyGroupsAsItHasUnits) {
       EXPECT_LE(cut.chunks * strips, std::max(kUnits, strips));  // and one round is enough
     }
   }
+}
+
+// Products of real models: tensors that have shapes and never memory.
+class RealProducts {
+ public:
+  explicit RealProducts(Context& context) : batch_(context) {}
+
+  // Linears of one x, forward; or one sum of theirs, backward.
+  std::vector<GemmProduct> of(std::int64_t rows, std::int64_t in,
+                              const std::vector<std::int64_t>& out, std::int64_t rank,
+                              bool backward) {
+    std::vector<GemmProduct> members;
+    const Tensor sum = tensor({rows, in});
+    for (const std::int64_t n : out) {
+      GemmProduct p{.y = backward ? sum : tensor({rows, n}),
+                    .x = backward ? tensor({rows, n}) : sum,
+                    .w = tensor({n, in}),
+                    .start = {},
+                    .bias = {},
+                    .low_rank = {},
+                    .backward = backward};
+      if (rank > 0) p.low_rank = {.s = tensor({rows, rank}), .u = tensor({rank, p.columns()})};
+      if (rank > 0 && rank <= 64 && !backward) p.low_rank.a = tensor({rank, in});
+      if (out.size() == 1 && !backward) p.start = p.y;
+      members.push_back(p);
+    }
+    return members;
+  }
+
+ private:
+  Tensor tensor(Shape shape) { return batch_.temporary(shape, DType::bf16, "of a model"); }
+  Batch batch_;
+};
+
+// Outcomes are kept by a program's options: those that the self-test builds must be those that run.
+TEST(WgmmaSelfTest, BuildsTheVeryProgramThatRunsForEachPlanOfRealShapes) {
+  struct Model {
+    std::int64_t D, kv, F;
+  };
+  Context& context = test::context_of(Variant::portable);
+  RealProducts products(context);
+  SelfTest test(context);
+  std::set<std::string> plans;
+  for (const auto& [D, kv, F] :
+       {Model{896, 128, 4864}, Model{3584, 512, 18944}, Model{576, 192, 1536}}) {
+    for (const std::int64_t rows : {512, 1024, 8192}) {
+      for (const std::int64_t rank : {0, 8, 64, 128}) {
+        for (const bool backward : {false, true}) {
+          for (const auto& [in, out] :
+               std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>>{
+                   {D, {D, kv, kv}}, {D, {D}}, {D, {F, F}}, {F, {D}}}) {
+            const std::vector<GemmProduct> real = products.of(rows, in, out, rank, backward);
+            const WgmmaProgram program = gemm_wgmma_program(kUnits, real);
+            const std::vector<GemmProduct> small = small_members_like(test, real);
+            EXPECT_EQ(gemm_wgmma_program_like(program, small).options, program.options);
+            EXPECT_LE(small.front().rows() * small.front().columns(), 64 << 10);
+            plans.insert(program.options);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(plans.size(), 30U) << "the shapes differ in their plans";
+}
+
+TEST(WgmmaSelfTest, OfMembersHasSeveralTilesEachWayAndTheirExtras) {
+  Context& context = test::context_of(Variant::portable);
+  RealProducts products(context);
+  SelfTest test(context);
+  const auto forward = small_members_like(test, products.of(1024, 896, {4864, 4864}, 8, false));
+  ASSERT_EQ(forward.size(), 2U);
+  EXPECT_GT(forward.front().columns(), 256);
+  EXPECT_GT(forward.front().rows(), 128);
+  EXPECT_TRUE(forward[1].makes_s());
+  EXPECT_TRUE(begin_alike(forward[0].x, forward[1].x)) << "members have one x";
+  const auto backward = small_members_like(test, products.of(1024, 896, {4864, 4864}, 8, true));
+  EXPECT_TRUE(begin_alike(backward[0].y, backward[1].y)) << "and backward one sum";
+  EXPECT_NE(backward[0].steps(), backward[1].steps());
 }
 
 }  // namespace

@@ -184,6 +184,38 @@ TEST(VariantChoice, AnotherKernelTextIsTestedAnew) {
   EXPECT_EQ(folders.outcomes().size(), 2U);
 }
 
+// One kernel of several programs: a broken one takes nothing from the others.
+TEST(VariantChoice, TrustIsOfAProgramByItsOptions) {
+  const Folders folders;
+  const auto trusts = [&](const Observed& in, std::string_view options, bool breaks) {
+    return trusted(*in.context, {"softmax_cpu.cl", "planned", 1e-4, options}, [&](SelfTest& test) {
+      const bool wrong = breaks && !makes_reference(*in.context);
+      (void)test.changed(test.input({1}, std::vector<float>{wrong ? 2.0F : 1.0F}));
+    });
+  };
+  const Observed tested(folders);
+  EXPECT_TRUE(trusts(tested, " -D TILE=64", false));
+  EXPECT_FALSE(trusts(tested, " -D TILE=128", true));
+  ASSERT_EQ(tested.warnings->size(), 1U);
+  EXPECT_THAT(tested.warnings->front(), HasSubstr("planned (softmax_cpu.cl -D TILE=128)"));
+  EXPECT_EQ(folders.outcomes().size(), 2U);
+  const Observed next(folders);  // reads what is kept
+  EXPECT_TRUE(trusts(next, " -D TILE=64", true));
+  EXPECT_FALSE(trusts(next, " -D TILE=128", false));
+}
+
+// A model's weights may hold NaN: that is no fault of the kernel which is tested on them.
+TEST(VariantChoice, ATestWithoutAFiniteReferenceDecidesNothingForLater) {
+  const Folders folders;
+  const Observed tested(folders);
+  const auto record = [](SelfTest& test) {
+    (void)test.changed(test.input({1}, std::vector<float>{NAN}));
+  };
+  EXPECT_FALSE(trusted(*tested.context, {"softmax_cpu.cl", "not finite"}, record));
+  EXPECT_THAT(tested.warnings->at(0), HasSubstr("its reference is not finite"));
+  EXPECT_TRUE(folders.outcomes().empty());
+}
+
 TEST(VariantChoice, ACacheThatCannotBeWrittenCostsTheTestOnly) {
   const Folders folders;
   std::ofstream(folders.cache()) << "a file in the folder's place";

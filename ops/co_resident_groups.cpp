@@ -1,0 +1,55 @@
+#include "ops/co_resident_groups.hpp"
+
+#include <atomic>
+
+#include "ops/ops_state.hpp"
+#include "ops/ptx.hpp"
+#include "runtime/device_capabilities.hpp"
+
+namespace clora {
+namespace {
+
+bool has_pocl_threads(const Device& device) {
+  return device.platform == "Portable Computing Language" && device.name.starts_with("pthread");
+}
+
+// Whose launches with a grid barrier may run on pocl's threads. With two of them each might hold
+// some threads and wait for the rest; any other launch ends by itself and only delays them.
+constinit std::atomic<const void*> threads_holder{nullptr};
+
+// A Context's hold on pocl's threads, freed with the Context.
+class ThreadsHold {
+ public:
+  ThreadsHold() = default;
+  ~ThreadsHold() {
+    const void* mine = this;
+    threads_holder.compare_exchange_strong(mine, nullptr);
+  }
+  ThreadsHold(const ThreadsHold&) = delete;
+  ThreadsHold& operator=(const ThreadsHold&) = delete;
+
+  bool take() {
+    const void* holder = nullptr;
+    return threads_holder.compare_exchange_strong(holder, this) || holder == this;
+  }
+};
+
+}  // namespace
+
+std::uint32_t co_resident_groups(const CoResidencyFacts& facts) {
+  if (facts.variant == Variant::portable || facts.adopted) return 0;
+  const bool on_card = has_ptx(facts.device) && !facts.shares_units;
+  return on_card || has_pocl_threads(facts.device) ? facts.device.compute_units : 0;
+}
+
+std::uint32_t co_resident_groups(Context& context) {
+  const Device& device = context.device();
+  const std::uint32_t groups = co_resident_groups({.device = device,
+                                                   .variant = context.variant(),
+                                                   .adopted = device.index < 0,
+                                                   .shares_units = processes_share_units(device)});
+  if (groups == 0 || !has_pocl_threads(device)) return groups;
+  return ops_state<ThreadsHold>(context).take() ? groups : 0;
+}
+
+}  // namespace clora

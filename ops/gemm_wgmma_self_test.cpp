@@ -1,0 +1,118 @@
+#include "ops/gemm_wgmma_self_test.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/gemm_hopper.hpp"
+#include "ops/gemm_mma.hpp"
+
+namespace clora {
+namespace {
+
+using Members = std::span<const GemmProduct>;
+
+// Of outputs, whose rows are whole pieces of 16 bytes or not: more than the widest tile.
+constexpr std::int64_t kRows = 150, kColumns = 328, kRaggedColumns = 325, kSteps = 200;
+// Of the members after the first, which are cut apart forward (columns) and backward (steps).
+constexpr std::array<std::int64_t, 3> kNarrow{0, 40, 72};
+// Ranks of one step of products, of a box, and of more than one.
+constexpr std::int64_t kFewRanks = 7, kBoxRanks = 40, kManyRanks = 70;
+
+std::int64_t rank_like(const GemmProduct& p) {
+  if (p.rank() == 0) return 0;
+  return p.rank() <= 16 ? kFewRanks : p.rank() <= 64 ? kBoxRanks : kManyRanks;
+}
+
+// Where a term is given s is an input, and where it is made an output.
+LowRankTerm term_like(SelfTest& test, const GemmProduct& p, const GemmProduct& small) {
+  const std::int64_t rank = rank_like(p);
+  if (rank == 0) return {};
+  const Tensor u = test.input({rank, small.columns()});
+  if (!p.makes_s()) return {test.input({kRows, rank}, 1, DType::bf16), u, 0.5F};
+  return {test.output({kRows, rank}, p.low_rank.s.type()), u, 0.5F,
+          test.input({rank, small.steps()}), 0.5F};
+}
+
+GemmProduct small_like(SelfTest& test, const GemmProduct& p, const Tensor& y, const Tensor& x) {
+  const std::int64_t columns = y.shape()[1], steps = x.shape()[1];
+  const Shape w = p.backward ? Shape{steps, columns} : Shape{columns, steps};
+  GemmProduct small{.y = y,
+                    .x = x,
+                    .w = test.input(w, 1, DType::bf16),
+                    .start = {},
+                    .bias = {},
+                    .low_rank = {},
+                    .backward = p.backward};
+  small.low_rank = term_like(test, p, small);
+  if (!p.bias.empty()) small.bias = test.input({columns});
+  if (p.start.empty()) return small;
+  small.start = p.backward ? y : test.input(y.shape(), 1, y.type());
+  return small;
+}
+
+// By the public ops, which take the portable kernels now.
+void record_reference(Batch& batch, Members members) {
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const GemmProduct& p = members[i];
+    if (p.backward) {
+      const bool adds = i > 0 || !p.start.empty();
+      record_gemm_backward(batch, p.y, p.x, p.w, adds ? Accumulate::yes : Accumulate::no,
+                           p.low_rank);
+    } else {
+      record_gemm(batch, p.y, p.x, p.w,
+                  {.bias = p.bias, .residual = p.start, .low_rank = p.low_rank});
+    }
+  }
+}
+
+// What the kernel is given when it runs, its one program has all branches for.
+GemmProduct with_all_extras(GemmProduct p) {
+  p.start = p.y;
+  if (!p.backward) p.bias = p.x;
+  p.low_rank = {.s = p.y, .u = p.y};
+  return p;
+}
+
+}  // namespace
+
+std::vector<GemmProduct> small_members_like(SelfTest& test, Members members) {
+  const GemmProduct& first = members.front();
+  const std::int64_t columns = first.columns() % 8 == 0 ? kColumns : kRaggedColumns;
+  const auto output = [&](std::int64_t n) {
+    const bool adds = first.backward && !first.start.empty();
+    return adds ? test.changed(test.input({kRows, n}, 1, first.y.type()))
+                : test.output({kRows, n}, first.y.type());
+  };
+  const auto input = [&](std::int64_t k) { return test.input({kRows, k}, 1, DType::bf16); };
+  const Tensor x = input(kSteps), y = output(columns);
+  std::vector<GemmProduct> small{small_like(test, first, y, x)};
+  for (std::size_t i = 1; i < members.size(); ++i) {
+    const std::int64_t n = kNarrow.at(i);
+    small.push_back(first.backward ? small_like(test, members[i], y, input(n))
+                                   : small_like(test, members[i], output(n), x));
+  }
+  return small;
+}
+
+bool gemm_wgmma_passed(Context& context, Members members) {
+  const std::uint32_t units = std::max(1U, context.device().compute_units);
+  const WgmmaProgram program = gemm_wgmma_program(units, members);
+  const FastKernel kernel{kGemmWgmma, "gemm_wgmma", kBf16Tolerance, program.options};
+  return trusted(context, kernel, [&](SelfTest& test) {
+    const std::vector<GemmProduct> small = small_members_like(test, members);
+    if (makes_reference(context)) return record_reference(test.batch(), small);
+    record_gemm_wgmma_by(test.batch(), small, program);
+  });
+}
+
+bool gemm_mma_passed(Context& context, const GemmProduct& p) {
+  const std::string options = gemm_mma_options(p);
+  const GemmProduct all = with_all_extras(p);
+  return trusted(context, {kGemmMma, "gemm_mma", kBf16Tolerance, options}, [&](SelfTest& test) {
+    const std::vector<GemmProduct> small = small_members_like(test, {&all, 1});
+    if (makes_reference(context)) return record_reference(test.batch(), small);
+    record_gemm_mma(test.batch(), small.front());
+  });
+}
+
+}  // namespace clora

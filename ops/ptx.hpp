@@ -1,0 +1,22 @@
+// Where kernels may use PTX in their OpenCL C: NVIDIA's cards from sm_80 on, and no Context that is
+// portable. The variant portable is the reference that `--precision f32` stands for: plain OpenCL
+// C.
+#pragma once
+
+#include "runtime/context.hpp"
+
+namespace clora {
+
+// The switches that select PTX in files which have plain OpenCL C, too.
+inline constexpr std::string_view kPtxSwitch = "WARPS";
+
+bool has_ptx(const Device& device);
+bool uses_ptx(Variant variant, const Device& device);
+
+// Whether kernels of this Context use PTX now: not while a self-test makes its reference.
+bool uses_ptx(Context& context);
+
+// Sets -D WARPS where uses_ptx().
+Defines& set_warps(Defines& defines, Context& context);
+
+}  // namespace clora

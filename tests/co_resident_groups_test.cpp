@@ -1,0 +1,145 @@
+// Where launches may count on co-resident work-groups, and that no other kernel waits for groups.
+#include "ops/co_resident_groups.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/device_capabilities.hpp"
+#include "runtime/kernel_text.hpp"
+#include "tests/support/host_program.hpp"
+#include "tests/support/op_test.hpp"
+
+namespace clora {
+namespace {
+
+namespace fs = std::filesystem;
+
+Device device_of(std::string_view platform, DeviceKind kind, std::uint32_t units) {
+  Device device;
+  device.platform = platform;
+  device.kind = kind;
+  device.compute_units = units;
+  return device;
+}
+Device card(MatrixUnit unit) {
+  Device device = device_of("NVIDIA CUDA", DeviceKind::gpu, 132);
+  device.matrix_unit = unit;
+  return device;
+}
+Device pocl(std::string_view name) {
+  Device device = device_of("Portable Computing Language", DeviceKind::cpu, 2);
+  device.name = name;
+  return device;
+}
+
+TEST(CoResidentGroups, AreOneAUnitWhereTheSchedulerIsKnown) {
+  for (const Variant variant : {Variant::mma, Variant::wgmma}) {
+    EXPECT_EQ(co_resident_groups({card(MatrixUnit::wgmma), variant}), 132U);
+  }
+  EXPECT_EQ(co_resident_groups({pocl("pthread-znver3"), Variant::cpu}), 2U);
+}
+
+TEST(CoResidentGroups, AreNoneWhereAnyOneReasonSpeaksAgainstThem) {
+  EXPECT_EQ(co_resident_groups({card(MatrixUnit::wgmma), Variant::portable}), 0U);
+  EXPECT_EQ(co_resident_groups({pocl("pthread-znver3"), Variant::portable}), 0U);
+  EXPECT_EQ(co_resident_groups(
+                {.device = card(MatrixUnit::wgmma), .variant = Variant::wgmma, .adopted = true}),
+            0U);
+  EXPECT_EQ(
+      co_resident_groups({.device = pocl("pthread"), .variant = Variant::cpu, .adopted = true}),
+      0U);
+  EXPECT_EQ(co_resident_groups(
+                {.device = card(MatrixUnit::mma), .variant = Variant::mma, .shares_units = true}),
+            0U);
+  EXPECT_EQ(co_resident_groups({card(MatrixUnit::none), Variant::wgmma}), 0U);
+  EXPECT_EQ(co_resident_groups({pocl("basic"), Variant::cpu}), 0U);
+  EXPECT_EQ(co_resident_groups({device_of("rusticl", DeviceKind::gpu, 8), Variant::cpu}), 0U);
+}
+
+ContextConfig for_cpus() {
+  ContextConfig config = config_from_environment();
+  config.variant = Variant::cpu;
+  return config;
+}
+
+class CoResidentGroupsOnPocl : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Device device = select_device(config_from_environment().device);
+    if (co_resident_groups({device, Variant::cpu}) == 0 || device.kind != DeviceKind::cpu) {
+      GTEST_SKIP() << "not pocl's threaded device";
+    }
+  }
+};
+
+// Two launches that wait might each hold some of the threads for ever.
+TEST_F(CoResidentGroupsOnPocl, AreThoseOfOneContextAtATime) {
+  auto first = std::make_unique<Context>(for_cpus());
+  Context second(for_cpus());
+  EXPECT_EQ(co_resident_groups(*first), first->device().compute_units);
+  EXPECT_EQ(co_resident_groups(second), 0U);
+  EXPECT_EQ(co_resident_groups(*first), first->device().compute_units) << "it keeps them";
+  first.reset();
+  EXPECT_EQ(co_resident_groups(second), second.device().compute_units);
+}
+
+TEST_F(CoResidentGroupsOnPocl, AContextThatCouldNotHaveThemKeepsThemFromNobody) {
+  const test::HostProgram host;
+  Context adopted(host.adopted(), for_cpus());
+  EXPECT_EQ(co_resident_groups(adopted), 0U);
+  ContextConfig config = for_cpus();
+  config.variant = Variant::portable;
+  Context portable(config);
+  EXPECT_EQ(co_resident_groups(portable), 0U);
+  Context context(for_cpus());
+  EXPECT_EQ(co_resident_groups(context), context.device().compute_units);
+}
+
+// Sets a variable of the environment for a test.
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Environment() { ::unsetenv(name_); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  const char* name_;
+};
+
+TEST(SharedUnits, AreSeenByTheControlPipeOfMpsAndByItsLimit) {
+  const fs::path folder = fs::path(testing::TempDir()) / "clora_mps";
+  fs::create_directories(folder);
+  const Environment pipes("CUDA_MPS_PIPE_DIRECTORY", folder.c_str());
+  EXPECT_FALSE(processes_share_units(card(MatrixUnit::wgmma)));
+  std::ofstream(folder / "control") << "";
+  EXPECT_TRUE(processes_share_units(card(MatrixUnit::wgmma)));
+  EXPECT_FALSE(processes_share_units(pocl("pthread")));
+  fs::remove_all(folder);
+  const Environment limit("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50");
+  EXPECT_TRUE(processes_share_units(card(MatrixUnit::wgmma)));
+}
+
+// A new kernel with a grid barrier must be decided by the policy above, too, and have a flag.
+TEST(GridBarriers, AreInTheKernelsThatDecodeInOneLaunchAlone) {
+  std::vector<std::string> with_barrier;
+  const char* source = std::getenv("CLORA_SOURCE_DIR");
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(source == nullptr ? "." : source) / "cl")) {
+    if (entry.path().extension() != ".cl") continue;
+    const std::string file = entry.path().filename().string();
+    const std::string text = kernel_text(file, {});
+    for (const char* wait : {"void wait_for(", "int meet("}) {
+      if (text.find(wait) != std::string::npos) with_barrier.push_back(file);
+    }
+  }
+  EXPECT_THAT(with_barrier,
+              testing::UnorderedElementsAre("decode_layers_cpu.cl", "decode_layers_gpu.cl"));
+}
+
+}  // namespace
+}  // namespace clora

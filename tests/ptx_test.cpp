@@ -1,0 +1,105 @@
+// PTX in kernels that have plain OpenCL C, too: never in the variant portable, which `--precision
+// f32` and CLORA_VARIANT=portable stand for.
+#include "ops/ptx.hpp"
+
+#include <gtest/gtest.h>
+
+#include "ops/decode_layers.hpp"
+#include "ops/gemm.hpp"
+#include "ops/layer_norm.hpp"
+#include "ops/rms_norm.hpp"
+#include "ops/softmax.hpp"
+#include "tests/support/copied_kernels.hpp"
+#include "tests/support/op_test.hpp"
+#include "tests/support/random_layers.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::array kVariants{Variant::portable, Variant::cpu, Variant::avx512_bf16,
+                               Variant::amx,      Variant::mma, Variant::wgmma};
+
+Device card(MatrixUnit unit) {
+  Device device;
+  device.platform = "NVIDIA CUDA";
+  device.kind = DeviceKind::gpu;
+  device.matrix_unit = unit;
+  return device;
+}
+
+TEST(Ptx, IsInNoPortableKernelWhateverTheDevice) {
+  for (const MatrixUnit unit : {MatrixUnit::none, MatrixUnit::avx512_bf16, MatrixUnit::amx,
+                                MatrixUnit::mma, MatrixUnit::wgmma}) {
+    for (const char* platform : {"NVIDIA CUDA", "Portable Computing Language", "rusticl"}) {
+      Device device = card(unit);
+      device.platform = platform;
+      EXPECT_FALSE(uses_ptx(Variant::portable, device)) << name_of(unit) << " on " << platform;
+      EXPECT_FALSE(uses_ptx(resolve(Variant::automatic, Precision::f32, device), device));
+    }
+  }
+}
+
+TEST(Ptx, IsForNvidiasCardsAlone) {
+  for (const Variant variant : kVariants) {
+    for (const MatrixUnit unit : {MatrixUnit::none, MatrixUnit::avx512_bf16, MatrixUnit::amx}) {
+      EXPECT_FALSE(uses_ptx(variant, card(unit)));
+    }
+  }
+  EXPECT_TRUE(uses_ptx(Variant::wgmma, card(MatrixUnit::wgmma)));
+  EXPECT_TRUE(uses_ptx(Variant::mma, card(MatrixUnit::wgmma)));
+}
+
+// Every kernel that would use PTX fails to build here.
+TEST(Ptx, IsInNoProgramThatAPortableContextBuilds) {
+  const test::Folders folders;
+  for (const char* file :
+       {"activations.clh", "row_pieces.clh", "team_sums.clh", "softmax.cl", "group_meeting.clh"}) {
+    folders.replace(file, "#ifdef WARPS\n", "#ifdef WARPS\n#error \"PTX\"\n");
+  }
+  const test::Observed portable(folders, Variant::portable);
+  const auto results = portable.run([](SelfTest& t) {
+    for (const DType type : {DType::f32, DType::bf16}) {
+      const auto x = [&] { return t.input({9, 264}, 1, type); };
+      record_softmax(t.batch(), t.output({9, 264}, type), x());
+      record_rms_norm(t.batch(), t.output({9, 264}, type), x(), t.input({264}), 1e-5F);
+      record_rms_norm_backward(t.batch(), t.output({9, 264}, type), x(), x(), t.input({264}), {},
+                               1e-5F);
+      record_layer_norm(t.batch(), t.output({9, 264}, type), x(), t.input({264}), t.input({264}),
+                        1e-5F);
+      record_gemm(t.batch(), t.output({2, 40}, type), t.input({2, 64}, 1, type),
+                  t.weights({40, 64}, DType::f32));
+    }
+  });
+  EXPECT_FALSE(results.empty());
+}
+
+// Nor does it decode in one launch, with or without a self-test.
+TEST(Ptx, APortableContextHasNoGridBarrier) {
+  const test::Folders folders;
+  for (const bool self_test : {false, true}) {
+    const test::Observed portable(folders, Variant::portable, self_test);
+    const test::RandomLayers layers(*portable.context, {2, 128, 192, 4, 2, 32, 40}, DType::bf16,
+                                    {3, 0}, Layout::plain);
+    EXPECT_FALSE(decodes_in_one_launch(*portable.context, layers.decode));
+  }
+}
+
+// Where the kernel with PTX is wrong the plain one is taken, and right.
+TEST(Ptx, IsLeftOutWhereItsSelfTestFails) {
+  if (!test::is_for_this_device(Variant::mma)) GTEST_SKIP() << "for NVIDIA's cards";
+  const test::Folders folders;
+  folders.replace("warp_lanes.clh", "shfl.sync.bfly", "shfl.sync.up");
+  const auto softmax = [](SelfTest& t) {
+    record_softmax(t.batch(), t.output({9, 1000}), t.input({9, 1000}));
+  };
+  const auto want = test::Observed(folders, Variant::portable).run(softmax);
+  EXPECT_FALSE(test::same(test::Observed(folders, Variant::mma, false).run(softmax), want))
+      << "the break does no harm here";
+  const test::Observed tested(folders, Variant::mma);
+  EXPECT_TRUE(test::same(tested.run(softmax), want));
+  EXPECT_THAT(*tested.warnings,
+              testing::ElementsAre(testing::HasSubstr("self-test: softmax_forward ptx")));
+}
+
+}  // namespace
+}  // namespace clora
