@@ -31,10 +31,12 @@ std::optional<std::int64_t> number_in(const std::string& digits) {
 }
 
 template <class T>
-std::vector<PathRegex> compiled(const ModulePatterns<T>& patterns, const std::string& source) {
+std::vector<PathRegex> compiled(const ModulePatterns<T>& patterns, const std::string& source,
+                                std::string_view name) {
   std::vector<PathRegex> regexes;
   for (const auto& [key, value] : patterns) {
-    regexes.emplace_back(fmt::format("(.*\\.)?({})$", key), PathRegex::Anchor::start, source);
+    regexes.emplace_back(fmt::format("(.*\\.)?({})$", key), PathRegex::Anchor::start,
+                         fmt::format("{}: the key '{}' of {}", source, key, name));
   }
   return regexes;
 }
@@ -131,8 +133,8 @@ void write_patterns(AdapterConfig& config, const std::vector<AdapterModule>& mod
 
 ModuleSelection::ModuleSelection(const AdapterConfig& config, const std::string& source)
     : config_(config),
-      ranks_(compiled(config.rank_pattern, source + ": rank_pattern")),
-      alphas_(compiled(config.alpha_pattern, source + ": alpha_pattern")) {
+      ranks_(compiled(config.rank_pattern, source, "rank_pattern")),
+      alphas_(compiled(config.alpha_pattern, source, "alpha_pattern")) {
   const auto whole = [&](const std::vector<std::string>& one, std::vector<PathRegex>& regexes,
                          const char* key) {
     if (one.size() != 1)

@@ -81,10 +81,11 @@ bool is_off(const GgufValue& value, double off) {
 }  // namespace
 
 void check_gguf_keys(const GgufFile& file, std::string_view prefix, ModelConfig& config) {
+  const std::string start = fmt::format("{}.", prefix);
   const bool has_window = config.architecture == Architecture::mistral;
   for (const GgufFile::Entry& entry : file.metadata()) {
-    if (!entry.key.starts_with(prefix) || entry.key.size() <= prefix.size() + 1) continue;
-    const std::string_view key = entry.key.substr(prefix.size() + 1);
+    if (!entry.key.starts_with(start)) continue;
+    const std::string_view key = entry.key.substr(start.size());
     if (key == "attention.causal" && !entry.value.boolean().value_or(false)) refuse(file, entry);
     if (holds(kRead, key) || holds(kHarmless, key)) continue;
     if (key == "attention.sliding_window" && has_window) continue;

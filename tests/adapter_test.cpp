@@ -66,6 +66,8 @@ TEST(Adapter, RefusesARankBelowOneAndNoSites) {
   EXPECT_THAT(error_of([] { Adapter(context(), kSites, {.rank = 0}); }), HasSubstr("rank"));
   EXPECT_THAT(error_of([] { Adapter(context(), kSites, {.rank = 1'000'000'000'000}); }),
               HasSubstr("from 1 to 65536, got 1000000000000"));
+  EXPECT_THAT(error_of([] { Adapter(context(), kSites, {.alpha = 1e300}); }),
+              HasSubstr("the scale of model.layers.0.self_attn.q_proj"));
   EXPECT_THAT(error_of([] { Adapter(context(), std::vector<AdapterSite>{}, {}); }),
               HasSubstr("no linear layer"));
   EXPECT_THAT(error_of([] { Adapter(context(), kSites, {.dropout = 1}); }), HasSubstr("dropout"));

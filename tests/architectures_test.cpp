@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "model/generator.hpp"
 #include "model/trainer.hpp"
 #include "tests/reference/transformer_reference.hpp"
+#include "tests/support/gguf_bytes.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_models.hpp"
 #include "tests/support/tiny_models.hpp"
@@ -190,6 +192,54 @@ TEST(LanguageModel, SaysHowMuchMemoryItsWeightsNeed) {
   const std::string message = test::error_of([&] { LanguageModel model(context, files); });
   EXPECT_NE(message.find("the weights need"), std::string::npos) << message;
   EXPECT_NE(message.find("smaller model"), std::string::npos) << message;
+}
+
+// A GGUF model of one layer with random weights and the given factor of its rope.
+std::string gguf_with_attention_factor(float factor) {
+  test::GgufBytes made;
+  made.add_text("general.architecture", "llama");
+  for (const auto& [key, value] : std::map<std::string, std::uint32_t>{{"block_count", 1},
+                                                                       {"embedding_length", 16},
+                                                                       {"feed_forward_length", 24},
+                                                                       {"attention.head_count", 2},
+                                                                       {"context_length", 64}})
+    made.add_integer("llama." + key, value);
+  made.add_number("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+  made.add_number("llama.rope.scaling.attn_factor", factor);
+  std::uint32_t seed = 7;
+  const auto add = [&](std::string_view name, std::vector<std::uint64_t> sizes) {
+    const std::size_t count = sizes.size() == 2 ? sizes[0] * sizes[1] : sizes[0];
+    std::string bytes;
+    for (const float value : test::random_values(count, ++seed, 0.8F))
+      test::append_scalar(bytes, value);
+    made.add_tensor(name, std::move(sizes), 0, bytes);
+  };
+  add("token_embd.weight", {16, 29});
+  for (const char* name : {"output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"})
+    add(fmt::format("{}.weight", name), {16});
+  for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"})
+    add(fmt::format("blk.0.{}.weight", name), {16, 16});
+  add("blk.0.ffn_gate.weight", {16, 24});
+  add("blk.0.ffn_up.weight", {16, 24});
+  add("blk.0.ffn_down.weight", {24, 16});
+  return made.bytes();
+}
+
+TEST(GgufRope, HasItsAttentionFactorInEveryScore) {
+  const test::TemporaryFolder folder;
+  const std::vector<std::int32_t> ids{3, 1, 4, 15, 9, 2, 6};
+  std::vector<std::vector<double>> rows;
+  for (const float factor : {1.0F, 1.5F}) {
+    test::write_whole_file(folder / "m.gguf", gguf_with_attention_factor(factor));
+    test::OpenModel open(folder / "m.gguf");
+    rows.push_back(last_row(ReferenceTransformer(open.files).logits(ids), 29));
+    Generator generator(open.model, nullptr, 64);
+    test::expect_logits(generator.logits(ids), rows.back(), 1e-5);
+  }
+  double moved = 0;
+  for (std::size_t i = 0; i < rows[0].size(); ++i)
+    moved = std::max(moved, std::abs(rows[0][i] - rows[1][i]));
+  EXPECT_GT(moved, 1e-2) << "the factor does not show";
 }
 
 // The real pretrained stories260K in every storage type: the reference expands the same file.

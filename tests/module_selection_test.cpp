@@ -114,7 +114,8 @@ TEST(ModuleSelection, GivesTheRankOfTheFirstPatternThatMatches) {
 TEST(ModuleSelection, NamesThePatternThatIsNone) {
   const AdapterConfig config{.alpha_pattern = {{"q_proj)", 1}}};
   CLORA_EXPECT_ERROR(ModuleSelection(config, "file"), ErrorCode::invalid_file,
-                     "file: alpha_pattern: '(.*\\.)?(q_proj))$' is not a regular expression");
+                     "file: the key 'q_proj)' of alpha_pattern: '(.*\\.)?(q_proj))$' is not a "
+                     "regular expression");
 }
 
 std::vector<AdapterSite> some_of(const std::vector<AdapterSite>& all, std::size_t begin,

@@ -292,7 +292,7 @@ TEST_F(PeftFolder, IsNamedWithItsKeyWhereAValueIsOfTheWrongKind) {
            {R"("lora_dropout":1.5)", "lora_dropout must be at least 0 and below 1"},
            {R"("rank_pattern":{"q_proj":"x"})", "rank_pattern.q_proj must be a whole number"},
            {R"("alpha_pattern":{"q_proj":[]})", "alpha_pattern.q_proj must be a number"},
-           {R"("alpha_pattern":{"(x":1})", "alpha_pattern: '(.*\.)?((x)$' is not a regular"},
+           {R"("alpha_pattern":{"(x":1})", "the key '(x' of alpha_pattern: "},
            {R"("layers_to_transform":["a"])", "layers_to_transform must be an array of whole"},
            {R"("use_rslora":1)", "use_rslora must be true or false"}})
     EXPECT_THAT(error_of([&] { load(keys); }), HasSubstr("adapter_config.json: " + part)) << keys;

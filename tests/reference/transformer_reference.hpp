@@ -143,8 +143,9 @@ class ReferenceTransformer {
           const double angle = static_cast<double>(t) * frequencies_[i];
           const double a = head[i];
           const double b = head[i + width / 2];
-          head[i] = a * std::cos(angle) - b * std::sin(angle);
-          head[i + width / 2] = a * std::sin(angle) + b * std::cos(angle);
+          const double factor = config_.rope_scaling.attention_factor;  // llama.cpp's mscale
+          head[i] = factor * (a * std::cos(angle) - b * std::sin(angle));
+          head[i + width / 2] = factor * (a * std::sin(angle) + b * std::cos(angle));
         }
       }
     }
