@@ -14,8 +14,8 @@
 // Local   2 GROUP words for peaks and tallies; sample_logprobs: GROUP floats more
 // Cost    greedy: V reads (penalty: 2 V more and V writes); else one pass to weigh, up to 30 a
 //         filter, up to 18 to draw; logprobs: 2 + K passes
-// Numerics  weights are rounded to f32 before they are ranked. Where a z is NaN or infinite the token
-//         is -1. sample_logprobs never lists such logits.
+// Numerics  weights are rounded to f32 before they are ranked. Where a z is NaN or infinite the
+//         token is -1. sample_logprobs never lists such logits.
 //! clc: build GROUP=64
 //! clc: budget on gfx90a registers<=48 spills=0
 #ifndef GROUP

@@ -27,7 +27,9 @@ completion) or {"messages": [{"role": ..., "content": ...}, ...]} (loss on the a
 A folder holds train.jsonl and, where there is something to measure on, valid.jsonl.
 Units: lengths in tokens, losses in nats a token, times in seconds, speed in tokens a second.
 Beside the adapter (PEFT's format) lie run.toml (these options), log.jsonl (what happened) and
-loss.svg (the curve). Ctrl-C finishes the step and saves; a second one stops at once.)";
+loss.svg (the curve). Ctrl-C finishes the step and saves; a second one stops at once.
+--resume goes on with the same settings, data and model; --steps may differ where the learning rates
+so far stay the same. --save-every leaves a checkpoint at the end, too, to extend the run from.)";
 
 struct Options {
   CommonOptions common;
