@@ -121,7 +121,7 @@ std::vector<cl_device_id> devices_of(cl_platform_id platform) {
     const cl_int status = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
     empty.push_back({.name = platform_name(platform), .status = status});
   }
-  throw Error(ErrorCode::no_device, "device: " + why_no_device(empty));
+  throw Error(ErrorCode::no_device, why_no_device(empty));
 }
 
 std::string lower(std::string_view text) {

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <system_error>
 
 #include "runtime/checksum_list.hpp"
@@ -21,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kVariable = "POCL_CACHE_DIR";
-constexpr std::size_t kMaxDeaths = 2;  // of processes, before the whole cache is suspected
 
 // Files that pocl writes again in later processes and never builds anything from.
 bool is_never_executed(const fs::path& path) {
@@ -49,14 +49,19 @@ void wait_for_lock(const Descriptor& lock, int kind) {
   }
 }
 
-// The number of marks in the folder that processes left when they died.
-std::size_t deaths_in(const fs::path& folder) {
-  std::size_t deaths = 0;
+// Takes the marks of processes that died out of the folder; whether one of them noted a crash. A
+// kill is no crash: it says nothing about the files.
+bool take_crashes(const fs::path& folder) {
+  bool crashed = false;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    deaths += take_dead_mark(at->path()) ? 1 : 0;
+    const std::optional<DeadMark> dead = take_dead_mark(at->path());
+    if (!dead) continue;
+    crashed = crashed || !dead->content.empty();
+    std::error_code ignored;
+    fs::remove(at->path(), ignored);
   }
-  return deaths;
+  return crashed;
 }
 
 // In a container every start may have the same process id.
@@ -84,6 +89,8 @@ class DriverCache::Use {
            std::generic_category().message(errno));
     }
   }
+
+  int crash_descriptor() const noexcept { return mark_->descriptor(); }
 
   // In the process that made it: a child that fork() made has the object, too.
   void end() {
@@ -116,12 +123,12 @@ class DriverCache::Use {
   // alone: no other process uses the folder.
   void clean(bool alone, const Hooks& hooks, std::uintmax_t limit_bytes) {
     const ChecksumList list = ChecksumList::read(checksums());
-    if (alone && deaths_in(processes()) >= kMaxDeaths) {
+    if (alone && take_crashes(processes())) {
       clear();
-      hooks.tell(LogLevel::info,
-                 fmt::format("driver cache: {}: {} processes died while they used it; the driver "
+      hooks.tell(LogLevel::warning,
+                 fmt::format("driver cache: {}: a process crashed while it used it; the driver "
                              "compiles the kernels again",
-                             folder_.string(), kMaxDeaths));
+                             folder_.string()));
     } else if (alone && list.bytes() > limit_bytes) {
       clear();
     } else if (const std::size_t damaged = remove_damaged(list, alone); damaged > 0) {
@@ -136,7 +143,6 @@ class DriverCache::Use {
   void clear() {
     fs::remove(checksums());
     fs::remove_all(kernels());
-    fs::remove_all(processes());
   }
 
   // A process that is not alone leaves what came after the checksums: another one is using it. Two
@@ -182,6 +188,10 @@ DriverCache::DriverCache(const fs::path& cache_folder, const Hooks& hooks,
     hooks.tell(LogLevel::info,
                fmt::format("driver cache: {}; pocl uses its default folder", error.what()));
   }
+}
+
+int DriverCache::crash_descriptor() const noexcept {
+  return active() ? use_->crash_descriptor() : -1;
 }
 
 DriverCache::~DriverCache() {

@@ -3,8 +3,8 @@
 // pocl reads back what earlier processes wrote without checking it: a truncated file ends the
 // process with a failed assertion, a changed one may compute something else. A DriverCache compares
 // every file with its checksum before the driver is loaded, removes what is not as it was left, and
-// has pocl use the folder. Two processes that died while they used it cost the whole cache, too: a
-// file may have been wrong when it was written.
+// has pocl use the folder. A process that crashed while it used the folder costs the whole cache,
+// where the program notes crashes: a file may have been wrong when it got its checksum.
 //
 //   FOLDER/lock             flock: shared while a process uses the folder, exclusive while one
 //   cleans FOLDER/checksums        digest, size and path of each file in kernels/, under their own
@@ -43,6 +43,10 @@ class DriverCache {
 
   // Whether pocl uses the folder.
   bool active() const noexcept { return use_ != nullptr; }
+
+  // A descriptor to which a program's handler of SIGSEGV and the like writes a byte, if it has one;
+  // -1 where the folder is not used.
+  int crash_descriptor() const noexcept;
 
  private:
   class Use;

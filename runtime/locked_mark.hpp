@@ -25,6 +25,9 @@ class LockedMark {
   LockedMark& operator=(const LockedMark&) = delete;
   ~LockedMark();
 
+  // To write more into it; open as long as the mark lives.
+  int descriptor() const noexcept { return file_.value(); }
+
  private:
   std::filesystem::path path_;
   Descriptor file_;

@@ -7,9 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+
+#include "runtime/driver_cache.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"
+#include "tools/command_line/crash_mark.hpp"
 
 namespace clora {
 namespace {
@@ -131,6 +135,33 @@ TEST_F(FirstStart, OnADamagedCacheOfTheDriverIsAsGoodAsAny) {
   EXPECT_EQ(after.exit_code, 0) << after.err;
   EXPECT_EQ(after.out, whole.out);
   EXPECT_EQ(count_of("files were damaged and are removed", after.err), 1U) << after.err;
+}
+
+// The handler that run_program() sets up. A sanitizer handles SIGSEGV itself, so it is left out.
+TEST_F(FirstStart, AfterACrashEmptiesTheCacheOfTheDriver) {
+  const fs::path kept = cache() / "pocl/kernels/AB/CD/kernel.so";
+  {
+    const DriverCache drivers(cache());
+    ASSERT_TRUE(drivers.active());
+    fs::create_directories(kept.parent_path());
+    test::write_whole_file(kept, "code");
+  }
+  for (const int signal : {SIGKILL, SIGTERM, SIGABRT, SIGILL}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const DriverCache drivers(cache());
+      const CrashMark crash(drivers.crash_descriptor());
+      ::raise(signal);
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << "it takes its course";
+    const DriverCache drivers(cache());
+    EXPECT_EQ(fs::exists(kept), signal == SIGKILL || signal == SIGTERM) << signal;
+    fs::create_directories(kept.parent_path());
+    test::write_whole_file(kept, "code");
+  }
 }
 
 }  // namespace

@@ -66,16 +66,19 @@ class DriverCacheTest : public testing::Test {
     ASSERT_TRUE(drivers.active());
     write(name, text);
   }
-  // The same in a process that dies.
-  void die_after_writing(const char* name) {
+  // The same in a process that is killed, or that crashes and notes it.
+  enum class Death { kill, crash };
+  void die_after_writing(const char* name, Death death) {
     const pid_t child = ::fork();
     if (child == 0) {
       const DriverCache drivers(cache());
       write(name, "half");
+      if (death == Death::crash && ::write(drivers.crash_descriptor(), "!", 1) != 1) ::_exit(1);
       ::_exit(0);
     }
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
   }
 
   test::TemporaryFolder folder_;
@@ -151,7 +154,7 @@ TEST_F(DriverCacheTest, TakesAFileThatIsGoneForNoDamage) {
 
 TEST_F(DriverCacheTest, RemovesWhatAKilledProcessWroteAndKeepsTheRest) {
   leave("good.so", "code");
-  die_after_writing("half.so");
+  die_after_writing("half.so", Death::kill);
   ASSERT_TRUE(fs::exists(file("half.so")));
   const DriverCache drivers(cache(), hooks());
   EXPECT_FALSE(fs::exists(file("half.so")));
@@ -159,21 +162,28 @@ TEST_F(DriverCacheTest, RemovesWhatAKilledProcessWroteAndKeepsTheRest) {
 }
 
 // A file may have been wrong when it got its checksum: the disk was full.
-TEST_F(DriverCacheTest, IsEmptiedAfterTwoProcessesDied) {
+TEST_F(DriverCacheTest, IsEmptiedAfterAProcessCrashed) {
   leave("suspect.so", "code");
-  die_after_writing("a.so");
-  { const DriverCache drivers(cache(), hooks()); }
-  EXPECT_TRUE(fs::exists(file("suspect.so")));
-  die_after_writing("b.so");
+  die_after_writing("a.so", Death::crash);
   {
     const DriverCache drivers(cache(), hooks());
     EXPECT_TRUE(drivers.active());
     EXPECT_FALSE(fs::exists(file("suspect.so")));
-    EXPECT_THAT(remarks_, ElementsAre(HasSubstr("2 processes died")));
+    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("a process crashed")));
   }
   leave("new.so", "code");
   const DriverCache drivers(cache(), hooks());
-  EXPECT_TRUE(fs::exists(file("new.so"))) << "the deaths count once";
+  EXPECT_TRUE(fs::exists(file("new.so"))) << "the crash counts once";
+}
+
+TEST_F(DriverCacheTest, OutlivesProcessesThatAreKilled) {
+  leave("good.so", "code");
+  for (int i = 0; i < 5; ++i) die_after_writing("a.so", Death::kill);
+  const DriverCache drivers(cache(), hooks());
+  EXPECT_TRUE(fs::exists(file("good.so")));
+  EXPECT_THAT(warnings_, IsEmpty());
+  const fs::directory_iterator marks(cache() / "pocl/processes");
+  EXPECT_EQ(std::distance(marks, fs::directory_iterator()), 1) << "their marks stay";
 }
 
 TEST_F(DriverCacheTest, LeavesALivingProcessItsNewFiles) {

@@ -9,6 +9,7 @@
 #include "runtime/context.hpp"
 #include "runtime/driver_cache.hpp"
 #include "tools/command_line/config_file.hpp"
+#include "tools/command_line/crash_mark.hpp"
 #include "tools/command_line/suggestion.hpp"
 #include "tools/command_line/terminal_line.hpp"
 
@@ -114,6 +115,7 @@ int run_action(const CLI::App& program, const Action& action) {
     }
   };
   const DriverCache drivers(default_cache_folder(), hooks);
+  const CrashMark crash(drivers.crash_descriptor());
   const int code = action();
   clear_terminal_line();
   return code;
