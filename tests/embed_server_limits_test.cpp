@@ -33,6 +33,22 @@ TEST(EmbedServerLimits, ConnectionsBeyondTheLimitAreTurnedAway) {
   EXPECT_EQ(server.interrupt(), 0);
 }
 
+// Most of them find no thread that could answer.
+TEST(EmbedServerLimits, FarMoreConnectionsThanTheLimitDoNotBlockTheOneThatIsServed) {
+  const test::ServedFiles files;
+  test::EmbedServerProgram server(files, {"--connections=1"});
+  RawClient served(server.port());
+  served.send("GET /hea");
+  std::vector<std::unique_ptr<RawClient>> others;
+  for (int i = 0; i < 40; ++i) others.push_back(std::make_unique<RawClient>(server.port()));
+  for (const auto& other : others) {
+    EXPECT_THAT(test::status_of(other->read_all()), testing::AnyOf(0, 503));
+  }
+  served.send("lth HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(test::status_of(served.read_all()), 200);
+  EXPECT_EQ(server.interrupt(), 0);
+}
+
 TEST(EmbedServerLimits, ARequestThatDoesNotArriveInTimeIsEnded) {
   const test::ServedFiles files;
   test::EmbedServerProgram server(files, {"--request-ms=200", "--idle-ms=200"});
