@@ -117,7 +117,7 @@ void RequestFields::ignore(std::initializer_list<std::string_view> names) {
 
 void RequestFields::refuse_others() const {
   for (const auto& [name, value] : object_->items()) {
-    if (known_.contains(name)) continue;
+    if (known_.contains(name) || value.is_null()) continue;
     throw RequestError({.param = path_of(name), .code = "unknown_parameter"},
                        fmt::format("the field {} is unknown here; the known fields are {}",
                                    path_of(quoted_excerpt(name)), fmt::join(known_, ", ")));

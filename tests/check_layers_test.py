@@ -12,7 +12,8 @@ GOOD = {
     "cl/row.cl": '#include "row.clh"\n',
     "runtime/device.hpp": "#include <CL/cl.h>\n",
     "ops/row.hpp": '#include "runtime/device.hpp"\n',
-    "tools/program/main.cpp": '#include "ops/row.hpp"\n',
+    "serving/request.hpp": '#include "ops/row.hpp"\n',
+    "tools/program/main.cpp": '#include "serving/request.hpp"\n',
     "examples/server/server.cpp": '#include "engine.hpp"\n#include "ops/row.hpp"\n',
     "examples/server/engine.hpp": "",
     "tools/clc/shim/all.clh": '#include <opencl-c-base.h>\n#include "part.clh"\n',
@@ -45,6 +46,10 @@ class CheckLayers(unittest.TestCase):
     def test_an_include_of_a_room_above_fails_with_file_and_line(self):
         changes = {"runtime/up.cpp": '#include "runtime/device.hpp"\n#include "ops/row.hpp"\n'}
         self.expect_fault(changes, "runtime/up.cpp:2: includes ops/row.hpp")
+
+    def test_a_model_that_knows_of_serving_fails(self):
+        changes = {"model/up.cpp": '#include "serving/request.hpp"\n'}
+        self.expect_fault(changes, "model/up.cpp:1: includes serving/request.hpp")
 
     def test_a_room_that_includes_a_test_fails(self):
         self.expect_fault(

@@ -1,6 +1,7 @@
 // What clients must not be able to do to examples/embed_server: end it, block it, fill its memory,
 // or keep the device. After each attempt it still answers a good request.
 // CLORA_SERVER_KILLS: how many random bodies and random connections to send, by default 300.
+// embed_server_limits_test.cpp has the limits that its command line sets.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -193,18 +194,11 @@ TEST_F(EmbedServerGuards, ConnectionsThatSendSlowlyDoNotBlockOthers) {
   EXPECT_TRUE(slow.front()->send("letions")) << "the slow ones are still connected";
 }
 
-std::string long_request(bool stream) {
-  return test::post(
-      "/v1/completions",
-      json{{"prompt", "the llo"}, {"max_tokens", 100000}, {"stream", stream}, {"temperature", 0}}
-          .dump());
-}
-
 // A write may take ten minutes here: were the device kept for it, no other reply would come.
 TEST_F(EmbedServerGuards, AClientThatDoesNotReadDoesNotKeepTheDevice) {
   const std::int64_t before = server_->generated_tokens();
   RawClient client(port(), 4096);
-  client.send(long_request(true));
+  client.send(test::long_request(true));
   EXPECT_THAT(client.read_until("data: "), HasSubstr("200 OK")) << "its reply has begun";
   EXPECT_EQ(server_->text_of(test::completion("one")), reply_);
   EXPECT_GT(server_->generated_tokens(), before + 2000) << "and was made before the other";
@@ -216,7 +210,7 @@ TEST_F(EmbedServerGuards, AClientThatLeavesAWholeReplyEndsIt) {
   const std::int64_t before = server_->generated_tokens();
   {
     RawClient client(port());
-    client.send(long_request(false));
+    client.send(test::long_request(false));
   }
   EXPECT_EQ(server_->text_of(test::completion("one")), reply_);
   EXPECT_LT(server_->generated_tokens(), before + 1500);
@@ -227,75 +221,11 @@ TEST_F(EmbedServerGuards, ManyClientsThatLeaveInAStreamLeaveNothingBehind) {
   const std::int64_t before = server_->generated_tokens();
   for (int i = 0; i < 20; ++i) {
     RawClient client(port());
-    client.send(long_request(true));
+    client.send(test::long_request(true));
     if (i % 2 == 0) client.read_until("data: ");
   }
   EXPECT_EQ(server_->text_of(test::completion("one")), reply_);
   EXPECT_LT(server_->generated_tokens(), before + 20 * 1500);
-}
-
-TEST(EmbedServerLimits, ConnectionsBeyondTheLimitAreTurnedAway) {
-  test::EmbedServerProgram server(files(), {"--connections=2"});
-  {
-    RawClient first(server.port());
-    RawClient second(server.port());
-    first.send("GET /hea");
-    second.send("GET /hea");
-    RawClient third(server.port());
-    third.send("GET /health HTTP/1.1\r\n\r\n");
-    const std::string refused = third.read_all();
-    EXPECT_EQ(test::status_of(refused), 503);
-    EXPECT_THAT(refused, HasSubstr("try again later"));
-    first.send("lth HTTP/1.1\r\nConnection: close\r\n\r\n");
-    EXPECT_EQ(test::status_of(first.read_all()), 200);
-  }
-  EXPECT_EQ(server.interrupt(), 0);
-}
-
-TEST(EmbedServerLimits, ARequestThatDoesNotArriveInTimeIsEnded) {
-  test::EmbedServerProgram server(files(), {"--request-ms=200", "--idle-ms=200"});
-  RawClient head(server.port());
-  head.send("GET /health HTTP/1.1\r\n");
-  EXPECT_EQ(test::status_of(head.read_all()), 408);
-  RawClient body(server.port());
-  body.send(test::post_head("/v1/completions", 100) + "{");
-  EXPECT_EQ(test::status_of(body.read_all()), 408);
-  RawClient silent(server.port());
-  EXPECT_EQ(silent.read_all(), "") << "no request, no answer";
-  EXPECT_EQ(server.interrupt(), 0);
-}
-
-TEST(EmbedServerLimits, AReplyThatWaitsForItsClientBeyondTheLimitEnds) {
-  test::EmbedServerProgram server(files(), {"--waiting-bytes=20000", "--write-ms=500"});
-  RawClient client(server.port(), 4096);
-  client.send(long_request(true));
-  const std::string begun = client.read_until("data: ");
-  server.text_of(test::completion("one"));
-  EXPECT_LT(server.generated_tokens(), 1800);
-  EXPECT_THAT(client.read_all(), Not(HasSubstr("[DONE]")));
-  EXPECT_EQ(server.interrupt(), 0);
-}
-
-TEST(EmbedServerLimits, ABodyLimitCanBeChosen) {
-  test::EmbedServerProgram server(files(), {"--body-bytes=100"});
-  EXPECT_EQ(server.complete(test::completion("one")).status, 200);
-  json longer = test::completion("one");
-  longer["user"] = std::string(100, 'u');
-  const HttpAnswer refused = server.complete(longer);
-  EXPECT_EQ(refused.status, 413);
-  EXPECT_THAT(refused.error(), HasSubstr("at most 100 bytes"));
-  EXPECT_EQ(server.interrupt(), 0);
-}
-
-TEST(EmbedServerLimits, AnInterruptDoesNotWaitForConnectionsThatAreOpen) {
-  test::EmbedServerProgram server(files(), {"--request-ms=600000", "--idle-ms=600000"});
-  RawClient idle(server.port());
-  RawClient slow(server.port());
-  slow.send("GET /hea");
-  RawClient reading(server.port());
-  reading.send(long_request(true));
-  reading.read_until("data: ");
-  EXPECT_EQ(server.interrupt(), 0);
 }
 
 }  // namespace

@@ -181,6 +181,21 @@ TEST(CompletionRequest, RefusesFieldsThatNobodyKnows) {
               HasSubstr("absent where stream is not true"));
 }
 
+// OpenAI's client writes a message of a reply with all its fields.
+TEST(CompletionRequest, TakesAMessageOfAReplyBack) {
+  EXPECT_EQ(refusal_with({{"messages",
+                           {{{"role", "user"}, {"content", "x"}},
+                            {{"role", "assistant"},
+                             {"content", "y"},
+                             {"refusal", nullptr},
+                             {"audio", nullptr},
+                             {"function_call", nullptr},
+                             {"annotations", json::array()},
+                             {"tool_calls", nullptr}}}}},
+                         CompletionKind::chat),
+            "accepted");
+}
+
 TEST(CompletionRequest, RefusesMessagesThatItWouldReadAsSomethingElse) {
   const auto message = [](const json& value) {
     return refusal(json{{"messages", {value}}}.dump(), CompletionKind::chat);

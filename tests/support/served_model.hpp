@@ -15,6 +15,7 @@
 #include "runtime/json.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/program.hpp"
+#include "tests/support/raw_client.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/test_models.hpp"
 #include "tests/support/tiny_chat_model.hpp"
@@ -115,6 +116,14 @@ class EmbedServerProgram {
 
 inline nlohmann::json completion(const std::string& model) {
   return {{"model", model}, {"prompt", "the llo"}, {"max_tokens", 24}, {"temperature", 0}};
+}
+
+// Of more tokens than the server has positions, as bytes of HTTP.
+inline std::string long_request(bool stream) {
+  nlohmann::json body = completion("base");
+  body["max_tokens"] = 100000;
+  body["stream"] = stream;
+  return post("/v1/completions", body.dump());
 }
 
 }  // namespace clora::test
