@@ -20,7 +20,7 @@
 // Order   tasks are taken from a counter, in the order given. A part of dq is added when those of all
 //         tasks before it are: counters[h, step] says of how many. A wait is thus for a task that
 //         runs, and the sum the same every run. The first part is stored, the last one added in
-//         registers.
+//         registers. A wait of some seconds gives up, and the step's rows of dq are NaN.
 // Local   about 211 KB
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp; p and ds are rounded to bf16; sums f32

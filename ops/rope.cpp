@@ -83,7 +83,9 @@ void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
   const std::uint32_t pairs = narrow_pairs(tokens * (heads + more_heads) * (width / 2));
   const auto half_width = static_cast<std::uint32_t>(width / 2);
   const bool in_place = begin_alike(t.x, t.y) && (!of_two || begin_alike(more.x, more.y));
-  std::vector<Argument> arguments{t.y};
+  std::vector<Argument> arguments;
+  arguments.reserve(16);
+  arguments.emplace_back(t.y);
   if (!in_place) arguments.emplace_back(t.x);
   if (of_two) arguments.emplace_back(more.y);
   if (of_two && !in_place) arguments.emplace_back(more.x);

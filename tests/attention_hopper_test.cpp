@@ -7,6 +7,7 @@
 
 #include <numeric>
 
+#include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {
@@ -90,6 +91,42 @@ TEST_F(AttentionOrder, IsAPermutationOfManyBlocks) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       EXPECT_EQ(places[static_cast<std::size_t>(keys[i])], static_cast<std::int32_t>(i));
     }
+  }
+}
+
+// dq's parts are added in the order of their tasks, each by a thread that waits for those before.
+// One that waits in vain gives up, and what it cannot make whole is NaN: a training step sees it in
+// the norm of its gradients.
+TEST(AttentionBackwardWait, ForAPartThatNeverComesEndsAndLeavesNaN) {
+  if (!test::is_for_this_device(Variant::wgmma)) GTEST_SKIP() << "for cards with wgmma";
+  const test::Folders folders;
+  folders.replace("attention_backward_wgmma_copies.clh", "LONGEST_WAIT 10000000",
+                  "LONGEST_WAIT 1000");
+  folders.replace("attention_backward_wgmma_copies.clh", "if (whole) release(counter, before + 1);",
+                  "if (before > 0 && whole) release(counter, before + 1);");
+  for (const std::int64_t width : {64, 128}) {
+    constexpr std::int64_t kRows = 300;
+    const test::Observed lonely(folders, Variant::wgmma, false);
+    const auto results = lonely.run([&](SelfTest& t) {
+      const Shape q{kRows, 2, width};
+      Ints last(kRows);
+      std::iota(last.begin(), last.end(), 0);
+      const AttentionInputs in{.q = t.input(q),
+                               .k = t.input(q),
+                               .v = t.input(q),
+                               .first = t.input({kRows}, Ints(kRows, 0)),
+                               .last = t.input({kRows}, last),
+                               .scale = 0.1F};
+      record_attention_backward(t.batch(), {t.output(q), t.output(q), t.output(q)}, t.input(q),
+                                t.input(q), t.input({kRows, 2}), in);
+    });
+    const std::vector<float> dq = results[0].floats();
+    const auto of_row = static_cast<std::size_t>(2 * width);
+    for (std::size_t i = 0; i < dq.size(); ++i) {
+      // The first block of keys is all that its own queries see.
+      EXPECT_EQ(std::isnan(dq[i]), i / of_row >= 128) << i;
+    }
+    for (const float value : results[1].floats()) ASSERT_FALSE(std::isnan(value)) << "dk is whole";
   }
 }
 

@@ -227,9 +227,10 @@ std::vector<Family> families() {
       {"gemm_wgmma",
        {"gemm_wgmma.cl", "made_scale * term_scale", "made_scale"},
        [](SelfTest& t) {
-         record_gemm(t.batch(), t.output({40, 80}, DType::bf16), t.input({40, 64}, 1, DType::bf16),
-                     t.input({80, 64}),
-                     {.low_rank = {t.output({40, 5}), t.input({5, 80}), 0.5F, t.input({5, 64})}});
+         // s is made by another program then, which rounds: that shows less than the break.
+         record_gemm(
+             t.batch(), t.output({40, 80}), t.input({40, 64}, 1, DType::bf16), t.input({80, 64}),
+             {.low_rank = {t.output({40, 5}), t.input({5, 80}), 0.5F, t.input({5, 64}, 0.1F)}});
        },
        Variant::wgmma,
        kBf16Tolerance},

@@ -210,7 +210,36 @@ TEST_F(OneLaunchOfManyItems, SaysSoWhereItsGroupsDoNotMeet) {
   Batch batch(*lonely.context);
   record_decode_layers_gpu(batch, layers.x, layers.decode, meeting, layers.decode);
   batch.submit().wait();
-  EXPECT_EQ(lonely.context->read<std::int32_t>(meeting)[1], 1);
+  EXPECT_NE(lonely.context->read<std::int32_t>(meeting)[1], 0);
+}
+
+// A flag that outlived its launch would end the waits of the next ones after a moment, long before
+// the host takes a step for late and reads it.
+TEST_F(OneLaunchOfManyItems, IsRightAgainAfterALaunchThatGaveUp) {
+  if (context().device().compute_units < 2) GTEST_SKIP() << "one group meets itself";
+  const test::Folders folders;
+  folders.replace("group_meeting.clh", "LONGEST_WAIT 10000000", "LONGEST_WAIT 1000000");
+  folders.replace("group_meeting.clh", "LONGEST_WAIT 400000000", "LONGEST_WAIT 50000000");
+  // One group of the first launch is late.
+  folders.replace("group_meeting.clh", "if (GROUP_LEADER) count_arrival(meeting);",
+                  "if (GROUP_LEADER && meeting[2] == 0 && get_group_id(0) == 1) "
+                  "while (meeting[1] == 0);\n  if (GROUP_LEADER) count_arrival(meeting);");
+  const test::Observed late(folders, variant(), false);
+  const Layers layers(*late.context, kWithBiases, DType::bf16, {33, 5}, Layout::plain);
+  const Layers same(*late.context, kWithBiases, DType::bf16, {33, 5}, Layout::plain);
+  const std::vector<float> x = late.context->read<float>(layers.x);
+  const Tensor meeting = test::upload(*late.context, {3}, std::vector<std::int32_t>{0, 0, 0});
+  Batch batch(*late.context);
+  record_decode_layers_gpu(batch, layers.x, layers.decode, meeting, layers.decode);
+  batch.submit().wait();
+  const std::int32_t flag = late.context->read<std::int32_t>(meeting)[1];
+  EXPECT_NE(flag, 0);
+  late.context->write(layers.x, std::as_bytes(std::span(x)));
+  batch.submit().wait();
+  EXPECT_EQ(late.context->read<std::int32_t>(meeting)[1], flag) << "the second one gave up, too";
+  run_composed(*late.context, same);
+  test::expect_close(floats_of(layers), test::to_double(floats_of(same)), 1e-4,
+                     "the second launch");
 }
 
 // A self-test runs some layers of a model by the model's own program.
