@@ -85,11 +85,13 @@ std::string SentencePieceTokenizer::normalized(std::string_view text, Place plac
 void SentencePieceTokenizer::encode(std::string_view text, Place place,
                                     std::vector<std::int32_t>& ids) const {
   if (text.empty()) return;
+  std::vector<std::int32_t> own;
   if (metaspace_) {
-    encode_marked(marked(text, place), ids);
+    encode_marked(marked(text, place), own);
   } else {
-    encode_marked(text, ids);
+    encode_marked(text, own);
   }
+  ids.insert(ids.end(), own.begin(), own.end());
 }
 
 void SentencePieceTokenizer::encode_marked(std::string_view all,

@@ -48,6 +48,7 @@ class SentencePieceTokenizer {
   void encode_marked(std::string_view text, std::vector<std::int32_t>& ids) const;
   bool joinable(std::int32_t left, std::int32_t right) const;
   void add_joinable_pairs(std::string_view token);
+  // `ids` are of this stretch of text alone: unknown tokens are fused with none before it.
   void encode_row(std::string_view text, std::vector<Symbol>& row,
                   std::vector<std::int32_t>& ids) const;
   void append_symbol(std::string_view text, std::int32_t id, std::vector<std::int32_t>& ids) const;

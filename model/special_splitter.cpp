@@ -29,10 +29,10 @@ bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
   return end == text.size() || !is_word(end);
 }
 
-std::size_t without_white_before(std::string_view text, std::size_t from, std::size_t begin) {
-  while (begin > from) {
+std::size_t without_white_before(std::string_view text, std::size_t done, std::size_t begin) {
+  while (begin > done) {
     const std::size_t before = character_before(text, begin);
-    if (before < from || !is_white_at(text, before)) break;
+    if (before < done || !is_white_at(text, before)) break;
     begin = before;
   }
   return begin;
@@ -66,8 +66,8 @@ const SpecialSplitter::Entry* SpecialSplitter::longest_at(std::string_view text,
   return nullptr;
 }
 
-SpecialSplitter::Match SpecialSplitter::find(std::string_view text, std::size_t from,
-                                             bool parse_control) const {
+SpecialSplitter::Match SpecialSplitter::find(std::string_view text, std::size_t done,
+                                             std::size_t from, bool parse_control) const {
   for (std::size_t i = from; !empty_ && i < text.size();) {
     const Entry* entry = longest_at(text, i, parse_control);
     if (entry == nullptr) {
@@ -79,10 +79,10 @@ SpecialSplitter::Match SpecialSplitter::find(std::string_view text, std::size_t 
       i = end;  // what it covers is not searched again
       continue;
     }
-    return {entry->rules.lstrip ? without_white_before(text, from, i) : i,
-            entry->rules.rstrip ? without_white_after(text, end) : end, entry->id};
+    return {entry->rules.lstrip ? without_white_before(text, done, i) : i,
+            entry->rules.rstrip ? without_white_after(text, end) : end, entry->id, end};
   }
-  return {text.size(), text.size(), -1};
+  return {text.size(), text.size(), -1, text.size()};
 }
 
 }  // namespace clora

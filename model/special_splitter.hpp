@@ -25,12 +25,14 @@ class SpecialSplitter {
   explicit SpecialSplitter(std::vector<Entry> entries);
 
   struct Match {
-    std::size_t begin, end;  // begin == text.size(): none
-    std::int32_t id;         // -1: none
+    std::size_t begin, end;  // with the white space that the token takes
+    std::int32_t id;         // -1: none, and begin is the end of the text
+    std::size_t next;        // where the search goes on: the end of the token itself
   };
 
-  // The next token at or after `from`, which is where the match before ended.
-  Match find(std::string_view text, std::size_t from, bool parse_control) const;
+  // The next token that begins at or after `from`, without white space before `done`, where the
+  // match before ended. A token may begin in the white space that the one before took.
+  Match find(std::string_view text, std::size_t done, std::size_t from, bool parse_control) const;
 
   bool empty() const noexcept { return empty_; }
 

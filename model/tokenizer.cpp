@@ -102,12 +102,13 @@ struct Tokenizer::Tables {
   template <class Between>
   static void cut(const SpecialSplitter& splitter, std::string_view text, Place place,
                   bool parse_special, std::vector<std::int32_t>& ids, const Between& between) {
-    for (std::size_t done = 0; done < text.size();) {
-      const auto special = splitter.find(text, done, parse_special);
+    for (std::size_t done = 0, from = 0; done < text.size() || from < text.size();) {
+      const auto special = splitter.find(text, done, from, parse_special);
       if (special.begin > done) between(text.substr(done, special.begin - done), place);
       if (special.id >= 0) ids.push_back(special.id);
       place = {.begins_text = false, .after_special = true};
       done = special.end;
+      from = special.next;
     }
   }
 

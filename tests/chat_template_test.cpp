@@ -239,6 +239,28 @@ TEST(ChatTemplate, TokenisesAnAnswerAsItIsWrittenBehindThePrompt) {
   EXPECT_EQ(Ids(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(prompt.size())), prompt);
 }
 
+// Where no assistant's turn is tokenised apart, pieces give the tokens of the whole text.
+TEST(ChatTemplate, TokenisesAConversationLikeItsText) {
+  CLORA_FILE_OR_SKIP(qwen, test::test_data("tokenizers/qwen2.5"), "Qwen2.5's tokenizer");
+  CLORA_FILE_OR_SKIP(stories, test::test_data("models/stories260k/stories260K.gguf"), "the model");
+  const std::vector<std::vector<ChatMessage>> conversations = {
+      {{"user", "Hi"}},
+      {{"user", " Once  upon\n\na time"}},
+      {{"user", ""}},
+      {{"system", " Be brief. "}, {"user", "\n\nHi caf\u00e9"}}};
+  const auto check = [&](const std::filesystem::path& model, const char* style) {
+    const Tokenizer own = load_tokenizer(model);
+    const ChatTemplate chat = ChatTemplate::named(style, own);
+    for (const auto& messages : conversations) {
+      const std::string text = rendered(chat, messages, true);
+      EXPECT_EQ(chat.encode(messages, true, own).ids, own.encode(text, test::without_bos(true)))
+          << style << ": " << text;
+    }
+  };
+  for (const char* style : {"chatml", "qwen2.5", "qwen3"}) check(qwen, style);
+  for (const char* style : {"mistral-v1", "mistral-v3", "zephyr"}) check(stories, style);
+}
+
 TEST(ChatTemplate, NeedsItsMarksAsTokens) {
   TokenizerSpec spec = test::byte_level_spec();
   spec.tokens[264] = "<|other|>";

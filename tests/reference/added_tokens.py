@@ -48,18 +48,13 @@ def byte_alphabet():
     return [chr(b) for b in own] + [chr(256 + i) for i in range(len(others))]
 
 
-def added_tokens(first_id):
+def added_tokens(vocab):
     texts = ["<x>", "<xy>", "ab", "[NW]", " lead", "<caf\u00e9>", "<cafe\u0301>", "\u24b6"]
-    flags = [{}, {"normalized": True}, {"single_word": True}, {"lstrip": True}, {"rstrip": True},
-             {"lstrip": True, "rstrip": True, "normalized": True},
-             {"normalized": True, "single_word": True}]
-    rng = random.Random(7)
-    out = []
+    out, next_id = [], len(vocab)
     for i, text in enumerate(texts):
-        token = {"id": first_id + i, "content": text, "single_word": False, "lstrip": False,
-                 "rstrip": False, "normalized": False, "special": i % 2 == 0}
-        token.update(flags[rng.randrange(len(flags))] if i else {})
-        out.append(token)
+        out.append({"id": vocab.get(text, next_id), "content": text, "single_word": False,
+                    "lstrip": False, "rstrip": False, "normalized": False, "special": i % 2 == 0})
+        next_id += text not in vocab
     return out
 
 
@@ -74,7 +69,7 @@ def tokenizer_json(normalizer, pre_tokenizer, byte_level, seed):
     for left, right in merges:
         vocab.setdefault(left + right, len(vocab))
     random.seed(seed)
-    added = added_tokens(len(vocab))
+    added = added_tokens(vocab)
     flags = ["normalized", "single_word", "lstrip", "rstrip"]
     for token in added[1:]:
         for flag in flags:
