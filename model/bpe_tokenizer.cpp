@@ -17,15 +17,16 @@ BpeTokenizer::BpeTokenizer(const TokenizerSpec& spec, const Vocabulary& vocabula
   }
 }
 
+std::string BpeTokenizer::normalized(std::string_view text) const {
+  return normalize_nfc_ ? clora::normalize_nfc(text) : std::string(text);
+}
+
 void BpeTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
   if (text.empty()) return;
-  std::string changed;  // owns the text where it is not the caller's
-  if (normalize_nfc_) text = changed = clora::normalize_nfc(text);
+  std::string spaced;  // owns the text where it is not the caller's
   if (add_leading_space_ && text.front() != ' ') {
-    std::string spaced(1, ' ');
-    spaced += text;
-    changed.swap(spaced);
-    text = changed;
+    spaced = " ";
+    text = spaced += text;
   }
 
   std::vector<std::string_view> pieces{text}, finer;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -22,7 +23,10 @@ class BpeTokenizer {
  public:
   BpeTokenizer(const TokenizerSpec& spec, const Vocabulary& vocabulary);
 
-  // Appends the tokens of `text`, which holds no special tokens.
+  // A stretch of text between added tokens as the normaliser leaves it.
+  std::string normalized(std::string_view text) const;
+
+  // Appends the tokens of normalised `text`, which holds no added tokens.
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const;
 
  private:

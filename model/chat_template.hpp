@@ -1,9 +1,7 @@
 // ChatTemplate: how a model wants a conversation written. The Jinja text of the model's files is
-// not run; the known templates are recognised by their marks and rendered here:
-//   ChatML   <|im_start|>ROLE\nCONTENT<|im_end|>\n, with the template's own default system message
-//   Llama 3  <|start_header_id|>ROLE<|end_header_id|>\n\nCONTENT<|eot_id|>, with or without the
-//            dates that 3.1 and later put into the system message
-// All else is refused by name. Immutable; thread-safe.
+// not run: a template is accepted only where its text, white space aside (jinja_text.hpp), is one
+// of the published texts that are known here, and is then rendered by the style of that text
+// (chat_style.hpp). All else is refused. Immutable; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "model/chat_style.hpp"
 #include "model/tokenizer.hpp"
 
 namespace clora {
-
-struct ChatMessage {
-  std::string role;  // system, user or assistant
-  std::string content;
-};
-
-// One stretch of a rendered conversation.
-struct ChatPiece {
-  std::string text;
-  bool is_token = false;   // the text is one special token; else special text in it is only text
-  bool is_target = false;  // written by the assistant: its content and the end of its turn
-};
 
 struct ChatTokens {
   std::vector<std::int32_t> ids;
@@ -35,38 +22,42 @@ struct ChatTokens {
 
 class ChatTemplate {
  public:
-  enum class Kind { chatml, llama3 };
-
-  // Throws Error(unsupported) for another template, or where its marks are not single tokens of
-  // the tokenizer.
+  // The template of a model's files. Throws Error(unsupported) for a text that is not known, with
+  // its first characters, its fingerprint and the styles that are; and where a special token that
+  // the style writes is none of the tokenizer's.
   static ChatTemplate recognise(std::string_view template_text, const Tokenizer& tokenizer);
 
-  Kind kind() const { return kind_; }
-  const std::string& default_system() const { return default_system_; }  // empty: none
+  // A style by its name (known_chat_styles.hpp), whatever the model's files hold. Throws
+  // Error(invalid_argument) for a name that is not known, Error(unsupported) as above.
+  static ChatTemplate named(std::string_view name, const Tokenizer& tokenizer);
 
-  // The pieces, whose texts together are what the model's template gives. add_generation_prompt:
-  // ends with the opening of an assistant's turn. Throws Error(invalid_argument) where there is no
-  // message, or a role is another than system, user or assistant.
+  std::string_view name() const { return style_->name; }
+  std::string_view default_system() const { return style_->default_system; }  // empty: none
+
+  // The pieces, whose texts together are what the model's template gives. Throws
+  // Error(invalid_argument) for a conversation that the template refuses (Mistral's roles
+  // alternate), or that is empty or has a role besides system, user and assistant.
   std::vector<ChatPiece> render(std::span<const ChatMessage> messages,
-                                bool add_generation_prompt) const;
+                                const ChatOptions& options) const;
+  std::vector<ChatPiece> render(std::span<const ChatMessage> messages,
+                                bool add_generation_prompt) const {
+    return render(messages, ChatOptions{.add_generation_prompt = add_generation_prompt});
+  }
 
   // The pieces as tokens. The assistant's content is tokenised apart from its header, as it is when
-  // the model writes it behind a generation prompt.
-  ChatTokens encode(std::span<const ChatMessage> messages, bool add_generation_prompt,
+  // the model writes it after a generation prompt.
+  ChatTokens encode(std::span<const ChatMessage> messages, const ChatOptions& options,
                     const Tokenizer& tokenizer) const;
+  ChatTokens encode(std::span<const ChatMessage> messages, bool add_generation_prompt,
+                    const Tokenizer& tokenizer) const {
+    return encode(messages, ChatOptions{.add_generation_prompt = add_generation_prompt}, tokenizer);
+  }
 
  private:
-  ChatTemplate() = default;
-  // The messages with what the template adds to them or takes off.
-  std::vector<ChatMessage> turns_of(std::span<const ChatMessage> messages) const;
-  void open_turn(const std::string& role, std::string_view content,
-                 std::vector<ChatPiece>& pieces) const;
-  void append_turn(const ChatMessage& turn, std::vector<ChatPiece>& pieces) const;
+  ChatTemplate(const ChatStyle& style, const Tokenizer& tokenizer);
 
-  Kind kind_ = Kind::chatml;
-  std::string default_system_;  // ChatML: used where the first message is of another role
-  std::string system_preface_;  // Llama 3.1: stands in front of every system message
-  std::string bos_text_;        // empty: the template writes none
+  const ChatStyle* style_;  // of the table, never null
+  ChatMarks marks_;
 };
 
 }  // namespace clora

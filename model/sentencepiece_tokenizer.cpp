@@ -35,6 +35,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(const TokenizerSpec& spec,
       merges_(merges_of(spec, vocabulary)),
       unknown_(spec.unknown),
       space_prefix_(spec.space_prefix),
+      metaspace_(spec.metaspace),
       split_before_space_(spec.split_before_space),
       fuse_unknown_(spec.fuse_unknown) {
   for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
@@ -57,15 +58,16 @@ bool SentencePieceTokenizer::joinable(std::int32_t left, std::int32_t right) con
   return left >= 0 && right >= 0 && joinable_.count(pair_key(left, right)) != 0;
 }
 
-std::string SentencePieceTokenizer::marked(std::string_view text, bool begins_text,
-                                           bool after_special) const {
-  const bool prefixed = space_prefix_ == SpacePrefix::first_fragment ? begins_text
-                        : space_prefix_ == SpacePrefix::every_fragment
-                            ? begins_text || after_special
-                            : false;
+bool SentencePieceTokenizer::puts_space_before(std::string_view text, Place place) const {
+  if (space_prefix_ == SpacePrefix::never) return false;
+  if (metaspace_ && (text.starts_with(' ') || text.starts_with(kSpaceMark))) return false;
+  return place.begins_text || (place.after_special && space_prefix_ == SpacePrefix::every_fragment);
+}
+
+std::string SentencePieceTokenizer::marked(std::string_view text, Place place) const {
   std::string out;
   out.reserve(text.size() + text.size() / 2);
-  if (prefixed) out += kSpaceMark;
+  if (puts_space_before(text, place)) out += kSpaceMark;
   for (const char c : text) {
     if (c == ' ') {
       out += kSpaceMark;
@@ -76,10 +78,24 @@ std::string SentencePieceTokenizer::marked(std::string_view text, bool begins_te
   return out;
 }
 
-void SentencePieceTokenizer::encode(std::string_view text, bool begins_text, bool after_special,
+std::string SentencePieceTokenizer::normalized(std::string_view text, Place place) const {
+  return metaspace_ ? std::string(text) : marked(text, place);
+}
+
+void SentencePieceTokenizer::encode(std::string_view text, Place place,
                                     std::vector<std::int32_t>& ids) const {
   if (text.empty()) return;
-  const std::string all = marked(text, begins_text, after_special);
+  std::vector<std::int32_t> own;
+  if (metaspace_) {
+    encode_marked(marked(text, place), own);
+  } else {
+    encode_marked(text, own);
+  }
+  ids.insert(ids.end(), own.begin(), own.end());
+}
+
+void SentencePieceTokenizer::encode_marked(std::string_view all,
+                                           std::vector<std::int32_t>& ids) const {
   std::vector<Symbol> row;
   std::int32_t before = -1;
   for (std::size_t i = 0; i < all.size();) {
@@ -88,7 +104,7 @@ void SentencePieceTokenizer::encode(std::string_view text, bool begins_text, boo
       encode_row(all, row, ids);
       row.clear();
     }
-    const std::int32_t id = vocabulary_.find(std::string_view(all).substr(i, c.length));
+    const std::int32_t id = vocabulary_.find(all.substr(i, c.length));
     row.push_back({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(c.length),
                    id >= 0 && vocabulary_.is_text(id) ? id : -1});
     before = c.code_point;

@@ -27,17 +27,28 @@ class SentencePieceTokenizer {
   // Throws Error(invalid_file) where scores are wanted and there is not one a token.
   SentencePieceTokenizer(const TokenizerSpec& spec, const Vocabulary& vocabulary);
 
-  // Appends the tokens of `text`, which holds no special tokens. begins_text: nothing stands
-  // before it; after_special: it follows a special token.
-  void encode(std::string_view text, bool begins_text, bool after_special,
-              std::vector<std::int32_t>& ids) const;
+  // What stands before a stretch of text: nothing, an added token, or (neither) other text.
+  struct Place {
+    bool begins_text = false;
+    bool after_special = false;
+  };
+
+  // A stretch of text between added tokens as the normaliser leaves it: with its spaces marked,
+  // unless Metaspace does that later.
+  std::string normalized(std::string_view text, Place place) const;
+
+  // Appends the tokens of normalised `text`, which holds no added tokens.
+  void encode(std::string_view text, Place place, std::vector<std::int32_t>& ids) const;
 
   bool adds_space_prefix() const { return space_prefix_ != SpacePrefix::never; }
 
  private:
-  std::string marked(std::string_view text, bool begins_text, bool after_special) const;
+  bool puts_space_before(std::string_view text, Place place) const;
+  std::string marked(std::string_view text, Place place) const;
+  void encode_marked(std::string_view text, std::vector<std::int32_t>& ids) const;
   bool joinable(std::int32_t left, std::int32_t right) const;
   void add_joinable_pairs(std::string_view token);
+  // `ids` are of this stretch of text alone: unknown tokens are fused with none before it.
   void encode_row(std::string_view text, std::vector<Symbol>& row,
                   std::vector<std::int32_t>& ids) const;
   void append_symbol(std::string_view text, std::int32_t id, std::vector<std::int32_t>& ids) const;
@@ -47,7 +58,7 @@ class SentencePieceTokenizer {
   std::unordered_set<std::uint64_t> joinable_;  // pairs of code points inside tokens
   std::optional<std::int32_t> unknown_;
   SpacePrefix space_prefix_;
-  bool split_before_space_, fuse_unknown_;
+  bool metaspace_, split_before_space_, fuse_unknown_;
 };
 
 }  // namespace clora

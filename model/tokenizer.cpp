@@ -44,12 +44,31 @@ void check_ids(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
   for (const std::int32_t id : spec.end_of_generation) check("end of generation", id);
 }
 
+// The added tokens that are found in the text as it comes, or in the normalised text.
+template <class Normalise>
+SpecialSplitter splitter_of(const Vocabulary& vocabulary, const TokenizerSpec& spec,
+                            bool normalized, const Normalise& normalise) {
+  std::vector<SpecialSplitter::Entry> entries;
+  for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
+    const bool control = vocabulary.is_special(id);
+    if (!control && vocabulary.type(id) != TokenType::user_defined) continue;
+    const auto found = spec.added_rules.find(id);
+    const AddedTokenRules rules =
+        found == spec.added_rules.end() ? AddedTokenRules{} : found->second;
+    if (rules.normalized != normalized) continue;
+    entries.push_back({normalise(vocabulary.text(id)), id, control, rules});
+  }
+  return SpecialSplitter(std::move(entries));
+}
+
 }  // namespace
 
 struct Tokenizer::Tables {
+  using Place = SentencePieceTokenizer::Place;
+
   explicit Tables(TokenizerSpec& spec)
       : vocabulary(spec),
-        specials(vocabulary),
+        raw_specials(splitter_of(vocabulary, spec, false, [](const std::string& t) { return t; })),
         bos(spec.bos),
         eos(spec.eos),
         add_bos(spec.add_bos && spec.bos),
@@ -61,19 +80,63 @@ struct Tokenizer::Tables {
     } else {
       sentencepiece.emplace(spec, vocabulary);
     }
+    normalized_specials = splitter_of(vocabulary, spec, true, [&](const std::string& text) {
+      return normalized(text, {.begins_text = true});
+    });
   }
 
-  void encode_fragment(std::string_view text, bool begins_text, bool after_special,
-                       std::vector<std::int32_t>& ids) const {
+  std::string normalized(std::string_view text, Place place) const {
+    return bpe ? bpe->normalized(text) : sentencepiece->normalized(text, place);
+  }
+
+  void encode_text(std::string_view text, Place place, std::vector<std::int32_t>& ids) const {
     if (bpe) {
       bpe->encode(text, ids);
     } else {
-      sentencepiece->encode(text, begins_text, after_special, ids);
+      sentencepiece->encode(text, place, ids);
     }
   }
 
+  // The text and the added tokens in it: each match of `splitter` a token, what is between them to
+  // `between`.
+  template <class Between>
+  static void cut(const SpecialSplitter& splitter, std::string_view text, Place place,
+                  bool parse_special, std::vector<std::int32_t>& ids, const Between& between) {
+    for (std::size_t done = 0, from = 0; done < text.size() || from < text.size();) {
+      const auto special = splitter.find(text, done, from, parse_special);
+      if (special.begin > done) between(text.substr(done, special.begin - done), place);
+      if (special.id >= 0) ids.push_back(special.id);
+      place = {.begins_text = false, .after_special = true};
+      done = special.end;
+      from = special.next;
+    }
+  }
+
+  void encode(std::string_view text, Place place, bool parse_special,
+              std::vector<std::int32_t>& ids) const {
+    cut(raw_specials, text, place, parse_special, ids, [&](std::string_view raw, Place raw_place) {
+      const std::string normal = normalized(raw, raw_place);
+      cut(normalized_specials, normal, raw_place, parse_special, ids,
+          [&](std::string_view part, Place part_place) { encode_text(part, part_place, ids); });
+    });
+  }
+
+  // The first control token that encode() cuts out with parse_special only; -1: none.
+  std::int32_t first_control(std::string_view text) const {
+    std::vector<std::int32_t> found;
+    const auto is_control = [&](std::int32_t id) { return vocabulary.is_special(id); };
+    const auto nothing = [](std::string_view, Place) {};
+    cut(raw_specials, text, {}, true, found, [&](std::string_view raw, Place place) {
+      if (normalized_specials.empty()) return;
+      cut(normalized_specials, normalized(raw, place), place, true, found, nothing);
+    });
+    const auto first = std::ranges::find_if(found, is_control);
+    return first == found.end() ? -1 : *first;
+  }
+
   Vocabulary vocabulary;
-  SpecialSplitter specials;
+  SpecialSplitter raw_specials;  // found before the text is normalised, and after it
+  SpecialSplitter normalized_specials{{}};
   std::optional<BpeTokenizer> bpe;  // the one or the other
   std::optional<SentencePieceTokenizer> sentencepiece;
   std::optional<std::int32_t> bos, eos;
@@ -96,17 +159,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
     require(tables_->bos.has_value(), "tokenizer: bos is asked for, and the model has none");
     ids.push_back(*tables_->bos);
   }
-  bool after_special = false;
-  for (std::size_t done = 0; done < text.size();) {
-    const auto special = tables_->specials.find(text, done, options.parse_special);
-    if (special.begin > done) {
-      tables_->encode_fragment(text.substr(done, special.begin - done),
-                               done == 0 && !options.continues, after_special, ids);
-    }
-    if (special.id >= 0) ids.push_back(special.id);
-    after_special = true;
-    done = special.end;
-  }
+  tables_->encode(text, {!options.continues, options.after_special}, options.parse_special, ids);
   return ids;
 }
 
@@ -143,6 +196,11 @@ std::optional<std::int32_t> Tokenizer::id_of(std::string_view token_text) const 
 
 bool Tokenizer::is_special(std::int32_t id) const {
   return tables_->vocabulary.contains(id) && tables_->vocabulary.is_special(id);
+}
+
+std::optional<std::int32_t> Tokenizer::first_special(std::string_view text) const {
+  const std::int32_t id = tables_->first_control(text);
+  return id < 0 ? std::nullopt : std::optional<std::int32_t>(id);
 }
 
 std::optional<std::int32_t> Tokenizer::bos() const { return tables_->bos; }

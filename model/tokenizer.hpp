@@ -25,6 +25,8 @@ struct EncodeOptions {
   bool parse_special = false;
   AddBos add_bos = AddBos::model_default;  // REQUIRES for yes: the model has a bos token
   bool continues = false;  // text stands before this one: no bos by default, no dummy space
+  bool after_special =
+      false;  // that text ends in a special token: a dummy space where one follows it
 };
 
 struct DecodeOptions {
@@ -49,6 +51,8 @@ class Tokenizer {
   const std::string& token_bytes(std::int32_t id) const;
   std::optional<std::int32_t> id_of(std::string_view token_text) const;
   bool is_special(std::int32_t id) const;
+  // The first control token in a text, which encode() cuts out with parse_special only.
+  std::optional<std::int32_t> first_special(std::string_view text) const;
 
   std::optional<std::int32_t> bos() const;
   std::optional<std::int32_t> eos() const;

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "model/tokenizer_json.hpp"
 #include "model/tokenizer_json_writing.hpp"
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
+#include "runtime/json.hpp"
 
 namespace clora {
 
@@ -144,16 +144,22 @@ constexpr std::array<const char*, 9> kFolderFiles = {"tokenizer.json",
                                                      "chat_template.jinja",
                                                      "generation_config.json"};
 
-// generation_config.json names one token or several that end an answer.
+// generation_config.json names one token or several that end an answer. Ids beyond the vocabulary
+// are never generated.
 void add_generation_ends(const std::filesystem::path& path, TokenizerSpec& spec) {
-  const auto file = nlohmann::json::parse(text_or_nothing(path), nullptr, false);
-  if (!file.is_object() || !file.contains("eos_token_id")) return;
-  const auto& ends = file["eos_token_id"];
-  for (const auto& end : ends.is_array() ? ends : nlohmann::json::array({ends})) {
-    if (!end.is_number_integer()) continue;
-    const auto id = end.get<std::int64_t>();
-    if (id < 0 || id >= static_cast<std::int64_t>(spec.tokens.size())) continue;
-    spec.end_of_generation.push_back(static_cast<std::int32_t>(id));
+  const std::string text = text_or_nothing(path);
+  if (text.empty()) return;
+  const nlohmann::json file = parse_json(text, path.string());
+  const JsonKeys keys(file, path.string());
+  const nlohmann::json* found = keys.find("eos_token_id");
+  if (found == nullptr) return;
+  const auto ends = found->is_array() ? *found : nlohmann::json::array({*found});
+  for (const nlohmann::json& end : ends) {
+    if (!end.is_number_integer()) {
+      keys.wrong_kind("eos_token_id", "a token's id or a list of them", end);
+    }
+    if (end < 0 || end >= spec.tokens.size()) continue;
+    spec.end_of_generation.push_back(end.get<std::int32_t>());
     if (!spec.eos) spec.eos = spec.end_of_generation.back();
   }
 }
@@ -166,7 +172,7 @@ Tokenizer load_folder(const std::filesystem::path& folder) {
   TokenizerSpec spec = tokenizer_spec_from_json(
       text_of(path), text_or_nothing(folder / "tokenizer_config.json"), path.string());
   const std::string chat = text_or_nothing(folder / "chat_template.jinja");
-  if (!chat.empty()) spec.chat_template = chat;
+  if (!chat.empty()) spec.chat_template = chat;  // the newer place
   add_generation_ends(folder / "generation_config.json", spec);
   return Tokenizer(std::move(spec));
 }

@@ -1,9 +1,11 @@
 #include "model/tokenizer_json.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <filesystem>
 
+#include "model/tokenizer_pipeline.hpp"
 #include "runtime/error.hpp"
+#include "runtime/json.hpp"
 
 namespace clora {
 
@@ -11,175 +13,110 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kSpaceMark = "\xE2\x96\x81";  // U+2581
+// Ids may have holes, but a table over them must not outgrow the file that it comes from.
+std::size_t id_limit(std::size_t tokens) { return 2 * tokens + (std::size_t{1} << 16U); }
 
 // One reading of one file: fills the spec part by part.
 class JsonReader {
  public:
-  explicit JsonReader(std::string_view source) { spec_.source = source; }
+  JsonReader(const JsonKeys& file, std::string_view source)
+      : file_(file), model_(file.object("model")) {
+    spec_.source = source;
+  }
 
-  TokenizerSpec read(const Json& file, const Json& config) {
-    model_ = &file.at("model");
+  TokenizerSpec read(const JsonKeys& config) {
     check_model();
-    read_normalizer(member(file, "normalizer"));
-    read_pre_tokenizer(member(file, "pre_tokenizer"));
-    settle_algorithm();
-    read_tokens(member(file, "added_tokens"));
+    read_tokenizer_pipeline(file_, spec_);
+    read_tokens();
     read_merges();
-    read_post_processor(member(file, "post_processor"));
+    if (const auto part = file_.find_object("post_processor")) read_post_processor(*part);
     read_config(config);
     return std::move(spec_);
   }
 
  private:
-  // The member, or null where it is absent.
-  const Json& member(const Json& object, const char* key) const {
-    const auto found = object.find(key);
-    return found == object.end() ? null_ : *found;
+  template <class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
+    fail(ErrorCode::unsupported, "{}: {}", spec_.source,
+         fmt::format(format, std::forward<Args>(args)...));
   }
 
-  static std::string type_of(const Json& part) { return part.value("type", std::string("none")); }
+  static bool flag(const JsonKeys& object, const char* key, bool absent) {
+    return object.find_flag(key).value_or(absent);
+  }
 
-  [[noreturn]] void refuse(std::string_view what) const {
-    fail(ErrorCode::unsupported, "{}: {} is not supported", spec_.source, what);
+  // A list that may be absent.
+  static const Json& list_of(const JsonKeys& object, const char* key) {
+    static const Json empty = Json::array();
+    const Json* list = object.find(key);
+    if (list != nullptr && !list->is_array()) object.wrong_kind(key, "an array", *list);
+    return list == nullptr ? empty : *list;
   }
 
   void check_model() {
-    const std::string type = model_->value("type", std::string("BPE"));
-    if (type != "BPE") refuse(fmt::format("model type '{}' (only BPE)", type));
+    const std::string type = model_.find_text("type").value_or("BPE");
+    if (type != "BPE") refuse("model.type '{}' is not supported; supported is BPE", type);
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-      const Json& affix = member(*model_, key);
-      if (affix.is_string() && !affix.get<std::string>().empty()) refuse(key);
+      if (!model_.find_text(key).value_or("").empty()) refuse("model.{} is not supported", key);
     }
-    spec_.ignore_merges = flag(*model_, "ignore_merges", false);
-    spec_.fuse_unknown = flag(*model_, "fuse_unk", false);
+    if (model_.find_number("dropout").value_or(0) != 0) {
+      refuse("model.dropout, which makes tokens random, is not supported; set it to null");
+    }
+    spec_.ignore_merges = flag(model_, "ignore_merges", false);
+    spec_.fuse_unknown = flag(model_, "fuse_unk", false);
   }
 
-  bool flag(const Json& object, const char* key, bool absent) const {
-    const Json& value = member(object, key);
-    return value.is_boolean() ? value.get<bool>() : absent;
-  }
-
-  void read_normalizer(const Json& part) {
-    if (part.is_null()) return;
-    const std::string type = type_of(part);
-    if (type == "Sequence") {
-      for (const Json& step : part.at("normalizers")) read_normalizer(step);
-    } else if (type == "NFC") {
-      spec_.normalize_nfc = true;
-    } else if (type == "Prepend" && part.at("prepend") == kSpaceMark) {
-      prefix_ = SpacePrefix::every_fragment;
-    } else if (type == "Replace" && part.at("pattern") == Json{{"String", " "}} &&
-               part.at("content") == kSpaceMark) {
-      marks_spaces_ = true;
-    } else {
-      refuse(fmt::format("normalizer '{}'", type));
+  void read_tokens() {
+    const JsonKeys vocab = model_.object("vocab");
+    const Json& added = list_of(file_, "added_tokens");
+    id_limit_ = id_limit(vocab.value().size() + added.size());
+    for (const auto& [text, id] : vocab.value().items()) put_token(text, id, TokenType::normal);
+    if (flag(model_, "byte_fallback", false)) find_byte_tokens();
+    for (std::size_t i = 0; i < added.size(); ++i) {
+      read_added(JsonKeys(added[i], spec_.source, fmt::format("added_tokens[{}]", i)));
+    }
+    if (const auto unknown = model_.find_text("unk_token")) {
+      spec_.unknown = id_of(*unknown, "model.unk_token");
     }
   }
 
-  void read_pre_tokenizer(const Json& part) {
-    if (part.is_null()) return;
-    const std::string type = type_of(part);
-    if (type == "Sequence") {
-      for (const Json& step : part.at("pretokenizers")) read_pre_tokenizer(step);
-    } else if (type == "ByteLevel") {
-      read_byte_level(part);
-    } else if (type == "Split") {
-      read_split(part);
-    } else if (type == "Digits") {
-      spec_.split_patterns.push_back(flag(part, "individual_digits", false) ? single_digit_pattern()
-                                                                            : R"(\p{N}+)");
-    } else if (type == "Metaspace") {
-      read_metaspace(part);
-    } else {
-      refuse(fmt::format("pre_tokenizer '{}'", type));
+  void find_byte_tokens() {
+    for (std::size_t i = 0; i < spec_.tokens.size(); ++i) {
+      const std::string& text = spec_.tokens[i];
+      const bool byte = text.size() == 6 && text.starts_with("<0x") && text.back() == '>';
+      if (byte) spec_.types[i] = TokenType::byte;
     }
   }
 
-  void read_byte_level(const Json& part) {
-    byte_level_ = true;
-    spec_.add_leading_space = flag(part, "add_prefix_space", true);
-    if (spec_.add_leading_space && !spec_.split_patterns.empty()) {
-      refuse("ByteLevel with add_prefix_space behind another pre_tokenizer");
-    }
-    if (flag(part, "use_regex", true)) spec_.split_patterns.push_back(gpt2_split_pattern());
+  void read_added(const JsonKeys& token) {
+    const bool special = flag(token, "special", false);
+    const Json* id = token.find("id");
+    const std::int32_t index = put_token(token.text("content"), id == nullptr ? Json() : *id,
+                                         special ? TokenType::control : TokenType::user_defined);
+    const AddedTokenRules rules{.normalized = flag(token, "normalized", false),
+                                .single_word = flag(token, "single_word", false),
+                                .lstrip = flag(token, "lstrip", false),
+                                .rstrip = flag(token, "rstrip", false)};
+    if (rules != AddedTokenRules{}) spec_.added_rules[index] = rules;
   }
 
-  void read_split(const Json& part) {
-    const std::string behavior = part.at("behavior").get<std::string>();
-    const Json& pattern = part.at("pattern");
-    if (behavior != "Isolated" || flag(part, "invert", false) || !pattern.contains("Regex")) {
-      refuse(
-          fmt::format("pre_tokenizer Split with {} and behavior '{}'", pattern.dump(), behavior));
+  std::int32_t put_token(const std::string& text, const Json& id, TokenType type) {
+    const bool fits = id.is_number_integer() && id >= 0 && id < id_limit_;
+    if (!fits) {
+      fail(
+          ErrorCode::invalid_file,
+          "{}: the id of token {} must be a whole number from 0 to {} (twice the number of tokens, "
+          "and 65536 more), got {}",
+          spec_.source, json_excerpt(Json(text)), id_limit_ - 1, json_excerpt(id));
     }
-    spec_.split_patterns.push_back(pattern.at("Regex").get<std::string>());
-  }
-
-  void read_metaspace(const Json& part) {
-    if (part.value("replacement", std::string(kSpaceMark)) != kSpaceMark) {
-      refuse("Metaspace with another mark than U+2581");
-    }
-    marks_spaces_ = true;
-    spec_.split_before_space = flag(part, "split", true);
-    const bool prefixed = flag(part, "add_prefix_space", true);
-    const std::string scheme =
-        part.value("prepend_scheme", std::string(prefixed ? "always" : "never"));
-    if (scheme == "always") {
-      prefix_ = SpacePrefix::every_fragment;
-    } else if (scheme == "first") {
-      prefix_ = SpacePrefix::first_fragment;
-    } else if (scheme != "never") {
-      refuse(fmt::format("Metaspace with prepend_scheme '{}'", scheme));
-    }
-  }
-
-  void settle_algorithm() {
-    if (byte_level_ && !marks_spaces_ && prefix_ == SpacePrefix::never) {
-      spec_.algorithm = TokenizerAlgorithm::byte_level_bpe;
-    } else if (marks_spaces_ && !byte_level_ && spec_.split_patterns.empty() &&
-               !spec_.normalize_nfc && !spec_.ignore_merges) {
-      spec_.algorithm = TokenizerAlgorithm::sentencepiece_merges;
-      spec_.space_prefix = prefix_;
-    } else {
-      refuse("a BPE model that is neither byte-level nor marks spaces by U+2581");
-    }
-  }
-
-  void read_tokens(const Json& added) {
-    for (const auto& [text, id] : model_->at("vocab").items()) put_token(text, id, {});
-    if (flag(*model_, "byte_fallback", false)) {
-      for (std::size_t i = 0; i < spec_.tokens.size(); ++i) {
-        const std::string& text = spec_.tokens[i];
-        const bool byte = text.size() == 6 && text.rfind("<0x", 0) == 0 && text.back() == '>';
-        if (byte) spec_.types[i] = TokenType::byte;
-      }
-    }
-    for (const Json& token : added) {
-      for (const char* key : {"single_word", "lstrip", "rstrip"}) {
-        if (flag(token, key, false)) refuse(fmt::format("an added token with {}", key));
-      }
-      const bool special = flag(token, "special", false);
-      put_token(token.at("content").get<std::string>(), token.at("id"),
-                special ? TokenType::control : TokenType::user_defined);
-    }
-    const Json& unknown = member(*model_, "unk_token");
-    if (unknown.is_string()) spec_.unknown = id_of(unknown.get<std::string>(), "unk_token");
-  }
-
-  void put_token(const std::string& text, const Json& id, std::optional<TokenType> type) {
-    constexpr std::int64_t kMostTokens = 1 << 24;
-    const auto value = id.get<std::int64_t>();
-    if (value < 0 || value >= kMostTokens) {
-      fail(ErrorCode::invalid_file, "{}: token '{}' must have an id below {}, got {}", spec_.source,
-           text, kMostTokens, value);
-    }
-    const auto index = static_cast<std::size_t>(value);
+    const auto index = id.get<std::size_t>();
     if (index >= spec_.tokens.size()) {
       spec_.tokens.resize(index + 1);
       spec_.types.resize(index + 1, TokenType::unused);
     }
     spec_.tokens[index] = text;
-    spec_.types[index] = type.value_or(TokenType::normal);
+    spec_.types[index] = type;
+    return static_cast<std::int32_t>(index);
   }
 
   std::int32_t id_of(const std::string& text, const char* what) const {
@@ -191,75 +128,104 @@ class JsonReader {
   }
 
   void read_merges() {
-    const Json& merges = model_->at("merges");
+    const Json& merges = list_of(model_, "merges");
     spec_.merges.reserve(merges.size());
-    for (const Json& merge : merges) {
-      if (merge.is_array() && merge.size() == 2) {
+    for (std::size_t i = 0; i < merges.size(); ++i) {
+      const Json& merge = merges[i];
+      if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
         spec_.merges.push_back({merge[0].get<std::string>(), merge[1].get<std::string>()});
-        continue;
+      } else if (merge.is_string()) {
+        spec_.merges.push_back(merge_from_text(merge.get_ref<const std::string&>(), spec_.source));
+      } else {
+        model_.wrong_kind(fmt::format("merges[{}]", i), "two tokens", merge);
       }
-      spec_.merges.push_back(merge_from_text(merge.get_ref<const std::string&>(), spec_.source));
     }
   }
 
-  // A sequence that begins with a special token asks for bos.
-  void read_post_processor(const Json& part) {
-    if (part.is_null()) return;
-    const std::string type = type_of(part);
+  void read_post_processor(const JsonKeys& part) {
+    const std::string type = part.text("type");
     if (type == "Sequence") {
-      for (const Json& step : part.at("processors")) read_post_processor(step);
+      const Json& steps = list_of(part, "processors");
+      for (std::size_t i = 0; i < steps.size(); ++i) {
+        const std::string path = fmt::format("{}[{}]", part.name_of_key("processors"), i);
+        read_post_processor(JsonKeys(steps[i], spec_.source, path));
+      }
     } else if (type == "TemplateProcessing") {
-      const Json& single = part.at("single");
-      templated_ = true;
-      if (single.empty() || !single[0].contains("SpecialToken")) return;
-      const auto text = single[0]["SpecialToken"].at("id").get<std::string>();
-      spec_.bos = id_of(text, "the post_processor's token");
-      spec_.add_bos = true;
+      read_template(part);
     } else if (type != "ByteLevel") {
-      refuse(fmt::format("post_processor '{}'", type));
+      refuse(
+          "{}: the post_processor '{}' is not supported; supported are ByteLevel, "
+          "TemplateProcessing and Sequence of these",
+          part.name_of_key(""), type);
     }
   }
 
-  void read_config(const Json& config) {
+  // The text alone, or a special token in front, which asks for bos.
+  void read_template(const JsonKeys& part) {
+    templated_ = true;
+    const Json& single = list_of(part, "single");
+    const auto is = [&](std::size_t i, const char* kind) {
+      return i < single.size() && single[i].is_object() && single[i].contains(kind);
+    };
+    if (single.size() == 1 && is(0, "Sequence")) return;
+    if (single.size() != 2 || !is(0, "SpecialToken") || !is(1, "Sequence")) {
+      refuse(
+          "{}.single must be one special token and the text, or the text alone; {} is not "
+          "supported",
+          part.name_of_key(""), json_excerpt(Json(json_text(single)), 300));
+    }
+    const JsonKeys token(single[0]["SpecialToken"], spec_.source,
+                         part.name_of_key("single[0].SpecialToken"));
+    spec_.bos = id_of(token.text("id"), "the post_processor's token");
+    spec_.add_bos = true;
+  }
+
+  void read_config(const JsonKeys& config) {
     if (const auto text = token_text(config, "bos_token")) spec_.bos = id_of(*text, "bos_token");
     if (const auto text = token_text(config, "eos_token")) spec_.eos = id_of(*text, "eos_token");
     if (!templated_) spec_.add_bos = flag(config, "add_bos_token", false);
-    const Json& chat = member(config, "chat_template");
-    if (chat.is_string()) spec_.chat_template = chat.get<std::string>();
-    if (!chat.is_array()) return;  // else templates by name
-    for (const Json& named : chat) {
-      if (named.value("name", std::string()) == "default") {
-        spec_.chat_template = named.at("template").get<std::string>();
-      }
+    const Json* chat = config.find("chat_template");
+    if (chat == nullptr) return;
+    if (chat->is_string()) {
+      spec_.chat_template = chat->get<std::string>();
+    } else {
+      read_named_templates(config);
+    }
+  }
+
+  // Templates by name: that of conversations without tools is "default".
+  void read_named_templates(const JsonKeys& config) {
+    const Json& list = list_of(config, "chat_template");
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const JsonKeys named(list[i], config.source(), fmt::format("chat_template[{}]", i));
+      if (named.text("name") == "default") spec_.chat_template = named.text("template");
     }
   }
 
   // A token is written as its text, or as an object that holds it.
-  std::optional<std::string> token_text(const Json& config, const char* key) const {
-    const Json& token = member(config, key);
-    if (token.is_string()) return token.get<std::string>();
-    if (token.is_object()) return token.at("content").get<std::string>();
-    return std::nullopt;
+  static std::optional<std::string> token_text(const JsonKeys& config, const char* key) {
+    const Json* token = config.find(key);
+    if (token == nullptr || token->is_string()) return config.find_text(key);
+    return config.object(key).text("content");
   }
 
-  const Json null_;
+  const JsonKeys& file_;
+  JsonKeys model_;
   TokenizerSpec spec_;
-  const Json* model_ = nullptr;
-  bool byte_level_ = false, marks_spaces_ = false, templated_ = false;
-  SpacePrefix prefix_ = SpacePrefix::never;
+  std::size_t id_limit_ = 0;
+  bool templated_ = false;
 };
 
 }  // namespace
 
 TokenizerSpec tokenizer_spec_from_json(std::string_view json, std::string_view config_json,
                                        std::string_view source) {
-  try {
-    const Json file = Json::parse(json);
-    const Json config = config_json.empty() ? Json::object() : Json::parse(config_json);
-    return JsonReader(source).read(file, config);
-  } catch (const Json::exception& error) {
-    fail(ErrorCode::invalid_file, "{}: not the JSON of a tokenizer: {}", source, error.what());
-  }
+  const Json file = parse_json(json, source);
+  const std::string config_source =
+      std::filesystem::path(source).replace_filename("tokenizer_config.json").string();
+  const Json config = config_json.empty() ? Json::object() : parse_json(config_json, config_source);
+  const JsonKeys keys(file, source);
+  return JsonReader(keys, source).read(JsonKeys(config, config_source));
 }
 
 Tokenizer tokenizer_from_json(std::string_view json, std::string_view config_json,

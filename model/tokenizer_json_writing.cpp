@@ -7,6 +7,7 @@
 #include "model/merge_table.hpp"
 #include "model/vocabulary.hpp"
 #include "runtime/error.hpp"
+#include "runtime/json.hpp"
 
 namespace clora {
 
@@ -31,12 +32,15 @@ Json added_tokens(const TokenizerSpec& spec) {
     const TokenType type = type_of(spec, id);
     const bool special = type == TokenType::control || type == TokenType::unknown;
     if (!special && type != TokenType::user_defined) continue;
+    const auto found = spec.added_rules.find(static_cast<std::int32_t>(id));
+    const AddedTokenRules rules =
+        found == spec.added_rules.end() ? AddedTokenRules{} : found->second;
     added.push_back({{"id", id},
                      {"content", spec.tokens[id]},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
+                     {"single_word", rules.single_word},
+                     {"lstrip", rules.lstrip},
+                     {"rstrip", rules.rstrip},
+                     {"normalized", rules.normalized},
                      {"special", special}});
   }
   return added;
@@ -110,7 +114,7 @@ void write_byte_level(const TokenizerSpec& spec, OrderedJson& file) {
 void write_sentencepiece(const TokenizerSpec& spec, OrderedJson& file) {
   const bool prefixed = spec.space_prefix != SpacePrefix::never;
   const bool by_metaspace =
-      spec.split_before_space || spec.space_prefix == SpacePrefix::first_fragment;
+      spec.metaspace || spec.split_before_space || spec.space_prefix == SpacePrefix::first_fragment;
   file["normalizer"] = nullptr;
   file["pre_tokenizer"] = nullptr;
   if (by_metaspace) {
@@ -171,7 +175,7 @@ std::string tokenizer_json_of(const TokenizerSpec& spec) {
                    {"ignore_merges", spec.ignore_merges},
                    {"vocab", vocabulary(spec)},
                    {"merges", merges_of(spec)}};
-  return file.dump(1, ' ', false, Json::error_handler_t::replace);
+  return json_text(file, 1);
 }
 
 std::string tokenizer_config_json_of(const TokenizerSpec& spec) {
@@ -182,7 +186,7 @@ std::string tokenizer_config_json_of(const TokenizerSpec& spec) {
   config["bos_token"] = spec.bos ? Json(text_of(spec, *spec.bos)) : Json();
   config["eos_token"] = spec.eos ? Json(text_of(spec, *spec.eos)) : Json();
   if (!spec.chat_template.empty()) config["chat_template"] = spec.chat_template;
-  return config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(config, 2) + "\n";
 }
 
 }  // namespace clora

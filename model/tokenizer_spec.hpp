@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace clora {
@@ -36,6 +37,17 @@ struct TokenMerge {
   std::string left, right;
 };
 
+// How an added token (control or user-defined) is found in a text, where that is not simply as it
+// is written: Hugging Face's AddedToken.
+struct AddedTokenRules {
+  bool normalized = false;   // in the normalised text, by its own normalised text
+  bool single_word = false;  // not next to a character of a word
+  bool lstrip = false;       // takes the white space before it
+  bool rstrip = false;       // takes the white space after it
+
+  bool operator==(const AddedTokenRules&) const = default;
+};
+
 struct TokenizerSpec {
   std::string source = "tokenizer";  // named in messages
   TokenizerAlgorithm algorithm = TokenizerAlgorithm::byte_level_bpe;
@@ -44,6 +56,7 @@ struct TokenizerSpec {
   std::vector<TokenType> types;     // [V], or empty: all normal
   std::vector<float> scores;        // [V], sentencepiece_scores only
   std::vector<TokenMerge> merges;   // the first has the best rank
+  std::unordered_map<std::int32_t, AddedTokenRules> added_rules;  // by id; absent: all false
 
   // Byte-level BPE: PCRE2 patterns; each splits the pieces of the one before into matches and gaps.
   std::vector<std::string> split_patterns;
@@ -53,6 +66,9 @@ struct TokenizerSpec {
 
   // SentencePiece: spaces become U+2581, and a dummy one may be put in front.
   SpacePrefix space_prefix = SpacePrefix::every_fragment;
+  // tokenizer.json's Metaspace, a pre-tokeniser: spaces are marked after normalised added tokens
+  // are cut out, and no dummy space is put before a space.
+  bool metaspace = false;
   bool split_before_space = false;  // no token joins a space to what stands before it
   bool fuse_unknown = true;         // neighbouring unknown characters become one unknown token
 

@@ -17,6 +17,11 @@ struct Utf8Char {
 // points above U+10FFFF are not valid.
 Utf8Char read_utf8(std::string_view text, std::size_t offset);
 
+// Unicode's White_Space, and what a word consists of: letters, marks, decimal digits, connectors
+// and joiners (\w of Unicode's regular expressions). False for -1.
+bool is_white_space(std::int32_t code_point);
+bool is_word_character(std::int32_t code_point);
+
 // The text with each byte that belongs to no valid character replaced by U+FFFD.
 std::string replace_invalid_utf8(std::string_view text);
 

@@ -23,11 +23,18 @@ Place place_of(std::string_view text, std::size_t offset) {
           before.size() - line_begin + 1};
 }
 
+// The document and what errors say of it.
+struct Document {
+  std::string_view text, source;
+  std::size_t first_line;
+};
+
 template <class... Args>
-[[noreturn]] void fail_at(std::string_view source, std::string_view text, std::size_t offset,
+[[noreturn]] void fail_at(const Document& document, std::size_t offset,
                           fmt::format_string<Args...> format, Args&&... args) {
-  const Place place = place_of(text, offset);
-  fail(ErrorCode::invalid_file, "{}: line {}, column {}: {}", source, place.line, place.column,
+  const Place place = place_of(document.text, offset);
+  fail(ErrorCode::invalid_file, "{}: line {}, column {}: {}", document.source,
+       document.first_line + place.line - 1, place.column,
        fmt::format(format, std::forward<Args>(args)...));
 }
 
@@ -40,10 +47,11 @@ std::size_t string_length(std::string_view text) {
 
 // One pass over the bytes, so that nothing deep or long is ever built. What is not JSON is left to
 // the parser.
-void check_limits(std::string_view text, std::string_view source, const JsonLimits& limits) {
+void check_limits(const Document& document, const JsonLimits& limits) {
+  const std::string_view text = document.text;
   if (text.size() > limits.bytes) {
-    fail(ErrorCode::invalid_file, "{}: the JSON must have at most {} bytes, got {}", source,
-         limits.bytes, text.size());
+    fail(ErrorCode::invalid_file, "{}: the JSON must have at most {} bytes, got {}",
+         document.source, limits.bytes, text.size());
   }
   std::size_t depth = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -51,14 +59,13 @@ void check_limits(std::string_view text, std::string_view source, const JsonLimi
     if (c == '"') {
       const std::size_t length = string_length(text.substr(at));
       if (length > limits.string_bytes) {
-        fail_at(source, text, at, "a string must have at most {} bytes, got {}",
-                limits.string_bytes, length);
+        fail_at(document, at, "a string must have at most {} bytes, got {}", limits.string_bytes,
+                length);
       }
       at += length - 1;
     } else if (c == '[' || c == '{') {
       if (++depth > limits.depth) {
-        fail_at(source, text, at, "arrays and objects must be nested at most {} deep",
-                limits.depth);
+        fail_at(document, at, "arrays and objects must be nested at most {} deep", limits.depth);
       }
     } else if ((c == ']' || c == '}') && depth > 0) {
       --depth;
@@ -112,22 +119,26 @@ std::string excerpt_of(const Json& value, std::size_t limit) {
 }  // namespace
 
 template <class Json>
-Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits) {
-  check_limits(text, source, limits);
+Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits,
+                std::size_t first_line) {
+  const Document document{text, source, first_line};
+  check_limits(document, limits);
   try {
     return Json::parse(text);
   } catch (const typename Json::parse_error& error) {
     // The offset counts from 1 and is 0 where the text is empty.
     const std::size_t offset = error.byte > 0 ? error.byte - 1 : 0;
-    fail_at(source, text, offset, "not valid JSON: {}", found_at(text, offset));
-  } catch (const typename Json::out_of_range&) {
-    fail(ErrorCode::invalid_file, "{}: not valid JSON: a number is out of range", source);
+    fail_at(document, offset, "not valid JSON: {}", found_at(text, offset));
+  } catch (const typename Json::out_of_range&) {  // it does not say where
+    const bool one_line = text.find('\n') == std::string_view::npos;
+    fail(ErrorCode::invalid_file, "{}:{} not valid JSON: a number is out of range", source,
+         one_line ? fmt::format(" line {}:", first_line) : "");
   }
 }
 
-template json parse_json<json>(std::string_view, std::string_view, const JsonLimits&);
+template json parse_json<json>(std::string_view, std::string_view, const JsonLimits&, std::size_t);
 template ordered_json parse_json<ordered_json>(std::string_view, std::string_view,
-                                               const JsonLimits&);
+                                               const JsonLimits&, std::size_t);
 
 std::string json_text(const json& value, int indent) { return text_of(value, indent); }
 std::string json_text(const ordered_json& value, int indent) { return text_of(value, indent); }

@@ -27,9 +27,11 @@ struct JsonLimits {
 // The document in `text`. `source` is the file or the request that errors name. Json is
 // nlohmann::json, or nlohmann::ordered_json, which keeps the order of keys but takes time quadratic
 // in the keys of an object. Errors: invalid_file, with line and column, for text that is not one
-// JSON document or is beyond a limit.
+// JSON document or is beyond a limit; lines count from `first_line`, for a document inside a longer
+// text.
 template <class Json = nlohmann::json>
-Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits = {});
+Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits = {},
+                std::size_t first_line = 1);
 
 // The value on one line (indent < 0) or indented. Bytes that are not UTF-8 become U+FFFD, numbers
 // that are not finite null.

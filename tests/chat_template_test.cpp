@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "model/jinja_text.hpp"
+#include "model/known_chat_styles.hpp"
 #include "model/tokenizer_files.hpp"
 #include "model/tokenizer_json.hpp"
 #include "tests/support/test_files.hpp"
@@ -17,27 +22,25 @@ constexpr const char* kPlainChatMl =
     "+ "
     "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' "
     "}}{% endif %}";
-constexpr const char* kLlama3 =
-    "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = "
-    "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | "
-    "trim "
-    "+ '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif "
-    "%}{{ "
-    "content }}{% endfor %}{% if add_generation_prompt %}{{ "
-    "'<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}";
 
-// The tiny vocabulary with Llama 3's marks besides ChatML's.
+// The tiny vocabulary with the marks of all styles besides ChatML's.
+Tokenizer with_marks(std::initializer_list<const char*> more = {}) {
+  TokenizerSpec spec = test::byte_level_spec();
+  const auto add = [&](const char* mark) {
+    spec.tokens.push_back(mark);
+    spec.types.push_back(TokenType::control);
+  };
+  for (const char* mark : {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}) add(mark);
+  for (const char* mark : more) add(mark);
+  return Tokenizer(std::move(spec));
+}
+
 const Tokenizer& tokenizer() {
-  static const Tokenizer instance = [] {
-    TokenizerSpec spec = test::byte_level_spec();
-    for (const char* mark : {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}) {
-      spec.tokens.push_back(mark);
-      spec.types.push_back(TokenType::control);
-    }
-    return Tokenizer(std::move(spec));
-  }();
+  static const Tokenizer instance = with_marks();
   return instance;
 }
+
+ChatTemplate named(std::string_view name) { return ChatTemplate::named(name, tokenizer()); }
 
 std::string text_of(const std::vector<ChatPiece>& pieces) {
   std::string text;
@@ -50,86 +53,212 @@ std::string rendered(const ChatTemplate& chat, const std::vector<ChatMessage>& m
   return text_of(chat.render(messages, add_generation_prompt));
 }
 
-TEST(ChatTemplate, RendersPlainChatMl) {
-  const ChatTemplate chat = ChatTemplate::recognise(kPlainChatMl, tokenizer());
-  EXPECT_EQ(chat.kind(), ChatTemplate::Kind::chatml);
-  EXPECT_EQ(chat.default_system(), "");
-  EXPECT_EQ(rendered(chat, {{"user", "Hi"}, {"assistant", " Yo "}, {"system", "S"}}, true),
-            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n Yo <|im_end|>\n"
-            "<|im_start|>system\nS<|im_end|>\n<|im_start|>assistant\n");
+std::vector<ChatMessage> messages_of(const nlohmann::json& list) {
+  std::vector<ChatMessage> messages;
+  for (const auto& m : list) messages.push_back({m.at("role"), m.at("content")});
+  return messages;
 }
 
-TEST(ChatTemplate, RendersLlama3WithTrimmedContentBehindBos) {
-  const ChatTemplate chat = ChatTemplate::recognise(kLlama3, tokenizer());
-  EXPECT_EQ(chat.kind(), ChatTemplate::Kind::llama3);
-  EXPECT_EQ(rendered(chat, {{"user", " Hi\n"}, {"assistant", "Yo"}}, true),
-            "<|bos|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\nYo<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\n");
+// What our style gives, null where it refuses the conversation.
+nlohmann::json rendered_or_null(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
+                                const ChatOptions& options) {
+  try {
+    return text_of(chat.render(messages, options));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
+    return nullptr;
+  }
 }
 
-TEST(ChatTemplate, PutsTheDatesOfLlama31InFrontOfTheSystemMessage) {
-  const std::string text = std::string(kLlama3) +
-                           "{%- set date_string = \"27 Jul 2024\" %}{{- \"Cutting Knowledge Date: "
-                           "December 2023\\n\" }}";
-  const ChatTemplate chat = ChatTemplate::recognise(text, tokenizer());
-  const std::string system =
-      "<|bos|><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
-      "Today Date: 27 Jul 2024\n\n";
-  const std::string user = "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>";
-  EXPECT_EQ(rendered(chat, {{"user", "Hi"}}, false), system + user);
-  EXPECT_EQ(rendered(chat, {{"system", " Be brief. "}, {"user", "Hi"}}, false),
-            system + "Be brief." + user);
+// A file of tests/reference/chat_templates.py.
+std::size_t expect_renderings(const std::filesystem::path& path) {
+  const auto file = nlohmann::json::parse(test::read_whole_file(path));
+  std::size_t count = 0, different = 0;
+  for (const auto& [name, rows] : file.at("renderings").items()) {
+    const ChatTemplate chat = named(name);
+    for (const auto& row : rows) {
+      const auto& messages = file.at("conversations")[row[0].get<std::size_t>()];
+      const ChatOptions options{.add_generation_prompt = row[1], .enable_thinking = row[2]};
+      const auto ours = rendered_or_null(chat, messages_of(messages), options);
+      ++count;
+      if (ours == row[3] || ++different > 5) continue;
+      ADD_FAILURE() << name << " " << messages << "\nours " << ours << "\nJinja's " << row[3];
+    }
+  }
+  EXPECT_EQ(different, 0u);
+  return count;
+}
+
+TEST(ChatTemplate, RendersEachStyleAsJinjaDoesWithThePublishedTemplates) {
+  const char* source = std::getenv("CLORA_SOURCE_DIR");
+  ASSERT_NE(source, nullptr) << "ctest names the folder";
+  const auto path = std::filesystem::path(source) / "tests/chat_renderings.json";
+  const auto file = nlohmann::json::parse(test::read_whole_file(path));
+  EXPECT_EQ(file.at("renderings").size(), known_chat_styles().size());
+  EXPECT_GT(expect_renderings(path), 500u);
+}
+
+TEST(ChatTemplate, RendersRandomConversationsAsJinjaDoes) {
+  CLORA_FILE_OR_SKIP(path, test::test_data("chat_templates/random.json"), "random conversations");
+  EXPECT_GT(expect_renderings(path), 10000u);
+}
+
+TEST(ChatTemplate, RecognisesThePublishedTextsAndNoOthers) {
+  CLORA_FILE_OR_SKIP(folder, test::test_data("chat_templates"), "published templates");
+  std::size_t known = 0, others = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() != ".jinja") continue;
+    const std::string text = test::read_whole_file(entry.path());
+    const std::string style = entry.path().parent_path().filename().string();
+    const ChatStyle* found = find_style_of_template(jinja_fingerprint(text));
+    if (style != "others") {
+      ASSERT_NE(found, nullptr) << entry.path();
+      EXPECT_EQ(found->name, style) << entry.path();
+      ++known;
+    } else if (found == nullptr) {
+      CLORA_EXPECT_ERROR(ChatTemplate::recognise(text, tokenizer()), ErrorCode::unsupported,
+                         "not one of those known");
+      ++others;
+    }
+  }
+  EXPECT_GE(known, 30u);
+  EXPECT_GE(others, 100u);
+}
+
+TEST(ChatTemplate, RecognisesATextWhoseWhiteSpaceJinjaIgnores) {
+  const std::string text = kPlainChatMl;
+  const auto changed = [&](const char* from, const char* to) {
+    std::string out = text;
+    const std::size_t at = out.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return out.replace(at, std::string_view(from).size(), to);
+  };
+  for (const std::string& same :
+       {text, text + "\n", text + "\r\n", changed("{% for", "{%   for"), changed("{{'", "{{ \n'"),
+        changed(" %}", "%}"), changed("message in", "message\t in"), changed("'\\n'", "'\n'")}) {
+    EXPECT_EQ(ChatTemplate::recognise(same, tokenizer()).name(), "chatml") << same;
+  }
+  for (const std::string& other :
+       {text + "\n\n", " " + text, changed("%}{{", "%} {{"), changed("}}{%", "}}\n{%"),
+        changed("'\\n'", "'\\n '"), changed("'\\n'", "'\\\\n'"), changed("{{'", "{{-'"),
+        changed("{{'", "{{~'"), changed("'<|im_end|>'", "' <|im_end|>'"), changed("'] +", "'] ~"),
+        changed("'role'", "\"role\"")}) {
+    CLORA_EXPECT_ERROR(ChatTemplate::recognise(other, tokenizer()), ErrorCode::unsupported,
+                       "not one of those known");
+  }
+}
+
+TEST(ChatTemplate, KeepsWhiteSpaceThatMinusSignsDoNotStrip) {
+  EXPECT_EQ(canonical_jinja("{%- if  a -%}\n  x  {{- b }} \n{# c #}\r\n"),
+            "{%- if a -%}x{{- b }} \n{# c #}");
+  EXPECT_EQ(canonical_jinja("{{ {'a': {'b': 1}}  }}"), "{{ {'a': {'b': 1}} }}");
+  EXPECT_EQ(canonical_jinja("{{ '}}  {%' }}"), "{{ '}}  {%' }}");
+  EXPECT_EQ(canonical_jinja("{{ 'it\\'s  '  }}"), "{{ 'it\\'s  ' }}");
+  EXPECT_NE(canonical_jinja("{{ -x }}"), canonical_jinja("{{- x }}"));
+  for (const char* cut : {"{", "{{", "{%-", "{{ 'a", "{{ 'a\\", "{#", "{#-", "{{ ((", "{#-#}"}) {
+    EXPECT_EQ(canonical_jinja(canonical_jinja(cut)), canonical_jinja(cut)) << cut;
+  }
+}
+
+TEST(ChatTemplate, SaysWhatItFoundAndWhatIsKnown) {
+  const auto refuses = [](const std::string& text, const char* part) {
+    CLORA_EXPECT_ERROR(ChatTemplate::recognise(text, tokenizer()), ErrorCode::unsupported, part);
+  };
+  refuses("", "hold none");
+  refuses("", "--chat-template NAME: chatml, ");
+  refuses("<|im_start|><|im_end|>", "it begins \"<|im_start|><|im_end|>\"");
+  refuses("\x1b[2J{{ x }}\n", "\"\\u001b[2J{{ x }}\\n\"");
+  refuses("{{ x }}", jinja_fingerprint("{{ x }}").c_str());
+  refuses("{{ x }}", "qwen2.5, qwen3, ");
+  refuses("{{ x }}", "records of prompt and completion");
+  CLORA_EXPECT_ERROR(named("chatmk"), ErrorCode::invalid_argument, "'chatmk'; known are chatml, ");
 }
 
 TEST(ChatTemplate, MarksWhatTheAssistantWritesAndNothingElse) {
   const std::vector<ChatMessage> messages = {
       {"user", "the"}, {"assistant", "b"}, {"user", "a"}, {"assistant", "llo"}};
-  for (const char* text : {kPlainChatMl, kLlama3}) {
-    const ChatTemplate chat = ChatTemplate::recognise(text, tokenizer());
-    const ChatTokens tokens = chat.encode(messages, false, tokenizer());
+  for (const ChatStyle& style : known_chat_styles()) {
+    if (style.thinking != Thinking::none || !style.assistant_begin.empty()) continue;
+    const ChatTokens tokens = named(style.name).encode(messages, false, tokenizer());
     ASSERT_EQ(tokens.ids.size(), tokens.is_target.size());
     Ids counted;
     for (std::size_t i = 0; i < tokens.ids.size(); ++i) {
       if (tokens.is_target[i] != 0) counted.push_back(tokens.ids[i]);
     }
-    const bool chatml = chat.kind() == ChatTemplate::Kind::chatml;
-    const std::int32_t end = *tokenizer().id_of(chatml ? "<|im_end|>" : "<|eot_id|>");
-    EXPECT_EQ(counted, (Ids{*tokenizer().id_of("b"), end, *tokenizer().id_of("llo"), end}));
+    const bool llama = style.family == ChatFamily::llama3;
+    const std::int32_t end = *tokenizer().id_of(llama ? "<|eot_id|>" : "<|im_end|>");
+    EXPECT_EQ(counted, (Ids{*tokenizer().id_of("b"), end, *tokenizer().id_of("llo"), end}))
+        << style.name;
+  }
+}
+
+TEST(ChatTemplate, LeavesATurnThatDoesNotTrainOutOfTheTargetsAndItsTokensAlone) {
+  std::vector<ChatMessage> messages = {{"user", "a"}, {"assistant", "\n\nthe"}};
+  for (const ChatStyle& style : known_chat_styles()) {
+    messages[1].trains = true;
+    const ChatTokens all = named(style.name).encode(messages, false, tokenizer());
+    messages[1].trains = false;
+    const ChatTokens none = named(style.name).encode(messages, false, tokenizer());
+    EXPECT_EQ(none.ids, all.ids) << style.name;
+    EXPECT_EQ(std::count(none.is_target.begin(), none.is_target.end(), 1), 0) << style.name;
+    EXPECT_GT(std::count(all.is_target.begin(), all.is_target.end(), 1), 0) << style.name;
   }
 }
 
 TEST(ChatTemplate, ParsesSpecialTextInItsOwnPartsOnly) {
-  const ChatTemplate chat = ChatTemplate::recognise(kPlainChatMl, tokenizer());
   const std::vector<ChatMessage> messages = {{"user", "<|im_end|>\n<|im_start|>system"}};
-  const ChatTokens tokens = chat.encode(messages, false, tokenizer());
+  const ChatTokens tokens = named("chatml").encode(messages, false, tokenizer());
   const auto count = [&](const char* mark) {
     return std::count(tokens.ids.begin(), tokens.ids.end(), *tokenizer().id_of(mark));
   };
   EXPECT_EQ(count("<|im_start|>"), 1);
   EXPECT_EQ(count("<|im_end|>"), 1);
   EXPECT_EQ(tokenizer().decode(tokens.ids, {.keep_special = true}),
-            rendered(chat, messages, false));
+            rendered(named("chatml"), messages, false));
+}
+
+TEST(ChatTemplate, TakesMistralsMarksForTokensWhereTheVocabularyDoes) {
+  const Tokenizer marked = with_marks({"[INST]", "[/INST]"});
+  const std::vector<ChatMessage> messages = {{"user", "[INST]"}, {"assistant", "b"}};
+  const ChatTemplate chat = ChatTemplate::named("mistral-v3", marked);
+  const Ids ids = chat.encode(messages, false, marked).ids;
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), *marked.id_of("[INST]")), 1);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), *marked.id_of("[/INST]")), 1);
+  EXPECT_EQ(marked.decode(ids, {.keep_special = true}), "<|bos|>[INST] [INST][/INST] b<|im_end|>");
+  EXPECT_EQ(tokenizer().decode(named("mistral-v3").encode(messages, false, tokenizer()).ids,
+                               {.keep_special = true}),
+            "<|bos|>[INST] [INST][/INST] b<|im_end|>");
 }
 
 TEST(ChatTemplate, TokenisesAnAnswerAsItIsWrittenBehindThePrompt) {
-  const ChatTemplate chat = ChatTemplate::recognise(kPlainChatMl, tokenizer());
   const std::vector<ChatMessage> all = {{"user", "a"}, {"assistant", "\n\nthe"}};
+  const ChatTemplate chat = named("chatml");
   const Ids prompt = chat.encode(std::span(all).first(1), true, tokenizer()).ids;
   const Ids whole = chat.encode(all, false, tokenizer()).ids;
   ASSERT_LT(prompt.size(), whole.size());
   EXPECT_EQ(Ids(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(prompt.size())), prompt);
 }
 
-TEST(ChatTemplate, RefusesOthersByName) {
-  const auto refuses = [](const char* text, const char* part) {
-    CLORA_EXPECT_ERROR(ChatTemplate::recognise(text, tokenizer()), ErrorCode::unsupported, part);
+// Where no assistant's turn is tokenised apart, pieces give the tokens of the whole text.
+TEST(ChatTemplate, TokenisesAConversationLikeItsText) {
+  CLORA_FILE_OR_SKIP(qwen, test::test_data("tokenizers/qwen2.5"), "Qwen2.5's tokenizer");
+  CLORA_FILE_OR_SKIP(stories, test::test_data("models/stories260k/stories260K.gguf"), "the model");
+  const std::vector<std::vector<ChatMessage>> conversations = {
+      {{"user", "Hi"}},
+      {{"user", " Once  upon\n\na time"}},
+      {{"user", ""}},
+      {{"system", " Be brief. "}, {"user", "\n\nHi caf\u00e9"}}};
+  const auto check = [&](const std::filesystem::path& model, const char* style) {
+    const Tokenizer own = load_tokenizer(model);
+    const ChatTemplate chat = ChatTemplate::named(style, own);
+    for (const auto& messages : conversations) {
+      const std::string text = rendered(chat, messages, true);
+      EXPECT_EQ(chat.encode(messages, true, own).ids, own.encode(text, test::without_bos(true)))
+          << style << ": " << text;
+    }
   };
-  refuses("", "hold none");
-  refuses("{{ '[INST] ' }}", "Mistral");
-  refuses("{{ '<start_of_turn>' }}", "Gemma");
-  refuses("<|im_start|><|im_end|><think>", "Qwen3");
-  refuses("{{ 'Human: ' }}", "ChatML and Llama 3");
+  for (const char* style : {"chatml", "qwen2.5", "qwen3"}) check(qwen, style);
+  for (const char* style : {"mistral-v1", "mistral-v3", "zephyr"}) check(stories, style);
 }
 
 TEST(ChatTemplate, NeedsItsMarksAsTokens) {
@@ -137,13 +266,28 @@ TEST(ChatTemplate, NeedsItsMarksAsTokens) {
   spec.tokens[264] = "<|other|>";
   CLORA_EXPECT_ERROR(ChatTemplate::recognise(kPlainChatMl, Tokenizer(spec)), ErrorCode::unsupported,
                      "'<|im_start|>' must be one token");
+  spec = test::byte_level_spec();
+  spec.bos.reset();
+  CLORA_EXPECT_ERROR(ChatTemplate::named("mistral-v3", Tokenizer(spec)), ErrorCode::unsupported,
+                     "the beginning token");
+  spec.eos.reset();
+  CLORA_EXPECT_ERROR(ChatTemplate::named("zephyr", Tokenizer(spec)), ErrorCode::unsupported,
+                     "the end token");
 }
 
 TEST(ChatTemplate, RefusesAnEmptyConversationAndUnknownRoles) {
-  const ChatTemplate chat = ChatTemplate::recognise(kPlainChatMl, tokenizer());
-  CLORA_EXPECT_ERROR(chat.render({}, true), ErrorCode::invalid_argument, "at least one");
+  CLORA_EXPECT_ERROR(named("chatml").render({}, true), ErrorCode::invalid_argument, "at least one");
   const std::vector<ChatMessage> messages = {{"tool", "x"}};
-  CLORA_EXPECT_ERROR(chat.render(messages, true), ErrorCode::invalid_argument, "'tool'");
+  CLORA_EXPECT_ERROR(named("chatml").render(messages, true), ErrorCode::invalid_argument, "'tool'");
+}
+
+TEST(ChatTemplate, SaysWhichMessageBreaksTheAlternationOfMistral) {
+  const std::vector<ChatMessage> twice = {{"user", "a"}, {"user", "b"}};
+  CLORA_EXPECT_ERROR(named("mistral-v3").render(twice, true), ErrorCode::invalid_argument,
+                     "message 2 of the conversation must be of the assistant, got user");
+  const std::vector<ChatMessage> system = {{"system", "a"}, {"user", "b"}};
+  CLORA_EXPECT_ERROR(named("mistral-v0.1").render(system, true), ErrorCode::invalid_argument,
+                     "none for the system");
 }
 
 TEST(ChatTemplate, OfSmolLm2AddsItsSystemMessageUnlessOneIsGiven) {
@@ -151,6 +295,7 @@ TEST(ChatTemplate, OfSmolLm2AddsItsSystemMessageUnlessOneIsGiven) {
                      "the demo model");
   const Tokenizer smol = load_tokenizer(model);
   const ChatTemplate chat = ChatTemplate::recognise(smol.chat_template(), smol);
+  EXPECT_EQ(chat.name(), "smollm2");
   const std::string user = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n";
   const std::vector<ChatMessage> question = {{"user", "What is the capital of France?"}};
   EXPECT_EQ(rendered(chat, question, true),
@@ -170,12 +315,9 @@ TEST(ChatTemplate, OfQwen25AddsItsSystemMessageUnlessOneIsGiven) {
   CLORA_FILE_OR_SKIP(folder, test::test_data("tokenizers/qwen2.5"), "Qwen2.5's tokenizer");
   const Tokenizer qwen = load_tokenizer(folder);
   const ChatTemplate chat = ChatTemplate::recognise(qwen.chat_template(), qwen);
+  EXPECT_EQ(chat.name(), "qwen2.5");
   EXPECT_EQ(chat.default_system(),
             "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.");
-  EXPECT_EQ(rendered(chat, {{"user", "Hi"}, {"assistant", "Yo"}}, false),
-            "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
-            "assistant.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
-            "Yo<|im_end|>\n");
   EXPECT_EQ(rendered(chat, {{"system", "S"}}, true),
             "<|im_start|>system\nS<|im_end|>\n<|im_start|>assistant\n");
 }

@@ -140,7 +140,7 @@ TEST_F(CommandLineTraining, ABadLineStopsBeforeTrainingWithFileLineAndReason) {
   test::write_whole_file(folder / "data/train.jsonl", good + "{\"prompt\": 3}\n");
   const ProgramResult result = run_clora(training("a"));
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("train.jsonl:9: "));
+  EXPECT_THAT(result.err, HasSubstr("train.jsonl: line 9: "));
   EXPECT_FALSE(std::filesystem::exists(folder / "a"));
 }
 

@@ -69,6 +69,15 @@ TEST(Json, SaysWhereADocumentIsWrongInItsOwnWords) {
   EXPECT_THAT(parse_error_of("\xff"), HasSubstr("the byte 0xff was not expected"));
 }
 
+TEST(Json, CountsLinesFromTheFirstOfALongerText) {
+  const auto error_in_line_7 = [](const char* text) {
+    return error_of([&] { parse_json(text, "train.jsonl", {}, 7); });
+  };
+  EXPECT_THAT(error_in_line_7("[1"), HasSubstr("train.jsonl: line 7, column 3: not valid JSON"));
+  EXPECT_THAT(error_in_line_7("[\n1"), HasSubstr("train.jsonl: line 8, column 2: "));
+  EXPECT_THAT(error_in_line_7("[1e999]"), HasSubstr("line 7: not valid JSON: a number is out of"));
+}
+
 TEST(Json, WritesAnyBytesWithoutThrowing) {
   std::string bytes;
   for (int byte = 1; byte < 256; ++byte) bytes += static_cast<char>(byte);

@@ -1,5 +1,6 @@
 #include "model/records.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -20,8 +21,7 @@ const Tokenizer& tokenizer() {
 }
 
 const ChatTemplate& chatml() {
-  static const ChatTemplate instance =
-      ChatTemplate::recognise("<|im_start|>' + role<|im_end|>", tokenizer());
+  static const ChatTemplate instance = ChatTemplate::named("chatml", tokenizer());
   return instance;
 }
 
@@ -87,6 +87,82 @@ TEST(Records, TreatSpecialTextInDataAsText) {
   EXPECT_EQ(std::count(record.ids.begin(), record.ids.end(), id("<|im_end|>")), 0);
 }
 
+TEST(Records, NameTheFirstRecordWithSpecialTokensThatAreNotParsed) {
+  const std::string lines =
+      "{\"text\": \"a b\"}\n{\"prompt\": \"a<|im_end|>\", \"completion\": \"b\"}\n"
+      "{\"text\": \"<|im_start|>b<tool>\"}\n{\"messages\": [{\"role\": \"assistant\", "
+      "\"content\": \"<|im_end|>\"}]}\n";
+  const Records all = load(lines);
+  EXPECT_EQ(all.with_special, 3u);
+  EXPECT_EQ(all.special_line, 2u);
+  EXPECT_EQ(all.special_token, "<|im_end|>");
+  EXPECT_EQ(load("{\"text\": \"a <tool>b\"}\n").with_special, 0u);
+}
+
+TEST(Records, ParseSpecialTokensWhereThatIsAsked) {
+  const RecordOptions asked{.parse_special = true};
+  EXPECT_EQ(read(R"({"text": "a<|im_end|>b"})", asked).ids,
+            (Ids{id("a"), id("<|im_end|>"), id("b"), id("<|im_end|>")}));
+  EXPECT_EQ(read(R"({"text": "ab<|im_end|>"})", asked).ids, (Ids{id("ab"), id("<|im_end|>")}))
+      << "an eos that is written is not written again";
+  EXPECT_EQ(read(R"({"prompt": "<|im_start|>", "completion": "b"})", asked).ids,
+            (Ids{id("<|im_start|>"), id("b"), id("<|im_end|>")}));
+  const Ids ids =
+      read(R"({"messages": [{"role": "assistant", "content": "<|im_end|>"}]})", asked).ids;
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), id("<|im_end|>")), 2);
+  EXPECT_EQ(load("{\"text\": \"<|im_end|>b\"}\n", asked).with_special, 0u);
+}
+
+TEST(Records, BeginWithOneBosWhereThePromptIsEmpty) {
+  TokenizerSpec spec = test::byte_level_spec();
+  spec.add_bos = true;
+  const Tokenizer with_bos(std::move(spec));
+  EXPECT_EQ(read_record(R"({"prompt": "", "completion": "b"})", with_bos, nullptr).ids,
+            (Ids{id("<|bos|>"), id("b"), id("<|im_end|>")}));
+  EXPECT_EQ(read_record(R"({"prompt": "a", "completion": "b"})", with_bos, nullptr).ids,
+            (Ids{id("<|bos|>"), id("a"), id("b"), id("<|im_end|>")}));
+}
+
+TEST(Records, RefuseOnesThatTheModelCannotRead) {
+  const std::string lines = "{\"text\": \"b\"}\n{\"text\": \"xyzxyz\"}\n";
+  CLORA_EXPECT_ERROR(load(lines, {.max_positions = 4}), ErrorCode::invalid_data,
+                     "data.jsonl: line 2: the record has 7 tokens, and the model reads at most 4");
+  CLORA_EXPECT_ERROR(load(lines, {.max_seq_length = 5, .max_positions = 4}),
+                     ErrorCode::invalid_data, "the record has 5 tokens");
+  EXPECT_EQ(load(lines, {.max_seq_length = 4, .max_positions = 4}).truncated, 1u);
+  EXPECT_EQ(load(lines, {.max_positions = 7}).truncated, 0u);
+}
+
+TEST(Records, RefuseADataSetInWhichNothingCounts) {
+  CLORA_EXPECT_ERROR(
+      load("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n"
+           "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]}\n"),
+      ErrorCode::invalid_data, "data.jsonl: line 1: the record has no target");
+}
+
+TEST(Records, AreReadInBoundedMemory) {
+  CLORA_EXPECT_ERROR(load_records("/dev/zero", tokenizer(), nullptr), ErrorCode::invalid_data,
+                     "/dev/zero: line 1: a line must have at most 16777216 bytes");
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += "{\"text\": \"a b\"}\n";
+  CLORA_EXPECT_ERROR(load(lines, {.max_bytes = 2000}), ErrorCode::out_of_memory,
+                     "take more than 2000 bytes of memory");
+  CLORA_EXPECT_ERROR(load("{\"text\": \"a b\"}\n" + std::string(1 << 21, '\n')),
+                     ErrorCode::invalid_data, "line 2: an empty line before the end");
+}
+
+TEST(Records, AreReadAcrossTheBoundariesOfTheBuffer) {
+  std::string lines;
+  for (int i = 0; i < 3000; ++i) {
+    lines += "{\"text\": \"" + std::string(static_cast<std::size_t>(1 + i % 97), 'z') + "\"}\n";
+  }
+  lines += "{\"text\": \"" + std::string(200000, 'z') + "\"}";
+  const Records all = load(lines, {.max_seq_length = 1U << 20U, .append_eos = false});
+  ASSERT_EQ(all.records.size() + all.skipped, 3001u);
+  EXPECT_EQ(all.records[0].ids.size(), 2u);
+  EXPECT_EQ(all.records.back().ids.size(), 200000u);
+}
+
 TEST(Records, CutLongOnesAndCountThem) {
   const Records all = load("{\"text\": \"abcd\"}\n{\"text\": \"b\"}\n", {.max_seq_length = 2});
   ASSERT_EQ(all.records.size(), 2u);
@@ -107,34 +183,98 @@ TEST(Records, SkipThoseThatLostAllTargetsAndCountThem) {
 TEST(Records, StopAtABadLineWithFileLineAndReason) {
   const auto refuses = [](const std::string& line, const std::string& reason) {
     CLORA_EXPECT_ERROR(load("{\"text\": \"a b\"}\n" + line + "\n{\"text\": \"a b\"}\n"),
-                       ErrorCode::invalid_data, "data.jsonl:2: " + reason);
+                       ErrorCode::invalid_data, "data.jsonl: line 2" + reason);
   };
-  refuses("{\"text\": \"a", "not valid JSON");
-  refuses("{\"text\": \"\xFF\"}", "not valid JSON");
-  refuses("[1]", "a record must be a JSON object, got array");
-  refuses("", "an empty line");
-  refuses("{}", "a record needs \"text\"");
-  refuses(R"({"question": "a", "answer": "b"})", "a record needs");
-  refuses(R"({"text": 3})", "\"text\" must be a string, got number");
-  refuses(R"({"text": ""})", "\"text\" is empty");
-  refuses(R"({"prompt": "a"})", "\"completion\" is missing");
-  refuses(R"({"completion": "a"})", "\"prompt\" is missing");
-  refuses(R"({"prompt": "a", "completion": ""})", "\"completion\" is empty");
-  refuses(R"({"messages": "a"})", "\"messages\" must be a list, got string");
-  refuses(R"({"messages": []})", "\"messages\" is empty");
-  refuses(R"({"messages": [3]})", "a message must be an object");
-  refuses(R"({"messages": [{"content": "a"}]})", "\"role\" is missing");
-  refuses(R"({"messages": [{"role": "user"}]})", "\"content\" is missing");
-  refuses(R"({"messages": [{"role": "tool", "content": "a"}]})", "\"role\" must be");
-  refuses(R"({"messages": [{"role": "user", "content": []}]})", "\"content\" is an empty list");
+  refuses("{\"text\": \"a", ", column 12: not valid JSON: the text ends");
+  refuses("{\"text\": \"\xFF\"}", ", column 11: not valid JSON: the byte 0xff was not expected");
+  refuses(std::string(100000, '['), ", column 65: arrays and objects must be nested at most 64");
+  refuses("[1]", ": a record must be a JSON object, got an array of 1");
+  refuses("", ": an empty line");
+  refuses("{}", ": a record needs \"text\"");
+  refuses(R"({"question": "a", "answer": "b"})", ": a record needs");
+  refuses(R"({"text": 3})", ": \"text\" must be a string, got 3");
+  refuses(R"({"text": ""})", ": \"text\" is empty");
+  refuses(R"({"prompt": "a"})", ": \"completion\" is missing");
+  refuses(R"({"completion": "a"})", ": \"prompt\" is missing");
+  refuses(R"({"prompt": "a", "completion": ""})", ": \"completion\" is empty");
+  refuses(R"({"messages": "a"})", ": \"messages\" must be a list, got \"a\"");
+  refuses(R"({"messages": []})", ": \"messages\" is empty");
+  refuses(R"({"messages": [3]})", ": a message must be an object");
+  refuses(R"({"messages": [{"content": "a"}]})", ": \"role\" is missing");
+  refuses(R"({"messages": [{"role": "user"}]})", ": \"content\" is missing");
+  refuses(R"({"messages": [{"role": "tool", "content": "a"}]})", ": \"role\" must be");
+  refuses(R"({"messages": [{"role": "user", "content": []}]})", ": \"content\" is an empty list");
   refuses(R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})",
-          "a part of \"content\" must be of type text, got 'image'");
+          ": a part of \"content\" must be of type text, got 'image'");
 }
 
 TEST(Records, NeedATemplateForMessages) {
+  const char* line = R"({"messages": [{"role": "user", "content": "a"}]})";
+  CLORA_EXPECT_ERROR(read_record(line, tokenizer(), nullptr), ErrorCode::invalid_data,
+                     "messages need a chat template: the model has none");
   CLORA_EXPECT_ERROR(
-      read_record(R"({"messages": [{"role": "user", "content": "a"}]})", tokenizer(), nullptr),
-      ErrorCode::invalid_data, "chat template");
+      read_record(line, tokenizer(), nullptr, {.chat_template_problem = "it is Gemma's"}),
+      ErrorCode::invalid_data, "messages need a chat template: it is Gemma's");
+}
+
+TEST(Records, LeaveOutTurnsOfWeightZeroAndRefuseOtherWeights) {
+  const auto line = [](const char* first, const char* second) {
+    return fmt::format(
+        R"({{"messages": [{{"role": "user", "content": "the"{}}}, {{"role": "assistant", "content": "b"{}}},
+            {{"role": "user", "content": "a"}}, {{"role": "assistant", "content": "llo"}}]}})",
+        first, second);
+  };
+  const auto counted = [](const Record& record) {
+    Ids ids;
+    for (std::size_t i = 0; i < record.ids.size(); ++i) {
+      if (record.is_target[i] != 0) ids.push_back(record.ids[i]);
+    }
+    return ids;
+  };
+  const Record all = read(line("", "").c_str());
+  const Record last = read(line("", R"(, "weight": 0)").c_str());
+  EXPECT_EQ(last.ids, all.ids);
+  EXPECT_EQ(counted(last), (Ids{id("llo"), id("<|im_end|>")}));
+  for (const char* same : {R"(, "weight": 1)", R"(, "weight": null)", R"(, "name": "x")"}) {
+    EXPECT_EQ(read(line("", same).c_str()).is_target, all.is_target) << same;
+  }
+  EXPECT_EQ(read(line(R"(, "weight": 0)", "").c_str()).is_target, all.is_target);
+  for (const char* other : {"0.5", "2", "-1", "true", "\"0\""}) {
+    const std::string weight = fmt::format(R"(, "weight": {})", other);
+    CLORA_EXPECT_ERROR(read(line("", weight.c_str()).c_str()), ErrorCode::invalid_data,
+                       fmt::format("\"weight\" of a message must be 0 or 1, got {}", other));
+  }
+  CLORA_EXPECT_ERROR(read(line(R"(, "weight": 1)", "").c_str()), ErrorCode::invalid_data,
+                     "\"weight\" of a message of the user must be 0 or absent, got 1");
+}
+
+TEST(Records, RefuseKeysThatChangeWhatIsTrainedByName) {
+  for (const char* key : {"tools", "tool_choice", "function_call", "images", "chosen", "rejected",
+                          "label", "labels", "input_ids", "weight", "train", "system"}) {
+    const std::string line = fmt::format(R"({{"text": "a b", "{}": 7}})", key);
+    CLORA_EXPECT_ERROR(read(line.c_str()), ErrorCode::invalid_data,
+                       fmt::format("\"{}\" of a record is not supported, got 7", key));
+    for (const char* nothing : {"null", "[]", "{}", "\"\""}) {
+      const std::string empty = fmt::format(R"({{"text": "a b", "{}": {}}})", key, nothing);
+      EXPECT_EQ(read(empty.c_str()).ids, read(R"({"text": "a b"})").ids) << empty;
+    }
+  }
+  for (const char* key : {"tool_calls", "function_call", "reasoning_content", "train", "prefix"}) {
+    const std::string line = fmt::format(
+        R"({{"messages": [{{"role": "assistant", "content": "b", "{}": true}}]}})", key);
+    CLORA_EXPECT_ERROR(read(line.c_str()), ErrorCode::invalid_data,
+                       fmt::format("\"{}\" of a message is not supported, got true", key));
+  }
+  EXPECT_EQ(read(R"({"text": "a b", "id": 7, "meta": {"x": 1}, "url": "u"})").ids,
+            read(R"({"text": "a b"})").ids);
+}
+
+TEST(Records, SayAConversationThatTheTemplateRefuses) {
+  const ChatTemplate mistral = ChatTemplate::named("mistral-v3", tokenizer());
+  CLORA_EXPECT_ERROR(read_record(R"({"messages": [{"role": "assistant", "content": "a"}]})",
+                                 tokenizer(), &mistral),
+                     ErrorCode::invalid_data,
+                     "record: line 1: chat template mistral-v3: roles must alternate");
 }
 
 TEST(Records, NeedAnEosTokenToAppendIt) {

@@ -50,9 +50,51 @@ TEST(TokenizerJson, RefusesByNameWhatItDoesNotDo) {
   refuses("/pre_tokenizer", R"({"type": "BertPreTokenizer"})", "BertPreTokenizer");
   refuses("/pre_tokenizer",
           R"({"type": "Split", "pattern": {"Regex": "a"}, "behavior": "Removed"})", "Removed");
-  refuses("/pre_tokenizer", "null", "neither byte-level");
-  refuses("/added_tokens/0/lstrip", "true", "lstrip");
+  refuses("/pre_tokenizer", "null", "this is neither");
+  refuses("/model/dropout", "0.1", "model.dropout");
   refuses("/post_processor", R"({"type": "BertProcessing"})", "BertProcessing");
+  refuses("/post_processor",
+          R"({"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"SpecialToken": {}}]})",
+          "must be one special token and the text");
+}
+
+TEST(TokenizerJson, SaysWhatIsSupportedAndWhereTheOtherStands) {
+  const auto refuses = [](const char* pointer, const char* value, const char* part) {
+    nlohmann::json file = small_json();
+    file[nlohmann::json::json_pointer(pointer)] = nlohmann::json::parse(value);
+    CLORA_EXPECT_ERROR(tokenizer_from_json(file.dump(), {}, "t.json"), ErrorCode::unsupported,
+                       part);
+  };
+  refuses("/normalizer",
+          R"({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "NFKC"}]})",
+          "t.json: normalizer.normalizers[1]: the normalizer 'NFKC' is not supported; supported "
+          "are NFC, ");
+  refuses("/pre_tokenizer", R"({"type": "Whitespace"})",
+          "the pre_tokenizer 'Whitespace' is not supported; supported are ByteLevel, ");
+  refuses("/model/type", R"("WordPiece")", "'WordPiece' is not supported; supported is BPE");
+}
+
+TEST(TokenizerJson, BoundsItsTableByTheNumberOfTokens) {
+  nlohmann::json file = small_json();
+  file["added_tokens"][0]["id"] = (1 << 24) - 1;
+  CLORA_EXPECT_ERROR(tokenizer_from_json(file.dump()), ErrorCode::invalid_file,
+                     "the id of token \"<s>\" must be a whole number from 0 to 65547");
+  file["added_tokens"][0]["id"] = 65547;
+  EXPECT_EQ(tokenizer_from_json(file.dump()).vocabulary_size(), 65548);
+  for (const char* id : {"-1", "1.5", "\"5\"", "18446744073709551615", "null"}) {
+    file["added_tokens"][0]["id"] = nlohmann::json::parse(id);
+    CLORA_EXPECT_ERROR(tokenizer_from_json(file.dump()), ErrorCode::invalid_file, id);
+  }
+}
+
+TEST(TokenizerJson, NamesTheFileAtFaultInItsOwnWords) {
+  const std::string deep = std::string(50000, '[') + std::string(50000, ']');
+  CLORA_EXPECT_ERROR(tokenizer_from_json(deep, {}, "m/tokenizer.json"), ErrorCode::invalid_file,
+                     "m/tokenizer.json: line 1, column 65: arrays and objects must be nested");
+  CLORA_EXPECT_ERROR(tokenizer_from_json(small_json().dump(), deep, "m/tokenizer.json"),
+                     ErrorCode::invalid_file, "m/tokenizer_config.json: line 1, column 65");
+  CLORA_EXPECT_ERROR(tokenizer_from_json(small_json().dump(), "{\"bos_token\": 3}"),
+                     ErrorCode::invalid_file, "tokenizer_config.json: bos_token must be");
 }
 
 TEST(TokenizerJson, SaysWhatIsWrongWithAFileThatIsNone) {
@@ -65,10 +107,10 @@ TEST(TokenizerJson, SaysWhatIsWrongWithAFileThatIsNone) {
     CLORA_EXPECT_ERROR(tokenizer_from_json(file.dump()), ErrorCode::invalid_file, part);
   };
   refuses("/model/vocab", "{}", "merge 0");
-  refuses("/model/vocab/a", "-1", "id below");
-  refuses("/model/vocab/a", "\"x\"", "not the JSON");
+  refuses("/model/vocab/a", "-1", "whole number from 0");
+  refuses("/model/vocab/a", "\"x\"", "whole number from 0");
   refuses("/model/merges/0", "\"ab\"", "two tokens");
-  refuses("/model/merges/0", "3", "not the JSON");
+  refuses("/model/merges/0", "3", "merges[0] must be two tokens, got 3");
   refuses("/model/unk_token", "\"none\"", "unk_token");
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/error.hpp"
 #include "tools/clora/commands.hpp"
+#include "tools/clora/data_options.hpp"
 #include "tools/clora/generation_options.hpp"
 
 namespace clora {
@@ -23,6 +24,7 @@ struct Options {
   SamplingOptions sampling;
   std::string adapter;
   std::string system;
+  std::string chat_template;
   std::int64_t context = 2048;
 };
 
@@ -91,7 +93,7 @@ void answer(Conversation& conversation, Generator& generator, const Options& opt
 
 int chat(const Options& options) {
   Output output(options.common.output);
-  const ModelText text(options.common.model);
+  const ModelText text(options.common.model, options.chat_template);
   text.chat_template();  // without one there is nothing to do: say so before loading
   LoadedModel loaded(options.common, output);
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
@@ -123,6 +125,7 @@ void add_chat_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("chat", "Talk with a model");
   const auto options = std::make_shared<Options>();
   command->add_option("--system", options->system, "System message")->type_name("TEXT");
+  add_chat_template_option(*command, options->chat_template);
   command->add_option("--adapter", options->adapter, "Adapter to use, as PEFT writes them")
       ->type_name("DIR");
   command->add_option("--context", options->context, "Room for the conversation, tokens")

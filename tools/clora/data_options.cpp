@@ -1,6 +1,40 @@
 #include "tools/clora/data_options.hpp"
 
+#include "model/known_chat_styles.hpp"
+
 namespace clora {
+namespace {
+
+void report(const Records& records, const std::string& file, const DataOptions& options,
+            Output& output) {
+  const std::size_t count = records.records.size() + records.skipped;
+  if (records.truncated > 0) {
+    output.warning("{}: {} of {} records were longer than {} tokens and lost their end", file,
+                   records.truncated, count, options.max_seq_length);
+  }
+  if (records.skipped > 0) {
+    output.warning("{}: {} records have nothing left to learn and were skipped", file,
+                   records.skipped);
+  }
+  if (records.with_special > 0) {
+    output.warning(
+        "{}: line {}: '{}' is taken for text, not for the special token, as in {} of {} records; "
+        "--parse-special parses special tokens, --no-parse-special says that they are text",
+        file, records.special_line, records.special_token, records.with_special, count);
+  }
+}
+
+}  // namespace
+
+CLI::Option* add_chat_template_option(CLI::App& command, std::string& name) {
+  std::vector<std::string> names;
+  for (const ChatStyle& style : known_chat_styles()) names.emplace_back(style.name);
+  return command
+      .add_option("--chat-template", name,
+                  "Write conversations in this format, whatever template the model's files hold")
+      ->check(CLI::IsMember(names))
+      ->type_name("NAME");
+}
 
 void add_data_options(CLI::App& command, DataOptions& options, const std::string& data_help) {
   const std::string group = "Data";
@@ -25,6 +59,12 @@ void add_data_options(CLI::App& command, DataOptions& options, const std::string
                 "End texts and completions with the end token, which then counts")
       ->default_str("true")
       ->group(group);
+  command
+      .add_flag("--parse-special,!--no-parse-special", options.parse_special,
+                "Special tokens written in records (<|im_end|>) become these tokens (default: they "
+                "are text, with a warning)")
+      ->group(group);
+  add_chat_template_option(command, options.chat_template)->group(group);
 }
 
 Records read_records(const std::filesystem::path& file, const DataOptions& options,
@@ -33,18 +73,14 @@ Records read_records(const std::filesystem::path& file, const DataOptions& optio
   how.max_seq_length = static_cast<std::size_t>(options.max_seq_length);
   how.append_eos = options.append_eos;
   how.limit = static_cast<std::size_t>(limit);
+  how.parse_special = options.parse_special.value_or(false);
+  how.max_positions = static_cast<std::size_t>(text.max_positions());
+  how.chat_template_problem = text.chat_template_problem();
   const ChatTemplate* chat_template = text.find_chat_template();
   if (chat_template == nullptr) output.detail("{}", text.chat_template_problem());
   Records records = load_records(file, text.tokenizer(), chat_template, how);
-  if (records.truncated > 0) {
-    output.warning("{}: {} of {} records were longer than {} tokens and lost their end",
-                   file.string(), records.truncated, records.records.size() + records.skipped,
-                   options.max_seq_length);
-  }
-  if (records.skipped > 0) {
-    output.warning("{}: {} records have nothing left to learn and were skipped", file.string(),
-                   records.skipped);
-  }
+  if (options.parse_special) records.with_special = 0;  // decided, so that there is nothing to say
+  report(records, file.string(), options, output);
   return records;
 }
 

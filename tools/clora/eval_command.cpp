@@ -71,7 +71,7 @@ double match(const Options& options, LoadedModel& loaded, const Adapter* adapter
 
 int eval(const Options& options) {
   Output output(options.common.output);
-  const ModelText text(options.common.model);
+  const ModelText text(options.common.model, options.data.chat_template);
   const Records records =
       read_records(options.data.data, options.data, options.data.limit, text, output);
   LoadedModel loaded(options.common, output);

@@ -7,8 +7,9 @@
 
 #include "runtime/error.hpp"
 #include "tools/clora/commands.hpp"
-#include "tools/command_line/config_file.hpp"
+#include "tools/clora/data_options.hpp"
 #include "tools/clora/generation_options.hpp"
+#include "tools/command_line/config_file.hpp"
 
 namespace clora {
 namespace {
@@ -30,6 +31,7 @@ struct Options {
   std::vector<std::int32_t> prompt_ids;
   bool chat = false;
   std::string system;
+  std::string chat_template;
   bool special = false;
   std::int64_t logprobs = -1;  // below 0: not asked for
 };
@@ -110,7 +112,7 @@ GenerationConfig generation_config(const Options& options, std::vector<std::int3
 
 int generate(const Options& options) {
   Output output(options.common.output);
-  const ModelText text(options.common.model);
+  const ModelText text(options.common.model, options.chat_template);
   const std::vector<std::int32_t> prompt = [&] {
     const TraceSpan span(options.common.trace.get(), "tokenise");
     return prompt_of(options, text);
@@ -159,8 +161,9 @@ void add_generate_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("generate", "Generate text behind a prompt");
   const auto options = std::make_shared<Options>();
   add_prompt_options(*command, *options);
-  command->add_flag("--chat", options->chat,
-                    "The prompt is a user's message: use the chat template");
+  CLI::Option* const chat = command->add_flag(
+      "--chat", options->chat, "The prompt is a user's message: use the chat template");
+  add_chat_template_option(*command, options->chat_template)->needs(chat);
   command->add_option("--system", options->system, "System message, with --chat")
       ->type_name("TEXT");
   command->add_flag("--special,!--no-special", options->special,

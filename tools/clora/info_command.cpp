@@ -87,7 +87,7 @@ Json json_of(const ModelText& text) {
   object["end_of_generation"] = tokenizer.end_of_generation();
   const ChatTemplate* chat = text.find_chat_template();
   Json kind = nullptr;
-  if (chat != nullptr) kind = chat->kind() == ChatTemplate::Kind::chatml ? "chatml" : "llama3";
+  if (chat != nullptr) kind = std::string(chat->name());
   return {{"tokenizer", object}, {"chat_template", kind}};
 }
 
@@ -113,8 +113,7 @@ void print(Output& output, const ModelText& text) {
   if (chat == nullptr) {
     output.result("no chat template that is known ({})", text.chat_template_problem());
   } else {
-    output.result("chat template: {}",
-                  chat->kind() == ChatTemplate::Kind::chatml ? "ChatML" : "Llama 3");
+    output.result("chat template: {}", chat->name());
   }
 }
 

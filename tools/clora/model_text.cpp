@@ -1,26 +1,42 @@
 #include "tools/clora/model_text.hpp"
 
 #include "model/tokenizer_files.hpp"
+#include "model/weights.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
 
-ModelText::ModelText(const std::filesystem::path& model) {
+ModelText::ModelText(const std::filesystem::path& model, const std::string& chat_template)
+    : model_(model) {
   try {
     tokenizer_ = load_tokenizer(model);
   } catch (const Error& error) {
+    if (!chat_template.empty()) throw;
     tokenizer_problem_ = error.what();
     template_problem_ = error.what();
     return;
   }
+  find_template(chat_template);
+}
+
+void ModelText::find_template(const std::string& name) {
+  if (!name.empty()) {
+    template_ = ChatTemplate::named(name, *tokenizer_);
+    return;
+  }
   try {
-    if (tokenizer_->chat_template().empty()) {
-      template_problem_ = fmt::format("the files of '{}' hold none", model.string());
-    } else {
-      template_ = ChatTemplate::recognise(tokenizer_->chat_template(), *tokenizer_);
-    }
+    template_ = ChatTemplate::recognise(tokenizer_->chat_template(), *tokenizer_);
   } catch (const Error& error) {
-    template_problem_ = error.what();
+    template_problem_ = fmt::format("{}: {}", model_.string(), error.what());
+  }
+}
+
+// The weights' files are mapped, not read. What is wrong with them is said where they are loaded.
+std::int64_t ModelText::max_positions() const {
+  try {
+    return WeightFiles::open(model_).config().max_positions;
+  } catch (const Error&) {
+    return 0;
   }
 }
 

@@ -2,9 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "model/tokenizer_files.hpp"
+#include "runtime/json.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/common_options.hpp"
 
@@ -30,7 +30,7 @@ int tokenize(const Options& options) {
   const std::vector<std::int32_t> ids = tokenizer.encode(text, {.parse_special = options.special});
   output.result("{}", fmt::join(ids, ","));
   for (const std::int32_t id : ids) {
-    output.detail("{:8}  {}", id, nlohmann::json(tokenizer.token_text(id)).dump());
+    output.detail("{:8}  {}", id, json_text(nlohmann::json(tokenizer.token_text(id))));
   }
   output.object({{"ids", ids}});
   return 0;

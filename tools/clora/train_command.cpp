@@ -94,7 +94,7 @@ TrainingRunConfig run_config(const Options& options) {
 int train(const Options& options) {
   Output output(options.common.output);
   const TrainingRunConfig config = run_config(options);
-  const ModelText text(options.common.model);
+  const ModelText text(options.common.model, options.data.chat_template);
   const DataSet data = [&] {
     const TraceSpan span(options.common.trace.get(), "read and tokenise records");
     return read_data(options, text, output);

@@ -1,0 +1,95 @@
+// The program clora: what it says of records and chat templates.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/program.hpp"
+#include "tests/support/test_files.hpp"
+#include "tests/support/tiny_chat_model.hpp"
+
+namespace clora {
+namespace {
+
+using test::ProgramResult;
+using test::run_clora;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class CommandLineData : public testing::Test {
+ protected:
+  CommandLineData() { test::write_tiny_chat_model(folder / "model"); }
+
+  ProgramResult eval(const std::string& lines, std::vector<std::string> more = {}) const {
+    test::write_whole_file(folder / "data.jsonl", lines);
+    std::vector<std::string> all{"eval", "--model", (folder / "model").string(), "--data",
+                                 (folder / "data.jsonl").string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_clora(all);
+  }
+
+  test::TemporaryFolder folder;
+};
+
+TEST_F(CommandLineData, WarnsOfSpecialTokensInRecordsUntilToldWhatTheyAre) {
+  const std::string lines =
+      "{\"text\": \"abc\"}\n{\"text\": \"abc<|im_end|>the\"}\n{\"text\": \"<|im_start|>\"}\n";
+  const ProgramResult silent = eval(lines);
+  EXPECT_EQ(silent.exit_code, 0) << silent.err;
+  EXPECT_THAT(silent.err, AllOf(HasSubstr("data.jsonl: line 2: '<|im_end|>' is taken for text"),
+                                HasSubstr("in 2 of 3 records"), HasSubstr("--parse-special")));
+  for (const char* told : {"--parse-special", "--no-parse-special"}) {
+    const ProgramResult result = eval(lines, {told});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.err, Not(HasSubstr("is taken for text")));
+  }
+  EXPECT_NE(eval(lines, {"--parse-special"}).out.find("5 tokens"), std::string::npos)
+      << "abc's eos; im_end, the and its eos; im_start's eos";
+}
+
+TEST_F(CommandLineData, RefusesRecordsThatTheModelCannotRead) {
+  const std::string lines =
+      "{\"text\": \"abc\"}\n{\"text\": \"" + std::string(100000, 'z') + "\"}\n";
+  const ProgramResult result = eval(lines, {"--max-seq-length", "200000"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("data.jsonl: line 2: the record has 100001 tokens"),
+                                HasSubstr("--max-seq-length")));
+}
+
+TEST_F(CommandLineData, RefusesRecordsInWhichNothingCounts) {
+  const ProgramResult result =
+      eval("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]}\n");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("data.jsonl: line 1: the record has no target"));
+}
+
+TEST_F(CommandLineData, TakesAChatTemplateByName) {
+  const std::string line = "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n";
+  EXPECT_EQ(eval(line).exit_code, 0);
+  EXPECT_EQ(eval(line, {"--chat-template", "qwen2.5"}).exit_code, 0);
+  const ProgramResult refused = eval(line, {"--chat-template", "mistral-v3"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("line 1: chat template mistral-v3: roles must alternate"));
+  const ProgramResult missing = eval(line, {"--chat-template", "llama3"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("'<|start_header_id|>' must be one token"));
+  const ProgramResult unknown = eval(line, {"--chat-template", "chatmk"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("--chat-template"), HasSubstr("qwen2.5")));
+}
+
+TEST_F(CommandLineData, SaysWhyAModelHasNoChatTemplate) {
+  const auto path = folder / "model/tokenizer_config.json";
+  nlohmann::json config = nlohmann::json::parse(test::read_whole_file(path));
+  config["chat_template"] = "{{ messages }} <|im_start|>";
+  test::write_whole_file(path, config.dump());
+  const std::string line = "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n";
+  const ProgramResult result = eval(line);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("line 1: messages need a chat template"),
+                                HasSubstr("begins \"{{ messages }} <|im_start|>\""),
+                                HasSubstr("--chat-template NAME")));
+  EXPECT_EQ(eval(line, {"--chat-template", "chatml"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace clora
