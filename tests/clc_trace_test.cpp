@@ -100,9 +100,13 @@ TEST_F(ClcTrace, SaysWhatIsWrongWithAFileThatIsNoTrace) {
   EXPECT_THAT(clc({"trace", (folder_ / "absent.json").string()}).err,
               HasSubstr("there is no file"));
   EXPECT_THAT(clc({"trace", (folder_ / "broken.json").string()}).err,
-              HasSubstr("is no Chrome trace"));
+              HasSubstr("broken.json: line 1, column 18: not valid JSON: the text ends"));
   EXPECT_THAT(clc({"trace", trace("none.json", "{}").string()}).err,
+              HasSubstr("has no list of events"));
+  EXPECT_THAT(clc({"trace", trace("empty.json", "[]").string()}).err,
               HasSubstr("has no complete events"));
+  EXPECT_THAT(clc({"trace", trace("kind.json", R"([{"ph":"X","ts":"now"}])").string()}).err,
+              HasSubstr("event.ts must be a number, got \"now\""));
 }
 
 }  // namespace
