@@ -26,6 +26,10 @@ std::vector<std::string> generation_config_seeds();
 void read_gguf(std::string_view input);
 std::vector<std::string> gguf_seeds();
 
+// The head of an HTTP request and its body, or the body alone.
+void read_http_request(std::string_view input);
+std::vector<std::string> http_request_seeds();
+
 // config.json.
 void read_model_config(std::string_view input);
 std::vector<std::string> model_config_seeds();
