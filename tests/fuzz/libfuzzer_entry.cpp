@@ -23,6 +23,6 @@ extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  chosen->read({reinterpret_cast<const char*>(data), size});
+  clora::fuzz::feed(*chosen, {reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -28,7 +28,10 @@ constexpr std::array kTargets {
       Target{"tokenizer", read_tokenizer, tokenizer_seeds},
 };
 
+constexpr std::string_view kForeignWords = "[json.exception";
+
 volatile unsigned sink;
+std::string_view input_now;
 
 }  // namespace
 
@@ -39,12 +42,19 @@ const Target* find_target(std::string_view name) {
   return found == kTargets.end() ? nullptr : &*found;
 }
 
+void feed(const Target& target, std::string_view input) {
+  input_now = input;
+  target.read(input);
+}
+
 void attempt(const std::function<void()>& read) {
   try {
     read();
   } catch (const Error& error) {
     const std::string_view message = error.what();
-    if (message.empty() || message.find("[json.exception") != std::string_view::npos)
+    const bool has_foreign_words = message.find(kForeignWords) != std::string_view::npos &&
+                                   input_now.find(kForeignWords) == std::string_view::npos;
+    if (message.empty() || has_foreign_words)
       throw std::logic_error("a message that is not in our own words: " + std::string(message));
   }
 }

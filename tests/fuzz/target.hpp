@@ -25,10 +25,13 @@ struct Target {
 std::span<const Target> targets();
 // nullptr: there is none of this name.
 const Target* find_target(std::string_view name);
+// The target's read(), with the input known to attempt().
+void feed(const Target& target, std::string_view input);
 
 // For the targets.
 
-// Runs a reader; an Error is a good end, and its message must be in the library's own words.
+// Runs a reader; an Error is a good end, and its message must be in the library's own words: those
+// of nlohmann::json are a finding, unless the input itself has them.
 void attempt(const std::function<void()>& read);
 
 // What a target reads as several files: the parts of the input between NUL bytes, the last with
