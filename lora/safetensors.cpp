@@ -8,6 +8,7 @@
 #include <set>
 
 #include "runtime/error.hpp"
+#include "runtime/json.hpp"
 
 namespace clora {
 namespace {
@@ -17,7 +18,13 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "safetensors are little endian");
 
 constexpr std::uint64_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
+// The parsed header takes up to some twenty times its bytes. Real ones have some hundred bytes for
+// each tensor; the reference implementation stops at 100 MB.
+constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{16} << 20U;
+constexpr std::size_t kMaxTensors = std::size_t{1} << 18U;
+constexpr std::size_t kMaxNameBytes = 1024;
+constexpr JsonLimits kHeaderLimits{
+    .bytes = kMaxHeaderBytes, .depth = 8, .string_bytes = kMaxHeaderBytes, .unique_keys = true};
 constexpr std::string_view kMetadataKey = "__metadata__";
 
 struct ElementType {
@@ -58,48 +65,49 @@ std::string_view header_text(const MappedFile& file) {
          file.path().string(), bytes.size());
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
-  if (length > kMaxHeaderBytes || length > bytes.size() - kLengthBytes)
+  if (length > bytes.size() - kLengthBytes)
     fail(ErrorCode::invalid_file,
          "{}: the header claims {} bytes, the file has {}; it is truncated or no safetensors file",
          file.path().string(), length, bytes.size() - kLengthBytes);
+  if (length > kMaxHeaderBytes)
+    fail(ErrorCode::invalid_file, "{}: the header must have at most {} bytes, got {}",
+         file.path().string(), kMaxHeaderBytes, length);
   return {reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length};
 }
 
-// JSON itself lets a key come twice, and a parser then drops one of the two tensors in silence.
+// JSON itself lets a key come twice; one of the two tensors would be dropped in silence.
 json parse_header(const MappedFile& file) {
   const std::string path = file.path().string();
-  std::set<std::string> names;
-  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::key && depth == 1 &&
-        !names.insert(parsed.get<std::string>()).second)
-      fail(ErrorCode::invalid_file, "{}: {} is there twice", path, parsed.get<std::string>());
-    return true;
-  };
-  json header;
-  try {
-    header = json::parse(header_text(file), watch);
-  } catch (const json::exception& error) {
-    fail(ErrorCode::invalid_file, "{}: the header is not valid JSON: {}", path, error.what());
-  }
+  json header = parse_json(header_text(file), path + ": header", kHeaderLimits);
   if (!header.is_object())
-    fail(ErrorCode::invalid_file, "{}: the header must be a JSON object", path);
+    fail(ErrorCode::invalid_file, "{}: the header must be a JSON object, got {}", path,
+         json_excerpt(header));
+  if (header.size() > kMaxTensors)
+    fail(ErrorCode::invalid_file, "{}: the header must name at most {} tensors, got {}", path,
+         kMaxTensors, header.size());
   return header;
 }
 
-// header[key] as a list of whole numbers that are not negative.
-std::vector<std::uint64_t> whole_numbers(const json& description, const char* key,
-                                         const std::string& where) {
-  const auto at = description.find(key);
-  if (at == description.end() || !at->is_array())
-    fail(ErrorCode::invalid_file, "{} needs {} as a list of numbers", where, key);
+// The value of `key` as a list of integers that are not negative.
+std::vector<std::uint64_t> integers_of(const JsonKeys& description, std::string_view key) {
+  const json* list = description.find(key);
+  if (list == nullptr || !list->is_array())
+    description.wrong_kind(key, "a list of integers", list == nullptr ? json() : *list);
   std::vector<std::uint64_t> numbers;
-  for (const json& number : *at) {
+  for (const json& number : *list) {
     if (!number.is_number_unsigned() || number.get<std::uint64_t>() >> 62 != 0)
-      fail(ErrorCode::invalid_file, "{} has the impossible number {} in {}", where, number.dump(),
-           key);
+      description.wrong_kind(key, "a list of integers from 0 to 2^62", number);
     numbers.push_back(number.get<std::uint64_t>());
   }
   return numbers;
+}
+
+// "[3, 4]", of long lists the first eight.
+std::string text_of(const std::vector<std::uint64_t>& numbers) {
+  constexpr std::size_t kShown = 8;
+  const std::span<const std::uint64_t> all(numbers);
+  return fmt::format("[{}{}]", fmt::join(all.first(std::min(all.size(), kShown)), ", "),
+                     all.size() > kShown ? ", ..." : "");
 }
 
 // Product of the dimensions and the element size, refused where it passes `limit`.
@@ -116,33 +124,40 @@ std::uint64_t checked_bytes(const std::vector<std::uint64_t>& dimensions, std::u
   return product;
 }
 
-SafetensorsFile::Entry read_entry(const std::string& name, const json& description,
-                                  std::span<const std::byte> data, const std::string& path) {
-  const std::string where = fmt::format("{}: tensor {}", path, name);
-  if (!description.is_object() || !description.contains("dtype") ||
-      !description["dtype"].is_string())
-    fail(ErrorCode::invalid_file, "{} needs a dtype, a shape and data_offsets", where);
-  SafetensorsFile::Entry entry;
-  entry.name = name;
-  entry.type_name = description["dtype"].get<std::string>();
-  const ElementType* type = find_element_type(entry.type_name);
+const ElementType& element_type_of(const JsonKeys& description) {
+  const std::string name = description.text("dtype");
+  const ElementType* type = find_element_type(name);
   if (type == nullptr)
-    fail(ErrorCode::unsupported, "{} has the unknown type {}", where, entry.type_name);
-  entry.type = type->type;
+    fail(ErrorCode::unsupported, "{}: {} is the unknown type {}", description.source(),
+         description.name_of_key("dtype"), json_excerpt(json(name)));
+  return *type;
+}
 
-  const auto dimensions = whole_numbers(description, "shape", where);
-  const auto offsets = whole_numbers(description, "data_offsets", where);
+SafetensorsFile::Entry read_entry(const std::string& name, const json& value,
+                                  std::span<const std::byte> data, const std::string& path) {
+  if (name.empty() || name.size() > kMaxNameBytes)
+    fail(ErrorCode::invalid_file, "{}: the name of a tensor must have 1 to {} bytes, got {}: {}",
+         path, kMaxNameBytes, name.size(), json_excerpt(json(name)));
+  const std::string where = fmt::format("{}: tensor {}", path, name);
+  const JsonKeys description(value, path, name);
+  const ElementType& type = element_type_of(description);
+  const auto dimensions = integers_of(description, "shape");
+  const auto offsets = integers_of(description, "data_offsets");
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data.size())
     fail(ErrorCode::invalid_file,
          "{} has data_offsets {} outside the data of {} bytes; the file is truncated or damaged",
-         where, description["data_offsets"].dump(), data.size());
+         where, text_of(offsets), data.size());
   const std::uint64_t size = offsets[1] - offsets[0];
-  const std::uint64_t wanted = checked_bytes(dimensions, type->bytes, data.size(), where);
+  const std::uint64_t wanted = checked_bytes(dimensions, type.bytes, data.size(), where);
   if (size != wanted)
     fail(ErrorCode::invalid_file, "{} {} {} needs {} bytes, its data_offsets hold {}", where,
-         entry.type_name, description["shape"].dump(), wanted, size);
+         type.name, text_of(dimensions), wanted, size);
+  SafetensorsFile::Entry entry{.name = name,
+                               .type_name = std::string(type.name),
+                               .type = type.type,
+                               .dimensions = {},
+                               .bytes = data.subspan(offsets[0], size)};
   entry.dimensions.assign(dimensions.begin(), dimensions.end());
-  entry.bytes = data.subspan(offsets[0], size);
   return entry;
 }
 
@@ -150,10 +165,12 @@ SafetensorsMetadata read_metadata(const json& value, const std::string& path) {
   SafetensorsMetadata metadata;
   if (value.is_null()) return metadata;  // some writers leave it so
   if (!value.is_object())
-    fail(ErrorCode::invalid_file, "{}: {} must be an object of texts", path, kMetadataKey);
+    fail(ErrorCode::invalid_file, "{}: {} must be an object of texts, got {}", path, kMetadataKey,
+         json_excerpt(value));
   for (const auto& [key, text] : value.items()) {
     if (!text.is_string())
-      fail(ErrorCode::invalid_file, "{}: {} must be an object of texts", path, kMetadataKey);
+      fail(ErrorCode::invalid_file, "{}: {} must be an object of texts, got {} as {}", path,
+           kMetadataKey, json_excerpt(text), json_excerpt(json(key)));
     metadata.emplace(key, text.get<std::string>());
   }
   return metadata;
@@ -183,26 +200,34 @@ std::size_t bytes_of_tensor(const StoredTensor& tensor) {
   return bytes_of(tensor.type, static_cast<std::size_t>(tensor.shape.elements()));
 }
 
-// Length and JSON, padded with spaces so that the data begins at a multiple of 8.
+// {"dtype": ..., "shape": ..., "data_offsets": ...} of a tensor that begins at `offset`.
+std::string description_text(const StoredTensor& tensor, std::size_t offset) {
+  std::vector<std::int64_t> dimensions;
+  for (int d = 0; d < tensor.shape.rank(); ++d) dimensions.push_back(tensor.shape[d]);
+  return json_text(
+      nlohmann::ordered_json{{"dtype", element_type_of(tensor).name},
+                             {"shape", dimensions},
+                             {"data_offsets", {offset, offset + bytes_of_tensor(tensor)}}});
+}
+
+// Length and JSON, padded with spaces so that the data begins at a multiple of 8. The object is
+// written key by key: an ordered_json of all tensors would search each name in all others.
 std::string make_header(std::span<const StoredTensor> tensors,
                         const std::vector<std::size_t>& order,
                         const SafetensorsMetadata& metadata) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header[std::string(kMetadataKey)] = metadata;
+  std::vector<std::string> members;
+  if (!metadata.empty())
+    members.push_back(fmt::format("\"{}\":{}", kMetadataKey, json_text(json(metadata))));
+  std::set<std::string_view> names{kMetadataKey};
   std::size_t offset = 0;
   for (const std::size_t i : order) {
     const StoredTensor& tensor = tensors[i];
-    require(tensor.name != kMetadataKey && !header.contains(tensor.name),
-            "safetensors: {} cannot be stored: the name is taken", tensor.name);
-    std::vector<std::int64_t> dimensions;
-    for (int d = 0; d < tensor.shape.rank(); ++d) dimensions.push_back(tensor.shape[d]);
-    const std::size_t end = offset + bytes_of_tensor(tensor);
-    header[tensor.name] = {{"dtype", element_type_of(tensor).name},
-                           {"shape", dimensions},
-                           {"data_offsets", {offset, end}}};
-    offset = end;
+    require(names.insert(tensor.name).second, "safetensors: {} cannot be stored: the name is taken",
+            tensor.name);
+    members.push_back(json_text(json(tensor.name)) + ':' + description_text(tensor, offset));
+    offset += bytes_of_tensor(tensor);
   }
-  std::string text = header.dump();
+  std::string text = fmt::format("{{{}}}", fmt::join(members, ","));
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const std::uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "model/gguf_cursor.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -14,105 +15,15 @@ namespace {
 constexpr std::uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr int kMaxDimensions = 4;
-constexpr int kMaxArrayDepth = 8;
-constexpr std::uint32_t kLastValueType = static_cast<std::uint32_t>(GgufType::float64);
+// Real headers have some dozen keys and a few thousand tensors. Without limits a sparse file of
+// zeros becomes millions of them.
+constexpr std::uint64_t kMaxEntries = std::uint64_t{1} << 16U;
+constexpr std::uint64_t kMaxTensors = std::uint64_t{1} << 18U;
 // The least that one metadata entry or tensor description can take: what bounds their counts.
 constexpr std::uint64_t kMinEntryBytes = 8 + 4 + 1;
 constexpr std::uint64_t kMinTensorBytes = 8 + 4 + 8 + 4 + 8;
 
-// Reads the header front to back; every step is checked against the end of the file.
-class Cursor {
- public:
-  Cursor(const std::filesystem::path& path, std::span<const std::byte> file)
-      : path_(path), file_(file) {}
-
-  std::uint64_t position() const noexcept { return position_; }
-  std::uint64_t remaining() const noexcept { return file_.size() - position_; }
-
-  std::span<const std::byte> bytes(std::uint64_t count, std::string_view what) {
-    if (count > remaining())
-      fail(ErrorCode::invalid_file,
-           "{}: {} needs {} bytes at offset {}, the file has {} left; it is truncated or damaged",
-           path_.string(), what, count, position_, remaining());
-    const auto taken = file_.subspan(position_, count);
-    position_ += count;
-    return taken;
-  }
-
-  template <class T>
-  T scalar(std::string_view what) {
-    T value;
-    std::memcpy(&value, bytes(sizeof value, what).data(), sizeof value);
-    return value;
-  }
-
-  std::string_view string(std::string_view what) {
-    const auto taken = bytes(scalar<std::uint64_t>(what), what);
-    return {reinterpret_cast<const char*>(taken.data()), taken.size()};
-  }
-
-  // A count of things of at least `least` bytes each: refused where the file cannot hold them.
-  std::uint64_t count(std::uint64_t least, std::string_view what) {
-    const auto value = scalar<std::uint64_t>(what);
-    check_count(value, least, what);
-    return value;
-  }
-
-  void check_count(std::uint64_t value, std::uint64_t least, std::string_view what) const {
-    if (value > remaining() / least)
-      fail(ErrorCode::invalid_file, "{}: the header claims {} {}, the file has only {} bytes left",
-           path_.string(), value, what, remaining());
-  }
-
-  GgufValue value(GgufType type, std::string_view key, int depth = 0) {
-    GgufValue result;
-    result.type = type;
-    if (type == GgufType::array) {
-      read_array(result, key, depth);
-    } else if (type == GgufType::string) {
-      result.bytes = bytes(scalar<std::uint64_t>(key), key);
-    } else {
-      result.bytes = bytes(least_bytes(type), key);
-    }
-    return result;
-  }
-
-  GgufType type(std::string_view key) {
-    const auto number = scalar<std::uint32_t>(key);
-    if (number > kLastValueType)
-      fail(ErrorCode::invalid_file, "{}: {} has the unknown value type {}", path_.string(), key,
-           number);
-    return static_cast<GgufType>(number);
-  }
-
- private:
-  // Bytes of a scalar; the length fields of a string or an array.
-  static std::uint64_t least_bytes(GgufType type) {
-    constexpr std::array<std::uint64_t, 13> kLeast{1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
-    return kLeast.at(static_cast<std::size_t>(type));
-  }
-
-  void read_array(GgufValue& array, std::string_view key, int depth) {
-    if (depth == kMaxArrayDepth)
-      fail(ErrorCode::invalid_file, "{}: {} nests arrays more than {} deep", path_.string(), key,
-           kMaxArrayDepth);
-    array.element = type(key);
-    array.count = scalar<std::uint64_t>(key);
-    const std::uint64_t least = least_bytes(array.element);
-    check_count(array.count, least, key);
-    const std::uint64_t start = position_;
-    const bool fixed = array.element != GgufType::string && array.element != GgufType::array;
-    if (fixed) position_ += array.count * least;
-    for (std::uint64_t i = 0; !fixed && i < array.count; ++i) value(array.element, key, depth + 1);
-    array.bytes = file_.subspan(start, position_ - start);
-  }
-
-  const std::filesystem::path& path_;
-  std::span<const std::byte> file_;
-  std::uint64_t position_ = 0;
-};
-
-std::uint32_t read_version(Cursor& cursor, const std::filesystem::path& path) {
+std::uint32_t read_version(GgufCursor& cursor, const std::filesystem::path& path) {
   if (cursor.scalar<std::uint32_t>("the magic number") != kMagic)
     fail(ErrorCode::invalid_file, "{}: not a GGUF file: it does not begin with GGUF",
          path.string());
@@ -133,7 +44,7 @@ struct Described {
   std::uint64_t bytes = 0;  // 0 for a type that is not read here
 };
 
-Shape read_shape(Cursor& cursor, const std::filesystem::path& path, std::string_view name) {
+Shape read_shape(GgufCursor& cursor, const std::filesystem::path& path, std::string_view name) {
   const auto rank = cursor.scalar<std::uint32_t>(name);
   if (rank == 0 || rank > kMaxDimensions)
     fail(ErrorCode::invalid_file, "{}: tensor {} has {} dimensions, 1 to {} are possible",
@@ -152,10 +63,10 @@ Shape read_shape(Cursor& cursor, const std::filesystem::path& path, std::string_
   return Shape(std::span(dimensions).first(rank));
 }
 
-Described read_description(Cursor& cursor, const std::filesystem::path& path) {
+Described read_description(GgufCursor& cursor, const std::filesystem::path& path) {
   Described described;
   GgufTensor& tensor = described.tensor;
-  tensor.name = cursor.string("a tensor's name");
+  tensor.name = cursor.name("a tensor's name");
   tensor.shape = read_shape(cursor, path, tensor.name);
   tensor.type_number = cursor.scalar<std::uint32_t>(tensor.name);
   described.offset = cursor.scalar<std::uint64_t>(tensor.name);
@@ -222,14 +133,15 @@ std::optional<T> scalar_of(const GgufFile& file, std::string_view key,
 GgufFile GgufFile::open(const std::filesystem::path& path) {
   GgufFile file(MappedFile::open(path));
   const auto bytes = file.file_.bytes();
-  Cursor cursor(path, bytes);
+  GgufCursor cursor(path, bytes);
   file.version_ = read_version(cursor, path);
   const auto tensor_count = cursor.scalar<std::uint64_t>("the number of tensors");
-  const auto entry_count = cursor.count(kMinEntryBytes, "metadata entries");
-  cursor.check_count(tensor_count, kMinTensorBytes, "tensors");
+  const auto entry_count = cursor.scalar<std::uint64_t>("the number of metadata entries");
+  cursor.check_count(entry_count, kMinEntryBytes, kMaxEntries, "metadata entries");
+  cursor.check_count(tensor_count, kMinTensorBytes, kMaxTensors, "tensors");
 
   for (std::uint64_t i = 0; i < entry_count; ++i) {
-    const std::string_view key = cursor.string("a metadata key");
+    const std::string_view key = cursor.name("a metadata key");
     const GgufType type = cursor.type(key);
     file.metadata_.push_back({key, cursor.value(type, key)});
     if (!file.value_index_.emplace(key, i).second)

@@ -8,6 +8,7 @@
 
 #include "lora/hub_hint.hpp"
 #include "runtime/error.hpp"
+#include "runtime/json.hpp"
 
 namespace clora {
 namespace {
@@ -52,11 +53,7 @@ json read_json(const fs::path& path) {
   const MappedFile file = MappedFile::open(path);
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                               file.bytes().size());
-  try {
-    return json::parse(text);
-  } catch (const json::exception& error) {
-    fail(ErrorCode::invalid_file, "{}: not valid JSON: {}", path.string(), error.what());
-  }
+  return parse_json(text, path.string());
 }
 
 // The ids that end a text often stand only beside the configuration. They are advice, so that a
@@ -85,7 +82,7 @@ std::set<std::string> shard_names(const fs::path& index_path, const json& index)
   for (const auto& [tensor, shard] : index["weight_map"].items()) {
     if (!shard.is_string() || shard.get<std::string>().find('/') != std::string::npos)
       fail(ErrorCode::invalid_file, "{}: {} must lie in a file of the same folder, got {}", path,
-           tensor, shard.dump());
+           tensor, json_excerpt(shard));
     names.insert(shard.get<std::string>());
   }
   if (names.empty()) fail(ErrorCode::invalid_file, "{}: names no tensors", path);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <unordered_set>
 
 namespace clora {
 namespace {
@@ -81,6 +82,32 @@ std::string found_at(std::string_view text, std::size_t offset) {
   return fmt::format("the byte 0x{:02x} was not expected", byte);
 }
 
+// For the parser: watches the keys of each object for one that comes twice.
+template <class Json>
+class UniqueKeys {
+ public:
+  explicit UniqueKeys(std::string_view source) : source_(source) {}
+
+  // `depth` counts the arrays and objects around the event; a key is inside of its object.
+  bool operator()(int depth, typename Json::parse_event_t event, Json& parsed) {
+    const auto level = static_cast<std::size_t>(depth);
+    if (event == Json::parse_event_t::object_start) {
+      keys_.resize(std::max(keys_.size(), level + 2));
+      keys_[level + 1].clear();
+    } else if (event == Json::parse_event_t::key) {
+      if (!keys_[level].insert(parsed.template get<std::string>()).second) {
+        fail(ErrorCode::invalid_file, "{}: the key {} is there twice", source_,
+             json_excerpt(parsed));
+      }
+    }
+    return true;
+  }
+
+ private:
+  std::string_view source_;
+  std::vector<std::unordered_set<std::string>> keys_;  // by the depth of their object
+};
+
 template <class Json>
 std::string text_of(const Json& value, int indent) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
@@ -124,7 +151,7 @@ Json parse_json(std::string_view text, std::string_view source, const JsonLimits
   const Document document{text, source, first_line};
   check_limits(document, limits);
   try {
-    return Json::parse(text);
+    return limits.unique_keys ? Json::parse(text, UniqueKeys<Json>(source)) : Json::parse(text);
   } catch (const typename Json::parse_error& error) {
     // The offset counts from 1 and is 0 where the text is empty.
     const std::size_t offset = error.byte > 0 ? error.byte - 1 : 0;

@@ -22,6 +22,9 @@ struct JsonLimits {
   std::size_t bytes = std::size_t{256} << 20U;
   std::size_t depth = 64;  // of arrays and objects in one another
   std::size_t string_bytes = std::size_t{16} << 20U;
+  // Whether a key that one object has twice is an error. RFC 8259 leaves it open; a parser keeps
+  // the last value in silence.
+  bool unique_keys = false;
 };
 
 // The document in `text`. `source` is the file or the request that errors name. Json is

@@ -70,6 +70,16 @@ class CheckLayers(unittest.TestCase):
     def test_a_kernel_that_includes_a_host_file_fails(self):
         self.expect_fault({"cl/bad.cl": '#include "ops/row.hpp"\n'}, "cl/bad.cl:1")
 
+    def test_json_that_goes_past_its_room_fails_with_file_and_line(self):
+        for call in ("auto x = nlohmann::json::parse(text);", "text = object.dump();",
+                     "} catch (const Json::exception& error) {"):
+            self.expect_fault({"ops/bad.cpp": "\n" + call + "\n"}, "ops/bad.cpp:2: ",
+                              "JSON goes through runtime/json.hpp")
+
+    def test_the_room_of_json_and_tests_may_call_its_library(self):
+        text = "auto x = Json::parse(text);\nx.dump();\n"
+        self.assertEqual(check({"runtime/json.cpp": text, "tests/x.cpp": text}).returncode, 0)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,11 +1,13 @@
 // clc's arrays: .npy files, the specs of --arg, comparisons and pictures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cmath>
 
 #include "runtime/error.hpp"
+#include "runtime/npy.hpp"
 #include "tests/support/test_files.hpp"
 #include "tools/clc/array_spec.hpp"
 #include "tools/clc/comparison.hpp"
@@ -88,7 +90,7 @@ TEST(Npy, BeginsItsElementsAtAMultipleOf64Bytes) {
 }
 
 TEST(Npy, SaysWhatIsWrongWithAFile) {
-  const auto with = [](const char* descr, const char* order, const char* shape) {
+  const auto with = [](const char* descr, const char* order, const std::string& shape) {
     return npy_file(
         fmt::format("{{'descr': {}, 'fortran_order': {}, 'shape': {}, }}", descr, order, shape),
         two_integers());
@@ -99,11 +101,30 @@ TEST(Npy, SaysWhatIsWrongWithAFile) {
   CLORA_EXPECT_ERROR(parsed(with("'<i4'", "False", "(3,)")), invalid, "cut short: 2 elements");
   CLORA_EXPECT_ERROR(parsed(with("'<i4'", "False", "(4294967296, 4294967296)")), invalid, "short");
   CLORA_EXPECT_ERROR(parsed(with("'<i4'", "False", "(0,)")), invalid, "no elements");
+  const std::string long_header =
+      std::string("\x93NUMPY\x02\x00\x00\x00\x02\x00", 12) + std::string(200'000, ' ');
+  CLORA_EXPECT_ERROR(parsed(long_header), invalid, "must have at most 65536 bytes, got 131072");
+  std::string ones;
+  for (int i = 0; i < 65; ++i) ones += "1,";
+  CLORA_EXPECT_ERROR(parsed(with("'<i4'", "False", "(" + ones + ")")), invalid,
+                     "must be a tuple of at most 64 integers");
   CLORA_EXPECT_ERROR(parsed(with("'<i4'", "True", "(1, 2)")), unsupported, "Fortran order");
   CLORA_EXPECT_ERROR(parsed(with("'>i4'", "False", "(2,)")), unsupported, "big endian");
   CLORA_EXPECT_ERROR(parsed(with("'<c8'", "False", "(1,)")), unsupported, "'<c8'");
   CLORA_EXPECT_ERROR(parsed(with("[('a', '<i4')]", "False", "(2,)")), unsupported, "structured");
   EXPECT_EQ(parsed(with("'<i4'", "True", "(2,)")).text(), "i32 [2]");  // one dimension has no order
+}
+
+TEST(Npy, ReadsNoSparseFileOfMostOfTheMemory) {
+  const std::uint64_t memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                               static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const test::TemporaryFolder folder;
+  const std::vector<std::int64_t> shape{static_cast<std::int64_t>(memory / 2)};
+  const std::string head = npy_head("|u1", shape);
+  test::write_whole_file(folder / "x.npy", head);
+  std::filesystem::resize_file(folder / "x.npy", head.size() + memory / 2);
+  CLORA_EXPECT_ERROR(read_npy(folder / "x.npy"), ErrorCode::invalid_file,
+                     fmt::format("a quarter of this machine's memory, got u8 [{}]", memory / 2));
 }
 
 TEST(ArraySpecs, MakeWhatTheySay) {

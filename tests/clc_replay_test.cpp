@@ -10,6 +10,7 @@
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_models.hpp"
+#include "tools/clc/captured_call.hpp"
 #include "tools/clc/npy.hpp"
 
 namespace clora {
@@ -76,9 +77,7 @@ class ClcReplay : public testing::Test {
   std::string launch() const { return (folder_ / "test-scale-2").string(); }
   std::string in_launch(const std::string& file) const { return launch() + "/" + file; }
 
-  ProgramResult clc(std::vector<std::string> arguments) const {
-    return test::run_clc(arguments);
-  }
+  ProgramResult clc(std::vector<std::string> arguments) const { return test::run_clc(arguments); }
   ProgramResult replay(std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {"replay", launch()});
     return clc(more);
@@ -180,12 +179,42 @@ TEST_F(ClcReplay, SaysWhatIsWrongWithAFolder) {
   expect(replay(), 1, "call.json: ");
   test::write_whole_file(in_launch("call.json"), "{\"some\": \"thing\"}");
   expect(replay(), 1, "no captured launch");
+  test::write_whole_file(in_launch("call.json"), std::string(50'000, '['));
+  expect(replay(), 1, "call.json: line 1, column 9: arrays and objects must be nested at most 8");
   test::write_whole_file(in_launch("call.json"), good);
   write_npy(in_launch("0-y.npy"), HostArray::of_zeros(ElementType::f32, {31}));
   expect(replay(), 1,
          "0-y.npy must hold f32 [4, 8], as call.json beside it says, and holds f32 [31]");
   std::filesystem::remove(in_launch("0-y.npy"));
   expect(replay(), 1, "0-y.npy: no such file");
+}
+
+TEST_F(ClcReplay, RefusesByKeyWhatNoCaptureWrites) {
+  const std::string good = test::read_whole_file(in_launch("call.json"));
+  const auto refuses = [&](const std::string& pointer, const json& value,
+                           const std::string& words) {
+    json call = json::parse(good);
+    call[json::json_pointer(pointer)] = value;
+    test::write_whole_file(in_launch("call.json"), call.dump());
+    const auto error = test::caught([&] { read_captured_call(launch()); });
+    ASSERT_TRUE(error.has_value()) << pointer;
+    EXPECT_THAT(error->message, HasSubstr("call.json: " + words));
+  };
+  refuses("/global", {32, -1, 1}, "global must be three sizes");
+  refuses("/global", {32, 1}, "global must be three sizes");
+  refuses("/local", {1.5, 1, 1}, "local must be three sizes");
+  refuses("/launch", -2, "launch must be an integer of 0 or more, got -2");
+  refuses("/device/name", 7, "device.name must be a string, got 7");
+  refuses("/arguments", json::array_t(2000), "arguments must be a list of at most 1024");
+  refuses("/arguments/0", 7, "arguments[0] must be an object, got 7");
+  refuses("/arguments/0/kind", "sam", "arguments[0].kind must be array, same, local");
+  refuses("/arguments/0/type", "f33", "arguments[0].type must be one of f16");
+  refuses("/arguments/0/shape", {1 << 30, 1 << 30}, "arguments[0].shape must be sizes from 1");
+  refuses("/arguments/0/shape", {0}, "arguments[0].shape must be sizes from 1");
+  refuses("/arguments/0/file", "../0-y.npy", "arguments[0].file must be the name of a file in");
+  refuses("/arguments/1/of", -1, "arguments[1].of must be an integer of 0 or more");
+  refuses("/arguments/6/bytes", -64, "arguments[6].bytes must be an integer of 0 or more");
+  refuses("/arguments/8/bytes", "0g", "arguments[8].bytes must be bytes in hexadecimal");
 }
 
 TEST_F(ClcReplay, TakesSharedMemoryAndNullOnTheCommandLine) {

@@ -100,9 +100,17 @@ TEST_F(ClcTrace, SaysWhatIsWrongWithAFileThatIsNoTrace) {
   EXPECT_THAT(clc({"trace", (folder_ / "absent.json").string()}).err,
               HasSubstr("there is no file"));
   EXPECT_THAT(clc({"trace", (folder_ / "broken.json").string()}).err,
-              HasSubstr("is no Chrome trace"));
-  EXPECT_THAT(clc({"trace", trace("none.json", "{}").string()}).err,
-              HasSubstr("has no complete events"));
+              HasSubstr("broken.json: line 1, column 18: not valid JSON: the text ends"));
+  const auto words_about = [&](std::string_view text) {
+    test::write_whole_file(folder_ / "other.json", text);
+    return clc({"trace", (folder_ / "other.json").string()}).err;
+  };
+  EXPECT_THAT(words_about("{}"), HasSubstr("has no list of events"));
+  EXPECT_THAT(words_about("7"), HasSubstr("has no list of events"));
+  EXPECT_THAT(words_about("[]"), HasSubstr("has no complete events"));
+  EXPECT_THAT(words_about(R"([{"ph":"X","ts":"now"}])"),
+              HasSubstr("event.ts must be a number, got \"now\""));
+  EXPECT_THAT(words_about(R"([{"ph":7}])"), HasSubstr("event.ph must be a string, got 7"));
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 #include "model/gguf.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
 
 #include "tests/support/gguf_bytes.hpp"
@@ -198,7 +200,70 @@ TEST_F(Gguf, RefusesHugeCountsWithoutAllocating) {
   append_scalar(array, std::uint32_t{12});
   append_scalar(array, std::uint64_t{1} << 61);  // times 8 bytes: 2^64
   CLORA_EXPECT_ERROR(open(GgufBytes().add_raw("k", kArray, array)), ErrorCode::invalid_file,
-                     "claims 2305843009213693952 k");
+                     "claims 2305843009213693952 elements of k");
+}
+
+// The resident memory of this process, in bytes.
+std::uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+std::string array_of(std::uint32_t element, std::uint64_t count) {
+  std::string array;
+  append_scalar(array, element);
+  append_scalar(array, count);
+  return array;
+}
+
+// Zeros are empty strings and empty arrays of numbers: without a limit the reader walks all of
+// them, and 12 GB of file become resident.
+TEST_F(Gguf, ReadsNoSparseFileOfGigabytes) {
+  constexpr std::uintmax_t kHuge = std::uintmax_t{12} << 30U;
+  for (const std::uint32_t element : {8U, kArray, 0U}) {
+    const std::uint64_t count = element == 0U ? kHuge / 2 : kHuge / 16;
+    write_whole_file(folder_ / "a.gguf",
+                     GgufBytes().add_raw("words", kArray, array_of(element, count)).bytes());
+    std::filesystem::resize_file(folder_ / "a.gguf", kHuge);
+    const std::uint64_t before = resident_bytes();
+    CLORA_EXPECT_ERROR(GgufFile::open(folder_ / "a.gguf"), ErrorCode::invalid_file,
+                       fmt::format("elements of words, got {}", count));
+    EXPECT_LT(resident_bytes(), before + (std::uint64_t{64} << 20U));
+  }
+}
+
+TEST_F(Gguf, BoundsItsHeaderWhateverTheFileHolds) {
+  std::string encoded;
+  append_scalar(encoded, std::uint64_t{300} << 20U);
+  write_whole_file(folder_ / "a.gguf", GgufBytes().add_raw("text", 8, encoded).bytes());
+  std::filesystem::resize_file(folder_ / "a.gguf", std::uintmax_t{12} << 30U);
+  CLORA_EXPECT_ERROR(GgufFile::open(folder_ / "a.gguf"), ErrorCode::invalid_file,
+                     "at most 268435456 bytes, text takes 314572800 bytes");
+
+  GgufBytes entries;
+  entries.add_integer("k", 1).extra_entry_count = 1'000'000;
+  write_whole_file(folder_ / "a.gguf", entries.bytes());
+  std::filesystem::resize_file(folder_ / "a.gguf", std::uintmax_t{12} << 30U);
+  CLORA_EXPECT_ERROR(GgufFile::open(folder_ / "a.gguf"), ErrorCode::invalid_file,
+                     "at most 65536 metadata entries, got 1000001");
+
+  GgufBytes tensors;
+  tensors.extra_tensor_count = 1'000'000;
+  write_whole_file(folder_ / "a.gguf", tensors.bytes());
+  std::filesystem::resize_file(folder_ / "a.gguf", std::uintmax_t{12} << 30U);
+  CLORA_EXPECT_ERROR(GgufFile::open(folder_ / "a.gguf"), ErrorCode::invalid_file,
+                     "at most 262144 tensors, got 1000000");
+}
+
+TEST_F(Gguf, BoundsTheNamesThatMessagesRepeat) {
+  const auto named = [](std::size_t size) { return std::string(size, 'n'); };
+  EXPECT_NO_THROW(open(GgufBytes().add_integer(named(1024), 1)));
+  CLORA_EXPECT_ERROR(open(GgufBytes().add_integer(named(1025), 1)), ErrorCode::invalid_file,
+                     "a metadata key must have at most 1024 bytes, got 1025");
+  CLORA_EXPECT_ERROR(open(GgufBytes().add_tensor(named(1025), {1}, kF32, "1234")),
+                     ErrorCode::invalid_file, "a tensor's name must have at most 1024 bytes");
 }
 
 TEST_F(Gguf, RefusesAStringThatRunsPastTheEnd) {

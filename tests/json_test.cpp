@@ -46,6 +46,15 @@ TEST(Json, RefusesNestingBeyondTheLimitWithItsPlace) {
   EXPECT_THAT(parse_error_of(objects), HasSubstr("at most 64 deep"));
 }
 
+TEST(Json, RefusesAKeyThatAnObjectHasTwiceWhereAsked) {
+  const std::string twice = R"({"a": [{"b": 1}, {"b": 1, "c": {"b": 2}, "b": 3}]})";
+  EXPECT_EQ(parse_json(twice, "config.json")["a"][1]["b"], 3);
+  EXPECT_THAT(parse_error_of(twice, {.unique_keys = true}),
+              HasSubstr("config.json: the key \"b\" is there twice"));
+  EXPECT_NO_THROW(
+      parse_json(R"([{"a": {"a": 1}}, {"a": 2}])", "config.json", {.unique_keys = true}));
+}
+
 TEST(Json, CountsNoBracketsInStrings) {
   const std::string text = "\"" + std::string(1000, '[') + "\"";
   EXPECT_NO_THROW(parse_json(text, "config.json"));

@@ -249,7 +249,7 @@ TEST_F(Weights, SayWhatAModelFolderHolds) {
                      "name the folder");
   write_whole_file(folder_ / "config.json", "{");
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::invalid_file,
-                     "config.json: not valid JSON");
+                     "config.json: line 1, column 2: not valid JSON");
   write_whole_file(folder_ / "config.json", "");
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::invalid_file, "is empty");
 }

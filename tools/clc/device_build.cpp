@@ -8,6 +8,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
+#include "runtime/json.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/clc/process.hpp"
 
@@ -68,7 +69,7 @@ int build_here(const DeviceBuildRequest& request) {
                   {"log", report.log},
                   {"seconds", report.seconds},
                   {"kernels", kernels}};
-  std::cout << kMark << line.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+  std::cout << kMark << json_text(line) << std::endl;
   return 0;
 }
 
@@ -103,6 +104,17 @@ DeviceBuild outcome_of(const Json& line) {
   return outcome;
 }
 
+// What the child wrote behind the mark; the driver may have written there, too.
+DeviceBuild outcome_of_text(std::string_view text) {
+  try {
+    return outcome_of(parse_json(text, "the report of a build in a child"));
+  } catch (const Json::exception&) {
+    fail(ErrorCode::build_failed,
+         "the report of a build in a child must have built, log, seconds and kernels, got {}",
+         text.substr(0, 200));
+  }
+}
+
 }  // namespace
 
 DeviceBuild build_in_child(const DeviceBuildRequest& request) {
@@ -110,7 +122,8 @@ DeviceBuild build_in_child(const DeviceBuildRequest& request) {
       run_process(command_of(request), request.limit_seconds, environment_of(request));
   const std::size_t mark = done.out.rfind(kMark);
   if (done.end == ProcessResult::End::exited && mark != std::string::npos) {
-    return outcome_of(Json::parse(done.out.substr(mark + std::string_view(kMark).size())));
+    return outcome_of_text(
+        std::string_view(done.out).substr(mark + std::string_view(kMark).size()));
   }
   DeviceBuild outcome;
   outcome.seconds = done.seconds;

@@ -1,5 +1,7 @@
 #include "tools/clc/npy.hpp"
 
+#include <unistd.h>
+
 #include <array>
 #include <charconv>
 #include <string>
@@ -12,6 +14,19 @@ namespace clora {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
+// NumPy itself refuses headers above 10,000 bytes and arrays of more than 32 dimensions (64 since
+// version 2).
+constexpr std::size_t kMaxHeaderBytes = 65536;
+constexpr std::size_t kMaxDimensions = 64;
+
+// An array is copied, and its values are compared with a second one.
+std::uint64_t max_array_bytes() {
+  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 4;
+}
+
+// At most the first 60 bytes, for messages.
+std::string_view excerpt(std::string_view text) { return text.substr(0, 60); }
 
 struct NamedType {
   std::string_view descr;
@@ -58,6 +73,10 @@ NpyText split(std::string_view file, std::string_view name) {
     fail(ErrorCode::invalid_file, "npy: {} ends within its header, after {} bytes", name,
          file.size());
   }
+  if (length > kMaxHeaderBytes) {
+    fail(ErrorCode::invalid_file, "npy: the header of {} must have at most {} bytes, got {}", name,
+         kMaxHeaderBytes, length);
+  }
   return {file.substr(begin, length), file.substr(begin + length)};
 }
 
@@ -82,13 +101,13 @@ ElementType type_in(std::string_view header, std::string_view name) {
   }
   if (descr.starts_with('>')) {
     fail(ErrorCode::unsupported,
-         "npy: {} is big endian ('{}'); save it by numpy.save(file, x.astype('<{}'))", name, descr,
-         descr.substr(1));
+         "npy: {} is big endian ('{}'); save it by numpy.save(file, x.astype('<{}'))", name,
+         excerpt(descr), excerpt(descr.substr(1)));
   }
   fail(ErrorCode::unsupported,
        "npy: {} has elements of '{}'; clc reads <f2 <f4 <f8 and integers "
        "of 1, 2, 4 and 8 bytes, little endian",
-       name, value.starts_with('[') ? "a structured type" : descr);
+       name, value.starts_with('[') ? "a structured type" : excerpt(descr));
 }
 
 Dimensions shape_in(std::string_view header, std::string_view name) {
@@ -103,12 +122,14 @@ Dimensions shape_in(std::string_view header, std::string_view name) {
       value.remove_prefix(begin);
       std::int64_t size = 0;
       const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), size);
-      if (error != std::errc() || size < 0) break;
+      if (error != std::errc() || size < 0 || shape.size() == kMaxDimensions) break;
       shape.push_back(size);
       value.remove_prefix(static_cast<std::size_t>(stop - value.data()));
     }
   }
-  fail(ErrorCode::invalid_file, "npy: the header of {} has a shape that is none", name);
+  fail(ErrorCode::invalid_file,
+       "npy: the shape in the header of {} must be a tuple of at most {} integers, got {}", name,
+       kMaxDimensions, excerpt(value));
 }
 
 // As NumPy names it.
@@ -142,6 +163,11 @@ HostArray parse_npy(std::span<const std::byte> bytes, std::string_view name) {
   if (wanted > count) {
     fail(ErrorCode::invalid_file, "npy: {} is cut short: {} elements for the shape {}", name, count,
          text_of(array.shape));
+  }
+  if (wanted > max_array_bytes() / bytes_of(array.type)) {
+    fail(ErrorCode::invalid_file,
+         "npy: {} must be at most {} bytes, a quarter of this machine's memory, got {} {}", name,
+         max_array_bytes(), name_of(array.type), text_of(array.shape));
   }
   const auto begin = bytes.end() - static_cast<std::ptrdiff_t>(elements.size());
   array.bytes.assign(begin, begin + static_cast<std::ptrdiff_t>(wanted * bytes_of(array.type)));

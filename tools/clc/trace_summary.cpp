@@ -1,11 +1,12 @@
 #include "tools/clc/trace_summary.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "runtime/error.hpp"
+#include "runtime/file.hpp"
+#include "runtime/json.hpp"
 
 namespace clora {
 namespace {
@@ -18,26 +19,26 @@ struct Event {
   double begin_us = 0, end_us = 0;
 };
 
-std::string id_of(const Json& event, const char* key) {
-  const auto found = event.find(key);
-  return found == event.end() ? "" : found->dump();
+std::string id_of(const JsonKeys& event, std::string_view key) {
+  const Json* id = event.find(key);
+  return id == nullptr ? "" : json_text(*id);
 }
 
-Json parsed(const std::filesystem::path& file) {
-  if (!std::filesystem::is_regular_file(file)) {
-    fail(ErrorCode::not_found, "trace: there is no file '{}'", file.string());
+Json events_in(const std::filesystem::path& path) {
+  if (!std::filesystem::is_regular_file(path)) {
+    fail(ErrorCode::not_found, "trace: there is no file '{}'", path.string());
   }
-  std::ifstream stream(file);
-  try {
-    Json json = Json::parse(stream);
-    const Json events = json.is_array() ? std::move(json) : json.at("traceEvents");
-    if (events.is_array()) return events;
-  } catch (const Json::exception& error) {
-    fail(ErrorCode::invalid_file, "trace: '{}' is no Chrome trace: {}", file.string(),
-         error.what());
+  const MappedFile file = MappedFile::open(path);
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                              file.bytes().size());
+  Json document = parse_json(text, path.string());
+  if (document.is_array()) return document;
+  const auto events = document.is_object() ? document.find("traceEvents") : document.end();
+  if (events == document.end() || !events->is_array()) {
+    fail(ErrorCode::invalid_file, "trace: '{}' is no Chrome trace: it has no list of events",
+         path.string());
   }
-  fail(ErrorCode::invalid_file, "trace: '{}' is no Chrome trace: its events are no list",
-       file.string());
+  return std::move(*events);
 }
 
 // Names that metadata events give to processes and threads.
@@ -45,10 +46,11 @@ struct Names {
   std::map<std::string, std::string> processes;
   std::map<Place, std::string> threads;
 
-  void take(const Json& event) {
-    const std::string name = event.at("args").value("name", "");
-    if (event.value("name", "") == "process_name") processes[id_of(event, "pid")] = name;
-    if (event.value("name", "") == "thread_name") {
+  void take(const JsonKeys& event) {
+    const std::string name = event.object("args").find_text("name").value_or("");
+    const std::string kind = event.find_text("name").value_or("");
+    if (kind == "process_name") processes[id_of(event, "pid")] = name;
+    if (kind == "thread_name") {
       threads[{id_of(event, "pid"), id_of(event, "tid")}] = name;
     }
   }
@@ -92,14 +94,17 @@ bool is_device(const std::string& process) {
 std::vector<TraceTrack> read_trace(const std::filesystem::path& file) {
   std::map<Place, std::vector<Event>> events;
   Names names;
-  for (const Json& each : parsed(file)) {
+  const Json all = events_in(file);
+  for (const Json& each : all) {
     if (!each.is_object()) continue;
-    const std::string phase = each.value("ph", "");
-    if (phase == "M" && each.contains("args")) names.take(each);
-    if (phase != "X" || !each.contains("ts")) continue;
-    const double begin = each.at("ts").get<double>();
-    events[{id_of(each, "pid"), id_of(each, "tid")}].push_back(
-        {each.value("name", "?"), begin, begin + each.value("dur", 0.0)});
+    const JsonKeys event(each, file.string(), "event");
+    const std::string phase = event.find_text("ph").value_or("");
+    const std::string name = event.find_text("name").value_or("?");
+    if (phase == "M" && (name == "process_name" || name == "thread_name")) names.take(event);
+    if (phase != "X" || event.find("ts") == nullptr) continue;
+    const double begin = event.number("ts");
+    events[{id_of(event, "pid"), id_of(event, "tid")}].push_back(
+        {name, begin, begin + event.find_number("dur").value_or(0)});
   }
   std::vector<TraceTrack> tracks;
   for (auto& [place, own] : events) {

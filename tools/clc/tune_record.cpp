@@ -1,10 +1,11 @@
 #include "tools/clc/tune_record.hpp"
 
 #include <array>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "runtime/error.hpp"
 #include "runtime/file.hpp"
+#include "runtime/json.hpp"
 
 namespace clora {
 namespace {
@@ -19,6 +20,12 @@ TrialEnd end_of(const std::string& name) {
   return i < kEnds.size() ? static_cast<TrialEnd>(i) : TrialEnd::trying;
 }
 
+NamedNumbers numbers_in(const OrderedJsonKeys& values) {
+  NamedNumbers numbers;
+  for (const auto& [name, number] : values.value().items()) numbers[name] = values.integer(name);
+  return numbers;
+}
+
 }  // namespace
 
 std::string_view name_of(TrialEnd end) { return kEnds.at(static_cast<std::size_t>(end)); }
@@ -28,24 +35,31 @@ TuneRecord::TuneRecord(std::filesystem::path path, std::string subject)
   if (path_.empty()) return;
   try {
     load();
-  } catch (const nlohmann::json::exception&) {
+  } catch (const Error&) {
     results_.clear();  // damaged
   }
   resumed_ = results_.size();
 }
 
 void TuneRecord::load() {
-  std::ifstream file(path_);
-  if (!file) return;
-  const auto json = ordered_json::parse(file);
-  if (json.at("subject") != subject_) return;
-  for (const ordered_json& each : json.at("candidates")) {
-    TrialResult result{
-        .end = end_of(each.at("end")), .why = each.at("why"), .seconds = each.at("seconds")};
+  if (!std::filesystem::is_regular_file(path_)) return;
+  const MappedFile file = MappedFile::open(path_);
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                              file.bytes().size());
+  const auto document = parse_json<ordered_json>(text, path_.string());
+  const OrderedJsonKeys record(document, path_.string());
+  if (record.text("subject") != subject_) return;
+  const ordered_json* candidates = record.find("candidates");
+  if (candidates == nullptr) return;
+  for (const ordered_json& each : *candidates) {
+    const OrderedJsonKeys candidate(each, path_.string(), "candidates");
+    TrialResult result{.end = end_of(candidate.text("end")),
+                       .why = candidate.text("why"),
+                       .seconds = candidate.number("seconds")};
     if (result.end == TrialEnd::trying) {
       result = {.end = TrialEnd::refused, .why = "an earlier run did not survive it"};
     }
-    results_[each.at("values").get<NamedNumbers>()] = std::move(result);
+    results_[numbers_in(candidate.object("values"))] = std::move(result);
   }
 }
 
@@ -69,7 +83,7 @@ void TuneRecord::store() const {
   }
   const ordered_json json{{"subject", subject_}, {"candidates", std::move(candidates)}};
   std::filesystem::create_directories(path_.parent_path().empty() ? "." : path_.parent_path());
-  write_file_atomically(path_, std::string_view(json.dump(1) + '\n'));
+  write_file_atomically(path_, (json_text(json, 1) + '\n'));
 }
 
 }  // namespace clora

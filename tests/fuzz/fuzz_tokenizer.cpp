@@ -1,0 +1,45 @@
+// tokenizer.json with tokenizer_config.json, and what the tokenizer does with a text.
+#include "model/tokenizer_json.hpp"
+#include "tests/fuzz/target.hpp"
+#include "tests/fuzz/targets.hpp"
+#include "tests/fuzz/tiny_files.hpp"
+
+namespace clora::fuzz {
+namespace {
+
+void encode_and_decode(const Tokenizer& tokenizer) {
+  EncodeOptions options;
+  for (const bool parse_special : {false, true}) {
+    options.parse_special = parse_special;
+    const auto ids = tokenizer.encode("ab <s>a\xC3\xA9 12345\n  b\xFF", options);
+    use(tokenizer.decode(ids));
+    use(tokenizer.decode(ids, {.keep_special = true, .continues = true}));
+  }
+}
+
+}  // namespace
+
+void read_tokenizer(std::string_view input) {
+  const auto parts = parts_of(input, 2);
+  attempt([&] { encode_and_decode(tokenizer_from_json(parts[0], parts[1])); });
+}
+
+std::vector<std::string> tokenizer_seeds() {
+  return {joined({tiny_tokenizer_json(), tiny_tokenizer_config_json()}),
+          joined({R"({"added_tokens":[{"id":3,"content":"</s>","special":true,"normalized":true}],)"
+                  R"("normalizer":{"type":"Sequence","normalizers":[{"type":"Prepend",)"
+                  R"("prepend":"\u2581"},{"type":"Replace","pattern":{"String":" "},)"
+                  R"("content":"\u2581"}]},"pre_tokenizer":null,"decoder":{"type":"Fuse"},)"
+                  R"("model":{"type":"BPE","byte_fallback":true,"fuse_unk":true,)"
+                  R"("unk_token":"<unk>","vocab":{"<unk>":0,"\u2581":1,"a":2,"\u2581a":4,)"
+                  R"("<0x0A>":5},"merges":["\u2581 a"]}})",
+                  R"({"eos_token":"</s>","chat_template":[{"name":"default","template":"x"}]})"}),
+          joined({R"({"normalizer":{"type":"NFC"},"pre_tokenizer":{"type":"Sequence",)"
+                  R"("pretokenizers":[{"type":"Split","pattern":{"Regex":"\\s+|[a-z]{1,3}"},)"
+                  R"("behavior":"Isolated","invert":false},{"type":"Digits",)"
+                  R"("individual_digits":true},{"type":"ByteLevel","use_regex":false}]},)"
+                  R"("model":{"type":"BPE","ignore_merges":true,"vocab":{"a":0,"b":1},)"
+                  R"("merges":[]}})"})};
+}
+
+}  // namespace clora::fuzz

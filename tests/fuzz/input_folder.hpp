@@ -1,0 +1,25 @@
+// A folder of this process for readers that take paths. Its files are written without care for
+// power cuts, into memory where $TMPDIR is there; removed at the process's end.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace clora::fuzz {
+
+class InputFolder {
+ public:
+  InputFolder();
+  ~InputFolder();
+  InputFolder(const InputFolder&) = delete;
+  InputFolder& operator=(const InputFolder&) = delete;
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  // The file with exactly this content.
+  std::filesystem::path write(std::string_view name, std::string_view content) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace clora::fuzz

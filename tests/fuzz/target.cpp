@@ -1,0 +1,91 @@
+#include "tests/fuzz/target.hpp"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+#include "runtime/error.hpp"
+#include "tests/fuzz/targets.hpp"
+
+namespace clora::fuzz {
+namespace {
+
+constexpr std::array kTargets {
+#if __has_include("lora/peft_config.hpp")
+  Target{"adapter", read_adapter, adapter_seeds},
+#endif
+      Target{"capture", read_capture, capture_seeds},
+      Target{"chat_template", read_chat_template, chat_template_seeds},
+      Target{"generation_config", read_generation_config, generation_config_seeds},
+      Target{"gguf", read_gguf, gguf_seeds},
+#if __has_include("serving/completion_request.hpp")
+      Target{"http_request", read_http_request, http_request_seeds},
+#endif
+      Target{"model_config", read_model_config, model_config_seeds},
+      Target{"npy", read_npy_file, npy_seeds}, Target{"records", read_records, records_seeds},
+      Target{"run_config", read_run_config, run_config_seeds},
+      Target{"safetensors", read_safetensors, safetensors_seeds},
+      Target{"tokenizer", read_tokenizer, tokenizer_seeds},
+};
+
+constexpr std::string_view kForeignWords = "[json.exception";
+
+volatile unsigned sink;
+std::string_view input_now;
+
+}  // namespace
+
+std::span<const Target> targets() { return kTargets; }
+
+const Target* find_target(std::string_view name) {
+  const auto found = std::ranges::find(kTargets, name, &Target::name);
+  return found == kTargets.end() ? nullptr : &*found;
+}
+
+void feed(const Target& target, std::string_view input) {
+  input_now = input;
+  target.read(input);
+}
+
+void attempt(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    const std::string_view message = error.what();
+    const bool has_foreign_words = message.find(kForeignWords) != std::string_view::npos &&
+                                   input_now.find(kForeignWords) == std::string_view::npos;
+    if (message.empty() || has_foreign_words)
+      throw std::logic_error("a message that is not in our own words: " + std::string(message));
+  }
+}
+
+std::vector<std::string_view> parts_of(std::string_view input, std::size_t count) {
+  std::vector<std::string_view> parts(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t end =
+        i + 1 == count ? input.size() : std::min(input.find('\0'), input.size());
+    parts[i] = input.substr(0, end);
+    input.remove_prefix(std::min(end + 1, input.size()));
+  }
+  return parts;
+}
+
+std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string input;
+  for (const std::string_view part : parts) {
+    input += part;
+    input += '\0';
+  }
+  input.pop_back();
+  return input;
+}
+
+void use(std::string_view text) { use(std::as_bytes(std::span(text))); }
+
+void use(std::span<const std::byte> bytes) {
+  unsigned sum = 0;
+  for (const std::byte byte : bytes) sum += std::to_integer<unsigned>(byte);
+  sink = sum;
+}
+
+}  // namespace clora::fuzz

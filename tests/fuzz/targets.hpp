@@ -1,0 +1,55 @@
+// The functions of all targets, each defined in the file of its name: fuzz_gguf.cpp. See
+// target.hpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace clora::fuzz {
+
+// adapter_config.json, NUL, adapter_model.safetensors.
+void read_adapter(std::string_view input);
+std::vector<std::string> adapter_seeds();
+
+// call.json of a captured launch, NUL, its array 0-x.npy.
+void read_capture(std::string_view input);
+std::vector<std::string> capture_seeds();
+
+// The Jinja text of a model's files.
+void read_chat_template(std::string_view input);
+std::vector<std::string> chat_template_seeds();
+
+void read_generation_config(std::string_view input);
+std::vector<std::string> generation_config_seeds();
+
+void read_gguf(std::string_view input);
+std::vector<std::string> gguf_seeds();
+
+// The head of an HTTP request and its body, or the body alone.
+void read_http_request(std::string_view input);
+std::vector<std::string> http_request_seeds();
+
+// config.json.
+void read_model_config(std::string_view input);
+std::vector<std::string> model_config_seeds();
+
+void read_npy_file(std::string_view input);
+std::vector<std::string> npy_seeds();
+
+// A data set in JSON lines.
+void read_records(std::string_view input);
+std::vector<std::string> records_seeds();
+
+// run.toml.
+void read_run_config(std::string_view input);
+std::vector<std::string> run_config_seeds();
+
+void read_safetensors(std::string_view input);
+std::vector<std::string> safetensors_seeds();
+
+// tokenizer.json, NUL, tokenizer_config.json.
+void read_tokenizer(std::string_view input);
+std::vector<std::string> tokenizer_seeds();
+
+}  // namespace clora::fuzz
