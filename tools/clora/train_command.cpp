@@ -1,11 +1,11 @@
 // clora train: fine-tunes a LoRA adapter on records.
+#include <array>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <set>
 
 #include "lora/peft_files.hpp"
 #include "model/training_run.hpp"
 #include "runtime/error.hpp"
-#include "runtime/file.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/data_options.hpp"
 #include "tools/clora/interrupt.hpp"
@@ -13,6 +13,8 @@
 #include "tools/clora/training_report.hpp"
 #include "tools/command_line/adapter_options.hpp"
 #include "tools/command_line/config_file.hpp"
+#include "tools/command_line/local_path.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -28,6 +30,9 @@ Units: lengths in tokens, losses in nats a token, times in seconds, speed in tok
 Beside the adapter (PEFT's format) lie run.toml (these options), log.jsonl (what happened) and
 loss.svg (the curve). Ctrl-C finishes the step and saves; a second one stops at once.)";
 
+// An adapter that is given has its own.
+constexpr std::array kAdapterOptions{"rank", "alpha", "dropout", "target-modules", "layers"};
+
 struct Options {
   CommonOptions common;
   DataOptions data;
@@ -36,7 +41,8 @@ struct Options {
   std::string adapter_out, adapter_init, resume, schedule = "constant", layers = "all";
   std::vector<std::string> target_modules{"all-linear"};
   bool overwrite = false;
-  std::string effective;  // the text of run.toml
+  std::string effective;        // the text of run.toml
+  std::set<std::string> given;  // those of kAdapterOptions that were
 };
 
 struct DataSet {
@@ -63,10 +69,46 @@ std::int64_t last_layers(const Options& options) {
   return std::stoll(options.layers);
 }
 
+// Options that describe an adapter are the adapter's own where one is given: the same is fine,
+// another value is refused.
+template <class T>
+void require_same(const Options& options, const char* option, const T& given, const T& own) {
+  if (!options.given.contains(option) || given == own) return;
+  fail(ErrorCode::invalid_argument,
+       "train: --{} is {}, and the adapter of --adapter-init '{}' has {}, which stays; leave --{} "
+       "out",
+       option, given, options.adapter_init, own, option);
+}
+
+std::set<std::string> paths_of(const std::vector<AdapterSite>& sites) {
+  std::set<std::string> paths;
+  for (const AdapterSite& site : sites) paths.insert(site.path);
+  return paths;
+}
+
+void require_same_modules(const Options& options, const Adapter& adapter,
+                          const ModelConfig& model) {
+  const bool modules = options.given.contains("target-modules");
+  if (!modules && !options.given.contains("layers")) return;
+  std::set<std::string> own;
+  for (const auto& module : adapter.modules()) own.insert(module.site.path);
+  if (paths_of(select_sites(model, options.target_modules, last_layers(options))) == own) return;
+  const char* const option = modules ? "target-modules" : "layers";
+  fail(ErrorCode::invalid_argument,
+       "train: --{0} names other layers than the adapter of --adapter-init '{1}' has, and these "
+       "stay; leave --{0} out",
+       option, options.adapter_init);
+}
+
 Adapter make_adapter(const Options& options, LoadedModel& loaded) {
   const ModelConfig& model = loaded.model().config();
   if (!options.adapter_init.empty()) {
-    return load_adapter(loaded.context(), options.adapter_init, adapter_sites(model));
+    Adapter adapter = load_adapter(loaded.context(), options.adapter_init, adapter_sites(model));
+    require_same(options, "rank", options.adapter.rank, adapter.config().rank);
+    require_same(options, "alpha", options.adapter.alpha, adapter.config().alpha);
+    require_same(options, "dropout", options.adapter.dropout, adapter.config().dropout);
+    require_same_modules(options, adapter, model);
+    return adapter;
   }
   const auto sites = select_sites(model, options.target_modules, last_layers(options));
   AdapterConfig config = options.adapter;
@@ -92,32 +134,60 @@ TrainingRunConfig run_config(const Options& options) {
   return config;
 }
 
+// What a run works with, all of it known to be good.
+struct Inputs {
+  LoadedModel& loaded;
+  Adapter& adapter;
+  const DataSet& data;
+};
+
+TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& inputs,
+                       const Interrupt& interrupt, Output& output) {
+  const TrainingRunConfig config = run_config(options);
+  const Records* valid = inputs.data.valid ? &*inputs.data.valid : nullptr;
+  TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective);
+  report.start(inputs.adapter, inputs.data.train, valid, config);
+  const TrainingSummary summary =
+      run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
+                   folder.checkpoint(), report.callbacks(interrupt));
+  report.done(summary);
+  return summary;
+}
+
+// The folder is taken last, when everything else is there, and given back where the run ends with
+// an error before it has saved anything.
+TrainingSummary run_in_its_folder(RunFolder& folder, const Options& options, const Inputs& inputs,
+                                  Output& output) {
+  const Interrupt interrupt(
+      "\nclora: finishing the step, then saving; Ctrl-C again stops at once\n");
+  folder.take();
+  try {
+    return run_in(folder, options, inputs, interrupt, output);
+  } catch (...) {
+    if (folder.give_back()) {
+      output.warning("'{}' holds the earlier run again, as it was", folder.path().string());
+    }
+    throw;
+  }
+}
+
 int train(const Options& options) {
   Output output(options.common.output);
-  const TrainingRunConfig config = run_config(options);
+  RunFolder folder(options.adapter_out, options.resume, options.overwrite);
   const ModelText text(options.common.model);
   const DataSet data = [&] {
     const TraceSpan span(options.common.trace.get(), "read and tokenise records");
     return read_data(options, text, output);
   }();
-  if (config.eval_every > 0 && !data.valid) {
+  if (options.run.eval_every > 0 && !data.valid) {
     fail(ErrorCode::not_found,
          "train: --eval-every needs a valid.jsonl beside train.jsonl; '{}' has none",
          options.data.data);
   }
   LoadedModel loaded(options.common, output);
   Adapter adapter = make_adapter(options, loaded);
-  const RunFolder folder(options.adapter_out, options.resume, options.overwrite);
-  write_file_atomically(folder.path() / "run.toml", options.effective);
-  TrainingReport report(output, loaded, options.common.model, folder);
-  report.start(adapter, data.train, data.valid ? &*data.valid : nullptr, config);
-
-  const Interrupt interrupt(
-      "\nclora: finishing the step, then saving; Ctrl-C again stops at once\n");
   const TrainingSummary summary =
-      run_training(loaded.model(), adapter, data.train, data.valid ? &*data.valid : nullptr, config,
-                   folder.checkpoint(), report.callbacks(interrupt));
-  report.done(summary);
+      run_in_its_folder(folder, options, {loaded, adapter, data}, output);
   loaded.show_inside();
   return summary.stopped ? 1 : 0;
 }
@@ -131,23 +201,26 @@ void add_adapter_options(CLI::App& command, Options& options) {
   command
       .add_option("--adapter-init", options.adapter_init,
                   "Adapter to start from (its rank, alpha, dropout and modules are taken)")
+      ->check(LocalPath(HubKind::model))
       ->type_name("DIR")
       ->group(group);
   add_rank_option(command, options.adapter, group);
   command
       .add_option("--alpha", options.adapter.alpha, "The adapter's product is scaled by alpha/rank")
-      ->check(CLI::PositiveNumber)
+      ->transform(NumberAbove(0, 1e6))
       ->capture_default_str()
       ->group(group);
   add_dropout_option(command, options.adapter, group);
   add_target_modules_option(command, options.target_modules, group);
   command.add_option("--layers", options.layers, "Blocks to adapt: all, or the last N")
-      ->check(CLI::IsMember({"all"}) | CLI::PositiveNumber)
+      ->transform(WordOrWholeNumber("all", 1, 10000))
       ->type_name("all|N")
       ->capture_default_str()
       ->group(group);
   command
-      .add_flag("--overwrite", options.overwrite, "Write into an --adapter-out that is not empty")
+      .add_flag("--overwrite", options.overwrite,
+                "Replace the run in an --adapter-out that is not empty, as soon as the new one has "
+                "saved")
       ->group(group);
 }
 
@@ -156,22 +229,22 @@ void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::st
       .add_option("--batch-size", run.batch_size,
                   "Records a step (a part of one, see "
                   "--grad-accumulation)")
-      ->check(CLI::PositiveNumber)
+      ->transform(WholeNumber(1, kMaxBatch))
       ->type_name("RECORDS")
       ->capture_default_str()
       ->group(group);
   auto* steps = command.add_option("--steps", run.steps, "Optimiser steps (default: see --epochs)")
-                    ->check(CLI::PositiveNumber)
+                    ->transform(WholeNumber(1, kMaxCount))
                     ->group(group);
   command.add_option("--epochs", run.epochs, "Times that every record is seen")
-      ->check(CLI::PositiveNumber)
+      ->transform(NumberAbove(0, 1e6))
       ->capture_default_str()
       ->group(group)
       ->excludes(steps);
   command
       .add_option("--grad-accumulation", run.grad_accumulation,
                   "Batches whose gradients make one step")
-      ->check(CLI::PositiveNumber)
+      ->transform(WholeNumber(1, kMaxBatch))
       ->capture_default_str()
       ->group(group);
   command
@@ -183,7 +256,7 @@ void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::st
 void add_optimiser_options(CLI::App& command, Options& options, const std::string& group) {
   TrainingRunConfig& run = options.run;
   command.add_option("--lr", run.learning_rate, "Learning rate, at its highest")
-      ->check(CLI::PositiveNumber)
+      ->transform(NumberAbove(0, 10))
       ->capture_default_str()
       ->group(group);
   command.add_option("--schedule", options.schedule, "How the learning rate goes down")
@@ -191,16 +264,16 @@ void add_optimiser_options(CLI::App& command, Options& options, const std::strin
       ->capture_default_str()
       ->group(group);
   command.add_option("--warmup-steps", run.warmup_steps, "Steps in which the rate rises from 0")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(WholeNumber(0, kMaxCount))
       ->type_name("STEPS")
       ->capture_default_str()
       ->group(group);
   command.add_option("--weight-decay", run.weight_decay, "AdamW's decay of the adapter's weights")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(Number(0, 100))
       ->capture_default_str()
       ->group(group);
   command.add_option("--clip-norm", run.clip_norm, "Largest norm of the gradient; 0: off")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(Number(0, 1e6))
       ->capture_default_str()
       ->group(group);
 }
@@ -209,12 +282,12 @@ void add_upkeep_options(CLI::App& command, Options& options, const std::string& 
   command
       .add_option("--eval-every", options.run.eval_every,
                   "Steps between evaluations on valid.jsonl; 0: at the end only")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(WholeNumber(0, kMaxCount))
       ->type_name("STEPS")
       ->capture_default_str()
       ->group(group);
   command.add_option("--save-every", options.run.save_every, "Steps between checkpoints; 0: none")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(WholeNumber(0, kMaxCount))
       ->type_name("STEPS")
       ->capture_default_str()
       ->group(group);
@@ -223,6 +296,17 @@ void add_upkeep_options(CLI::App& command, Options& options, const std::string& 
                   "Checkpoint to go on from, or a run's folder for its last one")
       ->type_name("DIR")
       ->group(group);
+}
+
+// run.toml never names a rank or modules beside an adapter that has its own.
+void note_what_is_given(const CLI::App& command, Options& options) {
+  std::vector<std::string> left_out{"help",  "config",  "resume",  "overwrite", "json",
+                                    "quiet", "verbose", "profile", "trace"};
+  for (const char* option : kAdapterOptions) {
+    if (command.count(fmt::format("--{}", option)) > 0) options.given.insert(option);
+    if (!options.adapter_init.empty()) left_out.emplace_back(option);
+  }
+  options.effective = config_text(command, left_out);
 }
 
 }  // namespace
@@ -239,8 +323,7 @@ void add_train_command(CLI::App& program, Action& action) {
   add_run_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, command, &action] {
-    options->effective = config_text(*command, {"help", "config", "resume", "overwrite", "json",
-                                                "quiet", "verbose", "profile", "trace"});
+    note_what_is_given(*command, *options);
     action = [options] { return train(*options); };
   });
 }
