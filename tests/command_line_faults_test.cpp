@@ -85,12 +85,12 @@ TEST_F(CommandLineFaults, OverwriteLeavesTheEarlierRunWhereTheNewOneIsNotValid) 
         {"--target-modules", "no_such_layer"},
         {"--resume", at("none")},
         {"--eval-every", "1"},
-        {"--alpha", "1000000", "--lr", "10", "--steps", "50"}}) {
+        {"--lr", "10", "--weight-decay", "100", "--steps", "50"}}) {
     std::vector<std::string> all{"--overwrite"};
     all.insert(all.end(), more.begin(), more.end());
     const ProgramResult result = train(all);
     EXPECT_EQ(result.exit_code, 1) << more[0] << more[1] << result.err;
-    EXPECT_EQ(files_of("a"), before) << more[0] << more[1];
+    EXPECT_TRUE(files_of("a") == before) << more[0] << more[1];
   }
 }
 
@@ -110,7 +110,7 @@ TEST_F(CommandLineFaults, AResumeThatIsRefusedLeavesLogAndConfigurationAsTheyAre
   const auto before = files_of("a");
   const ProgramResult result = train({"--resume", at("a/checkpoint-2"), "--lr", "0.5"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(files_of("a"), before);
+  EXPECT_TRUE(files_of("a") == before);
 }
 
 TEST_F(CommandLineFaults, ASecondTrainingInTheFolderIsRefusedAndTheFirstGoesOn) {
@@ -197,14 +197,14 @@ TEST_F(CommandLineFaults, AFailedFuseLeavesWhatIsAtOut) {
   const ProgramResult not_finite = fuse("nan", "a");
   EXPECT_EQ(not_finite.exit_code, 1);
   EXPECT_THAT(not_finite.err, HasSubstr("error"));
-  EXPECT_EQ(files_of("fused"), before);
+  EXPECT_TRUE(files_of("fused") == before);
   const ProgramResult limited = test::run_program(
       "/bin/bash",
       {.arguments = {"-c", "ulimit -f 4; exec \"$@\"", "bash",
                      test::built_program("tools/clora").string(), "fuse", "--model", at("model"),
                      "--adapter", at("a"), "--out", at("fused"), "--overwrite"}});
   EXPECT_EQ(limited.exit_code, 1) << limited.err;  // an error, not the signal's 153
-  EXPECT_EQ(files_of("fused"), before);
+  EXPECT_TRUE(files_of("fused") == before);
   // Nothing half-made lies about.
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("partial")));

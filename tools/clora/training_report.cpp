@@ -4,12 +4,14 @@
 #include <utility>
 
 #include "runtime/file.hpp"
+#include "tools/command_line/printable.hpp"
 
 namespace clora {
 namespace {
 
 std::string picture_title(const std::string& model) {
-  return std::filesystem::path(model).filename().string();
+  // A picture is XML, which has no control characters.
+  return printable(std::filesystem::path(model).filename().string());
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ NumberAbove::NumberAbove(double low, double high) : Validator(fmt::format(">{}..
 }
 
 WordOrWholeNumber::WordOrWholeNumber(const std::string& word, std::int64_t low, std::int64_t high)
-    : Validator(fmt::format("{} or {}..{}", word, low, high)) {
+    : Validator(fmt::format("{}..{}", low, high)) {
   func_ = [word, low, high](std::string& text) {
     return refusal(text == word || take_whole(text, low, high),
                    fmt::format("{} or {}", word, whole_range(low, high)), text);
