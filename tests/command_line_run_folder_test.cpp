@@ -115,6 +115,26 @@ TEST_F(RunFolderTest, ARunThatHasSavedReplacesTheEarlierOneAndNothingElse) {
   EXPECT_EQ(content("adapter_model.safetensors"), "new");
 }
 
+TEST_F(RunFolderTest, AnErrorAfterASaveThatNobodyToldOfKeepsTheNewRun) {
+  write_run("old");
+  RunFolder taken(run, "", true);
+  taken.take();
+  test::write_whole_file(run / "adapter_model.safetensors", "new");
+  test::write_whole_file(run / "adapter_config.json", "new");
+  EXPECT_FALSE(taken.give_back());
+  EXPECT_THAT(names(),
+              ElementsAre("adapter_config.json", "adapter_model.safetensors", "notes.txt"));
+}
+
+TEST_F(RunFolderTest, ARunThatMadeNothingIsDroppedWhateverItSaved) {
+  write_run("old");
+  RunFolder taken(run, "", true);
+  taken.take();
+  write_checkpoint(run / "checkpoint-0", "0");
+  EXPECT_TRUE(taken.drop());
+  expect_the_old_run();
+}
+
 TEST_F(RunFolderTest, AfterAKillTheNextRunFindsTheEarlierOneWhole) {
   write_run("old");
   in_a_child([&] {
@@ -212,7 +232,7 @@ TEST_F(RunFolderTest, ACheckpointsStepIsAWholeNumber) {
 
 TEST_F(RunFolderTest, ARunGoesOnInTheFolderOfItsCheckpointHoweverThatIsWritten) {
   write_run("old");
-  for (const std::string resume :
+  for (const std::string& resume :
        {run.string(), (run / "checkpoint-7").string(), (run / "checkpoint-7/").string()}) {
     RunFolder taken(run, resume, false);
     EXPECT_TRUE(taken.goes_on()) << resume;

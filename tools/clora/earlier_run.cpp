@@ -13,10 +13,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kCheckpoint = "checkpoint-";
-constexpr const char* kAdapter = "adapter_model.safetensors";
+constexpr const char* kAdapter = "adapter_config.json";  // the last file of an adapter
 // Half-way there or back: whatever it holds belongs into the folder.
 constexpr const char* kHalfMoved = ".earlier-run.partial";
-constexpr std::array kRunFiles{"run.toml", "log.jsonl", "loss.svg", "adapter_config.json",
+constexpr std::array kRunFiles{"run.toml", "log.jsonl", "loss.svg", "adapter_model.safetensors",
                                kAdapter};
 
 void require_done(const std::error_code& error, const fs::path& path) {
@@ -121,15 +121,17 @@ void restore_earlier_run(const fs::path& folder) {
 
 void remove_earlier_run(const fs::path& folder) { remove_tree(folder / kEarlierRun); }
 
-void settle_earlier_run(const fs::path& folder) {
+bool settle_earlier_run(const fs::path& folder) {
   std::error_code ignored;
-  if (fs::is_directory(folder / kHalfMoved, ignored)) bring_back(folder);
-  if (!fs::is_directory(folder / kEarlierRun, ignored)) return;
+  const bool half_moved = fs::is_directory(folder / kHalfMoved, ignored);
+  if (half_moved) bring_back(folder);
+  if (!fs::is_directory(folder / kEarlierRun, ignored)) return half_moved;
   if (has_saved(folder)) {
     remove_earlier_run(folder);
-  } else {
-    restore_earlier_run(folder);
+    return false;
   }
+  restore_earlier_run(folder);
+  return true;
 }
 
 }  // namespace clora

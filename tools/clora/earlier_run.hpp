@@ -29,8 +29,8 @@ void restore_earlier_run(const std::filesystem::path& folder);
 // The new run has saved: what is aside goes. Errors: io.
 void remove_earlier_run(const std::filesystem::path& folder);
 
-// Removes an earlier run that is still aside where the new one has saved, else restores it.
-// Errors: io.
-void settle_earlier_run(const std::filesystem::path& folder);
+// Removes an earlier run that is still aside where the new one has saved a checkpoint or an
+// adapter, else restores it: then true. Errors: io.
+bool settle_earlier_run(const std::filesystem::path& folder);
 
 }  // namespace clora

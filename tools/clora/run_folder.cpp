@@ -108,13 +108,22 @@ void RunFolder::keep() {
 }
 
 bool RunFolder::give_back() {
-  if (!lock_) return false;
+  const bool restored = std::exchange(aside_, false) && settle_earlier_run(path_);
+  unlock();
+  return restored;
+}
+
+bool RunFolder::drop() {
   const bool restored = std::exchange(aside_, false);
   if (restored) restore_earlier_run(path_);
+  unlock();
+  return restored;
+}
+
+void RunFolder::unlock() {
   lock_.reset();
   std::error_code not_empty;
-  if (std::exchange(made_, false)) fs::remove(path_, not_empty);
-  return restored;
+  if (std::exchange(made_, false)) std::filesystem::remove(path_, not_empty);
 }
 
 }  // namespace clora

@@ -27,9 +27,11 @@ class RunFolder {
   void take();
   // The run has saved: an earlier one that is aside is removed. Errors: io.
   void keep();
-  // Undoes take() where keep() was not called: an earlier run comes back (then true), and a folder
-  // that is empty goes if take() made it. Errors: io.
+  // Ends a run that called no keep(): an earlier run comes back unless the new one has saved all
+  // the same; then true. A folder that is empty goes if take() made it. Errors: io.
   bool give_back();
+  // The same for a run that has made nothing, whatever it has saved.
+  bool drop();
 
   const std::filesystem::path& path() const noexcept { return path_; }
   const std::filesystem::path& checkpoint() const noexcept { return checkpoint_; }  // or empty
@@ -39,6 +41,7 @@ class RunFolder {
 
  private:
   void find_resumed(const std::string& resume);
+  void unlock();
 
   std::filesystem::path path_;
   std::filesystem::path checkpoint_;

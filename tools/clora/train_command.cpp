@@ -1,19 +1,15 @@
 // clora train: fine-tunes a LoRA adapter on records.
-#include <array>
 #include <memory>
-#include <set>
 
-#include "lora/peft_files.hpp"
 #include "model/training_run.hpp"
 #include "runtime/error.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/data_options.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/run_folder.hpp"
+#include "tools/clora/training_adapter.hpp"
 #include "tools/clora/training_report.hpp"
-#include "tools/command_line/adapter_options.hpp"
 #include "tools/command_line/config_file.hpp"
-#include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
 
 namespace clora {
@@ -30,19 +26,14 @@ Units: lengths in tokens, losses in nats a token, times in seconds, speed in tok
 Beside the adapter (PEFT's format) lie run.toml (these options), log.jsonl (what happened) and
 loss.svg (the curve). Ctrl-C finishes the step and saves; a second one stops at once.)";
 
-// An adapter that is given has its own.
-constexpr std::array kAdapterOptions{"rank", "alpha", "dropout", "target-modules", "layers"};
-
 struct Options {
   CommonOptions common;
   DataOptions data;
   TrainingRunConfig run;
-  AdapterConfig adapter;
-  std::string adapter_out, adapter_init, resume, schedule = "constant", layers = "all";
-  std::vector<std::string> target_modules{"all-linear"};
+  TrainingAdapterOptions adapter;
+  std::string adapter_out, resume, schedule = "constant";
   bool overwrite = false;
-  std::string effective;        // the text of run.toml
-  std::set<std::string> given;  // those of kAdapterOptions that were
+  std::string effective;  // the text of run.toml
 };
 
 struct DataSet {
@@ -62,66 +53,6 @@ DataSet read_data(const Options& options, const ModelText& text, Output& output)
     data.valid = read_records(*valid, options.data, 0, text, output);
   }
   return data;
-}
-
-std::int64_t last_layers(const Options& options) {
-  if (options.layers == "all") return 0;
-  return std::stoll(options.layers);
-}
-
-// Options that describe an adapter are the adapter's own where one is given: the same is fine,
-// another value is refused.
-template <class T>
-void require_same(const Options& options, const char* option, const T& given, const T& own) {
-  if (!options.given.contains(option) || given == own) return;
-  fail(ErrorCode::invalid_argument,
-       "train: --{} is {}, and the adapter of --adapter-init '{}' has {}, which stays; leave --{} "
-       "out",
-       option, given, options.adapter_init, own, option);
-}
-
-std::set<std::string> paths_of(const std::vector<AdapterSite>& sites) {
-  std::set<std::string> paths;
-  for (const AdapterSite& site : sites) paths.insert(site.path);
-  return paths;
-}
-
-void require_same_modules(const Options& options, const Adapter& adapter,
-                          const ModelConfig& model) {
-  const bool modules = options.given.contains("target-modules");
-  if (!modules && !options.given.contains("layers")) return;
-  std::set<std::string> own;
-  for (const auto& module : adapter.modules()) own.insert(module.site.path);
-  if (paths_of(select_sites(model, options.target_modules, last_layers(options))) == own) return;
-  const char* const option = modules ? "target-modules" : "layers";
-  fail(ErrorCode::invalid_argument,
-       "train: --{0} names other layers than the adapter of --adapter-init '{1}' has, and these "
-       "stay; leave --{0} out",
-       option, options.adapter_init);
-}
-
-Adapter make_adapter(const Options& options, LoadedModel& loaded) {
-  const ModelConfig& model = loaded.model().config();
-  if (!options.adapter_init.empty()) {
-    Adapter adapter = load_adapter(loaded.context(), options.adapter_init, adapter_sites(model));
-    require_same(options, "rank", options.adapter.rank, adapter.config().rank);
-    require_same(options, "alpha", options.adapter.alpha, adapter.config().alpha);
-    require_same(options, "dropout", options.adapter.dropout, adapter.config().dropout);
-    require_same_modules(options, adapter, model);
-    return adapter;
-  }
-  const auto sites = select_sites(model, options.target_modules, last_layers(options));
-  AdapterConfig config = options.adapter;
-  config.base_model = options.common.model;
-  for (const AdapterSite& site : sites) {
-    const std::string part = site.path.substr(site.path.rfind('.') + 1);
-    if (std::ranges::find(config.target_modules, part) == config.target_modules.end()) {
-      config.target_modules.push_back(part);
-    }
-  }
-  Adapter adapter(loaded.context(), sites, config);
-  adapter.initialise(options.common.seed);
-  return adapter;
 }
 
 TrainingRunConfig run_config(const Options& options) {
@@ -150,6 +81,11 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));
+  const bool made_nothing = summary.stopped && summary.steps == folder.resumed_step();
+  if (made_nothing && folder.drop()) {
+    fail(ErrorCode::cancelled, "train: stopped before the first step; '{}' is as it was",
+         folder.path().string());
+  }
   report.done(summary);
   return summary;
 }
@@ -185,37 +121,19 @@ int train(const Options& options) {
          options.data.data);
   }
   LoadedModel loaded(options.common, output);
-  Adapter adapter = make_adapter(options, loaded);
+  Adapter adapter =
+      make_adapter(options.adapter, loaded, options.common.model, options.common.seed);
   const TrainingSummary summary =
       run_in_its_folder(folder, options, {loaded, adapter, data}, output);
   loaded.show_inside();
   return summary.stopped ? 1 : 0;
 }
 
-void add_adapter_options(CLI::App& command, Options& options) {
+void add_output_folder_options(CLI::App& command, Options& options) {
   const std::string group = "Adapter";
   command.add_option("--adapter-out", options.adapter_out, "Folder to write the adapter to")
       ->type_name("DIR")
       ->required()
-      ->group(group);
-  command
-      .add_option("--adapter-init", options.adapter_init,
-                  "Adapter to start from (its rank, alpha, dropout and modules are taken)")
-      ->check(LocalPath(HubKind::model))
-      ->type_name("DIR")
-      ->group(group);
-  add_rank_option(command, options.adapter, group);
-  command
-      .add_option("--alpha", options.adapter.alpha, "The adapter's product is scaled by alpha/rank")
-      ->transform(NumberAbove(0, 1e6))
-      ->capture_default_str()
-      ->group(group);
-  add_dropout_option(command, options.adapter, group);
-  add_target_modules_option(command, options.target_modules, group);
-  command.add_option("--layers", options.layers, "Blocks to adapt: all, or the last N")
-      ->transform(WordOrWholeNumber("all", 1, 10000))
-      ->type_name("all|N")
-      ->capture_default_str()
       ->group(group);
   command
       .add_flag("--overwrite", options.overwrite,
@@ -298,17 +216,6 @@ void add_upkeep_options(CLI::App& command, Options& options, const std::string& 
       ->group(group);
 }
 
-// run.toml never names a rank or modules beside an adapter that has its own.
-void note_what_is_given(const CLI::App& command, Options& options) {
-  std::vector<std::string> left_out{"help",  "config",  "resume",  "overwrite", "json",
-                                    "quiet", "verbose", "profile", "trace"};
-  for (const char* option : kAdapterOptions) {
-    if (command.count(fmt::format("--{}", option)) > 0) options.given.insert(option);
-    if (!options.adapter_init.empty()) left_out.emplace_back(option);
-  }
-  options.effective = config_text(command, left_out);
-}
-
 }  // namespace
 
 void add_train_command(CLI::App& program, Action& action) {
@@ -316,14 +223,19 @@ void add_train_command(CLI::App& program, Action& action) {
   const auto options = std::make_shared<Options>();
   add_data_options(*command, options->data,
                    "A .jsonl file, or a folder with train.jsonl and perhaps valid.jsonl");
-  add_adapter_options(*command, *options);
+  add_output_folder_options(*command, *options);
+  add_training_adapter_options(*command, options->adapter);
   add_length_options(*command, options->run, "Training");
   add_optimiser_options(*command, *options, "Training");
   add_upkeep_options(*command, *options, "Training");
   add_run_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, command, &action] {
-    note_what_is_given(*command, *options);
+    options->adapter.note_given(*command);
+    std::vector<std::string> left_out = options->adapter.left_out_of_configuration();
+    left_out.insert(left_out.end(), {"help", "config", "resume", "overwrite", "json", "quiet",
+                                     "verbose", "profile", "trace"});
+    options->effective = config_text(*command, left_out);
     action = [options] { return train(*options); };
   });
 }

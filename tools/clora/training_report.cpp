@@ -104,7 +104,7 @@ void TrainingReport::on_eval(const EvalResult& result) {
 
 void TrainingReport::on_save(std::int64_t step, const std::filesystem::path& folder) {
   last_checkpoint_ = folder;
-  folder_.keep();
+  if (step > folder_.resumed_step()) folder_.keep();
   tell({{"event", "save"}, {"step", step}, {"checkpoint", folder.string()}});
   log_.write_picture();
   bar_->clear();
