@@ -1,18 +1,60 @@
 #include "runtime/atomic_folder.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "runtime/error.hpp"
 
 namespace clora {
 namespace {
 
-std::filesystem::path beside(const std::filesystem::path& path, std::string_view ending) {
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPartial = "partial";
+
+// "a/b/" is the folder b in a.
+fs::path without_final_slash(const fs::path& path) {
+  const fs::path normal = fs::absolute(path).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+fs::path beside(const fs::path& path, std::string_view ending) {
   return path.parent_path() /
          fmt::format(".{}.{}.{}", path.filename().string(), ::getpid(), ending);
+}
+
+// An open folder with the lock of its owner; none where it cannot be had.
+Descriptor locked_folder(const fs::path& path) {
+  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.value() >= 0 && ::flock(folder.value(), LOCK_EX | LOCK_NB) == 0) return folder;
+  return Descriptor(-1);
+}
+
+// What owners left that were killed. What cannot be removed is in nobody's way.
+void remove_abandoned(const fs::path& path) {
+  const std::string begin = fmt::format(".{}.", path.filename().string());
+  std::error_code error;
+  for (fs::directory_iterator entry(path.parent_path(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(begin) || !name.ends_with(fmt::format(".{}", kPartial))) continue;
+    std::error_code ignored;
+    if (locked_folder(entry->path()).value() >= 0) fs::remove_all(entry->path(), ignored);
+  }
+}
+
+fs::path made(const fs::path& path, const fs::path& partial) {
+  remove_abandoned(path);
+  std::error_code error;
+  fs::create_directories(partial, error);
+  if (error) fail(ErrorCode::io, "{}: cannot be written: {}", path.string(), error.message());
+  return partial;
 }
 
 void require_done(const std::error_code& error, const std::filesystem::path& path) {
@@ -22,11 +64,10 @@ void require_done(const std::error_code& error, const std::filesystem::path& pat
 }  // namespace
 
 AtomicFolder::AtomicFolder(std::filesystem::path path, std::string mark)
-    : path_(std::move(path)), partial_(beside(path_, "partial")), mark_(std::move(mark)) {
-  std::error_code error;
-  std::filesystem::create_directories(partial_, error);
-  require_done(error, path_);
-}
+    : path_(without_final_slash(path)),
+      partial_(made(path_, beside(path_, kPartial))),
+      mark_(std::move(mark)),
+      lock_(locked_folder(partial_)) {}
 
 AtomicFolder::~AtomicFolder() {
   std::error_code ignored;
@@ -46,6 +87,25 @@ void AtomicFolder::commit() const {
   std::filesystem::rename(partial_, path_, error);
   require_done(error, path_);
   std::filesystem::remove_all(old, error);
+}
+
+void AtomicFolder::commit_files() const {
+  std::error_code error;
+  if (!fs::exists(path_, error)) {
+    fs::rename(partial_, path_, error);
+    return require_done(error, path_);
+  }
+  std::vector<fs::path> names;
+  for (fs::directory_iterator entry(partial_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename() != mark_) names.push_back(entry->path().filename());
+  }
+  require_done(error, partial_);
+  names.emplace_back(mark_);
+  for (const fs::path& name : names) {
+    fs::rename(partial_ / name, path_ / name, error);
+    require_done(error, path_ / name);
+  }
 }
 
 }  // namespace clora

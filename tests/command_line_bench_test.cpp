@@ -115,6 +115,41 @@ TEST_F(BenchCommand, RunsTheBenchesAndShowsATable) {
             HasSubstr("--benchmark_min_time=0.02\n")));
 }
 
+// Google Benchmark writes the mean of a figure that a bench lacks as NaN.
+TEST_F(BenchCommand, ShowsAndWritesResultsThatHoldNotANumber) {
+  std::string measured = many_rows().dump();
+  const std::string_view first = "\"benchmarks\":[";
+  measured.insert(measured.find(first) + first.size(),
+                  R"({"name":"a/fused/f32/1_cv","run_type":"aggregate",
+      "real_time":NaN,"gflops":-NaN,"gbps":Infinity,"note":"NaN \"inf\" -Infinity"},)");
+  test::write_whole_file(folder / "measured.json", measured);
+  const ProgramResult result = run({"--out", at("out.json")});
+  EXPECT_EQ(result.exit_code, 1) << result.err;  // one bench failed, as in the other tests
+  EXPECT_THAT(result.out, HasSubstr("90.0 us"));
+  const json written = json::parse(test::read_whole_file(folder / "out.json"));
+  const json& mean = written.at("benchmarks").front();
+  EXPECT_TRUE(mean.at("real_time").is_null());
+  EXPECT_TRUE(mean.at("gflops").is_null());
+  EXPECT_EQ(mean.at("note"), "NaN \"inf\" -Infinity");
+}
+
+TEST_F(BenchCommand, NamesABenchWhoseTimeIsNone) {
+  std::string measured = run_of("a/fused/f32/1", {100, 102}).dump();
+  const std::string_view time = "\"median_us\":";
+  measured.insert(measured.find(time) + time.size(), "-");
+  test::write_whole_file(folder / "measured.json", measured);
+  const ProgramResult result = run({"--results", at("measured.json")});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("its time is no number above 0"));
+}
+
+TEST_F(BenchCommand, ResultsNestedFiftyThousandDeepAreAnErrorThatNamesTheFile) {
+  test::write_whole_file(folder / "deep.json", std::string(50000, '['));
+  const ProgramResult result = run({"--results", at("deep.json")});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("deep.json"), Not(HasSubstr("json.exception"))));
+}
+
 TEST_F(BenchCommand, SaysWhyTheBenchesEnded) {
   put_bench("echo 'no OpenCL device' >&2\nexit 1\n");
   const ProgramResult result = run({"--out", at("out.json")});

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 
 #include "model/stop_filter.hpp"
 #include "tools/clora/common_options.hpp"
+#include "tools/clora/interrupt.hpp"
 #include "tools/clora/loss_picture.hpp"
 #include "tools/command_line/output.hpp"
 #include "tools/command_line/suggestion.hpp"
@@ -104,6 +106,22 @@ TEST(CommonOptions, TellsTheLibrarysRemarksAndWarningsAndNoLesserWords) {
   config.hooks.tell(LogLevel::warning, "program cache: damaged");
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "capture: it is there\nclora: warning: program cache: damaged\n");
+}
+
+TEST(Interrupt, CountsAClosedTerminalAsCtrlCUnlessItIsIgnored) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const Interrupt interrupt("");
+    EXPECT_FALSE(interrupt.asked());
+    ::raise(signal);
+    EXPECT_TRUE(interrupt.asked()) << signal;
+  }
+  const auto former = std::signal(SIGHUP, SIG_IGN);  // as nohup does
+  {
+    const Interrupt interrupt("");
+    ::raise(SIGHUP);
+    EXPECT_FALSE(interrupt.asked());
+  }
+  std::signal(SIGHUP, former);
 }
 
 TEST(LossPicture, OfNothingIsStillAPicture) { EXPECT_THAT(loss_picture({}), HasSubstr("</svg>")); }

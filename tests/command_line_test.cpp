@@ -50,7 +50,7 @@ TEST_F(CommandLine, EveryCommandsHelpHasAnExampleOnStdout) {
 
 TEST_F(CommandLine, HelpOfTrainingTellsTheDefaults) {
   const std::string help = run_clora({"train", "--help"}).out;
-  for (const char* words : {"=0.0002", "--rank INT:POSITIVE=8", "=16", "=512", "=all-linear",
+  for (const char* words : {"=0.0002", "--rank INT:1..65536=8", "=16", "=512", "=all-linear",
                             "=constant", "--no-shuffle", "--no-append-eos", "CLORA_DEVICE"}) {
     EXPECT_THAT(help, HasSubstr(words));
   }
@@ -62,6 +62,30 @@ TEST_F(CommandLine, AWrongOptionIsNamedWithTheRightOne) {
   expect_usage_error({"generate", "--model", model, "--promt", "x"},
                      "unknown option --promt; did you mean --prompt?");
   expect_usage_error({"eval", "--xyzzy"}, "unknown option --xyzzy; 'clora eval --help'");
+}
+
+TEST_F(CommandLine, HelpIsACommandToo) {
+  EXPECT_EQ(run_clora({"help"}).out, run_clora({"--help"}).out);
+  for (const std::string command : {"train", "bench", "tokenize"}) {
+    const ProgramResult result = run_clora({"help", command});
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.out, run_clora({command, "--help"}).out);
+  }
+  expect_usage_error({"help", "trian"}, "unknown command 'trian'; did you mean 'train'?");
+}
+
+TEST_F(CommandLine, TheVersionHasAShortOption) {
+  const ProgramResult result = run_clora({"-V"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, testing::MatchesRegex("clora [0-9.]+\n"));
+  EXPECT_EQ(run_clora({"--version"}).out, result.out);
+}
+
+TEST_F(CommandLine, WrongOptionsOfTheProgramAndOfOneDashAreNamed) {
+  expect_usage_error({"--verison"}, "unknown option --verison; did you mean --version?");
+  expect_usage_error({"--modle", "m"}, "unknown option --modle; 'clora --help' lists them");
+  expect_usage_error({"train", "-lr", "1"}, "unknown option -lr; did you mean --lr?");
+  expect_usage_error({"generate", "-p", "x"}, "unknown option -p; ");
 }
 
 TEST_F(CommandLine, AWrongCommandIsNamedWithTheRightOne) {

@@ -5,6 +5,7 @@
 #include "ops/ceilings.hpp"
 #include "tools/clc/reference_file.hpp"
 #include "tools/command_line/config_file.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -29,12 +30,12 @@ void add_measuring_options(CLI::App& command, BenchOptions& options) {
                   "Device time to spend on each kernel with each state of the caches, about; 20 to "
                   "1000 launches")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->transform(NumberAbove(0, kMaxSeconds))
       ->capture_default_str()
       ->group(group);
   command.add_option("--rounds", options.rounds, "Exactly so many launches instead")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->transform(WholeNumber(1, kMaxCount))
       ->group(group);
   command.add_option("--ceiling", options.ceiling, "Arithmetic to hold it against: f32 or matrix")
       ->type_name("NAME")

@@ -1,4 +1,5 @@
 #include "tools/clc/build_tasks.hpp"
+#include "tools/command_line/number_options.hpp"
 
 #include <fmt/format.h>
 
@@ -70,12 +71,12 @@ void add_build_task_options(CLI::App& command, BuildOptions& options) {
   command
       .add_option("--limit", options.limit_seconds,
                   "Seconds for one build; a driver that takes longer is ended")
-      ->check(CLI::PositiveNumber)
+      ->transform(NumberAbove(0, kMaxSeconds))
       ->capture_default_str()
       ->type_name("SECONDS")
       ->group("Building");
   command.add_option("--jobs", options.jobs, "Builds at a time (default: one a core)")
-      ->check(CLI::PositiveNumber)
+      ->transform(WholeNumber(1, 10000))
       ->type_name("COUNT")
       ->group("Building");
   add_output_options(command, options.common);

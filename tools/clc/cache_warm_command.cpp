@@ -8,6 +8,7 @@
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/command_line/adapter_options.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -66,12 +67,12 @@ void add_adapter_options(CLI::App& command, WarmingConfig& warming) {
   command
       .add_option("--max-seq-length,--sequence-length", warming.sequence_length,
                   "Tokens of a record at most")
-      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 20))
+      ->transform(WholeNumber(2, std::int64_t{1} << 20))
       ->type_name("TOKENS")
       ->capture_default_str()
       ->group(group);
   command.add_option("--batch-size", warming.batch_size, "Records a step")
-      ->check(CLI::PositiveNumber)
+      ->transform(WholeNumber(1, kMaxBatch))
       ->type_name("RECORDS")
       ->capture_default_str()
       ->group(group);

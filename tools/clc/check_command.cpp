@@ -12,6 +12,7 @@
 #include "tools/clc/kernel_call.hpp"
 #include "tools/clc/process.hpp"
 #include "tools/clc/simulator_findings.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -231,7 +232,7 @@ void add_check_command(CLI::App& program, Action& action) {
       ->group("Check");
   command->add_option("--seconds", options->seconds, "For the run in oclgrind")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->transform(NumberAbove(0, kMaxSeconds))
       ->capture_default_str()
       ->group("Check");
   command->footer(kFooter);

@@ -7,6 +7,7 @@
 
 #include "tools/clc/npy.hpp"
 #include "tools/command_line/config_file.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 
@@ -22,7 +23,7 @@ void add_tolerance_options(CLI::App& command, Tolerance& tolerance) {
   const auto add = [&](const char* name, std::optional<double>& value, const char* help) {
     command.add_option(name, value, help)
         ->type_name("X")
-        ->check(CLI::NonNegativeNumber)
+        ->transform(Number(0, 1e30))
         ->group("Results");
   };
   add("--atol", tolerance.atol, "Good is |got - wanted| <= atol + rtol * |wanted|");

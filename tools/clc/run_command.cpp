@@ -12,6 +12,7 @@
 #include "tools/clc/npy.hpp"
 #include "tools/clc/reference_file.hpp"
 #include "tools/command_line/config_file.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -155,7 +156,7 @@ void add_result_options(CLI::App& command, RunOptions& options) {
       .add_option("--times", options.times,
                   "Run it so often; each run finds what the one before it left")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->transform(WholeNumber(1, kMaxCount))
       ->capture_default_str()
       ->group("Call");
 }

@@ -7,6 +7,7 @@
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/clc/trace_summary.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -154,7 +155,7 @@ void add_trace_command(CLI::App& program, Action& action) {
   command->add_option("--against", options->against, "An earlier trace to compare with")
       ->type_name("FILE");
   command->add_option("--top", options->top, "So many lines of each table")
-      ->check(CLI::PositiveNumber)
+      ->transform(WholeNumber(1, kMaxCount))
       ->capture_default_str()
       ->type_name("COUNT");
   add_output_options(*command, options->common);

@@ -1,6 +1,7 @@
 #include "tools/clc/tune_options.hpp"
 
 #include "tools/clc/reference_file.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -23,11 +24,15 @@ void add_search_options(CLI::App& command, TuneOptions& options) {
   };
   add("--search", options.search, "How candidates are chosen: all, some by chance, or by a walk")
       ->check(CLI::IsMember({"exhaustive", "random", "annealing"}));
-  add("--most", options.most, "Try at most so many (0: all)")->type_name("N");
-  add("--seed", options.seed, "Of random and annealing")->type_name("N");
+  add("--most", options.most, "Try at most so many (0: all)")
+      ->transform(WholeNumber(0, kMaxCount))
+      ->type_name("N");
+  add("--seed", options.seed, "Of random and annealing")
+      ->transform(WholeNumber(0, kMaxSeed))
+      ->type_name("N");
   add("--seconds", options.seconds, "Device time to spend on a candidate")
       ->type_name("S")
-      ->check(CLI::PositiveNumber);
+      ->transform(NumberAbove(0, kMaxSeconds));
   add("--caches", options.caches, "What a launch finds in the caches")
       ->check(CLI::IsMember({"warm", "cold"}));
   command.add_option("--record", options.record, "Where results are kept (default: in the cache)")

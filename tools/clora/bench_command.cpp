@@ -17,9 +17,10 @@
 #include "tools/clora/bench_verdict.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/common_options.hpp"
-#include "tools/command_line/config_file.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/progress_bar.hpp"
+#include "tools/command_line/config_file.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -186,7 +187,7 @@ int bench(const Options& options) {
   if (!options.results.empty()) {
     results = read_bench_results(options.results);
   } else {
-    const std::string json = BenchRun(options, output).run();
+    const std::string json = strict_json(BenchRun(options, output).run());
     results = parse_bench_results(json, "the output of clora_bench");
     if (!options.out.empty()) write_file_atomically(options.out, json);
   }
@@ -216,7 +217,7 @@ void add_bench_command(CLI::App& program, Action& action) {
   command
       ->add_option("--repetitions", options->repetitions,
                    "How often each is measured; verdicts need two or more")
-      ->check(CLI::Range(1, 1000))
+      ->transform(WholeNumber(1, 1000))
       ->capture_default_str();
   command
       ->add_option("--compare", options->old_results,

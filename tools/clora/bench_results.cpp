@@ -4,10 +4,11 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
+#include "runtime/json.hpp"
 
 namespace clora {
 namespace {
@@ -42,46 +43,74 @@ BenchRow& row_in(std::vector<BenchRow>& rows, const std::string& name) {
   return *rows.insert(place, std::move(row));
 }
 
-// The figures of one repetition.
-void add(BenchRow& row, const Json& entry) {
-  if (entry.value("error_occurred", false)) {
-    row.error = entry.value("error_message", "failed");
-    return;
-  }
-  const double us =
-      entry.value("real_time", 0.0) * microseconds_per(entry.value("time_unit", "ns"));
-  const double best = entry.value("best_us", us);
-  row.samples.push_back(entry.value("median_us", us));
-  row.best_us = row.samples.size() == 1 ? best : std::min(row.best_us, best);
-  row.gflops = std::max(row.gflops, entry.value("gflops", 0.0));
-  row.gbps = std::max(row.gbps, entry.value("gbps", 0.0));
-  row.percent_of_ceiling = std::max(row.percent_of_ceiling, entry.value("percent_of_ceiling", 0.0));
+void note_figures(BenchRow& row, const JsonKeys& entry) {
   row.note.clear();
   for (const auto& [key, words] : {std::pair{"tokens_per_s", "tokens/s"},
                                    {"prompt_tokens_per_s", "prompt tokens/s"},
                                    {"decode_tokens_per_s", "tokens/s decoded"},
                                    {"peak_mib", "MiB at most"},
                                    {"ratio", "of the first"}}) {
-    if (!entry.contains(key)) continue;
-    row.note += fmt::format("{}{} {}", row.note.empty() ? "" : ", ",
-                            three_digits(entry.at(key).get<double>()), words);
+    const std::optional<double> figure = entry.find_number(key);
+    if (!figure) continue;
+    row.note += fmt::format("{}{} {}", row.note.empty() ? "" : ", ", three_digits(*figure), words);
   }
+}
+
+// The figures of one repetition. A figure that is not finite is null, which counts as absent.
+void add(BenchRow& row, const JsonKeys& entry) {
+  if (entry.find_flag("error_occurred").value_or(false)) {
+    row.error = entry.find_text("error_message").value_or("failed");
+    return;
+  }
+  const std::optional<double> time = entry.find_number("real_time");
+  const double us =
+      time.value_or(0) * microseconds_per(entry.find_text("time_unit").value_or("ns"));
+  const double best = entry.find_number("best_us").value_or(us);
+  const double median = entry.find_number("median_us").value_or(us);
+  if (std::min({us, best, median}) <= 0) {
+    row.error = "its time is no number above 0";
+    return;
+  }
+  row.samples.push_back(median);
+  row.best_us = row.samples.size() == 1 ? best : std::min(row.best_us, best);
+  const auto raise = [&entry](double& figure, const char* key) {
+    figure = std::max(figure, entry.find_number(key).value_or(0));
+  };
+  raise(row.gflops, "gflops");
+  raise(row.gbps, "gbps");
+  raise(row.percent_of_ceiling, "percent_of_ceiling");
+  note_figures(row, entry);
 }
 
 std::string text_of(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return value.is_string() ? value.get<std::string>() : json_text(value);
 }
 
-BenchResults results_of(const Json& json) {
+BenchResults results_of(const JsonKeys& json) {
   BenchResults results;
-  for (const auto& [key, value] : json.at("context").items()) {
+  for (const auto& [key, value] : json.object("context").value().items()) {
     if (!value.is_array()) results.context[key] = text_of(value);
   }
-  for (const Json& entry : json.at("benchmarks")) {
-    if (entry.value("run_type", "iteration") != "iteration") continue;  // a mean of others
-    add(row_in(results.rows, bench_name(entry.at("name").get<std::string>())), entry);
+  const Json* benches = json.find("benchmarks");
+  if (benches == nullptr || !benches->is_array()) {
+    fail(ErrorCode::invalid_file, "{}: benchmarks must be an array", json.source());
+  }
+  for (std::size_t i = 0; i < benches->size(); ++i) {
+    const JsonKeys entry(benches->at(i), json.source(), fmt::format("benchmarks[{}]", i));
+    if (entry.find_text("run_type").value_or("iteration") != "iteration") continue;  // a mean
+    add(row_in(results.rows, bench_name(entry.text("name"))), entry);
   }
   return results;
+}
+
+// The bytes of the word for a number that is not finite, with its sign; 0 where there is none. JSON
+// has no other words with these beginnings.
+std::size_t no_number_length(std::string_view text) {
+  const std::size_t sign = text.starts_with('-') ? 1 : 0;
+  for (const std::string_view word : {"NaN", "nan", "Infinity", "inf"}) {
+    if (text.substr(sign).starts_with(word)) return sign + word.size();
+  }
+  return 0;
 }
 
 }  // namespace
@@ -131,10 +160,25 @@ std::string bench_name(std::string_view full_name) {
   return std::string(full_name);
 }
 
+std::string strict_json(std::string_view text) {
+  std::string strict;
+  strict.reserve(text.size());
+  bool quoted = false;
+  while (!text.empty()) {
+    const std::size_t no_number = quoted ? 0 : no_number_length(text);
+    const std::size_t length = no_number > 0 ? no_number : (quoted && text[0] == '\\' ? 2 : 1);
+    strict += no_number > 0 ? "null" : text.substr(0, length);
+    if (text[0] == '"') quoted = !quoted;
+    text.remove_prefix(std::min(length, text.size()));
+  }
+  return strict;
+}
+
 BenchResults parse_bench_results(std::string_view json, std::string_view source) {
   try {
-    return results_of(Json::parse(json));
-  } catch (const Json::exception& error) {
+    const Json document = parse_json(strict_json(json), source);
+    return results_of(JsonKeys(document, source));
+  } catch (const Error& error) {
     fail(ErrorCode::invalid_file,
          "bench results: '{}' must be the JSON that clora_bench --benchmark_out or clora bench "
          "--out writes: {}",

@@ -46,6 +46,10 @@ struct BenchResults {
 // The name without what Google Benchmark appends: "/iterations:1", "/manual_time", ...
 std::string bench_name(std::string_view full_name);
 
+// The text with null for the numbers that are not finite: Google Benchmark writes NaN and Infinity
+// where a mean of figures that a bench lacks is asked for, which is not JSON.
+std::string strict_json(std::string_view text);
+
 // Errors: not_found, io, invalid_file for what is no JSON of Google Benchmark's.
 BenchResults read_bench_results(const std::filesystem::path& file);
 // Errors: invalid_file, which names `source`.

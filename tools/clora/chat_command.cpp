@@ -9,6 +9,8 @@
 #include "tools/clora/commands.hpp"
 #include "tools/clora/data_options.hpp"
 #include "tools/clora/generation_options.hpp"
+#include "tools/command_line/local_path.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -17,7 +19,8 @@ constexpr const char* kFooter = R"(Examples:
   clora chat --model MODEL.gguf
   clora chat --model MODEL.gguf --adapter my-adapter --system "Answer in one sentence."
 A line is a message. /reset begins anew, /exit or Ctrl-D ends, Ctrl-C ends a reply (twice: at once).
-When the conversation outgrows --context its oldest turns are left out. Lengths are in tokens.)";
+When the conversation outgrows --context its oldest turns are left out. A message that is too long
+by itself is left out with a warning; the exit code is then 1. Lengths are in tokens.)";
 
 struct Options {
   CommonOptions common;
@@ -43,27 +46,35 @@ class Conversation {
     messages_.push_back({role, content});
   }
 
+  // Takes the last message back: there was no reply to it.
+  void take_back() { messages_.pop_back(); }
+
   // Drops the oldest turns until the rest fits. Errors: invalid_argument where the last message
-  // alone is too long.
+  // alone is too long; then the turns stay.
   std::vector<std::int32_t> prompt(std::int64_t room, Output& output) {
-    std::vector<std::int32_t> ids = encode();
+    std::vector<ChatMessage> kept = messages_;
+    std::vector<std::int32_t> ids = encode(kept);
     const std::size_t first = options_.system.empty() ? 0 : 1;
-    while (static_cast<std::int64_t>(ids.size()) >= room && messages_.size() > first + 1) {
-      messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(first),
-                      messages_.begin() + static_cast<std::ptrdiff_t>(first + 2));
-      output.detail("chat: the oldest turn is left out");
-      ids = encode();
+    while (static_cast<std::int64_t>(ids.size()) >= room && kept.size() > first + 1) {
+      kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(first),
+                 kept.begin() + static_cast<std::ptrdiff_t>(first + 2));
+      ids = encode(kept);
     }
     require(static_cast<std::int64_t>(ids.size()) < room,
-            "chat: the message has {} tokens with its frame, and there is room for {}; raise "
-            "--context",
+            "chat: the message has {} tokens with its frame, and there is room for {}; shorten it "
+            "or raise --context",
             ids.size(), room - 1);
+    if (kept.size() < messages_.size()) {
+      output.remark("chat: the context is full; the oldest {} messages are left out",
+                    messages_.size() - kept.size());
+    }
+    messages_ = std::move(kept);
     return ids;
   }
 
  private:
-  std::vector<std::int32_t> encode() const {
-    return text_.chat_template().encode(messages_, true, text_.tokenizer()).ids;
+  std::vector<std::int32_t> encode(const std::vector<ChatMessage>& messages) const {
+    return text_.chat_template().encode(messages, true, text_.tokenizer()).ids;
   }
 
   const Options& options_;
@@ -77,11 +88,18 @@ bool read_message(std::string& message, Output& output) {
   return static_cast<bool>(std::getline(std::cin, message));
 }
 
-void answer(Conversation& conversation, Generator& generator, const Options& options,
-            const GenerationConfig& config, const ModelText& text, Interrupt& interrupt,
-            Output& output, std::int64_t positions) {
-  const std::vector<std::int32_t> prompt = conversation.prompt(positions, output);
-  const Reply reply = generate_reply(generator, prompt, config, options.sampling.stops, text,
+// What a message's reply needs, the same for all of them.
+struct Replying {
+  Generator& generator;
+  const ModelText& text;
+  const std::vector<std::string>& stops;
+  std::int64_t positions;
+};
+
+void answer(Conversation& conversation, const Replying& with, const GenerationConfig& config,
+            Interrupt& interrupt, Output& output) {
+  const std::vector<std::int32_t> prompt = conversation.prompt(with.positions, output);
+  const Reply reply = generate_reply(with.generator, prompt, config, with.stops, with.text,
                                      interrupt, output, !output.json());
   if (!output.json()) output.text("\n");
   output.object({{"text", reply.text},
@@ -89,6 +107,34 @@ void answer(Conversation& conversation, Generator& generator, const Options& opt
                  {"finish_reason", name_of(reply.generation.finish_reason)}});
   conversation.add("assistant", reply.text);
   interrupt.forget();
+}
+
+// Whether the next message may do better: what the error says is about this one.
+bool is_of_the_message(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::invalid_argument:
+    case ErrorCode::invalid_data:
+    case ErrorCode::unsupported:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// False where the message got no reply; then the conversation is as it was before it.
+bool try_to_answer(const std::string& message, Conversation& conversation, const Replying& with,
+                   const GenerationConfig& config, Interrupt& interrupt, Output& output) {
+  conversation.add("user", message);
+  try {
+    answer(conversation, with, config, interrupt, output);
+    return true;
+  } catch (const Error& error) {
+    if (!is_of_the_message(error)) throw;
+    conversation.take_back();
+    output.warning("{}; the message is left out", error.what());
+    output.object({{"error", error.what()}});
+    return false;
+  }
 }
 
 int chat(const Options& options) {
@@ -107,16 +153,17 @@ int chat(const Options& options) {
   Conversation conversation(options, text);
   output.info("Chatting with {} on '{}'. /reset begins anew, /exit ends.", options.common.model,
               loaded.context().device().name);
+  const Replying with{generator, text, options.sampling.stops, positions};
+  bool all_answered = true;
   for (std::string message; !output.reader_left() && read_message(message, output);) {
     if (message == "/exit") break;
     if (message == "/reset") conversation.reset();
     if (message.empty() || message == "/reset") continue;
-    conversation.add("user", message);
-    answer(conversation, generator, options, config, text, interrupt, output, positions);
+    all_answered &= try_to_answer(message, conversation, with, config, interrupt, output);
     ++config.seed;  // the same words again need not give the same answer
   }
   loaded.show_inside();
-  return 0;
+  return all_answered ? 0 : 1;
 }
 
 }  // namespace
@@ -127,9 +174,10 @@ void add_chat_command(CLI::App& program, Action& action) {
   command->add_option("--system", options->system, "System message")->type_name("TEXT");
   add_chat_template_option(*command, options->chat_template);
   command->add_option("--adapter", options->adapter, "Adapter to use, as PEFT writes them")
+      ->check(LocalPath(HubKind::model))
       ->type_name("DIR");
   command->add_option("--context", options->context, "Room for the conversation, tokens")
-      ->check(CLI::PositiveNumber)
+      ->transform(WholeNumber(2, kMaxCount))
       ->capture_default_str();
   add_sampling_options(*command, options->sampling);
   add_run_options(*command, options->common);

@@ -1,4 +1,6 @@
 #include "tools/clora/common_options.hpp"
+#include "tools/command_line/local_path.hpp"
+#include "tools/command_line/number_options.hpp"
 
 #include <iostream>
 #include <iterator>
@@ -36,6 +38,7 @@ void add_model_option(CLI::App& command, CommonOptions& options) {
       .add_option(
           "--model", options.model,
           "A .gguf file, or a folder with config.json, model.safetensors and tokenizer.json")
+      ->check(LocalPath(HubKind::model))
       ->type_name("PATH")
       ->required()
       ->group("Model and device");
@@ -52,6 +55,7 @@ void add_run_options(CLI::App& command, CommonOptions& options) {
       ->capture_default_str()
       ->group("Model and device");
   command.add_option("--seed", options.seed, "Seed of all random choices")
+      ->transform(WholeNumber(0, kMaxSeed))
       ->capture_default_str()
       ->group("Model and device");
   command

@@ -1,4 +1,6 @@
 #include "tools/clora/data_options.hpp"
+#include "tools/command_line/local_path.hpp"
+#include "tools/command_line/number_options.hpp"
 
 #include "model/known_chat_styles.hpp"
 
@@ -39,18 +41,19 @@ CLI::Option* add_chat_template_option(CLI::App& command, std::string& name) {
 void add_data_options(CLI::App& command, DataOptions& options, const std::string& data_help) {
   const std::string group = "Data";
   command.add_option("--data", options.data, data_help)
+      ->check(LocalPath(HubKind::data_set))
       ->type_name("PATH")
       ->required()
       ->group(group);
   command
       .add_option("--max-seq-length", options.max_seq_length,
                   "Tokens of a record at most; longer ones lose their end")
-      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 30))
+      ->transform(WholeNumber(2, kMaxCount))
       ->type_name("TOKENS")
       ->capture_default_str()
       ->group(group);
   command.add_option("--limit", options.limit, "Read the first N records only; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(WholeNumber(0, kMaxCount))
       ->type_name("N")
       ->capture_default_str()
       ->group(group);

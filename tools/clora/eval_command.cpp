@@ -10,6 +10,8 @@
 #include "tools/clora/exact_match.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/progress_bar.hpp"
+#include "tools/command_line/local_path.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -103,12 +105,13 @@ void add_eval_command(CLI::App& program, Action& action) {
   const auto options = std::make_shared<Options>();
   add_data_options(*command, options->data, "Records: a .jsonl file");
   command->add_option("--adapter", options->adapter, "Adapter to use, as PEFT writes them")
+      ->check(LocalPath(HubKind::model))
       ->type_name("DIR");
   command->add_flag("--exact-match", options->exact_match,
                     "Generate the completions, too, and compare them");
   command->add_option("--show", options->show, "With --exact-match: print the first N answers")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(WholeNumber(0, kMaxCount))
       ->capture_default_str();
   add_run_options(*command, options->common);
   command->footer(kFooter);

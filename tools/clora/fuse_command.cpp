@@ -1,4 +1,5 @@
 // clora fuse: merges an adapter into its model and writes the result as a Hugging Face folder.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -6,10 +7,13 @@
 #include "model/fuse.hpp"
 #include "model/generator.hpp"
 #include "model/tokenizer_files.hpp"
+#include "runtime/atomic_folder.hpp"
 #include "runtime/error.hpp"
 #include "tools/clora/commands.hpp"
+#include "tools/clora/interrupt.hpp"
 #include "tools/clora/loaded_model.hpp"
 #include "tools/clora/run_folder.hpp"
+#include "tools/command_line/local_path.hpp"
 
 namespace clora {
 namespace {
@@ -18,10 +22,13 @@ constexpr const char* kFooter = R"(Example:
   clora fuse --model MODEL.gguf --adapter my-adapter --out my-model
 Writes config.json, model.safetensors (f32: four bytes a parameter) and the tokeniser's files, then
 reads the folder back and tells the largest difference between its logits and those of model and
-adapter, on a few fixed prompts.)";
+adapter, on a few fixed prompts. Only then does the folder take its place at --out.)";
 
 constexpr std::int64_t kProbes = 4;
 constexpr std::int64_t kProbeLength = 16;
+constexpr const char* kWeights = "model.safetensors";
+// A difference of logits that no rounding makes, as a part of the largest logit.
+constexpr double kMostOfLogit = 0.1;
 
 struct Options {
   CommonOptions common;
@@ -70,48 +77,110 @@ Difference difference_of(const std::vector<std::vector<float>>& expected,
   return difference;
 }
 
+bool is_same_folder(const std::filesystem::path& one, const std::filesystem::path& other) {
+  std::error_code ignored;
+  return std::filesystem::equivalent(one, other, ignored);
+}
+
+// A weight file of another model beside ours would be taken for a part of it.
+std::string foreign_weights(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const bool weights =
+        name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+    if (weights && name != kWeights) return name;
+  }
+  return {};
+}
+
+// Everything about --out that can be said before the model is read.
 void require_free(const Options& options) {
-  if (!is_taken(options.out) || options.overwrite) return;
-  fail(ErrorCode::io, "fuse: '{}' exists and is not empty; choose another --out or add --overwrite",
-       options.out);
+  if (!is_taken(options.out)) return;
+  if (!options.overwrite || !std::filesystem::is_directory(options.out)) {
+    fail(ErrorCode::io,
+         "fuse: '{}' exists and is not empty; choose another --out or add --overwrite",
+         options.out);
+  }
+  for (const std::string& input : {options.common.model, options.adapter}) {
+    if (is_same_folder(options.out, input)) {
+      fail(ErrorCode::io, "fuse: --out '{}' is what is read, too; choose another one", options.out);
+    }
+  }
+  const std::string foreign = foreign_weights(options.out);
+  if (foreign.empty()) return;
+  fail(ErrorCode::io, "fuse: '{}' holds {} of something else; move it away or choose another --out",
+       options.out, foreign);
 }
 
 // A model may come without a tokeniser; then there is nothing to write.
-void write_tokenizer(const Options& options, Output& output) {
+void write_tokenizer(const Options& options, const std::filesystem::path& folder, Output& output) {
   try {
-    write_tokenizer_files(options.common.model, options.out);
+    write_tokenizer_files(options.common.model, folder);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io) throw;
     output.warning("the tokeniser is left out: {}", error.what());
   }
 }
 
-std::vector<std::vector<float>> write_and_probe(const Options& options, Output& output) {
+bool all_finite(const std::vector<std::vector<float>>& logits) {
+  return std::ranges::all_of(logits, [](const auto& row) {
+    return std::ranges::all_of(row, [](float logit) { return std::isfinite(logit); });
+  });
+}
+
+// Model and adapter are known to be good before anything is written.
+std::vector<std::vector<float>> probe_and_write(const Options& options,
+                                                const std::filesystem::path& folder,
+                                                Output& output) {
   LoadedModel loaded(options.common, output);
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
+  const Interrupt interrupt("\nclora: stopping; Ctrl-C again stops at once\n");
+  const auto go_on = [&interrupt] { return !interrupt.asked(); };
   auto logits = probe_logits(loaded.model(), &*adapter);
+  if (!all_finite(logits)) {
+    require_finite_fusion(loaded.files(), *adapter, go_on);  // names the tensor
+    fail(ErrorCode::invalid_data, "fuse: the logits of model and adapter are not finite");
+  }
   output.info("writing {}", options.out);
-  write_fused_model(loaded.files(), *adapter, options.out);
+  write_fused_model(loaded.files(), *adapter, folder, go_on);
   return logits;
 }
 
-// The comparison is of the two models, so it is made in f32 whatever the device prefers.
+// Of the written model to `expected`.
+Difference read_back(const Options& options, const std::filesystem::path& folder,
+                     const std::vector<std::vector<float>>& expected, Output& output) {
+  CommonOptions reloaded = options.common;
+  reloaded.model = folder.string();
+  LoadedModel fused(reloaded, output);
+  const Difference difference = difference_of(expected, probe_logits(fused.model(), nullptr));
+  if (difference.largest > kMostOfLogit * difference.largest_logit) {
+    fail(ErrorCode::invalid_data,
+         "fuse: the logits of the written model differ by {:.3g} (the largest logit is {:.3g}); "
+         "nothing is kept",
+         difference.largest, difference.largest_logit);
+  }
+  return difference;
+}
+
+// The comparison is of the two models, so it is made in f32 whatever the device prefers. What is at
+// --out is replaced at the end, file by file, by a folder that is complete and was read back.
 int fuse(Options options) {
   options.common.precision = "f32";
   Output output(options.common.output);
   require_free(options);
-  const auto expected = write_and_probe(options, output);
-  write_tokenizer(options, output);
-  CommonOptions reloaded = options.common;
-  reloaded.model = options.out;
-  LoadedModel fused(reloaded, output);
-  const Difference difference = difference_of(expected, probe_logits(fused.model(), nullptr));
+  const AtomicFolder folder(options.out, "config.json");
+  const auto expected = probe_and_write(options, folder.partial(), output);
+  write_tokenizer(options, folder.partial(), output);
+  const Difference difference = read_back(options, folder.partial(), expected, output);
+  folder.commit_files();
   output.result("{} is written; its logits differ by at most {:.3g} (the largest logit is {:.3g})",
                 options.out, difference.largest, difference.largest_logit);
   output.object({{"model", options.out},
                  {"largest_logit_difference", difference.largest},
                  {"largest_logit", difference.largest_logit}});
-  return std::isfinite(difference.largest) ? 0 : 1;
+  return 0;
 }
 
 }  // namespace
@@ -120,12 +189,15 @@ void add_fuse_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("fuse", "Merge an adapter into its model");
   const auto options = std::make_shared<Options>();
   command->add_option("--adapter", options->adapter, "Adapter to merge, as PEFT writes them")
+      ->check(LocalPath(HubKind::model))
       ->type_name("DIR")
       ->required();
   command->add_option("--out", options->out, "Folder to write the model to")
       ->type_name("DIR")
       ->required();
-  command->add_flag("--overwrite", options->overwrite, "Write into an --out that is not empty");
+  command->add_flag(
+      "--overwrite", options->overwrite,
+      "Replace the model in an --out that is not empty, when the new one is complete");
   add_run_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, &action] { action = [options] { return fuse(*options); }; });

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,8 @@
 #include "tools/clora/data_options.hpp"
 #include "tools/clora/generation_options.hpp"
 #include "tools/command_line/config_file.hpp"
+#include "tools/command_line/local_path.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -143,6 +146,7 @@ void add_prompt_options(CLI::App& command, Options& options) {
           .add_option("--prompt", options.prompt, "The text to go on from; - reads standard input")
           ->type_name("TEXT|-");
   command.add_option("--prompt-ids", options.prompt_ids, "The same as token ids: 1,2,3")
+      ->transform(WholeNumber(0, std::numeric_limits<std::int32_t>::max()))
       ->type_name("IDS")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -169,13 +173,14 @@ void add_generate_command(CLI::App& program, Action& action) {
   command->add_flag("--special,!--no-special", options->special,
                     "Text of special tokens in the prompt becomes these tokens (default: no)");
   command->add_option("--adapter", options->adapter, "Adapter to use, as PEFT writes them")
+      ->check(LocalPath(HubKind::model))
       ->type_name("DIR");
   add_sampling_options(*command, options->sampling);
   command
       ->add_option("--logprobs", options->logprobs,
                    "With --json: log-probabilities, and of K alternatives a token")
       ->type_name("K")
-      ->check(CLI::Range(0, 32))
+      ->transform(WholeNumber(0, 32))
       ->group("Generation");
   add_run_options(*command, options->common);
   command->footer(kFooter);

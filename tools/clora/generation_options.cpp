@@ -1,4 +1,5 @@
 #include "tools/clora/generation_options.hpp"
+#include "tools/command_line/number_options.hpp"
 
 #include <optional>
 
@@ -53,33 +54,33 @@ void add_sampling_options(CLI::App& command, SamplingOptions& options) {
   GenerationConfig& config = options.config;
   const std::string group = "Generation";
   command.add_option("--max-tokens", config.max_tokens, "Tokens to generate at most")
-      ->check(CLI::PositiveNumber)
+      ->transform(WholeNumber(1, kMaxCount))
       ->capture_default_str()
       ->group(group);
   command.add_option("--temperature", config.temperature, "Divides the logits; 0: greedy")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(Number(0, 1000))
       ->capture_default_str()
       ->group(group);
   command.add_option("--top-k", config.top_k, "Only the K likeliest tokens; 0: off")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(WholeNumber(0, kMaxCount))
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--top-p", config.top_p,
                   "Only the likeliest tokens of this probability together; 1: off")
-      ->check(CLI::Range(0.0, 1.0))
+      ->transform(Number(0, 1))
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--min-p", config.min_p,
                   "Only tokens of at least this part of the likeliest one's probability; 0: off")
-      ->check(CLI::Range(0.0, 1.0))
+      ->transform(Number(0, 1))
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--repetition-penalty", config.repetition_penalty,
                   "Makes tokens that were there less likely; 1: off")
-      ->check(CLI::PositiveNumber)
+      ->transform(NumberAbove(0, 1000))
       ->capture_default_str()
       ->group(group);
   command

@@ -13,6 +13,7 @@
 #include "tools/clora/commands.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/model_text.hpp"
+#include "tools/command_line/local_path.hpp"
 
 namespace clora {
 namespace {
@@ -185,6 +186,7 @@ void add_info_command(CLI::App& program, Action& action) {
   command
       ->add_option("PATH,--model,--adapter", options->path,
                    "A model (.gguf file or folder) or an adapter's folder")
+      ->check(LocalPath(HubKind::model))
       ->required();
   add_output_options(*command, options->common);
   command->footer(kFooter);

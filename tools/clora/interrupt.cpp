@@ -8,6 +8,8 @@
 namespace clora {
 namespace {
 
+constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
+
 // All that a handler touches: lock-free, and set before the handler is.
 std::atomic<int> signals_seen{0};
 std::atomic<const char*> words{""};
@@ -34,13 +36,15 @@ Interrupt::Interrupt(const char* first_words) {
   struct sigaction action {};
   action.sa_handler = on_signal;  // no SA_RESTART: a read that waits for a person must return
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &former_int_);
-  sigaction(SIGTERM, &action, &former_term_);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], nullptr, &former_[i]);
+    if (kSignals[i] == SIGHUP && former_[i].sa_handler == SIG_IGN) continue;
+    sigaction(kSignals[i], &action, nullptr);
+  }
 }
 
 Interrupt::~Interrupt() {
-  sigaction(SIGINT, &former_int_, nullptr);
-  sigaction(SIGTERM, &former_term_, nullptr);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &former_[i], nullptr);
 }
 
 bool Interrupt::asked() const noexcept { return signals_seen.load() > 0; }

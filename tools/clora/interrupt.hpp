@@ -1,9 +1,11 @@
 // Ctrl-C: the first asks the work to come to a good end, a second one ends the program at once
-// (exit code 1). SIGTERM counts as Ctrl-C.
+// (exit code 1). SIGTERM and SIGHUP (a terminal that is closed) count as Ctrl-C; a SIGHUP that is
+// ignored, as under nohup, stays so.
 //
 // One object a program at a time: signal handlers are global. asked() may be called from anywhere.
 #pragma once
 
+#include <array>
 #include <csignal>
 
 namespace clora {
@@ -23,8 +25,7 @@ class Interrupt {
   void forget() noexcept;
 
  private:
-  struct sigaction former_int_ {};
-  struct sigaction former_term_ {};
+  std::array<struct sigaction, 3> former_{};
 };
 
 }  // namespace clora

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tools/command_line/printable.hpp"
 #include "tools/command_line/terminal_line.hpp"
 
 namespace clora {
@@ -91,7 +92,7 @@ void ProgressBar::draw(std::int64_t done, std::string_view figures, std::string_
   const std::size_t width = columns > taken + 8 ? std::min<std::size_t>(columns - taken, 30) : 8;
   std::string text = fmt::format("{} [{}]{}", counts, bar_of(done, total_, width), tail);
   if (text.size() >= columns) text.resize(columns - 1);
-  put(terminal_, "\r\x1b[K" + text);
+  put(terminal_, "\r\x1b[K" + printable(text));
   drawn_ = true;
 }
 

@@ -1,40 +1,27 @@
 #include "tools/clora/run_folder.hpp"
 
 #include <charconv>
-#include <optional>
 
 #include "lora/safetensors.hpp"
 #include "runtime/error.hpp"
+#include "tools/clora/earlier_run.hpp"
 
 namespace clora {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view kCheckpoint = "checkpoint-";
-constexpr const char* kState = "training_state.safetensors";
-
-// N of a whole checkpoint-N.
-std::optional<std::int64_t> step_of(const fs::path& folder) {
-  const std::string name = folder.filename().string();
-  if (!name.starts_with(kCheckpoint) || !fs::exists(folder / kState)) return std::nullopt;
-  std::int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + kCheckpoint.size(), end, step);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return step;
-}
 
 fs::path find_checkpoint(const fs::path& folder) {
-  if (fs::exists(folder / kState)) return folder;
+  std::error_code error;
+  if (fs::exists(training_state_of(folder), error)) return folder;
   fs::path last;
   std::int64_t last_step = -1;
-  if (fs::is_directory(folder)) {
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      const auto step = step_of(entry.path());
-      if (!step || *step <= last_step) continue;
-      last_step = *step;
-      last = entry.path();
-    }
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const auto step = checkpoint_step(entry->path());
+    if (!step || *step <= last_step) continue;
+    last_step = *step;
+    last = entry->path();
   }
   if (last.empty()) {
     fail(ErrorCode::not_found, "train: --resume: '{}' is no checkpoint and holds none",
@@ -44,60 +31,99 @@ fs::path find_checkpoint(const fs::path& folder) {
 }
 
 std::int64_t saved_step(const fs::path& checkpoint) {
-  const SafetensorsFile file = SafetensorsFile::open(checkpoint / kState);
+  const SafetensorsFile file = SafetensorsFile::open(training_state_of(checkpoint));
   const auto found = file.metadata().find("step");
+  const std::string text = found == file.metadata().end() ? "" : found->second;
   std::int64_t step = -1;
-  if (found != file.metadata().end()) {
-    const std::string& text = found->second;
-    std::from_chars(text.data(), text.data() + text.size(), step);
-  }
-  if (step < 0) {
-    fail(ErrorCode::invalid_file, "train: --resume: '{}' does not say its step",
-         file.path().string());
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (error != std::errc() || stop != text.data() + text.size() || step < 0) {
+    fail(ErrorCode::invalid_file, "{}: the step must be a whole number, got '{}'",
+         file.path().string(), text.substr(0, 40));
   }
   return step;
 }
 
-void remove_earlier_run(const fs::path& folder) {
-  std::vector<fs::path> old{folder / "log.jsonl", folder / "loss.svg"};
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (step_of(entry.path())) old.push_back(entry.path());
-  }
-  for (const fs::path& path : old) fs::remove_all(path);
-}
-
-void make_folder(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) {
-    fail(ErrorCode::io, "train: the folder '{}' cannot be made: {}", path.string(),
-         error.message());
-  }
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
 }
 
 }  // namespace
 
 bool is_taken(const fs::path& path) {
-  if (!fs::exists(path)) return false;
-  return !fs::is_directory(path) || !fs::is_empty(path);
+  std::error_code error;
+  if (!fs::exists(path, error)) return false;
+  if (!fs::is_directory(path, error)) return true;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename() != kLockFile) return true;
+  }
+  return false;
 }
 
 RunFolder::RunFolder(const fs::path& path, const std::string& resume, bool overwrite)
     : path_(path) {
-  if (!resume.empty()) {
-    checkpoint_ = find_checkpoint(resume);
-    resumed_step_ = saved_step(checkpoint_);
-    std::error_code ignored;
-    goes_on_ = fs::equivalent(fs::absolute(checkpoint_).parent_path(), path_, ignored);
+  require_unlocked(path_, "train");
+  if (has_earlier_run(path_)) {
+    const FolderLock lock(path_, "train");
+    settle_earlier_run(path_);
   }
-  if (is_taken(path_) && !goes_on_) {
-    if (!overwrite || !fs::is_directory(path_)) {
-      fail(ErrorCode::io, "train: '{}' exists{}; choose another --adapter-out or add --overwrite",
-           path_.string(), fs::is_directory(path_) ? " and is not empty" : " and is no folder");
-    }
-    remove_earlier_run(path_);
+  if (!resume.empty()) find_resumed(resume);
+  if (!is_taken(path_) || goes_on_ || (overwrite && is_folder(path_))) return;
+  fail(ErrorCode::io, "train: '{}' exists{}; choose another --adapter-out or add --overwrite",
+       path_.string(), is_folder(path_) ? " and is not empty" : " and is no folder");
+}
+
+void RunFolder::find_resumed(const std::string& resume) {
+  checkpoint_ = find_checkpoint(resume);
+  resumed_step_ = saved_step(checkpoint_);
+  std::error_code ignored;
+  goes_on_ = fs::equivalent(fs::canonical(checkpoint_, ignored).parent_path(), path_, ignored);
+}
+
+RunFolder::~RunFolder() {
+  try {
+    give_back();
+  } catch (const std::exception&) {  // the next run in this folder tries again
   }
-  make_folder(path_);
+}
+
+void RunFolder::take() {
+  std::error_code error;
+  made_ = fs::create_directories(path_, error);
+  if (error) {
+    fail(ErrorCode::io, "train: the folder '{}' cannot be made: {}", path_.string(),
+         error.message());
+  }
+  lock_ = std::make_unique<FolderLock>(path_, "train");
+  if (goes_on_) return;
+  move_run_aside(path_);
+  aside_ = has_earlier_run(path_);
+}
+
+void RunFolder::keep() {
+  made_ = false;
+  if (!std::exchange(aside_, false)) return;
+  remove_earlier_run(path_);
+}
+
+bool RunFolder::give_back() {
+  const bool restored = std::exchange(aside_, false) && settle_earlier_run(path_);
+  unlock();
+  return restored;
+}
+
+bool RunFolder::drop() {
+  const bool restored = std::exchange(aside_, false);
+  if (restored) restore_earlier_run(path_);
+  unlock();
+  return restored;
+}
+
+void RunFolder::unlock() {
+  lock_.reset();
+  std::error_code not_empty;
+  if (std::exchange(made_, false)) std::filesystem::remove(path_, not_empty);
 }
 
 }  // namespace clora

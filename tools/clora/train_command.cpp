@@ -1,19 +1,16 @@
 // clora train: fine-tunes a LoRA adapter on records.
 #include <memory>
-#include <nlohmann/json.hpp>
 
-#include "lora/module_selection.hpp"
-#include "lora/peft_files.hpp"
 #include "model/training_run.hpp"
 #include "runtime/error.hpp"
-#include "runtime/file.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/data_options.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/run_folder.hpp"
+#include "tools/clora/training_adapter.hpp"
 #include "tools/clora/training_report.hpp"
-#include "tools/command_line/adapter_options.hpp"
 #include "tools/command_line/config_file.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 namespace {
@@ -35,9 +32,8 @@ struct Options {
   CommonOptions common;
   DataOptions data;
   TrainingRunConfig run;
-  AdapterConfig adapter;
-  std::string adapter_out, adapter_init, resume, schedule = "constant", layers = "all";
-  std::vector<std::string> target_modules{"all-linear"};
+  TrainingAdapterOptions adapter;
+  std::string adapter_out, resume, schedule = "constant";
   bool overwrite = false;
   std::string effective;  // the text of run.toml
 };
@@ -61,25 +57,6 @@ DataSet read_data(const Options& options, const ModelText& text, Output& output)
   return data;
 }
 
-std::int64_t last_layers(const Options& options) {
-  if (options.layers == "all") return 0;
-  return std::stoll(options.layers);
-}
-
-Adapter make_adapter(const Options& options, LoadedModel& loaded) {
-  const ModelConfig& model = loaded.model().config();
-  if (!options.adapter_init.empty()) {
-    return load_adapter(loaded.context(), options.adapter_init, adapter_sites(model));
-  }
-  const auto sites = select_sites(model, options.target_modules, last_layers(options));
-  AdapterConfig config = options.adapter;
-  config.base_model = options.common.model;
-  select_exactly(config, sites, adapter_sites(model));
-  Adapter adapter(loaded.context(), sites, config);
-  adapter.initialise(options.common.seed);
-  return adapter;
-}
-
 TrainingRunConfig run_config(const Options& options) {
   TrainingRunConfig config = options.run;
   config.schedule = options.schedule == "linear"   ? Schedule::linear
@@ -91,65 +68,84 @@ TrainingRunConfig run_config(const Options& options) {
   return config;
 }
 
+// What a run works with, all of it known to be good.
+struct Inputs {
+  LoadedModel& loaded;
+  Adapter& adapter;
+  const DataSet& data;
+};
+
+TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& inputs,
+                       const Interrupt& interrupt, Output& output) {
+  const TrainingRunConfig config = run_config(options);
+  const Records* valid = inputs.data.valid ? &*inputs.data.valid : nullptr;
+  TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective);
+  report.start(inputs.adapter, inputs.data.train, valid, config);
+  const TrainingSummary summary =
+      run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
+                   folder.checkpoint(), report.callbacks(interrupt));
+  const bool made_nothing = summary.stopped && summary.steps == folder.resumed_step();
+  if (made_nothing && folder.drop()) {
+    fail(ErrorCode::cancelled, "train: stopped before the first step; '{}' is as it was",
+         folder.path().string());
+  }
+  report.done(summary);
+  return summary;
+}
+
+// The folder is taken last, when everything else is there, and given back where the run ends with
+// an error before it has saved anything.
+TrainingSummary run_in_its_folder(RunFolder& folder, const Options& options, const Inputs& inputs,
+                                  Output& output) {
+  const Interrupt interrupt(
+      "\nclora: finishing the step, then saving; Ctrl-C again stops at once\n");
+  folder.take();
+  try {
+    return run_in(folder, options, inputs, interrupt, output);
+  } catch (...) {
+    if (folder.give_back()) {
+      output.warning("'{}' holds the earlier run again, as it was", folder.path().string());
+    }
+    throw;
+  }
+}
+
 int train(const Options& options) {
   Output output(options.common.output);
-  const TrainingRunConfig config = run_config(options);
+  RunFolder folder(options.adapter_out, options.resume, options.overwrite);
   const ModelText text(options.common.model, options.data.chat_template);
   const DataSet data = [&] {
     const TraceSpan span(options.common.trace.get(), "read and tokenise records");
     return read_data(options, text, output);
   }();
-  if (config.eval_every > 0 && !data.valid) {
+  if (options.run.eval_every > 0 && !data.valid) {
     fail(ErrorCode::not_found,
          "train: --eval-every needs a valid.jsonl beside train.jsonl; '{}' has none",
          options.data.data);
   }
   LoadedModel loaded(options.common, output);
-  Adapter adapter = make_adapter(options, loaded);
-  const RunFolder folder(options.adapter_out, options.resume, options.overwrite);
-  if (!folder.checkpoint().empty()) {  // before run.toml and the log are written
-    (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train, config);
+  Adapter adapter =
+      make_adapter(options.adapter, loaded, options.common.model, options.common.seed);
+  if (!folder.checkpoint().empty()) {  // before anything in the folder changes
+    (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
+                       run_config(options));
   }
-  write_file_atomically(folder.path() / "run.toml", options.effective);
-  TrainingReport report(output, loaded, options.common.model, folder);
-  report.start(adapter, data.train, data.valid ? &*data.valid : nullptr, config);
-
-  const Interrupt interrupt(
-      "\nclora: finishing the step, then saving; Ctrl-C again stops at once\n");
   const TrainingSummary summary =
-      run_training(loaded.model(), adapter, data.train, data.valid ? &*data.valid : nullptr, config,
-                   folder.checkpoint(), report.callbacks(interrupt));
-  report.done(summary);
+      run_in_its_folder(folder, options, {loaded, adapter, data}, output);
   loaded.show_inside();
   return summary.stopped ? 1 : 0;
 }
 
-void add_adapter_options(CLI::App& command, Options& options) {
+void add_output_folder_options(CLI::App& command, Options& options) {
   const std::string group = "Adapter";
   command.add_option("--adapter-out", options.adapter_out, "Folder to write the adapter to")
       ->type_name("DIR")
       ->required()
       ->group(group);
   command
-      .add_option("--adapter-init", options.adapter_init,
-                  "Adapter to start from (its rank, alpha, dropout and modules are taken)")
-      ->type_name("DIR")
-      ->group(group);
-  add_rank_option(command, options.adapter, group);
-  command
-      .add_option("--alpha", options.adapter.alpha, "The adapter's product is scaled by alpha/rank")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
-      ->group(group);
-  add_dropout_option(command, options.adapter, group);
-  add_target_modules_option(command, options.target_modules, group);
-  command.add_option("--layers", options.layers, "Blocks to adapt: all, or the last N")
-      ->check(CLI::IsMember({"all"}) | CLI::PositiveNumber)
-      ->type_name("all|N")
-      ->capture_default_str()
-      ->group(group);
-  command
-      .add_flag("--overwrite", options.overwrite, "Write into an --adapter-out that is not empty")
+      .add_flag("--overwrite", options.overwrite,
+                "Replace the run in an --adapter-out that is not empty, as soon as the new one has "
+                "saved")
       ->group(group);
 }
 
@@ -158,22 +154,22 @@ void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::st
       .add_option("--batch-size", run.batch_size,
                   "Records a step (a part of one, see "
                   "--grad-accumulation)")
-      ->check(CLI::PositiveNumber)
+      ->transform(WholeNumber(1, kMaxBatch))
       ->type_name("RECORDS")
       ->capture_default_str()
       ->group(group);
   auto* steps = command.add_option("--steps", run.steps, "Optimiser steps (default: see --epochs)")
-                    ->check(CLI::PositiveNumber)
+                    ->transform(WholeNumber(1, kMaxCount))
                     ->group(group);
   command.add_option("--epochs", run.epochs, "Times that every record is seen")
-      ->check(CLI::PositiveNumber)
+      ->transform(NumberAbove(0, 1e6))
       ->capture_default_str()
       ->group(group)
       ->excludes(steps);
   command
       .add_option("--grad-accumulation", run.grad_accumulation,
                   "Batches whose gradients make one step")
-      ->check(CLI::PositiveNumber)
+      ->transform(WholeNumber(1, kMaxBatch))
       ->capture_default_str()
       ->group(group);
   command
@@ -185,7 +181,7 @@ void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::st
 void add_optimiser_options(CLI::App& command, Options& options, const std::string& group) {
   TrainingRunConfig& run = options.run;
   command.add_option("--lr", run.learning_rate, "Learning rate, at its highest")
-      ->check(CLI::PositiveNumber)
+      ->transform(NumberAbove(0, 10))
       ->capture_default_str()
       ->group(group);
   command.add_option("--schedule", options.schedule, "How the learning rate goes down")
@@ -193,16 +189,16 @@ void add_optimiser_options(CLI::App& command, Options& options, const std::strin
       ->capture_default_str()
       ->group(group);
   command.add_option("--warmup-steps", run.warmup_steps, "Steps in which the rate rises from 0")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(WholeNumber(0, kMaxCount))
       ->type_name("STEPS")
       ->capture_default_str()
       ->group(group);
   command.add_option("--weight-decay", run.weight_decay, "AdamW's decay of the adapter's weights")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(Number(0, 100))
       ->capture_default_str()
       ->group(group);
   command.add_option("--clip-norm", run.clip_norm, "Largest norm of the gradient; 0: off")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(Number(0, 1e6))
       ->capture_default_str()
       ->group(group);
 }
@@ -211,12 +207,12 @@ void add_upkeep_options(CLI::App& command, Options& options, const std::string& 
   command
       .add_option("--eval-every", options.run.eval_every,
                   "Steps between evaluations on valid.jsonl; 0: at the end only")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(WholeNumber(0, kMaxCount))
       ->type_name("STEPS")
       ->capture_default_str()
       ->group(group);
   command.add_option("--save-every", options.run.save_every, "Steps between checkpoints; 0: none")
-      ->check(CLI::NonNegativeNumber)
+      ->transform(WholeNumber(0, kMaxCount))
       ->type_name("STEPS")
       ->capture_default_str()
       ->group(group);
@@ -234,15 +230,19 @@ void add_train_command(CLI::App& program, Action& action) {
   const auto options = std::make_shared<Options>();
   add_data_options(*command, options->data,
                    "A .jsonl file, or a folder with train.jsonl and perhaps valid.jsonl");
-  add_adapter_options(*command, *options);
+  add_output_folder_options(*command, *options);
+  add_training_adapter_options(*command, options->adapter);
   add_length_options(*command, options->run, "Training");
   add_optimiser_options(*command, *options, "Training");
   add_upkeep_options(*command, *options, "Training");
   add_run_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, command, &action] {
-    options->effective = config_text(*command, {"help", "config", "resume", "overwrite", "json",
-                                                "quiet", "verbose", "profile", "trace"});
+    options->adapter.note_given(*command);
+    std::vector<std::string> left_out = options->adapter.left_out_of_configuration();
+    left_out.insert(left_out.end(), {"help", "config", "resume", "overwrite", "json", "quiet",
+                                     "verbose", "profile", "trace"});
+    options->effective = config_text(*command, left_out);
     action = [options] { return train(*options); };
   });
 }

@@ -1,9 +1,12 @@
 #include "tools/clora/training_log.hpp"
 
-#include <nlohmann/json.hpp>
+#include <cmath>
+#include <optional>
+#include <utility>
 
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
+#include "runtime/json.hpp"
 
 namespace clora {
 namespace {
@@ -11,39 +14,65 @@ namespace {
 constexpr const char* kLines = "log.jsonl";
 constexpr const char* kPicture = "loss.svg";
 
-}  // namespace
+// Written here, so that none has many levels or is long; a damaged file may have others.
+constexpr JsonLimits kLineLimits{.bytes = 1U << 20U, .depth = 8};
 
-TrainingLog::TrainingLog(const std::filesystem::path& folder, std::string title,
-                         std::int64_t kept_steps)
-    : folder_(folder), curve_{std::move(title), {}, {}} {
-  keep_lines(kept_steps);
-  lines_.open(folder_ / kLines, std::ios::app);
-  if (!lines_) fail(ErrorCode::io, "train: '{}' cannot be written", (folder_ / kLines).string());
+// The event of a line; nothing for a line that is none.
+std::optional<nlohmann::ordered_json> event_of(const std::string& line) {
+  try {
+    auto event = parse_json<nlohmann::ordered_json>(line, kLines, kLineLimits);
+    const OrderedJsonKeys keys(event, kLines);
+    if (!keys.find_text("event")) return std::nullopt;
+    static_cast<void>(keys.find_integer("step"));  // of the right kind where they are there
+    static_cast<void>(keys.find_number("loss"));
+    return event;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
-void TrainingLog::keep_lines(std::int64_t last_step) {
+}  // namespace
+
+TrainingLog::TrainingLog(std::filesystem::path folder, std::string title, std::int64_t kept_steps)
+    : folder_(std::move(folder)), kept_steps_(kept_steps), curve_{std::move(title), {}, {}} {}
+
+void TrainingLog::begin() {
+  keep_lines();
+  lines_.open(folder_ / kLines, std::ios::app);
+}
+
+void TrainingLog::keep_lines() {
   std::string kept;
   std::ifstream earlier(folder_ / kLines);
-  for (std::string line; last_step > 0 && std::getline(earlier, line);) {
-    const auto event = nlohmann::ordered_json::parse(line, nullptr, false);
-    if (!event.is_object() || event.value("step", last_step + 1) > last_step) continue;
-    note_loss(event);
-    kept += line + '\n';
+  for (std::string line; kept_steps_ > 0 && std::getline(earlier, line);) {
+    const auto event = event_of(line);
+    if (!event) {
+      ++left_out_;
+    } else if (OrderedJsonKeys(*event, kLines).find_integer("step").value_or(kept_steps_ + 1) <=
+               kept_steps_) {
+      note_loss(*event);
+      kept += line + '\n';
+    }
   }
   write_file_atomically(folder_ / kLines, kept);
 }
 
 void TrainingLog::note_loss(const nlohmann::ordered_json& event) {
-  const std::string kind = event.value("event", "");
+  const OrderedJsonKeys keys(event, kLines);
+  const std::string kind = keys.text("event");
   if (kind != "step" && kind != "eval") return;
   auto& points = kind == "step" ? curve_.train : curve_.valid;
-  points.push_back({event.value("step", std::int64_t{0}), event.value("loss", 0.0)});
+  const auto* loss = keys.find("loss");  // null where it was not finite; the picture leaves it out
+  points.push_back(
+      {keys.find_integer("step").value_or(0), loss == nullptr ? NAN : loss->get<double>()});
 }
 
 void TrainingLog::add(const nlohmann::ordered_json& event) {
+  waiting_ += json_text(event) + '\n';
+  if (event.at("event") == "start") return;
+  if (!lines_.is_open()) begin();
   note_loss(event);
-  lines_ << event.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-         << std::endl;
+  lines_ << std::exchange(waiting_, {}) << std::flush;
   if (!lines_) fail(ErrorCode::io, "train: '{}' cannot be written", (folder_ / kLines).string());
 }
 

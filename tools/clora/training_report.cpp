@@ -1,23 +1,27 @@
 #include "tools/clora/training_report.hpp"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/file.hpp"
+#include "tools/command_line/printable.hpp"
 
 namespace clora {
 namespace {
 
 std::string picture_title(const std::string& model) {
-  return std::filesystem::path(model).filename().string();
+  // A picture is XML, which has no control characters.
+  return printable(std::filesystem::path(model).filename().string());
 }
 
 }  // namespace
 
 TrainingReport::TrainingReport(Output& output, LoadedModel& loaded, const std::string& model,
-                               const RunFolder& folder)
+                               RunFolder& folder, std::string configuration)
     : output_(output),
       loaded_(loaded),
       model_(model),
+      configuration_(std::move(configuration)),
       folder_(folder),
       log_(folder.path(), picture_title(model), folder.goes_on() ? folder.resumed_step() : 0) {}
 
@@ -32,6 +36,16 @@ TrainingReport::~TrainingReport() {
 void TrainingReport::tell(const nlohmann::ordered_json& event) {
   output_.object(event);
   log_.add(event);
+  if (event.at("event") != "start" && !configuration_.empty()) begin();
+}
+
+// What an earlier run of the folder left is replaced now: the run has made something.
+void TrainingReport::begin() {
+  write_file_atomically(folder_.path() / "run.toml", std::exchange(configuration_, {}));
+  if (log_.lines_left_out() > 0) {
+    output_.warning("'{}': {} lines are no events and were left out",
+                    (folder_.path() / "log.jsonl").string(), log_.lines_left_out());
+  }
 }
 
 void TrainingReport::start(const Adapter& adapter, const Records& train, const Records* valid,
@@ -91,6 +105,7 @@ void TrainingReport::on_eval(const EvalResult& result) {
 
 void TrainingReport::on_save(std::int64_t step, const std::filesystem::path& folder) {
   last_checkpoint_ = folder;
+  if (step > folder_.resumed_step()) folder_.keep();
   tell({{"event", "save"}, {"step", step}, {"checkpoint", folder.string()}});
   log_.write_picture();
   bar_->clear();
@@ -108,6 +123,7 @@ void TrainingReport::on_resume(const ResumePoint& point) {
 
 void TrainingReport::done(const TrainingSummary& summary) {
   bar_->clear();
+  folder_.keep();
   const std::string adapter = folder_.path().string();
   tell({{"event", "done"},
         {"steps", summary.steps},

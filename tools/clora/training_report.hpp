@@ -1,5 +1,6 @@
 // TrainingReport: what people and programs see of a training run, while it goes on: the bar or
-// plain lines, JSON events, and the log and picture beside the adapter.
+// plain lines, JSON events, and the log and picture beside the adapter. The folder is kept at the
+// run's first save.
 #pragma once
 
 #include <memory>
@@ -15,9 +16,9 @@ namespace clora {
 
 class TrainingReport {
  public:
-  // Errors: io.
-  TrainingReport(Output& output, LoadedModel& loaded, const std::string& model,
-                 const RunFolder& folder);
+  // `configuration` is the text of run.toml, written when the run has made something.
+  TrainingReport(Output& output, LoadedModel& loaded, const std::string& model, RunFolder& folder,
+                 std::string configuration);
   // Draws the picture of what was made, also where the run ended with an error.
   ~TrainingReport();
   TrainingReport(const TrainingReport&) = delete;
@@ -31,6 +32,7 @@ class TrainingReport {
 
  private:
   void tell(const nlohmann::ordered_json& event);
+  void begin();
   void on_step(const StepResult& result, double tokens_per_s);
   void on_eval(const EvalResult& result);
   void on_save(std::int64_t step, const std::filesystem::path& folder);
@@ -39,7 +41,8 @@ class TrainingReport {
   Output& output_;
   LoadedModel& loaded_;
   std::string model_;
-  const RunFolder& folder_;
+  std::string configuration_;
+  RunFolder& folder_;
   TrainingLog log_;
   std::unique_ptr<ProgressBar> bar_;
   std::filesystem::path last_checkpoint_;

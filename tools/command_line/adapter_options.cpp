@@ -1,10 +1,11 @@
 #include "tools/command_line/adapter_options.hpp"
+#include "tools/command_line/number_options.hpp"
 
 namespace clora {
 
 void add_rank_option(CLI::App& command, AdapterConfig& adapter, const std::string& group) {
   command.add_option("--rank", adapter.rank, "Rank of the adapter's matrices")
-      ->check(CLI::PositiveNumber)
+      ->transform(WholeNumber(1, 65536))
       ->capture_default_str()
       ->group(group);
 }
@@ -13,7 +14,7 @@ void add_dropout_option(CLI::App& command, AdapterConfig& adapter, const std::st
   command
       .add_option("--dropout", adapter.dropout,
                   "Probability that an input of the adapter is left out in training")
-      ->check(CLI::Range(0.0, 0.99))
+      ->transform(Number(0, 0.99))
       ->capture_default_str()
       ->group(group);
 }

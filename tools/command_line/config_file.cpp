@@ -3,42 +3,76 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <charconv>
+#include <cmath>
+#include <fstream>
 
+#include "runtime/json.hpp"
 #include "tools/command_line/suggestion.hpp"
+#include "tools/command_line/toml_options.hpp"
 
 namespace clora {
 namespace {
+
+constexpr std::size_t kMaxConfigBytes = 1 << 20U;  // read; far fewer are parsed
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-std::vector<CLI::ConfigItem> read_items(const std::filesystem::path& file) {
-  if (!std::filesystem::is_regular_file(file)) {
+std::string read_text(const std::filesystem::path& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) {
     throw UsageError(fmt::format("--config: there is no file '{}'", file.string()));
   }
-  try {
-    return CLI::ConfigTOML().from_file(file.string());
-  } catch (const CLI::Error& error) {
-    throw UsageError(fmt::format("--config: '{}': {}", file.string(), error.what()));
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(kMaxConfigBytes, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!stream.is_open() || stream.bad()) {
+    throw UsageError(fmt::format("--config: '{}' cannot be read", file.string()));
   }
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return text;
 }
 
-// CLI11 marks where sections begin and end with items of these names.
-bool is_section_mark(const CLI::ConfigItem& item) { return item.name == "++" || item.name == "--"; }
+// The program's other commands may have sections of their own in the file.
+void require_known_section(const TomlOption& item, const CLI::App& command,
+                           std::string_view source) {
+  if (item.section.empty()) return;
+  const CLI::App* program = command.get_parent();
+  std::vector<std::string> names{command.get_name()};
+  if (program != nullptr) {
+    for (const CLI::App* other : program->get_subcommands({})) names.push_back(other->get_name());
+  }
+  if (contains(names, item.section)) return;
+  const std::string meant = suggestion_for(item.section, names);
+  throw UsageError(fmt::format("'{}': [{}] is no command{}", source, item.section,
+                               meant.empty() ? "" : fmt::format("; did you mean [{}]?", meant)));
+}
 
 // Whether the item is meant for the command: at the top, or in its own section.
-bool concerns(const CLI::ConfigItem& item, const CLI::App& command) {
-  if (is_section_mark(item)) return false;
-  return item.parents.empty() ||
-         (item.parents.size() == 1 && item.parents.front() == command.get_name());
+bool concerns(const TomlOption& item, const CLI::App& command) {
+  return !item.name.empty() && (item.section.empty() || item.section == command.get_name());
 }
 
-void append(const CLI::Option& option, const CLI::ConfigItem& item,
+const CLI::Option& option_for(const TomlOption& item, const CLI::App& command,
+                              std::string_view source) {
+  const CLI::Option* option = command.get_option_no_throw("--" + item.name);
+  if (option == nullptr) {
+    throw UsageError(
+        fmt::format("'{}': {}", source, unknown_option_message("--" + item.name, command)));
+  }
+  if (item.is_array && option->get_items_expected_max() <= 1) {
+    throw UsageError(fmt::format("'{}': {} must be one value, got an array of {}", source,
+                                 item.name, item.values.size()));
+  }
+  return *option;
+}
+
+void append(const CLI::Option& option, const TomlOption& item,
             std::vector<std::string>& arguments) {
   const bool flag = option.get_expected_max() == 0;
-  for (const std::string& value : item.inputs) {
+  for (const std::string& value : item.values) {
     if (flag || !value.empty()) {
       arguments.push_back(fmt::format("--{}={}", item.name, value));
     } else {  // "--key=" would take the next argument for its value
@@ -64,10 +98,24 @@ bool is_excluded(const CLI::Option& option) {
   return option.count() == 0 && std::ranges::any_of(option.get_excludes(), &CLI::Option::count);
 }
 
+// Whether the value is read back as this text when it is written as a number.
+bool is_number(const std::string& value) {
+  const char* const end = value.data() + value.size();
+  std::int64_t whole = 0;
+  if (std::from_chars(value.data(), end, whole).ptr == end) return std::to_string(whole) == value;
+  double number = 0;
+  const auto [stop, error] = std::from_chars(value.data(), end, number);
+  return error == std::errc() && stop == end && std::isfinite(number) &&
+         fmt::format("{}", number) == value;
+}
+
 std::string toml_text(const std::string& value) {
-  const auto parsed = nlohmann::json::parse(value, nullptr, false);
-  if (parsed.is_number() || parsed.is_boolean()) return value;
-  return nlohmann::json(value).dump();  // TOML's basic strings escape as JSON's do
+  if (value == "true" || value == "false" || is_number(value)) return value;
+  std::string text = json_text(nlohmann::json(value));  // basic strings escape as JSON's do
+  for (std::size_t at; (at = text.find('\x7f')) != std::string::npos;) {
+    text.replace(at, 1, "\\u007f");  // TOML's alone
+  }
+  return text;
 }
 
 std::string flag_text(const CLI::Option& option) {
@@ -102,28 +150,36 @@ std::vector<std::string> option_names(const CLI::App& command) {
   return names;
 }
 
-std::string unknown_option_message(const std::string& name, const CLI::App& command) {
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent == nullptr ? command.get_name() : full_name(*parent) + ' ' + command.get_name();
+}
+
+std::string unknown_option_message(const std::string& written, const CLI::App& command) {
+  const std::string name = written.substr(std::min(written.find_first_not_of('-'), written.size()));
   const std::string meant = suggestion_for(name, option_names(command));
-  return meant.empty() ? fmt::format("unknown option --{}; 'clora {} --help' lists them", name,
-                                     command.get_name())
-                       : fmt::format("unknown option --{}; did you mean --{}?", name, meant);
+  return meant.empty()
+             ? fmt::format("unknown option {}; '{} --help' lists them", written, full_name(command))
+             : fmt::format("unknown option {}; did you mean --{}?", written, meant);
+}
+
+std::vector<std::string> arguments_from_config_text(std::string_view text, std::string_view source,
+                                                    const CLI::App& command,
+                                                    const std::vector<std::string>& given) {
+  std::vector<std::string> arguments;
+  for (const TomlOption& item : parse_toml_options(text, source)) {
+    require_known_section(item, command, source);
+    if (!concerns(item, command)) continue;
+    const CLI::Option& option = option_for(item, command, source);
+    if (!was_given(option, given) && !is_excluded(option, given)) append(option, item, arguments);
+  }
+  return arguments;
 }
 
 std::vector<std::string> arguments_from_config(const std::filesystem::path& file,
                                                const CLI::App& command,
                                                const std::vector<std::string>& given) {
-  std::vector<std::string> arguments;
-  for (const CLI::ConfigItem& item : read_items(file)) {
-    if (!concerns(item, command)) continue;
-    const CLI::Option* option = command.get_option_no_throw("--" + item.name);
-    if (option == nullptr) {
-      throw UsageError(
-          fmt::format("'{}': {}", file.string(), unknown_option_message(item.name, command)));
-    }
-    if (!was_given(*option, given) && !is_excluded(*option, given))
-      append(*option, item, arguments);
-  }
-  return arguments;
+  return arguments_from_config_text(read_text(file), file.string(), command, given);
 }
 
 std::string config_text(const CLI::App& command, const std::vector<std::string>& left_out) {

@@ -1,25 +1,28 @@
 #include "tools/command_line/output.hpp"
 
+#include <unistd.h>
+
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "runtime/json.hpp"
+#include "tools/command_line/printable.hpp"
 #include "tools/command_line/terminal_line.hpp"
 
 namespace clora {
 
 void Output::object(const nlohmann::ordered_json& value) {
-  // Bytes that are no UTF-8 (a path may hold them) are replaced rather than lost to an exception.
-  if (options_.json) {
-    line(stdout, value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-  }
+  if (options_.json) write(stdout, json_text(value) + '\n');
 }
 
-void Output::text(std::string_view text) { write(people(), text); }
+void Output::text(std::string_view text) {
+  const bool terminal = ::isatty(::fileno(people())) == 1;
+  write(people(), terminal ? printable(text) : std::string(text));
+}
 
 void Output::line(std::FILE* stream, std::string_view text) {
-  write(stream, std::string(text) + '\n');
+  write(stream, printable(text) + '\n');
 }
 
 void Output::write(std::FILE* stream, std::string_view text) {

@@ -1,6 +1,9 @@
 // Output: where a command's words go. For people: results on stdout, remarks on stderr. With
 // --json: only JSON lines on stdout, all words on stderr.
 //
+// Lines for people hold words of files, models and devices: they are written as printable() gives
+// them. JSON is exact.
+//
 // A reader that goes away (a closed pipe) is no error: writing becomes silent, and reader_left()
 // says so. Threads: one at a time.
 #pragma once
@@ -62,7 +65,8 @@ class Output {
   // One line of JSON on stdout, with --json.
   void object(const nlohmann::ordered_json& value);
 
-  // Text as it is, at once, on the people's stream.
+  // Text at once on the people's stream: as printable() gives it on a terminal, and exact where the
+  // stream is a file or a pipe, since a generated text is data there.
   void text(std::string_view text);
 
   bool reader_left() const noexcept { return reader_left_; }

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <csignal>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "runtime/context.hpp"
 #include "runtime/driver_cache.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/crash_mark.hpp"
+#include "tools/command_line/printable.hpp"
 #include "tools/command_line/suggestion.hpp"
 #include "tools/command_line/terminal_line.hpp"
 
@@ -25,7 +27,7 @@ std::vector<std::string> command_names(const CLI::App& program) {
 }
 
 bool is_option(const std::string& argument) {
-  return argument.size() > 2 && argument.starts_with("--");
+  return argument.size() > 1 && argument.starts_with("-");
 }
 
 // The command that is called, by its first `words` arguments ("train", "cache list"); null where
@@ -42,22 +44,42 @@ CLI::App& command_named(CLI::App& group, const std::string& word) {
   const std::string meant = suggestion_for(word, command_names(group));
   throw UsageError(
       meant.empty()
-          ? fmt::format("unknown command '{}'; '{} --help' lists them", word, group.get_name())
+          ? fmt::format("unknown command '{}'; '{} --help' lists them", word, full_name(group))
           : fmt::format("unknown command '{}'; did you mean '{}'?", word, meant));
 }
+
+// Errors: UsageError, where the command has no such option.
+void require_known(const std::string& argument, const CLI::App& command);
 
 Called called_command(CLI::App& program, const std::vector<std::string>& arguments) {
   Called called;
   for (CLI::App* group = &program; !group->get_subcommands({}).empty(); group = called.command) {
     if (called.words == arguments.size()) {
       throw UsageError(
-          fmt::format("a command is needed; '{} --help' lists them", group->get_name()));
+          fmt::format("a command is needed; '{} --help' lists them", full_name(*group)));
     }
     const std::string& word = arguments[called.words];
-    if (word.starts_with("-")) return {};
+    if (is_option(word)) {
+      require_known(word, *group);
+      return {};
+    }
     called = {&command_named(*group, word), called.words + 1};
   }
   return called;
+}
+
+// The option of an argument that begins with a dash; null where the command has none. The value of
+// a short option may follow without a space: -Ifolder.
+const CLI::Option* find_option(const std::string& argument, const CLI::App& command) {
+  if (argument.starts_with("--")) {
+    return command.get_option_no_throw(argument.substr(0, argument.find('=')));
+  }
+  return command.get_option_no_throw(argument.substr(0, 2));
+}
+
+void require_known(const std::string& argument, const CLI::App& command) {
+  if (find_option(argument, command) != nullptr) return;
+  throw UsageError(unknown_option_message(argument.substr(0, argument.find('=')), command));
 }
 
 struct GivenOptions {
@@ -72,37 +94,74 @@ GivenOptions given_options(const Called& called, const std::vector<std::string>&
   GivenOptions given;
   for (std::size_t i = called.words; i < arguments.size() && arguments[i] != "--"; ++i) {
     if (!is_option(arguments[i])) continue;
+    require_known(arguments[i], command);
+    const CLI::Option& option = *find_option(arguments[i], command);
     const std::size_t equals = arguments[i].find('=');
-    const std::string name =
-        arguments[i].substr(2, equals == std::string::npos ? equals : equals - 2);
-    const CLI::Option* option = command.get_option_no_throw("--" + name);
-    if (option == nullptr) throw UsageError(unknown_option_message(name, command));
+    const std::string name = arguments[i].substr(0, equals).substr(2);  // none of a short one
     given.names.push_back(name);
     std::string value = equals == std::string::npos ? "" : arguments[i].substr(equals + 1);
-    const bool takes_next = equals == std::string::npos && option->get_items_expected_min() > 0;
+    const bool attached = !arguments[i].starts_with("--") && arguments[i].size() > 2;
+    const bool takes_next =
+        equals == std::string::npos && !attached && option.get_items_expected_min() > 0;
     if (takes_next && i + 1 < arguments.size()) value = arguments[++i];
     if (name == "config") given.config = value;
   }
   return given;
 }
 
+// What CLI11 parses, and where it comes from.
+struct Parsed {
+  std::vector<std::string> arguments;
+  std::string config;                    // the configuration file, empty: none
+  std::vector<std::string> from_config;  // its arguments: "--rank=8"
+};
+
 // The arguments with those of the configuration file put behind the command's name.
-std::vector<std::string> with_config(const Called& called,
-                                     const std::vector<std::string>& arguments) {
+Parsed with_config(const Called& called, const std::vector<std::string>& arguments) {
   const GivenOptions given = given_options(called, arguments);
-  if (given.config.empty()) return arguments;
+  if (given.config.empty()) return {arguments, {}, {}};
+  Parsed parsed{
+      {}, given.config, arguments_from_config(given.config, *called.command, given.names)};
   const auto options = arguments.begin() + static_cast<std::ptrdiff_t>(called.words);
-  std::vector<std::string> all(arguments.begin(), options);
-  for (std::string& argument : arguments_from_config(given.config, *called.command, given.names)) {
-    all.push_back(std::move(argument));
+  parsed.arguments.assign(arguments.begin(), options);
+  parsed.arguments.insert(parsed.arguments.end(), parsed.from_config.begin(),
+                          parsed.from_config.end());
+  parsed.arguments.insert(parsed.arguments.end(), options, arguments.end());
+  return parsed;
+}
+
+bool mentions(std::string_view message, std::string_view option) {
+  const std::size_t at = message.find(option);
+  if (at == std::string_view::npos) return false;
+  const std::string_view after = message.substr(at + option.size());
+  return after.empty() || std::string_view(" :=").find(after.front()) != std::string_view::npos;
+}
+
+// CLI11's message as a sentence, "--lr: must be" as "--lr must be", with the configuration file
+// where the option that it names comes from there.
+std::string message_of(const CLI::ParseError& error, const Parsed& parsed) {
+  std::string message = error.what();
+  const std::size_t must = message.find(": must be ");
+  if (must != std::string::npos) message.erase(must, 1);
+  for (const std::string& argument : parsed.from_config) {
+    if (argument.starts_with("--") && mentions(message, argument.substr(0, argument.find('=')))) {
+      return fmt::format("'{}': {}", parsed.config, message);
+    }
   }
-  all.insert(all.end(), options, arguments.end());
-  return all;
+  return message;
+}
+
+// 'clora help train' is 'clora train --help'.
+std::vector<std::string> without_help_command(const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front() != "help") return arguments;
+  std::vector<std::string> asked(arguments.begin() + 1, arguments.end());
+  asked.emplace_back("--help");
+  return asked;
 }
 
 int report(const CLI::App& program, std::string_view message, int code) {
   clear_terminal_line();
-  std::cerr << program.get_name() << ": error: " << message << std::endl;
+  std::cerr << program.get_name() << ": error: " << printable(message) << std::endl;
   return code;
 }
 
@@ -111,7 +170,7 @@ int run_action(const CLI::App& program, const Action& action) {
   Hooks hooks;
   hooks.log = [&](LogLevel level, std::string_view message) {
     if (level >= LogLevel::warning) {
-      std::cerr << program.get_name() << ": warning: " << message << std::endl;
+      std::cerr << program.get_name() << ": warning: " << printable(message) << std::endl;
     }
   };
   const DriverCache drivers(default_cache_folder(), hooks);
@@ -121,16 +180,17 @@ int run_action(const CLI::App& program, const Action& action) {
   return code;
 }
 
-int parse_and_run(CLI::App& program, const std::vector<std::string>& arguments, Action& action) {
-  std::vector<std::string> all = arguments;
+int parse_and_run(CLI::App& program, const std::vector<std::string>& given, Action& action) {
+  const std::vector<std::string> arguments = without_help_command(given);
   const Called called = called_command(program, arguments);
-  if (called.command != nullptr) all = with_config(called, arguments);
-  std::reverse(all.begin(), all.end());  // CLI11 takes them from the back
+  const Parsed parsed =
+      called.command == nullptr ? Parsed{arguments, {}, {}} : with_config(called, arguments);
   try {
-    program.parse(all);
+    // CLI11 takes them from the back.
+    program.parse(std::vector<std::string>(parsed.arguments.rbegin(), parsed.arguments.rend()));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return program.exit(error);  // help and version
-    return report(program, error.what(), kUsage);
+    return report(program, message_of(error, parsed), kUsage);
   }
   return action ? run_action(program, action) : kOk;
 }
@@ -140,11 +200,13 @@ int parse_and_run(CLI::App& program, const std::vector<std::string>& arguments, 
 int run_program(const CommandProgram& described, const std::vector<std::string>& arguments) {
   // A reader that goes away must not end a training run; writing then fails, which Output handles.
   std::signal(SIGPIPE, SIG_IGN);
+  // The same of a limit on the size of files: an error of the write, which says which file.
+  std::signal(SIGXFSZ, SIG_IGN);
   CLI::App program{described.description};
   Action action;
   program.name(described.name);
   program.require_subcommand(1);
-  program.set_version_flag("--version", described.name + ' ' + described.version);
+  program.set_version_flag("-V,--version", described.name + ' ' + described.version);
   program.footer(described.footer);
   program.get_formatter()->column_width(34);
   program.option_defaults()->take_last();
@@ -155,6 +217,9 @@ int run_program(const CommandProgram& described, const std::vector<std::string>&
     return report(program, error.what(), kUsage);
   } catch (const std::bad_alloc&) {
     return report(program, "the host's memory is used up", kFailed);
+  } catch (const nlohmann::json::exception&) {  // every reader has its own words; none is for users
+    return report(program, "a JSON value is not what it should be, which is a mistake of clora's",
+                  kFailed);
   } catch (const std::exception& error) {
     return report(program, error.what(), kFailed);
   }

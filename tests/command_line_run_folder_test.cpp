@@ -1,0 +1,285 @@
+// The folder of a training run: looked at before it is taken, locked, and the earlier run in it
+// there until the new one has saved.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "lora/safetensors.hpp"
+#include "tests/support/killed_child.hpp"
+#include "tests/support/test_files.hpp"
+#include "tools/clora/earlier_run.hpp"
+#include "tools/clora/run_folder.hpp"
+#include "tools/clora/training_log.hpp"
+
+namespace clora {
+namespace {
+
+// Runs `work`, which kills its process.
+template <class Work>
+void in_a_child(Work work) {
+  EXPECT_EQ(test::Child([&](const auto&) { work(); }).end(), 128 + SIGKILL);
+}
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class RunFolderTest : public testing::Test {
+ protected:
+  static void write_checkpoint(const std::filesystem::path& folder, const std::string& step) {
+    std::filesystem::create_directories(folder);
+    const std::array<float, 1> value{1};
+    const StoredTensor tensor{"x", DType::f32, Shape({1}), std::as_bytes(std::span(value))};
+    write_safetensors(folder / "training_state.safetensors", std::span(&tensor, 1),
+                      {{"step", step}});
+  }
+
+  // A run with all of its files, and a file of somebody else's.
+  void write_run(const std::string& name) {
+    std::filesystem::create_directories(run);
+    for (const char* file : {"run.toml", "log.jsonl", "loss.svg", "adapter_config.json",
+                             "adapter_model.safetensors"}) {
+      test::write_whole_file(run / file, name);
+    }
+    write_checkpoint(run / "checkpoint-7", "7");
+    test::write_whole_file(run / "notes.txt", "mine");
+  }
+  std::string content(const char* file) const {
+    return std::filesystem::exists(run / file) ? test::read_whole_file(run / file) : "none";
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(run)) {
+      all.push_back(entry.path().filename().string());
+    }
+    std::ranges::sort(all);
+    return all;
+  }
+  void expect_the_old_run() const {
+    EXPECT_THAT(names(),
+                ElementsAre("adapter_config.json", "adapter_model.safetensors", "checkpoint-7",
+                            "log.jsonl", "loss.svg", "notes.txt", "run.toml"));
+    EXPECT_EQ(content("log.jsonl"), "old");
+    EXPECT_EQ(content("adapter_model.safetensors"), "old");
+  }
+
+  test::TemporaryFolder folder;
+  std::filesystem::path run = folder / "run";
+};
+
+TEST_F(RunFolderTest, LookingAtAFolderChangesNothing) {
+  write_run("old");
+  { const RunFolder looked(run, "", true); }
+  expect_the_old_run();
+  { const RunFolder looked(folder / "none", "", false); }
+  EXPECT_FALSE(std::filesystem::exists(folder / "none"));
+}
+
+TEST_F(RunFolderTest, ARunThatFailsBeforeItSavesGivesTheEarlierOneBack) {
+  write_run("old");
+  RunFolder taken(run, "", true);
+  taken.take();
+  EXPECT_EQ(content("log.jsonl"), "none");
+  EXPECT_EQ(test::read_whole_file(run / "earlier-run/log.jsonl"), "old");
+  test::write_whole_file(run / "log.jsonl", "new");
+  test::write_whole_file(run / "run.toml", "new");
+  EXPECT_TRUE(taken.give_back());
+  expect_the_old_run();
+}
+
+TEST_F(RunFolderTest, ARunThatIsDroppedGivesTheEarlierOneBack) {
+  write_run("old");
+  {
+    RunFolder taken(run, "", true);
+    taken.take();
+  }
+  expect_the_old_run();
+}
+
+TEST_F(RunFolderTest, ARunThatHasSavedReplacesTheEarlierOneAndNothingElse) {
+  write_run("old");
+  {
+    RunFolder taken(run, "", true);
+    taken.take();
+    test::write_whole_file(run / "adapter_model.safetensors", "new");
+    taken.keep();
+    EXPECT_FALSE(taken.give_back());
+  }
+  EXPECT_THAT(names(), ElementsAre("adapter_model.safetensors", "notes.txt"));
+  EXPECT_EQ(content("adapter_model.safetensors"), "new");
+}
+
+TEST_F(RunFolderTest, AnErrorAfterASaveThatNobodyToldOfKeepsTheNewRun) {
+  write_run("old");
+  RunFolder taken(run, "", true);
+  taken.take();
+  test::write_whole_file(run / "adapter_model.safetensors", "new");
+  test::write_whole_file(run / "adapter_config.json", "new");
+  EXPECT_FALSE(taken.give_back());
+  EXPECT_THAT(names(),
+              ElementsAre("adapter_config.json", "adapter_model.safetensors", "notes.txt"));
+}
+
+TEST_F(RunFolderTest, ARunThatMadeNothingIsDroppedWhateverItSaved) {
+  write_run("old");
+  RunFolder taken(run, "", true);
+  taken.take();
+  write_checkpoint(run / "checkpoint-0", "0");
+  EXPECT_TRUE(taken.drop());
+  expect_the_old_run();
+}
+
+TEST_F(RunFolderTest, AfterAKillTheNextRunFindsTheEarlierOneWhole) {
+  write_run("old");
+  in_a_child([&] {
+    RunFolder taken(run, "", true);
+    taken.take();
+    test::write_whole_file(run / "log.jsonl", "new");
+    ::raise(SIGKILL);
+  });
+  EXPECT_TRUE(std::filesystem::exists(run / "earlier-run"));
+  { const RunFolder looked(run, "", true); }
+  expect_the_old_run();
+}
+
+TEST_F(RunFolderTest, AKillWhileFilesAreMovedLosesNone) {
+  write_run("old");
+  std::filesystem::create_directories(run / ".earlier-run.partial");
+  std::filesystem::rename(run / "run.toml", run / ".earlier-run.partial/run.toml");
+  { const RunFolder looked(run, "", true); }
+  expect_the_old_run();
+}
+
+// Every rename, unlink and write of it is such a moment.
+TEST_F(RunFolderTest, AKillAtAnyMomentLeavesTheEarlierRunOrOneThatHasSaved) {
+  std::size_t moment = 1;
+  int restored = 0, replaced = 0;
+  for (int code = -1; code != 0; ++moment) {
+    std::filesystem::remove_all(run);
+    write_run("old");
+    code = test::Child([&](const auto&) {
+             test::die_at_disk_call(moment);
+             RunFolder taken(run, "", true);
+             taken.take();
+             write_checkpoint(run / "checkpoint-1", "1");
+             taken.keep();
+           }).end();
+    { const RunFolder looked(run, "", true); }
+    std::filesystem::remove(run / kLockFile);  // stays after a kill, and locks nothing
+    if (content("checkpoint-1/training_state.safetensors") != "none") {
+      EXPECT_THAT(names(), ElementsAre("checkpoint-1", "notes.txt")) << moment;
+      ++replaced;
+    } else {
+      std::filesystem::remove_all(run / "checkpoint-1");  // not whole: nobody reads it
+      expect_the_old_run();
+      ++restored;
+    }
+    ASSERT_LT(moment, 100U);
+  }
+  EXPECT_GT(restored, 8);
+  EXPECT_GT(replaced, 0);
+}
+
+TEST_F(RunFolderTest, ASecondTrainingIsRefusedWithTheProcessOfTheFirst) {
+  RunFolder first(run, "", false);
+  first.take();
+  const auto wanted = "is in use by another training (process " + std::to_string(::getpid()) + ")";
+  CLORA_EXPECT_ERROR(RunFolder(run, "", true), ErrorCode::io, wanted);
+  CLORA_EXPECT_ERROR(FolderLock(run, "train"), ErrorCode::io, wanted);
+}
+
+TEST_F(RunFolderTest, TwoThatLookedAtOnceCannotBothTake) {
+  RunFolder first(run, "", false), second(run, "", false);
+  first.take();
+  CLORA_EXPECT_ERROR(second.take(), ErrorCode::io, "is in use by another training");
+  first.give_back();
+  second.take();
+}
+
+TEST_F(RunFolderTest, TheLockEndsWithItsProcess) {
+  in_a_child([&] {
+    RunFolder taken(run, "", false);
+    taken.take();
+    ::raise(SIGKILL);
+  });
+  EXPECT_TRUE(std::filesystem::exists(run / kLockFile));
+  EXPECT_FALSE(is_taken(run));  // the lock file alone is nothing
+  RunFolder next(run, "", false);
+  next.take();
+}
+
+TEST_F(RunFolderTest, AFolderThatWasMadeForNothingGoes) {
+  {
+    RunFolder taken(run, "", false);
+    taken.take();
+  }
+  EXPECT_FALSE(std::filesystem::exists(run));
+}
+
+TEST_F(RunFolderTest, ACheckpointsStepIsAWholeNumber) {
+  for (const std::string step : {"5abc", "-1", "", "1e3", " 5", "99999999999999999999"}) {
+    write_checkpoint(folder / "c", step);
+    CLORA_EXPECT_ERROR(RunFolder(run, (folder / "c").string(), false), ErrorCode::invalid_file,
+                       "the step must be a whole number, got '" + step + "'");
+  }
+}
+
+TEST_F(RunFolderTest, ARunGoesOnInTheFolderOfItsCheckpointHoweverThatIsWritten) {
+  write_run("old");
+  for (const std::string& resume :
+       {run.string(), (run / "checkpoint-7").string(), (run / "checkpoint-7/").string()}) {
+    RunFolder taken(run, resume, false);
+    EXPECT_TRUE(taken.goes_on()) << resume;
+    EXPECT_EQ(taken.resumed_step(), 7);
+    taken.take();
+    EXPECT_EQ(content("log.jsonl"), "old");
+  }
+}
+
+class TrainingLogTest : public RunFolderTest {
+ protected:
+  TrainingLogTest() { std::filesystem::create_directories(run); }
+};
+
+TEST_F(TrainingLogTest, TouchesAnEarlierLogOnlyWhenTheRunHasMadeSomething) {
+  test::write_whole_file(run / "log.jsonl", "{\"event\":\"step\",\"step\":1,\"loss\":2}\n");
+  TrainingLog log(run, "t", 0);
+  log.add({{"event", "start"}});
+  EXPECT_THAT(content("log.jsonl"), HasSubstr("\"loss\":2"));
+  log.add({{"event", "step"}, {"step", 1}, {"loss", 3}});
+  EXPECT_EQ(content("log.jsonl"),
+            "{\"event\":\"start\"}\n{\"event\":\"step\",\"step\":1,\"loss\":3}\n");
+}
+
+TEST_F(TrainingLogTest, ReadsADamagedLogWithoutHarmAndCountsWhatItLeavesOut) {
+  const std::string good = "{\"event\":\"step\",\"step\":1,\"loss\":2}\n";
+  const std::string deep(50000, '[');
+  std::string lines = good;
+  for (const std::string& bad :
+       {deep, "{\"event\":\"step\",\"step\":1,\"x\":" + deep, std::string("no JSON"),
+        std::string("[1]"), std::string("{}"), std::string("{\"event\":7,\"step\":1}"),
+        std::string("{\"event\":\"step\",\"step\":\"one\"}"),
+        std::string("{\"event\":\"step\",\"step\":1.5}"),
+        std::string("{\"event\":\"step\",\"step\":1,\"loss\":\"low\"}"), std::string("\xff\xfe"),
+        std::string(2U << 20U, ' ')}) {
+    lines += bad + '\n';
+  }
+  lines += "{\"event\":\"step\",\"step\":2,\"loss\":null}\n{\"event\":\"step\",\"step\":3}";
+  test::write_whole_file(run / "log.jsonl", lines);
+  TrainingLog log(run, "t", 2);
+  log.add({{"event", "step"}, {"step", 3}, {"loss", 1}});
+  EXPECT_EQ(content("log.jsonl"), good + "{\"event\":\"step\",\"step\":2,\"loss\":null}\n" +
+                                      "{\"event\":\"step\",\"step\":3,\"loss\":1}\n");
+  EXPECT_EQ(log.lines_left_out(), 11);
+  log.write_picture();
+  EXPECT_THAT(content("loss.svg"), HasSubstr("</svg>"));
+}
+
+}  // namespace
+}  // namespace clora
