@@ -136,7 +136,7 @@ TEST_F(BenchCommand, ShowsAndWritesResultsThatHoldNotANumber) {
 TEST_F(BenchCommand, NamesABenchWhoseTimeIsNone) {
   std::string measured = run_of("a/fused/f32/1", {100, 102}).dump();
   const std::string_view time = "\"median_us\":";
-  measured.insert(measured.find(time) + time.size(), "-");
+  measured.insert(measured.find(time) + time.size(), 1, '-');
   test::write_whole_file(folder / "measured.json", measured);
   const ProgramResult result = run({"--results", at("measured.json")});
   EXPECT_EQ(result.exit_code, 1);
