@@ -2,7 +2,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "lora/module_selection.hpp"
 #include "lora/peft_files.hpp"
 #include "model/training_run.hpp"
 #include "runtime/error.hpp"
@@ -72,7 +71,12 @@ Adapter make_adapter(const Options& options, LoadedModel& loaded) {
   const auto sites = select_sites(model, options.target_modules, last_layers(options));
   AdapterConfig config = options.adapter;
   config.base_model = options.common.model;
-  select_exactly(config, sites, adapter_sites(model));
+  for (const AdapterSite& site : sites) {
+    const std::string part = site.path.substr(site.path.rfind('.') + 1);
+    if (std::ranges::find(config.target_modules, part) == config.target_modules.end()) {
+      config.target_modules.push_back(part);
+    }
+  }
   Adapter adapter(loaded.context(), sites, config);
   adapter.initialise(options.common.seed);
   return adapter;
