@@ -73,10 +73,11 @@ void Adapter::place_modules() {
     require(module.rank >= 1 && module.rank <= kMaxRank,
             "adapter: the rank of {} must be from 1 to {}, got {}", module.site.path, kMaxRank,
             module.rank);
-    require(std::isfinite(module.scale),
-            "adapter: the scale of {}, alpha over the rank, must be a finite number of 32 bits, got "
-            "{}",
-            module.site.path, module.scale);
+    require(
+        std::isfinite(module.scale),
+        "adapter: the scale of {}, alpha over the rank, must be a finite number of 32 bits, got "
+        "{}",
+        module.site.path, module.scale);
     module.a_offset = place(module.rank * module.site.inputs);
     module.bt_offset = place(module.rank * module.site.outputs);
   }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "runtime/error.hpp"
 
@@ -56,14 +57,16 @@ std::vector<std::string> paths_of(const std::vector<AdapterSite>& sites) {
   return paths;
 }
 
-// True iff the configuration selects of `all` those of `wanted`, which are in the order of `all`.
-bool is_exact(const AdapterConfig& config, const std::vector<std::string>& wanted,
-              const std::vector<AdapterSite>& all) {
+// True iff the configuration selects of `all` those of `wanted` and no others.
+bool is_exact(const AdapterConfig& config, std::vector<std::string> wanted,
+              const std::vector<std::string>& all) {
   ModuleSelection selection(config, "adapter");
   std::vector<std::string> selected;
-  for (const AdapterSite& site : all) {
-    if (selection.selects(site.path)) selected.push_back(site.path);
+  for (const std::string& path : all) {
+    if (selection.selects(path)) selected.push_back(path);
   }
+  std::ranges::sort(selected);
+  std::ranges::sort(wanted);
   return selected == wanted;
 }
 
@@ -85,24 +88,72 @@ std::vector<std::string> last_parts(const std::vector<std::string>& paths) {
   return parts;
 }
 
-std::vector<std::int64_t> layers_of(const std::vector<std::string>& paths) {
-  const PathRegex layer(std::string(kAnyLayer), PathRegex::Anchor::start, "adapter");
-  RegexBudget budget{.steps = std::int64_t{1} << 40};  // no expression of a stranger
-  std::vector<std::int64_t> layers;
-  for (const std::string& path : paths) {
-    const auto digits = layer.group(path, "idx", budget);
-    const auto number = digits ? number_in(*digits) : std::nullopt;
-    if (number && std::ranges::find(layers, *number) == layers.end()) layers.push_back(*number);
+// A path with the number of its block: "model.layers.", 3, ".mlp.up_proj".
+struct BlockPath {
+  std::string before;
+  std::int64_t number = 0;
+  std::string after;
+};
+
+std::optional<BlockPath> block_path(const std::string& path) {
+  std::size_t dot = path.find('.', path.find('.') + 1);
+  while (dot != std::string::npos) {
+    const std::size_t end = path.find('.', dot + 1);
+    if (end == std::string::npos) return std::nullopt;
+    const auto number = number_in(path.substr(dot + 1, end - dot - 1));
+    if (number) return BlockPath{path.substr(0, dot + 1), *number, path.substr(end)};
+    dot = end;
   }
-  std::ranges::sort(layers);
-  return layers;
+  return std::nullopt;
 }
 
-bool selects_all(const AdapterConfig& config, const std::vector<AdapterModule>& modules) {
-  if (config.target_modules.empty()) return false;
-  ModuleSelection selection(config, "adapter");
-  return std::ranges::all_of(
-      modules, [&](const AdapterModule& module) { return selection.selects(module.site.path); });
+std::vector<std::int64_t> layers_of(const std::vector<std::string>& paths) {
+  std::set<std::int64_t> layers;
+  for (const std::string& path : paths) {
+    if (const auto block = block_path(path)) layers.insert(block->number);
+  }
+  return {layers.begin(), layers.end()};
+}
+
+// The paths, and those of the same layers in every block up to the last one that they name: what a
+// base model has at least.
+std::vector<std::string> paths_of_blocks(const std::vector<std::string>& paths) {
+  constexpr std::int64_t kMaxBlocks = 65536;
+  const std::vector<std::int64_t> layers = layers_of(paths);
+  const std::int64_t blocks = layers.empty() ? 0 : std::min(layers.back() + 1, kMaxBlocks);
+  std::set<std::pair<std::string, std::string>> kinds;
+  for (const std::string& path : paths) {
+    if (const auto block = block_path(path)) kinds.emplace(block->before, block->after);
+  }
+  std::set<std::string> all(paths.begin(), paths.end());
+  for (const auto& [before, after] : kinds) {
+    for (std::int64_t n = 0; n < blocks; ++n) all.insert(fmt::format("{}{}{}", before, n, after));
+  }
+  return {all.begin(), all.end()};
+}
+
+void select_paths(AdapterConfig& config, const std::vector<std::string>& wanted,
+                  const std::vector<std::string>& all) {
+  clear_selection(config);
+  config.target_modules = last_parts(wanted);
+  if (is_exact(config, wanted, all)) return;
+  config.layers_to_transform = layers_of(wanted);
+  if (is_exact(config, wanted, all)) return;
+  clear_selection(config);
+  config.target_modules = wanted;
+}
+
+// Without a word of the configuration only whole paths are exact, whatever the base model has.
+void settle_selection(AdapterConfig& config, const std::vector<AdapterModule>& modules) {
+  std::vector<std::string> paths;
+  for (const AdapterModule& module : modules) paths.push_back(module.site.path);
+  if (config.target_modules.empty()) {
+    clear_selection(config);
+    config.target_modules = paths;
+    return;
+  }
+  const std::vector<std::string> all = paths_of_blocks(paths);
+  if (!is_exact(config, paths, all)) select_paths(config, paths, all);
 }
 
 bool patterns_hold(const AdapterConfig& config, const std::vector<AdapterModule>& modules) {
@@ -194,23 +245,13 @@ double ModuleSelection::alpha(std::string_view path) {
 
 void select_exactly(AdapterConfig& config, const std::vector<AdapterSite>& chosen,
                     const std::vector<AdapterSite>& all) {
-  const std::vector<std::string> wanted = paths_of(chosen);
-  clear_selection(config);
-  config.target_modules = last_parts(wanted);
-  if (is_exact(config, wanted, all)) return;
-  config.layers_to_transform = layers_of(wanted);
-  if (is_exact(config, wanted, all)) return;
-  clear_selection(config);
-  config.target_modules = wanted;
+  select_paths(config, paths_of(chosen), paths_of(all));
 }
 
 AdapterConfig config_to_save(const Adapter& adapter) {
   const std::vector<AdapterModule>& modules = adapter.modules();
   AdapterConfig config = adapter.config();
-  if (!selects_all(config, modules)) {
-    clear_selection(config);
-    for (const AdapterModule& module : modules) config.target_modules.push_back(module.site.path);
-  }
+  settle_selection(config, modules);
   if (patterns_hold(config, modules)) return config;
   write_patterns(config, modules);
   require(patterns_hold(config, modules),

@@ -43,9 +43,10 @@ class ModuleSelection {
 void select_exactly(AdapterConfig& config, const std::vector<AdapterSite>& chosen,
                     const std::vector<AdapterSite>& all);
 
-// The configuration that an adapter is saved with: its own where that selects every module and
-// gives each its rank and scale; what does not hold is replaced by the modules' whole paths, or by
-// patterns of them.
+// The configuration that an adapter is saved with: its own where that selects its modules and no
+// others of the same layers in any block up to the last one adapted, and gives each its rank and
+// scale. What does not hold is replaced: the selection as by select_exactly(), or by whole paths
+// where there is none; ranks and alphas by patterns of whole paths.
 AdapterConfig config_to_save(const Adapter& adapter);
 
 }  // namespace clora

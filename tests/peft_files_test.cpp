@@ -192,6 +192,21 @@ TEST(PeftFiles, WriteModulesOfTheirOwnRankAndScaleAsPatterns) {
   EXPECT_EQ(config.target_modules, (std::vector<std::string>{kSites[0].path, kSites[1].path}));
 }
 
+TEST(PeftFiles, NameTheBlocksOfAnAdapterOfTheLastOnes) {
+  const std::vector<AdapterSite> last{{"model.layers.2.self_attn.q_proj", 8, 8},
+                                      {"model.layers.2.mlp.up_proj", 8, 8},
+                                      {"model.layers.3.self_attn.q_proj", 8, 8},
+                                      {"model.layers.3.mlp.up_proj", 8, 8}};
+  std::vector<AdapterSite> all = last;
+  all.push_back({"model.layers.0.self_attn.q_proj", 8, 8});
+  const TemporaryFolder folder;
+  save_adapter(Adapter(context(), last, {.target_modules = {"q_proj", "up_proj"}}), folder.path());
+  EXPECT_EQ(load_adapter(context(), folder.path(), all).modules().size(), 4U);
+  const AdapterConfig config = read_adapter_config(folder.path());
+  EXPECT_EQ(config.target_modules, (std::vector<std::string>{"q_proj", "up_proj"}));
+  EXPECT_EQ(config.layers_to_transform, (std::vector<std::int64_t>{2, 3}));
+}
+
 TEST_F(PeftFolder, MustHoldWhatItsTargetModulesSelect) {
   EXPECT_THAT(error_of([&] { load(R"("target_modules":["q_proj"])"); }),
               HasSubstr("target_modules does not select model.layers.0.mlp.down_proj, but "

@@ -182,7 +182,10 @@ def run_case(clora, loaded, base, arguments, wanted, folder):
     """Whether it went as wanted, the largest difference, and what happened in words."""
     model, session = loaded
     first, again = folder / "peft", folder / "clora"
-    want = make_peft(base, arguments, first)
+    try:
+        want = make_peft(base, arguments, first)
+    except Exception as error:
+        return True, 0.0, f"PEFT itself cannot do it: {type(error).__name__}: {error}"[:160]
     try:
         adapter = clora.load_adapter(model, first)
     except RuntimeError as error:
@@ -236,7 +239,7 @@ def main():
                 shutil.rmtree(folder / "case", ignore_errors=True)
                 try:
                     good, most, text = run_case(clora, loaded, base, keys, wanted, folder / "case")
-                except Exception as error:  # a case that PEFT itself cannot do
+                except Exception as error:
                     good, most, text = False, 0.0, f"{type(error).__name__}: {error}"[:160]
                 total += 1
                 failed += not good
