@@ -84,7 +84,9 @@ class Run {
 
   TrainingSummary run() {
     const double begin = seconds_now();
+    const std::int64_t first = trainer_.steps();
     prepare_largest();
+    if (ask_to_stop()) return {.steps = first, .stopped = true};  // there is nothing new to save
     speed_.restart();
     while (trainer_.steps() < total_ && !stopped_) {
       enqueue_next();

@@ -24,7 +24,7 @@ struct TrainingCallbacks {
   std::function<void(const StepResult&, double tokens_per_s)> on_step;
   std::function<void(const EvalResult&)> on_eval;
   std::function<void(std::int64_t step, const std::filesystem::path&)> on_save;
-  // Asked between steps, and while memory is planned.
+  // Asked while memory is planned, before the first step and between steps.
   std::function<bool()> should_stop;
   // Called before the first step of a run that goes on from a checkpoint.
   std::function<void(const ResumePoint&)> on_resume = {};
@@ -38,12 +38,12 @@ struct TrainingSummary {
 };
 
 // Runs the training. `valid` may be null. Saves the adapter to adapter_out at the end, and when
-// stopped. resume_from: a checkpoint folder, or empty (then the adapter is taken as it is).
-// Errors, before the first step: invalid_argument for settings that no run can have, and those of
-// check_resume(); invalid_data, naming the record, where one of `train` or all of `valid` have no
-// token that counts, and where the adapter is not finite. Later: diverged, naming the step, where a
-// loss, a gradient or the adapter is not finite, or invalid_file, naming the weight that is not;
-// what was saved last stays. io.
+// stopped behind a step; nothing is written before. resume_from: a checkpoint folder, or empty
+// (then the adapter is taken as it is). Errors, before the first step: invalid_argument for
+// settings that no run can have, and those of check_resume(); invalid_data, naming the record,
+// where one of `train` or all of `valid` have no token that counts, and where the adapter is not
+// finite. Later: diverged, naming the step, where a loss, a gradient or the adapter is not finite,
+// or invalid_file, naming the weight that is not; what was saved last stays. io.
 TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Records& train,
                              const Records* valid, const TrainingRunConfig& config,
                              const std::filesystem::path& resume_from,

@@ -47,6 +47,8 @@ TEST_F(TrainingRun, GivesTheSameBitsForTheSameSeedAndOthersForAnother) {
 TEST_F(TrainingRun, ResumedGoesOnBitForBitAsIfUnbroken) {
   Adapter unbroken = new_adapter(0.1);
   TrainingRunConfig c = config("unbroken");
+  c.batch_size = 2;  // 11 micro-batches an epoch: its last step has one
+  c.grad_accumulation = 2;
   c.schedule = Schedule::cosine;
   c.warmup_steps = 2;
   c.clip_norm = 1;
@@ -100,7 +102,7 @@ TEST_F(TrainingRun, StopsWithACheckpointWhenAsked) {
       .on_step = {},
       .on_eval = {},
       .on_save = [&](std::int64_t, const std::filesystem::path& path) { saved = path; },
-      .should_stop = [&] { return ++steps == 3; }};
+      .should_stop = [&] { return steps++ == 3; }};  // asked before the first step, too
   const TrainingSummary summary =
       run_training(open_->model, adapter, records_, nullptr, config("out"), {}, callbacks);
   EXPECT_TRUE(summary.stopped);
@@ -111,6 +113,19 @@ TEST_F(TrainingRun, StopsWithACheckpointWhenAsked) {
   Adapter resumed = new_adapter();
   run(resumed, config("out"), saved);
   EXPECT_EQ(parameters(resumed), parameters(unbroken));
+}
+
+TEST_F(TrainingRun, StoppedBeforeItsFirstStepWritesNothing) {
+  Adapter adapter = new_adapter();
+  const std::vector<float> before = parameters(adapter);
+  const TrainingCallbacks callbacks{
+      .on_step = {}, .on_eval = {}, .on_save = {}, .should_stop = [] { return true; }};
+  const TrainingSummary summary =
+      run_training(open_->model, adapter, records_, nullptr, config("out"), {}, callbacks);
+  EXPECT_TRUE(summary.stopped);
+  EXPECT_EQ(summary.steps, 0);
+  EXPECT_EQ(parameters(adapter), before);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 
 TEST_F(TrainingRun, ThatDivergesNamesTheStepAndLeavesWhatWasSaved) {
