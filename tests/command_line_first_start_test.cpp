@@ -65,7 +65,7 @@ TEST_F(FirstStart, SaysOnceThatKernelsAreCompiledAndNothingElse) {
   EXPECT_EQ(first.exit_code, 0);
   const bool is_pocl =
       fs::exists(cache() / "pocl/kernels") && !fs::is_empty(cache() / "pocl/kernels");
-  if (is_pocl || !first.err.empty()) {  // other drivers may need less than a second
+  if (is_pocl || !first.err.empty()) {  // others may need less than a second
     EXPECT_EQ(first.err, std::string(kNotice) + '\n');
   }
   const ProgramResult second = start();
