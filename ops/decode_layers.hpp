@@ -47,9 +47,9 @@ void record_decode_layers_composed(Batch& batch, const Tensor& x, const DecodeLa
 bool decodes_in_one_launch(Context& context, const DecodeLayers& decode);
 
 // The same as one launch. `meeting` [3] i32, zeros before the batch first runs and its alone: its
-// second element is 0 afterwards, or another number where the work-groups of a launch did not run at
-// once and gave up after some seconds: what it was to write is undefined then. Runs a small batch at once.
-// REQUIRES: decodes_in_one_launch().
+// second element is 0 afterwards, or another number where the work-groups of a launch did not run
+// at once and gave up after some seconds: what it was to write is undefined then. Runs a small
+// batch at once. REQUIRES: decodes_in_one_launch().
 void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& decode,
                           const Tensor& meeting);
 
