@@ -54,13 +54,14 @@ TEST(TokenizerVectors, AddedTokensAreFoundAsHuggingFaceFindsThem) {
 }
 
 TEST(TokenizerVectors, AddedTokensAreFoundInManyRandomTexts) {
-  CLORA_FILE_OR_SKIP(path, test::test_data("tv/added.json"), "random added tokens");
+  CLORA_FILE_OR_SKIP(path, test::test_data("tokenizer_vectors/added.json"), "random added tokens");
   expect_tokenizers(path);
 }
 
-// NAME.json of the folder tv belongs to the tokenizer at the path.
+// NAME.json of the folder tokenizer_vectors belongs to the tokenizer at the path.
 void expect_random(const char* name, const char* tokenizer) {
-  CLORA_FILE_OR_SKIP(cases, test::test_data(fmt::format("tv/{}.json", name)), "random texts");
+  CLORA_FILE_OR_SKIP(cases, test::test_data(fmt::format("tokenizer_vectors/{}.json", name)),
+                     "random texts");
   CLORA_FILE_OR_SKIP(path, test::test_data(tokenizer), "the tokenizer");
   expect_cases(tokenizer_from_json(test::read_whole_file(path)), read_json(cases), name);
 }
@@ -79,7 +80,7 @@ TEST(TokenizerVectors, RandomTextsOfTinyStories) {
 
 TEST(TokenizerVectors, RandomTextsOfOtherModels) {
   for (const char* name : {"llama2", "llama3", "qwen3"}) {
-    expect_random(name, fmt::format("tv/{}/tokenizer.json", name).c_str());
+    expect_random(name, fmt::format("tokenizer_vectors/{}/tokenizer.json", name).c_str());
   }
 }
 

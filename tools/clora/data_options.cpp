@@ -63,9 +63,11 @@ void add_data_options(CLI::App& command, DataOptions& options, const std::string
       ->default_str("true")
       ->group(group);
   command
-      .add_flag("--parse-special,!--no-parse-special", options.parse_special,
-                "Special tokens written in records (<|im_end|>) become these tokens (default: they "
-                "are text, with a warning)")
+      .add_flag_function(
+          "--parse-special,!--no-parse-special",
+          [&options](std::int64_t count) { options.parse_special = count > 0; },
+          "Special tokens written in records (<|im_end|>) become these tokens (default: they are "
+          "text, with a warning)")
       ->group(group);
   add_chat_template_option(command, options.chat_template)->group(group);
 }
