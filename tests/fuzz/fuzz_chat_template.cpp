@@ -6,7 +6,7 @@
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
-#if __has_include("model/known_chat_styles.hpp")
+#ifdef CLORA_HAS_CHAT_STYLES
 #include "model/known_chat_styles.hpp"
 #endif
 
@@ -24,7 +24,7 @@ void render(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   }
 }
 
-#if __has_include("model/known_chat_styles.hpp")
+#ifdef CLORA_HAS_CHAT_STYLES
 // Byte-level, with the special tokens of all styles.
 Tokenizer tokenizer_with_marks() {
   TokenizerSpec spec = test::byte_level_spec();
