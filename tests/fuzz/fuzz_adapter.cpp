@@ -1,5 +1,5 @@
 // The files of an adapter: its configuration with the patterns in it, and its tensors.
-#if __has_include("lora/peft_config.hpp")
+#ifdef CLORA_HAS_PEFT_CONFIG
 #include "lora/module_selection.hpp"
 #include "lora/peft_config.hpp"
 #include "lora/safetensors.hpp"

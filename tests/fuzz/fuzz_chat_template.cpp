@@ -1,10 +1,14 @@
-// The Jinja text of a model, recognised or refused, and conversations rendered by it.
+// The Jinja text of a model, recognised or refused, and conversations rendered by it; and a
+// conversation with the input's parts as contents, rendered by every style that is known.
 #include <array>
 
 #include "model/chat_template.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
+#ifdef CLORA_HAS_CHAT_STYLES
+#include "model/known_chat_styles.hpp"
+#endif
 
 namespace clora::fuzz {
 namespace {
@@ -20,11 +24,42 @@ void render(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   }
 }
 
+#ifdef CLORA_HAS_CHAT_STYLES
+// Byte-level, with the special tokens of all styles.
+Tokenizer tokenizer_with_marks() {
+  TokenizerSpec spec = test::byte_level_spec();
+  for (const char* mark :
+       {"<s>", "</s>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "<think>",
+        "</think>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
+        "<|endoftext|>"}) {
+    spec.tokens.emplace_back(mark);
+    spec.types.push_back(TokenType::control);
+  }
+  return Tokenizer(std::move(spec));
+}
+
+void render_in_known_styles(std::string_view input) {
+  static const Tokenizer tokenizer = tokenizer_with_marks();
+  constexpr std::array<const char*, 4> kRoles{"system", "user", "assistant", "user"};
+  std::vector<ChatMessage> messages;
+  for (const std::string_view part : parts_of(input, kRoles.size()))
+    messages.push_back({kRoles.at(messages.size()), std::string(part)});
+  for (const ChatStyle& style : known_chat_styles()) {
+    attempt([&] {
+      (void)ChatTemplate::named(style.name, tokenizer).encode(messages, true, tokenizer);
+    });
+  }
+}
+#else
+void render_in_known_styles(std::string_view) {}
+#endif
+
 }  // namespace
 
 void read_chat_template(std::string_view input) {
   static const Tokenizer tokenizer(test::byte_level_spec());
   attempt([&] { render(ChatTemplate::recognise(input, tokenizer), tokenizer); });
+  render_in_known_styles(input);
 }
 
 std::vector<std::string> chat_template_seeds() {
@@ -33,7 +68,8 @@ std::vector<std::string> chat_template_seeds() {
       "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}"
       "{{ '<|im_start|>assistant\n' }}{% endif %}",
       "{{ bos_token }}{% for m in messages %}[INST] {{ m.content | trim }} [/INST]{% endfor %}",
-      "{%- if tools is not none %}{{- raise_exception('no') }}{%- endif %}<|eot_id|>"};
+      "{%- if tools is not none %}{{- raise_exception('no') }}{%- endif %}<|eot_id|>",
+      joined({"Be brief.", "What is it?", "<think>\nx\n</think>\n\nIt.", " And <|im_end|>?\n"})};
 }
 
 }  // namespace clora::fuzz

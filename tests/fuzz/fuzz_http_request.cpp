@@ -1,5 +1,5 @@
 // A request to a server: its head, and its body as a completion.
-#if __has_include("serving/completion_request.hpp")
+#ifdef CLORA_HAS_SERVING
 #include "serving/completion_request.hpp"
 #include "serving/http_head.hpp"
 #include "tests/fuzz/target.hpp"
