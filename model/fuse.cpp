@@ -79,7 +79,7 @@ void write_fused_model(const WeightFiles& base, const Adapter& adapter,
       });
   nlohmann::ordered_json json = to_hugging_face_json(base.config());
   json["torch_dtype"] = "float32";
-  const std::string config = json.dump(2) + "\n";
+  const std::string config = json_text(json, 2) + "\n";
   write_file_atomically(folder / "config.json", std::as_bytes(std::span(config)));
 }
 
