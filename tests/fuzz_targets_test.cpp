@@ -67,6 +67,12 @@ TEST_P(FuzzTargets, ReadDeepNesting) {
 TEST(FuzzFindings, EndWithAnError) {
   // Written out as JSON, a value that is not UTF-8 threw.
   expect_an_end("run_config", "[train]\ntarget-modules = [\"q_\xff\"]\n");
+  // The TOML parser's assertions are no checks: a key that begins so is beyond what it expects, and
+  // so is a letter of another alphabet where white space may stand.
+  expect_an_end("run_config", "[^R#!n#tr\n");
+  expect_an_end("run_config",
+                "\xef\xbb\x84"
+                "D'");
   // The message had the words of the JSON library.
   expect_an_end("tokenizer", "");
   expect_an_end("tokenizer", R"({"model":{"type":5}})");
