@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/test_files.hpp"
+#include "tools/command_line/toml_options.hpp"
 
 namespace clora {
 namespace {
@@ -105,6 +106,25 @@ TEST_F(ConfigFile, ThatIsNotThereIsNamed) {
       ADD_FAILURE();
     } catch (const UsageError& error) {
       EXPECT_EQ(error.what(), "--config: there is no file '" + path.string() + "'");
+    }
+  }
+}
+
+TEST(TomlOptions, HaveOtherAlphabetsInStringsAndCommentsAlone) {
+  const auto options = parse_toml_options(
+      "\xef\xbb\xbf# \xc3\xa9\n[train]\nmodel = \"\xc3\xa9 # no comment\"  # \xc3\xa9\n"
+      "data = '''\xc3\xa9\n\xc3\xa9'''\n",
+      "run.toml");
+  ASSERT_EQ(options.size(), 2U);
+  for (const TomlOption& option : options) {
+    EXPECT_THAT(option.values, ElementsAre(HasSubstr("\xc3\xa9"))) << option.name;
+  }
+  for (const std::string text : {"a = 1\n\xc3\xa9 = 2\n", "a = \"\" \xef\xbb\x84", "\x12 = 1"}) {
+    try {
+      parse_toml_options(text, "run.toml");
+      ADD_FAILURE() << text << " was read";
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("may stand in strings and comments alone"));
     }
   }
 }

@@ -70,6 +70,8 @@ TEST(FuzzFindings, EndWithAnError) {
   // The TOML parser's assertions are no checks: a key that begins so is beyond what it expects, and
   // so is a letter of another alphabet where white space may stand.
   expect_an_end("run_config", "[^R#!n#tr\n");
+  expect_an_end("run_config", "[\x12#!n#tr\n");
+  expect_an_end("run_config", "a = ''\xef\xbb\x84");
   expect_an_end("run_config",
                 "\xef\xbb\x84"
                 "D'");

@@ -44,6 +44,7 @@ inline std::vector<double> gemm_backward_reference(std::span<const double> dy,
 // y [M, C] += scale * s [M, R] u [R, C]
 inline void add_low_rank_reference(std::vector<double>& y, std::span<const double> s,
                                    std::span<const double> u, std::size_t rank, double scale) {
+  if (rank == 0) return;
   const std::size_t rows = s.size() / rank;
   const std::size_t columns = u.size() / rank;
   for (std::size_t m = 0; m < rows; ++m) {

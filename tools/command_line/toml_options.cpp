@@ -1,6 +1,9 @@
 #include "tools/command_line/toml_options.hpp"
 
 #include <fmt/format.h>
+// The parser's assertions are about its input, which is anyone's: where one does not hold, the
+// parser goes on and reports an error. An abort would be a debug build's alone.
+#define TOML_ASSERT(expression) static_cast<void>(0)
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -37,6 +40,43 @@ void check_limits(std::string_view text, std::string_view source) {
   }
 }
 
+// The length of the string or comment that `text` begins with; 0 where it begins with neither. To
+// the end of the text where it is not closed.
+std::size_t quoted_length(std::string_view text) {
+  const char delimiter = text.front();
+  if (delimiter == '#') return std::min(text.find('\n'), text.size());
+  if (delimiter != '"' && delimiter != '\'') return 0;
+  const std::string triple(3, delimiter);
+  const std::string_view mark =
+      text.starts_with(triple) ? std::string_view(triple) : text.substr(0, 1);
+  std::size_t at = mark.size();
+  while (at < text.size() && !text.substr(at).starts_with(mark)) {
+    if (mark.size() == 1 && text[at] == '\n') return at;  // the parser says that it is not closed
+    at += delimiter == '"' && text[at] == '\\' ? 2 : 1;
+  }
+  return std::min(at + mark.size(), text.size());
+}
+
+// TOML has nothing but ASCII outside of strings and comments; what toml++ 3.3 does with other bytes
+// there is undefined.
+void check_bytes(std::string_view text, std::string_view source) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  std::size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  while (at < text.size()) {
+    const std::size_t quoted = quoted_length(text.substr(at));
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const bool is_allowed =
+        (byte >= 0x20 && byte < 0x7f) || byte == '\t' || byte == '\r' || byte == '\n';
+    if (quoted == 0 && !is_allowed) {
+      throw UsageError(
+          fmt::format("'{}': line {}: not valid TOML: the byte 0x{:02x} may stand in strings and "
+                      "comments alone",
+                      source, 1 + std::ranges::count(text.substr(0, at), '\n'), byte));
+    }
+    at += std::max<std::size_t>(quoted, 1);
+  }
+}
+
 std::string text_of(const toml::node& node, std::string_view name, std::string_view source) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return std::to_string(number->get());
@@ -70,6 +110,7 @@ toml::table parse(std::string_view text, std::string_view source) {
 
 std::vector<TomlOption> parse_toml_options(std::string_view text, std::string_view source) {
   check_limits(text, source);
+  check_bytes(text, source);
   std::vector<TomlOption> options;
   for (const auto& [key, node] : parse(text, source)) {
     const toml::table* section = node.as_table();
