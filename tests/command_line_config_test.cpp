@@ -119,7 +119,9 @@ TEST(TomlOptions, HaveOtherAlphabetsInStringsAndCommentsAlone) {
   for (const TomlOption& option : options) {
     EXPECT_THAT(option.values, ElementsAre(HasSubstr("\xc3\xa9"))) << option.name;
   }
-  for (const std::string text : {"a = 1\n\xc3\xa9 = 2\n", "a = \"\" \xef\xbb\x84", "\x12 = 1"}) {
+  for (const std::string text :
+       {"a = 1\n\xc3\xa9 = 2\n", "a = \"\" \xef\xbb\x84", "\x12 = 1", "a = 9\"\xef\xbb\xb7\"",
+        "a = ['''''''\xef\xba\xbf", "a = \"b\"c\"\xcf\x8b\""}) {
     try {
       parse_toml_options(text, "run.toml");
       ADD_FAILURE() << text << " was read";

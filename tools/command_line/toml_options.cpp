@@ -40,40 +40,52 @@ void check_limits(std::string_view text, std::string_view source) {
   }
 }
 
-// The length of the string or comment that `text` begins with; 0 where it begins with neither. To
-// the end of the text where it is not closed.
-std::size_t quoted_length(std::string_view text) {
+// The bytes of the string that `text` begins with, to the end of the line or text where it is not
+// closed. REQUIRES: it begins with a quote.
+std::size_t string_length(std::string_view text) {
   const char delimiter = text.front();
-  if (delimiter == '#') return std::min(text.find('\n'), text.size());
-  if (delimiter != '"' && delimiter != '\'') return 0;
-  const std::string triple(3, delimiter);
-  const std::string_view mark =
-      text.starts_with(triple) ? std::string_view(triple) : text.substr(0, 1);
+  const bool is_multi_line = text.starts_with(std::string(3, delimiter));
+  const std::string_view mark = text.substr(0, is_multi_line ? 3 : 1);
   std::size_t at = mark.size();
   while (at < text.size() && !text.substr(at).starts_with(mark)) {
-    if (mark.size() == 1 && text[at] == '\n') return at;  // the parser says that it is not closed
+    if (!is_multi_line && text[at] == '\n') return at;
     at += delimiter == '"' && text[at] == '\\' ? 2 : 1;
   }
   return std::min(at + mark.size(), text.size());
+}
+
+// The bytes of the string or comment at `at`; 0 where there is none. The parser takes a quote for
+// the beginning of a string only behind what can precede a key or a value.
+std::size_t quoted_length(std::string_view text, std::size_t at) {
+  if (text[at] == '#') return std::min(text.find('\n', at), text.size()) - at;
+  if (text[at] != '"' && text[at] != '\'') return 0;
+  constexpr std::string_view kBefore = " \t\r\n=,.[{";
+  if (at > 0 && kBefore.find(text[at - 1]) == kBefore.npos) return 0;
+  return string_length(text.substr(at));
+}
+
+// Columns count bytes.
+toml::source_position position_of(std::string_view text, std::size_t at) {
+  const std::string_view before = text.substr(0, at);
+  const std::size_t line_begin = before.rfind('\n') + 1;  // 0 where there is no line before
+  return {static_cast<toml::source_index>(1 + std::ranges::count(before, '\n')),
+          static_cast<toml::source_index>(1 + at - line_begin)};
 }
 
 // TOML has nothing but ASCII outside of strings and comments; what toml++ 3.3 does with other bytes
 // there is undefined.
 void check_bytes(std::string_view text, std::string_view source) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  std::size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
-  while (at < text.size()) {
-    const std::size_t quoted = quoted_length(text.substr(at));
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  for (std::size_t at = 0; at < text.size();) {
     const auto byte = static_cast<unsigned char>(text[at]);
-    const bool is_allowed =
+    const bool is_plain =
         (byte >= 0x20 && byte < 0x7f) || byte == '\t' || byte == '\r' || byte == '\n';
-    if (quoted == 0 && !is_allowed) {
-      throw UsageError(
-          fmt::format("'{}': line {}: not valid TOML: the byte 0x{:02x} may stand in strings and "
-                      "comments alone",
-                      source, 1 + std::ranges::count(text.substr(0, at), '\n'), byte));
+    if (!is_plain) {
+      fail_at(source, position_of(text, at),
+              "not valid TOML: the byte 0x{:02x} may stand in strings and comments alone", byte);
     }
-    at += std::max<std::size_t>(quoted, 1);
+    at += std::max<std::size_t>(quoted_length(text, at), 1);
   }
 }
 
