@@ -4,31 +4,39 @@
 
 #include <algorithm>
 #include <cctype>
+#include <string_view>
 
 namespace clora {
 namespace {
 
+constexpr std::size_t kMaxNameBytes = 96;  // of the hub
+
 bool is_name(std::string_view text) {
-  return !text.empty() && text.front() != '.' && std::ranges::all_of(text, [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
-  });
+  return !text.empty() && text.size() <= kMaxNameBytes && text.front() != '.' &&
+         std::ranges::all_of(text, [](char c) {
+           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' ||
+                  c == '.';
+         });
 }
 
 }  // namespace
 
-std::string hub_hint(const std::filesystem::path& path) {
+bool is_hub_id(const std::filesystem::path& path) {
   const std::string text = path.string();
   const std::size_t slash = text.find('/');
-  if (slash == std::string::npos) return {};
-  const std::string owner = text.substr(0, slash), name = text.substr(slash + 1);
+  if (slash == std::string::npos) return false;
+  const std::string owner = text.substr(0, slash);
   std::error_code ignored;
-  if (!is_name(owner) || !is_name(name) || std::filesystem::exists(path, ignored)) return {};
-  if (std::filesystem::exists(owner, ignored)) return {};  // a folder here that lacks `name`
+  return is_name(owner) && is_name(std::string_view(text).substr(slash + 1)) &&
+         !std::filesystem::exists(path, ignored) && !std::filesystem::exists(owner, ignored);
+}
+
+std::string hub_hint(const std::filesystem::path& path) {
+  if (!is_hub_id(path)) return {};
   return fmt::format(
       "; nothing is downloaded here: if it is a repository of the Hugging Face hub, run 'hf "
-      "download "
-      "{} --local-dir {}' (or huggingface-cli) and name that folder",
-      text, name);
+      "download {} --local-dir {}' (or huggingface-cli) and name that folder",
+      path.string(), path.filename().string());
 }
 
 }  // namespace clora

@@ -6,8 +6,11 @@
 
 namespace clora {
 
+// Whether nothing is at `path`, nor at its first part, and it has the form "owner/name".
+bool is_hub_id(const std::filesystem::path& path);
+
 // "; ..." with the command that fetches the files of `path`, for the end of a message; empty where
-// the path is there or is not of the form "owner/name".
+// it is no hub id.
 std::string hub_hint(const std::filesystem::path& path);
 
 }  // namespace clora

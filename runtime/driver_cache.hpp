@@ -6,9 +6,9 @@
 // has pocl use the folder. A process that crashed while it used the folder costs the whole cache,
 // where the program notes crashes: a file may have been wrong when it got its checksum.
 //
-//   FOLDER/lock             flock: shared while a process uses the folder, exclusive while one
-//   cleans FOLDER/checksums        digest, size and path of each file in kernels/, under their own
-//   digest FOLDER/processes/PID-T  a process that uses the folder (runtime/locked_mark.hpp)
+//   FOLDER/lock             flock: shared by processes that use the folder, exclusive for cleaning
+//   FOLDER/checksums        digest, size and path of each file in kernels/, and a digest of these
+//   FOLDER/processes/PID-T  a process that uses the folder (runtime/locked_mark.hpp)
 //   FOLDER/kernels/         POCL_CACHE_DIR; its files are pocl's
 //
 // A file gets its checksum when the process that made it ends in an orderly way; those of a process

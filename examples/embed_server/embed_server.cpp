@@ -11,6 +11,7 @@
 #include "engine.hpp"
 #include "openai.hpp"
 #include "options.hpp"
+#include "runtime/driver_cache.hpp"
 #include "serving/http_server.hpp"
 #include "serving/reply_stream.hpp"
 
@@ -128,6 +129,7 @@ void run(const std::vector<std::string>& arguments) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // in every thread: listen() waits for them
+  const clora::DriverCache drivers(clora::default_cache_folder());  // before threads and OpenCL
   Engine engine(options.model.c_str());
   for (const auto& [name, folder] : options.adapters) engine.add(name, folder);
   clora::HttpServer server(options.limits);

@@ -1,5 +1,4 @@
 // The files of an adapter: its configuration with the patterns in it, and its tensors.
-#ifdef CLORA_HAS_PEFT_CONFIG
 #include "lora/module_selection.hpp"
 #include "lora/peft_config.hpp"
 #include "lora/safetensors.hpp"
@@ -57,4 +56,3 @@ std::vector<std::string> adapter_seeds() {
 }
 
 }  // namespace clora::fuzz
-#endif

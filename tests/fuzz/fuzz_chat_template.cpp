@@ -3,12 +3,10 @@
 #include <array>
 
 #include "model/chat_template.hpp"
+#include "model/known_chat_styles.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
-#ifdef CLORA_HAS_CHAT_STYLES
-#include "model/known_chat_styles.hpp"
-#endif
 
 namespace clora::fuzz {
 namespace {
@@ -24,7 +22,6 @@ void render(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   }
 }
 
-#ifdef CLORA_HAS_CHAT_STYLES
 // Byte-level, with the special tokens of all styles.
 Tokenizer tokenizer_with_marks() {
   TokenizerSpec spec = test::byte_level_spec();
@@ -50,9 +47,6 @@ void render_in_known_styles(std::string_view input) {
     });
   }
 }
-#else
-void render_in_known_styles(std::string_view) {}
-#endif
 
 }  // namespace
 

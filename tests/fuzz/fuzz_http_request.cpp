@@ -1,5 +1,4 @@
 // A request to a server: its head, and its body as a completion.
-#ifdef CLORA_HAS_SERVING
 #include "serving/completion_request.hpp"
 #include "serving/http_head.hpp"
 #include "tests/fuzz/target.hpp"
@@ -39,4 +38,3 @@ std::vector<std::string> http_request_seeds() {
 }
 
 }  // namespace clora::fuzz
-#endif

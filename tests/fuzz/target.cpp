@@ -11,16 +11,12 @@ namespace clora::fuzz {
 namespace {
 
 constexpr std::array kTargets{
-#ifdef CLORA_HAS_PEFT_CONFIG
     Target{"adapter", read_adapter, adapter_seeds},
-#endif
     Target{"capture", read_capture, capture_seeds},
     Target{"chat_template", read_chat_template, chat_template_seeds},
     Target{"generation_config", read_generation_config, generation_config_seeds},
     Target{"gguf", read_gguf, gguf_seeds},
-#ifdef CLORA_HAS_SERVING
     Target{"http_request", read_http_request, http_request_seeds},
-#endif
     Target{"model_config", read_model_config, model_config_seeds},
     Target{"npy", read_npy_file, npy_seeds},
     Target{"records", read_records, records_seeds},

@@ -2,33 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
-#include <filesystem>
-#include <string_view>
+#include "lora/hub_hint.hpp"
 
 namespace clora {
-namespace {
-
-bool is_hub_name(std::string_view name) {
-  return !name.empty() && name.size() <= 96 && name.front() != '.' &&
-         std::ranges::all_of(name, [](unsigned char c) {
-           return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
-         });
-}
-
-bool is_hub_id(std::string_view text) {
-  const std::size_t slash = text.find('/');
-  return slash != std::string_view::npos && is_hub_name(text.substr(0, slash)) &&
-         is_hub_name(text.substr(slash + 1));
-}
-
-}  // namespace
 
 LocalPath::LocalPath(HubKind kind) : Validator("") {
   func_ = [kind](std::string& path) -> std::string {
-    std::error_code ignored;
-    if (!is_hub_id(path) || std::filesystem::exists(path, ignored)) return {};
+    if (!is_hub_id(path)) return {};
     const char* const type = kind == HubKind::data_set ? " --repo-type dataset" : "";
     const std::string name = path.substr(path.find('/') + 1);
     return fmt::format(
