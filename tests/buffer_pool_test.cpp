@@ -175,7 +175,8 @@ TEST_F(Pool, TellsTheHookOfEachBuffer) {
                                                events.push_back(event);
                                                throw 1;  // must not get out
                                              },
-                                         .metric = {}}});
+                                         .metric = {},
+                                         .build = {}}});
   std::size_t bytes = 0;
   {
     const Buffer a = pool.allocate(1000, MemoryTag::weights);
