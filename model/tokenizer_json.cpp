@@ -46,11 +46,10 @@ class JsonReader {
   }
 
   // A list that may be absent.
-  static const Json& list_of(const JsonKeys& object, const char* key) {
-    static const Json empty = Json::array();
+  const Json& list_of(const JsonKeys& object, const char* key) const {
     const Json* list = object.find(key);
     if (list != nullptr && !list->is_array()) object.wrong_kind(key, "an array", *list);
-    return list == nullptr ? empty : *list;
+    return list == nullptr ? empty_list_ : *list;
   }
 
   void check_model() {
@@ -209,6 +208,7 @@ class JsonReader {
     return config.object(key).text("content");
   }
 
+  const Json empty_list_ = Json::array();
   const JsonKeys& file_;
   JsonKeys model_;
   TokenizerSpec spec_;
