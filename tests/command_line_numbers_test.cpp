@@ -93,22 +93,10 @@ std::vector<std::string> unchecked_numbers(const CLI::App& command) {
   return names;
 }
 
-void add_commands(CLI::App& program, Action& action) {
-  add_train_command(program, action);
-  add_eval_command(program, action);
-  add_generate_command(program, action);
-  add_chat_command(program, action);
-  add_tokenize_command(program, action);
-  add_fuse_command(program, action);
-  add_devices_command(program, action);
-  add_info_command(program, action);
-  add_bench_command(program, action);
-}
-
 TEST(NumberOptions, OfEveryCommandHaveARange) {
   CLI::App program;
   Action action;
-  add_commands(program, action);
+  add_all_commands(program, action);
   for (const CLI::App* command : program.get_subcommands({})) {
     EXPECT_THAT(unchecked_numbers(*command), IsEmpty()) << command->get_name();
   }
@@ -132,7 +120,7 @@ std::vector<std::string> call_of(const std::string& command) {
 TEST(NumberOptions, OfEveryCommandRefuseEveryWrongNumberWithTheirRange) {
   CLI::App program;
   Action action;
-  add_commands(program, action);
+  add_all_commands(program, action);
   int refused = 0;
   for (const CLI::App* command : program.get_subcommands({})) {
     for (const std::string& option : numeric_options(*command)) {
@@ -146,7 +134,7 @@ TEST(NumberOptions, OfEveryCommandRefuseEveryWrongNumberWithTheirRange) {
                                       .version = "",
                                       .description = "",
                                       .footer = "",
-                                      .add_commands = add_commands},
+                                      .add_commands = add_all_commands},
                                      call);
         const std::string err = testing::internal::GetCapturedStderr();
         EXPECT_EQ(code, 2) << command->get_name() << option << value;

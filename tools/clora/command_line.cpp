@@ -16,7 +16,9 @@ constexpr const char* kFooter = R"(Fine-tune, look and use:
 'clora COMMAND --help' tells the options, defaults and units of a command.
 Exit codes: 0 done, 2 a mistake in the call, 1 anything else.)";
 
-void add_commands(CLI::App& program, Action& action) {
+}  // namespace
+
+void add_all_commands(CLI::App& program, Action& action) {
   add_train_command(program, action);
   add_eval_command(program, action);
   add_generate_command(program, action);
@@ -28,15 +30,13 @@ void add_commands(CLI::App& program, Action& action) {
   add_bench_command(program, action);
 }
 
-}  // namespace
-
 int run_command_line(const std::vector<std::string>& arguments) {
   return run_program(
       {.name = "clora",
        .version = CLORA_VERSION,
        .description = "clora: LoRA fine-tuning and serving of language models on OpenCL devices",
        .footer = kFooter,
-       .add_commands = add_commands},
+       .add_commands = add_all_commands},
       arguments);
 }
 

@@ -6,6 +6,9 @@
 
 namespace clora {
 
+// Each of the commands below, in the order of the help.
+void add_all_commands(CLI::App& program, Action& action);
+
 void add_train_command(CLI::App& program, Action& action);
 void add_eval_command(CLI::App& program, Action& action);
 void add_generate_command(CLI::App& program, Action& action);
