@@ -5,9 +5,9 @@
 //                    h = rms_norm(x);  x += (silu(h w_gate^T) (h w_up^T)) w_down^T
 //
 // Shapes  x [D], changed; q [H, E]; parts [H, splits, E + 2]; joined [groups, H, E]; hidden [F];
-//         rope_table [P, E / 2, 2]; keys, values [S, G, E]; weights [outputs, inputs] in strips
-// Types   weights one quantised type in strips, all else f32; position, first, last [1] i32
-// Work    work-groups of one item, all running at once, that share out heads, keys and strips and
+//         rope_table [P, E / 2, 2]; keys, values [S, G, E]; weights [outputs, inputs], packed
+// Types   weights one quantised type, packed, all else f32; position, first, last [1] i32
+// Work    work-groups of one item, all running at once, that share out heads, keys and panels and
 //         meet after each part (group_meeting_cpu.clh). OpenCL does not promise that they can: for
 //         devices known to run so many groups side by side (ops/decode_layers.hpp). Where one does
 //         not come, meeting[1] says so, and all leave.
@@ -15,7 +15,7 @@
 // Cost    reads every weight once and the cache's rows first .. last
 // Numerics  each number as the kernels of rms_norm, gemm_few_rows_int8, rope, attention_decode and
 //         swiglu make it, bit for bit
-//! clc: build on avx512_vnni: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_STRIPS
+//! clc: build on avx512_vnni: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
 //!     KEYS=64
 #include "attention_decode_cpu.clh"
 #include "decode_layers_table.clh"
@@ -38,9 +38,9 @@ void project_heads(__global const ulong* layer, __global float* q, __local const
     __global float* out = is_q ? q : FLOATS(is_k ? KEYS_CACHE : VALUES_CACHE) +
                                          (size_t)position * G * E;
     __global const uchar* w = WEIGHTS(is_q ? Q_WEIGHT : is_k ? K_WEIGHT : V_WEIGHT);
-    for (uint i = 0; i < E; i += STRIP_ROWS) {
+    for (uint i = 0; i < E; i += PACKED_ROWS) {
       // clc: allow index-overflow below D
-      vstore16(strip_dot(weight_row(w, n * E + i, D), row, D), 0, out + n * E + i);
+      vstore16(packed_dot(weight_row(w, n * E + i, D), row, D), 0, out + n * E + i);
     }
     if (is_q || is_k) {
       // clc: allow index-overflow below D
@@ -52,19 +52,19 @@ void project_heads(__global const ulong* layer, __global float* q, __local const
 // This group's outputs of a product that is added to x.
 void add_product(__global float* x, __global const uchar* w, __local const char* row, uint N,
                  uint K) {
-  for (uint strip = share_begin(N / STRIP_ROWS); strip < share_end(N / STRIP_ROWS); ++strip) {
-    const uint n = strip * STRIP_ROWS;
-    vstore16(strip_dot(weight_row(w, n, K), row, K) + vload16(0, x + n), 0, x + n);
+  for (uint panel = share_begin(N / PACKED_ROWS); panel < share_end(N / PACKED_ROWS); ++panel) {
+    const uint n = panel * PACKED_ROWS;
+    vstore16(packed_dot(weight_row(w, n, K), row, K) + vload16(0, x + n), 0, x + n);
   }
 }
 
 // This group's outputs of the gated product.
 void gate_and_up(__global float* hidden, __global const ulong* layer, __local const char* row,
                  uint F, uint D) {
-  for (uint strip = share_begin(F / STRIP_ROWS); strip < share_end(F / STRIP_ROWS); ++strip) {
-    const uint n = strip * STRIP_ROWS;
-    const float16 gate = strip_dot(weight_row(WEIGHTS(GATE_WEIGHT), n, D), row, D);
-    const float16 up = strip_dot(weight_row(WEIGHTS(UP_WEIGHT), n, D), row, D);
+  for (uint panel = share_begin(F / PACKED_ROWS); panel < share_end(F / PACKED_ROWS); ++panel) {
+    const uint n = panel * PACKED_ROWS;
+    const float16 gate = packed_dot(weight_row(WEIGHTS(GATE_WEIGHT), n, D), row, D);
+    const float16 up = packed_dot(weight_row(WEIGHTS(UP_WEIGHT), n, D), row, D);
     vstore16(swiglu16(gate, up), 0, hidden + n);
   }
 }

@@ -12,7 +12,7 @@
 //! clc: build ROWS=4
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build ROWS=4 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
-//!     WEIGHT_STRIPS
+//!     WEIGHT_PACKED
 //! clc: budget on gfx90a registers<=96 spills<=6
 #ifndef ROWS
 #error "ROWS: of y, of a work-item of embedding"
@@ -22,7 +22,7 @@
 
 // Elements d to d + 3 of a row, d a multiple of 4, as all rows' lengths are.
 float4 weights_at(__global const uchar* row, uint d) {
-#if defined(WEIGHT_STRIPS) || WEIGHT_BLOCK > 1 || WEIGHT_TYPE == WEIGHT_F16
+#if defined(WEIGHT_PACKED) || WEIGHT_BLOCK > 1 || WEIGHT_TYPE == WEIGHT_F16
   return (float4)(weight_at(row, d), weight_at(row, d + 1), weight_at(row, d + 2),
                   weight_at(row, d + 3));
 #elif WEIGHT_TYPE == WEIGHT_F32

@@ -24,7 +24,7 @@
 //! clc: build on avx512_bf16: PANEL_STEPS=8960 BLOCK_STEPS=1280 STAGE_STRIDE=1312
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build on avx512_bf16: PANEL_STEPS=8960 BLOCK_STEPS=1280 STAGE_STRIDE=1312
-//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_STRIPS
+//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
 #ifdef AMX
 #define TILE_ROWS 32
 #endif
@@ -59,7 +59,7 @@ void fill_stage(__local uint* stage, uint pairs) {
   }
 }
 
-#ifdef WEIGHT_STRIPS
+#ifdef WEIGHT_PACKED
 // 16 pairs (even[i], odd[i]).
 #define STORE_PAIRS(out, even, odd)                                                      \
   {                                                                                      \
@@ -67,10 +67,10 @@ void fill_stage(__local uint* stage, uint pairs) {
     store_words(__local, out, interleaved(as_ushort16(both.lo), as_ushort16(both.hi)));  \
   }
 
-// panel[e / 2][c] = the elements of a strip's 16 rows; `out` is its place in the first row.
-__attribute__((always_inline)) void expand_strip(__local uint* out, StripBlock block) {
+// panel[e / 2][c] = the elements of a packed panel's 16 rows; `out` is its place in the first row.
+__attribute__((always_inline)) void expand_packed(__local uint* out, PackedBlock block) {
   for (uint j = 0; j < 4; ++j, out += 2 * TILE_COLUMNS) {
-    const StripEight eight = strip_eight(block, j);
+    const PackedEight eight = packed_eight(block, j);
     STORE_PAIRS(out, eight.lo0, eight.lo1)
     STORE_PAIRS(out + TILE_COLUMNS, eight.lo2, eight.lo3)
     STORE_PAIRS(out + 8 * TILE_COLUMNS, eight.hi0, eight.hi1)
@@ -85,11 +85,11 @@ BF16_TARGET void expand_forward(__local uint* panel, __global const uchar* w, ui
   for (uint l = begin; l < end; l += 32) {
     __local uint* out = panel + (l - begin) / 2 * TILE_COLUMNS;
     for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
-#ifdef WEIGHT_STRIPS
-      // A panel of one strip takes it twice: nobody reads what the second half makes.
+#ifdef WEIGHT_PACKED
+      // Half a panel of columns takes its packed panel twice: the second half is not read.
       const uint c = c0 + half_panel < C ? c0 + half_panel : c0;
-      fetch_strip_block(weight_row(w, c, J), l + STEPS_AHEAD);
-      expand_strip(out + half_panel, strip_block(weight_row(w, c, J), l, alpha));
+      fetch_packed_block(weight_row(w, c, J), l + STEPS_AHEAD);
+      expand_packed(out + half_panel, packed_block(weight_row(w, c, J), l, alpha));
 #else
       float16 pairs[16];
       for (uint i = 0; i < 16; ++i) {
@@ -116,13 +116,13 @@ BF16_TARGET void store_interleaved(__local uint* out, float16 even_lo, float16 e
 // last pairs.
 BF16_TARGET void expand_backward(__local uint* panel, __global const uchar* w, uint c0, uint C,
                                  uint begin, uint end) {
-#ifdef WEIGHT_STRIPS
-  for (uint l = begin; l < end; l += STRIP_ROWS) {
-    fetch_strip_block(weight_row(w, l + STEPS_AHEAD, C), c0);
-    const StripBlock block = strip_block(weight_row(w, l, C), c0, 1.0f);
+#ifdef WEIGHT_PACKED
+  for (uint l = begin; l < end; l += PACKED_ROWS) {
+    fetch_packed_block(weight_row(w, l + STEPS_AHEAD, C), c0);
+    const PackedBlock block = packed_block(weight_row(w, l, C), c0, 1.0f);
     float16 pairs[16];
     for (uint j = 0; j < 4; ++j) {
-      const StripEight eight = strip_eight(block, j);
+      const PackedEight eight = packed_eight(block, j);
       pairs[4 * j] = as_float16(pairs_of(eight.lo0, eight.hi0));
       pairs[4 * j + 1] = as_float16(pairs_of(eight.lo1, eight.hi1));
       pairs[4 * j + 2] = as_float16(pairs_of(eight.lo2, eight.hi2));
@@ -131,7 +131,7 @@ BF16_TARGET void expand_backward(__local uint* panel, __global const uchar* w, u
     // Lanes 0 to 7 of pairs[e] are 8 pairs of rows of column e, lanes 8 to 15 of column e + 16.
     __local float* out = (__local float*)panel;
     transpose16_halves(pairs, out, out + 16, TILE_COLUMNS);
-    panel += STRIP_ROWS / 2 * TILE_COLUMNS;
+    panel += PACKED_ROWS / 2 * TILE_COLUMNS;
   }
 #else
   for (uint l = begin; l < end; l += 2) {

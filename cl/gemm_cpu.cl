@@ -21,7 +21,7 @@
 //! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656
-//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_STRIPS
+//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
 #include "gemm_tile_cpu.clh"
 #include "quant_block32.clh"
 #include "transpose16.clh"
@@ -30,14 +30,14 @@
 #error "PANEL_STEPS, BLOCK_STEPS and STAGE_STRIDE are required"
 #endif
 
-#ifdef WEIGHT_STRIPS
+#ifdef WEIGHT_PACKED
 // Weights are asked for so many steps before they are expanded.
 #define STEPS_AHEAD 64
 
-// panel[e][c] = the elements of a strip's 16 rows; `out` is its place in the first row.
-__attribute__((always_inline)) void expand_strip(__local float* out, StripBlock block) {
+// panel[e][c] = the elements of a packed panel's 16 rows; `out` is its place in the first row.
+__attribute__((always_inline)) void expand_packed(__local float* out, PackedBlock block) {
   for (uint j = 0; j < 4; ++j, out += 4 * TILE_COLUMNS) {
-    const StripEight eight = strip_eight(block, j);
+    const PackedEight eight = packed_eight(block, j);
     store_floats(__local, out, eight.lo0);
     store_floats(__local, out + TILE_COLUMNS, eight.lo1);
     store_floats(__local, out + 2 * TILE_COLUMNS, eight.lo2);
@@ -57,11 +57,11 @@ __attribute__((noinline)) void expand_forward(__local float* panel, __global con
   for (uint l = begin; l < end; l += 32) {
     __local float* out = panel + (l - begin) * TILE_COLUMNS;
     for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
-#ifdef WEIGHT_STRIPS
-      // A panel of one strip takes it twice: nobody reads what the second half makes.
+#ifdef WEIGHT_PACKED
+      // Half a panel of columns takes its packed panel twice: the second half is not read.
       const uint c = c0 + half_panel < C ? c0 + half_panel : c0;
-      fetch_strip_block(weight_row(w, c, J), l + STEPS_AHEAD);
-      expand_strip(out + half_panel, strip_block(weight_row(w, c, J), l, alpha));
+      fetch_packed_block(weight_row(w, c, J), l + STEPS_AHEAD);
+      expand_packed(out + half_panel, packed_block(weight_row(w, c, J), l, alpha));
 #else
       float16 lo[16], hi[16];
       for (uint i = 0; i < 16; ++i) {
@@ -81,13 +81,13 @@ __attribute__((noinline)) void expand_forward(__local float* panel, __global con
 // panel[l][c] = w[begin + l][c0 + c], zeros outside of w.
 __attribute__((noinline)) void expand_backward(__local float* panel, __global const uchar* w,
                                                uint c0, uint C, uint begin, uint end) {
-#ifdef WEIGHT_STRIPS
-  for (uint l = begin; l < end; l += STRIP_ROWS) {
-    fetch_strip_block(weight_row(w, l + STEPS_AHEAD, C), c0);
-    const StripBlock block = strip_block(weight_row(w, l, C), c0, 1.0f);
+#ifdef WEIGHT_PACKED
+  for (uint l = begin; l < end; l += PACKED_ROWS) {
+    fetch_packed_block(weight_row(w, l + STEPS_AHEAD, C), c0);
+    const PackedBlock block = packed_block(weight_row(w, l, C), c0, 1.0f);
     float16 columns[32];
     for (uint j = 0; j < 4; ++j) {
-      const StripEight eight = strip_eight(block, j);
+      const PackedEight eight = packed_eight(block, j);
       columns[4 * j] = eight.lo0;
       columns[4 * j + 1] = eight.lo1;
       columns[4 * j + 2] = eight.lo2;
@@ -99,7 +99,7 @@ __attribute__((noinline)) void expand_backward(__local float* panel, __global co
     }
     transpose16(columns, panel, TILE_COLUMNS);
     transpose16(columns + 16, panel + 16, TILE_COLUMNS);
-    panel += STRIP_ROWS * TILE_COLUMNS;
+    panel += PACKED_ROWS * TILE_COLUMNS;
   }
 #else
   for (uint l = begin; l < end; ++l) {

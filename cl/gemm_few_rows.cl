@@ -29,7 +29,7 @@
 #endif
 #define MAKER_AHEAD 4  // octets of a that an item loads
 // Whether an item's first octets of w wait in registers while s is made: as stored they take few.
-#if defined(MAKES_S) && defined(OCTETS) && !defined(WEIGHT_STRIPS) && ROWS == 1 && \
+#if defined(MAKES_S) && defined(OCTETS) && !defined(WEIGHT_PACKED) && ROWS == 1 && \
     (WEIGHT_TYPE == WEIGHT_BF16 || WEIGHT_TYPE == WEIGHT_F16)
 #define EARLY
 #endif

@@ -14,7 +14,7 @@
 //! clc: build on cpu: ROWS_AT_ONCE=16
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
-//!     WEIGHT_STRIPS
+//!     WEIGHT_PACKED
 #include "gemm_few_rows_end_cpu.clh"
 #include "quant_block32.clh"
 

@@ -10,7 +10,7 @@
 //         roundings in the others.
 //! clc: build WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
-//!     WEIGHT_STRIPS
+//!     WEIGHT_PACKED
 //! clc: budget on gfx90a registers<=96 spills<=10
 #include "quant_block32.clh"
 

@@ -121,7 +121,7 @@ class Loader {
   Tensor copy(const WeightView& view) {
     const WeightForm form = form_of(context_, view);
     const Tensor tensor = context_.allocate(view.shape, form.type, MemoryTag::weights);
-    if (form.layout == Layout::strips) return in_strips(tensor, view);
+    if (form.layout == Layout::packed) return in_packed_panels(tensor, view);
     if (!needs_reordering(files_.config(), view.name)) {
       context_.write(tensor, view.bytes);
       return tensor;
@@ -134,14 +134,14 @@ class Loader {
         });
     return tensor;
   }
-  // `tensor` filled with the view's rows in strips.
-  Tensor in_strips(const Tensor& tensor, const WeightView& view) {
+  // `tensor` filled with the view's rows in packed panels.
+  Tensor in_packed_panels(const Tensor& tensor, const WeightView& view) {
     const std::size_t row_bytes = row_bytes_of(view);
     const std::size_t packed_bytes = tensor.bytes() / static_cast<std::size_t>(view.shape[0]);
     const bool reorders = needs_reordering(files_.config(), view.name);
     std::vector<std::byte> ordered;
     context_.transfers().stream(
-        tensor, static_cast<std::size_t>(kStripRows) * packed_bytes,
+        tensor, static_cast<std::size_t>(kPackedRows) * packed_bytes,
         [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
           const std::size_t row = offset_bytes / packed_bytes;
           std::span<const std::byte> rows =
@@ -152,9 +152,9 @@ class Loader {
                                      files_.config().head_width);
             rows = ordered;
           }
-          pack_strips(chunk, rows, view.shape[1], view.type, tensor.type());
+          pack_panels(chunk, rows, view.shape[1], view.type, tensor.type());
         });
-    return tensor.in_layout(Layout::strips);
+    return tensor.in_layout(Layout::packed);
   }
   static std::size_t row_bytes_of(const WeightView& view) {
     return view.bytes.size() / static_cast<std::size_t>(view.shape[0]);

@@ -78,7 +78,7 @@ std::size_t scratch_bytes(const Sizes& s) {
 }
 
 bool lies_as(const Tensor& w, const Tensor& like) {
-  return w.layout() == Layout::strips && w.type() == like.type();
+  return w.layout() == Layout::packed && w.type() == like.type();
 }
 
 bool fits(const Context& context, const DecodeLayers& decode) {
@@ -103,7 +103,7 @@ Defines defines_of(const DecodeLayers& decode) {
 void test_decode_cpu(SelfTest& test, DType type) {
   constexpr std::int64_t D = 64, F = 2 * D, H = 4, G = 2, E = D / H, S = 40;
   const auto matrix = [&](std::int64_t n, std::int64_t k) {
-    return test.weights({n, k}, type, Layout::strips);
+    return test.weights({n, k}, type, Layout::packed);
   };
   DecodeLayers decode{.layers = {},
                       .rope_table = test.input({S, E / 2, 2}),
@@ -261,7 +261,7 @@ void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& dec
     return record_decode_layers_gpu(batch, x, decode, meeting, decode);
   }
   require(fits(context, decode),
-          "decode_layers: the layers' weights must be in strips of one type");
+          "decode_layers: the layers' weights must be packed and of one type");
   const std::uint32_t groups = std::clamp(context.device().compute_units, 1U, kMostGroups);
   const std::int64_t splits = attention_decode_splits(context.device(), 1, s.G);
   const auto temporary = [&](Shape shape, std::string_view name) {

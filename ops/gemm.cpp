@@ -29,12 +29,12 @@ void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
       return record_gemm_tiles(batch, p, false);
     case GemmKernel::bf16_tiles:
       return record_gemm_tiles(batch, p, true);
-    case GemmKernel::strips:
-      return record_gemm_strips(batch, p);
+    case GemmKernel::packed:
+      return record_gemm_packed(batch, p);
     case GemmKernel::few_rows:
       return record_gemm_few_rows(batch, p);
-    case GemmKernel::few_rows_strips:
-      return record_gemm_few_rows_strips(batch, p);
+    case GemmKernel::few_rows_packed:
+      return record_gemm_few_rows_packed(batch, p);
     case GemmKernel::few_rows_int8:
       return record_gemm_few_rows_int8(batch, p);
   }

@@ -9,7 +9,7 @@
 // nearest even at the end; kernels for CPUs know f32 alone, so there bf16 is widened before and
 // rounded behind them. Arithmetic is f32; in variants with a matrix unit the operands of large
 // products (rounds_to_bf16() of ops/gemm_plan.hpp) are rounded to bf16, and rows of small ones with
-// w in strips to 16-bit integers; sums stay f32.
+// packed w to 16-bit integers; sums stay f32.
 #pragma once
 
 #include <span>

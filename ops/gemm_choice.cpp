@@ -26,7 +26,7 @@ GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns,
 void test_tiles(SelfTest& test, const Tensor& like, bool makes_s) {
   constexpr std::int64_t kRows = 2 * GemmTiles::kAmxRows + 1;
   const std::int64_t columns =
-      2 * GemmTiles::kColumns + (like.layout() == Layout::strips ? kStripRows : 3);
+      2 * GemmTiles::kColumns + (like.layout() == Layout::packed ? kPackedRows : 3);
   const Tensor w = test.weights({columns, 256}, like.type(), like.layout());
   record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}), w,
               test_extras(test, kRows, columns));
@@ -38,10 +38,10 @@ void test_tiles(SelfTest& test, const Tensor& like, bool makes_s) {
                             test.input({7, 256}), 0.5F}});
 }
 
-// A tile of each number of rows, panels of one strip and two; matrix tiles take no scale, and store
+// A tile of each number of rows, half panels and full ones; matrix tiles take no scale, and store
 // differently what has no bias; s is given or made.
-void test_strips(SelfTest& test, const Tensor& like) {
-  constexpr std::int64_t kColumns = 2 * GemmTiles::kColumns + kStripRows;
+void test_packed(SelfTest& test, const Tensor& like) {
+  constexpr std::int64_t kColumns = 2 * GemmTiles::kColumns + kPackedRows;
   const Tensor w = test.weights({kColumns, 256}, like.type(), like.layout());
   for (const std::int64_t rows : {64, 20}) {
     for (const float scale : {1.0F, 0.5F}) {
@@ -58,7 +58,7 @@ void test_strips(SelfTest& test, const Tensor& like) {
 
 // One row, and some that are taken together.
 void test_few_rows(SelfTest& test, const Tensor& like) {
-  const std::int64_t columns = 2 * kStripRows + (like.layout() == Layout::strips ? kStripRows : 5);
+  const std::int64_t columns = 2 * kPackedRows + (like.layout() == Layout::packed ? kPackedRows : 5);
   constexpr std::int64_t kRows = 5;
   record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}),
               test.weights({columns, 256}, like.type(), like.layout()),
@@ -73,13 +73,13 @@ bool trusts_tiles(Context& context, const Tensor& w, bool bf16) {
                  [&](SelfTest& test) { test_tiles(test, w, bf16); });
 }
 
-bool trusts_strips(Context& context, const Tensor& w) {
+bool trusts_packed(Context& context, const Tensor& w) {
   const bool bf16 = w.type() == DType::bf16;
   return trusted(
       context,
-      {kGemmStrips, fmt::format("gemm_strips_{} {}", name_of(context.variant()), weight_name(w)),
+      {kGemmPacked, fmt::format("gemm_packed_{} {}", name_of(context.variant()), weight_name(w)),
        bf16 ? kBf16Tolerance : kF32Tolerance},
-      [&](SelfTest& test) { test_strips(test, w); });
+      [&](SelfTest& test) { test_packed(test, w); });
 }
 
 bool trusts_few_rows(Context& context, const Tensor& w) {
@@ -87,9 +87,9 @@ bool trusts_few_rows(Context& context, const Tensor& w) {
                  [&](SelfTest& test) { test_few_rows(test, w); });
 }
 
-bool trusts_few_rows_strips(Context& context, const Tensor& w) {
-  const std::string name = fmt::format("gemm_few_rows_strips {}", weight_name(w));
-  return trusted(context, {kGemmFewRowsStrips, name},
+bool trusts_few_rows_packed(Context& context, const Tensor& w) {
+  const std::string name = fmt::format("gemm_few_rows_packed {}", weight_name(w));
+  return trusted(context, {kGemmFewRowsPacked, name},
                  [&](SelfTest& test) { test_few_rows(test, w); });
 }
 
@@ -99,22 +99,22 @@ bool trusts_int8(Context& context, const Tensor& w) {
                  [&](SelfTest& test) { test_few_rows(test, w); });
 }
 
-bool lies_in_float_strips(const Tensor& w) {
-  return w.layout() == Layout::strips && !is_quantised(w.type());
+bool has_packed_floats(const Tensor& w) {
+  return w.layout() == Layout::packed && !is_quantised(w.type());
 }
 
 bool multiplies_integers(const Context& context, const GemmProduct& p) {
-  return p.w.layout() == Layout::strips && is_quantised(p.w.type()) &&
+  return p.w.layout() == Layout::packed && is_quantised(p.w.type()) &&
          has_cpu_matrix_unit(context.variant()) && context.device().int8_dots &&
          int8_row_bytes(p) <= context.device().local_memory_bytes;
 }
 
-// Strips hold what the product multiplies: bf16 where it rounds, else f32.
-bool multiplies_strips(const Context& context, const GemmProduct& p, bool bf16) {
-  const bool as_they_lie = lies_in_float_strips(p.w) && (p.w.type() == DType::bf16) == bf16;
+// Packed panels hold what the product multiplies: bf16 where it rounds, else f32.
+bool multiplies_packed(const Context& context, const GemmProduct& p, bool bf16) {
+  const bool in_place = has_packed_floats(p.w) && (p.w.type() == DType::bf16) == bf16;
   const bool scales = p.alpha != 1 && context.variant() == Variant::amx;
-  return as_they_lie && !p.backward && !scales &&
-         gemm_strips(context.device(), context.variant(), bf16).has_value();
+  return in_place && !p.backward && !scales &&
+         gemm_packed_tiles(context.device(), context.variant(), bf16).has_value();
 }
 
 bool is_of_few_rows(const Context& context, const GemmProduct& p) {
@@ -125,8 +125,8 @@ GemmKernel kernel_for_few_rows(Context& context, const GemmProduct& p) {
   if (!is_for_cpus(context.variant())) return GemmKernel::few_rows_portable;
   if (multiplies_integers(context, p) && trusts_int8(context, p.w))
     return GemmKernel::few_rows_int8;
-  if (lies_in_float_strips(p.w) && trusts_few_rows_strips(context, p.w)) {
-    return GemmKernel::few_rows_strips;
+  if (has_packed_floats(p.w) && trusts_few_rows_packed(context, p.w)) {
+    return GemmKernel::few_rows_packed;
   }
   return trusts_few_rows(context, p.w) ? GemmKernel::few_rows : GemmKernel::few_rows_portable;
 }
@@ -151,7 +151,7 @@ GemmKernel kernel_for_many_rows(Context& context, const GemmProduct& p) {
     }
     return bf16 && gemm_mma_passed(context, p) ? GemmKernel::mma : GemmKernel::portable;
   }
-  if (multiplies_strips(context, p, bf16) && trusts_strips(context, p.w)) return GemmKernel::strips;
+  if (multiplies_packed(context, p, bf16) && trusts_packed(context, p.w)) return GemmKernel::packed;
   if (bf16 && trusts_tiles(context, p.w, true)) return GemmKernel::bf16_tiles;
   return trusts_tiles(context, p.w, false) ? GemmKernel::tiles : GemmKernel::portable;
 }
@@ -176,8 +176,8 @@ bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p) {
       return gemm_wgmma_makes_s(context, p);
     case GemmKernel::few_rows_portable:
       return gemm_few_rows_make_s(context, p);
-    case GemmKernel::strips:
-      return gemm_strips_make_s(context, p);
+    case GemmKernel::packed:
+      return gemm_packed_make_s(context, p);
     case GemmKernel::bf16_tiles:
       return gemm_bf16_tiles_make_s(context, p);
     default:

@@ -15,9 +15,9 @@ enum class GemmKernel {
   mma,
   tiles,
   bf16_tiles,
-  strips,
+  packed,
   few_rows,
-  few_rows_strips,
+  few_rows_packed,
   few_rows_int8
 };
 

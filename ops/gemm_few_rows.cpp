@@ -139,7 +139,7 @@ void record_by_arguments(Batch& batch, const GemmProduct& p) {
 GemmProduct small_like(SelfTest& test, const GemmProduct& p) {
   constexpr std::int64_t kRank = 5;
   const std::int64_t steps = p.steps() % 8 == 0 ? 5 * 256 : 1283;
-  const std::int64_t columns = p.w.layout() == Layout::strips ? 5 * kStripRows : 67;
+  const std::int64_t columns = p.w.layout() == Layout::packed ? 5 * kPackedRows : 67;
   const bool is_bf16 = p.w.type() == DType::bf16 && p.w.layout() == Layout::plain;
   GemmProduct small{.y = test.output({p.rows(), columns}, p.y.type()),
                     .x = test.input({p.rows(), steps}, 1, p.x.type()),

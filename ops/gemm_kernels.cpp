@@ -7,8 +7,8 @@
 namespace clora {
 namespace {
 
-// cl/gemm_few_rows_cpu.cl takes as many rows of w at once as a strip has.
-constexpr auto kRowsAtOnce = static_cast<std::uint32_t>(kStripRows);
+// cl/gemm_few_rows_cpu.cl takes as many rows of w at once as a packed panel has.
+constexpr auto kRowsAtOnce = static_cast<std::uint32_t>(kPackedRows);
 // What a launch before a product costs a unit beside its own work, in flops; and how much longer
 // than at the peak a product of up to 16 columns takes.
 constexpr double kLaunchFlops = 1e6;
@@ -67,8 +67,8 @@ PortableTile portable_tile(Context& context, const GemmProduct& p, const Defines
   return tuned.fits(context.device()) ? tuned : preset;
 }
 
-// The strips of w, shared by groups.
-RowShare share_strips(const Context& context, const GemmProduct& p) {
+// The packed panels of w, shared by groups.
+RowShare share_panels(const Context& context, const GemmProduct& p) {
   return share_rows(u32(p.columns()) / kRowsAtOnce, context.device());
 }
 
@@ -101,25 +101,25 @@ TilesPlan plan_tiles(const Context& context, const GemmProduct& p, bool bf16) {
   return {tiles, share_gemm(p.size(), tiles, context.device())};
 }
 
-// cl/gemm_strips_cpu.cl for one product.
-struct StripsPlan {
-  GemmStrips strips;
+// cl/gemm_packed_cpu.cl for one product.
+struct PackedPlan {
+  GemmPackedTiles packed;
   GemmShares shares;
   std::uint32_t rows_per_group = 0;
 };
 
-StripsPlan plan_strips(const Context& context, const GemmProduct& p) {
+PackedPlan plan_packed(const Context& context, const GemmProduct& p) {
   const bool bf16 = p.w.type() == DType::bf16;
-  const GemmStrips strips = gemm_strips(context.device(), context.variant(), bf16).value();
+  const GemmPackedTiles packed = gemm_packed_tiles(context.device(), context.variant(), bf16).value();
   const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.steps())};
-  const GemmTiles tiles{.rows = strips.row_step(),
-                        .panel_steps = strips.panel_steps(size),
-                        .block_steps = strips.block_steps(),
-                        .expansion_rows = GemmStrips::kExpansionRows,
-                        .staging_panels = GemmStrips::kStagingPanels,
+  const GemmTiles tiles{.rows = packed.row_step(),
+                        .panel_steps = packed.panel_steps(size),
+                        .block_steps = packed.block_steps(),
+                        .expansion_rows = GemmPackedTiles::kExpansionRows,
+                        .staging_panels = GemmPackedTiles::kStagingPanels,
                         .shrink_panels = shrink_panels(p)};
   const GemmShares shares = share_gemm(size, tiles, context.device());
-  return {strips, shares, std::min(size.rows, shares.tiles_per_group * strips.row_step())};
+  return {packed, shares, std::min(size.rows, shares.tiles_per_group * packed.row_step())};
 }
 
 // Of the groups of columns behind the first, which writes s itself.
@@ -196,25 +196,25 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
   batch.record(std::move(launch), std::move(arguments));
 }
 
-bool gemm_strips_make_s(const Context& context, const GemmProduct& p) {
-  if (context.variant() == Variant::amx || p.rank() > GemmStrips::kRankSteps) return false;
-  const StripsPlan plan = plan_strips(context, p);
+bool gemm_packed_make_s(const Context& context, const GemmProduct& p) {
+  if (context.variant() == Variant::amx || p.rank() > GemmPackedTiles::kRankSteps) return false;
+  const PackedPlan plan = plan_packed(context, p);
   return makes_s_cheaply(context, p, plan.shares, plan.rows_per_group);
 }
 
-void record_gemm_strips(Batch& batch, const GemmProduct& p) {
+void record_gemm_packed(Batch& batch, const GemmProduct& p) {
   Context& context = batch.context();
-  const auto [strips, shares, rows_per_group] = plan_strips(context, p);
+  const auto [packed, shares, rows_per_group] = plan_packed(context, p);
   Defines defines;
-  strips.define(defines);
+  packed.define(defines);
   Launch launch = launch_of(p);
-  launch.kernel = context.kernel(kGemmStrips, "gemm_strips", defines);
+  launch.kernel = context.kernel(kGemmPacked, "gemm_packed", defines);
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
   std::vector<Argument> arguments = arguments_of(p);
   append(arguments, {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()},
                      or_else(p.low_rank.a, p.x), std::uint32_t{p.makes_s()}, p.low_rank.a_scale,
-                     shares.block_steps, shares.panels_per_group, rows_per_group, strips.chunk_rows,
-                     LocalMemory{strips.scratch_bytes()}});
+                     shares.block_steps, shares.panels_per_group, rows_per_group, packed.chunk_rows,
+                     LocalMemory{packed.scratch_bytes()}});
   batch.record(std::move(launch), std::move(arguments));
 }
 
@@ -225,15 +225,15 @@ void record_gemm_few_rows(Batch& batch, const GemmProduct& p) {
                {share.rows_per_group * kRowsAtOnce});
 }
 
-void record_gemm_few_rows_strips(Batch& batch, const GemmProduct& p) {
-  const RowShare share = share_strips(batch.context(), p);
-  record_share(batch, p, {kGemmFewRowsStrips, "gemm_few_rows_strips"}, share.groups,
+void record_gemm_few_rows_packed(Batch& batch, const GemmProduct& p) {
+  const RowShare share = share_panels(batch.context(), p);
+  record_share(batch, p, {kGemmFewRowsPacked, "gemm_few_rows_packed"}, share.groups,
                {share.rows_per_group});
 }
 
 void record_gemm_few_rows_int8(Batch& batch, const GemmProduct& p) {
   const Context& context = batch.context();
-  const RowShare share = share_strips(context, p);
+  const RowShare share = share_panels(context, p);
   const std::size_t fit = context.device().local_memory_bytes / int8_row_bytes(p);
   const std::uint32_t held = std::min(u32(p.rows()), static_cast<std::uint32_t>(fit));
   record_share(batch, p, {kGemmFewRowsInt8, "gemm_few_rows_int8"}, share.groups,

@@ -40,9 +40,9 @@ inline const Tensor& or_else(const Tensor& tensor, const Tensor& stand_in) {
 inline constexpr std::string_view kGemmFewRowsPortable = "gemm_few_rows.cl";
 inline constexpr std::string_view kGemmTiles = "gemm_cpu.cl";
 inline constexpr std::string_view kGemmBf16Tiles = "gemm_bf16_cpu.cl";
-inline constexpr std::string_view kGemmStrips = "gemm_strips_cpu.cl";
+inline constexpr std::string_view kGemmPacked = "gemm_packed_cpu.cl";
 inline constexpr std::string_view kGemmFewRows = "gemm_few_rows_cpu.cl";
-inline constexpr std::string_view kGemmFewRowsStrips = "gemm_few_rows_strips_cpu.cl";
+inline constexpr std::string_view kGemmFewRowsPacked = "gemm_few_rows_packed_cpu.cl";
 inline constexpr std::string_view kGemmFewRowsInt8 = "gemm_few_rows_int8_cpu.cl";
 
 // All but the kernels that say so take s as it is: REQUIRES there that the product does not make
@@ -62,16 +62,16 @@ bool gemm_few_rows_make_s(const Context& context, const GemmProduct& p);
 void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16);
 // Whether a product of bf16 tiles makes s inside as fast as a launch before it.
 bool gemm_bf16_tiles_make_s(const Context& context, const GemmProduct& p);
-// REQUIRES: forward, w f32 or bf16 in strips; gemm_strips() has room for it on the device. May make
-// s where gemm_strips_make_s().
-void record_gemm_strips(Batch& batch, const GemmProduct& p);
-// Whether a product with strips makes s inside as fast as a launch before it.
-bool gemm_strips_make_s(const Context& context, const GemmProduct& p);
+// REQUIRES: forward, w f32 or bf16, packed; gemm_packed_tiles() has a value on the device. May make s
+// where gemm_packed_make_s().
+void record_gemm_packed(Batch& batch, const GemmProduct& p);
+// Whether a product with a packed weight makes s inside as fast as a launch before it.
+bool gemm_packed_make_s(const Context& context, const GemmProduct& p);
 // REQUIRES: forward.
 void record_gemm_few_rows(Batch& batch, const GemmProduct& p);
-// REQUIRES: forward, w f32 or bf16 in strips.
-void record_gemm_few_rows_strips(Batch& batch, const GemmProduct& p);
-// REQUIRES: forward, w quantised in strips; local memory for int8_row_bytes().
+// REQUIRES: forward, w f32 or bf16, packed.
+void record_gemm_few_rows_packed(Batch& batch, const GemmProduct& p);
+// REQUIRES: forward, w quantised and packed; local memory for int8_row_bytes().
 void record_gemm_few_rows_int8(Batch& batch, const GemmProduct& p);
 
 // cl/gemm_few_rows_int8_cpu.cl: the scratch of one row of x.

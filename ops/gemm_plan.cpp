@@ -70,12 +70,12 @@ GemmTiles gemm_bf16_tiles(const Device& device, Variant variant) {
              device);
 }
 
-std::uint32_t GemmStrips::stage_stride() const {
+std::uint32_t GemmPackedTiles::stage_stride() const {
   return block_elements + kRankSteps / steps_an_element +
          kStagePaddingBytes / std::uint32_t{sizeof(float)};
 }
 
-void GemmStrips::define(Defines& defines) const {
+void GemmPackedTiles::define(Defines& defines) const {
   defines.set("BLOCK_STEPS", block_steps());
   defines.set("RANK_STEPS", kRankSteps);
   defines.set("STAGE_STRIDE", stage_stride());
@@ -83,27 +83,27 @@ void GemmStrips::define(Defines& defines) const {
   if (tile_rows == GemmTiles::kAmxRows) defines.set("AMX");
 }
 
-std::size_t GemmStrips::scratch_bytes() const {
+std::size_t GemmPackedTiles::scratch_bytes() const {
   const std::size_t panel = std::size_t{kRankSteps} / steps_an_element * GemmTiles::kColumns;
   return sizeof(float) * (panel + std::size_t{chunk_rows} * (stage_stride() + kRankSteps));
 }
 
-std::optional<GemmStrips> gemm_strips(const Device& device, Variant variant, bool bf16) {
+std::optional<GemmPackedTiles> gemm_packed_tiles(const Device& device, Variant variant, bool bf16) {
   const bool amx = bf16 && variant == Variant::amx;
-  GemmStrips strips{.steps_an_element = bf16 ? 2U : 1U};
+  GemmPackedTiles packed{.steps_an_element = bf16 ? 2U : 1U};
   // Matrix tiles take a panel faster than a second-level cache gives it: a block of it lies in the
   // first-level one.
   if (amx) {
-    strips = {.steps_an_element = 2,
+    packed = {.steps_an_element = 2,
               .tile_rows = GemmTiles::kAmxRows,
               .block_elements = 256,
               .chunk_rows = 256};
   }
-  while (strips.scratch_bytes() > device.local_memory_bytes) {
-    if (strips.chunk_rows == strips.tile_rows) return std::nullopt;
-    strips.chunk_rows -= strips.tile_rows;
+  while (packed.scratch_bytes() > device.local_memory_bytes) {
+    if (packed.chunk_rows == packed.tile_rows) return std::nullopt;
+    packed.chunk_rows -= packed.tile_rows;
   }
-  return strips;
+  return packed;
 }
 
 bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward) {

@@ -63,9 +63,9 @@ constexpr bool has_few_rows(Variant variant, std::int64_t rows) {
 // not, and on CPUs those of narrow outputs.
 bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward);
 
-// cl/gemm_strips_cpu.cl: what a work-group holds in scratch. Half of a second-level cache of 1 MiB:
+// cl/gemm_packed_cpu.cl: what a work-group holds in scratch. Half of a second-level cache of 1 MiB:
 // rows of x, beside which a panel of w and what is written have room.
-struct GemmStrips {
+struct GemmPackedTiles {
   static constexpr std::uint32_t kRankSteps = 64;
   static constexpr double kExpansionRows = 1;  // as in GemmTiles: w comes from afar once
   static constexpr double kStagingPanels = 0.5;
@@ -87,7 +87,7 @@ struct GemmStrips {
   std::size_t scratch_bytes() const;
 };
 // As many rows at once as the device's local memory has room for; none where it has too little.
-std::optional<GemmStrips> gemm_strips(const Device& device, Variant variant, bool bf16);
+std::optional<GemmPackedTiles> gemm_packed_tiles(const Device& device, Variant variant, bool bf16);
 
 // The shares of work-groups and the steps at a time of one product.
 struct GemmShares {

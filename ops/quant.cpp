@@ -18,25 +18,25 @@ bool holds_weights(DType type) {
   return type != DType::i32 && type != DType::u32 && type != DType::u8;
 }
 
-constexpr auto kLanes = static_cast<std::size_t>(kStripRows);
-constexpr std::int64_t kStripColumns = 64;  // K is a multiple of it
+constexpr auto kLanes = static_cast<std::size_t>(kPackedRows);
+constexpr std::int64_t kPackedColumns = 64;  // K is a multiple of it
 // Of dequantise: cards take 65535 work-groups along the second dimension.
 constexpr std::uint32_t kMostRowsAtOnce = 1 << 15;
 
-bool has_integer_strips(DType type) {
+bool has_integer_packed_layout(DType type) {
   return type == DType::q4_0 || type == DType::q4_1 || type == DType::q8_0;
 }
 
-bool has_strips(DType type) {
-  return has_integer_strips(type) || type == DType::f32 || type == DType::bf16;
+bool has_packed_layout(DType type) {
+  return has_integer_packed_layout(type) || type == DType::f32 || type == DType::bf16;
 }
 
-// Whether pack_strips() makes strips of type `to` of rows of type `from`.
-bool makes_strips(DType from, DType to) {
-  return has_strips(to) && (from == to || (from == DType::f32 && to == DType::bf16));
+// Whether pack_panels() makes panels of type `to` from rows of type `from`.
+bool can_pack(DType from, DType to) {
+  return has_packed_layout(to) && (from == to || (from == DType::f32 && to == DType::bf16));
 }
 
-// The words of two blocks of a row, as cl/quant_strips.clh has them: those of q4_1 as they lie; in
+// The words of two blocks of a row, as cl/quant_packed.clh has them: those of q4_1 as they lie; in
 // the others each block begins with its only scale, and the two scales come first, as one word.
 template <DType kType, std::size_t kBlockBytes>
 void reorder_blocks(std::byte* words, const std::byte* blocks) {
@@ -71,11 +71,11 @@ void pack(std::byte* out, const std::byte* rows, std::size_t row_count, std::siz
 
 // Words of 32 bits, of each row the next one: word(row, i) gives them.
 template <class Word>
-void interleave(std::byte* out, std::size_t strips, std::size_t row_words, Word word) {
-  for (std::size_t strip = 0; strip < strips; ++strip) {
+void interleave(std::byte* out, std::size_t panels, std::size_t row_words, Word word) {
+  for (std::size_t panel = 0; panel < panels; ++panel) {
     for (std::size_t i = 0; i < row_words; ++i) {
       std::array<std::uint32_t, kLanes> lanes;
-      for (std::size_t r = 0; r < kLanes; ++r) lanes[r] = word(strip * kLanes + r, i);
+      for (std::size_t r = 0; r < kLanes; ++r) lanes[r] = word(panel * kLanes + r, i);
       std::memcpy(out, lanes.data(), sizeof lanes);
       out += sizeof lanes;
     }
@@ -121,32 +121,32 @@ Variant choose(Context& context, const Tensor& w) {
 WeightForm preferred_form(const Context& context, const Shape& shape, DType type) {
   const WeightForm as_in_file{type, Layout::plain};
   const bool fits =
-      shape.rank() == 2 && shape[0] % kStripRows == 0 && shape[1] % kStripColumns == 0;
+      shape.rank() == 2 && shape[0] % kPackedRows == 0 && shape[1] % kPackedColumns == 0;
   if (!fits) return as_in_file;
   const Variant variant = context.variant();
   if (has_cpu_matrix_unit(variant)) {
-    if (type == DType::f32 || type == DType::bf16) return {DType::bf16, Layout::strips};
-    const bool in_integers = has_integer_strips(type) && context.device().int8_dots;
-    return in_integers ? WeightForm{type, Layout::strips} : as_in_file;
+    if (type == DType::f32 || type == DType::bf16) return {DType::bf16, Layout::packed};
+    const bool in_integers = has_integer_packed_layout(type) && context.device().int8_dots;
+    return in_integers ? WeightForm{type, Layout::packed} : as_in_file;
   }
   const bool in_place = variant == Variant::cpu && type == DType::f32;
-  return in_place ? WeightForm{type, Layout::strips} : as_in_file;
+  return in_place ? WeightForm{type, Layout::packed} : as_in_file;
 }
 
-void pack_strips(std::span<std::byte> out, std::span<const std::byte> rows, std::int64_t columns,
+void pack_panels(std::span<std::byte> out, std::span<const std::byte> rows, std::int64_t columns,
                  DType from, DType to) {
   const auto elements = static_cast<std::size_t>(columns);
   const std::size_t row_bytes = bytes_of(from, elements);
   const std::size_t row_count = rows.size() / row_bytes;
-  require(makes_strips(from, to) && columns % kStripColumns == 0 &&
+  require(can_pack(from, to) && columns % kPackedColumns == 0 &&
               rows.size() == row_count * row_bytes && row_count % kLanes == 0 &&
               out.size() == row_count * bytes_of(to, elements),
-          "pack_strips: strips hold 16 rows of f32, bf16, q4_0, q4_1 or q8_0 with a multiple of {} "
+          "pack_panels: panels hold 16 rows of f32, bf16, q4_0, q4_1 or q8_0 with a multiple of {} "
           "elements, got {} bytes of {} for {} of {} with {}",
-          kStripColumns, out.size(), name_of(to), rows.size(), name_of(from), columns);
+          kPackedColumns, out.size(), name_of(to), rows.size(), name_of(from), columns);
   if (from != to) return pack_rounded(out.data(), rows.data(), row_count, elements);
   const DType type = to;
-  if (!has_integer_strips(type)) return pack_words(out.data(), rows.data(), row_count, row_bytes);
+  if (!has_integer_packed_layout(type)) return pack_words(out.data(), rows.data(), row_count, row_bytes);
   if (type == DType::q4_0) pack<DType::q4_0, 18>(out.data(), rows.data(), row_count, row_bytes);
   if (type == DType::q4_1) pack<DType::q4_1, 20>(out.data(), rows.data(), row_count, row_bytes);
   if (type == DType::q8_0) pack<DType::q8_0, 34>(out.data(), rows.data(), row_count, row_bytes);
@@ -162,12 +162,12 @@ Defines& set_weight_type(Defines& defines, DType type, Layout layout) {
     name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   }
   defines.set("WEIGHT_TYPE", name);
-  if (layout == Layout::strips) defines.set("WEIGHT_STRIPS");
+  if (layout == Layout::packed) defines.set("WEIGHT_PACKED");
   return defines;
 }
 
 std::string weight_name(const Tensor& w) {
-  return fmt::format("{}{}", name_of(w.type()), w.layout() == Layout::strips ? " strips" : "");
+  return fmt::format("{}{}", name_of(w.type()), w.layout() == Layout::packed ? " packed" : "");
 }
 
 void require_weight(std::string_view op, std::string_view name, const Tensor& w) {

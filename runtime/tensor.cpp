@@ -15,8 +15,8 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, Shape shape, DType type)
 Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
   require(shape_.rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= shape_[0],
           "tensor: rows {} to {} of {} do not exist", begin, begin + count, text());
-  require(layout_ == Layout::plain || (begin % kStripRows == 0 && count % kStripRows == 0),
-          "tensor: rows {} to {} of {} cut a strip", begin, begin + count, text());
+  require(layout_ == Layout::plain || (begin % kPackedRows == 0 && count % kPackedRows == 0),
+          "tensor: rows {} to {} of {} cut a packed panel", begin, begin + count, text());
   const std::int64_t row_elements = shape_[0] == 0 ? 0 : elements() / shape_[0];
   Tensor view = *this;
   view.offset_bytes_ += bytes_of(type_, static_cast<std::size_t>(begin * row_elements));
@@ -56,14 +56,14 @@ Tensor Tensor::slice(std::size_t offset_bytes, Shape shape, DType type) const {
 }
 
 Tensor Tensor::in_layout(Layout layout) const {
-  require(layout == Layout::plain || shape_.rank() == 2, "tensor: {} cannot lie in strips", text());
+  require(layout == Layout::plain || shape_.rank() == 2, "tensor: {} cannot be packed", text());
   Tensor view = *this;
   view.layout_ = layout;
   return view;
 }
 
 std::string Tensor::text() const {
-  return fmt::format("{} {}{}", name_of(type_), layout_ == Layout::strips ? "strips " : "",
+  return fmt::format("{} {}{}", name_of(type_), layout_ == Layout::packed ? "packed " : "",
                      shape_.text());
 }
 

@@ -25,10 +25,11 @@ struct Storage {
   std::string name;  // of a temporary, for the plan's listing
 };
 
-// How the bytes of a matrix lie. plain: row by row, as in files. strips: 16 rows side by side
-// (cl/quant_strips.clh), for devices whose products use them as they lie. As many bytes either way.
-enum class Layout : std::uint8_t { plain, strips };
-inline constexpr std::int64_t kStripRows = 16;
+// How the bytes of a matrix lie. plain: row by row, as in files. packed: panels of 16
+// interleaved rows (cl/quant_packed.clh), for devices whose products read them in place. As many
+// bytes either way.
+enum class Layout : std::uint8_t { plain, packed };
+inline constexpr std::int64_t kPackedRows = 16;
 
 class Tensor {
  public:
@@ -43,17 +44,17 @@ class Tensor {
   std::int64_t elements() const noexcept { return shape_.elements(); }
   std::size_t bytes() const { return bytes_of(type_, static_cast<std::size_t>(elements())); }
 
-  // Rows [begin, begin + count) of the first dimension. REQUIRES: they exist, and of strips they
-  // are whole ones.
+  // Rows [begin, begin + count) of the first dimension. REQUIRES: they exist, and of a packed
+  // matrix they are whole panels.
   Tensor rows(std::int64_t begin, std::int64_t count) const;
   // The same bytes as another shape. REQUIRES: equal number of elements; plain.
   Tensor reshape(Shape shape) const;
   // `shape` elements of `type` that begin offset_bytes into this view. REQUIRES: they fit; plain.
   Tensor slice(std::size_t offset_bytes, Shape shape, DType type) const;
-  // The same bytes, which lie as `layout` says. REQUIRES: for strips, a matrix.
+  // The same bytes, which lie as `layout` says. REQUIRES: packed, a matrix.
   Tensor in_layout(Layout layout) const;
 
-  // "f32 [4, 768]", "q4_1 strips [64, 768]"
+  // "f32 [4, 768]", "q4_1 packed [64, 768]"
   std::string text() const;
 
   const std::shared_ptr<Storage>& storage() const noexcept { return storage_; }

@@ -174,31 +174,31 @@ std::vector<Family> families() {
          record_gemm(t.batch(), t.output({40, 70}), t.input({40, 64}),
                      t.weights({70, 64}, DType::q4_1));
        }},
-      {"gemm_few_rows_int8 q4_1 strips",
+      {"gemm_few_rows_int8 q4_1 packed",
        {"gemm_few_rows_int8_cpu.cl"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({2, 80}), t.input({2, 64}),
-                     t.weights({80, 64}, DType::q4_1, Layout::strips));
+                     t.weights({80, 64}, DType::q4_1, Layout::packed));
        },
        Variant::avx512_bf16},
-      {"gemm_strips_cpu f32 strips",
-       {"gemm_strips_cpu.cl", "get_group_id(1)"},
+      {"gemm_packed_cpu f32 packed",
+       {"gemm_packed_cpu.cl", "get_group_id(1)"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}),
-                     t.weights({80, 64}, DType::f32, Layout::strips));
+                     t.weights({80, 64}, DType::f32, Layout::packed));
        }},
-      {"gemm_strips_cpu f32 strips",
+      {"gemm_packed_cpu f32 packed",
        {"shrink_dots_cpu.clh", "min(r + 2, R - 1)", "min(r + 1, R - 1)"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}),
-                     t.weights({80, 64}, DType::f32, Layout::strips),
+                     t.weights({80, 64}, DType::f32, Layout::packed),
                      {.low_rank = {t.output({40, 5}), t.input({5, 80}), 1, t.input({5, 64})}});
        }},
-      {"gemm_few_rows_strips f32 strips",
-       {"gemm_few_rows_strips_cpu.cl"},
+      {"gemm_few_rows_packed f32 packed",
+       {"gemm_few_rows_packed_cpu.cl"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({2, 80}), t.input({2, 64}),
-                     t.weights({80, 64}, DType::f32, Layout::strips));
+                     t.weights({80, 64}, DType::f32, Layout::packed));
        }},
       {"gemm_few_rows f32",
        {"gemm_few_rows_cpu.cl"},

@@ -46,10 +46,10 @@ TEST_P(Embedding, TakesRowsOfPlainAndQuantisedTables) {
   }
 }
 
-TEST_P(Embedding, TakesRowsOfTablesInStrips) {
+TEST_P(Embedding, TakesRowsOfPackedTables) {
   const std::vector<std::int32_t> ids{3, 0, 31, 16, 15, -1, 32, 17};
   for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
-    expect_rows(test::random_weights(type, 32, 192, 1), ids, Layout::strips);
+    expect_rows(test::random_weights(type, 32, 192, 1), ids, Layout::packed);
   }
 }
 

@@ -62,10 +62,10 @@ class Gemm : public test::OpTest {
                                                       : std::move(v);
   }
 
-  // Few rows times strips run in integers there: rows keep 16 bits a block of 32. A tolerance that
+  // Skinny products with packed weights run in integers there: rows keep 16 bits a block of 32. A tolerance that
   // 8 bits miss by far.
   double tolerance(const Case& c, Layout layout, DType type) {
-    const bool integers = has_cpu_matrix_unit(GetParam()) && layout == Layout::strips &&
+    const bool integers = has_cpu_matrix_unit(GetParam()) && layout == Layout::packed &&
                           is_quantised(type) && context().device().int8_dots &&
                           c.m < GemmTiles::kFewRows;
     return integers ? 5e-5 : tolerance_of(static_cast<std::size_t>(c.k + c.rank));
@@ -444,8 +444,8 @@ TEST(GemmByAddress, GivesTheSameBitsOfTemporariesInEveryReplay) {
   }
 }
 
-// Tiles with an end in a strip, several blocks of steps, one to eleven rows.
-TEST_P(Gemm, WeightsInStripsGiveTheirProducts) {
+// Tiles with an end in a packed panel, several blocks of steps, one to eleven rows.
+TEST_P(Gemm, PackedWeightsGiveTheirProducts) {
   for (const DType type : {DType::f32, DType::bf16, DType::q4_0, DType::q4_1, DType::q8_0}) {
     for (const Case& c : {Case{1, 16, 64, 0},
                           {1, 208, 576, 4},
@@ -458,20 +458,20 @@ TEST_P(Gemm, WeightsInStripsGiveTheirProducts) {
                           {20, 32, 2112, 131},
                           {205, 48, 64, 7}}) {
       if (!c.affordable()) continue;
-      expect_forward(type, c, c.rank > 0 ? Extras::all : Extras::none, Layout::strips);
-      expect_backward(type, c, Layout::strips);
+      expect_forward(type, c, c.rank > 0 ? Extras::all : Extras::none, Layout::packed);
+      expect_backward(type, c, Layout::packed);
     }
   }
 }
 
 // As linears of a block are: nothing but the adapter and perhaps what they are added to.
-TEST_P(Gemm, FloatsInStripsAreAddedToAResidual) {
+TEST_P(Gemm, ProductsOfPackedFloatsAreAddedToAResidual) {
   for (const DType type : {DType::f32, DType::bf16}) {
     for (const Case& c :
          {Case{16, 64, 128, 5}, {32, 96, 64, 70}, {53, 48, 128, 16}, {97, 64, 2112, 8}}) {
       if (!c.affordable()) continue;
-      expect_forward(type, c, Extras::none, Layout::strips);
-      expect_forward(type, c, Extras::residual, Layout::strips);
+      expect_forward(type, c, Extras::none, Layout::packed);
+      expect_forward(type, c, Extras::residual, Layout::packed);
     }
   }
 }
@@ -485,7 +485,7 @@ TEST_P(Gemm, TheFirstLowRankFactorIsMadeOfTheInputWhereItsMatrixIsGiven) {
                         {40, 48, 64, 65},
                         {27, 1344, 1344, 9}}) {
     if (!c.affordable()) continue;
-    for (const Layout layout : {Layout::plain, Layout::strips}) {
+    for (const Layout layout : {Layout::plain, Layout::packed}) {
       expect_made_low_rank(c, layout, false);
       expect_made_low_rank(c, layout, true);
     }
@@ -495,7 +495,7 @@ TEST_P(Gemm, TheFirstLowRankFactorIsMadeOfTheInputWhereItsMatrixIsGiven) {
 }
 
 // Each block has its own scale, so a large element costs only its neighbours their bits.
-TEST_P(Gemm, RowsWithZerosAndLargeElementsAreRightInStrips) {
+TEST_P(Gemm, RowsWithZerosAndLargeElementsAreRightWithPackedWeights) {
   const auto w = test::random_weights(DType::q4_1, 32, 192, 1);
   std::vector<float> x = values(2 * 192, 2);
   std::fill_n(x.begin(), 64, 0.0F);
@@ -505,9 +505,9 @@ TEST_P(Gemm, RowsWithZerosAndLargeElementsAreRightInStrips) {
   const auto want = test::gemm_reference(to_double(x), w.values, {2, 32, 192});
   test::Output y(context(), {2, 32});
   run([&](Batch& batch) {
-    record_gemm(batch, y.tensor(), up({2, 192}, x), w.upload(context(), Layout::strips));
+    record_gemm(batch, y.tensor(), up({2, 192}, x), w.upload(context(), Layout::packed));
   });
-  expect_close(y.values(), want, tolerance({2, 32, 192}, Layout::strips, DType::q4_1), "blocks");
+  expect_close(y.values(), want, tolerance({2, 32, 192}, Layout::packed, DType::q4_1), "blocks");
 }
 
 TEST_P(Gemm, WhatIsNotFiniteShowsInItsRowAndInNoOther) {
@@ -517,7 +517,7 @@ TEST_P(Gemm, WhatIsNotFiniteShowsInItsRowAndInNoOther) {
     x[128 + 77] = bad;
     test::Output y(context(), {3, 32});
     run([&](Batch& batch) {
-      record_gemm(batch, y.tensor(), up({3, 128}, x), w.upload(context(), Layout::strips));
+      record_gemm(batch, y.tensor(), up({3, 128}, x), w.upload(context(), Layout::packed));
     });
     const std::vector<float> got = y.values();
     for (std::size_t i = 0; i < got.size(); ++i) {

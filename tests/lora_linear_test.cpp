@@ -164,7 +164,7 @@ TEST_P(LoraLinear, ForwardOfOneRowOrTwoAddsTheAdapter) {
 
 // There s is made inside the product up to a rank of 64: several blocks of steps, ranks that fill
 // no four, rows that fill no tile or more than one chunk of them.
-TEST_P(LoraLinear, ForwardAddsTheAdapterToWeightsInStrips) {
+TEST_P(LoraLinear, ForwardAddsTheAdapterToPackedWeights) {
   for (const DType type : {DType::f32, DType::bf16}) {
     for (const Case& c : {Case{5, 48, 64, 3},
                           {12, 16, 64, 1},
@@ -173,7 +173,7 @@ TEST_P(LoraLinear, ForwardAddsTheAdapterToWeightsInStrips) {
                           {29, 48, 2112, 17},
                           {205, 32, 128, 64},
                           {31, 144, 64, 70}}) {
-      if (c.affordable()) expect_forward(Layer(context(), c, 0, type, Layout::strips));
+      if (c.affordable()) expect_forward(Layer(context(), c, 0, type, Layout::packed));
     }
   }
 }

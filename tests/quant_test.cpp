@@ -50,12 +50,12 @@ TEST_P(Quant, MoreRowsThanAGridHasBecomeTheirFloats) {
   test::expect_close(y.values(), w.values, 0, "bf16");
 }
 
-TEST_P(Quant, StripsHoldTheSameElements) {
+TEST_P(Quant, PackedPanelsHoldTheSameElements) {
   for (const DType type : {DType::f32, DType::bf16, DType::q4_0, DType::q4_1, DType::q8_0}) {
     for (const std::int64_t columns : {64, 192}) {
       const auto w = test::random_weights(type, 48, columns, 7);
       std::vector<std::vector<float>> got;
-      for (const Layout layout : {Layout::plain, Layout::strips}) {
+      for (const Layout layout : {Layout::plain, Layout::packed}) {
         test::Output y(context(), {48, columns});
         run([&](Batch& batch) {
           record_dequantise(batch, y.tensor(), w.upload(context(), layout));
@@ -67,11 +67,11 @@ TEST_P(Quant, StripsHoldTheSameElements) {
   }
 }
 
-TEST_P(Quant, StripsOfRoundedFloatsHoldTheNearestBf16) {
+TEST_P(Quant, PackedPanelsOfRoundedFloatsHoldTheNearestBf16) {
   const auto w = test::random_weights(DType::f32, 32, 192, 7);
   test::Output y(context(), {32, 192});
-  const Tensor rounded = w.upload(context(), WeightForm{DType::bf16, Layout::strips});
-  EXPECT_EQ(rounded.text(), "bf16 strips [32, 192]");
+  const Tensor rounded = w.upload(context(), WeightForm{DType::bf16, Layout::packed});
+  EXPECT_EQ(rounded.text(), "bf16 packed [32, 192]");
   run([&](Batch& batch) { record_dequantise(batch, y.tensor(), rounded); });
   const std::vector<float> got = y.values();
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -80,12 +80,12 @@ TEST_P(Quant, StripsOfRoundedFloatsHoldTheNearestBf16) {
   }
 }
 
-TEST(Strips, AreRefusedWhereBlocksOrRowsDoNotFillThem) {
+TEST(PackedPanels, AreRefusedWhereBlocksOrRowsDoNotFillThem) {
   std::vector<std::byte> rows(16 * 60);
   std::vector<std::byte> out(rows.size());
   const auto error = [&](std::size_t bytes, std::int64_t columns, DType type) {
     return test::error_of([&] {
-      pack_strips(std::span(out).first(bytes), std::span(rows).first(bytes), columns, type, type);
+      pack_panels(std::span(out).first(bytes), std::span(rows).first(bytes), columns, type, type);
     });
   };
   using testing::HasSubstr;
@@ -93,47 +93,47 @@ TEST(Strips, AreRefusedWhereBlocksOrRowsDoNotFillThem) {
   EXPECT_THAT(error(15 * 40, 64, DType::q4_1), HasSubstr("got 600 bytes"));
   EXPECT_THAT(error(16 * 44, 64, DType::q5_0), HasSubstr("q5_0"));
   EXPECT_THAT(test::error_of([&] {
-                pack_strips(std::span(out).first(640), std::span(rows).first(640), 64, DType::q4_1,
+                pack_panels(std::span(out).first(640), std::span(rows).first(640), 64, DType::q4_1,
                             DType::bf16);
               }),
               HasSubstr("640 bytes of bf16 for 640 of q4_1"));
-  EXPECT_NO_THROW(pack_strips(std::span(out).first(640), std::span(rows).first(640), 64,
+  EXPECT_NO_THROW(pack_panels(std::span(out).first(640), std::span(rows).first(640), 64,
                               DType::q4_1, DType::q4_1));
 }
 
-TEST(Strips, AreATensorsLayoutAndOpsThatDoNotReadThemRefuse) {
+TEST(PackedPanels, AreATensorsLayoutAndOpsThatDoNotReadThemRefuse) {
   Context& context = test::context_of(Variant::portable);
-  const Tensor strips =
-      context.allocate({32, 64}, DType::q4_1, MemoryTag::scratch).in_layout(Layout::strips);
-  EXPECT_EQ(strips.text(), "q4_1 strips [32, 64]");
-  EXPECT_EQ(strips.rows(16, 16).layout(), Layout::strips);
+  const Tensor packed =
+      context.allocate({32, 64}, DType::q4_1, MemoryTag::scratch).in_layout(Layout::packed);
+  EXPECT_EQ(packed.text(), "q4_1 packed [32, 64]");
+  EXPECT_EQ(packed.rows(16, 16).layout(), Layout::packed);
   using testing::HasSubstr;
-  EXPECT_THAT(test::error_of([&] { (void)strips.rows(8, 16); }), HasSubstr("cut a strip"));
-  EXPECT_THAT(test::error_of([&] { (void)strips.reshape({64, 32}); }), HasSubstr("cannot become"));
+  EXPECT_THAT(test::error_of([&] { (void)packed.rows(8, 16); }), HasSubstr("cut a packed panel"));
+  EXPECT_THAT(test::error_of([&] { (void)packed.reshape({64, 32}); }), HasSubstr("cannot become"));
   EXPECT_THAT(test::error_of([&] {
-                (void)strips.slice(0, {16, 64}, DType::q4_1);
+                (void)packed.slice(0, {16, 64}, DType::q4_1);
               }),
               HasSubstr("has no"));
   EXPECT_THAT(test::error_of([&] {
-                require_tensor("op", "t", strips, {32, 64}, DType::q4_1);
+                require_tensor("op", "t", packed, {32, 64}, DType::q4_1);
               }),
-              HasSubstr("got q4_1 strips"));
+              HasSubstr("got q4_1 packed"));
 }
 
-TEST(Strips, ArePreferredWhereProductsRunInIntegersAndWeightsFillThem) {
+TEST(PackedPanels, ArePreferredWhereProductsRunInIntegersAndWeightsFillThem) {
   Context& f32 = test::context_of(Variant::cpu);
-  const WeightForm plain_q4_1{DType::q4_1, Layout::plain}, strips_q4_1{DType::q4_1, Layout::strips};
-  const WeightForm strips_bf16{DType::bf16, Layout::strips};
+  const WeightForm plain_q4_1{DType::q4_1, Layout::plain}, packed_q4_1{DType::q4_1, Layout::packed};
+  const WeightForm packed_bf16{DType::bf16, Layout::packed};
   EXPECT_EQ(preferred_form(f32, {64, 64}, DType::q4_1), plain_q4_1);
-  EXPECT_EQ(preferred_form(f32, {64, 64}, DType::f32), (WeightForm{DType::f32, Layout::strips}));
+  EXPECT_EQ(preferred_form(f32, {64, 64}, DType::f32), (WeightForm{DType::f32, Layout::packed}));
   EXPECT_EQ(preferred_form(f32, {64, 64}, DType::bf16), (WeightForm{DType::bf16, Layout::plain}));
   if (f32.device().matrix_unit == MatrixUnit::none || !f32.device().int8_dots) {
     GTEST_SKIP() << "this device has no sums of products of bytes";
   }
   Context& fast = test::context_of(Variant::avx512_bf16);
-  EXPECT_EQ(preferred_form(fast, {64, 64}, DType::q4_1), strips_q4_1);
-  EXPECT_EQ(preferred_form(fast, {64, 64}, DType::f32), strips_bf16);
-  EXPECT_EQ(preferred_form(fast, {64, 64}, DType::bf16), strips_bf16);
+  EXPECT_EQ(preferred_form(fast, {64, 64}, DType::q4_1), packed_q4_1);
+  EXPECT_EQ(preferred_form(fast, {64, 64}, DType::f32), packed_bf16);
+  EXPECT_EQ(preferred_form(fast, {64, 64}, DType::bf16), packed_bf16);
   EXPECT_EQ(preferred_form(fast, {64, 64}, DType::q4_k), (WeightForm{DType::q4_k, Layout::plain}));
   EXPECT_EQ(preferred_form(fast, {60, 64}, DType::q4_1), plain_q4_1);
   EXPECT_EQ(preferred_form(fast, {64, 96}, DType::q4_1), plain_q4_1);

@@ -115,9 +115,9 @@ struct WeightMatrix {
   }
   Tensor upload(Context& context, WeightForm form) const {
     std::vector<std::uint8_t> lying = bytes;
-    if (form.layout == Layout::strips) {
+    if (form.layout == Layout::packed) {
       lying.resize(bytes_of(form.type, static_cast<std::size_t>(rows * columns)));
-      pack_strips(std::as_writable_bytes(std::span(lying)), std::as_bytes(std::span(bytes)),
+      pack_panels(std::as_writable_bytes(std::span(lying)), std::as_bytes(std::span(bytes)),
                   columns, type, form.type);
     }
     return context.upload<std::uint8_t>({rows, columns}, form.type, lying, MemoryTag::scratch)

@@ -22,7 +22,7 @@ struct CachePlace {
 class RandomLayers {
  public:
   RandomLayers(Context& context, const LayerShapes& s, DType type, CachePlace place,
-               Layout layout = Layout::strips)
+               Layout layout = Layout::packed)
       : context_(context), s_(s), type_(type), layout_(layout) {
     decode.rope_table = floats({s.S, s.E / 2, 2}, 1);
     decode.position = integer(place.position);

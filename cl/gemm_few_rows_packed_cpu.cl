@@ -1,37 +1,37 @@
-// gemm_few_rows_strips_cpu: forward products of few rows (decoding) with a frozen weight of floats
-// that lies in strips (quant_strips.clh), on CPU devices.
+// gemm_few_rows_packed_cpu: forward products of few rows (decoding) with a frozen weight of floats
+// in packed panels (quant_packed.clh), on CPU devices.
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
 //
 // Shapes  as above; M small, N a multiple of 16, K of 64
-// Types   w f32 or bf16 (-D WEIGHT_TYPE) in strips, all else f32: x is not rounded
-// Work    a work-group of one item owns strips_per_group strips of 16 outputs and passes each over
+// Types   w f32 or bf16 (-D WEIGHT_TYPE), packed, all else f32: x is not rounded
+// Work    a work-group of one item owns panels_per_group panels of 16 outputs and passes each over
 //         four rows of x at once (fewer: one by one). Lanes are outputs.
 // Local   none
 // Cost    reads w once (for M <= 4), which is what counts
 // Numerics  f32 fma in four (one row) or two (four rows) partial sums
-//! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} WEIGHT_STRIPS
+//! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} WEIGHT_PACKED
 #include "gemm_few_rows_end_cpu.clh"
 #include "quant.clh"
 
-#if ROWS_AT_ONCE != STRIP_ROWS
-#error "ROWS_AT_ONCE must be the rows of a strip"
+#if ROWS_AT_ONCE != PACKED_ROWS
+#error "ROWS_AT_ONCE must be the rows of a packed panel"
 #endif
 
-// Elements k and k + 1 of 16 rows; `strip` is the strip's first word.
+// Elements k and k + 1 of 16 rows; `panel` is the panel's first word.
 #if WEIGHT_TYPE == WEIGHT_F32
 #define LOAD_TWO(k)                                 \
-  const float16 even = as_float16(vload16(k, strip)); \
-  const float16 odd = as_float16(vload16((k) + 1, strip));
+  const float16 even = as_float16(vload16(k, panel)); \
+  const float16 odd = as_float16(vload16((k) + 1, panel));
 #else
 #define LOAD_TWO(k)                                   \
-  const uint16 pairs = vload16((k) / 2, strip);       \
+  const uint16 pairs = vload16((k) / 2, panel);       \
   const float16 even = as_float16(pairs << 16);       \
   const float16 odd = as_float16(pairs & 0xffff0000u);
 #endif
 
-__attribute__((noinline)) void dot_strip(__global const uint* strip, __global const float* x, uint K,
-                                         float* sums) {
+__attribute__((noinline)) void dot_panel(__global const uint* panel, __global const float* x,
+                                         uint K, float* sums) {
   float16 sum0 = 0.0f, sum1 = 0.0f, sum2 = 0.0f, sum3 = 0.0f;
   for (uint k = 0; k < K; k += 4) {
     {
@@ -49,7 +49,7 @@ __attribute__((noinline)) void dot_strip(__global const uint* strip, __global co
 }
 
 // The same for four rows of x; sums [4][16].
-__attribute__((noinline)) void dot_strip_4(__global const uint* strip, __global const float* x,
+__attribute__((noinline)) void dot_panel_4(__global const uint* panel, __global const float* x,
                                            uint K, float* sums) {
   __global const float* x1 = x + K;
   __global const float* x2 = x1 + K;
@@ -73,31 +73,31 @@ __attribute__((noinline)) void dot_strip_4(__global const uint* strip, __global 
   vstore16(even3 + odd3, 3, sums);
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_few_rows_strips(
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_few_rows_packed(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* start, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_start, uint has_bias, uint strips_per_group) {
-  const uint strip_begin = get_group_id(0) * strips_per_group;
-  const uint strip_end = min(N / STRIP_ROWS, strip_begin + strips_per_group);
-  for (uint at = strip_begin; at < strip_end; ++at) {
-    const uint n0 = at * STRIP_ROWS;
-    __global const uint* strip = (__global const uint*)weight_row(w, n0, K);
+    uint has_start, uint has_bias, uint panels_per_group) {
+  const uint panel_begin = get_group_id(0) * panels_per_group;
+  const uint panel_end = min(N / PACKED_ROWS, panel_begin + panels_per_group);
+  for (uint at = panel_begin; at < panel_end; ++at) {
+    const uint n0 = at * PACKED_ROWS;
+    __global const uint* panel = (__global const uint*)weight_row(w, n0, K);
     for (uint m0 = 0; m0 < M; m0 += 4) {
       const uint count = min(M - m0, 4u);
       __global const float* rows = x + (size_t)m0 * K;
-      float sums[4 * STRIP_ROWS];
+      float sums[4 * PACKED_ROWS];
       if (count == 4) {
-        dot_strip_4(strip, rows, K, sums);
+        dot_panel_4(panel, rows, K, sums);
       } else {
         for (uint i = 0; i < count; ++i) {
-          dot_strip(strip, rows + (size_t)i * K, K, sums + i * STRIP_ROWS);
+          dot_panel(panel, rows + (size_t)i * K, K, sums + i * PACKED_ROWS);
         }
       }
       for (uint i = 0; i < count; ++i) {
         const size_t m = m0 + i;
-        finish_row(y + m * N + n0, sums + i * STRIP_ROWS, has_start ? start + m * N + n0 : 0,
-                   has_bias ? bias + n0 : 0, s + m * R, u + n0, STRIP_ROWS, N, R, alpha, scale);
+        finish_row(y + m * N + n0, sums + i * PACKED_ROWS, has_start ? start + m * N + n0 : 0,
+                   has_bias ? bias + n0 : 0, s + m * R, u + n0, PACKED_ROWS, N, R, alpha, scale);
       }
     }
   }

@@ -1,12 +1,12 @@
-// gemm_strips_cpu: forward products of 12 and more rows with a frozen weight of floats that lies in
-// strips (quant_strips.clh): it is used as it lies, nothing is expanded.
+// gemm_packed_cpu: forward products of 12 and more rows with a frozen weight of floats in packed
+// panels (quant_packed.clh), which are read in place: nothing is expanded.
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
 //   s = a_scale x [M, K] a [R, K]^T      first, where makes_s; else s is given
 //
 // Shapes  x [M, K], y and start [M, N], s [M, R], u [R, N], bias [N]; N a multiple of 16, K of 64;
 //         R up to RANK_STEPS where s is made
-// Types   w f32 in strips; with -D BF16 bf16 in strips, x, a, s and scale * u rounded to bf16;
+// Types   w f32, packed; with -D BF16 bf16, packed, x, a, s and scale * u rounded to bf16;
 //         else f32. -D AMX besides: on matrix tiles, alpha = 1
 // Work    a work-group of one item owns panels_per_group panels of 32 columns and rows_per_group
 //         rows. It stages chunk_rows rows of x at a time, block_steps steps of them, and passes
@@ -29,18 +29,18 @@
 #include "bf16_pairs_cpu.clh"
 #endif
 #ifdef AMX
-#include "gemm_strips_amx_tile_cpu.clh"
+#include "gemm_packed_amx_tile_cpu.clh"
 #else
-#include "gemm_strips_tile_cpu.clh"
+#include "gemm_packed_tile_cpu.clh"
 #endif
-#include "gemm_strips_stage_cpu.clh"
-#include "gemm_strips_shrink_cpu.clh"
+#include "gemm_packed_stage_cpu.clh"
+#include "gemm_packed_shrink_cpu.clh"
 
 #if !defined(BLOCK_STEPS) || !defined(RANK_STEPS) || !defined(STAGE_STRIDE)
 #error "BLOCK_STEPS, RANK_STEPS and STAGE_STRIDE are required"
 #endif
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_strips(
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
     __global float* y, __global const float* x, __global const ELEMENT* w,
     __global const float* start, __global const float* bias, __global float* s,
     __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
@@ -51,7 +51,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_strips(
   const uint panel_end = min((N + TILE_COLUMNS - 1) / TILE_COLUMNS, panel_begin + panels_per_group);
   const uint m_begin = get_group_id(1) * rows_per_group;
   const uint m_end = min(M, m_begin + rows_per_group);
-  const size_t strip_elements = (size_t)(K / STEPS_AN_ELEMENT) * 16;
+  const size_t panel_elements = (size_t)(K / STEPS_AN_ELEMENT) * 16;
   __local ELEMENT* stage = scratch + RANK_STEPS / STEPS_AN_ELEMENT * TILE_COLUMNS;
   __local ELEMENT* stage_s = stage + STAGE_AT(0, BLOCK_STEPS / STEPS_AN_ELEMENT);
   __local float* sums_s = (__local float*)(stage + chunk_rows * STAGE_STRIDE);
@@ -80,10 +80,10 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_strips(
       for (uint p = panel_begin; p < panel_end; ++p) {
         const uint c0 = p * TILE_COLUMNS;
         const uint columns = min(N - c0, (uint)TILE_COLUMNS);
-        // A panel of one strip takes it twice and keeps the first sums.
-        __global const ELEMENT* strips =
-            w + 2 * p * strip_elements + (size_t)(k / STEPS_AN_ELEMENT) * 16;
-        const size_t to_next = columns == TILE_COLUMNS ? strip_elements : 0;
+        // Half a panel of columns takes its packed panel twice and keeps the first sums.
+        __global const ELEMENT* packed =
+            w + 2 * p * panel_elements + (size_t)(k / STEPS_AN_ELEMENT) * 16;
+        const size_t to_next = columns == TILE_COLUMNS ? panel_elements : 0;
         expand_low_rank(scratch, u, r, r_end, R, c0, N, scale);
         for (uint i = 0; i < rows;) {
           const size_t corner = (size_t)(m0 + i) * N + c0;
@@ -92,7 +92,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_strips(
           __global const float* from = !first ? y + corner : has_start ? start + corner : 0;
           __global const float* add = first && has_bias ? bias + c0 : 0;
           const uint ahead_step = to_ask > 0 ? ask_step : 0;
-          i += make_tile(y + corner, from, add, N, stage + i * STAGE_STRIDE, strips, to_next,
+          i += make_tile(y + corner, from, add, N, stage + i * STAGE_STRIDE, packed, to_next,
                          elements_of(steps), alpha, stage_s + i * STAGE_STRIDE, scratch,
                          elements_of(r_end - r), rows - i, columns, ahead, ahead_step);
           const size_t asked = min(to_ask, (size_t)elements_of(steps) * ahead_step);
