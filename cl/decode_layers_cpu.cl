@@ -13,7 +13,7 @@
 //         not come, meeting[1] says so, and all leave.
 // Local   scratch: a row of integers (gemm_int8_cpu.clh), or what attention_decode_cpu.clh wants
 // Cost    reads every weight once and the cache's rows first .. last
-// Numerics  each number as the kernels of rms_norm, gemm_few_rows_int8, rope, attention_decode and
+// Numerics  each number as the kernels of rms_norm, gemm_skinny_int8, rope, attention_decode and
 //         swiglu make it, bit for bit
 //! clc: build on avx512_vnni: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
 //!     KEYS=64

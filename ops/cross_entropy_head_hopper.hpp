@@ -5,7 +5,7 @@
 
 namespace clora {
 
-// Whether it is taken for these inputs: variant wgmma, more than a few rows, w not packed, and a
+// Whether it is taken for these inputs: variant wgmma, not a skinny product, w not packed, and a
 // kernel that its self-test trusts: that of the loss alone is another one.
 bool takes_head_loss_wgmma(Context& context, const HeadLossInputs& inputs, bool gradient);
 

@@ -19,8 +19,8 @@ void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
   switch (kernel) {
     case GemmKernel::portable:
       return record_gemm_portable(batch, p);
-    case GemmKernel::few_rows_portable:
-      return record_gemm_few_rows_portable(batch, p);
+    case GemmKernel::skinny_portable:
+      return record_gemm_skinny_portable(batch, p);
     case GemmKernel::wgmma:
       return record_gemm_wgmma(batch, {&p, 1});
     case GemmKernel::mma:
@@ -31,12 +31,12 @@ void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
       return record_gemm_tiles(batch, p, true);
     case GemmKernel::packed:
       return record_gemm_packed(batch, p);
-    case GemmKernel::few_rows:
-      return record_gemm_few_rows(batch, p);
-    case GemmKernel::few_rows_packed:
-      return record_gemm_few_rows_packed(batch, p);
-    case GemmKernel::few_rows_int8:
-      return record_gemm_few_rows_int8(batch, p);
+    case GemmKernel::skinny:
+      return record_gemm_skinny(batch, p);
+    case GemmKernel::skinny_packed:
+      return record_gemm_skinny_packed(batch, p);
+    case GemmKernel::skinny_int8:
+      return record_gemm_skinny_int8(batch, p);
   }
 }
 

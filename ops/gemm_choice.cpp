@@ -57,7 +57,7 @@ void test_packed(SelfTest& test, const Tensor& like) {
 }
 
 // One row, and some that are taken together.
-void test_few_rows(SelfTest& test, const Tensor& like) {
+void test_skinny(SelfTest& test, const Tensor& like) {
   const std::int64_t columns = 2 * kPackedRows + (like.layout() == Layout::packed ? kPackedRows : 5);
   constexpr std::int64_t kRows = 5;
   record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}),
@@ -82,21 +82,21 @@ bool trusts_packed(Context& context, const Tensor& w) {
       [&](SelfTest& test) { test_packed(test, w); });
 }
 
-bool trusts_few_rows(Context& context, const Tensor& w) {
-  return trusted(context, {kGemmFewRows, fmt::format("gemm_few_rows {}", weight_name(w))},
-                 [&](SelfTest& test) { test_few_rows(test, w); });
+bool trusts_skinny(Context& context, const Tensor& w) {
+  return trusted(context, {kGemmSkinny, fmt::format("gemm_skinny {}", weight_name(w))},
+                 [&](SelfTest& test) { test_skinny(test, w); });
 }
 
-bool trusts_few_rows_packed(Context& context, const Tensor& w) {
-  const std::string name = fmt::format("gemm_few_rows_packed {}", weight_name(w));
-  return trusted(context, {kGemmFewRowsPacked, name},
-                 [&](SelfTest& test) { test_few_rows(test, w); });
+bool trusts_skinny_packed(Context& context, const Tensor& w) {
+  const std::string name = fmt::format("gemm_skinny_packed {}", weight_name(w));
+  return trusted(context, {kGemmSkinnyPacked, name},
+                 [&](SelfTest& test) { test_skinny(test, w); });
 }
 
 bool trusts_int8(Context& context, const Tensor& w) {
-  const std::string name = fmt::format("gemm_few_rows_int8 {}", weight_name(w));
-  return trusted(context, {kGemmFewRowsInt8, name, kInt8Tolerance},
-                 [&](SelfTest& test) { test_few_rows(test, w); });
+  const std::string name = fmt::format("gemm_skinny_int8 {}", weight_name(w));
+  return trusted(context, {kGemmSkinnyInt8, name, kInt8Tolerance},
+                 [&](SelfTest& test) { test_skinny(test, w); });
 }
 
 bool has_packed_floats(const Tensor& w) {
@@ -117,23 +117,23 @@ bool multiplies_packed(const Context& context, const GemmProduct& p, bool bf16) 
          gemm_packed_tiles(context.device(), context.variant(), bf16).has_value();
 }
 
-bool is_of_few_rows(const Context& context, const GemmProduct& p) {
-  return !p.backward && has_few_rows(context.variant(), p.rows());
+bool is_skinny_product(const Context& context, const GemmProduct& p) {
+  return !p.backward && is_skinny(context.variant(), p.rows());
 }
 
-GemmKernel kernel_for_few_rows(Context& context, const GemmProduct& p) {
-  if (!is_for_cpus(context.variant())) return GemmKernel::few_rows_portable;
+GemmKernel kernel_for_skinny(Context& context, const GemmProduct& p) {
+  if (!is_for_cpus(context.variant())) return GemmKernel::skinny_portable;
   if (multiplies_integers(context, p) && trusts_int8(context, p.w))
-    return GemmKernel::few_rows_int8;
-  if (has_packed_floats(p.w) && trusts_few_rows_packed(context, p.w)) {
-    return GemmKernel::few_rows_packed;
+    return GemmKernel::skinny_int8;
+  if (has_packed_floats(p.w) && trusts_skinny_packed(context, p.w)) {
+    return GemmKernel::skinny_packed;
   }
-  return trusts_few_rows(context, p.w) ? GemmKernel::few_rows : GemmKernel::few_rows_portable;
+  return trusts_skinny(context, p.w) ? GemmKernel::skinny : GemmKernel::skinny_portable;
 }
 
 bool wants_wgmma(const Context& context, const GemmProduct& p) {
   return context.variant() == Variant::wgmma &&
-         rounds_to_bf16(context.variant(), p.size(), p.backward) && !is_of_few_rows(context, p);
+         rounds_to_bf16(context.variant(), p.size(), p.backward) && !is_skinny_product(context, p);
 }
 
 // s is made by a launch before it where that is faster.
@@ -159,7 +159,7 @@ GemmKernel kernel_for_many_rows(Context& context, const GemmProduct& p) {
 }  // namespace
 
 GemmKernel kernel_for(Context& context, const GemmProduct& p) {
-  return is_of_few_rows(context, p) ? kernel_for_few_rows(context, p)
+  return is_skinny_product(context, p) ? kernel_for_skinny(context, p)
                                     : kernel_for_many_rows(context, p);
 }
 
@@ -174,8 +174,8 @@ bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p) {
   switch (kernel) {
     case GemmKernel::wgmma:
       return gemm_wgmma_makes_s(context, p);
-    case GemmKernel::few_rows_portable:
-      return gemm_few_rows_make_s(context, p);
+    case GemmKernel::skinny_portable:
+      return gemm_skinny_make_s(context, p);
     case GemmKernel::packed:
       return gemm_packed_make_s(context, p);
     case GemmKernel::bf16_tiles:

@@ -10,15 +10,15 @@ namespace clora {
 
 enum class GemmKernel {
   portable,
-  few_rows_portable,
+  skinny_portable,
   wgmma,
   mma,
   tiles,
   bf16_tiles,
   packed,
-  few_rows,
-  few_rows_packed,
-  few_rows_int8
+  skinny,
+  skinny_packed,
+  skinny_int8
 };
 
 GemmKernel kernel_for(Context& context, const GemmProduct& p);

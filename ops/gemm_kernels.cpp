@@ -7,7 +7,7 @@
 namespace clora {
 namespace {
 
-// cl/gemm_few_rows_cpu.cl takes as many rows of w at once as a packed panel has.
+// cl/gemm_skinny_cpu.cl takes as many rows of w at once as a packed panel has.
 constexpr auto kRowsAtOnce = static_cast<std::uint32_t>(kPackedRows);
 // What a launch before a product costs a unit beside its own work, in flops; and how much longer
 // than at the peak a product of up to 16 columns takes.
@@ -128,12 +128,12 @@ Tensor copies_of_s(Batch& batch, const GemmProduct& p, std::uint32_t column_grou
   return batch.temporary({column_groups - 1, p.rows(), p.rank()}, DType::f32, "s copies");
 }
 
-struct FewRowsKernel {
+struct SkinnyKernel {
   std::string_view file;
   std::string_view function;
 };
-// A kernel of few rows, whose groups share the rows of w; `share` are the arguments that say how.
-void record_share(Batch& batch, const GemmProduct& p, FewRowsKernel kernel, std::uint32_t groups,
+// A skinny kernel, whose groups share the rows of w; `share` are the arguments that say how.
+void record_share(Batch& batch, const GemmProduct& p, SkinnyKernel kernel, std::uint32_t groups,
                   std::initializer_list<Argument> share) {
   Defines defines;
   set_weight_type(defines, p.w);
@@ -218,25 +218,25 @@ void record_gemm_packed(Batch& batch, const GemmProduct& p) {
   batch.record(std::move(launch), std::move(arguments));
 }
 
-void record_gemm_few_rows(Batch& batch, const GemmProduct& p) {
+void record_gemm_skinny(Batch& batch, const GemmProduct& p) {
   const RowShare share =
       share_rows(divide_up(u32(p.columns()), kRowsAtOnce), batch.context().device());
-  record_share(batch, p, {kGemmFewRows, "gemm_few_rows"}, share.groups,
+  record_share(batch, p, {kGemmSkinny, "gemm_skinny"}, share.groups,
                {share.rows_per_group * kRowsAtOnce});
 }
 
-void record_gemm_few_rows_packed(Batch& batch, const GemmProduct& p) {
+void record_gemm_skinny_packed(Batch& batch, const GemmProduct& p) {
   const RowShare share = share_panels(batch.context(), p);
-  record_share(batch, p, {kGemmFewRowsPacked, "gemm_few_rows_packed"}, share.groups,
+  record_share(batch, p, {kGemmSkinnyPacked, "gemm_skinny_packed"}, share.groups,
                {share.rows_per_group});
 }
 
-void record_gemm_few_rows_int8(Batch& batch, const GemmProduct& p) {
+void record_gemm_skinny_int8(Batch& batch, const GemmProduct& p) {
   const Context& context = batch.context();
   const RowShare share = share_panels(context, p);
   const std::size_t fit = context.device().local_memory_bytes / int8_row_bytes(p);
   const std::uint32_t held = std::min(u32(p.rows()), static_cast<std::uint32_t>(fit));
-  record_share(batch, p, {kGemmFewRowsInt8, "gemm_few_rows_int8"}, share.groups,
+  record_share(batch, p, {kGemmSkinnyInt8, "gemm_skinny_int8"}, share.groups,
                {share.rows_per_group, held, LocalMemory{held * int8_row_bytes(p)}});
 }
 

@@ -37,26 +37,26 @@ inline const Tensor& or_else(const Tensor& tensor, const Tensor& stand_in) {
 }
 
 // The files of kernels for some products or variants only.
-inline constexpr std::string_view kGemmFewRowsPortable = "gemm_few_rows.cl";
+inline constexpr std::string_view kGemmSkinnyPortable = "gemm_skinny.cl";
 inline constexpr std::string_view kGemmTiles = "gemm_cpu.cl";
 inline constexpr std::string_view kGemmBf16Tiles = "gemm_bf16_cpu.cl";
 inline constexpr std::string_view kGemmPacked = "gemm_packed_cpu.cl";
-inline constexpr std::string_view kGemmFewRows = "gemm_few_rows_cpu.cl";
-inline constexpr std::string_view kGemmFewRowsPacked = "gemm_few_rows_packed_cpu.cl";
-inline constexpr std::string_view kGemmFewRowsInt8 = "gemm_few_rows_int8_cpu.cl";
+inline constexpr std::string_view kGemmSkinny = "gemm_skinny_cpu.cl";
+inline constexpr std::string_view kGemmSkinnyPacked = "gemm_skinny_packed_cpu.cl";
+inline constexpr std::string_view kGemmSkinnyInt8 = "gemm_skinny_int8_cpu.cl";
 
 // All but the kernels that say so take s as it is: REQUIRES there that the product does not make
 // it. Those for CPUs REQUIRE: is_f32().
 
 // Any product.
 void record_gemm_portable(Batch& batch, const GemmProduct& p);
-// REQUIRES: forward, has_few_rows(Variant::portable, rows). May make s where
-// gemm_few_rows_make_s().
-void record_gemm_few_rows_portable(Batch& batch, const GemmProduct& p);
+// REQUIRES: forward, is_skinny(Variant::portable, rows). May make s where
+// gemm_skinny_make_s().
+void record_gemm_skinny_portable(Batch& batch, const GemmProduct& p);
 // The same by the tensors' addresses, on devices where memory keeps them: NVIDIA's and CPUs.
-void record_gemm_few_rows_by_address(Batch& batch, const GemmProduct& p);
-// Whether a product of few rows makes s inside as fast as a launch before it.
-bool gemm_few_rows_make_s(const Context& context, const GemmProduct& p);
+void record_gemm_skinny_by_address(Batch& batch, const GemmProduct& p);
+// Whether a skinny product makes s inside as fast as a launch before it.
+bool gemm_skinny_make_s(const Context& context, const GemmProduct& p);
 // Any product, in f32 or with operands rounded to bf16; then it may make s where
 // gemm_bf16_tiles_make_s().
 void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16);
@@ -68,13 +68,13 @@ void record_gemm_packed(Batch& batch, const GemmProduct& p);
 // Whether a product with a packed weight makes s inside as fast as a launch before it.
 bool gemm_packed_make_s(const Context& context, const GemmProduct& p);
 // REQUIRES: forward.
-void record_gemm_few_rows(Batch& batch, const GemmProduct& p);
+void record_gemm_skinny(Batch& batch, const GemmProduct& p);
 // REQUIRES: forward, w f32 or bf16, packed.
-void record_gemm_few_rows_packed(Batch& batch, const GemmProduct& p);
+void record_gemm_skinny_packed(Batch& batch, const GemmProduct& p);
 // REQUIRES: forward, w quantised and packed; local memory for int8_row_bytes().
-void record_gemm_few_rows_int8(Batch& batch, const GemmProduct& p);
+void record_gemm_skinny_int8(Batch& batch, const GemmProduct& p);
 
-// cl/gemm_few_rows_int8_cpu.cl: the scratch of one row of x.
+// cl/gemm_skinny_int8_cpu.cl: the scratch of one row of x.
 std::size_t int8_row_bytes(const GemmProduct& p);
 
 }  // namespace clora

@@ -107,7 +107,7 @@ std::optional<GemmPackedTiles> gemm_packed_tiles(const Device& device, Variant v
 }
 
 bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward) {
-  const bool few = !backward && has_few_rows(variant, size.rows);
+  const bool few = !backward && is_skinny(variant, size.rows);
   if (variant == Variant::wgmma || variant == Variant::mma) return !few;
   return has_cpu_matrix_unit(variant) && !few && size.columns > GemmTiles::kNarrowColumns;
 }

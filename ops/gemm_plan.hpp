@@ -22,13 +22,13 @@ struct GemmTiles {
   static constexpr std::uint32_t kRows = 12;     // in registers
   static constexpr std::uint32_t kAmxRows = 32;  // on matrix tiles
   static constexpr std::uint32_t kColumns = 32;
-  // Below this many rows the few-rows kernel is faster than a mostly empty tile.
-  static constexpr std::uint32_t kFewRows = 12;
-  // The same of the kernel that is not for CPUs (cl/gemm_few_rows.cl), and where there is one for
+  // A product of fewer rows is skinny: its own kernel is faster than a mostly empty tile.
+  static constexpr std::uint32_t kSkinnyRows = 12;
+  // The same of the kernel that is not for CPUs (cl/gemm_skinny.cl), and where there is one for
   // many rows that reads w as fast: on an H200, 18944 x 3584 takes 48, 53, 104 and 199 us with 1,
   // 4, 8 and 16 rows.
-  static constexpr std::uint32_t kFewRowsPortable = 17;
-  static constexpr std::uint32_t kFewRowsWgmma = 5;
+  static constexpr std::uint32_t kSkinnyRowsPortable = 17;
+  static constexpr std::uint32_t kSkinnyRowsWgmma = 5;
   // Up to so many columns the f32 kernel makes half a tile.
   static constexpr std::uint32_t kNarrowColumns = 16;
 
@@ -52,15 +52,15 @@ GemmTiles gemm_tiles(const Device& device);
 // REQUIRES: a variant that rounds to bf16.
 GemmTiles gemm_bf16_tiles(const Device& device, Variant variant);
 
-// Whether a forward product is one of few rows in this variant.
-constexpr bool has_few_rows(Variant variant, std::int64_t rows) {
-  return rows < (is_for_cpus(variant)        ? GemmTiles::kFewRows
-                 : variant == Variant::wgmma ? GemmTiles::kFewRowsWgmma
-                                             : GemmTiles::kFewRowsPortable);
+// Whether a forward product of so many rows is skinny (small M) in this variant.
+constexpr bool is_skinny(Variant variant, std::int64_t rows) {
+  return rows < (is_for_cpus(variant)        ? GemmTiles::kSkinnyRows
+                 : variant == Variant::wgmma ? GemmTiles::kSkinnyRowsWgmma
+                                             : GemmTiles::kSkinnyRowsPortable);
 }
 
-// Whether a product's operands are rounded to bf16 in this variant: forward, those of few rows are
-// not, and on CPUs those of narrow outputs.
+// Whether a product's operands are rounded to bf16 in this variant: forward, those of skinny ones
+// are not, and on CPUs those of narrow outputs.
 bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward);
 
 // cl/gemm_packed_cpu.cl: what a work-group holds in scratch. Half of a second-level cache of 1 MiB:

@@ -174,8 +174,8 @@ std::vector<Family> families() {
          record_gemm(t.batch(), t.output({40, 70}), t.input({40, 64}),
                      t.weights({70, 64}, DType::q4_1));
        }},
-      {"gemm_few_rows_int8 q4_1 packed",
-       {"gemm_few_rows_int8_cpu.cl"},
+      {"gemm_skinny_int8 q4_1 packed",
+       {"gemm_skinny_int8_cpu.cl"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({2, 80}), t.input({2, 64}),
                      t.weights({80, 64}, DType::q4_1, Layout::packed));
@@ -194,14 +194,14 @@ std::vector<Family> families() {
                      t.weights({80, 64}, DType::f32, Layout::packed),
                      {.low_rank = {t.output({40, 5}), t.input({5, 80}), 1, t.input({5, 64})}});
        }},
-      {"gemm_few_rows_packed f32 packed",
-       {"gemm_few_rows_packed_cpu.cl"},
+      {"gemm_skinny_packed f32 packed",
+       {"gemm_skinny_packed_cpu.cl"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({2, 80}), t.input({2, 64}),
                      t.weights({80, 64}, DType::f32, Layout::packed));
        }},
-      {"gemm_few_rows f32",
-       {"gemm_few_rows_cpu.cl"},
+      {"gemm_skinny f32",
+       {"gemm_skinny_cpu.cl"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({2, 70}), t.input({2, 64}), t.input({70, 64}));
        }},
@@ -241,7 +241,7 @@ std::vector<Family> families() {
        },
        Variant::wgmma,
        kBf16Tolerance},
-      {"gemm_few_rows ptx",
+      {"gemm_skinny ptx",
        {"warp_lanes.clh", "shfl.sync.bfly", "shfl.sync.up"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({1, 80}), t.input({1, 64}), t.input({80, 64}));

@@ -67,7 +67,7 @@ class Gemm : public test::OpTest {
   double tolerance(const Case& c, Layout layout, DType type) {
     const bool integers = has_cpu_matrix_unit(GetParam()) && layout == Layout::packed &&
                           is_quantised(type) && context().device().int8_dots &&
-                          c.m < GemmTiles::kFewRows;
+                          c.m < GemmTiles::kSkinnyRows;
     return integers ? 5e-5 : tolerance_of(static_cast<std::size_t>(c.k + c.rank));
   }
 
@@ -407,7 +407,7 @@ TEST_P(Gemm, QuantisedAndHalfWeightsGiveTheirProducts) {
 
 // Each type has its own way to bring eight elements at once; rows of w fill one team, or many times
 // all of them; rows of x fill their places or leave some.
-TEST_P(Gemm, FewRowsTimesEveryStorageTypeGiveTheirProducts) {
+TEST_P(Gemm, SkinnyProductsOfEveryStorageTypeAreRight) {
   for (const DType type : test::kWeightTypes) {
     for (const Case& c : {Case{1, 37, 512, 5}, {1, 131, 256, 0}, {3, 67, 512, 40}}) {
       if (c.affordable()) expect_forward(type, c, Extras::all);
@@ -430,13 +430,13 @@ TEST(GemmByAddress, GivesTheSameBitsOfTemporariesInEveryReplay) {
   };
   test::Output want(context, {kRows, kColumns}), got(context, {kRows, kColumns});
   Batch plain(context);
-  record_gemm_few_rows_portable(plain, product(want.tensor(), x));
+  record_gemm_skinny_portable(plain, product(want.tensor(), x));
   plain.submit().wait();
   Batch batch(context);
   const Tensor in = batch.temporary(x.shape(), DType::f32, "in");
   const Tensor out = batch.temporary({kRows, kColumns}, DType::f32, "out");
   batch.copy(in, x);
-  record_gemm_few_rows_by_address(batch, product(out, in));
+  record_gemm_skinny_by_address(batch, product(out, in));
   batch.copy(got.tensor(), out);
   for (int i = 0; i < 2; ++i) {
     batch.submit().wait();

@@ -76,7 +76,7 @@ TEST(SelfTestSums, OfIntegersHoldForTheSameIntegersOnly) {
 
 TEST(SelfTestSums, AreTheSameForAllKernelsOfAnOpAndOthersForOtherInputs) {
   const Digest inputs{1, 2};
-  EXPECT_EQ(self_test_key("gemm_tiles q4_1", inputs), self_test_key("gemm_few_rows q4_1", inputs));
+  EXPECT_EQ(self_test_key("gemm_tiles q4_1", inputs), self_test_key("gemm_skinny q4_1", inputs));
   EXPECT_NE(self_test_key("gemm_tiles q4_1", inputs), self_test_key("rms_norm_forward", inputs));
   EXPECT_NE(self_test_key("gemm_tiles q4_1", inputs), self_test_key("gemm_tiles q4_1", {1, 3}));
 }

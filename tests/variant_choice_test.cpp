@@ -53,7 +53,7 @@ TEST(VariantChoice, TrustsEachOfTheKernelsThatAProductMayTake) {
       }
     });
     EXPECT_TRUE(tested.warnings->empty()) << name_of(variant) << ": " << tested.warnings->front();
-    for (const char* name : {"gemm_tiles f32", "gemm_few_rows f32"}) {
+    for (const char* name : {"gemm_tiles f32", "gemm_skinny f32"}) {
       EXPECT_TRUE(trusted(*tested.context, {"gemm_cpu.cl", name}, {})) << name;
     }
   }

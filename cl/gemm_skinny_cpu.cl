@@ -1,4 +1,4 @@
-// gemm_few_rows_cpu: forward products of few rows (decoding) on CPU devices.
+// gemm_skinny_cpu: skinny forward products (decoding) on CPU devices.
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
 //
@@ -15,7 +15,7 @@
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_PACKED
-#include "gemm_few_rows_end_cpu.clh"
+#include "gemm_skinny_end_cpu.clh"
 #include "quant_block32.clh"
 
 float sum_of(float16 v) {
@@ -64,7 +64,7 @@ __attribute__((noinline)) float4 dot_row_4(__global const uchar* row, __global c
   return sum;
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_few_rows(
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* start, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,

@@ -1,4 +1,4 @@
-// gemm_few_rows_int8_cpu: gemm_few_rows' products in integers, for packed weights on CPUs with
+// gemm_skinny_int8_cpu: the products of gemm_skinny in integers, for packed weights on CPUs with
 // avx512_vnni.
 //
 //   y [M, N] = alpha x16 [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
@@ -17,7 +17,7 @@
 //         finite makes its row of y NaN.
 //! clc: build on avx512_vnni: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_PACKED
-#include "gemm_few_rows_end_cpu.clh"
+#include "gemm_skinny_end_cpu.clh"
 #include "gemm_int8_cpu.clh"
 
 // The same for four rows of x, `row_bytes` apart.
@@ -60,7 +60,7 @@ INT8_TARGET void packed_dot_4(float16* sums, __global const uchar* panel, __loca
   sums[3] = y3;
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_few_rows_int8(
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_int8(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* start, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,

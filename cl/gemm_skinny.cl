@@ -1,4 +1,4 @@
-// gemm_few_rows: forward products of few rows (decoding, small batches) at the speed of memory, on
+// gemm_skinny: skinny forward products (decoding, small batches) at the speed of memory, on
 // any device but CPUs.
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
@@ -192,7 +192,7 @@ __attribute__((always_inline)) void make_s(__local float* made, __global float* 
 }
 #endif
 
-__attribute__((always_inline)) void few_rows(
+__attribute__((always_inline)) void skinny_gemm(
     __global Y* y, __global const X* x, __global const uchar* w, __global const Y* start,
     __global const float* bias, __global float* s, __global const float* u, uint M, uint N, uint K,
     uint R, float alpha, float scale, uint has_start, uint has_bias, uint lanes,
@@ -236,24 +236,24 @@ __attribute__((always_inline)) void few_rows(
   }
 }
 
-__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_few_rows(
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny(
     __global Y* y, __global const X* x, __global const uchar* w, __global const Y* start,
     __global const float* bias, __global float* s, __global const float* u,
     __global const float* a, uint M, uint N, uint K, uint R, float alpha, float scale,
     uint has_start, uint has_bias, uint lanes, float a_scale, __local float* made) {
   __local float scratch[TEAM_SCRATCH(OUTPUTS)];
-  few_rows(y, x, w, start, bias, s, u, M, N, K, R, alpha, scale, has_start, has_bias, lanes, a,
-           a_scale, made, scratch);
+  skinny_gemm(y, x, w, start, bias, s, u, M, N, K, R, alpha, scale, has_start, has_bias, lanes, a,
+              a_scale, made, scratch);
 }
 
 // The same with the tensors' addresses in memory, in the order of the arguments above: a launch has
 // less to look after.
-__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_few_rows_at(
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny_at(
     __global const ulong* at, uint M, uint N, uint K, uint R, float alpha, float scale,
     uint has_start, uint has_bias, uint lanes, float a_scale, __local float* made) {
   __local float scratch[TEAM_SCRATCH(OUTPUTS)];
-  few_rows((__global Y*)at[0], (__global const X*)at[1], (__global const uchar*)at[2],
-           (__global const Y*)at[3], (__global const float*)at[4], (__global float*)at[5],
-           (__global const float*)at[6], M, N, K, R, alpha, scale, has_start, has_bias, lanes,
-           (__global const float*)at[7], a_scale, made, scratch);
+  skinny_gemm((__global Y*)at[0], (__global const X*)at[1], (__global const uchar*)at[2],
+              (__global const Y*)at[3], (__global const float*)at[4], (__global float*)at[5],
+              (__global const float*)at[6], M, N, K, R, alpha, scale, has_start, has_bias, lanes,
+              (__global const float*)at[7], a_scale, made, scratch);
 }

@@ -1,4 +1,4 @@
-// cl/gemm_few_rows.cl: how products of few rows are cut into teams of work-items.
+// cl/gemm_skinny.cl: how skinny products are cut into teams of work-items.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -53,7 +53,7 @@ Plan plan_of(const Context& context, const GemmProduct& p) {
             .rows = std::bit_ceil(u32(p.rows()))};
   const std::uint32_t columns = u32(p.columns());
   if (columns >= units * kColumnsPerUnit) plan.team_rows = kTeamRows;
-  if (plan.rows == 1) {  // few rows of w as well: more items for each
+  if (plan.rows == 1) {  // w has few rows as well: more items for each
     const std::uint32_t useful = std::bit_ceil(std::max(1U, u32(p.steps()) / 8));
     const std::uint32_t free = std::bit_floor(std::max(1U, units * plan.group / columns));
     plan.lanes = std::clamp(std::min(useful, free), kLanes, plan.group);
@@ -66,7 +66,7 @@ std::uint32_t groups_that_make_s(const Context& context, const Plan& plan) {
   return std::min(plan.groups, std::max(1U, context.device().compute_units));
 }
 
-// with_ptx: for record_gemm_few_rows_by_address().
+// with_ptx: for record_gemm_skinny_by_address().
 Defines defines_of(const GemmProduct& p, const Plan& plan, bool with_ptx) {
   Defines defines;
   set_weight_type(defines, p.w);
@@ -111,7 +111,7 @@ void add_numbers(std::vector<Argument>& arguments, const GemmProduct& p, std::ui
 Launch launch_of(Context& context, const GemmProduct& p, const Plan& plan,
                  std::string_view function, bool with_ptx) {
   const std::uint32_t groups = p.makes_s() ? groups_that_make_s(context, plan) : plan.groups;
-  return {context.kernel(kGemmFewRowsPortable, function, defines_of(p, plan, with_ptx)),
+  return {context.kernel(kGemmSkinnyPortable, function, defines_of(p, plan, with_ptx)),
           groups_of(plan.group, groups), p.cost(), "gemm/forward"};
 }
 
@@ -119,7 +119,7 @@ void record_by_address(Batch& batch, const GemmProduct& p, const Plan& plan, boo
   const Tensors tensors = tensors_of(p);
   const TensorTable table{.tensors = {tensors.begin(), tensors.end()}};
   const Tensor addresses = prepare_tensor_table(batch, table, "gemm/addresses");
-  Launch launch = launch_of(batch.context(), p, plan, "gemm_few_rows_at", with_ptx);
+  Launch launch = launch_of(batch.context(), p, plan, "gemm_skinny_at", with_ptx);
   launch.uses = table.uses();
   std::vector<Argument> arguments{addresses};
   add_numbers(arguments, p, plan.lanes);
@@ -131,7 +131,7 @@ void record_by_arguments(Batch& batch, const GemmProduct& p) {
   const Tensors tensors = tensors_of(p);
   std::vector<Argument> arguments(tensors.begin(), tensors.end());
   add_numbers(arguments, p, plan.lanes);
-  batch.record(launch_of(batch.context(), p, plan, "gemm_few_rows", false), std::move(arguments));
+  batch.record(launch_of(batch.context(), p, plan, "gemm_skinny", false), std::move(arguments));
 }
 
 // A small product by the program of `p`: several turns of its groups, cut at their ends, and steps
@@ -176,24 +176,24 @@ void test_ptx(SelfTest& test, const GemmProduct& p, Plan plan) {
 bool ptx_passed(Context& context, const GemmProduct& p, const Plan& plan) {
   const std::string options = defines_of(p, plan, true).text();
   const double tolerance = p.y.type() == DType::bf16 ? kBf16Tolerance : kF32Tolerance;
-  return trusted(context, {kGemmFewRowsPortable, "gemm_few_rows ptx", tolerance, options},
+  return trusted(context, {kGemmSkinnyPortable, "gemm_skinny ptx", tolerance, options},
                  [&](SelfTest& test) { test_ptx(test, p, plan); });
 }
 
 }  // namespace
 
-bool gemm_few_rows_make_s(const Context& context, const GemmProduct& p) {
+bool gemm_skinny_make_s(const Context& context, const GemmProduct& p) {
   const std::uint32_t groups = groups_that_make_s(context, plan_of(context, p));
   const std::int64_t values = p.rows() * p.rank();
   return static_cast<double>(values * p.steps()) * groups <= kProductsOfS &&
          static_cast<std::size_t>(values) * sizeof(float) <= kBytesOfS;
 }
 
-void record_gemm_few_rows_by_address(Batch& batch, const GemmProduct& p) {
+void record_gemm_skinny_by_address(Batch& batch, const GemmProduct& p) {
   record_by_address(batch, p, plan_of(batch.context(), p), uses_ptx(batch.context()));
 }
 
-void record_gemm_few_rows_portable(Batch& batch, const GemmProduct& p) {
+void record_gemm_skinny_portable(Batch& batch, const GemmProduct& p) {
   Context& context = batch.context();
   const Plan plan = plan_of(context, p);
   if (uses_ptx(context) && ptx_passed(context, p, plan)) {

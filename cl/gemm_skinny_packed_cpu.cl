@@ -1,4 +1,4 @@
-// gemm_few_rows_packed_cpu: forward products of few rows (decoding) with a frozen weight of floats
+// gemm_skinny_packed_cpu: skinny forward products (decoding) with a frozen weight of floats
 // in packed panels (quant_packed.clh), on CPU devices.
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
@@ -11,7 +11,7 @@
 // Cost    reads w once (for M <= 4), which is what counts
 // Numerics  f32 fma in four (one row) or two (four rows) partial sums
 //! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} WEIGHT_PACKED
-#include "gemm_few_rows_end_cpu.clh"
+#include "gemm_skinny_end_cpu.clh"
 #include "quant.clh"
 
 #if ROWS_AT_ONCE != PACKED_ROWS
@@ -73,7 +73,7 @@ __attribute__((noinline)) void dot_panel_4(__global const uint* panel, __global 
   vstore16(even3 + odd3, 3, sums);
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_few_rows_packed(
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_packed(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* start, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
