@@ -6,12 +6,12 @@
 //                      i * J on
 //   SHRINK=16 or 64    at least R: s is made on the way of a [R, J], kept = made_scale * x a^T, and
 //                      what is multiplied with u is bf16(term_scale * kept)
-//   MEMBERS=2 or 3     of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i; TRANSPOSED, in one sum:
+//   PROBLEMS=2 or 3    of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i; TRANSPOSED, in one sum:
 //                      y = x w + s u + x_1 w_1 + s_1 u_1 + ... + start
-// Shapes  table: maps (cl/tensor_map.cl) of x, w, s (or a), u and y, a member's together, in boxes
+// Shapes  table: maps (cl/tensor_map.cl) of x, w, s (or a), u and y, a problem's together, in boxes
 //         of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows; those
 //         of u have 16 where R is at most 16. Behind them the addresses of start [M, C] and parts,
-//         then a member's y [M, C], bias [C] and kept [M, R]: 0 for what is absent. With SPLIT
+//         then a problem's y [M, C], bias [C] and kept [M, R]: 0 for what is absent. With SPLIT
 //         words that are zero, one for each 64 rows of a tile
 // Types   x, w, s, a and u bf16, read through their maps alone; y and start f32, or bf16 with
 //         -D Y_BF16; kept f32, or bf16 with -D KEPT_BF16; bias and parts f32
@@ -54,16 +54,16 @@
 #include "gemm_wgmma_places.clh"
 #define X_BYTES (TILE_ROWS * 128)
 #define MAP_BYTES 128
-#define MEMBER_MAPS 5
-#define MAPS_BYTES (MEMBERS * MEMBER_MAPS * MAP_BYTES)
+#define PROBLEM_MAPS 5
+#define MAPS_BYTES (PROBLEMS * PROBLEM_MAPS * MAP_BYTES)
 // The table's addresses.
 #define START_AT 0
 #define PARTS_AT 1
-#define OF_EACH(n) (2 + 3 * member + (n))
+#define OF_EACH(n) (2 + 3 * problem + (n))
 #define Y_AT OF_EACH(0)
 #define BIAS_AT OF_EACH(1)
 #define KEPT_AT OF_EACH(2)
-#define ADDRESSES (2 + 3 * MEMBERS)
+#define ADDRESSES (2 + 3 * PROBLEMS)
 #define BOXES_ACROSS ((COLUMNS + 63) / 64)  // of a transposed w, and of u
 #define ACROSS_BYTES (BOXES_ACROSS * PIECE_BYTES)
 // Boxes of 64 columns need room where they are whole; those of u with 16 rows fit where w was.
@@ -124,7 +124,7 @@
 #define ADD_SHARES const bool ends_tile = true;
 #endif
 
-#define LOAD_FIRST load_first(added, extras, m0 + tile_row, c0, M, C_OF_MEMBER, lane);
+#define LOAD_FIRST load_first(added, extras, m0 + tile_row, c0, M, C_OF_PROBLEM, lane);
 
 // The boxes of one transposed operand: 64 columns each, from c0 on.
 void copy_across(uint to, __global const uchar* map, uint c0, uint step, uint ready) {
@@ -158,11 +158,11 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   if (item % 128 < ADDRESSES) address = ((__global const ulong*)(table + MAPS_BYTES))[item % 128];
   const uint row_tiles = (M + TILE_ROWS - 1) / TILE_ROWS;
   const uint tiles = (C + COLUMNS - 1) / COLUMNS, boxes = (J + 63) / 64;
-#if MEMBERS > 1 && IS_TRANSPOSED
+#if PROBLEMS > 1 && IS_TRANSPOSED
   const uint tiles_1 = 0, column_tiles = tiles;
   const uint boxes_1 = (J_1 + 63) / 64, all_boxes = boxes + boxes_1 + (J_2 + 63) / 64;
-  const uint all_rank_boxes = MEMBERS * rank_boxes;
-#elif MEMBERS > 1
+  const uint all_rank_boxes = PROBLEMS * rank_boxes;
+#elif PROBLEMS > 1
   const uint tiles_1 = (C_1 + COLUMNS - 1) / COLUMNS, boxes_1 = 0;
   const uint column_tiles = tiles + tiles_1 + (C_2 + COLUMNS - 1) / COLUMNS;
   const uint all_boxes = boxes, all_rank_boxes = rank_boxes;
@@ -176,7 +176,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     }
     barriers_begun();
   }
-  if (item < MEMBERS * MEMBER_MAPS) map_written(table + item * MAP_BYTES);
+  if (item < PROBLEMS * PROBLEM_MAPS) map_written(table + item * MAP_BYTES);
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
   uint stage = 0, phase = 0;
   if (item < 128) {
@@ -189,9 +189,9 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
       SHARE_PLACE
       for (uint k = box_0; k < box_end; ++k) {
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
-        const uint of = IS_TRANSPOSED ? MEMBER_AT(k, boxes, boxes_1) : member;
+        const uint of = IS_TRANSPOSED ? PROBLEM_AT(k, boxes, boxes_1) : problem;
         const uint step = (k - (IS_TRANSPOSED ? FIRST_OF(of, boxes, boxes_1) : 0)) * 64;
-        __global const uchar* map = table + of * MEMBER_MAPS * MAP_BYTES;
+        __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
         barrier_wait(empty + 8 * stage, phase ^ 1);
         barrier_expect(ready, X_BYTES + (IS_TRANSPOSED ? ACROSS_BYTES : WIDTH * 128));
         copy_box(to, map, step, m0, ready);
@@ -210,9 +210,9 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
       }
       for (uint k = 0; k < rank_end; ++k) {
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
-        const uint of = IS_TRANSPOSED ? k / rank_boxes : member;
+        const uint of = IS_TRANSPOSED ? k / rank_boxes : problem;
         const uint step = (IS_TRANSPOSED ? k % rank_boxes : k) * 64;
-        __global const uchar* map = table + of * MEMBER_MAPS * MAP_BYTES;
+        __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
         barrier_wait(empty + 8 * stage, phase ^ 1);
         barrier_expect(ready, U_BYTES + (SHRINK ? 0 : X_BYTES));
         if (!SHRINK) copy_box(to, map + 2 * MAP_BYTES, step, m0, ready);
@@ -287,13 +287,13 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     group_together(part);  // the boxes of the tile before have left
 #endif
     store_sums((__global Y_TYPE*)addresses[Y_AT], sums, added, extras, m0 + tile_row, c0, M,
-               C_OF_MEMBER, lane, boxes_at, item % 128 / 32);
+               C_OF_PROBLEM, lane, boxes_at, item % 128 / 32);
 #ifdef STAGED
     stores_seen();
     group_together(part);  // the boxes are whole
     if (item % 128 == 0) {
       for (uint i = 0; i < STAGED / 64; ++i) {
-        store_box(table + (member * MEMBER_MAPS + 4) * MAP_BYTES, boxes_at + i * PIECE_BYTES,
+        store_box(table + (problem * PROBLEM_MAPS + 4) * MAP_BYTES, boxes_at + i * PIECE_BYTES,
                   c0 + 64 * i, m0 + 64 * part);
       }
     }

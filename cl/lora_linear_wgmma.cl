@@ -1,25 +1,25 @@
 // lora_linear_wgmma: gradients of adapters' matrices, and what passes back through them, on Hopper's
-// matrix units: of several members in one launch.
+// matrix units: of several problems in one launch.
 //
-//   out [R, K] += scale * s [T, R]^T x [T, K]               of each member; of those that shrink
+//   out [R, K] += scale * s [T, R]^T x [T, K]               of each problem; of those that shrink
 //   shrunk [T, R] = shrink_scale * x [T, K] b [R, K]^T      of the same read of x, and there
 //   out [R, K] += beside_scale * s^T x
 // lora_gradients_wgmma makes the products: parts[c] [R, K] over chunk c of the rows, and
 // shrunk_parts[p] [T, R] over the strip p of columns. lora_gradient_sums_wgmma, a launch of its own
 // behind it, adds the parts up. A launch begins when the one before has ended, on any device: no
 // work-group waits for another, which none may count on.
-// Shapes  table: maps (cl/tensor_map.cl) of x, s and b, a member's together, in boxes of 64 rows,
-//         64, and RANKS; then of each member the addresses of out, shrunk (0: it does not), parts
-//         and shrunk_parts. At most MOST_MEMBERS members of equal T and R; parts
+// Shapes  table: maps (cl/tensor_map.cl) of x, s and b, a problem's together, in boxes of 64 rows,
+//         64, and RANKS; then of each problem the addresses of out, shrunk (0: it does not), parts
+//         and shrunk_parts. At most MAX_PROBLEMS problems of equal T and R; parts
 //         [chunks][PART_FLOATS(R, K)], rows of shrunk_parts are RANKS for each 64 of R
 // Types   x, s and b bf16, read through their maps alone; shrunk bf16; all else f32
 // Work    a persistent grid of work-groups of three warp groups. A unit of work is a strip of 256
-//         columns of a member, a chunk of chunk_boxes times 64 rows and 64 ranks: one thread of the
+//         columns of a problem, a chunk of chunk_boxes times 64 rows, 64 ranks: one thread of the
 //         first warp group starts copies of 64 rows of x and s into a ring; the two others take 64
 //         rows by turns, and add up their gradients at the end of the unit. Groups take every so
 //         many-th unit. The sums: an item takes every so many-th four elements of all results.
 // Options RANKS: 16, or 64 where R is more
-// Local   STAGES * 5 * 8 KB, RANKS * 1 KB, the members' addresses, and barriers
+// Local   STAGES * 5 * 8 KB, RANKS * 1 KB, the problems' addresses, and barriers
 // Tiles      64 rows: s^T |#| x |########|   ->  parts [RANKS][256], in registers
 // Cost    2 T R K flops, twice that where it shrinks; one read of x for 64 ranks
 // Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, parts added in a
@@ -40,7 +40,7 @@
 #define STAGES 4
 #define RING_BYTES (STAGES * STAGE_BYTES)
 #define B_BYTES (RANKS * 128)
-#include "lora_linear_wgmma_members.clh"
+#include "lora_linear_wgmma_problems.clh"
 #include "lora_linear_wgmma_ends.clh"
 
 // Box `i` of x: its columns are the product's rows, its rows the steps.
@@ -70,19 +70,20 @@
   if (item % 128 == 0) barrier_arrive(empty + 8 * stage);
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wgmma(
-    __global const uchar* table, uint member_count, uint T, uint R, uint strips, uint chunks,
+    __global const uchar* table, uint problem_count, uint T, uint R, uint strips, uint chunks,
     uint chunk_boxes, uint rank_blocks) {
   HOPPER_KERNEL;
   __local uchar ring[RING_BYTES + STRIP_BOXES * B_BYTES] __attribute__((aligned(1024)));
   __local float traded[TRADED_FLOATS];
-  __local lora_member_t members[MOST_MEMBERS];
+  __local lora_problem_t problems[MAX_PROBLEMS];
   __local ulong barriers[2 * STAGES + 2];
   const uint full = shared_address(barriers), empty = full + 8 * STAGES;
   const uint b_full = empty + 8 * STAGES, b_empty = b_full + 8;
   const uint item = get_local_id(0), units = strips * chunks * rank_blocks;
-  for (uint i = item; i < member_count * MEMBER_MAPS; i += 384) map_written(table + i * MAP_BYTES);
-  if (item >= 128 && item - 128 < member_count) {
-    members[item - 128] = member_of(table, member_count, item - 128);
+  for (uint i = item; i < problem_count * PROBLEM_MAPS; i += 384)
+    map_written(table + i * MAP_BYTES);
+  if (item >= 128 && item - 128 < problem_count) {
+    problems[item - 128] = problem_of(table, problem_count, item - 128);
   }
   if (item == 0) {
     for (uint i = 0; i < STAGES; ++i) {
@@ -93,18 +94,18 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
     barrier_begin(b_empty, 2);
     barriers_begun();
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers and the members
+  barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers and the problems
   const uint ring_at = shared_address(ring), b_at = ring_at + RING_BYTES;
   uint taken = 0, b_phase = 0;  // taken: boxes, before this unit
   if (item < 128) {
     FEWER_REGISTERS;
     if (item != 0) return;
     for (uint number = get_group_id(0); number < units; number += get_num_groups(0)) {
-      const unit_t unit = unit_at(number, members, strips, chunks, chunk_boxes, T);
-      __global const uchar* of_x = table + unit.member * MEMBER_MAPS * MAP_BYTES;
+      const unit_t unit = unit_at(number, problems, strips, chunks, chunk_boxes, T);
+      __global const uchar* of_x = table + unit.problem * PROBLEM_MAPS * MAP_BYTES;
       __global const uchar *of_s = of_x + MAP_BYTES, *of_b = of_s + MAP_BYTES;
       const uint strip_k = unit.strip * STRIP_COLUMNS;
-      if (members[unit.member].at.shrunk) {
+      if (problems[unit.problem].at.shrunk) {
         barrier_wait(b_empty, b_phase ^ 1);
         barrier_expect(b_full, STRIP_BOXES * B_BYTES);
         for (uint i = 0; i < STRIP_BOXES; ++i) {
@@ -129,15 +130,15 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
   const uint part = item / 128 - 1, lane = item % 32, row = item % 128 / 32 * 16 + lane / 4;
   const uint columns = rank_blocks * RANKS;
   for (uint number = get_group_id(0); number < units; number += get_num_groups(0)) {
-    const unit_t unit = unit_at(number, members, strips, chunks, chunk_boxes, T);
-    const lora_member_t member = members[unit.member];
+    const unit_t unit = unit_at(number, problems, strips, chunks, chunk_boxes, T);
+    const lora_problem_t problem = problems[unit.problem];
     float sums0[RANKS / 2], sums1[RANKS / 2], sums2[RANKS / 2], sums3[RANKS / 2];
 #pragma unroll
     for (uint i = 0; i < RANKS / 2; ++i) sums0[i] = sums1[i] = sums2[i] = sums3[i] = 0.0f;
     const uint before = taken - unit.first;
-    if (member.at.shrunk) {
+    if (problem.at.shrunk) {
       float shrinks[RANKS / 2];
-      __global float* shrunk = (__global float*)member.at.shrunk_parts +
+      __global float* shrunk = (__global float*)problem.at.shrunk_parts +
                                (size_t)unit.strip * T * columns + unit.r0 / 64 * RANKS;
       barrier_wait(b_full, b_phase);
       b_phase ^= 1;
@@ -155,35 +156,35 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
     PRODUCTS_ENDED(RANKS)(sums1);
     PRODUCTS_ENDED(RANKS)(sums2);
     PRODUCTS_ENDED(RANKS)(sums3);
-    __global float* chunk = (__global float*)member.at.parts +
-                            (size_t)unit.chunk * PART_FLOATS(R, member.K) +
-                            (size_t)unit.r0 * member.K;
+    __global float* chunk = (__global float*)problem.at.parts +
+                            (size_t)unit.chunk * PART_FLOATS(R, problem.K) +
+                            (size_t)unit.r0 * problem.K;
     const uint k0 = unit.strip * STRIP_COLUMNS + part * (STRIP_COLUMNS / 2) + row;
     float kept[RANKS / 2];
     trade(kept, sums0, sums2, traded, part);
-    store_gradient(chunk, kept, k0, member.K, R - unit.r0, lane);
+    store_gradient(chunk, kept, k0, problem.K, R - unit.r0, lane);
     trade(kept, sums1, sums3, traded, part);
-    store_gradient(chunk, kept, k0 + 64, member.K, R - unit.r0, lane);
+    store_gradient(chunk, kept, k0 + 64, problem.K, R - unit.r0, lane);
   }
 }
 
 __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void lora_gradient_sums_wgmma(
-    __global const uchar* table, uint member_count, uint T, uint R, uint chunks, uint rank_blocks,
+    __global const uchar* table, uint problem_count, uint T, uint R, uint chunks, uint rank_blocks,
     float scale, float beside_scale, float shrink_scale) {
   // Quads of all results stand in a row; this item takes every so many-th.
   const uint stride = get_global_size(0), columns = rank_blocks * RANKS;
   uint quad = get_global_id(0);
-  for (uint i = 0; i < member_count; ++i) {
-    const lora_member_t member = member_of(table, member_count, i);
-    const uint gradients = QUADS(R * member.K);
-    const uint shrunk = member.at.shrunk ? T * columns / 4 : 0;
-    const float own_scale = member.at.shrunk ? beside_scale : scale;
+  for (uint i = 0; i < problem_count; ++i) {
+    const lora_problem_t problem = problem_of(table, problem_count, i);
+    const uint gradients = QUADS(R * problem.K);
+    const uint shrunk = problem.at.shrunk ? T * columns / 4 : 0;
+    const float own_scale = problem.at.shrunk ? beside_scale : scale;
     for (; quad < gradients; quad += stride) {
-      add_gradient(member.at, quad, R * member.K, chunks, own_scale);
+      add_gradient(problem.at, quad, R * problem.K, chunks, own_scale);
     }
     quad -= gradients;
     for (; quad < shrunk; quad += stride) {
-      add_shrunk(member.at, quad, strips_of(member.K), T, R, columns, shrink_scale);
+      add_shrunk(problem.at, quad, strips_of(problem.K), T, R, columns, shrink_scale);
     }
     quad -= shrunk;
   }

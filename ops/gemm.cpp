@@ -157,10 +157,10 @@ void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w
 }
 
 void record_gemms(Batch& batch, const Tensor& x, std::span<const GemmOutput> outputs) {
-  std::vector<GemmProduct> members;
-  for (const auto& [y, w, extras] : outputs) members.push_back(product_of(y, x, w, extras));
-  if (can_join(batch.context(), members)) return record_gemm_wgmma(batch, members);
-  for (const GemmProduct& p : members) record_product(batch, p);
+  std::vector<GemmProduct> problems;
+  for (const auto& [y, w, extras] : outputs) problems.push_back(product_of(y, x, w, extras));
+  if (can_group(batch.context(), problems)) return record_gemm_wgmma(batch, problems);
+  for (const GemmProduct& p : problems) record_product(batch, p);
 }
 
 void record_gemm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& w,
@@ -170,13 +170,13 @@ void record_gemm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, cons
 
 void record_gemm_backward_sum(Batch& batch, const Tensor& dx, std::span<const GemmTerm> terms,
                               Accumulate accumulate) {
-  std::vector<GemmProduct> members;
+  std::vector<GemmProduct> problems;
   for (const GemmTerm& term : terms) {
-    members.push_back(backward_product_of(dx, term, accumulate));
+    problems.push_back(backward_product_of(dx, term, accumulate));
     accumulate = Accumulate::yes;
   }
-  if (can_join(batch.context(), members)) return record_gemm_wgmma(batch, members);
-  for (const GemmProduct& p : members) record_product(batch, p);
+  if (can_group(batch.context(), problems)) return record_gemm_wgmma(batch, problems);
+  for (const GemmProduct& p : problems) record_product(batch, p);
 }
 
 Cost gemm_cost(std::int64_t m, const Tensor& w) {

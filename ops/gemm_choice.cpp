@@ -163,11 +163,11 @@ GemmKernel kernel_for(Context& context, const GemmProduct& p) {
                                     : kernel_for_many_rows(context, p);
 }
 
-bool can_join(Context& context, std::span<const GemmProduct> members) {
-  for (const GemmProduct& p : members) {
+bool can_group(Context& context, std::span<const GemmProduct> problems) {
+  for (const GemmProduct& p : problems) {
     if (!wants_wgmma(context, p)) return false;
   }
-  return gemm_wgmma_can_join(context, members) && gemm_wgmma_passed(context, members);
+  return gemm_wgmma_can_group(context, problems) && gemm_wgmma_passed(context, problems);
 }
 
 bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p) {

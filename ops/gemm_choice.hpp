@@ -23,9 +23,9 @@ enum class GemmKernel {
 
 GemmKernel kernel_for(Context& context, const GemmProduct& p);
 
-// Whether the products are one launch's members: all want the kernel that knows members, and it has
-// passed its self-test for these.
-bool can_join(Context& context, std::span<const GemmProduct> members);
+// Whether one grouped launch can do these problems: all want the kernel that takes groups, and it
+// has passed its self-test for these.
+bool can_group(Context& context, std::span<const GemmProduct> problems);
 
 // Whether `kernel` makes s of p in its own launch: the one place that says so.
 bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p);

@@ -14,8 +14,8 @@
 namespace clora {
 namespace {
 
-constexpr std::size_t kMostMembers = 3;
-constexpr std::size_t kMemberMaps = 5;
+constexpr std::size_t kMaxProblems = 3;
+constexpr std::size_t kProblemMaps = 5;
 constexpr std::uint32_t kTileRows = 128;
 constexpr std::uint32_t kBoxRows = 64;  // of an operand whose rows are steps, and of y
 constexpr std::uint32_t kBoxSteps = 64;
@@ -62,35 +62,35 @@ std::uint32_t shrink_of(const GemmProduct& p) {
 // Whether rows of y are whole pieces of 16 bytes.
 bool is_aligned(const GemmProduct& p) { return p.columns() % kAlignedColumns == 0; }
 
-using Members = std::span<const GemmProduct>;
+using Problems = std::span<const GemmProduct>;
 
-// Of 64 steps, whose products are summed up: those of all members of a gradient.
-std::uint32_t boxes_of(Members members) {
+// Of 64 steps, whose products are summed up: those of all problems of a gradient.
+std::uint32_t boxes_of(Problems problems) {
   std::uint32_t boxes = 0;
-  for (const GemmProduct& p : members) {
+  for (const GemmProduct& p : problems) {
     boxes = (p.backward ? boxes : 0) + divide_up(u32(p.steps()), kBoxSteps);
   }
   return boxes;
 }
 
 // Of all outputs; of a sum backward, one.
-std::array<std::uint32_t, kMostMembers> columns_of(Members members) {
-  std::array<std::uint32_t, kMostMembers> columns{u32(members.front().columns())};
-  for (std::size_t i = 1; i < members.size() && !members.front().backward; ++i) {
-    columns.at(i) = u32(members[i].columns());
+std::array<std::uint32_t, kMaxProblems> columns_of(Problems problems) {
+  std::array<std::uint32_t, kMaxProblems> columns{u32(problems.front().columns())};
+  for (std::size_t i = 1; i < problems.size() && !problems.front().backward; ++i) {
+    columns.at(i) = u32(problems[i].columns());
   }
   return columns;
 }
 
-WgmmaTiles tiles_of(std::uint32_t units, Members members, std::uint32_t shrink) {
-  const GemmProduct& p = members.front();
+WgmmaTiles tiles_of(std::uint32_t units, Problems problems, std::uint32_t shrink) {
+  const GemmProduct& p = problems.front();
   return wgmma_tiles({.rows = u32(p.rows()),
-                      .columns = columns_of(members),
+                      .columns = columns_of(problems),
                       .units = units,
                       .shrink = shrink,
                       .whole_boxes = p.backward || p.rank() > std::int64_t{kStepRanks},
                       .stages_y = p.y.type() == DType::bf16 && is_aligned(p),
-                      .boxes = boxes_of(members)});
+                      .boxes = boxes_of(problems)});
 }
 
 // Of u as boxes, and of its products.
@@ -106,11 +106,11 @@ Bf16Rows rounded(Batch& batch, const Tensor& t, const Tensor& given) {
 
 // x, w, s (or a, of which s is made) and u as the kernel reads them, and y as it is stored. What is
 // absent is x.
-std::array<MappedMatrix, kMemberMaps> operands_of(Batch& batch, const GemmProduct& p,
+std::array<MappedMatrix, kProblemMaps> operands_of(Batch& batch, const GemmProduct& p,
                                                   const WgmmaTiles& tiles, const Bf16Rows& rows) {
   const MappedMatrix x{rows, kTileRows};
   const std::uint32_t w_rows = p.backward ? kBoxRows : tiles.columns;
-  std::array<MappedMatrix, kMemberMaps> of{
+  std::array<MappedMatrix, kProblemMaps> of{
       x, {record_bf16_rows(batch, p.w, p.alpha), w_rows}, x, x, x};
   if (tiles.staged > 0) of[4] = {record_bf16_rows(batch, p.y), kBoxRows};
   if (p.rank() == 0) return of;
@@ -121,23 +121,23 @@ std::array<MappedMatrix, kMemberMaps> operands_of(Batch& batch, const GemmProduc
   return of;
 }
 
-// Of all members in a row.
-std::vector<MappedMatrix> operands_of(Batch& batch, Members members, const WgmmaTiles& tiles) {
+// Of all problems in a row.
+std::vector<MappedMatrix> operands_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
   std::vector<MappedMatrix> all;
   Bf16Rows x;
-  for (const GemmProduct& p : members) {
+  for (const GemmProduct& p : problems) {
     if (all.empty() || p.backward) x = record_bf16_rows(batch, p.x);
     std::ranges::copy(operands_of(batch, p, tiles, x), std::back_inserter(all));
   }
   return all;
 }
 
-Defines defines_of(Members members, const WgmmaTiles& tiles) {
-  const GemmProduct& p = members.front();
+Defines defines_of(Problems problems, const WgmmaTiles& tiles) {
+  const GemmProduct& p = problems.front();
   Defines defines;
   defines.set("COLUMNS", tiles.columns).set("WIDTH", tiles.width()).set("STAGES", tiles.stages);
   defines.set("RANK_STEPS", rank_steps(p));
-  if (members.size() > 1) defines.set("MEMBERS", members.size());
+  if (problems.size() > 1) defines.set("PROBLEMS", problems.size());
   if (tiles.shrink > 0) defines.set("SHRINK", tiles.shrink);
   if (tiles.staged > 0) defines.set("STAGED", tiles.staged);
   if (tiles.shares > 1) defines.set("SPLIT");
@@ -158,29 +158,29 @@ Tensor parts_of(Batch& batch, const WgmmaTiles& tiles) {
 }
 
 // In the kernel's order.
-TensorTable table_of(Batch& batch, Members members, const WgmmaTiles& tiles) {
-  TensorTable table{.matrices = operands_of(batch, members, tiles),
-                    .tensors = {members.front().start, parts_of(batch, tiles)},
+TensorTable table_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
+  TensorTable table{.matrices = operands_of(batch, problems, tiles),
+                    .tensors = {problems.front().start, parts_of(batch, tiles)},
                     .counters = tiles.shares > 1 ? kCountersOfTile * tiles.count : 0};
-  for (const GemmProduct& p : members) {
+  for (const GemmProduct& p : problems) {
     table.tensors.insert(table.tensors.end(), {p.y, p.bias, p.makes_s() ? p.low_rank.s : Tensor()});
   }
   return table;
 }
 
-// The kernel's arguments in order: sizes that members have of their own stand once for each of
-// them; of two members a third one has no columns, or steps.
-std::vector<Argument> arguments_of(Members members, const Tensor& table, const WgmmaTiles& tiles) {
-  const GemmProduct& p = members.front();
+// The kernel's arguments in order: sizes that problems have of their own stand once for each of
+// them; of two problems a third one has no columns, or steps.
+std::vector<Argument> arguments_of(Problems problems, const Tensor& table, const WgmmaTiles& tiles) {
+  const GemmProduct& p = problems.front();
   std::vector<Argument> list{table, u32(p.rows())};
   const auto each = [&](auto of) {
-    const std::size_t count = members.size() == 1 ? 1 : kMostMembers;
+    const std::size_t count = problems.size() == 1 ? 1 : kMaxProblems;
     for (std::size_t i = 0; i < count; ++i) {
-      list.emplace_back(i < members.size() ? u32(of(members[i])) : 0U);
+      list.emplace_back(i < problems.size() ? u32(of(problems[i])) : 0U);
     }
   };
-  each([](const GemmProduct& member) { return member.columns(); });
-  each([](const GemmProduct& member) { return member.steps(); });
+  each([](const GemmProduct& problem) { return problem.columns(); });
+  each([](const GemmProduct& problem) { return problem.steps(); });
   list.insert(list.end(), {u32(p.rank()), kBand, p.low_rank.a_scale, p.low_rank.scale,
                            u32(p.split_rows > 0 ? p.split_rows : p.rows()), tiles.shares});
   return list;
@@ -215,19 +215,19 @@ WgmmaTiles shared_tiles(const WgmmaSize& size, std::uint32_t width) {
   return best;
 }
 
-void record_in_tiles(Batch& batch, Members members, const WgmmaTiles& tiles) {
+void record_in_tiles(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
   Context& context = batch.context();
-  const GemmProduct& p = members.front();
-  const TensorTable table = table_of(batch, members, tiles);
+  const GemmProduct& p = problems.front();
+  const TensorTable table = table_of(batch, problems, tiles);
   Cost cost;
-  for (const GemmProduct& member : members) {
-    cost = {cost.flops + member.cost().flops, cost.bytes + member.cost().bytes};
+  for (const GemmProduct& problem : problems) {
+    cost = {cost.flops + problem.cost().flops, cost.bytes + problem.cost().bytes};
   }
-  Launch launch{context.kernel(kGemmWgmma, "gemm_wgmma", defines_of(members, tiles)),
+  Launch launch{context.kernel(kGemmWgmma, "gemm_wgmma", defines_of(problems, tiles)),
                 groups_of(kItems, units_of(context)), cost,
                 p.backward ? "gemm/backward" : "gemm/forward", table.uses()};
   const Tensor prepared = prepare_tensor_table(batch, table, "gemm/table");
-  batch.record(std::move(launch), arguments_of(members, prepared, tiles));
+  batch.record(std::move(launch), arguments_of(problems, prepared, tiles));
 }
 
 }  // namespace
@@ -258,17 +258,17 @@ WgmmaTiles wgmma_tiles(const WgmmaSize& size) {
 
 bool gemm_wgmma_makes_s(const Context& context, const GemmProduct& p) {
   if (p.backward || p.rank() > std::int64_t{kBoxRanks}) return false;
-  const Members one(&p, 1);
+  const Problems one(&p, 1);
   const std::uint32_t units = units_of(context);
   const double apart = tiles_of(units, one, 0).cost + kShrinkLaunch +
                        kShrinkRow * static_cast<double>(p.rows()) * boxes_of(one);
   return tiles_of(units, one, shrink_of(p)).cost <= apart;
 }
 
-bool gemm_wgmma_can_join(const Context& context, std::span<const GemmProduct> members) {
-  if (members.size() < 2 || members.size() > kMostMembers) return false;
-  const GemmProduct& first = members.front();
-  return std::ranges::all_of(members, [&](const GemmProduct& p) {
+bool gemm_wgmma_can_group(const Context& context, std::span<const GemmProduct> problems) {
+  if (problems.size() < 2 || problems.size() > kMaxProblems) return false;
+  const GemmProduct& first = problems.front();
+  return std::ranges::all_of(problems, [&](const GemmProduct& p) {
     const bool alike = p.y.type() == first.y.type() && p.rank() == first.rank() &&
                        p.bias.empty() == first.bias.empty() && p.alpha == 1 && is_aligned(p);
     const LowRankTerm &a = p.low_rank, &b = first.low_rank;
@@ -281,30 +281,30 @@ bool gemm_wgmma_can_join(const Context& context, std::span<const GemmProduct> me
   });
 }
 
-WgmmaProgram gemm_wgmma_program(std::uint32_t units, std::span<const GemmProduct> members) {
-  const WgmmaTiles tiles = tiles_of(units, members, shrink_of(members.front()));
-  return {tiles, defines_of(members, tiles).text()};
+WgmmaProgram gemm_wgmma_program(std::uint32_t units, std::span<const GemmProduct> problems) {
+  const WgmmaTiles tiles = tiles_of(units, problems, shrink_of(problems.front()));
+  return {tiles, defines_of(problems, tiles).text()};
 }
 
-void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> members) {
-  record_in_tiles(batch, members, gemm_wgmma_program(units_of(batch.context()), members).tiles);
+void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> problems) {
+  record_in_tiles(batch, problems, gemm_wgmma_program(units_of(batch.context()), problems).tiles);
 }
 
 WgmmaProgram gemm_wgmma_program_like(const WgmmaProgram& program,
-                                     std::span<const GemmProduct> members) {
+                                     std::span<const GemmProduct> problems) {
   constexpr std::uint32_t kTestedShares = 3;
   WgmmaTiles tiles = program.tiles;
-  tiles.count = tile_count(u32(members.front().rows()), columns_of(members), tiles.columns);
-  tiles.shares = std::min({tiles.shares, kTestedShares, boxes_of(members)});
-  return {tiles, defines_of(members, tiles).text()};
+  tiles.count = tile_count(u32(problems.front().rows()), columns_of(problems), tiles.columns);
+  tiles.shares = std::min({tiles.shares, kTestedShares, boxes_of(problems)});
+  return {tiles, defines_of(problems, tiles).text()};
 }
 
-void record_gemm_wgmma_by(Batch& batch, std::span<const GemmProduct> members,
+void record_gemm_wgmma_by(Batch& batch, std::span<const GemmProduct> problems,
                           const WgmmaProgram& program) {
-  const WgmmaProgram like = gemm_wgmma_program_like(program, members);
+  const WgmmaProgram like = gemm_wgmma_program_like(program, problems);
   require(like.options == program.options, "gemm: a self-test of{} would build{}", program.options,
           like.options);
-  record_in_tiles(batch, members, like.tiles);
+  record_in_tiles(batch, problems, like.tiles);
 }
 
 }  // namespace clora

@@ -11,14 +11,14 @@ namespace clora {
 
 inline constexpr std::string_view kGemmWgmma = "gemm_wgmma.cl";
 
-// Any product, or several that gemm_wgmma_can_join(); s may be made where gemm_wgmma_makes_s().
+// Any product, or several that gemm_wgmma_can_group(); s may be made where gemm_wgmma_makes_s().
 // REQUIRES: a device with wgmma. Whoever calls it has seen that gemm_wgmma_passed()
 // (ops/gemm_wgmma_self_test.hpp).
-void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> members);
+void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> problems);
 
 // Whether one launch can do them: two or three of one x forward, or with one sum backward, which
 // are alike in all but their widths.
-bool gemm_wgmma_can_join(const Context& context, std::span<const GemmProduct> members);
+bool gemm_wgmma_can_group(const Context& context, std::span<const GemmProduct> problems);
 
 // Whether the kernel can make s of a product, and does so faster than a launch before it.
 bool gemm_wgmma_makes_s(const Context& context, const GemmProduct& p);
@@ -26,12 +26,12 @@ bool gemm_wgmma_makes_s(const Context& context, const GemmProduct& p);
 // What decides how a product is cut.
 struct WgmmaSize {
   std::uint32_t rows = 0;
-  std::array<std::uint32_t, 3> columns{};  // of each member
+  std::array<std::uint32_t, 3> columns{};  // of each problem
   std::uint32_t units = 0;                 // of the card
   std::uint32_t shrink = 0;  // columns of a that share a tile's products: 0, 16, or 64
   bool whole_boxes = false;  // operands come as boxes of 64 rows and columns: w transposed, or u
   bool stages_y = false;     // tiles of a bf16 y leave through shared memory
-  std::uint32_t boxes = 1;   // of 64 steps, of all members that are summed up
+  std::uint32_t boxes = 1;   // of 64 steps, of all problems that are summed up
 };
 
 // Tiles of 128 rows and so many columns, whose steps may be shared by several work-groups.
@@ -40,7 +40,7 @@ struct WgmmaTiles {
   std::uint32_t shrink = 0;
   std::uint32_t staged = 0;  // columns that leave through shared memory
   std::uint32_t stages = 4;  // of the ring
-  std::uint32_t count = 0;   // of all members
+  std::uint32_t count = 0;   // of all problems
   std::uint32_t shares = 1;  // of a tile's steps
   double cost = 0;           // of the product, in columns times boxes of steps, one after another
 
@@ -48,20 +48,20 @@ struct WgmmaTiles {
   std::uint32_t stage_bytes(bool whole_boxes) const;
   std::uint32_t staged_bytes() const;
 };
-// How record_gemm_wgmma() cuts the members, and the -D options of the program that it takes for
+// How record_gemm_wgmma() cuts the problems, and the -D options of the program that it takes for
 // them.
 struct WgmmaProgram {
   WgmmaTiles tiles;
   std::string options;
 };
 // units: compute units of the card.
-WgmmaProgram gemm_wgmma_program(std::uint32_t units, std::span<const GemmProduct> members);
-// Members of whatever sizes, by another program's widths and ring: for its self-test. Steps are
+WgmmaProgram gemm_wgmma_program(std::uint32_t units, std::span<const GemmProduct> problems);
+// Problems of whatever sizes, by another program's widths and ring: for its self-test. Steps are
 // shared by at most three work-groups. Where types, extras and ranks are alike, so are the options.
 WgmmaProgram gemm_wgmma_program_like(const WgmmaProgram& program,
-                                     std::span<const GemmProduct> members);
+                                     std::span<const GemmProduct> problems);
 // As record_gemm_wgmma(), by such a program. REQUIRES: equal options.
-void record_gemm_wgmma_by(Batch& batch, std::span<const GemmProduct> members,
+void record_gemm_wgmma_by(Batch& batch, std::span<const GemmProduct> problems,
                           const WgmmaProgram& program);
 
 // The width whose last wave of work-groups leaves least of the card idle, and a ring as long as

@@ -9,11 +9,11 @@
 namespace clora {
 namespace {
 
-using Members = std::span<const GemmProduct>;
+using Problems = std::span<const GemmProduct>;
 
 // Of outputs, whose rows are whole pieces of 16 bytes or not: more than the widest tile.
 constexpr std::int64_t kRows = 150, kColumns = 328, kRaggedColumns = 325, kSteps = 200;
-// Of the members after the first, which are cut apart forward (columns) and backward (steps).
+// Of the problems after the first, which are cut apart forward (columns) and backward (steps).
 constexpr std::array<std::int64_t, 3> kNarrow{0, 40, 72};
 // Ranks of one step of products, of a box, and of more than one.
 constexpr std::int64_t kFewRanks = 7, kBoxRanks = 40, kManyRanks = 70;
@@ -51,9 +51,9 @@ GemmProduct small_like(SelfTest& test, const GemmProduct& p, const Tensor& y, co
 }
 
 // By the public ops, which take the portable kernels now.
-void record_reference(Batch& batch, Members members) {
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const GemmProduct& p = members[i];
+void record_reference(Batch& batch, Problems problems) {
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const GemmProduct& p = problems[i];
     if (p.backward) {
       const bool adds = i > 0 || !p.start.empty();
       record_gemm_backward(batch, p.y, p.x, p.w, adds ? Accumulate::yes : Accumulate::no,
@@ -75,8 +75,8 @@ GemmProduct with_all_extras(GemmProduct p) {
 
 }  // namespace
 
-std::vector<GemmProduct> small_members_like(SelfTest& test, Members members) {
-  const GemmProduct& first = members.front();
+std::vector<GemmProduct> small_problems_like(SelfTest& test, Problems problems) {
+  const GemmProduct& first = problems.front();
   const std::int64_t columns = first.columns() % 8 == 0 ? kColumns : kRaggedColumns;
   const auto output = [&](std::int64_t n) {
     const bool adds = first.backward && !first.start.empty();
@@ -86,20 +86,20 @@ std::vector<GemmProduct> small_members_like(SelfTest& test, Members members) {
   const auto input = [&](std::int64_t k) { return test.input({kRows, k}, 1, DType::bf16); };
   const Tensor x = input(kSteps), y = output(columns);
   std::vector<GemmProduct> small{small_like(test, first, y, x)};
-  for (std::size_t i = 1; i < members.size(); ++i) {
+  for (std::size_t i = 1; i < problems.size(); ++i) {
     const std::int64_t n = kNarrow.at(i);
-    small.push_back(first.backward ? small_like(test, members[i], y, input(n))
-                                   : small_like(test, members[i], output(n), x));
+    small.push_back(first.backward ? small_like(test, problems[i], y, input(n))
+                                   : small_like(test, problems[i], output(n), x));
   }
   return small;
 }
 
-bool gemm_wgmma_passed(Context& context, Members members) {
+bool gemm_wgmma_passed(Context& context, Problems problems) {
   const std::uint32_t units = std::max(1U, context.device().compute_units);
-  const WgmmaProgram program = gemm_wgmma_program(units, members);
+  const WgmmaProgram program = gemm_wgmma_program(units, problems);
   const FastKernel kernel{kGemmWgmma, "gemm_wgmma", kBf16Tolerance, program.options};
   return trusted(context, kernel, [&](SelfTest& test) {
-    const std::vector<GemmProduct> small = small_members_like(test, members);
+    const std::vector<GemmProduct> small = small_problems_like(test, problems);
     if (makes_reference(context)) return record_reference(test.batch(), small);
     record_gemm_wgmma_by(test.batch(), small, program);
   });
@@ -109,7 +109,7 @@ bool gemm_mma_passed(Context& context, const GemmProduct& p) {
   const std::string options = gemm_mma_options(p);
   const GemmProduct all = with_all_extras(p);
   return trusted(context, {kGemmMma, "gemm_mma", kBf16Tolerance, options}, [&](SelfTest& test) {
-    const std::vector<GemmProduct> small = small_members_like(test, {&all, 1});
+    const std::vector<GemmProduct> small = small_problems_like(test, {&all, 1});
     if (makes_reference(context)) return record_reference(test.batch(), small);
     record_gemm_mma(test.batch(), small.front());
   });

@@ -32,13 +32,13 @@ void test_gradient(SelfTest& test) {
 }
 
 // Several strips of columns, cut at their ends, and chunks of an odd number of boxes, which two
-// warp groups share; of many ranks two blocks; one member, and several with and without what they
+// warp groups share; of many ranks two blocks; one problem, and several with and without what they
 // shrink.
 void test_gradients_wgmma(SelfTest& test, std::uint32_t block_ranks) {
   constexpr std::int64_t kRows = 2900;
   const bool is_few = block_ranks == gradient_block_ranks(1);
   const auto rounded = [&](Shape shape) { return test.input(shape, 1, DType::bf16); };
-  const auto member = [&](std::int64_t rank, std::int64_t width, bool shrinks) {
+  const auto problem = [&](std::int64_t rank, std::int64_t width, bool shrinks) {
     LoraGradientProduct p{.out = test.changed(test.input({rank, width})),
                           .s = rounded({kRows, rank}),
                           .x = rounded({kRows, width}),
@@ -50,11 +50,11 @@ void test_gradients_wgmma(SelfTest& test, std::uint32_t block_ranks) {
     return p;
   };
   LoraGradientQueue queue;
-  queue.record(test.batch(), std::array{member(is_few ? 7 : 70, 1100, true)});
+  queue.record(test.batch(), std::array{problem(is_few ? 7 : 70, 1100, true)});
   const std::int64_t rank = is_few ? 5 : 20;
-  queue.add(test.batch(), member(rank, 600, false));
-  queue.add(test.batch(), member(rank, 40, false));
-  queue.record(test.batch(), std::array{member(rank, 136, true), member(rank, 530, true)});
+  queue.add(test.batch(), problem(rank, 600, false));
+  queue.add(test.batch(), problem(rank, 40, false));
+  queue.record(test.batch(), std::array{problem(rank, 136, true), problem(rank, 530, true)});
 }
 
 Launch launch_of(const LoraGradientProduct& g) {
@@ -104,9 +104,9 @@ bool shares_launches(Context& context, const LoraGradientProduct& p) {
   return gradients_share_launches(context, p.s.shape()[1]);
 }
 
-// What record_gradients_wgmma() requires of a launch's members.
-bool may_join(std::span<const LoraGradientProduct> members, const LoraGradientProduct& p) {
-  return std::ranges::all_of(members, [&](const LoraGradientProduct& q) {
+// What record_gradients_wgmma() requires of a launch's problems.
+bool may_group(std::span<const LoraGradientProduct> problems, const LoraGradientProduct& p) {
+  return std::ranges::all_of(problems, [&](const LoraGradientProduct& q) {
     const bool same_kind = p.shrunk.empty() == q.shrunk.empty();
     const bool same_scales = p.scale == q.scale && p.shrink_scale == q.shrink_scale;
     return p.s.shape() == q.s.shape() && (!same_kind || same_scales);
@@ -141,9 +141,9 @@ void LoraGradientQueue::add(Batch& batch, const LoraGradientProduct& p) {
   waiting_.push_back(p);
 }
 
-void LoraGradientQueue::record(Batch& batch, std::span<const LoraGradientProduct> members) {
+void LoraGradientQueue::record(Batch& batch, std::span<const LoraGradientProduct> problems) {
   std::vector<LoraGradientProduct> all = std::exchange(waiting_, {});
-  for (const LoraGradientProduct& p : members) {
+  for (const LoraGradientProduct& p : problems) {
     if (shares_launches(batch.context(), p)) {
       all.push_back(p);
     } else {
@@ -151,9 +151,9 @@ void LoraGradientQueue::record(Batch& batch, std::span<const LoraGradientProduct
     }
   }
   for (std::span<const LoraGradientProduct> rest = all; !rest.empty();) {
-    const std::size_t most = std::min(rest.size(), kMostGradientMembers);
+    const std::size_t most = std::min(rest.size(), kMaxGradientProblems);
     std::size_t count = 1;
-    while (count < most && may_join(rest.first(count), rest[count])) ++count;
+    while (count < most && may_group(rest.first(count), rest[count])) ++count;
     record_gradients_wgmma(batch, rest.first(count));
     rest = rest.subspan(count);
   }

@@ -10,7 +10,7 @@
 namespace clora {
 
 inline constexpr std::string_view kLoraWgmma = "lora_linear_wgmma.cl";
-inline constexpr std::size_t kMostGradientMembers = 16;  // of a launch
+inline constexpr std::size_t kMaxGradientProblems = 16;  // of a launch
 
 // out [R, K] += scale * s [T, R]^T x [T, K]
 struct LoraGradientProduct {
@@ -39,7 +39,7 @@ class LoraGradientQueue {
   // Recorded now or later: until then x and s must stay as they are.
   void add(Batch& batch, const LoraGradientProduct& p);
   // Those that stand here and these, now.
-  void record(Batch& batch, std::span<const LoraGradientProduct> members);
+  void record(Batch& batch, std::span<const LoraGradientProduct> problems);
   void flush(Batch& batch) { record(batch, {}); }
 
  private:
@@ -47,9 +47,9 @@ class LoraGradientQueue {
 };
 
 // cl/lora_linear_wgmma.cl, one launch. f32 operands are rounded to bf16 first. REQUIRES: a device
-// with wgmma; at most kMostGradientMembers, of equal rows and ranks; of those that shrink, and of
+// with wgmma; at most kMaxGradientProblems, of equal rows and ranks; of those that shrink, and of
 // those that do not, equal scales; no two of one `out`.
-void record_gradients_wgmma(Batch& batch, std::span<const LoraGradientProduct> members);
+void record_gradients_wgmma(Batch& batch, std::span<const LoraGradientProduct> problems);
 // The ranks that a work-group of that kernel takes at once, where there are so many: the kernel is
 // another one for each number.
 std::uint32_t gradient_block_ranks(std::int64_t rank);

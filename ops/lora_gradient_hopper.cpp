@@ -20,14 +20,14 @@ constexpr std::uint32_t kSumItems = 256;
 // Of the sums, a unit: several hide one another's reads.
 constexpr std::uint32_t kSumGroupsOfUnit = 8;
 
-using Members = std::span<const LoraGradientProduct>;
+using Problems = std::span<const LoraGradientProduct>;
 
 std::uint32_t columns_of(const LoraGradientProduct& p) { return u32(p.x.shape()[1]); }
 std::uint32_t strips_of(const LoraGradientProduct& p) {
   return divide_up(columns_of(p), kStripColumns);
 }
 
-// The sizes of all members.
+// The sizes of all problems.
 struct Plan {
   std::uint32_t rows, rank, block_ranks, rank_blocks;
   std::uint32_t strips = 0;
@@ -35,22 +35,22 @@ struct Plan {
   std::uint32_t sum_groups;
   LoraChunks cut;
 
-  Plan(const Context& context, Members members)
-      : rows(u32(members.front().x.shape()[0])),
-        rank(u32(members.front().s.shape()[1])),
+  Plan(const Context& context, Problems problems)
+      : rows(u32(problems.front().x.shape()[0])),
+        rank(u32(problems.front().s.shape()[1])),
         block_ranks(gradient_block_ranks(rank)),
         rank_blocks(divide_up(rank, block_ranks)) {
-    for (const LoraGradientProduct& p : members) strips += strips_of(p);
+    for (const LoraGradientProduct& p : problems) strips += strips_of(p);
     const std::uint32_t units = std::max(1U, context.device().compute_units);
     cut = lora_chunks(rows, strips, rank_blocks, units);
     groups = std::min(units, strips * rank_blocks * cut.chunks);
     sum_groups =
-        std::min(units * kSumGroupsOfUnit, u32(divide_up(quads(members), std::int64_t{kSumItems})));
+        std::min(units * kSumGroupsOfUnit, u32(divide_up(quads(problems), std::int64_t{kSumItems})));
   }
-  // Of the results of all members, rows of those that shrink filled up.
-  std::int64_t quads(Members members) const {
+  // Of the results of all problems, rows of those that shrink filled up.
+  std::int64_t quads(Problems problems) const {
     std::int64_t all = 0;
-    for (const LoraGradientProduct& p : members) {
+    for (const LoraGradientProduct& p : problems) {
       all += parts_shape(p)[1];
       if (!p.shrunk.empty()) all += std::int64_t{rows} * rank_blocks * block_ranks / kQuad;
     }
@@ -65,9 +65,9 @@ struct Plan {
   }
 };
 
-Cost cost_of(Members members) {
+Cost cost_of(Problems problems) {
   Cost cost;
-  for (const LoraGradientProduct& p : members) {
+  for (const LoraGradientProduct& p : problems) {
     const double flops = 2.0 * static_cast<double>(p.x.elements() * p.s.shape()[1]);
     cost.flops += p.shrunk.empty() ? flops : 2 * flops;
     cost.bytes += static_cast<double>(p.x.bytes() + p.s.bytes() + 2 * p.out.bytes());
@@ -81,10 +81,10 @@ Kernel kernel_of(Context& context, const Plan& plan, std::string_view function) 
   return context.kernel(kLoraWgmma, function, defines);
 }
 
-// Of each member x, s and b; where it does not shrink, s for b. Then its results and their parts.
-TensorTable table_of(Batch& batch, const Plan& plan, Members members) {
+// Of each problem x, s and b; where it does not shrink, s for b. Then its results and their parts.
+TensorTable table_of(Batch& batch, const Plan& plan, Problems problems) {
   TensorTable table;
-  for (const LoraGradientProduct& p : members) {
+  for (const LoraGradientProduct& p : problems) {
     const bool shrinks = !p.shrunk.empty();
     const Bf16Rows x = record_bf16_rows(batch, p.x), s = record_bf16_rows(batch, p.s);
     const Bf16Rows b = shrinks ? record_bf16_rows(batch, p.b) : s;
@@ -99,11 +99,11 @@ TensorTable table_of(Batch& batch, const Plan& plan, Members members) {
   return table;
 }
 
-// The first of the members that shrink, or that do not; else any.
-const LoraGradientProduct& one_that(bool shrinks, Members members) {
+// The first of the problems that shrink, or that do not; else any.
+const LoraGradientProduct& one_that(bool shrinks, Problems problems) {
   const auto found = std::ranges::find(
-      members, shrinks, [](const LoraGradientProduct& p) { return !p.shrunk.empty(); });
-  return found == members.end() ? members.front() : *found;
+      problems, shrinks, [](const LoraGradientProduct& p) { return !p.shrunk.empty(); });
+  return found == problems.end() ? problems.front() : *found;
 }
 
 }  // namespace
@@ -120,14 +120,14 @@ LoraChunks lora_chunks(std::uint32_t rows, std::uint32_t strips, std::uint32_t r
   return {divide_up(boxes, chunk_boxes), chunk_boxes};
 }
 
-void record_gradients_wgmma(Batch& batch, std::span<const LoraGradientProduct> members) {
+void record_gradients_wgmma(Batch& batch, std::span<const LoraGradientProduct> problems) {
   Context& context = batch.context();
-  const Plan plan(context, members);
-  const TensorTable table = table_of(batch, plan, members);
+  const Plan plan(context, problems);
+  const TensorTable table = table_of(batch, plan, problems);
   const Tensor prepared = prepare_tensor_table(batch, table, "lora_linear/table");
-  const std::uint32_t count = u32(std::ssize(members));
+  const std::uint32_t count = u32(std::ssize(problems));
   Launch products{kernel_of(context, plan, "lora_gradients_wgmma"), groups_of(kItems, plan.groups),
-                  cost_of(members), "lora_linear/gradients", table.uses()};
+                  cost_of(problems), "lora_linear/gradients", table.uses()};
   batch.launch(std::move(products), prepared, count, plan.rows, plan.rank, plan.strips,
                plan.cut.chunks, plan.cut.chunk_boxes, plan.rank_blocks);
   Launch sums{kernel_of(context, plan, "lora_gradient_sums_wgmma"),
@@ -135,9 +135,9 @@ void record_gradients_wgmma(Batch& batch, std::span<const LoraGradientProduct> m
               {},
               "lora_linear/gradient sums",
               TensorTable{.tensors = table.tensors}.uses()};
-  const LoraGradientProduct& shrinking = one_that(true, members);
+  const LoraGradientProduct& shrinking = one_that(true, problems);
   batch.launch(std::move(sums), prepared, count, plan.rows, plan.rank, plan.cut.chunks,
-               plan.rank_blocks, one_that(false, members).scale, shrinking.scale,
+               plan.rank_blocks, one_that(false, problems).scale, shrinking.scale,
                shrinking.shrink_scale);
 }
 

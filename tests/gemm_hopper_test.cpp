@@ -122,7 +122,7 @@ class RealProducts {
   std::vector<GemmProduct> of(std::int64_t rows, std::int64_t in,
                               const std::vector<std::int64_t>& out, std::int64_t rank,
                               bool backward) {
-    std::vector<GemmProduct> members;
+    std::vector<GemmProduct> problems;
     const Tensor sum = tensor({rows, in});
     for (const std::int64_t n : out) {
       GemmProduct p{.y = backward ? sum : tensor({rows, n}),
@@ -135,9 +135,9 @@ class RealProducts {
       if (rank > 0) p.low_rank = {.s = tensor({rows, rank}), .u = tensor({rank, p.columns()})};
       if (rank > 0 && rank <= 64 && !backward) p.low_rank.a = tensor({rank, in});
       if (out.size() == 1 && !backward) p.start = p.y;
-      members.push_back(p);
+      problems.push_back(p);
     }
-    return members;
+    return problems;
   }
 
  private:
@@ -164,7 +164,7 @@ TEST(WgmmaSelfTest, BuildsTheVeryProgramThatRunsForEachPlanOfRealShapes) {
                    {D, {D, kv, kv}}, {D, {D}}, {D, {F, F}}, {F, {D}}}) {
             const std::vector<GemmProduct> real = products.of(rows, in, out, rank, backward);
             const WgmmaProgram program = gemm_wgmma_program(kUnits, real);
-            const std::vector<GemmProduct> small = small_members_like(test, real);
+            const std::vector<GemmProduct> small = small_problems_like(test, real);
             EXPECT_EQ(gemm_wgmma_program_like(program, small).options, program.options);
             EXPECT_LE(small.front().rows() * small.front().columns(), 64 << 10);
             plans.insert(program.options);
@@ -176,17 +176,17 @@ TEST(WgmmaSelfTest, BuildsTheVeryProgramThatRunsForEachPlanOfRealShapes) {
   EXPECT_GT(plans.size(), 30U) << "the shapes differ in their plans";
 }
 
-TEST(WgmmaSelfTest, OfMembersHasSeveralTilesEachWayAndTheirExtras) {
+TEST(WgmmaSelfTest, OfGroupedProblemsHasSeveralTilesEachWayAndTheirExtras) {
   Context& context = test::context_of(Variant::portable);
   RealProducts products(context);
   SelfTest test(context);
-  const auto forward = small_members_like(test, products.of(1024, 896, {4864, 4864}, 8, false));
+  const auto forward = small_problems_like(test, products.of(1024, 896, {4864, 4864}, 8, false));
   ASSERT_EQ(forward.size(), 2U);
   EXPECT_GT(forward.front().columns(), 256);
   EXPECT_GT(forward.front().rows(), 128);
   EXPECT_TRUE(forward[1].makes_s());
-  EXPECT_TRUE(begin_alike(forward[0].x, forward[1].x)) << "members have one x";
-  const auto backward = small_members_like(test, products.of(1024, 896, {4864, 4864}, 8, true));
+  EXPECT_TRUE(begin_alike(forward[0].x, forward[1].x)) << "problems have one x";
+  const auto backward = small_problems_like(test, products.of(1024, 896, {4864, 4864}, 8, true));
   EXPECT_TRUE(begin_alike(backward[0].y, backward[1].y)) << "and backward one sum";
   EXPECT_NE(backward[0].steps(), backward[1].steps());
 }

@@ -226,23 +226,23 @@ class Gemm : public test::OpTest {
     expect_close(dx.values(), want, tolerance, what + " accumulated");
   }
 
-  static constexpr std::int64_t kMemberRows = 140;
+  static constexpr std::int64_t kGroupedRows = 140;
 
   // Products of one input [140, in] by one call are what each is alone.
-  void expect_members(std::int64_t in, const std::vector<std::int64_t>& widths, std::int64_t rank,
+  void expect_grouped(std::int64_t in, const std::vector<std::int64_t>& widths, std::int64_t rank,
                       DType type) {
-    const Tensor x = up({kMemberRows, in}, values(kMemberRows * in, 1), DType::bf16);
+    const Tensor x = up({kGroupedRows, in}, values(kGroupedRows * in, 1), DType::bf16);
     std::vector<GemmOutput> joined, alone;
     for (std::size_t i = 0; i < widths.size(); ++i) {
       const std::int64_t n = widths[i];
       const auto seed = static_cast<std::uint32_t>(10 * i);
       const Tensor w = test::random_weights(DType::bf16, n, in, seed + 2).upload(context());
       const auto output = [&] {
-        GemmOutput of{context().allocate({kMemberRows, n}, type, MemoryTag::scratch), w};
+        GemmOutput of{context().allocate({kGroupedRows, n}, type, MemoryTag::scratch), w};
         if (rank == 0) of.extras.bias = up({n}, values(n, seed + 3));
         if (rank > 0) {
           of.extras.low_rank = {
-              context().allocate({kMemberRows, rank}, DType::f32, MemoryTag::scratch),
+              context().allocate({kGroupedRows, rank}, DType::f32, MemoryTag::scratch),
               up({rank, n}, values(rank * n, seed + 4)), 0.5F,
               up({rank, in}, values(rank * in, seed + 5)), 0.25F};
         }
@@ -273,16 +273,16 @@ class Gemm : public test::OpTest {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const std::int64_t n = steps[i];
       const auto seed = static_cast<std::uint32_t>(10 * i);
-      terms.push_back({up({kMemberRows, n}, values(kMemberRows * n, seed + 1), DType::bf16),
+      terms.push_back({up({kGroupedRows, n}, values(kGroupedRows * n, seed + 1), DType::bf16),
                        test::random_weights(DType::bf16, n, to, seed + 2).upload(context())});
       if (rank == 0) continue;
       terms.back().low_rank = {
-          up({kMemberRows, rank}, values(kMemberRows * rank, seed + 3), DType::bf16),
+          up({kGroupedRows, rank}, values(kGroupedRows * rank, seed + 3), DType::bf16),
           up({rank, to}, values(rank * to, seed + 4)), 0.5F};
     }
-    const auto before = values(kMemberRows * to, 99);
+    const auto before = values(kGroupedRows * to, 99);
     for (const Accumulate first : {Accumulate::no, Accumulate::yes}) {
-      const Tensor dx = up({kMemberRows, to}, before, type), each = up({kMemberRows, to}, before);
+      const Tensor dx = up({kGroupedRows, to}, before, type), each = up({kGroupedRows, to}, before);
       run([&](Batch& batch) {
         record_gemm_backward_sum(batch, dx, terms, first);
         Accumulate accumulate = first;
@@ -338,15 +338,15 @@ TEST_P(Gemm, TakesAndGivesBf16) {
   }
 }
 
-// Widths of two and three members, with adapters whose s is made or given, or none; biases or none.
+// Widths of two and three grouped problems, with adapters whose s is made or given, or none; biases or none.
 TEST_P(Gemm, ProductsOfOneInputAreWhatEachIsAlone) {
   constexpr std::int64_t kIn = 136;
-  CLORA_SKIP_UNLESS_AFFORDED(kMemberRows * kIn * 512 / 4);
+  CLORA_SKIP_UNLESS_AFFORDED(kGroupedRows * kIn * 512 / 4);
   for (const std::vector<std::int64_t>& widths :
        {std::vector<std::int64_t>{264, 40, 72}, {136, 264}, {20, 33}}) {
     for (const std::int64_t rank : {0, 5, 20}) {
       for (const DType type : {DType::bf16, DType::f32}) {
-        expect_members(kIn, widths, rank, type);
+        expect_grouped(kIn, widths, rank, type);
       }
     }
   }
@@ -354,7 +354,7 @@ TEST_P(Gemm, ProductsOfOneInputAreWhatEachIsAlone) {
 
 TEST_P(Gemm, AGradientOfSeveralTermsIsTheirSum) {
   constexpr std::int64_t kOut = 200;
-  CLORA_SKIP_UNLESS_AFFORDED(kMemberRows * kOut * 512 / 4);
+  CLORA_SKIP_UNLESS_AFFORDED(kGroupedRows * kOut * 512 / 4);
   for (const std::vector<std::int64_t>& steps :
        {std::vector<std::int64_t>{264, 40, 72}, {136, 264}, {20, 33}}) {
     for (const std::int64_t rank : {0, 5, 20}) {
@@ -382,12 +382,12 @@ TEST_P(Gemm, ManyStepsOfFewTilesGiveTheirProducts) {
   if (wide.affordable()) expect_types(wide, DType::bf16, DType::bf16, false);
 }
 
-TEST_P(Gemm, ManyStepsOfSeveralMembersGiveTheirProducts) {
+TEST_P(Gemm, ManyStepsOfGroupedProblemsGiveTheirProducts) {
   constexpr std::int64_t kMany = 2104;
-  CLORA_SKIP_UNLESS_AFFORDED(kMemberRows * kMany * 400 / 4);
+  CLORA_SKIP_UNLESS_AFFORDED(kGroupedRows * kMany * 400 / 4);
   for (const std::int64_t rank : {0, 16, 20}) {
-    expect_members(kMany, {264, 40, 72}, rank, DType::bf16);
-    expect_members(kMany, {40, 136}, rank, DType::f32);
+    expect_grouped(kMany, {264, 40, 72}, rank, DType::bf16);
+    expect_grouped(kMany, {40, 136}, rank, DType::f32);
     expect_terms(200, {1352, 200, 1160}, rank, DType::bf16);
     expect_terms(200, {kMany, 264}, rank, DType::f32);
   }
