@@ -9,8 +9,8 @@
 //         them the addresses of parts [tiles of the whole vocabulary, T], references [T], raised
 //         [1 + tiles of rows + T], zeros before the first launch of a chunk, and dx [T, D]. V: of
 //         this chunk; LOSS_ALONE has no e, raised and dx.
-//         Where split_tiles is less than the chunk's tiles of 256 entries, e lies in shares of so many
-//         tiles, one below the other, each of split_rows rows, as does dx; past V e is zero
+//         Where split_tiles is less than the chunk's tiles of 256 entries, e lies in slices of so
+//         many tiles, one below the other, each of split_rows rows, as does dx; past V e is zero
 // Types   x, w and e bf16, parts float2, raised u32, all else f32
 // Work    as gemm_wgmma, in tiles of 128 rows and 256 columns
 // Local   STAGES * 48 KB, four boxes of 8 KB (not LOSS_ALONE), and barriers
@@ -21,7 +21,7 @@
 //         and at the row the largest logit of such tiles and a MARGIN, so that it seldom happens
 //         twice. A second launch with `again`, which ends at once where raised[0] is zero, makes
 //         those tiles of rows anew, rows that are raised relative to what they are raised to; it
-//         also scales what dx holds of them (in dx_splits shares) and keeps the new reference. The
+//         also scales what dx holds of them (in dx_splits slices) and keeps the new reference. The
 //         order of groups shows nowhere: the same bits every run.
 //! clc: build on wgmma: STAGES=4
 //! clc: build on wgmma: STAGES=4 LOSS_ALONE

@@ -9,7 +9,7 @@
 //                    y = h w^T + scale (h a^T) u,  a [R, inputs], u [R, outputs]
 //
 // Shapes  x [D], changed; q [H, E]; parts [H, SPLITS, E + 2]; hidden [F]; rope_table [P, E / 2, 2];
-//         keys, values [S, G, E]; s_parts a number a row of a and share of its steps; weights
+//         keys, values [S, G, E]; s_parts a number a row of a and slice of its steps; weights
 //         [outputs, inputs]
 // Types   weights one type of quant.clh, all else f32; position, first, last [1] i32
 // Work    work-groups of GROUP items that all run at once and meet after each of five parts
@@ -55,7 +55,7 @@ __attribute__((always_inline)) void load_row(__local float* input, __global cons
   barrier(CLK_LOCAL_MEM_FENCE);  // input is whole
 }
 
-// The shares of h a^T are made and joined, with a meeting between.
+// The split-K slices of h a^T are computed and added up, with a meeting between.
 #ifdef ADAPTED
 #define MEETINGS 9
 #define MAKE_S(part)                                  \

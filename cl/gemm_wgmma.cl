@@ -11,7 +11,7 @@
 // Shapes  table: maps (cl/tensor_map.cl) of x, w, s (or a), u and y, a problem's together, in boxes
 //         of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows; those
 //         of u have 16 where R is at most 16. Behind them the addresses of start [M, C] and parts,
-//         then a problem's y [M, C], bias [C] and kept [M, R]: 0 for what is absent. With SPLIT
+//         then a problem's y [M, C], bias [C] and kept [M, R]: 0 for what is absent. With SPLIT_K
 //         words that are zero, one for each 64 rows of a tile
 // Types   x, w, s, a and u bf16, read through their maps alone; y and start f32, or bf16 with
 //         -D Y_BF16; kept f32, or bf16 with -D KEPT_BF16; bias and parts f32
@@ -20,8 +20,8 @@
 //         STAGES; the two others multiply 64 rows each, one group of products always in flight.
 //         Tiles are taken in bands of `band` tile rows, column by column, so that those in flight
 //         share x and w in the second-level cache. Rows of a lie behind those of w and share their
-//         products; each column of tiles makes s, the first keeps it. SPLIT: each tile's steps are
-//         cut into `shares`, one for a work-group; sums go to parts [tiles, shares, 128, WIDTH],
+//         products; each column of tiles makes s, the first keeps it. SPLIT_K: each tile's K extent is
+//         split into `slices`, one for a work-group; sums go to parts [tiles, slices, 128, WIDTH],
 //         and the group that comes last adds them up and stores the tile.
 // Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for
 //         64 ranks at once; START and BIAS where they are there; ALIGNED: C is a multiple of 8;
@@ -31,8 +31,8 @@
 //         and operands come as whole boxes; STAGED * 256 bytes; barriers
 // Cost    2 M C (J + R) flops, and 2 M R J for each column of tiles where s is made
 // Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, start and bias
-//         added in f32, results rounded to nearest even. Shares are added in their order, whoever
-//         comes last: the same bits every run
+//         added in f32, results rounded to nearest even. Slices are added in their order,
+//         whichever comes last: the same bits every run
 //! clc: build on wgmma: COLUMNS=256 WIDTH=256 STAGES=4 RANK_STEPS=0 Y_BF16 ALIGNED STAGED=128
 //! clc: build on wgmma: COLUMNS=128 WIDTH=144 STAGES=4 RANK_STEPS=1 SHRINK=16 Y_BF16 ALIGNED
 //! clc: build on wgmma: COLUMNS=192 WIDTH=192 STAGES=4 RANK_STEPS=1 TRANSPOSED START ALIGNED
@@ -114,14 +114,14 @@
   (sums, s_pairs + 4 * (i), transposed_operand_at(at + X_BYTES) + (i)*NEXT_TRANSPOSED_STEPS, 1, \
    "1")
 
-// What a share has summed up goes to the tile's end, or to memory for who ends it.
-#ifdef SPLIT
+// A slice's sums go to the tile's epilogue, or to memory for the slice that runs it.
+#ifdef SPLIT_K
 #define COUNTERS ((__global uint*)(table + MAPS_BYTES + 8 * ADDRESSES))
-#define ADD_SHARES                                                                              \
-  const bool ends_tile = add_shares(sums, (__global float4*)addresses[PARTS_AT], COUNTERS, number, \
-                                    share, shares, part, arrivals);
+#define ADD_SLICES                                                                              \
+  const bool ends_tile = add_slices(sums, (__global float4*)addresses[PARTS_AT], COUNTERS,       \
+                                    number, slice, slices, part, arrivals);
 #else
-#define ADD_SHARES const bool ends_tile = true;
+#define ADD_SLICES const bool ends_tile = true;
 #endif
 
 #define LOAD_FIRST load_first(added, extras, m0 + tile_row, c0, M, C_OF_PROBLEM, lane);
@@ -144,12 +144,12 @@ void prefetch_row(__global const Y_TYPE* start, uint m, uint c0, uint C) {
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     __global uchar* table, uint M, uint C, OTHERS(uint, C) uint J, OTHERS(uint, J) uint R,
-    uint band, float made_scale, float term_scale, uint split_rows, uint shares) {
+    uint band, float made_scale, float term_scale, uint split_rows, uint slices) {
   HOPPER_KERNEL;
   __local uchar ring[RING_BYTES + 2 * STAGED_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * STAGES];
   __local ulong addresses_of_both[2 * ADDRESSES];
-  // clc: allow clang-warning of SPLIT alone
+  // clc: allow clang-warning of SPLIT_K alone
   __local uint arrivals[2];
   const uint full = shared_address(barriers), empty = full + 8 * STAGES;
   const uint item = get_local_id(0), rank_boxes = RANK_STEPS > 0 ? (R + 63) / 64 : 0;
@@ -185,8 +185,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #ifdef START
     __global const Y_TYPE* start = (__global const Y_TYPE*)address;  // the first one
 #endif
-    EACH_SHARE {
-      SHARE_PLACE
+    EACH_SLICE {
+      SLICE_PLACE
       for (uint k = box_0; k < box_end; ++k) {
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
         const uint of = IS_TRANSPOSED ? PROBLEM_AT(k, boxes, boxes_1) : problem;
@@ -230,8 +230,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   if (item % 128 < ADDRESSES) addresses[item % 128] = address;
   group_together(part);  // all see the addresses
   float sums[WIDTH / 2];
-  EACH_SHARE {
-    SHARE_PLACE
+  EACH_SLICE {
+    SLICE_PLACE
     uint before = 0;
     for (uint k = box_0; k < box_end; ++k) {
 #ifdef TRANSPOSED
@@ -245,12 +245,12 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     const Extras extras = {(__global const Y_TYPE*)addresses[START_AT],
                            (__global const float*)addresses[BIAS_AT]};
     Added added[AHEAD + 1];
-#ifndef SPLIT
+#ifndef SPLIT_K
     LOAD_FIRST  // while the last products go on
 #endif
 #if SHRINK
     PRODUCTS_ENDED(WIDTH)(sums);
-    ADD_SHARES
+    ADD_SLICES
     uint s_pairs[SHRINK / 4];
     round_made(s_pairs, sums + COLUMNS / 2, made_scale * term_scale);
     if (c0 == 0 && ends_tile) {
@@ -275,10 +275,10 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     PRODUCTS_ENDED(COLUMNS)(sums);
     if (item % 128 == 0) barrier_arrive(empty + 8 * before);
 #if !SHRINK
-    ADD_SHARES
+    ADD_SLICES
 #endif
     if (!ends_tile) continue;
-#ifdef SPLIT
+#ifdef SPLIT_K
     LOAD_FIRST
 #endif
     const uint boxes_at = shared_address(ring) + RING_BYTES + part * STAGED_BYTES;

@@ -111,8 +111,8 @@ class Recording {
     return std::max(kChunkBytes / (entry_bytes * kTileEntries), std::int64_t{1});
   }
 
-  // Few rows make too few tiles of dx to fill the card: their chunk is cut into shares of its
-  // entries, whose products are added up at the end.
+  // Few rows make too few tiles of dx to fill the card: their chunk is split along its
+  // entries (split-K), and the slices' products are added up at the end.
   void cut_products(std::int64_t units) {
     constexpr std::int64_t kMostSplits = 16;
     const std::int64_t product_tiles = row_tiles_ * divide_up(width_, kTileColumns);
@@ -152,7 +152,7 @@ class Recording {
     return exponentials_.slice(0, {splits * split_rows_, columns}, DType::bf16);
   }
 
-  // The products of the shares of the chunk that begins with this tile.
+  // The products of the slices of the chunk that begins with this tile.
   GemmProduct product_of(std::int64_t tile, const Tensor& e, const Tensor& w) const {
     GemmProduct product;
     product.y = products_.rows(0, e.shape()[0]);
@@ -227,14 +227,14 @@ class Recording {
   const std::int64_t tiles_ = divide_up(entries_, kTileEntries);
   const std::int64_t row_tiles_ = divide_up(rows_, kTileRows);
   std::int64_t chunk_tiles_ = 0;
-  std::int64_t split_tiles_ = tiles_;  // of a share of a chunk's entries
-  std::int64_t split_rows_ = rows_;    // of a share's exponentials and products
+  std::int64_t split_tiles_ = tiles_;  // of a slice of a chunk's entries
+  std::int64_t split_rows_ = rows_;    // of a slice's exponentials and products
   std::int64_t splits_ = 1;
   Tensor parts_;
   Tensor target_logits_;
   Tensor references_;
   Tensor exponentials_;
-  Tensor products_;  // of the shares; dx itself where there is one
+  Tensor products_;  // of the slices; dx itself where there is one
   Tensor raised_;
 };
 

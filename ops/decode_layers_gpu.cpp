@@ -17,7 +17,7 @@ constexpr std::size_t kGroup = 512;
 constexpr std::int64_t kMostLayers = 128;  // whose addresses lie in local memory
 constexpr std::int64_t kLanes = 32;        // of a team, at least
 constexpr std::int64_t kMostSplits = 16;
-constexpr std::int64_t kShareSteps = 512;  // of a row of an adapter's a, SHARE_STEPS of the kernel
+constexpr std::int64_t kSliceSteps = 512;  // of a row of an adapter's a, SLICE_STEPS of the kernel
 constexpr std::int64_t kMostRanks = 1024;  // of the adapters of one product
 // What NVIDIA's cards have for a group's own arrays, whatever the driver tells: 227 KiB on Hopper,
 // 99 at least from sm_80 on, less 3 and 2 for what the driver adds.
@@ -83,7 +83,7 @@ std::int64_t most_s_parts(const DecodeLayers& decode) {
   std::int64_t most = 1;
   for (const DecodeLayer& l : decode.layers) {
     for (const PartRanks& part : ranks_of(l, decode_sizes(decode))) {
-      most = std::max(most, part.ranks * divide_up(part.steps, kShareSteps));
+      most = std::max(most, part.ranks * divide_up(part.steps, kSliceSteps));
     }
   }
   return most;

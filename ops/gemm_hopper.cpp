@@ -40,13 +40,13 @@ constexpr std::int64_t kAlignedColumns = 8;
 // all else, some 5 us.
 constexpr double kShrinkRow = 1.0 / 90;
 constexpr double kShrinkLaunch = 1'900;
-// What shares of a tile's steps cost in the same unit, which is about 2.7 ns: filling one more ring
-// and learning who comes last; and of each share kept or added, a column.
-constexpr double kShareCost = 1'000;
-constexpr double kShareColumn = 3;
+// What split-K slices cost in the same unit, which is about 2.7 ns: filling one more ring
+// and finding out which comes last; and of each slice stored or added, a column.
+constexpr double kSliceCost = 1'000;
+constexpr double kSliceColumn = 3;
 // More than so many to add up take longer than they gain.
-constexpr std::uint32_t kMostShares = 16;
-// Words by which the warp groups of a tile's shares learn who comes last.
+constexpr std::uint32_t kMaxSlices = 16;
+// Counters by which the warp groups of a tile's slices find out which comes last.
 constexpr std::uint32_t kCountersOfTile = 2;
 
 std::uint32_t units_of(const Context& context) {
@@ -140,7 +140,7 @@ Defines defines_of(Problems problems, const WgmmaTiles& tiles) {
   if (problems.size() > 1) defines.set("PROBLEMS", problems.size());
   if (tiles.shrink > 0) defines.set("SHRINK", tiles.shrink);
   if (tiles.staged > 0) defines.set("STAGED", tiles.staged);
-  if (tiles.shares > 1) defines.set("SPLIT");
+  if (tiles.slices > 1) defines.set("SPLIT_K");
   if (p.backward) defines.set("TRANSPOSED");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
   if (p.makes_s() && p.low_rank.s.type() == DType::bf16) defines.set("KEPT_BF16");
@@ -150,10 +150,10 @@ Defines defines_of(Problems problems, const WgmmaTiles& tiles) {
   return defines;
 }
 
-// The sums of shares, for whoever adds them up; nothing where tiles have one share.
+// The partial sums of slices; nothing where tiles have one slice.
 Tensor parts_of(Batch& batch, const WgmmaTiles& tiles) {
-  if (tiles.shares == 1) return {};
-  return batch.temporary({tiles.count, tiles.shares, kTileRows, tiles.width()}, DType::f32,
+  if (tiles.slices == 1) return {};
+  return batch.temporary({tiles.count, tiles.slices, kTileRows, tiles.width()}, DType::f32,
                          "gemm parts");
 }
 
@@ -161,7 +161,7 @@ Tensor parts_of(Batch& batch, const WgmmaTiles& tiles) {
 TensorTable table_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
   TensorTable table{.matrices = operands_of(batch, problems, tiles),
                     .tensors = {problems.front().start, parts_of(batch, tiles)},
-                    .counters = tiles.shares > 1 ? kCountersOfTile * tiles.count : 0};
+                    .counters = tiles.slices > 1 ? kCountersOfTile * tiles.count : 0};
   for (const GemmProduct& p : problems) {
     table.tensors.insert(table.tensors.end(), {p.y, p.bias, p.makes_s() ? p.low_rank.s : Tensor()});
   }
@@ -182,7 +182,7 @@ std::vector<Argument> arguments_of(Problems problems, const Tensor& table, const
   each([](const GemmProduct& problem) { return problem.columns(); });
   each([](const GemmProduct& problem) { return problem.steps(); });
   list.insert(list.end(), {u32(p.rank()), kBand, p.low_rank.a_scale, p.low_rank.scale,
-                           u32(p.split_rows > 0 ? p.split_rows : p.rows()), tiles.shares});
+                           u32(p.split_rows > 0 ? p.split_rows : p.rows()), tiles.slices});
   return list;
 }
 
@@ -193,9 +193,9 @@ std::uint32_t tile_count(std::uint32_t rows, std::span<const std::uint32_t> colu
   return across * divide_up(rows, kTileRows);
 }
 
-// Tiles of this width, their steps shared by as many work-groups as is fastest, all of them at
+// Tiles of this width, their K extent split into as many slices as is fastest, all of them at
 // once.
-WgmmaTiles shared_tiles(const WgmmaSize& size, std::uint32_t width) {
+WgmmaTiles split_k_tiles(const WgmmaSize& size, std::uint32_t width) {
   WgmmaTiles best{.columns = width, .shrink = size.shrink};
   best.count = tile_count(size.rows, size.columns, width);
   // Columns that come in a box and are not multiplied cost half as much.
@@ -203,12 +203,12 @@ WgmmaTiles shared_tiles(const WgmmaSize& size, std::uint32_t width) {
   const std::uint32_t idle = size.whole_boxes ? (held - width) / 2 : 0;
   const double box = std::max(width, kLeastCost) + idle + size.shrink + kTileOverhead;
   best.cost = box * size.boxes * divide_up(best.count, size.units);
-  const std::uint32_t most = std::min({kMostShares, size.boxes, size.units / best.count});
-  for (std::uint32_t shares = 2; shares <= most; ++shares) {
-    const double cost = box * divide_up(size.boxes, shares) + kShareCost +
-                        kShareColumn * best.width() * (shares + 1);
+  const std::uint32_t most = std::min({kMaxSlices, size.boxes, size.units / best.count});
+  for (std::uint32_t slices = 2; slices <= most; ++slices) {
+    const double cost = box * divide_up(size.boxes, slices) + kSliceCost +
+                        kSliceColumn * best.width() * (slices + 1);
     if (cost < best.cost) {
-      best.shares = shares;
+      best.slices = slices;
       best.cost = cost;
     }
   }
@@ -247,7 +247,7 @@ WgmmaTiles wgmma_tiles(const WgmmaSize& size) {
   for (const std::uint32_t width : {64U, 128U, 192U, 224U, 256U}) {
     const bool fits = width + size.shrink <= kMostColumns;
     if (!fits || (size.shrink > kStepRanks && width % kBoxRows != 0)) continue;
-    const WgmmaTiles tiles = shared_tiles(size, width);
+    const WgmmaTiles tiles = split_k_tiles(size, width);
     if (tiles.cost <= best.cost) best = tiles;
     if (width >= *std::ranges::max_element(size.columns)) break;
   }
@@ -292,10 +292,10 @@ void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> problems) {
 
 WgmmaProgram gemm_wgmma_program_like(const WgmmaProgram& program,
                                      std::span<const GemmProduct> problems) {
-  constexpr std::uint32_t kTestedShares = 3;
+  constexpr std::uint32_t kTestedSlices = 3;
   WgmmaTiles tiles = program.tiles;
   tiles.count = tile_count(u32(problems.front().rows()), columns_of(problems), tiles.columns);
-  tiles.shares = std::min({tiles.shares, kTestedShares, boxes_of(problems)});
+  tiles.slices = std::min({tiles.slices, kTestedSlices, boxes_of(problems)});
   return {tiles, defines_of(problems, tiles).text()};
 }
 

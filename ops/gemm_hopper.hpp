@@ -34,14 +34,14 @@ struct WgmmaSize {
   std::uint32_t boxes = 1;   // of 64 steps, of all problems that are summed up
 };
 
-// Tiles of 128 rows and so many columns, whose steps may be shared by several work-groups.
+// Tiles of 128 rows and so many columns, whose K extent may be split into slices, a work-group each.
 struct WgmmaTiles {
   std::uint32_t columns = 256;
   std::uint32_t shrink = 0;
   std::uint32_t staged = 0;  // columns that leave through shared memory
   std::uint32_t stages = 4;  // of the ring
   std::uint32_t count = 0;   // of all problems
-  std::uint32_t shares = 1;  // of a tile's steps
+  std::uint32_t slices = 1;  // of a tile's K extent
   double cost = 0;           // of the product, in columns times boxes of steps, one after another
 
   std::uint32_t width() const { return columns + shrink; }
@@ -56,8 +56,8 @@ struct WgmmaProgram {
 };
 // units: compute units of the card.
 WgmmaProgram gemm_wgmma_program(std::uint32_t units, std::span<const GemmProduct> problems);
-// Problems of whatever sizes, by another program's widths and ring: for its self-test. Steps are
-// shared by at most three work-groups. Where types, extras and ranks are alike, so are the options.
+// Problems of whatever sizes, by another program's widths and ring: for its self-test. K is
+// split into at most three slices. Where types, extras and ranks are alike, so are the options.
 WgmmaProgram gemm_wgmma_program_like(const WgmmaProgram& program,
                                      std::span<const GemmProduct> problems);
 // As record_gemm_wgmma(), by such a program. REQUIRES: equal options.
@@ -65,8 +65,8 @@ void record_gemm_wgmma_by(Batch& batch, std::span<const GemmProduct> problems,
                           const WgmmaProgram& program);
 
 // The width whose last wave of work-groups leaves least of the card idle, and a ring as long as
-// shared memory allows. Where tiles are fewer than half of the units, their steps are shared if
-// that gains more than adding the shares up costs.
+// shared memory allows. Where tiles are fewer than half of the units, K is split if
+// that gains more than adding the slices up costs.
 WgmmaTiles wgmma_tiles(const WgmmaSize& size);
 
 }  // namespace clora

@@ -182,7 +182,8 @@ LossAndSlopes run_by_chunks(Context& context, const Problem& p, Way way = {}) {
   return {loss.values(), gradient ? dx.values() : std::vector<float>()};
 }
 
-// In chunks of a tile, of several, and all at once: few rows are multiplied in shares of a chunk.
+// In chunks of a tile, of several, and all at once: few rows are multiplied in split-K
+// slices of a chunk.
 TEST_P(HeadLoss, IsRightHoweverFarTheTargetLiesBelowTheLargestLogit) {
   struct Case {
     std::int64_t rows, vocabulary, entries;

@@ -44,7 +44,7 @@ TEST(WgmmaTiles, TheRingIsAsLongAsSharedMemoryAllows) {
   }
 }
 
-TEST(WgmmaTiles, ManyStepsOfFewTilesAreShared) {
+TEST(WgmmaTiles, ALongKOfFewTilesIsSplit) {
   const auto cut = [](std::uint32_t rows, std::uint32_t columns, std::uint32_t boxes,
                       std::uint32_t shrink = 0, bool backward = false) {
     return wgmma_tiles({.rows = rows,
@@ -54,35 +54,35 @@ TEST(WgmmaTiles, ManyStepsOfFewTilesAreShared) {
                         .whole_boxes = backward,
                         .boxes = boxes});
   };
-  EXPECT_EQ(cut(1024, 896, 76).shares, 2U);  // 56 tiles fill less than half of the card,
+  EXPECT_EQ(cut(1024, 896, 76).slices, 2U);  // 56 tiles fill less than half of the card,
   EXPECT_EQ(cut(1024, 896, 76).columns, 128U);
-  EXPECT_EQ(cut(1024, 896, 76, 16).shares, 2U);  // an adapter made beside them or not;
-  EXPECT_EQ(cut(1024, 896, 152, 0, true).shares, 2U);
-  EXPECT_EQ(cut(1024, 896, 14).shares, 1U);  // adding up takes longer than 14 boxes of steps
-  EXPECT_GT(cut(1024, 16, 76).shares, 4U);   // 8 tiles
+  EXPECT_EQ(cut(1024, 896, 76, 16).slices, 2U);  // an adapter made beside them or not;
+  EXPECT_EQ(cut(1024, 896, 152, 0, true).slices, 2U);
+  EXPECT_EQ(cut(1024, 896, 14).slices, 1U);  // adding up takes longer than 14 boxes of steps
+  EXPECT_GT(cut(1024, 16, 76).slices, 4U);   // 8 tiles
   for (const std::uint32_t rows : {2048U, 4096U, 8192U}) {
-    EXPECT_EQ(cut(rows, 896, 76).shares, 1U) << rows;  // that fill the card
-    EXPECT_EQ(cut(rows, 3584, 296).shares, 1U) << rows;
+    EXPECT_EQ(cut(rows, 896, 76).slices, 1U) << rows;  // that fill the card
+    EXPECT_EQ(cut(rows, 3584, 296).slices, 1U) << rows;
   }
 }
 
-TEST(WgmmaTiles, SharesHaveStepsAndAllRunAtOnce) {
+TEST(WgmmaTiles, SlicesHaveStepsAndAllRunAtOnce) {
   for (const std::uint32_t rows : {1U, 131U, 1024U, 4096U}) {
     for (const std::uint32_t columns : {16U, 200U, 896U, 4864U}) {
       for (const std::uint32_t boxes : {1U, 3U, 47U, 592U}) {
         const WgmmaTiles tiles =
             wgmma_tiles({.rows = rows, .columns = {columns}, .units = kUnits, .boxes = boxes});
-        EXPECT_LE(tiles.shares, boxes);
-        if (tiles.shares > 1) {
-          EXPECT_LE(tiles.shares * tiles.count, kUnits);
+        EXPECT_LE(tiles.slices, boxes);
+        if (tiles.slices > 1) {
+          EXPECT_LE(tiles.slices * tiles.count, kUnits);
         }
       }
     }
   }
 }
 
-// So that these are tests of shares.
-TEST(WgmmaTiles, TheStepsOfGemmTestsManyAreShared) {
+// So that these are tests of split-K.
+TEST(WgmmaTiles, TheLongProductsOfGemmTestAreSplit) {
   struct Product {
     std::uint32_t rows, columns, boxes;
   };
@@ -96,7 +96,7 @@ TEST(WgmmaTiles, TheStepsOfGemmTestsManyAreShared) {
     for (const std::uint32_t shrink : {0U, 16U, 64U}) {
       const WgmmaSize size{
           .rows = rows, .columns = {columns}, .units = kUnits, .shrink = shrink, .boxes = boxes};
-      EXPECT_GT(wgmma_tiles(size).shares, 1U) << rows << " x " << columns << ", " << shrink;
+      EXPECT_GT(wgmma_tiles(size).slices, 1U) << rows << " x " << columns << ", " << shrink;
     }
   }
 }

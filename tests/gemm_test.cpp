@@ -363,8 +363,8 @@ TEST_P(Gemm, AGradientOfSeveralTermsIsTheirSum) {
   }
 }
 
-// Few tiles and many steps, which a card's work-groups share (tests/gemm_hopper_test.cpp): tiles
-// cut at their ends, shares that are not alike; the last has wider tiles.
+// Few tiles and a long K, which is split into slices (tests/gemm_hopper_test.cpp): tiles
+// cut at their ends, slices of unequal length; the last has wider tiles.
 TEST_P(Gemm, ManyStepsOfFewTilesGiveTheirProducts) {
   const Case ragged{131, 200, 3001, 16}, uneven{140, 75, 2100, 5}, boxes{131, 200, 2184, 20};
   for (const Case& c : {ragged, uneven, boxes}) {
