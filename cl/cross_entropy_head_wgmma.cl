@@ -47,16 +47,16 @@
     stage = 0;             \
     phase ^= 1;            \
   }
-// The tiles of this group, in bands of `band` tile rows, column by column.
+// The tiles of this group, in groups of `group_m` tile rows, column by column.
 #define EACH_TILE \
   for (uint id = get_group_id(0); id < row_tiles * column_tiles; id += get_num_groups(0))
 #define TILE_PLACE                                          \
-  const uint first_row = id / (band * column_tiles) * band; \
-  const uint band_rows = min(band, row_tiles - first_row);  \
-  const uint in_band = id - first_row * column_tiles;       \
-  const uint row_tile = first_row + in_band % band_rows;    \
+  const uint first_row = id / (group_m * column_tiles) * group_m; \
+  const uint group_rows = min(group_m, row_tiles - first_row); \
+  const uint in_group = id - first_row * column_tiles;      \
+  const uint row_tile = first_row + in_group % group_rows;  \
   const uint t0 = row_tile * TILE_ROWS;                     \
-  const uint v0 = in_band / band_rows * COLUMNS;            \
+  const uint v0 = in_group / group_rows * COLUMNS;          \
   if (again && raised[1 + row_tile] == 0) continue;
 
 // Floats as words that are ordered as they are; none is zero but a NaN's.
@@ -123,7 +123,7 @@ void scale_row(__global float* row, float by, uint D, uint lane) {
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials(
     __global const uchar* table, uint T, uint V, uint D, uint first_tile, uint split_tiles,
-    uint split_rows, uint again, uint dx_splits, uint band) {
+    uint split_rows, uint again, uint dx_splits, uint group_m) {
   HOPPER_KERNEL;
   __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
 #ifndef LOSS_ALONE

@@ -7,8 +7,8 @@
 // Types   x, w, s and u bf16; y and start f32 or bf16 (-D Y_BF16), bias f32
 // Work    a work-group of eight warps a tile of 128 x 128, a warp 64 x 32 of it. Items copy 32 steps of
 //         both operands ahead into a ring of three, their pieces of 16 bytes placed so that eight rows
-//         of one column lie in eight banks. Tiles are taken in bands of `band` tile rows, column by
-//         column, so that those in flight share x and w in the second-level cache.
+//         of one column lie in eight banks. Tiles are taken in groups of `group_m` tile rows,
+//         column by column, so that those in flight share x and w in the second-level cache.
 // Local   48 KB
 // Cost    2 M C (J + R) flops
 // Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them
@@ -134,13 +134,14 @@ __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void gemm_mma(
     __global Y* y, __global const ushort* x_data, __global const ushort* w_data,
     __global const ushort* s_data, __global const ushort* u_data, __global const Y* start,
     __global const float* bias, uint M, uint C, uint J, uint R, uint x_stride, uint w_stride,
-    uint s_stride, uint u_stride, uint has_start, uint has_bias, uint band) {
+    uint s_stride, uint u_stride, uint has_start, uint has_bias, uint group_m) {
   __local uchar ring[RING * STAGE_BYTES] __attribute__((aligned(1024)));
   const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
   const uint row_tiles = (M + TILE - 1) / TILE, column_tiles = (C + TILE - 1) / TILE;
-  const uint id = get_group_id(0), first_row = id / (band * column_tiles) * band;
-  const uint band_rows = min(band, row_tiles - first_row), in_band = id - first_row * column_tiles;
-  const uint m0 = (first_row + in_band % band_rows) * TILE, c0 = in_band / band_rows * TILE;
+  const uint id = get_group_id(0), first_row = id / (group_m * column_tiles) * group_m;
+  const uint group_rows = min(group_m, row_tiles - first_row);
+  const uint in_group = id - first_row * column_tiles;
+  const uint m0 = (first_row + in_group % group_rows) * TILE, c0 = in_group / group_rows * TILE;
   const Rows x = {x_data, M, J, x_stride}, s = {s_data, M, R, s_stride}, u = {u_data, R, C, u_stride};
   const Rows w = {w_data, IS_TRANSPOSED ? J : C, IS_TRANSPOSED ? C : J, w_stride};
   const uint w_stages = (J + STEPS - 1) / STEPS, stages = w_stages + (R + STEPS - 1) / STEPS;

@@ -18,11 +18,12 @@
 // Work    a persistent grid of work-groups of three warp groups: one thread of the first starts
 //         copies of 64 steps of a tile of 128 rows of x and COLUMNS columns of w into a ring of
 //         STAGES; the two others multiply 64 rows each, one group of products always in flight.
-//         Tiles are taken in bands of `band` tile rows, column by column, so that those in flight
-//         share x and w in the second-level cache. Rows of a lie behind those of w and share their
-//         products; each column of tiles makes s, the first keeps it. SPLIT_K: each tile's K extent is
-//         split into `slices`, one for a work-group; sums go to parts [tiles, slices, 128, WIDTH],
-//         and the group that comes last adds them up and stores the tile.
+//         Tiles are taken in groups of `group_m` tile rows, column by column, so that those in
+//         flight share x and w in the second-level cache. Rows of a lie behind those of w and
+//         share their products; each column of tiles makes s, the first keeps it. SPLIT_K: each
+//         tile's K extent is split into `slices`, one for a work-group; sums go to parts
+//         [tiles, slices, 128, WIDTH], and the group that comes last adds them up and stores the
+//         tile.
 // Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for
 //         64 ranks at once; START and BIAS where they are there; ALIGNED: C is a multiple of 8;
 //         STAGED, with it and Y_BF16: so many columns of a tile, a multiple of 64, leave through
@@ -144,7 +145,7 @@ void prefetch_row(__global const Y_TYPE* start, uint m, uint c0, uint C) {
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     __global uchar* table, uint M, uint C, OTHERS(uint, C) uint J, OTHERS(uint, J) uint R,
-    uint band, float made_scale, float term_scale, uint split_rows, uint slices) {
+    uint group_m, float made_scale, float term_scale, uint split_rows, uint slices) {
   HOPPER_KERNEL;
   __local uchar ring[RING_BYTES + 2 * STAGED_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * STAGES];

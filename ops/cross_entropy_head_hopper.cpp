@@ -17,7 +17,7 @@ constexpr std::int64_t kTileEntries = 256;
 constexpr std::int64_t kTileColumns = 256;  // of dx, about
 constexpr std::int64_t kStages = 4;
 constexpr std::size_t kItems = 384;
-constexpr std::uint32_t kBand = 16;  // as for products
+constexpr std::uint32_t kGroupM = 16;  // as for products
 constexpr std::uint32_t kBoxRows = 64;
 // What a chunk of exponentials may take: of few chunks the products' sums are read and written
 // again few times, and more than this gains little.
@@ -196,7 +196,7 @@ class Recording {
     launch.uses = table.uses();
     batch_.launch(std::move(launch), prepare_tensor_table(batch_, table, "head_loss/table"),
                   u32(rows_), w.rows, u32(width_), u32(tile), u32(split_tiles_), u32(split_rows_),
-                  std::uint32_t{again}, tile > 0 ? u32(splits_) : 0, kBand);
+                  std::uint32_t{again}, tile > 0 ? u32(splits_) : 0, kGroupM);
   }
 
   void record_end() {

@@ -21,8 +21,9 @@ constexpr std::uint32_t kBoxRows = 64;  // of an operand whose rows are steps, a
 constexpr std::uint32_t kBoxSteps = 64;
 constexpr std::uint32_t kRowBytes = 128;  // of a box
 constexpr std::size_t kItems = 384;
-// Tile rows walked column by column: 4 to 32 differ by 2 to 4 %, in no clear order.
-constexpr std::uint32_t kBand = 16;
+// Rasterisation group: tile rows walked column by column. 4 to 32 differ by 2 to 4 %, in no
+// clear order.
+constexpr std::uint32_t kGroupM = 16;
 // What a tile costs beside its columns: filling the ring and storing, in columns.
 constexpr std::uint32_t kTileOverhead = 32;
 // Narrower tiles take as long as such: they wait for x.
@@ -181,7 +182,7 @@ std::vector<Argument> arguments_of(Problems problems, const Tensor& table, const
   };
   each([](const GemmProduct& problem) { return problem.columns(); });
   each([](const GemmProduct& problem) { return problem.steps(); });
-  list.insert(list.end(), {u32(p.rank()), kBand, p.low_rank.a_scale, p.low_rank.scale,
+  list.insert(list.end(), {u32(p.rank()), kGroupM, p.low_rank.a_scale, p.low_rank.scale,
                            u32(p.split_rows > 0 ? p.split_rows : p.rows()), tiles.slices});
   return list;
 }

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::uint32_t kTile = 128;  // rows and columns
 constexpr std::size_t kItems = 256;
-// Tile rows walked column by column.
-constexpr std::uint32_t kBand = 8;
+// Rasterisation group: tile rows walked column by column.
+constexpr std::uint32_t kGroupM = 8;
 
 Defines defines_of(const GemmProduct& p) {
   Defines defines;
@@ -37,7 +37,7 @@ void record_gemm_mma(Batch& batch, const GemmProduct& p) {
   batch.launch(std::move(launch), p.y, x.data, w.data, s.data, u.data,
                p.start.empty() ? p.y : p.start, p.bias.empty() ? p.y : p.bias, u32(p.rows()),
                u32(p.columns()), u32(p.steps()), u32(p.rank()), x.stride, w.stride, s.stride,
-               u.stride, std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}, kBand);
+               u.stride, std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}, kGroupM);
 }
 
 }  // namespace clora
