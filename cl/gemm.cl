@@ -1,11 +1,11 @@
 // gemm: products with a frozen weight on any device.
 //
-//   forward   y [M, C] = alpha x [M, J] w [C, J]^T + scale s [M, R] u [R, C] + start + bias
-//   backward  y [M, C] = x [M, J] w [J, C] + scale s u + start
+//   forward   y [M, C] = alpha x [M, J] w [C, J]^T + scale s [M, R] u [R, C] + addend + bias
+//   backward  y [M, C] = x [M, J] w [J, C] + scale s u + addend
 //
-// Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
-// Types   w in any storage type (quant.clh); x f32, or bf16 with -D X_BF16; y and start likewise with
-//         -D Y_BF16; all else f32
+// Shapes  x [M, J], y and addend [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
+// Types   w in any storage type (quant.clh); x f32, or bf16 with -D X_BF16; y and addend likewise
+//         with -D Y_BF16; all else f32
 // Work    gemm: a work-group of 16 x 16 items owns a tile of 64 x 64 elements of y, an item every
 //         16th row and column of it (4 x 4).
 // Local   gemm: 16 steps of the tile's rows and columns, 2 x 16 x 65 floats
@@ -51,9 +51,9 @@
 
 __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
     __global Y_TYPE* y, __global const X_TYPE* x, __global const uchar* w,
-    __global const Y_TYPE* start, __global const float* bias, __global const float* s,
+    __global const Y_TYPE* addend, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
-    uint backward, uint has_start, uint has_bias) {
+    uint backward, uint has_addend, uint has_bias) {
   __local float left[STEPS * ROW_STRIDE];
   __local float right[STEPS * ROW_STRIDE];
   const uint column = get_local_id(0), row = get_local_id(1);
@@ -101,7 +101,7 @@ __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
       if (m >= M || c >= C) continue;
       const size_t at = (size_t)m * C + c;
       const float offset = has_bias ? bias[c] : 0.0f;
-      y[at] = TO_Y(sums[i][j] + (has_start ? OF_Y(start[at]) : 0.0f) + offset);
+      y[at] = TO_Y(sums[i][j] + (has_addend ? OF_Y(addend[at]) : 0.0f) + offset);
     }
   }
 }

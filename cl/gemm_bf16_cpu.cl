@@ -2,11 +2,11 @@
 // with -D AMX, with matrix tiles.
 //
 //   forward   y [M, C] = bf16(x [M, J]) bf16(alpha w [C, J])^T + bf16(s [M, R]) bf16(scale u [R, C])
-//                        + start + bias
-//   backward  y [M, C] = bf16(x [M, J]) bf16(w [J, C]) + bf16(s) bf16(scale u) + start
+//                        + addend + bias
+//   backward  y [M, C] = bf16(x [M, J]) bf16(w [J, C]) + bf16(s) bf16(scale u) + addend
 //   and, with makes_s, before either   s [M, R] = a_scale bf16(x) bf16(a [R, J])^T
 //
-// Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows;
+// Shapes  x [M, J], y and addend [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows;
 //         a [R, J], J a multiple of 32 where s is made; s_copies [column groups - 1][M, R]
 // Types   w in any storage type (quant.clh), all else f32
 // Work    as gemm_cpu: a work-group of one item owns panels_per_group panels of 32 columns and
@@ -194,9 +194,9 @@ BF16_TARGET void stage_rows(__local uint* stage, __global const float* x, uint s
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
     __global float* y, __global const float* x, __global const uchar* w,
-    __global const float* start, __global const float* bias, __global float* s,
+    __global const float* addend, __global const float* bias, __global float* s,
     __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
-    uint backward, uint has_start, uint has_bias, uint block_steps, uint panels_at_once,
+    uint backward, uint has_addend, uint has_bias, uint block_steps, uint panels_at_once,
     uint panels_per_group, uint tiles_per_group, __global const float* a, uint makes_s,
     float a_scale, __global float* s_copies, __local uint* scratch) {
   const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
@@ -248,7 +248,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           const uint c0 = p * TILE_COLUMNS;
           const size_t corner = (size_t)m * C + c0;
           // Later blocks of steps go on from what the first has stored.
-          __global const float* from = begin > 0 ? y + corner : has_start ? start + corner : 0;
+          __global const float* from = begin > 0 ? y + corner : has_addend ? addend + corner : 0;
           __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
           make_tile(y + corner, from, add, C, stage, whole_pairs(pairs), panel, rows,
                     min(C - c0, (uint)TILE_COLUMNS));

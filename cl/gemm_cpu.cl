@@ -1,9 +1,9 @@
 // gemm_cpu: products with a frozen weight on CPU devices, 12 or more rows.
 //
-//   forward   y [M, C] = alpha x [M, J] w [C, J]^T + scale s [M, R] u [R, C] + start + bias
-//   backward  y [M, C] = x [M, J] w [J, C] + scale s u + start
+//   forward   y [M, C] = alpha x [M, J] w [C, J]^T + scale s [M, R] u [R, C] + addend + bias
+//   backward  y [M, C] = x [M, J] w [J, C] + scale s u + addend
 //
-// Shapes  x [M, J], y and start [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
+// Shapes  x [M, J], y and addend [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
 // Types   w in any storage type (quant.clh), all else f32
 // Work    a work-group of one item owns panels_per_group panels of 32 columns and tiles_per_group
 //         tiles of 12 rows. It takes panels_at_once panels and block_steps reduction steps
@@ -150,9 +150,9 @@ __attribute__((noinline)) void stage_rows(__local float* stage, __global const f
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
     __global float* y, __global const float* x, __global const uchar* w,
-    __global const float* start, __global const float* bias, __global const float* s,
+    __global const float* addend, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
-    uint backward, uint has_start, uint has_bias, uint block_steps, uint panels_at_once,
+    uint backward, uint has_addend, uint has_bias, uint block_steps, uint panels_at_once,
     uint panels_per_group, uint tiles_per_group, uint always_stage, __local float* scratch) {
   const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
   const uint panel_begin = get_group_id(0) * panels_per_group;
@@ -187,7 +187,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           const uint c0 = p * TILE_COLUMNS;
           const size_t corner = (size_t)m * C + c0;
           // Later blocks of steps go on from what the first has stored.
-          __global const float* from = begin > 0 ? y + corner : has_start ? start + corner : 0;
+          __global const float* from = begin > 0 ? y + corner : has_addend ? addend + corner : 0;
           __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
           __global const float* x_at = x + (size_t)m * J + begin;
           __global const float* s_at = s + (size_t)m * R + (end > w_end ? w_end - J : 0);

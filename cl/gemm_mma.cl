@@ -1,10 +1,10 @@
 // gemm_mma: products of bf16 matrices on the matrix units of NVIDIA's cards since Ampere.
 //
-//   y [M, C] = x [M, J] w [C, J]^T + s [M, R] u [R, C] + start + bias
-//   with -D TRANSPOSED   y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + start
+//   y [M, C] = x [M, J] w [C, J]^T + s [M, R] u [R, C] + addend + bias
+//   with -D TRANSPOSED   y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + addend
 // Shapes  rows of x, w, s and u are x_stride, w_stride, s_stride and u_stride elements apart, multiples
-//         of 8, with zeros past their columns; start like y, bias [C]
-// Types   x, w, s and u bf16; y and start f32 or bf16 (-D Y_BF16), bias f32
+//         of 8, with zeros past their columns; addend like y, bias [C]
+// Types   x, w, s and u bf16; y and addend f32 or bf16 (-D Y_BF16), bias f32
 // Work    a work-group of eight warps a tile of 128 x 128, a warp 64 x 32 of it. Items copy 32 steps of
 //         both operands ahead into a ring of three, their pieces of 16 bytes placed so that eight rows
 //         of one column lie in eight banks. Tiles are taken in groups of `group_m` tile rows,
@@ -118,23 +118,23 @@ INLINED void copy_stage(uint to, uint k, uint w_stages, Rows x, Rows w, Rows s, 
   }
 }
 
-INLINED void store_two(__global Y* y, __global const Y* start, __global const float* bias, uint c,
+INLINED void store_two(__global Y* y, __global const Y* addend, __global const float* bias, uint c,
                        uint C, const float* sums) {
 #pragma unroll
   for (uint i = 0; i < 2; ++i) {
     if (c + i >= C) return;
     float sum = sums[i];
     if (bias != 0) sum += bias[c + i];
-    if (start != 0) sum += OF_Y(start[c + i]);
+    if (addend != 0) sum += OF_Y(addend[c + i]);
     y[c + i] = TO_Y(sum);
   }
 }
 
 __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void gemm_mma(
     __global Y* y, __global const ushort* x_data, __global const ushort* w_data,
-    __global const ushort* s_data, __global const ushort* u_data, __global const Y* start,
+    __global const ushort* s_data, __global const ushort* u_data, __global const Y* addend,
     __global const float* bias, uint M, uint C, uint J, uint R, uint x_stride, uint w_stride,
-    uint s_stride, uint u_stride, uint has_start, uint has_bias, uint group_m) {
+    uint s_stride, uint u_stride, uint has_addend, uint has_bias, uint group_m) {
   __local uchar ring[RING * STAGE_BYTES] __attribute__((aligned(1024)));
   const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
   const uint row_tiles = (M + TILE - 1) / TILE, column_tiles = (C + TILE - 1) / TILE;
@@ -176,7 +176,7 @@ __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void gemm_mma(
       if (m >= M) continue;
 #pragma unroll
       for (uint j = 0; j < 4; ++j) {
-        store_two(y + (size_t)m * C, has_start ? start + (size_t)m * C : 0, has_bias ? bias : 0,
+        store_two(y + (size_t)m * C, has_addend ? addend + (size_t)m * C : 0, has_bias ? bias : 0,
                   c0 + column + 8 * j + 2 * (lane % 4), C, sums[i][j] + 2 * side);
       }
     }

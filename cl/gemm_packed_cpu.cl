@@ -1,10 +1,10 @@
 // gemm_packed_cpu: forward products of 12 and more rows with a frozen weight of floats in packed
 // panels (quant_packed.clh), which are read in place: nothing is expanded.
 //
-//   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
+//   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
 //   s = a_scale x [M, K] a [R, K]^T      first, where makes_s; else s is given
 //
-// Shapes  x [M, K], y and start [M, N], s [M, R], u [R, N], bias [N]; N a multiple of 16, K of 64;
+// Shapes  x [M, K], y and addend [M, N], s [M, R], u [R, N], bias [N]; N a multiple of 16, K of 64;
 //         R up to RANK_STEPS where s is made
 // Types   w f32, packed; with -D BF16 bf16, packed, x, a, s and scale * u rounded to bf16;
 //         else f32. -D AMX besides: on matrix tiles, alpha = 1
@@ -42,9 +42,9 @@
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
     __global float* y, __global const float* x, __global const ELEMENT* w,
-    __global const float* start, __global const float* bias, __global float* s,
+    __global const float* addend, __global const float* bias, __global float* s,
     __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_start, uint has_bias, __global const float* a, uint makes_s, float a_scale,
+    uint has_addend, uint has_bias, __global const float* a, uint makes_s, float a_scale,
     uint block_steps, uint panels_per_group, uint rows_per_group, uint chunk_rows,
     __local ELEMENT* scratch) {
   const uint panel_begin = get_group_id(0) * panels_per_group;
@@ -89,7 +89,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
           const size_t corner = (size_t)(m0 + i) * N + c0;
           // Later blocks of steps go on from what the first has stored.
           const int first = k == 0;
-          __global const float* from = !first ? y + corner : has_start ? start + corner : 0;
+          __global const float* from = !first ? y + corner : has_addend ? addend + corner : 0;
           __global const float* add = first && has_bias ? bias + c0 : 0;
           const uint ahead_step = to_ask > 0 ? ask_step : 0;
           i += make_tile(y + corner, from, add, N, stage + i * STAGE_STRIDE, packed, to_next,

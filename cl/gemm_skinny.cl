@@ -1,11 +1,11 @@
 // gemm_skinny: skinny forward products (decoding, small batches) at the speed of memory, on
 // any device but CPUs.
 //
-//   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
+//   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
 //   with -D MAKES_S, in the same launch:  s = a_scale x a [R, K]^T
 //
 // Shapes  as above; M up to ROWS
-// Types   w in any storage type (quant.clh), all else f32; -D X_BF16: x bf16; -D Y_BF16: y and start
+// Types   w in any storage type (quant.clh), all else f32; -D X_BF16: x bf16; -D Y_BF16: y, addend
 // Work    a work-group is cut into teams of `lanes` neighbouring items; a team owns TEAM_ROWS rows of
 //         w at a time, for all rows of x: its items read eight elements each side by side, and their
 //         sums are added up at the end. Groups take teams' rows by turns.
@@ -193,9 +193,9 @@ __attribute__((always_inline)) void make_s(__local float* made, __global float* 
 #endif
 
 __attribute__((always_inline)) void skinny_gemm(
-    __global Y* y, __global const X* x, __global const uchar* w, __global const Y* start,
+    __global Y* y, __global const X* x, __global const uchar* w, __global const Y* addend,
     __global const float* bias, __global float* s, __global const float* u, uint M, uint N, uint K,
-    uint R, float alpha, float scale, uint has_start, uint has_bias, uint lanes,
+    uint R, float alpha, float scale, uint has_addend, uint has_bias, uint lanes,
     __global const float* a, float a_scale, __local float* made, __local float* scratch) {
   const uint team = get_local_id(0) / lanes, lane = get_local_id(0) & (lanes - 1);  // a power of 2
   const uint batch_rows = GROUP / lanes * TEAM_ROWS;
@@ -218,7 +218,7 @@ __attribute__((always_inline)) void skinny_gemm(
     const uint m = lane % ROWS, column = n + lane / ROWS;
     const int stores = lane < OUTPUTS && m < M && column < N;
     float offset = 0.0f;
-    if (stores && has_start) offset += Y_AT(start + (size_t)m * N + column);
+    if (stores && has_addend) offset += Y_AT(addend + (size_t)m * N + column);
     if (stores && has_bias) offset += bias[column];
     add_products(sums, first, rows, x, M, K, lane, lanes);
 #pragma unroll
@@ -237,12 +237,12 @@ __attribute__((always_inline)) void skinny_gemm(
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny(
-    __global Y* y, __global const X* x, __global const uchar* w, __global const Y* start,
+    __global Y* y, __global const X* x, __global const uchar* w, __global const Y* addend,
     __global const float* bias, __global float* s, __global const float* u,
     __global const float* a, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_start, uint has_bias, uint lanes, float a_scale, __local float* made) {
+    uint has_addend, uint has_bias, uint lanes, float a_scale, __local float* made) {
   __local float scratch[TEAM_SCRATCH(OUTPUTS)];
-  skinny_gemm(y, x, w, start, bias, s, u, M, N, K, R, alpha, scale, has_start, has_bias, lanes, a,
+  skinny_gemm(y, x, w, addend, bias, s, u, M, N, K, R, alpha, scale, has_addend, has_bias, lanes, a,
               a_scale, made, scratch);
 }
 
@@ -250,10 +250,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny(
 // less to look after.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny_at(
     __global const ulong* at, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_start, uint has_bias, uint lanes, float a_scale, __local float* made) {
+    uint has_addend, uint has_bias, uint lanes, float a_scale, __local float* made) {
   __local float scratch[TEAM_SCRATCH(OUTPUTS)];
   skinny_gemm((__global Y*)at[0], (__global const X*)at[1], (__global const uchar*)at[2],
               (__global const Y*)at[3], (__global const float*)at[4], (__global float*)at[5],
-              (__global const float*)at[6], M, N, K, R, alpha, scale, has_start, has_bias, lanes,
+              (__global const float*)at[6], M, N, K, R, alpha, scale, has_addend, has_bias, lanes,
               (__global const float*)at[7], a_scale, made, scratch);
 }

@@ -1,6 +1,6 @@
 // gemm_skinny_cpu: skinny forward products (decoding) on CPU devices.
 //
-//   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
+//   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
 //
 // Shapes  as above; M small
 // Types   w in any storage type (quant.clh), all else f32
@@ -66,9 +66,9 @@ __attribute__((noinline)) float4 dot_row_4(__global const uchar* row, __global c
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny(
     __global float* y, __global const float* x, __global const uchar* w,
-    __global const float* start, __global const float* bias, __global const float* s,
+    __global const float* addend, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_start, uint has_bias, uint rows_per_group) {
+    uint has_addend, uint has_bias, uint rows_per_group) {
   const uint n_begin = get_group_id(0) * rows_per_group;
   const uint n_end = min(N, n_begin + rows_per_group);
   for (uint n0 = n_begin; n0 < n_end; n0 += ROWS_AT_ONCE) {
@@ -91,7 +91,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny(
       }
       for (uint i = 0; i < count; ++i) {
         const size_t m = m0 + i;
-        finish_row(y + m * N + n0, sums[i], has_start ? start + m * N + n0 : 0,
+        finish_row(y + m * N + n0, sums[i], has_addend ? addend + m * N + n0 : 0,
                    has_bias ? bias + n0 : 0, s + m * R, u + n0, width, N, R, alpha, scale);
       }
     }

@@ -1,7 +1,7 @@
 // gemm_skinny_int8_cpu: the products of gemm_skinny in integers, for packed weights on CPUs with
 // avx512_vnni.
 //
-//   y [M, N] = alpha x16 [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
+//   y [M, N] = alpha x16 [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
 //
 // Shapes  as above; M small, N a multiple of 16, K of 64
 // Types   w quantised blocks, packed (quant_packed.clh), all else f32
@@ -62,9 +62,9 @@ INT8_TARGET void packed_dot_4(float16* sums, __global const uchar* panel, __loca
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_int8(
     __global float* y, __global const float* x, __global const uchar* w,
-    __global const float* start, __global const float* bias, __global const float* s,
+    __global const float* addend, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_start, uint has_bias, uint panels_per_group, uint rows_held, __local char* scratch) {
+    uint has_addend, uint has_bias, uint panels_per_group, uint rows_held, __local char* scratch) {
   const uint n_begin = get_group_id(0) * panels_per_group * PACKED_ROWS;
   const uint n_end = min(N, n_begin + panels_per_group * PACKED_ROWS);
   const uint row_bytes = ROW_BYTES(K);
@@ -82,7 +82,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_int8(
         if (count == 1) sums[0] = packed_dot(panel, scratch + i0 * row_bytes, K);
         for (uint i = 0; i < count; ++i) {
           const size_t m = m_held + i0 + i;
-          finish_row(y + m * N + n, (const float*)(sums + i), has_start ? start + m * N + n : 0,
+          finish_row(y + m * N + n, (const float*)(sums + i), has_addend ? addend + m * N + n : 0,
                      has_bias ? bias + n : 0, s + m * R, u + n, PACKED_ROWS, N, R, alpha, scale);
         }
         i0 += count;

@@ -1,7 +1,7 @@
 // gemm_skinny_packed_cpu: skinny forward products (decoding) with a frozen weight of floats
 // in packed panels (quant_packed.clh), on CPU devices.
 //
-//   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + start + bias
+//   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
 //
 // Shapes  as above; M small, N a multiple of 16, K of 64
 // Types   w f32 or bf16 (-D WEIGHT_TYPE), packed, all else f32: x is not rounded
@@ -75,9 +75,9 @@ __attribute__((noinline)) void dot_panel_4(__global const uint* panel, __global 
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_packed(
     __global float* y, __global const float* x, __global const uchar* w,
-    __global const float* start, __global const float* bias, __global const float* s,
+    __global const float* addend, __global const float* bias, __global const float* s,
     __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_start, uint has_bias, uint panels_per_group) {
+    uint has_addend, uint has_bias, uint panels_per_group) {
   const uint panel_begin = get_group_id(0) * panels_per_group;
   const uint panel_end = min(N / PACKED_ROWS, panel_begin + panels_per_group);
   for (uint at = panel_begin; at < panel_end; ++at) {
@@ -96,7 +96,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_packed(
       }
       for (uint i = 0; i < count; ++i) {
         const size_t m = m0 + i;
-        finish_row(y + m * N + n0, sums + i * PACKED_ROWS, has_start ? start + m * N + n0 : 0,
+        finish_row(y + m * N + n0, sums + i * PACKED_ROWS, has_addend ? addend + m * N + n0 : 0,
                    has_bias ? bias + n0 : 0, s + m * R, u + n0, PACKED_ROWS, N, R, alpha, scale);
       }
     }

@@ -1,19 +1,19 @@
 // gemm_wgmma: products of bf16 matrices on Hopper's matrix units.
 //
-//   y [M, C] = x [M, J] w [C, J]^T + s [M, R] u [R, C] + start + bias
-//   TRANSPOSED         y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + start
+//   y [M, C] = x [M, J] w [C, J]^T + s [M, R] u [R, C] + addend + bias
+//   TRANSPOSED         y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + addend
 //                      where rows from i * split_rows on, a multiple of 128, take w from its row
 //                      i * J on
 //   SHRINK=16 or 64    at least R: s is made on the way of a [R, J], kept = made_scale * x a^T, and
 //                      what is multiplied with u is bf16(term_scale * kept)
 //   PROBLEMS=2 or 3    of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i; TRANSPOSED, in one sum:
-//                      y = x w + s u + x_1 w_1 + s_1 u_1 + ... + start
+//                      y = x w + s u + x_1 w_1 + s_1 u_1 + ... + addend
 // Shapes  table: maps (cl/tensor_map.cl) of x, w, s (or a), u and y, a problem's together, in boxes
 //         of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows; those
-//         of u have 16 where R is at most 16. Behind them the addresses of start [M, C] and parts,
+//         of u have 16 where R is at most 16. Behind them the addresses of addend [M, C] and parts,
 //         then a problem's y [M, C], bias [C] and kept [M, R]: 0 for what is absent. With SPLIT_K
 //         words that are zero, one for each 64 rows of a tile
-// Types   x, w, s, a and u bf16, read through their maps alone; y and start f32, or bf16 with
+// Types   x, w, s, a and u bf16, read through their maps alone; y and addend f32, or bf16 with
 //         -D Y_BF16; kept f32, or bf16 with -D KEPT_BF16; bias and parts f32
 // Work    a persistent grid of work-groups of three warp groups: one thread of the first starts
 //         copies of 64 steps of a tile of 128 rows of x and COLUMNS columns of w into a ring of
@@ -25,18 +25,18 @@
 //         [tiles, slices, 128, WIDTH], and the group that comes last adds them up and stores the
 //         tile.
 // Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for
-//         64 ranks at once; START and BIAS where they are there; ALIGNED: C is a multiple of 8;
+//         64 ranks at once; ADDEND and BIAS where they are there; ALIGNED: C is a multiple of 8;
 //         STAGED, with it and Y_BF16: so many columns of a tile, a multiple of 64, leave through
 //         shared memory by bulk stores
 // Local   STAGES * (128 + WIDTH) * 128 bytes, with COLUMNS as a multiple of 64 where that is more
 //         and operands come as whole boxes; STAGED * 256 bytes; barriers
 // Cost    2 M C (J + R) flops, and 2 M R J for each column of tiles where s is made
-// Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, start and bias
+// Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, addend and bias
 //         added in f32, results rounded to nearest even. Slices are added in their order,
 //         whichever comes last: the same bits every run
 //! clc: build on wgmma: COLUMNS=256 WIDTH=256 STAGES=4 RANK_STEPS=0 Y_BF16 ALIGNED STAGED=128
 //! clc: build on wgmma: COLUMNS=128 WIDTH=144 STAGES=4 RANK_STEPS=1 SHRINK=16 Y_BF16 ALIGNED
-//! clc: build on wgmma: COLUMNS=192 WIDTH=192 STAGES=4 RANK_STEPS=1 TRANSPOSED START ALIGNED
+//! clc: build on wgmma: COLUMNS=192 WIDTH=192 STAGES=4 RANK_STEPS=1 TRANSPOSED ADDEND ALIGNED
 #include "bf16_values.clh"
 #include "hopper.clh"
 #include "hopper_lanes.clh"
@@ -58,7 +58,7 @@
 #define PROBLEM_MAPS 5
 #define MAPS_BYTES (PROBLEMS * PROBLEM_MAPS * MAP_BYTES)
 // The table's addresses.
-#define START_AT 0
+#define ADDEND_AT 0
 #define PARTS_AT 1
 #define OF_EACH(n) (2 + 3 * problem + (n))
 #define Y_AT OF_EACH(0)
@@ -133,11 +133,11 @@ void copy_across(uint to, __global const uchar* map, uint c0, uint step, uint re
     copy_box(to + i * PIECE_BYTES, map, c0 + i * 64, step, ready);
 }
 
-// A tile's row of start comes nearer while the tile is multiplied.
-void prefetch_row(__global const Y_TYPE* start, uint m, uint c0, uint C) {
+// A tile's row of the addend comes nearer while the tile is multiplied.
+void prefetch_row(__global const Y_TYPE* addend, uint m, uint c0, uint C) {
 #ifdef ALIGNED
   const uint bytes = min((uint)COLUMNS, C - c0) * (uint)sizeof(Y_TYPE);
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(start + (size_t)m * C + c0),
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(addend + (size_t)m * C + c0),
                "r"(bytes)
                : "memory");
 #endif
@@ -183,8 +183,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   if (item < 128) {
     FEWER_REGISTERS;
     if (item != 0) return;
-#ifdef START
-    __global const Y_TYPE* start = (__global const Y_TYPE*)address;  // the first one
+#ifdef ADDEND
+    __global const Y_TYPE* addend = (__global const Y_TYPE*)address;  // the first one
 #endif
     EACH_SLICE {
       SLICE_PLACE
@@ -202,9 +202,9 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
           copy_box(to + X_BYTES, map + MAP_BYTES, step, c0, ready);
         }
         if (SHRINK) copy_box(to + X_BYTES + COLUMNS * 128, map + 2 * MAP_BYTES, step, 0, ready);
-#ifdef START
+#ifdef ADDEND
         for (uint m = m0 + k; m < min(m0 + TILE_ROWS, M); m += all_boxes) {
-          prefetch_row(start, m, c0, C);
+          prefetch_row(addend, m, c0, C);
         }
 #endif
         NEXT_STAGE
@@ -243,7 +243,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
       MULTIPLY_STAGE(k > box_0, FOUR_PRODUCTS(WIDTH, k != box_0, operand_at, NEXT_STEPS, "0"))
 #endif
     }
-    const Extras extras = {(__global const Y_TYPE*)addresses[START_AT],
+    const Extras extras = {(__global const Y_TYPE*)addresses[ADDEND_AT],
                            (__global const float*)addresses[BIAS_AT]};
     Added added[AHEAD + 1];
 #ifndef SPLIT_K

@@ -44,7 +44,7 @@ void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
 void record_product_widened(Batch& batch, GemmProduct p) {
   const Tensor y = std::exchange(p.y, f32_result(batch, p.y));
   p.x = record_widened(batch, p.x);
-  if (!p.start.empty()) p.start = record_widened(batch, p.start);
+  if (!p.addend.empty()) p.addend = record_widened(batch, p.addend);
   record_product(batch, p);
   record_result(batch, y, p.y);
 }
@@ -73,7 +73,7 @@ void record_product(Batch& batch, GemmProduct p) {
     record_product(batch, {.y = p.low_rank.s,
                            .x = p.x,
                            .w = rounded ? p.low_rank.a_rounded : a,
-                           .start = {},
+                           .addend = {},
                            .bias = {},
                            .low_rank = {},
                            .alpha = p.low_rank.a_scale});
@@ -126,7 +126,7 @@ GemmProduct product_of(const Tensor& y, const Tensor& x, const Tensor& w,
   return {.y = y,
           .x = x,
           .w = w,
-          .start = extras.residual,
+          .addend = extras.residual,
           .bias = extras.bias,
           .low_rank = extras.low_rank,
           .alpha = extras.scale};
@@ -143,7 +143,7 @@ GemmProduct backward_product_of(const Tensor& dx, const GemmTerm& term, Accumula
   return {.y = dx,
           .x = dy,
           .w = w,
-          .start = accumulate == Accumulate::yes ? dx : Tensor(),
+          .addend = accumulate == Accumulate::yes ? dx : Tensor(),
           .bias = {},
           .low_rank = low_rank,
           .backward = true};

@@ -69,7 +69,7 @@ using Problems = std::span<const GemmProduct>;
 std::uint32_t boxes_of(Problems problems) {
   std::uint32_t boxes = 0;
   for (const GemmProduct& p : problems) {
-    boxes = (p.backward ? boxes : 0) + divide_up(u32(p.steps()), kBoxSteps);
+    boxes = (p.backward ? boxes : 0) + divide_up(u32(p.k()), kBoxSteps);
   }
   return boxes;
 }
@@ -146,7 +146,7 @@ Defines defines_of(Problems problems, const WgmmaTiles& tiles) {
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
   if (p.makes_s() && p.low_rank.s.type() == DType::bf16) defines.set("KEPT_BF16");
   if (is_aligned(p)) defines.set("ALIGNED");
-  if (!p.start.empty()) defines.set("START");
+  if (!p.addend.empty()) defines.set("ADDEND");
   if (!p.bias.empty()) defines.set("BIAS");
   return defines;
 }
@@ -161,7 +161,7 @@ Tensor parts_of(Batch& batch, const WgmmaTiles& tiles) {
 // In the kernel's order.
 TensorTable table_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
   TensorTable table{.matrices = operands_of(batch, problems, tiles),
-                    .tensors = {problems.front().start, parts_of(batch, tiles)},
+                    .tensors = {problems.front().addend, parts_of(batch, tiles)},
                     .counters = tiles.slices > 1 ? kCountersOfTile * tiles.count : 0};
   for (const GemmProduct& p : problems) {
     table.tensors.insert(table.tensors.end(), {p.y, p.bias, p.makes_s() ? p.low_rank.s : Tensor()});
@@ -181,7 +181,7 @@ std::vector<Argument> arguments_of(Problems problems, const Tensor& table, const
     }
   };
   each([](const GemmProduct& problem) { return problem.columns(); });
-  each([](const GemmProduct& problem) { return problem.steps(); });
+  each([](const GemmProduct& problem) { return problem.k(); });
   list.insert(list.end(), {u32(p.rank()), kGroupM, p.low_rank.a_scale, p.low_rank.scale,
                            u32(p.split_rows > 0 ? p.split_rows : p.rows()), tiles.slices});
   return list;
@@ -278,7 +278,7 @@ bool gemm_wgmma_can_group(const Context& context, std::span<const GemmProduct> p
                           a.a_scale == b.a_scale && a.a.empty() == b.a.empty());
     if (!alike || !alike_terms) return false;
     if (p.backward) return !p.makes_s();
-    return p.start.empty() && (!p.makes_s() || gemm_wgmma_makes_s(context, p));
+    return p.addend.empty() && (!p.makes_s() || gemm_wgmma_makes_s(context, p));
   });
 }
 

@@ -23,13 +23,13 @@ std::vector<Argument> arguments_of(const GemmProduct& p) {
   return {p.y,
           p.x,
           p.w,
-          or_else(p.start, p.x),
+          or_else(p.addend, p.x),
           or_else(p.bias, p.x),
           or_else(p.low_rank.s, p.x),
           or_else(p.low_rank.u, p.x),
           u32(p.rows()),
           u32(p.columns()),
-          u32(p.steps()),
+          u32(p.k()),
           u32(p.rank()),
           p.alpha,
           p.low_rank.scale};
@@ -59,7 +59,7 @@ PortableTile portable_tile(Context& context, const GemmProduct& p, const Defines
       context, {.file = "gemm.cl",
                 .kernel = "gemm",
                 .fixed = fixed,
-                .sizes = {{"M", p.rows()}, {"C", p.columns()}, {"J", p.steps()}}});
+                .sizes = {{"M", p.rows()}, {"C", p.columns()}, {"J", p.k()}}});
   const PortableTile preset;
   const PortableTile tuned{.tile = tuned_or(values, "TILE", preset.tile),
                            .side = tuned_or(values, "SIDE", preset.side),
@@ -82,7 +82,7 @@ bool makes_s_cheaply(const Context& context, const GemmProduct& p, const GemmSha
                      std::uint32_t rows_per_group) {
   const std::uint32_t units = std::max(1U, context.device().compute_units);
   const std::uint32_t turns = divide_up(shares.column_groups * shares.row_groups, units);
-  const auto flops_a_row = 2.0 * static_cast<double>(p.steps() * p.rank());
+  const auto flops_a_row = 2.0 * static_cast<double>(p.k() * p.rank());
   const double inside = flops_a_row * turns * rows_per_group;
   return inside <= kLaunchFlops + (p.rank() <= GemmTiles::kNarrowColumns ? kNarrowOverhead : 1) *
                                       flops_a_row * static_cast<double>(p.rows()) / units;
@@ -111,7 +111,7 @@ struct PackedPlan {
 PackedPlan plan_packed(const Context& context, const GemmProduct& p) {
   const bool bf16 = p.w.type() == DType::bf16;
   const GemmPackedTiles packed = gemm_packed_tiles(context.device(), context.variant(), bf16).value();
-  const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.steps())};
+  const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.k())};
   const GemmTiles tiles{.rows = packed.row_step(),
                         .panel_steps = packed.panel_steps(size),
                         .block_steps = packed.block_steps(),
@@ -142,31 +142,31 @@ void record_share(Batch& batch, const GemmProduct& p, SkinnyKernel kernel, std::
   launch.kernel = batch.context().kernel(kernel.file, kernel.function, defines);
   launch.grid = single_item_groups(groups);
   std::vector<Argument> arguments = arguments_of(p);
-  append(arguments, {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}});
+  append(arguments, {std::uint32_t{!p.addend.empty()}, std::uint32_t{!p.bias.empty()}});
   append(arguments, share);
   batch.record(std::move(launch), std::move(arguments));
 }
 
 }  // namespace
 
-// An odd number of steps is filled up by kernels of pairs.
+// An odd k is filled up by kernels of pairs.
 GemmSize GemmProduct::size() const {
-  return {u32(rows()), u32(columns()), u32(steps() + steps() % 2 + rank())};
+  return {u32(rows()), u32(columns()), u32(k() + k() % 2 + rank())};
 }
 
 Cost GemmProduct::cost() const {
-  const std::int64_t widths = columns() + (makes_s() ? steps() : 0);
+  const std::int64_t widths = columns() + (makes_s() ? k() : 0);
   Cost cost = gemm_cost(rows(), w);
   cost.flops += 2.0 * static_cast<double>(rows() * rank() * widths);
   cost.bytes = static_cast<double>(x.bytes() + y.bytes() + w.bytes());
-  if (!start.empty()) cost.bytes += static_cast<double>(start.bytes());
+  if (!addend.empty()) cost.bytes += static_cast<double>(addend.bytes());
   return cost;
 }
 
-std::size_t int8_row_bytes(const GemmProduct& p) { return u32(p.steps()) * std::size_t{9} / 4; }
+std::size_t int8_row_bytes(const GemmProduct& p) { return u32(p.k()) * std::size_t{9} / 4; }
 
 bool gemm_bf16_tiles_make_s(const Context& context, const GemmProduct& p) {
-  if (p.steps() % kStepsOfDots != 0) return false;
+  if (p.k() % kStepsOfDots != 0) return false;
   const auto [tiles, shares] = plan_tiles(context, p, true);
   return makes_s_cheaply(context, p, shares,
                          std::min(u32(p.rows()), shares.tiles_per_group * tiles.rows));
@@ -183,14 +183,14 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
   launch.kernel = context.kernel(bf16 ? kGemmBf16Tiles : kGemmTiles, "gemm_tiles", defines);
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
   std::vector<Argument> arguments = arguments_of(p);
-  append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.start.empty()},
+  append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.addend.empty()},
                      std::uint32_t{!p.bias.empty()}, shares.block_steps, shares.panels_at_once,
                      shares.panels_per_group, shares.tiles_per_group});
   if (bf16) {
     append(arguments, {or_else(p.low_rank.a, p.x), std::uint32_t{p.makes_s()}, p.low_rank.a_scale,
                        copies_of_s(batch, p, shares.column_groups)});
   } else {
-    append(arguments, {std::uint32_t{rows_share_cache_sets(p.steps())}});
+    append(arguments, {std::uint32_t{rows_share_cache_sets(p.k())}});
   }
   append(arguments, {LocalMemory{tiles.scratch_bytes()}});
   batch.record(std::move(launch), std::move(arguments));
@@ -211,7 +211,7 @@ void record_gemm_packed(Batch& batch, const GemmProduct& p) {
   launch.kernel = context.kernel(kGemmPacked, "gemm_packed", defines);
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
   std::vector<Argument> arguments = arguments_of(p);
-  append(arguments, {std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()},
+  append(arguments, {std::uint32_t{!p.addend.empty()}, std::uint32_t{!p.bias.empty()},
                      or_else(p.low_rank.a, p.x), std::uint32_t{p.makes_s()}, p.low_rank.a_scale,
                      shares.block_steps, shares.panels_per_group, rows_per_group, packed.chunk_rows,
                      LocalMemory{packed.scratch_bytes()}});
@@ -251,7 +251,7 @@ void record_gemm_portable(Batch& batch, const GemmProduct& p) {
   Launch launch = launch_of(p);
   launch.kernel = context.kernel("gemm.cl", "gemm", defines);
   std::vector<Argument> arguments = arguments_of(p);
-  append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.start.empty()},
+  append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.addend.empty()},
                      std::uint32_t{!p.bias.empty()}});
   const auto items = [&](std::int64_t extent) {
     return std::size_t{divide_up(u32(extent), tile.tile)} * tile.side;

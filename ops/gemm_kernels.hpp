@@ -7,23 +7,23 @@
 namespace clora {
 
 // y [M, C] from x [M, J], in either direction: forward w is [C, J], backward [J, C]. x, and y and
-// start together, are f32 or bf16.
+// addend together, are f32 or bf16.
 struct GemmProduct {
   Tensor y;
   Tensor x;
   Tensor w;
-  Tensor start;  // added; empty: nothing
+  Tensor addend;  // added to the product (the residual); empty: nothing
   Tensor bias;
   LowRankTerm low_rank;
   float alpha = 1;
   bool backward = false;
   // Backward by gemm_wgmma.cl alone: rows from i * split_rows on are multiplied with the rows of w
-  // from i * steps on; a multiple of 128. 0: all rows with the first ones.
+  // from i * k() on; a multiple of 128. 0: all rows with the first ones.
   std::int64_t split_rows = 0;
 
   std::int64_t rows() const { return y.shape()[0]; }
   std::int64_t columns() const { return y.shape()[1]; }
-  std::int64_t steps() const { return x.shape()[1]; }
+  std::int64_t k() const { return x.shape()[1]; }
   std::int64_t rank() const { return low_rank.s.empty() ? 0 : low_rank.s.shape()[1]; }
   bool makes_s() const { return !low_rank.a.empty(); }
   bool is_f32() const { return x.type() == DType::f32 && y.type() == DType::f32; }

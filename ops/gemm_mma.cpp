@@ -35,9 +35,9 @@ void record_gemm_mma(Batch& batch, const GemmProduct& p) {
   const std::uint32_t tiles = divide_up(u32(p.rows()), kTile) * divide_up(u32(p.columns()), kTile);
   launch.grid = groups_of(kItems, tiles);
   batch.launch(std::move(launch), p.y, x.data, w.data, s.data, u.data,
-               p.start.empty() ? p.y : p.start, p.bias.empty() ? p.y : p.bias, u32(p.rows()),
-               u32(p.columns()), u32(p.steps()), u32(p.rank()), x.stride, w.stride, s.stride,
-               u.stride, std::uint32_t{!p.start.empty()}, std::uint32_t{!p.bias.empty()}, kGroupM);
+               p.addend.empty() ? p.y : p.addend, p.bias.empty() ? p.y : p.bias, u32(p.rows()),
+               u32(p.columns()), u32(p.k()), u32(p.rank()), x.stride, w.stride, s.stride,
+               u.stride, std::uint32_t{!p.addend.empty()}, std::uint32_t{!p.bias.empty()}, kGroupM);
 }
 
 }  // namespace clora

@@ -116,9 +116,9 @@ GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device
   const std::uint32_t panels = divide_up(size.columns, GemmTiles::kColumns);
   const std::uint32_t row_tiles = divide_up(size.rows, tiles.rows);
   const std::uint32_t units = std::max(1U, device.compute_units);
-  const std::uint32_t blocks = divide_up(size.steps, tiles.block_steps);
+  const std::uint32_t blocks = divide_up(size.k, tiles.block_steps);
   GemmShares best;
-  best.block_steps = static_cast<std::uint32_t>(round_up(divide_up(size.steps, blocks), 32));
+  best.block_steps = static_cast<std::uint32_t>(round_up(divide_up(size.k, blocks), 32));
   const std::uint32_t at_once = std::max(1U, tiles.panel_steps / best.block_steps);
   double best_cost = std::numeric_limits<double>::max();
   // Four groups a unit where there is that much work; the cut whose slowest unit ends first.
@@ -143,6 +143,6 @@ GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device
   return best;
 }
 
-bool rows_share_cache_sets(std::int64_t steps) { return steps * 4 % 4096 == 0; }
+bool rows_share_cache_sets(std::int64_t k) { return k * 4 % 4096 == 0; }
 
 }  // namespace clora

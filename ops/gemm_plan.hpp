@@ -10,11 +10,11 @@
 
 namespace clora {
 
-// One product: y [rows, columns], `steps` products summed for each element (low-rank ones too).
+// One product: y [rows, columns], `k` products summed for each element (low-rank ones too).
 struct GemmSize {
   std::uint32_t rows = 0;
   std::uint32_t columns = 0;
-  std::uint32_t steps = 0;
+  std::uint32_t k = 0;
 };
 
 // cl/gemm_cpu.cl and cl/gemm_bf16_cpu.cl: what a work-group holds in scratch.
@@ -81,7 +81,7 @@ struct GemmPackedTiles {
   std::uint32_t row_step() const { return tile_rows == GemmTiles::kAmxRows ? tile_rows : 4; }
   // As GemmTiles has it: rows are staged once for all panels.
   static std::uint32_t panel_steps(const GemmSize& size) {
-    return size.columns * (size.steps + GemmTiles::kColumns);
+    return size.columns * (size.k + GemmTiles::kColumns);
   }
   std::uint32_t stage_stride() const;  // elements from one staged row to the next
   std::size_t scratch_bytes() const;
@@ -100,8 +100,8 @@ struct GemmShares {
 };
 GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device& device);
 
-// Whether twelve rows of `steps` floats begin in so few sets of a first-level cache (64 sets of 64
+// Whether twelve rows of `k` floats begin in so few sets of a first-level cache (64 sets of 64
 // bytes, 8 ways) that reading them side by side evicts them.
-bool rows_share_cache_sets(std::int64_t steps);
+bool rows_share_cache_sets(std::int64_t k);
 
 }  // namespace clora

@@ -54,7 +54,7 @@ Plan plan_of(const Context& context, const GemmProduct& p) {
   const std::uint32_t columns = u32(p.columns());
   if (columns >= units * kColumnsPerUnit) plan.team_rows = kTeamRows;
   if (plan.rows == 1) {  // w has few rows as well: more items for each
-    const std::uint32_t useful = std::bit_ceil(std::max(1U, u32(p.steps()) / 8));
+    const std::uint32_t useful = std::bit_ceil(std::max(1U, u32(p.k()) / 8));
     const std::uint32_t free = std::bit_floor(std::max(1U, units * plan.group / columns));
     plan.lanes = std::clamp(std::min(useful, free), kLanes, plan.group);
   }
@@ -73,7 +73,7 @@ Defines defines_of(const GemmProduct& p, const Plan& plan, bool with_ptx) {
   if (with_ptx) defines.set(kPtxSwitch);
   defines.set("GROUP", plan.group).set("ROWS", plan.rows).set("TEAM_ROWS", plan.team_rows);
   defines.set("AHEAD", plan.ahead());
-  if (p.steps() % 8 == 0) defines.set("OCTETS");
+  if (p.k() % 8 == 0) defines.set("OCTETS");
   if (p.makes_s()) defines.set("MAKES_S");
   if (p.x.type() == DType::bf16) defines.set("X_BF16");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
@@ -86,7 +86,7 @@ Tensors tensors_of(const GemmProduct& p) {
   return {p.y,
           p.x,
           p.w,
-          or_else(p.start, p.y),
+          or_else(p.addend, p.y),
           or_else(p.bias, p.x),
           or_else(p.low_rank.s, p.x),
           or_else(p.low_rank.u, p.x),
@@ -96,12 +96,12 @@ Tensors tensors_of(const GemmProduct& p) {
 void add_numbers(std::vector<Argument>& arguments, const GemmProduct& p, std::uint32_t lanes) {
   const std::int64_t values = p.makes_s() ? p.rows() * p.rank() : 1;
   for (const std::uint32_t size :
-       {u32(p.rows()), u32(p.columns()), u32(p.steps()), u32(p.rank())}) {
+       {u32(p.rows()), u32(p.columns()), u32(p.k()), u32(p.rank())}) {
     arguments.emplace_back(size);
   }
   arguments.emplace_back(p.alpha);
   arguments.emplace_back(p.low_rank.scale);
-  arguments.emplace_back(std::uint32_t{!p.start.empty()});
+  arguments.emplace_back(std::uint32_t{!p.addend.empty()});
   arguments.emplace_back(std::uint32_t{!p.bias.empty()});
   arguments.emplace_back(lanes);
   arguments.emplace_back(p.low_rank.a_scale);
@@ -138,14 +138,14 @@ void record_by_arguments(Batch& batch, const GemmProduct& p) {
 // that an item loads ahead and further ones.
 GemmProduct small_like(SelfTest& test, const GemmProduct& p) {
   constexpr std::int64_t kRank = 5;
-  const std::int64_t steps = p.steps() % 8 == 0 ? 5 * 256 : 1283;
+  const std::int64_t steps = p.k() % 8 == 0 ? 5 * 256 : 1283;
   const std::int64_t columns = p.w.layout() == Layout::packed ? 5 * kPackedRows : 67;
   const bool is_bf16 = p.w.type() == DType::bf16 && p.w.layout() == Layout::plain;
   GemmProduct small{.y = test.output({p.rows(), columns}, p.y.type()),
                     .x = test.input({p.rows(), steps}, 1, p.x.type()),
                     .w = is_bf16 ? test.input({columns, steps}, 1, DType::bf16)
                                  : test.weights({columns, steps}, p.w.type(), p.w.layout()),
-                    .start = test.input({p.rows(), columns}, 1, p.y.type()),
+                    .addend = test.input({p.rows(), columns}, 1, p.y.type()),
                     .bias = test.input({columns}),
                     .low_rank = {}};
   if (!p.makes_s()) {
@@ -185,7 +185,7 @@ bool ptx_passed(Context& context, const GemmProduct& p, const Plan& plan) {
 bool gemm_skinny_make_s(const Context& context, const GemmProduct& p) {
   const std::uint32_t groups = groups_that_make_s(context, plan_of(context, p));
   const std::int64_t values = p.rows() * p.rank();
-  return static_cast<double>(values * p.steps()) * groups <= kProductsOfS &&
+  return static_cast<double>(values * p.k()) * groups <= kProductsOfS &&
          static_cast<std::size_t>(values) * sizeof(float) <= kBytesOfS;
 }
 

@@ -30,7 +30,7 @@ LowRankTerm term_like(SelfTest& test, const GemmProduct& p, const GemmProduct& s
   const Tensor u = test.input({rank, small.columns()});
   if (!p.makes_s()) return {test.input({kRows, rank}, 1, DType::bf16), u, 0.5F};
   return {test.output({kRows, rank}, p.low_rank.s.type()), u, 0.5F,
-          test.input({rank, small.steps()}), 0.5F};
+          test.input({rank, small.k()}), 0.5F};
 }
 
 GemmProduct small_like(SelfTest& test, const GemmProduct& p, const Tensor& y, const Tensor& x) {
@@ -39,14 +39,14 @@ GemmProduct small_like(SelfTest& test, const GemmProduct& p, const Tensor& y, co
   GemmProduct small{.y = y,
                     .x = x,
                     .w = test.input(w, 1, DType::bf16),
-                    .start = {},
+                    .addend = {},
                     .bias = {},
                     .low_rank = {},
                     .backward = p.backward};
   small.low_rank = term_like(test, p, small);
   if (!p.bias.empty()) small.bias = test.input({columns});
-  if (p.start.empty()) return small;
-  small.start = p.backward ? y : test.input(y.shape(), 1, y.type());
+  if (p.addend.empty()) return small;
+  small.addend = p.backward ? y : test.input(y.shape(), 1, y.type());
   return small;
 }
 
@@ -55,19 +55,19 @@ void record_reference(Batch& batch, Problems problems) {
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const GemmProduct& p = problems[i];
     if (p.backward) {
-      const bool adds = i > 0 || !p.start.empty();
+      const bool adds = i > 0 || !p.addend.empty();
       record_gemm_backward(batch, p.y, p.x, p.w, adds ? Accumulate::yes : Accumulate::no,
                            p.low_rank);
     } else {
       record_gemm(batch, p.y, p.x, p.w,
-                  {.bias = p.bias, .residual = p.start, .low_rank = p.low_rank});
+                  {.bias = p.bias, .residual = p.addend, .low_rank = p.low_rank});
     }
   }
 }
 
 // What the kernel is given when it runs, its one program has all branches for.
 GemmProduct with_all_extras(GemmProduct p) {
-  p.start = p.y;
+  p.addend = p.y;
   if (!p.backward) p.bias = p.x;
   p.low_rank = {.s = p.y, .u = p.y};
   return p;
@@ -79,7 +79,7 @@ std::vector<GemmProduct> small_problems_like(SelfTest& test, Problems problems) 
   const GemmProduct& first = problems.front();
   const std::int64_t columns = first.columns() % 8 == 0 ? kColumns : kRaggedColumns;
   const auto output = [&](std::int64_t n) {
-    const bool adds = first.backward && !first.start.empty();
+    const bool adds = first.backward && !first.addend.empty();
     return adds ? test.changed(test.input({kRows, n}, 1, first.y.type()))
                 : test.output({kRows, n}, first.y.type());
   };

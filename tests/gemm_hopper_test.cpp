@@ -128,13 +128,13 @@ class RealProducts {
       GemmProduct p{.y = backward ? sum : tensor({rows, n}),
                     .x = backward ? tensor({rows, n}) : sum,
                     .w = tensor({n, in}),
-                    .start = {},
+                    .addend = {},
                     .bias = {},
                     .low_rank = {},
                     .backward = backward};
       if (rank > 0) p.low_rank = {.s = tensor({rows, rank}), .u = tensor({rank, p.columns()})};
       if (rank > 0 && rank <= 64 && !backward) p.low_rank.a = tensor({rank, in});
-      if (out.size() == 1 && !backward) p.start = p.y;
+      if (out.size() == 1 && !backward) p.addend = p.y;
       problems.push_back(p);
     }
     return problems;
@@ -188,7 +188,7 @@ TEST(WgmmaSelfTest, OfGroupedProblemsHasSeveralTilesEachWayAndTheirExtras) {
   EXPECT_TRUE(begin_alike(forward[0].x, forward[1].x)) << "problems have one x";
   const auto backward = small_problems_like(test, products.of(1024, 896, {4864, 4864}, 8, true));
   EXPECT_TRUE(begin_alike(backward[0].y, backward[1].y)) << "and backward one sum";
-  EXPECT_NE(backward[0].steps(), backward[1].steps());
+  EXPECT_NE(backward[0].k(), backward[1].k());
 }
 
 }  // namespace

@@ -426,7 +426,7 @@ TEST(GemmByAddress, GivesTheSameBitsOfTemporariesInEveryReplay) {
   const Tensor w =
       test::random_weights(DType::bf16, kColumns, kSteps, 1).upload(context, Layout::plain);
   const auto product = [&](const Tensor& y, const Tensor& in) {
-    return GemmProduct{.y = y, .x = in, .w = w, .start = {}, .bias = {}, .low_rank = {}};
+    return GemmProduct{.y = y, .x = in, .w = w, .addend = {}, .bias = {}, .low_rank = {}};
   };
   test::Output want(context, {kRows, kColumns}), got(context, {kRows, kColumns});
   Batch plain(context);
