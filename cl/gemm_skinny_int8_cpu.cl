@@ -17,7 +17,7 @@
 //         finite makes its row of y NaN.
 //! clc: build on avx512_vnni: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_PACKED
-#include "gemm_skinny_end_cpu.clh"
+#include "gemm_skinny_epilogue_cpu.clh"
 #include "gemm_int8_cpu.clh"
 
 // The same for four rows of x, `row_bytes` apart.

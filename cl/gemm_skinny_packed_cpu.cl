@@ -11,7 +11,7 @@
 // Cost    reads w once (for M <= 4), which is what counts
 // Numerics  f32 fma in four (one row) or two (four rows) partial sums
 //! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} WEIGHT_PACKED
-#include "gemm_skinny_end_cpu.clh"
+#include "gemm_skinny_epilogue_cpu.clh"
 #include "quant.clh"
 
 #if ROWS_AT_ONCE != PACKED_ROWS

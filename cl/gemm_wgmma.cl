@@ -49,7 +49,7 @@
 #define WIDTH COLUMNS
 #endif
 #define PIECE_BYTES 8192  // 64 rows
-#include "gemm_wgmma_ends.clh"
+#include "gemm_wgmma_epilogue.clh"
 
 #define TILE_ROWS 128
 #include "gemm_wgmma_places.clh"
@@ -119,10 +119,10 @@
 #ifdef SPLIT_K
 #define COUNTERS ((__global uint*)(table + MAPS_BYTES + 8 * ADDRESSES))
 #define ADD_SLICES                                                                              \
-  const bool ends_tile = add_slices(sums, (__global float4*)addresses[PARTS_AT], COUNTERS,       \
-                                    number, slice, slices, part, arrivals);
+  const bool runs_epilogue = add_slices(sums, (__global float4*)addresses[PARTS_AT], COUNTERS,   \
+                                        number, slice, slices, part, arrivals);
 #else
-#define ADD_SLICES const bool ends_tile = true;
+#define ADD_SLICES const bool runs_epilogue = true;
 #endif
 
 #define LOAD_FIRST load_first(added, extras, m0 + tile_row, c0, M, C_OF_PROBLEM, lane);
@@ -254,7 +254,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     ADD_SLICES
     uint s_pairs[SHRINK / 4];
     round_made(s_pairs, sums + COLUMNS / 2, made_scale * term_scale);
-    if (c0 == 0 && ends_tile) {
+    if (c0 == 0 && runs_epilogue) {
       keep_made((__global KEPT_TYPE*)addresses[KEPT_AT], sums + COLUMNS / 2, made_scale,
                 m0 + tile_row, lane, M, R);
     }
@@ -278,7 +278,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #if !SHRINK
     ADD_SLICES
 #endif
-    if (!ends_tile) continue;
+    if (!runs_epilogue) continue;
 #ifdef SPLIT_K
     LOAD_FIRST
 #endif

@@ -41,7 +41,7 @@
 #define RING_BYTES (STAGES * STAGE_BYTES)
 #define B_BYTES (RANKS * 128)
 #include "lora_linear_wgmma_problems.clh"
-#include "lora_linear_wgmma_ends.clh"
+#include "lora_linear_wgmma_epilogue.clh"
 
 // Box `i` of x: its columns are the product's rows, its rows the steps.
 #define GRADIENT_STEP(i, step)                                                          \

@@ -206,7 +206,7 @@ std::vector<Family> families() {
          record_gemm(t.batch(), t.output({2, 70}), t.input({2, 64}), t.input({70, 64}));
        }},
       {"gemm_wgmma",
-       {"gemm_wgmma_ends.clh", "(float2)(two[0], two[1])", "(float2)(two[0], two[0])"},
+       {"gemm_wgmma_epilogue.clh", "(float2)(two[0], two[1])", "(float2)(two[0], two[0])"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 64}), t.input({80, 64}));
        },
@@ -261,7 +261,7 @@ std::vector<Family> families() {
                               t.input({9, 70}), 1);
        }},
       {"lora_gradients_wgmma",
-       {"lora_linear_wgmma_ends.clh", "first + i < count", "first + i + 1 < count"},
+       {"lora_linear_wgmma_epilogue.clh", "first + i < count", "first + i + 1 < count"},
        [](SelfTest& t) {
          // What other kernels round shows less than the break.
          const LoraWeights lora{t.input({4, 70}), t.input({4, 600}, 0.02F)};
