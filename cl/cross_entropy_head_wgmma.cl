@@ -50,13 +50,13 @@
 // The tiles of this group, in groups of `group_m` tile rows, column by column.
 #define EACH_TILE \
   for (uint id = get_group_id(0); id < row_tiles * column_tiles; id += get_num_groups(0))
-#define TILE_PLACE                                          \
+#define TILE_PLACE                                                \
   const uint first_row = id / (group_m * column_tiles) * group_m; \
-  const uint group_rows = min(group_m, row_tiles - first_row); \
-  const uint in_group = id - first_row * column_tiles;      \
-  const uint row_tile = first_row + in_group % group_rows;  \
-  const uint t0 = row_tile * TILE_ROWS;                     \
-  const uint v0 = in_group / group_rows * COLUMNS;          \
+  const uint group_rows = min(group_m, row_tiles - first_row);    \
+  const uint in_group = id - first_row * column_tiles;            \
+  const uint row_tile = first_row + in_group % group_rows;        \
+  const uint t0 = row_tile * TILE_ROWS;                           \
+  const uint v0 = in_group / group_rows * COLUMNS;                \
   if (again && raised[1 + row_tile] == 0) continue;
 
 // Floats as words that are ordered as they are; none is zero but a NaN's.

@@ -4,17 +4,18 @@
 //   forward   y [M, C] = bf16(x [M, J]) bf16(alpha w [C, J])^T + bf16(s [M, R]) bf16(scale u [R, C])
 //                        + addend + bias
 //   backward  y [M, C] = bf16(x [M, J]) bf16(w [J, C]) + bf16(s) bf16(scale u) + addend
-//   and, with makes_s, before either   s [M, R] = a_scale bf16(x) bf16(a [R, J])^T
+//   and, with fuse_shrink, before either   s [M, R] = a_scale bf16(x) bf16(a [R, J])^T
 //
 // Shapes  x [M, J], y and addend [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows;
-//         a [R, J], J a multiple of 32 where s is made; s_copies [column groups - 1][M, R]
+//         a [R, J], J a multiple of 32 where the shrink is fused; s_copies
+//         [column groups - 1][M, R]
 // Types   w in any storage type (quant.clh), all else f32
 // Work    as gemm_cpu: a work-group of one item owns panels_per_group panels of 32 columns and
 //         tiles_per_group tiles of TILE_ROWS rows (12, or 32). It takes panels_at_once panels and
 //         block_steps reduction steps at a time, turns that part of w into pairs once, and passes
 //         all its rows over it. Each tile of rows is turned into pairs once for the panels at hand.
-//         Each group of columns makes an s of its own with its first panels: the first in s, the
-//         others in s_copies.
+//         Each group of columns computes an s of its own with its first panels: the first in s,
+//         the others in s_copies.
 // Local   scratch: PANEL_STEPS / 2 rows [32] of pairs for the panels, then a tile of x
 //         [TILE_ROWS][STAGE_STRIDE / 2]
 // Cost    2 M C (J + R) flops, two multiplications a lane and instruction; turning x into pairs adds
@@ -197,7 +198,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
     __global const float* addend, __global const float* bias, __global float* s,
     __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
     uint backward, uint has_addend, uint has_bias, uint block_steps, uint panels_at_once,
-    uint panels_per_group, uint tiles_per_group, __global const float* a, uint makes_s,
+    uint panels_per_group, uint tiles_per_group, __global const float* a, uint fuse_shrink,
     float a_scale, __global float* s_copies, __local uint* scratch) {
   const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
   const uint panel_begin = get_group_id(0) * panels_per_group;
@@ -207,7 +208,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
   const uint w_steps = J + J % 2;  // in pairs; the low-rank steps follow
   const uint panel_size = block_steps / 2 * TILE_COLUMNS;
   __local uint* stage = scratch + PANEL_STEPS / 2 * TILE_COLUMNS;
-  if (makes_s && get_group_id(0) > 0) s = s_copies + (get_group_id(0) - 1) * (size_t)M * R;
+  if (fuse_shrink && get_group_id(0) > 0) s = s_copies + (get_group_id(0) - 1) * (size_t)M * R;
 #ifdef AMX
   tiles_begin();
 #endif
@@ -234,7 +235,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
         if (begin < w_last) {
           stage_rows(stage, x + (size_t)m * J + begin, J, rows, w_last - begin);
         }
-        if (makes_s && p0 == panel_begin && begin < w_last) {
+        if (fuse_shrink && p0 == panel_begin && begin < w_last) {
           add_shrink(s + (size_t)m * R, stage, a + begin, J, R, rows, w_last - begin, begin == 0,
                      a_scale);
         }

@@ -2,21 +2,22 @@
 // panels (quant_packed.clh), which are read in place: nothing is expanded.
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
-//   s = a_scale x [M, K] a [R, K]^T      first, where makes_s; else s is given
+//   s = a_scale x [M, K] a [R, K]^T      first, where fuse_shrink; else s is an input
 //
 // Shapes  x [M, K], y and addend [M, N], s [M, R], u [R, N], bias [N]; N a multiple of 16, K of 64;
-//         R up to RANK_STEPS where s is made
+//         R up to RANK_STEPS where the shrink is fused
 // Types   w f32, packed; with -D BF16 bf16, packed, x, a, s and scale * u rounded to bf16;
 //         else f32. -D AMX besides: on matrix tiles, alpha = 1
 // Work    a work-group of one item owns panels_per_group panels of 32 columns and rows_per_group
 //         rows. It stages chunk_rows rows of x at a time, block_steps steps of them, and passes
 //         every panel of w over them; RANK_STEPS steps of the low-rank term go along with each
-//         block of steps. Each group makes the s of its rows; the first of the panels stores it.
+//         block of steps. Each group computes the s of its rows; the first of the panels stores
+//         it.
 // Local   scratch: a panel of u [RANK_STEPS][32], then rows of x and s [chunk_rows][STAGE_STRIDE],
 //         the steps of s from BLOCK_STEPS on; two steps an element with BF16; with AMX in blocks;
-//         then the sums of an s that is made, floats [chunk_rows][RANK_STEPS]
-// Cost    2 M N (K + R) flops, and 2 M K R for each column of groups where s is made; w is read once
-//         for each chunk of rows, x for each column of groups
+//         then the sums of a fused shrink, floats [chunk_rows][RANK_STEPS]
+// Cost    2 M N (K + R) flops, and 2 M K R for each column of groups where the shrink is fused;
+//         w is read once for each chunk of rows, x for each column of groups
 // Numerics  f32 fma or sums of vdpbf16ps in order; the sums of later blocks of steps are added to y
 //! clc: build on cpu: BLOCK_STEPS=1024 RANK_STEPS=64 STAGE_STRIDE=1104
 //! clc: build on avx512_bf16: BLOCK_STEPS=2048 RANK_STEPS=64 STAGE_STRIDE=1072 BF16
@@ -44,7 +45,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
     __global float* y, __global const float* x, __global const ELEMENT* w,
     __global const float* addend, __global const float* bias, __global float* s,
     __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_addend, uint has_bias, __global const float* a, uint makes_s, float a_scale,
+    uint has_addend, uint has_bias, __global const float* a, uint fuse_shrink, float a_scale,
     uint block_steps, uint panels_per_group, uint rows_per_group, uint chunk_rows,
     __local ELEMENT* scratch) {
   const uint panel_begin = get_group_id(0) * panels_per_group;
@@ -68,12 +69,12 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
     uint r_end = 0;
     for (uint k = 0, r = 0; k < K || r < R; k += block_steps, r = r_end) {
       const uint steps = k < K ? min(K - k, block_steps) : 0;
-      // An s that is made here is whole, and taken, with the last block.
-      r_end = makes_s && k + steps < K ? 0 : min(R, r + RANK_STEPS);
+      // The s of a fused shrink is complete, and used, with the last block.
+      r_end = fuse_shrink && k + steps < K ? 0 : min(R, r + RANK_STEPS);
       stage_rows(stage, x + (size_t)m0 * K + k, K, rows, steps);
-      if (!makes_s) stage_rows(stage_s, s + (size_t)m0 * R + r, R, rows, r_end - r);
-      if (makes_s) add_shrink(sums_s, stage, a + k, K, R, rows, steps, k == 0);
-      if (makes_s && r_end == R) {
+      if (!fuse_shrink) stage_rows(stage_s, s + (size_t)m0 * R + r, R, rows, r_end - r);
+      if (fuse_shrink) add_shrink(sums_s, stage, a + k, K, R, rows, steps, k == 0);
+      if (fuse_shrink && r_end == R) {
         finish_shrink(get_group_id(0) == 0 ? s + (size_t)m0 * R : 0, stage_s, sums_s, R, rows,
                       a_scale);
       }

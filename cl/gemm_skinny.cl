@@ -2,24 +2,24 @@
 // any device but CPUs.
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
-//   with -D MAKES_S, in the same launch:  s = a_scale x a [R, K]^T
+//   with -D FUSE_SHRINK, in the same launch:  s = a_scale x a [R, K]^T
 //
 // Shapes  as above; M up to ROWS
 // Types   w in any storage type (quant.clh), all else f32; -D X_BF16: x bf16; -D Y_BF16: y, addend
 // Work    a work-group is cut into teams of `lanes` neighbouring items; a team owns TEAM_ROWS rows of
 //         w at a time, for all rows of x: its items read eight elements each side by side, and their
 //         sums are added up at the end. Groups take teams' rows by turns.
-//         s: each group makes the whole of it, a row of a by a team as large as R allows; the first
+//         s: each group computes all of it, a row of a by a team as large as R allows; the first
 //         group writes it. What items read first of w is on its way meanwhile.
-// Local   scratch of teams' sums; made [M, R] where s is made
+// Local   scratch of teams' sums; local_s [M, R] where the shrink is fused
 // Tiles   -D OCTETS: K is a multiple of 8, loads are of 16 bytes where the storage type allows
 // Cost    reads w once: 2 M N K flops, N K elements of w; a once a group, from the cache
 // Numerics  f32 fma in lanes' sums of eight neighbours, then over the lanes; the same bits every run
 //! clc: build GROUP=128 ROWS={1,4,16} TEAM_ROWS=1 AHEAD=1
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //! clc: build GROUP=128 ROWS=1 TEAM_ROWS=2 AHEAD=2 WEIGHT_TYPE=WEIGHT_BF16 OCTETS
-//! clc: build GROUP=512 ROWS=1 TEAM_ROWS=1 AHEAD=4 WEIGHT_TYPE=WEIGHT_BF16 OCTETS MAKES_S X_BF16
-//!     Y_BF16
+//! clc: build GROUP=512 ROWS=1 TEAM_ROWS=1 AHEAD=4 WEIGHT_TYPE=WEIGHT_BF16 OCTETS FUSE_SHRINK
+//!     X_BF16 Y_BF16
 //! clc: budget on gfx90a registers<=80 spills=0
 #include "quant_octet.clh"
 #include "team_sums.clh"
@@ -27,14 +27,15 @@
 #if !defined(ROWS) || !defined(TEAM_ROWS) || !defined(AHEAD)
 #error "ROWS, of x, TEAM_ROWS, of w, and AHEAD, octets of each that an item loads, are required"
 #endif
-#define MAKER_AHEAD 4  // octets of a that an item loads
-// Whether an item's first octets of w wait in registers while s is made: as stored they take few.
-#if defined(MAKES_S) && defined(OCTETS) && !defined(WEIGHT_PACKED) && ROWS == 1 && \
+#define SHRINK_AHEAD 4  // octets of a that an item loads
+// Whether an item's first octets of w wait in registers while s is computed: as stored they take
+// few.
+#if defined(FUSE_SHRINK) && defined(OCTETS) && !defined(WEIGHT_PACKED) && ROWS == 1 && \
     (WEIGHT_TYPE == WEIGHT_BF16 || WEIGHT_TYPE == WEIGHT_F16)
 #define EARLY
 #endif
-#ifdef MAKES_S
-#define S_VALUES made
+#ifdef FUSE_SHRINK
+#define S_VALUES local_s
 #else
 #define S_VALUES s
 #endif
@@ -129,12 +130,12 @@ __attribute__((always_inline)) void add_products(float* sums, const Octet* first
 #endif
 }
 
-#ifdef MAKES_S
+#ifdef FUSE_SHRINK
 // sums [ROWS] += row . x[m] for `count` octets from k on.
-__attribute__((always_inline)) void add_maker_octets(float* sums, __global const float* row,
+__attribute__((always_inline)) void add_shrink_vec8s(float* sums, __global const float* row,
                                                      __global const X* x, uint M, uint K, uint k,
                                                      uint apart, const uint count) {
-  float8 factors[MAKER_AHEAD];
+  float8 factors[SHRINK_AHEAD];
 #pragma unroll
   // clc: allow index-overflow within a row
   for (uint c = 0; c < count; ++c) factors[c] = octet_of_floats(row + k + c * apart);
@@ -148,11 +149,11 @@ __attribute__((always_inline)) void add_maker_octets(float* sums, __global const
   }
 }
 
-// made [M, R] = s. Ends with a barrier.
-__attribute__((always_inline)) void make_s(__local float* made, __global float* s,
+// local_s [M, R] = s. Ends with a barrier.
+__attribute__((always_inline)) void shrink(__local float* local_s, __global float* s,
                                            __global const X* x, __global const float* a, uint M,
                                            uint K, uint R, float a_scale, __local float* scratch) {
-  // Of a team that makes a column of s: there is a team for each, if there are items enough.
+  // Of a team that computes a column of s: there is a team for each, if there are items enough.
   const uint lanes = max((uint)GROUP >> (32 - clz(R - 1)), 32u);
   const uint team = get_local_id(0) / lanes, lane = get_local_id(0) & (lanes - 1);
   for (uint first = 0; first < R; first += GROUP / lanes) {
@@ -164,17 +165,17 @@ __attribute__((always_inline)) void make_s(__local float* made, __global float* 
     const uint apart = lanes * 8;
     uint k = lane * 8;
 #if ROWS == 1
-    for (; k + (MAKER_AHEAD - 1) * apart < K; k += MAKER_AHEAD * apart) {
-      add_maker_octets(sums, row, x, M, K, k, apart, MAKER_AHEAD);
+    for (; k + (SHRINK_AHEAD - 1) * apart < K; k += SHRINK_AHEAD * apart) {
+      add_shrink_vec8s(sums, row, x, M, K, k, apart, SHRINK_AHEAD);
     }
     if (k + apart < K) {
-      add_maker_octets(sums, row, x, M, K, k, apart, 2);
+      add_shrink_vec8s(sums, row, x, M, K, k, apart, 2);
       k += 2 * apart;
     }
 #else
 #pragma unroll 4
 #endif
-    for (; k < K; k += apart) add_maker_octets(sums, row, x, M, K, k, apart, 1);
+    for (; k < K; k += apart) add_shrink_vec8s(sums, row, x, M, K, k, apart, 1);
 #else
     for (uint k = lane; k < K; k += lanes) {
       for (uint m = 0; m < ROWS; ++m) {
@@ -184,7 +185,7 @@ __attribute__((always_inline)) void make_s(__local float* made, __global float* 
 #endif
     const float sum = a_scale * team_sums(sums, ROWS, lanes, scratch);
     if (lane < M && r < R) {
-      made[lane * R + r] = sum;
+      local_s[lane * R + r] = sum;
       if (get_group_id(0) == 0) s[lane * R + r] = sum;
     }
   }
@@ -196,7 +197,7 @@ __attribute__((always_inline)) void skinny_gemm(
     __global Y* y, __global const X* x, __global const uchar* w, __global const Y* addend,
     __global const float* bias, __global float* s, __global const float* u, uint M, uint N, uint K,
     uint R, float alpha, float scale, uint has_addend, uint has_bias, uint lanes,
-    __global const float* a, float a_scale, __local float* made, __local float* scratch) {
+    __global const float* a, float a_scale, __local float* local_s, __local float* scratch) {
   const uint team = get_local_id(0) / lanes, lane = get_local_id(0) & (lanes - 1);  // a power of 2
   const uint batch_rows = GROUP / lanes * TEAM_ROWS;
   for (uint n0 = get_group_id(0) * batch_rows; n0 < N; n0 += get_num_groups(0) * batch_rows) {
@@ -209,8 +210,8 @@ __attribute__((always_inline)) void skinny_gemm(
 #ifdef EARLY
     load_octets(first, rows, K, lane * 8, lanes * 8, AHEAD);
 #endif
-#ifdef MAKES_S
-    if (n0 == get_group_id(0) * batch_rows) make_s(made, s, x, a, M, K, R, a_scale, scratch);
+#ifdef FUSE_SHRINK
+    if (n0 == get_group_id(0) * batch_rows) shrink(local_s, s, x, a, M, K, R, a_scale, scratch);
 #endif
 #pragma unroll
     for (uint o = 0; o < OUTPUTS; ++o) sums[o] = 0.0f;
@@ -240,20 +241,20 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny(
     __global Y* y, __global const X* x, __global const uchar* w, __global const Y* addend,
     __global const float* bias, __global float* s, __global const float* u,
     __global const float* a, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_addend, uint has_bias, uint lanes, float a_scale, __local float* made) {
+    uint has_addend, uint has_bias, uint lanes, float a_scale, __local float* local_s) {
   __local float scratch[TEAM_SCRATCH(OUTPUTS)];
   skinny_gemm(y, x, w, addend, bias, s, u, M, N, K, R, alpha, scale, has_addend, has_bias, lanes, a,
-              a_scale, made, scratch);
+              a_scale, local_s, scratch);
 }
 
 // The same with the tensors' addresses in memory, in the order of the arguments above: a launch has
 // less to look after.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny_at(
     __global const ulong* at, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_addend, uint has_bias, uint lanes, float a_scale, __local float* made) {
+    uint has_addend, uint has_bias, uint lanes, float a_scale, __local float* local_s) {
   __local float scratch[TEAM_SCRATCH(OUTPUTS)];
   skinny_gemm((__global Y*)at[0], (__global const X*)at[1], (__global const uchar*)at[2],
               (__global const Y*)at[3], (__global const float*)at[4], (__global float*)at[5],
               (__global const float*)at[6], M, N, K, R, alpha, scale, has_addend, has_bias, lanes,
-              (__global const float*)at[7], a_scale, made, scratch);
+              (__global const float*)at[7], a_scale, local_s, scratch);
 }

@@ -4,7 +4,7 @@
 //   TRANSPOSED         y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + addend
 //                      where rows from i * split_rows on, a multiple of 128, take w from its row
 //                      i * J on
-//   SHRINK=16 or 64    at least R: s is made on the way of a [R, J], kept = made_scale * x a^T, and
+//   SHRINK=16 or 64    at least R: the shrink is fused: kept = shrink_scale * x a [R, J]^T, and
 //                      what is multiplied with u is bf16(term_scale * kept)
 //   PROBLEMS=2 or 3    of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i; TRANSPOSED, in one sum:
 //                      y = x w + s u + x_1 w_1 + s_1 u_1 + ... + addend
@@ -20,8 +20,8 @@
 //         STAGES; the two others multiply 64 rows each, one group of products always in flight.
 //         Tiles are taken in groups of `group_m` tile rows, column by column, so that those in
 //         flight share x and w in the second-level cache. Rows of a lie behind those of w and
-//         share their products; each column of tiles makes s, the first keeps it. SPLIT_K: each
-//         tile's K extent is split into `slices`, one for a work-group; sums go to parts
+//         share their products; each column of tiles computes s, the first stores it. SPLIT_K:
+//         each tile's K extent is split into `slices`, one for a work-group; sums go to parts
 //         [tiles, slices, 128, WIDTH], and the group that comes last adds them up and stores the
 //         tile.
 // Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for
@@ -30,7 +30,7 @@
 //         shared memory by bulk stores
 // Local   STAGES * (128 + WIDTH) * 128 bytes, with COLUMNS as a multiple of 64 where that is more
 //         and operands come as whole boxes; STAGED * 256 bytes; barriers
-// Cost    2 M C (J + R) flops, and 2 M R J for each column of tiles where s is made
+// Cost    2 M C (J + R) flops, and 2 M R J for each column of tiles where the shrink is fused
 // Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, addend and bias
 //         added in f32, results rounded to nearest even. Slices are added in their order,
 //         whichever comes last: the same bits every run
@@ -110,7 +110,7 @@
   PRODUCT(COLUMNS)   \
   (sums, operand_at(at + part * PIECE_BYTES), transposed_operand_at(at + X_BYTES), 1, "1")
 // Of s, which is in registers.
-#define MADE_PRODUCT(i)                                                                         \
+#define S_PRODUCT(i)                                                                            \
   REGISTERS_PRODUCT(COLUMNS)                                                                    \
   (sums, s_pairs + 4 * (i), transposed_operand_at(at + X_BYTES) + (i)*NEXT_TRANSPOSED_STEPS, 1, \
    "1")
@@ -118,8 +118,8 @@
 // A slice's sums go to the tile's epilogue, or to memory for the slice that runs it.
 #ifdef SPLIT_K
 #define COUNTERS ((__global uint*)(table + MAPS_BYTES + 8 * ADDRESSES))
-#define ADD_SLICES                                                                              \
-  const bool runs_epilogue = add_slices(sums, (__global float4*)addresses[PARTS_AT], COUNTERS,   \
+#define ADD_SLICES                                                                             \
+  const bool runs_epilogue = add_slices(sums, (__global float4*)addresses[PARTS_AT], COUNTERS, \
                                         number, slice, slices, part, arrivals);
 #else
 #define ADD_SLICES const bool runs_epilogue = true;
@@ -145,7 +145,7 @@ void prefetch_row(__global const Y_TYPE* addend, uint m, uint c0, uint C) {
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     __global uchar* table, uint M, uint C, OTHERS(uint, C) uint J, OTHERS(uint, J) uint R,
-    uint group_m, float made_scale, float term_scale, uint split_rows, uint slices) {
+    uint group_m, float shrink_scale, float term_scale, uint split_rows, uint slices) {
   HOPPER_KERNEL;
   __local uchar ring[RING_BYTES + 2 * STAGED_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * STAGES];
@@ -253,15 +253,15 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     PRODUCTS_ENDED(WIDTH)(sums);
     ADD_SLICES
     uint s_pairs[SHRINK / 4];
-    round_made(s_pairs, sums + COLUMNS / 2, made_scale * term_scale);
+    round_s(s_pairs, sums + COLUMNS / 2, shrink_scale * term_scale);
     if (c0 == 0 && runs_epilogue) {
-      keep_made((__global KEPT_TYPE*)addresses[KEPT_AT], sums + COLUMNS / 2, made_scale,
+      store_s((__global KEPT_TYPE*)addresses[KEPT_AT], sums + COLUMNS / 2, shrink_scale,
                 m0 + tile_row, lane, M, R);
     }
 #if SHRINK == 16
-    MULTIPLY_STAGE(1, MADE_PRODUCT(0))
+    MULTIPLY_STAGE(1, S_PRODUCT(0))
 #else
-    MULTIPLY_STAGE(1, MADE_PRODUCT(0); MADE_PRODUCT(1); MADE_PRODUCT(2); MADE_PRODUCT(3))
+    MULTIPLY_STAGE(1, S_PRODUCT(0); S_PRODUCT(1); S_PRODUCT(2); S_PRODUCT(3))
 #endif
 #elif RANK_STEPS == 1
     for (uint k = 0; k < rank_end; ++k) {

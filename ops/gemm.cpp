@@ -51,7 +51,7 @@ void record_product_widened(Batch& batch, GemmProduct p) {
 
 // For kernels that know an f32 s alone.
 void record_with_f32_s(Batch& batch, GemmProduct p) {
-  if (!p.makes_s()) {
+  if (!p.has_shrink()) {
     p.low_rank.s = record_widened(batch, p.low_rank.s);
     return record_product(batch, p);
   }
@@ -67,7 +67,7 @@ void record_product(Batch& batch, GemmProduct p) {
   const bool f32_s = p.rank() == 0 || p.low_rank.s.type() == DType::f32;
   const bool takes_bf16_s = kernel == GemmKernel::wgmma || kernel == GemmKernel::mma;
   if (!f32_s && !takes_bf16_s) return record_with_f32_s(batch, p);
-  if (p.makes_s() && !makes_s(kernel, context, p)) {
+  if (p.has_shrink() && !fuses_shrink(kernel, context, p)) {
     const bool rounded = kernel == GemmKernel::wgmma && !p.low_rank.a_rounded.empty();
     const Tensor a = std::exchange(p.low_rank.a, {});
     record_product(batch, {.y = p.low_rank.s,
@@ -108,7 +108,7 @@ void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor
   if (term.a.empty()) return;
   require_tensor(op, "low_rank.a", term.a, {rank, x.shape()[1]});
   require_rounded("low_rank.a_rounded", term.a_rounded, term.a);
-  require(!overlap(term.s, x), "{}: low_rank.s must not alias the input where it is made", op);
+  require(!overlap(term.s, x), "{}: low_rank.s must not alias the input where it is computed", op);
 }
 
 GemmProduct product_of(const Tensor& y, const Tensor& x, const Tensor& w,

@@ -18,8 +18,8 @@
 
 namespace clora {
 
-// scale * s u, added inside a product. Empty s: nothing is added. Given a, the op makes s first, of
-// the product's own input: s = a_scale * input a^T, overwritten; in the same launch where the
+// scale * s u, added inside a product. Empty s: nothing is added. Given a, the op computes s
+// first, from the product's own input: s = a_scale * input a^T, overwritten; in the same launch where the
 // kernel can, with a rounded as w is.
 struct LowRankTerm {
   Tensor s;  // [M, R], f32 or bf16

@@ -21,9 +21,9 @@ GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns,
           .scale = scale};
 }
 
-// Several tiles each way, cut at their ends; s is given, or made where these tiles make it: else it
-// would be another kernel's, which a self-test does not build.
-void test_tiles(SelfTest& test, const Tensor& like, bool makes_s) {
+// Several tiles each way, cut at their ends; s is an input, or the shrink is fused where these tiles
+// can: else s would be another kernel's, which a self-test does not build.
+void test_tiles(SelfTest& test, const Tensor& like, bool fuses_shrink) {
   constexpr std::int64_t kRows = 2 * GemmTiles::kAmxRows + 1;
   const std::int64_t columns =
       2 * GemmTiles::kColumns + (like.layout() == Layout::packed ? kPackedRows : 3);
@@ -32,14 +32,14 @@ void test_tiles(SelfTest& test, const Tensor& like, bool makes_s) {
               test_extras(test, kRows, columns));
   record_gemm_backward(test.batch(), test.output({kRows, 256}), test.input({kRows, columns}), w,
                        Accumulate::no);
-  if (!makes_s) return;
+  if (!fuses_shrink) return;
   record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}), w,
               {.low_rank = {test.output({kRows, 7}), test.input({7, columns}), 0.5F,
                             test.input({7, 256}), 0.5F}});
 }
 
 // A tile of each number of rows, half panels and full ones; matrix tiles take no scale, and store
-// differently what has no bias; s is given or made.
+// differently what has no bias; s is an input or computed.
 void test_packed(SelfTest& test, const Tensor& like) {
   constexpr std::int64_t kColumns = 2 * GemmTiles::kColumns + kPackedRows;
   const Tensor w = test.weights({kColumns, 256}, like.type(), like.layout());
@@ -136,9 +136,9 @@ bool wants_wgmma(const Context& context, const GemmProduct& p) {
          rounds_to_bf16(context.variant(), p.size(), p.backward) && !is_skinny_product(context, p);
 }
 
-// s is made by a launch before it where that is faster.
+// The shrink is a launch of its own where that is faster.
 GemmProduct as_wgmma_takes_it(const Context& context, GemmProduct p) {
-  if (p.makes_s() && !gemm_wgmma_makes_s(context, p)) p.low_rank.a = {};
+  if (p.has_shrink() && !gemm_wgmma_fuses_shrink(context, p)) p.low_rank.a = {};
   return p;
 }
 
@@ -170,16 +170,16 @@ bool can_group(Context& context, std::span<const GemmProduct> problems) {
   return gemm_wgmma_can_group(context, problems) && gemm_wgmma_passed(context, problems);
 }
 
-bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p) {
+bool fuses_shrink(GemmKernel kernel, const Context& context, const GemmProduct& p) {
   switch (kernel) {
     case GemmKernel::wgmma:
-      return gemm_wgmma_makes_s(context, p);
+      return gemm_wgmma_fuses_shrink(context, p);
     case GemmKernel::skinny_portable:
-      return gemm_skinny_make_s(context, p);
+      return gemm_skinny_fuses_shrink(context, p);
     case GemmKernel::packed:
-      return gemm_packed_make_s(context, p);
+      return gemm_packed_fuses_shrink(context, p);
     case GemmKernel::bf16_tiles:
-      return gemm_bf16_tiles_make_s(context, p);
+      return gemm_bf16_tiles_fuse_shrink(context, p);
     default:
       return false;
   }

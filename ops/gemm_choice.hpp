@@ -27,7 +27,7 @@ GemmKernel kernel_for(Context& context, const GemmProduct& p);
 // has passed its self-test for these.
 bool can_group(Context& context, std::span<const GemmProduct> problems);
 
-// Whether `kernel` makes s of p in its own launch: the one place that says so.
-bool makes_s(GemmKernel kernel, const Context& context, const GemmProduct& p);
+// Whether `kernel` fuses the shrink of p into its launch: the one place that says so.
+bool fuses_shrink(GemmKernel kernel, const Context& context, const GemmProduct& p);
 
 }  // namespace clora

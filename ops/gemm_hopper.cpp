@@ -37,7 +37,7 @@ constexpr std::uint32_t kStepRanks = 16;
 constexpr std::uint32_t kBoxRanks = 64;
 // Columns of y that are stored together where its rows hold a multiple of them.
 constexpr std::int64_t kAlignedColumns = 8;
-// What a launch that makes s takes, in columns and boxes of steps: reading a row's box of x, and
+// What a launch for the shrink takes, in columns and boxes of steps: reading a row's box of x, and
 // all else, some 5 us.
 constexpr double kShrinkRow = 1.0 / 90;
 constexpr double kShrinkLaunch = 1'900;
@@ -54,9 +54,9 @@ std::uint32_t units_of(const Context& context) {
   return std::max(1U, context.device().compute_units);
 }
 
-// Columns of a in a tile's products; 0 where s is not made there.
+// Columns of a in a tile's products; 0 where the shrink is not fused.
 std::uint32_t shrink_of(const GemmProduct& p) {
-  if (!p.makes_s()) return 0;
+  if (!p.has_shrink()) return 0;
   return p.rank() <= kStepRanks ? kStepRanks : kBoxRanks;
 }
 
@@ -105,7 +105,7 @@ Bf16Rows rounded(Batch& batch, const Tensor& t, const Tensor& given) {
   return record_bf16_rows(batch, given.empty() ? t : given);
 }
 
-// x, w, s (or a, of which s is made) and u as the kernel reads them, and y as it is stored. What is
+// x, w, s (or a, for a fused shrink) and u as the kernel reads them, and y as it is stored. What is
 // absent is x.
 std::array<MappedMatrix, kProblemMaps> operands_of(Batch& batch, const GemmProduct& p,
                                                   const WgmmaTiles& tiles, const Bf16Rows& rows) {
@@ -116,7 +116,7 @@ std::array<MappedMatrix, kProblemMaps> operands_of(Batch& batch, const GemmProdu
   if (tiles.staged > 0) of[4] = {record_bf16_rows(batch, p.y), kBoxRows};
   if (p.rank() == 0) return of;
   const LowRankTerm& term = p.low_rank;
-  of[2] = p.makes_s() ? MappedMatrix{rounded(batch, term.a, term.a_rounded), tiles.shrink}
+  of[2] = p.has_shrink() ? MappedMatrix{rounded(batch, term.a, term.a_rounded), tiles.shrink}
                       : MappedMatrix{record_bf16_rows(batch, term.s, term.scale), kTileRows};
   of[3] = {rounded(batch, term.u, term.u_rounded), rank_steps(p) * kStepRanks};
   return of;
@@ -144,7 +144,7 @@ Defines defines_of(Problems problems, const WgmmaTiles& tiles) {
   if (tiles.slices > 1) defines.set("SPLIT_K");
   if (p.backward) defines.set("TRANSPOSED");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
-  if (p.makes_s() && p.low_rank.s.type() == DType::bf16) defines.set("KEPT_BF16");
+  if (p.has_shrink() && p.low_rank.s.type() == DType::bf16) defines.set("KEPT_BF16");
   if (is_aligned(p)) defines.set("ALIGNED");
   if (!p.addend.empty()) defines.set("ADDEND");
   if (!p.bias.empty()) defines.set("BIAS");
@@ -164,7 +164,7 @@ TensorTable table_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
                     .tensors = {problems.front().addend, parts_of(batch, tiles)},
                     .counters = tiles.slices > 1 ? kCountersOfTile * tiles.count : 0};
   for (const GemmProduct& p : problems) {
-    table.tensors.insert(table.tensors.end(), {p.y, p.bias, p.makes_s() ? p.low_rank.s : Tensor()});
+    table.tensors.insert(table.tensors.end(), {p.y, p.bias, p.has_shrink() ? p.low_rank.s : Tensor()});
   }
   return table;
 }
@@ -257,7 +257,7 @@ WgmmaTiles wgmma_tiles(const WgmmaSize& size) {
   return best;
 }
 
-bool gemm_wgmma_makes_s(const Context& context, const GemmProduct& p) {
+bool gemm_wgmma_fuses_shrink(const Context& context, const GemmProduct& p) {
   if (p.backward || p.rank() > std::int64_t{kBoxRanks}) return false;
   const Problems one(&p, 1);
   const std::uint32_t units = units_of(context);
@@ -277,8 +277,8 @@ bool gemm_wgmma_can_group(const Context& context, std::span<const GemmProduct> p
         p.rank() == 0 || (a.s.type() == b.s.type() && a.scale == b.scale &&
                           a.a_scale == b.a_scale && a.a.empty() == b.a.empty());
     if (!alike || !alike_terms) return false;
-    if (p.backward) return !p.makes_s();
-    return p.addend.empty() && (!p.makes_s() || gemm_wgmma_makes_s(context, p));
+    if (p.backward) return !p.has_shrink();
+    return p.addend.empty() && (!p.has_shrink() || gemm_wgmma_fuses_shrink(context, p));
   });
 }
 

@@ -11,8 +11,8 @@ namespace clora {
 
 inline constexpr std::string_view kGemmWgmma = "gemm_wgmma.cl";
 
-// Any product, or several that gemm_wgmma_can_group(); s may be made where gemm_wgmma_makes_s().
-// REQUIRES: a device with wgmma. Whoever calls it has seen that gemm_wgmma_passed()
+// Any product, or several that gemm_wgmma_can_group(); the shrink may be fused where
+// gemm_wgmma_fuses_shrink(). REQUIRES: a device with wgmma. Whoever calls it has seen that gemm_wgmma_passed()
 // (ops/gemm_wgmma_self_test.hpp).
 void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> problems);
 
@@ -20,8 +20,8 @@ void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> problems);
 // are alike in all but their widths.
 bool gemm_wgmma_can_group(const Context& context, std::span<const GemmProduct> problems);
 
-// Whether the kernel can make s of a product, and does so faster than a launch before it.
-bool gemm_wgmma_makes_s(const Context& context, const GemmProduct& p);
+// Whether the kernel can fuse the shrink of a product, and does so faster than a launch before it.
+bool gemm_wgmma_fuses_shrink(const Context& context, const GemmProduct& p);
 
 // What decides how a product is cut.
 struct WgmmaSize {

@@ -14,7 +14,7 @@ constexpr auto kRowsAtOnce = static_cast<std::uint32_t>(kPackedRows);
 constexpr double kLaunchFlops = 1e6;
 constexpr double kNarrowOverhead = 2;
 // cl/shrink_dots_cpu.clh: what its dots take, in tiles of as many products: loads, rounding and
-// folds beside them. With it products of many rows are cut by rows, so that each makes its s once.
+// folds beside them. With it products of many rows are cut by rows, so that each computes its s once.
 constexpr double kDotsOverhead = 1.7;
 // The same: 16 pairs
 constexpr std::int64_t kStepsOfDots = 32;
@@ -72,13 +72,13 @@ RowShare share_panels(const Context& context, const GemmProduct& p) {
   return share_rows(u32(p.columns()) / kRowsAtOnce, context.device());
 }
 
-// Rows are multiplied with a of R rows, where s is made, as they are staged.
+// Rows are multiplied with a of R rows, where the shrink is fused, as they are staged.
 double shrink_panels(const GemmProduct& p) {
-  return p.makes_s() ? static_cast<double>(p.rank()) / GemmTiles::kColumns : 0;
+  return p.has_shrink() ? static_cast<double>(p.rank()) / GemmTiles::kColumns : 0;
 }
 
-// Groups of columns each make their own s: whether that is as fast as a launch before the product.
-bool makes_s_cheaply(const Context& context, const GemmProduct& p, const GemmShares& shares,
+// Groups of columns each compute their own s: whether that is as fast as a launch before the product.
+bool fuses_shrink_cheaply(const Context& context, const GemmProduct& p, const GemmShares& shares,
                      std::uint32_t rows_per_group) {
   const std::uint32_t units = std::max(1U, context.device().compute_units);
   const std::uint32_t turns = divide_up(shares.column_groups * shares.row_groups, units);
@@ -124,7 +124,7 @@ PackedPlan plan_packed(const Context& context, const GemmProduct& p) {
 
 // Of the groups of columns behind the first, which writes s itself.
 Tensor copies_of_s(Batch& batch, const GemmProduct& p, std::uint32_t column_groups) {
-  if (!p.makes_s() || column_groups == 1) return p.y;
+  if (!p.has_shrink() || column_groups == 1) return p.y;
   return batch.temporary({column_groups - 1, p.rows(), p.rank()}, DType::f32, "s copies");
 }
 
@@ -155,7 +155,7 @@ GemmSize GemmProduct::size() const {
 }
 
 Cost GemmProduct::cost() const {
-  const std::int64_t widths = columns() + (makes_s() ? k() : 0);
+  const std::int64_t widths = columns() + (has_shrink() ? k() : 0);
   Cost cost = gemm_cost(rows(), w);
   cost.flops += 2.0 * static_cast<double>(rows() * rank() * widths);
   cost.bytes = static_cast<double>(x.bytes() + y.bytes() + w.bytes());
@@ -165,10 +165,10 @@ Cost GemmProduct::cost() const {
 
 std::size_t int8_row_bytes(const GemmProduct& p) { return u32(p.k()) * std::size_t{9} / 4; }
 
-bool gemm_bf16_tiles_make_s(const Context& context, const GemmProduct& p) {
+bool gemm_bf16_tiles_fuse_shrink(const Context& context, const GemmProduct& p) {
   if (p.k() % kStepsOfDots != 0) return false;
   const auto [tiles, shares] = plan_tiles(context, p, true);
-  return makes_s_cheaply(context, p, shares,
+  return fuses_shrink_cheaply(context, p, shares,
                          std::min(u32(p.rows()), shares.tiles_per_group * tiles.rows));
 }
 
@@ -187,7 +187,7 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
                      std::uint32_t{!p.bias.empty()}, shares.block_steps, shares.panels_at_once,
                      shares.panels_per_group, shares.tiles_per_group});
   if (bf16) {
-    append(arguments, {or_else(p.low_rank.a, p.x), std::uint32_t{p.makes_s()}, p.low_rank.a_scale,
+    append(arguments, {or_else(p.low_rank.a, p.x), std::uint32_t{p.has_shrink()}, p.low_rank.a_scale,
                        copies_of_s(batch, p, shares.column_groups)});
   } else {
     append(arguments, {std::uint32_t{rows_share_cache_sets(p.k())}});
@@ -196,10 +196,10 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
   batch.record(std::move(launch), std::move(arguments));
 }
 
-bool gemm_packed_make_s(const Context& context, const GemmProduct& p) {
+bool gemm_packed_fuses_shrink(const Context& context, const GemmProduct& p) {
   if (context.variant() == Variant::amx || p.rank() > GemmPackedTiles::kRankSteps) return false;
   const PackedPlan plan = plan_packed(context, p);
-  return makes_s_cheaply(context, p, plan.shares, plan.rows_per_group);
+  return fuses_shrink_cheaply(context, p, plan.shares, plan.rows_per_group);
 }
 
 void record_gemm_packed(Batch& batch, const GemmProduct& p) {
@@ -212,7 +212,7 @@ void record_gemm_packed(Batch& batch, const GemmProduct& p) {
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
   std::vector<Argument> arguments = arguments_of(p);
   append(arguments, {std::uint32_t{!p.addend.empty()}, std::uint32_t{!p.bias.empty()},
-                     or_else(p.low_rank.a, p.x), std::uint32_t{p.makes_s()}, p.low_rank.a_scale,
+                     or_else(p.low_rank.a, p.x), std::uint32_t{p.has_shrink()}, p.low_rank.a_scale,
                      shares.block_steps, shares.panels_per_group, rows_per_group, packed.chunk_rows,
                      LocalMemory{packed.scratch_bytes()}});
   batch.record(std::move(launch), std::move(arguments));

@@ -25,7 +25,7 @@ struct GemmProduct {
   std::int64_t columns() const { return y.shape()[1]; }
   std::int64_t k() const { return x.shape()[1]; }
   std::int64_t rank() const { return low_rank.s.empty() ? 0 : low_rank.s.shape()[1]; }
-  bool makes_s() const { return !low_rank.a.empty(); }
+  bool has_shrink() const { return !low_rank.a.empty(); }
   bool is_f32() const { return x.type() == DType::f32 && y.type() == DType::f32; }
   GemmSize size() const;
   Cost cost() const;
@@ -45,28 +45,28 @@ inline constexpr std::string_view kGemmSkinny = "gemm_skinny_cpu.cl";
 inline constexpr std::string_view kGemmSkinnyPacked = "gemm_skinny_packed_cpu.cl";
 inline constexpr std::string_view kGemmSkinnyInt8 = "gemm_skinny_int8_cpu.cl";
 
-// All but the kernels that say so take s as it is: REQUIRES there that the product does not make
-// it. Those for CPUs REQUIRE: is_f32().
+// All but the kernels that say so take s as it is: REQUIRES there that the product has no
+// shrink. Those for CPUs REQUIRE: is_f32().
 
 // Any product.
 void record_gemm_portable(Batch& batch, const GemmProduct& p);
-// REQUIRES: forward, is_skinny(Variant::portable, rows). May make s where
-// gemm_skinny_make_s().
+// REQUIRES: forward, is_skinny(Variant::portable, rows). May fuse the shrink where
+// gemm_skinny_fuses_shrink().
 void record_gemm_skinny_portable(Batch& batch, const GemmProduct& p);
 // The same by the tensors' addresses, on devices where memory keeps them: NVIDIA's and CPUs.
 void record_gemm_skinny_by_address(Batch& batch, const GemmProduct& p);
-// Whether a skinny product makes s inside as fast as a launch before it.
-bool gemm_skinny_make_s(const Context& context, const GemmProduct& p);
-// Any product, in f32 or with operands rounded to bf16; then it may make s where
-// gemm_bf16_tiles_make_s().
+// Whether a skinny product fuses the shrink as fast as a launch before it would be.
+bool gemm_skinny_fuses_shrink(const Context& context, const GemmProduct& p);
+// Any product, in f32 or with operands rounded to bf16; then it may fuse the shrink where
+// gemm_bf16_tiles_fuse_shrink().
 void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16);
-// Whether a product of bf16 tiles makes s inside as fast as a launch before it.
-bool gemm_bf16_tiles_make_s(const Context& context, const GemmProduct& p);
-// REQUIRES: forward, w f32 or bf16, packed; gemm_packed_tiles() has a value on the device. May make s
-// where gemm_packed_make_s().
+// Whether a product of bf16 tiles fuses the shrink as fast as a launch before it would be.
+bool gemm_bf16_tiles_fuse_shrink(const Context& context, const GemmProduct& p);
+// REQUIRES: forward, w f32 or bf16, packed; gemm_packed_tiles() has a value on the device.
+// May fuse the shrink where gemm_packed_fuses_shrink().
 void record_gemm_packed(Batch& batch, const GemmProduct& p);
-// Whether a product with a packed weight makes s inside as fast as a launch before it.
-bool gemm_packed_make_s(const Context& context, const GemmProduct& p);
+// Whether a product with a packed weight fuses the shrink as fast as a launch before it would be.
+bool gemm_packed_fuses_shrink(const Context& context, const GemmProduct& p);
 // REQUIRES: forward.
 void record_gemm_skinny(Batch& batch, const GemmProduct& p);
 // REQUIRES: forward, w f32 or bf16, packed.

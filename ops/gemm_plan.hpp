@@ -40,7 +40,7 @@ struct GemmTiles {
   // panels at once, as so many panels.
   double expansion_rows = 12;
   double staging_panels = 0;
-  double shrink_panels = 0;  // what making a low-rank s of a row takes, likewise
+  double shrink_panels = 0;  // what the shrink of a row takes, likewise
 
   void define(Defines& defines) const;
   std::uint32_t stage_stride() const;  // elements from one staged row to the next

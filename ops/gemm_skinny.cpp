@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::uint32_t kLanes = 32;  // of a team, at least
 constexpr std::size_t kGroup = 128;
-// Where each makes s there are no more groups than units, so that each has to have much on its way:
-// many items, while they have registers enough.
-constexpr std::size_t kMakersGroup = 512;
-constexpr std::size_t kMakersGroupOfManyRows = 256;
+// Where each group fuses the shrink there are no more groups than units, so that each has to have
+// much on its way: many items, while they have registers enough.
+constexpr std::size_t kShrinkGroup = 512;
+constexpr std::size_t kShrinkGroupOfManyRows = 256;
 constexpr std::int64_t kManyRows = 3;
 // Of w, where there are so many for each unit that teams are even. bf16 products of one row on an
 // H200: 151936 x 896 in 76 us (one row: 100, four: 79), 18944 x 3584 in 37 (37, 37), 3584 x 18944
@@ -27,10 +27,10 @@ constexpr std::int64_t kManyRows = 3;
 constexpr std::uint32_t kTeamRows = 2;
 constexpr std::uint32_t kColumnsPerUnit = 64;
 constexpr std::uint32_t kOctets = 4;  // that an item loads ahead, where registers allow
-// Each group makes s anew: up to so many products and so much local memory in all that is faster
+// Each group repeats the shrink: up to so many products and so much local memory in all that is faster
 // than a launch before.
-constexpr double kProductsOfS = 4.5e6;
-constexpr std::size_t kBytesOfS = 16 << 10U;
+constexpr double kShrinkProducts = 4.5e6;
+constexpr std::size_t kShrinkBytes = 16 << 10U;
 
 struct Plan {
   std::uint32_t group = 0;      // items
@@ -43,8 +43,8 @@ struct Plan {
 };
 
 std::size_t most_items(const GemmProduct& p) {
-  if (!p.makes_s()) return kGroup;
-  return p.rows() < kManyRows ? kMakersGroup : kMakersGroupOfManyRows;
+  if (!p.has_shrink()) return kGroup;
+  return p.rows() < kManyRows ? kShrinkGroup : kShrinkGroupOfManyRows;
 }
 
 Plan plan_of(const Context& context, const GemmProduct& p) {
@@ -62,7 +62,7 @@ Plan plan_of(const Context& context, const GemmProduct& p) {
   return plan;
 }
 
-std::uint32_t groups_that_make_s(const Context& context, const Plan& plan) {
+std::uint32_t groups_with_shrink(const Context& context, const Plan& plan) {
   return std::min(plan.groups, std::max(1U, context.device().compute_units));
 }
 
@@ -74,7 +74,7 @@ Defines defines_of(const GemmProduct& p, const Plan& plan, bool with_ptx) {
   defines.set("GROUP", plan.group).set("ROWS", plan.rows).set("TEAM_ROWS", plan.team_rows);
   defines.set("AHEAD", plan.ahead());
   if (p.k() % 8 == 0) defines.set("OCTETS");
-  if (p.makes_s()) defines.set("MAKES_S");
+  if (p.has_shrink()) defines.set("FUSE_SHRINK");
   if (p.x.type() == DType::bf16) defines.set("X_BF16");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
   return defines;
@@ -94,7 +94,7 @@ Tensors tensors_of(const GemmProduct& p) {
 }
 
 void add_numbers(std::vector<Argument>& arguments, const GemmProduct& p, std::uint32_t lanes) {
-  const std::int64_t values = p.makes_s() ? p.rows() * p.rank() : 1;
+  const std::int64_t values = p.has_shrink() ? p.rows() * p.rank() : 1;
   for (const std::uint32_t size :
        {u32(p.rows()), u32(p.columns()), u32(p.k()), u32(p.rank())}) {
     arguments.emplace_back(size);
@@ -110,7 +110,7 @@ void add_numbers(std::vector<Argument>& arguments, const GemmProduct& p, std::ui
 
 Launch launch_of(Context& context, const GemmProduct& p, const Plan& plan,
                  std::string_view function, bool with_ptx) {
-  const std::uint32_t groups = p.makes_s() ? groups_that_make_s(context, plan) : plan.groups;
+  const std::uint32_t groups = p.has_shrink() ? groups_with_shrink(context, plan) : plan.groups;
   return {context.kernel(kGemmSkinnyPortable, function, defines_of(p, plan, with_ptx)),
           groups_of(plan.group, groups), p.cost(), "gemm/forward"};
 }
@@ -148,7 +148,7 @@ GemmProduct small_like(SelfTest& test, const GemmProduct& p) {
                     .addend = test.input({p.rows(), columns}, 1, p.y.type()),
                     .bias = test.input({columns}),
                     .low_rank = {}};
-  if (!p.makes_s()) {
+  if (!p.has_shrink()) {
     small.low_rank = {test.input({p.rows(), kRank}), test.input({kRank, columns}), 0.5F};
   } else {
     small.low_rank = {test.output({p.rows(), kRank}), test.input({kRank, columns}), 0.5F,
@@ -182,11 +182,11 @@ bool ptx_passed(Context& context, const GemmProduct& p, const Plan& plan) {
 
 }  // namespace
 
-bool gemm_skinny_make_s(const Context& context, const GemmProduct& p) {
-  const std::uint32_t groups = groups_that_make_s(context, plan_of(context, p));
+bool gemm_skinny_fuses_shrink(const Context& context, const GemmProduct& p) {
+  const std::uint32_t groups = groups_with_shrink(context, plan_of(context, p));
   const std::int64_t values = p.rows() * p.rank();
-  return static_cast<double>(values * p.k()) * groups <= kProductsOfS &&
-         static_cast<std::size_t>(values) * sizeof(float) <= kBytesOfS;
+  return static_cast<double>(values * p.k()) * groups <= kShrinkProducts &&
+         static_cast<std::size_t>(values) * sizeof(float) <= kShrinkBytes;
 }
 
 void record_gemm_skinny_by_address(Batch& batch, const GemmProduct& p) {

@@ -23,12 +23,12 @@ std::int64_t rank_like(const GemmProduct& p) {
   return p.rank() <= 16 ? kFewRanks : p.rank() <= 64 ? kBoxRanks : kManyRanks;
 }
 
-// Where a term is given s is an input, and where it is made an output.
+// s is an input, and with a fused shrink an output.
 LowRankTerm term_like(SelfTest& test, const GemmProduct& p, const GemmProduct& small) {
   const std::int64_t rank = rank_like(p);
   if (rank == 0) return {};
   const Tensor u = test.input({rank, small.columns()});
-  if (!p.makes_s()) return {test.input({kRows, rank}, 1, DType::bf16), u, 0.5F};
+  if (!p.has_shrink()) return {test.input({kRows, rank}, 1, DType::bf16), u, 0.5F};
   return {test.output({kRows, rank}, p.low_rank.s.type()), u, 0.5F,
           test.input({rank, small.k()}), 0.5F};
 }

@@ -71,7 +71,7 @@ void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& d
   record_result(batch, dx, sum);
 }
 
-// What a layer adds to its base product; with dropout s is made here.
+// What a layer adds to its base product; with dropout s is computed here.
 GemmExtras extras_of(Batch& batch, const LoraOutput& output, const Tensor& x) {
   const auto& [y, s, weights, lora] = output;
   require_adapter("lora_linear", weights, lora);

@@ -7,7 +7,7 @@
 //
 // b [N, R] is held transposed, bt [R, N]: then the forward's and the backward's low-rank terms have
 // the same form, and so have the two gradients. Without dropout the adapter shares the accumulators
-// of the base product, which makes s, and ds, on its way where its kernel can (ops/gemm.hpp,
+// of the base product, which computes s, and ds, in its launch where its kernel can (ops/gemm.hpp,
 // LowRankTerm). x, y, dx, dy and s are f32 or bf16 each, a residual is of y's type; what belongs to
 // the adapter is f32. On Hopper's matrix units one read of dy gives db and ds.
 #pragma once

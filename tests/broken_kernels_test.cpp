@@ -225,7 +225,7 @@ std::vector<Family> families() {
        Variant::wgmma,
        kBf16Tolerance},
       {"gemm_wgmma",
-       {"gemm_wgmma.cl", "made_scale * term_scale", "made_scale"},
+       {"gemm_wgmma.cl", "shrink_scale * term_scale", "shrink_scale"},
        [](SelfTest& t) {
          // s is made by another program then, which rounds: that shows less than the break.
          record_gemm(

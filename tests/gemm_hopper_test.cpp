@@ -184,7 +184,7 @@ TEST(WgmmaSelfTest, OfGroupedProblemsHasSeveralTilesEachWayAndTheirExtras) {
   ASSERT_EQ(forward.size(), 2U);
   EXPECT_GT(forward.front().columns(), 256);
   EXPECT_GT(forward.front().rows(), 128);
-  EXPECT_TRUE(forward[1].makes_s());
+  EXPECT_TRUE(forward[1].has_shrink());
   EXPECT_TRUE(begin_alike(forward[0].x, forward[1].x)) << "problems have one x";
   const auto backward = small_problems_like(test, products.of(1024, 896, {4864, 4864}, 8, true));
   EXPECT_TRUE(begin_alike(backward[0].y, backward[1].y)) << "and backward one sum";

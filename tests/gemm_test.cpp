@@ -62,8 +62,8 @@ class Gemm : public test::OpTest {
                                                       : std::move(v);
   }
 
-  // Skinny products with packed weights run in integers there: rows keep 16 bits a block of 32. A tolerance that
-  // 8 bits miss by far.
+  // Skinny products with packed weights run in integers there: rows keep 16 bits a block of 32.
+  // A tolerance that 8 bits miss by far.
   double tolerance(const Case& c, Layout layout, DType type) {
     const bool integers = has_cpu_matrix_unit(GetParam()) && layout == Layout::packed &&
                           is_quantised(type) && context().device().int8_dots &&
@@ -107,8 +107,8 @@ class Gemm : public test::OpTest {
         fmt::format("{} forward {} extras {}", name_of(type), c.text(), static_cast<int>(extras)));
   }
 
-  // y and s = 0.25 x a^T, against those of an s that the host has made.
-  void expect_made_low_rank(const Case& c, Layout layout, bool backward, DType type = DType::f32) {
+  // y and s = 0.25 x a^T, against those of an s that the host has computed.
+  void expect_fused_shrink(const Case& c, Layout layout, bool backward, DType type = DType::f32) {
     const std::int64_t in = backward ? c.n : c.k;
     const std::int64_t out = backward ? c.k : c.n;
     const auto weights = test::random_weights(DType::f32, c.n, c.k, 1);
@@ -338,7 +338,8 @@ TEST_P(Gemm, TakesAndGivesBf16) {
   }
 }
 
-// Widths of two and three grouped problems, with adapters whose s is made or given, or none; biases or none.
+// Widths of two and three grouped problems, with adapters whose s is computed or an input,
+// or none; biases or none.
 TEST_P(Gemm, ProductsOfOneInputAreWhatEachIsAlone) {
   constexpr std::int64_t kIn = 136;
   CLORA_SKIP_UNLESS_AFFORDED(kGroupedRows * kIn * 512 / 4);
@@ -370,7 +371,7 @@ TEST_P(Gemm, ManyStepsOfFewTilesGiveTheirProducts) {
   for (const Case& c : {ragged, uneven, boxes}) {
     if (!c.affordable()) continue;
     expect_forward(DType::bf16, c, Extras::all);
-    expect_made_low_rank(c, Layout::plain, false, DType::bf16);
+    expect_fused_shrink(c, Layout::plain, false, DType::bf16);
     const Case back{c.m, c.k, c.n, c.rank};
     expect_backward(DType::bf16, back);
     for (const DType out : {DType::bf16, DType::f32}) {
@@ -476,7 +477,7 @@ TEST_P(Gemm, ProductsOfPackedFloatsAreAddedToAResidual) {
   }
 }
 
-// In both directions, with s made in the product's launch or in one before it.
+// In both directions, with the shrink in the product's launch or in one before it.
 TEST_P(Gemm, TheFirstLowRankFactorIsMadeOfTheInputWhereItsMatrixIsGiven) {
   // The last has several panels, and several blocks of steps, after one another.
   for (const Case& c : {Case{1, 80, 64, 11},
@@ -486,11 +487,11 @@ TEST_P(Gemm, TheFirstLowRankFactorIsMadeOfTheInputWhereItsMatrixIsGiven) {
                         {27, 1344, 1344, 9}}) {
     if (!c.affordable()) continue;
     for (const Layout layout : {Layout::plain, Layout::packed}) {
-      expect_made_low_rank(c, layout, false);
-      expect_made_low_rank(c, layout, true);
+      expect_fused_shrink(c, layout, false);
+      expect_fused_shrink(c, layout, true);
     }
-    expect_made_low_rank(c, Layout::plain, false, DType::bf16);
-    expect_made_low_rank(c, Layout::plain, true, DType::bf16);
+    expect_fused_shrink(c, Layout::plain, false, DType::bf16);
+    expect_fused_shrink(c, Layout::plain, true, DType::bf16);
   }
 }
 

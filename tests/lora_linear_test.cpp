@@ -148,7 +148,7 @@ TEST_P(LoraLinear, ForwardAddsTheAdapterInEveryShape) {
   }
 }
 
-// There a card makes s inside the product: items with blocks of four steps, two and one, teams of all
+// There a card fuses the shrink into the product: items with blocks of four steps, two and one, teams of all
 // sizes, groups that take columns again; weights that wait as they are stored, and others.
 TEST_P(LoraLinear, ForwardOfOneRowOrTwoAddsTheAdapter) {
   for (const DType type : {DType::f32, DType::bf16}) {
@@ -162,7 +162,7 @@ TEST_P(LoraLinear, ForwardOfOneRowOrTwoAddsTheAdapter) {
   }
 }
 
-// There s is made inside the product up to a rank of 64: several blocks of steps, ranks that fill
+// There the shrink is fused into the product up to a rank of 64: several blocks of steps, ranks that fill
 // no four, rows that fill no tile or more than one chunk of them.
 TEST_P(LoraLinear, ForwardAddsTheAdapterToPackedWeights) {
   for (const DType type : {DType::f32, DType::bf16}) {
