@@ -75,16 +75,16 @@ void raise_word(__global uint* word, uint to) {
 void exponentials(const float* z, const float* reference, float* total, uint box, uint warp,
                   uint lane) {
 #pragma unroll
-  for (uint piece = 0; piece < 4; ++piece) {
+  for (uint block = 0; block < 4; ++block) {
     float e[8];
 #pragma unroll
     for (uint i = 0; i < 8; ++i) {
-      e[i] = exp2_of(fma(z[8 * piece + i], LOG2E, -reference[i / 2 % 2]));
+      e[i] = exp2_of(fma(z[8 * block + i], LOG2E, -reference[i / 2 % 2]));
     }
     total[0] += (e[0] + e[1]) + (e[4] + e[5]);
     total[1] += (e[2] + e[3]) + (e[6] + e[7]);
 #ifndef LOSS_ALONE
-    store_8x8s(box_row_at(box, warp, lane, piece), bf16_pair(e[0], e[1]), bf16_pair(e[2], e[3]),
+    store_8x8s(box_row_at(box, warp, lane, block), bf16_pair(e[0], e[1]), bf16_pair(e[2], e[3]),
                bf16_pair(e[4], e[5]), bf16_pair(e[6], e[7]));
 #endif
   }

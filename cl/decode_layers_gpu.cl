@@ -82,7 +82,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
   const uint groups = get_num_groups(0);
   const Row row = {x, q, hidden, rope_table + (long)position[0] * E, position[0], S};
   uint turn = arrivals_before(meeting, groups * MEETINGS * layers);
-  Octets ahead[AHEAD];
+  Vec8Pair ahead[AHEAD];
   load_ahead(ahead, HEADS, table, pair_of(HEADS, 0));
   uint l = 0;
   do {

@@ -6,7 +6,7 @@
 //         of 8, with zeros past their columns; addend like y, bias [C]
 // Types   x, w, s and u bf16; y and addend f32 or bf16 (-D Y_BF16), bias f32
 // Work    a work-group of eight warps a tile of 128 x 128, a warp 64 x 32 of it. Items copy 32 steps of
-//         both operands ahead into a ring of three, their pieces of 16 bytes placed so that eight rows
+//         both operands ahead into a ring of three, their 16-byte chunks placed so that eight rows
 //         of one column lie in eight banks. Tiles are taken in groups of `group_m` tile rows,
 //         column by column, so that those in flight share x and w in the second-level cache.
 // Local   48 KB
@@ -42,8 +42,8 @@ typedef struct {
 } Rows;
 
 // Where 16 bytes lie: of a tile [128 rows][32 steps], and of one [32 steps][128 columns].
-uint by_rows(uint row, uint piece) { return row * 64 + ((piece ^ (row / 2 & 3)) << 4); }
-uint by_steps(uint step, uint piece) { return step * 256 + ((piece ^ (step & 7)) << 4); }
+uint by_rows(uint row, uint chunk) { return row * 64 + ((chunk ^ (row / 2 & 3)) << 4); }
+uint by_steps(uint step, uint chunk) { return step * 256 + ((chunk ^ (step & 7)) << 4); }
 
 // 128 rows from r0 on, 32 columns from k0 on; by 256 items.
 INLINED void copy_rows(uint to, Rows m, uint r0, uint k0, uint item) {

@@ -12,25 +12,25 @@
 //         s: each group computes all of it, a row of a by a team as large as R allows; the first
 //         group writes it. What items read first of w is on its way meanwhile.
 // Local   scratch of teams' sums; local_s [M, R] where the shrink is fused
-// Tiles   -D OCTETS: K is a multiple of 8, loads are of 16 bytes where the storage type allows
+// Tiles   -D VEC8: K is a multiple of 8, loads are of 16 bytes where the storage type allows
 // Cost    reads w once: 2 M N K flops, N K elements of w; a once a group, from the cache
 // Numerics  f32 fma in lanes' sums of eight neighbours, then over the lanes; the same bits every run
 //! clc: build GROUP=128 ROWS={1,4,16} TEAM_ROWS=1 AHEAD=1
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q8_0}
-//! clc: build GROUP=128 ROWS=1 TEAM_ROWS=2 AHEAD=2 WEIGHT_TYPE=WEIGHT_BF16 OCTETS
-//! clc: build GROUP=512 ROWS=1 TEAM_ROWS=1 AHEAD=4 WEIGHT_TYPE=WEIGHT_BF16 OCTETS FUSE_SHRINK
+//! clc: build GROUP=128 ROWS=1 TEAM_ROWS=2 AHEAD=2 WEIGHT_TYPE=WEIGHT_BF16 VEC8
+//! clc: build GROUP=512 ROWS=1 TEAM_ROWS=1 AHEAD=4 WEIGHT_TYPE=WEIGHT_BF16 VEC8 FUSE_SHRINK
 //!     X_BF16 Y_BF16
 //! clc: budget on gfx90a registers<=80 spills=0
-#include "quant_octet.clh"
+#include "quant_vec8.clh"
 #include "team_sums.clh"
 
 #if !defined(ROWS) || !defined(TEAM_ROWS) || !defined(AHEAD)
-#error "ROWS, of x, TEAM_ROWS, of w, and AHEAD, octets of each that an item loads, are required"
+#error "ROWS, of x, TEAM_ROWS, of w, and AHEAD, vec8s of each that an item loads, are required"
 #endif
-#define SHRINK_AHEAD 4  // octets of a that an item loads
-// Whether an item's first octets of w wait in registers while s is computed: as stored they take
+#define SHRINK_AHEAD 4  // vec8s of a that an item loads
+// Whether an item's first vec8s of w wait in registers while s is computed: as stored they take
 // few.
-#if defined(FUSE_SHRINK) && defined(OCTETS) && !defined(WEIGHT_PACKED) && ROWS == 1 && \
+#if defined(FUSE_SHRINK) && defined(VEC8) && !defined(WEIGHT_PACKED) && ROWS == 1 && \
     (WEIGHT_TYPE == WEIGHT_BF16 || WEIGHT_TYPE == WEIGHT_F16)
 #define EARLY
 #endif
@@ -44,11 +44,11 @@
 #ifdef X_BF16
 #define X ushort
 #define X_AT(p) as_float((uint)*(p) << 16)
-#define X_OCTET(p) octet_of_bf16(p)
+#define X_VEC8(p) vec8_of_bf16(p)
 #else
 #define X float
 #define X_AT(p) (*(p))
-#define X_OCTET(p) octet_of_floats(p)
+#define X_VEC8(p) vec8_of_floats(p)
 #endif
 
 #ifdef Y_BF16
@@ -62,61 +62,61 @@
 #define Y_OF(value) (value)
 #endif
 
-// weights [count][TEAM_ROWS]: octets of w from k on, `apart` steps from one to the next; behind the
+// weights [count][TEAM_ROWS]: vec8s of w from k on, `apart` steps from one to the next; behind the
 // last it is repeated.
-__attribute__((always_inline)) void load_octets(Octet* weights, __global const uchar* w[TEAM_ROWS],
-                                                uint K, uint k, uint apart, const uint count) {
+__attribute__((always_inline)) void load_vec8s(Vec8* weights, __global const uchar* w[TEAM_ROWS],
+                                               uint K, uint k, uint apart, const uint count) {
 #pragma unroll
   for (uint c = 0; c < count; ++c) {
 #pragma unroll
     for (uint i = 0; i < TEAM_ROWS; ++i) {
-      weights[c * TEAM_ROWS + i] = load_octet(w[i], min(k + c * apart, K - 8));
+      weights[c * TEAM_ROWS + i] = load_vec8(w[i], min(k + c * apart, K - 8));
     }
   }
 }
 
-// sums [TEAM_ROWS][ROWS]: [i][m] += w[i] . x[m] for the octets above; rows of x behind the last
+// sums [TEAM_ROWS][ROWS]: [i][m] += w[i] . x[m] for the vec8s above; rows of x behind the last
 // repeat it.
-__attribute__((always_inline)) void add_octets(float* sums, const Octet* weights,
-                                               __global const X* x, uint M, uint K, uint k,
-                                               uint apart, const uint count) {
+__attribute__((always_inline)) void add_vec8s(float* sums, const Vec8* weights,
+                                              __global const X* x, uint M, uint K, uint k,
+                                              uint apart, const uint count) {
 #pragma unroll
   for (uint c = 0; c < count; ++c) {
 #pragma unroll
     for (uint m = 0; m < ROWS; ++m) {
-      const float8 inputs = X_OCTET(x + (size_t)min(m, M - 1) * K + k + c * apart);
+      const float8 inputs = X_VEC8(x + (size_t)min(m, M - 1) * K + k + c * apart);
 #pragma unroll
       for (uint i = 0; i < TEAM_ROWS; ++i) {
         sums[i * ROWS + m] =
-            add_dot8(sums[i * ROWS + m], floats_of_octet(weights[c * TEAM_ROWS + i]), inputs);
+            add_dot8(sums[i * ROWS + m], floats_of_vec8(weights[c * TEAM_ROWS + i]), inputs);
       }
     }
   }
 }
 
-// sums [TEAM_ROWS][ROWS]: [i][m] += this lane's steps of w[i] . x[m]. first: AHEAD octets of each,
+// sums [TEAM_ROWS][ROWS]: [i][m] += this lane's steps of w[i] . x[m]. first: AHEAD vec8s of each,
 // loaded, where EARLY.
-__attribute__((always_inline)) void add_products(float* sums, const Octet* first,
+__attribute__((always_inline)) void add_products(float* sums, const Vec8* first,
                                                  __global const uchar* w[TEAM_ROWS],
                                                  __global const X* x, uint M, uint K, uint lane,
                                                  uint lanes) {
-#ifdef OCTETS
-  Octet weights[AHEAD * TEAM_ROWS];  // loads first: as many bytes in flight as can be
+#ifdef VEC8
+  Vec8 weights[AHEAD * TEAM_ROWS];  // loads first: as many bytes in flight as can be
   const uint apart = lanes * 8;
   uint k = lane * 8;
 #ifdef EARLY
   if (k + (AHEAD - 1) * apart < K) {
-    add_octets(sums, first, x, M, K, k, apart, AHEAD);
+    add_vec8s(sums, first, x, M, K, k, apart, AHEAD);
     k += AHEAD * apart;
   }
 #endif
   for (; k + (AHEAD - 1) * apart < K; k += AHEAD * apart) {
-    load_octets(weights, w, K, k, apart, AHEAD);
-    add_octets(sums, weights, x, M, K, k, apart, AHEAD);
+    load_vec8s(weights, w, K, k, apart, AHEAD);
+    add_vec8s(sums, weights, x, M, K, k, apart, AHEAD);
   }
   for (; k < K; k += apart) {
-    load_octets(weights, w, K, k, apart, 1);
-    add_octets(sums, weights, x, M, K, k, apart, 1);
+    load_vec8s(weights, w, K, k, apart, 1);
+    add_vec8s(sums, weights, x, M, K, k, apart, 1);
   }
 #else
   for (uint k = lane; k < K; k += lanes) {
@@ -131,20 +131,20 @@ __attribute__((always_inline)) void add_products(float* sums, const Octet* first
 }
 
 #ifdef FUSE_SHRINK
-// sums [ROWS] += row . x[m] for `count` octets from k on.
+// sums [ROWS] += row . x[m] for `count` vec8s from k on.
 __attribute__((always_inline)) void add_shrink_vec8s(float* sums, __global const float* row,
                                                      __global const X* x, uint M, uint K, uint k,
                                                      uint apart, const uint count) {
   float8 factors[SHRINK_AHEAD];
 #pragma unroll
   // clc: allow index-overflow within a row
-  for (uint c = 0; c < count; ++c) factors[c] = octet_of_floats(row + k + c * apart);
+  for (uint c = 0; c < count; ++c) factors[c] = vec8_of_floats(row + k + c * apart);
 #pragma unroll
   for (uint c = 0; c < count; ++c) {
 #pragma unroll
     for (uint m = 0; m < ROWS; ++m) {
       sums[m] = add_dot8(sums[m], factors[c],
-                         X_OCTET(x + (size_t)min(m, M - 1) * K + k + c * apart));
+                         X_VEC8(x + (size_t)min(m, M - 1) * K + k + c * apart));
     }
   }
 }
@@ -161,7 +161,7 @@ __attribute__((always_inline)) void shrink(__local float* local_s, __global floa
     __global const float* row = a + (size_t)min(r, R - 1) * K;
     float sums[ROWS];
     for (uint m = 0; m < ROWS; ++m) sums[m] = 0.0f;
-#ifdef OCTETS
+#ifdef VEC8
     const uint apart = lanes * 8;
     uint k = lane * 8;
 #if ROWS == 1
@@ -206,9 +206,9 @@ __attribute__((always_inline)) void skinny_gemm(
     float sums[OUTPUTS];
 #pragma unroll
     for (uint i = 0; i < TEAM_ROWS; ++i) rows[i] = weight_row(w, min(n + i, N - 1), K);
-    Octet first[AHEAD * TEAM_ROWS];
+    Vec8 first[AHEAD * TEAM_ROWS];
 #ifdef EARLY
-    load_octets(first, rows, K, lane * 8, lanes * 8, AHEAD);
+    load_vec8s(first, rows, K, lane * 8, lanes * 8, AHEAD);
 #endif
 #ifdef FUSE_SHRINK
     if (n0 == get_group_id(0) * batch_rows) shrink(local_s, s, x, a, M, K, R, a_scale, scratch);

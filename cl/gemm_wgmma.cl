@@ -48,7 +48,7 @@
 #ifndef WIDTH
 #define WIDTH COLUMNS
 #endif
-#define PIECE_BYTES 8192  // 64 rows
+#define SUBTILE_BYTES 8192  // 64 rows
 #include "gemm_wgmma_epilogue.clh"
 
 #define TILE_ROWS 128
@@ -66,7 +66,7 @@
 #define KEPT_AT OF_EACH(2)
 #define ADDRESSES (2 + 3 * PROBLEMS)
 #define BOXES_ACROSS ((COLUMNS + 63) / 64)  // of a transposed w, and of u
-#define ACROSS_BYTES (BOXES_ACROSS * PIECE_BYTES)
+#define ACROSS_BYTES (BOXES_ACROSS * SUBTILE_BYTES)
 // Boxes of 64 columns need room where they are whole; those of u with 16 rows fit where w was.
 #if defined(TRANSPOSED) || RANK_STEPS == 4
 #define W_BYTES (WIDTH * 128 > ACROSS_BYTES ? WIDTH * 128 : ACROSS_BYTES)
@@ -101,14 +101,14 @@
     NEXT_STAGE                                                             \
   }
 #define FOUR_PRODUCTS(N, keep, OPERAND, NEXT, transposed)                         \
-  const ulong a = operand_at(at + part * PIECE_BYTES), b = OPERAND(at + X_BYTES); \
+  const ulong a = operand_at(at + part * SUBTILE_BYTES), b = OPERAND(at + X_BYTES); \
   PRODUCT(N)(sums, a, b, keep, transposed);                                       \
   PRODUCT(N)(sums, a + NEXT_STEPS, b + NEXT, 1, transposed);                      \
   PRODUCT(N)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT, 1, transposed);              \
   PRODUCT(N)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT, 1, transposed)
 #define RANK_PRODUCT \
   PRODUCT(COLUMNS)   \
-  (sums, operand_at(at + part * PIECE_BYTES), transposed_operand_at(at + X_BYTES), 1, "1")
+  (sums, operand_at(at + part * SUBTILE_BYTES), transposed_operand_at(at + X_BYTES), 1, "1")
 // Of s, which is in registers.
 #define S_PRODUCT(i)                                                                            \
   REGISTERS_PRODUCT(COLUMNS)                                                                    \
@@ -130,7 +130,7 @@
 // The boxes of one transposed operand: 64 columns each, from c0 on.
 void copy_across(uint to, __global const uchar* map, uint c0, uint step, uint ready) {
   for (uint i = 0; i < BOXES_ACROSS; ++i)
-    copy_box(to + i * PIECE_BYTES, map, c0 + i * 64, step, ready);
+    copy_box(to + i * SUBTILE_BYTES, map, c0 + i * 64, step, ready);
 }
 
 // A tile's row of the addend comes nearer while the tile is multiplied.
@@ -294,7 +294,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     group_together(part);  // the boxes are whole
     if (item % 128 == 0) {
       for (uint i = 0; i < STAGED / 64; ++i) {
-        store_box(table + (problem * PROBLEM_MAPS + 4) * MAP_BYTES, boxes_at + i * PIECE_BYTES,
+        store_box(table + (problem * PROBLEM_MAPS + 4) * MAP_BYTES, boxes_at + i * SUBTILE_BYTES,
                   c0 + 64 * i, m0 + 64 * part);
       }
     }

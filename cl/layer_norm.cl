@@ -4,32 +4,33 @@
 // Shapes: x, y, dy, dx, residual [rows, width]; w, bias [width]
 // Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx; w and
 //   bias f32
-// Work, Local: cl/row_pieces.clh
+// Work, Local: cl/row_vecs.clh
 // Cost: forward reads x, w and bias, writes y: 8 flops an element; backward reads dy, x, w and
 //   residual, writes dx: 16 flops an element
 // Numerics: the variance is the mean square of differences from the mean (a pass of its own), so a
 //   large mean costs no digits; float sums in a fixed order. A row is only written after its sums
 //   are complete, each element by the item that reads it last: y may be x, dx may be dy or
 //   residual, where their types are one
-//! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE=4 GROUP=128 ITEMS=64 PIECES=4
-//! clc: build X_TYPE={f32,bf16} DY_TYPE=f32 DX_TYPE=f32 PIECE=4 GROUP=128 ITEMS=64 PIECES=4
-//! clc: build X_TYPE=f32 Y_TYPE=f32 PIECE=1 GROUP=256 ITEMS=256 PIECES=0
-//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE=4 WARPS WHOLE GROUP=128
-//!     ITEMS=64 PIECES=4
+//! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
+//! clc: build X_TYPE={f32,bf16} DY_TYPE=f32 DX_TYPE=f32 VEC_SIZE=4 GROUP=128 ITEMS=64
+//!     VECS_PER_ITEM=4
+//! clc: build X_TYPE=f32 Y_TYPE=f32 VEC_SIZE=1 GROUP=256 ITEMS=256 VECS_PER_ITEM=0
+//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 WARPS WHOLE GROUP=128
+//!     ITEMS=64 VECS_PER_ITEM=4
 //! clc: budget on gfx90a registers<=112 spills=0
-#include "row_pieces.clh"
+#include "row_vecs.clh"
 
 ROW_REDUCTION(row_sum, float, JOIN_SUM)
 ROW_REDUCTION(row_sum2, float2, JOIN_SUM)
 
-// Makes mean and r of the row `in` of n pieces, the same in every item.
+// Makes mean and r of the row `in` of n vectors, the same in every item.
 #define ROW_STATISTICS(mean, scale, taken, in, n) \
-  piece sum = 0.0f; \
-  EACH_PIECE(p, i, n) sum += PIECE_OF(taken, p, X_TYPE, in, i); \
+  vec sum = 0.0f; \
+  EACH_VEC(p, i, n) sum += VEC_OF(taken, p, X_TYPE, in, i); \
   const float mean = row_sum(sum_of_lanes(sum), scratch, turn++) / (float)width; \
-  piece squares = 0.0f; \
-  EACH_PIECE(p, i, n) { \
-    const piece difference = PIECE_OF(taken, p, X_TYPE, in, i) - mean; \
+  vec squares = 0.0f; \
+  EACH_VEC(p, i, n) { \
+    const vec difference = VEC_OF(taken, p, X_TYPE, in, i) - mean; \
     squares = fma(difference, difference, squares); \
   } \
   const float variance = row_sum(sum_of_lanes(squares), scratch, turn++) / (float)width; \
@@ -43,14 +44,14 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void layer_norm_forw
   uint turn = 0;
   EACH_ROWS(first, rows) {
     const long row = first + row_of_item();
-    const int n = ROW_PIECES(row < rows, width);
+    const int n = ROW_VECS(row < rows, width);
     __global const STORED(X_TYPE)* in = x + row * width;
     TAKE(taken, X_TYPE, in, n);
     ROW_STATISTICS(mean, scale, taken, in, n);
-    EACH_PIECE(p, i, n) {
-      const piece normed = (PIECE_OF(taken, p, X_TYPE, in, i) - mean) * scale;
-      STORE_PIECE(Y_TYPE, y + row * width, i,
-                  fma(normed, LOAD_PIECE(f32, w, i), LOAD_PIECE(f32, bias, i)));
+    EACH_VEC(p, i, n) {
+      const vec normed = (VEC_OF(taken, p, X_TYPE, in, i) - mean) * scale;
+      STORE_VEC(Y_TYPE, y + row * width, i,
+                fma(normed, LOAD_VEC(f32, w, i), LOAD_VEC(f32, bias, i)));
     }
   }
 }
@@ -65,26 +66,26 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void layer_norm_back
   uint turn = 0;
   EACH_ROWS(first, rows) {
     const long at = (first + row_of_item()) * width;
-    const int n = ROW_PIECES(first + row_of_item() < rows, width);
+    const int n = ROW_VECS(first + row_of_item() < rows, width);
     TAKE(taken_x, X_TYPE, x + at, n);
     TAKE(taken_dy, DY_TYPE, dy + at, n);
     TAKE(taken_residual, DX_TYPE, residual + at, (has_residual ? n : 0));
     ROW_STATISTICS(mean, scale, taken_x, x + at, n);
-    piece gradients = 0.0f;
-    piece products = 0.0f;
-    EACH_PIECE(p, i, n) {
-      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_PIECE(f32, w, i);
+    vec gradients = 0.0f;
+    vec products = 0.0f;
+    EACH_VEC(p, i, n) {
+      const vec g = VEC_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_VEC(f32, w, i);
       gradients += g;
-      products = fma(g, (PIECE_OF(taken_x, p, X_TYPE, x + at, i) - mean) * scale, products);
+      products = fma(g, (VEC_OF(taken_x, p, X_TYPE, x + at, i) - mean) * scale, products);
     }
     const float2 sums = (float2)(sum_of_lanes(gradients), sum_of_lanes(products));
     const float2 means = row_sum2(sums, scratch2, turn++) / (float)width;
-    EACH_PIECE(p, i, n) {
-      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_PIECE(f32, w, i);
-      const piece normed = (PIECE_OF(taken_x, p, X_TYPE, x + at, i) - mean) * scale;
-      piece d = scale * (g - means.x - normed * means.y);
-      if (has_residual) d += PIECE_OF(taken_residual, p, DX_TYPE, residual + at, i);
-      STORE_PIECE(DX_TYPE, dx + at, i, d);
+    EACH_VEC(p, i, n) {
+      const vec g = VEC_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_VEC(f32, w, i);
+      const vec normed = (VEC_OF(taken_x, p, X_TYPE, x + at, i) - mean) * scale;
+      vec d = scale * (g - means.x - normed * means.y);
+      if (has_residual) d += VEC_OF(taken_residual, p, DX_TYPE, residual + at, i);
+      STORE_VEC(DX_TYPE, dx + at, i, d);
     }
   }
 }

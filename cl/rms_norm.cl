@@ -4,20 +4,20 @@
 // Shapes: x, y, dy, dx, residual, rounded_dx [rows, width]; w [width]
 // Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx; w f32;
 //   rounded_dx bf16
-// Work, Local: cl/row_pieces.clh
+// Work, Local: cl/row_vecs.clh
 // Cost: forward reads x and w, writes y: 4 flops an element; backward reads dy, x, w and residual,
 //   writes dx: 11 flops an element, and 2 for y
-// Numerics: float sums, of pieces by one item and then of items; the order is fixed. A row is only
+// Numerics: float sums, of vectors by one item and then of items; the order is fixed. A row is only
 //   written after its sums are complete, and each element by the item that reads it last: y may be
 //   x, dx may be dy or residual, where their types are one
-//! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE=4 GROUP=128 ITEMS=64 PIECES=4
-//! clc: build X_TYPE={f32,bf16} DY_TYPE=f32 DX_TYPE=f32 HAS_RESIDUAL PIECE=4 GROUP=128 ITEMS=64
-//!     PIECES=4
-//! clc: build X_TYPE=f32 Y_TYPE=f32 PIECE=1 GROUP=256 ITEMS=256 PIECES=0
-//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE=4 WARPS WHOLE GROUP=128
-//!     ITEMS=64 PIECES=4
+//! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
+//! clc: build X_TYPE={f32,bf16} DY_TYPE=f32 DX_TYPE=f32 HAS_RESIDUAL VEC_SIZE=4 GROUP=128
+//!     ITEMS=64 VECS_PER_ITEM=4
+//! clc: build X_TYPE=f32 Y_TYPE=f32 VEC_SIZE=1 GROUP=256 ITEMS=256 VECS_PER_ITEM=0
+//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 WARPS WHOLE GROUP=128
+//!     ITEMS=64 VECS_PER_ITEM=4
 //! clc: budget on gfx90a registers<=96 spills=0
-#include "row_pieces.clh"
+#include "row_vecs.clh"
 
 ROW_REDUCTION(row_sum, float, JOIN_SUM)
 ROW_REDUCTION(row_sum2, float2, JOIN_SUM)
@@ -30,19 +30,19 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_forwar
   uint turn = 0;
   EACH_ROWS(first, rows) {
     const long row = first + row_of_item();
-    const int n = ROW_PIECES(row < rows, width);
+    const int n = ROW_VECS(row < rows, width);
     __global const STORED(X_TYPE)* in = x + row * width;
     TAKE(taken, X_TYPE, in, n);
-    piece squares = 0.0f;
-    EACH_PIECE(p, i, n) {
-      const piece v = PIECE_OF(taken, p, X_TYPE, in, i);
+    vec squares = 0.0f;
+    EACH_VEC(p, i, n) {
+      const vec v = VEC_OF(taken, p, X_TYPE, in, i);
       squares = fma(v, v, squares);
     }
     const float sum = row_sum(sum_of_lanes(squares), scratch, turn++);
     const float scale = rsqrt(sum / (float)width + epsilon);
-    EACH_PIECE(p, i, n) {
-      const piece v = PIECE_OF(taken, p, X_TYPE, in, i);
-      STORE_PIECE(Y_TYPE, y + row * width, i, v * scale * LOAD_PIECE(f32, w, i));
+    EACH_VEC(p, i, n) {
+      const vec v = VEC_OF(taken, p, X_TYPE, in, i);
+      STORE_VEC(Y_TYPE, y + row * width, i, v * scale * LOAD_VEC(f32, w, i));
     }
   }
 }
@@ -68,37 +68,37 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backwa
   uint turn = 0;
   EACH_ROWS(first, rows) {
     const long at = (first + row_of_item()) * width;
-    const int n = ROW_PIECES(first + row_of_item() < rows, width);
+    const int n = ROW_VECS(first + row_of_item() < rows, width);
     TAKE(taken_x, X_TYPE, x + at, n);
     TAKE(taken_dy, DY_TYPE, dy + at, n);
 #ifdef HAS_RESIDUAL
     TAKE(taken_residual, DX_TYPE, residual + at, n);
 #endif
-    piece squares = 0.0f;
-    piece products = 0.0f;
-    EACH_PIECE(p, i, n) {
-      const piece v = PIECE_OF(taken_x, p, X_TYPE, x + at, i);
+    vec squares = 0.0f;
+    vec products = 0.0f;
+    EACH_VEC(p, i, n) {
+      const vec v = VEC_OF(taken_x, p, X_TYPE, x + at, i);
       squares = fma(v, v, squares);
-      products = fma(PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_PIECE(f32, w, i), v, products);
+      products = fma(VEC_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_VEC(f32, w, i), v, products);
     }
     const float2 sums =
         row_sum2((float2)(sum_of_lanes(squares), sum_of_lanes(products)), scratch, turn++) / (float)width;
     const float scale = rsqrt(sums.x + epsilon);
-    const piece along_x = -sums.y * scale * scale;
-    EACH_PIECE(p, i, n) {
-      const piece v = PIECE_OF(taken_x, p, X_TYPE, x + at, i);
-      const piece weights = LOAD_PIECE(f32, w, i);
-      const piece g = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) * weights;
-      piece d = scale * fma(along_x, v, g);
+    const vec along_x = -sums.y * scale * scale;
+    EACH_VEC(p, i, n) {
+      const vec v = VEC_OF(taken_x, p, X_TYPE, x + at, i);
+      const vec weights = LOAD_VEC(f32, w, i);
+      const vec g = VEC_OF(taken_dy, p, DY_TYPE, dy + at, i) * weights;
+      vec d = scale * fma(along_x, v, g);
 #ifdef HAS_RESIDUAL
-      d += PIECE_OF(taken_residual, p, DX_TYPE, residual + at, i);
+      d += VEC_OF(taken_residual, p, DX_TYPE, residual + at, i);
 #endif
-      STORE_PIECE(DX_TYPE, dx + at, i, d);
+      STORE_VEC(DX_TYPE, dx + at, i, d);
 #ifdef ROUNDS
       store_bf16(rounded_dx + at, i, d);
 #endif
 #ifdef Y_TYPE
-      STORE_PIECE(Y_TYPE, y + at, i, v * scale * weights);
+      STORE_VEC(Y_TYPE, y + at, i, v * scale * weights);
 #endif
     }
   }

@@ -7,7 +7,7 @@
 // Shapes: x, y, queries, key_parts, value_parts [T, H, E]; more_x, more_y, keys, values [T, G, E];
 //   positions [T]; table [P, E/2, 2] (cosine, sine)
 // Types: f32 or bf16 all but (-D X_TYPE) table f32, positions i32
-// Work: one work-item PIECE neighbouring pairs of a head, a divisor of E/2, in the order
+// Work: one work-item VEC_SIZE neighbouring pairs of a head, a divisor of E/2, in the order
 //   [T, H + G, E/2], or keys and values, [2, T, G, E/2], before queries [T, H, E/2]:
 //   pair i of a head is the elements i * stride and i * stride + partner;
 //   (stride, partner) is (1, E/2) in half_split and (2, 1) in interleaved layout.
@@ -15,52 +15,52 @@
 // Cost: reads x, the table's row of each token and positions, writes y: 6 flops a pair
 // Numerics: two products and a sum an element; parts are added in f32, in order. A pair is read and
 //   written by one item: y may be x, and is where IN_PLACE: there is no argument x then
-//! clc: build X_TYPE={f32,bf16} PIECE={1,4}
-//! clc: build X_TYPE={f32,bf16} PIECE=4 IN_PLACE OF_TWO
+//! clc: build X_TYPE={f32,bf16} VEC_SIZE={1,4}
+//! clc: build X_TYPE={f32,bf16} VEC_SIZE=4 IN_PLACE OF_TWO
 //! clc: budget on gfx90a registers<=80 spills=0
 #include "activations.clh"
 
-// Two pieces side by side, whose even and odd lanes are parted and joined.
-#if PIECE == 1
-typedef float2 two_pieces;
-#elif PIECE == 4
-typedef float8 two_pieces;
+// Two vectors side by side, whose even and odd lanes are parted and joined.
+#if VEC_SIZE == 1
+typedef float2 two_vecs;
+#elif VEC_SIZE == 4
+typedef float8 two_vecs;
 #else
-typedef float16 two_pieces;
+typedef float16 two_vecs;
 #endif
 
-// Where an item's pairs lie, in pieces: those of head `row` from the first on. apart: a piece of
+// Where an item's pairs lie, in vectors: those of head `row` from the first on. apart: a vector of
 // firsts and one of seconds, `partner` elements on, else mixed in both.
-long first_of(long row, uint own, uint pieces, int apart) {
-  return 2 * row * pieces + (apart ? own : 2 * own);
+long first_of(long row, uint own, uint vecs, int apart) {
+  return 2 * row * vecs + (apart ? own : 2 * own);
 }
 long second_of(long first, uint partner, int apart) {
-  return first + (apart ? partner / PIECE : 1);
+  return first + (apart ? partner / VEC_SIZE : 1);
 }
-two_pieces pairs_at(__global const STORED(X_TYPE)* x, long first, long second) {
-  return (two_pieces)(LOAD_PIECE(X_TYPE, x, first), LOAD_PIECE(X_TYPE, x, second));
+two_vecs pairs_at(__global const STORED(X_TYPE)* x, long first, long second) {
+  return (two_vecs)(LOAD_VEC(X_TYPE, x, first), LOAD_VEC(X_TYPE, x, second));
 }
-void store_pairs(__global STORED(X_TYPE)* y, long first, long second, two_pieces pairs) {
-  STORE_PIECE(X_TYPE, y, first, pairs.lo);
-  STORE_PIECE(X_TYPE, y, second, pairs.hi);
+void store_pairs(__global STORED(X_TYPE)* y, long first, long second, two_vecs pairs) {
+  STORE_VEC(X_TYPE, y, first, pairs.lo);
+  STORE_VEC(X_TYPE, y, second, pairs.hi);
 }
 
 // As they lie, both.
-two_pieces turned(two_pieces pairs, __global const int* positions, __global const float* table,
-                  uint token, uint own, uint pieces, float sign, int apart) {
-  const long angles = 2 * ((long)positions[token] * pieces + own);
-  const two_pieces turns =
-      (two_pieces)(LOAD_PIECE(f32, table, angles), LOAD_PIECE(f32, table, angles + 1));
-  const piece c = turns.even;
-  const piece s = sign * turns.odd;
-  const piece a = apart ? pairs.lo : pairs.even;
-  const piece b = apart ? pairs.hi : pairs.odd;
-  const piece low = a * c - b * s;
-  const piece high = a * s + b * c;
-  two_pieces mixed;
+two_vecs turned(two_vecs pairs, __global const int* positions, __global const float* table,
+                uint token, uint own, uint vecs, float sign, int apart) {
+  const long angles = 2 * ((long)positions[token] * vecs + own);
+  const two_vecs turns =
+      (two_vecs)(LOAD_VEC(f32, table, angles), LOAD_VEC(f32, table, angles + 1));
+  const vec c = turns.even;
+  const vec s = sign * turns.odd;
+  const vec a = apart ? pairs.lo : pairs.even;
+  const vec b = apart ? pairs.hi : pairs.odd;
+  const vec low = a * c - b * s;
+  const vec high = a * s + b * c;
+  two_vecs mixed;
   mixed.even = low;
   mixed.odd = high;
-  return apart ? (two_pieces)(low, high) : mixed;
+  return apart ? (two_vecs)(low, high) : mixed;
 }
 
 #ifdef IN_PLACE
@@ -81,10 +81,10 @@ __kernel void rope(__global STORED(X_TYPE)* y, INPUT(x) MORE(more_y, more_x)
                    uint heads, uint more_heads, uint half_width, int stride, uint partner,
                    float sign) {
   const uint item = (uint)get_global_id(0);
-  if (item >= pairs / PIECE) return;
-  const uint pieces = half_width / PIECE;
-  const uint row = item / pieces;
-  const uint own = item - row * pieces;
+  if (item >= pairs / VEC_SIZE) return;
+  const uint vecs = half_width / VEC_SIZE;
+  const uint row = item / vecs;
+  const uint own = item - row * vecs;
   const uint token = row / (heads + more_heads);
   uint head = row - token * (heads + more_heads);
   __global const STORED(X_TYPE)* from = INPUT_OF(x, y);
@@ -97,10 +97,10 @@ __kernel void rope(__global STORED(X_TYPE)* y, INPUT(x) MORE(more_y, more_x)
   }
 #endif
   const int apart = stride == 1;
-  const long first = first_of((long)token * heads + head, own, pieces, apart);
+  const long first = first_of((long)token * heads + head, own, vecs, apart);
   const long second = second_of(first, partner, apart);
   store_pairs(y, first, second,
-              turned(pairs_at(from, first, second), positions, table, token, own, pieces, sign,
+              turned(pairs_at(from, first, second), positions, table, token, own, vecs, sign,
                      apart));
 }
 
@@ -112,18 +112,18 @@ __kernel void rope_of_parts(__global STORED(X_TYPE)* queries, __global STORED(X_
                             uint tokens, uint heads, uint key_heads, uint half_width, int stride,
                             uint partner, float sign) {
   const uint item = (uint)get_global_id(0);
-  if (item >= pairs / PIECE) return;
-  const uint pieces = half_width / PIECE;
-  const uint own = item % pieces;
+  if (item >= pairs / VEC_SIZE) return;
+  const uint vecs = half_width / VEC_SIZE;
+  const uint own = item % vecs;
   const int apart = stride == 1;
-  uint row = item / pieces;
+  uint row = item / vecs;
   const uint key_rows = tokens * key_heads;
   if (row >= 2 * key_rows) {
     row -= 2 * key_rows;
-    const long first = first_of(row, own, pieces, apart);
+    const long first = first_of(row, own, vecs, apart);
     const long second = second_of(first, partner, apart);
     store_pairs(queries, first, second,
-                turned(pairs_at(queries, first, second), positions, table, row / heads, own, pieces,
+                turned(pairs_at(queries, first, second), positions, table, row / heads, own, vecs,
                        sign, apart));
     return;
   }
@@ -131,17 +131,17 @@ __kernel void rope_of_parts(__global STORED(X_TYPE)* queries, __global STORED(X_
   if (of_values) row -= key_rows;
   const uint parts = heads / key_heads;
   __global const STORED(X_TYPE)* from = of_values ? value_parts : key_parts;
-  const long first_part = first_of((long)row * parts, own, pieces, apart);
+  const long first_part = first_of((long)row * parts, own, vecs, apart);
   const long second_part = second_of(first_part, partner, apart);
-  two_pieces sum = pairs_at(from, first_part, second_part);
+  two_vecs sum = pairs_at(from, first_part, second_part);
 #pragma unroll 4
   for (uint h = 1; h < parts; ++h) {
-    const long further = 2 * (long)h * pieces;
+    const long further = 2 * (long)h * vecs;
     sum += pairs_at(from, first_part + further, second_part + further);
   }
   if (!of_values) {
-    sum = turned(sum, positions, table, row / key_heads, own, pieces, sign, apart);
+    sum = turned(sum, positions, table, row / key_heads, own, vecs, sign, apart);
   }
-  const long first = first_of(row, own, pieces, apart);
+  const long first = first_of(row, own, vecs, apart);
   store_pairs(of_values ? values : keys, first, second_of(first, partner, apart), sum);
 }

@@ -2,19 +2,20 @@
 // backward: dx_i = y_i (dy_i - sum_j dy_j y_j).
 // Shapes: x, y, dy, dx [rows, width]
 // Types: f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE)
-// Work, Local: cl/row_pieces.clh
+// Work, Local: cl/row_vecs.clh
 // Cost: forward reads x, writes y: 4 flops and an exp an element (a row too long for registers: two
 //   more reads, from the cache, and an exp); backward reads dy and y, writes dx: 4 flops an element
 // Numerics: the largest element is subtracted first, so nothing overflows and the sum is at least
 //   1; float sums by one item and then of items, in a fixed order. Each element is read before it
 //   is written, by the same item: y may be x, dx may be dy, where their types are one
-//! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE=4 GROUP=128 ITEMS=64 PIECES=4
-//! clc: build DY_TYPE={f32,bf16} Y_TYPE=f32 DX_TYPE=f32 PIECE=4 GROUP=128 ITEMS=64 PIECES=4
-//! clc: build X_TYPE=f32 Y_TYPE=f32 PIECE=1 GROUP=256 ITEMS=256 PIECES=0
-//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE=4 WARPS WHOLE GROUP=128
-//!     ITEMS=64 PIECES=4
+//! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
+//! clc: build DY_TYPE={f32,bf16} Y_TYPE=f32 DX_TYPE=f32 VEC_SIZE=4 GROUP=128 ITEMS=64
+//!     VECS_PER_ITEM=4
+//! clc: build X_TYPE=f32 Y_TYPE=f32 VEC_SIZE=1 GROUP=256 ITEMS=256 VECS_PER_ITEM=0
+//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 WARPS WHOLE GROUP=128
+//!     ITEMS=64 VECS_PER_ITEM=4
 //! clc: budget on gfx90a registers<=64 spills=0
-#include "row_pieces.clh"
+#include "row_vecs.clh"
 
 ROW_REDUCTION(row_sum, float, JOIN_SUM)
 ROW_REDUCTION(row_max, float, fmax)
@@ -35,8 +36,8 @@ float exp_of(float x) {
 }
 float short_exp_of(float x) { return exp2_of(x * LOG2_E); }
 #define EXP_LANES(NAME, OF) \
-  piece NAME(piece x) { \
-    _Pragma("unroll") for (int i = 0; i < PIECE; ++i) ((float*)&x)[i] = OF(((float*)&x)[i]); \
+  vec NAME(vec x) { \
+    _Pragma("unroll") for (int i = 0; i < VEC_SIZE; ++i) ((float*)&x)[i] = OF(((float*)&x)[i]); \
     return x; \
   }
 EXP_LANES(EXP_f32, exp_of)
@@ -54,27 +55,27 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void softmax_forward
   uint turn = 0;
   EACH_ROWS(first, rows) {
     const long row = first + row_of_item();
-    const int n = ROW_PIECES(row < rows, width);
+    const int n = ROW_VECS(row < rows, width);
     __global const STORED(X_TYPE)* in = x + row * width;
     TAKE(taken, X_TYPE, in, n);
-    piece tops = -INFINITY;
-    EACH_PIECE(p, i, n) tops = fmax(tops, PIECE_OF(taken, p, X_TYPE, in, i));
+    vec tops = -INFINITY;
+    EACH_VEC(p, i, n) tops = fmax(tops, VEC_OF(taken, p, X_TYPE, in, i));
     const float top = row_max(max_of_lanes(tops), scratch, turn++);
-    piece sums = 0.0f;
-#if PIECES
-    piece powers[PIECES];
+    vec sums = 0.0f;
+#if VECS_PER_ITEM
+    vec powers[VECS_PER_ITEM];
     EACH_OWNED(p, i) {
-      const piece e = EXP(Y_TYPE, AS_PIECE(X_TYPE, taken[p]) - top);
-      powers[p] = i < n ? e : (piece)(0.0f);
+      const vec e = EXP(Y_TYPE, AS_VEC(X_TYPE, taken[p]) - top);
+      powers[p] = i < n ? e : (vec)(0.0f);
       sums += powers[p];
     }
 #define POWER(p, i) powers[p]
 #else
-#define POWER(p, i) EXP(Y_TYPE, PIECE_OF(taken, p, X_TYPE, in, i) - top)
-    EACH_PIECE(p, i, n) sums += POWER(p, i);
+#define POWER(p, i) EXP(Y_TYPE, VEC_OF(taken, p, X_TYPE, in, i) - top)
+    EACH_VEC(p, i, n) sums += POWER(p, i);
 #endif
     const float scale = 1.0f / row_sum(sum_of_lanes(sums), scratch, turn++);
-    EACH_PIECE(p, i, n) STORE_PIECE(Y_TYPE, y + row * width, i, POWER(p, i) * scale);
+    EACH_VEC(p, i, n) STORE_VEC(Y_TYPE, y + row * width, i, POWER(p, i) * scale);
   }
 }
 #else
@@ -85,18 +86,18 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void softmax_backwar
   uint turn = 0;
   EACH_ROWS(first, rows) {
     const long at = (first + row_of_item()) * width;
-    const int n = ROW_PIECES(first + row_of_item() < rows, width);
+    const int n = ROW_VECS(first + row_of_item() < rows, width);
     TAKE(taken_dy, DY_TYPE, dy + at, n);
     TAKE(taken_y, Y_TYPE, y + at, n);
-    piece products = 0.0f;
-    EACH_PIECE(p, i, n) {
-      products = fma(PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i),
-                     PIECE_OF(taken_y, p, Y_TYPE, y + at, i), products);
+    vec products = 0.0f;
+    EACH_VEC(p, i, n) {
+      products = fma(VEC_OF(taken_dy, p, DY_TYPE, dy + at, i),
+                     VEC_OF(taken_y, p, Y_TYPE, y + at, i), products);
     }
     const float sum = row_sum(sum_of_lanes(products), scratch, turn++);
-    EACH_PIECE(p, i, n) {
-      const piece d = PIECE_OF(taken_dy, p, DY_TYPE, dy + at, i) - sum;
-      STORE_PIECE(DX_TYPE, dx + at, i, PIECE_OF(taken_y, p, Y_TYPE, y + at, i) * d);
+    EACH_VEC(p, i, n) {
+      const vec d = VEC_OF(taken_dy, p, DY_TYPE, dy + at, i) - sum;
+      STORE_VEC(DX_TYPE, dx + at, i, VEC_OF(taken_y, p, Y_TYPE, y + at, i) * d);
     }
   }
 }

@@ -1,30 +1,30 @@
 // swiglu, portable: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
 // _keeping also writes gate and up as bf16 (kept_gate, kept_up); backward with -D Y_TYPE also y.
-// Shapes: all [T, F], taken as one flat range of n elements, a multiple of PIECE
+// Shapes: all [T, F], taken as one flat range of n elements, a multiple of VEC_SIZE
 // Types: f32 or bf16: gate and up (-D GATE_TYPE), y (Y_TYPE), dy (DY_TYPE), dgate and dup
 //   (DGATE_TYPE); kept_gate and kept_up bf16
-// Work: one work-item a piece of PIECE elements (activations.clh)
+// Work: one work-item a vector of VEC_SIZE elements (activations.clh)
 // Cost: forward reads gate and up, writes y: 5 flops and an exp an element; backward reads dy, gate
 //   and up, writes dgate and dup: 10 flops and an exp, and 2 flops for y
 // Numerics: exp(-g) may overflow to infinity, where s is 0 as it should be. Each element is read
 //   and written by one item, who reads all before: where types are one an output may be any input
-//! clc: build GATE_TYPE={f32,bf16} Y_TYPE={f32,bf16} PIECE={1,4}
-//! clc: build GATE_TYPE={f32,bf16} DY_TYPE=f32 DGATE_TYPE={f32,bf16} PIECE=4
+//! clc: build GATE_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE={1,4}
+//! clc: build GATE_TYPE={f32,bf16} DY_TYPE=f32 DGATE_TYPE={f32,bf16} VEC_SIZE=4
 //! clc: budget on gfx90a registers<=48 spills=0
 
 #include "activations.clh"
 
 #ifndef DY_TYPE
-piece swiglu(piece g, piece u) { return g / (1.0f + exp(-g)) * u; }
+vec swiglu(vec g, vec u) { return g / (1.0f + exp(-g)) * u; }
 
 __kernel void swiglu_forward(__global STORED(Y_TYPE)* y, __global const STORED(GATE_TYPE)* gate,
                              __global const STORED(GATE_TYPE)* up, long n) {
   const long i = (long)get_global_id(0);
-  if (i >= n / PIECE) return;
-  const piece g = LOAD_PIECE(GATE_TYPE, gate, i);
-  const piece u = LOAD_PIECE(GATE_TYPE, up, i);
-  STORE_PIECE(Y_TYPE, y, i, swiglu(g, u));
+  if (i >= n / VEC_SIZE) return;
+  const vec g = LOAD_VEC(GATE_TYPE, gate, i);
+  const vec u = LOAD_VEC(GATE_TYPE, up, i);
+  STORE_VEC(Y_TYPE, y, i, swiglu(g, u));
 }
 
 __kernel void swiglu_forward_keeping(__global STORED(Y_TYPE)* y,
@@ -33,12 +33,12 @@ __kernel void swiglu_forward_keeping(__global STORED(Y_TYPE)* y,
                                      __global ushort* kept_gate, __global ushort* kept_up,
                                      long n) {
   const long i = (long)get_global_id(0);
-  if (i >= n / PIECE) return;
-  const piece g = LOAD_PIECE(GATE_TYPE, gate, i);
-  const piece u = LOAD_PIECE(GATE_TYPE, up, i);
+  if (i >= n / VEC_SIZE) return;
+  const vec g = LOAD_VEC(GATE_TYPE, gate, i);
+  const vec u = LOAD_VEC(GATE_TYPE, up, i);
   store_bf16(kept_gate, i, g);
   store_bf16(kept_up, i, u);
-  STORE_PIECE(Y_TYPE, y, i, swiglu(g, u));
+  STORE_VEC(Y_TYPE, y, i, swiglu(g, u));
 }
 #else
 __kernel void swiglu_backward(__global STORED(DGATE_TYPE)* dgate, __global STORED(DGATE_TYPE)* dup,
@@ -50,15 +50,15 @@ __kernel void swiglu_backward(__global STORED(DGATE_TYPE)* dgate, __global STORE
 #endif
                               long n) {
   const long i = (long)get_global_id(0);
-  if (i >= n / PIECE) return;
-  const piece d = LOAD_PIECE(DY_TYPE, dy, i);
-  const piece g = LOAD_PIECE(GATE_TYPE, gate, i);
-  const piece u = LOAD_PIECE(GATE_TYPE, up, i);
-  const piece s = 1.0f / (1.0f + exp(-g));
-  STORE_PIECE(DGATE_TYPE, dgate, i, d * u * s * fma(g, 1.0f - s, (piece)(1.0f)));
-  STORE_PIECE(DGATE_TYPE, dup, i, d * g * s);
+  if (i >= n / VEC_SIZE) return;
+  const vec d = LOAD_VEC(DY_TYPE, dy, i);
+  const vec g = LOAD_VEC(GATE_TYPE, gate, i);
+  const vec u = LOAD_VEC(GATE_TYPE, up, i);
+  const vec s = 1.0f / (1.0f + exp(-g));
+  STORE_VEC(DGATE_TYPE, dgate, i, d * u * s * fma(g, 1.0f - s, (vec)(1.0f)));
+  STORE_VEC(DGATE_TYPE, dup, i, d * g * s);
 #ifdef Y_TYPE
-  STORE_PIECE(Y_TYPE, y, i, g * s * u);
+  STORE_VEC(Y_TYPE, y, i, g * s * u);
 #endif
 }
 #endif

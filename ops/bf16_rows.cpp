@@ -6,14 +6,14 @@
 namespace clora {
 namespace {
 
-constexpr std::uint32_t kPiece =
+constexpr std::uint32_t kVecSize =
     8;  // elements a work-item, and 16 bytes, of which strides are made
 
 // Of a single row neighbours are along it alone.
 Grid grid_of(std::uint32_t rows, std::uint32_t stride) {
-  const std::uint32_t pieces = divide_up(stride, kPiece);
-  if (rows == 1) return {{round_up(pieces, 64), 1, 1}, {64, 1, 1}};
-  return {{round_up(pieces, 32), round_up(rows, 8), 1}, {32, 8, 1}};
+  const std::uint32_t vecs = divide_up(stride, kVecSize);
+  if (rows == 1) return {{round_up(vecs, 64), 1, 1}, {64, 1, 1}};
+  return {{round_up(vecs, 32), round_up(rows, 8), 1}, {32, 8, 1}};
 }
 
 }  // namespace
@@ -25,9 +25,9 @@ Bf16Rows record_bf16_rows(Batch& batch, const Tensor& w, float scale) {
                 .columns = static_cast<std::uint32_t>(w.shape()[1]),
                 .stride = static_cast<std::uint32_t>(w.shape()[1])};
   const bool as_it_lies = w.type() == DType::bf16 && w.layout() == Layout::plain && scale == 1 &&
-                          rows.columns % kPiece == 0;
+                          rows.columns % kVecSize == 0;
   if (as_it_lies) return rows;
-  rows.stride = static_cast<std::uint32_t>(round_up(rows.columns, kPiece));
+  rows.stride = static_cast<std::uint32_t>(round_up(rows.columns, kVecSize));
   rows.data = batch.temporary({rows.rows, rows.stride}, DType::bf16, "bf16 rows");
   record_bf16_rows_into(batch, rows.data, w, scale, "gemm/round operand");
   return rows;

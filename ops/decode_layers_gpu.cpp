@@ -39,7 +39,7 @@ std::int64_t local_floats(const DecodeSizes& s, std::int64_t group) {
   return std::max({s.D, s.F, s.H * s.E, 5 * group + s.E});
 }
 
-// Items that share a pair of rows of w: as many as there are, and have an octet to load.
+// Items that share a pair of rows of w: as many as there are, and have a vec8 to load.
 std::int64_t lanes_for(const Device& device, std::int64_t pairs, std::int64_t steps) {
   const std::int64_t group = group_of(device);
   const std::int64_t items = group * groups_of_launch(device);

@@ -60,7 +60,7 @@ std::uint32_t shrink_of(const GemmProduct& p) {
   return p.rank() <= kStepRanks ? kStepRanks : kBoxRanks;
 }
 
-// Whether rows of y are whole pieces of 16 bytes.
+// Whether rows of y are whole 16-byte vectors.
 bool is_aligned(const GemmProduct& p) { return p.columns() % kAlignedColumns == 0; }
 
 using Problems = std::span<const GemmProduct>;

@@ -26,7 +26,7 @@ constexpr std::int64_t kManyRows = 3;
 // in 57 (43, 86).
 constexpr std::uint32_t kTeamRows = 2;
 constexpr std::uint32_t kColumnsPerUnit = 64;
-constexpr std::uint32_t kOctets = 4;  // that an item loads ahead, where registers allow
+constexpr std::uint32_t kVec8sAhead = 4;  // that an item loads ahead, where registers allow
 // Each group repeats the shrink: up to so many products and so much local memory in all that is faster
 // than a launch before.
 constexpr double kShrinkProducts = 4.5e6;
@@ -39,7 +39,7 @@ struct Plan {
   std::uint32_t lanes = kLanes;
   std::uint32_t groups = 1;
 
-  std::uint32_t ahead() const { return rows > kTeamRows ? 1 : kOctets / team_rows; }
+  std::uint32_t ahead() const { return rows > kTeamRows ? 1 : kVec8sAhead / team_rows; }
 };
 
 std::size_t most_items(const GemmProduct& p) {
@@ -73,7 +73,7 @@ Defines defines_of(const GemmProduct& p, const Plan& plan, bool with_ptx) {
   if (with_ptx) defines.set(kPtxSwitch);
   defines.set("GROUP", plan.group).set("ROWS", plan.rows).set("TEAM_ROWS", plan.team_rows);
   defines.set("AHEAD", plan.ahead());
-  if (p.k() % 8 == 0) defines.set("OCTETS");
+  if (p.k() % 8 == 0) defines.set("VEC8");
   if (p.has_shrink()) defines.set("FUSE_SHRINK");
   if (p.x.type() == DType::bf16) defines.set("X_BF16");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");

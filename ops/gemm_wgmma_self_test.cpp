@@ -11,7 +11,7 @@ namespace {
 
 using Problems = std::span<const GemmProduct>;
 
-// Of outputs, whose rows are whole pieces of 16 bytes or not: more than the widest tile.
+// Of outputs, whose rows are whole 16-byte vectors or not: more than the widest tile.
 constexpr std::int64_t kRows = 150, kColumns = 328, kRaggedColumns = 325, kSteps = 200;
 // Of the problems after the first, which are cut apart forward (columns) and backward (steps).
 constexpr std::array<std::int64_t, 3> kNarrow{0, 40, 72};

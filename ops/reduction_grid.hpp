@@ -22,9 +22,9 @@ inline Grid groups_of(std::size_t group, std::size_t groups) {
 
 // Groups of one item for a CPU device: a few for each core, so that a late one costs little, but
 // none without work.
-inline std::size_t cpu_groups(const Device& device, std::int64_t pieces) {
+inline std::size_t cpu_groups(const Device& device, std::int64_t parts) {
   const std::size_t most = 4 * std::max<std::size_t>(device.compute_units, 1);
-  return std::clamp<std::size_t>(static_cast<std::size_t>(pieces), 1, most);
+  return std::clamp<std::size_t>(static_cast<std::size_t>(parts), 1, most);
 }
 
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

@@ -15,14 +15,14 @@ constexpr std::size_t kFlatGroup = 128;
 constexpr std::int64_t kMostFlatItems = std::int64_t{1} << 31U;  // of a launch on NVIDIA's cards
 constexpr std::int64_t kMostRowGroups = 1 << 16;
 
-constexpr std::int64_t kWantedPieces = 4;  // of an item: 64 bytes on their way
-constexpr std::int64_t kMostPieces = 8;    // more do not fit registers beside those of two rows
+constexpr std::int64_t kWantedVecs = 4;  // of an item: 64 bytes on their way
+constexpr std::int64_t kMostVecs = 8;    // more do not fit registers beside those of two rows
 constexpr std::size_t kRowsGroup = 128;    // items of a group, shared by several short rows
 constexpr std::size_t kMostRowItems = 256;
 
-Launch cpu_launch(Context& context, const VariantKernel& kernel, std::int64_t pieces) {
+Launch cpu_launch(Context& context, const VariantKernel& kernel, std::int64_t parts) {
   return {context.kernel(fmt::format("{}_cpu.cl", kernel.stem), kernel.cpu_function),
-          single_item_groups(cpu_groups(context.device(), pieces)),
+          single_item_groups(cpu_groups(context.device(), parts)),
           {},
           {}};
 }
@@ -33,15 +33,15 @@ bool all_are(const VariantKernel& kernel, DType type) {
 }
 
 // Elements that are read at once: 16 bytes of the widest type, where they divide `run`.
-std::int64_t piece_of(const VariantKernel& kernel, std::int64_t run) {
+std::int64_t vec_size_of(const VariantKernel& kernel, std::int64_t run) {
   const bool halves = all_are(kernel, DType::bf16);
   if (halves && run % 8 == 0) return 8;
   return run % 4 == 0 ? 4 : 1;
 }
 
-Defines defines_of(const VariantKernel& kernel, std::int64_t piece) {
+Defines defines_of(const VariantKernel& kernel, std::int64_t vec_size) {
   Defines defines;
-  defines.set("PIECE", piece);
+  defines.set("VEC_SIZE", vec_size);
   for (const ActivationType& each : kernel.types) defines.set(each.define, name_of(each.type));
   for (const std::string_view flag : kernel.flags) defines.set(flag);
   return defines;
@@ -81,17 +81,17 @@ Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t r
   require(rows >= 1 && width >= 1, "{}: at least one row and column is required, got [{}, {}]",
           kernel.stem, rows, width);
   if (takes_cpu_kernel(context, kernel, self_test)) return cpu_launch(context, kernel, rows);
-  const std::int64_t piece = piece_of(kernel, width);
-  const std::int64_t pieces = width / piece;
-  const auto wanted = static_cast<std::size_t>(divide_up(pieces, kWantedPieces));
+  const std::int64_t vec_size = vec_size_of(kernel, width);
+  const std::int64_t vecs = width / vec_size;
+  const auto wanted = static_cast<std::size_t>(divide_up(vecs, kWantedVecs));
   const std::size_t items =
       std::min(std::bit_ceil(wanted), reduction_group(context.device(), kMostRowItems));
   const std::size_t group = std::max(items, reduction_group(context.device(), kRowsGroup));
-  const std::int64_t of_item = divide_up(pieces, static_cast<std::int64_t>(items));
-  Defines defines = defines_of(kernel, piece);
+  const std::int64_t of_item = divide_up(vecs, static_cast<std::int64_t>(items));
+  Defines defines = defines_of(kernel, vec_size);
   defines.set("GROUP", group).set("ITEMS", items);
-  defines.set("PIECES", of_item <= kMostPieces ? of_item : 0);
-  if (of_item <= kMostPieces && of_item * static_cast<std::int64_t>(items) == pieces) {
+  defines.set("VECS_PER_ITEM", of_item <= kMostVecs ? of_item : 0);
+  if (of_item <= kMostVecs && of_item * static_cast<std::int64_t>(items) == vecs) {
     defines.set("WHOLE");
   }
   if (takes_ptx(context, kernel, defines, ptx_test)) defines.set(kPtxSwitch);
@@ -110,16 +110,16 @@ Launch flat_launch(Context& context, const VariantKernel& kernel, std::int64_t e
   }
   const bool single = kernel.singly_on_cpus && all_are(kernel, DType::f32) &&
                       context.device().kind == DeviceKind::cpu;
-  const std::int64_t piece = single ? 1 : piece_of(kernel, run);
+  const std::int64_t vec_size = single ? 1 : vec_size_of(kernel, run);
   const std::size_t group = reduction_group(context.device(), kFlatGroup);
-  if (context.device().kind != DeviceKind::cpu && elements / piece > kMostFlatItems) {
+  if (context.device().kind != DeviceKind::cpu && elements / vec_size > kMostFlatItems) {
     fail(ErrorCode::unsupported,
-         "{}: at most 2^31 pieces of {} elements at a time, got {} elements", kernel.stem, piece,
+         "{}: at most 2^31 vectors of {} elements at a time, got {} elements", kernel.stem, vec_size,
          elements);
   }
-  const std::int64_t groups = divide_up(elements / piece, static_cast<std::int64_t>(group));
+  const std::int64_t groups = divide_up(elements / vec_size, static_cast<std::int64_t>(group));
   return {
-      context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function, defines_of(kernel, piece)),
+      context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function, defines_of(kernel, vec_size)),
       groups_of(group, static_cast<std::size_t>(groups)),
       {},
       {}};

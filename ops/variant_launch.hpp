@@ -27,7 +27,7 @@ struct VariantKernel {
   std::string_view cpu_function = {};        // in STEM_cpu.cl; empty: none takes these types
   std::vector<ActivationType> types;         // in STEM.cl
   std::vector<std::string_view> flags = {};  // further -D of STEM.cl, without a value
-  // STEM.cl's on a CPU: f32 one by one, which its compiler makes wider vectors of than pieces are.
+  // STEM.cl's on a CPU: f32 one by one, which its compiler makes wider vectors of than VEC_SIZE.
   bool singly_on_cpus = false;
 };
 
@@ -43,7 +43,7 @@ bool takes_cpu_kernel(Context& context, const VariantKernel& kernel,
                       const SelfTestRecord& self_test);
 
 // Rows owned whole. cpu: groups of one item share the rows evenly (cl/group_range.clh). STEM.cl:
-// as cl/row_pieces.clh says, whose -D are set here and follow the width.
+// as cl/row_vecs.clh says, whose -D are set here and follow the width.
 // `self_test` is the CPU kernel's (ops/variant_choice.hpp). `ptx_test` records the same op on rows of
 // this width and these types, some for each of several work-groups: with it PTX is used where
 // uses_ptx() and the very program that uses it has passed. Without it none is.
@@ -53,10 +53,10 @@ Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t r
                    const SelfTestRecord& ptx_test = {});
 inline constexpr std::int64_t kPtxTestRows = 9;
 
-// A flat range. cpu: groups of one item share it evenly. STEM.cl: one work-item a piece, rounded up
-// to whole groups, so the kernel guards the end. A piece does not reach over a multiple of `run`.
+// A flat range. cpu: groups of one item share it evenly. STEM.cl: one work-item a vec, rounded up
+// to whole groups, so the kernel guards the end. A vec does not reach over a multiple of `run`.
 // REQUIRES: at least one element, a multiple of run. Errors: unsupported, where a card is to take more
-// than 2^31 pieces.
+// than 2^31 vectors.
 Launch flat_launch(Context& context, const VariantKernel& kernel, std::int64_t elements,
                    std::int64_t run, const SelfTestRecord& self_test);
 

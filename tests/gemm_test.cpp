@@ -320,7 +320,7 @@ TEST_P(Gemm, BackwardIsTheProductInEveryShapeAndAccumulates) {
   }
 }
 
-// Rows that fill pieces of 16 bytes and rows that do not, an adapter of one step and of more.
+// Rows that fill 16-byte vectors and rows that do not, an adapter of one step and of more.
 TEST_P(Gemm, TakesAndGivesBf16) {
   for (const Case& c : {Case{2, 40, 33, 3},
                         {5, 37, 64, 0},

@@ -155,7 +155,7 @@ TEST_P(LayerNorm, BackwardAccumulatesIntoItsResidualAndOverwritesItsGradient) {
 }
 
 TEST_P(LayerNorm, ForwardTakesEitherTypeOfXAndY) {
-  for (Case c : test::cases_of_pieces<Case>()) {
+  for (Case c : test::vec_size_cases<Case>()) {
     for (const DType x_type : test::kActivationTypes) {
       const Tensor x = test::upload_as(context(), x_type, c.shape, c.x);
       for (const DType y_type : test::kActivationTypes) {
@@ -172,7 +172,7 @@ TEST_P(LayerNorm, ForwardTakesEitherTypeOfXAndY) {
 }
 
 TEST_P(LayerNorm, BackwardTakesEitherTypeOfEachTensor) {
-  for (const Case& whole : test::cases_of_pieces<Case>()) {
+  for (const Case& whole : test::vec_size_cases<Case>()) {
     for (const unsigned types : {1U, 2U, 4U, 7U}) {
       Case c = whole;
       const Tensor x = test::upload_as(context(), test::kActivationTypes[types & 1U], c.shape, c.x);

@@ -53,7 +53,7 @@ TEST(Ptx, IsForNvidiasCardsAlone) {
 TEST(Ptx, IsInNoProgramThatAPortableContextBuilds) {
   const test::Folders folders;
   for (const char* file :
-       {"activations.clh", "row_pieces.clh", "team_sums.clh", "softmax.cl", "group_meeting.clh"}) {
+       {"activations.clh", "row_vecs.clh", "team_sums.clh", "softmax.cl", "group_meeting.clh"}) {
     folders.replace(file, "#ifdef WARPS\n", "#ifdef WARPS\n#error \"PTX\"\n");
   }
   const test::Observed portable(folders, Variant::portable);

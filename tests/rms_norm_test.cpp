@@ -123,7 +123,7 @@ TEST_P(RmsNorm, BackwardAccumulatesIntoItsResidualAndOverwritesItsGradient) {
 }
 
 TEST_P(RmsNorm, ForwardTakesEitherTypeOfXAndY) {
-  for (Case c : test::cases_of_pieces<Case>()) {
+  for (Case c : test::vec_size_cases<Case>()) {
     for (const DType x_type : test::kActivationTypes) {
       const Tensor x = test::upload_as(context(), x_type, c.shape, c.x);
       for (const DType y_type : test::kActivationTypes) {
@@ -137,7 +137,7 @@ TEST_P(RmsNorm, ForwardTakesEitherTypeOfXAndY) {
 }
 
 TEST_P(RmsNorm, BackwardTakesEitherTypeOfEachTensor) {
-  for (const Case& whole : test::cases_of_pieces<Case>()) {
+  for (const Case& whole : test::vec_size_cases<Case>()) {
     for (const unsigned types : {1U, 2U, 4U, 7U}) {
       Case c = whole;
       const Tensor x = test::upload_as(context(), test::kActivationTypes[types & 1U], c.shape, c.x);
@@ -170,7 +170,7 @@ TEST_P(RmsNorm, NormsABf16TensorInPlace) {
 }
 
 TEST_P(RmsNorm, ARoundedGradientIsTheOtherOneToTheNearest) {
-  for (const Case& c : test::cases_of_pieces<Case>()) {
+  for (const Case& c : test::vec_size_cases<Case>()) {
     const Output dx(context(), c.shape);
     const Output rounded(context(), c.shape, DType::bf16);
     const Tensor residual = up(c.shape, c.residual);
@@ -206,7 +206,7 @@ TEST_P(RmsNorm, BackwardWritesTheForwardsResultOnceMoreBesideTheSameGradient) {
 
 // As a training step has it: the stream's gradient is changed in place and rounded.
 TEST_P(RmsNorm, BackwardWritesTheForwardsResultInEitherTypeBesideARoundedGradient) {
-  for (Case c : test::cases_of_pieces<Case>()) {
+  for (Case c : test::vec_size_cases<Case>()) {
     for (const unsigned types : {0U, 1U, 2U, 3U}) {
       const DType y_type = test::kActivationTypes[types & 1U];
       const Tensor x =

@@ -101,7 +101,7 @@ TEST_P(Rope, BackwardUndoesForwardInPlace) {
   }
 }
 
-// Half widths of pieces of 8, of 4 and of single pairs.
+// Half widths of vectors of 8, of 4 and of single pairs.
 TEST_P(Rope, TurnsBf16InPlaceOrNot) {
   for (const std::int64_t width : {2, 6, 8, 24, 64, 128}) {
     for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {

@@ -149,7 +149,7 @@ TEST_P(Softmax, BackwardOverwritesItsOutputAndItsGradient) {
 }
 
 TEST_P(Softmax, ForwardTakesEitherTypeOfXAndY) {
-  for (Case c : test::cases_of_pieces<Case>()) {
+  for (Case c : test::vec_size_cases<Case>()) {
     for (const DType x_type : test::kActivationTypes) {
       const Tensor x = test::upload_as(context(), x_type, c.shape, c.x);
       for (const DType y_type : test::kActivationTypes) {
@@ -163,7 +163,7 @@ TEST_P(Softmax, ForwardTakesEitherTypeOfXAndY) {
 }
 
 TEST_P(Softmax, BackwardTakesEitherTypeOfEachTensor) {
-  for (const Case& c : test::cases_of_pieces<Case>()) {
+  for (const Case& c : test::vec_size_cases<Case>()) {
     for (const unsigned types : {1U, 2U, 4U, 7U}) {
       std::vector<float> y_values = c.y();
       std::vector<float> dy_values = c.dy;

@@ -205,7 +205,7 @@ TEST_P(Swiglu, KeepsTiesAsTheEvenOneAndWhatIsNotFiniteAsItIs) {
   const std::vector<float> want = {
       1.0F,      1.015625F, -1.0F,      0.0F, -0.0F, bf16_to_float(float_to_bf16(1e-40F)),
       kInfinity, kInfinity, -kInfinity, 2.5F};
-  for (const std::int64_t count : {17, 20}) {  // single elements, and whole pieces
+  for (const std::int64_t count : {17, 20}) {  // single elements, and whole vectors
     up.resize(given);
     up.resize(static_cast<std::size_t>(count), nan);
     const Shape shape{count};
@@ -252,7 +252,7 @@ TEST_P(Swiglu, OfKeptInputsAgreesWithTheReferenceOfTheRoundedOnes) {
 
 constexpr DType kTypes[]{DType::f32, DType::bf16};
 
-// Ranges of pieces of 8, of 4 and of single elements.
+// Ranges of vectors of 8, of 4 and of single elements.
 std::vector<Case> cases_of_types() {
   std::vector<Case> all;
   for (const std::int64_t n : {1, 8, 12, 1023, 1028, 4096}) all.emplace_back(1, n);

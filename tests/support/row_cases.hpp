@@ -1,5 +1,5 @@
-// What tests of row-wise ops (cl/row_pieces.clh) share: the types of their tensors, and rows that
-// are cut into pieces in each of the ways there are.
+// What tests of row-wise ops (cl/row_vecs.clh) share: the types of their tensors, and rows that
+// are cut into vectors in each of the ways there are.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace clora::test {
 
 inline constexpr DType kActivationTypes[]{DType::f32, DType::bf16};
 
-// Case(rows, width) has a shape. Widths of pieces of 8, of 4 and of single elements; rows of one
+// Case(rows, width) has a shape. Widths of vectors of 8, of 4 and of single elements; rows of one
 // item, that fit registers, and that are too long for them.
 template <class Case>
-std::vector<Case> cases_of_pieces() {
+std::vector<Case> vec_size_cases() {
   std::vector<Case> all;
   for (const std::int64_t width : {3, 8, 28, 896, 1031}) all.emplace_back(5, width);
   all.emplace_back(2, 2052);
