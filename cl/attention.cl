@@ -36,7 +36,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
   barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the whole query
 
   const int end = last[t] + 1;
-  float top = -INFINITY, total = 0.0f;
+  float running_max = -INFINITY, total = 0.0f;
   for (int block = first[t]; block < end; block += GROUP) {
     const int key = block + item;
     float score = -INFINITY;
@@ -45,11 +45,11 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
       __global const float* k_row = k + key * k_step + head;
       for (int e = 0; e < E; ++e) score = fma(query[e], k_row[e], score);
     }
-    const float new_top = fmax(top, group_max(score, scores));
-    const float factor = exp(top - new_top);
-    const float p = key < end ? exp(score - new_top) : 0.0f;
+    const float new_max = fmax(running_max, group_max(score, scores));
+    const float factor = exp(running_max - new_max);
+    const float p = key < end ? exp(score - new_max) : 0.0f;
     total = total * factor + group_sum(p, scores);
-    top = new_top;
+    running_max = new_max;
     barrier(CLK_LOCAL_MEM_FENCE);  // the sum in scores[0] has been read
     scores[item] = p;
     barrier(CLK_LOCAL_MEM_FENCE);  // every item reads all scores
@@ -62,7 +62,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
     }
   }  // the next block's group_max begins with a barrier: all have read the scores
   for (int e = item; e < E; e += GROUP) y[row + e] = sums[e] / total;
-  if (keeps_log_sum_exp && item == 0) log_sum_exp[t * H + h] = top + log(total);
+  if (keeps_log_sum_exp && item == 0) log_sum_exp[t * H + h] = running_max + log(total);
 }
 
 __kernel void cache_append(__global float* cache, __global const float* rows,

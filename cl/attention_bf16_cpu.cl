@@ -59,28 +59,28 @@ void mask_scores(__local float* scores, __local const int* lane_first,
 
 // The scores become weights p, across, in place. Maxima and totals go on; factors are what earlier
 // sums are scaled by.
-BF16_TARGET void weights_of_scores(__local float* scores, __local float* tops,
+BF16_TARGET void weights_of_scores(__local float* scores, __local float* row_max,
                                    __local float* totals, __local float* factors, int count) {
   for (int side = 0; side < QUERIES; side += 16) {
     __local float* at = scores + side;
     __local uint* weights = (__local uint*)at;
-    const float16 before = vload16(0, tops + side);
-    float16 top = before, other = before;
+    const float16 before = vload16(0, row_max + side);
+    float16 new_max = before, other = before;
     for (int n = 0; n < count; n += 2) {
-      top = MAX16(vload16(0, at + n * QUERIES), top);
+      new_max = MAX16(vload16(0, at + n * QUERIES), new_max);
       other = MAX16(vload16(0, at + (n + 1) * QUERIES), other);
     }
-    top = MAX16(top, other);
-    const float16 factor = exp2_16(before - top);
+    new_max = MAX16(new_max, other);
+    const float16 factor = exp2_16(before - new_max);
     float16 even_total = vload16(0, totals + side) * factor, odd_total = 0.0f;
     for (int n = 0; n < count; n += 2) {
-      const float16 even = exp2_16(vload16(0, at + n * QUERIES) - top);
-      const float16 odd = exp2_16(vload16(0, at + (n + 1) * QUERIES) - top);
+      const float16 even = exp2_16(vload16(0, at + n * QUERIES) - new_max);
+      const float16 odd = exp2_16(vload16(0, at + (n + 1) * QUERIES) - new_max);
       even_total += even;
       odd_total += odd;
       store_words(__local, weights + n / 2 * QUERIES, pairs_across(even, odd));
     }
-    store_floats(__local, tops + side, top);
+    store_floats(__local, row_max + side, new_max);
     store_floats(__local, factors + side, factor);
     store_floats(__local, totals + side, even_total + odd_total);
   }
@@ -127,7 +127,7 @@ void add_seen_values(__local float* sums, __local const float* factors,
 
 // y and log_sum_exp of the `count` first lanes of one head.
 void store_results(__global float* y, long y_step, __global float* log_sum_exp, int H,
-                   __local const float* sums, __local const float* tops,
+                   __local const float* sums, __local const float* row_max,
                    __local const float* totals, int count, int width) {
   for (int i = 0; i < count; ++i) {
     const float16 factor = (float16)(1.0f / totals[i]);
@@ -139,7 +139,7 @@ void store_results(__global float* y, long y_step, __global float* log_sum_exp, 
   float logs[QUERIES];
   for (int side = 0; side < QUERIES; side += 16) {
     const float16 log_total = log2(vload16(0, totals + side));
-    store_floats(__private, logs + side, (vload16(0, tops + side) + log_total) * LN_2);
+    store_floats(__private, logs + side, (vload16(0, row_max + side) + log_total) * LN_2);
   }
   for (int i = 0; i < count; ++i) log_sum_exp[(long)i * H] = logs[i];
 }
@@ -155,8 +155,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_b
   __local uint* values = keys_staged + KEYS * E / 2;
   __local float* sums = (__local float*)(values + KEYS * E / 2);
   __local float* scores = sums + heads * blocks * sums_size;
-  __local float* tops = scores + KEYS * QUERIES;
-  __local float* totals = tops + heads * blocks * QUERIES;
+  __local float* row_max = scores + KEYS * QUERIES;
+  __local float* totals = row_max + heads * blocks * QUERIES;
   __local float* factors = totals + heads * blocks * QUERIES;
   __local int* lane_first = (__local int*)(factors + QUERIES);
   __local int* lane_last = lane_first + blocks * QUERIES;
@@ -177,7 +177,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_b
     store_floats(__local, sums + i, (float16)(0.0f));
   }
   for (int i = 0; i < panel_count * QUERIES; ++i) {
-    tops[i] = -1e30f;  // finite: the difference of two infinities would be NaN
+    row_max[i] = -1e30f;  // finite: the difference of two infinities would be NaN
     totals[i] = 0.0f;
   }
   KeyRange ranges[MOST_BLOCKS];
@@ -219,7 +219,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_b
         mask_scores(scores + n * QUERIES, lane_first + row, lane_last + row, key + n);
         masked = true;
       }
-      weights_of_scores(scores, tops + i * QUERIES, totals + i * QUERIES, factors, count);
+      weights_of_scores(scores, row_max + i * QUERIES, totals + i * QUERIES, factors, count);
       restages = restages || (masked && has_non_finite(values, padded * E / 2));
       if (restages) {
         add_seen_values(sums + i * sums_size, factors, (__local const uint*)scores, values,
@@ -235,7 +235,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_b
     const int row = i / head_count * QUERIES, head = i % head_count;
     store_results(y + q_at + row * q_step + head * E, q_step,
                   keeps_log_sum_exp ? log_sum_exp + (long)(t0 + row) * H + h + head : 0, H,
-                  sums + i * sums_size, tops + i * QUERIES, totals + i * QUERIES,
+                  sums + i * sums_size, row_max + i * QUERIES, totals + i * QUERIES,
                   min(QUERIES, row_count - row), E);
   }
 }

@@ -45,7 +45,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
   const KeyRange range = key_range(lane_first, lane_last, first + t0, last + t0, count);
   for (int e = 0; e < 2 * E; ++e) store_floats(__local, sums + 16 * e, (float16)(0.0f));
   // A finite floor: the difference of two infinities would be NaN.
-  float16 top0 = -1e30f, top1 = -1e30f, total0 = 0.0f, total1 = 0.0f;
+  float16 max0 = -1e30f, max1 = -1e30f, total0 = 0.0f, total1 = 0.0f;
 
   for (int key = range.begin; key < range.end;) {
     // Whole tiles of keys that every row sees come first, in blocks of their own.
@@ -67,19 +67,19 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
         store_floats(__local, at + 16, seen1 ? vload16(1, at) : (float16)(-INFINITY));
       }
     }
-    float16 new0 = top0, new1 = top1;
+    float16 new0 = max0, new1 = max1;
     for (int n = 0; n < keys; ++n) {
       new0 = MAX16(new0, vload16(2 * n, scores));
       new1 = MAX16(new1, vload16(2 * n + 1, scores));
     }
-    const float16 factor0 = exp2_16(top0 - new0), factor1 = exp2_16(top1 - new1);
-    top0 = new0;
-    top1 = new1;
+    const float16 factor0 = exp2_16(max0 - new0), factor1 = exp2_16(max1 - new1);
+    max0 = new0;
+    max1 = new1;
     total0 *= factor0;
     total1 *= factor1;
     for (int n = 0; n < keys; ++n) {
-      const float16 p0 = exp2_16(vload16(2 * n, scores) - top0);
-      const float16 p1 = exp2_16(vload16(2 * n + 1, scores) - top1);
+      const float16 p0 = exp2_16(vload16(2 * n, scores) - max0);
+      const float16 p1 = exp2_16(vload16(2 * n + 1, scores) - max1);
       total0 += p0;
       total1 += p1;
       store_floats(__local, scores + n * QUERIES, p0);
@@ -110,8 +110,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
   panel_to_rows(y + q_at, q_step, count, E, sums, 1.0f / total0, 1.0f / total1);
   if (keeps_log_sum_exp) {
     float logs[QUERIES];
-    store_floats(__private, logs, top0);
-    store_floats(__private, logs + 16, top1);
+    store_floats(__private, logs, max0);
+    store_floats(__private, logs + 16, max1);
     store_floats(__local, scores, total0);
     store_floats(__local, scores + 16, total1);
     for (int i = 0; i < count; ++i) {

@@ -135,7 +135,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
     const int t_0 = tile->t0 + row, h = tile->h;
     const int first_0 = tile->first[row], first_1 = tile->first[row + 8];
     const int last_0 = tile->last[row], last_1 = tile->last[row + 8];
-    float top_0 = -INFINITY, top_1 = -INFINITY, total_0 = 0.0f, total_1 = 0.0f;
+    float max_0 = -INFINITY, max_1 = -INFINITY, total_0 = 0.0f, total_1 = 0.0f;
     int key = (range.end - 1) * ROWS;
     PRODUCTS_ENDED(128)(scores);
     if (tells) barrier_arrive(k_empty + 8 * stage);

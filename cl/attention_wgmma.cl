@@ -72,7 +72,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
     const int t_0 = t0 + row, t_1 = t_0 + 8;
     const int first_0 = t_0 < T ? first[t_0] : INT_MAX, first_1 = t_1 < T ? first[t_1] : INT_MAX;
     const int last_0 = t_0 < T ? last[t_0] : -1, last_1 = t_1 < T ? last[t_1] : -1;
-    float top_0 = -INFINITY, top_1 = -INFINITY, total_0 = 0.0f, total_1 = 0.0f;
+    float max_0 = -INFINITY, max_1 = -INFINITY, total_0 = 0.0f, total_1 = 0.0f;
     barrier_wait(q_full, q_phase);
     q_phase ^= 1;
     const struct Range range = shared_range;

@@ -1,8 +1,8 @@
 // cross_entropy: loss of a language model over rows of logits, and its gradient.
 //
-//   top     = max_v logits[t, v]
-//   loss[t] = log(sum_v exp(logits[t, v] - top)) + (top - logits[t, targets[t]])
-//   dlogits[t, v] = (exp(logits[t, v] - top) / sum - (v == targets[t])) * weight
+//   max     = max_v logits[t, v]
+//   loss[t] = log(sum_v exp(logits[t, v] - max)) + (max - logits[t, targets[t]])
+//   dlogits[t, v] = (exp(logits[t, v] - max) / sum - (v == targets[t])) * weight
 //   both 0 where targets[t] < 0; loss NaN and dlogits 0 where targets[t] >= V
 //   sum_in_order: sum = sum_i x[i] (+ sum)
 //
@@ -23,15 +23,15 @@
 #include "group_reduce.clh"
 #include "row_sum_exp.clh"
 
-float row_loss(__global const float* row, int vocabulary, int target, float top, float sum) {
+float row_loss(__global const float* row, int vocabulary, int target, float max_logit, float sum) {
   if (target < 0) return 0.0f;
   if (target >= vocabulary) return NAN;
-  return log(sum) + (top - row[target]);
+  return log(sum) + (max_logit - row[target]);
 }
 
 // A logit's slope; zero, whatever it is, in a row that does not count.
-float slope(float below_top, float inverse_sum, bool is_target, bool counted, float weight) {
-  const float p = exp(below_top) * inverse_sum;
+float slope(float shifted, float inverse_sum, bool is_target, bool counted, float weight) {
+  const float p = exp(shifted) * inverse_sum;
   return counted ? (is_target ? p - 1.0f : p) * weight : 0.0f;
 }
 
@@ -41,9 +41,9 @@ __kernel void cross_entropy_loss(__global float* loss, __global const float* log
   __local float scratch[GROUP];
   const size_t t = get_group_id(0);
   __global const float* row = logits + t * (size_t)vocabulary;
-  float top;
-  const float sum = row_sum_exp(row, vocabulary, &top, scratch);
-  if (get_local_id(0) == 0) loss[t] = row_loss(row, vocabulary, targets[t], top, sum);
+  float max_logit;
+  const float sum = row_sum_exp(row, vocabulary, &max_logit, scratch);
+  if (get_local_id(0) == 0) loss[t] = row_loss(row, vocabulary, targets[t], max_logit, sum);
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
@@ -55,9 +55,9 @@ __kernel void cross_entropy_gradient(__global float* loss, __global float* dlogi
   const int target = targets[t];
   __global const float* row = logits + t * (size_t)vocabulary;
   __global float* drow = dlogits + t * (size_t)vocabulary;
-  float top;
-  const float sum = row_sum_exp(row, vocabulary, &top, scratch);
-  if (get_local_id(0) == 0) loss[t] = row_loss(row, vocabulary, target, top, sum);
+  float max_logit;
+  const float sum = row_sum_exp(row, vocabulary, &max_logit, scratch);
+  if (get_local_id(0) == 0) loss[t] = row_loss(row, vocabulary, target, max_logit, sum);
   barrier(CLK_GLOBAL_MEM_FENCE);  // the loss has read its logit before dlogits may overwrite it
   const bool counted = target >= 0 && target < vocabulary;
   const float inverse = 1.0f / sum;
@@ -67,11 +67,12 @@ __kernel void cross_entropy_gradient(__global float* loss, __global float* dlogi
     float x[AT_ONCE];
     for (int i = 0; i < AT_ONCE; ++i) x[i] = row[v + i * GROUP];
     for (int i = 0; i < AT_ONCE; ++i) {
-      drow[v + i * GROUP] = slope(x[i] - top, inverse, v + i * GROUP == target, counted, weight[0]);
+      drow[v + i * GROUP] =
+          slope(x[i] - max_logit, inverse, v + i * GROUP == target, counted, weight[0]);
     }
   }
   for (; v < vocabulary; v += GROUP) {
-    drow[v] = slope(row[v] - top, inverse, v == target, counted, weight[0]);
+    drow[v] = slope(row[v] - max_logit, inverse, v == target, counted, weight[0]);
   }
 }
 

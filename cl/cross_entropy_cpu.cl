@@ -1,7 +1,7 @@
 // cross_entropy on CPU devices: the formulas of cross_entropy.cl, float16 written out.
 //
-//   loss[t] = log(sum_v exp(logits[t, v] - top)) + (top - logits[t, targets[t]]), top the maximum
-//   dlogits[t, v] = (exp(logits[t, v] - top) / sum - (v == targets[t])) * weight
+//   loss[t] = log(sum_v exp(logits[t, v] - max)) + (max - logits[t, targets[t]]), max the row's
+//   dlogits[t, v] = (exp(logits[t, v] - max) / sum - (v == targets[t])) * weight
 //   both 0 where targets[t] < 0; loss NaN and dlogits 0 where targets[t] >= V
 //
 // Shapes  logits, dlogits [T, V] (dlogits may be logits), loss, targets [T], weight, sum [1]
@@ -21,23 +21,24 @@
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 
 // row_sum_exp that also writes each exponential to out, which may be row.
-float row_sum_exp_keep(__global float* out, __global const float* row, int vocabulary, float top) {
+float row_sum_exp_keep(__global float* out, __global const float* row,
+                       int vocabulary, float max_logit) {
   float16 sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
   int v = 0;
   for (; v + 64 <= vocabulary; v += 64) {
     for (int part = 0; part < 4; ++part) {
-      const float16 e = exp16(vload16(part, row + v) - top);
+      const float16 e = exp16(vload16(part, row + v) - max_logit);
       vstore16(e, part, out + v);
       sums[part] += e;
     }
   }
   for (; v + 16 <= vocabulary; v += 16) {
-    const float16 e = exp16(vload16(0, row + v) - top);
+    const float16 e = exp16(vload16(0, row + v) - max_logit);
     vstore16(e, 0, out + v);
     sums[0] += e;
   }
   if (v < vocabulary) {
-    const float16 e = exp16(load16_tail(row + v, vocabulary - v, -INFINITY) - top);
+    const float16 e = exp16(load16_tail(row + v, vocabulary - v, -INFINITY) - max_logit);
     store16_tail(e, out + v, vocabulary - v);
     sums[1] += e;
   }
@@ -67,8 +68,8 @@ CPU_KERNEL cross_entropy_loss(__global float* loss, __global const float* logits
       loss[t] = target < 0 ? 0.0f : NAN;
       continue;
     }
-    const float top = row_max(row, vocabulary);
-    loss[t] = log(row_sum_exp(row, vocabulary, top)) + (top - row[target]);
+    const float max_logit = row_max(row, vocabulary);
+    loss[t] = log(row_sum_exp(row, vocabulary, max_logit)) + (max_logit - row[target]);
   }
 }
 
@@ -86,9 +87,9 @@ CPU_KERNEL cross_entropy_gradient(__global float* loss, __global float* dlogits,
       zero_row(drow, vocabulary);
       continue;
     }
-    const float top = row_max(row, vocabulary);
-    const float below = top - row[target];
-    const float sum = row_sum_exp_keep(drow, row, vocabulary, top);
+    const float max_logit = row_max(row, vocabulary);
+    const float below = max_logit - row[target];
+    const float sum = row_sum_exp_keep(drow, row, vocabulary, max_logit);
     loss[t] = log(sum) + below;
     const float inverse = 1.0f / sum;
     const float p = drow[target] * inverse;

@@ -71,8 +71,8 @@ float scaled(float x, float y) {
 }
 // a + b, of sums and what each is relative to.
 float2 joined(float2 a, float2 b) {
-  const float top = fmax(a.y, b.y);
-  return (float2)(scaled(a.x, a.y - top) + scaled(b.x, b.y - top), top);
+  const float new_max = fmax(a.y, b.y);
+  return (float2)(scaled(a.x, a.y - new_max) + scaled(b.x, b.y - new_max), new_max);
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_loss(

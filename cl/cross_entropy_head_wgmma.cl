@@ -216,16 +216,16 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
     total[0] = row_sum(total[0]);
     total[1] = row_sum(total[1]);
     if (warp_max(total[0] > LIMIT || total[1] > LIMIT)) {
-      float top[2] = {-INFINITY, -INFINITY};
+      float max_z[2] = {-INFINITY, -INFINITY};
 #pragma unroll
-      for (uint i = 0; i < COLUMNS / 2; ++i) top[i / 2 % 2] = fmax(top[i / 2 % 2], sums[i]);
+      for (uint i = 0; i < COLUMNS / 2; ++i) max_z[i / 2 % 2] = fmax(max_z[i / 2 % 2], sums[i]);
       for (uint i = 0; i < 2; ++i) {
-        top[i] = row_max(top[i]) * LOG2E;
+        max_z[i] = row_max(max_z[i]) * LOG2E;
         if (!(total[i] > LIMIT)) continue;
 #ifdef LOSS_ALONE
-        reference[i] = top[i];
+        reference[i] = max_z[i];
 #else
-        raise_word(raised_rows + row + 8 * i, ordered(top[i] + MARGIN));
+        raise_word(raised_rows + row + 8 * i, ordered(max_z[i] + MARGIN));
         raise_word(raised + 1 + row_tile, 1);
         raise_word(raised, 1);
 #endif

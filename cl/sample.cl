@@ -5,7 +5,7 @@
 //   w = exp((z - max z) / temperature), filtered by top-k, top-p, min-p (sample_filters.clh),
 //   the token drawn where the running sum of w passes uniform * sum, uniform from Philox2x32 of
 //   key seed and counter (step, 0)
-//   logprob = (logits[token] - top) - log(sum_v exp(logits[v] - top))
+//   logprob = (logits[token] - max) - log(sum_v exp(logits[v] - max))
 //
 // Shapes  logits, weights, seen [V], token, logprob [1], settings [8], top_ids, top_logprobs [K]
 // Types   logits, weights, log-probabilities f32; token, top_ids i32; seen u8; settings u32
@@ -154,18 +154,18 @@ __kernel void sample_logprobs(__global float* logprob, __global int* top_ids,
                               __global const int* token, int vocabulary, int top_count) {
   __local int2 scratch[GROUP];
   __local float sums[GROUP];
-  float top;
-  const float log_sum = log(row_sum_exp(logits, vocabulary, &top, sums));
+  float max_logit;
+  const float log_sum = log(row_sum_exp(logits, vocabulary, &max_logit, sums));
   const int id = token[0];
   const bool exists = id >= 0 && id < vocabulary;
   const bool writes = get_local_id(0) == 0;
-  if (writes) logprob[0] = exists ? (logits[id] - top) - log_sum : NAN;
+  if (writes) logprob[0] = exists ? (logits[id] - max_logit) - log_sum : NAN;
   Peak peak = NOT_FINITE;
   for (int k = 0; k < top_count; ++k) {
     peak = peak_after(logits, vocabulary, peak, scratch);
     if (writes) {
       top_ids[k] = peak.id;
-      top_logprobs[k] = (peak.value - top) - log_sum;
+      top_logprobs[k] = (peak.value - max_logit) - log_sum;
     }
   }
 }

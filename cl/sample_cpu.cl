@@ -4,7 +4,7 @@
 //   temperature <= 0: the largest z, the lowest id among equals; else
 //   w = exp((z - max z) / temperature), filtered by top-k, top-p, min-p (sample_filters.clh),
 //   the token drawn where the running sum of w passes uniform * sum
-//   logprob = (logits[token] - top) - log(sum_v exp(logits[v] - top))
+//   logprob = (logits[token] - max) - log(sum_v exp(logits[v] - max))
 //
 // Shapes  logits, seen [V], weights [V rounded up to a multiple of 64], token, logprob [1],
 //         settings [8], top_ids, top_logprobs [K]
@@ -147,12 +147,12 @@ void penalise(__global float* weights, __global const float* logits, __global co
   }
 }
 
-// weights = exp((z - top) / temperature), 0 beyond the vocabulary. z may be weights.
-void weigh(__global float* weights, __global const float* z, int vocabulary, float top,
+// weights = exp((z - max_z) / temperature), 0 beyond the vocabulary. z may be weights.
+void weigh(__global float* weights, __global const float* z, int vocabulary, float max_z,
            float temperature) {
   int v = 0;
   for (; v < vocabulary; v += 16) {
-    const float16 w = exp16((load16_logits(z, v, vocabulary) - top) / temperature);
+    const float16 w = exp16((load16_logits(z, v, vocabulary) - max_z) / temperature);
     vstore16(w >= 0.0f ? w : (float16)(0.0f), 0, weights + v);  // NaN: 0
   }
   for (; v % 64 != 0; v += 16) vstore16((float16)(0.0f), 0, weights + v);
@@ -184,15 +184,15 @@ CPU_KERNEL sample(__global int* token, __global uchar* seen, __global uint* sett
 CPU_KERNEL sample_logprobs(__global float* logprob, __global int* top_ids,
                            __global float* top_logprobs, __global const float* logits,
                            __global const int* token, int vocabulary, int top_count) {
-  const float top = row_max(logits, vocabulary);
-  const float log_sum = log(row_sum_exp(logits, vocabulary, top));
+  const float max_logit = row_max(logits, vocabulary);
+  const float log_sum = log(row_sum_exp(logits, vocabulary, max_logit));
   const int id = token[0];
   const bool exists = id >= 0 && id < vocabulary;
-  logprob[0] = exists ? (logits[id] - top) - log_sum : NAN;
+  logprob[0] = exists ? (logits[id] - max_logit) - log_sum : NAN;
   Peak peak = {INFINITY, -1};
   for (int k = 0; k < top_count; ++k) {
     peak = peak_after(logits, vocabulary, peak);
     top_ids[k] = peak.id;
-    top_logprobs[k] = (peak.value - top) - log_sum;
+    top_logprobs[k] = (peak.value - max_logit) - log_sum;
   }
 }

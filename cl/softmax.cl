@@ -58,20 +58,20 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void softmax_forward
     const int n = ROW_VECS(row < rows, width);
     __global const STORED(X_TYPE)* in = x + row * width;
     TAKE(taken, X_TYPE, in, n);
-    vec tops = -INFINITY;
-    EACH_VEC(p, i, n) tops = fmax(tops, VEC_OF(taken, p, X_TYPE, in, i));
-    const float top = row_max(max_of_lanes(tops), scratch, turn++);
+    vec maxima = -INFINITY;
+    EACH_VEC(p, i, n) maxima = fmax(maxima, VEC_OF(taken, p, X_TYPE, in, i));
+    const float max_x = row_max(max_of_lanes(maxima), scratch, turn++);
     vec sums = 0.0f;
 #if VECS_PER_ITEM
     vec powers[VECS_PER_ITEM];
     EACH_OWNED(p, i) {
-      const vec e = EXP(Y_TYPE, AS_VEC(X_TYPE, taken[p]) - top);
+      const vec e = EXP(Y_TYPE, AS_VEC(X_TYPE, taken[p]) - max_x);
       powers[p] = i < n ? e : (vec)(0.0f);
       sums += powers[p];
     }
 #define POWER(p, i) powers[p]
 #else
-#define POWER(p, i) EXP(Y_TYPE, VEC_OF(taken, p, X_TYPE, in, i) - top)
+#define POWER(p, i) EXP(Y_TYPE, VEC_OF(taken, p, X_TYPE, in, i) - max_x)
     EACH_VEC(p, i, n) sums += POWER(p, i);
 #endif
     const float scale = 1.0f / row_sum(sum_of_lanes(sums), scratch, turn++);

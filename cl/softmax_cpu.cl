@@ -32,26 +32,26 @@ float row_max(__global const float* x, int width) {
   return max16(MAX16(even, odd));
 }
 
-// y = exp(x - top); returns its sum.
-float row_exp(__global float* y, __global const float* x, int width, float top) {
+// y = exp(x - max_x); returns its sum.
+float row_exp(__global float* y, __global const float* x, int width, float max_x) {
   float16 even = 0.0f;
   float16 odd = 0.0f;
   int i = 0;
   for (; i + 32 <= width; i += 32) {
-    const float16 a = exp16(vload16(0, x + i) - top);
-    const float16 b = exp16(vload16(1, x + i) - top);
+    const float16 a = exp16(vload16(0, x + i) - max_x);
+    const float16 b = exp16(vload16(1, x + i) - max_x);
     even += a;
     odd += b;
     vstore16(a, 0, y + i);
     vstore16(b, 1, y + i);
   }
   for (; i + 16 <= width; i += 16) {
-    const float16 a = exp16(vload16(0, x + i) - top);
+    const float16 a = exp16(vload16(0, x + i) - max_x);
     even += a;
     vstore16(a, 0, y + i);
   }
   if (i < width) {
-    const float16 a = exp16(load16_tail(x + i, width - i, -INFINITY) - top);
+    const float16 a = exp16(load16_tail(x + i, width - i, -INFINITY) - max_x);
     odd += a;
     store16_tail(a, y + i, width - i);
   }

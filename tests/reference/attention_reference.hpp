@@ -35,10 +35,10 @@ inline std::vector<double> attention_weights(const AttentionSizes& n, std::span<
     }
     scores.push_back(dot * scale);
   }
-  const double top = *std::ranges::max_element(scores);
+  const double row_max = *std::ranges::max_element(scores);
   double total = 0;
-  for (const double s : scores) total += std::exp(s - top);
-  log_sum_exp = top + std::log(total);
+  for (const double s : scores) total += std::exp(s - row_max);
+  log_sum_exp = row_max + std::log(total);
   for (double& s : scores) s = std::exp(s - log_sum_exp);
   return scores;
 }

@@ -24,12 +24,12 @@ inline CrossEntropy cross_entropy(std::span<const double> logits,
     if (targets[t] < 0) continue;
     const auto row = logits.subspan(t * vocabulary, vocabulary);
     const auto target = static_cast<std::size_t>(targets[t]);
-    const double top = *std::ranges::max_element(row);
+    const double max_logit = *std::ranges::max_element(row);
     double sum = 0;
-    for (const double x : row) sum += std::exp(x - top);
-    result.loss[t] = std::log(sum) + top - row[target];
+    for (const double x : row) sum += std::exp(x - max_logit);
+    result.loss[t] = std::log(sum) + max_logit - row[target];
     for (std::size_t v = 0; v < vocabulary; ++v) {
-      const double p = std::exp(row[v] - top) / sum;
+      const double p = std::exp(row[v] - max_logit) / sum;
       result.dlogits[t * vocabulary + v] = (p - (v == target ? 1 : 0)) * weight;
     }
   }

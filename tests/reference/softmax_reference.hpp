@@ -12,9 +12,9 @@ namespace clora::reference {
 inline std::vector<double> softmax(std::span<const double> x, std::size_t width) {
   std::vector<double> y(x.size());
   for (std::size_t row = 0; row < x.size(); row += width) {
-    const double top = std::ranges::max(x.subspan(row, width));
+    const double row_max = std::ranges::max(x.subspan(row, width));
     double sum = 0;
-    for (std::size_t i = row; i < row + width; ++i) sum += y[i] = std::exp(x[i] - top);
+    for (std::size_t i = row; i < row + width; ++i) sum += y[i] = std::exp(x[i] - row_max);
     for (std::size_t i = row; i < row + width; ++i) y[i] /= sum;
   }
   return y;

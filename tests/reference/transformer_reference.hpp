@@ -66,10 +66,10 @@ class ReferenceTransformer {
     for (std::size_t t = 0; t + 1 < ids.size(); ++t) {
       if (is_target[t + 1] == 0) continue;
       const auto row = std::span(all).subspan(t * vocabulary, vocabulary);
-      const double top = *std::ranges::max_element(row);
+      const double row_max = *std::ranges::max_element(row);
       double exps = 0;
-      for (const double v : row) exps += std::exp(v - top);
-      sum += top + std::log(exps) - row[static_cast<std::size_t>(ids[t + 1])];
+      for (const double v : row) exps += std::exp(v - row_max);
+      sum += row_max + std::log(exps) - row[static_cast<std::size_t>(ids[t + 1])];
     }
     return sum;
   }
@@ -169,9 +169,9 @@ class ReferenceTransformer {
           }
           p.push_back(dot / std::sqrt(static_cast<double>(width)));
         }
-        const double top = *std::ranges::max_element(p);
+        const double row_max = *std::ranges::max_element(p);
         double sum = 0;
-        for (double& value : p) sum += value = std::exp(value - top);
+        for (double& value : p) sum += value = std::exp(value - row_max);
         for (std::size_t s = first; s <= t; ++s) {
           for (std::size_t e = 0; e < width; ++e) {
             y[(t * heads + h) * width + e] +=
