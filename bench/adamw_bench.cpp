@@ -17,11 +17,11 @@ AdamwSettings first_step() {
 
 void adamw(OpBench& bench, const Shape& shape) {
   const Operand parameters(shape, 1);
-  const Operand slopes(shape, 2);
+  const Operand gradients(shape, 2);
   const std::vector<double> zeros(parameters.values.size());
   const AdamwSettings settings = first_step();
   reference::AdamwState want{parameters.values, zeros, zeros};
-  const std::vector want_norm{reference::adamw(want, slopes.values, settings)};
+  const std::vector want_norm{reference::adamw(want, gradients.values, settings)};
   bench.cost = adamw_cost(shape.elements());
   bench.tolerance = 1e-6;
   bench.record([&](BufferSet& set) {
@@ -29,7 +29,7 @@ void adamw(OpBench& bench, const Shape& shape) {
         .parameters = set.input(parameters),
         .first_moment = set.zeros(shape),
         .second_moment = set.zeros(shape),
-        .gradients = set.input(slopes),
+        .gradients = set.input(gradients),
         .settings = set.input({8}, {reinterpret_cast<const float*>(&settings), 8})};
     const Tensor norm = set.output({1});
     record_adamw(set.batch(), tensors, norm);

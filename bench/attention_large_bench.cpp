@@ -75,8 +75,8 @@ class LastRow {
     return test::attention_reference(n_, q_, k_, v_, first, last, p_.scale()).y;
   }
   // dq of the last row, dk and dv of the last key.
-  test::AttentionSlopes slopes() const {
-    test::AttentionSlopes all{std::vector<double>(n_.H * n_.E), std::vector<double>(n_.G * n_.E),
+  test::QkvGradients gradients() const {
+    test::QkvGradients all{std::vector<double>(n_.H * n_.E), std::vector<double>(n_.G * n_.E),
                               std::vector<double>(n_.G * n_.E)};
     for (std::size_t h = 0; h < n_.H; ++h) add_head(all, h);
     return all;
@@ -85,7 +85,7 @@ class LastRow {
  private:
   static std::size_t size(std::int64_t value) { return static_cast<std::size_t>(value); }
 
-  void add_head(test::AttentionSlopes& all, std::size_t h) const {
+  void add_head(test::QkvGradients& all, std::size_t h) const {
     const std::vector<double> dy = p_.dy.part((p_.last.size() - 1) * n_.H * n_.E + h * n_.E, n_.E);
     const std::size_t g = h / (n_.H / n_.G);
     double unused = 0;
@@ -146,9 +146,9 @@ void backward(OpBench& bench, const Heads& heads, const Ints& lengths) {
     for (std::size_t i = 0; i < bench.repeats; ++i) {
       record_attention_backward(set.batch(), out, dy, y, logs, in);
     }
-    expect_last(set, out.dq, [&] { return LastRow(p).slopes().dq; });
-    expect_last(set, out.dk, [&] { return LastRow(p).slopes().dk; });
-    expect_last(set, out.dv, [&] { return LastRow(p).slopes().dv; });
+    expect_last(set, out.dq, [&] { return LastRow(p).gradients().dq; });
+    expect_last(set, out.dk, [&] { return LastRow(p).gradients().dk; });
+    expect_last(set, out.dv, [&] { return LastRow(p).gradients().dv; });
   });
 }
 

@@ -95,8 +95,8 @@ void head_loss(OpBench& bench, RecordHeadLoss record, DType type, const Shape& s
       const auto losses = bench.context().read<float>(loss);
       const double error = largest_error(std::span(losses).last(1), std::vector{want.loss});
       if (!with_gradient) return error;
-      const auto slopes = bench.context().read<float>(dx);
-      return std::max(error, largest_error(std::span(slopes).last(want.dx.size()), want.dx));
+      const auto gradients = bench.context().read<float>(dx);
+      return std::max(error, largest_error(std::span(gradients).last(want.dx.size()), want.dx));
     });
   });
 }

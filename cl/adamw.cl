@@ -38,8 +38,8 @@ __kernel void adamw_square_sums(__global float* partials, __global const float* 
   float sum = 0.0f;
   float lost = 0.0f;
   EACH_QUAD {
-    const float4 slope = ((__global const float4*)g)[i];
-    const float4 square = slope * slope;
+    const float4 grad = ((__global const float4*)g)[i];
+    const float4 square = grad * grad;
     add_compensated(&sum, &lost, square.x);
     add_compensated(&sum, &lost, square.y);
     add_compensated(&sum, &lost, square.z);
@@ -51,9 +51,9 @@ __kernel void adamw_square_sums(__global float* partials, __global const float* 
 }
 
 // One step, of a quad or a single element.
-#define UPDATE(p, m, v, slope)                                                             \
-  m = settings[BETA1] * m + (1.0f - settings[BETA1]) * slope;                              \
-  v = settings[BETA2] * v + (1.0f - settings[BETA2]) * slope * slope;                      \
+#define UPDATE(p, m, v, grad)                                                              \
+  m = settings[BETA1] * m + (1.0f - settings[BETA1]) * grad;                               \
+  v = settings[BETA2] * v + (1.0f - settings[BETA2]) * grad * grad;                        \
   p -= settings[LEARNING_RATE] *                                                           \
        (m / settings[CORRECTION1] / (sqrt(v / settings[CORRECTION2]) + settings[EPSILON]) + \
         settings[WEIGHT_DECAY] * p);
@@ -73,17 +73,17 @@ __kernel void adamw_update(__global float* p, __global float* m, __global float*
   if (get_global_id(0) == 0) grad_norm[0] = norm;
   const float clip = clip_factor(norm, settings);
   EACH_QUAD {
-    const float4 slope = ((__global const float4*)g)[i] * clip;
+    const float4 grad = ((__global const float4*)g)[i] * clip;
     float4 parameter = ((__global float4*)p)[i];
     float4 first = ((__global float4*)m)[i];
     float4 second = ((__global float4*)v)[i];
-    UPDATE(parameter, first, second, slope)
+    UPDATE(parameter, first, second, grad)
     ((__global float4*)p)[i] = parameter;
     ((__global float4*)m)[i] = first;
     ((__global float4*)v)[i] = second;
   }
   LAST_ELEMENT(i) {
-    const float slope = g[i] * clip;
-    UPDATE(p[i], m[i], v[i], slope)
+    const float grad = g[i] * clip;
+    UPDATE(p[i], m[i], v[i], grad)
   }
 }

@@ -53,13 +53,13 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
       ds[item] = 0.0f;
       if (t < T && first[t] <= key) {
         const long at = (long)t * H + h;
-        float score = 0.0f, slope = 0.0f;
+        float score = 0.0f, dp = 0.0f;
         for (int e = 0; e < E; ++e) {
           score = fma(q[at * E + e], k_row[e], score);
-          slope = fma(dy[at * E + e], v_row[e], slope);
+          dp = fma(dy[at * E + e], v_row[e], dp);
         }
         p[item] = exp(score * scale - log_sum_exp[at]);
-        ds[item] = p[item] * (slope - dot[at]) * scale;
+        ds[item] = p[item] * (dp - dot[at]) * scale;
       }
       barrier(CLK_LOCAL_MEM_FENCE);  // every item reads all weights
       const int rows = min(GROUP, T - block);
@@ -102,12 +102,12 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
     ds[item] = 0.0f;
     if (key <= t) {
       const long from = key * k_step + head;
-      float score = 0.0f, slope = 0.0f;
+      float score = 0.0f, dp = 0.0f;
       for (int e = 0; e < E; ++e) {
         score = fma(q_row[e], k[from + e], score);
-        slope = fma(dy_row[e], v[from + e], slope);
+        dp = fma(dy_row[e], v[from + e], dp);
       }
-      ds[item] = exp(score * scale - log_sum_exp[at]) * (slope - dot[at]) * scale;
+      ds[item] = exp(score * scale - log_sum_exp[at]) * (dp - dot[at]) * scale;
     }
     barrier(CLK_LOCAL_MEM_FENCE);  // every item reads all of ds
     const int keys = min(GROUP, t + 1 - block);

@@ -13,7 +13,7 @@
 //         attention_add_parts_cpu (attention_backward_parts_cpu.clh) adds the parts.
 // Local   STAGED keys of k and v by rows and of k across; of each of `heads` heads panels of q and
 //         dy, both across, and ds across [KEYS / 2][32]; p and ds by rows [KEYS][heads][16] for all
-//         of them, so that one tile sums dk and dv over them; scores and slopes [8][32] of a tile
+//         of them, so that one tile sums dk and dv over them; scores and dp [8][32] of a tile
 // Tiles   8 x 32 sums in registers, see attention_bf16_tile_cpu.clh; they leave out pairs of keys
 //         and queries that are masked by the order of rows
 // Cost    10 E flops a (query, key) pair and head
@@ -73,18 +73,18 @@ void fill_lanes(__local float* log_sums, __local float* dots, __global const flo
 // p and ds of key n and the 16 lanes from `side` on, with what the function below calls them.
 #define WEIGHTS_OF(n, side, half, weight, change)                                              \
   float16 weight = exp2_16(vload16(0, scores + (n) * QUERIES + side) - log_sum_##half);         \
-  float16 change = weight * (vload16(0, slopes + (n) * QUERIES + side) - dot_##half) * scale;   \
+  float16 change = weight * (vload16(0, dp + (n) * QUERIES + side) - dot_##half) * scale;       \
   if (masked) {                                                                                \
     const int16 seen = (first_##half <= key + (n)) & (lane + (t0 + side) >= key + (n));        \
     weight = seen ? weight : (float16)(0.0f);                                                  \
     change = seen ? change : (float16)(0.0f);                                                  \
   }
 
-// p and ds of 8 keys from the scores and slopes dy . v, by rows and, ds, across. The first of the
+// p and ds of 8 keys from the scores and dp = dy . v, by rows and, ds, across. The first of the
 // queries is t0.
 BF16_TARGET void weights_of_scores(__local uint* p, __local uint* ds, long row_pairs,
                                    __local uint* ds_across, __local const float* scores,
-                                   __local const float* slopes, Lanes lanes, int key, int t0,
+                                   __local const float* dp, Lanes lanes, int key, int t0,
                                    float scale, bool masked) {
   const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const float16 log_sum_low = vload16(0, lanes.log_sum), log_sum_high = vload16(1, lanes.log_sum);
@@ -166,8 +166,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
   __local uint* p = ds_across + heads * across_size;
   __local uint* ds = p + heads * across_size;
   __local float* scores = (__local float*)(ds + heads * across_size);
-  __local float* slopes = scores + ROWS * QUERIES;
-  __local float* lane_logs = slopes + ROWS * QUERIES;
+  __local float* dp = scores + ROWS * QUERIES;
+  __local float* lane_logs = dp + ROWS * QUERIES;
   __local float* lane_dots = lane_logs + heads * QUERIES;
   __local int* lane_first = (__local int*)(lane_dots + heads * QUERIES);
 
@@ -224,13 +224,13 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
               if (asks) ask_for_rows(q + next, q_step, PREFETCHED, E);
               rows_times_panel(scores, k_rows + at, ROWS, q_panels + j * block_size, E);
               if (asks) ask_for_rows(dy + next, q_step, PREFETCHED, E);
-              rows_times_panel(slopes, v_rows + at, ROWS, dy_panels + j * block_size, E);
+              rows_times_panel(dp, v_rows + at, ROWS, dy_panels + j * block_size, E);
               if (asks) ask_for_rows(y + next, q_step, PREFETCHED, E);
               const bool masked =
                   count < QUERIES || key + n < all_begin || key + n + ROWS > t0 + 1;
               weights_of_scores(p + n * row_pairs + j * QUERIES / 2,
                                 ds + n * row_pairs + j * QUERIES / 2, row_pairs,
-                                ds_across + j * across_size + n / 2 * QUERIES, scores, slopes,
+                                ds_across + j * across_size + n / 2 * QUERIES, scores, dp,
                                 lanes, key + n, t0, scale, masked);
               if (asks) ask_for_rows(dq_to + next, q_step, PREFETCHED, E);
             }

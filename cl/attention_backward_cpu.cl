@@ -41,14 +41,14 @@ __attribute__((noinline)) void weights_of_scores(
       __local float* p_at = p + n * QUERIES + side;
       __local float* ds_at = ds + n * QUERIES + side;
       float16 weight = exp2_16(vload16(0, p_at) - log_sum);
-      float16 slope = weight * (vload16(0, ds_at) - dot) * scale;
+      float16 gradient = weight * (vload16(0, ds_at) - dot) * scale;
       if (masked) {
         const int16 seen = (first <= key + n) & (last >= key + n);
         weight = seen ? weight : (float16)(0.0f);
-        slope = seen ? slope : (float16)(0.0f);
+        gradient = seen ? gradient : (float16)(0.0f);
       }
       store_floats(__local, p_at, weight);
-      store_floats(__local, ds_at, slope);
+      store_floats(__local, ds_at, gradient);
     }
   }
 }

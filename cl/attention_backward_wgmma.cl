@@ -13,7 +13,7 @@
 // Types   q, k, v and dy bf16, read through their maps alone; dq, dk, dv f32 or bf16 (RESULT_BF16)
 // Work    a persistent grid of work-groups of three warp groups. A task is 128 keys of one query head,
 //         a step STEP of its queries. One thread copies, two warp groups own 64 keys each. Scores and
-//         slopes are made transposed, so that p^T and ds^T are left operands where they lie, in
+//         ds are made transposed, so that p^T and ds^T are left operands where they lie, in
 //         registers; ds^T goes through local memory too, for dq. Two more threads carry dq's parts
 //         to `sums`, where the copy engine adds them up, each every other step's: one waits for its
 //         place while the other's part is on its way.
@@ -32,7 +32,7 @@
 #include "hopper_products.clh"
 #include "hopper_rows.clh"
 #include "attention_backward_wgmma_places.clh"
-#include "attention_backward_wgmma_slopes.clh"
+#include "attention_backward_wgmma_scores.clh"
 #include "attention_backward_wgmma_copies.clh"
 
 // sums = own rows over the width with a step's rows, 64 of the warp group and all of the step's.
@@ -129,10 +129,10 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       if (tells && i == count - 1) barrier_arrive(at.v_empty);
       PRODUCTS_FENCE;
       OVER_STEP(dv_sums, p, dy, i)
-      slopes(ds, p, dp, rows);
+      score_gradients(ds, p, dp, rows);
       PRODUCTS_ENDED(WIDTH)(dv_sums);  // ran beside that; were it in flight further, all would wait
       if (tells) barrier_arrive(at.dy_empty + 8 * turned);
-      store_slopes(ds_lane + turned * DS_TILE, ds);
+      store_ds(ds_lane + turned * DS_TILE, ds);
       warp_stored(at.ds_full + 8 * turned, lane);
       // The next step's scores; behind the last step for nothing, for a branch would serialise all.
       if (i + 1 < count) barrier_wait(at.q_full + 8 * next, next_phase);

@@ -29,8 +29,8 @@ float row_loss(__global const float* row, int vocabulary, int target, float max_
   return log(sum) + (max_logit - row[target]);
 }
 
-// A logit's slope; zero, whatever it is, in a row that does not count.
-float slope(float shifted, float inverse_sum, bool is_target, bool counted, float weight) {
+// A logit's gradient; zero, whatever it is, in a row that does not count.
+float dlogit(float shifted, float inverse_sum, bool is_target, bool counted, float weight) {
   const float p = exp(shifted) * inverse_sum;
   return counted ? (is_target ? p - 1.0f : p) * weight : 0.0f;
 }
@@ -68,11 +68,11 @@ __kernel void cross_entropy_gradient(__global float* loss, __global float* dlogi
     for (int i = 0; i < AT_ONCE; ++i) x[i] = row[v + i * GROUP];
     for (int i = 0; i < AT_ONCE; ++i) {
       drow[v + i * GROUP] =
-          slope(x[i] - max_logit, inverse, v + i * GROUP == target, counted, weight[0]);
+          dlogit(x[i] - max_logit, inverse, v + i * GROUP == target, counted, weight[0]);
     }
   }
   for (; v < vocabulary; v += GROUP) {
-    drow[v] = slope(row[v] - max_logit, inverse, v == target, counted, weight[0]);
+    drow[v] = dlogit(row[v] - max_logit, inverse, v == target, counted, weight[0]);
   }
 }
 

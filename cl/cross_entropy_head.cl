@@ -109,13 +109,13 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_loss(
     if (step == 1) {
       float sum = products[at];
       for (uint k = 1; k < splits; ++k) sum += products[at + k * split];
-      const float slope = (sum * inverse[r] - rounded_weight(w_row, d)) * weight[0];
-      dx[at] = target < V ? slope : 0.0f;
+      const float gradient = (sum * inverse[r] - rounded_weight(w_row, d)) * weight[0];
+      dx[at] = target < V ? gradient : 0.0f;
     } else {
       float4 sum = *(__global const float4*)(products + at);
       for (uint k = 1; k < splits; ++k) sum += *(__global const float4*)(products + at + k * split);
-      const float4 slopes = (sum * inverse[r] - rounded_weights(w_row, d)) * weight[0];
-      *(__global float4*)(dx + at) = target < V ? slopes : (float4)(0.0f);
+      const float4 gradients = (sum * inverse[r] - rounded_weights(w_row, d)) * weight[0];
+      *(__global float4*)(dx + at) = target < V ? gradients : (float4)(0.0f);
     }
   }
 #endif

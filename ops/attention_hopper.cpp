@@ -132,8 +132,8 @@ AttentionGradients record_attention_backward_wgmma(Batch& batch, const Attention
                                                    const AttentionInputs& in, Cost cost) {
   const auto step = static_cast<std::uint32_t>(kStepElements / spec.E);
   const Bf16Rows q = head_rows(batch, in.q), k = head_rows(batch, in.k), v = head_rows(batch, in.v),
-                 slopes = head_rows(batch, dy);
-  const std::array<MappedMatrix, 4> mapped{{{q, step}, {k, kRows}, {v, kRows}, {slopes, step}}};
+                 dy_rows = head_rows(batch, dy);
+  const std::array<MappedMatrix, 4> mapped{{{q, step}, {k, kRows}, {v, kRows}, {dy_rows, step}}};
   const Tensor maps = prepare_tensor_maps(batch, mapped, kMapLabel);
   const BackwardPlan plan(batch, spec, out);
   const Defines defines = defines_of(spec.E, out.dq);
@@ -143,7 +143,7 @@ AttentionGradients record_attention_backward_wgmma(Batch& batch, const Attention
                 persistent(spec, plan.padded / kRows * spec.H),
                 cost,
                 "attention/backward",
-                {q.data, k.data, v.data, slopes.data}};
+                {q.data, k.data, v.data, dy_rows.data}};
   launch.kernel =
       batch.context().kernel(kAttentionBackwardWgmma, "attention_backward_wgmma", defines);
   batch.launch(std::move(launch), out.dq, plan.parts.dk, plan.parts.dv, maps, plan.stats,

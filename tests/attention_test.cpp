@@ -80,7 +80,7 @@ struct Problem {
     return test::attention_reference(n, to_double(q), to_double(k), to_double(v), first, last,
                                      scale);
   }
-  test::AttentionSlopes slopes() const {
+  test::QkvGradients gradients() const {
     return test::attention_backward_reference(n, to_double(dy), to_double(q), to_double(k),
                                               to_double(v), first, scale);
   }
@@ -120,10 +120,10 @@ class Attention : public test::OpTest {
     run([&](Batch& batch) { record_attention(batch, y.tensor(), logs.tensor(), inputs); });
     return {y.values(), logs.values()};
   }
-  struct Slopes {
+  struct Gradients {
     Floats dq, dk, dv;
   };
-  Slopes backward(const Problem& p, int times = 1, DType type = DType::f32) {
+  Gradients backward(const Problem& p, int times = 1, DType type = DType::f32) {
     const Shape rows = shape_of(p.n.T, p.n.H, p.n.E), keys = shape_of(p.n.Tk, p.n.G, p.n.E);
     const Output dq(context(), rows, type), dk(context(), keys, type), dv(context(), keys, type);
     const Tensor y = context().allocate(rows, type, MemoryTag::scratch);
@@ -154,9 +154,9 @@ class Attention : public test::OpTest {
   }
   void check_backward(const Problem& p, const std::string& what) {
     if (!p.affordable()) return;
-    const Slopes got = backward(p);
+    const Gradients got = backward(p);
     const bool bf16 = rounds(p);
-    const test::AttentionSlopes want = bf16 ? p.rounded(GetParam()).slopes() : p.slopes();
+    const test::QkvGradients want = bf16 ? p.rounded(GetParam()).gradients() : p.gradients();
     // p and ds are rounded, too, and q once with the scale and once without.
     const double tolerance = bf16 ? 0x1p-7 : tolerance_of(p.n.T * p.n.H / p.n.G + 2 * p.n.E);
     expect_close(got.dq, want.dq, tolerance, what + ": dq");
@@ -278,7 +278,7 @@ class AttentionOfWidth : public Attention {
                     x.begin() + static_cast<std::ptrdiff_t>(65 * width));
     };
     EXPECT_EQ(middle(forward(p).y, 4 * E), middle(forward(other).y, 4 * E));
-    const Slopes a = backward(p), b = backward(other);
+    const Gradients a = backward(p), b = backward(other);
     EXPECT_EQ(middle(a.dq, 4 * E), middle(b.dq, 4 * E));
     EXPECT_EQ(middle(a.dk, 2 * E), middle(b.dk, 2 * E));
     EXPECT_EQ(middle(a.dv, 2 * E), middle(b.dv, 2 * E));
@@ -314,7 +314,7 @@ TEST_P(Attention, GivesTheSameBitsAgain) {
   const Problem p = packed({150, 37}, 9, 3, 64);
   if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
   EXPECT_EQ(forward(p).y, forward(p).y);
-  const Slopes a = backward(p), b = backward(p);
+  const Gradients a = backward(p), b = backward(p);
   EXPECT_EQ(a.dq, b.dq);
   EXPECT_EQ(a.dk, b.dk);
   EXPECT_EQ(a.dv, b.dv);
@@ -322,7 +322,7 @@ TEST_P(Attention, GivesTheSameBitsAgain) {
 
 TEST(AttentionReference, BackwardMatchesCentralDifferences) {
   const Problem p = packed({1, 4, 2}, 4, 2, 3);
-  const test::AttentionSlopes want = p.slopes();
+  const test::QkvGradients want = p.gradients();
   const std::vector<double> q = to_double(p.q), k = to_double(p.k), v = to_double(p.v);
   const auto loss = [&](std::span<const double> a, std::span<const double> b,
                         std::span<const double> c) {
@@ -353,7 +353,7 @@ TEST_P(Attention, BackwardMatchesTheFormulaForOneDocumentOfAnyLength) {
 
 TEST_P(Attention, BackwardOfOneRowReachesItsValueOnly) {
   const Problem p = packed({1}, 2, 2, 16);
-  const Slopes got = backward(p);
+  const Gradients got = backward(p);
   // p is 1 and ds nothing but rounding.
   expect_close(got.dv, to_double(p.dy), tolerance_of(32), "dv");
   for (const float x : got.dq) EXPECT_NEAR(x, 0, 1e-5);
@@ -423,7 +423,7 @@ TEST_P(Attention, LeavesPartsOfKeysGradientsThatAddUpToThem) {
       }
       return sums_of;
     };
-    const Slopes whole = backward(p);
+    const Gradients whole = backward(p);
     const double tolerance = tolerance_of(H / G);
     EXPECT_EQ(dq.values(), whole.dq);
     expect_close(whole.dk, sums(*left_dk), tolerance, "dk");
@@ -440,14 +440,14 @@ TEST_P(Attention, TakesAndGivesBf16) {
       const auto all = test::rounded_to_bf16(to_double(*values));
       std::ranges::transform(all, values->begin(), [](double x) { return static_cast<float>(x); });
     }
-    const Result y = forward(p), rounded_y = forward(p, DType::bf16);
-    const Slopes slopes = backward(p), rounded_slopes = backward(p, 1, DType::bf16);
+    const Result y = forward(p), bf16_y = forward(p, DType::bf16);
+    const Gradients gradients = backward(p), bf16_gradients = backward(p, 1, DType::bf16);
     const std::string what = fmt::format("E {}", E);
-    expect_close(rounded_y.y, to_double(y.y), 0x1p-8, what + ": y");
-    expect_close(rounded_y.log_sum_exp, to_double(y.log_sum_exp), 1e-6, what + ": log_sum_exp");
-    expect_close(rounded_slopes.dq, to_double(slopes.dq), 0x1p-7, what + ": dq");
-    expect_close(rounded_slopes.dk, to_double(slopes.dk), 0x1p-7, what + ": dk");
-    expect_close(rounded_slopes.dv, to_double(slopes.dv), 0x1p-7, what + ": dv");
+    expect_close(bf16_y.y, to_double(y.y), 0x1p-8, what + ": y");
+    expect_close(bf16_y.log_sum_exp, to_double(y.log_sum_exp), 1e-6, what + ": log_sum_exp");
+    expect_close(bf16_gradients.dq, to_double(gradients.dq), 0x1p-7, what + ": dq");
+    expect_close(bf16_gradients.dk, to_double(gradients.dk), 0x1p-7, what + ": dk");
+    expect_close(bf16_gradients.dv, to_double(gradients.dv), 0x1p-7, what + ": dv");
   }
 }
 
@@ -455,7 +455,7 @@ TEST_P(Attention, BackwardOverwrites) {
   for (const std::size_t E : kWidths) {
     const Problem p = packed({70, 60}, 2, 1, E);
     if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
-    const Slopes once = backward(p), twice = backward(p, 2);
+    const Gradients once = backward(p), twice = backward(p, 2);
     EXPECT_EQ(once.dq, twice.dq);
     EXPECT_EQ(once.dk, twice.dk);
     EXPECT_EQ(once.dv, twice.dv);

@@ -293,7 +293,7 @@ std::vector<Family> families() {
        Variant::wgmma,
        kBf16Tolerance},
       {"attention_backward_wgmma 128 f32",
-       {"attention_backward_wgmma_slopes.clh", "if (key + 8 > t ||", "if (key + 9 > t ||"},
+       {"attention_backward_wgmma_scores.clh", "if (key + 8 > t ||", "if (key + 9 > t ||"},
        [](SelfTest& t) { attention(t, 261, true, 128); },
        Variant::wgmma,
        kBf16Tolerance},

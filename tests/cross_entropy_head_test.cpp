@@ -154,7 +154,7 @@ Problem with_large_losses(std::int64_t rows, std::int64_t vocabulary) {
   return {kWidth, std::move(x), std::move(head), std::move(targets)};
 }
 
-struct LossAndSlopes {
+struct LossAndGradients {
   std::vector<float> loss, dx;
 };
 
@@ -164,7 +164,7 @@ struct Way {
   DType type = DType::f32;  // of x
   Tensor head = {};         // in place of the problem's, in f32
 };
-LossAndSlopes run_by_chunks(Context& context, const Problem& p, Way way = {}) {
+LossAndGradients run_by_chunks(Context& context, const Problem& p, Way way = {}) {
   const auto& [entries, gradient, type, given] = way;
   std::vector<float> x = p.x;
   const Tensor head =
@@ -194,10 +194,10 @@ TEST_P(HeadLoss, IsRightHoweverFarTheTargetLiesBelowTheLargestLogit) {
     const Problem p = with_large_losses(rows, vocabulary);
     EXPECT_GT(std::ranges::max(p.loss), static_cast<double>(vocabulary) / 2);
     const std::string what = fmt::format(" of [{}, {}] by {}", rows, vocabulary, entries);
-    const LossAndSlopes got = run_by_chunks(context(), p, {.entries = entries});
+    const LossAndGradients got = run_by_chunks(context(), p, {.entries = entries});
     test::expect_close(got.loss, p.loss, 2e-6, "loss" + what);
     test::expect_close(got.dx, p.dx, test::product_tolerance_of(GetParam(), 512), "dx" + what);
-    const LossAndSlopes alone =
+    const LossAndGradients alone =
         run_by_chunks(context(), p, {.entries = entries, .gradient = false});
     test::expect_close(alone.loss, p.loss, 2e-6, "loss alone" + what);
   }
@@ -213,7 +213,7 @@ TEST_P(HeadLoss, KeepsWhatTheChunkBeforeAMuchLargerLogitHeld) {
     head[static_cast<std::size_t>(v * kWidth)] = v == 10 ? 62 : v == 300 ? 65.5F : 0;
   }
   const Problem p(kWidth, std::move(x), std::move(head), std::vector<std::int32_t>(kRows, 5));
-  const LossAndSlopes got = run_by_chunks(context(), p);
+  const LossAndGradients got = run_by_chunks(context(), p);
   test::expect_close(got.loss, p.loss, 2e-6, "loss");
   // Column 0 is so large that it would hide what happens to the others.
   const auto others = [](const auto& all) {
@@ -241,7 +241,7 @@ TEST_P(HeadLoss, TakesHeadsOfOtherTypesAndOddWidths) {
       targets[static_cast<std::size_t>(t)] = static_cast<std::int32_t>(14 * t);
     const Problem p(width, exact_values(kRows * width, 1),
                     std::vector<float>(head.values.begin(), head.values.end()), targets);
-    const LossAndSlopes got = run_by_chunks(context(), p, {.head = head.upload(context())});
+    const LossAndGradients got = run_by_chunks(context(), p, {.head = head.upload(context())});
     const double tolerance = test::product_tolerance_of(GetParam(), 512);
     const std::string what = fmt::format(" with {} [{}]", name_of(type), width);
     test::expect_close(got.loss, p.loss, tolerance, "loss" + what);
@@ -252,7 +252,7 @@ TEST_P(HeadLoss, TakesHeadsOfOtherTypesAndOddWidths) {
 TEST_P(HeadLoss, TakesActivationsThatAreRounded) {
   CLORA_SKIP_UNLESS_AFFORDED(150 * 700 * 40 / 4);
   const Problem p = with_large_losses(150, 700);
-  const LossAndSlopes got = run_by_chunks(context(), p, {.type = DType::bf16});
+  const LossAndGradients got = run_by_chunks(context(), p, {.type = DType::bf16});
   test::expect_close(got.loss, p.loss, 2e-6, "loss");
   test::expect_close(got.dx, p.dx, test::product_tolerance_of(GetParam(), 512), "dx");
 }
@@ -260,7 +260,7 @@ TEST_P(HeadLoss, TakesActivationsThatAreRounded) {
 TEST_P(HeadLoss, ShowsWhatIsNoNumberInItsRowAlone) {
   Problem p(20, 16, 150);
   p.x[7 * 16 + 3] = std::numeric_limits<float>::quiet_NaN();
-  const LossAndSlopes got = run_by_chunks(context(), p);
+  const LossAndGradients got = run_by_chunks(context(), p);
   for (std::size_t t = 0; t < 20; ++t) {
     EXPECT_EQ(std::isnan(got.loss[t]), t == 7) << t;
     EXPECT_EQ(std::isnan(got.dx[16 * t + 5]), t == 7) << t;
@@ -270,8 +270,8 @@ TEST_P(HeadLoss, ShowsWhatIsNoNumberInItsRowAlone) {
 TEST_P(HeadLoss, GivesTheSameBitsEveryRun) {
   CLORA_SKIP_UNLESS_AFFORDED(150 * 700 * 40 / 4);
   const Problem p = with_large_losses(150, 700);
-  const LossAndSlopes first = run_by_chunks(context(), p);
-  const LossAndSlopes second = run_by_chunks(context(), p);
+  const LossAndGradients first = run_by_chunks(context(), p);
+  const LossAndGradients second = run_by_chunks(context(), p);
   EXPECT_EQ(first.loss, second.loss);
   EXPECT_EQ(first.dx, second.dx);
 }
@@ -280,7 +280,7 @@ TEST_P(HeadLoss, IsNotANumberForATargetBeyondTheVocabulary) {
   Problem p(30, 16, 20);
   p.targets[2] = 20;
   p.targets[5] = 1 << 30;
-  const LossAndSlopes got = run_by_chunks(context(), p);
+  const LossAndGradients got = run_by_chunks(context(), p);
   for (const std::size_t t : {2U, 5U}) {
     EXPECT_TRUE(std::isnan(got.loss[t]));
     for (std::size_t d = 0; d < 16; ++d) EXPECT_EQ(got.dx[t * 16 + d], 0) << t;

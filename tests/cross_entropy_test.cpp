@@ -233,13 +233,13 @@ TEST(CrossEntropyReference, IsTheDerivativeOfItsOwnLoss) {
   const auto logits = test::to_double(test::random_values(3 * 7, 3, 2));
   const std::vector<std::int32_t> targets{6, -1, 0};
   const double weight = 0.5;
-  const auto slope = test::central_differences(
+  const auto numeric_gradient = test::central_differences(
       [&](const std::vector<double>& x) {
         const auto loss = reference::cross_entropy(x, targets, weight).loss;
         return weight * std::accumulate(loss.begin(), loss.end(), 0.0);
       },
       logits);
-  test::expect_close(reference::cross_entropy(logits, targets, weight).dlogits, slope, 1e-8,
+  test::expect_close(reference::cross_entropy(logits, targets, weight).dlogits, numeric_gradient, 1e-8,
                      "reference");
 }
 

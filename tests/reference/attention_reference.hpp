@@ -64,16 +64,16 @@ inline AttentionResult attention_reference(const AttentionSizes& n, std::span<co
   return result;
 }
 
-struct AttentionSlopes {
+struct QkvGradients {
   std::vector<double> dq, dk, dv;
 };
 
 // Packed rows: row t sees first[t] .. t.
-inline AttentionSlopes attention_backward_reference(
+inline QkvGradients attention_backward_reference(
     const AttentionSizes& n, std::span<const double> dy, std::span<const double> q,
     std::span<const double> k, std::span<const double> v, std::span<const std::int32_t> first,
     double scale) {
-  AttentionSlopes slopes{std::vector<double>(n.queries()), std::vector<double>(n.keys()),
+  QkvGradients gradients{std::vector<double>(n.queries()), std::vector<double>(n.keys()),
                          std::vector<double>(n.keys())};
   for (std::size_t t = 0; t < n.T; ++t) {
     for (std::size_t h = 0; h < n.H; ++h) {
@@ -92,14 +92,14 @@ inline AttentionSlopes attention_backward_reference(
         const std::size_t key = ((begin + i) * n.G + h / (n.H / n.G)) * n.E;
         const double ds = scale * p[i] * (dp[i] - mean);
         for (std::size_t e = 0; e < n.E; ++e) {
-          slopes.dq[at + e] += ds * k[key + e];
-          slopes.dk[key + e] += ds * q[at + e];
-          slopes.dv[key + e] += p[i] * dy[at + e];
+          gradients.dq[at + e] += ds * k[key + e];
+          gradients.dk[key + e] += ds * q[at + e];
+          gradients.dv[key + e] += p[i] * dy[at + e];
         }
       }
     }
   }
-  return slopes;
+  return gradients;
 }
 
 }  // namespace clora::test
