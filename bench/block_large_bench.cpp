@@ -1,7 +1,7 @@
 // What a block of Qwen2.5-0.5B's shape waits for memory with, over 8192 rows: swiglu/fused/bf16/
 // TxF/warm and swiglu_backward, the forward's result again, too, or not;
 // rope/fused/bf16/TxHxE/warm, and rope_backward with the parts of two key heads;
-// rms_norm_backward/fused/f32/TxD/warm with a residual, and the gradient rounded, too, and the
+// rms_norm_backward/fused/f32/TxD/warm with a residual, and dx in bf16, too, and the
 // forward's result again or not. On GPUs (wants_large()).
 #include <numeric>
 
@@ -116,10 +116,10 @@ void rms_norm_backward(OpBench& bench, const Shape& shape, bool again) {
   bench.tolerance = kBf16Rounding;
   bench.record([&](BufferSet& set) {
     const Tensor dx = bulk_output(set, shape, DType::f32);
-    const Tensor residual = dy.upload(set), rounded = bulk_output(set, shape, kType);
+    const Tensor residual = dy.upload(set), bf16 = bulk_output(set, shape, kType);
     const Tensor y = again ? bulk_output(set, shape, kType) : Tensor();
     record_rms_norm_backward(set.batch(), dx, residual, x.upload(set), w.upload(set), residual,
-                             kEpsilon, {rounded, y});
+                             kEpsilon, {bf16, y});
     if (again) {
       expect_last(set, y,
                   [&] { return reference::rms_norm(x.last_row(), w.last_row(), kEpsilon); });
@@ -132,7 +132,7 @@ void rms_norm_backward(OpBench& bench, const Shape& shape, bool again) {
       return sum;
     };
     expect_last(set, dx, want);
-    expect_last(set, rounded, want);
+    expect_last(set, bf16, want);
   });
 }
 

@@ -31,15 +31,15 @@ void add(std::vector<double>& to, double factor, const std::vector<double>& row)
 
 struct Numbers {
   Layer layer;
-  Bulk w, a, bt, a_rounded, bt_rounded, x, dy, s;
+  Bulk w, a, bt, a_bf16, bt_bf16, x, dy, s;
 
   explicit Numbers(const Layer& of)
       : layer(of),
         w({of.n, of.k}, DType::bf16, 1),
         a({of.rank, of.k}, DType::f32, 2),
         bt({of.rank, of.n}, DType::f32, 3),
-        a_rounded(a.shape(), DType::bf16, 2),
-        bt_rounded(bt.shape(), DType::bf16, 3),
+        a_bf16(a.shape(), DType::bf16, 2),
+        bt_bf16(bt.shape(), DType::bf16, 3),
         x({of.rows, of.k}, of.activations(), 4),
         dy({of.rows, of.n}, of.activations(), 5),
         s({of.rows, of.rank}, of.activations(), 6) {}
@@ -91,8 +91,8 @@ struct LayerTensors {
         s(bulk_output(set, numbers.s.shape(), numbers.layer.activations())),
         y(bulk_output(set, numbers.dy.shape(), numbers.layer.activations())) {
     if (numbers.layer.is_short()) return;
-    lora.a_rounded = numbers.a_rounded.upload(set);
-    lora.bt_rounded = numbers.bt_rounded.upload(set);
+    lora.a_bf16 = numbers.a_bf16.upload(set);
+    lora.bt_bf16 = numbers.bt_bf16.upload(set);
   }
   void record(Batch& batch) const { record_lora_linear(batch, y, s, x, weights, lora); }
 };
@@ -121,7 +121,7 @@ void expand(OpBench& bench, const Layer& layer) {
   bench.record([&](BufferSet& set) {
     const LayerTensors t(set, numbers);
     const Tensor s = numbers.s.upload(set);
-    const GemmExtras extras{.low_rank = {.s = s, .u = t.lora.bt, .u_rounded = t.lora.bt_rounded}};
+    const GemmExtras extras{.low_rank = {.s = s, .u = t.lora.bt, .u_bf16 = t.lora.bt_bf16}};
     bench.cost = cost_of(layer, t);
     bench.cost.flops -= 2 * static_cast<double>(layer.rows * layer.rank * layer.k);
     for (std::size_t i = 0; i < bench.repeats; ++i) {

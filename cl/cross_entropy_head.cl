@@ -33,16 +33,16 @@
 #error "GROUP: at least ROWS work-items"
 #endif
 
-float rounded_weight(__global const uchar* row, uint d) {
+float bf16_weight(__global const uchar* row, uint d) {
   return float_of_bf16(bf16_of(weight_at(row, d)));
 }
 // Four from d on, a multiple of 4 as D is.
-float4 rounded_weights(__global const uchar* row, uint d) {
+float4 bf16_weights(__global const uchar* row, uint d) {
 #if WEIGHT_TYPE == WEIGHT_BF16
   return as_float4(convert_uint4(*(__global const ushort4*)((__global const ushort*)row + d)) << 16);
 #else
-  return (float4)(rounded_weight(row, d), rounded_weight(row, d + 1), rounded_weight(row, d + 2),
-                  rounded_weight(row, d + 3));
+  return (float4)(bf16_weight(row, d), bf16_weight(row, d + 1), bf16_weight(row, d + 2),
+                  bf16_weight(row, d + 3));
 #endif
 }
 
@@ -56,7 +56,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_references
   __global const uchar* row = weight_row(w, counted ? target : 0, D);
   float part = 0;
   for (uint d = get_local_id(0); d < D; d += GROUP) {
-    part += float_of_bf16(x[t * stride + d]) * rounded_weight(row, d);
+    part += float_of_bf16(x[t * stride + d]) * bf16_weight(row, d);
   }
   const float logit = group_sum(part, scratch) * LOG2E;
   if (get_local_id(0) != 0) return;
@@ -109,12 +109,12 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_loss(
     if (step == 1) {
       float sum = products[at];
       for (uint k = 1; k < splits; ++k) sum += products[at + k * split];
-      const float gradient = (sum * inverse[r] - rounded_weight(w_row, d)) * weight[0];
+      const float gradient = (sum * inverse[r] - bf16_weight(w_row, d)) * weight[0];
       dx[at] = target < V ? gradient : 0.0f;
     } else {
       float4 sum = *(__global const float4*)(products + at);
       for (uint k = 1; k < splits; ++k) sum += *(__global const float4*)(products + at + k * split);
-      const float4 gradients = (sum * inverse[r] - rounded_weights(w_row, d)) * weight[0];
+      const float4 gradients = (sum * inverse[r] - bf16_weights(w_row, d)) * weight[0];
       *(__global float4*)(dx + at) = target < V ? gradients : (float4)(0.0f);
     }
   }

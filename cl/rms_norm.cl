@@ -1,9 +1,9 @@
 // rms_norm, portable: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension.
 // backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; residual where -D HAS_RESIDUAL, which
-//   is dx itself where IN_PLACE. Where ROUNDS also rounded_dx, dx as bf16; where Y_TYPE also y.
-// Shapes: x, y, dy, dx, residual, rounded_dx [rows, width]; w [width]
+//   is dx itself where IN_PLACE. Where ROUNDS also dx_bf16, dx cast to bf16; where Y_TYPE also y.
+// Shapes: x, y, dy, dx, residual, dx_bf16 [rows, width]; w [width]
 // Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx; w f32;
-//   rounded_dx bf16
+//   dx_bf16 bf16
 // Work, Local: cl/row_vecs.clh
 // Cost: forward reads x and w, writes y: 4 flops an element; backward reads dy, x, w and residual,
 //   writes dx: 11 flops an element, and 2 for y
@@ -55,7 +55,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backwa
     __global const STORED(DX_TYPE)* residual,
 #endif
 #ifdef ROUNDS
-    __global ushort* rounded_dx,
+    __global ushort* dx_bf16,
 #endif
 #ifdef Y_TYPE
     __global STORED(Y_TYPE)* y,
@@ -95,7 +95,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backwa
 #endif
       STORE_VEC(DX_TYPE, dx + at, i, d);
 #ifdef ROUNDS
-      store_bf16(rounded_dx + at, i, d);
+      store_bf16(dx_bf16 + at, i, d);
 #endif
 #ifdef Y_TYPE
       STORE_VEC(Y_TYPE, y + at, i, v * scale * weights);

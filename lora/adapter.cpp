@@ -61,7 +61,7 @@ Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterCo
 }
 
 void Adapter::place_modules() {
-  // Every matrix begins where a kernel argument may begin, also when rounded to bf16.
+  // Every matrix begins where a kernel argument may begin, also when cast to bf16.
   const std::size_t step = std::max<std::size_t>(1, context_->device().base_alignment_bytes / 2);
   std::size_t end = 0;
   const auto place = [&](std::int64_t elements) {
@@ -108,16 +108,16 @@ Tensor Adapter::view(const Tensor& flat, std::size_t offset, Shape shape) {
   return flat.slice(bytes_of(flat.type(), offset), shape, flat.type());
 }
 
-LoraWeights Adapter::weights(std::string_view path, const Tensor& rounded) const {
+LoraWeights Adapter::weights(std::string_view path, const Tensor& bf16_parameters) const {
   const AdapterModule* module = find(path);
   if (module == nullptr) return {};
   const Shape a{module->rank, module->site.inputs}, bt{module->rank, module->site.outputs};
   LoraWeights weights{.a = view(parameters_, module->a_offset, a),
                       .bt = view(parameters_, module->bt_offset, bt),
                       .scale = module->scale};
-  if (!rounded.empty()) {
-    weights.a_rounded = view(rounded, module->a_offset, a);
-    weights.bt_rounded = view(rounded, module->bt_offset, bt);
+  if (!bf16_parameters.empty()) {
+    weights.a_bf16 = view(bf16_parameters, module->a_offset, a);
+    weights.bt_bf16 = view(bf16_parameters, module->bt_offset, bt);
   }
   return weights;
 }

@@ -79,9 +79,9 @@ class Adapter {
   const std::vector<AdapterModule>& modules() const noexcept { return modules_; }
   const AdapterModule* find(std::string_view path) const;
 
-  // Views for the op; empty where the path has no module. Dropout is left at 0. rounded: all of
-  // parameters() in bf16, kept so by the caller, or empty.
-  LoraWeights weights(std::string_view path, const Tensor& rounded = {}) const;
+  // Views for the op; empty where the path has no module. Dropout is left at 0. bf16_parameters:
+  // all of parameters() cast to bf16, kept so by the caller, or empty.
+  LoraWeights weights(std::string_view path, const Tensor& bf16_parameters = {}) const;
   // Views of the gradients; empty where the path has no module. REQUIRES: allocate_gradients().
   LoraGradients gradients(std::string_view path) const;
 

@@ -129,7 +129,7 @@ class BlockRecorder {
     const Tensor h2 = norm(a.mid, block_.weights->post_attention_norm, "h2");
     std::tie(a.gate, a.up) = std::tuple_cat(linears(std::array{kGate, kUp}, h2, a.s));
     const Tensor product = activation(a.gate.shape(), "swiglu");
-    const SwigluKept kept = rounded(a, keep);
+    const SwigluKept kept = bf16_copies(a, keep);
     record_swiglu(batch_, product, a.gate, a.up, kept);
     if (!kept.gate.empty()) std::tie(a.gate, a.up) = std::tie(kept.gate, kept.up);
     linear_into(kDown, y, product, a.mid, a.s);
@@ -203,12 +203,12 @@ class BlockRecorder {
   void norm_backward(const StreamGradient& dy, const Tensor& dnormed, const Tensor& x,
                      const Tensor& w, const Tensor& normed) {
     record_rms_norm_backward(batch_, dy.d, dnormed, x, w, dy.d, epsilon(),
-                             {.rounded_dx = dy.rounded, .y = normed});
+                             {.dx_bf16 = dy.bf16, .y = normed});
   }
 
-  // Where the largest of what the backward needs is rounded: where products round their operands
+  // Where the largest of what the backward needs is in bf16: where products round their operands
   // anyway. A quarter of a step's memory.
-  SwigluKept rounded(const BlockActivations& a, Keep keep) {
+  SwigluKept bf16_copies(const BlockActivations& a, Keep keep) {
     const bool rounds = has_matrix_unit(batch_.context().variant());
     if (keep == Keep::nothing || !rounds || a.gate.type() == DType::bf16) return {};
     return {batch_.temporary(a.gate.shape(), DType::bf16, "kept gate"),
@@ -233,14 +233,14 @@ class BlockRecorder {
 }  // namespace
 
 Block block_of(const LanguageModel& model, const Adapter* adapter, std::int64_t layer,
-               const Tensor& rounded) {
+               const Tensor& bf16_parameters) {
   Block block{.config = &model.config(),
               .weights = &model.blocks()[static_cast<std::size_t>(layer)],
               .loras = {},
               .rope_table = {},
               .rows = {}};
   for (std::size_t p = 0; p < kProjections && adapter != nullptr; ++p) {
-    block.loras[p] = adapter->weights(path_of(layer, static_cast<Projection>(p)), rounded);
+    block.loras[p] = adapter->weights(path_of(layer, static_cast<Projection>(p)), bf16_parameters);
   }
   return block;
 }
@@ -275,11 +275,11 @@ void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, con
 StreamGradient stream_gradient(Batch& batch, Shape shape) {
   const DType type = batch.context().activation_type();
   return {batch.temporary(shape, DType::f32, "dx"),
-          type == DType::f32 ? Tensor() : batch.temporary(shape, type, "dx rounded")};
+          type == DType::f32 ? Tensor() : batch.temporary(shape, type, "dx bf16")};
 }
 
-void record_stream_rounded(Batch& batch, const StreamGradient& gradient) {
-  if (!gradient.rounded.empty()) record_rounded(batch, gradient.rounded, gradient.d);
+void record_stream_bf16(Batch& batch, const StreamGradient& gradient) {
+  if (!gradient.bf16.empty()) record_cast_to_bf16(batch, gradient.bf16, gradient.d);
 }
 
 void record_block_backward(Batch& batch, const StreamGradient& dy, const BlockActivations& saved,

@@ -36,9 +36,9 @@ struct Block {
 };
 
 // The block of a layer with its matrices of `adapter` (null: none), without dropout; rope_table and
-// rows are left to the caller. rounded: as Adapter::weights() takes it.
+// rows are left to the caller. bf16_parameters: as Adapter::weights() takes it.
 Block block_of(const LanguageModel& model, const Adapter* adapter, std::int64_t layer,
-               const Tensor& rounded = {});
+               const Tensor& bf16_parameters = {});
 
 // Where keys and values of all earlier positions lie, each [S, G, E].
 struct CacheTensors {
@@ -53,7 +53,7 @@ struct BlockActivations {
   Tensor attention;                     // [T, H, E]
   Tensor log_sum_exp;                   // [T, H]
   Tensor mid;                           // [T, D]
-  Tensor gate, up;                      // [T, F]; bf16 where only they are kept rounded
+  Tensor gate, up;                      // [T, F]; bf16 where only such copies are kept
   PerProjection<Tensor> s;              // [T, R], where there is an adapter
 };
 
@@ -73,13 +73,13 @@ void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, con
 // A gradient of the residual stream.
 struct StreamGradient {
   Tensor d;        // [T, D] f32
-  Tensor rounded;  // the same in bf16, for products to read; empty where activations are f32
-  const Tensor& for_products() const { return rounded.empty() ? d : rounded; }
+  Tensor bf16;     // the same in bf16, for products to read; empty where activations are f32
+  const Tensor& for_products() const { return bf16.empty() ? d : bf16; }
 };
 
-// Room for one, in which d is to be made; record_stream_rounded() then makes the rest.
+// Room for one, in which d is to be made; record_stream_bf16() then makes the rest.
 StreamGradient stream_gradient(Batch& batch, Shape shape);
-void record_stream_rounded(Batch& batch, const StreamGradient& gradient);
+void record_stream_bf16(Batch& batch, const StreamGradient& gradient);
 
 // dy becomes the gradient of x, in place; adapter gradients accumulate, the last of them when
 // `queue` is flushed. wants_dx false: no adapter lies below, and dy's contents are undefined

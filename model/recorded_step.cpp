@@ -40,16 +40,16 @@ RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKin
   batch_.seal();
 }
 
-Tensor RecordedStep::record_rounded_adapter() {
+Tensor RecordedStep::record_bf16_adapter() {
   if (adapter_ == nullptr || model_->context().variant() != Variant::wgmma) return {};
   const Tensor& parameters = adapter_->parameters();
-  const Tensor rounded = batch_.temporary(parameters.shape(), DType::bf16, "rounded adapter");
-  record_rounded(batch_, rounded, parameters);
-  return rounded;
+  const Tensor bf16 = batch_.temporary(parameters.shape(), DType::bf16, "bf16 adapter");
+  record_cast_to_bf16(batch_, bf16, parameters);
+  return bf16;
 }
 
-Block RecordedStep::block_at(std::int64_t layer, const Tensor& rounded_adapter) const {
-  Block block = block_of(*model_, adapter_, layer, rounded_adapter);
+Block RecordedStep::block_at(std::int64_t layer, const Tensor& bf16_adapter) const {
+  Block block = block_of(*model_, adapter_, layer, bf16_adapter);
   block.rows = {.positions = inputs_.positions(),
                 .first = inputs_.first(),
                 .last = inputs_.last(),
@@ -76,7 +76,7 @@ void RecordedStep::record(const StepResults& results) {
   const Tensor order =
       record_attention_order(batch_, inputs_.first(), inputs_.last(), config.heads);
 
-  const Tensor rounded_adapter = record_rounded_adapter();
+  const Tensor bf16_adapter = record_bf16_adapter();
 
   std::vector<Block> blocks;
   std::vector<BlockActivations> saved;
@@ -84,7 +84,7 @@ void RecordedStep::record(const StepResults& results) {
   Tensor x = activation("embeddings");
   record_embedding(batch_, x, inputs_.ids(), model_->embeddings());
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    blocks.push_back(block_at(layer, rounded_adapter));
+    blocks.push_back(block_at(layer, bf16_adapter));
     blocks.back().rope_table = rope_table;
     blocks.back().rows.order = order;
     if (lowest == config.layers && any_lora(blocks.back().loras)) lowest = layer;
@@ -119,7 +119,7 @@ void RecordedStep::record(const StepResults& results) {
   record_rms_norm_backward(batch_, dchosen, dchosen, chosen, model_->final_norm(), {}, epsilon);
   const StreamGradient dx = stream_gradient(batch_, {rows, config.model_width});
   record_embedding(batch_, dx.d, inputs_.place(), dchosen);  // zeros where a row does not count
-  record_stream_rounded(batch_, dx);
+  record_stream_bf16(batch_, dx);
   LoraGradientQueue queue;
   for (std::int64_t layer = config.layers - 1; layer >= lowest; --layer) {
     const auto i = static_cast<std::size_t>(layer);

@@ -42,9 +42,9 @@ class RecordedStep {
  private:
   void record(const StepResults& results);
   // The adapter's parameters in bf16 where the device's products want them so, once a step.
-  Tensor record_rounded_adapter();
+  Tensor record_bf16_adapter();
   // Without its rope_table.
-  Block block_at(std::int64_t layer, const Tensor& rounded_adapter) const;
+  Block block_at(std::int64_t layer, const Tensor& bf16_adapter) const;
 
   LanguageModel* model_;
   const Adapter* adapter_;

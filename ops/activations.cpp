@@ -20,8 +20,8 @@ Shape rows_of(const Tensor& x) {
 
 void require_activation(std::string_view op, std::string_view name, const Tensor& t,
                         const Shape& shape) {
-  const bool rounded = !t.empty() && t.type() == DType::bf16;
-  require_tensor(op, name, t, shape, rounded ? DType::bf16 : DType::f32);
+  const bool is_bf16 = !t.empty() && t.type() == DType::bf16;
+  require_tensor(op, name, t, shape, is_bf16 ? DType::bf16 : DType::f32);
 }
 
 void require_apart_or_alike(std::string_view op, std::string_view name, const Tensor& output,
@@ -39,24 +39,25 @@ Tensor record_widened(Batch& batch, const Tensor& x) {
   return wide;
 }
 
-void record_rounded(Batch& batch, const Tensor& out, const Tensor& x) {
-  require_tensor("rounding", "x", x, out.shape());
-  require_tensor("rounding", "out", out, out.shape(), DType::bf16);
+void record_cast_to_bf16(Batch& batch, const Tensor& out, const Tensor& x) {
+  require_tensor("cast to bf16", "x", x, out.shape());
+  require_tensor("cast to bf16", "out", out, out.shape(), DType::bf16);
   const Shape rows = rows_of(x);
   if (rows[0] > 1 && rows[1] % 8 != 0) {
     fail(ErrorCode::unsupported,
-         "rounding: more than 2^30 elements need rows of a multiple of 8, got {}; take fewer rows",
+         "cast to bf16: more than 2^30 elements need rows of a multiple of 8, got {}; "
+         "take fewer rows",
          x.text());
   }
   record_bf16_rows_into(batch, out.reshape(rows), x.reshape(rows), 1, "activations/round");
 }
 
 Tensor f32_result(Batch& batch, const Tensor& y) {
-  return y.type() == DType::f32 ? y : batch.temporary(y.shape(), DType::f32, "to be rounded");
+  return y.type() == DType::f32 ? y : batch.temporary(y.shape(), DType::f32, "f32 result");
 }
 
 void record_result(Batch& batch, const Tensor& y, const Tensor& f32) {
-  if (y.type() != DType::f32) record_rounded(batch, y, f32);
+  if (y.type() != DType::f32) record_cast_to_bf16(batch, y, f32);
 }
 
 }  // namespace clora

@@ -17,7 +17,7 @@ void require_apart_or_alike(std::string_view op, std::string_view name, const Te
 // The same values in f32: x itself, or a temporary that is made here.
 Tensor record_widened(Batch& batch, const Tensor& x);
 // out (bf16) = x (f32), rounded to nearest even. REQUIRES: equal shapes.
-void record_rounded(Batch& batch, const Tensor& out, const Tensor& x);
+void record_cast_to_bf16(Batch& batch, const Tensor& out, const Tensor& x);
 
 // For a kernel that knows f32 alone: where its result goes, y itself or a temporary like it, ...
 Tensor f32_result(Batch& batch, const Tensor& y);

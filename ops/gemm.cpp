@@ -68,11 +68,11 @@ void record_product(Batch& batch, GemmProduct p) {
   const bool takes_bf16_s = kernel == GemmKernel::wgmma || kernel == GemmKernel::mma;
   if (!f32_s && !takes_bf16_s) return record_with_f32_s(batch, p);
   if (p.has_shrink() && !fuses_shrink(kernel, context, p)) {
-    const bool rounded = kernel == GemmKernel::wgmma && !p.low_rank.a_rounded.empty();
+    const bool has_copy = kernel == GemmKernel::wgmma && !p.low_rank.a_bf16.empty();
     const Tensor a = std::exchange(p.low_rank.a, {});
     record_product(batch, {.y = p.low_rank.s,
                            .x = p.x,
-                           .w = rounded ? p.low_rank.a_rounded : a,
+                           .w = has_copy ? p.low_rank.a_bf16 : a,
                            .addend = {},
                            .bias = {},
                            .low_rank = {},
@@ -98,16 +98,16 @@ void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor
   }
   require_rows(op, "low_rank.s", term.s);
   const std::int64_t rank = term.s.shape()[1];
-  const auto require_rounded = [&](std::string_view name, const Tensor& t, const Tensor& of) {
+  const auto require_bf16 = [&](std::string_view name, const Tensor& t, const Tensor& of) {
     if (!t.empty()) require_tensor(op, name, t, of.shape(), DType::bf16);
   };
   require_activation(op, "low_rank.s", term.s, {y.shape()[0], rank});
   require_tensor(op, "low_rank.u", term.u, {rank, y.shape()[1]});
-  require_rounded("low_rank.u_rounded", term.u_rounded, term.u);
+  require_bf16("low_rank.u_bf16", term.u_bf16, term.u);
   require(!overlap(y, term.s), "{}: the output must not alias low_rank.s", op);
   if (term.a.empty()) return;
   require_tensor(op, "low_rank.a", term.a, {rank, x.shape()[1]});
-  require_rounded("low_rank.a_rounded", term.a_rounded, term.a);
+  require_bf16("low_rank.a_bf16", term.a_bf16, term.a);
   require(!overlap(term.s, x), "{}: low_rank.s must not alias the input where it is computed", op);
 }
 

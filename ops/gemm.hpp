@@ -20,16 +20,16 @@ namespace clora {
 
 // scale * s u, added inside a product. Empty s: nothing is added. Given a, the op computes s
 // first, from the product's own input: s = a_scale * input a^T, overwritten; in the same launch where the
-// kernel can, with a rounded as w is.
+// kernel can, with a cast to bf16 as w is.
 struct LowRankTerm {
   Tensor s;  // [M, R], f32 or bf16
   Tensor u;  // [R, columns of the output] f32
   float scale = 1;
   Tensor a = {};  // [R, columns of the input] f32
   float a_scale = 1;
-  // u and a rounded to bf16, or empty: then a product that rounds its operands does it itself.
-  Tensor u_rounded = {};
-  Tensor a_rounded = {};
+  // bf16 copies of u and a, or empty: then a product that rounds its operands does it itself.
+  Tensor u_bf16 = {};
+  Tensor a_bf16 = {};
 };
 
 struct GemmExtras {

@@ -101,7 +101,7 @@ std::uint32_t rank_steps(const GemmProduct& p) {
 }
 
 // t in bf16, which the caller may have made.
-Bf16Rows rounded(Batch& batch, const Tensor& t, const Tensor& given) {
+Bf16Rows bf16_rows_of(Batch& batch, const Tensor& t, const Tensor& given) {
   return record_bf16_rows(batch, given.empty() ? t : given);
 }
 
@@ -116,9 +116,9 @@ std::array<MappedMatrix, kProblemMaps> operands_of(Batch& batch, const GemmProdu
   if (tiles.staged > 0) of[4] = {record_bf16_rows(batch, p.y), kBoxRows};
   if (p.rank() == 0) return of;
   const LowRankTerm& term = p.low_rank;
-  of[2] = p.has_shrink() ? MappedMatrix{rounded(batch, term.a, term.a_rounded), tiles.shrink}
+  of[2] = p.has_shrink() ? MappedMatrix{bf16_rows_of(batch, term.a, term.a_bf16), tiles.shrink}
                       : MappedMatrix{record_bf16_rows(batch, term.s, term.scale), kTileRows};
-  of[3] = {rounded(batch, term.u, term.u_rounded), rank_steps(p) * kStepRanks};
+  of[3] = {bf16_rows_of(batch, term.u, term.u_bf16), rank_steps(p) * kStepRanks};
   return of;
 }
 

@@ -37,11 +37,11 @@ void test_gradient(SelfTest& test) {
 void test_gradients_wgmma(SelfTest& test, std::uint32_t block_ranks) {
   constexpr std::int64_t kRows = 2900;
   const bool is_few = block_ranks == gradient_block_ranks(1);
-  const auto rounded = [&](Shape shape) { return test.input(shape, 1, DType::bf16); };
+  const auto bf16_input = [&](Shape shape) { return test.input(shape, 1, DType::bf16); };
   const auto problem = [&](std::int64_t rank, std::int64_t width, bool shrinks) {
     LoraGradientProduct p{.out = test.changed(test.input({rank, width})),
-                          .s = rounded({kRows, rank}),
-                          .x = rounded({kRows, width}),
+                          .s = bf16_input({kRows, rank}),
+                          .x = bf16_input({kRows, width}),
                           .scale = 0.5F};
     if (!shrinks) return p;
     p.shrunk = test.output({kRows, rank}, DType::bf16);

@@ -46,7 +46,7 @@ class LoraGradientQueue {
   std::vector<LoraGradientProduct> waiting_;
 };
 
-// cl/lora_linear_wgmma.cl, one launch. f32 operands are rounded to bf16 first. REQUIRES: a device
+// cl/lora_linear_wgmma.cl, one launch. f32 operands are cast to bf16 first. REQUIRES: a device
 // with wgmma; at most kMaxGradientProblems, of equal rows and ranks; of those that shrink, and of
 // those that do not, equal scales; no two of one `out`.
 void record_gradients_wgmma(Batch& batch, std::span<const LoraGradientProduct> problems);

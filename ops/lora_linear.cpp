@@ -52,11 +52,11 @@ Tensor adapter_input(Batch& batch, const Tensor& x, const LoraDropout& dropout) 
 void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& ds, bool shrinks,
                const LinearWeights& weights, const LoraWeights& lora, Accumulate accumulate) {
   if (lora.dropout.probability == 0 && !dx.empty()) {
-    LowRankTerm term{.s = ds, .u = lora.a, .u_rounded = lora.a_rounded};
+    LowRankTerm term{.s = ds, .u = lora.a, .u_bf16 = lora.a_bf16};
     if (shrinks) {
       term.a = lora.bt;
       term.a_scale = lora.scale;
-      term.a_rounded = lora.bt_rounded;
+      term.a_bf16 = lora.bt_bf16;
     }
     return record_gemm_backward(batch, dx, dy, weights.w, accumulate, term);
   }
@@ -79,10 +79,10 @@ GemmExtras extras_of(Batch& batch, const LoraOutput& output, const Tensor& x) {
   if (lora.empty()) return extras;
   require_matrix("lora_linear", "x", x);
   require_activation("lora_linear", "s", s, {x.shape()[0], lora.a.shape()[0]});
-  extras.low_rank = {.s = s, .u = lora.bt, .scale = lora.scale, .u_rounded = lora.bt_rounded};
+  extras.low_rank = {.s = s, .u = lora.bt, .scale = lora.scale, .u_bf16 = lora.bt_bf16};
   if (lora.dropout.probability == 0) {
     extras.low_rank.a = lora.a;
-    extras.low_rank.a_rounded = lora.a_rounded;
+    extras.low_rank.a_bf16 = lora.a_bf16;
   } else {
     record_lora_shrink(batch, s, adapter_input(batch, x, lora.dropout), lora.a, 1);
   }
@@ -164,10 +164,10 @@ std::vector<LoraLeft> record_dx_beside(Batch& batch, const Tensor& dx,
     const Tensor ds = all.emplace_back(left_of(batch, branch, DType::bf16)).ds;
     of_b.push_back(dbt_of(branch));
     of_b.back().shrunk = ds;
-    of_b.back().b = lora.bt_rounded.empty() ? lora.bt : lora.bt_rounded;
+    of_b.back().b = lora.bt_bf16.empty() ? lora.bt : lora.bt_bf16;
     of_b.back().shrink_scale = lora.scale;
     terms.push_back(
-        {branch.dy, branch.weights.w, {.s = ds, .u = lora.a, .u_rounded = lora.a_rounded}});
+        {branch.dy, branch.weights.w, {.s = ds, .u = lora.a, .u_bf16 = lora.a_bf16}});
   }
   queue.record(batch, of_b);
   const LoraBranch& first = branches.front();

@@ -37,9 +37,9 @@ struct LoraWeights {
   Tensor bt;  // [R, N] f32
   float scale = 1;
   LoraDropout dropout = {};
-  // a and bt rounded to bf16, kept so by the caller; or empty: products that round do it each time.
-  Tensor a_rounded = {};
-  Tensor bt_rounded = {};
+  // a and bt cast to bf16, kept so by the caller; or empty: products that round do it each time.
+  Tensor a_bf16 = {};
+  Tensor bt_bf16 = {};
   bool empty() const noexcept { return a.empty(); }
 };
 

@@ -97,7 +97,7 @@ void pack_words(std::byte* out, const std::byte* rows, std::size_t row_count,
   });
 }
 
-void pack_rounded(std::byte* out, const std::byte* rows, std::size_t row_count,
+void pack_as_bf16(std::byte* out, const std::byte* rows, std::size_t row_count,
                   std::size_t columns) {
   const auto bf16_at = [=](std::size_t element) -> std::uint32_t {
     return float_to_bf16(std::bit_cast<float>(word_at(rows + element * sizeof(float))));
@@ -144,7 +144,7 @@ void pack_panels(std::span<std::byte> out, std::span<const std::byte> rows, std:
           "pack_panels: panels hold 16 rows of f32, bf16, q4_0, q4_1 or q8_0 with a multiple of {} "
           "elements, got {} bytes of {} for {} of {} with {}",
           kPackedColumns, out.size(), name_of(to), rows.size(), name_of(from), columns);
-  if (from != to) return pack_rounded(out.data(), rows.data(), row_count, elements);
+  if (from != to) return pack_as_bf16(out.data(), rows.data(), row_count, elements);
   const DType type = to;
   if (!has_integer_packed_layout(type)) return pack_words(out.data(), rows.data(), row_count, row_bytes);
   if (type == DType::q4_0) pack<DType::q4_0, 18>(out.data(), rows.data(), row_count, row_bytes);

@@ -43,7 +43,7 @@ SelfTestRecord ptx_backward_test(std::int64_t width, const RmsNormBackwardTypes&
         in_place ? test.changed(test.input(shape, 1, types.dx)) : test.output(shape, types.dx);
     Tensor residual = in_place ? dx : Tensor();
     if (adds && !in_place) residual = test.input(shape, 1, types.dx);
-    const RmsNormAlso also{.rounded_dx = types.rounds ? test.output(shape, DType::bf16) : Tensor(),
+    const RmsNormAlso also{.dx_bf16 = types.rounds ? test.output(shape, DType::bf16) : Tensor(),
                            .y = types.y ? test.output(shape, *types.y) : Tensor()};
     record_rms_norm_backward(test.batch(), dx, test.input(shape, 1, types.dy),
                              test.input(shape, 1, types.x), test.input({width}), residual, 1e-5F,
@@ -58,14 +58,14 @@ void require_also(const RmsNormAlso& also, std::initializer_list<const Tensor*> 
     }
   };
   const Shape& shape = others.begin()[0]->shape();
-  if (!also.rounded_dx.empty()) {
-    require_tensor("rms_norm", "rounded_dx", also.rounded_dx, shape, DType::bf16);
-    require_apart("rounded_dx", also.rounded_dx);
+  if (!also.dx_bf16.empty()) {
+    require_tensor("rms_norm", "dx_bf16", also.dx_bf16, shape, DType::bf16);
+    require_apart("dx_bf16", also.dx_bf16);
   }
   if (!also.y.empty()) {
     require_activation("rms_norm", "y", also.y, shape);
     require_apart("y", also.y);
-    require(!overlap(also.y, also.rounded_dx), "rms_norm: y must share no bytes with any other");
+    require(!overlap(also.y, also.dx_bf16), "rms_norm: y must share no bytes with any other");
   }
 }
 
@@ -137,7 +137,7 @@ void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, 
                               const Tensor& w, const Tensor& residual, float epsilon,
                               const RmsNormAlso& also) {
   require_backward(dx, dy, x, w, residual, also);
-  const bool adds = !residual.empty(), rounds = !also.rounded_dx.empty(), again = !also.y.empty();
+  const bool adds = !residual.empty(), rounds = !also.dx_bf16.empty(), again = !also.y.empty();
   const RmsNormBackwardTypes types{.x = x.type(),
                                    .dy = dy.type(),
                                    .dx = dx.type(),
@@ -159,7 +159,7 @@ void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, 
   } else if (adds && !in_place) {
     arguments.emplace_back(residual);
   }
-  if (rounds) arguments.emplace_back(also.rounded_dx);
+  if (rounds) arguments.emplace_back(also.dx_bf16);
   if (again) arguments.emplace_back(also.y);
   arguments.insert(arguments.end(), {rows, width, epsilon});
   batch.record(std::move(launch), std::move(arguments));

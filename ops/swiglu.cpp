@@ -54,7 +54,7 @@ void require_apart(std::string_view name, const Tensor& output, const Tensor& ga
 }
 
 void require_kept(const SwigluKept& kept, const Tensor& gate, const Tensor& up) {
-  require(gate.type() == DType::f32, "swiglu: what is kept must be rounded from f32; gate is bf16");
+  require(gate.type() == DType::f32, "swiglu: what is kept must be cast from f32; gate is bf16");
   require_tensor("swiglu", "kept.gate", kept.gate, gate.shape(), DType::bf16);
   require_tensor("swiglu", "kept.up", kept.up, gate.shape(), DType::bf16);
   require_apart("kept.gate", kept.gate, gate, up);

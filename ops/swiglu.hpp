@@ -7,14 +7,14 @@
 
 namespace clora {
 
-// gate and up rounded to bf16, half the memory, for a backward that comes later.
+// gate and up cast to bf16, half the memory, for a backward that comes later.
 struct SwigluKept {
   Tensor gate, up;
 };
 
 // All [T, F]. gate and up are both f32 or both bf16, as y is by itself; y is overwritten and may be
 // gate or up where their types are one. kept, where given, is overwritten with gate and up (f32),
-// rounded.
+// cast to bf16.
 void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tensor& up,
                    const SwigluKept& kept = {});
 
@@ -25,7 +25,7 @@ void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tens
 void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
                             const Tensor& gate, const Tensor& up, const Tensor& y = {});
 
-// gate_type: that of gate and up; keeps: whether they are rounded, too.
+// gate_type: that of gate and up; keeps: whether their bf16 copies are written, too.
 Cost swiglu_cost(const Shape& y, DType gate_type = DType::f32, bool keeps = false,
                  DType y_type = DType::f32);
 // y_type: that of y, where it is written.

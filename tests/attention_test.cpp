@@ -56,7 +56,7 @@ struct Problem {
             test::upload(context, {rows[0]}, last), scale};
   }
   // With the operands of products as kernels of that variant round them.
-  Problem rounded(Variant variant) const {
+  Problem cast_to_bf16(Variant variant) const {
     Problem copy = *this;
     // Those of pairs round q in units in which scores are of log 2.
     const float units = variant == Variant::wgmma ? 1 : scale * 1.44269504F;
@@ -147,7 +147,7 @@ class Attention : public test::OpTest {
     if (!p.affordable()) return;
     const Result got = forward(p);
     const bool bf16 = rounds(p);
-    const test::AttentionResult want = bf16 ? p.rounded(GetParam()).reference() : p.reference();
+    const test::AttentionResult want = bf16 ? p.cast_to_bf16(GetParam()).reference() : p.reference();
     const double tolerance = tolerance_of(p.n.Tk + p.n.E);
     expect_close(got.y, want.y, bf16 ? 0x1p-8 : tolerance, what + ": y");  // p is rounded, too
     expect_close(got.log_sum_exp, want.log_sum_exp, tolerance, what + ": log_sum_exp");
@@ -156,7 +156,7 @@ class Attention : public test::OpTest {
     if (!p.affordable()) return;
     const Gradients got = backward(p);
     const bool bf16 = rounds(p);
-    const test::QkvGradients want = bf16 ? p.rounded(GetParam()).gradients() : p.gradients();
+    const test::QkvGradients want = bf16 ? p.cast_to_bf16(GetParam()).gradients() : p.gradients();
     // p and ds are rounded, too, and q once with the scale and once without.
     const double tolerance = bf16 ? 0x1p-7 : tolerance_of(p.n.T * p.n.H / p.n.G + 2 * p.n.E);
     expect_close(got.dq, want.dq, tolerance, what + ": dq");
@@ -219,7 +219,7 @@ TEST_P(Attention, ComesFromLargeScoresWithoutOverflow) {
     Problem p = packed({90}, 2, 1, E);
     if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
     for (float& x : p.q) x *= 40;
-    const Problem same = rounds(p) ? p.rounded(GetParam()) : p;
+    const Problem same = rounds(p) ? p.cast_to_bf16(GetParam()) : p;
     // Scores of hundreds carry their own rounding into the exponent.
     expect_close(forward(p).y, same.reference().y, rounds(p) ? 0x1p-7 : 1e-3, "y");
   }

@@ -249,7 +249,7 @@ TEST_P(HeadLoss, TakesHeadsOfOtherTypesAndOddWidths) {
   }
 }
 
-TEST_P(HeadLoss, TakesActivationsThatAreRounded) {
+TEST_P(HeadLoss, TakesBf16Activations) {
   CLORA_SKIP_UNLESS_AFFORDED(150 * 700 * 40 / 4);
   const Problem p = with_large_losses(150, 700);
   const LossAndGradients got = run_by_chunks(context(), p, {.type = DType::bf16});

@@ -177,7 +177,7 @@ class Gemm : public test::OpTest {
     if (c.rank > 0) {
       term = {up({c.m, c.rank}, s, in), up({c.rank, to}, u), 0.5F};
       if (rounds_to_bf16(GetParam(), {static_cast<std::uint32_t>(c.m), 64, 1}, backward)) {
-        term.u_rounded = test::upload_bf16(context(), {c.rank, to}, u);
+        term.u_bf16 = test::upload_bf16(context(), {c.rank, to}, u);
       }
     }
     const Tensor residual = up({c.m, to}, start, out), given = up({c.m, from}, x, in);

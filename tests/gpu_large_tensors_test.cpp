@@ -122,13 +122,13 @@ TEST_F(LargeTensors, AreForcedIntoMemoryAndZeroedFarIntoABlock) {
   }
 }
 
-TEST_F(LargeTensors, AreRoundedAndWidened) {
-  const Tensor x = large(1, DType::f32), rounded = allocate(x.shape());
+TEST_F(LargeTensors, AreCastToBf16AndUpcast) {
+  const Tensor x = large(1, DType::f32), bf16 = allocate(x.shape());
   const Tensor alone = allocate({kLast, kWide});
-  run([&](Batch& batch) { record_rounded(batch, rounded, x); });
-  run([&](Batch& batch) { record_rounded(batch, alone, last_of(x)); });
-  expect_last_rows(rounded, alone);
-  run([&](Batch& batch) { batch.copy(x, record_widened(batch, rounded)); });
+  run([&](Batch& batch) { record_cast_to_bf16(batch, bf16, x); });
+  run([&](Batch& batch) { record_cast_to_bf16(batch, alone, last_of(x)); });
+  expect_last_rows(bf16, alone);
+  run([&](Batch& batch) { batch.copy(x, record_widened(batch, bf16)); });
   expect_last_rows(x, alone);
 }
 

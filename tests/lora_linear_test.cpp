@@ -191,8 +191,8 @@ TEST_P(LoraLinear, ActivationsMayBeBf16) {
       if (!c.affordable()) continue;
       Layer layer(context(), c, probability);
       if (GetParam() == Variant::wgmma) {
-        layer.lora.a_rounded = up({c.r, c.k}, layer.a, DType::bf16);
-        layer.lora.bt_rounded = up({c.r, c.n}, layer.bt, DType::bf16);
+        layer.lora.a_bf16 = up({c.r, c.k}, layer.a, DType::bf16);
+        layer.lora.bt_bf16 = up({c.r, c.n}, layer.bt, DType::bf16);
       }
       expect_forward(layer, DType::bf16);
       expect_backward(layer, DType::bf16);

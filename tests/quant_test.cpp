@@ -70,9 +70,9 @@ TEST_P(Quant, PackedPanelsHoldTheSameElements) {
 TEST_P(Quant, PackedPanelsOfRoundedFloatsHoldTheNearestBf16) {
   const auto w = test::random_weights(DType::f32, 32, 192, 7);
   test::Output y(context(), {32, 192});
-  const Tensor rounded = w.upload(context(), WeightForm{DType::bf16, Layout::packed});
-  EXPECT_EQ(rounded.text(), "bf16 packed [32, 192]");
-  run([&](Batch& batch) { record_dequantise(batch, y.tensor(), rounded); });
+  const Tensor bf16 = w.upload(context(), WeightForm{DType::bf16, Layout::packed});
+  EXPECT_EQ(bf16.text(), "bf16 packed [32, 192]");
+  run([&](Batch& batch) { record_dequantise(batch, y.tensor(), bf16); });
   const std::vector<float> got = y.values();
   for (std::size_t i = 0; i < got.size(); ++i) {
     const float want = bf16_to_float(float_to_bf16(static_cast<float>(w.values[i])));

@@ -169,17 +169,17 @@ TEST_P(RmsNorm, NormsABf16TensorInPlace) {
                      "dx as dy");
 }
 
-TEST_P(RmsNorm, ARoundedGradientIsTheOtherOneToTheNearest) {
+TEST_P(RmsNorm, ABf16GradientIsTheOtherOneRoundedToNearest) {
   for (const Case& c : test::vec_size_cases<Case>()) {
     const Output dx(context(), c.shape);
-    const Output rounded(context(), c.shape, DType::bf16);
+    const Output bf16(context(), c.shape, DType::bf16);
     const Tensor residual = up(c.shape, c.residual);
     run([&](Batch& b) {
       record_rms_norm_backward(b, dx.tensor(), up(c.shape, c.dy), up(c.shape, c.x), up_w(c),
-                               residual, c.epsilon, {.rounded_dx = rounded.tensor()});
+                               residual, c.epsilon, {.dx_bf16 = bf16.tensor()});
     });
     test::expect_close(dx.values(), c.backward_and(1, c.residual), c.tolerance(), c.shape.text());
-    EXPECT_EQ(test::to_double(rounded.values()),
+    EXPECT_EQ(test::to_double(bf16.values()),
               test::rounded_to_bf16(test::to_double(dx.values())))
         << c.shape.text();
   }
@@ -204,24 +204,24 @@ TEST_P(RmsNorm, BackwardWritesTheForwardsResultOnceMoreBesideTheSameGradient) {
   }
 }
 
-// As a training step has it: the stream's gradient is changed in place and rounded.
-TEST_P(RmsNorm, BackwardWritesTheForwardsResultInEitherTypeBesideARoundedGradient) {
+// As a training step has it: the stream's gradient is changed in place and cast to bf16.
+TEST_P(RmsNorm, BackwardWritesTheForwardsResultInEitherTypeBesideABf16Gradient) {
   for (Case c : test::vec_size_cases<Case>()) {
     for (const unsigned types : {0U, 1U, 2U, 3U}) {
       const DType y_type = test::kActivationTypes[types & 1U];
       const Tensor x =
           test::upload_as(context(), test::kActivationTypes[types >> 1U], c.shape, c.x);
       const Output sum(context(), c.shape), y(context(), c.shape, y_type);
-      const Output rounded(context(), c.shape, DType::bf16);
+      const Output bf16(context(), c.shape, DType::bf16);
       run([&](Batch& b) {
         b.copy(sum.tensor(), up(c.shape, c.residual));
         record_rms_norm_backward(b, sum.tensor(), up(c.shape, c.dy), x, up_w(c), sum.tensor(),
-                                 c.epsilon, {rounded.tensor(), y.tensor()});
+                                 c.epsilon, {bf16.tensor(), y.tensor()});
       });
       const std::string what = x.text() + " to " + y.tensor().text();
       test::expect_close(y.values(), c.forward(), c.tolerance() + test::rounding_of(y_type), what);
       test::expect_close(sum.values(), c.backward_and(1, c.residual), c.tolerance(), what);
-      EXPECT_EQ(test::to_double(rounded.values()),
+      EXPECT_EQ(test::to_double(bf16.values()),
                 test::rounded_to_bf16(test::to_double(sum.values())))
           << what;
     }
@@ -258,11 +258,11 @@ TEST_P(RmsNorm, RefusesTensorsThatDoNotMatch) {
   const auto also = [&](const RmsNormAlso& outputs) {
     return message_of([&] { record_rms_norm_backward(b, x, x, x, w, {}, 1, outputs); });
   };
-  EXPECT_THAT(also({.rounded_dx = wrong}), HasSubstr("rounded_dx must be bf16 [4, 8]"));
-  EXPECT_THAT(also({.rounded_dx = half_of_x}), HasSubstr("rounded_dx must share no bytes"));
+  EXPECT_THAT(also({.dx_bf16 = wrong}), HasSubstr("dx_bf16 must be bf16 [4, 8]"));
+  EXPECT_THAT(also({.dx_bf16 = half_of_x}), HasSubstr("dx_bf16 must share no bytes"));
   EXPECT_THAT(also({.y = wrong}), HasSubstr("y must be f32 [4, 8]"));
   EXPECT_THAT(also({.y = half_of_x}), HasSubstr("y must share no bytes"));
-  EXPECT_THAT(also({.rounded_dx = half, .y = half}), HasSubstr("y must share no bytes"));
+  EXPECT_THAT(also({.dx_bf16 = half, .y = half}), HasSubstr("y must share no bytes"));
   EXPECT_EQ(b.commands(), 0U);
 }
 

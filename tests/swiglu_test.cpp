@@ -168,7 +168,7 @@ TEST_P(Swiglu, BackwardMayWriteTheForwardsResultOverAnyInput) {
   }
 }
 
-std::vector<std::uint16_t> rounded(const std::vector<float>& values) {
+std::vector<std::uint16_t> to_bf16(const std::vector<float>& values) {
   std::vector<std::uint16_t> halves;
   for (const float value : values) halves.push_back(float_to_bf16(value));
   return halves;
@@ -179,7 +179,7 @@ std::vector<float> widened(const std::vector<std::uint16_t>& halves) {
   return values;
 }
 
-TEST_P(Swiglu, KeepsItsInputsRoundedBesideTheSameResult) {
+TEST_P(Swiglu, SavesItsInputsInBf16BesideTheSameResult) {
   for (const Case& c : cases()) {
     const Output y(context(), c.shape), composed(context(), c.shape);
     const SwigluKept kept{context().allocate(c.shape, DType::bf16, MemoryTag::scratch),
@@ -190,8 +190,8 @@ TEST_P(Swiglu, KeepsItsInputsRoundedBesideTheSameResult) {
       record_swiglu(b, composed.tensor(), gate, up);
     });
     test::expect_close(y.values(), test::to_double(composed.values()), kTolerance, c.shape.text());
-    EXPECT_EQ(context().read<std::uint16_t>(kept.gate), rounded(c.gate)) << c.shape.text();
-    EXPECT_EQ(context().read<std::uint16_t>(kept.up), rounded(c.up)) << c.shape.text();
+    EXPECT_EQ(context().read<std::uint16_t>(kept.gate), to_bf16(c.gate)) << c.shape.text();
+    EXPECT_EQ(context().read<std::uint16_t>(kept.up), to_bf16(c.up)) << c.shape.text();
   }
 }
 
@@ -223,10 +223,10 @@ TEST_P(Swiglu, KeepsTiesAsTheEvenOneAndWhatIsNotFiniteAsItIs) {
   }
 }
 
-TEST_P(Swiglu, OfKeptInputsAgreesWithTheReferenceOfTheRoundedOnes) {
+TEST_P(Swiglu, OfSavedInputsAgreesWithTheReferenceOfTheBf16Ones) {
   for (Case c : cases()) {
     const auto upload_halves = [&](std::vector<float>& values) {
-      const std::vector<std::uint16_t> halves = rounded(values);
+      const std::vector<std::uint16_t> halves = to_bf16(values);
       values = widened(halves);
       const Tensor tensor = context().allocate(c.shape, DType::bf16, MemoryTag::scratch);
       context().write(tensor, std::as_bytes(std::span(halves)));
@@ -340,7 +340,7 @@ TEST_P(Swiglu, RefusesKeptTensorsThatDoNotMatch) {
   EXPECT_THAT(forward(y, t, t, {gate, {}}), HasSubstr("kept.up must be bf16 [4, 32]"));
   EXPECT_THAT(forward(y, t, t, {wrong, up}), HasSubstr("kept.gate must be bf16 [4, 32]"));
   EXPECT_THAT(forward(y, t, t, {t, up}), HasSubstr("kept.gate must be bf16 [4, 32]"));
-  EXPECT_THAT(forward(y, gate, up, {gate, up}), HasSubstr("must be rounded from f32"));
+  EXPECT_THAT(forward(y, gate, up, {gate, up}), HasSubstr("must be cast from f32"));
   EXPECT_THAT(forward(y, gate, t, {}), HasSubstr("up must be bf16 [4, 32]"));
   EXPECT_THAT(forward(y, t, up, {}), HasSubstr("up must be f32 [4, 32]"));
   const Tensor both = context().allocate({4, 32}, DType::f32, MemoryTag::scratch);
