@@ -31,9 +31,9 @@ void require_apart_or_alike(std::string_view op, std::string_view name, const Te
           input.text());
 }
 
-Tensor record_widened(Batch& batch, const Tensor& x) {
+Tensor record_upcast(Batch& batch, const Tensor& x) {
   if (x.type() == DType::f32) return x;
-  const Tensor wide = batch.temporary(x.shape(), DType::f32, "widened");
+  const Tensor wide = batch.temporary(x.shape(), DType::f32, "upcast");
   const Shape rows = rows_of(x);
   record_dequantise(batch, wide.reshape(rows), x.reshape(rows));
   return wide;

@@ -15,7 +15,7 @@ void require_apart_or_alike(std::string_view op, std::string_view name, const Te
                             const Tensor& input);
 
 // The same values in f32: x itself, or a temporary that is made here.
-Tensor record_widened(Batch& batch, const Tensor& x);
+Tensor record_upcast(Batch& batch, const Tensor& x);
 // out (bf16) = x (f32), rounded to nearest even. REQUIRES: equal shapes.
 void record_cast_to_bf16(Batch& batch, const Tensor& out, const Tensor& x);
 

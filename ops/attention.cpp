@@ -129,7 +129,7 @@ void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,
     record_attention_wgmma(batch, spec, y, log_sum_exp, in);
     return;
   }
-  const AttentionInputs wide = widened(batch, in);
+  const AttentionInputs wide = upcast(batch, in);
   const Tensor out = f32_result(batch, y);
   const Tensor& logs = keeps ? log_sum_exp : out;  // not written where it is not kept
   if (!spec.cpu()) {

@@ -122,18 +122,18 @@ AttentionGradients record_attention_backward_in_parts(Batch& batch, const Attent
   if (spec.wgmma()) {
     return record_attention_backward_wgmma(batch, spec, out, dy, y, log_sum_exp, in, cost);
   }
-  const AttentionInputs wide = widened(batch, in);
-  const Tensor wide_dy = record_widened(batch, dy), wide_y = record_widened(batch, y);
-  const AttentionGradients wide_out{f32_result(batch, out.dq), f32_result(batch, out.dk),
+  const AttentionInputs wide = upcast(batch, in);
+  const Tensor f32_dy = record_upcast(batch, dy), f32_y = record_upcast(batch, y);
+  const AttentionGradients f32_out{f32_result(batch, out.dq), f32_result(batch, out.dk),
                                     f32_result(batch, out.dv)};
   if (spec.cpu()) {
-    record_backward_cpu(batch, spec, wide_out, wide_dy, wide_y, log_sum_exp, wide, cost);
+    record_backward_cpu(batch, spec, f32_out, f32_dy, f32_y, log_sum_exp, wide, cost);
   } else {
-    record_backward_portable(batch, spec, wide_out, wide_dy, wide_y, log_sum_exp, wide, cost);
+    record_backward_portable(batch, spec, f32_out, f32_dy, f32_y, log_sum_exp, wide, cost);
   }
-  record_result(batch, out.dq, wide_out.dq);
-  record_result(batch, out.dk, wide_out.dk);
-  record_result(batch, out.dv, wide_out.dv);
+  record_result(batch, out.dq, f32_out.dq);
+  record_result(batch, out.dk, f32_out.dk);
+  record_result(batch, out.dv, f32_out.dv);
   return out;
 }
 

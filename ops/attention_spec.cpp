@@ -137,9 +137,9 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
   return spec;
 }
 
-AttentionInputs widened(Batch& batch, const AttentionInputs& inputs) {
+AttentionInputs upcast(Batch& batch, const AttentionInputs& inputs) {
   AttentionInputs wide = inputs;
-  for (Tensor* t : {&wide.q, &wide.k, &wide.v}) *t = record_widened(batch, *t);
+  for (Tensor* t : {&wide.q, &wide.k, &wide.v}) *t = record_upcast(batch, *t);
   return wide;
 }
 

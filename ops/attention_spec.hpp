@@ -73,7 +73,7 @@ std::int32_t narrow(std::int64_t n);
 AttentionSpec checked_spec(std::string_view op, Context& context, const AttentionInputs& inputs);
 
 // The inputs in f32: themselves, or temporaries that are made here.
-AttentionInputs widened(Batch& batch, const AttentionInputs& inputs);
+AttentionInputs upcast(Batch& batch, const AttentionInputs& inputs);
 
 // Of a self-test: `rows` queries, the last ones of a row of `keys` keys; the first keys are another
 // document.

@@ -41,10 +41,10 @@ void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
 }
 
 // On a device with kernels for CPUs: they know f32 alone.
-void record_product_widened(Batch& batch, GemmProduct p) {
+void record_product_upcast(Batch& batch, GemmProduct p) {
   const Tensor y = std::exchange(p.y, f32_result(batch, p.y));
-  p.x = record_widened(batch, p.x);
-  if (!p.addend.empty()) p.addend = record_widened(batch, p.addend);
+  p.x = record_upcast(batch, p.x);
+  if (!p.addend.empty()) p.addend = record_upcast(batch, p.addend);
   record_product(batch, p);
   record_result(batch, y, p.y);
 }
@@ -52,7 +52,7 @@ void record_product_widened(Batch& batch, GemmProduct p) {
 // For kernels that know an f32 s alone.
 void record_with_f32_s(Batch& batch, GemmProduct p) {
   if (!p.has_shrink()) {
-    p.low_rank.s = record_widened(batch, p.low_rank.s);
+    p.low_rank.s = record_upcast(batch, p.low_rank.s);
     return record_product(batch, p);
   }
   const Tensor s = std::exchange(p.low_rank.s, f32_result(batch, p.low_rank.s));
@@ -62,7 +62,7 @@ void record_with_f32_s(Batch& batch, GemmProduct p) {
 
 void record_product(Batch& batch, GemmProduct p) {
   Context& context = batch.context();
-  if (is_for_cpus(context.variant()) && !p.is_f32()) return record_product_widened(batch, p);
+  if (is_for_cpus(context.variant()) && !p.is_f32()) return record_product_upcast(batch, p);
   const GemmKernel kernel = kernel_for(context, p);
   const bool f32_s = p.rank() == 0 || p.low_rank.s.type() == DType::f32;
   const bool takes_bf16_s = kernel == GemmKernel::wgmma || kernel == GemmKernel::mma;

@@ -69,13 +69,13 @@ void record_gradient_cpu(Batch& batch, const LoraGradientProduct& g) {
   launch.kernel = batch.context().kernel("lora_linear_cpu.cl", "lora_gradient",
                                          Defines().set("COLUMNS", kStrip));
   launch.grid = single_item_groups(divide_up(width, kStrip));
-  batch.launch(std::move(launch), g.out, record_widened(batch, g.s), record_widened(batch, g.x),
+  batch.launch(std::move(launch), g.out, record_upcast(batch, g.s), record_upcast(batch, g.x),
                u32(g.x.shape()[0]), u32(g.s.shape()[1]), width, g.scale);
 }
 
 void record_gradient_by_chunks(Batch& batch, const LoraGradientProduct& g) {
   Context& context = batch.context();
-  const Tensor s = record_widened(batch, g.s);
+  const Tensor s = record_upcast(batch, g.s);
   const std::uint32_t rows = u32(g.x.shape()[0]), rank = u32(g.s.shape()[1]);
   const std::uint32_t width = u32(g.x.shape()[1]);
   const std::size_t columns = reduction_group(context.device(), kColumns);

@@ -44,7 +44,7 @@ void drop(Batch& batch, const Tensor& y, const Tensor& x, const LoraDropout& dro
 Tensor adapter_input(Batch& batch, const Tensor& x, const LoraDropout& dropout) {
   if (dropout.probability == 0) return x;
   const Tensor dropped = batch.temporary(x.shape(), DType::f32, "lora dropped x");
-  drop(batch, dropped, record_widened(batch, x), dropout, false);
+  drop(batch, dropped, record_upcast(batch, x), dropout, false);
   return dropped;
 }
 
@@ -63,7 +63,7 @@ void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& d
   if (shrinks) record_lora_shrink(batch, ds, dy, lora.bt, lora.scale);
   if (dx.empty()) return;
   const bool adds = accumulate == Accumulate::yes;
-  const Tensor sum = adds ? record_widened(batch, dx) : f32_result(batch, dx);
+  const Tensor sum = adds ? record_upcast(batch, dx) : f32_result(batch, dx);
   record_gemm_backward(batch, sum, dy, weights.w, accumulate);
   const Tensor through_adapter = batch.temporary(dx.shape(), DType::f32, "lora ds a");
   record_gemm_backward(batch, through_adapter, ds, lora.a, Accumulate::no);

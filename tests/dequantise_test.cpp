@@ -124,7 +124,7 @@ TEST(Dequantise, TakesFractionalAndTinyScales) {
   EXPECT_EQ(to_float(DType::q8_0, block, 32)[0], -3 * 0x1p-24f);
 }
 
-TEST(Dequantise, CopiesFloatsAndWidensHalves) {
+TEST(Dequantise, CopiesFloatsAndUpcastsHalves) {
   const std::vector<float> floats{1.5f, -2.25f};
   EXPECT_EQ(to_float(DType::f32, std::as_bytes(std::span(floats)), 2), floats);
   const std::vector<std::uint16_t> halves{0x3e00, 0xc080};

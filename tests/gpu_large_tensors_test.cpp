@@ -128,7 +128,7 @@ TEST_F(LargeTensors, AreCastToBf16AndUpcast) {
   run([&](Batch& batch) { record_cast_to_bf16(batch, bf16, x); });
   run([&](Batch& batch) { record_cast_to_bf16(batch, alone, last_of(x)); });
   expect_last_rows(bf16, alone);
-  run([&](Batch& batch) { batch.copy(x, record_widened(batch, bf16)); });
+  run([&](Batch& batch) { batch.copy(x, record_upcast(batch, bf16)); });
   expect_last_rows(x, alone);
 }
 

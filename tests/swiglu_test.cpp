@@ -173,7 +173,7 @@ std::vector<std::uint16_t> to_bf16(const std::vector<float>& values) {
   for (const float value : values) halves.push_back(float_to_bf16(value));
   return halves;
 }
-std::vector<float> widened(const std::vector<std::uint16_t>& halves) {
+std::vector<float> upcast(const std::vector<std::uint16_t>& halves) {
   std::vector<float> values;
   for (const std::uint16_t half : halves) values.push_back(bf16_to_float(half));
   return values;
@@ -216,7 +216,7 @@ TEST_P(Swiglu, KeepsTiesAsTheEvenOneAndWhatIsNotFiniteAsItIs) {
       record_swiglu(b, y.tensor(), upload(shape, std::vector<float>(up.size())), upload(shape, up),
                     kept);
     });
-    const std::vector<float> got = widened(context().read<std::uint16_t>(kept.up));
+    const std::vector<float> got = upcast(context().read<std::uint16_t>(kept.up));
     for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i], want[i]) << up[i];
     EXPECT_TRUE(std::signbit(got[4]));
     for (std::size_t i = want.size(); i < got.size(); ++i) EXPECT_TRUE(std::isnan(got[i])) << i;
@@ -227,7 +227,7 @@ TEST_P(Swiglu, OfSavedInputsAgreesWithTheReferenceOfTheBf16Ones) {
   for (Case c : cases()) {
     const auto upload_halves = [&](std::vector<float>& values) {
       const std::vector<std::uint16_t> halves = to_bf16(values);
-      values = widened(halves);
+      values = upcast(halves);
       const Tensor tensor = context().allocate(c.shape, DType::bf16, MemoryTag::scratch);
       context().write(tensor, std::as_bytes(std::span(halves)));
       return tensor;

@@ -172,7 +172,7 @@ class Wrapping : public testing::Test {
   void SetUp() override {
     if (context_.device().kind != DeviceKind::cpu) GTEST_SKIP() << "the device is no CPU";
   }
-  // f(tensor) reads through a kernel: the values of a type widened to f32.
+  // f(tensor) reads through a kernel: the values of a type upcast to f32.
   std::vector<float> through_a_kernel(const Tensor& tensor) {
     const Tensor out = context_.allocate(tensor.shape(), DType::f32, MemoryTag::scratch);
     Batch batch(context_);
