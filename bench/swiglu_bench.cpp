@@ -1,4 +1,4 @@
-// swiglu/fused/TYPE/TxF and swiglu_backward: SmolLM2-135M's feed-forward width. One row, as in
+// swiglu/fused/TYPE/TxF and swiglu_backward: SmolLM2-135M's intermediate size. One row, as in
 // decoding, finds its numbers in the caches. bf16: the forward that also keeps gate and up in bf16,
 // and the backward of what was kept. again: the backward that also writes the forward's result.
 #include "ops/swiglu.hpp"

@@ -7,15 +7,15 @@
 //         up to 128. stats [H, P / STEP, 3, STEP]: log_sum_exp in units of log 2 and dot = dy . y, past T
 //         such that weights are zero, and as i32 first, past T the greatest number; steps [P / 128] i32:
 //         how many steps the keys 128 n .. are seen in; plan i32: counters [H * P / STEP + 1], then
-//         [P / 128, P / STEP]. dk, dv [T, G, E], their parts [T, H, E]; E = WIDTH of 64 or 128
+//         [P / 128, P / STEP]. dk, dv [T, G, E], their parts [T, H, E]; E = HEAD_DIM of 64 or 128
 // Types   y and dy f32 or bf16 (-D Y_BF16, DY_BF16); dk, dv and their parts f32 or bf16 (RESULT_BF16)
 // Work    begin: eight items a row of the P, and so for each head. add heads: an item 8 elements of dk,
 //         or of dv
 // Local   none
 // Cost    a read of y and dy; of the parts, and dk and dv written
 // Numerics sums in f32, heads in their order
-//! clc: build on wgmma: WIDTH={64,128}
-//! clc: build on wgmma: WIDTH={64,128} Y_BF16 DY_BF16
+//! clc: build on wgmma: HEAD_DIM={64,128}
+//! clc: build on wgmma: HEAD_DIM={64,128} Y_BF16 DY_BF16
 #include "attention_backward_wgmma.clh"
 #include "hopper_lanes.clh"
 #include "hopper_rows.clh"
@@ -86,7 +86,7 @@ __kernel void attention_backward_begin_wgmma(__global float* stats, __global int
   }
   float sum = 0.0f;
   if (t < T) {
-    const size_t at = ((size_t)t * H + h) * WIDTH + item % 8 * 8;
+    const size_t at = ((size_t)t * H + h) * HEAD_DIM + item % 8 * 8;
     UNROLL for (int b = 0; b < BOXES; ++b) {
       const float8 products = Y_EIGHT(y + at + 64 * b) * DY_EIGHT(dy + at + 64 * b);
       const float4 sums = products.lo + products.hi;
@@ -125,9 +125,9 @@ __kernel void attention_add_heads_wgmma(__global RESULT* dk, __global RESULT* dv
   if (i >= elements) return;
   const int which = get_global_id(1);
   __global const RESULT* from =
-      (which ? dv_parts : dk_parts) + (size_t)(i / WIDTH) * heads * WIDTH + i % WIDTH;
+      (which ? dv_parts : dk_parts) + (size_t)(i / HEAD_DIM) * heads * HEAD_DIM + i % HEAD_DIM;
   float8 sum = RESULT_EIGHT(from);
 #pragma unroll 4
-  for (int h = 1; h < heads; ++h) sum += RESULT_EIGHT(from + h * WIDTH);
+  for (int h = 1; h < heads; ++h) sum += RESULT_EIGHT(from + h * HEAD_DIM);
   store_eight((which ? dv : dk) + i, sum);
 }

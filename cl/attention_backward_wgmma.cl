@@ -6,7 +6,7 @@
 //   dv[k, h] = sum_t p dy[t, h]    dk[k, h] = scale * sum_t ds q[t, h]    of one query head
 //   dq[t, h] = scale * sum_k ds k[k, g]
 // Shapes  q, dy [T, H, E], k and v [T, G, E] by their maps (cl/tensor_map.cl) in the order q, k, v, dy,
-//         in boxes of STEP rows (q, dy) or 128 (k, v); dq, dk, dv [T, H, E]; E = WIDTH of 64 or 128.
+//         in boxes of STEP rows (q, dy) or 128 (k, v); dq, dk, dv [T, H, E]; E = HEAD_DIM, 64/128.
 //         P = T rounded up to 128. stats [H, P / STEP, 3, STEP], steps [P / 128] i32 and plan, which
 //         begins with counters: see cl/attention_backward_begin_wgmma.cl; sums [H * P * E] f32. order:
 //         cl/attention_order.cl.
@@ -24,8 +24,8 @@
 // Local   about 211 KB
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp; p and ds are rounded to bf16; sums f32
-//! clc: build on wgmma: WIDTH={64,128}
-//! clc: build on wgmma: WIDTH={64,128} RESULT_BF16
+//! clc: build on wgmma: HEAD_DIM={64,128}
+//! clc: build on wgmma: HEAD_DIM={64,128} RESULT_BF16
 #include "attention_backward_wgmma.clh"
 #include "hopper.clh"
 #include "hopper_lanes.clh"
@@ -37,13 +37,13 @@
 
 // sums = own rows over the width with a step's rows, 64 of the warp group and all of the step's.
 #define OVER_WIDTH(sums, own, step)                                                       \
-  UNROLL for (int e = 0; e < WIDTH / 16; ++e) PRODUCT(STEP)(                              \
+  UNROLL for (int e = 0; e < HEAD_DIM / 16; ++e) PRODUCT(STEP)(                           \
       sums, operand_at((own) + part * 8192 + e / 4 * KEY_BOX + e % 4 * 32),               \
       operand_at((step) + e / 4 * STEP_BOX + e % 4 * 32), e != 0, "0");                   \
   PRODUCTS_COMMIT;
 // out (+)= pairs in registers, 64 x STEP, times a step's rows.
 #define OVER_STEP(out, pairs, step, keep)                                                 \
-  UNROLL for (int e = 0; e < STEP / 16; ++e) REGISTERS_PRODUCT(WIDTH)(                    \
+  UNROLL for (int e = 0; e < STEP / 16; ++e) REGISTERS_PRODUCT(HEAD_DIM)(                 \
       out, pairs[e], transposed_boxes_at((step) + e * 2048, STEP), (keep) || e, "1");     \
   PRODUCTS_COMMIT;
 // sums = ds k: 64 rows of the step, 64 columns.
@@ -90,7 +90,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   // Where a lane's rows of ds^T go: row lane % 16 of the warp's, 16 bytes at place lane / 16.
   const uint ds_lane = at.ds + (item / 32 * 16 - 64 + (lane & 15)) * 128 +
                        (((lane >> 4) ^ (lane & 7)) << 4);
-  float s[STEP / 2], dp[STEP / 2], dk_sums[WIDTH / 2], dv_sums[WIDTH / 2], dq_sums[32];
+  float s[STEP / 2], dp[STEP / 2], dk_sums[HEAD_DIM / 2], dv_sums[HEAD_DIM / 2], dq_sums[32];
   uint p[STEP / 16][4], ds[STEP / 16][4];
   uint stage = 0, phase = 0, step = 0, loaded_phase = 0;
   for (uint turn = 0;; turn ^= 1) {
@@ -130,7 +130,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       PRODUCTS_FENCE;
       OVER_STEP(dv_sums, p, dy, i)
       score_gradients(ds, p, dp, rows);
-      PRODUCTS_ENDED(WIDTH)(dv_sums);  // ran beside that; were it in flight further, all would wait
+      PRODUCTS_ENDED(HEAD_DIM)(dv_sums);  // ran beside that; in flight further, all would wait
       if (tells) barrier_arrive(at.dy_empty + 8 * turned);
       store_ds(ds_lane + turned * DS_TILE, ds);
       warp_stored(at.ds_full + 8 * turned, lane);
@@ -140,8 +140,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       OVER_WIDTH(s, at.k, at.q + next * STEP_TILE)
       barrier_wait(at.ds_full + 8 * turned, turned_phase);
       PRODUCTS_FENCE;
-      OVER_KEYS(dq_sums, ds_tile + (WIDTH == 64 ? part * KEY_BOX : 0),
-                at.k + (WIDTH == 64 ? 0 : part * KEY_BOX))
+      OVER_KEYS(dq_sums, ds_tile + (HEAD_DIM == 64 ? part * KEY_BOX : 0),
+                at.k + (HEAD_DIM == 64 ? 0 : part * KEY_BOX))
       OVER_STEP(dk_sums, ds, at.q + stage * STEP_TILE, i)
       EARLIER_ENDED(STEP)(s);
       EARLIER_ENDED(64)(dq_sums);
@@ -155,30 +155,30 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
           add_earlier(dq_sums, dq_lane);
         }
         warp_stored(at.dq_full + 8 * turned, lane);
-        const int t = shared_int(at.info + 8 * stage) * STEP + (WIDTH == 64 ? part * 64 : 0) +
+        const int t = shared_int(at.info + 8 * stage) * STEP + (HEAD_DIM == 64 ? part * 64 : 0) +
                       item % 128 / 32 * 16 + lane / 4;
         const int h = shared_int(at.tasks + turn * TASK_BYTES + 8);
-        store_rows(dq + ((size_t)t * H + h) * WIDTH + (WIDTH == 64 ? 0 : part * 64), H * WIDTH, T - t,
-                   dq_sums, scale, scale, lane);
+        store_rows(dq + ((size_t)t * H + h) * HEAD_DIM + (HEAD_DIM == 64 ? 0 : part * 64),
+                   H * HEAD_DIM, T - t, dq_sums, scale, scale, lane);
       } else {
         store_part(dq_lane, dq_sums);
         warp_stored(at.dq_full + 8 * turned, lane);
       }
-      PRODUCTS_ENDED(WIDTH)(dk_sums);  // ran beside the writing of dq
+      PRODUCTS_ENDED(HEAD_DIM)(dk_sums);  // ran beside the writing of dq
       stage = next;
       phase = next_phase;
     }
-    PRODUCTS_ENDED(WIDTH)(dk_sums);
-    PRODUCTS_ENDED(WIDTH)(dv_sums);
+    PRODUCTS_ENDED(HEAD_DIM)(dk_sums);
+    PRODUCTS_ENDED(HEAD_DIM)(dv_sums);
     warp_together();
     if (lane == 0) barrier_arrive(at.q_empty + 8 * (stage ? stage - 1 : RING - 1));
     const int key = shared_int(at.tasks + turn * TASK_BYTES) * KEYS + part * 64 +
                     item % 128 / 32 * 16 + lane / 4;
     const int h = shared_int(at.tasks + turn * TASK_BYTES + 8);
-    const size_t to = ((size_t)key * H + h) * WIDTH;
+    const size_t to = ((size_t)key * H + h) * HEAD_DIM;
     UNROLL for (int b = 0; b < BOXES; ++b) {
-      store_rows(dv + to + 64 * b, H * WIDTH, T - key, dv_sums + 32 * b, 1.0f, 1.0f, lane);
-      store_rows(dk + to + 64 * b, H * WIDTH, T - key, dk_sums + 32 * b, scale, scale, lane);
+      store_rows(dv + to + 64 * b, H * HEAD_DIM, T - key, dv_sums + 32 * b, 1.0f, 1.0f, lane);
+      store_rows(dk + to + 64 * b, H * HEAD_DIM, T - key, dk_sums + 32 * b, scale, scale, lane);
     }
   }
 }

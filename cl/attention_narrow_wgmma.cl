@@ -2,7 +2,7 @@
 // take the card as long as its products: one must run beside the other.
 //
 //   y, log_sum_exp     as there
-// Shapes  as there; E = WIDTH = 64. No more work-groups than there are tiles.
+// Shapes  as there; E = HEAD_DIM = 64. No more work-groups than there are tiles.
 // Types   as there
 // Work    as there, with rings of 4, and:
 //         - two tiles of queries in shared memory, with where they lie and what their rows see, so
@@ -17,8 +17,8 @@
 // Cost    as there
 // Numerics as there; the polynomial's error is 2^-13, below that of a weight rounded to bf16; what it
 //         makes of a masked score is 2^-126
-//! clc: build on wgmma: WIDTH=64
-//! clc: build on wgmma: WIDTH=64 RESULT_BF16
+//! clc: build on wgmma: HEAD_DIM=64
+//! clc: build on wgmma: HEAD_DIM=64 RESULT_BF16
 #include "hopper.clh"
 #include "hopper_lanes.clh"
 #include "hopper_products.clh"
@@ -62,7 +62,7 @@ float after(float earlier, float x) {
 
 #define END_VALUES                                 \
   barrier_wait(v_full + 8 * before, before_phase); \
-  PRODUCTS_ENDED(WIDTH)(out);                      \
+  PRODUCTS_ENDED(HEAD_DIM)(out);                   \
   if (tells) barrier_arrive(v_empty + 8 * before);
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_wgmma(
@@ -121,7 +121,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
   const bool tells = item % 128 == 0;
   const int row = part * 64 + item % 128 / 32 * 16 + lane / 4;
   const float scale_2 = scale * LOG2_E;  // scores in units of log 2
-  float scores[64], out[WIDTH / 2];
+  float scores[64], out[HEAD_DIM / 2];
   uint weights[8][4];
   if (part == 1) PASS_TURN;  // the first turn is the other's
   barrier_wait(q_full, 0);
@@ -183,7 +183,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
     PASS_TURN;
     total_0 = row_sum(total_0);
     total_1 = row_sum(total_1);
-    EARLIER_ENDED(WIDTH)(out);
+    EARLIER_ENDED(HEAD_DIM)(out);
     if (tells) {
       barrier_arrive(v_empty + 8 * before);
       barrier_arrive(q_empty + 8 * (q_stage ^ 1));  // all warps have read that tile

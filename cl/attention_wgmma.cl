@@ -3,7 +3,7 @@
 //   y[t, h] = sum_k p_k v[k, g],  p = softmax_k(scale * q[t, h] . k[k, g]),  g = h / (H / G)
 //   log_sum_exp[t, h] = log sum_k exp(scale * q[t, h] . k[k, g]),  k in first[t] .. last[t]
 // Shapes  q [T, H, E], k and v [Tk, G, E] by their maps (cl/tensor_map.cl) in this order, in boxes of
-//         128 rows; y [T, H, E]; first, last [T] i32; log_sum_exp [T, H]; E = WIDTH = 128
+//         128 rows; y [T, H, E]; first, last [T] i32; log_sum_exp [T, H]; E = HEAD_DIM = 128
 //         order: cl/attention_order.cl
 // Types   q, k and v bf16, read through their maps alone; y f32 or bf16 (-D RESULT_BF16); else f32
 // Work    a persistent grid of work-groups of three warp groups; a tile is 128 rows of one head. The
@@ -16,8 +16,8 @@
 // Local   164 KB
 // Cost    4 E flops a (query, key) pair and head
 // Numerics online softmax (Milakov and Gimelshein, 2018) in f32; weights are rounded to bf16
-//! clc: build on wgmma: WIDTH=128
-//! clc: build on wgmma: WIDTH=128 RESULT_BF16
+//! clc: build on wgmma: HEAD_DIM=128
+//! clc: build on wgmma: HEAD_DIM=128 RESULT_BF16
 #include "hopper.clh"
 #include "hopper_lanes.clh"
 #include "hopper_products.clh"
@@ -65,7 +65,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
   const bool tells = item % 128 == 0;
   const int row = part * 64 + item % 128 / 32 * 16 + lane / 4;
   const float scale_2 = scale * LOG2_E;  // scores in units of log 2
-  float scores[64], out[WIDTH / 2];
+  float scores[64], out[HEAD_DIM / 2];
   uint weights[8][4];
   EACH_TILE {
     TILE_PLACE
@@ -108,7 +108,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
       // Long there. It ends a block of instructions: the assembler would put the products' end, which
       // knows nothing of the softmax, before it.
       barrier_wait(v_full + 8 * before, before_phase);
-      PRODUCTS_ENDED(WIDTH)(out);
+      PRODUCTS_ENDED(HEAD_DIM)(out);
       if (tells) barrier_arrive(v_empty + 8 * before);
       SCALE_OUT
       ROUND_WEIGHTS
@@ -119,7 +119,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
     MULTIPLY_VALUES(stage, keep)
     total_0 = row_sum(total_0);
     total_1 = row_sum(total_1);
-    PRODUCTS_ENDED(WIDTH)(out);
+    PRODUCTS_ENDED(HEAD_DIM)(out);
     if (tells) barrier_arrive(v_empty + 8 * stage);
     NEXT_STAGE
     STORE_TILE

@@ -78,11 +78,11 @@ two_vecs turned(two_vecs pairs, __global const int* positions, __global const fl
 
 __kernel void rope(__global STORED(X_TYPE)* y, INPUT(x) MORE(more_y, more_x)
                    __global const int* positions, __global const float* table, uint pairs,
-                   uint heads, uint more_heads, uint half_width, int stride, uint partner,
+                   uint heads, uint more_heads, uint half_dim, int stride, uint partner,
                    float sign) {
   const uint item = (uint)get_global_id(0);
   if (item >= pairs / VEC_SIZE) return;
-  const uint vecs = half_width / VEC_SIZE;
+  const uint vecs = half_dim / VEC_SIZE;
   const uint row = item / vecs;
   const uint own = item - row * vecs;
   const uint token = row / (heads + more_heads);
@@ -109,11 +109,11 @@ __kernel void rope_of_parts(__global STORED(X_TYPE)* queries, __global STORED(X_
                             __global const STORED(X_TYPE)* key_parts,
                             __global const STORED(X_TYPE)* value_parts,
                             __global const int* positions, __global const float* table, uint pairs,
-                            uint tokens, uint heads, uint key_heads, uint half_width, int stride,
+                            uint tokens, uint heads, uint key_heads, uint half_dim, int stride,
                             uint partner, float sign) {
   const uint item = (uint)get_global_id(0);
   if (item >= pairs / VEC_SIZE) return;
-  const uint vecs = half_width / VEC_SIZE;
+  const uint vecs = half_dim / VEC_SIZE;
   const uint own = item % vecs;
   const int apart = stride == 1;
   uint row = item / vecs;

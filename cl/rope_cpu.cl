@@ -1,13 +1,13 @@
 // rope for CPU devices: each pair (a, b) of a head becomes (a c - b s, a s + b c), with cosine c
 // and sine s of the token's position and the pair; the gradient turns the other way: sign -1 makes
 // s -s.
-// Shapes: x, y [tokens, heads, 2 half_width]; positions [tokens]; table [P, half_width, 2]
+// Shapes: x, y [tokens, heads, 2 half_dim]; positions [tokens]; table [P, half_dim, 2]
 //   (cosine, sine)
 // Types: f32, positions i32
 // Work: a work-group of one item owns an even share of the tokens. 16 angles at a time are taken
 //   apart once for all heads of the token, the pairs beyond the last whole 16 one by one.
 //   Pair i of a head is the elements i * stride and i * stride + partner; (stride, partner) is
-//   (1, half_width) in half_split and (2, 1) in interleaved layout
+//   (1, half_dim) in half_split and (2, 1) in interleaved layout
 // Local: none
 // Cost: reads x, the table's row of each token and positions, writes y: 6 flops a pair
 // Numerics: two products and a sum an element. A pair is read before it is written: y may be x
@@ -17,12 +17,12 @@
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rope(
     __global float* y, __global const float* x, __global const int* positions,
-    __global const float* table, long tokens, int heads, int half_width, int stride, int partner,
+    __global const float* table, long tokens, int heads, int half_dim, int stride, int partner,
     float sign) {
-  const long width = (long)heads * 2 * half_width;
+  const long width = (long)heads * 2 * half_dim;
   const long end = group_end(tokens);
   for (long t = group_begin(tokens); t < end; ++t) {
-    rotate_token(y + t * width, x + t * width, table + (long)positions[t] * 2 * half_width, heads,
-                 half_width, stride, partner, sign);
+    rotate_token(y + t * width, x + t * width, table + (long)positions[t] * 2 * half_dim, heads,
+                 half_dim, stride, partner, sign);
   }
 }

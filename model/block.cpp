@@ -71,7 +71,7 @@ class BlockRecorder {
   }
 
   Tensor heads(const Tensor& x, std::int64_t heads) const {
-    return x.reshape({rows_, heads, config_.head_width});
+    return x.reshape({rows_, heads, config_.head_dim});
   }
   Tensor flat(const Tensor& x) const { return x.reshape({rows_, x.elements() / rows_}); }
 
@@ -79,7 +79,7 @@ class BlockRecorder {
   Tensor head_norm(const Tensor& x, const Tensor& w, std::string_view name) {
     if (w.empty()) return x;
     const Shape shape = x.shape();
-    const Tensor each_head = x.reshape({x.elements() / config_.head_width, config_.head_width});
+    const Tensor each_head = x.reshape({x.elements() / config_.head_dim, config_.head_dim});
     return norm(each_head, w, name).reshape(shape);
   }
   void rotate(const Tensor& queries, const Tensor& keys, RopeDirection direction) {
@@ -104,7 +104,7 @@ class BlockRecorder {
             .v = v,
             .first = block_.rows.first,
             .last = block_.rows.last,
-            .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_width)),
+            .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
             .order = block_.rows.order,
             .keys_per_row = block_.rows.keys_per_row};
   }
@@ -218,7 +218,7 @@ class BlockRecorder {
 
   void head_norm_backward(const Tensor& d, const Tensor& x, const Tensor& w) {
     if (w.empty()) return;
-    const Shape each_head{x.elements() / config_.head_width, config_.head_width};
+    const Shape each_head{x.elements() / config_.head_dim, config_.head_dim};
     const Tensor rows = d.reshape(each_head);
     record_rms_norm_backward(batch_, rows, rows, x.reshape(each_head), w, {}, epsilon());
   }

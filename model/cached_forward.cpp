@@ -43,7 +43,7 @@ CachedForward::CachedForward(LanguageModel& model, const Adapter* adapter, std::
     : model_(model), adapter_(adapter), context_(model.context()), max_positions_(positions) {
   require(positions >= 1, "generator: at least one position is needed, got {}", positions);
   const ModelConfig& c = model.config();
-  const Shape shape{positions, c.kv_heads, c.head_width};
+  const Shape shape{positions, c.kv_heads, c.head_dim};
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     cache_.push_back({context_.allocate(shape, DType::f32, MemoryTag::cache),
                       context_.allocate(shape, DType::f32, MemoryTag::cache)});
@@ -100,7 +100,7 @@ void CachedForward::record(Recorded& f) {
   const std::int64_t rows = f.rows.ids.shape()[0];
   const TraceSpan span(context_.trace(), "record", rows == 1 ? "decode" : "prefill");
   const auto activation = [&](std::int64_t n, std::string_view name) {
-    return f.batch.temporary({n, c.model_width}, DType::f32, name);
+    return f.batch.temporary({n, c.hidden_size}, DType::f32, name);
   };
   const Tensor x = activation(rows, "embeddings");
   // A step of one row continues from the token that was sampled on the device.

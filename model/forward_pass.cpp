@@ -81,7 +81,7 @@ void ForwardPass::Impl::record(RecordedForward& forward) {
   const RecordedRows& rows = forward.rows;
   Batch& batch = forward.batch;
   const auto activation = [&](std::int64_t count, std::string_view name) {
-    return batch.temporary({count, c.model_width}, DType::f32, name);
+    return batch.temporary({count, c.hidden_size}, DType::f32, name);
   };
   Tensor x = activation(rows.rows(), "embeddings");
   record_embedding(batch, x, rows.ids(), model.embeddings());

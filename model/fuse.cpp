@@ -32,7 +32,7 @@ std::vector<float> fused_values(const WeightView& view, const ModelConfig& confi
   const auto elements = static_cast<std::size_t>(view.shape.elements());
   std::vector<float> values =
       needs_reordering(config, view.name)
-          ? to_float(view.type, in_half_split_order(view, config.head_width), elements)
+          ? to_float(view.type, in_half_split_order(view, config.head_dim), elements)
           : to_float(view.type, view.bytes, elements);
   std::string_view path = view.name;
   if (path.ends_with(kWeight)) path.remove_suffix(kWeight.size());

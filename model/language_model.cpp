@@ -20,23 +20,23 @@ struct Outline {
 };
 
 Outline outline_of(const ModelConfig& c, Projection p) {
-  const std::int64_t q_width = c.heads * c.head_width;
-  const std::int64_t kv_width = c.kv_heads * c.head_width;
+  const std::int64_t q_width = c.heads * c.head_dim;
+  const std::int64_t kv_width = c.kv_heads * c.head_dim;
   switch (p) {
     case kQ:
-      return {q_width, c.model_width};
+      return {q_width, c.hidden_size};
     case kK:
     case kV:
-      return {kv_width, c.model_width};
+      return {kv_width, c.hidden_size};
     case kO:
-      return {c.model_width, q_width};
+      return {c.hidden_size, q_width};
     case kGate:
     case kUp:
-      return {c.feed_forward_width, c.model_width};
+      return {c.intermediate_size, c.hidden_size};
     case kDown:
       break;
   }
-  return {c.model_width, c.feed_forward_width};
+  return {c.hidden_size, c.intermediate_size};
 }
 
 std::size_t stored_bytes(const WeightFiles& files) {
@@ -99,11 +99,11 @@ class Loader {
     const ModelConfig& c = files_.config();
     const std::string prefix = fmt::format("model.layers.{}.", layer);
     BlockWeights block;
-    block.input_norm = vector(prefix + "input_layernorm.weight", c.model_width);
-    block.post_attention_norm = vector(prefix + "post_attention_layernorm.weight", c.model_width);
+    block.input_norm = vector(prefix + "input_layernorm.weight", c.hidden_size);
+    block.post_attention_norm = vector(prefix + "post_attention_layernorm.weight", c.hidden_size);
     if (c.qk_norm) {
-      block.q_norm = vector(prefix + "self_attn.q_norm.weight", c.head_width);
-      block.k_norm = vector(prefix + "self_attn.k_norm.weight", c.head_width);
+      block.q_norm = vector(prefix + "self_attn.q_norm.weight", c.head_dim);
+      block.k_norm = vector(prefix + "self_attn.k_norm.weight", c.head_dim);
     }
     for (std::size_t p = 0; p < kProjections; ++p) {
       const auto projection = static_cast<Projection>(p);
@@ -130,7 +130,7 @@ class Loader {
     context_.transfers().stream(
         tensor, row_bytes, [&](std::span<std::byte> chunk, std::size_t offset_bytes) {
           copy_in_half_split_order(chunk, view, static_cast<std::int64_t>(offset_bytes / row_bytes),
-                                   files_.config().head_width);
+                                   files_.config().head_dim);
         });
     return tensor;
   }
@@ -149,7 +149,7 @@ class Loader {
           if (reorders) {
             ordered.resize(rows.size());
             copy_in_half_split_order(ordered, view, static_cast<std::int64_t>(row),
-                                     files_.config().head_width);
+                                     files_.config().head_dim);
             rows = ordered;
           }
           pack_panels(chunk, rows, view.shape[1], view.type, tensor.type());
@@ -163,7 +163,7 @@ class Loader {
   std::span<const std::byte> in_order(const WeightView& view,
                                       std::vector<std::byte>& ordered) const {
     if (!needs_reordering(files_.config(), view.name)) return view.bytes;
-    ordered = in_half_split_order(view, files_.config().head_width);
+    ordered = in_half_split_order(view, files_.config().head_dim);
     return ordered;
   }
   Tensor count(Tensor tensor, std::size_t stored) {
@@ -246,11 +246,11 @@ LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const L
   warn_of_unread_keys(context, config_);
   Loader loader(context, files, options);
   const ModelConfig& c = config_;
-  embeddings_ = loader.matrix("model.embed_tokens.weight", {c.vocabulary, c.model_width});
+  embeddings_ = loader.matrix("model.embed_tokens.weight", {c.vocabulary, c.hidden_size});
   for (std::int64_t layer = 0; layer < c.layers; ++layer) blocks_.push_back(loader.block(layer));
-  final_norm_ = loader.vector("model.norm.weight", c.model_width);
+  final_norm_ = loader.vector("model.norm.weight", c.hidden_size);
   head_ =
-      c.tied_head ? embeddings_ : loader.matrix("lm_head.weight", {c.vocabulary, c.model_width});
+      c.tied_head ? embeddings_ : loader.matrix("lm_head.weight", {c.vocabulary, c.hidden_size});
   weight_bytes_ = loader.bytes();
   config_.rope_layout = RopeLayout::half_split;  // whatever the files had
 }
@@ -259,7 +259,7 @@ Tensor LanguageModel::rope_table(std::int64_t positions) {
   if (rope_table_.empty() || rope_table_.shape()[0] < positions) {
     const std::vector<float> values = make_rope_table(positions, rope_frequencies(config_),
                                                       config_.rope_scaling.attention_factor);
-    rope_table_ = context_->upload<float>({positions, config_.head_width / 2, 2}, DType::f32,
+    rope_table_ = context_->upload<float>({positions, config_.head_dim / 2, 2}, DType::f32,
                                           values, MemoryTag::weights);
   }
   return rope_table_;

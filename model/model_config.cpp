@@ -51,20 +51,20 @@ Architecture architecture_of(std::string_view name, std::string_view file) {
 
 void check_sizes(const ModelConfig& config, std::string_view file) {
   check_size(file, "the number of layers", config.layers, kMaxLayers);
-  check_size(file, "the model width", config.model_width);
-  check_size(file, "the feed-forward width", config.feed_forward_width);
+  check_size(file, "the hidden size", config.hidden_size);
+  check_size(file, "the intermediate size", config.intermediate_size);
   check_size(file, "the number of heads", config.heads);
   check_size(file, "the number of key/value heads", config.kv_heads);
-  check_size(file, "the head width", config.head_width);
+  check_size(file, "the head dim", config.head_dim);
   check_size(file, "the vocabulary", config.vocabulary);
   check_size(file, "the number of positions", config.max_positions);
   if (config.sliding_window) check_size(file, "the sliding window", *config.sliding_window);
   if (config.heads % config.kv_heads != 0)
     fail(ErrorCode::invalid_file, "{}: {} heads must be a multiple of the {} key/value heads", file,
          config.heads, config.kv_heads);
-  if (config.head_width % 2 != 0)
-    fail(ErrorCode::invalid_file, "{}: the head width must be even, got {}", file,
-         config.head_width);
+  if (config.head_dim % 2 != 0)
+    fail(ErrorCode::invalid_file, "{}: the head dim must be even, got {}", file,
+         config.head_dim);
   const bool has_base = std::isfinite(config.rope_base) && config.rope_base > 0;
   if (!has_base || !(config.rope_scaling.factor > 0))
     fail(ErrorCode::invalid_file, "{}: the rope base {} and factor {} must be positive", file,
@@ -77,8 +77,8 @@ void check_sizes(const ModelConfig& config, std::string_view file) {
 std::vector<double> rope_frequencies(const ModelConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
   std::vector<double> frequencies;
-  for (std::int64_t i = 0; i < config.head_width / 2; ++i) {
-    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(config.head_width);
+  for (std::int64_t i = 0; i < config.head_dim / 2; ++i) {
+    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim);
     const double frequency = std::pow(config.rope_base, -exponent);
     switch (scaling.kind) {
       case RopeScaling::Kind::none:
@@ -98,11 +98,11 @@ std::vector<double> rope_frequencies(const ModelConfig& config) {
   return frequencies;
 }
 
-std::int64_t half_split_source_row(std::int64_t row, std::int64_t head_width) {
-  const std::int64_t head = row / head_width;
-  const std::int64_t within = row % head_width;
-  const std::int64_t half = head_width / 2;
-  return head * head_width + 2 * (within % half) + within / half;
+std::int64_t half_split_source_row(std::int64_t row, std::int64_t head_dim) {
+  const std::int64_t head = row / head_dim;
+  const std::int64_t within = row % head_dim;
+  const std::int64_t half = head_dim / 2;
+  return head * head_dim + 2 * (within % half) + within / half;
 }
 
 }  // namespace clora

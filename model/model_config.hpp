@@ -46,11 +46,11 @@ struct ModelConfig {
   Architecture architecture = Architecture::llama;
   std::string name;  // for people; may be empty
   std::int64_t layers = 0;
-  std::int64_t model_width = 0;         // D
-  std::int64_t feed_forward_width = 0;  // F
+  std::int64_t hidden_size = 0;         // D
+  std::int64_t intermediate_size = 0;  // F
   std::int64_t heads = 0;               // H
   std::int64_t kv_heads = 0;            // G, divides H
-  std::int64_t head_width = 0;          // E, even; H E may differ from D
+  std::int64_t head_dim = 0;          // E, even; H E may differ from D
   std::int64_t vocabulary = 0;          // V
   double rms_norm_epsilon = 0;
   double rope_base = 10000;
@@ -85,6 +85,6 @@ std::vector<double> rope_frequencies(const ModelConfig& config);
 // The row of an interleaved q or k weight [H E, D] that is row `row` of the same weight in the
 // half-split order: head h, pair i lies at rows h E + 2i, 2i + 1 there and at h E + i, E/2 + i
 // here.
-std::int64_t half_split_source_row(std::int64_t row, std::int64_t head_width);
+std::int64_t half_split_source_row(std::int64_t row, std::int64_t head_dim);
 
 }  // namespace clora

@@ -47,12 +47,12 @@ std::int64_t vocabulary_of(const GgufFile& file) {
   return embeddings->shape[0];
 }
 
-std::int64_t head_width_of(const Keys& keys, const ModelConfig& config, const std::string& path) {
-  const std::int64_t by_default = config.heads > 0 ? config.model_width / config.heads : 0;
+std::int64_t head_dim_of(const Keys& keys, const ModelConfig& config, const std::string& path) {
+  const std::int64_t by_default = config.heads > 0 ? config.hidden_size / config.heads : 0;
   const std::int64_t width = keys.find_integer("attention.key_length").value_or(by_default);
   if (const auto values = keys.find_integer("attention.value_length").value_or(width);
       values != width)
-    fail(ErrorCode::unsupported, "{}: keys of width {} with values of width {} are not supported",
+    fail(ErrorCode::unsupported, "{}: keys of head dim {} with values of head dim {} are not supported",
          path, width, values);
   if (const auto rotated = keys.find_integer("rope.dimension_count").value_or(width);
       rotated != width)
@@ -63,7 +63,7 @@ std::int64_t head_width_of(const Keys& keys, const ModelConfig& config, const st
 
 std::vector<float> read_rope_factors(const GgufTensor& tensor, const ModelConfig& config,
                                      const std::string& path) {
-  const Shape wanted{config.head_width / 2};
+  const Shape wanted{config.head_dim / 2};
   if (tensor.type != DType::f32 || tensor.shape != wanted)
     fail(ErrorCode::invalid_file, "{}: rope_freqs.weight must be F32 {}, got {} {}", path,
          wanted.text(), ggml_type_name(tensor.type_number), tensor.shape.text());
@@ -136,11 +136,11 @@ ModelConfig from_gguf(const GgufFile& file) {
   check_gguf_keys(file, *architecture, config);
   config.name = file.text("general.name").value_or("");
   config.layers = keys.integer("block_count");
-  config.model_width = keys.integer("embedding_length");
-  config.feed_forward_width = keys.integer("feed_forward_length");
+  config.hidden_size = keys.integer("embedding_length");
+  config.intermediate_size = keys.integer("feed_forward_length");
   config.heads = keys.integer("attention.head_count");
   config.kv_heads = keys.find_integer("attention.head_count_kv").value_or(config.heads);
-  config.head_width = head_width_of(keys, config, path);
+  config.head_dim = head_dim_of(keys, config, path);
   config.vocabulary = vocabulary_of(file);
   config.rms_norm_epsilon = keys.number("attention.layer_norm_rms_epsilon");
   config.max_positions = keys.integer("context_length");
@@ -157,7 +157,7 @@ ModelConfig from_gguf(const GgufFile& file) {
     const auto window = keys.find_integer("attention.sliding_window");
     if (window && *window > 0) config.sliding_window = window;
   }
-  check_sizes(config, path);  // first: the factors' number follows from the head width
+  check_sizes(config, path);  // first: the factors' number follows from the head dim
   config.rope_scaling = read_rope_scaling(file, keys, config);
   check_sizes(config, path);
   read_special_ids(file, config);

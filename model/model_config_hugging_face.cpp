@@ -38,8 +38,8 @@ ModelConfig from_hugging_face(const json& object, std::string_view file) {
   config.architecture = architecture_of(keys.text("model_type"), file);
   check_hugging_face_keys(keys, config);
   config.layers = keys.integer("num_hidden_layers");
-  config.model_width = keys.integer("hidden_size");
-  config.feed_forward_width = keys.integer("intermediate_size");
+  config.hidden_size = keys.integer("hidden_size");
+  config.intermediate_size = keys.integer("intermediate_size");
   config.heads = keys.integer("num_attention_heads");
   if (config.heads < 1)
     fail(ErrorCode::invalid_file, "{}: num_attention_heads must be positive", file);
@@ -47,10 +47,10 @@ ModelConfig from_hugging_face(const json& object, std::string_view file) {
   config.kv_heads = config.architecture == Architecture::llama
                         ? keys.find_integer("num_key_value_heads").value_or(config.heads)
                         : keys.integer("num_key_value_heads");
-  config.head_width =
+  config.head_dim =
       config.architecture == Architecture::qwen3
           ? keys.integer("head_dim")
-          : keys.find_integer("head_dim").value_or(config.model_width / config.heads);
+          : keys.find_integer("head_dim").value_or(config.hidden_size / config.heads);
   config.vocabulary = keys.integer("vocab_size");
   config.rms_norm_epsilon = keys.number("rms_norm_eps");
   config.max_positions = keys.integer("max_position_embeddings");

@@ -69,7 +69,7 @@ void RecordedStep::record(const StepResults& results) {
   const ModelConfig& config = model_->config();
   const std::int64_t rows = inputs_.rows();
   const auto activation = [&](std::string_view name) {
-    return batch_.temporary({rows, config.model_width}, DType::f32, name);
+    return batch_.temporary({rows, config.hidden_size}, DType::f32, name);
   };
   const bool training = kind_ == StepKind::train;
   const Tensor rope_table = model_->rope_table(rows);
@@ -99,7 +99,7 @@ void RecordedStep::record(const StepResults& results) {
   // nothing.
   const std::int64_t counted = inputs_.counted_rows();
   const auto counted_activation = [&](std::string_view name, DType type = DType::f32) {
-    return batch_.temporary({counted, config.model_width}, type, name);
+    return batch_.temporary({counted, config.hidden_size}, type, name);
   };
   const Tensor chosen = counted_activation("counted rows");
   record_embedding(batch_, chosen, inputs_.counted(), x);
@@ -117,7 +117,7 @@ void RecordedStep::record(const StepResults& results) {
   if (!training) return;
 
   record_rms_norm_backward(batch_, dchosen, dchosen, chosen, model_->final_norm(), {}, epsilon);
-  const StreamGradient dx = stream_gradient(batch_, {rows, config.model_width});
+  const StreamGradient dx = stream_gradient(batch_, {rows, config.hidden_size});
   record_embedding(batch_, dx.d, inputs_.place(), dchosen);  // zeros where a row does not count
   record_stream_bf16(batch_, dx);
   LoraGradientQueue queue;

@@ -14,17 +14,17 @@ bool needs_reordering(const ModelConfig& config, std::string_view name) {
 }
 
 void copy_in_half_split_order(std::span<std::byte> out, const WeightView& view,
-                              std::int64_t first_row, std::int64_t head_width) {
+                              std::int64_t first_row, std::int64_t head_dim) {
   const std::size_t row_bytes = view.bytes.size() / static_cast<std::size_t>(view.shape[0]);
   for (std::int64_t row = first_row; !out.empty(); ++row, out = out.subspan(row_bytes)) {
-    const auto from = static_cast<std::size_t>(half_split_source_row(row, head_width));
+    const auto from = static_cast<std::size_t>(half_split_source_row(row, head_dim));
     std::memcpy(out.data(), &view.bytes[from * row_bytes], row_bytes);
   }
 }
 
-std::vector<std::byte> in_half_split_order(const WeightView& view, std::int64_t head_width) {
+std::vector<std::byte> in_half_split_order(const WeightView& view, std::int64_t head_dim) {
   std::vector<std::byte> ordered(view.bytes.size());
-  copy_in_half_split_order(ordered, view, 0, head_width);
+  copy_in_half_split_order(ordered, view, 0, head_dim);
   return ordered;
 }
 

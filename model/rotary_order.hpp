@@ -22,9 +22,9 @@ bool needs_reordering(const ModelConfig& config, std::string_view name);
 // out = rows [first_row, ...) of `view` in the half-split order, as many as fit.
 // REQUIRES: needs_reordering; out a whole number of rows that exist.
 void copy_in_half_split_order(std::span<std::byte> out, const WeightView& view,
-                              std::int64_t first_row, std::int64_t head_width);
+                              std::int64_t first_row, std::int64_t head_dim);
 
 // All of them.
-std::vector<std::byte> in_half_split_order(const WeightView& view, std::int64_t head_width);
+std::vector<std::byte> in_half_split_order(const WeightView& view, std::int64_t head_dim);
 
 }  // namespace clora

@@ -16,25 +16,25 @@ void add_block_needs(std::vector<WeightNeed>& needs, const ModelConfig& c, std::
   const auto add = [&](std::string_view name, Shape shape) {
     needs.push_back({fmt::format("model.layers.{}.{}", layer, name), shape});
   };
-  const std::int64_t queries = c.heads * c.head_width;
-  const std::int64_t keys = c.kv_heads * c.head_width;
+  const std::int64_t queries = c.heads * c.head_dim;
+  const std::int64_t keys = c.kv_heads * c.head_dim;
   const auto add_projection = [&](std::string_view name, std::int64_t outputs) {
-    add(fmt::format("self_attn.{}.weight", name), {outputs, c.model_width});
+    add(fmt::format("self_attn.{}.weight", name), {outputs, c.hidden_size});
     if (c.qkv_bias) add(fmt::format("self_attn.{}.bias", name), {outputs});
   };
-  add("input_layernorm.weight", {c.model_width});
+  add("input_layernorm.weight", {c.hidden_size});
   add_projection("q_proj", queries);
   add_projection("k_proj", keys);
   add_projection("v_proj", keys);
   if (c.qk_norm) {
-    add("self_attn.q_norm.weight", {c.head_width});
-    add("self_attn.k_norm.weight", {c.head_width});
+    add("self_attn.q_norm.weight", {c.head_dim});
+    add("self_attn.k_norm.weight", {c.head_dim});
   }
-  add("self_attn.o_proj.weight", {c.model_width, queries});
-  add("post_attention_layernorm.weight", {c.model_width});
-  add("mlp.gate_proj.weight", {c.feed_forward_width, c.model_width});
-  add("mlp.up_proj.weight", {c.feed_forward_width, c.model_width});
-  add("mlp.down_proj.weight", {c.model_width, c.feed_forward_width});
+  add("self_attn.o_proj.weight", {c.hidden_size, queries});
+  add("post_attention_layernorm.weight", {c.hidden_size});
+  add("mlp.gate_proj.weight", {c.intermediate_size, c.hidden_size});
+  add("mlp.up_proj.weight", {c.intermediate_size, c.hidden_size});
+  add("mlp.down_proj.weight", {c.hidden_size, c.intermediate_size});
 }
 
 // The other name of a tied matrix, else the name itself.
@@ -96,12 +96,12 @@ struct WeightFiles::Store {
 
 std::vector<WeightNeed> weight_needs(const ModelConfig& config) {
   std::vector<WeightNeed> needs;
-  needs.push_back({std::string(kEmbeddings), {config.vocabulary, config.model_width}});
+  needs.push_back({std::string(kEmbeddings), {config.vocabulary, config.hidden_size}});
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
     add_block_needs(needs, config, layer);
-  needs.push_back({"model.norm.weight", {config.model_width}});
+  needs.push_back({"model.norm.weight", {config.hidden_size}});
   if (!config.tied_head)
-    needs.push_back({std::string(kHead), {config.vocabulary, config.model_width}});
+    needs.push_back({std::string(kHead), {config.vocabulary, config.hidden_size}});
   return needs;
 }
 

@@ -21,9 +21,9 @@ Bf16Rows head_rows(Batch& batch, const Tensor& x) {
   return record_bf16_rows(batch, x.reshape({x.shape()[0], x.elements() / x.shape()[0]}));
 }
 
-Defines defines_of(std::int64_t width, const Tensor& result) {
+Defines defines_of(std::int64_t head_dim, const Tensor& result) {
   Defines defines;
-  defines.set("WIDTH", width);
+  defines.set("HEAD_DIM", head_dim);
   if (result.type() == DType::bf16) defines.set("RESULT_BF16");
   return defines;
 }

@@ -15,7 +15,7 @@ void require_shapes(const Tensor& y, const Tensor& x, const Tensor& positions,
                     const Tensor& table) {
   require_activation("rope", "x", x, x.shape());
   require(x.shape().rank() == 3 && x.shape().last() % 2 == 0,
-          "rope: x must be [T, H, E] with an even head width E, got {}", x.text());
+          "rope: x must be [T, H, E] with an even head dim E, got {}", x.text());
   require_tensor("rope", "y", y, x.shape(), x.type());
   require_tensor("rope", "positions", positions, {x.shape()[0]}, DType::i32);
   require(!table.empty() && table.shape().rank() == 3, "rope: table must be f32 [P, {}, 2], got {}",
@@ -42,8 +42,8 @@ struct Turn {
 
   float sign() const { return direction == RopeDirection::forward ? 1.0F : -1.0F; }
   std::int32_t stride() const { return layout == RopeLayout::half_split ? 1 : 2; }
-  std::int32_t partner(std::int32_t half_width) const {
-    return layout == RopeLayout::half_split ? half_width : 1;
+  std::int32_t partner(std::int32_t half_dim) const {
+    return layout == RopeLayout::half_split ? half_dim : 1;
   }
   std::string label() const {
     return direction == RopeDirection::forward ? "rope/forward" : "rope/backward";
@@ -52,13 +52,13 @@ struct Turn {
 
 void record_cpu(Batch& batch, const VariantKernel& kernel, const RopeTensors& t, const Turn& turn) {
   const std::int64_t tokens = t.x.shape()[0];
-  const auto half_width = static_cast<std::int32_t>(t.x.shape().last() / 2);
-  Launch launch = rows_launch(batch.context(), kernel, tokens, half_width, test_rope);
+  const auto half_dim = static_cast<std::int32_t>(t.x.shape().last() / 2);
+  Launch launch = rows_launch(batch.context(), kernel, tokens, half_dim, test_rope);
   launch.cost = rope_cost(t.x.shape());
   launch.label = turn.label();
   batch.launch(std::move(launch), t.y, t.x, turn.positions, turn.table, tokens,
-               static_cast<std::int32_t>(t.x.shape()[1]), half_width, turn.stride(),
-               turn.partner(half_width), turn.sign());
+               static_cast<std::int32_t>(t.x.shape()[1]), half_dim, turn.stride(),
+               turn.partner(half_dim), turn.sign());
 }
 
 std::uint32_t narrow_pairs(std::int64_t pairs) {
@@ -68,10 +68,10 @@ std::uint32_t narrow_pairs(std::int64_t pairs) {
 }
 
 // The last arguments of the portable kernels.
-void add_turn(std::vector<Argument>& arguments, const Turn& turn, std::uint32_t half_width) {
+void add_turn(std::vector<Argument>& arguments, const Turn& turn, std::uint32_t half_dim) {
   const auto partner =
-      static_cast<std::uint32_t>(turn.partner(static_cast<std::int32_t>(half_width)));
-  arguments.insert(arguments.end(), {half_width, turn.stride(), partner, turn.sign()});
+      static_cast<std::uint32_t>(turn.partner(static_cast<std::int32_t>(half_dim)));
+  arguments.insert(arguments.end(), {half_dim, turn.stride(), partner, turn.sign()});
 }
 
 void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
@@ -81,7 +81,7 @@ void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
   const bool of_two = !more.x.empty();
   const std::int64_t more_heads = of_two ? more.x.shape()[1] : 0;
   const std::uint32_t pairs = narrow_pairs(tokens * (heads + more_heads) * (width / 2));
-  const auto half_width = static_cast<std::uint32_t>(width / 2);
+  const auto half_dim = static_cast<std::uint32_t>(width / 2);
   const bool in_place = begin_alike(t.x, t.y) && (!of_two || begin_alike(more.x, more.y));
   std::vector<Argument> arguments;
   arguments.reserve(16);
@@ -92,10 +92,10 @@ void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
   arguments.insert(arguments.end(),
                    {turn.positions, turn.table, pairs, static_cast<std::uint32_t>(heads),
                     static_cast<std::uint32_t>(more_heads)});
-  add_turn(arguments, turn, half_width);
+  add_turn(arguments, turn, half_dim);
   if (in_place) kernel.flags.push_back("IN_PLACE");
   if (of_two) kernel.flags.push_back("OF_TWO");
-  Launch launch = flat_launch(batch.context(), kernel, pairs, half_width, test_rope);
+  Launch launch = flat_launch(batch.context(), kernel, pairs, half_dim, test_rope);
   launch.cost = rope_cost({tokens, heads + more_heads, width}, t.x.type());
   launch.label = turn.label();
   batch.record(std::move(launch), std::move(arguments));
@@ -173,8 +173,8 @@ void record_rope_of_parts(Batch& batch, const RopeOfParts& t, const Tensor& posi
   require_parts(t, turn);
   const Shape& shape = t.queries.shape();
   const std::int64_t tokens = shape[0], heads = shape[1], key_heads = t.keys.shape()[1];
-  const auto half_width = static_cast<std::uint32_t>(shape.last() / 2);
-  const std::uint32_t pairs = narrow_pairs(tokens * (heads + 2 * key_heads) * half_width);
+  const auto half_dim = static_cast<std::uint32_t>(shape.last() / 2);
+  const std::uint32_t pairs = narrow_pairs(tokens * (heads + 2 * key_heads) * half_dim);
   const VariantKernel kernel{
       .stem = "rope", .function = "rope_of_parts", .types = {{"X_TYPE", t.queries.type()}}};
   std::vector<Argument> arguments{t.queries,
@@ -188,8 +188,8 @@ void record_rope_of_parts(Batch& batch, const RopeOfParts& t, const Tensor& posi
                                   static_cast<std::uint32_t>(tokens),
                                   static_cast<std::uint32_t>(heads),
                                   static_cast<std::uint32_t>(key_heads)};
-  add_turn(arguments, turn, half_width);
-  Launch launch = flat_launch(batch.context(), kernel, pairs, half_width, test_rope);
+  add_turn(arguments, turn, half_dim);
+  Launch launch = flat_launch(batch.context(), kernel, pairs, half_dim, test_rope);
   launch.cost = rope_of_parts_cost(shape, key_heads, t.queries.type());
   launch.label = turn.label();
   batch.record(std::move(launch), std::move(arguments));

@@ -24,7 +24,7 @@ struct RopeTensors {
   Tensor y, x;
 };
 
-// The same of two, of as many tokens, one head width and one type: queries and keys. One launch
+// The same of two, of as many tokens, one head dim and one type: queries and keys. One launch
 // where the device is not a CPU.
 void record_rope_of_two(Batch& batch, const RopeTensors& first, const RopeTensors& second,
                         const Tensor& positions, const Tensor& table, RopeLayout layout,

@@ -173,7 +173,7 @@ const std::vector<Heads> kHeads = {{1, 1, 1},  {2, 2, 5},  {8, 4, 8},  {3, 1, 16
                                    {2, 1, 32}, {9, 3, 64}, {3, 3, 80}, {2, 2, 96}, {3, 1, 128}};
 
 // Of tests that do not go over kHeads: where operands may be rounded to bf16, and where not.
-const std::vector<std::size_t> kWidths = {16, 32, 64};
+const std::vector<std::size_t> kHeadDims = {16, 32, 64};
 // The same of tests with NaNs: on Hopper's matrix units weights of zero do not keep them out.
 const std::vector<std::size_t> kNarrowWidths = {16, 32};
 
@@ -185,7 +185,7 @@ TEST_P(Attention, MatchesTheFormulaForPackedDocuments) {
 
 TEST_P(Attention, MatchesTheFormulaForOneDocumentOfAnyLength) {
   for (const std::size_t length : {1, 2, 7, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 131, 300}) {
-    for (const std::size_t E : kWidths) {
+    for (const std::size_t E : kHeadDims) {
       check_forward(packed({length}, 3, 1, E), fmt::format("one document of {}, E {}", length, E));
     }
   }
@@ -203,7 +203,7 @@ TEST_P(Attention, MatchesTheFormulaOverACache) {
 
 TEST_P(Attention, MatchesTheFormulaForWindowsInAnyOrder) {
   for (const std::size_t T : {3, 37}) {
-    for (const std::size_t E : kWidths) {
+    for (const std::size_t E : kHeadDims) {
       Problem p = cached(T, 200, 203, 4, 2, E);
       for (std::size_t t = 0; t < T; ++t) {
         p.first[t] = static_cast<std::int32_t>(t * 89 % 150);
@@ -215,7 +215,7 @@ TEST_P(Attention, MatchesTheFormulaForWindowsInAnyOrder) {
 }
 
 TEST_P(Attention, ComesFromLargeScoresWithoutOverflow) {
-  for (const std::size_t E : kWidths) {
+  for (const std::size_t E : kHeadDims) {
     Problem p = packed({90}, 2, 1, E);
     if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
     for (float& x : p.q) x *= 40;
@@ -288,7 +288,7 @@ class AttentionOfWidth : public Attention {
 INSTANTIATE_TEST_SUITE_P(Variants, AttentionOfWidth, test::all_variants(), test::variant_name);
 
 TEST_P(AttentionOfWidth, SeesNoOtherDocument) {
-  for (const std::size_t E : kWidths) sees_no_other_document(E);
+  for (const std::size_t E : kHeadDims) sees_no_other_document(E);
 }
 
 TEST_P(Attention, KeepsANaNOfOneDocumentOutOfTheOthers) {
@@ -345,7 +345,7 @@ TEST_P(Attention, BackwardMatchesTheFormulaForPackedDocuments) {
 
 TEST_P(Attention, BackwardMatchesTheFormulaForOneDocumentOfAnyLength) {
   for (const std::size_t length : {2, 7, 8, 9, 31, 32, 33, 63, 64, 65, 131, 300}) {
-    for (const std::size_t E : kWidths) {
+    for (const std::size_t E : kHeadDims) {
       check_backward(packed({length}, 3, 1, E), fmt::format("one document of {}, E {}", length, E));
     }
   }
@@ -361,7 +361,7 @@ TEST_P(Attention, BackwardOfOneRowReachesItsValueOnly) {
 }
 
 TEST_P(Attention, BackwardMatchesTheFormulaForDocumentsAcrossChunks) {
-  for (const std::size_t E : kWidths) {
+  for (const std::size_t E : kHeadDims) {
     check_backward(packed({100, 1, 250, 3, 120}, 2, 1, E), fmt::format("across chunks, E {}", E));
   }
 }
@@ -452,7 +452,7 @@ TEST_P(Attention, TakesAndGivesBf16) {
 }
 
 TEST_P(Attention, BackwardOverwrites) {
-  for (const std::size_t E : kWidths) {
+  for (const std::size_t E : kHeadDims) {
     const Problem p = packed({70, 60}, 2, 1, E);
     if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
     const Gradients once = backward(p), twice = backward(p, 2);

@@ -17,7 +17,7 @@ namespace {
 // take: swiglu has a largest size.
 ModelConfig wide_model() {
   ModelConfig config = test::tiny_models().front().config;
-  config.feed_forward_width = 1 << 15;
+  config.intermediate_size = 1 << 15;
   config.layers = 16;
   return config;
 }
@@ -50,7 +50,7 @@ class GpuLimits : public testing::Test {
   // So many that gate and up alone, kept for the backward, take this share of the memory.
   std::int64_t rows_for(double share) const {
     const ModelConfig config = wide_model();
-    const auto row_elements = static_cast<double>(2 * config.feed_forward_width * config.layers);
+    const auto row_elements = static_cast<double>(2 * config.intermediate_size * config.layers);
     return static_cast<std::int64_t>(share * static_cast<double>(memory_bytes_) /
                                      (row_elements * element_bytes_));
   }

@@ -43,11 +43,11 @@ ModelConfig read(const GgufBytes& made) {
 TEST(GgufConfig, ReadsSizesAndTheVocabularyOfTheMatrix) {
   const ModelConfig config = read(gguf_of("llama"));
   EXPECT_EQ(config.layers, 2);
-  EXPECT_EQ(config.model_width, 64);
-  EXPECT_EQ(config.feed_forward_width, 128);
+  EXPECT_EQ(config.hidden_size, 64);
+  EXPECT_EQ(config.intermediate_size, 128);
   EXPECT_EQ(config.heads, 4);
   EXPECT_EQ(config.kv_heads, 2);
-  EXPECT_EQ(config.head_width, 16);
+  EXPECT_EQ(config.head_dim, 16);
   EXPECT_EQ(config.vocabulary, 3);
   EXPECT_EQ(config.rms_norm_epsilon, 0.5);
   EXPECT_EQ(config.max_positions, 512);
@@ -161,11 +161,11 @@ TEST(ModelConfigs, AgreeBetweenTheFormatsOfOneModel) {
   const ModelConfig gguf =
       from_gguf(GgufFile::open(folder / "gguf-derived/TinyStories-656K-F32.gguf"));
   EXPECT_EQ(gguf.layers, hf.layers);
-  EXPECT_EQ(gguf.model_width, hf.model_width);
-  EXPECT_EQ(gguf.feed_forward_width, hf.feed_forward_width);
+  EXPECT_EQ(gguf.hidden_size, hf.hidden_size);
+  EXPECT_EQ(gguf.intermediate_size, hf.intermediate_size);
   EXPECT_EQ(gguf.heads, hf.heads);
   EXPECT_EQ(gguf.kv_heads, hf.kv_heads);
-  EXPECT_EQ(gguf.head_width, hf.head_width);
+  EXPECT_EQ(gguf.head_dim, hf.head_dim);
   EXPECT_EQ(gguf.vocabulary, hf.vocabulary);
   EXPECT_EQ(gguf.max_positions, hf.max_positions);
   EXPECT_FLOAT_EQ(static_cast<float>(gguf.rms_norm_epsilon),
@@ -180,10 +180,10 @@ TEST(ModelConfigs, ReadSmolLM2) {
   CLORA_FILE_OR_SKIP(path, test::cached_model("SmolLM2-135M-Instruct.Q4_1.gguf"), "SmolLM2");
   const ModelConfig config = from_gguf(GgufFile::open(path));
   EXPECT_EQ(config.layers, 30);
-  EXPECT_EQ(config.model_width, 576);
+  EXPECT_EQ(config.hidden_size, 576);
   EXPECT_EQ(config.heads, 9);
   EXPECT_EQ(config.kv_heads, 3);
-  EXPECT_EQ(config.head_width, 64);
+  EXPECT_EQ(config.head_dim, 64);
   EXPECT_EQ(config.vocabulary, 49152);
   EXPECT_EQ(config.rope_base, 100000);
   EXPECT_TRUE(config.tied_head);

@@ -39,7 +39,7 @@ TEST(HuggingFaceConfig, TakesTheDefaultsOfTransformers) {
   const ModelConfig config = read(llama_json());
   EXPECT_EQ(config.architecture, Architecture::llama);
   EXPECT_EQ(config.kv_heads, 4);
-  EXPECT_EQ(config.head_width, 16);
+  EXPECT_EQ(config.head_dim, 16);
   EXPECT_EQ(config.rope_base, 10000);
   EXPECT_EQ(config.rope_scaling, RopeScaling{});
   EXPECT_EQ(config.rope_layout, RopeLayout::half_split);
@@ -55,7 +55,7 @@ TEST(HuggingFaceConfig, KnowsWhatSetsTheArchitecturesApart) {
   EXPECT_FALSE(read(qwen_json("qwen2")).qk_norm);
   EXPECT_TRUE(read(qwen_json("qwen3")).qk_norm);
   EXPECT_FALSE(read(qwen_json("qwen3")).qkv_bias);
-  EXPECT_EQ(read(qwen_json("qwen3")).head_width, 32);
+  EXPECT_EQ(read(qwen_json("qwen3")).head_dim, 32);
   EXPECT_EQ(read(with(qwen_json("mistral"), "sliding_window", 4096)).sliding_window, 4096);
   EXPECT_EQ(read(with(qwen_json("mistral"), "sliding_window", nullptr)).sliding_window,
             std::nullopt);
@@ -294,7 +294,7 @@ TEST(HuggingFaceConfig, IsTheSameAfterBeingWrittenAndRead) {
     const ModelConfig second = read(written);
     EXPECT_EQ(json::parse(to_hugging_face_json(second).dump()), written);
     EXPECT_EQ(second.architecture, first.architecture);
-    EXPECT_EQ(second.head_width, first.head_width);
+    EXPECT_EQ(second.head_dim, first.head_dim);
     EXPECT_EQ(second.kv_heads, first.kv_heads);
     EXPECT_EQ(second.rope_scaling, first.rope_scaling);
     EXPECT_EQ(second.sliding_window, first.sliding_window);

@@ -129,7 +129,7 @@ TEST_F(NotANumber, WithoutATensorToBlameNamesTheFirstRecord) {
   test::write_tiny_model(model_, config);
   poison(model_ / "model.safetensors", "model.norm.weight", 1e30F, 12);
   poison(model_ / "model.safetensors", "lm_head.weight", 1e30F,
-         static_cast<std::size_t>(33 * config.model_width + 12));
+         static_cast<std::size_t>(33 * config.hidden_size + 12));
   test::OpenModel open(model_);
   Records records;
   records.records.push_back({{3, 4, 5}, {0, 0, 0}});  // whose loss is 0

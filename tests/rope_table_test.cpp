@@ -33,7 +33,7 @@ TEST(RopeTable, HoldsCosineAndSineOfEachPositionAndPair) {
 
 TEST(RopeTable, LastPositionOfALongContextIsAsExactAsTheFirst) {
   ModelConfig config;
-  config.head_width = 64;
+  config.head_dim = 64;
   config.rope_base = 500000;
   const std::vector<double> frequencies = rope_frequencies(config);
   constexpr std::int64_t kPositions = 131072;

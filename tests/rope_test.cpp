@@ -101,7 +101,7 @@ TEST_P(Rope, BackwardUndoesForwardInPlace) {
   }
 }
 
-// Half widths of vectors of 8, of 4 and of single pairs.
+// Half head dims of vectors of 8, of 4 and of single pairs.
 TEST_P(Rope, TurnsBf16InPlaceOrNot) {
   for (const std::int64_t width : {2, 6, 8, 24, 64, 128}) {
     for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
@@ -255,7 +255,7 @@ TEST_P(Rope, RefusesTensorsThatDoNotMatch) {
         [&] { record_rope(b, y, in, at, of, RopeLayout::half_split, RopeDirection::forward); });
   };
   using testing::HasSubstr;
-  EXPECT_THAT(message(x, x.reshape({4, 4, 3}), positions, table), HasSubstr("even head width"));
+  EXPECT_THAT(message(x, x.reshape({4, 4, 3}), positions, table), HasSubstr("even head dim"));
   EXPECT_THAT(message(x, x.reshape({8, 6}), positions, table), HasSubstr("[T, H, E]"));
   EXPECT_THAT(message(x, {}, positions, table), HasSubstr("x must"));
   EXPECT_THAT(message(x.reshape({2, 4, 6}), x, positions, table),

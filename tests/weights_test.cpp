@@ -359,7 +359,7 @@ TEST(WeightModels, AreReorderedBetweenFormatsAsHalfSplitSourceRowSays) {
                            wanted.name.find("k_proj") != std::string::npos;
     for (std::int64_t row = 0; row < wanted.shape.rows(); ++row) {
       const std::int64_t source =
-          reordered ? half_split_source_row(row, hf.config().head_width) : row;
+          reordered ? half_split_source_row(row, hf.config().head_dim) : row;
       const auto a = row_of(wanted, row);
       const auto b = row_of(stored, source);
       ASSERT_EQ(std::memcmp(a.data(), b.data(), a.size()), 0) << wanted.name << " row " << row;

@@ -18,8 +18,8 @@ DEVIATION = 0.02
 
 @dataclass(frozen=True)
 class Shape:
-    width: int
-    feed_forward: int
+    hidden_size: int
+    intermediate_size: int
     layers: int
     heads: int
     key_heads: int
@@ -27,8 +27,8 @@ class Shape:
     tied: bool
 
     @property
-    def head_width(self):
-        return self.width // self.heads
+    def head_dim(self):
+        return self.hidden_size // self.heads
 
 
 SHAPES = {"qwen2.5-0.5b": Shape(896, 4864, 24, 14, 2, 151936, True),
@@ -38,7 +38,7 @@ SHAPES = {"qwen2.5-0.5b": Shape(896, 4864, 24, 14, 2, 151936, True),
 
 def config(shape):
     return {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2",
-            "hidden_size": shape.width, "intermediate_size": shape.feed_forward,
+            "hidden_size": shape.hidden_size, "intermediate_size": shape.intermediate_size,
             "num_hidden_layers": shape.layers, "num_attention_heads": shape.heads,
             "num_key_value_heads": shape.key_heads, "vocab_size": shape.vocabulary,
             "rms_norm_eps": 1e-6, "rope_theta": 1e6, "max_position_embeddings": 32768,
@@ -47,30 +47,31 @@ def config(shape):
 
 
 def layer_tensors(shape, layer):
-    attention = shape.heads * shape.head_width
-    keys = shape.key_heads * shape.head_width
-    linears = {"self_attn.q_proj": (attention, shape.width),
-               "self_attn.k_proj": (keys, shape.width), "self_attn.v_proj": (keys, shape.width),
-               "self_attn.o_proj": (shape.width, attention),
-               "mlp.gate_proj": (shape.feed_forward, shape.width),
-               "mlp.up_proj": (shape.feed_forward, shape.width),
-               "mlp.down_proj": (shape.width, shape.feed_forward)}
+    attention = shape.heads * shape.head_dim
+    keys = shape.key_heads * shape.head_dim
+    linears = {"self_attn.q_proj": (attention, shape.hidden_size),
+               "self_attn.k_proj": (keys, shape.hidden_size),
+               "self_attn.v_proj": (keys, shape.hidden_size),
+               "self_attn.o_proj": (shape.hidden_size, attention),
+               "mlp.gate_proj": (shape.intermediate_size, shape.hidden_size),
+               "mlp.up_proj": (shape.intermediate_size, shape.hidden_size),
+               "mlp.down_proj": (shape.hidden_size, shape.intermediate_size)}
     for name, sizes in linears.items():
         yield f"model.layers.{layer}.{name}.weight", sizes
         if name[-6:] in ("q_proj", "k_proj", "v_proj"):
             yield f"model.layers.{layer}.{name}.bias", sizes[:1]
     for norm in ("input_layernorm", "post_attention_layernorm"):
-        yield f"model.layers.{layer}.{norm}.weight", (shape.width,)
+        yield f"model.layers.{layer}.{norm}.weight", (shape.hidden_size,)
 
 
 def tensors(shape):
     """(name, sizes) of every tensor, in the file's order."""
-    yield "model.embed_tokens.weight", (shape.vocabulary, shape.width)
+    yield "model.embed_tokens.weight", (shape.vocabulary, shape.hidden_size)
     for layer in range(shape.layers):
         yield from layer_tensors(shape, layer)
-    yield "model.norm.weight", (shape.width,)
+    yield "model.norm.weight", (shape.hidden_size,)
     if not shape.tied:
-        yield "lm_head.weight", (shape.vocabulary, shape.width)
+        yield "lm_head.weight", (shape.vocabulary, shape.hidden_size)
 
 
 def elements(sizes):

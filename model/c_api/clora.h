@@ -217,11 +217,11 @@ typedef struct clora_model_info {
   size_t size;
   char architecture[32]; /* "llama", "qwen2", ... */
   int64_t layers;
-  int64_t model_width;
-  int64_t feed_forward_width;
+  int64_t hidden_size;
+  int64_t intermediate_size;
   int64_t heads;
   int64_t kv_heads;
-  int64_t head_width;
+  int64_t head_dim;
   int64_t vocabulary;    /* V: the width of a row of logits */
   int64_t max_positions; /* 0: the files do not say */
   uint64_t weight_bytes;

@@ -13,11 +13,11 @@ clora_model_info info_of(const LanguageModel& model) {
   clora_model_info info{};
   write_text(info.architecture, name_of(c.architecture));
   info.layers = c.layers;
-  info.model_width = c.model_width;
-  info.feed_forward_width = c.feed_forward_width;
+  info.hidden_size = c.hidden_size;
+  info.intermediate_size = c.intermediate_size;
   info.heads = c.heads;
   info.kv_heads = c.kv_heads;
-  info.head_width = c.head_width;
+  info.head_dim = c.head_dim;
   info.vocabulary = c.vocabulary;
   info.max_positions = c.max_positions;
   info.weight_bytes = model.weight_bytes();

@@ -34,7 +34,7 @@ class ReferenceTransformer {
       const auto elements = static_cast<std::size_t>(view.shape.elements());
       const std::vector<float> values =
           needs_reordering(config_, view.name)
-              ? to_float(view.type, in_half_split_order(view, config_.head_width), elements)
+              ? to_float(view.type, in_half_split_order(view, config_.head_dim), elements)
               : to_float(view.type, view.bytes, elements);
       weights_[view.name] = {values.begin(), values.end()};
     }
@@ -45,7 +45,7 @@ class ReferenceTransformer {
 
   // Logits [S, V] of one document.
   Matrix logits(std::span<const std::int32_t> ids) const {
-    const auto width = static_cast<std::size_t>(config_.model_width);
+    const auto width = static_cast<std::size_t>(config_.hidden_size);
     Matrix x;
     for (const std::int32_t id : ids) {
       const double* row = &embeddings()[static_cast<std::size_t>(id) * width];
@@ -134,7 +134,7 @@ class ReferenceTransformer {
   }
 
   void rotate(Matrix& x, std::size_t rows) const {
-    const auto width = static_cast<std::size_t>(config_.head_width);
+    const auto width = static_cast<std::size_t>(config_.head_dim);
     const std::size_t heads = x.size() / rows / width;
     for (std::size_t t = 0; t < rows; ++t) {
       for (std::size_t h = 0; h < heads; ++h) {
@@ -152,7 +152,7 @@ class ReferenceTransformer {
   }
 
   Matrix attention(const Matrix& q, const Matrix& k, const Matrix& v, std::size_t rows) const {
-    const auto width = static_cast<std::size_t>(config_.head_width);
+    const auto width = static_cast<std::size_t>(config_.head_dim);
     const auto heads = static_cast<std::size_t>(config_.heads);
     const auto kv_heads = static_cast<std::size_t>(config_.kv_heads);
     const auto window = static_cast<std::size_t>(config_.sliding_window.value_or(0));

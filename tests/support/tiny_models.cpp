@@ -16,11 +16,11 @@ ModelConfig common(Architecture architecture) {
   ModelConfig c;
   c.architecture = architecture;
   c.layers = 2;
-  c.model_width = 24;
-  c.feed_forward_width = 40;
+  c.hidden_size = 24;
+  c.intermediate_size = 40;
   c.heads = 4;
   c.kv_heads = 2;
-  c.head_width = 6;
+  c.head_dim = 6;
   c.vocabulary = 67;
   c.rms_norm_epsilon = 1e-5;
   c.max_positions = 256;
@@ -51,13 +51,13 @@ std::vector<std::byte> stored(const std::vector<float>& values, DType type) {
 
 std::vector<TinyModel> tiny_models() {
   ModelConfig llama = common(Architecture::llama);
-  llama.head_width = 10;
+  llama.head_dim = 10;
   ModelConfig qwen2 = common(Architecture::qwen2);
   qwen2.qkv_bias = true;
   qwen2.tied_head = true;
   ModelConfig qwen3 = common(Architecture::qwen3);
   qwen3.qk_norm = true;
-  qwen3.head_width = 8;
+  qwen3.head_dim = 8;
   qwen3.kv_heads = 1;
   ModelConfig mistral = common(Architecture::mistral);
   mistral.sliding_window = 5;

@@ -68,11 +68,11 @@ Json json_of(const ModelConfig& config) {
   return {{"architecture", name_of(config.architecture)},
           {"name", config.name},
           {"layers", config.layers},
-          {"model_width", config.model_width},
-          {"feed_forward_width", config.feed_forward_width},
+          {"model_width", config.hidden_size},
+          {"feed_forward_width", config.intermediate_size},
           {"heads", config.heads},
           {"kv_heads", config.kv_heads},
-          {"head_width", config.head_width},
+          {"head_width", config.head_dim},
           {"vocabulary", config.vocabulary},
           {"max_positions", config.max_positions},
           {"rope_base", config.rope_base},
@@ -95,9 +95,10 @@ Json json_of(const ModelText& text) {
 void print(Output& output, const ModelConfig& config, std::int64_t parameters) {
   output.result("{}{}, {} parameters", name_of(config.architecture),
                 config.name.empty() ? "" : " '" + config.name + "'", grouped(parameters));
-  output.result("{} layers, width {}, feed-forward {}, {} heads and {} key/value heads of {}",
-                config.layers, config.model_width, config.feed_forward_width, config.heads,
-                config.kv_heads, config.head_width);
+  output.result("{} layers, hidden size {}, intermediate size {}, "
+                "{} heads and {} key/value heads of dim {}",
+                config.layers, config.hidden_size, config.intermediate_size, config.heads,
+                config.kv_heads, config.head_dim);
   output.result("vocabulary {}, {} positions, rope base {:g}, {} head", config.vocabulary,
                 config.max_positions, config.rope_base, config.tied_head ? "tied" : "separate");
 }
