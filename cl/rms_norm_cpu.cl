@@ -1,5 +1,5 @@
 // rms_norm for CPU devices: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension.
-// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; _again also writes y.
+// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; _recompute also writes y.
 // Shapes: x, y, dy, dx, residual [rows, width]; w [width]
 // Types: f32
 // Work: a work-group of one item owns whole rows, an even share of them; 16 columns at a time
@@ -80,7 +80,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rms_norm_backward(
   backward(dx, 0, dy, x, w, residual, has_residual, rows, width, epsilon);
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rms_norm_backward_again(
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rms_norm_backward_recompute(
     __global float* dx, __global const float* dy, __global const float* x, __global const float* w,
     __global const float* residual, int has_residual, __global float* y, long rows, int width,
     float epsilon) {

@@ -1,7 +1,7 @@
 // swiglu for CPU devices: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
 // _keeping also writes gate and up as bf16 (kept_gate, kept_up); _kept reads them so; backward with
-// _again also writes y.
+// _recompute also writes y.
 // Shapes: all [T, F], taken as one flat range of n elements
 // Types: f32; kept_gate and kept_up bf16 (bf16_values.clh)
 // Work: a work-group of one item owns an even share of the whole blocks of 16; the last group also
@@ -127,7 +127,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward(
   backward(dgate, dup, 0, dy, gate, up, n);
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_again(
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_recompute(
     __global float* dgate, __global float* dup, __global const float* dy,
     __global const float* gate, __global const float* up, __global float* y, long n) {
   backward(dgate, dup, y, dy, gate, up, n);
@@ -139,7 +139,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_kep
   backward_kept(dgate, dup, 0, dy, kept_gate, kept_up, n);
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_kept_again(
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_kept_recompute(
     __global float* dgate, __global float* dup, __global const float* dy,
     __global const ushort* kept_gate, __global const ushort* kept_up, __global float* y, long n) {
   backward_kept(dgate, dup, y, dy, kept_gate, kept_up, n);

@@ -160,7 +160,7 @@ class BlockRecorder {
     const Tensor dgate = like_gate("d gate"), dup = like_gate("d up");
     record_swiglu_backward(batch_, dgate, dup, dproduct, a.gate, a.up, product);
     record_lora_linears_da(batch_, product, left_of_down, of.queue);
-    const Tensor dh2 = like(a.mid, "d h2"), h2 = activation(a.mid.shape(), "h2 again");
+    const Tensor dh2 = like(a.mid, "d h2"), h2 = activation(a.mid.shape(), "h2 recomputed");
     const auto left = linears_dx(dh2, {{kGate, dgate}, {kUp, dup}}, of);
     norm_backward(dy, dh2, a.mid, w.post_attention_norm, h2);
     record_lora_linears_da(batch_, h2, left, of.queue);
@@ -188,7 +188,7 @@ class BlockRecorder {
     const Tensor& w = block_.weights->input_norm;
     const Tensor dh1 = wants_dx ? like(x, "d h1") : Tensor();
     const auto left = linears_dx(dh1, {{kQ, flat(d.dq)}, {kK, flat(d.dk)}, {kV, flat(d.dv)}}, of);
-    const Tensor h1 = activation(x.shape(), "h1 again");
+    const Tensor h1 = activation(x.shape(), "h1 recomputed");
     if (wants_dx) {
       norm_backward(dmid, dh1, x, w, h1);
     } else {

@@ -10,7 +10,7 @@
 // gate, up and their product, and the gradients of all but h1 and h2. The residual stream (x, mid,
 // y) and its gradient are f32.
 //
-// The backward makes h1, h2 and the product of swiglu again from what is kept, in the passes that
+// The backward recomputes h1, h2 and the product of swiglu from what is kept, in the passes that
 // make gradients of the same: keeping them would cost a third of the memory of a step.
 #pragma once
 

@@ -20,8 +20,8 @@ void test_forward(SelfTest& test) {
   record_rms_norm(test.batch(), test.output({5, 53}), test.input({5, 53}), test.input({53}), 1e-5F);
 }
 
-void test_backward(SelfTest& test, bool again) {
-  const Tensor y = again ? test.output({5, 53}) : Tensor();
+void test_backward(SelfTest& test, bool recompute) {
+  const Tensor y = recompute ? test.output({5, 53}) : Tensor();
   record_rms_norm_backward(test.batch(), test.output({5, 53}), test.input({5, 53}),
                            test.input({5, 53}), test.input({53}), test.input({5, 53}), 1e-5F,
                            {.y = y});
@@ -91,7 +91,7 @@ VariantKernel backward_kernel(const RmsNormBackwardTypes& types, bool adds, bool
   if (types.y) {
     kernel.types.push_back({"Y_TYPE", *types.y});
     const bool f32 = !kernel.cpu_function.empty() && *types.y == DType::f32;
-    kernel.cpu_function = f32 ? "rms_norm_backward_again" : "";
+    kernel.cpu_function = f32 ? "rms_norm_backward_recompute" : "";
   }
   if (types.rounds) {
     kernel.flags.push_back("ROUNDS");
@@ -137,17 +137,17 @@ void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, 
                               const Tensor& w, const Tensor& residual, float epsilon,
                               const RmsNormAlso& also) {
   require_backward(dx, dy, x, w, residual, also);
-  const bool adds = !residual.empty(), rounds = !also.dx_bf16.empty(), again = !also.y.empty();
+  const bool adds = !residual.empty(), rounds = !also.dx_bf16.empty(), recompute = !also.y.empty();
   const RmsNormBackwardTypes types{.x = x.type(),
                                    .dy = dy.type(),
                                    .dx = dx.type(),
                                    .rounds = rounds,
-                                   .y = again ? std::optional(also.y.type()) : std::nullopt};
+                                   .y = recompute ? std::optional(also.y.type()) : std::nullopt};
   const std::int64_t rows = x.shape().rows();
   const auto width = static_cast<std::int32_t>(x.shape().last());
   const bool in_place = adds && begin_alike(dx, residual);
   const VariantKernel kernel = backward_kernel(types, adds, in_place);
-  const SelfTestRecord self_test = [again](SelfTest& test) { test_backward(test, again); };
+  const SelfTestRecord self_test = [recompute](SelfTest& test) { test_backward(test, recompute); };
   Launch launch = rows_launch(batch.context(), kernel, rows, width, self_test,
                               ptx_backward_test(width, types, adds, in_place));
   launch.cost = rms_norm_backward_cost(x.shape(), adds, types);
@@ -160,7 +160,7 @@ void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, 
     arguments.emplace_back(residual);
   }
   if (rounds) arguments.emplace_back(also.dx_bf16);
-  if (again) arguments.emplace_back(also.y);
+  if (recompute) arguments.emplace_back(also.y);
   arguments.insert(arguments.end(), {rows, width, epsilon});
   batch.record(std::move(launch), std::move(arguments));
 }

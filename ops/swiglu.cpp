@@ -19,9 +19,9 @@ void test_forward(SelfTest& test, DType type, bool keeps) {
   record_swiglu(test.batch(), y, test.input(shape, 8, type), test.input(shape, 1, type), kept);
 }
 
-void test_backward(SelfTest& test, DType type, bool again) {
+void test_backward(SelfTest& test, DType type, bool recompute) {
   const Shape shape{kTestElements};
-  const Tensor y = again ? test.output(shape) : Tensor();
+  const Tensor y = recompute ? test.output(shape) : Tensor();
   record_swiglu_backward(test.batch(), test.output(shape), test.output(shape), test.input(shape),
                          test.input(shape, 8, type), test.input(shape, 1, type), y);
 }
@@ -34,9 +34,9 @@ std::string_view cpu_forward(DType gate_type, DType y_type, bool keeps) {
 }
 
 // Where all else is f32.
-std::string_view cpu_backward(DType gate_type, bool again) {
-  if (gate_type == DType::f32) return again ? "swiglu_backward_again" : "swiglu_backward";
-  return again ? "swiglu_backward_kept_again" : "swiglu_backward_kept";
+std::string_view cpu_backward(DType gate_type, bool recompute) {
+  if (gate_type == DType::f32) return recompute ? "swiglu_backward_recompute" : "swiglu_backward";
+  return recompute ? "swiglu_backward_kept_recompute" : "swiglu_backward_kept";
 }
 
 // The type of two tensors that are of one type.
@@ -120,25 +120,25 @@ void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup
                             const Tensor& gate, const Tensor& up, const Tensor& y) {
   const DType type = type_of_pair("gate", gate, "up", up, gate.shape());
   require_backward(dgate, dup, dy, gate, up, y);
-  const bool again = !y.empty();
+  const bool recompute = !y.empty();
   const std::int64_t n = gate.elements();
   VariantKernel kernel{
       .stem = "swiglu",
       .function = "swiglu_backward",
       .types = {{"GATE_TYPE", type}, {"DY_TYPE", dy.type()}, {"DGATE_TYPE", dgate.type()}},
       .singly_on_cpus = true};
-  if (again) kernel.types.push_back({"Y_TYPE", y.type()});
+  if (recompute) kernel.types.push_back({"Y_TYPE", y.type()});
   const auto is_f32 = [](const Tensor& t) { return t.type() == DType::f32; };
-  if (is_f32(dy) && is_f32(dgate) && (!again || is_f32(y))) {
-    kernel.cpu_function = cpu_backward(type, again);
+  if (is_f32(dy) && is_f32(dgate) && (!recompute || is_f32(y))) {
+    kernel.cpu_function = cpu_backward(type, recompute);
   }
   Launch launch = flat_launch(batch.context(), kernel, n, n,
-                              [=](SelfTest& test) { test_backward(test, type, again); });
+                              [=](SelfTest& test) { test_backward(test, type, recompute); });
   launch.cost = swiglu_backward_cost(gate.shape(), type, dy.type(), dgate.type(),
-                                     again ? std::optional(y.type()) : std::nullopt);
+                                     recompute ? std::optional(y.type()) : std::nullopt);
   launch.label = "swiglu/backward";
   std::vector<Argument> arguments{dgate, dup, dy, gate, up};
-  if (again) arguments.emplace_back(y);
+  if (recompute) arguments.emplace_back(y);
   arguments.emplace_back(n);
   batch.record(std::move(launch), std::move(arguments));
 }

@@ -93,7 +93,7 @@ std::vector<Family> families() {
          record_rms_norm_backward(t.batch(), t.output({9, 40}), t.input({9, 40}), t.input({9, 40}),
                                   t.input({40}), {}, 1e-5F);
        }},
-      {"rms_norm_backward_again",
+      {"rms_norm_backward_recompute",
        {"rms_norm_cpu.cl", "if (y) vstore16(v * scale", "if (y) vstore16(v"},
        [](SelfTest& t) {
          record_rms_norm_backward(t.batch(), t.output({9, 40}), t.input({9, 40}), t.input({9, 40}),
@@ -133,12 +133,12 @@ std::vector<Family> families() {
          record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
                                 t.input({9000}), t.input({9000}));
        }},
-      {"swiglu_backward_again", range,
+      {"swiglu_backward_recompute", range,
        [](SelfTest& t) {
          record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
                                 t.input({9000}), t.input({9000}), t.output({9000}));
        }},
-      {"swiglu_backward_kept_again",
+      {"swiglu_backward_kept_recompute",
        {"swiglu_cpu.cl", "if (y) vstore16(g * s * u", "if (y) vstore16(g * s"},
        [](SelfTest& t) {
          record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
