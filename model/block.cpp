@@ -123,13 +123,13 @@ class BlockRecorder {
   }
 
   // From attention's output to the block's.
-  void finish(BlockActivations& a, const Tensor& y, Keep keep = Keep::nothing) {
+  void finish(BlockActivations& a, const Tensor& y, Save save = Save::nothing) {
     a.mid = like(a.x, "mid");
     linear_into(kO, a.mid, flat(a.attention), a.x, a.s);
     const Tensor h2 = norm(a.mid, block_.weights->post_attention_norm, "h2");
     std::tie(a.gate, a.up) = std::tuple_cat(linears(std::array{kGate, kUp}, h2, a.s));
     const Tensor product = activation(a.gate.shape(), "swiglu");
-    const SwigluKept kept = bf16_copies(a, keep);
+    const SwigluKept kept = bf16_copies(a, save);
     record_swiglu(batch_, product, a.gate, a.up, kept);
     if (!kept.gate.empty()) std::tie(a.gate, a.up) = std::tie(kept.gate, kept.up);
     linear_into(kDown, y, product, a.mid, a.s);
@@ -208,9 +208,9 @@ class BlockRecorder {
 
   // Where the largest of what the backward needs is in bf16: where products round their operands
   // anyway. A quarter of a step's memory.
-  SwigluKept bf16_copies(const BlockActivations& a, Keep keep) {
+  SwigluKept bf16_copies(const BlockActivations& a, Save save) {
     const bool rounds = has_matrix_unit(batch_.context().variant());
-    if (keep == Keep::nothing || !rounds || a.gate.type() == DType::bf16) return {};
+    if (save == Save::nothing || !rounds || a.gate.type() == DType::bf16) return {};
     return {batch_.temporary(a.gate.shape(), DType::bf16, "kept gate"),
             batch_.temporary(a.up.shape(), DType::bf16, "kept up")};
   }
@@ -246,7 +246,7 @@ Block block_of(const LanguageModel& model, const Adapter* adapter, std::int64_t 
 }
 
 BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
-                              Keep keep) {
+                              Save save) {
   BlockRecorder recorder(batch, block, x.shape()[0], batch.context().activation_type());
   BlockActivations a;
   a.x = x;
@@ -254,7 +254,7 @@ BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, co
   a.attention = recorder.like(a.q, "attention");
   a.log_sum_exp = recorder.temporary({x.shape()[0], block.config->heads}, "log_sum_exp");
   record_attention(batch, a.attention, a.log_sum_exp, recorder.attention_inputs(a.q, a.k, a.v));
-  recorder.finish(a, y, keep);
+  recorder.finish(a, y, save);
   return a;
 }
 

@@ -59,12 +59,12 @@ struct BlockActivations {
 
 // Whether a backward follows: then the largest of what it needs is kept as bf16 where products
 // round their operands anyway.
-enum class Keep { nothing, for_backward };
+enum class Save { nothing, for_backward };
 
 // y [T, D] = block(x [T, D]); y must not be x. Rows attend to one another as rows.first and
 // rows.last say; all but y are temporaries of the batch, kept in the returned value.
 BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
-                              Keep keep = Keep::nothing);
+                              Save save = Save::nothing);
 
 // The same with keys and values appended to the cache at rows.positions and read from there.
 void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,

@@ -15,11 +15,11 @@ constexpr PerProjection<std::string_view> kNames{
     "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
     "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
 
-struct Outline {
+struct Dims {
   std::int64_t outputs, inputs;
 };
 
-Outline outline_of(const ModelConfig& c, Projection p) {
+Dims dims_of(const ModelConfig& c, Projection p) {
   const std::int64_t q_width = c.heads * c.head_dim;
   const std::int64_t kv_width = c.kv_heads * c.head_dim;
   switch (p) {
@@ -107,10 +107,10 @@ class Loader {
     }
     for (std::size_t p = 0; p < kProjections; ++p) {
       const auto projection = static_cast<Projection>(p);
-      const Outline outline = outline_of(c, projection);
+      const Dims dims = dims_of(c, projection);
       const std::string path = path_of(layer, projection);
-      block.linears[p].w = matrix(path + ".weight", {outline.outputs, outline.inputs});
-      block.linears[p].bias = optional_vector(path + ".bias", outline.outputs);
+      block.linears[p].w = matrix(path + ".weight", {dims.outputs, dims.inputs});
+      block.linears[p].bias = optional_vector(path + ".bias", dims.outputs);
     }
     return block;
   }
@@ -280,8 +280,8 @@ std::vector<AdapterSite> select_sites(const ModelConfig& config,
   for (std::int64_t layer = begin; layer < config.layers; ++layer) {
     for (std::size_t p = 0; p < kProjections; ++p) {
       const auto projection = static_cast<Projection>(p);
-      const Outline outline = outline_of(config, projection);
-      AdapterSite site{path_of(layer, projection), outline.inputs, outline.outputs};
+      const Dims dims = dims_of(config, projection);
+      AdapterSite site{path_of(layer, projection), dims.inputs, dims.outputs};
       if (is_wanted(site, target_modules)) sites.push_back(std::move(site));
     }
   }

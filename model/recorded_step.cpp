@@ -89,8 +89,8 @@ void RecordedStep::record(const StepResults& results) {
     blocks.back().rows.order = order;
     if (lowest == config.layers && any_lora(blocks.back().loras)) lowest = layer;
     const Tensor y = activation("block output");
-    const Keep keep = training ? Keep::for_backward : Keep::nothing;
-    saved.push_back(record_block(batch_, y, x, blocks.back(), keep));
+    const Save save = training ? Save::for_backward : Save::nothing;
+    saved.push_back(record_block(batch_, y, x, blocks.back(), save));
     x = y;
   }
 

@@ -64,20 +64,20 @@ OwnedQueue retained(cl_command_queue queue) {
 }
 
 // What a Context stands on: its own objects, or a caller's, retained.
-struct Ground {
+struct Handles {
   Device device;
   OwnedContext context;
   OwnedQueue queue;
 };
 
-Ground own_ground(const ContextConfig& config) {
-  Ground ground{.device = select_device(config.device), .context = {}, .queue = {}};
-  ground.context = make_context(ground.device.id);
-  ground.queue = make_queue(ground.context.get(), ground.device.id, config.profile);
-  return ground;
+Handles own_handles(const ContextConfig& config) {
+  Handles handles{.device = select_device(config.device), .context = {}, .queue = {}};
+  handles.context = make_context(handles.device.id);
+  handles.queue = make_queue(handles.context.get(), handles.device.id, config.profile);
+  return handles;
 }
 
-Ground adopted_ground(const AdoptedQueue& adopted, const ContextConfig& config) {
+Handles adopted_handles(const AdoptedQueue& adopted, const ContextConfig& config) {
   require_adoptable(adopted, config.profile);
   return {.device = describe_device(adopted.device),
           .context = retained(adopted.context),
@@ -114,11 +114,11 @@ std::shared_ptr<ProgramStore> program_store_of(const ContextConfig& config) {
 }  // namespace
 
 struct Context::State {
-  State(Ground ground, const ContextConfig& c)
+  State(Handles handles, const ContextConfig& c)
       : config(c),
-        device(std::move(ground.device)),
-        context(std::move(ground.context)),
-        queue(std::move(ground.queue)),
+        device(std::move(handles.device)),
+        context(std::move(handles.context)),
+        queue(std::move(handles.queue)),
         health(std::make_shared<DeviceHealth>(device.name, config.stuck_after_seconds,
                                               waiting_for(device))),
         pool(context.get(), device,
@@ -162,12 +162,12 @@ struct Context::State {
 };
 
 Context::Context(const ContextConfig& config)
-    : state_(std::make_unique<State>(own_ground(config), config)) {
+    : state_(std::make_unique<State>(own_handles(config), config)) {
   begin_capture();
 }
 
 Context::Context(const AdoptedQueue& adopted, const ContextConfig& config)
-    : state_(std::make_unique<State>(adopted_ground(adopted, config), config)) {
+    : state_(std::make_unique<State>(adopted_handles(adopted, config), config)) {
   begin_capture();
 }
 
