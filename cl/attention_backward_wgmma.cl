@@ -16,7 +16,7 @@
 //         ds are made transposed, so that p^T and ds^T are left operands where they lie, in
 //         registers; ds^T goes through local memory too, for dq. Two more threads carry dq's parts
 //         to `sums`, where the copy engine adds them up, each every other step's: one waits for its
-//         place while the other's part is on its way.
+//         turn while the other's part is on its way.
 // Order   tasks are taken from a counter, in the order given. A part of dq is added when those of all
 //         tasks before it are: counters[h, step] says of how many. A wait is thus for a task that
 //         runs, and the sum the same every run. The first part is stored, the last one added in
@@ -31,7 +31,7 @@
 #include "hopper_lanes.clh"
 #include "hopper_products.clh"
 #include "hopper_rows.clh"
-#include "attention_backward_wgmma_places.clh"
+#include "attention_backward_wgmma_smem.clh"
 #include "attention_backward_wgmma_scores.clh"
 #include "attention_backward_wgmma_copies.clh"
 
@@ -65,7 +65,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   __local struct Task tasks[2];
   __local ulong barriers[6 + 2 * RING + 8];
   const int item = get_local_id(0), lane = item % 32;
-  struct Places at = places_from(shared_address(tiles), shared_address(barriers));
+  struct Smem at = smem_layout(shared_address(tiles), shared_address(barriers));
   at.stats = shared_address(ring_stats);
   at.info = shared_address(info);
   at.tasks = shared_address(tasks);
@@ -87,7 +87,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   MOST_REGISTERS;
   const float scale_2 = scale * LOG2_E;
   const bool tells = item % 128 == 0;
-  // Where a lane's rows of ds^T go: row lane % 16 of the warp's, 16 bytes at place lane / 16.
+  // Where a lane's rows of ds^T go: row lane % 16 of the warp's, 16 bytes at chunk lane / 16.
   const uint ds_lane = at.ds + (item / 32 * 16 - 64 + (lane & 15)) * 128 +
                        (((lane >> 4) ^ (lane & 7)) << 4);
   float s[STEP / 2], dp[STEP / 2], dk_sums[HEAD_DIM / 2], dv_sums[HEAD_DIM / 2], dq_sums[32];

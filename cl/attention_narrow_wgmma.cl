@@ -73,7 +73,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
   __local uchar tiles[(2 + 2 * RING) * TILE_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[4 + 4 * RING];
   __local struct Tile shared_tiles[2];
-  PLACE_BARRIERS(2)
+  BARRIER_ADDRESSES(2)
   const uint q_tiles = shared_address(tiles), k_tiles = q_tiles + 2 * TILE_BYTES,
              v_tiles = k_tiles + RING * TILE_BYTES;
   const int item = get_local_id(0), lane = item % 32;
@@ -87,7 +87,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
     FEWER_REGISTERS;
     if (item >= 32) return;
     EACH_TILE {
-      TILE_PLACE
+      TILE_COORDS
       const struct Range range = range_of(first, last, t0, T, lane);
       __local struct Tile* tile = shared_tiles + q_stage;
       int rows_first[ROWS / 32], rows_last[ROWS / 32];

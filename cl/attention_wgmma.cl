@@ -33,7 +33,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
   __local uchar tiles[(1 + 2 * RING) * TILE_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 + 4 * RING];
   __local struct Range shared_range;
-  PLACE_BARRIERS(1)
+  BARRIER_ADDRESSES(1)
   const uint q_tile = shared_address(tiles), k_tiles = q_tile + TILE_BYTES,
              v_tiles = k_tiles + RING * TILE_BYTES;
   const int item = get_local_id(0), lane = item % 32;
@@ -47,7 +47,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
     FEWER_REGISTERS;
     if (item >= 32) return;
     EACH_TILE {
-      TILE_PLACE
+      TILE_COORDS
       const struct Range range = range_of(first, last, t0, T, lane);
       if (lane == 0) {
         barrier_wait(q_empty, q_phase ^ 1);
@@ -68,7 +68,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
   float scores[64], out[HEAD_DIM / 2];
   uint weights[8][4];
   EACH_TILE {
-    TILE_PLACE
+    TILE_COORDS
     const int t_0 = t0 + row, t_1 = t_0 + 8;
     const int first_0 = t_0 < T ? first[t_0] : INT_MAX, first_1 = t_1 < T ? first[t_1] : INT_MAX;
     const int last_0 = t_0 < T ? last[t_0] : -1, last_1 = t_1 < T ? last[t_1] : -1;

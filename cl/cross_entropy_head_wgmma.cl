@@ -50,7 +50,7 @@
 // The tiles of this group, in groups of `group_m` tile rows, column by column.
 #define EACH_TILE \
   for (uint id = get_group_id(0); id < row_tiles * column_tiles; id += get_num_groups(0))
-#define TILE_PLACE                                                \
+#define TILE_COORDS                                               \
   const uint first_row = id / (group_m * column_tiles) * group_m; \
   const uint group_rows = min(group_m, row_tiles - first_row);    \
   const uint in_group = id - first_row * column_tiles;            \
@@ -155,7 +155,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
     FEWER_REGISTERS;
     if (item != 0) return;
     EACH_TILE {
-      TILE_PLACE
+      TILE_COORDS
       for (uint k = 0; k < steps; ++k) {
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
         barrier_wait(empty + 8 * stage, phase ^ 1);
@@ -178,7 +178,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
   __global uint* raised_rows = raised + 1 + row_tiles;
   float sums[COLUMNS / 2];
   EACH_TILE {
-    TILE_PLACE
+    TILE_COORDS
     uint before = 0;
     for (uint k = 0; k < steps; ++k) {
       const uint at = shared_address(ring) + stage * STAGE_BYTES;

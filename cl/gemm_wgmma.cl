@@ -52,7 +52,7 @@
 #include "gemm_wgmma_epilogue.clh"
 
 #define TILE_ROWS 128
-#include "gemm_wgmma_places.clh"
+#include "gemm_wgmma_tile_coords.clh"
 #define X_BYTES (TILE_ROWS * 128)
 #define MAP_BYTES 128
 #define PROBLEM_MAPS 5
@@ -187,7 +187,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     __global const Y_TYPE* addend = (__global const Y_TYPE*)address;  // the first one
 #endif
     EACH_SLICE {
-      SLICE_PLACE
+      TILE_COORDS
       for (uint k = box_0; k < box_end; ++k) {
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
         const uint of = IS_TRANSPOSED ? PROBLEM_AT(k, boxes, boxes_1) : problem;
@@ -232,7 +232,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   group_together(part);  // all see the addresses
   float sums[WIDTH / 2];
   EACH_SLICE {
-    SLICE_PLACE
+    TILE_COORDS
     uint before = 0;
     for (uint k = box_0; k < box_end; ++k) {
 #ifdef TRANSPOSED

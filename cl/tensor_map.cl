@@ -8,7 +8,7 @@
 // Cost    128 bytes written
 // Numerics  none: whole numbers
 // What a copy of a box [box_rows, 64] brings is zero outside of the matrix; its rows of 128 bytes lie
-// one after another, in row r the 16 bytes c at place c ^ (r & 7), where wgmma looks for them. The
+// one after another, in row r 16-byte chunk c at chunk c ^ (r & 7), where wgmma looks for them. The
 // bits are those that cuTensorMapEncodeTiled writes for bf16, two dimensions, this swizzle and
 // promotion to 128 bytes in the second-level cache.
 //! clc: build on wgmma:

@@ -235,7 +235,7 @@ std::vector<Family> families() {
        Variant::wgmma,
        kBf16Tolerance},
       {"gemm_wgmma",
-       {"gemm_wgmma_places.clh", "slice = id % SLICES", "slice = 0"},
+       {"gemm_wgmma_tile_coords.clh", "slice = id % SLICES", "slice = 0"},
        [](SelfTest& t) {
          record_gemm(t.batch(), t.output({40, 80}), t.input({40, 3072}), t.input({80, 3072}));
        },
