@@ -11,12 +11,12 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-struct Place {
+struct Location {
   std::size_t line = 1, column = 1;
 };
 
 // Of the byte at `offset`; columns count bytes.
-Place place_of(std::string_view text, std::size_t offset) {
+Location location_of(std::string_view text, std::size_t offset) {
   const std::string_view before = text.substr(0, offset);
   const std::size_t line_end = before.rfind('\n');
   const std::size_t line_begin = line_end == std::string_view::npos ? 0 : line_end + 1;
@@ -33,9 +33,9 @@ struct Document {
 template <class... Args>
 [[noreturn]] void fail_at(const Document& document, std::size_t offset,
                           fmt::format_string<Args...> format, Args&&... args) {
-  const Place place = place_of(document.text, offset);
+  const Location location = location_of(document.text, offset);
   fail(ErrorCode::invalid_file, "{}: line {}, column {}: {}", document.source,
-       document.first_line + place.line - 1, place.column,
+       document.first_line + location.line - 1, location.column,
        fmt::format(format, std::forward<Args>(args)...));
 }
 

@@ -117,7 +117,7 @@ std::vector<Origin> origins_of(const std::string& text) {
 
 }  // namespace
 
-std::string name_places(const std::string& log, const std::string& text) {
+std::string name_locations(const std::string& log, const std::string& text) {
   constexpr std::string_view unnamed = "<kernel>:";
   const std::vector<Origin> origins = origins_of(text);
   std::string named;

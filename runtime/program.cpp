@@ -57,7 +57,7 @@ std::shared_ptr<const Program> Program::from_source(cl_context context, cl_devic
     throw Error(ErrorCode::build_failed,
                 fmt::format("program cache: {} does not build with options '{}': {}\n{}", file,
                             options, opencl_status_text(status),
-                            name_places(build_log(program.get(), device), source)),
+                            name_locations(build_log(program.get(), device), source)),
                 status);
   }
   auto built = std::make_shared<const Program>(std::move(program));

@@ -153,7 +153,7 @@ TEST(SimulatorFindings, CountAlikeOnesOnceAndLeaveOutTheSimulatorsOwnStores) {
       .name = "k.cl", .folders = {}, .text = "#line 1 \"k.cl\"\na\nb\nc\n", .head = {}};
   const SimulatorFindings said = findings_in(race + own + race, file);
   ASSERT_EQ(said.findings.size(), 1U);
-  EXPECT_EQ(said.findings[0].place_text(),
+  EXPECT_EQ(said.findings[0].location_text(),
             "k.cl:2: race: Read-write data race local memory, work-item (1,0,0) and work-item "
             "(0,0,0) at k.cl:3 (and 1 more like it)");
   EXPECT_EQ(said.findings[0].source, "b");

@@ -46,20 +46,20 @@ TEST_F(ClcLintFiles, TellsWhereAFileDoesNotCompileThroughItsIncludes) {
       "__kernel void k(__global float* y) { *y = one(); }\n");
   ASSERT_EQ(wrong.size(), 1U);
   EXPECT_EQ(wrong[0].rule, "does-not-compile");
-  EXPECT_EQ(wrong[0].place, (SourcePlace{"part.clh", 2, 26}));
+  EXPECT_EQ(wrong[0].location, (SourceLocation{"part.clh", 2, 26}));
   EXPECT_THAT(wrong[0].text, HasSubstr("expected ';'"));
 }
 
-TEST_F(ClcLintFiles, PlacesFindingsBehindIncludesAndInMacros) {
+TEST_F(ClcLintFiles, LocatesFindingsBehindIncludesAndInMacros) {
   write("part.clh", "#define AT(m, c) y[(m) * n + (c)]\n#define HALF 0.5\n");
   const std::string text =
       "#include \"part.clh\"\n\n"
       "__kernel void k(__global float* y, int n, int m) {\n"
       "  AT(m, 1) = HALF;\n  y[m * n] = 0;\n}\n";
-  std::vector<SourcePlace> places;
-  for (const Finding& each : findings(text)) places.push_back(each.place);
-  EXPECT_THAT(places, ElementsAre(SourcePlace{"part.clh", 1, 20}, SourcePlace{"part.clh", 2, 14},
-                                  SourcePlace{"test.cl", 5, 5}));
+  std::vector<SourceLocation> locations;
+  for (const Finding& each : findings(text)) locations.push_back(each.location);
+  EXPECT_THAT(locations, ElementsAre(SourceLocation{"part.clh", 1, 20}, SourceLocation{"part.clh", 2, 14},
+                                  SourceLocation{"test.cl", 5, 5}));
 }
 
 TEST_F(ClcLintFiles, SaysThatDefinitionsAreMissing) {

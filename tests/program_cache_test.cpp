@@ -325,11 +325,11 @@ TEST_F(ProgramCacheTest, StoresAtLeastOneProgramInNoTime) {
   EXPECT_EQ(context.programs().store_new_programs(0), 0U);
 }
 
-TEST(KernelText, NamesPlacesThatADriverLeftUnnamed) {
+TEST(KernelText, NamesLocationsThatADriverLeftUnnamed) {
   const std::string text =
       "#line 1 \"a.cl\"\n#line 1 \"b.clh\"\nint b;\nint c;\n#line 2 \"a.cl\"\nint d;\n";
   EXPECT_EQ(
-      name_places("<kernel>:3:5: error: b\n<kernel>:4:1: c <kernel>:6: d <kernel>:99: e", text),
+      name_locations("<kernel>:3:5: error: b\n<kernel>:4:1: c <kernel>:6: d <kernel>:99: e", text),
       "b.clh:1:5: error: b\nb.clh:2:1: c a.cl:2: d <kernel>:99: e");
 }
 

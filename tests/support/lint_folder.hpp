@@ -23,7 +23,7 @@ class LintFolder : public ClangFolder {
     std::vector<std::string> told;
     for (const Finding& each : findings(text, sets, name, house)) {
       if (each.rule == "non-restrict-pointer") continue;
-      told.push_back(each.rule + " " + std::to_string(each.place.line));
+      told.push_back(each.rule + " " + std::to_string(each.location.line));
     }
     return told;
   }

@@ -187,7 +187,7 @@ class Check {
   void tell(const Finding& finding) {
     ++findings_;
     diverges_ = diverges_ || finding.kind == "divergent barrier";
-    output_.result("{}", finding.place_text());
+    output_.result("{}", finding.location_text());
     if (!finding.source.empty()) output_.result("    {}", finding.source);
     object_["findings"].push_back({{"kind", finding.kind},
                                    {"file", finding.file},

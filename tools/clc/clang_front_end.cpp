@@ -159,9 +159,9 @@ bool read_clang_message(const std::string& line, ClangMessage& message) {
   const std::size_t number = column == std::string::npos ? column : where.rfind(':', column - 1);
   if (number == std::string::npos) return false;
   std::string_view numbers = std::string_view(where).substr(number + 1);
-  message.place.file = where.substr(0, number);
-  message.place.line = take_number(numbers);
-  message.place.column = take_number(numbers);
+  message.location.file = where.substr(0, number);
+  message.location.line = take_number(numbers);
+  message.location.column = take_number(numbers);
   const std::size_t option = message.text.rfind(" [-W");
   if (option != std::string::npos && message.text.ends_with("]")) {
     message.option = message.text.substr(option + 2, message.text.size() - option - 3);

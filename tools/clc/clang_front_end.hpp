@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "tools/clc/source_places.hpp"
+#include "tools/clc/source_locations.hpp"
 #include "tools/clc/syntax_tree.hpp"
 
 namespace clora {
 
 struct ClangMessage {
-  SourcePlace place;
+  SourceLocation location;
   bool is_error = false;
   std::string text;    // "use of undeclared identifier 'n'"
   std::string option;  // of a warning: "-Wunused-variable"

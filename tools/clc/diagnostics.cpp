@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kSeverity = "(fatal error|error|warning|note)";
 
-const std::regex& place_first() {
+const std::regex& location_first() {
   static const std::regex pattern(fmt::format(R"(^\s*(.+?):(\d+):(\d+): {}: (.*)$)", kSeverity));
   return pattern;
 }
@@ -22,12 +22,12 @@ const std::regex& severity_first() {
 }
 
 Diagnostic diagnostic_of(const std::smatch& found, bool severity_comes_first) {
-  const std::size_t place = severity_comes_first ? 2 : 1;
+  const std::size_t location = severity_comes_first ? 2 : 1;
   std::string severity = found[severity_comes_first ? 1 : 4];
   if (severity.starts_with("fatal")) severity = "error";
-  return {.file = found[place],
-          .line = std::stoi(found[place + 1]),
-          .column = std::stoi(found[place + 2]),
+  return {.file = found[location],
+          .line = std::stoi(found[location + 1]),
+          .column = std::stoi(found[location + 2]),
           .severity = severity,
           .text = found[5]};
 }
@@ -40,7 +40,7 @@ std::vector<Diagnostic> diagnostics_of(std::string_view log) {
   for (std::string line; std::getline(lines, line);) {
     std::smatch found;
     const bool swapped = std::regex_match(line, found, severity_first());
-    if (!swapped && !std::regex_match(line, found, place_first())) continue;
+    if (!swapped && !std::regex_match(line, found, location_first())) continue;
     Diagnostic diagnostic = diagnostic_of(found, swapped);
     if (std::ranges::find(all, diagnostic) == all.end()) all.push_back(std::move(diagnostic));
   }

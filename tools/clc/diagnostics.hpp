@@ -19,9 +19,9 @@ struct Diagnostic {
   bool operator==(const Diagnostic&) const = default;
 };
 
-// The places and words in a compiler's log; in these forms, of clang and Intel's, pocl's:
+// The locations and words in a compiler's log; in these forms, of clang and Intel's, pocl's:
 //   FILE:LINE:COLUMN: SEVERITY: TEXT        SEVERITY: FILE:LINE:COLUMN: TEXT
-// Each once, in order. What has no place (how many errors there were) is left out.
+// Each once, in order. What has no location (how many errors there were) is left out.
 std::vector<Diagnostic> diagnostics_of(std::string_view log);
 
 // "rms_norm.cl:12:3: error: text", and below it the line, with a mark under the column.

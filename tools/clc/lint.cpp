@@ -20,7 +20,7 @@ bool is_for_cpu(const std::string& file, const BuildSet& set) {
          (!set.devices.empty() && std::ranges::all_of(set.devices, is_cpu));
 }
 
-// Findings, each place and rule once.
+// Findings, each location and rule once.
 class Collected {
  public:
   explicit Collected(const Silence& silence) : silence_(silence) {}
@@ -28,7 +28,7 @@ class Collected {
   void add(std::vector<Finding> findings, const std::string& options) {
     std::set<Key> of_this_set;
     for (Finding& each : findings) {
-      const Key key{each.place, each.rule};
+      const Key key{each.location, each.rule};
       if (silence_.covers(each) || !of_this_set.insert(key).second) continue;
       ++times_[key];
       each.options = options;
@@ -46,7 +46,7 @@ class Collected {
   }
 
  private:
-  using Key = std::pair<SourcePlace, std::string>;
+  using Key = std::pair<SourceLocation, std::string>;
   const Silence& silence_;
   std::map<Key, Finding> all_;
   std::map<Key, std::size_t> times_;
@@ -56,15 +56,15 @@ class Collected {
 
 std::vector<Finding> lint(const KernelFile& file, const std::vector<BuildSet>& sets,
                           const LintOptions& options) {
-  const SourcePlaces places(file.text);
-  const Silence silence(file, places);
+  const SourceLocations locations(file.text);
+  const Silence silence(file, locations);
   Collected collected(silence);
   collected.add(silence.mistakes(), "");
   const std::vector<BuildSet> all = sets.empty() ? std::vector<BuildSet>(1) : sets;
   for (const BuildSet& set : all) {
     const ClangReading reading = read_with_clang(file.text, set.options);
     const LintInput input{.file = file,
-                          .places = places,
+                          .locations = locations,
                           .reading = reading,
                           .has_options = !set.options.empty(),
                           .is_for_cpu = is_for_cpu(file.name, set)};

@@ -12,7 +12,7 @@ struct LintOptions {
   bool house = false;  // rules of this project's style, too
 };
 
-// Findings by place; one that several sets show is there once, with the first of them.
+// Findings by location; one that several sets show is there once, with the first of them.
 // sets: what to read the file with; of an empty list, without options.
 // Errors: as read_with_clang().
 std::vector<Finding> lint(const KernelFile& file, const std::vector<BuildSet>& sets,

@@ -8,7 +8,7 @@ namespace clora {
 void find_barriers_in_divergent_flow(const LintInput& input, Report& report) {
   const Divergence divergence(input.tree());
   for (const LonelyBarrier& each : divergence.barriers()) {
-    const SourcePlace cause = input.places.of(each.cause->use);
+    const SourceLocation cause = input.locations.of(each.cause->use);
     const std::string called(each.call->callee());
     report.at_use(*each.call,
                   (joins_items(called) ? called + "()" : "'" + called + "', which has a barrier,") +

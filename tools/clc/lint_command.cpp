@@ -64,15 +64,15 @@ std::string picture(const std::string& line, int column) {
 }
 
 void print(Output& output, const KernelFile& file, const Finding& finding) {
-  const std::string path = path_of(file, finding.place.file);
-  const std::string line = file.line(finding.place.file, finding.place.line);
-  output.result("{}:{}:{}: {}: {} [{}]{}", path, finding.place.line, finding.place.column,
+  const std::string path = path_of(file, finding.location.file);
+  const std::string line = file.line(finding.location.file, finding.location.line);
+  output.result("{}:{}:{}: {}: {} [{}]{}", path, finding.location.line, finding.location.column,
                 name_of(finding.severity), finding.text, finding.rule,
-                picture(line, finding.place.column));
+                picture(line, finding.location.column));
   if (!finding.options.empty()) output.detail("  with {}", finding.options);
   output.object({{"file", path},
-                 {"line", finding.place.line},
-                 {"column", finding.place.column},
+                 {"line", finding.location.line},
+                 {"column", finding.location.column},
                  {"severity", name_of(finding.severity)},
                  {"rule", finding.rule},
                  {"text", finding.text},

@@ -30,7 +30,7 @@ std::string_view extension_of_call(const SyntaxNode& node) {
 
 void find_unchecked_extensions(const LintInput& input, Report& report) {
   for (const ClangMessage& message : input.reading.messages) {
-    if (is_about_extensions(message)) report.at(message.place, message.text);
+    if (is_about_extensions(message)) report.at(message.location, message.text);
   }
   const bool has_doubles = input.asks_for("cl_khr_fp64");
   visit(input.tree(), [&](const SyntaxNode& node) {

@@ -9,10 +9,10 @@ namespace clora {
 namespace {
 
 // The comment that the file begins with, directives to clc left out.
-std::string opening_comment(const SourcePlaces& places) {
+std::string opening_comment(const SourceLocations& locations) {
   std::string comment;
-  for (int i = 2; i <= places.line_count(); ++i) {  // behind its #line
-    const std::string& line = places.line(i);
+  for (int i = 2; i <= locations.line_count(); ++i) {  // behind its #line
+    const std::string& line = locations.line(i);
     if (!line.starts_with("//")) break;
     if (!line.starts_with("//!")) comment += line + '\n';
   }
@@ -37,7 +37,7 @@ void find_missing_header(const LintInput& input, Report& report) {
     return;
   }
   constexpr std::array<std::string_view, 5> wanted{"Shapes", "Types", "Work", "Cost", "Numerics"};
-  const std::string comment = opening_comment(input.places);
+  const std::string comment = opening_comment(input.locations);
   std::string missing;
   const std::string first = comment.substr(0, comment.find('\n'));
   if (std::ranges::count(first, ' ') < 3) missing = "a formula or sentence";

@@ -148,7 +148,7 @@ void find_pointers_without_restrict(const LintInput& input, Report& report) {
 
 void find_host_arguments(const LintInput& input, Report& report) {
   for (const ClangMessage& message : input.reading.messages) {
-    if (is_about_arguments(message)) report.at(message.place, message.text);
+    if (is_about_arguments(message)) report.at(message.location, message.text);
   }
   const std::set<std::string> structs = structs_with_pointers(input.tree());
   for (const SyntaxNode* function : functions_of(input.tree())) {

@@ -26,7 +26,7 @@ bool has_any(const std::string& text, const std::array<std::string_view, kCount>
 // The text of the #error line that a message is about, or empty.
 std::string error_line_of(const LintInput& input, const ClangMessage& message) {
   const std::string& line =
-      input.places.line(input.places.text_line(message.place.file, message.place.line));
+      input.locations.line(input.locations.text_line(message.location.file, message.location.line));
   const std::size_t begin = line.find_first_not_of(" \t#");
   return message.is_error && begin != std::string::npos && line.compare(begin, 5, "error") == 0
              ? message.text
@@ -51,7 +51,7 @@ bool is_of_memory_that_others_write(const LintInput& input, const ClangMessage& 
 
 // What a file that is included has for others.
 bool is_of_others(const LintInput& input, const ClangMessage& message) {
-  return message.option == "-Wunused-function" && message.place.file != input.file.name;
+  return message.option == "-Wunused-function" && message.location.file != input.file.name;
 }
 
 // Names in capitals are the host's to define.
@@ -80,7 +80,7 @@ void find_missing_definitions(const LintInput& input, Report& report) {
   for (const ClangMessage& message : input.reading.messages) {
     const std::string said = error_line_of(input, message);
     if (said.empty()) continue;
-    report.at(message.place,
+    report.at(message.location,
               "the file wants definitions, and none are given: " + said +
                   "; give -D NAME=VALUE, or write '//! clc: build NAME=VALUE' into its head");
   }
@@ -92,7 +92,7 @@ void find_errors(const LintInput& input, Report& report) {
   int told = 0;
   for (const ClangMessage& message : input.reading.messages) {
     if (!message.is_error || is_about_arguments(message) || is_about_extensions(message)) continue;
-    if (++told <= kMost) report.at(message.place, message.text + hint_for(input, message));
+    if (++told <= kMost) report.at(message.location, message.text + hint_for(input, message));
   }
 }
 
@@ -103,9 +103,9 @@ void find_warnings(const LintInput& input, Report& report) {
     if (is_of_others(input, message)) continue;
     const std::string text = message.text + " (" + message.option + ")";
     if (message.option.starts_with("-Wunused")) {
-      report.at_in_every_set(message.place, text);
+      report.at_in_every_set(message.location, text);
     } else {
-      report.at(message.place, text);
+      report.at(message.location, text);
     }
   }
 }

@@ -74,8 +74,8 @@ std::string_view name_of(Severity severity) {
 std::span<const LintRule> lint_rules() { return kRules; }
 
 bool LintInput::asks_for(std::string_view extension) const {
-  for (int i = 1; i <= places.line_count(); ++i) {
-    const std::string& line = places.line(i);
+  for (int i = 1; i <= locations.line_count(); ++i) {
+    const std::string& line = locations.line(i);
     const std::size_t begin = line.find_first_not_of(" \t");
     if (begin == std::string::npos || line[begin] != '#') continue;
     if (line.find(extension) != std::string::npos) return true;
@@ -85,31 +85,31 @@ bool LintInput::asks_for(std::string_view extension) const {
 
 void Report::at(const SyntaxNode& node, std::string text) {
   Finding finding;
-  finding.place = places_.of(node.place);
-  finding.use = places_.of(node.use);
+  finding.location = locations_.of(node.location);
+  finding.use = locations_.of(node.use);
   finding.text = std::move(text);
   findings_.push_back(std::move(finding));
 }
 
 void Report::at_use(const SyntaxNode& node, std::string text) {
-  at(places_.of(node.use), std::move(text));
+  at(locations_.of(node.use), std::move(text));
 }
 
-void Report::at(const SourcePlace& place, std::string text) {
+void Report::at(const SourceLocation& location, std::string text) {
   Finding finding;
-  finding.place = finding.use = place;
+  finding.location = finding.use = location;
   finding.text = std::move(text);
   findings_.push_back(std::move(finding));
 }
 
-void Report::at_in_every_set(const SourcePlace& place, std::string text) {
-  at(place, std::move(text));
+void Report::at_in_every_set(const SourceLocation& location, std::string text) {
+  at(location, std::move(text));
   findings_.back().must_be_in_every_set = true;
 }
 
 std::vector<Finding> findings_in(const LintInput& input, bool house) {
   std::vector<Finding> findings;
-  Report report(input.places, findings);
+  Report report(input.locations, findings);
   for (const LintRule& rule : lint_rules()) {
     if (rule.find == nullptr || (rule.is_house && !house)) continue;
     const std::size_t before = findings.size();

@@ -15,7 +15,7 @@ namespace clora {
 
 struct LintInput {
   const KernelFile& file;
-  const SourcePlaces& places;
+  const SourceLocations& locations;
   const ClangReading& reading;
   bool has_options = false;  // there is a set of options to read the file with
   bool is_for_cpu = false;   // its name or its build sets say so
@@ -27,17 +27,17 @@ struct LintInput {
 
 class Report {
  public:
-  Report(const SourcePlaces& places, std::vector<Finding>& findings)
-      : places_(places), findings_(findings) {}
+  Report(const SourceLocations& locations, std::vector<Finding>& findings)
+      : locations_(locations), findings_(findings) {}
 
   void at(const SyntaxNode& node, std::string text);      // where it is written, be it in a macro
   void at_use(const SyntaxNode& node, std::string text);  // where its macro is used
-  void at(const SourcePlace& place, std::string text);
+  void at(const SourceLocation& location, std::string text);
   // What another set of options may make good: something unused.
-  void at_in_every_set(const SourcePlace& place, std::string text);
+  void at_in_every_set(const SourceLocation& location, std::string text);
 
  private:
-  const SourcePlaces& places_;
+  const SourceLocations& locations_;
   std::vector<Finding>& findings_;
 };
 

@@ -17,51 +17,51 @@ std::vector<std::string> rule_names() {
 }
 
 // The first line from `line` on that is more than a comment.
-int next_line_of_code(const SourcePlaces& places, int line) {
-  for (; line < places.line_count(); ++line) {
-    const std::string& text = places.line(line);
+int next_line_of_code(const SourceLocations& locations, int line) {
+  for (; line < locations.line_count(); ++line) {
+    const std::string& text = locations.line(line);
     const std::size_t begin = text.find_first_not_of(" \t");
     if (begin != std::string::npos && text.compare(begin, 2, "//") != 0) break;
   }
   return line;
 }
 
-SourcePlace line_place(const SourcePlaces& places, int line) { return places.of({line, 0}); }
+SourceLocation line_location(const SourceLocations& locations, int line) { return locations.of({line, 0}); }
 
 }  // namespace
 
-Silence::Silence(const KernelFile& file, const SourcePlaces& places) {
+Silence::Silence(const KernelFile& file, const SourceLocations& locations) {
   for (const AllowedRule& each : file.head.allowed) {
     if (check(each.rule, each.reason, {file.name, 1, 1})) everywhere_.insert(each.rule);
   }
-  for (int line = 1; line <= places.line_count(); ++line) read_line(places, line);
+  for (int line = 1; line <= locations.line_count(); ++line) read_line(locations, line);
 }
 
 bool Silence::covers(const Finding& finding) const {
-  const auto is_allowed_at = [&](SourcePlace place) {
-    place.column = 0;
-    return at_lines_.contains({finding.rule, place});
+  const auto is_allowed_at = [&](SourceLocation location) {
+    location.column = 0;
+    return at_lines_.contains({finding.rule, location});
   };
-  return everywhere_.contains(finding.rule) || is_allowed_at(finding.place) ||
+  return everywhere_.contains(finding.rule) || is_allowed_at(finding.location) ||
          is_allowed_at(finding.use);
 }
 
-void Silence::read_line(const SourcePlaces& places, int line) {
-  const std::string& text = places.line(line);
+void Silence::read_line(const SourceLocations& locations, int line) {
+  const std::string& text = locations.line(line);
   const std::size_t at = text.find(kMark);
   if (at == std::string::npos) return;
   const std::size_t begin = std::min(text.find_first_not_of(' ', at + kMark.size()), text.size());
   const std::size_t end = std::min(text.find_first_of(" \t\\", begin), text.size());
   const std::string rule = text.substr(begin, end - begin);
   const std::size_t reason = std::min(text.find_first_not_of(" \t\\", end), text.size());
-  const SourcePlace here = places.of({line, static_cast<int>(at) + 1});
+  const SourceLocation here = locations.of({line, static_cast<int>(at) + 1});
   if (!check(rule, text.substr(reason), here)) return;
   const bool is_alone = text.find_first_not_of(" \t") == at;
-  const int meant = is_alone ? next_line_of_code(places, line) : line;
-  at_lines_.insert({rule, line_place(places, meant)});
+  const int meant = is_alone ? next_line_of_code(locations, line) : line;
+  at_lines_.insert({rule, line_location(locations, meant)});
 }
 
-bool Silence::check(const std::string& rule, const std::string& reason, const SourcePlace& place) {
+bool Silence::check(const std::string& rule, const std::string& reason, const SourceLocation& location) {
   const std::vector<std::string> names = rule_names();
   std::string wrong;
   if (std::ranges::find(names, rule) == names.end()) {
@@ -73,7 +73,7 @@ bool Silence::check(const std::string& rule, const std::string& reason, const So
   if (wrong.empty()) return true;
   Finding mistake;
   mistake.rule = "allow-without-reason";
-  mistake.place = mistake.use = place;
+  mistake.location = mistake.use = location;
   mistake.text = wrong;
   mistakes_.push_back(std::move(mistake));
   return false;

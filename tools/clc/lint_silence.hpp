@@ -14,13 +14,13 @@
 
 #include "tools/clc/kernel_file.hpp"
 #include "tools/clc/lint_finding.hpp"
-#include "tools/clc/source_places.hpp"
+#include "tools/clc/source_locations.hpp"
 
 namespace clora {
 
 class Silence {
  public:
-  Silence(const KernelFile& file, const SourcePlaces& places);
+  Silence(const KernelFile& file, const SourceLocations& locations);
 
   // Whether the file allows what was found, where it is written or where its macro is used.
   bool covers(const Finding& finding) const;
@@ -29,11 +29,11 @@ class Silence {
   const std::vector<Finding>& mistakes() const noexcept { return mistakes_; }
 
  private:
-  void read_line(const SourcePlaces& places, int line);
-  bool check(const std::string& rule, const std::string& reason, const SourcePlace& place);
+  void read_line(const SourceLocations& locations, int line);
+  bool check(const std::string& rule, const std::string& reason, const SourceLocation& location);
 
   std::set<std::string> everywhere_;                        // rules
-  std::set<std::pair<std::string, SourcePlace>> at_lines_;  // column 0
+  std::set<std::pair<std::string, SourceLocation>> at_lines_;  // column 0
   std::vector<Finding> mistakes_;
 };
 

@@ -45,18 +45,18 @@ std::string kind_of(const std::string& title) {
   return {};
 }
 
-struct Place {
+struct Location {
   std::string file;
   int line = 0;
 };
 
-std::vector<Place> places_in(const std::string& text) {
+std::vector<Location> locations_in(const std::string& text) {
   static const std::regex pattern(R"(At line (\d+)(?: \(column \d+\))? of (.*):)");
-  std::vector<Place> places;
+  std::vector<Location> locations;
   for (std::sregex_iterator each(text.begin(), text.end(), pattern), end; each != end; ++each) {
-    places.push_back({(*each)[2].str(), std::stoi((*each)[1].str())});
+    locations.push_back({(*each)[2].str(), std::stoi((*each)[1].str())});
   }
-  return places;
+  return locations;
 }
 
 // Who did it: "work-item (1,0,0)", "group (0,0,0): Only 4 out of 16 ..."
@@ -78,16 +78,16 @@ Finding finding_of(const Message& message, const KernelFile& file) {
   static const std::regex address(R"((?: at)? (\w+ memory) address \w+)");
   Finding finding{.kind = kind_of(message.title), .file = {}, .line = 0, .text = {}, .source = {}};
   finding.text = std::regex_replace(message.title, address, " $1");
-  const std::vector<Place> places = places_in(message.text);
+  const std::vector<Location> locations = locations_in(message.text);
   const std::vector<std::string> actors = actors_in(message.text);
-  if (!places.empty()) {
-    finding.file = places[0].file;
-    finding.line = places[0].line;
+  if (!locations.empty()) {
+    finding.file = locations[0].file;
+    finding.line = locations[0].line;
     finding.source = file.line(finding.file, finding.line);
   }
   if (!actors.empty()) finding.text += ", " + actors[0];
   if (actors.size() > 1) finding.text += " and " + actors[1];
-  if (places.size() > 1) finding.text += fmt::format(" at {}:{}", places[1].file, places[1].line);
+  if (locations.size() > 1) finding.text += fmt::format(" at {}:{}", locations[1].file, locations[1].line);
   return finding;
 }
 
@@ -104,10 +104,10 @@ void add(std::vector<Finding>& findings, Finding finding) {
 
 }  // namespace
 
-std::string Finding::place_text() const {
-  std::string place = file.empty() ? "" : file + ": ";
-  if (line > 0) place = fmt::format("{}:{}: ", file, line);
-  return fmt::format("{}{}: {}{}", place, kind, text,
+std::string Finding::location_text() const {
+  std::string location = file.empty() ? "" : file + ": ";
+  if (line > 0) location = fmt::format("{}:{}: ", file, line);
+  return fmt::format("{}{}: {}{}", location, kind, text,
                      count > 1 ? fmt::format(" (and {} more like it)", count - 1) : "");
 }
 

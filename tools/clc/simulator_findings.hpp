@@ -18,7 +18,7 @@ struct Finding {
   int count = 1;       // of its kind at this line
 
   // "saxpy.cl:12: race: ..."
-  std::string place_text() const;
+  std::string location_text() const;
 };
 
 struct SimulatorFindings {

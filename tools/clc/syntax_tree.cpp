@@ -154,11 +154,11 @@ class TreeReader : public nlohmann::json_sax<Json> {
     const bool is_of_macro = key == "spellingLoc" || key == "expansionLoc";
     const std::string& field = is_of_macro ? parts_.back().key : key;
     if (field == "end" || (field == "begin" && is_placed_.back())) return;
-    if (key != "expansionLoc") node.place = spot;
+    if (key != "expansionLoc") node.location = spot;
     if (key != "spellingLoc") {
       node.use = spot;
       is_placed_.back() = true;
-      if (node.place.line == 0) node.place = spot;  // written by ## or in a header
+      if (node.location.line == 0) node.location = spot;  // written by ## or in a header
     }
   }
 

@@ -1,5 +1,5 @@
 // The syntax tree of a kernel file as clang sees it, from `clang -ast-dump=json`: every node with
-// its kind, type and place. Clang's names are kept: "IfStmt", "DeclRefExpr".
+// its kind, type and location. Clang's names are kept: "IfStmt", "DeclRefExpr".
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace clora {
 
-// A place in the text that clang has read, from 1; line 0: none in it.
+// A location in the text that clang has read, from 1; line 0: none in it.
 struct TextSpot {
   int line = 0, column = 0;
   bool operator==(const TextSpot&) const = default;
@@ -22,8 +22,8 @@ struct SyntaxNode {
   std::string type;    // typedefs resolved: "const __global float *"
   std::string detail;  // opcode, kind of cast, or a constant's value
   std::string id;      // of what is declared or referred to
-  TextSpot place;      // where it is written, be it in a macro
-  TextSpot use;        // where the macro that it comes from is used; else as place
+  TextSpot location;      // where it is written, be it in a macro
+  TextSpot use;        // where the macro that it comes from is used; else as location
   std::vector<SyntaxNode> children;
 
   bool is(std::string_view what) const noexcept { return kind == what; }

@@ -8,18 +8,18 @@
 
 namespace clora {
 
-struct SourcePlace {
+struct SourceLocation {
   std::string file;  // "gemm.cl", or what it includes
   int line = 0, column = 0;
-  auto operator<=>(const SourcePlace&) const = default;
+  auto operator<=>(const SourceLocation&) const = default;
 };
 
-class SourcePlaces {
+class SourceLocations {
  public:
-  explicit SourcePlaces(const std::string& text);
+  explicit SourceLocations(const std::string& text);
 
   // Line 0 for a spot that is none.
-  SourcePlace of(TextSpot spot) const;
+  SourceLocation of(TextSpot spot) const;
   // The number of a line in the text; 0 where there is none such.
   int text_line(const std::string& file, int line) const;
   // A line of the text, from 1 on; empty where there is none such.

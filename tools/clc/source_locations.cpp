@@ -1,10 +1,10 @@
-#include "tools/clc/source_places.hpp"
+#include "tools/clc/source_locations.hpp"
 
 #include <sstream>
 
 namespace clora {
 
-SourcePlaces::SourcePlaces(const std::string& text) {
+SourceLocations::SourceLocations(const std::string& text) {
   std::istringstream lines(text);
   std::string file;
   int number = 0;
@@ -20,20 +20,20 @@ SourcePlaces::SourcePlaces(const std::string& text) {
   }
 }
 
-SourcePlace SourcePlaces::of(TextSpot spot) const {
+SourceLocation SourceLocations::of(TextSpot spot) const {
   if (spot.line < 1 || spot.line > line_count()) return {};
   const Line& line = lines_[static_cast<std::size_t>(spot.line) - 1];
   return {line.file, line.number, spot.column};
 }
 
-int SourcePlaces::text_line(const std::string& file, int line) const {
+int SourceLocations::text_line(const std::string& file, int line) const {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     if (lines_[i].number == line && lines_[i].file == file) return static_cast<int>(i) + 1;
   }
   return 0;
 }
 
-const std::string& SourcePlaces::line(int number) const {
+const std::string& SourceLocations::line(int number) const {
   static const std::string none;
   if (number < 1 || number > line_count()) return none;
   return lines_[static_cast<std::size_t>(number) - 1].text;
