@@ -71,7 +71,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   at.tasks = shared_address(tasks);
   if (item == 0) {
     begin_barriers(at);
-    for (int i = 0; i < 4; ++i) map_written(maps + i * MAP_BYTES);
+    for (int i = 0; i < 4; ++i) tensormap_acquire(maps + i * MAP_BYTES);
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
   if (item < 128) {

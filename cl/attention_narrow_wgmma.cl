@@ -79,7 +79,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
   const int item = get_local_id(0), lane = item % 32;
   if (item == 0) {
     begin_barriers(q_full, 2);
-    for (int i = 0; i < 3; ++i) map_written(maps + i * MAP_BYTES);
+    for (int i = 0; i < 3; ++i) tensormap_acquire(maps + i * MAP_BYTES);
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
   uint stage = 0, phase = 0, q_stage = 0, q_phase = 0;

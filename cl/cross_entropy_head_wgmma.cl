@@ -103,14 +103,14 @@ void exponentials(const float* z, const float* reference, float* total, uint box
 #define KEEP_BOX(side)
 #else
 #define FREE_BOX(side)                     \
-  if (item % 128 == 0) BOXES_STORED_BUT(1); \
+  if (item % 128 == 0) TMA_STORE_WAIT(1);   \
   group_together(part);
 #define KEEP_BOX(side)                                                                         \
-  stores_seen();                                                                               \
+  tma_store_fence();                                                                           \
   group_together(part);                                                                        \
   if (item % 128 == 0) {                                                                       \
-    store_box(table + 2 * MAP_BYTES, box, v0 % split_columns + 64 * side,                       \
-              v0 / split_columns * split_rows + t0 + 64 * part);                               \
+    tma_store_2d(table + 2 * MAP_BYTES, box, v0 % split_columns + 64 * side,                    \
+                 v0 / split_columns * split_rows + t0 + 64 * part);                            \
   }
 #endif
 
@@ -147,7 +147,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
       barrier_begin(empty + 8 * i, 2);
     }
     barriers_begun();
-    for (uint i = 0; i < 3; ++i) map_written(table + i * MAP_BYTES);
+    for (uint i = 0; i < 3; ++i) tensormap_acquire(table + i * MAP_BYTES);
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
   uint stage = 0, phase = 0;
@@ -160,8 +160,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
         barrier_wait(empty + 8 * stage, phase ^ 1);
         barrier_expect(ready, STAGE_BYTES);
-        copy_box(to, table, 64 * k, t0, ready);
-        copy_box(to + X_BYTES, table + MAP_BYTES, 64 * k, v0, ready);
+        tma_load_2d(to, table, 64 * k, t0, ready);
+        tma_load_2d(to + X_BYTES, table + MAP_BYTES, 64 * k, v0, ready);
         NEXT_STAGE
       }
     }
@@ -173,7 +173,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
   const uint boxes = 0;
 #else
   const uint boxes = shared_address(e_boxes) + part * 2 * BOX_BYTES;
-  if (item % 128 == 0) map_written(table + 2 * MAP_BYTES);
+  if (item % 128 == 0) tensormap_acquire(table + 2 * MAP_BYTES);
 #endif
   __global uint* raised_rows = raised + 1 + row_tiles;
   float sums[COLUMNS / 2];
@@ -246,7 +246,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
     }
   }
 #ifndef LOSS_ALONE
-  if (item % 128 == 0) boxes_kept();
+  if (item % 128 == 0) tma_store_wait_all();
   if (again) {
     for (uint t = get_group_id(0) * 8 + part * 4 + warp; t < T; t += get_num_groups(0) * 8) {
       if (raised_rows[t] == 0) continue;

@@ -27,7 +27,7 @@
 // Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for
 //         64 ranks at once; ADDEND and BIAS where they are there; ALIGNED: C is a multiple of 8;
 //         STAGED, with it and Y_BF16: so many columns of a tile, a multiple of 64, leave through
-//         shared memory by bulk stores
+//         shared memory by TMA stores
 // Local   STAGES * (128 + WIDTH) * 128 bytes, with COLUMNS as a multiple of 64 where that is more
 //         and operands come as whole boxes; STAGED * 256 bytes; barriers
 // Cost    2 M C (J + R) flops, and 2 M R J for each column of tiles where the shrink is fused
@@ -130,7 +130,7 @@
 // The boxes of one transposed operand: 64 columns each, from c0 on.
 void copy_across(uint to, __global const uchar* map, uint c0, uint step, uint ready) {
   for (uint i = 0; i < BOXES_ACROSS; ++i)
-    copy_box(to + i * SUBTILE_BYTES, map, c0 + i * 64, step, ready);
+    tma_load_2d(to + i * SUBTILE_BYTES, map, c0 + i * 64, step, ready);
 }
 
 // A tile's row of the addend comes nearer while the tile is multiplied.
@@ -177,7 +177,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     }
     barriers_begun();
   }
-  if (item < PROBLEMS * PROBLEM_MAPS) map_written(table + item * MAP_BYTES);
+  if (item < PROBLEMS * PROBLEM_MAPS) tensormap_acquire(table + item * MAP_BYTES);
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
   uint stage = 0, phase = 0;
   if (item < 128) {
@@ -195,13 +195,13 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
         __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
         barrier_wait(empty + 8 * stage, phase ^ 1);
         barrier_expect(ready, X_BYTES + (IS_TRANSPOSED ? ACROSS_BYTES : WIDTH * 128));
-        copy_box(to, map, step, m0, ready);
+        tma_load_2d(to, map, step, m0, ready);
         if (IS_TRANSPOSED) {
           copy_across(to + X_BYTES, map + MAP_BYTES, c0, m0 / split_rows * J + step, ready);
         } else {
-          copy_box(to + X_BYTES, map + MAP_BYTES, step, c0, ready);
+          tma_load_2d(to + X_BYTES, map + MAP_BYTES, step, c0, ready);
         }
-        if (SHRINK) copy_box(to + X_BYTES + COLUMNS * 128, map + 2 * MAP_BYTES, step, 0, ready);
+        if (SHRINK) tma_load_2d(to + X_BYTES + COLUMNS * 128, map + 2 * MAP_BYTES, step, 0, ready);
 #ifdef ADDEND
         for (uint m = m0 + k; m < min(m0 + TILE_ROWS, M); m += all_boxes) {
           prefetch_row(addend, m, c0, C);
@@ -216,7 +216,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
         __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
         barrier_wait(empty + 8 * stage, phase ^ 1);
         barrier_expect(ready, U_BYTES + (SHRINK ? 0 : X_BYTES));
-        if (!SHRINK) copy_box(to, map + 2 * MAP_BYTES, step, m0, ready);
+        if (!SHRINK) tma_load_2d(to, map + 2 * MAP_BYTES, step, m0, ready);
         copy_across(to + X_BYTES, map + 3 * MAP_BYTES, c0, step, ready);
         NEXT_STAGE
       }
@@ -284,23 +284,23 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #endif
     const uint boxes_at = shared_address(ring) + RING_BYTES + part * STAGED_BYTES;
 #ifdef STAGED
-    if (item % 128 == 0) BOXES_STORED_BUT(0);
+    if (item % 128 == 0) TMA_STORE_WAIT(0);
     group_together(part);  // the boxes of the tile before have left
 #endif
     store_sums((__global Y_TYPE*)addresses[Y_AT], sums, added, extras, m0 + tile_row, c0, M,
                C_OF_PROBLEM, lane, boxes_at, item % 128 / 32);
 #ifdef STAGED
-    stores_seen();
+    tma_store_fence();
     group_together(part);  // the boxes are whole
     if (item % 128 == 0) {
       for (uint i = 0; i < STAGED / 64; ++i) {
-        store_box(table + (problem * PROBLEM_MAPS + 4) * MAP_BYTES, boxes_at + i * SUBTILE_BYTES,
-                  c0 + 64 * i, m0 + 64 * part);
+        tma_store_2d(table + (problem * PROBLEM_MAPS + 4) * MAP_BYTES, boxes_at + i * SUBTILE_BYTES,
+                     c0 + 64 * i, m0 + 64 * part);
       }
     }
 #endif
   }
 #ifdef STAGED
-  if (item % 128 == 0) boxes_kept();
+  if (item % 128 == 0) tma_store_wait_all();
 #endif
 }

@@ -81,7 +81,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
   const uint b_full = empty + 8 * STAGES, b_empty = b_full + 8;
   const uint item = get_local_id(0), units = strips * chunks * rank_blocks;
   for (uint i = item; i < problem_count * PROBLEM_MAPS; i += 384)
-    map_written(table + i * MAP_BYTES);
+    tensormap_acquire(table + i * MAP_BYTES);
   if (item >= 128 && item - 128 < problem_count) {
     problems[item - 128] = problem_of(table, problem_count, item - 128);
   }
@@ -109,7 +109,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
         barrier_wait(b_empty, b_phase ^ 1);
         barrier_expect(b_full, STRIP_BOXES * B_BYTES);
         for (uint i = 0; i < STRIP_BOXES; ++i) {
-          copy_box(b_at + i * B_BYTES, of_b, strip_k + 64 * i, unit.r0, b_full);
+          tma_load_2d(b_at + i * B_BYTES, of_b, strip_k + 64 * i, unit.r0, b_full);
         }
         b_phase ^= 1;
       }
@@ -119,9 +119,9 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
         barrier_wait(empty + 8 * stage, taken / STAGES % 2 ^ 1);
         barrier_expect(ready, STAGE_BYTES);
         for (uint i = 0; i < STRIP_BOXES; ++i) {
-          copy_box(to + i * BOX_BYTES, of_x, strip_k + 64 * i, box * 64, ready);
+          tma_load_2d(to + i * BOX_BYTES, of_x, strip_k + 64 * i, box * 64, ready);
         }
-        copy_box(to + STRIP_BOXES * BOX_BYTES, of_s, unit.r0, box * 64, ready);
+        tma_load_2d(to + STRIP_BOXES * BOX_BYTES, of_s, unit.r0, box * 64, ready);
       }
     }
     return;

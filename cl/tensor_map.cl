@@ -1,5 +1,5 @@
 // tensor_map: what a kernel reaches tensors by that are no arguments of its (ops/tensor_maps.hpp):
-// the descriptor by which Hopper's bulk copies read boxes of a bf16 matrix; addresses; counters.
+// the descriptor by which Hopper's TMA reads boxes of a bf16 matrix; addresses; counters.
 //
 // Shapes  matrix [rows, columns] with `stride` elements a row, a multiple of 8; maps 128 bytes each
 // Types   bf16; a map is 16 words of 64 bits

@@ -20,7 +20,7 @@ struct MappedMatrix {
   std::uint32_t box_rows = 0;
 };
 
-// In this order, without gaps: the maps by which Hopper's bulk copies read and write bf16 matrices,
+// In this order, without gaps: the maps by which Hopper's TMA reads and writes bf16 matrices,
 // 128 bytes each; addresses, 8 bytes each, 0 of an empty tensor; words of 4 bytes that are zero
 // before the first launch and left zero by each.
 struct TensorTable {
