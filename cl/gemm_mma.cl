@@ -51,8 +51,8 @@ INLINED void copy_rows(uint to, Rows m, uint r0, uint k0, uint item) {
   for (uint i = item; i < TILE * 4; i += 256) {
     const uint row = r0 + i / 4, k = k0 + i % 4 * 8;
     const bool is_read = row < m.rows && k < m.columns;
-    copy_16(to + by_rows(i / 4, i % 4), is_read ? m.data + (size_t)row * m.stride + k : m.data,
-            is_read);
+    cp_async(to + by_rows(i / 4, i % 4), is_read ? m.data + (size_t)row * m.stride + k : m.data,
+             is_read);
   }
 }
 // 32 rows from k0 on, which are steps, 128 columns from c0 on.
@@ -61,8 +61,8 @@ INLINED void copy_steps(uint to, Rows m, uint k0, uint c0, uint item) {
   for (uint i = item; i < STEPS * 16; i += 256) {
     const uint row = k0 + i / 16, c = c0 + i % 16 * 8;
     const bool is_read = row < m.rows && c < m.columns;
-    copy_16(to + by_steps(i / 16, i % 16), is_read ? m.data + (size_t)row * m.stride + c : m.data,
-            is_read);
+    cp_async(to + by_steps(i / 16, i % 16), is_read ? m.data + (size_t)row * m.stride + c : m.data,
+             is_read);
   }
 }
 
@@ -74,23 +74,23 @@ INLINED void multiply_stage(float (*sums)[4][4], uint x, uint w, uint row, uint 
     uint a[4][4], b[2][4];
 #pragma unroll
     for (uint i = 0; i < 4; ++i) {
-      load_matrices(a[i], x + by_rows(row + 16 * i + lane % 16, 2 * k + lane / 16));
+      ldmatrix_x4(a[i], x + by_rows(row + 16 * i + lane % 16, 2 * k + lane / 16));
     }
 #pragma unroll
     for (uint j = 0; j < 2; ++j) {
       // Matrices in the order: the first 8 columns' steps 0-7 and 8-15, then the next 8 columns'.
       if (w_by_steps) {
-        load_transposed(b[j], w + by_steps(16 * k + lane % 16, column / 8 + 2 * j + lane / 16));
+        ldmatrix_x4_trans(b[j], w + by_steps(16 * k + lane % 16, column / 8 + 2 * j + lane / 16));
       } else {
-        load_matrices(b[j], w + by_rows(column + 16 * j + lane / 16 * 8 + lane % 8,
-                                        2 * k + lane / 8 % 2));
+        ldmatrix_x4(b[j], w + by_rows(column + 16 * j + lane / 16 * 8 + lane % 8,
+                                      2 * k + lane / 8 % 2));
       }
     }
 #pragma unroll
     for (uint i = 0; i < 4; ++i) {
 #pragma unroll
       for (uint j = 0; j < 4; ++j) {
-        multiply(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        mma_m16n8k16(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
       }
     }
   }
@@ -151,16 +151,16 @@ __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void gemm_mma(
   for (uint i = 0; i < 64; ++i) sums[i / 16][i / 4 % 4][i % 4] = 0.0f;
   for (uint k = 0; k < RING - 1; ++k) {
     if (k < stages) copy_stage(base + k * STAGE_BYTES, k, w_stages, x, w, s, u, m0, c0, item);
-    COPIES_COMMIT;
+    CP_ASYNC_COMMIT;
   }
   for (uint k = 0; k < stages; ++k) {
-    COPIES_BUT(1);                 // this stage is there, of this item's copies,
+    CP_ASYNC_WAIT(1);              // this stage is there, of this item's copies,
     barrier(CLK_LOCAL_MEM_FENCE);  // and of all; and all are done with the stage before
     const uint ahead = k + RING - 1;
     if (ahead < stages) {
       copy_stage(base + ahead % RING * STAGE_BYTES, ahead, w_stages, x, w, s, u, m0, c0, item);
     }
-    COPIES_COMMIT;
+    CP_ASYNC_COMMIT;
     const uint at = base + k % RING * STAGE_BYTES;
     if (IS_TRANSPOSED || k >= w_stages) {
       multiply_stage(sums, at, at + OPERAND_BYTES, row, column, lane, true);
