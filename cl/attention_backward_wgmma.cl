@@ -70,10 +70,10 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   at.info = shared_address(info);
   at.tasks = shared_address(tasks);
   if (item == 0) {
-    begin_barriers(at);
+    init_mbarriers(at);
     for (int i = 0; i < 4; ++i) tensormap_acquire(maps + i * MAP_BYTES);
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
+  barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
   if (item < 128) {
     FEWEST_REGISTERS;
     if (item == 0) {
@@ -95,13 +95,13 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   uint stage = 0, phase = 0, step = 0, loaded_phase = 0;
   for (uint turn = 0;; turn ^= 1) {
     int part = warp_first(item / 128 - 1);
-    barrier_wait(at.k_full, turn);
+    mbarrier_wait(at.k_full, turn);
     if (shared_int(at.tasks + turn * TASK_BYTES) < 0) return;
     const int count = shared_int(at.tasks + turn * TASK_BYTES + 4);
-    barrier_wait(at.q_full + 8 * stage, phase);
+    mbarrier_wait(at.q_full + 8 * stage, phase);
     PRODUCTS_FENCE;
     OVER_WIDTH(s, at.k, at.q + stage * STEP_TILE)
-    barrier_wait(at.v_full, turn);
+    mbarrier_wait(at.v_full, turn);
     PRODUCTS_ENDED(STEP)(s);
     for (int i = 0; i < count; ++i, ++step) {
       part = warp_first(item / 128 - 1);  // else its operands would be kept in registers
@@ -110,7 +110,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       const uint rows = at.stats + stage * STATS_BYTES + lane % 4 * 8;
       const uint before = stage ? stage - 1 : RING - 1;
       const uint next = stage == RING - 1 ? 0 : stage + 1, next_phase = next ? phase : phase ^ 1;
-      barrier_wait(at.dy_full + 8 * turned, turned_phase);
+      mbarrier_wait(at.dy_full + 8 * turned, turned_phase);
       PRODUCTS_FENCE;
       OVER_WIDTH(dp, at.v, dy)
       weigh(s, rows, scale_2);
@@ -124,33 +124,33 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
         p[j / 4][j % 4] = bf16_pair(s[2 * j], s[2 * j + 1]);
       }
       PRODUCTS_ENDED(STEP)(dp);
-      if (lane == 0 && i > 0) barrier_arrive(at.q_empty + 8 * before);
+      if (lane == 0 && i > 0) mbarrier_arrive(at.q_empty + 8 * before);
       // Every warp of the group has begun the product, which has ended.
-      if (tells && i == count - 1) barrier_arrive(at.v_empty);
+      if (tells && i == count - 1) mbarrier_arrive(at.v_empty);
       PRODUCTS_FENCE;
       OVER_STEP(dv_sums, p, dy, i)
       score_gradients(ds, p, dp, rows);
       PRODUCTS_ENDED(HEAD_DIM)(dv_sums);  // ran beside that; in flight further, all would wait
-      if (tells) barrier_arrive(at.dy_empty + 8 * turned);
+      if (tells) mbarrier_arrive(at.dy_empty + 8 * turned);
       store_ds(ds_lane + turned * DS_TILE, ds);
       warp_stored(at.ds_full + 8 * turned, lane);
       // The next step's scores; behind the last step for nothing, for a branch would serialise all.
-      if (i + 1 < count) barrier_wait(at.q_full + 8 * next, next_phase);
+      if (i + 1 < count) mbarrier_wait(at.q_full + 8 * next, next_phase);
       PRODUCTS_FENCE;
       OVER_WIDTH(s, at.k, at.q + next * STEP_TILE)
-      barrier_wait(at.ds_full + 8 * turned, turned_phase);
+      mbarrier_wait(at.ds_full + 8 * turned, turned_phase);
       PRODUCTS_FENCE;
       OVER_KEYS(dq_sums, ds_tile + (HEAD_DIM == 64 ? part * KEY_BOX : 0),
                 at.k + (HEAD_DIM == 64 ? 0 : part * KEY_BOX))
       OVER_STEP(dk_sums, ds, at.q + stage * STEP_TILE, i)
       EARLIER_ENDED(STEP)(s);
       EARLIER_ENDED(64)(dq_sums);
-      if (tells && i == count - 1) barrier_arrive(at.k_empty);
-      barrier_wait(at.dq_empty, step & 1 ^ 1);
+      if (tells && i == count - 1) mbarrier_arrive(at.k_empty);
+      mbarrier_wait(at.dq_empty, step & 1 ^ 1);
       const uint dq_lane = at.dq + part * 16384 + item % 128 * 16;
       if (word & IS_LAST) {
         if (word >= FLAGS) {
-          barrier_wait(at.dq_loaded, loaded_phase);
+          mbarrier_wait(at.dq_loaded, loaded_phase);
           loaded_phase ^= 1;
           add_earlier(dq_sums, dq_lane);
         }
@@ -171,7 +171,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     PRODUCTS_ENDED(HEAD_DIM)(dk_sums);
     PRODUCTS_ENDED(HEAD_DIM)(dv_sums);
     warp_together();
-    if (lane == 0) barrier_arrive(at.q_empty + 8 * (stage ? stage - 1 : RING - 1));
+    if (lane == 0) mbarrier_arrive(at.q_empty + 8 * (stage ? stage - 1 : RING - 1));
     const int key = shared_int(at.tasks + turn * TASK_BYTES) * KEYS + part * 64 +
                     item % 128 / 32 * 16 + lane / 4;
     const int h = shared_int(at.tasks + turn * TASK_BYTES + 8);

@@ -61,9 +61,9 @@ float after(float earlier, float x) {
   ? exp2_by_polynomial(fma(scores[i], scale_2, after(scores[((i) - 14) & 63], less))) : EXP2(i, less)
 
 #define END_VALUES                                 \
-  barrier_wait(v_full + 8 * before, before_phase); \
+  mbarrier_wait(v_full + 8 * before, before_phase); \
   PRODUCTS_ENDED(HEAD_DIM)(out);                   \
-  if (tells) barrier_arrive(v_empty + 8 * before);
+  if (tells) mbarrier_arrive(v_empty + 8 * before);
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_wgmma(
     __global RESULT* y, __global float* log_sum_exp, __global const uchar* maps,
@@ -73,15 +73,15 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
   __local uchar tiles[(2 + 2 * RING) * TILE_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[4 + 4 * RING];
   __local struct Tile shared_tiles[2];
-  BARRIER_ADDRESSES(2)
+  MBARRIER_ADDRESSES(2)
   const uint q_tiles = shared_address(tiles), k_tiles = q_tiles + 2 * TILE_BYTES,
              v_tiles = k_tiles + RING * TILE_BYTES;
   const int item = get_local_id(0), lane = item % 32;
   if (item == 0) {
-    begin_barriers(q_full, 2);
+    init_mbarriers(q_full, 2);
     for (int i = 0; i < 3; ++i) tensormap_acquire(maps + i * MAP_BYTES);
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
+  barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
   uint stage = 0, phase = 0, q_stage = 0, q_phase = 0;
   if (item < 128) {
     FEWER_REGISTERS;
@@ -97,7 +97,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
         rows_first[i] = t < T ? first[t] : INT_MAX;
         rows_last[i] = t < T ? last[t] : -1;
       }
-      barrier_wait(q_empty + 8 * q_stage, q_phase ^ 1);
+      mbarrier_wait(q_empty + 8 * q_stage, q_phase ^ 1);
 #pragma unroll
       for (int i = 0; i < ROWS / 32; ++i) {
         tile->first[32 * i + lane] = rows_first[i];
@@ -124,8 +124,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
   float scores[64], out[HEAD_DIM / 2];
   uint weights[8][4];
   if (part == 1) PASS_TURN;  // the first turn is the other's
-  barrier_wait(q_full, 0);
-  barrier_wait(k_full, 0);
+  mbarrier_wait(q_full, 0);
+  mbarrier_wait(k_full, 0);
   PRODUCTS_FENCE;
   MULTIPLY_KEYS
   bool more = true;
@@ -138,7 +138,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
     float max_0 = -INFINITY, max_1 = -INFINITY, total_0 = 0.0f, total_1 = 0.0f;
     int key = (range.end - 1) * ROWS;
     PRODUCTS_ENDED(128)(scores);
-    if (tells) barrier_arrive(k_empty + 8 * stage);
+    if (tells) mbarrier_arrive(k_empty + 8 * stage);
     {
       MASK_BLOCK
       FIND_REFERENCES
@@ -150,8 +150,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
       const uint before = stage, before_phase = phase;
       NEXT_STAGE
       key = block * ROWS;
-      barrier_wait(k_full + 8 * stage, phase);
-      barrier_wait(v_full + 8 * before, before_phase);
+      mbarrier_wait(k_full + 8 * stage, phase);
+      mbarrier_wait(v_full + 8 * before, before_phase);
       AWAIT_TURN;
       PRODUCTS_FENCE;
       MULTIPLY_KEYS
@@ -159,7 +159,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
       keep = 1;
       PASS_TURN;
       EARLIER_ENDED(128)(scores);
-      if (tells) barrier_arrive(k_empty + 8 * stage);
+      if (tells) mbarrier_arrive(k_empty + 8 * stage);
       MASK_BLOCK
       FIND_REFERENCES
       END_VALUES
@@ -171,10 +171,10 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
     NEXT_STAGE
     NEXT_QUERIES
     more = tile_of(round + 1) < TILES;
-    barrier_wait(v_full + 8 * before, before_phase);
+    mbarrier_wait(v_full + 8 * before, before_phase);
     if (more) {
-      barrier_wait(q_full + 8 * q_stage, q_phase);
-      barrier_wait(k_full + 8 * stage, phase);
+      mbarrier_wait(q_full + 8 * q_stage, q_phase);
+      mbarrier_wait(k_full + 8 * stage, phase);
     }
     AWAIT_TURN;
     PRODUCTS_FENCE;
@@ -185,8 +185,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
     total_1 = row_sum(total_1);
     EARLIER_ENDED(HEAD_DIM)(out);
     if (tells) {
-      barrier_arrive(v_empty + 8 * before);
-      barrier_arrive(q_empty + 8 * (q_stage ^ 1));  // all warps have read that tile
+      mbarrier_arrive(v_empty + 8 * before);
+      mbarrier_arrive(q_empty + 8 * (q_stage ^ 1));  // all warps have read that tile
     }
     STORE_TILE
   }

@@ -33,15 +33,15 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
   __local uchar tiles[(1 + 2 * RING) * TILE_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 + 4 * RING];
   __local struct Range shared_range;
-  BARRIER_ADDRESSES(1)
+  MBARRIER_ADDRESSES(1)
   const uint q_tile = shared_address(tiles), k_tiles = q_tile + TILE_BYTES,
              v_tiles = k_tiles + RING * TILE_BYTES;
   const int item = get_local_id(0), lane = item % 32;
   if (item == 0) {
-    begin_barriers(q_full, 1);
+    init_mbarriers(q_full, 1);
     for (int i = 0; i < 3; ++i) tensormap_acquire(maps + i * MAP_BYTES);
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
+  barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
   uint stage = 0, phase = 0, q_phase = 0;
   if (item < 128) {
     FEWER_REGISTERS;
@@ -50,7 +50,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
       TILE_COORDS
       const struct Range range = range_of(first, last, t0, T, lane);
       if (lane == 0) {
-        barrier_wait(q_empty, q_phase ^ 1);
+        mbarrier_wait(q_empty, q_phase ^ 1);
         shared_range = range;
         copy_tile(q_tile, maps, h, t0, q_full);
         COPY_BLOCKS
@@ -73,15 +73,15 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
     const int first_0 = t_0 < T ? first[t_0] : INT_MAX, first_1 = t_1 < T ? first[t_1] : INT_MAX;
     const int last_0 = t_0 < T ? last[t_0] : -1, last_1 = t_1 < T ? last[t_1] : -1;
     float max_0 = -INFINITY, max_1 = -INFINITY, total_0 = 0.0f, total_1 = 0.0f;
-    barrier_wait(q_full, q_phase);
+    mbarrier_wait(q_full, q_phase);
     q_phase ^= 1;
     const struct Range range = shared_range;
     int key = (range.end - 1) * ROWS;
-    barrier_wait(k_full + 8 * stage, phase);
+    mbarrier_wait(k_full + 8 * stage, phase);
     PRODUCTS_FENCE;
     MULTIPLY_KEYS
     PRODUCTS_ENDED(128)(scores);
-    if (tells) barrier_arrive(k_empty + 8 * stage);
+    if (tells) mbarrier_arrive(k_empty + 8 * stage);
     {
       MASK_BLOCK
       FIND_REFERENCES
@@ -93,34 +93,34 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
       const uint before = stage, before_phase = phase;
       NEXT_STAGE
       key = block * ROWS;
-      barrier_wait(k_full + 8 * stage, phase);
+      mbarrier_wait(k_full + 8 * stage, phase);
       PRODUCTS_FENCE;
       MULTIPLY_KEYS
-      barrier_wait(v_full + 8 * before, before_phase);
+      mbarrier_wait(v_full + 8 * before, before_phase);
       PRODUCTS_FENCE;
       MULTIPLY_VALUES(before, keep)
       keep = 1;
       EARLIER_ENDED(128)(scores);
-      if (tells) barrier_arrive(k_empty + 8 * stage);
+      if (tells) mbarrier_arrive(k_empty + 8 * stage);
       MASK_BLOCK
       FIND_REFERENCES
       MAKE_WEIGHTS(EXP2)
       // Long there. It ends a block of instructions: the assembler would put the products' end, which
       // knows nothing of the softmax, before it.
-      barrier_wait(v_full + 8 * before, before_phase);
+      mbarrier_wait(v_full + 8 * before, before_phase);
       PRODUCTS_ENDED(HEAD_DIM)(out);
-      if (tells) barrier_arrive(v_empty + 8 * before);
+      if (tells) mbarrier_arrive(v_empty + 8 * before);
       SCALE_OUT
       ROUND_WEIGHTS
     }
-    if (tells) barrier_arrive(q_empty);
-    barrier_wait(v_full + 8 * stage, phase);
+    if (tells) mbarrier_arrive(q_empty);
+    mbarrier_wait(v_full + 8 * stage, phase);
     PRODUCTS_FENCE;
     MULTIPLY_VALUES(stage, keep)
     total_0 = row_sum(total_0);
     total_1 = row_sum(total_1);
     PRODUCTS_ENDED(HEAD_DIM)(out);
-    if (tells) barrier_arrive(v_empty + 8 * stage);
+    if (tells) mbarrier_arrive(v_empty + 8 * stage);
     NEXT_STAGE
     STORE_TILE
   }

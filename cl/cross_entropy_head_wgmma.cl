@@ -143,13 +143,13 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
   const uint column_tiles = (V + split_columns - 1) / split_columns * split_tiles;
   if (item == 0) {
     for (uint i = 0; i < STAGES; ++i) {
-      barrier_begin(full + 8 * i, 1);
-      barrier_begin(empty + 8 * i, 2);
+      mbarrier_init(full + 8 * i, 1);
+      mbarrier_init(empty + 8 * i, 2);
     }
-    barriers_begun();
+    fence_mbarrier_init();
     for (uint i = 0; i < 3; ++i) tensormap_acquire(table + i * MAP_BYTES);
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
+  barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
   uint stage = 0, phase = 0;
   if (item < 128) {
     FEWER_REGISTERS;
@@ -158,8 +158,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
       TILE_COORDS
       for (uint k = 0; k < steps; ++k) {
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
-        barrier_wait(empty + 8 * stage, phase ^ 1);
-        barrier_expect(ready, STAGE_BYTES);
+        mbarrier_wait(empty + 8 * stage, phase ^ 1);
+        mbarrier_arrive_expect_tx(ready, STAGE_BYTES);
         tma_load_2d(to, table, 64 * k, t0, ready);
         tma_load_2d(to + X_BYTES, table + MAP_BYTES, 64 * k, v0, ready);
         NEXT_STAGE
@@ -182,7 +182,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
     uint before = 0;
     for (uint k = 0; k < steps; ++k) {
       const uint at = shared_address(ring) + stage * STAGE_BYTES;
-      barrier_wait(full + 8 * stage, phase);
+      mbarrier_wait(full + 8 * stage, phase);
       PRODUCTS_FENCE;
       const ulong a = operand_at(at + part * BOX_BYTES), b = operand_at(at + X_BYTES);
       PRODUCT(COLUMNS)(sums, a, b, k != 0, "0");
@@ -191,12 +191,12 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
       PRODUCT(COLUMNS)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT_STEPS, 1, "0");
       PRODUCTS_COMMIT;
       PRODUCTS_BUT_ONE;
-      if (k > 0 && item % 128 == 0) barrier_arrive(empty + 8 * before);
+      if (k > 0 && item % 128 == 0) mbarrier_arrive(empty + 8 * before);
       before = stage;
       NEXT_STAGE
     }
     PRODUCTS_ENDED(COLUMNS)(sums);
-    if (item % 128 == 0) barrier_arrive(empty + 8 * before);
+    if (item % 128 == 0) mbarrier_arrive(empty + 8 * before);
 
     const uint warp_row = t0 + part * 64 + warp * 16, row = warp_row + lane / 4;
     float reference[2], total[2] = {0, 0};

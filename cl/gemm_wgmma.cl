@@ -91,12 +91,12 @@
 #define MULTIPLY_STAGE(has_before, products)                               \
   {                                                                        \
     const uint at = shared_address(ring) + stage * STAGE_BYTES;            \
-    barrier_wait(full + 8 * stage, phase);                                 \
+    mbarrier_wait(full + 8 * stage, phase);                                \
     PRODUCTS_FENCE;                                                        \
     products;                                                              \
     PRODUCTS_COMMIT;                                                       \
     PRODUCTS_BUT_ONE;                                                      \
-    if (has_before && item % 128 == 0) barrier_arrive(empty + 8 * before); \
+    if (has_before && item % 128 == 0) mbarrier_arrive(empty + 8 * before); \
     before = stage;                                                        \
     NEXT_STAGE                                                             \
   }
@@ -154,7 +154,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   __local uint arrivals[2];
   const uint full = shared_address(barriers), empty = full + 8 * STAGES;
   const uint item = get_local_id(0), rank_boxes = RANK_STEPS > 0 ? (R + 63) / 64 : 0;
-  // On its way while barriers begin: item i of a warp group has asked for the i-th.
+  // Loaded while mbarriers are initialised: item i of a warp group has asked for the i-th.
   ulong address = 0;
   if (item % 128 < ADDRESSES) address = ((__global const ulong*)(table + MAPS_BYTES))[item % 128];
   const uint row_tiles = (M + TILE_ROWS - 1) / TILE_ROWS;
@@ -172,13 +172,13 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #endif
   if (item == 0) {
     for (uint i = 0; i < STAGES; ++i) {
-      barrier_begin(full + 8 * i, 1);
-      barrier_begin(empty + 8 * i, 2);
+      mbarrier_init(full + 8 * i, 1);
+      mbarrier_init(empty + 8 * i, 2);
     }
-    barriers_begun();
+    fence_mbarrier_init();
   }
   if (item < PROBLEMS * PROBLEM_MAPS) tensormap_acquire(table + item * MAP_BYTES);
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers
+  barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
   uint stage = 0, phase = 0;
   if (item < 128) {
     FEWER_REGISTERS;
@@ -193,8 +193,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
         const uint of = IS_TRANSPOSED ? PROBLEM_AT(k, boxes, boxes_1) : problem;
         const uint step = (k - (IS_TRANSPOSED ? FIRST_OF(of, boxes, boxes_1) : 0)) * 64;
         __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
-        barrier_wait(empty + 8 * stage, phase ^ 1);
-        barrier_expect(ready, X_BYTES + (IS_TRANSPOSED ? ACROSS_BYTES : WIDTH * 128));
+        mbarrier_wait(empty + 8 * stage, phase ^ 1);
+        mbarrier_arrive_expect_tx(ready, X_BYTES + (IS_TRANSPOSED ? ACROSS_BYTES : WIDTH * 128));
         tma_load_2d(to, map, step, m0, ready);
         if (IS_TRANSPOSED) {
           copy_across(to + X_BYTES, map + MAP_BYTES, c0, m0 / split_rows * J + step, ready);
@@ -214,8 +214,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
         const uint of = IS_TRANSPOSED ? k / rank_boxes : problem;
         const uint step = (IS_TRANSPOSED ? k % rank_boxes : k) * 64;
         __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
-        barrier_wait(empty + 8 * stage, phase ^ 1);
-        barrier_expect(ready, U_BYTES + (SHRINK ? 0 : X_BYTES));
+        mbarrier_wait(empty + 8 * stage, phase ^ 1);
+        mbarrier_arrive_expect_tx(ready, U_BYTES + (SHRINK ? 0 : X_BYTES));
         if (!SHRINK) tma_load_2d(to, map + 2 * MAP_BYTES, step, m0, ready);
         copy_across(to + X_BYTES, map + 3 * MAP_BYTES, c0, step, ready);
         NEXT_STAGE
@@ -274,7 +274,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     }
 #endif
     PRODUCTS_ENDED(COLUMNS)(sums);
-    if (item % 128 == 0) barrier_arrive(empty + 8 * before);
+    if (item % 128 == 0) mbarrier_arrive(empty + 8 * before);
 #if !SHRINK
     ADD_SLICES
 #endif

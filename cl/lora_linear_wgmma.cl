@@ -62,12 +62,12 @@
 #define MULTIPLY_BOX(n, products, ended)                                                   \
   const uint stage = (n) % STAGES;                                                         \
   const uint x_at = ring_at + stage * STAGE_BYTES, s_at = x_at + STRIP_BOXES * BOX_BYTES;  \
-  barrier_wait(full + 8 * stage, (n) / STAGES % 2);                                        \
+  mbarrier_wait(full + 8 * stage, (n) / STAGES % 2);                                       \
   PRODUCTS_FENCE;                                                                          \
   products PRODUCTS_COMMIT;                                                                \
   ended;                                                                                   \
   PRODUCTS_ENDED(RANKS)(sums0);                                                            \
-  if (item % 128 == 0) barrier_arrive(empty + 8 * stage);
+  if (item % 128 == 0) mbarrier_arrive(empty + 8 * stage);
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wgmma(
     __global const uchar* table, uint problem_count, uint T, uint R, uint strips, uint chunks,
@@ -87,14 +87,14 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
   }
   if (item == 0) {
     for (uint i = 0; i < STAGES; ++i) {
-      barrier_begin(full + 8 * i, 1);
-      barrier_begin(empty + 8 * i, 1);
+      mbarrier_init(full + 8 * i, 1);
+      mbarrier_init(empty + 8 * i, 1);
     }
-    barrier_begin(b_full, 1);
-    barrier_begin(b_empty, 2);
-    barriers_begun();
+    mbarrier_init(b_full, 1);
+    mbarrier_init(b_empty, 2);
+    fence_mbarrier_init();
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the barriers and the problems
+  barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers and the problems
   const uint ring_at = shared_address(ring), b_at = ring_at + RING_BYTES;
   uint taken = 0, b_phase = 0;  // taken: boxes, before this unit
   if (item < 128) {
@@ -106,8 +106,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
       __global const uchar *of_s = of_x + MAP_BYTES, *of_b = of_s + MAP_BYTES;
       const uint strip_k = unit.strip * STRIP_COLUMNS;
       if (problems[unit.problem].at.shrunk) {
-        barrier_wait(b_empty, b_phase ^ 1);
-        barrier_expect(b_full, STRIP_BOXES * B_BYTES);
+        mbarrier_wait(b_empty, b_phase ^ 1);
+        mbarrier_arrive_expect_tx(b_full, STRIP_BOXES * B_BYTES);
         for (uint i = 0; i < STRIP_BOXES; ++i) {
           tma_load_2d(b_at + i * B_BYTES, of_b, strip_k + 64 * i, unit.r0, b_full);
         }
@@ -116,8 +116,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
       for (uint box = unit.first; box < unit.end; ++box, ++taken) {
         const uint stage = taken % STAGES, to = ring_at + stage * STAGE_BYTES;
         const uint ready = full + 8 * stage;
-        barrier_wait(empty + 8 * stage, taken / STAGES % 2 ^ 1);
-        barrier_expect(ready, STAGE_BYTES);
+        mbarrier_wait(empty + 8 * stage, taken / STAGES % 2 ^ 1);
+        mbarrier_arrive_expect_tx(ready, STAGE_BYTES);
         for (uint i = 0; i < STRIP_BOXES; ++i) {
           tma_load_2d(to + i * BOX_BYTES, of_x, strip_k + 64 * i, box * 64, ready);
         }
@@ -140,13 +140,13 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
       float shrinks[RANKS / 2];
       __global float* shrunk = (__global float*)problem.at.shrunk_parts +
                                (size_t)unit.strip * T * columns + unit.r0 / 64 * RANKS;
-      barrier_wait(b_full, b_phase);
+      mbarrier_wait(b_full, b_phase);
       b_phase ^= 1;
       for (uint box = unit.first + part; box < unit.end; box += 2) {
         MULTIPLY_BOX(before + box, GRADIENTS SHRINKS, PRODUCTS_ENDED(RANKS)(shrinks))
         store_shrunk(shrunk, shrinks, box * 64 + row, T, columns, lane);
       }
-      if (item % 128 == 0) barrier_arrive(b_empty);
+      if (item % 128 == 0) mbarrier_arrive(b_empty);
     } else {
       for (uint box = unit.first + part; box < unit.end; box += 2) {
         MULTIPLY_BOX(before + box, GRADIENTS, )
