@@ -40,18 +40,18 @@
   UNROLL for (int e = 0; e < HEAD_DIM / 16; ++e) PRODUCT(STEP)(                           \
       sums, operand_at((own) + part * 8192 + e / 4 * KEY_BOX + e % 4 * 32),               \
       operand_at((step) + e / 4 * STEP_BOX + e % 4 * 32), e != 0, "0");                   \
-  PRODUCTS_COMMIT;
+  WGMMA_COMMIT;
 // out (+)= pairs in registers, 64 x STEP, times a step's rows.
 #define OVER_STEP(out, pairs, step, keep)                                                 \
   UNROLL for (int e = 0; e < STEP / 16; ++e) REGISTERS_PRODUCT(HEAD_DIM)(                 \
       out, pairs[e], transposed_boxes_at((step) + e * 2048, STEP), (keep) || e, "1");     \
-  PRODUCTS_COMMIT;
+  WGMMA_COMMIT;
 // sums = ds k: 64 rows of the step, 64 columns.
 #define OVER_KEYS(sums, ds_box, k_box)                                                    \
   UNROLL for (int e = 0; e < KEYS / 16; ++e) TURNED_PRODUCT(64)(                          \
       sums, transposed_boxes_at((ds_box) + e * 2048, KEYS),                               \
       transposed_boxes_at((k_box) + e * 2048, KEYS), e != 0);                             \
-  PRODUCTS_COMMIT;
+  WGMMA_COMMIT;
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backward_wgmma(
     __global RESULT* dq, __global RESULT* dk, __global RESULT* dv, __global const uchar* maps,
@@ -99,10 +99,10 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     if (shared_int(at.tasks + turn * TASK_BYTES) < 0) return;
     const int count = shared_int(at.tasks + turn * TASK_BYTES + 4);
     mbarrier_wait(at.q_full + 8 * stage, phase);
-    PRODUCTS_FENCE;
+    WGMMA_FENCE;
     OVER_WIDTH(s, at.k, at.q + stage * STEP_TILE)
     mbarrier_wait(at.v_full, turn);
-    PRODUCTS_ENDED(STEP)(s);
+    WGMMA_WAIT_0(STEP)(s);
     for (int i = 0; i < count; ++i, ++step) {
       part = warp_first(item / 128 - 1);  // else its operands would be kept in registers
       const uint turned = step & 1, turned_phase = step >> 1 & 1;  // of the rings of two
@@ -111,7 +111,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       const uint before = stage ? stage - 1 : RING - 1;
       const uint next = stage == RING - 1 ? 0 : stage + 1, next_phase = next ? phase : phase ^ 1;
       mbarrier_wait(at.dy_full + 8 * turned, turned_phase);
-      PRODUCTS_FENCE;
+      WGMMA_FENCE;
       OVER_WIDTH(dp, at.v, dy)
       weigh(s, rows, scale_2);
       const int word = shared_int(at.info + 8 * stage + 4);
@@ -123,28 +123,28 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       UNROLL for (int j = 0; j < STEP / 4; ++j) {
         p[j / 4][j % 4] = bf16_pair(s[2 * j], s[2 * j + 1]);
       }
-      PRODUCTS_ENDED(STEP)(dp);
+      WGMMA_WAIT_0(STEP)(dp);
       if (lane == 0 && i > 0) mbarrier_arrive(at.q_empty + 8 * before);
       // Every warp of the group has begun the product, which has ended.
       if (tells && i == count - 1) mbarrier_arrive(at.v_empty);
-      PRODUCTS_FENCE;
+      WGMMA_FENCE;
       OVER_STEP(dv_sums, p, dy, i)
       score_gradients(ds, p, dp, rows);
-      PRODUCTS_ENDED(HEAD_DIM)(dv_sums);  // ran beside that; in flight further, all would wait
+      WGMMA_WAIT_0(HEAD_DIM)(dv_sums);  // ran beside that; in flight further, all would wait
       if (tells) mbarrier_arrive(at.dy_empty + 8 * turned);
       store_ds(ds_lane + turned * DS_TILE, ds);
       warp_stored(at.ds_full + 8 * turned, lane);
       // The next step's scores; behind the last step for nothing, for a branch would serialise all.
       if (i + 1 < count) mbarrier_wait(at.q_full + 8 * next, next_phase);
-      PRODUCTS_FENCE;
+      WGMMA_FENCE;
       OVER_WIDTH(s, at.k, at.q + next * STEP_TILE)
       mbarrier_wait(at.ds_full + 8 * turned, turned_phase);
-      PRODUCTS_FENCE;
+      WGMMA_FENCE;
       OVER_KEYS(dq_sums, ds_tile + (HEAD_DIM == 64 ? part * KEY_BOX : 0),
                 at.k + (HEAD_DIM == 64 ? 0 : part * KEY_BOX))
       OVER_STEP(dk_sums, ds, at.q + stage * STEP_TILE, i)
-      EARLIER_ENDED(STEP)(s);
-      EARLIER_ENDED(64)(dq_sums);
+      WGMMA_WAIT_1(STEP)(s);
+      WGMMA_WAIT_1(64)(dq_sums);
       if (tells && i == count - 1) mbarrier_arrive(at.k_empty);
       mbarrier_wait(at.dq_empty, step & 1 ^ 1);
       const uint dq_lane = at.dq + part * 16384 + item % 128 * 16;
@@ -164,12 +164,12 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
         store_part(dq_lane, dq_sums);
         warp_stored(at.dq_full + 8 * turned, lane);
       }
-      PRODUCTS_ENDED(HEAD_DIM)(dk_sums);  // ran beside the writing of dq
+      WGMMA_WAIT_0(HEAD_DIM)(dk_sums);  // ran beside the writing of dq
       stage = next;
       phase = next_phase;
     }
-    PRODUCTS_ENDED(HEAD_DIM)(dk_sums);
-    PRODUCTS_ENDED(HEAD_DIM)(dv_sums);
+    WGMMA_WAIT_0(HEAD_DIM)(dk_sums);
+    WGMMA_WAIT_0(HEAD_DIM)(dv_sums);
     warp_together();
     if (lane == 0) mbarrier_arrive(at.q_empty + 8 * (stage ? stage - 1 : RING - 1));
     const int key = shared_int(at.tasks + turn * TASK_BYTES) * KEYS + part * 64 +

@@ -62,7 +62,7 @@ float after(float earlier, float x) {
 
 #define END_VALUES                                 \
   mbarrier_wait(v_full + 8 * before, before_phase); \
-  PRODUCTS_ENDED(HEAD_DIM)(out);                   \
+  WGMMA_WAIT_0(HEAD_DIM)(out);                     \
   if (tells) mbarrier_arrive(v_empty + 8 * before);
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_wgmma(
@@ -126,7 +126,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
   if (part == 1) PASS_TURN;  // the first turn is the other's
   mbarrier_wait(q_full, 0);
   mbarrier_wait(k_full, 0);
-  PRODUCTS_FENCE;
+  WGMMA_FENCE;
   MULTIPLY_KEYS
   bool more = true;
   for (int round = 0; more; ++round) {
@@ -137,7 +137,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
     const int last_0 = tile->last[row], last_1 = tile->last[row + 8];
     float max_0 = -INFINITY, max_1 = -INFINITY, total_0 = 0.0f, total_1 = 0.0f;
     int key = (range.end - 1) * ROWS;
-    PRODUCTS_ENDED(128)(scores);
+    WGMMA_WAIT_0(128)(scores);
     if (tells) mbarrier_arrive(k_empty + 8 * stage);
     {
       MASK_BLOCK
@@ -153,12 +153,12 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
       mbarrier_wait(k_full + 8 * stage, phase);
       mbarrier_wait(v_full + 8 * before, before_phase);
       AWAIT_TURN;
-      PRODUCTS_FENCE;
+      WGMMA_FENCE;
       MULTIPLY_KEYS
       MULTIPLY_VALUES(before, keep)
       keep = 1;
       PASS_TURN;
-      EARLIER_ENDED(128)(scores);
+      WGMMA_WAIT_1(128)(scores);
       if (tells) mbarrier_arrive(k_empty + 8 * stage);
       MASK_BLOCK
       FIND_REFERENCES
@@ -177,19 +177,19 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
       mbarrier_wait(k_full + 8 * stage, phase);
     }
     AWAIT_TURN;
-    PRODUCTS_FENCE;
+    WGMMA_FENCE;
     MULTIPLY_VALUES(before, keep)
     MULTIPLY_KEYS  // of the next tile; behind the last one nobody looks at them
     PASS_TURN;
     total_0 = row_sum(total_0);
     total_1 = row_sum(total_1);
-    EARLIER_ENDED(HEAD_DIM)(out);
+    WGMMA_WAIT_1(HEAD_DIM)(out);
     if (tells) {
       mbarrier_arrive(v_empty + 8 * before);
       mbarrier_arrive(q_empty + 8 * (q_stage ^ 1));  // all warps have read that tile
     }
     STORE_TILE
   }
-  PRODUCTS_ENDED(128)(scores);
+  WGMMA_WAIT_0(128)(scores);
   if (part == 0) AWAIT_TURN;  // as many come as go
 }

@@ -78,9 +78,9 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
     const struct Range range = shared_range;
     int key = (range.end - 1) * ROWS;
     mbarrier_wait(k_full + 8 * stage, phase);
-    PRODUCTS_FENCE;
+    WGMMA_FENCE;
     MULTIPLY_KEYS
-    PRODUCTS_ENDED(128)(scores);
+    WGMMA_WAIT_0(128)(scores);
     if (tells) mbarrier_arrive(k_empty + 8 * stage);
     {
       MASK_BLOCK
@@ -94,13 +94,13 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
       NEXT_STAGE
       key = block * ROWS;
       mbarrier_wait(k_full + 8 * stage, phase);
-      PRODUCTS_FENCE;
+      WGMMA_FENCE;
       MULTIPLY_KEYS
       mbarrier_wait(v_full + 8 * before, before_phase);
-      PRODUCTS_FENCE;
+      WGMMA_FENCE;
       MULTIPLY_VALUES(before, keep)
       keep = 1;
-      EARLIER_ENDED(128)(scores);
+      WGMMA_WAIT_1(128)(scores);
       if (tells) mbarrier_arrive(k_empty + 8 * stage);
       MASK_BLOCK
       FIND_REFERENCES
@@ -108,18 +108,18 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
       // Long there. It ends a block of instructions: the assembler would put the products' end, which
       // knows nothing of the softmax, before it.
       mbarrier_wait(v_full + 8 * before, before_phase);
-      PRODUCTS_ENDED(HEAD_DIM)(out);
+      WGMMA_WAIT_0(HEAD_DIM)(out);
       if (tells) mbarrier_arrive(v_empty + 8 * before);
       SCALE_OUT
       ROUND_WEIGHTS
     }
     if (tells) mbarrier_arrive(q_empty);
     mbarrier_wait(v_full + 8 * stage, phase);
-    PRODUCTS_FENCE;
+    WGMMA_FENCE;
     MULTIPLY_VALUES(stage, keep)
     total_0 = row_sum(total_0);
     total_1 = row_sum(total_1);
-    PRODUCTS_ENDED(HEAD_DIM)(out);
+    WGMMA_WAIT_0(HEAD_DIM)(out);
     if (tells) mbarrier_arrive(v_empty + 8 * stage);
     NEXT_STAGE
     STORE_TILE

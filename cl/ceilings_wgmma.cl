@@ -37,14 +37,14 @@ __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void ceilings_prod
   const ulong a = operand_at(at + thread / 128 * 8192), b = operand_at(at + 16384);
   float sums[128];
   for (long step = 0; step < steps; ++step) {
-    PRODUCTS_FENCE;
+    WGMMA_FENCE;
     PRODUCT(256)(sums, a, b, step != 0, "0");
     PRODUCT(256)(sums, a + NEXT_STEPS, b + NEXT_STEPS, 1, "0");
     PRODUCT(256)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT_STEPS, 1, "0");
     PRODUCT(256)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT_STEPS, 1, "0");
-    PRODUCTS_COMMIT;
-    PRODUCTS_BUT_ONE;
+    WGMMA_COMMIT;
+    WGMMA_WAIT_GROUP_1;
   }
-  PRODUCTS_ENDED(256)(sums);
+  WGMMA_WAIT_0(256)(sums);
   out[get_global_id(0)] = sums[0] + sums[127];
 }

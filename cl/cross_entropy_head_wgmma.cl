@@ -183,19 +183,19 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
     for (uint k = 0; k < steps; ++k) {
       const uint at = shared_address(ring) + stage * STAGE_BYTES;
       mbarrier_wait(full + 8 * stage, phase);
-      PRODUCTS_FENCE;
+      WGMMA_FENCE;
       const ulong a = operand_at(at + part * BOX_BYTES), b = operand_at(at + X_BYTES);
       PRODUCT(COLUMNS)(sums, a, b, k != 0, "0");
       PRODUCT(COLUMNS)(sums, a + NEXT_STEPS, b + NEXT_STEPS, 1, "0");
       PRODUCT(COLUMNS)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT_STEPS, 1, "0");
       PRODUCT(COLUMNS)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT_STEPS, 1, "0");
-      PRODUCTS_COMMIT;
-      PRODUCTS_BUT_ONE;
+      WGMMA_COMMIT;
+      WGMMA_WAIT_GROUP_1;
       if (k > 0 && item % 128 == 0) mbarrier_arrive(empty + 8 * before);
       before = stage;
       NEXT_STAGE
     }
-    PRODUCTS_ENDED(COLUMNS)(sums);
+    WGMMA_WAIT_0(COLUMNS)(sums);
     if (item % 128 == 0) mbarrier_arrive(empty + 8 * before);
 
     const uint warp_row = t0 + part * 64 + warp * 16, row = warp_row + lane / 4;

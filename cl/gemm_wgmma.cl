@@ -92,10 +92,10 @@
   {                                                                        \
     const uint at = shared_address(ring) + stage * STAGE_BYTES;            \
     mbarrier_wait(full + 8 * stage, phase);                                \
-    PRODUCTS_FENCE;                                                        \
+    WGMMA_FENCE;                                                           \
     products;                                                              \
-    PRODUCTS_COMMIT;                                                       \
-    PRODUCTS_BUT_ONE;                                                      \
+    WGMMA_COMMIT;                                                          \
+    WGMMA_WAIT_GROUP_1;                                                    \
     if (has_before && item % 128 == 0) mbarrier_arrive(empty + 8 * before); \
     before = stage;                                                        \
     NEXT_STAGE                                                             \
@@ -250,7 +250,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     LOAD_FIRST  // while the last products go on
 #endif
 #if SHRINK
-    PRODUCTS_ENDED(WIDTH)(sums);
+    WGMMA_WAIT_0(WIDTH)(sums);
     ADD_SLICES
     uint s_pairs[SHRINK / 4];
     round_s(s_pairs, sums + COLUMNS / 2, shrink_scale * term_scale);
@@ -273,7 +273,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
                      FOUR_PRODUCTS(COLUMNS, 1, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
     }
 #endif
-    PRODUCTS_ENDED(COLUMNS)(sums);
+    WGMMA_WAIT_0(COLUMNS)(sums);
     if (item % 128 == 0) mbarrier_arrive(empty + 8 * before);
 #if !SHRINK
     ADD_SLICES

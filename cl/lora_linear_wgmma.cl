@@ -63,10 +63,10 @@
   const uint stage = (n) % STAGES;                                                         \
   const uint x_at = ring_at + stage * STAGE_BYTES, s_at = x_at + STRIP_BOXES * BOX_BYTES;  \
   mbarrier_wait(full + 8 * stage, (n) / STAGES % 2);                                       \
-  PRODUCTS_FENCE;                                                                          \
-  products PRODUCTS_COMMIT;                                                                \
+  WGMMA_FENCE;                                                                             \
+  products WGMMA_COMMIT;                                                                   \
   ended;                                                                                   \
-  PRODUCTS_ENDED(RANKS)(sums0);                                                            \
+  WGMMA_WAIT_0(RANKS)(sums0);                                                              \
   if (item % 128 == 0) mbarrier_arrive(empty + 8 * stage);
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wgmma(
@@ -143,7 +143,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
       mbarrier_wait(b_full, b_phase);
       b_phase ^= 1;
       for (uint box = unit.first + part; box < unit.end; box += 2) {
-        MULTIPLY_BOX(before + box, GRADIENTS SHRINKS, PRODUCTS_ENDED(RANKS)(shrinks))
+        MULTIPLY_BOX(before + box, GRADIENTS SHRINKS, WGMMA_WAIT_0(RANKS)(shrinks))
         store_shrunk(shrunk, shrinks, box * 64 + row, T, columns, lane);
       }
       if (item % 128 == 0) mbarrier_arrive(b_empty);
@@ -153,9 +153,9 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
       }
     }
     taken += unit.end - unit.first;
-    PRODUCTS_ENDED(RANKS)(sums1);
-    PRODUCTS_ENDED(RANKS)(sums2);
-    PRODUCTS_ENDED(RANKS)(sums3);
+    WGMMA_WAIT_0(RANKS)(sums1);
+    WGMMA_WAIT_0(RANKS)(sums2);
+    WGMMA_WAIT_0(RANKS)(sums3);
     __global float* chunk = (__global float*)problem.at.parts +
                             (size_t)unit.chunk * PART_FLOATS(R, problem.K) +
                             (size_t)unit.r0 * problem.K;
