@@ -37,18 +37,18 @@
 
 // sums = own rows over the width with a step's rows, 64 of the warp group and all of the step's.
 #define OVER_WIDTH(sums, own, step)                                                       \
-  UNROLL for (int e = 0; e < HEAD_DIM / 16; ++e) PRODUCT(STEP)(                           \
+  UNROLL for (int e = 0; e < HEAD_DIM / 16; ++e) WGMMA_SS(STEP)(                          \
       sums, operand_at((own) + part * 8192 + e / 4 * KEY_BOX + e % 4 * 32),               \
       operand_at((step) + e / 4 * STEP_BOX + e % 4 * 32), e != 0, "0");                   \
   WGMMA_COMMIT;
 // out (+)= pairs in registers, 64 x STEP, times a step's rows.
 #define OVER_STEP(out, pairs, step, keep)                                                 \
-  UNROLL for (int e = 0; e < STEP / 16; ++e) REGISTERS_PRODUCT(HEAD_DIM)(                 \
+  UNROLL for (int e = 0; e < STEP / 16; ++e) WGMMA_RS(HEAD_DIM)(                          \
       out, pairs[e], transposed_boxes_at((step) + e * 2048, STEP), (keep) || e, "1");     \
   WGMMA_COMMIT;
 // sums = ds k: 64 rows of the step, 64 columns.
 #define OVER_KEYS(sums, ds_box, k_box)                                                    \
-  UNROLL for (int e = 0; e < KEYS / 16; ++e) TURNED_PRODUCT(64)(                          \
+  UNROLL for (int e = 0; e < KEYS / 16; ++e) WGMMA_SS_MN(64)(                             \
       sums, transposed_boxes_at((ds_box) + e * 2048, KEYS),                               \
       transposed_boxes_at((k_box) + e * 2048, KEYS), e != 0);                             \
   WGMMA_COMMIT;

@@ -185,10 +185,10 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
       mbarrier_wait(full + 8 * stage, phase);
       WGMMA_FENCE;
       const ulong a = operand_at(at + part * BOX_BYTES), b = operand_at(at + X_BYTES);
-      PRODUCT(COLUMNS)(sums, a, b, k != 0, "0");
-      PRODUCT(COLUMNS)(sums, a + NEXT_STEPS, b + NEXT_STEPS, 1, "0");
-      PRODUCT(COLUMNS)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT_STEPS, 1, "0");
-      PRODUCT(COLUMNS)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT_STEPS, 1, "0");
+      WGMMA_SS(COLUMNS)(sums, a, b, k != 0, "0");
+      WGMMA_SS(COLUMNS)(sums, a + NEXT_STEPS, b + NEXT_STEPS, 1, "0");
+      WGMMA_SS(COLUMNS)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT_STEPS, 1, "0");
+      WGMMA_SS(COLUMNS)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT_STEPS, 1, "0");
       WGMMA_COMMIT;
       WGMMA_WAIT_GROUP_1;
       if (k > 0 && item % 128 == 0) mbarrier_arrive(empty + 8 * before);

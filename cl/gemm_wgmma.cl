@@ -88,30 +88,30 @@
     phase ^= 1;            \
   }
 // The stage's products; then the stage before is free.
-#define MULTIPLY_STAGE(has_before, products)                               \
-  {                                                                        \
-    const uint at = shared_address(ring) + stage * STAGE_BYTES;            \
-    mbarrier_wait(full + 8 * stage, phase);                                \
-    WGMMA_FENCE;                                                           \
-    products;                                                              \
-    WGMMA_COMMIT;                                                          \
-    WGMMA_WAIT_GROUP_1;                                                    \
+#define MULTIPLY_STAGE(has_before, products)                                \
+  {                                                                         \
+    const uint at = shared_address(ring) + stage * STAGE_BYTES;             \
+    mbarrier_wait(full + 8 * stage, phase);                                 \
+    WGMMA_FENCE;                                                            \
+    products;                                                               \
+    WGMMA_COMMIT;                                                           \
+    WGMMA_WAIT_GROUP_1;                                                     \
     if (has_before && item % 128 == 0) mbarrier_arrive(empty + 8 * before); \
-    before = stage;                                                        \
-    NEXT_STAGE                                                             \
+    before = stage;                                                         \
+    NEXT_STAGE                                                              \
   }
 #define FOUR_PRODUCTS(N, keep, OPERAND, NEXT, transposed)                         \
   const ulong a = operand_at(at + part * SUBTILE_BYTES), b = OPERAND(at + X_BYTES); \
-  PRODUCT(N)(sums, a, b, keep, transposed);                                       \
-  PRODUCT(N)(sums, a + NEXT_STEPS, b + NEXT, 1, transposed);                      \
-  PRODUCT(N)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT, 1, transposed);              \
-  PRODUCT(N)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT, 1, transposed)
+  WGMMA_SS(N)(sums, a, b, keep, transposed);                                      \
+  WGMMA_SS(N)(sums, a + NEXT_STEPS, b + NEXT, 1, transposed);                     \
+  WGMMA_SS(N)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT, 1, transposed);             \
+  WGMMA_SS(N)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT, 1, transposed)
 #define RANK_PRODUCT \
-  PRODUCT(COLUMNS)   \
+  WGMMA_SS(COLUMNS)  \
   (sums, operand_at(at + part * SUBTILE_BYTES), transposed_operand_at(at + X_BYTES), 1, "1")
 // Of s, which is in registers.
 #define S_PRODUCT(i)                                                                            \
-  REGISTERS_PRODUCT(COLUMNS)                                                                    \
+  WGMMA_RS(COLUMNS)                                                                             \
   (sums, s_pairs + 4 * (i), transposed_operand_at(at + X_BYTES) + (i)*NEXT_TRANSPOSED_STEPS, 1, \
    "1")
 

@@ -45,14 +45,14 @@
 
 // Box `i` of x: its columns are the product's rows, its rows the steps.
 #define GRADIENT_STEP(i, step)                                                          \
-  TURNED_PRODUCT(RANKS)                                                                 \
+  WGMMA_SS_MN(RANKS)                                                                    \
   (sums##i, transposed_operand_at(x_at + i * BOX_BYTES) + step * NEXT_TRANSPOSED_STEPS, \
    transposed_operand_at(s_at) + step * NEXT_TRANSPOSED_STEPS, 1);
 #define GRADIENT(i) GRADIENT_STEP(i, 0) GRADIENT_STEP(i, 1) GRADIENT_STEP(i, 2) GRADIENT_STEP(i, 3)
 #define GRADIENTS GRADIENT(0) GRADIENT(1) GRADIENT(2) GRADIENT(3)
 // Its rows are the product's, its columns the steps.
 #define SHRINK_STEP(i, step)                                      \
-  PRODUCT(RANKS)                                                  \
+  WGMMA_SS(RANKS)                                                 \
   (shrinks, operand_at(x_at + i * BOX_BYTES) + step * NEXT_STEPS, \
    operand_at(b_at + i * B_BYTES) + step * NEXT_STEPS, i + step > 0, "0");
 #define SHRINK(i) SHRINK_STEP(i, 0) SHRINK_STEP(i, 1) SHRINK_STEP(i, 2) SHRINK_STEP(i, 3)
