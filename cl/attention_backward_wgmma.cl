@@ -75,7 +75,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
   if (item < 128) {
-    FEWEST_REGISTERS;
+    SETMAXNREG_DEC(24);
     if (item == 0) {
       copy_tasks(at, maps, stats, steps, plan + COUNTERS(H, P), plan + COUNTERS(H, P) - 1, order, H,
                  G, P);
@@ -84,7 +84,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     }
     return;
   }
-  MOST_REGISTERS;
+  SETMAXNREG_INC(240);
   const float scale_2 = scale * LOG2_E;
   const bool tells = item % 128 == 0;
   // Where a lane's rows of ds^T go: row lane % 16 of the warp's, 16 bytes at chunk lane / 16.

@@ -84,7 +84,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
   uint stage = 0, phase = 0, q_stage = 0, q_phase = 0;
   if (item < 128) {
-    FEWER_REGISTERS;
+    SETMAXNREG_DEC(40);
     if (item >= 32) return;
     EACH_TILE {
       TILE_COORDS
@@ -116,7 +116,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
     }
     return;
   }
-  MORE_REGISTERS;
+  SETMAXNREG_INC(232);
   const int part = item / 128 - 1;
   const bool tells = item % 128 == 0;
   const int row = part * 64 + item % 128 / 32 * 16 + lane / 4;

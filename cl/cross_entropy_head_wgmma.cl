@@ -152,7 +152,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
   uint stage = 0, phase = 0;
   if (item < 128) {
-    FEWER_REGISTERS;
+    SETMAXNREG_DEC(40);
     if (item != 0) return;
     EACH_TILE {
       TILE_COORDS
@@ -167,7 +167,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
     }
     return;
   }
-  MORE_REGISTERS;
+  SETMAXNREG_INC(232);
   const uint part = item / 128 - 1, warp = item % 128 / 32, lane = item % 32;
 #ifdef LOSS_ALONE
   const uint boxes = 0;

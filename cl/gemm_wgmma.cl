@@ -181,7 +181,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
   uint stage = 0, phase = 0;
   if (item < 128) {
-    FEWER_REGISTERS;
+    SETMAXNREG_DEC(40);
     if (item != 0) return;
 #ifdef ADDEND
     __global const Y_TYPE* addend = (__global const Y_TYPE*)address;  // the first one
@@ -223,7 +223,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     }
     return;
   }
-  MORE_REGISTERS;
+  SETMAXNREG_INC(232);
   const uint part = item / 128 - 1, lane = item % 32;
   const uint tile_row = part * 64 + item % 128 / 32 * 16 + lane / 4;
   // Each warp group has its own, so that nobody but it waits for them.

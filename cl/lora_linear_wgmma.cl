@@ -98,7 +98,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
   const uint ring_at = shared_address(ring), b_at = ring_at + RING_BYTES;
   uint taken = 0, b_phase = 0;  // taken: boxes, before this unit
   if (item < 128) {
-    FEWER_REGISTERS;
+    SETMAXNREG_DEC(40);
     if (item != 0) return;
     for (uint number = get_group_id(0); number < units; number += get_num_groups(0)) {
       const unit_t unit = unit_at(number, problems, strips, chunks, chunk_boxes, T);
@@ -126,7 +126,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
     }
     return;
   }
-  MORE_REGISTERS;
+  SETMAXNREG_INC(232);
   const uint part = item / 128 - 1, lane = item % 32, row = item % 128 / 32 * 16 + lane / 4;
   const uint columns = rank_blocks * RANKS;
   for (uint number = get_group_id(0); number < units; number += get_num_groups(0)) {
