@@ -170,7 +170,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     }
     WGMMA_WAIT_0(HEAD_DIM)(dk_sums);
     WGMMA_WAIT_0(HEAD_DIM)(dv_sums);
-    warp_together();
+    warp_sync();
     if (lane == 0) mbarrier_arrive(at.q_empty + 8 * (stage ? stage - 1 : RING - 1));
     const int key = shared_int(at.tasks + turn * TASK_BYTES) * KEYS + part * 64 +
                     item % 128 / 32 * 16 + lane / 4;

@@ -103,7 +103,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
         tile->first[32 * i + lane] = rows_first[i];
         tile->last[32 * i + lane] = rows_last[i];
       }
-      warp_together();  // whoever waits for the queries sees all of it
+      warp_sync();  // whoever waits for the queries sees all of it
       if (lane == 0) {
         tile->range = range;
         tile->t0 = t0;
@@ -112,7 +112,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
         COPY_BLOCKS
       }
       NEXT_QUERIES
-      warp_together();
+      warp_sync();
     }
     return;
   }

@@ -56,7 +56,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
         COPY_BLOCKS
       }
       q_phase ^= 1;
-      warp_together();
+      warp_sync();
     }
     return;
   }

@@ -104,10 +104,10 @@ void exponentials(const float* z, const float* reference, float* total, uint box
 #else
 #define FREE_BOX(side)                     \
   if (item % 128 == 0) TMA_STORE_WAIT(1);   \
-  group_together(part);
+  named_barrier_sync(part);
 #define KEEP_BOX(side)                                                                         \
   tma_store_fence();                                                                           \
-  group_together(part);                                                                        \
+  named_barrier_sync(part);                                                                    \
   if (item % 128 == 0) {                                                                       \
     tma_store_2d(table + 2 * MAP_BYTES, box, v0 % split_columns + 64 * side,                    \
                  v0 / split_columns * split_rows + t0 + 64 * part);                            \
@@ -230,7 +230,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
         raise_word(raised, 1);
 #endif
       }
-      warp_together();  // as products want them
+      warp_sync();  // as products want them
 #ifdef LOSS_ALONE
       total[0] = total[1] = 0;
 #pragma unroll
@@ -254,7 +254,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
       for (uint i = 0; i < dx_splits; ++i) {
         scale_row(dx + ((size_t)i * split_rows + t) * D, references[t] - raised_to, D, lane);
       }
-      warp_together();  // all have read the reference
+      warp_sync();  // all have read the reference
       if (lane == 0) references[t] = raised_to;
     }
   }

@@ -229,7 +229,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   // Each warp group has its own, so that nobody but it waits for them.
   __local ulong* addresses = addresses_of_both + part * ADDRESSES;
   if (item % 128 < ADDRESSES) addresses[item % 128] = address;
-  group_together(part);  // all see the addresses
+  named_barrier_sync(part);  // all see the addresses
   float sums[WIDTH / 2];
   EACH_SLICE {
     TILE_COORDS
@@ -285,13 +285,13 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     const uint boxes_at = shared_address(ring) + RING_BYTES + part * STAGED_BYTES;
 #ifdef STAGED
     if (item % 128 == 0) TMA_STORE_WAIT(0);
-    group_together(part);  // the boxes of the tile before have left
+    named_barrier_sync(part);  // the boxes of the tile before have left
 #endif
     store_sums((__global Y_TYPE*)addresses[Y_AT], sums, added, extras, m0 + tile_row, c0, M,
                C_OF_PROBLEM, lane, boxes_at, item % 128 / 32);
 #ifdef STAGED
     tma_store_fence();
-    group_together(part);  // the boxes are whole
+    named_barrier_sync(part);  // the boxes are whole
     if (item % 128 == 0) {
       for (uint i = 0; i < STAGED / 64; ++i) {
         tma_store_2d(table + (problem * PROBLEM_MAPS + 4) * MAP_BYTES, boxes_at + i * SUBTILE_BYTES,
