@@ -15,7 +15,7 @@
 //! clc: build X_TYPE={f32,bf16} DY_TYPE=f32 DX_TYPE=f32 VEC_SIZE=4 GROUP=128 ITEMS=64
 //!     VECS_PER_ITEM=4
 //! clc: build X_TYPE=f32 Y_TYPE=f32 VEC_SIZE=1 GROUP=256 ITEMS=256 VECS_PER_ITEM=0
-//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 WARPS WHOLE GROUP=128
+//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 USE_PTX WHOLE GROUP=128
 //!     ITEMS=64 VECS_PER_ITEM=4
 //! clc: budget on gfx90a registers<=112 spills=0
 #include "row_vecs.clh"

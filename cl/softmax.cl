@@ -12,7 +12,7 @@
 //! clc: build DY_TYPE={f32,bf16} Y_TYPE=f32 DX_TYPE=f32 VEC_SIZE=4 GROUP=128 ITEMS=64
 //!     VECS_PER_ITEM=4
 //! clc: build X_TYPE=f32 Y_TYPE=f32 VEC_SIZE=1 GROUP=256 ITEMS=256 VECS_PER_ITEM=0
-//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 WARPS WHOLE GROUP=128
+//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 USE_PTX WHOLE GROUP=128
 //!     ITEMS=64 VECS_PER_ITEM=4
 //! clc: budget on gfx90a registers<=64 spills=0
 #include "row_vecs.clh"
@@ -21,7 +21,7 @@ ROW_REDUCTION(row_sum, float, JOIN_SUM)
 ROW_REDUCTION(row_max, float, fmax)
 
 // What is rounded to bf16 in the end needs no better exponentials than the device's own.
-#ifdef WARPS
+#ifdef USE_PTX
 #define LOG2_E 1.44269504f
 #define LN_2 0.693147182f
 #define LN_2_REST -1.90465432e-9f  // ln 2 = LN_2 + LN_2_REST

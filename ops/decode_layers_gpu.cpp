@@ -95,7 +95,7 @@ Defines defines_of(Context& context, const DecodeLayers& decode) {
   const std::int64_t group = group_of(device);
   Defines defines;
   set_weight_type(defines, decode.layers.front().q);
-  set_warps(defines, context);
+  set_use_ptx(defines, context);
   defines.set("GROUP", group).set("D", s.D).set("F", s.F).set("H", s.H).set("G", s.G);
   defines.set("E", s.E).set("SPLITS", splits_of(device, s)).set("MOST_LAYERS", s.layers);
   defines.set("MOST_RANKS", most_ranks(decode));

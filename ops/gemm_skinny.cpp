@@ -70,7 +70,7 @@ std::uint32_t groups_with_shrink(const Context& context, const Plan& plan) {
 Defines defines_of(const GemmProduct& p, const Plan& plan, bool with_ptx) {
   Defines defines;
   set_weight_type(defines, p.w);
-  if (with_ptx) defines.set(kPtxSwitch);
+  if (with_ptx) defines.set(kUsePtx);
   defines.set("GROUP", plan.group).set("ROWS", plan.rows).set("TEAM_ROWS", plan.team_rows);
   defines.set("AHEAD", plan.ahead());
   if (p.k() % 8 == 0) defines.set("VEC8");

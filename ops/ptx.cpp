@@ -16,8 +16,8 @@ bool uses_ptx(Context& context) {
   return uses_ptx(context.variant(), context.device()) && !makes_reference(context);
 }
 
-Defines& set_warps(Defines& defines, Context& context) {
-  return uses_ptx(context) ? defines.set(kPtxSwitch) : defines;
+Defines& set_use_ptx(Defines& defines, Context& context) {
+  return uses_ptx(context) ? defines.set(kUsePtx) : defines;
 }
 
 }  // namespace clora

@@ -7,8 +7,8 @@
 
 namespace clora {
 
-// The switches that select PTX in files which have plain OpenCL C, too.
-inline constexpr std::string_view kPtxSwitch = "WARPS";
+// The option that selects PTX in files which have plain OpenCL C, too.
+inline constexpr std::string_view kUsePtx = "USE_PTX";
 
 bool has_ptx(const Device& device);
 bool uses_ptx(Variant variant, const Device& device);
@@ -16,7 +16,7 @@ bool uses_ptx(Variant variant, const Device& device);
 // Whether kernels of this Context use PTX now: not while a self-test makes its reference.
 bool uses_ptx(Context& context);
 
-// Sets -D WARPS where uses_ptx().
-Defines& set_warps(Defines& defines, Context& context);
+// Sets -D USE_PTX where uses_ptx().
+Defines& set_use_ptx(Defines& defines, Context& context);
 
 }  // namespace clora

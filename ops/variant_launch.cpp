@@ -56,7 +56,7 @@ bool takes_ptx(Context& context, const VariantKernel& kernel, Defines defines,
   const std::string name = fmt::format("{} ptx", kernel.function);
   return trusted(
       context,
-      {file, name, is_f32 ? kF32Tolerance : kBf16Tolerance, defines.set(kPtxSwitch).text()}, test);
+      {file, name, is_f32 ? kF32Tolerance : kBf16Tolerance, defines.set(kUsePtx).text()}, test);
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t r
   if (of_item <= kMostVecs && of_item * static_cast<std::int64_t>(items) == vecs) {
     defines.set("WHOLE");
   }
-  if (takes_ptx(context, kernel, defines, ptx_test)) defines.set(kPtxSwitch);
+  if (takes_ptx(context, kernel, defines, ptx_test)) defines.set(kUsePtx);
   const std::int64_t sets = divide_up(rows, static_cast<std::int64_t>(group / items));
   return {context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function, defines),
           groups_of(group, static_cast<std::size_t>(std::min(sets, kMostRowGroups))),

@@ -54,7 +54,7 @@ TEST(Ptx, IsInNoProgramThatAPortableContextBuilds) {
   const test::Folders folders;
   for (const char* file :
        {"activations.clh", "row_vecs.clh", "team_sums.clh", "softmax.cl", "group_meeting.clh"}) {
-    folders.replace(file, "#ifdef WARPS\n", "#ifdef WARPS\n#error \"PTX\"\n");
+    folders.replace(file, "#ifdef USE_PTX\n", "#ifdef USE_PTX\n#error \"PTX\"\n");
   }
   const test::Observed portable(folders, Variant::portable);
   const auto results = portable.run([](SelfTest& t) {
