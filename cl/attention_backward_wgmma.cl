@@ -14,9 +14,9 @@
 // Work    a persistent grid of work-groups of three warp groups. A task is 128 keys of one query head,
 //         a step STEP of its queries. One thread copies, two warp groups own 64 keys each. Scores and
 //         ds are made transposed, so that p^T and ds^T are left operands where they lie, in
-//         registers; ds^T goes through local memory too, for dq. Two more threads carry dq's parts
-//         to `sums`, where the copy engine adds them up, each every other step's: one waits for its
-//         turn while the other's part is on its way.
+//         registers; ds^T goes through local memory too, for dq. Two dQ reducer warps, by a
+//         thread each, add dq's parts to `sums` by bulk reductions, every other step each: one
+//         waits for its turn while the other's part is on its way.
 // Order   tasks are taken from a counter, in the order given. A part of dq is added when those of all
 //         tasks before it are: counters[h, step] says of how many. A wait is thus for a task that
 //         runs, and the sum the same every run. The first part is stored, the last one added in
@@ -80,7 +80,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       copy_tasks(at, maps, stats, steps, plan + COUNTERS(H, P), plan + COUNTERS(H, P) - 1, order, H,
                  G, P);
     } else if (item == 32 || item == 64) {
-      carry_sums(at, plan + COUNTERS(H, P), plan, sums, order[3 * (P / KEYS)], P, item / 32 - 1);
+      reduce_dq(at, plan + COUNTERS(H, P), plan, sums, order[3 * (P / KEYS)], P, item / 32 - 1);
     }
     return;
   }
