@@ -27,7 +27,7 @@
 #error "KEYS: keys of one block of scores; STAGED: keys kept as pairs, a multiple of KEYS"
 #endif
 
-#define PREFETCHED 4  // rows of the next block asked for at once: few, so that it need not wait
+#define PREFETCHED 4  // rows of the next block prefetched at once: few, so that it need not wait
 
 // out += left right
 BF16_TARGET void tile_add(__global float* out, long out_step, __local const uint* left,
@@ -220,19 +220,19 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
               const int at = (from + n) * E / 2;
               // The next block's rows, spread over the first keys.
               const long next = q_at + j * E + (QUERIES + n / ROWS * PREFETCHED) * q_step;
-              const bool asks = key == begin && t0 + QUERIES + (n / ROWS + 1) * PREFETCHED <= T;
-              if (asks) ask_for_rows(q + next, q_step, PREFETCHED, E);
+              const bool fetches = key == begin && t0 + QUERIES + (n / ROWS + 1) * PREFETCHED <= T;
+              if (fetches) prefetch_rows(q + next, q_step, PREFETCHED, E);
               rows_times_panel(scores, k_rows + at, ROWS, q_panels + j * block_size, E);
-              if (asks) ask_for_rows(dy + next, q_step, PREFETCHED, E);
+              if (fetches) prefetch_rows(dy + next, q_step, PREFETCHED, E);
               rows_times_panel(dp, v_rows + at, ROWS, dy_panels + j * block_size, E);
-              if (asks) ask_for_rows(y + next, q_step, PREFETCHED, E);
+              if (fetches) prefetch_rows(y + next, q_step, PREFETCHED, E);
               const bool masked =
                   count < QUERIES || key + n < all_begin || key + n + ROWS > t0 + 1;
               weights_of_scores(p + n * row_pairs + j * QUERIES / 2,
                                 ds + n * row_pairs + j * QUERIES / 2, row_pairs,
                                 ds_across + j * across_size + n / 2 * QUERIES, scores, dp,
                                 lanes, key + n, t0, scale, masked);
-              if (asks) ask_for_rows(dq_to + next, q_step, PREFETCHED, E);
+              if (fetches) prefetch_rows(dq_to + next, q_step, PREFETCHED, E);
             }
             add_to_queries(dq_to + q_at + j * E, q_step, count, scores, ds_across + j * across_size,
                            k_across + from / 2 * E, lane_first, key, keys, t0, E);

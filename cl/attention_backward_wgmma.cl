@@ -86,7 +86,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   }
   SETMAXNREG_INC(240);
   const float scale_2 = scale * LOG2_E;
-  const bool tells = item % 128 == 0;
+  const bool elected = item % 128 == 0;
   // Where a lane's rows of ds^T go: row lane % 16 of the warp's, 16 bytes at chunk lane / 16.
   const uint ds_lane = at.ds + (item / 32 * 16 - 64 + (lane & 15)) * 128 +
                        (((lane >> 4) ^ (lane & 7)) << 4);
@@ -126,12 +126,12 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       WGMMA_WAIT_0(STEP)(dp);
       if (lane == 0 && i > 0) mbarrier_arrive(at.q_empty + 8 * before);
       // Every warp of the group has begun the product, which has ended.
-      if (tells && i == count - 1) mbarrier_arrive(at.v_empty);
+      if (elected && i == count - 1) mbarrier_arrive(at.v_empty);
       WGMMA_FENCE;
       OVER_STEP(dv_sums, p, dy, i)
       score_gradients(ds, p, dp, rows);
       WGMMA_WAIT_0(HEAD_DIM)(dv_sums);  // ran beside that; in flight further, all would wait
-      if (tells) mbarrier_arrive(at.dy_empty + 8 * turned);
+      if (elected) mbarrier_arrive(at.dy_empty + 8 * turned);
       store_ds(ds_lane + turned * DS_TILE, ds);
       warp_stored(at.ds_full + 8 * turned, lane);
       // The next step's scores; behind the last step for nothing, for a branch would serialise all.
@@ -145,7 +145,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       OVER_STEP(dk_sums, ds, at.q + stage * STEP_TILE, i)
       WGMMA_WAIT_1(STEP)(s);
       WGMMA_WAIT_1(64)(dq_sums);
-      if (tells && i == count - 1) mbarrier_arrive(at.k_empty);
+      if (elected && i == count - 1) mbarrier_arrive(at.k_empty);
       mbarrier_wait(at.dq_empty, step & 1 ^ 1);
       const uint dq_lane = at.dq + part * 16384 + item % 128 * 16;
       if (word & IS_LAST) {

@@ -204,8 +204,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_b
         stage_panel(panels + i * panel_size, q + at, q_step, row_count - row, E, scale * LOG2_E);
         // Of the next head, while this one is worked on, and where this one's results go.
         const int ahead = min(QUERIES, row_count - row);
-        if ((i + 1) % head_count > 0) ask_for_rows(q + at + E, q_step, ahead, E);
-        ask_for_rows(y + at, q_step, ahead, E);
+        if ((i + 1) % head_count > 0) prefetch_rows(q + at + E, q_step, ahead, E);
+        prefetch_rows(y + at, q_step, ahead, E);
       }
       // The tiles of keys that the panel's rows see.
       const int from = max(0, range.begin - key0) / ROWS * ROWS;

@@ -63,7 +63,7 @@ float after(float earlier, float x) {
 #define END_VALUES                                 \
   mbarrier_wait(v_full + 8 * before, before_phase); \
   WGMMA_WAIT_0(HEAD_DIM)(out);                     \
-  if (tells) mbarrier_arrive(v_empty + 8 * before);
+  if (elected) mbarrier_arrive(v_empty + 8 * before);
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_wgmma(
     __global RESULT* y, __global float* log_sum_exp, __global const uchar* maps,
@@ -118,7 +118,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
   }
   SETMAXNREG_INC(232);
   const int part = item / 128 - 1;
-  const bool tells = item % 128 == 0;
+  const bool elected = item % 128 == 0;
   const int row = part * 64 + item % 128 / 32 * 16 + lane / 4;
   const float scale_2 = scale * LOG2_E;  // scores in units of log 2
   float scores[64], out[HEAD_DIM / 2];
@@ -138,7 +138,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
     float max_0 = -INFINITY, max_1 = -INFINITY, total_0 = 0.0f, total_1 = 0.0f;
     int key = (range.end - 1) * ROWS;
     WGMMA_WAIT_0(128)(scores);
-    if (tells) mbarrier_arrive(k_empty + 8 * stage);
+    if (elected) mbarrier_arrive(k_empty + 8 * stage);
     {
       MASK_BLOCK
       FIND_REFERENCES
@@ -159,7 +159,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
       keep = 1;
       PASS_TURN;
       WGMMA_WAIT_1(128)(scores);
-      if (tells) mbarrier_arrive(k_empty + 8 * stage);
+      if (elected) mbarrier_arrive(k_empty + 8 * stage);
       MASK_BLOCK
       FIND_REFERENCES
       END_VALUES
@@ -184,7 +184,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_
     total_0 = row_sum(total_0);
     total_1 = row_sum(total_1);
     WGMMA_WAIT_1(HEAD_DIM)(out);
-    if (tells) {
+    if (elected) {
       mbarrier_arrive(v_empty + 8 * before);
       mbarrier_arrive(q_empty + 8 * (q_stage ^ 1));  // all warps have read that tile
     }

@@ -7,7 +7,7 @@
 //         order: cl/attention_order.cl
 // Types   q, k and v bf16, read through their maps alone; y f32 or bf16 (-D RESULT_BF16); else f32
 // Work    a persistent grid of work-groups of three warp groups; a tile is 128 rows of one head. The
-//         first warp tells each tile's range of keys and starts copies of 128 keys, and of their
+//         first warp finds each tile's range of keys and issues copies of 128 keys, and of their
 //         values, into rings of 2; the two other warp groups own 64 rows each. Blocks of keys are
 //         taken from the last to the first; those that no row of the tile sees are left out. The
 //         softmax of one block runs while the values of the block before are multiplied: the
@@ -62,7 +62,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
   }
   SETMAXNREG_INC(232);
   const int part = item / 128 - 1;
-  const bool tells = item % 128 == 0;
+  const bool elected = item % 128 == 0;
   const int row = part * 64 + item % 128 / 32 * 16 + lane / 4;
   const float scale_2 = scale * LOG2_E;  // scores in units of log 2
   float scores[64], out[HEAD_DIM / 2];
@@ -81,7 +81,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
     WGMMA_FENCE;
     MULTIPLY_KEYS
     WGMMA_WAIT_0(128)(scores);
-    if (tells) mbarrier_arrive(k_empty + 8 * stage);
+    if (elected) mbarrier_arrive(k_empty + 8 * stage);
     {
       MASK_BLOCK
       FIND_REFERENCES
@@ -101,7 +101,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
       MULTIPLY_VALUES(before, keep)
       keep = 1;
       WGMMA_WAIT_1(128)(scores);
-      if (tells) mbarrier_arrive(k_empty + 8 * stage);
+      if (elected) mbarrier_arrive(k_empty + 8 * stage);
       MASK_BLOCK
       FIND_REFERENCES
       MAKE_WEIGHTS(EXP2)
@@ -109,18 +109,18 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
       // knows nothing of the softmax, before it.
       mbarrier_wait(v_full + 8 * before, before_phase);
       WGMMA_WAIT_0(HEAD_DIM)(out);
-      if (tells) mbarrier_arrive(v_empty + 8 * before);
+      if (elected) mbarrier_arrive(v_empty + 8 * before);
       SCALE_OUT
       ROUND_WEIGHTS
     }
-    if (tells) mbarrier_arrive(q_empty);
+    if (elected) mbarrier_arrive(q_empty);
     mbarrier_wait(v_full + 8 * stage, phase);
     WGMMA_FENCE;
     MULTIPLY_VALUES(stage, keep)
     total_0 = row_sum(total_0);
     total_1 = row_sum(total_1);
     WGMMA_WAIT_0(HEAD_DIM)(out);
-    if (tells) mbarrier_arrive(v_empty + 8 * stage);
+    if (elected) mbarrier_arrive(v_empty + 8 * stage);
     NEXT_STAGE
     STORE_TILE
   }

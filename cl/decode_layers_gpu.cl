@@ -14,7 +14,7 @@
 // Types   weights one type of quant.clh, all else f32; position, first, last [1] i32
 // Work    work-groups of GROUP items that all run at once and meet after each of five parts
 //         (group_meeting.clh): projections, attention by shares of keys, o, gate and up, down.
-//         decode_pairs_gpu.clh tells how a product is shared out. Its first weights are asked for
+//         decode_pairs_gpu.clh says how a product is shared out. Its first weights are prefetched
 //         before the meeting that it waits for: memory never waits for a meeting. h a^T is shared
 //         by all groups before a product, with a meeting more.
 //         Loops with barriers run at least once: pocl makes copies of all that follows one that

@@ -44,7 +44,7 @@
 #error "PANEL_STEPS, BLOCK_STEPS and STAGE_STRIDE are required"
 #endif
 
-// Weights are asked for so many steps before they are expanded.
+// Weights are prefetched so many steps before they are expanded.
 #define STEPS_AHEAD 64
 
 // Pairs that a tile takes for so many: the rest is filled up with zeros.

@@ -31,7 +31,7 @@
 #endif
 
 #ifdef WEIGHT_PACKED
-// Weights are asked for so many steps before they are expanded.
+// Weights are prefetched so many steps before they are expanded.
 #define STEPS_AHEAD 64
 
 // panel[e][c] = the elements of a packed panel's 16 rows; `out` is its place in the first row.

@@ -61,11 +61,11 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
 #endif
   for (uint m0 = m_begin; m0 < m_end; m0 += chunk_rows) {
     const uint rows = min(m_end - m0, chunk_rows);
-    // While they multiply, tiles ask for the rows that are staged next, evenly.
+    // While they multiply, tiles prefetch the rows that are staged next, evenly.
     __global const float* ahead = x + (size_t)(m0 + rows) * K;
-    size_t to_ask = K <= block_steps ? (size_t)min(m_end - m0 - rows, chunk_rows) * K : 0;
-    const uint ask_step = (TILE_ROWS * STEPS_AN_ELEMENT + panel_end - panel_begin - 1) /
-                          (panel_end - panel_begin);
+    size_t to_prefetch = K <= block_steps ? (size_t)min(m_end - m0 - rows, chunk_rows) * K : 0;
+    const uint prefetch_step = (TILE_ROWS * STEPS_AN_ELEMENT + panel_end - panel_begin - 1) /
+                               (panel_end - panel_begin);
     uint r_end = 0;
     for (uint k = 0, r = 0; k < K || r < R; k += block_steps, r = r_end) {
       const uint steps = k < K ? min(K - k, block_steps) : 0;
@@ -92,13 +92,13 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
           const int first = k == 0;
           __global const float* from = !first ? y + corner : has_addend ? addend + corner : 0;
           __global const float* add = first && has_bias ? bias + c0 : 0;
-          const uint ahead_step = to_ask > 0 ? ask_step : 0;
+          const uint ahead_step = to_prefetch > 0 ? prefetch_step : 0;
           i += make_tile(y + corner, from, add, N, stage + i * STAGE_STRIDE, packed, to_next,
                          elements_of(steps), alpha, stage_s + i * STAGE_STRIDE, scratch,
                          elements_of(r_end - r), rows - i, columns, ahead, ahead_step);
-          const size_t asked = min(to_ask, (size_t)elements_of(steps) * ahead_step);
-          ahead += asked;
-          to_ask -= asked;
+          const size_t prefetched = min(to_prefetch, (size_t)elements_of(steps) * ahead_step);
+          ahead += prefetched;
+          to_prefetch -= prefetched;
         }
       }
     }

@@ -154,7 +154,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   __local uint arrivals[2];
   const uint full = shared_address(barriers), empty = full + 8 * STAGES;
   const uint item = get_local_id(0), rank_boxes = RANK_STEPS > 0 ? (R + 63) / 64 : 0;
-  // Loaded while mbarriers are initialised: item i of a warp group has asked for the i-th.
+  // Loaded while mbarriers are initialised: item i of a warp group has issued the i-th load.
   ulong address = 0;
   if (item % 128 < ADDRESSES) address = ((__global const ulong*)(table + MAPS_BYTES))[item % 128];
   const uint row_tiles = (M + TILE_ROWS - 1) / TILE_ROWS;
