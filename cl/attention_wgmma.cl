@@ -12,7 +12,7 @@
 //         taken from the last to the first; those that no row of the tile sees are left out. The
 //         softmax of one block runs while the values of the block before are multiplied: the
 //         weights stay in registers, where they are that product's left operand. Heads of 64:
-//         attention_narrow_wgmma.cl
+//         attention_hdim64_wgmma.cl
 // Local   164 KB
 // Cost    4 E flops a (query, key) pair and head
 // Numerics online softmax (Milakov and Gimelshein, 2018) in f32; weights are rounded to bf16

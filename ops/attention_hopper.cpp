@@ -80,7 +80,7 @@ void record_begin(Batch& batch, const AttentionSpec& spec, const BackwardPlan& p
 }  // namespace
 
 std::string_view attention_wgmma_file(std::int64_t E) {
-  return E == 64 ? "attention_narrow_wgmma.cl" : "attention_wgmma.cl";
+  return E == 64 ? "attention_hdim64_wgmma.cl" : "attention_wgmma.cl";
 }
 
 Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,

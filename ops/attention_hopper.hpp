@@ -1,4 +1,4 @@
-// cl/attention_wgmma.cl, cl/attention_narrow_wgmma.cl and cl/attention_backward_wgmma.cl: attention on
+// cl/attention_wgmma.cl, cl/attention_hdim64_wgmma.cl and cl/attention_backward_wgmma.cl: attention on
 // Hopper's matrix units.
 #pragma once
 

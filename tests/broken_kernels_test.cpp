@@ -283,7 +283,7 @@ std::vector<Family> families() {
        Variant::avx512_bf16,
        kBf16Tolerance},
       {"attention_wgmma 64 f32",
-       {"attention_narrow_wgmma.cl", "x - (shifted - 12582912.0f)", "x - (shifted - 12582911.0f)"},
+       {"attention_hdim64_wgmma.cl", "x - (shifted - 12582912.0f)", "x - (shifted - 12582911.0f)"},
        [](SelfTest& t) { attention(t, 261, false, 64); },
        Variant::wgmma,
        kBf16Tolerance},

@@ -1,5 +1,5 @@
-// attention_narrow_wgmma: attention_wgmma.cl for heads of 64 elements, of which a block's exponentials
-// take the card as long as its products: one must run beside the other.
+// attention_hdim64_wgmma: attention_wgmma.cl for heads of 64 elements, of which a block's
+// exponentials take the card as long as its products: one must run beside the other.
 //
 //   y, log_sum_exp     as there
 // Shapes  as there; E = HEAD_DIM = 64. No more work-groups than there are tiles.
@@ -65,7 +65,7 @@ float after(float earlier, float x) {
   WGMMA_WAIT_0(HEAD_DIM)(out);                     \
   if (elected) mbarrier_arrive(v_empty + 8 * before);
 
-__attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_narrow_wgmma(
+__attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_wgmma(
     __global RESULT* y, __global float* log_sum_exp, __global const uchar* maps,
     __global const int* first, __global const int* last, __global const int* order, int T, int H,
     int G, float scale, int keeps_log_sum_exp) {
