@@ -7,7 +7,7 @@
 // Shapes  q, y [T, H, E]; k, v, cache [Tk, G, E]; first, last, positions [T] i32;
 //         log_sum_exp [T, H]; rows [T, G, E]
 // Types   f32
-// Work    attention_forward: a work-group of GROUP items owns one row (along dimension 0: cards take
+// Work    attention_forward: a work-group of GROUP items owns one row (along dimension 0: GPUs take
 //         65535 groups along the others) and head; an item owns
 //         one key of a block while scores are made, and every GROUP-th column of y after
 //         cache_append: an item owns one element

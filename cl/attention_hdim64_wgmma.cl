@@ -1,5 +1,5 @@
 // attention_hdim64_wgmma: attention_wgmma.cl for heads of 64 elements, of which a block's
-// exponentials take the card as long as its products: one must run beside the other.
+// exponentials take the GPU as long as its products: one must run beside the other.
 //
 //   y, log_sum_exp     as there
 // Shapes  as there; E = HEAD_DIM = 64. No more work-groups than there are tiles.

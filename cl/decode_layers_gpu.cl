@@ -1,5 +1,5 @@
 // decode_layers_gpu: all blocks of a transformer for one row over its cache, in one launch, on
-// cards that run a work-group on each unit at once.
+// GPUs that run a work-group on each unit at once.
 //
 //   for each layer:  h = rms_norm(x);  q, k, v = h w^T + bias;  q, k rotated;  k, v to the cache
 //                    x += attention(q, keys, values) w_o^T

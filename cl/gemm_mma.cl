@@ -1,4 +1,4 @@
-// gemm_mma: products of bf16 matrices on the matrix units of NVIDIA's cards since Ampere.
+// gemm_mma: products of bf16 matrices on the matrix units of NVIDIA GPUs since Ampere.
 //
 //   y [M, C] = x [M, J] w [C, J]^T + s [M, R] u [R, C] + addend + bias
 //   with -D TRANSPOSED   y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + addend

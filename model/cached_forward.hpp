@@ -83,7 +83,7 @@ class CachedForward {
   std::vector<CacheTensors> cache_;
   Tensor logits_, token_;
   std::map<std::int64_t, std::unique_ptr<Recorded>> forwards_;  // by rows
-  // Of cards, whose transfers must not keep the host: what two steps upload.
+  // Of GPUs, whose transfers must not keep the host: what two steps upload.
   std::unique_ptr<PinnedMemory> pinned_;
 };
 

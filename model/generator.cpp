@@ -51,7 +51,7 @@ struct Generator::Impl {
   void check_prompt(std::span<const std::int32_t> prompt) const;
   RecordedSampler& sampler(const GenerationConfig& config);
   RecordedSampler record_sampler(std::int64_t top_logprobs, bool with_logprobs);
-  // Whether the step behind a token is enqueued before that token is known: a card would be idle
+  // Whether the step behind a token is enqueued before that token is known: a GPU would be idle
   // while the host looks. It leaves no trace where the token is the last: cache rows behind the end
   // are written anew. Not where more than the token is read.
   bool runs_ahead(const GenerationConfig& config) const;
@@ -70,7 +70,7 @@ struct Generator::Impl {
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   Tensor seen, settings, logprob;
   HostHold<std::array<std::int32_t, 1>> token_on_host;
-  std::unique_ptr<PinnedMemory> pinned_token;  // on cards, whose transfers must not keep the host
+  std::unique_ptr<PinnedMemory> pinned_token;  // on GPUs, whose transfers must not keep the host
   std::map<std::int64_t, RecordedSampler> samplers;  // by top_logprobs; -1: no log-probabilities
 };
 
@@ -154,7 +154,7 @@ std::int32_t Generator::Impl::read_token(const std::function<void()>& then) {
   }
   std::int32_t id = 0;
   std::memcpy(&id, bytes.data(), sizeof id);
-  // Who gives up has waited for seconds; a read of the outcome costs a card's tenth of a step.
+  // Who gives up has waited for seconds; a read of the outcome costs a GPU's tenth of a step.
   const bool late = seconds_since(begin) > kLateSeconds;
   if (late && forward.step_gave_up()) {
     fail(ErrorCode::device,

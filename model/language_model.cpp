@@ -49,7 +49,7 @@ WeightForm form_of(const Context& context, const WeightView& view) {
   return preferred_form(context, view.shape, view.type);
 }
 
-// Kernels for CPUs read weights wherever they lie; those for cards read vectors of 16 bytes.
+// Kernels for CPUs read weights wherever they lie; those for GPUs read vectors of 16 bytes.
 bool lies_where_kernels_read(const Context& context, std::span<const std::byte> bytes) {
   constexpr std::uintptr_t kVectorBytes = 16;
   return is_for_cpus(context.variant()) ||

@@ -48,7 +48,7 @@ class Measurement {
   void measure_transfers(Ceilings& ceilings, double wake_seconds);
   double f32_flops_per_second() const;
   double matrix_flops_per_second() const;   // 0 where there is no matrix unit
-  double product_flops_per_second() const;  // flops of products on an NVIDIA card's
+  double product_flops_per_second() const;  // flops of products on an NVIDIA GPU's
   double barrier_seconds() const;
   double launch_seconds();
   double wake_seconds();

@@ -4,7 +4,7 @@
 // Bandwidths are of buffers far beyond the caches, with the bytes a copy reads and those it writes
 // both counted. The best of several runs counts: other programs only ever make one slower. The
 // peak of a matrix unit is that of the instructions which ops reach it by: bf16 dot products on
-// CPUs with avx512_bf16, products of a warp group or of a warp on NVIDIA cards.
+// CPUs with avx512_bf16, products of a warp group or of a warp on NVIDIA GPUs.
 // Threads: those of Context.
 #pragma once
 

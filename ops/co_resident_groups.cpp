@@ -38,8 +38,8 @@ class ThreadsHold {
 
 std::uint32_t co_resident_groups(const CoResidencyFacts& facts) {
   if (facts.variant == Variant::portable || facts.adopted) return 0;
-  const bool on_card = has_ptx(facts.device) && !facts.shares_units;
-  return on_card || has_pocl_threads(facts.device) ? facts.device.compute_units : 0;
+  const bool on_gpu = has_ptx(facts.device) && !facts.shares_units;
+  return on_gpu || has_pocl_threads(facts.device) ? facts.device.compute_units : 0;
 }
 
 std::uint32_t co_resident_groups(Context& context) {

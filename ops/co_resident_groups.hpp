@@ -3,9 +3,9 @@
 // promises that of no device. This is the one place that decides it; a kernel with a grid barrier
 // is taken only where it says so, and has a path of separate launches for everywhere else.
 //
-// It takes all of: a driver whose scheduler is known (NVIDIA's cards from sm_80 on, pocl's threaded
+// It takes all of: a driver whose scheduler is known (NVIDIA GPUs from sm_80 on, pocl's threaded
 // device); a queue of our own, since a caller may run further queues beside an adopted one; a
-// process that does not share a card's units with others (NVIDIA's MPS); a Context that is not
+// process that does not share a GPU's units with others (NVIDIA's MPS); a Context that is not
 // portable; and of pocl's threads, which all Contexts of a process share, that no other Context
 // counts on them. A group that waits in vain all the same gives up after some seconds and sets a
 // flag, which the host reads.
@@ -22,7 +22,7 @@ struct CoResidencyFacts {
   Device device;
   Variant variant = Variant::portable;
   bool adopted = false;       // the Context stands on a caller's queue
-  bool shares_units = false;  // processes share the card's units (MPS)
+  bool shares_units = false;  // processes share the GPU's units (MPS)
 };
 // One work-group a compute unit, or 0: none may wait for another.
 std::uint32_t co_resident_groups(const CoResidencyFacts& facts);

@@ -111,7 +111,7 @@ class Recording {
     return std::max(kChunkBytes / (entry_bytes * kTileEntries), std::int64_t{1});
   }
 
-  // Few rows make too few tiles of dx to fill the card: their chunk is split along its
+  // Few rows make too few tiles of dx to fill the GPU: their chunk is split along its
   // entries (split-K), and the slices' products are added up at the end.
   void cut_products(std::int64_t units) {
     constexpr std::int64_t kMostSplits = 16;

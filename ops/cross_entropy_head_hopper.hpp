@@ -14,7 +14,7 @@ void record_head_loss_wgmma(Batch& batch, const Tensor& loss, const Tensor& dx,
                             const HeadLossInputs& inputs);
 
 // Tiles of 256 entries of the vocabulary in a chunk: as many as `bytes` hold, or somewhat fewer
-// where the last round of work-groups would leave much of the card idle.
+// where the last round of work-groups would leave much of the GPU idle.
 std::int64_t head_chunk_tiles(std::int64_t row_tiles, std::int64_t tiles, std::int64_t most,
                               std::int64_t units);
 

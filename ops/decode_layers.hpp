@@ -6,8 +6,8 @@
 //
 // It can be one launch, whose work-groups meet as they go: on pocl's threaded device, where waking
 // threads between hundreds of launches costs more than the products (cl/decode_layers_cpu.cl), and
-// on NVIDIA's cards, where a launch costs more than a meeting (cl/decode_layers_gpu.cl). The
-// composed twin, of unfused ops, gives the same bits on pocl, and on cards the same up to the order
+// on NVIDIA GPUs, where a launch costs more than a meeting (cl/decode_layers_gpu.cl). The
+// composed twin, of unfused ops, gives the same bits on pocl, and on GPUs the same up to the order
 // of sums.
 #pragma once
 

@@ -19,7 +19,7 @@ constexpr std::int64_t kLanes = 32;        // of a team, at least
 constexpr std::int64_t kMostSplits = 16;
 constexpr std::int64_t kSliceSteps = 512;  // of a row of an adapter's a, SLICE_STEPS of the kernel
 constexpr std::int64_t kMostRanks = 1024;  // of the adapters of one product
-// What NVIDIA's cards have for a group's own arrays, whatever the driver tells: 227 KiB on Hopper,
+// What NVIDIA GPUs have for a group's own arrays, whatever the driver tells: 227 KiB on Hopper,
 // 99 at least from sm_80 on, less 3 and 2 for what the driver adds.
 constexpr std::uint64_t kLocalBytesHopper = 224 << 10U;
 constexpr std::uint64_t kLocalBytesAmpere = 97 << 10U;

@@ -1,4 +1,4 @@
-// cl/decode_layers_gpu.cl: how one launch of decode_layers is made for cards.
+// cl/decode_layers_gpu.cl: how one launch of decode_layers is made for GPUs.
 #pragma once
 
 #include <string>

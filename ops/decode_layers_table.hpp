@@ -1,5 +1,5 @@
 // cl/decode_layers_table.clh: what the kernels that run all blocks in one launch know of them, on
-// CPUs and on cards alike: their sizes, and where their tensors lie.
+// CPUs and on GPUs alike: their sizes, and where their tensors lie.
 #pragma once
 
 #include <array>

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kGroup = 64;      // work-items of the portable kernel
 constexpr std::uint32_t kElements = 4;  // of each of so many rows that one of them takes
 constexpr std::uint32_t kRows = 4;
-// Cards take 65535 work-groups along the second dimension.
+// GPUs take 65535 work-groups along the second dimension.
 constexpr std::uint32_t kMostGroupsOfRows = 1 << 15;
 
 Variant choose(Context& context, const Tensor& table) {

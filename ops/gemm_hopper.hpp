@@ -27,7 +27,7 @@ bool gemm_wgmma_fuses_shrink(const Context& context, const GemmProduct& p);
 struct WgmmaSize {
   std::uint32_t rows = 0;
   std::array<std::uint32_t, 3> columns{};  // of each problem
-  std::uint32_t units = 0;                 // of the card
+  std::uint32_t units = 0;                 // of the GPU
   std::uint32_t shrink = 0;  // columns of a that share a tile's products: 0, 16, or 64
   bool whole_boxes = false;  // operands come as boxes of 64 rows and columns: w transposed, or u
   bool stages_y = false;     // tiles of a bf16 y leave through shared memory
@@ -54,7 +54,7 @@ struct WgmmaProgram {
   WgmmaTiles tiles;
   std::string options;
 };
-// units: compute units of the card.
+// units: compute units of the GPU.
 WgmmaProgram gemm_wgmma_program(std::uint32_t units, std::span<const GemmProduct> problems);
 // Problems of whatever sizes, by another program's widths and ring: for its self-test. K is
 // split into at most three slices. Where types, extras and ranks are alike, so are the options.
@@ -64,7 +64,7 @@ WgmmaProgram gemm_wgmma_program_like(const WgmmaProgram& program,
 void record_gemm_wgmma_by(Batch& batch, std::span<const GemmProduct> problems,
                           const WgmmaProgram& program);
 
-// The width whose last wave of work-groups leaves least of the card idle, and a ring as long as
+// The width whose last wave of work-groups leaves least of the GPU idle, and a ring as long as
 // shared memory allows. Where tiles are fewer than half of the units, K is split if
 // that gains more than adding the slices up costs.
 WgmmaTiles wgmma_tiles(const WgmmaSize& size);

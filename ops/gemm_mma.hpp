@@ -1,4 +1,4 @@
-// cl/gemm_mma.cl: products on the matrix units of NVIDIA's cards since Ampere.
+// cl/gemm_mma.cl: products on the matrix units of NVIDIA GPUs since Ampere.
 #pragma once
 
 #include <string>

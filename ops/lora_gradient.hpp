@@ -59,7 +59,7 @@ struct LoraChunks {
   std::uint32_t chunks = 1;
   std::uint32_t chunk_boxes = 1;
 };
-// As many units of work as the card has compute units, or few less.
+// As many units of work as the GPU has compute units, or few less.
 LoraChunks lora_chunks(std::uint32_t rows, std::uint32_t strips, std::uint32_t rank_blocks,
                        std::uint32_t units);
 

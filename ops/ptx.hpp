@@ -1,4 +1,4 @@
-// Where kernels may use PTX in their OpenCL C: NVIDIA's cards from sm_80 on, and no Context that is
+// Where kernels may use PTX in their OpenCL C: NVIDIA GPUs from sm_80 on, and no Context that is
 // portable. The variant portable is the reference that `--precision f32` stands for: plain OpenCL
 // C.
 #pragma once

@@ -20,7 +20,7 @@ bool holds_weights(DType type) {
 
 constexpr auto kLanes = static_cast<std::size_t>(kPackedRows);
 constexpr std::int64_t kPackedColumns = 64;  // K is a multiple of it
-// Of dequantise: cards take 65535 work-groups along the second dimension.
+// Of dequantise: GPUs take 65535 work-groups along the second dimension.
 constexpr std::uint32_t kMostRowsAtOnce = 1 << 15;
 
 bool has_integer_packed_layout(DType type) {

@@ -97,7 +97,7 @@ std::string self_test_key(std::string_view kernel, const Digest& inputs) {
 std::optional<std::string_view> known_self_test_sums(std::string_view key) {
   for (const std::span<const SelfTestSums> table :
        {std::span<const SelfTestSums>(kSelfTestSums),
-        std::span<const SelfTestSums>(kCardSelfTestSums)}) {
+        std::span<const SelfTestSums>(kGpuSelfTestSums)}) {
     const auto known = std::ranges::find(table, key, &SelfTestSums::key);
     if (known != table.end()) return known->sums;
   }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kElementsPerFatGroup = 4096;  // fewer cost less than waking a thread
 constexpr std::size_t kFlatGroup = 128;
-constexpr std::int64_t kMostFlatItems = std::int64_t{1} << 31U;  // of a launch on NVIDIA's cards
+constexpr std::int64_t kMostFlatItems = std::int64_t{1} << 31U;  // of a launch on NVIDIA GPUs
 constexpr std::int64_t kMostRowGroups = 1 << 16;
 
 constexpr std::int64_t kWantedVecs = 4;  // of an item: 64 bytes on their way

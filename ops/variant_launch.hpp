@@ -55,7 +55,7 @@ inline constexpr std::int64_t kPtxTestRows = 9;
 
 // A flat range. cpu: groups of one item share it evenly. STEM.cl: one work-item a vec, rounded up
 // to whole groups, so the kernel guards the end. A vec does not reach over a multiple of `run`.
-// REQUIRES: at least one element, a multiple of run. Errors: unsupported, where a card is to take more
+// REQUIRES: at least one element, a multiple of run. Errors: unsupported, where a GPU is to take more
 // than 2^31 vectors.
 Launch flat_launch(Context& context, const VariantKernel& kernel, std::int64_t elements,
                    std::int64_t run, const SelfTestRecord& self_test);

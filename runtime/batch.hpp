@@ -105,7 +105,7 @@ class Batch {
   void prepare(Launch launch, std::vector<Argument> arguments);
   // dst = src. REQUIRES: equal bytes.
   void copy(const Tensor& dst, const Tensor& src);
-  // Every byte of dst = 0. Not for temporaries, which may lie where drivers for cards fill wrongly
+  // Every byte of dst = 0. Not for temporaries, which may lie where drivers for GPUs fill wrongly
   // (enqueue_zeros in runtime/opencl.hpp): record_zero_words of ops/tensor_maps.hpp.
   // Errors, when the batch is sealed: unsupported, where dst lies so.
   void fill_zero(const Tensor& dst);

@@ -38,7 +38,7 @@ struct ContextConfig {
   std::size_t memory_limit_bytes = 0;  // 0: memory_limit_share of what the device reports
   double memory_limit_share = 1;       // in (0, 1]
   bool sub_allocate = true;            // false: a cl_mem for each, temporaries too
-  std::optional<bool> addresses;       // for kernels' arguments; not given: on NVIDIA's cards
+  std::optional<bool> addresses;       // for kernels' arguments; not given: on NVIDIA GPUs
   bool wrap_files = true;              // CPU devices read weights where the file is mapped
   // Read kernel files from here instead of the embedded ones, the first that has a file.
   std::vector<std::filesystem::path> kernel_folders;

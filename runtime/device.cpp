@@ -82,7 +82,7 @@ void describe_processor(Device& device) {
 }
 
 // cl_nv_device_attribute_query: of NVIDIA's driver only.
-MatrixUnit matrix_unit_of_card(cl_device_id id) {
+MatrixUnit matrix_unit_of_gpu(cl_device_id id) {
   constexpr cl_device_info kComputeCapabilityMajor = 0x4000;
   cl_uint major = 0;
   const cl_int status = clGetDeviceInfo(id, kComputeCapabilityMajor, sizeof major, &major, nullptr);
@@ -190,7 +190,7 @@ Device describe_device(cl_device_id id) {
   device.opencl_version = text_of(id, CL_DEVICE_VERSION);
   device.kind = kind_of(id);
   describe_processor(device);
-  if (device.platform == "NVIDIA CUDA") device.matrix_unit = matrix_unit_of_card(id);
+  if (device.platform == "NVIDIA CUDA") device.matrix_unit = matrix_unit_of_gpu(id);
   device.compute_units = number_of<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS);
   device.memory_bytes = number_of<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
   device.max_allocation_bytes = number_of<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);

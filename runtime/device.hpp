@@ -15,7 +15,7 @@ enum class DeviceKind { cpu, gpu, other };
 
 // What multiplies matrices faster than f32 does, and OpenCL C can reach.
 // avx512_bf16: pocl on x86 CPUs with dot products of bf16 pairs. amx: those that have matrix tiles,
-// too, where the operating system lets this process use them. mma: NVIDIA cards from sm_80 on, by
+// too, where the operating system lets this process use them. mma: NVIDIA GPUs from sm_80 on, by
 // instructions of a warp. wgmma: sm_90, which has those of a warp group, too.
 enum class MatrixUnit { none, avx512_bf16, amx, mma, wgmma };
 

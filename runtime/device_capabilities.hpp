@@ -25,7 +25,7 @@ double clock_step_seconds(const Device& device);
 // pipe is where the environment or its default says. A kernel may then get fewer units than the
 // device has.
 bool processes_share_units(const Device& device);
-// "sm_90": what NVIDIA's driver tells of its card; empty for other devices.
+// "sm_90": what NVIDIA's driver tells of its GPU; empty for other devices.
 std::string nvidia_processor_of(const Device& device);
 
 }  // namespace clora

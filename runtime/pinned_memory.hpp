@@ -1,4 +1,4 @@
-// PinnedMemory: a little host memory that a card reads and writes by itself. Transfers between it
+// PinnedMemory: a little host memory that a GPU reads and writes by itself. Transfers between it
 // and tensors (Context::write_async, read_async) do not keep the caller, where the driver copies
 // other memory before or after and waits for that.
 // Threads: those of its Context, which it must not outlive.

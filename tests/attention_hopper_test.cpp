@@ -98,7 +98,7 @@ TEST_F(AttentionOrder, IsAPermutationOfManyBlocks) {
 // One that waits in vain gives up, and what it cannot make whole is NaN: a training step sees it in
 // the norm of its gradients.
 TEST(AttentionBackwardWait, ForAPartThatNeverComesEndsAndLeavesNaN) {
-  if (!test::is_for_this_device(Variant::wgmma)) GTEST_SKIP() << "for cards with wgmma";
+  if (!test::is_for_this_device(Variant::wgmma)) GTEST_SKIP() << "for GPUs with wgmma";
   const test::Folders folders;
   folders.replace("attention_backward_wgmma_copies.clh", "LONGEST_WAIT 10000000",
                   "LONGEST_WAIT 1000");

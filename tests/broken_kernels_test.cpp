@@ -391,7 +391,7 @@ TEST_P(BrokenKernel, IsSeenOnceAndReplacedByThePortableOne) {
 TEST_P(BrokenKernel, WhileItIsWholeIsTestedWithoutThePortableOne) {
   const Family& family = GetParam();
   if (!is_for_this_device(family)) GTEST_SKIP() << kOtherDevice;
-  if (!is_for_cpus(family.variant)) GTEST_SKIP() << "cards build the portable kernels anyway";
+  if (!is_for_cpus(family.variant)) GTEST_SKIP() << "GPUs build the portable kernels anyway";
   const Folders folders;
   const Observed tested(folders, family.variant);
   (void)tested.run(family.record);

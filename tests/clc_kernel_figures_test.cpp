@@ -165,7 +165,7 @@ TEST(Occupancy, OfAmdIsWavesBySimdOfEachGeneration) {
 }
 
 TEST(Occupancy, WithoutRegistersIsNotKnown) {
-  // By a card's own name, which has no letter.
+  // By a GPU's own name, which has no letter.
   EXPECT_EQ(occupancy_on("sm_90", kernel_of(64, 0, 256)),
             occupancy_of(kernel_of(64, 0, 256), target_named("sm_90a")));
   EXPECT_EQ(occupancy_on("sm_89", kernel_of(32, 0, 32)), (Occupancy{24, 48, "groups", false}));

@@ -84,7 +84,7 @@ TEST_F(ClcLintFiles, TellsOnceWhatSeveralSetsShowAndAllThatOneShows) {
   EXPECT_THAT(found(text), ElementsAre("index-overflow 4", "unsuffixed-constant 6"));
 }
 
-TEST_F(ClcLintFiles, ReadsAssemblyOfCpusAndOfNvidiasCards) {
+TEST_F(ClcLintFiles, ReadsAssemblyOfCpusAndOfNvidiaGpus) {
   EXPECT_THAT(found("__kernel void k(__global float* y) {"
                     " float16 v = 0.0f; asm(\"\" : \"+v\"(v)); *y = v.s0 + 1.0; }"),
               ElementsAre("unsuffixed-constant 1"));

@@ -18,7 +18,7 @@ using ::testing::SizeIs;
 constexpr std::string_view kBegin =
     R"([{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"host"}},
 {"ph":"M","name":"process_name","pid":2,"tid":0,"args":{"name":"device"}},
-{"ph":"M","name":"thread_name","pid":2,"tid":7,"args":{"name":"a card"}},
+{"ph":"M","name":"thread_name","pid":2,"tid":7,"args":{"name":"a GPU"}},
 )";
 
 class ClcTrace : public ::testing::Test {
@@ -45,7 +45,7 @@ TEST_F(ClcTrace, SumsUpWhatRanAndWhatWasWaitedFor) {
   ASSERT_THAT(tracks, SizeIs(2));
   const TraceTrack& device = tracks[0];
   EXPECT_TRUE(device.is_device);
-  EXPECT_EQ(device.name, "a card");
+  EXPECT_EQ(device.name, "a GPU");
   EXPECT_EQ(device.events.at("gemm").count, 2U);
   EXPECT_DOUBLE_EQ(device.events.at("gemm").us, 70);
   EXPECT_DOUBLE_EQ(device.events.at("gemm").longest_us, 40);
@@ -67,7 +67,7 @@ TEST_F(ClcTrace, CountsTimeUnderNestedEventsOnce) {
 TEST_F(ClcTrace, PrintsTheLongestFirst) {
   const auto done = clc({"trace", trace("t.json", kTwoKernels).string()});
   EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_THAT(done.out, HasSubstr("device a card: busy 0.08 of 0.09 ms (88.9 %)"));
+  EXPECT_THAT(done.out, HasSubstr("device a GPU: busy 0.08 of 0.09 ms (88.9 %)"));
   EXPECT_LT(done.out.find("gemm "), done.out.find("softmax "));
   EXPECT_THAT(done.out, HasSubstr("waits between them: 2, 0.01 ms in all, mean 5.0 us"));
 }

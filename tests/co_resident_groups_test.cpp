@@ -25,7 +25,7 @@ Device device_of(std::string_view platform, DeviceKind kind, std::uint32_t units
   device.compute_units = units;
   return device;
 }
-Device card(MatrixUnit unit) {
+Device gpu(MatrixUnit unit) {
   Device device = device_of("NVIDIA CUDA", DeviceKind::gpu, 132);
   device.matrix_unit = unit;
   return device;
@@ -38,24 +38,24 @@ Device pocl(std::string_view name) {
 
 TEST(CoResidentGroups, AreOneAUnitWhereTheSchedulerIsKnown) {
   for (const Variant variant : {Variant::mma, Variant::wgmma}) {
-    EXPECT_EQ(co_resident_groups({card(MatrixUnit::wgmma), variant}), 132U);
+    EXPECT_EQ(co_resident_groups({gpu(MatrixUnit::wgmma), variant}), 132U);
   }
   EXPECT_EQ(co_resident_groups({pocl("pthread-znver3"), Variant::cpu}), 2U);
 }
 
 TEST(CoResidentGroups, AreNoneWhereAnyOneReasonSpeaksAgainstThem) {
-  EXPECT_EQ(co_resident_groups({card(MatrixUnit::wgmma), Variant::portable}), 0U);
+  EXPECT_EQ(co_resident_groups({gpu(MatrixUnit::wgmma), Variant::portable}), 0U);
   EXPECT_EQ(co_resident_groups({pocl("pthread-znver3"), Variant::portable}), 0U);
   EXPECT_EQ(co_resident_groups(
-                {.device = card(MatrixUnit::wgmma), .variant = Variant::wgmma, .adopted = true}),
+                {.device = gpu(MatrixUnit::wgmma), .variant = Variant::wgmma, .adopted = true}),
             0U);
   EXPECT_EQ(
       co_resident_groups({.device = pocl("pthread"), .variant = Variant::cpu, .adopted = true}),
       0U);
   EXPECT_EQ(co_resident_groups(
-                {.device = card(MatrixUnit::mma), .variant = Variant::mma, .shares_units = true}),
+                {.device = gpu(MatrixUnit::mma), .variant = Variant::mma, .shares_units = true}),
             0U);
-  EXPECT_EQ(co_resident_groups({card(MatrixUnit::none), Variant::wgmma}), 0U);
+  EXPECT_EQ(co_resident_groups({gpu(MatrixUnit::none), Variant::wgmma}), 0U);
   EXPECT_EQ(co_resident_groups({pocl("basic"), Variant::cpu}), 0U);
   EXPECT_EQ(co_resident_groups({device_of("rusticl", DeviceKind::gpu, 8), Variant::cpu}), 0U);
 }
@@ -115,13 +115,13 @@ TEST(SharedUnits, AreSeenByTheControlPipeOfMpsAndByItsLimit) {
   const fs::path folder = fs::path(testing::TempDir()) / "clora_mps";
   fs::create_directories(folder);
   const Environment pipes("CUDA_MPS_PIPE_DIRECTORY", folder.c_str());
-  EXPECT_FALSE(processes_share_units(card(MatrixUnit::wgmma)));
+  EXPECT_FALSE(processes_share_units(gpu(MatrixUnit::wgmma)));
   std::ofstream(folder / "control") << "";
-  EXPECT_TRUE(processes_share_units(card(MatrixUnit::wgmma)));
+  EXPECT_TRUE(processes_share_units(gpu(MatrixUnit::wgmma)));
   EXPECT_FALSE(processes_share_units(pocl("pthread")));
   fs::remove_all(folder);
   const Environment limit("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50");
-  EXPECT_TRUE(processes_share_units(card(MatrixUnit::wgmma)));
+  EXPECT_TRUE(processes_share_units(gpu(MatrixUnit::wgmma)));
 }
 
 // A new kernel with a grid barrier must be decided by the policy above, too, and have a flag.

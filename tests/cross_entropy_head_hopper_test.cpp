@@ -7,7 +7,7 @@
 namespace clora {
 namespace {
 
-TEST(HeadChunks, LeaveLittleOfTheCardIdleAndFillTheirShare) {
+TEST(HeadChunks, LeaveLittleOfTheGpuIdleAndFillTheirShare) {
   constexpr std::int64_t kUnits = 132;                   // of an H200
   EXPECT_EQ(head_chunk_tiles(64, 594, 75, kUnits), 66);  // nine times 32 whole rounds
   EXPECT_EQ(head_chunk_tiles(1, 10, 10, kUnits), 10);    // all at once where that fits

@@ -130,7 +130,7 @@ TEST_F(OneLaunch, SaysSoWhereItsGroupsDoNotMeet) {
   EXPECT_THAT(*tested.warnings, testing::Contains(testing::HasSubstr("decode_layers q4_1")));
 }
 
-// The kernel for cards, on whatever runs a group on each unit at once: pocl's threads do, too.
+// The kernel for GPUs, on whatever runs a group on each unit at once: pocl's threads do, too.
 class OneLaunchOfManyItems : public testing::Test {
  protected:
   void SetUp() override {
@@ -270,37 +270,37 @@ TEST_F(OneLaunchOfManyItems, OfSomeLayersRunsByTheProgramOfAll) {
 TEST(OneLaunchSizes, AreThoseWhoseLocalArraysAllFit) {
   constexpr std::uint64_t kMeasuredHopper = 229'440, kMeasuredAmpere = 99 << 10U;
   for (const MatrixUnit unit : {MatrixUnit::wgmma, MatrixUnit::mma}) {
-    Device card;
-    card.matrix_unit = unit;
-    card.compute_units = 132;
-    card.max_work_group_size = 1024;
+    Device gpu;
+    gpu.matrix_unit = unit;
+    gpu.compute_units = 132;
+    gpu.max_work_group_size = 1024;
     const std::uint64_t limit = unit == MatrixUnit::wgmma ? kMeasuredHopper : kMeasuredAmpere;
     for (const std::int64_t layers : {1, 32, 128}) {
       for (const std::int64_t ranks : {1, 64, 1024}) {
         DecodeSizes s{.layers = layers, .D = 1024, .F = 8, .H = 8, .G = 2, .E = 128, .S = 64};
-        while (decode_layers_gpu_fit(card, s, ranks)) s.F += 8;
+        while (decode_layers_gpu_fit(gpu, s, ranks)) s.F += 8;
         EXPECT_GT(s.F, 1024) << "the row of a product sets the limit";
-        EXPECT_FALSE(decode_layers_gpu_fit(card, s, ranks));
+        EXPECT_FALSE(decode_layers_gpu_fit(gpu, s, ranks));
         s.F -= 8;
         // What the kernel declares: the row, the table of addresses, s, and all else.
         EXPECT_LE(static_cast<std::uint64_t>(4 * s.F + 35 * 8 * layers + 4 * ranks + 128 +
                                              4 * 2 * 8 * 16),
                   limit);
         EXPECT_EQ(
-            decode_layers_gpu_local_bytes(card, s, ranks) + 35 * 8,
-            decode_layers_gpu_local_bytes(card, {layers + 1, s.D, s.F, s.H, s.G, s.E, s.S}, ranks));
+            decode_layers_gpu_local_bytes(gpu, s, ranks) + 35 * 8,
+            decode_layers_gpu_local_bytes(gpu, {layers + 1, s.D, s.F, s.H, s.G, s.E, s.S}, ranks));
         EXPECT_FALSE(
-            decode_layers_gpu_fit(card, {layers + 1, s.D, s.F, s.H, s.G, s.E, s.S}, ranks));
-        EXPECT_FALSE(decode_layers_gpu_fit(card, s, ranks + 8));
+            decode_layers_gpu_fit(gpu, {layers + 1, s.D, s.F, s.H, s.G, s.E, s.S}, ranks));
+        EXPECT_FALSE(decode_layers_gpu_fit(gpu, s, ranks + 8));
       }
     }
   }
 }
 
-class OneLaunchOnCards : public testing::Test {
+class OneLaunchOnGpus : public testing::Test {
  protected:
   void SetUp() override {
-    if (!test::is_for_this_device(Variant::wgmma)) GTEST_SKIP() << "for cards that are self-tested";
+    if (!test::is_for_this_device(Variant::wgmma)) GTEST_SKIP() << "for GPUs that are self-tested";
   }
   // Whether one launch is taken for layers with and without an adapter.
   static std::vector<bool> taken(Context& context) {
@@ -312,14 +312,14 @@ class OneLaunchOnCards : public testing::Test {
   }
 };
 
-TEST_F(OneLaunchOnCards, PassesItsSelfTest) {
+TEST_F(OneLaunchOnGpus, PassesItsSelfTest) {
   const test::Folders folders;
   const test::Observed tested(folders, Variant::wgmma);
   EXPECT_THAT(taken(*tested.context), testing::ElementsAre(true, true));
   EXPECT_THAT(*tested.warnings, testing::IsEmpty());
 }
 
-TEST_F(OneLaunchOnCards, IsNotTakenWhereItsKernelIsBroken) {
+TEST_F(OneLaunchOnGpus, IsNotTakenWhereItsKernelIsBroken) {
   const test::Folders folders;
   folders.replace("decode_products_gpu.clh", "sums.x * c - sums.y * s", "sums.x * c + sums.y * s");
   const test::Observed tested(folders, Variant::wgmma);

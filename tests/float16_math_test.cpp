@@ -81,7 +81,7 @@ TEST_F(Float16Math, ExpIsWithinAboutOneUlpOverItsWholeRange) {
 
 TEST_F(Float16Math, ExpSaturatesOutsideAndKeepsNaN) {
   if (context_->device().kind == DeviceKind::gpu) {
-    GTEST_SKIP() << "cards make NaNs of other bits, and have kernels without exp16";
+    GTEST_SKIP() << "GPUs make NaNs of other bits, and have kernels without exp16";
   }
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> x(16, 0.0F);

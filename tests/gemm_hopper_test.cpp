@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kUnits = 132;  // of an H200
 
-TEST(WgmmaTiles, TheWidthIsTheOneThatLeavesLeastOfTheCardIdle) {
+TEST(WgmmaTiles, TheWidthIsTheOneThatLeavesLeastOfTheGpuIdle) {
   const auto width = [](std::uint32_t rows, std::uint32_t columns, std::uint32_t shrink = 0) {
     return wgmma_tiles({rows, {columns}, kUnits, shrink}).width();
   };
@@ -54,14 +54,14 @@ TEST(WgmmaTiles, ALongKOfFewTilesIsSplit) {
                         .whole_boxes = backward,
                         .boxes = boxes});
   };
-  EXPECT_EQ(cut(1024, 896, 76).slices, 2U);  // 56 tiles fill less than half of the card,
+  EXPECT_EQ(cut(1024, 896, 76).slices, 2U);  // 56 tiles fill less than half of the GPU,
   EXPECT_EQ(cut(1024, 896, 76).columns, 128U);
   EXPECT_EQ(cut(1024, 896, 76, 16).slices, 2U);  // an adapter made beside them or not;
   EXPECT_EQ(cut(1024, 896, 152, 0, true).slices, 2U);
   EXPECT_EQ(cut(1024, 896, 14).slices, 1U);  // adding up takes longer than 14 boxes of steps
   EXPECT_GT(cut(1024, 16, 76).slices, 4U);   // 8 tiles
   for (const std::uint32_t rows : {2048U, 4096U, 8192U}) {
-    EXPECT_EQ(cut(rows, 896, 76).slices, 1U) << rows;  // that fill the card
+    EXPECT_EQ(cut(rows, 896, 76).slices, 1U) << rows;  // that fill the GPU
     EXPECT_EQ(cut(rows, 3584, 296).slices, 1U) << rows;
   }
 }
@@ -101,7 +101,7 @@ TEST(WgmmaTiles, TheLongProductsOfGemmTestAreSplit) {
   }
 }
 
-TEST(LoraChunks, GiveTheCardAboutAsManyGroupsAsItHasUnits) {
+TEST(LoraChunks, GiveTheGpuAboutAsManyGroupsAsItHasUnits) {
   for (const std::uint32_t strips : {1U, 2U, 10U, 37U, 200U}) {
     for (const std::uint32_t rows : {1U, 700U, 8192U}) {
       const LoraChunks cut = lora_chunks(rows, strips, 1, kUnits);

@@ -165,7 +165,7 @@ class Plan(unittest.TestCase):
         with self.assertRaisesRegex(SystemExit, "of another program"):
             program.load(plans.CPU, file)
 
-    def test_a_card_is_the_same_whatever_the_cpu_beside_it(self):
+    def test_a_gpu_is_the_same_whatever_the_cpu_beside_it(self):
         old, new = measurement([]), measurement([])
         new["machine"] = {**new["machine"], "cores": 32}
         combine.require_same_machine(old, new)
@@ -173,7 +173,7 @@ class Plan(unittest.TestCase):
         with self.assertRaisesRegex(combine.OtherMachine, "its device is NVIDIA H200"):
             combine.require_same_machine(old, new)
 
-    def test_a_file_is_named_by_the_card(self):
+    def test_a_file_is_named_by_the_gpu(self):
         self.assertEqual(machine.slug(measurement([])["machine"]), "nvidia-h200")
 
 
@@ -276,7 +276,7 @@ class GpuCheck(unittest.TestCase):
         file.chmod(file.stat().st_mode | stat.S_IEXEC)
 
     def check(self, device, *options):
-        line = json.dumps({"devices": [{"name": "A card", "taken": True, **device}]})
+        line = json.dumps({"devices": [{"name": "A device", "taken": True, **device}]})
         self.program("tools/clora", f"echo '{line}'\n")
         return subprocess.run([sys.executable, SOURCE / "tools/gpu_check", "--build", self.folder,
                                *options], capture_output=True, text=True, check=False)
@@ -311,7 +311,7 @@ class GpuCheck(unittest.TestCase):
     def test_a_machine_without_a_gpu_is_told_so(self):
         done_ = self.check({"kind": "cpu"})
         self.assertEqual(done_.returncode, 2)
-        self.assertIn("there is no GPU; the device is 'A card'", done_.stderr)
+        self.assertIn("there is no GPU; the device is 'A device'", done_.stderr)
 
     def test_a_program_that_dies_is_told_by_its_last_words(self):
         check = load_gpu_check()

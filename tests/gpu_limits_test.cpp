@@ -1,4 +1,4 @@
-// A real card's ends, with no fault made up: memory that it does not have, run after run near all
+// A real GPU's ends, with no fault made up: memory that it does not have, run after run near all
 // that it has, and a kernel that breaks its context. The last test leaves the process without a
 // working driver.
 

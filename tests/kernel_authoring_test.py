@@ -158,7 +158,7 @@ class KernelAuthoring(unittest.TestCase):
             (["built in 0.7 s: f", "n = 5"], "built in 12 s:  f\nn = 5\n", True),
             (["built in 0.7 s: f"], "built in 0.7 s: g\n", False),
             (["n = 5"], "n = 6\n", False),
-            (["on …: 5"], "on a card: 5\n", True),
+            (["on …: 5"], "on a GPU: 5\n", True),
             (["a", "…", "d"], "a\nb\nc\nd\n", True),
             (["a", "…", "d"], "a\nb\nc\n", False),
             ([], "a\n", False),

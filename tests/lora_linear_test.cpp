@@ -148,7 +148,7 @@ TEST_P(LoraLinear, ForwardAddsTheAdapterInEveryShape) {
   }
 }
 
-// There a card fuses the shrink into the product: items with blocks of four steps, two and one, teams of all
+// There a GPU fuses the shrink into the product: items with blocks of four steps, two and one, teams of all
 // sizes, groups that take columns again; weights that wait as they are stored, and others.
 TEST_P(LoraLinear, ForwardOfOneRowOrTwoAddsTheAdapter) {
   for (const DType type : {DType::f32, DType::bf16}) {

@@ -19,7 +19,7 @@ namespace {
 constexpr std::array kVariants{Variant::portable, Variant::cpu, Variant::avx512_bf16,
                                Variant::amx,      Variant::mma, Variant::wgmma};
 
-Device card(MatrixUnit unit) {
+Device gpu(MatrixUnit unit) {
   Device device;
   device.platform = "NVIDIA CUDA";
   device.kind = DeviceKind::gpu;
@@ -31,7 +31,7 @@ TEST(Ptx, IsInNoPortableKernelWhateverTheDevice) {
   for (const MatrixUnit unit : {MatrixUnit::none, MatrixUnit::avx512_bf16, MatrixUnit::amx,
                                 MatrixUnit::mma, MatrixUnit::wgmma}) {
     for (const char* platform : {"NVIDIA CUDA", "Portable Computing Language", "rusticl"}) {
-      Device device = card(unit);
+      Device device = gpu(unit);
       device.platform = platform;
       EXPECT_FALSE(uses_ptx(Variant::portable, device)) << name_of(unit) << " on " << platform;
       EXPECT_FALSE(uses_ptx(resolve(Variant::automatic, Precision::f32, device), device));
@@ -39,14 +39,14 @@ TEST(Ptx, IsInNoPortableKernelWhateverTheDevice) {
   }
 }
 
-TEST(Ptx, IsForNvidiasCardsAlone) {
+TEST(Ptx, IsForNvidiaGpusAlone) {
   for (const Variant variant : kVariants) {
     for (const MatrixUnit unit : {MatrixUnit::none, MatrixUnit::avx512_bf16, MatrixUnit::amx}) {
-      EXPECT_FALSE(uses_ptx(variant, card(unit)));
+      EXPECT_FALSE(uses_ptx(variant, gpu(unit)));
     }
   }
-  EXPECT_TRUE(uses_ptx(Variant::wgmma, card(MatrixUnit::wgmma)));
-  EXPECT_TRUE(uses_ptx(Variant::mma, card(MatrixUnit::wgmma)));
+  EXPECT_TRUE(uses_ptx(Variant::wgmma, gpu(MatrixUnit::wgmma)));
+  EXPECT_TRUE(uses_ptx(Variant::mma, gpu(MatrixUnit::wgmma)));
 }
 
 // Every kernel that would use PTX fails to build here.
@@ -86,7 +86,7 @@ TEST(Ptx, APortableContextHasNoGridBarrier) {
 
 // Where the kernel with PTX is wrong the plain one is taken, and right.
 TEST(Ptx, IsLeftOutWhereItsSelfTestFails) {
-  if (!test::is_for_this_device(Variant::mma)) GTEST_SKIP() << "for NVIDIA's cards";
+  if (!test::is_for_this_device(Variant::mma)) GTEST_SKIP() << "for NVIDIA GPUs";
   const test::Folders folders;
   folders.replace("warp_lanes.clh", "shfl.sync.bfly", "shfl.sync.up");
   const auto softmax = [](SelfTest& t) {

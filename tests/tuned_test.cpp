@@ -19,7 +19,7 @@ using testing::IsEmpty;
 using testing::Pair;
 
 TunedEntry entry(const NamedNumbers& sizes, std::int64_t tile) {
-  return {.of = {"A card", "gemm.cl", "gemm", "-D WEIGHT_TYPE=WEIGHT_F32 -D X_BF16", sizes},
+  return {.of = {"A device", "gemm.cl", "gemm", "-D WEIGHT_TYPE=WEIGHT_F32 -D X_BF16", sizes},
           .values = {{"TILE", tile}},
           .driver = "1.0",
           .seconds = 1e-3,
@@ -41,7 +41,7 @@ TEST(TunedTable, KeepsApartDevicesFilesKernelsAndOptions) {
   TunedTable table;
   table.put(entry({}, 16));
   TunedKernel other = wanted({});
-  other.device = "Another card";
+  other.device = "Another device";
   EXPECT_EQ(table.nearest(other), nullptr);
   other = wanted({});
   other.kernel = "gemm_rows";

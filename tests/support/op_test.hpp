@@ -18,7 +18,7 @@ namespace clora::test {
 // The Context of this process for one variant, made at first use.
 Context& context_of(Variant variant);
 
-// Whether a variant's kernels are for the tests' device: of CPUs, or of a card with its unit.
+// Whether a variant's kernels are for the tests' device: of CPUs, or of a GPU with its unit.
 bool is_for_this_device(Variant variant);
 
 // A suite whose tests run once for each variant: class RmsNorm : public OpTest {};

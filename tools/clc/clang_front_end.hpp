@@ -26,7 +26,7 @@ struct ClangReading {
 };
 
 // Reads `text`, includes resolved, with the options of clBuildProgram: as portable OpenCL C, else,
-// for assembly and builtins of theirs, as code of x86-64 or of NVIDIA's cards. Where none takes it,
+// for assembly and builtins of theirs, as code of x86-64 or of NVIDIA GPUs. Where none takes it,
 // the reading with the fewest errors. Thread-safe.
 // Errors: not_found without clang-14, naming the package; io; invalid_file.
 ClangReading read_with_clang(const std::string& text, const std::string& options);

@@ -74,7 +74,7 @@ std::vector<Finding> look_for_nvidia(const std::vector<Device>& devices) {
       devices, [](const Device& device) { return device.vendor.starts_with("NVIDIA"); });
   if (there) return {};
   return {
-      {State::bad, "an NVIDIA card is here, and its OpenCL driver is not listed",
+      {State::bad, "an NVIDIA GPU is here, and its OpenCL driver is not listed",
        fmt::format("apt install nvidia-opencl-icd, or where libnvidia-opencl.so.1 is there: echo "
                    "libnvidia-opencl.so.1 > {}/nvidia.icd",
                    kVendors)}};
@@ -196,7 +196,7 @@ std::vector<Finding> examine() {
        look_for_program("clang-14", "statistics and lint without a GPU", "apt install clang-14"),
        look_for_program("oclgrind", "races and reads of nothing", "apt install oclgrind"),
        look_for_program("objdump", "a CPU's machine code", "apt install binutils"),
-       look_for_program("ptxas", "registers and spills of NVIDIA's cards without one",
+       look_for_program("ptxas", "registers and spills of NVIDIA GPUs without one",
                         "pip download nvidia-cuda-nvcc has it; put it in PATH")});
   return all;
 }
