@@ -29,7 +29,7 @@
 
 namespace clora {
 
-// Where built programs and measured ceilings are kept: CLORA_CACHE_DIR, else XDG_CACHE_HOME/clora,
+// Where built programs and measured peaks are kept: CLORA_CACHE_DIR, else XDG_CACHE_HOME/clora,
 // else ~/.cache/clora; empty where the environment has none of them.
 std::filesystem::path default_cache_folder();
 

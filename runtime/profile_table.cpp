@@ -28,12 +28,12 @@ std::string rate(double amount, double seconds) {
 
 std::string line_of(const OpTime& row, double total, std::size_t width) {
   const double mean = row.seconds / static_cast<double>(row.count);
-  const std::string ceiling =
-      row.roofline_seconds > 0 ? fmt::format("{:.1f}%", 100 * row.share_of_ceiling()) : "";
+  const std::string roofline =
+      row.roofline_seconds > 0 ? fmt::format("{:.1f}%", 100 * row.share_of_roofline()) : "";
   return fmt::format("{:<{}} {:>8} {:>11.2f} {:>10.1f} {:>6.1f}% {:>9.2f} {:>8} {:>9} {:>9}\n",
                      name_of(row), width, row.count, row.seconds * 1e3, mean * 1e6,
                      total > 0 ? 100 * row.seconds / total : 0, row.gap_seconds * 1e3,
-                     rate(row.cost.bytes, row.seconds), rate(row.cost.flops, row.seconds), ceiling);
+                     rate(row.cost.bytes, row.seconds), rate(row.cost.flops, row.seconds), roofline);
 }
 
 std::string text_of(const GapSummary& gaps) {
@@ -53,30 +53,30 @@ std::string text_of(const GapSummary& gaps) {
 
 }  // namespace
 
-std::string ceilings_text(const Ceilings& ceilings) {
+std::string peaks_text(const RooflinePeaks& peaks) {
   const std::string matrix =
-      ceilings.matrix_flops_per_second > 0
-          ? fmt::format(" ({:.1f} by the matrix unit)", ceilings.matrix_flops_per_second * 1e-9)
+      peaks.matrix_flops_per_second > 0
+          ? fmt::format(" ({:.1f} by the matrix unit)", peaks.matrix_flops_per_second * 1e-9)
           : "";
   return fmt::format(
       "{:.1f} GB/s copied, {:.1f} GB/s read, {:.1f} GFLOP/s f32{}, {:.3f} us a barrier, {:.2f} us "
       "a launch, {:.1f} us to wake the device",
-      ceilings.copy_bytes_per_second * 1e-9, ceilings.read_bytes_per_second * 1e-9,
-      ceilings.f32_flops_per_second * 1e-9, matrix, ceilings.barrier_seconds * 1e6, ceilings.launch_seconds * 1e6,
-      ceilings.wake_seconds * 1e6);
+      peaks.copy_bytes_per_second * 1e-9, peaks.read_bytes_per_second * 1e-9,
+      peaks.f32_flops_per_second * 1e-9, matrix, peaks.barrier_seconds * 1e6, peaks.launch_seconds * 1e6,
+      peaks.wake_seconds * 1e6);
 }
 
-std::string Profiler::table(ProfileBy by, const Ceilings& ceilings) {
-  const std::vector<OpTime> rows = times(by, ceilings);
+std::string Profiler::table(ProfileBy by, const RooflinePeaks& peaks) {
+  const std::vector<OpTime> rows = times(by, peaks);
   double total = 0;
   for (const OpTime& row : rows) total += row.seconds;
   const std::size_t width = name_width(rows);
   std::string text = fmt::format("{:<{}} {:>8} {:>11} {:>10} {:>7} {:>9} {:>8} {:>9} {:>9}\n", "op",
                                  width, "count", "total ms", "mean us", "share", "gap ms", "GB/s",
-                                 "GFLOP/s", ceilings.known() ? "ceiling" : "");
+                                 "GFLOP/s", peaks.known() ? "roofline" : "");
   for (const OpTime& row : rows) text += line_of(row, total, width);
   text += text_of(gaps());
-  if (ceilings.known()) text += fmt::format("ceilings: {}\n", ceilings_text(ceilings));
+  if (peaks.known()) text += fmt::format("peaks: {}\n", peaks_text(peaks));
   if (untimed_ > 0) text += fmt::format("{} commands told no times\n", untimed_);
   return text;
 }

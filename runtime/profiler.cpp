@@ -151,7 +151,7 @@ void Profiler::put_into_trace(const std::vector<Timed>& commands) {
   }
 }
 
-std::vector<OpTime> Profiler::times(ProfileBy by, const Ceilings& ceilings) {
+std::vector<OpTime> Profiler::times(ProfileBy by, const RooflinePeaks& peaks) {
   collect();
   std::map<std::pair<std::string_view, std::string_view>, OpTime> rows;
   for (const Op& op : ops_) {
@@ -166,7 +166,7 @@ std::vector<OpTime> Profiler::times(ProfileBy by, const Ceilings& ceilings) {
     const auto times = static_cast<double>(op.count);
     row.cost.flops += times * op.cost.flops;
     row.cost.bytes += times * op.cost.bytes;
-    if (ceilings.known()) row.roofline_seconds += times * roofline_seconds(op.cost, ceilings);
+    if (peaks.known()) row.roofline_seconds += times * roofline_seconds(op.cost, peaks);
   }
   std::vector<OpTime> sorted;
   for (auto& [key, row] : rows) sorted.push_back(std::move(row));

@@ -35,10 +35,10 @@ struct OpTime {
   double seconds = 0;           // on the device, start to end
   double gap_seconds = 0;       // in which the device waited for it
   Cost cost;                    // summed
-  double roofline_seconds = 0;  // what the cost takes at best; 0 without ceilings
+  double roofline_seconds = 0;  // what the cost takes at best; 0 without peaks
 
   // roofline_seconds as a share of seconds; above 1 where data came from caches.
-  double share_of_ceiling() const { return seconds > 0 ? roofline_seconds / seconds : 0; }
+  double share_of_roofline() const { return seconds > 0 ? roofline_seconds / seconds : 0; }
 };
 
 // Waits of the device between the end of a command and the start of the next one.
@@ -86,11 +86,11 @@ class Profiler {
   // first.
   void collect();
   // Longest first.
-  std::vector<OpTime> times(ProfileBy by = ProfileBy::op, const Ceilings& ceilings = {});
+  std::vector<OpTime> times(ProfileBy by = ProfileBy::op, const RooflinePeaks& peaks = {});
   GapSummary gaps();
-  // Both as text for people: op, count, total, mean, share, gap, GB/s, GFLOP/s and, where ceilings
+  // Both as text for people: op, count, total, mean, share, gap, GB/s, GFLOP/s and, where peaks
   // are known, the percentage of them; then the gaps.
-  std::string table(ProfileBy by = ProfileBy::op, const Ceilings& ceilings = {});
+  std::string table(ProfileBy by = ProfileBy::op, const RooflinePeaks& peaks = {});
   // Forgets what was counted.
   void clear();
 

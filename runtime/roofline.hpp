@@ -14,8 +14,8 @@ struct Cost {
   friend auto operator<=>(const Cost&, const Cost&) = default;
 };
 
-// The limits of a device, measured by ops/ceilings.hpp. 0: not known.
-struct Ceilings {
+// The limits of a device, measured by ops/roofline_peaks.hpp. 0: not known.
+struct RooflinePeaks {
   double copy_bytes_per_second = 0;    // read and written, far beyond the caches
   double read_bytes_per_second = 0;    // read alone, far beyond the caches
   double f32_flops_per_second = 0;     // fused multiply-adds, two each
@@ -33,14 +33,14 @@ struct Ceilings {
   }
 };
 
-// "31.2 GB/s copied, ..." for people. REQUIRES: ceilings.known().
-std::string ceilings_text(const Ceilings& ceilings);
+// "31.2 GB/s copied, ..." for people. REQUIRES: peaks.known().
+std::string peaks_text(const RooflinePeaks& peaks);
 
 // The least time that `cost` can take where data comes from memory. Caches can beat it.
-// REQUIRES: ceilings.known().
-inline double roofline_seconds(const Cost& cost, const Ceilings& ceilings) {
-  return std::max(cost.bytes / ceilings.bytes_per_second(),
-                  cost.flops / ceilings.flops_per_second());
+// REQUIRES: peaks.known().
+inline double roofline_seconds(const Cost& cost, const RooflinePeaks& peaks) {
+  return std::max(cost.bytes / peaks.bytes_per_second(),
+                  cost.flops / peaks.flops_per_second());
 }
 
 }  // namespace clora

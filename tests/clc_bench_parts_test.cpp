@@ -1,4 +1,4 @@
-// What clc bench is made of: statistics on samples that are known, amounts, shares of ceilings and
+// What clc bench is made of: statistics on samples that are known, amounts, shares of peaks and
 // the picture.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -106,38 +106,38 @@ TEST(SampleStatistics, TakesTimesBelowTheClocksStep) {
   EXPECT_EQ(verdict_on(ratio_of_medians(some, none)), SpeedVerdict::faster);
 }
 
-TEST(BenchReport, SaysWhichCeilingLimitsAndHowNearItIs) {
-  const BenchCeilings ceilings{100e9, 1000e9, "f32"};
+TEST(BenchReport, SaysWhichPeakLimitsAndHowNearItIs) {
+  const BenchPeaks peaks{100e9, 1000e9, "f32"};
   BenchRow row;
   row.seconds.median = 1e-3;
   row.cost = {.flops = 1e8, .bytes = 50e6};
-  EXPECT_EQ(limit_of(row.cost, ceilings), LimitedBy::memory);
-  EXPECT_DOUBLE_EQ(percent_of_ceiling(row, ceilings), 50);
+  EXPECT_EQ(limit_of(row.cost, peaks), LimitedBy::memory);
+  EXPECT_DOUBLE_EQ(percent_of_roofline(row, peaks), 50);
   row.cost.flops = 8e8;
-  EXPECT_EQ(limit_of(row.cost, ceilings), LimitedBy::arithmetic);
-  EXPECT_DOUBLE_EQ(percent_of_ceiling(row, ceilings), 80);
+  EXPECT_EQ(limit_of(row.cost, peaks), LimitedBy::arithmetic);
+  EXPECT_DOUBLE_EQ(percent_of_roofline(row, peaks), 80);
   row.cost = {};
-  EXPECT_EQ(limit_of(row.cost, ceilings), LimitedBy::nothing);
-  EXPECT_DOUBLE_EQ(percent_of_ceiling(row, ceilings), 0);
+  EXPECT_EQ(limit_of(row.cost, peaks), LimitedBy::nothing);
+  EXPECT_DOUBLE_EQ(percent_of_roofline(row, peaks), 0);
 }
 
 TEST(BenchReport, TellsNoRatesOfATimeThatTheClockDoesNotSee) {
   BenchRow row;
   row.cost = {.flops = 1, .bytes = 1};
-  const BenchCeilings ceilings{1e9, 1e9, "f32"};
-  const std::string table = bench_table({row}, ceilings);
+  const BenchPeaks peaks{1e9, 1e9, "f32"};
+  const std::string table = bench_table({row}, peaks);
   EXPECT_THAT(table, Not(HasSubstr("inf")));
   EXPECT_THAT(table, Not(HasSubstr("nan")));
-  const auto json = bench_json(row, ceilings);
+  const auto json = bench_json(row, peaks);
   EXPECT_TRUE(json["gb_per_s"].is_null());
   EXPECT_TRUE(json["percent_of_ceiling"].is_null());
 }
 
-Ceilings some_ceilings() {
-  Ceilings ceilings;
-  ceilings.copy_bytes_per_second = 1e11;
-  ceilings.f32_flops_per_second = 1e12;
-  return ceilings;
+RooflinePeaks some_peaks() {
+  RooflinePeaks peaks;
+  peaks.copy_bytes_per_second = 1e11;
+  peaks.f32_flops_per_second = 1e12;
+  return peaks;
 }
 
 // The number behind `name` in the n-th element that begins so.
@@ -153,7 +153,7 @@ TEST(RooflinePicture, PutsPointsAsFarBelowTheirRoofAsTheyAre) {
   // At 1 flop a byte the roof is 1e11, a decade below that of arithmetic.
   const std::string svg = roofline_picture({"k",
                                             "d",
-                                            some_ceilings(),
+                                            some_peaks(),
                                             {{"warm", 1, 1e11},
                                              {"cold", 1, 1e10, true},
                                              {"old", 0.1, std::sqrt(10) * 1e9, false, true}}});
@@ -172,10 +172,10 @@ TEST(RooflinePicture, PutsPointsAsFarBelowTheirRoofAsTheyAre) {
 }
 
 TEST(RooflinePicture, NamesKernelDeviceRoofsAndPoints) {
-  Ceilings ceilings = some_ceilings();
-  ceilings.matrix_flops_per_second = 4e12;
+  RooflinePeaks peaks = some_peaks();
+  peaks.matrix_flops_per_second = 4e12;
   const std::string svg = roofline_picture(
-      {"<k>", "a & b", ceilings, {{"warm: 1 us", 1, 1e10}, {"cold, old", 1, 1e9, true, true}}});
+      {"<k>", "a & b", peaks, {{"warm: 1 us", 1, 1e10}, {"cold, old", 1, 1e9, true, true}}});
   for (const char* text : {"&lt;k&gt;", "on a &amp; b", "memory 100 GB/s", "f32 1 TFLOP/s",
                            "matrix unit 4 TFLOP/s", "warm: 1 us", "cold, old", "class=\"old cold\"",
                            "flops a byte of memory", "flops a second"}) {
@@ -185,7 +185,7 @@ TEST(RooflinePicture, NamesKernelDeviceRoofsAndPoints) {
 
 TEST(RooflinePicture, LeavesOutWhatHasNoPlace) {
   const std::string svg = roofline_picture(
-      {"k", "d", some_ceilings(), {{"no flops", 0, 0}, {"no time", 1, kInfinite}}});
+      {"k", "d", some_peaks(), {{"no flops", 0, 0}, {"no time", 1, kInfinite}}});
   EXPECT_THAT(svg, Not(HasSubstr("<circle")));
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
   EXPECT_THAT(svg, Not(HasSubstr("inf")));

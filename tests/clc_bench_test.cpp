@@ -1,9 +1,9 @@
-// clc bench as a person uses it, with a kernel, a twin that does fifty times as much, and ceilings
+// clc bench as a person uses it, with a kernel, a twin that does fifty times as much, and peaks
 // that are known.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ops/ceilings.hpp"
+#include "ops/roofline_peaks.hpp"
 #include "runtime/device.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
@@ -43,14 +43,14 @@ class ClcBench : public testing::Test {
     std::filesystem::create_directory(folder_ / "old");
     test::write_whole_file(folder_ / "saxpy.cl", kSaxpy);
     test::write_whole_file(folder_ / "old" / "saxpy.cl", kSlowSaxpy);
-    Ceilings ceilings;
-    ceilings.copy_bytes_per_second = 20e9;
-    ceilings.read_bytes_per_second = 25e9;
-    ceilings.f32_flops_per_second = 500e9;
-    ceilings.barrier_seconds = 1e-7;
-    ceilings.launch_seconds = 1e-6;
-    ceilings.wake_seconds = 1e-5;
-    keep_ceilings(folder_ / "cache", select_device(""), ceilings);
+    RooflinePeaks peaks;
+    peaks.copy_bytes_per_second = 20e9;
+    peaks.read_bytes_per_second = 25e9;
+    peaks.f32_flops_per_second = 500e9;
+    peaks.barrier_seconds = 1e-7;
+    peaks.launch_seconds = 1e-6;
+    peaks.wake_seconds = 1e-5;
+    keep_peaks(folder_ / "cache", select_device(""), peaks);
   }
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
@@ -69,7 +69,7 @@ class ClcBench : public testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(ClcBench, TellsTimesRatesAndSharesOfTheDevicesCeilings) {
+TEST_F(ClcBench, TellsTimesRatesAndSharesOfTheDevicesRoofline) {
   const ProgramResult result = bench("saxpy.cl", {"--flops", "n", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto object = result.json_lines().at(0);
@@ -90,7 +90,7 @@ TEST_F(ClcBench, TellsTimesRatesAndSharesOfTheDevicesCeilings) {
   }
 }
 
-TEST_F(ClcBench, SaysWhatItAssumesAndWhichCeilingLimits) {
+TEST_F(ClcBench, SaysWhatItAssumesAndWhichPeakLimits) {
   const ProgramResult memory = bench("saxpy.cl", {"--caches", "warm"});
   EXPECT_EQ(memory.exit_code, 0) << memory.err;
   EXPECT_THAT(memory.out, HasSubstr("524,288 bytes a launch (assumed: every array once), flops "

@@ -40,8 +40,8 @@ TEST(BenchResults, HoldTheRepetitionsOfEachBenchAndTheRowsOfAnOpTogether) {
   EXPECT_THAT(row.samples, ElementsAre(30, 10, 20));
   EXPECT_EQ(row.typical_us(), 20);
   EXPECT_EQ(row.best_us, 10);
-  EXPECT_EQ(row.percent_of_ceiling, 60);
-  EXPECT_EQ(row.typical(row.percent_of_ceiling), 30);
+  EXPECT_EQ(row.percent_of_roofline, 60);
+  EXPECT_EQ(row.typical(row.percent_of_roofline), 30);
   EXPECT_EQ(row.spread(), 0.5);
   EXPECT_EQ(results.rows[1].name, "softmax/composed/f32/2");
   EXPECT_EQ(results.rows[2].form, "library");
@@ -171,7 +171,7 @@ TEST(Verdict, ReadsAsASentence) {
             "+50.0 %, too few repetitions to tell");
 }
 
-TEST(MachineChange, TellsOfAnotherDeviceAndOfCeilingsThatMoved) {
+TEST(MachineChange, TellsOfAnotherDeviceAndOfPeaksThatMoved) {
   json before = file_of({}), after = file_of({});
   EXPECT_THAT(machine_change(parsed(before), parsed(after)), SizeIs(0));
   after["context"]["device"] = "another";

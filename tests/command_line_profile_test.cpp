@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ops/ceilings.hpp"
+#include "ops/roofline_peaks.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"
@@ -23,8 +23,8 @@ class CommandLineProfile : public testing::Test {
     test::write_tiny_chat_model(folder / "model");
     test::write_whole_file(folder / "train.jsonl",
                            R"({"prompt": "say abc:", "completion": " abc"})");
-    // Kept ceilings: nothing has to be measured, and the program must use just these.
-    keep_ceilings(folder / "cache", select_device(config_from_environment().device), kept);
+    // Kept peaks: nothing has to be measured, and the program must use just these.
+    keep_peaks(folder / "cache", select_device(config_from_environment().device), kept);
   }
 
   std::string at(const char* name) const { return (folder / name).string(); }
@@ -58,7 +58,7 @@ class CommandLineProfile : public testing::Test {
   }
 
   test::TemporaryFolder folder;
-  const Ceilings kept{.copy_bytes_per_second = 1.25e10,
+  const RooflinePeaks kept{.copy_bytes_per_second = 1.25e10,
                       .read_bytes_per_second = 2.5e10,
                       .f32_flops_per_second = 1e11,
                       .barrier_seconds = 1e-7,
@@ -99,7 +99,7 @@ TEST_F(CommandLineProfile, TellsTheTimesOfAGenerationAsJson) {
 TEST_F(CommandLineProfile, PrintsATableBesideTheText) {
   const ProgramResult result = run(generating({"--profile"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("gemm/forward "), HasSubstr("ceiling"),
+  EXPECT_THAT(result.err, AllOf(HasSubstr("gemm/forward "), HasSubstr("roofline"),
                                 HasSubstr("gaps between commands: "),
                                 HasSubstr("12.5 GB/s copied, 25.0 GB/s read, 100.0 GFLOP/s")));
   EXPECT_THAT(result.err, Not(HasSubstr("gemm/forward [")));
@@ -169,22 +169,22 @@ TEST_F(CommandLineProfile, LeavesAWholeTraceOfARunThatFailed) {
   EXPECT_THAT(spans("trace.json", 2), testing::Contains("gemm/backward"));
 }
 
-TEST_F(CommandLineProfile, MeasuresADevicesCeilingsWhenAsked) {
+TEST_F(CommandLineProfile, MeasuresADevicesPeaksWhenAsked) {
   const ProgramResult shown = run({"devices", "--json"});
   ASSERT_EQ(shown.exit_code, 0) << shown.err;
-  const auto ceilings_of_taken = [](const ProgramResult& result) {
+  const auto peaks_of_taken = [](const ProgramResult& result) {
     const json devices = result.json_lines().at(0).at("devices");
     for (const json& device : devices) {
       if (device.at("taken")) return device.at("ceilings");
     }
     return json();
   };
-  EXPECT_EQ(ceilings_of_taken(shown).at("f32_flops_per_s"), 1e11);  // those kept
+  EXPECT_EQ(peaks_of_taken(shown).at("f32_flops_per_s"), 1e11);  // those kept
   const ProgramResult measured = run({"devices", "--json", "--measure"});
   ASSERT_EQ(measured.exit_code, 0) << measured.err;
-  EXPECT_NE(ceilings_of_taken(measured).at("f32_flops_per_s"), 1e11);
-  EXPECT_GT(ceilings_of_taken(measured).at("f32_flops_per_s"), 0);
-  EXPECT_EQ(ceilings_of_taken(run({"devices", "--json"})), ceilings_of_taken(measured));
+  EXPECT_NE(peaks_of_taken(measured).at("f32_flops_per_s"), 1e11);
+  EXPECT_GT(peaks_of_taken(measured).at("f32_flops_per_s"), 0);
+  EXPECT_EQ(peaks_of_taken(run({"devices", "--json"})), peaks_of_taken(measured));
 }
 
 }  // namespace

@@ -203,7 +203,7 @@ class Tables(unittest.TestCase):
         self.assertIn("(1x): no peer measured; 1.05 of the product (goal 1.08): meets goal", table)
         self.assertIn("1.04 of the product (1.05, goal 1.02): meets must", table)
 
-    def test_jobs_profiles_and_ceilings_are_told(self):
+    def test_jobs_profiles_and_peaks_are_told(self):
         made = self.made()
         self.assertIn("| training/qwen2.5-0.5b/8x1024/r16 | 160000 | 9.00 | 4.00 |",
                       made["gpu_training"])

@@ -98,7 +98,7 @@ TEST_F(ProfiledContext, MeasuresTheWaitsBetweenCommands) {
               row(rows, "fill").seconds + row(rows, "read").seconds + gaps.seconds, 1e-12);
 }
 
-TEST_F(ProfiledContext, RelatesTimesToTheCeilings) {
+TEST_F(ProfiledContext, RelatesTimesToTheRoofline) {
   const Tensor a = tensor(1000);
   const std::size_t op = context.profiler().op("op", "", {.flops = 600, .bytes = 400});
   EXPECT_EQ(op, context.profiler().op("op", "", {.flops = 600, .bytes = 400}));
@@ -106,22 +106,22 @@ TEST_F(ProfiledContext, RelatesTimesToTheCeilings) {
   Batch batch(context);
   batch.fill_zero(a);  // 4000 bytes
   batch.submit();
-  Ceilings ceilings;
-  EXPECT_EQ(context.profiler().times(ProfileBy::op, ceilings)[0].roofline_seconds, 0);
-  EXPECT_THAT(context.profiler().table(), Not(HasSubstr("ceiling")));
-  ceilings.copy_bytes_per_second = 1e9;
-  ceilings.f32_flops_per_second = 1e9;
-  const OpTime time = context.profiler().times(ProfileBy::op, ceilings)[0];
+  RooflinePeaks peaks;
+  EXPECT_EQ(context.profiler().times(ProfileBy::op, peaks)[0].roofline_seconds, 0);
+  EXPECT_THAT(context.profiler().table(), Not(HasSubstr("roofline")));
+  peaks.copy_bytes_per_second = 1e9;
+  peaks.f32_flops_per_second = 1e9;
+  const OpTime time = context.profiler().times(ProfileBy::op, peaks)[0];
   EXPECT_DOUBLE_EQ(time.roofline_seconds, 4000 / 1e9);
-  EXPECT_DOUBLE_EQ(time.share_of_ceiling(), time.roofline_seconds / time.seconds);
-  EXPECT_THAT(context.profiler().table(ProfileBy::op, ceilings), HasSubstr("ceiling"));
+  EXPECT_DOUBLE_EQ(time.share_of_roofline(), time.roofline_seconds / time.seconds);
+  EXPECT_THAT(context.profiler().table(ProfileBy::op, peaks), HasSubstr("roofline"));
 }
 
 TEST(Roofline, IsTheLargerOfMovingAndComputing) {
-  const Ceilings ceilings{
+  const RooflinePeaks peaks{
       .copy_bytes_per_second = 10, .read_bytes_per_second = 20, .f32_flops_per_second = 100};
-  EXPECT_DOUBLE_EQ(roofline_seconds({.flops = 0, .bytes = 40}, ceilings), 2);
-  EXPECT_DOUBLE_EQ(roofline_seconds({.flops = 300, .bytes = 40}, ceilings), 3);
+  EXPECT_DOUBLE_EQ(roofline_seconds({.flops = 0, .bytes = 40}, peaks), 2);
+  EXPECT_DOUBLE_EQ(roofline_seconds({.flops = 300, .bytes = 40}, peaks), 3);
 }
 
 TEST_F(ProfiledContext, KeepsNoMoreEventsTheLongerItRuns) {

@@ -64,7 +64,7 @@ def kernel_table(measurement, group):
                       number(share.median) if share else "",
                       *(best_of(by_contender, name) for name in peers),
                       "; ".join(asked(row) for row in by_work.get(work, ()))])
-    return table(["work, us", "clora", "% of ceiling", *peers, "asked"], lines)
+    return table(["work, us", "clora", "% of roofline", *peers, "asked"], lines)
 
 
 def jobs_table(measurement):
@@ -81,16 +81,16 @@ def jobs_table(measurement):
         else "Not measured.\n"
 
 
-def ceilings_words(measurement):
-    ceilings = measurement["machine"].get("device", {}).get("ceilings")
-    if not ceilings:
-        return "Its ceilings are not known.\n"
-    matrix = ceilings.get("matrix_flops_per_s", 0)
+def peaks_words(measurement):
+    peaks = measurement["machine"].get("device", {}).get("ceilings")
+    if not peaks:
+        return "Its peaks are not known.\n"
+    matrix = peaks.get("matrix_flops_per_s", 0)
     matrix_words = f", {number(matrix * 1e-12)} TFLOP/s of bf16 products" if matrix else ""
-    return (f"Measured ceilings: {number(ceilings['copy_bytes_per_s'] * 1e-9)} GB/s copied, "
-            f"{number(ceilings['read_bytes_per_s'] * 1e-9)} GB/s read, "
-            f"{number(ceilings['f32_flops_per_s'] * 1e-12)} TFLOP/s f32{matrix_words}, "
-            f"{number(ceilings['launch_seconds'] * 1e6)} us a launch.\n")
+    return (f"Measured peaks: {number(peaks['copy_bytes_per_s'] * 1e-9)} GB/s copied, "
+            f"{number(peaks['read_bytes_per_s'] * 1e-9)} GB/s read, "
+            f"{number(peaks['f32_flops_per_s'] * 1e-12)} TFLOP/s f32{matrix_words}, "
+            f"{number(peaks['launch_seconds'] * 1e6)} us a launch.\n")
 
 
 def profiles_text(measurement):
@@ -100,7 +100,7 @@ def profiles_text(measurement):
 
 
 def all_tables(measurement):
-    return {"gpu_machine": machine_words(measurement) + "\n" + ceilings_words(measurement),
+    return {"gpu_machine": machine_words(measurement) + "\n" + peaks_words(measurement),
             "gpu_targets": targets_table(measurement, TARGETS),
             "gpu_training": jobs_table(measurement), "gpu_profiles": profiles_text(measurement),
             **{f"gpu_{group}": kernel_table(measurement, group) for group in KERNEL_GROUPS}}

@@ -57,7 +57,7 @@ def taken_device(clora, *options):
 
 
 def opencl_device(clora):
-    """Name, platform, driver and ceilings of the device that clora takes."""
+    """Name, platform, driver and peaks of the device that clora takes."""
     taken = taken_device(clora)
     if taken and "ceilings" not in taken:  # a machine's first run
         taken = taken_device(clora, "--measure") or taken

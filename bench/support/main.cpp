@@ -28,7 +28,7 @@ int run(std::vector<char*> arguments) {
   if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 2;
   clora::bench::register_families();
   if (!lists) {
-    clora::bench::measure_ceilings();
+    clora::bench::measure_peaks();
     clora::bench::describe_session();
   }
   benchmark::RunSpecifiedBenchmarks();

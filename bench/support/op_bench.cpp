@@ -169,9 +169,9 @@ void OpBench::report(benchmark::State& state, std::vector<double> seconds,
   if (cost == Cost{}) return;
   state.counters["gflops"] = cost.flops / best * 1e-9;
   state.counters["gbps"] = cost.bytes / best * 1e-9;
-  const Ceilings ceilings = ceilings_for(arithmetic_);
-  if (ceilings.known()) {
-    state.counters["percent_of_ceiling"] = 100 * roofline_seconds(cost, ceilings) / best;
+  const RooflinePeaks peaks = peaks_for(arithmetic_);
+  if (peaks.known()) {
+    state.counters["percent_of_ceiling"] = 100 * roofline_seconds(cost, peaks) / best;
   }
   if (context().device().kind == DeviceKind::cpu && core_seconds > 0) {
     state.counters["core_gflops"] = cost.flops / core_seconds * 1e-9;

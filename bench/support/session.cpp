@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "ops/ceilings.hpp"
+#include "ops/roofline_peaks.hpp"
 
 namespace clora::bench {
 namespace {
@@ -30,12 +30,12 @@ Context& made_once(Use use, const std::function<ContextConfig()>& config) {
   return *context;
 }
 
-Ceilings& shared_ceilings() {
-  static Ceilings ceilings;
-  return ceilings;
+RooflinePeaks& shared_peaks() {
+  static RooflinePeaks peaks;
+  return peaks;
 }
 
-Ceilings best_of(const Ceilings& a, const Ceilings& b) {
+RooflinePeaks best_of(const RooflinePeaks& a, const RooflinePeaks& b) {
   return {.copy_bytes_per_second = std::max(a.copy_bytes_per_second, b.copy_bytes_per_second),
           .read_bytes_per_second = std::max(a.read_bytes_per_second, b.read_bytes_per_second),
           .f32_flops_per_second = std::max(a.f32_flops_per_second, b.f32_flops_per_second),
@@ -74,20 +74,20 @@ Context& patient_context() {
 
 void release_session() { contexts().clear(); }
 
-void measure_ceilings() {
+void measure_peaks() {
   const ContextConfig config = config_for(Arithmetic::bf16);
   const Device device = select_device(config.device);
-  const std::optional<Ceilings> kept = kept_ceilings(config.cache_folder, device);
-  shared_ceilings() = measured_ceilings_of(config);
+  const std::optional<RooflinePeaks> kept = kept_peaks(config.cache_folder, device);
+  shared_peaks() = measured_peaks_of(config);
   if (!kept) return;
-  shared_ceilings() = best_of(*kept, shared_ceilings());
-  keep_ceilings(config.cache_folder, device, shared_ceilings());
+  shared_peaks() = best_of(*kept, shared_peaks());
+  keep_peaks(config.cache_folder, device, shared_peaks());
 }
 
-Ceilings ceilings_for(Arithmetic arithmetic) {
-  Ceilings ceilings = shared_ceilings();
-  if (arithmetic == Arithmetic::f32) ceilings.matrix_flops_per_second = 0;
-  return ceilings;
+RooflinePeaks peaks_for(Arithmetic arithmetic) {
+  RooflinePeaks peaks = shared_peaks();
+  if (arithmetic == Arithmetic::f32) peaks.matrix_flops_per_second = 0;
+  return peaks;
 }
 
 }  // namespace clora::bench

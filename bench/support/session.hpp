@@ -1,4 +1,4 @@
-// What all benches of a run share: a Context for each arithmetic, and the device's ceilings.
+// What all benches of a run share: a Context for each arithmetic, and the device's peaks.
 #pragma once
 
 #include "bench/support/arithmetic.hpp"
@@ -21,13 +21,13 @@ Context& patient_context();
 // while the driver is whole.
 void release_session();
 
-// Measures the ceilings, unless they are known better from earlier: other programs only ever make
+// Measures the peaks, unless they are known better from earlier: other programs only ever make
 // them lower. To be called once, before any bench; without it they are unknown.
-void measure_ceilings();
+void measure_peaks();
 // Those that work of this arithmetic can reach: without the matrix unit for f32.
-Ceilings ceilings_for(Arithmetic arithmetic);
+RooflinePeaks peaks_for(Arithmetic arithmetic);
 
-// Device, driver, CPU, commit, variants and ceilings for Google Benchmark's context.
+// Device, driver, CPU, commit, variants and peaks for Google Benchmark's context.
 void describe_session();
 
 }  // namespace clora::bench

@@ -25,7 +25,7 @@ void tell(const char* key, const std::string& value) {
   if (!value.empty()) benchmark::AddCustomContext(key, value);
 }
 
-void tell_ceilings(const Ceilings& c) {
+void tell_peaks(const RooflinePeaks& c) {
   if (!c.known()) return;
   const auto number = [](double value) { return fmt::format("{:.4g}", value); };
   tell("ceiling_copy_gbps", number(c.copy_bytes_per_second * 1e-9));
@@ -55,7 +55,7 @@ void describe_session() {
   if (has(Arithmetic::bf16)) {
     tell("variant_bf16", std::string(name_of(context(Arithmetic::bf16).variant())));
   }
-  tell_ceilings(ceilings_for(Arithmetic::bf16));
+  tell_peaks(peaks_for(Arithmetic::bf16));
 }
 
 }  // namespace clora::bench

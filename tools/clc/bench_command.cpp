@@ -12,7 +12,7 @@
 #include "tools/clc/commands.hpp"
 #include "tools/clc/reference_file.hpp"
 #include "tools/clc/stated_cost.hpp"
-#include "tools/command_line/ceilings_json.hpp"
+#include "tools/command_line/peaks_json.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {
@@ -66,8 +66,8 @@ class Bench {
     announce();
     const bool right = results_are_right();
     if (right) {
-      ceilings_ = ceilings_for(options_, output_);
-      chosen_ = chosen_ceilings(options_, ceilings_);
+      peaks_ = peaks_for(options_, output_);
+      chosen_ = chosen_peaks(options_, peaks_);
       measure();
       tell();
     }
@@ -166,10 +166,10 @@ class Bench {
 
   void tell() {
     output_.result("{}", bench_table(rows_, chosen_));
-    output_.result("ceilings: memory {:.3g} GB/s, {} arithmetic {:.4g} GFLOP/s",
+    output_.result("peaks: memory {:.3g} GB/s, {} arithmetic {:.4g} GFLOP/s",
                    chosen_.bytes_per_second / 1e9, chosen_.arithmetic,
                    chosen_.flops_per_second / 1e9);
-    object_["ceilings"] = ceilings_json(ceilings_);
+    object_["ceilings"] = peaks_json(peaks_);
     object_["ceiling"] = chosen_.arithmetic;
     for (const BenchRow& row : rows_) object_["measured"].push_back(bench_json(row, chosen_));
     tell_coarse_clock();
@@ -217,7 +217,7 @@ class Bench {
         options_.roofline,
         roofline_picture({.title = fmt::format("{} of {}", new_.call.kernel().name, new_.file.name),
                           .device = new_.context.device().name,
-                          .ceilings = ceilings_,
+                          .peaks = peaks_,
                           .points = roofline_points(rows_, chosen_)}));
     output_.info("the roofline is in {}", options_.roofline.string());
     object_["roofline"] = options_.roofline.string();
@@ -228,8 +228,8 @@ class Bench {
   Subject new_;
   std::unique_ptr<Subject> old_;
   StatedCost stated_;
-  Ceilings ceilings_;
-  BenchCeilings chosen_;
+  RooflinePeaks peaks_;
+  BenchPeaks chosen_;
   std::vector<BenchRow> rows_;
   std::vector<BenchVerdict> verdicts_;
   ordered_json object_;
@@ -240,7 +240,7 @@ class Bench {
 
 void add_bench_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand(
-      "bench", "Time a kernel against the device's ceilings and against another one");
+      "bench", "Time a kernel against the device's roofline and against another one");
   const auto options = std::make_shared<BenchOptions>();
   add_bench_options(*command, *options);
   command->footer(kFooter);

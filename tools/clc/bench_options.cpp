@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ops/ceilings.hpp"
+#include "ops/roofline_peaks.hpp"
 #include "tools/clc/reference_file.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/number_options.hpp"
@@ -37,7 +37,7 @@ void add_measuring_options(CLI::App& command, BenchOptions& options) {
       ->type_name("N")
       ->transform(WholeNumber(1, kMaxCount))
       ->group(group);
-  command.add_option("--ceiling", options.ceiling, "Arithmetic to hold it against: f32 or matrix")
+  command.add_option("--ceiling", options.peak, "Arithmetic to hold it against: f32 or matrix")
       ->type_name("NAME")
       ->check(CLI::IsMember({"f32", "matrix"}))
       ->capture_default_str()
@@ -62,7 +62,7 @@ void add_old_options(CLI::App& command, BenchOptions& options) {
   add_text(command, "--compare-local", options.old_local, "X[,Y[,Z]]", "Its work-groups", group);
 }
 
-ContextConfig ceilings_config(const BenchOptions& options) {
+ContextConfig peaks_config(const BenchOptions& options) {
   ContextConfig config = config_from_environment();
   if (!options.call.common.device.empty()) config.device = options.call.common.device;
   config.variant = Variant::automatic;
@@ -109,25 +109,25 @@ std::optional<CallOptions> old_call(const BenchOptions& options) {
   return call;
 }
 
-Ceilings ceilings_for(const BenchOptions& options, Output& output) {
-  const ContextConfig config = ceilings_config(options);
+RooflinePeaks peaks_for(const BenchOptions& options, Output& output) {
+  const ContextConfig config = peaks_config(options);
   const Device device = select_device(config.device);
-  if (!kept_ceilings(config.cache_folder, device)) {
+  if (!kept_peaks(config.cache_folder, device)) {
     output.info("measuring what {} does at best, once", device.name);
   }
-  return ceilings_of(config);
+  return peaks_of(config);
 }
 
-BenchCeilings chosen_ceilings(const BenchOptions& options, const Ceilings& ceilings) {
-  const bool matrix = options.ceiling == "matrix";
-  if (matrix && ceilings.matrix_flops_per_second <= 0) {
+BenchPeaks chosen_peaks(const BenchOptions& options, const RooflinePeaks& peaks) {
+  const bool matrix = options.peak == "matrix";
+  if (matrix && peaks.matrix_flops_per_second <= 0) {
     throw UsageError(
         "--ceiling matrix: no matrix unit of this device is known ('clc devices'); take f32");
   }
   return {
-      .bytes_per_second = ceilings.bytes_per_second(),
-      .flops_per_second = matrix ? ceilings.matrix_flops_per_second : ceilings.f32_flops_per_second,
-      .arithmetic = options.ceiling};
+      .bytes_per_second = peaks.bytes_per_second(),
+      .flops_per_second = matrix ? peaks.matrix_flops_per_second : peaks.f32_flops_per_second,
+      .arithmetic = options.peak};
 }
 
 }  // namespace clora

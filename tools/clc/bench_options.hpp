@@ -19,7 +19,7 @@ struct BenchOptions {
   std::string caches = "both";
   double seconds = 0.5;
   int rounds = 0;  // 0: as `seconds` says
-  std::string ceiling = "f32";
+  std::string peak = "f32";
   std::filesystem::path roofline;
   std::vector<std::string> references;
   Tolerance tolerance;
@@ -36,9 +36,9 @@ TimingPlan timing_plan(const BenchOptions& options, CacheState caches);
 // The call of the kernel that is compared with; nothing where none is.
 std::optional<CallOptions> old_call(const BenchOptions& options);
 
-// The device's ceilings, measured where that was not done yet.
-Ceilings ceilings_for(const BenchOptions& options, Output& output);
+// The device's peaks, measured where that was not done yet.
+RooflinePeaks peaks_for(const BenchOptions& options, Output& output);
 // Errors: UsageError, where the device has not the one that is asked for.
-BenchCeilings chosen_ceilings(const BenchOptions& options, const Ceilings& ceilings);
+BenchPeaks chosen_peaks(const BenchOptions& options, const RooflinePeaks& peaks);
 
 }  // namespace clora

@@ -10,11 +10,11 @@
 namespace clora {
 namespace {
 
-double memory_seconds(const Cost& cost, const BenchCeilings& ceilings) {
-  return cost.bytes / ceilings.bytes_per_second;
+double memory_seconds(const Cost& cost, const BenchPeaks& peaks) {
+  return cost.bytes / peaks.bytes_per_second;
 }
-double arithmetic_seconds(const Cost& cost, const BenchCeilings& ceilings) {
-  return cost.flops / ceilings.flops_per_second;
+double arithmetic_seconds(const Cost& cost, const BenchPeaks& peaks) {
+  return cost.flops / peaks.flops_per_second;
 }
 
 // "12.3", and nothing to be known as "-".
@@ -23,10 +23,10 @@ std::string rate_text(double per_second) {
                                                      : "-";
 }
 
-std::vector<std::string> cells_of(const BenchRow& row, const BenchCeilings& ceilings) {
+std::vector<std::string> cells_of(const BenchRow& row, const BenchPeaks& peaks) {
   const SampleSummary& s = row.seconds;
-  const double percent = percent_of_ceiling(row, ceilings);
-  const LimitedBy limit = limit_of(row.cost, ceilings);
+  const double percent = percent_of_roofline(row, peaks);
+  const LimitedBy limit = limit_of(row.cost, peaks);
   return {row.name(),
           time_text(s.median),
           fmt::format("{} to {}", time_text(s.lower_quartile), time_text(s.upper_quartile)),
@@ -49,9 +49,9 @@ std::string BenchRow::name() const {
   return fmt::format("{}{}", name_of(caches), old ? ", old" : "");
 }
 
-LimitedBy limit_of(const Cost& cost, const BenchCeilings& ceilings) {
+LimitedBy limit_of(const Cost& cost, const BenchPeaks& peaks) {
   if (cost.bytes <= 0 && cost.flops <= 0) return LimitedBy::nothing;
-  return memory_seconds(cost, ceilings) >= arithmetic_seconds(cost, ceilings)
+  return memory_seconds(cost, peaks) >= arithmetic_seconds(cost, peaks)
              ? LimitedBy::memory
              : LimitedBy::arithmetic;
 }
@@ -68,10 +68,10 @@ std::string_view name_of(LimitedBy limit) {
   return "nothing";
 }
 
-double percent_of_ceiling(const BenchRow& row, const BenchCeilings& ceilings) {
-  if (limit_of(row.cost, ceilings) == LimitedBy::nothing) return 0;
+double percent_of_roofline(const BenchRow& row, const BenchPeaks& peaks) {
+  if (limit_of(row.cost, peaks) == LimitedBy::nothing) return 0;
   const double best =
-      std::max(memory_seconds(row.cost, ceilings), arithmetic_seconds(row.cost, ceilings));
+      std::max(memory_seconds(row.cost, peaks), arithmetic_seconds(row.cost, peaks));
   return 100 * best / row.seconds.median;
 }
 
@@ -88,15 +88,15 @@ std::string time_text(double seconds) {
   return fmt::format("{:.4g} us", seconds * 1e6);
 }
 
-std::string bench_table(const std::vector<BenchRow>& rows, const BenchCeilings& ceilings) {
+std::string bench_table(const std::vector<BenchRow>& rows, const BenchPeaks& peaks) {
   std::vector<std::vector<std::string>> table{{"caches", "median", "middle half",
                                                "least to greatest", "launches", "GB/s", "GFLOP/s",
-                                               "of the ceiling"}};
-  for (const BenchRow& row : rows) table.push_back(cells_of(row, ceilings));
+                                               "of the roofline"}};
+  for (const BenchRow& row : rows) table.push_back(cells_of(row, peaks));
   return table_of(table, 2);
 }
 
-nlohmann::ordered_json bench_json(const BenchRow& row, const BenchCeilings& ceilings) {
+nlohmann::ordered_json bench_json(const BenchRow& row, const BenchPeaks& peaks) {
   const SampleSummary& s = row.seconds;
   const bool flops_known = row.cost.flops > 0;
   return {{"caches", name_of(row.caches)},
@@ -109,8 +109,8 @@ nlohmann::ordered_json bench_json(const BenchRow& row, const BenchCeilings& ceil
           {"greatest_seconds", s.greatest},
           {"gb_per_s", finite(row.bytes_per_second() / 1e9)},
           {"gflop_per_s", flops_known ? finite(row.flops_per_second() / 1e9) : nullptr},
-          {"percent_of_ceiling", finite(percent_of_ceiling(row, ceilings))},
-          {"limited_by", name_of(limit_of(row.cost, ceilings))}};
+          {"percent_of_ceiling", finite(percent_of_roofline(row, peaks))},
+          {"limited_by", name_of(limit_of(row.cost, peaks))}};
 }
 
 nlohmann::ordered_json bench_json(const BenchVerdict& verdict) {
@@ -122,14 +122,14 @@ nlohmann::ordered_json bench_json(const BenchVerdict& verdict) {
 }
 
 std::vector<RooflinePoint> roofline_points(const std::vector<BenchRow>& rows,
-                                           const BenchCeilings& ceilings) {
+                                           const BenchPeaks& peaks) {
   std::vector<RooflinePoint> points;
   for (const BenchRow& row : rows) {
     points.push_back(
-        {.name = fmt::format("{}: {}, {} GFLOP/s, {} GB/s, {:.3g} % of the {} ceiling", row.name(),
+        {.name = fmt::format("{}: {}, {} GFLOP/s, {} GB/s, {:.3g} % of the {} peak", row.name(),
                              time_text(row.seconds.median), rate_text(row.flops_per_second()),
-                             rate_text(row.bytes_per_second()), percent_of_ceiling(row, ceilings),
-                             name_of(limit_of(row.cost, ceilings))),
+                             rate_text(row.bytes_per_second()), percent_of_roofline(row, peaks),
+                             name_of(limit_of(row.cost, peaks))),
          .flops_per_byte = row.cost.flops / row.cost.bytes,
          .flops_per_second = row.flops_per_second(),
          .cold = row.caches == CacheState::cold,

@@ -13,8 +13,8 @@
 
 namespace clora {
 
-// The ceilings that a kernel is held against.
-struct BenchCeilings {
+// The peaks that a kernel is compared with.
+struct BenchPeaks {
   double bytes_per_second = 0;
   double flops_per_second = 0;
   std::string arithmetic;  // "f32" or "matrix"
@@ -33,12 +33,12 @@ struct BenchRow {
   std::string name() const;  // "cold, old"
 };
 
-// Which ceiling a launch of `cost` reaches first.
+// Which peak a launch of `cost` reaches first.
 enum class LimitedBy { nothing, memory, arithmetic };  // nothing: no bytes and no flops are known
-LimitedBy limit_of(const Cost& cost, const BenchCeilings& ceilings);
+LimitedBy limit_of(const Cost& cost, const BenchPeaks& peaks);
 std::string_view name_of(LimitedBy limit);
-// Of that ceiling; above 100 where data came from caches, 0 where nothing limits.
-double percent_of_ceiling(const BenchRow& row, const BenchCeilings& ceilings);
+// Of that peak; above 100 where data came from caches, 0 where nothing limits.
+double percent_of_roofline(const BenchRow& row, const BenchPeaks& peaks);
 
 // The new kernel against the old one.
 struct BenchVerdict {
@@ -54,11 +54,11 @@ std::string_view name_of(CacheState caches);
 // "12.35 us"
 std::string time_text(double seconds);
 // Lines, the first the names of the columns.
-std::string bench_table(const std::vector<BenchRow>& rows, const BenchCeilings& ceilings);
+std::string bench_table(const std::vector<BenchRow>& rows, const BenchPeaks& peaks);
 // Figures that are not finite are null.
-nlohmann::ordered_json bench_json(const BenchRow& row, const BenchCeilings& ceilings);
+nlohmann::ordered_json bench_json(const BenchRow& row, const BenchPeaks& peaks);
 nlohmann::ordered_json bench_json(const BenchVerdict& verdict);
 std::vector<RooflinePoint> roofline_points(const std::vector<BenchRow>& rows,
-                                           const BenchCeilings& ceilings);
+                                           const BenchPeaks& peaks);
 
 }  // namespace clora

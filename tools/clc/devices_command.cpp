@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "ops/ceilings.hpp"
+#include "ops/roofline_peaks.hpp"
 #include "runtime/device_capabilities.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"
-#include "tools/command_line/ceilings_json.hpp"
+#include "tools/command_line/peaks_json.hpp"
 
 namespace clora {
 namespace {
@@ -27,10 +27,10 @@ std::vector<Device> wanted_devices(const ClcOptions& options) {
   return devices;
 }
 
-std::optional<Ceilings> ceilings_of_device(const Device& device, bool measure) {
+std::optional<RooflinePeaks> peaks_of_device(const Device& device, bool measure) {
   ContextConfig config = config_from_environment();
   config.device = std::to_string(device.index);
-  return measure ? measured_ceilings_of(config) : kept_ceilings(config.cache_folder, device);
+  return measure ? measured_peaks_of(config) : kept_peaks(config.cache_folder, device);
 }
 
 // A value in lines of at most kTextWidth, those behind the first indented.
@@ -52,7 +52,7 @@ std::string folded(const std::string& value, std::size_t indent) {
   return text;
 }
 
-void print(Output& output, const Device& device, const std::optional<Ceilings>& ceilings) {
+void print(Output& output, const Device& device, const std::optional<RooflinePeaks>& peaks) {
   constexpr std::size_t indent = 28;
   output.result("{}  {} ({}, {})", device.index, device.name, name_of(device.kind),
                 device.platform);
@@ -61,16 +61,16 @@ void print(Output& output, const Device& device, const std::optional<Ceilings>& 
   }
   output.result(
       "    {:24}{}", "at best",
-      ceilings ? folded(ceilings_text(*ceilings), indent) : "not measured yet; --measure does it");
+      peaks ? folded(peaks_text(*peaks), indent) : "not measured yet; --measure does it");
 }
 
-nlohmann::ordered_json json_of(const Device& device, const std::optional<Ceilings>& ceilings) {
+nlohmann::ordered_json json_of(const Device& device, const std::optional<RooflinePeaks>& peaks) {
   nlohmann::ordered_json object{{"index", device.index},
                                 {"name", device.name},
                                 {"kind", name_of(device.kind)},
                                 {"platform", device.platform}};
   for (const Capability& each : capabilities_of(device)) object["can"][each.name] = each.value;
-  if (ceilings) object["ceilings"] = ceilings_json(*ceilings);
+  if (peaks) object["ceilings"] = peaks_json(*peaks);
   return object;
 }
 
@@ -78,9 +78,9 @@ int list(const ClcOptions& options, bool measure) {
   Output output(options.output);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Device& device : wanted_devices(options)) {
-    const std::optional<Ceilings> ceilings = ceilings_of_device(device, measure);
-    print(output, device, ceilings);
-    all.push_back(json_of(device, ceilings));
+    const std::optional<RooflinePeaks> peaks = peaks_of_device(device, measure);
+    print(output, device, peaks);
+    all.push_back(json_of(device, peaks));
   }
   output.object({{"devices", all}});
   return 0;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kWarmUps = 2;
 constexpr double kWarmUpShare = 0.1;
-constexpr std::size_t kVector = 16;  // bytes, of cl/ceilings.cl
+constexpr std::size_t kVector = 16;  // bytes, of cl/roofline_peaks.cl
 
 Grid flush_grid(const Device& device) {
   const std::size_t group = std::min<std::size_t>(64, device.max_work_group_size);
@@ -41,7 +41,7 @@ void KernelTimer::prepare_flush() {
   touch.fill_zero(src);  // memory that was never written may be one page of zeros
   touch.submit().wait();
   flush_.emplace(context);
-  flush_->launch({.kernel = context.kernel("ceilings.cl", "ceilings_copy",
+  flush_->launch({.kernel = context.kernel("roofline_peaks.cl", "roofline_peaks_copy",
                                            Defines().set("CHAINS", std::int64_t{4})),
                   .grid = flush_grid(context.device()),
                   .cost = {},

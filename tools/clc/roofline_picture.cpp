@@ -59,11 +59,11 @@ bool is_drawn(const RooflinePoint& point) {
 
 // From half a decade beyond everything that is drawn, in whole decades.
 Frame frame_of(const Roofline& roofline) {
-  const Ceilings& ceilings = roofline.ceilings;
-  const double bandwidth = ceilings.bytes_per_second();
-  const double highest = ceilings.flops_per_second();
-  double left = ceilings.f32_flops_per_second / bandwidth, right = highest / bandwidth;
-  double low = ceilings.f32_flops_per_second, high = highest;
+  const RooflinePeaks& peaks = roofline.peaks;
+  const double bandwidth = peaks.bytes_per_second();
+  const double highest = peaks.flops_per_second();
+  double left = peaks.f32_flops_per_second / bandwidth, right = highest / bandwidth;
+  double low = peaks.f32_flops_per_second, high = highest;
   for (const RooflinePoint& point : roofline.points) {
     left = std::min(left, point.flops_per_byte);
     right = std::max(right, point.flops_per_byte);
@@ -126,8 +126,8 @@ std::string horizontal_axis(const Frame& frame) {
 }
 
 // Along the slope, above its lower end.
-std::string memory_roof(const Frame& frame, const Ceilings& ceilings) {
-  const double bandwidth = ceilings.bytes_per_second(), peak = ceilings.flops_per_second();
+std::string memory_roof(const Frame& frame, const RooflinePeaks& peaks) {
+  const double bandwidth = peaks.bytes_per_second(), peak = peaks.flops_per_second();
   const double least = std::pow(10.0, frame.left);
   const Place begin = frame.place(least, bandwidth * least);
   const Place end = frame.place(peak / bandwidth, peak);
@@ -140,9 +140,9 @@ std::string memory_roof(const Frame& frame, const Ceilings& ceilings) {
 }
 
 // From the slope to the right, with its name on the side of the line where no other roof is.
-std::string arithmetic_roof(const Frame& frame, const Ceilings& ceilings, double peak,
+std::string arithmetic_roof(const Frame& frame, const RooflinePeaks& peaks, double peak,
                             std::string_view name, bool name_below) {
-  const Place begin = frame.place(peak / ceilings.bytes_per_second(), peak);
+  const Place begin = frame.place(peak / peaks.bytes_per_second(), peak);
   return fmt::format(
       "<path class=\"roof\" d=\"M{0:.1f} {1:.1f}H{2}\"/>\n"
       "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5} {6}</text>\n",
@@ -150,12 +150,12 @@ std::string arithmetic_roof(const Frame& frame, const Ceilings& ceilings, double
       name, scaled(peak, "FLOP/s"));
 }
 
-std::string roofs(const Frame& frame, const Ceilings& ceilings) {
-  const double f32 = ceilings.f32_flops_per_second, matrix = ceilings.matrix_flops_per_second;
+std::string roofs(const Frame& frame, const RooflinePeaks& peaks) {
+  const double f32 = peaks.f32_flops_per_second, matrix = peaks.matrix_flops_per_second;
   std::string text =
-      memory_roof(frame, ceilings) + arithmetic_roof(frame, ceilings, f32, "f32", matrix > f32);
+      memory_roof(frame, peaks) + arithmetic_roof(frame, peaks, f32, "f32", matrix > f32);
   if (matrix > 0) {
-    text += arithmetic_roof(frame, ceilings, matrix, "matrix unit", matrix <= f32);
+    text += arithmetic_roof(frame, peaks, matrix, "matrix unit", matrix <= f32);
   }
   return text;
 }
@@ -184,7 +184,7 @@ std::string points(const Frame& frame, const std::vector<RooflinePoint>& drawn) 
 }  // namespace
 
 std::string roofline_picture(const Roofline& given) {
-  require(given.ceilings.known(), "roofline picture: needs the ceilings of '{}'", given.device);
+  require(given.peaks.known(), "roofline picture: needs the peaks of '{}'", given.device);
   Roofline roofline = given;
   std::erase_if(roofline.points, [](const RooflinePoint& point) { return !is_drawn(point); });
   const Frame frame = frame_of(roofline);
@@ -198,7 +198,7 @@ std::string roofline_picture(const Roofline& given) {
              "<text class=\"title\" x=\"{0}\" y=\"30\">{1}</text>\n"
              "<text x=\"{0}\" y=\"50\">on {2}</text>\n",
              kLeft, title, device) +
-         vertical_axis(frame) + horizontal_axis(frame) + roofs(frame, roofline.ceilings) +
+         vertical_axis(frame) + horizontal_axis(frame) + roofs(frame, roofline.peaks) +
          points(frame, roofline.points) + "</svg>\n";
 }
 

@@ -22,13 +22,13 @@ struct RooflinePoint {
 struct Roofline {
   std::string title;   // "saxpy of saxpy.cl"
   std::string device;  // its name
-  Ceilings ceilings;
+  RooflinePeaks peaks;
   std::vector<RooflinePoint> points;
 };
 
 // A whole SVG document, 720 wide. Points that are not finite and above 0 are left out. Points may
 // lie above the roof of memory: their data came from caches.
-// REQUIRES: ceilings.known().
+// REQUIRES: peaks.known().
 std::string roofline_picture(const Roofline& roofline);
 
 }  // namespace clora

@@ -65,8 +65,8 @@ std::string style_of(const BenchRow& row) { return row.form.empty() ? "fused" : 
 std::string figures_of(const BenchRow& row) {
   if (!row.error.empty()) return row.error;
   std::string text = readable_time(row.typical_us());
-  if (row.percent_of_ceiling > 0) {
-    text += fmt::format(" · {:.0f} %", row.typical(row.percent_of_ceiling));
+  if (row.percent_of_roofline > 0) {
+    text += fmt::format(" · {:.0f} %", row.typical(row.percent_of_roofline));
   }
   if (row.gflops > row.gbps) {
     text += fmt::format(" · {} GFLOP/s", three_digits(row.typical(row.gflops)));
@@ -90,13 +90,13 @@ std::string row_of_chart(std::size_t i, const BenchRow& row, const Axis& axis, V
 
 std::string shares_chart(std::span<const BenchRow> rows) {
   const Axis axis{0, 100};
-  std::string text = opened(rows.size(), rows.front().op + ", share of the ceiling");
+  std::string text = opened(rows.size(), rows.front().op + ", share of the roofline");
   for (const int percent : {0, 25, 50, 75, 100}) {
     text += mark(axis.x(percent), rows.size(), fmt::format("{} %", percent));
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     // A longer time than the best reaches as much less.
-    const double at_best = rows[i].percent_of_ceiling * rows[i].best_us;
+    const double at_best = rows[i].percent_of_roofline * rows[i].best_us;
     text += row_of_chart(i, rows[i], axis, [at_best](double us) { return at_best / us; });
   }
   return text + "</svg>\n";
@@ -121,7 +121,7 @@ std::string times_chart(std::span<const BenchRow> rows) {
 
 std::string rows_chart(std::span<const BenchRow> rows) {
   const bool shares = std::ranges::all_of(
-      rows, [](const BenchRow& row) { return row.percent_of_ceiling > 0 || row.samples.empty(); });
+      rows, [](const BenchRow& row) { return row.percent_of_roofline > 0 || row.samples.empty(); });
   return shares ? shares_chart(rows) : times_chart(rows);
 }
 

@@ -12,7 +12,7 @@
 
 namespace clora {
 
-// One bar a row: the share of the device's ceiling where all rows have one, else the time beside
+// One bar a row: the share of the device's roofline where all rows have one, else the time beside
 // the longest. A whisker shows the least and the largest repetition.
 std::string rows_chart(std::span<const BenchRow> rows);
 

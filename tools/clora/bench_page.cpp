@@ -118,14 +118,14 @@ std::string table_of(std::span<const BenchRow> rows, const std::vector<Compariso
   std::string text =
       "<details><summary>All figures</summary><div class=\"scroll\"><table>\n<tr><th>name</th>"
       "<th>median</th><th>best</th><th>spread</th><th>repetitions</th><th>GFLOP/s</th>"
-      "<th>GB/s</th><th>of ceiling</th><th></th></tr>\n";
+      "<th>GB/s</th><th>of roofline</th><th></th></tr>\n";
   for (const BenchRow& row : rows) {
     const Comparison* comparison = find(comparisons, row.name);
     const std::string words = !row.error.empty()      ? row.error
                               : comparison != nullptr ? verdict_text(*comparison)
                                                       : row.note;
-    const std::string share = row.percent_of_ceiling > 0
-                                  ? fmt::format("{:.1f} %", row.typical(row.percent_of_ceiling))
+    const std::string share = row.percent_of_roofline > 0
+                                  ? fmt::format("{:.1f} %", row.typical(row.percent_of_roofline))
                                   : "–";
     text += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1f} %</td><td>{}</td><td>{}</td><td>{}</td>"

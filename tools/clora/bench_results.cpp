@@ -78,7 +78,7 @@ void add(BenchRow& row, const JsonKeys& entry) {
   };
   raise(row.gflops, "gflops");
   raise(row.gbps, "gbps");
-  raise(row.percent_of_ceiling, "percent_of_ceiling");
+  raise(row.percent_of_roofline, "percent_of_ceiling");
   note_figures(row, entry);
 }
 

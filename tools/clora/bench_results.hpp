@@ -21,7 +21,7 @@ struct BenchRow {
   // At best_us; 0: not known.
   double gflops = 0;
   double gbps = 0;
-  double percent_of_ceiling = 0;
+  double percent_of_roofline = 0;
   std::string note;   // other figures: "318 tokens/s"
   std::string error;  // why there are no figures
 

@@ -32,7 +32,7 @@ std::string line_of(const BenchRow& row, const Comparison* comparison, std::size
   line +=
       fmt::format(" {:>9} {:>5} {:>8} {:>7}  {}", readable_time(row.typical_us()), spread,
                   number_or_blank(row.typical(row.gflops)), number_or_blank(row.typical(row.gbps)),
-                  share_text(row.typical(row.percent_of_ceiling)));
+                  share_text(row.typical(row.percent_of_roofline)));
   if (!row.note.empty()) line += "  " + row.note;
   if (comparison != nullptr) line += "  " + verdict_text(*comparison);
   line.erase(line.find_last_not_of(' ') + 1);
@@ -73,7 +73,7 @@ std::string bench_table(const BenchResults& results, const std::vector<Compariso
   std::size_t width = 0;
   for (const BenchRow& row : results.rows) width = std::max(width, row.rest.size());
   std::string text = fmt::format("  {:<{}} {:>9} {:>5} {:>8} {:>7}  {}\n", "", width, "time", "",
-                                 "GFLOP/s", "GB/s", "of ceiling");
+                                 "GFLOP/s", "GB/s", "of roofline");
   std::string op;
   for (const BenchRow& row : results.rows) {
     if (row.op != op) text += row.op + '\n';

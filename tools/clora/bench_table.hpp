@@ -1,5 +1,5 @@
 // The results of benches as a table for a terminal, with a little bar for the share of the device's
-// ceiling. Pure functions; thread-safe.
+// roofline. Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace clora {
 // A bar of `cells` columns in eighths of a block, full from 100 % on.
 std::string bar(double percent, int cells);
 
-// What was measured on: device, commit, ceilings. Lines.
+// What was measured on: device, commit, peaks. Lines.
 std::string bench_machine_text(const BenchResults& results);
 
 // Rows under the name of their op. Of verdicts only those in `comparisons`, which may be empty.

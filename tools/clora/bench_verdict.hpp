@@ -46,7 +46,7 @@ struct Comparison {
 // The rows that both runs have, in the order of the new one.
 std::vector<Comparison> compare(const BenchResults& old_run, const BenchResults& new_run);
 
-// What speaks against comparing the two at all: other devices, or ceilings that moved by more than
+// What speaks against comparing the two at all: other devices, or peaks that moved by more than
 // a twentieth. One line each.
 std::vector<std::string> machine_change(const BenchResults& old_run, const BenchResults& new_run);
 

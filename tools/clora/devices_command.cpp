@@ -2,7 +2,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "ops/ceilings.hpp"
+#include "ops/roofline_peaks.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "tools/clora/commands.hpp"
@@ -26,7 +26,7 @@ nlohmann::ordered_json precisions_of(const Device& device) {
 }
 
 nlohmann::ordered_json json_of(const Device& device, bool taken,
-                               const std::optional<Ceilings>& ceilings) {
+                               const std::optional<RooflinePeaks>& peaks) {
   nlohmann::ordered_json object{{"index", device.index},
                                 {"name", device.name},
                                 {"kind", name_of(device.kind)},
@@ -42,12 +42,12 @@ nlohmann::ordered_json json_of(const Device& device, bool taken,
                                 {"matrix_unit", name_of(device.matrix_unit)},
                                 {"int8_dots", device.int8_dots},
                                 {"taken", taken}};
-  if (ceilings) object["ceilings"] = ceilings_json(*ceilings);
+  if (peaks) object["ceilings"] = peaks_json(*peaks);
   return object;
 }
 
 void print(Output& output, const Device& device, bool taken,
-           const std::optional<Ceilings>& ceilings) {
+           const std::optional<RooflinePeaks>& peaks) {
   output.result("{} {}  {}  {} on {}, {} compute units, {} (at most {} in one buffer)",
                 taken ? '*' : ' ', device.index, device.name, name_of(device.kind), device.platform,
                 device.compute_units, readable_bytes(static_cast<double>(device.memory_bytes)),
@@ -56,8 +56,8 @@ void print(Output& output, const Device& device, bool taken,
                 device.vendor, device.driver, device.opencl_version,
                 readable_bytes(static_cast<double>(device.local_memory_bytes)),
                 name_of(device.matrix_unit), device.int8_dots ? "yes" : "no");
-  if (!ceilings) return;
-  output.result("     at best {}", ceilings_text(*ceilings));
+  if (!peaks) return;
+  output.result("     at best {}", peaks_text(*peaks));
 }
 
 int list(const CommonOptions& options, bool measure) {
@@ -67,12 +67,12 @@ int list(const CommonOptions& options, bool measure) {
   const std::vector<Device> devices = list_devices();
   if (devices.empty()) output.object({{"devices", nlohmann::ordered_json::array()}});
   const int taken = select_device(selector).index;  // says which package brings one
-  if (measure) measured_ceilings_of(config);
+  if (measure) measured_peaks_of(config);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Device& device : devices) {
-    const auto ceilings = kept_ceilings(config.cache_folder, device);
-    all.push_back(json_of(device, device.index == taken, ceilings));
-    print(output, device, device.index == taken, ceilings);
+    const auto peaks = kept_peaks(config.cache_folder, device);
+    all.push_back(json_of(device, device.index == taken, peaks));
+    print(output, device, device.index == taken, peaks);
   }
   output.object({{"devices", all}});
   return 0;
@@ -86,7 +86,7 @@ void add_devices_command(CLI::App& program, Action& action) {
   const auto measure = std::make_shared<bool>(false);
   add_device_option(*command, *options);
   command->add_flag("--measure", *measure,
-                    "Measure the device's ceilings, as profiles use them, and keep them");
+                    "Measure the device's peaks, as profiles use them, and keep them");
   add_output_options(*command, *options);
   command->footer(kFooter);
   command->callback([options, measure, &action] {

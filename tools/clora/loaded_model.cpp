@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "lora/peft_files.hpp"
-#include "ops/ceilings.hpp"
+#include "ops/roofline_peaks.hpp"
 #include "runtime/error.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/profile_report.hpp"
@@ -47,14 +47,14 @@ void try_trace_file(const CommonOptions& options) {
 }
 
 // A profile without them is still one: what keeps them from being measured is only a warning.
-Ceilings ceilings_for(const CommonOptions& options, Output& output) {
+RooflinePeaks peaks_for(const CommonOptions& options, Output& output) {
   if (options.profile.empty()) return {};
-  const TraceSpan span(options.trace.get(), "measure ceilings");
+  const TraceSpan span(options.trace.get(), "measure peaks");
   try {
-    return ceilings_of(context_config(options));
+    return peaks_of(context_config(options));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::no_device) throw;
-    output.warning("the profile is without ceilings: {}", error.what());
+    output.warning("the profile is without roofline peaks: {}", error.what());
     return {};
   }
 }
@@ -70,7 +70,7 @@ std::unique_ptr<Context> make_context(const CommonOptions& options) {
 LoadedModel::LoadedModel(const CommonOptions& options, Output& output)
     : options_(options),
       output_(output),
-      ceilings_(ceilings_for(options, output)),
+      peaks_(peaks_for(options, output)),
       context_(make_context(options)),
       files_(WeightFiles::open(options.model)) {
   try_trace_file(options);
@@ -103,9 +103,9 @@ void LoadedModel::show_inside() {
   if (!options_.profile.empty()) {
     const ProfileBy by = options_.profile == "shapes" ? ProfileBy::shape : ProfileBy::op;
     if (output_.json()) {
-      output_.object(profile_json(context_->profiler(), by, ceilings_));
+      output_.object(profile_json(context_->profiler(), by, peaks_));
     } else {
-      const std::string table = context_->profiler().table(by, ceilings_);
+      const std::string table = context_->profiler().table(by, peaks_);
       clear_terminal_line();
       std::fwrite(table.data(), 1, table.size(), stderr);
     }

@@ -20,7 +20,7 @@ namespace clora {
 class LoadedModel {
  public:
   // Errors: no_device, unsupported (precision), those of WeightFiles and LanguageModel.
-  // With --profile the device's ceilings are measured first, where none are kept.
+  // With --profile the device's peaks are measured first, where none are kept.
   LoadedModel(const CommonOptions& options, Output& output);
   // Writes the trace where a failure kept show_inside() from being reached.
   ~LoadedModel();
@@ -46,7 +46,7 @@ class LoadedModel {
 
   const CommonOptions options_;
   Output& output_;
-  Ceilings ceilings_;
+  RooflinePeaks peaks_;
   bool trace_written_ = false;
   std::unique_ptr<Context> context_;
   WeightFiles files_;

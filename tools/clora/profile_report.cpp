@@ -11,7 +11,7 @@ nlohmann::ordered_json json_of(const OpTime& row) {
   object["gap_seconds"] = row.gap_seconds;
   object["bytes"] = row.cost.bytes;
   object["flops"] = row.cost.flops;
-  if (row.roofline_seconds > 0) object["of_ceiling"] = row.share_of_ceiling();
+  if (row.roofline_seconds > 0) object["of_ceiling"] = row.share_of_roofline();
   return object;
 }
 
@@ -32,12 +32,12 @@ nlohmann::ordered_json json_of(const GapSummary& gaps) {
 
 }  // namespace
 
-nlohmann::ordered_json profile_json(Profiler& profiler, ProfileBy by, const Ceilings& ceilings) {
+nlohmann::ordered_json profile_json(Profiler& profiler, ProfileBy by, const RooflinePeaks& peaks) {
   auto ops = nlohmann::ordered_json::array();
-  for (const OpTime& row : profiler.times(by, ceilings)) ops.push_back(json_of(row));
+  for (const OpTime& row : profiler.times(by, peaks)) ops.push_back(json_of(row));
   nlohmann::ordered_json object{
       {"event", "profile"}, {"ops", ops}, {"gaps", json_of(profiler.gaps())}};
-  if (ceilings.known()) object["ceilings"] = ceilings_json(ceilings);
+  if (peaks.known()) object["ceilings"] = peaks_json(peaks);
   return object;
 }
 

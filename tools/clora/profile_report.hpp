@@ -5,7 +5,7 @@
 #include <string>
 
 #include "runtime/profiler.hpp"
-#include "tools/command_line/ceilings_json.hpp"
+#include "tools/command_line/peaks_json.hpp"
 
 namespace clora {
 
@@ -13,6 +13,6 @@ namespace clora {
 // "gap_seconds", "bytes", "flops", "of_ceiling" (a share; where it is known)}, ...],
 // "gaps": {"count", "seconds", "wall_seconds", "pairs": [...]}, "ceilings": {...}}.
 // Waits for the device.
-nlohmann::ordered_json profile_json(Profiler& profiler, ProfileBy by, const Ceilings& ceilings);
+nlohmann::ordered_json profile_json(Profiler& profiler, ProfileBy by, const RooflinePeaks& peaks);
 
 }  // namespace clora

@@ -1,7 +1,8 @@
-// ceilings_wgmma: what products of a warp group reach on sm_90, with operands that lie in shared
+// roofline_peaks_wgmma: what products of a warp group reach on sm_90, with operands in shared
 // memory.
 //
-//   ceilings_products  sums [64, 256] += a [64, 64] b [256, 64]^T for each warp group, `steps` times
+//   roofline_peaks_products  sums [64, 256] += a [64, 64] b [256, 64]^T for each warp group,
+//                            `steps` times
 //
 // Shapes  out [groups * 256]
 // Types   a, b bf16; sums f32
@@ -23,7 +24,7 @@ uint scrambled(uint x) {
   return x ^ x >> 16;
 }
 
-__attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void ceilings_products(
+__attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void roofline_peaks_products(
     __global float* out, long steps) {
   HOPPER_KERNEL;
   __local uint operands[OPERAND_WORDS] __attribute__((aligned(1024)));

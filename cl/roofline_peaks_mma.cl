@@ -1,7 +1,7 @@
-// ceilings_mma: what products of a warp reach on sm_80 and later, with operands in registers.
+// roofline_peaks_mma: what products of a warp reach on sm_80 and later, with operands in registers.
 //
-//   ceilings_products  CHAINS independent sums [16, 8] += a [16, 16] b [16, 8] for each warp, `steps`
-//                      times
+//   roofline_peaks_products  CHAINS independent sums [16, 8] += a [16, 16] b [16, 8] for each warp,
+//                            `steps` times
 //
 // Shapes  out [items]
 // Types   a, b bf16; sums f32
@@ -20,7 +20,7 @@ uint scrambled(uint x) {
 }
 uint pair_of(uint x) { return (scrambled(x) & 0x807F807FU) | 0x3F003F00U; }
 
-__kernel void ceilings_products(__global float* out, long steps) {
+__kernel void roofline_peaks_products(__global float* out, long steps) {
   const uint item = (uint)get_global_id(0) * 8;
   const uint4 a = (uint4)(pair_of(item), pair_of(item + 1), pair_of(item + 2), pair_of(item + 3));
   const uint2 b = (uint2)(pair_of(item + 4), pair_of(item + 5));

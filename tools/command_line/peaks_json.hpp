@@ -1,4 +1,4 @@
-// Measured ceilings as JSON.
+// Measured peaks as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,6 +8,6 @@
 namespace clora {
 
 // The matrix unit's peak only where one is known.
-nlohmann::ordered_json ceilings_json(const Ceilings& ceilings);
+nlohmann::ordered_json peaks_json(const RooflinePeaks& peaks);
 
 }  // namespace clora

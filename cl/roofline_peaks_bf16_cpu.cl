@@ -1,7 +1,7 @@
-// ceilings_bf16_cpu: what dot products of bf16 pairs reach on CPUs with avx512_bf16.
+// roofline_peaks_bf16_cpu: what dot products of bf16 pairs reach on CPUs with avx512_bf16.
 //
-//   ceilings_dots     CHAINS independent chains a <- a + x.even y.even + x.odd y.odd of 16 lanes,
-//                     `steps` long
+//   roofline_peaks_dots  CHAINS independent chains a <- a + x.even y.even + x.odd y.odd of 16
+//                        lanes, `steps` long
 //
 // Shapes  out [groups] vectors of 16
 // Types   x, y: one pair of bf16, the same for all lanes (bf16_pairs_cpu.clh); sums f32
@@ -12,7 +12,7 @@
 //! clc: build on avx512_bf16: CHAINS=12
 #include "bf16_pairs_cpu.clh"
 
-// As many chains as ceilings_cpu.cl has: a tile of products holds no more sums.
+// As many chains as roofline_peaks_cpu.cl has: a tile of products holds no more sums.
 #if CHAINS != 12
 #error "CHAINS must be 12: the chains are written out"
 #endif
@@ -36,8 +36,7 @@ BF16_TARGET void run_chains(__global float16* out, long steps, uint16 x, uint16 
   *out = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7)) + ((a8 + a9) + (a10 + a11));
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void ceilings_dots(__global float16* out,
-                                                                           long steps, uint x,
-                                                                           uint y) {
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void roofline_peaks_dots(
+    __global float16* out, long steps, uint x, uint y) {
   run_chains(out + get_group_id(0), steps, (uint16)x, (uint16)y);
 }

@@ -1,9 +1,9 @@
-// ceilings: what a device can do at best, measured by kernels that do one thing only.
+// roofline_peaks: what a device can do at best, measured by kernels that do one thing only.
 //
-//   ceilings_copy     dst = src
-//   ceilings_read     one sum an item, so that nothing read may be left out
-//   ceilings_fma      CHAINS independent chains a <- a x + y of 4 lanes an item, `steps` long
-//   ceilings_nothing  a launch
+//   roofline_peaks_copy   dst = src
+//   roofline_peaks_read   one sum an item, so that nothing read may be left out
+//   roofline_peaks_fma    CHAINS independent chains a <- a x + y of 4 lanes an item, `steps` long
+//   roofline_peaks_empty  a launch
 //
 // Shapes  src, dst [n] vectors of 4; sums, out [items] vectors of 4
 // Types   f32
@@ -17,12 +17,12 @@
 #error "CHAINS must be 4: the chains are written out"
 #endif
 
-__kernel void ceilings_copy(__global float4* dst, __global const float4* src, long n) {
+__kernel void roofline_peaks_copy(__global float4* dst, __global const float4* src, long n) {
   const long items = (long)get_global_size(0);
   for (long i = (long)get_global_id(0); i < n; i += items) dst[i] = src[i];
 }
 
-__kernel void ceilings_read(__global float4* sums, __global const float4* src, long n) {
+__kernel void roofline_peaks_read(__global float4* sums, __global const float4* src, long n) {
   const long items = (long)get_global_size(0);
   long i = (long)get_global_id(0);
   float4 s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
@@ -36,7 +36,7 @@ __kernel void ceilings_read(__global float4* sums, __global const float4* src, l
   sums[get_global_id(0)] = (s0 + s1) + (s2 + s3);
 }
 
-__kernel void ceilings_fma(__global float4* out, long steps, float x, float y) {
+__kernel void roofline_peaks_fma(__global float4* out, long steps, float x, float y) {
   const float first = (float)get_global_id(0) * 1e-6f;
   float4 a0 = first, a1 = first + 0.1f, a2 = first + 0.2f, a3 = first + 0.3f;
   const float4 xs = x, ys = y;
@@ -49,6 +49,6 @@ __kernel void ceilings_fma(__global float4* out, long steps, float x, float y) {
   out[get_global_id(0)] = (a0 + a1) + (a2 + a3);
 }
 
-__kernel void ceilings_nothing(__global float4* out) {
+__kernel void roofline_peaks_empty(__global float4* out) {
   if (get_global_id(0) >= get_global_size(0)) out[0] = 0.0f;  // there is no such item
 }

@@ -1,4 +1,4 @@
-// Where ceilings are kept: one text file a device, which is valid only as exactly the text that
+// Where the peaks are kept: one text file a device, which is valid only as exactly the text that
 // would be written for the numbers in it.
 #include <array>
 #include <charconv>
@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "ops/ceilings.hpp"
+#include "ops/roofline_peaks.hpp"
 #include "runtime/digest.hpp"
 #include "runtime/error.hpp"
 #include "runtime/file.hpp"
@@ -16,18 +16,18 @@ namespace {
 
 struct Field {
   std::string_view name;
-  double Ceilings::*value;
+  double RooflinePeaks::*value;
   bool may_be_zero = false;
 };
 
 constexpr std::array<Field, 7> kFields{{
-    {"copy_bytes_per_second", &Ceilings::copy_bytes_per_second},
-    {"read_bytes_per_second", &Ceilings::read_bytes_per_second},
-    {"f32_flops_per_second", &Ceilings::f32_flops_per_second},
-    {"matrix_flops_per_second", &Ceilings::matrix_flops_per_second, true},
-    {"barrier_seconds", &Ceilings::barrier_seconds},
-    {"launch_seconds", &Ceilings::launch_seconds},
-    {"wake_seconds", &Ceilings::wake_seconds},
+    {"copy_bytes_per_second", &RooflinePeaks::copy_bytes_per_second},
+    {"read_bytes_per_second", &RooflinePeaks::read_bytes_per_second},
+    {"f32_flops_per_second", &RooflinePeaks::f32_flops_per_second},
+    {"matrix_flops_per_second", &RooflinePeaks::matrix_flops_per_second, true},
+    {"barrier_seconds", &RooflinePeaks::barrier_seconds},
+    {"launch_seconds", &RooflinePeaks::launch_seconds},
+    {"wake_seconds", &RooflinePeaks::wake_seconds},
 }};
 
 // The number in the first line: to be raised where what is measured changes.
@@ -41,10 +41,10 @@ std::filesystem::path path_of(const std::filesystem::path& cache_folder, const D
   return cache_folder / "ceilings" / (digest_of(identity_of(device)).text() + ".txt");
 }
 
-std::string text_of(const Device& device, const Ceilings& ceilings) {
+std::string text_of(const Device& device, const RooflinePeaks& peaks) {
   std::string text = identity_of(device);
   for (const Field& field : kFields)
-    text += fmt::format("{} {}\n", field.name, ceilings.*field.value);
+    text += fmt::format("{} {}\n", field.name, peaks.*field.value);
   return text + fmt::format("checksum {}\n", digest_of(text).text());
 }
 
@@ -63,20 +63,20 @@ bool makes_sense(const Field& field, double value) {
   return std::isfinite(value) && (value > 0 || (field.may_be_zero && value == 0));
 }
 
-std::optional<Ceilings> parse(std::string_view text, const Device& device) {
-  Ceilings ceilings;
+std::optional<RooflinePeaks> parse(std::string_view text, const Device& device) {
+  RooflinePeaks peaks;
   for (const Field& field : kFields) {
     const auto value = number_after(text, field.name);
     if (!value || !makes_sense(field, *value)) return {};
-    ceilings.*field.value = *value;
+    peaks.*field.value = *value;
   }
-  if (text != text_of(device, ceilings)) return {};
-  return ceilings;
+  if (text != text_of(device, peaks)) return {};
+  return peaks;
 }
 
 }  // namespace
 
-std::optional<Ceilings> kept_ceilings(const std::filesystem::path& cache_folder,
+std::optional<RooflinePeaks> kept_peaks(const std::filesystem::path& cache_folder,
                                       const Device& device) {
   if (cache_folder.empty()) return {};
   try {
@@ -88,18 +88,18 @@ std::optional<Ceilings> kept_ceilings(const std::filesystem::path& cache_folder,
   }
 }
 
-void keep_ceilings(const std::filesystem::path& cache_folder, const Device& device,
-                   const Ceilings& ceilings) {
+void keep_peaks(const std::filesystem::path& cache_folder, const Device& device,
+                   const RooflinePeaks& peaks) {
   const std::filesystem::path path = path_of(cache_folder, device);
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
   if (error) {
     fail(ErrorCode::io,
-         "ceilings: the folder '{}' is needed to keep them: {}; name another one with "
+         "roofline peaks: the folder '{}' is needed to keep them: {}; name another one with "
          "CLORA_CACHE_DIR",
          path.parent_path().string(), error.message());
   }
-  write_file_atomically(path, text_of(device, ceilings));
+  write_file_atomically(path, text_of(device, peaks));
 }
 
 }  // namespace clora

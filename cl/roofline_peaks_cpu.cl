@@ -1,6 +1,6 @@
-// ceilings for CPU devices: the same measures as ceilings.cl, float16 written out.
+// roofline_peaks for CPU devices: the same measures as roofline_peaks.cl, float16 written out.
 //
-// Formula, Shapes, Types, Cost: as ceilings.cl, but for the flops of a step: see CHAINS
+// Formula, Shapes, Types, Cost: as roofline_peaks.cl, but for the flops of a step: see CHAINS
 // Work    groups of one item share the vectors of 16 evenly (group_range.clh); every group computes
 //         its own chains
 // Local   none
@@ -11,12 +11,12 @@
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 
 // n: vectors of 16
-CPU_KERNEL ceilings_copy(__global float16* dst, __global const float16* src, long n) {
+CPU_KERNEL roofline_peaks_copy(__global float16* dst, __global const float16* src, long n) {
   const long end = group_end(n);
   for (long i = group_begin(n); i < end; ++i) dst[i] = src[i];
 }
 
-CPU_KERNEL ceilings_read(__global float16* sums, __global const float16* src, long n) {
+CPU_KERNEL roofline_peaks_read(__global float16* sums, __global const float16* src, long n) {
   const long end = group_end(n);
   long i = group_begin(n);
   float16 s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
@@ -35,7 +35,7 @@ CPU_KERNEL ceilings_read(__global float16* sums, __global const float16* src, lo
 #if CHAINS != 12
 #error "CHAINS must be 12: the chains are written out"
 #endif
-CPU_KERNEL ceilings_fma(__global float16* out, long steps, float x, float y) {
+CPU_KERNEL roofline_peaks_fma(__global float16* out, long steps, float x, float y) {
   float16 a0 = 0.0f, a1 = 0.1f, a2 = 0.2f, a3 = 0.3f, a4 = 0.4f, a5 = 0.5f;
   float16 a6 = 0.6f, a7 = 0.7f, a8 = 0.8f, a9 = 0.9f, a10 = 1.0f, a11 = 1.1f;
   const float16 xs = x, ys = y;
@@ -57,6 +57,6 @@ CPU_KERNEL ceilings_fma(__global float16* out, long steps, float x, float y) {
       ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7)) + ((a8 + a9) + (a10 + a11));
 }
 
-CPU_KERNEL ceilings_nothing(__global float16* out) {
+CPU_KERNEL roofline_peaks_empty(__global float16* out) {
   if (get_group_id(0) > 0) out[0] = 0.0f;  // there is one group
 }

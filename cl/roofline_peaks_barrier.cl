@@ -1,4 +1,5 @@
-// ceilings_barrier: what a barrier of a work-group takes, measured by one that does nothing else.
+// roofline_peaks_barrier: what a barrier of a work-group takes, measured by one that does nothing
+// else.
 //
 //   `rounds` times: an item's value to local memory, a barrier, its neighbour's back, a barrier
 //
@@ -15,7 +16,7 @@
 #endif
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-__kernel void ceilings_barrier(__global float* out, long rounds) {
+__kernel void roofline_peaks_barrier(__global float* out, long rounds) {
   __local float values[GROUP];
   const int item = (int)get_local_id(0);
   float value = (float)item;

@@ -1,4 +1,4 @@
-#include "ops/ceilings.hpp"
+#include "ops/roofline_peaks.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -18,7 +18,7 @@ constexpr int kLaunches = 256;
 constexpr double kFmaSeconds = 0.003;  // long beside a launch, short beside a pause of the clock
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 34;
 
-// The widths and shapes of cl/ceilings_cpu.cl and cl/ceilings.cl.
+// The widths and shapes of cl/roofline_peaks_cpu.cl and cl/roofline_peaks.cl.
 struct Shapes {
   std::string_view file;
   std::int64_t lanes;
@@ -32,10 +32,10 @@ Shapes shapes_for(const Context& context) {
   const Device& device = context.device();
   const std::size_t units = std::max(1U, device.compute_units);
   if (is_for_cpus(context.variant())) {
-    return {"ceilings_cpu.cl", 16, 12, single_item_groups(4 * units)};
+    return {"roofline_peaks_cpu.cl", 16, 12, single_item_groups(4 * units)};
   }
   constexpr std::size_t kGroup = 256, kGroupsPerUnit = 16;
-  return {"ceilings.cl", 4, 4, groups_of(reduction_group(device, kGroup), kGroupsPerUnit * units)};
+  return {"roofline_peaks.cl", 4, 4, groups_of(reduction_group(device, kGroup), kGroupsPerUnit * units)};
 }
 
 class Measurement {
@@ -45,7 +45,7 @@ class Measurement {
         shapes_(shapes_for(context)),
         out_(context.allocate({shapes_.items() * shapes_.lanes}, DType::f32, MemoryTag::scratch)) {}
 
-  void measure_transfers(Ceilings& ceilings, double wake_seconds);
+  void measure_transfers(RooflinePeaks& peaks, double wake_seconds);
   double f32_flops_per_second() const;
   double matrix_flops_per_second() const;   // 0 where there is no matrix unit
   double product_flops_per_second() const;  // flops of products on an NVIDIA GPU's
@@ -58,7 +58,7 @@ class Measurement {
     return {context_.kernel(file, function, Defines().set("CHAINS", shapes_.chains)),
             grid,
             {},
-            "ceilings"};
+            "roofline_peaks"};
   }
   Launch launch(std::string_view function, const Grid& grid) const {
     return launch(shapes_.file, function, grid);
@@ -106,7 +106,7 @@ std::int64_t elements_of_a_buffer(Context& context) {
   return static_cast<std::int64_t>(std::max(bytes / kWhole, std::size_t{1}) * kWhole / 4);
 }
 
-void Measurement::measure_transfers(Ceilings& ceilings, double wake_seconds) {
+void Measurement::measure_transfers(RooflinePeaks& peaks, double wake_seconds) {
   const std::int64_t elements = elements_of_a_buffer(context_);
   const std::int64_t vectors = elements / shapes_.lanes;
   const Tensor src = context_.allocate({elements}, DType::f32, MemoryTag::scratch);
@@ -116,13 +116,13 @@ void Measurement::measure_transfers(Ceilings& ceilings, double wake_seconds) {
   touch.fill_zero(dst);
   touch.submit();
   const auto bytes = static_cast<double>(src.bytes());
-  ceilings.copy_bytes_per_second =
+  peaks.copy_bytes_per_second =
       2 * bytes / best_seconds_of(wake_seconds, [&](Batch& batch) {
-        batch.launch(launch("ceilings_copy", shapes_.grid), dst, src, vectors);
+        batch.launch(launch("roofline_peaks_copy", shapes_.grid), dst, src, vectors);
       });
-  ceilings.read_bytes_per_second =
+  peaks.read_bytes_per_second =
       bytes / best_seconds_of(wake_seconds, [&](Batch& batch) {
-        batch.launch(launch("ceilings_read", shapes_.grid), out_, src, vectors);
+        batch.launch(launch("roofline_peaks_read", shapes_.grid), out_, src, vectors);
       });
 }
 
@@ -142,11 +142,11 @@ double Measurement::steps_per_second(Record record, std::int64_t least_steps, in
 
 double Measurement::f32_flops_per_second() const {
   return 2 * lanes() * steps_per_second([this](Batch& batch, std::int64_t steps) {
-           batch.launch(launch("ceilings_fma", shapes_.grid), out_, steps, 0.999F, 0.001F);
+           batch.launch(launch("roofline_peaks_fma", shapes_.grid), out_, steps, 0.999F, 0.001F);
          });
 }
 
-// Flops of a work-group's step are those of cl/ceilings_wgmma.cl and cl/ceilings_mma.cl.
+// Flops of a work-group's step are those of roofline_peaks_wgmma.cl and roofline_peaks_mma.cl.
 double Measurement::product_flops_per_second() const {
   const bool wgmma = context_.variant() == Variant::wgmma;
   constexpr std::size_t kGroup = 256;
@@ -156,9 +156,9 @@ double Measurement::product_flops_per_second() const {
       wgmma ? 2.0 * 2 * 64 * 256 * 64 : 2.0 * 16 * 8 * 16 * 8 * (kGroup / 32);
   const Tensor out = context_.allocate({static_cast<std::int64_t>(grid.global[0])}, DType::f32,
                                        MemoryTag::scratch);
-  const char* file = wgmma ? "ceilings_wgmma.cl" : "ceilings_mma.cl";
+  const char* file = wgmma ? "roofline_peaks_wgmma.cl" : "roofline_peaks_mma.cl";
   return flops_of_a_step * groups * steps_per_second([&](Batch& batch, std::int64_t steps) {
-           batch.launch({context_.kernel(file, "ceilings_products"), grid, {}, "ceilings"}, out,
+           batch.launch({context_.kernel(file, "roofline_peaks_products"), grid, {}, "roofline_peaks"}, out,
                         steps);
          });
 }
@@ -172,7 +172,7 @@ double Measurement::matrix_flops_per_second() const {
   if (!dots) return 0;
   static constexpr std::uint32_t kHalfAndMinus = 0xBF003F00U, kHalves = 0x3F003F00U;  // pairs
   return 4 * lanes() * steps_per_second([this](Batch& batch, std::int64_t steps) {
-           batch.launch(launch("ceilings_bf16_cpu.cl", "ceilings_dots", shapes_.grid), out_, steps,
+           batch.launch(launch("roofline_peaks_bf16_cpu.cl", "roofline_peaks_dots", shapes_.grid), out_, steps,
                         kHalfAndMinus, kHalves);
          });
 }
@@ -182,11 +182,11 @@ double Measurement::barrier_seconds() const {
   constexpr std::size_t kGroup = 256;
   constexpr std::int64_t kLeastRounds = 64, kBarriersPerRound = 2;
   const std::size_t group = reduction_group(context_.device(), kGroup);
-  const Launch launch{.kernel = context_.kernel("ceilings_barrier.cl", "ceilings_barrier",
+  const Launch launch{.kernel = context_.kernel("roofline_peaks_barrier.cl", "roofline_peaks_barrier",
                                                 Defines().set("GROUP", group)),
                       .grid = groups_of(group, 1),
                       .cost = {},
-                      .label = "ceilings"};
+                      .label = "roofline_peaks"};
   const Tensor out =
       context_.allocate({static_cast<std::int64_t>(group)}, DType::f32, MemoryTag::scratch);
   const auto record = [&](Batch& batch, std::int64_t rounds) {
@@ -198,7 +198,7 @@ double Measurement::barrier_seconds() const {
 Batch Measurement::empty_launches(int count) const {
   Batch batch(context_);
   const Grid one = single_item_groups(1);
-  for (int i = 0; i < count; ++i) batch.launch(launch("ceilings_nothing", one), out_);
+  for (int i = 0; i < count; ++i) batch.launch(launch("roofline_peaks_empty", one), out_);
   return batch;
 }
 
@@ -218,41 +218,41 @@ double Measurement::wake_seconds() {
 
 }  // namespace
 
-Ceilings measure_ceilings(Context& context) {
+RooflinePeaks measure_peaks(Context& context) {
   Measurement measurement(context);
-  Ceilings ceilings;
-  ceilings.wake_seconds = measurement.wake_seconds();
-  ceilings.launch_seconds = measurement.launch_seconds();
-  ceilings.barrier_seconds = measurement.barrier_seconds();
-  measurement.measure_transfers(ceilings, ceilings.wake_seconds);
-  ceilings.f32_flops_per_second = measurement.f32_flops_per_second();
-  ceilings.matrix_flops_per_second = measurement.matrix_flops_per_second();
-  return ceilings;
+  RooflinePeaks peaks;
+  peaks.wake_seconds = measurement.wake_seconds();
+  peaks.launch_seconds = measurement.launch_seconds();
+  peaks.barrier_seconds = measurement.barrier_seconds();
+  measurement.measure_transfers(peaks, peaks.wake_seconds);
+  peaks.f32_flops_per_second = measurement.f32_flops_per_second();
+  peaks.matrix_flops_per_second = measurement.matrix_flops_per_second();
+  return peaks;
 }
 
-Ceilings measured_ceilings_of(const ContextConfig& config) {
+RooflinePeaks measured_peaks_of(const ContextConfig& config) {
   ContextConfig own = config;
   own.profile = false;  // a queue that keeps times is slower to feed
   own.trace = nullptr;
   Context context(own);
-  const Ceilings ceilings = measure_ceilings(context);
-  if (config.cache_folder.empty()) return ceilings;
+  const RooflinePeaks peaks = measure_peaks(context);
+  if (config.cache_folder.empty()) return peaks;
   try {
-    keep_ceilings(config.cache_folder, context.device(), ceilings);
+    keep_peaks(config.cache_folder, context.device(), peaks);
   } catch (const Error& error) {
     config.hooks.tell(LogLevel::warning, error.what());
   }
-  return ceilings;
+  return peaks;
 }
 
-Ceilings ceilings_of(const ContextConfig& config) {
+RooflinePeaks peaks_of(const ContextConfig& config) {
   const Device device = select_device(config.device);
-  const auto kept = kept_ceilings(config.cache_folder, device);
-  Ceilings ceilings = kept ? *kept : measured_ceilings_of(config);
+  const auto kept = kept_peaks(config.cache_folder, device);
+  RooflinePeaks peaks = kept ? *kept : measured_peaks_of(config);
   if (!has_matrix_unit(resolve(config.variant, config.precision, device))) {
-    ceilings.matrix_flops_per_second = 0;
+    peaks.matrix_flops_per_second = 0;
   }
-  return ceilings;
+  return peaks;
 }
 
 }  // namespace clora

@@ -1,5 +1,5 @@
-// Ceilings: what this device can do at best, measured once and kept on disk, so that profiles and
-// benches can say how near the ceiling an op runs.
+// Roofline peaks: what this device does at best, measured once and kept on disk, so that
+// profiles and benches can say how near the roofline an op runs.
 //
 // Bandwidths are of buffers far beyond the caches, with the bytes a copy reads and those it writes
 // both counted. The best of several runs counts: other programs only ever make one slower. The
@@ -18,21 +18,21 @@ namespace clora {
 // Measures on `context`, the device's matrix unit too (unless the variant is portable): takes half
 // a second to two, 512 MiB of the pool for the time (less where it has less), and kernels that are
 // built first. Errors: out_of_memory, device, build_failed.
-Ceilings measure_ceilings(Context& context);
+RooflinePeaks measure_peaks(Context& context);
 
-// What keep_ceilings() has written for this device, driver and OpenCL version; nothing where there
+// What keep_peaks() has written for this device, driver and OpenCL version; nothing where there
 // is none, or where the file is damaged.
-std::optional<Ceilings> kept_ceilings(const std::filesystem::path& cache_folder,
+std::optional<RooflinePeaks> kept_peaks(const std::filesystem::path& cache_folder,
                                       const Device& device);
 // Writes cache_folder/ceilings/..., whole or not at all. Errors: io.
-void keep_ceilings(const std::filesystem::path& cache_folder, const Device& device,
-                   const Ceilings& ceilings);
+void keep_peaks(const std::filesystem::path& cache_folder, const Device& device,
+                   const RooflinePeaks& peaks);
 
 // Those kept in config.cache_folder; else measured on a Context of its own, and kept. That they
 // cannot be kept is a warning to config.hooks. The matrix unit's is 0 where `config` leaves it
-// unused. Errors: those of Context and measure_ceilings().
-Ceilings ceilings_of(const ContextConfig& config);
+// unused. Errors: those of Context and measure_peaks().
+RooflinePeaks peaks_of(const ContextConfig& config);
 // All of the device's, measured in any case and kept.
-Ceilings measured_ceilings_of(const ContextConfig& config);
+RooflinePeaks measured_peaks_of(const ContextConfig& config);
 
 }  // namespace clora
