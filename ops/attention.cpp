@@ -49,9 +49,9 @@ void test_blocks(SelfTest& test, std::int64_t width) {
 }
 
 // The kernel is another one for each width and each type of y.
-bool trusts_wgmma(const AttentionSpec& spec, DType type) {
+bool wgmma_passed(const AttentionSpec& spec, DType type) {
   constexpr std::int64_t kRows = 2 * 128 + 5;  // three tiles
-  return trusted(spec.context,
+  return passed_self_test(spec.context,
                  {attention_wgmma_file(spec.E),
                   fmt::format("attention_wgmma {} {}", spec.E, name_of(type)), kBf16Tolerance},
                  [&](SelfTest& test) { test_attention(test, kRows, kRows, spec.E, type); });
@@ -59,7 +59,7 @@ bool trusts_wgmma(const AttentionSpec& spec, DType type) {
 
 // Which kernel: sets variant and bf16.
 void choose_forward(AttentionSpec& spec, DType type) {
-  if (spec.wants_wgmma() && trusts_wgmma(spec, type)) {
+  if (spec.wants_wgmma() && wgmma_passed(spec, type)) {
     spec.variant = Variant::wgmma;
     return;
   }
@@ -69,7 +69,7 @@ void choose_forward(AttentionSpec& spec, DType type) {
     return;
   }
   spec.bf16 = spec.wants_bf16(&AttentionSpec::forward_scratch) &&
-              trusted(spec.context, {kForwardBf16, "attention_forward_bf16_cpu", kBf16Tolerance},
+              passed_self_test(spec.context, {kForwardBf16, "attention_forward_bf16_cpu", kBf16Tolerance},
                       [](SelfTest& test) { test_blocks(test, kBf16TestWidth); });
   spec.variant = spec.bf16 ? Variant::cpu
                            : variant_for(spec.context, kForward, "attention_forward_cpu",

@@ -78,21 +78,21 @@ void test_chunks(SelfTest& test, std::int64_t width) {
   test_backward(test, AttentionSpec::kMinChunk + 9, width);
 }
 
-bool trusts_wgmma(const AttentionSpec& spec, DType type) {
+bool wgmma_passed(const AttentionSpec& spec, DType type) {
   constexpr std::int64_t kRows = 2 * 128 + 5;  // three blocks of keys
   const std::string name = fmt::format("attention_backward_wgmma {} {}", spec.E, name_of(type));
-  return trusted(spec.context, {kAttentionBackwardWgmma, name, kBf16Tolerance},
+  return passed_self_test(spec.context, {kAttentionBackwardWgmma, name, kBf16Tolerance},
                  [&](SelfTest& test) { test_backward(test, kRows, spec.E, type); });
 }
 
 // Which kernel: sets variant and bf16.
 void choose_backward(AttentionSpec& spec, DType type) {
-  if (spec.wants_wgmma() && trusts_wgmma(spec, type)) {
+  if (spec.wants_wgmma() && wgmma_passed(spec, type)) {
     spec.variant = Variant::wgmma;
     return;
   }
   spec.bf16 = spec.wants_bf16(&AttentionSpec::backward_scratch) &&
-              trusted(spec.context, {kBackwardBf16, "attention_backward_bf16_cpu", kBf16Tolerance},
+              passed_self_test(spec.context, {kBackwardBf16, "attention_backward_bf16_cpu", kBf16Tolerance},
                       [](SelfTest& test) { test_chunks(test, 32); });
   spec.variant = spec.bf16 ? Variant::cpu
                            : variant_for(spec.context, kBackward, "attention_backward_cpu",

@@ -6,7 +6,7 @@
 namespace clora {
 
 // Whether it is taken for these inputs: variant wgmma, not a skinny product, w not packed, and a
-// kernel that its self-test trusts: that of the loss alone is another one.
+// kernel that passed its self-test: that of the loss alone is another one.
 bool takes_head_loss_wgmma(Context& context, const HeadLossInputs& inputs, bool gradient);
 
 // record_head_loss, by chunks of the vocabulary. REQUIRES: takes_head_loss_wgmma().

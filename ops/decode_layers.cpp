@@ -175,7 +175,7 @@ void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
 
 bool gpu_passed(Context& context, const DecodeLayers& decode) {
   const std::string options = decode_layers_gpu_options(context, decode);
-  return trusted(context, {kDecodeLayersGpu, "decode_layers_gpu", kGpuTolerance, options},
+  return passed_self_test(context, {kDecodeLayersGpu, "decode_layers_gpu", kGpuTolerance, options},
                  [&](SelfTest& test) { test_decode_gpu(test, decode); });
 }
 
@@ -248,7 +248,7 @@ bool decodes_in_one_launch(Context& context, const DecodeLayers& decode) {
     return false;
   }
   const DType type = decode.layers.front().q.type();
-  return trusted(context, {kFile, fmt::format("decode_layers {}", name_of(type)), kTolerance},
+  return passed_self_test(context, {kFile, fmt::format("decode_layers {}", name_of(type)), kTolerance},
                  [type](SelfTest& test) { test_decode_cpu(test, type); });
 }
 

@@ -65,37 +65,37 @@ void test_skinny(SelfTest& test, const Tensor& like) {
               test_extras(test, kRows, columns));
 }
 
-bool trusts_tiles(Context& context, const Tensor& w, bool bf16) {
+bool tiles_passed(Context& context, const Tensor& w, bool bf16) {
   const std::string arithmetic = bf16 ? fmt::format("_{}", name_of(context.variant())) : "";
   const std::string name = fmt::format("gemm{}_tiles {}", arithmetic, weight_name(w));
-  return trusted(context,
+  return passed_self_test(context,
                  {bf16 ? kGemmBf16Tiles : kGemmTiles, name, bf16 ? kBf16Tolerance : kF32Tolerance},
                  [&](SelfTest& test) { test_tiles(test, w, bf16); });
 }
 
-bool trusts_packed(Context& context, const Tensor& w) {
+bool packed_passed(Context& context, const Tensor& w) {
   const bool bf16 = w.type() == DType::bf16;
-  return trusted(
+  return passed_self_test(
       context,
       {kGemmPacked, fmt::format("gemm_packed_{} {}", name_of(context.variant()), weight_name(w)),
        bf16 ? kBf16Tolerance : kF32Tolerance},
       [&](SelfTest& test) { test_packed(test, w); });
 }
 
-bool trusts_skinny(Context& context, const Tensor& w) {
-  return trusted(context, {kGemmSkinny, fmt::format("gemm_skinny {}", weight_name(w))},
+bool skinny_passed(Context& context, const Tensor& w) {
+  return passed_self_test(context, {kGemmSkinny, fmt::format("gemm_skinny {}", weight_name(w))},
                  [&](SelfTest& test) { test_skinny(test, w); });
 }
 
-bool trusts_skinny_packed(Context& context, const Tensor& w) {
+bool skinny_packed_passed(Context& context, const Tensor& w) {
   const std::string name = fmt::format("gemm_skinny_packed {}", weight_name(w));
-  return trusted(context, {kGemmSkinnyPacked, name},
+  return passed_self_test(context, {kGemmSkinnyPacked, name},
                  [&](SelfTest& test) { test_skinny(test, w); });
 }
 
-bool trusts_int8(Context& context, const Tensor& w) {
+bool int8_passed(Context& context, const Tensor& w) {
   const std::string name = fmt::format("gemm_skinny_int8 {}", weight_name(w));
-  return trusted(context, {kGemmSkinnyInt8, name, kInt8Tolerance},
+  return passed_self_test(context, {kGemmSkinnyInt8, name, kInt8Tolerance},
                  [&](SelfTest& test) { test_skinny(test, w); });
 }
 
@@ -123,12 +123,12 @@ bool is_skinny_product(const Context& context, const GemmProduct& p) {
 
 GemmKernel kernel_for_skinny(Context& context, const GemmProduct& p) {
   if (!is_for_cpus(context.variant())) return GemmKernel::skinny_portable;
-  if (multiplies_integers(context, p) && trusts_int8(context, p.w))
+  if (multiplies_integers(context, p) && int8_passed(context, p.w))
     return GemmKernel::skinny_int8;
-  if (has_packed_floats(p.w) && trusts_skinny_packed(context, p.w)) {
+  if (has_packed_floats(p.w) && skinny_packed_passed(context, p.w)) {
     return GemmKernel::skinny_packed;
   }
-  return trusts_skinny(context, p.w) ? GemmKernel::skinny : GemmKernel::skinny_portable;
+  return skinny_passed(context, p.w) ? GemmKernel::skinny : GemmKernel::skinny_portable;
 }
 
 bool wants_wgmma(const Context& context, const GemmProduct& p) {
@@ -151,9 +151,9 @@ GemmKernel kernel_for_many_rows(Context& context, const GemmProduct& p) {
     }
     return bf16 && gemm_mma_passed(context, p) ? GemmKernel::mma : GemmKernel::portable;
   }
-  if (multiplies_packed(context, p, bf16) && trusts_packed(context, p.w)) return GemmKernel::packed;
-  if (bf16 && trusts_tiles(context, p.w, true)) return GemmKernel::bf16_tiles;
-  return trusts_tiles(context, p.w, false) ? GemmKernel::tiles : GemmKernel::portable;
+  if (multiplies_packed(context, p, bf16) && packed_passed(context, p.w)) return GemmKernel::packed;
+  if (bf16 && tiles_passed(context, p.w, true)) return GemmKernel::bf16_tiles;
+  return tiles_passed(context, p.w, false) ? GemmKernel::tiles : GemmKernel::portable;
 }
 
 }  // namespace

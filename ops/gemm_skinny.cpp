@@ -176,7 +176,7 @@ void test_ptx(SelfTest& test, const GemmProduct& p, Plan plan) {
 bool ptx_passed(Context& context, const GemmProduct& p, const Plan& plan) {
   const std::string options = defines_of(p, plan, true).text();
   const double tolerance = p.y.type() == DType::bf16 ? kBf16Tolerance : kF32Tolerance;
-  return trusted(context, {kGemmSkinnyPortable, "gemm_skinny ptx", tolerance, options},
+  return passed_self_test(context, {kGemmSkinnyPortable, "gemm_skinny ptx", tolerance, options},
                  [&](SelfTest& test) { test_ptx(test, p, plan); });
 }
 

@@ -98,7 +98,7 @@ bool gemm_wgmma_passed(Context& context, Problems problems) {
   const std::uint32_t units = std::max(1U, context.device().compute_units);
   const WgmmaProgram program = gemm_wgmma_program(units, problems);
   const FastKernel kernel{kGemmWgmma, "gemm_wgmma", kBf16Tolerance, program.options};
-  return trusted(context, kernel, [&](SelfTest& test) {
+  return passed_self_test(context, kernel, [&](SelfTest& test) {
     const std::vector<GemmProduct> small = small_problems_like(test, problems);
     if (makes_reference(context)) return record_reference(test.batch(), small);
     record_gemm_wgmma_by(test.batch(), small, program);
@@ -108,7 +108,7 @@ bool gemm_wgmma_passed(Context& context, Problems problems) {
 bool gemm_mma_passed(Context& context, const GemmProduct& p) {
   const std::string options = gemm_mma_options(p);
   const GemmProduct all = with_all_extras(p);
-  return trusted(context, {kGemmMma, "gemm_mma", kBf16Tolerance, options}, [&](SelfTest& test) {
+  return passed_self_test(context, {kGemmMma, "gemm_mma", kBf16Tolerance, options}, [&](SelfTest& test) {
     const std::vector<GemmProduct> small = small_problems_like(test, {&all, 1});
     if (makes_reference(context)) return record_reference(test.batch(), small);
     record_gemm_mma(test.batch(), small.front());

@@ -118,7 +118,7 @@ bool may_group(std::span<const LoraGradientProduct> problems, const LoraGradient
 bool gradients_share_launches(Context& context, std::int64_t rank) {
   if (context.variant() != Variant::wgmma) return false;
   const std::uint32_t block_ranks = gradient_block_ranks(rank);
-  return trusted(context,
+  return passed_self_test(context,
                  {kLoraWgmma, fmt::format("lora_gradients_wgmma {}", block_ranks), kBf16Tolerance},
                  [&](SelfTest& test) { test_gradients_wgmma(test, block_ranks); });
 }

@@ -20,7 +20,7 @@ namespace {
 // take: the kernel under test alone, so that no other one stands before it, or none, for the
 // reference.
 struct Choices {
-  std::map<std::string, bool, std::less<>> trusted;
+  std::map<std::string, bool, std::less<>> passed;
   std::string under_test;
   bool portable_only = false;
 };
@@ -68,7 +68,7 @@ class Trial {
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
   void use_portable_only(bool only) noexcept { choices_.portable_only = only; }
-  bool decide(bool trusted) { return choices_.trusted[choices_.under_test] = trusted; }
+  bool decide(bool passed) { return choices_.passed[choices_.under_test] = passed; }
 
  private:
   Choices& choices_;
@@ -260,15 +260,15 @@ std::vector<SelfTest::Result> SelfTest::run() {
   return results;
 }
 
-bool trusted(Context& context, const FastKernel& kernel, const SelfTestRecord& record) {
+bool passed_self_test(Context& context, const FastKernel& kernel, const SelfTestRecord& record) {
   if (context.variant() == Variant::portable) return false;
   if (!context.config().self_test) return true;
   Choices& choices = choices_of(context);
   if (choices.portable_only) return false;
   const std::string program = program_of(kernel);
   if (!choices.under_test.empty()) return program == choices.under_test;
-  const auto known = choices.trusted.find(program);
-  if (known != choices.trusted.end()) return known->second;
+  const auto known = choices.passed.find(program);
+  if (known != choices.passed.end()) return known->second;
   const SelfTestKey key(context, kernel.file, kernel.name, kernel.options);
   Trial trial(choices, program);
   std::optional<SelfTestOutcome> outcome = key.load();
@@ -288,7 +288,7 @@ bool tests_fast_kernel(Context& context) {
 
 Variant variant_for(Context& context, std::string_view file, std::string_view name,
                     const SelfTestRecord& record) {
-  const bool cpu = is_for_cpus(context.variant()) && trusted(context, {file, name}, record);
+  const bool cpu = is_for_cpus(context.variant()) && passed_self_test(context, {file, name}, record);
   return cpu ? Variant::cpu : Variant::portable;
 }
 

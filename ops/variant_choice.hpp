@@ -76,11 +76,11 @@ struct FastKernel {
 // is its self-test and must reach this call again with the same name and options, or ask
 // makes_reference() which kernels to record.
 // Errors: those of the portable run that are not the kernel's own (out_of_memory, device, ...).
-bool trusted(Context& context, const FastKernel& kernel, const SelfTestRecord& record);
+bool passed_self_test(Context& context, const FastKernel& kernel, const SelfTestRecord& record);
 
 // Whether a self-test makes the results now that a fast kernel owes: by portable kernels alone.
 bool makes_reference(Context& context);
-// Whether a self-test runs a fast kernel now; trusted() is then true for that one alone.
+// Whether a self-test runs a fast kernel now; passed_self_test() is then true for that one alone.
 bool tests_fast_kernel(Context& context);
 
 // The variant of a family that has cpu and portable kernels.

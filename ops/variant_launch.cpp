@@ -54,7 +54,7 @@ bool takes_ptx(Context& context, const VariantKernel& kernel, Defines defines,
   const bool is_f32 = all_are(kernel, DType::f32);
   const std::string file = fmt::format("{}.cl", kernel.stem);
   const std::string name = fmt::format("{} ptx", kernel.function);
-  return trusted(
+  return passed_self_test(
       context,
       {file, name, is_f32 ? kF32Tolerance : kBf16Tolerance, defines.set(kUsePtx).text()}, test);
 }

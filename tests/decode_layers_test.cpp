@@ -116,13 +116,13 @@ TEST_F(OneLaunch, SaysSoWhereItsGroupsDoNotMeet) {
   folders.replace("group_meeting_cpu.clh", "SECONDS 5", "SECONDS 1");
   folders.replace("group_meeting_cpu.clh", "atomic_inc(meeting) +",
                   "(get_group_id(0) == 0 ? atomic_inc(meeting) : -1) +");
-  const test::Observed trusting(folders, Variant::avx512_bf16, false);
-  const Layers layers(*trusting.context, kSmall, DType::q4_1, {3, 0});
-  const Tensor meeting = test::upload(*trusting.context, {3}, std::vector<std::int32_t>{0, 0, 0});
-  Batch batch(*trusting.context);
+  const test::Observed untested(folders, Variant::avx512_bf16, false);
+  const Layers layers(*untested.context, kSmall, DType::q4_1, {3, 0});
+  const Tensor meeting = test::upload(*untested.context, {3}, std::vector<std::int32_t>{0, 0, 0});
+  Batch batch(*untested.context);
   record_decode_layers(batch, layers.x, layers.decode, meeting);
   batch.submit().wait();
-  EXPECT_EQ(trusting.context->read<std::int32_t>(meeting)[1], 1);
+  EXPECT_EQ(untested.context->read<std::int32_t>(meeting)[1], 1);
 
   const test::Observed tested(folders, Variant::avx512_bf16);
   const Layers same(*tested.context, kSmall, DType::q4_1, {3, 0});

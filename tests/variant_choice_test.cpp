@@ -37,7 +37,7 @@ TEST(VariantChoice, KeepsARightKernelWithoutAWord) {
 
 // A product takes one of several kernels by its size; each is tried alone, whichever stands before
 // it in this variant.
-TEST(VariantChoice, TrustsEachOfTheKernelsThatAProductMayTake) {
+TEST(VariantChoice, EachKernelThatAProductMayTakePasses) {
   for (const Variant variant : {Variant::cpu, Variant::avx512_bf16, Variant::amx}) {
     if (!test::is_for_this_device(variant)) continue;
     const Folders folders;
@@ -54,7 +54,7 @@ TEST(VariantChoice, TrustsEachOfTheKernelsThatAProductMayTake) {
     });
     EXPECT_TRUE(tested.warnings->empty()) << name_of(variant) << ": " << tested.warnings->front();
     for (const char* name : {"gemm_tiles f32", "gemm_skinny f32"}) {
-      EXPECT_TRUE(trusted(*tested.context, {"gemm_cpu.cl", name}, {})) << name;
+      EXPECT_TRUE(passed_self_test(*tested.context, {"gemm_cpu.cl", name}, {})) << name;
     }
   }
 }
@@ -133,7 +133,7 @@ TEST(VariantChoice, AnAttemptIsNotedWhileTheTestRuns) {
   const Folders folders;
   std::vector<std::string> seen;
   const Observed tested(folders);
-  (void)trusted(*tested.context, {"softmax_cpu.cl", "noted"}, [&](SelfTest& test) {
+  (void)passed_self_test(*tested.context, {"softmax_cpu.cl", "noted"}, [&](SelfTest& test) {
     (void)test.changed(test.input({4}));
     for (const fs::path& file : folders.outcomes()) seen.push_back(text_of(file));
   });
@@ -147,7 +147,7 @@ TEST(VariantChoice, AnAttemptThatFailsForOtherReasonsLeavesNoNote) {
   const Observed tested(folders);
   const FastKernel kernel{"softmax_cpu.cl", "noted"};
   const auto record = [](SelfTest&) { fail(ErrorCode::out_of_memory, "no memory"); };
-  EXPECT_THROW((void)trusted(*tested.context, kernel, record), Error);
+  EXPECT_THROW((void)passed_self_test(*tested.context, kernel, record), Error);
   EXPECT_TRUE(folders.outcomes().empty());
 }
 
@@ -185,23 +185,23 @@ TEST(VariantChoice, AnotherKernelTextIsTestedAnew) {
 }
 
 // One kernel of several programs: a broken one takes nothing from the others.
-TEST(VariantChoice, TrustIsOfAProgramByItsOptions) {
+TEST(VariantChoice, OutcomesAreOfOneProgramByItsOptions) {
   const Folders folders;
-  const auto trusts = [&](const Observed& in, std::string_view options, bool breaks) {
-    return trusted(*in.context, {"softmax_cpu.cl", "planned", 1e-4, options}, [&](SelfTest& test) {
+  const auto passes = [&](const Observed& in, std::string_view options, bool breaks) {
+    return passed_self_test(*in.context, {"softmax_cpu.cl", "planned", 1e-4, options}, [&](SelfTest& test) {
       const bool wrong = breaks && !makes_reference(*in.context);
       (void)test.changed(test.input({1}, std::vector<float>{wrong ? 2.0F : 1.0F}));
     });
   };
   const Observed tested(folders);
-  EXPECT_TRUE(trusts(tested, " -D TILE=64", false));
-  EXPECT_FALSE(trusts(tested, " -D TILE=128", true));
+  EXPECT_TRUE(passes(tested, " -D TILE=64", false));
+  EXPECT_FALSE(passes(tested, " -D TILE=128", true));
   ASSERT_EQ(tested.warnings->size(), 1U);
   EXPECT_THAT(tested.warnings->front(), HasSubstr("planned (softmax_cpu.cl -D TILE=128)"));
   EXPECT_EQ(folders.outcomes().size(), 2U);
   const Observed next(folders);  // reads what is kept
-  EXPECT_TRUE(trusts(next, " -D TILE=64", true));
-  EXPECT_FALSE(trusts(next, " -D TILE=128", false));
+  EXPECT_TRUE(passes(next, " -D TILE=64", true));
+  EXPECT_FALSE(passes(next, " -D TILE=128", false));
 }
 
 // A model's weights may hold NaN: that is no fault of the kernel which is tested on them.
@@ -211,7 +211,7 @@ TEST(VariantChoice, ATestWithoutAFiniteReferenceDecidesNothingForLater) {
   const auto record = [](SelfTest& test) {
     (void)test.changed(test.input({1}, std::vector<float>{NAN}));
   };
-  EXPECT_FALSE(trusted(*tested.context, {"softmax_cpu.cl", "not finite"}, record));
+  EXPECT_FALSE(passed_self_test(*tested.context, {"softmax_cpu.cl", "not finite"}, record));
   EXPECT_THAT(tested.warnings->at(0), HasSubstr("its reference is not finite"));
   EXPECT_TRUE(folders.outcomes().empty());
 }
