@@ -7,7 +7,7 @@
 
 #include "ops/attention.hpp"
 #include "ops/reduction_grid.hpp"
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 
 namespace clora {
 

@@ -1,7 +1,7 @@
 #include "ops/cross_entropy.hpp"
 
 #include "ops/reduction_grid.hpp"
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ops/launch_shape.hpp"
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

@@ -4,7 +4,7 @@
 
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "ops/activations.hpp"
-#include "ops/gemm_choice.hpp"
+#include "ops/gemm_dispatch.hpp"
 #include "ops/gemm_hopper.hpp"
 #include "ops/gemm_mma.hpp"
 #include "ops/launch_shape.hpp"
@@ -63,7 +63,7 @@ void record_with_f32_s(Batch& batch, GemmProduct p) {
 void record_product(Batch& batch, GemmProduct p) {
   Context& context = batch.context();
   if (is_for_cpus(context.variant()) && !p.is_f32()) return record_product_upcast(batch, p);
-  const GemmKernel kernel = kernel_for(context, p);
+  const GemmKernel kernel = dispatch_gemm(context, p);
   const bool f32_s = p.rank() == 0 || p.low_rank.s.type() == DType::f32;
   const bool takes_bf16_s = kernel == GemmKernel::wgmma || kernel == GemmKernel::mma;
   if (!f32_s && !takes_bf16_s) return record_with_f32_s(batch, p);

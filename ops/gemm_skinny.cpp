@@ -9,7 +9,7 @@
 #include "ops/quant.hpp"
 #include "ops/reduction_grid.hpp"
 #include "ops/tensor_maps.hpp"
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 
 namespace clora {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ops/gemm_kernels.hpp"
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 
 namespace clora {
 

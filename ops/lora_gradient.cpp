@@ -10,7 +10,7 @@
 #include "ops/gemm.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/reduction_grid.hpp"
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 
 namespace clora {
 namespace {

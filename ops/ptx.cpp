@@ -1,6 +1,6 @@
 #include "ops/ptx.hpp"
 
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 
 namespace clora {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "ops/launch_shape.hpp"
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"
 #include "runtime/half.hpp"
 

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "ops/reduction_grid.hpp"
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

@@ -1,7 +1,7 @@
 // What self-tests should find, known beforehand: of each test's inputs and of the results that the
 // portable kernels gave for them, a few sums. A fast kernel whose results have these sums is right,
 // and the portable kernels need not be built to say so, which takes a driver seconds. Where sums
-// differ or are not known, they are built and every element is compared (ops/variant_choice.hpp),
+// differ or are not known, they are built and every element is compared (ops/variant_dispatch.hpp),
 // so that sums which are out of date cost time and nothing else.
 //
 // The sums of an output of floats: element i counts in sum i % 8, half of them with the other sign,

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 #include "runtime/batch.hpp"
 
 namespace clora {
@@ -44,7 +44,7 @@ bool takes_cpu_kernel(Context& context, const VariantKernel& kernel,
 
 // Rows owned whole. cpu: groups of one item share the rows evenly (cl/group_range.clh). STEM.cl:
 // as cl/row_vecs.clh says, whose -D are set here and follow the width.
-// `self_test` is the CPU kernel's (ops/variant_choice.hpp). `ptx_test` records the same op on rows of
+// `self_test` is the CPU kernel's (ops/variant_dispatch.hpp). `ptx_test` records the same op on rows of
 // this width and these types, some for each of several work-groups: with it PTX is used where
 // uses_ptx() and the very program that uses it has passed. Without it none is.
 // REQUIRES: rows and width at least 1.

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 #include "runtime/context.hpp"
 
 namespace clora::test {

@@ -1,10 +1,10 @@
-#include "ops/gemm_choice.hpp"
+#include "ops/gemm_dispatch.hpp"
 
 #include "ops/gemm_hopper.hpp"
 #include "ops/gemm_wgmma_self_test.hpp"
 #include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -121,7 +121,7 @@ bool is_skinny_product(const Context& context, const GemmProduct& p) {
   return !p.backward && is_skinny(context.variant(), p.rows());
 }
 
-GemmKernel kernel_for_skinny(Context& context, const GemmProduct& p) {
+GemmKernel dispatch_skinny(Context& context, const GemmProduct& p) {
   if (!is_for_cpus(context.variant())) return GemmKernel::skinny_portable;
   if (multiplies_integers(context, p) && int8_passed(context, p.w))
     return GemmKernel::skinny_int8;
@@ -142,7 +142,7 @@ GemmProduct as_wgmma_takes_it(const Context& context, GemmProduct p) {
   return p;
 }
 
-GemmKernel kernel_for_many_rows(Context& context, const GemmProduct& p) {
+GemmKernel dispatch_many_rows(Context& context, const GemmProduct& p) {
   const bool bf16 = rounds_to_bf16(context.variant(), p.size(), p.backward);
   if (!is_for_cpus(context.variant())) {
     if (wants_wgmma(context, p)) {
@@ -158,9 +158,9 @@ GemmKernel kernel_for_many_rows(Context& context, const GemmProduct& p) {
 
 }  // namespace
 
-GemmKernel kernel_for(Context& context, const GemmProduct& p) {
-  return is_skinny_product(context, p) ? kernel_for_skinny(context, p)
-                                    : kernel_for_many_rows(context, p);
+GemmKernel dispatch_gemm(Context& context, const GemmProduct& p) {
+  return is_skinny_product(context, p) ? dispatch_skinny(context, p)
+                                    : dispatch_many_rows(context, p);
 }
 
 bool can_group(Context& context, std::span<const GemmProduct> problems) {

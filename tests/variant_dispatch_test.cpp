@@ -1,7 +1,7 @@
 // The choice between a fast kernel and the portable one: what a self-test that fails, or cannot
 // run, leads to, and where its outcome is kept. tests/broken_kernels_test.cpp goes through the
 // families.
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using testing::HasSubstr;
 // One kernel stands for all.
 void softmax(SelfTest& t) { record_softmax(t.batch(), t.output({9, 40}), t.input({9, 40})); }
 
-TEST(VariantChoice, KeepsARightKernelWithoutAWord) {
+TEST(VariantDispatch, KeepsARightKernelWithoutAWord) {
   const Folders folders;
   const Observed tested(folders);
   const auto got = tested.run(softmax);
@@ -37,7 +37,7 @@ TEST(VariantChoice, KeepsARightKernelWithoutAWord) {
 
 // A product takes one of several kernels by its size; each is tried alone, whichever stands before
 // it in this variant.
-TEST(VariantChoice, EachKernelThatAProductMayTakePasses) {
+TEST(VariantDispatch, EachKernelThatAProductMayTakePasses) {
   for (const Variant variant : {Variant::cpu, Variant::avx512_bf16, Variant::amx}) {
     if (!test::is_for_this_device(variant)) continue;
     const Folders folders;
@@ -59,14 +59,14 @@ TEST(VariantChoice, EachKernelThatAProductMayTakePasses) {
   }
 }
 
-TEST(VariantChoice, OfAPortableContextIsPortableWithoutATest) {
+TEST(VariantDispatch, OfAPortableContextIsPortableWithoutATest) {
   const Folders folders;
   const Observed portable(folders, Variant::portable);
   EXPECT_EQ(variant_for(*portable.context, "softmax_cpu.cl", "any", {}), Variant::portable);
   EXPECT_TRUE(folders.outcomes().empty());
 }
 
-TEST(VariantChoice, AKernelThatDoesNotBuildIsReplaced) {
+TEST(VariantDispatch, AKernelThatDoesNotBuildIsReplaced) {
   const Folders folders;
   folders.replace("softmax_cpu.cl", "__kernel", "this does not build __kernel");
   const Observed tested(folders);
@@ -75,7 +75,7 @@ TEST(VariantChoice, AKernelThatDoesNotBuildIsReplaced) {
   EXPECT_THAT(tested.warnings->front(), HasSubstr("does not build"));
 }
 
-TEST(VariantChoice, AKernelWithTheKnownSumsNeedsNoPortableOne) {
+TEST(VariantDispatch, AKernelWithTheKnownSumsNeedsNoPortableOne) {
   const Folders folders;
   folders.replace("softmax.cl", "__kernel", "this does not build __kernel");
   const Observed tested(folders);
@@ -84,7 +84,7 @@ TEST(VariantChoice, AKernelWithTheKnownSumsNeedsNoPortableOne) {
   EXPECT_TRUE(text_of(folders.outcomes().at(0)).ends_with("right\n"));
 }
 
-TEST(VariantChoice, WithoutAPortableKernelThereIsNoChoiceAndNothingIsKept) {
+TEST(VariantDispatch, WithoutAPortableKernelThereIsNoChoiceAndNothingIsKept) {
   const Folders folders;
   folders.replace("softmax.cl", "__kernel", "this does not build __kernel");
   folders.replace("group_range.clh", "get_group_id(0)", "0");
@@ -104,7 +104,7 @@ void plant(const Folders& folders, const std::string& instead) {
       << text.substr(0, text.size() - std::string("right\n").size()) << instead;
 }
 
-TEST(VariantChoice, OutcomesAreKeptForTheNextContext) {
+TEST(VariantDispatch, OutcomesAreKeptForTheNextContext) {
   const Folders folders;
   (void)Observed(folders).run(softmax);
   plant(folders, "wrong: planted\n");
@@ -114,7 +114,7 @@ TEST(VariantChoice, OutcomesAreKeptForTheNextContext) {
   EXPECT_THAT(next.warnings->front(), HasSubstr("planted"));
 }
 
-TEST(VariantChoice, ADamagedOutcomeIsTestedAgainAndReplaced) {
+TEST(VariantDispatch, ADamagedOutcomeIsTestedAgainAndReplaced) {
   const Folders folders;
   (void)Observed(folders).run(softmax);
   const fs::path file = folders.outcomes().at(0);
@@ -129,7 +129,7 @@ TEST(VariantChoice, ADamagedOutcomeIsTestedAgainAndReplaced) {
   }
 }
 
-TEST(VariantChoice, AnAttemptIsNotedWhileTheTestRuns) {
+TEST(VariantDispatch, AnAttemptIsNotedWhileTheTestRuns) {
   const Folders folders;
   std::vector<std::string> seen;
   const Observed tested(folders);
@@ -142,7 +142,7 @@ TEST(VariantChoice, AnAttemptIsNotedWhileTheTestRuns) {
   EXPECT_TRUE(text_of(folders.outcomes().at(0)).ends_with("right\n"));
 }
 
-TEST(VariantChoice, AnAttemptThatFailsForOtherReasonsLeavesNoNote) {
+TEST(VariantDispatch, AnAttemptThatFailsForOtherReasonsLeavesNoNote) {
   const Folders folders;
   const Observed tested(folders);
   const FastKernel kernel{"softmax_cpu.cl", "noted"};
@@ -153,7 +153,7 @@ TEST(VariantChoice, AnAttemptThatFailsForOtherReasonsLeavesNoNote) {
 
 constexpr int kNoProcess = 1 << 30;  // beyond the numbers that Linux gives
 
-TEST(VariantChoice, AKernelThatTookTwoProcessesWithItIsNotTriedAgain) {
+TEST(VariantDispatch, AKernelThatTookTwoProcessesWithItIsNotTriedAgain) {
   const Folders folders;
   (void)Observed(folders).run(softmax);
   plant(folders, fmt::format("tried by {} {}\n", kNoProcess, kNoProcess + 1));
@@ -163,7 +163,7 @@ TEST(VariantChoice, AKernelThatTookTwoProcessesWithItIsNotTriedAgain) {
   EXPECT_THAT(next.warnings->front(), HasSubstr("2 processes ended in the middle of the test"));
 }
 
-TEST(VariantChoice, AProcessThatIsStillThereIsNoLostAttempt) {
+TEST(VariantDispatch, AProcessThatIsStillThereIsNoLostAttempt) {
   const Folders folders;
   (void)Observed(folders).run(softmax);
   plant(folders, fmt::format("tried by {} {}\n", kNoProcess, ::getpid()));
@@ -173,7 +173,7 @@ TEST(VariantChoice, AProcessThatIsStillThereIsNoLostAttempt) {
   EXPECT_TRUE(text_of(folders.outcomes().at(0)).ends_with("right\n"));
 }
 
-TEST(VariantChoice, AnotherKernelTextIsTestedAnew) {
+TEST(VariantDispatch, AnotherKernelTextIsTestedAnew) {
   const Folders folders;
   (void)Observed(folders).run(softmax);
   plant(folders, "wrong: planted\n");
@@ -185,7 +185,7 @@ TEST(VariantChoice, AnotherKernelTextIsTestedAnew) {
 }
 
 // One kernel of several programs: a broken one takes nothing from the others.
-TEST(VariantChoice, OutcomesAreOfOneProgramByItsOptions) {
+TEST(VariantDispatch, OutcomesAreOfOneProgramByItsOptions) {
   const Folders folders;
   const auto passes = [&](const Observed& in, std::string_view options, bool breaks) {
     return passed_self_test(*in.context, {"softmax_cpu.cl", "planned", 1e-4, options}, [&](SelfTest& test) {
@@ -205,7 +205,7 @@ TEST(VariantChoice, OutcomesAreOfOneProgramByItsOptions) {
 }
 
 // A model's weights may hold NaN: that is no fault of the kernel which is tested on them.
-TEST(VariantChoice, ATestWithoutAFiniteReferenceDecidesNothingForLater) {
+TEST(VariantDispatch, ATestWithoutAFiniteReferenceDecidesNothingForLater) {
   const Folders folders;
   const Observed tested(folders);
   const auto record = [](SelfTest& test) {
@@ -216,7 +216,7 @@ TEST(VariantChoice, ATestWithoutAFiniteReferenceDecidesNothingForLater) {
   EXPECT_TRUE(folders.outcomes().empty());
 }
 
-TEST(VariantChoice, ACacheThatCannotBeWrittenCostsTheTestOnly) {
+TEST(VariantDispatch, ACacheThatCannotBeWrittenCostsTheTestOnly) {
   const Folders folders;
   std::ofstream(folders.cache()) << "a file in the folder's place";
   const Observed tested(folders);

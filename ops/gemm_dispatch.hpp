@@ -21,7 +21,7 @@ enum class GemmKernel {
   skinny_int8
 };
 
-GemmKernel kernel_for(Context& context, const GemmProduct& p);
+GemmKernel dispatch_gemm(Context& context, const GemmProduct& p);
 
 // Whether one grouped launch can do these problems: all want the kernel that takes groups, and it
 // has passed its self-test for these.

@@ -1,4 +1,4 @@
-#include "ops/variant_choice.hpp"
+#include "ops/variant_dispatch.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,13 +19,13 @@ namespace {
 // What is known of each fast kernel by its name and options, and what a test that runs now may
 // take: the kernel under test alone, so that no other one stands before it, or none, for the
 // reference.
-struct Choices {
+struct DispatchState {
   std::map<std::string, bool, std::less<>> passed;
   std::string under_test;
   bool portable_only = false;
 };
 
-Choices& choices_of(Context& context) { return ops_state<Choices>(context); }
+DispatchState& dispatch_state_of(Context& context) { return ops_state<DispatchState>(context); }
 
 bool is_finite(const SelfTest::Result& result) {
   return !result.holds_floats() ||
@@ -58,20 +58,20 @@ bool is_the_kernels_own(ErrorCode code) {
 // A kernel's test while it runs; what it finds is known once it is decided.
 class Trial {
  public:
-  Trial(Choices& choices, std::string program) : choices_(choices) {
-    choices_.under_test = std::move(program);
+  Trial(DispatchState& state, std::string program) : state_(state) {
+    state_.under_test = std::move(program);
   }
   ~Trial() {
-    choices_.portable_only = false;
-    choices_.under_test.clear();
+    state_.portable_only = false;
+    state_.under_test.clear();
   }
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
-  void use_portable_only(bool only) noexcept { choices_.portable_only = only; }
-  bool decide(bool passed) { return choices_.passed[choices_.under_test] = passed; }
+  void use_portable_only(bool only) noexcept { state_.portable_only = only; }
+  bool decide(bool passed) { return state_.passed[state_.under_test] = passed; }
 
  private:
-  Choices& choices_;
+  DispatchState& state_;
 };
 
 // The results of a test, or what kept its kernel from running.
@@ -263,14 +263,14 @@ std::vector<SelfTest::Result> SelfTest::run() {
 bool passed_self_test(Context& context, const FastKernel& kernel, const SelfTestRecord& record) {
   if (context.variant() == Variant::portable) return false;
   if (!context.config().self_test) return true;
-  Choices& choices = choices_of(context);
-  if (choices.portable_only) return false;
+  DispatchState& state = dispatch_state_of(context);
+  if (state.portable_only) return false;
   const std::string program = program_of(kernel);
-  if (!choices.under_test.empty()) return program == choices.under_test;
-  const auto known = choices.passed.find(program);
-  if (known != choices.passed.end()) return known->second;
+  if (!state.under_test.empty()) return program == state.under_test;
+  const auto known = state.passed.find(program);
+  if (known != state.passed.end()) return known->second;
   const SelfTestKey key(context, kernel.file, kernel.name, kernel.options);
-  Trial trial(choices, program);
+  Trial trial(state, program);
   std::optional<SelfTestOutcome> outcome = key.load();
   if (!outcome.has_value()) outcome = test(context, kernel, trial, key, record);
   // With nothing to fall back to there is nothing to choose; a later process tries again.
@@ -279,11 +279,11 @@ bool passed_self_test(Context& context, const FastKernel& kernel, const SelfTest
   return trial.decide(outcome->right());
 }
 
-bool makes_reference(Context& context) { return choices_of(context).portable_only; }
+bool makes_reference(Context& context) { return dispatch_state_of(context).portable_only; }
 
 bool tests_fast_kernel(Context& context) {
-  const Choices& choices = choices_of(context);
-  return !choices.under_test.empty() && !choices.portable_only;
+  const DispatchState& state = dispatch_state_of(context);
+  return !state.under_test.empty() && !state.portable_only;
 }
 
 Variant variant_for(Context& context, std::string_view file, std::string_view name,
