@@ -144,7 +144,7 @@ void select_paths(AdapterConfig& config, const std::vector<std::string>& wanted,
 }
 
 // Without a word of the configuration only whole paths are exact, whatever the base model has.
-void settle_selection(AdapterConfig& config, const std::vector<AdapterModule>& modules) {
+void resolve_selection(AdapterConfig& config, const std::vector<AdapterModule>& modules) {
   std::vector<std::string> paths;
   for (const AdapterModule& module : modules) paths.push_back(module.site.path);
   if (config.target_modules.empty()) {
@@ -251,7 +251,7 @@ void select_exactly(AdapterConfig& config, const std::vector<AdapterSite>& chose
 AdapterConfig config_to_save(const Adapter& adapter) {
   const std::vector<AdapterModule>& modules = adapter.modules();
   AdapterConfig config = adapter.config();
-  settle_selection(config, modules);
+  resolve_selection(config, modules);
   if (patterns_hold(config, modules)) return config;
   write_patterns(config, modules);
   require(patterns_hold(config, modules),

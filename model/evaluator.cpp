@@ -76,7 +76,7 @@ double Evaluator::loss_sum(const PackedRows& rows) {
   HostHold<std::vector<std::int32_t>> staging(context);
   steps_.submit(rows, {}, *staging);
   const double sum = static_cast<double>(context.read<float>(loss_sum_).front());
-  staging.at_rest();  // the read came after its upload
+  staging.mark_idle();  // the read came after its upload
   return sum;
 }
 

@@ -159,7 +159,7 @@ Tensor ForwardPass::Impl::run(RecordedForward& forward, std::span<const std::int
 }
 
 void ForwardPass::Impl::drop(Calls::iterator end) {
-  std::for_each(calls.begin(), end, [](auto& call) { call.at_rest(); });
+  std::for_each(calls.begin(), end, [](auto& call) { call.mark_idle(); });
   calls.erase(calls.begin(), end);
 }
 

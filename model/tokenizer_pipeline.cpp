@@ -16,7 +16,7 @@ class PipelineReader {
   void read(const JsonKeys& file) {
     if (const auto part = file.find_object("normalizer")) read_normalizer(*part);
     if (const auto part = file.find_object("pre_tokenizer")) read_pre_tokenizer(*part);
-    settle_algorithm();
+    select_algorithm();
   }
 
  private:
@@ -138,7 +138,7 @@ class PipelineReader {
     }
   }
 
-  void settle_algorithm() {
+  void select_algorithm() {
     if (byte_level_ && !marks_spaces_ && prefix_ == SpacePrefix::never) {
       spec_.algorithm = TokenizerAlgorithm::byte_level_bpe;
     } else if (marks_spaces_ && !byte_level_ && spec_.split_patterns.empty() &&

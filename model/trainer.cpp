@@ -126,7 +126,7 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   if (!flight) return std::nullopt;
   const TraceSpan span(context.trace(), "wait", "results of the step before");
   flight->fence.wait();
-  flight.at_rest();
+  flight.mark_idle();
   const double tokens = std::max(1.0, static_cast<double>(flight->result.tokens));
   flight->result.loss = static_cast<double>(flight->results.front()) / tokens;
   flight->result.grad_norm = static_cast<double>(flight->results[flight->results.size() / 2]);

@@ -49,7 +49,7 @@ bool are_equal(const WeightView& a, const WeightView& b) {
 
 // A tied model may store either name, or both with the same values. Where they differ, older
 // releases of transformers pass over the head and later ones (5) pass over the tying.
-void settle_tied_head(StoredWeights& weights, const std::filesystem::path& source) {
+void resolve_tied_head(StoredWeights& weights, const std::filesystem::path& source) {
   const auto head = weights.find(kHead);
   if (head == weights.end()) return;
   const auto embeddings = weights.find(kEmbeddings);
@@ -116,7 +116,7 @@ WeightFiles WeightFiles::open(const std::filesystem::path& path) {
   const ModelConfig& config = store->sources.config;
   store->needs = weight_needs(config);
   StoredWeights stored = list_weights(store->sources);
-  if (config.tied_head) settle_tied_head(stored, store->sources.config_file);
+  if (config.tied_head) resolve_tied_head(stored, store->sources.config_file);
   for (const WeightNeed& need : store->needs) {
     check_weight(stored, need, path);
     store->weights.insert(stored.extract(need.name));

@@ -253,11 +253,11 @@ Fence Batch::submit(std::span<const cl_event> wait_list) {
     return state_->enqueue_all(wait_list);
   } catch (const Error& error) {
     // What went out before still uses the batch's memory, and the caller may drop the batch.
-    (void)comes_to_rest(context());
+    (void)drain_queue(context());
     context().health()->notice(error.opencl_status(), "batch: submit");
     throw;
   } catch (...) {  // a library call's own exception
-    (void)comes_to_rest(context());
+    (void)drain_queue(context());
     throw;
   }
 }

@@ -5,7 +5,7 @@
 // NVIDIA's driver looks at every sub-buffer that overlaps an argument's at each launch; an address
 // costs nothing, but is more than OpenCL promises of clSetKernelArgSVMPointer, so it is tried first
 // (docs/decisions/sub-buffers.md). The driver does not see that a kernel uses a block bound by its
-// address: the pool frees none before the queue is at rest.
+// address: the pool frees none before the queue is idle.
 // Threads: one at a time.
 #pragma once
 

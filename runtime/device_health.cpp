@@ -187,7 +187,7 @@ void DeviceHealth::finish(std::string_view who) {
 
 // A driver that refuses the marker, or to tell of it, is waited for without a limit, which is not
 // long where the device is gone.
-bool DeviceHealth::settle() noexcept {
+bool DeviceHealth::drain() noexcept {
   if (queue_ == nullptr || stuck()) return !stuck();
   cl_event end = nullptr;
   const bool is_limited = stuck_after_seconds_ > 0 &&
@@ -204,7 +204,7 @@ bool DeviceHealth::settle() noexcept {
 }
 
 void DeviceHealth::lose(std::string_view who, int status) {
-  settle();
+  drain();
   const std::string reason = fmt::format("a command failed: {}", opencl_status_text(status));
   mark_lost(reason);
   throw Error(ErrorCode::device_lost,

@@ -57,17 +57,17 @@ class DeviceHealth {
   bool passed(cl_event event, std::string_view who);
   // Blocks until the event is complete, as Waiting says (docs/decisions/waiting.md). Allocates
   // nothing of its own. Errors: device_lost, which also marks the Context: the event failed, the
-  // wait failed, or nothing moved for stuck_after_seconds. Except in the last case the queue has
-  // come to rest.
+  // wait failed, or nothing moved for stuck_after_seconds. Except in the last case the queue
+  // is idle.
   void wait(cl_event event, std::string_view who);
   // The same for everything enqueued on the watched queue. Errors: device_lost; device, where the
   // driver refused the call and the Context is as it was.
   void finish(std::string_view who);
 
   // Waits for what the queue still runs after a failure, so that its memory can be freed. False
-  // where that cannot be known: it did not come to rest within the limit, and the Context is stuck,
+  // where that cannot be known: it did not drain within the limit, and the Context is stuck,
   // now or before; or the driver refused every way to wait.
-  bool settle() noexcept;
+  bool drain() noexcept;
 
   // The Context's queue, flushed by a wait; null once the Context goes. Not owned.
   void watch(cl_command_queue queue) noexcept { queue_ = queue; }

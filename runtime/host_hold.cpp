@@ -2,12 +2,12 @@
 
 namespace clora {
 
-bool comes_to_rest(Context& context) noexcept {
+bool drain_queue(Context& context) noexcept {
   try {
     context.finish();
     return true;
   } catch (...) {  // waited for in another way, or not known
-    return context.health()->settle();
+    return context.health()->drain();
   }
 }
 

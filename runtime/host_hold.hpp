@@ -1,7 +1,7 @@
 // HostHold: host memory that commands on a Context's queue read or write, kept until they are done.
 //
 // A transfer without a wait uses its caller's memory after the call has returned; where an error is
-// thrown in between, that memory must not go before the device has come to rest. A HostHold waits
+// thrown in between, that memory must not go before the queue is idle. A HostHold waits
 // for that in its destructor. Where the device is stuck nobody can know when it will touch the
 // memory, so it is left to it for ever: a leak of one step's staging, once in a lost Context.
 // Threads: those of its Context, which it must not outlive.
@@ -15,7 +15,7 @@
 namespace clora {
 
 // Waits until nothing enqueued on the Context's queue runs. False where that cannot be known.
-bool comes_to_rest(Context& context) noexcept;
+bool drain_queue(Context& context) noexcept;
 
 template <class T>
 class HostHold {
@@ -28,11 +28,11 @@ class HostHold {
   HostHold& operator=(HostHold&& other) noexcept {
     std::swap(context_, other.context_);
     std::swap(value_, other.value_);
-    std::swap(at_rest_, other.at_rest_);
+    std::swap(idle_, other.idle_);
     return *this;
   }
   ~HostHold() {
-    if (value_ != nullptr && !at_rest_ && !comes_to_rest(*context_)) value_.release();
+    if (value_ != nullptr && !idle_ && !drain_queue(*context_)) value_.release();
   }
 
   explicit operator bool() const noexcept { return value_ != nullptr; }
@@ -40,12 +40,12 @@ class HostHold {
   T* operator->() const noexcept { return value_.get(); }
 
   // Says that a fence behind the last use has passed, so that nobody need wait again.
-  void at_rest() noexcept { at_rest_ = true; }
+  void mark_idle() noexcept { idle_ = true; }
 
  private:
   Context* context_ = nullptr;
   std::unique_ptr<T> value_;
-  bool at_rest_ = false;
+  bool idle_ = false;
 };
 
 }  // namespace clora

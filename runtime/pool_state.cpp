@@ -192,7 +192,7 @@ void PoolState::give_back(Allocation& allocation) noexcept {
       cached_.emplace(bytes, std::move(allocation.own));
       cached_bytes_ += bytes;
     } catch (...) {  // no memory for the list's node: the block is freed instead
-      (void)comes_to_rest();
+      (void)drain();
     }
   }
   trim(statistics_.limit_bytes / kCachedPart);
@@ -218,12 +218,12 @@ void PoolState::count(std::int64_t bytes, const Allocation& allocation) noexcept
 
 // Waits where it must: a driver keeps memory until its last command is done, but sees no command
 // that was given the memory's address.
-bool PoolState::comes_to_rest() const noexcept {
-  return !gave_addresses || config.health == nullptr || config.health->settle();
+bool PoolState::drain() const noexcept {
+  return !gave_addresses || config.health == nullptr || config.health->drain();
 }
 
 void PoolState::trim(std::size_t keep_bytes) noexcept {
-  if (cached_bytes_ + slabs_.unused_bytes() > keep_bytes && !comes_to_rest()) return;
+  if (cached_bytes_ + slabs_.unused_bytes() > keep_bytes && !drain()) return;
   while (!cached_.empty() && cached_bytes_ + slabs_.unused_bytes() > keep_bytes) {
     const auto largest = std::prev(cached_.end());
     cached_bytes_ -= largest->first;

@@ -44,7 +44,7 @@ struct PoolState {
   bool gave_addresses = false;  // of blocks, to kernels
 
  private:
-  bool comes_to_rest() const noexcept;
+  bool drain() const noexcept;
   bool try_allocate(Allocation& allocation, int& status);
   bool take_piece(Allocation& allocation, int& status);
   bool take_block(Allocation& allocation, int& status);

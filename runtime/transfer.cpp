@@ -185,11 +185,11 @@ struct Transfer::State {
   // A transfer of the caller's own memory: where it fails half-way, the device has let go of that
   // memory before the error reaches the caller, who may free it. A stuck device never does.
   template <class Enqueue>
-  void finish_at_rest(const Enqueue& enqueue) const {
+  void finish_or_drain(const Enqueue& enqueue) const {
     try {
       enqueue().wait();
     } catch (...) {
-      health->settle();
+      health->drain();
       throw;
     }
   }
@@ -244,7 +244,7 @@ void Transfer::write(const Tensor& dst, std::span<const std::byte> bytes) {
   state_->health->require_usable("transfer: write");
   if (bytes.empty()) return;
   if (state_->is_cpu || bytes.size() < kLargeBytes) {
-    state_->finish_at_rest([&] { return state_->enqueue_write(dst, 0, bytes); });
+    state_->finish_or_drain([&] { return state_->enqueue_write(dst, 0, bytes); });
     return;
   }
   state_->stream_staged(dst, kChunkBytes, [&](std::span<std::byte> chunk, std::size_t offset) {
@@ -256,7 +256,7 @@ void Transfer::read(const Tensor& src, std::span<std::byte> bytes) {
   state_->health->require_usable("transfer: read");
   if (bytes.empty()) return;
   if (state_->is_cpu || bytes.size() < kLargeBytes) {
-    state_->finish_at_rest([&] { return state_->enqueue_read(src, 0, bytes); });
+    state_->finish_or_drain([&] { return state_->enqueue_read(src, 0, bytes); });
   } else {
     state_->read_staged(src, bytes);
   }

@@ -15,7 +15,7 @@ namespace {
 using test::error_of;
 using test::HostProgram;
 using test::references;
-using test::settled_references;
+using test::stable_references;
 using testing::HasSubstr;
 
 constexpr std::int64_t kRows = 3;
@@ -69,41 +69,41 @@ TEST(AdoptedContext, ReleasesWhatItRetained) {
   const OwnedMem x = host.buffer(kCount * sizeof(float));
   // Once a queue has run a command pocl counts one more: its last event holds it.
   host.write(x.get(), std::vector<float>(kCount, 1));
-  const cl_uint of_context = settled_references(host.context.get());
-  const cl_uint of_queue = settled_references(host.queue.get());
-  const cl_uint of_x = settled_references(x.get());
+  const cl_uint of_context = stable_references(host.context.get());
+  const cl_uint of_queue = stable_references(host.queue.get());
+  const cl_uint of_x = stable_references(x.get());
   {
     Context context(host.adopted());
-    EXPECT_GT(settled_references(host.context.get()), of_context);
-    EXPECT_EQ(settled_references(host.queue.get()), of_queue + 1);
+    EXPECT_GT(stable_references(host.context.get()), of_context);
+    EXPECT_EQ(stable_references(host.queue.get()), of_queue + 1);
     const Tensor view = context.adopt(x.get(), {kRows, kWidth}, DType::f32);
-    EXPECT_EQ(settled_references(x.get()), of_x + 1);
+    EXPECT_EQ(stable_references(x.get()), of_x + 1);
     const Tensor row = context.adopt(x.get(), {kWidth}, DType::f32);
-    EXPECT_EQ(settled_references(x.get()), of_x + 1) << "the views of one buffer share a reference";
+    EXPECT_EQ(stable_references(x.get()), of_x + 1) << "the views of one buffer share a reference";
     Batch batch(context);
     record_rms_norm(batch, view, view, unit_weights(context), 1e-5F);
     batch.submit().wait();
   }
-  EXPECT_EQ(settled_references(x.get()), of_x);
-  EXPECT_EQ(settled_references(host.queue.get()), of_queue);
-  EXPECT_EQ(settled_references(host.context.get()), of_context);
+  EXPECT_EQ(stable_references(x.get()), of_x);
+  EXPECT_EQ(stable_references(host.queue.get()), of_queue);
+  EXPECT_EQ(stable_references(host.context.get()), of_context);
 }
 
 TEST(AdoptedContext, LeavesAViewThatOutlivesItWithTheMemoryOnly) {
   const HostProgram host;
   const OwnedMem x = host.buffer(kCount * sizeof(float));
-  const cl_uint of_x = settled_references(x.get());
-  const cl_uint of_queue = settled_references(host.queue.get());
+  const cl_uint of_x = stable_references(x.get());
+  const cl_uint of_queue = stable_references(host.queue.get());
   {
     Tensor view;
     {
       Context context(host.adopted());
       view = context.adopt(x.get(), {kRows, kWidth}, DType::f32);
     }
-    EXPECT_EQ(settled_references(host.queue.get()), of_queue);
-    EXPECT_EQ(settled_references(x.get()), of_x + 1);
+    EXPECT_EQ(stable_references(host.queue.get()), of_queue);
+    EXPECT_EQ(stable_references(x.get()), of_x + 1);
   }
-  EXPECT_EQ(settled_references(x.get()), of_x);
+  EXPECT_EQ(stable_references(x.get()), of_x);
 }
 
 TEST(AdoptedContext, KeepsABufferThatItsCallerReleasedWhileAViewLives) {
@@ -120,18 +120,18 @@ TEST(AdoptedContext, KeepsABufferThatItsCallerReleasedWhileAViewLives) {
 TEST(AdoptedContext, ReleasesARefusedQueueAndBuffer) {
   const HostProgram host;
   const OwnedMem x = host.buffer(64);
-  const cl_uint of_context = settled_references(host.context.get());
-  const cl_uint of_queue = settled_references(host.queue.get());
+  const cl_uint of_context = stable_references(host.context.get());
+  const cl_uint of_queue = stable_references(host.queue.get());
   ContextConfig profiled;
   profiled.profile = true;
   error_of([&] { const Context context(host.adopted(), profiled); });
   {
     Context context(host.adopted());
     error_of([&] { context.adopt(x.get(), {17}, DType::f32); });
-    EXPECT_EQ(settled_references(x.get()), 1U);
+    EXPECT_EQ(stable_references(x.get()), 1U);
   }
-  EXPECT_EQ(settled_references(host.queue.get()), of_queue);
-  EXPECT_EQ(settled_references(host.context.get()), of_context);
+  EXPECT_EQ(stable_references(host.queue.get()), of_queue);
+  EXPECT_EQ(stable_references(host.context.get()), of_context);
 }
 
 // The middle third of a buffer, handed in as a sub-buffer and viewed from its second row on.
@@ -143,18 +143,18 @@ TEST(AdoptedContext, TakesASubBufferAndCutsItsPartsFromTheRoot) {
   const OwnedMem third = host.sub_buffer(root.get(), kRows * row, kRows * row);
   const std::vector<float> values = test::random_values(3 * kRows * row / sizeof(float), 3);
   host.write(root.get(), values);
-  const cl_uint of_root = settled_references(root.get());
+  const cl_uint of_root = stable_references(root.get());
   {
     Context context(host.adopted());
     const Tensor second = context.adopt(third.get(), {1, kWidth}, DType::f32, row);
-    EXPECT_GT(settled_references(root.get()), of_root);
-    EXPECT_EQ(settled_references(third.get()), 2U);
+    EXPECT_GT(stable_references(root.get()), of_root);
+    EXPECT_EQ(stable_references(third.get()), 2U);
     Batch batch(context);
     record_rms_norm(batch, second, second, unit_weights(context), 1e-5F);
     batch.submit().wait();
   }
-  EXPECT_EQ(settled_references(third.get()), 1U);
-  EXPECT_EQ(settled_references(root.get()), of_root);
+  EXPECT_EQ(stable_references(third.get()), 1U);
+  EXPECT_EQ(stable_references(root.get()), of_root);
 
   const std::vector<float> after = host.read(root.get(), values.size());
   const std::size_t begin = (kRows + 1) * row / sizeof(float);
@@ -173,12 +173,12 @@ TEST(AdoptedContext, SharesOneRootBetweenABufferAndItsSubBuffers) {
   const OwnedMem half = host.sub_buffer(root.get(), host.alignment, host.alignment);
   Context context(host.adopted());
   const Tensor whole = context.adopt(root.get(), {4}, DType::f32);
-  const cl_uint of_root = settled_references(root.get());
+  const cl_uint of_root = stable_references(root.get());
   const Tensor part = context.adopt(half.get(), {4}, DType::f32);
   const Tensor again = context.adopt(half.get(), {4}, DType::f32);
   EXPECT_EQ(part.storage()->mem, root.get());
-  EXPECT_EQ(settled_references(root.get()), of_root);
-  EXPECT_EQ(settled_references(half.get()), 2U);
+  EXPECT_EQ(stable_references(root.get()), of_root);
+  EXPECT_EQ(stable_references(half.get()), 2U);
 }
 
 TEST(AdoptedContext, CountsNoAdoptedMemoryAgainstItsLimit) {

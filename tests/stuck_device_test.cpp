@@ -166,8 +166,8 @@ TEST(DeviceHealth, PollSeesAFailureToo) {
   EXPECT_TRUE(health.lost());
 }
 
-// Whoever settles frees memory next.
-TEST(DeviceHealth, SettlesThoughTheDriverRefusesMarkersOrToTellOfThem) {
+// The caller of drain() frees memory next.
+TEST(DeviceHealth, DrainsThoughTheDriverRefusesMarkersOrToTellOfThem) {
   Guest guest(config_of(20));
   using enum DeviceHealth::Waiting;
   for (const auto& [refused, waiting] : {std::pair{test::CallKind::marker, asleep},
@@ -185,7 +185,7 @@ TEST(DeviceHealth, SettlesThoughTheDriverRefusesMarkersOrToTellOfThem) {
       opened = true;
       gate.open();
     });
-    EXPECT_TRUE(health.settle());
+    EXPECT_TRUE(health.drain());
     EXPECT_TRUE(opened);
     later.join();
     test::clear_faults();

@@ -20,7 +20,7 @@ cl_uint references(cl_event event);
 // A driver's threads give back what a command retained a moment after its end is told: the count
 // once it has stayed the same for a while.
 template <class Object>
-cl_uint settled_references(Object object) {
+cl_uint stable_references(Object object) {
   constexpr int kReads = 5;
   cl_uint count = references(object);
   for (int same = 0; same < kReads;) {

@@ -121,7 +121,7 @@ void restore_earlier_run(const fs::path& folder) {
 
 void remove_earlier_run(const fs::path& folder) { remove_tree(folder / kEarlierRun); }
 
-bool settle_earlier_run(const fs::path& folder) {
+bool resolve_earlier_run(const fs::path& folder) {
   std::error_code ignored;
   const bool half_moved = fs::is_directory(folder / kHalfMoved, ignored);
   if (half_moved) bring_back(folder);

@@ -2,7 +2,7 @@
 // earlier-run until the new run has saved for the first time, and back where it fails before.
 // Files that no run writes are left alone. Every step is a rename within the folder.
 //
-// A process that is killed in between leaves earlier-run behind: settle_earlier_run() of the next
+// A process that is killed in between leaves earlier-run behind: resolve_earlier_run() of the next
 // one ends what it began. REQUIRES of all: the folder's lock is held (folder_lock.hpp).
 #pragma once
 
@@ -31,6 +31,6 @@ void remove_earlier_run(const std::filesystem::path& folder);
 
 // Removes an earlier run that is still aside where the new one has saved a checkpoint or an
 // adapter, else restores it: then true. Errors: io.
-bool settle_earlier_run(const std::filesystem::path& folder);
+bool resolve_earlier_run(const std::filesystem::path& folder);
 
 }  // namespace clora

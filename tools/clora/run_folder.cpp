@@ -66,7 +66,7 @@ RunFolder::RunFolder(const fs::path& path, const std::string& resume, bool overw
   require_unlocked(path_, "train");
   if (has_earlier_run(path_)) {
     const FolderLock lock(path_, "train");
-    settle_earlier_run(path_);
+    resolve_earlier_run(path_);
   }
   if (!resume.empty()) find_resumed(resume);
   if (!is_taken(path_) || goes_on_ || (overwrite && is_folder(path_))) return;
@@ -108,7 +108,7 @@ void RunFolder::keep() {
 }
 
 bool RunFolder::give_back() {
-  const bool restored = std::exchange(aside_, false) && settle_earlier_run(path_);
+  const bool restored = std::exchange(aside_, false) && resolve_earlier_run(path_);
   unlock();
   return restored;
 }
