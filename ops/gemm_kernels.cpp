@@ -60,11 +60,11 @@ PortableTile portable_tile(Context& context, const GemmProduct& p, const Defines
                 .kernel = "gemm",
                 .fixed = fixed,
                 .sizes = {{"M", p.rows()}, {"C", p.columns()}, {"J", p.k()}}});
-  const PortableTile preset;
-  const PortableTile tuned{.tile = tuned_or(values, "TILE", preset.tile),
-                           .side = tuned_or(values, "SIDE", preset.side),
-                           .steps = tuned_or(values, "STEPS", preset.steps)};
-  return tuned.fits(context.device()) ? tuned : preset;
+  const PortableTile defaults;
+  const PortableTile tuned{.tile = tuned_or(values, "TILE", defaults.tile),
+                           .side = tuned_or(values, "SIDE", defaults.side),
+                           .steps = tuned_or(values, "STEPS", defaults.steps)};
+  return tuned.fits(context.device()) ? tuned : defaults;
 }
 
 // The packed panels of w, shared by groups.

@@ -1,6 +1,6 @@
 // Which -D values an op builds a kernel with on this device, where they were measured
 // (docs/clc.md): the user's own table first (ContextConfig::tuned_table), then the project's,
-// ops/tuned.json. Devices that neither names get what the op presets.
+// ops/tuned.json. Devices that neither names get the op's defaults.
 //
 // Both tables are read once a Context. A table that cannot be read counts as none, and Hooks::log
 // hears a warning. An op checks what it is given: a table is a file that anyone may have written.
@@ -26,11 +26,11 @@ struct TunableKernel {
 // The values of the entry whose sizes are nearest; none where nothing was measured.
 NamedNumbers tuned_values(Context& context, const TunableKernel& kernel);
 
-// What `values` say of a parameter, else its preset.
+// What `values` say of a parameter, else its default.
 template <class Number>
-Number tuned_or(const NamedNumbers& values, std::string_view name, Number preset) {
+Number tuned_or(const NamedNumbers& values, std::string_view name, Number fallback) {
   const auto found = values.find(name);
-  return found == values.end() ? preset : static_cast<Number>(found->second);
+  return found == values.end() ? fallback : static_cast<Number>(found->second);
 }
 
 // Where config's own table lies; empty where nothing is kept on disk.

@@ -26,7 +26,7 @@ ordered_json json_of(const TunedEntry& entry) {
           {"sizes", entry.of.sizes},
           {"values", entry.values},
           {"seconds", entry.seconds},
-          {"preset_seconds", entry.preset_seconds}};
+          {"preset_seconds", entry.default_seconds}};
 }
 
 NamedNumbers numbers_of(const OrderedJsonKeys& object) {
@@ -41,7 +41,7 @@ TunedEntry entry_of(const OrderedJsonKeys& json) {
           .values = numbers_of(json.object("values")),
           .driver = json.text("driver"),
           .seconds = json.number("seconds"),
-          .preset_seconds = json.number("preset_seconds")};
+          .default_seconds = json.number("preset_seconds")};
 }
 
 // A table holds some hundred kernels, an object of it less than ten keys.

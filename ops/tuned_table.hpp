@@ -35,7 +35,7 @@ struct TunedEntry {
   NamedNumbers values;  // the best ones
   std::string driver;
   double seconds = 0;         // of a launch with them
-  double preset_seconds = 0;  // and with what the op takes untuned, in the same run
+  double default_seconds = 0;  // and with what the op takes untuned, in the same run
 };
 
 class TunedTable {

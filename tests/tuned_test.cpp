@@ -23,7 +23,7 @@ TunedEntry entry(const NamedNumbers& sizes, std::int64_t tile) {
           .values = {{"TILE", tile}},
           .driver = "1.0",
           .seconds = 1e-3,
-          .preset_seconds = 2e-3};
+          .default_seconds = 2e-3};
 }
 
 TunedKernel wanted(const NamedNumbers& sizes) { return entry(sizes, 0).of; }
@@ -104,7 +104,7 @@ TEST(TunedTable, NamesTheKeyThatIsWrong) {
 TEST(TunedTable, OfTheProjectIsWhole) {
   const TunedTable project = project_tuned_table();
   for (const TunedEntry& each : project.entries()) {
-    EXPECT_LT(each.seconds, each.preset_seconds) << each.of.device << ' ' << each.of.kernel;
+    EXPECT_LT(each.seconds, each.default_seconds) << each.of.device << ' ' << each.of.kernel;
   }
 }
 
@@ -164,7 +164,7 @@ TEST_F(TunedGemm, BuildsItsKernelWithTheTablesValuesAndIsRight) {
   multiply(context);
 }
 
-TEST_F(TunedGemm, TakesItsPresetsWhereTheTableHasNothing) {
+TEST_F(TunedGemm, TakesItsDefaultsWhereTheTableHasNothing) {
   const std::string device = Context(config()).device().name;
   const TunedTable project = project_tuned_table();
   for (const TunedEntry& each : project.entries()) {
@@ -173,7 +173,7 @@ TEST_F(TunedGemm, TakesItsPresetsWhereTheTableHasNothing) {
   EXPECT_THAT(options_of_the_kernel(), HasSubstr("-D TILE=64 -D SIDE=16 -D STEPS=16"));
 }
 
-TEST_F(TunedGemm, TakesItsPresetsInPlaceOfValuesThatItCannotTake) {
+TEST_F(TunedGemm, TakesItsDefaultsInPlaceOfValuesThatItCannotTake) {
   tune({{"TILE", 48}, {"SIDE", 32}});
   EXPECT_THAT(options_of_the_kernel(), HasSubstr("-D TILE=64 -D SIDE=16 -D STEPS=16"));
   tune({{"TILE", 64}, {"STEPS", 1 << 20}});

@@ -48,14 +48,14 @@ class Tune {
         file_(open_kernel_file(options.call.file, options.call.common.include_folders)),
         context_(config_of(options.call.common, file_)),
         base_(chosen_options(options.call, file_, context_.device())),
-        preset_(std::make_unique<KernelCall>(context_, call_spec(options.call, file_, base_))),
-        arguments_(with_arrays(preset_->spec().arguments)),
+        default_call_(std::make_unique<KernelCall>(context_, call_spec(options.call, file_, base_))),
+        arguments_(with_arrays(default_call_->spec().arguments)),
         table_path_(options.table.empty() ? tuned_table_path(config_from_environment())
                                           : options.table),
-        candidates_(tune_candidates(file_.head, preset_->kernel().name, call_numbers(*preset_),
+        candidates_(tune_candidates(file_.head, default_call_->kernel().name, call_numbers(*default_call_),
                                     file_.name)),
         fixed_(options_without(base_, candidates_.parameters)),
-        preset_values_(values_in(base_, candidates_.parameters)),
+        default_values_(values_in(base_, candidates_.parameters)),
         record_(record_path(), subject()) {}
 
   int operator()() {
@@ -87,7 +87,7 @@ class Tune {
     const CallOptions& call = options_.call;
     return fmt::format("{}, {}, {} {}, text {}, {}, --global '{}' --local '{}' {}, {} caches",
                        context_.device().name, context_.device().driver, file_.name,
-                       preset_->kernel().name, digest_of(file_.text).text(), fixed_, call.global,
+                       default_call_->kernel().name, digest_of(file_.text).text(), fixed_, call.global,
                        call.local, fmt::join(call.arguments, " "), options_.caches) +
            captured_call_text();
   }
@@ -114,30 +114,30 @@ class Tune {
 
   // From files where there are any, else all arrays as the untuned kernel leaves them.
   void make_references() {
-    preset_->run();
+    default_call_->run();
     for (const std::string& text : options_.compared) {
       const NamedFile file = named_file(text, "--compare");
-      HostArray wanted = read_reference(*preset_, file);
+      HostArray wanted = read_reference(*default_call_, file);
       references_.push_back({file.array, wanted, tolerance_for(wanted)});
     }
-    const std::string difference = difference_in(*preset_, references_);
+    const std::string difference = difference_in(*default_call_, references_);
     if (!difference.empty()) output_.warning("untuned, {}", difference);
     if (!references_.empty()) return;
-    for (const BoundArray& array : preset_->arrays()) {
+    for (const BoundArray& array : default_call_->arrays()) {
       if (!options_.checked.empty() &&
           std::ranges::find(options_.checked, array.name) == options_.checked.end()) {
         continue;
       }
-      HostArray wanted = preset_->read(array.name);
+      HostArray wanted = default_call_->read(array.name);
       const Tolerance tolerance = tolerance_for(wanted);
       references_.push_back({array.name, std::move(wanted), tolerance});
     }
   }
 
   void announce() {
-    output_.info("{} of {} on {}: {} candidates of {}; untuned {}", preset_->kernel().name,
+    output_.info("{} of {} on {}: {} candidates of {}; untuned {}", default_call_->kernel().name,
                  file_.name, context_.device().name, candidates_.all.size(),
-                 fmt::join(candidates_.parameters, ", "), values_text(preset_values_));
+                 fmt::join(candidates_.parameters, ", "), values_text(default_values_));
     if (record_.resumed() > 0) {
       output_.info("{} are known from an earlier run ({})", record_.resumed(),
                    record_.path().string());
@@ -147,9 +147,9 @@ class Tune {
   void try_all() {
     const std::size_t all = candidates_.all.size();
     const std::size_t most = options_.most == 0 ? all : options_.most;
-    const std::size_t preset = candidates_.find(preset_values_);
+    const std::size_t defaults = candidates_.find(default_values_);
     const auto search = make_search(search_kind(options_.search), candidates_,
-                                    preset == all ? 0 : preset, most, options_.seed);
+                                    defaults == all ? 0 : defaults, most, options_.seed);
     std::size_t tried = 0;
     while (const auto candidate = search->next()) {
       const TrialResult result = result_of(*candidate);
@@ -217,7 +217,7 @@ class Tune {
   void play(Finalist& finalist) {
     KernelCall call(context_, spec_with(finalist.values));
     KernelTimer untuned(context_, caches()), tuned(context_, caches());
-    const PairedTimes times = time_in_turns({untuned, *preset_}, {tuned, call}, plan().timing);
+    const PairedTimes times = time_in_turns({untuned, *default_call_}, {tuned, call}, plan().timing);
     finalist.seconds = summary_of(times.second).median;
     finalist.of_untuned = ratio_of_medians(times.first, times.second);
     finalist.untuned_seconds = summary_of(times.first).median;
@@ -225,7 +225,7 @@ class Tune {
 
   void conclude(const Finalist& best) {
     output_.result("best: {}", gain_text(best));
-    gains_ = best.values != preset_values_ && verdict_on(best.of_untuned) == SpeedVerdict::faster;
+    gains_ = best.values != default_values_ && verdict_on(best.of_untuned) == SpeedVerdict::faster;
     if (options_.dry_run || table_path_.empty()) return;
     TunedTable table = TunedTable::read(table_path_);
     const TunedKernel kernel = tuned_kernel();
@@ -244,8 +244,8 @@ class Tune {
   }
 
   TunedKernel tuned_kernel() const {
-    return {context_.device().name, kernel_file_name(), preset_->kernel().name, fixed_,
-            call_sizes(*preset_)};
+    return {context_.device().name, kernel_file_name(), default_call_->kernel().name, fixed_,
+            call_sizes(*default_call_)};
   }
 
   // Of a captured launch that of its run, where it is known to ops.
@@ -256,10 +256,10 @@ class Tune {
 
   void tell_json(const Finalist* best) {
     ordered_json json{{"file", file_.name},
-                      {"kernel", preset_->kernel().name},
+                      {"kernel", default_call_->kernel().name},
                       {"device", context_.device().name},
                       {"options", fixed_},
-                      {"untuned", {{"values", preset_values_}}},
+                      {"untuned", {{"values", default_values_}}},
                       {"resumed", record_.resumed()},
                       {"candidates", candidates_json(record_)}};
     if (best != nullptr) {
@@ -275,12 +275,12 @@ class Tune {
   KernelFile file_;
   Context context_;
   std::string base_;  // options as the call says them: what is untuned
-  std::unique_ptr<KernelCall> preset_;
+  std::unique_ptr<KernelCall> default_call_;
   std::vector<CallArgument> arguments_;  // of every candidate
   std::filesystem::path table_path_;     // empty: none is written
   TuneCandidates candidates_;
   std::string fixed_;  // of them what is not tuned
-  NamedNumbers preset_values_;
+  NamedNumbers default_values_;
   TuneRecord record_;
   std::vector<ReferenceArray> references_;
   std::optional<double> best_;
