@@ -7,10 +7,10 @@
 // Shapes  x [D], changed; q [H, E]; parts [H, splits, E + 2]; joined [groups, H, E]; hidden [F];
 //         rope_table [P, E / 2, 2]; keys, values [S, G, E]; weights [outputs, inputs], packed
 // Types   weights one quantised type, packed, all else f32; position, first, last [1] i32
-// Work    work-groups of one item, all running at once, that share out heads, keys and panels and
-//         meet after each part (group_meeting_cpu.clh). OpenCL does not promise that they can: for
-//         devices known to run so many groups side by side (ops/decode_layers.hpp). Where one does
-//         not come, meeting[1] says so, and all leave.
+// Work    co-resident work-groups of one item that share out heads, keys and panels,
+//         with a grid barrier after each part (grid_barrier_cpu.clh). OpenCL does not promise
+//         co-resident groups: for devices known to have so many (ops/decode_layers.hpp). Where one
+//         does not arrive, grid_barrier[1] is set, and all leave.
 // Local   scratch: a row of integers (gemm_int8_cpu.clh), or what attention_decode_cpu.clh wants
 // Cost    reads every weight once and the cache's rows first .. last
 // Numerics  each number as the kernels of rms_norm, gemm_skinny_int8, rope, attention_decode and
@@ -20,7 +20,7 @@
 #include "attention_decode_cpu.clh"
 #include "decode_layers_table.clh"
 #include "gemm_int8_cpu.clh"
-#include "group_meeting_cpu.clh"
+#include "grid_barrier_cpu.clh"
 #include "rms_norm_scale_cpu.clh"
 #include "rope_rotate_cpu.clh"
 #include "swiglu16.clh"
@@ -73,24 +73,24 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
     __global float* x, __global float* q, __global float* parts, __global float* joined,
     __global float* hidden, __global const ulong* addresses, __global const float* rope_table,
     __global const int* position, __global const int* first, __global const int* last,
-    __global volatile int* meeting, uint layers, uint D, uint F, uint H, uint G, uint E, uint S,
-    uint splits, float epsilon, float scale, __local char* scratch) {
+    __global volatile int* grid_barrier, uint layers, uint D, uint F, uint H, uint G, uint E,
+    uint S, uint splits, float epsilon, float scale, __local char* scratch) {
   const int at = position[0];
   __global const float* angles = rope_table + (long)at * E;
   __global float* attention = joined + get_group_id(0) * H * E;
-  Attendance mine = {0, MOST_SPINS};
+  GridPhase mine = {0, MOST_SPINS};
   for (uint l = 0; l < layers; ++l) {
     __global const ulong* layer = addresses + l * ADDRESSES;
     round_normed_row(scratch, x, FLOATS(INPUT_NORM), row_scale(x, D, epsilon), D);
     project_heads(layer, q, scratch, D, H, G, E, angles, at, S);
-    if (!meet(meeting, &mine)) return;  // q and the cache's new row are whole
+    if (!grid_sync(grid_barrier, &mine)) return;  // q and the cache's new row are whole
 
     // By turns, so that where splits are empty no group has more than its share.
     for (uint unit = get_group_id(0); unit < G * splits; unit += get_num_groups(0)) {
       attend_split(parts, q, FLOATS(KEYS_CACHE), FLOATS(VALUES_CACHE), first, last, H, G, E, scale,
                    splits, unit / G, unit % G, 0, (__local float*)scratch);
     }
-    if (!meet(meeting, &mine)) return;  // all parts of attention are there
+    if (!grid_sync(grid_barrier, &mine)) return;  // all parts of attention are there
 
     for (uint h = 0; h < H; ++h) {
       // clc: allow index-overflow below D
@@ -98,14 +98,14 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
     }
     round_row(scratch, attention, H * E);
     add_product(x, WEIGHTS(O_WEIGHT), scratch, D, H * E);
-    if (!meet(meeting, &mine)) return;  // x is whole
+    if (!grid_sync(grid_barrier, &mine)) return;  // x is whole
 
     round_normed_row(scratch, x, FLOATS(OUTPUT_NORM), row_scale(x, D, epsilon), D);
     gate_and_up(hidden, layer, scratch, F, D);
-    if (!meet(meeting, &mine)) return;  // hidden is whole
+    if (!grid_sync(grid_barrier, &mine)) return;  // hidden is whole
 
     round_row(scratch, hidden, F);
     add_product(x, WEIGHTS(DOWN_WEIGHT), scratch, D, F);
-    if (!meet(meeting, &mine)) return;  // x is whole
+    if (!grid_sync(grid_barrier, &mine)) return;  // x is whole
   }
 }

@@ -12,11 +12,11 @@
 //         keys, values [S, G, E]; s_parts a number a row of a and slice of its steps; weights
 //         [outputs, inputs]
 // Types   weights one type of quant.clh, all else f32; position, first, last [1] i32
-// Work    work-groups of GROUP items that all run at once and meet after each of five parts
-//         (group_meeting.clh): projections, attention by shares of keys, o, gate and up, down.
+// Work    work-groups of GROUP items that are co-resident, with a grid barrier after each of five
+//         parts (grid_barrier.clh): projections, attention by shares of keys, o, gate and up, down.
 //         decode_pairs_gpu.clh says how a product is shared out. Its first weights are prefetched
-//         before the meeting that it waits for: memory never waits for a meeting. h a^T is shared
-//         by all groups before a product, with a meeting more.
+//         before the barrier that it waits for: memory never waits for a barrier. h a^T is shared
+//         by all groups before a product, with one more grid barrier.
 //         Loops with barriers run at least once: pocl makes copies of all that follows one that
 //         need not.
 // Local   the row that a product reads; what attention needs lies in the same place
@@ -32,7 +32,7 @@
 //! clc: budget on gfx90a registers<=128 spills<=15
 #include "decode_attention_gpu.clh"
 #include "decode_products_gpu.clh"
-#include "group_meeting.clh"
+#include "grid_barrier.clh"
 
 // input = x w; gives rms_norm's scale.
 __attribute__((always_inline)) float load_normed(__local float* input, __global const float* x,
@@ -55,16 +55,16 @@ __attribute__((always_inline)) void load_row(__local float* input, __global cons
   barrier(CLK_LOCAL_MEM_FENCE);  // input is whole
 }
 
-// The split-K slices of h a^T are computed and added up, with a meeting between.
+// The split-K slices of h a^T are computed and added up, with a grid barrier between.
 #ifdef ADAPTED
-#define MEETINGS 9
+#define GRID_BARRIERS 9
 #define MAKE_S(part)                                  \
   make_s_parts(part, s_parts, layer, input, scratch); \
-  arrive(meeting);                                    \
-  wait_for(meeting, turn += groups);                  \
+  arrive(grid_barrier);                               \
+  wait_for(grid_barrier, turn += groups);             \
   join_s_parts(part, s, s_parts, layer);
 #else
-#define MEETINGS 5
+#define GRID_BARRIERS 5
 #define MAKE_S(part)
 #endif
 
@@ -72,7 +72,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
     __global float* x, __global float* q, __global float* parts, __global float* hidden,
     __global float* s_parts, __global const ulong* addresses, __global const float* rope_table,
     __global const int* position, __global const int* first, __global const int* last,
-    __global volatile uint* meeting, uint layers, uint S, float epsilon, float scale) {
+    __global volatile uint* grid_barrier, uint layers, uint S, float epsilon, float scale) {
   __local float input[LOCAL_FLOATS] __attribute__((aligned(16)));
   __local float scratch[TEAM_SCRATCH(2)];
   __local float s[MOST_RANKS], factors[2 * H * SPLITS];
@@ -81,7 +81,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
   barrier(CLK_LOCAL_MEM_FENCE);  // the table is whole
   const uint groups = get_num_groups(0);
   const Row row = {x, q, hidden, rope_table + (long)position[0] * E, position[0], S};
-  uint turn = arrivals_before(meeting, groups * MEETINGS * layers);
+  uint turn = arrivals_before(grid_barrier, groups * GRID_BARRIERS * layers);
   Vec8Pair ahead[AHEAD];
   load_ahead(ahead, HEADS, table, pair_of(HEADS, 0));
   uint l = 0;
@@ -90,34 +90,34 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
     float factor = load_normed(input, x, FLOATS(INPUT_NORM), epsilon, scratch);
     MAKE_S(HEADS)
     multiply(HEADS, ahead, layer, &row, input, factor, s, scratch);
-    arrive(meeting);
-    wait_for(meeting, turn += groups);  // q and the cache's new row are whole
+    arrive(grid_barrier);
+    wait_for(grid_barrier, turn += groups);  // q and the cache's new row are whole
 
     attend(parts, layer, q, first[0], last[0], scale, input, scratch);
-    arrive(meeting);
+    arrive(grid_barrier);
     load_ahead(ahead, O, layer, pair_of(O, 0));
-    wait_for(meeting, turn += groups);  // all parts of attention are there
+    wait_for(grid_barrier, turn += groups);  // all parts of attention are there
 
     load_joined(input, factors, parts);
     MAKE_S(O)
     multiply(O, ahead, layer, &row, input, 1.0f, s, scratch);
-    arrive(meeting);
+    arrive(grid_barrier);
     load_ahead(ahead, GATES, layer, pair_of(GATES, 0));
-    wait_for(meeting, turn += groups);  // x is whole
+    wait_for(grid_barrier, turn += groups);  // x is whole
 
     factor = load_normed(input, x, FLOATS(OUTPUT_NORM), epsilon, scratch);
     MAKE_S(GATES)
     multiply(GATES, ahead, layer, &row, input, factor, s, scratch);
-    arrive(meeting);
+    arrive(grid_barrier);
     load_ahead(ahead, DOWN, layer, pair_of(DOWN, 0));
-    wait_for(meeting, turn += groups);  // hidden is whole
+    wait_for(grid_barrier, turn += groups);  // hidden is whole
 
     load_row(input, hidden, F);
     MAKE_S(DOWN)
     multiply(DOWN, ahead, layer, &row, input, 1.0f, s, scratch);
-    arrive(meeting);
+    arrive(grid_barrier);
     if (l + 1 < layers) load_ahead(ahead, HEADS, layer + ADDRESSES, pair_of(HEADS, 0));
-    wait_for(meeting, turn += groups);  // x is whole
+    wait_for(grid_barrier, turn += groups);  // x is whole
   } while (++l < layers);
-  if (get_group_id(0) == 0) end_launch(meeting);
+  if (get_group_id(0) == 0) end_launch(grid_barrier);
 }

@@ -76,9 +76,9 @@ bool CachedForward::record_in_one_launch(Recorded& f, const Tensor& x) {
       decode_layers_of(model_, adapter_, cache_, model_.rope_table(max_positions_),
                        {f.rows.positions, f.rows.first, f.rows.last});
   if (!decode.has_value() || !decodes_in_one_launch(context_, *decode)) return false;
-  f.meeting = context_.upload<std::int32_t>({3}, DType::i32, std::array<std::int32_t, 3>{},
+  f.grid_barrier = context_.upload<std::int32_t>({3}, DType::i32, std::array<std::int32_t, 3>{},
                                             MemoryTag::activations);
-  record_decode_layers(f.batch, x, *decode, f.meeting);
+  record_decode_layers(f.batch, x, *decode, f.grid_barrier);
   return true;
 }
 
@@ -179,8 +179,8 @@ void CachedForward::step(std::int64_t position) {
 
 bool CachedForward::step_gave_up() const {
   const auto found = forwards_.find(1);
-  return found != forwards_.end() && !found->second->meeting.empty() &&
-         context_.read<std::int32_t>(found->second->meeting)[1] != 0;
+  return found != forwards_.end() && !found->second->grid_barrier.empty() &&
+         context_.read<std::int32_t>(found->second->grid_barrier)[1] != 0;
 }
 
 }  // namespace clora

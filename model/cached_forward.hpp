@@ -62,7 +62,7 @@ class CachedForward {
 
     Rows rows;
     Batch batch;
-    Tensor meeting;  // of a step in one launch (ops/decode_layers.hpp), else empty
+    Tensor grid_barrier;  // of a step in one launch (ops/decode_layers.hpp), else empty
     std::array<HostHold<Staging>, 2> staging;  // by turns: one upload may still be read
     std::size_t turn = 0;
   };

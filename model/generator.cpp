@@ -17,7 +17,7 @@
 namespace clora {
 namespace {
 
-// A step whose work-groups do not meet takes longer than this (cl/group_meeting*.clh).
+// A step in which a grid barrier fails takes longer than this (cl/grid_barrier*.clh).
 constexpr double kLateSeconds = 0.5;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {

@@ -1,4 +1,4 @@
-// The largest micro-batch that a run will meet, for which memory is planned before its first step.
+// The largest micro-batch of a run, for which memory is planned before its first step.
 // Pure host arithmetic.
 #pragma once
 

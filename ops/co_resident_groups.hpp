@@ -1,5 +1,5 @@
 // Which launches may count on co-resident work-groups: groups that all run at once, so that they
-// can wait for one another within the launch (a grid barrier, cl/group_meeting*.clh). OpenCL
+// can wait for one another within the launch (a grid barrier, cl/grid_barrier*.clh). OpenCL
 // promises that of no device. This is the one place that decides it; a kernel with a grid barrier
 // is taken only where it says so, and has a path of separate launches for everywhere else.
 //

@@ -126,9 +126,9 @@ void test_decode_cpu(SelfTest& test, DType type) {
                              .value_cache = test.changed(test.input({S, G, E}))});
   }
   const Tensor x = test.changed(test.input({1, D}));
-  const Tensor meeting = test.input({3}, std::vector<std::int32_t>(3));
+  const Tensor grid_barrier = test.input({3}, std::vector<std::int32_t>(3));
   if (decodes_in_one_launch(test.batch().context(), decode)) {
-    record_decode_layers(test.batch(), x, decode, meeting);
+    record_decode_layers(test.batch(), x, decode, grid_barrier);
   } else {
     record_decode_layers_composed(test.batch(), x, decode);
   }
@@ -165,11 +165,11 @@ void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
   probe.first = test.input({1}, std::vector<std::int32_t>{S > 2 ? 1 : 0});
   probe.last = test.input({1}, position);
   const Tensor x = test.changed(test.input({1, decode_sizes(decode).D}));
-  const Tensor meeting = test.input({3}, std::vector<std::int32_t>(3));
+  const Tensor grid_barrier = test.input({3}, std::vector<std::int32_t>(3));
   if (makes_reference(test.batch().context())) {
     record_decode_layers_composed(test.batch(), x, probe);
   } else {
-    record_decode_layers_gpu(test.batch(), x, probe, meeting, decode);
+    record_decode_layers_gpu(test.batch(), x, probe, grid_barrier, decode);
   }
 }
 
@@ -253,12 +253,12 @@ bool decodes_in_one_launch(Context& context, const DecodeLayers& decode) {
 }
 
 void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& decode,
-                          const Tensor& meeting) {
+                          const Tensor& grid_barrier) {
   const Sizes s = checked(x, decode);
-  require_tensor("decode_layers", "meeting", meeting, {3}, DType::i32);
+  require_tensor("decode_layers", "grid_barrier", grid_barrier, {3}, DType::i32);
   Context& context = batch.context();
   if (!is_for_cpus(context.variant())) {
-    return record_decode_layers_gpu(batch, x, decode, meeting, decode);
+    return record_decode_layers_gpu(batch, x, decode, grid_barrier, decode);
   }
   require(fits(context, decode),
           "decode_layers: the layers' weights must be packed and of one type");
@@ -268,13 +268,13 @@ void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& dec
     return batch.temporary(shape, DType::f32, name);
   };
   const Defines defines = defines_of(decode);
-  batch.fill_zero(meeting);
+  batch.fill_zero(grid_barrier);
   batch.launch({context.kernel(kFile, "decode_layers", defines), single_item_groups(groups),
                 decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
                x, temporary({s.H, s.E}, "q"), temporary({s.H, splits, s.E + 2}, "attention parts"),
                temporary({groups, s.H, s.E}, "attention"), temporary({s.F}, "swiglu"),
                decode_table(context, kFile, defines, decode), decode.rope_table, decode.position,
-               decode.first, decode.last, meeting, u32(s.layers), u32(s.D), u32(s.F), u32(s.H),
+               decode.first, decode.last, grid_barrier, u32(s.layers), u32(s.D), u32(s.F), u32(s.H),
                u32(s.G), u32(s.E), u32(s.S), u32(splits), decode.epsilon, decode_attention_scale(s),
                LocalMemory{scratch_bytes(s)});
 }

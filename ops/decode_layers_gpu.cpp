@@ -140,7 +140,7 @@ std::string decode_layers_gpu_options(Context& context, const DecodeLayers& deco
 }
 
 void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers& decode,
-                              const Tensor& meeting, const DecodeLayers& program_of) {
+                              const Tensor& grid_barrier, const DecodeLayers& program_of) {
   Context& context = batch.context();
   const Device& device = context.device();
   const DecodeSizes s = decode_sizes(decode);
@@ -159,7 +159,7 @@ void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers&
                temporary({s.H, splits_of(device, s), s.E + 2}, "attention parts"),
                temporary({s.F}, "swiglu"), temporary({most_s_parts(decode)}, "s parts"),
                decode_table(context, kDecodeLayersGpu, defines, decode), decode.rope_table,
-               decode.position, decode.first, decode.last, meeting, u32(s.layers), u32(s.S),
+               decode.position, decode.first, decode.last, grid_barrier, u32(s.layers), u32(s.S),
                decode.epsilon, decode_attention_scale(s));
 }
 

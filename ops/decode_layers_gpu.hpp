@@ -22,6 +22,6 @@ std::string decode_layers_gpu_options(Context& context, const DecodeLayers& deco
 // model that its layers belong to. REQUIRES: decode_layers_gpu_fit(); tensors checked; the device
 // runs a group on each unit at once (ops/co_resident_groups.hpp).
 void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers& decode,
-                              const Tensor& meeting, const DecodeLayers& program_of);
+                              const Tensor& grid_barrier, const DecodeLayers& program_of);
 
 }  // namespace clora

@@ -25,7 +25,7 @@ enum class ErrorCode {
   build_failed,      // a kernel does not compile; the message holds options and log
   device,            // an OpenCL call failed
   device_lost,       // the Context cannot be used any more (runtime/device_health.hpp)
-  diverged,          // training met a loss that is not finite
+  diverged,          // training reached a loss that is not finite
   cancelled,         // the caller asked to stop
 };
 

@@ -63,12 +63,12 @@ TEST_F(ClcLint, FindsABarrierThatABreakOrContinueOfSomeItemsGoesAround) {
 }
 
 TEST_F(ClcLint, FollowsCallsToABarrier) {
-  const std::string meet = "void meet(uint i) {\nif (i == 0) " + std::string(kBarrier) + "\n}\n";
-  EXPECT_THAT(found(meet + group_kernel("meet(get_local_id(0));")),
+  const std::string wait_all = "void wait_all(uint i) {\nif (i == 0) " + std::string(kBarrier) + "\n}\n";
+  EXPECT_THAT(found(wait_all + group_kernel("wait_all(get_local_id(0));")),
               ElementsAre("barrier-in-divergent-flow 2"));
-  EXPECT_THAT(found(meet + group_kernel("if (get_local_id(0)) meet(n);")),
+  EXPECT_THAT(found(wait_all + group_kernel("if (get_local_id(0)) wait_all(n);")),
               ElementsAre("barrier-in-divergent-flow 5"));
-  EXPECT_THAT(found(meet + group_kernel("meet(n); y[get_local_id(0)] = 0;")), IsEmpty());
+  EXPECT_THAT(found(wait_all + group_kernel("wait_all(n); y[get_local_id(0)] = 0;")), IsEmpty());
 }
 
 TEST_F(ClcLint, FindsLocalMemoryAndBarriersInFilesForCpus) {
@@ -85,8 +85,8 @@ TEST_F(ClcLint, FindsLocalMemoryAndBarriersInFilesForCpus) {
 TEST_F(ClcLint, WantsTheWorkGroupSizeOfKernelsThatCountOnIt) {
   EXPECT_THAT(found("__kernel void k(__global float* y) { y[get_local_id(0)] = 0; }"),
               ElementsAre("missing-reqd-work-group-size 1"));
-  EXPECT_THAT(found("void meet() { barrier(CLK_LOCAL_MEM_FENCE); }\n"
-                    "__kernel void k(__global float* y) { meet(); }"),
+  EXPECT_THAT(found("void wait_all() { barrier(CLK_LOCAL_MEM_FENCE); }\n"
+                    "__kernel void k(__global float* y) { wait_all(); }"),
               ElementsAre("missing-reqd-work-group-size 2"));
   EXPECT_THAT(found("__kernel void k(__global float* y) { y[get_global_id(0)] = 0; }"), IsEmpty());
 }

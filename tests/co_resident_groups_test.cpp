@@ -133,7 +133,7 @@ TEST(GridBarriers, AreInTheKernelsThatDecodeInOneLaunchAlone) {
     if (entry.path().extension() != ".cl") continue;
     const std::string file = entry.path().filename().string();
     const std::string text = kernel_text(file, {});
-    for (const char* wait : {"void wait_for(", "int meet("}) {
+    for (const char* wait : {"void wait_for(", "int grid_sync("}) {
       if (text.find(wait) != std::string::npos) with_barrier.push_back(file);
     }
   }

@@ -1,4 +1,4 @@
-// Commands that meet an error: what was there before stays, and the message says what to do.
+// Commands that fail: what was there before stays, and the message says what to do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -23,11 +23,11 @@ constexpr Shapes kThreeKeyHeads{2, 192, 64, 9, 3, 64, 40};
 constexpr Shapes kNarrowHeads{2, 64, 128, 4, 2, 16, 40};
 
 void run_one_launch(Context& context, const Layers& layers) {
-  const Tensor meeting = test::upload(context, {3}, std::vector<std::int32_t>{7, 7, 7});
+  const Tensor grid_barrier = test::upload(context, {3}, std::vector<std::int32_t>{7, 7, 7});
   Batch batch(context);
-  record_decode_layers(batch, layers.x, layers.decode, meeting);
+  record_decode_layers(batch, layers.x, layers.decode, grid_barrier);
   batch.submit().wait();
-  EXPECT_EQ(context.read<std::int32_t>(meeting)[1], 0) << "the groups did not meet";
+  EXPECT_EQ(context.read<std::int32_t>(grid_barrier)[1], 0) << "a group did not arrive";
 }
 
 void run_composed(Context& context, const Layers& layers) {
@@ -110,19 +110,19 @@ TEST_F(OneLaunch, PassesItsSelfTest) {
   EXPECT_THAT(*tested.missing_sums, testing::IsEmpty());
 }
 
-TEST_F(OneLaunch, SaysSoWhereItsGroupsDoNotMeet) {
-  if (context().device().compute_units < 2) GTEST_SKIP() << "one group meets itself";
+TEST_F(OneLaunch, SaysSoWhereAGroupDoesNotArrive) {
+  if (context().device().compute_units < 2) GTEST_SKIP() << "one group waits for none";
   const test::Folders folders;
-  folders.replace("group_meeting_cpu.clh", "SECONDS 5", "SECONDS 1");
-  folders.replace("group_meeting_cpu.clh", "atomic_inc(meeting) +",
-                  "(get_group_id(0) == 0 ? atomic_inc(meeting) : -1) +");
+  folders.replace("grid_barrier_cpu.clh", "SECONDS 5", "SECONDS 1");
+  folders.replace("grid_barrier_cpu.clh", "atomic_inc(grid_barrier) +",
+                  "(get_group_id(0) == 0 ? atomic_inc(grid_barrier) : -1) +");
   const test::Observed untested(folders, Variant::avx512_bf16, false);
   const Layers layers(*untested.context, kSmall, DType::q4_1, {3, 0});
-  const Tensor meeting = test::upload(*untested.context, {3}, std::vector<std::int32_t>{0, 0, 0});
+  const Tensor grid_barrier = test::upload(*untested.context, {3}, std::vector<std::int32_t>{0, 0, 0});
   Batch batch(*untested.context);
-  record_decode_layers(batch, layers.x, layers.decode, meeting);
+  record_decode_layers(batch, layers.x, layers.decode, grid_barrier);
   batch.submit().wait();
-  EXPECT_EQ(untested.context->read<std::int32_t>(meeting)[1], 1);
+  EXPECT_EQ(untested.context->read<std::int32_t>(grid_barrier)[1], 1);
 
   const test::Observed tested(folders, Variant::avx512_bf16);
   const Layers same(*tested.context, kSmall, DType::q4_1, {3, 0});
@@ -144,11 +144,11 @@ class OneLaunchOfManyItems : public testing::Test {
   Context& context() { return test::context_of(variant()); }
   void run(const Layers& layers, int times = 1) {
     ASSERT_TRUE(decode_layers_gpu_fit(context(), layers.decode));
-    const Tensor meeting = test::upload(context(), {3}, std::vector<std::int32_t>{0, 0, 0});
+    const Tensor grid_barrier = test::upload(context(), {3}, std::vector<std::int32_t>{0, 0, 0});
     Batch batch(context());
-    record_decode_layers_gpu(batch, layers.x, layers.decode, meeting, layers.decode);
+    record_decode_layers_gpu(batch, layers.x, layers.decode, grid_barrier, layers.decode);
     for (int i = 0; i < times; ++i) batch.submit().wait();
-    EXPECT_EQ(context().read<std::int32_t>(meeting)[1], 0) << "the groups did not meet";
+    EXPECT_EQ(context().read<std::int32_t>(grid_barrier)[1], 0) << "a group did not arrive";
   }
   static std::vector<float> floats_of(const Layers& layers) {
     std::vector<float> values;
@@ -187,7 +187,7 @@ TEST_F(OneLaunchOfManyItems, AddsAnAdapterOfAnyRanks) {
   expect_composed(DType::bf16, {2, 128, 1088, 4, 2, 32, 40}, {7, 0}, 1, true);
 }
 
-// Meetings are counted on from launch to launch.
+// Arrivals are counted on from launch to launch.
 TEST_F(OneLaunchOfManyItems, GoesOnWithItsOwnResultsInEveryReplay) {
   expect_composed(DType::bf16, kWithBiases, {120, 3}, 3);
 }
@@ -197,46 +197,46 @@ TEST_F(OneLaunchOfManyItems, AttendsToManyKeys) {
   expect_composed(DType::bf16, {1, 64, 64, 2, 1, 32, 2100}, {2099, 0});
 }
 
-TEST_F(OneLaunchOfManyItems, SaysSoWhereItsGroupsDoNotMeet) {
-  if (context().device().compute_units < 2) GTEST_SKIP() << "one group meets itself";
+TEST_F(OneLaunchOfManyItems, SaysSoWhereAGroupDoesNotArrive) {
+  if (context().device().compute_units < 2) GTEST_SKIP() << "one group waits for none";
   const test::Folders folders;
-  folders.replace("group_meeting.clh", "LONGEST_WAIT 10000000", "LONGEST_WAIT 100000");
-  folders.replace("group_meeting.clh", "LONGEST_WAIT 400000000", "LONGEST_WAIT 1000000");
-  folders.replace("group_meeting.clh", "if (GROUP_LEADER) count_arrival",
+  folders.replace("grid_barrier.clh", "LONGEST_WAIT 10000000", "LONGEST_WAIT 100000");
+  folders.replace("grid_barrier.clh", "LONGEST_WAIT 400000000", "LONGEST_WAIT 1000000");
+  folders.replace("grid_barrier.clh", "if (GROUP_LEADER) count_arrival",
                   "if (GROUP_LEADER && get_group_id(0) == 0) count_arrival");
   const test::Observed lonely(folders, variant(), false);
   const Layers layers(*lonely.context, kWithBiases, DType::bf16, {3, 0}, Layout::plain);
-  const Tensor meeting = test::upload(*lonely.context, {3}, std::vector<std::int32_t>{0, 0, 0});
+  const Tensor grid_barrier = test::upload(*lonely.context, {3}, std::vector<std::int32_t>{0, 0, 0});
   Batch batch(*lonely.context);
-  record_decode_layers_gpu(batch, layers.x, layers.decode, meeting, layers.decode);
+  record_decode_layers_gpu(batch, layers.x, layers.decode, grid_barrier, layers.decode);
   batch.submit().wait();
-  EXPECT_NE(lonely.context->read<std::int32_t>(meeting)[1], 0);
+  EXPECT_NE(lonely.context->read<std::int32_t>(grid_barrier)[1], 0);
 }
 
 // A flag that outlived its launch would end the waits of the next ones after a moment, long before
 // the host takes a step for late and reads it.
 TEST_F(OneLaunchOfManyItems, IsRightAgainAfterALaunchThatGaveUp) {
-  if (context().device().compute_units < 2) GTEST_SKIP() << "one group meets itself";
+  if (context().device().compute_units < 2) GTEST_SKIP() << "one group waits for none";
   const test::Folders folders;
-  folders.replace("group_meeting.clh", "LONGEST_WAIT 10000000", "LONGEST_WAIT 1000000");
-  folders.replace("group_meeting.clh", "LONGEST_WAIT 400000000", "LONGEST_WAIT 50000000");
+  folders.replace("grid_barrier.clh", "LONGEST_WAIT 10000000", "LONGEST_WAIT 1000000");
+  folders.replace("grid_barrier.clh", "LONGEST_WAIT 400000000", "LONGEST_WAIT 50000000");
   // One group of the first launch is late.
-  folders.replace("group_meeting.clh", "if (GROUP_LEADER) count_arrival(meeting);",
-                  "if (GROUP_LEADER && meeting[2] == 0 && get_group_id(0) == 1) "
-                  "while (meeting[1] == 0);\n  if (GROUP_LEADER) count_arrival(meeting);");
+  folders.replace("grid_barrier.clh", "if (GROUP_LEADER) count_arrival(grid_barrier);",
+                  "if (GROUP_LEADER && grid_barrier[2] == 0 && get_group_id(0) == 1) "
+                  "while (grid_barrier[1] == 0);\n  if (GROUP_LEADER) count_arrival(grid_barrier);");
   const test::Observed late(folders, variant(), false);
   const Layers layers(*late.context, kWithBiases, DType::bf16, {33, 5}, Layout::plain);
   const Layers same(*late.context, kWithBiases, DType::bf16, {33, 5}, Layout::plain);
   const std::vector<float> x = late.context->read<float>(layers.x);
-  const Tensor meeting = test::upload(*late.context, {3}, std::vector<std::int32_t>{0, 0, 0});
+  const Tensor grid_barrier = test::upload(*late.context, {3}, std::vector<std::int32_t>{0, 0, 0});
   Batch batch(*late.context);
-  record_decode_layers_gpu(batch, layers.x, layers.decode, meeting, layers.decode);
+  record_decode_layers_gpu(batch, layers.x, layers.decode, grid_barrier, layers.decode);
   batch.submit().wait();
-  const std::int32_t flag = late.context->read<std::int32_t>(meeting)[1];
+  const std::int32_t flag = late.context->read<std::int32_t>(grid_barrier)[1];
   EXPECT_NE(flag, 0);
   late.context->write(layers.x, std::as_bytes(std::span(x)));
   batch.submit().wait();
-  EXPECT_EQ(late.context->read<std::int32_t>(meeting)[1], flag) << "the second one gave up, too";
+  EXPECT_EQ(late.context->read<std::int32_t>(grid_barrier)[1], flag) << "the second one gave up, too";
   run_composed(*late.context, same);
   test::expect_close(floats_of(layers), test::to_double(floats_of(same)), 1e-4,
                      "the second launch");
@@ -255,9 +255,9 @@ TEST_F(OneLaunchOfManyItems, OfSomeLayersRunsByTheProgramOfAll) {
   Batch reference(context());
   record_decode_layers_composed(reference, composed, some);
   reference.submit().wait();
-  const Tensor meeting = test::upload(context(), {3}, std::vector<std::int32_t>{0, 0, 0});
+  const Tensor grid_barrier = test::upload(context(), {3}, std::vector<std::int32_t>{0, 0, 0});
   Batch batch(context());
-  record_decode_layers_gpu(batch, all.x, some, meeting, all.decode);
+  record_decode_layers_gpu(batch, all.x, some, grid_barrier, all.decode);
   batch.submit().wait();
   EXPECT_NE(all.bits(), before);
   test::expect_close(context().read<float>(all.x), test::to_double(context().read<float>(composed)),

@@ -41,7 +41,7 @@ std::vector<Planned> read_plan(const std::string& text) {
   return all;
 }
 
-bool meet(const Planned& a, const Planned& b) {
+bool collide(const Planned& a, const Planned& b) {
   const bool in_time = a.life.first <= b.life.last && b.life.first <= a.life.last;
   const bool in_space = a.place.chunk == b.place.chunk &&
                         a.place.offset < b.place.offset + b.life.bytes &&
@@ -54,7 +54,7 @@ void expect_a_good_plan(const Batch& batch, std::size_t least_temporaries) {
   ASSERT_GE(all.size(), least_temporaries);
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      ASSERT_FALSE(meet(all[i], all[j])) << all[i].name << " and " << all[j].name;
+      ASSERT_FALSE(collide(all[i], all[j])) << all[i].name << " and " << all[j].name;
     }
   }
   EXPECT_LE(static_cast<double>(batch.planned_bytes()),

@@ -53,7 +53,7 @@ TEST(Ptx, IsForNvidiaGpusAlone) {
 TEST(Ptx, IsInNoProgramThatAPortableContextBuilds) {
   const test::Folders folders;
   for (const char* file :
-       {"activations.clh", "row_vecs.clh", "team_sums.clh", "softmax.cl", "group_meeting.clh"}) {
+       {"activations.clh", "row_vecs.clh", "team_sums.clh", "softmax.cl", "grid_barrier.clh"}) {
     folders.replace(file, "#ifdef USE_PTX\n", "#ifdef USE_PTX\n#error \"PTX\"\n");
   }
   const test::Observed portable(folders, Variant::portable);
