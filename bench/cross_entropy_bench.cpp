@@ -1,6 +1,6 @@
 // cross_entropy_backward/fused/f32/TxV: loss and gradient over a chunk of logits, and
 // cross_entropy, the loss alone; head_loss/FORM/TYPE/TxVxD and head_loss_backward: the head of
-// SmolLM2-135M joined with them by chunks, or composed of products over all rows.
+// SmolLM2-135M joined with them by chunks, or unfused (composed): products over all rows.
 #include "ops/cross_entropy.hpp"
 
 #include <cmath>
@@ -62,7 +62,7 @@ using RecordHeadLoss = void (*)(Batch&, const Tensor& loss, const Tensor& dx,
                                 const HeadLossInputs&);
 
 // The whole [T, V] at once, of products and cross_entropy.
-void record_head_loss_composed(Batch& batch, const Tensor& loss, const Tensor& dx,
+void record_head_loss_unfused(Batch& batch, const Tensor& loss, const Tensor& dx,
                                const HeadLossInputs& in) {
   const Tensor logits =
       batch.temporary({in.x.shape()[0], in.head.shape()[0]}, DType::f32, "logits");
@@ -107,7 +107,7 @@ const bool kAdded = add_family([] {
   add({.op = "cross_entropy_backward", .shape = chunk}, cross_entropy, chunk, true);
   for (const auto& [form, record] :
        {std::pair<const char*, RecordHeadLoss>{"fused", record_head_loss},
-        {"composed", record_head_loss_composed}}) {
+        {"composed", record_head_loss_unfused}}) {
     add_both({.op = "head_loss", .form = form, .type = "q8_0", .shape = head}, head_loss, record,
              DType::q8_0, head, false);
     add_both({.op = "head_loss_backward", .form = form, .type = "q8_0", .shape = head}, head_loss,

@@ -1,5 +1,5 @@
 // decode_layers/FORM/TYPE/LAYERSxDxPOSITION/bf16: one token through SmolLM2-135M's blocks, with so
-// many positions in the cache: as one launch (fused) and as the composed ops.
+// many positions in the cache: as one launch (fused) and as the unfused ops (composed).
 #include "ops/decode_layers.hpp"
 
 #include "bench/support/op_bench.hpp"
@@ -28,14 +28,14 @@ void decode_layers(OpBench& bench, DType type, std::int32_t position, bool fused
     if (fused && decodes_in_one_launch(context, layers.decode)) {
       record_decode_layers(set.batch(), x, layers.decode, set.input({3}, zeros));
     } else {
-      record_decode_layers_composed(set.batch(), x, layers.decode);
+      record_decode_layers_unfused(set.batch(), x, layers.decode);
     }
     set.expect(x, [=, &context] {
-      Batch composed(context);
+      Batch unfused(context);
       const Tensor y =
           context.upload<float>(start.shape, DType::f32, start.floats, MemoryTag::scratch);
-      record_decode_layers_composed(composed, y, layers.decode);
-      composed.submit().wait();
+      record_decode_layers_unfused(unfused, y, layers.decode);
+      unfused.submit().wait();
       return to_double(context.read<float>(y));
     });
   });

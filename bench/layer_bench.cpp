@@ -62,7 +62,7 @@ class FeedForward {
   }
   void linear_into(const Tensor& y, const Tensor& x, const Linear& with, const Tensor& residual) {
     const Tensor s = temporary(kRank, "s");
-    const auto record = fused_ ? record_lora_linear : record_lora_linear_composed;
+    const auto record = fused_ ? record_lora_linear : record_lora_linear_unfused;
     record(batch_, y, s, x, with.weights, with.lora, residual);
   }
 

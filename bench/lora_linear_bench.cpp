@@ -10,7 +10,7 @@
 namespace clora::bench {
 namespace {
 
-enum class Form { fused, composed };
+enum class Form { fused, unfused };
 
 struct Layer {
   DType type = DType::f32;
@@ -63,13 +63,13 @@ struct LayerTensors {
         s(set.output({numbers.layer.rows, numbers.layer.rank})),
         y(set.output(numbers.dy.shape)) {}
   void record(Batch& batch, Form form) const {
-    const auto record = form == Form::fused ? record_lora_linear : record_lora_linear_composed;
+    const auto record = form == Form::fused ? record_lora_linear : record_lora_linear_unfused;
     record(batch, y, s, x, weights, lora, {});
   }
 };
 
 // dx and the adapter's gradients of unfused ops.
-void record_backward_composed(Batch& batch, const Tensor& dx, const LoraGradients& gradients,
+void record_backward_unfused(Batch& batch, const Tensor& dx, const LoraGradients& gradients,
                               const Tensor& dy, const LayerTensors& t) {
   const Tensor ds = batch.temporary(t.s.shape(), DType::f32, "ds");
   record_lora_shrink(batch, ds, dy, t.lora.bt, t.lora.scale);
@@ -118,7 +118,7 @@ void backward(OpBench& bench, const Layer& layer, Form form, bool with_forward) 
       record_lora_linear_backward(set.batch(), dx, gradients, dy, {t.x, t.s}, t.weights, t.lora,
                                   Accumulate::no);
     } else {
-      record_backward_composed(set.batch(), dx, gradients, dy, t);
+      record_backward_unfused(set.batch(), dx, gradients, dy, t);
     }
     set.expect_error([&, dx] { return numbers.error_of_dx(bench.context().read<float>(dx)); });
     set.expect(gradients.da, [&] {
@@ -174,7 +174,7 @@ Name name_of(const char* op, Form form, const Layer& layer) {
 
 // Cold and warm: the peers' programs go through one set of buffers.
 void add_forward(const Layer& layer) {
-  for (const Form form : {Form::fused, Form::composed}) {
+  for (const Form form : {Form::fused, Form::unfused}) {
     const Name name = name_of("lora_linear", form, layer);
     add_both(name, forward, layer, form);
     add_both(name.with("warm"), forward, layer, form);
@@ -182,7 +182,7 @@ void add_forward(const Layer& layer) {
 }
 
 void add_backward(const Layer& layer) {
-  for (const Form form : {Form::fused, Form::composed}) {
+  for (const Form form : {Form::fused, Form::unfused}) {
     add_both(name_of("lora_linear_backward", form, layer), backward, layer, form, false);
     const Name step = name_of("lora_linear_step", form, layer);
     add_both(step, backward, layer, form, true);

@@ -130,7 +130,7 @@ void test_decode_cpu(SelfTest& test, DType type) {
   if (decodes_in_one_launch(test.batch().context(), decode)) {
     record_decode_layers(test.batch(), x, decode, grid_barrier);
   } else {
-    record_decode_layers_composed(test.batch(), x, decode);
+    record_decode_layers_unfused(test.batch(), x, decode);
   }
 }
 
@@ -167,7 +167,7 @@ void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
   const Tensor x = test.changed(test.input({1, decode_sizes(decode).D}));
   const Tensor grid_barrier = test.input({3}, std::vector<std::int32_t>(3));
   if (makes_reference(test.batch().context())) {
-    record_decode_layers_composed(test.batch(), x, probe);
+    record_decode_layers_unfused(test.batch(), x, probe);
   } else {
     record_decode_layers_gpu(test.batch(), x, probe, grid_barrier, decode);
   }
@@ -230,7 +230,7 @@ void feed_forward(Batch& batch, const Tensor& x, const DecodeLayer& l, const Dec
 
 }  // namespace
 
-void record_decode_layers_composed(Batch& batch, const Tensor& x, const DecodeLayers& decode) {
+void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLayers& decode) {
   const Sizes s = checked(x, decode);
   for (const DecodeLayer& layer : decode.layers) {
     attend(batch, x, layer, decode, s);

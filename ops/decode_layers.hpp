@@ -7,7 +7,7 @@
 // It can be one launch, with grid barriers between its parts: on pocl's threaded device, where waking
 // threads between hundreds of launches costs more than the products (cl/decode_layers_cpu.cl), and
 // on NVIDIA GPUs, where a launch costs more than a grid barrier (cl/decode_layers_gpu.cl). The
-// composed twin, of unfused ops, gives the same bits on pocl, and on GPUs the same up to the order
+// unfused reference gives the same bits on pocl, and on GPUs the same up to the order
 // of sums.
 #pragma once
 
@@ -40,7 +40,7 @@ struct DecodeLayers {
 
 // x [1, D] becomes the last block's output; its keys and values are written to the caches at
 // `position`. REQUIRES: position < P.
-void record_decode_layers_composed(Batch& batch, const Tensor& x, const DecodeLayers& decode);
+void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLayers& decode);
 
 // Whether the Context may count on co-resident work-groups (ops/co_resident_groups.hpp), its device
 // and variant and these layers allow one launch, and the self-test of its program has not failed.

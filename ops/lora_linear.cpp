@@ -247,7 +247,7 @@ void record_lora_linears_da(Batch& batch, const Tensor& x, std::span<const LoraL
   }
 }
 
-void record_lora_linear_composed(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,
+void record_lora_linear_unfused(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,
                                  const LinearWeights& weights, const LoraWeights& lora,
                                  const Tensor& residual) {
   require_adapter("lora_linear", weights, lora);

@@ -100,8 +100,8 @@ std::vector<LoraLeft> record_lora_linears_dx(Batch& batch, const Tensor& dx,
 void record_lora_linears_da(Batch& batch, const Tensor& x, std::span<const LoraLeft> left,
                             LoraGradientQueue& queue);
 
-// The composed twin, of unfused ops only: the reference in tests and the baseline in benches.
-void record_lora_linear_composed(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,
+// The unfused reference: for tests, and the baseline of benches.
+void record_lora_linear_unfused(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,
                                  const LinearWeights& weights, const LoraWeights& lora,
                                  const Tensor& residual = {});
 

@@ -1,4 +1,4 @@
-// clc bench as a person uses it, with a kernel, a twin that does fifty times as much, and peaks
+// clc bench as a person uses it, with a kernel, a slow one that does fifty times as much, and peaks
 // that are known.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -30,9 +30,9 @@ void run_one_launch(Context& context, const Layers& layers) {
   EXPECT_EQ(context.read<std::int32_t>(grid_barrier)[1], 0) << "a group did not arrive";
 }
 
-void run_composed(Context& context, const Layers& layers) {
+void run_unfused(Context& context, const Layers& layers) {
   Batch batch(context);
-  record_decode_layers_composed(batch, layers.x, layers.decode);
+  record_decode_layers_unfused(batch, layers.x, layers.decode);
   batch.submit().wait();
 }
 
@@ -59,17 +59,17 @@ class OneLaunch : public testing::Test {
   std::unique_ptr<Context> context_;
 };
 
-TEST_F(OneLaunch, GivesTheBitsOfTheComposedOps) {
+TEST_F(OneLaunch, GivesTheBitsOfTheUnfusedOps) {
   for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
     for (const Shapes& shapes : {kSmall, kThreeKeyHeads, kNarrowHeads}) {
       for (const Place place : {Place{0, 0}, Place{1, 0}, Place{33, 5}, Place{39, 39}}) {
-        Layers one(context(), shapes, type, place), composed(context(), shapes, type, place);
+        Layers one(context(), shapes, type, place), unfused(context(), shapes, type, place);
         const auto before = one.bits();
         ASSERT_TRUE(decodes_in_one_launch(context(), one.decode));
         run_one_launch(context(), one);
-        run_composed(context(), composed);
+        run_unfused(context(), unfused);
         EXPECT_NE(one.bits(), before);
-        EXPECT_EQ(one.bits(), composed.bits())
+        EXPECT_EQ(one.bits(), unfused.bits())
             << name_of(type) << " at " << place.position << " from " << place.first;
       }
     }
@@ -84,9 +84,9 @@ TEST_F(OneLaunch, GivesTheSameBitsWithManyKeysAndInEveryReplay) {
     if (want.empty()) want = layers.bits();
     ASSERT_EQ(layers.bits(), want) << repeat;
   }
-  Layers composed(context(), kSmall, DType::q4_1, {299, 0});
-  run_composed(context(), composed);
-  EXPECT_EQ(composed.bits(), want);
+  Layers unfused(context(), kSmall, DType::q4_1, {299, 0});
+  run_unfused(context(), unfused);
+  EXPECT_EQ(unfused.bits(), want);
 }
 
 TEST_F(OneLaunch, IsNotTakenForOtherLayoutsTypesAndVariants) {
@@ -155,46 +155,46 @@ class OneLaunchOfManyItems : public testing::Test {
     for (const std::uint32_t bits : layers.bits()) values.push_back(std::bit_cast<float>(bits));
     return values;
   }
-  void expect_composed(DType type, const Shapes& shapes, const Place& place, int times = 1,
+  void expect_unfused(DType type, const Shapes& shapes, const Place& place, int times = 1,
                        bool adapted = false) {
     Layers one(context(), shapes, type, place, Layout::plain);
-    Layers composed(context(), shapes, type, place, Layout::plain);
+    Layers unfused(context(), shapes, type, place, Layout::plain);
     one.add_biases();
-    composed.add_biases();
-    if (adapted) one.add_adapters(), composed.add_adapters();
+    unfused.add_biases();
+    if (adapted) one.add_adapters(), unfused.add_adapters();
     const auto before = one.bits();
     run(one, times);
-    for (int i = 0; i < times; ++i) run_composed(context(), composed);
+    for (int i = 0; i < times; ++i) run_unfused(context(), unfused);
     EXPECT_NE(one.bits(), before);
-    test::expect_close(floats_of(one), test::to_double(floats_of(composed)), 1e-4,
+    test::expect_close(floats_of(one), test::to_double(floats_of(unfused)), 1e-4,
                        fmt::format("{} at {} from {}", name_of(type), place.position, place.first));
   }
 };
 
 constexpr Shapes kWithBiases{3, 128, 192, 4, 2, 32, 300};
 
-TEST_F(OneLaunchOfManyItems, GivesWhatTheComposedOpsGive) {
+TEST_F(OneLaunchOfManyItems, GivesWhatTheUnfusedOpsGive) {
   for (const DType type : {DType::bf16, DType::q8_0}) {
     for (const Place place : {Place{0, 0}, Place{33, 5}, Place{299, 0}}) {
-      expect_composed(type, kWithBiases, place);
+      expect_unfused(type, kWithBiases, place);
     }
   }
-  expect_composed(DType::f32, {2, 72, 88, 3, 1, 24, 40}, {39, 39});
+  expect_unfused(DType::f32, {2, 72, 88, 3, 1, 24, 40}, {39, 39});
 }
 
 TEST_F(OneLaunchOfManyItems, AddsAnAdapterOfAnyRanks) {
-  expect_composed(DType::bf16, kWithBiases, {120, 3}, 2, true);
-  expect_composed(DType::bf16, {2, 128, 1088, 4, 2, 32, 40}, {7, 0}, 1, true);
+  expect_unfused(DType::bf16, kWithBiases, {120, 3}, 2, true);
+  expect_unfused(DType::bf16, {2, 128, 1088, 4, 2, 32, 40}, {7, 0}, 1, true);
 }
 
 // Arrivals are counted on from launch to launch.
 TEST_F(OneLaunchOfManyItems, GoesOnWithItsOwnResultsInEveryReplay) {
-  expect_composed(DType::bf16, kWithBiases, {120, 3}, 3);
+  expect_unfused(DType::bf16, kWithBiases, {120, 3}, 3);
 }
 
 // More keys than a group has items.
 TEST_F(OneLaunchOfManyItems, AttendsToManyKeys) {
-  expect_composed(DType::bf16, {1, 64, 64, 2, 1, 32, 2100}, {2099, 0});
+  expect_unfused(DType::bf16, {1, 64, 64, 2, 1, 32, 2100}, {2099, 0});
 }
 
 TEST_F(OneLaunchOfManyItems, SaysSoWhereAGroupDoesNotArrive) {
@@ -237,7 +237,7 @@ TEST_F(OneLaunchOfManyItems, IsRightAgainAfterALaunchThatGaveUp) {
   late.context->write(layers.x, std::as_bytes(std::span(x)));
   batch.submit().wait();
   EXPECT_EQ(late.context->read<std::int32_t>(grid_barrier)[1], flag) << "the second one gave up, too";
-  run_composed(*late.context, same);
+  run_unfused(*late.context, same);
   test::expect_close(floats_of(layers), test::to_double(floats_of(same)), 1e-4,
                      "the second launch");
 }
@@ -251,16 +251,16 @@ TEST_F(OneLaunchOfManyItems, OfSomeLayersRunsByTheProgramOfAll) {
   some.layers[0].loras = {};
   const std::vector<std::uint32_t> before = all.bits();
   const std::vector<float> x = context().read<float>(all.x);
-  const Tensor composed = test::upload(context(), {1, kWithBiases.D}, x);
+  const Tensor unfused = test::upload(context(), {1, kWithBiases.D}, x);
   Batch reference(context());
-  record_decode_layers_composed(reference, composed, some);
+  record_decode_layers_unfused(reference, unfused, some);
   reference.submit().wait();
   const Tensor grid_barrier = test::upload(context(), {3}, std::vector<std::int32_t>{0, 0, 0});
   Batch batch(context());
   record_decode_layers_gpu(batch, all.x, some, grid_barrier, all.decode);
   batch.submit().wait();
   EXPECT_NE(all.bits(), before);
-  test::expect_close(context().read<float>(all.x), test::to_double(context().read<float>(composed)),
+  test::expect_close(context().read<float>(all.x), test::to_double(context().read<float>(unfused)),
                      1e-4, "two layers of three");
   EXPECT_NE(decode_layers_gpu_options(context(), all.decode),
             decode_layers_gpu_options(context(), some));
@@ -338,7 +338,7 @@ TEST_P(DecodeLayersTest, RefusesTensorsThatDoNotFit) {
     DecodeLayers decode = layers.decode;
     change(decode);
     Batch batch(context());
-    return test::error_of([&] { record_decode_layers_composed(batch, layers.x, decode); });
+    return test::error_of([&] { record_decode_layers_unfused(batch, layers.x, decode); });
   };
   EXPECT_THAT(error([](DecodeLayers& d) { d.layers[2].o = d.layers[2].gate; }),
               HasSubstr("o must be [128, 128]"));

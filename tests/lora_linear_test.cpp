@@ -354,7 +354,7 @@ TEST_P(LoraLinear, BackwardWithoutDxStillGivesTheAdaptersGradients) {
                "dbt");
 }
 
-TEST_P(LoraLinear, TheComposedTwinAgreesWithBiasAndResidual) {
+TEST_P(LoraLinear, TheUnfusedReferenceAgreesWithBiasAndResidual) {
   CLORA_SKIP_UNLESS_AFFORDED(29 * 70 * 130 / 4);
   for (const float probability : {0.0F, 0.25F}) {
     Layer layer(context(), {29, 70, 130, 5}, probability);
@@ -362,14 +362,14 @@ TEST_P(LoraLinear, TheComposedTwinAgreesWithBiasAndResidual) {
     const Tensor residual = up({29, 70}, values(29 * 70, 9));
     const Tensor x = up({29, 130}, layer.x);
     test::Output fused(context(), {29, 70});
-    test::Output composed(context(), {29, 70});
+    test::Output unfused(context(), {29, 70});
     const Tensor s = context().allocate({29, 5}, DType::f32, MemoryTag::scratch);
     run([&](Batch& batch) {
       record_lora_linear(batch, fused.tensor(), s, x, layer.weights, layer.lora, residual);
-      record_lora_linear_composed(batch, composed.tensor(), s, x, layer.weights, layer.lora,
+      record_lora_linear_unfused(batch, unfused.tensor(), s, x, layer.weights, layer.lora,
                                   residual);
     });
-    expect_close(fused.values(), to_double(composed.values()), tolerance(135), "fused");
+    expect_close(fused.values(), to_double(unfused.values()), tolerance(135), "fused");
   }
 }
 

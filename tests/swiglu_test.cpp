@@ -181,15 +181,15 @@ std::vector<float> upcast(const std::vector<std::uint16_t>& halves) {
 
 TEST_P(Swiglu, SavesItsInputsInBf16BesideTheSameResult) {
   for (const Case& c : cases()) {
-    const Output y(context(), c.shape), composed(context(), c.shape);
+    const Output y(context(), c.shape), unfused(context(), c.shape);
     const SwigluKept kept{context().allocate(c.shape, DType::bf16, MemoryTag::scratch),
                           context().allocate(c.shape, DType::bf16, MemoryTag::scratch)};
     run([&](Batch& b) {
       const Tensor gate = upload(c.shape, c.gate), up = upload(c.shape, c.up);
       record_swiglu(b, y.tensor(), gate, up, kept);
-      record_swiglu(b, composed.tensor(), gate, up);
+      record_swiglu(b, unfused.tensor(), gate, up);
     });
-    test::expect_close(y.values(), test::to_double(composed.values()), kTolerance, c.shape.text());
+    test::expect_close(y.values(), test::to_double(unfused.values()), kTolerance, c.shape.text());
     EXPECT_EQ(context().read<std::uint16_t>(kept.gate), to_bf16(c.gate)) << c.shape.text();
     EXPECT_EQ(context().read<std::uint16_t>(kept.up), to_bf16(c.up)) << c.shape.text();
   }

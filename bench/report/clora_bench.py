@@ -96,9 +96,9 @@ def library_figures(text, library):
 
 
 def adapter_figures(text):
-    """What the adapter adds to a product's time, fused and composed: {"adapter/SHAPE/rN": ...} with
+    """What the adapter adds to a product's time, fused and unfused: {"adapter/SHAPE/rN": ...} with
     added_percent of the bare product, and of_composed, the fused addition as a fraction of the
-    composed one. Of cold rows in f32 arithmetic; of repetitions the median."""
+    unfused one. Of cold rows in f32 arithmetic; of repetitions the median."""
     samples = {}
     for name, row in rows(text):
         if "median_us" in row and not name.words & {"warm", "bf16"}:
@@ -108,10 +108,10 @@ def adapter_figures(text):
     found = {}
     for (op, form, shape), fused in times.items():
         bare = times.get(("gemm", "fused", shape.split("/")[0]))
-        composed = times.get(("lora_linear", "composed", shape))
-        if (op, form) != ("lora_linear", "fused") or bare is None or composed is None:
+        unfused = times.get(("lora_linear", "composed", shape))
+        if (op, form) != ("lora_linear", "fused") or bare is None or unfused is None:
             continue
-        added = max(composed - bare, 0.001 * bare)  # never 0, whatever the noise
+        added = max(unfused - bare, 0.001 * bare)  # never 0, whatever the noise
         found[f"adapter/{shape}"] = {"added_percent": 100 * (fused - bare) / bare,
                                      "of_composed": max(fused - bare, 0) / added}
     return found

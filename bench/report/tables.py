@@ -16,7 +16,7 @@ MARKED = re.compile(r"(<!-- table: ([a-z_]+) -->\n)(.*?)(<!-- end -->)", re.S)
 UNITS = {"us": "us", "tokens_per_s": "tokens/s", "peak_rss_gib": "GiB resident",
          "peak_pool_gib": "GiB on the device", "first_step_s": "s, first step",
          "first_token_s": "s to the first token", "seconds": "s", "step_s": "s a step",
-         "added_percent": "% added", "of_composed": "of composed", "of_base": "of the product",
+         "added_percent": "% added", "of_composed": "of unfused", "of_base": "of the product",
          "scratch_mib": "MiB of scratch", "percent_of_ceiling": "% of roofline"}
 # The figures of a group's table; the first decides which peer is best.
 GROUP_FIGURES = {"training": ("tokens_per_s", "peak_rss_gib", "first_step_s"),

@@ -68,7 +68,7 @@ TARGETS = (
     Target("LoRA forward, one row, % of the memory's bandwidth",
            tuple(f"{work}/cold" for work in LORA_ROW), figure="percent_of_ceiling", peers=None,
            goal=80.0),
-    Target("the adapter adds, fused against composed (fraction)", ADAPTER_ALL,
+    Target("the adapter adds, fused against unfused (fraction)", ADAPTER_ALL,
            figure="of_composed", peers=None, must=0.5),
     Target("the adapter adds, N >= 1536, r <= 32 (%)", ADAPTER_WIDE, figure="added_percent",
            peers=None, must=10.0, goal=5.0),

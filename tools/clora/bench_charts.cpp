@@ -141,7 +141,7 @@ std::string gains_chart(const std::vector<FusedGain>& gains) {
   double high = 1.5;
   for (const FusedGain& gain : gains) high = std::max(high, gain.factor);
   const Axis axis{0, std::ceil(high * 2) / 2};
-  std::string text = opened(gains.size(), "Time of composed ops beside fused ones");
+  std::string text = opened(gains.size(), "Time of unfused ops and of fused ones");
   for (double factor = 0; factor <= axis.high; factor += axis.high > 4 ? 1 : 0.5) {
     text += mark(axis.x(factor), gains.size(), fmt::format("{:g}", factor));
   }

@@ -16,10 +16,10 @@ namespace clora {
 // the longest. A whisker shows the least and the largest repetition.
 std::string rows_chart(std::span<const BenchRow> rows);
 
-// A row twice, fused and composed: what is gained by fusing.
+// A row twice, fused and unfused: what is gained by fusing.
 struct FusedGain {
   std::string name;  // without the form
-  double factor;     // time composed / time fused
+  double factor;     // time unfused / time fused
 };
 std::vector<FusedGain> fused_gains(const BenchResults& results);
 std::string gains_chart(const std::vector<FusedGain>& gains);
