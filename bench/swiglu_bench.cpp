@@ -1,6 +1,6 @@
 // swiglu/fused/TYPE/TxF and swiglu_backward: SmolLM2-135M's intermediate size. One row, as in
-// decoding, finds its numbers in the caches. bf16: the forward that also keeps gate and up in bf16,
-// and the backward of what was kept. again: the backward that also writes the forward's result.
+// decoding, finds its numbers in the caches. bf16: the forward that also saves gate and up in bf16,
+// and the backward of what was saved. again: the backward that also writes the forward's result.
 #include "ops/swiglu.hpp"
 
 #include "bench/support/op_bench.hpp"
@@ -9,21 +9,21 @@
 namespace clora::bench {
 namespace {
 
-SwigluKept room_for_kept(OpBench& bench, BufferSet& set, const Shape& shape) {
+SwigluSaved allocate_saved(OpBench& bench, BufferSet& set, const Shape& shape) {
   const auto room = [&] {
     return set.keep(bench.context().allocate(shape, DType::bf16, MemoryTag::scratch));
   };
   return {room(), room()};
 }
 
-void swiglu(OpBench& bench, const Shape& shape, bool keeps) {
+void swiglu(OpBench& bench, const Shape& shape, bool saves) {
   const Operand gate(shape, 1);
   const Operand up(shape, 2);
-  bench.cost = swiglu_cost(shape, DType::f32, keeps);
+  bench.cost = swiglu_cost(shape, DType::f32, saves);
   bench.record([&](BufferSet& set) {
     const Tensor y = set.output(shape);
-    const SwigluKept kept = keeps ? room_for_kept(bench, set, shape) : SwigluKept{};
-    record_swiglu(set.batch(), y, set.input(gate), set.input(up), kept);
+    const SwigluSaved saved = saves ? allocate_saved(bench, set, shape) : SwigluSaved{};
+    record_swiglu(set.batch(), y, set.input(gate), set.input(up), saved);
     set.expect(y, [&] { return reference::swiglu(gate.values, up.values); });
   });
 }
@@ -46,7 +46,7 @@ void swiglu_backward(OpBench& bench, const Shape& shape, bool again) {
   });
 }
 
-void swiglu_backward_kept(OpBench& bench, const Shape& shape) {
+void swiglu_backward_saved(OpBench& bench, const Shape& shape) {
   const Operand gate(shape, 1);
   const Operand up(shape, 2);
   const Operand dy(shape, 3);
@@ -55,11 +55,11 @@ void swiglu_backward_kept(OpBench& bench, const Shape& shape) {
   bench.tolerance = 1e-2;  // two ulp of bf16
   bench.record([&](BufferSet& set) {
     const Tensor dgate = set.output(shape), dup = set.output(shape);
-    const SwigluKept kept = room_for_kept(bench, set, shape);
+    const SwigluSaved saved = allocate_saved(bench, set, shape);
     Batch once(bench.context());
-    record_swiglu(once, dup, set.input(gate), set.input(up), kept);
+    record_swiglu(once, dup, set.input(gate), set.input(up), saved);
     once.submit().wait();
-    record_swiglu_backward(set.batch(), dgate, dup, set.input(dy), kept.gate, kept.up);
+    record_swiglu_backward(set.batch(), dgate, dup, set.input(dy), saved.gate, saved.up);
     set.expect(dgate, [&] { return want.dgate; });
     set.expect(dup, [&] { return want.dup; });
   });
@@ -72,7 +72,7 @@ const bool kAdded = add_family([] {
   add({.op = "swiglu_backward", .shape = rows}, swiglu_backward, rows, false);
   add({.op = "swiglu_backward", .shape = rows, .words = {"again"}}, swiglu_backward, rows, true);
   add({.op = "swiglu", .type = "bf16", .shape = rows}, swiglu, rows, true);
-  add({.op = "swiglu_backward", .type = "bf16", .shape = rows}, swiglu_backward_kept, rows);
+  add({.op = "swiglu_backward", .type = "bf16", .shape = rows}, swiglu_backward_saved, rows);
 });
 
 }  // namespace

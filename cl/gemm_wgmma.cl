@@ -4,23 +4,23 @@
 //   TRANSPOSED         y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + addend
 //                      where rows from i * split_rows on, a multiple of 128, take w from its row
 //                      i * J on
-//   SHRINK=16 or 64    at least R: the shrink is fused: kept = shrink_scale * x a [R, J]^T, and
-//                      what is multiplied with u is bf16(term_scale * kept)
+//   SHRINK=16 or 64    at least R: the shrink is fused: saved = shrink_scale * x a [R, J]^T, and
+//                      what is multiplied with u is bf16(term_scale * saved)
 //   PROBLEMS=2 or 3    of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i; TRANSPOSED, in one sum:
 //                      y = x w + s u + x_1 w_1 + s_1 u_1 + ... + addend
 // Shapes  table: maps (cl/tensor_map.cl) of x, w, s (or a), u and y, a problem's together, in boxes
 //         of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows; those
 //         of u have 16 where R is at most 16. Behind them the addresses of addend [M, C] and parts,
-//         then a problem's y [M, C], bias [C] and kept [M, R]: 0 for what is absent. With SPLIT_K
+//         then a problem's y [M, C], bias [C] and saved [M, R]: 0 for what is absent. With SPLIT_K
 //         words that are zero, one for each 64 rows of a tile
 // Types   x, w, s, a and u bf16, read through their maps alone; y and addend f32, or bf16 with
-//         -D Y_BF16; kept f32, or bf16 with -D KEPT_BF16; bias and parts f32
+//         -D Y_BF16; saved f32, or bf16 with -D SAVED_BF16; bias and parts f32
 // Work    a persistent grid of work-groups of three warp groups: one thread of the first starts
 //         copies of 64 steps of a tile of 128 rows of x and COLUMNS columns of w into a ring of
 //         STAGES; the two others multiply 64 rows each, one group of products always in flight.
 //         Tiles are taken in groups of `group_m` tile rows, column by column, so that those in
 //         flight share x and w in the second-level cache. Rows of a lie behind those of w and
-//         share their products; each column of tiles computes s, the first stores it. SPLIT_K:
+//         share their products; each column of tiles computes s, the first saves it. SPLIT_K:
 //         each tile's K extent is split into `slices`, one for a work-group; sums go to parts
 //         [tiles, slices, 128, WIDTH], and the group that comes last adds them up and stores the
 //         tile.
@@ -63,7 +63,7 @@
 #define OF_EACH(n) (2 + 3 * problem + (n))
 #define Y_AT OF_EACH(0)
 #define BIAS_AT OF_EACH(1)
-#define KEPT_AT OF_EACH(2)
+#define SAVED_AT OF_EACH(2)
 #define ADDRESSES (2 + 3 * PROBLEMS)
 #define BOXES_ACROSS ((COLUMNS + 63) / 64)  // of a transposed w, and of u
 #define ACROSS_BYTES (BOXES_ACROSS * SUBTILE_BYTES)
@@ -255,7 +255,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     uint s_pairs[SHRINK / 4];
     round_s(s_pairs, sums + COLUMNS / 2, shrink_scale * term_scale);
     if (c0 == 0 && runs_epilogue) {
-      store_s((__global KEPT_TYPE*)addresses[KEPT_AT], sums + COLUMNS / 2, shrink_scale,
+      store_s((__global SAVED_TYPE*)addresses[SAVED_AT], sums + COLUMNS / 2, shrink_scale,
                 m0 + tile_row, lane, M, R);
     }
 #if SHRINK == 16

@@ -1,9 +1,9 @@
 // swiglu, portable: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
-// _keeping also writes gate and up as bf16 (kept_gate, kept_up); backward with -D Y_TYPE also y.
+// _saving also writes gate and up as bf16 (saved_gate, saved_up); backward with -D Y_TYPE also y.
 // Shapes: all [T, F], taken as one flat range of n elements, a multiple of VEC_SIZE
 // Types: f32 or bf16: gate and up (-D GATE_TYPE), y (Y_TYPE), dy (DY_TYPE), dgate and dup
-//   (DGATE_TYPE); kept_gate and kept_up bf16
+//   (DGATE_TYPE); saved_gate and saved_up bf16
 // Work: one work-item a vector of VEC_SIZE elements (activations.clh)
 // Cost: forward reads gate and up, writes y: 5 flops and an exp an element; backward reads dy, gate
 //   and up, writes dgate and dup: 10 flops and an exp, and 2 flops for y
@@ -27,17 +27,17 @@ __kernel void swiglu_forward(__global STORED(Y_TYPE)* y, __global const STORED(G
   STORE_VEC(Y_TYPE, y, i, swiglu(g, u));
 }
 
-__kernel void swiglu_forward_keeping(__global STORED(Y_TYPE)* y,
+__kernel void swiglu_forward_saving(__global STORED(Y_TYPE)* y,
                                      __global const STORED(GATE_TYPE)* gate,
                                      __global const STORED(GATE_TYPE)* up,
-                                     __global ushort* kept_gate, __global ushort* kept_up,
+                                     __global ushort* saved_gate, __global ushort* saved_up,
                                      long n) {
   const long i = (long)get_global_id(0);
   if (i >= n / VEC_SIZE) return;
   const vec g = LOAD_VEC(GATE_TYPE, gate, i);
   const vec u = LOAD_VEC(GATE_TYPE, up, i);
-  store_bf16(kept_gate, i, g);
-  store_bf16(kept_up, i, u);
+  store_bf16(saved_gate, i, g);
+  store_bf16(saved_up, i, u);
   STORE_VEC(Y_TYPE, y, i, swiglu(g, u));
 }
 #else

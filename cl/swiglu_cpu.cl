@@ -1,9 +1,9 @@
 // swiglu for CPU devices: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
-// _keeping also writes gate and up as bf16 (kept_gate, kept_up); _kept reads them so; backward with
-// _recompute also writes y.
+// _saving also writes gate and up as bf16 (saved_gate, saved_up); _saved reads them so; backward
+// with _recompute also writes y.
 // Shapes: all [T, F], taken as one flat range of n elements
-// Types: f32; kept_gate and kept_up bf16 (bf16_values.clh)
+// Types: f32; saved_gate and saved_up bf16 (bf16_values.clh)
 // Work: a work-group of one item owns an even share of the whole blocks of 16; the last group also
 //   owns the tail of n % 16
 // Local: none
@@ -35,38 +35,38 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_forward(
 }
 
 // The few of the tail take a vector each here and below: one lane of it is of use.
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_forward_keeping(
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_forward_saving(
     __global float* y, __global const float* gate, __global const float* up,
-    __global ushort* kept_gate, __global ushort* kept_up, long n) {
+    __global ushort* saved_gate, __global ushort* saved_up, long n) {
   const long end = group_end(n / 16);
   for (long b = group_begin(n / 16); b < end; ++b) {
     const float16 g = vload16(b, gate);
     const float16 u = vload16(b, up);
-    vstore16(bf16_of_16(g), b, kept_gate);
-    vstore16(bf16_of_16(u), b, kept_up);
+    vstore16(bf16_of_16(g), b, saved_gate);
+    vstore16(bf16_of_16(u), b, saved_up);
     vstore16(swiglu16(g, u), b, y);
   }
   if (get_group_id(0) + 1 < get_num_groups(0)) return;
   for (long i = n / 16 * 16; i < n; ++i) {
     const float g = gate[i];
     const float u = up[i];
-    kept_gate[i] = bf16_of(g);
-    kept_up[i] = bf16_of(u);
+    saved_gate[i] = bf16_of(g);
+    saved_up[i] = bf16_of(u);
     y[i] = swiglu16((float16)(g), (float16)(u)).s0;
   }
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_forward_kept(
-    __global float* y, __global const ushort* kept_gate, __global const ushort* kept_up, long n) {
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_forward_saved(
+    __global float* y, __global const ushort* saved_gate, __global const ushort* saved_up, long n) {
   const long end = group_end(n / 16);
   for (long b = group_begin(n / 16); b < end; ++b) {
-    const float16 g = float16_of_bf16(vload16(b, kept_gate));
-    vstore16(swiglu16(g, float16_of_bf16(vload16(b, kept_up))), b, y);
+    const float16 g = float16_of_bf16(vload16(b, saved_gate));
+    vstore16(swiglu16(g, float16_of_bf16(vload16(b, saved_up))), b, y);
   }
   if (get_group_id(0) + 1 < get_num_groups(0)) return;
   for (long i = n / 16 * 16; i < n; ++i) {
-    const float16 g = (float16)(float_of_bf16(kept_gate[i]));
-    y[i] = swiglu16(g, (float16)(float_of_bf16(kept_up[i]))).s0;
+    const float16 g = (float16)(float_of_bf16(saved_gate[i]));
+    y[i] = swiglu16(g, (float16)(float_of_bf16(saved_up[i]))).s0;
   }
 }
 
@@ -96,13 +96,13 @@ void backward(__global float* dgate, __global float* dup, __global float* y,
   if (y) store16_tail(g * s * u, y + at, tail);
 }
 
-void backward_kept(__global float* dgate, __global float* dup, __global float* y,
-                   __global const float* dy, __global const ushort* kept_gate,
-                   __global const ushort* kept_up, long n) {
+void backward_saved(__global float* dgate, __global float* dup, __global float* y,
+                   __global const float* dy, __global const ushort* saved_gate,
+                   __global const ushort* saved_up, long n) {
   const long end = group_end(n / 16);
   for (long b = group_begin(n / 16); b < end; ++b) {
-    const float16 g = float16_of_bf16(vload16(b, kept_gate));
-    const float16 u = float16_of_bf16(vload16(b, kept_up));
+    const float16 g = float16_of_bf16(vload16(b, saved_gate));
+    const float16 u = float16_of_bf16(vload16(b, saved_up));
     const float16 d = vload16(b, dy);
     const float16 s = sigmoid16(g);
     vstore16(dgate16(d, g, u, s), b, dgate);
@@ -111,8 +111,8 @@ void backward_kept(__global float* dgate, __global float* dup, __global float* y
   }
   if (get_group_id(0) + 1 < get_num_groups(0)) return;
   for (long i = n / 16 * 16; i < n; ++i) {
-    const float16 g = (float16)(float_of_bf16(kept_gate[i]));
-    const float16 u = (float16)(float_of_bf16(kept_up[i]));
+    const float16 g = (float16)(float_of_bf16(saved_gate[i]));
+    const float16 u = (float16)(float_of_bf16(saved_up[i]));
     const float16 d = (float16)(dy[i]);
     const float16 s = sigmoid16(g);
     dgate[i] = dgate16(d, g, u, s).s0;
@@ -133,14 +133,14 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_rec
   backward(dgate, dup, y, dy, gate, up, n);
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_kept(
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_saved(
     __global float* dgate, __global float* dup, __global const float* dy,
-    __global const ushort* kept_gate, __global const ushort* kept_up, long n) {
-  backward_kept(dgate, dup, 0, dy, kept_gate, kept_up, n);
+    __global const ushort* saved_gate, __global const ushort* saved_up, long n) {
+  backward_saved(dgate, dup, 0, dy, saved_gate, saved_up, n);
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_kept_recompute(
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_backward_saved_recompute(
     __global float* dgate, __global float* dup, __global const float* dy,
-    __global const ushort* kept_gate, __global const ushort* kept_up, __global float* y, long n) {
-  backward_kept(dgate, dup, y, dy, kept_gate, kept_up, n);
+    __global const ushort* saved_gate, __global const ushort* saved_up, __global float* y, long n) {
+  backward_saved(dgate, dup, y, dy, saved_gate, saved_up, n);
 }

@@ -129,9 +129,9 @@ class BlockRecorder {
     const Tensor h2 = norm(a.mid, block_.weights->post_attention_norm, "h2");
     std::tie(a.gate, a.up) = std::tuple_cat(linears(std::array{kGate, kUp}, h2, a.s));
     const Tensor product = activation(a.gate.shape(), "swiglu");
-    const SwigluKept kept = bf16_copies(a, save);
-    record_swiglu(batch_, product, a.gate, a.up, kept);
-    if (!kept.gate.empty()) std::tie(a.gate, a.up) = std::tie(kept.gate, kept.up);
+    const SwigluSaved saved = bf16_copies(a, save);
+    record_swiglu(batch_, product, a.gate, a.up, saved);
+    if (!saved.gate.empty()) std::tie(a.gate, a.up) = std::tie(saved.gate, saved.up);
     linear_into(kDown, y, product, a.mid, a.s);
   }
 
@@ -208,11 +208,11 @@ class BlockRecorder {
 
   // Where the largest of what the backward needs is in bf16: where products round their operands
   // anyway. A quarter of a step's memory.
-  SwigluKept bf16_copies(const BlockActivations& a, Save save) {
+  SwigluSaved bf16_copies(const BlockActivations& a, Save save) {
     const bool rounds = has_matrix_unit(batch_.context().variant());
     if (save == Save::nothing || !rounds || a.gate.type() == DType::bf16) return {};
-    return {batch_.temporary(a.gate.shape(), DType::bf16, "kept gate"),
-            batch_.temporary(a.up.shape(), DType::bf16, "kept up")};
+    return {batch_.temporary(a.gate.shape(), DType::bf16, "saved gate"),
+            batch_.temporary(a.up.shape(), DType::bf16, "saved up")};
   }
   float epsilon() const { return static_cast<float>(config_.rms_norm_epsilon); }
 

@@ -10,8 +10,8 @@
 // gate, up and their product, and the gradients of all but h1 and h2. The residual stream (x, mid,
 // y) and its gradient are f32.
 //
-// The backward recomputes h1, h2 and the product of swiglu from what is kept, in the passes that
-// make gradients of the same: keeping them would cost a third of the memory of a step.
+// The backward recomputes h1, h2 and the product of swiglu from what is saved, in the passes that
+// make gradients of the same: saving them would cost a third of the memory of a step.
 #pragma once
 
 #include "model/language_model.hpp"
@@ -53,11 +53,11 @@ struct BlockActivations {
   Tensor attention;                     // [T, H, E]
   Tensor log_sum_exp;                   // [T, H]
   Tensor mid;                           // [T, D]
-  Tensor gate, up;                      // [T, F]; bf16 where only such copies are kept
+  Tensor gate, up;                      // [T, F]; bf16 where only such copies are saved
   PerProjection<Tensor> s;              // [T, R], where there is an adapter
 };
 
-// Whether a backward follows: then the largest of what it needs is kept as bf16 where products
+// Whether a backward follows: then the largest of what it needs is saved as bf16 where products
 // round their operands anyway.
 enum class Save { nothing, for_backward };
 

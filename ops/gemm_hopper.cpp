@@ -144,7 +144,7 @@ Defines defines_of(Problems problems, const WgmmaTiles& tiles) {
   if (tiles.slices > 1) defines.set("SPLIT_K");
   if (p.backward) defines.set("TRANSPOSED");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
-  if (p.has_shrink() && p.low_rank.s.type() == DType::bf16) defines.set("KEPT_BF16");
+  if (p.has_shrink() && p.low_rank.s.type() == DType::bf16) defines.set("SAVED_BF16");
   if (is_aligned(p)) defines.set("ALIGNED");
   if (!p.addend.empty()) defines.set("ADDEND");
   if (!p.bias.empty()) defines.set("BIAS");

@@ -1,6 +1,6 @@
 // lora_linear: a frozen linear layer with a low-rank adapter (Hu et al., 2021).
 //
-//   s  = drop(x) a^T                     [T, R]   kept for the backward
+//   s  = drop(x) a^T                     [T, R]   saved for the backward
 //   y  = x w^T + bias + scale * s b^T    (+ residual)
 //   db += scale * dy^T s                 ds = scale * dy b
 //   da += ds^T drop(x)                   dx (+)= dy w + drop'(ds a)

@@ -10,13 +10,13 @@ namespace {
 
 constexpr std::int64_t kTestElements = 9001;  // several groups
 
-void test_forward(SelfTest& test, DType type, bool keeps) {
+void test_forward(SelfTest& test, DType type, bool saves) {
   const Shape shape{kTestElements};
   const Tensor y = test.output(shape);
-  const SwigluKept kept =
-      keeps ? SwigluKept{test.output(shape, DType::bf16), test.output(shape, DType::bf16)}
-            : SwigluKept{};
-  record_swiglu(test.batch(), y, test.input(shape, 8, type), test.input(shape, 1, type), kept);
+  const SwigluSaved saved =
+      saves ? SwigluSaved{test.output(shape, DType::bf16), test.output(shape, DType::bf16)}
+            : SwigluSaved{};
+  record_swiglu(test.batch(), y, test.input(shape, 8, type), test.input(shape, 1, type), saved);
 }
 
 void test_backward(SelfTest& test, DType type, bool recompute) {
@@ -27,16 +27,16 @@ void test_backward(SelfTest& test, DType type, bool recompute) {
 }
 
 // Of the file for CPUs; none for a y of bf16.
-std::string_view cpu_forward(DType gate_type, DType y_type, bool keeps) {
+std::string_view cpu_forward(DType gate_type, DType y_type, bool saves) {
   if (y_type != DType::f32) return {};
-  if (keeps) return "swiglu_forward_keeping";
-  return gate_type == DType::bf16 ? "swiglu_forward_kept" : "swiglu_forward";
+  if (saves) return "swiglu_forward_saving";
+  return gate_type == DType::bf16 ? "swiglu_forward_saved" : "swiglu_forward";
 }
 
 // Where all else is f32.
 std::string_view cpu_backward(DType gate_type, bool recompute) {
   if (gate_type == DType::f32) return recompute ? "swiglu_backward_recompute" : "swiglu_backward";
-  return recompute ? "swiglu_backward_kept_recompute" : "swiglu_backward_kept";
+  return recompute ? "swiglu_backward_saved_recompute" : "swiglu_backward_saved";
 }
 
 // The type of two tensors that are of one type.
@@ -53,12 +53,12 @@ void require_apart(std::string_view name, const Tensor& output, const Tensor& ga
   require_apart_or_alike("swiglu", name, output, up);
 }
 
-void require_kept(const SwigluKept& kept, const Tensor& gate, const Tensor& up) {
-  require(gate.type() == DType::f32, "swiglu: what is kept must be cast from f32; gate is bf16");
-  require_tensor("swiglu", "kept.gate", kept.gate, gate.shape(), DType::bf16);
-  require_tensor("swiglu", "kept.up", kept.up, gate.shape(), DType::bf16);
-  require_apart("kept.gate", kept.gate, gate, up);
-  require_apart("kept.up", kept.up, gate, up);
+void require_saved(const SwigluSaved& saved, const Tensor& gate, const Tensor& up) {
+  require(gate.type() == DType::f32, "swiglu: what is saved must be cast from f32; gate is bf16");
+  require_tensor("swiglu", "saved.gate", saved.gate, gate.shape(), DType::bf16);
+  require_tensor("swiglu", "saved.up", saved.up, gate.shape(), DType::bf16);
+  require_apart("saved.gate", saved.gate, gate, up);
+  require_apart("saved.up", saved.up, gate, up);
 }
 
 void require_backward(const Tensor& dgate, const Tensor& dup, const Tensor& dy, const Tensor& gate,
@@ -79,9 +79,9 @@ void require_backward(const Tensor& dgate, const Tensor& dup, const Tensor& dy, 
 }  // namespace
 
 // An exp counts as 8 flops.
-Cost swiglu_cost(const Shape& y, DType gate_type, bool keeps, DType y_type) {
+Cost swiglu_cost(const Shape& y, DType gate_type, bool saves, DType y_type) {
   const auto n = static_cast<double>(y.elements());
-  return {13 * n, (element_bytes(y_type) + 2 * element_bytes(gate_type) + (keeps ? 4 : 0)) * n};
+  return {13 * n, (element_bytes(y_type) + 2 * element_bytes(gate_type) + (saves ? 4 : 0)) * n};
 }
 
 Cost swiglu_backward_cost(const Shape& dy, DType gate_type, DType dy_type, DType dgate_type,
@@ -94,24 +94,24 @@ Cost swiglu_backward_cost(const Shape& dy, DType gate_type, DType dy_type, DType
 }
 
 void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tensor& up,
-                   const SwigluKept& kept) {
+                   const SwigluSaved& saved) {
   const DType type = type_of_pair("gate", gate, "up", up, gate.shape());
   require_activation("swiglu", "y", y, gate.shape());
   require_apart("y", y, gate, up);
-  const bool keeps = !kept.gate.empty() || !kept.up.empty();
-  if (keeps) require_kept(kept, gate, up);
+  const bool saves = !saved.gate.empty() || !saved.up.empty();
+  if (saves) require_saved(saved, gate, up);
   const std::int64_t n = gate.elements();
   const VariantKernel kernel{.stem = "swiglu",
-                             .function = keeps ? "swiglu_forward_keeping" : "swiglu_forward",
-                             .cpu_function = cpu_forward(type, y.type(), keeps),
+                             .function = saves ? "swiglu_forward_saving" : "swiglu_forward",
+                             .cpu_function = cpu_forward(type, y.type(), saves),
                              .types = {{"GATE_TYPE", type}, {"Y_TYPE", y.type()}},
                              .singly_on_cpus = true};
   Launch launch = flat_launch(batch.context(), kernel, n, n,
-                              [=](SelfTest& test) { test_forward(test, type, keeps); });
-  launch.cost = swiglu_cost(gate.shape(), type, keeps, y.type());
+                              [=](SelfTest& test) { test_forward(test, type, saves); });
+  launch.cost = swiglu_cost(gate.shape(), type, saves, y.type());
   launch.label = "swiglu/forward";
   std::vector<Argument> arguments{y, gate, up};
-  if (keeps) arguments.insert(arguments.end(), {kept.gate, kept.up});
+  if (saves) arguments.insert(arguments.end(), {saved.gate, saved.up});
   arguments.emplace_back(n);
   batch.record(std::move(launch), std::move(arguments));
 }

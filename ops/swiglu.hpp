@@ -8,15 +8,15 @@
 namespace clora {
 
 // gate and up cast to bf16, half the memory, for a backward that comes later.
-struct SwigluKept {
+struct SwigluSaved {
   Tensor gate, up;
 };
 
 // All [T, F]. gate and up are both f32 or both bf16, as y is by itself; y is overwritten and may be
-// gate or up where their types are one. kept, where given, is overwritten with gate and up (f32),
+// gate or up where their types are one. saved, where given, is overwritten with gate and up (f32),
 // cast to bf16.
 void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tensor& up,
-                   const SwigluKept& kept = {});
+                   const SwigluSaved& saved = {});
 
 // dgate = dy * up * silu'(gate), dup = dy * silu(gate), overwritten. gate and up as above; dy f32
 // or bf16; dgate and dup both f32 or both bf16. Where their types are one, each output may be any
@@ -25,8 +25,8 @@ void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tens
 void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
                             const Tensor& gate, const Tensor& up, const Tensor& y = {});
 
-// gate_type: that of gate and up; keeps: whether their bf16 copies are written, too.
-Cost swiglu_cost(const Shape& y, DType gate_type = DType::f32, bool keeps = false,
+// gate_type: that of gate and up; saves: whether their bf16 copies are written, too.
+Cost swiglu_cost(const Shape& y, DType gate_type = DType::f32, bool saves = false,
                  DType y_type = DType::f32);
 // y_type: that of y, where it is written.
 Cost swiglu_backward_cost(const Shape& dy, DType gate_type = DType::f32, DType dy_type = DType::f32,

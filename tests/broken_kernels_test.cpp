@@ -113,17 +113,17 @@ std::vector<Family> families() {
        [](SelfTest& t) {
          record_swiglu(t.batch(), t.output({9000}), t.input({9000}), t.input({9000}));
        }},
-      {"swiglu_forward_keeping", range,
+      {"swiglu_forward_saving", range,
        [](SelfTest& t) {
-         const SwigluKept kept{t.output({9000}, DType::bf16), t.output({9000}, DType::bf16)};
-         record_swiglu(t.batch(), t.output({9000}), t.input({9000}), t.input({9000}), kept);
+         const SwigluSaved saved{t.output({9000}, DType::bf16), t.output({9000}, DType::bf16)};
+         record_swiglu(t.batch(), t.output({9000}), t.input({9000}), t.input({9000}), saved);
        }},
-      {"swiglu_forward_kept", range,
+      {"swiglu_forward_saved", range,
        [](SelfTest& t) {
          record_swiglu(t.batch(), t.output({9000}), t.input({9000}, 1, DType::bf16),
                        t.input({9000}, 1, DType::bf16));
        }},
-      {"swiglu_backward_kept", range,
+      {"swiglu_backward_saved", range,
        [](SelfTest& t) {
          record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
                                 t.input({9000}, 1, DType::bf16), t.input({9000}, 1, DType::bf16));
@@ -138,7 +138,7 @@ std::vector<Family> families() {
          record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),
                                 t.input({9000}), t.input({9000}), t.output({9000}));
        }},
-      {"swiglu_backward_kept_recompute",
+      {"swiglu_backward_saved_recompute",
        {"swiglu_cpu.cl", "if (y) vstore16(g * s * u", "if (y) vstore16(g * s"},
        [](SelfTest& t) {
          record_swiglu_backward(t.batch(), t.output({9000}), t.output({9000}), t.input({9000}),

@@ -47,7 +47,7 @@ class GpuLimits : public testing::Test {
     test::write_tiny_model(folder_.path(), wide_model());
   }
 
-  // So many that gate and up alone, kept for the backward, take this share of the memory.
+  // So many that gate and up alone, saved for the backward, take this share of the memory.
   std::int64_t rows_for(double share) const {
     const ModelConfig config = wide_model();
     const auto row_elements = static_cast<double>(2 * config.intermediate_size * config.layers);

@@ -182,16 +182,16 @@ std::vector<float> upcast(const std::vector<std::uint16_t>& halves) {
 TEST_P(Swiglu, SavesItsInputsInBf16BesideTheSameResult) {
   for (const Case& c : cases()) {
     const Output y(context(), c.shape), unfused(context(), c.shape);
-    const SwigluKept kept{context().allocate(c.shape, DType::bf16, MemoryTag::scratch),
+    const SwigluSaved saved{context().allocate(c.shape, DType::bf16, MemoryTag::scratch),
                           context().allocate(c.shape, DType::bf16, MemoryTag::scratch)};
     run([&](Batch& b) {
       const Tensor gate = upload(c.shape, c.gate), up = upload(c.shape, c.up);
-      record_swiglu(b, y.tensor(), gate, up, kept);
+      record_swiglu(b, y.tensor(), gate, up, saved);
       record_swiglu(b, unfused.tensor(), gate, up);
     });
     test::expect_close(y.values(), test::to_double(unfused.values()), kTolerance, c.shape.text());
-    EXPECT_EQ(context().read<std::uint16_t>(kept.gate), to_bf16(c.gate)) << c.shape.text();
-    EXPECT_EQ(context().read<std::uint16_t>(kept.up), to_bf16(c.up)) << c.shape.text();
+    EXPECT_EQ(context().read<std::uint16_t>(saved.gate), to_bf16(c.gate)) << c.shape.text();
+    EXPECT_EQ(context().read<std::uint16_t>(saved.up), to_bf16(c.up)) << c.shape.text();
   }
 }
 
@@ -210,13 +210,13 @@ TEST_P(Swiglu, KeepsTiesAsTheEvenOneAndWhatIsNotFiniteAsItIs) {
     up.resize(static_cast<std::size_t>(count), nan);
     const Shape shape{count};
     const Output y(context(), shape);
-    const SwigluKept kept{context().allocate(shape, DType::bf16, MemoryTag::scratch),
+    const SwigluSaved saved{context().allocate(shape, DType::bf16, MemoryTag::scratch),
                           context().allocate(shape, DType::bf16, MemoryTag::scratch)};
     run([&](Batch& b) {
       record_swiglu(b, y.tensor(), upload(shape, std::vector<float>(up.size())), upload(shape, up),
-                    kept);
+                    saved);
     });
-    const std::vector<float> got = upcast(context().read<std::uint16_t>(kept.up));
+    const std::vector<float> got = upcast(context().read<std::uint16_t>(saved.up));
     for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i], want[i]) << up[i];
     EXPECT_TRUE(std::signbit(got[4]));
     for (std::size_t i = want.size(); i < got.size(); ++i) EXPECT_TRUE(std::isnan(got[i])) << i;
@@ -324,7 +324,7 @@ TEST_P(Swiglu, BackwardWritesTheForwardsResultInEitherType) {
   }
 }
 
-TEST_P(Swiglu, RefusesKeptTensorsThatDoNotMatch) {
+TEST_P(Swiglu, RefusesSavedTensorsThatDoNotMatch) {
   Batch b(context());
   const Case c(4, 32);
   const Tensor t = upload(c.shape, c.gate), y = upload(c.shape, c.gate);
@@ -333,13 +333,13 @@ TEST_P(Swiglu, RefusesKeptTensorsThatDoNotMatch) {
   };
   const Tensor gate = halves(c.shape), up = halves(c.shape), wrong = halves({32, 4});
   const auto forward = [&](const Tensor& out, const Tensor& g, const Tensor& u,
-                           const SwigluKept& kept) {
-    return test::error_of([&] { record_swiglu(b, out, g, u, kept); });
+                           const SwigluSaved& saved) {
+    return test::error_of([&] { record_swiglu(b, out, g, u, saved); });
   };
   using testing::HasSubstr;
-  EXPECT_THAT(forward(y, t, t, {gate, {}}), HasSubstr("kept.up must be bf16 [4, 32]"));
-  EXPECT_THAT(forward(y, t, t, {wrong, up}), HasSubstr("kept.gate must be bf16 [4, 32]"));
-  EXPECT_THAT(forward(y, t, t, {t, up}), HasSubstr("kept.gate must be bf16 [4, 32]"));
+  EXPECT_THAT(forward(y, t, t, {gate, {}}), HasSubstr("saved.up must be bf16 [4, 32]"));
+  EXPECT_THAT(forward(y, t, t, {wrong, up}), HasSubstr("saved.gate must be bf16 [4, 32]"));
+  EXPECT_THAT(forward(y, t, t, {t, up}), HasSubstr("saved.gate must be bf16 [4, 32]"));
   EXPECT_THAT(forward(y, gate, up, {gate, up}), HasSubstr("must be cast from f32"));
   EXPECT_THAT(forward(y, gate, t, {}), HasSubstr("up must be bf16 [4, 32]"));
   EXPECT_THAT(forward(y, t, up, {}), HasSubstr("up must be f32 [4, 32]"));
@@ -348,7 +348,7 @@ TEST_P(Swiglu, RefusesKeptTensorsThatDoNotMatch) {
   EXPECT_THAT(forward(both, first_half, up, {}),
               HasSubstr("y, f32 [4, 32], must not lie where bf16 [4, 32] lies"));
   EXPECT_THAT(forward(y, both, t, {first_half, up}),
-              HasSubstr("kept.gate, bf16 [4, 32], must not lie"));
+              HasSubstr("saved.gate, bf16 [4, 32], must not lie"));
   EXPECT_THAT(test::error_of([&] { record_swiglu_backward(b, both, y, t, first_half, up); }),
               HasSubstr("dgate, f32 [4, 32], must not lie"));
   EXPECT_EQ(b.commands(), 0U);

@@ -80,7 +80,7 @@ def lora_forward(m, n, k, rank):
 
 
 def lora_backward(m, n, k, rank):
-    """dx, da and db, with s = x a^T kept from the forward."""
+    """dx, da and db, with s = x a^T saved by the forward."""
     x, w, a, b = random(m, k), random(n, k), random(rank, k), random(n, rank)
     s, dy = random(m, rank), random(m, n)
 
