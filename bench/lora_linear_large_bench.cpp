@@ -148,13 +148,13 @@ void backward(OpBench& bench, const Layer& layer) {
     t.record(before);
     before.submit().wait();
     const LoraBranch layer_of{gradients, dy, t.s, t.weights, t.lora};
-    LoraGradientQueue queue;
+    DeferredGradients deferred;
     for (std::size_t i = 0; i < bench.repeats; ++i) {
-      const std::vector<LoraLeft> left =
-          record_lora_linears_dx(set.batch(), dx, {&layer_of, 1}, Accumulate::no, queue);
-      record_lora_linears_da(set.batch(), t.x, left, queue);
+      const std::vector<PendingGradient> pending =
+          record_lora_linears_dx(set.batch(), dx, {&layer_of, 1}, Accumulate::no, deferred);
+      record_lora_linears_da(set.batch(), t.x, pending, deferred);
     }
-    queue.flush(set.batch());
+    deferred.flush(set.batch());
     expect_last(set, dx, [&] { return numbers.last_row_of_dx(); });
     expect_last(set, gradients.da, [&] {
       return numbers.last_row_of_gradient(numbers.dy, numbers.bt, numbers.x, times);

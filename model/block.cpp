@@ -21,7 +21,7 @@ namespace {
 struct BackwardInputs {
   const BlockActivations& saved;
   const PerProjection<LoraGradients>& gradients;
-  LoraGradientQueue& queue;
+  DeferredGradients& deferred;
 };
 
 // Records into one batch for one block: names the shapes once.
@@ -138,15 +138,15 @@ class BlockRecorder {
   // Gradients of outputs of the block's linears, by projection.
   using OutputGradients = std::initializer_list<std::pair<Projection, Tensor>>;
 
-  // dx = the gradient through linears with the same input, and what is left of them (da).
-  std::vector<LoraLeft> linears_dx(const Tensor& dx, OutputGradients dys,
+  // dx = the gradient through linears with the same input, and what is pending of them (da).
+  std::vector<PendingGradient> linears_dx(const Tensor& dx, OutputGradients dys,
                                    const BackwardInputs& of) {
     std::vector<LoraBranch> branches;
     for (const auto& [p, dy] : dys) {
       branches.push_back(
           {of.gradients[p], dy, of.saved.s[p], block_.weights->linears[p], block_.loras[p]});
     }
-    return record_lora_linears_dx(batch_, dx, branches, Accumulate::no, of.queue);
+    return record_lora_linears_dx(batch_, dx, branches, Accumulate::no, of.deferred);
   }
 
   // dy becomes the gradient of mid.
@@ -155,23 +155,23 @@ class BlockRecorder {
     const BlockWeights& w = *block_.weights;
     const auto like_gate = [&](std::string_view name) { return activation(a.gate.shape(), name); };
     const Tensor dproduct = like_gate("d swiglu");
-    const auto left_of_down = linears_dx(dproduct, {{kDown, dy.for_products()}}, of);
+    const auto pending_of_down = linears_dx(dproduct, {{kDown, dy.for_products()}}, of);
     const Tensor& product = dproduct;  // in its place, once it is read
     const Tensor dgate = like_gate("d gate"), dup = like_gate("d up");
     record_swiglu_backward(batch_, dgate, dup, dproduct, a.gate, a.up, product);
-    record_lora_linears_da(batch_, product, left_of_down, of.queue);
+    record_lora_linears_da(batch_, product, pending_of_down, of.deferred);
     const Tensor dh2 = like(a.mid, "d h2"), h2 = activation(a.mid.shape(), "h2 recomputed");
-    const auto left = linears_dx(dh2, {{kGate, dgate}, {kUp, dup}}, of);
+    const auto pending = linears_dx(dh2, {{kGate, dgate}, {kUp, dup}}, of);
     norm_backward(dy, dh2, a.mid, w.post_attention_norm, h2);
-    record_lora_linears_da(batch_, h2, left, of.queue);
+    record_lora_linears_da(batch_, h2, pending, of.deferred);
   }
 
   // Gradients of q, k and v as the linears made them.
   AttentionGradients attention_backward(const StreamGradient& dmid, const BackwardInputs& of) {
     const BlockActivations& a = of.saved;
     const Tensor dattention = like(a.attention, "d attention");
-    const auto left = linears_dx(flat(dattention), {{kO, dmid.for_products()}}, of);
-    record_lora_linears_da(batch_, flat(a.attention), left, of.queue);
+    const auto pending = linears_dx(flat(dattention), {{kO, dmid.for_products()}}, of);
+    record_lora_linears_da(batch_, flat(a.attention), pending, of.deferred);
     AttentionGradients d{like(a.q, "dq"), like(a.k, "dk"), like(a.v, "dv")};
     const AttentionGradients made = record_attention_backward_in_parts(
         batch_, d, dattention, a.attention, a.log_sum_exp, attention_inputs(a.q, a.k, a.v));
@@ -187,14 +187,14 @@ class BlockRecorder {
     const Tensor& x = of.saved.x;
     const Tensor& w = block_.weights->input_norm;
     const Tensor dh1 = wants_dx ? like(x, "d h1") : Tensor();
-    const auto left = linears_dx(dh1, {{kQ, flat(d.dq)}, {kK, flat(d.dk)}, {kV, flat(d.dv)}}, of);
+    const auto pending = linears_dx(dh1, {{kQ, flat(d.dq)}, {kK, flat(d.dk)}, {kV, flat(d.dv)}}, of);
     const Tensor h1 = activation(x.shape(), "h1 recomputed");
     if (wants_dx) {
       norm_backward(dmid, dh1, x, w, h1);
     } else {
       record_rms_norm(batch_, h1, x, w, epsilon());
     }
-    record_lora_linears_da(batch_, h1, left, of.queue);
+    record_lora_linears_da(batch_, h1, pending, of.deferred);
   }
 
  private:
@@ -284,9 +284,9 @@ void record_stream_bf16(Batch& batch, const StreamGradient& gradient) {
 
 void record_block_backward(Batch& batch, const StreamGradient& dy, const BlockActivations& saved,
                            const Block& block, const PerProjection<LoraGradients>& gradients,
-                           LoraGradientQueue& queue, bool wants_dx) {
+                           DeferredGradients& deferred, bool wants_dx) {
   BlockRecorder recorder(batch, block, saved.x.shape()[0], batch.context().activation_type());
-  const BackwardInputs of{saved, gradients, queue};
+  const BackwardInputs of{saved, gradients, deferred};
   recorder.feed_forward_backward(dy, of);
   const AttentionGradients d = recorder.attention_backward(dy, of);
   recorder.projections_backward(dy, d, of, wants_dx);

@@ -82,10 +82,10 @@ StreamGradient stream_gradient(Batch& batch, Shape shape);
 void record_stream_bf16(Batch& batch, const StreamGradient& gradient);
 
 // dy becomes the gradient of x, in place; adapter gradients accumulate, the last of them when
-// `queue` is flushed. wants_dx false: no adapter lies below, and dy's contents are undefined
+// `deferred` is flushed. wants_dx false: no adapter lies below, and dy's contents are undefined
 // afterwards.
 void record_block_backward(Batch& batch, const StreamGradient& dy, const BlockActivations& saved,
                            const Block& block, const PerProjection<LoraGradients>& gradients,
-                           LoraGradientQueue& queue, bool wants_dx);
+                           DeferredGradients& deferred, bool wants_dx);
 
 }  // namespace clora

@@ -120,16 +120,16 @@ void RecordedStep::record(const StepResults& results) {
   const StreamGradient dx = stream_gradient(batch_, {rows, config.hidden_size});
   record_embedding(batch_, dx.d, inputs_.place(), dchosen);  // zeros where a row does not count
   record_stream_bf16(batch_, dx);
-  LoraGradientQueue queue;
+  DeferredGradients deferred;
   for (std::int64_t layer = config.layers - 1; layer >= lowest; --layer) {
     const auto i = static_cast<std::size_t>(layer);
     PerProjection<LoraGradients> gradients;
     for (std::size_t p = 0; p < kProjections; ++p) {
       gradients[p] = adapter_->gradients(path_of(layer, static_cast<Projection>(p)));
     }
-    record_block_backward(batch_, dx, saved[i], blocks[i], gradients, queue, layer > lowest);
+    record_block_backward(batch_, dx, saved[i], blocks[i], gradients, deferred, layer > lowest);
   }
-  queue.flush(batch_);
+  deferred.flush(batch_);
 }
 
 RowCounts recorded_row_counts(std::size_t rows, std::size_t counted, DeviceKind device) {

@@ -49,12 +49,12 @@ void test_gradients_wgmma(SelfTest& test, std::uint32_t block_ranks) {
     p.shrink_scale = 0.25F;
     return p;
   };
-  LoraGradientQueue queue;
-  queue.record(test.batch(), std::array{problem(is_few ? 7 : 70, 1100, true)});
+  DeferredGradients deferred;
+  deferred.record(test.batch(), std::array{problem(is_few ? 7 : 70, 1100, true)});
   const std::int64_t rank = is_few ? 5 : 20;
-  queue.add(test.batch(), problem(rank, 600, false));
-  queue.add(test.batch(), problem(rank, 40, false));
-  queue.record(test.batch(), std::array{problem(rank, 136, true), problem(rank, 530, true)});
+  deferred.add(test.batch(), problem(rank, 600, false));
+  deferred.add(test.batch(), problem(rank, 40, false));
+  deferred.record(test.batch(), std::array{problem(rank, 136, true), problem(rank, 530, true)});
 }
 
 Launch launch_of(const LoraGradientProduct& g) {
@@ -136,12 +136,12 @@ void record_gradient(Batch& batch, const LoraGradientProduct& p) {
   record_result(batch, p.shrunk, shrunk);
 }
 
-void LoraGradientQueue::add(Batch& batch, const LoraGradientProduct& p) {
+void DeferredGradients::add(Batch& batch, const LoraGradientProduct& p) {
   if (!shares_launches(batch.context(), p)) return record_gradient(batch, p);
   waiting_.push_back(p);
 }
 
-void LoraGradientQueue::record(Batch& batch, std::span<const LoraGradientProduct> problems) {
+void DeferredGradients::record(Batch& batch, std::span<const LoraGradientProduct> problems) {
   std::vector<LoraGradientProduct> all = std::exchange(waiting_, {});
   for (const LoraGradientProduct& p : problems) {
     if (shares_launches(batch.context(), p)) {

@@ -34,7 +34,7 @@ bool gradients_share_launches(Context& context, std::int64_t rank);
 // Gradients on their way to launches. Where launches are shared, one that nobody waits for stays
 // here until others must be recorded or flush(); elsewhere each is recorded at once.
 // REQUIRES: no two with one `out` before a flush().
-class LoraGradientQueue {
+class DeferredGradients {
  public:
   // Recorded now or later: until then x and s must stay as they are.
   void add(Batch& batch, const LoraGradientProduct& p);

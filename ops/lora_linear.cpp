@@ -117,7 +117,7 @@ void require_branch(const LoraBranch& branch) {
   require_gradient(kBackward, dbt_of(branch));
 }
 
-LoraLeft left_of(Batch& batch, const LoraBranch& branch, DType type) {
+PendingGradient pending_of(Batch& batch, const LoraBranch& branch, DType type) {
   const LoraWeights& lora = branch.lora;
   return {branch.gradients.da,
           batch.temporary({branch.dy.shape()[0], lora.a.shape()[0]}, type, "lora ds"),
@@ -139,29 +139,29 @@ bool are_alike(std::span<const LoraBranch> branches) {
 }
 
 // dx and dbt of one layer.
-std::vector<LoraLeft> record_one_dx(Batch& batch, const Tensor& dx, const LoraBranch& branch,
+std::vector<PendingGradient> record_one_dx(Batch& batch, const Tensor& dx, const LoraBranch& branch,
                                     Accumulate accumulate) {
   const auto& [gradients, dy, s, weights, lora] = branch;
   if (lora.empty()) {
     if (!dx.empty()) record_gemm_backward(batch, dx, dy, weights.w, accumulate);
     return {};
   }
-  const LoraLeft left = left_of(batch, branch, DType::f32);
+  const PendingGradient pending = pending_of(batch, branch, DType::f32);
   record_gradient(batch, dbt_of(branch));
-  record_dx(batch, dx, dy, left.ds, true, weights, lora, accumulate);
-  return {left};
+  record_dx(batch, dx, dy, pending.ds, true, weights, lora, accumulate);
+  return {pending};
 }
 
 // Of several, where a kernel makes ds beside dbt.
-std::vector<LoraLeft> record_dx_beside(Batch& batch, const Tensor& dx,
+std::vector<PendingGradient> record_dx_beside(Batch& batch, const Tensor& dx,
                                        std::span<const LoraBranch> branches, Accumulate accumulate,
-                                       LoraGradientQueue& queue) {
-  std::vector<LoraLeft> all;
+                                       DeferredGradients& deferred) {
+  std::vector<PendingGradient> all;
   std::vector<LoraGradientProduct> of_b;
   std::vector<GemmTerm> terms;
   for (const LoraBranch& branch : branches) {
     const LoraWeights& lora = branch.lora;
-    const Tensor ds = all.emplace_back(left_of(batch, branch, DType::bf16)).ds;
+    const Tensor ds = all.emplace_back(pending_of(batch, branch, DType::bf16)).ds;
     of_b.push_back(dbt_of(branch));
     of_b.back().shrunk = ds;
     of_b.back().b = lora.bt_bf16.empty() ? lora.bt : lora.bt_bf16;
@@ -169,7 +169,7 @@ std::vector<LoraLeft> record_dx_beside(Batch& batch, const Tensor& dx,
     terms.push_back(
         {branch.dy, branch.weights.w, {.s = ds, .u = lora.a, .u_bf16 = lora.a_bf16}});
   }
-  queue.record(batch, of_b);
+  deferred.record(batch, of_b);
   const LoraBranch& first = branches.front();
   if (first.lora.dropout.probability > 0) {
     record_dx(batch, dx, first.dy, all.front().ds, false, first.weights, first.lora, accumulate);
@@ -214,36 +214,36 @@ void record_lora_linears_backward(Batch& batch, const Tensor& dx, const Tensor& 
                        {branch.dy.shape()[0], branch.weights.w.shape()[1]});
     require(!overlap(dx, x), "{}: dx must not alias saved.x", kBackward);
   }
-  LoraGradientQueue queue;
+  DeferredGradients deferred;
   record_lora_linears_da(batch, x,
-                         record_lora_linears_dx(batch, dx, branches, accumulate_dx, queue), queue);
-  queue.flush(batch);
+                         record_lora_linears_dx(batch, dx, branches, accumulate_dx, deferred), deferred);
+  deferred.flush(batch);
 }
 
-std::vector<LoraLeft> record_lora_linears_dx(Batch& batch, const Tensor& dx,
+std::vector<PendingGradient> record_lora_linears_dx(Batch& batch, const Tensor& dx,
                                              std::span<const LoraBranch> branches,
-                                             Accumulate accumulate_dx, LoraGradientQueue& queue) {
+                                             Accumulate accumulate_dx, DeferredGradients& deferred) {
   for (const LoraBranch& branch : branches) require_branch(branch);
   if (takes_dx_beside(batch.context(), branches.front()) && are_alike(branches)) {
-    return record_dx_beside(batch, dx, branches, accumulate_dx, queue);
+    return record_dx_beside(batch, dx, branches, accumulate_dx, deferred);
   }
-  std::vector<LoraLeft> all;
+  std::vector<PendingGradient> all;
   for (const LoraBranch& branch : branches) {
-    const auto left = takes_dx_beside(batch.context(), branch)
-                          ? record_dx_beside(batch, dx, {&branch, 1}, accumulate_dx, queue)
+    const auto pending = takes_dx_beside(batch.context(), branch)
+                          ? record_dx_beside(batch, dx, {&branch, 1}, accumulate_dx, deferred)
                           : record_one_dx(batch, dx, branch, accumulate_dx);
-    all.insert(all.end(), left.begin(), left.end());
+    all.insert(all.end(), pending.begin(), pending.end());
     accumulate_dx = Accumulate::yes;
   }
   return all;
 }
 
-void record_lora_linears_da(Batch& batch, const Tensor& x, std::span<const LoraLeft> left,
-                            LoraGradientQueue& queue) {
-  for (const auto& [da, ds, dropout] : left) {
+void record_lora_linears_da(Batch& batch, const Tensor& x, std::span<const PendingGradient> pending,
+                            DeferredGradients& deferred) {
+  for (const auto& [da, ds, dropout] : pending) {
     const LoraGradientProduct product{.out = da, .s = ds, .x = adapter_input(batch, x, dropout)};
     require_gradient(kBackward, product);
-    queue.add(batch, product);
+    deferred.add(batch, product);
   }
 }
 

@@ -88,17 +88,17 @@ void record_lora_linears_backward(Batch& batch, const Tensor& dx, const Tensor& 
                                   std::span<const LoraBranch> branches, Accumulate accumulate_dx);
 
 // The same in two steps, for callers that make x only after dx: first dx and all dbt, which gives
-// what is left; then da, which `queue` may hold back.
-struct LoraLeft {
+// the pending gradients; then da, which `deferred` may hold back.
+struct PendingGradient {
   Tensor da;  // [R, K] += ds^T drop(x)
   Tensor ds;  // [T, R]
   LoraDropout dropout;
 };
-std::vector<LoraLeft> record_lora_linears_dx(Batch& batch, const Tensor& dx,
+std::vector<PendingGradient> record_lora_linears_dx(Batch& batch, const Tensor& dx,
                                              std::span<const LoraBranch> branches,
-                                             Accumulate accumulate_dx, LoraGradientQueue& queue);
-void record_lora_linears_da(Batch& batch, const Tensor& x, std::span<const LoraLeft> left,
-                            LoraGradientQueue& queue);
+                                             Accumulate accumulate_dx, DeferredGradients& deferred);
+void record_lora_linears_da(Batch& batch, const Tensor& x, std::span<const PendingGradient> pending,
+                            DeferredGradients& deferred);
 
 // The unfused reference: for tests, and the baseline of benches.
 void record_lora_linear_unfused(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,

@@ -280,7 +280,7 @@ TEST_P(LoraLinear, GradientsThatWaitInAQueueAreWholeWhenItIsFlushed) {
                    {context(), {c.r, c.n}}});
   }
   run([&](Batch& batch) {
-    LoraGradientQueue queue;
+    DeferredGradients deferred;
     for (const auto& [layer, dx, da, dbt] : all) {
       const Case& c = layer.size;
       batch.fill_zero(da.tensor());
@@ -294,11 +294,11 @@ TEST_P(LoraLinear, GradientsThatWaitInAQueueAreWholeWhenItIsFlushed) {
                               up({c.t, c.r}, s),
                               layer.weights,
                               layer.lora};
-      const auto left =
-          record_lora_linears_dx(batch, dx.tensor(), {&branch, 1}, Accumulate::no, queue);
-      record_lora_linears_da(batch, up({c.t, c.k}, layer.x), left, queue);
+      const auto pending =
+          record_lora_linears_dx(batch, dx.tensor(), {&branch, 1}, Accumulate::no, deferred);
+      record_lora_linears_da(batch, up({c.t, c.k}, layer.x), pending, deferred);
     }
-    queue.flush(batch);
+    deferred.flush(batch);
   });
   for (const auto& [layer, dx, da, dbt] : all) {
     const auto x = to_double(layer.x), dy = to_double(layer.dy);
