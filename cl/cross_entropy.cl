@@ -30,9 +30,9 @@ float row_loss(__global const float* row, int vocabulary, int target, float max_
 }
 
 // A logit's gradient; zero, whatever it is, in a row that does not count.
-float dlogit(float shifted, float inverse_sum, bool is_target, bool counted, float weight) {
+float dlogit(float shifted, float inverse_sum, bool is_target, bool labelled, float weight) {
   const float p = exp(shifted) * inverse_sum;
-  return counted ? (is_target ? p - 1.0f : p) * weight : 0.0f;
+  return labelled ? (is_target ? p - 1.0f : p) * weight : 0.0f;
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
@@ -59,7 +59,7 @@ __kernel void cross_entropy_gradient(__global float* loss, __global float* dlogi
   const float sum = row_sum_exp(row, vocabulary, &max_logit, scratch);
   if (get_local_id(0) == 0) loss[t] = row_loss(row, vocabulary, target, max_logit, sum);
   barrier(CLK_GLOBAL_MEM_FENCE);  // the loss has read its logit before dlogits may overwrite it
-  const bool counted = target >= 0 && target < vocabulary;
+  const bool labelled = target >= 0 && target < vocabulary;
   const float inverse = 1.0f / sum;
   int v = (int)get_local_id(0);
   // All loads of a round before its stores: for all that the compiler knows they are the same.
@@ -68,11 +68,12 @@ __kernel void cross_entropy_gradient(__global float* loss, __global float* dlogi
     for (int i = 0; i < AT_ONCE; ++i) x[i] = row[v + i * GROUP];
     for (int i = 0; i < AT_ONCE; ++i) {
       drow[v + i * GROUP] =
-          dlogit(x[i] - max_logit, inverse, v + i * GROUP == target, counted, weight[0]);
+          dlogit(x[i] - max_logit, inverse, v + i * GROUP == target,
+                                  labelled, weight[0]);
     }
   }
   for (; v < vocabulary; v += GROUP) {
-    drow[v] = dlogit(row[v] - max_logit, inverse, v == target, counted, weight[0]);
+    drow[v] = dlogit(row[v] - max_logit, inverse, v == target, labelled, weight[0]);
   }
 }
 

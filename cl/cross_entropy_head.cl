@@ -52,16 +52,16 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_references
   __local float scratch[GROUP];
   const size_t t = get_group_id(0);
   const uint target = (uint)targets[t];  // a negative one becomes a large one
-  const bool counted = target < V;
-  __global const uchar* row = weight_row(w, counted ? target : 0, D);
+  const bool labelled = target < V;
+  __global const uchar* row = weight_row(w, labelled ? target : 0, D);
   float part = 0;
   for (uint d = get_local_id(0); d < D; d += GROUP) {
     part += float_of_bf16(x[t * stride + d]) * bf16_weight(row, d);
   }
   const float logit = group_sum(part, scratch) * LOG2E;
   if (get_local_id(0) != 0) return;
-  target_logits[t] = counted ? logit : 0;
-  references[t] = counted ? logit : NO_ROW;
+  target_logits[t] = labelled ? logit : 0;
+  references[t] = labelled ? logit : NO_ROW;
 }
 
 // x 2^y, for y of which no float may be the power.

@@ -22,7 +22,7 @@ namespace clora {
 struct ChatMessage {
   std::string role;  // system, user or assistant
   std::string content;
-  bool trains = true;  // an assistant's turn counts in the loss
+  bool trains = true;  // an assistant's turn is labelled
 };
 
 // One stretch of a rendered conversation: a special token, what an assistant writes up to the end

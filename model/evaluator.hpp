@@ -19,8 +19,8 @@ namespace clora {
 
 struct EvalResult {
   std::int64_t step = 0;    // of a training run, where there is one
-  double loss = 0;          // mean over the counted tokens
-  std::int64_t tokens = 0;  // counted
+  double loss = 0;          // mean over the labelled tokens
+  std::int64_t tokens = 0;  // labelled
   double seconds = 0;
 };
 
@@ -33,7 +33,7 @@ class Evaluator {
   // is not finite, invalid_file, naming the weight, or invalid_data, naming the adapter's matrix,
   // that is not, else diverged, naming the first record with such a loss.
   EvalResult evaluate(const Records& records);
-  // Loss summed over the counted tokens of the rows; waits. Not checked: NaN where a weight is.
+  // Loss summed over the labelled tokens of the rows; waits. Not checked: NaN where a weight is.
   double loss_sum(const PackedRows& rows);
 
  private:

@@ -35,7 +35,7 @@ struct RecordedForward {
                   std::int64_t vocabulary, std::shared_ptr<Arena> arena)
       : kind(which),
         rows(context, row_count, which == LogitRows::all ? row_count : 1),
-        logits(context.allocate({rows.counted_rows(), vocabulary}, DType::f32,
+        logits(context.allocate({rows.labelled_rows(), vocabulary}, DType::f32,
                                 MemoryTag::activations)),
         batch(context, std::move(arena)) {}
 
@@ -96,10 +96,10 @@ void ForwardPass::Impl::record(RecordedForward& forward) {
   }
   if (forward.kind == LogitRows::last) {
     const Tensor last = activation(1, "last row");
-    record_embedding(batch, last, rows.counted(), x);  // gathers one row
+    record_embedding(batch, last, rows.labelled(), x);  // gathers one row
     x = last;
   }
-  const Tensor normed = activation(rows.counted_rows(), "final norm");
+  const Tensor normed = activation(rows.labelled_rows(), "final norm");
   record_rms_norm(batch, normed, x, model.final_norm(), static_cast<float>(c.rms_norm_epsilon));
   record_gemm(batch, forward.logits, normed, model.head());
   batch.seal();

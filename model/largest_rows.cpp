@@ -9,7 +9,7 @@ constexpr std::size_t kRecordsBetweenQuestions = 1 << 16U;
 
 struct Sizes {
   std::size_t rows = 0;
-  std::size_t counted = 0;
+  std::size_t labelled = 0;
 };
 
 // Of each record: tokens are counted once, not at every visit.
@@ -27,11 +27,11 @@ void take(LargestRows& largest, const std::vector<std::size_t>& indices,
   Sizes sum;
   for (const std::size_t index : indices) {
     sum.rows += sizes[index].rows;
-    sum.counted += sizes[index].counted;
+    sum.labelled += sizes[index].labelled;
   }
   if (sum.rows > largest.rows) largest.records = indices;
   largest.rows = std::max(largest.rows, sum.rows);
-  largest.counted = std::max(largest.counted, sum.counted);
+  largest.labelled = std::max(largest.labelled, sum.labelled);
 }
 
 }  // namespace

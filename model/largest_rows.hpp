@@ -14,7 +14,7 @@ namespace clora {
 struct LargestRows {
   std::vector<std::size_t> records;  // of the micro-batch with the most rows; empty: none was seen
   std::size_t rows = 0;
-  std::size_t counted = 0;  // the most rows with a target, perhaps of another micro-batch
+  std::size_t labelled = 0;  // the most rows with a target, perhaps of another micro-batch
 };
 
 // Looks at the micro-batches of optimiser steps [begin, end), at all of them where they hold no

@@ -29,7 +29,7 @@ WantedRows wanted_rows(const PackedRows& packed) {
   WantedRows wanted{.rows = packed.rows()};
   double pairs = 0;
   for (std::size_t t = 0; t < packed.rows(); ++t) {
-    wanted.counted += packed.targets[t] >= 0 ? 1 : 0;
+    wanted.labelled += packed.targets[t] >= 0 ? 1 : 0;
     pairs += packed.last[t] - packed.first[t] + 1;
   }
   if (wanted.rows > 0) wanted.attended = pairs / static_cast<double>(wanted.rows);

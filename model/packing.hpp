@@ -17,11 +17,11 @@ namespace clora {
 
 struct PackedRows {                   // each [rows]
   std::vector<std::int32_t> ids;      // 0 in rows that only fill up
-  std::vector<std::int32_t> targets;  // the id that the row must predict; -1: not counted
+  std::vector<std::int32_t> targets;  // the id that the row must predict; -1: not labelled
   std::vector<std::int32_t> positions;
   std::vector<std::int32_t> first;  // the first row that this row may attend to
   std::vector<std::int32_t> last;   // the last one: the row itself
-  int target_count = 0;             // targets that count
+  int target_count = 0;             // labelled rows
 
   std::size_t rows() const { return ids.size(); }
 };
@@ -29,7 +29,7 @@ struct PackedRows {                   // each [rows]
 // What rows a step is asked for.
 struct WantedRows {
   std::size_t rows = 0;
-  std::size_t counted = 0;  // those with a target
+  std::size_t labelled = 0;  // those with a target
   // How many rows one may attend to on average, for the cost that profiles show: a recorded step
   // keeps that of the first rows it was asked for. 0: not known.
   double attended = 0;

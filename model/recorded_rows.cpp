@@ -8,10 +8,10 @@
 
 namespace clora {
 
-RecordedRows::RecordedRows(Context& context, std::int64_t rows, std::int64_t counted)
-    : rows_(rows), counted_(counted) {
-  require(counted >= 1 && counted <= rows, "recorded rows: 1 to {} of {} rows can count, got {}",
-          rows, rows, counted);
+RecordedRows::RecordedRows(Context& context, std::int64_t rows, std::int64_t labelled)
+    : rows_(rows), labelled_(labelled) {
+  require(labelled >= 1 && labelled <= rows, "recorded rows: 1 to {} of {} rows can be labelled, got {}",
+          rows, rows, labelled);
   const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
   stride_ = (std::max(rows, kSettingsCount) + step - 1) / step * step;
   buffer_ = context.allocate({kParts * stride_}, DType::i32, MemoryTag::activations);
@@ -31,13 +31,13 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
   std::ranges::copy(packed.positions, at(kPositions));
   std::ranges::copy(packed.first, at(kFirst));
   std::ranges::copy(packed.last, at(kLast));
-  std::fill_n(at(kCounted), 3 * stride_, -1);  // and targets and place, which follow
+  std::fill_n(at(kLabelled), 3 * stride_, -1);  // and targets and place, which follow
   std::int32_t count = 0;
   for (std::int32_t row = 0; row < static_cast<std::int32_t>(rows_); ++row) {
     const std::int32_t target = packed.targets[static_cast<std::size_t>(row)];
     if (target < 0) continue;
-    require(count < counted_, "recorded rows: at most {} rows may count", counted_);
-    *(at(kCounted) + count) = row;
+    require(count < labelled_, "recorded rows: at most {} rows may be labelled", labelled_);
+    *(at(kLabelled) + count) = row;
     *(at(kTargets) + count) = target;
     *(at(kPlace) + row) = count++;
   }

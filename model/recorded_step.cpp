@@ -32,7 +32,7 @@ RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKin
       adapter_(adapter),
       kind_(kind),
       attended_(attended),
-      inputs_(model.context(), counts.rows, counts.counted),
+      inputs_(model.context(), counts.rows, counts.labelled),
       batch_(model.context(), std::move(arena)) {
   require(kind != StepKind::train || adapter != nullptr,
           "recorded step: training needs an adapter");
@@ -95,18 +95,18 @@ void RecordedStep::record(const StepResults& results) {
   }
 
   const auto epsilon = static_cast<float>(config.rms_norm_epsilon);
-  // Only rows that count go through the head: the others' share of its products would be for
+  // Only labelled rows go through the head: the others' share of its products would be for
   // nothing.
-  const std::int64_t counted = inputs_.counted_rows();
-  const auto counted_activation = [&](std::string_view name, DType type = DType::f32) {
-    return batch_.temporary({counted, config.hidden_size}, type, name);
+  const std::int64_t labelled = inputs_.labelled_rows();
+  const auto labelled_activation = [&](std::string_view name, DType type = DType::f32) {
+    return batch_.temporary({labelled, config.hidden_size}, type, name);
   };
-  const Tensor chosen = counted_activation("counted rows");
-  record_embedding(batch_, chosen, inputs_.counted(), x);
-  const Tensor normed = counted_activation("final norm", model_->context().activation_type());
+  const Tensor chosen = labelled_activation("labelled rows");
+  record_embedding(batch_, chosen, inputs_.labelled(), x);
+  const Tensor normed = labelled_activation("final norm", model_->context().activation_type());
   record_rms_norm(batch_, normed, chosen, model_->final_norm(), epsilon);
-  const Tensor loss = batch_.temporary({counted}, DType::f32, "loss");
-  const Tensor dchosen = training ? counted_activation("d counted rows") : Tensor();
+  const Tensor loss = batch_.temporary({labelled}, DType::f32, "loss");
+  const Tensor dchosen = training ? labelled_activation("d labelled rows") : Tensor();
   record_head_loss(batch_, loss, dchosen,
                    {.x = normed,
                     .head = model_->head(),
@@ -118,7 +118,7 @@ void RecordedStep::record(const StepResults& results) {
 
   record_rms_norm_backward(batch_, dchosen, dchosen, chosen, model_->final_norm(), {}, epsilon);
   const StreamGradient dx = stream_gradient(batch_, {rows, config.hidden_size});
-  record_embedding(batch_, dx.d, inputs_.place(), dchosen);  // zeros where a row does not count
+  record_embedding(batch_, dx.d, inputs_.place(), dchosen);  // zeros where a row has no label
   record_stream_bf16(batch_, dx);
   DeferredGradients deferred;
   for (std::int64_t layer = config.layers - 1; layer >= lowest; --layer) {
@@ -132,7 +132,7 @@ void RecordedStep::record(const StepResults& results) {
   deferred.flush(batch_);
 }
 
-RowCounts recorded_row_counts(std::size_t rows, std::size_t counted, DeviceKind device) {
+RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind device) {
   const bool fine = device == DeviceKind::cpu;
   const auto rounded = [fine](std::size_t count) {
     const std::size_t least = std::max<std::size_t>(count, 1);
@@ -140,7 +140,7 @@ RowCounts recorded_row_counts(std::size_t rows, std::size_t counted, DeviceKind 
         std::max<std::size_t>(fine ? 16 : 64, std::bit_floor(least) / (fine ? 16 : 8));
     return static_cast<std::int64_t>((least + step - 1) / step * step);
   };
-  return {rounded(rows), std::min(rounded(rows), rounded(counted))};
+  return {rounded(rows), std::min(rounded(rows), rounded(labelled))};
 }
 
 RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, StepKind kind,
@@ -153,9 +153,9 @@ RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, StepK
 
 RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
   const RowCounts counts =
-      recorded_row_counts(wanted.rows, wanted.counted, model_->context().device().kind);
+      recorded_row_counts(wanted.rows, wanted.labelled, model_->context().device().kind);
   const auto found = std::ranges::find_if(steps_, [&](const RecordedStep& step) {
-    return RowCounts{step.inputs().rows(), step.inputs().counted_rows()} == counts;
+    return RowCounts{step.inputs().rows(), step.inputs().labelled_rows()} == counts;
   });
   if (found != steps_.end()) {
     steps_.splice(steps_.begin(), steps_, found);

@@ -16,16 +16,16 @@ enum class StepKind {
   train,     // and gradients into the adapter's buffer (+=)
 };
 
-// Sizes that a step is recorded for: rows, and how many of them count in the loss.
+// Sizes that a step is recorded for: rows, and how many of them are labelled.
 struct RowCounts {
   std::int64_t rows = 0;
-  std::int64_t counted = 0;
+  std::int64_t labelled = 0;
   bool operator==(const RowCounts&) const = default;
 };
 
 // What all steps of one kind share on the device.
 struct StepResults {
-  Tensor loss_sum;       // [1] f32, to which the loss of the counted rows is added
+  Tensor loss_sum;       // [1] f32, to which the loss of the labelled rows is added
   Tensor settings = {};  // [8] f32, a copy of the uploaded settings; or empty
 };
 
@@ -58,7 +58,7 @@ class RecordedStep {
 // recorded. On a CPU, where every row costs, to 16 and then in steps of a sixteenth of a power of
 // two; on other devices, where recording a step may cost as much as running it, to 64 and in
 // eighths.
-RowCounts recorded_row_counts(std::size_t rows, std::size_t counted, DeviceKind device);
+RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind device);
 
 // The recorded steps of one kind by their sizes, made when first asked for; the least recently used
 // is dropped where there are many, since each holds a kernel object for every command.

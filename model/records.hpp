@@ -1,5 +1,5 @@
-// Data sets: JSON Lines files become records of token ids, each token marked as counted in the loss
-// or not. Three forms, told apart by their keys, may be mixed in a file; "messages" counts before
+// Data sets: JSON Lines files become records of token ids, each token with its bit of the loss mask
+// (is_target). Three forms, told apart by their keys, may be mixed in a file; "messages" counts before
 // "prompt", that before "text":
 //   {"text"}                        every token but the first is a target
 //   {"prompt", "completion"}        the completion's tokens are targets
@@ -25,7 +25,7 @@ namespace clora {
 
 struct Record {
   std::vector<std::int32_t> ids;
-  std::vector<std::uint8_t> is_target;  // [ids.size()]; 1: the prediction of this token counts
+  std::vector<std::uint8_t> is_target;  // [ids.size()]; the loss mask; 1: the token is labelled
 };
 
 struct RecordOptions {
@@ -53,7 +53,7 @@ struct Records {
   std::size_t special_line = 0;
   std::string special_token = {};
 
-  std::size_t target_count() const;  // counted tokens of all records
+  std::size_t target_count() const;  // labelled tokens of all records
 };
 
 // Reads a file. chat_template: null where the model has none that is known; messages, and

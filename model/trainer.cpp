@@ -164,7 +164,7 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
     result.tokens += packed.target_count;
     result.rows += static_cast<std::int64_t>(packed.rows());
   }
-  require(result.tokens > 0, "trainer: a step needs at least one token that counts");
+  require(result.tokens > 0, "trainer: a step needs at least one labelled token");
   constexpr std::int64_t kMaxDraws = std::numeric_limits<std::uint32_t>::max();
   require(impl.micro_batches_done + std::ssize(micro_batches) <= kMaxDraws,
           "trainer: a run can have at most {} batches of rows, each with a dropout mask of its own",

@@ -30,8 +30,8 @@ struct TrainerConfig {
 
 struct StepResult {
   std::int64_t step = 0;    // from 1
-  double loss = 0;          // mean over the counted tokens, before the update
-  std::int64_t tokens = 0;  // counted
+  double loss = 0;          // mean over the labelled tokens, before the update
+  std::int64_t tokens = 0;  // labelled
   std::int64_t rows = 0;    // processed, padding not counted
   double learning_rate = 0;
   double grad_norm = 0;  // over all adapter matrices, before clipping
@@ -44,7 +44,7 @@ class Trainer {
   ~Trainer();
 
   // Enqueues one optimiser step over the micro-batches (gradient accumulation where there are
-  // several); loss and gradient are means over the counted tokens of all of them. Does not wait for
+  // several); loss and gradient are means over the labelled tokens of all of them. Does not wait for
   // this step; returns the result of the previous one, if there was one.
   // An Error before the update is enqueued leaves adapter, moments and step number as they were:
   // the step may be tried again. One from there on leaves them undefined, and every later step()

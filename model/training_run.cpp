@@ -20,7 +20,7 @@ std::size_t window_of(const LanguageModel& model) {
   return static_cast<std::size_t>(model.config().sliding_window.value_or(0));
 }
 
-// A step without a token that counts could not be taken, perhaps hours into the run.
+// A step without a labelled token could not be taken, perhaps hours into the run.
 void require_targets(const Records& train, const Records* valid) {
   const auto without = std::ranges::find_if_not(train.records, has_target);
   if (without != train.records.end()) {
@@ -124,7 +124,7 @@ class Run {
                                                   [this] { return ask_to_stop(); });
     if (largest.rows == 0 || stopped_) return;
     WantedRows most = wanted_rows(pack_records(train_, largest.records, window_of(model_)));
-    most.counted = largest.counted;
+    most.labelled = largest.labelled;
     trainer_.prepare(most);
   }
 

@@ -2,7 +2,7 @@
 //
 //   loss[t]   = log(sum_v exp(logits[t, v])) - logits[t, targets[t]], 0 where targets[t] < 0
 //   dlogits   = (softmax(logits) - onehot(targets)) * weight, 0 where targets[t] < 0
-// weight [1] f32 lies on the device: 1 / counted tokens of the whole step.
+// weight [1] f32 lies on the device: 1 / labelled tokens of the whole step.
 #pragma once
 
 #include "runtime/batch.hpp"

@@ -99,7 +99,7 @@ TEST_F(CApiNotANumber, IsNotTheLossOfABatchWithoutATokenThatCounts) {
   batch_.is_target = nowhere.data();
   clora_step_result result = clora_step_result_init();
   expect_error(clora_trainer_step(trainer_, &batch_, 1e-3, &result), CLORA_INVALID_ARGUMENT,
-               "at least one token that counts");
+               "at least one labelled token");
 }
 
 }  // namespace

@@ -327,7 +327,7 @@ TEST_F(OpenCApi, RefusesTrainingBatchesThatDoNotFit) {
   const std::array<std::uint8_t, 4> nowhere{};
   batch.is_target = nowhere.data();
   expect_error(clora_trainer_step(trainer, &batch, 1e-3, nullptr), CLORA_INVALID_ARGUMENT,
-               "at least one token that counts");
+               "at least one labelled token");
   expect_error(clora_trainer_step(trainer, &batch, -1, nullptr), CLORA_INVALID_ARGUMENT,
                "learning rate");
   clora_trainer_release(trainer);

@@ -181,13 +181,13 @@ TEST(ChatTemplate, MarksWhatTheAssistantWritesAndNothingElse) {
     if (style.thinking != Thinking::none || !style.assistant_begin.empty()) continue;
     const ChatTokens tokens = named(style.name).encode(messages, false, tokenizer());
     ASSERT_EQ(tokens.ids.size(), tokens.is_target.size());
-    Ids counted;
+    Ids labelled;
     for (std::size_t i = 0; i < tokens.ids.size(); ++i) {
-      if (tokens.is_target[i] != 0) counted.push_back(tokens.ids[i]);
+      if (tokens.is_target[i] != 0) labelled.push_back(tokens.ids[i]);
     }
     const bool llama = style.family == ChatFamily::llama3;
     const std::int32_t end = *tokenizer().id_of(llama ? "<|eot_id|>" : "<|im_end|>");
-    EXPECT_EQ(counted, (Ids{*tokenizer().id_of("b"), end, *tokenizer().id_of("llo"), end}))
+    EXPECT_EQ(labelled, (Ids{*tokenizer().id_of("b"), end, *tokenizer().id_of("llo"), end}))
         << style.name;
   }
 }

@@ -19,7 +19,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 class CrossEntropy : public test::OpTest {};
 INSTANTIATE_TEST_SUITE_P(Variants, CrossEntropy, test::all_variants(), test::variant_name);
 
-// Targets over the whole row, its ends among them; every fifth is not counted.
+// Targets over the whole row, its ends among them; every fifth is not labelled.
 std::vector<std::int32_t> some_targets(std::int64_t rows, std::int64_t vocabulary) {
   std::vector<std::int32_t> targets(static_cast<std::size_t>(rows));
   for (std::int64_t t = 0; t < rows; ++t) {

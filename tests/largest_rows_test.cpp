@@ -16,14 +16,14 @@ LargestRows by_hand(const Records& records, DataOrder order, std::int64_t begin,
   LargestRows largest;
   for (std::int64_t step = begin; step < end; ++step) {
     for (const auto& indices : order.micro_batches(static_cast<std::size_t>(step))) {
-      std::size_t rows = 0, counted = 0;
+      std::size_t rows = 0, labelled = 0;
       for (const std::size_t i : indices) {
         rows += records.records[i].ids.size();
-        counted += records.records[i].ids.size() - 1;
+        labelled += records.records[i].ids.size() - 1;
       }
       if (rows > largest.rows) largest.records = indices;
       largest.rows = std::max(largest.rows, rows);
-      largest.counted = std::max(largest.counted, counted);
+      largest.labelled = std::max(largest.labelled, labelled);
     }
   }
   return largest;
@@ -32,7 +32,7 @@ LargestRows by_hand(const Records& records, DataOrder order, std::int64_t begin,
 void expect_equal(const LargestRows& got, const LargestRows& want) {
   EXPECT_EQ(got.records, want.records);
   EXPECT_EQ(got.rows, want.rows);
-  EXPECT_EQ(got.counted, want.counted);
+  EXPECT_EQ(got.labelled, want.labelled);
 }
 
 TEST(LargestRows, AreThoseOfTheWholeRunWhereItIsShort) {

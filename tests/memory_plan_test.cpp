@@ -77,7 +77,7 @@ TEST(MemoryPlan, OfTinyTrainingStepsIsTight) {
     const test::TemporaryFolder folder;
     test::write_tiny_model(folder.path(), tiny.config);
     test::OpenModel open(folder.path());
-    expect_a_good_plan_of_training(open.model, 4, {.rows = 64, .counted = 64}, 20);
+    expect_a_good_plan_of_training(open.model, 4, {.rows = 64, .labelled = 64}, 20);
   }
 }
 
@@ -85,7 +85,7 @@ TEST(MemoryPlan, OfTheDemoModelsTrainingStepIsTight) {
   const auto path = test::demo_model();
   if (!path) GTEST_SKIP() << "the demo model is not in the model cache";
   test::OpenModel open(*path);
-  expect_a_good_plan_of_training(open.model, 8, {.rows = 4 * 512, .counted = 4 * 512}, 300);
+  expect_a_good_plan_of_training(open.model, 8, {.rows = 4 * 512, .labelled = 4 * 512}, 300);
 }
 
 }  // namespace

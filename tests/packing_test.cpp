@@ -63,7 +63,7 @@ TEST(Packing, TellsHowManyRowsCountAndHowManyOneAttendsTo) {
   const PackedRows packed = pack_rows(records, 6);
   const WantedRows wanted = wanted_rows(packed);
   EXPECT_EQ(wanted.rows, 6U);
-  EXPECT_EQ(wanted.counted, 2U);
+  EXPECT_EQ(wanted.labelled, 2U);
   EXPECT_DOUBLE_EQ(wanted.attended, (1.0 + 2 + 3 + 1 + 1 + 1) / 6);
   EXPECT_EQ(wanted_rows({}).attended, 0);
 }

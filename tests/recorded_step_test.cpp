@@ -12,11 +12,11 @@ TEST(RecordedRowCounts, HoldWhatIsWantedWithLittlePadding) {
   for (const auto& [device, least, share] :
        {std::tuple{DeviceKind::cpu, 16, 16}, {DeviceKind::gpu, 64, 8}}) {
     for (std::int64_t rows = 1; rows < 5000; ++rows) {
-      const auto [got, counted] = recorded_row_counts(std::size_t(rows), 1, device);
+      const auto [got, labelled] = recorded_row_counts(std::size_t(rows), 1, device);
       ASSERT_GE(got, rows);
       ASSERT_LE(got - rows, std::max<std::int64_t>(least - 1, rows / share)) << rows;
       ASSERT_EQ(got % least, 0);
-      ASSERT_EQ(counted, least);
+      ASSERT_EQ(labelled, least);
     }
   }
 }
@@ -33,7 +33,7 @@ TEST(RecordedRowCounts, AreFew) {
 
 TEST(RecordedRowCounts, CountNoMoreRowsThanThereAre) {
   for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::gpu}) {
-    EXPECT_EQ(recorded_row_counts(100, 100, device).counted,
+    EXPECT_EQ(recorded_row_counts(100, 100, device).labelled,
               recorded_row_counts(100, 100, device).rows);
     EXPECT_EQ(recorded_row_counts(512, 512, device), (RowCounts{512, 512}));
   }

@@ -65,11 +65,11 @@ TEST(Records, CountEachAssistantTurnWithItsEnd) {
       R"({"messages": [{"role": "user", "content": "the"}, {"role": "assistant", "content": "b"},
           {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "value": "b"}]},
           {"role": "assistant", "content": "llo"}]})");
-  Ids counted;
+  Ids labelled;
   for (std::size_t i = 0; i < record.ids.size(); ++i) {
-    if (record.is_target[i] != 0) counted.push_back(record.ids[i]);
+    if (record.is_target[i] != 0) labelled.push_back(record.ids[i]);
   }
-  EXPECT_EQ(counted, (Ids{id("b"), id("<|im_end|>"), id("llo"), id("<|im_end|>")}));
+  EXPECT_EQ(labelled, (Ids{id("b"), id("<|im_end|>"), id("llo"), id("<|im_end|>")}));
   EXPECT_NE(std::find(record.ids.begin(), record.ids.end(), id("ab")), record.ids.end());
 }
 
@@ -224,7 +224,7 @@ TEST(Records, LeaveOutTurnsOfWeightZeroAndRefuseOtherWeights) {
             {{"role": "user", "content": "a"}}, {{"role": "assistant", "content": "llo"}}]}})",
         first, second);
   };
-  const auto counted = [](const Record& record) {
+  const auto labelled = [](const Record& record) {
     Ids ids;
     for (std::size_t i = 0; i < record.ids.size(); ++i) {
       if (record.is_target[i] != 0) ids.push_back(record.ids[i]);
@@ -234,7 +234,7 @@ TEST(Records, LeaveOutTurnsOfWeightZeroAndRefuseOtherWeights) {
   const Record all = read(line("", "").c_str());
   const Record last = read(line("", R"(, "weight": 0)").c_str());
   EXPECT_EQ(last.ids, all.ids);
-  EXPECT_EQ(counted(last), (Ids{id("llo"), id("<|im_end|>")}));
+  EXPECT_EQ(labelled(last), (Ids{id("llo"), id("<|im_end|>")}));
   for (const char* same : {R"(, "weight": 1)", R"(, "weight": null)", R"(, "name": "x")"}) {
     EXPECT_EQ(read(line("", same).c_str()).is_target, all.is_target) << same;
   }

@@ -192,7 +192,7 @@ typedef struct clora_statistics {
   uint64_t prompt_tokens;    /* read by clora_generate() */
   uint64_t generated_tokens; /* given by clora_generate() */
   uint64_t forward_tokens;   /* of clora_forward() and clora_forward_enqueue() */
-  uint64_t trained_tokens;   /* of clora_trainer_step(), counted in the loss or not */
+  uint64_t trained_tokens;   /* of clora_trainer_step(), labelled or not */
 } clora_statistics;
 
 CLORA_API clora_status clora_context_get_statistics(const clora_context* context,
@@ -445,8 +445,8 @@ typedef struct clora_train_batch {
 typedef struct clora_step_result {
   size_t size;
   int64_t step;     /* from 1 */
-  double loss;      /* mean over the counted tokens, before the update */
-  int64_t tokens;   /* counted */
+  double loss;      /* mean over the labelled tokens, before the update */
+  int64_t tokens;   /* labelled */
   double grad_norm; /* before clipping */
 } clora_step_result;
 

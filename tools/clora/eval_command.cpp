@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clora eval --model MODEL.gguf --data test.jsonl
   clora eval --model MODEL.gguf --data test.jsonl --adapter my-adapter --exact-match --limit 40
-The loss is the mean over the counted tokens, in nats; perplexity is its exponential. --exact-match
+The loss is the mean over the labelled tokens, in nats; perplexity is its exponential. --exact-match
 is the part of records whose completion the model writes word for word (greedily, white space at
 the ends aside).)";
 
