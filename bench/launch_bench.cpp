@@ -2,7 +2,7 @@
 // plain loop of clEnqueueNDRangeKernel over 256 kernel objects with their arguments set before, as
 // a program holds them whose launches differ; bare_same: the loop over one kernel object, which
 // stays in the nearest cache; replay: a recorded batch; record: recorded anew each time; set_args:
-// one object with its arguments set before each launch; wait_each: the batch with a wait behind
+// one object with its arguments set before each launch; wait_each: the batch with a wait after
 // every launch. The ways take turns; times are of the 256, counters of one launch.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>

@@ -129,7 +129,7 @@ class TrainingBench : public Prepared {
   }
 
  private:
-  // Enqueues one, as clora train does: its result is read behind the next.
+  // Enqueues one, as clora train does: its result is read after the next.
   void step() { trainer_->step(std::span(&rows_, 1), job_.learning_rate); }
   double loss_of_a_step() {
     step();

@@ -19,7 +19,7 @@
 
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 
-// First element of the block of group `group`: a multiple of 16, or n behind the last group.
+// First element of the block of group `group`: a multiple of 16, or n after the last group.
 long block_begin(long group, long groups, long n) {
   return group == groups ? n : (n / 16) * group / groups * 16;
 }

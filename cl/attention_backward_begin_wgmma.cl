@@ -1,4 +1,4 @@
-// attention_backward_begin_wgmma: what goes before and behind cl/attention_backward_wgmma.cl, whose
+// attention_backward_begin_wgmma: what goes before and after cl/attention_backward_wgmma.cl, whose
 // formula it shares.
 //
 //   attention_backward_begin_wgmma   stats, steps, plan; its counters zero

@@ -106,7 +106,7 @@ BF16_TARGET void weights_of_scores(__local uint* p, __local uint* ds, long row_p
 }
 
 // out[n] += weights[n] . rows over the lanes of all heads, for `keys` keys, `whole` of them
-// written: dv of p and dy, dk of ds and q. The first key is `ahead` rows behind (below 0) or after
+// written: dv of p and dy, dk of ds and q. The first key is `ahead` rows before (below 0) or after
 // the first query; no query before a key sees it.
 void add_to_keys(__global float* out, long out_step, int keys, int whole, __local float* spare,
                  __local const uint* weights, __local const uint* rows, int heads, int ahead,

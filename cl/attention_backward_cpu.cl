@@ -54,7 +54,7 @@ __attribute__((noinline)) void weights_of_scores(
 }
 
 // out[n] += weights[n] . rows for `keys` keys: dv of p and dy, dk of ds and q. The first key is
-// `ahead` rows behind (below 0) or after the first query; no query before a key sees it.
+// `ahead` rows before (below 0) or after the first query; no query before a key sees it.
 __attribute__((noinline)) void add_to_keys(__global float* out, long out_step,
                                                 __local const float* weights,
                                                 __global const float* rows, long row_step,

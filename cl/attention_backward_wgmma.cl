@@ -134,7 +134,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       if (elected) mbarrier_arrive(at.dy_empty + 8 * turned);
       store_ds(ds_lane + turned * DS_TILE, ds);
       warp_stored(at.ds_full + 8 * turned, lane);
-      // The next step's scores; behind the last step for nothing, for a branch would serialise all.
+      // The next step's scores; after the last step for nothing, for a branch would serialise all.
       if (i + 1 < count) mbarrier_wait(at.q_full + 8 * next, next_phase);
       WGMMA_FENCE;
       OVER_WIDTH(s, at.k, at.q + next * STEP_TILE)

@@ -179,7 +179,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_
     AWAIT_TURN;
     WGMMA_FENCE;
     MULTIPLY_VALUES(before, keep)
-    MULTIPLY_KEYS  // of the next tile; behind the last one nobody looks at them
+    MULTIPLY_KEYS  // of the next tile; after the last one nobody looks at them
     PASS_TURN;
     total_0 = row_sum(total_0);
     total_1 = row_sum(total_1);

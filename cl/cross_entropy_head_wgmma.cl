@@ -5,7 +5,7 @@
 //   e [T, V] = 2^(z - reference[t])
 //   parts[n, t] = (sum of e[t, v] over the 256 v of tile n, the reference it is relative to)
 //   -D LOSS_ALONE: parts only, each right whatever z is
-// Shapes  table: maps (cl/tensor_map.cl) of x, w and e, in boxes of 128, 256 and 64 rows; behind
+// Shapes  table: maps (cl/tensor_map.cl) of x, w and e, in boxes of 128, 256 and 64 rows; after
 //         them the addresses of parts [tiles of the whole vocabulary, T], references [T], raised
 //         [1 + tiles of rows + T], zeros before the first launch of a chunk, and dx [T, D]. V: of
 //         this chunk; LOSS_ALONE has no e, raised and dx.

@@ -62,7 +62,7 @@
 #define Y_OF(value) (value)
 #endif
 
-// weights [count][TEAM_ROWS]: vec8s of w from k on, `apart` steps from one to the next; behind the
+// weights [count][TEAM_ROWS]: vec8s of w from k on, `apart` steps from one to the next; after the
 // last it is repeated.
 __attribute__((always_inline)) void load_vec8s(Vec8* weights, __global const uchar* w[TEAM_ROWS],
                                                uint K, uint k, uint apart, const uint count) {
@@ -75,7 +75,7 @@ __attribute__((always_inline)) void load_vec8s(Vec8* weights, __global const uch
   }
 }
 
-// sums [TEAM_ROWS][ROWS]: [i][m] += w[i] . x[m] for the vec8s above; rows of x behind the last
+// sums [TEAM_ROWS][ROWS]: [i][m] += w[i] . x[m] for the vec8s above; rows of x after the last
 // repeat it.
 __attribute__((always_inline)) void add_vec8s(float* sums, const Vec8* weights,
                                               __global const X* x, uint M, uint K, uint k,

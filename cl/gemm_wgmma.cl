@@ -10,7 +10,7 @@
 //                      y = x w + s u + x_1 w_1 + s_1 u_1 + ... + addend
 // Shapes  table: maps (cl/tensor_map.cl) of x, w, s (or a), u and y, a problem's together, in boxes
 //         of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows; those
-//         of u have 16 where R is at most 16. Behind them the addresses of addend [M, C] and parts,
+//         of u have 16 where R is at most 16. After them the addresses of addend [M, C] and parts,
 //         then a problem's y [M, C], bias [C] and saved [M, R]: 0 for what is absent. With SPLIT_K
 //         words that are zero, one for each 64 rows of a tile
 // Types   x, w, s, a and u bf16, read through their maps alone; y and addend f32, or bf16 with
@@ -19,7 +19,7 @@
 //         copies of 64 steps of a tile of 128 rows of x and COLUMNS columns of w into a ring of
 //         STAGES; the two others multiply 64 rows each, one group of products always in flight.
 //         Tiles are taken in groups of `group_m` tile rows, column by column, so that those in
-//         flight share x and w in the second-level cache. Rows of a lie behind those of w and
+//         flight share x and w in the second-level cache. Rows of a lie after those of w and
 //         share their products; each column of tiles computes s, the first saves it. SPLIT_K:
 //         each tile's K extent is split into `slices`, one for a work-group; sums go to parts
 //         [tiles, slices, 128, WIDTH], and the group that comes last adds them up and stores the

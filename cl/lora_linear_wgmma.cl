@@ -6,7 +6,7 @@
 //   out [R, K] += beside_scale * s^T x
 // lora_gradients_wgmma makes the products: parts[c] [R, K] over chunk c of the rows, and
 // shrunk_parts[p] [T, R] over the strip p of columns. lora_gradient_sums_wgmma, a launch of its own
-// behind it, adds the parts up. A launch begins when the one before has ended, on any device: no
+// after it, adds the parts up. A launch begins when the one before has ended, on any device: no
 // work-group waits for another, which none may count on.
 // Shapes  table: maps (cl/tensor_map.cl) of x, s and b, a problem's together, in boxes of 64 rows,
 //         64, and RANKS; then of each problem the addresses of out, shrunk (0: it does not), parts

@@ -17,7 +17,7 @@
 namespace clora {
 
 enum class LogitRows {
-  all,   // [T, V]: row t predicts the token behind ids[t]
+  all,   // [T, V]: row t predicts the token after ids[t]
   last,  // [1, V]: only the last token goes through the head
 };
 
@@ -35,7 +35,7 @@ class ForwardPass {
   // that is not finite, else diverged. enqueue() does not look at the logits.
   std::vector<float> logits(std::span<const std::int32_t> ids, LogitRows rows = LogitRows::all);
 
-  // out [T, V] or [1, V] = the same, enqueued behind everything enqueued before and behind the
+  // out [T, V] or [1, V] = the same, enqueued after everything enqueued before and after the
   // foreign events of wait_list. `ids` is copied. The fence passes when `out` is filled.
   // Waits for nothing where as many tokens went through before and are still recorded; else it
   // records, which may wait for what was enqueued before, and never for wait_list.

@@ -51,8 +51,8 @@ struct Generator::Impl {
   void check_prompt(std::span<const std::int32_t> prompt) const;
   RecordedSampler& sampler(const GenerationConfig& config);
   RecordedSampler record_sampler(std::int64_t top_logprobs, bool with_logprobs);
-  // Whether the step behind a token is enqueued before that token is known: a GPU would be idle
-  // while the host looks. It leaves no trace where the token is the last: cache rows behind the end
+  // Whether the step after a token is enqueued before that token is known: a GPU would be idle
+  // while the host looks. It leaves no trace where the token is the last: cache rows after the end
   // are written anew. Not where more than the token is read.
   bool runs_ahead(const GenerationConfig& config) const;
   // The token that was sampled last; then(), where there is one, is called once its way to the host

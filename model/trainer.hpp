@@ -2,7 +2,7 @@
 //
 // A step is recorded once for each row count that occurs (rounded up, so that few do) and replayed;
 // all that changes lies in small device buffers that one upload fills. Nothing in a step waits for
-// the device: results of a step are read back behind it.
+// the device: results of a step are read back after it.
 // Threads: one at a time. Must not outlive the model or the adapter.
 #pragma once
 

@@ -65,7 +65,7 @@ double learning_rate_at(const TrainingRunConfig& config, std::int64_t step, std:
     return config.learning_rate * static_cast<double>(step) /
            static_cast<double>(config.warmup_steps);
   }
-  // The share of the decay that lies behind; 1 would be reached one step after the last.
+  // The share of the decay that is past; 1 would be reached one step after the last.
   const double done = static_cast<double>(step - 1 - config.warmup_steps) /
                       static_cast<double>(std::max<std::int64_t>(1, total - config.warmup_steps));
   switch (config.schedule) {

@@ -38,7 +38,7 @@ struct TrainingSummary {
 };
 
 // Runs the training. `valid` may be null. Saves the adapter to adapter_out at the end, and when
-// stopped behind a step; nothing is written before. resume_from: a checkpoint folder, or empty
+// stopped after a step; nothing is written before. resume_from: a checkpoint folder, or empty
 // (then the adapter is taken as it is). Errors, before the first step: invalid_argument for
 // settings that no run can have, and those of check_resume(); invalid_data, naming the record,
 // where one of `train` or all of `valid` have no token that counts, and where the adapter is not

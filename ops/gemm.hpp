@@ -7,7 +7,7 @@
 // costs no extra pass over y. Activations (x, y, dy, dx) are f32 or bf16 each, w is any DType but
 // the integers, s and u are f32. w is frozen: it has no gradient. A bf16 result is rounded to
 // nearest even at the end; kernels for CPUs know f32 alone, so there bf16 is upcast before and
-// rounded behind them. Arithmetic is f32; in variants with a matrix unit the operands of large
+// rounded after them. Arithmetic is f32; in variants with a matrix unit the operands of large
 // products (rounds_to_bf16() of ops/gemm_plan.hpp) are rounded to bf16, and rows of small ones with
 // packed w to 16-bit integers; sums stay f32.
 #pragma once

@@ -122,7 +122,7 @@ PackedPlan plan_packed(const Context& context, const GemmProduct& p) {
   return {packed, shares, std::min(size.rows, shares.tiles_per_group * packed.row_step())};
 }
 
-// Of the groups of columns behind the first, which writes s itself.
+// Of the groups of columns after the first, which writes s itself.
 Tensor copies_of_s(Batch& batch, const GemmProduct& p, std::uint32_t column_groups) {
   if (!p.has_shrink() || column_groups == 1) return p.y;
   return batch.temporary({column_groups - 1, p.rows(), p.rank()}, DType::f32, "s copies");

@@ -28,7 +28,7 @@ class Capture {
   Capture& operator=(const Capture&) = delete;
 
   // To be called just before a command is enqueued: whether it is the launch that is wanted. Then
-  // the memory of its arguments has been read, and finish() is to be called behind it.
+  // the memory of its arguments has been read, and finish() is to be called after it.
   bool takes(const Command& command) noexcept;
   // Reads what the launch has left, writes the folder and ends the capture.
   void finish() noexcept;

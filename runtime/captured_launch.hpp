@@ -38,7 +38,7 @@ class CapturedLaunch {
   // Errors: device, device_lost.
   CapturedLaunch(Context& context, const KernelCommand& command);
 
-  // Reads it again, behind the launch; waits.
+  // Reads it again, after the launch; waits.
   void read_results();
   // The folder, whole or not at all. Builds the kernel once more for its arguments' names.
   // Errors: io; unsupported, for a kernel of unknown source.

@@ -28,7 +28,7 @@ MemoryRegion fillable_region_of(const Tensor& tensor, const Device& device) {
   const std::size_t end = region.offset_bytes + tensor.bytes();
   if (device.kind == DeviceKind::gpu && end > kMostOfGpus) {
     fail(ErrorCode::unsupported,
-         "batch: a fill of {} ends {} MiB behind its buffer's begin, and drivers for GPUs fill "
+         "batch: a fill of {} ends {} MiB after its buffer's begin, and drivers for GPUs fill "
          "wrongly beyond {} MiB; let a kernel write the zeros",
          tensor.text(), end >> 20U, kMostOfGpus >> 20U);
   }

@@ -39,7 +39,7 @@ class HostHold {
   T& operator*() const noexcept { return *value_; }
   T* operator->() const noexcept { return value_.get(); }
 
-  // Says that a fence behind the last use has passed, so that nobody need wait again.
+  // Says that a fence after the last use has passed, so that nobody need wait again.
   void mark_idle() noexcept { idle_ = true; }
 
  private:

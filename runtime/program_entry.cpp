@@ -72,7 +72,7 @@ Header checked_header(std::span<const std::byte> bytes) {
   return header;
 }
 
-// The key's text and the functions', behind the header.
+// The key's text and the functions', after the header.
 std::pair<std::string_view, std::string_view> texts_of(const Header& header,
                                                        std::span<const std::byte> bytes) {
   const auto* begin = reinterpret_cast<const char*>(bytes.data()) + sizeof header;

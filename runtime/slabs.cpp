@@ -39,7 +39,7 @@ Piece* Slabs::take(std::size_t bytes) {
   return &piece;
 }
 
-// Takes the piece out of the free list with `bytes` bytes; the rest becomes a free piece behind it.
+// Takes the piece out of the free list with `bytes` bytes; the rest becomes a free piece after it.
 void Slabs::cut(Piece& piece, std::size_t bytes) {
   Slab& slab = *piece.slab;
   const auto rest = slab.pieces.emplace(std::next(piece.self));

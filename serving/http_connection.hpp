@@ -175,7 +175,7 @@ class HttpConnection final : public httplib::Stream {
                                                     limits_.request_time.count()));
   }
 
-  // More bytes behind `received_`; false at the end, or where none came before the deadline.
+  // More bytes after `received_`; false at the end, or where none came before the deadline.
   bool receive() {
     std::array<char, 4096> bytes;
     ssize_t count = -1;

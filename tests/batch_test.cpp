@@ -149,14 +149,14 @@ TEST(Batch, OfNoCommandsPassesWithItsWaitList) {
   fence.wait();
 }
 
-TEST(Batch, LetsAMarkPassBeforeTheCommandsBehindIt) {
+TEST(Batch, LetsAMarkPassBeforeTheCommandsAfterIt) {
   Context& context = context_of(Variant::portable);
   const Tensor tensor = test::upload(context, {4}, std::vector<float>{1, 2, 3, 4});
   Gate gate(context);
   Batch batch(context);
   batch.fill_zero(tensor);
   const std::size_t early = batch.mark("early");
-  // Everything behind this waits for the gate.
+  // Everything after this waits for the gate.
   batch.call("hold", {}, [&](cl_command_queue queue, std::span<const MemoryRegion>) {
     ASSERT_EQ(clEnqueueBarrierWithWaitList(queue, 1, &gate.event(), nullptr), CL_SUCCESS);
   });

@@ -76,7 +76,7 @@ TEST_F(Pool, MergesFreeNeighbours) {
   EXPECT_EQ(pool_.statistics().largest_free_bytes, 3 * 256U * 1024U);
   EXPECT_DOUBLE_EQ(pool_.statistics().fragmentation, 0);
   row[0] = Buffer();  // before them
-  row[4] = Buffer();  // behind them
+  row[4] = Buffer();  // after them
   EXPECT_EQ(pool_.statistics().largest_free_bytes, 5 * 256U * 1024U);
   const Buffer across = pool_.allocate(512 * 1024, MemoryTag::scratch);
   EXPECT_EQ(across.handle(), slab);

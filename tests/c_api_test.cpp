@@ -373,10 +373,10 @@ TEST_F(OpenCApi, AStructWithoutItsSizeIsRefused) {
   expect_error(clora_context_create(&garbage, &context), CLORA_INVALID_ARGUMENT, "got 3735928559");
 }
 
-TEST_F(OpenCApi, FieldsBehindAnOldersHeadersSizeAreDefaults) {
+TEST_F(OpenCApi, FieldsPastTheSizeOfAnOlderHeaderAreDefaults) {
   clora_generation_options options = clora_generation_options_init();
   options.max_tokens = 3;
-  options.ignore_end = 99;  // behind the size below: not read
+  options.ignore_end = 99;  // after the size below: not read
   options.size = offsetof(clora_generation_options, temperature);
   options.temperature = -5;                                                // would be refused
   options.on_token = [](void*, std::int32_t) { return std::int32_t{1}; };  // would stop at once

@@ -37,7 +37,7 @@ class CaptureTest : public testing::Test {
     return json::parse(test::read_whole_file(folder_ / name / "call.json"));
   }
 
-  // The elements of a file, behind its head of 128 bytes.
+  // The elements of a file, after its head of 128 bytes.
   std::vector<float> values(const std::string& name, const std::string& file) const {
     const std::string bytes = test::read_whole_file(folder_ / name / file);
     EXPECT_EQ(bytes.substr(1, 5), "NUMPY");

@@ -230,7 +230,7 @@ TEST(ChatTemplate, TakesMistralsMarksForTokensWhereTheVocabularyDoes) {
             "<|bos|>[INST] [INST][/INST] b<|im_end|>");
 }
 
-TEST(ChatTemplate, TokenisesAnAnswerAsItIsWrittenBehindThePrompt) {
+TEST(ChatTemplate, TokenisesAnAnswerAsItIsWrittenAfterThePrompt) {
   const std::vector<ChatMessage> all = {{"user", "a"}, {"assistant", "\n\nthe"}};
   const ChatTemplate chat = named("chatml");
   const Ids prompt = chat.encode(std::span(all).first(1), true, tokenizer()).ids;

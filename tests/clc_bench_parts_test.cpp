@@ -140,7 +140,7 @@ RooflinePeaks some_peaks() {
   return peaks;
 }
 
-// The number behind `name` in the n-th element that begins so.
+// The number after `name` in the n-th element that begins so.
 double number_in(const std::string& svg, const std::string& element, int n,
                  const std::string& name) {
   std::size_t at = svg.find(element);

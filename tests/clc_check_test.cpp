@@ -90,7 +90,7 @@ TEST_F(ClcCheck, FindsWritesOutsideInTheSimulatorAndOnTheDevice) {
   if (has_program("oclgrind")) {
     EXPECT_THAT(result.out, HasSubstr("k.cl:14: out-of-bounds: Invalid"));
   }
-  EXPECT_THAT(result.out, HasSubstr("4 bytes behind array 'y' were written"));
+  EXPECT_THAT(result.out, HasSubstr("4 bytes after array 'y' were written"));
 }
 
 TEST_F(ClcCheck, FindsValuesThatNobodyWrote) {

@@ -93,7 +93,7 @@ TEST_F(ClcHere, FindsADamagedProgramInTheCache) {
   EXPECT_THAT(done.out, HasSubstr("its checksum is wrong"));
 }
 
-TEST_F(ClcHere, AMistakeBehindAGroupOfCommandsIsToldAsAnyOther) {
+TEST_F(ClcHere, AMistakeAfterAGroupOfCommandsIsToldAsAnyOther) {
   const auto unknown = clc({"cache", "lst"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("did you mean 'list'?"));

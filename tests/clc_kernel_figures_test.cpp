@@ -65,7 +65,7 @@ TEST(KernelFigures, SpillsMayStandInTheLineOfTheRegisters) {
   EXPECT_EQ(kernels[0].local_bytes, 64U);
 }
 
-TEST(KernelFigures, OfAmdComeFromTheMetadataBehindTheCode) {
+TEST(KernelFigures, OfAmdComeFromTheMetadataAfterTheCode) {
   const auto kernels = figures_of_amd(R"(
 	.amdgpu_metadata
 ---

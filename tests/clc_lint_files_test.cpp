@@ -50,7 +50,7 @@ TEST_F(ClcLintFiles, TellsWhereAFileDoesNotCompileThroughItsIncludes) {
   EXPECT_THAT(wrong[0].text, HasSubstr("expected ';'"));
 }
 
-TEST_F(ClcLintFiles, LocatesFindingsBehindIncludesAndInMacros) {
+TEST_F(ClcLintFiles, LocatesFindingsAfterIncludesAndInMacros) {
   write("part.clh", "#define AT(m, c) y[(m) * n + (c)]\n#define HALF 0.5\n");
   const std::string text =
       "#include \"part.clh\"\n\n"

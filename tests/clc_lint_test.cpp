@@ -45,7 +45,7 @@ TEST_F(ClcLint, FollowsTheItemThroughVariablesToABarrier) {
               IsEmpty());
 }
 
-TEST_F(ClcLint, FindsABarrierBehindAReturnOfSomeItems) {
+TEST_F(ClcLint, FindsABarrierAfterAReturnOfSomeItems) {
   EXPECT_THAT(found(group_kernel("if (get_global_id(0) >= n) return;\n" + std::string(kBarrier))),
               ElementsAre("barrier-in-divergent-flow 3"));
   EXPECT_THAT(found(group_kernel("if (get_group_id(0) >= n) return;\n" + std::string(kBarrier))),

@@ -156,7 +156,7 @@ TEST_F(ClcReplay, IsACallForCheck) {
   const ProgramResult result = clc({"check", launch()});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   change("kernel.cl", "if (i < n) y[i]", "y[i + 4]");
-  EXPECT_THAT(clc({"check", launch()}).out, HasSubstr("behind array 'y' were written"));
+  EXPECT_THAT(clc({"check", launch()}).out, HasSubstr("after array 'y' were written"));
 }
 
 TEST_F(ClcReplay, IsBuiltWithTheOptionsOfItsRunByOtherCommands) {

@@ -52,7 +52,7 @@ TEST(StopFilter, HoldsBackWhatMayBeginAStop) {
   EXPECT_EQ(filter.finish(), "E");
 }
 
-TEST(StopFilter, CutsTheStopAndAllBehindIt) {
+TEST(StopFilter, CutsTheStopAndAllAfterIt) {
   StopFilter filter({"stop", "top"});
   EXPECT_EQ(filter.push("a s"), "a ");
   EXPECT_EQ(filter.push("top it"), "");

@@ -81,7 +81,7 @@ class CommandLineSmolLM2 : public testing::Test {
     return object.at("loss").get<double>();
   }
 
-  // The held-out loss behind 300 steps on real questions.
+  // The held-out loss after 300 steps on real questions.
   double loss_of_a_long_run(const std::string& precision, const std::filesystem::path& out) const {
     const ProgramResult result =
         run_clora({"train", "--json", "--model", model, "--data",

@@ -93,7 +93,7 @@ TEST(AStuckDevice, EndsTrainingWithOneErrorAndLeavesItsMemoryAlone) {
   }
   EXPECT_TRUE(open.context().health()->stuck());
   test::expect_usable(other.context());  // the process goes on
-  test::release_held_launch();  // the transfers behind it run now, into memory that is still there
+  test::release_held_launch();  // the transfers after it run now, into memory that is still there
   test::expect_usable(other.context());
 }
 

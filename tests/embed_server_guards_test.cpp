@@ -127,7 +127,7 @@ TEST_F(EmbedServerGuards, AHeadThatIsTooLongOrNotHttpIsRefused) {
   EXPECT_EQ(status_of_raw("POST /v1/completions HTTP/1.1\r\n\r\n{}"), 411);
 }
 
-// What stands behind a body whose end is uncertain is not taken for a request.
+// What comes after a body whose end is uncertain is not taken for a request.
 TEST_F(EmbedServerGuards, ARequestInsideOfARefusedBodyIsNotAnswered) {
   const std::string inner = "GET /v1/models HTTP/1.1\r\n\r\n";
   for (const std::string& head :

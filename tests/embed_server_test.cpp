@@ -174,7 +174,7 @@ TEST_F(EmbedServer, AClientThatLeavesEndsItsReply) {
     return false;
   };
   EXPECT_FALSE(httplib::Client("127.0.0.1", server_->port()).send(leaving));
-  text_of(request("base"));  // made behind the other
+  text_of(request("base"));  // made after the other
   EXPECT_GT(server_->generated_tokens(), before);
   EXPECT_LT(server_->generated_tokens(), before + 1500);
 }

@@ -45,7 +45,7 @@ TEST_F(EmbeddingExamples, BothSayWhatIsWrong) {
 TEST_F(EmbeddingExamples, AQueueOfTheProgramsOwnGetsTheLogits) {
   const test::ProgramResult result = run("embedding_own_queue", {model()});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("behind the logits -1.000000"));
+  EXPECT_THAT(result.out, HasSubstr("after the logits -1.000000"));
   EXPECT_THAT(result.out, testing::Not(HasSubstr("first logit -1.000000")));
 }
 

@@ -89,7 +89,7 @@ class Reading(unittest.TestCase):
             "us": 5, "tokens_per_s": 160000, "first_step_s": 4.0, "peak_pool_gib": 9})
         self.assertEqual(found["decode/m/512"], {"tokens_per_s": 950})
 
-    def test_a_profile_is_what_the_run_says_behind_its_warnings(self):
+    def test_a_profile_is_what_the_run_says_after_its_warnings(self):
         job = gpu_runs.jobs("m", "training", profile=True)
         self.assertEqual(job.profiles(done(JOBS, PROFILE)), {
             "training/m/8x1024/r16": "op   count\ngemm/forward  7\nthe end"})
@@ -227,7 +227,7 @@ class Tables(unittest.TestCase):
 
 
 class RandomModel(unittest.TestCase):
-    def test_a_model_has_its_tensors_one_behind_the_other_and_no_constant_rows(self):
+    def test_a_model_has_its_tensors_one_after_the_other_and_no_constant_rows(self):
         with tempfile.TemporaryDirectory() as name:
             folder = random_model.kept(pathlib.Path(name), "tiny")
             data = (folder / "model.safetensors").read_bytes()

@@ -1,7 +1,7 @@
 // Ops on a GPU over tensors of more than 2^32 elements, and over more rows than a grid's second
 // dimension has work-groups: what they make of the last rows is what they make of these rows alone.
 // One op a test, so that the first test that fails names the kernel; a kernel that writes astray
-// takes the tests behind it with it. They need up to 60 GiB of the GPU's memory.
+// takes the tests after it with it. They need up to 60 GiB of the GPU's memory.
 
 #include <gtest/gtest.h>
 

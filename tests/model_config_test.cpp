@@ -341,7 +341,7 @@ TEST(HalfSplitSourceRow, UndoesTheReorderingOfGgufFiles) {
     EXPECT_EQ(half_split_source_row(row, 6), expected[static_cast<std::size_t>(row)]);
 }
 
-TEST(HuggingFaceConfig, FindsTheLlama3ScalingBehindItsFactors) {
+TEST(HuggingFaceConfig, FindsTheLlama3ScalingFromItsFactors) {
   ModelConfig config = read(llama_json());
   config.rope_base = 500000;
   const auto plain = rope_frequencies(config);

@@ -13,7 +13,7 @@ Record record(Row ids, std::vector<std::uint8_t> is_target) {
   return {std::move(ids), std::move(is_target)};
 }
 
-TEST(Packing, LaysDocumentsBehindOneAnotherAndFillsTheRest) {
+TEST(Packing, LaysDocumentsOneAfterAnotherAndFillsTheRest) {
   const std::vector<Record> records = {record({7, 8, 9}, {0, 1, 0}), record({4, 5}, {0, 1})};
   const PackedRows packed = pack_rows(records, 7);
   EXPECT_EQ(packed.ids, (Row{7, 8, 9, 4, 5, 0, 0}));

@@ -25,7 +25,7 @@ std::vector<std::int32_t> greedy(LanguageModel& model, const std::vector<std::in
   return generator.generate(prompt, {.max_tokens = static_cast<std::int64_t>(count)}).ids;
 }
 
-// Compares up to the first near tie: behind it the texts may differ.
+// Compares up to the first near tie: after it the texts may differ.
 void expect_greedy(const std::vector<std::int32_t>& got, const std::vector<std::int32_t>& want,
                    const std::vector<double>& margins) {
   ASSERT_EQ(got.size(), want.size());

@@ -150,9 +150,9 @@ TEST(TokenizerFiles, AgreesWithSentencePieceOnStories260K) {
 TEST(TokenizerFiles, ContinuesATextWithoutADummySpace) {
   CLORA_FILE_OR_SKIP(model, test::test_data("models/stories260k/stories260K.gguf"), "the model");
   const Tokenizer tokenizer = load_tokenizer(model);
-  EncodeOptions behind;
-  behind.continues = true;
-  const Ids ids = tokenizer.encode(" a", behind);
+  EncodeOptions continued;
+  continued.continues = true;
+  const Ids ids = tokenizer.encode(" a", continued);
   EXPECT_EQ(ids, ids_of(tokenizer, {"\u2581a"}));
   EXPECT_EQ(tokenizer.decode(ids, {.continues = true}), " a");
   EXPECT_EQ(tokenizer.decode(ids), "a");

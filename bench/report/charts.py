@@ -101,7 +101,7 @@ def block(y, work, known, figure):
 
 
 def bars(title, found, figure):
-    """Longer is faster, by work; the figures are written behind the bars. Of many works each has
+    """Longer is faster, by work; the figures are written after the bars. Of many works each has
     the best form of each peer alone."""
     parts = [text(16, 26, title, "ink title"),
              text(16, 44, f"{UNITS[figure]}, median (least to most); longer is faster", "faint")]

@@ -119,7 +119,7 @@ def jobs(model, pattern, profile=False, cold=False, rounds=10**6):
                 for work, own in made.figures(done).items() if "first_step_s" in own}
 
     def watched(done):
-        """By another name: its clock is read behind every command, and its programs are new."""
+        """By another name: its clock is read after every command, and its programs are new."""
         return {work.replace("training/", "training_profiled/"): own
                 for work, own in made.figures(done).items()}
 

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-VALUES = 1048573  # weights repeat behind so many, a prime: no two rows of a matrix are alike
+VALUES = 1048573  # weights repeat after so many, a prime: no two rows of a matrix are alike
 DEVIATION = 0.02
 
 

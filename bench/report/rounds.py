@@ -95,7 +95,7 @@ class Session:
             keep(self.measurement)
 
     def run(self, keep):
-        """All rounds; keep(measurement) is called behind each group, so that an end loses little."""
+        """All rounds; keep(measurement) is called after each group, so that an end loses little."""
         self.leave_out_the_absent()
         self.warm_caches()
         for number in range(1, self.rounds + 1):

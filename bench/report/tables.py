@@ -189,7 +189,7 @@ def splice(document, tables, is_ours=lambda name: True):
     """The document with its marked tables replaced, where is_ours(name). Raises KeyError for a name
     of these that is not known."""
     if document.count("<!-- table:") != len(MARKED.findall(document)):
-        raise ValueError("a <!-- table: NAME --> has no <!-- end --> behind it")
+        raise ValueError("a <!-- table: NAME --> has no <!-- end --> after it")
 
     def replaced(found):
         return found[1] + (tables[found[2]] if is_ours(found[2]) else found[3]) + found[4]

@@ -1,4 +1,4 @@
-// The commit that this program was built from, "-dirty" behind it where files had changed, or
+// The commit that this program was built from, "-dirty" after it where files had changed, or
 // "unknown" without git. Its source is written at build time (cmake/write_commit.cmake).
 #pragma once
 

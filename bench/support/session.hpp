@@ -14,7 +14,7 @@ bool has(Arithmetic arithmetic);
 
 // Made at first use, kept until release_session().
 Context& context(Arithmetic arithmetic = Arithmetic::f32);
-// One that waits behind every command.
+// One that waits after every command.
 Context& patient_context();
 
 // Frees the Contexts, which build programs for the cache when they go: to be called in main(),

@@ -1,5 +1,5 @@
 // own_queue MODEL: clora on a queue of this program's own. Its command fills the memory with -1,
-// clora's forward writes logits over the first rows behind it, its read follows; nothing waits in
+// clora's forward writes logits over the first rows after it, its read follows; nothing waits in
 // between (docs/embedding.md).
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   int result = 1;
   try {
     const std::vector<float> values = logits_on(mine, argv[1]);
-    std::printf("first logit %f, behind the logits %f\n", static_cast<double>(values.front()),
+    std::printf("first logit %f, after the logits %f\n", static_cast<double>(values.front()),
                 static_cast<double>(values.back()));
     result = 0;
   } catch (const std::exception& error) {

@@ -33,7 +33,7 @@ clora_status guarded(F f) noexcept {
 void require_given(const void* pointer, std::string_view who, std::string_view name);
 // Throws Error(invalid_argument) unless `given` may be the size of a struct of `known` bytes here.
 void require_size(std::size_t given, std::size_t known, std::string_view who);
-// Throws Error(unsupported) unless the bytes behind `known` are zero.
+// Throws Error(unsupported) unless the bytes after `known` are zero.
 void require_zero_beyond(const void* given, std::size_t size, std::size_t known,
                          std::string_view who);
 

@@ -170,7 +170,7 @@ CLORA_API clora_status clora_context_get_device(const clora_context* context,
                                                 clora_device_info* info);
 /* Waits for everything that is enqueued. */
 CLORA_API clora_status clora_context_finish(clora_context* context);
-/* All that clora enqueues later runs behind these events; waits for nothing. */
+/* All that clora enqueues later runs after these events; waits for nothing. */
 CLORA_API clora_status clora_context_wait_for(clora_context* context, uint32_t count,
                                               const cl_event* events);
 /* *lost = 1 where the device failed and the context cannot be used any more, else 0. */
@@ -266,7 +266,7 @@ CLORA_API clora_status clora_tokenizer_encode_chat(const clora_tokenizer* tokeni
                                                    const clora_chat_message* messages,
                                                    size_t message_count, int32_t* ids,
                                                    size_t capacity, size_t* count);
-/* The bytes of the tokens, without a '\0' behind them; control tokens give nothing, or their text
+/* The bytes of the tokens, without a '\0' after them; control tokens give nothing, or their text
  * where keep_special is 1. */
 CLORA_API clora_status clora_tokenizer_decode(const clora_tokenizer* tokenizer, const int32_t* ids,
                                               size_t id_count, int32_t keep_special, char* text,
@@ -350,7 +350,7 @@ typedef struct clora_generation_options {
   double min_p;              /* 0: off */
   double repetition_penalty; /* 0 or 1: off */
   uint32_t seed;
-  int32_t ignore_end;     /* 1: goes on behind tokens that end an answer */
+  int32_t ignore_end;     /* 1: goes on after tokens that end an answer */
   const int32_t* end_ids; /* ends at one of these, which is not returned; NULL: the model's own */
   size_t end_id_count;
   void* user;
@@ -375,7 +375,7 @@ typedef struct clora_generation {
   double decode_seconds;
 } clora_generation;
 
-/* Text behind a prompt. Stopping by a callback is no error: the tokens up to there are given.
+/* Text after a prompt. Stopping by a callback is no error: the tokens up to there are given.
  * options and generation may be NULL; so may ids, else it has room for `capacity` tokens and no
  * more than that are generated. Where a logit is NaN or infinite, the error names the cause: a
  * weight of the model (CLORA_INVALID_FILE), a matrix of the adapter (CLORA_INVALID_DATA), or neither
@@ -385,7 +385,7 @@ CLORA_API clora_status clora_generate(clora_session* session, const int32_t* pro
                                       int32_t* ids, size_t capacity, clora_generation* generation);
 
 typedef enum clora_logit_rows {
-  CLORA_LOGITS_ALL = 0, /* [T, V]: row t predicts the token behind ids[t] */
+  CLORA_LOGITS_ALL = 0, /* [T, V]: row t predicts the token after ids[t] */
   CLORA_LOGITS_LAST = 1 /* [1, V]: of the last token alone */
 } clora_logit_rows;
 

@@ -307,8 +307,8 @@ static void close_host(struct host host) {
   EXPECT(clReleaseContext(host.context) == CL_SUCCESS);
 }
 
-/* Enqueues a forward behind an event that nobody has set yet: a call that waited would hang. */
-static void forward_behind_an_open_event(struct host host, clora_session* session, size_t width) {
+/* Enqueues a forward after an event that nobody has set yet: a call that waited would hang. */
+static void forward_after_an_open_event(struct host host, clora_session* session, size_t width) {
   clora_forward_target target = clora_forward_target_init();
   const size_t bytes = kPrompt * width * sizeof(float);
   float* want = malloc(bytes);
@@ -348,7 +348,7 @@ static void as_a_guest(struct host host, const char* model_folder) {
   OK(clora_session_create(model, &options, &session));
   EXPECT(clEnqueueMarkerWithWaitList(host.queue, 0, NULL, &marker) == CL_SUCCESS);
   OK(clora_context_wait_for(context, 1, &marker));
-  forward_behind_an_open_event(host, session, vocabulary_of(model));
+  forward_after_an_open_event(host, session, vocabulary_of(model));
   clora_context_release(context); /* parents first: each child keeps what it needs */
   clora_model_release(model);
   clora_session_release(session);

@@ -74,7 +74,7 @@ inline json many_rows() {
 inline void expect_well_formed(const std::string& page) {
   std::vector<std::string> open;
   const std::regex tag("<(/?)([a-z][a-z0-9]*)((?: [a-zA-Z0-9-]+=\"[^\"<>]*\")*)(/?)>");
-  std::size_t end = page.find('\n') + 1;  // behind the doctype
+  std::size_t end = page.find('\n') + 1;  // after the doctype
   const auto expect_text = [](const std::string& text) {
     EXPECT_EQ(text.find_first_of("<>"), std::string::npos) << text;
     EXPECT_TRUE(std::regex_match(text, std::regex("([^&]|&(amp|lt|gt|quot);)*"))) << text;

@@ -39,7 +39,7 @@ struct FaultCount {
 // Which calls to make fail. CLORA_FAULTS=all in the environment overrides the limits: every call.
 struct WalkPlan {
   int dense = 20;                    // of each kind, the first so many one by one
-  int later = 5;                     // and so many of those behind them
+  int later = 5;                     // and so many of those after them
   bool lasting = true;               // besides the one call, it and all later ones of the kind
   std::vector<CallKind> kinds = {};  // empty: all
 };

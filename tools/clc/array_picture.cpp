@@ -90,7 +90,7 @@ class Picture {
 
  private:
   bool leaves_out(std::size_t d) const { return !whole_ && array_.shape[d] > 2 * kEdge + 1; }
-  // The next index that is shown behind i.
+  // The next index that is shown after i.
   std::int64_t next(std::size_t d, std::int64_t i) const {
     return leaves_out(d) && i == kEdge - 1 ? array_.shape[d] - kEdge : i + 1;
   }
@@ -117,13 +117,13 @@ class Picture {
   }
 
   void separate(std::size_t d, std::int64_t i) {
-    const bool behind_gap = leaves_out(d) && i == array_.shape[d] - kEdge;
+    const bool after_gap = leaves_out(d) && i == array_.shape[d] - kEdge;
     const bool innermost = d + 1 == array_.shape.size();
     const std::string line = '\n' + std::string(d + 1, ' ');
     if (innermost) {
-      text_ += behind_gap ? " ... " : whole_ && i % kValuesPerLine == 0 ? line : " ";
+      text_ += after_gap ? " ... " : whole_ && i % kValuesPerLine == 0 ? line : " ";
     } else {
-      text_ += behind_gap ? line + "..." + line : line;
+      text_ += after_gap ? line + "..." + line : line;
     }
   }
 

@@ -66,7 +66,7 @@ class ArgumentText {
   }
 
   ArgumentValue value_of(std::string_view text) {
-    if (text.empty()) mistake("a value is missing behind '='");
+    if (text.empty()) mistake("a value is missing after '='");
     if (text.ends_with(".npy")) return file_spec({std::string(text)});
     if (text == "null") return NullMemory{};
     const std::size_t open = text.find('(');
@@ -146,7 +146,7 @@ class ArgumentText {
       if (more.size() != 1) mistake("const wants one value, as in const(f32,4x768,1.5)");
       spec.constant_bits = bits(spec.type, more[0]);
     } else if (!more.empty()) {
-      mistake("'{}' is too much behind the shape", more[0]);
+      mistake("'{}' is too much after the shape", more[0]);
     }
     return spec;
   }

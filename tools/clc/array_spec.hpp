@@ -46,7 +46,7 @@ struct ArraySpec {
 struct SharedMemory {
   std::string array;  // by its name or position
   std::size_t offset_bytes = 0;
-  // Not given: those of the array, behind an offset what is left of it in one dimension.
+  // Not given: those of the array, after an offset what is left of it in one dimension.
   std::optional<ElementType> type;
   Dimensions shape;
 };

@@ -42,7 +42,7 @@ KernelCallSpec spec_of(const CapturedCall& captured, const KernelFile& file);
 // all, a -D that of its name.
 std::string overridden_options(const std::string& options, const ClcOptions& given);
 
-// `given` in place of the captured argument of that name or position; else behind them.
+// `given` in place of the captured argument of that name or position; else after them.
 void override_argument(std::vector<CallArgument>& arguments, const CapturedCall& captured,
                        const CallArgument& given);
 

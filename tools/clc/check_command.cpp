@@ -151,7 +151,7 @@ class Check {
     for (const BrokenGuard& broken : call_.broken_guards()) {
       tell_of_call("out-of-bounds",
                    fmt::format("{} bytes {} array '{}' were written, the nearest {} bytes from it",
-                               broken.bytes, broken.before ? "before" : "behind", broken.name,
+                               broken.bytes, broken.before ? "before" : "after", broken.name,
                                broken.distance_bytes));
     }
   }

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kCommand = "build-here";
-// Behind what a driver may print by itself.
+// After what a driver may print by itself.
 constexpr const char* kMark = "\nclc report: ";
 
 Json json_of(const KernelReport& kernel) {
@@ -104,7 +104,7 @@ DeviceBuild outcome_of(const Json& line) {
   return outcome;
 }
 
-// What the child wrote behind the mark; the driver may have written there, too.
+// What the child wrote after the mark; the driver may have written there, too.
 DeviceBuild outcome_of_text(std::string_view text) {
   try {
     return outcome_of(parse_json(text, "the report of a build in a child"));

@@ -33,7 +33,7 @@ std::optional<RooflinePeaks> peaks_of_device(const Device& device, bool measure)
   return measure ? measured_peaks_of(config) : kept_peaks(config.cache_folder, device);
 }
 
-// A value in lines of at most kTextWidth, those behind the first indented.
+// A value in lines of at most kTextWidth, those after the first indented.
 std::string folded(const std::string& value, std::size_t indent) {
   std::istringstream words(value);
   std::string text;

@@ -39,7 +39,7 @@ void require_name(const std::string& name, const char* option) {
   }
 }
 
-// Cut behind lines.
+// Cut after lines.
 std::string literal(const std::string& text) {
   std::string all;
   for (std::size_t at = 0, end = 0; at < text.size(); at = end) {

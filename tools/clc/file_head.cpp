@@ -199,7 +199,7 @@ class Reader {
   void read_allow(std::string_view rest) {
     const std::size_t end = std::min(rest.find_first_of(" \t"), rest.size());
     const std::string_view reason = trimmed(rest.substr(end));
-    if (end == 0 || reason.empty()) wrong("allow names a rule, and the reason behind it");
+    if (end == 0 || reason.empty()) wrong("allow names a rule, and the reason after it");
     head_.allowed.push_back({std::string(rest.substr(0, end)), std::string(reason)});
   }
 

@@ -47,7 +47,7 @@ std::uint64_t integer_bits(const TypeFacts& type, double value) {
   return static_cast<std::uint64_t>(whole);
 }
 
-// Decimal, or hexadecimal behind 0x; the whole text.
+// Decimal, or hexadecimal after 0x; the whole text.
 std::optional<std::uint64_t> parse_integer(const TypeFacts& type, std::string_view text) {
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);

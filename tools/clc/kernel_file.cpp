@@ -20,7 +20,7 @@ bool is_built_in(const std::string& name) {
 
 // The lines of the file itself, before those of what it includes.
 std::string first_lines(const std::string& text) {
-  const std::size_t begin = text.find('\n') + 1;  // behind its #line
+  const std::size_t begin = text.find('\n') + 1;  // after its #line
   return text.substr(begin, text.find("\n#line ", begin) - begin + 1);
 }
 

@@ -1,5 +1,5 @@
 // Times of a kernel's launches, one by one, by the device's own clock: what `clc bench` and tune
-// share. A launch is timed alone, with nothing before or behind it in the queue, so that what is
+// share. A launch is timed alone, with nothing before or after it in the queue, so that what is
 // told is the kernel's time and not that of its enqueueing.
 //
 // Warm: each launch finds in the caches what the one before it left there. Cold: between launches

@@ -45,7 +45,7 @@ void find_unsuffixed_constants(const LintInput& input, Report& report) {
   const auto tell = [&](const SyntaxNode& node) {
     visit(node, [&](const SyntaxNode& each) {
       if (is_double_constant(each)) {
-        report.at(each, "the constant " + each.detail + " is a double; write an f behind it");
+        report.at(each, "the constant " + each.detail + " is a double; write an f after it");
       }
       return true;
     });

@@ -11,7 +11,7 @@ namespace {
 // The comment that the file begins with, directives to clc left out.
 std::string opening_comment(const SourceLocations& locations) {
   std::string comment;
-  for (int i = 2; i <= locations.line_count(); ++i) {  // behind its #line
+  for (int i = 2; i <= locations.line_count(); ++i) {  // after its #line
     const std::string& line = locations.line(i);
     if (!line.starts_with("//")) break;
     if (!line.starts_with("//!")) comment += line + '\n';

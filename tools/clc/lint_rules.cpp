@@ -42,9 +42,9 @@ constexpr std::array<LintRule, 14> kRules{{
      "A constant such as 1.0 is a double, and makes doubles of what it is combined with.",
      "Write 1.0f.", find_unsuffixed_constants},
     {"non-restrict-pointer", Severity::note,
-     "Where a written pointer may be any of the others, what was read must be read again behind "
+     "Where a written pointer may be any of the others, what was read must be read again after "
      "each store.",
-     "Write restrict behind the * of pointers that never share elements.",
+     "Write restrict after the * of pointers that never share elements.",
      find_pointers_without_restrict},
     {"extension-unchecked", Severity::error,
      "Half and double arithmetic, 64-bit atomics and sub-groups are extensions: a device without "

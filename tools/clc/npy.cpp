@@ -80,8 +80,8 @@ NpyText split(std::string_view file, std::string_view name) {
   return {file.substr(begin, length), file.substr(begin + length)};
 }
 
-// What stands behind 'key': in the header, up to the end of the header.
-std::string_view value_behind(std::string_view header, std::string_view key,
+// What comes after 'key': in the header, up to the end of the header.
+std::string_view value_after(std::string_view header, std::string_view key,
                               std::string_view name) {
   for (const char quote : {'\'', '"'}) {
     const std::string quoted = fmt::format("{0}{1}{0}", quote, key);
@@ -94,7 +94,7 @@ std::string_view value_behind(std::string_view header, std::string_view key,
 }
 
 ElementType type_in(std::string_view header, std::string_view name) {
-  const std::string_view value = value_behind(header, "descr", name);
+  const std::string_view value = value_after(header, "descr", name);
   const std::string_view descr = value.substr(1, value.find_first_of("'\"", 1) - 1);
   for (const NamedType& each : kDescriptions) {
     if (each.descr == descr) return each.type;
@@ -111,7 +111,7 @@ ElementType type_in(std::string_view header, std::string_view name) {
 }
 
 Dimensions shape_in(std::string_view header, std::string_view name) {
-  std::string_view value = value_behind(header, "shape", name);
+  std::string_view value = value_after(header, "shape", name);
   const std::size_t close = value.find(')');
   Dimensions shape;
   if (value.starts_with('(') && close != std::string_view::npos) {
@@ -146,7 +146,7 @@ std::string_view stored_type(ElementType type) {
 HostArray parse_npy(std::span<const std::byte> bytes, std::string_view name) {
   const auto [header, elements] = split(text_of_bytes(bytes), name);
   HostArray array{.type = type_in(header, name), .shape = shape_in(header, name), .bytes = {}};
-  const bool fortran = value_behind(header, "fortran_order", name).starts_with("True");
+  const bool fortran = value_after(header, "fortran_order", name).starts_with("True");
   if (fortran && array.shape.size() > 1) {
     fail(ErrorCode::unsupported,
          "npy: {} is in Fortran order and clc reads C order; save it by numpy.save(file, "

@@ -32,7 +32,7 @@ BenchRow row_of(const std::string& name) {
   return row;
 }
 
-// The row of this name; a new one stands behind the others of its op.
+// The row of this name; a new one comes after the others of its op.
 BenchRow& row_in(std::vector<BenchRow>& rows, const std::string& name) {
   const auto found = std::ranges::find(rows, name, &BenchRow::name);
   if (found != rows.end()) return *found;

@@ -15,7 +15,7 @@ struct BenchRow {
   std::string name;             // "softmax/fused/f32/64x1024/warm"
   std::string op;               // "softmax"
   std::string form;             // fused, composed, library; "" where the name has none
-  std::string rest;             // what comes behind op: "fused/f32/64x1024/warm"
+  std::string rest;             // what comes after op: "fused/f32/64x1024/warm"
   std::vector<double> samples;  // microseconds of one op: each repetition's median
   double best_us = 0;
   // At best_us; 0: not known.

@@ -1,4 +1,4 @@
-// clora generate: text behind a prompt.
+// clora generate: text after a prompt.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -162,7 +162,7 @@ void require_prompt_option(const CLI::App& command) {
 }  // namespace
 
 void add_generate_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("generate", "Generate text behind a prompt");
+  CLI::App* command = program.add_subcommand("generate", "Generate text from a prompt");
   const auto options = std::make_shared<Options>();
   add_prompt_options(*command, *options);
   CLI::Option* const chat = command->add_flag(

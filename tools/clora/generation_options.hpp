@@ -26,7 +26,7 @@ struct Reply {
   bool cancelled = false;  // by Ctrl-C
 };
 
-// Generates behind `prompt` and, where `stream` is set, shows the text as it arrives. Ends early at
+// Generates after `prompt` and, where `stream` is set, shows the text as it arrives. Ends early at
 // a stop string (then finish_reason is stop), at Ctrl-C and when nobody reads stdout any more.
 // text may lack a tokeniser: then the reply's text is empty, and ids are shown.
 Reply generate_reply(Generator& generator, std::span<const std::int32_t> prompt,

@@ -116,7 +116,7 @@ struct Parsed {
   std::vector<std::string> from_config;  // its arguments: "--rank=8"
 };
 
-// The arguments with those of the configuration file put behind the command's name.
+// The arguments with those of the configuration file put after the command's name.
 Parsed with_config(const Called& called, const std::vector<std::string>& arguments) {
   const GivenOptions given = given_options(called, arguments);
   if (given.config.empty()) return {arguments, {}, {}};

@@ -55,7 +55,7 @@ std::size_t string_length(std::string_view text) {
 }
 
 // The bytes of the string or comment at `at`; 0 where there is none. The parser takes a quote for
-// the beginning of a string only behind what can precede a key or a value.
+// the beginning of a string only after what can precede a key or a value.
 std::size_t quoted_length(std::string_view text, std::size_t at) {
   if (text[at] == '#') return std::min(text.find('\n', at), text.size()) - at;
   if (text[at] != '"' && text[at] != '\'') return 0;
