@@ -10,10 +10,10 @@ namespace clora::bench {
 namespace {
 
 SwigluSaved allocate_saved(OpBench& bench, BufferSet& set, const Shape& shape) {
-  const auto room = [&] {
+  const auto bf16_buffer = [&] {
     return set.keep(bench.context().allocate(shape, DType::bf16, MemoryTag::scratch));
   };
-  return {room(), room()};
+  return {bf16_buffer(), bf16_buffer()};
 }
 
 void swiglu(OpBench& bench, const Shape& shape, bool saves) {

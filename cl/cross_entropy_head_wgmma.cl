@@ -16,7 +16,7 @@
 // Local   STAGES * 48 KB, four boxes of 8 KB (not LOSS_ALONE), and barriers
 // Cost    2 T V D flops
 // Numerics  A row's reference is the logit of its target, at most its maximum, so nothing that counts
-//         falls to zero. What is LIMIT times as large still has room in bf16, and in sums with w. A
+//         falls to zero. What is LIMIT times as large still fits bf16, and in sums with w. A
 //         tile that finds more says so in raised: at [0] that there are any, at [1 + tile of rows],
 //         and at the row the largest logit of such tiles and a MARGIN, so that it seldom happens
 //         twice. A second launch with `again`, which ends at once where raised[0] is zero, makes

@@ -67,7 +67,7 @@
 #define ADDRESSES (2 + 3 * PROBLEMS)
 #define BOXES_ACROSS ((COLUMNS + 63) / 64)  // of a transposed w, and of u
 #define ACROSS_BYTES (BOXES_ACROSS * SUBTILE_BYTES)
-// Boxes of 64 columns need room where they are whole; those of u with 16 rows fit where w was.
+// Boxes of 64 columns need space where they are whole; those of u with 16 rows fit where w was.
 #if defined(TRANSPOSED) || RANK_STEPS == 4
 #define W_BYTES (WIDTH * 128 > ACROSS_BYTES ? WIDTH * 128 : ACROSS_BYTES)
 #else

@@ -1,12 +1,12 @@
 # cmake --install: the program, the libraries and their headers, a package for find_package(clora)
-# and one for pkg-config. Headers of the rooms lie under include/clora, clora.h in include.
+# and one for pkg-config. Headers of the modules lie under include/clora, clora.h in include.
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/clora)
-foreach(room IN LISTS rooms)
-  set_target_properties(clora_${room} PROPERTIES EXPORT_NAME ${room})
-  install(TARGETS clora_${room} EXPORT clora-targets)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${room} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/clora
+foreach(module IN LISTS modules)
+  set_target_properties(clora_${module} PROPERTIES EXPORT_NAME ${module})
+  install(TARGETS clora_${module} EXPORT clora-targets)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${module} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/clora
     FILES_MATCHING PATTERN "*.hpp")
 endforeach()
 install(TARGETS clora_whole EXPORT clora-targets)

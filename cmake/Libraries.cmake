@@ -1,16 +1,16 @@
-# What programs link to, made of the rooms (docs/decisions/packaging.md):
-#   libclora.a   every room, C++ and C         clora::clora
+# What programs link to, made of the modules (docs/decisions/packaging.md):
+#   libclora.a   every module, C++ and C         clora::clora
 #   libclora.so  the C interface alone         clora::shared
-# The rooms themselves are clora::runtime, clora::ops, clora::lora, clora::model
+# The modules themselves are clora::runtime, clora::ops, clora::lora, clora::model
 # and clora::serving.
-set(rooms runtime ops lora model serving)
-foreach(room IN LISTS rooms)
-  add_library(clora::${room} ALIAS clora_${room})
-  list(APPEND room_objects $<TARGET_OBJECTS:clora_${room}>)
+set(modules runtime ops lora model serving)
+foreach(module IN LISTS modules)
+  add_library(clora::${module} ALIAS clora_${module})
+  list(APPEND module_objects $<TARGET_OBJECTS:clora_${module}>)
 endforeach()
 set(c_api_folder ${PROJECT_SOURCE_DIR}/model/c_api)
 
-add_library(clora_whole STATIC ${room_objects})
+add_library(clora_whole STATIC ${module_objects})
 add_library(clora::clora ALIAS clora_whole)
 set_target_properties(clora_whole PROPERTIES OUTPUT_NAME clora EXPORT_NAME clora LINKER_LANGUAGE CXX)
 target_include_directories(clora_whole PUBLIC
@@ -20,7 +20,7 @@ target_include_directories(clora_whole PUBLIC
 target_link_libraries(clora_whole PUBLIC ${CLORA_DEPENDENCIES})
 
 if(CLORA_SHARED)
-  add_library(clora_shared SHARED ${room_objects})
+  add_library(clora_shared SHARED ${module_objects})
   add_library(clora::shared ALIAS clora_shared)
   set_target_properties(clora_shared PROPERTIES OUTPUT_NAME clora EXPORT_NAME shared
     LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} SOVERSION ${CLORA_SOVERSION}

@@ -31,7 +31,7 @@ float uniform(std::mt19937_64& generator, double bound) {
 }
 
 // Before anything is allocated, and not at the pool's first refusal.
-void require_room(Context& context, std::size_t elements) {
+void require_free_memory(Context& context, std::size_t elements) {
   const MemoryStatistics pool = context.pool().statistics();
   const std::size_t free = pool.limit_bytes - std::min(pool.limit_bytes, pool.in_use_bytes);
   if (elements <= free / sizeof(float)) return;
@@ -81,7 +81,7 @@ void Adapter::place_modules() {
     module.a_offset = place(module.rank * module.site.inputs);
     module.bt_offset = place(module.rank * module.site.outputs);
   }
-  require_room(*context_, end);
+  require_free_memory(*context_, end);
   const std::vector<float> zeros(end);
   parameters_ = context_->upload<float>({static_cast<std::int64_t>(end)}, DType::f32, zeros,
                                         MemoryTag::adapters);

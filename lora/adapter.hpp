@@ -65,7 +65,7 @@ class Adapter {
 
   // Matrices for every site, zero; the patterns of the configuration are not looked at. Errors:
   // invalid_argument without sites, for a rank not from 1 to kMaxRank, or an infinite scale;
-  // out_of_memory, before anything is allocated, where the device has no room for the matrices.
+  // out_of_memory, before anything is allocated, where the device has no memory for the matrices.
   Adapter(Context& context, const std::vector<AdapterSite>& sites, AdapterConfig config);
   // The same with a rank and scale for each module; offsets are set here.
   Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config);

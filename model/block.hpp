@@ -77,7 +77,7 @@ struct StreamGradient {
   const Tensor& for_products() const { return bf16.empty() ? d : bf16; }
 };
 
-// Room for one, in which d is to be made; record_stream_bf16() then makes the rest.
+// Memory for one, in which d is to be made; record_stream_bf16() then makes the rest.
 StreamGradient stream_gradient(Batch& batch, Shape shape);
 void record_stream_bf16(Batch& batch, const StreamGradient& gradient);
 

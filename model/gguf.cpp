@@ -51,13 +51,13 @@ Shape read_shape(GgufCursor& cursor, const std::filesystem::path& path, std::str
          path.string(), name, rank, kMaxDimensions);
   std::array<std::int64_t, kMaxDimensions> dimensions{};
   // The product stays below 2^58, so that a size in bytes fits 64 bits whatever the type.
-  std::uint64_t room = std::uint64_t{1} << 58;
+  std::uint64_t remaining = std::uint64_t{1} << 58;
   for (std::uint32_t i = 0; i < rank; ++i) {
     const auto n = cursor.scalar<std::uint64_t>(name);
-    if (n == 0 || n > room)
+    if (n == 0 || n > remaining)
       fail(ErrorCode::invalid_file, "{}: tensor {} has an impossible dimension {}", path.string(),
            name, n);
-    room /= n;
+    remaining /= n;
     dimensions[rank - 1 - i] = static_cast<std::int64_t>(n);  // GGUF names the fastest first
   }
   return Shape(std::span(dimensions).first(rank));

@@ -186,7 +186,7 @@ class Loader {
 };
 
 // Says before the first copy that a model will not fit.
-void require_room(Context& context, const WeightFiles& files) {
+void require_free_memory(Context& context, const WeightFiles& files) {
   std::size_t wanted = 0;
   for (const WeightView& view : files.all()) {
     if (stays_in_file(context, files.config(), view)) continue;
@@ -242,7 +242,7 @@ std::string path_of(std::int64_t layer, Projection projection) {
 
 LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options)
     : context_(&context), config_(files.config()), stored_weights_(files.all()) {
-  require_room(context, files);
+  require_free_memory(context, files);
   warn_of_unread_keys(context, config_);
   Loader loader(context, files, options);
   const ModelConfig& c = config_;

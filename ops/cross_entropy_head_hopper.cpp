@@ -34,7 +34,7 @@ std::vector<float> exact_values(std::int64_t count, std::uint32_t seed) {
   return values;
 }
 
-// Several tiles each way, cut at their ends, and losses beyond what one reference has room for.
+// Several tiles each way, cut at their ends, and losses beyond what the range of one reference.
 void test_head_loss(SelfTest& test, bool gradient) {
   constexpr std::int64_t kRows = 150, kEntries = 612, kWidth = 72;
   std::vector<std::int32_t> targets(kRows);

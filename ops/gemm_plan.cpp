@@ -12,7 +12,7 @@ namespace {
 // Staged rows are padded by one cache line, so that twelve of them never share a cache set.
 constexpr std::uint32_t kStagePaddingBytes = 64;
 
-// What is expanded at once lies in a second-level cache of 1 MiB, and leaves room beside it.
+// What is expanded at once lies in a second-level cache of 1 MiB, and leaves space beside it.
 constexpr std::uint32_t kPanelBytes = 560 << 10U;
 // In panels, what staging a row as pairs of bf16 takes; by trial.
 constexpr double kStagingPanels = 0.5;

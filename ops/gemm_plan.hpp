@@ -64,7 +64,7 @@ constexpr bool is_skinny(Variant variant, std::int64_t rows) {
 bool rounds_to_bf16(Variant variant, const GemmSize& size, bool backward);
 
 // cl/gemm_packed_cpu.cl: what a work-group holds in scratch. Half of a second-level cache of 1 MiB:
-// rows of x, beside which a panel of w and what is written have room.
+// rows of x, beside which a panel of w and what is written have space.
 struct GemmPackedTiles {
   static constexpr std::uint32_t kRankSteps = 64;
   static constexpr double kExpansionRows = 1;  // as in GemmTiles: w comes from afar once
@@ -86,7 +86,7 @@ struct GemmPackedTiles {
   std::uint32_t stage_stride() const;  // elements from one staged row to the next
   std::size_t scratch_bytes() const;
 };
-// As many rows at once as the device's local memory has room for; none where it has too little.
+// As many rows at once as the device's local memory has space for; none where it has too little.
 std::optional<GemmPackedTiles> gemm_packed_tiles(const Device& device, Variant variant, bool bf16);
 
 // The shares of work-groups and the steps at a time of one product.

@@ -131,7 +131,7 @@ OwnedEvent Batch::State::enqueue_watched(std::size_t c) {
 
 Fence Batch::State::enqueue_segment(std::size_t begin, Work work) {
   InFlightLedger& in_flight = context.in_flight();
-  in_flight.make_room(work);
+  in_flight.make_space(work);
   const cl_command_queue queue = context.opencl_queue();
   const bool watch_all = context.profiling() || context.capture() != nullptr;
   const std::size_t last = begin + work.commands - 1;

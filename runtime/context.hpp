@@ -103,7 +103,7 @@ class Context {
   // the sub-buffers of it that kernels needed; the caller may release its own reference at once.
   // It does not count against the pool's limit. Waits for nothing.
   // REQUIRES: mem a buffer of this OpenCL context, offset_bytes (counted within the root buffer,
-  // where mem is itself a sub-buffer) a multiple of the device's base alignment, and room for the
+  // where mem is itself a sub-buffer) a multiple of the device's base alignment, and space for the
   // shape. Errors: invalid_argument, device.
   Tensor adopt(cl_mem mem, Shape shape, DType type, std::size_t offset_bytes = 0);
 

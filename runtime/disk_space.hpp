@@ -1,4 +1,4 @@
-// Room on a file system, looked up before a large file is written.
+// Free space on a file system, looked up before a large file is written.
 #pragma once
 
 #include <cstdint>

@@ -67,7 +67,7 @@ bool InFlightLedger::fills_segment(Work work) const noexcept {
   return commands || seconds;
 }
 
-void InFlightLedger::make_room(Work work) {
+void InFlightLedger::make_space(Work work) {
   reclaim();
   while (count_ > 0 &&
          (count_ == kCapacity || !within(work_ + work, limits_.commands, limit_seconds()))) {

@@ -1,7 +1,7 @@
 // InFlightLedger: how much of a Context's recorded work the device has before it, over all its
 // batches, and the limit on it. The limit keeps a host that runs ahead from filling a driver's
 // queue, and gives watchdogs and a stuck device's clock something to see: a batch goes out in
-// segments, each with one flush, and a segment waits until the oldest ones have made room.
+// segments, each with one flush, and a segment waits until the oldest ones have made space.
 //
 // Seconds are estimates from each command's Cost by rough rates of the kind of device. The limit on
 // them is corrected by the time that full segments were seen to take. An error of a few times does
@@ -45,9 +45,9 @@ class InFlightLedger {
   bool fills_segment(Work work) const noexcept;
   // Waits for the oldest segments until `work` stays within the limit; work beyond the whole limit
   // waits for all of them. Errors: device_lost.
-  void make_room(Work work);
+  void make_space(Work work);
   // `work` was enqueued and flushed, and ends with the event `last`, which is retained.
-  // REQUIRES: make_room() before it was enqueued. Errors: device.
+  // REQUIRES: make_space() before it was enqueued. Errors: device.
   void add(Work work, cl_event last);
 
   // Not yet seen to be complete.

@@ -143,7 +143,7 @@ void PoolState::accept(int status, std::string_view call) const {
   check_opencl(status, call);
 }
 
-// A new block, or null and why. Cached memory makes room where the limit leaves none.
+// A new block, or null and why. Cached memory is freed where the limit leaves none.
 std::unique_ptr<DeviceBlock> PoolState::create(std::size_t bytes, int& status) {
   const std::size_t limit = statistics_.limit_bytes;
   status = CL_MEM_OBJECT_ALLOCATION_FAILURE;

@@ -46,7 +46,7 @@ struct Slab {
 
 class Slabs {
  public:
-  // A piece of `bytes` bytes; null where no slab has room.
+  // A piece of `bytes` bytes; null where no slab has space.
   Piece* take(std::size_t bytes);
   void give_back(Piece* piece) noexcept;
 

@@ -99,7 +99,7 @@ Problem packed(const std::vector<std::size_t>& documents, std::size_t H, std::si
   return {n, std::move(first), std::move(last)};
 }
 
-// T queries at the positions before `filled` of a cache with room for S.
+// T queries at the positions before `filled` of a cache of S positions.
 Problem cached(std::size_t T, std::size_t filled, std::size_t S, std::size_t H, std::size_t G,
                std::size_t E) {
   Ints last(T);

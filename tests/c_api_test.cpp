@@ -288,11 +288,11 @@ TEST_F(OpenCApi, AnEndIdStopsAndIsNotGiven) {
   EXPECT_EQ(generation.token_count, static_cast<std::uint64_t>(first));
 }
 
-TEST_F(OpenCApi, RefusesIdsRoomAndParametersThatDoNotFit) {
+TEST_F(OpenCApi, RefusesIdsBuffersAndParametersThatDoNotFit) {
   const std::int32_t outside = 1 << 20;
   std::array<float, 4> small{};
   expect_error(clora_forward(session_, &outside, 1, CLORA_LOGITS_LAST, small.data(), 4),
-               CLORA_INVALID_ARGUMENT, "need as much room");
+               CLORA_INVALID_ARGUMENT, "need as much space");
   expect_error(clora_generate(session_, &outside, 1, nullptr, nullptr, 0, nullptr),
                CLORA_INVALID_ARGUMENT, "prompt ids must be in");
   expect_error(clora_generate(session_, nullptr, 0, nullptr, nullptr, 0, nullptr),
@@ -303,10 +303,10 @@ TEST_F(OpenCApi, RefusesIdsRoomAndParametersThatDoNotFit) {
   options.temperature = std::numeric_limits<double>::quiet_NaN();
   expect_error(clora_generate(session_, ids_.data(), 4, &options, nullptr, 0, nullptr),
                CLORA_INVALID_ARGUMENT, "temperature must be in [0, 1000]");
-  clora_session_options room = clora_session_options_init();
-  room.max_positions = 1 << 20;
+  clora_session_options large = clora_session_options_init();
+  large.max_positions = 1 << 20;
   clora_session* session = nullptr;
-  expect_error(clora_session_create(model_, &room, &session), CLORA_INVALID_ARGUMENT,
+  expect_error(clora_session_create(model_, &large, &session), CLORA_INVALID_ARGUMENT,
                "the model knows 256 positions");
 }
 
@@ -351,7 +351,7 @@ TEST_F(OpenCApi, ArraysTooSmallSayHowMuchThereIs) {
   std::array<std::int32_t, 2> ids{-7, -7};
   std::size_t count = 0;
   expect_error(clora_tokenizer_encode(tokenizer, "wxyz", 4, 0, ids.data(), 2, &count),
-               CLORA_INVALID_ARGUMENT, "there are 4 elements, and the array has room for 2");
+               CLORA_INVALID_ARGUMENT, "there are 4 elements, and the array has space for 2");
   EXPECT_EQ(count, 4U);
   EXPECT_EQ(ids[0], -7);
   EXPECT_EQ(clora_tokenizer_encode(tokenizer, "wxyz", 4, 0, nullptr, 0, &count), CLORA_OK);

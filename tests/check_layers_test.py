@@ -43,7 +43,7 @@ class CheckLayers(unittest.TestCase):
         result = check({})
         self.assertEqual(result.returncode, 0, result.stderr)
 
-    def test_an_include_of_a_room_above_fails_with_file_and_line(self):
+    def test_an_include_of_a_module_above_fails_with_file_and_line(self):
         changes = {"runtime/up.cpp": '#include "runtime/device.hpp"\n#include "ops/row.hpp"\n'}
         self.expect_fault(changes, "runtime/up.cpp:2: includes ops/row.hpp")
 
@@ -51,7 +51,7 @@ class CheckLayers(unittest.TestCase):
         changes = {"model/up.cpp": '#include "serving/request.hpp"\n'}
         self.expect_fault(changes, "model/up.cpp:1: includes serving/request.hpp")
 
-    def test_a_room_that_includes_a_test_fails(self):
+    def test_a_module_that_includes_a_test_fails(self):
         self.expect_fault(
             {"tests/support/x.hpp": "", "ops/bad.cpp": '#include "tests/support/x.hpp"\n'},
             "ops/ must not include tests/",
@@ -70,13 +70,13 @@ class CheckLayers(unittest.TestCase):
     def test_a_kernel_that_includes_a_host_file_fails(self):
         self.expect_fault({"cl/bad.cl": '#include "ops/row.hpp"\n'}, "cl/bad.cl:1")
 
-    def test_json_that_goes_past_its_room_fails_with_file_and_line(self):
+    def test_json_that_goes_past_its_module_fails_with_file_and_line(self):
         for call in ("auto x = nlohmann::json::parse(text);", "text = object.dump();",
                      "} catch (const Json::exception& error) {"):
             self.expect_fault({"ops/bad.cpp": "\n" + call + "\n"}, "ops/bad.cpp:2: ",
                               "JSON goes through runtime/json.hpp")
 
-    def test_the_room_of_json_and_tests_may_call_its_library(self):
+    def test_the_module_of_json_and_tests_may_call_its_library(self):
         text = "auto x = Json::parse(text);\nx.dump();\n"
         self.assertEqual(check({"runtime/json.cpp": text, "tests/x.cpp": text}).returncode, 0)
 

@@ -26,12 +26,12 @@ fs::path source_folder() {
   return source == nullptr ? "." : source;
 }
 
-// A tree of clora's rooms as far as a family needs them.
+// A tree of clora's modules as far as a family needs them.
 class ClcNew : public testing::Test {
  protected:
   ClcNew() {
-    for (const char* room : {"cl", "ops", "tests/reference", "bench"}) {
-      fs::create_directories(folder_ / room);
+    for (const char* top_folder : {"cl", "ops", "tests/reference", "bench"}) {
+      fs::create_directories(folder_ / top_folder);
     }
     test::write_whole_file(folder_ / "CMakeLists.txt", "");
   }
@@ -57,9 +57,9 @@ class ClcNew : public testing::Test {
 
   // The sources that the new ones include, and theirs.
   void copy_sources() const {
-    for (const char* room : {"cl", "runtime", "ops", "lora", "model", "tests/support",
+    for (const char* top_folder : {"cl", "runtime", "ops", "lora", "model", "tests/support",
                              "tests/reference", "bench/support"}) {
-      fs::copy(source_folder() / room, folder_ / room, fs::copy_options::recursive);
+      fs::copy(source_folder() / top_folder, folder_ / top_folder, fs::copy_options::recursive);
     }
   }
   // As CMake would against the libraries of this build (tests/CMakeLists.txt).

@@ -171,7 +171,7 @@ TEST_F(CommandLineFaults, AChatMessageThatIsTooLongIsLeftOutAndTheConversationGo
   EXPECT_EQ(result.exit_code, 1);  // not every message got its reply
   const auto lines = result.json_lines();
   ASSERT_THAT(lines, SizeIs(2));
-  EXPECT_THAT(lines[0].at("error").get<std::string>(), HasSubstr("there is room for 63"));
+  EXPECT_THAT(lines[0].at("error").get<std::string>(), HasSubstr("there is space for 63"));
   EXPECT_EQ(lines[1].at("ids"), plain[0].at("ids"));  // as if it had not been sent
   EXPECT_THAT(result.err, HasSubstr("the message is left out"));
 }

@@ -163,7 +163,7 @@ TEST_F(EmbedServer, TellsItsMemory) {
   EXPECT_GT(health["memory_in_use_bytes"], 10000);
 }
 
-// The model has room for 2048 tokens, and the client leaves at the first piece.
+// The model has space for 2048 tokens, and the client leaves at the first piece.
 TEST_F(EmbedServer, AClientThatLeavesEndsItsReply) {
   const std::int64_t before = server_->generated_tokens();
   httplib::Request leaving;

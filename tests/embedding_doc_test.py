@@ -29,8 +29,8 @@ class EmbeddingDoc(unittest.TestCase):
 
     def test_the_metrics_listed_are_those_that_there_are(self):
         named = set()
-        for room in ["runtime", "ops", "lora", "model"]:
-            for path in (ROOT / room).rglob("*.cpp"):
+        for module in ["runtime", "ops", "lora", "model"]:
+            for path in (ROOT / module).rglob("*.cpp"):
                 for arguments in MEASURE.findall(path.read_text()):
                     named.update(re.findall(r'"([^"]+)"', arguments))
         self.assertGreater(len(named), 3)

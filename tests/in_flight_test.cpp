@@ -70,14 +70,14 @@ TEST_F(InFlight, JoinsSmallPiecesSoThatManyBatchesTakeFewSegments) {
   for (const OwnedEvent& e : events_) complete(e.get());
 }
 
-TEST_F(InFlight, MakesRoomByWaitingForTheOldest) {
+TEST_F(InFlight, MakesSpaceByWaitingForTheOldest) {
   InFlightLedger in_flight = ledger({.commands = 20, .seconds = 0});
   for (int i = 0; i < 2; ++i) in_flight.add({.commands = 10, .seconds = 0}, event());
   complete(events_[0].get());
-  in_flight.make_room({.commands = 10, .seconds = 0});  // would hang if it waited for the second
+  in_flight.make_space({.commands = 10, .seconds = 0});  // would hang if it waited for the second
   EXPECT_EQ(in_flight.work().commands, 10U);
   complete(events_[1].get());
-  in_flight.make_room({.commands = 100, .seconds = 0});  // beyond the limit: alone
+  in_flight.make_space({.commands = 100, .seconds = 0});  // beyond the limit: alone
   EXPECT_EQ(in_flight.work().commands, 0U);
 }
 
@@ -88,7 +88,7 @@ TEST_F(InFlight, WaitsWithTheContextsLimit) {
   {
     InFlightLedger in_flight(context_.device(), impatient, {.commands = 10, .seconds = 0});
     in_flight.add({.commands = 10, .seconds = 0}, never);
-    EXPECT_THROW(in_flight.make_room({.commands = 1, .seconds = 0}), Error);
+    EXPECT_THROW(in_flight.make_space({.commands = 1, .seconds = 0}), Error);
     EXPECT_TRUE(impatient->stuck());
   }
   complete(never);

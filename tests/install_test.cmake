@@ -38,7 +38,7 @@ endfunction()
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
 run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build -DCMAKE_PREFIX_PATH=${prefix})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
-expect("steps 3" ${WORK}/build/one_room)
+expect("steps 3" ${WORK}/build/one_module)
 expect("equal" ${WORK}/build/own_queue)
 
 if(SERVER)

@@ -68,7 +68,7 @@ void require_writable(const Struct* given, std::string_view who) {
   require_size(given->size, sizeof(Struct), who);
 }
 
-// As much of `made` as the caller's struct has room for; its size stays.
+// As much of `made` as the caller's struct has space for; its size stays.
 template <class Struct>
 void write_struct(Struct* given, Struct made, std::string_view who) {
   require_writable(given, who);
@@ -85,7 +85,7 @@ void write_array(const Values& values, T* array, std::size_t capacity, std::size
   *count = values.size();
   if (capacity == 0) return;
   require_given(array, who, "the array for the result");
-  require(values.size() <= capacity, "{}: there are {} elements, and the array has room for {}",
+  require(values.size() <= capacity, "{}: there are {} elements, and the array has space for {}",
           who, values.size(), capacity);
   std::copy(values.begin(), values.end(), array);
 }

@@ -343,7 +343,7 @@ CLORA_API clora_status clora_session_detach(clora_session* session);
 
 typedef struct clora_generation_options {
   size_t size;
-  int64_t max_tokens;        /* 0: 256; lowered to what the session has room for */
+  int64_t max_tokens;        /* 0: 256; lowered to what the session has space for */
   double temperature;        /* 0: the likeliest token each time */
   int64_t top_k;             /* 0: off */
   double top_p;              /* 0 or 1: off */
@@ -363,7 +363,7 @@ typedef struct clora_generation_options {
 
 typedef enum clora_finish_reason {
   CLORA_FINISH_STOP = 0,     /* a token that ends an answer */
-  CLORA_FINISH_LENGTH = 1,   /* max_tokens, or no room left */
+  CLORA_FINISH_LENGTH = 1,   /* max_tokens, or no space left */
   CLORA_FINISH_CANCELLED = 2 /* by on_token or on_prompt */
 } clora_finish_reason;
 
@@ -376,7 +376,7 @@ typedef struct clora_generation {
 } clora_generation;
 
 /* Text after a prompt. Stopping by a callback is no error: the tokens up to there are given.
- * options and generation may be NULL; so may ids, else it has room for `capacity` tokens and no
+ * options and generation may be NULL; so may ids, else it has space for `capacity` tokens and no
  * more than that are generated. Where a logit is NaN or infinite, the error names the cause: a
  * weight of the model (CLORA_INVALID_FILE), a matrix of the adapter (CLORA_INVALID_DATA), or neither
  * (CLORA_DIVERGED). */

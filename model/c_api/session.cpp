@@ -98,10 +98,10 @@ LogitRows rows_of(std::int64_t rows, std::string_view who) {
   return rows == CLORA_LOGITS_ALL ? LogitRows::all : LogitRows::last;
 }
 
-// A forward has the session's room, though it needs no cache: one bound for both.
-void require_room(const clora_session& session, std::size_t count, std::string_view who) {
+// A forward has the session's limit, though it needs no cache: one bound for both.
+void require_fits(const clora_session& session, std::size_t count, std::string_view who) {
   require(static_cast<std::int64_t>(count) <= session.max_positions,
-          "{}: the session has room for {} tokens, got {}", who, session.max_positions, count);
+          "{}: the session has space for {} tokens, got {}", who, session.max_positions, count);
 }
 
 Shape logits_shape(const clora_session& session, std::size_t count, LogitRows rows) {
@@ -113,7 +113,7 @@ Fence enqueue(clora_session& session, std::span<const std::int32_t> ids,
               const clora_forward_target& target, std::string_view who) {
   require_given(target.logits, who, "target's logits");
   if (target.wait_count > 0) require_given(target.wait_list, who, "target's wait_list");
-  require_room(session, ids.size(), who);
+  require_fits(session, ids.size(), who);
   const LogitRows rows = rows_of(target.rows, who);
   const Tensor out = session.model->context->context.adopt(
       target.logits, logits_shape(session, ids.size(), rows), DType::f32, target.offset_bytes);
@@ -168,7 +168,7 @@ clora_status clora_generate(clora_session* session, const int32_t* prompt, size_
     const clora_generation_options o = read_struct(options, kWho);
     GenerationConfig config = config_of(o, own.model->model->config());
     if (ids != nullptr) {
-      require(capacity > 0, "{}: the array for the ids has room for none", kWho);
+      require(capacity > 0, "{}: the array for the ids has space for none", kWho);
       config.max_tokens = std::min(config.max_tokens, static_cast<std::int64_t>(capacity));
     }
     if (generation != nullptr) require_writable(generation, kWho);
@@ -199,10 +199,10 @@ clora_status clora_forward(clora_session* session, const int32_t* ids, size_t id
     constexpr std::string_view kWho = "clora_forward";
     clora_session& own = session_of(session, kWho);
     require_given(logits, kWho, "logits");
-    require_room(own, id_count, kWho);
+    require_fits(own, id_count, kWho);
     const LogitRows which = rows_of(rows, kWho);
     const auto needed = static_cast<std::size_t>(logits_shape(own, id_count, which).elements());
-    require(capacity >= needed, "{}: {} logits need as much room, got {}", kWho, needed, capacity);
+    require(capacity >= needed, "{}: {} logits need as much space, got {}", kWho, needed, capacity);
     const std::vector<float> made = forward_of(own).logits(ids_of(ids, id_count, kWho), which);
     own.model->context->forward_tokens += id_count;
     std::ranges::copy(made, logits);

@@ -35,7 +35,7 @@ inline void write_random_adapter(LanguageModel& model, const std::filesystem::pa
   save_adapter(adapter, folder);
 }
 
-// The files: model/, first/ and second/. The model has room for replies that are long enough to
+// The files: model/, first/ and second/. The model has space for replies that are long enough to
 // leave.
 class ServedFiles {
  public:

@@ -22,7 +22,7 @@ struct ValueType {
   ElementType element = ElementType::f32;
   std::size_t count = 1;
 
-  // Three take the room of four.
+  // Three take the space of four.
   std::size_t bytes() const { return bytes_of(element) * (count == 3 ? 4 : count); }
 };
 

@@ -157,7 +157,7 @@ void find_host_arguments(const LintInput& input, Report& report) {
       const std::string name = "argument '" + each->name + "' ";
       if (is_of_three(*each)) {
         report.at(*each, name +
-                             "has vectors of 3, which take the room of 4 here and often of 3 on "
+                             "has vectors of 3, which take the space of 4 here and often of 3 on "
                              "the host; use vectors of 4, or vload3 from a pointer to scalars");
       } else if (is_one_of(*each, structs)) {
         report.at(*each, name +

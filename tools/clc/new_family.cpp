@@ -28,7 +28,7 @@ constexpr std::array<Place, 6> kPlaces{
      {"family_reference.hpp.in", "tests/reference/*_reference.hpp"},
      {"family_test.cpp.in", "tests/*_test.cpp"},
      {"family_bench.cpp.in", "bench/*_bench.cpp"}}};
-constexpr std::array<std::string_view, 5> kRooms{"runtime", "ops", "lora", "model", "tools"};
+constexpr std::array<std::string_view, 5> kModules{"runtime", "ops", "lora", "model", "tools"};
 
 constexpr std::string_view kKeywords =
     " alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t "
@@ -119,8 +119,8 @@ void require_free_name(const fs::path& folder, const std::string& name,
     if (fs::exists(folder / file.path)) taken.push_back(place_of(folder, file.path));
   }
   // A header of that name elsewhere declares a type of the name that the test would have.
-  for (const std::string_view room : kRooms) {
-    const std::string header = place_of(folder, fs::path(room) / (name + ".hpp"));
+  for (const std::string_view top_folder : kModules) {
+    const std::string header = place_of(folder, fs::path(top_folder) / (name + ".hpp"));
     const bool counted = std::ranges::find(taken, header) != taken.end();
     if (files.size() > 1 && !counted && fs::exists(header)) taken.push_back(header);
   }

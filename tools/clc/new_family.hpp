@@ -21,7 +21,7 @@ std::vector<NewFile> files_of_new_family(const std::string& name, bool kernel_on
 void require_checkout(const std::filesystem::path& folder);
 
 // Errors: UsageError, naming the files of that name that are there already; beside a whole family
-// a header in any room counts, too.
+// a header in any module counts, too.
 void require_free_name(const std::filesystem::path& folder, const std::string& name,
                        const std::vector<NewFile>& files);
 

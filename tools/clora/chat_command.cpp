@@ -31,7 +31,7 @@ struct Options {
   std::int64_t context = 2048;
 };
 
-// The turns so far, as ids that leave room for a reply.
+// The turns so far, as ids that leave space for a reply.
 class Conversation {
  public:
   Conversation(const Options& options, const ModelText& text) : options_(options), text_(text) {
@@ -51,19 +51,19 @@ class Conversation {
 
   // Drops the oldest turns until the rest fits. Errors: invalid_argument where the last message
   // alone is too long; then the turns stay.
-  std::vector<std::int32_t> prompt(std::int64_t room, Output& output) {
+  std::vector<std::int32_t> prompt(std::int64_t space, Output& output) {
     std::vector<ChatMessage> kept = messages_;
     std::vector<std::int32_t> ids = encode(kept);
     const std::size_t first = options_.system.empty() ? 0 : 1;
-    while (static_cast<std::int64_t>(ids.size()) >= room && kept.size() > first + 1) {
+    while (static_cast<std::int64_t>(ids.size()) >= space && kept.size() > first + 1) {
       kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(first),
                  kept.begin() + static_cast<std::ptrdiff_t>(first + 2));
       ids = encode(kept);
     }
-    require(static_cast<std::int64_t>(ids.size()) < room,
-            "chat: the message has {} tokens with its frame, and there is room for {}; shorten it "
+    require(static_cast<std::int64_t>(ids.size()) < space,
+            "chat: the message has {} tokens with its frame, and there is space for {}; shorten it "
             "or raise --context",
-            ids.size(), room - 1);
+            ids.size(), space - 1);
     if (kept.size() < messages_.size()) {
       output.remark("chat: the context is full; the oldest {} messages are left out",
                     messages_.size() - kept.size());
@@ -176,7 +176,7 @@ void add_chat_command(CLI::App& program, Action& action) {
   command->add_option("--adapter", options->adapter, "Adapter to use, as PEFT writes them")
       ->check(LocalPath(HubKind::model))
       ->type_name("DIR");
-  command->add_option("--context", options->context, "Room for the conversation, tokens")
+  command->add_option("--context", options->context, "Size of the context, tokens")
       ->transform(WholeNumber(2, kMaxCount))
       ->capture_default_str();
   add_sampling_options(*command, options->sampling);

@@ -1,4 +1,4 @@
-// Links a room and what lies below it.
+// Links one module and those below it.
 #include <cstdio>
 
 #include "model/training_run.hpp"
