@@ -21,7 +21,7 @@
 // Cost    2 M C (J + R) flops, two multiplications a lane and instruction; turning x into pairs adds
 //         as much as half a panel for all panels at once
 // Numerics  products of bf16 are exact in f32; sums as vdpbf16ps or tdpbf16ps makes them, in order,
-//         the sums of a block of steps are then added to y. An odd J is filled up with a zero.
+//         the sums of a block of steps are then added to y. An odd J is padded with a zero.
 //! clc: build on avx512_bf16: PANEL_STEPS=8960 BLOCK_STEPS=1280 STAGE_STRIDE=1312
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build on avx512_bf16: PANEL_STEPS=8960 BLOCK_STEPS=1280 STAGE_STRIDE=1312
@@ -47,7 +47,7 @@
 // Weights are prefetched so many steps before they are expanded.
 #define STEPS_AHEAD 64
 
-// Pairs that a tile takes for so many: the rest is filled up with zeros.
+// Pairs that a tile takes for so many: the rest is padded with zeros.
 uint whole_pairs(uint pairs) { return (pairs + PAIRS_AT_ONCE - 1) / PAIRS_AT_ONCE * PAIRS_AT_ONCE; }
 
 void fill_panel(__local uint* panel, uint pairs) {
@@ -167,7 +167,7 @@ BF16_TARGET void expand_low_rank(__local uint* panel, __global const float* u, u
 }
 
 // stage[i][l / 2] = x[i][l] for `steps` steps of the tile's rows, the last pair of an odd number
-// filled up with a zero; rows past `rows` that tiles read are zeros. Rows take turns, so that their
+// padded with a zero; rows past `rows` that tiles read are zeros. Rows take turns, so that their
 // cache misses overlap.
 BF16_TARGET void stage_rows(__local uint* stage, __global const float* x, uint stride, uint rows,
                             uint steps) {

@@ -13,7 +13,7 @@
 namespace clora {
 namespace {
 
-// Prompts run in chunks of these sizes, largest first; the last one is filled up.
+// Prompts run in chunks of these sizes, largest first; the last one is padded.
 constexpr std::array<std::int64_t, 3> kChunkRows{256, 64, 16};
 
 constexpr std::size_t kPinnedPart = 16 << 10U;  // bytes: an upload of one row
@@ -126,7 +126,7 @@ CachedForward::Recorded& CachedForward::forward(std::int64_t rows) {
   return *forwards_.emplace(rows, std::move(made)).first->second;
 }
 
-// Rows of `ids` at positions from `position` on; rows beyond them fill up and leave no trace.
+// Rows of `ids` at positions from `position` on; rows beyond them are padding and leave no trace.
 void CachedForward::upload(Recorded& f, std::span<const std::int32_t> ids, std::int64_t position) {
   const Rows& rows = f.rows;
   const std::span<std::int32_t> staging = staging_for(f);

@@ -52,7 +52,7 @@ class CachedForward {
     std::int64_t stride = 0;
     Tensor buffer;     // the parts below, one after another
     Tensor ids;        // [T]
-    Tensor positions;  // [T]; -1: a row that only fills up
+    Tensor positions;  // [T]; -1: a padding row
     Tensor first, last;
     Tensor chosen;  // [1]: the row whose logits are wanted
   };

@@ -36,8 +36,8 @@ WantedRows wanted_rows(const PackedRows& packed) {
   return wanted;
 }
 
-void fill_up(PackedRows& packed, std::size_t rows) {
-  require(packed.rows() <= rows, "fill_up: there are {} rows, more than {}", packed.rows(), rows);
+void pad_rows(PackedRows& packed, std::size_t rows) {
+  require(packed.rows() <= rows, "pad_rows: there are {} rows, more than {}", packed.rows(), rows);
   const std::size_t begin = packed.rows();
   packed.ids.resize(rows, 0);
   packed.targets.resize(rows, -1);
@@ -62,7 +62,7 @@ PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows, s
   require(total <= rows, "pack_rows: {} records of {} tokens together do not fit into {} rows",
           records.size(), total, rows);
   PackedRows packed;
-  fill_up(packed, rows);
+  pad_rows(packed, rows);
   std::size_t start = 0;
   for (const Record* record : records) {
     place(*record, start, window, packed);

@@ -16,7 +16,7 @@
 namespace clora {
 
 struct PackedRows {                   // each [rows]
-  std::vector<std::int32_t> ids;      // 0 in rows that only fill up
+  std::vector<std::int32_t> ids;      // 0 in padding rows
   std::vector<std::int32_t> targets;  // the id that the row must predict; -1: not labelled
   std::vector<std::int32_t> positions;
   std::vector<std::int32_t> first;  // the first row that this row may attend to
@@ -36,9 +36,9 @@ struct WantedRows {
 };
 WantedRows wanted_rows(const PackedRows& packed);
 
-// Appends rows that only fill up until there are `rows`: documents of their own of one token
+// Appends padding rows until there are `rows`: documents of their own of one token
 // without a target. REQUIRES: not more rows than that already.
-void fill_up(PackedRows& packed, std::size_t rows);
+void pad_rows(PackedRows& packed, std::size_t rows);
 
 // Packs `records` in order into `rows` rows; rows left over are documents of their own of one token
 // without a target. window W > 0: a row sees at most W rows, itself among them; 0: no limit.

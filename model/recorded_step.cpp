@@ -172,7 +172,7 @@ Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalar
                             std::vector<std::int32_t>& staging) {
   RecordedStep& step = prepare(wanted_rows(packed));
   PackedRows whole = packed;
-  fill_up(whole, static_cast<std::size_t>(step.inputs().rows()));
+  pad_rows(whole, static_cast<std::size_t>(step.inputs().rows()));
   step.inputs().upload(model_->context(), whole, scalars, staging);
   return step.batch().submit();
 }

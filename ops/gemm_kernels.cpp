@@ -149,7 +149,7 @@ void record_share(Batch& batch, const GemmProduct& p, SkinnyKernel kernel, std::
 
 }  // namespace
 
-// An odd k is filled up by kernels of pairs.
+// An odd k is padded by kernels of pairs.
 GemmSize GemmProduct::size() const {
   return {u32(rows()), u32(columns()), u32(k() + k() % 2 + rank())};
 }

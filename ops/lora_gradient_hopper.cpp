@@ -47,7 +47,7 @@ struct Plan {
     sum_groups =
         std::min(units * kSumGroupsOfUnit, u32(divide_up(quads(problems), std::int64_t{kSumItems})));
   }
-  // Of the results of all problems, rows of those that shrink filled up.
+  // Of the results of all problems, rows of those that shrink padded.
   std::int64_t quads(Problems problems) const {
     std::int64_t all = 0;
     for (const LoraGradientProduct& p : problems) {

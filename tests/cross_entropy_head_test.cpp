@@ -224,7 +224,7 @@ TEST_P(HeadLoss, KeepsWhatTheChunkBeforeAMuchLargerLogitHeld) {
   test::expect_close(others(got.dx), others(p.dx), 4e-3, "dx");
 }
 
-// Whose rows must be rounded or filled up first, a chunk of the vocabulary at a time.
+// Whose rows must be rounded or padded first, a chunk of the vocabulary at a time.
 TEST_P(HeadLoss, TakesHeadsOfOtherTypesAndOddWidths) {
   for (const auto& [type, width] :
        std::vector<std::pair<DType, std::int64_t>>{{DType::f32, 37},

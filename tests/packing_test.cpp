@@ -46,7 +46,7 @@ TEST(Packing, FillsAllRowsExactly) {
   EXPECT_EQ(pack_rows(records, 3).ids, (Row{1, 2, 3}));
 }
 
-TEST(Packing, PacksNothingIntoRowsThatOnlyFillUp) {
+TEST(Packing, PacksNothingIntoPaddingRows) {
   const PackedRows packed = pack_rows(std::span<const Record>(), 2);
   EXPECT_EQ(packed.targets, (Row{-1, -1}));
   EXPECT_EQ(packed.first, (Row{0, 1}));
