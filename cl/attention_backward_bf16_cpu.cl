@@ -19,7 +19,7 @@
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp, never above 1 by more than rounding; sums, p and ds in
 //         f32; every sum in one fixed order
-//! clc: build on avx512_bf16: KEYS=64 STAGED=256 MOST_BLOCKS=2
+//! clc: build on avx512_bf16: KEYS=64 STAGED=256 MAX_BLOCKS=2
 #include "attention_bf16_tile_cpu.clh"
 #include "attention_backward_parts_cpu.clh"
 

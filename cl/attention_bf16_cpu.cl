@@ -18,11 +18,11 @@
 // Numerics sums, maxima and totals in f32; a total is that of p before rounding. A lane never takes
 //         a value from a row outside its range, so a NaN there does no harm: p is 0 there, and
 //         where values are not finite each row gets its own copy of v.
-//! clc: build on avx512_bf16: KEYS=64 STAGED=256 MOST_BLOCKS=2
+//! clc: build on avx512_bf16: KEYS=64 STAGED=256 MAX_BLOCKS=2
 #include "attention_bf16_tile_cpu.clh"
 
-#if !defined(KEYS) || !defined(MOST_BLOCKS)
-#error "KEYS: keys of one block of scores, a multiple of 8; MOST_BLOCKS: the most `blocks` may be"
+#if !defined(KEYS) || !defined(MAX_BLOCKS)
+#error "KEYS: keys of one block of scores, a multiple of 8; MAX_BLOCKS: the most `blocks` may be"
 #endif
 
 // out[i] = factor[i] out[i] + left right
@@ -180,7 +180,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_b
     row_max[i] = -1e30f;  // finite: the difference of two infinities would be NaN
     totals[i] = 0.0f;
   }
-  KeyRange ranges[MOST_BLOCKS];
+  KeyRange ranges[MAX_BLOCKS];
   int begin = INT_MAX, end = 0;
   for (int i = 0; i < block_count; ++i) {
     const int row = i * QUERIES;

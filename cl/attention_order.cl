@@ -18,7 +18,7 @@
 //! clc: build GROUP=256
 //! clc: budget on gfx90a registers<=96 spills<=15
 #define BLOCK 128
-#define MOST_TURNS 4  // in which a short document is done
+#define MAX_TURNS 4  // in which a short document is done
 
 // The blocks of keys that rows t0 .. see, and the blocks of queries that see the keys t0 ...
 int2 costs_of(__global const int* first, __global const int* last, int t0, int T) {
@@ -51,7 +51,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_order
   __global int* places = order + 2 * N;
   int longest = 0;
   for (int block = 0; block < N; ++block) longest = max(longest, costs[N + block]);
-  const int upwards = longest <= MOST_TURNS * beside;
+  const int upwards = longest <= MAX_TURNS * beside;
   if (get_local_id(0) == 0) order[3 * N] = upwards;
   for (int i = get_local_id(0); i < 2 * N; i += GROUP) {
     const int block = i % N, side = i - block;

@@ -78,7 +78,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
   const int at = position[0];
   __global const float* angles = rope_table + (long)at * E;
   __global float* attention = joined + get_group_id(0) * H * E;
-  GridPhase mine = {0, MOST_SPINS};
+  GridPhase mine = {0, MAX_SPINS};
   for (uint l = 0; l < layers; ++l) {
     __global const ulong* layer = addresses + l * ADDRESSES;
     round_normed_row(scratch, x, FLOATS(INPUT_NORM), row_scale(x, D, epsilon), D);

@@ -23,11 +23,11 @@
 // Cost    reads every weight once and the cache's rows first .. last, once a query head
 // Numerics  f32 fma in lanes' sums, then over the lanes: the same bits every run. rms_norm's scale
 //         multiplies the sums of the products, not the row.
-//! clc: build on gpu: WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q8_0} MOST_RANKS=1
-//!     GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MOST_LAYERS=3 LOCAL_FLOATS=2592
+//! clc: build on gpu: WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q8_0} MAX_RANKS=1
+//!     GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MAX_LAYERS=3 LOCAL_FLOATS=2592
 //!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32
-//! clc: build on gpu: WEIGHT_TYPE=WEIGHT_BF16 MOST_RANKS=78 ADAPTED
-//!     GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MOST_LAYERS=3 LOCAL_FLOATS=2592
+//! clc: build on gpu: WEIGHT_TYPE=WEIGHT_BF16 MAX_RANKS=78 ADAPTED
+//!     GROUP=512 D=128 F=192 H=4 G=2 E=32 SPLITS=2 MAX_LAYERS=3 LOCAL_FLOATS=2592
 //!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32
 //! clc: budget on gfx90a registers<=128 spills<=15
 #include "decode_attention_gpu.clh"
@@ -75,8 +75,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
     __global volatile uint* grid_barrier, uint layers, uint S, float epsilon, float scale) {
   __local float input[LOCAL_FLOATS] __attribute__((aligned(16)));
   __local float scratch[TEAM_SCRATCH(2)];
-  __local float s[MOST_RANKS], factors[2 * H * SPLITS];
-  __local ulong table[MOST_LAYERS * ADDRESSES];
+  __local float s[MAX_RANKS], factors[2 * H * SPLITS];
+  __local ulong table[MAX_LAYERS * ADDRESSES];
   for (uint i = get_local_id(0); i < layers * ADDRESSES; i += GROUP) table[i] = addresses[i];
   barrier(CLK_LOCAL_MEM_FENCE);  // the table is whole
   const uint groups = get_num_groups(0);

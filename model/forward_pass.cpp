@@ -22,7 +22,7 @@ namespace clora {
 namespace {
 
 // A recording holds its logits: as many as this are kept.
-constexpr std::size_t kMostRecorded = 4;
+constexpr std::size_t kMaxRecorded = 4;
 
 // Exact where little is computed, then in steps of an eighth: few recordings, little padding.
 std::int64_t recorded_rows(std::size_t rows) {
@@ -113,7 +113,7 @@ RecordedForward& ForwardPass::Impl::forward_of(std::size_t rows, LogitRows kind)
     forwards.splice(forwards.begin(), forwards, found);
     return forwards.front();
   }
-  if (forwards.size() >= kMostRecorded) {
+  if (forwards.size() >= kMaxRecorded) {
     context.finish();  // the one to drop may still run
     forwards.pop_back();
   }

@@ -38,7 +38,7 @@ void take(LargestRows& largest, const std::vector<std::size_t>& indices,
 
 LargestRows find_largest_rows(const Records& records, DataOrder& order, std::int64_t begin,
                               std::int64_t end, const std::function<bool()>& should_stop,
-                              std::size_t most_records) {
+                              std::size_t max_records) {
   const std::vector<Sizes> sizes = sizes_of(records);
   const auto per_epoch = static_cast<std::int64_t>(order.steps_per_epoch());
   const std::int64_t epoch_end = begin > end - per_epoch ? end : begin + per_epoch;
@@ -46,7 +46,7 @@ LargestRows find_largest_rows(const Records& records, DataOrder& order, std::int
   LargestRows largest;
   std::size_t visited = 0, asked = 0;
   for (std::int64_t step = begin; step < end; ++step) {
-    if (step >= epoch_end && visited >= most_records) break;
+    if (step >= epoch_end && visited >= max_records) break;
     if (visited >= asked + kRecordsBetweenQuestions) {
       asked = visited;
       if (should_stop && should_stop()) break;

@@ -18,12 +18,12 @@ struct LargestRows {
 };
 
 // Looks at the micro-batches of optimiser steps [begin, end), at all of them where they hold no
-// more than `most_records` records (each counted as often as it is visited), else at the first of
+// more than `max_records` records (each counted as often as it is visited), else at the first of
 // them, one epoch at least. Without shuffling one epoch is all there is. What is not looked at may
 // be larger; its step is then recorded when it turns up. should_stop, where there is one, is asked
 // now and then; the search ends where it returns true.
 LargestRows find_largest_rows(const Records& records, DataOrder& order, std::int64_t begin,
                               std::int64_t end, const std::function<bool()>& should_stop = {},
-                              std::size_t most_records = std::size_t{1} << 22U);
+                              std::size_t max_records = std::size_t{1} << 22U);
 
 }  // namespace clora

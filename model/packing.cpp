@@ -50,8 +50,8 @@ void pad_rows(PackedRows& packed, std::size_t rows) {
 }
 
 PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows, std::size_t window) {
-  constexpr std::size_t kMostRows = std::numeric_limits<std::int32_t>::max();
-  require(rows <= kMostRows, "pack_rows: rows must be at most {}, got {}", kMostRows, rows);
+  constexpr std::size_t kMaxRows = std::numeric_limits<std::int32_t>::max();
+  require(rows <= kMaxRows, "pack_rows: rows must be at most {}, got {}", kMaxRows, rows);
   std::size_t total = 0;
   for (const Record* record : records) {
     require(!record->ids.empty() && record->ids.size() == record->is_target.size(),

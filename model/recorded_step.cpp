@@ -14,7 +14,7 @@
 namespace clora {
 namespace {
 
-constexpr std::size_t kMostRecorded = 24;
+constexpr std::size_t kMaxRecorded = 24;
 
 bool any_lora(const PerProjection<LoraWeights>& loras) {
   for (const LoraWeights& lora : loras) {
@@ -161,7 +161,7 @@ RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
     steps_.splice(steps_.begin(), steps_, found);
     return steps_.front();
   }
-  if (steps_.size() >= kMostRecorded) {
+  if (steps_.size() >= kMaxRecorded) {
     model_->context().finish();  // the one to drop may still run
     steps_.pop_back();
   }

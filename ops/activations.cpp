@@ -11,8 +11,8 @@ namespace {
 // The shape under which kernels for weights go over x: one row of all elements, or where these are
 // more than they count in 32 bits, x's own rows.
 Shape rows_of(const Tensor& x) {
-  constexpr std::int64_t kMostOfRow = std::int64_t{1} << 30U;
-  if (x.elements() <= kMostOfRow) return {1, x.elements()};
+  constexpr std::int64_t kMaxRowElements = std::int64_t{1} << 30U;
+  if (x.elements() <= kMaxRowElements) return {1, x.elements()};
   return {x.elements() / x.shape().last(), x.shape().last()};
 }
 

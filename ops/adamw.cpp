@@ -25,11 +25,11 @@ struct AdamwSpec {
       square_sums = update = single_item_groups(groups);
       partials = static_cast<std::int64_t>(groups);
     } else {
-      constexpr std::size_t kMostGroups = 1024;  // fills a large GPU; more repeat the last sum
+      constexpr std::size_t kMaxGroups = 1024;  // fills a large GPU; more repeat the last sum
       const std::size_t group = reduction_group(context.device());
       const auto items = static_cast<std::int64_t>(4 * group);  // elements a group takes at once
       const std::size_t groups =
-          std::min(kMostGroups, static_cast<std::size_t>(divide_up(n, items)));
+          std::min(kMaxGroups, static_cast<std::size_t>(divide_up(n, items)));
       file = "adamw.cl";
       defines.set("GROUP", group);
       partials = static_cast<std::int64_t>(groups);

@@ -90,7 +90,7 @@ Defines AttentionSpec::defines() const {
   Defines defines;
   if (!cpu()) return defines.set("GROUP", work_group());
   defines.set("KEYS", kKeys);
-  if (bf16) defines.set("STAGED", kStaged).set("MOST_BLOCKS", kMaxBlocks);
+  if (bf16) defines.set("STAGED", kStaged).set("MAX_BLOCKS", kMaxBlocks);
   return defines;
 }
 

@@ -114,10 +114,10 @@ class Recording {
   // Few rows make too few tiles of dx to fill the GPU: their chunk is split along its
   // entries (split-K), and the slices' products are added up at the end.
   void cut_products(std::int64_t units) {
-    constexpr std::int64_t kMostSplits = 16;
+    constexpr std::int64_t kMaxSplits = 16;
     const std::int64_t product_tiles = row_tiles_ * divide_up(width_, kTileColumns);
     const std::int64_t splits =
-        std::clamp(units / product_tiles, std::int64_t{1}, std::min(kMostSplits, chunk_tiles_));
+        std::clamp(units / product_tiles, std::int64_t{1}, std::min(kMaxSplits, chunk_tiles_));
     split_tiles_ = divide_up(chunk_tiles_, splits);
     splits_ = divide_up(chunk_tiles_, split_tiles_);
     split_rows_ = splits_ > 1 ? row_tiles_ * kTileRows : rows_;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kFile = "decode_layers_cpu.cl";
 constexpr std::int64_t kKeys = 64;         // of a block of scores, as AttentionSpec::kKeys
-constexpr std::uint32_t kMostGroups = 64;  // they all write to one counter
+constexpr std::uint32_t kMaxGroups = 64;  // they all write to one counter
 constexpr double kTolerance = 1e-2;        // integers in place of floats through two blocks
 constexpr double kGpuTolerance = 1e-3;     // the order of sums through two blocks of a model
 
@@ -262,7 +262,7 @@ void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& dec
   }
   require(fits(context, decode),
           "decode_layers: the layers' weights must be packed and of one type");
-  const std::uint32_t groups = std::clamp(context.device().compute_units, 1U, kMostGroups);
+  const std::uint32_t groups = std::clamp(context.device().compute_units, 1U, kMaxGroups);
   const std::int64_t splits = attention_decode_splits(context.device(), 1, s.G);
   const auto temporary = [&](Shape shape, std::string_view name) {
     return batch.temporary(shape, DType::f32, name);

@@ -14,11 +14,11 @@ namespace clora {
 namespace {
 
 constexpr std::size_t kGroup = 512;
-constexpr std::int64_t kMostLayers = 128;  // whose addresses lie in local memory
+constexpr std::int64_t kMaxLayers = 128;  // whose addresses lie in local memory
 constexpr std::int64_t kLanes = 32;        // of a team, at least
-constexpr std::int64_t kMostSplits = 16;
+constexpr std::int64_t kMaxSplits = 16;
 constexpr std::int64_t kSliceSteps = 512;  // of a row of an adapter's a, SLICE_STEPS of the kernel
-constexpr std::int64_t kMostRanks = 1024;  // of the adapters of one product
+constexpr std::int64_t kMaxRanks = 1024;  // of the adapters of one product
 // What NVIDIA GPUs have for a group's own arrays, whatever the driver tells: 227 KiB on Hopper,
 // 99 at least from sm_80 on, less 3 and 2 for what the driver adds.
 constexpr std::uint64_t kLocalBytesHopper = 224 << 10U;
@@ -50,7 +50,7 @@ std::int64_t lanes_for(const Device& device, std::int64_t pairs, std::int64_t st
 }
 
 std::int64_t splits_of(const Device& device, const DecodeSizes& s) {
-  return std::clamp<std::int64_t>(groups_of_launch(device) / s.H, 2, kMostSplits);
+  return std::clamp<std::int64_t>(groups_of_launch(device) / s.H, 2, kMaxSplits);
 }
 
 // What one part of a layer's products takes of adapters.
@@ -68,7 +68,7 @@ std::array<PartRanks, 4> ranks_of(const DecodeLayer& l, const DecodeSizes& s) {
 }
 
 // Ranks of the products of any one part; 1 at least, for arrays.
-std::int64_t most_ranks(const DecodeLayers& decode) {
+std::int64_t max_ranks(const DecodeLayers& decode) {
   std::int64_t most = 1;
   for (const DecodeLayer& l : decode.layers) {
     for (const PartRanks& part : ranks_of(l, decode_sizes(decode))) {
@@ -79,7 +79,7 @@ std::int64_t most_ranks(const DecodeLayers& decode) {
 }
 
 // Numbers that groups make of one part's adapters.
-std::int64_t most_s_parts(const DecodeLayers& decode) {
+std::int64_t max_s_parts(const DecodeLayers& decode) {
   std::int64_t most = 1;
   for (const DecodeLayer& l : decode.layers) {
     for (const PartRanks& part : ranks_of(l, decode_sizes(decode))) {
@@ -97,8 +97,8 @@ Defines defines_of(Context& context, const DecodeLayers& decode) {
   set_weight_type(defines, decode.layers.front().q);
   set_use_ptx(defines, context);
   defines.set("GROUP", group).set("D", s.D).set("F", s.F).set("H", s.H).set("G", s.G);
-  defines.set("E", s.E).set("SPLITS", splits_of(device, s)).set("MOST_LAYERS", s.layers);
-  defines.set("MOST_RANKS", most_ranks(decode));
+  defines.set("E", s.E).set("SPLITS", splits_of(device, s)).set("MAX_LAYERS", s.layers);
+  defines.set("MAX_RANKS", max_ranks(decode));
   if (decode_is_adapted(decode)) defines.set("ADAPTED");
   defines.set("LOCAL_FLOATS", local_floats(s, group));
   defines.set("HEADS_LANES", lanes_for(device, (s.H + 2 * s.G) * s.E / 2, s.D));
@@ -121,7 +121,7 @@ std::uint64_t decode_layers_gpu_local_bytes(const Device& device, const DecodeSi
 
 bool decode_layers_gpu_fit(const Device& device, const DecodeSizes& s, std::int64_t ranks) {
   return s.D % 8 == 0 && s.F % 8 == 0 && s.E % 8 == 0 && s.H % s.G == 0 &&
-         s.E / 4 <= group_of(device) && ranks <= kMostRanks && s.layers <= kMostLayers &&
+         s.E / 4 <= group_of(device) && ranks <= kMaxRanks && s.layers <= kMaxLayers &&
          decode_layers_gpu_local_bytes(device, s, ranks) <= local_memory_of(device);
 }
 
@@ -132,7 +132,7 @@ bool decode_layers_gpu_fit(const Context& context, const DecodeLayers& decode) {
       if (w->type() != like.type() || w->layout() != Layout::plain) return false;
     }
   }
-  return decode_layers_gpu_fit(context.device(), decode_sizes(decode), most_ranks(decode));
+  return decode_layers_gpu_fit(context.device(), decode_sizes(decode), max_ranks(decode));
 }
 
 std::string decode_layers_gpu_options(Context& context, const DecodeLayers& decode) {
@@ -157,7 +157,7 @@ void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers&
                 decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
                x, temporary({s.H, s.E}, "q"),
                temporary({s.H, splits_of(device, s), s.E + 2}, "attention parts"),
-               temporary({s.F}, "swiglu"), temporary({most_s_parts(decode)}, "s parts"),
+               temporary({s.F}, "swiglu"), temporary({max_s_parts(decode)}, "s parts"),
                decode_table(context, kDecodeLayersGpu, defines, decode), decode.rope_table,
                decode.position, decode.first, decode.last, grid_barrier, u32(s.layers), u32(s.S),
                decode.epsilon, decode_attention_scale(s));

@@ -10,7 +10,7 @@ namespace clora {
 namespace {
 
 constexpr std::size_t kGroup = 64;  // work-items of the portable kernel
-constexpr std::uint64_t kMostItems = std::uint64_t{1} << 30U;
+constexpr std::uint64_t kMaxItems = std::uint64_t{1} << 30U;
 
 std::uint32_t threshold_of(float probability) {
   return static_cast<std::uint32_t>(static_cast<double>(probability) * 0x1p32);
@@ -50,7 +50,7 @@ void record_dropout(Batch& batch, const Tensor& y, const Tensor& x, const Tensor
     return;
   }
   launch.kernel = context.kernel("dropout.cl", "dropout");
-  launch.grid = {{round_up(std::min(n, kMostItems), kGroup), 1, 1}, {kGroup, 1, 1}};
+  launch.grid = {{round_up(std::min(n, kMaxItems), kGroup), 1, 1}, {kGroup, 1, 1}};
   batch.launch(std::move(launch), y, x, seed_and_step, n, spec.site, threshold, factor,
                std::uint32_t{accumulate});
 }

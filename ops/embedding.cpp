@@ -14,7 +14,7 @@ constexpr std::size_t kGroup = 64;      // work-items of the portable kernel
 constexpr std::uint32_t kElements = 4;  // of each of so many rows that one of them takes
 constexpr std::uint32_t kRows = 4;
 // GPUs take 65535 work-groups along the second dimension.
-constexpr std::uint32_t kMostGroupsOfRows = 1 << 15;
+constexpr std::uint32_t kMaxRowGroups = 1 << 15;
 
 Variant choose(Context& context, const Tensor& table) {
   const std::string name = fmt::format("embedding_rows {}", weight_name(table));
@@ -52,7 +52,7 @@ void record_embedding(Batch& batch, const Tensor& y, const Tensor& ids, const Te
   }
   launch.kernel = context.kernel("embedding.cl", "embedding", defines);
   launch.grid = {{round_up(divide_up(width, kElements), kGroup),
-                  std::min(divide_up(tokens, kRows), kMostGroupsOfRows), 1},
+                  std::min(divide_up(tokens, kRows), kMaxRowGroups), 1},
                  {kGroup, 1, 1}};
   batch.launch(std::move(launch), y, ids, table, tokens, width, vocabulary);
 }

@@ -29,7 +29,7 @@ constexpr std::uint32_t kTileOverhead = 32;
 // Narrower tiles take as long as such: they wait for x.
 constexpr std::uint32_t kLeastCost = 128;
 // One product is at most so wide.
-constexpr std::uint32_t kMostColumns = 256;
+constexpr std::uint32_t kMaxColumns = 256;
 // Of 227 KiB that a work-group may have, the barriers left out.
 constexpr std::uint32_t kSharedBytes = 226 << 10U;
 // Ranks of one step of products, and of four: a box.
@@ -246,7 +246,7 @@ WgmmaTiles wgmma_tiles(const WgmmaSize& size) {
   WgmmaTiles best;
   best.cost = std::numeric_limits<double>::max();
   for (const std::uint32_t width : {64U, 128U, 192U, 224U, 256U}) {
-    const bool fits = width + size.shrink <= kMostColumns;
+    const bool fits = width + size.shrink <= kMaxColumns;
     if (!fits || (size.shrink > kStepRanks && width % kBoxRows != 0)) continue;
     const WgmmaTiles tiles = split_k_tiles(size, width);
     if (tiles.cost <= best.cost) best = tiles;

@@ -42,14 +42,14 @@ struct Plan {
   std::uint32_t ahead() const { return rows > kTeamRows ? 1 : kVec8sAhead / team_rows; }
 };
 
-std::size_t most_items(const GemmProduct& p) {
+std::size_t max_items(const GemmProduct& p) {
   if (!p.has_shrink()) return kGroup;
   return p.rows() < kManyRows ? kShrinkGroup : kShrinkGroupOfManyRows;
 }
 
 Plan plan_of(const Context& context, const GemmProduct& p) {
   const std::uint32_t units = std::max(1U, context.device().compute_units);
-  Plan plan{.group = static_cast<std::uint32_t>(reduction_group(context.device(), most_items(p))),
+  Plan plan{.group = static_cast<std::uint32_t>(reduction_group(context.device(), max_items(p))),
             .rows = std::bit_ceil(u32(p.rows()))};
   const std::uint32_t columns = u32(p.columns());
   if (columns >= units * kColumnsPerUnit) plan.team_rows = kTeamRows;

@@ -21,7 +21,7 @@ bool holds_weights(DType type) {
 constexpr auto kLanes = static_cast<std::size_t>(kPackedRows);
 constexpr std::int64_t kPackedColumns = 64;  // K is a multiple of it
 // Of dequantise: GPUs take 65535 work-groups along the second dimension.
-constexpr std::uint32_t kMostRowsAtOnce = 1 << 15;
+constexpr std::uint32_t kMaxGridRows = 1 << 15;
 
 bool has_integer_packed_layout(DType type) {
   return type == DType::q4_0 || type == DType::q4_1 || type == DType::q8_0;
@@ -195,7 +195,7 @@ void record_dequantise(Batch& batch, const Tensor& y, const Tensor& w) {
     return;
   }
   launch.kernel = context.kernel("quant.cl", "dequantise", defines);
-  launch.grid = {{round_up(columns, 64), std::min(rows, kMostRowsAtOnce), 1}, {64, 1, 1}};
+  launch.grid = {{round_up(columns, 64), std::min(rows, kMaxGridRows), 1}, {64, 1, 1}};
   batch.launch(std::move(launch), y, w, rows, columns);
 }
 

@@ -12,11 +12,11 @@ namespace clora {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 20;
-constexpr int kTransferRuns = 6, kMostTimes = 32, kFmaRuns = 80, kLaunchRuns = 12, kWakeRuns = 41;
+constexpr int kTransferRuns = 6, kMaxTimes = 32, kFmaRuns = 80, kLaunchRuns = 12, kWakeRuns = 41;
 constexpr int kBarrierRuns = 12;
 constexpr int kLaunches = 256;
 constexpr double kFmaSeconds = 0.003;  // long beside a launch, short beside a pause of the clock
-constexpr std::int64_t kMostSteps = std::int64_t{1} << 34;
+constexpr std::int64_t kMaxSteps = std::int64_t{1} << 34;
 
 // The widths and shapes of cl/roofline_peaks_cpu.cl and cl/roofline_peaks.cl.
 struct Shapes {
@@ -74,7 +74,7 @@ class Measurement {
     Batch one(context_), many(context_);
     record(one);
     const double about = sorted_seconds_of(one, 1).front();
-    const int times = std::clamp(static_cast<int>(100 * wake_seconds / about), 1, kMostTimes);
+    const int times = std::clamp(static_cast<int>(100 * wake_seconds / about), 1, kMaxTimes);
     for (int i = 0; i < times; ++i) record(many);
     return sorted_seconds_of(many, kTransferRuns).front() / times;
   }
@@ -129,7 +129,7 @@ void Measurement::measure_transfers(RooflinePeaks& peaks, double wake_seconds) {
 template <class Record>
 double Measurement::steps_per_second(Record record, std::int64_t least_steps, int runs) const {
   std::int64_t steps = least_steps;
-  for (; steps < kMostSteps; steps *= 2) {
+  for (; steps < kMaxSteps; steps *= 2) {
     Batch batch(context_);
     record(batch, steps);
     batch.seal();

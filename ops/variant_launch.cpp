@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::int64_t kElementsPerFatGroup = 4096;  // fewer cost less than waking a thread
 constexpr std::size_t kFlatGroup = 128;
-constexpr std::int64_t kMostFlatItems = std::int64_t{1} << 31U;  // of a launch on NVIDIA GPUs
-constexpr std::int64_t kMostRowGroups = 1 << 16;
+constexpr std::int64_t kMaxFlatItems = std::int64_t{1} << 31U;  // of a launch on NVIDIA GPUs
+constexpr std::int64_t kMaxRowGroups = 1 << 16;
 
 constexpr std::int64_t kWantedVecs = 4;  // of an item: 64 bytes on their way
-constexpr std::int64_t kMostVecs = 8;    // more do not fit registers beside those of two rows
+constexpr std::int64_t kMaxVecs = 8;    // more do not fit registers beside those of two rows
 constexpr std::size_t kRowsGroup = 128;    // items of a group, shared by several short rows
-constexpr std::size_t kMostRowItems = 256;
+constexpr std::size_t kMaxRowItems = 256;
 
 Launch cpu_launch(Context& context, const VariantKernel& kernel, std::int64_t parts) {
   return {context.kernel(fmt::format("{}_cpu.cl", kernel.stem), kernel.cpu_function),
@@ -85,19 +85,19 @@ Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t r
   const std::int64_t vecs = width / vec_size;
   const auto wanted = static_cast<std::size_t>(divide_up(vecs, kWantedVecs));
   const std::size_t items =
-      std::min(std::bit_ceil(wanted), reduction_group(context.device(), kMostRowItems));
+      std::min(std::bit_ceil(wanted), reduction_group(context.device(), kMaxRowItems));
   const std::size_t group = std::max(items, reduction_group(context.device(), kRowsGroup));
   const std::int64_t of_item = divide_up(vecs, static_cast<std::int64_t>(items));
   Defines defines = defines_of(kernel, vec_size);
   defines.set("GROUP", group).set("ITEMS", items);
-  defines.set("VECS_PER_ITEM", of_item <= kMostVecs ? of_item : 0);
-  if (of_item <= kMostVecs && of_item * static_cast<std::int64_t>(items) == vecs) {
+  defines.set("VECS_PER_ITEM", of_item <= kMaxVecs ? of_item : 0);
+  if (of_item <= kMaxVecs && of_item * static_cast<std::int64_t>(items) == vecs) {
     defines.set("WHOLE");
   }
   if (takes_ptx(context, kernel, defines, ptx_test)) defines.set(kUsePtx);
   const std::int64_t sets = divide_up(rows, static_cast<std::int64_t>(group / items));
   return {context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function, defines),
-          groups_of(group, static_cast<std::size_t>(std::min(sets, kMostRowGroups))),
+          groups_of(group, static_cast<std::size_t>(std::min(sets, kMaxRowGroups))),
           {},
           {}};
 }
@@ -112,7 +112,7 @@ Launch flat_launch(Context& context, const VariantKernel& kernel, std::int64_t e
                       context.device().kind == DeviceKind::cpu;
   const std::int64_t vec_size = single ? 1 : vec_size_of(kernel, run);
   const std::size_t group = reduction_group(context.device(), kFlatGroup);
-  if (context.device().kind != DeviceKind::cpu && elements / vec_size > kMostFlatItems) {
+  if (context.device().kind != DeviceKind::cpu && elements / vec_size > kMaxFlatItems) {
     fail(ErrorCode::unsupported,
          "{}: at most 2^31 vectors of {} elements at a time, got {} elements", kernel.stem, vec_size,
          elements);

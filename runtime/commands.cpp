@@ -23,14 +23,14 @@ MemoryRegion region_of(const Tensor& tensor) {
 
 // Where enqueue_zeros may fill.
 MemoryRegion fillable_region_of(const Tensor& tensor, const Device& device) {
-  constexpr std::size_t kMostOfGpus = std::size_t{8} << 30U;
+  constexpr std::size_t kMaxGpuFillEnd = std::size_t{8} << 30U;
   const MemoryRegion region = region_of(tensor);
   const std::size_t end = region.offset_bytes + tensor.bytes();
-  if (device.kind == DeviceKind::gpu && end > kMostOfGpus) {
+  if (device.kind == DeviceKind::gpu && end > kMaxGpuFillEnd) {
     fail(ErrorCode::unsupported,
          "batch: a fill of {} ends {} MiB after its buffer's begin, and drivers for GPUs fill "
          "wrongly beyond {} MiB; let a kernel write the zeros",
-         tensor.text(), end >> 20U, kMostOfGpus >> 20U);
+         tensor.text(), end >> 20U, kMaxGpuFillEnd >> 20U);
   }
   return region;
 }

@@ -20,7 +20,7 @@ struct UnitRates {
 constexpr UnitRates kCoreOfCpu{50e9, 10e9};
 constexpr UnitRates kUnitOfGpu{30e9, 5e9};
 constexpr double kLaunchSeconds = 3e-6;
-constexpr double kMostCorrection = 64;  // and its inverse: a wrong clock cannot run away
+constexpr double kMaxCorrection = 64;  // and its inverse: a wrong clock cannot run away
 
 UnitRates rates_of(const Device& device) {
   return device.kind == DeviceKind::cpu ? kCoreOfCpu : kUnitOfGpu;
@@ -128,7 +128,7 @@ void InFlightLedger::learn(double estimated, Clock::time_point ended) {
   if (ended_ != Clock::time_point() && estimated > 0) {
     const double took = std::chrono::duration<double>(ended - ended_).count();
     correction_ =
-        std::clamp((3 * correction_ + took / estimated) / 4, 1 / kMostCorrection, kMostCorrection);
+        std::clamp((3 * correction_ + took / estimated) / 4, 1 / kMaxCorrection, kMaxCorrection);
   }
   ended_ = ended;
 }

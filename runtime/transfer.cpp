@@ -16,7 +16,7 @@ constexpr std::size_t kLargeBytes = std::size_t{1} << 20U;
 constexpr std::size_t kSmallestWrap = 16384;
 constexpr std::size_t kPage = 4096;
 // NVIDIA's driver (580) breaks the context where a fill reaches far beyond 2^31 patterns.
-constexpr std::size_t kMostFilledBytes = std::size_t{4} << 30U;
+constexpr std::size_t kMaxFilledBytes = std::size_t{4} << 30U;
 
 cl_mem mem_of(const Tensor& tensor) { return tensor.storage()->mem; }
 
@@ -131,7 +131,7 @@ struct Transfer::State {
   // Success, or the status that says that there is no memory for it. Errors: all others. Drivers
   // for GPUs take a buffer's memory whole, so the first part of it stands for all.
   cl_int fill(const Buffer& buffer) const {
-    const std::size_t bytes = is_cpu ? buffer.bytes() : std::min(buffer.bytes(), kMostFilledBytes);
+    const std::size_t bytes = is_cpu ? buffer.bytes() : std::min(buffer.bytes(), kMaxFilledBytes);
     cl_event event = nullptr;
     const cl_int status =
         enqueue_zeros(queue, buffer.handle(), buffer.offset_bytes(), bytes, &event);

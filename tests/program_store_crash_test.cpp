@@ -73,9 +73,9 @@ class EntriesUnderKill : public testing::Test {
 
   // 50 kills, two thirds at a chosen call, the others by a timer; check() after each.
   template <class Work, class Check>
-  void kill_many_times(std::size_t most_calls, Work work, Check check) {
+  void kill_many_times(std::size_t max_calls, Work work, Check check) {
     for (int kill = 0; kill < 50; ++kill) {
-      const std::size_t at_call = kill % 3 == 0 ? 0 : 1 + random_() % most_calls;
+      const std::size_t at_call = kill % 3 == 0 ? 0 : 1 + random_() % max_calls;
       const std::chrono::microseconds after(random_() % 2000);
       SCOPED_TRACE(fmt::format("kill {} at call {}, or after {} us", kill, at_call, after.count()));
       ASSERT_NO_FATAL_FAILURE(kill_a_child(at_call, after, work));

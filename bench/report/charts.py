@@ -117,14 +117,14 @@ def bars(title, found, figure):
 def panel(x, axis, points):
     """Time and memory against one axis, both from zero."""
     width, height, top = 220, 190, 70
-    bottom, most_x = top + height, max(point["x"] for point in points)
+    bottom, max_x = top + height, max(point["x"] for point in points)
     parts = [line(x, top, x, bottom), line(x, bottom, x + width, bottom),
              text(x + width / 2, bottom + 34, GROWTH_TITLES[axis], anchor="middle"),
              text(x, bottom + 16, "0", "faint"),
-             text(x + width, bottom + 16, str(most_x), "faint", "end")]
+             text(x + width, bottom + 16, str(max_x), "faint", "end")]
     for figure, kind, row in (("step_s", "time", 0), ("peak_rss_gib", "memory", 1)):
         most = max(point[figure] for point in points)
-        dots = [(x + width * point["x"] / most_x, bottom - height * point[figure] / (1.08 * most))
+        dots = [(x + width * point["x"] / max_x, bottom - height * point[figure] / (1.08 * most))
                 for point in points]
         path = " ".join(f"{dot_x:.1f},{dot_y:.1f}" for dot_x, dot_y in dots)
         parts.append(f'<polyline class="{kind}" points="{path}"/>')

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 
-MOST_ERRORS = 65536
+MAX_ERRORS = 65536
 
 
 class Failed(Exception):
@@ -82,5 +82,5 @@ def run(command, environment=None, seconds=1800, folder=None):
         if process.returncode != 0:
             raise Failed(f"exit code {process.returncode}: {last_words(errors)}")
         errors.seek(0)
-        said = errors.read().decode(errors="replace")[-MOST_ERRORS:]
+        said = errors.read().decode(errors="replace")[-MAX_ERRORS:]
     return Done(lines, first, took, usage.ru_maxrss / 2**20, said)

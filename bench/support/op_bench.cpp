@@ -17,8 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostSets = 1024;
-constexpr std::size_t kMostTurns = 256;
+constexpr std::size_t kMaxSets = 1024;
+constexpr std::size_t kMaxTurns = 256;
 constexpr double kShortestWait = 2e-3;  // seconds between two waits; waking threads takes 20-40 us
 constexpr double kBf16Tolerance = 2e-2;
 
@@ -28,11 +28,11 @@ double seconds_since(Clock::time_point begin) {
 
 // So many bytes that going round them finds nothing in a cache.
 std::size_t bytes_beyond_caches() {
-  constexpr std::size_t kLeast = std::size_t{96} << 20, kMost = std::size_t{512} << 20;
+  constexpr std::size_t kLeast = std::size_t{96} << 20, kMax = std::size_t{512} << 20;
   cl_ulong cache = 0;
   clGetDeviceInfo(context().device().id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, sizeof cache, &cache,
                   nullptr);
-  return std::clamp(static_cast<std::size_t>(2 * cache), kLeast, kMost);
+  return std::clamp(static_cast<std::size_t>(2 * cache), kLeast, kMax);
 }
 
 double median(std::vector<double> values) {
@@ -104,7 +104,7 @@ bool OpBench::check_first_set(const std::function<void(BufferSet&)>& body) {
 std::size_t OpBench::sets_for(std::size_t bytes) const {
   if (warm_) return 1;
   return std::clamp(bytes_beyond_caches() / std::max<std::size_t>(bytes, 1) + 1, std::size_t{1},
-                    kMostSets);
+                    kMaxSets);
 }
 
 void OpBench::record(const std::function<void(BufferSet&)>& body) {
@@ -131,7 +131,7 @@ void OpBench::choose_turns() {
   seconds_of_one_turn();
   const double seconds = std::max(seconds_of_one_turn(), 1e-7);
   turns_ = static_cast<std::size_t>(
-      std::clamp(std::ceil(kShortestWait / seconds), 1.0, static_cast<double>(kMostTurns)));
+      std::clamp(std::ceil(kShortestWait / seconds), 1.0, static_cast<double>(kMaxTurns)));
 }
 
 double OpBench::seconds_of_one_turn() {

@@ -21,7 +21,7 @@
   } while (0)
 #define OK(call) EXPECT((call) == CLORA_OK)
 
-enum { kPrompt = 5, kReply = 12, kMostIds = 512 };
+enum { kPrompt = 5, kReply = 12, kMaxIds = 512 };
 static const int32_t prompt[kPrompt] = {72, 5, 61, 30, 9};
 
 /* ---- Version, errors, devices ---- */
@@ -56,7 +56,7 @@ static size_t chat_prompt(const char* model_folder, int32_t* ids) {
   OK(clora_tokenizer_load(model_folder, &tokenizer));
   OK(clora_tokenizer_get_info(tokenizer, &info));
   EXPECT(info.has_chat_template == 1 && info.vocabulary > 256);
-  OK(clora_tokenizer_encode_chat(tokenizer, &message, 1, ids, kMostIds, &count));
+  OK(clora_tokenizer_encode_chat(tokenizer, &message, 1, ids, kMaxIds, &count));
   EXPECT(count > 3);
   clora_tokenizer_release(tokenizer);
   return count;
@@ -66,7 +66,7 @@ static void tokenizer(const char* model_folder) {
   const char* text = "the h\xc3\xa4tte";
   clora_tokenizer* tokenizer = NULL;
   clora_decoder* decoder = NULL;
-  int32_t ids[kMostIds];
+  int32_t ids[kMaxIds];
   char back[64];
   char streamed[64] = "";
   const char* piece = NULL;
@@ -78,7 +78,7 @@ static void tokenizer(const char* model_folder) {
   OK(clora_tokenizer_decode(tokenizer, ids, count, 0, back, sizeof back, &bytes));
   EXPECT(bytes == strlen(text) && memcmp(back, text, bytes) == 0);
   OK(clora_decoder_create(tokenizer, 0, &decoder));
-  OK(clora_tokenizer_end_ids(tokenizer, ids + count, kMostIds - count, &end_count));
+  OK(clora_tokenizer_end_ids(tokenizer, ids + count, kMaxIds - count, &end_count));
   EXPECT(end_count >= 1);
   clora_tokenizer_release(tokenizer); /* the decoder keeps what it needs */
   for (size_t i = 0; i < count; ++i) {
@@ -374,7 +374,7 @@ static void statistics(clora_context* context, const struct seen* seen) {
 
 static void run(const char* model_folder, const char* work_folder) {
   struct seen seen;
-  int32_t chat[kMostIds], reply[8];
+  int32_t chat[kMaxIds], reply[8];
   clora_adapter* loaded = NULL;
   clora_session* session = NULL;
   memset(&seen, 0, sizeof seen);

@@ -14,7 +14,7 @@
 namespace clora {
 namespace {
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 // splitmix64's finaliser: every bit of the result depends on every bit of x.
 std::uint64_t mixed(std::uint64_t x) {
@@ -161,7 +161,7 @@ class ArgumentText {
       if (error != std::errc() || stop != text.data() + x || size < 1) {
         mistake("'{}' is no shape; write 768 or 4x768", text);
       }
-      if (size > kMostElements / elements) mistake("{} has too many elements", text);
+      if (size > kMaxElements / elements) mistake("{} has too many elements", text);
       elements *= size;
       shape.push_back(size);
       begin = x + 1;

@@ -12,7 +12,7 @@
 namespace clora {
 namespace {
 
-constexpr double kMostItems = 9e15;  // whole numbers are exact below
+constexpr double kMaxItems = 9e15;  // whole numbers are exact below
 
 // The numbers in -D NAME=NUMBER and -DNAME=NUMBER.
 void add_defined_numbers(const std::string& build_options, Variables& variables) {
@@ -181,7 +181,7 @@ GridSize parse_grid_size(const std::string& text, const Variables& variables,
   }
   for (std::size_t d = 0; d < parts.size(); ++d) {
     const double value = value_of(parts[d], variables, what);
-    if (!(value >= 1 && value < kMostItems && value == std::floor(value))) {
+    if (!(value >= 1 && value < kMaxItems && value == std::floor(value))) {
       throw UsageError(fmt::format(
           "{} '{}': positive whole numbers are wanted, as in 1024 or 64,16; dimension {} is {}",
           what, text, d, value));

@@ -247,9 +247,9 @@ std::vector<BrokenGuard> KernelCall::broken_guards() {
 }
 
 GridSize local_for(const GridSize& global, const KernelReport& kernel) {
-  constexpr std::size_t kMost = 64;
+  constexpr std::size_t kMax = 64;
   std::size_t items = 1;
-  while (2 * items <= std::min(kMost, kernel.max_group) && global[0] % (2 * items) == 0) items *= 2;
+  while (2 * items <= std::min(kMax, kernel.max_group) && global[0] % (2 * items) == 0) items *= 2;
   return {items, 1, 1};
 }
 

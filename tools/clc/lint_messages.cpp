@@ -88,11 +88,11 @@ void find_missing_definitions(const LintInput& input, Report& report) {
 
 void find_errors(const LintInput& input, Report& report) {
   if (lacks_definitions(input)) return;  // what follows is of names that are not there
-  constexpr int kMost = 20;
+  constexpr int kMax = 20;
   int told = 0;
   for (const ClangMessage& message : input.reading.messages) {
     if (!message.is_error || is_about_arguments(message) || is_about_extensions(message)) continue;
-    if (++told <= kMost) report.at(message.location, message.text + hint_for(input, message));
+    if (++told <= kMax) report.at(message.location, message.text + hint_for(input, message));
   }
 }
 

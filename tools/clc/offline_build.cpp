@@ -121,7 +121,7 @@ std::string with_local_memory_from_launch(const std::string& ptx) {
 
 PtxasReport run_ptxas_in(const WorkFolder& folder, const std::string& program,
                          const std::string& ptx, const Target& target, const std::string& options) {
-  constexpr std::string_view kMost = "-cl-nv-maxrregcount=";
+  constexpr std::string_view kMax = "-cl-nv-maxrregcount=";
   write_text(folder / "kernel.ptx", ptx);
   std::vector<std::string> command{program,
                                    "-v",
@@ -130,7 +130,7 @@ PtxasReport run_ptxas_in(const WorkFolder& folder, const std::string& program,
                                    "-o",
                                    folder / "kernel.cubin"};
   for (const std::string& word : option_words(options)) {
-    if (word.starts_with(kMost)) command.push_back("-maxrregcount=" + word.substr(kMost.size()));
+    if (word.starts_with(kMax)) command.push_back("-maxrregcount=" + word.substr(kMax.size()));
   }
   const ProcessResult result = run_process(command, kSeconds);
   std::string log = result.out + result.err;

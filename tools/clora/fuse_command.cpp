@@ -28,7 +28,7 @@ constexpr std::int64_t kProbes = 4;
 constexpr std::int64_t kProbeLength = 16;
 constexpr const char* kWeights = "model.safetensors";
 // A difference of logits that no rounding makes, as a part of the largest logit.
-constexpr double kMostOfLogit = 0.1;
+constexpr double kMaxLogitShare = 0.1;
 
 struct Options {
   CommonOptions common;
@@ -155,7 +155,7 @@ Difference read_back(const Options& options, const std::filesystem::path& folder
   reloaded.model = folder.string();
   LoadedModel fused(reloaded, output);
   const Difference difference = difference_of(expected, probe_logits(fused.model(), nullptr));
-  if (difference.largest > kMostOfLogit * difference.largest_logit) {
+  if (difference.largest > kMaxLogitShare * difference.largest_logit) {
     fail(ErrorCode::invalid_data,
          "fuse: the logits of the written model differ by {:.3g} (the largest logit is {:.3g}); "
          "nothing is kept",
