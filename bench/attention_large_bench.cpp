@@ -77,7 +77,7 @@ class LastRow {
   // dq of the last row, dk and dv of the last key.
   test::QkvGradients gradients() const {
     test::QkvGradients all{std::vector<double>(n_.H * n_.E), std::vector<double>(n_.G * n_.E),
-                              std::vector<double>(n_.G * n_.E)};
+                           std::vector<double>(n_.G * n_.E)};
     for (std::size_t h = 0; h < n_.H; ++h) add_head(all, h);
     return all;
   }

@@ -63,7 +63,7 @@ using RecordHeadLoss = void (*)(Batch&, const Tensor& loss, const Tensor& dx,
 
 // The whole [T, V] at once, of products and cross_entropy.
 void record_head_loss_unfused(Batch& batch, const Tensor& loss, const Tensor& dx,
-                               const HeadLossInputs& in) {
+                              const HeadLossInputs& in) {
   const Tensor logits =
       batch.temporary({in.x.shape()[0], in.head.shape()[0]}, DType::f32, "logits");
   record_gemm(batch, logits, in.x, in.head);

@@ -70,7 +70,7 @@ struct LayerTensors {
 
 // dx and the adapter's gradients of unfused ops.
 void record_backward_unfused(Batch& batch, const Tensor& dx, const LoraGradients& gradients,
-                              const Tensor& dy, const LayerTensors& t) {
+                             const Tensor& dy, const LayerTensors& t) {
   const Tensor ds = batch.temporary(t.s.shape(), DType::f32, "ds");
   record_lora_shrink(batch, ds, dy, t.lora.bt, t.lora.scale);
   record_gemm_backward(batch, dx, dy, t.weights.w, Accumulate::no);

@@ -140,7 +140,7 @@ class BlockRecorder {
 
   // dx = the gradient through linears with the same input, and what is pending of them (da).
   std::vector<PendingGradient> linears_dx(const Tensor& dx, OutputGradients dys,
-                                   const BackwardInputs& of) {
+                                          const BackwardInputs& of) {
     std::vector<LoraBranch> branches;
     for (const auto& [p, dy] : dys) {
       branches.push_back(
@@ -187,7 +187,8 @@ class BlockRecorder {
     const Tensor& x = of.saved.x;
     const Tensor& w = block_.weights->input_norm;
     const Tensor dh1 = wants_dx ? like(x, "d h1") : Tensor();
-    const auto pending = linears_dx(dh1, {{kQ, flat(d.dq)}, {kK, flat(d.dk)}, {kV, flat(d.dv)}}, of);
+    const auto pending =
+        linears_dx(dh1, {{kQ, flat(d.dq)}, {kK, flat(d.dk)}, {kV, flat(d.dv)}}, of);
     const Tensor h1 = activation(x.shape(), "h1 recomputed");
     if (wants_dx) {
       norm_backward(dmid, dh1, x, w, h1);

@@ -22,7 +22,7 @@ namespace clora {
 // Per-row inputs of a step, on the device, each [T] i32 (model/packing.hpp).
 struct RowInputs {
   Tensor positions, first, last;
-  Tensor order = {};  // record_attention_order(), where many blocks share it
+  Tensor order = {};        // record_attention_order(), where many blocks share it
   double keys_per_row = 0;  // as AttentionInputs has it
 };
 
@@ -72,8 +72,8 @@ void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, con
 
 // A gradient of the residual stream.
 struct StreamGradient {
-  Tensor d;        // [T, D] f32
-  Tensor bf16;     // the same in bf16, for products to read; empty where activations are f32
+  Tensor d;     // [T, D] f32
+  Tensor bf16;  // the same in bf16, for products to read; empty where activations are f32
   const Tensor& for_products() const { return bf16.empty() ? d : bf16; }
 };
 

@@ -77,7 +77,7 @@ bool CachedForward::record_in_one_launch(Recorded& f, const Tensor& x) {
                        {f.rows.positions, f.rows.first, f.rows.last});
   if (!decode.has_value() || !decodes_in_one_launch(context_, *decode)) return false;
   f.grid_barrier = context_.upload<std::int32_t>({3}, DType::i32, std::array<std::int32_t, 3>{},
-                                            MemoryTag::activations);
+                                                 MemoryTag::activations);
   record_decode_layers(f.batch, x, *decode, f.grid_barrier);
   return true;
 }

@@ -259,8 +259,8 @@ Tensor LanguageModel::rope_table(std::int64_t positions) {
   if (rope_table_.empty() || rope_table_.shape()[0] < positions) {
     const std::vector<float> values = make_rope_table(positions, rope_frequencies(config_),
                                                       config_.rope_scaling.attention_factor);
-    rope_table_ = context_->upload<float>({positions, config_.head_dim / 2, 2}, DType::f32,
-                                          values, MemoryTag::weights);
+    rope_table_ = context_->upload<float>({positions, config_.head_dim / 2, 2}, DType::f32, values,
+                                          MemoryTag::weights);
   }
   return rope_table_;
 }

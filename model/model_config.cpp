@@ -63,8 +63,7 @@ void check_sizes(const ModelConfig& config, std::string_view file) {
     fail(ErrorCode::invalid_file, "{}: {} heads must be a multiple of the {} key/value heads", file,
          config.heads, config.kv_heads);
   if (config.head_dim % 2 != 0)
-    fail(ErrorCode::invalid_file, "{}: the head dim must be even, got {}", file,
-         config.head_dim);
+    fail(ErrorCode::invalid_file, "{}: the head dim must be even, got {}", file, config.head_dim);
   const bool has_base = std::isfinite(config.rope_base) && config.rope_base > 0;
   if (!has_base || !(config.rope_scaling.factor > 0))
     fail(ErrorCode::invalid_file, "{}: the rope base {} and factor {} must be positive", file,

@@ -46,12 +46,12 @@ struct ModelConfig {
   Architecture architecture = Architecture::llama;
   std::string name;  // for people; may be empty
   std::int64_t layers = 0;
-  std::int64_t hidden_size = 0;         // D
+  std::int64_t hidden_size = 0;        // D
   std::int64_t intermediate_size = 0;  // F
-  std::int64_t heads = 0;               // H
-  std::int64_t kv_heads = 0;            // G, divides H
-  std::int64_t head_dim = 0;          // E, even; H E may differ from D
-  std::int64_t vocabulary = 0;          // V
+  std::int64_t heads = 0;              // H
+  std::int64_t kv_heads = 0;           // G, divides H
+  std::int64_t head_dim = 0;           // E, even; H E may differ from D
+  std::int64_t vocabulary = 0;         // V
   double rms_norm_epsilon = 0;
   double rope_base = 10000;
   RopeScaling rope_scaling;

@@ -52,8 +52,9 @@ std::int64_t head_dim_of(const Keys& keys, const ModelConfig& config, const std:
   const std::int64_t width = keys.find_integer("attention.key_length").value_or(by_default);
   if (const auto values = keys.find_integer("attention.value_length").value_or(width);
       values != width)
-    fail(ErrorCode::unsupported, "{}: keys of head dim {} with values of head dim {} are not supported",
-         path, width, values);
+    fail(ErrorCode::unsupported,
+         "{}: keys of head dim {} with values of head dim {} are not supported", path, width,
+         values);
   if (const auto rotated = keys.find_integer("rope.dimension_count").value_or(width);
       rotated != width)
     fail(ErrorCode::unsupported, "{}: rotating {} of {} dimensions is not supported", path, rotated,

@@ -47,10 +47,9 @@ ModelConfig from_hugging_face(const json& object, std::string_view file) {
   config.kv_heads = config.architecture == Architecture::llama
                         ? keys.find_integer("num_key_value_heads").value_or(config.heads)
                         : keys.integer("num_key_value_heads");
-  config.head_dim =
-      config.architecture == Architecture::qwen3
-          ? keys.integer("head_dim")
-          : keys.find_integer("head_dim").value_or(config.hidden_size / config.heads);
+  config.head_dim = config.architecture == Architecture::qwen3
+                        ? keys.integer("head_dim")
+                        : keys.find_integer("head_dim").value_or(config.hidden_size / config.heads);
   config.vocabulary = keys.integer("vocab_size");
   config.rms_norm_epsilon = keys.number("rms_norm_eps");
   config.max_positions = keys.integer("max_position_embeddings");

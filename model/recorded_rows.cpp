@@ -10,8 +10,8 @@ namespace clora {
 
 RecordedRows::RecordedRows(Context& context, std::int64_t rows, std::int64_t labelled)
     : rows_(rows), labelled_(labelled) {
-  require(labelled >= 1 && labelled <= rows, "recorded rows: 1 to {} of {} rows can be labelled, got {}",
-          rows, rows, labelled);
+  require(labelled >= 1 && labelled <= rows,
+          "recorded rows: 1 to {} of {} rows can be labelled, got {}", rows, rows, labelled);
   const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
   stride_ = (std::max(rows, kSettingsCount) + step - 1) / step * step;
   buffer_ = context.allocate({kParts * stride_}, DType::i32, MemoryTag::activations);

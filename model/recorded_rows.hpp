@@ -1,13 +1,13 @@
 // RecordedRows: the per-row inputs of a recorded step on the device, filled by one upload.
 //
-// Of T rows, at most C are labelled (enter the loss); the head and the loss work on those alone. One buffer
-// holds, each part where a kernel argument may begin:
+// Of T rows, at most C are labelled (enter the loss); the head and the loss work on those alone.
+// One buffer holds, each part where a kernel argument may begin:
 //   ids, positions, first, last [T] i32    as packed
 //   labelled [C] i32                       the labelled rows, in order; -1 after the last
 //   targets [C] i32                        what each of them must predict; -1 after the last
-//   place [T] i32                          where a row stands among the labelled ones; -1 if it has no label
-//   weight [1] f32, seed_and_step [2] u32
-//   settings [8] f32                       of the update that follows, for whoever makes it
+//   place [T] i32                          where a row stands among the labelled ones; -1 if it has
+//   no label weight [1] f32, seed_and_step [2] u32 settings [8] f32                       of the
+//   update that follows, for whoever makes it
 #pragma once
 
 #include <cstdint>

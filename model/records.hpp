@@ -1,6 +1,6 @@
 // Data sets: JSON Lines files become records of token ids, each token with its bit of the loss mask
-// (is_target). Three forms, told apart by their keys, may be mixed in a file; "messages" counts before
-// "prompt", that before "text":
+// (is_target). Three forms, told apart by their keys, may be mixed in a file; "messages" counts
+// before "prompt", that before "text":
 //   {"text"}                        every token but the first is a target
 //   {"prompt", "completion"}        the completion's tokens are targets
 //   {"messages": [{role, content}]} each assistant turn, with the token that ends it, is a target,

@@ -44,15 +44,15 @@ class Trainer {
   ~Trainer();
 
   // Enqueues one optimiser step over the micro-batches (gradient accumulation where there are
-  // several); loss and gradient are means over the labelled tokens of all of them. Does not wait for
-  // this step; returns the result of the previous one, if there was one.
-  // An Error before the update is enqueued leaves adapter, moments and step number as they were:
-  // the step may be tried again. One from there on leaves them undefined, and every later step()
-  // is refused (invalid_argument) until restore(). Errors: out_of_memory, build_failed, device,
-  // device_lost; those of the previous step, which is then over: diverged where its loss or
-  // gradient norm is not finite, or invalid_file, naming the weight, where a weight of the model is
-  // not. The adapter and the moments are then not finite, either; files are untouched. Each
-  // micro-batch draws a dropout mask of its own, the n-th of a run that of (dropout_seed, n).
+  // several); loss and gradient are means over the labelled tokens of all of them. Does not wait
+  // for this step; returns the result of the previous one, if there was one. An Error before the
+  // update is enqueued leaves adapter, moments and step number as they were: the step may be tried
+  // again. One from there on leaves them undefined, and every later step() is refused
+  // (invalid_argument) until restore(). Errors: out_of_memory, build_failed, device, device_lost;
+  // those of the previous step, which is then over: diverged where its loss or gradient norm is not
+  // finite, or invalid_file, naming the weight, where a weight of the model is not. The adapter and
+  // the moments are then not finite, either; files are untouched. Each micro-batch draws a dropout
+  // mask of its own, the n-th of a run that of (dropout_seed, n).
   std::optional<StepResult> step(std::span<const PackedRows> micro_batches, double learning_rate);
   // Records the step for such rows ahead of its first use. Preparing the largest first lets all
   // others share its memory.

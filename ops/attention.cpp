@@ -51,10 +51,11 @@ void test_blocks(SelfTest& test, std::int64_t width) {
 // The kernel is another one for each width and each type of y.
 bool wgmma_passed(const AttentionSpec& spec, DType type) {
   constexpr std::int64_t kRows = 2 * 128 + 5;  // three tiles
-  return passed_self_test(spec.context,
-                 {attention_wgmma_file(spec.E),
-                  fmt::format("attention_wgmma {} {}", spec.E, name_of(type)), kBf16Tolerance},
-                 [&](SelfTest& test) { test_attention(test, kRows, kRows, spec.E, type); });
+  return passed_self_test(
+      spec.context,
+      {attention_wgmma_file(spec.E), fmt::format("attention_wgmma {} {}", spec.E, name_of(type)),
+       kBf16Tolerance},
+      [&](SelfTest& test) { test_attention(test, kRows, kRows, spec.E, type); });
 }
 
 // Which kernel: sets variant and bf16.
@@ -68,9 +69,10 @@ void choose_forward(AttentionSpec& spec, DType type) {
                                [](SelfTest& test) { test_attention(test, 3, 90, kTestWidth); });
     return;
   }
-  spec.bf16 = spec.wants_bf16(&AttentionSpec::forward_scratch) &&
-              passed_self_test(spec.context, {kForwardBf16, "attention_forward_bf16_cpu", kBf16Tolerance},
-                      [](SelfTest& test) { test_blocks(test, kBf16TestWidth); });
+  spec.bf16 =
+      spec.wants_bf16(&AttentionSpec::forward_scratch) &&
+      passed_self_test(spec.context, {kForwardBf16, "attention_forward_bf16_cpu", kBf16Tolerance},
+                       [](SelfTest& test) { test_blocks(test, kBf16TestWidth); });
   spec.variant = spec.bf16 ? Variant::cpu
                            : variant_for(spec.context, kForward, "attention_forward_cpu",
                                          [](SelfTest& test) { test_blocks(test, kTestWidth); });

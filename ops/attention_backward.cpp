@@ -82,7 +82,7 @@ bool wgmma_passed(const AttentionSpec& spec, DType type) {
   constexpr std::int64_t kRows = 2 * 128 + 5;  // three blocks of keys
   const std::string name = fmt::format("attention_backward_wgmma {} {}", spec.E, name_of(type));
   return passed_self_test(spec.context, {kAttentionBackwardWgmma, name, kBf16Tolerance},
-                 [&](SelfTest& test) { test_backward(test, kRows, spec.E, type); });
+                          [&](SelfTest& test) { test_backward(test, kRows, spec.E, type); });
 }
 
 // Which kernel: sets variant and bf16.
@@ -91,9 +91,10 @@ void choose_backward(AttentionSpec& spec, DType type) {
     spec.variant = Variant::wgmma;
     return;
   }
-  spec.bf16 = spec.wants_bf16(&AttentionSpec::backward_scratch) &&
-              passed_self_test(spec.context, {kBackwardBf16, "attention_backward_bf16_cpu", kBf16Tolerance},
-                      [](SelfTest& test) { test_chunks(test, 32); });
+  spec.bf16 =
+      spec.wants_bf16(&AttentionSpec::backward_scratch) &&
+      passed_self_test(spec.context, {kBackwardBf16, "attention_backward_bf16_cpu", kBf16Tolerance},
+                       [](SelfTest& test) { test_chunks(test, 32); });
   spec.variant = spec.bf16 ? Variant::cpu
                            : variant_for(spec.context, kBackward, "attention_backward_cpu",
                                          [](SelfTest& test) { test_chunks(test, 20); });
@@ -125,7 +126,7 @@ AttentionGradients record_attention_backward_in_parts(Batch& batch, const Attent
   const AttentionInputs wide = upcast(batch, in);
   const Tensor f32_dy = record_upcast(batch, dy), f32_y = record_upcast(batch, y);
   const AttentionGradients f32_out{f32_result(batch, out.dq), f32_result(batch, out.dk),
-                                    f32_result(batch, out.dv)};
+                                   f32_result(batch, out.dv)};
   if (spec.cpu()) {
     record_backward_cpu(batch, spec, f32_out, f32_dy, f32_y, log_sum_exp, wide, cost);
   } else {

@@ -110,7 +110,8 @@ void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tenso
                 "attention/forward",
                 {q.data, k.data, v.data}};
   const std::string_view file = attention_wgmma_file(spec.E);
-  launch.kernel = batch.context().kernel(file, file.substr(0, file.find('.')), defines_of(spec.E, y));
+  launch.kernel =
+      batch.context().kernel(file, file.substr(0, file.find('.')), defines_of(spec.E, y));
   batch.launch(std::move(launch), y, keeps ? log_sum_exp : y, maps, in.first, in.last,
                order_of(batch, in), narrow(spec.T), narrow(spec.H), narrow(spec.G), in.scale,
                std::int32_t{keeps});

@@ -1,5 +1,5 @@
-// cl/attention_wgmma.cl, cl/attention_hdim64_wgmma.cl and cl/attention_backward_wgmma.cl: attention on
-// Hopper's matrix units.
+// cl/attention_wgmma.cl, cl/attention_hdim64_wgmma.cl and cl/attention_backward_wgmma.cl: attention
+// on Hopper's matrix units.
 #pragma once
 
 #include "ops/attention_spec.hpp"

@@ -270,10 +270,11 @@ bool takes_head_loss_wgmma(Context& context, const HeadLossInputs& inputs, bool 
                       u32(inputs.head.shape()[1])};
   return context.variant() == Variant::wgmma && rounds_to_bf16(context.variant(), size, false) &&
          inputs.head.layout() == Layout::plain &&
-         passed_self_test(context,
-                 {kExponentials, gradient ? "head_loss_wgmma gradient" : "head_loss_wgmma loss",
-                  kBf16Tolerance},
-                 [&](SelfTest& test) { test_head_loss(test, gradient); }) &&
+         passed_self_test(
+             context,
+             {kExponentials, gradient ? "head_loss_wgmma gradient" : "head_loss_wgmma loss",
+              kBf16Tolerance},
+             [&](SelfTest& test) { test_head_loss(test, gradient); }) &&
          (!gradient || tests_fast_kernel(context) || products_passed(context, inputs));
 }
 

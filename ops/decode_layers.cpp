@@ -20,10 +20,10 @@ namespace clora {
 namespace {
 
 constexpr std::string_view kFile = "decode_layers_cpu.cl";
-constexpr std::int64_t kKeys = 64;         // of a block of scores, as AttentionSpec::kKeys
+constexpr std::int64_t kKeys = 64;        // of a block of scores, as AttentionSpec::kKeys
 constexpr std::uint32_t kMaxGroups = 64;  // they all write to one counter
-constexpr double kTolerance = 1e-2;        // integers in place of floats through two blocks
-constexpr double kGpuTolerance = 1e-3;     // the order of sums through two blocks of a model
+constexpr double kTolerance = 1e-2;       // integers in place of floats through two blocks
+constexpr double kGpuTolerance = 1e-3;    // the order of sums through two blocks of a model
 
 using Sizes = DecodeSizes;
 
@@ -176,7 +176,7 @@ void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
 bool gpu_passed(Context& context, const DecodeLayers& decode) {
   const std::string options = decode_layers_gpu_options(context, decode);
   return passed_self_test(context, {kDecodeLayersGpu, "decode_layers_gpu", kGpuTolerance, options},
-                 [&](SelfTest& test) { test_decode_gpu(test, decode); });
+                          [&](SelfTest& test) { test_decode_gpu(test, decode); });
 }
 
 void record_linear(Batch& batch, const Tensor& y, const Tensor& x, const LinearWeights& weights,
@@ -248,8 +248,9 @@ bool decodes_in_one_launch(Context& context, const DecodeLayers& decode) {
     return false;
   }
   const DType type = decode.layers.front().q.type();
-  return passed_self_test(context, {kFile, fmt::format("decode_layers {}", name_of(type)), kTolerance},
-                 [type](SelfTest& test) { test_decode_cpu(test, type); });
+  return passed_self_test(context,
+                          {kFile, fmt::format("decode_layers {}", name_of(type)), kTolerance},
+                          [type](SelfTest& test) { test_decode_cpu(test, type); });
 }
 
 void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& decode,

@@ -4,11 +4,11 @@
 //   for each layer   x += attention(rotated q and k, v of rms_norm(x), over the cache) w_o^T
 //                    x += swiglu(rms_norm(x) w_gate^T, rms_norm(x) w_up^T) w_down^T
 //
-// It can be one launch, with grid barriers between its parts: on pocl's threaded device, where waking
-// threads between hundreds of launches costs more than the products (cl/decode_layers_cpu.cl), and
-// on NVIDIA GPUs, where a launch costs more than a grid barrier (cl/decode_layers_gpu.cl). The
-// unfused reference gives the same bits on pocl, and on GPUs the same up to the order
-// of sums.
+// It can be one launch, with grid barriers between its parts: on pocl's threaded device, where
+// waking threads between hundreds of launches costs more than the products
+// (cl/decode_layers_cpu.cl), and on NVIDIA GPUs, where a launch costs more than a grid barrier
+// (cl/decode_layers_gpu.cl). The unfused reference gives the same bits on pocl, and on GPUs the
+// same up to the order of sums.
 #pragma once
 
 #include <array>
@@ -46,9 +46,9 @@ void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLay
 // and variant and these layers allow one launch, and the self-test of its program has not failed.
 bool decodes_in_one_launch(Context& context, const DecodeLayers& decode);
 
-// The same as one launch. `grid_barrier` [3] i32, zeros before the batch first runs and its alone: its
-// second element is 0 afterwards, or another number where the work-groups of a launch did not run
-// at once and gave up after some seconds: what it was to write is undefined then. Runs a small
+// The same as one launch. `grid_barrier` [3] i32, zeros before the batch first runs and its alone:
+// its second element is 0 afterwards, or another number where the work-groups of a launch did not
+// run at once and gave up after some seconds: what it was to write is undefined then. Runs a small
 // batch at once. REQUIRES: decodes_in_one_launch().
 void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& decode,
                           const Tensor& grid_barrier);

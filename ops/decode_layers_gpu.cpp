@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::size_t kGroup = 512;
 constexpr std::int64_t kMaxLayers = 128;  // whose addresses lie in local memory
-constexpr std::int64_t kLanes = 32;        // of a team, at least
+constexpr std::int64_t kLanes = 32;       // of a team, at least
 constexpr std::int64_t kMaxSplits = 16;
 constexpr std::int64_t kSliceSteps = 512;  // of a row of an adapter's a, SLICE_STEPS of the kernel
-constexpr std::int64_t kMaxRanks = 1024;  // of the adapters of one product
+constexpr std::int64_t kMaxRanks = 1024;   // of the adapters of one product
 // What NVIDIA GPUs have for a group's own arrays, whatever the driver tells: 227 KiB on Hopper,
 // 99 at least from sm_80 on, less 3 and 2 for what the driver adds.
 constexpr std::uint64_t kLocalBytesHopper = 224 << 10U;

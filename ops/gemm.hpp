@@ -19,8 +19,8 @@
 namespace clora {
 
 // scale * s u, added inside a product. Empty s: nothing is added. Given a, the op computes s
-// first, from the product's own input: s = a_scale * input a^T, overwritten; in the same launch where the
-// kernel can, with a cast to bf16 as w is.
+// first, from the product's own input: s = a_scale * input a^T, overwritten; in the same launch
+// where the kernel can, with a cast to bf16 as w is.
 struct LowRankTerm {
   Tensor s;  // [M, R], f32 or bf16
   Tensor u;  // [R, columns of the output] f32

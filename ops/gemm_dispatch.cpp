@@ -21,8 +21,8 @@ GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns,
           .scale = scale};
 }
 
-// Several tiles each way, cut at their ends; s is an input, or the shrink is fused where these tiles
-// can: else s would be another kernel's, which a self-test does not build.
+// Several tiles each way, cut at their ends; s is an input, or the shrink is fused where these
+// tiles can: else s would be another kernel's, which a self-test does not build.
 void test_tiles(SelfTest& test, const Tensor& like, bool fuses_shrink) {
   constexpr std::int64_t kRows = 2 * GemmTiles::kAmxRows + 1;
   const std::int64_t columns =
@@ -58,7 +58,8 @@ void test_packed(SelfTest& test, const Tensor& like) {
 
 // One row, and some that are taken together.
 void test_skinny(SelfTest& test, const Tensor& like) {
-  const std::int64_t columns = 2 * kPackedRows + (like.layout() == Layout::packed ? kPackedRows : 5);
+  const std::int64_t columns =
+      2 * kPackedRows + (like.layout() == Layout::packed ? kPackedRows : 5);
   constexpr std::int64_t kRows = 5;
   record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}),
               test.weights({columns, 256}, like.type(), like.layout()),
@@ -68,9 +69,9 @@ void test_skinny(SelfTest& test, const Tensor& like) {
 bool tiles_passed(Context& context, const Tensor& w, bool bf16) {
   const std::string arithmetic = bf16 ? fmt::format("_{}", name_of(context.variant())) : "";
   const std::string name = fmt::format("gemm{}_tiles {}", arithmetic, weight_name(w));
-  return passed_self_test(context,
-                 {bf16 ? kGemmBf16Tiles : kGemmTiles, name, bf16 ? kBf16Tolerance : kF32Tolerance},
-                 [&](SelfTest& test) { test_tiles(test, w, bf16); });
+  return passed_self_test(
+      context, {bf16 ? kGemmBf16Tiles : kGemmTiles, name, bf16 ? kBf16Tolerance : kF32Tolerance},
+      [&](SelfTest& test) { test_tiles(test, w, bf16); });
 }
 
 bool packed_passed(Context& context, const Tensor& w) {
@@ -84,19 +85,19 @@ bool packed_passed(Context& context, const Tensor& w) {
 
 bool skinny_passed(Context& context, const Tensor& w) {
   return passed_self_test(context, {kGemmSkinny, fmt::format("gemm_skinny {}", weight_name(w))},
-                 [&](SelfTest& test) { test_skinny(test, w); });
+                          [&](SelfTest& test) { test_skinny(test, w); });
 }
 
 bool skinny_packed_passed(Context& context, const Tensor& w) {
   const std::string name = fmt::format("gemm_skinny_packed {}", weight_name(w));
   return passed_self_test(context, {kGemmSkinnyPacked, name},
-                 [&](SelfTest& test) { test_skinny(test, w); });
+                          [&](SelfTest& test) { test_skinny(test, w); });
 }
 
 bool int8_passed(Context& context, const Tensor& w) {
   const std::string name = fmt::format("gemm_skinny_int8 {}", weight_name(w));
   return passed_self_test(context, {kGemmSkinnyInt8, name, kInt8Tolerance},
-                 [&](SelfTest& test) { test_skinny(test, w); });
+                          [&](SelfTest& test) { test_skinny(test, w); });
 }
 
 bool has_packed_floats(const Tensor& w) {
@@ -123,8 +124,7 @@ bool is_skinny_product(const Context& context, const GemmProduct& p) {
 
 GemmKernel dispatch_skinny(Context& context, const GemmProduct& p) {
   if (!is_for_cpus(context.variant())) return GemmKernel::skinny_portable;
-  if (multiplies_integers(context, p) && int8_passed(context, p.w))
-    return GemmKernel::skinny_int8;
+  if (multiplies_integers(context, p) && int8_passed(context, p.w)) return GemmKernel::skinny_int8;
   if (has_packed_floats(p.w) && skinny_packed_passed(context, p.w)) {
     return GemmKernel::skinny_packed;
   }
@@ -160,7 +160,7 @@ GemmKernel dispatch_many_rows(Context& context, const GemmProduct& p) {
 
 GemmKernel dispatch_gemm(Context& context, const GemmProduct& p) {
   return is_skinny_product(context, p) ? dispatch_skinny(context, p)
-                                    : dispatch_many_rows(context, p);
+                                       : dispatch_many_rows(context, p);
 }
 
 bool can_group(Context& context, std::span<const GemmProduct> problems) {

@@ -108,7 +108,7 @@ Bf16Rows bf16_rows_of(Batch& batch, const Tensor& t, const Tensor& given) {
 // x, w, s (or a, for a fused shrink) and u as the kernel reads them, and y as it is stored. What is
 // absent is x.
 std::array<MappedMatrix, kProblemMaps> operands_of(Batch& batch, const GemmProduct& p,
-                                                  const WgmmaTiles& tiles, const Bf16Rows& rows) {
+                                                   const WgmmaTiles& tiles, const Bf16Rows& rows) {
   const MappedMatrix x{rows, kTileRows};
   const std::uint32_t w_rows = p.backward ? kBoxRows : tiles.columns;
   std::array<MappedMatrix, kProblemMaps> of{
@@ -117,7 +117,7 @@ std::array<MappedMatrix, kProblemMaps> operands_of(Batch& batch, const GemmProdu
   if (p.rank() == 0) return of;
   const LowRankTerm& term = p.low_rank;
   of[2] = p.has_shrink() ? MappedMatrix{bf16_rows_of(batch, term.a, term.a_bf16), tiles.shrink}
-                      : MappedMatrix{record_bf16_rows(batch, term.s, term.scale), kTileRows};
+                         : MappedMatrix{record_bf16_rows(batch, term.s, term.scale), kTileRows};
   of[3] = {bf16_rows_of(batch, term.u, term.u_bf16), rank_steps(p) * kStepRanks};
   return of;
 }
@@ -164,14 +164,16 @@ TensorTable table_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
                     .tensors = {problems.front().addend, parts_of(batch, tiles)},
                     .counters = tiles.slices > 1 ? kCountersOfTile * tiles.count : 0};
   for (const GemmProduct& p : problems) {
-    table.tensors.insert(table.tensors.end(), {p.y, p.bias, p.has_shrink() ? p.low_rank.s : Tensor()});
+    table.tensors.insert(table.tensors.end(),
+                         {p.y, p.bias, p.has_shrink() ? p.low_rank.s : Tensor()});
   }
   return table;
 }
 
 // The kernel's arguments in order: sizes that problems have of their own stand once for each of
 // them; of two problems a third one has no columns, or steps.
-std::vector<Argument> arguments_of(Problems problems, const Tensor& table, const WgmmaTiles& tiles) {
+std::vector<Argument> arguments_of(Problems problems, const Tensor& table,
+                                   const WgmmaTiles& tiles) {
   const GemmProduct& p = problems.front();
   std::vector<Argument> list{table, u32(p.rows())};
   const auto each = [&](auto of) {

@@ -12,8 +12,8 @@ namespace clora {
 inline constexpr std::string_view kGemmWgmma = "gemm_wgmma.cl";
 
 // Any product, or several that gemm_wgmma_can_group(); the shrink may be fused where
-// gemm_wgmma_fuses_shrink(). REQUIRES: a device with wgmma. Whoever calls it has seen that gemm_wgmma_passed()
-// (ops/gemm_wgmma_self_test.hpp).
+// gemm_wgmma_fuses_shrink(). REQUIRES: a device with wgmma. Whoever calls it has seen that
+// gemm_wgmma_passed() (ops/gemm_wgmma_self_test.hpp).
 void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> problems);
 
 // Whether one launch can do them: two or three of one x forward, or with one sum backward, which
@@ -34,7 +34,8 @@ struct WgmmaSize {
   std::uint32_t boxes = 1;   // of 64 steps, of all problems that are summed up
 };
 
-// Tiles of 128 rows and so many columns, whose K extent may be split into slices, a work-group each.
+// Tiles of 128 rows and so many columns, whose K extent may be split into slices, a work-group
+// each.
 struct WgmmaTiles {
   std::uint32_t columns = 256;
   std::uint32_t shrink = 0;

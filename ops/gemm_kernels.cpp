@@ -14,7 +14,8 @@ constexpr auto kRowsAtOnce = static_cast<std::uint32_t>(kPackedRows);
 constexpr double kLaunchFlops = 1e6;
 constexpr double kNarrowOverhead = 2;
 // cl/shrink_dots_cpu.clh: what its dots take, in tiles of as many products: loads, rounding and
-// folds beside them. With it products of many rows are cut by rows, so that each computes its s once.
+// folds beside them. With it products of many rows are cut by rows, so that each computes its s
+// once.
 constexpr double kDotsOverhead = 1.7;
 // The same: 16 pairs
 constexpr std::int64_t kStepsOfDots = 32;
@@ -55,11 +56,11 @@ struct PortableTile {
 };
 
 PortableTile portable_tile(Context& context, const GemmProduct& p, const Defines& fixed) {
-  const NamedNumbers values = tuned_values(
-      context, {.file = "gemm.cl",
-                .kernel = "gemm",
-                .fixed = fixed,
-                .sizes = {{"M", p.rows()}, {"C", p.columns()}, {"J", p.k()}}});
+  const NamedNumbers values =
+      tuned_values(context, {.file = "gemm.cl",
+                             .kernel = "gemm",
+                             .fixed = fixed,
+                             .sizes = {{"M", p.rows()}, {"C", p.columns()}, {"J", p.k()}}});
   const PortableTile defaults;
   const PortableTile tuned{.tile = tuned_or(values, "TILE", defaults.tile),
                            .side = tuned_or(values, "SIDE", defaults.side),
@@ -77,9 +78,10 @@ double shrink_panels(const GemmProduct& p) {
   return p.has_shrink() ? static_cast<double>(p.rank()) / GemmTiles::kColumns : 0;
 }
 
-// Groups of columns each compute their own s: whether that is as fast as a launch before the product.
+// Groups of columns each compute their own s: whether that is as fast as a launch before the
+// product.
 bool fuses_shrink_cheaply(const Context& context, const GemmProduct& p, const GemmShares& shares,
-                     std::uint32_t rows_per_group) {
+                          std::uint32_t rows_per_group) {
   const std::uint32_t units = std::max(1U, context.device().compute_units);
   const std::uint32_t turns = divide_up(shares.column_groups * shares.row_groups, units);
   const auto flops_a_row = 2.0 * static_cast<double>(p.k() * p.rank());
@@ -110,7 +112,8 @@ struct PackedPlan {
 
 PackedPlan plan_packed(const Context& context, const GemmProduct& p) {
   const bool bf16 = p.w.type() == DType::bf16;
-  const GemmPackedTiles packed = gemm_packed_tiles(context.device(), context.variant(), bf16).value();
+  const GemmPackedTiles packed =
+      gemm_packed_tiles(context.device(), context.variant(), bf16).value();
   const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.k())};
   const GemmTiles tiles{.rows = packed.row_step(),
                         .panel_steps = packed.panel_steps(size),
@@ -169,7 +172,7 @@ bool gemm_bf16_tiles_fuse_shrink(const Context& context, const GemmProduct& p) {
   if (p.k() % kStepsOfDots != 0) return false;
   const auto [tiles, shares] = plan_tiles(context, p, true);
   return fuses_shrink_cheaply(context, p, shares,
-                         std::min(u32(p.rows()), shares.tiles_per_group * tiles.rows));
+                              std::min(u32(p.rows()), shares.tiles_per_group * tiles.rows));
 }
 
 void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
@@ -187,8 +190,8 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
                      std::uint32_t{!p.bias.empty()}, shares.block_steps, shares.panels_at_once,
                      shares.panels_per_group, shares.tiles_per_group});
   if (bf16) {
-    append(arguments, {or_else(p.low_rank.a, p.x), std::uint32_t{p.has_shrink()}, p.low_rank.a_scale,
-                       copies_of_s(batch, p, shares.column_groups)});
+    append(arguments, {or_else(p.low_rank.a, p.x), std::uint32_t{p.has_shrink()},
+                       p.low_rank.a_scale, copies_of_s(batch, p, shares.column_groups)});
   } else {
     append(arguments, {std::uint32_t{rows_share_cache_sets(p.k())}});
   }

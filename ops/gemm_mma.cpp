@@ -36,8 +36,8 @@ void record_gemm_mma(Batch& batch, const GemmProduct& p) {
   launch.grid = groups_of(kItems, tiles);
   batch.launch(std::move(launch), p.y, x.data, w.data, s.data, u.data,
                p.addend.empty() ? p.y : p.addend, p.bias.empty() ? p.y : p.bias, u32(p.rows()),
-               u32(p.columns()), u32(p.k()), u32(p.rank()), x.stride, w.stride, s.stride,
-               u.stride, std::uint32_t{!p.addend.empty()}, std::uint32_t{!p.bias.empty()}, kGroupM);
+               u32(p.columns()), u32(p.k()), u32(p.rank()), x.stride, w.stride, s.stride, u.stride,
+               std::uint32_t{!p.addend.empty()}, std::uint32_t{!p.bias.empty()}, kGroupM);
 }
 
 }  // namespace clora

@@ -27,8 +27,8 @@ constexpr std::int64_t kManyRows = 3;
 constexpr std::uint32_t kTeamRows = 2;
 constexpr std::uint32_t kColumnsPerUnit = 64;
 constexpr std::uint32_t kVec8sAhead = 4;  // that an item loads ahead, where registers allow
-// Each group repeats the shrink: up to so many products and so much local memory in all that is faster
-// than a launch before.
+// Each group repeats the shrink: up to so many products and so much local memory in all that is
+// faster than a launch before.
 constexpr double kShrinkProducts = 4.5e6;
 constexpr std::size_t kShrinkBytes = 16 << 10U;
 
@@ -95,8 +95,7 @@ Tensors tensors_of(const GemmProduct& p) {
 
 void add_numbers(std::vector<Argument>& arguments, const GemmProduct& p, std::uint32_t lanes) {
   const std::int64_t values = p.has_shrink() ? p.rows() * p.rank() : 1;
-  for (const std::uint32_t size :
-       {u32(p.rows()), u32(p.columns()), u32(p.k()), u32(p.rank())}) {
+  for (const std::uint32_t size : {u32(p.rows()), u32(p.columns()), u32(p.k()), u32(p.rank())}) {
     arguments.emplace_back(size);
   }
   arguments.emplace_back(p.alpha);
@@ -177,7 +176,7 @@ bool ptx_passed(Context& context, const GemmProduct& p, const Plan& plan) {
   const std::string options = defines_of(p, plan, true).text();
   const double tolerance = p.y.type() == DType::bf16 ? kBf16Tolerance : kF32Tolerance;
   return passed_self_test(context, {kGemmSkinnyPortable, "gemm_skinny ptx", tolerance, options},
-                 [&](SelfTest& test) { test_ptx(test, p, plan); });
+                          [&](SelfTest& test) { test_ptx(test, p, plan); });
 }
 
 }  // namespace

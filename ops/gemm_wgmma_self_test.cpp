@@ -29,8 +29,8 @@ LowRankTerm term_like(SelfTest& test, const GemmProduct& p, const GemmProduct& s
   if (rank == 0) return {};
   const Tensor u = test.input({rank, small.columns()});
   if (!p.has_shrink()) return {test.input({kRows, rank}, 1, DType::bf16), u, 0.5F};
-  return {test.output({kRows, rank}, p.low_rank.s.type()), u, 0.5F,
-          test.input({rank, small.k()}), 0.5F};
+  return {test.output({kRows, rank}, p.low_rank.s.type()), u, 0.5F, test.input({rank, small.k()}),
+          0.5F};
 }
 
 GemmProduct small_like(SelfTest& test, const GemmProduct& p, const Tensor& y, const Tensor& x) {
@@ -108,11 +108,12 @@ bool gemm_wgmma_passed(Context& context, Problems problems) {
 bool gemm_mma_passed(Context& context, const GemmProduct& p) {
   const std::string options = gemm_mma_options(p);
   const GemmProduct all = with_all_extras(p);
-  return passed_self_test(context, {kGemmMma, "gemm_mma", kBf16Tolerance, options}, [&](SelfTest& test) {
-    const std::vector<GemmProduct> small = small_problems_like(test, {&all, 1});
-    if (makes_reference(context)) return record_reference(test.batch(), small);
-    record_gemm_mma(test.batch(), small.front());
-  });
+  return passed_self_test(
+      context, {kGemmMma, "gemm_mma", kBf16Tolerance, options}, [&](SelfTest& test) {
+        const std::vector<GemmProduct> small = small_problems_like(test, {&all, 1});
+        if (makes_reference(context)) return record_reference(test.batch(), small);
+        record_gemm_mma(test.batch(), small.front());
+      });
 }
 
 }  // namespace clora

@@ -118,9 +118,9 @@ bool may_group(std::span<const LoraGradientProduct> problems, const LoraGradient
 bool gradients_share_launches(Context& context, std::int64_t rank) {
   if (context.variant() != Variant::wgmma) return false;
   const std::uint32_t block_ranks = gradient_block_ranks(rank);
-  return passed_self_test(context,
-                 {kLoraWgmma, fmt::format("lora_gradients_wgmma {}", block_ranks), kBf16Tolerance},
-                 [&](SelfTest& test) { test_gradients_wgmma(test, block_ranks); });
+  return passed_self_test(
+      context, {kLoraWgmma, fmt::format("lora_gradients_wgmma {}", block_ranks), kBf16Tolerance},
+      [&](SelfTest& test) { test_gradients_wgmma(test, block_ranks); });
 }
 
 void record_gradient(Batch& batch, const LoraGradientProduct& p) {

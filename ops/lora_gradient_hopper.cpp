@@ -44,8 +44,8 @@ struct Plan {
     const std::uint32_t units = std::max(1U, context.device().compute_units);
     cut = lora_chunks(rows, strips, rank_blocks, units);
     groups = std::min(units, strips * rank_blocks * cut.chunks);
-    sum_groups =
-        std::min(units * kSumGroupsOfUnit, u32(divide_up(quads(problems), std::int64_t{kSumItems})));
+    sum_groups = std::min(units * kSumGroupsOfUnit,
+                          u32(divide_up(quads(problems), std::int64_t{kSumItems})));
   }
   // Of the results of all problems, rows of those that shrink padded.
   std::int64_t quads(Problems problems) const {

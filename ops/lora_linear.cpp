@@ -140,7 +140,7 @@ bool are_alike(std::span<const LoraBranch> branches) {
 
 // dx and dbt of one layer.
 std::vector<PendingGradient> record_one_dx(Batch& batch, const Tensor& dx, const LoraBranch& branch,
-                                    Accumulate accumulate) {
+                                           Accumulate accumulate) {
   const auto& [gradients, dy, s, weights, lora] = branch;
   if (lora.empty()) {
     if (!dx.empty()) record_gemm_backward(batch, dx, dy, weights.w, accumulate);
@@ -154,8 +154,8 @@ std::vector<PendingGradient> record_one_dx(Batch& batch, const Tensor& dx, const
 
 // Of several, where a kernel makes ds beside dbt.
 std::vector<PendingGradient> record_dx_beside(Batch& batch, const Tensor& dx,
-                                       std::span<const LoraBranch> branches, Accumulate accumulate,
-                                       DeferredGradients& deferred) {
+                                              std::span<const LoraBranch> branches,
+                                              Accumulate accumulate, DeferredGradients& deferred) {
   std::vector<PendingGradient> all;
   std::vector<LoraGradientProduct> of_b;
   std::vector<GemmTerm> terms;
@@ -166,8 +166,7 @@ std::vector<PendingGradient> record_dx_beside(Batch& batch, const Tensor& dx,
     of_b.back().shrunk = ds;
     of_b.back().b = lora.bt_bf16.empty() ? lora.bt : lora.bt_bf16;
     of_b.back().shrink_scale = lora.scale;
-    terms.push_back(
-        {branch.dy, branch.weights.w, {.s = ds, .u = lora.a, .u_bf16 = lora.a_bf16}});
+    terms.push_back({branch.dy, branch.weights.w, {.s = ds, .u = lora.a, .u_bf16 = lora.a_bf16}});
   }
   deferred.record(batch, of_b);
   const LoraBranch& first = branches.front();
@@ -215,14 +214,15 @@ void record_lora_linears_backward(Batch& batch, const Tensor& dx, const Tensor& 
     require(!overlap(dx, x), "{}: dx must not alias saved.x", kBackward);
   }
   DeferredGradients deferred;
-  record_lora_linears_da(batch, x,
-                         record_lora_linears_dx(batch, dx, branches, accumulate_dx, deferred), deferred);
+  record_lora_linears_da(
+      batch, x, record_lora_linears_dx(batch, dx, branches, accumulate_dx, deferred), deferred);
   deferred.flush(batch);
 }
 
 std::vector<PendingGradient> record_lora_linears_dx(Batch& batch, const Tensor& dx,
-                                             std::span<const LoraBranch> branches,
-                                             Accumulate accumulate_dx, DeferredGradients& deferred) {
+                                                    std::span<const LoraBranch> branches,
+                                                    Accumulate accumulate_dx,
+                                                    DeferredGradients& deferred) {
   for (const LoraBranch& branch : branches) require_branch(branch);
   if (takes_dx_beside(batch.context(), branches.front()) && are_alike(branches)) {
     return record_dx_beside(batch, dx, branches, accumulate_dx, deferred);
@@ -230,8 +230,8 @@ std::vector<PendingGradient> record_lora_linears_dx(Batch& batch, const Tensor& 
   std::vector<PendingGradient> all;
   for (const LoraBranch& branch : branches) {
     const auto pending = takes_dx_beside(batch.context(), branch)
-                          ? record_dx_beside(batch, dx, {&branch, 1}, accumulate_dx, deferred)
-                          : record_one_dx(batch, dx, branch, accumulate_dx);
+                             ? record_dx_beside(batch, dx, {&branch, 1}, accumulate_dx, deferred)
+                             : record_one_dx(batch, dx, branch, accumulate_dx);
     all.insert(all.end(), pending.begin(), pending.end());
     accumulate_dx = Accumulate::yes;
   }
@@ -248,8 +248,8 @@ void record_lora_linears_da(Batch& batch, const Tensor& x, std::span<const Pendi
 }
 
 void record_lora_linear_unfused(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,
-                                 const LinearWeights& weights, const LoraWeights& lora,
-                                 const Tensor& residual) {
+                                const LinearWeights& weights, const LoraWeights& lora,
+                                const Tensor& residual) {
   require_adapter("lora_linear", weights, lora);
   record_gemm(batch, y, x, weights.w, {.bias = weights.bias, .residual = residual});
   if (lora.empty()) return;

@@ -95,15 +95,16 @@ struct PendingGradient {
   LoraDropout dropout;
 };
 std::vector<PendingGradient> record_lora_linears_dx(Batch& batch, const Tensor& dx,
-                                             std::span<const LoraBranch> branches,
-                                             Accumulate accumulate_dx, DeferredGradients& deferred);
+                                                    std::span<const LoraBranch> branches,
+                                                    Accumulate accumulate_dx,
+                                                    DeferredGradients& deferred);
 void record_lora_linears_da(Batch& batch, const Tensor& x, std::span<const PendingGradient> pending,
                             DeferredGradients& deferred);
 
 // The unfused reference: for tests, and the baseline of benches.
 void record_lora_linear_unfused(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,
-                                 const LinearWeights& weights, const LoraWeights& lora,
-                                 const Tensor& residual = {});
+                                const LinearWeights& weights, const LoraWeights& lora,
+                                const Tensor& residual = {});
 
 // out [T, R] = scale * x [T, K] a [R, K]^T: the shrink. Overwrites out.
 void record_lora_shrink(Batch& batch, const Tensor& out, const Tensor& x, const Tensor& a,

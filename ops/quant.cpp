@@ -146,7 +146,8 @@ void pack_panels(std::span<std::byte> out, std::span<const std::byte> rows, std:
           kPackedColumns, out.size(), name_of(to), rows.size(), name_of(from), columns);
   if (from != to) return pack_as_bf16(out.data(), rows.data(), row_count, elements);
   const DType type = to;
-  if (!has_integer_packed_layout(type)) return pack_words(out.data(), rows.data(), row_count, row_bytes);
+  if (!has_integer_packed_layout(type))
+    return pack_words(out.data(), rows.data(), row_count, row_bytes);
   if (type == DType::q4_0) pack<DType::q4_0, 18>(out.data(), rows.data(), row_count, row_bytes);
   if (type == DType::q4_1) pack<DType::q4_1, 20>(out.data(), rows.data(), row_count, row_bytes);
   if (type == DType::q8_0) pack<DType::q8_0, 34>(out.data(), rows.data(), row_count, row_bytes);

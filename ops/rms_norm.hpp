@@ -16,7 +16,7 @@ void record_rms_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tenso
 // What the backward may write on its way, each empty or overwritten and apart from all others.
 struct RmsNormAlso {
   Tensor dx_bf16 = {};  // dx a second time, as bf16
-  Tensor y = {};           // the forward's once more, f32 or bf16
+  Tensor y = {};        // the forward's once more, f32 or bf16
 };
 
 // dx = residual + (dy/dx)^T dy; residual, of dx's type, may be empty (none) or dx itself

@@ -35,7 +35,8 @@ Shapes shapes_for(const Context& context) {
     return {"roofline_peaks_cpu.cl", 16, 12, single_item_groups(4 * units)};
   }
   constexpr std::size_t kGroup = 256, kGroupsPerUnit = 16;
-  return {"roofline_peaks.cl", 4, 4, groups_of(reduction_group(device, kGroup), kGroupsPerUnit * units)};
+  return {"roofline_peaks.cl", 4, 4,
+          groups_of(reduction_group(device, kGroup), kGroupsPerUnit * units)};
 }
 
 class Measurement {
@@ -87,7 +88,8 @@ class Measurement {
   }
   // Steps of all chains in a second; record(batch, steps) records the launch that makes them.
   template <class Record>
-  double steps_per_second(Record record, std::int64_t least_steps = 1024, int runs = kFmaRuns) const;
+  double steps_per_second(Record record, std::int64_t least_steps = 1024,
+                          int runs = kFmaRuns) const;
   double lanes() const {
     return static_cast<double>(shapes_.items() * shapes_.lanes * shapes_.chains);
   }
@@ -158,8 +160,9 @@ double Measurement::product_flops_per_second() const {
                                        MemoryTag::scratch);
   const char* file = wgmma ? "roofline_peaks_wgmma.cl" : "roofline_peaks_mma.cl";
   return flops_of_a_step * groups * steps_per_second([&](Batch& batch, std::int64_t steps) {
-           batch.launch({context_.kernel(file, "roofline_peaks_products"), grid, {}, "roofline_peaks"}, out,
-                        steps);
+           batch.launch(
+               {context_.kernel(file, "roofline_peaks_products"), grid, {}, "roofline_peaks"}, out,
+               steps);
          });
 }
 
@@ -172,26 +175,26 @@ double Measurement::matrix_flops_per_second() const {
   if (!dots) return 0;
   static constexpr std::uint32_t kHalfAndMinus = 0xBF003F00U, kHalves = 0x3F003F00U;  // pairs
   return 4 * lanes() * steps_per_second([this](Batch& batch, std::int64_t steps) {
-           batch.launch(launch("roofline_peaks_bf16_cpu.cl", "roofline_peaks_dots", shapes_.grid), out_, steps,
-                        kHalfAndMinus, kHalves);
+           batch.launch(launch("roofline_peaks_bf16_cpu.cl", "roofline_peaks_dots", shapes_.grid),
+                        out_, steps, kHalfAndMinus, kHalves);
          });
 }
 
-// Of one group alone, as a kernel waits for it; two a round. No CPU variant has barriers of its own.
+// Of one group alone, as a kernel waits for it; two a round. No CPU variant has barriers of its
+// own.
 double Measurement::barrier_seconds() const {
   constexpr std::size_t kGroup = 256;
   constexpr std::int64_t kLeastRounds = 64, kBarriersPerRound = 2;
   const std::size_t group = reduction_group(context_.device(), kGroup);
-  const Launch launch{.kernel = context_.kernel("roofline_peaks_barrier.cl", "roofline_peaks_barrier",
-                                                Defines().set("GROUP", group)),
-                      .grid = groups_of(group, 1),
-                      .cost = {},
-                      .label = "roofline_peaks"};
+  const Launch launch{
+      .kernel = context_.kernel("roofline_peaks_barrier.cl", "roofline_peaks_barrier",
+                                Defines().set("GROUP", group)),
+      .grid = groups_of(group, 1),
+      .cost = {},
+      .label = "roofline_peaks"};
   const Tensor out =
       context_.allocate({static_cast<std::int64_t>(group)}, DType::f32, MemoryTag::scratch);
-  const auto record = [&](Batch& batch, std::int64_t rounds) {
-    batch.launch(launch, out, rounds);
-  };
+  const auto record = [&](Batch& batch, std::int64_t rounds) { batch.launch(launch, out, rounds); };
   return 1 / (kBarriersPerRound * steps_per_second(record, kLeastRounds, kBarrierRuns));
 }
 

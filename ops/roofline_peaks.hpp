@@ -23,10 +23,10 @@ RooflinePeaks measure_peaks(Context& context);
 // What keep_peaks() has written for this device, driver and OpenCL version; nothing where there
 // is none, or where the file is damaged.
 std::optional<RooflinePeaks> kept_peaks(const std::filesystem::path& cache_folder,
-                                      const Device& device);
+                                        const Device& device);
 // Writes cache_folder/ceilings/..., whole or not at all. Errors: io.
 void keep_peaks(const std::filesystem::path& cache_folder, const Device& device,
-                   const RooflinePeaks& peaks);
+                const RooflinePeaks& peaks);
 
 // Those kept in config.cache_folder; else measured on a Context of its own, and kept. That they
 // cannot be kept is a warning to config.hooks. The matrix unit's is 0 where `config` leaves it

@@ -43,8 +43,7 @@ std::filesystem::path path_of(const std::filesystem::path& cache_folder, const D
 
 std::string text_of(const Device& device, const RooflinePeaks& peaks) {
   std::string text = identity_of(device);
-  for (const Field& field : kFields)
-    text += fmt::format("{} {}\n", field.name, peaks.*field.value);
+  for (const Field& field : kFields) text += fmt::format("{} {}\n", field.name, peaks.*field.value);
   return text + fmt::format("checksum {}\n", digest_of(text).text());
 }
 
@@ -77,7 +76,7 @@ std::optional<RooflinePeaks> parse(std::string_view text, const Device& device) 
 }  // namespace
 
 std::optional<RooflinePeaks> kept_peaks(const std::filesystem::path& cache_folder,
-                                      const Device& device) {
+                                        const Device& device) {
   if (cache_folder.empty()) return {};
   try {
     const MappedFile file = MappedFile::open(path_of(cache_folder, device));
@@ -89,7 +88,7 @@ std::optional<RooflinePeaks> kept_peaks(const std::filesystem::path& cache_folde
 }
 
 void keep_peaks(const std::filesystem::path& cache_folder, const Device& device,
-                   const RooflinePeaks& peaks) {
+                const RooflinePeaks& peaks) {
   const std::filesystem::path path = path_of(cache_folder, device);
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);

@@ -1,4 +1,5 @@
-// The sums of ops/self_test_sums.hpp; tools/write_self_test_sums writes the rows of the first table.
+// The sums of ops/self_test_sums.hpp; tools/write_self_test_sums writes the rows of the first
+// table.
 #pragma once
 
 #include <string_view>

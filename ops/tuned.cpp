@@ -1,7 +1,7 @@
 #include "ops/tuned.hpp"
 
-#include "ops/ops_state.hpp"
 #include "ops/embedded_tuned_table.hpp"
+#include "ops/ops_state.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

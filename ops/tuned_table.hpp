@@ -34,7 +34,7 @@ struct TunedEntry {
   TunedKernel of;
   NamedNumbers values;  // the best ones
   std::string driver;
-  double seconds = 0;         // of a launch with them
+  double seconds = 0;          // of a launch with them
   double default_seconds = 0;  // and with what the op takes untuned, in the same run
 };
 
@@ -47,9 +47,9 @@ class TunedTable {
 
   const std::vector<TunedEntry>& entries() const noexcept { return entries_; }
 
-  // The entry of the same device, file, kernel and options whose sizes are nearest: the least sum of
-  // |log(size / wanted)| over the sizes that are asked for. Null: none. The next put() or remove()
-  // ends the pointer's life.
+  // The entry of the same device, file, kernel and options whose sizes are nearest: the least sum
+  // of |log(size / wanted)| over the sizes that are asked for. Null: none. The next put() or
+  // remove() ends the pointer's life.
   const TunedEntry* nearest(const TunedKernel& wanted) const;
   // Takes the place of the entry of the same kernel and sizes.
   void put(TunedEntry entry);
@@ -64,7 +64,8 @@ class TunedTable {
   std::vector<TunedEntry> entries_;  // by device, file, kernel, options, sizes
 };
 
-// The words of options in one order, "-D A", "-DA" and "-D A=1" alike: equal where two sets of options are.
+// The words of options in one order, "-D A", "-DA" and "-D A=1" alike: equal where two sets of
+// options are.
 std::vector<std::string> sorted_options(std::string_view options);
 
 }  // namespace clora

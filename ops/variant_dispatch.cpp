@@ -288,7 +288,8 @@ bool tests_fast_kernel(Context& context) {
 
 Variant variant_for(Context& context, std::string_view file, std::string_view name,
                     const SelfTestRecord& record) {
-  const bool cpu = is_for_cpus(context.variant()) && passed_self_test(context, {file, name}, record);
+  const bool cpu =
+      is_for_cpus(context.variant()) && passed_self_test(context, {file, name}, record);
   return cpu ? Variant::cpu : Variant::portable;
 }
 

@@ -16,8 +16,8 @@ constexpr std::int64_t kMaxFlatItems = std::int64_t{1} << 31U;  // of a launch o
 constexpr std::int64_t kMaxRowGroups = 1 << 16;
 
 constexpr std::int64_t kWantedVecs = 4;  // of an item: 64 bytes on their way
-constexpr std::int64_t kMaxVecs = 8;    // more do not fit registers beside those of two rows
-constexpr std::size_t kRowsGroup = 128;    // items of a group, shared by several short rows
+constexpr std::int64_t kMaxVecs = 8;     // more do not fit registers beside those of two rows
+constexpr std::size_t kRowsGroup = 128;  // items of a group, shared by several short rows
 constexpr std::size_t kMaxRowItems = 256;
 
 Launch cpu_launch(Context& context, const VariantKernel& kernel, std::int64_t parts) {
@@ -55,8 +55,8 @@ bool takes_ptx(Context& context, const VariantKernel& kernel, Defines defines,
   const std::string file = fmt::format("{}.cl", kernel.stem);
   const std::string name = fmt::format("{} ptx", kernel.function);
   return passed_self_test(
-      context,
-      {file, name, is_f32 ? kF32Tolerance : kBf16Tolerance, defines.set(kUsePtx).text()}, test);
+      context, {file, name, is_f32 ? kF32Tolerance : kBf16Tolerance, defines.set(kUsePtx).text()},
+      test);
 }
 
 }  // namespace
@@ -114,15 +114,15 @@ Launch flat_launch(Context& context, const VariantKernel& kernel, std::int64_t e
   const std::size_t group = reduction_group(context.device(), kFlatGroup);
   if (context.device().kind != DeviceKind::cpu && elements / vec_size > kMaxFlatItems) {
     fail(ErrorCode::unsupported,
-         "{}: at most 2^31 vectors of {} elements at a time, got {} elements", kernel.stem, vec_size,
-         elements);
+         "{}: at most 2^31 vectors of {} elements at a time, got {} elements", kernel.stem,
+         vec_size, elements);
   }
   const std::int64_t groups = divide_up(elements / vec_size, static_cast<std::int64_t>(group));
-  return {
-      context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function, defines_of(kernel, vec_size)),
-      groups_of(group, static_cast<std::size_t>(groups)),
-      {},
-      {}};
+  return {context.kernel(fmt::format("{}.cl", kernel.stem), kernel.function,
+                         defines_of(kernel, vec_size)),
+          groups_of(group, static_cast<std::size_t>(groups)),
+          {},
+          {}};
 }
 
 }  // namespace clora

@@ -44,10 +44,10 @@ bool takes_cpu_kernel(Context& context, const VariantKernel& kernel,
 
 // Rows owned whole. cpu: groups of one item share the rows evenly (cl/group_range.clh). STEM.cl:
 // as cl/row_vecs.clh says, whose -D are set here and follow the width.
-// `self_test` is the CPU kernel's (ops/variant_dispatch.hpp). `ptx_test` records the same op on rows of
-// this width and these types, some for each of several work-groups: with it PTX is used where
-// uses_ptx() and the very program that uses it has passed. Without it none is.
-// REQUIRES: rows and width at least 1.
+// `self_test` is the CPU kernel's (ops/variant_dispatch.hpp). `ptx_test` records the same op on
+// rows of this width and these types, some for each of several work-groups: with it PTX is used
+// where uses_ptx() and the very program that uses it has passed. Without it none is. REQUIRES: rows
+// and width at least 1.
 Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t rows,
                    std::int64_t width, const SelfTestRecord& self_test,
                    const SelfTestRecord& ptx_test = {});
@@ -55,8 +55,8 @@ inline constexpr std::int64_t kPtxTestRows = 9;
 
 // A flat range. cpu: groups of one item share it evenly. STEM.cl: one work-item a vec, rounded up
 // to whole groups, so the kernel guards the end. A vec does not reach over a multiple of `run`.
-// REQUIRES: at least one element, a multiple of run. Errors: unsupported, where a GPU is to take more
-// than 2^31 vectors.
+// REQUIRES: at least one element, a multiple of run. Errors: unsupported, where a GPU is to take
+// more than 2^31 vectors.
 Launch flat_launch(Context& context, const VariantKernel& kernel, std::int64_t elements,
                    std::int64_t run, const SelfTestRecord& self_test);
 

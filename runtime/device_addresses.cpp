@@ -90,9 +90,8 @@ std::uint64_t DeviceAddresses::ask(cl_mem memory) {
 
 void DeviceAddresses::launch(cl_kernel kernel) {
   const std::size_t one = 1;
-  check_opencl(
-      clEnqueueNDRangeKernel(queue_, kernel, 1, nullptr, &one, &one, 0, nullptr, nullptr),
-      "device addresses: clEnqueueNDRangeKernel");
+  check_opencl(clEnqueueNDRangeKernel(queue_, kernel, 1, nullptr, &one, &one, 0, nullptr, nullptr),
+               "device addresses: clEnqueueNDRangeKernel");
 }
 
 std::uint64_t DeviceAddresses::read_word(std::size_t i) {

@@ -1,6 +1,6 @@
 // DeviceAddresses: where blocks of device memory begin in the device's address space, so that a
-// kernel is given a part of one as an address and no sub-buffer has to be made. For the .cpp files of
-// runtime/ only.
+// kernel is given a part of one as an address and no sub-buffer has to be made. For the .cpp files
+// of runtime/ only.
 //
 // NVIDIA's driver looks at every sub-buffer that overlaps an argument's at each launch; an address
 // costs nothing, but is more than OpenCL promises of clSetKernelArgSVMPointer, so it is tried first
@@ -52,7 +52,7 @@ class DeviceAddresses {
   std::optional<bool> taken_;          // nothing: not tried yet
   OwnedMem words_;                     // two of 64 bits
   std::array<std::uint64_t, 2> read_;  // a transfer's target: as long-lived as the queue
-  OwnedKernel address_, write_;  // members: a stuck device keeps them
+  OwnedKernel address_, write_;        // members: a stuck device keeps them
 };
 
 }  // namespace clora

@@ -5,8 +5,8 @@
 // sm_90a (PTX ISA, "Target Architecture"). A kernel file writes each one as a PTX comment in inline
 // assembly, asm volatile("//@90a wgmma.fence.sync.aligned;"), in which operands are substituted as
 // anywhere else. The program is built from source, its PTX taken for sm_90a with these comments as
-// instructions, and built from that. "exit; //@90a-" is there in the first build alone: after it the
-// driver's assembler, which takes most of a build's time, finds nothing to do.
+// instructions, and built from that. "exit; //@90a-" is there in the first build alone: after it
+// the driver's assembler, which takes most of a build's time, finds nothing to do.
 #pragma once
 
 #include <string>

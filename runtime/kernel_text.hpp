@@ -19,8 +19,8 @@ std::string kernel_text(std::string_view file, std::span<const std::filesystem::
 // stand where #line directives told where the text goes on.
 std::string stand_alone_text(const std::string& text);
 
-// `log`, a compiler's messages about `text`, with the locations "<kernel>:LINE:" of NVIDIA's driver,
-// which counts all lines and ignores #line, replaced by "file:line:".
+// `log`, a compiler's messages about `text`, with the locations "<kernel>:LINE:" of NVIDIA's
+// driver, which counts all lines and ignores #line, replaced by "file:line:".
 std::string name_locations(const std::string& log, const std::string& text);
 
 }  // namespace clora

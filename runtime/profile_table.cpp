@@ -33,7 +33,8 @@ std::string line_of(const OpTime& row, double total, std::size_t width) {
   return fmt::format("{:<{}} {:>8} {:>11.2f} {:>10.1f} {:>6.1f}% {:>9.2f} {:>8} {:>9} {:>9}\n",
                      name_of(row), width, row.count, row.seconds * 1e3, mean * 1e6,
                      total > 0 ? 100 * row.seconds / total : 0, row.gap_seconds * 1e3,
-                     rate(row.cost.bytes, row.seconds), rate(row.cost.flops, row.seconds), roofline);
+                     rate(row.cost.bytes, row.seconds), rate(row.cost.flops, row.seconds),
+                     roofline);
 }
 
 std::string text_of(const GapSummary& gaps) {
@@ -62,8 +63,8 @@ std::string peaks_text(const RooflinePeaks& peaks) {
       "{:.1f} GB/s copied, {:.1f} GB/s read, {:.1f} GFLOP/s f32{}, {:.3f} us a barrier, {:.2f} us "
       "a launch, {:.1f} us to wake the device",
       peaks.copy_bytes_per_second * 1e-9, peaks.read_bytes_per_second * 1e-9,
-      peaks.f32_flops_per_second * 1e-9, matrix, peaks.barrier_seconds * 1e6, peaks.launch_seconds * 1e6,
-      peaks.wake_seconds * 1e6);
+      peaks.f32_flops_per_second * 1e-9, matrix, peaks.barrier_seconds * 1e6,
+      peaks.launch_seconds * 1e6, peaks.wake_seconds * 1e6);
 }
 
 std::string Profiler::table(ProfileBy by, const RooflinePeaks& peaks) {

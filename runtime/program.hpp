@@ -14,8 +14,8 @@ class Program {
  public:
   explicit Program(OwnedProgram handle) : handle_(std::move(handle)) {}
 
-  // `file` names the text in messages. A text with Hopper's instructions (runtime/hopper_ptx.hpp) is
-  // built twice. Errors: build_failed with options and the compiler's log.
+  // `file` names the text in messages. A text with Hopper's instructions (runtime/hopper_ptx.hpp)
+  // is built twice. Errors: build_failed with options and the compiler's log.
   static std::shared_ptr<const Program> from_source(cl_context context, cl_device_id device,
                                                     const std::string& source,
                                                     const std::string& file,

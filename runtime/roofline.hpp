@@ -39,8 +39,7 @@ std::string peaks_text(const RooflinePeaks& peaks);
 // The least time that `cost` can take where data comes from memory. Caches can beat it.
 // REQUIRES: peaks.known().
 inline double roofline_seconds(const Cost& cost, const RooflinePeaks& peaks) {
-  return std::max(cost.bytes / peaks.bytes_per_second(),
-                  cost.flops / peaks.flops_per_second());
+  return std::max(cost.bytes / peaks.bytes_per_second(), cost.flops / peaks.flops_per_second());
 }
 
 }  // namespace clora

@@ -10,9 +10,8 @@ namespace clora {
 // portable: plain OpenCL C, right on every device. cpu: work-groups of one item with wide vectors,
 // f32. avx512_bf16: as cpu, but large products round their operands to bf16 (sums stay f32).
 // amx: the same on matrix tiles. mma: large products on NVIDIA's matrix units, by instructions of a
-// warp. wgmma: large products, attention and the head's loss by those of a warp group. Their operands
-// are rounded to bf16.
-// automatic: the best for the device within the precision.
+// warp. wgmma: large products, attention and the head's loss by those of a warp group. Their
+// operands are rounded to bf16. automatic: the best for the device within the precision.
 enum class Variant { automatic, portable, cpu, avx512_bf16, amx, mma, wgmma };
 std::string_view name_of(Variant variant);
 // Errors: invalid_argument, with the names there are.

@@ -147,7 +147,8 @@ class Attention : public test::OpTest {
     if (!p.affordable()) return;
     const Result got = forward(p);
     const bool bf16 = rounds(p);
-    const test::AttentionResult want = bf16 ? p.cast_to_bf16(GetParam()).reference() : p.reference();
+    const test::AttentionResult want =
+        bf16 ? p.cast_to_bf16(GetParam()).reference() : p.reference();
     const double tolerance = tolerance_of(p.n.Tk + p.n.E);
     expect_close(got.y, want.y, bf16 ? 0x1p-8 : tolerance, what + ": y");  // p is rounded, too
     expect_close(got.log_sum_exp, want.log_sum_exp, tolerance, what + ": log_sum_exp");

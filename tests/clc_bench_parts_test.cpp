@@ -184,8 +184,8 @@ TEST(RooflinePicture, NamesKernelDeviceRoofsAndPoints) {
 }
 
 TEST(RooflinePicture, LeavesOutWhatHasNoPlace) {
-  const std::string svg = roofline_picture(
-      {"k", "d", some_peaks(), {{"no flops", 0, 0}, {"no time", 1, kInfinite}}});
+  const std::string svg =
+      roofline_picture({"k", "d", some_peaks(), {{"no flops", 0, 0}, {"no time", 1, kInfinite}}});
   EXPECT_THAT(svg, Not(HasSubstr("<circle")));
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
   EXPECT_THAT(svg, Not(HasSubstr("inf")));

@@ -58,8 +58,9 @@ TEST_F(ClcLintFiles, LocatesFindingsAfterIncludesAndInMacros) {
       "  AT(m, 1) = HALF;\n  y[m * n] = 0;\n}\n";
   std::vector<SourceLocation> locations;
   for (const Finding& each : findings(text)) locations.push_back(each.location);
-  EXPECT_THAT(locations, ElementsAre(SourceLocation{"part.clh", 1, 20}, SourceLocation{"part.clh", 2, 14},
-                                  SourceLocation{"test.cl", 5, 5}));
+  EXPECT_THAT(locations,
+              ElementsAre(SourceLocation{"part.clh", 1, 20}, SourceLocation{"part.clh", 2, 14},
+                          SourceLocation{"test.cl", 5, 5}));
 }
 
 TEST_F(ClcLintFiles, SaysThatDefinitionsAreMissing) {

@@ -63,7 +63,8 @@ TEST_F(ClcLint, FindsABarrierThatABreakOrContinueOfSomeItemsGoesAround) {
 }
 
 TEST_F(ClcLint, FollowsCallsToABarrier) {
-  const std::string wait_all = "void wait_all(uint i) {\nif (i == 0) " + std::string(kBarrier) + "\n}\n";
+  const std::string wait_all =
+      "void wait_all(uint i) {\nif (i == 0) " + std::string(kBarrier) + "\n}\n";
   EXPECT_THAT(found(wait_all + group_kernel("wait_all(get_local_id(0));")),
               ElementsAre("barrier-in-divergent-flow 2"));
   EXPECT_THAT(found(wait_all + group_kernel("if (get_local_id(0)) wait_all(n);")),

@@ -36,9 +36,7 @@ class ClcNew : public testing::Test {
     test::write_whole_file(folder_ / "CMakeLists.txt", "");
   }
 
-  static ProgramResult clc(std::vector<std::string> arguments) {
-    return test::run_clc(arguments);
-  }
+  static ProgramResult clc(std::vector<std::string> arguments) { return test::run_clc(arguments); }
   ProgramResult make(const std::string& name, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> arguments{"new", name, "--folder", folder_.path().string()};
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -58,7 +56,7 @@ class ClcNew : public testing::Test {
   // The sources that the new ones include, and theirs.
   void copy_sources() const {
     for (const char* top_folder : {"cl", "runtime", "ops", "lora", "model", "tests/support",
-                             "tests/reference", "bench/support"}) {
+                                   "tests/reference", "bench/support"}) {
       fs::copy(source_folder() / top_folder, folder_ / top_folder, fs::copy_options::recursive);
     }
   }

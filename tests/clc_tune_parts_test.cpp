@@ -181,7 +181,8 @@ TEST(ClcTuneRecord, GoesOnWhereARunEnded) {
 
 TEST(ClcTuneRecord, OfSomethingElseOrDamagedCountsAsNone) {
   const test::TemporaryFolder folder;
-  TuneRecord(folder / "record.json", "a kernel").put({{"WG", 1}}, {.end = TrialEnd::slow, .why = {}, .seconds = 1});
+  TuneRecord(folder / "record.json", "a kernel")
+      .put({{"WG", 1}}, {.end = TrialEnd::slow, .why = {}, .seconds = 1});
   EXPECT_EQ(TuneRecord(folder / "record.json", "another kernel").resumed(), 0U);
   test::write_whole_file(folder / "record.json", "{\"subject\": \"a kernel\", ");
   EXPECT_EQ(TuneRecord(folder / "record.json", "a kernel").resumed(), 0U);

@@ -59,11 +59,11 @@ class CommandLineProfile : public testing::Test {
 
   test::TemporaryFolder folder;
   const RooflinePeaks kept{.copy_bytes_per_second = 1.25e10,
-                      .read_bytes_per_second = 2.5e10,
-                      .f32_flops_per_second = 1e11,
-                      .barrier_seconds = 1e-7,
-                      .launch_seconds = 2e-6,
-                      .wake_seconds = 3e-5};
+                           .read_bytes_per_second = 2.5e10,
+                           .f32_flops_per_second = 1e11,
+                           .barrier_seconds = 1e-7,
+                           .launch_seconds = 2e-6,
+                           .wake_seconds = 3e-5};
 };
 
 TEST_F(CommandLineProfile, TellsTheTimesOfAGenerationAsJson) {
@@ -164,7 +164,8 @@ TEST_F(CommandLineProfile, StopsBeforeTheWorkWhereTheTraceCannotBeWritten) {
 }
 
 TEST_F(CommandLineProfile, LeavesAWholeTraceOfARunThatFailed) {
-  const ProgramResult result = run(training("50", {"--lr", "10", "--weight-decay", "100", "--trace", at("trace.json")}));
+  const ProgramResult result =
+      run(training("50", {"--lr", "10", "--weight-decay", "100", "--trace", at("trace.json")}));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(spans("trace.json", 2), testing::Contains("gemm/backward"));
 }

@@ -239,8 +239,8 @@ TEST(CrossEntropyReference, IsTheDerivativeOfItsOwnLoss) {
         return weight * std::accumulate(loss.begin(), loss.end(), 0.0);
       },
       logits);
-  test::expect_close(reference::cross_entropy(logits, targets, weight).dlogits, numeric_gradient, 1e-8,
-                     "reference");
+  test::expect_close(reference::cross_entropy(logits, targets, weight).dlogits, numeric_gradient,
+                     1e-8, "reference");
 }
 
 }  // namespace

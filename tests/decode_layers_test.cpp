@@ -118,7 +118,8 @@ TEST_F(OneLaunch, SaysSoWhereAGroupDoesNotArrive) {
                   "(get_group_id(0) == 0 ? atomic_inc(grid_barrier) : -1) +");
   const test::Observed untested(folders, Variant::avx512_bf16, false);
   const Layers layers(*untested.context, kSmall, DType::q4_1, {3, 0});
-  const Tensor grid_barrier = test::upload(*untested.context, {3}, std::vector<std::int32_t>{0, 0, 0});
+  const Tensor grid_barrier =
+      test::upload(*untested.context, {3}, std::vector<std::int32_t>{0, 0, 0});
   Batch batch(*untested.context);
   record_decode_layers(batch, layers.x, layers.decode, grid_barrier);
   batch.submit().wait();
@@ -156,7 +157,7 @@ class OneLaunchOfManyItems : public testing::Test {
     return values;
   }
   void expect_unfused(DType type, const Shapes& shapes, const Place& place, int times = 1,
-                       bool adapted = false) {
+                      bool adapted = false) {
     Layers one(context(), shapes, type, place, Layout::plain);
     Layers unfused(context(), shapes, type, place, Layout::plain);
     one.add_biases();
@@ -206,7 +207,8 @@ TEST_F(OneLaunchOfManyItems, SaysSoWhereAGroupDoesNotArrive) {
                   "if (GROUP_LEADER && get_group_id(0) == 0) count_arrival");
   const test::Observed lonely(folders, variant(), false);
   const Layers layers(*lonely.context, kWithBiases, DType::bf16, {3, 0}, Layout::plain);
-  const Tensor grid_barrier = test::upload(*lonely.context, {3}, std::vector<std::int32_t>{0, 0, 0});
+  const Tensor grid_barrier =
+      test::upload(*lonely.context, {3}, std::vector<std::int32_t>{0, 0, 0});
   Batch batch(*lonely.context);
   record_decode_layers_gpu(batch, layers.x, layers.decode, grid_barrier, layers.decode);
   batch.submit().wait();
@@ -221,9 +223,10 @@ TEST_F(OneLaunchOfManyItems, IsRightAgainAfterALaunchThatGaveUp) {
   folders.replace("grid_barrier.clh", "LONGEST_WAIT 10000000", "LONGEST_WAIT 1000000");
   folders.replace("grid_barrier.clh", "LONGEST_WAIT 400000000", "LONGEST_WAIT 50000000");
   // One group of the first launch is late.
-  folders.replace("grid_barrier.clh", "if (GROUP_LEADER) count_arrival(grid_barrier);",
-                  "if (GROUP_LEADER && grid_barrier[2] == 0 && get_group_id(0) == 1) "
-                  "while (grid_barrier[1] == 0);\n  if (GROUP_LEADER) count_arrival(grid_barrier);");
+  folders.replace(
+      "grid_barrier.clh", "if (GROUP_LEADER) count_arrival(grid_barrier);",
+      "if (GROUP_LEADER && grid_barrier[2] == 0 && get_group_id(0) == 1) "
+      "while (grid_barrier[1] == 0);\n  if (GROUP_LEADER) count_arrival(grid_barrier);");
   const test::Observed late(folders, variant(), false);
   const Layers layers(*late.context, kWithBiases, DType::bf16, {33, 5}, Layout::plain);
   const Layers same(*late.context, kWithBiases, DType::bf16, {33, 5}, Layout::plain);
@@ -236,7 +239,8 @@ TEST_F(OneLaunchOfManyItems, IsRightAgainAfterALaunchThatGaveUp) {
   EXPECT_NE(flag, 0);
   late.context->write(layers.x, std::as_bytes(std::span(x)));
   batch.submit().wait();
-  EXPECT_EQ(late.context->read<std::int32_t>(grid_barrier)[1], flag) << "the second one gave up, too";
+  EXPECT_EQ(late.context->read<std::int32_t>(grid_barrier)[1], flag)
+      << "the second one gave up, too";
   run_unfused(*late.context, same);
   test::expect_close(floats_of(layers), test::to_double(floats_of(same)), 1e-4,
                      "the second launch");
@@ -289,8 +293,7 @@ TEST(OneLaunchSizes, AreThoseWhoseLocalArraysAllFit) {
         EXPECT_EQ(
             decode_layers_gpu_local_bytes(gpu, s, ranks) + 35 * 8,
             decode_layers_gpu_local_bytes(gpu, {layers + 1, s.D, s.F, s.H, s.G, s.E, s.S}, ranks));
-        EXPECT_FALSE(
-            decode_layers_gpu_fit(gpu, {layers + 1, s.D, s.F, s.H, s.G, s.E, s.S}, ranks));
+        EXPECT_FALSE(decode_layers_gpu_fit(gpu, {layers + 1, s.D, s.F, s.H, s.G, s.E, s.S}, ranks));
         EXPECT_FALSE(decode_layers_gpu_fit(gpu, s, ranks + 8));
       }
     }

@@ -148,8 +148,9 @@ TEST_P(LoraLinear, ForwardAddsTheAdapterInEveryShape) {
   }
 }
 
-// There a GPU fuses the shrink into the product: items with blocks of four steps, two and one, teams of all
-// sizes, groups that take columns again; weights that wait as they are stored, and others.
+// There a GPU fuses the shrink into the product: items with blocks of four steps, two and one,
+// teams of all sizes, groups that take columns again; weights that wait as they are stored, and
+// others.
 TEST_P(LoraLinear, ForwardOfOneRowOrTwoAddsTheAdapter) {
   for (const DType type : {DType::f32, DType::bf16}) {
     for (const Case& c : {Case{1, 40, 3592, 8},
@@ -162,8 +163,8 @@ TEST_P(LoraLinear, ForwardOfOneRowOrTwoAddsTheAdapter) {
   }
 }
 
-// There the shrink is fused into the product up to a rank of 64: several blocks of steps, ranks that fill
-// no four, rows that fill no tile or more than one chunk of them.
+// There the shrink is fused into the product up to a rank of 64: several blocks of steps, ranks
+// that fill no four, rows that fill no tile or more than one chunk of them.
 TEST_P(LoraLinear, ForwardAddsTheAdapterToPackedWeights) {
   for (const DType type : {DType::f32, DType::bf16}) {
     for (const Case& c : {Case{5, 48, 64, 3},
@@ -367,7 +368,7 @@ TEST_P(LoraLinear, TheUnfusedReferenceAgreesWithBiasAndResidual) {
     run([&](Batch& batch) {
       record_lora_linear(batch, fused.tensor(), s, x, layer.weights, layer.lora, residual);
       record_lora_linear_unfused(batch, unfused.tensor(), s, x, layer.weights, layer.lora,
-                                  residual);
+                                 residual);
     });
     expect_close(fused.values(), to_double(unfused.values()), tolerance(135), "fused");
   }

@@ -179,8 +179,7 @@ TEST_P(RmsNorm, ABf16GradientIsTheOtherOneRoundedToNearest) {
                                residual, c.epsilon, {.dx_bf16 = bf16.tensor()});
     });
     test::expect_close(dx.values(), c.backward_and(1, c.residual), c.tolerance(), c.shape.text());
-    EXPECT_EQ(test::to_double(bf16.values()),
-              test::rounded_to_bf16(test::to_double(dx.values())))
+    EXPECT_EQ(test::to_double(bf16.values()), test::rounded_to_bf16(test::to_double(dx.values())))
         << c.shape.text();
   }
 }

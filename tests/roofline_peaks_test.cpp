@@ -22,9 +22,8 @@ TEST_P(PeaksMeasured, ArePositiveAndFinite) {
   const RooflinePeaks peaks = measure_peaks(context);
   EXPECT_TRUE(peaks.known());
   for (const double value :
-       {peaks.copy_bytes_per_second, peaks.read_bytes_per_second,
-        peaks.f32_flops_per_second, peaks.barrier_seconds, peaks.launch_seconds,
-        peaks.wake_seconds}) {
+       {peaks.copy_bytes_per_second, peaks.read_bytes_per_second, peaks.f32_flops_per_second,
+        peaks.barrier_seconds, peaks.launch_seconds, peaks.wake_seconds}) {
     EXPECT_GT(value, 0);
     EXPECT_TRUE(std::isfinite(value));
   }

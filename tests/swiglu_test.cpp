@@ -183,7 +183,7 @@ TEST_P(Swiglu, SavesItsInputsInBf16BesideTheSameResult) {
   for (const Case& c : cases()) {
     const Output y(context(), c.shape), unfused(context(), c.shape);
     const SwigluSaved saved{context().allocate(c.shape, DType::bf16, MemoryTag::scratch),
-                          context().allocate(c.shape, DType::bf16, MemoryTag::scratch)};
+                            context().allocate(c.shape, DType::bf16, MemoryTag::scratch)};
     run([&](Batch& b) {
       const Tensor gate = upload(c.shape, c.gate), up = upload(c.shape, c.up);
       record_swiglu(b, y.tensor(), gate, up, saved);
@@ -211,7 +211,7 @@ TEST_P(Swiglu, KeepsTiesAsTheEvenOneAndWhatIsNotFiniteAsItIs) {
     const Shape shape{count};
     const Output y(context(), shape);
     const SwigluSaved saved{context().allocate(shape, DType::bf16, MemoryTag::scratch),
-                          context().allocate(shape, DType::bf16, MemoryTag::scratch)};
+                            context().allocate(shape, DType::bf16, MemoryTag::scratch)};
     run([&](Batch& b) {
       record_swiglu(b, y.tensor(), upload(shape, std::vector<float>(up.size())), upload(shape, up),
                     saved);

@@ -188,10 +188,11 @@ TEST(VariantDispatch, AnotherKernelTextIsTestedAnew) {
 TEST(VariantDispatch, OutcomesAreOfOneProgramByItsOptions) {
   const Folders folders;
   const auto passes = [&](const Observed& in, std::string_view options, bool breaks) {
-    return passed_self_test(*in.context, {"softmax_cpu.cl", "planned", 1e-4, options}, [&](SelfTest& test) {
-      const bool wrong = breaks && !makes_reference(*in.context);
-      (void)test.changed(test.input({1}, std::vector<float>{wrong ? 2.0F : 1.0F}));
-    });
+    return passed_self_test(
+        *in.context, {"softmax_cpu.cl", "planned", 1e-4, options}, [&](SelfTest& test) {
+          const bool wrong = breaks && !makes_reference(*in.context);
+          (void)test.changed(test.input({1}, std::vector<float>{wrong ? 2.0F : 1.0F}));
+        });
   };
   const Observed tested(folders);
   EXPECT_TRUE(passes(tested, " -D TILE=64", false));

@@ -1,5 +1,6 @@
 // y [M, N] = x [M, K] w [N, K]^T by libraries on the host, each on all the cores that it takes.
-// Plain pointers: the files that define them are compiled for this very CPU and share no code with others.
+// Plain pointers: the files that define them are compiled for this very CPU and share no code with
+// others.
 #pragma once
 
 #include <cstdint>

@@ -137,9 +137,9 @@ typedef struct clora_context_options {
   double memory_limit_share;   /* in (0, 1]; 0: 1 */
   const char* cache_folder;    /* for built programs; NULL: the user's own; "": none */
   const char* kernel_folder;   /* kernel sources instead of the embedded ones; NULL: those */
-  const char* variant;         /* a kind of kernels: "portable", "cpu", "avx512_bf16", "amx"; NULL: the best
-                                  for the device within the precision */
-  double stuck_after_seconds;  /* without progress the context is lost; 0: 300; below 0: never */
+  const char* variant; /* a kind of kernels: "portable", "cpu", "avx512_bf16", "amx"; NULL: the best
+                          for the device within the precision */
+  double stuck_after_seconds; /* without progress the context is lost; 0: 300; below 0: never */
   uint64_t max_commands_in_flight; /* 0: 4096 */
   double max_seconds_in_flight;    /* of estimated device time; 0: 2; below 0: no limit */
   int32_t skip_self_test;          /* 1: kernel variants are not tried before their first use */
@@ -378,8 +378,8 @@ typedef struct clora_generation {
 /* Text after a prompt. Stopping by a callback is no error: the tokens up to there are given.
  * options and generation may be NULL; so may ids, else it has space for `capacity` tokens and no
  * more than that are generated. Where a logit is NaN or infinite, the error names the cause: a
- * weight of the model (CLORA_INVALID_FILE), a matrix of the adapter (CLORA_INVALID_DATA), or neither
- * (CLORA_DIVERGED). */
+ * weight of the model (CLORA_INVALID_FILE), a matrix of the adapter (CLORA_INVALID_DATA), or
+ * neither (CLORA_DIVERGED). */
 CLORA_API clora_status clora_generate(clora_session* session, const int32_t* prompt,
                                       size_t prompt_count, const clora_generation_options* options,
                                       int32_t* ids, size_t capacity, clora_generation* generation);

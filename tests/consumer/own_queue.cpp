@@ -78,9 +78,8 @@ int run() {
   const Own own;
   clora::Context context(clora::AdoptedQueue{own.context, own.device, own.queue});
   const clora::Shape shape{kRows, kWidth};
-  const clora::Tensor w =
-      context.upload<float>({kWidth}, clora::DType::f32, std::vector<float>(kWidth, 1),
-                            clora::MemoryTag::weights);
+  const clora::Tensor w = context.upload<float>(
+      {kWidth}, clora::DType::f32, std::vector<float>(kWidth, 1), clora::MemoryTag::weights);
   clora::Batch batch(context);
   clora::record_rms_norm(batch, context.adopt(own.y, shape, clora::DType::f32),
                          context.adopt(own.x, shape, clora::DType::f32), w, kEpsilon);

@@ -17,9 +17,7 @@ namespace clora::test {
 class AtAWait {
  public:
   AtAWait(std::vector<CallKind> kinds, std::function<void()> action)
-      : kinds_(std::move(kinds)),
-        waits_before_(waits()),
-        thread_([this, run = std::move(action)] {
+      : kinds_(std::move(kinds)), waits_before_(waits()), thread_([this, run = std::move(action)] {
           while (!stopped_ && waits() == waits_before_) std::this_thread::yield();
           ran_ = true;
           run();

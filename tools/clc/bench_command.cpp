@@ -12,8 +12,8 @@
 #include "tools/clc/commands.hpp"
 #include "tools/clc/reference_file.hpp"
 #include "tools/clc/stated_cost.hpp"
-#include "tools/command_line/peaks_json.hpp"
 #include "tools/command_line/config_file.hpp"
+#include "tools/command_line/peaks_json.hpp"
 
 namespace clora {
 namespace {

@@ -124,10 +124,9 @@ BenchPeaks chosen_peaks(const BenchOptions& options, const RooflinePeaks& peaks)
     throw UsageError(
         "--ceiling matrix: no matrix unit of this device is known ('clc devices'); take f32");
   }
-  return {
-      .bytes_per_second = peaks.bytes_per_second(),
-      .flops_per_second = matrix ? peaks.matrix_flops_per_second : peaks.f32_flops_per_second,
-      .arithmetic = options.peak};
+  return {.bytes_per_second = peaks.bytes_per_second(),
+          .flops_per_second = matrix ? peaks.matrix_flops_per_second : peaks.f32_flops_per_second,
+          .arithmetic = options.peak};
 }
 
 }  // namespace clora

@@ -51,9 +51,8 @@ std::string BenchRow::name() const {
 
 LimitedBy limit_of(const Cost& cost, const BenchPeaks& peaks) {
   if (cost.bytes <= 0 && cost.flops <= 0) return LimitedBy::nothing;
-  return memory_seconds(cost, peaks) >= arithmetic_seconds(cost, peaks)
-             ? LimitedBy::memory
-             : LimitedBy::arithmetic;
+  return memory_seconds(cost, peaks) >= arithmetic_seconds(cost, peaks) ? LimitedBy::memory
+                                                                        : LimitedBy::arithmetic;
 }
 
 std::string_view name_of(LimitedBy limit) {

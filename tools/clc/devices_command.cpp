@@ -59,9 +59,8 @@ void print(Output& output, const Device& device, const std::optional<RooflinePea
   for (const Capability& each : capabilities_of(device)) {
     output.result("    {:24}{}", each.name, folded(each.value, indent));
   }
-  output.result(
-      "    {:24}{}", "at best",
-      peaks ? folded(peaks_text(*peaks), indent) : "not measured yet; --measure does it");
+  output.result("    {:24}{}", "at best",
+                peaks ? folded(peaks_text(*peaks), indent) : "not measured yet; --measure does it");
 }
 
 nlohmann::ordered_json json_of(const Device& device, const std::optional<RooflinePeaks>& peaks) {

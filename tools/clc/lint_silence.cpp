@@ -26,7 +26,9 @@ int next_line_of_code(const SourceLocations& locations, int line) {
   return line;
 }
 
-SourceLocation line_location(const SourceLocations& locations, int line) { return locations.of({line, 0}); }
+SourceLocation line_location(const SourceLocations& locations, int line) {
+  return locations.of({line, 0});
+}
 
 }  // namespace
 
@@ -61,7 +63,8 @@ void Silence::read_line(const SourceLocations& locations, int line) {
   at_lines_.insert({rule, line_location(locations, meant)});
 }
 
-bool Silence::check(const std::string& rule, const std::string& reason, const SourceLocation& location) {
+bool Silence::check(const std::string& rule, const std::string& reason,
+                    const SourceLocation& location) {
   const std::vector<std::string> names = rule_names();
   std::string wrong;
   if (std::ranges::find(names, rule) == names.end()) {

@@ -32,7 +32,7 @@ class Silence {
   void read_line(const SourceLocations& locations, int line);
   bool check(const std::string& rule, const std::string& reason, const SourceLocation& location);
 
-  std::set<std::string> everywhere_;                        // rules
+  std::set<std::string> everywhere_;                           // rules
   std::set<std::pair<std::string, SourceLocation>> at_lines_;  // column 0
   std::vector<Finding> mistakes_;
 };

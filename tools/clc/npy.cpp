@@ -81,8 +81,7 @@ NpyText split(std::string_view file, std::string_view name) {
 }
 
 // What comes after 'key': in the header, up to the end of the header.
-std::string_view value_after(std::string_view header, std::string_view key,
-                              std::string_view name) {
+std::string_view value_after(std::string_view header, std::string_view key, std::string_view name) {
   for (const char quote : {'\'', '"'}) {
     const std::string quoted = fmt::format("{0}{1}{0}", quote, key);
     const std::size_t at = header.find(quoted);

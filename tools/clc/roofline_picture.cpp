@@ -15,7 +15,7 @@ namespace {
 constexpr double kWidth = 720, kPlotHeight = 340;
 constexpr double kLeft = 84, kRight = 24, kBottom = 52;
 constexpr double kHead = 66, kLegendRow = 20;  // title and device, then a row for each point
-constexpr int kLegendSpace = 14;                // beside the legend and above the plot
+constexpr int kLegendSpace = 14;               // beside the legend and above the plot
 
 // Colours with enough contrast on white and on near-black; text changes with the page.
 constexpr const char* kStyle = R"(<style>
@@ -73,7 +73,8 @@ Frame frame_of(const Roofline& roofline) {
   left = std::floor(std::log10(left) - 0.5);
   // The roof of memory begins within the picture.
   low = std::min(std::log10(low) - 0.5, std::log10(bandwidth) + left);
-  const double top = kHead + kLegendRow * static_cast<double>(roofline.points.size()) + kLegendSpace;
+  const double top =
+      kHead + kLegendRow * static_cast<double>(roofline.points.size()) + kLegendSpace;
   return {left,
           std::ceil(std::log10(right) + 0.5),
           std::floor(low),

@@ -87,7 +87,8 @@ Finding finding_of(const Message& message, const KernelFile& file) {
   }
   if (!actors.empty()) finding.text += ", " + actors[0];
   if (actors.size() > 1) finding.text += " and " + actors[1];
-  if (locations.size() > 1) finding.text += fmt::format(" at {}:{}", locations[1].file, locations[1].line);
+  if (locations.size() > 1)
+    finding.text += fmt::format(" at {}:{}", locations[1].file, locations[1].line);
   return finding;
 }
 

@@ -22,7 +22,7 @@ struct SyntaxNode {
   std::string type;    // typedefs resolved: "const __global float *"
   std::string detail;  // opcode, kind of cast, or a constant's value
   std::string id;      // of what is declared or referred to
-  TextSpot location;      // where it is written, be it in a macro
+  TextSpot location;   // where it is written, be it in a macro
   TextSpot use;        // where the macro that it comes from is used; else as location
   std::vector<SyntaxNode> children;
 

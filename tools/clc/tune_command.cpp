@@ -48,12 +48,13 @@ class Tune {
         file_(open_kernel_file(options.call.file, options.call.common.include_folders)),
         context_(config_of(options.call.common, file_)),
         base_(chosen_options(options.call, file_, context_.device())),
-        default_call_(std::make_unique<KernelCall>(context_, call_spec(options.call, file_, base_))),
+        default_call_(
+            std::make_unique<KernelCall>(context_, call_spec(options.call, file_, base_))),
         arguments_(with_arrays(default_call_->spec().arguments)),
         table_path_(options.table.empty() ? tuned_table_path(config_from_environment())
                                           : options.table),
-        candidates_(tune_candidates(file_.head, default_call_->kernel().name, call_numbers(*default_call_),
-                                    file_.name)),
+        candidates_(tune_candidates(file_.head, default_call_->kernel().name,
+                                    call_numbers(*default_call_), file_.name)),
         fixed_(options_without(base_, candidates_.parameters)),
         default_values_(values_in(base_, candidates_.parameters)),
         record_(record_path(), subject()) {}
@@ -87,8 +88,8 @@ class Tune {
     const CallOptions& call = options_.call;
     return fmt::format("{}, {}, {} {}, text {}, {}, --global '{}' --local '{}' {}, {} caches",
                        context_.device().name, context_.device().driver, file_.name,
-                       default_call_->kernel().name, digest_of(file_.text).text(), fixed_, call.global,
-                       call.local, fmt::join(call.arguments, " "), options_.caches) +
+                       default_call_->kernel().name, digest_of(file_.text).text(), fixed_,
+                       call.global, call.local, fmt::join(call.arguments, " "), options_.caches) +
            captured_call_text();
   }
 
@@ -217,7 +218,8 @@ class Tune {
   void play(Finalist& finalist) {
     KernelCall call(context_, spec_with(finalist.values));
     KernelTimer untuned(context_, caches()), tuned(context_, caches());
-    const PairedTimes times = time_in_turns({untuned, *default_call_}, {tuned, call}, plan().timing);
+    const PairedTimes times =
+        time_in_turns({untuned, *default_call_}, {tuned, call}, plan().timing);
     finalist.seconds = summary_of(times.second).median;
     finalist.of_untuned = ratio_of_medians(times.first, times.second);
     finalist.untuned_seconds = summary_of(times.first).median;

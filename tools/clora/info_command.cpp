@@ -95,10 +95,11 @@ Json json_of(const ModelText& text) {
 void print(Output& output, const ModelConfig& config, std::int64_t parameters) {
   output.result("{}{}, {} parameters", name_of(config.architecture),
                 config.name.empty() ? "" : " '" + config.name + "'", grouped(parameters));
-  output.result("{} layers, hidden size {}, intermediate size {}, "
-                "{} heads and {} key/value heads of dim {}",
-                config.layers, config.hidden_size, config.intermediate_size, config.heads,
-                config.kv_heads, config.head_dim);
+  output.result(
+      "{} layers, hidden size {}, intermediate size {}, "
+      "{} heads and {} key/value heads of dim {}",
+      config.layers, config.hidden_size, config.intermediate_size, config.heads, config.kv_heads,
+      config.head_dim);
   output.result("vocabulary {}, {} positions, rope base {:g}, {} head", config.vocabulary,
                 config.max_positions, config.rope_base, config.tied_head ? "tied" : "separate");
 }
