@@ -2,8 +2,8 @@
 // one, as while they arrive; the time is of one token. What streaming adds to a decode step.
 #include "bench/support/demo_model.hpp"
 #include "bench/support/op_bench.hpp"
-#include "model/tokenizer.hpp"
-#include "model/tokenizer_files.hpp"
+#include "model/text/tokenizer.hpp"
+#include "model/text/tokenizer_files.hpp"
 
 namespace clora::bench {
 namespace {

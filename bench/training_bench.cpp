@@ -15,8 +15,8 @@
 #include "bench/support/name.hpp"
 #include "bench/support/prepared.hpp"
 #include "bench/support/session.hpp"
-#include "model/generator.hpp"
-#include "model/trainer.hpp"
+#include "model/generation/generator.hpp"
+#include "model/training/trainer.hpp"
 #include "runtime/error.hpp"
 
 namespace clora::bench {

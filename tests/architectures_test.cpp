@@ -7,8 +7,8 @@
 #include <map>
 #include <numeric>
 
-#include "model/generator.hpp"
-#include "model/trainer.hpp"
+#include "model/generation/generator.hpp"
+#include "model/training/trainer.hpp"
 #include "tests/reference/transformer_reference.hpp"
 #include "tests/support/gguf_bytes.hpp"
 #include "tests/support/op_test.hpp"

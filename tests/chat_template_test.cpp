@@ -1,14 +1,14 @@
-#include "model/chat_template.hpp"
+#include "model/text/chat_template.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "model/jinja_text.hpp"
-#include "model/known_chat_styles.hpp"
-#include "model/tokenizer_files.hpp"
-#include "model/tokenizer_json.hpp"
+#include "model/text/jinja_text.hpp"
+#include "model/text/known_chat_styles.hpp"
+#include "model/text/tokenizer_files.hpp"
+#include "model/text/tokenizer_json.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
 

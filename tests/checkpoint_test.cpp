@@ -1,5 +1,5 @@
 // Checkpoints: what a run may go on from, and damaged files.
-#include "model/checkpoint.hpp"
+#include "model/training/checkpoint.hpp"
 
 #include <gmock/gmock.h>
 
@@ -11,7 +11,7 @@
 #include <random>
 
 #include "lora/safetensors.hpp"
-#include "model/tensor_checksums.hpp"
+#include "model/training/tensor_checksums.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/training_runs.hpp"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <csignal>
 
-#include "model/stop_filter.hpp"
+#include "model/generation/stop_filter.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/loss_picture.hpp"

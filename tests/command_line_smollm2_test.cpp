@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lora/peft_files.hpp"
-#include "model/weights.hpp"
+#include "model/files/weights.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/reference_adapter.hpp"

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "model/generator.hpp"
+#include "model/generation/generator.hpp"
 #include "ops/rms_norm.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"

@@ -1,5 +1,5 @@
-// Stored types to float (model/dequantise.hpp, runtime/half.hpp).
-#include "model/dequantise.hpp"
+// Stored types to float (model/files/dequantise.hpp, runtime/half.hpp).
+#include "model/files/dequantise.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/trainer.hpp"
+#include "model/training/trainer.hpp"
 #include "tests/support/fault_walk.hpp"
 #include "tests/support/leaks_on_purpose.hpp"
 #include "tests/support/tiny_training.hpp"

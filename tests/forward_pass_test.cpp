@@ -1,12 +1,12 @@
-#include "model/forward_pass.hpp"
+#include "model/families/forward_pass.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "model/evaluator.hpp"
-#include "model/generator.hpp"
+#include "model/training/evaluator.hpp"
+#include "model/generation/generator.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_models.hpp"
 #include "tests/support/tiny_models.hpp"

@@ -1,5 +1,5 @@
-// GGUF files (model/gguf.hpp): real ones, and everything that can be wrong with one.
-#include "model/gguf.hpp"
+// GGUF files (model/files/gguf.hpp): real ones, and everything that can be wrong with one.
+#include "model/files/gguf.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "model/largest_rows.hpp"
+#include "model/training/largest_rows.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "model/recorded_step.hpp"
+#include "model/training/recorded_step.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_models.hpp"
 #include "tests/support/tiny_models.hpp"

@@ -1,11 +1,11 @@
-// ModelConfig (model/model_config.hpp) from a GGUF file's metadata, its refusals, and that both
+// ModelConfig (model/files/model_config.hpp) from a GGUF file's metadata, its refusals, and that both
 // formats of one model agree.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "model/gguf.hpp"
-#include "model/model_config.hpp"
+#include "model/files/gguf.hpp"
+#include "model/files/model_config.hpp"
 #include "tests/support/gguf_bytes.hpp"
 #include "tests/support/test_files.hpp"
 

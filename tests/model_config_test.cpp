@@ -1,5 +1,5 @@
-// ModelConfig (model/model_config.hpp) from config.json and back, and its refusals.
-#include "model/model_config.hpp"
+// ModelConfig (model/files/model_config.hpp) from config.json and back, and its refusals.
+#include "model/files/model_config.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "model/packing.hpp"
+#include "model/data/packing.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The sizes that training and evaluation steps are recorded for.
-#include "model/recorded_step.hpp"
+#include "model/training/recorded_step.hpp"
 
 #include <gtest/gtest.h>
 

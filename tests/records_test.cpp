@@ -1,11 +1,11 @@
-#include "model/records.hpp"
+#include "model/data/records.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "model/tokenizer_files.hpp"
+#include "model/text/tokenizer_files.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
 

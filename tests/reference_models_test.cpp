@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/generator.hpp"
+#include "model/generation/generator.hpp"
 #include "tests/support/test_models.hpp"
 
 namespace clora {

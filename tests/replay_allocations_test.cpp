@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "model/recorded_step.hpp"
+#include "model/training/recorded_step.hpp"
 #include "ops/rms_norm.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_models.hpp"

@@ -1,4 +1,4 @@
-#include "model/rope_table.hpp"
+#include "model/families/rope_table.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "model/model_config.hpp"
+#include "model/files/model_config.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {

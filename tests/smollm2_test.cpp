@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "model/evaluator.hpp"
-#include "model/generator.hpp"
-#include "model/trainer.hpp"
+#include "model/training/evaluator.hpp"
+#include "model/generation/generator.hpp"
+#include "model/training/trainer.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/reference_adapter.hpp"
 #include "tests/support/test_models.hpp"

@@ -1,12 +1,12 @@
 // The tokenizers of real models against reference ids.
-#include "model/tokenizer_files.hpp"
+#include "model/text/tokenizer_files.hpp"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "model/tokenizer_json.hpp"
+#include "model/text/tokenizer_json.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
 

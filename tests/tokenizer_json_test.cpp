@@ -1,4 +1,4 @@
-#include "model/tokenizer_json.hpp"
+#include "model/text/tokenizer_json.hpp"
 
 #include <gtest/gtest.h>
 

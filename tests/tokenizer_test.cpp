@@ -1,12 +1,12 @@
-#include "model/tokenizer.hpp"
+#include "model/text/tokenizer.hpp"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <thread>
 
-#include "model/symbol_merging.hpp"
-#include "model/utf8.hpp"
+#include "model/text/symbol_merging.hpp"
+#include "model/text/utf8.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
 

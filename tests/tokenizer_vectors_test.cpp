@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "model/tokenizer_files.hpp"
-#include "model/tokenizer_json.hpp"
-#include "model/tokenizer_json_writing.hpp"
+#include "model/text/tokenizer_files.hpp"
+#include "model/text/tokenizer_json.hpp"
+#include "model/text/tokenizer_json_writing.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
 

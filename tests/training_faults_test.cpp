@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "model/checkpoint.hpp"
-#include "model/trainer.hpp"
+#include "model/training/checkpoint.hpp"
+#include "model/training/trainer.hpp"
 #include "tests/support/fault_walk.hpp"
 #include "tests/support/tiny_training.hpp"
 

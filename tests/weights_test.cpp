@@ -1,6 +1,6 @@
-// WeightFiles (model/weights.hpp): every kind of model file under one set of names, and what is
+// WeightFiles (model/files/weights.hpp): every kind of model file under one set of names, and what is
 // refused before a weight is read.
-#include "model/weights.hpp"
+#include "model/files/weights.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lora/safetensors.hpp"
-#include "model/gguf.hpp"
-#include "model/weight_sources.hpp"
+#include "model/files/gguf.hpp"
+#include "model/files/weight_sources.hpp"
 #include "tests/support/gguf_bytes.hpp"
 #include "tests/support/test_files.hpp"
 

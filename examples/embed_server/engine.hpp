@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "lora/peft_files.hpp"
-#include "model/generator.hpp"
-#include "model/stop_filter.hpp"
-#include "model/tokenizer_files.hpp"
+#include "model/generation/generator.hpp"
+#include "model/generation/stop_filter.hpp"
+#include "model/text/tokenizer_files.hpp"
 
 struct Served {
   std::optional<clora::Adapter> adapter;

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine.hpp"
-#include "model/chat_template.hpp"
+#include "model/text/chat_template.hpp"
 #include "serving/completion_request.hpp"
 
 using nlohmann::json;

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "lora/peft_files.hpp"
-#include "model/generator.hpp"
-#include "model/tokenizer_files.hpp"
+#include "model/generation/generator.hpp"
+#include "model/text/tokenizer_files.hpp"
 #include "runtime/error.hpp"
 
 namespace {

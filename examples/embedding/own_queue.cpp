@@ -9,7 +9,7 @@
 #include <exception>
 #include <vector>
 
-#include "model/forward_pass.hpp"
+#include "model/families/forward_pass.hpp"
 
 namespace {
 

@@ -10,12 +10,12 @@
 
 #include "lora/adapter.hpp"
 #include "model/c_api/clora.h"
-#include "model/chat_template.hpp"
-#include "model/forward_pass.hpp"
-#include "model/generator.hpp"
-#include "model/language_model.hpp"
-#include "model/tokenizer.hpp"
-#include "model/trainer.hpp"
+#include "model/text/chat_template.hpp"
+#include "model/families/forward_pass.hpp"
+#include "model/generation/generator.hpp"
+#include "model/families/language_model.hpp"
+#include "model/text/tokenizer.hpp"
+#include "model/training/trainer.hpp"
 #include "runtime/context.hpp"
 
 namespace clora::c_api {

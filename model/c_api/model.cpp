@@ -3,7 +3,7 @@
 #include "lora/peft_files.hpp"
 #include "model/c_api/boundary.hpp"
 #include "model/c_api/handles.hpp"
-#include "model/weights.hpp"
+#include "model/files/weights.hpp"
 
 namespace clora::c_api {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "model/c_api/boundary.hpp"
 #include "model/c_api/handles.hpp"
-#include "model/tokenizer_files.hpp"
+#include "model/text/tokenizer_files.hpp"
 
 namespace clora::c_api {
 namespace {

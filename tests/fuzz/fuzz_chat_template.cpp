@@ -2,8 +2,8 @@
 // conversation with the input's parts as contents, rendered by every style that is known.
 #include <array>
 
-#include "model/chat_template.hpp"
-#include "model/known_chat_styles.hpp"
+#include "model/text/chat_template.hpp"
+#include "model/text/known_chat_styles.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"
 #include "tests/support/tiny_tokenizers.hpp"

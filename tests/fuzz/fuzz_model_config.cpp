@@ -1,7 +1,7 @@
 // config.json, as a folder with it and weights is opened.
 #include <nlohmann/json.hpp>
 
-#include "model/weights.hpp"
+#include "model/files/weights.hpp"
 #include "runtime/json.hpp"
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/safetensors_bytes.hpp"

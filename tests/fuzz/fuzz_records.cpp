@@ -1,5 +1,5 @@
 // A data set's records, with a chat template and without.
-#include "model/records.hpp"
+#include "model/data/records.hpp"
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"

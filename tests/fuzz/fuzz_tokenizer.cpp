@@ -1,5 +1,5 @@
 // tokenizer.json with tokenizer_config.json, and what the tokenizer does with a text.
-#include "model/tokenizer_json.hpp"
+#include "model/text/tokenizer_json.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"
 #include "tests/fuzz/tiny_files.hpp"

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "lora/merge.hpp"
-#include "model/dequantise.hpp"
-#include "model/language_model.hpp"
-#include "model/rotary_order.hpp"
+#include "model/files/dequantise.hpp"
+#include "model/families/language_model.hpp"
+#include "model/files/rotary_order.hpp"
 
 namespace clora::test {
 

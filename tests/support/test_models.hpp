@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "model/language_model.hpp"
+#include "model/families/language_model.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace clora::test {

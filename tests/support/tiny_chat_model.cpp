@@ -1,6 +1,6 @@
 #include "tests/support/tiny_chat_model.hpp"
 
-#include "model/tokenizer_json_writing.hpp"
+#include "model/text/tokenizer_json_writing.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_models.hpp"
 #include "tests/support/tiny_tokenizers.hpp"

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "lora/safetensors.hpp"
-#include "model/weights.hpp"
+#include "model/files/weights.hpp"
 #include "runtime/file.hpp"
 #include "runtime/half.hpp"
 #include "tests/support/op_test.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/model_config.hpp"
+#include "model/files/model_config.hpp"
 
 namespace clora::test {
 

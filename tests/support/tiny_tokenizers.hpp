@@ -2,7 +2,7 @@
 // special tokens on top.
 #pragma once
 
-#include "model/tokenizer.hpp"
+#include "model/text/tokenizer.hpp"
 
 namespace clora::test {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "model/language_model.hpp"
-#include "model/packing.hpp"
-#include "model/trainer.hpp"
+#include "model/families/language_model.hpp"
+#include "model/data/packing.hpp"
+#include "model/training/trainer.hpp"
 
 namespace clora::test {
 

@@ -6,12 +6,12 @@
 #include <limits>
 #include <optional>
 
-#include "model/evaluator.hpp"
-#include "model/generator.hpp"
-#include "model/language_model.hpp"
-#include "model/packing.hpp"
-#include "model/trainer.hpp"
-#include "model/weights.hpp"
+#include "model/training/evaluator.hpp"
+#include "model/generation/generator.hpp"
+#include "model/families/language_model.hpp"
+#include "model/data/packing.hpp"
+#include "model/training/trainer.hpp"
+#include "model/files/weights.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -20,7 +20,7 @@ namespace {
 // The smallest training step that is taken, in rows.
 constexpr std::int64_t kFewestRows = 16;
 // Lengths of prompts, one for each size of the chunks that they are read in, 256, 64 and 16 rows
-// (model/cached_forward.cpp): three quarters of it, so that short contexts hold them.
+// (model/families/cached_forward.cpp): three quarters of it, so that short contexts hold them.
 constexpr std::int64_t kPrompts[]{192, 48, 12};
 constexpr std::int64_t kReply = 2;  // tokens: one by the prompt, one by a step of decoding
 

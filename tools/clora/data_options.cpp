@@ -2,7 +2,7 @@
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"
 
-#include "model/known_chat_styles.hpp"
+#include "model/text/known_chat_styles.hpp"
 
 namespace clora {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "model/evaluator.hpp"
+#include "model/training/evaluator.hpp"
 #include "runtime/error.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/data_options.hpp"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "model/generator.hpp"
-#include "model/records.hpp"
-#include "model/tokenizer.hpp"
+#include "model/generation/generator.hpp"
+#include "model/data/records.hpp"
+#include "model/text/tokenizer.hpp"
 
 namespace clora {
 

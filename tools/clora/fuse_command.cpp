@@ -4,9 +4,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "model/fuse.hpp"
-#include "model/generator.hpp"
-#include "model/tokenizer_files.hpp"
+#include "model/files/fuse.hpp"
+#include "model/generation/generator.hpp"
+#include "model/text/tokenizer_files.hpp"
 #include "runtime/atomic_folder.hpp"
 #include "runtime/error.hpp"
 #include "tools/clora/commands.hpp"

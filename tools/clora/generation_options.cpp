@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "model/stop_filter.hpp"
+#include "model/generation/stop_filter.hpp"
 
 namespace clora {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/generator.hpp"
+#include "model/generation/generator.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/loaded_model.hpp"
 

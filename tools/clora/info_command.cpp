@@ -7,9 +7,9 @@
 
 #include "lora/peft_files.hpp"
 #include "lora/safetensors.hpp"
-#include "model/gguf.hpp"
-#include "model/model_config.hpp"
-#include "model/weights.hpp"
+#include "model/files/gguf.hpp"
+#include "model/files/model_config.hpp"
+#include "model/files/weights.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/model_text.hpp"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "lora/adapter.hpp"
-#include "model/language_model.hpp"
-#include "model/weights.hpp"
+#include "model/families/language_model.hpp"
+#include "model/files/weights.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/model_text.hpp"
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "model/chat_template.hpp"
-#include "model/tokenizer.hpp"
+#include "model/text/chat_template.hpp"
+#include "model/text/tokenizer.hpp"
 
 namespace clora {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "model/tokenizer_files.hpp"
+#include "model/text/tokenizer_files.hpp"
 #include "runtime/json.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/common_options.hpp"

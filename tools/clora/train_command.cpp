@@ -1,7 +1,7 @@
 // clora train: fine-tunes a LoRA adapter on records.
 #include <memory>
 
-#include "model/training_run.hpp"
+#include "model/training/training_run.hpp"
 #include "runtime/error.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/data_options.hpp"

@@ -1,0 +1,80 @@
+#include "model/data/packing.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "runtime/error.hpp"
+
+namespace clora {
+
+namespace {
+
+void place(const Record& record, std::size_t start, std::size_t window, PackedRows& packed) {
+  for (std::size_t i = 0; i < record.ids.size(); ++i) {
+    const std::size_t row = start + i;
+    packed.ids[row] = record.ids[i];
+    packed.positions[row] = static_cast<std::int32_t>(i);
+    const std::size_t unseen = window > 0 && i >= window ? i - window + 1 : 0;
+    packed.first[row] = static_cast<std::int32_t>(start + unseen);
+    if (i + 1 < record.ids.size() && record.is_target[i + 1] != 0) {
+      packed.targets[row] = record.ids[i + 1];
+      ++packed.target_count;
+    }
+  }
+}
+
+}  // namespace
+
+WantedRows wanted_rows(const PackedRows& packed) {
+  WantedRows wanted{.rows = packed.rows()};
+  double pairs = 0;
+  for (std::size_t t = 0; t < packed.rows(); ++t) {
+    wanted.labelled += packed.targets[t] >= 0 ? 1 : 0;
+    pairs += packed.last[t] - packed.first[t] + 1;
+  }
+  if (wanted.rows > 0) wanted.attended = pairs / static_cast<double>(wanted.rows);
+  return wanted;
+}
+
+void pad_rows(PackedRows& packed, std::size_t rows) {
+  require(packed.rows() <= rows, "pad_rows: there are {} rows, more than {}", packed.rows(), rows);
+  const std::size_t begin = packed.rows();
+  packed.ids.resize(rows, 0);
+  packed.targets.resize(rows, -1);
+  packed.positions.resize(rows, 0);
+  packed.first.resize(rows);
+  packed.last.resize(rows);
+  for (std::size_t t = begin; t < rows; ++t) {
+    packed.first[t] = packed.last[t] = static_cast<std::int32_t>(t);
+  }
+}
+
+PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows, std::size_t window) {
+  constexpr std::size_t kMaxRows = std::numeric_limits<std::int32_t>::max();
+  require(rows <= kMaxRows, "pack_rows: rows must be at most {}, got {}", kMaxRows, rows);
+  std::size_t total = 0;
+  for (const Record* record : records) {
+    require(!record->ids.empty() && record->ids.size() == record->is_target.size(),
+            "pack_rows: a record must have ids and as many marks, got {} and {}",
+            record->ids.size(), record->is_target.size());
+    total += record->ids.size();
+  }
+  require(total <= rows, "pack_rows: {} records of {} tokens together do not fit into {} rows",
+          records.size(), total, rows);
+  PackedRows packed;
+  pad_rows(packed, rows);
+  std::size_t start = 0;
+  for (const Record* record : records) {
+    place(*record, start, window, packed);
+    start += record->ids.size();
+  }
+  return packed;
+}
+
+PackedRows pack_rows(std::span<const Record> records, std::size_t rows, std::size_t window) {
+  std::vector<const Record*> pointers;
+  for (const Record& record : records) pointers.push_back(&record);
+  return pack_rows(std::span<const Record* const>(pointers), rows, window);
+}
+
+}  // namespace clora

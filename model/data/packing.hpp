@@ -1,0 +1,51 @@
+// Packing: records laid one after another into a fixed number of rows, so that one recorded step
+// serves every batch. Each record is a document: its positions restart and its rows see no other.
+// Pure host arithmetic; thread-safe.
+//
+//   records  a b c   d e            rows = 6
+//   ids        a b c d e 0          positions  0 1 2 0 1 0
+//   targets    b c - e - -          first      0 0 0 3 3 5     last  0 1 2 3 4 5     (- is -1)
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/data/records.hpp"
+
+namespace clora {
+
+struct PackedRows {                   // each [rows]
+  std::vector<std::int32_t> ids;      // 0 in padding rows
+  std::vector<std::int32_t> targets;  // the id that the row must predict; -1: not labelled
+  std::vector<std::int32_t> positions;
+  std::vector<std::int32_t> first;  // the first row that this row may attend to
+  std::vector<std::int32_t> last;   // the last one: the row itself
+  int target_count = 0;             // labelled rows
+
+  std::size_t rows() const { return ids.size(); }
+};
+
+// What rows a step is asked for.
+struct WantedRows {
+  std::size_t rows = 0;
+  std::size_t labelled = 0;  // those with a target
+  // How many rows one may attend to on average, for the cost that profiles show: a recorded step
+  // keeps that of the first rows it was asked for. 0: not known.
+  double attended = 0;
+};
+WantedRows wanted_rows(const PackedRows& packed);
+
+// Appends padding rows until there are `rows`: documents of their own of one token
+// without a target. REQUIRES: not more rows than that already.
+void pad_rows(PackedRows& packed, std::size_t rows);
+
+// Packs `records` in order into `rows` rows; rows left over are documents of their own of one token
+// without a target. window W > 0: a row sees at most W rows, itself among them; 0: no limit.
+// REQUIRES the records' tokens to be at most `rows` together, each record not empty and with as
+// many marks as ids.
+PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows,
+                     std::size_t window = 0);
+PackedRows pack_rows(std::span<const Record> records, std::size_t rows, std::size_t window = 0);
+
+}  // namespace clora

@@ -1,0 +1,46 @@
+// RecordReader: one line of a data set -> one record (records.hpp). Immutable; thread-safe. Refers
+// to what it is made of, which must stay.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/data/records.hpp"
+
+namespace clora {
+
+struct ReadRecord {
+  Record record;
+  std::optional<std::int32_t> special;  // the first special token in its texts that was not parsed
+};
+
+class RecordReader {
+ public:
+  // Errors: invalid_argument for a max_seq_length below 2.
+  RecordReader(const Tokenizer& tokenizer, const ChatTemplate* chat_template,
+               const RecordOptions& options);
+
+  // Errors: those of read_record(); `source` and `number` name the line in them.
+  ReadRecord read(std::string_view line, std::string_view source, std::size_t number) const;
+
+  const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
+
+ private:
+  ReadRecord read_object(const nlohmann::json& object) const;
+  ReadRecord read_text(const std::string& text) const;
+  ReadRecord read_pair(const nlohmann::json& object) const;
+  ReadRecord read_messages(const std::vector<ChatMessage>& messages) const;
+  void append(ReadRecord& out, const std::string& text, bool is_target) const;
+  void append_eos(Record& record) const;
+  void look_for_special(ReadRecord& out, std::string_view text) const;
+
+  const Tokenizer& tokenizer_;
+  const ChatTemplate* chat_template_;
+  const RecordOptions& options_;
+};
+
+}  // namespace clora

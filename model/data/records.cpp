@@ -1,0 +1,140 @@
+#include "model/data/records.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "model/data/line_reader.hpp"
+#include "model/data/record_reader.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+
+namespace {
+
+// Of one record: 4 million tokens or so, more than any model reads.
+constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20U;
+constexpr std::size_t kMaxBlankLines = 1U << 20U;  // at the end of a file
+
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+std::size_t bytes_of(const Record& record) {
+  return sizeof(Record) + record.ids.capacity() * sizeof(std::int32_t) +
+         record.is_target.capacity();
+}
+
+// Reads one file into Records.
+class FileReading {
+ public:
+  FileReading(const std::filesystem::path& path, const RecordReader& reader,
+              const RecordOptions& options)
+      : source_(path.string()), lines_(path, kMaxLineBytes), reader_(reader), options_(options) {}
+
+  Records read() {
+    std::string line;
+    std::size_t blank = 0;  // a line that only the file's end may follow
+    while ((options_.limit == 0 || read_ < options_.limit) && lines_.next(line)) {
+      if (is_blank(line)) {
+        if (blank == 0) blank = lines_.number();
+        if (lines_.number() - blank < kMaxBlankLines) continue;
+      }
+      if (blank != 0) bad(blank, "an empty line before the end of the file");
+      add(reader_.read(line, source_, lines_.number()));
+    }
+    if (read_ == 0) fail(ErrorCode::invalid_data, "{}: the data set has no records", source_);
+    if (out_.records.empty()) {
+      bad(first_skipped_,
+          "the record has no target: no token of it counts in the loss, and none of the {} records "
+          "read has any; a record needs a text, a completion or an assistant's turn that is not "
+          "cut off by max_seq_length ({} tokens)",
+          read_, options_.max_seq_length);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] void bad(std::size_t line, fmt::format_string<Args...> format,
+                        Args&&... args) const {
+    fail(ErrorCode::invalid_data, "{}: line {}: {}", source_, line,
+         fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void add(ReadRecord read) {
+    ++read_;
+    note_special(read);
+    Record& record = read.record;
+    cut(record);
+    if (std::ranges::find(record.is_target, 1) == record.is_target.end()) {
+      if (out_.skipped++ == 0) first_skipped_ = lines_.number();
+      return;
+    }
+    bytes_ += bytes_of(record);
+    if (bytes_ > options_.max_bytes) {
+      fail(ErrorCode::out_of_memory,
+           "{}: line {}: the records up to here take more than {} bytes of memory; read fewer "
+           "(--limit)",
+           source_, lines_.number(), options_.max_bytes);
+    }
+    out_.records.push_back(std::move(record));
+  }
+
+  void note_special(const ReadRecord& read) {
+    if (!read.special) return;
+    if (out_.with_special++ > 0) return;
+    out_.special_line = lines_.number();
+    out_.special_token = reader_.tokenizer().token_text(*read.special);
+  }
+
+  void cut(Record& record) {
+    if (record.ids.size() > options_.max_seq_length) {
+      record.ids.resize(options_.max_seq_length);
+      record.is_target.resize(options_.max_seq_length);
+      ++out_.truncated;
+    }
+    if (options_.max_positions > 0 && record.ids.size() > options_.max_positions) {
+      bad(lines_.number(),
+          "the record has {} tokens, and the model reads at most {}; shorten it, or have it cut "
+          "(--max-seq-length {})",
+          record.ids.size(), options_.max_positions, options_.max_positions);
+    }
+  }
+
+  std::string source_;
+  LineReader lines_;
+  const RecordReader& reader_;
+  const RecordOptions& options_;
+  Records out_;
+  std::size_t read_ = 0, bytes_ = 0, first_skipped_ = 0;
+};
+
+}  // namespace
+
+std::size_t Records::target_count() const {
+  std::size_t count = 0;
+  for (const Record& record : records) {
+    count += std::accumulate(record.is_target.begin(), record.is_target.end(), std::size_t{0});
+  }
+  return count;
+}
+
+Record read_record(std::string_view line, const Tokenizer& tokenizer,
+                   const ChatTemplate* chat_template, const RecordOptions& options) {
+  return RecordReader(tokenizer, chat_template, options).read(line, "record", 1).record;
+}
+
+Records load_records(const std::filesystem::path& path, const Tokenizer& tokenizer,
+                     const ChatTemplate* chat_template, const RecordOptions& options) {
+  const RecordReader reader(tokenizer, chat_template, options);
+  return FileReading(path, reader, options).read();
+}
+
+std::optional<std::filesystem::path> find_split(const std::filesystem::path& folder,
+                                                std::string_view split) {
+  const std::filesystem::path path = folder / (std::string(split) + ".jsonl");
+  if (!std::filesystem::is_regular_file(path)) return std::nullopt;
+  return path;
+}
+
+}  // namespace clora

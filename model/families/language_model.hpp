@@ -1,0 +1,91 @@
+// LanguageModel: the frozen weights of a decoder-only transformer on the device, in their files'
+// storage types, with what the recorded forward and backward need to know.
+//
+// Holds no adapter and no state of a run: several trainers and generators may share one model.
+// Must not outlive its Context.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora/adapter.hpp"
+#include "model/files/model_config.hpp"
+#include "model/files/weights.hpp"
+#include "ops/lora_linear.hpp"
+
+namespace clora {
+
+// The linear layers of a block, in the order of computation.
+enum Projection : std::size_t { kQ, kK, kV, kO, kGate, kUp, kDown };
+inline constexpr std::size_t kProjections = 7;
+template <class T>
+using PerProjection = std::array<T, kProjections>;
+
+// "self_attn.q_proj", ..., "mlp.down_proj"
+std::string_view name_of(Projection projection);
+// "model.layers.3.self_attn.q_proj"
+std::string path_of(std::int64_t layer, Projection projection);
+
+struct BlockWeights {
+  Tensor input_norm;           // [D]
+  Tensor post_attention_norm;  // [D]
+  Tensor q_norm, k_norm;       // [E], or empty
+  PerProjection<LinearWeights> linears;
+};
+
+struct LoadOptions {
+  // Called with 0 before the first weight, then after each one with the part of the bytes that is
+  // loaded, up to 1. Returning false ends the load: Error(cancelled), and what it took is given
+  // back. Must not use the Context.
+  std::function<bool(double fraction)> progress = {};
+};
+
+class LanguageModel {
+ public:
+  // Brings every weight to the device: streamed from the mapped files, or, where the device can
+  // read them there (Transfer::wrap; ContextConfig::wrap_files), left in the mapping. The mapping
+  // lives as long as the model. A file that another program overwrites in place meanwhile, rather
+  // than replacing it, is outside the contract.
+  // Errors: out_of_memory, with what the whole model needs; those of WeightFiles::get;
+  // cancelled (LoadOptions).
+  LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options = {});
+
+  Context& context() const noexcept { return *context_; }
+  const ModelConfig& config() const noexcept { return config_; }
+  const Tensor& embeddings() const noexcept { return embeddings_; }  // [V, D]
+  const Tensor& final_norm() const noexcept { return final_norm_; }  // [D]
+  const Tensor& head() const noexcept { return head_; }              // [V, D]
+  const std::vector<BlockWeights>& blocks() const noexcept { return blocks_; }
+
+  // Cosines and sines of at least `positions` positions [P, E/2, 2]; kept, and grown when needed.
+  Tensor rope_table(std::int64_t positions);
+
+  std::size_t weight_bytes() const noexcept { return weight_bytes_; }
+  // What the weights were read from, in the order of computation. The files stay mapped for it as
+  // long as the model lives: for fingerprints of runs, and to name a tensor that is not finite.
+  const std::vector<WeightView>& stored_weights() const noexcept { return stored_weights_; }
+
+ private:
+  Context* context_;
+  ModelConfig config_;
+  Tensor embeddings_, final_norm_, head_, rope_table_;
+  std::vector<BlockWeights> blocks_;
+  std::vector<WeightView> stored_weights_;
+  std::size_t weight_bytes_ = 0;
+};
+
+// The linear layers of a model that an adapter can attach to, in the order of computation: q_proj,
+// k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj of each block.
+std::vector<AdapterSite> adapter_sites(const ModelConfig& config);
+
+// Those whose last part is in target_modules ("all-linear": every one), in the last `last_layers`
+// blocks (0: all). Errors: invalid_argument, for a name that is no linear layer, with those there
+// are.
+std::vector<AdapterSite> select_sites(const ModelConfig& config,
+                                      const std::vector<std::string>& target_modules,
+                                      std::int64_t last_layers);
+
+}  // namespace clora

@@ -1,0 +1,86 @@
+#include "model/files/fuse.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lora/merge.hpp"
+#include "lora/safetensors.hpp"
+#include "model/files/dequantise.hpp"
+#include "model/files/rotary_order.hpp"
+#include "runtime/disk_space.hpp"
+#include "runtime/error.hpp"
+#include "runtime/file.hpp"
+#include "runtime/json.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+void require_finite(std::span<const float> values, std::string_view name) {
+  const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
+  if (bad == values.end()) return;
+  fail(ErrorCode::invalid_data, "fuse: tensor '{}' would hold {} at element {}", name, *bad,
+       bad - values.begin());
+}
+
+std::vector<float> fused_values(const WeightView& view, const ModelConfig& config,
+                                const Adapter& adapter) {
+  const auto elements = static_cast<std::size_t>(view.shape.elements());
+  std::vector<float> values =
+      needs_reordering(config, view.name)
+          ? to_float(view.type, in_half_split_order(view, config.head_dim), elements)
+          : to_float(view.type, view.bytes, elements);
+  std::string_view path = view.name;
+  if (path.ends_with(kWeight)) path.remove_suffix(kWeight.size());
+  if (adapter.find(path) != nullptr) merge_into(values, read_lora(adapter, path));
+  require_finite(values, view.name);
+  return values;
+}
+
+void ask(const std::function<bool()>& go_on) {
+  if (go_on && !go_on()) fail(ErrorCode::cancelled, "fuse: stopped");
+}
+
+}  // namespace
+
+void require_finite_fusion(const WeightFiles& base, const Adapter& adapter,
+                           const std::function<bool()>& go_on) {
+  for (const WeightView& view : base.all()) {
+    ask(go_on);
+    fused_values(view, base.config(), adapter);
+  }
+}
+
+void write_fused_model(const WeightFiles& base, const Adapter& adapter,
+                       const std::filesystem::path& folder, const std::function<bool()>& go_on) {
+  const std::vector<WeightView> views = base.all();
+  std::vector<StoredTensor> descriptions;
+  std::uintmax_t bytes = 0;
+  for (const WeightView& view : views) {
+    descriptions.push_back({view.name, DType::f32, view.shape, {}});
+    bytes += static_cast<std::uintmax_t>(view.shape.elements()) * sizeof(float);
+  }
+  require_free_space(folder, bytes, "fuse");
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    fail(ErrorCode::io, "fuse: folder '{}' cannot be made: {}", folder.string(), error.message());
+  }
+  write_safetensors(
+      folder / "model.safetensors", descriptions, {{"format", "pt"}}, [&](std::size_t i) {
+        ask(go_on);
+        const std::vector<float> values = fused_values(views[i], base.config(), adapter);
+        const auto raw = std::as_bytes(std::span(values));
+        return std::vector<std::byte>(raw.begin(), raw.end());
+      });
+  nlohmann::ordered_json json = to_hugging_face_json(base.config());
+  json["torch_dtype"] = "float32";
+  const std::string config = json_text(json, 2) + "\n";
+  write_file_atomically(folder / "config.json", std::as_bytes(std::span(config)));
+}
+
+}  // namespace clora

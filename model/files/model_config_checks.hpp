@@ -1,0 +1,16 @@
+// Checks shared by the two sources of a ModelConfig. Private to model/.
+#pragma once
+
+#include <string_view>
+
+#include "model/files/model_config.hpp"
+
+namespace clora {
+
+// Errors: unsupported, naming `file` and `name`, where there is no such architecture here.
+Architecture architecture_of(std::string_view name, std::string_view file);
+
+// Errors: invalid_file, where a size is out of range or sizes contradict one another.
+void check_sizes(const ModelConfig& config, std::string_view file);
+
+}  // namespace clora

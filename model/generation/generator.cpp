@@ -1,0 +1,249 @@
+#include "model/generation/generator.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <map>
+
+#include "lora/finite_values.hpp"
+#include "model/families/cached_forward.hpp"
+#include "model/families/finite_check.hpp"
+#include "ops/sample.hpp"
+#include "runtime/error.hpp"
+#include "runtime/host_hold.hpp"
+#include "runtime/pinned_memory.hpp"
+
+namespace clora {
+namespace {
+
+// A step in which a grid barrier fails takes longer than this (cl/grid_barrier*.clh).
+constexpr double kLateSeconds = 0.5;
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// The choice of the next token, recorded once for each number of alternatives.
+struct RecordedSampler {
+  Batch batch;
+  Tensor top_ids = {}, top_logprobs = {};
+};
+
+}  // namespace
+
+std::string_view name_of(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::cancelled:
+      break;
+  }
+  return "cancelled";
+}
+
+struct Generator::Impl {
+  Impl(LanguageModel& m, const Adapter* a, std::int64_t positions);
+
+  void upload_settings(std::span<const std::int32_t> prompt, const GenerationConfig& config);
+  void check_prompt(std::span<const std::int32_t> prompt) const;
+  RecordedSampler& sampler(const GenerationConfig& config);
+  RecordedSampler record_sampler(std::int64_t top_logprobs, bool with_logprobs);
+  // Whether the step after a token is enqueued before that token is known: a GPU would be idle
+  // while the host looks. It leaves no trace where the token is the last: cache rows after the end
+  // are written anew. Not where more than the token is read.
+  bool runs_ahead(const GenerationConfig& config) const;
+  // The token that was sampled last; then(), where there is one, is called once its way to the host
+  // is enqueued.
+  std::int32_t read_token(const std::function<void()>& then);
+  // The sampler marks logits that are not finite, so that the healthy path costs no read.
+  [[noreturn]] void fail_at_logits(std::size_t position) const;
+  void read_logprobs(const GenerationConfig& config, const RecordedSampler& from,
+                     Generation& generation);
+
+  LanguageModel& model;
+  const Adapter* adapter;
+  Context& context;
+  CachedForward forward;
+  std::shared_ptr<Arena> arena = std::make_shared<Arena>();
+  Tensor seen, settings, logprob;
+  HostHold<std::array<std::int32_t, 1>> token_on_host;
+  std::unique_ptr<PinnedMemory> pinned_token;  // on GPUs, whose transfers must not keep the host
+  std::map<std::int64_t, RecordedSampler> samplers;  // by top_logprobs; -1: no log-probabilities
+};
+
+Generator::Impl::Impl(LanguageModel& m, const Adapter* a, std::int64_t positions)
+    : model(m), adapter(a), context(m.context()), forward(m, a, positions), token_on_host(context) {
+  if (context.device().kind == DeviceKind::gpu) {
+    pinned_token = std::make_unique<PinnedMemory>(context, sizeof(std::int32_t));
+  }
+  const std::int64_t vocabulary = model.config().vocabulary;
+  seen = context.allocate({vocabulary}, DType::u8, MemoryTag::activations);
+  settings = context.allocate({8}, DType::u32, MemoryTag::activations);
+  logprob = context.allocate({1}, DType::f32, MemoryTag::activations);
+}
+
+void Generator::Impl::check_prompt(std::span<const std::int32_t> prompt) const {
+  require(!prompt.empty(), "generator: the prompt must hold at least one token");
+  require(static_cast<std::int64_t>(prompt.size()) < forward.max_positions(),
+          "generator: the prompt must be shorter than the {} positions of the cache, got {} tokens",
+          forward.max_positions(), prompt.size());
+  for (const std::int32_t id : prompt) {
+    require(id >= 0 && id < model.config().vocabulary,
+            "generator: prompt ids must be in [0, {}), got {}", model.config().vocabulary, id);
+  }
+}
+
+void Generator::Impl::upload_settings(std::span<const std::int32_t> prompt,
+                                      const GenerationConfig& config) {
+  const SampleSettings sample{.temperature = static_cast<float>(config.temperature),
+                              .top_k = static_cast<std::int32_t>(config.top_k),
+                              .top_p = static_cast<float>(config.top_p),
+                              .min_p = static_cast<float>(config.min_p),
+                              .repetition_penalty = static_cast<float>(config.repetition_penalty),
+                              .seed = config.seed};
+  context.write(settings, std::as_bytes(std::span(&sample, 1)));
+  std::vector<std::uint8_t> marks(static_cast<std::size_t>(model.config().vocabulary));
+  for (const std::int32_t id : prompt) marks[static_cast<std::size_t>(id)] = 1;
+  context.write(seen, std::as_bytes(std::span(marks)));
+}
+
+RecordedSampler Generator::Impl::record_sampler(std::int64_t count, bool with_logprobs) {
+  RecordedSampler made{.batch = Batch(context, arena)};
+  record_sample(made.batch, forward.token(), seen, settings, forward.logits());
+  if (with_logprobs) {
+    if (count > 0) {
+      made.top_ids = context.allocate({count}, DType::i32, MemoryTag::activations);
+      made.top_logprobs = context.allocate({count}, DType::f32, MemoryTag::activations);
+    }
+    record_logprobs(
+        made.batch,
+        {.logprob = logprob, .top_ids = made.top_ids, .top_logprobs = made.top_logprobs},
+        forward.logits(), forward.token());
+  }
+  made.batch.seal();
+  return made;
+}
+
+RecordedSampler& Generator::Impl::sampler(const GenerationConfig& config) {
+  const bool with_logprobs = config.logprobs || config.top_logprobs > 0;
+  const std::int64_t key = with_logprobs ? config.top_logprobs : -1;
+  const auto found = samplers.find(key);
+  if (found != samplers.end()) return found->second;
+  return samplers.emplace(key, record_sampler(config.top_logprobs, with_logprobs)).first->second;
+}
+
+bool Generator::Impl::runs_ahead(const GenerationConfig& config) const {
+  return context.device().kind == DeviceKind::gpu && !config.logprobs && config.top_logprobs == 0;
+}
+
+std::int32_t Generator::Impl::read_token(const std::function<void()>& then) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::span<std::byte> bytes = pinned_token != nullptr
+                                         ? pinned_token->bytes()
+                                         : std::as_writable_bytes(std::span(*token_on_host));
+  if (then) {
+    const Fence read = context.read_async(forward.token(), bytes);
+    then();
+    const TraceSpan span(context.trace(), "read");  // as a read that waits has it
+    read.wait();
+  } else {
+    context.read(forward.token(), bytes);
+  }
+  std::int32_t id = 0;
+  std::memcpy(&id, bytes.data(), sizeof id);
+  // Who gives up has waited for seconds; a read of the outcome costs a GPU's tenth of a step.
+  const bool late = seconds_since(begin) > kLateSeconds;
+  if (late && forward.step_gave_up()) {
+    fail(ErrorCode::device,
+         "generator: the {} work-groups of a decoding step on '{}' did not run at once within some "
+         "seconds; let the process run, or take the variant cpu, which does not ask for that",
+         context.device().compute_units, context.device().name);
+  }
+  return id;
+}
+
+void Generator::Impl::fail_at_logits(std::size_t position) const {
+  const std::string text = fmt::format("generator: a logit of the token at position {}", position);
+  fail_not_finite(text, model, adapter,
+                  "every weight is finite; activations are too large for 32-bit floats, or the "
+                  "repetition penalty is too close to 0");
+}
+
+void Generator::Impl::read_logprobs(const GenerationConfig& config, const RecordedSampler& from,
+                                    Generation& generation) {
+  if (!config.logprobs && config.top_logprobs == 0) return;
+  generation.logprobs.push_back(static_cast<double>(context.read<float>(logprob).front()));
+  if (config.top_logprobs == 0) return;
+  const std::vector<std::int32_t> ids = context.read<std::int32_t>(from.top_ids);
+  const std::vector<float> values = context.read<float>(from.top_logprobs);
+  auto& alternatives = generation.top_logprobs.emplace_back();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    alternatives.push_back({ids[i], static_cast<double>(values[i])});
+  }
+}
+
+Generator::Generator(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions)
+    : impl_(std::make_unique<Impl>(model, adapter, max_positions)) {}
+
+Generator::~Generator() = default;
+
+Generation Generator::generate(std::span<const std::int32_t> prompt, const GenerationConfig& config,
+                               const std::function<bool(std::int32_t)>& on_token) {
+  Impl& impl = *impl_;
+  impl.check_prompt(prompt);
+  const auto length = static_cast<std::int64_t>(prompt.size());
+  const std::int64_t most = std::min(config.max_tokens, impl.forward.max_positions() - length);
+  RecordedSampler& sampler = impl.sampler(config);
+  impl.upload_settings(prompt, config);
+  impl.forward.record_step();
+
+  Generation generation;
+  const auto begin = std::chrono::steady_clock::now();
+  if (!impl.forward.prefill(prompt, config.on_prompt)) {
+    generation.finish_reason = FinishReason::cancelled;
+    generation.prompt_seconds = seconds_since(begin);
+    return generation;
+  }
+  sampler.batch.submit();
+  auto prompt_end = begin;
+  const bool ahead = impl.runs_ahead(config);
+  for (std::int64_t n = 0; n < most; ++n) {
+    const auto go_on = [&] {
+      if (n + 1 >= most) return;
+      impl.forward.step(length + n);
+      sampler.batch.submit();
+    };
+    const std::int32_t id = impl.read_token(ahead ? go_on : std::function<void()>());
+    if (id == kNoToken) impl.fail_at_logits(prompt.size() + generation.ids.size());
+    if (n == 0) {
+      generation.prompt_seconds = seconds_since(begin);
+      prompt_end = std::chrono::steady_clock::now();
+    }
+    if (std::ranges::find(config.end_ids, id) != config.end_ids.end()) {
+      generation.finish_reason = FinishReason::stop;
+      break;
+    }
+    generation.ids.push_back(id);
+    impl.read_logprobs(config, sampler, generation);
+    if (!ahead) go_on();  // the next step runs while the caller looks at this token
+    if (on_token && !on_token(id)) {
+      generation.finish_reason = FinishReason::cancelled;
+      break;
+    }
+  }
+  generation.decode_seconds = seconds_since(prompt_end);
+  return generation;
+}
+
+std::vector<float> Generator::logits(std::span<const std::int32_t> prompt) {
+  impl_->check_prompt(prompt);
+  impl_->forward.prefill(prompt);
+  std::vector<float> logits = impl_->context.read<float>(impl_->forward.logits());
+  if (!all_finite(logits)) impl_->fail_at_logits(prompt.size());
+  return logits;
+}
+
+}  // namespace clora

@@ -1,0 +1,76 @@
+// Generator: text from a model, one stream, with an optional adapter.
+//
+// Prefill runs in recorded chunks and decode as one recorded step of one token; the KV cache and
+// the sampled token stay on the device, only ids and log-probabilities come back. Threads: one at a
+// time. Must not outlive the model or the adapter.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "lora/adapter.hpp"
+#include "model/families/language_model.hpp"
+
+namespace clora {
+
+struct GenerationConfig {
+  std::int64_t max_tokens = 256;
+  double temperature = 0;  // 0: greedy
+  std::int64_t top_k = 0;  // 0: off
+  double top_p = 1;        // 1: off
+  double min_p = 0;        // 0: off
+  double repetition_penalty = 1;
+  std::uint32_t seed = 0;
+  std::vector<std::int32_t> end_ids = {};  // generation ends at one of these (it is not returned)
+  bool logprobs = false;                   // report the log-probability of each token
+  std::int64_t top_logprobs = 0;           // and of so many alternatives, at most 32
+  // Called with the number of prompt tokens that were given to the device, before each further
+  // chunk of at most 256; returning false ends the generation (cancelled, no ids).
+  std::function<bool(std::int64_t done)> on_prompt = {};
+};
+
+struct TokenLogprob {
+  std::int32_t id = 0;
+  double logprob = 0;
+};
+
+enum class FinishReason { stop, length, cancelled };
+std::string_view name_of(FinishReason reason);
+
+struct Generation {
+  std::vector<std::int32_t> ids;
+  FinishReason finish_reason = FinishReason::length;
+  std::vector<double> logprobs;                         // one a token where asked for
+  std::vector<std::vector<TokenLogprob>> top_logprobs;  // likewise
+  double prompt_seconds = 0;
+  double decode_seconds = 0;
+};
+
+class Generator {
+ public:
+  // adapter may be null. max_positions: prompt and reply together; sizes the KV cache.
+  // Errors: out_of_memory, with what the cache needs.
+  Generator(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions);
+  ~Generator();
+
+  // on_token is called with each id as it arrives; returning false ends the generation (cancelled).
+  // REQUIRES: prompt not empty and shorter than max_positions, every id below V. max_tokens is
+  // lowered to what fits. Errors, besides those of the device: where a logit is NaN or infinite,
+  // invalid_file, naming the weight, or invalid_data, naming the adapter's matrix, that is not
+  // finite, else diverged.
+  Generation generate(std::span<const std::int32_t> prompt, const GenerationConfig& config,
+                      const std::function<bool(std::int32_t)>& on_token = {});
+
+  // Logits [V] after the last token of the prompt. Errors: as generate().
+  std::vector<float> logits(std::span<const std::int32_t> prompt);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace clora

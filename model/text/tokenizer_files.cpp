@@ -1,0 +1,208 @@
+#include "model/text/tokenizer_files.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "model/text/tokenizer_json.hpp"
+#include "model/text/tokenizer_json_writing.hpp"
+#include "runtime/error.hpp"
+#include "runtime/file.hpp"
+#include "runtime/json.hpp"
+
+namespace clora {
+
+namespace {
+
+constexpr const char* kPrefix = "tokenizer.ggml.";
+
+// The metadata of one file under tokenizer.ggml., with errors that name it.
+class GgufReader {
+ public:
+  explicit GgufReader(const GgufFile& file) : file_(file) {
+    spec_.source = file.path().filename().string();
+  }
+
+  TokenizerSpec read() {
+    read_tokens();
+    const std::string model(required_text("model"));
+    if (model == "gpt2") {
+      read_byte_level();
+    } else if (model == "llama") {
+      read_sentencepiece();
+    } else {
+      fail(ErrorCode::unsupported,
+           "{}: tokenizer model '{}' is not supported; supported are gpt2 and llama", spec_.source,
+           model);
+    }
+    read_special_ids();
+    if (const auto text = file_.text("tokenizer.chat_template")) spec_.chat_template = *text;
+    return std::move(spec_);
+  }
+
+ private:
+  static std::string key(const char* name) { return std::string(kPrefix) + name; }
+
+  [[noreturn]] void damaged(const char* name, const char* what) const {
+    fail(ErrorCode::invalid_file, "{}: {} must be {}", spec_.source, key(name), what);
+  }
+
+  std::string_view required_text(const char* name) const {
+    const auto text = file_.text(key(name));
+    if (!text) damaged(name, "there: the file holds no tokenizer");
+    return *text;
+  }
+
+  std::vector<std::string_view> required_texts(const char* name) const {
+    const GgufValue* value = file_.find_value(key(name));
+    auto texts = value == nullptr ? std::nullopt : value->texts();
+    if (!texts) damaged(name, "there as a list of strings");
+    return std::move(*texts);
+  }
+
+  void read_tokens() {
+    for (const std::string_view text : required_texts("tokens")) spec_.tokens.emplace_back(text);
+    const GgufValue* value = file_.find_value(key("token_type"));
+    if (value == nullptr) return;
+    const auto types = value->integers();
+    if (!types) damaged("token_type", "a list of integers");
+    for (const std::int64_t type : *types) {
+      if (type < 0 || type > 6) damaged("token_type", "of values from 1 to 6");
+      spec_.types.push_back(type == 0 ? TokenType::normal : static_cast<TokenType>(type));
+    }
+  }
+
+  // What the family of the pre-tokeniser implies beyond its patterns: Qwen2 normalises its texts,
+  // Llama 3 takes whole words and begins with bos.
+  void read_byte_level() {
+    spec_.algorithm = TokenizerAlgorithm::byte_level_bpe;
+    const std::string pre(file_.text(key("pre")).value_or("default"));
+    spec_.split_patterns = split_patterns_of(pre);
+    spec_.normalize_nfc = spec_.split_patterns == split_patterns_of("qwen2");
+    spec_.ignore_merges = spec_.split_patterns == split_patterns_of("llama-bpe");
+    spec_.add_bos = file_.boolean(key("add_bos_token")).value_or(spec_.ignore_merges);
+    spec_.add_leading_space = file_.boolean(key("add_space_prefix")).value_or(false);
+    for (const std::string_view merge : required_texts("merges")) {
+      spec_.merges.push_back(merge_from_text(merge, spec_.source));
+    }
+  }
+
+  void read_sentencepiece() {
+    spec_.algorithm = TokenizerAlgorithm::sentencepiece_scores;
+    const GgufValue* value = file_.find_value(key("scores"));
+    auto scores = value == nullptr ? std::nullopt : value->floats();
+    if (!scores) damaged("scores", "there as a list of floats");
+    spec_.scores = std::move(*scores);
+    spec_.add_bos = file_.boolean(key("add_bos_token")).value_or(true);
+    spec_.space_prefix = file_.boolean(key("add_space_prefix")).value_or(true)
+                             ? SpacePrefix::every_fragment
+                             : SpacePrefix::never;
+    spec_.unknown = special_id("unknown_token_id");
+    spec_.bos = 1;  // Llama's, where the file does not say
+    spec_.eos = 2;
+  }
+
+  // Writers put 2^32 - 1 where there is no such token.
+  std::optional<std::int32_t> special_id(const char* name) const {
+    const auto id = file_.integer(key(name));
+    if (!id || *id == 0xFFFFFFFF || *id == -1) return std::nullopt;
+    if (*id < 0 || *id >= static_cast<std::int64_t>(spec_.tokens.size())) {
+      damaged(name, "a token of the vocabulary");
+    }
+    return static_cast<std::int32_t>(*id);
+  }
+
+  void read_special_ids() {
+    if (const auto id = special_id("bos_token_id")) spec_.bos = id;
+    if (const auto id = special_id("eos_token_id")) spec_.eos = id;
+    for (const char* name : {"eot_token_id", "eom_token_id"}) {
+      if (const auto id = special_id(name)) spec_.end_of_generation.push_back(*id);
+    }
+  }
+
+  const GgufFile& file_;
+  TokenizerSpec spec_;
+};
+
+std::string text_of(const std::filesystem::path& path) {
+  const MappedFile file = MappedFile::open(path);
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+std::string text_or_nothing(const std::filesystem::path& path) {
+  return std::filesystem::is_regular_file(path) ? text_of(path) : std::string();
+}
+
+// What belongs to the tokenizer in a Hugging Face folder.
+constexpr std::array<const char*, 9> kFolderFiles = {"tokenizer.json",
+                                                     "tokenizer_config.json",
+                                                     "special_tokens_map.json",
+                                                     "vocab.json",
+                                                     "merges.txt",
+                                                     "tokenizer.model",
+                                                     "added_tokens.json",
+                                                     "chat_template.jinja",
+                                                     "generation_config.json"};
+
+// generation_config.json names one token or several that end an answer. Ids beyond the vocabulary
+// are never generated.
+void add_generation_ends(const std::filesystem::path& path, TokenizerSpec& spec) {
+  const std::string text = text_or_nothing(path);
+  if (text.empty()) return;
+  const nlohmann::json file = parse_json(text, path.string());
+  const JsonKeys keys(file, path.string());
+  const nlohmann::json* found = keys.find("eos_token_id");
+  if (found == nullptr) return;
+  const auto ends = found->is_array() ? *found : nlohmann::json::array({*found});
+  for (const nlohmann::json& end : ends) {
+    if (!end.is_number_integer()) {
+      keys.wrong_kind("eos_token_id", "a token's id or a list of them", end);
+    }
+    if (end < 0 || end >= spec.tokens.size()) continue;
+    spec.end_of_generation.push_back(end.get<std::int32_t>());
+    if (!spec.eos) spec.eos = spec.end_of_generation.back();
+  }
+}
+
+Tokenizer load_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "tokenizer.json";
+  if (!std::filesystem::is_regular_file(path)) {
+    fail(ErrorCode::not_found, "tokenizer: '{}' holds no tokenizer.json", folder.string());
+  }
+  TokenizerSpec spec = tokenizer_spec_from_json(
+      text_of(path), text_or_nothing(folder / "tokenizer_config.json"), path.string());
+  const std::string chat = text_or_nothing(folder / "chat_template.jinja");
+  if (!chat.empty()) spec.chat_template = chat;  // the newer place
+  add_generation_ends(folder / "generation_config.json", spec);
+  return Tokenizer(std::move(spec));
+}
+
+}  // namespace
+
+TokenizerSpec tokenizer_spec_from_gguf(const GgufFile& file) { return GgufReader(file).read(); }
+
+Tokenizer tokenizer_from_gguf(const GgufFile& file) {
+  return Tokenizer(tokenizer_spec_from_gguf(file));
+}
+
+Tokenizer load_tokenizer(const std::filesystem::path& model) {
+  if (std::filesystem::is_directory(model)) return load_folder(model);
+  return tokenizer_from_gguf(GgufFile::open(model));
+}
+
+void write_tokenizer_files(const std::filesystem::path& model,
+                           const std::filesystem::path& out_folder) {
+  if (!std::filesystem::is_directory(model)) {
+    const TokenizerSpec spec = tokenizer_spec_from_gguf(GgufFile::open(model));
+    write_file_atomically(out_folder / "tokenizer.json", tokenizer_json_of(spec));
+    write_file_atomically(out_folder / "tokenizer_config.json", tokenizer_config_json_of(spec));
+    return;
+  }
+  load_folder(model);  // refuses what it could not read back
+  for (const char* name : kFolderFiles) {
+    const std::string text = text_or_nothing(model / name);
+    if (!text.empty()) write_file_atomically(out_folder / name, text);
+  }
+}
+
+}  // namespace clora

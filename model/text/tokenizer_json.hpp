@@ -1,0 +1,22 @@
+// Reads the tokenizer of a Hugging Face folder: tokenizer.json, with what tokenizer_config.json
+// adds (bos, eos, chat template). BPE models only, byte-level or SentencePiece-style:
+//   normalizer      none, NFC; Prepend and Replace of the space mark
+//   pre_tokenizer   none, ByteLevel, Split (Isolated), Digits, Metaspace, Sequence of these
+//   post_processor  TemplateProcessing says whether bos stands in front
+// Whatever else the file asks for is refused by its name with Error(unsupported); a file that is
+// not such JSON with Error(invalid_file). `source` names the file in messages.
+#pragma once
+
+#include <string_view>
+
+#include "model/text/tokenizer.hpp"
+
+namespace clora {
+
+TokenizerSpec tokenizer_spec_from_json(std::string_view json, std::string_view config_json = {},
+                                       std::string_view source = "tokenizer.json");
+
+Tokenizer tokenizer_from_json(std::string_view json, std::string_view config_json = {},
+                              std::string_view source = "tokenizer.json");
+
+}  // namespace clora

@@ -1,0 +1,126 @@
+#include "model/text/vocabulary.hpp"
+
+#include <charconv>
+
+#include "model/text/utf8.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+
+namespace {
+
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
+
+// GPT-2 writes bytes as printable characters: the printable ones of Latin-1 as themselves, the
+// others, in order, as U+0100 and on.
+bool is_own_character(int byte) {
+  return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+}
+
+// byte_of[code point] = byte, or -1.
+std::vector<int> byte_alphabet() {
+  std::vector<int> byte_of(0x100 + 256, -1);
+  int next = 0x100;
+  for (int byte = 0; byte < 256; ++byte) {
+    byte_of[static_cast<std::size_t>(is_own_character(byte) ? byte : next++)] = byte;
+  }
+  return byte_of;
+}
+
+// The bytes that a token in GPT-2's alphabet stands for; a token that is written otherwise (added
+// by hand) stands for its own text.
+std::string decode_byte_level(const std::string& token, const std::vector<int>& byte_of) {
+  std::string bytes;
+  for (std::size_t i = 0; i < token.size();) {
+    const Utf8Char c = read_utf8(token, i);
+    const auto code = static_cast<std::size_t>(c.code_point);
+    if (c.code_point < 0 || code >= byte_of.size() || byte_of[code] < 0) return token;
+    bytes += static_cast<char>(byte_of[code]);
+    i += c.length;
+  }
+  return bytes;
+}
+
+std::string with_spaces(const std::string& token) {
+  std::string bytes;
+  for (std::size_t i = 0; i < token.size();) {
+    if (token.compare(i, kSpaceMark.size(), kSpaceMark) == 0) {
+      bytes += ' ';
+      i += kSpaceMark.size();
+    } else {
+      bytes += token[i++];
+    }
+  }
+  return bytes;
+}
+
+// "<0xXX>" -> the byte, else -1.
+int byte_of_hex_token(std::string_view token) {
+  if (token.size() != 6 || token.substr(0, 3) != "<0x" || token.back() != '>') return -1;
+  int byte = -1;
+  const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
+  return error == std::errc() && end == token.data() + 5 ? byte : -1;
+}
+
+}  // namespace
+
+Vocabulary::Vocabulary(TokenizerSpec& spec)
+    : tokens_(std::move(spec.tokens)), types_(std::move(spec.types)) {
+  if (tokens_.empty()) fail(ErrorCode::invalid_file, "{}: no tokens", spec.source);
+  if (types_.empty()) types_.assign(tokens_.size(), TokenType::normal);
+  if (types_.size() != tokens_.size()) {
+    fail(ErrorCode::invalid_file, "{}: {} tokens must have as many types, got {}", spec.source,
+         tokens_.size(), types_.size());
+  }
+  ids_.reserve(tokens_.size());
+  for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    ids_.emplace(tokens_[i], static_cast<std::int32_t>(i));  // the first of equal texts stays
+  }
+  byte_tokens_.fill(-1);
+  bytes_.resize(tokens_.size());
+  if (spec.algorithm == TokenizerAlgorithm::byte_level_bpe) {
+    add_byte_level();
+  } else {
+    add_sentencepiece();
+  }
+}
+
+void Vocabulary::add_byte_level() {
+  const std::vector<int> byte_of = byte_alphabet();
+  for (std::int32_t id = 0; id < size(); ++id) {
+    std::string& bytes = bytes_[static_cast<std::size_t>(id)];
+    const bool plain = type(id) == TokenType::normal || type(id) == TokenType::unused;
+    bytes = plain ? decode_byte_level(text(id), byte_of) : text(id);
+  }
+  for (std::size_t code = 0; code < byte_of.size(); ++code) {
+    if (byte_of[code] < 0) continue;
+    std::string symbol;  // below U+0800: one or two bytes
+    if (code < 0x80) {
+      symbol += static_cast<char>(code);
+    } else {
+      symbol += static_cast<char>(0xC0 | (code >> 6));
+      symbol += static_cast<char>(0x80 | (code & 0x3F));
+    }
+    byte_tokens_[static_cast<std::size_t>(byte_of[code])] = find(symbol);
+  }
+}
+
+void Vocabulary::add_sentencepiece() {
+  for (std::int32_t id = 0; id < size(); ++id) {
+    std::string& bytes = bytes_[static_cast<std::size_t>(id)];
+    const int byte = type(id) == TokenType::byte ? byte_of_hex_token(text(id)) : -1;
+    if (byte >= 0) {
+      bytes = static_cast<char>(byte);
+      byte_tokens_[static_cast<std::size_t>(byte)] = id;
+    } else {
+      bytes = is_special(id) ? text(id) : with_spaces(text(id));
+    }
+  }
+}
+
+std::int32_t Vocabulary::find(std::string_view text) const {
+  const auto found = ids_.find(text);
+  return found == ids_.end() ? -1 : found->second;
+}
+
+}  // namespace clora

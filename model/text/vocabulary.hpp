@@ -1,0 +1,51 @@
+// Vocabulary: token ids, their texts as the model's files write them, and the bytes that they stand
+// for. Immutable after construction; all reads are thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "model/text/tokenizer_spec.hpp"
+
+namespace clora {
+
+class Vocabulary {
+ public:
+  // Takes tokens and types out of the spec. Throws Error(invalid_file) where there are no tokens,
+  // or types of another number.
+  explicit Vocabulary(TokenizerSpec& spec);
+  Vocabulary(const Vocabulary&) = delete;  // the index points into the texts
+  Vocabulary& operator=(const Vocabulary&) = delete;
+
+  std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }
+  bool contains(std::int32_t id) const { return id >= 0 && id < size(); }
+  const std::string& text(std::int32_t id) const { return tokens_[static_cast<std::size_t>(id)]; }
+  const std::string& bytes(std::int32_t id) const { return bytes_[static_cast<std::size_t>(id)]; }
+  TokenType type(std::int32_t id) const { return types_[static_cast<std::size_t>(id)]; }
+  bool is_special(std::int32_t id) const {
+    return type(id) == TokenType::control || type(id) == TokenType::unknown;
+  }
+  bool is_text(std::int32_t id) const { return !is_special(id) && type(id) != TokenType::byte; }
+
+  // The token with this text, -1 where there is none.
+  std::int32_t find(std::string_view text) const;
+
+  // The token that stands for one raw byte, -1 where there is none.
+  std::int32_t byte_token(unsigned char byte) const { return byte_tokens_[byte]; }
+
+ private:
+  void add_byte_level();
+  void add_sentencepiece();
+
+  std::vector<std::string> tokens_, bytes_;
+  std::vector<TokenType> types_;
+  std::unordered_map<std::string_view, std::int32_t> ids_;
+  std::array<std::int32_t, 256> byte_tokens_;
+};
+
+}  // namespace clora

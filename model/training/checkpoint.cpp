@@ -1,0 +1,155 @@
+#include "model/training/checkpoint.hpp"
+
+#include <fmt/ranges.h>
+
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "lora/finite_values.hpp"
+#include "lora/peft_files.hpp"
+#include "lora/safetensors.hpp"
+#include "model/families/finite_check.hpp"
+#include "model/training/tensor_checksums.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kStateFile = "training_state.safetensors";
+constexpr std::string_view kFormat = "2";  // 1 had no checksums, and settings as one text
+constexpr std::int64_t kMaxCount = std::int64_t{1} << 53U;
+
+SafetensorsMetadata metadata_of(const Trainer::State& state, const RunFingerprint& fingerprint) {
+  return {{"format_version", std::string(kFormat)},
+          {"fingerprint", to_json(fingerprint)},
+          {"step", std::to_string(state.step)},
+          {"micro_batches", std::to_string(state.micro_batches)}};
+}
+
+const std::string& text_of(const SafetensorsFile& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end()) {
+    fail(ErrorCode::invalid_file, "checkpoint: '{}' has no '{}' in its metadata",
+         file.path().string(), key);
+  }
+  return found->second;
+}
+
+void check_metadata(const SafetensorsFile& file) {
+  if (!has_checksums(file) && !file.metadata().contains("format_version")) {
+    fail(ErrorCode::unsupported,
+         "checkpoint: '{}' was written by an earlier clora and does not record the data and the "
+         "model of its run, so the run cannot be resumed safely; start a new run with "
+         "--adapter-init '{}' to train its adapter further",
+         file.path().string(), file.path().parent_path().string());
+  }
+  require_intact_metadata(file, "checkpoint");
+  const std::string& format = text_of(file, "format_version");
+  if (format == kFormat) return;
+  fail(ErrorCode::unsupported, "checkpoint: '{}' has format version '{}'; this clora reads {}",
+       file.path().string(), format, kFormat);
+}
+
+std::int64_t count_of(const SafetensorsFile& file, const std::string& key) {
+  const std::string& text = text_of(file, key);
+  std::int64_t count = -1;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, count);
+  if (error != std::errc() || stop != end || count < 0 || count > kMaxCount) {
+    fail(ErrorCode::invalid_file,
+         "checkpoint: {} of '{}' must be a whole number from 0 to 2^53, got '{}'", key,
+         file.path().string(), text.substr(0, 40));
+  }
+  return count;
+}
+
+std::vector<float> floats_of(const SafetensorsFile& file, const std::string& name) {
+  const std::optional<StoredTensor> tensor = file.find(name);
+  if (!tensor.has_value() || tensor->type != DType::f32) {
+    fail(ErrorCode::invalid_file, "checkpoint: '{}' holds no f32 tensor '{}'", file.path().string(),
+         name);
+  }
+  require_intact(file, *tensor, "checkpoint");
+  std::vector<float> values(tensor->bytes.size() / sizeof(float));
+  std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
+  if (const auto at = first_not_finite(values)) {
+    fail(ErrorCode::invalid_file, "checkpoint: the tensor '{}' of '{}' holds {} at element {}",
+         name, file.path().string(), name_of_not_finite(values[*at]), *at);
+  }
+  return values;
+}
+
+void require_finite(const Adapter& adapter, std::span<const float> parameters,
+                    const Trainer::State& state) {
+  const auto refuse = [&](std::string_view what) {
+    fail(ErrorCode::diverged,
+         "checkpoint: after step {} {}: the run diverged; lower --lr or set --clip-norm; what was "
+         "saved last is untouched",
+         state.step, what);
+  };
+  if (const auto matrix = adapter_not_finite(adapter, parameters))
+    refuse("the adapter's " + *matrix);
+  if (!all_finite(state.first_moment)) refuse("the first moments are not finite");
+  if (!all_finite(state.second_moment)) refuse("the second moments are not finite");
+}
+
+}  // namespace
+
+void save_checkpoint(const std::filesystem::path& folder, const Adapter& adapter, Trainer& trainer,
+                     const RunFingerprint& fingerprint) {
+  const Trainer::State state = trainer.state();
+  // The flat buffer keeps bits that a file of separate f32 matrices keeps too; it is stored so that
+  // restoring needs no second way of reading.
+  const std::vector<float> parameters = adapter.context().read<float>(adapter.parameters());
+  require_finite(adapter, parameters, state);
+  save_adapter(adapter, folder);
+  const Shape shape{static_cast<std::int64_t>(parameters.size())};
+  const std::array<StoredTensor, 3> tensors{
+      {{"first_moment", DType::f32, shape, std::as_bytes(std::span(state.first_moment))},
+       {"parameters", DType::f32, shape, std::as_bytes(std::span(parameters))},
+       {"second_moment", DType::f32, shape, std::as_bytes(std::span(state.second_moment))}}};
+  write_safetensors(folder / kStateFile, tensors,
+                    with_checksums(metadata_of(state, fingerprint), tensors));
+}
+
+Checkpoint read_checkpoint(const std::filesystem::path& folder) {
+  const SafetensorsFile file = SafetensorsFile::open(folder / kStateFile);
+  check_metadata(file);
+  const std::string source =
+      fmt::format("checkpoint: the fingerprint of '{}'", file.path().string());
+  return {.file = file.path(),
+          .fingerprint = fingerprint_from_json(text_of(file, "fingerprint"), source),
+          .state = {.step = count_of(file, "step"),
+                    .micro_batches = count_of(file, "micro_batches"),
+                    .first_moment = floats_of(file, "first_moment"),
+                    .second_moment = floats_of(file, "second_moment")},
+          .parameters = floats_of(file, "parameters")};
+}
+
+void restore_checkpoint(const Checkpoint& checkpoint, Adapter& adapter, Trainer& trainer) {
+  const auto elements = static_cast<std::size_t>(adapter.parameters().elements());
+  require(checkpoint.parameters.size() == elements,
+          "checkpoint: parameters of '{}' must have {} elements to fit this adapter, got {}",
+          checkpoint.file.string(), elements, checkpoint.parameters.size());
+  trainer.restore(checkpoint.state);
+  adapter.context().write(adapter.parameters(), std::as_bytes(std::span(checkpoint.parameters)));
+}
+
+void restore_checkpoint(const std::filesystem::path& folder, Adapter& adapter, Trainer& trainer,
+                        const RunFingerprint& fingerprint) {
+  const Checkpoint checkpoint = read_checkpoint(folder);
+  require_no_differences(checkpoint, differences(checkpoint.fingerprint, fingerprint));
+  restore_checkpoint(checkpoint, adapter, trainer);
+}
+
+void require_no_differences(const Checkpoint& checkpoint,
+                            const std::vector<std::string>& differences) {
+  require(differences.empty(),
+          "checkpoint: '{}' comes from a run with other settings: {}; resume with the settings of "
+          "that run, or start a new one",
+          checkpoint.file.string(), fmt::join(differences, "; "));
+}
+
+}  // namespace clora

@@ -1,0 +1,110 @@
+#include "model/training/evaluator.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "model/families/finite_check.hpp"
+#include "runtime/error.hpp"
+#include "runtime/host_hold.hpp"
+
+namespace clora {
+namespace {
+
+// Rows of an evaluation batch: enough to keep every core busy, few enough for the memory of a step.
+constexpr std::size_t kEvaluationRows = 1024;
+
+// Calls f(indices) for groups of records of about kEvaluationRows tokens that cover every record
+// once.
+template <class F>
+void for_each_group(const Records& records, F f) {
+  std::vector<std::size_t> group;
+  std::size_t rows = 0;
+  for (std::size_t i = 0; i < records.records.size(); ++i) {
+    const std::size_t length = records.records[i].ids.size();
+    if (!group.empty() && rows + length > kEvaluationRows) {
+      f(group);
+      group.clear();
+      rows = 0;
+    }
+    group.push_back(i);
+    rows += length;
+  }
+  if (!group.empty()) f(group);
+}
+
+}  // namespace
+
+bool has_target(const Record& record) {
+  const auto& marks = record.is_target;
+  return std::find_if(marks.begin() + (marks.empty() ? 0 : 1), marks.end(),
+                      [](std::uint8_t mark) { return mark != 0; }) != marks.end();
+}
+
+void require_any_target(const Records& records, std::string_view who) {
+  if (std::ranges::any_of(records.records, has_target)) return;
+  fail(ErrorCode::invalid_data,
+       "{}: at least one token must count in the loss, and {} records, from the first one on, have "
+       "none ({} more were skipped for that); the loss is taken on completions and on the "
+       "assistant's turns",
+       who, records.records.size(), records.skipped);
+}
+
+PackedRows pack_records(const Records& records, std::span<const std::size_t> indices,
+                        std::size_t window) {
+  std::vector<const Record*> chosen;
+  std::size_t rows = 0;
+  for (const std::size_t index : indices) {
+    chosen.push_back(&records.records[index]);
+    rows += records.records[index].ids.size();
+  }
+  return pack_rows(std::span<const Record* const>(chosen), rows, window);
+}
+
+Evaluator::Evaluator(LanguageModel& model, const Adapter* adapter, std::shared_ptr<Arena> arena)
+    : model_(&model),
+      adapter_(adapter),
+      loss_sum_(model.context().allocate({1}, DType::f32, MemoryTag::activations)),
+      steps_(model, adapter, StepKind::evaluate, {loss_sum_}, std::move(arena)) {}
+
+double Evaluator::loss_sum(const PackedRows& rows) {
+  Context& context = model_->context();
+  const float zero = 0;
+  context.write(loss_sum_, std::as_bytes(std::span(&zero, 1)));
+  HostHold<std::vector<std::int32_t>> staging(context);
+  steps_.submit(rows, {}, *staging);
+  const double sum = static_cast<double>(context.read<float>(loss_sum_).front());
+  staging.mark_idle();  // the read came after its upload
+  return sum;
+}
+
+void Evaluator::fail_at_first_of(const Records& records, std::span<const std::size_t> indices) {
+  const auto window = static_cast<std::size_t>(model_->config().sliding_window.value_or(0));
+  const auto bad = std::ranges::find_if(indices, [&](std::size_t index) {
+    return !std::isfinite(loss_sum(pack_records(records, std::array{index}, window)));
+  });
+  const std::size_t record = (bad == indices.end() ? indices.front() : *bad) + 1;
+  fail_not_finite(fmt::format("evaluator: the loss of record {}", record), *model_, adapter_,
+                  "every weight is finite; its activations are too large for 32-bit floats");
+}
+
+EvalResult Evaluator::evaluate(const Records& records) {
+  require_any_target(records, "evaluator");
+  const auto begin = std::chrono::steady_clock::now();
+  const auto window = static_cast<std::size_t>(model_->config().sliding_window.value_or(0));
+  EvalResult result;
+  for_each_group(records, [&](const std::vector<std::size_t>& group) {
+    const PackedRows rows = pack_records(records, group, window);
+    const double sum = loss_sum(rows);
+    if (!std::isfinite(sum)) fail_at_first_of(records, group);
+    result.loss += sum;
+    result.tokens += rows.target_count;
+  });
+  result.loss /= static_cast<double>(result.tokens);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+}  // namespace clora

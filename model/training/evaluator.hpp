@@ -1,0 +1,57 @@
+// Evaluator: the mean loss of a model on records, with or without an adapter, without dropout.
+//
+// Records are packed into recorded steps as in training. Threads: one at a time. Must not outlive
+// the model or the adapter.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "lora/adapter.hpp"
+#include "model/families/language_model.hpp"
+#include "model/training/recorded_step.hpp"
+#include "model/data/records.hpp"
+
+namespace clora {
+
+struct EvalResult {
+  std::int64_t step = 0;    // of a training run, where there is one
+  double loss = 0;          // mean over the labelled tokens
+  std::int64_t tokens = 0;  // labelled
+  double seconds = 0;
+};
+
+class Evaluator {
+ public:
+  // adapter may be null. arena: memory to share with other batches, or null.
+  Evaluator(LanguageModel& model, const Adapter* adapter, std::shared_ptr<Arena> arena = nullptr);
+
+  // Waits for the device. Errors: invalid_data where no token of the records counts; where the loss
+  // is not finite, invalid_file, naming the weight, or invalid_data, naming the adapter's matrix,
+  // that is not, else diverged, naming the first record with such a loss.
+  EvalResult evaluate(const Records& records);
+  // Loss summed over the labelled tokens of the rows; waits. Not checked: NaN where a weight is.
+  double loss_sum(const PackedRows& rows);
+
+ private:
+  [[noreturn]] void fail_at_first_of(const Records& records, std::span<const std::size_t> indices);
+
+  LanguageModel* model_;
+  const Adapter* adapter_;
+  Tensor loss_sum_;
+  RecordedSteps steps_;
+};
+
+// Whether a token of the record counts in the loss; the first one never does.
+bool has_target(const Record& record);
+// Throws Error(invalid_data), beginning with `who`, unless a token of a record counts in the loss.
+void require_any_target(const Records& records, std::string_view who);
+
+// The chosen records packed one after another, without padding. window: as in pack_rows().
+PackedRows pack_records(const Records& records, std::span<const std::size_t> indices,
+                        std::size_t window);
+
+}  // namespace clora

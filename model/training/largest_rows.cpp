@@ -1,0 +1,62 @@
+#include "model/training/largest_rows.hpp"
+
+#include <algorithm>
+
+namespace clora {
+namespace {
+
+constexpr std::size_t kRecordsBetweenQuestions = 1 << 16U;
+
+struct Sizes {
+  std::size_t rows = 0;
+  std::size_t labelled = 0;
+};
+
+// Of each record: tokens are counted once, not at every visit.
+std::vector<Sizes> sizes_of(const Records& records) {
+  std::vector<Sizes> sizes;
+  for (const Record& record : records.records) {
+    sizes.push_back(
+        {record.ids.size(), static_cast<std::size_t>(std::ranges::count(record.is_target, 1))});
+  }
+  return sizes;
+}
+
+void take(LargestRows& largest, const std::vector<std::size_t>& indices,
+          const std::vector<Sizes>& sizes) {
+  Sizes sum;
+  for (const std::size_t index : indices) {
+    sum.rows += sizes[index].rows;
+    sum.labelled += sizes[index].labelled;
+  }
+  if (sum.rows > largest.rows) largest.records = indices;
+  largest.rows = std::max(largest.rows, sum.rows);
+  largest.labelled = std::max(largest.labelled, sum.labelled);
+}
+
+}  // namespace
+
+LargestRows find_largest_rows(const Records& records, DataOrder& order, std::int64_t begin,
+                              std::int64_t end, const std::function<bool()>& should_stop,
+                              std::size_t max_records) {
+  const std::vector<Sizes> sizes = sizes_of(records);
+  const auto per_epoch = static_cast<std::int64_t>(order.steps_per_epoch());
+  const std::int64_t epoch_end = begin > end - per_epoch ? end : begin + per_epoch;
+  if (!order.shuffles()) end = epoch_end;
+  LargestRows largest;
+  std::size_t visited = 0, asked = 0;
+  for (std::int64_t step = begin; step < end; ++step) {
+    if (step >= epoch_end && visited >= max_records) break;
+    if (visited >= asked + kRecordsBetweenQuestions) {
+      asked = visited;
+      if (should_stop && should_stop()) break;
+    }
+    for (const auto& indices : order.micro_batches(static_cast<std::size_t>(step))) {
+      take(largest, indices, sizes);
+      visited += indices.size();
+    }
+  }
+  return largest;
+}
+
+}  // namespace clora

@@ -1,0 +1,180 @@
+#include "model/training/recorded_step.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "ops/activations.hpp"
+#include "ops/attention.hpp"
+#include "ops/cross_entropy.hpp"
+#include "ops/embedding.hpp"
+#include "ops/rms_norm.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::size_t kMaxRecorded = 24;
+
+bool any_lora(const PerProjection<LoraWeights>& loras) {
+  for (const LoraWeights& lora : loras) {
+    if (!lora.empty()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind,
+                           RowCounts counts, const StepResults& results,
+                           std::shared_ptr<Arena> arena, double attended)
+    : model_(&model),
+      adapter_(adapter),
+      kind_(kind),
+      attended_(attended),
+      inputs_(model.context(), counts.rows, counts.labelled),
+      batch_(model.context(), std::move(arena)) {
+  require(kind != StepKind::train || adapter != nullptr,
+          "recorded step: training needs an adapter");
+  record(results);
+  batch_.seal();
+}
+
+Tensor RecordedStep::record_bf16_adapter() {
+  if (adapter_ == nullptr || model_->context().variant() != Variant::wgmma) return {};
+  const Tensor& parameters = adapter_->parameters();
+  const Tensor bf16 = batch_.temporary(parameters.shape(), DType::bf16, "bf16 adapter");
+  record_cast_to_bf16(batch_, bf16, parameters);
+  return bf16;
+}
+
+Block RecordedStep::block_at(std::int64_t layer, const Tensor& bf16_adapter) const {
+  Block block = block_of(*model_, adapter_, layer, bf16_adapter);
+  block.rows = {.positions = inputs_.positions(),
+                .first = inputs_.first(),
+                .last = inputs_.last(),
+                .keys_per_row = attended_};
+  for (std::size_t p = 0; p < kProjections && kind_ == StepKind::train; ++p) {
+    block.loras[p].dropout = {
+        .probability = static_cast<float>(adapter_->config().dropout),
+        .seed_and_step = inputs_.seed_and_step(),
+        .site = static_cast<std::uint32_t>(static_cast<std::size_t>(layer) * kProjections + p)};
+  }
+  return block;
+}
+
+void RecordedStep::record(const StepResults& results) {
+  const TraceSpan span(model_->context().trace(), "record",
+                       kind_ == StepKind::train ? "training step" : "evaluation step");
+  const ModelConfig& config = model_->config();
+  const std::int64_t rows = inputs_.rows();
+  const auto activation = [&](std::string_view name) {
+    return batch_.temporary({rows, config.hidden_size}, DType::f32, name);
+  };
+  const bool training = kind_ == StepKind::train;
+  const Tensor rope_table = model_->rope_table(rows);
+  const Tensor order =
+      record_attention_order(batch_, inputs_.first(), inputs_.last(), config.heads);
+
+  const Tensor bf16_adapter = record_bf16_adapter();
+
+  std::vector<Block> blocks;
+  std::vector<BlockActivations> saved;
+  std::int64_t lowest = config.layers;  // the lowest block with an adapter
+  Tensor x = activation("embeddings");
+  record_embedding(batch_, x, inputs_.ids(), model_->embeddings());
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    blocks.push_back(block_at(layer, bf16_adapter));
+    blocks.back().rope_table = rope_table;
+    blocks.back().rows.order = order;
+    if (lowest == config.layers && any_lora(blocks.back().loras)) lowest = layer;
+    const Tensor y = activation("block output");
+    const Save save = training ? Save::for_backward : Save::nothing;
+    saved.push_back(record_block(batch_, y, x, blocks.back(), save));
+    x = y;
+  }
+
+  const auto epsilon = static_cast<float>(config.rms_norm_epsilon);
+  // Only labelled rows go through the head: the others' share of its products would be for
+  // nothing.
+  const std::int64_t labelled = inputs_.labelled_rows();
+  const auto labelled_activation = [&](std::string_view name, DType type = DType::f32) {
+    return batch_.temporary({labelled, config.hidden_size}, type, name);
+  };
+  const Tensor chosen = labelled_activation("labelled rows");
+  record_embedding(batch_, chosen, inputs_.labelled(), x);
+  const Tensor normed = labelled_activation("final norm", model_->context().activation_type());
+  record_rms_norm(batch_, normed, chosen, model_->final_norm(), epsilon);
+  const Tensor loss = batch_.temporary({labelled}, DType::f32, "loss");
+  const Tensor dchosen = training ? labelled_activation("d labelled rows") : Tensor();
+  record_head_loss(batch_, loss, dchosen,
+                   {.x = normed,
+                    .head = model_->head(),
+                    .targets = inputs_.targets(),
+                    .weight = inputs_.weight()});
+  record_sum(batch_, results.loss_sum, loss, true);
+  if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
+  if (!training) return;
+
+  record_rms_norm_backward(batch_, dchosen, dchosen, chosen, model_->final_norm(), {}, epsilon);
+  const StreamGradient dx = stream_gradient(batch_, {rows, config.hidden_size});
+  record_embedding(batch_, dx.d, inputs_.place(), dchosen);  // zeros where a row has no label
+  record_stream_bf16(batch_, dx);
+  DeferredGradients deferred;
+  for (std::int64_t layer = config.layers - 1; layer >= lowest; --layer) {
+    const auto i = static_cast<std::size_t>(layer);
+    PerProjection<LoraGradients> gradients;
+    for (std::size_t p = 0; p < kProjections; ++p) {
+      gradients[p] = adapter_->gradients(path_of(layer, static_cast<Projection>(p)));
+    }
+    record_block_backward(batch_, dx, saved[i], blocks[i], gradients, deferred, layer > lowest);
+  }
+  deferred.flush(batch_);
+}
+
+RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind device) {
+  const bool fine = device == DeviceKind::cpu;
+  const auto rounded = [fine](std::size_t count) {
+    const std::size_t least = std::max<std::size_t>(count, 1);
+    const std::size_t step =
+        std::max<std::size_t>(fine ? 16 : 64, std::bit_floor(least) / (fine ? 16 : 8));
+    return static_cast<std::int64_t>((least + step - 1) / step * step);
+  };
+  return {rounded(rows), std::min(rounded(rows), rounded(labelled))};
+}
+
+RecordedSteps::RecordedSteps(LanguageModel& model, const Adapter* adapter, StepKind kind,
+                             StepResults results, std::shared_ptr<Arena> arena)
+    : model_(&model),
+      adapter_(adapter),
+      kind_(kind),
+      results_(std::move(results)),
+      arena_(std::move(arena)) {}
+
+RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
+  const RowCounts counts =
+      recorded_row_counts(wanted.rows, wanted.labelled, model_->context().device().kind);
+  const auto found = std::ranges::find_if(steps_, [&](const RecordedStep& step) {
+    return RowCounts{step.inputs().rows(), step.inputs().labelled_rows()} == counts;
+  });
+  if (found != steps_.end()) {
+    steps_.splice(steps_.begin(), steps_, found);
+    return steps_.front();
+  }
+  if (steps_.size() >= kMaxRecorded) {
+    model_->context().finish();  // the one to drop may still run
+    steps_.pop_back();
+  }
+  return steps_.emplace_front(*model_, adapter_, kind_, counts, results_, arena_, wanted.attended);
+}
+
+Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
+                            std::vector<std::int32_t>& staging) {
+  RecordedStep& step = prepare(wanted_rows(packed));
+  PackedRows whole = packed;
+  pad_rows(whole, static_cast<std::size_t>(step.inputs().rows()));
+  step.inputs().upload(model_->context(), whole, scalars, staging);
+  return step.batch().submit();
+}
+
+}  // namespace clora

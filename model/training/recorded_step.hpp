@@ -1,0 +1,86 @@
+// RecordedStep: forward, loss and, where there are gradients to fill, backward of a model over a
+// fixed number of packed rows, recorded once and replayed.
+#pragma once
+
+#include <list>
+#include <memory>
+
+#include "lora/adapter.hpp"
+#include "model/families/block.hpp"
+#include "model/families/recorded_rows.hpp"
+
+namespace clora {
+
+enum class StepKind {
+  evaluate,  // the loss alone, no dropout
+  train,     // and gradients into the adapter's buffer (+=)
+};
+
+// Sizes that a step is recorded for: rows, and how many of them are labelled.
+struct RowCounts {
+  std::int64_t rows = 0;
+  std::int64_t labelled = 0;
+  bool operator==(const RowCounts&) const = default;
+};
+
+// What all steps of one kind share on the device.
+struct StepResults {
+  Tensor loss_sum;       // [1] f32, to which the loss of the labelled rows is added
+  Tensor settings = {};  // [8] f32, a copy of the uploaded settings; or empty
+};
+
+class RecordedStep {
+ public:
+  // adapter may be null for evaluate. attended: as WantedRows has it.
+  // Errors: out_of_memory.
+  RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind, RowCounts counts,
+               const StepResults& results, std::shared_ptr<Arena> arena, double attended = 0);
+
+  const RecordedRows& inputs() const noexcept { return inputs_; }
+  Batch& batch() noexcept { return batch_; }
+
+ private:
+  void record(const StepResults& results);
+  // The adapter's parameters in bf16 where the device's products want them so, once a step.
+  Tensor record_bf16_adapter();
+  // Without its rope_table.
+  Block block_at(std::int64_t layer, const Tensor& bf16_adapter) const;
+
+  LanguageModel* model_;
+  const Adapter* adapter_;
+  StepKind kind_;
+  double attended_;
+  RecordedRows inputs_;
+  Batch batch_;
+};
+
+// The sizes of the recorded step for so many rows, each rounded up so that few different steps are
+// recorded. On a CPU, where every row costs, to 16 and then in steps of a sixteenth of a power of
+// two; on other devices, where recording a step may cost as much as running it, to 64 and in
+// eighths.
+RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind device);
+
+// The recorded steps of one kind by their sizes, made when first asked for; the least recently used
+// is dropped where there are many, since each holds a kernel object for every command.
+class RecordedSteps {
+ public:
+  RecordedSteps(LanguageModel& model, const Adapter* adapter, StepKind kind, StepResults results,
+                std::shared_ptr<Arena> arena);
+
+  // Replays the step that fits `packed`, padded to its row count: uploads and submits, without
+  // waiting. `staging` must stay as it is until the fence has passed.
+  Fence submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
+               std::vector<std::int32_t>& staging);
+  // Records the step for such rows ahead of its first use.
+  RecordedStep& prepare(const WantedRows& wanted);
+
+ private:
+  LanguageModel* model_;
+  const Adapter* adapter_;
+  StepKind kind_;
+  StepResults results_;
+  std::shared_ptr<Arena> arena_;
+  std::list<RecordedStep> steps_;  // most recently used first
+};
+
+}  // namespace clora

@@ -1,0 +1,100 @@
+#include "model/training/resumption.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kSteps = "steps";
+
+template <class T>
+RunSetting setting(const char* name, const T& value) {
+  return {name, fmt::format("{}", value)};
+}
+
+RunFingerprint fingerprint_of(const TrainingRunConfig& c, std::size_t records) {
+  return {setting("batch size", c.batch_size),
+          setting("gradient accumulation", c.grad_accumulation),
+          setting("shuffle", c.shuffle ? "yes" : "no"),
+          setting("seed", c.seed),
+          setting("learning rate", c.learning_rate),
+          setting("schedule", name_of(c.schedule)),
+          setting("warm-up steps", c.warmup_steps),
+          setting(kSteps, total_steps(c, records)),
+          setting("weight decay", c.weight_decay),
+          setting("clip norm", c.clip_norm),
+          setting("max sequence length", c.max_seq_length)};
+}
+
+void append(RunFingerprint& fingerprint, const RunFingerprint& more) {
+  fingerprint.insert(fingerprint.end(), more.begin(), more.end());
+}
+
+RunFingerprint without_steps(RunFingerprint fingerprint) {
+  std::erase_if(fingerprint, [](const RunSetting& s) { return s.name == kSteps; });
+  return fingerprint;
+}
+
+std::int64_t steps_of(const RunFingerprint& fingerprint, const std::filesystem::path& file) {
+  const std::string_view text = value_of(fingerprint, kSteps);
+  std::int64_t steps = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (error != std::errc() || stop != text.data() + text.size() || steps < 1 || steps > kMaxSteps) {
+    fail(ErrorCode::invalid_file,
+         "checkpoint: the number of steps of the run of '{}' must be from 1 to {}, got '{}'",
+         file.string(), kMaxSteps, text.substr(0, 40));
+  }
+  return steps;
+}
+
+void require_same_rates(const ResumePoint& point, const TrainingRunConfig& config) {
+  require(same_rates(config, point.step, point.steps_then, point.steps_now),
+          "checkpoint: '{}' is of a run of {} steps, and this one has {}: with the {} schedule the "
+          "learning rates of the {} steps that were taken would differ; resume with --steps {}, or "
+          "start a new run from the adapter with --adapter-init",
+          point.folder.string(), point.steps_then, point.steps_now, name_of(config.schedule),
+          point.step, point.steps_then);
+}
+
+}  // namespace
+
+RunFingerprint fingerprint_of_run(const LanguageModel& model, const Adapter& adapter,
+                                  const Records& train, const TrainingRunConfig& config) {
+  RunFingerprint fingerprint = fingerprint_of(config, train.records.size());
+  append(fingerprint, fingerprint_of(adapter));
+  append(fingerprint, fingerprint_of(train));
+  append(fingerprint, fingerprint_of(model));
+  return fingerprint;
+}
+
+ResumePoint resume_point(const Checkpoint& checkpoint, const RunFingerprint& fingerprint,
+                         const TrainingRunConfig& config) {
+  require_no_differences(
+      checkpoint, differences(without_steps(checkpoint.fingerprint), without_steps(fingerprint)));
+  const ResumePoint point{.step = checkpoint.state.step,
+                          .steps_then = steps_of(checkpoint.fingerprint, checkpoint.file),
+                          .steps_now = steps_of(fingerprint, checkpoint.file),
+                          .folder = checkpoint.file.parent_path()};
+  if (point.step > point.steps_then) {
+    fail(ErrorCode::invalid_file,
+         "checkpoint: the step of '{}' must be from 0 to the {} steps of its run, got {}",
+         checkpoint.file.string(), point.steps_then, point.step);
+  }
+  require(point.step <= point.steps_now,
+          "checkpoint: '{}' is of step {}, and the run has {} steps; resume with at least as many",
+          checkpoint.file.string(), point.step, point.steps_now);
+  require_same_rates(point, config);
+  return point;
+}
+
+ResumePoint check_resume(const std::filesystem::path& folder, const LanguageModel& model,
+                         const Adapter& adapter, const Records& train,
+                         const TrainingRunConfig& config) {
+  return resume_point(read_checkpoint(folder), fingerprint_of_run(model, adapter, train, config),
+                      config);
+}
+
+}  // namespace clora

@@ -1,0 +1,213 @@
+#include "model/training/trainer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "model/families/finite_check.hpp"
+#include "model/training/recorded_step.hpp"
+#include "ops/adamw.hpp"
+#include "runtime/error.hpp"
+#include "runtime/host_hold.hpp"
+
+namespace clora {
+namespace {
+
+// A step whose result has not been read yet, with the host memory that its transfers use.
+struct InFlight {
+  StepResult result;
+  std::vector<std::vector<std::int32_t>> staging;
+  std::vector<float> results;  // as they lie on the device
+  Fence fence;
+};
+
+}  // namespace
+
+struct Trainer::Impl {
+  Impl(LanguageModel& language_model, Adapter& trained, const TrainerConfig& settings)
+      : model(language_model),
+        adapter(trained),
+        config(settings),
+        context(language_model.context()),
+        zero(context),
+        update(context) {
+    if (const auto matrix = adapter_not_finite(adapter)) {
+      fail(ErrorCode::invalid_data, "trainer: the adapter cannot be trained: {}", *matrix);
+    }
+    adapter.allocate_gradients();
+    const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
+    results = context.allocate({2 * step}, DType::f32, MemoryTag::adapters);
+    adamw_settings = context.allocate({8}, DType::f32, MemoryTag::adapters);
+    recorded = std::make_unique<RecordedSteps>(language_model, &adapter, StepKind::train,
+                                               StepResults{loss_sum(), adamw_settings}, arena);
+    first_moment = zeros();
+    second_moment = zeros();
+    zero.fill_zero(adapter.flat_gradients());
+    zero.fill_zero(loss_sum());
+    record_adamw(update,
+                 {.parameters = adapter.parameters(),
+                  .first_moment = first_moment,
+                  .second_moment = second_moment,
+                  .gradients = adapter.flat_gradients(),
+                  .settings = adamw_settings},
+                 grad_norm());
+  }
+
+  Tensor zeros() const {
+    const std::vector<float> values(static_cast<std::size_t>(adapter.parameters().elements()));
+    return context.upload<float>(adapter.parameters().shape(), DType::f32, values,
+                                 MemoryTag::adapters);
+  }
+  Tensor loss_sum() const { return results.slice(0, {1}, DType::f32); }
+  Tensor grad_norm() const { return results.slice(results.bytes() / 2, {1}, DType::f32); }
+
+  AdamwSettings settings_of(std::int64_t step, double learning_rate) const;
+  void enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight);
+  void enqueue_update(InFlight& flight);
+  std::optional<StepResult> finish(HostHold<InFlight> flight);
+  void require_finite(const StepResult& result) const;
+
+  LanguageModel& model;
+  Adapter& adapter;
+  TrainerConfig config;
+  Context& context;
+  std::shared_ptr<Arena> arena = std::make_shared<Arena>();
+  std::unique_ptr<RecordedSteps> recorded;
+  Batch zero, update;
+  Tensor results, adamw_settings, first_moment, second_moment;
+  HostHold<InFlight> in_flight;
+  std::int64_t steps = 0;
+  std::int64_t micro_batches_done = 0;  // of all steps
+  std::int64_t broken_step = 0;         // whose update failed half-way; 0: none
+};
+
+AdamwSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate) const {
+  const auto beta1 = static_cast<float>(config.beta1);
+  const auto beta2 = static_cast<float>(config.beta2);
+  const auto correction = [&](float beta) {
+    return static_cast<float>(1 - std::pow(static_cast<double>(beta), static_cast<double>(step)));
+  };
+  return {.learning_rate = static_cast<float>(learning_rate),
+          .beta1 = beta1,
+          .beta2 = beta2,
+          .epsilon = static_cast<float>(config.epsilon),
+          .weight_decay = static_cast<float>(config.weight_decay),
+          .clip_norm = static_cast<float>(config.clip_norm),
+          .bias_correction1 = correction(beta1),
+          .bias_correction2 = correction(beta2)};
+}
+
+void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches, InFlight& flight) {
+  const AdamwSettings settings = settings_of(flight.result.step, flight.result.learning_rate);
+  flight.staging.resize(micro_batches.size());
+  zero.submit();
+  for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+    // A running number, since steps may have different numbers of micro-batches.
+    const auto draw =
+        static_cast<std::uint32_t>(micro_batches_done + 1) + static_cast<std::uint32_t>(i);
+    recorded->submit(micro_batches[i],
+                     {.weight = 1.0F / static_cast<float>(flight.result.tokens),
+                      .seed = config.dropout_seed,
+                      .step = draw,
+                      .settings = settings},
+                     flight.staging[i]);
+  }
+}
+
+void Trainer::Impl::enqueue_update(InFlight& flight) {
+  update.submit();
+  flight.results.resize(static_cast<std::size_t>(results.elements()));
+  flight.fence = context.read_async(results, std::as_writable_bytes(std::span(flight.results)));
+  context.flush();
+}
+
+std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
+  if (!flight) return std::nullopt;
+  const TraceSpan span(context.trace(), "wait", "results of the step before");
+  flight->fence.wait();
+  flight.mark_idle();
+  const double tokens = std::max(1.0, static_cast<double>(flight->result.tokens));
+  flight->result.loss = static_cast<double>(flight->results.front()) / tokens;
+  flight->result.grad_norm = static_cast<double>(flight->results[flight->results.size() / 2]);
+  require_finite(flight->result);
+  return flight->result;
+}
+
+// The adapter is not searched: it has taken the step, and perhaps one more.
+void Trainer::Impl::require_finite(const StepResult& result) const {
+  if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) return;
+  const std::string text = fmt::format("training: step {} gave loss {} and gradient norm {}, which",
+                                       result.step, result.loss, result.grad_norm);
+  fail_not_finite(text, model, nullptr,
+                  "the run diverged; lower --lr or set --clip-norm; what was saved last is "
+                  "untouched");
+}
+
+Trainer::Trainer(LanguageModel& model, Adapter& adapter, const TrainerConfig& config)
+    : impl_(std::make_unique<Impl>(model, adapter, config)) {}
+
+Trainer::~Trainer() = default;
+
+std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batches,
+                                        double learning_rate) {
+  Impl& impl = *impl_;
+  const TraceSpan span(impl.context.trace(), "step");
+  require(!micro_batches.empty(), "trainer: a step needs at least one batch of rows");
+  require(impl.broken_step == 0,
+          "trainer: the update of step {} failed half-way, so the adapter and the moments are "
+          "undefined; restore() a saved state and the adapter, or make both anew",
+          impl.broken_step);
+  HostHold<InFlight> flight(impl.context);
+  StepResult& result = flight->result;
+  for (const PackedRows& packed : micro_batches) {
+    result.tokens += packed.target_count;
+    result.rows += static_cast<std::int64_t>(packed.rows());
+  }
+  require(result.tokens > 0, "trainer: a step needs at least one labelled token");
+  constexpr std::int64_t kMaxDraws = std::numeric_limits<std::uint32_t>::max();
+  require(impl.micro_batches_done + std::ssize(micro_batches) <= kMaxDraws,
+          "trainer: a run can have at most {} batches of rows, each with a dropout mask of its own",
+          kMaxDraws);
+  result.step = impl.steps + 1;
+  result.learning_rate = learning_rate;
+
+  impl.enqueue_gradients(micro_batches, *flight);
+  impl.broken_step = result.step;
+  impl.enqueue_update(*flight);
+  impl.broken_step = 0;
+  impl.steps = result.step;
+  impl.micro_batches_done += std::ssize(micro_batches);
+  return impl.finish(std::exchange(impl.in_flight, std::move(flight)));
+}
+
+void Trainer::prepare(const WantedRows& wanted) { impl_->recorded->prepare(wanted); }
+
+std::optional<StepResult> Trainer::drain() {
+  return impl_->finish(std::exchange(impl_->in_flight, {}));
+}
+
+std::shared_ptr<Arena> Trainer::arena() const noexcept { return impl_->arena; }
+
+std::int64_t Trainer::steps() const noexcept { return impl_->steps; }
+
+Trainer::State Trainer::state() {
+  return {.step = impl_->steps,
+          .micro_batches = impl_->micro_batches_done,
+          .first_moment = impl_->context.read<float>(impl_->first_moment),
+          .second_moment = impl_->context.read<float>(impl_->second_moment)};
+}
+
+void Trainer::restore(const State& state) {
+  const auto count = static_cast<std::size_t>(impl_->first_moment.elements());
+  require(state.first_moment.size() == count && state.second_moment.size() == count,
+          "trainer: the state to restore must hold {} moments, got {} and {}", count,
+          state.first_moment.size(), state.second_moment.size());
+  impl_->context.write(impl_->first_moment, std::as_bytes(std::span(state.first_moment)));
+  impl_->context.write(impl_->second_moment, std::as_bytes(std::span(state.second_moment)));
+  impl_->steps = state.step;
+  impl_->micro_batches_done = state.micro_batches;
+  impl_->broken_step = 0;
+}
+
+}  // namespace clora

@@ -1,0 +1,212 @@
+#include "model/training/training_run.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+
+#include "lora/peft_files.hpp"
+#include "model/families/finite_check.hpp"
+#include "model/training/largest_rows.hpp"
+#include "runtime/error.hpp"
+
+namespace clora {
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::size_t window_of(const LanguageModel& model) {
+  return static_cast<std::size_t>(model.config().sliding_window.value_or(0));
+}
+
+// A step without a labelled token could not be taken, perhaps hours into the run.
+void require_targets(const Records& train, const Records* valid) {
+  const auto without = std::ranges::find_if_not(train.records, has_target);
+  if (without != train.records.end()) {
+    fail(ErrorCode::invalid_data,
+         "training: record {} has no token that counts in the loss; leave it out",
+         without - train.records.begin() + 1);
+  }
+  if (valid != nullptr) require_any_target(*valid, "training: the held-out records");
+}
+
+// Rows a second over the last few steps: one step's end is seen late or early, since steps are
+// enqueued ahead of the device.
+class RecentSpeed {
+ public:
+  void restart() { ends_.assign(1, {seconds_now(), 0}); }
+  double after(std::int64_t rows) {
+    if (ends_.size() > kSteps) ends_.pop_front();
+    ends_.push_back({seconds_now(), rows});
+    std::int64_t sum = 0;
+    for (std::size_t i = 1; i < ends_.size(); ++i) sum += ends_[i].rows;
+    return static_cast<double>(sum) / std::max(ends_.back().seconds - ends_.front().seconds, 1e-9);
+  }
+
+ private:
+  static constexpr std::size_t kSteps = 8;
+  struct End {
+    double seconds;
+    std::int64_t rows;
+  };
+  std::deque<End> ends_;
+};
+
+// The state of one run between its steps.
+class Run {
+ public:
+  Run(LanguageModel& model, Adapter& adapter, const Records& train, const Records* valid,
+      const TrainingRunConfig& config, const TrainingCallbacks& callbacks)
+      : model_(model),
+        adapter_(adapter),
+        train_(train),
+        valid_(valid),
+        config_(config),
+        callbacks_(callbacks),
+        trainer_(model, adapter,
+                 {.weight_decay = config.weight_decay,
+                  .clip_norm = config.clip_norm,
+                  .dropout_seed = static_cast<std::uint32_t>(config.seed)}),
+        evaluator_(model, &adapter, trainer_.arena()),
+        order_(order_of(config, train.records.size())),
+        total_(total_steps(config, train.records.size())),
+        fingerprint_(fingerprint_of_run(model, adapter, train, config)) {
+    require_targets(train, valid);
+  }
+
+  void resume(const std::filesystem::path& folder) {
+    const Checkpoint checkpoint = read_checkpoint(folder);
+    const ResumePoint point = resume_point(checkpoint, fingerprint_, config_);
+    restore_checkpoint(checkpoint, adapter_, trainer_);
+    if (callbacks_.on_resume) callbacks_.on_resume(point);
+  }
+
+  TrainingSummary run() {
+    const double begin = seconds_now();
+    const std::int64_t first = trainer_.steps();
+    prepare_largest();
+    if (ask_to_stop()) return {.steps = first, .stopped = true};  // there is nothing new to save
+    speed_.restart();
+    while (trainer_.steps() < total_ && !stopped_) {
+      enqueue_next();
+      after_step();
+      ask_to_stop();
+    }
+    report(trainer_.drain());
+    require_finite_adapter();
+    if (stopped_ || config_.save_every > 0) save_as_checkpoint();
+    save_adapter(adapter_, config_.adapter_out);
+    if (!stopped_) evaluate_if_due(true);  // last: whatever fails in it, the adapter is saved
+    return {.steps = trainer_.steps(),
+            .seconds = seconds_now() - begin,
+            .stopped = stopped_,
+            .final_loss = final_loss_};
+  }
+
+ private:
+  std::vector<PackedRows> rows_of(std::int64_t step) {
+    std::vector<PackedRows> batches;
+    for (const auto& indices : order_.micro_batches(static_cast<std::size_t>(step))) {
+      batches.push_back(pack_records(train_, indices, window_of(model_)));
+    }
+    return batches;
+  }
+
+  bool ask_to_stop() {
+    stopped_ = stopped_ || (callbacks_.should_stop && callbacks_.should_stop());
+    return stopped_;
+  }
+
+  // The step with the most rows sizes the memory that all others share.
+  void prepare_largest() {
+    const LargestRows largest = find_largest_rows(train_, order_, trainer_.steps(), total_,
+                                                  [this] { return ask_to_stop(); });
+    if (largest.rows == 0 || stopped_) return;
+    WantedRows most = wanted_rows(pack_records(train_, largest.records, window_of(model_)));
+    most.labelled = largest.labelled;
+    trainer_.prepare(most);
+  }
+
+  void enqueue_next() {
+    const std::int64_t step = trainer_.steps();
+    report(trainer_.step(rows_of(step), learning_rate_at(config_, step + 1, total_)));
+  }
+
+  void report(const std::optional<StepResult>& result) {
+    if (!result.has_value()) return;
+    final_loss_ = result->loss;
+    const double tokens_per_s = speed_.after(result->rows);
+    if (callbacks_.on_step) callbacks_.on_step(*result, tokens_per_s);
+  }
+
+  // The last step's loss is finite, and its update may not be.
+  void require_finite_adapter() const {
+    const auto matrix = adapter_not_finite(adapter_);
+    if (!matrix) return;
+    fail(ErrorCode::diverged,
+         "training: after step {} the adapter's {}: the run diverged; lower --lr or set "
+         "--clip-norm; what was saved last is untouched",
+         trainer_.steps(), *matrix);
+  }
+
+  void after_step() {
+    const std::int64_t step = trainer_.steps();
+    if (config_.save_every > 0 && step % config_.save_every == 0 && step < total_) {
+      report(trainer_.drain());
+      save_as_checkpoint();
+    }
+    if (config_.eval_every > 0 && step % config_.eval_every == 0 && step < total_) {
+      report(trainer_.drain());
+      evaluate_if_due(false);
+    }
+  }
+
+  void evaluate_if_due(bool at_end) {
+    if (valid_ == nullptr || evaluated_at_ == trainer_.steps()) return;
+    evaluated_at_ = trainer_.steps();
+    EvalResult result = evaluator_.evaluate(*valid_);
+    result.step = trainer_.steps();
+    if (callbacks_.on_eval) callbacks_.on_eval(result);
+    if (!at_end) speed_.restart();
+  }
+
+  void save_as_checkpoint() {
+    if (saved_at_ == trainer_.steps()) return;
+    saved_at_ = trainer_.steps();
+    const auto folder = config_.adapter_out / fmt::format("checkpoint-{}", trainer_.steps());
+    save_checkpoint(folder, adapter_, trainer_, fingerprint_);
+    if (callbacks_.on_save) callbacks_.on_save(trainer_.steps(), folder);
+    speed_.restart();
+  }
+
+  LanguageModel& model_;
+  Adapter& adapter_;
+  const Records& train_;
+  const Records* valid_;
+  const TrainingRunConfig& config_;
+  const TrainingCallbacks& callbacks_;
+  Trainer trainer_;
+  Evaluator evaluator_;
+  DataOrder order_;
+  std::int64_t total_;
+  RunFingerprint fingerprint_;
+  RecentSpeed speed_;
+  double final_loss_ = 0;
+  std::int64_t evaluated_at_ = -1;
+  std::int64_t saved_at_ = -1;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Records& train,
+                             const Records* valid, const TrainingRunConfig& config,
+                             const std::filesystem::path& resume_from,
+                             const TrainingCallbacks& callbacks) {
+  Run run(model, adapter, train, valid, config, callbacks);
+  if (!resume_from.empty()) run.resume(resume_from);
+  return run.run();
+}
+
+}  // namespace clora
