@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "model/text/chat_template.hpp"
 #include "model/generation/generator.hpp"
+#include "model/text/chat_template.hpp"
 #include "serving/request_error.hpp"
 
 namespace clora {

@@ -12,8 +12,8 @@
 #include <set>
 
 #include "lora/peft_files.hpp"
-#include "model/training/checkpoint.hpp"
 #include "model/files/fuse.hpp"
+#include "model/training/checkpoint.hpp"
 #include "runtime/file.hpp"
 #include "tests/support/fault_walk.hpp"
 #include "tests/support/killed_child.hpp"

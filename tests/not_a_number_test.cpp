@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "lora/finite_values.hpp"
-#include "model/training/evaluator.hpp"
 #include "model/families/finite_check.hpp"
 #include "model/families/forward_pass.hpp"
 #include "model/generation/generator.hpp"
+#include "model/training/evaluator.hpp"
 #include "model/training/trainer.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/poisoned_file.hpp"

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "model/training/evaluator.hpp"
 #include "model/generation/generator.hpp"
+#include "model/training/evaluator.hpp"
 #include "model/training/trainer.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/reference_adapter.hpp"

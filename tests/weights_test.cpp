@@ -1,5 +1,5 @@
-// WeightFiles (model/files/weights.hpp): every kind of model file under one set of names, and what is
-// refused before a weight is read.
+// WeightFiles (model/files/weights.hpp): every kind of model file under one set of names, and what
+// is refused before a weight is read.
 #include "model/files/weights.hpp"
 
 #include <gtest/gtest.h>

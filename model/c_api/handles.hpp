@@ -10,10 +10,10 @@
 
 #include "lora/adapter.hpp"
 #include "model/c_api/clora.h"
-#include "model/text/chat_template.hpp"
 #include "model/families/forward_pass.hpp"
-#include "model/generation/generator.hpp"
 #include "model/families/language_model.hpp"
+#include "model/generation/generator.hpp"
+#include "model/text/chat_template.hpp"
 #include "model/text/tokenizer.hpp"
 #include "model/training/trainer.hpp"
 #include "runtime/context.hpp"

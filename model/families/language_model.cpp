@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "model/files/dequantise.hpp"
 #include "model/families/rope_table.hpp"
+#include "model/files/dequantise.hpp"
 #include "model/files/rotary_order.hpp"
 #include "ops/quant.hpp"
 #include "runtime/error.hpp"

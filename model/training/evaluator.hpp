@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "lora/adapter.hpp"
+#include "model/data/records.hpp"
 #include "model/families/language_model.hpp"
 #include "model/training/recorded_step.hpp"
-#include "model/data/records.hpp"
 
 namespace clora {
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "lora/adapter.hpp"
-#include "model/families/language_model.hpp"
 #include "model/data/records.hpp"
+#include "model/families/language_model.hpp"
 #include "runtime/digest.hpp"
 
 namespace clora {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "lora/adapter.hpp"
-#include "model/families/language_model.hpp"
 #include "model/data/packing.hpp"
+#include "model/families/language_model.hpp"
 #include "runtime/batch.hpp"
 
 namespace clora {

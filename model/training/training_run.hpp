@@ -10,9 +10,9 @@
 #include <functional>
 
 #include "lora/adapter.hpp"
-#include "model/training/evaluator.hpp"
-#include "model/families/language_model.hpp"
 #include "model/data/records.hpp"
+#include "model/families/language_model.hpp"
+#include "model/training/evaluator.hpp"
 #include "model/training/resumption.hpp"
 #include "model/training/trainer.hpp"
 #include "model/training/training_config.hpp"

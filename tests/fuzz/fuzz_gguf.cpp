@@ -1,7 +1,7 @@
 // GGUF: the container, the configuration, the weights' list and the tokenizer in it.
 #include "model/files/gguf.hpp"
-#include "model/text/tokenizer_files.hpp"
 #include "model/files/weights.hpp"
+#include "model/text/tokenizer_files.hpp"
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "lora/merge.hpp"
-#include "model/files/dequantise.hpp"
 #include "model/families/language_model.hpp"
+#include "model/files/dequantise.hpp"
 #include "model/files/rotary_order.hpp"
 
 namespace clora::test {

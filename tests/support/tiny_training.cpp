@@ -3,9 +3,9 @@
 #include <numeric>
 
 #include "lora/peft_files.hpp"
+#include "model/generation/generator.hpp"
 #include "model/training/checkpoint.hpp"
 #include "model/training/evaluator.hpp"
-#include "model/generation/generator.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace clora::test {

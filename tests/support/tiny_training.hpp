@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "model/families/language_model.hpp"
 #include "model/data/packing.hpp"
+#include "model/families/language_model.hpp"
 #include "model/training/trainer.hpp"
 
 namespace clora::test {

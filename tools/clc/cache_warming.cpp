@@ -6,12 +6,12 @@
 #include <limits>
 #include <optional>
 
-#include "model/training/evaluator.hpp"
-#include "model/generation/generator.hpp"
-#include "model/families/language_model.hpp"
 #include "model/data/packing.hpp"
-#include "model/training/trainer.hpp"
+#include "model/families/language_model.hpp"
 #include "model/files/weights.hpp"
+#include "model/generation/generator.hpp"
+#include "model/training/evaluator.hpp"
+#include "model/training/trainer.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "model/generation/generator.hpp"
 #include "model/data/records.hpp"
+#include "model/generation/generator.hpp"
 #include "model/text/tokenizer.hpp"
 
 namespace clora {

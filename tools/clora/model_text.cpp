@@ -1,7 +1,7 @@
 #include "tools/clora/model_text.hpp"
 
-#include "model/text/tokenizer_files.hpp"
 #include "model/files/weights.hpp"
+#include "model/text/tokenizer_files.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
