@@ -17,6 +17,7 @@
 #include "bench/support/session.hpp"
 #include "model/generation/generator.hpp"
 #include "model/training/trainer.hpp"
+#include "runtime/elapsed.hpp"
 #include "runtime/error.hpp"
 
 namespace clora::bench {
@@ -25,10 +26,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 bool wants_profile() { return std::getenv("CLORA_BENCH_PROFILE") != nullptr; }
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 double seconds_of(const std::function<void()>& work) {
   const auto begin = Clock::now();
   work();

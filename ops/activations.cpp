@@ -1,8 +1,8 @@
 #include "ops/activations.hpp"
 
 #include "ops/bf16_rows.hpp"
-#include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
+#include "ops/tensor_overlap.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

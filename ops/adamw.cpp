@@ -3,9 +3,10 @@
 #include <array>
 #include <bit>
 
-#include "ops/reduction_grid.hpp"
+#include "ops/launch_grids.hpp"
 #include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

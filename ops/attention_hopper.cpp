@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "ops/launch_shape.hpp"
+#include "ops/launch_grids.hpp"
 #include "ops/tensor_maps.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

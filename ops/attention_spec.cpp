@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ops/activations.hpp"
+#include "ops/launch_grids.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "ops/attention.hpp"
-#include "ops/reduction_grid.hpp"
 #include "ops/variant_dispatch.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 

@@ -1,7 +1,7 @@
 #include "ops/bf16_rows.hpp"
 
-#include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

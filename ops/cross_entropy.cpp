@@ -1,6 +1,6 @@
 #include "ops/cross_entropy.hpp"
 
-#include "ops/reduction_grid.hpp"
+#include "ops/launch_grids.hpp"
 #include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"
 

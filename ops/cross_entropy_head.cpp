@@ -5,8 +5,8 @@
 #include "ops/cross_entropy.hpp"
 #include "ops/cross_entropy_head_hopper.hpp"
 #include "ops/gemm.hpp"
-#include "ops/reduction_grid.hpp"
 #include "runtime/error.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

@@ -2,11 +2,11 @@
 
 #include "ops/gemm_hopper.hpp"
 #include "ops/gemm_wgmma_self_test.hpp"
-#include "ops/launch_shape.hpp"
+#include "ops/launch_grids.hpp"
 #include "ops/quant.hpp"
-#include "ops/reduction_grid.hpp"
 #include "ops/tensor_maps.hpp"
 #include "ops/variant_dispatch.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

@@ -8,13 +8,13 @@
 #include "ops/decode_layers_gpu.hpp"
 #include "ops/decode_layers_table.hpp"
 #include "ops/gemm.hpp"
-#include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
 #include "ops/rms_norm.hpp"
 #include "ops/rope.hpp"
 #include "ops/swiglu.hpp"
 #include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

@@ -4,11 +4,11 @@
 #include <bit>
 
 #include "ops/decode_layers_table.hpp"
-#include "ops/launch_shape.hpp"
+#include "ops/launch_grids.hpp"
 #include "ops/ptx.hpp"
 #include "ops/quant.hpp"
-#include "ops/reduction_grid.hpp"
 #include "runtime/error.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "ops/launch_shape.hpp"
+#include "ops/launch_grids.hpp"
 #include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

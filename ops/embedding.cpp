@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
-#include "ops/launch_shape.hpp"
+#include "ops/launch_grids.hpp"
 #include "ops/quant.hpp"
 #include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

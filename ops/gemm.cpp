@@ -6,8 +6,8 @@
 #include "ops/gemm_dispatch.hpp"
 #include "ops/gemm_hopper.hpp"
 #include "ops/gemm_mma.hpp"
-#include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
+#include "ops/tensor_overlap.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

@@ -2,7 +2,6 @@
 
 #include "ops/gemm_hopper.hpp"
 #include "ops/gemm_wgmma_self_test.hpp"
-#include "ops/launch_shape.hpp"
 #include "ops/quant.hpp"
 #include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"

@@ -6,10 +6,10 @@
 #include <limits>
 #include <vector>
 
-#include "ops/launch_shape.hpp"
-#include "ops/reduction_grid.hpp"
+#include "ops/launch_grids.hpp"
 #include "ops/tensor_maps.hpp"
 #include "runtime/error.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

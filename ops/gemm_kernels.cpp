@@ -1,8 +1,9 @@
 #include "ops/gemm_kernels.hpp"
 
-#include "ops/launch_shape.hpp"
+#include "ops/launch_grids.hpp"
 #include "ops/quant.hpp"
 #include "ops/tuned.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

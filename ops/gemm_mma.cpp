@@ -1,8 +1,8 @@
 #include "ops/gemm_mma.hpp"
 
 #include "ops/bf16_rows.hpp"
-#include "ops/launch_shape.hpp"
-#include "ops/reduction_grid.hpp"
+#include "ops/launch_grids.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

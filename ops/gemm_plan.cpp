@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/launch_shape.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

@@ -4,12 +4,12 @@
 #include <bit>
 
 #include "ops/gemm_kernels.hpp"
-#include "ops/launch_shape.hpp"
+#include "ops/launch_grids.hpp"
 #include "ops/ptx.hpp"
 #include "ops/quant.hpp"
-#include "ops/reduction_grid.hpp"
 #include "ops/tensor_maps.hpp"
 #include "ops/variant_dispatch.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

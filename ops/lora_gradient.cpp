@@ -8,9 +8,9 @@
 
 #include "ops/activations.hpp"
 #include "ops/gemm.hpp"
-#include "ops/launch_shape.hpp"
-#include "ops/reduction_grid.hpp"
+#include "ops/launch_grids.hpp"
 #include "ops/variant_dispatch.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/launch_shape.hpp"
+#include "ops/launch_grids.hpp"
 #include "ops/lora_gradient.hpp"
-#include "ops/reduction_grid.hpp"
 #include "ops/tensor_maps.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

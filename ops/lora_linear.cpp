@@ -5,7 +5,7 @@
 
 #include "ops/activations.hpp"
 #include "ops/dropout.hpp"
-#include "ops/launch_shape.hpp"
+#include "ops/tensor_overlap.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

@@ -6,10 +6,12 @@
 #include <cctype>
 #include <cstring>
 
-#include "ops/launch_shape.hpp"
+#include "ops/launch_grids.hpp"
+#include "ops/tensor_overlap.hpp"
 #include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"
 #include "runtime/half.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

@@ -3,7 +3,7 @@
 #include <initializer_list>
 
 #include "ops/activations.hpp"
-#include "ops/launch_shape.hpp"
+#include "ops/tensor_overlap.hpp"
 #include "ops/variant_launch.hpp"
 #include "runtime/error.hpp"
 
@@ -145,7 +145,7 @@ void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, 
                                    .y = recompute ? std::optional(also.y.type()) : std::nullopt};
   const std::int64_t rows = x.shape().rows();
   const auto width = static_cast<std::int32_t>(x.shape().last());
-  const bool in_place = adds && begin_alike(dx, residual);
+  const bool in_place = adds && same_begin(dx, residual);
   const VariantKernel kernel = backward_kernel(types, adds, in_place);
   const SelfTestRecord self_test = [recompute](SelfTest& test) { test_backward(test, recompute); };
   Launch launch = rows_launch(batch.context(), kernel, rows, width, self_test,

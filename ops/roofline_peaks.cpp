@@ -4,7 +4,7 @@
 #include <chrono>
 #include <vector>
 
-#include "ops/reduction_grid.hpp"
+#include "ops/launch_grids.hpp"
 #include "runtime/batch.hpp"
 #include "runtime/error.hpp"
 

@@ -3,8 +3,7 @@
 #include <limits>
 
 #include "ops/activations.hpp"
-#include "ops/launch_shape.hpp"
-#include "ops/reduction_grid.hpp"
+#include "ops/tensor_overlap.hpp"
 #include "ops/variant_launch.hpp"
 #include "runtime/error.hpp"
 
@@ -82,7 +81,7 @@ void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
   const std::int64_t more_heads = of_two ? more.x.shape()[1] : 0;
   const std::uint32_t pairs = narrow_pairs(tokens * (heads + more_heads) * (width / 2));
   const auto half_dim = static_cast<std::uint32_t>(width / 2);
-  const bool in_place = begin_alike(t.x, t.y) && (!of_two || begin_alike(more.x, more.y));
+  const bool in_place = same_begin(t.x, t.y) && (!of_two || same_begin(more.x, more.y));
   std::vector<Argument> arguments;
   arguments.reserve(16);
   arguments.emplace_back(t.y);

@@ -1,7 +1,7 @@
 #include "ops/swiglu.hpp"
 
 #include "ops/activations.hpp"
-#include "ops/launch_shape.hpp"
+#include "ops/tensor_overlap.hpp"
 #include "ops/variant_launch.hpp"
 #include "runtime/error.hpp"
 

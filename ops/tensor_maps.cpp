@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "ops/reduction_grid.hpp"
+#include "ops/launch_grids.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "ops/launch_grids.hpp"
 #include "ops/ptx.hpp"
-#include "ops/reduction_grid.hpp"
 #include "runtime/error.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {

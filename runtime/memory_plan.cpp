@@ -5,11 +5,10 @@
 #include <numeric>
 
 #include "runtime/error.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
-
-std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
 bool overlap(const Lifetime& a, const Lifetime& b) {
   return a.first <= b.last && b.first <= a.last;

@@ -1,4 +1,5 @@
 #include "runtime/pool_state.hpp"
+#include "runtime/integer_sizes.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -15,10 +16,6 @@ constexpr std::size_t kPiecesInSlab = 4;   // what is larger than this part has 
 constexpr std::size_t kCachedPart = 4;     // of the limit may be cached
 constexpr std::size_t kSmallestPiece = 1024;  // it bounds the sub-buffers that a slab can have
 constexpr std::size_t kPage = 4096;
-
-std::size_t round_up(std::size_t bytes, std::size_t step) {
-  return (bytes + step - 1) / step * step;
-}
 
 std::size_t limit_of(const PoolConfig& config, const Device& device) {
   require(config.limit_share > 0 && config.limit_share <= 1,

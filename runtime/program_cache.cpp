@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "runtime/elapsed.hpp"
 #include "runtime/kernel_text.hpp"
 #include "runtime/program.hpp"
 #include "runtime/program_entry.hpp"
@@ -12,10 +13,6 @@ namespace clora {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 bool is_pocl(const Device& device) { return device.platform == "Portable Computing Language"; }
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "ops/gemm_wgmma_self_test.hpp"
-#include "ops/launch_shape.hpp"
 #include "ops/lora_gradient.hpp"
+#include "ops/tensor_overlap.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {
@@ -185,9 +185,9 @@ TEST(WgmmaSelfTest, OfGroupedProblemsHasSeveralTilesEachWayAndTheirExtras) {
   EXPECT_GT(forward.front().columns(), 256);
   EXPECT_GT(forward.front().rows(), 128);
   EXPECT_TRUE(forward[1].has_shrink());
-  EXPECT_TRUE(begin_alike(forward[0].x, forward[1].x)) << "problems have one x";
+  EXPECT_TRUE(same_begin(forward[0].x, forward[1].x)) << "problems have one x";
   const auto backward = small_problems_like(test, products.of(1024, 896, {4864, 4864}, 8, true));
-  EXPECT_TRUE(begin_alike(backward[0].y, backward[1].y)) << "and backward one sum";
+  EXPECT_TRUE(same_begin(backward[0].y, backward[1].y)) << "and backward one sum";
   EXPECT_NE(backward[0].k(), backward[1].k());
 }
 

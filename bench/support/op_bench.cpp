@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "ops/quant.hpp"
+#include "runtime/elapsed.hpp"
 
 namespace clora::bench {
 namespace {
@@ -21,10 +22,6 @@ constexpr std::size_t kMaxSets = 1024;
 constexpr std::size_t kMaxTurns = 256;
 constexpr double kShortestWait = 2e-3;  // seconds between two waits; waking threads takes 20-40 us
 constexpr double kBf16Tolerance = 2e-2;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // So many bytes that going round them finds nothing in a cache.
 std::size_t bytes_beyond_caches() {

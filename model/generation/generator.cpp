@@ -10,6 +10,7 @@
 #include "model/families/cached_forward.hpp"
 #include "model/families/finite_check.hpp"
 #include "ops/sample.hpp"
+#include "runtime/elapsed.hpp"
 #include "runtime/error.hpp"
 #include "runtime/host_hold.hpp"
 #include "runtime/pinned_memory.hpp"
@@ -19,10 +20,6 @@ namespace {
 
 // A step in which a grid barrier fails takes longer than this (cl/grid_barrier*.clh).
 constexpr double kLateSeconds = 0.5;
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 // The choice of the next token, recorded once for each number of alternatives.
 struct RecordedSampler {

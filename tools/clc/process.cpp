@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "runtime/elapsed.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -23,10 +24,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kPieceBytes = 65536;
 constexpr int kExecFailed = 127;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // Both ends of a pipe; closed when it goes.
 class Pipe {

@@ -8,6 +8,7 @@
 
 #include "lora/peft_files.hpp"
 #include "ops/roofline_peaks.hpp"
+#include "runtime/elapsed.hpp"
 #include "runtime/error.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/profile_report.hpp"
@@ -18,10 +19,6 @@ namespace clora {
 namespace {
 
 constexpr double kShowAfterSeconds = 0.5;
-
-double seconds_since(std::chrono::steady_clock::time_point then) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
-}
 
 // Shows how far a long load is, on a terminal only, and ends it at Ctrl-C.
 std::unique_ptr<LanguageModel> load(Context& context, const WeightFiles& files, Output& output) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "runtime/elapsed.hpp"
 #include "tools/command_line/printable.hpp"
 #include "tools/command_line/terminal_line.hpp"
 
@@ -41,10 +42,6 @@ void put(std::FILE* stream, const std::string& text) {
   clear_terminal_line();
   std::fputs(text.c_str(), stream);
   std::fflush(stream);
-}
-
-double seconds_since(std::chrono::steady_clock::time_point then) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
 }  // namespace

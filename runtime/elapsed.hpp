@@ -1,0 +1,12 @@
+// Wall time since a moment of the steady clock.
+#pragma once
+
+#include <chrono>
+
+namespace clora {
+
+inline double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace clora

@@ -1,0 +1,26 @@
+// Sizes as integers: rounded up to multiples, and in the type which kernels take.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace clora {
+
+// value / by, rounded up. REQUIRES: value >= 0, by > 0, and value + by - 1 fits the common type.
+template <std::integral Value, std::integral By>
+constexpr std::common_type_t<Value, By> divide_up(Value value, By by) {
+  using Common = std::common_type_t<Value, By>;
+  return (static_cast<Common>(value) + static_cast<Common>(by) - 1) / static_cast<Common>(by);
+}
+
+// The smallest multiple that is at least value. REQUIRES: multiple > 0.
+constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
+  return divide_up(value, multiple) * multiple;
+}
+
+// A size in the type which kernels take. REQUIRES: 0 <= size < 2^32, which ops check.
+constexpr std::uint32_t u32(std::int64_t size) { return static_cast<std::uint32_t>(size); }
+
+}  // namespace clora
