@@ -66,7 +66,7 @@ MemoryPlan plan_memory(std::span<const Lifetime> lifetimes, std::size_t alignmen
       fail(
           ErrorCode::out_of_memory,
           "memory plan: a temporary of {} MiB is larger than the device's largest allocation of {} "
-          "MiB; lower --batch-size or --max-seq-length",
+          "MiB; lower `batch_size` or `max_seq_length`",
           wanted >> 20, max_chunk_bytes >> 20);
     }
     std::size_t c = 0;

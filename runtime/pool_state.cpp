@@ -45,14 +45,14 @@ std::string_view what_to_lower(MemoryTag tag) {
     case MemoryTag::weights:
       return "take a smaller model or one that is quantised further";
     case MemoryTag::cache:
-      return "lower the context length (--context)";
+      return "lower `context_length`";
     case MemoryTag::adapters:
-      return "lower --rank or the number of target modules";
+      return "lower `rank` or the number of target modules";
     case MemoryTag::activations:
     case MemoryTag::scratch:
       break;
   }
-  return "lower --batch-size or --max-seq-length";
+  return "lower `batch_size` or `max_seq_length`";
 }
 
 // The driver frees a wrapped buffer when its last command is done, which may be after our release.

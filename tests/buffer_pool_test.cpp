@@ -154,10 +154,10 @@ TEST_F(Pool, SaysWhoHoldsTheMemoryAndWhatToLower) {
   EXPECT_THAT(message, testing::HasSubstr("largest single allocation"));
   EXPECT_THAT(message,
               testing::HasSubstr("in use: cache 30.0 MiB, weights 20.0 MiB, adapters 4.0 MiB"));
-  EXPECT_THAT(message, testing::HasSubstr("lower --batch-size or --max-seq-length, or raise the "
+  EXPECT_THAT(message, testing::HasSubstr("lower `batch_size` or `max_seq_length`, or raise the "
                                           "memory limit"));
   EXPECT_THAT(test::error_of([&] { pool_.allocate(11 * kMiB, MemoryTag::cache); }),
-              testing::HasSubstr("lower the context length"));
+              testing::HasSubstr("lower `context_length`"));
   try {
     pool_.allocate(11 * kMiB, MemoryTag::scratch);
   } catch (const Error& error) {
@@ -385,7 +385,7 @@ TEST(MemoryPlan, ReusesMemoryOfTemporariesThatLiveOneAfterAnother) {
 TEST(MemoryPlan, RefusesATemporaryThatFitsNoBlock) {
   const std::vector<Lifetime> lifetimes{{1 << 20, 0, 1}};
   EXPECT_THAT(test::error_of([&] { plan_memory(lifetimes, 8, 1 << 19); }),
-              testing::HasSubstr("lower --batch-size"));
+              testing::HasSubstr("lower `batch_size`"));
 }
 
 }  // namespace

@@ -165,7 +165,7 @@ TEST(ChatTemplate, SaysWhatItFoundAndWhatIsKnown) {
     CLORA_EXPECT_ERROR(ChatTemplate::recognise(text, tokenizer()), ErrorCode::unsupported, part);
   };
   refuses("", "hold none");
-  refuses("", "--chat-template NAME: chatml, ");
+  refuses("", "`chat_template`, one of chatml, ");
   refuses("<|im_start|><|im_end|>", "it begins \"<|im_start|><|im_end|>\"");
   refuses("\x1b[2J{{ x }}\n", "\"\\u001b[2J{{ x }}\\n\"");
   refuses("{{ x }}", jinja_fingerprint("{{ x }}").c_str());

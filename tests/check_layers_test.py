@@ -48,8 +48,17 @@ class CheckLayers(unittest.TestCase):
         self.expect_fault(changes, "runtime/up.cpp:2: includes ops/row.hpp")
 
     def test_a_model_that_knows_of_serving_fails(self):
-        changes = {"model/up.cpp": '#include "serving/request.hpp"\n'}
-        self.expect_fault(changes, "model/up.cpp:1: includes serving/request.hpp")
+        changes = {"model/text/up.cpp": '#include "serving/request.hpp"\n'}
+        self.expect_fault(changes, "model/text/up.cpp:1: includes serving/request.hpp")
+
+    def test_a_folder_of_model_that_includes_one_above_fails(self):
+        changes = {"model/data/records.hpp": "", "model/text/up.cpp":
+                   '#include "model/data/records.hpp"\n'}
+        self.expect_fault(changes, "model/text/up.cpp:1: includes model/data/records.hpp")
+
+    def test_a_message_of_the_library_that_names_an_option_fails(self):
+        changes = {"runtime/pool.cpp": 'fail("lower --batch-size");\n'}
+        self.expect_fault(changes, "runtime/pool.cpp:1: a message of the library names a setting")
 
     def test_a_module_that_includes_a_test_fails(self):
         self.expect_fault(

@@ -303,7 +303,8 @@ TEST_F(Checkpoints, OfAnEarlierCloraSayHowToGoOn) {
         metadata = {{"fingerprint", "records 22, batch size 4"}, {"step", "4"}};
       },
       {}, Checksums::stay);
-  CLORA_EXPECT_ERROR(read_checkpoint(folder), ErrorCode::unsupported, "--adapter-init");
+  CLORA_EXPECT_ERROR(read_checkpoint(folder), ErrorCode::unsupported,
+                     "start a new run from its adapter");
 }
 
 bool operator==(const Trainer::State& a, const Trainer::State& b) {

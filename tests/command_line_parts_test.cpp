@@ -6,10 +6,12 @@
 #include <csignal>
 
 #include "model/generation/stop_filter.hpp"
+#include "tests/support/test_files.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/loss_picture.hpp"
 #include "tools/command_line/output.hpp"
+#include "tools/command_line/setting_names.hpp"
 #include "tools/command_line/suggestion.hpp"
 
 namespace clora {
@@ -40,6 +42,29 @@ TEST(Suggestion, FindsTheNearestNameOrNone) {
 
 TEST(Suggestion, NeverNamesWhatIsNotThere) {
   EXPECT_EQ(suggestion_for("learning-rate", {"rank", "alpha"}), "");
+}
+
+TEST(SettingNames, BecomeOptionsInMessages) {
+  EXPECT_EQ(with_option_names("lower `batch_size` or `max_seq_length`, or `batch_size` again"),
+            "lower --batch-size or --max-seq-length, or --batch-size again");
+  EXPECT_EQ(with_option_names("the file `a` is not there"), "the file `a` is not there");
+}
+
+TEST(SettingNames, AllOccurInMessagesOfTheLibrary) {
+  std::string library;
+  for (const char* module : {"runtime", "ops", "lora", "model"}) {
+    const auto folder = std::filesystem::path(std::getenv("CLORA_SOURCE_DIR")) / module;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (entry.path().extension() == ".cpp") library += test::read_whole_file(entry.path());
+    }
+  }
+  // A literal that continues on the next line is one text.
+  for (std::size_t at = 0; (at = library.find("\"\n", at)) != std::string::npos;) {
+    library.erase(at, library.find('"', at + 1) - at + 1);
+  }
+  for (const SettingName& name : setting_names()) {
+    EXPECT_NE(library.find(name.setting), std::string::npos) << name.setting;
+  }
 }
 
 TEST(StopFilter, HoldsBackWhatMayBeginAStop) {

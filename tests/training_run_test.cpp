@@ -135,7 +135,7 @@ TEST_F(TrainingRun, ThatDivergesNamesTheStepAndLeavesWhatWasSaved) {
   c.learning_rate = 1e30;
   const std::string message = error_of([&] { run(adapter, c); });
   EXPECT_THAT(message, HasSubstr("training: step"));
-  EXPECT_THAT(message, HasSubstr("lower --lr"));
+  EXPECT_THAT(message, HasSubstr("lower `learning_rate`"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out" / "adapter_config.json"));
 }
 

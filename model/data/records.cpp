@@ -74,7 +74,7 @@ class FileReading {
     if (bytes_ > options_.max_bytes) {
       fail(ErrorCode::out_of_memory,
            "{}: line {}: the records up to here take more than {} bytes of memory; read fewer "
-           "(--limit)",
+           "(`limit`)",
            source_, lines_.number(), options_.max_bytes);
     }
     out_.records.push_back(std::move(record));
@@ -96,7 +96,7 @@ class FileReading {
     if (options_.max_positions > 0 && record.ids.size() > options_.max_positions) {
       bad(lines_.number(),
           "the record has {} tokens, and the model reads at most {}; shorten it, or have it cut "
-          "(--max-seq-length {})",
+          "(`max_seq_length` {})",
           record.ids.size(), options_.max_positions, options_.max_positions);
     }
   }

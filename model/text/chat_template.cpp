@@ -54,7 +54,7 @@ ChatTemplate ChatTemplate::recognise(std::string_view template_text, const Token
   if (template_text.empty()) {
     fail(ErrorCode::unsupported,
          "chat template: the model's files hold none; name the format that the model was trained "
-         "on (--chat-template NAME: {}), or use prompts without one",
+         "on (`chat_template`, one of {}), or use prompts without one",
          known_chat_style_names());
   }
   const std::string fingerprint = jinja_fingerprint(template_text);
@@ -64,7 +64,7 @@ ChatTemplate ChatTemplate::recognise(std::string_view template_text, const Token
   fail(ErrorCode::unsupported,
        "chat template: the template of the model's files is not one of those known here: it begins "
        "{} and has the fingerprint {}. If it writes conversations like one of these, name that one "
-       "(--chat-template NAME): {}; else use records of prompt and completion",
+       "(`chat_template`): {}; else use records of prompt and completion",
        json_excerpt(nlohmann::json(template_text.substr(0, 60)), 120), fingerprint,
        known_chat_style_names());
 }

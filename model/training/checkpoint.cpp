@@ -41,9 +41,9 @@ void check_metadata(const SafetensorsFile& file) {
   if (!has_checksums(file) && !file.metadata().contains("format_version")) {
     fail(ErrorCode::unsupported,
          "checkpoint: '{}' was written by an earlier clora and does not record the data and the "
-         "model of its run, so the run cannot be resumed safely; start a new run with "
-         "--adapter-init '{}' to train its adapter further",
-         file.path().string(), file.path().parent_path().string());
+         "model of its run, so the run cannot be resumed safely; start a new run from "
+         "its adapter",
+         file.path().string());
   }
   require_intact_metadata(file, "checkpoint");
   const std::string& format = text_of(file, "format_version");
@@ -85,7 +85,8 @@ void require_finite(const Adapter& adapter, std::span<const float> parameters,
                     const Trainer::State& state) {
   const auto refuse = [&](std::string_view what) {
     fail(ErrorCode::diverged,
-         "checkpoint: after step {} {}: the run diverged; lower --lr or set --clip-norm; what was "
+         "checkpoint: after step {} {}: the run diverged; lower `learning_rate` or set "
+         "`clip_norm`; what was "
          "saved last is untouched",
          state.step, what);
   };

@@ -53,8 +53,8 @@ std::int64_t steps_of(const RunFingerprint& fingerprint, const std::filesystem::
 void require_same_rates(const ResumePoint& point, const TrainingRunConfig& config) {
   require(same_rates(config, point.step, point.steps_then, point.steps_now),
           "checkpoint: '{}' is of a run of {} steps, and this one has {}: with the {} schedule the "
-          "learning rates of the {} steps that were taken would differ; resume with --steps {}, or "
-          "start a new run from the adapter with --adapter-init",
+          "learning rates of the {} steps that were taken would differ; resume with `steps` {}, or "
+          "start a new run from its adapter",
           point.folder.string(), point.steps_then, point.steps_now, name_of(config.schedule),
           point.step, point.steps_then);
 }

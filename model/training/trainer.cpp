@@ -139,9 +139,10 @@ void Trainer::Impl::require_finite(const StepResult& result) const {
   if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) return;
   const std::string text = fmt::format("training: step {} gave loss {} and gradient norm {}, which",
                                        result.step, result.loss, result.grad_norm);
-  fail_not_finite(text, model, nullptr,
-                  "the run diverged; lower --lr or set --clip-norm; what was saved last is "
-                  "untouched");
+  fail_not_finite(
+      text, model, nullptr,
+      "the run diverged; lower `learning_rate` or set `clip_norm`; what was saved last is "
+      "untouched");
 }
 
 Trainer::Trainer(LanguageModel& model, Adapter& adapter, const TrainerConfig& config)

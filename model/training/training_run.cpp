@@ -145,8 +145,8 @@ class Run {
     const auto matrix = adapter_not_finite(adapter_);
     if (!matrix) return;
     fail(ErrorCode::diverged,
-         "training: after step {} the adapter's {}: the run diverged; lower --lr or set "
-         "--clip-norm; what was saved last is untouched",
+         "training: after step {} the adapter's {}: the run diverged; lower `learning_rate` or set "
+         "`clip_norm`; what was saved last is untouched",
          trainer_.steps(), *matrix);
   }
 

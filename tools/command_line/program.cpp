@@ -12,6 +12,7 @@
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/crash_mark.hpp"
 #include "tools/command_line/printable.hpp"
+#include "tools/command_line/setting_names.hpp"
 #include "tools/command_line/suggestion.hpp"
 #include "tools/command_line/terminal_line.hpp"
 
@@ -161,7 +162,8 @@ std::vector<std::string> without_help_command(const std::vector<std::string>& ar
 
 int report(const CLI::App& program, std::string_view message, int code) {
   clear_terminal_line();
-  std::cerr << program.get_name() << ": error: " << printable(message) << std::endl;
+  std::cerr << program.get_name() << ": error: " << printable(with_option_names(message))
+            << std::endl;
   return code;
 }
 
@@ -170,7 +172,8 @@ int run_action(const CLI::App& program, const Action& action) {
   Hooks hooks;
   hooks.log = [&](LogLevel level, std::string_view message) {
     if (level >= LogLevel::warning) {
-      std::cerr << program.get_name() << ": warning: " << printable(message) << std::endl;
+      std::cerr << program.get_name() << ": warning: " << printable(with_option_names(message))
+                << std::endl;
     }
   };
   const DriverCache drivers(default_cache_folder(), hooks);
