@@ -1,9 +1,11 @@
 #include "runtime/atomic_folder.hpp"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -61,6 +63,23 @@ void require_done(const std::error_code& error, const std::filesystem::path& pat
   if (error) fail(ErrorCode::io, "{}: cannot be written: {}", path.string(), error.message());
 }
 
+// Puts `partial` in the place of `path` and leaves the old folder as `partial`, which its owner, or
+// a later one, removes. One system call where the file system can exchange two names; elsewhere two
+// renames, of which the first is undone if the second fails.
+void replace(const fs::path& path, const fs::path& partial) {
+  if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return;
+  std::error_code error(errno, std::generic_category());
+  if (errno != EINVAL && errno != ENOSYS) require_done(error, path);
+  const fs::path old = beside(path, "old");
+  fs::rename(path, old, error);
+  require_done(error, path);
+  fs::rename(partial, path, error);
+  std::error_code ignored;
+  if (error) fs::rename(old, path, ignored);
+  require_done(error, path);
+  fs::remove_all(old, ignored);
+}
+
 }  // namespace
 
 AtomicFolder::AtomicFolder(std::filesystem::path path, std::string mark)
@@ -75,18 +94,18 @@ AtomicFolder::~AtomicFolder() {
 }
 
 void AtomicFolder::commit() const {
-  const std::filesystem::path old = beside(path_, "old");
   std::error_code error;
   const bool replaces = std::filesystem::exists(path_, error);
   if (replaces && !std::filesystem::exists(path_ / mark_, error)) {
     fail(ErrorCode::io, "{}: something else is there, without a {}; move it away", path_.string(),
          mark_);
   }
-  if (replaces) std::filesystem::rename(path_, old, error);
-  require_done(error, path_);
-  std::filesystem::rename(partial_, path_, error);
-  require_done(error, path_);
-  std::filesystem::remove_all(old, error);
+  if (replaces) {
+    replace(path_, partial_);
+  } else {
+    fs::rename(partial_, path_, error);
+    require_done(error, path_);
+  }
 }
 
 void AtomicFolder::commit_files() const {

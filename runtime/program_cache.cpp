@@ -108,28 +108,32 @@ ProgramCache::Built& ProgramCache::built(const std::string& file, const std::str
   const std::string key = fmt::format("{}|{}", file, options);
   const auto failed = failed_.find(key);
   if (failed != failed_.end()) throw Error(ErrorCode::build_failed, failed->second);
-  std::unique_ptr<Built>& place = built_[key];
   try {
-    if (place == nullptr) {
+    auto found = built_.find(key);
+    if (found == built_.end()) {
       auto fresh = std::make_unique<Built>();
       fresh->source = kernel_text(file, config_.kernel_folders);
       fresh->key = program_key(device_, file, options, fresh->source);
       load_or_build(*fresh);
-      place = std::move(fresh);
+      found = built_.emplace(key, std::move(fresh)).first;
     }
-    place->functions.emplace(function);
-    if (!place->stored.empty() && !place->stored.contains(std::string(function))) {
-      place->earlier.push_back(place->program);
-      build(*place);  // the entry lacks this one's machine code: the next one will not
-      place->functions.insert(place->stored.begin(), place->stored.end());
-      place->stored.clear();
-    }
-    return *place;
+    require_machine_code(*found->second, std::string(function));
+    return *found->second;
   } catch (const Error& error) {
-    built_.erase(key);
     if (error.code() == ErrorCode::build_failed) failed_[key] = error.what();
     throw;
   }
+}
+
+void ProgramCache::require_machine_code(Built& built, const std::string& function) {
+  if (!built.stored.empty() && !built.stored.contains(function)) {
+    const std::shared_ptr<const Program> before = built.program;
+    build(built);  // the stored entry lacks this function's machine code; the next one has it
+    built.earlier.push_back(before);
+    built.functions.insert(built.stored.begin(), built.stored.end());
+    built.stored.clear();
+  }
+  built.functions.insert(function);
 }
 
 void ProgramCache::load_or_build(Built& built) {
@@ -177,7 +181,7 @@ void ProgramCache::store(Built& built) {
     distrust_store(fmt::format("{} cannot be kept: {}", built.key.file, error.what()));
     // Binaries can be costly to get, and the next one will hardly fare better.
     for (auto& [key, other] : built_) {
-      if (other != nullptr) other->to_store = false;
+      other->to_store = false;
     }
   }
 }

@@ -95,6 +95,7 @@ class ProgramCache {
 
   Built& built(const std::string& file, const std::string& options, std::string_view function);
   void load_or_build(Built& built);
+  void require_machine_code(Built& built, const std::string& function);
   bool load(Built& built);
   void build(Built& built);
   void store(Built& built);

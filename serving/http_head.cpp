@@ -53,6 +53,15 @@ std::size_t length_of(std::string_view text, std::size_t max_bytes) {
   return static_cast<std::size_t>(bytes);
 }
 
+// Whether a text is a token of RFC 9110, 5.6.2, as the name of a header must be. A name with a
+// blank in it would be a header of its own to one reader and none to another.
+bool is_token(std::string_view text) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  return !text.empty() && std::ranges::all_of(text, [&](unsigned char c) {
+    return std::isalnum(c) != 0 || kMarks.find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
 struct Seen {
   bool length = false;
   bool encoding = false;
@@ -102,7 +111,7 @@ HttpHead read_http_head(std::string_view head, std::size_t max_body_bytes) {
   Seen seen;
   for (std::string_view line = take_line(rest); !line.empty(); line = take_line(rest)) {
     const std::size_t colon = line.find(':');
-    if (colon == std::string_view::npos || colon == 0 || line[colon - 1] == ' ') {
+    if (colon == std::string_view::npos || !is_token(line.substr(0, colon))) {
       refuse(400, fmt::format("a header must read NAME: VALUE, got {}", quoted_excerpt(line)));
     }
     const std::string name = lower_case(line.substr(0, colon));

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
+#include <thread>
 
 #include "tests/support/test_files.hpp"
 
@@ -36,6 +38,26 @@ TEST_F(AtomicFolderTest, WithoutACommitNothingIsLeft) {
     test::write_whole_file(made.partial() / "mark", "x");
   }
   EXPECT_THAT(names(), IsEmpty());
+}
+
+TEST_F(AtomicFolderTest, ThatReplacesAnotherIsThereAtEveryMoment) {
+  const auto commit = [&](int number) {
+    const AtomicFolder made(folder / "a", "mark");
+    test::write_whole_file(made.partial() / "mark", std::to_string(number));
+    made.commit();
+  };
+  commit(0);
+  std::atomic<bool> done = false;
+  std::atomic<int> missing = 0;
+  std::thread reader([&] {
+    while (!done) missing += std::filesystem::exists(folder / "a/mark") ? 0 : 1;
+  });
+  for (int number = 1; number <= 300; ++number) commit(number);
+  done = true;
+  reader.join();
+  EXPECT_EQ(missing, 0);
+  EXPECT_EQ(test::read_whole_file(folder / "a/mark"), "300");
+  EXPECT_THAT(names(), ElementsAre("a"));
 }
 
 TEST_F(AtomicFolderTest, PutsItsFilesAmongOthersThatStay) {

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "model/c_api/boundary.hpp"
 #include "model/c_api/clora.h"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
@@ -310,6 +311,14 @@ TEST_F(OpenCApi, RefusesIdsBuffersAndParametersThatDoNotFit) {
                "the model knows 256 positions");
 }
 
+TEST(CApiText, IsCutBetweenCharacters) {
+  char four[4];
+  c_api::write_text(four, "ab\xc3\xa9");
+  EXPECT_STREQ(four, "ab");
+  c_api::write_text(four, "a\xc3\xa9");
+  EXPECT_STREQ(four, "a\xc3\xa9");
+}
+
 TEST_F(OpenCApi, RefusesTrainingBatchesThatDoNotFit) {
   clora_adapter* adapter = nullptr;
   clora_trainer* trainer = nullptr;
@@ -323,6 +332,11 @@ TEST_F(OpenCApi, RefusesTrainingBatchesThatDoNotFit) {
   batch.document_count = 1;
   expect_error(clora_trainer_step(trainer, &batch, 1e-3, nullptr), CLORA_INVALID_ARGUMENT,
                "lengths must sum to the 4 ids, got 3");
+  const std::array<std::size_t, 2> overflowing{1004, std::numeric_limits<std::size_t>::max() - 999};
+  batch.lengths = overflowing.data();
+  batch.document_count = 2;
+  expect_error(clora_trainer_step(trainer, &batch, 1e-3, nullptr), CLORA_INVALID_ARGUMENT,
+               "lengths must sum to the 4 ids, got more");
   batch.lengths = nullptr;
   const std::array<std::uint8_t, 4> nowhere{};
   batch.is_target = nowhere.data();

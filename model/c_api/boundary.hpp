@@ -90,10 +90,14 @@ void write_array(const Values& values, T* array, std::size_t capacity, std::size
   std::copy(values.begin(), values.end(), array);
 }
 
-// A text for a fixed array, cut where it is longer.
+// A text for a fixed array, cut before the character of UTF-8 that no longer fits.
 template <std::size_t N>
 void write_text(char (&array)[N], std::string_view text) {
-  const std::size_t count = std::min(text.size(), N - 1);
+  std::size_t count = std::min(text.size(), N - 1);
+  const auto continues = [&](std::size_t i) {
+    return (static_cast<unsigned char>(text[i]) >> 6) == 2;
+  };
+  while (count > 0 && count < text.size() && continues(count)) --count;
   std::memcpy(array, text.data(), count);
   std::memset(array + count, 0, N - count);
 }

@@ -1,6 +1,5 @@
 // clora.h: training.
 #include <cmath>
-#include <numeric>
 #include <span>
 
 #include "model/c_api/boundary.hpp"
@@ -35,10 +34,15 @@ void require_ids(std::span<const std::int32_t> ids, std::int64_t vocabulary) {
 std::vector<std::size_t> lengths_of(const clora_train_batch& batch) {
   if (batch.lengths == nullptr) return {batch.id_count};
   const std::vector<std::size_t> lengths(batch.lengths, batch.lengths + batch.document_count);
-  const std::size_t sum = std::accumulate(lengths.begin(), lengths.end(), std::size_t{0});
-  require(sum == batch.id_count,
-          "clora_trainer_step: the documents' lengths must sum to the {} ids, got {}",
-          batch.id_count, sum);
+  std::size_t left = batch.id_count;
+  for (const std::size_t length : lengths) {  // a sum could overflow
+    require(length <= left,
+            "clora_trainer_step: the documents' lengths must sum to the {} ids, got more",
+            batch.id_count);
+    left -= length;
+  }
+  require(left == 0, "clora_trainer_step: the documents' lengths must sum to the {} ids, got {}",
+          batch.id_count, batch.id_count - left);
   return lengths;
 }
 
