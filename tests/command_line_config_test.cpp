@@ -121,13 +121,36 @@ TEST(TomlOptions, HaveOtherAlphabetsInStringsAndCommentsAlone) {
   }
   for (const std::string text :
        {"a = 1\n\xc3\xa9 = 2\n", "a = \"\" \xef\xbb\x84", "\x12 = 1", "a = 9\"\xef\xbb\xb7\"",
-        "a = ['''''''\xef\xba\xbf", "a = \"b\"c\"\xcf\x8b\""}) {
+        "a = ['''''''\xef\xba\xbf", "a = \"b\"c\"\xcf\x8b\"",
+        "l=0.\"0\xd2\x93r.lr=\"quoted0.1odel=\"", "j=0.\"0\".l\nr=trainm_\xcd\x8d=\"\""}) {
     try {
       parse_toml_options(text, "run.toml");
       ADD_FAILURE() << text << " was read";
     } catch (const UsageError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("may stand in strings and comments alone"));
+      EXPECT_THAT(error.what(), HasSubstr("not valid TOML")) << text;
     }
+  }
+}
+
+TEST(TomlOptions, GiveBackTheMarkThatTheyAreEncodedBy) {
+  const auto options = parse_toml_options(
+      "a = \"~\"\nb = '~7e \xc3\xa9~'\n\"~k\xc3\xa9\" = '\\u00e9'\n", "run.toml");
+  ASSERT_EQ(options.size(), 3U);
+  EXPECT_THAT(options[0].values, ElementsAre("~"));
+  EXPECT_THAT(options[1].values, ElementsAre("~7e \xc3\xa9~"));
+  EXPECT_EQ(options[2].name, "~k\xc3\xa9");
+  EXPECT_THAT(options[2].values, ElementsAre("\\u00e9"));
+  for (const char* text : {"a = \"\\u007E\"", "a = \"\\U0000007e\""}) {
+    EXPECT_THROW(parse_toml_options(text, "run.toml"), UsageError) << text;
+  }
+}
+
+TEST(TomlOptions, NameTheColumnOfALineWithOtherAlphabets) {
+  try {
+    parse_toml_options("# \xc3\xa9\na = \"~\xc3\xa9\" x\n", "run.toml");
+    ADD_FAILURE();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("line 2, column 11: "));
   }
 }
 

@@ -49,7 +49,8 @@ void read_run_config(std::string_view input) {
 std::vector<std::string> run_config_seeds() {
   return {"# a run\nmodel = \"models/tiny\"\nlr = 2e-4\nsteps = 100\nno-shuffle = true\n",
           "[train]\ntarget-modules = [\"q_proj\", 'v_proj']\nshuffle = false\n[eval]\nx = 1\n",
-          "lr=\"0.1\"\nmodel=\"\"\"a\nb\"\"\"\n\"quoted key\" = [1, [2]]\n"};
+          "lr=\"0.1\"\nmodel=\"\"\"a\nb\"\"\"\n\"quoted key\" = [1, [2]]\n",
+          "model = '~/\xc3\xa9' # \xe2\x82\xac\nlr = 0.\"0\xd2\x93r.lr=\"x\"\n"};
 }
 
 }  // namespace clora::fuzz
