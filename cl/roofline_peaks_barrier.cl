@@ -1,7 +1,6 @@
 // roofline_peaks_barrier: measures the time of a work-group barrier.
 //
-//   `rounds` times: an item stores its value to local memory, a barrier, it loads its neighbour's
-//   value, a barrier
+//   `rounds` times: store a value to local memory, barrier, load the neighbour's value, barrier
 //
 // Shapes  out [GROUP]
 // Types   f32
