@@ -1,7 +1,7 @@
 // rms_norm, portable: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension.
 // backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; residual only with -D HAS_RESIDUAL,
-//   and with -D IN_PLACE it is dx itself. With -D ROUNDS it also writes dx_bf16, dx cast to bf16, and
-//   with -D Y_TYPE y.
+//   and with -D IN_PLACE it is dx itself. With -D ROUNDS it also writes dx_bf16, dx cast to bf16,
+//   and with -D Y_TYPE y.
 // Shapes: x, y, dy, dx, residual, dx_bf16 [rows, width]; w [width]
 // Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx;
 //   w f32; dx_bf16 bf16
