@@ -9,8 +9,8 @@
 // Types: f32 or bf16 (-D X_TYPE), except table f32 and positions i32
 // Work: one work-item per VEC_SIZE consecutive pairs of a head; VEC_SIZE divides E/2. The order is
 //   [T, H + G, E/2], or in rope_of_parts keys and values, [2, T, G, E/2], before queries,
-//   [T, H, E/2]. Pair i of a head is the elements i * stride and i * stride + partner; (stride, partner) is (1, E/2) in the
-//   half_split layout and (2, 1) in the interleaved layout.
+//   [T, H, E/2]. Pair i of a head is the elements i * stride and i * stride + partner;
+//   (stride, partner) is (1, E/2) in the half_split layout and (2, 1) in the interleaved layout.
 //   REQUIRES: less than 2^31 pairs
 // Cost: reads x, the table row of each token and positions, writes y; 6 flops per pair
 // Numerics: two products and a sum per element; parts are added in f32, in order. One item reads

@@ -1,7 +1,7 @@
 // sample on CPU devices: the formulas of sample.cl in one group of one item, with explicit float16
 // vectors.
 //
-//   z = logits; if seen[v]: z / penalty if z > 0, z * penalty otherwise
+//   z = logits; if seen[v]: z / penalty for z > 0, z * penalty otherwise
 //   temperature <= 0: the token of the largest z, the lowest id among equals; else
 //   w = exp((z - max z) / temperature), filtered by top-k, top-p, min-p (sample_filters.clh), and
 //   the first token at which the running sum of w passes uniform * sum

@@ -1,5 +1,5 @@
 // tensor_map: writes the tables through which kernels reach tensors that are not their arguments
-// (ops/tensor_maps.hpp): descriptors for TMA loads of boxes of a bf16 matrix; addresses; counters.
+// (ops/tensor_maps.hpp): descriptors for TMA copies of boxes of a bf16 matrix; addresses; counters.
 //
 // Shapes  matrix [rows, columns] with `stride` elements per row, a multiple of 8; maps 128 bytes
 //         each
@@ -28,7 +28,7 @@ __kernel void tensor_map(__global ulong* maps, __global const ushort* matrix, ui
   map[9] = BOX_COLUMNS * 2 * 8;
 }
 
-// table[first + i] = the address of tensor i, for `count` tensors, at most 8; 0 for no tensor.
+// table[first + i] = the address of tensor i, for `count` tensors, at most 8; 0 for an empty one.
 __kernel void tensor_addresses(__global ulong* table, uint first, uint count,
                                __global const uchar* t0, __global const uchar* t1,
                                __global const uchar* t2, __global const uchar* t3,
