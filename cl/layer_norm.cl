@@ -5,12 +5,12 @@
 // Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx; w and
 //   bias f32
 // Work, Local: cl/row_vecs.clh
-// Cost: forward reads x, w and bias, writes y: 8 flops an element; backward reads dy, x, w and
-//   residual, writes dx: 16 flops an element
-// Numerics: the variance is the mean square of differences from the mean (a pass of its own), so a
-//   large mean costs no digits; float sums in a fixed order. A row is only written after its sums
-//   are complete, each element by the item that reads it last: y may be x, dx may be dy or
-//   residual, where their types are one
+// Cost: forward reads x, w and bias and writes y, 8 flops per element; backward reads dy, x, w and
+//   residual and writes dx, 16 flops per element
+// Numerics: the variance is the mean square of the differences from the mean, in a separate pass,
+//   so a large mean costs no precision; float sums in a fixed order. A row is written only after
+//   its sums are complete, each element by the item that reads it last: y may alias x, and dx may
+//   alias dy or residual, if their types are the same
 //! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
 //! clc: build X_TYPE={f32,bf16} DY_TYPE=f32 DX_TYPE=f32 VEC_SIZE=4 GROUP=128 ITEMS=64
 //!     VECS_PER_ITEM=4
@@ -23,7 +23,7 @@
 ROW_REDUCTION(row_sum, float, JOIN_SUM)
 ROW_REDUCTION(row_sum2, float2, JOIN_SUM)
 
-// Makes mean and r of the row `in` of n vectors, the same in every item.
+// Defines the mean and r (`scale`) of the row `in` of n vectors; they are the same in every item.
 #define ROW_STATISTICS(mean, scale, taken, in, n) \
   vec sum = 0.0f; \
   EACH_VEC(p, i, n) sum += VEC_OF(taken, p, X_TYPE, in, i); \

@@ -3,13 +3,14 @@
 // backward: dx = residual + r (g - mean(g) - n mean(g n)), g = dy w.
 // Shapes: x, y, dy, dx, residual [rows, width]; w, bias [width]
 // Types: f32
-// Work: a work-group of one item owns whole rows, an even share of them; 16 columns at a time
+// Work: a work-group of one item owns an even share of the rows; 16 columns at a time
 // Local: none; a row stays in the L1 cache between its passes
-// Cost: forward reads x, w and bias, writes y: 8 flops an element; backward reads dy, x, w and
-//   residual: 16 flops an element
-// Numerics: the variance is the mean square of differences from the mean (a pass of its own), so a
-//   large mean costs no digits; float sums in two times 16 lanes, then a tree, in a fixed order. A
-//   row is only written after its sums are complete: y may be x, dx may be dy or residual
+// Cost: forward reads x, w and bias and writes y, 8 flops per element; backward reads dy, x, w and
+//   residual and writes dx, 16 flops per element
+// Numerics: the variance is the mean square of the differences from the mean, in a separate pass,
+//   so a large mean costs no precision; float sums in two accumulators of 16 lanes, then a tree, in
+//   a fixed order. A row is written only after its sums are complete: y may alias x, and dx may
+//   alias dy or residual
 //! clc: build on cpu:
 #include "float16_math.clh"
 #include "group_range.clh"

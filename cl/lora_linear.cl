@@ -1,16 +1,18 @@
-// lora_linear: the gradients of an adapter's matrices on any device (the other parts of the layer
-// are products: gemm.cl).
+// lora_linear: the gradients of an adapter's matrices, on any device. The other parts of the layer
+// are products (gemm.cl).
 //
 //   out [R, K] += scale * s [T, R]^T x [T, K]
-// in two launches: lora_gradient_parts sums chunks of the T rows, lora_gradient_sum adds the chunks.
-// Shapes  as above; parts [chunks][R][K]
+// There are two launches: lora_gradient_parts sums each chunk of the T rows, and lora_gradient_sum
+// adds the chunks.
+// Shapes  as in the formula; parts [chunks][R][K]
 // Types   f32; x bf16 with -D X_BF16
-// Work    parts: a work-group of COLUMNS items owns as many columns, RANKS rows of out and a chunk of
-//         chunk_rows rows of s and x; an item owns one column. sum: an item owns one element.
+// Work    parts: a work-group of COLUMNS items owns COLUMNS columns and RANKS rows of out and a
+//         chunk of chunk_rows rows of s and x; an item owns one column. sum: an item owns one
+//         element.
 // Local   STEPS rows of s [STEPS][RANKS]
 // Tiles      a chunk of rows: s^T |#| x  |########|   ->  parts tile [RANKS][COLUMNS], in registers
-// Cost    2 T R K flops; x is read R / RANKS times, parts written and read once
-// Numerics  f32 fma over t in order, chunks added in order: the same bits every run
+// Cost    2 T R K flops; x is read R / RANKS times, parts are written and read once
+// Numerics  f32 fma over t in order, chunks added in order: bitwise reproducible
 //! clc: build COLUMNS=128 RANKS=16 STEPS=64
 //! clc: build COLUMNS=128 RANKS=16 STEPS=64 X_BF16
 //! clc: build COLUMNS=1 RANKS=1 STEPS=1
@@ -28,8 +30,8 @@
 #endif
 
 __attribute__((reqd_work_group_size(COLUMNS, 1, 1))) __kernel void lora_gradient_parts(
-    __global float* parts, __global const float* s, __global const X_TYPE* x, uint T, uint R, uint K,
-    uint chunk_rows) {
+    __global float* parts, __global const float* s, __global const X_TYPE* x, uint T, uint R,
+    uint K, uint chunk_rows) {
   __local float s_tile[STEPS][RANKS];
   const uint item = get_local_id(0), chunk = get_group_id(1);
   const uint k = get_group_id(0) * COLUMNS + item, r0 = get_group_id(2) * RANKS;
@@ -42,7 +44,7 @@ __attribute__((reqd_work_group_size(COLUMNS, 1, 1))) __kernel void lora_gradient
       const uint t = begin + e / RANKS, r = r0 + e % RANKS;
       s_tile[e / RANKS][e % RANKS] = t < end && r < R ? s[(size_t)t * R + r] : 0.0f;
     }
-    barrier(CLK_LOCAL_MEM_FENCE);  // the tile is whole
+    barrier(CLK_LOCAL_MEM_FENCE);  // the tile is complete
     if (k < K) {
       __global const X_TYPE* column = x + (size_t)begin * K + k;
       for (uint t = 0; t < steps; ++t) {
@@ -50,7 +52,7 @@ __attribute__((reqd_work_group_size(COLUMNS, 1, 1))) __kernel void lora_gradient
         for (uint r = 0; r < RANKS; ++r) sums[r] = fma(s_tile[t][r], at, sums[r]);
       }
     }
-    barrier(CLK_LOCAL_MEM_FENCE);  // all have read before the next rows overwrite
+    barrier(CLK_LOCAL_MEM_FENCE);  // the tile is read before the next rows overwrite it
   }
   if (k >= K) return;
   for (uint r = 0; r < RANKS && r0 + r < R; ++r) {

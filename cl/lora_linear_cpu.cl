@@ -1,14 +1,14 @@
 // lora_linear_cpu: the gradients of an adapter's matrices on CPU devices.
 //
 //   out [R, K] += scale * s [T, R]^T x [T, K]
-// Shapes  as above
+// Shapes  as in the formula
 // Types   f32
-// Work    a work-group of one item owns 32 columns of out, and walks over the T rows: 256 at a time,
-//         so that its strip of x is still cached when the next 8 rows of out take it.
+// Work    a work-group of one item owns 32 columns of out and walks over the T rows, 256 at a time,
+//         so that its columns of x are still cached when the next 8 rows of out read them.
 // Local   none
 // Tiles      T rows: s^T |8| x |32|  ->  8 x 32 sums, 16 accumulators of 16 floats
 // Cost    2 T R K flops; x is read once
-// Numerics  f32 fma over t in order, added to out every 256 rows: the same bits every run
+// Numerics  f32 fma over t in order, added to out every 256 rows: bitwise reproducible
 //! clc: build on cpu: COLUMNS=32
 #ifndef COLUMNS
 #error "COLUMNS, which is 32, is required: the host makes one group for as many"
@@ -28,7 +28,7 @@
   vstore16(lo##i, 0, kept + i * COLUMNS);  \
   vstore16(hi##i, 1, kept + i * COLUMNS);
 
-// kept[i][c] = sum over t of s[t][i] x[t][c], s and x at the tile's first row and column.
+// kept[i][c] = sum over t of s[t][i] x[t][c]; s and x point to the tile's first row and column.
 __attribute__((noinline)) void gradient_full(float* kept, __global const float* s,
                                              __global const float* x, uint T, uint R, uint K) {
   EACH_RANK(RANK_SUMS)
@@ -42,7 +42,7 @@ __attribute__((noinline)) void gradient_full(float* kept, __global const float* 
   EACH_RANK(RANK_KEEP)
 }
 
-// The same where fewer than 8 rows or 32 columns are left.
+// The same if fewer than 8 rows or 32 columns are left.
 __attribute__((noinline)) void gradient_edge(float* kept, __global const float* s,
                                              __global const float* x, uint T, uint R, uint K,
                                              uint ranks, uint columns) {

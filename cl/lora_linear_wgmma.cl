@@ -1,29 +1,31 @@
-// lora_linear_wgmma: gradients of adapters' matrices, and what passes back through them, on Hopper's
-// matrix units: of several problems in one launch.
+// lora_linear_wgmma: gradients of adapters' matrices, and of what passes back through them, on
+// Hopper's matrix units, for several problems in one launch.
 //
-//   out [R, K] += scale * s [T, R]^T x [T, K]               of each problem; of those that shrink
-//   shrunk [T, R] = shrink_scale * x [T, K] b [R, K]^T      of the same read of x, and there
-//   out [R, K] += beside_scale * s^T x
-// lora_gradients_wgmma makes the products: parts[c] [R, K] over chunk c of the rows, and
-// shrunk_parts[p] [T, R] over the strip p of columns. lora_gradient_sums_wgmma, a launch of its own
-// after it, adds the parts up. A launch begins when the one before has ended, on any device: no
-// work-group waits for another, which none may count on.
-// Shapes  table: maps (cl/tensor_map.cl) of x, s and b, a problem's together, in boxes of 64 rows,
-//         64, and RANKS; then of each problem the addresses of out, shrunk (0: it does not), parts
-//         and shrunk_parts. At most MAX_PROBLEMS problems of equal T and R; parts
-//         [chunks][PART_FLOATS(R, K)], rows of shrunk_parts are RANKS for each 64 of R
-// Types   x, s and b bf16, read through their maps alone; shrunk bf16; all else f32
+//   out [R, K] += scale * s [T, R]^T x [T, K]               of each problem
+// and, of a problem that shrinks, from the same read of x:
+//   shrunk [T, R] = shrink_scale * x [T, K] b [R, K]^T
+//   out [R, K] += beside_scale * s^T x                      instead of scale
+// lora_gradients_wgmma computes the products: parts[c] [R, K] over chunk c of the rows, and
+// shrunk_parts[p] [T, R] over strip p of the columns. lora_gradient_sums_wgmma, a second launch,
+// adds up the parts. A launch begins after the one before has ended, so no work-group waits for
+// another and the work-groups need not be co-resident.
+// Shapes  table: the maps (cl/tensor_map.cl) of x, s and b, problem by problem, in boxes of 64, 64
+//         and RANKS rows; then, for each problem, the addresses of out, shrunk (0: it does not
+//         shrink), parts and shrunk_parts. At most MAX_PROBLEMS problems of equal T and R; parts
+//         [chunks][PART_FLOATS(R, K)]; a row of shrunk_parts has RANKS floats for each 64 of R
+// Types   x, s and b bf16, read only through their maps; shrunk bf16; all else f32
 // Work    a persistent grid of work-groups of three warp groups. A unit of work is a strip of 256
-//         columns of a problem, a chunk of chunk_boxes times 64 rows, 64 ranks: one thread of the
-//         first warp group starts copies of 64 rows of x and s into a ring; the two others take 64
-//         rows by turns, and add up their gradients at the end of the unit. Groups take every so
-//         many-th unit. The sums: an item takes every so many-th four elements of all results.
-// Options RANKS: 16, or 64 where R is more
-// Local   STAGES * 5 * 8 KB, RANKS * 1 KB, the problems' addresses, and barriers
+//         columns of a problem, a chunk of chunk_boxes * 64 rows, and 64 ranks. One thread of the
+//         first warp group issues copies of 64 rows of x and s into a ring of stages. The other two
+//         take 64 rows in turn, and add their gradients at the end of the unit. Work-groups take
+//         units with a grid stride. The sums: an item takes four elements of all results at a time,
+//         with a grid stride.
+// Options RANKS: 16, or 64 if R is larger
+// Local   STAGES * 5 * 8 KB, RANKS * 1 KB, the problems' addresses, and mbarriers
 // Tiles      64 rows: s^T |#| x |########|   ->  parts [RANKS][256], in registers
-// Cost    2 T R K flops, twice that where it shrinks; one read of x for 64 ranks
-// Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, parts added in a
-//         fixed order: the same bits every run
+// Cost    2 T R K flops, twice that for a problem that shrinks; one read of x per 64 ranks
+// Numerics  products of bf16 are exact in f32; sums in the order of the matrix unit, parts added in
+//         a fixed order: bitwise reproducible
 //! clc: build on wgmma: RANKS={16,64}
 #include "bf16_values.clh"
 #include "hopper.clh"
@@ -36,21 +38,22 @@
 #define STRIP_BOXES 4
 #define STRIP_COLUMNS (STRIP_BOXES * 64)
 #define STAGE_BYTES ((STRIP_BOXES + 1) * BOX_BYTES)
-// Even: who waits for a stage's next phase has seen its last one.
+// Even: within a unit, the warp group that waits for a phase of a stage has waited for the one
+// before it.
 #define STAGES 4
 #define RING_BYTES (STAGES * STAGE_BYTES)
 #define B_BYTES (RANKS * 128)
 #include "lora_linear_wgmma_problems.clh"
 #include "lora_linear_wgmma_epilogue.clh"
 
-// Box `i` of x: its columns are the product's rows, its rows the steps.
+// Box i of x in the gradient: its columns are the rows of the product, its rows the steps of K.
 #define GRADIENT_STEP(i, step)                                                          \
   WGMMA_SS_MN(RANKS)                                                                    \
   (sums##i, transposed_operand_at(x_at + i * BOX_BYTES) + step * NEXT_TRANSPOSED_STEPS, \
    transposed_operand_at(s_at) + step * NEXT_TRANSPOSED_STEPS, 1);
 #define GRADIENT(i) GRADIENT_STEP(i, 0) GRADIENT_STEP(i, 1) GRADIENT_STEP(i, 2) GRADIENT_STEP(i, 3)
 #define GRADIENTS GRADIENT(0) GRADIENT(1) GRADIENT(2) GRADIENT(3)
-// Its rows are the product's, its columns the steps.
+// Box i of x in the shrink: its rows are the rows of the product, its columns the steps of K.
 #define SHRINK_STEP(i, step)                                      \
   WGMMA_SS(RANKS)                                                 \
   (shrinks, operand_at(x_at + i * BOX_BYTES) + step * NEXT_STEPS, \
@@ -58,7 +61,7 @@
 #define SHRINK(i) SHRINK_STEP(i, 0) SHRINK_STEP(i, 1) SHRINK_STEP(i, 2) SHRINK_STEP(i, 3)
 #define SHRINKS SHRINK(0) SHRINK(1) SHRINK(2) SHRINK(3)
 
-// The n-th of the boxes that the work-group takes; afterwards its stage is free.
+// Multiplies the n-th of the boxes that the work-group takes, then frees its stage.
 #define MULTIPLY_BOX(n, products, ended)                                                   \
   const uint stage = (n) % STAGES;                                                         \
   const uint x_at = ring_at + stage * STAGE_BYTES, s_at = x_at + STRIP_BOXES * BOX_BYTES;  \
@@ -94,9 +97,9 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
     mbarrier_init(b_empty, 2);
     fence_mbarrier_init();
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers and the problems
+  barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers and the problems are visible to all
   const uint ring_at = shared_address(ring), b_at = ring_at + RING_BYTES;
-  uint taken = 0, b_phase = 0;  // taken: boxes, before this unit
+  uint taken = 0, b_phase = 0;  // taken: the number of boxes before this unit
   if (item < 128) {
     SETMAXNREG_DEC(40);
     if (item != 0) return;
@@ -171,7 +174,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
 __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void lora_gradient_sums_wgmma(
     __global const uchar* table, uint problem_count, uint T, uint R, uint chunks, uint rank_blocks,
     float scale, float beside_scale, float shrink_scale) {
-  // Quads of all results stand in a row; this item takes every so many-th.
+  // The quads of all results are numbered in sequence; this item takes them with a grid stride.
   const uint stride = get_global_size(0), columns = rank_blocks * RANKS;
   uint quad = get_global_id(0);
   for (uint i = 0; i < problem_count; ++i) {

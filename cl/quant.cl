@@ -1,13 +1,14 @@
-// quant: a frozen weight matrix as plain floats: y[n, k] = w[n, k].
+// quant: dequantises a frozen weight matrix to floats: y[n, k] = w[n, k].
 //
 // Shapes  y [N, K] f32, w [N, K]
 // Types   w in any storage type (quant.clh)
-// Work    dequantise: a work-item one element of every so many-th row, K along dimension 0.
-//         dequantise_rows (CPU devices): a work-group of one item owns rows_per_group rows.
+// Work    dequantise: a work-item owns column k (dimension 0) and takes rows (dimension 1) with a
+//         grid stride. dequantise_rows (CPU devices): a work-group of one item owns rows_per_group
+//         rows.
 // Local   none
 // Cost    reads w once, writes 4 N K bytes
-// Numerics  exact for q8_0, q4_0, q5_0 and the plain types but for one rounding; one or two
-//         roundings in the others.
+// Numerics  exact except for one rounding for q8_0, q4_0, q5_0 and the plain types; one or two
+//         roundings for the others.
 //! clc: build WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_PACKED

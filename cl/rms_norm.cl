@@ -1,15 +1,16 @@
 // rms_norm, portable: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension.
-// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; residual where -D HAS_RESIDUAL, which
-//   is dx itself where IN_PLACE. Where ROUNDS also dx_bf16, dx cast to bf16; where Y_TYPE also y.
+// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; residual only with -D HAS_RESIDUAL,
+//   and with -D IN_PLACE it is dx itself. With -D ROUNDS it also writes dx_bf16, dx cast to bf16,
+//   and with -D Y_TYPE y.
 // Shapes: x, y, dy, dx, residual, dx_bf16 [rows, width]; w [width]
-// Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx; w f32;
-//   dx_bf16 bf16
+// Types: x, y, dy, dx f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE), residual as dx;
+//   w f32; dx_bf16 bf16
 // Work, Local: cl/row_vecs.clh
-// Cost: forward reads x and w, writes y: 4 flops an element; backward reads dy, x, w and residual,
-//   writes dx: 11 flops an element, and 2 for y
-// Numerics: float sums, of vectors by one item and then of items; the order is fixed. A row is only
-//   written after its sums are complete, and each element by the item that reads it last: y may be
-//   x, dx may be dy or residual, where their types are one
+// Cost: forward reads x and w and writes y, 4 flops per element; backward reads dy, x, w and
+//   residual and writes dx, 11 flops per element, and 2 for y
+// Numerics: float sums over the vectors of an item, then over items; the order is fixed. A row is
+//   written only after its sums are complete, each element by the item that reads it last: y may
+//   alias x, and dx may alias dy or residual, if their types are the same
 //! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
 //! clc: build X_TYPE={f32,bf16} DY_TYPE=f32 DX_TYPE=f32 HAS_RESIDUAL VEC_SIZE=4 GROUP=128
 //!     ITEMS=64 VECS_PER_ITEM=4
@@ -82,7 +83,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backwa
       products = fma(VEC_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_VEC(f32, w, i), v, products);
     }
     const float2 sums =
-        row_sum2((float2)(sum_of_lanes(squares), sum_of_lanes(products)), scratch, turn++) / (float)width;
+        row_sum2((float2)(sum_of_lanes(squares), sum_of_lanes(products)), scratch, turn++) /
+        (float)width;
     const float scale = rsqrt(sums.x + epsilon);
     const vec along_x = -sums.y * scale * scale;
     EACH_VEC(p, i, n) {

@@ -1,13 +1,14 @@
 // rms_norm for CPU devices: y = x r w, r = 1 / sqrt(mean(x^2) + epsilon) over the last dimension.
-// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; _recompute also writes y.
+// backward: dx = residual + r (g - x r^2 mean(g x)), g = dy w; rms_norm_backward_recompute also
+//   writes y.
 // Shapes: x, y, dy, dx, residual [rows, width]; w [width]
 // Types: f32
-// Work: a work-group of one item owns whole rows, an even share of them; 16 columns at a time
+// Work: a work-group of one item owns an even share of the rows; 16 columns at a time
 // Local: none; a row stays in the L1 cache between its two passes
-// Cost: forward reads x and w, writes y: 4 flops an element; backward reads dy, x, w and residual:
-//   11 flops an element, and 2 for y
-// Numerics: float sums in two times 16 lanes, then a tree; the order is fixed. A row is only
-//   written after its sums are complete: y may be x, dx may be dy or residual
+// Cost: forward reads x and w and writes y, 4 flops per element; backward reads dy, x, w and
+//   residual and writes dx, 11 flops per element, and 2 for y
+// Numerics: float sums in two accumulators of 16 lanes, then a tree; the order is fixed. A row is
+//   written only after its sums are complete: y may alias x, and dx may alias dy or residual
 //! clc: build on cpu:
 #include "float16_math.clh"
 #include "group_range.clh"
@@ -47,7 +48,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void rms_norm_forward(
   }
 }
 
-// y: null, or where it is written.
+// Writes y unless it is null.
 void backward(__global float* dx, __global float* y, __global const float* dy,
               __global const float* x, __global const float* w, __global const float* residual,
               int has_residual, long rows, int width, float epsilon) {

@@ -1,16 +1,17 @@
-// roofline_peaks: what a device can do at best, measured by kernels that do one thing only.
+// roofline_peaks: kernels that measure a device's peaks; each of them does one thing only.
 //
 //   roofline_peaks_copy   dst = src
-//   roofline_peaks_read   one sum an item, so that nothing read may be left out
-//   roofline_peaks_fma    CHAINS independent chains a <- a x + y of 4 lanes an item, `steps` long
-//   roofline_peaks_empty  a launch
+//   roofline_peaks_read   one sum per item, so that the compiler cannot remove a read
+//   roofline_peaks_fma    CHAINS independent chains a <- a x + y of 4 lanes per item, `steps` long
+//   roofline_peaks_empty  does nothing, to time a launch
 //
 // Shapes  src, dst [n] vectors of 4; sums, out [items] vectors of 4
 // Types   f32
-// Work    items take every get_global_size(0)-th vector; every item computes its own chains
+// Work    items take vectors with a grid stride; every item computes its own chains
 // Local   none
-// Cost    copy reads and writes 16 n bytes, read reads 16 n; fma 2 * 4 * CHAINS flops an item a step
-// Numerics  of no interest; chains converge to y / (1 - x), far from denormal numbers
+// Cost    copy reads 16 n bytes and writes 16 n, read reads 16 n; fma computes 2 * 4 * CHAINS flops
+//         per item and step
+// Numerics  not relevant; chains converge to y / (1 - x), far from denormal numbers
 //! clc: build CHAINS=4
 //! clc: budget on gfx90a registers<=64 spills=0
 #if CHAINS != 4
@@ -50,5 +51,5 @@ __kernel void roofline_peaks_fma(__global float4* out, long steps, float x, floa
 }
 
 __kernel void roofline_peaks_empty(__global float4* out) {
-  if (get_global_id(0) >= get_global_size(0)) out[0] = 0.0f;  // there is no such item
+  if (get_global_id(0) >= get_global_size(0)) out[0] = 0.0f;  // no such item exists
 }

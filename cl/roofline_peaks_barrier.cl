@@ -1,14 +1,13 @@
-// roofline_peaks_barrier: what a barrier of a work-group takes, measured by one that does nothing
-// else.
+// roofline_peaks_barrier: measures the time of a work-group barrier.
 //
-//   `rounds` times: an item's value to local memory, a barrier, its neighbour's back, a barrier
+//   `rounds` times: store a value to local memory, barrier, load the neighbour's value, barrier
 //
 // Shapes  out [GROUP]
 // Types   f32
 // Work    one work-group of GROUP items
 // Local   GROUP floats
-// Cost    2 barriers a round
-// Numerics  of no interest: values go round
+// Cost    2 barriers per round
+// Numerics  not relevant; values move from item to item
 //! clc: build GROUP=256
 //! clc: budget on gfx90a registers<=32 spills=0
 #ifndef GROUP
@@ -22,9 +21,9 @@ __kernel void roofline_peaks_barrier(__global float* out, long rounds) {
   float value = (float)item;
   for (long i = 0; i < rounds; ++i) {
     values[item] = value;
-    barrier(CLK_LOCAL_MEM_FENCE);  // all values are there
+    barrier(CLK_LOCAL_MEM_FENCE);  // all values are written
     value = values[item + 1 < GROUP ? item + 1 : 0];
-    barrier(CLK_LOCAL_MEM_FENCE);  // all have read before the next round overwrites
+    barrier(CLK_LOCAL_MEM_FENCE);  // all values are read before the next round
   }
   out[item] = value;
 }

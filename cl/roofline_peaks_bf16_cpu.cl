@@ -1,4 +1,5 @@
-// roofline_peaks_bf16_cpu: what dot products of bf16 pairs reach on CPUs with avx512_bf16.
+// roofline_peaks_bf16_cpu: measures the peak of dot products of bf16 pairs on CPUs with
+// avx512_bf16.
 //
 //   roofline_peaks_dots  CHAINS independent chains a <- a + x.even y.even + x.odd y.odd of 16
 //                        lanes, `steps` long
@@ -7,12 +8,12 @@
 // Types   x, y: one pair of bf16, the same for all lanes (bf16_pairs_cpu.clh); sums f32
 // Work    every group of one item computes its own chains
 // Local   none
-// Cost    4 * 16 * CHAINS flops a group and step
-// Numerics  of no interest; pairs (p, -p) of x and equal ones of y leave the sums as they are
+// Cost    4 * 16 * CHAINS flops per group and step
+// Numerics  not relevant; pairs (p, -p) of x and equal ones of y leave the sums unchanged
 //! clc: build on avx512_bf16: CHAINS=12
 #include "bf16_pairs_cpu.clh"
 
-// As many chains as roofline_peaks_cpu.cl has: a tile of products holds no more sums.
+// The number of chains is that of roofline_peaks_cpu.cl.
 #if CHAINS != 12
 #error "CHAINS must be 12: the chains are written out"
 #endif

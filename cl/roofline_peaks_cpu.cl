@@ -1,16 +1,17 @@
-// roofline_peaks for CPU devices: the same measures as roofline_peaks.cl, float16 written out.
+// roofline_peaks for CPU devices: the same measurements as roofline_peaks.cl, with explicit float16
+// vectors.
 //
-// Formula, Shapes, Types, Cost: as roofline_peaks.cl, but for the flops of a step: see CHAINS
+// Formula, Shapes, Types, Cost: as roofline_peaks.cl, except for the flops of a step: see CHAINS
 // Work    groups of one item share the vectors of 16 evenly (group_range.clh); every group computes
 //         its own chains
 // Local   none
-// Numerics  of no interest; chains converge to y / (1 - x), far from denormal numbers
+// Numerics  not relevant; chains converge to y / (1 - x), far from denormal numbers
 //! clc: build on cpu: CHAINS=12
 #include "group_range.clh"
 
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 
-// n: vectors of 16
+// n: the number of vectors of 16
 CPU_KERNEL roofline_peaks_copy(__global float16* dst, __global const float16* src, long n) {
   const long end = group_end(n);
   for (long i = group_begin(n); i < end; ++i) dst[i] = src[i];
@@ -30,8 +31,8 @@ CPU_KERNEL roofline_peaks_read(__global float16* sums, __global const float16* s
   sums[get_group_id(0)] = (s0 + s1) + (s2 + s3);
 }
 
-// CHAINS independent chains of 16 lanes: enough to fill two units of five steps' latency, few
-// enough for the registers of AVX2 to hold most of them, of AVX-512 all.
+// CHAINS independent chains of 16 lanes: enough to fill two units with a latency of five steps, and
+// few enough for AVX-512 to hold all of them in registers, and AVX2 most.
 #if CHAINS != 12
 #error "CHAINS must be 12: the chains are written out"
 #endif
@@ -58,5 +59,5 @@ CPU_KERNEL roofline_peaks_fma(__global float16* out, long steps, float x, float 
 }
 
 CPU_KERNEL roofline_peaks_empty(__global float16* out) {
-  if (get_group_id(0) > 0) out[0] = 0.0f;  // there is one group
+  if (get_group_id(0) > 0) out[0] = 0.0f;  // the host launches one group
 }

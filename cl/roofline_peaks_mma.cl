@@ -1,15 +1,16 @@
-// roofline_peaks_mma: what products of a warp reach on sm_80 and later, with operands in registers.
+// roofline_peaks_mma: measures the peak of a warp's products on sm_80 and later, with operands in
+// registers.
 //
 //   roofline_peaks_products  CHAINS independent sums [16, 8] += a [16, 16] b [16, 8] for each warp,
 //                            `steps` times
 //
 // Shapes  out [items]
 // Types   a, b bf16; sums f32
-// Work    every warp computes its own chains, of one a and one b
+// Work    every warp computes its own chains, from one a and one b
 // Local   none
-// Cost    2 * 16 * 8 * 16 * CHAINS flops a warp and step
-// Numerics  of no interest; operands have random bits, as the clock falls with the power that those
-//         of a real product take, and magnitudes of a half to one
+// Cost    2 * 16 * 8 * 16 * CHAINS flops per warp and step
+// Numerics  not relevant; operands have random bits, to draw the power of a real product, which
+//         lowers the clock, and magnitudes from a half to one
 //! clc: build on mma:
 #define CHAINS 8
 

@@ -1,22 +1,22 @@
-// roofline_peaks_wgmma: what products of a warp group reach on sm_90, with operands in shared
-// memory.
+// roofline_peaks_wgmma: measures the peak of a warp group's products on sm_90, with operands in
+// shared memory.
 //
 //   roofline_peaks_products  sums [64, 256] += a [64, 64] b [256, 64]^T for each warp group,
 //                            `steps` times
 //
 // Shapes  out [groups * 256]
 // Types   a, b bf16; sums f32
-// Work    a work-group of two warp groups: each has an a of its own, b is shared
-// Local   48 KB: twice a, and b, in boxes of 64 steps (hopper.clh)
-// Cost    2 * 2 * 64 * 256 * 64 flops a work-group and step
-// Numerics  of no interest; operands have random bits, as the clock falls with the power that those
-//         of a real product take, and magnitudes of a half to one
+// Work    a work-group of two warp groups; each has its own a, and they share b
+// Local   48 KB: a twice, and b, in boxes of 64 steps of K (hopper.clh)
+// Cost    2 * 2 * 64 * 256 * 64 flops per work-group and step
+// Numerics  not relevant; operands have random bits, to draw the power of a real product, which
+//         lowers the clock, and magnitudes from a half to one
 //! clc: build on wgmma:
 #include "hopper.clh"
 #include "hopper_products.clh"
 
 #define THREADS 256
-#define OPERAND_WORDS (3 * 4096) /* a pair of bf16 each */
+#define OPERAND_WORDS (3 * 4096) /* each word is a pair of bf16 */
 
 uint scrambled(uint x) {
   x = (x ^ x >> 16) * 0x7feb352dU;
@@ -32,7 +32,7 @@ __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void roofline_peak
   for (uint i = thread; i < OPERAND_WORDS; i += THREADS) {
     operands[i] = (scrambled(i) & 0x807F807FU) | 0x3F003F00U;
   }
-  asm volatile("fence.proxy.async;" ::: "memory");  // products read what threads wrote
+  asm volatile("fence.proxy.async;" ::: "memory");  // makes the stores visible to wgmma
   barrier(CLK_LOCAL_MEM_FENCE);
   const uint at = shared_address(operands);
   const ulong a = operand_at(at + thread / 128 * 8192), b = operand_at(at + 16384);

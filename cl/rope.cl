@@ -1,26 +1,26 @@
-// rope, portable: each pair (a, b) of a head becomes (a c - b s, a s + b c), with cosine c and sine
-// s of the token's position and the pair; the gradient turns the other way: sign -1 makes s -s.
+// rope, portable: rotates each pair (a, b) of a head to (a c - b s, a s + b c), with cosine c and
+// sine s of the token's position and the pair. The gradient rotates back: sign -1 makes s -s.
 //
-//   rope            y = turned x; with -D OF_TWO also more_y = turned more_x
-//   rope_of_parts   queries turned where they lie; a head of keys is the sum of its H / G heads of
-//                   key_parts, turned, and one of values that of value_parts
+//   rope            y = rotated x; with -D OF_TWO also more_y = rotated more_x
+//   rope_of_parts   rotates queries in place; a head of keys is the rotated sum of its H / G heads
+//                   of key_parts, and a head of values is the sum of those of value_parts
 // Shapes: x, y, queries, key_parts, value_parts [T, H, E]; more_x, more_y, keys, values [T, G, E];
 //   positions [T]; table [P, E/2, 2] (cosine, sine)
-// Types: f32 or bf16 all but (-D X_TYPE) table f32, positions i32
-// Work: one work-item VEC_SIZE neighbouring pairs of a head, a divisor of E/2, in the order
-//   [T, H + G, E/2], or keys and values, [2, T, G, E/2], before queries [T, H, E/2]:
-//   pair i of a head is the elements i * stride and i * stride + partner;
-//   (stride, partner) is (1, E/2) in half_split and (2, 1) in interleaved layout.
+// Types: f32 or bf16 (-D X_TYPE), except table f32 and positions i32
+// Work: one work-item per VEC_SIZE consecutive pairs of a head; VEC_SIZE divides E/2. The order is
+//   [T, H + G, E/2], or in rope_of_parts keys and values, [2, T, G, E/2], before queries,
+//   [T, H, E/2]. Pair i of a head is the elements i * stride and i * stride + partner;
+//   (stride, partner) is (1, E/2) in the half_split layout and (2, 1) in the interleaved layout.
 //   REQUIRES: less than 2^31 pairs
-// Cost: reads x, the table's row of each token and positions, writes y: 6 flops a pair
-// Numerics: two products and a sum an element; parts are added in f32, in order. A pair is read and
-//   written by one item: y may be x, and is where IN_PLACE: there is no argument x then
+// Cost: reads x, the table row of each token and positions, writes y; 6 flops per pair
+// Numerics: two products and a sum per element; parts are added in f32, in order. One item reads
+//   and writes a pair: y may alias x. With -D IN_PLACE it is x, and there is no argument x
 //! clc: build X_TYPE={f32,bf16} VEC_SIZE={1,4}
 //! clc: build X_TYPE={f32,bf16} VEC_SIZE=4 IN_PLACE OF_TWO
 //! clc: budget on gfx90a registers<=80 spills=0
 #include "activations.clh"
 
-// Two vectors side by side, whose even and odd lanes are parted and joined.
+// Two vectors side by side, of which the even and odd lanes are split and interleaved.
 #if VEC_SIZE == 1
 typedef float2 two_vecs;
 #elif VEC_SIZE == 4
@@ -29,8 +29,9 @@ typedef float8 two_vecs;
 typedef float16 two_vecs;
 #endif
 
-// Where an item's pairs lie, in vectors: those of head `row` from the first on. apart: a vector of
-// firsts and one of seconds, `partner` elements on, else mixed in both.
+// The indices, in vectors, of an item's two vectors in head `row`. apart: one vector holds the
+// first elements of the pairs, the other, `partner` elements further on, the second elements; else
+// both hold interleaved pairs.
 long first_of(long row, uint own, uint vecs, int apart) {
   return 2 * row * vecs + (apart ? own : 2 * own);
 }
@@ -45,7 +46,7 @@ void store_pairs(__global STORED(X_TYPE)* y, long first, long second, two_vecs p
   STORE_VEC(X_TYPE, y, second, pairs.hi);
 }
 
-// As they lie, both.
+// Rotates pairs; they and the result have the layout that `apart` selects.
 two_vecs turned(two_vecs pairs, __global const int* positions, __global const float* table,
                 uint token, uint own, uint vecs, float sign, int apart) {
   const long angles = 2 * ((long)positions[token] * vecs + own);

@@ -1,9 +1,9 @@
 // sample: the next token from logits; log-probabilities of a token and of the likeliest ones.
 //
-//   z = logits, where seen[v]: z / penalty if z > 0, z * penalty otherwise
-//   temperature <= 0: the largest z, the lowest id among equals; else
-//   w = exp((z - max z) / temperature), filtered by top-k, top-p, min-p (sample_filters.clh),
-//   the token drawn where the running sum of w passes uniform * sum, uniform from Philox2x32 of
+//   z = logits; if seen[v]: z / penalty for z > 0, z * penalty otherwise
+//   temperature <= 0: the token of the largest z, the lowest id among equals; else
+//   w = exp((z - max z) / temperature), filtered by top-k, top-p, min-p (sample_filters.clh), and
+//   the first token at which the running sum of w passes uniform * sum, uniform from Philox2x32 of
 //   key seed and counter (step, 0)
 //   logprob = (logits[token] - max) - log(sum_v exp(logits[v] - max))
 //
@@ -11,10 +11,10 @@
 // Types   logits, weights, log-probabilities f32; token, top_ids i32; seen u8; settings u32
 // Work    one group of GROUP items; item i owns ids i, i + GROUP, ... in every pass, so passes need
 //         no fence for global memory
-// Local   2 GROUP words for peaks and tallies; sample_logprobs: GROUP floats more
-// Cost    greedy: V reads (penalty: 2 V more and V writes); else one pass to weigh, up to 30 a
-//         filter, up to 18 to draw; logprobs: 2 + K passes
-// Numerics  weights are rounded to f32 before they are ranked. Where a z is NaN or infinite the
+// Local   2 GROUP words for peaks and tallies; sample_logprobs: GROUP more floats
+// Cost    greedy: V reads (penalty: 2 V more and V writes); else one pass for the weights, up to 30
+//         per filter, up to 18 for the draw; logprobs: 2 + K passes
+// Numerics  weights are rounded to f32 before they are ranked. If any z is NaN or infinite, the
 //         token is -1. sample_logprobs never lists such logits.
 //! clc: build GROUP=64
 //! clc: budget on gfx90a registers<=48 spills=0
@@ -31,18 +31,18 @@ typedef struct {
   int id;
 } Peak;
 
-// Whether a ranks before b: the larger value, the lower id among equals.
+// Whether a ranks before b: the larger value first, the lower id first among equals.
 bool ranks_before(Peak a, Peak b) {
   return a.value > b.value || (a.value == b.value && a.id < b.id);
 }
 
-// What ranks before all tokens, and what stands for a value that is not finite: it ranks before
-// every token, so that one is found in the same pass as the largest.
+// BEFORE_ALL ranks before all tokens. NOT_FINITE stands for a value that is not finite; it ranks
+// before every token, so that the pass that finds the largest value also finds it.
 #define BEFORE_ALL ((Peak){INFINITY, -2})
 #define NOT_FINITE ((Peak){INFINITY, -1})
 
-// The token that ranks next after `last`: after BEFORE_ALL the first of all, or NOT_FINITE where
-// a value is not; after NOT_FINITE the first of those that are finite. scratch: GROUP.
+// The token that ranks next after `last`. After BEFORE_ALL: the first of all, or NOT_FINITE if any
+// value is not finite. After NOT_FINITE: the first finite one. scratch: GROUP elements.
 Peak peak_after(__global const float* values, int vocabulary, Peak last,
                 __local int2* scratch) {
   const int item = (int)get_local_id(0);
@@ -133,7 +133,7 @@ __kernel void sample(__global int* token, __global uchar* seen, __global uint* s
   if (settings.temperature > 0.0f) {
     for (int v = item; v < vocabulary; v += GROUP) {
       const float w = exp((z[v] - peak.value) / settings.temperature);
-      weights[v] = w >= 0.0f ? fmin(w, 1.0f) : 0.0f;  // NaN: 0
+      weights[v] = w >= 0.0f ? fmin(w, 1.0f) : 0.0f;  // NaN becomes 0
     }
   }
   const uint2 random = philox2x32((uint2)(settings.step, 0u), settings.seed);

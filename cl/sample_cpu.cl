@@ -1,21 +1,22 @@
-// sample on CPU devices: the formulas of sample.cl, one group of one item, float16 written out.
+// sample on CPU devices: the formulas of sample.cl in one group of one item, with explicit float16
+// vectors.
 //
-//   z = logits, where seen[v]: z / penalty if z > 0, z * penalty otherwise
-//   temperature <= 0: the largest z, the lowest id among equals; else
-//   w = exp((z - max z) / temperature), filtered by top-k, top-p, min-p (sample_filters.clh),
-//   the token drawn where the running sum of w passes uniform * sum
+//   z = logits; if seen[v]: z / penalty for z > 0, z * penalty otherwise
+//   temperature <= 0: the token of the largest z, the lowest id among equals; else
+//   w = exp((z - max z) / temperature), filtered by top-k, top-p, min-p (sample_filters.clh), and
+//   the first token at which the running sum of w passes uniform * sum
 //   logprob = (logits[token] - max) - log(sum_v exp(logits[v] - max))
 //
 // Shapes  logits, seen [V], weights [V rounded up to a multiple of 64], token, logprob [1],
 //         settings [8], top_ids, top_logprobs [K]
 // Types   logits, weights, log-probabilities f32; token, top_ids i32; seen u8; settings u32
-// Work    one group of one item owns everything: a pass over a vocabulary in cache takes a few us,
+// Work    one group of one item does everything: a pass over a vocabulary in cache takes a few us,
 //         less than waking a second core
 // Local   none
-// Cost    greedy: 2 V reads (penalty: 2 V more and V writes); else one pass to weigh, up to 30 a
-//         filter, up to 18 to draw, all in cache; logprobs: 2 + K passes
-// Numerics  as sample.cl; sums in 64 lanes, so equal seeds may draw other tokens than there where
-//         the draw falls on a boundary.
+// Cost    greedy: 2 V reads (penalty: 2 V more and V writes); else one pass for the weights, up to
+//         30 per filter, up to 18 for the draw, all in cache; logprobs: 2 + K passes
+// Numerics  as sample.cl; sums in 64 lanes, so equal seeds may draw other tokens than there if the
+//         draw falls on a boundary.
 //! clc: build on cpu:
 #include "float16_math.clh"
 #include "philox.clh"
@@ -36,8 +37,8 @@ typedef struct {
   int id;
 } Peak;
 
-// The token that ranks next after `last`, the larger value first, the lower id first among equals;
-// of {INFINITY, -1}: the first of all.
+// The token that ranks next after `last`, the larger value first, the lower id first among equals.
+// After {INFINITY, -1}: the first of all.
 Peak peak_after(__global const float* values, int vocabulary, Peak last) {
   float16 best = -INFINITY;
   int16 best_id = vocabulary;
@@ -45,7 +46,8 @@ Peak peak_after(__global const float* values, int vocabulary, Peak last) {
   for (int v = 0; v < vocabulary; v += 16, id += 16) {
     const float16 x = load16_logits(values, v, vocabulary);
     const int16 ranks_after = (x < last.value) | ((x == last.value) & (id > last.id));
-    // Ids rise within a lane: among equals the first stays. A lane's first -INFINITY counts too.
+    // Ids increase within a lane, so the first of equals stays. A lane's first -INFINITY also
+    // counts.
     const int16 better = ranks_after & ((x > best) | ((x == best) & (best_id == vocabulary)));
     best = better ? x : best;
     best_id = better ? id : best_id;
@@ -56,11 +58,11 @@ Peak peak_after(__global const float* values, int vocabulary, Peak last) {
   vstore16(candidates, 0, ids);
   int first = vocabulary;
   for (int lane = 0; lane < 16; ++lane) first = min(first, ids[lane]);
-  const Peak peak = {value, first < vocabulary ? first : 0};  // 0: nothing but NaN
+  const Peak peak = {value, first < vocabulary ? first : 0};  // 0 if all values are NaN
   return peak;
 }
 
-// What is finite less itself is 0, anything else NaN.
+// A finite value minus itself is 0; for any other value the difference is NaN.
 bool all_finite(__global const float* values, int vocabulary) {
   float16 a = 0.0f, b = 0.0f;
   int v = 0;
@@ -85,8 +87,8 @@ int sum16_int(int16 v) {
   return b.x + b.y + b.z + b.w;
 }
 
-// Adds the 16 weights from v + 16 * part on that are above 0, kept by cut, and have a set lane in
-// `among`.
+// Tallies the weights that are positive, kept by `cut` and in a set lane of `among`, out of the 16
+// from v + 16 * part on.
 #define TALLY16(part, among, masses)                                                            \
   {                                                                                             \
     const float16 w_ = vload16(part, field.weights + v);                                        \
@@ -131,7 +133,7 @@ void keep_only(Field field, Cut cut) {
 
 #include "sample_filters.clh"
 
-// weights = logits with the penalty on seen tokens, -INFINITY beyond the vocabulary.
+// weights = logits with the penalty on seen tokens.
 void penalise(__global float* weights, __global const float* logits, __global const uchar* seen,
               int vocabulary, float penalty) {
   int v = 0;
@@ -147,13 +149,13 @@ void penalise(__global float* weights, __global const float* logits, __global co
   }
 }
 
-// weights = exp((z - max_z) / temperature), 0 beyond the vocabulary. z may be weights.
+// weights = exp((z - max_z) / temperature), 0 beyond the vocabulary. z may alias weights.
 void weigh(__global float* weights, __global const float* z, int vocabulary, float max_z,
            float temperature) {
   int v = 0;
   for (; v < vocabulary; v += 16) {
     const float16 w = exp16((load16_logits(z, v, vocabulary) - max_z) / temperature);
-    vstore16(w >= 0.0f ? w : (float16)(0.0f), 0, weights + v);  // NaN: 0
+    vstore16(w >= 0.0f ? w : (float16)(0.0f), 0, weights + v);  // NaN becomes 0
   }
   for (; v % 64 != 0; v += 16) vstore16((float16)(0.0f), 0, weights + v);
 }

@@ -3,11 +3,13 @@
 // Shapes: x, y, dy, dx [rows, width]
 // Types: f32 or bf16 each (-D X_TYPE, Y_TYPE, DY_TYPE, DX_TYPE)
 // Work, Local: cl/row_vecs.clh
-// Cost: forward reads x, writes y: 4 flops and an exp an element (a row too long for registers: two
-//   more reads, from the cache, and an exp); backward reads dy and y, writes dx: 4 flops an element
+// Cost: forward reads x and writes y, 4 flops and an exp per element (a row too long for registers:
+//   two more reads, from the cache, and an exp); backward reads dy and y and writes dx, 4 flops per
+//   element
 // Numerics: the largest element is subtracted first, so nothing overflows and the sum is at least
-//   1; float sums by one item and then of items, in a fixed order. Each element is read before it
-//   is written, by the same item: y may be x, dx may be dy, where their types are one
+//   1; float sums over the vectors of an item, then over items, in a fixed order. The same item
+//   reads an element before it writes it: y may alias x, and dx may alias dy, if their types are
+//   the same
 //! clc: build X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 GROUP=128 ITEMS=64 VECS_PER_ITEM=4
 //! clc: build DY_TYPE={f32,bf16} Y_TYPE=f32 DX_TYPE=f32 VEC_SIZE=4 GROUP=128 ITEMS=64
 //!     VECS_PER_ITEM=4
@@ -20,15 +22,15 @@
 ROW_REDUCTION(row_sum, float, JOIN_SUM)
 ROW_REDUCTION(row_max, float, fmax)
 
-// What is rounded to bf16 in the end needs no better exponentials than the device's own.
+// A result that is rounded to bf16 needs no better exponential than the device's native one.
 #ifdef USE_PTX
 #define LOG2_E 1.44269504f
 #define LN_2 0.693147182f
 #define LN_2_REST -1.90465432e-9f  // ln 2 = LN_2 + LN_2_REST
-// Those of x up to 0 to 3 ulp; results below 2^-126 become 0. 2^p, p being x log2 e rounded, and
-// what is lost by that, rest = x - p ln 2: e^x = 2^p e^rest, where e^rest = 1 + rest.
+// e^x for x <= 0 to 3 ulp; results below 2^-126 become 0. With p = x log2 e, rounded, and
+// rest = x - p ln 2, e^x = 2^p e^rest, and e^rest is 1 + rest.
 float exp_of(float x) {
-  asm("max.NaN.f32 %0, %0, 0fC3000000;" : "+f"(x));  // -128: of -INFINITY no rest is left
+  asm("max.NaN.f32 %0, %0, 0fC3000000;" : "+f"(x));  // at least -128: -INFINITY would make rest NaN
   const float p = x * LOG2_E;
   const float rest = fma(-p, LN_2_REST, fma(-p, LN_2, x));
   const float power = exp2_of(p);

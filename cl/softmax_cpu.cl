@@ -3,13 +3,13 @@
 // backward: dx_i = y_i (dy_i - sum_j dy_j y_j).
 // Shapes: x, y, dy, dx [rows, width]
 // Types: f32
-// Work: a work-group of one item owns whole rows, an even share of them; 16 columns at a time
+// Work: a work-group of one item owns an even share of the rows; 16 columns at a time
 // Local: none; a row stays in the L1 cache between its passes
-// Cost: forward reads x, writes y: 4 flops and an exp an element; backward reads dy and y, writes
-//   dx: 4 flops an element
+// Cost: forward reads x and writes y, 4 flops and an exp per element; backward reads dy and y and
+//   writes dx, 4 flops per element
 // Numerics: the largest element is subtracted first, so nothing overflows and the sum is at least
-//   1; float sums in two times 16 lanes, then a tree, in a fixed order. Each element is read before
-//   it is written: y may be x, dx may be dy
+//   1; float sums in two accumulators of 16 lanes, then a tree, in a fixed order. Each element is
+//   read before it is written: y may alias x, and dx may alias dy
 //! clc: build on cpu:
 #include "float16_math.clh"
 #include "group_range.clh"
@@ -32,7 +32,7 @@ float row_max(__global const float* x, int width) {
   return max16(MAX16(even, odd));
 }
 
-// y = exp(x - max_x); returns its sum.
+// Writes y = exp(x - max_x) and returns the sum of y.
 float row_exp(__global float* y, __global const float* x, int width, float max_x) {
   float16 even = 0.0f;
   float16 odd = 0.0f;

@@ -1,16 +1,16 @@
 // swiglu for CPU devices: y = silu(gate) up, silu(g) = g s(g), s(g) = 1 / (1 + exp(-g)).
 // backward: dup = dy silu(gate); dgate = dy up silu'(gate), silu'(g) = s (1 + g (1 - s)).
-// _saving also writes gate and up as bf16 (saved_gate, saved_up); _saved reads them so; backward
-// with _recompute also writes y.
+// swiglu_forward_saving also writes gate and up as bf16 (saved_gate, saved_up), which the _saved
+// kernels read instead of gate and up. The _recompute kernels also write y.
 // Shapes: all [T, F], taken as one flat range of n elements
 // Types: f32; saved_gate and saved_up bf16 (bf16_values.clh)
-// Work: a work-group of one item owns an even share of the whole blocks of 16; the last group also
+// Work: a work-group of one item owns an even share of the full blocks of 16; the last group also
 //   owns the tail of n % 16
 // Local: none
-// Cost: forward reads gate and up, writes y: 5 flops and an exp an element; backward reads dy, gate
-//   and up, writes dgate and dup: 10 flops and an exp, and 2 flops for y
-// Numerics: exp16 stays finite, so s is at least 3e-39, which is 0 beside anything. Each element is
-//   read before it is written: an f32 output may be any f32 input
+// Cost: forward reads gate and up and writes y, 5 flops and an exp per element; backward reads dy,
+//   gate and up and writes dgate and dup, 10 flops and an exp, and 2 flops for y
+// Numerics: exp16 stays finite, so s is at least 3e-39, which is negligible. Each element is read
+//   before it is written: an f32 output may alias any f32 input
 //! clc: build on cpu:
 #include "bf16_values16.clh"
 #include "group_range.clh"
@@ -34,7 +34,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_forward(
   store16_tail(swiglu16(g, load16_tail(up + at, tail, 0.0f)), y + at, tail);
 }
 
-// The few of the tail take a vector each here and below: one lane of it is of use.
+// Here and below, each element of the tail takes a full vector, of which one lane is used.
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_forward_saving(
     __global float* y, __global const float* gate, __global const float* up,
     __global ushort* saved_gate, __global ushort* saved_up, long n) {
@@ -70,7 +70,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void swiglu_forward_save
   }
 }
 
-// y: null, or where it is written.
+// Writes y unless it is null.
 void backward(__global float* dgate, __global float* dup, __global float* y,
               __global const float* dy, __global const float* gate, __global const float* up,
               long n) {

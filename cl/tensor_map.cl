@@ -1,16 +1,17 @@
-// tensor_map: what a kernel reaches tensors by that are no arguments of its (ops/tensor_maps.hpp):
-// the descriptor by which Hopper's TMA reads boxes of a bf16 matrix; addresses; counters.
+// tensor_map: writes the tables through which kernels reach tensors that are not their arguments
+// (ops/tensor_maps.hpp): descriptors for TMA copies of boxes of a bf16 matrix; addresses; counters.
 //
-// Shapes  matrix [rows, columns] with `stride` elements a row, a multiple of 8; maps 128 bytes each
+// Shapes  matrix [rows, columns] with `stride` elements per row, a multiple of 8; maps 128 bytes
+//         each
 // Types   bf16; a map is 16 words of 64 bits
 // Work    one work-item
 // Local   none
 // Cost    128 bytes written
-// Numerics  none: whole numbers
-// What a copy of a box [box_rows, 64] brings is zero outside of the matrix; its rows of 128 bytes lie
-// one after another, in row r 16-byte chunk c at chunk c ^ (r & 7), where wgmma looks for them. The
-// bits are those that cuTensorMapEncodeTiled writes for bf16, two dimensions, this swizzle and
-// promotion to 128 bytes in the second-level cache.
+// Numerics  none: integers
+// A load of a box [box_rows, 64] fills with zeros outside of the matrix. Its rows of 128 bytes are
+// contiguous in shared memory, with 16-byte chunk c of row r at chunk c ^ (r & 7): the 128-byte
+// swizzle that wgmma reads. The bits of a map are those that cuTensorMapEncodeTiled writes for
+// bf16, two dimensions, this swizzle and L2 promotion to 128 bytes.
 //! clc: build on wgmma:
 #define BOX_COLUMNS 64UL
 
@@ -27,7 +28,7 @@ __kernel void tensor_map(__global ulong* maps, __global const ushort* matrix, ui
   map[9] = BOX_COLUMNS * 2 * 8;
 }
 
-// table[i] = the address of the tensor i - first, for `count` tensors of up to 8; 0 for none.
+// table[first + i] = the address of tensor i, for `count` tensors, at most 8; 0 for an empty one.
 __kernel void tensor_addresses(__global ulong* table, uint first, uint count,
                                __global const uchar* t0, __global const uchar* t1,
                                __global const uchar* t2, __global const uchar* t3,
@@ -38,7 +39,7 @@ __kernel void tensor_addresses(__global ulong* table, uint first, uint count,
   for (uint i = 0; i < count; ++i) table[first + i] = all[i];
 }
 
-// words[first + i] = 0 for `count` words; a work-item each.
+// words[first + i] = 0 for `count` words; one work-item per word.
 __kernel void tensor_counters(__global uint* words, ulong first, ulong count) {
   const ulong i = get_global_id(0);
   if (i < count) words[first + i] = 0;
