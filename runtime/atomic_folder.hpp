@@ -15,7 +15,7 @@ namespace clora {
 class AtomicFolder {
  public:
   // Creates missing parent folders of `path`. mark: a file that every such folder contains; a
-  // folder at `path` without it is treated as somebody else's. Errors: io.
+  // folder at `path` without it is never replaced. Errors: io.
   AtomicFolder(std::filesystem::path path, std::string mark);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;

@@ -45,8 +45,7 @@ struct Batch::State {
   std::vector<double> seconds;  // estimated device time per command, set by seal()
   BatchTemporaries temporaries;
   std::vector<Fence> marks;              // fences of the last submit
-  std::vector<std::size_t> profiled_as;  // each command's profiler number; empty if profiling is
-                                         // off
+  std::vector<std::size_t> profiled_as;  // profiler number per command; empty if off
   bool sealed = false;
   bool prepared = false;
 

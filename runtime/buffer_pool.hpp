@@ -41,8 +41,7 @@ struct MemoryStatistics {
   std::size_t largest_free_bytes = 0;  // the largest piece that a slab can still return
   // Fraction of the free slab bytes outside their slab's largest free piece: 0 is best.
   double fragmentation = 0;
-  std::size_t memory_objects = 0;  // cl_mem objects of the pool: blocks, slabs and their
-                                   // sub-buffers
+  std::size_t memory_objects = 0;  // cl_mem of the pool: blocks, slabs, sub-buffers
 };
 
 struct PoolConfig {

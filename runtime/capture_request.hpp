@@ -10,8 +10,7 @@ namespace clora {
 
 struct CaptureRequest {
   std::string op;                // a label as in profiles, "rms_norm/forward", or a kernel's name
-  std::uint64_t launch = 1;      // number within that op's launches on the Context, from 1; replays
-                                 // of a batch count
+  std::uint64_t launch = 1;      // index of the op's launch on the Context, from 1; counts replays
   std::filesystem::path folder;  // created; an earlier capture there is replaced
 };
 

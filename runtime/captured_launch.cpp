@@ -136,7 +136,7 @@ struct ValueJson {
   ordered_json operator()(std::uint64_t value) const { return json_of_number(value, "ulong"); }
 };
 
-// An element is empty if the driver does not report the name.
+// The names of the arguments; empty if the driver does not report them.
 std::vector<std::string> argument_names(const Context& context, const ProgramSource& source,
                                         const KernelCommand& command) {
   std::vector<std::string> names(command.arguments.size());

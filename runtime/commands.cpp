@@ -21,7 +21,7 @@ MemoryRegion region_of(const Tensor& tensor) {
   return {tensor.storage()->mem, tensor.storage()->origin + tensor.offset_bytes()};
 }
 
-// The tensor's region, if enqueue_zeros can fill it correctly.
+// The tensor's region. Errors: unsupported, if enqueue_zeros cannot fill it correctly.
 MemoryRegion fillable_region_of(const Tensor& tensor, const Device& device) {
   constexpr std::size_t kMaxGpuFillEnd = std::size_t{8} << 30U;
   const MemoryRegion region = region_of(tensor);

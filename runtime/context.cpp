@@ -92,7 +92,7 @@ DeviceHealth::Waiting waiting_for(const Device& device) {
 }
 
 // Addresses are used only with the driver on which they were tested with full models. Other drivers
-// may accept an address but not keep memory resident that no argument names.
+// may accept an address without keeping its memory resident.
 bool takes_addresses(const Device& device) {
   return device.kind == DeviceKind::gpu && device.platform == "NVIDIA CUDA";
 }

@@ -35,11 +35,9 @@ std::filesystem::path default_cache_folder();
 
 struct ContextConfig {
   std::string device;                  // see select_device(); ignored for an adopted queue
-  std::size_t memory_limit_bytes = 0;  // 0: memory_limit_share of the memory that the device
-                                       // reports
+  std::size_t memory_limit_bytes = 0;  // 0: memory_limit_share of device memory
   double memory_limit_share = 1;       // in (0, 1]
-  bool sub_allocate = true;            // false: a separate cl_mem for each tensor, including
-                                       // temporaries
+  bool sub_allocate = true;            // false: a separate cl_mem per tensor, also temporaries
   std::optional<bool> addresses;       // as kernel arguments; not set: on NVIDIA GPUs
   bool wrap_files = true;              // CPU devices read weights from the file mapping
   // Folders to read kernel files from instead of the embedded ones; the first that has a file is
@@ -55,8 +53,7 @@ struct ContextConfig {
   bool self_test = true;                 // of each kernel variant, before its first use
   bool profile = false;                  // creates a profiling queue and enables the Profiler
   std::shared_ptr<Trace> trace;      // records the host's spans and, with profile, device commands
-  double stuck_after_seconds = 300;  // the Context is lost after this time without progress; 0:
-                                     // never
+  double stuck_after_seconds = 300;  // lost after this time without progress; 0: never
   std::size_t max_commands_in_flight = 4096;  // beyond it, submit() waits for earlier commands
   double max_seconds_in_flight = 2;           // the same limit in estimated device time; 0: off
   std::optional<CaptureRequest> capture;      // one launch to write to a folder

@@ -4,7 +4,7 @@
 //
 // At each launch, NVIDIA's driver checks every sub-buffer that overlaps an argument's; an address
 // costs nothing. OpenCL does not guarantee this use of clSetKernelArgSVMPointer, so it is tested
-// first (docs/decisions/sub-buffers.md). The driver does not know that a kernel uses a block bound
+// first (docs/decisions/sub-buffers.md). The driver does not track that a kernel uses a block bound
 // by address: the pool frees no such block before the queue is idle.
 // Threads: one at a time.
 #pragma once

@@ -13,9 +13,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kLongest = 1e9;     // seconds; larger values overflow the clock's arithmetic
-constexpr double kLookAgain = 0.25;  // seconds between status checks of a wait with a callback:
-                                     // pocl 3.1 does not call back for every event that failed
+constexpr double kLongest = 1e9;  // seconds; larger values overflow the clock's arithmetic
+// pocl 3.1 does not call back for every event that failed, so a wait with a callback also polls.
+constexpr double kLookAgain = 0.25;  // seconds
 constexpr double kPoll = 1e-3;       // longest pause between polls, in seconds
 constexpr double kWithoutPause = 2e-3, kShortPause = 20e-6;
 

@@ -17,7 +17,7 @@ enum class ErrorCode {
   invalid_argument,  // a caller violated a REQUIRES
   invalid_file,      // a file is damaged, truncated or not of the expected format
   invalid_data,      // a data set record cannot be used
-  unsupported,       // known but not supported: an architecture, a type, a precision
+  unsupported,       // valid but not supported: an architecture, a type, a precision
   not_found,         // a file, kernel or tensor does not exist
   io,                // the operating system refused: permission, full disk
   no_device,         // no OpenCL device, or none that matches

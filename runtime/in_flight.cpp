@@ -10,7 +10,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kSegments = 8;  // number of segments that make up the limit
+constexpr std::size_t kSegments = 8;  // segments per limit
 
 // Throughput of one compute unit per second, at the low end for the kind of device.
 struct UnitRates {
@@ -97,8 +97,7 @@ InFlightLedger::Segment InFlightLedger::pop() {
   begin_ = (begin_ + 1) % kCapacity;
   --count_;
   work_.commands -= oldest.work.commands;
-  work_.seconds = count_ == 0 ? 0 : work_.seconds - oldest.work.seconds;  // drops the rounding
-                                                                          // error
+  work_.seconds = count_ == 0 ? 0 : work_.seconds - oldest.work.seconds;  // no rounding error
   return oldest;
 }
 

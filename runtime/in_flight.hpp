@@ -79,8 +79,7 @@ class InFlightLedger {
   std::array<Segment, kCapacity> ring_;
   std::size_t begin_ = 0;
   std::size_t count_ = 0;
-  std::chrono::steady_clock::time_point ended_;  // of the segment before the oldest; 0: not
-                                                 // observed
+  std::chrono::steady_clock::time_point ended_;  // of the segment before the oldest; 0: unknown
 };
 
 }  // namespace clora

@@ -114,7 +114,7 @@ std::string text_of(const Json& value, int indent) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// A number of such a value would lie outside of 64 bits where it is kept as a double.
+// Doubles are rejected: the parser stores integers beyond 64 bits as doubles.
 template <class Json>
 std::optional<std::int64_t> as_integer(const Json& value) {
   if (value.is_number_unsigned()) {

@@ -10,10 +10,10 @@ namespace {
 
 constexpr std::size_t kLargestSlab = std::size_t{32} << 20U;
 constexpr std::size_t kSmallestSlab = std::size_t{1} << 20U;
-constexpr std::size_t kSlabsInLimit = 32;     // a slab takes at most this fraction of the limit
-constexpr std::size_t kPiecesInSlab = 4;      // requests above this fraction get a separate block
-constexpr std::size_t kCachedPart = 4;        // fraction of the limit that may be cached
-constexpr std::size_t kSmallestPiece = 1024;  // limits the number of sub-buffers per slab
+constexpr std::size_t kSlabsInLimit = 32;  // limit / slab size, at least
+constexpr std::size_t kPiecesInSlab = 4;   // slab size / largest piece; larger requests get a block
+constexpr std::size_t kCachedPart = 4;     // limit / largest cached size
+constexpr std::size_t kSmallestPiece = 1024;  // limits the sub-buffers per slab
 constexpr std::size_t kPage = 4096;
 
 std::size_t round_up(std::size_t bytes, std::size_t step) {

@@ -74,9 +74,7 @@ void Profiler::wait_for_last() {
 
 void Profiler::collect() {
   if (pending_.empty()) return;
-  if (health_ != nullptr && health_->lost())
-    return collect_completed();  // the commands that
-                                 // completed before
+  if (health_ != nullptr && health_->lost()) return collect_completed();  // completed commands
   wait_for_last();
   read_first(pending_.size());
 }

@@ -62,8 +62,7 @@ struct ProgramCacheConfig {
   std::vector<std::filesystem::path> kernel_folders;  // for kernel files; empty: the embedded ones
   std::shared_ptr<ProgramStore> store;                // null: no binaries are stored
   Hooks hooks;
-  std::shared_ptr<const DeviceHealth> health;  // if not null: no binaries are requested from a lost
-                                               // device
+  std::shared_ptr<const DeviceHealth> health;  // if lost, no binary is requested; may be null
 };
 
 class ProgramCache {

@@ -19,7 +19,7 @@ struct RooflinePeaks {
   double copy_bytes_per_second = 0;    // read and written, far beyond the caches
   double read_bytes_per_second = 0;    // read alone, far beyond the caches
   double f32_flops_per_second = 0;     // of fused multiply-adds, two flops each
-  double matrix_flops_per_second = 0;  // of a matrix unit; 0 where none is used
+  double matrix_flops_per_second = 0;  // of a matrix unit; 0 if none is used
   double barrier_seconds = 0;          // one barrier of a work-group of up to 256 work-items
   double launch_seconds = 0;           // for each additional launch in a batch
   double wake_seconds = 0;             // for enqueueing one launch and waiting for it

@@ -67,7 +67,7 @@ class HttpConnection final : public httplib::Stream {
   // From here on read() returns the body.
   void begin_body() { state_ = State::body; }
 
-  // Whether another request may follow on this connection. Only the library knows where a chunked
+  // Whether another request may follow on this connection. Only the library detects where a chunked
   // body ends, so the result is false after one.
   bool at_request_end() const {
     return state_ == State::idle ||
@@ -143,7 +143,7 @@ class HttpConnection final : public httplib::Stream {
                                    limits_.head_bytes));
   }
 
-  // Returns 0 at the end of the body, -1 if the client left. Errors: RequestError.
+  // Returns 0 at the end of the body, -1 if the rest never arrives. Errors: RequestError.
   ssize_t read_body(char* out, std::size_t size) {
     if (state_ == State::broken) return -1;
     if (body_left_ == 0 && head_.body.chunked) fail_too_long();
