@@ -3,7 +3,7 @@
 // All views of one buffer and of its sub-buffers share one entry, which retains the root buffer and
 // the sub-buffers that callers passed in or that kernel arguments needed. The entry ends with its
 // last view. Each object is then released once; sub-buffers are released in the reverse order of
-// their creation, as far as it is known here (docs/decisions/sub-buffers.md says why). A view may
+// their creation, as far as known here (docs/decisions/sub-buffers.md says why). A view may
 // outlive this object. Threads: one at a time.
 #pragma once
 

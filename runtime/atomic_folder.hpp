@@ -36,7 +36,7 @@ class AtomicFolder {
  private:
   std::filesystem::path path_, partial_;
   std::string mark_;
-  Descriptor lock_;  // held while the owner is alive
+  Descriptor lock_;  // an unlocked partial folder is abandoned
 };
 
 }  // namespace clora

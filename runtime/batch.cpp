@@ -109,8 +109,8 @@ Fence Batch::State::fence_of(cl_event event) const {
   return Fence(event, health);
 }
 
-// Enqueues a command whose event is needed: by a mark, by the profiler or at the end of a segment.
-// While a launch is to be captured, every command is enqueued here.
+// Enqueues a command whose event a mark, the profiler or the end of a segment needs. While a
+// capture is pending, every command is enqueued here.
 OwnedEvent Batch::State::enqueue_watched(std::size_t c) {
   Capture* const capture = context.capture();
   const bool captured = capture != nullptr && capture->takes(commands[c]);

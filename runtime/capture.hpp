@@ -1,4 +1,4 @@
-// Capture: waits for one chosen launch of a Context and writes it to a folder
+// Capture: counts the launches of a Context and writes a chosen one to a folder
 // (runtime/captured_launch.hpp).
 //
 // The launches of batches are counted as they are enqueued, once per replay. Preparations of a

@@ -1,4 +1,4 @@
-// Names the launch of a run to be captured in a folder, and the folder. Pure; thread-safe.
+// The launch of a run to capture, and the folder to write it to. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The capabilities of a device beyond those that Device holds for choosing kernels, for display.
+// The capabilities of a device, for display; Device has only the ones that choose kernels.
 #pragma once
 
 #include <cstdint>

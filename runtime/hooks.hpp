@@ -22,8 +22,8 @@ struct AllocationEvent {
 };
 
 // A program that the driver builds from source: reported once before the build and once after it.
-// On pocl the first launch of each kernel compiles more. A program that is loaded from the program
-// store is not reported.
+// On pocl, kernels are compiled further at their first launch. A program that is loaded from the
+// program store is not reported.
 struct ProgramBuild {
   std::string_view file;   // "rms_norm.cl"
   std::size_t number = 1;  // index of the Context's builds from source, from 1

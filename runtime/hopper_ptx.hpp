@@ -15,11 +15,11 @@
 
 namespace clora {
 
-// Whether a kernel's text has such comments.
+// Whether a kernel's text has instructions in such comments.
 bool has_hopper_instructions(std::string_view source);
 
-// Converts the PTX of a build of such a text: the comments become instructions. Errors:
-// build_failed, if it is not PTX for sm_90.
+// Returns the PTX of a build of that text, with its comments as instructions. Errors: build_failed,
+// if it is not PTX for sm_90.
 std::string with_hopper_instructions(std::string ptx);
 
 }  // namespace clora

@@ -43,8 +43,8 @@ class InFlightLedger {
   double estimate(Cost cost) const noexcept;
   // Whether `work` is as large as one segment may be: an eighth of the limit.
   bool fills_segment(Work work) const noexcept;
-  // Waits for the oldest segments until `work` fits within the limit; work that exceeds the limit
-  // alone waits for all of them. Errors: device_lost.
+  // Waits for the oldest segments until `work` fits within the limit; work larger than the limit
+  // waits for all of them. Errors: device_lost.
   void make_space(Work work);
   // Adds `work`, which has been enqueued and flushed and ends with the event `last`, which is
   // retained. REQUIRES: make_space() before it was enqueued. Errors: device.

@@ -1,6 +1,6 @@
 // A file that marks an activity of a process and stays locked (flock) as long as the process lives:
 // an unlocked mark belongs to a process that died. The lock is released however the process ends.
-// It cannot be confused with a process that reuses the same process ID, and it works between
+// A mark cannot be confused with a process that reuses the same process ID, and it works between
 // containers that share a folder.
 #pragma once
 

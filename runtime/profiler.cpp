@@ -9,7 +9,7 @@
 namespace clora {
 namespace {
 
-// Events are polled after each batch of this many pending commands.
+// Number of new pending commands after which events are polled.
 constexpr std::size_t kCollectEvery = 2048;
 
 std::optional<std::uint64_t> time_of(cl_event event, cl_profiling_info what) {

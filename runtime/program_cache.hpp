@@ -1,5 +1,5 @@
-// A cache of built programs; the key is the kernel file and the options. Kernel: one function of a
-// built program.
+// ProgramCache: builds each program once; the key is the kernel file and the options. Kernel: one
+// function of a built program.
 //
 // With a ProgramStore, binaries outlive the process. If the store or an entry fails in any way, the
 // program is built from source and a single warning is logged per cache.

@@ -24,7 +24,7 @@ struct KernelArgument {
 struct KernelReport {
   std::string name;
   std::vector<KernelArgument> arguments;
-  std::size_t private_bytes = 0;  // per work-item; includes spilled registers
+  std::size_t private_bytes = 0;  // per work-item; data that does not fit in registers
   std::size_t local_bytes = 0;    // per work-group
   std::size_t max_group = 0;      // maximum work-items per work-group
   std::size_t preferred_multiple = 0;

@@ -116,10 +116,7 @@ class HttpConnection final : public httplib::Stream {
   bool is_writable() const override { return !client_left(); }
   void get_remote_ip_and_port(std::string&, int&) const override {}
   void get_local_ip_and_port(std::string&, int&) const override {}
-  socket_t socket() const override {
-    return 0;
-  }  // the library compares it with FD_SETSIZE, for
-     // select() only
+  socket_t socket() const override { return 0; }  // compared with FD_SETSIZE, for select() only
 
  private:
   using Clock = std::chrono::steady_clock;

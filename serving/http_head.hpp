@@ -29,9 +29,10 @@ struct HttpHead {
   HttpBody body;
 };
 
-// REQUIRES: `head` ends with its empty line. Errors: RequestError: 400 for lines that do not end in
-// CR LF and for a length that is not a single number; 411 for a POST without a length; 413 for more
-// than `max_body_bytes`; 415 for a compressed body; 501 for another transfer encoding.
+// REQUIRES: `head` ends with its empty line. Errors: RequestError: 400 for a malformed line or
+// length, or for both a length and a transfer encoding; 411 for a POST, PUT or PATCH without
+// either; 413 for more than `max_body_bytes`; 415 for a compressed body; 501 for a transfer
+// encoding other than chunked.
 HttpHead read_http_head(std::string_view head, std::size_t max_body_bytes);
 
 }  // namespace clora
