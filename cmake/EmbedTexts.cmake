@@ -1,6 +1,7 @@
-# clora_embed_texts(TARGET FOLDER HEADER FUNCTION [ENDING...]): adds every file of FOLDER with one of
-# the endings (.cl and .clh) to TARGET as text, so that an installed program needs no files. HEADER
-# (a path from the root) declares FUNCTION, which gives the table as std::span<const KernelSource>.
+# clora_embed_texts(TARGET FOLDER HEADER FUNCTION [SUFFIX...]): embeds every file of FOLDER with one
+# of the suffixes (default .cl and .clh) in TARGET as text, so an installed program needs no files.
+# HEADER (a path relative to the root) declares FUNCTION, which returns the table as
+# std::span<const KernelSource>.
 function(clora_embed_texts target folder header function)
   set(patterns ${ARGN})
   if(NOT patterns)

@@ -1,5 +1,5 @@
 # cmake --install: the program, the libraries and their headers, a package for find_package(clora)
-# and one for pkg-config. Headers of the modules lie under include/clora, clora.h in include.
+# and one for pkg-config. Headers of the modules are installed in include/clora, clora.h in include.
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/clora)
@@ -24,7 +24,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/clora-config-version.cmak
 install(FILES ${PROJECT_BINARY_DIR}/clora-config.cmake
   ${PROJECT_BINARY_DIR}/clora-config-version.cmake DESTINATION ${package_folder})
 
-# Paths relative to the .pc file: the prefix may be chosen, or changed, after the build.
+# The .pc file uses paths relative to itself: the prefix may be set or changed after the build.
 file(RELATIVE_PATH pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/clora.pc.in ${PROJECT_BINARY_DIR}/clora.pc @ONLY)

@@ -1,8 +1,8 @@
-# What programs link to, made of the modules (docs/decisions/packaging.md):
-#   libclora.a   every module, C++ and C         clora::clora
-#   libclora.so  the C interface alone         clora::shared
-# The modules themselves are clora::runtime, clora::ops, clora::lora, clora::model
-# and clora::serving.
+# The libraries that programs link to, built from the modules (docs/decisions/packaging.md):
+#   libclora.a   all modules, C++ and C       clora::clora
+#   libclora.so  only the C interface         clora::shared
+# The modules themselves are clora::runtime, clora::ops, clora::lora, clora::model and
+# clora::serving.
 set(modules runtime ops lora model serving)
 foreach(module IN LISTS modules)
   add_library(clora::${module} ALIAS clora_${module})

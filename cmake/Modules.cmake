@@ -3,7 +3,7 @@ function(clora_module name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.hpp)
-  if(NOT sources)  # a module without a source yet
+  if(NOT sources)  # a module without sources
     add_library(clora_${name} INTERFACE)
     target_link_libraries(clora_${name} INTERFACE ${ARG_LINK})
     return()

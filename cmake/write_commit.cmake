@@ -1,4 +1,5 @@
-# Writes OUT, the source of bench/support/commit.hpp with the commit of SOURCE ("unknown" without git), where it changed.
+# Writes OUT, the source of bench/support/commit.hpp, with the commit of SOURCE ("unknown" without
+# git). OUT is left unchanged if its text is the same.
 #   cmake -DSOURCE=... -DOUT=... -P write_commit.cmake
 cmake_policy(VERSION 3.21)
 set(commit unknown)

@@ -1,5 +1,5 @@
-# Writes OUTPUT: FUNCTION, declared in HEADER, a C++ table of the files in TEXTS (a list of paths), as
-# raw string literals.
+# Writes OUTPUT: FUNCTION, declared in HEADER, which returns a table of the files in TEXTS (a list
+# of paths) as raw string literals.
 set(text "#include \"${HEADER}\"\n\nnamespace clora {\nnamespace {\nconstexpr KernelSource kSources[] = {\n    {\"\", \"\"},\n")
 foreach(path IN LISTS TEXTS)
   get_filename_component(name ${path} NAME)

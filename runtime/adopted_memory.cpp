@@ -24,7 +24,7 @@ struct AdoptedMemory::Root {
   Root(const Root&) = delete;
   Root& operator=(const Root&) = delete;
   ~Root() {
-    buffer = Buffer();  // with the sub-buffers made here: they are the younger ones
+    buffer = Buffer();  // first the sub-buffers created here, which are younger
     while (!given.empty()) given.pop_back();
   }
 
@@ -35,7 +35,7 @@ struct AdoptedMemory::Root {
     given.emplace_back(sub_buffer);
   }
 
-  std::vector<OwnedMem> given;  // callers' sub-buffers of the buffer
+  std::vector<OwnedMem> given;  // callers' sub-buffers of the root buffer
   Buffer buffer;
 };
 
@@ -63,7 +63,7 @@ std::shared_ptr<Storage> AdoptedMemory::adopt(cl_mem mem, std::size_t offset_byt
           "adopt: {} bytes at offset {} must fit the buffer, which has {}", bytes, offset_bytes,
           size);
   const auto parent = info_of<cl_mem>(mem, CL_MEM_ASSOCIATED_MEMOBJECT);
-  // A sub-buffer of a sub-buffer is not allowed, so arguments are cut from the root.
+  // A sub-buffer of a sub-buffer is not allowed, so arguments are sub-buffers of the root.
   const std::size_t origin =
       offset_bytes + (parent == nullptr ? 0 : info_of<std::size_t>(mem, CL_MEM_OFFSET));
   require(origin % base_alignment_bytes_ == 0,

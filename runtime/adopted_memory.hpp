@@ -1,9 +1,9 @@
 // AdoptedMemory: the callers' buffers that one Context has views of (Context::adopt).
 //
-// Every view of one buffer, and of its sub-buffers, shares one entry: the root buffer, retained,
-// and the sub-buffers that callers handed in or that kernels' arguments needed. The entry goes with
-// the last of these views; then each object is released once, sub-buffers in the reverse order of
-// their making as far as it is known here (docs/decisions/sub-buffers.md says why). A view may
+// All views of one buffer and of its sub-buffers share one entry, which retains the root buffer and
+// the sub-buffers that callers passed in or that kernel arguments needed. The entry ends with its
+// last view. Each object is then released once; sub-buffers are released in the reverse order of
+// their creation, as far as known here (docs/decisions/sub-buffers.md says why). A view may
 // outlive this object. Threads: one at a time.
 #pragma once
 
@@ -18,13 +18,14 @@ namespace clora {
 
 class AdoptedMemory {
  public:
-  // base_alignment_bytes: the device's.
+  // base_alignment_bytes: Device::base_alignment_bytes.
   AdoptedMemory(cl_context context, std::size_t base_alignment_bytes)
       : context_(context), base_alignment_bytes_(base_alignment_bytes) {}
   AdoptedMemory(const AdoptedMemory&) = delete;
   AdoptedMemory& operator=(const AdoptedMemory&) = delete;
 
-  // `bytes` bytes of mem, from offset_bytes on. REQUIRES, errors: those of Context::adopt.
+  // Returns a view of `bytes` bytes of mem that starts at offset_bytes. REQUIRES and errors are
+  // those of Context::adopt.
   std::shared_ptr<Storage> adopt(cl_mem mem, std::size_t offset_bytes, std::size_t bytes);
 
  private:

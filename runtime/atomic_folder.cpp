@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPartial = "partial";
 
-// "a/b/" is the folder b in a.
+// Drops trailing slashes: "a/b/" is the folder b in a.
 fs::path without_final_slash(const fs::path& path) {
   const fs::path normal = fs::absolute(path).lexically_normal();
   return normal.has_filename() ? normal : normal.parent_path();
@@ -31,14 +31,14 @@ fs::path beside(const fs::path& path, std::string_view ending) {
          fmt::format(".{}.{}.{}", path.filename().string(), ::getpid(), ending);
 }
 
-// An open folder with the lock of its owner; none where it cannot be had.
+// Opens the folder and locks it; an invalid descriptor if another process holds the lock.
 Descriptor locked_folder(const fs::path& path) {
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.value() >= 0 && ::flock(folder.value(), LOCK_EX | LOCK_NB) == 0) return folder;
   return Descriptor(-1);
 }
 
-// What owners left that were killed. What cannot be removed is in nobody's way.
+// Removes temporary folders of killed processes. A folder that cannot be removed does no harm.
 void remove_abandoned(const fs::path& path) {
   const std::string begin = fmt::format(".{}.", path.filename().string());
   std::error_code error;

@@ -42,10 +42,10 @@ struct Batch::State {
   std::shared_ptr<Arena> arena;
   std::vector<Command> preparations;  // run once, before the first submit
   std::vector<Command> commands;
-  std::vector<double> seconds;  // of each command, as the ledger estimates it, filled at seal
+  std::vector<double> seconds;  // estimated device time per command, set by seal()
   BatchTemporaries temporaries;
-  std::vector<Fence> marks;              // of the last submit
-  std::vector<std::size_t> profiled_as;  // a command's number in the profiler; empty where off
+  std::vector<Fence> marks;              // fences of the last submit
+  std::vector<std::size_t> profiled_as;  // profiler number per command; empty if off
   bool sealed = false;
   bool prepared = false;
 
@@ -79,12 +79,12 @@ void Batch::State::bind_all() {
 }
 
 void Batch::State::estimate_all() {
-  seconds.clear();  // of a seal that failed
+  seconds.clear();  // a failed seal may have left some
   for (const Command& command : commands)
     seconds.push_back(context.in_flight().estimate(cost_of(command)));
 }
 
-// As many commands from `begin` on as one segment may hold, at least one.
+// Returns as many commands from `begin` on as one segment may hold, at least one.
 Work Batch::State::segment_from(std::size_t begin) const {
   const InFlightLedger& in_flight = context.in_flight();
   Work work;
@@ -96,21 +96,21 @@ Work Batch::State::segment_from(std::size_t begin) const {
 }
 
 void Batch::State::announce_to_profiler() {
-  profiled_as.clear();  // of a seal that failed
+  profiled_as.clear();  // a failed seal may have left some
   for (const Command& command : commands) {
     profiled_as.push_back(
         context.profiler().op(label_of(command), shape_of(command), cost_of(command)));
   }
 }
 
-// With a reference of its own.
+// Returns a fence with its own reference to `event`.
 Fence Batch::State::fence_of(cl_event event) const {
   check_opencl(clRetainEvent(event), "batch: clRetainEvent");
   return Fence(event, health);
 }
 
-// A command whose event somebody wants: a mark's holder, the profiler, or the segment's end; any
-// while a launch is to be captured.
+// Enqueues a command whose event a mark, the profiler or the end of a segment needs. While a
+// capture is pending, every command is enqueued here.
 OwnedEvent Batch::State::enqueue_watched(std::size_t c) {
   Capture* const capture = context.capture();
   const bool captured = capture != nullptr && capture->takes(commands[c]);
@@ -252,11 +252,11 @@ Fence Batch::submit(std::span<const cl_event> wait_list) {
   try {
     return state_->enqueue_all(wait_list);
   } catch (const Error& error) {
-    // What went out before still uses the batch's memory, and the caller may drop the batch.
+    // Commands already enqueued still use the batch's memory, and the caller may destroy the batch.
     (void)drain_queue(context());
     context().health()->notice(error.opencl_status(), "batch: submit");
     throw;
-  } catch (...) {  // a library call's own exception
+  } catch (...) {  // an exception from a library call
     (void)drain_queue(context());
     throw;
   }

@@ -29,7 +29,7 @@ void BatchTemporaries::find_lifetimes(const std::vector<Command>& commands) {
       lifetime.last = std::max(lifetime.last, c);
     }
   }
-  // A temporary that no command uses: it lives nowhere, at command 0 only.
+  // A temporary that no command uses gets the lifetime of command 0 alone.
   for (Lifetime& lifetime : lifetimes_) lifetime.first = std::min(lifetime.first, lifetime.last);
 }
 
@@ -44,10 +44,10 @@ void BatchTemporaries::place(Context& context, const std::vector<Command>& comma
     if (chunks.size() <= c) chunks.emplace_back();
     const std::size_t has = chunks[c] == nullptr ? 0 : chunks[c]->bytes();
     if (apart ? has == plan_.chunk_bytes[c] : has >= plan_.chunk_bytes[c]) continue;
-    chunks[c].reset();  // give the smaller block back before taking more
+    chunks[c].reset();  // free the smaller block before allocating
     chunks[c] = std::make_shared<const Buffer>(
         context.pool().allocate(plan_.chunk_bytes[c], MemoryTag::activations));
-    if (apart) continue;  // for tools that watch values: a fill would look like one
+    if (apart) continue;  // for tools that track initialised values: a fill would count as one
     context.transfers().commit(*chunks[c], MemoryTag::activations);
   }
   for (std::size_t i = 0; i < storages_.size(); ++i) {

@@ -1,4 +1,4 @@
-// The temporaries of a Batch: what it has handed out, when each lives, where each lies. For
+// The temporaries of a Batch: the tensors it has returned, their lifetimes and their locations. For
 // batch.cpp.
 #pragma once
 
@@ -16,8 +16,8 @@ class BatchTemporaries {
  public:
   Tensor add(Shape shape, DType type, std::string_view name);
 
-  // Gives each a place in the arena's blocks, which grow where they must. Errors: out_of_memory,
-  // device.
+  // Assigns each temporary a location in the arena's blocks and grows the arena if needed. Errors:
+  // out_of_memory, device.
   void place(Context& context, const std::vector<Command>& commands,
              std::vector<std::shared_ptr<const Buffer>>& chunks);
 

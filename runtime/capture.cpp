@@ -67,7 +67,7 @@ void Capture::give_up() noexcept try {
   }
   end(LogLevel::warning, fmt::format("{} never came, there were {} of it; launches by label: {}",
                                      what(), launches_, labels.empty() ? "none" : labels));
-} catch (const std::exception&) {  // no memory for words
+} catch (const std::exception&) {  // out of memory for the message
   return;
 }
 

@@ -1,10 +1,11 @@
-// Capture: watches the launches of a Context for one and has it written
+// Capture: counts the launches of a Context and writes a chosen one to a folder
 // (runtime/captured_launch.hpp).
 //
-// Launches of batches are counted as they are enqueued, each replay anew; preparations of a batch
-// and, in a CapturePause, all others are not. The one wanted waits for the device before and after,
-// and so for foreign events that its submit() was given. Each Context counts for itself.
-// Whatever goes wrong is a warning of Hooks::log, and the run goes on.
+// The launches of batches are counted as they are enqueued, once per replay. Preparations of a
+// batch are not counted, and neither are launches during a CapturePause. The chosen launch waits
+// for the device before and after, and therefore for foreign events passed to its submit(). Each
+// Context counts separately.
+// Any failure is a warning through Hooks::log, and the run continues.
 // Owned by its Context. Threads: the Context's.
 #pragma once
 
@@ -27,12 +28,12 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  // To be called just before a command is enqueued: whether it is the launch that is wanted. Then
-  // the memory of its arguments has been read, and finish() is to be called after it.
+  // Called just before a command is enqueued: whether it is the chosen launch. If true, the memory
+  // of its arguments has been read, and finish() must be called after the launch.
   bool takes(const Command& command) noexcept;
-  // Reads what the launch has left, writes the folder and ends the capture.
+  // Reads the results of the launch, writes the folder and ends the capture.
   void finish() noexcept;
-  // At the Context's end: tells that the launch never came, and which were there.
+  // Called at the Context's end: logs that the launch never came, and lists the launches that did.
   void give_up() noexcept;
 
  private:
@@ -44,13 +45,13 @@ class Capture {
 
   Context& context_;
   CaptureRequest request_;
-  std::uint64_t launches_ = 0;                 // of the op so far
+  std::uint64_t launches_ = 0;                 // launches of the op so far
   std::map<std::string, std::uint64_t> seen_;  // launches by label
   std::unique_ptr<CapturedLaunch> taken_;
   int pauses_ = 0;
 };
 
-// While it lives, launches on the Context are not counted: those of self-tests.
+// While it exists, launches on the Context are not counted. For self-tests.
 class CapturePause {
  public:
   explicit CapturePause(const Context& context) noexcept : capture_(context.capture()) {

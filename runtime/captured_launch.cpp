@@ -21,9 +21,9 @@ namespace {
 using nlohmann::ordered_json;
 using Path = std::filesystem::path;
 
-// Where an argument's bytes lie.
+// The memory range of an argument.
 struct Extent {
-  std::size_t position = 0;  // of the argument
+  std::size_t position = 0;  // index of the argument
   cl_mem mem = nullptr;
   std::size_t begin = 0, end = 0;
 };
@@ -38,7 +38,7 @@ Extent extent_of(std::size_t position, const Tensor& tensor) {
   return {position, tensor.storage()->mem, begin, begin + tensor.bytes()};
 }
 
-// In the order of memory, the longer first where two begin together.
+// Sorted by address; of two ranges with the same start, the longer comes first.
 std::vector<Extent> extents_of(const std::vector<Argument>& arguments) {
   std::vector<Extent> extents;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -50,8 +50,9 @@ std::vector<Extent> extents_of(const std::vector<Argument>& arguments) {
   return extents;
 }
 
-// The first of `extents` and all that overlap it or one another: they are taken off. The first
-// one's argument stands for the memory, also where it holds only the beginning of it.
+// Removes the first of `extents` and all that overlap it, directly or through others, and returns
+// their common memory. The first argument represents the memory, even if it covers only the start
+// of it.
 CapturedMemory take_overlapping(std::span<const Extent>& extents,
                                 const std::vector<Argument>& arguments) {
   const Extent first = extents.front();
@@ -90,7 +91,7 @@ StoredType stored_type(DType type) {
   }
 }
 
-// What an array's elements are in its files.
+// The element type and shape of an array in its files.
 struct ArrayView {
   StoredType type;
   std::vector<std::int64_t> shape;
@@ -121,7 +122,7 @@ ordered_json json_of(float value) {
   return json_of_number(value, "float");
 }
 
-// Of what is no memory.
+// The JSON of an argument that is not memory.
 struct ValueJson {
   ordered_json operator()(const Tensor&) const { return {{"kind", "null"}}; }
   ordered_json operator()(const LocalMemory& local) const {
@@ -135,7 +136,7 @@ struct ValueJson {
   ordered_json operator()(std::uint64_t value) const { return json_of_number(value, "ulong"); }
 };
 
-// Empty ones where the driver does not tell them.
+// The names of the arguments; empty if the driver does not report them.
 std::vector<std::string> argument_names(const Context& context, const ProgramSource& source,
                                         const KernelCommand& command) {
   std::vector<std::string> names(command.arguments.size());

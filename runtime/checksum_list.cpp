@@ -17,14 +17,14 @@ namespace fs = std::filesystem;
 constexpr std::string_view kHead = "clora checksums 1\n";
 constexpr std::size_t kDigestDigits = 32;
 
-// "DIGEST SIZE" of a file; nothing where it cannot be read.
+// "DIGEST SIZE" of a file; nothing if it cannot be read.
 std::optional<std::string> facts_of(const fs::path& path) {
   const Descriptor file = open_to_read(path);
   if (file.value() < 0) return std::nullopt;
   try {
     const std::vector<std::byte> bytes = read_whole(path, file);
     return fmt::format("{} {}", digest_of(bytes).text(), bytes.size());
-  } catch (const Error&) {  // a folder, or a disk that fails
+  } catch (const Error&) {  // a folder, or a disk error
     return std::nullopt;
   }
 }

@@ -1,5 +1,5 @@
-// The checksums of the files in a folder, as they were when they were last known to be right.
-// A value. For the .cpp files of runtime/ only.
+// The checksums of the files in a folder, taken when the files were last known to be correct. A
+// value type. For the .cpp files of runtime/ only.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace clora {
 
 class ChecksumList {
  public:
-  // The list in the file; empty where there is none, or where the file is damaged.
+  // Reads the list from the file; empty if there is no file or if it is damaged.
   static ChecksumList read(const std::filesystem::path& file);
   // Errors: io.
   void write(const std::filesystem::path& file) const;
@@ -21,9 +21,9 @@ class ChecksumList {
   bool has(const std::string& path) const { return entries_.contains(path); }
   std::uintmax_t bytes() const;
 
-  // Whether the file at `path` within `folder` is as it was added.
+  // Whether the file at `path` within `folder` is unchanged since it was added.
   bool matches(const std::filesystem::path& folder, const std::string& path) const;
-  // Adds the file as it is. False where it cannot be read.
+  // Adds the current checksum of the file. False if the file cannot be read.
   bool add(const std::filesystem::path& folder, const std::string& path);
   std::vector<std::string> paths() const;
   void remove(const std::string& path) { entries_.erase(path); }
@@ -32,7 +32,7 @@ class ChecksumList {
   std::map<std::string, std::string> entries_;  // path to "DIGEST SIZE"
 };
 
-// The regular files below the folder, by their paths within it; links are not followed.
+// The regular files below the folder, by their paths relative to it; links are not followed.
 std::vector<std::string> files_below(const std::filesystem::path& folder);
 
 }  // namespace clora

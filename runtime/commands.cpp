@@ -21,7 +21,7 @@ MemoryRegion region_of(const Tensor& tensor) {
   return {tensor.storage()->mem, tensor.storage()->origin + tensor.offset_bytes()};
 }
 
-// Where enqueue_zeros may fill.
+// The tensor's region. Errors: unsupported, if enqueue_zeros cannot fill it correctly.
 MemoryRegion fillable_region_of(const Tensor& tensor, const Device& device) {
   constexpr std::size_t kMaxGpuFillEnd = std::size_t{8} << 30U;
   const MemoryRegion region = region_of(tensor);
@@ -39,7 +39,7 @@ cl_int set_memory(cl_kernel kernel, cl_uint n, cl_mem mem) {
   return clSetKernelArg(kernel, n, sizeof mem, &mem);
 }
 
-// The address at which the tensor begins, or a cl_mem that begins there.
+// Sets the argument to the tensor's address, or to a cl_mem that starts at the tensor.
 cl_int set_tensor(cl_kernel kernel, cl_uint n, const Tensor& tensor, Context& context) {
   if (tensor.empty()) return set_memory(kernel, n, nullptr);
   const MemoryRegion region = region_of(tensor);
@@ -151,7 +151,7 @@ void bind(Command& command, Context& context) {
                           copy.from = region_of(copy.src);
                         },
                         [](CallCommand& call) {
-                          call.regions.clear();  // of a seal that failed
+                          call.regions.clear();  // a failed seal may have left some
                           for (const Tensor& t : call.uses) call.regions.push_back(region_of(t));
                         },
                         [&](FillCommand& fill) {
@@ -162,8 +162,8 @@ void bind(Command& command, Context& context) {
 }
 
 void enqueue(const Command& command, cl_command_queue queue, cl_event* event) {
-  // Nearly all are kernels, and a tiny one is a microsecond of the device: a look into a table of
-  // functions was seen to cost a hundredth of that.
+  // Nearly all commands are kernels, and a tiny kernel takes about a microsecond on the device;
+  // dispatch through std::visit added about 1 % of that.
   if (const auto* kernel = std::get_if<KernelCommand>(&command))
     return issue(*kernel, queue, event);
   std::visit([&](const auto& other) { issue(other, queue, event); }, command);
@@ -191,7 +191,7 @@ std::string_view label_of(const Command& command) {
                     command);
 }
 
-// The first tensors, outputs first by convention. Types are told where they are not f32.
+// Shapes of the first tensors, outputs first by convention. Types other than f32 are shown.
 std::string shape_of(const Command& command) {
   if (std::holds_alternative<CallCommand>(command)) return {};
   const std::size_t told = std::holds_alternative<KernelCommand>(command) ? 3 : 1;

@@ -63,7 +63,7 @@ OwnedQueue retained(cl_command_queue queue) {
   return OwnedQueue(queue);
 }
 
-// What a Context stands on: its own objects, or a caller's, retained.
+// The OpenCL objects of a Context: its own, or a caller's, retained.
 struct Handles {
   Device device;
   OwnedContext context;
@@ -84,14 +84,15 @@ Handles adopted_handles(const AdoptedQueue& adopted, const ContextConfig& config
           .queue = retained(adopted.queue)};
 }
 
-// A CPU device needs the cores itself; NVIDIA's driver calls back up to 10 ms late.
+// A CPU device needs the cores itself, so its waits sleep. NVIDIA's driver calls back up to 10 ms
+// late, so waits for other devices poll.
 DeviceHealth::Waiting waiting_for(const Device& device) {
   return device.kind == DeviceKind::cpu ? DeviceHealth::Waiting::asleep
                                         : DeviceHealth::Waiting::looking;
 }
 
-// Where they were tried on whole models. Other drivers might take one, and yet not keep memory in
-// place that no argument names.
+// Addresses are used only with the driver on which they were tested with full models. Other drivers
+// may accept an address without keeping its memory resident.
 bool takes_addresses(const Device& device) {
   return device.kind == DeviceKind::gpu && device.platform == "NVIDIA CUDA";
 }
@@ -138,7 +139,7 @@ struct Context::State {
     if (config.profile && config.trace) profiler.trace_to(config.trace, device.name);
   }
 
-  // For calls that use the queue: throws where one was refused.
+  // For calls that use the queue: throws if the call was refused.
   void accept(cl_int status, std::string_view call) const {
     health->notice(status, call);
     check_opencl(status, call);
@@ -158,7 +159,7 @@ struct Context::State {
   Variant variant;
   InFlightLedger in_flight;
   std::shared_ptr<void> ops;
-  std::unique_ptr<Capture> capture;  // null: none was asked for
+  std::unique_ptr<Capture> capture;  // null: no capture was requested
 };
 
 Context::Context(const ContextConfig& config)
@@ -185,7 +186,7 @@ Context::~Context() {
   }
   if (capture_ != nullptr) capture_->give_up();
   state_->health->watch(nullptr);
-  // A driver asked to release what is in use on a stuck device could block.
+  // A driver that is asked to release objects in use on a stuck device may block.
   if (state_->health->stuck()) (void)state_.release();
 }
 
@@ -252,7 +253,7 @@ Fence Context::read_async(const Tensor& tensor, std::span<std::byte> bytes) {
 }
 
 Kernel Context::kernel(std::string_view file, std::string_view function, const Defines& defines) {
-  const TraceSpan span(trace(), "kernel", file);  // long where a program is built
+  const TraceSpan span(trace(), "kernel", file);  // long if a program is built
   state_->health->require_usable("context: kernel");
   return state_->programs.kernel(file, function, defines);
 }

@@ -1,8 +1,8 @@
 // Context: one device with its in-order queue, buffer pool, program cache and profiler.
 //
 // Owns its OpenCL context and queue, or shares a caller's (AdoptedQueue). Tensors keep the memory
-// they view alive and may outlive the Context. No state is shared between Contexts.
-// Threads: a Context is used by one thread at a time; different Contexts freely.
+// they view alive and may outlive the Context. Contexts share no state.
+// Threads: a Context is used by one thread at a time; different Contexts may be used concurrently.
 #pragma once
 
 #include <cstddef>
@@ -29,46 +29,48 @@
 
 namespace clora {
 
-// Where built programs and measured peaks are kept: CLORA_CACHE_DIR, else XDG_CACHE_HOME/clora,
-// else ~/.cache/clora; empty where the environment has none of them.
+// The folder for built programs and measured peaks: CLORA_CACHE_DIR, else XDG_CACHE_HOME/clora,
+// else ~/.cache/clora; empty if the environment has none of them.
 std::filesystem::path default_cache_folder();
 
 struct ContextConfig {
   std::string device;                  // see select_device(); ignored for an adopted queue
-  std::size_t memory_limit_bytes = 0;  // 0: memory_limit_share of what the device reports
+  std::size_t memory_limit_bytes = 0;  // 0: memory_limit_share of device memory
   double memory_limit_share = 1;       // in (0, 1]
-  bool sub_allocate = true;            // false: a cl_mem for each, temporaries too
-  std::optional<bool> addresses;       // for kernels' arguments; not given: on NVIDIA GPUs
-  bool wrap_files = true;              // CPU devices read weights where the file is mapped
-  // Read kernel files from here instead of the embedded ones, the first that has a file.
+  bool sub_allocate = true;            // false: a separate cl_mem per tensor, also temporaries
+  std::optional<bool> addresses;       // as kernel arguments; not set: on NVIDIA GPUs
+  bool wrap_files = true;              // CPU devices read weights from the file mapping
+  // Folders to read kernel files from instead of the embedded ones; the first that has a file is
+  // used.
   std::vector<std::filesystem::path> kernel_folders;
-  std::filesystem::path cache_folder = default_cache_folder();  // empty: nothing is kept on disk
-  std::size_t cache_limit_bytes = std::size_t{256} << 20;       // of built programs there
+  std::filesystem::path cache_folder = default_cache_folder();  // empty: nothing is stored on disk
+  std::size_t cache_limit_bytes = std::size_t{256} << 20;       // of built programs in cache_folder
   std::shared_ptr<ProgramStore> program_store;                  // null: cache_folder/programs
   std::filesystem::path tuned_table;  // of ops/tuned.hpp; empty: cache_folder/tuned.json
   Variant variant = Variant::automatic;
-  Precision precision = Precision::f32;  // of what Variant::automatic chooses
-  std::optional<DType> activations;      // f32 or bf16; not given: as hands_on_bf16() says
+  Precision precision = Precision::f32;  // limits the choice of Variant::automatic
+  std::optional<DType> activations;      // f32 or bf16; not set: as hands_on_bf16() says
   bool self_test = true;                 // of each kernel variant, before its first use
-  bool profile = false;                  // queue with profiling, Profiler on
-  std::shared_ptr<Trace> trace;      // takes the host's spans and, with profile, device commands
-  double stuck_after_seconds = 300;  // no progress for so long: the Context is lost; 0: never
-  std::size_t max_commands_in_flight = 4096;  // submit() waits for earlier ones beyond it
-  double max_seconds_in_flight = 2;           // the same by estimated device time; 0: off
-  std::optional<CaptureRequest> capture;      // one launch to be written as a folder
+  bool profile = false;                  // creates a profiling queue and enables the Profiler
+  std::shared_ptr<Trace> trace;      // records the host's spans and, with profile, device commands
+  double stuck_after_seconds = 300;  // lost after this time without progress; 0: never
+  std::size_t max_commands_in_flight = 4096;  // beyond it, submit() waits for earlier commands
+  double max_seconds_in_flight = 2;           // the same limit in estimated device time; 0: off
+  std::optional<CaptureRequest> capture;      // one launch to write to a folder
   Hooks hooks;
 };
 
-// The configuration that the environment asks for: CLORA_DEVICE, CLORA_KERNEL_DIR, CLORA_VARIANT,
-// CLORA_CACHE_DIR, CLORA_TUNED for tuned_table, CLORA_SELF_TEST=0 to leave the self-tests out,
-// CLORA_POOL=exact for sub_allocate off, CLORA_WRAP_FILES=0, CLORA_CAPTURE and CLORA_CAPTURE_DIR
-// (runtime/capture_request.hpp). Errors: invalid_argument, for a value that is none.
+// Reads the configuration from the environment: CLORA_DEVICE, CLORA_KERNEL_DIR, CLORA_VARIANT,
+// CLORA_CACHE_DIR, CLORA_TUNED for tuned_table, CLORA_SELF_TEST=0 to skip the self-tests,
+// CLORA_POOL=exact to disable sub_allocate, CLORA_WRAP_FILES=0, CLORA_CAPTURE and CLORA_CAPTURE_DIR
+// (runtime/capture_request.hpp). Errors: invalid_argument, for an invalid value.
 ContextConfig config_from_environment();
 
 // A caller's device, context and in-order queue. The Context retains context and queue and releases
-// them when it goes; the caller keeps its own references. Where tensors or fences outlive the
-// Context, their memory keeps the cl_context, never the queue. The caller may use the queue between
-// our calls, from the same thread; its commands and ours run in the order of enqueueing.
+// them in its destructor; the caller keeps its own references. Tensors and fences that outlive the
+// Context keep the cl_context alive, but never the queue. The caller may use the queue between
+// calls to the Context, from the same thread; all commands run in the order in which they were
+// enqueued.
 struct AdoptedQueue {
   cl_context context = nullptr;
   cl_device_id device = nullptr;
@@ -81,35 +83,35 @@ class InFlightLedger;   // runtime/in_flight.hpp
 
 class Context {
  public:
-  // Errors: no_device, device; unsupported for a variant that the device cannot do.
+  // Errors: no_device, device; unsupported for a variant that the device does not support.
   explicit Context(const ContextConfig& config = {});
-  // On a caller's queue. Errors: invalid_argument (out-of-order queue; a queue of another context
+  // Uses a caller's queue. Errors: invalid_argument (out-of-order queue; a queue of another context
   // or device; config.profile without CL_QUEUE_PROFILING_ENABLE), device.
   explicit Context(const AdoptedQueue& adopted, const ContextConfig& config = {});
-  // Waits for what is enqueued, unless the Context is lost. A stuck one (runtime/device_health.hpp)
-  // leaves its OpenCL objects and their memory to the driver for ever.
+  // Waits for all enqueued commands, unless the Context is lost. A stuck Context
+  // (runtime/device_health.hpp) leaks its OpenCL objects and their memory.
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
   const Device& device() const noexcept;
-  // The variant that ops take: never automatic.
+  // The variant that ops use; never automatic.
   Variant variant() const noexcept;
-  // The type in which activations go from op to op where products read them: f32 or bf16.
+  // The type in which ops pass activations that products read: f32 or bf16.
   DType activation_type() const noexcept;
 
-  // A view of a caller's buffer or sub-buffer, from offset_bytes on. mem, and where it is a
-  // sub-buffer its root too, is retained until the last view of the root's memory is gone, with
-  // the sub-buffers of it that kernels needed; the caller may release its own reference at once.
-  // It does not count against the pool's limit. Waits for nothing.
-  // REQUIRES: mem a buffer of this OpenCL context, offset_bytes (counted within the root buffer,
-  // where mem is itself a sub-buffer) a multiple of the device's base alignment, and space for the
-  // shape. Errors: invalid_argument, device.
+  // A view of a caller's buffer or sub-buffer, starting at offset_bytes. mem is retained until the
+  // last view of its root buffer's memory is gone, and so are the root, if mem is a sub-buffer, and
+  // the sub-buffers that kernels needed. The caller may release its own reference at once. The
+  // memory does not count against the pool's limit. Does not wait.
+  // REQUIRES: mem is a buffer of this OpenCL context; offset_bytes (counted within the root buffer
+  // if mem is a sub-buffer) is a multiple of the device's base alignment; the shape fits. Errors:
+  // invalid_argument, device.
   Tensor adopt(cl_mem mem, Shape shape, DType type, std::size_t offset_bytes = 0);
 
-  // Memory with undefined contents. Errors: out_of_memory.
+  // Allocates memory with undefined contents. Errors: out_of_memory.
   Tensor allocate(Shape shape, DType type, MemoryTag tag);
-  // Memory that holds a copy of `values`. Waits for the device.
+  // Allocates memory and copies `values` into it. Waits for the device.
   template <class T>
   Tensor upload(Shape shape, DType type, std::span<const T> values, MemoryTag tag) {
     const Tensor tensor = allocate(shape, type, tag);
@@ -117,7 +119,7 @@ class Context {
     return tensor;
   }
 
-  // Copies the whole tensor from or to host memory, after everything enqueued before; waits.
+  // Copies the full tensor from or to host memory, after all commands enqueued before; waits.
   // REQUIRES: bytes.size() == tensor.bytes(), the tensor is not an unplanned temporary.
   void write(const Tensor& tensor, std::span<const std::byte> bytes);
   void read(const Tensor& tensor, std::span<std::byte> bytes);
@@ -139,13 +141,13 @@ class Context {
   Kernel kernel(std::string_view file, std::string_view function, const Defines& defines = {});
 
   void flush();
-  // Waits for everything enqueued. Errors: device, device_lost.
+  // Waits for all enqueued commands. Errors: device, device_lost.
   void finish();
 
   // Makes every command enqueued later wait for a foreign event, without waiting here.
   void wait_for(std::span<const cl_event> events);
 
-  // Forces a tensor's memory into being, so that what is missing is missed now; the contents are
+  // Makes a tensor's memory resident, so that missing memory is detected now; the contents are
   // undefined afterwards. Waits. Errors: out_of_memory.
   void commit(const Tensor& tensor, MemoryTag tag);
 
@@ -155,9 +157,9 @@ class Context {
   const Hooks& hooks() const noexcept;
   const std::shared_ptr<DeviceHealth>& health() const noexcept;
   const ContextConfig& config() const noexcept;
-  // Of blocks of the pool, for kernels' arguments.
+  // The addresses of pool blocks, for kernel arguments.
   DeviceAddresses& addresses() noexcept;
-  // What batches have given the device and the limit on it.
+  // The work that batches have in flight on the device, and its limit.
   InFlightLedger& in_flight() noexcept;
   Profiler& profiler() noexcept;
   bool profiling() const noexcept;
@@ -165,22 +167,22 @@ class Context {
   // Null unless a launch is still to be captured.
   Capture* capture() const noexcept { return capture_; }
 
-  // Where ops/ keeps what it has learned about this Context; empty at first, freed with it.
+  // State of ops/ for this Context; empty at first, freed with the Context.
   std::shared_ptr<void>& ops_state() noexcept;
-  // For TraceSpan; null where ContextConfig::trace is.
+  // For TraceSpan; null if ContextConfig::trace is null.
   Trace* trace() const noexcept;
 
-  // For runtime/ and for callers that speak OpenCL themselves. Owned by the Context.
+  // For runtime/ and for callers that use OpenCL directly. Owned by the Context.
   cl_context opencl_context() const noexcept;
   cl_command_queue opencl_queue() const noexcept;
 
  private:
   void begin_capture();
 
-  friend class Capture;  // which ends with the launch
+  friend class Capture;  // resets capture_ after the launch
   struct State;
   std::unique_ptr<State> state_;
-  Capture* capture_ = nullptr;  // looked at in every submit
+  Capture* capture_ = nullptr;  // read by every submit
 };
 
 }  // namespace clora

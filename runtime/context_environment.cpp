@@ -1,4 +1,4 @@
-// What the environment asks of a Context (runtime/context.hpp).
+// Reads the configuration of a Context from the environment (runtime/context.hpp).
 #include <cstdlib>
 
 #include "runtime/context.hpp"
@@ -18,7 +18,7 @@ std::filesystem::path default_cache_folder() {
     return folder;
   }
   const std::filesystem::path user = from_environment("XDG_CACHE_HOME");
-  if (user.is_absolute()) return user / "clora";  // the specification ignores relative ones
+  if (user.is_absolute()) return user / "clora";  // the specification says to ignore relative paths
   const std::filesystem::path home = from_environment("HOME");
   return home.empty() ? home : home / ".cache" / "clora";
 }

@@ -1,4 +1,4 @@
-// Descriptor: an open file, closed at the end of a scope without touching errno.
+// Descriptor: an open file descriptor, closed at the end of its scope without changing errno.
 #pragma once
 
 #include <unistd.h>
@@ -10,7 +10,7 @@ namespace clora {
 
 class Descriptor {
  public:
-  // What open() returned; below 0: it failed, and there is nothing to close.
+  // value: the result of open(). If it is negative, the open failed and there is nothing to close.
   explicit Descriptor(int value) noexcept : value_(value) {}
   Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
   Descriptor& operator=(Descriptor&&) = delete;

@@ -14,9 +14,9 @@
 namespace clora {
 namespace {
 
-// Drivers set themselves up when they are first asked for devices, and not all of them guard that:
-// pocl 3.1 crashes where two threads are the first at once. The only state that Contexts share;
-// built at compile time, never destroyed.
+// Drivers initialise on the first device query, and not all of them are thread-safe there: pocl 3.1
+// crashes if two threads make the first query at once. This is the only state that Contexts share;
+// it is constant-initialised and never destroyed.
 constinit std::mutex enumeration;
 
 std::string text_of(cl_device_id device, cl_device_info what) {
@@ -54,8 +54,8 @@ DeviceKind kind_of(cl_device_id id) {
 }
 
 #if defined(__x86_64__)
-// Linux gives a process the registers of matrix tiles when it asks, and all its threads with it:
-// Documentation/arch/x86/xstate.rst of the kernel. May be asked again.
+// Linux grants the tile registers on request, to a process with all its threads:
+// Documentation/arch/x86/xstate.rst of the kernel. Repeated requests are allowed.
 bool may_use_matrix_tiles() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;
@@ -69,8 +69,8 @@ MatrixUnit matrix_unit_of_processor() {
 }
 #endif
 
-// pocl compiles for the processor that this process runs on, with clang's functions for its
-// instructions. Other drivers for CPUs do not know those.
+// pocl compiles for the processor that this process runs on, with clang's intrinsics for its
+// instructions. Other CPU drivers do not support those.
 void describe_processor(Device& device) {
 #if defined(__x86_64__)
   if (device.kind != DeviceKind::cpu || device.platform != "Portable Computing Language") return;
@@ -81,14 +81,14 @@ void describe_processor(Device& device) {
 #endif
 }
 
-// cl_nv_device_attribute_query: of NVIDIA's driver only.
+// cl_nv_device_attribute_query: NVIDIA's driver only.
 MatrixUnit matrix_unit_of_gpu(cl_device_id id) {
   constexpr cl_device_info kComputeCapabilityMajor = 0x4000;
   cl_uint major = 0;
   const cl_int status = clGetDeviceInfo(id, kComputeCapabilityMajor, sizeof major, &major, nullptr);
-  if (status == CL_INVALID_VALUE) return MatrixUnit::none;  // a driver without the extension
+  if (status == CL_INVALID_VALUE) return MatrixUnit::none;  // the driver lacks the extension
   check_opencl(status, "clGetDeviceInfo");
-  if (major == 9) return MatrixUnit::wgmma;  // sm_90 alone has it
+  if (major == 9) return MatrixUnit::wgmma;  // only sm_90 has it
   return major >= 8 ? MatrixUnit::mma : MatrixUnit::none;
 }
 
@@ -102,7 +102,7 @@ std::vector<cl_platform_id> platforms() {
   return found;
 }
 
-// A platform that fails here has none: the devices of the others can be used.
+// A platform whose query fails counts as having no devices; the other platforms remain usable.
 std::vector<cl_device_id> devices_of(cl_platform_id platform) {
   cl_uint count = 0;
   const cl_int status = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
@@ -195,7 +195,7 @@ Device describe_device(cl_device_id id) {
   device.memory_bytes = number_of<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
   device.max_allocation_bytes = number_of<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   device.local_memory_bytes = number_of<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE);
-  // The query answers in bits.
+  // The query returns bits.
   device.base_alignment_bytes =
       std::max<cl_uint>(1, number_of<cl_uint>(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
   device.max_work_group_size = number_of<std::size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE);

@@ -12,7 +12,7 @@ constexpr std::string_view kFile = "device_address.cl";
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 constexpr std::uint64_t kTriedWith = 0x0c10'4a00'add4'e550;
 
-// Whether clSetKernelArgSVMPointer is there: drivers before OpenCL 2.0 have none to call.
+// Whether clSetKernelArgSVMPointer is available: drivers before OpenCL 2.0 lack it.
 bool has_pointer_arguments(cl_device_id device) {
   cl_device_svm_capabilities memory = 0;
   const cl_int status =
@@ -49,7 +49,7 @@ bool DeviceAddresses::are_taken() {
   return *taken_;
 }
 
-// A word in the middle of a buffer is written by its address, and read from the buffer.
+// Writes a word in the middle of a buffer through its address, and reads it back from the buffer.
 bool DeviceAddresses::try_them() {
   try {
     prepare_to_ask();
@@ -60,7 +60,7 @@ bool DeviceAddresses::try_them() {
     set_argument(write_, 1, cl_ulong{kTriedWith});
     launch(write_.get());
     return read_word(1) == kTriedWith;
-  } catch (const Error&) {  // they stay untaken; a Context that is lost says so
+  } catch (const Error&) {  // addresses stay unused; a lost Context throws
     health_->require_usable("device addresses");
     return false;
   }

@@ -1,11 +1,11 @@
-// DeviceAddresses: where blocks of device memory begin in the device's address space, so that a
-// kernel is given a part of one as an address and no sub-buffer has to be made. For the .cpp files
+// DeviceAddresses: the start addresses of blocks of device memory in the device's address space. A
+// kernel then takes part of a block as an address, and no sub-buffer is needed. For the .cpp files
 // of runtime/ only.
 //
-// NVIDIA's driver looks at every sub-buffer that overlaps an argument's at each launch; an address
-// costs nothing, but is more than OpenCL promises of clSetKernelArgSVMPointer, so it is tried first
-// (docs/decisions/sub-buffers.md). The driver does not see that a kernel uses a block bound by its
-// address: the pool frees none before the queue is idle.
+// At each launch, NVIDIA's driver checks every sub-buffer that overlaps an argument's; an address
+// costs nothing. OpenCL does not guarantee this use of clSetKernelArgSVMPointer, so it is tested
+// first (docs/decisions/sub-buffers.md). The driver does not track that a kernel uses a block bound
+// by address: the pool frees no such block before the queue is idle.
 // Threads: one at a time.
 #pragma once
 
@@ -30,8 +30,8 @@ class DeviceAddresses {
   DeviceAddresses(const DeviceAddresses&) = delete;
   DeviceAddresses& operator=(const DeviceAddresses&) = delete;
 
-  // Of the first byte of the buffer's handle(); nothing where kernels take no addresses, or where
-  // the memory is not the pool's. Waits for the device, once for each block.
+  // The address of the first byte of the buffer's handle(); nothing if kernels do not accept
+  // addresses or the memory is not the pool's. Waits for the device, once per block.
   // Errors: device, device_lost.
   std::optional<std::uint64_t> of(const Buffer& buffer);
 
@@ -49,10 +49,10 @@ class DeviceAddresses {
   cl_device_id device_;
   ProgramCache& programs_;
   std::shared_ptr<DeviceHealth> health_;
-  std::optional<bool> taken_;          // nothing: not tried yet
+  std::optional<bool> taken_;          // empty: not tested yet
   OwnedMem words_;                     // two of 64 bits
-  std::array<std::uint64_t, 2> read_;  // a transfer's target: as long-lived as the queue
-  OwnedKernel address_, write_;        // members: a stuck device keeps them
+  std::array<std::uint64_t, 2> read_;  // target of a transfer: must live as long as the queue
+  OwnedKernel address_, write_;        // members, because a stuck device may still use them
 };
 
 }  // namespace clora

@@ -44,7 +44,7 @@ std::string item_sizes_of(cl_device_id id) {
   return fmt::format("{} x {} x {}", sizes[0], sizes[1], sizes[2]);
 }
 
-// Native widths of char, short, int, long, half, float, double; 0: not there.
+// Native vector widths of char, int, half, float, double; 0: unsupported.
 std::string vector_widths_of(cl_device_id id) {
   constexpr std::array kinds{std::pair{"char", CL_DEVICE_NATIVE_VECTOR_WIDTH_CHAR},
                              std::pair{"int", CL_DEVICE_NATIVE_VECTOR_WIDTH_INT},
@@ -124,7 +124,7 @@ bool processes_share_units(const Device& device) {
 }
 
 std::string nvidia_processor_of(const Device& device) {
-  // cl_nv_device_attribute_query: of NVIDIA's driver only.
+  // cl_nv_device_attribute_query: NVIDIA's driver only.
   constexpr cl_device_info kMajor = 0x4000, kMinor = 0x4001;
   cl_uint major = 0, minor = 0;
   if (device.platform != "NVIDIA CUDA") return {};

@@ -1,4 +1,4 @@
-// What a device can do, beyond what Device holds for choosing kernels: for people who look.
+// The capabilities of a device, for display; Device has only the ones that choose kernels.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ struct Capability {
   std::string value;  // "no", "1024 items", "cl_khr_fp16, cl_khr_fp64, ..."
 };
 
-// In the same order for every device; what the driver does not tell is "unknown".
+// In the same order for every device; a value that the driver does not report is "unknown".
 std::vector<Capability> capabilities_of(const Device& device);
 
-// Of the last-level cache before device memory; 0 where the driver tells none.
+// Size of the last-level cache before device memory; 0 if the driver does not report it.
 std::uint64_t cache_bytes_of(const Device& device);
-// The step of the clock by which events are timed; 0 where the driver tells none.
+// Resolution of the clock that times events; 0 if the driver does not report it.
 double clock_step_seconds(const Device& device);
-// Whether processes may share the device's compute units: NVIDIA's MPS is in use, whose control
-// pipe is where the environment or its default says. A kernel may then get fewer units than the
-// device has.
+// Whether processes may share the device's compute units: NVIDIA's MPS is in use, with its control
+// pipe at the path given by the environment or at the default path. A kernel may then get fewer
+// units than the device has.
 bool processes_share_units(const Device& device);
-// "sm_90": what NVIDIA's driver tells of its GPU; empty for other devices.
+// "sm_90": the processor name that NVIDIA's driver reports; empty for other devices.
 std::string nvidia_processor_of(const Device& device);
 
 }  // namespace clora

@@ -13,13 +13,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kLongest = 1e9;     // seconds that a clock's arithmetic can hold
-constexpr double kLookAgain = 0.25;  // a wait looks for itself so often: pocl 3.1 does not call
-                                     // back for every event that failed
-constexpr double kPoll = 1e-3;       // and at least so often where there are no callbacks
+constexpr double kLongest = 1e9;  // seconds; larger values overflow the clock's arithmetic
+// pocl 3.1 does not call back for every event that failed, so a wait with a callback also polls.
+constexpr double kLookAgain = 0.25;  // seconds
+constexpr double kPoll = 1e-3;       // longest pause between polls, in seconds
 constexpr double kWithoutPause = 2e-3, kShortPause = 20e-6;
 
-// The event's state: positive while it is not over, negative where it or the question failed.
+// The event's state: positive while it is not complete, negative if it or the query failed.
 cl_int state_of(cl_event event) {
   cl_int state = CL_QUEUED;
   const cl_int status =
@@ -29,8 +29,8 @@ cl_int state_of(cl_event event) {
 
 }  // namespace
 
-// What the driver's callback reports to. One serves all waits of a Context: one thread waits at a
-// time, and after a wait that has not seen its callback no further one is asked for.
+// Receives the driver's callback. One Signal serves all waits of a Context: one thread waits at a
+// time, and after a wait that ended without its callback no further callback is requested.
 struct DeviceHealth::Signal {
   std::mutex mutex;
   std::condition_variable condition;
@@ -45,7 +45,7 @@ struct DeviceHealth::Signal {
     return orphaned;
   }
 
-  // Whether the callback came within so many seconds.
+  // Whether the callback came within the given time.
   bool wait_for(double seconds) {
     std::unique_lock lock(mutex);
     const bool came = condition.wait_for(lock, Seconds(seconds), [this] { return fired; });
@@ -55,7 +55,7 @@ struct DeviceHealth::Signal {
 
   static void CL_CALLBACK fire(cl_event /*event*/, cl_int status, void* self) {
     auto& signal = *static_cast<Signal*>(self);
-    // Notified under the lock: the waiter may destroy the signal as soon as it has it.
+    // Notifies under the lock: the waiter may destroy the signal as soon as it holds the lock.
     const std::lock_guard lock(signal.mutex);
     signal.fired = true;
     signal.status = status;
@@ -81,7 +81,7 @@ void DeviceHealth::require_usable(std::string_view who) const {
 }
 
 void DeviceHealth::notice(int status, std::string_view who) {
-  // NVIDIA's driver answers with the queue or context after a kernel that crashed.
+  // NVIDIA's driver returns the queue or context status after a kernel crashed.
   const bool gone = status == CL_DEVICE_NOT_AVAILABLE || status == CL_INVALID_DEVICE ||
                     status == CL_INVALID_CONTEXT || status == CL_INVALID_COMMAND_QUEUE;
   if (gone) lose(who, status);
@@ -110,13 +110,13 @@ bool DeviceHealth::passed(cl_event event, std::string_view who) {
   return false;
 }
 
-// Starts what the driver still holds back. A failure shows in the wait that follows.
+// Submits commands that the driver has buffered. A failure is detected by the wait that follows.
 void DeviceHealth::flush() const noexcept {
   if (queue_ != nullptr) clFlush(queue_);
 }
 
-// Between two looks at an event: at first none, later longer, so that a short wait is not made
-// longer and a long one leaves the core to others.
+// Pauses between two polls of an event: at first not at all, then longer, so that a short wait has
+// low latency and a long one leaves the core to others.
 void DeviceHealth::pause(Seconds waited) const {
   const bool at_once = waiting_ == Waiting::looking && waited < Seconds(kWithoutPause);
   if (at_once) {
@@ -126,7 +126,8 @@ void DeviceHealth::pause(Seconds waited) const {
   }
 }
 
-// False where nothing moved for too long; else *status is how the event, or the wait, ended.
+// False if there was no progress for too long; otherwise *status is the final status of the event
+// or the wait.
 bool DeviceHealth::wait_limited(cl_event event, int* status) {
   flush();
   const bool called_back = waiting_ == Waiting::asleep && signal_->ask_for_callback(event);
@@ -137,11 +138,11 @@ bool DeviceHealth::wait_limited(cl_event event, int* status) {
     if (!called_back) {
       pause(Clock::now() - begin);
     } else if (signal_->wait_for(std::min(kLookAgain, stuck_after_seconds_))) {
-      *status = std::min(signal_->status, state_of(event));  // either may tell of a failure
+      *status = std::min(signal_->status, state_of(event));  // either may report a failure
       return true;
     }
     *status = state_of(event);
-    // The callback of a complete event is on its way.
+    // The callback of a complete event is about to come.
     if (*status == CL_COMPLETE && called_back) (void)signal_->wait_for(kLookAgain);
     if (*status <= CL_COMPLETE) return true;
     const bool elsewhere = progressed_ && progressed_();
@@ -185,8 +186,8 @@ void DeviceHealth::finish(std::string_view who) {
   }
 }
 
-// A driver that refuses the marker, or to tell of it, is waited for without a limit, which is not
-// long where the device is gone.
+// If the driver refuses the marker or the query of its state, the wait has no time limit; if the
+// device is gone, it is short.
 bool DeviceHealth::drain() noexcept {
   if (queue_ == nullptr || stuck()) return !stuck();
   cl_event end = nullptr;

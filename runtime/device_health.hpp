@@ -1,15 +1,15 @@
-// DeviceHealth: whether a Context's device still answers, and every wait for it. Shared by the
-// Context, its batches, fences and pool, so that after a loss every call says so at once instead of
-// hanging.
+// DeviceHealth: whether a Context's device still responds, and all waits for it. Shared by the
+// Context, its batches, fences and pool: after a loss every call fails at once instead of hanging.
 //
-// A Context is lost when a command failed on the device, when a wait for it failed, when the device
-// vanished, or when it made no progress for stuck_after_seconds. A lost Context stays lost: make a
-// new one. Failures that leave the device as it was (no memory, a kernel that does not build, a bad
-// argument) do not lose it; docs/reliability.md has the list.
-// After "no progress" the Context is stuck, too: commands may still run, or run later. Its OpenCL
-// objects are then left alone for ever, on purpose: a driver asked to release them could block.
-// Host memory given to an unfinished transfer must stay valid as long as the process lives.
-// A driver that blocks inside an enqueue or a flush cannot be timed: only waits have the limit.
+// A Context is lost when a command failed on the device, a wait for it failed, the device
+// disappeared, or the device made no progress for stuck_after_seconds. A lost Context stays lost:
+// create a new one. Failures that leave the device unchanged (out of memory, a kernel that does not
+// build, a bad argument) do not lose the Context; docs/reliability.md has the list.
+// After "no progress" the Context is also stuck: commands may still run, or run later. Its OpenCL
+// objects are then leaked on purpose, because a driver that is asked to release them may block.
+// Host memory passed to an unfinished transfer must stay valid as long as the process lives.
+// The limit applies to waits only: a driver that blocks inside an enqueue or a flush cannot be
+// timed.
 // Threads: lost(), stuck() and mark_lost() from any; the rest from the Context's.
 #pragma once
 
@@ -27,11 +27,11 @@ namespace clora {
 
 class DeviceHealth {
  public:
-  // How a wait passes its time: asleep until the driver calls back, or looking again and again, at
-  // first without a pause, which takes a core of the host but none of the device's.
+  // How a wait passes the time: asleep until the driver calls back, or polling, at first without a
+  // pause, which occupies a core of the host but none of the device's.
   enum class Waiting { asleep, looking };
 
-  // stuck_after_seconds 0: wait for ever.
+  // stuck_after_seconds 0: waits have no time limit.
   DeviceHealth(std::string device_name, double stuck_after_seconds,
                Waiting waiting = Waiting::asleep);
   ~DeviceHealth();
@@ -39,40 +39,42 @@ class DeviceHealth {
   DeviceHealth& operator=(const DeviceHealth&) = delete;
 
   bool lost() const noexcept { return lost_.load(std::memory_order_acquire); }
-  // Lost because nothing moved. Whoever owns OpenCL objects of the Context must not release them.
+  // Lost because of no progress. The owners of the Context's OpenCL objects must not release them.
   bool stuck() const noexcept { return stuck_.load(std::memory_order_acquire); }
   // Throws Error(device_lost) "who: the context of 'pocl-...' is lost (reason); make a new Context"
-  // where it is.
+  // if the Context is lost.
   void require_usable(std::string_view who) const;
-  // Looks at the status of a call that the driver refused. Errors: device_lost, which also marks
-  // the Context, where it says that the device, or the queue with it, is gone.
+  // Checks the status of an OpenCL call that failed. Errors: device_lost, which also marks the
+  // Context, if the status means that the device, or the queue with it, is gone.
   void notice(int status, std::string_view who);
-  // The first reason is kept.
+  // Only the first reason is kept.
   void mark_lost(std::string_view reason) noexcept;
 
   double stuck_after_seconds() const noexcept { return stuck_after_seconds_; }
 
-  // Whether the event is complete; starts what the queue still holds back where it is not.
-  // Errors: device_lost, which also marks the Context, if the event failed or cannot be asked.
+  // Whether the event is complete; if not, flushes the queue.
+  // Errors: device_lost, which also marks the Context, if the event failed or its status is
+  // unavailable.
   bool passed(cl_event event, std::string_view who);
-  // Blocks until the event is complete, as Waiting says (docs/decisions/waiting.md). Allocates
-  // nothing of its own. Errors: device_lost, which also marks the Context: the event failed, the
-  // wait failed, or nothing moved for stuck_after_seconds. Except in the last case the queue
-  // is idle.
+  // Blocks until the event is complete, in the Waiting mode (docs/decisions/waiting.md). Allocates
+  // no memory itself. Errors: device_lost, which also marks the Context: the event failed, the wait
+  // failed, or there was no progress for stuck_after_seconds. Except in the last case, the queue is
+  // idle.
   void wait(cl_event event, std::string_view who);
-  // The same for everything enqueued on the watched queue. Errors: device_lost; device, where the
-  // driver refused the call and the Context is as it was.
+  // The same for all commands enqueued on the watched queue. Errors: device_lost; device, if the
+  // driver refused the call and the Context is unchanged.
   void finish(std::string_view who);
 
-  // Waits for what the queue still runs after a failure, so that its memory can be freed. False
-  // where that cannot be known: it did not drain within the limit, and the Context is stuck,
-  // now or before; or the driver refused every way to wait.
+  // Waits for the commands that the queue still runs after a failure, so that their memory can be
+  // freed. Returns false if completion is unknown: the queue did not drain within the limit, now or
+  // before, and the Context is stuck; or the driver refused every way to wait.
   bool drain() noexcept;
 
-  // The Context's queue, flushed by a wait; null once the Context goes. Not owned.
+  // Sets the Context's queue, which a wait flushes; null when the Context is destroyed. Not owned.
   void watch(cl_command_queue queue) noexcept { queue_ = queue; }
-  // A wait at its limit asks whether anything else was completed since it was asked before; while
-  // the answer is yes it goes on. Empty: nothing else counts.
+  // A wait that reaches its limit calls `progressed`, which returns whether anything else was
+  // completed since its last call; if so, the wait continues. Empty: nothing else counts as
+  // progress.
   void set_progress(std::function<bool()> progressed) { progressed_ = std::move(progressed); }
 
  private:

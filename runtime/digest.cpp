@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-// Inlined, so that programs linked with clora need no further library.
+// Inlined, so programs linked with clora need no additional library.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

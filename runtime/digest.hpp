@@ -1,5 +1,5 @@
-// Digest: 128 bits that tell two texts apart (XXH3-128). Guards against damage and mix-ups, not
-// against somebody who means harm.
+// Digest: a 128-bit hash that distinguishes two texts (XXH3-128). Protects against damage and
+// mix-ups, not against an attacker.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Free space on a file system, looked up before a large file is written.
+// Free space on a file system, checked before a large file is written.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace clora {
 
-// Throws Error(io), with what is free, unless `bytes` more fit on the file system of `path`, which
-// need not be there yet. Where the system does not say, nothing is required. `who` begins the
-// message. Thread-safe.
+// Throws Error(io), with the free space, unless `bytes` more fit on the file system of `path`,
+// which need not exist yet. If the system does not report its free space, there is no check. `who`
+// starts the message. Thread-safe.
 void require_free_space(const std::filesystem::path& path, std::uintmax_t bytes,
                         std::string_view who);
 

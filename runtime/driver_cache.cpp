@@ -23,12 +23,12 @@ namespace fs = std::filesystem;
 
 constexpr const char* kVariable = "POCL_CACHE_DIR";
 
-// Files that pocl writes again in later processes and never builds anything from.
+// Files that pocl rewrites in later processes and never builds anything from.
 bool is_never_executed(const fs::path& path) {
   return path.filename() == "build.log" || path.filename() == "last_accessed";
 }
 
-// pocl's temporary files lie in the uppermost folder, all others in a folder of their program.
+// pocl's temporary files are in the top-level folder, all others in a folder per program.
 bool is_temporary(const fs::path& path) { return !path.has_parent_path(); }
 
 Descriptor open_lock(const fs::path& path) {
@@ -49,8 +49,8 @@ void wait_for_lock(const Descriptor& lock, int kind) {
   }
 }
 
-// Takes the marks of processes that died out of the folder; whether one of them noted a crash. A
-// kill is no crash: it says nothing about the files.
+// Removes the marks of dead processes from the folder; returns whether one of them recorded a
+// crash. A killed process does not count: a kill does not affect the files.
 bool take_crashes(const fs::path& folder) {
   bool crashed = false;
   std::error_code error;
@@ -64,7 +64,7 @@ bool take_crashes(const fs::path& folder) {
   return crashed;
 }
 
-// In a container every start may have the same process id.
+// The start time makes the name unique: in a container every start may have the same process ID.
 std::string name_of_this_process() {
   return fmt::format("{}-{:x}", ::getpid(),
                      std::chrono::system_clock::now().time_since_epoch().count());
@@ -72,7 +72,7 @@ std::string name_of_this_process() {
 
 }  // namespace
 
-// The folder in the hands of this process.
+// This process's use of the folder.
 class DriverCache::Use {
  public:
   Use(fs::path folder, const Hooks& hooks, std::uintmax_t limit_bytes)
@@ -92,7 +92,7 @@ class DriverCache::Use {
 
   int crash_descriptor() const noexcept { return mark_->descriptor(); }
 
-  // In the process that made it: a child that fork() made has the object, too.
+  // No-op in a child process created by fork(), which has a copy of the object.
   void end() {
     if (::getpid() != process_) return;
     ::unsetenv(kVariable);
@@ -139,14 +139,15 @@ class DriverCache::Use {
     }
   }
 
-  // For a process that is alone.
+  // REQUIRES: no other process uses the folder.
   void clear() {
     fs::remove(checksums());
     fs::remove_all(kernels());
   }
 
-  // A process that is not alone leaves what came after the checksums: another one is using it. Two
-  // that compile one kernel at once write its file twice, and the files may differ.
+  // If other processes use the folder, files newer than the checksums are kept, because they may be
+  // in use. Two processes that compile the same kernel at once write its file twice, and the files
+  // may differ.
   std::size_t remove_damaged(const ChecksumList& list, bool alone) {
     std::error_code absent;
     const fs::file_time_type listed = fs::last_write_time(checksums(), absent);
@@ -160,7 +161,7 @@ class DriverCache::Use {
     return damaged;
   }
 
-  // Files get their times from a clock that is some milliseconds late.
+  // File times come from a clock that lags by a few milliseconds.
   bool is_newer(const std::string& path, fs::file_time_type than) const {
     std::error_code gone;
     const fs::file_time_type written = fs::last_write_time(kernels() / path, gone);
@@ -180,7 +181,7 @@ DriverCache::DriverCache(const fs::path& cache_folder, const Hooks& hooks,
   try {
     use_ = std::make_unique<Use>(fs::absolute(cache_folder / "pocl"), hooks, limit_bytes);
   } catch (const Error& error) {
-    // A folder that cannot be made is no fault of it: the driver may not be pocl at all.
+    // A folder that cannot be created is not worth a warning: the driver may not be pocl at all.
     const bool unsafe = error.code() == ErrorCode::invalid_file;
     hooks.tell(unsafe ? LogLevel::warning : LogLevel::info,
                fmt::format("driver cache: {}; pocl uses its default folder", error.what()));

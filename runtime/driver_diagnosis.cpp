@@ -25,7 +25,8 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Where drivers are registered, and the variable that says so; empty without one.
+// The path where drivers are registered, and the environment variable that sets it; empty if none
+// does.
 struct Registry {
   fs::path path;
   std::string variable;
@@ -38,8 +39,8 @@ Registry registry() {
   return {"/etc/OpenCL/vendors", ""};
 }
 
-// Of the loaders of ocl-icd and Khronos: OCL_ICD_VENDORS is a folder, an .icd file, which is looked
-// for in the usual folder first, or a library.
+// Follows the loaders of ocl-icd and Khronos: OCL_ICD_VENDORS is a folder, a library, or an .icd
+// file, which is searched for in the default folder first.
 std::vector<fs::path> registered_files(const fs::path& path) {
   std::error_code ignored;
   if (path.has_parent_path() && !fs::exists(path, ignored)) return {};
@@ -87,7 +88,7 @@ std::string problem_text(const RegisteredDriver& driver) {
                      driver.problem);
 }
 
-// Whether this process could write files in the folder, after making it where it is missing.
+// Whether this process could write files in the folder, after creating it if it is missing.
 bool could_write(fs::path folder) {
   std::error_code error;
   while (!fs::exists(folder, error)) {
@@ -97,7 +98,7 @@ bool could_write(fs::path folder) {
   return fs::is_directory(folder, error) && ::access(folder.c_str(), W_OK | X_OK) == 0;
 }
 
-// As pocl finds it, which has no device where it cannot write there.
+// The folder that pocl uses; if pocl cannot write to it, it has no device.
 fs::path cache_folder_of_pocl() {
   if (const std::string folder = variable("POCL_CACHE_DIR"); !folder.empty()) return folder;
   if (const std::string user = variable("XDG_CACHE_HOME"); !user.empty()) {

@@ -1,8 +1,8 @@
 // Element types of tensors, as stored on the device and in model files.
 //
-// Quantised types hold a row as blocks of `block_elements` values in `block_bytes` bytes, exactly
-// as GGUF stores them (ggml's block_q4_0 and so on), so that a mapped file goes to the device
-// unchanged. Arithmetic is always float; every type below f32 is storage only.
+// A row of a quantised type is stored as blocks of `block_elements` values in `block_bytes` bytes,
+// exactly as in GGUF (ggml's block_q4_0 etc.), so a mapped file is copied to the device unchanged.
+// Arithmetic is always float; every type below f32 is storage only.
 #pragma once
 
 #include <cstddef>

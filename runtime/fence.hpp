@@ -1,6 +1,6 @@
 // Fence: a point in a queue that can be waited for or polled. Move-only. It may outlive its
 // Context.
-// Threads: of one Context, one at a time.
+// Threads: fences of one Context, one at a time.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace clora {
 class Fence {
  public:
   Fence() = default;  // already passed
-  // Takes over one reference to `event`. health: of the Context whose queue it is in.
+  // Takes ownership of one reference to `event`. health: of the Context that owns the queue.
   Fence(cl_event event, std::shared_ptr<DeviceHealth> health)
       : event_(event), health_(std::move(health)) {}
   Fence(Fence&& other) noexcept
@@ -23,26 +23,26 @@ class Fence {
   Fence& operator=(Fence&& other) noexcept;
   Fence(const Fence&) = delete;
   Fence& operator=(const Fence&) = delete;
-  // Waits for nothing.
+  // Does not wait.
   ~Fence();
 
   // Blocks until all commands before the fence are done.
-  // Errors: device_lost, at once where the Context is lost already; else one of the commands
-  // failed, or nothing moved for stuck_after_seconds, and the Context is lost now.
+  // Errors: device_lost, at once if the Context is already lost. Otherwise a command failed, or
+  // there was no progress for stuck_after_seconds, and the Context is now lost.
   void wait() const;
-  // Whether they are done. Errors: device_lost.
+  // Whether all commands before the fence are done. Errors: device_lost.
   bool passed() const;
 
-  // Waits, then the seconds that the fence's command took on the device, start to end: after
-  // Batch::submit() the last one of the batch. Nothing where the queue does not profile, and for a
-  // fence already passed. Errors: those of wait().
+  // Waits, then returns the seconds that the fence's command took on the device, from start to end;
+  // after Batch::submit() this is the last command of the batch. Nothing if the queue does not
+  // profile, and for a fence that has already passed. Errors: those of wait().
   std::optional<double> device_seconds() const;
 
-  // For OpenCL calls of the caller's own: a wait list, a callback, profiling. Null for a fence
-  // already passed. The Fence keeps its reference: clRetainEvent() an event that is used after the
-  // Fence is gone, and clReleaseEvent() it later.
+  // The event, for the caller's OpenCL calls: a wait list, a callback, profiling. Null for a fence
+  // that has already passed. The Fence keeps its reference: to use the event after the Fence is
+  // gone, call clRetainEvent() and later clReleaseEvent().
   cl_event event() const noexcept { return event_; }
-  // The same with the reference: the caller releases it, and the Fence has passed.
+  // Transfers the reference to the caller, which must release it. The Fence then counts as passed.
   cl_event take_event() noexcept { return std::exchange(event_, nullptr); }
 
  private:

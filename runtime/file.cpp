@@ -20,7 +20,7 @@ namespace {
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-// The size of the regular, non-empty file behind `descriptor`.
+// The size of the open file, which must be regular and not empty.
 std::size_t mappable_size(const std::filesystem::path& path, int descriptor) {
   struct stat facts {};
   if (::fstat(descriptor, &facts) != 0)
@@ -43,21 +43,21 @@ std::string temporary_begin(const std::filesystem::path& path) {
   return fmt::format(".{}.", path.filename().string());
 }
 
-// A name in the same folder, since a rename is atomic only within one file system.
+// A name in the same folder, because a rename is atomic only within one file system.
 std::filesystem::path temporary_name(const std::filesystem::path& path) {
   static std::atomic<unsigned> counter{0};
   return folder_of(path) / fmt::format("{}{}-{}{}", temporary_begin(path), ::getpid(),
                                        counter.fetch_add(1), kTemporaryEnd);
 }
 
-// Removes a temporary file whose writer was killed: a living one holds a lock on it.
+// Removes a temporary file whose writer was killed: a live writer holds a lock on it.
 void remove_if_abandoned(const std::filesystem::path& temporary) noexcept {
   const Descriptor file(::open(temporary.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.value() < 0 || ::flock(file.value(), LOCK_EX | LOCK_NB) != 0) return;
   ::unlink(temporary.c_str());
 }
 
-// The same for all temporary files of `path`. What cannot be removed is in nobody's way.
+// The same for all temporary files of `path`. A file that cannot be removed does no harm.
 void remove_abandoned(const std::filesystem::path& path) {
   const std::string begin = temporary_begin(path);
   std::error_code error;
@@ -70,14 +70,14 @@ void remove_abandoned(const std::filesystem::path& path) {
   }
 }
 
-// Makes the file `temporary` and locks it; -1 with errno where that fails. Somebody who looks for
-// abandoned files may remove it before it is locked: then it is made again.
+// Creates the file `temporary` and locks it; -1 with errno on failure. Another process that removes
+// abandoned files may delete it before it is locked; it is then created again.
 int make_locked(const std::filesystem::path& temporary) {
   for (;;) {
     const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file < 0) return -1;
     struct stat facts {};
-    // A file system without locks: nobody can remove it then either.
+    // On a file system without locks, other processes cannot remove the file either.
     if (::flock(file, LOCK_EX) != 0 || ::fstat(file, &facts) != 0 || facts.st_nlink > 0) {
       return file;
     }
@@ -151,13 +151,13 @@ void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0)
     fail(ErrorCode::io, "{}: writing failed: {}; the old file, if any, is kept", path_.string(),
          reason(errno));
-  // The lock is held until the file has its name: without it another writer would take the
-  // temporary for abandoned.
+  // The lock is held until the file is renamed; otherwise another writer would treat the temporary
+  // file as abandoned.
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)
     fail(ErrorCode::io, "{}: cannot be replaced: {}", path_.string(), reason(errno));
   ::close(std::exchange(descriptor_, -1));
   temporary_.clear();
-  // The rename itself must survive a power cut. A folder that cannot be synced is no lost file.
+  // The rename itself must survive a power failure. A folder that cannot be synced is not an error.
   const Descriptor folder(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.value() >= 0) ::fsync(folder.value());
 }

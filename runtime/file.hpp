@@ -1,9 +1,9 @@
-// Files as the library reads and writes them: read-only mappings, and writes that leave either the
-// whole new file or the whole old one.
+// Reading and writing of files: read-only mappings, and writes that leave either the complete new
+// file or the complete old one.
 //
-// A mapping lives as long as its MappedFile and whatever owner() was given to; views of it die with
-// the last of them. A MappedFile may be read from several threads. A file that another program
-// shortens while it is mapped is outside the contract.
+// A mapping lives as long as its MappedFile and all copies of owner(); views of it are invalid
+// after that. A MappedFile may be read from several threads. Behaviour is undefined if another
+// program shortens a file while it is mapped.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace clora {
 
-// A read-only memory mapping of one whole file.
+// A read-only memory mapping of a complete file.
 class MappedFile {
  public:
   // Errors: not_found (no such file), io (cannot be read), invalid_file (a directory, or empty).
@@ -28,7 +28,7 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const noexcept { return {data_.get(), size_}; }
   const std::filesystem::path& path() const noexcept { return path_; }
-  // Keeps the mapping, and so every view of it, alive after this MappedFile.
+  // Keeps the mapping, and so every view of it, alive after this MappedFile is destroyed.
   std::shared_ptr<const void> owner() const noexcept { return data_; }
 
  private:
@@ -39,10 +39,10 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// A file under construction: it lies under a temporary name (".NAME.PID-N.partial") in the folder
-// of `path` and takes its place in commit(). Destroyed without commit() it is removed and the old
-// file is as it was. A process that is killed leaves the temporary file behind; the next AtomicFile
-// of the same path removes it.
+// A file under construction. It has a temporary name (".NAME.PID-N.partial") in the folder of
+// `path`, and commit() renames it to `path`. If it is destroyed without commit(), it is removed and
+// the old file is unchanged. A process that is killed leaves the temporary file; the next
+// AtomicFile of the same path removes it.
 class AtomicFile {
  public:
   // Errors: io (the folder is missing or not writable).
@@ -55,7 +55,7 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
 
-  // Forces the bytes to the disk and renames the file to `path`, replacing what is there.
+  // Flushes the bytes to disk and renames the file to `path`, replacing an existing file.
   // Errors: io. REQUIRES: called once, nothing written after it.
   void commit();
 
@@ -65,8 +65,8 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-// The file `path` then holds exactly the parts, one after the other. Errors: io; the old file, if
-// there is one, stays whole.
+// Replaces the contents of `path` with the parts, one after the other. Errors: io; an existing old
+// file is unchanged.
 void write_file_atomically(const std::filesystem::path& path,
                            std::span<const std::span<const std::byte>> parts);
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);

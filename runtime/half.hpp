@@ -1,6 +1,7 @@
-// The two 16-bit float formats as bit patterns, on the host: f16 (IEEE binary16) and bf16 (the
-// upper half of an f32). To float is exact for every pattern, subnormals, infinities and NaN
-// included; from float rounds to nearest, ties to even, and a NaN stays a (quiet) NaN.
+// Conversions of the two 16-bit float formats, as bit patterns on the host: f16 (IEEE binary16) and
+// bf16 (the upper half of an f32). Conversion to float is exact for every pattern, including
+// subnormals, infinities and NaN. Conversion from float rounds to nearest, ties to even, and a NaN
+// stays a (quiet) NaN.
 #pragma once
 
 #include <cstdint>

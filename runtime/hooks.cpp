@@ -10,7 +10,7 @@ void call(const Hook& hook, const Args&... arguments) noexcept {
   if (!hook) return;
   try {
     hook(arguments...);
-  } catch (...) {  // the contract of Hooks: a log cannot break the work
+  } catch (...) {  // the contract of Hooks: logging cannot fail the work
   }
 }
 

@@ -1,7 +1,7 @@
-// Hooks: what a Context tells the program that embeds it. The library itself never prints.
+// Hooks: callbacks from a Context to the program that embeds it. The library itself never prints.
 //
 // A hook is called on a thread that uses the Context, never from a driver's callback, and must not
-// call back into the Context. What a hook throws is swallowed: a log cannot break the work.
+// call back into the Context. Exceptions from a hook are swallowed: logging cannot fail the work.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@ namespace clora {
 enum class LogLevel { debug, info, warning, error };
 std::string_view name_of(LogLevel level);
 
-// Device memory taken (bytes > 0) or given back (bytes < 0) by the pool.
+// Device memory allocated (bytes > 0) or returned (bytes < 0) by the pool.
 struct AllocationEvent {
   std::int64_t bytes = 0;
   std::string_view tag;          // name_of(MemoryTag)
-  std::size_t in_use_bytes = 0;  // afterwards, over all tags
+  std::size_t in_use_bytes = 0;  // after the event, over all tags
 };
 
 // A program that the driver builds from source: reported once before the build and once after it.
-// On pocl the first launch of each kernel compiles more. A program that is loaded from the store of
-// built programs is not reported.
+// On pocl, kernels are compiled further at their first launch. A program that is loaded from the
+// program store is not reported.
 struct ProgramBuild {
   std::string_view file;   // "rms_norm.cl"
-  std::size_t number = 1;  // among the Context's builds from source, from 1
-  bool finished = false;   // the report after the build, also where the build failed
+  std::size_t number = 1;  // index of the Context's builds from source, from 1
+  bool finished = false;   // the report after the build, even if the build failed
   double seconds = 0;      // the duration, once finished
 };
 
@@ -37,11 +37,11 @@ struct Hooks {
   // One observation of a named quantity, for a metrics system: "program_cache.hits" 1,
   // "program_cache.build_seconds" 0.42, ... docs/embedding.md lists them.
   std::function<void(std::string_view name, double value)> metric;
-  // For a progress line: a first start builds some ten to twenty programs, a fraction of a second
-  // to a few seconds each. How many there will be is not known in advance.
+  // For a progress line: a first start builds about ten to twenty programs, each in a fraction of a
+  // second to a few seconds. The total number is not known in advance.
   std::function<void(const ProgramBuild&)> build;
 
-  // Each calls its hook where one is set, and lets nothing out.
+  // Each function calls its hook if one is set, and swallows exceptions.
   void tell(LogLevel level, std::string_view message) const noexcept;
   void count(const AllocationEvent& event) const noexcept;
   void measure(std::string_view name, double value) const noexcept;

@@ -6,7 +6,7 @@ bool drain_queue(Context& context) noexcept {
   try {
     context.finish();
     return true;
-  } catch (...) {  // waited for in another way, or not known
+  } catch (...) {  // wait in another way, if that is possible
     return context.health()->drain();
   }
 }

@@ -1,9 +1,9 @@
 // HostHold: host memory that commands on a Context's queue read or write, kept until they are done.
 //
-// A transfer without a wait uses its caller's memory after the call has returned; where an error is
-// thrown in between, that memory must not go before the queue is idle. A HostHold waits
-// for that in its destructor. Where the device is stuck nobody can know when it will touch the
-// memory, so it is left to it for ever: a leak of one step's staging, once in a lost Context.
+// A transfer without a wait uses its caller's memory after the call has returned. If an error is
+// thrown in between, that memory must not be freed before the queue is idle. The destructor of a
+// HostHold waits for that. A stuck device may access the memory at any time, so the memory is then
+// leaked: one step's staging, once per lost Context.
 // Threads: those of its Context, which it must not outlive.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace clora {
 
-// Waits until nothing enqueued on the Context's queue runs. False where that cannot be known.
+// Waits until no enqueued command on the Context's queue is running. False if that is unknown.
 bool drain_queue(Context& context) noexcept;
 
 template <class T>
@@ -39,7 +39,7 @@ class HostHold {
   T& operator*() const noexcept { return *value_; }
   T* operator->() const noexcept { return value_.get(); }
 
-  // Says that a fence after the last use has passed, so that nobody need wait again.
+  // Records that a fence after the last use has passed, so no further wait is needed.
   void mark_idle() noexcept { idle_ = true; }
 
  private:

@@ -10,9 +10,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kSegments = 8;  // that make up the limit
+constexpr std::size_t kSegments = 8;  // segments per limit
 
-// What one compute unit does in a second, at the low end of what devices of the kind reach.
+// Throughput of one compute unit per second, at the low end for the kind of device.
 struct UnitRates {
   double flops;
   double bytes;
@@ -20,7 +20,7 @@ struct UnitRates {
 constexpr UnitRates kCoreOfCpu{50e9, 10e9};
 constexpr UnitRates kUnitOfGpu{30e9, 5e9};
 constexpr double kLaunchSeconds = 3e-6;
-constexpr double kMaxCorrection = 64;  // and its inverse: a wrong clock cannot run away
+constexpr double kMaxCorrection = 64;  // and its inverse: a wrong clock has a bounded effect
 
 UnitRates rates_of(const Device& device) {
   return device.kind == DeviceKind::cpu ? kCoreOfCpu : kUnitOfGpu;
@@ -75,7 +75,7 @@ void InFlightLedger::make_space(Work work) {
   }
 }
 
-// Joins small neighbours, so that many small batches take few segments.
+// Merges small neighbours, so that many small batches need few segments.
 bool InFlightLedger::merge(Work work, cl_event last) {
   if (count_ == 0 || fills_segment(at(count_ - 1).work + work)) return false;
   Segment& newest = at(count_ - 1);
@@ -97,7 +97,7 @@ InFlightLedger::Segment InFlightLedger::pop() {
   begin_ = (begin_ + 1) % kCapacity;
   --count_;
   work_.commands -= oldest.work.commands;
-  work_.seconds = count_ == 0 ? 0 : work_.seconds - oldest.work.seconds;  // no rounding stays
+  work_.seconds = count_ == 0 ? 0 : work_.seconds - oldest.work.seconds;  // no rounding error
   return oldest;
 }
 
@@ -123,7 +123,8 @@ void InFlightLedger::wait_for_oldest() {
   learn(oldest.work.seconds, Clock::now());
 }
 
-// Two segments that were both waited for: the time between their ends is what the second took.
+// If two consecutive segments were both waited for, the time between their ends is the duration of
+// the second.
 void InFlightLedger::learn(double estimated, Clock::time_point ended) {
   if (ended_ != Clock::time_point() && estimated > 0) {
     const double took = std::chrono::duration<double>(ended - ended_).count();

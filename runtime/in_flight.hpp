@@ -1,11 +1,11 @@
-// InFlightLedger: how much of a Context's recorded work the device has before it, over all its
-// batches, and the limit on it. The limit keeps a host that runs ahead from filling a driver's
-// queue, and gives watchdogs and a stuck device's clock something to see: a batch goes out in
-// segments, each with one flush, and a segment waits until the oldest ones have made space.
+// InFlightLedger: the work that a Context has in flight on its device, over all its batches, and
+// the limit on it. The limit keeps a host that runs ahead from filling a driver's queue, and gives
+// watchdogs and the no-progress timer regular completions: a batch is submitted in segments with
+// one flush each, and a segment waits until the oldest ones have made space.
 //
-// Seconds are estimates from each command's Cost by rough rates of the kind of device. The limit on
-// them is corrected by the time that full segments were seen to take. An error of a few times does
-// no harm: work waits a little early or late, results are the same.
+// Seconds are estimates from each command's Cost and rough rates for the kind of device. The limit
+// in seconds is corrected by the measured time of full segments. An error of a small factor does no
+// harm: work waits slightly early or late, and results are the same.
 // No call here allocates. Threads: the Context's.
 #pragma once
 
@@ -39,20 +39,20 @@ class InFlightLedger {
   InFlightLedger(const InFlightLedger&) = delete;
   InFlightLedger& operator=(const InFlightLedger&) = delete;
 
-  // Seconds that the device may need for `cost`, uncorrected: they may be kept.
+  // Estimated device seconds for `cost`, uncorrected, so callers may store them.
   double estimate(Cost cost) const noexcept;
-  // Whether work is as much as one segment may hold: an eighth of the limit.
+  // Whether `work` is as large as one segment may be: an eighth of the limit.
   bool fills_segment(Work work) const noexcept;
-  // Waits for the oldest segments until `work` stays within the limit; work beyond the whole limit
+  // Waits for the oldest segments until `work` fits within the limit; work larger than the limit
   // waits for all of them. Errors: device_lost.
   void make_space(Work work);
-  // `work` was enqueued and flushed, and ends with the event `last`, which is retained.
-  // REQUIRES: make_space() before it was enqueued. Errors: device.
+  // Adds `work`, which has been enqueued and flushed and ends with the event `last`, which is
+  // retained. REQUIRES: make_space() before it was enqueued. Errors: device.
   void add(Work work, cl_event last);
 
-  // Not yet seen to be complete.
+  // Work whose completion has not been observed yet.
   Work work() const noexcept { return work_; }
-  // Lets go of what is complete; whether there was any.
+  // Releases completed segments; returns whether there were any.
   bool reclaim() noexcept;
 
  private:
@@ -60,7 +60,7 @@ class InFlightLedger {
     Work work;
     cl_event last = nullptr;
   };
-  // Two neighbours never fit one segment, so that 4 * 8 of them reach both limits.
+  // Two neighbours never fit in one segment, so 4 * 8 of them reach both limits.
   static constexpr std::size_t kCapacity = 64;
 
   Segment& at(std::size_t i) { return ring_[(begin_ + i) % kCapacity]; }
@@ -79,7 +79,7 @@ class InFlightLedger {
   std::array<Segment, kCapacity> ring_;
   std::size_t begin_ = 0;
   std::size_t count_ = 0;
-  std::chrono::steady_clock::time_point ended_;  // of the segment before the oldest; 0: not seen
+  std::chrono::steady_clock::time_point ended_;  // of the segment before the oldest; 0: unknown
 };
 
 }  // namespace clora

@@ -15,7 +15,7 @@ struct Location {
   std::size_t line = 1, column = 1;
 };
 
-// Of the byte at `offset`; columns count bytes.
+// Line and column of the byte at `offset`; columns count bytes.
 Location location_of(std::string_view text, std::size_t offset) {
   const std::string_view before = text.substr(0, offset);
   const std::size_t line_end = before.rfind('\n');
@@ -24,7 +24,7 @@ Location location_of(std::string_view text, std::size_t offset) {
           before.size() - line_begin + 1};
 }
 
-// The document and what errors say of it.
+// The document and its location for error messages.
 struct Document {
   std::string_view text, source;
   std::size_t first_line;
@@ -39,14 +39,14 @@ template <class... Args>
        fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The bytes of a string from its opening quote on; to the end of the text where it is not closed.
+// The length of a string from its opening quote; up to the end of the text if it is not terminated.
 std::size_t string_length(std::string_view text) {
   std::size_t at = 1;
   while (at < text.size() && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
   return std::min(at + 1, text.size());
 }
 
-// One pass over the bytes, so that nothing deep or long is ever built. What is not JSON is left to
+// A single pass over the bytes, so that nothing deep or long is ever built. Invalid JSON is left to
 // the parser.
 void check_limits(const Document& document, const JsonLimits& limits) {
   const std::string_view text = document.text;
@@ -74,7 +74,8 @@ void check_limits(const Document& document, const JsonLimits& limits) {
   }
 }
 
-// What stands at an offset, for the message: printable, or the byte's number.
+// Describes the byte at an offset for the message: the character if it is printable, otherwise its
+// number.
 std::string found_at(std::string_view text, std::size_t offset) {
   if (offset >= text.size()) return "the text ends";
   const auto byte = static_cast<unsigned char>(text[offset]);
@@ -82,13 +83,13 @@ std::string found_at(std::string_view text, std::size_t offset) {
   return fmt::format("the byte 0x{:02x} was not expected", byte);
 }
 
-// For the parser: watches the keys of each object for one that comes twice.
+// A parser callback that rejects duplicate keys within an object.
 template <class Json>
 class UniqueKeys {
  public:
   explicit UniqueKeys(std::string_view source) : source_(source) {}
 
-  // `depth` counts the arrays and objects around the event; a key is inside of its object.
+  // `depth` counts the arrays and objects around the event; a key is inside its object.
   bool operator()(int depth, typename Json::parse_event_t event, Json& parsed) {
     const auto level = static_cast<std::size_t>(depth);
     if (event == Json::parse_event_t::object_start) {
@@ -105,7 +106,7 @@ class UniqueKeys {
 
  private:
   std::string_view source_;
-  std::vector<std::unordered_set<std::string>> keys_;  // by the depth of their object
+  std::vector<std::unordered_set<std::string>> keys_;  // indexed by the depth of their object
 };
 
 template <class Json>
@@ -113,7 +114,7 @@ std::string text_of(const Json& value, int indent) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// A number of such a value would lie outside of 64 bits where it is kept as a double.
+// Doubles are rejected: the parser stores integers beyond 64 bits as doubles.
 template <class Json>
 std::optional<std::int64_t> as_integer(const Json& value) {
   if (value.is_number_unsigned()) {
@@ -127,7 +128,7 @@ std::optional<std::int64_t> as_integer(const Json& value) {
   return std::nullopt;
 }
 
-// Depth and length are bounded, so that the excerpt of a large value costs no more than its limit.
+// Depth and length are bounded, so the excerpt of a large value costs no more than its limit.
 template <class Json>
 std::string excerpt_of(const Json& value, std::size_t limit) {
   std::string text;
@@ -153,10 +154,10 @@ Json parse_json(std::string_view text, std::string_view source, const JsonLimits
   try {
     return limits.unique_keys ? Json::parse(text, UniqueKeys<Json>(source)) : Json::parse(text);
   } catch (const typename Json::parse_error& error) {
-    // The offset counts from 1 and is 0 where the text is empty.
+    // The offset counts from 1; it is 0 if the text is empty.
     const std::size_t offset = error.byte > 0 ? error.byte - 1 : 0;
     fail_at(document, offset, "not valid JSON: {}", found_at(text, offset));
-  } catch (const typename Json::out_of_range&) {  // it does not say where
+  } catch (const typename Json::out_of_range&) {  // it has no position
     const bool one_line = text.find('\n') == std::string_view::npos;
     fail(ErrorCode::invalid_file, "{}:{} not valid JSON: a number is out of range", source,
          one_line ? fmt::format(" line {}:", first_line) : "");

@@ -1,8 +1,9 @@
-// JSON (RFC 8259) from files and clients that nobody vouches for.
+// JSON (RFC 8259) from untrusted files and clients.
 //
-// parse_json() is the only way in and json_text() the only way out: input is limited before it is
-// parsed, and no bytes whatever make the output throw. JsonObject reads the keys of an object; its
-// errors name the file, the key, what was required and what was got. Pure functions; thread-safe.
+// All parsing goes through parse_json() and all output through json_text(): input is limited before
+// it is parsed, and no input bytes make the output throw. JsonObject reads the keys of an object;
+// its errors name the file, the key, what was required and what was got. Pure functions;
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -17,40 +18,40 @@
 
 namespace clora {
 
-// What a document may have. The parser needs up to some twenty times the document's bytes.
+// Limits of a document. The parser needs up to about twenty times the document's bytes.
 struct JsonLimits {
   std::size_t bytes = std::size_t{256} << 20U;
-  std::size_t depth = 64;  // of arrays and objects in one another
+  std::size_t depth = 64;  // of nested arrays and objects
   std::size_t string_bytes = std::size_t{16} << 20U;
-  // Whether a key that one object has twice is an error. RFC 8259 leaves it open; a parser keeps
-  // the last value in silence.
+  // Whether a duplicate key in an object is an error. RFC 8259 leaves it open; by default the
+  // parser silently keeps the last value.
   bool unique_keys = false;
 };
 
-// The document in `text`. `source` is the file or the request that errors name. Json is
+// Parses the document in `text`. `source` is the file or the request for error messages. Json is
 // nlohmann::json, or nlohmann::ordered_json, which keeps the order of keys but takes time quadratic
-// in the keys of an object. Errors: invalid_file, with line and column, for text that is not one
-// JSON document or is beyond a limit; lines count from `first_line`, for a document inside a longer
-// text.
+// in the number of keys of an object. Errors: invalid_file, with line and column, for text that is
+// not one JSON document or exceeds a limit; lines count from `first_line`, for a document inside a
+// longer text.
 template <class Json = nlohmann::json>
 Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits = {},
                 std::size_t first_line = 1);
 
-// The value on one line (indent < 0) or indented. Bytes that are not UTF-8 become U+FFFD, numbers
-// that are not finite null.
+// The value on one line (indent < 0) or indented. Bytes that are not UTF-8 become U+FFFD; numbers
+// that are not finite become null.
 std::string json_text(const nlohmann::json& value, int indent = -1);
 std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
 
-// At most `limit` bytes of the value as JSON, for messages: longer ones are cut and end in "...".
+// At most `limit` bytes of the value as JSON, for messages: longer text is cut and ends in "...".
 std::string json_excerpt(const nlohmann::json& value, std::size_t limit = 60);
 std::string json_excerpt(const nlohmann::ordered_json& value, std::size_t limit = 60);
 
-// The keys of an object that its owner keeps alive. A key that is null counts as absent.
+// The keys of an object that the caller keeps alive. A key that is null counts as absent.
 template <class Json>
 class JsonObject {
  public:
-  // Errors: invalid_file where the value is not an object. `path` is where the object stands in
-  // the document, empty for the document itself: "rope_scaling".
+  // Errors: invalid_file if the value is not an object. `path` is the path of the object in the
+  // document, empty for the document itself: "rope_scaling".
   JsonObject(const Json& value, std::string_view source, std::string path = {})
       : value_(&value), source_(source), path_(std::move(path)) {
     if (!value.is_object()) wrong_kind("", "an object", value);
@@ -70,15 +71,15 @@ class JsonObject {
     return JsonObject(*value, source_, name_of_key(key));
   }
 
-  // Errors, of these and of those below: invalid_file for a value of another kind, or a number that
-  // the type does not hold.
+  // Errors of these and the functions below: invalid_file for a value of another kind, or a number
+  // that the type cannot represent.
   std::optional<std::int64_t> find_integer(std::string_view key) const;
   std::optional<double> find_number(std::string_view key) const;  // finite
   std::optional<std::string> find_text(std::string_view key) const;
   std::optional<bool> find_flag(std::string_view key) const;
   std::optional<std::vector<std::string>> find_texts(std::string_view key) const;
 
-  // The same of a key that must be there. Errors: invalid_file, too, where it is not.
+  // The same for required keys. Errors: also invalid_file if the key is absent.
   std::int64_t integer(std::string_view key) const { return required(key, find_integer(key)); }
   double number(std::string_view key) const { return required(key, find_number(key)); }
   std::string text(std::string_view key) const { return required(key, find_text(key)); }
@@ -91,7 +92,7 @@ class JsonObject {
          json_excerpt(value));
   }
 
-  // "rope_scaling.factor" of "factor", for messages.
+  // "rope_scaling.factor" for "factor", for messages.
   std::string name_of_key(std::string_view key) const {
     if (path_.empty()) return key.empty() ? "the document" : std::string(key);
     return key.empty() ? path_ : fmt::format("{}.{}", path_, key);

@@ -1,4 +1,4 @@
-// The kernel files of cl/, embedded at build time. Nothing here knows a kernel by name.
+// The kernel files of cl/, embedded at build time. Nothing here refers to a kernel by name.
 #pragma once
 
 #include <span>

@@ -43,7 +43,7 @@ std::string embedded(const std::string& file, std::string_view included_by) {
        file, included_by);
 }
 
-// The file named by a line `#include "file"`, or empty.
+// The file named by a line `#include "file"`, or an empty string.
 std::string included_file(std::string_view line) {
   const auto skip = [&line](std::string_view word) {
     line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
@@ -76,7 +76,7 @@ class Resolver {
     for (int number = 1; std::getline(lines, line); ++number) {
       const std::string include = included_file(line);
       if (include.empty()) {
-        if (!is_pragma_once(line)) text_ += line;  // said of the one text, it would be a warning
+        if (!is_pragma_once(line)) text_ += line;  // in the single text it would cause a warning
         text_ += '\n';
       } else {
         append(include, file);
@@ -93,7 +93,7 @@ class Resolver {
   std::string text_;
 };
 
-// Where a line of the text for the driver comes from.
+// The file and line that a line of the driver's text comes from.
 struct Origin {
   std::string file;
   int line = 0;
@@ -141,10 +141,11 @@ std::string stand_alone_text(const std::string& text) {
   std::istringstream lines(text);
   std::string result;
   std::string line;
-  std::getline(lines, line);  // the #line of the file itself
+  std::getline(lines, line);  // the #line directive of the file itself
   while (std::getline(lines, line)) {
     const bool directive = line.starts_with("#line ");
-    // No line comment: it would go on with the one that the file begins with, where its head is.
+    // Not a line comment: it would continue the line comment at the start of the file, which is the
+    // file's header.
     result += directive ? fmt::format("/* line {} */\n", line.substr(6)) : line + '\n';
   }
   return result;

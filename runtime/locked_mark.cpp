@@ -23,8 +23,8 @@ bool lock_at_once(const Descriptor& file) {
   return file.value() >= 0 && ::flock(file.value(), LOCK_EX | LOCK_NB) == 0;
 }
 
-// Removes what an earlier process left under this name: process ids come again, in a container
-// soon.
+// Removes a mark that an earlier process left under this name: process IDs are reused, in a
+// container soon.
 void remove_if_abandoned(const fs::path& path) {
   const Descriptor file = open_to_read(path);
   if (lock_at_once(file)) ::unlink(path.c_str());
@@ -47,13 +47,13 @@ Descriptor make(const fs::path& path, std::string_view content) {
 
 LockedMark::LockedMark(fs::path path, std::string_view content)
     : path_(std::move(path)), file_(make(partial_of(path_), content)) {
-  // It gets its name once it is locked: a mark without a lock is a dead process's.
+  // The mark is renamed after it is locked: an unlocked mark would count as a dead process's.
   if (::rename(partial_of(path_).c_str(), path_.c_str()) != 0) {
     fail(ErrorCode::io, "{}: cannot be named: {}", path_.string(), reason(errno));
   }
 }
 
-LockedMark::~LockedMark() { ::unlink(path_.c_str()); }  // before the lock goes with the descriptor
+LockedMark::~LockedMark() { ::unlink(path_.c_str()); }  // before the descriptor releases the lock
 
 std::optional<DeadMark> take_dead_mark(const fs::path& path) {
   if (path.extension() == kPartialEnd) return std::nullopt;

@@ -1,6 +1,6 @@
-// A file that marks what a process is doing, locked (flock) as long as the process lives: a mark
-// without a lock was left by a process that died. The lock falls with the process, however that
-// ends; it cannot be mistaken for another process of the same number, and it holds between
+// A file that marks an activity of a process and stays locked (flock) as long as the process lives:
+// an unlocked mark belongs to a process that died. The lock is released however the process ends.
+// A mark cannot be confused with a process that reuses the same process ID, and it works between
 // containers that share a folder.
 #pragma once
 
@@ -13,10 +13,10 @@
 
 namespace clora {
 
-// The end of the names of files that are not finished: marks before they are locked.
+// The suffix of unfinished files: marks before they are locked.
 inline constexpr std::string_view kPartialEnd = ".partial";
 
-// Makes the mark, and removes it when destroyed. Owned by one thread.
+// Creates the mark, and removes it in the destructor. Owned by one thread.
 class LockedMark {
  public:
   // Errors: io.
@@ -25,7 +25,7 @@ class LockedMark {
   LockedMark& operator=(const LockedMark&) = delete;
   ~LockedMark();
 
-  // To write more into it; open as long as the mark lives.
+  // For writing more to the file; open as long as the mark exists.
   int descriptor() const noexcept { return file_.value(); }
 
  private:
@@ -33,13 +33,13 @@ class LockedMark {
   Descriptor file_;
 };
 
-// The mark of a process that died, locked by this one until it is destroyed.
+// The mark of a process that died, locked by this process until it is destroyed.
 struct DeadMark {
   Descriptor lock;
   std::string content;
 };
-// Nothing while the process lives, where it removed its mark just now, or where the mark is not
-// finished. Errors: io.
+// Nothing if the process is alive, if it removed its mark just now, or if the mark is unfinished.
+// Errors: io.
 std::optional<DeadMark> take_dead_mark(const std::filesystem::path& path);
 
 }  // namespace clora

@@ -15,15 +15,15 @@ bool overlap(const Lifetime& a, const Lifetime& b) {
 }
 
 struct Placed {
-  std::size_t index;  // of the lifetime
+  std::size_t index;  // index of the lifetime
   std::size_t offset;
   std::size_t bytes;  // rounded up
 };
 
-// One block: what lies in it, by offset.
+// One block with its temporaries, sorted by offset.
 class Chunk {
  public:
-  // The lowest offset where `wanted` bytes fit beside all that lives at the same time.
+  // The lowest offset where `wanted` bytes overlap nothing that is live at the same time.
   std::size_t find(std::span<const Lifetime> lifetimes, const Lifetime& lifetime,
                    std::size_t wanted) const {
     std::size_t offset = 0;
@@ -96,7 +96,7 @@ MemoryPlan plan_apart(std::span<const Lifetime> lifetimes) {
 }
 
 std::size_t peak_live_bytes(std::span<const Lifetime> lifetimes, std::size_t alignment) {
-  std::map<std::size_t, std::ptrdiff_t> change;  // at a command, in bytes
+  std::map<std::size_t, std::ptrdiff_t> change;  // in bytes, by command
   for (const Lifetime& lifetime : lifetimes) {
     const auto bytes = static_cast<std::ptrdiff_t>(round_up(lifetime.bytes, alignment));
     change[lifetime.first] += bytes;

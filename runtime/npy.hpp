@@ -1,5 +1,5 @@
-// The beginning of NumPy's .npy files (numpy.lib.format, version 1); the elements follow it, little
-// endian and in C order. Reading is for tools (tools/clc/npy.hpp). Pure; thread-safe.
+// The header of NumPy's .npy files (numpy.lib.format, version 1); the elements follow it, little
+// endian and in C order. Tools read these files (tools/clc/npy.hpp). Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace clora {
 
-// All bytes before the elements; a multiple of 64 of them, as NumPy writes it. element: as NumPy
-// names the type, "<f4". shape: empty for one value.
+// All bytes before the elements; as in NumPy, their number is a multiple of 64. element: NumPy's
+// name of the type, "<f4". shape: empty for a single value.
 std::string npy_head(std::string_view element, std::span<const std::int64_t> shape);
 
 }  // namespace clora

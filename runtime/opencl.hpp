@@ -1,6 +1,5 @@
-// OpenCL as the runtime sees it: the C headers, status checks and owning handles. For the .cpp
-// files of runtime/ only; public headers use runtime/opencl_handles.hpp, which needs no OpenCL
-// header.
+// The runtime's view of OpenCL: the C headers, status checks and owning handles. For the .cpp files
+// of runtime/ only; public headers use runtime/opencl_handles.hpp, which needs no OpenCL header.
 #pragma once
 
 #define CL_TARGET_OPENCL_VERSION 300
@@ -16,20 +15,21 @@
 
 namespace clora {
 
-// "CL_OUT_OF_RESOURCES", or "OpenCL status -9999" for a number the specification does not name.
+// "CL_OUT_OF_RESOURCES", or "OpenCL status -9999" for a number that the specification does not
+// name.
 std::string opencl_status_text(cl_int status);
 
 // Throws Error(device) naming `call` unless status is CL_SUCCESS.
 void check_opencl(cl_int status, std::string_view call);
 
-// Enqueues zeros for `bytes` bytes from `offset` on, by words: with a pattern of one byte NVIDIA's
-// driver 580 never returns where they are more than 2 GiB, and loses the context where they lie
-// beyond; with words it is taken to do so beyond 8 GiB, so nobody fills there. event: of the last
-// command; null: none is wanted. REQUIRES: offset a multiple of 4.
+// Enqueues a fill of `bytes` bytes from `offset` on with zero words. With a one-byte pattern,
+// NVIDIA's driver 580 never returns for fills of more than 2 GiB, and loses the context if the
+// range is beyond 2 GiB. With words the same is expected beyond 8 GiB, so nothing fills there.
+// event: of the last command; null if none is wanted. REQUIRES: offset is a multiple of 4.
 cl_int enqueue_zeros(cl_command_queue queue, cl_mem mem, std::size_t offset, std::size_t bytes,
                      cl_event* event);
 
-// Whether an allocation that failed so may succeed once memory is freed.
+// Whether an allocation that failed with this status may succeed once memory is freed.
 bool means_no_memory(cl_int status) noexcept;
 
 // An owned OpenCL object, released on destruction.

@@ -1,4 +1,4 @@
-// The OpenCL handle types as opaque pointers, so that a public header names them without <CL/cl.h>.
+// The OpenCL handle types as opaque pointers, so public headers can name them without <CL/cl.h>.
 #pragma once
 
 struct _cl_platform_id;

@@ -1,6 +1,6 @@
-// PinnedMemory: a little host memory that a GPU reads and writes by itself. Transfers between it
-// and tensors (Context::write_async, read_async) do not keep the caller, where the driver copies
-// other memory before or after and waits for that.
+// PinnedMemory: a small amount of host memory that a GPU accesses directly. Transfers between it
+// and tensors (Context::write_async, read_async) do not block the caller. For other host memory the
+// driver makes an extra copy and waits for it.
 // Threads: those of its Context, which it must not outlive.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace clora {
 
-// A buffer of the driver's, mapped as long as it lives; plain memory where the driver gives none.
-// Nothing may use it any more when it dies.
+// A buffer of the driver, mapped as long as this object lives; plain memory if the driver provides
+// none. REQUIRES: nothing uses it when it is destroyed.
 class PinnedBytes {
  public:
   PinnedBytes(cl_context context, cl_command_queue queue, std::size_t bytes);

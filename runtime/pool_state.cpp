@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::size_t kLargestSlab = std::size_t{32} << 20U;
 constexpr std::size_t kSmallestSlab = std::size_t{1} << 20U;
-constexpr std::size_t kSlabsInLimit = 32;  // a slab takes at most this part of the limit
-constexpr std::size_t kPiecesInSlab = 4;   // what is larger than this part has a block of its own
-constexpr std::size_t kCachedPart = 4;     // of the limit may be cached
-constexpr std::size_t kSmallestPiece = 1024;  // it bounds the sub-buffers that a slab can have
+constexpr std::size_t kSlabsInLimit = 32;  // limit / slab size, at least
+constexpr std::size_t kPiecesInSlab = 4;   // slab size / largest piece; larger requests get a block
+constexpr std::size_t kCachedPart = 4;     // limit / largest cached size
+constexpr std::size_t kSmallestPiece = 1024;  // limits the sub-buffers per slab
 constexpr std::size_t kPage = 4096;
 
 std::size_t limit_of(const PoolConfig& config, const Device& device) {
@@ -78,7 +78,7 @@ PoolState::PoolState(cl_context context, const Device& device, PoolConfig pool_c
 
 PoolState::~PoolState() = default;
 
-// Sizes that differ by little are made equal, so that a hole left by one fits the next.
+// Rounds sizes so that similar sizes become equal and a freed piece fits the next request.
 std::size_t PoolState::piece_bytes(std::size_t wanted) const noexcept {
   const std::size_t step = std::max(granule_, std::bit_floor(wanted) / 16);
   return round_up(std::max<std::size_t>(wanted, 1), step);
@@ -124,7 +124,7 @@ bool PoolState::take_block(Allocation& allocation, int& status) {
   return true;
 }
 
-// A cached block of this size or one that is at most an eighth larger, or null.
+// Returns a cached block of this size or at most an eighth larger, or null.
 std::unique_ptr<DeviceBlock> PoolState::take_cached(std::size_t bytes) {
   const auto found = cached_.lower_bound(bytes);
   if (found == cached_.end() || found->first > bytes + bytes / 8) return nullptr;
@@ -134,13 +134,14 @@ std::unique_ptr<DeviceBlock> PoolState::take_cached(std::size_t bytes) {
   return block;
 }
 
-// Throws where a call was refused; a device that is gone loses the Context.
+// Throws if a call was refused; if the device is gone, the Context is marked lost.
 void PoolState::accept(int status, std::string_view call) const {
   if (config.health != nullptr) config.health->notice(status, call);
   check_opencl(status, call);
 }
 
-// A new block, or null and why. Cached memory is freed where the limit leaves none.
+// Returns a new block, or null with the reason in `status`. Frees cached memory if the limit
+// requires it.
 std::unique_ptr<DeviceBlock> PoolState::create(std::size_t bytes, int& status) {
   const std::size_t limit = statistics_.limit_bytes;
   status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
@@ -188,7 +189,7 @@ void PoolState::give_back(Allocation& allocation) noexcept {
     try {
       cached_.emplace(bytes, std::move(allocation.own));
       cached_bytes_ += bytes;
-    } catch (...) {  // no memory for the list's node: the block is freed instead
+    } catch (...) {  // no memory for the list node: the block is freed instead
       (void)drain();
     }
   }
@@ -213,8 +214,8 @@ void PoolState::count(std::int64_t bytes, const Allocation& allocation) noexcept
   config.hooks.count({bytes, name_of(allocation.tag), s.in_use_bytes});
 }
 
-// Waits where it must: a driver keeps memory until its last command is done, but sees no command
-// that was given the memory's address.
+// Waits for the queue if kernels were given addresses: a driver keeps memory until its last command
+// is done, but does not track commands that use the memory by address.
 bool PoolState::drain() const noexcept {
   return !gave_addresses || config.health == nullptr || config.health->drain();
 }

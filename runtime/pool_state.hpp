@@ -1,4 +1,4 @@
-// PoolState: what a BufferPool and its Buffers share. Private to runtime/buffer_pool.cpp.
+// PoolState: the state shared by a BufferPool and its Buffers. Private to runtime/buffer_pool.cpp.
 #pragma once
 
 #include <map>
@@ -29,19 +29,20 @@ struct PoolState {
   PoolState(const PoolState&) = delete;
   PoolState& operator=(const PoolState&) = delete;
 
-  // Fills `allocation`, whose tag and wanted are given. Errors: out_of_memory.
+  // Fills in `allocation`, whose tag and wanted are set. Errors: out_of_memory.
   void allocate(Allocation& allocation);
   void give_back(Allocation& allocation) noexcept;
   std::unique_ptr<DeviceBlock> wrap(std::span<const std::byte> bytes,
                                     std::shared_ptr<const void> owner);
-  // Frees cached memory until at most keep_bytes of it are left; none where the device is stuck.
+  // Frees cached memory until at most keep_bytes of it are left; frees nothing if the device is
+  // stuck.
   void trim(std::size_t keep_bytes) noexcept;
   [[noreturn]] void refuse(std::size_t bytes, MemoryTag tag, int status) const;
   MemoryStatistics statistics() const;
 
   PoolConfig config;
   std::size_t wrapped_bytes = 0;
-  bool gave_addresses = false;  // of blocks, to kernels
+  bool gave_addresses = false;  // whether kernels were given addresses of blocks
 
  private:
   bool drain() const noexcept;
@@ -61,12 +62,12 @@ struct PoolState {
   DeviceKind kind_ = DeviceKind::other;
   std::size_t memory_bytes_ = 0;
   std::size_t max_allocation_bytes_ = 0;
-  std::size_t granule_ = 0;     // pieces are multiples of it
-  std::size_t slab_bytes_ = 0;  // of a new slab
+  std::size_t granule_ = 0;     // piece sizes are multiples of it
+  std::size_t slab_bytes_ = 0;  // size of a new slab
   Slabs slabs_;
-  std::multimap<std::size_t, std::unique_ptr<DeviceBlock>> cached_;  // blocks of their own, by size
+  std::multimap<std::size_t, std::unique_ptr<DeviceBlock>> cached_;  // separate blocks, by size
   std::size_t cached_bytes_ = 0;                                     // in cached_
-  std::size_t own_bytes_ = 0;                                        // in use, not of slabs
+  std::size_t own_bytes_ = 0;                                        // separate blocks in use
   std::size_t own_blocks_ = 0;
   MemoryStatistics statistics_;  // in_use, rounding, high_water, limit and by_tag only
 };

@@ -29,7 +29,7 @@ void require_private(const fs::path& path, const struct stat& facts) {
        std::generic_category().message(error));
 }
 
-// Folders above a cache folder may belong to anybody, so only their existence matters.
+// Parents of a cache folder may belong to any user, so only their existence matters.
 void make_folders_above(const fs::path& folder) {
   const fs::path parent = folder.parent_path();
   struct stat facts {};

@@ -1,8 +1,8 @@
-// Folders whose files run as code in this process: nobody else may be able to write there.
+// Folders whose files run as code in this process: no other user may be able to write to them.
 //
-// A file or folder counts as private where it belongs to the effective user of the process, or to
-// root, and neither its group nor others may write to it. Whoever may write to a parent folder can
-// at most put another folder in its place, which is then not private. Thread-safe.
+// A file or folder is private if it belongs to the effective user of the process, or to root, and
+// neither its group nor others may write to it. A user who may write to a parent folder can only
+// replace the folder with another one, which is then not private. Thread-safe.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,8 @@
 
 namespace clora {
 
-// Makes the folder and those above it that are missing, with mode 0700; one that is there must be
-// private. Errors: io; invalid_file where it is not private.
+// Creates the folder and its missing parents with mode 0700; an existing folder must be private.
+// Errors: io; invalid_file if it is not private.
 void make_private_folder(const std::filesystem::path& folder);
 
 // Throws invalid_file unless the folder is private or absent.

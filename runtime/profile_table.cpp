@@ -1,4 +1,4 @@
-// Profiler::table(): the report for people.
+// Profiler::table(): the profile as text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::size_t name_width(const std::vector<OpTime>& rows) {
   return std::min(width, kWidestName);
 }
 
-// Nothing where the op declares no cost, rather than a rate of zero.
+// Empty if the op declares no cost, instead of a rate of zero.
 std::string rate(double amount, double seconds) {
   return amount > 0 && seconds > 0 ? fmt::format("{:.1f}", amount / seconds * 1e-9) : "";
 }

@@ -9,7 +9,7 @@
 namespace clora {
 namespace {
 
-// Events are looked at once so many are pending, and again after as many more.
+// Number of new pending commands after which events are polled.
 constexpr std::size_t kCollectEvery = 2048;
 
 std::optional<std::uint64_t> time_of(cl_event event, cl_profiling_info what) {
@@ -23,7 +23,7 @@ bool is_over(cl_event event) {
   check_opencl(
       clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr),
       "profiler: clGetEventInfo");
-  return state <= CL_COMPLETE;  // below: it failed
+  return state <= CL_COMPLETE;  // negative: it failed
 }
 
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -65,7 +65,7 @@ void Profiler::add(std::size_t op, cl_event event) {
 void Profiler::wait_for_last() {
   const cl_event last = pending_.back().event;
   if (health_ != nullptr) return health_->wait(last, "profiler");
-  // A command that failed is no error here: it is counted as untimed.
+  // A failed command is not an error here: it is counted as untimed.
   const cl_int status = clWaitForEvents(1, &last);
   if (status != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) {
     check_opencl(status, "profiler: clWaitForEvents");
@@ -74,12 +74,12 @@ void Profiler::wait_for_last() {
 
 void Profiler::collect() {
   if (pending_.empty()) return;
-  if (health_ != nullptr && health_->lost()) return collect_completed();  // what ran before
+  if (health_ != nullptr && health_->lost()) return collect_completed();  // completed commands
   wait_for_last();
   read_first(pending_.size());
 }
 
-// In an in-order queue what is over comes first.
+// In an in-order queue, completed commands come first.
 void Profiler::collect_completed() {
   const auto over = std::ranges::partition_point(
       pending_, [](const Pending& pending) { return is_over(pending.event); });
@@ -128,9 +128,10 @@ void Profiler::count(const Timed& command) {
   last_end_ns_ = std::max(last_end_ns_, command.end_ns);
 }
 
-// A device has a clock of its own, which may drift. The time at which a command was queued is known
-// by both clocks: by the device's exactly, by the host's within the call that enqueued it. So of
-// the commands read together the one enqueued fastest sets the difference for all.
+// The device has a separate clock, which may drift. The time at which a command was queued is known
+// on both clocks: exactly on the device's, and within the enqueue call on the host's. Of the
+// commands read together, the one with the shortest enqueue call therefore sets the clock offset
+// for all.
 void Profiler::put_into_trace(const std::vector<Timed>& commands) {
   if (commands.empty()) return;
   const auto& sharpest = *std::ranges::min_element(
@@ -142,8 +143,8 @@ void Profiler::put_into_trace(const std::vector<Timed>& commands) {
            std::chrono::duration_cast<Trace::Clock::duration>(std::chrono::nanoseconds(since));
   };
   for (const Timed& command : commands) {
-    // The queue is in order: what a new setting of the clock would let overlap begins after the
-    // command before it.
+    // The queue is in order: a command that a new clock offset would make overlap its predecessor
+    // starts after it.
     const auto begin = std::max(at(command.start_ns), traced_until_);
     const auto end = std::max(at(command.end_ns), begin);
     trace_->add(track_, ops_[command.op].kind, begin, end);

@@ -1,10 +1,10 @@
-// Profiler: device time by operation, from the events of a profiling queue, with the bytes and
-// flops that each operation's cost function declares, and the time in which the device had nothing
-// to do between commands. Off unless ContextConfig::profile is set; off, nobody calls it.
+// Profiler: device time per operation, from the events of a profiling queue, with the bytes and
+// flops that each operation's cost function declares, and the device's idle time between commands.
+// Off unless ContextConfig::profile is set; when off, it is not called.
 //
-// Commands are announced once (op) and counted at every run (add), so that counting a replay
-// compares no text. Events are read and released as they complete: memory does not grow with the
-// number of replays.
+// Commands are registered once (op) and counted at every run (add), so counting a replay compares
+// no strings. Events are read and released as they complete: memory does not grow with the number
+// of replays.
 // Threads: one at a time. Events must come in the order of an in-order queue.
 #pragma once
 
@@ -33,18 +33,18 @@ struct OpTime {
   std::string shape;  // empty with ProfileBy::op
   std::uint64_t count = 0;
   double seconds = 0;           // on the device, start to end
-  double gap_seconds = 0;       // in which the device waited for it
+  double gap_seconds = 0;       // idle time of the device before it
   Cost cost;                    // summed
-  double roofline_seconds = 0;  // what the cost takes at best; 0 without peaks
+  double roofline_seconds = 0;  // minimum time for the cost; 0 without peaks
 
-  // roofline_seconds as a share of seconds; above 1 where data came from caches.
+  // roofline_seconds as a fraction of seconds; above 1 if data came from caches.
   double share_of_roofline() const { return seconds > 0 ? roofline_seconds / seconds : 0; }
 };
 
-// Waits of the device between the end of a command and the start of the next one.
+// Idle time of the device between the end of a command and the start of the next one.
 struct GapTime {
-  std::string after;   // the op before the wait
-  std::string before;  // the op that was waited for
+  std::string after;   // the op before the gap
+  std::string before;  // the op after the gap
   std::uint64_t count = 0;
   double seconds = 0;
   double longest_seconds = 0;
@@ -54,7 +54,7 @@ struct GapSummary {
   std::uint64_t count = 0;
   double seconds = 0;
   double wall_seconds = 0;     // from the first command's start to the last one's end
-  std::vector<GapTime> pairs;  // longest sum first
+  std::vector<GapTime> pairs;  // in descending order of their sums
 };
 
 class Profiler {
@@ -64,39 +64,41 @@ class Profiler {
   Profiler& operator=(const Profiler&) = delete;
   ~Profiler();
 
-  // From now on every command shows in `trace`, on a device track of this name.
+  // Adds every later command to `trace`, on a device track of this name.
   void trace_to(std::shared_ptr<Trace> trace, std::string_view track_name);
 
-  // From now on a wait has the limit of `health`; of a lost Context only what is complete counts.
+  // Applies the wait limit of `health` to later waits. For a lost Context, only completed commands
+  // are counted.
   void watch(std::shared_ptr<DeviceHealth> health) { health_ = std::move(health); }
 
-  // The number of what a command does; equal ones share a number, for the Profiler's life.
+  // The number of this kind of command; equal arguments share a number for the lifetime of the
+  // Profiler.
   std::size_t op(std::string_view label, std::string_view shape, Cost cost);
-  // To be called just before a command is enqueued: with a trace it reads the host's clock, by
-  // which the device's clock is set right.
+  // Called just before a command is enqueued: with a trace, it reads the host's clock, which the
+  // device's clock is aligned to.
   void before_enqueue() {
     if (trace_ != nullptr) enqueue_begins_ = Trace::Clock::now();
   }
-  // The command just enqueued. Takes over one reference to `event`. REQUIRES: op() gave the number.
+  // Adds the command just enqueued. Takes ownership of one reference to `event`. REQUIRES: op()
+  // returned the number.
   void add(std::size_t op, cl_event event);
   void add(std::string_view label, Cost cost, cl_event event) { add(op(label, "", cost), event); }
 
   // Waits for the commands added so far and counts them. Errors: device, device_lost. The reports
-  // below do so
-  // first.
+  // below call it first.
   void collect();
-  // Longest first.
+  // In descending order of seconds.
   std::vector<OpTime> times(ProfileBy by = ProfileBy::op, const RooflinePeaks& peaks = {});
   GapSummary gaps();
-  // Both as text for people: op, count, total, mean, share, gap, GB/s, GFLOP/s and, where peaks
-  // are known, the percentage of them; then the gaps.
+  // times() and gaps() as text for people: op, count, total, mean, share, gap, GB/s, GFLOP/s and,
+  // if peaks are known, the percentage of them; then the gaps.
   std::string table(ProfileBy by = ProfileBy::op, const RooflinePeaks& peaks = {});
-  // Forgets what was counted.
+  // Discards all counts.
   void clear();
 
-  // Commands whose events told no times: they failed, or their queue does not profile.
+  // Commands whose events have no times: they failed, or their queue does not profile.
   std::uint64_t untimed() const noexcept { return untimed_; }
-  // Commands added and not counted yet.
+  // Commands added and not yet counted.
   std::size_t pending() const noexcept { return pending_.size(); }
 
  private:
@@ -105,7 +107,7 @@ class Profiler {
     std::string shape;
     Cost cost;                // of one launch
     std::uint32_t kind = 0;   // in the trace
-    std::uint64_t count = 0;  // from here on: counted
+    std::uint64_t count = 0;  // this and the following: counted so far
     std::uint64_t ns = 0;
     std::uint64_t gap_ns = 0;
   };

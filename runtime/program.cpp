@@ -17,7 +17,7 @@ std::string build_log(cl_program program, cl_device_id device) {
   return log;
 }
 
-// A caller's context may hold more devices than ours; a program is of all of them.
+// A caller's context may have several devices; a program then covers all of them.
 std::vector<cl_device_id> devices_of(cl_program program) {
   cl_uint count = 0;
   check_opencl(clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof count, &count, nullptr),
@@ -29,7 +29,7 @@ std::vector<cl_device_id> devices_of(cl_program program) {
   return devices;
 }
 
-// Errors: build_failed, also where the driver refuses the new PTX.
+// Errors: build_failed, also if the driver refuses the new PTX.
 std::shared_ptr<const Program> rebuilt_for_hopper(const Program& program, cl_context context,
                                                   cl_device_id device, const std::string& file) {
   const std::vector<std::byte> binary = program.binary(device);
@@ -93,7 +93,7 @@ std::vector<std::byte> Program::binary(cl_device_id device) const {
       static_cast<std::size_t>(std::distance(devices.begin(), std::ranges::find(devices, device)));
   require(at < devices.size() && sizes[at] > 0, "program: the driver gives no binary");
   std::vector<std::byte> bytes(sizes[at]);
-  std::vector<unsigned char*> places(devices.size(), nullptr);  // null: not wanted
+  std::vector<unsigned char*> places(devices.size(), nullptr);  // null: not requested
   places[at] = reinterpret_cast<unsigned char*>(bytes.data());
   check_opencl(clGetProgramInfo(handle(), CL_PROGRAM_BINARIES,
                                 places.size() * sizeof(unsigned char*), places.data(), nullptr),

@@ -1,4 +1,4 @@
-// Program: the built cl_program behind a Kernel. For the .cpp files of runtime/ only.
+// Program: the built cl_program of a Kernel. For the .cpp files of runtime/ only.
 #pragma once
 
 #include <memory>
@@ -20,15 +20,15 @@ class Program {
                                                     const std::string& source,
                                                     const std::string& file,
                                                     const std::string& options);
-  // Errors: device, where the driver refuses the binary.
+  // Errors: device, if the driver refuses the binary.
   static std::shared_ptr<const Program> from_binary(cl_context context, cl_device_id device,
                                                     std::span<const std::byte> binary,
                                                     const std::string& options);
 
   cl_program handle() const noexcept { return handle_.get(); }
-  // What the compiler said when it was built: warnings, and what options ask for.
+  // The compiler's output of the build: warnings, and whatever the options request.
   std::string log(cl_device_id device) const;
-  // What the driver gives to build the program again without its source. Errors: device.
+  // The driver's data for building the program again without its source. Errors: device.
   std::vector<std::byte> binary(cl_device_id device) const;
 
  private:

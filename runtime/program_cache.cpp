@@ -16,19 +16,19 @@ using Clock = std::chrono::steady_clock;
 
 bool is_pocl(const Device& device) { return device.platform == "Portable Computing Language"; }
 
-// pocl makes a kernel's machine code when it first runs. Its binary holds what there was when it
-// was first asked for, so it is asked for late.
+// pocl generates a kernel's machine code when the kernel first runs. Its binary is fixed at the
+// first request for it, so the request is made late.
 bool binary_grows_with_use(const Device& device) { return is_pocl(device); }
 
-// pocl prints the number of warnings on the error stream of the process at each build, hundreds of
-// them for wide vectors on a CPU without AVX-512. The warnings of kernels are for clc lint and
-// clc build, which have builds of their own; errors come with and without the option. It is no part
-// of a program's key, since it changes nothing in the program.
+// At each build, pocl prints the number of warnings to the process's standard error: hundreds for
+// wide vectors on a CPU without AVX-512. Kernel warnings are for clc lint and clc build, which have
+// separate builds; errors appear with and without the option. The option is not part of a program's
+// key, because it does not change the program.
 std::string quiet_options(const Device& device, const std::string& options) {
   return is_pocl(device) ? options + " -w" : options;
 }
 
-// Reports the beginning of a build, and its end however that comes.
+// Reports the start of a build and its end, whether it succeeds or fails.
 class ReportedBuild {
  public:
   ReportedBuild(const Hooks& hooks, std::string_view file, std::size_t number)
@@ -71,9 +71,9 @@ struct ProgramCache::Built {
   ProgramKey key;
   std::string source;
   std::shared_ptr<const Program> program;
-  std::vector<std::weak_ptr<const Program>> earlier;  // that `program` took the place of
-  std::set<std::string> functions;                    // wanted of it so far
-  std::set<std::string> stored;  // whose machine code the entry it came from holds; empty: all
+  std::vector<std::weak_ptr<const Program>> earlier;  // replaced by `program`
+  std::set<std::string> functions;                    // requested so far
+  std::set<std::string> stored;  // functions whose machine code the loaded entry has; empty: all
   bool to_store = false;
 };
 
@@ -83,7 +83,7 @@ ProgramCache::ProgramCache(cl_context context, const Device& device, ProgramCach
 ProgramCache::~ProgramCache() {
   try {
     store_new_programs(std::max(1.0, 0.05 * seconds_since(born_)));
-  } catch (...) {  // a cache that cannot be filled is no reason to fail
+  } catch (...) {  // a failure to fill the cache is not an error
   }
 }
 
@@ -179,7 +179,7 @@ void ProgramCache::store(Built& built) {
     config_.store->save(built.key.name(), encode_program_entry(built.key, entry));
   } catch (const std::exception& error) {
     distrust_store(fmt::format("{} cannot be kept: {}", built.key.file, error.what()));
-    // Binaries can be costly to get, and the next one will hardly fare better.
+    // Binaries can be expensive to get, and the next one would probably fail too.
     for (auto& [key, other] : built_) {
       other->to_store = false;
     }

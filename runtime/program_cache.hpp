@@ -1,7 +1,8 @@
-// Programs built once: kernel file + options make the key. Kernel: one function of a built program.
+// ProgramCache: builds each program once; the key is the kernel file and the options. Kernel: one
+// function of a built program.
 //
-// With a ProgramStore, binaries outlive the process. Whatever is wrong with the store or with an
-// entry, the program is built from source and the Context's log hears of it once.
+// With a ProgramStore, binaries outlive the process. If the store or an entry fails in any way, the
+// program is built from source and a single warning is logged per cache.
 // Threads: one at a time.
 #pragma once
 
@@ -24,7 +25,7 @@
 
 namespace clora {
 
-// The options of a build, in the order they were set: names and values, and any others.
+// The options of a build, in the order they were set: macro definitions and other options.
 class Defines {
  public:
   Defines& set(std::string_view name, std::string_view value);
@@ -32,7 +33,7 @@ class Defines {
     return set(name, std::string_view(std::to_string(value)));
   }
   Defines& set(std::string_view name) { return set(name, std::string_view("1")); }
-  // Any option ("-cl-mad-enable"); one of -cl-std takes the place of CL1.2.
+  // Any option ("-cl-mad-enable"); a -cl-std option replaces CL1.2.
   Defines& add_option(std::string_view option);
   const std::string& text() const noexcept { return text_; }
 
@@ -40,7 +41,7 @@ class Defines {
   std::string text_;
 };
 
-// What a driver is given for them.
+// The option string that the driver gets.
 std::string build_options(const Defines& defines);
 
 class Program;  // a built cl_program
@@ -50,33 +51,34 @@ struct Kernel {
   std::string function;  // "rms_norm_forward"
 };
 
-// What a kernel's program was built from.
+// The source that a kernel's program was built from.
 struct ProgramSource {
   std::string file;     // "rms_norm.cl"
-  std::string text;     // with includes resolved, as the driver gets it
-  std::string options;  // as the driver gets them
+  std::string text;     // with includes resolved, as passed to the driver
+  std::string options;  // as passed to the driver
 };
 
 struct ProgramCacheConfig {
-  std::vector<std::filesystem::path> kernel_folders;  // of kernel files; none: the embedded ones
-  std::shared_ptr<ProgramStore> store;                // null: nothing is kept
+  std::vector<std::filesystem::path> kernel_folders;  // for kernel files; empty: the embedded ones
+  std::shared_ptr<ProgramStore> store;                // null: no binaries are stored
   Hooks hooks;
-  std::shared_ptr<const DeviceHealth> health;  // null, or: a lost device is asked for no binary
+  std::shared_ptr<const DeviceHealth> health;  // if lost, no binary is requested; may be null
 };
 
 class ProgramCache {
  public:
   ProgramCache(cl_context context, const Device& device, ProgramCacheConfig config);
-  // Stores what is not stored yet, for at most a second or a twentieth of the time that the cache
-  // lived, whichever is more; at least one program. REQUIRES: the kernels' commands have ended.
+  // Stores programs that are not stored yet, for at most one second or a twentieth of the cache's
+  // lifetime, whichever is longer; at least one program. REQUIRES: the kernels' commands have
+  // ended.
   ~ProgramCache();
   ProgramCache(const ProgramCache&) = delete;
   ProgramCache& operator=(const ProgramCache&) = delete;
 
-  // The function of `file` built with `defines`; built, or loaded from the store, at the first
-  // call. A failed build is remembered and fails again at once.
-  // Metrics: program_cache.hits or .misses (1 a program), .rejected (1 an entry of no use),
-  // .build_seconds (a build from source). Hooks::build is called around each build from source.
+  // Returns the function of `file` built with `defines`; the first call builds the program or loads
+  // it from the store. A failed build is remembered and fails again at once.
+  // Metrics: program_cache.hits or .misses (1 per program), .rejected (1 per unusable entry),
+  // .build_seconds (per build from source). Hooks::build is called around each build from source.
   // Errors: not_found (file), build_failed with options and the compiler's log.
   Kernel kernel(std::string_view file, std::string_view function, const Defines& defines);
 
@@ -84,10 +86,10 @@ class ProgramCache {
   std::optional<ProgramSource> source_of(const Kernel& kernel) const;
 
   // Stores programs built from source that are not stored yet, until `seconds` have passed; at
-  // least one. Drivers whose binaries are whole right after the build have theirs stored then; pocl
-  // adds machine code when a kernel first runs, and makes more when asked for the binary (some 0.1
-  // to 1 s a program), so call this when the kernels of interest have run. The number of programs
-  // that are still not stored.
+  // least one. Returns the number of programs still not stored. If a driver's binaries are complete
+  // right after the build, they are stored then. pocl adds machine code when a kernel first runs,
+  // and generates more when the binary is requested (about 0.1 to 1 s per program): call this after
+  // the kernels of interest have run.
   std::size_t store_new_programs(double seconds);
 
  private:
@@ -108,7 +110,7 @@ class ProgramCache {
   std::map<std::string, std::unique_ptr<Built>> built_;
   std::map<std::string, std::string> failed_;  // key to message
   std::size_t builds_ = 0;                     // from source, so far
-  bool warned_ = false;                        // of the store
+  bool warned_ = false;                        // about the store
 };
 
 }  // namespace clora

@@ -41,13 +41,13 @@ std::set<std::string> split(std::string_view text) {
   return names;
 }
 
-// Of the header, but for its digest, and of all that follows it.
+// The digest of the header, except its digest field, and of everything after it.
 Digest digest_of_entry(Header header, std::span<const std::byte> rest) {
   header.digest = digest_of(rest);
   return digest_of(std::as_bytes(std::span(&header, 1)));
 }
 
-// Throws unless `bytes` is a whole, undamaged entry; its header.
+// Returns the header; throws unless `bytes` is a complete, undamaged entry.
 Header checked_header(std::span<const std::byte> bytes) {
   Header header;
   if (bytes.size() < sizeof header) {
@@ -72,14 +72,14 @@ Header checked_header(std::span<const std::byte> bytes) {
   return header;
 }
 
-// The key's text and the functions', after the header.
+// The texts of the key and the functions, after the header.
 std::pair<std::string_view, std::string_view> texts_of(const Header& header,
                                                        std::span<const std::byte> bytes) {
   const auto* begin = reinterpret_cast<const char*>(bytes.data()) + sizeof header;
   return {{begin, header.key_bytes}, {begin + header.key_bytes, header.function_bytes}};
 }
 
-// Of ProgramKey::text().
+// Parses ProgramKey::text().
 ProgramKey key_of(std::string_view text) {
   const auto field = [text](std::string_view name) {
     const std::size_t at = text.find(fmt::format("\n{} ", name));

@@ -1,5 +1,5 @@
-// One built program as bytes that a ProgramStore keeps: what it was built from, then the driver's
-// binary, under one checksum. Every byte is checked before a driver sees any.
+// The serialised form of one built program in a ProgramStore: its key, then the driver's binary,
+// with one checksum. Every byte is checked before a driver gets any of it.
 //
 //   magic "CLORAPRG" | u32 version | u32 key bytes | u32 function bytes | u32 0 | u64 binary bytes
 //   | digest of all before and after it (two u64) | key | functions | binary
@@ -16,7 +16,7 @@
 
 namespace clora {
 
-// All that a binary depends on.
+// Everything that a binary depends on.
 struct ProgramKey {
   std::string platform;
   std::string device;
@@ -26,7 +26,7 @@ struct ProgramKey {
   std::string options;
   std::string source;  // digest and length of the text that the driver compiles
 
-  std::string text() const;  // one line a field, and the version of the format
+  std::string text() const;  // one line per field, and the version of the format
   std::string name() const;  // digest of text(): the entry's name in a store
 };
 
@@ -34,17 +34,17 @@ ProgramKey program_key(const Device& device, std::string_view file, std::string_
                        std::string_view source);
 
 struct ProgramEntry {
-  std::set<std::string> functions;  // whose machine code the binary holds; empty: all
+  std::set<std::string> functions;  // functions whose machine code is included; empty: all
   std::vector<std::byte> binary;
 };
 
 std::vector<std::byte> encode_program_entry(const ProgramKey& key, const ProgramEntry& entry);
 
-// The entry in `bytes`. Errors: invalid_file, with what is wrong (truncated, foreign, damaged, of
-// another program).
+// Decodes the entry in `bytes`. Errors: invalid_file, with the reason (truncated, foreign, damaged,
+// of another program).
 ProgramEntry decode_program_entry(const ProgramKey& key, std::span<const std::byte> bytes);
 
-// What an entry says of itself, for who looks into a store.
+// An entry's own description, for tools that inspect a store.
 struct ProgramEntryFacts {
   ProgramKey key;
   std::set<std::string> functions;

@@ -9,7 +9,7 @@
 namespace clora {
 namespace {
 
-// A text that a query of OpenCL's gives, without its end mark; empty where it gives none.
+// The text that an OpenCL query returns, without its terminator; empty on failure.
 template <class Query>
 std::string text_of(Query query) {
   std::size_t bytes = 0;
@@ -20,8 +20,8 @@ std::string text_of(Query query) {
   return text;
 }
 
-// An argument's name as it was written: pocl's headers rename OpenCL's functions by macros, and so
-// an argument named like one ("step", "length").
+// An argument's name as written in the source: pocl's headers rename OpenCL functions with macros,
+// and therefore also arguments with the same names ("step", "length").
 std::string written_name(std::string name) {
   constexpr std::string_view kOfPocl = "_cl_";
   if (name.starts_with(kOfPocl)) name.erase(0, kOfPocl.size());
@@ -128,7 +128,7 @@ ProgramReport report_on_program(const Context& context, const std::string& text,
   report.built = true;
   try {
     report.binary = program->binary(device);
-  } catch (const Error&) {  // a driver need not give one
+  } catch (const Error&) {  // a driver need not provide one
   }
   report.seconds = seconds();
   report.log = program->log(device);

@@ -27,7 +27,7 @@ constexpr std::string_view kEntryEnd = ".program";
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-// The digest written in a .crashed file; empty where there is none.
+// The digest stored in a .crashed file; empty if there is none.
 std::string crashed_digest(const fs::path& path) {
   const Descriptor file = open_to_read(path);
   return file.value() < 0 ? std::string() : read_whole_text(path, file);
@@ -39,7 +39,8 @@ struct Kept {
   std::uintmax_t bytes = 0;
 };
 
-// The entries of a folder, the least recently used first. What vanishes meanwhile is left out.
+// The entries of a folder, the least recently used first. Entries that disappear meanwhile are
+// skipped.
 std::vector<Kept> entries_by_age(const fs::path& folder) {
   std::vector<Kept> kept;
   std::error_code error;
@@ -54,7 +55,7 @@ std::vector<Kept> entries_by_age(const fs::path& folder) {
   return kept;
 }
 
-// Files that a process left half-written when it died.
+// Removes files that a process left unfinished when it died.
 void remove_old_partials(const fs::path& folder) {
   const auto yesterday = fs::file_time_type::clock::now() - std::chrono::hours(24);
   std::error_code error;
@@ -115,7 +116,7 @@ std::optional<std::vector<std::byte>> DiskProgramStore::load(const std::string& 
   std::vector<std::byte> bytes = read_whole(path, file);
   const std::string held_back = crashed_digest(crashed(name));
   if (!held_back.empty() && held_back == digest_of(bytes).text()) return std::nullopt;
-  ::futimens(file.value(), nullptr);  // used now; where that is refused it merely looks older
+  ::futimens(file.value(), nullptr);  // marks the entry as used; if this fails, it only looks older
   return bytes;
 }
 
@@ -124,7 +125,7 @@ void DiskProgramStore::save(const std::string& name, std::span<const std::byte> 
   if (!held_back.empty() && held_back == digest_of(bytes).text()) return;
   make_private_folder(folder_);
   write_file_atomically(entry(name), bytes);
-  ::chmod(entry(name).c_str(), S_IRUSR | S_IWUSR);  // load() takes none that others may write
+  ::chmod(entry(name).c_str(), S_IRUSR | S_IWUSR);  // load() rejects files that others may write
   std::error_code ignored;
   fs::remove(crashed(name), ignored);
   evict();
@@ -167,7 +168,7 @@ void DiskProgramStore::evict() const {
   for (const Kept& one : kept) sum += one.bytes;
   for (const Kept& one : kept) {
     if (sum <= limit_bytes_) break;
-    std::error_code ignored;  // another process may have been faster
+    std::error_code ignored;  // another process may have removed it first
     fs::remove(one.path, ignored);
     sum -= one.bytes;
   }

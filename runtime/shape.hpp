@@ -25,7 +25,7 @@ class Shape {
   std::int64_t last() const noexcept { return rank_ == 0 ? 1 : dimensions_[size_t(rank_) - 1]; }
   // Product of all dimensions (1 for rank 0).
   std::int64_t elements() const noexcept;
-  // Product of all dimensions but the last.
+  // Product of all dimensions except the last.
   std::int64_t rows() const noexcept;
 
   bool operator==(const Shape&) const = default;

@@ -8,8 +8,8 @@
 namespace clora {
 namespace {
 
-// A slab that is used again keeps so many sub-buffers; beyond it they are dropped while no piece is
-// in use, which is when their order of release is free to choose.
+// Maximum number of sub-buffers that a reused slab keeps. More are dropped while no piece is in
+// use, because only then is their release order free.
 constexpr std::size_t kPartsKept = 1024;
 
 }  // namespace
@@ -39,7 +39,8 @@ Piece* Slabs::take(std::size_t bytes) {
   return &piece;
 }
 
-// Takes the piece out of the free list with `bytes` bytes; the rest becomes a free piece after it.
+// Takes the piece off the free list and shortens it to `bytes` bytes; the rest becomes a free piece
+// after it.
 void Slabs::cut(Piece& piece, std::size_t bytes) {
   Slab& slab = *piece.slab;
   const auto rest = slab.pieces.emplace(std::next(piece.self));

@@ -1,8 +1,9 @@
-// Slabs: pieces of few large blocks of device memory. For the .cpp files of runtime/ only.
+// Slabs: allocation of pieces from a few large blocks of device memory. For the .cpp files of
+// runtime/ only.
 //
-// A piece is taken from the smallest free one that holds it, in the oldest slab among equals, so
-// that younger slabs run empty; a piece given back merges with its free neighbours. Taking and
-// giving back is O(log pieces) and calls no OpenCL. Threads: one at a time.
+// A request takes the smallest free piece that fits, in the oldest slab if several are equal, so
+// that younger slabs become empty. A piece that is given back merges with its free neighbours.
+// Taking and giving back take O(log pieces) and make no OpenCL calls. Threads: one at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@ namespace clora {
 struct Slab;
 struct Piece;
 
-// Free pieces by size, then by age of the slab and place in it.
+// Orders free pieces by size, then by the slab's age and the offset in it.
 struct BySize {
   using is_transparent = void;
   bool operator()(const Piece* a, const Piece* b) const noexcept;
@@ -30,7 +31,7 @@ struct Piece {
   std::size_t offset = 0;
   std::size_t bytes = 0;
   std::list<Piece>::iterator self;
-  // Of a piece in use: its entry of the free list, kept so that giving back needs no memory.
+  // For a piece in use: its node of the free list, kept so that giving back allocates no memory.
   FreePieces::node_type entry;
 
   bool is_free() const noexcept { return entry.empty(); }
@@ -38,29 +39,29 @@ struct Piece {
 
 struct Slab {
   std::unique_ptr<DeviceBlock> block;
-  std::size_t number = 0;   // of making
-  std::list<Piece> pieces;  // by offset, without gaps; no two free ones side by side
+  std::size_t number = 0;   // in creation order
+  std::list<Piece> pieces;  // by offset, without gaps; no two adjacent free ones
 
   bool is_unused() const noexcept { return pieces.size() == 1 && pieces.front().is_free(); }
 };
 
 class Slabs {
  public:
-  // A piece of `bytes` bytes; null where no slab has space.
+  // Returns a piece of `bytes` bytes; null if no slab has space.
   Piece* take(std::size_t bytes);
   void give_back(Piece* piece) noexcept;
 
-  // A new slab, wholly free.
+  // Adds a new, entirely free slab.
   void add(std::unique_ptr<DeviceBlock> block);
   // Frees unused slabs, the youngest first, until at most keep_bytes of them are left.
   void trim(std::size_t keep_bytes) noexcept;
 
   std::size_t bytes() const noexcept { return bytes_; }                // of all slabs
-  std::size_t unused_bytes() const noexcept { return unused_bytes_; }  // of those wholly free
+  std::size_t unused_bytes() const noexcept { return unused_bytes_; }  // of unused slabs
   std::size_t free_bytes() const noexcept { return free_bytes_; }
   std::size_t largest_free_bytes() const noexcept;
-  // The free bytes that lie outside the largest free piece of their slab: what fragmentation
-  // keeps from large requests.
+  // The free bytes outside the largest free piece of their slab, which fragmentation makes
+  // unavailable to large requests.
   std::size_t scattered_bytes() const;
   std::size_t memory_objects() const noexcept;  // slabs and their sub-buffers
   std::size_t slabs() const noexcept { return slabs_.size(); }

@@ -1,8 +1,8 @@
-// Tensor: a typed, shaped view of device memory. A value; copies share the memory.
+// Tensor: a typed, shaped view of device memory. A value type; copies share the memory.
 //
-// The memory is either a pool block (Context::allocate) or a temporary of a Batch, whose place is
-// planned when the batch is sealed. A view must start at a multiple of the device's base alignment
-// (Device::base_alignment_bytes) to be bound to a kernel.
+// The memory is either a pool block (Context::allocate) or a temporary of a Batch, whose location
+// is planned when the batch is sealed. To be bound to a kernel, a view must start at a multiple of
+// the device's base alignment (Device::base_alignment_bytes).
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@
 
 namespace clora {
 
-// Where a tensor's bytes lie: `mem` from `origin` on. mem is null for a temporary not yet planned.
+// The memory of a tensor: `mem` from `origin` on. mem is null for a temporary not yet planned.
 struct Storage {
   std::shared_ptr<const Buffer> buffer;  // keeps the block alive
   cl_mem mem = nullptr;
   std::size_t origin = 0;
   std::size_t bytes = 0;
-  std::string name;  // of a temporary, for the plan's listing
+  std::string name;  // of a temporary, for plan_text()
 };
 
-// How the bytes of a matrix lie. plain: row by row, as in files. packed: panels of 16
-// interleaved rows (cl/quant_packed.clh), for devices whose products read them in place. As many
-// bytes either way.
+// The layout of a matrix in memory. plain: row by row, as in files. packed: panels of 16
+// interleaved rows (cl/quant_packed.clh), for devices whose products read them in place. Both take
+// the same number of bytes.
 enum class Layout : std::uint8_t { plain, packed };
 inline constexpr std::int64_t kPackedRows = 16;
 
@@ -44,14 +44,15 @@ class Tensor {
   std::int64_t elements() const noexcept { return shape_.elements(); }
   std::size_t bytes() const { return bytes_of(type_, static_cast<std::size_t>(elements())); }
 
-  // Rows [begin, begin + count) of the first dimension. REQUIRES: they exist, and of a packed
-  // matrix they are whole panels.
+  // Rows [begin, begin + count) of the first dimension. REQUIRES: they exist; if the matrix is
+  // packed, they are full panels.
   Tensor rows(std::int64_t begin, std::int64_t count) const;
-  // The same bytes as another shape. REQUIRES: equal number of elements; plain.
+  // The same bytes with another shape. REQUIRES: equal number of elements; plain.
   Tensor reshape(Shape shape) const;
-  // `shape` elements of `type` that begin offset_bytes into this view. REQUIRES: they fit; plain.
+  // A tensor of the given shape and type that starts offset_bytes into this view. REQUIRES: it
+  // fits; plain.
   Tensor slice(std::size_t offset_bytes, Shape shape, DType type) const;
-  // The same bytes, which lie as `layout` says. REQUIRES: packed, a matrix.
+  // The same bytes, interpreted in the given layout. REQUIRES for packed: a matrix.
   Tensor in_layout(Layout layout) const;
 
   // "f32 [4, 768]", "q4_1 packed [64, 768]"
@@ -68,8 +69,8 @@ class Tensor {
   Layout layout_ = Layout::plain;
 };
 
-// Throws Error(invalid_argument) "op: name must be f32 [4, 768], got ..." unless t is exactly
-// that, and plain.
+// Throws Error(invalid_argument) "op: name must be f32 [4, 768], got ..." unless t has exactly this
+// shape and type, and is plain.
 void require_tensor(std::string_view op, std::string_view name, const Tensor& t, const Shape& shape,
                     DType type = DType::f32);
 

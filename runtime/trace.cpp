@@ -9,10 +9,10 @@
 namespace clora {
 namespace {
 
-// The viewers' processes: one groups the host's threads, one the devices' queues.
+// Process numbers in the viewer: one groups the host's threads, the other the devices' queues.
 constexpr int kHost = 1, kDevices = 2;
 
-// A JSON string. Bytes from 128 on pass as they are: names and paths are UTF-8.
+// A JSON string. Bytes from 128 on are copied unchanged: names and paths are UTF-8.
 std::string json_string(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
@@ -36,7 +36,7 @@ std::string microseconds(std::int64_t ns) {
   return fmt::format("{:.3f}", static_cast<double>(ns) * 1e-3);
 }
 
-// {"shape": ..., "bytes": ..., "GB/s": ...}: only what is known.
+// {"shape": ..., "bytes": ..., "GB/s": ...}: known values only.
 std::string arguments(std::string_view detail, const Cost& cost, std::int64_t ns) {
   std::string text;
   const auto add = [&](std::string_view name, const std::string& value) {
@@ -112,7 +112,7 @@ std::size_t Trace::dropped() const {
   return dropped_;
 }
 
-// Of two events that begin together the longer comes first: it holds the other one.
+// Of two events with the same start, the longer comes first, because it encloses the other.
 std::vector<Trace::Event> Trace::sorted() const {
   std::vector<Event> events = events_;
   std::ranges::stable_sort(events, [](const Event& a, const Event& b) {
@@ -158,7 +158,7 @@ void TraceSpan::end() noexcept {
   const auto now = Trace::Clock::now();
   try {
     trace_->add(trace_->host_track(), kind_, begin_, now);
-  } catch (...) {  // no memory for one more event: it is lost, the work goes on
+  } catch (...) {  // out of memory: the event is lost, the work continues
   }
 }
 

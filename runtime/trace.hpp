@@ -1,10 +1,10 @@
-// Trace: what happened when, on the host's threads and on the device's queues, by one clock;
-// written as a file that ui.perfetto.dev and chrome://tracing open.
+// Trace: a timeline of the host's threads and the devices' queues on a common clock, written as a
+// file that ui.perfetto.dev and chrome://tracing open.
 //
-// A Trace belongs to whoever wants to see inside: it is put into ContextConfig::trace and shared by
-// the Contexts made from it. The host's part comes from TraceSpan, the device's from the Profiler
-// (so it needs ContextConfig::profile, too). At most max_events are kept, 24 bytes each; later ones
-// are counted and dropped.
+// A Trace belongs to the caller: it is assigned to ContextConfig::trace and shared by the Contexts
+// created with it. Host events come from TraceSpan, device events from the Profiler (which also
+// needs ContextConfig::profile). At most max_events are kept, 24 bytes each; later ones are counted
+// and dropped.
 // Threads: any, at the same time.
 #pragma once
 
@@ -31,23 +31,23 @@ class Trace {
 
   explicit Trace(std::size_t max_events = kMaxEvents);
 
-  // A track of its own among the devices' tracks. `name` is what the viewer shows.
+  // Adds a track to the device tracks. `name` is shown in the viewer.
   std::uint32_t device_track(std::string_view name);
-  // The track of the calling thread, made at its first use.
+  // The track of the calling thread, created on first use.
   std::uint32_t host_track();
-  // What an event is: shown name, a detail (a shape, a file) and what it moves and computes; equal
-  // ones share a number.
+  // The kind of an event: its displayed name, a detail (a shape, a file) and its cost; equal kinds
+  // share a number.
   std::uint32_t kind(std::string_view name, std::string_view detail = {}, Cost cost = {});
-  // Something that took from begin to end. REQUIRES: track and kind are of this Trace.
+  // Adds an event that lasted from begin to end. REQUIRES: track and kind are of this Trace.
   void add(std::uint32_t track, std::uint32_t kind, Clock::time_point begin, Clock::time_point end);
 
   std::size_t events() const;
   std::size_t dropped() const;
 
-  // The trace in Chrome's JSON form: complete events ("X"), sorted by track and time, in
-  // microseconds since the Trace was made.
+  // The trace in Chrome's JSON format: complete events ("X"), sorted by track and time, in
+  // microseconds since the Trace was created.
   std::string json() const;
-  // json() in a file; whole or not at all. Errors: io.
+  // Writes json() to a file, all or nothing. Errors: io.
   void write(const std::filesystem::path& path) const;
 
  private:
@@ -83,8 +83,8 @@ class Trace {
   std::size_t dropped_ = 0;
 };
 
-// The time from here to the end of the scope, on the calling thread's track. With a null trace it
-// costs one comparison: no clock is read and nothing is allocated.
+// Records the time from here to the end of the scope on the calling thread's track. With a null
+// trace it costs one comparison: it reads no clock and allocates nothing.
 class TraceSpan {
  public:
   TraceSpan(Trace* trace, std::string_view name, std::string_view detail = {}) : trace_(trace) {

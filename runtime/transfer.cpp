@@ -11,11 +11,11 @@
 namespace clora {
 namespace {
 
-// Below it a plain transfer is as fast as a staged one, and above it a copy is worth avoiding.
+// Below this size a direct transfer is as fast as a staged one.
 constexpr std::size_t kLargeBytes = std::size_t{1} << 20U;
 constexpr std::size_t kSmallestWrap = 16384;
 constexpr std::size_t kPage = 4096;
-// NVIDIA's driver (580) breaks the context where a fill reaches far beyond 2^31 patterns.
+// NVIDIA's driver (580) loses the context if a fill reaches far beyond 2^31 patterns.
 constexpr std::size_t kMaxFilledBytes = std::size_t{4} << 30U;
 
 cl_mem mem_of(const Tensor& tensor) { return tensor.storage()->mem; }
@@ -25,33 +25,33 @@ std::size_t place_of(const Tensor& tensor) {
 }
 
 // The alignment of the largest scalar that kernels read from a tensor of this type; quantised
-// blocks hold 16-bit scales.
+// blocks have 16-bit scales.
 std::size_t alignment_of(DType type) {
   return type == DType::f32 || type == DType::i32 || type == DType::u32 ? 4 : 2;
 }
 
-// Reads a byte of every page, so that what a file system must fetch is fetched now.
+// Reads a byte of every page, so that the file system loads the data now.
 void touch(std::span<const std::byte> bytes) {
   const volatile std::byte* data = bytes.data();
   for (std::size_t at = 0; at < bytes.size(); at += kPage) static_cast<void>(data[at]);
   static_cast<void>(data[bytes.size() - 1]);
 }
 
-// Whether a driver that answers so only refuses to have this host memory as a buffer, so that a
-// copy may still do.
+// Whether the status means that the driver only refuses this host memory as a buffer, so a copy may
+// still work.
 bool refuses_host_memory(int status) {
   return status == CL_INVALID_HOST_PTR || status == CL_INVALID_VALUE ||
          status == CL_INVALID_BUFFER_SIZE || status == CL_INVALID_OPERATION ||
          status == CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
-// Throws where a call was refused; a device that is gone loses the Context.
+// Throws if a call was refused; if the device is gone, the Context is marked lost.
 void accept(DeviceHealth& health, cl_int status, std::string_view call) {
   health.notice(status, call);
   check_opencl(status, call);
 }
 
-// A region of a buffer in host memory for one scope.
+// Maps a region of a buffer into host memory for one scope.
 class MappedRegion {
  public:
   MappedRegion(cl_command_queue queue, const std::shared_ptr<DeviceHealth>& health, cl_mem mem,
@@ -105,7 +105,7 @@ class StagingBuffer {
   ~StagingBuffer() {
     try {
       busy.wait();
-    } catch (...) {  // the transfer failed; whoever waited for it was told
+    } catch (...) {  // the transfer failed; its waiter got the error
     }
   }
 
@@ -128,8 +128,9 @@ struct Transfer::State {
   Profiler* profiler;  // null: off
   std::array<std::unique_ptr<StagingBuffer>, 2> staging;
 
-  // Success, or the status that says that there is no memory for it. Errors: all others. Drivers
-  // for GPUs take a buffer's memory whole, so the first part of it stands for all.
+  // Fills the buffer with zeros; returns success, or the status that means out of memory. Errors:
+  // all others. GPU drivers allocate a buffer's memory as a unit, so filling the first part of it
+  // is enough.
   cl_int fill(const Buffer& buffer) const {
     const std::size_t bytes = is_cpu ? buffer.bytes() : std::min(buffer.bytes(), kMaxFilledBytes);
     cl_event event = nullptr;
@@ -141,7 +142,7 @@ struct Transfer::State {
     return CL_SUCCESS;
   }
 
-  // The i-th staging buffer, free to use, of at least `bytes` bytes.
+  // Returns the i-th staging buffer, idle and with at least `bytes` bytes.
   StagingBuffer& slot(std::size_t i, std::size_t bytes) {
     std::unique_ptr<StagingBuffer>& slot = staging[i % staging.size()];
     if (slot == nullptr || slot->bytes().size() < bytes) {
@@ -152,7 +153,7 @@ struct Transfer::State {
     return *slot;
   }
 
-  // The reader of a profile sees transfers, too: else their time would look like a gap.
+  // Adds the transfer to the profile; otherwise its time would count as a gap.
   void note(std::string_view label, std::size_t bytes, cl_event event) const {
     if (profiler == nullptr) return;
     accept(*health, clRetainEvent(event), "transfer: clRetainEvent");
@@ -182,8 +183,8 @@ struct Transfer::State {
     return fence;
   }
 
-  // A transfer of the caller's own memory: where it fails half-way, the device has let go of that
-  // memory before the error reaches the caller, who may free it. A stuck device never does.
+  // A transfer of the caller's memory: if it fails, the device has stopped using the memory before
+  // the error reaches the caller, who may free it. A stuck device may still use it.
   template <class Enqueue>
   void finish_or_drain(const Enqueue& enqueue) const {
     try {
@@ -211,10 +212,10 @@ struct Transfer::State {
       slot.busy = enqueue_write(dst, at, slot.bytes().first(bytes));
       accept(*health, clFlush(queue), "transfer: clFlush");
     }
-    for (std::size_t i = 0; i < staging.size(); ++i) slot(i, 0);  // until the last has arrived
+    for (std::size_t i = 0; i < staging.size(); ++i) slot(i, 0);  // wait for the last chunks
   }
 
-  // Enqueues the read of the next chunk before the last one is copied out.
+  // Enqueues the read of the next chunk before the current one is copied out.
   void read_staged(const Tensor& src, std::span<std::byte> out) {
     const auto begin_read = [&](std::size_t turn) {
       const std::size_t at = turn * kChunkBytes;

@@ -10,7 +10,7 @@ namespace {
 constexpr std::array<std::string_view, 7> kNames{"automatic", "portable", "cpu",  "avx512_bf16",
                                                  "amx",       "mma",      "wgmma"};
 
-// The variant of a device's matrix unit.
+// The variant for a device's matrix unit.
 Variant variant_of(MatrixUnit unit) {
   switch (unit) {
     case MatrixUnit::avx512_bf16:

@@ -1,5 +1,5 @@
-// Reading small files whole, by an open descriptor: a mapping would end the process where another
-// program shortens the file meanwhile. For the .cpp files of runtime/ only. Thread-safe.
+// Reading small files completely through an open descriptor. A mapping would abort the process if
+// another program shortened the file meanwhile. For the .cpp files of runtime/ only. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,11 @@
 
 namespace clora {
 
-// Never waits, also where the path names a pipe. Below 0 with errno: it cannot be opened.
+// Never blocks, even if the path names a pipe. If the file cannot be opened, the descriptor is
+// negative and errno is set.
 Descriptor open_to_read(const std::filesystem::path& path);
 
-// The bytes of the open regular file, as many as there are; `path` is for messages. Errors: io.
+// Reads all bytes of the open regular file; `path` is for messages. Errors: io.
 std::vector<std::byte> read_whole(const std::filesystem::path& path, const Descriptor& file);
 std::string read_whole_text(const std::filesystem::path& path, const Descriptor& file);
 

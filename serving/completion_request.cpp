@@ -57,7 +57,7 @@ bool include_usage_of(RequestFields& fields, bool stream) {
   return wanted;
 }
 
-// Parts of text are joined by line ends, as vLLM and llama.cpp do.
+// Text parts are joined by newlines, as in vLLM and llama.cpp.
 std::string content_of(const json& content, const std::string& path) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array() || content.empty()) {
@@ -112,7 +112,7 @@ std::string prompt_of(RequestFields& fields) {
   return prompt.get<std::string>();
 }
 
-// What would change the reply and is not done here, with the value that asks for nothing.
+// Accepts unsupported fields that would change the reply only with the value that has no effect.
 void refuse_unsupported(RequestFields& fields, CompletionKind kind) {
   fields.accept_only("n", 1);
   fields.accept_only("presence_penalty", 0);

@@ -1,8 +1,8 @@
-// CompletionRequest: what a client may put into /v1/completions and /v1/chat/completions.
+// CompletionRequest: the body of a request to /v1/completions or /v1/chat/completions.
 //
-// Every field of OpenAI's is read, ignored because it cannot change the reply, accepted at the one
-// value that changes nothing, or refused by name; so is every field that nobody knows. top_k, min_p
-// and repetition_penalty are read besides. Pure functions; thread-safe.
+// Every OpenAI field is read, ignored because it cannot change the reply, accepted only with the
+// value that has no effect, or refused by name. Unknown fields are refused as well. top_k, min_p
+// and repetition_penalty are also read. Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -19,16 +19,16 @@ enum class CompletionKind { text, chat };
 
 struct CompletionRequest {
   CompletionKind kind = CompletionKind::text;
-  std::string model = {};                  // empty: not given
-  std::string prompt = {};                 // of text, not empty
-  std::vector<ChatMessage> messages = {};  // of chat, not empty
-  GenerationConfig config = {};            // end_ids and on_prompt are left to the server
+  std::string model = {};                  // empty: not set
+  std::string prompt = {};                 // for text; not empty
+  std::vector<ChatMessage> messages = {};  // for chat; not empty
+  GenerationConfig config = {};            // the server sets end_ids and on_prompt
   std::vector<std::string> stops = {};
   bool stream = false;
-  bool include_usage = false;  // a stream ends with an event that counts the tokens
+  bool include_usage = false;  // a stream ends with an event with the token counts
 };
 
-// A seed that is not given is random, a temperature 1. Needs up to some thirty times the body's
+// A missing seed is random; a missing temperature is 1. Needs up to about thirty times the body's
 // bytes while it runs. Errors: RequestError (400).
 CompletionRequest parse_completion_request(std::string_view body, CompletionKind kind);
 

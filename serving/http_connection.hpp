@@ -1,7 +1,7 @@
 // HttpConnection: a client's socket as cpp-httplib's Stream, with limits on bytes and time that the
-// library does not have: a deadline for a whole request, for each write, and a head that is read
-// and checked before the library parses it. Header-only, so that libclora does not need the
-// library. Written for 0.11, the version of Debian 12. Threads: one at a time.
+// library lacks: a deadline for a complete request and one for each write. The head is read and
+// checked before the library parses it. Header-only, so libclora does not depend on the library.
+// Written for 0.11, the version of Debian 12. Threads: one at a time.
 #pragma once
 
 #include <httplib.h>
@@ -26,11 +26,10 @@ namespace clora {
 
 class HttpConnection final : public httplib::Stream {
  public:
-  // Takes the socket, and closes it. `stopping` ends every wait.
+  // Takes ownership of the socket. `stopping` ends every wait.
   HttpConnection(int socket, const HttpLimits& limits, std::function<bool()> stopping)
       : socket_(socket), limits_(limits), stopping_(std::move(stopping)) {
-    // What a client has not read shall not pile up in the system's buffers, which grow to
-    // megabytes.
+    // Limits the system's send buffer, which grows to megabytes when a client does not read.
     const int bytes = 32 << 10U;
     ::setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
   }
@@ -41,8 +40,9 @@ class HttpConnection final : public httplib::Stream {
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
-  // Waits for a request's head, which read() gives next. False where none comes: the client left or
-  // sent nothing for long, or the server stops. REQUIRES at_request_end(). Errors: RequestError.
+  // Waits for a request's head, which read() returns next. False if none arrives: the client left
+  // or was idle too long, or the server is stopping. REQUIRES at_request_end(). Errors:
+  // RequestError.
   bool read_head() {
     deadline_ = Clock::now() + limits_.idle_time;
     drop_read();
@@ -64,23 +64,23 @@ class HttpConnection final : public httplib::Stream {
     return true;
   }
 
-  // From here on read() gives the body.
+  // From here on read() returns the body.
   void begin_body() { state_ = State::body; }
 
-  // Whether a next request may follow on this connection. Where a chunked body ended is known to
-  // the library alone.
+  // Whether another request may follow on this connection. Only the library detects where a chunked
+  // body ends, so the result is false after one.
   bool at_request_end() const {
     return state_ == State::idle ||
            (state_ == State::body && !head_.body.chunked && body_left_ == 0);
   }
 
-  // The client closed its end, or its machine is gone.
+  // Whether the client has closed its end or its machine is unreachable.
   bool client_left() const {
     pollfd state{.fd = socket_, .events = POLLRDHUP, .revents = 0};
     return ::poll(&state, 1, 0) != 0;
   }
 
-  // Answers a request that cpp-httplib has not answered; the last one of this connection.
+  // Replies to a request that cpp-httplib has not replied to; the last reply on this connection.
   void refuse(const ErrorReply& reply) {
     state_ = State::broken;
     if (answered_) return;
@@ -96,7 +96,7 @@ class HttpConnection final : public httplib::Stream {
     return state_ == State::head ? take(head_left_, out, size) : read_body(out, size);
   }
 
-  // All of it in time, or nothing more on this connection.
+  // Writes all bytes in time; otherwise the connection is broken.
   ssize_t write(const char* data, size_t size) override {
     answered_ = true;
     const auto deadline = Clock::now() + limits_.write_time;
@@ -116,11 +116,11 @@ class HttpConnection final : public httplib::Stream {
   bool is_writable() const override { return !client_left(); }
   void get_remote_ip_and_port(std::string&, int&) const override {}
   void get_local_ip_and_port(std::string&, int&) const override {}
-  socket_t socket() const override { return 0; }  // compared with FD_SETSIZE, of select() alone
+  socket_t socket() const override { return 0; }  // compared with FD_SETSIZE, for select() only
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class State { idle, head, body, broken };  // broken: what follows cannot be a request
+  enum class State { idle, head, body, broken };  // broken: the following bytes cannot be a request
 
   static ssize_t take(std::string_view& from, char* out, std::size_t size) {
     const std::size_t count = std::min(size, from.size());
@@ -140,7 +140,7 @@ class HttpConnection final : public httplib::Stream {
                                    limits_.head_bytes));
   }
 
-  // 0 at the body's end, -1 where it never comes. Errors: RequestError.
+  // Returns 0 at the end of the body, -1 if the rest never arrives. Errors: RequestError.
   ssize_t read_body(char* out, std::size_t size) {
     if (state_ == State::broken) return -1;
     if (body_left_ == 0 && head_.body.chunked) fail_too_long();
@@ -167,7 +167,7 @@ class HttpConnection final : public httplib::Stream {
                                                     limits_.body_bytes));
   }
 
-  // False where the client left in the middle of a request. Errors: RequestError where it is slow.
+  // False if the client left during a request. Errors: RequestError if the client is too slow.
   bool fail_if_late() {
     state_ = State::broken;
     if (Clock::now() < deadline_) return false;
@@ -175,7 +175,8 @@ class HttpConnection final : public httplib::Stream {
                                                     limits_.request_time.count()));
   }
 
-  // More bytes after `received_`; false at the end, or where none came before the deadline.
+  // Appends more bytes to `received_`; false at the end of the stream or if none came before the
+  // deadline.
   bool receive() {
     std::array<char, 4096> bytes;
     ssize_t count = -1;
@@ -188,7 +189,7 @@ class HttpConnection final : public httplib::Stream {
     return true;
   }
 
-  // In short waits, so that a server that stops is not kept.
+  // Waits in short steps, so that a stopping server is not delayed.
   bool wait(short events, Clock::time_point deadline) const {
     for (;;) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
@@ -199,7 +200,8 @@ class HttpConnection final : public httplib::Stream {
     }
   }
 
-  // Reads what the client still sends: closing before would discard the response on its way.
+  // Reads the client's remaining bytes: closing the socket earlier would discard the response in
+  // transit.
   void linger() const noexcept {
     constexpr std::chrono::seconds kQuiet{1};
     ::shutdown(socket_, SHUT_WR);
@@ -220,9 +222,9 @@ class HttpConnection final : public httplib::Stream {
   std::string received_;
   std::size_t read_ = 0;  // of `received_`
   HttpHead head_;
-  std::string_view head_left_;  // of head_.text
-  std::size_t body_left_ = 0;   // of a chunked one: with its framing
-  bool answered_ = false;       // the request, at least in part
+  std::string_view head_left_;  // unread part of head_.text
+  std::size_t body_left_ = 0;   // for a chunked body: with its framing
+  bool answered_ = false;       // the request has a reply, at least in part
 };
 
 }  // namespace clora

@@ -1,5 +1,5 @@
-// HttpServer: cpp-httplib's Server with guard rails. What a client sends is limited in bytes and
-// time, connections in number; a failure of a handler or of the HTTP library is a JSON error.
+// HttpServer: cpp-httplib's Server with limits on the bytes and time of clients and on the number
+// of connections. A failure of a handler or of the HTTP library is returned as a JSON error.
 // Header-only (http_connection.hpp says why).
 //
 // Threads: handlers run on the connections' threads, several at a time.
@@ -11,19 +11,19 @@
 
 namespace clora {
 
-// A thread for each connection up to a number; what is beyond runs on the thread that accepts.
+// One thread per connection, up to a maximum; further connections run on the accepting thread.
 class ConnectionThreads final : public httplib::TaskQueue {
  public:
   explicit ConnectionThreads(std::size_t count) : pool_(count), free_(count) {}
 
-  // On this thread a connection may be served.
+  // Whether this thread may serve a connection.
   static bool& serving() {
     static thread_local bool serving = false;
     return serving;
   }
 
   void enqueue(std::function<void()> connection) override {
-    // One thread takes from `free_`, so it does not shrink between these lines.
+    // Only one thread decrements `free_`, so it does not shrink between these lines.
     if (free_ == 0) return connection();
     --free_;
     pool_.enqueue([this, connection = std::move(connection)] {
@@ -48,7 +48,7 @@ class HttpServer final : public httplib::Server {
     set_keep_alive_timeout(
         std::chrono::duration_cast<std::chrono::seconds>(limits.idle_time).count());
     set_tcp_nodelay(true);
-    set_socket_options([](socket_t socket) {  // by default two servers would share a port
+    set_socket_options([](socket_t socket) {  // by default two servers could share a port
       const int yes = 1;
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     });
@@ -64,13 +64,13 @@ class HttpServer final : public httplib::Server {
     });
   }
 
-  // The port, which may be 0 for any that is free. Errors: io.
+  // Returns the port; 0 selects any free port. Errors: io.
   int bind(int port) {
     const bool any = port == 0;
     const int bound =
         any ? bind_to_any_port("127.0.0.1") : (bind_to_port("127.0.0.1", port) ? port : -1);
     if (bound <= 0) fail(ErrorCode::io, "port {} of 127.0.0.1 cannot be used", port);
-    ::listen(svr_sock_, SOMAXCONN);  // cpp-httplib lets five clients wait
+    ::listen(svr_sock_, SOMAXCONN);  // cpp-httplib's backlog is five
     return bound;
   }
 
@@ -86,7 +86,7 @@ class HttpServer final : public httplib::Server {
   }
 
  private:
-  static constexpr std::size_t kRefusals = 8;  // clients that may be told at once to come back
+  static constexpr std::size_t kRefusals = 8;  // clients that can be refused at the same time
 
   static HttpConnection*& current() {
     static thread_local HttpConnection* connection = nullptr;

@@ -42,8 +42,8 @@ std::optional<std::string> ReplyQueue::pop(std::chrono::milliseconds patience) {
 bool run(const ReplyStream& stream) {
   constexpr std::chrono::milliseconds kPatience{50};
   ReplyQueue queue(stream.max_waiting_bytes);
-  // Finishes the queue however it ends. The future waits for the thread when it goes, after
-  // close().
+  // Finishes the queue on success and on failure. The future's destructor waits for the thread,
+  // after close().
   auto generating = std::async(std::launch::async, [&] {
     try {
       stream.generate([&](std::string piece) { return queue.push(std::move(piece)); });

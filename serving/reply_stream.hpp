@@ -1,7 +1,7 @@
-// A reply on its way to a client: one thread generates, the one of the connection sends.
+// A reply that is streamed to a client: one thread generates it, the connection's thread sends it.
 //
-// The generating thread, which holds the device, never waits for a client: what is not sent yet is
-// kept, and a reply of which more than a limit is waiting ends, as does that of a client that left.
+// The generating thread, which uses the device, never waits for a client: pieces are queued until
+// they are sent. A reply ends early if the queue exceeds its limit or the client left.
 #pragma once
 
 #include <chrono>
@@ -14,20 +14,20 @@
 
 namespace clora {
 
-// Pieces from one thread to another. Every function may be called from both.
+// A queue of pieces between two threads. Both may call every function.
 class ReplyQueue {
  public:
   explicit ReplyQueue(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // False where nobody wants more: the queue was closed, or holds more than max_bytes and is closed
-  // by this call. Never waits.
+  // False if no more pieces are accepted: the queue was closed, or holds more than max_bytes and is
+  // closed by this call. Never waits.
   bool push(std::string piece);
-  // No piece follows.
+  // Marks the end: no piece follows.
   void finish();
-  // Drops what is waiting; push() returns false from now on.
+  // Drops the queued pieces; push() returns false from now on.
   void close();
 
-  // The next piece; an empty one where none came in time; nothing after the last.
+  // The next piece; an empty one if none came in time; nothing after the last.
   std::optional<std::string> pop(std::chrono::milliseconds patience);
 
  private:
@@ -41,18 +41,18 @@ class ReplyQueue {
 };
 
 struct ReplyStream {
-  // Generates on a thread of its own: calls push with each piece, which may be empty, and ends soon
+  // Runs on a separate thread: calls push with each piece, which may be empty, and returns soon
   // after push returned false.
   std::function<void(const std::function<bool(std::string)>& push)> generate;
-  // Sends a piece to the client, and may wait for it; false: the client is gone.
+  // Sends a piece to the client and may block; false: the client has left.
   std::function<bool(const std::string& piece)> send;
-  // Whether the client is still there; called where there is nothing to send.
+  // Whether the client is still connected; called when there is nothing to send.
   std::function<bool()> wanted;
   std::size_t max_waiting_bytes = std::size_t{1} << 20U;
 };
 
-// Returns when the reply is sent or the client gone and the thread has ended: true where every
-// piece was sent. What generate throws is thrown again here, after the pieces before it were sent.
+// Returns when the reply is sent or the client has left, and the thread has ended: true if every
+// piece was sent. Rethrows an exception from generate after the pieces before it were sent.
 bool run(const ReplyStream& stream);
 
 }  // namespace clora

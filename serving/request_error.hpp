@@ -1,4 +1,4 @@
-// RequestError: why a client's request is refused; and the JSON that says so, in OpenAI's form:
+// RequestError: the reason why a client's request is refused, and its JSON in OpenAI's form:
 //   {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
 // Pure values; thread-safe.
 #pragma once
@@ -13,8 +13,8 @@
 namespace clora {
 
 struct RefusalReason {
-  int status = 400;        // of HTTP
-  std::string param = {};  // the field at fault; empty: none
+  int status = 400;        // HTTP status
+  std::string param = {};  // the invalid field; empty: none
   std::string code = {};   // for programs: "unsupported_parameter"; empty: none
 };
 
@@ -34,14 +34,14 @@ struct ErrorReply {
   nlohmann::json body;
 };
 
-// The reply to a request whose handler threw `error`. A RequestError has its own status; of other
-// clora::Errors those that a caller's arguments cause are 400, a full or lost device 503, all else
-// 500. Exceptions of other libraries are 500, and their text stays inside.
+// The reply to a request whose handler threw `error`. A RequestError has its own status. Other
+// clora::Errors are 400 if the caller's arguments cause them, 503 if the device is full or lost,
+// and 500 otherwise. Exceptions of other libraries are 500, and their text is not sent.
 ErrorReply error_reply(const std::exception& error);
-// The reply to what HTTP itself refuses: an unknown path, a head that is not HTTP.
+// The reply to errors of HTTP itself: an unknown path, a head that is not HTTP.
 ErrorReply error_reply(int status);
 
-// Bytes that a client sent, short enough for a message and as a JSON string: "abc...".
+// Bytes from a client as a JSON string, short enough for a message: "abc...".
 std::string quoted_excerpt(std::string_view bytes);
 
 }  // namespace clora

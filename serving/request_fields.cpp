@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// A number without a fraction that 64 bits hold.
+// An integer that fits 64 bits.
 std::optional<std::int64_t> whole_number(const json& value) {
   constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > kMax) return std::nullopt;

@@ -1,8 +1,8 @@
-// RequestFields: the fields of a JSON object that a client sent, each read with its kind and range.
+// RequestFields: the fields of a JSON object from a client, each read with its type and range.
 //
-// A field that a reader has named is known; refuse_others() refuses all that nobody named. A field
-// that is null counts as absent. Every error is a RequestError (400) that names the field, what is
-// required and what was sent. The object must outlive this. Threads: one at a time.
+// A field becomes known when a reader function names it; refuse_others() refuses all other fields.
+// A field that is null counts as absent. Every error is a RequestError (400) that names the field,
+// what is required and what was sent. The object must outlive this. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace clora {
 
-// Both ends belong to it, but the lower one where `above` is set.
+// Both bounds are inclusive; `above` excludes the lower one.
 struct NumberRange {
   double low = 0;
   double high = 1;
@@ -37,28 +37,28 @@ struct TextsLimit {
 
 class RequestFields {
  public:
-  // `path` is where the object stands in the request: "messages[2]"; empty for the request itself.
+  // `path` is the path of the object in the request: "messages[2]"; empty for the request itself.
   explicit RequestFields(const nlohmann::json& object, std::string path = {});
 
   std::optional<std::int64_t> integer(std::string_view name, IntegerRange range);
   std::optional<double> number(std::string_view name, NumberRange range);
   std::optional<std::string> text(std::string_view name);
   std::optional<bool> flag(std::string_view name);
-  // One text or an array of them, none of them empty.
+  // One text or an array of texts, each not empty.
   std::vector<std::string> texts(std::string_view name, TextsLimit limit);
-  // The value whatever its kind; nullptr where it is absent.
+  // The value, of any type; nullptr if it is absent.
   const nlohmann::json* find(std::string_view name);
-  // Likewise. Errors: the field is absent.
+  // The same. Errors: the field is absent.
   const nlohmann::json& required(std::string_view name);
 
-  // Fields that would change the reply and are not supported: refused unless absent, or the value
-  // that changes nothing.
+  // For an unsupported field that would change the reply: refused unless it is absent or has the
+  // value without effect.
   void accept_only(std::string_view name, const nlohmann::json& harmless);
-  // Fields that cannot change the reply.
+  // For fields that cannot change the reply.
   void ignore(std::initializer_list<std::string_view> names);
   void refuse_others() const;
 
-  // "messages[2].role" of "role".
+  // "messages[2].role" for "role".
   std::string path_of(std::string_view name) const;
   [[noreturn]] void wrong(std::string_view name, std::string_view wanted,
                           const nlohmann::json& got) const;
