@@ -25,7 +25,7 @@ struct AdamwSpec {
       square_sums = update = single_item_groups(groups);
       partials = static_cast<std::int64_t>(groups);
     } else {
-      constexpr std::size_t kMaxGroups = 1024;  // fills a large GPU; more only delay the last sum
+      constexpr std::size_t kMaxGroups = 1024;  // fills a large GPU; each repeats the last sum
       const std::size_t group = reduction_group(context.device());
       const auto items = static_cast<std::int64_t>(4 * group);  // elements per group at once
       const std::size_t groups =

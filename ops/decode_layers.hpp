@@ -43,7 +43,7 @@ struct DecodeLayers {
 void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLayers& decode);
 
 // Whether the Context may rely on co-resident work-groups (ops/co_resident_groups.hpp), its device,
-// its variant and these layers allow one launch, and the self-test of the program has passed.
+// its variant and these layers allow one launch, and the self-test of the program has not failed.
 bool decodes_in_one_launch(Context& context, const DecodeLayers& decode);
 
 // The same as one launch. `grid_barrier` [3] i32 must be zero before the batch first runs and is

@@ -1,5 +1,5 @@
-// How rows are shared among the work-groups of kernels for CPU devices, sizes as kernels take them,
-// and small facts about tensors that several ops check.
+// The distribution of rows over the work-groups of kernels for CPU devices, sizes as kernel
+// arguments, and small predicates of tensors that several ops use.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// A size as kernels take it. REQUIRES: below 2^32, which ops see to.
+// A size as a kernel argument. REQUIRES: below 2^32, which the ops check.
 constexpr std::uint32_t u32(std::int64_t size) { return static_cast<std::uint32_t>(size); }
 
 constexpr std::uint32_t divide_up(std::uint32_t value, std::uint32_t by) {
@@ -26,7 +26,7 @@ struct RowShare {
   std::uint32_t groups = 1;
 };
 
-// Four groups a compute unit: few enough that launching is cheap, enough to even out.
+// Up to four groups per compute unit: few enough for cheap launches, enough to balance the load.
 inline RowShare share_rows(std::uint32_t rows, const Device& device) {
   const std::uint32_t groups = std::min(rows, 4 * std::max(1U, device.compute_units));
   const std::uint32_t rows_per_group = divide_up(rows, groups);
@@ -40,7 +40,7 @@ inline bool overlap(const Tensor& a, const Tensor& b) {
          b.offset_bytes() < a.offset_bytes() + a.bytes();
 }
 
-// Whether they begin at the same byte: of one size and type, whether they are the same.
+// Whether they begin at the same byte. Tensors of equal size and type are then identical.
 inline bool begin_alike(const Tensor& a, const Tensor& b) {
   return a.storage() == b.storage() && a.offset_bytes() == b.offset_bytes();
 }
