@@ -67,7 +67,7 @@ class Adapter {
   // invalid_argument if there are no sites, for a rank outside 1 to kMaxRank, or an infinite scale;
   // out_of_memory, before any allocation, if the device lacks memory for the matrices.
   Adapter(Context& context, const std::vector<AdapterSite>& sites, AdapterConfig config);
-  // The same with a rank and scale for each module; offsets are set here.
+  // The same with a rank and scale per module; sets the offsets.
   Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config);
 
   // a: uniform in +-1/sqrt(K) (PEFT's kaiming-uniform with a = sqrt 5), b = 0. The same for a given

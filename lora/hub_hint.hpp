@@ -10,7 +10,7 @@ namespace clora {
 bool is_hub_id(const std::filesystem::path& path);
 
 // "; ..." with the command that downloads the files of `path`, for the end of a message; empty if
-// it is no hub id.
+// it is not a hub id.
 std::string hub_hint(const std::filesystem::path& path);
 
 }  // namespace clora

@@ -2,8 +2,8 @@
 // global norm (Pascanu et al., 2013):
 //   norm = sqrt(sum g^2);  g *= min(1, clip_norm / (norm + 1e-6)) if clip_norm > 0
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
-//   p -= learning_rate * (weight_decay p + (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) +
-//   epsilon))
+//   p -= learning_rate * (weight_decay p +
+//                         (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon))
 #pragma once
 
 #include "runtime/batch.hpp"

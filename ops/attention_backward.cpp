@@ -73,7 +73,7 @@ void test_backward(SelfTest& test, std::int64_t rows, std::int64_t width, DType 
                             test.input(in.q.shape(), 1, type), y, log_sum_exp, in);
 }
 
-// Two chunks of keys.
+// Tests two chunks of keys.
 void test_chunks(SelfTest& test, std::int64_t width) {
   test_backward(test, AttentionSpec::kMinChunk + 9, width);
 }

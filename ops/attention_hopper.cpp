@@ -46,7 +46,7 @@ Grid items(std::int64_t x, std::size_t y = 1) {
 struct BackwardPlan {
   std::int64_t padded, steps;  // rows, and query steps per head
   Tensor stats, step_counts, plan, sums;
-  AttentionGradients parts;  // what the main launch writes
+  AttentionGradients parts;  // written by the main launch
 
   BackwardPlan(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out)
       : padded(divide_up(spec.T, kRows) * kRows), steps(padded * spec.E / kStepElements) {

@@ -6,8 +6,8 @@
 namespace clora {
 namespace {
 
-constexpr std::uint32_t kVecSize =
-    8;  // elements a work-item, and 16 bytes, of which strides are made
+// Elements per work-item: 16 bytes. Row strides are multiples of it.
+constexpr std::uint32_t kVecSize = 8;
 
 // A single row uses a one-dimensional grid.
 Grid grid_of(std::uint32_t rows, std::uint32_t stride) {

@@ -13,7 +13,7 @@ struct DecodeSizes {
   std::int64_t layers, D, F, H, G, E, S;
 };
 DecodeSizes decode_sizes(const DecodeLayers& decode);
-// Words of a layer in the table of addresses, ADDRESSES of the kernels.
+// Words per layer in the table of addresses: ADDRESSES of the kernels.
 inline constexpr std::int64_t kDecodeAddresses = 35;
 float decode_attention_scale(const DecodeSizes& sizes);
 

@@ -17,8 +17,8 @@ struct GemmProduct {
   LowRankTerm low_rank;
   float alpha = 1;
   bool backward = false;
-  // Backward with gemm_wgmma.cl only: rows from i * split_rows on are multiplied with the rows of w
-  // from i * k() on; a multiple of 128. 0: all rows with the first ones.
+  // Backward with gemm_wgmma.cl only: block i of split_rows rows is multiplied with the rows of w
+  // from i * k() on; a multiple of 128. 0: no split.
   std::int64_t split_rows = 0;
 
   std::int64_t rows() const { return y.shape()[0]; }

@@ -24,9 +24,9 @@ struct GemmTiles {
   static constexpr std::uint32_t kColumns = 32;
   // A product of fewer rows is skinny: its own kernel is faster than a mostly empty tile.
   static constexpr std::uint32_t kSkinnyRows = 12;
-  // The same limit for cl/gemm_skinny.cl, the kernel that is not for CPUs, and for it next to a
-  // kernel for many rows that reads w as fast (wgmma): on an H200, 18944 x 3584 takes 48, 53, 104
-  // and 199 us with 1, 4, 8 and 16 rows.
+  // The limits of cl/gemm_skinny.cl, the kernel that is not for CPUs: in general, and in variant
+  // wgmma, whose kernel for more rows reads w as fast. On an H200, cl/gemm_skinny.cl takes 48, 53,
+  // 104 and 199 us for 18944 x 3584 with 1, 4, 8 and 16 rows.
   static constexpr std::uint32_t kSkinnyRowsPortable = 17;
   static constexpr std::uint32_t kSkinnyRowsWgmma = 5;
   // Up to this many columns the f32 kernel computes half a tile.

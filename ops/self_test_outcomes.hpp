@@ -17,7 +17,7 @@
 namespace clora {
 
 struct SelfTestOutcome {
-  std::string complaint;  // empty: the kernel is right
+  std::string complaint;  // empty: the kernel is correct
   bool right() const noexcept { return complaint.empty(); }
 };
 

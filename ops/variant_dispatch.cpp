@@ -179,7 +179,7 @@ Tensor SelfTest::input(Shape shape, float scale, DType type) {
   for (float& value : values) value = scale * (static_cast<float>(next_bits()) * 0x1p-23F - 1.0F);
   if (type == DType::f32) return input(shape, values);
   require(type == DType::bf16, "self-test: inputs are f32 or bf16, got {}", name_of(type));
-  std::vector<std::uint16_t> halves;  // the upper ones
+  std::vector<std::uint16_t> halves;  // the upper 16 bits
   for (const float value : values) {
     halves.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U));
   }
