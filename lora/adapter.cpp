@@ -24,13 +24,13 @@ std::vector<AdapterModule> modules_of(const std::vector<AdapterSite>& sites,
 }
 
 // Uniform in [-bound, bound) from 24 bits of the generator: the same on every platform, which
-// std::uniform_real_distribution does not promise.
+// std::uniform_real_distribution does not guarantee.
 float uniform(std::mt19937_64& generator, double bound) {
   const double unit = static_cast<double>(generator() >> 40U) * 0x1p-24;
   return static_cast<float>(bound * (2 * unit - 1));
 }
 
-// Before anything is allocated, and not at the pool's first refusal.
+// Checks the total before any allocation, instead of failing at one of them.
 void require_free_memory(Context& context, std::size_t elements) {
   const MemoryStatistics pool = context.pool().statistics();
   const std::size_t free = pool.limit_bytes - std::min(pool.limit_bytes, pool.in_use_bytes);
@@ -61,7 +61,7 @@ Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterCo
 }
 
 void Adapter::place_modules() {
-  // Every matrix begins where a kernel argument may begin, also when cast to bf16.
+  // Every matrix begins at an aligned address for kernel arguments, also when cast to bf16.
   const std::size_t step = std::max<std::size_t>(1, context_->device().base_alignment_bytes / 2);
   std::size_t end = 0;
   const auto place = [&](std::int64_t elements) {

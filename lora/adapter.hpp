@@ -1,8 +1,8 @@
 // Adapter: the trainable low-rank matrices of one LoRA (Hu et al., 2021), on the device.
 //
-// All matrices lie in one flat f32 buffer, so that clipping and AdamW are one launch over it; each
-// module has views of it. b is held transposed (ops/lora_linear.hpp says why); files hold it as
-// PEFT does. Owns its tensors; must not outlive its Context. Threads: one at a time.
+// All matrices are in one flat f32 buffer, so that clipping and AdamW are one launch over it; each
+// module has views of it. b is stored transposed (see ops/lora_linear.hpp); files store it as PEFT
+// does. Owns its tensors; must not outlive its Context. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct AdapterSite {
   std::int64_t outputs = 0;  // N
 };
 
-// Patterns of module paths and the value that the modules have which they match, in the order in
-// which they are tried (lora/module_selection.hpp says how).
+// Patterns of module paths and the values for the modules that match them, in the order in which
+// they are tried (lora/module_selection.hpp).
 template <class T>
 using ModulePatterns = std::vector<std::pair<std::string, T>>;
 
@@ -33,16 +33,16 @@ struct AdapterConfig {
   double alpha = 16;
   double dropout = 0;            // probability, in [0, 1)
   bool rank_stabilised = false;  // scale = alpha / sqrt(rank) (Kalajdzievski, 2023)
-  // Which layers are adapted, as in PEFT: ends of paths ("q_proj"), or the one regular expression
-  // that target_modules holds where targets_are_regex; less those of exclude_modules (the same two
-  // forms), and only in the blocks of layers_to_transform where it is not empty.
+  // The adapted layers, as in PEFT: ends of paths ("q_proj"), or a single regular expression in
+  // target_modules if targets_are_regex; except those of exclude_modules (in the same two forms),
+  // and only in the blocks of layers_to_transform if it is not empty.
   std::vector<std::string> target_modules = {};
-  std::string base_model = {};  // name or path of what it was trained on
+  std::string base_model = {};  // name or path of the base model
   bool targets_are_regex = false;
   std::vector<std::string> exclude_modules = {};
   bool excludes_are_regex = false;
   std::vector<std::int64_t> layers_to_transform = {};
-  std::vector<std::string> layers_pattern = {};  // what stands before a block's number: "layers"
+  std::vector<std::string> layers_pattern = {};  // path parts before a block's number: "layers"
   ModulePatterns<std::int64_t> rank_pattern = {};
   ModulePatterns<double> alpha_pattern = {};
 };
@@ -54,7 +54,7 @@ double adapter_scale(const AdapterConfig& config, double alpha, std::int64_t ran
 struct AdapterModule {
   AdapterSite site;
   std::int64_t rank = 0;
-  float scale = 1;            // alpha / rank, as the configuration says
+  float scale = 1;            // alpha / rank, by the configuration
   std::size_t a_offset = 0;   // of a [R, K] in the flat buffer, in elements
   std::size_t bt_offset = 0;  // of bt [R, N]
 };
@@ -63,15 +63,15 @@ class Adapter {
  public:
   static constexpr std::int64_t kMaxRank = 65536;
 
-  // Matrices for every site, zero; the patterns of the configuration are not looked at. Errors:
-  // invalid_argument without sites, for a rank not from 1 to kMaxRank, or an infinite scale;
-  // out_of_memory, before anything is allocated, where the device has no memory for the matrices.
+  // Zero matrices for every site; ignores the patterns of the configuration. Errors:
+  // invalid_argument if there are no sites, for a rank outside 1 to kMaxRank, or an infinite scale;
+  // out_of_memory, before any allocation, if the device lacks memory for the matrices.
   Adapter(Context& context, const std::vector<AdapterSite>& sites, AdapterConfig config);
-  // The same with a rank and scale for each module; offsets are set here.
+  // The same with a rank and scale per module; sets the offsets.
   Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config);
 
-  // a: uniform in +-1/sqrt(K) (PEFT's kaiming-uniform with a = sqrt 5), b = 0. The same for a seed
-  // on every device.
+  // a: uniform in +-1/sqrt(K) (PEFT's kaiming-uniform with a = sqrt 5), b = 0. The same for a given
+  // seed on every device.
   void initialise(std::uint64_t seed);
 
   Context& context() const noexcept { return *context_; }
@@ -79,10 +79,10 @@ class Adapter {
   const std::vector<AdapterModule>& modules() const noexcept { return modules_; }
   const AdapterModule* find(std::string_view path) const;
 
-  // Views for the op; empty where the path has no module. Dropout is left at 0. bf16_parameters:
-  // all of parameters() cast to bf16, kept so by the caller, or empty.
+  // Views for the op; empty if the path has no module. Dropout is left at 0. bf16_parameters: all
+  // of parameters() cast to bf16, kept up to date by the caller, or empty.
   LoraWeights weights(std::string_view path, const Tensor& bf16_parameters = {}) const;
-  // Views of the gradients; empty where the path has no module. REQUIRES: allocate_gradients().
+  // Views of the gradients; empty if the path has no module. REQUIRES: allocate_gradients().
   LoraGradients gradients(std::string_view path) const;
 
   // The flat buffers [n]. Padding between modules is zero in both.
@@ -90,7 +90,7 @@ class Adapter {
   const Tensor& flat_gradients() const noexcept { return gradients_; }
   void allocate_gradients();
 
-  // Elements of all a and b, padding not counted.
+  // Elements of all a and b, without padding.
   std::int64_t trainable_parameters() const noexcept;
 
  private:

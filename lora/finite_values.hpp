@@ -1,5 +1,5 @@
-// Looking for values that are not numbers, NaN or an infinity, on the host: in matrices that are
-// read from files, and in results that are about to be used or saved. Pure functions; thread-safe.
+// Checks for NaN and infinities on the host: in matrices that are read from files, and in results
+// before they are used or saved. Pure functions; thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline bool all_finite(std::span<const float> values) {
   return found == 0;
 }
 
-// The place of the first value that is not finite; nothing where there is none.
+// The index of the first value that is not finite; empty if there is none.
 inline std::optional<std::size_t> first_not_finite(std::span<const float> values) {
   if (all_finite(values)) return std::nullopt;
   const auto at = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });

@@ -9,7 +9,7 @@
 namespace clora {
 namespace {
 
-constexpr std::size_t kMaxNameBytes = 96;  // of the hub
+constexpr std::size_t kMaxNameBytes = 96;  // the limit of the hub
 
 bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= kMaxNameBytes && text.front() != '.' &&

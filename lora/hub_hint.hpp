@@ -1,4 +1,4 @@
-// What to do where a path that does not exist looks like a repository of the Hugging Face hub.
+// A hint for a path that does not exist but looks like a repository of the Hugging Face hub.
 #pragma once
 
 #include <filesystem>
@@ -6,11 +6,11 @@
 
 namespace clora {
 
-// Whether nothing is at `path`, nor at its first part, and it has the form "owner/name".
+// Whether `path` has the form "owner/name", and neither it nor "owner" exists.
 bool is_hub_id(const std::filesystem::path& path);
 
-// "; ..." with the command that fetches the files of `path`, for the end of a message; empty where
-// it is no hub id.
+// "; ..." with the command that downloads the files of `path`, for the end of a message; empty if
+// it is not a hub id.
 std::string hub_hint(const std::filesystem::path& path);
 
 }  // namespace clora

@@ -11,7 +11,7 @@
 namespace clora {
 namespace {
 
-// The number of a block, where layers_pattern does not say what stands before it.
+// Matches the number of a block if layers_pattern is not given.
 constexpr std::string_view kAnyLayer = R"(.*?\.[^.]*\.(?P<idx>\d+)\.)";
 
 bool names(const std::vector<std::string>& ends, std::string_view path) {
@@ -57,7 +57,7 @@ std::vector<std::string> paths_of(const std::vector<AdapterSite>& sites) {
   return paths;
 }
 
-// True iff the configuration selects of `all` those of `wanted` and no others.
+// True iff the configuration selects exactly the paths `wanted` out of `all`.
 bool is_exact(const AdapterConfig& config, std::vector<std::string> wanted,
               const std::vector<std::string>& all) {
   ModuleSelection selection(config, "adapter");
@@ -115,8 +115,8 @@ std::vector<std::int64_t> layers_of(const std::vector<std::string>& paths) {
   return {layers.begin(), layers.end()};
 }
 
-// The paths, and those of the same layers in every block up to the last one that they name: what a
-// base model has at least.
+// The paths, and those of the same layers in every block up to the last one that the paths name:
+// the minimum that the base model has.
 std::vector<std::string> paths_of_blocks(const std::vector<std::string>& paths) {
   constexpr std::int64_t kMaxBlocks = 65536;
   const std::vector<std::int64_t> layers = layers_of(paths);
@@ -143,7 +143,7 @@ void select_paths(AdapterConfig& config, const std::vector<std::string>& wanted,
   config.target_modules = wanted;
 }
 
-// Without a word of the configuration only whole paths are exact, whatever the base model has.
+// If the configuration has no target modules, only full paths are exact for any base model.
 void resolve_selection(AdapterConfig& config, const std::vector<AdapterModule>& modules) {
   std::vector<std::string> paths;
   for (const AdapterModule& module : modules) paths.push_back(module.site.path);
@@ -165,8 +165,8 @@ bool patterns_hold(const AdapterConfig& config, const std::vector<AdapterModule>
   });
 }
 
-// A path is a key that matches itself alone: a dot stands for any character, but no two paths of a
-// model differ in a dot only. config_to_save() checks it.
+// A path is a key that matches only itself: a dot matches any character, but no two paths of a
+// model differ only in a dot. config_to_save() checks it.
 void write_patterns(AdapterConfig& config, const std::vector<AdapterModule>& modules) {
   config.rank_pattern.clear();
   config.alpha_pattern.clear();
@@ -215,7 +215,7 @@ bool ModuleSelection::is_excluded(std::string_view path) {
   return names(config_.exclude_modules, path);
 }
 
-// The first expression that matches decides, even where its number is not one of the list.
+// The first expression that matches decides, even if its number is not in the list.
 bool ModuleSelection::is_in_layers(std::string_view path) {
   const std::vector<std::int64_t>& layers = config_.layers_to_transform;
   if (layers.empty()) return true;

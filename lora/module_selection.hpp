@@ -1,11 +1,11 @@
-// Which linear layers an adapter's configuration selects, and the rank and alpha of each: PEFT's
-// rules (0.21), so that one configuration means the same here and there.
+// The linear layers that an adapter's configuration selects, and the rank and alpha of each, by the
+// rules of PEFT (0.21), so that a configuration means the same in both.
 //
-// target_modules and exclude_modules: a list names whole paths or the ends of paths after a dot; a
-// regular expression must match a whole path. layers_to_transform: the block's number is the first
-// one after two parts of the path, or the one after a part that layers_pattern matches; a path that
-// target_modules names whole is selected in any block. rank_pattern, alpha_pattern: the first key
-// that, as a regular expression, matches the whole path or its end after a dot.
+// target_modules and exclude_modules: a list names full paths or the ends of paths after a dot; a
+// regular expression must match a full path. layers_to_transform: the block's number is the first
+// one after two parts of the path, or the one after a part that layers_pattern matches; a full path
+// in target_modules is selected in any block. rank_pattern, alpha_pattern: the first key that, as a
+// regular expression, matches the full path or its end after a dot.
 #pragma once
 
 #include <string>
@@ -19,11 +19,11 @@ namespace clora {
 
 class ModuleSelection {
  public:
-  // Compiles the expressions; `source` is the file that errors name, and `config` must outlive this
-  // object. Errors: those of PathRegex; invalid_file where keys contradict one another.
+  // Compiles the expressions; `source` is the file named in errors, and `config` must outlive this
+  // object. Errors: those of PathRegex; invalid_file if keys contradict one another.
   ModuleSelection(const AdapterConfig& config, const std::string& source);
 
-  // Errors, of each: invalid_file where an expression takes too long.
+  // Errors (all three): invalid_file if an expression takes too long.
   bool selects(std::string_view path);
   std::int64_t rank(std::string_view path);
   double alpha(std::string_view path);
@@ -38,15 +38,15 @@ class ModuleSelection {
   std::vector<PathRegex> layers_, ranks_, alphas_;
 };
 
-// Sets what selects exactly the sites `chosen` out of `all`: the last parts of their paths in
-// target_modules, layers_to_transform where that is not enough, whole paths where neither is.
+// Makes `config` select exactly the sites `chosen` out of `all`: by the last parts of their paths
+// in target_modules, with layers_to_transform if that is not enough, or by full paths.
 void select_exactly(AdapterConfig& config, const std::vector<AdapterSite>& chosen,
                     const std::vector<AdapterSite>& all);
 
-// The configuration that an adapter is saved with: its own where that selects its modules and no
-// others of the same layers in any block up to the last one adapted, and gives each its rank and
-// scale. What does not hold is replaced: the selection as by select_exactly(), or by whole paths
-// where there is none; ranks and alphas by patterns of whole paths.
+// The configuration to save an adapter with: its own, if that selects its modules and no others of
+// the same layers in any block up to the last one adapted, and gives each its rank and scale.
+// Otherwise the incorrect parts are replaced: the selection as by select_exactly(), or by full
+// paths if there is none; ranks and alphas by patterns of full paths.
 AdapterConfig config_to_save(const Adapter& adapter);
 
 }  // namespace clora

@@ -22,7 +22,7 @@ bool is_hex(std::string_view text) {
          });
 }
 
-// The length of the escape at the start of `rest`, or 0 where the two languages differ on it.
+// The length of the escape at the start of `rest`, or 0 if the two languages differ on it.
 std::size_t shared_escape(std::string_view rest) {
   constexpr std::string_view kLetters = "dDsSwWbBAZfnrt";
   if (rest.size() < 2) return 0;
@@ -45,7 +45,7 @@ bool is_shared_group(std::string_view rest) {
                              [&](std::string_view opening) { return rest.starts_with(opening); });
 }
 
-// What the two languages read differently, or nothing: "\K", "(?R", "[[:", "{,".
+// The first part that the two languages interpret differently, or empty: "\K", "(?R", "[[:", "{,".
 std::string_view difference_from_python(std::string_view pattern) {
   bool in_class = false;
   for (std::size_t at = 0; at < pattern.size();) {
@@ -63,7 +63,7 @@ std::string_view difference_from_python(std::string_view pattern) {
     if (!in_class && rest.front() == '[') {
       in_class = true;
       at += rest.starts_with("[^") ? 2 : 1;
-      if (pattern.substr(at).starts_with(']')) ++at;  // the first one stands for itself
+      if (pattern.substr(at).starts_with(']')) ++at;  // a leading ] is literal
       continue;
     }
     if (rest.front() == ']') in_class = false;
@@ -78,7 +78,7 @@ std::string message_of(int status) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-// PCRE2 calls this before each item of the expression that it tries.
+// PCRE2 calls this before each item of the expression that it tries to match.
 int count_step(pcre2_callout_block* /*block*/, void* budget) {
   return --static_cast<RegexBudget*>(budget)->steps < 0 ? PCRE2_ERROR_MATCHLIMIT : 0;
 }

@@ -1,10 +1,10 @@
 // PathRegex: a regular expression of an adapter's configuration, matched against module paths as
-// Python's re module matches it in PEFT.
+// Python's re module does in PEFT.
 //
-// The matcher is PCRE2. What Python and PCRE2 read differently is refused, so that one expression
-// never selects other modules here than there. The work of all matches against one budget is
-// limited: an expression that backtracks without end is an error, not a hang. Immutable after
-// construction but for the budget; one thread at a time for each budget.
+// The matcher is PCRE2. Syntax that Python and PCRE2 interpret differently is rejected, so that an
+// expression never selects other modules here than in PEFT. The total work of all matches against
+// one budget is limited: catastrophic backtracking is an error, not a hang. Immutable after
+// construction except for the budget; one thread at a time for each budget.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace clora {
 
-// Steps that the expressions of one configuration may take together. A path of a real adapter needs
-// some hundred; 20 million take about a second.
+// Steps shared by all expressions of one configuration. A path of a real adapter needs some
+// hundred; 20 million take about a second.
 struct RegexBudget {
   std::int64_t steps = 20'000'000;
 };
@@ -28,16 +28,16 @@ class PathRegex {
     whole,  // re.fullmatch
   };
 
-  // `source` is the file and key that errors name. Errors: invalid_file for an expression that is
-  // none or is longer than 4096 bytes; unsupported for one that Python reads in another way.
+  // `source` is the file and key named in errors. Errors: invalid_file if the expression is not
+  // valid or is longer than 4096 bytes; unsupported if Python interprets it differently.
   PathRegex(std::string pattern, Anchor anchor, std::string source);
   PathRegex(PathRegex&&) noexcept;
   PathRegex& operator=(PathRegex&&) noexcept;
   ~PathRegex();
 
-  // Errors: invalid_file where the budget is spent.
+  // Errors: invalid_file if the budget is spent.
   bool matches(std::string_view path, RegexBudget& budget) const;
-  // What the group of this name holds; nothing where nothing matches or the group took no part.
+  // The text of the group of this name; empty if the path or the group did not match.
   std::optional<std::string> group(std::string_view path, const char* name,
                                    RegexBudget& budget) const;
 

@@ -15,11 +15,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Far above the patterns of every module of a large model; ordered objects cost time quadratic in
-// their keys.
+// Far more than patterns for every module of a large model need; ordered objects take time
+// quadratic in the number of keys.
 constexpr JsonLimits kLimits{.bytes = std::size_t{256} << 10U, .depth = 16};
 
-// A list, or one text that stands for itself (`is_regex`).
+// Returns a list of names, or a single regular expression (`is_regex`).
 std::vector<std::string> names_or_regex(const OrderedJsonKeys& keys, std::string_view key,
                                         bool& is_regex) {
   const Json* value = keys.find(key);
@@ -42,7 +42,8 @@ bool is_all_linear(const std::string& text) {
   return lower == "all-linear";
 }
 
-// PEFT's own defaults of the four architectures, and its name for all linear layers of a block.
+// Resolves PEFT's defaults for the four architectures and its name for all linear layers of a
+// block.
 void read_targets(const OrderedJsonKeys& keys, AdapterConfig& config) {
   config.target_modules = names_or_regex(keys, "target_modules", config.targets_are_regex);
   if (keys.find("target_modules") == nullptr) config.target_modules = {"q_proj", "v_proj"};
@@ -108,7 +109,7 @@ ModulePatterns<double> read_alpha_pattern(const OrderedJsonKeys& keys) {
   return patterns;
 }
 
-// A whole number where the value is one, as PEFT writes it.
+// Returns an integer if the value is one, as PEFT writes it.
 Json number_json(double value) {
   if (std::nearbyint(value) == value && std::abs(value) < 1e15) {
     return static_cast<std::int64_t>(value);
@@ -156,7 +157,7 @@ AdapterConfig parse_peft_config(std::string_view text, const std::string& source
   config.layers_pattern = read_layers_pattern(keys);
   config.rank_pattern = read_rank_pattern(keys);
   config.alpha_pattern = read_alpha_pattern(keys);
-  const ModuleSelection selection(config, source);  // its expressions are read, or refused, here
+  const ModuleSelection selection(config, source);  // validates its expressions
   return config;
 }
 

@@ -46,8 +46,8 @@ const AdapterSite* site_of(const std::vector<AdapterSite>& sites, std::string_vi
   return found == sites.end() ? nullptr : &*found;
 }
 
-// The path in a tensor's name, or nothing where the name is not one of a LoRA matrix. PEFT's own
-// files have no adapter name between lora_A and weight.
+// The path in a tensor's name, or empty if it is not the name of a LoRA matrix. Files of PEFT have
+// no adapter name between lora_A and weight.
 std::optional<std::string> path_in(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   name.remove_prefix(kPrefix.size());
@@ -57,7 +57,7 @@ std::optional<std::string> path_in(std::string_view name) {
   return std::nullopt;
 }
 
-// Every path that the file has matrices for, each checked to be one of the sites.
+// Every path that the file has matrices for; throws if one of them is not a site.
 std::set<std::string> paths_in(const SafetensorsFile& file, const std::vector<AdapterSite>& sites) {
   std::set<std::string> paths;
   for (const std::string& name : file.names()) {
@@ -95,7 +95,7 @@ std::vector<float> floats_of(const StoredTensor& tensor, const std::filesystem::
        path.string(), tensor.name, name_of(tensor.type));
 }
 
-// The tensor of a matrix, of the shape [rows, columns].
+// The tensor of a matrix; throws unless its shape is [rows, columns].
 StoredTensor matrix_of(const SafetensorsFile& file, const std::string& name, std::int64_t rows,
                        std::int64_t columns) {
   const std::optional<StoredTensor> tensor = file.find(name);
@@ -111,8 +111,8 @@ StoredTensor matrix_of(const SafetensorsFile& file, const std::string& name, std
   return *tensor;
 }
 
-// The values of a matrix. A value that is not finite would make every text empty and every loss
-// NaN, with nothing that tells why.
+// The values of a matrix; throws if one is not finite, which would otherwise make every text empty
+// and every loss NaN without an error.
 std::vector<float> finite_values(const StoredTensor& tensor, const std::filesystem::path& path) {
   std::vector<float> values = floats_of(tensor, path);
   const auto at = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
@@ -124,7 +124,7 @@ std::vector<float> finite_values(const StoredTensor& tensor, const std::filesyst
   return values;
 }
 
-// What PEFT cannot adapt here but its configuration may name.
+// Rejects layers that a PEFT configuration may name but that cannot be adapted here.
 void refuse_other_layers(ModuleSelection& selection, const std::string& source) {
   for (const std::string_view path : {"lm_head", "model.embed_tokens"}) {
     if (selection.selects(path)) {
@@ -137,8 +137,7 @@ void refuse_other_layers(ModuleSelection& selection, const std::string& source) 
 }
 
 // The modules that the configuration selects, in the order of the model. The file must have the
-// matrices of these and no others: PEFT passes over what is too much, and leaves out what is
-// missing.
+// matrices of exactly these: PEFT ignores superfluous ones and does not report missing ones.
 std::vector<AdapterModule> modules_of(const AdapterConfig& config, const std::string& source,
                                       const std::set<std::string>& paths,
                                       const std::vector<AdapterSite>& sites) {
@@ -171,7 +170,7 @@ std::vector<AdapterModule> modules_of(const AdapterConfig& config, const std::st
   return modules;
 }
 
-// Before the device's memory is taken.
+// Checks all shapes before any device memory is allocated.
 void check_shapes(const SafetensorsFile& file, const std::vector<AdapterModule>& modules) {
   for (const AdapterModule& module : modules) {
     (void)matrix_of(file, name_a(module.site.path), module.rank, module.site.inputs);

@@ -1,9 +1,9 @@
-// Adapters as PEFT (Hugging Face) writes them: a folder with adapter_config.json and
+// Adapters in the format of PEFT (Hugging Face): a folder with adapter_config.json and
 // adapter_model.safetensors, tensors base_model.model.<path>.lora_A.weight [R, K] and
 // .lora_B.weight [N, R], f32.
 //
-// Both files are written atomically; the tensors first, so that a folder with a configuration is
-// whole.
+// Both files are written atomically, the tensors first, so that a folder with a configuration is
+// complete.
 #pragma once
 
 #include <filesystem>
@@ -13,21 +13,21 @@
 
 namespace clora {
 
-// Creates the folder where it is missing. The configuration is config_to_save()'s
+// Creates the folder if it is missing. Saves the configuration of config_to_save()
 // (lora/module_selection.hpp). Errors: io.
 void save_adapter(const Adapter& adapter, const std::filesystem::path& folder);
 
 // Attaches the folder's adapter to the sites of a base model, by name. Storage f32, f16 or bf16.
 // The adapter keeps its configuration, so that save_adapter() writes one that selects the same
 // modules with the same ranks and scales.
-// Errors: not_found, invalid_file (a tensor is missing, is not selected by target_modules, or holds
-// a value that is not finite); invalid_argument where a tensor fits no site or its shape differs
-// (names the tensor and both shapes); unsupported for what would compute something else than plain
-// LoRA or rsLoRA, by key and value (docs/decisions/unknown-keys.md).
+// Errors: not_found; invalid_file (a tensor is missing, is not selected by target_modules, or has a
+// value that is not finite); invalid_argument if a tensor matches no site or its shape differs
+// (names the tensor and both shapes); unsupported for settings, by key and value, that are not
+// plain LoRA or rsLoRA (docs/decisions/unknown-keys.md).
 Adapter load_adapter(Context& context, const std::filesystem::path& folder,
                      const std::vector<AdapterSite>& sites);
 
-// What a folder's adapter_config.json says, for listings.
+// The configuration in a folder's adapter_config.json, for listings.
 AdapterConfig read_adapter_config(const std::filesystem::path& folder);
 
 }  // namespace clora

@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 1> kPeftTypes{"LORA"};
 constexpr std::array<std::string_view, 1> kTaskTypes{"CAUSAL_LM"};
 constexpr std::array<std::string_view, 1> kBiases{"none"};
 
-// Of PEFT 0.21.2's LoraConfig, with those of older releases.
+// Supported keys of LoraConfig of PEFT 0.21.2 and older releases.
 constexpr std::array<std::string_view, 13> kUnderstood{
     "peft_type",        "r",
     "lora_alpha",       "lora_dropout",
@@ -25,16 +25,16 @@ constexpr std::array<std::string_view, 13> kUnderstood{
     "rank_pattern",     "alpha_pattern",
     "init_lora_weights"};
 
-// These say where an adapter comes from, how it was initialised or trained, or hold settings of
-// methods that another key switches on.
+// These keys record where an adapter comes from and how it was initialised or trained, or hold
+// settings of methods that another key enables.
 constexpr std::array<std::string_view, 15> kHarmless{
     "_commit_hash",  "auto_mapping",   "corda_config", "ensure_weight_tying",
     "eva_config",    "inference_mode", "loftq_config", "lora_ga_config",
     "megatron_core", "merge_weights",  "peft_version", "qalora_group_size",
     "revision",      "runtime_config", "velora_config"};
 
-// Methods that compute something else than W x + scale B A x, with what they are, for messages.
-// Each is off where its key is absent, null, false or empty.
+// Methods that do not compute W x + scale B A x, with a description for messages. Each is off if
+// its key is absent, null, false or empty.
 struct Method {
   std::string_view key, what;
 };
@@ -55,7 +55,7 @@ constexpr std::array<Method, 14> kMethods{{
     {"use_qalora", "QALoRA"},
 }};
 
-// What was done to A and B, and not to the base model's weights, before training.
+// Initialisations that change only A and B, not the weights of the base model.
 constexpr std::array<std::string_view, 3> kPlainStarts{"gaussian", "eva", "orthogonal"};
 
 bool is_off(const Json& value) {
@@ -75,7 +75,7 @@ bool holds(const std::array<std::string_view, N>& list, std::string_view key) {
        keys.source(), key, json_excerpt(value), why);
 }
 
-// A text that must be one of a few; the key may be absent.
+// Requires the text of `key` to be one of `known`; the key may be absent.
 template <std::size_t N>
 void require_one_of(const OrderedJsonKeys& keys, std::string_view key, std::string_view why,
                     const std::array<std::string_view, N>& known) {
@@ -85,9 +85,9 @@ void require_one_of(const OrderedJsonKeys& keys, std::string_view key, std::stri
     refuse(keys, key, *value, why);
 }
 
-// PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA change the base model's weights when training begins: what
-// they save fits the changed weights only, which are not here. PEFT writes `true` after it has
-// converted such an adapter to the original weights.
+// PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA change the base model's weights when training begins: the
+// saved adapter fits only the changed weights, which are not available here. PEFT writes `true`
+// after it has converted such an adapter to the original weights.
 void check_start(const OrderedJsonKeys& keys) {
   constexpr std::string_view kKey = "init_lora_weights";
   const Json* value = keys.find(kKey);
@@ -107,7 +107,7 @@ void refuse_peft_keys(const OrderedJsonKeys& keys) {
   check_start(keys);
   for (const auto& [key, value] : keys.value().items()) {
     if (is_off(value) || holds(kUnderstood, key) || holds(kHarmless, key)) continue;
-    if (key == "task_type" || key == "bias") continue;  // looked at above
+    if (key == "task_type" || key == "bias") continue;  // checked above
     const auto method = std::ranges::find(kMethods, std::string_view(key), &Method::key);
     refuse(keys, key, value,
            method == kMethods.end() ? "this key is not known here, and it is switched on"

@@ -18,8 +18,8 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "safetensors are little endian");
 
 constexpr std::uint64_t kLengthBytes = 8;
-// The parsed header takes up to some twenty times its bytes. Real ones have some hundred bytes for
-// each tensor; the reference implementation stops at 100 MB.
+// The parsed header takes up to about twenty times its size in memory. Real headers have some
+// hundred bytes per tensor; the reference implementation stops at 100 MB.
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{16} << 20U;
 constexpr std::size_t kMaxTensors = std::size_t{1} << 18U;
 constexpr std::size_t kMaxNameBytes = 1024;
@@ -75,7 +75,7 @@ std::string_view header_text(const MappedFile& file) {
   return {reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length};
 }
 
-// JSON itself lets a key come twice; one of the two tensors would be dropped in silence.
+// JSON allows duplicate keys; without the check one of two tensors would be dropped silently.
 json parse_header(const MappedFile& file) {
   const std::string path = file.path().string();
   json header = parse_json(header_text(file), path + ": header", kHeaderLimits);
@@ -88,7 +88,7 @@ json parse_header(const MappedFile& file) {
   return header;
 }
 
-// The value of `key` as a list of integers that are not negative.
+// Returns the value of `key` as a list of non-negative integers.
 std::vector<std::uint64_t> integers_of(const JsonKeys& description, std::string_view key) {
   const json* list = description.find(key);
   if (list == nullptr || !list->is_array())
@@ -102,7 +102,7 @@ std::vector<std::uint64_t> integers_of(const JsonKeys& description, std::string_
   return numbers;
 }
 
-// "[3, 4]", of long lists the first eight.
+// "[3, 4]"; long lists show their first eight elements.
 std::string text_of(const std::vector<std::uint64_t>& numbers) {
   constexpr std::size_t kShown = 8;
   const std::span<const std::uint64_t> all(numbers);
@@ -110,7 +110,7 @@ std::string text_of(const std::vector<std::uint64_t>& numbers) {
                      all.size() > kShown ? ", ..." : "");
 }
 
-// Product of the dimensions and the element size, refused where it passes `limit`.
+// Returns the product of the dimensions and the element size; throws if it exceeds `limit`.
 std::uint64_t checked_bytes(const std::vector<std::uint64_t>& dimensions, std::uint64_t element,
                             std::uint64_t limit, const std::string& where) {
   if (std::ranges::find(dimensions, 0u) != dimensions.end()) return 0;
@@ -163,7 +163,7 @@ SafetensorsFile::Entry read_entry(const std::string& name, const json& value,
 
 SafetensorsMetadata read_metadata(const json& value, const std::string& path) {
   SafetensorsMetadata metadata;
-  if (value.is_null()) return metadata;  // some writers leave it so
+  if (value.is_null()) return metadata;  // some writers write null
   if (!value.is_object())
     fail(ErrorCode::invalid_file, "{}: {} must be an object of texts, got {}", path, kMetadataKey,
          json_excerpt(value));
@@ -187,7 +187,7 @@ void refuse_overlaps(const std::vector<SafetensorsFile::Entry>& entries, const s
            order[i]->name);
 }
 
-// The positions of `tensors` in the order of writing.
+// Returns the indices of `tensors` in the order of writing.
 std::vector<std::size_t> writing_order(std::span<const StoredTensor> tensors) {
   std::vector<std::size_t> order(tensors.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -200,7 +200,7 @@ std::size_t bytes_of_tensor(const StoredTensor& tensor) {
   return bytes_of(tensor.type, static_cast<std::size_t>(tensor.shape.elements()));
 }
 
-// {"dtype": ..., "shape": ..., "data_offsets": ...} of a tensor that begins at `offset`.
+// Returns {"dtype": ..., "shape": ..., "data_offsets": ...} of a tensor that begins at `offset`.
 std::string description_text(const StoredTensor& tensor, std::size_t offset) {
   std::vector<std::int64_t> dimensions;
   for (int d = 0; d < tensor.shape.rank(); ++d) dimensions.push_back(tensor.shape[d]);
@@ -210,8 +210,8 @@ std::string description_text(const StoredTensor& tensor, std::size_t offset) {
                              {"data_offsets", {offset, offset + bytes_of_tensor(tensor)}}});
 }
 
-// Length and JSON, padded with spaces so that the data begins at a multiple of 8. The object is
-// written key by key: an ordered_json of all tensors would search each name in all others.
+// The length and the JSON, padded with spaces so that the data begins at a multiple of 8. The
+// object is written key by key: an ordered_json of all tensors would search all names for each one.
 std::string make_header(std::span<const StoredTensor> tensors,
                         const std::vector<std::size_t>& order,
                         const SafetensorsMetadata& metadata) {

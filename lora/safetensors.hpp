@@ -1,11 +1,12 @@
 // safetensors files: reader and writer. Format: https://github.com/huggingface/safetensors
 //
-// It lies in lora/ because adapters are the first to need it and lora/ sees nothing of model/;
-// model weights and checkpoints use it from above.
+// It is in lora/ because adapters are the lowest layer that needs it, and lora/ does not depend on
+// model/; model weights and checkpoints use it from above.
 //
-// A SafetensorsFile owns its mapping; every view it gives dies with it. Everything is checked in
-// open(): afterwards a view cannot leave the file. Immutable: safe to read from many threads.
-// Tensor bytes may be unaligned for their type (the header may have any length): copy, do not cast.
+// A SafetensorsFile owns its mapping; views into it are invalid after its destruction. open()
+// checks everything, so no view can point outside the file. Immutable: safe to read from many
+// threads. Tensor bytes may be unaligned for their type (the header may have any length): copy
+// them, do not cast.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@
 
 namespace clora {
 
-// A tensor to write, or one found in a file (then `bytes` points into the mapping).
+// A tensor to write, or one found in a file; then `bytes` points into the mapping.
 struct StoredTensor {
   std::string name;
   DType type = DType::f32;
@@ -37,30 +38,30 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 
 class SafetensorsFile {
  public:
-  // What the header says of one tensor, in whatever type it is.
+  // One tensor as the header describes it, of any type.
   struct Entry {
     std::string name;
-    std::string type_name;      // the file's own: "F32", "I64", ...
-    std::optional<DType> type;  // nothing: not read here
+    std::string type_name;      // as in the file: "F32", "I64", ...
+    std::optional<DType> type;  // empty: the type is not supported
     std::vector<std::int64_t> dimensions;
     std::span<const std::byte> bytes;
   };
 
-  // Errors: those of MappedFile::open; invalid_file (header longer than the file, bad JSON, unknown
-  // type, a tensor outside the data or of another size than its shape says, tensors that overlap,
-  // a name twice). Gaps between tensors are allowed.
+  // Errors: those of MappedFile::open; invalid_file (a header longer than the file, bad JSON, an
+  // unknown type, a tensor outside the data or of a size that does not match its shape,
+  // overlapping tensors, a duplicate name). Gaps between tensors are allowed.
   static SafetensorsFile open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const noexcept { return file_.path(); }
-  // Keeps the mapping, and so every tensor's bytes, alive.
+  // Keeps the mapping alive, and with it the bytes of every tensor.
   std::shared_ptr<const void> mapping() const noexcept { return file_.owner(); }
   const SafetensorsMetadata& metadata() const noexcept { return metadata_; }
   // Sorted by name.
   const std::vector<Entry>& entries() const noexcept { return entries_; }
   std::vector<std::string> names() const;
 
-  // Nothing where there is no tensor of this name. Errors: unsupported where there is one of a type
-  // (I64, F8_E4M3, ...) or rank (above 4) that is not read here.
+  // Empty if no tensor has this name. Errors: unsupported if its type (I64, F8_E4M3, ...) or rank
+  // (above 4) is not supported.
   std::optional<StoredTensor> find(std::string_view name) const;
 
  private:
@@ -71,14 +72,14 @@ class SafetensorsFile {
   std::vector<Entry> entries_;
 };
 
-// Writes the tensors, the widest types first so that each lies aligned, else in the given order.
-// Atomic (runtime/file.hpp). Errors: io; invalid_argument (a name twice, a type that the format
-// does not have, bytes that do not fit the shape).
+// Writes the widest types first so that each tensor is aligned, otherwise in the given order.
+// Atomic (runtime/file.hpp). Errors: io; invalid_argument (a duplicate name, a type that the format
+// does not have, bytes that do not match the shape).
 void write_safetensors(const std::filesystem::path& path, std::span<const StoredTensor> tensors,
                        const SafetensorsMetadata& metadata = {});
 
-// The same for tensors that are made one at a time: `bytes` of the descriptions is ignored and
-// make(i) is called once for each, in the order of writing; its result is dropped before the next.
+// The same for tensors that are produced one at a time: ignores `bytes` of the descriptions and
+// calls make(i) once for each, in the order of writing; frees its result before the next call.
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const StoredTensor> descriptions,
                        const SafetensorsMetadata& metadata,

@@ -8,8 +8,8 @@
 namespace clora {
 namespace {
 
-// The shape under which kernels for weights go over x: one row of all elements, or where these are
-// more than they count in 32 bits, x's own rows.
+// The shape in which the kernels for weights process x: one row of all elements or, if there are
+// too many for a 32-bit index, the rows of x.
 Shape rows_of(const Tensor& x) {
   constexpr std::int64_t kMaxRowElements = std::int64_t{1} << 30U;
   if (x.elements() <= kMaxRowElements) return {1, x.elements()};

@@ -11,7 +11,7 @@
 namespace clora {
 namespace {
 
-// Decides file, options and both grids for n parameters.
+// The file, options and both grids for n parameters.
 struct AdamwSpec {
   std::string_view file;
   Defines defines;
@@ -26,9 +26,9 @@ struct AdamwSpec {
       square_sums = update = single_item_groups(groups);
       partials = static_cast<std::int64_t>(groups);
     } else {
-      constexpr std::size_t kMaxGroups = 1024;  // fills a large GPU; more repeat the last sum
+      constexpr std::size_t kMaxGroups = 1024;  // fills a large GPU; each repeats the last sum
       const std::size_t group = reduction_group(context.device());
-      const auto items = static_cast<std::int64_t>(4 * group);  // elements a group takes at once
+      const auto items = static_cast<std::int64_t>(4 * group);  // elements per group at once
       const std::size_t groups =
           std::min(kMaxGroups, static_cast<std::size_t>(divide_up(n, items)));
       file = "adamw.cl";
@@ -43,7 +43,7 @@ void test_adamw(SelfTest& test) {
   const AdamwSettings settings{.learning_rate = 0.02F, .weight_decay = 0.1F, .clip_norm = 1};
   const Shape shape{150};
   const Tensor second_moment = test.input(shape);
-  test.batch().fill_zero(second_moment);  // a square: never below 0
+  test.batch().fill_zero(second_moment);  // it is a mean of squares: never below 0
   const auto words = std::bit_cast<std::array<float, 8>>(settings);
   const AdamwTensors tensors{.parameters = test.changed(test.input(shape)),
                              .first_moment = test.changed(test.input(shape)),

@@ -42,13 +42,13 @@ void test_attention(SelfTest& test, std::int64_t rows, std::int64_t keys, std::i
                    test.output({rows, in.q.shape()[1]}), in);
 }
 
-// Three blocks of rows, by any kernel of such.
+// Three blocks of rows, for any kernel that processes blocks.
 void test_blocks(SelfTest& test, std::int64_t width) {
   constexpr std::int64_t kRows = 2 * AttentionSpec::kQueries + 5;
   test_attention(test, kRows, kRows, width);
 }
 
-// The kernel is another one for each width and each type of y.
+// Each head dim and each type of y has its own program.
 bool wgmma_passed(const AttentionSpec& spec, DType type) {
   constexpr std::int64_t kRows = 2 * 128 + 5;  // three tiles
   return passed_self_test(
@@ -58,7 +58,7 @@ bool wgmma_passed(const AttentionSpec& spec, DType type) {
       [&](SelfTest& test) { test_attention(test, kRows, kRows, spec.E, type); });
 }
 
-// Which kernel: sets variant and bf16.
+// Chooses the kernel: sets variant and bf16.
 void choose_forward(AttentionSpec& spec, DType type) {
   if (spec.wants_wgmma() && wgmma_passed(spec, type)) {
     spec.variant = Variant::wgmma;
@@ -133,7 +133,7 @@ void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,
   }
   const AttentionInputs wide = upcast(batch, in);
   const Tensor out = f32_result(batch, y);
-  const Tensor& logs = keeps ? log_sum_exp : out;  // not written where it is not kept
+  const Tensor& logs = keeps ? log_sum_exp : out;  // not written unless keeps
   if (!spec.cpu()) {
     record_forward_portable(batch, spec, out, logs, keeps, wide);
   } else if (spec.decodes()) {

@@ -62,7 +62,7 @@ void record_backward_portable(Batch& batch, const AttentionSpec& spec,
       row, row, row);
 }
 
-// Any y and any sums stand for the forward's, whose kernels are others.
+// Any y and log_sum_exp can replace those of the forward, which is tested separately.
 void test_backward(SelfTest& test, std::int64_t rows, std::int64_t width, DType type = DType::f32) {
   const AttentionInputs in = attention_test_inputs(test, rows, rows, width, type);
   const Tensor y = test.input(in.q.shape(), 1, type);
@@ -73,7 +73,7 @@ void test_backward(SelfTest& test, std::int64_t rows, std::int64_t width, DType 
                             test.input(in.q.shape(), 1, type), y, log_sum_exp, in);
 }
 
-// Two chunks of keys.
+// Tests two chunks of keys.
 void test_chunks(SelfTest& test, std::int64_t width) {
   test_backward(test, AttentionSpec::kMinChunk + 9, width);
 }
@@ -85,7 +85,7 @@ bool wgmma_passed(const AttentionSpec& spec, DType type) {
                           [&](SelfTest& test) { test_backward(test, kRows, spec.E, type); });
 }
 
-// Which kernel: sets variant and bf16.
+// Chooses the kernel: sets variant and bf16.
 void choose_backward(AttentionSpec& spec, DType type) {
   if (spec.wants_wgmma() && wgmma_passed(spec, type)) {
     spec.variant = Variant::wgmma;
@@ -118,7 +118,7 @@ AttentionGradients record_attention_backward_in_parts(Batch& batch, const Attent
   require_tensor(op, "log_sum_exp", log_sum_exp, {spec.T, spec.H});
   choose_backward(spec, out.dq.type());
   Cost cost = spec.cost();
-  cost.flops *= 2.5;  // five products for two
+  cost.flops *= 2.5;  // five products instead of two
   cost.bytes *= 2;    // q, dy, y in, dq out
   if (spec.wgmma()) {
     return record_attention_backward_wgmma(batch, spec, out, dy, y, log_sum_exp, in, cost);

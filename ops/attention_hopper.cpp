@@ -10,14 +10,14 @@
 namespace clora {
 namespace {
 
-constexpr std::int64_t kRows = 128;  // of a tile of the forward, and of keys
+constexpr std::int64_t kRows = 128;  // query rows of a forward tile, and keys of a block
 constexpr std::size_t kItems = 384;
-constexpr std::int64_t kStepElements = 8192;  // of a step of the backward: rows times width
-constexpr std::size_t kGroup = 128;           // of the elementwise kernels
+constexpr std::int64_t kStepElements = 8192;  // of a backward step: rows times head dim
+constexpr std::size_t kGroup = 128;           // work-items of the elementwise kernels
 constexpr std::string_view kBackwardBegin = "attention_backward_begin_wgmma.cl";
 constexpr std::string_view kMapLabel = "attention/tensor map";
 
-// Rows [T, H, E] as a matrix, in bf16.
+// Rows [T, H, E] as a bf16 matrix [T, H E].
 Bf16Rows head_rows(Batch& batch, const Tensor& x) {
   return record_bf16_rows(batch, x.reshape({x.shape()[0], x.elements() / x.shape()[0]}));
 }
@@ -34,7 +34,7 @@ Tensor order_of(Batch& batch, const AttentionInputs& in) {
   return record_attention_order(batch, in.first, in.last, in.q.shape()[1]);
 }
 
-// As many work-groups as can run at once, and no more than there is work for.
+// As many work-groups as can run at once, but no more than there are tiles.
 Grid persistent(const AttentionSpec& spec, std::int64_t tiles) {
   return groups_of(kItems, std::min(spec.units(), static_cast<std::size_t>(tiles)));
 }
@@ -43,11 +43,11 @@ Grid items(std::int64_t x, std::size_t y = 1) {
   return {{round_up(static_cast<std::size_t>(x), kGroup), y, 1}, {kGroup, 1, 1}};
 }
 
-// What the backward's launches share.
+// Sizes and temporaries that the launches of the backward share.
 struct BackwardPlan {
-  std::int64_t padded, steps;  // rows, and steps of a head
+  std::int64_t padded, steps;  // rows, and query steps per head
   Tensor stats, step_counts, plan, sums;
-  AttentionGradients parts;  // what the main launch writes
+  AttentionGradients parts;  // written by the main launch
 
   BackwardPlan(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out)
       : padded(divide_up(spec.T, kRows) * kRows), steps(padded * spec.E / kStepElements) {

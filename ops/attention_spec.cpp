@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kGroupsPerUnit = 4;
 constexpr std::int64_t kMaxChunks = 8;  // bounds the memory of the backward's parts
 constexpr std::size_t kWorkGroup = 64;
-constexpr std::int32_t kDocument = 21;  // where the second document of a self-test begins
+constexpr std::int32_t kDocument = 21;  // first key of the second document of a self-test
 
 std::int64_t power_of_two_from(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));

@@ -6,10 +6,10 @@
 namespace clora {
 namespace {
 
-constexpr std::uint32_t kVecSize =
-    8;  // elements a work-item, and 16 bytes, of which strides are made
+// Elements per work-item: 16 bytes. Row strides are multiples of it.
+constexpr std::uint32_t kVecSize = 8;
 
-// Of a single row neighbours are along it alone.
+// A single row uses a one-dimensional grid.
 Grid grid_of(std::uint32_t rows, std::uint32_t stride) {
   const std::uint32_t vecs = divide_up(stride, kVecSize);
   if (rows == 1) return {{round_up(vecs, 64), 1, 1}, {64, 1, 1}};

@@ -13,11 +13,12 @@ bool has_pocl_threads(const Device& device) {
   return device.platform == "Portable Computing Language" && device.name.starts_with("pthread");
 }
 
-// Whose launches with a grid barrier may run on pocl's threads. With two of them each might hold
-// some threads and wait for the rest; any other launch ends by itself and only delays them.
+// The holder, if any, whose launches with a grid barrier may use pocl's threads. Two such launches
+// could each occupy some threads and wait for the rest; other launches finish without waiting and
+// only delay them.
 constinit std::atomic<const void*> threads_holder{nullptr};
 
-// A Context's hold on pocl's threads, freed with the Context.
+// Reserves pocl's threads for a Context; its destruction with the Context releases them.
 class ThreadsHold {
  public:
   ThreadsHold() = default;

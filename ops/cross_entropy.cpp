@@ -7,7 +7,7 @@
 namespace clora {
 namespace {
 
-// Decides file, options and grid for `rows` rows.
+// The file, options and grid for `rows` rows.
 struct CrossEntropySpec {
   bool cpu;
   std::string_view file;
@@ -21,7 +21,7 @@ struct CrossEntropySpec {
     if (cpu) {
       grid = single_item_groups(cpu_groups(context.device(), rows));
     } else {
-      // A single row has no others beside it that would fill the device.
+      // A single row gets a larger group: no other rows fill the device.
       const std::size_t group = reduction_group(context.device(), rows == 1 ? 1024 : 256);
       defines.set("GROUP", group);
       grid = groups_of(group, static_cast<std::size_t>(rows));

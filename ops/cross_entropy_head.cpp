@@ -1,5 +1,4 @@
-// record_head_loss: the composition of gemm and cross_entropy by chunks of rows, unless the device
-// has a kernel of its own for it.
+// record_head_loss: gemm and cross_entropy by chunks of rows, unless the device has a fused kernel.
 #include <algorithm>
 
 #include "ops/cross_entropy.hpp"
@@ -13,11 +12,11 @@ namespace {
 
 constexpr std::string_view kOp = "head_loss";
 
-// Rows of one chunk. Chunks begin at views of loss and targets, 4 bytes a row, so they are whole
-// multiples of the device's alignment; only a single chunk of all rows may be anything.
+// Rows of one chunk. Chunks begin at views of loss and targets, 4 bytes per row, so they are
+// multiples of the device's alignment; only a single chunk of all rows may have any size.
 std::int64_t chunk_rows(const Device& device, std::int64_t rows, std::int64_t vocabulary,
                         std::int64_t wanted) {
-  // Large enough that reading the head once a chunk costs little, small beside the model.
+  // Large enough to amortise reading the head once per chunk, small compared with the model.
   const std::int64_t logits_bytes = (device.kind == DeviceKind::gpu ? 256 : 100) << 20;
   const auto allocation = static_cast<std::int64_t>(device.max_allocation_bytes);
   const std::int64_t step = std::max<std::int64_t>(device.base_alignment_bytes / 4, 1);

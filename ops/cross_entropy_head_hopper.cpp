@@ -14,17 +14,18 @@ namespace {
 constexpr std::string_view kExponentials = "cross_entropy_head_wgmma.cl";
 constexpr std::int64_t kTileRows = 128;
 constexpr std::int64_t kTileEntries = 256;
-constexpr std::int64_t kTileColumns = 256;  // of dx, about
+constexpr std::int64_t kTileColumns = 256;  // of dx, approximately
 constexpr std::int64_t kStages = 4;
 constexpr std::size_t kItems = 384;
-constexpr std::uint32_t kGroupM = 16;  // as for products
+constexpr std::uint32_t kGroupM = 16;  // as in gemm_hopper.cpp
 constexpr std::uint32_t kBoxRows = 64;
-// What a chunk of exponentials may take: of few chunks the products' sums are read and written
-// again few times, and more than this gains little.
+// Maximum size of the exponentials of a chunk: with fewer chunks the partial sums of the products
+// are read and written less often, but larger chunks gain little.
 constexpr std::int64_t kChunkBytes = 300 << 20;
 constexpr std::size_t kRowsAGroup = 8;  // ROWS of cl/cross_entropy_head.cl
 
-// Multiples of 1/32 below 2, which bf16 holds: nothing need be rounded, and losses are large.
+// Multiples of 1/32 below 2, which bf16 represents exactly: nothing is rounded. The losses are
+// large.
 std::vector<float> exact_values(std::int64_t count, std::uint32_t seed) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (float& value : values) {
@@ -34,7 +35,8 @@ std::vector<float> exact_values(std::int64_t count, std::uint32_t seed) {
   return values;
 }
 
-// Several tiles each way, cut at their ends, and losses beyond what the range of one reference.
+// Several tiles in each dimension, the last ones partial, and losses beyond the range of one
+// reference.
 void test_head_loss(SelfTest& test, bool gradient) {
   constexpr std::int64_t kRows = 150, kEntries = 612, kWidth = 72;
   std::vector<std::int32_t> targets(kRows);
@@ -51,7 +53,7 @@ void test_head_loss(SelfTest& test, bool gradient) {
                    gradient ? test.output({kRows, kWidth}) : Tensor(), inputs);
 }
 
-// One loss as it is recorded.
+// Records one call.
 class Recording {
  public:
   Recording(Batch& batch, const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs)
@@ -82,7 +84,7 @@ class Recording {
     raised_ = temporary({divide_up(tiles_, chunk_tiles_), words}, DType::u32, "head_loss raised");
   }
 
-  // Whether the programs of dx's products have passed their self-tests.
+  // Whether the programs of the products for dx have passed their self-tests.
   bool products_passed() {
     for (std::int64_t tile = 0; !dx_.empty() && tile < tiles_; tile += chunk_tiles_) {
       const GemmProduct product = product_of(tile, exponentials_of(entries_from(tile)), Tensor());
@@ -111,8 +113,8 @@ class Recording {
     return std::max(kChunkBytes / (entry_bytes * kTileEntries), std::int64_t{1});
   }
 
-  // Few rows make too few tiles of dx to fill the GPU: their chunk is split along its
-  // entries (split-K), and the slices' products are added up at the end.
+  // With few rows, dx has too few tiles to fill the GPU: the chunk is split along its entries
+  // (split-K), and the products of the slices are summed at the end.
   void cut_products(std::int64_t units) {
     constexpr std::int64_t kMaxSplits = 16;
     const std::int64_t product_tiles = row_tiles_ * divide_up(width_, kTileColumns);
@@ -140,19 +142,19 @@ class Recording {
                   u32(width_), x_.stride);
   }
 
-  // Of the chunk that begins with this tile.
+  // Entries of the chunk that begins with this tile.
   std::int64_t entries_from(std::int64_t tile) const {
     return std::min(chunk_tiles_ * kTileEntries, entries_ - tile * kTileEntries);
   }
 
-  // Where the exponentials of a chunk of so many entries lie.
+  // The exponentials of a chunk of `entries` entries.
   Tensor exponentials_of(std::int64_t entries) const {
     const std::int64_t splits = divide_up(entries, split_tiles_ * kTileEntries);
     const std::int64_t columns = splits_ > 1 ? split_tiles_ * kTileEntries : padded(entries);
     return exponentials_.slice(0, {splits * split_rows_, columns}, DType::bf16);
   }
 
-  // The products of the slices of the chunk that begins with this tile.
+  // The product of all slices of the chunk that begins with this tile.
   GemmProduct product_of(std::int64_t tile, const Tensor& e, const Tensor& w) const {
     GemmProduct product;
     product.y = products_.rows(0, e.shape()[0]);
@@ -164,7 +166,7 @@ class Recording {
     return product;
   }
 
-  // The chunk's exponentials, and dx += e w.
+  // Records the chunk's exponentials, and dx += e w.
   void record_chunk(std::int64_t tile, const Bf16Rows& w) {
     if (dx_.empty()) return record_exponentials(tile, w, {}, {}, false);
     const Tensor raised = raised_.rows(tile / chunk_tiles_, 1);
@@ -234,11 +236,11 @@ class Recording {
   Tensor target_logits_;
   Tensor references_;
   Tensor exponentials_;
-  Tensor products_;  // of the slices; dx itself where there is one
+  Tensor products_;  // of the slices; dx itself if there is one slice
   Tensor raised_;
 };
 
-// By a batch that never runs.
+// Builds the products in a batch that is never submitted.
 bool products_passed(Context& context, const HeadLossInputs& inputs) {
   Batch batch(context);
   const Tensor loss = batch.temporary({inputs.x.shape()[0]}, DType::f32, "head_loss test");
@@ -250,7 +252,7 @@ bool products_passed(Context& context, const HeadLossInputs& inputs) {
 
 std::int64_t head_chunk_tiles(std::int64_t row_tiles, std::int64_t tiles, std::int64_t most,
                               std::int64_t units) {
-  constexpr std::int64_t kRoundsOfAChunk = 3;  // what beginning and adding one up takes, in rounds
+  constexpr std::int64_t kRoundsOfAChunk = 3;  // start and accumulation of a chunk, in rounds
   std::int64_t best = most;
   std::int64_t best_rounds = 0;
   for (std::int64_t each = most; each > most / 2; --each) {

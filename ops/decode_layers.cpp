@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::string_view kFile = "decode_layers_cpu.cl";
 constexpr std::int64_t kKeys = 64;        // of a block of scores, as AttentionSpec::kKeys
-constexpr std::uint32_t kMaxGroups = 64;  // they all write to one counter
-constexpr double kTolerance = 1e-2;       // integers in place of floats through two blocks
+constexpr std::uint32_t kMaxGroups = 64;  // all of them update one counter
+constexpr double kTolerance = 1e-2;       // integer instead of float arithmetic through two blocks
 constexpr double kGpuTolerance = 1e-3;    // the order of sums through two blocks of a model
 
 using Sizes = DecodeSizes;
@@ -69,7 +69,7 @@ Sizes checked(const Tensor& x, const DecodeLayers& decode) {
   return s;
 }
 
-// Bytes of local memory: a row of integers, or what attention needs.
+// Bytes of local memory: a row of integers, or the scratch of attention.
 std::size_t scratch_bytes(const Sizes& s) {
   const std::int64_t widest = std::max({s.D, s.F, s.H * s.E});
   const std::int64_t padded = (s.E + 15) / 16 * 16;
@@ -99,7 +99,7 @@ Defines defines_of(const DecodeLayers& decode) {
   return defines.set("KEYS", kKeys);
 }
 
-// Two blocks of two heads whose three last keys are new ones, position after position.
+// Two blocks over a partly filled cache.
 void test_decode_cpu(SelfTest& test, DType type) {
   constexpr std::int64_t D = 64, F = 2 * D, H = 4, G = 2, E = D / H, S = 40;
   const auto matrix = [&](std::int64_t n, std::int64_t k) {
@@ -134,8 +134,8 @@ void test_decode_cpu(SelfTest& test, DType type) {
   }
 }
 
-// One of the model's first layers and the first that has an adapter, with small caches of the
-// test's.
+// The model's first layer and the first one with an adapter (or the second layer), with small
+// caches of the test.
 std::vector<DecodeLayer> layers_to_test(SelfTest& test, const DecodeLayers& decode,
                                         std::int64_t S) {
   std::vector<DecodeLayer> layers{decode.layers.front()};
@@ -153,8 +153,8 @@ std::vector<DecodeLayer> layers_to_test(SelfTest& test, const DecodeLayers& deco
   return layers;
 }
 
-// The program of the model itself, whose sizes are in its options, on two of its layers: weights of
-// such sizes made for the test would take as much memory.
+// Runs the program of the model itself, which is compiled for its sizes, on two of its layers: test
+// weights of these sizes would take as much memory.
 void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
   constexpr std::int64_t kRows = 40;
   const std::int64_t S = std::min(kRows, decode.rope_table.shape()[0]);
@@ -280,7 +280,7 @@ void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& dec
                LocalMemory{scratch_bytes(s)});
 }
 
-// The cache's rows are known on the device only: their bytes and flops are left out.
+// The number of cache rows is known on the device only: their bytes and flops are not counted.
 Cost decode_layers_cost(const DecodeLayers& decode) {
   Cost sum;
   for (const DecodeLayer& layer : decode.layers) {

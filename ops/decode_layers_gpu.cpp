@@ -14,13 +14,13 @@ namespace clora {
 namespace {
 
 constexpr std::size_t kGroup = 512;
-constexpr std::int64_t kMaxLayers = 128;  // whose addresses lie in local memory
-constexpr std::int64_t kLanes = 32;       // of a team, at least
+constexpr std::int64_t kMaxLayers = 128;  // with addresses in local memory
+constexpr std::int64_t kLanes = 32;       // of a team, minimum
 constexpr std::int64_t kMaxSplits = 16;
-constexpr std::int64_t kSliceSteps = 512;  // of a row of an adapter's a, SLICE_STEPS of the kernel
+constexpr std::int64_t kSliceSteps = 512;  // of a row of an adapter's a: the kernel's SLICE_STEPS
 constexpr std::int64_t kMaxRanks = 1024;   // of the adapters of one product
-// What NVIDIA GPUs have for a group's own arrays, whatever the driver tells: 227 KiB on Hopper,
-// 99 at least from sm_80 on, less 3 and 2 for what the driver adds.
+// Local memory available to a group's own arrays on NVIDIA GPUs, whatever the driver reports: 227
+// KiB on Hopper, at least 99 from sm_80 on, less 3 and 2 KiB that the driver adds.
 constexpr std::uint64_t kLocalBytesHopper = 224 << 10U;
 constexpr std::uint64_t kLocalBytesAmpere = 97 << 10U;
 
@@ -34,12 +34,12 @@ std::uint64_t local_memory_of(const Device& device) {
   return device.matrix_unit == MatrixUnit::wgmma ? kLocalBytesHopper : kLocalBytesAmpere;
 }
 
-// Of the row that a product reads, or of what attention needs.
+// Floats of the row that a product reads, or of attention's scratch.
 std::int64_t local_floats(const DecodeSizes& s, std::int64_t group) {
   return std::max({s.D, s.F, s.H * s.E, 5 * group + s.E});
 }
 
-// Items that share a pair of rows of w: as many as there are, and have a vec8 to load.
+// Items that share a pair of rows of w: as many as available, each with at least one vec8 to load.
 std::int64_t lanes_for(const Device& device, std::int64_t pairs, std::int64_t steps) {
   const std::int64_t group = group_of(device);
   const std::int64_t items = group * groups_of_launch(device);
@@ -53,7 +53,7 @@ std::int64_t splits_of(const Device& device, const DecodeSizes& s) {
   return std::clamp<std::int64_t>(groups_of_launch(device) / s.H, 2, kMaxSplits);
 }
 
-// What one part of a layer's products takes of adapters.
+// The adapters' total rank and input width of one part of a layer's products.
 struct PartRanks {
   std::int64_t ranks = 0;
   std::int64_t steps = 0;
@@ -67,7 +67,7 @@ std::array<PartRanks, 4> ranks_of(const DecodeLayer& l, const DecodeSizes& s) {
   return {{{sum(0, 3), s.D}, {sum(3, 1), s.H * s.E}, {sum(4, 2), s.D}, {sum(6, 1), s.F}}};
 }
 
-// Ranks of the products of any one part; 1 at least, for arrays.
+// The maximum total rank of any part; at least 1, as an array size.
 std::int64_t max_ranks(const DecodeLayers& decode) {
   std::int64_t most = 1;
   for (const DecodeLayer& l : decode.layers) {
@@ -78,7 +78,7 @@ std::int64_t max_ranks(const DecodeLayers& decode) {
   return most;
 }
 
-// Numbers that groups make of one part's adapters.
+// The maximum number of partial sums of s that the groups compute for one part's adapters.
 std::int64_t max_s_parts(const DecodeLayers& decode) {
   std::int64_t most = 1;
   for (const DecodeLayer& l : decode.layers) {

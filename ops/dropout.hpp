@@ -1,5 +1,6 @@
-// dropout: y = x * mask / (1 - p), mask a counter-based random bit of (seed, step, site, element).
-// The backward of dropout is dropout of the gradient with the same counters.
+// dropout: y = x * mask / (1 - p), where mask is a counter-based random bit of (seed, step, site,
+// element).
+// Its backward is dropout of the gradient with the same counters.
 #pragma once
 
 #include "runtime/batch.hpp"
@@ -8,7 +9,7 @@ namespace clora {
 
 struct DropoutSpec {
   float probability = 0;   // in [0, 1)
-  std::uint32_t site = 0;  // differs for each place in the model
+  std::uint32_t site = 0;  // unique for each place in the model
 };
 
 // y = drop(x), or y += drop(x). y may be x. seed_and_step: u32 [2].

@@ -5,7 +5,7 @@
 
 namespace clora {
 
-// One text. Static storage.
+// Returns one text with static storage duration.
 std::span<const KernelSource> embedded_tuned_table();
 
 }  // namespace clora

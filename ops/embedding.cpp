@@ -12,9 +12,9 @@ namespace clora {
 namespace {
 
 constexpr std::size_t kGroup = 64;      // work-items of the portable kernel
-constexpr std::uint32_t kElements = 4;  // of each of so many rows that one of them takes
+constexpr std::uint32_t kElements = 4;  // of each of kRows rows, per work-item
 constexpr std::uint32_t kRows = 4;
-// GPUs take 65535 work-groups along the second dimension.
+// GPUs support at most 65535 work-groups in the second dimension.
 constexpr std::uint32_t kMaxRowGroups = 1 << 15;
 
 Variant choose(Context& context, const Tensor& table) {

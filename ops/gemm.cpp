@@ -40,7 +40,7 @@ void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
   }
 }
 
-// On a device with kernels for CPUs: they know f32 alone.
+// The kernels for CPUs support only f32: converts bf16 operands before and the result after.
 void record_product_upcast(Batch& batch, GemmProduct p) {
   const Tensor y = std::exchange(p.y, f32_result(batch, p.y));
   p.x = record_upcast(batch, p.x);
@@ -49,7 +49,7 @@ void record_product_upcast(Batch& batch, GemmProduct p) {
   record_result(batch, y, p.y);
 }
 
-// For kernels that know an f32 s alone.
+// For kernels that support only an f32 s.
 void record_with_f32_s(Batch& batch, GemmProduct p) {
   if (!p.has_shrink()) {
     p.low_rank.s = record_upcast(batch, p.low_rank.s);

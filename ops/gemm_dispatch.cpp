@@ -9,7 +9,7 @@
 namespace clora {
 namespace {
 
-// Of the largest output: rows of x keep 16 bits a block.
+// Relative to the largest output: x is rounded to 16 bits per block.
 constexpr double kInt8Tolerance = 1e-3;
 
 GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns,
@@ -20,8 +20,8 @@ GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns,
           .scale = scale};
 }
 
-// Several tiles each way, cut at their ends; s is an input, or the shrink is fused where these
-// tiles can: else s would be another kernel's, which a self-test does not build.
+// Several tiles in each dimension, the last ones partial. s is an input or, if these tiles can fuse
+// the shrink, computed: otherwise another kernel would compute s, which a self-test does not build.
 void test_tiles(SelfTest& test, const Tensor& like, bool fuses_shrink) {
   constexpr std::int64_t kRows = 2 * GemmTiles::kAmxRows + 1;
   const std::int64_t columns =
@@ -37,8 +37,8 @@ void test_tiles(SelfTest& test, const Tensor& like, bool fuses_shrink) {
                             test.input({7, 256}), 0.5F}});
 }
 
-// A tile of each number of rows, half panels and full ones; matrix tiles take no scale, and store
-// differently what has no bias; s is an input or computed.
+// Tiles of every number of rows, half and full panels. Matrix tiles support no scale, and use a
+// different store if there is no bias. s is an input or computed.
 void test_packed(SelfTest& test, const Tensor& like) {
   constexpr std::int64_t kColumns = 2 * GemmTiles::kColumns + kPackedRows;
   const Tensor w = test.weights({kColumns, 256}, like.type(), like.layout());
@@ -55,7 +55,7 @@ void test_packed(SelfTest& test, const Tensor& like) {
   }
 }
 
-// One row, and some that are taken together.
+// A single row, and several rows that are processed together.
 void test_skinny(SelfTest& test, const Tensor& like) {
   const std::int64_t columns =
       2 * kPackedRows + (like.layout() == Layout::packed ? kPackedRows : 5);
@@ -109,7 +109,7 @@ bool multiplies_integers(const Context& context, const GemmProduct& p) {
          int8_row_bytes(p) <= context.device().local_memory_bytes;
 }
 
-// Packed panels hold what the product multiplies: bf16 where it rounds, else f32.
+// Whether packed panels hold the operand type of the product: bf16 if it rounds, else f32.
 bool multiplies_packed(const Context& context, const GemmProduct& p, bool bf16) {
   const bool in_place = has_packed_floats(p.w) && (p.w.type() == DType::bf16) == bf16;
   const bool scales = p.alpha != 1 && context.variant() == Variant::amx;
@@ -135,7 +135,7 @@ bool wants_wgmma(const Context& context, const GemmProduct& p) {
          rounds_to_bf16(context.variant(), p.size(), p.backward) && !is_skinny_product(context, p);
 }
 
-// The shrink is a launch of its own where that is faster.
+// The product as the wgmma kernel is launched for it: the shrink may be faster as its own launch.
 GemmProduct as_wgmma_takes_it(const Context& context, GemmProduct p) {
   if (p.has_shrink() && !gemm_wgmma_fuses_shrink(context, p)) p.low_rank.a = {};
   return p;

@@ -1,5 +1,5 @@
-// Which kernel a product takes: the one that serves the variant best, where its self-test has shown
-// that the driver builds it right.
+// The kernel of a product: the best one for the variant, if its self-test has shown that the driver
+// compiles it correctly.
 #pragma once
 
 #include <span>
@@ -23,11 +23,11 @@ enum class GemmKernel {
 
 GemmKernel dispatch_gemm(Context& context, const GemmProduct& p);
 
-// Whether one grouped launch can do these problems: all want the kernel that takes groups, and it
-// has passed its self-test for these.
+// Whether one grouped launch can compute these problems: all of them use the kernel that supports
+// groups, and it has passed its self-test for them.
 bool can_group(Context& context, std::span<const GemmProduct> problems);
 
-// Whether `kernel` fuses the shrink of p into its launch: the one place that says so.
+// Whether `kernel` fuses the shrink of p into its launch. The only place that decides it.
 bool fuses_shrink(GemmKernel kernel, const Context& context, const GemmProduct& p);
 
 }  // namespace clora

@@ -17,55 +17,55 @@ namespace {
 constexpr std::size_t kMaxProblems = 3;
 constexpr std::size_t kProblemMaps = 5;
 constexpr std::uint32_t kTileRows = 128;
-constexpr std::uint32_t kBoxRows = 64;  // of an operand whose rows are steps, and of y
+constexpr std::uint32_t kBoxRows = 64;  // of y, and of an operand with K along its rows
 constexpr std::uint32_t kBoxSteps = 64;
 constexpr std::uint32_t kRowBytes = 128;  // of a box
 constexpr std::size_t kItems = 384;
-// Rasterisation group: tile rows walked column by column. 4 to 32 differ by 2 to 4 %, in no
-// clear order.
+// Rasterisation group: tile rows walked column by column. Values from 4 to 32 differ by 2 to 4 %,
+// without a clear trend.
 constexpr std::uint32_t kGroupM = 16;
-// What a tile costs beside its columns: filling the ring and storing, in columns.
+// Cost of a tile in addition to its columns, in columns: filling the ring and storing.
 constexpr std::uint32_t kTileOverhead = 32;
-// Narrower tiles take as long as such: they wait for x.
+// Narrower tiles take as long as this: they wait for x.
 constexpr std::uint32_t kLeastCost = 128;
-// One product is at most so wide.
+// Maximum columns of a wgmma accumulator.
 constexpr std::uint32_t kMaxColumns = 256;
-// Of 227 KiB that a work-group may have, the barriers left out.
+// Shared memory of a work-group: 227 KiB, less the barriers.
 constexpr std::uint32_t kSharedBytes = 226 << 10U;
-// Ranks of one step of products, and of four: a box.
+// Ranks of one K step of an MMA, and of four: a box.
 constexpr std::uint32_t kStepRanks = 16;
 constexpr std::uint32_t kBoxRanks = 64;
-// Columns of y that are stored together where its rows hold a multiple of them.
+// Columns of y that are stored together if its rows are a multiple of them.
 constexpr std::int64_t kAlignedColumns = 8;
-// What a launch for the shrink takes, in columns and boxes of steps: reading a row's box of x, and
-// all else, some 5 us.
+// Cost of a separate launch for the shrink, in columns times boxes of steps: reading a row's box of
+// x, and everything else, about 5 us.
 constexpr double kShrinkRow = 1.0 / 90;
 constexpr double kShrinkLaunch = 1'900;
-// What split-K slices cost in the same unit, which is about 2.7 ns: filling one more ring
-// and finding out which comes last; and of each slice stored or added, a column.
+// Cost of split-K slices in the same unit, which is about 2.7 ns: filling one more ring and finding
+// the last slice; and per slice stored or added, per column.
 constexpr double kSliceCost = 1'000;
 constexpr double kSliceColumn = 3;
-// More than so many to add up take longer than they gain.
+// With more slices, adding them up takes longer than they save.
 constexpr std::uint32_t kMaxSlices = 16;
-// Counters by which the warp groups of a tile's slices find out which comes last.
+// Counters by which the warp groups of a tile's slices determine which slice is last.
 constexpr std::uint32_t kCountersOfTile = 2;
 
 std::uint32_t units_of(const Context& context) {
   return std::max(1U, context.device().compute_units);
 }
 
-// Columns of a in a tile's products; 0 where the shrink is not fused.
+// Columns of a in a tile's accumulator; 0 if the shrink is not fused.
 std::uint32_t shrink_of(const GemmProduct& p) {
   if (!p.has_shrink()) return 0;
   return p.rank() <= kStepRanks ? kStepRanks : kBoxRanks;
 }
 
-// Whether rows of y are whole 16-byte vectors.
+// Whether rows of y are a multiple of 16 bytes in bf16.
 bool is_aligned(const GemmProduct& p) { return p.columns() % kAlignedColumns == 0; }
 
 using Problems = std::span<const GemmProduct>;
 
-// Of 64 steps, whose products are summed up: those of all problems of a gradient.
+// Boxes of 64 K steps that are summed; for a gradient, of all problems.
 std::uint32_t boxes_of(Problems problems) {
   std::uint32_t boxes = 0;
   for (const GemmProduct& p : problems) {
@@ -74,7 +74,7 @@ std::uint32_t boxes_of(Problems problems) {
   return boxes;
 }
 
-// Of all outputs; of a sum backward, one.
+// Columns of each output; a backward sum has one output.
 std::array<std::uint32_t, kMaxProblems> columns_of(Problems problems) {
   std::array<std::uint32_t, kMaxProblems> columns{u32(problems.front().columns())};
   for (std::size_t i = 1; i < problems.size() && !problems.front().backward; ++i) {
@@ -94,19 +94,19 @@ WgmmaTiles tiles_of(std::uint32_t units, Problems problems, std::uint32_t shrink
                       .boxes = boxes_of(problems)});
 }
 
-// Of u as boxes, and of its products.
+// Steps of 16 ranks in the product s u, and in a box of u.
 std::uint32_t rank_steps(const GemmProduct& p) {
   if (p.rank() == 0) return 0;
   return (p.rank() <= kStepRanks ? kStepRanks : kBoxRanks) / kStepRanks;
 }
 
-// t in bf16, which the caller may have made.
+// t in bf16; `given` is the caller's bf16 copy, or empty.
 Bf16Rows bf16_rows_of(Batch& batch, const Tensor& t, const Tensor& given) {
   return record_bf16_rows(batch, given.empty() ? t : given);
 }
 
-// x, w, s (or a, for a fused shrink) and u as the kernel reads them, and y as it is stored. What is
-// absent is x.
+// x, w, s (or a, for a fused shrink) and u as the kernel reads them, and y as it is stored. x
+// stands in for absent operands.
 std::array<MappedMatrix, kProblemMaps> operands_of(Batch& batch, const GemmProduct& p,
                                                    const WgmmaTiles& tiles, const Bf16Rows& rows) {
   const MappedMatrix x{rows, kTileRows};
@@ -122,7 +122,7 @@ std::array<MappedMatrix, kProblemMaps> operands_of(Batch& batch, const GemmProdu
   return of;
 }
 
-// Of all problems in a row.
+// The operands of all problems, in order.
 std::vector<MappedMatrix> operands_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
   std::vector<MappedMatrix> all;
   Bf16Rows x;
@@ -151,14 +151,14 @@ Defines defines_of(Problems problems, const WgmmaTiles& tiles) {
   return defines;
 }
 
-// The partial sums of slices; nothing where tiles have one slice.
+// The partial sums of slices; empty if tiles have one slice.
 Tensor parts_of(Batch& batch, const WgmmaTiles& tiles) {
   if (tiles.slices == 1) return {};
   return batch.temporary({tiles.count, tiles.slices, kTileRows, tiles.width()}, DType::f32,
                          "gemm parts");
 }
 
-// In the kernel's order.
+// The table in the order that the kernel expects.
 TensorTable table_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
   TensorTable table{.matrices = operands_of(batch, problems, tiles),
                     .tensors = {problems.front().addend, parts_of(batch, tiles)},
@@ -170,8 +170,8 @@ TensorTable table_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
   return table;
 }
 
-// The kernel's arguments in order: sizes that problems have of their own stand once for each of
-// them; of two problems a third one has no columns, or steps.
+// The kernel's arguments in order: sizes that differ between problems are repeated for each of
+// them; for two problems the third one has zero columns and K.
 std::vector<Argument> arguments_of(Problems problems, const Tensor& table,
                                    const WgmmaTiles& tiles) {
   const GemmProduct& p = problems.front();
@@ -196,12 +196,11 @@ std::uint32_t tile_count(std::uint32_t rows, std::span<const std::uint32_t> colu
   return across * divide_up(rows, kTileRows);
 }
 
-// Tiles of this width, their K extent split into as many slices as is fastest, all of them at
-// once.
+// Tiles of this width with the fastest number of split-K slices that still run all at once.
 WgmmaTiles split_k_tiles(const WgmmaSize& size, std::uint32_t width) {
   WgmmaTiles best{.columns = width, .shrink = size.shrink};
   best.count = tile_count(size.rows, size.columns, width);
-  // Columns that come in a box and are not multiplied cost half as much.
+  // Columns that are loaded with a box but not multiplied cost half as much.
   const auto held = static_cast<std::uint32_t>(round_up(width, kBoxRows));
   const std::uint32_t idle = size.whole_boxes ? (held - width) / 2 : 0;
   const double box = std::max(width, kLeastCost) + idle + size.shrink + kTileOverhead;

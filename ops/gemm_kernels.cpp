@@ -8,17 +8,17 @@
 namespace clora {
 namespace {
 
-// cl/gemm_skinny_cpu.cl takes as many rows of w at once as a packed panel has.
+// cl/gemm_skinny_cpu.cl processes as many rows of w at once as a packed panel has.
 constexpr auto kRowsAtOnce = static_cast<std::uint32_t>(kPackedRows);
-// What a launch before a product costs a unit beside its own work, in flops; and how much longer
-// than at the peak a product of up to 16 columns takes.
+// Cost of a launch before a product in addition to its own work, in flops of one unit; and the
+// slowdown of a product of up to 16 columns compared with the peak.
 constexpr double kLaunchFlops = 1e6;
 constexpr double kNarrowOverhead = 2;
-// cl/shrink_dots_cpu.clh: what its dots take, in tiles of as many products: loads, rounding and
-// folds beside them. With it products of many rows are cut by rows, so that each computes its s
-// once.
+// cl/shrink_dots_cpu.clh: cost of its dots relative to tiles of as many products: loads, rounding
+// and folds. With this value products of many rows are split by rows, so that each group computes
+// its s once.
 constexpr double kDotsOverhead = 1.7;
-// The same: 16 pairs
+// cl/shrink_dots_cpu.clh: 16 pairs.
 constexpr std::int64_t kStepsOfDots = 32;
 
 std::vector<Argument> arguments_of(const GemmProduct& p) {
@@ -45,7 +45,7 @@ Launch launch_of(const GemmProduct& p) {
   return {{}, {}, p.cost(), p.backward ? "gemm/backward" : "gemm/forward"};
 }
 
-// How cl/gemm.cl is tiled: `tile` rows and columns, by side x side items, `steps` staged at a time.
+// The tiling of cl/gemm.cl: `tile` rows and columns by side x side items, `steps` staged at a time.
 struct PortableTile {
   std::uint32_t tile = 64, side = 16, steps = 16;
 
@@ -69,18 +69,18 @@ PortableTile portable_tile(Context& context, const GemmProduct& p, const Defines
   return tuned.fits(context.device()) ? tuned : defaults;
 }
 
-// The packed panels of w, shared by groups.
+// The distribution of the packed panels of w over groups.
 RowShare share_panels(const Context& context, const GemmProduct& p) {
   return share_rows(u32(p.columns()) / kRowsAtOnce, context.device());
 }
 
-// Rows are multiplied with a of R rows, where the shrink is fused, as they are staged.
+// Cost of the fused shrink, in panels: rows are multiplied with a of R rows as they are staged.
 double shrink_panels(const GemmProduct& p) {
   return p.has_shrink() ? static_cast<double>(p.rank()) / GemmTiles::kColumns : 0;
 }
 
-// Groups of columns each compute their own s: whether that is as fast as a launch before the
-// product.
+// Groups of columns each compute their own s: returns whether that is as fast as a launch before
+// the product.
 bool fuses_shrink_cheaply(const Context& context, const GemmProduct& p, const GemmShares& shares,
                           std::uint32_t rows_per_group) {
   const std::uint32_t units = std::max(1U, context.device().compute_units);
@@ -91,7 +91,7 @@ bool fuses_shrink_cheaply(const Context& context, const GemmProduct& p, const Ge
                                       flops_a_row * static_cast<double>(p.rows()) / units;
 }
 
-// cl/gemm_cpu.cl or cl/gemm_bf16_cpu.cl for one product.
+// The plan of cl/gemm_cpu.cl or cl/gemm_bf16_cpu.cl for one product.
 struct TilesPlan {
   GemmTiles tiles;
   GemmShares shares;
@@ -104,7 +104,7 @@ TilesPlan plan_tiles(const Context& context, const GemmProduct& p, bool bf16) {
   return {tiles, share_gemm(p.size(), tiles, context.device())};
 }
 
-// cl/gemm_packed_cpu.cl for one product.
+// The plan of cl/gemm_packed_cpu.cl for one product.
 struct PackedPlan {
   GemmPackedTiles packed;
   GemmShares shares;
@@ -126,7 +126,7 @@ PackedPlan plan_packed(const Context& context, const GemmProduct& p) {
   return {packed, shares, std::min(size.rows, shares.tiles_per_group * packed.row_step())};
 }
 
-// Of the groups of columns after the first, which writes s itself.
+// Scratch for the s of every group of columns except the first, which writes s itself.
 Tensor copies_of_s(Batch& batch, const GemmProduct& p, std::uint32_t column_groups) {
   if (!p.has_shrink() || column_groups == 1) return p.y;
   return batch.temporary({column_groups - 1, p.rows(), p.rank()}, DType::f32, "s copies");
@@ -136,7 +136,7 @@ struct SkinnyKernel {
   std::string_view file;
   std::string_view function;
 };
-// A skinny kernel, whose groups share the rows of w; `share` are the arguments that say how.
+// Records a skinny kernel, whose groups share the rows of w; `share` are the arguments for that.
 void record_share(Batch& batch, const GemmProduct& p, SkinnyKernel kernel, std::uint32_t groups,
                   std::initializer_list<Argument> share) {
   Defines defines;
@@ -153,7 +153,7 @@ void record_share(Batch& batch, const GemmProduct& p, SkinnyKernel kernel, std::
 
 }  // namespace
 
-// An odd k is padded by kernels of pairs.
+// Kernels that multiply pairs pad an odd k.
 GemmSize GemmProduct::size() const {
   return {u32(rows()), u32(columns()), u32(k() + k() % 2 + rank())};
 }

@@ -1,4 +1,4 @@
-// cl/gemm_mma.cl: products on the matrix units of NVIDIA GPUs since Ampere.
+// cl/gemm_mma.cl: products on the tensor cores of NVIDIA GPUs since Ampere (mma).
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ inline constexpr std::string_view kGemmMma = "gemm_mma.cl";
 
 // Any product. REQUIRES: a device with mma; no shrink to fuse.
 void record_gemm_mma(Batch& batch, const GemmProduct& p);
-// The -D options of the program that it takes.
+// The -D options of its program.
 std::string gemm_mma_options(const GemmProduct& p);
 
 }  // namespace clora

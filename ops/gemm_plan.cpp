@@ -9,20 +9,20 @@
 namespace clora {
 namespace {
 
-// Staged rows are padded by one cache line, so that twelve of them never share a cache set.
+// Staged rows are padded by one cache line so that twelve of them never share a cache set.
 constexpr std::uint32_t kStagePaddingBytes = 64;
 
-// What is expanded at once lies in a second-level cache of 1 MiB, and leaves space beside it.
+// The panels expanded at once fit a second-level cache of 1 MiB, with space for other data.
 constexpr std::uint32_t kPanelBytes = 560 << 10U;
-// In panels, what staging a row as pairs of bf16 takes; by trial.
+// Cost of staging a row as pairs of bf16, in panels; found by experiment.
 constexpr double kStagingPanels = 0.5;
 
-// A multiple of 32 steps.
+// Returns a multiple of 32 steps.
 std::uint32_t panel_steps_in(std::uint32_t bytes, std::uint32_t element_bytes) {
   return bytes / (GemmTiles::kColumns * element_bytes) / 32 * 32;
 }
 
-// Fewer panels, then fewer steps, until they fit.
+// Reduces panel_steps, then block_steps, until the scratch fits.
 GemmTiles fit(GemmTiles tiles, const Device& device) {
   const auto fits = [&] { return tiles.scratch_bytes() <= device.local_memory_bytes; };
   while (!fits() && tiles.panel_steps > tiles.block_steps) tiles.panel_steps -= 32;
@@ -91,8 +91,8 @@ std::size_t GemmPackedTiles::scratch_bytes() const {
 std::optional<GemmPackedTiles> gemm_packed_tiles(const Device& device, Variant variant, bool bf16) {
   const bool amx = bf16 && variant == Variant::amx;
   GemmPackedTiles packed{.steps_an_element = bf16 ? 2U : 1U};
-  // Matrix tiles take a panel faster than a second-level cache gives it: a block of it lies in the
-  // first-level one.
+  // Matrix tiles consume a panel faster than a second-level cache delivers it: a block of it fits
+  // the first-level cache.
   if (amx) {
     packed = {.steps_an_element = 2,
               .tile_rows = GemmTiles::kAmxRows,
@@ -121,7 +121,7 @@ GemmShares share_gemm(const GemmSize& size, const GemmTiles& tiles, const Device
   best.block_steps = static_cast<std::uint32_t>(round_up(divide_up(size.k, blocks), 32));
   const std::uint32_t at_once = std::max(1U, tiles.panel_steps / best.block_steps);
   double best_cost = std::numeric_limits<double>::max();
-  // Four groups a unit where there is that much work; the cut whose slowest unit ends first.
+  // Up to four groups per unit; chooses the split whose slowest unit finishes first.
   for (std::uint32_t columns = 1; columns <= std::min(panels, 4 * units); ++columns) {
     for (std::uint32_t rows = 1; rows <= std::min(row_tiles, 4 * units / columns); ++rows) {
       const std::uint32_t panels_each = divide_up(panels, columns);

@@ -1,4 +1,4 @@
-// cl/gemm_skinny.cl: how skinny products are cut into teams of work-items.
+// cl/gemm_skinny.cl: the assignment of skinny products to teams of work-items.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -14,27 +14,27 @@
 namespace clora {
 namespace {
 
-constexpr std::uint32_t kLanes = 32;  // of a team, at least
+constexpr std::uint32_t kLanes = 32;  // of a team, minimum
 constexpr std::size_t kGroup = 128;
-// Where each group fuses the shrink there are no more groups than units, so that each has to have
-// much on its way: many items, while they have registers enough.
+// If each group fuses the shrink, there are no more groups than compute units, so each needs many
+// loads in flight: as many items as registers allow.
 constexpr std::size_t kShrinkGroup = 512;
 constexpr std::size_t kShrinkGroupOfManyRows = 256;
 constexpr std::int64_t kManyRows = 3;
-// Of w, where there are so many for each unit that teams are even. bf16 products of one row on an
-// H200: 151936 x 896 in 76 us (one row: 100, four: 79), 18944 x 3584 in 37 (37, 37), 3584 x 18944
-// in 57 (43, 86).
+// Rows of w per team, if each unit has enough columns to balance the teams. bf16 products of one
+// row on an H200: 151936 x 896 takes 76 us (100 with one row per team, 79 with four), 18944 x 3584
+// takes 37 (37, 37), 3584 x 18944 takes 57 (43, 86).
 constexpr std::uint32_t kTeamRows = 2;
 constexpr std::uint32_t kColumnsPerUnit = 64;
-constexpr std::uint32_t kVec8sAhead = 4;  // that an item loads ahead, where registers allow
-// Each group repeats the shrink: up to so many products and so much local memory in all that is
-// faster than a launch before.
+constexpr std::uint32_t kVec8sAhead = 4;  // that an item prefetches, if registers allow
+// Each group repeats the shrink: up to this many multiplications in total and this much local
+// memory, that is faster than a separate launch.
 constexpr double kShrinkProducts = 4.5e6;
 constexpr std::size_t kShrinkBytes = 16 << 10U;
 
 struct Plan {
-  std::uint32_t group = 0;      // items
-  std::uint32_t rows = 1;       // of x, ROWS
+  std::uint32_t group = 0;      // work-items
+  std::uint32_t rows = 1;       // of x: the kernel's ROWS
   std::uint32_t team_rows = 1;  // of w
   std::uint32_t lanes = kLanes;
   std::uint32_t groups = 1;
@@ -53,7 +53,7 @@ Plan plan_of(const Context& context, const GemmProduct& p) {
             .rows = std::bit_ceil(u32(p.rows()))};
   const std::uint32_t columns = u32(p.columns());
   if (columns >= units * kColumnsPerUnit) plan.team_rows = kTeamRows;
-  if (plan.rows == 1) {  // w has few rows as well: more items for each
+  if (plan.rows == 1) {  // w may have few rows as well: more items for each
     const std::uint32_t useful = std::bit_ceil(std::max(1U, u32(p.k()) / 8));
     const std::uint32_t free = std::bit_floor(std::max(1U, units * plan.group / columns));
     plan.lanes = std::clamp(std::min(useful, free), kLanes, plan.group);
@@ -66,7 +66,7 @@ std::uint32_t groups_with_shrink(const Context& context, const Plan& plan) {
   return std::min(plan.groups, std::max(1U, context.device().compute_units));
 }
 
-// with_ptx: for record_gemm_skinny_by_address().
+// with_ptx: the program of record_gemm_skinny_by_address().
 Defines defines_of(const GemmProduct& p, const Plan& plan, bool with_ptx) {
   Defines defines;
   set_weight_type(defines, p.w);
@@ -80,7 +80,7 @@ Defines defines_of(const GemmProduct& p, const Plan& plan, bool with_ptx) {
   return defines;
 }
 
-// In the order of the kernels' arguments; any other for one that is absent.
+// In the order of the kernels' arguments; another tensor stands in for an absent one.
 using Tensors = std::array<Tensor, 8>;
 Tensors tensors_of(const GemmProduct& p) {
   return {p.y,
@@ -133,8 +133,8 @@ void record_by_arguments(Batch& batch, const GemmProduct& p) {
   batch.record(launch_of(batch.context(), p, plan, "gemm_skinny", false), std::move(arguments));
 }
 
-// A small product by the program of `p`: several turns of its groups, cut at their ends, and steps
-// that an item loads ahead and further ones.
+// A small product for the program of `p`: several iterations per group, the last ones partial, and
+// more K steps than an item prefetches.
 GemmProduct small_like(SelfTest& test, const GemmProduct& p) {
   constexpr std::int64_t kRank = 5;
   const std::int64_t steps = p.k() % 8 == 0 ? 5 * 256 : 1283;
@@ -156,7 +156,7 @@ GemmProduct small_like(SelfTest& test, const GemmProduct& p) {
   return small;
 }
 
-// Teams of as many lanes as `plan` has, and of the least, in which items load ahead.
+// Tests teams with the lanes of `plan`, and with the minimum, at which items prefetch.
 void test_ptx(SelfTest& test, const GemmProduct& p, Plan plan) {
   const bool as_reference = makes_reference(test.batch().context());
   for (const std::uint32_t lanes : {plan.lanes, kLanes}) {
@@ -171,7 +171,7 @@ void test_ptx(SelfTest& test, const GemmProduct& p, Plan plan) {
   }
 }
 
-// Whether the program with PTX that the product takes has passed its self-test.
+// Whether the product's program with PTX has passed its self-test.
 bool ptx_passed(Context& context, const GemmProduct& p, const Plan& plan) {
   const std::string options = defines_of(p, plan, true).text();
   const double tolerance = p.y.type() == DType::bf16 ? kBf16Tolerance : kF32Tolerance;

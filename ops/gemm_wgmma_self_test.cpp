@@ -11,11 +11,12 @@ namespace {
 
 using Problems = std::span<const GemmProduct>;
 
-// Of outputs, whose rows are whole 16-byte vectors or not: more than the widest tile.
+// Sizes of the first problem, larger than the widest tile; rows of the output are a multiple of 16
+// bytes, or not (ragged).
 constexpr std::int64_t kRows = 150, kColumns = 328, kRaggedColumns = 325, kSteps = 200;
-// Of the problems after the first, which are cut apart forward (columns) and backward (steps).
+// Widths of the further problems: columns forward, steps backward.
 constexpr std::array<std::int64_t, 3> kNarrow{0, 40, 72};
-// Ranks of one step of products, of a box, and of more than one.
+// Ranks of one K step of an MMA, of one box, and of more than one box.
 constexpr std::int64_t kFewRanks = 7, kBoxRanks = 40, kManyRanks = 70;
 
 std::int64_t rank_like(const GemmProduct& p) {
@@ -23,7 +24,7 @@ std::int64_t rank_like(const GemmProduct& p) {
   return p.rank() <= 16 ? kFewRanks : p.rank() <= 64 ? kBoxRanks : kManyRanks;
 }
 
-// s is an input, and with a fused shrink an output.
+// s is an input, or an output if the shrink is fused.
 LowRankTerm term_like(SelfTest& test, const GemmProduct& p, const GemmProduct& small) {
   const std::int64_t rank = rank_like(p);
   if (rank == 0) return {};
@@ -50,7 +51,7 @@ GemmProduct small_like(SelfTest& test, const GemmProduct& p, const Tensor& y, co
   return small;
 }
 
-// By the public ops, which take the portable kernels now.
+// Records the public ops, which use the portable kernels while the reference is computed.
 void record_reference(Batch& batch, Problems problems) {
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const GemmProduct& p = problems[i];
@@ -65,7 +66,7 @@ void record_reference(Batch& batch, Problems problems) {
   }
 }
 
-// What the kernel is given when it runs, its one program has all branches for.
+// cl/gemm_mma.cl has one program with branches for all extras: the self-test covers all of them.
 GemmProduct with_all_extras(GemmProduct p) {
   p.addend = p.y;
   if (!p.backward) p.bias = p.x;

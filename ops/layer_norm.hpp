@@ -1,18 +1,18 @@
 // layer_norm (Ba, Kiros and Hinton, 2016), over the last dimension:
 //   y = (x - mean(x)) / sqrt(var(x) + epsilon) * w + bias
-// w, bias [D] f32 are frozen: they have no gradient. All others are f32 or bf16 each; sums are f32.
+// w, bias [D] f32 are frozen: they have no gradient. All others are each f32 or bf16; sums are f32.
 #pragma once
 
 #include "runtime/batch.hpp"
 
 namespace clora {
 
-// y [T, D] is overwritten; it may be x, where their types are one.
+// Overwrites y [T, D]; y may be x if their types are equal.
 void record_layer_norm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
                        const Tensor& bias, float epsilon);
 
-// dx = residual + (dy/dx)^T dy; residual, of dx's type, may be empty or dx itself. dx may be dy,
-// where their types are one.
+// dx = residual + (dy/dx)^T dy; residual, of dx's type, may be empty or dx itself. dx may be dy if
+// their types are equal.
 void record_layer_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& x,
                                 const Tensor& w, const Tensor& residual, float epsilon);
 

@@ -15,11 +15,11 @@
 namespace clora {
 namespace {
 
-// cl/lora_linear.cl: the most columns of a work-group; rows of out, and of x at once
+// cl/lora_linear.cl: maximum columns of a work-group; rows of out, and rows of x, at once
 constexpr std::size_t kColumns = 128;
 constexpr std::uint32_t kRanks = 16;
 constexpr std::uint32_t kSteps = 64;
-// Work-groups a unit that the rows are cut for.
+// Work-groups per compute unit that the rows are split for.
 constexpr std::uint32_t kGroupsPerUnit = 8;
 // cl/lora_linear_cpu.cl
 constexpr std::uint32_t kStrip = 32;
@@ -31,8 +31,8 @@ void test_gradient(SelfTest& test) {
   record_gradient(test.batch(), {.out = out, .s = s, .x = x, .scale = 0.5F});
 }
 
-// Several strips of columns, cut at their ends, and chunks of an odd number of boxes, which two
-// warp groups share; of many ranks two blocks; one problem, and several with and without what they
+// Several strips of columns, the last one partial; chunks of an odd number of boxes, which two warp
+// groups share; two blocks if there are many ranks; one problem, and several with and without a
 // shrink.
 void test_gradients_wgmma(SelfTest& test, std::uint32_t block_ranks) {
   constexpr std::int64_t kRows = 2900;
@@ -104,7 +104,7 @@ bool shares_launches(Context& context, const LoraGradientProduct& p) {
   return gradients_share_launches(context, p.s.shape()[1]);
 }
 
-// What record_gradients_wgmma() requires of a launch's problems.
+// Whether `p` meets the requirements of record_gradients_wgmma() together with `problems`.
 bool may_group(std::span<const LoraGradientProduct> problems, const LoraGradientProduct& p) {
   return std::ranges::all_of(problems, [&](const LoraGradientProduct& q) {
     const bool same_kind = p.shrunk.empty() == q.shrunk.empty();
@@ -130,7 +130,7 @@ void record_gradient(Batch& batch, const LoraGradientProduct& p) {
     return record_gradient_cpu(batch, p);
   }
   record_gradient_by_chunks(batch, p);
-  if (p.shrunk.empty()) return;  // else a self-test's reference
+  if (p.shrunk.empty()) return;  // otherwise a self-test's reference
   const Tensor shrunk = f32_result(batch, p.shrunk);
   record_gemm(batch, shrunk, p.x, p.b, {.scale = p.shrink_scale});
   record_result(batch, p.shrunk, shrunk);

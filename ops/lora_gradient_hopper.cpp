@@ -17,7 +17,7 @@ constexpr std::uint32_t kBlockRanks = 64;
 constexpr std::size_t kItems = 384;
 constexpr std::int64_t kQuad = 4;
 constexpr std::uint32_t kSumItems = 256;
-// Of the sums, a unit: several hide one another's reads.
+// Work-groups of the sums per compute unit: several hide the latency of each other's reads.
 constexpr std::uint32_t kSumGroupsOfUnit = 8;
 
 using Problems = std::span<const LoraGradientProduct>;
@@ -47,7 +47,7 @@ struct Plan {
     sum_groups = std::min(units * kSumGroupsOfUnit,
                           u32(divide_up(quads(problems), std::int64_t{kSumItems})));
   }
-  // Of the results of all problems, rows of those that shrink padded.
+  // Vectors of four floats of all results; the rows of shrunk results are padded.
   std::int64_t quads(Problems problems) const {
     std::int64_t all = 0;
     for (const LoraGradientProduct& p : problems) {
@@ -81,7 +81,8 @@ Kernel kernel_of(Context& context, const Plan& plan, std::string_view function) 
   return context.kernel(kLoraWgmma, function, defines);
 }
 
-// Of each problem x, s and b; where it does not shrink, s for b. Then its results and their parts.
+// x, s and b of each problem (s stands in for b if there is no shrink), then its results and their
+// partial sums.
 TensorTable table_of(Batch& batch, const Plan& plan, Problems problems) {
   TensorTable table;
   for (const LoraGradientProduct& p : problems) {
@@ -99,7 +100,7 @@ TensorTable table_of(Batch& batch, const Plan& plan, Problems problems) {
   return table;
 }
 
-// The first of the problems that shrink, or that do not; else any.
+// The first problem with, or without, a shrink; any problem if there is none.
 const LoraGradientProduct& one_that(bool shrinks, Problems problems) {
   const auto found = std::ranges::find(
       problems, shrinks, [](const LoraGradientProduct& p) { return !p.shrunk.empty(); });

@@ -40,7 +40,7 @@ void drop(Batch& batch, const Tensor& y, const Tensor& x, const LoraDropout& dro
                  accumulate);
 }
 
-// What the adapter sees of x: x itself without dropout, else an f32 temporary made anew.
+// The adapter's input: x itself without dropout, otherwise a new f32 temporary.
 Tensor adapter_input(Batch& batch, const Tensor& x, const LoraDropout& dropout) {
   if (dropout.probability == 0) return x;
   const Tensor dropped = batch.temporary(x.shape(), DType::f32, "lora dropped x");
@@ -48,7 +48,7 @@ Tensor adapter_input(Batch& batch, const Tensor& x, const LoraDropout& dropout) 
   return dropped;
 }
 
-// dx (+)= dy w + drop'(ds a). shrinks: ds = scale * dy b is to be made, too.
+// dx (+)= dy w + drop'(ds a). shrinks: also computes ds = scale * dy b.
 void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& ds, bool shrinks,
                const LinearWeights& weights, const LoraWeights& lora, Accumulate accumulate) {
   if (lora.dropout.probability == 0 && !dx.empty()) {
@@ -71,7 +71,7 @@ void record_dx(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& d
   record_result(batch, dx, sum);
 }
 
-// What a layer adds to its base product; with dropout s is computed here.
+// The extras of a layer's base product; with dropout, s is computed here.
 GemmExtras extras_of(Batch& batch, const LoraOutput& output, const Tensor& x) {
   const auto& [y, s, weights, lora] = output;
   require_adapter("lora_linear", weights, lora);
@@ -128,7 +128,7 @@ bool takes_dx_beside(Context& context, const LoraBranch& branch) {
   return !branch.lora.empty() && gradients_share_launches(context, branch.lora.a.shape()[0]);
 }
 
-// Whether the layers' dx may be one product.
+// Whether one product can compute the layers' dx.
 bool are_alike(std::span<const LoraBranch> branches) {
   const LoraWeights& first = branches.front().lora;
   return std::ranges::all_of(branches, [&](const LoraBranch& branch) {
@@ -138,7 +138,7 @@ bool are_alike(std::span<const LoraBranch> branches) {
   });
 }
 
-// dx and dbt of one layer.
+// Records dx and dbt of one layer.
 std::vector<PendingGradient> record_one_dx(Batch& batch, const Tensor& dx, const LoraBranch& branch,
                                            Accumulate accumulate) {
   const auto& [gradients, dy, s, weights, lora] = branch;
@@ -152,7 +152,7 @@ std::vector<PendingGradient> record_one_dx(Batch& batch, const Tensor& dx, const
   return {pending};
 }
 
-// Of several, where a kernel makes ds beside dbt.
+// Records dx and dbt of several layers with the kernel that computes ds together with dbt.
 std::vector<PendingGradient> record_dx_beside(Batch& batch, const Tensor& dx,
                                               std::span<const LoraBranch> branches,
                                               Accumulate accumulate, DeferredGradients& deferred) {

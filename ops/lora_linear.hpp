@@ -5,11 +5,12 @@
 //   db += scale * dy^T s                 ds = scale * dy b
 //   da += ds^T drop(x)                   dx (+)= dy w + drop'(ds a)
 //
-// b [N, R] is held transposed, bt [R, N]: then the forward's and the backward's low-rank terms have
-// the same form, and so have the two gradients. Without dropout the adapter shares the accumulators
-// of the base product, which computes s, and ds, in its launch where its kernel can (ops/gemm.hpp,
-// LowRankTerm). x, y, dx, dy and s are f32 or bf16 each, a residual is of y's type; what belongs to
-// the adapter is f32. On Hopper's matrix units one read of dy gives db and ds.
+// b [N, R] is stored transposed, bt [R, N]: then the low-rank terms of the forward and the backward
+// have the same form, and so do the two gradients. Without dropout the adapter shares the
+// accumulators of the base product, which computes s, or ds, in the same launch if its kernel can
+// (ops/gemm.hpp, LowRankTerm). x, y, dx, dy and s are each f32 or bf16, a residual is of y's type;
+// the adapter's weights and gradients are f32. On Hopper's tensor cores one read of dy yields db
+// and ds.
 #pragma once
 
 #include <span>
@@ -28,8 +29,8 @@ struct LinearWeights {
 // Dropout of the adapter's input; the mask is a function of (seed, step, site, element).
 struct LoraDropout {
   float probability = 0;   // 0: none
-  Tensor seed_and_step;    // u32 [2] on the device; needed where probability > 0
-  std::uint32_t site = 0;  // differs for each layer of the model
+  Tensor seed_and_step;    // u32 [2] on the device; required if probability > 0
+  std::uint32_t site = 0;  // unique for each layer of the model
 };
 
 struct LoraWeights {
@@ -37,26 +38,26 @@ struct LoraWeights {
   Tensor bt;  // [R, N] f32
   float scale = 1;
   LoraDropout dropout = {};
-  // a and bt cast to bf16, kept so by the caller; or empty: products that round do it each time.
+  // bf16 copies of a and bt, kept up to date by the caller; or empty: products that round cast them
+  // each time.
   Tensor a_bf16 = {};
   Tensor bt_bf16 = {};
   bool empty() const noexcept { return a.empty(); }
 };
 
-// Accumulated into (+=).
+// Accumulated (+=).
 struct LoraGradients {
   Tensor da;   // [R, K]
   Tensor dbt;  // [R, N]
 };
 
-// Overwrites y [T, N] and s [T, R] (s may be empty where lora is). residual may be y itself or
-// empty.
+// Overwrites y [T, N] and s [T, R]; s may be empty if lora is. residual may be y itself or empty.
 void record_lora_linear(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,
                         const LinearWeights& weights, const LoraWeights& lora,
                         const Tensor& residual = {});
 
-// dx [T, K] is overwritten or accumulated into; empty dx: it is not wanted. Gradients accumulate.
-// x and s are what the forward had.
+// Overwrites dx [T, K] or accumulates into it; if dx is empty, it is not computed. Gradients
+// accumulate. x and s are those of the forward.
 struct LoraLinearSaved {
   Tensor x;  // [T, K]
   Tensor s;  // [T, R]
@@ -73,7 +74,7 @@ struct LoraOutput {
   LinearWeights weights;
   LoraWeights lora;
 };
-// Each as record_lora_linear() has it; in one product where a kernel can.
+// Each as by record_lora_linear(); in one product if a kernel can.
 void record_lora_linears(Batch& batch, const Tensor& x, std::span<const LoraOutput> outputs);
 
 struct LoraBranch {
@@ -83,12 +84,12 @@ struct LoraBranch {
   LinearWeights weights;
   LoraWeights lora;
 };
-// Their backward: dx is the sum over the layers, or dx += it; in few launches where kernels can.
+// Their backward: dx is the sum over the layers, or dx += it; in few launches if kernels can.
 void record_lora_linears_backward(Batch& batch, const Tensor& dx, const Tensor& x,
                                   std::span<const LoraBranch> branches, Accumulate accumulate_dx);
 
-// The same in two steps, for callers that make x only after dx: first dx and all dbt, which gives
-// the pending gradients; then da, which `deferred` may hold back.
+// The same in two steps, for callers that compute x only after dx: first dx and all dbt, which
+// returns the pending gradients; then da, which `deferred` may delay.
 struct PendingGradient {
   Tensor da;  // [R, K] += ds^T drop(x)
   Tensor ds;  // [T, R]
@@ -101,7 +102,7 @@ std::vector<PendingGradient> record_lora_linears_dx(Batch& batch, const Tensor& 
 void record_lora_linears_da(Batch& batch, const Tensor& x, std::span<const PendingGradient> pending,
                             DeferredGradients& deferred);
 
-// The unfused reference: for tests, and the baseline of benches.
+// The unfused reference, for tests and as the baseline of benches.
 void record_lora_linear_unfused(Batch& batch, const Tensor& y, const Tensor& s, const Tensor& x,
                                 const LinearWeights& weights, const LoraWeights& lora,
                                 const Tensor& residual = {});
@@ -109,8 +110,8 @@ void record_lora_linear_unfused(Batch& batch, const Tensor& y, const Tensor& s, 
 // out [T, R] = scale * x [T, K] a [R, K]^T: the shrink. Overwrites out.
 void record_lora_shrink(Batch& batch, const Tensor& out, const Tensor& x, const Tensor& a,
                         float scale);
-// out [R, K] += scale * s [T, R]^T x [T, K]: the adapter gradients; s and x f32 or bf16. Same bits
-// every run.
+// out [R, K] += scale * s [T, R]^T x [T, K]: the adapter gradients; s and x are f32 or bf16.
+// Deterministic.
 void record_lora_gradient(Batch& batch, const Tensor& out, const Tensor& s, const Tensor& x,
                           float scale);
 

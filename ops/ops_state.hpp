@@ -1,5 +1,5 @@
-// What ops have learned about one Context, a struct for each kind of knowledge: made when it is
-// first asked for, freed with the Context. Threads: those of the Context.
+// State of the ops that belongs to one Context, one struct per kind: created on first use, freed
+// with the Context. Threads: those of the Context.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace clora {
 
-// REQUIRES: T is made without arguments.
+// REQUIRES: T is default-constructible.
 template <class T>
 T& ops_state(Context& context) {
   using States = std::map<std::type_index, std::shared_ptr<void>>;

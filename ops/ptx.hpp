@@ -1,22 +1,22 @@
-// Where kernels may use PTX in their OpenCL C: NVIDIA GPUs from sm_80 on, and no Context that is
-// portable. The variant portable is the reference that `--precision f32` stands for: plain OpenCL
-// C.
+// Whether kernels may use PTX in their OpenCL C: on NVIDIA GPUs from sm_80 on, unless the Context
+// is portable. The portable variant, which `--precision f32` selects as the reference, is plain
+// OpenCL C.
 #pragma once
 
 #include "runtime/context.hpp"
 
 namespace clora {
 
-// The option that selects PTX in files which have plain OpenCL C, too.
+// The option that selects PTX in files that also have plain OpenCL C.
 inline constexpr std::string_view kUsePtx = "USE_PTX";
 
 bool has_ptx(const Device& device);
 bool uses_ptx(Variant variant, const Device& device);
 
-// Whether kernels of this Context use PTX now: not while a self-test makes its reference.
+// Whether kernels of this Context use PTX now: not while a self-test computes its reference.
 bool uses_ptx(Context& context);
 
-// Sets -D USE_PTX where uses_ptx().
+// Sets -D USE_PTX if uses_ptx().
 Defines& set_use_ptx(Defines& defines, Context& context);
 
 }  // namespace clora

@@ -21,8 +21,8 @@ bool holds_weights(DType type) {
 }
 
 constexpr auto kLanes = static_cast<std::size_t>(kPackedRows);
-constexpr std::int64_t kPackedColumns = 64;  // K is a multiple of it
-// Of dequantise: GPUs take 65535 work-groups along the second dimension.
+constexpr std::int64_t kPackedColumns = 64;  // K is a multiple of this
+// Of dequantise: GPUs support at most 65535 work-groups in the second dimension.
 constexpr std::uint32_t kMaxGridRows = 1 << 15;
 
 bool has_integer_packed_layout(DType type) {
@@ -33,13 +33,13 @@ bool has_packed_layout(DType type) {
   return has_integer_packed_layout(type) || type == DType::f32 || type == DType::bf16;
 }
 
-// Whether pack_panels() makes panels of type `to` from rows of type `from`.
+// Whether pack_panels() can pack rows of type `from` into panels of type `to`.
 bool can_pack(DType from, DType to) {
   return has_packed_layout(to) && (from == to || (from == DType::f32 && to == DType::bf16));
 }
 
-// The words of two blocks of a row, as cl/quant_packed.clh has them: those of q4_1 as they lie; in
-// the others each block begins with its only scale, and the two scales come first, as one word.
+// The words of two blocks of a row, in the order of cl/quant_packed.clh: q4_1 unchanged; in the
+// other types each block begins with its only scale, and the two scales come first, as one word.
 template <DType kType, std::size_t kBlockBytes>
 void reorder_blocks(std::byte* words, const std::byte* blocks) {
   if constexpr (kType == DType::q4_1) {
@@ -54,7 +54,7 @@ void reorder_blocks(std::byte* words, const std::byte* blocks) {
   }
 }
 
-// Sizes known to the compiler: a model's load waits for this.
+// The sizes are compile-time constants, because loading a model waits for this.
 template <DType kType, std::size_t kBlockBytes>
 void pack(std::byte* out, const std::byte* rows, std::size_t row_count, std::size_t row_bytes) {
   constexpr std::size_t kWord = 4;
@@ -71,7 +71,7 @@ void pack(std::byte* out, const std::byte* rows, std::size_t row_count, std::siz
   }
 }
 
-// Words of 32 bits, of each row the next one: word(row, i) gives them.
+// Interleaves 32-bit words of the rows of each panel; word(row, i) returns word i of a row.
 template <class Word>
 void interleave(std::byte* out, std::size_t panels, std::size_t row_words, Word word) {
   for (std::size_t panel = 0; panel < panels; ++panel) {
@@ -90,7 +90,7 @@ std::uint32_t word_at(const std::byte* bytes) {
   return word;
 }
 
-// As many words a row as it has: f32 elements, or pairs of bf16.
+// Words of 32 bits: f32 elements, or pairs of bf16.
 void pack_words(std::byte* out, const std::byte* rows, std::size_t row_count,
                 std::size_t row_bytes) {
   constexpr std::size_t kWord = 4;

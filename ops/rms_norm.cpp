@@ -15,7 +15,7 @@ void require_inputs(const Tensor& x, const Tensor& w) {
   require_tensor("rms_norm", "w", w, {x.shape().last()});
 }
 
-// Rows of a whole pair of vectors, one vector and a tail.
+// Rows of a full pair of vectors, one vector and a tail.
 void test_forward(SelfTest& test) {
   record_rms_norm(test.batch(), test.output({5, 53}), test.input({5, 53}), test.input({53}), 1e-5F);
 }
@@ -34,7 +34,7 @@ SelfTestRecord ptx_forward_test(std::int64_t width, DType x, DType y) {
   };
 }
 
-// All of one kernel's optional results and inputs make it another program.
+// Optional results and inputs select separate programs of one kernel.
 SelfTestRecord ptx_backward_test(std::int64_t width, const RmsNormBackwardTypes& types, bool adds,
                                  bool in_place) {
   return [=](SelfTest& test) {
@@ -154,7 +154,7 @@ void record_rms_norm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, 
   launch.label = "rms_norm/backward";
   std::vector<Argument> arguments{dx, dy, x, w};
   if (takes_cpu_kernel(batch.context(), kernel, self_test)) {
-    // The kernels are built once, for with and without: an argument must not be null.
+    // The CPU kernels are built once, with or without a residual: an argument must not be null.
     arguments.insert(arguments.end(), {adds ? residual : dx, std::int32_t{adds}});
   } else if (adds && !in_place) {
     arguments.emplace_back(residual);

@@ -15,10 +15,10 @@ constexpr std::size_t kBufferBytes = std::size_t{256} << 20;
 constexpr int kTransferRuns = 6, kMaxTimes = 32, kFmaRuns = 80, kLaunchRuns = 12, kWakeRuns = 41;
 constexpr int kBarrierRuns = 12;
 constexpr int kLaunches = 256;
-constexpr double kFmaSeconds = 0.003;  // long beside a launch, short beside a pause of the clock
+constexpr double kFmaSeconds = 0.003;  // longer than a launch, shorter than a pause of the clock
 constexpr std::int64_t kMaxSteps = std::int64_t{1} << 34;
 
-// The widths and shapes of cl/roofline_peaks_cpu.cl and cl/roofline_peaks.cl.
+// The parameters of cl/roofline_peaks_cpu.cl and cl/roofline_peaks.cl.
 struct Shapes {
   std::string_view file;
   std::int64_t lanes;
@@ -48,8 +48,8 @@ class Measurement {
 
   void measure_transfers(RooflinePeaks& peaks, double wake_seconds);
   double f32_flops_per_second() const;
-  double matrix_flops_per_second() const;   // 0 where there is no matrix unit
-  double product_flops_per_second() const;  // flops of products on an NVIDIA GPU's
+  double matrix_flops_per_second() const;   // 0 without a matrix unit
+  double product_flops_per_second() const;  // with the tensor cores of an NVIDIA GPU
   double barrier_seconds() const;
   double launch_seconds();
   double wake_seconds();
@@ -69,7 +69,7 @@ class Measurement {
     batch.submit().wait();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
-  // The best time of what record(batch) records, with waking the device at most a hundredth of it.
+  // The best time of the work that record(batch) records; waking the device is at most 1 % of it.
   template <class Record>
   double best_seconds_of(double wake_seconds, Record record) const {
     Batch one(context_), many(context_);
@@ -86,7 +86,7 @@ class Measurement {
     std::ranges::sort(seconds);
     return seconds;
   }
-  // Steps of all chains in a second; record(batch, steps) records the launch that makes them.
+  // Steps of all chains per second; record(batch, steps) records the launch that executes them.
   template <class Record>
   double steps_per_second(Record record, std::int64_t least_steps = 1024,
                           int runs = kFmaRuns) const;
@@ -100,7 +100,7 @@ class Measurement {
   Tensor out_;
 };
 
-// Two buffers take at most half of what the pool may hold.
+// Two buffers take at most half of the pool's limit.
 std::int64_t elements_of_a_buffer(Context& context) {
   const std::size_t bytes = std::min({kBufferBytes, context.pool().statistics().limit_bytes / 4,
                                       std::size_t{context.device().max_allocation_bytes}});
@@ -114,7 +114,7 @@ void Measurement::measure_transfers(RooflinePeaks& peaks, double wake_seconds) {
   const Tensor src = context_.allocate({elements}, DType::f32, MemoryTag::scratch);
   const Tensor dst = context_.allocate({elements}, DType::f32, MemoryTag::scratch);
   Batch touch(context_);
-  touch.fill_zero(src);  // memory that was never written may not lie anywhere yet
+  touch.fill_zero(src);  // memory that was never written may not be mapped yet
   touch.fill_zero(dst);
   touch.submit();
   const auto bytes = static_cast<double>(src.bytes());
@@ -148,7 +148,7 @@ double Measurement::f32_flops_per_second() const {
          });
 }
 
-// Flops of a work-group's step are those of roofline_peaks_wgmma.cl and roofline_peaks_mma.cl.
+// The flops of a work-group's step match roofline_peaks_wgmma.cl and roofline_peaks_mma.cl.
 double Measurement::product_flops_per_second() const {
   const bool wgmma = context_.variant() == Variant::wgmma;
   constexpr std::size_t kGroup = 256;
@@ -180,8 +180,8 @@ double Measurement::matrix_flops_per_second() const {
          });
 }
 
-// Of one group alone, as a kernel waits for it; two a round. No CPU variant has barriers of its
-// own.
+// The barrier of a single group, as a kernel waits for it; two per round. CPU variants have no
+// barrier kernel of their own.
 double Measurement::barrier_seconds() const {
   constexpr std::size_t kGroup = 256;
   constexpr std::int64_t kLeastRounds = 64, kBarriersPerRound = 2;
@@ -205,7 +205,7 @@ Batch Measurement::empty_launches(int count) const {
   return batch;
 }
 
-// What each launch adds to a batch: waking the device is in both and falls out.
+// The cost of one more launch in a batch: waking the device is in both times and cancels out.
 double Measurement::launch_seconds() {
   Batch many = empty_launches(2 * kLaunches), few = empty_launches(kLaunches);
   const double more = sorted_seconds_of(many, kLaunchRuns).front();
@@ -235,7 +235,7 @@ RooflinePeaks measure_peaks(Context& context) {
 
 RooflinePeaks measured_peaks_of(const ContextConfig& config) {
   ContextConfig own = config;
-  own.profile = false;  // a queue that keeps times is slower to feed
+  own.profile = false;  // a profiling queue is slower to submit to
   own.trace = nullptr;
   Context context(own);
   const RooflinePeaks peaks = measure_peaks(context);

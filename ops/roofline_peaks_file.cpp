@@ -1,5 +1,5 @@
-// Where the peaks are kept: one text file a device, which is valid only as exactly the text that
-// would be written for the numbers in it.
+// The cache of the peaks: one text file per device. A file is valid only if it is exactly the text
+// that would be written for its numbers.
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -30,7 +30,7 @@ constexpr std::array<Field, 7> kFields{{
     {"wake_seconds", &RooflinePeaks::wake_seconds},
 }};
 
-// The number in the first line: to be raised where what is measured changes.
+// The number in the first line is to be raised when the measurement changes.
 std::string identity_of(const Device& device) {
   return fmt::format("clora ceilings 4\ndevice {}\nplatform {}\ndriver {}\nopencl {}\nunits {}\n",
                      device.name, device.platform, device.driver, device.opencl_version,
@@ -82,7 +82,7 @@ std::optional<RooflinePeaks> kept_peaks(const std::filesystem::path& cache_folde
     const MappedFile file = MappedFile::open(path_of(cache_folder, device));
     const auto bytes = file.bytes();
     return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, device);
-  } catch (const Error&) {  // not there, or not to be read: as if there were none
+  } catch (const Error&) {  // missing or unreadable: as if there were none
     return {};
   }
 }

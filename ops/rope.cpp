@@ -32,7 +32,7 @@ void test_rope(SelfTest& test) {
               RopeDirection::backward);
 }
 
-// What turns the pairs.
+// The rotation of the pairs.
 struct Turn {
   const Tensor& positions;
   const Tensor& table;
@@ -140,7 +140,7 @@ Cost rope_cost(const Shape& x, DType type) {
   return {3 * n, element_bytes(type) * 2 * n + 4 * (table + static_cast<double>(x[0]))};
 }
 
-// Of keys and values: the parts are read, the sums written.
+// The parts of keys and values are read, the sums written.
 Cost rope_of_parts_cost(const Shape& queries, std::int64_t key_heads, DType type) {
   Cost cost = rope_cost({queries[0], queries[1] + key_heads, queries[2]}, type);
   const auto parts = static_cast<double>(queries.elements());

@@ -11,12 +11,12 @@
 namespace clora {
 namespace {
 
-// Decides file, options and grid: one group does everything.
+// The file, options and grid: a single group does all the work.
 struct SampleSpec {
   std::string_view file;
   Defines defines;
   Grid grid;
-  std::int64_t weights;  // elements of the scratch row for a vocabulary
+  std::int64_t weights;  // elements of the scratch row
 
   SampleSpec(const Context& context, Variant variant, std::int64_t vocabulary) {
     if (variant == Variant::cpu) {
@@ -24,7 +24,7 @@ struct SampleSpec {
       grid = single_item_groups(1);
       weights = divide_up(vocabulary, 64) * 64;
     } else {
-      // A GPU wants as many readers as one group can have; on a CPU items cost more than they read.
+      // A GPU needs as many readers as a group can have; on a CPU items cost more than they read.
       const bool gpu = context.device().kind == DeviceKind::gpu;
       const std::size_t group = reduction_group(context.device(), gpu ? 1024 : 64);
       file = "sample.cl";
@@ -43,7 +43,8 @@ std::int64_t vocabulary_of(std::string_view op, const Tensor& logits) {
   return logits.elements();
 }
 
-// Draws by two uneven settings, the second from what the first has left, and takes the largest.
+// Draws with two different settings, the second after the first has marked its token, and then
+// takes the largest logit.
 void test_sample(SelfTest& test) {
   const std::vector<std::uint32_t> unseen(50, 0);
   const Tensor logits = test.input({200}, 6);
@@ -102,7 +103,7 @@ void record_logprobs(Batch& batch, const LogprobOutputs& outputs, const Tensor& 
   const SampleSpec spec(batch.context(), variant, vocabulary);
   const double passes = 2.0 + static_cast<double>(top);
   const auto elements = static_cast<double>(vocabulary);
-  // Where nothing is listed the kernel still needs buffers; it does not write to them.
+  // Without a list the kernel still needs buffers; it does not write to them.
   batch.launch({batch.context().kernel(spec.file, "sample_logprobs", spec.defines),
                 spec.grid,
                 {passes * elements, 4 * passes * elements},

@@ -19,10 +19,10 @@
 namespace clora {
 namespace {
 
-constexpr int kFormat = 3;  // raised when self-tests check otherwise than before
+constexpr int kFormat = 3;  // raised when the checks of the self-tests change
 constexpr std::string_view kRight = "right\n";
 constexpr std::string_view kWrong = "wrong: ";
-constexpr std::string_view kTried = "tried by";  // then the numbers of the processes
+constexpr std::string_view kTried = "tried by";  // followed by the process ids
 constexpr int kAttempts = 2;
 
 std::string as_file_name(std::string_view name) {
@@ -39,8 +39,8 @@ std::string one_line(std::string text) {
 
 bool is_alive(pid_t process) { return ::kill(process, 0) == 0 || errno != ESRCH; }
 
-// How many of the processes noted are gone. Another one with the number of a gone process, also in
-// another container, only makes the test run once more.
+// The number of noted processes that are gone. If the id of one is in use again, also in another
+// container, the test only runs once more.
 int lost_attempts(std::string_view noted) {
   std::istringstream numbers{std::string(noted)};
   int lost = 0;
@@ -65,7 +65,7 @@ SelfTestKey::SelfTestKey(const Context& context, std::string_view file, std::str
       folder / "self_tests" / fmt::format("{}-{}", as_file_name(name), digest_of(heading_).text());
 }
 
-// What follows the heading; empty where there is no such file, or one of something else.
+// The text after the heading; empty if there is no such file, or it has another heading.
 std::string SelfTestKey::body() const {
   if (path_.empty()) return {};
   std::ifstream file(path_, std::ios::binary);
@@ -113,7 +113,7 @@ void SelfTestKey::write(std::string_view body) const noexcept try {
   std::filesystem::create_directories(path_.parent_path());
   write_file_atomically(path_, fmt::format("{}{}", heading_, body));
 } catch (const std::exception&) {
-  return;  // a cache: its loss costs time only
+  return;  // it is a cache: a lost entry only costs time
 }
 
 }  // namespace clora

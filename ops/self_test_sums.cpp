@@ -48,7 +48,7 @@ std::string text_of(const SelfTestResult& result) {
   return text;
 }
 
-// Wrong where anything is NaN.
+// False if any value is NaN.
 bool has_sums(const SelfTestResult& result, const std::string& want, double tolerance) {
   if (!result.holds_floats()) return digest_of(result.bytes).text() == want;
   const FloatSums got = sums_of(result);

@@ -124,8 +124,8 @@ inline constexpr SelfTestSums kSelfTestSums[] = {
     {"swiglu-fbedef0fb09b9f18", "7.882076 27729 1861075 -12150523 -4251733 -2730744 -7541897 2467837 3020534;1.023077 -569570 -2896755 -10102287 5753300 3297524 -15456145 13614931 7303547"},
 };
 
-// Of kernels that only GPUs run: put here by hand, as portable kernels of any device make them
-// (`self-test sums` in a GPU's debug log).
+// Sums of kernels that run only on GPUs, added by hand: the results of the portable kernels on any
+// device (`self-test sums` in a GPU's debug log).
 inline constexpr SelfTestSums kGpuSelfTestSums[] = {
     {"attention-04f7d3bc939732f9", "5.772707 2624819 369520 1900162 -161072 -295354 -2082296 1698456 -445276;0.9960938 -3192306 1778735 -6957105 -4459678 -1409219 6762403 7073040 -1861102"},
     {"attention-07c4da88bc3bea76", "6.073751 2689138 874010 2250914 323667 119340 -2091332 1607047 -514533;0.9993384 -5822116 7469731 2967513 6157428 -8198370 -11778132 -19106494 -11596089"},

@@ -32,7 +32,7 @@ SelfTestRecord ptx_backward_test(std::int64_t width, DType y, DType dy, DType dx
 
 }  // namespace
 
-// An exp counts as 8 flops.
+// An exp is counted as 8 flops.
 Cost softmax_cost(const Shape& x, DType x_type, DType y_type) {
   const auto n = static_cast<double>(x.elements());
   return {12 * n, (element_bytes(x_type) + element_bytes(y_type)) * n};

@@ -1,15 +1,15 @@
 // softmax over the last dimension: y_i = exp(x_i - max x) / sum_j exp(x_j - max x).
-// Tensors are f32 or bf16 each; sums are f32.
+// Tensors are each f32 or bf16; sums are f32.
 #pragma once
 
 #include "runtime/batch.hpp"
 
 namespace clora {
 
-// y [T, N] is overwritten; it may be x, where their types are one.
+// Overwrites y [T, N]; y may be x if their types are equal.
 void record_softmax(Batch& batch, const Tensor& y, const Tensor& x);
 
-// dx = y * (dy - sum_j dy_j y_j), overwritten; it may be dy, where their types are one. y is the
+// Overwrites dx = y * (dy - sum_j dy_j y_j); dx may be dy if their types are equal. y is the
 // forward's output.
 void record_softmax_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& y);
 

@@ -26,20 +26,20 @@ void test_backward(SelfTest& test, DType type, bool recompute) {
                          test.input(shape, 8, type), test.input(shape, 1, type), y);
 }
 
-// Of the file for CPUs; none for a y of bf16.
+// The function in swiglu_cpu.cl; empty for a bf16 y.
 std::string_view cpu_forward(DType gate_type, DType y_type, bool saves) {
   if (y_type != DType::f32) return {};
   if (saves) return "swiglu_forward_saving";
   return gate_type == DType::bf16 ? "swiglu_forward_saved" : "swiglu_forward";
 }
 
-// Where all else is f32.
+// The same for the backward, if all tensors except gate and up are f32.
 std::string_view cpu_backward(DType gate_type, bool recompute) {
   if (gate_type == DType::f32) return recompute ? "swiglu_backward_recompute" : "swiglu_backward";
   return recompute ? "swiglu_backward_saved_recompute" : "swiglu_backward_saved";
 }
 
-// The type of two tensors that are of one type.
+// The type of two tensors, which must be equal.
 DType type_of_pair(std::string_view name, const Tensor& a, std::string_view other, const Tensor& b,
                    const Shape& shape) {
   require_activation("swiglu", name, a, shape);
@@ -78,7 +78,7 @@ void require_backward(const Tensor& dgate, const Tensor& dup, const Tensor& dy, 
 
 }  // namespace
 
-// An exp counts as 8 flops.
+// An exp is counted as 8 flops.
 Cost swiglu_cost(const Shape& y, DType gate_type, bool saves, DType y_type) {
   const auto n = static_cast<double>(y.elements());
   return {13 * n, (element_bytes(y_type) + 2 * element_bytes(gate_type) + (saves ? 4 : 0)) * n};

@@ -39,7 +39,7 @@ class Writing {
             {to_, matrix.data, matrix.rows, matrix.columns, matrix.stride, box_rows, number});
   }
 
-  // tensors: at most kAddressesAtOnce. first: words of 8 bytes before theirs.
+  // tensors: at most kAddressesAtOnce. first: number of 8-byte words before them.
   void addresses(std::uint32_t first, std::span<const Tensor> tensors) {
     std::vector<Argument> arguments{to_, first, static_cast<std::uint32_t>(tensors.size())};
     arguments.insert(arguments.end(), tensors.begin(), tensors.end());
@@ -47,7 +47,7 @@ class Writing {
     prepare("tensor_addresses", single_item_groups(1), std::move(arguments));
   }
 
-  // first: words of 4 bytes before them.
+  // first: number of 4-byte words before them.
   void counters(std::int64_t first, std::int64_t count) {
     batch_.prepare(counters_launch(batch_, count, label_), counters_arguments(to_, first, count));
   }

@@ -44,7 +44,7 @@ TunedEntry entry_of(const OrderedJsonKeys& json) {
           .default_seconds = json.number("preset_seconds")};
 }
 
-// A table holds some hundred kernels, an object of it less than ten keys.
+// A table has some hundred kernels, each of its objects fewer than ten keys.
 constexpr JsonLimits kLimits{.bytes = std::size_t{16} << 20U, .depth = 8, .string_bytes = 65536};
 
 TunedTable table_of(const OrderedJsonKeys& json) {
@@ -73,7 +73,7 @@ auto order_of(const TunedKernel& kernel) {
                     kernel.sizes);
 }
 
-// A size that only one of them has, or that is no length, does not tell them apart.
+// A size that only one of them has, or that is not positive, is ignored.
 double distance(const NamedNumbers& measured, const NamedNumbers& wanted) {
   double sum = 0;
   for (const auto& [name, size] : wanted) {

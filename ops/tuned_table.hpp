@@ -1,4 +1,4 @@
-// TunedTable: which -D values a kernel was measured to be fastest with, by device: a JSON file that
+// TunedTable: the -D values measured to be fastest for a kernel, by device; a JSON file that
 // `clc tune` writes and ops read (ops/tuned.hpp).
 //
 //   {"format": "clora tuned kernels", "version": 1, "kernels": [
@@ -6,7 +6,7 @@
 //      "options": "-D WEIGHT_TYPE=WEIGHT_F32", "sizes": {"M": 512, "C": 896, "J": 896},
 //      "values": {"SIDE": 16, "STEPS": 32, "TILE": 128}, "seconds": 2e-4, "preset_seconds": 3e-4}]}
 //
-// A value type. Threads: const functions from any number of them.
+// A value type. Threads: const functions may be called concurrently.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@
 
 namespace clora {
 
-// By name: of a kernel's integer arguments, or of -D parameters.
+// Numbers by the name of a kernel's integer argument or of a -D parameter.
 using NamedNumbers = std::map<std::string, std::int64_t, std::less<>>;
 
-// What was tuned: a kernel as it is built but for its tuned parameters.
+// A tuned kernel: identified by all its options except the tuned parameters.
 struct TunedKernel {
   std::string device;   // Device::name
   std::string file;     // "gemm.cl"
   std::string kernel;   // "gemm"
-  std::string options;  // as for clBuildProgram; their order does not count
+  std::string options;  // as for clBuildProgram, in any order
   NamedNumbers sizes;   // of the call that was measured
 };
 
@@ -34,38 +34,38 @@ struct TunedEntry {
   TunedKernel of;
   NamedNumbers values;  // the best ones
   std::string driver;
-  double seconds = 0;          // of a launch with them
-  double default_seconds = 0;  // and with what the op takes untuned, in the same run
+  double seconds = 0;          // of a launch with these values
+  double default_seconds = 0;  // of a launch with the op's defaults, in the same run
 };
 
 class TunedTable {
  public:
-  // Errors: invalid_file, for what is no such table; `name` is for the message.
+  // Errors: invalid_file if the text is not a table; `name` is for the message.
   static TunedTable parse(std::string_view text, std::string_view name);
-  // An empty one where there is no file. Errors: those of parse(), io.
+  // An empty table if there is no file. Errors: those of parse(), io.
   static TunedTable read(const std::filesystem::path& path);
 
   const std::vector<TunedEntry>& entries() const noexcept { return entries_; }
 
-  // The entry of the same device, file, kernel and options whose sizes are nearest: the least sum
-  // of |log(size / wanted)| over the sizes that are asked for. Null: none. The next put() or
-  // remove() ends the pointer's life.
+  // The entry of the same device, file, kernel and options with the nearest sizes: the least sum of
+  // |log(size / wanted)| over the wanted sizes. Null if there is none. The next put() or remove()
+  // invalidates the pointer.
   const TunedEntry* nearest(const TunedKernel& wanted) const;
-  // Takes the place of the entry of the same kernel and sizes.
+  // Replaces the entry of the same kernel and sizes.
   void put(TunedEntry entry);
-  // That entry, where there is one.
+  // Removes that entry; no-op if there is none.
   void remove(const TunedKernel& kernel);
 
   std::string text() const;
-  // Whole or not at all. Errors: io.
+  // Atomic. Errors: io.
   void write(const std::filesystem::path& path) const;
 
  private:
   std::vector<TunedEntry> entries_;  // by device, file, kernel, options, sizes
 };
 
-// The words of options in one order, "-D A", "-DA" and "-D A=1" alike: equal where two sets of
-// options are.
+// The words of options in a canonical order and form ("-D A", "-DA" and "-D A=1" are the same):
+// equal if two sets of options are.
 std::vector<std::string> sorted_options(std::string_view options);
 
 }  // namespace clora

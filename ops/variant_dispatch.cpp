@@ -16,9 +16,9 @@
 namespace clora {
 namespace {
 
-// What is known of each fast kernel by its name and options, and what a test that runs now may
-// take: the kernel under test alone, so that no other one stands before it, or none, for the
-// reference.
+// The known outcome of each fast kernel by name and options, and the kernels that a running test
+// may use: only the kernel under test, so that no other one is chosen instead, or no fast kernel at
+// all for the reference.
 struct DispatchState {
   std::map<std::string, bool, std::less<>> passed;
   std::string under_test;
@@ -32,7 +32,7 @@ bool is_finite(const SelfTest::Result& result) {
          std::ranges::all_of(result.floats(), [](float value) { return std::isfinite(value); });
 }
 
-// What is wrong with `got`; empty where it is right.
+// Describes the difference between `got` and `want`; empty if there is none.
 std::string difference(const SelfTest::Result& got, const SelfTest::Result& want,
                        double tolerance) {
   if (!got.holds_floats()) return got.bytes == want.bytes ? "" : "other integers";
@@ -55,7 +55,7 @@ bool is_the_kernels_own(ErrorCode code) {
   return code == ErrorCode::build_failed || code == ErrorCode::unsupported;
 }
 
-// A kernel's test while it runs; what it finds is known once it is decided.
+// The state of a running test of a kernel; decide() stores its outcome.
 class Trial {
  public:
   Trial(DispatchState& state, std::string program) : state_(state) {
@@ -74,7 +74,7 @@ class Trial {
   DispatchState& state_;
 };
 
-// The results of a test, or what kept its kernel from running.
+// The results of a test, or the error that prevented its kernel from running.
 struct Run {
   std::vector<SelfTest::Result> results;
   Digest inputs;
@@ -93,14 +93,14 @@ Run run_of(Context& context, const SelfTestRecord& record) {
   }
 }
 
-// Whether the results are known to be right without the portable kernels.
+// Whether the known sums show that the results are correct, without the portable kernels.
 bool has_known_sums(const FastKernel& kernel, const Run& fast) {
   if (!fast.error.empty()) return false;
   const auto known = known_self_test_sums(self_test_key(kernel.name, fast.inputs));
   return known.has_value() && have_sums(fast.results, *known, kernel.tolerance);
 }
 
-// Runs the test by portable kernels alone, and says what the table of sums should hold.
+// Runs the test with portable kernels only, and logs its entry for the table of sums.
 Run portable_run(Context& context, const FastKernel& kernel, Trial& trial,
                  const SelfTestRecord& record) {
   context.hooks().measure("self_test.portable_runs", 1);
@@ -124,7 +124,7 @@ SelfTestOutcome compare(const Run& fast, const Run& portable, double tolerance) 
   return {};
 }
 
-// Nothing where the reference cannot be made.
+// Empty if the reference cannot be computed.
 std::optional<SelfTestOutcome> test(Context& context, const FastKernel& kernel, Trial& trial,
                                     const SelfTestKey& key, const SelfTestRecord& record) {
   key.note_attempt();
@@ -135,7 +135,7 @@ std::optional<SelfTestOutcome> test(Context& context, const FastKernel& kernel, 
       return SelfTestOutcome{};
     }
     const Run portable = portable_run(context, kernel, trial, record);
-    // A test on a model's own weights says nothing of the kernel where they are not finite.
+    // A test on a model's own weights is inconclusive if they are not finite.
     if (!std::ranges::all_of(portable.results, is_finite)) {
       key.withdraw_attempt();
       return SelfTestOutcome{"its reference is not finite"};
@@ -170,7 +170,7 @@ void warn(const Context& context, const FastKernel& kernel, const SelfTestKey& k
 }  // namespace
 
 std::uint32_t SelfTest::next_bits() {
-  random_ = random_ * 1664525U + 1013904223U;  // Numerical Recipes' generator: the high bits serve
+  random_ = random_ * 1664525U + 1013904223U;  // Numerical Recipes; the high bits are random
   return random_ >> 8U;
 }
 
@@ -179,7 +179,7 @@ Tensor SelfTest::input(Shape shape, float scale, DType type) {
   for (float& value : values) value = scale * (static_cast<float>(next_bits()) * 0x1p-23F - 1.0F);
   if (type == DType::f32) return input(shape, values);
   require(type == DType::bf16, "self-test: inputs are f32 or bf16, got {}", name_of(type));
-  std::vector<std::uint16_t> halves;  // the upper ones
+  std::vector<std::uint16_t> halves;  // the upper 16 bits
   for (const float value : values) {
     halves.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U));
   }
@@ -228,7 +228,7 @@ Tensor SelfTest::weights(Shape shape, DType type, Layout layout) {
   }
   const Tensor tensor =
       batch_.context().allocate(shape, type, MemoryTag::scratch).in_layout(layout);
-  // Bytes whose pairs are halves from 2^-7 to 1, so the scales of blocks are so, too.
+  // All pairs of bytes are halves from 2^-7 to 1, so the scales of blocks are, too.
   std::vector<std::uint8_t> bytes(tensor.bytes());
   for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(0x20U + next_bits() % 0x1cU);
   batch_.context().write(tensor, std::as_bytes(std::span(bytes)));
@@ -273,7 +273,7 @@ bool passed_self_test(Context& context, const FastKernel& kernel, const SelfTest
   Trial trial(state, program);
   std::optional<SelfTestOutcome> outcome = key.load();
   if (!outcome.has_value()) outcome = test(context, kernel, trial, key, record);
-  // With nothing to fall back to there is nothing to choose; a later process tries again.
+  // Without a reference there is no alternative to the kernel; a later process tests again.
   if (!outcome.has_value()) return trial.decide(true);
   if (!outcome->right()) warn(context, kernel, key, *outcome);
   return trial.decide(outcome->right());

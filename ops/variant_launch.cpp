@@ -16,8 +16,8 @@ constexpr std::size_t kFlatGroup = 128;
 constexpr std::int64_t kMaxFlatItems = std::int64_t{1} << 31U;  // of a launch on NVIDIA GPUs
 constexpr std::int64_t kMaxRowGroups = 1 << 16;
 
-constexpr std::int64_t kWantedVecs = 4;  // of an item: 64 bytes on their way
-constexpr std::int64_t kMaxVecs = 8;     // more do not fit registers beside those of two rows
+constexpr std::int64_t kWantedVecs = 4;  // of an item: 64 bytes in flight
+constexpr std::int64_t kMaxVecs = 8;     // more exceed the registers, with those of two rows
 constexpr std::size_t kRowsGroup = 128;  // items of a group, shared by several short rows
 constexpr std::size_t kMaxRowItems = 256;
 
@@ -33,7 +33,7 @@ bool all_are(const VariantKernel& kernel, DType type) {
                              [=](const ActivationType& each) { return each.type == type; });
 }
 
-// Elements that are read at once: 16 bytes of the widest type, where they divide `run`.
+// Elements per vector: 16 bytes of the widest type, if they divide `run`.
 std::int64_t vec_size_of(const VariantKernel& kernel, std::int64_t run) {
   const bool halves = all_are(kernel, DType::bf16);
   if (halves && run % 8 == 0) return 8;
@@ -48,7 +48,7 @@ Defines defines_of(const VariantKernel& kernel, std::int64_t vec_size) {
   return defines;
 }
 
-// `defines`: without PTX.
+// `defines` are those without PTX.
 bool takes_ptx(Context& context, const VariantKernel& kernel, Defines defines,
                const SelfTestRecord& test) {
   if (!test || !uses_ptx(context)) return false;
