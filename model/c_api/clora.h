@@ -148,7 +148,7 @@ typedef struct clora_context_options {
   int32_t profile;                 /* 1: a profiling queue; device times are recorded */
   void* user;                      /* passed to the callbacks below, each of which may be NULL */
   void (*log)(void* user, clora_log_level level, const char* message);
-  /* Reports device memory taken from the pool (bytes > 0) or given back to it (bytes < 0);
+  /* Reports device memory allocated (bytes > 0) or released (bytes < 0);
    * in_use_bytes is the total afterwards. */
   void (*allocation)(void* user, const char* tag, int64_t bytes, uint64_t in_use_bytes);
   /* Reports one observation of a named metric; docs/embedding.md lists the names. */
