@@ -14,8 +14,8 @@
  * Structs. Each struct begins with its size, which clora_NAME_init() sets; a field that is zero
  * means "the default" throughout. A program built with an older header does not pass the newer
  * fields, and they take their defaults; of an output struct, only the part that fits its size is
- * written. A struct from a newer header must be zero beyond the fields of this library, which then
- * does what it always does; otherwise the call fails with CLORA_UNSUPPORTED.
+ * written. If a struct is larger than in the linked library, its extra bytes must be zero, which
+ * selects the behaviour of that library; otherwise the call fails with CLORA_UNSUPPORTED.
  *
  * Threads. A context and all objects created from it are used by one thread at a time; different
  * contexts may be used concurrently. Callbacks run on the thread that called clora, and must not
@@ -148,8 +148,8 @@ typedef struct clora_context_options {
   int32_t profile;                 /* 1: a profiling queue; device times are recorded */
   void* user;                      /* passed to the callbacks below, each of which may be NULL */
   void (*log)(void* user, clora_log_level level, const char* message);
-  /* Reports device memory allocated (bytes > 0) or released (bytes < 0);
-   * in_use_bytes is the total afterwards. */
+  /* Reports device memory allocated (bytes > 0) or released (bytes < 0); in_use_bytes is the total
+   * afterwards. */
   void (*allocation)(void* user, const char* tag, int64_t bytes, uint64_t in_use_bytes);
   /* Reports one observation of a named metric; docs/embedding.md lists the names. */
   void (*metric)(void* user, const char* name, double value);

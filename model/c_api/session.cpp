@@ -98,7 +98,7 @@ LogitRows rows_of(std::int64_t rows, std::string_view who) {
   return rows == CLORA_LOGITS_ALL ? LogitRows::all : LogitRows::last;
 }
 
-// A forward needs no cache but has the session's limit too, so there is one bound for both.
+// A forward needs no cache, but has the same limit as generation.
 void require_fits(const clora_session& session, std::size_t count, std::string_view who) {
   require(static_cast<std::int64_t>(count) <= session.max_positions,
           "{}: the session has space for {} tokens, got {}", who, session.max_positions, count);

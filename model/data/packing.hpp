@@ -30,8 +30,8 @@ struct PackedRows {                   // each [rows]
 struct WantedRows {
   std::size_t rows = 0;
   std::size_t labelled = 0;  // those with a target
-  // The average number of rows to which a row may attend, for the cost in profiles: a recorded step
-  // keeps the number of its first rows. 0: unknown.
+  // The average number of rows to which a row may attend, for the cost in profiles; a recorded step
+  // keeps the value with which it was recorded. 0: unknown.
   double attended = 0;
 };
 WantedRows wanted_rows(const PackedRows& packed);

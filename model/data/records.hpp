@@ -1,7 +1,7 @@
 // Data sets: JSON Lines files are read as records of token ids, each token with its bit of the loss
 // mask (is_target). Three forms, distinguished by their keys, may be mixed in a file; "messages"
 // takes precedence over "prompt", and "prompt" over "text":
-//   {"text"}                        every token but the first is a target
+//   {"text"}                        every token except the first is a target
 //   {"prompt", "completion"}        the completion's tokens are targets
 //   {"messages": [{role, content}]} each assistant turn, with the token that ends it, is a target,
 //                                   unless its "weight" is 0; content: a string, or a list of

@@ -6,7 +6,7 @@
 //            puts reasoning between <think> and </think> and drops that of earlier turns
 //   Llama 3  <|start_header_id|>ROLE<|end_header_id|>\n\nCONTENT<|eot_id|>, content trimmed; from
 //            3.1 on with dates in the system message
-//   Mistral  [INST] USER [/INST] ASSISTANT</s>, whose spaces differ by release
+//   Mistral  [INST] USER [/INST] ASSISTANT</s>; the spaces differ by release
 //   Zephyr   <|ROLE|>\nCONTENT</s>\n
 //
 // Constant values and pure functions; thread-safe.

@@ -134,7 +134,7 @@ void RegexSplitter::split_valid(std::string_view text,
       fail(ErrorCode::invalid_data, "split pattern: the text of {} bytes cannot be split: {}",
            text.size(), message_of(status));
     }
-    if (span[1] == span[0]) {  // an empty match cuts nothing
+    if (span[1] == span[0]) {  // an empty match splits nothing
       if (span[1] >= text.size()) break;
       start = span[1] + read_utf8(text, span[1]).length;
       continue;

@@ -70,7 +70,7 @@ struct TokenizerSpec {
   // are cut out, and no dummy space is prepended to a space.
   bool metaspace = false;
   bool split_before_space = false;  // no token joins a space to the text before it
-  bool fuse_unknown = true;         // neighbouring unknown characters become one unknown token
+  bool fuse_unknown = true;         // adjacent unknown characters become one unknown token
 
   std::optional<std::int32_t> bos, eos, unknown;
   bool add_bos = false;                         // the model expects bos before a text

@@ -1,5 +1,5 @@
 // A checkpoint of a training run: a folder with the adapter in PEFT's format and
-// training_state.safetensors. The run is resumed from the latter alone: it holds the adapter's
+// training_state.safetensors. The run is resumed only from the latter, which holds the adapter's
 // parameters, the moments, the step, and the settings that identify the run.
 //
 // The metadata of the state file holds the fingerprint as JSON, a checksum (XXH3-128) of each

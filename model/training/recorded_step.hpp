@@ -12,7 +12,7 @@
 namespace clora {
 
 enum class StepKind {
-  evaluate,  // the loss alone, no dropout
+  evaluate,  // loss only, no dropout
   train,     // also gradients into the adapter's buffer (+=)
 };
 

@@ -9,8 +9,8 @@
 
 namespace clora {
 
-// Returns what identifies a run: data, model, adapter and settings. `steps` is total_steps() of the
-// run.
+// Returns what identifies a run: data, model, adapter and settings, among them the total_steps() of
+// the run.
 RunFingerprint fingerprint_of_run(const LanguageModel& model, const Adapter& adapter,
                                   const Records& train, const TrainingRunConfig& config);
 

@@ -42,9 +42,9 @@ struct TrainingSummary {
 // start from the given adapter.
 // Errors before the first step: invalid_argument for settings out of range, and those of
 // check_resume(); invalid_data, naming the record, if a record of `train` has no labelled token or
-// no record of `valid` has one, and if the adapter is not finite. Later errors: diverged, naming
-// the step, if a loss, a gradient or the adapter is not finite, or invalid_file, naming the weight,
-// if a weight is not; the last saved files are kept. io.
+// no record of `valid` has one, and if the adapter is not finite. Later errors: io; diverged,
+// naming the step, if a loss, a gradient or the adapter is not finite, or invalid_file, naming the
+// weight, if a weight is not. The files that were saved last are kept.
 TrainingSummary run_training(LanguageModel& model, Adapter& adapter, const Records& train,
                              const Records* valid, const TrainingRunConfig& config,
                              const std::filesystem::path& resume_from,
