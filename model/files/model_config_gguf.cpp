@@ -152,8 +152,8 @@ ModelConfig from_gguf(const GgufFile& file) {
   // Writers of these files reorder the rows of q and k for Llama and Mistral, but not for Qwen.
   const bool reordered = !config.qkv_bias && !config.qk_norm;
   config.rope_layout = reordered ? RopeLayout::interleaved : RopeLayout::half_split;
-  // llama.cpp applies no window to these architectures, whatever the key says; it names Mistral's
-  // models "llama".
+  // llama.cpp applies no window to the other architectures, whatever the key says; it names
+  // Mistral's models "llama".
   if (config.architecture == Architecture::mistral) {
     const auto window = keys.find_integer("attention.sliding_window");
     if (window && *window > 0) config.sliding_window = window;
