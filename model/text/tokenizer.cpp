@@ -149,8 +149,7 @@ Tokenizer::Tokenizer(TokenizerSpec spec) : tables_(std::make_shared<const Tables
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
                                             const EncodeOptions& options) const {
-  constexpr std::size_t kLongestText = std::size_t{1}
-                                       << 30;  // offsets are 32-bit, marks take 3 bytes
+  constexpr std::size_t kLongestText = std::size_t{1} << 30;  // 32-bit offsets, marks of 3 bytes
   require(text.size() <= kLongestText, "tokenizer: a text must be at most 1 GiB, got {} bytes",
           text.size());
   std::vector<std::int32_t> ids;
