@@ -7,12 +7,12 @@
 namespace clora::c_api {
 namespace {
 
-// No header of clora will have a struct that large: a size above it was never set.
+// No struct of clora will be this large, so a larger size was never set.
 constexpr std::size_t kLargestStruct = 65536;
 
 struct LastError {
   std::string message;
-  const char* fixed = "";  // shown instead, where there was no memory for the message
+  const char* fixed = "";  // shown instead if there was no memory for the message
   int opencl_status = 0;
 };
 thread_local LastError last_error;

@@ -1,5 +1,5 @@
-// The boundary of the C interface: exceptions become a status and the thread's last error, and
-// structs of another header's size become those of this one. For the files of model/c_api/ only.
+// The boundary of the C interface: it converts exceptions to a status and the thread's last error,
+// and structs of another header's size to those of this one. For the files of model/c_api/ only.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 
 namespace clora::c_api {
 
-// The status of the exception being handled, which becomes the thread's last error.
+// Records the exception being handled as the thread's last error and returns its status.
 // REQUIRES: called in a catch block.
 clora_status status_of_current_exception() noexcept;
 
-// f(), with what it throws as a status.
+// Runs f() and converts an exception to a status.
 template <class F>
 clora_status guarded(F f) noexcept {
   try {
@@ -29,15 +29,16 @@ clora_status guarded(F f) noexcept {
   }
 }
 
-// Throws Error(invalid_argument) "who: name must not be NULL" where it is.
+// Throws Error(invalid_argument) "who: name must not be NULL" if the pointer is null.
 void require_given(const void* pointer, std::string_view who, std::string_view name);
-// Throws Error(invalid_argument) unless `given` may be the size of a struct of `known` bytes here.
+// Throws Error(invalid_argument) unless `given` is plausible as the size of a struct, which has
+// `known` bytes in this version.
 void require_size(std::size_t given, std::size_t known, std::string_view who);
-// Throws Error(unsupported) unless the bytes after `known` are zero.
+// Throws Error(unsupported) unless all bytes after the first `known` are zero.
 void require_zero_beyond(const void* given, std::size_t size, std::size_t known,
                          std::string_view who);
 
-// *out = what make() returns, NULL where it throws.
+// *out = make(), or NULL if it throws.
 template <class Handle, class F>
 clora_status guarded_create(Handle** out, std::string_view who, F make) noexcept {
   if (out != nullptr) *out = nullptr;
@@ -47,7 +48,8 @@ clora_status guarded_create(Handle** out, std::string_view who, F make) noexcept
   });
 }
 
-// The caller's struct, all defaults for NULL; fields that the caller's header did not have are 0.
+// Returns a copy of the caller's struct, or all defaults for NULL; fields that the caller's header
+// does not have are 0.
 template <class Struct>
 Struct read_struct(const Struct* given, std::string_view who) {
   static_assert(std::is_trivially_copyable_v<Struct> && offsetof(Struct, size) == 0);
@@ -61,14 +63,14 @@ Struct read_struct(const Struct* given, std::string_view who) {
   return known;
 }
 
-// Fails as write_struct() would, before there is something to write.
+// Fails as write_struct() would; for use before the result is computed.
 template <class Struct>
 void require_writable(const Struct* given, std::string_view who) {
   require_given(given, who, "the struct for the result");
   require_size(given->size, sizeof(Struct), who);
 }
 
-// As much of `made` as the caller's struct has space for; its size stays.
+// Copies as much of `made` as fits the caller's struct, whose size is kept.
 template <class Struct>
 void write_struct(Struct* given, Struct made, std::string_view who) {
   require_writable(given, who);
@@ -76,8 +78,8 @@ void write_struct(Struct* given, Struct made, std::string_view who) {
   std::memcpy(given, &made, std::min(made.size, sizeof(Struct)));
 }
 
-// Copies `values` to an array of `capacity` elements; *count is their number in any case.
-// Throws Error(invalid_argument) where they do not fit, unless capacity is 0.
+// Copies `values` to an array of `capacity` elements; *count is set to their number in any case.
+// Throws Error(invalid_argument) if they do not fit, unless capacity is 0.
 template <class T, class Values>
 void write_array(const Values& values, T* array, std::size_t capacity, std::size_t* count,
                  std::string_view who) {

@@ -48,7 +48,7 @@ Hooks hooks_of(const clora_context_options& options) {
   return hooks;
 }
 
-// 0 in the C struct: the C++ default, which the configuration has already.
+// A field that is 0 in the C struct keeps the C++ default.
 ContextConfig config_of(const clora_context_options& options) {
   ContextConfig config;
   if (options.device != nullptr) config.device = options.device;

@@ -1,5 +1,5 @@
-// What the handles of clora.h hold. Each keeps what it was made of by a shared_ptr, named first, so
-// that it goes last. For the files of model/c_api/ only.
+// The objects behind the handles of clora.h. Each holds what it was created from by a shared_ptr,
+// declared first and therefore destroyed last. For the files of model/c_api/ only.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ struct clora_session {
   std::shared_ptr<clora::c_api::ModelCore> model;
   std::shared_ptr<clora::c_api::AdapterCore> adapter;  // null: none
   std::int64_t max_positions = 0;
-  // Made when first asked for, gone when the adapter changes.
+  // Created at first use, destroyed when the adapter changes.
   std::unique_ptr<clora::Generator> generator;
   std::unique_ptr<clora::ForwardPass> forward;
 

@@ -39,7 +39,7 @@ clora_adapter* handle_of(std::shared_ptr<ModelCore> model, Adapter adapter) {
       std::shared_ptr<AdapterCore>(new AdapterCore{std::move(model), std::move(adapter)})};
 }
 
-// "q_proj,v_proj" as a list.
+// Splits "q_proj,v_proj" at the commas.
 std::vector<std::string> names_of(const char* text) {
   if (text == nullptr) return {"all-linear"};
   std::vector<std::string> names;

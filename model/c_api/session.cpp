@@ -36,7 +36,7 @@ std::int64_t positions_of(const clora_session_options& options, const ModelConfi
 
 void set_adapter(clora_session& session, std::shared_ptr<AdapterCore> adapter) {
   if (session.adapter == adapter) return;
-  session.generator.reset();  // they hold the former one's matrices
+  session.generator.reset();  // they reference the previous adapter's matrices
   session.forward.reset();
   session.adapter = std::move(adapter);
 }
@@ -98,7 +98,7 @@ LogitRows rows_of(std::int64_t rows, std::string_view who) {
   return rows == CLORA_LOGITS_ALL ? LogitRows::all : LogitRows::last;
 }
 
-// A forward has the session's limit, though it needs no cache: one bound for both.
+// A forward needs no cache, but has the same limit as generation.
 void require_fits(const clora_session& session, std::size_t count, std::string_view who) {
   require(static_cast<std::int64_t>(count) <= session.max_positions,
           "{}: the session has space for {} tokens, got {}", who, session.max_positions, count);
@@ -135,7 +135,7 @@ clora_status clora_session_create(clora_model* model, const clora_session_option
     auto made = std::make_unique<clora_session>();
     made->model = model->core;
     made->max_positions = positions_of(read_struct(options, kWho), model->core->model->config());
-    // Made here, since making it waits, and a forward is to be enqueued without.
+    // The table is built here because that waits, and clora_forward_enqueue() must not.
     model->core->model->rope_table(made->max_positions);
     return made.release();
   });

@@ -9,7 +9,7 @@
 namespace clora::c_api {
 namespace {
 
-// A text without a known chat template is still a tokenizer: the reason is kept for who asks.
+// A tokenizer without a known chat template is still usable; encode_chat() reports the reason.
 void find_chat_template(clora_tokenizer& made) {
   if (made.tokenizer.chat_template().empty()) {
     made.chat_template_problem = "the model's files hold no chat template";

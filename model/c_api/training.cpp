@@ -30,7 +30,7 @@ void require_ids(std::span<const std::int32_t> ids, std::int64_t vocabulary) {
   }
 }
 
-// Tokens of each document.
+// Returns the number of tokens of each document.
 std::vector<std::size_t> lengths_of(const clora_train_batch& batch) {
   if (batch.lengths == nullptr) return {batch.id_count};
   const std::vector<std::size_t> lengths(batch.lengths, batch.lengths + batch.document_count);

@@ -32,7 +32,7 @@ const std::vector<std::size_t>& DataOrder::epoch_order(std::size_t epoch) {
   order_.resize(records_);
   std::iota(order_.begin(), order_.end(), std::size_t{0});
   if (!shuffle_) return order_;
-  // Fisher and Yates, with the generator alone: std::shuffle differs between libraries.
+  // Fisher-Yates, using only the generator: std::shuffle differs between libraries.
   std::mt19937_64 generator(seed_ * 0x9e3779b97f4a7c15ULL + epoch + 1);
   for (std::size_t i = records_ - 1; i > 0; --i) {
     std::swap(order_[i], order_[generator() % (i + 1)]);

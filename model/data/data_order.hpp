@@ -1,7 +1,6 @@
-// DataOrder: which records each micro-batch of a run holds. Every epoch visits every record once,
-// in an order of its own that the seed decides; the last micro-batch of an epoch may be smaller.
-// Pure host arithmetic; any step's records can be asked for at any time, so resuming needs no
-// replay.
+// DataOrder: the records of each micro-batch of a run. Every epoch visits every record once, in its
+// own order, which the seed determines; the last micro-batch of an epoch may be smaller. Pure host
+// arithmetic; any step's records can be computed at any time, so resuming needs no replay.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@ class DataOrder {
   DataOrder(std::size_t records, std::size_t batch_size, std::size_t accumulation, bool shuffle,
             std::uint64_t seed);
 
-  // Optimiser steps of an epoch: its micro-batches by `accumulation`, rounded up.
+  // Optimiser steps of an epoch: its micro-batches divided by `accumulation`, rounded up.
   std::size_t steps_per_epoch() const noexcept;
   bool shuffles() const noexcept { return shuffle_; }
 
@@ -29,7 +28,7 @@ class DataOrder {
   std::size_t records_, batch_size_, accumulation_;
   bool shuffle_;
   std::uint64_t seed_;
-  std::size_t epoch_ = static_cast<std::size_t>(-1);  // whose order is kept
+  std::size_t epoch_ = static_cast<std::size_t>(-1);  // the epoch of order_
   std::vector<std::size_t> order_;
 };
 

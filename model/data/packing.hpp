@@ -1,6 +1,6 @@
-// Packing: records laid one after another into a fixed number of rows, so that one recorded step
-// serves every batch. Each record is a document: its positions restart and its rows see no other.
-// Pure host arithmetic; thread-safe.
+// Packing: concatenates records into a fixed number of rows, so one recorded step serves every
+// batch. Each record is a document: its positions restart, and its rows attend to no other
+// document. Pure host arithmetic; thread-safe.
 //
 //   records  a b c   d e            rows = 6
 //   ids        a b c d e 0          positions  0 1 2 0 1 0
@@ -26,24 +26,24 @@ struct PackedRows {                   // each [rows]
   std::size_t rows() const { return ids.size(); }
 };
 
-// What rows a step is asked for.
+// The rows for which a step is requested.
 struct WantedRows {
   std::size_t rows = 0;
   std::size_t labelled = 0;  // those with a target
-  // How many rows one may attend to on average, for the cost that profiles show: a recorded step
-  // keeps that of the first rows it was asked for. 0: not known.
+  // The average number of rows to which a row may attend, for the cost in profiles; a recorded step
+  // keeps the value with which it was recorded. 0: unknown.
   double attended = 0;
 };
 WantedRows wanted_rows(const PackedRows& packed);
 
-// Appends padding rows until there are `rows`: documents of their own of one token
-// without a target. REQUIRES: not more rows than that already.
+// Appends padding rows up to `rows`; each is a document of one token without a target. REQUIRES: no
+// more than `rows` rows already.
 void pad_rows(PackedRows& packed, std::size_t rows);
 
-// Packs `records` in order into `rows` rows; rows left over are documents of their own of one token
-// without a target. window W > 0: a row sees at most W rows, itself among them; 0: no limit.
-// REQUIRES the records' tokens to be at most `rows` together, each record not empty and with as
-// many marks as ids.
+// Packs `records` in order into `rows` rows; the remaining rows are padding, each a document of one
+// token without a target. window W > 0: a row attends to at most W rows, including itself; 0: no
+// limit. REQUIRES: the records have at most `rows` tokens in total; each record is not empty and
+// has as many marks as ids.
 PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows,
                      std::size_t window = 0);
 PackedRows pack_rows(std::span<const Record> records, std::size_t rows, std::size_t window = 0);

@@ -11,8 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Keys by which other programs say what is shown to the model or trained. A record that has one of
-// them would be trained as something else than it says.
+// Keys with which other programs control what the model is shown or trained on. A record with one
+// of them would be trained differently from what it specifies.
 constexpr std::array<std::string_view, 22> kRecordKeys = {"tools",
                                                           "functions",
                                                           "tool_choice",
@@ -75,7 +75,7 @@ std::string filled_string_of(const Json& object, const char* key) {
   return text;
 }
 
-// A typed part of a message's content; some data sets call its text "value".
+// Returns the text of a typed part of a message's content; some data sets name it "value".
 std::string text_of_part(const Json& part) {
   if (!part.is_object()) {
     bad("a part of \"content\" must be an object, got {}", json_excerpt(part));
@@ -94,7 +94,7 @@ std::string content_of(const Json& message) {
   return text;
 }
 
-// OpenAI's mark of turns that do not train. What is not the assistant's never trains.
+// OpenAI's flag for turns that are not trained. Only the assistant's turns are ever trained.
 bool trains(const Json& message, std::string_view role) {
   const auto weight = message.find("weight");
   if (weight == message.end() || weight->is_null()) return true;
@@ -152,7 +152,7 @@ ReadRecord RecordReader::read(std::string_view line, std::string_view source,
     if (!object.is_object()) bad("a record must be a JSON object, got {}", json_excerpt(object));
     ReadRecord out = read_object(object);
     if (out.record.ids.empty()) bad("the text has no tokens");
-    out.record.is_target.front() = 0;  // nothing stands before it that could predict it
+    out.record.is_target.front() = 0;  // no token before it could predict it
     return out;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_data) throw;
@@ -211,7 +211,7 @@ ReadRecord RecordReader::read_messages(const std::vector<ChatMessage>& messages)
   return out;
 }
 
-// Prompt and completion are tokenised apart; bos stands in front of the first alone.
+// Prompt and completion are tokenised separately; bos is prepended only to the first.
 void RecordReader::append(ReadRecord& out, const std::string& text, bool is_target) const {
   if (text.empty()) return;
   look_for_special(out, text);
@@ -223,7 +223,7 @@ void RecordReader::append(ReadRecord& out, const std::string& text, bool is_targ
   record.is_target.resize(record.ids.size(), is_target ? 1 : 0);
 }
 
-// A text that ends in a parsed eos has one already.
+// No-op if the text ends in a parsed eos.
 void RecordReader::append_eos(Record& record) const {
   if (!options_.append_eos) return;
   require(tokenizer_.eos().has_value(),

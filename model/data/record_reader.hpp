@@ -1,5 +1,5 @@
-// RecordReader: one line of a data set -> one record (records.hpp). Immutable; thread-safe. Refers
-// to what it is made of, which must stay.
+// RecordReader: converts one line of a data set to a record (records.hpp). Immutable; thread-safe.
+// Refers to its constructor arguments, which must outlive it.
 #pragma once
 
 #include <cstddef>

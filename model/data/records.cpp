@@ -11,7 +11,7 @@ namespace clora {
 
 namespace {
 
-// Of one record: 4 million tokens or so, more than any model reads.
+// For one record: about 4 million tokens, more than any model reads.
 constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20U;
 constexpr std::size_t kMaxBlankLines = 1U << 20U;  // at the end of a file
 
@@ -33,7 +33,7 @@ class FileReading {
 
   Records read() {
     std::string line;
-    std::size_t blank = 0;  // a line that only the file's end may follow
+    std::size_t blank = 0;  // number of a blank line, which only blank lines may follow
     while ((options_.limit == 0 || read_ < options_.limit) && lines_.next(line)) {
       if (is_blank(line)) {
         if (blank == 0) blank = lines_.number();

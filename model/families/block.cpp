@@ -17,14 +17,14 @@
 namespace clora {
 namespace {
 
-// What a block's backward reads, and where its adapters' gradients go.
+// The saved forward and the destinations of the adapter gradients, for a block's backward.
 struct BackwardInputs {
   const BlockActivations& saved;
   const PerProjection<LoraGradients>& gradients;
   DeferredGradients& deferred;
 };
 
-// Records into one batch for one block: names the shapes once.
+// Records the ops of one block into one batch and keeps the shapes that they share.
 class BlockRecorder {
  public:
   BlockRecorder(Batch& batch, const Block& block, std::int64_t rows, DType type)
@@ -33,7 +33,7 @@ class BlockRecorder {
   Tensor temporary(Shape shape, std::string_view name) {
     return batch_.temporary(shape, DType::f32, name);
   }
-  // What products read, or make for other ops.
+  // A temporary that products read, or write for other ops.
   Tensor activation(Shape shape, std::string_view name) {
     return batch_.temporary(shape, type_, name);
   }
@@ -46,7 +46,7 @@ class BlockRecorder {
     return y;
   }
 
-  // y [T, N] of linears of the block with the same input; s goes to saved.
+  // Returns y [T, N] of linears of the block that share the input x; their s are stored in `s`.
   template <std::size_t count>
   std::array<Tensor, count> linears(std::array<Projection, count> which, const Tensor& x,
                                     PerProjection<Tensor>& s) {
@@ -75,7 +75,7 @@ class BlockRecorder {
   }
   Tensor flat(const Tensor& x) const { return x.reshape({rows_, x.elements() / rows_}); }
 
-  // Norms each head of x where the model does; w may be empty.
+  // Normalises each head of x; no-op if w is empty (the model has no head norms).
   Tensor head_norm(const Tensor& x, const Tensor& w, std::string_view name) {
     if (w.empty()) return x;
     const Shape shape = x.shape();
@@ -86,7 +86,8 @@ class BlockRecorder {
     record_rope_of_two(batch_, {queries, queries}, {keys, keys}, block_.rows.positions,
                        block_.rope_table, config_.rope_layout, direction);
   }
-  // d = the gradients of what rope was given, of those that attention has made (which may be d).
+  // d = the gradients of the inputs of rope, from those that attention computed (`made`, may alias
+  // d).
   void rotate_back(const AttentionGradients& d, const AttentionGradients& made) {
     if (made.dk.shape() == d.dk.shape()) return rotate(d.dq, d.dk, RopeDirection::backward);
     const RopeOfParts tensors{.queries = d.dq,
@@ -109,7 +110,7 @@ class BlockRecorder {
             .keys_per_row = block_.rows.keys_per_row};
   }
 
-  // q, k and v as attention sees them.
+  // Computes q, k and v as attention reads them.
   void project(BlockActivations& a) {
     const BlockWeights& w = *block_.weights;
     const Tensor h1 = norm(a.x, w.input_norm, "h1");
@@ -122,7 +123,7 @@ class BlockRecorder {
     rotate(a.q, a.k, RopeDirection::forward);
   }
 
-  // From attention's output to the block's.
+  // Computes the block's output from attention's output.
   void finish(BlockActivations& a, const Tensor& y, Save save = Save::nothing) {
     a.mid = like(a.x, "mid");
     linear_into(kO, a.mid, flat(a.attention), a.x, a.s);
@@ -135,10 +136,10 @@ class BlockRecorder {
     linear_into(kDown, y, product, a.mid, a.s);
   }
 
-  // Gradients of outputs of the block's linears, by projection.
+  // Gradients of the outputs of the block's linears, by projection.
   using OutputGradients = std::initializer_list<std::pair<Projection, Tensor>>;
 
-  // dx = the gradient through linears with the same input, and what is pending of them (da).
+  // dx = the gradient through linears with the same input. Returns their pending gradients (da).
   std::vector<PendingGradient> linears_dx(const Tensor& dx, OutputGradients dys,
                                           const BackwardInputs& of) {
     std::vector<LoraBranch> branches;
@@ -156,7 +157,7 @@ class BlockRecorder {
     const auto like_gate = [&](std::string_view name) { return activation(a.gate.shape(), name); };
     const Tensor dproduct = like_gate("d swiglu");
     const auto pending_of_down = linears_dx(dproduct, {{kDown, dy.for_products()}}, of);
-    const Tensor& product = dproduct;  // in its place, once it is read
+    const Tensor& product = dproduct;  // recomputed in place, after dproduct is read
     const Tensor dgate = like_gate("d gate"), dup = like_gate("d up");
     record_swiglu_backward(batch_, dgate, dup, dproduct, a.gate, a.up, product);
     record_lora_linears_da(batch_, product, pending_of_down, of.deferred);
@@ -166,7 +167,7 @@ class BlockRecorder {
     record_lora_linears_da(batch_, h2, pending, of.deferred);
   }
 
-  // Gradients of q, k and v as the linears made them.
+  // Returns the gradients of q, k and v as the linears output them.
   AttentionGradients attention_backward(const StreamGradient& dmid, const BackwardInputs& of) {
     const BlockActivations& a = of.saved;
     const Tensor dattention = like(a.attention, "d attention");
@@ -181,7 +182,7 @@ class BlockRecorder {
     return d;
   }
 
-  // dmid becomes the gradient of x, where that is wanted.
+  // dmid becomes the gradient of x if wants_dx.
   void projections_backward(const StreamGradient& dmid, const AttentionGradients& d,
                             const BackwardInputs& of, bool wants_dx) {
     const Tensor& x = of.saved.x;
@@ -199,16 +200,16 @@ class BlockRecorder {
   }
 
  private:
-  // dy becomes the gradient of x, which goes round the norm and through it; normed: what the norm
-  // made of x, once more.
+  // dy becomes the gradient of x: the residual path plus the path through the norm. normed = the
+  // norm's output, recomputed.
   void norm_backward(const StreamGradient& dy, const Tensor& dnormed, const Tensor& x,
                      const Tensor& w, const Tensor& normed) {
     record_rms_norm_backward(batch_, dy.d, dnormed, x, w, dy.d, epsilon(),
                              {.dx_bf16 = dy.bf16, .y = normed});
   }
 
-  // Where the largest of what the backward needs is in bf16: where products round their operands
-  // anyway. A quarter of a step's memory.
+  // Returns bf16 memory for the largest activations that the backward needs, if products round
+  // their operands anyway. This saves a quarter of a step's memory.
   SwigluSaved bf16_copies(const BlockActivations& a, Save save) {
     const bool rounds = has_matrix_unit(batch_.context().variant());
     if (save == Save::nothing || !rounds || a.gate.type() == DType::bf16) return {};
@@ -261,7 +262,7 @@ BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, co
 
 void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
                              const CacheTensors& cache) {
-  BlockRecorder recorder(batch, block, x.shape()[0], DType::f32);  // as the caches are
+  BlockRecorder recorder(batch, block, x.shape()[0], DType::f32);  // the type of the caches
   BlockActivations a;
   a.x = x;
   recorder.project(a);

@@ -1,17 +1,17 @@
-// One transformer block, recorded: the forward, and next to it the backward written by hand.
+// One transformer block, recorded: the forward, and the hand-written backward.
 //
 //   h1 = rms_norm(x)
-//   q, k, v = linears(h1); q, k normed per head where the model does; q, k rotated
+//   q, k, v = linears(h1); q, k normalised per head if the model does so; q, k rotated
 //   mid = x + o(attention(q, k, v))
 //   h2 = rms_norm(mid)
 //   y  = mid + down(swiglu(gate(h2), up(h2)))
 //
-// What products read is of the Context's activation_type(): h1, h2, q, k, v, attention's output,
-// gate, up and their product, and the gradients of all but h1 and h2. The residual stream (x, mid,
-// y) and its gradient are f32.
+// Tensors that products read have the Context's activation_type(): h1, h2, q, k, v, attention's
+// output, gate, up and their product, and the gradients of all of these except h1 and h2. The
+// residual stream (x, mid, y) and its gradient are f32.
 //
 // The backward recomputes h1, h2 and the product of swiglu from what is saved, in the passes that
-// make gradients of the same: saving them would cost a third of the memory of a step.
+// compute their gradients: saving them would cost a third of the memory of a step.
 #pragma once
 
 #include "model/families/language_model.hpp"
@@ -22,11 +22,11 @@ namespace clora {
 // Per-row inputs of a step, on the device, each [T] i32 (model/data/packing.hpp).
 struct RowInputs {
   Tensor positions, first, last;
-  Tensor order = {};        // record_attention_order(), where many blocks share it
-  double keys_per_row = 0;  // as AttentionInputs has it
+  Tensor order = {};        // record_attention_order(), shared by several blocks
+  double keys_per_row = 0;  // as in AttentionInputs
 };
 
-// Everything a block needs beside its activations. A value; tensors are shared.
+// Everything a block needs except its activations. A value type; copies share the tensors.
 struct Block {
   const ModelConfig* config = nullptr;
   const BlockWeights* weights = nullptr;
@@ -35,55 +35,55 @@ struct Block {
   RowInputs rows;
 };
 
-// The block of a layer with its matrices of `adapter` (null: none), without dropout; rope_table and
-// rows are left to the caller. bf16_parameters: as Adapter::weights() takes it.
+// Returns the block of a layer with its matrices of `adapter` (null: none), without dropout; the
+// caller sets rope_table and rows. bf16_parameters: as in Adapter::weights().
 Block block_of(const LanguageModel& model, const Adapter* adapter, std::int64_t layer,
                const Tensor& bf16_parameters = {});
 
-// Where keys and values of all earlier positions lie, each [S, G, E].
+// Keys and values of all earlier positions, each [S, G, E].
 struct CacheTensors {
   Tensor keys, values;
 };
 
-// What the backward needs of the forward.
+// What the backward needs from the forward.
 struct BlockActivations {
   Tensor x;                             // [T, D], the input
-  Tensor q_before_norm, k_before_norm;  // [T, H, E], [T, G, E], where the model norms heads
-  Tensor q, k, v;                       // as attention saw them
+  Tensor q_before_norm, k_before_norm;  // [T, H, E], [T, G, E], if the model has head norms
+  Tensor q, k, v;                       // as attention reads them
   Tensor attention;                     // [T, H, E]
   Tensor log_sum_exp;                   // [T, H]
   Tensor mid;                           // [T, D]
-  Tensor gate, up;                      // [T, F]; bf16 where only such copies are saved
-  PerProjection<Tensor> s;              // [T, R], where there is an adapter
+  Tensor gate, up;                      // [T, F]; bf16 if only bf16 copies are saved
+  PerProjection<Tensor> s;              // [T, R], if there is an adapter
 };
 
-// Whether a backward follows: then the largest of what it needs is saved as bf16 where products
-// round their operands anyway.
+// Whether a backward follows: if so, the largest saved activations are stored as bf16, provided
+// that products round their operands anyway.
 enum class Save { nothing, for_backward };
 
-// y [T, D] = block(x [T, D]); y must not be x. Rows attend to one another as rows.first and
-// rows.last say; all but y are temporaries of the batch, kept in the returned value.
+// y [T, D] = block(x [T, D]); y must not alias x. Each row attends to the rows given by rows.first
+// and rows.last; all tensors except y are temporaries of the batch, held by the returned value.
 BlockActivations record_block(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
                               Save save = Save::nothing);
 
-// The same with keys and values appended to the cache at rows.positions and read from there.
+// As record_block(), with keys and values appended to the cache at rows.positions and read from it.
 void record_block_with_cache(Batch& batch, const Tensor& y, const Tensor& x, const Block& block,
                              const CacheTensors& cache);
 
-// A gradient of the residual stream.
+// The gradient of the residual stream.
 struct StreamGradient {
   Tensor d;     // [T, D] f32
-  Tensor bf16;  // the same in bf16, for products to read; empty where activations are f32
+  Tensor bf16;  // the same in bf16, as operand of products; empty if activations are f32
   const Tensor& for_products() const { return bf16.empty() ? d : bf16; }
 };
 
-// Memory for one, in which d is to be made; record_stream_bf16() then makes the rest.
+// Allocates the memory; after d is computed, record_stream_bf16() fills the bf16 copy.
 StreamGradient stream_gradient(Batch& batch, Shape shape);
 void record_stream_bf16(Batch& batch, const StreamGradient& gradient);
 
-// dy becomes the gradient of x, in place; adapter gradients accumulate, the last of them when
-// `deferred` is flushed. wants_dx false: no adapter lies below, and dy's contents are undefined
-// afterwards.
+// dy becomes the gradient of x, in place. Adapter gradients accumulate (+=); the last of them are
+// complete when `deferred` is flushed. wants_dx false: no lower block has an adapter, and dy's
+// contents are undefined afterwards.
 void record_block_backward(Batch& batch, const StreamGradient& dy, const BlockActivations& saved,
                            const Block& block, const PerProjection<LoraGradients>& gradients,
                            DeferredGradients& deferred, bool wants_dx);

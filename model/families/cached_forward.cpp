@@ -13,10 +13,10 @@
 namespace clora {
 namespace {
 
-// Prompts run in chunks of these sizes, largest first; the last one is padded.
+// Prompts run in chunks of these sizes; the last chunk is padded.
 constexpr std::array<std::int64_t, 3> kChunkRows{256, 64, 16};
 
-constexpr std::size_t kPinnedPart = 16 << 10U;  // bytes: an upload of one row
+constexpr std::size_t kPinnedPart = 16 << 10U;  // bytes, of the upload of one row
 
 }  // namespace
 
@@ -103,7 +103,7 @@ void CachedForward::record(Recorded& f) {
     return f.batch.temporary({n, c.hidden_size}, DType::f32, name);
   };
   const Tensor x = activation(rows, "embeddings");
-  // A step of one row continues from the token that was sampled on the device.
+  // A step of one row continues from the token sampled on the device.
   record_embedding(f.batch, x, rows == 1 ? token_ : f.rows.ids, model_.embeddings());
   Tensor last = record_blocks(f, x);
   if (rows > 1) {
@@ -122,11 +122,12 @@ CachedForward::Recorded& CachedForward::forward(std::int64_t rows) {
   const auto found = forwards_.find(rows);
   if (found != forwards_.end()) return *found->second;
   auto made = std::make_unique<Recorded>(context_, rows);
-  record(*made);  // kept only where it is whole
+  record(*made);  // stored only if recording succeeds
   return *forwards_.emplace(rows, std::move(made)).first->second;
 }
 
-// Rows of `ids` at positions from `position` on; rows beyond them are padding and leave no trace.
+// Uploads the rows of `ids` at consecutive positions from `position`; the rows after them are
+// padding and have no effect.
 void CachedForward::upload(Recorded& f, std::span<const std::int32_t> ids, std::int64_t position) {
   const Rows& rows = f.rows;
   const std::span<std::int32_t> staging = staging_for(f);
@@ -155,12 +156,12 @@ bool CachedForward::prefill(std::span<const std::int32_t> prompt,
   while (!prompt.empty()) {
     if (on_prompt && !on_prompt(position)) return false;
     const auto left = static_cast<std::int64_t>(prompt.size());
-    // The largest chunk that is filled, else the smallest that holds the rest.
+    // The largest chunk that is filled; the next larger one if the rest fills more than half of it.
     const auto filled = std::ranges::find_if(kChunkRows, [&](std::int64_t n) { return n <= left; });
     std::int64_t rows = filled == kChunkRows.end() ? kChunkRows.back() : *filled;
     if (filled != kChunkRows.begin() && 2 * left > *(filled - 1)) rows = *(filled - 1);
     Recorded& f = forward(rows);
-    context_.finish();  // the staging of this chunk's size may still be read
+    context_.finish();  // the staging memory of this chunk size may still be read
     const auto count = static_cast<std::size_t>(std::min(rows, left));
     upload(f, prompt.first(count), position);
     f.batch.submit();

@@ -1,8 +1,8 @@
-// CachedForward: a model's forward over a KV cache of its own, recorded once for each number of
-// rows: chunks of a prompt, and a step of one row.
+// CachedForward: a model's forward over its own KV cache, recorded once for each number of rows:
+// chunks of a prompt, and a decode step of one row.
 //
-// The rows' ids, positions and ranges of keys are uploaded before each; the cache and the logits
-// stay on the device. Threads: one at a time. Must not outlive the model or the adapter.
+// The rows' ids, positions and key ranges are uploaded before each forward; the cache and the
+// logits stay on the device. Threads: one at a time. Must not outlive the model or the adapter.
 #pragma once
 
 #include <array>
@@ -23,29 +23,30 @@ namespace clora {
 
 class CachedForward {
  public:
-  // adapter may be null. Errors: out_of_memory, with what the cache needs.
+  // adapter may be null. Errors: out_of_memory, with the size that the cache needs.
   CachedForward(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions);
 
   std::int64_t max_positions() const noexcept { return max_positions_; }
-  // The last row's [V]; overwritten by each forward.
+  // Logits of the last row, [V]; overwritten by each forward.
   const Tensor& logits() const noexcept { return logits_; }
-  // [1] i32: the id from which a step goes on, to be written on the device.
+  // [1] i32: the id from which the next step continues; written on the device.
   const Tensor& token() const noexcept { return token_; }
 
-  // Enqueues the prompt's forward from position 0 on. on_prompt: as GenerationConfig has it; false
-  // where it said so.
+  // Enqueues the prompt's forward from position 0 on. on_prompt: as in GenerationConfig. Returns
+  // false if on_prompt did.
   // REQUIRES: ids below V, at most max_positions() of them.
   bool prefill(std::span<const std::int32_t> prompt,
                const std::function<bool(std::int64_t)>& on_prompt = {});
-  // Records what step() takes, unless it is there.
+  // Records the commands of step(). No-op if they are recorded already.
   void record_step() { (void)forward(1); }
   // Enqueues the forward of token() at `position`.
   void step(std::int64_t position);
-  // Whether the last step's work-groups did not run at once, so that it is worth nothing. Waits.
+  // Whether the work-groups of the last step were not co-resident, so that its result is invalid.
+  // Waits.
   bool step_gave_up() const;
 
  private:
-  // What a recorded forward reads, filled by one upload.
+  // The inputs of a recorded forward, filled by one upload.
   struct Rows {
     Rows(Context& context, std::int64_t rows);
 
@@ -54,7 +55,7 @@ class CachedForward {
     Tensor ids;        // [T]
     Tensor positions;  // [T]; -1: a padding row
     Tensor first, last;
-    Tensor chosen;  // [1]: the row whose logits are wanted
+    Tensor chosen;  // [1]: the row whose logits are computed
   };
   using Staging = std::vector<std::int32_t>;
   struct Recorded {
@@ -63,17 +64,17 @@ class CachedForward {
     Rows rows;
     Batch batch;
     Tensor grid_barrier;  // of a step in one launch (ops/decode_layers.hpp), else empty
-    std::array<HostHold<Staging>, 2> staging;  // by turns: one upload may still be read
+    std::array<HostHold<Staging>, 2> staging;  // alternating: one upload may still be in progress
     std::size_t turn = 0;
   };
 
   Recorded& forward(std::int64_t rows);
   void record(Recorded& f);
-  // All blocks; gives their output.
+  // Records all blocks and returns their output.
   Tensor record_blocks(Recorded& f, Tensor x);
   bool record_in_one_launch(Recorded& f, const Tensor& x);
   void upload(Recorded& f, std::span<const std::int32_t> ids, std::int64_t position);
-  // Where an upload is put together, zeros.
+  // Zeroed staging memory for the next upload.
   std::span<std::int32_t> staging_for(Recorded& f) const;
 
   LanguageModel& model_;
@@ -83,7 +84,7 @@ class CachedForward {
   std::vector<CacheTensors> cache_;
   Tensor logits_, token_;
   std::map<std::int64_t, std::unique_ptr<Recorded>> forwards_;  // by rows
-  // Of GPUs, whose transfers must not keep the host: what two steps upload.
+  // GPUs only: pinned staging memory for two steps, so that transfers do not block the host.
   std::unique_ptr<PinnedMemory> pinned_;
 };
 

@@ -1,4 +1,4 @@
-// All of a model's blocks as one op, for decoding a row at a time.
+// All blocks of a model as one op, for decoding one row at a time.
 #pragma once
 
 #include <optional>
@@ -9,9 +9,9 @@
 
 namespace clora {
 
-// A model's blocks with their matrices of `adapter` (null: none) for one row over their caches, as
-// ops/decode_layers.hpp has them; nothing where they have what it does not: norms of heads, other
-// rotary pairs, biases but of q, k and v.
+// Returns a model's blocks with their matrices of `adapter` (null: none) for one row over their
+// caches, in the form of ops/decode_layers.hpp; nullopt if they have something that op does not
+// support: head norms, another rotary layout, or biases other than those of q, k and v.
 std::optional<DecodeLayers> decode_layers_of(LanguageModel& model, const Adapter* adapter,
                                              std::span<const CacheTensors> caches,
                                              const Tensor& rope_table, const RowInputs& rows);

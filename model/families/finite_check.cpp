@@ -10,7 +10,7 @@
 namespace clora {
 namespace {
 
-// Elements that are converted at once: a multiple of every block of quantised types.
+// Elements converted at once: a multiple of the block size of every quantised type.
 constexpr std::size_t kChunk = 65536;
 
 struct Found {

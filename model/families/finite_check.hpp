@@ -1,7 +1,8 @@
-// Naming what is not a number: which weight, adapter matrix or saved value is NaN or infinite.
+// Finds which weight, adapter matrix or saved value is NaN or infinite.
 //
-// The healthy path pays nothing for these: they run where a loss, a gradient norm or logits came
-// out not finite, or before an adapter is trained or saved. Threads: as the model and the adapter.
+// These functions cost nothing in a healthy run: they are called if a loss, a gradient norm or
+// logits are not finite, and before an adapter is trained or saved. Threads: as for the model and
+// the adapter.
 #pragma once
 
 #include <optional>
@@ -13,20 +14,20 @@
 
 namespace clora {
 
-// "the weight 'model.norm.weight' of 'FILE' holds NaN at element 3": the first such weight in the
-// order of computation; nothing where all are finite. Reads every weight from its file.
+// Returns "the weight 'model.norm.weight' of 'FILE' holds NaN at element 3" for the first such
+// weight in the order of computation; nullopt if all are finite. Reads every weight from its file.
 std::optional<std::string> weight_not_finite(const LanguageModel& model);
 
-// "lora_A of model.layers.0.self_attn.q_proj holds NaN at element 3", likewise. Waits for the
-// device.
+// Returns "lora_A of model.layers.0.self_attn.q_proj holds NaN at element 3" for the first such
+// matrix; nullopt if all are finite. Waits for the device.
 std::optional<std::string> adapter_not_finite(const Adapter& adapter);
-// The same in a copy of the adapter's flat buffer.
+// As above, for a copy of the adapter's flat buffer.
 std::optional<std::string> adapter_not_finite(const Adapter& adapter,
                                               std::span<const float> parameters);
 
-// Throws the Error for a result that is not finite: "RESULT is not finite: CAUSE". The cause is the
+// Throws an Error for a result that is not finite: "RESULT is not finite: CAUSE". The cause is the
 // first weight or matrix that is not finite: invalid_file, with the file, for a weight of the
-// model; invalid_data for an adapter (null: none); diverged with `otherwise` where all are finite.
+// model; invalid_data for the adapter (null: none); diverged, with `otherwise`, if all are finite.
 [[noreturn]] void fail_not_finite(std::string_view result, const LanguageModel& model,
                                   const Adapter* adapter, std::string_view otherwise);
 

@@ -21,10 +21,10 @@
 namespace clora {
 namespace {
 
-// A recording holds its logits: as many as this are kept.
+// The maximum number of recordings, each of which holds its logits.
 constexpr std::size_t kMaxRecorded = 4;
 
-// Exact where little is computed, then in steps of an eighth: few recordings, little padding.
+// Exact for few rows, then in steps of an eighth: few recordings, little padding.
 std::int64_t recorded_rows(std::size_t rows) {
   const std::size_t step = rows <= 16 ? 1 : std::max<std::size_t>(8, std::bit_floor(rows) / 8);
   return static_cast<std::int64_t>((rows + step - 1) / step * step);
@@ -48,8 +48,8 @@ struct RecordedForward {
 // What the commands of one call use while they are in flight.
 struct Call {
   std::vector<std::int32_t> staging;
-  Fence uploaded;             // its first command
-  std::optional<Batch> copy;  // its last one
+  Fence uploaded;             // fence of the first command
+  std::optional<Batch> copy;  // the last command
 };
 using Calls = std::list<HostHold<Call>>;  // oldest first
 
@@ -62,9 +62,10 @@ struct ForwardPass::Impl {
   RecordedForward& forward_of(std::size_t rows, LogitRows kind);
   void check(std::span<const std::int32_t> ids) const;
   PackedRows pack(std::span<const std::int32_t> ids, const RecordedForward& forward) const;
-  // Enqueues the forward and gives its logits [T, V] or [1, V], which the next call overwrites.
+  // Enqueues the forward and returns its logits [T, V] or [1, V], which the next call overwrites.
   Tensor run(RecordedForward& forward, std::span<const std::int32_t> ids, Call& call);
-  // Forgets calls that are done: those before `end`, and those that are known to be.
+  // drop() removes the calls before `end`, which must be finished; forget_done() removes those
+  // known to be finished.
   void drop(Calls::iterator end);
   void forget_done();
 
@@ -73,7 +74,7 @@ struct ForwardPass::Impl {
   Context& context;
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   std::list<RecordedForward> forwards;  // most recently used first
-  Calls calls;                          // perhaps in flight
+  Calls calls;                          // possibly in flight
 };
 
 void ForwardPass::Impl::record(RecordedForward& forward) {
@@ -114,14 +115,14 @@ RecordedForward& ForwardPass::Impl::forward_of(std::size_t rows, LogitRows kind)
     return forwards.front();
   }
   if (forwards.size() >= kMaxRecorded) {
-    context.finish();  // the one to drop may still run
+    context.finish();  // the forward to drop may still run
     forwards.pop_back();
   }
   RecordedForward& made =
       forwards.emplace_front(context, count, kind, model.config().vocabulary, arena);
   try {
     record(made);
-  } catch (...) {  // half a recording must not be replayed
+  } catch (...) {  // an incomplete recording must not be replayed
     forwards.pop_front();
     throw;
   }
@@ -144,7 +145,7 @@ PackedRows ForwardPass::Impl::pack(std::span<const std::int32_t> ids,
   const auto window = static_cast<std::size_t>(model.config().sliding_window.value_or(0));
   PackedRows packed =
       pack_rows(std::span(&record, 1), static_cast<std::size_t>(forward.rows.rows()), window);
-  packed.targets[ids.size() - 1] = 0;  // the row that is gathered; what it predicts is not used
+  packed.targets[ids.size() - 1] = 0;  // the row to gather; its prediction is not used
   packed.target_count = 1;
   return packed;
 }
@@ -163,7 +164,7 @@ void ForwardPass::Impl::drop(Calls::iterator end) {
   calls.erase(calls.begin(), end);
 }
 
-// The queue is in order: where a call's upload has passed, all calls before it are done.
+// The queue is in order: if a call's upload has passed, all calls before it are finished.
 void ForwardPass::Impl::forget_done() {
   const auto begun = std::find_if(calls.rbegin(), calls.rend(),
                                   [](const auto& call) { return call->uploaded.passed(); });
@@ -198,7 +199,7 @@ Fence ForwardPass::enqueue(const Tensor& out, std::span<const std::int32_t> ids,
   const auto count = rows == LogitRows::all ? static_cast<std::int64_t>(ids.size()) : 1;
   require_tensor("forward pass", "out", out, {count, impl_->model.config().vocabulary});
   impl_->forget_done();
-  // Recording may wait for the queue, so it comes before the queue waits for the caller's events.
+  // Recording may wait for the queue, so it precedes the wait for the caller's events.
   RecordedForward& forward = impl_->forward_of(ids.size(), rows);
   impl_->context.wait_for(wait_list);
   Call& call = *impl_->calls.emplace_back(impl_->context);

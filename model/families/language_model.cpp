@@ -49,14 +49,14 @@ WeightForm form_of(const Context& context, const WeightView& view) {
   return preferred_form(context, view.shape, view.type);
 }
 
-// Kernels for CPUs read weights wherever they lie; those for GPUs read vectors of 16 bytes.
+// Kernels for CPUs read weights at any address; those for GPUs read vectors of 16 bytes.
 bool lies_where_kernels_read(const Context& context, std::span<const std::byte> bytes) {
   constexpr std::uintptr_t kVectorBytes = 16;
   return is_for_cpus(context.variant()) ||
          reinterpret_cast<std::uintptr_t>(bytes.data()) % kVectorBytes == 0;
 }
 
-// Whether the device reads the weight where the file is mapped.
+// Whether the device reads the weight from the mapped file.
 bool stays_in_file(Context& context, const ModelConfig& config, const WeightView& view) {
   return context.config().wrap_files && !needs_reordering(config, view.name) &&
          lies_where_kernels_read(context, view.bytes) &&
@@ -64,7 +64,7 @@ bool stays_in_file(Context& context, const ModelConfig& config, const WeightView
          context.transfers().can_wrap(view.bytes, view.type);
 }
 
-// Brings tensors of a model's files to the device, by name.
+// Loads tensors from a model's files to the device, by name.
 class Loader {
  public:
   Loader(Context& context, const WeightFiles& files, const LoadOptions& options)
@@ -72,8 +72,8 @@ class Loader {
     report(0);
   }
 
-  // In its storage type: where the file is mapped, or streamed to the device in the layout that
-  // serves it best.
+  // Returns a matrix in its storage type: in the mapped file, or streamed to the device in the best
+  // layout for it.
   Tensor matrix(const std::string& name, Shape shape) {
     const WeightView view = files_.get(name, shape);
     const bool stays = stays_in_file(context_, files_.config(), view);
@@ -82,7 +82,7 @@ class Loader {
     if (tensor.empty()) tensor = copy(view);
     return count(std::move(tensor), view.bytes.size());
   }
-  // As f32, whatever it is stored as: norms and biases are small.
+  // Returns a vector as f32 for any storage type: norms and biases are small.
   Tensor vector(const std::string& name, std::int64_t elements) {
     const WeightView view = files_.get(name, {elements});
     std::vector<std::byte> ordered;
@@ -134,7 +134,7 @@ class Loader {
         });
     return tensor;
   }
-  // `tensor` filled with the view's rows in packed panels.
+  // Fills `tensor` with the view's rows in packed panels and returns it.
   Tensor in_packed_panels(const Tensor& tensor, const WeightView& view) {
     const std::size_t row_bytes = row_bytes_of(view);
     const std::size_t packed_bytes = tensor.bytes() / static_cast<std::size_t>(view.shape[0]);
@@ -159,7 +159,8 @@ class Loader {
   static std::size_t row_bytes_of(const WeightView& view) {
     return view.bytes.size() / static_cast<std::size_t>(view.shape[0]);
   }
-  // The view's bytes, or `ordered` filled with its rows in Hugging Face's order where they are not.
+  // Returns the view's bytes; if its rows are not in Hugging Face's order, fills `ordered` with the
+  // reordered rows and returns that.
   std::span<const std::byte> in_order(const WeightView& view,
                                       std::vector<std::byte>& ordered) const {
     if (!needs_reordering(files_.config(), view.name)) return view.bytes;
@@ -180,12 +181,12 @@ class Loader {
   Context& context_;
   const WeightFiles& files_;
   const LoadOptions& options_;
-  std::size_t wanted_;     // of the files
-  std::size_t read_ = 0;   // of the files
-  std::size_t bytes_ = 0;  // of the tensors
+  std::size_t wanted_;     // bytes of the files
+  std::size_t read_ = 0;   // bytes of the files
+  std::size_t bytes_ = 0;  // bytes of the tensors
 };
 
-// Says before the first copy that a model will not fit.
+// Throws Error(out_of_memory), before the first copy, if the model does not fit.
 void require_free_memory(Context& context, const WeightFiles& files) {
   std::size_t wanted = 0;
   for (const WeightView& view : files.all()) {
@@ -203,7 +204,7 @@ void require_free_memory(Context& context, const WeightFiles& files) {
       wanted >> 20U, context.device().name, free >> 20U, pool.limit_bytes >> 20U);
 }
 
-// They change nothing in transformers or llama.cpp either, but may have been meant to.
+// transformers and llama.cpp ignore these keys too, but they may have been set for a reason.
 void warn_of_unread_keys(const Context& context, const ModelConfig& config) {
   if (config.unread_keys.empty()) return;
   context.hooks().tell(
@@ -252,7 +253,7 @@ LanguageModel::LanguageModel(Context& context, const WeightFiles& files, const L
   head_ =
       c.tied_head ? embeddings_ : loader.matrix("lm_head.weight", {c.vocabulary, c.hidden_size});
   weight_bytes_ = loader.bytes();
-  config_.rope_layout = RopeLayout::half_split;  // whatever the files had
+  config_.rope_layout = RopeLayout::half_split;  // the loader has reordered the weights
 }
 
 Tensor LanguageModel::rope_table(std::int64_t positions) {

@@ -1,7 +1,7 @@
-// LanguageModel: the frozen weights of a decoder-only transformer on the device, in their files'
-// storage types, with what the recorded forward and backward need to know.
+// LanguageModel: the frozen weights of a decoder-only transformer on the device, in the storage
+// types of their files, with the metadata that the recorded forward and backward need.
 //
-// Holds no adapter and no state of a run: several trainers and generators may share one model.
+// It holds no adapter and no state of a run: several trainers and generators may share one model.
 // Must not outlive its Context.
 #pragma once
 
@@ -37,19 +37,19 @@ struct BlockWeights {
 };
 
 struct LoadOptions {
-  // Called with 0 before the first weight, then after each one with the part of the bytes that is
-  // loaded, up to 1. Returning false ends the load: Error(cancelled), and what it took is given
-  // back. Must not use the Context.
+  // Called with 0 before the first weight, then after each weight with the fraction of the bytes
+  // that is loaded, up to 1. Returning false ends the load with Error(cancelled), and its memory is
+  // released. Must not use the Context.
   std::function<bool(double fraction)> progress = {};
 };
 
 class LanguageModel {
  public:
-  // Brings every weight to the device: streamed from the mapped files, or, where the device can
-  // read them there (Transfer::wrap; ContextConfig::wrap_files), left in the mapping. The mapping
-  // lives as long as the model. A file that another program overwrites in place meanwhile, rather
-  // than replacing it, is outside the contract.
-  // Errors: out_of_memory, with what the whole model needs; those of WeightFiles::get;
+  // Makes every weight available on the device: streamed from the mapped files or, if the device
+  // can read the mapping (Transfer::wrap; ContextConfig::wrap_files), left in it. The mapping lives
+  // as long as the model. The behaviour is undefined if another program meanwhile overwrites a file
+  // in place, rather than replacing it.
+  // Errors: out_of_memory, with the total size that the model needs; those of WeightFiles::get;
   // cancelled (LoadOptions).
   LanguageModel(Context& context, const WeightFiles& files, const LoadOptions& options = {});
 
@@ -60,12 +60,13 @@ class LanguageModel {
   const Tensor& head() const noexcept { return head_; }              // [V, D]
   const std::vector<BlockWeights>& blocks() const noexcept { return blocks_; }
 
-  // Cosines and sines of at least `positions` positions [P, E/2, 2]; kept, and grown when needed.
+  // Cosines and sines of at least `positions` positions, [P, E/2, 2]; cached, and rebuilt for more
+  // positions when needed.
   Tensor rope_table(std::int64_t positions);
 
   std::size_t weight_bytes() const noexcept { return weight_bytes_; }
-  // What the weights were read from, in the order of computation. The files stay mapped for it as
-  // long as the model lives: for fingerprints of runs, and to name a tensor that is not finite.
+  // The stored weights in the order of computation. Their files stay mapped as long as the model
+  // lives: for fingerprints of runs, and to name a tensor that is not finite.
   const std::vector<WeightView>& stored_weights() const noexcept { return stored_weights_; }
 
  private:
@@ -77,13 +78,13 @@ class LanguageModel {
   std::size_t weight_bytes_ = 0;
 };
 
-// The linear layers of a model that an adapter can attach to, in the order of computation: q_proj,
+// Returns the linear layers that an adapter can attach to, in the order of computation: q_proj,
 // k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj of each block.
 std::vector<AdapterSite> adapter_sites(const ModelConfig& config);
 
-// Those whose last part is in target_modules ("all-linear": every one), in the last `last_layers`
-// blocks (0: all). Errors: invalid_argument, for a name that is no linear layer, with those there
-// are.
+// Returns those of the last `last_layers` blocks (0: all) whose last name part is in target_modules
+// ("all-linear": every one). Errors: invalid_argument, with the valid names, for a name that is not
+// a linear layer.
 std::vector<AdapterSite> select_sites(const ModelConfig& config,
                                       const std::vector<std::string>& target_modules,
                                       std::int64_t last_layers);

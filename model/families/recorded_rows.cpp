@@ -31,7 +31,7 @@ Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Sca
   std::ranges::copy(packed.positions, at(kPositions));
   std::ranges::copy(packed.first, at(kFirst));
   std::ranges::copy(packed.last, at(kLast));
-  std::fill_n(at(kLabelled), 3 * stride_, -1);  // and targets and place, which follow
+  std::fill_n(at(kLabelled), 3 * stride_, -1);  // also targets and place, which follow
   std::int32_t count = 0;
   for (std::int32_t row = 0; row < static_cast<std::int32_t>(rows_); ++row) {
     const std::int32_t target = packed.targets[static_cast<std::size_t>(row)];

@@ -1,13 +1,14 @@
 // RecordedRows: the per-row inputs of a recorded step on the device, filled by one upload.
 //
-// Of T rows, at most C are labelled (enter the loss); the head and the loss work on those alone.
-// One buffer holds, each part where a kernel argument may begin:
+// Of T rows, at most C are labelled (enter the loss); only these go through the head and the loss.
+// One buffer holds the following parts, each at an offset where a kernel argument may begin:
 //   ids, positions, first, last [T] i32    as packed
 //   labelled [C] i32                       the labelled rows, in order; -1 after the last
-//   targets [C] i32                        what each of them must predict; -1 after the last
-//   place [T] i32                          where a row stands among the labelled ones; -1 if it has
-//   no label weight [1] f32, seed_and_step [2] u32 settings [8] f32                       of the
-//   update that follows, for whoever makes it
+//   targets [C] i32                        the target of each of them; -1 after the last
+//   place [T] i32                          the row's index among the labelled ones, or -1
+//   weight [1] f32                         weight of the loss
+//   seed_and_step [2] u32                  for dropout
+//   settings [8] f32                       AdamwSettings of the update that follows
 #pragma once
 
 #include <cstdint>
@@ -37,8 +38,8 @@ class RecordedRows {
   Tensor seed_and_step() const { return part(kSeedAndStep, 2, DType::u32); }
   Tensor settings() const { return part(kSettings, kSettingsCount, DType::f32); }
 
-  // Enqueues the upload. `staging` is filled with what is sent and must stay as it is until the
-  // fence has passed. REQUIRES: packed has rows() rows, of which at most labelled_rows() have a
+  // Enqueues the upload. It fills `staging` with the data to send, which must stay unchanged until
+  // the fence has passed. REQUIRES: packed has rows() rows, of which at most labelled_rows() have a
   // target.
   struct Scalars {
     float weight = 1;

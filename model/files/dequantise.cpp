@@ -1,5 +1,5 @@
 // Block formats (ggml-common.h). d and m are f16; a nibble array holds the first half of a block in
-// the low nibbles and the second half in the high ones.
+// the low nibbles and the second half in the high nibbles.
 //   q4_0  d, qs[16]             x = d (q - 8)       q4_1  d, m, qs[16]          x = d q + m
 //   q5_0  d, qh[4], qs[16]      x = d (q - 16)      q5_1  d, m, qh[4], qs[16]   x = d q + m
 //   q8_0  d, qs[32] int8        x = d q
@@ -59,7 +59,7 @@ void decode_q4_1(const Byte* block, float* x) {
   }
 }
 
-// Bit i of the 32 fifth bits, as 0 or 16.
+// Returns bit i of the 32 fifth bits, as 0 or 16.
 int fifth_bit(const Byte* qh, int i) { return ((qh[i / 8] >> (i % 8)) & 1) << 4; }
 
 void decode_q5_0(const Byte* block, float* x) {
@@ -93,15 +93,15 @@ struct ScaleAndMin {
   int min;
 };
 
-// Sub-block s of the 12 packed bytes: the first four have 6 bits in place; of the others the low 4
-// bits lie in bytes 8..11 and the upper 2 bits on top of bytes 0..7.
+// Unpacks sub-block s from the 12 packed bytes: the first four have 6 bits in place; the others
+// have their low 4 bits in bytes 8..11 and their upper 2 bits in the top bits of bytes 0..7.
 ScaleAndMin scale_and_min(const Byte* packed, int s) {
   if (s < 4) return {packed[s] & 63, packed[s + 4] & 63};
   return {low(packed[s + 4]) | ((packed[s - 4] >> 6) << 4),
           high(packed[s + 4]) | ((packed[s] >> 6) << 4)};
 }
 
-// q4_k where qh is nullptr; else bit s of qh[i] is the fifth bit of value i of sub-block s.
+// q4_k if qh is nullptr; else bit s of qh[i] is the fifth bit of value i of sub-block s.
 void decode_k_sub_blocks(const Byte* block, const Byte* qh, const Byte* qs, float* x) {
   const float d = f16_at(block);
   const float dmin = f16_at(block + 2);
@@ -126,8 +126,9 @@ void decode_q5_k(const Byte* block, float* x) {
   decode_k_sub_blocks(block, block + 16, block + 48, x);
 }
 
-// Each half of 128 values takes 64 bytes of low nibbles and 32 of upper bit pairs: row r of its
-// four rows of 32 has its nibbles in bytes 32 (r % 2).., low for r < 2, and its pairs at bits 2r.
+// Each half of 128 values uses 64 bytes of low nibbles and 32 bytes of upper bit pairs: row r of
+// its four rows of 32 has its nibbles in bytes 32 (r % 2).., low for r < 2, and its pairs at bits
+// 2r.
 void decode_q6_k(const Byte* block, float* x) {
   const float d = f16_at(block + 208);
   for (int row = 0; row < 8; ++row) {

@@ -1,6 +1,6 @@
-// Stored weights to float on the host: the reference of the device's kernels, and what merging and
-// `clora fuse` use. Plain loops over blocks; exact in the sense that every result is the f32
-// arithmetic that ggml defines for the block format, in its order of operations.
+// Conversion of stored weights to float on the host: the reference for the device kernels, and the
+// implementation for merging and `clora fuse`. Plain loops over blocks; exact: every result is the
+// f32 arithmetic that ggml defines for the block format, in its order of operations.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace clora {
 
-// out = the values that `bytes` hold. REQUIRES: bytes_of(type, out.size()) bytes, in any alignment.
-// Errors: invalid_argument where the sizes differ; unsupported for the integer types.
+// out = the values stored in `bytes`. REQUIRES: bytes_of(type, out.size()) bytes, with any
+// alignment. Errors: invalid_argument if the sizes differ; unsupported for the integer types.
 void to_float(std::span<float> out, DType type, std::span<const std::byte> bytes);
 
 // The same into a new vector.

@@ -15,11 +15,11 @@ namespace {
 constexpr std::uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr int kMaxDimensions = 4;
-// Real headers have some dozen keys and a few thousand tensors. Without limits a sparse file of
-// zeros becomes millions of them.
+// Real headers have some dozen keys and a few thousand tensors. Without limits, a sparse file of
+// zeros would be read as millions of them.
 constexpr std::uint64_t kMaxEntries = std::uint64_t{1} << 16U;
 constexpr std::uint64_t kMaxTensors = std::uint64_t{1} << 18U;
-// The least that one metadata entry or tensor description can take: what bounds their counts.
+// The minimum sizes of a metadata entry and of a tensor description, which bound their counts.
 constexpr std::uint64_t kMinEntryBytes = 8 + 4 + 1;
 constexpr std::uint64_t kMinTensorBytes = 8 + 4 + 8 + 4 + 8;
 
@@ -37,11 +37,11 @@ std::uint32_t read_version(GgufCursor& cursor, const std::filesystem::path& path
   return version;
 }
 
-// A tensor as the header describes it, before its bytes are looked for.
+// A tensor as described in the header, before its bytes are located.
 struct Described {
   GgufTensor tensor;
   std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;  // 0 for a type that is not read here
+  std::uint64_t bytes = 0;  // 0 for an unsupported type
 };
 
 Shape read_shape(GgufCursor& cursor, const std::filesystem::path& path, std::string_view name) {
@@ -50,7 +50,7 @@ Shape read_shape(GgufCursor& cursor, const std::filesystem::path& path, std::str
     fail(ErrorCode::invalid_file, "{}: tensor {} has {} dimensions, 1 to {} are possible",
          path.string(), name, rank, kMaxDimensions);
   std::array<std::int64_t, kMaxDimensions> dimensions{};
-  // The product stays below 2^58, so that a size in bytes fits 64 bits whatever the type.
+  // The product stays below 2^58, so a size in bytes fits 64 bits for any type.
   std::uint64_t remaining = std::uint64_t{1} << 58;
   for (std::uint32_t i = 0; i < rank; ++i) {
     const auto n = cursor.scalar<std::uint64_t>(name);
@@ -58,7 +58,7 @@ Shape read_shape(GgufCursor& cursor, const std::filesystem::path& path, std::str
       fail(ErrorCode::invalid_file, "{}: tensor {} has an impossible dimension {}", path.string(),
            name, n);
     remaining /= n;
-    dimensions[rank - 1 - i] = static_cast<std::int64_t>(n);  // GGUF names the fastest first
+    dimensions[rank - 1 - i] = static_cast<std::int64_t>(n);  // GGUF: fastest dimension first
   }
   return Shape(std::span(dimensions).first(rank));
 }
@@ -115,7 +115,7 @@ std::uint64_t alignment_of(const GgufFile& file) {
   return static_cast<std::uint64_t>(value);
 }
 
-// The key's value through `decode`.
+// Returns the key's value, decoded by `decode`.
 template <class T>
 std::optional<T> scalar_of(const GgufFile& file, std::string_view key,
                            std::optional<T> (GgufValue::*decode)() const, std::string_view wanted) {

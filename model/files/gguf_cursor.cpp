@@ -8,16 +8,16 @@
 namespace clora {
 namespace {
 
-// Real headers have some ten megabytes, most of it the vocabulary with its merges: some hundred
-// thousand texts. Without limits a sparse file of zeros is read in full as an array of empty
-// strings.
+// Real headers have some ten megabytes, most of it the vocabulary with its merges: a few hundred
+// thousand strings. Without limits, a sparse file of zeros would be read in full as an array of
+// empty strings.
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{256} << 20U;
 constexpr std::uint64_t kMaxArrayTexts = std::uint64_t{1} << 21U;  // strings, or arrays
 constexpr std::uint64_t kMaxNameBytes = 1024;
 constexpr int kMaxArrayDepth = 8;
 constexpr std::uint32_t kLastValueType = static_cast<std::uint32_t>(GgufType::float64);
 
-// Bytes of a scalar; the length fields of a string or an array.
+// Bytes of a scalar, or of the length fields of a string or an array.
 std::uint64_t least_bytes(GgufType type) {
   constexpr std::array<std::uint64_t, 13> kLeast{1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
   return kLeast.at(static_cast<std::size_t>(type));

@@ -1,6 +1,6 @@
-// Reads the header of a GGUF file front to back. Every step is checked against the end of the file
-// and against what a header may have, so that no count or length makes it read or keep more.
-// Views that it gives point into the file. Private to model/.
+// Reads the header of a GGUF file from front to back. Every read is checked against the end of the
+// file and against the limits of a header, so no count or length can cause excessive reads or
+// allocations. Returned views point into the file. Private to model/.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace clora {
 
 class GgufCursor {
  public:
-  // Both outlive the cursor. Errors, of all below: invalid_file, naming the file and `what` or the
-  // key.
+  // Both arguments must outlive the cursor. Errors, of all functions below: invalid_file, naming
+  // the file and `what` or the key.
   GgufCursor(const std::filesystem::path& path, std::span<const std::byte> file)
       : path_(path), file_(file) {}
 
@@ -32,14 +32,14 @@ class GgufCursor {
   }
 
   std::string_view string(std::string_view what);
-  // A string of a length that messages can repeat: a key, or a tensor's name.
+  // Returns a string short enough to be quoted in messages: a key, or a tensor's name.
   std::string_view name(std::string_view what);
 
   GgufType type(std::string_view key);
   GgufValue value(GgufType type, std::string_view key) { return value(type, key, 0); }
 
-  // Refuses `count` of `what` where there are more than `most`, or where the rest of the file
-  // cannot hold them at `least` bytes each.
+  // Throws if `count` of `what` is above `most`, or if the rest of the file cannot hold that many
+  // of at least `least` bytes each.
   void check_count(std::uint64_t count, std::uint64_t least, std::uint64_t most,
                    std::string_view what) const;
 

@@ -1,5 +1,5 @@
-// GgufValue: decoding of metadata values. Everything it touches was measured when the file was
-// opened, so nothing here can run past the end.
+// GgufValue: decoding of metadata values. All values were bounds-checked when the file was opened,
+// so nothing here can read past the end.
 #include <array>
 #include <bit>
 #include <cstring>
@@ -29,14 +29,14 @@ std::string_view view_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Cuts `count` bytes off the front of `bytes`.
+// Removes `count` bytes from the front of `bytes` and returns them.
 std::span<const std::byte> take(std::span<const std::byte>& bytes, std::size_t count) {
   const auto front = bytes.first(count);
   bytes = bytes.subspan(count);
   return front;
 }
 
-// Cuts one encoded value of `type` off the front of `bytes`.
+// Removes one encoded value of `type` from the front of `bytes` and returns it.
 GgufValue take_value(std::span<const std::byte>& bytes, GgufType type) {
   GgufValue value;
   value.type = type;
@@ -54,7 +54,7 @@ GgufValue take_value(std::span<const std::byte>& bytes, GgufType type) {
   return value;
 }
 
-// The elements through `decode`, or nothing if it gives nothing for one of them.
+// Decodes all elements with `decode`; nullopt if it fails for one of them.
 template <class T, class Decode>
 std::optional<std::vector<T>> decode_all(const GgufValue& array, Decode decode) {
   if (array.type != GgufType::array) return std::nullopt;

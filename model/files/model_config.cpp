@@ -1,4 +1,4 @@
-// What config.json and GGUF have in common: names, checks, rotary frequencies.
+// Code shared by config.json and GGUF: names, checks, rotary frequencies.
 #include "model/files/model_config.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace clora {
 namespace {
 
 constexpr std::array<std::string_view, 4> kArchitectures{"llama", "qwen2", "qwen3", "mistral"};
-// Far above any model, far below where a product of two sizes could overflow.
+// Far above any model, and small enough that a product of two sizes cannot overflow.
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 30;
 constexpr std::int64_t kMaxLayers = 10'000;
 
@@ -24,7 +24,7 @@ void check_size(std::string_view file, std::string_view what, std::int64_t size,
 }
 
 // The Llama 3.1 rule: wavelengths above original / low are stretched by `factor`, those below
-// original / high are kept, and those between go smoothly from one to the other.
+// original / high are kept, and those between are interpolated.
 double llama3_frequency(double frequency, const RopeScaling& scaling) {
   const double original = static_cast<double>(scaling.original_max_positions);
   const double wavelength = 2 * std::numbers::pi / frequency;

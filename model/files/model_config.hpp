@@ -1,9 +1,9 @@
-// ModelConfig: the sizes and choices of a decoder-only transformer, as config.json or a GGUF file's
-// metadata give them. A value type; the same model gives the same ModelConfig from either format,
-// but for the rotary layout and for what a format does not store.
+// ModelConfig: the sizes and options of a decoder-only transformer, from config.json or a GGUF
+// file's metadata. A value type; the same model gives the same ModelConfig from either format,
+// except for the rotary layout and for what a format does not store.
 //
-// What this library cannot compute exactly is refused by name here (an architecture, an activation,
-// a rope type, a quantisation scheme), never ignored.
+// Whatever this library cannot compute exactly (an architecture, an activation, a rope type, a
+// quantisation scheme) is refused by name here, never ignored.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class GgufFile;
 
 enum class Architecture { llama, qwen2, qwen3, mistral };
 
-// "llama", ...: config.json's model_type.
+// Returns "llama", ...: the model_type of config.json.
 std::string_view name_of(Architecture architecture);
 
 struct RopeScaling {
@@ -37,14 +37,14 @@ struct RopeScaling {
   double high_freq_factor = 4;                 // llama3
   std::int64_t original_max_positions = 8192;  // llama3
   std::vector<float> factors;                  // [E/2]
-  double attention_factor = 1;  // of every cosine and sine: GGUF's rope.scaling.attn_factor
+  double attention_factor = 1;  // multiplies cosines and sines: GGUF's rope.scaling.attn_factor
 
   bool operator==(const RopeScaling&) const = default;
 };
 
 struct ModelConfig {
   Architecture architecture = Architecture::llama;
-  std::string name;  // for people; may be empty
+  std::string name;  // for display; may be empty
   std::int64_t layers = 0;
   std::int64_t hidden_size = 0;        // D
   std::int64_t intermediate_size = 0;  // F
@@ -60,31 +60,32 @@ struct ModelConfig {
   bool qkv_bias = false;   // Qwen2
   bool qk_norm = false;    // Qwen3: RMS norm of each query and key head before the rotation
   std::int64_t max_positions = 0;
-  std::optional<std::int64_t> sliding_window;  // a token sees this many, itself included
+  std::optional<std::int64_t> sliding_window;  // tokens that a token attends to, including itself
   std::optional<std::int32_t> bos_id;
   std::vector<std::int32_t> eos_ids;  // any of them ends a text
-  // Keys that are on but are not read for the architecture, neither here nor by transformers or
+  // Enabled keys that are not read for the architecture, neither here nor by transformers or
   // llama.cpp (docs/decisions/unknown-keys.md).
   std::vector<std::string> unread_keys;
 };
 
-// From config.json. `file` names it in messages. Errors: invalid_file (a key missing, of the wrong
-// kind, or an impossible size), unsupported (says what).
+// Reads config.json. `file` names it in messages. Errors: invalid_file (a key is missing, of the
+// wrong kind, or a size is impossible), unsupported (naming the feature).
 ModelConfig from_hugging_face(const nlohmann::json& config, std::string_view file);
 
-// From a GGUF file's metadata; the vocabulary is that of its embedding matrix. Errors: as above.
+// Reads a GGUF file's metadata; the vocabulary size is that of the embedding matrix. Errors: as
+// above.
 ModelConfig from_gguf(const GgufFile& file);
 
-// config.json for weights in Hugging Face's order (q and k of an interleaved file must be brought
-// into it: half_split_source_row). Errors: unsupported, for rope factors that no rope type gives.
+// Returns config.json for weights in Hugging Face's order (q and k of an interleaved file must be
+// reordered: half_split_source_row). Errors: unsupported, for rope factors that no rope type gives.
 nlohmann::ordered_json to_hugging_face_json(const ModelConfig& config);
 
-// Angle per position of each rotary pair, scaling applied: [E/2].
+// Returns the angle per position of each rotary pair, scaling applied: [E/2].
 std::vector<double> rope_frequencies(const ModelConfig& config);
 
-// The row of an interleaved q or k weight [H E, D] that is row `row` of the same weight in the
-// half-split order: head h, pair i lies at rows h E + 2i, 2i + 1 there and at h E + i, E/2 + i
-// here.
+// Returns the row of an interleaved q or k weight [H E, D] that is row `row` of the same weight in
+// half-split order: head h, pair i is at rows h E + 2i, 2i + 1 in interleaved order and at h E + i,
+// h E + E/2 + i in half-split order.
 std::int64_t half_split_source_row(std::int64_t row, std::int64_t head_dim);
 
 }  // namespace clora

@@ -7,10 +7,10 @@
 
 namespace clora {
 
-// Errors: unsupported, naming `file` and `name`, where there is no such architecture here.
+// Errors: unsupported, naming `file` and `name`, if the architecture is not supported.
 Architecture architecture_of(std::string_view name, std::string_view file);
 
-// Errors: invalid_file, where a size is out of range or sizes contradict one another.
+// Errors: invalid_file if a size is out of range or sizes are inconsistent.
 void check_sizes(const ModelConfig& config, std::string_view file);
 
 }  // namespace clora

@@ -1,4 +1,5 @@
-// A GGUF file's metadata to ModelConfig. Keys: llama.cpp's, prefixed with the architecture's name.
+// Converts a GGUF file's metadata to ModelConfig. The keys are llama.cpp's, prefixed with the
+// architecture's name.
 #include <cmath>
 #include <cstring>
 
@@ -103,8 +104,7 @@ RopeScaling read_rope_scaling(const GgufFile& file, const Keys& keys, const Mode
   return scaling;
 }
 
-// Ids that are no token of the model stand for "none" (some writers store -1 as an unsigned
-// number).
+// Ids outside of the vocabulary mean "none" (some writers store -1 as an unsigned number).
 std::optional<std::int32_t> read_id(const GgufFile& file, std::string_view key,
                                     std::int64_t vocabulary) {
   const auto id = file.integer(key);
@@ -149,16 +149,16 @@ ModelConfig from_gguf(const GgufFile& file) {
   config.tied_head = file.find_tensor("output.weight") == nullptr;
   config.qkv_bias = config.architecture == Architecture::qwen2;
   config.qk_norm = config.architecture == Architecture::qwen3;
-  // Writers of these files reorder the rows of q and k for Llama and Mistral, not for Qwen.
+  // Writers of these files reorder the rows of q and k for Llama and Mistral, but not for Qwen.
   const bool reordered = !config.qkv_bias && !config.qk_norm;
   config.rope_layout = reordered ? RopeLayout::interleaved : RopeLayout::half_split;
-  // llama.cpp gives these architectures no window, whatever the key says; Mistral's models are
-  // "llama" there.
+  // llama.cpp applies no window to the other architectures, whatever the key says; it names
+  // Mistral's models "llama".
   if (config.architecture == Architecture::mistral) {
     const auto window = keys.find_integer("attention.sliding_window");
     if (window && *window > 0) config.sliding_window = window;
   }
-  check_sizes(config, path);  // first: the factors' number follows from the head dim
+  check_sizes(config, path);  // first: the number of factors depends on the head dim
   config.rope_scaling = read_rope_scaling(file, keys, config);
   check_sizes(config, path);
   read_special_ids(file, config);

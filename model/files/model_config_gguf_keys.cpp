@@ -1,5 +1,5 @@
-// A GGUF file's metadata: which keys of an architecture are read, which change nothing, which are
-// refused. Those that llama.cpp does not read for the architecture are passed over as it does.
+// A GGUF file's metadata: which keys of an architecture are read, harmless or refused. Keys that
+// llama.cpp does not read for the architecture are ignored here, too.
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -23,8 +23,8 @@ constexpr std::array<std::string_view, 17> kRead{
     "attention.causal",
 };
 
-// Sizes that follow from others, what matters with another rope type or for embeddings alone, and
-// what tells where a file comes from.
+// Sizes derived from others, keys used only with another rope type or for embeddings, and
+// provenance.
 constexpr std::array<std::string_view, 8> kHarmless{
     "expert_used_count",           "pooling_type",
     "rope.scaling.finetuned",      "rope.scaling.original_context_length",
@@ -32,8 +32,8 @@ constexpr std::array<std::string_view, 8> kHarmless{
     "tensor_data_layout",          "vocab_size",
 };
 
-// What llama.cpp computes from these keys, for this architecture or for others, is not done here.
-// Each is off where it is 0, false or of the value given.
+// What llama.cpp computes from these keys, for this architecture or for others, is not implemented
+// here. Each is off if it is 0, false or the given value.
 struct Refused {
   std::string_view key;
   double off = 0;

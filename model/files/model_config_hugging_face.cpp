@@ -1,5 +1,5 @@
-// config.json to ModelConfig. Keys that are missing take the value that transformers gives them,
-// where it is the same for every architecture here; else they are required.
+// Converts config.json to ModelConfig. A missing key takes the default of transformers if it is the
+// same for every architecture here; else the key is required.
 #include <limits>
 
 #include "model/files/model_config_checks.hpp"
@@ -43,7 +43,7 @@ ModelConfig from_hugging_face(const json& object, std::string_view file) {
   config.heads = keys.integer("num_attention_heads");
   if (config.heads < 1)
     fail(ErrorCode::invalid_file, "{}: num_attention_heads must be positive", file);
-  // Only Llama has a default that depends on nothing else.
+  // Only Llama has a default that is independent of other settings.
   config.kv_heads = config.architecture == Architecture::llama
                         ? keys.find_integer("num_key_value_heads").value_or(config.heads)
                         : keys.integer("num_key_value_heads");
@@ -56,7 +56,7 @@ ModelConfig from_hugging_face(const json& object, std::string_view file) {
   config.tied_head = keys.find_flag("tie_word_embeddings").value_or(false);
   config.qkv_bias = config.architecture == Architecture::qwen2;
   config.qk_norm = config.architecture == Architecture::qwen3;
-  check_sizes(config, file);  // first: the layers' number bounds what follows
+  check_sizes(config, file);  // first: the number of layers bounds the following lists
   read_hugging_face_rope(keys, config);
   read_hugging_face_window(keys, config);
   if (const auto bos = read_ids(keys, "bos_token_id"); !bos.empty()) config.bos_id = bos.front();

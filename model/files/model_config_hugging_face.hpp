@@ -1,4 +1,4 @@
-// The parts of reading config.json, one source each. Private to model/.
+// Parts of reading config.json, each in its own source file. Private to model/.
 #pragma once
 
 #include <string_view>
@@ -8,19 +8,20 @@
 
 namespace clora {
 
-// Refuses what would change the computation and is not done here, and lists in config.unread_keys
-// what is neither read nor known not to change it. docs/decisions/unknown-keys.md says which.
-// REQUIRES: config.architecture. Errors: unsupported, invalid_file.
+// Refuses keys that would change the computation and are not implemented here, and lists in
+// config.unread_keys those that are neither read nor known to be harmless
+// (docs/decisions/unknown-keys.md). REQUIRES: config.architecture. Errors: unsupported,
+// invalid_file.
 void check_hugging_face_keys(const JsonKeys& keys, ModelConfig& config);
 
-// Sets the rope's base and scaling from rope_theta, rope_scaling and rope_parameters, of which
-// later files have only the last. REQUIRES: config.max_positions. Errors: unsupported,
-// invalid_file; also where two of them contradict one another.
+// Sets the rope's base and scaling from rope_theta, rope_scaling and rope_parameters; recent files
+// have only the last. REQUIRES: config.max_positions. Errors: unsupported, invalid_file, also if
+// two of them are inconsistent.
 void read_hugging_face_rope(const JsonKeys& keys, ModelConfig& config);
 
-// The window that every layer has, or nothing: as transformers reads sliding_window,
+// Sets the window that all layers have, if any, following transformers' reading of sliding_window,
 // use_sliding_window, max_window_layers and layer_types. REQUIRES: config.architecture and layers.
-// Errors: unsupported where only some of the layers have one; invalid_file.
+// Errors: unsupported if only some of the layers have a window; invalid_file.
 void read_hugging_face_window(const JsonKeys& keys, ModelConfig& config);
 
 }  // namespace clora

@@ -1,4 +1,4 @@
-// config.json: which keys are read, which change nothing, which are refused.
+// config.json: which keys are read, harmless or refused.
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// Read by from_hugging_face() and the sources beside it.
+// Read by from_hugging_face() and the functions of model_config_hugging_face.hpp.
 constexpr std::array<std::string_view, 29> kRead{"architectures",
                                                  "attention_bias",
                                                  "bos_token_id",
@@ -42,8 +42,8 @@ constexpr std::array<std::string_view, 29> kRead{"architectures",
                                                  "is_causal",
                                                  "use_qkv_bias"};
 
-// Training, sampling, storage, provenance and bookkeeping; what transformers 5.23 or older releases
-// write into the files of these architectures.
+// Training, sampling, storage, provenance and bookkeeping: keys that transformers 5.23 or older
+// releases write to the files of these architectures.
 constexpr std::array<std::string_view, 64> kHarmless{"_attn_implementation",
                                                      "_attn_implementation_autoset",
                                                      "_commit_hash",
@@ -109,8 +109,8 @@ constexpr std::array<std::string_view, 64> kHarmless{"_attn_implementation",
                                                      "output_scores",
                                                      "use_cache"};
 
-// What other architectures, or code of a model's own, compute from these keys is not done here.
-// Each is off where it is absent, null, false, 0, empty, or of the value given.
+// What other architectures, or a model's custom code, compute from these keys is not implemented
+// here. Each is off if it is absent, null, false, 0, empty, or the given value.
 struct Refused {
   std::string_view key;
   double off = 0;
@@ -188,7 +188,7 @@ void refuse_unless(bool supported, const JsonKeys& keys, std::string_view key) {
   if (!supported) refuse(keys, key, *keys.find(key));
 }
 
-// Keys of these architectures that are on in some of their models.
+// Checks keys of these architectures that are on in some of their models.
 void check_known_switches(const JsonKeys& keys, Architecture architecture) {
   const std::string activation = keys.find_text("hidden_act").value_or("silu");
   if (activation != "silu" && activation != "swish")
@@ -196,7 +196,7 @@ void check_known_switches(const JsonKeys& keys, Architecture architecture) {
          activation);
   refuse_unless(keys.find_number("partial_rotary_factor").value_or(1) == 1, keys,
                 "partial_rotary_factor");
-  // In Qwen2's files attention_bias says nothing: the q, k and v biases are always there.
+  // In Qwen2's files attention_bias has no meaning: the q, k and v biases always exist.
   const bool bias = keys.find_flag("attention_bias").value_or(false);
   refuse_unless(!bias || architecture == Architecture::qwen2, keys, "attention_bias");
   refuse_unless(!keys.find_flag("mlp_bias").value_or(false), keys, "mlp_bias");

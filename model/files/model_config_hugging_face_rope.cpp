@@ -10,14 +10,14 @@ namespace {
 
 using nlohmann::json;
 
-// What a rope dictionary gives: its own base, or none.
+// The content of a rope dictionary: its base, if it has one, and its scaling.
 struct Rope {
   std::optional<double> base;
   RopeScaling scaling;
   bool operator==(const Rope&) const = default;
 };
 
-// "type" is the older name of "rope_type"; files with both repeat themselves.
+// "type" is the older name of "rope_type"; files with both store the same value twice.
 std::string rope_type_of(const JsonKeys& keys) {
   const auto newer = keys.find_text("rope_type");
   const auto older = keys.find_text("type");
@@ -27,8 +27,8 @@ std::string rope_type_of(const JsonKeys& keys) {
   return newer.value_or(older.value_or("default"));
 }
 
-// Every other key of the dictionary (attention_factor, mscale, beta_fast, mrope_section, ...) is of
-// another rope type, or would change this one.
+// Every other key of the dictionary (attention_factor, mscale, beta_fast, mrope_section, ...)
+// belongs to another rope type, or would change this one.
 void refuse_other_rope_keys(const JsonKeys& keys, std::string_view type) {
   constexpr std::array<std::string_view, 5> kAlways{"type", "rope_type", "rope_theta", "finetuned",
                                                     "original_max_position_embeddings"};
@@ -80,7 +80,7 @@ std::optional<Rope> find_rope(const JsonKeys& keys, std::string_view key) {
   return read_rope(*dictionary);
 }
 
-// transformers prefers this key of the document to that of the dictionary.
+// transformers prefers this top-level key to the one in the dictionary.
 void check_original_positions(const JsonKeys& keys, const RopeScaling& scaling) {
   const auto original = keys.find_integer("original_max_position_embeddings");
   if (!original || scaling.kind != RopeScaling::Kind::llama3) return;
@@ -90,8 +90,8 @@ void check_original_positions(const JsonKeys& keys, const RopeScaling& scaling) 
          keys.source(), *original, scaling.original_max_positions);
 }
 
-// The kinds of the layers, each "full_attention" or "sliding_attention"; nothing where the file has
-// no list.
+// Returns the types of the layers, each "full_attention" or "sliding_attention"; nullopt if the
+// file has no such list.
 std::optional<std::vector<std::string>> find_layer_types(const JsonKeys& keys,
                                                          const ModelConfig& config) {
   const auto types = keys.find_texts("layer_types");
@@ -107,14 +107,14 @@ std::optional<std::vector<std::string>> find_layer_types(const JsonKeys& keys,
   return types;
 }
 
-// How many of the layers slide by layer_types, or else by the count that the other keys give.
+// Returns the number of sliding layers by layer_types, or else `count`, from the other keys.
 std::int64_t sliding_layers(const JsonKeys& keys, const ModelConfig& config, std::int64_t count) {
   const auto types = find_layer_types(keys, config);
   if (!types) return count;
   return std::ranges::count(*types, "sliding_attention");
 }
 
-// sliding_window, with transformers' default of 4096 where the key is absent; null is none.
+// Returns sliding_window; transformers' default of 4096 if the key is absent; nullopt for null.
 std::optional<std::int64_t> window_or_default(const JsonKeys& keys) {
   if (!keys.value().contains("sliding_window")) return 4096;
   return keys.find_integer("sliding_window");
@@ -147,13 +147,13 @@ void read_hugging_face_rope(const JsonKeys& keys, ModelConfig& config) {
   check_original_positions(keys, config.rope_scaling);
 }
 
-// Mistral: in every layer. Qwen: only if switched on, and then from layer max_window_layers on.
-// Llama: in none, whatever sliding_window says.
+// Mistral: the window is in every layer. Qwen: only if switched on, and then from layer
+// max_window_layers on. Llama: in no layer, whatever sliding_window says.
 void read_hugging_face_window(const JsonKeys& keys, ModelConfig& config) {
   const bool is_qwen =
       config.architecture == Architecture::qwen2 || config.architecture == Architecture::qwen3;
   std::optional<std::int64_t> window;
-  std::int64_t count = 0;  // of the layers that have it
+  std::int64_t count = 0;  // number of layers with a window
   if (config.architecture == Architecture::mistral) {
     window = window_or_default(keys);
     count = window ? config.layers : 0;

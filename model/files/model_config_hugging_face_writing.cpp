@@ -1,4 +1,4 @@
-// ModelConfig to config.json.
+// Converts ModelConfig to config.json.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace clora {
 namespace {
 
-// The rope parameters that Llama 3.1 and 3.2 were published with, if they give `factors`.
+// Returns the published rope parameters of Llama 3.1 and 3.2, if they give `factors`.
 std::optional<RopeScaling> published_llama3(const ModelConfig& config) {
   ModelConfig candidate = config;
   candidate.rope_scaling = {};

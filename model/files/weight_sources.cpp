@@ -43,7 +43,7 @@ std::optional<std::string_view> translate(const std::array<NamePair, N>& names,
   return at == names.end() ? std::nullopt : std::optional(at->second);
 }
 
-// Not there, too, where it may not be looked at.
+// False also if the path is not accessible.
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -56,8 +56,8 @@ json read_json(const fs::path& path) {
   return parse_json(text, path.string());
 }
 
-// The ids that end a text often stand only beside the configuration. They are advice, so that a
-// generation_config.json of another shape is passed over.
+// The end-of-text ids are often stored only next to the configuration. They are advisory, so a
+// generation_config.json of another form is ignored.
 void add_generation_ids(const fs::path& folder, ModelConfig& config) {
   if (!is_there(folder / kGenerationName)) return;
   const json object = read_json(folder / kGenerationName);
@@ -66,14 +66,14 @@ void add_generation_ids(const fs::path& folder, ModelConfig& config) {
   for (const json& id : value.is_array() ? value : json::array({value})) {
     if (!id.is_number_integer()) continue;
     const auto wide = id.get<std::int64_t>();
-    if (wide < 0 || wide >= config.vocabulary) continue;  // no token of the model
+    if (wide < 0 || wide >= config.vocabulary) continue;  // not a token of the model
     const auto number = static_cast<std::int32_t>(wide);
     if (std::ranges::find(config.eos_ids, number) == config.eos_ids.end())
       config.eos_ids.push_back(number);
   }
 }
 
-// The shards that the index names, in order, each once.
+// Returns the shards that the index lists, sorted, each once.
 std::set<std::string> shard_names(const fs::path& index_path, const json& index) {
   const std::string path = index_path.string();
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
@@ -241,12 +241,12 @@ StoredWeights list_weights(const WeightSources& sources) {
   StoredWeights weights;
   if (sources.gguf) {
     for (const GgufTensor& tensor : sources.gguf->tensors())
-      if (tensor.name != "rope_freqs.weight")  // already in the configuration
+      if (tensor.name != "rope_freqs.weight")  // part of the configuration
         add(weights, stored_weight(tensor, *sources.gguf));
   }
   for (const SafetensorsFile& file : sources.safetensors) {
     for (const SafetensorsFile::Entry& entry : file.entries())
-      if (!entry.name.ends_with(".rotary_emb.inv_freq"))  // old files store what config.json gives
+      if (!entry.name.ends_with(".rotary_emb.inv_freq"))  // old files; derived from config.json
         add(weights, stored_weight(entry, file));
   }
   return weights;

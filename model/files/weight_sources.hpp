@@ -1,4 +1,4 @@
-// The files behind a WeightFiles: finding them, and listing their tensors under canonical names.
+// The files behind a WeightFiles: finds them, and lists their tensors under canonical names.
 // Private to model/.
 #pragma once
 
@@ -14,8 +14,7 @@
 
 namespace clora {
 
-// A tensor as stored; `unreadable` says why its type or rank cannot be read, and is empty if it
-// can.
+// A tensor as stored; `unreadable` is the reason if its type or rank is not supported, else empty.
 struct StoredWeight {
   WeightView view;
   std::string unreadable;
@@ -31,15 +30,14 @@ struct WeightSources {
   std::vector<SafetensorsFile> safetensors;
 };
 
-// Errors: those of WeightFiles::open that come before tensors are looked at.
+// Errors: those of WeightFiles::open that precede the checks of tensors.
 WeightSources open_weight_sources(const std::filesystem::path& path);
 
-// Every tensor of the files but those that are no weights (rotary tables).
-// Errors: invalid_file where two tensors have one canonical name.
+// Returns all tensors of the files except those that are not weights (rotary tables). Errors:
+// invalid_file if two tensors have the same canonical name.
 StoredWeights list_weights(const WeightSources& sources);
 
-// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"; a name that is not known
-// stays.
+// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"; an unknown name is unchanged.
 std::string canonical_name(std::string_view gguf_name);
 
 }  // namespace clora

@@ -37,7 +37,7 @@ void add_block_needs(std::vector<WeightNeed>& needs, const ModelConfig& c, std::
   add("mlp.down_proj.weight", {c.hidden_size, c.intermediate_size});
 }
 
-// The other name of a tied matrix, else the name itself.
+// Returns the other name of a tied matrix, or the name itself if it is not tied.
 std::string_view tied_name(std::string_view name) {
   if (name == kEmbeddings) return kHead;
   return name == kHead ? kEmbeddings : name;
@@ -47,8 +47,8 @@ bool are_equal(const WeightView& a, const WeightView& b) {
   return a.type == b.type && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
 }
 
-// A tied model may store either name, or both with the same values. Where they differ, older
-// releases of transformers pass over the head and later ones (5) pass over the tying.
+// A tied model may store either name, or both with the same values. If they differ, older releases
+// of transformers ignore the head and newer ones (5) ignore the tying.
 void resolve_tied_head(StoredWeights& weights, const std::filesystem::path& source) {
   const auto head = weights.find(kHead);
   if (head == weights.end()) return;
@@ -121,7 +121,7 @@ WeightFiles WeightFiles::open(const std::filesystem::path& path) {
     check_weight(stored, need, path);
     store->weights.insert(stored.extract(need.name));
   }
-  // A tensor that is left over (a bias, a scale, an expert) would change the result.
+  // An additional tensor (a bias, a scale, an expert) would change the result.
   if (!stored.empty()) {
     const WeightView& extra = stored.begin()->second.view;
     fail(ErrorCode::unsupported, "{}: tensor {} is no part of a {} model of {} layers",

@@ -1,14 +1,14 @@
-// WeightFiles: the weights of one model, whatever files they lie in, under one set of names.
+// WeightFiles: the weights of one model under one set of names, independent of the file format.
 //
 // Names are Hugging Face's: model.embed_tokens.weight, model.layers.N.self_attn.q_proj.weight (and
 // .bias), self_attn.q_norm.weight, mlp.gate_proj.weight, input_layernorm.weight,
-// post_attention_layernorm.weight, model.norm.weight, lm_head.weight. A tied head gives one matrix
-// for both model.embed_tokens.weight and lm_head.weight, whichever of the two the file stores; a
-// file that stores both with different values is refused.
+// post_attention_layernorm.weight, model.norm.weight, lm_head.weight. A tied head gives the same
+// matrix for both model.embed_tokens.weight and lm_head.weight, whichever of the two the file
+// stores; a file that stores both with different values is refused.
 //
-// open() checks the whole model against its configuration before a weight is read. Rows of q and k
-// stay in the file's order: config().rope_layout says which. Owns the mappings together with
-// the views. Immutable: safe to read from many threads. Bytes may be unaligned for their type.
+// open() checks the complete model against its configuration before a weight is read. Rows of q and
+// k stay in the file's order, given by config().rope_layout. Owns the mappings together with the
+// views. Immutable: thread-safe for reading. Bytes may be unaligned for their type.
 #pragma once
 
 #include <cstddef>
@@ -38,23 +38,23 @@ struct WeightView {
   std::shared_ptr<const void> mapping;  // keeps `bytes` alive
 };
 
-// A tensor that a model must have.
+// A tensor that a model requires.
 struct WeightNeed {
   std::string name;
   Shape shape;
 };
 
-// What a model of this configuration consists of, in the order of computation; a tied head is not
-// listed beside its embedding.
+// Returns the tensors of a model with this configuration, in the order of computation; a tied head
+// is not listed in addition to its embedding.
 std::vector<WeightNeed> weight_needs(const ModelConfig& config);
 
 class WeightFiles {
  public:
   // path: a .gguf file; a folder with config.json and model.safetensors, or its shards with
-  // model.safetensors.index.json; a folder with exactly one .gguf file.
-  // Errors: not_found (nothing there, a shard is missing), invalid_file (a damaged file, a tensor
-  // missing or of another shape than the configuration calls for), unsupported (an architecture, a
-  // tensor type, or a tensor that this architecture does not have).
+  // model.safetensors.index.json; a folder with exactly one .gguf file. Errors: not_found (no such
+  // path, a missing shard), invalid_file (a damaged file, a tensor missing or of a shape that
+  // contradicts the configuration), unsupported (an architecture, a tensor type, or a tensor that
+  // this architecture does not have).
   static WeightFiles open(const std::filesystem::path& path);
 
   WeightFiles(WeightFiles&&) noexcept;
@@ -64,16 +64,16 @@ class WeightFiles {
   const ModelConfig& config() const noexcept;
 
   std::optional<WeightView> find(std::string_view name) const;
-  // Errors: not_found; invalid_file where the tensor has another shape.
+  // Errors: not_found; invalid_file if the tensor has another shape.
   WeightView get(std::string_view name, const Shape& expected) const;
-  // Those of weight_needs(config()), in that order, each once.
+  // Returns the tensors of weight_needs(config()), in that order, each once.
   std::vector<WeightView> all() const;
 
-  // The weight files, in the order of their names, without config.json.
+  // Returns the weight files in the order of their names, without config.json.
   std::vector<std::filesystem::path> files() const;
-  // Where tokenizer files lie beside the weights.
+  // The folder of the weights, which may also contain tokenizer files.
   const std::filesystem::path& folder() const noexcept;
-  // For the tokenizer in its metadata; nullptr where the weights are safetensors.
+  // For reading the tokenizer from its metadata; nullptr if the weights are safetensors.
   const GgufFile* gguf() const noexcept;
 
  private:

@@ -18,7 +18,7 @@
 namespace clora {
 namespace {
 
-// A step in which a grid barrier fails takes longer than this (cl/grid_barrier*.clh).
+// A step takes longer than this if a grid barrier fails (cl/grid_barrier*.clh).
 constexpr double kLateSeconds = 0.5;
 
 // The choice of the next token, recorded once for each number of alternatives.
@@ -48,14 +48,13 @@ struct Generator::Impl {
   void check_prompt(std::span<const std::int32_t> prompt) const;
   RecordedSampler& sampler(const GenerationConfig& config);
   RecordedSampler record_sampler(std::int64_t top_logprobs, bool with_logprobs);
-  // Whether the step after a token is enqueued before that token is known: a GPU would be idle
-  // while the host looks. It leaves no trace where the token is the last: cache rows after the end
-  // are written anew. Not where more than the token is read.
+  // Whether the next step is enqueued before the previous token has been read: otherwise a GPU
+  // would idle while the host processes the token. If the token is the last one, the extra step has
+  // no effect: cache rows after the end are overwritten. False if more than the token is read.
   bool runs_ahead(const GenerationConfig& config) const;
-  // The token that was sampled last; then(), where there is one, is called once its way to the host
-  // is enqueued.
+  // Returns the last sampled token. then(), if given, is called after the read is enqueued.
   std::int32_t read_token(const std::function<void()>& then);
-  // The sampler marks logits that are not finite, so that the healthy path costs no read.
+  // The sampler marks logits that are not finite, so a healthy run needs no extra read.
   [[noreturn]] void fail_at_logits(std::size_t position) const;
   void read_logprobs(const GenerationConfig& config, const RecordedSampler& from,
                      Generation& generation);
@@ -67,7 +66,7 @@ struct Generator::Impl {
   std::shared_ptr<Arena> arena = std::make_shared<Arena>();
   Tensor seen, settings, logprob;
   HostHold<std::array<std::int32_t, 1>> token_on_host;
-  std::unique_ptr<PinnedMemory> pinned_token;  // on GPUs, whose transfers must not keep the host
+  std::unique_ptr<PinnedMemory> pinned_token;  // GPUs only, so that transfers do not block the host
   std::map<std::int64_t, RecordedSampler> samplers;  // by top_logprobs; -1: no log-probabilities
 };
 
@@ -144,14 +143,14 @@ std::int32_t Generator::Impl::read_token(const std::function<void()>& then) {
   if (then) {
     const Fence read = context.read_async(forward.token(), bytes);
     then();
-    const TraceSpan span(context.trace(), "read");  // as a read that waits has it
+    const TraceSpan span(context.trace(), "read");  // the name of a blocking read
     read.wait();
   } else {
     context.read(forward.token(), bytes);
   }
   std::int32_t id = 0;
   std::memcpy(&id, bytes.data(), sizeof id);
-  // Who gives up has waited for seconds; a read of the outcome costs a GPU's tenth of a step.
+  // A failed barrier has waited for seconds, and reading its flag costs a GPU a tenth of a step.
   const bool late = seconds_since(begin) > kLateSeconds;
   if (late && forward.step_gave_up()) {
     fail(ErrorCode::device,
@@ -225,7 +224,7 @@ Generation Generator::generate(std::span<const std::int32_t> prompt, const Gener
     }
     generation.ids.push_back(id);
     impl.read_logprobs(config, sampler, generation);
-    if (!ahead) go_on();  // the next step runs while the caller looks at this token
+    if (!ahead) go_on();  // the next step runs while the caller processes this token
     if (on_token && !on_token(id)) {
       generation.finish_reason = FinishReason::cancelled;
       break;

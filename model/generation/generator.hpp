@@ -1,8 +1,8 @@
-// Generator: text from a model, one stream, with an optional adapter.
+// Generator: text generation from a model, one stream, with an optional adapter.
 //
-// Prefill runs in recorded chunks and decode as one recorded step of one token; the KV cache and
-// the sampled token stay on the device, only ids and log-probabilities come back. Threads: one at a
-// time. Must not outlive the model or the adapter.
+// Prefill runs in recorded chunks, and decode as one recorded step of one token; the KV cache and
+// the sampled token stay on the device, and only ids and log-probabilities are read back. Threads:
+// one at a time. Must not outlive the model or the adapter.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ struct GenerationConfig {
   double min_p = 0;        // 0: off
   double repetition_penalty = 1;
   std::uint32_t seed = 0;
-  std::vector<std::int32_t> end_ids = {};  // generation ends at one of these (it is not returned)
+  std::vector<std::int32_t> end_ids = {};  // stop tokens, which are not returned
   bool logprobs = false;                   // report the log-probability of each token
-  std::int64_t top_logprobs = 0;           // and of so many alternatives, at most 32
-  // Called with the number of prompt tokens that were given to the device, before each further
-  // chunk of at most 256; returning false ends the generation (cancelled, no ids).
+  std::int64_t top_logprobs = 0;           // number of alternatives to report, at most 32
+  // Called before each further chunk of at most 256 tokens with the number of prompt tokens already
+  // enqueued; returning false ends the generation (cancelled, no ids).
   std::function<bool(std::int64_t done)> on_prompt = {};
 };
 
@@ -44,8 +44,8 @@ std::string_view name_of(FinishReason reason);
 struct Generation {
   std::vector<std::int32_t> ids;
   FinishReason finish_reason = FinishReason::length;
-  std::vector<double> logprobs;                         // one a token where asked for
-  std::vector<std::vector<TokenLogprob>> top_logprobs;  // likewise
+  std::vector<double> logprobs;                         // one per token, if requested
+  std::vector<std::vector<TokenLogprob>> top_logprobs;  // one list per token, if requested
   double prompt_seconds = 0;
   double decode_seconds = 0;
 };
@@ -53,19 +53,19 @@ struct Generation {
 class Generator {
  public:
   // adapter may be null. max_positions: prompt and reply together; sizes the KV cache.
-  // Errors: out_of_memory, with what the cache needs.
+  // Errors: out_of_memory, with the size that the cache needs.
   Generator(LanguageModel& model, const Adapter* adapter, std::int64_t max_positions);
   ~Generator();
 
   // on_token is called with each id as it arrives; returning false ends the generation (cancelled).
-  // REQUIRES: prompt not empty and shorter than max_positions, every id below V. max_tokens is
-  // lowered to what fits. Errors, besides those of the device: where a logit is NaN or infinite,
-  // invalid_file, naming the weight, or invalid_data, naming the adapter's matrix, that is not
-  // finite, else diverged.
+  // max_tokens is lowered to what fits. REQUIRES: prompt not empty and shorter than max_positions,
+  // every id below V. Errors, besides those of the device, if a logit is NaN or infinite:
+  // invalid_file, naming the weight that is not finite; else invalid_data, naming the adapter's
+  // matrix that is not finite; else diverged.
   Generation generate(std::span<const std::int32_t> prompt, const GenerationConfig& config,
                       const std::function<bool(std::int32_t)>& on_token = {});
 
-  // Logits [V] after the last token of the prompt. Errors: as generate().
+  // Returns the logits [V] after the last token of the prompt. Errors: as in generate().
   std::vector<float> logits(std::span<const std::int32_t> prompt);
 
  private:

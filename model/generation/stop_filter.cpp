@@ -9,7 +9,7 @@ StopFilter::StopFilter(std::vector<std::string> stops) : stops_(std::move(stops)
   std::erase(stops_, std::string());
 }
 
-// The longest end of what is held that begins a stop string.
+// Returns the length of the longest suffix of held_ that is a prefix of a stop string.
 std::size_t StopFilter::held_length() const {
   std::size_t longest = 0;
   for (const std::string& stop : stops_) {

@@ -1,5 +1,5 @@
-// StopFilter: text that arrives in pieces, ended by the first of some stop strings. The stop string
-// and what follows it are not part of the text. Threads: one at a time.
+// StopFilter: ends text that arrives in pieces at the first of several stop strings. The stop
+// string and the text after it are dropped. Threads: one at a time.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ class StopFilter {
   // Empty strings are ignored.
   explicit StopFilter(std::vector<std::string> stops);
 
-  // The text that is certain now: what may turn out to begin a stop string is held back.
+  // Returns the text that is final; text that may be the beginning of a stop string is held back.
   std::string push(std::string_view piece);
-  // What was held back; nothing after a stop.
+  // Returns the text held back; nothing after a stop.
   std::string finish();
 
   bool stopped() const noexcept { return stopped_; }

@@ -23,7 +23,7 @@ std::string BpeTokenizer::normalized(std::string_view text) const {
 
 void BpeTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
   if (text.empty()) return;
-  std::string spaced;  // owns the text where it is not the caller's
+  std::string spaced;  // owns the text if a space is prepended
   if (add_leading_space_ && text.front() != ' ') {
     spaced = " ";
     text = spaced += text;

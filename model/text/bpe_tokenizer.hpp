@@ -1,8 +1,8 @@
-// BpeTokenizer: byte-level byte-pair encoding (GPT-2, Llama 3, Qwen2, SmolLM). A text is
-// normalised, cut into pieces by the split patterns, and the bytes of each piece are merged by
-// rank. Every byte of the text is kept, valid UTF-8 or not; only a byte for which the vocabulary
-// has no token becomes the unknown token, or nothing where there is none. Immutable after
-// construction; encode() is thread-safe. Refers to the vocabulary, which must stay.
+// BpeTokenizer: byte-level byte-pair encoding (GPT-2, Llama 3, Qwen2, SmolLM). It normalises a
+// text, splits it into pieces by the split patterns, and merges the bytes of each piece by rank.
+// Every byte of the text is kept, valid UTF-8 or not; only a byte for which the vocabulary has no
+// token becomes the unknown token, or is dropped if there is none. Immutable after construction;
+// encode() is thread-safe. Refers to the vocabulary, which must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ class BpeTokenizer {
  public:
   BpeTokenizer(const TokenizerSpec& spec, const Vocabulary& vocabulary);
 
-  // A stretch of text between added tokens as the normaliser leaves it.
+  // Returns a text fragment between added tokens, normalised.
   std::string normalized(std::string_view text) const;
 
-  // Appends the tokens of normalised `text`, which holds no added tokens.
+  // Appends the tokens of normalised `text`, which contains no added tokens.
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const;
 
  private:

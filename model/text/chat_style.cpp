@@ -8,7 +8,7 @@
 namespace clora {
 namespace {
 
-// Collects pieces; neighbouring texts become one.
+// Collects pieces; adjacent texts are joined.
 class Pieces {
  public:
   void text(std::string_view text) {
@@ -20,7 +20,7 @@ class Pieces {
     }
   }
 
-  // What the assistant writes: a piece of its own, and the token that ends the turn.
+  // Adds an assistant's text as a separate piece, and the token that ends the turn.
   void answer(std::string_view text, std::string_view end, bool is_target) {
     if (!text.empty()) pieces_.push_back({std::string(text), false, is_target});
     token(end, is_target);
@@ -30,7 +30,7 @@ class Pieces {
     if (!text.empty()) pieces_.push_back({std::string(text), true, is_target});
   }
 
-  // A text with marks in square brackets, which are tokens or text like the rest.
+  // Adds a text with a mark in square brackets, which is a token or plain text.
   void brackets(std::string_view text, bool are_tokens) {
     const std::size_t begin = are_tokens ? text.find('[') : std::string_view::npos;
     if (begin == std::string_view::npos) return this->text(text);
@@ -46,7 +46,7 @@ class Pieces {
   std::vector<ChatPiece> pieces_;
 };
 
-// White space of Python's str.strip(), which Jinja's trim is.
+// White space of Python's str.strip(), which Jinja's trim uses.
 bool is_python_white(std::int32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
          c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
@@ -83,7 +83,7 @@ void check_messages(std::span<const ChatMessage> messages) {
   }
 }
 
-// An assistant's answer as Qwen3 sees it: what stands before the last </think> is reasoning.
+// An assistant's answer as Qwen3's template parses it: text before the last </think> is reasoning.
 struct Answer {
   std::string_view reasoning, content;
 };
@@ -122,7 +122,8 @@ class ChatMl {
   }
 
  private:
-  // The last user message that is no answer of a tool; the last message where there is none.
+  // Returns the last user message that is not a tool response, or the last message if there is
+  // none.
   static std::size_t last_query(std::span<const ChatMessage> messages) {
     for (std::size_t i = messages.size(); i-- > 0;) {
       const std::string& content = messages[i].content;
@@ -276,7 +277,7 @@ class Mistral {
     }
   }
 
-  // "[SYSTEM_PROMPT] " of "[INST] ": the spaces are the same.
+  // Returns "[SYSTEM_PROMPT] " for "[INST] ", with the same spaces.
   static std::string system_mark(std::string_view user_mark, std::string_view slash) {
     const std::size_t end = user_mark.find(']');
     return fmt::format("[{}SYSTEM_PROMPT{}", slash, user_mark.substr(end));

@@ -1,7 +1,7 @@
-// ChatTemplate: how a model wants a conversation written. The Jinja text of the model's files is
-// not run: a template is accepted only where its text, white space aside (jinja_text.hpp), is one
-// of the published texts that are known here, and is then rendered by the style of that text
-// (chat_style.hpp). All else is refused. Immutable; thread-safe.
+// ChatTemplate: how a model's conversations are formatted. The Jinja text of the model's files is
+// not executed: a template is accepted only if its text, apart from white space (jinja_text.hpp),
+// is one of the known published texts, and is then rendered by the style of that text
+// (chat_style.hpp). All others are refused. Immutable; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +22,21 @@ struct ChatTokens {
 
 class ChatTemplate {
  public:
-  // The template of a model's files. Throws Error(unsupported) for a text that is not known, with
-  // its first characters, its fingerprint and the styles that are; and where a special token that
-  // the style writes is none of the tokenizer's.
+  // Returns the template of a model's files. Throws Error(unsupported) for an unknown text, with
+  // its first characters, its fingerprint and the known styles; also if a special token that the
+  // style writes is missing in the tokenizer.
   static ChatTemplate recognise(std::string_view template_text, const Tokenizer& tokenizer);
 
-  // A style by its name (known_chat_styles.hpp), whatever the model's files hold. Throws
-  // Error(invalid_argument) for a name that is not known, Error(unsupported) as above.
+  // Returns a style by its name (known_chat_styles.hpp), regardless of the model's files. Throws
+  // Error(invalid_argument) for an unknown name, Error(unsupported) as above.
   static ChatTemplate named(std::string_view name, const Tokenizer& tokenizer);
 
   std::string_view name() const { return style_->name; }
   std::string_view default_system() const { return style_->default_system; }  // empty: none
 
-  // The pieces, whose texts together are what the model's template gives. Throws
-  // Error(invalid_argument) for a conversation that the template refuses (Mistral's roles
-  // alternate), or that is empty or has a role besides system, user and assistant.
+  // Returns pieces whose concatenated texts equal the output of the model's template. Throws
+  // Error(invalid_argument) for a conversation that the template refuses (Mistral's roles must
+  // alternate), that is empty, or that has a role other than system, user and assistant.
   std::vector<ChatPiece> render(std::span<const ChatMessage> messages,
                                 const ChatOptions& options) const;
   std::vector<ChatPiece> render(std::span<const ChatMessage> messages,
@@ -44,8 +44,8 @@ class ChatTemplate {
     return render(messages, ChatOptions{.add_generation_prompt = add_generation_prompt});
   }
 
-  // The pieces as tokens. The assistant's content is tokenised apart from its header, as it is when
-  // the model writes it after a generation prompt.
+  // Returns the pieces as tokens. The assistant's content is tokenised separately from its header,
+  // as when the model generates it after a generation prompt.
   ChatTokens encode(std::span<const ChatMessage> messages, const ChatOptions& options,
                     const Tokenizer& tokenizer) const;
   ChatTokens encode(std::span<const ChatMessage> messages, bool add_generation_prompt,
@@ -56,7 +56,7 @@ class ChatTemplate {
  private:
   ChatTemplate(const ChatStyle& style, const Tokenizer& tokenizer);
 
-  const ChatStyle* style_;  // of the table, never null
+  const ChatStyle* style_;  // points into a constant table; never null
   ChatMarks marks_;
 };
 

@@ -9,7 +9,7 @@ constexpr std::string_view kWhite = " \t\n\v\f\r";
 
 bool is_white(char c) { return kWhite.find(c) != std::string_view::npos; }
 
-// Jinja's own first step.
+// The first step of Jinja's lexer.
 std::string with_line_feeds(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -47,7 +47,7 @@ class Scanner {
 
   bool at_tag() const { return starts("{{") || starts("{%") || starts("{#"); }
 
-  // Text between two tags, as far as their minus signs leave it.
+  // Copies the text between two tags, stripped as their minus signs require.
   void scan_data() {
     const std::size_t begin = at_;
     while (at_ < text_.size() && !at_tag()) ++at_;
@@ -69,7 +69,7 @@ class Scanner {
     at_ = after;
   }
 
-  // From "{{" or "{%" to the delimiter that ends it outside of brackets and string literals.
+  // Scans from "{{" or "{%" to the end delimiter outside of brackets and string literals.
   void scan_tag(std::string_view end) {
     take(2);
     if (at_ < text_.size() && (text_[at_] == '-' || text_[at_] == '+')) take(1);
@@ -120,7 +120,7 @@ class Scanner {
 
   std::string_view text_;
   std::size_t at_ = 0;
-  bool strips_ = false;  // the tag before strips what follows it
+  bool strips_ = false;  // the previous tag strips the text after it
   std::string out_;
 };
 

@@ -76,7 +76,7 @@ struct KnownTemplate {
   std::string_view fingerprint, style;
 };
 
-// Each published text with the models whose files hold it.
+// The published texts, and the models whose files contain them.
 constexpr auto kTemplates = std::to_array<KnownTemplate>({
     {"b04add4d790d7aaae6f62f2e5f2a83a1", "chatml"},      // OpenHermes 2.5, transformers' own ChatML
     {"cc07d367fee49c327810968f4327ceb0", "chatml"},      // Dolphin

@@ -1,5 +1,5 @@
-// The chat styles that have a name, and the published templates that render like one of them.
-// Constant tables; thread-safe.
+// The named chat styles, and the published templates that render like one of them. Constant tables;
+// thread-safe.
 #pragma once
 
 #include <span>
@@ -11,11 +11,11 @@ namespace clora {
 
 std::span<const ChatStyle> known_chat_styles();
 
-// nullptr where there is none. Styles live as long as the program.
+// Return nullptr if there is none. Styles have static storage duration.
 const ChatStyle* find_chat_style(std::string_view name);
-const ChatStyle* find_style_of_template(std::string_view fingerprint);  // of jinja_fingerprint()
+const ChatStyle* find_style_of_template(std::string_view fingerprint);  // a jinja_fingerprint()
 
-// "chatml, llama3, ...": for messages.
+// Returns "chatml, llama3, ...", for messages.
 std::string known_chat_style_names();
 
 }  // namespace clora

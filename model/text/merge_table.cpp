@@ -48,7 +48,7 @@ MergeTable::MergeTable(const std::vector<TokenMerge>& merges, const Vocabulary& 
            "{}: merge {} ('{}' + '{}') must be of tokens and give a token of the vocabulary",
            source, rank, merge.left, merge.right);
     }
-    // Ranks are exact in a float: there are fewer than 2^24 of them.
+    // Ranks are exact in a float, since there are fewer than 2^24 of them.
     insert(left, right, {id, -static_cast<float>(rank)});
   }
 }

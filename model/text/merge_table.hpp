@@ -11,15 +11,15 @@
 
 namespace clora {
 
-// One way to make a token of two.
+// A pair of tokens and the token that they merge into.
 struct PairMerge {
   std::int32_t left, right;
   SymbolMerge merge;
 };
 
-// Every way to make a token of text of two such tokens, with the score of the whole as priority; in
-// the order of ids. Control, unknown and byte tokens take no part.
-// REQUIRES scores.size() == vocabulary.size().
+// Returns every merge of two text tokens into a text token, with the score of the result as
+// priority, in the order of the results' ids. Control, unknown and byte tokens are excluded.
+// REQUIRES: scores.size() == vocabulary.size().
 std::vector<PairMerge> merges_by_score(const std::vector<float>& scores,
                                        const Vocabulary& vocabulary);
 
@@ -27,11 +27,11 @@ class MergeTable {
  public:
   explicit MergeTable(const std::vector<PairMerge>& merges);
 
-  // Throws Error(invalid_file) for a merge whose parts or result are not in the vocabulary.
+  // Throws Error(invalid_file) if a part or the result of a merge is not in the vocabulary.
   MergeTable(const std::vector<TokenMerge>& merges, const Vocabulary& vocabulary,
              std::string_view source);
 
-  // id -1 where the pair is not merged; a token id of -1 merges with nothing.
+  // Returns id -1 if the pair is not merged; a token id of -1 merges with nothing.
   SymbolMerge find(std::int32_t left, std::int32_t right) const {
     if (left < 0 || right < 0) return {};
     const std::uint64_t key = key_of(left, right);
@@ -52,7 +52,7 @@ class MergeTable {
     return (static_cast<std::uint64_t>(left) << 32) | static_cast<std::uint32_t>(right);
   }
   std::size_t slot_of(std::uint64_t key) const {
-    key *= 0x9E3779B97F4A7C15u;  // 2^64 over the golden ratio: spreads neighbouring ids
+    key *= 0x9E3779B97F4A7C15u;  // 2^64 / golden ratio: spreads neighbouring ids
     return static_cast<std::size_t>(key >> 32) & mask_;
   }
   explicit MergeTable(std::size_t count);

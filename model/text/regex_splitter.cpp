@@ -21,7 +21,7 @@ std::string message_of(int status) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-// The pattern with \s, and \S outside of a class, written out.
+// Returns the pattern with \s, and with \S outside of classes, expanded.
 std::string with_unicode_white_space(const std::string& pattern) {
   std::string out;
   bool in_class = false;
@@ -66,10 +66,10 @@ struct RegexSplitter::Code {
   Code& operator=(const Code&) = delete;
   ~Code() { pcre2_code_free(code); }
 
-  // Matches at or after `start`; a pattern that outgrows the JIT's stack is run without it.
+  // Matches at or after `start`; without the JIT if the pattern exhausts its stack.
   int match(std::string_view text, std::size_t start, pcre2_match_data* data) const {
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    constexpr std::uint32_t kChecked = PCRE2_NO_UTF_CHECK;  // else each call reads to the end
+    constexpr std::uint32_t kChecked = PCRE2_NO_UTF_CHECK;  // else each call validates to the end
     int status = pcre2_match(code, subject, text.size(), start, kChecked, data, nullptr);
     if (status == PCRE2_ERROR_JIT_STACKLIMIT) {
       status =
@@ -91,7 +91,7 @@ RegexSplitter::RegexSplitter(const std::string& pattern) : code_(std::make_uniqu
     fail(ErrorCode::unsupported, "split pattern: '{}' is not accepted at character {}: {}", full,
          place, message_of(status));
   }
-  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // without a JIT the interpreter matches
+  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // the interpreter is used if there is no JIT
 }
 
 RegexSplitter::RegexSplitter(RegexSplitter&&) noexcept = default;
@@ -99,7 +99,7 @@ RegexSplitter& RegexSplitter::operator=(RegexSplitter&&) noexcept = default;
 RegexSplitter::~RegexSplitter() = default;
 
 void RegexSplitter::split(std::string_view text, std::vector<std::string_view>& pieces) const {
-  std::size_t run = 0;  // where the present run of valid, or of invalid, bytes began
+  std::size_t run = 0;  // start of the current run of valid, or of invalid, bytes
   bool run_valid = true;
   const auto end_run = [&](std::size_t end) {
     if (end == run) return;
@@ -126,7 +126,7 @@ void RegexSplitter::split_valid(std::string_view text,
                                 std::vector<std::string_view>& pieces) const {
   const MatchData match(code_->code);
   const PCRE2_SIZE* span = pcre2_get_ovector_pointer(match.data);
-  std::size_t done = 0;  // all before it is in pieces
+  std::size_t done = 0;  // all text before it is in pieces
   for (std::size_t start = 0; start < text.size();) {
     const int status = code_->match(text, start, match.data);
     if (status == PCRE2_ERROR_NOMATCH) break;
@@ -134,7 +134,7 @@ void RegexSplitter::split_valid(std::string_view text,
       fail(ErrorCode::invalid_data, "split pattern: the text of {} bytes cannot be split: {}",
            text.size(), message_of(status));
     }
-    if (span[1] == span[0]) {  // an empty match cuts nothing
+    if (span[1] == span[0]) {  // an empty match splits nothing
       if (span[1] >= text.size()) break;
       start = span[1] + read_utf8(text, span[1]).length;
       continue;

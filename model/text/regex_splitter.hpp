@@ -1,9 +1,9 @@
-// RegexSplitter: a compiled Unicode pattern that cuts a text into its matches and the gaps between
-// them, losing nothing. Move-only; split() is safe from several threads at once.
+// RegexSplitter: a compiled Unicode pattern that splits a text into its matches and the gaps
+// between them, without loss. Move-only; split() is thread-safe.
 //
-// Bytes that are not valid UTF-8 match nothing: each run of them is a piece of its own. White space
-// (\s) is Unicode's White_Space, as in the tokenizers that the patterns come from; PCRE2's own \s
-// holds U+180E too.
+// Bytes that are not valid UTF-8 match nothing: each run of them is a separate piece. White space
+// (\s) is Unicode's White_Space, as in the tokenizers from which the patterns come; PCRE2's own \s
+// also contains U+180E.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,13 @@ namespace clora {
 
 class RegexSplitter {
  public:
-  // Throws Error(unsupported) with the pattern and the place where PCRE2 does not accept it.
+  // Throws Error(unsupported), with the pattern and the position, if PCRE2 rejects it.
   explicit RegexSplitter(const std::string& pattern);
   RegexSplitter(RegexSplitter&&) noexcept;
   RegexSplitter& operator=(RegexSplitter&&) noexcept;
   ~RegexSplitter();
 
-  // Appends the pieces of `text`, in order, none empty; they point into `text`.
+  // Appends the non-empty pieces of `text`, in order; they point into `text`.
   void split(std::string_view text, std::vector<std::string_view>& pieces) const;
 
  private:

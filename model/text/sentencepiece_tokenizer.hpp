@@ -1,11 +1,12 @@
 // SentencePieceTokenizer: BPE over characters with U+2581 for a space (Llama 2, stories260K,
-// TinyStories). The pair whose merged token has the best score, or whose merge the best rank, is
-// merged first. What no token covers becomes <0xXX> byte tokens, else the unknown token.
-// A character that is no token of its own merges with nothing; bytes that are not valid UTF-8 count
-// as a character each.
-// Immutable after construction; encode() is thread-safe. Refers to the vocabulary, which must stay.
+// TinyStories). The pair whose merged token has the best score, or whose merge has the best rank,
+// is merged first. Characters that no token covers become <0xXX> byte tokens, else the unknown
+// token. A character without its own token merges with nothing; each byte that is not valid UTF-8
+// counts as a character.
+// Immutable after construction; encode() is thread-safe. Refers to the vocabulary, which must
+// outlive it.
 //
-// A text is cut, before merging, between characters that no token holds side by side: no merge can
+// Before merging, a text is cut between characters that are adjacent in no token: no merge can
 // cross such a cut, so the tokens are the same and rows stay short.
 #pragma once
 
@@ -24,20 +25,20 @@ namespace clora {
 
 class SentencePieceTokenizer {
  public:
-  // Throws Error(invalid_file) where scores are wanted and there is not one a token.
+  // Throws Error(invalid_file) if scores are needed and their number differs from the tokens'.
   SentencePieceTokenizer(const TokenizerSpec& spec, const Vocabulary& vocabulary);
 
-  // What stands before a stretch of text: nothing, an added token, or (neither) other text.
+  // What precedes a text fragment: nothing, an added token, or (neither) other text.
   struct Place {
     bool begins_text = false;
     bool after_special = false;
   };
 
-  // A stretch of text between added tokens as the normaliser leaves it: with its spaces marked,
-  // unless Metaspace does that later.
+  // Returns a text fragment between added tokens, normalised: with its spaces marked, unless
+  // Metaspace does that later.
   std::string normalized(std::string_view text, Place place) const;
 
-  // Appends the tokens of normalised `text`, which holds no added tokens.
+  // Appends the tokens of normalised `text`, which contains no added tokens.
   void encode(std::string_view text, Place place, std::vector<std::int32_t>& ids) const;
 
   bool adds_space_prefix() const { return space_prefix_ != SpacePrefix::never; }
@@ -48,7 +49,8 @@ class SentencePieceTokenizer {
   void encode_marked(std::string_view text, std::vector<std::int32_t>& ids) const;
   bool joinable(std::int32_t left, std::int32_t right) const;
   void add_joinable_pairs(std::string_view token);
-  // `ids` are of this stretch of text alone: unknown tokens are fused with none before it.
+  // `ids` holds only tokens of this text fragment, so unknown tokens are not fused with earlier
+  // ones.
   void encode_row(std::string_view text, std::vector<Symbol>& row,
                   std::vector<std::int32_t>& ids) const;
   void append_symbol(std::string_view text, std::int32_t id, std::vector<std::int32_t>& ids) const;

@@ -8,7 +8,7 @@
 namespace clora {
 namespace {
 
-// Where the character begins whose last byte is text[end - 1].
+// Returns the start of the character whose last byte is text[end - 1].
 std::size_t character_before(std::string_view text, std::size_t end) {
   for (std::size_t length = 1; length <= 4 && length <= end; ++length) {
     const Utf8Char c = read_utf8(text, end - length);
@@ -76,7 +76,7 @@ SpecialSplitter::Match SpecialSplitter::find(std::string_view text, std::size_t 
     }
     const std::size_t end = i + entry->text.size();
     if (entry->rules.single_word && !stands_alone(text, i, end)) {
-      i = end;  // what it covers is not searched again
+      i = end;  // the text that it covers is not searched again
       continue;
     }
     return {entry->rules.lstrip ? without_white_before(text, done, i) : i,

@@ -1,7 +1,7 @@
-// SpecialSplitter: finds the added tokens that are cut out of a text before it is tokenised, the
-// leftmost first and the longest of those that begin together. As in Hugging Face's tokenizers, a
-// token may be refused next to a word, and may take the white space around it. Immutable;
-// thread-safe.
+// SpecialSplitter: finds the added tokens that are cut out of a text before it is tokenised: the
+// leftmost first, and the longest of those that begin at the same place. As in Hugging Face's
+// tokenizers, a token may be restricted to stand apart from words, and may take the white space
+// around it. Immutable; thread-safe.
 #pragma once
 
 #include <array>
@@ -19,19 +19,19 @@ class SpecialSplitter {
   struct Entry {
     std::string text;  // empty: never found
     std::int32_t id;
-    bool control;  // found only where control tokens are parsed
+    bool control;  // found only if control tokens are parsed
     AddedTokenRules rules = {};
   };
   explicit SpecialSplitter(std::vector<Entry> entries);
 
   struct Match {
-    std::size_t begin, end;  // with the white space that the token takes
+    std::size_t begin, end;  // including the white space that the token takes
     std::int32_t id;         // -1: none, and begin is the end of the text
-    std::size_t next;        // where the search goes on: the end of the token itself
+    std::size_t next;        // where the search continues: the end of the token itself
   };
 
-  // The next token that begins at or after `from`, without white space before `done`, where the
-  // match before ended. A token may begin in the white space that the one before took.
+  // Returns the next token that begins at or after `from`, without white space before `done`, the
+  // end of the previous match. A token may begin in the white space that the previous one took.
   Match find(std::string_view text, std::size_t done, std::size_t from, bool parse_control) const;
 
   bool empty() const noexcept { return empty_; }

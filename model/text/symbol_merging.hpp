@@ -1,10 +1,10 @@
-// The merging of both tokenizers: a row of neighbouring symbols, of which the best pair is merged
-// until no pair can be.
+// Symbol merging for both tokenizers: in a row of symbols, the best adjacent pair is merged until
+// no pair can be merged.
 //
 //   find_merge(left, right) -> SymbolMerge; id < 0: the pair is not merged
 //
-// The highest priority wins, the leftmost of equal ones. Short rows are scanned, long ones use a
-// heap; both give the same symbols.
+// The highest priority is merged first, the leftmost of equal ones. Short rows are scanned, long
+// ones use a heap; both give the same symbols.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ inline Symbol joined(const Symbol& left, const Symbol& right, std::int32_t id) {
   return {left.offset, left.length + right.length, id};
 }
 
-// O(n^2) with a small constant: each round looks at every pair, but asks for two new merges only.
+// O(n^2) with a small constant: each round scans all pairs, but looks up only two new merges.
 template <class FindMerge>
 void scan(std::vector<Symbol>& symbols, const FindMerge& find_merge) {
   static thread_local std::vector<SymbolMerge> merges;  // merges[i]: of symbols i and i + 1
@@ -55,14 +55,14 @@ void scan(std::vector<Symbol>& symbols, const FindMerge& find_merge) {
 struct Candidate {
   float priority;
   std::int32_t left, right, id;
-  std::uint32_t length;  // of both together when it was found: tells an outdated candidate
+  std::uint32_t length;  // of both together when it was found: detects an outdated candidate
 
   bool operator<(const Candidate& other) const {
     return priority != other.priority ? priority < other.priority : left > other.left;
   }
 };
 
-// O(n log n): a linked row, and a heap from which outdated candidates are dropped when met.
+// O(n log n): a linked list and a heap; outdated candidates are skipped when popped.
 template <class FindMerge>
 class HeapMerging {
  public:
@@ -98,7 +98,7 @@ class HeapMerging {
 
   void merge(const Candidate& c) {
     symbols_[at(c.left)] = joined(symbols_[at(c.left)], symbols_[at(c.right)], c.id);
-    symbols_[at(c.right)].length = 0;  // gone
+    symbols_[at(c.right)].length = 0;  // merged away
     const std::int32_t after = next_[at(c.right)];
     next_[at(c.left)] = after;
     next_[at(c.right)] = -1;
@@ -123,7 +123,7 @@ class HeapMerging {
 
 constexpr std::size_t kScanLimit = 48;  // symbols; above it the heap is faster
 
-// Merges `symbols` in place. scan_limit is for tests: rows up to it are scanned.
+// Merges `symbols` in place. Rows of up to scan_limit symbols are scanned; tests change it.
 template <class FindMerge>
 void merge_symbols(std::vector<Symbol>& symbols, const FindMerge& find_merge,
                    std::size_t scan_limit = kScanLimit) {

@@ -15,7 +15,7 @@ namespace clora {
 
 namespace {
 
-// Ends of an answer or a turn, by the names that models give them.
+// Tokens that end an answer or a turn, by the names that models use.
 constexpr std::array<std::string_view, 9> kEndNames = {
     "<|im_end|>", "<|eot_id|>", "<|eom_id|>",    "<|end_of_text|>", "<|endoftext|>",
     "</s>",       "<|end|>",    "<end_of_turn>", "<|eot|>"};
@@ -44,7 +44,7 @@ void check_ids(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
   for (const std::int32_t id : spec.end_of_generation) check("end of generation", id);
 }
 
-// The added tokens that are found in the text as it comes, or in the normalised text.
+// Returns a splitter for the added tokens that are matched in the original or normalised text.
 template <class Normalise>
 SpecialSplitter splitter_of(const Vocabulary& vocabulary, const TokenizerSpec& spec,
                             bool normalized, const Normalise& normalise) {
@@ -97,8 +97,8 @@ struct Tokenizer::Tables {
     }
   }
 
-  // The text and the added tokens in it: each match of `splitter` a token, what is between them to
-  // `between`.
+  // Appends each match of `splitter` in the text as a token, and calls `between` for the text
+  // between matches.
   template <class Between>
   static void cut(const SpecialSplitter& splitter, std::string_view text, Place place,
                   bool parse_special, std::vector<std::int32_t>& ids, const Between& between) {
@@ -121,7 +121,7 @@ struct Tokenizer::Tables {
     });
   }
 
-  // The first control token that encode() cuts out with parse_special only; -1: none.
+  // Returns the first control token that encode() cuts out only with parse_special; -1: none.
   std::int32_t first_control(std::string_view text) const {
     std::vector<std::int32_t> found;
     const auto is_control = [&](std::int32_t id) { return vocabulary.is_special(id); };
@@ -135,9 +135,9 @@ struct Tokenizer::Tables {
   }
 
   Vocabulary vocabulary;
-  SpecialSplitter raw_specials;  // found before the text is normalised, and after it
+  SpecialSplitter raw_specials;  // matched before and after normalisation
   SpecialSplitter normalized_specials{{}};
-  std::optional<BpeTokenizer> bpe;  // the one or the other
+  std::optional<BpeTokenizer> bpe;  // exactly one of the two
   std::optional<SentencePieceTokenizer> sentencepiece;
   std::optional<std::int32_t> bos, eos;
   bool add_bos;
@@ -149,7 +149,7 @@ Tokenizer::Tokenizer(TokenizerSpec spec) : tables_(std::make_shared<const Tables
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
                                             const EncodeOptions& options) const {
-  constexpr std::size_t kLongestText = std::size_t{1} << 30;  // offsets are 32-bit, marks grow x3
+  constexpr std::size_t kLongestText = std::size_t{1} << 30;  // 32-bit offsets, marks of 3 bytes
   require(text.size() <= kLongestText, "tokenizer: a text must be at most 1 GiB, got {} bytes",
           text.size());
   std::vector<std::int32_t> ids;

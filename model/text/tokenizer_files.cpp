@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kPrefix = "tokenizer.ggml.";
 
-// The metadata of one file under tokenizer.ggml., with errors that name it.
+// Reads one file's metadata under tokenizer.ggml.; errors name the file.
 class GgufReader {
  public:
   explicit GgufReader(const GgufFile& file) : file_(file) {
@@ -72,8 +72,8 @@ class GgufReader {
     }
   }
 
-  // What the family of the pre-tokeniser implies beyond its patterns: Qwen2 normalises its texts,
-  // Llama 3 takes whole words and begins with bos.
+  // Also sets what the family of the pre-tokeniser implies beyond its patterns: Qwen2 normalises
+  // texts, Llama 3 ignores merges for pieces that are tokens and prepends bos.
   void read_byte_level() {
     spec_.algorithm = TokenizerAlgorithm::byte_level_bpe;
     const std::string pre(file_.text(key("pre")).value_or("default"));
@@ -98,11 +98,11 @@ class GgufReader {
                              ? SpacePrefix::every_fragment
                              : SpacePrefix::never;
     spec_.unknown = special_id("unknown_token_id");
-    spec_.bos = 1;  // Llama's, where the file does not say
+    spec_.bos = 1;  // Llama's ids, if the file does not define them
     spec_.eos = 2;
   }
 
-  // Writers put 2^32 - 1 where there is no such token.
+  // Writers store 2^32 - 1 if there is no such token.
   std::optional<std::int32_t> special_id(const char* name) const {
     const auto id = file_.integer(key(name));
     if (!id || *id == 0xFFFFFFFF || *id == -1) return std::nullopt;
@@ -133,7 +133,7 @@ std::string text_or_nothing(const std::filesystem::path& path) {
   return std::filesystem::is_regular_file(path) ? text_of(path) : std::string();
 }
 
-// What belongs to the tokenizer in a Hugging Face folder.
+// The tokenizer files of a Hugging Face folder.
 constexpr std::array<const char*, 9> kFolderFiles = {"tokenizer.json",
                                                      "tokenizer_config.json",
                                                      "special_tokens_map.json",
@@ -144,8 +144,8 @@ constexpr std::array<const char*, 9> kFolderFiles = {"tokenizer.json",
                                                      "chat_template.jinja",
                                                      "generation_config.json"};
 
-// generation_config.json names one token or several that end an answer. Ids beyond the vocabulary
-// are never generated.
+// generation_config.json defines one or several end-of-generation tokens. Ids outside of the
+// vocabulary are ignored; they are never generated.
 void add_generation_ends(const std::filesystem::path& path, TokenizerSpec& spec) {
   const std::string text = text_or_nothing(path);
   if (text.empty()) return;
@@ -172,7 +172,7 @@ Tokenizer load_folder(const std::filesystem::path& folder) {
   TokenizerSpec spec = tokenizer_spec_from_json(
       text_of(path), text_or_nothing(folder / "tokenizer_config.json"), path.string());
   const std::string chat = text_or_nothing(folder / "chat_template.jinja");
-  if (!chat.empty()) spec.chat_template = chat;  // the newer place
+  if (!chat.empty()) spec.chat_template = chat;  // takes precedence: the newer location
   add_generation_ends(folder / "generation_config.json", spec);
   return Tokenizer(std::move(spec));
 }
@@ -198,7 +198,7 @@ void write_tokenizer_files(const std::filesystem::path& model,
     write_file_atomically(out_folder / "tokenizer_config.json", tokenizer_config_json_of(spec));
     return;
   }
-  load_folder(model);  // refuses what it could not read back
+  load_folder(model);  // throws if it cannot be read back
   for (const char* name : kFolderFiles) {
     const std::string text = text_or_nothing(model / name);
     if (!text.empty()) write_file_atomically(out_folder / name, text);

@@ -1,5 +1,5 @@
-// A model's tokenizer and its files: read from GGUF metadata or from a Hugging Face folder, and
-// written as the latter.
+// Tokenizer files: reads a model's tokenizer from GGUF metadata or from a Hugging Face folder, and
+// writes it in the latter format.
 #pragma once
 
 #include <filesystem>
@@ -9,20 +9,20 @@
 
 namespace clora {
 
-// tokenizer.ggml.*: model gpt2 (byte-level BPE, by the pre-tokeniser's name) or llama
+// Reads tokenizer.ggml.*: model gpt2 (byte-level BPE, by the pre-tokeniser's name) or llama
 // (SentencePiece with scores). Throws Error(unsupported) for another model or pre-tokeniser,
-// Error(invalid_file) where a key is missing or of another type.
+// Error(invalid_file) if a key is missing or of another type.
 TokenizerSpec tokenizer_spec_from_gguf(const GgufFile& file);
 Tokenizer tokenizer_from_gguf(const GgufFile& file);
 
-// A .gguf file, or a folder with tokenizer.json and, where they are there, tokenizer_config.json,
-// chat_template.jinja and generation_config.json (further tokens that end an answer).
-// Throws, besides the above, Error(not_found).
+// Loads a .gguf file, or a folder with tokenizer.json and optionally tokenizer_config.json,
+// chat_template.jinja and generation_config.json (further end-of-generation tokens). Throws,
+// besides the above, Error(not_found).
 Tokenizer load_tokenizer(const std::filesystem::path& model);
 
-// Puts the tokenizer of `model` into a folder that is there, in Hugging Face's form: a folder's own
-// files are copied, GGUF metadata becomes tokenizer.json and tokenizer_config.json. Files of these
-// names are replaced. Throws, besides the above, Error(io).
+// Writes the tokenizer of `model` to an existing folder in Hugging Face's format: the files of a
+// folder are copied, GGUF metadata is converted to tokenizer.json and tokenizer_config.json.
+// Existing files of these names are replaced. Throws, besides the above, Error(io).
 void write_tokenizer_files(const std::filesystem::path& model,
                            const std::filesystem::path& out_folder);
 

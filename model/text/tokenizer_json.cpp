@@ -13,10 +13,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Ids may have holes, but a table over them must not outgrow the file that it comes from.
+// Ids may have gaps, but a table over them must not be much larger than the file.
 std::size_t id_limit(std::size_t tokens) { return 2 * tokens + (std::size_t{1} << 16U); }
 
-// One reading of one file: fills the spec part by part.
+// Reads one file and fills the spec part by part.
 class JsonReader {
  public:
   JsonReader(const JsonKeys& file, std::string_view source)
@@ -45,7 +45,7 @@ class JsonReader {
     return object.find_flag(key).value_or(absent);
   }
 
-  // A list that may be absent.
+  // Returns a list that may be absent.
   const Json& list_of(const JsonKeys& object, const char* key) const {
     const Json* list = object.find(key);
     if (list != nullptr && !list->is_array()) object.wrong_kind(key, "an array", *list);
@@ -159,7 +159,7 @@ class JsonReader {
     }
   }
 
-  // The text alone, or a special token in front, which asks for bos.
+  // Accepts the text alone, or with a special token before it, which sets bos.
   void read_template(const JsonKeys& part) {
     templated_ = true;
     const Json& single = list_of(part, "single");
@@ -192,7 +192,7 @@ class JsonReader {
     }
   }
 
-  // Templates by name: that of conversations without tools is "default".
+  // Named templates: the one for conversations without tools is "default".
   void read_named_templates(const JsonKeys& config) {
     const Json& list = list_of(config, "chat_template");
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -201,7 +201,7 @@ class JsonReader {
     }
   }
 
-  // A token is written as its text, or as an object that holds it.
+  // A token is stored as its text, or as an object with that text.
   static std::optional<std::string> token_text(const JsonKeys& config, const char* key) {
     const Json* token = config.find(key);
     if (token == nullptr || token->is_string()) return config.find_text(key);

@@ -1,9 +1,9 @@
-// Reads the tokenizer of a Hugging Face folder: tokenizer.json, with what tokenizer_config.json
-// adds (bos, eos, chat template). BPE models only, byte-level or SentencePiece-style:
+// Reads the tokenizer of a Hugging Face folder: tokenizer.json, and bos, eos and chat template from
+// tokenizer_config.json. BPE models only, byte-level or SentencePiece-style:
 //   normalizer      none, NFC; Prepend and Replace of the space mark
 //   pre_tokenizer   none, ByteLevel, Split (Isolated), Digits, Metaspace, Sequence of these
-//   post_processor  TemplateProcessing says whether bos stands in front
-// Whatever else the file asks for is refused by its name with Error(unsupported); a file that is
+//   post_processor  TemplateProcessing defines whether bos is prepended
+// Everything else that the file requires is refused by name with Error(unsupported); a file that is
 // not such JSON with Error(invalid_file). `source` names the file in messages.
 #pragma once
 

@@ -52,9 +52,9 @@ Json vocabulary(const TokenizerSpec& spec) {
   return vocab;
 }
 
-// Scores as ranks: the best first, of equal ones that of the older parts.
+// Converts scores to ranks: the best first; equal ones in the order of their parts' ids.
 Json ranked_by_score(const TokenizerSpec& spec) {
-  TokenizerSpec copy = spec;  // a vocabulary takes the tokens
+  TokenizerSpec copy = spec;  // Vocabulary moves the tokens out
   std::vector<PairMerge> merges = merges_by_score(spec.scores, Vocabulary(copy));
   std::sort(merges.begin(), merges.end(), [](const PairMerge& a, const PairMerge& b) {
     return std::tuple(-a.merge.priority, a.left, a.right) <

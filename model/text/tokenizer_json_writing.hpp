@@ -1,4 +1,4 @@
-// Writes a tokenizer in Hugging Face's form, so that a model that came as GGUF can leave as a
+// Writes a tokenizer in Hugging Face's format, so a model from a GGUF file can be saved as a
 // folder. Pure functions; thread-safe.
 #pragma once
 
@@ -8,12 +8,12 @@
 
 namespace clora {
 
-// tokenizer.json: read back, here or by Hugging Face's tokenizers, it gives the same ids. Scores
-// become merges, ranked as Hugging Face's own converter does. Throws Error(unsupported) for a
-// byte-level tokenizer whose leading space stands before other patterns than GPT-2's.
+// Returns tokenizer.json. Read back, here or by Hugging Face's tokenizers, it gives the same ids.
+// Scores become merges, ranked as by Hugging Face's converter. Throws Error(unsupported) for a
+// byte-level tokenizer with a leading space and other patterns than GPT-2's.
 std::string tokenizer_json_of(const TokenizerSpec& spec);
 
-// tokenizer_config.json: bos, eos, chat template.
+// Returns tokenizer_config.json: bos, eos, chat template.
 std::string tokenizer_config_json_of(const TokenizerSpec& spec);
 
 }  // namespace clora

@@ -26,7 +26,7 @@ class PipelineReader {
          fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // The parts of a Sequence under the key that its kind uses.
+  // Reads the parts of a Sequence, which are stored under `key`.
   template <class Read>
   void read_sequence(const JsonKeys& part, const char* key, const Read& read) {
     const Json* list = part.find(key);

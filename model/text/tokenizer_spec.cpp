@@ -12,14 +12,14 @@ namespace {
 
 constexpr const char* kGpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// What llama.cpp does for a vocabulary that names no pre-tokeniser, pattern by pattern.
+// The patterns of llama.cpp for a vocabulary that names no pre-tokeniser.
 constexpr std::array<const char*, 4> kDefault = {
     R"([\p{P}\$\+<=>\^~\|]+)",
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))", R"(\p{N}+)",
     R"([0-9][0-9][0-9])"};
 constexpr const char* kSingleDigit = R"(\p{N})";
 
-// Llama 3 and Qwen2 differ only in how many digits make a piece.
+// Llama 3 and Qwen2 differ only in the maximum number of digits in a piece.
 std::string word_pattern(std::string_view digits) {
   return fmt::format(
       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
@@ -31,7 +31,7 @@ bool one_of(std::string_view name, const std::array<std::string_view, N>& names)
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Several releases and families share a pattern under their own names.
+// Several releases and families use the same pattern under different names.
 constexpr std::array<std::string_view, 2> kGpt2Names = {"gpt-2", "gpt2"};
 constexpr std::array<std::string_view, 1> kSmolLmNames = {"smollm"};
 constexpr std::array<std::string_view, 3> kLlama3Names = {"llama-bpe", "llama3", "llama-v3"};

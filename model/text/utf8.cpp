@@ -12,7 +12,7 @@ namespace clora {
 
 namespace {
 
-// Length of a sequence by its first byte, 0 where no character begins with it.
+// Returns the length of a sequence by its first byte; 0 if no character begins with it.
 std::size_t sequence_length(unsigned char lead) {
   if (lead < 0x80) return 1;
   if (lead < 0xC2) return 0;
@@ -21,7 +21,7 @@ std::size_t sequence_length(unsigned char lead) {
   return lead < 0xF5 ? 4 : 0;
 }
 
-// The second byte rules out overlong forms, surrogates and what lies above U+10FFFF.
+// The second byte excludes overlong forms, surrogates and code points above U+10FFFF.
 bool second_byte_fits(unsigned char lead, unsigned char second) {
   const unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
@@ -75,7 +75,7 @@ bool is_white_space(std::int32_t c) {
 bool is_word_character(std::int32_t c) {
   if (c < 0) return false;
   if (c == 0x200C || c == 0x200D) return true;  // joiners
-  // Circled and squared letters are symbols that count as alphabetic.
+  // Circled and squared letters are symbols, but alphabetic.
   if ((c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
       (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189)) {
     return true;
@@ -113,7 +113,7 @@ std::string normalize_nfc(std::string_view text) {
   if (is_ascii(text)) return std::string(text);
   std::string out;
   out.reserve(text.size());
-  std::size_t run = 0;  // where the present run of valid characters began
+  std::size_t run = 0;  // start of the current run of valid characters
   for (std::size_t i = 0; i < text.size();) {
     const Utf8Char c = read_utf8(text, i);
     if (c.code_point < 0) {

@@ -1,4 +1,5 @@
-// UTF-8 by the byte: reading one character, and making any bytes a valid string. Pure functions.
+// UTF-8 at byte level: reading one character, and converting any bytes to a valid string.
+// Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +10,23 @@ namespace clora {
 
 struct Utf8Char {
   std::int32_t code_point;  // -1: not a valid character
-  std::size_t length;       // bytes that it takes; 1 where it is not valid
-  bool cut_off;             // not valid only because the text ends inside it
+  std::size_t length;       // in bytes; 1 if it is not valid
+  bool cut_off;             // invalid only because the text ends inside it
 };
 
-// The character at text[offset]. REQUIRES offset < text.size(). Overlong forms, surrogates and code
-// points above U+10FFFF are not valid.
+// Returns the character at text[offset]. REQUIRES offset < text.size(). Overlong forms, surrogates
+// and code points above U+10FFFF are not valid.
 Utf8Char read_utf8(std::string_view text, std::size_t offset);
 
-// Unicode's White_Space, and what a word consists of: letters, marks, decimal digits, connectors
-// and joiners (\w of Unicode's regular expressions). False for -1.
+// Unicode's White_Space, and word characters: letters, marks, decimal digits, connectors and
+// joiners (\w of Unicode's regular expressions). False for -1.
 bool is_white_space(std::int32_t code_point);
 bool is_word_character(std::int32_t code_point);
 
-// The text with each byte that belongs to no valid character replaced by U+FFFD.
+// Returns the text with each byte that is not part of a valid character replaced by U+FFFD.
 std::string replace_invalid_utf8(std::string_view text);
 
-// The text in Unicode's normal form C; bytes that are not valid UTF-8 stay as they are.
+// Returns the text in Unicode's normal form C; bytes that are not valid UTF-8 are unchanged.
 std::string normalize_nfc(std::string_view text);
 
 }  // namespace clora

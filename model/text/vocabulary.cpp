@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
-// GPT-2 writes bytes as printable characters: the printable ones of Latin-1 as themselves, the
-// others, in order, as U+0100 and on.
+// GPT-2 writes bytes as printable characters: the printable ones of Latin-1 unchanged, the others,
+// in order, from U+0100 on.
 bool is_own_character(int byte) {
   return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
 }
@@ -27,8 +27,8 @@ std::vector<int> byte_alphabet() {
   return byte_of;
 }
 
-// The bytes that a token in GPT-2's alphabet stands for; a token that is written otherwise (added
-// by hand) stands for its own text.
+// Returns the bytes of a token in GPT-2's alphabet. A token with other characters (added by hand)
+// represents its own text.
 std::string decode_byte_level(const std::string& token, const std::vector<int>& byte_of) {
   std::string bytes;
   for (std::size_t i = 0; i < token.size();) {
@@ -54,7 +54,7 @@ std::string with_spaces(const std::string& token) {
   return bytes;
 }
 
-// "<0xXX>" -> the byte, else -1.
+// Returns the byte of "<0xXX>", else -1.
 int byte_of_hex_token(std::string_view token) {
   if (token.size() != 6 || token.substr(0, 3) != "<0x" || token.back() != '>') return -1;
   int byte = -1;
@@ -74,7 +74,7 @@ Vocabulary::Vocabulary(TokenizerSpec& spec)
   }
   ids_.reserve(tokens_.size());
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
-    ids_.emplace(tokens_[i], static_cast<std::int32_t>(i));  // the first of equal texts stays
+    ids_.emplace(tokens_[i], static_cast<std::int32_t>(i));  // the first of equal texts is kept
   }
   byte_tokens_.fill(-1);
   bytes_.resize(tokens_.size());

@@ -1,5 +1,5 @@
-// Vocabulary: token ids, their texts as the model's files write them, and the bytes that they stand
-// for. Immutable after construction; all reads are thread-safe.
+// Vocabulary: token ids, their texts as written in the model's files, and the bytes that they
+// represent. Immutable after construction; all reads are thread-safe.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ namespace clora {
 
 class Vocabulary {
  public:
-  // Takes tokens and types out of the spec. Throws Error(invalid_file) where there are no tokens,
-  // or types of another number.
+  // Moves tokens and types out of the spec. Throws Error(invalid_file) if there are no tokens, or
+  // if their number differs from that of the types.
   explicit Vocabulary(TokenizerSpec& spec);
   Vocabulary(const Vocabulary&) = delete;  // the index points into the texts
   Vocabulary& operator=(const Vocabulary&) = delete;
@@ -32,10 +32,10 @@ class Vocabulary {
   }
   bool is_text(std::int32_t id) const { return !is_special(id) && type(id) != TokenType::byte; }
 
-  // The token with this text, -1 where there is none.
+  // Returns the token with this text, or -1 if there is none.
   std::int32_t find(std::string_view text) const;
 
-  // The token that stands for one raw byte, -1 where there is none.
+  // Returns the token that represents one raw byte, or -1 if there is none.
   std::int32_t byte_token(unsigned char byte) const { return byte_tokens_[byte]; }
 
  private:

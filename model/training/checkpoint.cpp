@@ -18,7 +18,7 @@ namespace clora {
 namespace {
 
 constexpr const char* kStateFile = "training_state.safetensors";
-constexpr std::string_view kFormat = "2";  // 1 had no checksums, and settings as one text
+constexpr std::string_view kFormat = "2";  // format 1 had no checksums, settings were one string
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 53U;
 
 SafetensorsMetadata metadata_of(const Trainer::State& state, const RunFingerprint& fingerprint) {
@@ -101,8 +101,8 @@ void require_finite(const Adapter& adapter, std::span<const float> parameters,
 void save_checkpoint(const std::filesystem::path& folder, const Adapter& adapter, Trainer& trainer,
                      const RunFingerprint& fingerprint) {
   const Trainer::State state = trainer.state();
-  // The flat buffer keeps bits that a file of separate f32 matrices keeps too; it is stored so that
-  // restoring needs no second way of reading.
+  // Separate f32 matrices hold the same bits; the flat buffer is stored so that restoring needs no
+  // second reader.
   const std::vector<float> parameters = adapter.context().read<float>(adapter.parameters());
   require_finite(adapter, parameters, state);
   save_adapter(adapter, folder);

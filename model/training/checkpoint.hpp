@@ -1,9 +1,9 @@
-// A checkpoint of a training run: a folder with the adapter as PEFT reads it and
-// training_state.safetensors, from which alone the run is resumed: the adapter's parameters, the
-// moments, the step, and the settings that identify the run.
+// A checkpoint of a training run: a folder with the adapter in PEFT's format and
+// training_state.safetensors. The run is resumed only from the latter, which holds the adapter's
+// parameters, the moments, the step, and the settings that identify the run.
 //
 // The metadata of the state file holds the fingerprint as JSON, a checksum (XXH3-128) of each
-// tensor and one of all other metadata, so that a damaged byte is an error and never another
+// tensor and one of all other metadata, so a damaged byte causes an error and never a different
 // result.
 #pragma once
 
@@ -24,25 +24,25 @@ struct Checkpoint {
   std::vector<float> parameters;  // the adapter's flat buffer
 };
 
-// Files are written one after another, each atomically, the state last: a folder with a state is
-// whole. Errors: io; diverged, before anything is written, where the adapter or a moment is not
+// Writes files one after another, each atomically, the state last: a folder with a state file is
+// complete. Errors: io; diverged, before anything is written, if the adapter or a moment is not
 // finite.
 void save_checkpoint(const std::filesystem::path& folder, const Adapter& adapter, Trainer& trainer,
                      const RunFingerprint& fingerprint);
 
-// Everything that the state file holds, checked: checksums, a step that is a whole number from 0
-// on, finite values. Errors: not_found; invalid_file, naming the tensor or the key; unsupported for
-// a checkpoint of an earlier clora, which records neither data nor model.
+// Reads and checks the state file: checksums, a non-negative integer as step, finite values.
+// Errors: not_found; invalid_file, naming the tensor or the key; unsupported for a checkpoint of an
+// earlier clora, which records neither data nor model.
 Checkpoint read_checkpoint(const std::filesystem::path& folder);
 
-// Restores adapter and trainer. Errors: invalid_argument where the adapter has another size.
+// Restores adapter and trainer. Errors: invalid_argument if the adapter has another size.
 void restore_checkpoint(const Checkpoint& checkpoint, Adapter& adapter, Trainer& trainer);
-// The same from a folder, for a run with exactly this fingerprint. Errors: those of
-// read_checkpoint(), too; invalid_argument with each setting that differs.
+// The same from a folder, for a run with exactly this fingerprint. Errors: also those of
+// read_checkpoint(); invalid_argument, with each setting that differs.
 void restore_checkpoint(const std::filesystem::path& folder, Adapter& adapter, Trainer& trainer,
                         const RunFingerprint& fingerprint);
 
-// Throws Error(invalid_argument) with the settings that differ, unless there are none.
+// Throws Error(invalid_argument) with the settings that differ, if there are any.
 void require_no_differences(const Checkpoint& checkpoint,
                             const std::vector<std::string>& differences);
 

@@ -13,11 +13,11 @@
 namespace clora {
 namespace {
 
-// Rows of an evaluation batch: enough to keep every core busy, few enough for the memory of a step.
+// Rows of an evaluation batch: enough to keep every core busy, few enough for a step's memory.
 constexpr std::size_t kEvaluationRows = 1024;
 
-// Calls f(indices) for groups of records of about kEvaluationRows tokens that cover every record
-// once.
+// Calls f(indices) for groups of records of about kEvaluationRows tokens; together they contain
+// every record once.
 template <class F>
 void for_each_group(const Records& records, F f) {
   std::vector<std::size_t> group;

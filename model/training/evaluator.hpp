@@ -18,7 +18,7 @@
 namespace clora {
 
 struct EvalResult {
-  std::int64_t step = 0;    // of a training run, where there is one
+  std::int64_t step = 0;    // of a training run, if there is one
   double loss = 0;          // mean over the labelled tokens
   std::int64_t tokens = 0;  // labelled
   double seconds = 0;
@@ -29,11 +29,13 @@ class Evaluator {
   // adapter may be null. arena: memory to share with other batches, or null.
   Evaluator(LanguageModel& model, const Adapter* adapter, std::shared_ptr<Arena> arena = nullptr);
 
-  // Waits for the device. Errors: invalid_data where no token of the records counts; where the loss
-  // is not finite, invalid_file, naming the weight, or invalid_data, naming the adapter's matrix,
-  // that is not, else diverged, naming the first record with such a loss.
+  // Waits for the device. Errors: invalid_data if no token of the records is labelled. If the loss
+  // is not finite: invalid_file, naming the weight that is not finite; else invalid_data, naming
+  // the adapter's matrix that is not finite; else diverged, naming the first record with such a
+  // loss.
   EvalResult evaluate(const Records& records);
-  // Loss summed over the labelled tokens of the rows; waits. Not checked: NaN where a weight is.
+  // Returns the loss summed over the labelled tokens of the rows. Waits. The sum is not checked: it
+  // is NaN if a weight is NaN.
   double loss_sum(const PackedRows& rows);
 
  private:
@@ -45,12 +47,12 @@ class Evaluator {
   RecordedSteps steps_;
 };
 
-// Whether a token of the record counts in the loss; the first one never does.
+// Whether a token of the record is labelled; the first token never is.
 bool has_target(const Record& record);
-// Throws Error(invalid_data), beginning with `who`, unless a token of a record counts in the loss.
+// Throws Error(invalid_data), beginning with `who`, unless a token of a record is labelled.
 void require_any_target(const Records& records, std::string_view who);
 
-// The chosen records packed one after another, without padding. window: as in pack_rows().
+// Packs the chosen records without padding. window: as in pack_rows().
 PackedRows pack_records(const Records& records, std::span<const std::size_t> indices,
                         std::size_t window);
 

@@ -12,7 +12,7 @@ struct Sizes {
   std::size_t labelled = 0;
 };
 
-// Of each record: tokens are counted once, not at every visit.
+// Sizes of each record, computed once rather than at every visit.
 std::vector<Sizes> sizes_of(const Records& records) {
   std::vector<Sizes> sizes;
   for (const Record& record : records.records) {

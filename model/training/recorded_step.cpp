@@ -95,8 +95,7 @@ void RecordedStep::record(const StepResults& results) {
   }
 
   const auto epsilon = static_cast<float>(config.rms_norm_epsilon);
-  // Only labelled rows go through the head: the others' share of its products would be for
-  // nothing.
+  // Only labelled rows go through the head; the products of the others would be wasted.
   const std::int64_t labelled = inputs_.labelled_rows();
   const auto labelled_activation = [&](std::string_view name, DType type = DType::f32) {
     return batch_.temporary({labelled, config.hidden_size}, type, name);
@@ -118,7 +117,7 @@ void RecordedStep::record(const StepResults& results) {
 
   record_rms_norm_backward(batch_, dchosen, dchosen, chosen, model_->final_norm(), {}, epsilon);
   const StreamGradient dx = stream_gradient(batch_, {rows, config.hidden_size});
-  record_embedding(batch_, dx.d, inputs_.place(), dchosen);  // zeros where a row has no label
+  record_embedding(batch_, dx.d, inputs_.place(), dchosen);  // zeros for rows without a label
   record_stream_bf16(batch_, dx);
   DeferredGradients deferred;
   for (std::int64_t layer = config.layers - 1; layer >= lowest; --layer) {
@@ -162,7 +161,7 @@ RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
     return steps_.front();
   }
   if (steps_.size() >= kMaxRecorded) {
-    model_->context().finish();  // the one to drop may still run
+    model_->context().finish();  // the step to drop may still run
     steps_.pop_back();
   }
   return steps_.emplace_front(*model_, adapter_, kind_, counts, results_, arena_, wanted.attended);

@@ -1,5 +1,5 @@
-// RecordedStep: forward, loss and, where there are gradients to fill, backward of a model over a
-// fixed number of packed rows, recorded once and replayed.
+// RecordedStep: forward, loss and, for training, backward of a model over a fixed number of packed
+// rows, recorded once and replayed.
 #pragma once
 
 #include <list>
@@ -12,18 +12,18 @@
 namespace clora {
 
 enum class StepKind {
-  evaluate,  // the loss alone, no dropout
-  train,     // and gradients into the adapter's buffer (+=)
+  evaluate,  // loss only, no dropout
+  train,     // also gradients into the adapter's buffer (+=)
 };
 
-// Sizes that a step is recorded for: rows, and how many of them are labelled.
+// The sizes for which a step is recorded: rows, and how many of them are labelled.
 struct RowCounts {
   std::int64_t rows = 0;
   std::int64_t labelled = 0;
   bool operator==(const RowCounts&) const = default;
 };
 
-// What all steps of one kind share on the device.
+// Device tensors shared by all steps of one kind.
 struct StepResults {
   Tensor loss_sum;       // [1] f32, to which the loss of the labelled rows is added
   Tensor settings = {};  // [8] f32, a copy of the uploaded settings; or empty
@@ -31,8 +31,7 @@ struct StepResults {
 
 class RecordedStep {
  public:
-  // adapter may be null for evaluate. attended: as WantedRows has it.
-  // Errors: out_of_memory.
+  // adapter may be null for evaluate. attended: as in WantedRows. Errors: out_of_memory.
   RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind, RowCounts counts,
                const StepResults& results, std::shared_ptr<Arena> arena, double attended = 0);
 
@@ -41,9 +40,9 @@ class RecordedStep {
 
  private:
   void record(const StepResults& results);
-  // The adapter's parameters in bf16 where the device's products want them so, once a step.
+  // Casts the adapter's parameters to bf16, once a step, if the device's products read bf16.
   Tensor record_bf16_adapter();
-  // Without its rope_table.
+  // Returns the block without its rope_table.
   Block block_at(std::int64_t layer, const Tensor& bf16_adapter) const;
 
   LanguageModel* model_;
@@ -54,24 +53,24 @@ class RecordedStep {
   Batch batch_;
 };
 
-// The sizes of the recorded step for so many rows, each rounded up so that few different steps are
-// recorded. On a CPU, where every row costs, to 16 and then in steps of a sixteenth of a power of
-// two; on other devices, where recording a step may cost as much as running it, to 64 and in
-// eighths.
+// Returns the sizes of the recorded step for these row counts, each rounded up so that few
+// different steps are recorded: on a CPU, where every row costs time, to multiples of 16 and then
+// in steps of a sixteenth of a power of two; on other devices, where recording a step may cost as
+// much as running it, to multiples of 64 and then in eighths.
 RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind device);
 
-// The recorded steps of one kind by their sizes, made when first asked for; the least recently used
-// is dropped where there are many, since each holds a kernel object for every command.
+// The recorded steps of one kind by their sizes, recorded at first use. If there are many, the
+// least recently used one is dropped, since each holds a kernel object for every command.
 class RecordedSteps {
  public:
   RecordedSteps(LanguageModel& model, const Adapter* adapter, StepKind kind, StepResults results,
                 std::shared_ptr<Arena> arena);
 
-  // Replays the step that fits `packed`, padded to its row count: uploads and submits, without
-  // waiting. `staging` must stay as it is until the fence has passed.
+  // Replays the step that fits `packed`, padded to its row count: uploads and submits without
+  // waiting. `staging` must stay unchanged until the fence has passed.
   Fence submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
                std::vector<std::int32_t>& staging);
-  // Records the step for such rows ahead of its first use.
+  // Records the step for these row counts ahead of its first use.
   RecordedStep& prepare(const WantedRows& wanted);
 
  private:

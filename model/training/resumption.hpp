@@ -1,4 +1,4 @@
-// Going on with a training run from a checkpoint: whether it is the same run, and where it stands.
+// Resuming a training run from a checkpoint: whether it is the same run, and where it continues.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +9,29 @@
 
 namespace clora {
 
-// What identifies a run: data, model, adapter and settings. `steps`: total_steps() of the run.
+// Returns what identifies a run: data, model, adapter and settings, among them the total_steps() of
+// the run.
 RunFingerprint fingerprint_of_run(const LanguageModel& model, const Adapter& adapter,
                                   const Records& train, const TrainingRunConfig& config);
 
 struct ResumePoint {
   std::int64_t step = 0;         // of the checkpoint
-  std::int64_t steps_then = 0;   // that the run was to take when the checkpoint was written
-  std::int64_t steps_now = 0;    // that it is to take now
+  std::int64_t steps_then = 0;   // length of the run when the checkpoint was written
+  std::int64_t steps_now = 0;    // its length now
   std::filesystem::path folder;  // of the checkpoint
   bool changes_length() const { return steps_then != steps_now; }
 };
 
-// Where a run with this fingerprint goes on from the checkpoint. Another number of steps is allowed
-// where the steps up to the checkpoint had the same learning rates with it: the run is extended, or
-// shortened to no less than the checkpoint's step.
+// Returns where a run with this fingerprint continues from the checkpoint. The number of steps may
+// differ if the steps up to the checkpoint have the same learning rates either way: the run is
+// extended, or shortened to no less than the checkpoint's step.
 // Errors: invalid_argument, with each setting that differs, or the reason why the number of steps
 // cannot change; invalid_file for a step that the run cannot have reached.
 ResumePoint resume_point(const Checkpoint& checkpoint, const RunFingerprint& fingerprint,
                          const TrainingRunConfig& config);
 
-// The same from a folder, before a run begins: reads everything and changes nothing.
-// Errors: those of read_checkpoint(), too.
+// The same from a folder, before a run begins: reads everything and changes nothing. Errors: also
+// those of read_checkpoint().
 ResumePoint check_resume(const std::filesystem::path& folder, const LanguageModel& model,
                          const Adapter& adapter, const Records& train,
                          const TrainingRunConfig& config);

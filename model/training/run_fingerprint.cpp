@@ -20,8 +20,8 @@ std::string_view text_of_bytes(std::span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-// The bytes of pages that are spread evenly, the first and the last page among them.
-// REQUIRES: bytes.size() >= kWholeTensorBytes.
+// Returns the bytes of evenly spread pages, including the first and the last page. REQUIRES:
+// bytes.size() >= kWholeTensorBytes.
 std::string sampled(std::span<const std::byte> bytes) {
   std::string sample;
   sample.reserve(kPages * kPageBytes);
@@ -52,8 +52,8 @@ Digest digest_of_record(const Record& record) {
   return digest_of(std::string(text_of_bytes(std::span<const std::int32_t>(record.ids))) + marks);
 }
 
-// The keys of config.json that describe the model, and the rotary frequencies, which rope factors
-// of a GGUF file change without a key there.
+// Adds the keys of config.json that describe the model, and the rotary frequencies, which the rope
+// factors of a GGUF file change without such a key.
 void add_configuration(RunFingerprint& fingerprint, ModelConfig config) {
   const std::vector<double> frequencies = rope_frequencies(config);
   config.rope_scaling = {};
@@ -65,7 +65,7 @@ void add_configuration(RunFingerprint& fingerprint, ModelConfig config) {
   fingerprint.push_back({"model rotary frequencies", digest.text()});
 }
 
-// "q_proj" of "model.layers.3.self_attn.q_proj", and "3".
+// Return "q_proj" and "3" of "model.layers.3.self_attn.q_proj".
 std::string module_name(std::string_view path) {
   return std::string(path.substr(path.rfind('.') + 1));
 }
@@ -77,7 +77,7 @@ std::string layer_of(std::string_view path) {
   return std::string(rest.substr(0, rest.find('.')));
 }
 
-// The first texts of a list without repetitions, in the order of their first occurrence.
+// Returns the distinct parts of the module paths, in the order of their first occurrence.
 template <class F>
 std::string listed(const std::vector<AdapterModule>& modules, F part_of) {
   std::vector<std::string> parts;
@@ -168,7 +168,7 @@ std::string to_json(const RunFingerprint& fingerprint) {
 }
 
 RunFingerprint fingerprint_from_json(std::string_view json, std::string_view source) {
-  // ordered_json takes time quadratic in the keys.
+  // The size limit is low because parsing into ordered_json is quadratic in the number of keys.
   const auto value = parse_json<nlohmann::ordered_json>(json, source, {.bytes = 64 << 10U});
   const OrderedJsonKeys keys(value, source);
   RunFingerprint fingerprint;

@@ -1,11 +1,11 @@
-// RunFingerprint: what decides the results of a training run, as named settings. A checkpoint keeps
-// it, and a run is resumed only where every setting is as it was. Pure functions; thread-safe.
+// RunFingerprint: everything that determines the results of a training run, as named settings. A
+// checkpoint stores it, and a run is resumed only if every setting is the same. Pure functions;
+// thread-safe.
 //
-// Data and weights enter as XXH3 digests, which tell mix-ups apart and do not resist an attacker:
-// - the ids and loss marks of all records, and their order;
+// Data and weights enter as XXH3 digests, which detect mix-ups but do not resist an attacker:
 // - names, types, shapes and bytes of the model's weights: every byte of a model of up to 1 GiB; of
-//   a larger one the tensors up to 256 KiB in full and 64 pages of 4 KiB, spread evenly, of each of
-//   the others, so that a change of single elements between these pages is not seen;
+//   a larger one, the tensors up to 256 KiB in full and 64 pages of 4 KiB, spread evenly, of each
+//   other tensor, so changes of single elements between these pages are not detected;
 // - paths, sizes, ranks and scales of all adapted layers.
 #pragma once
 
@@ -28,23 +28,23 @@ struct RunSetting {
 };
 using RunFingerprint = std::vector<RunSetting>;
 
-// The settings of the parts that a run is made of. The model's includes the kernels' variant, which
-// decides the precision of products.
+// The settings of the parts of a run. Those of the model include the kernel variant, which
+// determines the precision of products.
 RunFingerprint fingerprint_of(const Records& records);
 RunFingerprint fingerprint_of(const LanguageModel& model);
 RunFingerprint fingerprint_of(const Adapter& adapter);
 
-// The value of a setting, or an empty text where there is none of that name.
+// Returns the value of a setting, or an empty string if there is none of that name.
 std::string_view value_of(const RunFingerprint& fingerprint, std::string_view name);
 
-// One sentence part a setting that differs: "learning rate was 0.01 and is 0.005".
+// Returns one clause per setting that differs: "learning rate was 0.01 and is 0.005".
 std::vector<std::string> differences(const RunFingerprint& saved, const RunFingerprint& now);
 
-// A JSON object of texts, and back. Errors: invalid_file, naming `source`.
+// Converts to and from a JSON object of strings. Errors: invalid_file, naming `source`.
 std::string to_json(const RunFingerprint& fingerprint);
 RunFingerprint fingerprint_from_json(std::string_view json, std::string_view source);
 
-// Of the weights as the head of this file says.
+// Returns the digest of the weights that is described at the top of this file.
 Digest digest_of_weights(std::span<const WeightView> weights);
 
 }  // namespace clora

@@ -10,7 +10,7 @@ constexpr const char* kChecksum = "checksum";
 
 std::string key_of(std::string_view tensor) { return fmt::format("{} of {}", kChecksum, tensor); }
 
-// Of everything but the checksum itself; lengths keep entries apart.
+// Checksum of all metadata except the checksum itself; lengths delimit the entries.
 std::string checksum_of(SafetensorsMetadata metadata) {
   metadata.erase(kChecksum);
   std::string text;

@@ -1,5 +1,5 @@
-// Checksums (XXH3-128) of the tensors and of the metadata of a safetensors file, kept in its
-// metadata: a damaged byte is found, and an attacker is not. Pure functions; thread-safe.
+// Checksums (XXH3-128) of the tensors and of the metadata of a safetensors file, stored in its
+// metadata. They detect damaged bytes, but do not resist an attacker. Pure functions; thread-safe.
 //
 //   "checksum of NAME"   of the tensor's bytes
 //   "checksum"           of all other metadata
@@ -12,14 +12,14 @@
 
 namespace clora {
 
-// The metadata with the checksums that belong to it and to the tensors.
+// Returns the metadata with the checksums of the tensors and of the metadata added.
 SafetensorsMetadata with_checksums(SafetensorsMetadata metadata,
                                    std::span<const StoredTensor> tensors);
 
 bool has_checksums(const SafetensorsFile& file);
 
-// Throw Error(invalid_file), beginning with `who` and naming the file and the tensor, where a
-// checksum is missing or differs.
+// Throw Error(invalid_file), beginning with `who` and naming the file and the tensor, if a checksum
+// is missing or differs.
 void require_intact_metadata(const SafetensorsFile& file, std::string_view who);
 void require_intact(const SafetensorsFile& file, const StoredTensor& tensor, std::string_view who);
 

@@ -14,11 +14,11 @@
 namespace clora {
 namespace {
 
-// A step whose result has not been read yet, with the host memory that its transfers use.
+// A step whose result has not been read yet, and the host memory of its transfers.
 struct InFlight {
   StepResult result;
   std::vector<std::vector<std::int32_t>> staging;
-  std::vector<float> results;  // as they lie on the device
+  std::vector<float> results;  // in the layout of the device buffer
   Fence fence;
 };
 
@@ -79,7 +79,7 @@ struct Trainer::Impl {
   HostHold<InFlight> in_flight;
   std::int64_t steps = 0;
   std::int64_t micro_batches_done = 0;  // of all steps
-  std::int64_t broken_step = 0;         // whose update failed half-way; 0: none
+  std::int64_t broken_step = 0;         // the step whose update failed partway; 0: none
 };
 
 AdamwSettings Trainer::Impl::settings_of(std::int64_t step, double learning_rate) const {
@@ -103,7 +103,7 @@ void Trainer::Impl::enqueue_gradients(std::span<const PackedRows> micro_batches,
   flight.staging.resize(micro_batches.size());
   zero.submit();
   for (std::size_t i = 0; i < micro_batches.size(); ++i) {
-    // A running number, since steps may have different numbers of micro-batches.
+    // A running count, since steps may have different numbers of micro-batches.
     const auto draw =
         static_cast<std::uint32_t>(micro_batches_done + 1) + static_cast<std::uint32_t>(i);
     recorded->submit(micro_batches[i],
@@ -134,7 +134,7 @@ std::optional<StepResult> Trainer::Impl::finish(HostHold<InFlight> flight) {
   return flight->result;
 }
 
-// The adapter is not searched: it has taken the step, and perhaps one more.
+// The adapter is not searched: this update, and possibly the next one, has changed it already.
 void Trainer::Impl::require_finite(const StepResult& result) const {
   if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) return;
   const std::string text = fmt::format("training: step {} gave loss {} and gradient norm {}, which",

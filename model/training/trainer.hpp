@@ -1,8 +1,8 @@
 // Trainer: LoRA training steps of a model on packed rows.
 //
-// A step is recorded once for each row count that occurs (rounded up, so that few do) and replayed;
-// all that changes lies in small device buffers that one upload fills. Nothing in a step waits for
-// the device: results of a step are read back after it.
+// A step is recorded once for each row count that occurs (rounded up, so there are few) and
+// replayed; everything that changes is in small device buffers that one upload fills. Nothing in a
+// step waits for the device: its results are read back after it.
 // Threads: one at a time. Must not outlive the model or the adapter.
 #pragma once
 
@@ -32,36 +32,37 @@ struct StepResult {
   std::int64_t step = 0;    // from 1
   double loss = 0;          // mean over the labelled tokens, before the update
   std::int64_t tokens = 0;  // labelled
-  std::int64_t rows = 0;    // processed, padding not counted
+  std::int64_t rows = 0;    // processed, without padding
   double learning_rate = 0;
   double grad_norm = 0;  // over all adapter matrices, before clipping
 };
 
 class Trainer {
  public:
-  // Errors: invalid_data where the adapter holds a value that is not finite, naming its matrix.
+  // Errors: invalid_data, naming the matrix, if the adapter holds a value that is not finite.
   Trainer(LanguageModel& model, Adapter& adapter, const TrainerConfig& config);
   ~Trainer();
 
-  // Enqueues one optimiser step over the micro-batches (gradient accumulation where there are
+  // Enqueues one optimiser step over the micro-batches (gradient accumulation if there are
   // several); loss and gradient are means over the labelled tokens of all of them. Does not wait
-  // for this step; returns the result of the previous one, if there was one. An Error before the
-  // update is enqueued leaves adapter, moments and step number as they were: the step may be tried
-  // again. One from there on leaves them undefined, and every later step() is refused
-  // (invalid_argument) until restore(). Errors: out_of_memory, build_failed, device, device_lost;
-  // those of the previous step, which is then over: diverged where its loss or gradient norm is not
-  // finite, or invalid_file, naming the weight, where a weight of the model is not. The adapter and
-  // the moments are then not finite, either; files are untouched. Each micro-batch draws a dropout
-  // mask of its own, the n-th of a run that of (dropout_seed, n).
+  // for this step; returns the result of the previous one, if there was one. Each micro-batch draws
+  // its own dropout mask, the n-th of a run from (dropout_seed, n).
+  // An Error before the update is enqueued leaves adapter, moments and step number unchanged: the
+  // step may be retried. A later Error leaves them undefined, and every further step() fails with
+  // invalid_argument until restore().
+  // Errors: out_of_memory, build_failed, device, device_lost. Errors of the previous step, which is
+  // then over: invalid_file, naming the weight, if a weight of the model is not finite; else
+  // diverged if its loss or gradient norm is not finite. The adapter and the moments are then not
+  // finite, either; files are not changed.
   std::optional<StepResult> step(std::span<const PackedRows> micro_batches, double learning_rate);
-  // Records the step for such rows ahead of its first use. Preparing the largest first lets all
-  // others share its memory.
+  // Records the step for these row counts ahead of its first use. Preparing the largest step first
+  // lets all others share its memory.
   void prepare(const WantedRows& wanted);
-  // Waits for the step in flight and returns its result, if there is one. Errors: as step() has of
-  // the previous step.
+  // Waits for the step in flight and returns its result, if there is one. Errors: those of step()
+  // for the previous step.
   std::optional<StepResult> drain();
 
-  // The memory of its recorded steps, for an Evaluator that works between them.
+  // The memory of the recorded steps, for an Evaluator that runs between them.
   std::shared_ptr<Arena> arena() const noexcept;
 
   std::int64_t steps() const noexcept;  // optimiser steps enqueued so far
@@ -69,13 +70,13 @@ class Trainer {
   // Moments and step number, for checkpoints. Waits. The moments have the adapter's flat order.
   struct State {
     std::int64_t step = 0;
-    std::int64_t micro_batches = 0;  // of all these steps: how many dropout masks were drawn
+    std::int64_t micro_batches = 0;  // of all these steps: the number of dropout masks drawn
     std::vector<float> first_moment;
     std::vector<float> second_moment;
   };
   State state();
-  // After a broken step the adapter's parameters must be written, too (restore_checkpoint() does).
-  // REQUIRES: sizes as state() gives for this adapter.
+  // After a failed step the adapter's parameters must be restored, too (restore_checkpoint() does).
+  // REQUIRES: sizes as from state() for this adapter.
   void restore(const State& state);
 
  private:

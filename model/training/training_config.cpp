@@ -65,7 +65,7 @@ double learning_rate_at(const TrainingRunConfig& config, std::int64_t step, std:
     return config.learning_rate * static_cast<double>(step) /
            static_cast<double>(config.warmup_steps);
   }
-  // The share of the decay that is past; 1 would be reached one step after the last.
+  // The completed fraction of the decay; it would reach 1 one step after the last.
   const double done = static_cast<double>(step - 1 - config.warmup_steps) /
                       static_cast<double>(std::max<std::int64_t>(1, total - config.warmup_steps));
   switch (config.schedule) {
@@ -79,7 +79,7 @@ double learning_rate_at(const TrainingRunConfig& config, std::int64_t step, std:
   return config.learning_rate;
 }
 
-// The decay starts at the second step after the warm-up, with slopes that differ where totals do.
+// The decay starts at the second step after the warm-up, with a slope that depends on the total.
 bool same_rates(const TrainingRunConfig& config, std::int64_t last, std::int64_t total,
                 std::int64_t other) {
   return total == other || config.schedule == Schedule::constant || last <= config.warmup_steps + 1;

@@ -1,4 +1,4 @@
-// The settings of a training run, and what follows from them alone: its number of steps and the
+// The settings of a training run, and the values derived from them: its number of steps and the
 // learning rate of each. Pure functions; thread-safe.
 #pragma once
 
@@ -15,9 +15,9 @@ enum class Schedule { constant, linear, cosine };
 std::string_view name_of(Schedule schedule);
 
 struct TrainingRunConfig {
-  std::int64_t batch_size = 4;  // records a micro-batch
+  std::int64_t batch_size = 4;  // records per micro-batch
   std::int64_t grad_accumulation = 1;
-  std::int64_t steps = 0;  // optimiser steps; 0: epochs decide
+  std::int64_t steps = 0;  // optimiser steps; 0: determined by epochs
   double epochs = 1;
   double learning_rate = 2e-4;
   Schedule schedule = Schedule::constant;
@@ -26,34 +26,34 @@ struct TrainingRunConfig {
   double clip_norm = 0;
   bool shuffle = true;
   std::uint64_t seed = 0;
-  std::int64_t eval_every = 0;  // steps; 0: at the end only, where there is a valid set
-  // Steps; 0: no checkpoints, the adapter at the end only. Else the end has one, too, from which
-  // the run can be extended.
+  std::int64_t eval_every = 0;  // steps; 0: only at the end, if there is a validation set
+  // Steps between checkpoints. 0: no checkpoints, only the adapter at the end; else there is also a
+  // checkpoint at the end, from which the run can be extended.
   std::int64_t save_every = 0;
   std::filesystem::path adapter_out;  // checkpoints go to adapter_out/checkpoint-STEP
-  // Tokens after which the records were cut, which a resumed run must share; 0: not known.
+  // Length in tokens at which records were truncated; a resumed run must use the same. 0: unknown.
   std::int64_t max_seq_length = 0;
 };
 
-// Of optimiser steps in a run.
+// Limit of the optimiser steps in a run.
 inline constexpr std::int64_t kMaxSteps = 1'000'000'000;
 
-// Throws Error(invalid_argument), with the range, for a setting that no run can have.
+// Throws Error(invalid_argument), with the valid range, for a setting out of range.
 void check(const TrainingRunConfig& config);
 
-// The order of so many records. Errors: as check(); invalid_data for no records.
+// Returns the order of `records` records. Errors: those of check(); invalid_data for no records.
 DataOrder order_of(const TrainingRunConfig& config, std::size_t records);
 
-// Learning rate of optimiser step `step` (from 1) of `total`: warm-up from 0, then constant, or
-// down towards 0 in a line or by half a cosine.
+// Returns the learning rate of optimiser step `step` (from 1) of `total`: warm-up from 0, then
+// constant or with linear or cosine decay towards 0.
 double learning_rate_at(const TrainingRunConfig& config, std::int64_t step, std::int64_t total);
 
-// Whether the steps 1 to `last` have the same rates in a run of `total` steps as in one of `other`.
+// Whether steps 1 to `last` have the same rates in a run of `total` steps as in one of `other`.
 bool same_rates(const TrainingRunConfig& config, std::int64_t last, std::int64_t total,
                 std::int64_t other);
 
-// Optimiser steps that the run will take on so many records. Errors: as order_of();
-// invalid_argument for more than kMaxSteps.
+// Returns the number of optimiser steps of the run on `records` records. Errors: those of
+// order_of(); invalid_argument for more than kMaxSteps.
 std::int64_t total_steps(const TrainingRunConfig& config, std::size_t records);
 
 }  // namespace clora

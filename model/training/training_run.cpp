@@ -20,7 +20,7 @@ std::size_t window_of(const LanguageModel& model) {
   return static_cast<std::size_t>(model.config().sliding_window.value_or(0));
 }
 
-// A step without a labelled token could not be taken, perhaps hours into the run.
+// A step without a labelled token would fail, perhaps hours into the run.
 void require_targets(const Records& train, const Records* valid) {
   const auto without = std::ranges::find_if_not(train.records, has_target);
   if (without != train.records.end()) {
@@ -31,8 +31,8 @@ void require_targets(const Records& train, const Records* valid) {
   if (valid != nullptr) require_any_target(*valid, "training: the held-out records");
 }
 
-// Rows a second over the last few steps: one step's end is seen late or early, since steps are
-// enqueued ahead of the device.
+// Rows per second over the last few steps. A single step is no good measure: steps are enqueued
+// ahead of the device, so its end is observed early or late.
 class RecentSpeed {
  public:
   void restart() { ends_.assign(1, {seconds_now(), 0}); }
@@ -97,7 +97,7 @@ class Run {
     require_finite_adapter();
     if (stopped_ || config_.save_every > 0) save_as_checkpoint();
     save_adapter(adapter_, config_.adapter_out);
-    if (!stopped_) evaluate_if_due(true);  // last: whatever fails in it, the adapter is saved
+    if (!stopped_) evaluate_if_due(true);  // last, so the adapter is saved even if it fails
     return {.steps = trainer_.steps(),
             .seconds = seconds_now() - begin,
             .stopped = stopped_,
@@ -118,7 +118,7 @@ class Run {
     return stopped_;
   }
 
-  // The step with the most rows sizes the memory that all others share.
+  // The step with the most rows determines the size of the memory that all others share.
   void prepare_largest() {
     const LargestRows largest = find_largest_rows(train_, order_, trainer_.steps(), total_,
                                                   [this] { return ask_to_stop(); });
@@ -140,7 +140,7 @@ class Run {
     if (callbacks_.on_step) callbacks_.on_step(*result, tokens_per_s);
   }
 
-  // The last step's loss is finite, and its update may not be.
+  // The last step's loss may be finite while its update is not.
   void require_finite_adapter() const {
     const auto matrix = adapter_not_finite(adapter_);
     if (!matrix) return;
