@@ -1,4 +1,4 @@
-// What clc says of this machine: devices, doctor, cache; and embed, which needs no device.
+// clc's reports about this machine: devices, doctor, cache; and embed, which needs no device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class ClcHere : public ::testing::Test {
         {.arguments = std::move(arguments), .environment = std::move(environment)});
   }
 
-  // Leaves a program in the cache: that of the roofline peaks, or any that clora builds.
+  // Leaves a program in the cache: the one of the roofline peaks, or any other that clora builds.
   std::filesystem::path fill_cache() const {
     const auto done = clc({"devices", "--device", device(), "--measure"}, {"CLORA_SELF_TEST=0"});
     EXPECT_EQ(done.exit_code, 0) << done.err;
@@ -117,7 +117,7 @@ TEST_F(ClcHere, EmbedsFilesThatAProgramThenHas) {
                          "  return text.find(\"xxx\\n\") == text.npos;\n}\n");
   const std::string folder = folder_.path().string();
   const std::string compile = "cd " + folder + " && c++ -std=c++20 main.cpp texts.cpp -o main";
-  ASSERT_EQ(std::system(compile.c_str()), 0);  // NOLINT: a compiler, as a person calls it
+  ASSERT_EQ(std::system(compile.c_str()), 0);  // NOLINT: runs a compiler, as a user does
   const auto ran = test::run_program(folder_ / "main", {.arguments = {}});
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_EQ(ran.out, "1:a.cl");
