@@ -1,5 +1,6 @@
-// A Context on a caller's queue and buffers: what it retains and releases, what it refuses, and
-// that the caller's commands and ours run in the order of enqueueing without a wait in between.
+// A Context on a caller's queue and buffers: the references that it retains and releases, the
+// queues and buffers that it refuses, and that the caller's commands and ours run in the order of
+// enqueueing without a wait in between.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

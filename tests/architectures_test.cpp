@@ -164,7 +164,7 @@ PortableStep portable_step(const WeightFiles& files, DType activations) {
   return {loss, context.read<float>(adapter.flat_gradients())};
 }
 
-// GPUs whose products round their operands use bf16 activations in the same way.
+// Uses bf16 activations, as GPUs do whose products round their operands.
 TEST_P(Architectures, TrainWithActivationsOfBf16NearlyAsWithThoseOfF32) {
   const PortableStep want = portable_step(open_->files, DType::f32);
   const PortableStep got = portable_step(open_->files, DType::bf16);

@@ -90,7 +90,7 @@ TEST_F(CApi, ACProgramThatUsesEveryFunctionRunsToItsEnd) {
        .environment = {"LSAN_OPTIONS=print_suppressions=0:suppressions=" + leaks}});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "every function was used\n");
-  EXPECT_EQ(result.err, "");  // the library prints nothing
+  EXPECT_EQ(result.err, "");  // the library never prints
 }
 
 // ---- Errors

@@ -114,7 +114,7 @@ TEST_F(DeviceAddressesTest, AreLeftAloneWhereTheyLeadElsewhere) {
   EXPECT_EQ(TwoNorms(context).run(), with_sub_buffers());
 }
 
-// The driver does not know that the memory is in use and would free it under the kernel.
+// The driver does not track the memory as in use and would free it under the kernel.
 TEST_F(DeviceAddressesTest, KeepTheirMemoryUntilTheDeviceIsAtRest) {
   Context context(config_with(true));
   static_cast<void>(TwoNorms(context).run());

@@ -4,8 +4,7 @@
 // oclgrind 21.10 only tracks the host's last write to a buffer: each write, each pattern of a fill
 // and each copy replaces the buffer's tracked state by a piece of its own size, and a buffer that
 // the host has never written has no state. Writes of kernels beyond that piece are lost, so a
-// temporary looks unwritten indefinitely. A memcpy in a kernel does move the state correctly.
-// Hence:
+// temporary looks unwritten indefinitely. A memcpy in a kernel moves the state correctly. Hence:
 //   a new buffer      is fully written, which gives it a state; then a kernel copies over it from a
 //                     buffer that was never written, which marks every byte as unwritten;
 //   write, fill, copy become a kernel's copy, from a buffer that was fully written or from the

@@ -40,9 +40,9 @@ struct FaultCount {
 
 // Which calls to fail. CLORA_FAULTS=all in the environment overrides the limits: every call.
 struct WalkPlan {
-  int dense = 20;                    // of each kind, the first N one by one
-  int later = 5;                     // and N of the later ones
-  bool lasting = true;               // in addition, that call and all later ones of the kind
+  int dense = 20;                    // of each kind: the first N calls
+  int later = 5;                     // and N of the later calls
+  bool lasting = true;               // also fail that call and all later ones of the kind
   std::vector<CallKind> kinds = {};  // empty: all
 };
 

@@ -77,7 +77,7 @@ std::string variant_name(const testing::TestParamInfo<Variant>& info) {
 }
 
 bool affords(double work) {
-  constexpr double kSmall = 25'000;  // takes a simulator some seconds
+  constexpr double kSmall = 25'000;  // some seconds on a simulator
   static const char* const sizes = std::getenv("CLORA_TEST_SIZES");
   return work <= kSmall || sizes == nullptr || std::string_view(sizes) != "small";
 }
