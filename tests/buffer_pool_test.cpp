@@ -327,8 +327,8 @@ TEST_P(PartsOfASlab, AreOneForEachPlaceOnceThereAreMany) {
 
 TEST_P(PartsOfASlab, DoNotGrowInNumberNorTheirPoolOverAMillionCalls) {
   BufferPool pool = make_pool_of_kind(1024 * kMiB);  // which gives slabs of 32 MiB
-  // NVIDIA's driver needs milliseconds for a part that overlaps a thousand others, so the test uses
-  // a few large ones.
+  // NVIDIA's driver needs milliseconds for a part that overlaps a thousand others, so a GPU test
+  // requests parts rarely.
   Churn churn(pool, context_.device().kind == DeviceKind::cpu ? 64 : 4096);
   for (int i = 0; i < 100'000; ++i) churn.step();
   const MemoryStatistics early = pool.statistics();

@@ -1,4 +1,4 @@
-// Times of single launches, with a kernel that counts them.
+// Times of single launches of a kernel that counts them, and costs stated by argument names.
 #include "tools/clc/kernel_timing.hpp"
 
 #include <gmock/gmock.h>

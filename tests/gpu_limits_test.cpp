@@ -13,8 +13,8 @@
 namespace clora {
 namespace {
 
-// Few weights and wide activations, so a row of a training step takes much memory. The width stays
-// within the largest size of swiglu.
+// Few weights and wide activations, so a row of a training step takes much memory, while each
+// tensor stays within the largest size of swiglu.
 ModelConfig wide_model() {
   ModelConfig config = test::tiny_models().front().config;
   config.intermediate_size = 1 << 15;

@@ -202,7 +202,7 @@ TEST_P(LoraLinear, ActivationsMayBeBf16) {
   }
 }
 
-// Three layers of equal rank, two layers with and without adapters, and with dropout.
+// Three layers of equal rank; two layers; two layers of which one has no adapter; two with dropout.
 TEST_P(LoraLinear, SeveralLayersOfOneInputAreWhatEachIsAlone) {
   constexpr std::int64_t kRows = 140, kIn = 136;
   CLORA_SKIP_UNLESS_AFFORDED(kRows * kIn * 512);
