@@ -117,7 +117,7 @@ TEST_F(ClcHere, EmbedsFilesThatAProgramThenHas) {
                          "  return text.find(\"xxx\\n\") == text.npos;\n}\n");
   const std::string folder = folder_.path().string();
   const std::string compile = "cd " + folder + " && c++ -std=c++20 main.cpp texts.cpp -o main";
-  ASSERT_EQ(std::system(compile.c_str()), 0);  // NOLINT: runs a compiler, as a user does
+  ASSERT_EQ(std::system(compile.c_str()), 0);  // NOLINT: a compiler, as a person calls it
   const auto ran = test::run_program(folder_ / "main", {.arguments = {}});
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_EQ(ran.out, "1:a.cl");
