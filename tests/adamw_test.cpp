@@ -22,7 +22,7 @@ AdamwSettings settings_of(int step, float clip_norm = 0) {
 
 class Adamw : public test::OpTest {
  protected:
-  // Parameters on the device beside the reference's.
+  // The parameters on the device and in the reference.
   struct Run {
     std::int64_t n;
     test::Output parameters, first_moment, second_moment, grad_norm;
@@ -51,7 +51,7 @@ class Adamw : public test::OpTest {
     }
   };
 
-  // One step on both sides; returns the reference's norm.
+  // Runs one step on the device and in the reference. Returns the reference's norm.
   double step(Run& r, Batch& batch, const std::vector<float>& gradients,
               const AdamwSettings& settings) {
     context().write(r.gradients, std::as_bytes(std::span(gradients)));
@@ -86,7 +86,7 @@ TEST_P(Adamw, MatchesTheReferenceOverThreeReplayedStepsAtEverySize) {
 }
 
 TEST_P(Adamw, ClipsByTheGlobalNormAndReportsItBeforeClipping) {
-  for (const float clip_norm : {0.5F, 1e6F}) {  // one clips, one does not
+  for (const float clip_norm : {0.5F, 1e6F}) {  // 0.5 clips, 1e6 does not
     Run r(context(), 3000);
     Batch batch(context());
     record_adamw(batch, r.tensors(), r.grad_norm.tensor());
@@ -101,7 +101,7 @@ TEST_P(Adamw, TakesTheNormOfMillionsToAFewUlp) {
   const std::int64_t n = 5000011;
   CLORA_SKIP_UNLESS_AFFORDED(5000011);
   std::vector<float> gradients(static_cast<std::size_t>(n), 1.0F);
-  gradients[0] = 4096;  // its square, 2^24, swallows every 1 that is added to it alone
+  gradients[0] = 4096;  // its square is 2^24; adding a single 1 to that is lost to rounding
   Run r(context(), n);
   Batch batch(context());
   record_adamw(batch, r.tensors(), r.grad_norm.tensor());

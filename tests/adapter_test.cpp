@@ -88,7 +88,7 @@ TEST(Merge, AddsTheScaledProductOfBAndA) {
                       .scale = 0.5};
   std::vector<float> w{1, 1, 1, 1, 1, 1};
   merge_into(w, lora);
-  // b = [[10, 1], [20, 2]]: row 0 of b a is 10 (1, 2, 3) + 1 (4, 5, 6), row 1 twice that.
+  // b = [[10, 1], [20, 2]]: row 0 of b a is 10 (1, 2, 3) + 1 (4, 5, 6), and row 1 is twice row 0.
   EXPECT_THAT(w, testing::ElementsAre(8, 13.5F, 19, 15, 26, 37));
 }
 

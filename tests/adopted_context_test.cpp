@@ -1,5 +1,6 @@
-// A Context on a caller's queue and buffers: what is retained and released, what is refused, and
-// that the caller's commands and ours run in the order of enqueueing without a wait in between.
+// A Context on a caller's queue and buffers: the references that it retains and releases, the
+// queues and buffers that it refuses, and that the caller's commands and ours run in the order of
+// enqueueing without a wait in between.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +23,7 @@ constexpr std::int64_t kRows = 3;
 constexpr std::int64_t kWidth = 64;
 constexpr std::size_t kCount = kRows * kWidth;
 
-// rms_norm with unit weights of rows that were scaled, then scaled again.
+// rms_norm with unit weights of x * before, multiplied by `after`.
 std::vector<double> expected(std::span<const float> x, double before, double after) {
   std::vector<double> y(x.size());
   for (std::size_t row = 0; row < kRows; ++row) {
@@ -55,7 +56,8 @@ TEST(AdoptedContext, RunsBetweenTheCallersKernelsWithoutAWait) {
   Batch batch(context);
   record_rms_norm(batch, context.adopt(y.get(), {kRows, kWidth}, DType::f32),
                   context.adopt(x.get(), {kRows, kWidth}, DType::f32), w, 1e-5F);
-  for (const float after : {3.0F, 5.0F}) {  // a replay takes what the caller's kernel wrote anew
+  // Each replay reads the input that the caller's kernel has just written.
+  for (const float after : {3.0F, 5.0F}) {
     host.enqueue_scale(x.get(), input.get(), after - 1, kCount);
     batch.submit();
     host.enqueue_scale(output.get(), y.get(), after, kCount);
@@ -67,7 +69,8 @@ TEST(AdoptedContext, RunsBetweenTheCallersKernelsWithoutAWait) {
 TEST(AdoptedContext, ReleasesWhatItRetained) {
   const HostProgram host;
   const OwnedMem x = host.buffer(kCount * sizeof(float));
-  // Once a queue has run a command pocl counts one more: its last event holds it.
+  // pocl counts one more reference once a queue has run a command, because the last event holds the
+  // queue.
   host.write(x.get(), std::vector<float>(kCount, 1));
   const cl_uint of_context = stable_references(host.context.get());
   const cl_uint of_queue = stable_references(host.queue.get());
@@ -134,7 +137,7 @@ TEST(AdoptedContext, ReleasesARefusedQueueAndBuffer) {
   EXPECT_EQ(stable_references(host.context.get()), of_context);
 }
 
-// The middle third of a buffer, handed in as a sub-buffer and viewed from its second row on.
+// The middle third of a buffer is passed as a sub-buffer and viewed from its second row on.
 TEST(AdoptedContext, TakesASubBufferAndCutsItsPartsFromTheRoot) {
   const HostProgram host;
   const std::size_t row =

@@ -1,4 +1,4 @@
-// Every architecture against a transformer written out in double: logits by chunks and token by
+// Compares every architecture with a transformer written in double: logits by chunks and token by
 // token, and the hand-written backward against central differences.
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class Architectures : public testing::TestWithParam<test::TinyModel> {
     reference_ = std::make_unique<ReferenceTransformer>(open_->files);
   }
 
-  // An adapter with values in a and b, the same in the reference.
+  // An adapter with values in a and b. The reference gets the same values.
   Adapter random_adapter() {
     Adapter adapter(open_->model.context(), adapter_sites(open_->model.config()), {.rank = 3});
     std::uint32_t seed = 50;
@@ -70,7 +70,7 @@ class Architectures : public testing::TestWithParam<test::TinyModel> {
 TEST_P(Architectures, GiveTheReferencesLogits) {
   const std::int64_t vocabulary = open_->model.config().vocabulary;
   Generator generator(open_->model, nullptr, 256);
-  for (const std::size_t length : {1U, 2U, 17U, 83U}) {  // below, at and across chunks
+  for (const std::size_t length : {1U, 2U, 17U, 83U}) {  // below, at and across chunk sizes
     const auto ids = some_ids(length, vocabulary);
     test::expect_logits(generator.logits(ids), last_row(reference_->logits(ids), vocabulary), 1e-5);
   }
@@ -109,7 +109,7 @@ TEST_P(Architectures, HaveTheGradientsThatCentralDifferencesGive) {
   const PackedRows packed = pack_rows(std::span<const Record>(&record, 1), 11,
                                       static_cast<std::size_t>(config.sliding_window.value_or(0)));
   Trainer trainer(open_->model, adapter, {});
-  trainer.step(std::span(&packed, 1), 0);  // a learning rate of 0 leaves the adapter as it is
+  trainer.step(std::span(&packed, 1), 0);  // a learning rate of 0 leaves the adapter unchanged
   const std::optional<StepResult> result = trainer.drain();
   ASSERT_TRUE(result.has_value());
   const double tokens = packed.target_count;
@@ -120,7 +120,7 @@ TEST_P(Architectures, HaveTheGradientsThatCentralDifferencesGive) {
     const auto check = [&](const Tensor& got, test::Matrix test::ReferenceLora::*part) {
       const std::vector<float> values = open_->model.context().read<float>(got);
       test::Matrix& matrix = reference_->loras.at(module.site.path).*part;
-      for (std::size_t i = 0; i < matrix.size(); i += 29) {  // a sample: each costs two forwards
+      for (std::size_t i = 0; i < matrix.size(); i += 29) {  // each costs two forwards
         constexpr double h = 1e-5;
         const double at = matrix[i];
         matrix[i] = at + h;
@@ -137,7 +137,7 @@ TEST_P(Architectures, HaveTheGradientsThatCentralDifferencesGive) {
   }
 }
 
-// Loss and gradients of one micro-batch, products and all other ops portable.
+// Loss and gradients of one micro-batch, computed by portable kernels only.
 struct PortableStep {
   double loss = 0;
   std::vector<float> gradients;
@@ -164,7 +164,7 @@ PortableStep portable_step(const WeightFiles& files, DType activations) {
   return {loss, context.read<float>(adapter.flat_gradients())};
 }
 
-// As on GPUs whose products round their operands.
+// Uses bf16 activations, as GPUs do whose products round their operands.
 TEST_P(Architectures, TrainWithActivationsOfBf16NearlyAsWithThoseOfF32) {
   const PortableStep want = portable_step(open_->files, DType::f32);
   const PortableStep got = portable_step(open_->files, DType::bf16);
@@ -175,7 +175,7 @@ TEST_P(Architectures, TrainWithActivationsOfBf16NearlyAsWithThoseOfF32) {
     error += std::pow(double{got.gradients[i]} - want.gradients[i], 2);
     size += std::pow(double{want.gradients[i]}, 2);
   }
-  EXPECT_LT(std::sqrt(error / size), 4e-2);  // some ulp of bf16, 2^-8
+  EXPECT_LT(std::sqrt(error / size), 4e-2);  // a few ulp of bf16, 2^-8
   EXPECT_GT(std::sqrt(error / size), 1e-4) << "nothing was rounded";
 }
 
@@ -194,7 +194,7 @@ TEST(LanguageModel, SaysHowMuchMemoryItsWeightsNeed) {
   EXPECT_NE(message.find("smaller model"), std::string::npos) << message;
 }
 
-// A GGUF model of one layer with random weights and the given factor of its rope.
+// A GGUF model of one layer with random weights and the given attention factor of its rope.
 std::string gguf_with_attention_factor(float factor) {
   test::GgufBytes made;
   made.add_text("general.architecture", "llama");
@@ -242,7 +242,7 @@ TEST(GgufRope, HasItsAttentionFactorInEveryScore) {
   EXPECT_GT(moved, 1e-2) << "the factor does not show";
 }
 
-// The real pretrained stories260K in every storage type: the reference expands the same file.
+// The real pretrained stories260K in every storage type. The reference dequantises the same file.
 class StoredTypes : public testing::TestWithParam<std::string> {};
 
 TEST_P(StoredTypes, GiveTheReferencesLogitsAndGreedyTokens) {

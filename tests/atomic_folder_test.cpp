@@ -1,4 +1,4 @@
-// Folders that take their place when they are complete.
+// Folders that are moved to their final path once they are complete.
 #include "runtime/atomic_folder.hpp"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// In which order Hopper's attention takes its tiles. That it is right is in attention_test.cpp,
-// where it takes its turn as a variant.
+// The order in which Hopper's attention processes its tiles. attention_test.cpp checks the results,
+// with Hopper's kernels as one of its variants.
 #include "ops/attention_hopper.hpp"
 
 #include <gmock/gmock.h>
@@ -17,8 +17,9 @@ using Ints = std::vector<std::int32_t>;
 
 class AttentionOrder : public testing::Test {
  protected:
-  // Of documents of these lengths: the blocks of queries, the blocks of keys, these' places,
-  // whether they go upwards.
+  // For documents of these lengths: the order of query blocks, the order of key blocks, the
+  // position of each key block in that order, and whether a key block visits its queries in
+  // ascending order.
   std::array<Ints, 4> of(const std::vector<std::size_t>& documents, std::int64_t beside = 1) {
     Ints first, last;
     for (const std::size_t length : documents) {
@@ -56,7 +57,8 @@ TEST_F(AttentionOrder, OfOneLongDocumentGoesFromItsEndAndItsKeysFromTheBegin) {
 }
 
 TEST_F(AttentionOrder, TakesTheLongestOfSeveralDocumentsFirst) {
-  // Blocks 0 and 1, then 2 to 6: those see 1, 2, 1, 2, 3, 4 and 5 blocks of keys.
+  // Blocks 0 and 1 are the first document, 2 to 6 the second. They see 1, 2, 1, 2, 3, 4 and 5
+  // blocks of keys.
   const auto [queries, keys, places, upwards] = of({256, 640});
   EXPECT_EQ(queries, (Ints{6, 5, 4, 1, 3, 0, 2}));
   EXPECT_EQ(keys, (Ints{2, 3, 4, 0, 5, 1, 6}));
@@ -64,7 +66,8 @@ TEST_F(AttentionOrder, TakesTheLongestOfSeveralDocumentsFirst) {
 }
 
 TEST_F(AttentionOrder, OfShortDocumentsTakesTheLastKeysFirstOfThoseWorkedOnTogether) {
-  // By what they cost the keys' order were 2 0 3 1 4, in turns of two.
+  // Sorted by cost alone, the order of key blocks is 2 0 3 1 4. Within each group of `beside`
+  // blocks, the last ones come first.
   const auto [queries, keys, places, upwards] = of({256, 384}, 2);
   EXPECT_EQ(queries, (Ints{4, 1, 3, 0, 2}));
   EXPECT_EQ(keys, (Ints{2, 0, 3, 1, 4}));
@@ -75,7 +78,7 @@ TEST_F(AttentionOrder, OfShortDocumentsTakesTheLastKeysFirstOfThoseWorkedOnToget
 }
 
 TEST_F(AttentionOrder, CountsABlockInWhichADocumentEndsForBoth) {
-  // Block 1 holds the end of the first document and the begin of the second, which ends in block 2.
+  // Block 1 holds the end of the first document and the start of the second, which ends in block 2.
   const auto [queries, keys, places, upwards] = of({200, 100});
   EXPECT_EQ(queries, (Ints{1, 2, 0}));
   EXPECT_EQ(keys, (Ints{0, 1, 2}));
@@ -94,9 +97,9 @@ TEST_F(AttentionOrder, IsAPermutationOfManyBlocks) {
   }
 }
 
-// dq's parts are added in the order of their tasks, each by a thread that waits for those before.
-// One that waits in vain gives up, and what it cannot make whole is NaN: a training step sees it in
-// the norm of its gradients.
+// The partial sums of dq are added in the order of their tasks; a thread waits for all earlier
+// ones. A wait that times out gives up and leaves NaN in the incomplete elements, so a training
+// step detects it in the norm of its gradients.
 TEST(AttentionBackwardWait, ForAPartThatNeverComesEndsAndLeavesNaN) {
   if (!test::is_for_this_device(Variant::wgmma)) GTEST_SKIP() << "for GPUs with wgmma";
   const test::Folders folders;
@@ -123,7 +126,7 @@ TEST(AttentionBackwardWait, ForAPartThatNeverComesEndsAndLeavesNaN) {
     const std::vector<float> dq = results[0].floats();
     const auto of_row = static_cast<std::size_t>(2 * width);
     for (std::size_t i = 0; i < dq.size(); ++i) {
-      // The first block of keys is all that its own queries see.
+      // The queries of the first block see only the first block of keys.
       EXPECT_EQ(std::isnan(dq[i]), i / of_row >= 128) << i;
     }
     for (const float value : results[1].floats()) ASSERT_FALSE(std::isnan(value)) << "dk is whole";

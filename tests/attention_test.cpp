@@ -32,7 +32,7 @@ Tensor uploaded(Context& context, Shape shape, const Floats& values, DType type)
                             : test::upload_bf16(context, shape, values);
 }
 
-// Random rows, and which keys each query sees.
+// Random rows, and the range of keys that each query sees.
 struct Problem {
   AttentionSizes n;
   Floats q, k, v, dy;
@@ -55,10 +55,10 @@ struct Problem {
             uploaded(context, keys, v, type),       test::upload(context, {rows[0]}, first),
             test::upload(context, {rows[0]}, last), scale};
   }
-  // With the operands of products as kernels of that variant round them.
+  // The problem with its operands rounded as the kernels of that variant round them.
   Problem cast_to_bf16(Variant variant) const {
     Problem copy = *this;
-    // Those of pairs round q in units in which scores are of log 2.
+    // Except for wgmma, the kernels scale q before rounding it, so scores are in units of log 2.
     const float units = variant == Variant::wgmma ? 1 : scale * 1.44269504F;
     const auto round = [](Floats& values, float factor) {
       for (float& x : values) x *= factor;
@@ -86,7 +86,7 @@ struct Problem {
   }
 };
 
-// Documents of these lengths packed one after another.
+// Documents of these lengths, packed one after another.
 Problem packed(const std::vector<std::size_t>& documents, std::size_t H, std::size_t G,
                std::size_t E) {
   Ints first, last;
@@ -99,7 +99,7 @@ Problem packed(const std::vector<std::size_t>& documents, std::size_t H, std::si
   return {n, std::move(first), std::move(last)};
 }
 
-// T queries at the positions before `filled` of a cache of S positions.
+// T queries at the last positions before `filled` in a cache of S positions.
 Problem cached(std::size_t T, std::size_t filled, std::size_t S, std::size_t H, std::size_t G,
                std::size_t E) {
   Ints last(T);
@@ -150,7 +150,7 @@ class Attention : public test::OpTest {
     const test::AttentionResult want =
         bf16 ? p.cast_to_bf16(GetParam()).reference() : p.reference();
     const double tolerance = tolerance_of(p.n.Tk + p.n.E);
-    expect_close(got.y, want.y, bf16 ? 0x1p-8 : tolerance, what + ": y");  // p is rounded, too
+    expect_close(got.y, want.y, bf16 ? 0x1p-8 : tolerance, what + ": y");  // p is rounded as well
     expect_close(got.log_sum_exp, want.log_sum_exp, tolerance, what + ": log_sum_exp");
   }
   void check_backward(const Problem& p, const std::string& what) {
@@ -158,7 +158,7 @@ class Attention : public test::OpTest {
     const Gradients got = backward(p);
     const bool bf16 = rounds(p);
     const test::QkvGradients want = bf16 ? p.cast_to_bf16(GetParam()).gradients() : p.gradients();
-    // p and ds are rounded, too, and q once with the scale and once without.
+    // p and ds are rounded as well, and q is rounded once with the scale and once without.
     const double tolerance = bf16 ? 0x1p-7 : tolerance_of(p.n.T * p.n.H / p.n.G + 2 * p.n.E);
     expect_close(got.dq, want.dq, tolerance, what + ": dq");
     expect_close(got.dk, want.dk, tolerance, what + ": dk");
@@ -173,9 +173,9 @@ struct Heads {
 const std::vector<Heads> kHeads = {{1, 1, 1},  {2, 2, 5},  {8, 4, 8},  {3, 1, 16}, {4, 2, 30},
                                    {2, 1, 32}, {9, 3, 64}, {3, 3, 80}, {2, 2, 96}, {3, 1, 128}};
 
-// Of tests that do not go over kHeads: where operands may be rounded to bf16, and where not.
+// Head dims for tests that do not iterate over kHeads: some are rounded to bf16, some are not.
 const std::vector<std::size_t> kHeadDims = {16, 32, 64};
-// The same of tests with NaNs: on Hopper's matrix units weights of zero do not keep them out.
+// Head dims for tests with NaNs: on Hopper's matrix units a weight of zero times NaN is NaN.
 const std::vector<std::size_t> kNarrowWidths = {16, 32};
 
 TEST_P(Attention, MatchesTheFormulaForPackedDocuments) {
@@ -221,7 +221,7 @@ TEST_P(Attention, ComesFromLargeScoresWithoutOverflow) {
     if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
     for (float& x : p.q) x *= 40;
     const Problem same = rounds(p) ? p.cast_to_bf16(GetParam()) : p;
-    // Scores of hundreds carry their own rounding into the exponent.
+    // The rounding error of scores in the hundreds enters the exponent.
     expect_close(forward(p).y, same.reference().y, rounds(p) ? 0x1p-7 : 1e-3, "y");
   }
 }
@@ -230,7 +230,8 @@ TEST_P(Attention, ReadsNothingBeyondTheRange) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   for (const auto& [T, E] : {std::pair<std::size_t, std::size_t>{1, 16}, {19, 16}, {19, 32}}) {
     Problem p = cached(T, 50, 90, 4, 2, E);
-    // One window at the end, the others at the begin: the rows between are seen by none.
+    // Query 0 sees a window at the end, the others see one at the start. No query sees the rows
+    // between.
     for (std::size_t t = 0; t < T; ++t) p.last[t] = static_cast<std::int32_t>(10 + t);
     p.first[0] = 70;
     p.last[0] = 80;
@@ -355,7 +356,7 @@ TEST_P(Attention, BackwardMatchesTheFormulaForOneDocumentOfAnyLength) {
 TEST_P(Attention, BackwardOfOneRowReachesItsValueOnly) {
   const Problem p = packed({1}, 2, 2, 16);
   const Gradients got = backward(p);
-  // p is 1 and ds nothing but rounding.
+  // p is 1, and ds is zero up to rounding.
   expect_close(got.dv, to_double(p.dy), tolerance_of(32), "dv");
   for (const float x : got.dq) EXPECT_NEAR(x, 0, 1e-5);
   for (const float x : got.dk) EXPECT_NEAR(x, 0, 1e-5);
@@ -367,8 +368,8 @@ TEST_P(Attention, BackwardMatchesTheFormulaForDocumentsAcrossChunks) {
   }
 }
 
-// More keys than the bf16 kernels stage at once, more heads than they take at once, two blocks of
-// rows a group.
+// More keys than the bf16 kernels stage at once, more heads than they process at once, and two
+// blocks of rows per group.
 TEST_P(Attention, MatchesTheFormulaForManyRowsAndForManyHeads) {
   const Problem many = packed({1824, 516}, 1, 1, 32);
   check_forward(many, "many rows");
@@ -377,7 +378,7 @@ TEST_P(Attention, MatchesTheFormulaForManyRowsAndForManyHeads) {
   check_forward(packed({70, 90, 400}, 6, 1, 32), "six heads of one key head");
 }
 
-// Several blocks of rows and of keys for every kernel, and documents that begin anywhere in them.
+// Several blocks of rows and of keys for every kernel. Documents begin anywhere in a block.
 TEST_P(Attention, MatchesTheFormulaOverManyBlocks) {
   for (const std::size_t E : {64, 128}) {
     const Problem p = packed({300, 128, 1, 339, 70}, 4, 2, E);
@@ -387,14 +388,15 @@ TEST_P(Attention, MatchesTheFormulaOverManyBlocks) {
   }
 }
 
-// Work-groups that stay go from tile to tile.
+// Persistent work-groups process several tiles each.
 TEST_P(Attention, MatchesTheFormulaOverMoreTilesThanACardTakesAtOnce) {
   for (const std::size_t E : {64, 128}) {
     check_forward(packed({300, 70}, 140, 1, E), fmt::format("many heads, E {}", E));
   }
 }
 
-// Of grouped heads and of others; where kernels leave none, the parts are the gradients.
+// With grouped heads and without. If the kernels produce no partial sums, the outputs are the
+// gradients.
 TEST_P(Attention, LeavesPartsOfKeysGradientsThatAddUpToThem) {
   for (const auto& [H, G] : {std::pair<std::size_t, std::size_t>{4, 2}, {2, 2}}) {
     const Problem p = packed({100, 1, 150}, H, G, 64);
@@ -432,7 +434,7 @@ TEST_P(Attention, LeavesPartsOfKeysGradientsThatAddUpToThem) {
   }
 }
 
-// As if they were f32 of the same values, and then rounded.
+// The results equal those of f32 inputs with the same values, rounded to bf16.
 TEST_P(Attention, TakesAndGivesBf16) {
   for (const std::size_t E : {16, 64, 128}) {
     Problem p = packed({100, 1, 150}, 4, 2, E);
@@ -539,9 +541,9 @@ TEST_P(CacheAppend, ThenAttentionOverTheCacheEqualsPackedAttention) {
   context().write(v_cache, std::as_bytes(std::span(unset)));
   const AttentionInputs all = p.inputs(context());
   Floats got;
-  // A prompt of 23 rows, then a row at a time.
+  // A prompt of 23 rows, then one row at a time.
   for (std::int64_t t = 0, count = 23; t < 41; t += count, count = 1) {
-    const auto at = [&](const Tensor& x) {  // a copy: views begin at the device's alignment only
+    const auto at = [&](const Tensor& x) {  // a copy: views must be aligned
       const auto values = context().read<float>(x);
       const std::size_t width = values.size() / 41;
       return Floats(values.begin() + t * static_cast<std::ptrdiff_t>(width),

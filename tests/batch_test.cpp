@@ -40,7 +40,7 @@ TEST(Batch, MakesALibraryCallWithThePlacesOfItsTensorsAtEverySubmit) {
              [&](cl_command_queue queue, std::span<const MemoryRegion> all) {
                EXPECT_EQ(queue, context.opencl_queue());
                EXPECT_EQ(all.size(), 2U);
-               EXPECT_NE(all[1].mem, nullptr);  // planned by then
+               EXPECT_NE(all[1].mem, nullptr);  // the plan exists by now
                place = all[0];
                ++made;
              });
@@ -76,7 +76,7 @@ TEST(Batch, ExactModeGivesEachTemporaryAMemoryObjectOfItsSize) {
   Context context(config);
   const auto arena = std::make_shared<Arena>();
   const auto plan_of = [&](std::int64_t first, std::int64_t second) {
-    Batch batch(context, arena);  // the two never live at the same time
+    Batch batch(context, arena);  // the lifetimes of a and b do not overlap
     const Tensor a = batch.temporary({first}, DType::f32, "a");
     const Tensor b = batch.temporary({second}, DType::f32, "b");
     batch.fill_zero(a);
@@ -88,7 +88,7 @@ TEST(Batch, ExactModeGivesEachTemporaryAMemoryObjectOfItsSize) {
     EXPECT_EQ(a.storage()->origin + b.storage()->origin, 0U);
   };
   plan_of(7, 1001);
-  plan_of(5, 1001);  // a larger block of the arena is not taken
+  plan_of(5, 1001);  // the larger block in the arena is not reused
 }
 
 TEST(Batch, RefusesToRecordOnceSealed) {
@@ -131,7 +131,7 @@ TEST(Batch, WaitsForForeignEventsOnTheDeviceOnly) {
   Gate gate(context);
   const Fence fence = batch.submit(std::span(&gate.event(), 1));
   EXPECT_FALSE(fence.passed());
-  values = {7, 8, 9};  // read when the event lets it
+  values = {7, 8, 9};  // read once the event is complete
   gate.open();
   fence.wait();
   EXPECT_TRUE(fence.passed());
@@ -156,7 +156,7 @@ TEST(Batch, LetsAMarkPassBeforeTheCommandsAfterIt) {
   Batch batch(context);
   batch.fill_zero(tensor);
   const std::size_t early = batch.mark("early");
-  // Everything after this waits for the gate.
+  // Everything after this command waits for the gate.
   batch.call("hold", {}, [&](cl_command_queue queue, std::span<const MemoryRegion>) {
     ASSERT_EQ(clEnqueueBarrierWithWaitList(queue, 1, &gate.event(), nullptr), CL_SUCCESS);
   });
@@ -203,9 +203,9 @@ TEST(Batch, WaitsForWhatWentOutBeforeACommandThatFails) {
     if (fails) fail(ErrorCode::device, "refused");
   });
   EXPECT_EQ(test::error_of([&] { batch.submit(); }), "refused");
-  values = {0, 0, 0};  // nobody reads them any more
+  values = {0, 0, 0};  // no command reads them any more
   EXPECT_EQ(target.values(), (std::vector<float>{1, 2, 3}));
-  fails = false;  // and the Context goes on
+  fails = false;  // the Context is still usable
   batch.submit().wait();
   EXPECT_EQ(target.values(), values);
 }

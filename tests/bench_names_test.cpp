@@ -1,5 +1,5 @@
-// clora_bench: its names follow one grammar (docs/benchmarks.md), the founding tables are there by
-// name, and its JSON tells of the machine. No times are looked at.
+// clora_bench: its names follow one grammar (docs/benchmarks.md), the founding tables are listed,
+// and its JSON describes the machine. Times are not checked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ ProgramResult run_bench(const std::vector<std::string>& arguments) {
   return test::run_program(test::built_program("bench/clora_bench"), {.arguments = arguments});
 }
 
-// The names without what Google Benchmark adds about how it times.
+// The names, without the suffixes that Google Benchmark adds about timing.
 std::vector<std::string> listed_with(const std::vector<std::string>& environment) {
   const ProgramResult result =
       test::run_program(test::built_program("bench/clora_bench"),
@@ -66,7 +66,7 @@ TEST(BenchNames, FollowTheGrammar) {
   expect_the_grammar(listed());
 }
 
-// Rows for GPUs, which other devices list where they are told to.
+// Benches for GPUs, which other devices list on request.
 TEST(BenchNames, OfLargeModelsFollowTheGrammarAndHoldWhatIsComparedOnGpus) {
   const auto& names = listed_with({"CLORA_BENCH_LARGE=1", "CLORA_BENCH_FOLDER=any"});
   expect_the_grammar(names);
@@ -94,7 +94,7 @@ TEST(BenchNames, HoldTheLaunchTable) {
 TEST(BenchNames, HoldTheFoundingTablesOfLora) {
   for (const std::string op_form : {"lora_linear/fused", "lora_linear/composed"}) {
     for (const std::string width : {"512", "1024", "2048"}) {
-      for (const std::string rows : {"64", "1"}) {  // (4, 16, d) and one row
+      for (const std::string rows : {"64", "1"}) {  // (4, 16, d) and a single row
         const std::string shape = rows + "x" + width + "x" + width;
         expect_listed({name(op_form, shape + "/r8"), name(op_form, shape + "/r8/warm")});
       }

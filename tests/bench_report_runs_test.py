@@ -1,5 +1,6 @@
-"""tools/bench_report: who takes part, how a round goes, and what is read of programs' outputs.
-Nothing is measured. CLORA_SOURCE_DIR and CLORA_BINARY_DIR name the repository and the build."""
+"""Tests tools/bench_report: the contenders, the course of a round, and the parsing of programs'
+outputs. Nothing is measured. CLORA_SOURCE_DIR and CLORA_BINARY_DIR name the repository and the
+build."""
 import json
 import os
 import pathlib
@@ -136,7 +137,7 @@ class Contenders(unittest.TestCase):
                 self.assertLessEqual(set(target.works), listed, target.title)
 
     def listed_works(self, command):
-        """The works of the fused rows that a command of clora_bench would run."""
+        """Returns the works of the fused rows that a command of clora_bench would run."""
         done = subprocess.run([*command, "--benchmark_list_tests"], capture_output=True, text=True,
                               check=True)
         rows = [{"name": line, "median_us": 1, "prompt_tokens_per_s": 1, "decode_tokens_per_s": 1}

@@ -1,5 +1,5 @@
-"""tools/bench_report: statistics, verdicts, tables and charts of known numbers. CLORA_SOURCE_DIR
-names the repository."""
+"""Tests tools/bench_report: statistics, verdicts, tables and charts of known numbers.
+CLORA_SOURCE_DIR names the repository."""
 import json
 import os
 import pathlib
@@ -22,7 +22,7 @@ GEMM = "gemm/64x512x512"
 
 
 def runs(group="products", **columns):
-    """Runs of one work: contender="name", figures by round."""
+    """Returns runs of one work. Keywords are contenders, with their figures by round."""
     made = []
     for contender, values in columns.items():
         for number, value in enumerate(values, 1):
@@ -109,7 +109,7 @@ class Targets(unittest.TestCase):
         self.assertEqual(row.unmeasured, ("none",))
 
     def test_times_are_added_up_where_works_count_together(self):
-        works = ("gemm/2048x576x576", "gemm/2048x576x1536")  # a layer has two, and one
+        works = ("gemm/2048x576x576", "gemm/2048x576x1536")  # counted 2:1 per layer
         made = [{"round": 1, "group": "products", "contender": name, "seconds": 1,
                  "figures": {works[0]: {"us": first}, works[1]: {"us": second}}}
                 for name, first, second in (("clora", 10, 30), ("PyTorch", 20, 10))]
@@ -162,7 +162,7 @@ class Combining(unittest.TestCase):
 
 
 def sample():
-    """A small measurement with something for every table."""
+    """Returns a small measurement with figures for every table."""
     made = runs(clora=[100, 90, 110], clora_auto=[50, 51, 52], PyTorch_eager=[150, 160, 140],
                 PyTorch_eager_bf16=[70, 71, 72])
     for contender, value in (("clora", 300), ("PEFT & co", 200)):
@@ -219,7 +219,7 @@ class Rendering(unittest.TestCase):
         page = (SOURCE / "docs/performance.md").read_text()
         made = tables.all_tables(sample())
         asked = {name for _, name, _, _ in tables.MARKED.findall(page)}
-        ours = {name for name in asked if not name.startswith("gpu_")}  # gpu_bench_test.py
+        ours = {name for name in asked if not name.startswith("gpu_")}  # in gpu_bench_test.py
         self.assertEqual(ours, set(made))
         tables.splice(page, made, lambda name: name in ours)
 

@@ -1,5 +1,5 @@
-// Self-tests of kernel variants, one family after another: its fast kernel is broken, and the
-// self-test must see it.
+// Self-tests of kernel variants. For each family, the fast kernel is broken, and the self-test must
+// fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,8 +32,8 @@ using test::Observed;
 using test::same;
 using testing::HasSubstr;
 
-// What breaks a kernel: by default every group does the work of the first one, as pocl 3.1 makes of
-// functions that are static and not inlined.
+// The edit that breaks a kernel. By default every group does the work of the first one, as pocl 3.1
+// miscompiles static functions that are not inlined.
 struct Break {
   std::string file;
   std::string what = "get_group_id(0)";
@@ -41,11 +41,11 @@ struct Break {
 };
 
 struct Family {
-  std::string name;  // of the kernel, in the warning
+  std::string name;  // the kernel's name in the warning
   Break broken;
   SelfTestRecord record;
   Variant variant = Variant::cpu;
-  double tolerance = 1e-4;  // of the fast kernels against the portable ones
+  double tolerance = 1e-4;  // of the fast kernels relative to the portable ones
 };
 
 AttentionInputs attention_inputs(SelfTest& t, std::int64_t rows, std::int64_t width) {
@@ -227,7 +227,7 @@ std::vector<Family> families() {
       {"gemm_wgmma",
        {"gemm_wgmma.cl", "shrink_scale * term_scale", "shrink_scale"},
        [](SelfTest& t) {
-         // s is made by another program then, which rounds: that shows less than the break.
+         // In that case another program computes s and rounds it. That error is below the break's.
          record_gemm(
              t.batch(), t.output({40, 80}), t.input({40, 64}, 1, DType::bf16), t.input({80, 64}),
              {.low_rank = {t.output({40, 5}), t.input({5, 80}), 0.5F, t.input({5, 64}, 0.1F)}});
@@ -263,7 +263,7 @@ std::vector<Family> families() {
       {"lora_gradients_wgmma",
        {"lora_linear_wgmma_epilogue.clh", "first + i < count", "first + i + 1 < count"},
        [](SelfTest& t) {
-         // What other kernels round shows less than the break.
+         // The rounding error of the other kernels is below the break's.
          const LoraWeights lora{t.input({4, 70}), t.input({4, 600}, 0.02F)};
          record_lora_linear_backward(t.batch(), t.output({90, 70}),
                                      {t.changed(t.input({4, 70})), t.changed(t.input({4, 600}))},
@@ -387,7 +387,7 @@ TEST_P(BrokenKernel, IsSeenOnceAndReplacedByThePortableOne) {
   EXPECT_THAT(*tested.warnings, testing::Contains(HasSubstr("self-test: " + family.name)).Times(1));
 }
 
-// The table of sums knows what it should find: its rows are written by tools/write_self_test_sums.
+// The table of sums holds the expected results. tools/write_self_test_sums writes its rows.
 TEST_P(BrokenKernel, WhileItIsWholeIsTestedWithoutThePortableOne) {
   const Family& family = GetParam();
   if (!is_for_this_device(family)) GTEST_SKIP() << kOtherDevice;

@@ -27,7 +27,7 @@ class Pool : public testing::Test {
   std::size_t alignment() { return context_.device().base_alignment_bytes; }
 
   Context& context_ = test::context_of(Variant::automatic);
-  BufferPool pool_ = make_pool({.limit_bytes = 64 * kMiB});  // so slabs of 2 MiB
+  BufferPool pool_ = make_pool({.limit_bytes = 64 * kMiB});  // which gives slabs of 2 MiB
 };
 
 TEST_F(Pool, CutsSmallBuffersFromOneMemoryObject) {
@@ -67,16 +67,16 @@ TEST_F(Pool, MergesFreeNeighbours) {
   ASSERT_EQ(pool_.statistics().free_slab_bytes, 0U);
   const cl_mem slab = row[0].handle();
   const std::size_t second = row[1].offset_bytes();
-  row[1] = Buffer();  // with nothing free beside it
+  row[1] = Buffer();  // no free neighbour
   EXPECT_EQ(pool_.statistics().largest_free_bytes, 256U * 1024U);
   row[3] = Buffer();
   EXPECT_EQ(pool_.statistics().largest_free_bytes, 256U * 1024U);
   EXPECT_DOUBLE_EQ(pool_.statistics().fragmentation, 0.5);
-  row[2] = Buffer();  // between the two
+  row[2] = Buffer();  // between two free blocks
   EXPECT_EQ(pool_.statistics().largest_free_bytes, 3 * 256U * 1024U);
   EXPECT_DOUBLE_EQ(pool_.statistics().fragmentation, 0);
-  row[0] = Buffer();  // before them
-  row[4] = Buffer();  // after them
+  row[0] = Buffer();  // first block of the row
+  row[4] = Buffer();  // last block of the row
   EXPECT_EQ(pool_.statistics().largest_free_bytes, 5 * 256U * 1024U);
   const Buffer across = pool_.allocate(512 * 1024, MemoryTag::scratch);
   EXPECT_EQ(across.handle(), slab);
@@ -173,7 +173,7 @@ TEST_F(Pool, TellsTheHookOfEachBuffer) {
                                          .allocation =
                                              [&](const AllocationEvent& event) {
                                                events.push_back(event);
-                                               throw 1;  // must not get out
+                                               throw 1;  // must not escape
                                              },
                                          .metric = {},
                                          .build = {}}});
@@ -222,7 +222,7 @@ TEST_F(Pool, DropsManyPartsOnceTheirSlabIsUnused) {
   EXPECT_EQ(pool_.statistics().memory_objects, 1U);
 }
 
-// What a kernel argument of a part sees.
+// Checks the offset of a part as a kernel argument.
 TEST_F(Pool, PartsBeginWhereTheyShould) {
   const Buffer before = pool_.allocate(1000, MemoryTag::scratch);
   const Tensor all = context_.allocate({4096}, DType::u8, MemoryTag::scratch);
@@ -277,12 +277,12 @@ struct Churn {
   std::size_t in_use = 0;
 };
 
-// How far a part reaches depends on the device's kind; the driver below need not be of that kind.
-// docs/decisions/sub-buffers.md
+// The extent of a part depends on the device's kind. The driver of this test need not be of that
+// kind. See docs/decisions/sub-buffers.md.
 class PartsOfASlab : public Pool, public testing::WithParamInterface<DeviceKind> {
  protected:
-  static constexpr std::size_t kManyParts =
-      1024;  // of one slab: from here on they reach to its end
+  // Per slab. Beyond this number of parts, a part extends to the end of the slab.
+  static constexpr std::size_t kManyParts = 1024;
 
   void SetUp() override {
     if (GetParam() == DeviceKind::cpu && context_.device().kind != DeviceKind::cpu) {
@@ -326,8 +326,9 @@ TEST_P(PartsOfASlab, AreOneForEachPlaceOnceThereAreMany) {
 }
 
 TEST_P(PartsOfASlab, DoNotGrowInNumberNorTheirPoolOverAMillionCalls) {
-  BufferPool pool = make_pool_of_kind(1024 * kMiB);  // so slabs of 32 MiB
-  // NVIDIA's driver takes milliseconds for a part that overlaps a thousand others: a few must do.
+  BufferPool pool = make_pool_of_kind(1024 * kMiB);  // which gives slabs of 32 MiB
+  // NVIDIA's driver needs milliseconds for a part that overlaps a thousand others, so a GPU test
+  // requests parts rarely.
   Churn churn(pool, context_.device().kind == DeviceKind::cpu ? 64 : 4096);
   for (int i = 0; i < 100'000; ++i) churn.step();
   const MemoryStatistics early = pool.statistics();
@@ -348,7 +349,7 @@ TEST_P(PartsOfASlab, DoNotGrowInNumberNorTheirPoolOverAMillionCalls) {
   EXPECT_EQ(pool.statistics().memory_objects, 0U);
 }
 
-// Places of lifetimes never overlap in time and space at once.
+// Two lifetimes never overlap in both time and space.
 void expect_disjoint(const std::vector<Lifetime>& lifetimes, const MemoryPlan& plan) {
   for (std::size_t i = 0; i < lifetimes.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {

@@ -1,4 +1,4 @@
-// The C interface where numbers are none: the same errors as the library's, each as its status.
+// The C interface with weights that are NaN or infinite: each error of the library has its status.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -95,7 +95,7 @@ TEST_F(CApiNotANumber, WithFiniteWeightsIsADivergedRun) {
 
 TEST_F(CApiNotANumber, IsNotTheLossOfABatchWithoutATokenThatCounts) {
   open();
-  const std::array<std::uint8_t, 4> nowhere{1, 0, 0, 0};  // the first token is predicted by none
+  const std::array<std::uint8_t, 4> nowhere{1, 0, 0, 0};  // nothing predicts the first token
   batch_.is_target = nowhere.data();
   clora_step_result result = clora_step_result_init();
   expect_error(clora_trainer_step(trainer_, &batch_, 1e-3, &result), CLORA_INVALID_ARGUMENT,

@@ -1,5 +1,5 @@
-// The C interface from C++: its errors, its structs of other sizes, its lifetimes and its list of
-// symbols. tests/c_api/every_function.c, run here, uses all of it as a C program does.
+// The C interface from C++: its errors, structs of other sizes, lifetimes and list of symbols.
+// tests/c_api/every_function.c, which this test runs, uses all of it as a C program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ std::filesystem::path source(std::string_view relative) {
   return std::filesystem::path(folder == nullptr ? "." : folder) / relative;
 }
 
-// What `pattern`'s first group finds, sorted, each once.
+// The matches of `pattern`'s first group, sorted and unique.
 std::vector<std::string> found_in(const std::string& text, const std::string& pattern) {
   const std::regex regex(pattern);
   std::set<std::string> found;
@@ -64,7 +64,7 @@ TEST(CApiSymbols, TheLibraryDefinesThemAndNoOther) {
   const test::ProgramResult nm = test::run_program("/usr/bin/nm", {.arguments = arguments});
   ASSERT_EQ(nm.exit_code, 0) << nm.err;
   EXPECT_THAT(found_in(nm.out, R"( T (clora_\w+))"), ElementsAreArray(symbol_list()));
-  if (shared) {  // nothing but the C interface is seen
+  if (shared) {  // only the C interface is exported
     EXPECT_THAT(found_in(nm.out, R"( [TDBW] (\w+))"), ElementsAreArray(symbol_list()));
   }
 }
@@ -91,12 +91,12 @@ TEST_F(CApi, ACProgramThatUsesEveryFunctionRunsToItsEnd) {
        .environment = {"LSAN_OPTIONS=print_suppressions=0:suppressions=" + leaks}});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "every function was used\n");
-  EXPECT_EQ(result.err, "");  // the library prints nothing
+  EXPECT_EQ(result.err, "");  // the library never prints
 }
 
 // ---- Errors
 
-// Expects the status, and the part in the thread's last error.
+// Expects the status, and `part` in the thread's last error.
 void expect_error(clora_status got, clora_status want, const std::string& part) {
   EXPECT_EQ(got, want) << clora_last_error();
   EXPECT_THAT(clora_last_error(), HasSubstr(part));
@@ -390,7 +390,7 @@ TEST_F(OpenCApi, AStructWithoutItsSizeIsRefused) {
 TEST_F(OpenCApi, FieldsPastTheSizeOfAnOlderHeaderAreDefaults) {
   clora_generation_options options = clora_generation_options_init();
   options.max_tokens = 3;
-  options.ignore_end = 99;  // after the size below: not read
+  options.ignore_end = 99;  // beyond the size below, so not read
   options.size = offsetof(clora_generation_options, temperature);
   options.temperature = -5;                                                // would be refused
   options.on_token = [](void*, std::int32_t) { return std::int32_t{1}; };  // would stop at once
@@ -472,12 +472,12 @@ TEST_F(OpenCApi, ChildrenLiveOnWhenTheirParentsAreReleased) {
   ASSERT_EQ(clora_trainer_create(adapter, nullptr, &trainer), CLORA_OK);
   ASSERT_EQ(clora_session_attach(session, adapter), CLORA_OK);
   clora_adapter_release(adapter);
-  EXPECT_EQ(last_logits(session), want);  // a new adapter changes nothing
+  EXPECT_EQ(last_logits(session), want);  // a new adapter changes no logits
   clora_train_batch batch = clora_train_batch_init();
   batch.ids = ids_.data();
   batch.id_count = ids_.size();
   EXPECT_EQ(clora_trainer_step(trainer, &batch, 1e-2, nullptr), CLORA_OK) << clora_last_error();
-  EXPECT_NE(last_logits(session), want);  // the session sees the step
+  EXPECT_NE(last_logits(session), want);  // the session uses the updated adapter
   clora_session_release(session);
   EXPECT_EQ(clora_trainer_step(trainer, &batch, 1e-2, nullptr), CLORA_OK) << clora_last_error();
   clora_trainer_release(trainer);

@@ -1,5 +1,5 @@
-// One launch of a run is written as a folder: the right one, with its inputs as they were before it
-// and what it left, and nothing else changes for the run.
+// A capture writes one launch of a run to a folder: the right launch, with its inputs before and
+// its outputs after it. Nothing else in the run changes.
 #include "runtime/capture.hpp"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ class CaptureTest : public testing::Test {
     return json::parse(test::read_whole_file(folder_ / name / "call.json"));
   }
 
-  // The elements of a file, after its head of 128 bytes.
+  // The elements of a file, after its 128-byte header.
   std::vector<float> values(const std::string& name, const std::string& file) const {
     const std::string bytes = test::read_whole_file(folder_ / name / file);
     EXPECT_EQ(bytes.substr(1, 5), "NUMPY");
@@ -50,7 +50,7 @@ class CaptureTest : public testing::Test {
   std::string told_;
 };
 
-// out += term, `elements` of them.
+// out += term, over `elements` elements.
 Launch adding(Context& context) {
   return {.kernel = context.kernel("lora_linear.cl", "lora_gradient_sum",
                                    Defines().set("COLUMNS", 1).set("RANKS", 1).set("STEPS", 1)),
@@ -81,14 +81,14 @@ TEST_F(CaptureTest, TakesTheLaunchThatIsAskedForOverReplaysOfABatch) {
   EXPECT_EQ(values("test-add-3", "0-out.npy"), std::vector<float>(kElements, 11));
   EXPECT_EQ(values("test-add-3", "0-out.expected.npy"), std::vector<float>(kElements, 12));
   EXPECT_EQ(values("test-add-3", "1-parts.npy"), std::vector<float>(kElements, 1));
-  EXPECT_FALSE(arguments[1].contains("expected"));  // it was only read
+  EXPECT_FALSE(arguments[1].contains("expected"));  // the launch only reads it
   EXPECT_THAT(told_, HasSubstr("info: capture: launch 3 of test/add is in "));
   EXPECT_EQ(context.read<float>(sum), std::vector<float>(kElements, 33));
-  EXPECT_EQ(context.capture(), nullptr);  // nothing is watched any more
+  EXPECT_EQ(context.capture(), nullptr);  // capturing has ended
 }
 
 TEST_F(CaptureTest, KeepsTheGridTheOptionsAndTheValues) {
-  Context context(config_for("lora_gradient_sum"));  // by the kernel's name
+  Context context(config_for("lora_gradient_sum"));  // selected by the kernel's name
   Batch batch(context);
   const Tensor sum = filled(context, 0);
   batch.launch(adding(context), sum, Tensor(), std::uint32_t{7}, std::uint32_t{0}, 0.1F);
@@ -147,7 +147,7 @@ TEST_F(CaptureTest, KeepsAllOfTheMemoryWhereViewsOverlapInPart) {
   batch.launch(launch, out, term, std::uint32_t{1}, std::uint32_t{1}, 1.0F);
   batch.submit().wait();
   const json arguments = call("test-add-1")["arguments"];
-  EXPECT_EQ(arguments[1]["kind"], "array");  // it begins first
+  EXPECT_EQ(arguments[1]["kind"], "array");  // begins first in the buffer
   EXPECT_EQ(arguments[1]["type"], "u8");
   EXPECT_EQ(arguments[1]["shape"], json({12 * in_floats}));
   EXPECT_EQ(arguments[0]["of"], 1);
@@ -223,7 +223,7 @@ TEST_F(CaptureTest, TakesThePlaceOfAnEarlierCaptureAndOfNothingElse) {
   EXPECT_THAT(told_, HasSubstr("something else is there"));
   EXPECT_EQ(values("test-add-1", "0-out.npy").at(0), 2);
   const auto entries = std::distance(std::filesystem::directory_iterator(folder_.path()), {});
-  EXPECT_EQ(entries, 1);  // no temporary folder is left
+  EXPECT_EQ(entries, 1);  // no temporary folder remains
 }
 
 TEST_F(CaptureTest, KnowsTheSourceOfAProgramThatWasBuiltAgainForAnotherFunction) {

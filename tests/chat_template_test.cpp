@@ -23,7 +23,7 @@ constexpr const char* kPlainChatMl =
     "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' "
     "}}{% endif %}";
 
-// The tiny vocabulary with the marks of all styles besides ChatML's.
+// The tiny vocabulary with the special tokens of the other styles besides ChatML.
 Tokenizer with_marks(std::initializer_list<const char*> more = {}) {
   TokenizerSpec spec = test::byte_level_spec();
   const auto add = [&](const char* mark) {
@@ -59,7 +59,7 @@ std::vector<ChatMessage> messages_of(const nlohmann::json& list) {
   return messages;
 }
 
-// What our style gives, null where it refuses the conversation.
+// The text that our style renders, or null if it refuses the conversation.
 nlohmann::json rendered_or_null(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
                                 const ChatOptions& options) {
   try {
@@ -70,7 +70,7 @@ nlohmann::json rendered_or_null(const ChatTemplate& chat, const std::vector<Chat
   }
 }
 
-// A file of tests/reference/chat_templates.py.
+// Checks against a file written by tests/reference/chat_templates.py.
 std::size_t expect_renderings(const std::filesystem::path& path) {
   const auto file = nlohmann::json::parse(test::read_whole_file(path));
   std::size_t count = 0, different = 0;
@@ -239,7 +239,7 @@ TEST(ChatTemplate, TokenisesAnAnswerAsItIsWrittenAfterThePrompt) {
   EXPECT_EQ(Ids(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(prompt.size())), prompt);
 }
 
-// Where no assistant's turn is tokenised apart, pieces give the tokens of the whole text.
+// If no assistant turn is tokenised separately, the pieces give the tokens of the full text.
 TEST(ChatTemplate, TokenisesAConversationLikeItsText) {
   CLORA_FILE_OR_SKIP(qwen, test::test_data("tokenizers/qwen2.5"), "Qwen2.5's tokenizer");
   CLORA_FILE_OR_SKIP(stories, test::test_data("models/stories260k/stories260K.gguf"), "the model");

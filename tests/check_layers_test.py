@@ -1,4 +1,5 @@
-"""tools/check_layers against small trees, one fault each. CLORA_SOURCE_DIR names the repository."""
+"""Tests tools/check_layers on small trees with one fault each. CLORA_SOURCE_DIR names the
+repository."""
 import os
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-// Checkpoints: what a run may go on from, and damaged files.
+// Checkpoints: what a run may resume from, and damaged files.
 #include "model/training/checkpoint.hpp"
 
 #include <gmock/gmock.h>
@@ -33,8 +33,8 @@ class Checkpoints : public test::TrainingRunTest {
   }
   std::filesystem::path checkpoint() { return checkpoint(config("saved")); }
 
-  // Changes the metadata, and the values of each tensor, of a state file. The checksums fit
-  // afterwards, unless they are to stay as they were.
+  // Changes the metadata and the values of each tensor in a state file. The checksums are updated
+  // unless `checksums` is `stay`.
   using ChangeMetadata = std::function<void(SafetensorsMetadata&)>;
   using ChangeTensor = std::function<void(const std::string& name, std::vector<float>&)>;
   enum class Checksums { fit, stay };
@@ -66,7 +66,8 @@ class Checkpoints : public test::TrainingRunTest {
 
 class OtherRuns : public Checkpoints {
  protected:
-  // Expects that the checkpoint is refused, naming the setting with what it was and what it is.
+  // Expects that the checkpoint is refused with a message that names the setting, its old value and
+  // its new one.
   void expect_refused(const std::string& named, const LanguageModel& model, const Adapter& adapter,
                       const Records& records, const TrainingRunConfig& c) {
     const auto error =
@@ -106,7 +107,7 @@ TEST_F(OtherRuns, AreRefusedByTheNameOfTheSetting) {
     expect_refused(named, open_->model, adapter, records_, c);
   }
   TrainingRunConfig same = config("again");
-  same.eval_every = 2;  // changes no result
+  same.eval_every = 2;  // does not affect the result
   EXPECT_EQ(check_resume(checkpoint_, open_->model, adapter, records_, same).step, 4);
 }
 
@@ -116,7 +117,7 @@ TEST_F(OtherRuns, WithAnotherAdapterAreRefused) {
                          {.rank = 4, .rank_stabilised = true}, all_sites());
   expect_adapter_refused("dropout was 0 and is 0.1", {.rank = 4, .dropout = 0.1}, all_sites());
   const ModelConfig& model = open_->model.config();
-  // As many trainable parameters.
+  // The same number of trainable parameters.
   const auto half = select_sites(model, {"all-linear"}, 1);
   EXPECT_EQ(new_adapter({.rank = 8}, half).trainable_parameters(),
             new_adapter().trainable_parameters());
@@ -125,7 +126,7 @@ TEST_F(OtherRuns, WithAnotherAdapterAreRefused) {
   auto without = all_sites();
   std::erase_if(without, [](const AdapterSite& s) { return s.path.ends_with("v_proj"); });
   expect_adapter_refused("target modules was q_proj,k_proj,v_proj,", {.rank = 4}, without);
-  // Ranks of single layers.
+  // Different ranks per layer.
   std::vector<AdapterModule> modules = new_adapter().modules();
   modules.front().rank = 5;
   const Adapter uneven(open_->model.context(), modules, {.rank = 4});
@@ -180,7 +181,7 @@ TEST_F(Checkpoints, OfAFinishedRunAreExtendedAsIfItHadBeenLongerFromTheStart) {
   TrainingRunConfig c = config("longer");
   c.steps = 14;
   const std::vector<double> losses = run(longer, c);
-  (void)checkpoint();  // 9 steps, which leave checkpoint-9
+  (void)checkpoint();  // 9 steps, so checkpoint-9 remains
   Adapter extended = new_adapter();
   c.adapter_out = folder_ / "extended";
   const std::vector<double> rest = run(extended, c, folder_ / "saved" / "checkpoint-9");
@@ -312,7 +313,7 @@ bool operator==(const Trainer::State& a, const Trainer::State& b) {
          a.first_moment == b.first_moment && a.second_moment == b.second_moment;
 }
 
-// CLORA_FLIPS: how many, 300 without it.
+// CLORA_FLIPS sets the number of changed bytes; the default is 300.
 TEST_F(Checkpoints, WithAByteChangedAreRefusedOrGiveTheSame) {
   const auto folder = checkpoint();
   const Checkpoint want = read_checkpoint(folder);

@@ -39,7 +39,7 @@ std::string mistake_in(const std::string& argument) {
   return "none";
 }
 
-// A file as NumPy writes it, with this header.
+// A file with this header, as NumPy writes it.
 std::string npy_file(std::string header, const std::string& elements) {
   header += '\n';
   std::string file = "\x93NUMPY";
@@ -112,7 +112,7 @@ TEST(Npy, SaysWhatIsWrongWithAFile) {
   CLORA_EXPECT_ERROR(parsed(with("'>i4'", "False", "(2,)")), unsupported, "big endian");
   CLORA_EXPECT_ERROR(parsed(with("'<c8'", "False", "(1,)")), unsupported, "'<c8'");
   CLORA_EXPECT_ERROR(parsed(with("[('a', '<i4')]", "False", "(2,)")), unsupported, "structured");
-  EXPECT_EQ(parsed(with("'<i4'", "True", "(2,)")).text(), "i32 [2]");  // one dimension has no order
+  EXPECT_EQ(parsed(with("'<i4'", "True", "(2,)")).text(), "i32 [2]");  // 1-D has no order
 }
 
 TEST(Npy, ReadsNoSparseFileOfMostOfTheMemory) {

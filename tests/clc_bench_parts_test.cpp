@@ -1,5 +1,5 @@
-// What clc bench is made of: statistics on samples that are known, amounts, shares of peaks and
-// the picture.
+// The parts of clc bench: statistics on known samples, amounts, fractions of peaks, and the
+// picture.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using testing::Not;
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// A time of `middle`, a few per cent more or less by chance, for each round.
+// A time near `middle` for each round, with random noise of a few per cent.
 std::vector<double> noisy(double middle, std::size_t rounds, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<double> samples(rounds);
@@ -62,7 +62,7 @@ TEST(SampleStatistics, IntervalsHoldTheTrueRatioAndAreTheSameEachTime) {
   EXPECT_ANY_THROW((void)ratio_of_medians(old_times, std::vector<double>{1}));
 }
 
-// Of the intervals of samples that differ by chance alone, about one in twenty leaves 1 out.
+// Of the intervals of samples that differ by chance alone, about one in twenty excludes 1.
 TEST(SampleStatistics, NineteenIntervalsOfTwentyHoldTheRatio) {
   int held = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
@@ -74,7 +74,7 @@ TEST(SampleStatistics, NineteenIntervalsOfTwentyHoldTheRatio) {
   EXPECT_LE(held, 100);
 }
 
-// A machine that becomes ten times slower half-way hits both of a pair.
+// A machine that becomes ten times slower half-way affects both times of a pair.
 TEST(SampleStatistics, KeepsPairsTogether) {
   std::vector<double> old_times, new_times;
   for (int i = 0; i < 101; ++i) {
@@ -140,7 +140,7 @@ RooflinePeaks some_peaks() {
   return peaks;
 }
 
-// The number after `name` in the n-th element that begins so.
+// The number after `name` in the n-th element that begins with `element`.
 double number_in(const std::string& svg, const std::string& element, int n,
                  const std::string& name) {
   std::size_t at = svg.find(element);
@@ -150,7 +150,7 @@ double number_in(const std::string& svg, const std::string& element, int n,
 }
 
 TEST(RooflinePicture, PutsPointsAsFarBelowTheirRoofAsTheyAre) {
-  // At 1 flop a byte the roof is 1e11, a decade below that of arithmetic.
+  // At 1 flop/byte the roof is 1e11, a decade below the peak of arithmetic.
   const std::string svg = roofline_picture({"k",
                                             "d",
                                             some_peaks(),

@@ -1,5 +1,5 @@
-// clc bench as a person uses it, with a kernel, a slow one that does fifty times as much, and peaks
-// that are known.
+// clc bench as a user runs it: a kernel, a slow kernel that does fifty times as much work, and
+// known peaks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ __kernel void saxpy(int n, float a, __global const float* x, __global float* y) 
   if (i < n) y[i] = a * x[i];
 }
 )";
-// The same results after 50 PARTS times the arithmetic; one more in y[3] with WRONG.
+// Computes the same results with 50 PARTS times the arithmetic. With WRONG, y[3] is larger by 1.
 constexpr const char* kSlowSaxpy = R"(
 __kernel void saxpy(int n, float a, __global const float* x, __global float* y) {
   const int i = get_global_id(0);
@@ -55,7 +55,7 @@ class ClcBench : public testing::Test {
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
-  // Quickly: what is judged here does not depend on how well it is measured.
+  // Runs briefly: the checks do not depend on the quality of the measurement.
   ProgramResult bench(const std::string& file, std::vector<std::string> more) const {
     std::vector<std::string> arguments{
         "bench", path(file),        "--global", "65536", "--seconds", "0.01",

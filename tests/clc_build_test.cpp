@@ -1,4 +1,4 @@
-// clc build and clc matrix as a person calls them.
+// clc build and clc matrix as a user runs them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ class ClcBuild : public ::testing::Test {
     return test::run_clc(call);
   }
 
-  // Stands before the OpenCL loader.
+  // A library to preload before the OpenCL loader.
   static std::string crashing_compiler() {
     return "LD_PRELOAD=" + test::built_program("tests/libclora_crashing_compiler.so").string();
   }

@@ -1,4 +1,4 @@
-// clc cache warm: what it has built is all that a first training run and a first generation need.
+// clc cache warm builds everything that a first training run and a first generation need.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ class ClcCacheWarm : public testing::TestWithParam<test::TinyModel> {
 
   fs::path cache() const { return folder_ / "cache"; }
 
-  // As clora's own commands, with what the cache tells of itself.
+  // The configuration of clora's own commands, with a count of each metric that the cache reports.
   ContextConfig watched(std::map<std::string, int>& told) const {
     ContextConfig config = config_from_environment();
     config.precision = Precision::automatic;
@@ -62,7 +62,7 @@ class ClcCacheWarm : public testing::TestWithParam<test::TinyModel> {
     return config;
   }
 
-  // Records of all lengths up to 40, of which some tokens count.
+  // Records of various lengths up to 40. All tokens except the first are labelled.
   Records records(std::int32_t count) const {
     Records all;
     for (std::int32_t r = 0; r < count; ++r) {
@@ -122,11 +122,11 @@ TEST_P(ClcCacheWarm, BuildsNothingASecondTime) {
   const auto first = warm({"--for", "generate"}).json_lines().at(0);
   const auto second = warm({"--for", "generate"}).json_lines().at(0);
   EXPECT_EQ(second["built"], 0);
-  EXPECT_GT(second["found"], 5);  // not the portable kernels that self-tests compared with once
+  EXPECT_GT(second["found"], 5);  // excludes the portable references of self-tests
   EXPECT_LE(second["found"], first["built"]);
   EXPECT_EQ(files_in(cache() / "programs"), first["built"]);
   const auto all = warm().json_lines().at(0);
-  EXPECT_GT(all["built"], 0);  // what training needs besides
+  EXPECT_GT(all["built"], 0);  // what training needs in addition
 }
 
 class ClcCacheWarmErrors : public testing::Test {};

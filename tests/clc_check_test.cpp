@@ -1,4 +1,5 @@
-// clc check: what it must find in kernels that are wrong on purpose, and nothing in good ones.
+// clc check: the errors that it must find in deliberately wrong kernels, and no errors in correct
+// ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// clc disasm: instructions stand under the lines that they come from, and two versions compare.
+// clc disasm lists instructions below the source lines that they come from, and compares two
+// versions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

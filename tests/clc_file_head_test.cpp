@@ -1,4 +1,4 @@
-// What a kernel file says to clc, and what compilers say of it.
+// The directives in the head of a kernel file, and the diagnostics of compilers.
 #include "tools/clc/file_head.hpp"
 
 #include <gmock/gmock.h>

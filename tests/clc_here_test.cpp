@@ -1,4 +1,4 @@
-// What clc says of this machine: devices, doctor, cache; and embed, which needs no device.
+// clc's reports about this machine: devices, doctor, cache; and embed, which needs no device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class ClcHere : public ::testing::Test {
         {.arguments = std::move(arguments), .environment = std::move(environment)});
   }
 
-  // Leaves a program in the cache: that of the roofline peaks, or any that clora builds.
+  // Leaves a program in the cache: the one of the roofline peaks, or any other that clora builds.
   std::filesystem::path fill_cache() const {
     const auto done = clc({"devices", "--device", device(), "--measure"}, {"CLORA_SELF_TEST=0"});
     EXPECT_EQ(done.exit_code, 0) << done.err;

@@ -1,4 +1,4 @@
-// Figures of kernels, occupancy and budgets, as clc stats tells them.
+// Figures of kernels, occupancy and budgets, as clc stats reports them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Of ptxas 12.9; `helper` is no kernel, and its stack is not scale's.
+// Output of ptxas 12.9. `helper` is not a kernel, and its stack is not part of scale's.
 constexpr const char* kPtxasLog = R"(ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'scale' for 'sm_80'
 ptxas info    : Function properties for scale
@@ -139,7 +139,7 @@ KernelFigures kernel_of(std::size_t registers, std::size_t local_bytes, std::siz
   return kernel;
 }
 
-// The values of NVIDIA's occupancy calculator.
+// The values are those of NVIDIA's occupancy calculator.
 TEST(Occupancy, OfNvidiaIsTheLeastOfWhatRegistersLocalMemoryAndGroupsAllow) {
   const Target &a100 = target_named("sm_80"), &rtx = target_named("sm_86");
   EXPECT_EQ(occupancy_of(kernel_of(32, 0, 256), a100), (Occupancy{64, 64, "", false}));
@@ -151,7 +151,7 @@ TEST(Occupancy, OfNvidiaIsTheLeastOfWhatRegistersLocalMemoryAndGroupsAllow) {
   EXPECT_EQ(occupancy_of(kernel_of(32, 0, 1024), rtx), (Occupancy{32, 48, "groups", false}));
 }
 
-// The values of LLVM's getOccupancyWithNumVGPRs and getOccupancyWithNumSGPRs.
+// The values are those of LLVM's getOccupancyWithNumVGPRs and getOccupancyWithNumSGPRs.
 TEST(Occupancy, OfAmdIsWavesBySimdOfEachGeneration) {
   EXPECT_EQ(occupancy_of(kernel_of(24, 0, 64), target_named("gfx906"))->resident, 10U);
   EXPECT_EQ(occupancy_of(kernel_of(25, 0, 64), target_named("gfx906"))->resident, 9U);
@@ -165,7 +165,7 @@ TEST(Occupancy, OfAmdIsWavesBySimdOfEachGeneration) {
 }
 
 TEST(Occupancy, WithoutRegistersIsNotKnown) {
-  // By a GPU's own name, which has no letter.
+  // Looked up by the GPU's own name, which has no letter at the end.
   EXPECT_EQ(occupancy_on("sm_90", kernel_of(64, 0, 256)),
             occupancy_of(kernel_of(64, 0, 256), target_named("sm_90a")));
   EXPECT_EQ(occupancy_on("sm_89", kernel_of(32, 0, 32)), (Occupancy{24, 48, "groups", false}));

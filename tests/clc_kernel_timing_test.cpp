@@ -1,4 +1,4 @@
-// Times of single launches, of a kernel that counts them, and what the call states about them.
+// Times of single launches of a kernel that counts them, and costs stated by argument names.
 #include "tools/clc/kernel_timing.hpp"
 
 #include <gmock/gmock.h>
@@ -71,7 +71,7 @@ TEST_F(ClcKernelTiming, FillsTheCachesBetweenColdLaunchesAndCountsOnlyTheKernel)
   KernelTimer timer(context_, CacheState::cold);
   const double seconds = timer.time_once(call_);
   EXPECT_EQ(launches(), 1);
-  // Tens of megabytes and 250 numbers.
+  // Flushing the caches writes tens of megabytes; the kernel handles 250 numbers.
   EXPECT_GT(timer.spent_seconds(), 2 * seconds);
   EXPECT_GE(flush_bytes(context_), std::size_t{1} << 20);
 }
@@ -83,7 +83,7 @@ TEST_F(ClcKernelTiming, LetsTwoCallsTakeTurns) {
       time_in_turns({first, call_}, {second, other}, {.seconds = 1e-12, .least = 6, .most = 6});
   EXPECT_EQ(times.first.size(), 6U);
   EXPECT_EQ(times.second.size(), 6U);
-  EXPECT_EQ(launches(), 2 + 2 * 6);  // warm: one before each that is timed
+  EXPECT_EQ(launches(), 2 + 2 * 6);  // warm: one launch before each timed one
   EXPECT_EQ(other.read("launches").value(0), 2 + 2 * 6);
 }
 

@@ -1,4 +1,4 @@
-// clc lint of files: what clang says, sets of options, exceptions, and the command itself.
+// clc lint on files: clang's diagnostics, sets of options, exceptions, and the command itself.
 #include <gmock/gmock.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// The rules of clc lint: each with a kernel that breaks it and one that does not.
+// The rules of clc lint, each with a kernel that breaks it and one that does not.
 #include <gmock/gmock.h>
 
 #include "tests/support/lint_folder.hpp"
@@ -14,7 +14,7 @@ using testing::Not;
 
 class ClcLint : public test::LintFolder {};
 
-// A kernel of 64 items: its lines begin with 2.
+// A kernel with a work-group of 64. The body begins at line 2.
 std::string group_kernel(const std::string& body) {
   return "__attribute__((reqd_work_group_size(64, 1, 1)))"
          " __kernel void k(__global float* y, uint n) {\n" +

@@ -1,4 +1,5 @@
-// clc new: what it writes builds, passes lint and its own test, and nothing is ever overwritten.
+// clc new: the files that it writes build, pass lint and pass their own test; it never overwrites a
+// file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ fs::path source_folder() {
   return source == nullptr ? "." : source;
 }
 
-// A tree of clora's modules as far as a family needs them.
+// A source tree with as much of clora's modules as a family needs.
 class ClcNew : public testing::Test {
  protected:
   ClcNew() {
@@ -53,14 +54,14 @@ class ClcNew : public testing::Test {
     return all;
   }
 
-  // The sources that the new ones include, and theirs.
+  // Copies the sources that the new files include, transitively.
   void copy_sources() const {
     for (const char* top_folder : {"cl", "runtime", "ops", "lora", "model", "tests/support",
                                    "tests/reference", "bench/support"}) {
       fs::copy(source_folder() / top_folder, folder_ / top_folder, fs::copy_options::recursive);
     }
   }
-  // As CMake would against the libraries of this build (tests/CMakeLists.txt).
+  // Compiles as CMake does, against the libraries of this build (tests/CMakeLists.txt).
   ProgramResult compile(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(),
                      {"-I", folder_.path().string(), "-I", source_folder().string()});
@@ -119,7 +120,7 @@ TEST_F(ClcNew, ItsOpPassesItsOwnTestAsItIsAndItsBenchCompiles) {
   const ProgramResult passed =
       test::run_program(program, {.arguments = {}, .environment = {kernels}});
   EXPECT_EQ(passed.exit_code, 0) << passed.out;
-  // The test looks at the kernel: one that computes something else fails it.
+  // The test checks the kernel: a kernel that computes something else fails it.
   std::string text = test::read_whole_file(path("cl/scaled_shift.cl"));
   const std::size_t at = text.find("fma(alpha, x[i], beta)");
   ASSERT_NE(at, std::string::npos);

@@ -1,5 +1,5 @@
-// clc replay: what a run wrote runs alone and gives the same, a changed kernel does not, and other
-// commands take the folder as a call.
+// clc replay: a captured launch runs alone with the same result, a changed kernel gives another
+// one, and other commands accept the folder as a call.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,8 +20,8 @@ using nlohmann::json;
 using test::ProgramResult;
 using testing::HasSubstr;
 
-// y = by x + shift + the sum of a group's x, in place where y is x; counts in the last element of
-// `count`, whose begin is the shift.
+// y = by x + shift + the sum of a group's x, in place if y is x. `shift` is the first element of a
+// tensor, and `count`, the number of launches, is its last one.
 constexpr const char* kScale =
     "// scale\n//! clc: tune GROUP={16,32}\n#include \"times.clh\"\n"
     R"(
@@ -49,7 +49,7 @@ class ClcReplay : public testing::Test {
     capture_scale();
   }
 
-  // The second launch of three, with all kinds of arguments.
+  // Captures the second of three launches, with all kinds of arguments.
   void capture_scale() {
     ContextConfig config = config_from_environment();
     config.kernel_folders = {folder_.path()};
@@ -160,7 +160,7 @@ TEST_F(ClcReplay, IsACallForCheck) {
 }
 
 TEST_F(ClcReplay, IsBuiltWithTheOptionsOfItsRunByOtherCommands) {
-  const ProgramResult result = clc({"build", launch()});  // its head has no GROUP
+  const ProgramResult result = clc({"build", launch()});  // its file head has no GROUP
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
 }
 

@@ -1,5 +1,5 @@
-// clc run as a person uses it: kernels that know nothing of this project, by their arguments'
-// names.
+// clc run as a user runs it: kernels that are independent of this project, with arguments given by
+// name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ class ClcRun : public testing::Test {
     return test::run_clc(arguments);
   }
 
-  // saxpy with these arguments and no others.
+  // Runs saxpy with these arguments only.
   std::string error_of(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {"--global", "16"});
     const ProgramResult result = run("saxpy.cl", arguments);
@@ -179,7 +179,7 @@ TEST_F(ClcRun, RefusesAGridThatIsNoMultipleOfItsGroup) {
 TEST_F(ClcRun, SaysWhichFileIsMissing) {
   const ProgramResult result = run(
       "saxpy.cl", {"--kernel", "count", "--global", "1", "--arg", "y=nowhere.npy", "--arg", "0=1"});
-  EXPECT_EQ(result.exit_code, 2);  // given twice
+  EXPECT_EQ(result.exit_code, 2);  // an argument is given twice
   EXPECT_THAT(run("nowhere.cl", {"--global", "1"}).err, HasSubstr("there is no"));
 }
 

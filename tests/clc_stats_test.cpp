@@ -1,5 +1,5 @@
-// clc stats, as a person calls it: kernels compile for GPUs that are not here, budgets hold or
-// miss.
+// clc stats as a user runs it: kernels compile for GPUs that are not present, and budgets are met
+// or exceeded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ constexpr const char* kOfflineTargets = "sm_80,sm_86,sm_90a,gfx906,gfx90a,gfx103
 
 class ClcStats : public test::ClangFolder {
  protected:
-  // Of every kernel on every target that is not here.
+  // The builds of every kernel for every offline target.
   static nlohmann::json builds(const std::string& file, const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments{"stats", file, "--json", "--target", kOfflineTargets};
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -31,7 +31,7 @@ class ClcStats : public test::ClangFolder {
   }
 };
 
-// Three kernels as others write them, of no style of ours.
+// Three kernels in the style of other projects.
 constexpr const char* kReduction = R"(
 #pragma OPENCL EXTENSION cl_khr_global_int32_base_atomics : enable
 #ifndef WG
@@ -123,7 +123,7 @@ __attribute__((reqd_work_group_size(16, 4, 1))) __kernel void tile(__global floa
   }
 }
 
-// So many values live at once that no group of 1024 items has the registers.
+// So many values are live at once that a group of 1024 items does not have the registers.
 TEST_F(ClcStats, AMissedBudgetIsExitCodeOneAndALine) {
   const std::string file = write("live.cl",
                                  R"(//! clc: budget of live on gfx90a registers<=32 spills=0
@@ -183,7 +183,8 @@ TEST_F(ClcStats, AMistakeInTheTextIsNamedByFileAndLineOnEveryTarget) {
   EXPECT_THAT(result.out, HasSubstr("undeclared identifier 'nothing'"));
 }
 
-// Hopper's instructions are comments until the target is sm_90a; ptxas is a script that looks.
+// Hopper's instructions are comments unless the target is sm_90a. ptxas is replaced by a script
+// that checks this.
 TEST_F(ClcStats, HopperInstructionsReachPtxasForHopperAlone) {
   const std::string ptxas = write("ptxas", R"(#!/bin/sh
 grep -q '^.target sm_90a,' "$3" && grep -q '^[^/]*wgmma.fence' "$3" &&
@@ -209,7 +210,7 @@ __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void fence(__global fl
   EXPECT_EQ(builds.at(1).at("kernels").at(0).at("occupancy").at("resident"), 12);
 }
 
-// ptxas grants a declared array 48 KiB; a driver, what the device has.
+// ptxas limits a declared array to 48 KiB; a driver allows what the device has.
 TEST_F(ClcStats, LargeLocalMemoryIsCountedPastWhatPtxasGrants) {
   const std::string ptxas = write("ptxas", R"sh(#!/bin/sh
 grep -q '^[[:space:]]*.shared .*\[65536\]' "$3" &&

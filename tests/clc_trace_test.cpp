@@ -1,4 +1,4 @@
-// clc trace on traces whose sums are known.
+// clc trace on traces with known sums.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

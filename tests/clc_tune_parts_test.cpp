@@ -1,4 +1,4 @@
-// The parts of clc tune: the space, the order of search, what is remembered; and expressions.
+// The parts of clc tune: the space, the search order, the record of results, and expressions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ TEST(ClcTuneSpace, TakesItsValuesOutOfOptionsAndPutsOthersIn) {
   EXPECT_EQ(options_with("-DT=float", {{"WG", 8}}), "-DT=float -D WG=8");
 }
 
-// How long each candidate takes: a valley with its lowest place at (64, 8).
+// The time of each candidate: a valley with its minimum at (64, 8).
 double seconds_of(const std::vector<std::int64_t>& values) {
   return 1.0 / static_cast<double>(values[0]) + static_cast<double>(values[1]) / 1000;
 }
@@ -169,7 +169,7 @@ TEST(ClcTuneRecord, GoesOnWhereARunEnded) {
     TuneRecord record(folder / "record.json", "a kernel");
     record.put(a, {.end = TrialEnd::timed, .why = {}, .seconds = 0.5});
     record.put(b, {.end = TrialEnd::wrong, .why = "y differs", .seconds = 0});
-    record.put(c, {});  // the process dies here
+    record.put(c, {});  // the process dies at this point
   }
   const TuneRecord again(folder / "record.json", "a kernel");
   EXPECT_EQ(again.resumed(), 3U);

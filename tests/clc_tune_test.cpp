@@ -1,4 +1,4 @@
-// clc tune as a person uses it: a kernel with good, slow, wrong and refused candidates.
+// clc tune as a user runs it: a kernel with good, slow, wrong and refused candidates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-// HARD repeats the work; its sum is the same. WG 3 is left out by the condition, 5 does not build,
-// KIND 1 gives other results.
+// HARD repeats the work without changing its sum. The condition excludes WG 3, WG 5 does not build,
+// and KIND 1 gives other results.
 constexpr const char* kKernel = R"(// twice: y = 2 x
 //! clc: build WG=16 HARD=40 KIND=0
 //! clc: grid ceil(n/WG)*WG by WG
@@ -104,7 +104,7 @@ TEST_F(ClcTune, ComparesWithAFileThatIsGiven) {
   EXPECT_THAT(result.err, HasSubstr("untuned,"));
 }
 
-// bf16, which NumPy lacks, lies in files as its 16 bits.
+// NumPy has no bf16, so files hold its 16 bits.
 TEST_F(ClcTune, ComparesBf16WithAFile) {
   test::write_whole_file(folder_ / "halves.cl",
                          "// halves\n//! clc: build WG=8\n//! clc: tune WG={8,16}\n"

@@ -1,4 +1,4 @@
-// Where launches may count on co-resident work-groups, and that no other kernel waits for groups.
+// When launches may rely on co-resident work-groups, and that no other kernel has a grid barrier.
 #include "ops/co_resident_groups.hpp"
 
 #include <gmock/gmock.h>
@@ -76,7 +76,7 @@ class CoResidentGroupsOnPocl : public testing::Test {
   }
 };
 
-// Two launches that wait might each hold some of the threads for ever.
+// Two launches with a grid barrier could each hold some of the threads and wait indefinitely.
 TEST_F(CoResidentGroupsOnPocl, AreThoseOfOneContextAtATime) {
   auto first = std::make_unique<Context>(for_cpus());
   Context second(for_cpus());
@@ -99,7 +99,7 @@ TEST_F(CoResidentGroupsOnPocl, AContextThatCouldNotHaveThemKeepsThemFromNobody) 
   EXPECT_EQ(co_resident_groups(context), context.device().compute_units);
 }
 
-// Sets a variable of the environment for a test.
+// Sets an environment variable for the duration of a test.
 class Environment {
  public:
   Environment(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
@@ -124,7 +124,7 @@ TEST(SharedUnits, AreSeenByTheControlPipeOfMpsAndByItsLimit) {
   EXPECT_TRUE(processes_share_units(gpu(MatrixUnit::wgmma)));
 }
 
-// A new kernel with a grid barrier must be decided by the policy above, too, and have a flag.
+// A new kernel with a grid barrier must follow the policy above and have a flag.
 TEST(GridBarriers, AreInTheKernelsThatDecodeInOneLaunchAlone) {
   std::vector<std::string> with_barrier;
   const char* source = std::getenv("CLORA_SOURCE_DIR");

@@ -1,4 +1,4 @@
-// The page of clora bench: well-formed, whole in itself, with every row.
+// The page of clora bench is well-formed and self-contained, and holds every row.
 #include "tests/support/bench_results_by_hand.hpp"
 #include "tools/clora/bench_charts.hpp"
 #include "tools/clora/bench_page.hpp"
@@ -66,7 +66,7 @@ TEST(BenchCharts, DrawSharesWhereAllAreKnownAndTimesElse) {
               HasSubstr(">100 %<"));
   const std::string times = chart({repetition("a/fused/f32/1", 5, 50), repetition("a/x", 40)});
   EXPECT_THAT(times, AllOf(HasSubstr(">40.0 us<"), Not(HasSubstr(">100 %<"))));
-  // The whole width of 320 for the longest, an eighth of it for the other.
+  // The longest time has the full width of 320, the other one an eighth of it.
   EXPECT_THAT(times, AllOf(HasSubstr("width=\"320.0\""), HasSubstr("width=\"40.0\"")));
 }
 

@@ -1,4 +1,4 @@
-// The parts of clora bench: results read, verdicts, the table.
+// The parts of clora bench: reading results, verdicts, and the table.
 #include "runtime/error.hpp"
 #include "tests/support/bench_results_by_hand.hpp"
 #include "tools/clora/bench_table.hpp"
@@ -117,7 +117,7 @@ TEST(StudentT, EqualsPublishedQuantiles) {
   EXPECT_NEAR(student_t(0.5, 3), 0.764892, 1e-4);
 }
 
-// The figures are those of another implementation of Welch's interval on the logarithms.
+// The expected values are from another implementation of Welch's interval on the logarithms.
 TEST(RatioInterval, IsWelchsOfTheLogarithms) {
   const std::vector<double> before{100, 102, 98, 101, 99};
   const RatioInterval faster = ratio_interval(before, std::vector<double>{90, 93, 88, 91, 89});
@@ -176,7 +176,7 @@ TEST(MachineChange, TellsOfAnotherDeviceAndOfPeaksThatMoved) {
   EXPECT_THAT(machine_change(parsed(before), parsed(after)), SizeIs(0));
   after["context"]["device"] = "another";
   after["context"]["ceiling_fma_gflops"] = "180";
-  after["context"]["ceiling_copy_gbps"] = "20.5";  // within a twentieth
+  after["context"]["ceiling_copy_gbps"] = "20.5";  // differs by less than 5 %
   EXPECT_THAT(machine_change(parsed(before), parsed(after)),
               ElementsAre("the device was 'a <fast> & small device' and is 'another'",
                           "the machine's own f32 peak is 0.90 of what it was"));

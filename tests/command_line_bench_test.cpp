@@ -1,4 +1,5 @@
-// clora bench around a clora_bench that measures nothing: found, run, interrupted, shown.
+// clora bench with a clora_bench that measures nothing: finding it, running it, interrupting it,
+// and showing its results.
 #include <chrono>
 
 #include "tests/support/bench_results_by_hand.hpp"
@@ -44,7 +45,7 @@ TEST_F(BenchProgram, IsFoundBesideThisOneThenInTheBuildTreeThenInPath) {
 }
 
 TEST_F(BenchProgram, ThatIsNotThereIsAnErrorThatTellsHowToBuildIt) {
-  std::filesystem::create_directories(folder / "clora_bench");  // a folder is no program
+  std::filesystem::create_directories(folder / "clora_bench");  // a folder is not a program
   try {
     find_bench_program(folder.path(), folder.path().string());
     ADD_FAILURE();
@@ -68,8 +69,7 @@ TEST_F(BenchProgram, GivesItsLinesItsErrorsAndItsExitCode) {
   EXPECT_EQ(test::read_whole_file(folder / "errors"), "two\n");
 }
 
-// The program clora beside a clora_bench that lists two benches and writes what was measured
-// before.
+// The program clora next to a clora_bench that lists two benches and writes stored results.
 class BenchCommand : public BenchProgram {
  protected:
   BenchCommand() {
@@ -115,7 +115,7 @@ TEST_F(BenchCommand, RunsTheBenchesAndShowsATable) {
             HasSubstr("--benchmark_min_time=0.02\n")));
 }
 
-// Google Benchmark writes the mean of a figure that a bench lacks as NaN.
+// Google Benchmark writes NaN as the mean of a counter that a bench lacks.
 TEST_F(BenchCommand, ShowsAndWritesResultsThatHoldNotANumber) {
   std::string measured = many_rows().dump();
   const std::string_view first = "\"benchmarks\":[";

@@ -1,4 +1,4 @@
-// Configuration files: what a run writes is what it reads, and what is wrong in one is named.
+// Configuration files: a run can read the file that it writes, and errors name the fault.
 #include "tools/command_line/config_file.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The program clora: what it says of records and chat templates.
+// The messages of the program clora about records and chat templates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What the program says where there is no OpenCL device: why, and what to do about it.
+// The program's message if there is no OpenCL device: the reason, and what to do about it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ class WithoutADevice : public testing::Test {
   void add_driver(const char* name, const std::string& content) {
     test::write_whole_file(vendors() / name, content);
   }
-  // pocl as this machine has it; false where it has none.
+  // Adds pocl as installed on this machine. Returns false if it is not installed.
   bool add_pocl() {
     const fs::path installed = "/etc/OpenCL/vendors/pocl.icd";
     if (fs::exists(installed)) fs::copy(installed, vendors() / "pocl.icd");
@@ -73,7 +73,7 @@ TEST_F(WithoutADevice, NamesEachDriverThatDoesNotLoad) {
 }
 
 TEST_F(WithoutADevice, SaysThatADriverLoadsAndHasNone) {
-  add_driver("m.icd", "libm.so.6\n");  // loads, and is no driver
+  add_driver("m.icd", "libm.so.6\n");  // loads, but is not an OpenCL driver
   const ProgramResult result = devices();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("libm.so.6"), HasSubstr("loads but finds no device")));

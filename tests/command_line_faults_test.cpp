@@ -1,4 +1,4 @@
-// Commands that fail: what was there before stays, and the message says what to do.
+// Commands that fail: earlier files remain, and the message names a remedy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -58,7 +58,7 @@ class CommandLineFaults : public testing::Test {
     return files;
   }
 
-  // The float at `index` of the tensor data of a safetensors file.
+  // Writes the float at `index` of the tensor data in a safetensors file.
   void write_float(const std::string& file, std::size_t index, float value) const {
     std::string bytes = test::read_whole_file(folder / file);
     std::uint64_t header = 0;
@@ -127,7 +127,7 @@ TEST_F(CommandLineFaults, ASecondTrainingInTheFolderIsRefusedAndTheFirstGoesOn) 
   EXPECT_THAT(second.err, AllOf(HasSubstr("is in use by another training (process "),
                                 HasSubstr("choose another --adapter-out")));
   EXPECT_NE(first.read_line(), "");
-  EXPECT_EQ(first.end_by(SIGHUP), 1);  // a terminal that is closed saves, as Ctrl-C does
+  EXPECT_EQ(first.end_by(SIGHUP), 1);  // closing the terminal saves the adapter, as Ctrl-C does
   EXPECT_TRUE(std::filesystem::exists(folder / "a/adapter_model.safetensors"));
   EXPECT_THAT(test::read_whole_file(folder / "a/log.jsonl"), HasSubstr("\"stopped\":true"));
 }
@@ -152,7 +152,7 @@ TEST_F(CommandLineFaults, AnAdapterThatIsGivenKeepsItsRankAndTheRest) {
   }
   EXPECT_EQ(from_it({}).exit_code, 0);
   EXPECT_EQ(from_it({"--rank", "2", "--alpha", "6", "--target-modules", "q_proj"}).exit_code, 0);
-  // What the run writes down is no rank of its own, so it can be run again.
+  // The configuration that the run writes has no rank, so the run can be repeated with it.
   EXPECT_THAT(test::read_whole_file(folder / "b/run.toml"),
               AllOf(Not(HasSubstr("\nrank =")), HasSubstr("adapter-init")));
   EXPECT_EQ(run_clora({"train", "--config", at("b/run.toml"), "--adapter-out", at("c")}).exit_code,
@@ -168,11 +168,11 @@ TEST_F(CommandLineFaults, AChatMessageThatIsTooLongIsLeftOutAndTheConversationGo
   const auto plain = chat("ab\n").json_lines();
   ASSERT_THAT(plain, SizeIs(1));
   const ProgramResult result = chat(std::string(5000, 'q') + "\nab\n");
-  EXPECT_EQ(result.exit_code, 1);  // not every message got its reply
+  EXPECT_EQ(result.exit_code, 1);  // one message got no reply
   const auto lines = result.json_lines();
   ASSERT_THAT(lines, SizeIs(2));
   EXPECT_THAT(lines[0].at("error").get<std::string>(), HasSubstr("there is space for 63"));
-  EXPECT_EQ(lines[1].at("ids"), plain[0].at("ids"));  // as if it had not been sent
+  EXPECT_EQ(lines[1].at("ids"), plain[0].at("ids"));  // as if the long message had not been sent
   EXPECT_THAT(result.err, HasSubstr("the message is left out"));
 }
 
@@ -205,7 +205,7 @@ TEST_F(CommandLineFaults, AFailedFuseLeavesWhatIsAtOut) {
                      "--adapter", at("a"), "--out", at("fused"), "--overwrite"}});
   EXPECT_EQ(limited.exit_code, 1) << limited.err;  // an error, not the signal's 153
   EXPECT_TRUE(files_of("fused") == before);
-  // Nothing half-made lies about.
+  // No partial files remain.
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("partial")));
   }

@@ -1,5 +1,5 @@
-// The first start of the program on a machine, and a start on damaged caches of the driver: what a
-// person sees. Each of these starts compiles its kernels.
+// The first start of the program on a machine, and a start with a damaged driver cache, as a user
+// sees them. Each of these starts compiles its kernels.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,13 +59,13 @@ std::size_t count_of(std::string_view words, std::string_view text) {
   return count;
 }
 
-// The second one finds everything compiled.
+// The second start finds all kernels compiled.
 TEST_F(FirstStart, SaysOnceThatKernelsAreCompiledAndNothingElse) {
   const ProgramResult first = start();
   EXPECT_EQ(first.exit_code, 0);
   const bool is_pocl =
       fs::exists(cache() / "pocl/kernels") && !fs::is_empty(cache() / "pocl/kernels");
-  if (is_pocl || !first.err.empty()) {  // others may need less than a second
+  if (is_pocl || !first.err.empty()) {  // other drivers may need less than a second
     EXPECT_EQ(first.err, std::string(kNotice) + '\n');
   }
   const ProgramResult second = start();
@@ -80,7 +80,7 @@ TEST_F(FirstStart, IsSilentWhereItIsAskedToBe) {
   EXPECT_EQ(quiet.err, "");
 }
 
-// What the program writes to a terminal that is its error stream.
+// The program's output on its error stream if that is a terminal.
 std::string on_a_terminal(const std::vector<std::string>& arguments, const fs::path& cache) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   EXPECT_TRUE(terminal >= 0 && ::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0);
@@ -99,7 +99,7 @@ std::string on_a_terminal(const std::vector<std::string>& arguments, const fs::p
     ::execv(program.c_str(), list.data());
     ::_exit(127);
   }
-  const int held = ::open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);  // until the child has it
+  const int held = ::open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);  // held for the child
   int status = 0;
   EXPECT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
@@ -137,7 +137,8 @@ TEST_F(FirstStart, OnADamagedCacheOfTheDriverIsAsGoodAsAny) {
   EXPECT_EQ(count_of("files were damaged and are removed", after.err), 1U) << after.err;
 }
 
-// The handler that run_program() sets up. A sanitizer handles SIGSEGV itself, so it is left out.
+// Tests the handler that run_program() installs. A sanitizer handles SIGSEGV itself, so the test is
+// skipped there.
 TEST_F(FirstStart, AfterACrashEmptiesTheCacheOfTheDriver) {
   const fs::path kept = cache() / "pocl/kernels/AB/CD/kernel.so";
   {

@@ -1,5 +1,5 @@
-// Ctrl-C while the command line loads a model. The signal comes from inside the load, at a chosen
-// transfer, so that no test depends on how fast the load is.
+// Ctrl-C while the command line loads a model. The signal is raised inside the load, at a chosen
+// transfer, so no test depends on the speed of the load.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 #include <dlfcn.h>
@@ -18,11 +18,11 @@
 namespace {
 
 int writes = 0;
-int interrupted_at = 0;  // the transfer to the device at which SIGINT comes; 0: none
+int interrupted_at = 0;  // the transfer to the device that raises SIGINT; 0: none
 
 }  // namespace
 
-// Stands before the OpenCL loader's.
+// Interposes the OpenCL loader's function.
 extern "C" cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
                                        size_t offset, size_t bytes, const void* data,
                                        cl_uint wait_count, const cl_event* wait_list,
@@ -41,7 +41,7 @@ using testing::IsEmpty;
 using testing::Not;
 
 struct Ended {
-  int exit_code = -1;  // 128 + N where signal N ended it
+  int exit_code = -1;  // 128 + N if signal N ended it
   std::string out;
   std::string err;
 };
@@ -50,7 +50,7 @@ class Interrupted : public testing::Test {
  protected:
   Interrupted() { test::write_tiny_chat_model(folder_ / "model"); }
 
-  // `clora generate` in a process of its own, interrupted at the n-th transfer.
+  // Runs `clora generate` in a separate process, interrupted at the n-th transfer.
   Ended generate(int at_write) {
     const pid_t child = ::fork();
     if (child == 0) {

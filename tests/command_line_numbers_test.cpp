@@ -1,5 +1,5 @@
-// Numeric options: every one of every command refuses what is not a number in its range, with the
-// range, and takes the ends of it.
+// Numeric options: every numeric option of every command refuses values outside its range, names
+// the range, and accepts its bounds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-// The value as it is taken, or the refusal in brackets.
+// The accepted value, or the refusal in brackets.
 std::string taken(const CLI::Validator& validator, std::string value) {
   const std::string refusal = validator(value);
   return refusal.empty() ? value : "[" + refusal + "]";
@@ -32,7 +32,7 @@ TEST(NumberOptions, TakeAWholeNumberInItsRangeAndRewriteIt) {
   EXPECT_EQ(taken(number, "1"), "1");
   EXPECT_EQ(taken(number, "64"), "64");
   EXPECT_EQ(taken(number, "+5"), "5");
-  EXPECT_EQ(taken(number, "010"), "10");  // not eight
+  EXPECT_EQ(taken(number, "010"), "10");  // decimal, not octal
 }
 
 TEST(NumberOptions, RefuseWhatIsNoWholeNumberInTheRange) {
@@ -68,7 +68,7 @@ TEST(NumberOptions, CutALongValueInTheMessage) {
   EXPECT_THAT(taken(WholeNumber(1, 2), std::string(10000, '9')).size(), testing::Lt(120U));
 }
 
-// The options of a command that take numbers, by what their validators refuse.
+// The options of a command that take numbers, by their validators' ranges.
 std::vector<std::string> numeric_options(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
@@ -80,8 +80,8 @@ std::vector<std::string> numeric_options(const CLI::App& command) {
   return names;
 }
 
-// Options that hold numbers, by their C++ type; CLI11 writes it into the help where nothing else
-// is.
+// Options that hold numbers, by their C++ type. CLI11 shows that type in the help if an option has
+// no validator.
 std::vector<std::string> unchecked_numbers(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
@@ -103,11 +103,11 @@ TEST(NumberOptions, OfEveryCommandHaveARange) {
   const auto count = [&](const char* name) {
     return numeric_options(*program.get_subcommand(name)).size();
   };
-  EXPECT_GE(count("train"), 17U);  // the walk below is not empty
+  EXPECT_GE(count("train"), 17U);  // the loop below is not empty
   EXPECT_GE(count("generate"), 9U);
 }
 
-// A call that lacks nothing but what the option under test adds.
+// A call that is complete except for the option under test.
 std::vector<std::string> call_of(const std::string& command) {
   std::vector<std::string> call{command};
   if (command != "bench" && command != "devices") call.insert(call.end(), {"--model", "m"});
@@ -124,7 +124,7 @@ TEST(NumberOptions, OfEveryCommandRefuseEveryWrongNumberWithTheirRange) {
   int refused = 0;
   for (const CLI::App* command : program.get_subcommands({})) {
     for (const std::string& option : numeric_options(*command)) {
-      if (option == "--prompt-ids") continue;  // beside --prompt; below
+      if (option == "--prompt-ids") continue;  // conflicts with --prompt; tested below
       for (const char* value :
            {"nan", "inf", "-inf", "1e999", "-1", "18446744073709551617", "1x"}) {
         auto call = call_of(command->get_name());

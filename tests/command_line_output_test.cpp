@@ -1,4 +1,5 @@
-// What the programs print of files, models and other programs cannot steer a terminal.
+// Text from files, models and other programs cannot control the terminal through the programs'
+// output.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,16 +45,16 @@ TEST(Printable, WritesControlCharactersAsTheirBytes) {
 TEST(Printable, WritesBytesThatAreNotUtf8AsTheyAre) {
   EXPECT_EQ(printable("\x9b"
                       "31m"),
-            "\\x9b31m");                                             // CSI in eight bits
-  EXPECT_EQ(printable("\xff\xfe"), "\\xff\\xfe");                    // never a lead
-  EXPECT_EQ(printable("\xc3"), "\\xc3");                             // cut short
-  EXPECT_EQ(printable("\xc0\x9b"), "\\xc0\\x9b");                    // ESC in two bytes
-  EXPECT_EQ(printable("\xe0\x82\x9b"), "\\xe0\\x82\\x9b");           // CSI in three
-  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // a surrogate
-  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // beyond U+10FFFF
+            "\\x9b31m");                                    // CSI as an 8-bit character
+  EXPECT_EQ(printable("\xff\xfe"), "\\xff\\xfe");           // never a lead byte
+  EXPECT_EQ(printable("\xc3"), "\\xc3");                    // truncated
+  EXPECT_EQ(printable("\xc0\x9b"), "\\xc0\\x9b");           // ESC in two bytes (overlong)
+  EXPECT_EQ(printable("\xe0\x82\x9b"), "\\xe0\\x82\\x9b");  // CSI in three bytes (overlong)
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // a surrogate
+  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // above U+10FFFF
 }
 
-// The promise itself, over every pair of bytes in front of a letter.
+// Checks every pair of bytes before a letter.
 TEST(Printable, LetsNoByteThroughThatCouldSteerATerminal) {
   for (int first = 0; first < 256; ++first) {
     for (int second = 0; second < 256; ++second) {
@@ -90,7 +91,7 @@ TEST(Output, LeavesGeneratedTextExactWhereItGoesToAFile) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "a\x1b[31m\xff\r\n");
 }
 
-// What a terminal gets of `text`.
+// The bytes that a terminal receives for `text`.
 std::string on_a_terminal(const std::string& text) {
   int ours = -1;
   const pid_t child = ::forkpty(&ours, nullptr, nullptr, nullptr);

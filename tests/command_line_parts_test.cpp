@@ -1,4 +1,4 @@
-// The parts of the command line that can be looked at without running it.
+// Parts of the command line that can be tested without running it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -110,7 +110,7 @@ TEST(LossPicture, MarksAxesAtRoundNumbers) {
 }
 
 TEST(LossPicture, PutsPointsWhereTheAxesSay) {
-  // The last step lies at the right end of its axis: x = 720 - 24; loss 0 would lie at y = 348.
+  // The last step is at the right end of its axis: x = 720 - 24. Loss 0 would be at y = 348.
   const std::string picture = loss_picture({"run", {{0, 2.0}, {10, 1.0}}, {{10, 1.5}}});
   EXPECT_THAT(picture, HasSubstr("64.0,62.3 696.0,205.1"));
   EXPECT_THAT(picture, HasSubstr("<circle class=\"valid\" cx=\"696.0\""));

@@ -1,4 +1,4 @@
-// The program clora looked into: --profile, --trace, devices --measure.
+// Profiling with the program clora: --profile, --trace, devices --measure.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ class CommandLineProfile : public testing::Test {
     test::write_tiny_chat_model(folder / "model");
     test::write_whole_file(folder / "train.jsonl",
                            R"({"prompt": "say abc:", "completion": " abc"})");
-    // Kept peaks: nothing has to be measured, and the program must use just these.
+    // Stored peaks, so nothing is measured. The program must use exactly these.
     keep_peaks(folder / "cache", select_device(config_from_environment().device), kept);
   }
 
@@ -47,7 +47,7 @@ class CommandLineProfile : public testing::Test {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  // The names of a trace's spans on the tracks of the host (1) or of the device (2).
+  // The names of a trace's spans on the tracks of the host (1) or the device (2).
   std::vector<std::string> spans(const char* file, int process) const {
     const json trace = json::parse(test::read_whole_file(folder / file));
     std::vector<std::string> names;
@@ -83,7 +83,7 @@ TEST_F(CommandLineProfile, TellsTheTimesOfAGenerationAsJson) {
     seconds += op.at("seconds").get<double>();
     commands += op.at("count").get<std::uint64_t>();
     if (!op.contains("of_ceiling")) continue;
-    // Each launch takes at best the longer of moving and computing, so a sum of them at least that.
+    // Each launch takes at least the longer of moving and computing, so their sum is a lower bound.
     const double least =
         std::max(op.at("bytes").get<double>() / 2.5e10, op.at("flops").get<double>() / 1e11);
     EXPECT_GE(op.at("of_ceiling").get<double>() * (1 + 1e-9),
@@ -180,7 +180,7 @@ TEST_F(CommandLineProfile, MeasuresADevicesPeaksWhenAsked) {
     }
     return json();
   };
-  EXPECT_EQ(peaks_of_taken(shown).at("f32_flops_per_s"), 1e11);  // those kept
+  EXPECT_EQ(peaks_of_taken(shown).at("f32_flops_per_s"), 1e11);  // the stored peaks
   const ProgramResult measured = run({"devices", "--json", "--measure"});
   ASSERT_EQ(measured.exit_code, 0) << measured.err;
   EXPECT_NE(peaks_of_taken(measured).at("f32_flops_per_s"), 1e11);

@@ -1,5 +1,5 @@
-// clora train --resume: runs that are longer than planned, and runs that are other ones; and
-// numbers that are none on the command line.
+// clora train --resume: runs extended beyond the plan, and runs that differ; and invalid numbers on
+// the command line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

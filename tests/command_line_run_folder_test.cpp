@@ -1,5 +1,5 @@
-// The folder of a training run: looked at before it is taken, locked, and the earlier run in it
-// there until the new one has saved.
+// The folder of a training run: it is checked before it is used, it is locked, and the earlier run
+// in it remains until the new one has saved.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ class RunFolderTest : public testing::Test {
                       {{"step", step}});
   }
 
-  // A run with all of its files, and a file of somebody else's.
+  // A run with all of its files, and an unrelated file.
   void write_run(const std::string& name) {
     std::filesystem::create_directories(run);
     for (const char* file : {"run.toml", "log.jsonl", "loss.svg", "adapter_config.json",
@@ -156,7 +156,7 @@ TEST_F(RunFolderTest, AKillWhileFilesAreMovedLosesNone) {
   expect_the_old_run();
 }
 
-// Every rename, unlink and write of it is such a moment.
+// The process is killed at every rename, unlink and write.
 TEST_F(RunFolderTest, AKillAtAnyMomentLeavesTheEarlierRunOrOneThatHasSaved) {
   std::size_t moment = 1;
   int restored = 0, replaced = 0;
@@ -171,12 +171,12 @@ TEST_F(RunFolderTest, AKillAtAnyMomentLeavesTheEarlierRunOrOneThatHasSaved) {
              taken.keep();
            }).end();
     { const RunFolder looked(run, "", true); }
-    std::filesystem::remove(run / kLockFile);  // stays after a kill, and locks nothing
+    std::filesystem::remove(run / kLockFile);  // remains after a kill, and locks nothing
     if (content("checkpoint-1/training_state.safetensors") != "none") {
       EXPECT_THAT(names(), ElementsAre("checkpoint-1", "notes.txt")) << moment;
       ++replaced;
     } else {
-      std::filesystem::remove_all(run / "checkpoint-1");  // not whole: nobody reads it
+      std::filesystem::remove_all(run / "checkpoint-1");  // incomplete: nothing reads it
       expect_the_old_run();
       ++restored;
     }
@@ -209,7 +209,7 @@ TEST_F(RunFolderTest, TheLockEndsWithItsProcess) {
     ::raise(SIGKILL);
   });
   EXPECT_TRUE(std::filesystem::exists(run / kLockFile));
-  EXPECT_FALSE(is_taken(run));  // the lock file alone is nothing
+  EXPECT_FALSE(is_taken(run));  // the lock file alone locks nothing
   RunFolder next(run, "", false);
   next.take();
 }

@@ -105,7 +105,7 @@ TEST_F(CommandLineSmolLM2, RepeatsTheFloat64RunsTenStepsInF32) {
   expect_ten_steps("f32", {.loss = 5e-5, .gradient_norm = 3e-4});
 }
 
-// The same where it is the same: on devices without a matrix unit.
+// Automatic precision gives the same results on devices without a matrix unit.
 TEST_F(CommandLineSmolLM2, StaysWithinAPercentOfTheTenStepsInAutoPrecision) {
   expect_ten_steps("auto", {.loss = 1e-2, .gradient_norm = 5e-2});
 }
@@ -116,7 +116,7 @@ TEST_F(CommandLineSmolLM2, LearnsInThreeHundredStepsOfAutoPrecisionWhatItLearnsI
   }
   const double f32 = loss_of_a_long_run("f32", folder / "f32");
   EXPECT_GT(f32, 0.1);
-  EXPECT_LT(f32, 2.5);  // 3.17 before
+  EXPECT_LT(f32, 2.5);  // 3.17 before training
   EXPECT_NEAR(loss_of_a_long_run("auto", folder / "auto"), f32, 0.02 * f32);
   static_cast<void>(loss_of_a_long_run("auto", folder / "again"));
   const auto saved = [&](const char* run) {

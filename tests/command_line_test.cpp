@@ -1,5 +1,5 @@
-// The program clora as a person calls it: help, mistakes, exit codes, streams, small commands.
-// Training and what follows it: command_line_training_test.cpp.
+// The program clora as a user runs it: help, mistakes, exit codes, streams and small commands.
+// command_line_training_test.cpp covers training and what follows it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -146,7 +146,7 @@ TEST_F(CommandLine, APrecisionIsTakenOrRefusedWithThoseThatTheDeviceHas) {
   EXPECT_THAT(result.err, HasSubstr("it can do f32"));
 }
 
-// The small model's weights begin at any byte of its file; these kernels read vectors.
+// The weights of the small model begin at any byte of its file, and these kernels read vectors.
 TEST_F(CommandLine, ThePortableKernelsReadAModelWhereverItsFileHasTheWeights) {
   const ProgramResult result =
       run_clora(test::ProgramCall{.arguments = {"generate", "--model", model, "--prompt", "a"},
@@ -218,7 +218,7 @@ TEST_F(CommandLine, AStopTextEndsTheReplyAndIsCutOff) {
   };
   const std::string whole = generate({}).at("text");
   ASSERT_GE(whole.size(), 4U);
-  // A place where characters begin, so that the stop text is one.
+  // A position at a character boundary, so the stop text is valid UTF-8.
   std::size_t at = 2;
   while ((static_cast<unsigned char>(whole[at]) & 0xC0) == 0x80) ++at;
   const std::string stop = whole.substr(at);

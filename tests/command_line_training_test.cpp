@@ -82,7 +82,7 @@ TEST_F(CommandLineTraining, GoesFromRecordsToAFusedModel) {
       {"fuse", "--model", at("model"), "--adapter", at("a"), "--out", at("fused"), "--json"});
   ASSERT_EQ(fused.exit_code, 0) << fused.err;
   const auto object = fused.json_lines().at(0);
-  const bool rounds = has_matrix_unit(config_from_environment().variant);  // whatever --precision
+  const bool rounds = has_matrix_unit(config_from_environment().variant);  // for every --precision
   EXPECT_LT(object.at("largest_logit_difference").get<double>(),
             (rounds ? 5e-2 : 1e-4) * object.at("largest_logit").get<double>());
 
@@ -205,7 +205,7 @@ TEST_F(CommandLineTraining, CtrlCFinishesTheStepSavesAndSaysHowToGoOn) {
 }
 
 TEST_F(CommandLineTraining, ALossThatIsNotFiniteStopsAndNamesTheStep) {
-  // The decay makes the weights a thousand times larger in each step.
+  // The weight decay makes the weights a thousand times larger in each step.
   const ProgramResult result =
       run_clora(training("a", {"--lr", "10", "--weight-decay", "100", "--steps", "50"}));
   EXPECT_EQ(result.exit_code, 1);

@@ -1,5 +1,5 @@
 // Several Contexts in one process, on one device and on several, used from one thread and from
-// many: none sees anything of another. Run under the thread sanitizer (preset thread).
+// many. They do not affect each other. Run under the thread sanitizer (preset thread).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -21,14 +21,15 @@ constexpr std::size_t kThreads = 4;
 constexpr std::int64_t kRows = 5;
 constexpr std::int64_t kWidth = 64;
 
-// What came out of one round of work.
+// The results of one round of work.
 struct Results {
   std::vector<float> rows;
   std::vector<std::int32_t> ids;
   bool operator==(const Results&) const = default;
 };
 
-// pocl has one device a driver name; asked for before the process's first OpenCL call.
+// pocl creates one device per driver name. The variable must be set before the process's first
+// OpenCL call.
 class ManyContexts : public testing::Test {
  protected:
   static void SetUpTestSuite() { ::setenv("POCL_DEVICES", "pthread basic", 0); }
@@ -37,7 +38,7 @@ class ManyContexts : public testing::Test {
     test::write_tiny_model(folder_.path(), model_.config);
   }
 
-  // A model opened, prompted and asked for six tokens, and rows normed again and again.
+  // Opens a model, processes a prompt, generates six tokens, and applies norms to rows repeatedly.
   Results work(Context& context, const WeightFiles& files) const {
     LanguageModel model(context, files);
     Generator generator(model, nullptr, 32);
@@ -64,7 +65,7 @@ class ManyContexts : public testing::Test {
   test::TinyModel model_;
 };
 
-// Runs f(i) on so many threads at once; throws what one of them threw.
+// Runs f(i) on `count` threads at once. Rethrows an exception of one of them.
 template <class F>
 void on_threads(std::size_t count, F f) {
   std::vector<std::exception_ptr> errors(count);
@@ -85,7 +86,7 @@ void on_threads(std::size_t count, F f) {
 }
 
 TEST_F(ManyContexts, GiveTheSameResultsFromManyThreadsAtOnce) {
-  const WeightFiles files = WeightFiles::open(folder_.path());  // one for all: it is immutable
+  const WeightFiles files = WeightFiles::open(folder_.path());  // shared: it is immutable
   std::vector<Results> results(kThreads);
   on_threads(kThreads, [&](std::size_t i) {
     Context context(config_from_environment());
@@ -107,7 +108,7 @@ TEST_F(ManyContexts, TakeTurnsInOneThread) {
   const std::vector<std::int32_t> prompt{1, 5, 3};
   std::vector<std::int32_t> inner;
   const auto outer = first_generator.generate(prompt, {.max_tokens = 4}, [&](std::int32_t) {
-    inner = second_generator.generate(prompt, {.max_tokens = 4}).ids;  // in the midst of the other
+    inner = second_generator.generate(prompt, {.max_tokens = 4}).ids;  // nested
     return true;
   });
   EXPECT_EQ(outer.ids, inner);
@@ -132,7 +133,7 @@ TEST_F(ManyContexts, WorkOnSeveralDevicesAtOnce) {
   on_threads(devices.size(), [&](std::size_t i) {
     ContextConfig config = config_from_environment();
     config.device = fmt::format("{}", i);
-    config.variant = Variant::portable;  // devices of different kinds compute the same
+    config.variant = Variant::portable;  // gives the same results on devices of different kinds
     Context context(config);
     EXPECT_EQ(context.device().index, static_cast<int>(i));
     results[i] = work(context, files);

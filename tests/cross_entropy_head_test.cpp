@@ -1,4 +1,4 @@
-// record_head_loss against the whole [T, V] in double.
+// record_head_loss against the full [T, V] logits in double.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ struct Problem {
   float weight = 0.125F;
   std::vector<double> loss, dx;
 
-  // x and the head as given; `targets` of all rows.
+  // x and the head as given; `of` holds the targets of all rows.
   Problem(std::int64_t d, std::vector<float> xs, std::vector<float> heads,
           std::vector<std::int32_t> of)
       : rows(std::ssize(of)),
@@ -128,15 +128,15 @@ TEST_P(HeadLoss, HoldsOneChunkOfLogitsOnly) {
   EXPECT_LT(batch.planned_bytes(), 2 * chunk_bytes);
 }
 
-// Values that bf16 holds, so that no variant rounds them.
+// Values that bf16 represents exactly, so no variant rounds them.
 std::vector<float> exact_values(std::int64_t count, std::uint32_t seed) {
   std::vector<float> values = test::random_values(static_cast<std::size_t>(count), seed);
   for (float& value : values) value = std::round(32 * value) / 32;
   return values;
 }
 
-// Logits of which some lie far above all before them: in each chunk of 256 entries, within a tile,
-// and in the last entry. They are multiplied by 0 to 4, row after row, so that neighbours differ.
+// Some logits are far above all earlier ones: in each chunk of 256 entries, within a tile, and in
+// the last entry. They are multiplied by 0 to 4, row by row, so neighbouring rows differ.
 Problem with_large_losses(std::int64_t rows, std::int64_t vocabulary) {
   constexpr std::int64_t kWidth = 40;
   std::vector<float> x = exact_values(rows * kWidth, 1);
@@ -159,10 +159,10 @@ struct LossAndGradients {
 };
 
 struct Way {
-  std::int64_t entries = 256;  // of the vocabulary in a chunk
+  std::int64_t entries = 256;  // of the vocabulary, per chunk
   bool gradient = true;
   DType type = DType::f32;  // of x
-  Tensor head = {};         // in place of the problem's, in f32
+  Tensor head = {};         // replaces the problem's f32 head
 };
 LossAndGradients run_by_chunks(Context& context, const Problem& p, Way way = {}) {
   const auto& [entries, gradient, type, given] = way;
@@ -182,8 +182,8 @@ LossAndGradients run_by_chunks(Context& context, const Problem& p, Way way = {})
   return {loss.values(), gradient ? dx.values() : std::vector<float>()};
 }
 
-// In chunks of a tile, of several, and all at once: few rows are multiplied in split-K
-// slices of a chunk.
+// In chunks of one tile, of several tiles, and in a single chunk. With few rows, the products use
+// split-K slices of a chunk.
 TEST_P(HeadLoss, IsRightHoweverFarTheTargetLiesBelowTheLargestLogit) {
   struct Case {
     std::int64_t rows, vocabulary, entries;
@@ -203,8 +203,9 @@ TEST_P(HeadLoss, IsRightHoweverFarTheTargetLiesBelowTheLargestLogit) {
   }
 }
 
-// A first chunk's sum just small enough to be kept relative to the target's logit, then a logit so
-// much larger that no float is the factor between the two references; and a third chunk.
+// The first chunk's sum is just small enough to be kept relative to the target's logit. Then comes
+// a logit so much larger that the factor between the two references is not representable as a
+// float; and a third chunk.
 TEST_P(HeadLoss, KeepsWhatTheChunkBeforeAMuchLargerLogitHeld) {
   constexpr std::int64_t kRows = 20, kWidth = 8, kVocabulary = 600;
   std::vector<float> x(kRows * kWidth), head = exact_values(kVocabulary * kWidth, 2);
@@ -215,7 +216,7 @@ TEST_P(HeadLoss, KeepsWhatTheChunkBeforeAMuchLargerLogitHeld) {
   const Problem p(kWidth, std::move(x), std::move(head), std::vector<std::int32_t>(kRows, 5));
   const LossAndGradients got = run_by_chunks(context(), p);
   test::expect_close(got.loss, p.loss, 2e-6, "loss");
-  // Column 0 is so large that it would hide what happens to the others.
+  // Column 0 is so large that it would hide errors in the others.
   const auto others = [](const auto& all) {
     auto chosen = all;
     for (std::size_t i = 0; i < chosen.size(); i += kWidth) chosen[i] = 0;
@@ -224,7 +225,7 @@ TEST_P(HeadLoss, KeepsWhatTheChunkBeforeAMuchLargerLogitHeld) {
   test::expect_close(others(got.dx), others(p.dx), 4e-3, "dx");
 }
 
-// Whose rows must be rounded or padded first, a chunk of the vocabulary at a time.
+// These heads must first be rounded or padded, one chunk of the vocabulary at a time.
 TEST_P(HeadLoss, TakesHeadsOfOtherTypesAndOddWidths) {
   for (const auto& [type, width] :
        std::vector<std::pair<DType, std::int64_t>>{{DType::f32, 37},

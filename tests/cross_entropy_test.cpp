@@ -19,7 +19,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 class CrossEntropy : public test::OpTest {};
 INSTANTIATE_TEST_SUITE_P(Variants, CrossEntropy, test::all_variants(), test::variant_name);
 
-// Targets over the whole row, its ends among them; every fifth is not labelled.
+// Targets over the full row, including both ends. Every fifth row is not labelled.
 std::vector<std::int32_t> some_targets(std::int64_t rows, std::int64_t vocabulary) {
   std::vector<std::int32_t> targets(static_cast<std::size_t>(rows));
   for (std::int64_t t = 0; t < rows; ++t) {
@@ -47,7 +47,8 @@ struct Problem {
 TEST_P(CrossEntropy, TakesLogitsOfMinusInfinity) {
   for (const std::int64_t vocabulary : {9, 300, 5000}) {
     Problem p(4, vocabulary);
-    // The row's first ones, so that some work-items see nothing else for long; and most of a row.
+    // In row 0 the first entries, so some work-items see only minus infinity for long; in row 1
+    // nearly all entries.
     for (std::int64_t v = 0; v < vocabulary - 2; ++v) {
       const bool gone = v % 3 == 0 || v < 5;
       if (gone && v != p.targets[0]) p.logits[static_cast<std::size_t>(v)] = -kInfinity;
@@ -92,7 +93,7 @@ TEST_P(CrossEntropy, MatchesTheReferenceAtEverySize) {
                            test::upload(context(), {rows}, p.targets),
                            test::upload(context(), {1}, std::vector{p.weight}));
     });
-    const auto tolerance = test::tolerance_of(16);  // the sum's own error is far below 1 ulp a term
+    const auto tolerance = test::tolerance_of(16);  // the sum's error is far below 1 ulp a term
     const std::string size = fmt::format(" of [{}, {}]", rows, vocabulary);
     test::expect_close(loss.values(), p.want.loss, tolerance, "loss" + size);
     test::expect_close(dlogits.values(), p.want.dlogits, tolerance, "dlogits" + size);
@@ -184,7 +185,7 @@ TEST_P(CrossEntropy, SumsManyValuesToAnUlpAndAccumulates) {
     if (!test::affords(count)) continue;
     auto x = test::random_values(static_cast<std::size_t>(count), 5);
     for (float& value : x) value = value * value + 1e-3F;
-    x[0] = 0x1p24F;  // swallows every term below 1 that is added to it alone
+    x[0] = 0x1p24F;  // added to 2^24 one by one, every term below 1 is lost to rounding
     const double want = std::accumulate(x.begin(), x.end(), 0.0);
     const Tensor values = test::upload(context(), {count}, x);
     const test::Output sum(context(), {1});

@@ -45,7 +45,7 @@ class OneLaunch : public testing::Test {
       GTEST_SKIP() << "one launch is for pocl's threads on a CPU with avx512_vnni";
     }
   }
-  // Made where it is needed, and gone with the test: it may hold pocl's threads.
+  // Created on first use and destroyed with the test, since it may reserve pocl's threads.
   Context& context() {
     if (context_ == nullptr) {
       ContextConfig config = config_from_environment();
@@ -131,7 +131,8 @@ TEST_F(OneLaunch, SaysSoWhereAGroupDoesNotArrive) {
   EXPECT_THAT(*tested.warnings, testing::Contains(testing::HasSubstr("decode_layers q4_1")));
 }
 
-// The kernel for GPUs, on whatever runs a group on each unit at once: pocl's threads do, too.
+// The kernel for GPUs, on any device that runs one group per compute unit concurrently, which
+// includes pocl's threads.
 class OneLaunchOfManyItems : public testing::Test {
  protected:
   void SetUp() override {
@@ -188,7 +189,7 @@ TEST_F(OneLaunchOfManyItems, AddsAnAdapterOfAnyRanks) {
   expect_unfused(DType::bf16, {2, 128, 1088, 4, 2, 32, 40}, {7, 0}, 1, true);
 }
 
-// Arrivals are counted on from launch to launch.
+// The count of arrivals continues from launch to launch.
 TEST_F(OneLaunchOfManyItems, GoesOnWithItsOwnResultsInEveryReplay) {
   expect_unfused(DType::bf16, kWithBiases, {120, 3}, 3);
 }
@@ -215,8 +216,8 @@ TEST_F(OneLaunchOfManyItems, SaysSoWhereAGroupDoesNotArrive) {
   EXPECT_NE(lonely.context->read<std::int32_t>(grid_barrier)[1], 0);
 }
 
-// A flag that outlived its launch would end the waits of the next ones after a moment, long before
-// the host takes a step for late and reads it.
+// If the flag outlived its launch, it would end the waits of the next launches early, long before
+// the host considers a step late and reads the flag.
 TEST_F(OneLaunchOfManyItems, IsRightAgainAfterALaunchThatGaveUp) {
   if (context().device().compute_units < 2) GTEST_SKIP() << "one group waits for none";
   const test::Folders folders;
@@ -246,7 +247,7 @@ TEST_F(OneLaunchOfManyItems, IsRightAgainAfterALaunchThatGaveUp) {
                      "the second launch");
 }
 
-// A self-test runs some layers of a model by the model's own program.
+// A self-test runs a subset of a model's layers by the model's own program.
 TEST_F(OneLaunchOfManyItems, OfSomeLayersRunsByTheProgramOfAll) {
   Layers all(context(), kWithBiases, DType::bf16, {33, 5}, Layout::plain);
   all.add_adapters();
@@ -270,7 +271,7 @@ TEST_F(OneLaunchOfManyItems, OfSomeLayersRunsByTheProgramOfAll) {
             decode_layers_gpu_options(context(), some));
 }
 
-// The sizes whose local arrays just fit; one of them is refused when any of the arrays grows.
+// The largest sizes whose local arrays fit. A larger size of any of the arrays is refused.
 TEST(OneLaunchSizes, AreThoseWhoseLocalArraysAllFit) {
   constexpr std::uint64_t kMeasuredHopper = 229'440, kMeasuredAmpere = 99 << 10U;
   for (const MatrixUnit unit : {MatrixUnit::wgmma, MatrixUnit::mma}) {
@@ -286,7 +287,8 @@ TEST(OneLaunchSizes, AreThoseWhoseLocalArraysAllFit) {
         EXPECT_GT(s.F, 1024) << "the row of a product sets the limit";
         EXPECT_FALSE(decode_layers_gpu_fit(gpu, s, ranks));
         s.F -= 8;
-        // What the kernel declares: the row, the table of addresses, s, and all else.
+        // The local memory that the kernel declares: the row, the table of addresses, s, and the
+        // rest.
         EXPECT_LE(static_cast<std::uint64_t>(4 * s.F + 35 * 8 * layers + 4 * ranks + 128 +
                                              4 * 2 * 8 * 16),
                   limit);
@@ -305,7 +307,7 @@ class OneLaunchOnGpus : public testing::Test {
   void SetUp() override {
     if (!test::is_for_this_device(Variant::wgmma)) GTEST_SKIP() << "for GPUs that are self-tested";
   }
-  // Whether one launch is taken for layers with and without an adapter.
+  // Whether layers are decoded in one launch, with and without an adapter.
   static std::vector<bool> taken(Context& context) {
     Layers layers(context, kWithBiases, DType::bf16, {3, 0}, Layout::plain);
     std::vector<bool> both{decodes_in_one_launch(context, layers.decode)};

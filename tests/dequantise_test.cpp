@@ -25,7 +25,7 @@ std::vector<std::byte> bytes_of_hex(std::string_view hex) {
   return bytes;
 }
 
-// The value of a 16-bit float from its definition: sign, exponent bits, mantissa bits.
+// The value of a 16-bit float by definition: sign, exponent bits, mantissa bits.
 double value_of(std::uint16_t bits, int exponent_bits) {
   const int mantissa_bits = 15 - exponent_bits;
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -57,8 +57,8 @@ void expect_exact_for_every_pattern(ToFloat to_float, FromFloat from_float, int 
   }
 }
 
-// Between each two neighbours: just below the middle goes down, the middle to the even one, just
-// above it up.
+// Between any two neighbours, a value just below the middle rounds down, the middle rounds to even,
+// and a value just above it rounds up.
 void expect_rounding_to_nearest_even(ToFloat to_float, FromFloat from_float, int exponent_bits) {
   const auto largest =
       static_cast<std::uint16_t>((((1 << exponent_bits) - 1) << (15 - exponent_bits)) - 1);
@@ -102,7 +102,7 @@ TEST(Half, KeepsANanWhosePayloadIsCutOff) {
 TEST(Dequantise, GivesTheValuesOfEachBlockFormat) {
   ASSERT_EQ(test::block_vectors().size(), 8u);
   for (const auto& vector : test::block_vectors()) {
-    // Two blocks, one byte off any alignment: the second must be decoded like the first.
+    // Two blocks, one byte off any alignment. The second must be decoded like the first.
     std::vector<std::byte> bytes(1);
     const auto block = bytes_of_hex(vector.hex);
     bytes.insert(bytes.end(), block.begin(), block.end());

@@ -1,5 +1,5 @@
-// Parts of device memory as kernels' arguments by their addresses: on devices that are not known to
-// take them, because a test asked for it.
+// Parts of device memory passed to kernels by address, on devices that are not known to support it,
+// because the test's configuration requests it.
 #include "runtime/device_addresses.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ ContextConfig config_with(bool addresses) {
   return config;
 }
 
-// A norm of a norm by way of a temporary: every tensor but one begins inside a block.
+// A chain of norms through temporaries: every tensor except one begins inside a block.
 struct TwoNorms {
   explicit TwoNorms(Context& its_context)
       : context(its_context),
@@ -114,7 +114,7 @@ TEST_F(DeviceAddressesTest, AreLeftAloneWhereTheyLeadElsewhere) {
   EXPECT_EQ(TwoNorms(context).run(), with_sub_buffers());
 }
 
-// The driver would free the memory under the kernel: it does not know that it is used.
+// The driver does not track the memory as in use and would free it under the kernel.
 TEST_F(DeviceAddressesTest, KeepTheirMemoryUntilTheDeviceIsAtRest) {
   Context context(config_with(true));
   static_cast<void>(TwoNorms(context).run());

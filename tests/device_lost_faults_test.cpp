@@ -1,5 +1,5 @@
-// Devices that vanish or stop in the middle of work: the Context is lost and says so, nothing
-// hangs, nothing is left behind, and a new Context works.
+// Devices that vanish or stall during work: the Context is lost and reports it, nothing hangs,
+// nothing leaks, and a new Context works.
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST(AVanishingDevice, EndsALoadWithOneErrorWhereverItHappens) {
   report(walk_losses(open.work_from_nothing("load", load), {.dense = 60, .later = 20}));
 }
 
-// Any of these statuses says that there is no device to go on with.
+// Each of these statuses means that the device is gone.
 TEST(AVanishingDevice, LosesTheContextAtTheFirstCommandThatSaysSo) {
   for (const CallKind kind : {CallKind::launch, CallKind::write, CallKind::read, CallKind::fill}) {
     FaultyModel open;
@@ -69,12 +69,12 @@ TEST(AVanishingDevice, LosesTheContextAtAnAllocationThatSaysSo) {
   CLORA_EXPECT_ERROR(allocate(), ErrorCode::device_lost, "make a new Context");
 }
 
-// A step that never ends. What the device may still touch is left to it, on purpose.
+// A step that never ends. The memory that the device may still access is leaked on purpose.
 TEST(AStuckDevice, EndsTrainingWithOneErrorAndLeavesItsMemoryAlone) {
   const test::LeaksOnPurpose scope;
   FaultyModel other;
   other.renew();
-  test::train_tiny(other.model(), other.fresh_out());  // kernels are compiled, without the limit
+  test::train_tiny(other.model(), other.fresh_out());  // compiles the kernels, without the limit
   ContextConfig config = test::faulty_config();
   config.stuck_after_seconds = 3;
   FaultyModel open(config);
@@ -82,7 +82,7 @@ TEST(AStuckDevice, EndsTrainingWithOneErrorAndLeavesItsMemoryAlone) {
   {
     Adapter adapter = test::tiny_adapter(open.model());
     Trainer trainer(open.model(), adapter, {});
-    trainer.step(test::tiny_micro_batches(), 1e-2);  // recorded, and self-tests are over
+    trainer.step(test::tiny_micro_batches(), 1e-2);  // recorded, and the self-tests are done
     trainer.drain();
     test::clear_faults();
     test::hold_launch(3);
@@ -92,8 +92,8 @@ TEST(AStuckDevice, EndsTrainingWithOneErrorAndLeavesItsMemoryAlone) {
                        "lost");
   }
   EXPECT_TRUE(open.context().health()->stuck());
-  test::expect_usable(other.context());  // the process goes on
-  test::release_held_launch();  // the transfers after it run now, into memory that is still there
+  test::expect_usable(other.context());  // the process continues
+  test::release_held_launch();  // the later transfers run now, into memory that still exists
   test::expect_usable(other.context());
 }
 

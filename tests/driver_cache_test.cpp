@@ -1,4 +1,5 @@
-// pocl's own cache in our hands: damaged files, files of killed processes, processes that died.
+// pocl's own cache under our control: damaged files, files of killed processes, and crashed
+// processes.
 #include "runtime/driver_cache.hpp"
 
 #include <gmock/gmock.h>
@@ -24,7 +25,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Without POCL_CACHE_DIR, which the tests' environment may have.
+// Unsets POCL_CACHE_DIR, which the environment of the tests may set.
 class DriverCacheTest : public testing::Test {
  protected:
   DriverCacheTest() {
@@ -55,18 +56,18 @@ class DriverCacheTest : public testing::Test {
     return hooks;
   }
 
-  // What a driver does while a DriverCache lives.
+  // Writes a file as a driver does while a DriverCache exists.
   void write(const char* name, std::string_view text) {
     fs::create_directories(file(name).parent_path());
     test::write_whole_file(file(name), text);
   }
-  // A process that uses the cache, writes such a file and ends.
+  // Simulates a process that uses the cache, writes such a file and ends.
   void leave(const char* name, std::string_view text) {
     const DriverCache drivers(cache());
     ASSERT_TRUE(drivers.active());
     write(name, text);
   }
-  // The same in a process that is killed, or that crashes and notes it.
+  // The same in a process that is killed, or that crashes and records it.
   enum class Death { kill, crash };
   void die_after_writing(const char* name, Death death) {
     const pid_t child = ::fork();
@@ -161,7 +162,7 @@ TEST_F(DriverCacheTest, RemovesWhatAKilledProcessWroteAndKeepsTheRest) {
   EXPECT_TRUE(fs::exists(file("good.so")));
 }
 
-// A file may have been wrong when it got its checksum: the disk was full.
+// A file may have been wrong when its checksum was computed, for example because the disk was full.
 TEST_F(DriverCacheTest, IsEmptiedAfterAProcessCrashed) {
   leave("suspect.so", "code");
   die_after_writing("a.so", Death::crash);
@@ -196,7 +197,7 @@ TEST_F(DriverCacheTest, LeavesALivingProcessItsNewFiles) {
   fs::last_write_time(file("again.so"), later);
   test::write_whole_file(file("bad.so"), "edoc");
   fs::last_write_time(file("bad.so"), later - std::chrono::hours(1));
-  ::unsetenv("POCL_CACHE_DIR");  // as another process has it
+  ::unsetenv("POCL_CACHE_DIR");  // as in another process
   const DriverCache second(cache(), hooks());
   EXPECT_TRUE(second.active());
   EXPECT_TRUE(fs::exists(file("new.so")));
@@ -234,7 +235,7 @@ TEST_F(DriverCacheTest, IsNotUsedWhereItCannotBeMade) {
   EXPECT_THAT(remarks_, ElementsAre(HasSubstr("cannot be made")));
 }
 
-// A start of a program: this one again, running the DISABLED_ test below.
+// Starts this program again, running the DISABLED_ test below.
 int start_on(const fs::path& cache) {
   ::setenv("CLORA_TEST_SHARED_FOLDER", cache.c_str(), 1);
   std::string filter = "--gtest_filter=OtherProcess.DISABLED_Doubles";
@@ -257,7 +258,7 @@ TEST(OtherProcess, DISABLED_Doubles) {
                          "__kernel void twice(__global float* x) { x[get_global_id(0)] *= 2; }\n");
   ContextConfig config = config_from_environment();
   config.kernel_folders = {cache};
-  config.cache_folder.clear();  // pocl's cache alone
+  config.cache_folder.clear();  // uses pocl's cache only
   Context context(config);
   const Tensor x =
       context.upload<float>({2}, DType::f32, std::vector<float>{1, 2}, MemoryTag::scratch);

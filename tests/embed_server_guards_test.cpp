@@ -1,7 +1,7 @@
-// What clients must not be able to do to examples/embed_server: end it, block it, fill its memory,
-// or keep the device. After each attempt it still answers a good request.
-// CLORA_SERVER_KILLS: how many random bodies and random connections to send, by default 300.
-// embed_server_limits_test.cpp has the limits that its command line sets.
+// Attacks on examples/embed_server: clients must not be able to end it, block it, fill its memory,
+// or keep the device busy. After each attempt it still answers a valid request. CLORA_SERVER_KILLS
+// is the number of random bodies and random connections to send; the default is 300.
+// embed_server_limits_test.cpp tests the limits that its command line sets.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ TEST_F(EmbedServerGuards, HalfAMillionLevelsAreRefused) {
   EXPECT_EQ(server_->post("/v1/chat/completions", R"({"messages": )" + deep + "}").status, 400);
 }
 
-// The child of this process: its most memory so far, in MB.
+// The peak memory of this process's child so far, in MB.
 double most_memory_of_the_server() {
   std::ifstream children("/proc/self/task/" + std::to_string(::getpid()) + "/children");
   std::string child;
@@ -109,7 +109,7 @@ TEST_F(EmbedServerGuards, ABodyThatIsCompressedIsRefused) {
   EXPECT_EQ(server_->post("/v1/completions", "{}", {{"Content-Encoding", "gzip"}}).status, 415);
 }
 
-// cpp-httplib reads the header by a regular expression, which overflowed its stack.
+// cpp-httplib parses the header with a regular expression, which overflowed its stack.
 TEST_F(EmbedServerGuards, ALongRangeIsIgnored) {
   const httplib::Headers range{{"Range", "bytes=" + std::string(8000, '1') + "-"}};
   EXPECT_EQ(server_->get("/v1/models", range).status, 200);
@@ -127,7 +127,7 @@ TEST_F(EmbedServerGuards, AHeadThatIsTooLongOrNotHttpIsRefused) {
   EXPECT_EQ(status_of_raw("POST /v1/completions HTTP/1.1\r\n\r\n{}"), 411);
 }
 
-// What comes after a body whose end is uncertain is not taken for a request.
+// Bytes after a body whose end is uncertain are not parsed as a request.
 TEST_F(EmbedServerGuards, ARequestInsideOfARefusedBodyIsNotAnswered) {
   const std::string inner = "GET /v1/models HTTP/1.1\r\n\r\n";
   for (const std::string& head :
@@ -194,7 +194,7 @@ TEST_F(EmbedServerGuards, ConnectionsThatSendSlowlyDoNotBlockOthers) {
   EXPECT_TRUE(slow.front()->send("letions")) << "the slow ones are still connected";
 }
 
-// A write may take ten minutes here: were the device kept for it, no other reply would come.
+// A write may take ten minutes here. If it blocked the device, no other reply would arrive.
 TEST_F(EmbedServerGuards, AClientThatDoesNotReadDoesNotKeepTheDevice) {
   const std::int64_t before = server_->generated_tokens();
   RawClient client(port(), 4096);
@@ -216,7 +216,7 @@ TEST_F(EmbedServerGuards, AClientThatLeavesAWholeReplyEndsIt) {
   EXPECT_LT(server_->generated_tokens(), before + 1500);
 }
 
-// Clients that wait for the device give their place up when they leave.
+// Clients that wait for the device are removed from the queue when they disconnect.
 TEST_F(EmbedServerGuards, ManyClientsThatLeaveInAStreamLeaveNothingBehind) {
   const std::int64_t before = server_->generated_tokens();
   for (int i = 0; i < 20; ++i) {

@@ -33,7 +33,7 @@ TEST(EmbedServerLimits, ConnectionsBeyondTheLimitAreTurnedAway) {
   EXPECT_EQ(server.interrupt(), 0);
 }
 
-// Most of them find no thread that could answer.
+// Most connections find no thread that could answer.
 TEST(EmbedServerLimits, FarMoreConnectionsThanTheLimitDoNotBlockTheOneThatIsServed) {
   const test::ServedFiles files;
   test::EmbedServerProgram server(files, {"--connections=1"});

@@ -1,5 +1,5 @@
-// examples/embed_server, run as its users run it: a tiny chat model, two adapters, HTTP.
-// embed_server_guards_test.cpp has what clients must not be able to do to it.
+// examples/embed_server, run as users run it: a tiny chat model, two adapters, HTTP.
+// embed_server_guards_test.cpp tests what clients must not be able to do to it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class EmbedServer : public testing::Test {
   }
   static HttpAnswer get(const std::string& path) { return server_->get(path); }
   static std::string text_of(const json& request) { return server_->text_of(request); }
-  // The events' payloads.
+  // The payloads of the events.
   static std::vector<std::string> events_of(const std::string& path, json request) {
     request["stream"] = true;
     const HttpAnswer answer = post(path, request.dump());
@@ -163,7 +163,7 @@ TEST_F(EmbedServer, TellsItsMemory) {
   EXPECT_GT(health["memory_in_use_bytes"], 10000);
 }
 
-// The model has space for 2048 tokens, and the client leaves at the first piece.
+// The model has space for 2048 tokens, and the client disconnects at the first piece.
 TEST_F(EmbedServer, AClientThatLeavesEndsItsReply) {
   const std::int64_t before = server_->generated_tokens();
   httplib::Request leaving;
@@ -174,7 +174,7 @@ TEST_F(EmbedServer, AClientThatLeavesEndsItsReply) {
     return false;
   };
   EXPECT_FALSE(httplib::Client("127.0.0.1", server_->port()).send(leaving));
-  text_of(request("base"));  // made after the other
+  text_of(request("base"));  // sent after the other request
   EXPECT_GT(server_->generated_tokens(), before);
   EXPECT_LT(server_->generated_tokens(), before + 1500);
 }

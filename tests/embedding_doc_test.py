@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Every code block of docs/embedding.md stands in the file that the line above it names; its table
-of metrics has those of the library."""
+"""Tests that every code block of docs/embedding.md is in the file that the line above it names, and
+that its table lists the library's metrics."""
 import os
 import pathlib
 import re
 import unittest
 
 ROOT = pathlib.Path(os.environ.get("CLORA_SOURCE_DIR", pathlib.Path(__file__).parent.parent))
-# A file's name alone on a line, or nothing, then a block and its language.
+# An optional line with a file's name, then a block with its language.
 BLOCK = re.compile(r"(?:^`([^`\n]+)`:\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-# hooks.measure(...) of the library, with the names in it; rows of the table of metrics.
+# Calls of measure() in the library, with the names in them; rows of the table of metrics.
 MEASURE = re.compile(r"\bmeasure\(([^;]*?)\);", re.DOTALL)
 METRIC_ROW = re.compile(r"^\| `([a-z_]+\.[a-z_]+)` \|", re.MULTILINE)
 

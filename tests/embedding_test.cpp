@@ -8,7 +8,7 @@
 namespace clora {
 namespace {
 
-// y[t] = table[ids[t]]; zeros where there is no such row.
+// y[t] = table[ids[t]]; zeros if there is no such row.
 std::vector<double> embedding_reference(const test::WeightMatrix& table,
                                         std::span<const std::int32_t> ids) {
   std::vector<double> y;
@@ -37,7 +37,7 @@ class Embedding : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Variants, Embedding, test::all_variants(), test::variant_name);
 
-// One of each kind of block; the others' elements are tested in quant_test.
+// One type of each kind of block. quant_test tests the elements of the others.
 TEST_P(Embedding, TakesRowsOfPlainAndQuantisedTables) {
   const std::vector<std::int32_t> ids{3, 0, 6, 6, 1, 2, 5, 4, 0, 3, 3};
   for (const DType type :
@@ -60,7 +60,7 @@ TEST_P(Embedding, TakesPlainRowsOfAnyWidth) {
   expect_rows(test::random_weights(DType::f16, 1, 37, 1), std::vector<std::int32_t>{0});
 }
 
-// Than work-groups along the grid's second dimension.
+// More rows than work-groups along the grid's second dimension.
 TEST_P(Embedding, TakesMoreRowsThanAGridHas) {
   std::vector<std::int32_t> ids(4 * (1 << 15) + 5);
   CLORA_SKIP_UNLESS_AFFORDED(static_cast<double>(ids.size()));

@@ -1,6 +1,6 @@
-// Files under kill -9: a child process saves again and again until it is killed at a random moment;
-// then every file is a whole old or a whole new one. And what a power cut needs besides: file and
-// folder are forced to the disk, in the right order.
+// Files under kill -9: a child process saves repeatedly until it is killed at a random moment;
+// afterwards every file is either the complete old or the complete new one. Also tests what a power
+// cut requires: the file and its folder are synced to disk, in the right order.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ constexpr std::string_view kTemporaryEnd = ".partial";
 
 // Saves something in the folder, in one of two versions.
 using Save = std::function<void(int version, const std::filesystem::path& folder)>;
-// Makes a Save in the process that will use it: OpenCL does not live through a fork.
+// Creates a Save in the process that will use it, because OpenCL does not survive a fork.
 using Saver = std::function<Save(const std::filesystem::path& model)>;
 
 class SavesUnderKill : public testing::Test {
@@ -42,7 +42,8 @@ class SavesUnderKill : public testing::Test {
     test::write_tiny_model(folder_ / "model", test::tiny_models().front().config);
   }
 
-  // What each version looks like, made by a child that lives; and how many calls one save makes.
+  // Records the files of each version, written by a child that is not killed, and the number of
+  // calls that one save makes.
   void make_versions(const Saver& saver) {
     const Child child([&](const auto&) {
       const Save save = saver(folder_ / "model");
@@ -60,8 +61,8 @@ class SavesUnderKill : public testing::Test {
     calls_a_save_ = std::stoul(test::read_whole_file(folder_ / "calls"));
   }
 
-  // Kills a child that saves for ever: by itself at its n-th write, sync or rename (half of a
-  // write goes through), or from here after a while where that comes first.
+  // Kills a child that saves indefinitely: either the child kills itself at its n-th write, sync or
+  // rename (half of a write goes through), or this process kills it after a while.
   void kill_a_saving_child(const Saver& saver, std::size_t at_call,
                            std::chrono::microseconds after) {
     const Child child([&](const auto& ready) {
@@ -75,7 +76,7 @@ class SavesUnderKill : public testing::Test {
     ASSERT_EQ(end, 128 + SIGKILL) << "the child ended by itself";
   }
 
-  // Each file is that of one of the versions; of each at most one temporary lies about.
+  // Each file is that of one of the versions, and each has at most one temporary file.
   void check_files() {
     std::set<std::string> temporaries;
     for (const auto& [name, content] : files_of(folder_ / "out")) {
@@ -107,7 +108,7 @@ class SavesUnderKill : public testing::Test {
     }
     EXPECT_TRUE(had_temporary_) << "no child was killed while it wrote";
     EXPECT_TRUE(had_second_) << "no child got to its second save";
-    // The next save clears away what they left.
+    // The next save removes the temporary files.
     const Child last([&](const auto&) { saver(folder_ / "model")(0, folder_ / "out"); });
     ASSERT_EQ(last.end(), 0);
     EXPECT_TRUE(files_of(folder_ / "out") == versions_[0]);
@@ -120,7 +121,7 @@ class SavesUnderKill : public testing::Test {
   bool had_second_ = false;
 };
 
-// What the child needs for saving, kept together.
+// The objects that the child needs for saving.
 struct Open {
   explicit Open(const std::filesystem::path& folder)
       : context(test::faulty_config()), files(WeightFiles::open(folder)), model(context, files) {

@@ -28,7 +28,8 @@ std::size_t files_in(const std::filesystem::path& folder) {
                                                 std::filesystem::directory_iterator()));
 }
 
-// Files of this process may not grow past `bytes` while this lives: a full disk to the writer.
+// While this object lives, files of this process cannot grow past `bytes`; to the writer this looks
+// like a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -1,5 +1,4 @@
-// cl/float16_math.clh through a kernel of its own, read from a temporary folder beside a copy of
-// the header.
+// Tests cl/float16_math.clh through a kernel in a temporary folder, next to a copy of the header.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

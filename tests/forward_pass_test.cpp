@@ -18,7 +18,7 @@ using test::error_of;
 using testing::HasSubstr;
 using testing::Pointwise;
 
-// The same rows of a bigger product may be summed in another order.
+// The same rows may be summed in another order in a larger product.
 constexpr float kRounding = 2e-5F;
 
 std::vector<std::int32_t> some_ids(std::size_t count, std::int64_t vocabulary) {
@@ -30,7 +30,7 @@ std::vector<std::int32_t> some_ids(std::size_t count, std::int64_t vocabulary) {
   return ids;
 }
 
-// Each architecture of tiny_models(): among them one with a sliding window and one with biases.
+// Each architecture of tiny_models(), including one with a sliding window and one with biases.
 class ForwardPassOf : public testing::TestWithParam<std::size_t> {
  protected:
   ForwardPassOf() {
@@ -121,7 +121,7 @@ TEST_P(ForwardPassFirst, EnqueuesCallAfterCallWithoutWaitingAndFillsEachOutput) 
   for (const std::size_t count : {5U, 9U, 5U, 1U, 9U, 5U}) {
     texts.push_back(some_ids(count + texts.size(), vocabulary()));
     texts.back().resize(count);
-    texts.back()[0] = static_cast<std::int32_t>(texts.size());  // each another text
+    texts.back()[0] = static_cast<std::int32_t>(texts.size());  // each text is different
     outputs.push_back(context().allocate({static_cast<std::int64_t>(count), vocabulary()},
                                          DType::f32, MemoryTag::scratch));
     pass.enqueue(outputs.back(), texts.back(), LogitRows::all);

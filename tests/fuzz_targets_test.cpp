@@ -1,5 +1,5 @@
-// The fuzz targets (tests/fuzz) in this build: seeds, what is left of them when they are cut or
-// damaged, and inputs that fuzzing has found.
+// The fuzz targets (tests/fuzz) in this build: seeds, truncated and damaged seeds, and inputs that
+// fuzzing has found.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -63,19 +63,19 @@ TEST_P(FuzzTargets, ReadDeepNesting) {
   }
 }
 
-// Inputs that fuzzing has found, cut down to what matters.
+// Inputs that fuzzing has found, reduced to the relevant bytes.
 TEST(FuzzFindings, EndWithAnError) {
-  // Written out as JSON, a value that is not UTF-8 threw.
+  // Writing a value that is not UTF-8 as JSON threw an exception.
   expect_an_end("run_config", "[train]\ntarget-modules = [\"q_\xff\"]\n");
-  // The TOML parser's assertions are no checks: a key that begins so is beyond what it expects, and
-  // so is a letter of another alphabet where white space may stand.
+  // The TOML parser uses assertions in place of checks. They failed for a key that begins like this
+  // one, and for a letter of another alphabet in the position of white space.
   expect_an_end("run_config", "[^R#!n#tr\n");
   expect_an_end("run_config", "[\x12#!n#tr\n");
   expect_an_end("run_config", "a = ''\xef\xbb\x84");
   expect_an_end("run_config",
                 "\xef\xbb\x84"
                 "D'");
-  // The message had the words of the JSON library.
+  // The message contained the text of the JSON library.
   expect_an_end("tokenizer", "");
   expect_an_end("tokenizer", R"({"model":{"type":5}})");
 }

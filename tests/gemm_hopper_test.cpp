@@ -1,5 +1,5 @@
-// How products are cut for Hopper's matrix units. That they are right is in gemm_test.cpp, where
-// the device has them.
+// The tiling of products for Hopper's matrix units. gemm_test.cpp checks the results on devices
+// that have them.
 #include "ops/gemm_hopper.hpp"
 
 #include <gtest/gtest.h>
@@ -20,12 +20,12 @@ TEST(WgmmaTiles, TheWidthIsTheOneThatLeavesLeastOfTheGpuIdle) {
   const auto width = [](std::uint32_t rows, std::uint32_t columns, std::uint32_t shrink = 0) {
     return wgmma_tiles({rows, {columns}, kUnits, shrink}).width();
   };
-  EXPECT_EQ(width(8192, 896), 224U);       // four columns of tiles, two rounds
-  EXPECT_EQ(width(8192, 8192), 256U);      // wide tiles where there are many
-  EXPECT_EQ(width(1024, 16), 64U);         // and the narrowest for an adapter,
-  EXPECT_EQ(width(8192, 128), 128U);       // but one column of tiles where that is enough
-  EXPECT_EQ(width(8192, 896, 16), 240U);   // which may be made beside w's columns
-  EXPECT_EQ(width(8192, 8192, 64), 256U);  // and never makes a product too wide
+  EXPECT_EQ(width(8192, 896), 224U);       // four columns of tiles, two waves
+  EXPECT_EQ(width(8192, 8192), 256U);      // wide tiles if there are many
+  EXPECT_EQ(width(1024, 16), 64U);         // the narrowest for an adapter
+  EXPECT_EQ(width(8192, 128), 128U);       // one column of tiles if that suffices
+  EXPECT_EQ(width(8192, 896, 16), 240U);   // with a shrink fused next to w's columns
+  EXPECT_EQ(width(8192, 8192, 64), 256U);  // the shrink does not widen the tile further
 }
 
 TEST(WgmmaTiles, TheRingIsAsLongAsSharedMemoryAllows) {
@@ -54,14 +54,14 @@ TEST(WgmmaTiles, ALongKOfFewTilesIsSplit) {
                         .whole_boxes = backward,
                         .boxes = boxes});
   };
-  EXPECT_EQ(cut(1024, 896, 76).slices, 2U);  // 56 tiles fill less than half of the GPU,
+  EXPECT_EQ(cut(1024, 896, 76).slices, 2U);  // 56 tiles fill less than half of the GPU
   EXPECT_EQ(cut(1024, 896, 76).columns, 128U);
-  EXPECT_EQ(cut(1024, 896, 76, 16).slices, 2U);  // an adapter made beside them or not;
+  EXPECT_EQ(cut(1024, 896, 76, 16).slices, 2U);  // the same with a fused shrink
   EXPECT_EQ(cut(1024, 896, 152, 0, true).slices, 2U);
-  EXPECT_EQ(cut(1024, 896, 14).slices, 1U);  // adding up takes longer than 14 boxes of steps
+  EXPECT_EQ(cut(1024, 896, 14).slices, 1U);  // adding the slices takes longer than 14 boxes of K
   EXPECT_GT(cut(1024, 16, 76).slices, 4U);   // 8 tiles
   for (const std::uint32_t rows : {2048U, 4096U, 8192U}) {
-    EXPECT_EQ(cut(rows, 896, 76).slices, 1U) << rows;  // that fill the GPU
+    EXPECT_EQ(cut(rows, 896, 76).slices, 1U) << rows;  // enough tiles to fill the GPU
     EXPECT_EQ(cut(rows, 3584, 296).slices, 1U) << rows;
   }
 }
@@ -81,7 +81,7 @@ TEST(WgmmaTiles, SlicesHaveStepsAndAllRunAtOnce) {
   }
 }
 
-// So that these are tests of split-K.
+// Ensures that the long products of gemm_test.cpp are tests of split-K.
 TEST(WgmmaTiles, TheLongProductsOfGemmTestAreSplit) {
   struct Product {
     std::uint32_t rows, columns, boxes;
@@ -106,19 +106,19 @@ TEST(LoraChunks, GiveTheGpuAboutAsManyGroupsAsItHasUnits) {
     for (const std::uint32_t rows : {1U, 700U, 8192U}) {
       const LoraChunks cut = lora_chunks(rows, strips, 1, kUnits);
       const std::uint32_t boxes = (rows + 63) / 64;
-      EXPECT_GE(cut.chunks * cut.chunk_boxes, boxes);            // all rows are there,
-      EXPECT_LT((cut.chunks - 1) * cut.chunk_boxes, boxes);      // no chunk is empty,
-      EXPECT_LE(cut.chunks * strips, std::max(kUnits, strips));  // and one round is enough
+      EXPECT_GE(cut.chunks * cut.chunk_boxes, boxes);            // covers all rows
+      EXPECT_LT((cut.chunks - 1) * cut.chunk_boxes, boxes);      // no chunk is empty
+      EXPECT_LE(cut.chunks * strips, std::max(kUnits, strips));  // fits in one wave
     }
   }
 }
 
-// Products of real models: tensors that have shapes and never memory.
+// Products of real models. The tensors have shapes and no memory.
 class RealProducts {
  public:
   explicit RealProducts(Context& context) : batch_(context) {}
 
-  // Linears of one x, forward; or one sum of theirs, backward.
+  // Linear layers with a common x (forward), or with a common sum of gradients (backward).
   std::vector<GemmProduct> of(std::int64_t rows, std::int64_t in,
                               const std::vector<std::int64_t>& out, std::int64_t rank,
                               bool backward) {
@@ -145,7 +145,8 @@ class RealProducts {
   Batch batch_;
 };
 
-// Outcomes are kept by a program's options: those that the self-test builds must be those that run.
+// Self-test outcomes are stored by a program's options, so the self-test must build the same
+// programs that run.
 TEST(WgmmaSelfTest, BuildsTheVeryProgramThatRunsForEachPlanOfRealShapes) {
   struct Model {
     std::int64_t D, kv, F;

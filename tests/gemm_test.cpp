@@ -29,7 +29,7 @@ struct Case {
     return {static_cast<std::size_t>(m), static_cast<std::size_t>(n), static_cast<std::size_t>(k)};
   }
   std::string text() const { return fmt::format("m {} n {} k {} rank {}", m, n, k, rank); }
-  // The portable kernel works on whole tiles of 64.
+  // The portable kernel computes full tiles of 64.
   bool affordable() const {
     const std::int64_t tiles = ((m + 63) / 64) * ((n + 63) / 64);
     return test::affords(tiles * 1024 * (k + rank));
@@ -54,7 +54,7 @@ class Gemm : public test::OpTest {
  protected:
   Tensor up(Shape shape, std::span<const float> v) { return test::upload(context(), shape, v); }
 
-  // An operand as the variant's product sees it.
+  // An operand rounded as the variant's product rounds it.
   std::vector<double> operand(std::vector<double> v, std::int64_t rows, std::int64_t columns,
                               bool backward) const {
     const GemmSize size{static_cast<std::uint32_t>(rows), static_cast<std::uint32_t>(columns), 1};
@@ -62,8 +62,8 @@ class Gemm : public test::OpTest {
                                                       : std::move(v);
   }
 
-  // Skinny products with packed weights run in integers there: rows keep 16 bits a block of 32.
-  // A tolerance that 8 bits miss by far.
+  // Skinny products with packed weights use integer arithmetic on these devices, with 16 bits per
+  // element and a scale per block of 32. Rounding to 8 bits would exceed this tolerance by far.
   double tolerance(const Case& c, Layout layout, DType type) {
     const bool integers = has_cpu_matrix_unit(GetParam()) && layout == Layout::packed &&
                           is_quantised(type) && context().device().int8_dots &&
@@ -71,7 +71,7 @@ class Gemm : public test::OpTest {
     return integers ? 5e-5 : tolerance_of(static_cast<std::size_t>(c.k + c.rank));
   }
 
-  // y = x w^T with every extra that the case and the flag ask for.
+  // y = x w^T with the extras that the case and the flag select.
   enum class Extras { none, residual, all };
 
   void expect_forward(DType type, const Case& c, Extras extras, Layout layout = Layout::plain) {
@@ -107,7 +107,7 @@ class Gemm : public test::OpTest {
         fmt::format("{} forward {} extras {}", name_of(type), c.text(), static_cast<int>(extras)));
   }
 
-  // y and s = 0.25 x a^T, against those of an s that the host has computed.
+  // Checks y and s = 0.25 x a^T against an s computed on the host.
   void expect_fused_shrink(const Case& c, Layout layout, bool backward, DType type = DType::f32) {
     const std::int64_t in = backward ? c.n : c.k;
     const std::int64_t out = backward ? c.k : c.n;
@@ -133,7 +133,7 @@ class Gemm : public test::OpTest {
         record_gemm(batch, y.tensor(), up({c.m, in}, x, type), w, {.low_rank = term});
       }
     });
-    const double rounding = type == DType::bf16 ? 0x1p-7 : 0;  // of x, and of y
+    const double rounding = type == DType::bf16 ? 0x1p-7 : 0;  // of x and of y
     const double allowed = rounding + 2 * test::product_tolerance_of(GetParam(), size(in + c.rank));
     const std::string what =
         fmt::format("{} backward {} layout {}", c.text(), backward, static_cast<int>(layout));
@@ -154,7 +154,8 @@ class Gemm : public test::OpTest {
     return floats;
   }
 
-  // y (+)= 0.5 s u + the product with an input of type `in`, of and to `out`; s is given.
+  // y (+)= 0.5 s u + the product of inputs of type `in`, read from and written to type `out`; s is
+  // given.
   void expect_types(const Case& c, DType in, DType out, bool backward) {
     const std::int64_t from = backward ? c.n : c.k;
     const std::int64_t to = backward ? c.k : c.n;
@@ -228,7 +229,7 @@ class Gemm : public test::OpTest {
 
   static constexpr std::int64_t kGroupedRows = 140;
 
-  // Products of one input [140, in] by one call are what each is alone.
+  // Grouped problems with one input [140, in] give the same results as separate products.
   void expect_grouped(std::int64_t in, const std::vector<std::int64_t>& widths, std::int64_t rank,
                       DType type) {
     const Tensor x = up({kGroupedRows, in}, values(kGroupedRows * in, 1), DType::bf16);
@@ -266,7 +267,7 @@ class Gemm : public test::OpTest {
     }
   }
 
-  // A gradient [140, to] of so many terms of these steps is their sum.
+  // A gradient [140, to] of several terms, one for each K extent in `steps`, is their sum.
   void expect_terms(std::int64_t to, const std::vector<std::int64_t>& steps, std::int64_t rank,
                     DType type) {
     std::vector<GemmTerm> terms;
@@ -298,7 +299,7 @@ class Gemm : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Variants, Gemm, test::all_variants(), test::variant_name);
 
-// 1, primes, tile edges on both sides, several blocks of steps.
+// 1, primes, tile edges on both sides, several blocks of K.
 const std::vector<Case> kCases = {
     {1, 1, 1, 0},     {1, 37, 33, 3},    {4, 64, 96, 0},      {7, 31, 47, 5},    {11, 33, 31, 1},
     {12, 32, 32, 0},  {13, 33, 65, 16},  {24, 31, 640, 8},    {35, 95, 641, 0},  {64, 64, 16, 2},
@@ -320,7 +321,8 @@ TEST_P(Gemm, BackwardIsTheProductInEveryShapeAndAccumulates) {
   }
 }
 
-// Rows that fill 16-byte vectors and rows that do not, an adapter of one step and of more.
+// Rows that are a multiple of 16-byte vectors and rows that are not; ranks of one K block and of
+// more.
 TEST_P(Gemm, TakesAndGivesBf16) {
   for (const Case& c : {Case{2, 40, 33, 3},
                         {5, 37, 64, 0},
@@ -338,8 +340,8 @@ TEST_P(Gemm, TakesAndGivesBf16) {
   }
 }
 
-// Widths of two and three grouped problems, with adapters whose s is computed or an input,
-// or none; biases or none.
+// Two and three grouped problems of various widths, with adapters whose s is computed or given, or
+// without; with biases or without.
 TEST_P(Gemm, ProductsOfOneInputAreWhatEachIsAlone) {
   constexpr std::int64_t kIn = 136;
   CLORA_SKIP_UNLESS_AFFORDED(kGroupedRows * kIn * 512 / 4);
@@ -364,8 +366,8 @@ TEST_P(Gemm, AGradientOfSeveralTermsIsTheirSum) {
   }
 }
 
-// Few tiles and a long K, which is split into slices (tests/gemm_hopper_test.cpp): tiles
-// cut at their ends, slices of unequal length; the last has wider tiles.
+// Few tiles and a long K, which is split into slices (tests/gemm_hopper_test.cpp): partial tiles
+// and slices of unequal length. The last case has wider tiles.
 TEST_P(Gemm, ManyStepsOfFewTilesGiveTheirProducts) {
   const Case ragged{131, 200, 3001, 16}, uneven{140, 75, 2100, 5}, boxes{131, 200, 2184, 20};
   for (const Case& c : {ragged, uneven, boxes}) {
@@ -394,7 +396,7 @@ TEST_P(Gemm, ManyStepsOfGroupedProblemsGiveTheirProducts) {
   }
 }
 
-// One of each kind of block; the others' elements are tested in quant_test.
+// One type of each kind of block. quant_test tests the elements of the others.
 TEST_P(Gemm, QuantisedAndHalfWeightsGiveTheirProducts) {
   for (const DType type : {DType::f16, DType::q4_1, DType::q8_0, DType::q6_k}) {
     for (const Case& c :
@@ -406,8 +408,8 @@ TEST_P(Gemm, QuantisedAndHalfWeightsGiveTheirProducts) {
   }
 }
 
-// Each type has its own way to bring eight elements at once; rows of w fill one team, or many times
-// all of them; rows of x fill their places or leave some.
+// Each type loads eight elements in its own way. The rows of w fill one team, or all teams many
+// times; the rows of x fill the kernel's row slots or leave some empty.
 TEST_P(Gemm, SkinnyProductsOfEveryStorageTypeAreRight) {
   for (const DType type : test::kWeightTypes) {
     for (const Case& c : {Case{1, 37, 512, 5}, {1, 131, 256, 0}, {3, 67, 512, 40}}) {
@@ -419,7 +421,7 @@ TEST_P(Gemm, SkinnyProductsOfEveryStorageTypeAreRight) {
   }
 }
 
-// Temporaries that only their addresses lead to are in use all the same.
+// Temporaries that a kernel only reads by address count as in use.
 TEST(GemmByAddress, GivesTheSameBitsOfTemporariesInEveryReplay) {
   Context& context = test::context_of(Variant::portable);
   constexpr std::int64_t kRows = 3, kColumns = 40, kSteps = 72;
@@ -445,7 +447,7 @@ TEST(GemmByAddress, GivesTheSameBitsOfTemporariesInEveryReplay) {
   }
 }
 
-// Tiles with an end in a packed panel, several blocks of steps, one to eleven rows.
+// Tiles that end inside a packed panel, several blocks of K, one to eleven rows.
 TEST_P(Gemm, PackedWeightsGiveTheirProducts) {
   for (const DType type : {DType::f32, DType::bf16, DType::q4_0, DType::q4_1, DType::q8_0}) {
     for (const Case& c : {Case{1, 16, 64, 0},
@@ -465,7 +467,7 @@ TEST_P(Gemm, PackedWeightsGiveTheirProducts) {
   }
 }
 
-// As linears of a block are: nothing but the adapter and perhaps what they are added to.
+// The products of a transformer block: only an adapter, with or without a residual.
 TEST_P(Gemm, ProductsOfPackedFloatsAreAddedToAResidual) {
   for (const DType type : {DType::f32, DType::bf16}) {
     for (const Case& c :
@@ -477,9 +479,9 @@ TEST_P(Gemm, ProductsOfPackedFloatsAreAddedToAResidual) {
   }
 }
 
-// In both directions, with the shrink in the product's launch or in one before it.
+// In both directions, with the shrink fused into the product's launch or in a launch before it.
 TEST_P(Gemm, TheFirstLowRankFactorIsMadeOfTheInputWhereItsMatrixIsGiven) {
-  // The last has several panels, and several blocks of steps, after one another.
+  // The last case has several panels, with several blocks of K each.
   for (const Case& c : {Case{1, 80, 64, 11},
                         {3, 48, 128, 5},
                         {40, 80, 192, 5},
@@ -495,7 +497,7 @@ TEST_P(Gemm, TheFirstLowRankFactorIsMadeOfTheInputWhereItsMatrixIsGiven) {
   }
 }
 
-// Each block has its own scale, so a large element costs only its neighbours their bits.
+// Each block has its own scale, so a large element reduces the precision of its block only.
 TEST_P(Gemm, RowsWithZerosAndLargeElementsAreRightWithPackedWeights) {
   const auto w = test::random_weights(DType::q4_1, 32, 192, 1);
   std::vector<float> x = values(2 * 192, 2);
@@ -551,7 +553,8 @@ TEST_P(Gemm, TheResidualMayBeTheOutputItself) {
   }
 }
 
-// In every replay and every batch, where one work-group sums up all steps and where several do.
+// The bits are the same in every replay and batch, both if one work-group sums over all of K and if
+// several do.
 TEST_P(Gemm, TheSameInputGivesTheSameBits) {
   constexpr std::int64_t kRows = 40, kColumns = 100;
   for (const std::int64_t steps : {320, 3072}) {
@@ -574,7 +577,7 @@ TEST_P(Gemm, TheSameInputGivesTheSameBits) {
   }
 }
 
-// The reference of the backward is the derivative of the reference of the forward.
+// The reference of the backward is the derivative of the forward's reference.
 TEST(GemmReference, BackwardIsTheDerivative) {
   const auto w = to_double(random_values(5 * 4, 1));
   const auto dy = to_double(random_values(3 * 5, 2));

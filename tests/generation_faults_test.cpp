@@ -1,4 +1,4 @@
-// Generating with OpenCL calls that fail, one after another.
+// Generation with OpenCL calls that fail, one after another.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ TEST(GenerationWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
       open.work("generation", [&] { return test::generate_tiny(open.model(), nullptr); })));
 }
 
-// The Generator stays; the generation is asked for again after it failed.
+// The Generator is reused: generation is repeated after a failure.
 TEST(GenerationWithFaults, SucceedsWhenAskedAgain) {
   FaultyModel open;
   open.renew();

@@ -1,4 +1,4 @@
-// GGUF files (model/files/gguf.hpp): real ones, and everything that can be wrong with one.
+// GGUF files (model/files/gguf.hpp): real files, and every kind of invalid file.
 #include "model/files/gguf.hpp"
 
 #include <gtest/gtest.h>
@@ -164,7 +164,7 @@ TEST_F(Gguf, SurvivesAnyDamagedByte) {
     for (const char damage : {'\x00', '\x01', '\x09', '\x7f', '\xff'}) {
       std::string damaged = whole;
       damaged[at] = damage;
-      // Either an Error or a file whose views can all be read: what a sanitizer build watches.
+      // Either an Error, or a file whose views are all readable, which a sanitizer build checks.
       test::caught([&] {
         const GgufFile file = open(damaged);
         for (const auto& entry : file.metadata()) (void)entry.value.summary();
@@ -218,8 +218,8 @@ std::string array_of(std::uint32_t element, std::uint64_t count) {
   return array;
 }
 
-// Zeros are empty strings and empty arrays of numbers: without a limit the reader walks all of
-// them, and 12 GB of file become resident.
+// Zeros are empty strings and empty arrays of numbers. Without a limit, the reader would walk all
+// of them and make 12 GB of the file resident.
 TEST_F(Gguf, ReadsNoSparseFileOfGigabytes) {
   constexpr std::uintmax_t kHuge = std::uintmax_t{12} << 30U;
   for (const std::uint32_t element : {8U, kArray, 0U}) {

@@ -1,4 +1,4 @@
-"""tools/gpu_bench and tools/gpu_check: what is read of programs' outputs, tables of known numbers,
+"""Tests tools/gpu_bench and tools/gpu_check: parsing programs' outputs, tables of known numbers,
 models of random weights, and a suite of two programs. Nothing is measured. CLORA_SOURCE_DIR and
 CLORA_BINARY_DIR name the repository and the build."""
 import importlib.machinery

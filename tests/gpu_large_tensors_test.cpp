@@ -1,7 +1,7 @@
-// Ops on a GPU over tensors of more than 2^32 elements, and over more rows than a grid's second
-// dimension has work-groups: what they make of the last rows is what they make of these rows alone.
-// One op a test, so that the first test that fails names the kernel; a kernel that writes astray
-// takes the tests after it with it. They need up to 60 GiB of the GPU's memory.
+// Ops on a GPU over tensors of more than 2^32 elements, and over more rows than the grid's second
+// dimension has work-groups: their results for the last rows equal the results for these rows
+// alone. Each test covers one op, so the first failing test names the kernel; a kernel that writes
+// out of bounds makes the tests after it fail as well. The tests need up to 60 GiB of GPU memory.
 
 #include <gtest/gtest.h>
 
@@ -21,8 +21,8 @@ namespace clora {
 namespace {
 
 constexpr std::int64_t kWide = 1 << 16;
-constexpr std::int64_t kRows = 576 * 128;  // times kWide: above 2^32
-constexpr std::int64_t kLast = 133 * 128;  // so many that no kernel cuts their sums otherwise
+constexpr std::int64_t kRows = 576 * 128;  // kRows * kWide > 2^32
+constexpr std::int64_t kLast = 133 * 128;  // enough for the same split of the sums
 constexpr std::int64_t kFirstOfLast = kRows - kLast;
 constexpr std::int64_t kNarrow = 24;
 constexpr std::int64_t kRank = 2;
@@ -54,8 +54,8 @@ class LargeTensors : public testing::Test {
     auto values = test::random_values(static_cast<std::size_t>(shape.elements()), seed);
     return test::upload_as(context(), type, shape, values);
   }
-  // [kRows, kWide] of values that begin anew after a prime number of rows, which no power of two
-  // is a multiple of.
+  // [kRows, kWide] of values that repeat after a prime number of rows, so that no power of two is a
+  // multiple of the period.
   Tensor large(std::uint32_t seed, DType type = DType::bf16) {
     constexpr std::int64_t kPeriod = 509;
     const Tensor all = allocate({kRows, kWide}, type);
@@ -78,7 +78,7 @@ class LargeTensors : public testing::Test {
     }
     return values;
   }
-  // Relative to the largest value; 0: the same bits.
+  // The tolerance is relative to the largest value; 0 requires the same bits.
   void expect_alike(const Tensor& got, const Tensor& want, double tolerance,
                     const std::string& what) {
     const std::vector<double> a = read(got), b = read(want);
@@ -91,7 +91,7 @@ class LargeTensors : public testing::Test {
       return;
     }
   }
-  // Of the whole's last rows some at the begin, where element 2^32 lies, and at the end.
+  // Compares some of the last rows: at their start, around element 2^32, and at the end.
   void expect_last_rows(const Tensor& whole, const Tensor& alone, double tolerance = 0) {
     const std::int64_t border = (std::int64_t{1} << 32U) / kWide - kFirstOfLast;
     for (const std::int64_t row : {std::int64_t{0}, border - kWindow / 2, kLast - kWindow}) {
@@ -202,8 +202,7 @@ TEST_F(LargeTensors, GoIntoAProductsBackward) {
   expect_last_rows(dx, alone);
 }
 
-// A linear layer with an adapter, forward and backward, over [first, first + rows) of what it is
-// given.
+// A linear layer with an adapter, forward and backward, over all rows of its arguments.
 struct Layer {
   LinearWeights weights;
   LoraWeights lora;
@@ -218,7 +217,8 @@ struct Layer {
 
 class LargeLayers : public LargeTensors {
  protected:
-  // tolerances: s may be made inside a product or before it, as its rows are many or few.
+  // The tolerances allow for s being computed inside a product or before it, depending on the
+  // number of rows.
   void expect_right(std::int64_t in, std::int64_t out, const Tensor& x, const Tensor& dy) {
     Layer layer{.weights = {small({out, in}, 5, DType::bf16), {}},
                 .lora = {.a = small({kRank, in}, 6), .bt = small({kRank, out}, 7), .scale = 0.5F},
@@ -260,7 +260,7 @@ TEST_F(LargeLayers, WithManyInputsAreRight) {
   expect_right(kWide, kNarrow, large(1), small({kRows, kNarrow}, 2, DType::bf16));
 }
 
-// Documents of 64 rows, of which the last ones are taken alone.
+// Documents of 64 rows; the last documents are also computed alone.
 class ManyRows : public LargeTensors {
  protected:
   struct Run {

@@ -1,6 +1,6 @@
-// A real GPU's ends, with no fault made up: memory that it does not have, run after run near all
-// that it has, and a kernel that breaks its context. The last test leaves the process without a
-// working driver.
+// The limits of a real GPU, without injected faults: allocations beyond its memory, consecutive
+// runs near its full memory, and a kernel that corrupts its context. The last test leaves the
+// process without a working driver.
 
 #include <gmock/gmock.h>
 
@@ -13,8 +13,8 @@
 namespace clora {
 namespace {
 
-// Few weights and wide activations: a row of a training step takes much memory, in tensors that ops
-// take: swiglu has a largest size.
+// Few weights and wide activations, so a row of a training step takes much memory, while each
+// tensor stays within the largest size of swiglu.
 ModelConfig wide_model() {
   ModelConfig config = test::tiny_models().front().config;
   config.intermediate_size = 1 << 15;
@@ -22,7 +22,7 @@ ModelConfig wide_model() {
   return config;
 }
 
-// Documents of 64 rows, each row to predict the next one's id.
+// Documents of 64 rows. Each row predicts the id of the next one.
 PackedRows documents(std::int64_t rows) {
   PackedRows packed;
   for (std::int32_t row = 0; row < rows; ++row) {
@@ -47,7 +47,8 @@ class GpuLimits : public testing::Test {
     test::write_tiny_model(folder_.path(), wide_model());
   }
 
-  // So many that gate and up alone, saved for the backward, take this share of the memory.
+  // The number of rows for which gate and up alone, saved for the backward, take this share of the
+  // memory.
   std::int64_t rows_for(double share) const {
     const ModelConfig config = wide_model();
     const auto row_elements = static_cast<double>(2 * config.intermediate_size * config.layers);
@@ -75,7 +76,8 @@ class GpuLimits : public testing::Test {
     }
   };
 
-  // The error of a batch that cannot fit; then small ones as if it had not been.
+  // Expects an error from a batch that cannot fit, and the same results as before from small
+  // batches afterwards.
   void expect_refused(const ContextConfig& config) const {
     Run run(folder_.path(), config), other(folder_.path(), config_from_environment());
     const double before = run.step(640);

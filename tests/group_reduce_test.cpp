@@ -1,6 +1,6 @@
-// cl/group_reduce.clh through a kernel of its own, read from a temporary folder. Each function is
-// called twice in a row on the same scratch, so that a simulator (tools/check_kernels) sees the
-// race where a barrier is missing.
+// Tests cl/group_reduce.clh through a kernel in a temporary folder. Each function is called twice
+// in a row on the same scratch, so that a simulator (tools/check_kernels) detects the race if a
+// barrier is missing.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -66,7 +66,7 @@ TEST(Hooks, LetNothingOutThatTheirCallbackThrows) {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20U;
 
-// Keeps a Context's books by its allocation hook alone.
+// Tracks a Context's memory by its allocation hook alone.
 class Counted : public testing::Test {
  protected:
   static Context opened(std::int64_t& sum, std::size_t& in_use) {

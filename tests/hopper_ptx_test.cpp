@@ -1,4 +1,4 @@
-// What is made of a driver's PTX for kernels with warp-group instructions.
+// Rewriting a driver's PTX for kernels with warp-group instructions.
 #include "runtime/hopper_ptx.hpp"
 
 #include <gtest/gtest.h>

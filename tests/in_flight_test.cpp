@@ -11,13 +11,13 @@
 namespace clora {
 namespace {
 
-// A Context of its own whose device has not moved yet: user events stand for its segments.
+// A Context whose device has not progressed yet. User events stand for its segments.
 class InFlight : public testing::Test {
  protected:
   InFlightLedger ledger(InFlightLimits limits) {
     return InFlightLedger(context_.device(), health_, limits);
   }
-  // A segment that is complete when the test says so.
+  // A segment that is complete once the test completes the event.
   cl_event event() {
     events_.emplace_back(clCreateUserEvent(context_.opencl_context(), nullptr));
     return events_.back().get();
@@ -58,7 +58,7 @@ TEST_F(InFlight, FillsASegmentWithAnEighthOfEitherLimit) {
 
 TEST_F(InFlight, JoinsSmallPiecesSoThatManyBatchesTakeFewSegments) {
   InFlightLedger in_flight = ledger({.commands = 80, .seconds = 0});
-  for (int i = 0; i < 8; ++i) {  // one after another: 4 + 4 of them make a segment
+  for (int i = 0; i < 8; ++i) {  // consecutive pieces: two of 4 commands make a segment
     in_flight.add({.commands = 4, .seconds = 0}, event());
   }
   EXPECT_EQ(in_flight.work().commands, 32U);
@@ -77,7 +77,7 @@ TEST_F(InFlight, MakesSpaceByWaitingForTheOldest) {
   in_flight.make_space({.commands = 10, .seconds = 0});  // would hang if it waited for the second
   EXPECT_EQ(in_flight.work().commands, 10U);
   complete(events_[1].get());
-  in_flight.make_space({.commands = 100, .seconds = 0});  // beyond the limit: alone
+  in_flight.make_space({.commands = 100, .seconds = 0});  // beyond the limit, so it runs alone
   EXPECT_EQ(in_flight.work().commands, 0U);
 }
 
@@ -92,7 +92,7 @@ TEST_F(InFlight, WaitsWithTheContextsLimit) {
     EXPECT_TRUE(impatient->stuck());
   }
   complete(never);
-  // The wait that gave up, and the ledger, left their references to the driver: one remains.
+  // The wait that gave up, and the ledger, left their references to the driver. One remains.
   clReleaseEvent(never);
 }
 
@@ -102,7 +102,7 @@ TEST_F(InFlight, CountsAsProgressForAWaitAtItsLimit) {
   InFlightLedger in_flight(context_.device(), health, {.commands = 80, .seconds = 0});
   for (int i = 0; i < 3; ++i) in_flight.add({.commands = 10, .seconds = 0}, event());
   int asked = 0;
-  // Between two limits of the wait one more segment is complete.
+  // One more segment completes each time the wait reaches its limit.
   health->set_progress([&] {
     if (asked < 3) complete(events_[static_cast<std::size_t>(asked++)].get());
     return in_flight.reclaim();
@@ -121,7 +121,7 @@ TEST_F(InFlight, EstimatesMoreForMoreWork) {
   EXPECT_GT(in_flight.estimate({.flops = 0, .bytes = 1e12}), in_flight.estimate({}));
 }
 
-// Of a whole Context: no more than the limit is ever enqueued and not complete.
+// The number of commands that are enqueued and not complete never exceeds the Context's limit.
 TEST(Batch, IsCutIntoSegmentsWithinTheContextsLimit) {
   ContextConfig config = config_from_environment();
   config.max_commands_in_flight = 16;
@@ -138,7 +138,7 @@ TEST(Batch, IsCutIntoSegmentsWithinTheContextsLimit) {
   }
   for (int i = 0; i < 5; ++i) batch.submit();
   EXPECT_LE(context.in_flight().work().commands, 16U);
-  EXPECT_LE(most, 14U);  // a segment of two is on its way while the call looks
+  EXPECT_LE(most, 14U);  // the segment of two that holds the call is not counted yet
   EXPECT_GT(most, 0U);
   context.finish();
   EXPECT_EQ(context.in_flight().work().commands, 0U);

@@ -1,7 +1,7 @@
 # Installs the build folder BUILD under WORK, then builds and runs the programs of SOURCE
-# (tests/consumer) there, which know nothing but the installed files: in C++ and C, with the static
-# libraries and the shared one, by find_package and by pkg-config. SERVER, where it is given, is
-# examples/embed_server, built there as a project of its own.
+# (tests/consumer) there, which use only the installed files: in C++ and C, with the static
+# libraries and the shared one, by find_package and by pkg-config. SERVER, if given, is
+# examples/embed_server, which is built there as a separate project.
 #   cmake -DBUILD=... -DSOURCE=... [-DSERVER=...] -DWORK=... -DGENERATOR=Ninja -P install_test.cmake
 cmake_policy(VERSION 3.21)
 file(REMOVE_RECURSE ${WORK})
@@ -12,7 +12,7 @@ if(sanitize)
 endif()
 set(prefix ${WORK}/prefix)
 
-# The output of a command that must succeed, in `output`.
+# Runs a command that must succeed, and stores its output in `output`.
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -28,7 +28,7 @@ function(expect said)
   endif()
 endfunction()
 
-# cc of the C program with the flags that pkg-config gives for ARGN.
+# Compiles the C program with the flags that pkg-config gives for ARGN.
 function(build_with_pkg_config program)
   run(pkg-config ${ARGN} --cflags --libs clora)
   separate_arguments(flags UNIX_COMMAND "${output}")
@@ -72,7 +72,7 @@ if(shared)
   if(symbols)
     message(FATAL_ERROR "libclora.so shows more than the C interface: ${symbols}")
   endif()
-  file(REMOVE ${shared})  # from here on an installation without it
+  file(REMOVE ${shared})  # the steps below use an installation without it
 endif()
 build_with_pkg_config(pkg_config_static --static)
 expect("clora ${version}" ${WORK}/pkg_config_static)

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""docs/kernel_authoring.md is run as it stands: every command of its sh blocks, in order, in a folder
-of clora's sources, and what each prints is compared with the lines below it.
+"""Runs every command of the sh blocks in docs/kernel_authoring.md, in order, in a folder with
+clora's sources, and compares the output of each with the lines below it.
 
     tests/kernel_authoring_test.py [--write]
 
---write puts what the commands print now into the page, where it does not match. Of what is
-compared: blanks count once, and a number before a unit of time or speed is any number. In a block
-that opens with `sh measured` each number, unit and verdict is any, lines that are then alike count
-once, and exit code 1 is as good as 0.
-`…` is any text, alone on a line any lines. A `cmake` call is not made: the test that it would build
-is compiled against the libraries of this build (tests/CMakeLists.txt, compile_op_test), which takes
-seconds.
+--write replaces the lines of the page that do not match by the commands' current output. In a
+comparison, a run of blanks equals one blank, and a number before a unit of time or speed equals any
+other number. In a block that opens with `sh measured`, every number, unit and verdict equals any
+other, consecutive lines that are equal in this way count once, and exit code 1 is accepted as well
+as 0.
+`…` matches any text, and on a line of its own any lines. `cmake` is not called: the test that it
+would build is compiled against the libraries of this build (tests/CMakeLists.txt, compile_op_test),
+which takes seconds.
 """
 import itertools
 import json
@@ -31,13 +32,13 @@ BLOCK = re.compile(r"^```sh( measured)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MEASURED = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?(?= ?(?:s|ms|us|ns|GB/s|GFLOP/s|GiB/s|%)(?![\w/]))")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 VERDICT = re.compile(r"\b(?:timed|slow|faster|slower|no difference)\b|0 [num]?s\b|(?<=% of )[\w ]+")
-# How clc tune ends: what is tuned may be the fastest as it is.
+# The last line of clc tune, which differs if the default is already the fastest.
 CONCLUSION = re.compile(r"^(?:written to|that is no gain:) .*")
 HERE_DOCUMENT = re.compile(r"<<'(\w+)'")
 
 
 def steps(block):
-    """The commands of a block, each with the lines that it prints."""
+    """Returns the commands of a block, each with the lines that the page shows as its output."""
     lines = block.splitlines()
     found = []
     while lines:
@@ -64,7 +65,7 @@ def comparable(line, measured):
 
 
 def matches(lines, printed, measured=False):
-    """Whether a command printed what the page has below it."""
+    """Whether a command's output matches the lines below it in the page."""
     def of(text):
         told = [comparable(line, measured) for line in text]
         return [line for line, _ in itertools.groupby(told)] if measured else told
@@ -80,7 +81,7 @@ def matches(lines, printed, measured=False):
 
 
 class Sources:
-    """A folder with clora's sources, of which the page's commands change a few."""
+    """A folder with clora's sources, some of which the page's commands change."""
 
     COPIED = ["cl", "ops", "tests/support", "tests/reference", "bench/support", "CMakeLists.txt"]
     LINKED = ["runtime", "lora", "model", "tools"]
@@ -98,11 +99,11 @@ class Sources:
         self.environment = os.environ | {
             "PATH": f"{BUILD / 'tools'}:{os.environ['PATH']}",
             "CLORA_CACHE_DIR": str(folder / "cache"),
-            "CLORA_DEVICE": "cpu",  # the page was written on one
+            "CLORA_DEVICE": "cpu",  # as the page was written
         }
 
     def run(self, command):
-        """What it prints, and its exit code."""
+        """Runs the command. Returns its output and its exit code."""
         if command.startswith("cmake "):
             command = self.instead_of_cmake(re.search(r"--target (\w+)_test", command)[1])
         done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.environment,
@@ -120,8 +121,8 @@ class Sources:
 
 
 def walk(sources, page, check):
-    """Calls check(command, lines, printed, exit_code, same) for each command; it gives the lines that
-    the page is to have."""
+    """Calls check(command, lines, printed, exit_code, same) for each command. check() returns the
+    lines for the page. Returns the resulting page."""
     def of_block(match):
         text = f"```sh{match[1] or ''}\n"
         for command, lines in steps(match[2]):
@@ -153,7 +154,7 @@ class KernelAuthoring(unittest.TestCase):
         self.assertGreater(count, 15)
 
     def test_what_differs_is_seen(self):
-        """The comparison itself: it lets off what it says, and no more."""
+        """Tests the comparison itself: it accepts the documented differences and no others."""
         for lines, printed, same in [
             (["built in 0.7 s: f", "n = 5"], "built in 12 s:  f\nn = 5\n", True),
             (["built in 0.7 s: f"], "built in 0.7 s: g\n", False),

@@ -11,7 +11,7 @@ namespace {
 
 using test::some_records;
 
-// What a search through every micro-batch finds.
+// The result of a search through every micro-batch.
 LargestRows by_hand(const Records& records, DataOrder order, std::int64_t begin, std::int64_t end) {
   LargestRows largest;
   for (std::int64_t step = begin; step < end; ++step) {
@@ -51,10 +51,10 @@ TEST(LargestRows, AreThoseOfTheWholeRunWhereItIsShort) {
 TEST(LargestRows, OfAVeryLongRunAreLookedForInItsFirstEpochs) {
   const Records records = some_records(22, 67);
   DataOrder shuffled(22, 4, 2, true, 9);
-  // 22 records an epoch of 3 steps: after 4 epochs 88 records were visited.
+  // 22 records in an epoch of 3 steps: after 4 epochs, 88 records were visited.
   expect_equal(find_largest_rows(records, shuffled, 0, 1'000'000'000, {}, 80),
                by_hand(records, shuffled, 0, 11));
-  // One epoch at least.
+  // At least one epoch.
   expect_equal(find_largest_rows(records, shuffled, 0, 1'000'000'000, {}, 1),
                by_hand(records, shuffled, 0, 3));
   DataOrder ordered(22, 4, 2, false, 9);

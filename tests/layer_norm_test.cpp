@@ -18,8 +18,8 @@ using test::Output;
 struct Case {
   std::vector<float> x, w, bias, dy, residual;
   Shape shape;
-  // In a row of few columns differences and the gradient's terms cancel down to a multiple of
-  // epsilon; a large one keeps something to compare.
+  // In a row of few columns, differences and the terms of the gradient cancel to a multiple of
+  // epsilon. With a large epsilon the remaining value is still comparable.
   float epsilon;
 
   Case(std::int64_t rows, std::int64_t width)
@@ -48,7 +48,7 @@ struct Case {
 };
 
 // Rows and widths around the cpu variant's 16 and 32 lanes and 8 groups, the portable variant's
-// groups of 32 to 256, and real models' (a head of Qwen3, SmolLM2, TinyStories).
+// groups of 32 to 256, and those of real models (a head of Qwen3, SmolLM2, TinyStories).
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::int64_t width : {1, 2, 7, 15, 16, 17, 31, 32, 33, 49, 255, 256, 257, 1031}) {
@@ -107,13 +107,14 @@ TEST_P(LayerNorm, AMeanFarAboveTheSpreadCostsNoDigitsOfTheVariance) {
   run([&](Batch& b) {
     record_layer_norm(b, y.tensor(), up(c.shape, c.x), up_w(c), up_bias(c), c.epsilon);
   });
-  // The mean itself rounds to 2^-15 of a spread near 1; mean(x^2) - mean(x)^2 would err by 1e-1.
+  // The mean itself rounds to 2^-15 of a spread near 1. mean(x^2) - mean(x)^2 would have an error
+  // of 1e-1.
   test::expect_close(y.values(), c.forward(), 1e-4, "mean 1000");
 }
 
 TEST_P(LayerNorm, BackwardAgreesWithTheReferenceWithAndWithoutResidual) {
   for (const Case& c : cases()) {
-    if (c.w.size() == 1) continue;  // 0 up to rounding, below
+    if (c.w.size() == 1) continue;  // 0 up to rounding; tested below
     const Output plain(context(), c.shape);
     const Output added(context(), c.shape);
     const Tensor dy = up(c.shape, c.dy);

@@ -1,4 +1,4 @@
-// Making a Context, loading a model, and whole runs from nothing, with OpenCL calls that fail.
+// Creating a Context, loading a model, and complete runs from nothing, with OpenCL calls that fail.
 
 #include <gtest/gtest.h>
 
@@ -24,10 +24,11 @@ TEST(LoadingWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
   report(walk_faults(open.work_from_nothing("load", load), {.dense = 1000}));
 }
 
-// Training, loading what was trained, and generating, each in a Context that has built nothing.
+// Training, loading the trained adapter, and generation, each in a new Context without built
+// programs.
 class AWholeRunWithFaults : public testing::Test {
  protected:
-  // cache: a folder of programs that outlives the Context, or none.
+  // `cache` is a folder of programs that outlives the Context, or empty for none.
   test::FaultyWork run_with(const std::filesystem::path& cache) {
     return open_.work_from_nothing("whole run", [this, cache] {
       const std::filesystem::path out = open_.fresh_out();
@@ -50,7 +51,7 @@ TEST_F(AWholeRunWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
       {.dense = 2, .later = 3, .lasting = false, .kinds = {CallKind::program, CallKind::build}}));
 }
 
-// With binaries kept from an earlier run a failure to take one only costs a build.
+// With binaries from an earlier run, a failure to load one only costs a build.
 TEST_F(AWholeRunWithFaults, EndsAlikeWithAWarmCacheOfPrograms) {
   report(walk_faults(run_with(cache_.path()),
                      {.dense = 2,

@@ -21,7 +21,7 @@ struct Case {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t r = 0;
-  // Forward and backward, twice, are some four products of this size.
+  // Forward and backward, twice, cost about four products of this size.
   bool affordable() const { return test::affords(static_cast<double>(t * n * k)); }
 };
 const std::vector<Case> kCases = {{1, 1, 1, 1},       {2, 33, 65, 3},     {12, 32, 32, 8},
@@ -33,7 +33,7 @@ std::vector<float> values(std::int64_t count, std::uint32_t seed) {
   return random_values(static_cast<std::size_t>(count), seed);
 }
 
-// One layer on the device with its reference.
+// One layer on the device, with its reference.
 struct Layer {
   Case size;
   std::vector<float> x, dy, a, bt;
@@ -63,7 +63,7 @@ struct Layer {
     if (probability > 0) add_dropout(context, probability);
   }
 
-  // The mask is what dropout does to ones.
+  // The mask is the result of dropout applied to ones.
   void add_dropout(Context& context, float probability) {
     const std::vector<std::uint32_t> words{17, 4};
     lora.dropout = {probability,
@@ -89,7 +89,7 @@ class LoraLinear : public test::OpTest {
     return type == DType::bf16 ? test::upload_bf16(context(), shape, v)
                                : test::upload(context(), shape, v);
   }
-  // Activations, and what comes of them.
+  // The rounding of activations and of values computed from them.
   static double rounding(DType type) { return type == DType::bf16 ? 0x1p-7 : 0; }
 
   double tolerance(std::size_t terms) const {
@@ -110,7 +110,8 @@ class LoraLinear : public test::OpTest {
                  "y " + layer.text());
   }
 
-  // Two calls, the first overwriting dx, the second accumulating: everything is there twice.
+  // Calls the backward twice: the first call overwrites dx, the second accumulates. All gradients
+  // are doubled.
   void expect_backward(const Layer& layer, DType type = DType::f32) {
     const Case& c = layer.size;
     const auto x = to_double(layer.x);
@@ -148,9 +149,9 @@ TEST_P(LoraLinear, ForwardAddsTheAdapterInEveryShape) {
   }
 }
 
-// There a GPU fuses the shrink into the product: items with blocks of four steps, two and one,
-// teams of all sizes, groups that take columns again; weights that wait as they are stored, and
-// others.
+// For these sizes a GPU fuses the shrink into the product: items with blocks of four, two and one K
+// steps, teams of all sizes, groups that process several columns, and weights that are prefetched
+// in their stored form or not.
 TEST_P(LoraLinear, ForwardOfOneRowOrTwoAddsTheAdapter) {
   for (const DType type : {DType::f32, DType::bf16}) {
     for (const Case& c : {Case{1, 40, 3592, 8},
@@ -163,8 +164,8 @@ TEST_P(LoraLinear, ForwardOfOneRowOrTwoAddsTheAdapter) {
   }
 }
 
-// There the shrink is fused into the product up to a rank of 64: several blocks of steps, ranks
-// that fill no four, rows that fill no tile or more than one chunk of them.
+// For ranks up to 64 the shrink is fused into the product: several blocks of K, ranks that are not
+// a multiple of four, and rows that fill less than a tile or more than one chunk of tiles.
 TEST_P(LoraLinear, ForwardAddsTheAdapterToPackedWeights) {
   for (const DType type : {DType::f32, DType::bf16}) {
     for (const Case& c : {Case{5, 48, 64, 3},
@@ -201,7 +202,7 @@ TEST_P(LoraLinear, ActivationsMayBeBf16) {
   }
 }
 
-// Three layers with equal ranks, two of which one has none, and with dropout.
+// Three layers of equal rank; two layers; two layers of which one has no adapter; two with dropout.
 TEST_P(LoraLinear, SeveralLayersOfOneInputAreWhatEachIsAlone) {
   constexpr std::int64_t kRows = 140, kIn = 136;
   CLORA_SKIP_UNLESS_AFFORDED(kRows * kIn * 512);
@@ -266,7 +267,7 @@ TEST_P(LoraLinear, SeveralLayersOfOneInputAreWhatEachIsAlone) {
   }
 }
 
-// Layers one after another, of equal and of other ranks, whose da wait for those that follow.
+// Consecutive layers of equal and of different ranks, whose da are deferred to later ones.
 TEST_P(LoraLinear, GradientsThatWaitInAQueueAreWholeWhenItIsFlushed) {
   CLORA_SKIP_UNLESS_AFFORDED(140 * 600 * 136 * 4);
   struct OfLayer {

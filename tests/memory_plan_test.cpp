@@ -1,4 +1,4 @@
-// The plan of a recorded training step, read from its listing.
+// The memory plan of a recorded training step, parsed from its text.
 
 #include "runtime/memory_plan.hpp"
 
@@ -23,7 +23,7 @@ struct Planned {
   Place place;
 };
 
-// The lines of Batch::plan_text().
+// Parses the lines of Batch::plan_text().
 std::vector<Planned> read_plan(const std::string& text) {
   std::vector<Planned> all;
   std::istringstream lines(text);

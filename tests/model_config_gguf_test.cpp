@@ -1,5 +1,5 @@
-// ModelConfig (model/files/model_config.hpp) from a GGUF file's metadata, its refusals, and that
-// both formats of one model agree.
+// ModelConfig (model/files/model_config.hpp) from a GGUF file's metadata: the values, the errors,
+// and the agreement of both formats of one model.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// ModelConfig (model/files/model_config.hpp) from config.json and back, and its refusals.
+// ModelConfig (model/files/model_config.hpp) from config.json and back, and its errors.
 #include "model/files/model_config.hpp"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST(HuggingFaceConfig, FollowsTheSwitchOfQwensSlidingWindow) {
   json object = with(qwen_json("qwen2"), "sliding_window", 100);
   EXPECT_EQ(read(object).sliding_window, std::nullopt);
   object["use_sliding_window"] = true;
-  // Without max_window_layers the first 28 layers have no window, as in transformers.
+  // Without max_window_layers, the first 28 layers have no window, as in transformers.
   EXPECT_EQ(read(object).sliding_window, std::nullopt);
   object["num_hidden_layers"] = 29;
   CLORA_EXPECT_ERROR(read(object), ErrorCode::unsupported,
@@ -326,16 +326,17 @@ TEST(RopeFrequencies, StretchOnlyTheLongWavesOfLlama3) {
   config.rope_scaling.factor = 8;
   config.rope_scaling.original_max_positions = 1000;
   const auto scaled = rope_frequencies(config);
-  // Wavelengths 2 pi / f: below 1000 / 4 kept (f > 0.0251), above 1000 an eighth (f < 0.00628).
+  // Wavelengths are 2 pi / f. Below 1000 / 4 (f > 0.0251) f is unchanged, above 1000 (f < 0.00628)
+  // it is divided by 8.
   EXPECT_EQ(scaled[0], plain[0]);
   EXPECT_EQ(scaled[3], plain[3]);                           // 0.0316
   EXPECT_NEAR(scaled[5], plain[5] / 8, 1e-18);              // 0.00316
-  const double share = (1000 * 0.01 / (2 * M_PI) - 1) / 3;  // 0.01 lies between
+  const double share = (1000 * 0.01 / (2 * M_PI) - 1) / 3;  // 0.01 is between the limits
   EXPECT_NEAR(scaled[4], share * 0.01 + (1 - share) * 0.01 / 8, 1e-12);
 }
 
 TEST(HalfSplitSourceRow, UndoesTheReorderingOfGgufFiles) {
-  // A head of width 6: the half-split rows a0 a1 a2 b0 b1 b2 are stored as a0 b0 a1 b1 a2 b2.
+  // In a head of width 6, the half-split rows a0 a1 a2 b0 b1 b2 are stored as a0 b0 a1 b1 a2 b2.
   const std::vector<std::int64_t> expected{0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11};
   for (std::int64_t row = 0; row < 12; ++row)
     EXPECT_EQ(half_split_source_row(row, 6), expected[static_cast<std::size_t>(row)]);

@@ -1,4 +1,4 @@
-// Loads and prompts that their caller watches and stops.
+// Loads and prompts that the caller observes and stops.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ TEST_F(ModelLoading, StopsALongPromptBetweenItsChunks) {
   EXPECT_EQ(stopped.finish_reason, FinishReason::cancelled);
   EXPECT_TRUE(stopped.ids.empty());
   EXPECT_EQ(seen, (std::vector<std::int64_t>{0, 256, 512}));
-  // Nothing of the stopped prompt is left in what comes next.
+  // The stopped prompt does not affect the next one.
   const std::vector<std::int32_t> next{1, 2, 3};
   Generator fresh(model, nullptr, 700);
   EXPECT_EQ(generator.generate(next, {.max_tokens = 4}).ids,

@@ -1,4 +1,4 @@
-// ModuleSelection (lora/module_selection.hpp): PEFT's rules, case by case. What is expected was
+// ModuleSelection (lora/module_selection.hpp): PEFT's rules, case by case. The expected values were
 // computed by PEFT 0.21.2's check_target_module_exists() and get_pattern_key().
 #include "lora/module_selection.hpp"
 
@@ -17,7 +17,7 @@ std::vector<AdapterSite> sites(std::int64_t layers) {
   return all;
 }
 
-// The selected sites of two blocks as "0q 1v ...".
+// The selected sites of the first blocks, as "0q 1v ...".
 std::string selected(const AdapterConfig& config, std::int64_t layers = 2) {
   ModuleSelection selection(config, "here");
   std::string text;
@@ -72,7 +72,7 @@ TEST(ModuleSelection, TakesOnlyTheBlocksOfLayersToTransform) {
   EXPECT_EQ(
       selected({.target_modules = {"q_proj"}, .layers_to_transform = {0}, .layers_pattern = {"h"}}),
       "");
-  // A path that is named whole is selected in any block.
+  // A full path is selected in any block.
   EXPECT_EQ(selected({.target_modules = {"model.layers.1.self_attn.v_proj", "q_proj"},
                       .layers_to_transform = {0}}),
             "0q 1v ");

@@ -1,5 +1,5 @@
-// NaN and infinities in weights and adapters: never a text, a loss or a score, always an error that
-// names the tensor.
+// NaN and infinities in weights and adapters never lead to a text, a loss or a score, but to an
+// error that names the tensor.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -123,7 +123,7 @@ TEST_F(NotANumber, InAnAdapterIsNamedByEachThatUsesIt) {
   CLORA_EXPECT_ERROR(Trainer(open.model, adapter, {}), ErrorCode::invalid_data, named);
 }
 
-// A weight of the last norm and one of the head are finite, and their product is not.
+// A weight of the last norm and a weight of the head are finite, but their product is not.
 TEST_F(NotANumber, WithoutATensorToBlameNamesTheFirstRecord) {
   const ModelConfig config = test::tiny_models().front().config;
   test::write_tiny_model(model_, config);
@@ -132,7 +132,7 @@ TEST_F(NotANumber, WithoutATensorToBlameNamesTheFirstRecord) {
          static_cast<std::size_t>(33 * config.hidden_size + 12));
   test::OpenModel open(model_);
   Records records;
-  records.records.push_back({{3, 4, 5}, {0, 0, 0}});  // whose loss is 0
+  records.records.push_back({{3, 4, 5}, {0, 0, 0}});  // its loss is 0
   records.records.push_back(prompt_as_records().records.front());
   CLORA_EXPECT_ERROR(Evaluator(open.model, nullptr).evaluate(records), ErrorCode::diverged,
                      "the loss of record 2 is not finite: every weight is finite");
@@ -145,7 +145,7 @@ TEST_F(NotANumber, NoScoreIsGivenForRecordsWithoutATokenThatCounts) {
   test::OpenModel open(model_);
   Evaluator evaluator(open.model, nullptr);
   Records records;
-  records.records.push_back({{3, 4, 5}, {1, 0, 0}});  // the first token is predicted by none
+  records.records.push_back({{3, 4, 5}, {1, 0, 0}});  // nothing predicts the first token
   records.skipped = 6;
   CLORA_EXPECT_ERROR(evaluator.evaluate(records), ErrorCode::invalid_data,
                      "1 records, from the first one on, have none (6 more were skipped");

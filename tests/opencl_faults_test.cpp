@@ -1,4 +1,4 @@
-// The fault layer itself: what it counts, what it makes fail, and what it leaves alone.
+// The fault layer itself: the calls that it counts, fails, and leaves alone.
 
 #include "tests/support/opencl_faults.hpp"
 
@@ -16,7 +16,7 @@ class OpenclFaults : public testing::Test {
   OpenclFaults() { test::clear_faults(); }
   ~OpenclFaults() override { test::clear_faults(); }
 
-  // Whether an allocation that no cached block can serve succeeds.
+  // Whether an allocation succeeds that no cached block can serve.
   bool allocates() {
     context_.pool().trim();
     return !test::caught([&] {

@@ -26,7 +26,7 @@ TEST(Packing, LaysDocumentsOneAfterAnotherAndFillsTheRest) {
 }
 
 TEST(Packing, NeverTakesTheFirstTokenOfTheNextDocumentAsATarget) {
-  // Even where its mark is set by mistake.
+  // The first token is no target even if it is marked by mistake.
   const std::vector<Record> records = {record({1, 2}, {1, 1}), record({3}, {1})};
   const PackedRows packed = pack_rows(records, 3);
   EXPECT_EQ(packed.targets, (Row{2, -1, -1}));

@@ -1,4 +1,4 @@
-// PathRegex (lora/path_regex.hpp): Python's matching, and what is refused.
+// PathRegex (lora/path_regex.hpp): matching as in Python, and the patterns that it refuses.
 #include "lora/path_regex.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ TEST(PathRegex, AnchorsAtTheStartOrAtBothEnds) {
   EXPECT_FALSE(matches("layers", "model.layers"));
   EXPECT_FALSE(matches("model", "model.layers", Anchor::whole));
   EXPECT_TRUE(matches(R"(.*\.layers)", "model.layers", Anchor::whole));
-  EXPECT_TRUE(matches("a|ab", "ab", Anchor::whole));  // the first alternative is left again
+  EXPECT_TRUE(matches("a|ab", "ab", Anchor::whole));  // backtracks to the second alternative
 }
 
 TEST(PathRegex, GivesANamedGroup) {

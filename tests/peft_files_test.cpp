@@ -31,7 +31,7 @@ Adapter random_adapter(std::int64_t rank = 4) {
   Adapter adapter(context(), kSites,
                   {.rank = rank, .alpha = 6, .target_modules = {"q_proj", "down_proj"}});
   adapter.initialise(5);
-  // b is zero at first; give it values so that the files have something to keep.
+  // b is initially zero. Random values give the files something to store.
   for (const AdapterModule& module : adapter.modules()) {
     const Tensor bt = adapter.weights(module.site.path).bt;
     const std::vector<float> values =
@@ -67,7 +67,7 @@ TEST(PeftFiles, HoldMatricesUnderPeftsNamesAndShapes) {
   const auto a = file.find("base_model.model.model.layers.0.mlp.down_proj.lora_A.weight");
   ASSERT_TRUE(a.has_value());
   EXPECT_EQ(a->shape, (Shape{4, 56}));
-  // b[n, r] of the file is bt[r, n] of the device.
+  // b[n, r] in the file is bt[r, n] on the device.
   const std::vector<float> bt = values_of(adapter.weights(kSites[0].path).bt);
   float first_of_second_row = 0;
   std::memcpy(&first_of_second_row, b->bytes.data() + 4 * sizeof(float), sizeof(float));
@@ -102,7 +102,7 @@ TEST(PeftFiles, HonourRankAndAlphaPatterns) {
   EXPECT_EQ(loaded.modules()[1].scale, 1.5F);
 }
 
-// The configuration in PEFT's words, with the tensors of an adapter of rank 2 on both sites.
+// The configuration with PEFT's keys, with the tensors of an adapter of rank 2 on both sites.
 class PeftFolder : public testing::Test {
  protected:
   PeftFolder() { save_adapter(random_adapter(2), folder_.path()); }
@@ -116,7 +116,7 @@ class PeftFolder : public testing::Test {
     save_adapter(adapter, folder_ / "again");
     return nlohmann::json::parse(test::read_whole_file(folder_ / "again/adapter_config.json"));
   }
-  // Loads, saves and loads again: the same modules, ranks, scales and values.
+  // Loads, saves and loads again. Modules, ranks, scales and values must be unchanged.
   void expect_the_same_again(const std::string& keys) {
     const Adapter first = load(keys);
     save_adapter(first, folder_ / "again");
@@ -223,7 +223,7 @@ TEST_F(PeftFolder, MustHoldWhatItsTargetModulesSelect) {
   EXPECT_THAT(error_of([&] { load(R"("target_modules":["q_proj","down_proj","lm_head"])"); }),
               HasSubstr("target_modules selects lm_head"));
   EXPECT_THAT(error_of([&] { load(R"("target_modules":[])"); }), HasSubstr("names no module"));
-  // PEFT's own choice for these architectures is q_proj and v_proj.
+  // PEFT's default for these architectures is q_proj and v_proj.
   EXPECT_THAT(error_of([&] { load(R"("target_modules":null)"); }),
               HasSubstr("does not select model.layers.0.mlp.down_proj"));
 }
@@ -250,7 +250,7 @@ TEST_F(PeftFolder, NamesATensorThatHoldsNotANumber) {
   EXPECT_THAT(message, HasSubstr("down_proj.lora_B.weight' holds nan at element 6"));
 }
 
-// What PEFT's LoraConfig switches on, and what it only notes.
+// Keys with which PEFT's LoraConfig enables a feature, and unknown keys.
 TEST_F(PeftFolder, RefusesEveryKeyThatChangesTheProductByName) {
   for (const char* key : {R"("peft_type":"IA3")",
                           R"("task_type":"SEQ_CLS")",

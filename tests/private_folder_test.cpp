@@ -1,4 +1,4 @@
-// Who may write where code of this process is kept.
+// Write access to the folders that hold code of this process.
 #include "runtime/private_folder.hpp"
 
 #include <gmock/gmock.h>

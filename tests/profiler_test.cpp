@@ -1,4 +1,5 @@
-// Profiler: counts, costs, gaps and rooflines of commands that ran; what a replay keeps in memory.
+// Profiler: counts, costs, gaps and rooflines of executed commands, and the memory that a replay
+// retains.
 #include "runtime/profiler.hpp"
 
 #include <gmock/gmock.h>
@@ -82,7 +83,7 @@ TEST_F(ProfiledContext, MeasuresTheWaitsBetweenCommands) {
   Batch batch(context);
   batch.fill_zero(a);
   batch.submit().wait();
-  context.read<float>(a);  // the device waits until the host has come so far
+  context.read<float>(a);  // the device is idle until the host gets here
   const GapSummary gaps = context.profiler().gaps();
   ASSERT_EQ(gaps.pairs.size(), 1U);
   EXPECT_EQ(gaps.pairs[0].after, "fill");
@@ -93,7 +94,7 @@ TEST_F(ProfiledContext, MeasuresTheWaitsBetweenCommands) {
   const std::vector<OpTime> rows = context.profiler().times();
   EXPECT_EQ(row(rows, "fill").gap_seconds, 0);
   EXPECT_EQ(row(rows, "read").gap_seconds, gaps.seconds);
-  // First start to last end is what ran and what waited.
+  // First start to last end is the sum of execution and idle time.
   EXPECT_NEAR(gaps.wall_seconds,
               row(rows, "fill").seconds + row(rows, "read").seconds + gaps.seconds, 1e-12);
 }
@@ -135,7 +136,7 @@ TEST_F(ProfiledContext, KeepsNoMoreEventsTheLongerItRuns) {
     if (i % 8 == 0) context.finish();
     most = std::max(most, context.profiler().pending());
   }
-  EXPECT_LT(most, 5000U);  // of 20,000
+  EXPECT_LT(most, 5000U);  // of 20,000 events
   EXPECT_EQ(context.profiler().times()[0].count, 100U * kReplays);
   EXPECT_EQ(context.profiler().pending(), 0U);
 }
@@ -148,7 +149,7 @@ TEST_F(ProfiledContext, ForgetsWhenCleared) {
   context.profiler().clear();
   EXPECT_TRUE(context.profiler().times().empty());
   EXPECT_EQ(context.profiler().gaps().count, 0U);
-  batch.submit();  // numbers stay good
+  batch.submit();  // the numbers remain valid
   EXPECT_EQ(context.profiler().times().at(0).count, 1U);
 }
 

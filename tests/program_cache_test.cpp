@@ -1,5 +1,5 @@
-// Programs from the store and from source: what a second start asks of the driver, and what damage
-// leads to. This program puts its own functions in front of the loader's.
+// Programs from the store and from source: the driver calls of a second start, and the effects of
+// damage. This program interposes its own functions on the loader's.
 
 #include "runtime/program_cache.hpp"
 #include "runtime/kernel_text.hpp"
@@ -71,7 +71,7 @@ constexpr std::string_view kTwice =
     "__kernel void twice(__global float* x) { x[get_global_id(0)] *= FACTOR; }\n"
     "__kernel void more(__global float* x) { x[get_global_id(0)] += FACTOR; }\n";
 
-// A folder of kernels and a cache beside it, and Contexts that say what they did.
+// A folder of kernels with a cache next to it, and Contexts that report their cache use.
 class ProgramCacheTest : public testing::Test {
  protected:
   ProgramCacheTest() {
@@ -96,7 +96,7 @@ class ProgramCacheTest : public testing::Test {
     return config;
   }
 
-  // Runs `function` over {1, 2} in a Context of its own: a start of the program.
+  // Runs `function` over {1, 2} in a new Context, as a start of the program would.
   std::vector<float> start(const std::string& function = "twice") {
     return start(config(), function);
   }
@@ -166,7 +166,7 @@ TEST_F(ProgramCacheTest, SeesAChangedIncludeAndOtherOptions) {
 TEST_F(ProgramCacheTest, KeepsTheMachineCodeOfFunctionsThatLaterStartsUse) {
   start("twice");
   EXPECT_EQ(start("more"), (std::vector<float>{3, 4}));
-  EXPECT_EQ(driver.from_source, binaries_grow_with_use() ? 1 : 0);  // the entry lacked it
+  EXPECT_EQ(driver.from_source, binaries_grow_with_use() ? 1 : 0);  // the entry did not contain it
   start("more");
   EXPECT_EQ(driver.from_source, 0);
   EXPECT_EQ(start("twice"), kDoubled);
@@ -197,7 +197,7 @@ TEST_F(ProgramCacheTest, BuildsFromSourceWhatIsDamagedAndSaysSoOnce) {
     EXPECT_EQ(driver.from_binary, 0) << "a driver saw damaged bytes";
     EXPECT_EQ(metrics_["program_cache.rejected"], 1);
     EXPECT_THAT(log_, testing::ElementsAre(testing::HasSubstr("twice.cl")));
-    EXPECT_EQ(start(), kDoubled);  // it was replaced
+    EXPECT_EQ(start(), kDoubled);  // the damaged entry was replaced
     EXPECT_EQ(driver.from_source, 0);
   }
 }
@@ -209,7 +209,7 @@ TEST_F(ProgramCacheTest, TakesNoEntryOfAnotherProgram) {
   fs::remove(first);
   write("factor.clh", "#define FACTOR 3\n");
   start();
-  test::write_whole_file(entries().at(0), bytes);  // under the other's name
+  test::write_whole_file(entries().at(0), bytes);  // stored under the other's name
   EXPECT_EQ(start(), (std::vector<float>{3, 6}));
   EXPECT_EQ(driver.from_binary, 0);
   EXPECT_EQ(log_.size(), 1U);
@@ -254,7 +254,8 @@ TEST_F(ProgramCacheTest, ReportsEachBuildFromSourceBeforeAndAfterIt) {
                                          "2 twice.cl true"));
 }
 
-// pocl writes "1 warning generated." to the process's error stream, past every hook.
+// pocl writes "1 warning generated." directly to the process's error stream, without calling a
+// hook.
 TEST_F(ProgramCacheTest, KeepsWarningsOfADriverOffTheErrorStream) {
   write("factor.clh", "#define FACTOR 2\n#warning a warning\n");
   testing::internal::CaptureStderr();
@@ -271,7 +272,7 @@ TEST_F(ProgramCacheTest, WorksWhereNothingCanBeWritten) {
   EXPECT_EQ(log_.size(), 1U);
 }
 
-// A host's store that keeps everything in memory and can be told to fail.
+// A host's store that keeps everything in memory and can be made to fail.
 class MemoryStore : public ProgramStore {
  public:
   std::optional<std::vector<std::byte>> load(const std::string& name) override {
@@ -361,7 +362,7 @@ TEST_F(ProgramCacheTest, RemembersAFailedBuild) {
   EXPECT_EQ(driver.from_source, 1);
 }
 
-// This program again, running one of the DISABLED_ tests below on `folder`; its exit code.
+// Runs this program again with one of the DISABLED_ tests below on `folder`. Holds its exit code.
 class OtherProcess {
  public:
   OtherProcess(const std::string& name, const fs::path& folder) {
@@ -384,7 +385,7 @@ class OtherProcess {
   pid_t pid_ = 0;
 };
 
-// A Context's work on the folder of another process's test.
+// The work of a Context on the folder of another process's test.
 std::vector<float> doubled_in_shared_folder(int variants) {
   const fs::path folder = std::getenv("CLORA_TEST_SHARED_FOLDER");
   ContextConfig config = config_from_environment();
@@ -433,7 +434,7 @@ TEST_F(ProgramCacheTest, BuildsFromSourceAfterAProcessDiedOfABinary) {
     EXPECT_EQ(driver.from_binary, 0);
     EXPECT_EQ(driver.from_source, 1);
     EXPECT_EQ(log_.size(), later == 0 ? 1U : 0U);
-    context.kernel("twice.cl", "twice", Defines().set("N", 1));  // the others are trusted
+    context.kernel("twice.cl", "twice", Defines().set("N", 1));  // the others are known to be good
     EXPECT_EQ(driver.from_binary, 1);
   }
 }

@@ -1,5 +1,6 @@
 // The folder of built programs under kill -9: a child process is killed at a random moment of
-// writing or trying entries. Entries stay whole, and only those in a driver's hands are kept out.
+// writing or trying entries. Entries stay complete, and only entries that were passed to a driver
+// are blocked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -21,7 +22,7 @@ using test::Child;
 constexpr std::size_t kNoLimit = std::size_t{1} << 30U;
 const std::string kName = "00112233445566778899aabbccddeeff";
 
-// The contents of an entry: two versions, so that a mixture shows.
+// The contents of an entry. There are two versions, so that a mixture is detected.
 std::vector<std::byte> version(std::size_t round) {
   return std::vector<std::byte>(40'000 + round % 2, static_cast<std::byte>('0' + round % 2));
 }
@@ -30,7 +31,7 @@ bool is_whole(const std::vector<std::byte>& bytes) {
   return bytes == version(0) || bytes == version(1);
 }
 
-// What the child is about, in memory that outlives it.
+// The child's current activity, in memory that outlives it.
 enum class Doing { something_else, beginning_an_attempt, driver, ending_an_attempt };
 
 class SharedDoing {
@@ -57,7 +58,7 @@ class EntriesUnderKill : public testing::Test {
   fs::path folder() const { return root_ / "programs"; }
   void clear_folder() const { fs::remove_all(folder()); }
 
-  // Kills a child that does work(round) for ever: at the n-th call to the disk, or after a while.
+  // Kills a child that calls work(round) indefinitely: at its n-th disk call, or after a while.
   template <class Work>
   void kill_a_child(std::size_t at_call, std::chrono::microseconds after, Work work) {
     doing_.set(Doing::something_else);
@@ -71,7 +72,8 @@ class EntriesUnderKill : public testing::Test {
     ASSERT_EQ(end, 128 + SIGKILL) << "the child ended by itself";
   }
 
-  // 50 kills, two thirds at a chosen call, the others by a timer; check() after each.
+  // Kills 50 children, two thirds at a chosen call and the others by a timer. Calls check() after
+  // each.
   template <class Work, class Check>
   void kill_many_times(std::size_t max_calls, Work work, Check check) {
     for (int kill = 0; kill < 50; ++kill) {
@@ -107,7 +109,7 @@ TEST_F(EntriesUnderKill, AreAbsentOrWholeAndNotKeptOutWhereTheyWereOnlyWritten) 
     seen_partial = seen_partial || files_with(".partial") > 0;
     DiskProgramStore next(folder(), kNoLimit);
     for (const std::string& name : names) {
-      const auto bytes = next.load(name);  // throws where it is kept out
+      const auto bytes = next.load(name);  // throws if the entry is blocked
       seen_absent = seen_absent || !bytes;
       EXPECT_TRUE(!bytes || is_whole(*bytes)) << name;
     }
@@ -123,7 +125,7 @@ TEST_F(EntriesUnderKill, AreAbsentOrWholeAndNotKeptOutWhereTheyWereOnlyWritten) 
 TEST_F(EntriesUnderKill, AreKeptOutOnlyWhereADriverHadThem) {
   int kept_out = 0;
   int died_elsewhere = 0;
-  // As a Context does it: what is there goes to the driver; a new binary is saved.
+  // As in a Context: an existing entry goes to the driver, and a new binary is saved.
   const auto work = [&](std::size_t round) {
     DiskProgramStore store(folder(), kNoLimit);
     doing_.set(Doing::beginning_an_attempt);
@@ -156,7 +158,7 @@ TEST_F(EntriesUnderKill, AreKeptOutOnlyWhereADriverHadThem) {
   EXPECT_GT(died_elsewhere, 5);
 }
 
-// The child dies before the journal's file has its name.
+// The child dies before the journal's file is renamed to its final name.
 TEST_F(EntriesUnderKill, LoseAnAttemptThatHadNotBegunADayLater) {
   for (const std::size_t at_call : {1U, 2U}) {
     clear_folder();
@@ -175,7 +177,7 @@ TEST_F(EntriesUnderKill, LoseAnAttemptThatHadNotBegunADayLater) {
   }
 }
 
-// In a container the process that comes after a killed one has the same id.
+// In a container, the process after a killed one may have the same id.
 TEST_F(EntriesUnderKill, LeaveNothingInTheWayOfAProcessWithTheSameId) {
   fs::create_directories(folder() / "attempts");
   for (int count = 0; count < 20; ++count) {

@@ -1,4 +1,4 @@
-// Entries of built programs as bytes, and the folder that keeps them. No OpenCL here.
+// Entries of built programs as bytes, and the folder that holds them. Does not use OpenCL.
 
 #include "runtime/program_store.hpp"
 
@@ -95,7 +95,7 @@ TEST(DiskProgramStore, DropsTheLeastRecentlyUsedBeyondItsLimit) {
     fs::last_write_time(folder / (name + std::string(".program")),
                         now - std::chrono::seconds(age--));
   }
-  EXPECT_TRUE(store.load("a").has_value());  // used: now the youngest
+  EXPECT_TRUE(store.load("a").has_value());  // used, and so the most recent
   store.save("d", ten);
   EXPECT_TRUE(store.load("a").has_value());
   EXPECT_FALSE(store.load("b").has_value());
@@ -112,7 +112,7 @@ TEST(DiskProgramStore, SaysThatItsFolderCannotBeMade) {
   CLORA_EXPECT_ERROR(store.begin_attempt("a", {}), ErrorCode::io, "programs");
 }
 
-// Entries run as code in the processes that load them.
+// Entries are executed as code in the processes that load them.
 TEST(DiskProgramStore, KeepsItsEntriesFromOtherUsersWhateverTheUmask) {
   const TemporaryFolder folder;
   const mode_t kept = ::umask(0);
@@ -142,7 +142,7 @@ TEST(DiskProgramStore, UsesNoFolderAndNoEntryThatOthersMayWrite) {
   EXPECT_EQ(store.load("a"), bytes_of("one"));
   others_may_write("programs/a.program", true);
   CLORA_EXPECT_ERROR(store.load("a"), ErrorCode::invalid_file, "a.program");
-  store.save("a", bytes_of("two"));  // another file
+  store.save("a", bytes_of("two"));  // in a new file
   EXPECT_EQ(store.load("a"), bytes_of("two"));
 }
 
@@ -152,7 +152,7 @@ TEST(DiskProgramStore, KeepsTheOldEntryWhereTheDiskIsFull) {
   store.save("a", bytes_of("old"));
   rlimit kept{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &kept), 0);
-  std::signal(SIGXFSZ, SIG_IGN);  // the write then fails instead
+  std::signal(SIGXFSZ, SIG_IGN);  // so the write fails without a signal
   const rlimit small{.rlim_cur = 4096, .rlim_max = kept.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   const auto failure = test::caught([&] { store.save("a", std::vector<std::byte>(10000)); });
@@ -163,7 +163,7 @@ TEST(DiskProgramStore, KeepsTheOldEntryWhereTheDiskIsFull) {
   std::size_t files = 0;
   for (const auto& file : fs::directory_iterator(folder.path())) {
     ++files;
-    EXPECT_EQ(file.path().extension(), ".program");  // no half-written one is left
+    EXPECT_EQ(file.path().extension(), ".program");  // no partial file remains
   }
   EXPECT_EQ(files, 1U);
 }
@@ -196,14 +196,14 @@ TEST(DiskProgramStore, HoldsBackAnEntryThatAProcessDiedOf) {
 
   DiskProgramStore next(folder.path(), kNoLimit);
   CLORA_EXPECT_ERROR(next.load("a"), ErrorCode::invalid_file, "died");
-  EXPECT_FALSE(next.load("a").has_value());  // said once
-  next.save("a", bytes_of("one"));           // the same again: still held back
+  EXPECT_FALSE(next.load("a").has_value());  // reported only once
+  next.save("a", bytes_of("one"));           // the same binary is still blocked
   EXPECT_FALSE(next.load("a").has_value());
   DiskProgramStore later(folder.path(), kNoLimit);
   EXPECT_FALSE(later.load("a").has_value());
   EXPECT_TRUE(fs::is_empty(folder / "attempts"));
 
-  later.save("a", bytes_of("two"));  // a new entry gets its own chance
+  later.save("a", bytes_of("two"));  // a new binary is tried again
   EXPECT_EQ(later.load("a"), bytes_of("two"));
 }
 
@@ -212,7 +212,7 @@ TEST(DiskProgramStore, TakesALivingProcessForNoCrash) {
   DiskProgramStore first(folder.path(), kNoLimit);
   first.save("a", bytes_of("one"));
   auto attempt = first.begin_attempt("a", bytes_of("one"));
-  in_dying_process([&] {  // another process looks meanwhile
+  in_dying_process([&] {  // another process reads the entry meanwhile
     DiskProgramStore other(folder.path(), kNoLimit);
     if (other.load("a") != bytes_of("one")) _exit(1);
   });
@@ -228,7 +228,7 @@ TEST(DiskProgramStore, ServesSeveralWritersAndReadersWholeEntries) {
   for (int p = 0; p < kProcesses; ++p) {
     const pid_t child = fork();
     if (child == 0) {
-      DiskProgramStore store(folder.path(), 40000);  // so that entries are dropped, too
+      DiskProgramStore store(folder.path(), 40000);  // so entries are also evicted
       const std::vector<std::byte> mine(9000, std::byte{static_cast<unsigned char>('a' + p)});
       for (int i = 0; i < 30; ++i) {
         const std::string name = std::to_string(i % 5);

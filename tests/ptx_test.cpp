@@ -1,5 +1,5 @@
-// PTX in kernels that have plain OpenCL C, too: never in the variant portable, which `--precision
-// f32` and CLORA_VARIANT=portable stand for.
+// PTX in kernels that also have plain OpenCL C: the variant portable never uses it. `--precision
+// f32` and CLORA_VARIANT=portable select that variant.
 #include "ops/ptx.hpp"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(Ptx, IsForNvidiaGpusAlone) {
   EXPECT_TRUE(uses_ptx(Variant::mma, gpu(MatrixUnit::wgmma)));
 }
 
-// Every kernel that would use PTX fails to build here.
+// Every kernel that would use PTX fails to build in this test.
 TEST(Ptx, IsInNoProgramThatAPortableContextBuilds) {
   const test::Folders folders;
   for (const char* file :
@@ -73,7 +73,7 @@ TEST(Ptx, IsInNoProgramThatAPortableContextBuilds) {
   EXPECT_FALSE(results.empty());
 }
 
-// Nor does it decode in one launch, with or without a self-test.
+// A portable context does not decode in one launch either, with or without a self-test.
 TEST(Ptx, APortableContextHasNoGridBarrier) {
   const test::Folders folders;
   for (const bool self_test : {false, true}) {
@@ -84,7 +84,7 @@ TEST(Ptx, APortableContextHasNoGridBarrier) {
   }
 }
 
-// Where the kernel with PTX is wrong the plain one is taken, and right.
+// If the kernel with PTX gives wrong results, the plain one is used.
 TEST(Ptx, IsLeftOutWhereItsSelfTestFails) {
   if (!test::is_for_this_device(Variant::mma)) GTEST_SKIP() << "for NVIDIA GPUs";
   const test::Folders folders;

@@ -40,7 +40,7 @@ TEST_P(Quant, PlainRowsMayHaveAnyLengthAndBlocksAnyNumber) {
   test::expect_close(y.values(), w.values, 1e-7, "q8_0");
 }
 
-// Than work-groups along the grid's second dimension.
+// More rows than work-groups along the grid's second dimension.
 TEST_P(Quant, MoreRowsThanAGridHasBecomeTheirFloats) {
   constexpr std::int64_t kRows = (1 << 15) + 3;
   CLORA_SKIP_UNLESS_AFFORDED(double{kRows});

@@ -1,4 +1,4 @@
-// The sizes that training and evaluation steps are recorded for.
+// The sizes for which training and evaluation steps are recorded.
 #include "model/training/recorded_step.hpp"
 
 #include <gtest/gtest.h>

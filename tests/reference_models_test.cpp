@@ -1,4 +1,4 @@
-// Whole models against logits and greedy ids that were computed in double.
+// Complete models against logits and greedy ids computed in double.
 
 #include <gtest/gtest.h>
 
@@ -8,12 +8,12 @@
 namespace clora {
 namespace {
 
-// A margin below this is a near tie: either token is right.
+// A smaller margin is a near tie, for which either token is correct.
 constexpr double kNearTie = 2e-3;
 
 struct ReferenceModel {
   std::string name;
-  std::string model;      // below CLORA_TEST_DATA
+  std::string model;      // path below CLORA_TEST_DATA
   std::string reference;  // JSON
 };
 
@@ -25,7 +25,7 @@ std::vector<std::int32_t> greedy(LanguageModel& model, const std::vector<std::in
   return generator.generate(prompt, {.max_tokens = static_cast<std::int64_t>(count)}).ids;
 }
 
-// Compares up to the first near tie: after it the texts may differ.
+// Compares up to the first near tie, after which the texts may differ.
 void expect_greedy(const std::vector<std::int32_t>& got, const std::vector<std::int32_t>& want,
                    const std::vector<double>& margins) {
   ASSERT_EQ(got.size(), want.size());

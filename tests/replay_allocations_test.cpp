@@ -1,6 +1,5 @@
-// What a replay allocates on the host, counted: nothing. This program puts its own operator new in
-// place of the library's, and its own functions in front of OpenCL's, so that what the driver
-// allocates for itself is not counted.
+// Counts the host allocations of a replay: there are none. This program replaces operator new and
+// interposes OpenCL's functions, so allocations inside the driver are not counted.
 
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
@@ -19,7 +18,7 @@
 namespace {
 
 thread_local bool counting = false;
-thread_local int driver_calls = 0;  // that this thread is in
+thread_local int driver_calls = 0;  // nesting depth of this thread
 thread_local int allocations = 0;
 
 struct InDriver {
@@ -38,7 +37,7 @@ void* allocate(std::size_t bytes) {
   throw std::bad_alloc();
 }
 
-// Allocations of f() outside the driver.
+// The number of allocations of f() outside the driver.
 template <class F>
 int allocations_of(F f) {
   allocations = 0;
@@ -60,7 +59,7 @@ void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
 
-// The body of a function in front of OpenCL's own of that name.
+// The body of a function that interposes OpenCL's function of that name.
 #define CLORA_PASS_ON(name, ...)                   \
   const InDriver in_driver;                        \
   static auto* real = next<decltype(name)>(#name); \
@@ -118,7 +117,7 @@ namespace {
 
 TEST(Replay, AllocatesNothingWhateverTheCommands) {
   ContextConfig config = config_from_environment();
-  config.max_commands_in_flight = 24;  // so that it is cut, and waits for its first segments
+  config.max_commands_in_flight = 24;  // so it is segmented and waits for its first segments
   Context context(config);
   const Tensor a = test::upload(context, {4, 16}, std::vector<float>(64, 1.0F));
   const Tensor weight = test::upload(context, {16}, std::vector<float>(16, 1.0F));
@@ -134,7 +133,7 @@ TEST(Replay, AllocatesNothingWhateverTheCommands) {
     batch.call("nothing", {a}, [](cl_command_queue, std::span<const MemoryRegion>) {});
   }
   batch.submit().wait();
-  EXPECT_EQ(allocations_of([] { delete new int(1); }), 1);  // the count works
+  EXPECT_EQ(allocations_of([] { delete new int(1); }), 1);  // checks the counter
   EXPECT_EQ(allocations_of([&] {
               for (int i = 0; i < 5; ++i) batch.submit();
             }),

@@ -1,4 +1,4 @@
-// What a replayed training step asks of OpenCL, counted.
+// Counts the OpenCL calls of a replayed training step.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ TEST(ReplayedStep, OnlyEnqueues) {
   test::clear_faults();
   const std::size_t bytes = open.model.context().pool().statistics().in_use_bytes;
   for (int i = 0; i < 5; ++i) trainer.step(std::span(&rows, 1), 1e-3);
-  EXPECT_GT(test::calls(CallKind::launch), 5 * 2 * 20);  // two blocks, both ways: it did run
+  EXPECT_GT(test::calls(CallKind::launch), 5 * 2 * 20);  // two blocks, both directions
   for (const CallKind kind : {CallKind::allocation, CallKind::sub_buffer, CallKind::program,
                               CallKind::kernel, CallKind::argument, CallKind::finish}) {
     EXPECT_EQ(test::calls(kind), 0) << test::name_of(kind);

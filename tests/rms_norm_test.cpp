@@ -17,8 +17,8 @@ using test::Output;
 struct Case {
   std::vector<float> x, w, dy, residual;
   Shape shape;
-  // In a row of few columns the gradient's terms cancel down to a multiple of epsilon; a large one
-  // keeps something to compare.
+  // In a row of few columns, the terms of the gradient cancel to a multiple of epsilon. With a
+  // large epsilon the remaining value is still comparable.
   float epsilon;
 
   Case(std::int64_t rows, std::int64_t width)
@@ -45,7 +45,7 @@ struct Case {
 };
 
 // Rows and widths around the cpu variant's 16 and 32 lanes and 8 groups, the portable variant's
-// groups of 32 to 256, and real models' (a head of Qwen3, SmolLM2, TinyStories).
+// groups of 32 to 256, and those of real models (a head of Qwen3, SmolLM2, TinyStories).
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::int64_t width : {1, 2, 7, 15, 16, 17, 31, 32, 33, 49, 255, 256, 257, 1031}) {
@@ -203,7 +203,7 @@ TEST_P(RmsNorm, BackwardWritesTheForwardsResultOnceMoreBesideTheSameGradient) {
   }
 }
 
-// As a training step has it: the stream's gradient is changed in place and cast to bf16.
+// As in a training step: the gradient of the residual stream is updated in place and cast to bf16.
 TEST_P(RmsNorm, BackwardWritesTheForwardsResultInEitherTypeBesideABf16Gradient) {
   for (Case c : test::vec_size_cases<Case>()) {
     for (const unsigned types : {0U, 1U, 2U, 3U}) {

@@ -1,4 +1,5 @@
-// Roofline peaks: sensible numbers from this device; kept, read back, measured anew when damaged.
+// Roofline peaks: plausible numbers from this device; stored, read back, and measured again if
+// damaged.
 #include "ops/roofline_peaks.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, PeaksMeasured, test::all_variants(), test::va
 TEST_P(PeaksMeasured, ArePositiveAndFinite) {
   ContextConfig config = config_from_environment();
   config.variant = GetParam();
-  config.memory_limit_bytes = std::size_t{64} << 20;  // it takes what there is
+  config.memory_limit_bytes = std::size_t{64} << 20;  // the measurement uses what is available
   Context context(config);
   const RooflinePeaks peaks = measure_peaks(context);
   EXPECT_TRUE(peaks.known());
@@ -29,7 +30,7 @@ TEST_P(PeaksMeasured, ArePositiveAndFinite) {
   }
   if (context.device().matrix_unit == MatrixUnit::none || GetParam() == Variant::portable) {
     EXPECT_EQ(peaks.matrix_flops_per_second, 0);
-  } else {  // more than f32's, unless other programs took the cores meanwhile
+  } else {  // above the f32 peak, unless other programs used the cores meanwhile
     EXPECT_GT(peaks.matrix_flops_per_second, 0.3 * peaks.f32_flops_per_second);
     EXPECT_LT(peaks.matrix_flops_per_second, 100 * peaks.f32_flops_per_second);
   }

@@ -23,7 +23,7 @@ struct Case {
   std::vector<float> x, table;
   std::vector<std::int32_t> positions;
 
-  // Positions are neither in order nor without repetition.
+  // Positions are unordered and may repeat.
   Case(std::int64_t tokens, std::int64_t heads, std::int64_t width) : shape{tokens, heads, width} {
     x = test::random_values(static_cast<std::size_t>(shape.elements()), 1);
     for (std::int64_t t = 0; t < tokens; ++t) {
@@ -101,7 +101,7 @@ TEST_P(Rope, BackwardUndoesForwardInPlace) {
   }
 }
 
-// Half head dims of vectors of 8, of 4 and of single pairs.
+// Half head dims that are multiples of 8, of 4, and of neither.
 TEST_P(Rope, TurnsBf16InPlaceOrNot) {
   for (const std::int64_t width : {2, 6, 8, 24, 64, 128}) {
     for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
@@ -147,7 +147,7 @@ TEST_P(Rope, TurnsTwoTensorsAtOnceAsEachByItself) {
   }
 }
 
-// Half of two in place is not in place.
+// In place for one of the two tensors only.
 TEST_P(Rope, TurnsOneOfTwoInPlace) {
   for (const bool second_in_place : {false, true}) {
     Case many(9, 3, 24), few(9, 1, 24);

@@ -1,4 +1,4 @@
-// safetensors files (lora/safetensors.hpp): reading, writing, and everything that can be wrong.
+// safetensors files (lora/safetensors.hpp): reading, writing, and every kind of invalid file.
 #include "lora/safetensors.hpp"
 
 #include <gtest/gtest.h>
@@ -90,7 +90,7 @@ TEST_F(Safetensors, SurvivesAnyDamagedByte) {
     for (const char damage : {'\x00', '9', '"', '-', '[', '}', '\xff'}) {
       std::string damaged = whole;
       damaged[at] = damage;
-      // Either an Error or views inside the file: what a sanitizer build watches.
+      // Either an Error, or views inside the file, which a sanitizer build checks.
       test::caught([&] {
         const SafetensorsFile file = open(damaged);
         for (const auto& entry : file.entries()) EXPECT_LE(text_of(entry.bytes).size(), 12u);
@@ -170,7 +170,7 @@ TEST_F(Safetensors, RefusesAPropertyOfATensorThatIsThereTwice) {
       ErrorCode::invalid_file, "a.safetensors: header: the key \"shape\" is there twice");
 }
 
-// A file of that many bytes of which only the first are written; the disk holds no more of it.
+// A file of that size of which only the first bytes are written. The disk stores only those.
 void write_sparse_file(const std::filesystem::path& path, std::string_view begin,
                        std::uintmax_t size) {
   write_whole_file(path, begin);

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// What a sampler keeps on the device.
+// A sampler's state on the device.
 struct Sampler {
   Context& context;
   Tensor token, seen, settings, logits;
@@ -51,7 +51,7 @@ class Sample : public test::OpTest {
     return sampler.drawn();
   }
 
-  // Draws with steps 0, 1, ... from one recorded batch, by the step that the op itself raises.
+  // Draws at steps 0, 1, ... from one recorded batch. The op itself increments the step.
   std::vector<std::int32_t> draws(const std::vector<float>& logits, const SampleSettings& settings,
                                   int replays) {
     constexpr std::int64_t kEach = 100;
@@ -102,7 +102,7 @@ TEST_P(Sample, DrawsWhatAFullSortInDoubleDraws) {
       {.temperature = 2, .top_p = 0.5F, .repetition_penalty = 0.7F}};
   int compared = 0;
   for (const std::size_t size : {1, 2, 17, 63, 64, 65, 1009, 49152}) {
-    if (!test::affords(60.0 * static_cast<double>(size))) continue;  // so many passes
+    if (!test::affords(60.0 * static_cast<double>(size))) continue;  // 60 passes
     const auto logits = test::random_values(size, 11, 9);
     std::vector<std::uint8_t> seen(size);
     for (std::size_t v = 0; v < size; v += 3) seen[v] = 1;
@@ -111,7 +111,7 @@ TEST_P(Sample, DrawsWhatAFullSortInDoubleDraws) {
         settings.seed = 77;
         settings.step = step;
         const auto want = reference::sample(logits, seen, settings);
-        if (want.margin < 1e-5) continue;  // either neighbour is right within rounding
+        if (want.margin < 1e-5) continue;  // within rounding, either neighbour is correct
         ++compared;
         ASSERT_EQ(sample(logits, settings, seen), want.token)
             << size << " top_k " << settings.top_k << " top_p " << settings.top_p << " min_p "
@@ -150,7 +150,7 @@ TEST_P(Sample, DrawsInProportionToTheProbabilities) {
         chi_square += (counts[v] - want) * (counts[v] - want) / want;
       }
     }
-    EXPECT_LT(chi_square, 50);  // one in 8000 for 19 degrees of freedom
+    EXPECT_LT(chi_square, 50);  // exceeded once in 8000 with 19 degrees of freedom
   }
 }
 
@@ -168,7 +168,7 @@ TEST_P(Sample, KeepsLowerIdsWhereTheLastPlacesTie) {
   // exp(1) + n >= share * (exp(1) + 129): n = 4 holds 0.0509, n = 5 holds 0.0585
   EXPECT_EQ(set_of({.top_p = 0.055F}), (std::set<std::int32_t>{0, 1, 2, 3, 4, 77}));
   EXPECT_EQ(set_of({.min_p = 0.5F}), (std::set<std::int32_t>{77}));
-  EXPECT_GT(set_of({.min_p = 0.3F}).size(), 100U);  // exp(-1) is above 0.3: all are drawable
+  EXPECT_GT(set_of({.min_p = 0.3F}).size(), 100U);  // exp(-1) is above 0.3: all can be drawn
 }
 
 TEST_P(Sample, KeepsNoMoreThanReachesTopPExactly) {
@@ -226,7 +226,7 @@ TEST_P(Sample, MarksTheTokenSeenAndRaisesTheStepOnly) {
 TEST_P(Sample, GivesNoTokenWhereALogitIsNotFinite) {
   struct Case {
     SampleSettings settings;
-    double passes;  // over the logits, about
+    double passes;  // approximate number of passes over the logits
   };
   const std::array<Case, 3> cases{
       {{{}, 2},

@@ -1,5 +1,5 @@
-// Sums that stand for the results of a self-test: what they tell apart, and that the table has them
-// for weights of every type. tests/broken_kernels_test.cpp goes through the other kernels.
+// Sums that represent the results of a self-test: the differences that they detect, and the table's
+// entries for weights of every type. tests/broken_kernels_test.cpp covers the other kernels.
 #include "ops/self_test_sums.hpp"
 
 #include <gmock/gmock.h>
@@ -81,7 +81,8 @@ TEST(SelfTestSums, AreTheSameForAllKernelsOfAnOpAndOthersForOtherInputs) {
   EXPECT_NE(self_test_key("gemm_tiles q4_1", inputs), self_test_key("gemm_tiles q4_1", {1, 3}));
 }
 
-// Products of many rows and of few, both ways, rows of a table, and all of it expanded.
+// Products of many and of few rows, forward and backward, single rows of a table, and full
+// dequantisation.
 void every_use(SelfTest& t, DType type, Layout layout) {
   const Tensor w = t.weights({64, 256}, type, layout);
   for (const std::int64_t rows : {3, 40}) {

@@ -15,7 +15,7 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// How the request is refused: "PARAM | CODE | MESSAGE"; its exception, where it is another.
+// The refusal of the request as "PARAM | CODE | MESSAGE", or the message of another exception.
 std::string refusal(std::string_view body, CompletionKind kind = CompletionKind::text) {
   try {
     parse_completion_request(body, kind);
@@ -26,7 +26,7 @@ std::string refusal(std::string_view body, CompletionKind kind = CompletionKind:
   }
 }
 
-// Of a good request with these fields besides.
+// The refusal of a valid request with these additional fields.
 std::string refusal_with(const json& fields, CompletionKind kind = CompletionKind::text) {
   json body = kind == CompletionKind::text
                   ? json{{"prompt", "x"}}
@@ -91,7 +91,7 @@ TEST(CompletionRequest, ReadsMessagesAndTheirPartsOfText) {
   EXPECT_EQ(r.config.max_tokens, 9);
 }
 
-// Each was taken for another number once: 2^32 + 2 for 2.
+// Each of these was once read as another number, for example 2^32 + 2 as 2.
 TEST(CompletionRequest, RefusesIntegersOutsideOfTheirRangeWithoutWrapping) {
   for (const char* number : {"4294967298", "18446744073709551617", "-4294967295", "0", "-1", "2.5",
                              "1e30", "\"7\"", "true", "[7]", "9223372036854775808"}) {
@@ -181,7 +181,7 @@ TEST(CompletionRequest, RefusesFieldsThatNobodyKnows) {
               HasSubstr("absent where stream is not true"));
 }
 
-// OpenAI's client writes a message of a reply with all its fields.
+// OpenAI's client writes a reply's message with all its fields.
 TEST(CompletionRequest, TakesAMessageOfAReplyBack) {
   EXPECT_EQ(refusal_with({{"messages",
                            {{{"role", "user"}, {"content", "x"}},
@@ -245,7 +245,7 @@ TEST(CompletionRequest, RefusesFiftyThousandLevelsAnywhere) {
   }
 }
 
-// 1000 bodies: good ones with bytes changed, cut off or repeated, and random bytes.
+// 1000 valid bodies with random bytes changed. A third of them are also truncated.
 TEST(CompletionRequest, AnyBytesAreReadOrRefusedWithTextThatIsJson) {
   const std::vector<std::string> seeds{
       R"({"model": "base", "prompt": "x", "max_tokens": 3, "stop": ["a"], "seed": 1e2})",

@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// How the head is refused: "STATUS MESSAGE".
+// The refusal of the head as "STATUS MESSAGE".
 std::string refusal(std::string_view head) {
   try {
     read_http_head(head, 1000);

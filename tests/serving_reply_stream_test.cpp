@@ -27,7 +27,7 @@ TEST(ReplyStream, SendsEveryPieceInOrder) {
   EXPECT_EQ(sent, "abcdefghijklmnopqrstuvwxyz");
 }
 
-// The sender takes its first piece only when everything was generated.
+// The sender takes its first piece only after everything has been generated.
 TEST(ReplyStream, AClientThatDoesNotReadDoesNotKeepTheGenerator) {
   std::promise<void> generated;
   std::size_t sent = 0;

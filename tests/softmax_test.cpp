@@ -27,7 +27,7 @@ struct Case {
   }
   std::size_t width() const { return static_cast<std::size_t>(shape.last()); }
   std::vector<double> forward() const { return reference::softmax(test::to_double(x), width()); }
-  // Of the forward's output in float, which is what the backward is given.
+  // The forward's output as float, which is the input of the backward.
   std::vector<float> y() const {
     const std::vector<double> exact = forward();
     return {exact.begin(), exact.end()};
@@ -39,7 +39,7 @@ struct Case {
 };
 
 // Rows and widths around the cpu variant's 16 and 32 lanes and 8 groups and the portable variant's
-// groups of 64 and 256, and a vocabulary's width.
+// groups of 64 and 256, and the width of a vocabulary.
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::int64_t width : {1, 2, 7, 15, 16, 17, 31, 32, 33, 63, 65, 255, 256, 257, 1031}) {
@@ -99,7 +99,7 @@ TEST_P(Softmax, TheLargestIsFoundInEveryColumn) {
   constexpr std::size_t kWidth = 87;
   for (std::size_t at = 0; at + 1 < kWidth; ++at) {
     std::vector<float> row(kWidth, -100.0F);
-    row[at] = 300.0F;  // exp overflows, saturated or not, unless exactly this is subtracted
+    row[at] = 300.0F;  // exp overflows, saturated or not, unless this maximum is subtracted
     row[at + 1] = 299.0F;
     const std::vector<float> y = softmax_of(row);
     EXPECT_NEAR(y[at], 1 / (1 + std::exp(-1.0)), 1e-6) << at;
@@ -117,7 +117,7 @@ TEST_P(Softmax, ANaNAnywhereIsSeenInTheWholeRow) {
 
 TEST_P(Softmax, BackwardAgreesWithTheReference) {
   for (const Case& c : cases()) {
-    if (c.width() == 1) continue;  // exactly 0, below
+    if (c.width() == 1) continue;  // exactly 0; tested below
     const Output dx(context(), c.shape);
     run([&](Batch& b) {
       record_softmax_backward(b, dx.tensor(), up(c.shape, c.dy), up(c.shape, c.y()));

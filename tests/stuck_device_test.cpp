@@ -1,4 +1,4 @@
-// A device that stops answering: a user event that nobody completes holds the queue back.
+// A device that stops responding: a user event that is never completed blocks the queue.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,8 +58,8 @@ void expect_refused(const std::function<void()>& call) {
   EXPECT_THAT(message, HasSubstr("is lost (no progress for 0.2 s); make a new Context"));
 }
 
-// Every call of a lost Context fails at once, and leaves nothing to the driver: it would use the
-// caller's memory whenever the device moves again.
+// Every call of a lost Context fails at once and enqueues nothing: a resumed device would otherwise
+// access the caller's memory.
 void expect_all_refused(Guest& guest, const Fence& fence) {
   Context& context = guest.context;
   std::vector<float> values(4);
@@ -93,11 +93,11 @@ TEST(StuckDevice, BecomesAnErrorAndEveryLaterCallRefusesAtOnce) {
     EXPECT_TRUE(guest->context.health()->lost());
     expect_all_refused(*guest, fence);
 
-    Guest other(config_of(0.2));  // the process goes on
+    Guest other(config_of(0.2));  // the process continues
     other.batch->submit().wait();
     EXPECT_EQ(other.context.read<float>(other.target), (std::vector<float>{1, 2, 3, 4}));
   }
-  guest.reset();  // nothing that goes with it waits
+  guest.reset();  // none of the destructors waits
 }
 
 TEST(StuckDevice, IsSeenByEveryWait) {
@@ -134,9 +134,9 @@ TEST(StuckDevice, IsSeenByTheContextsDestructorWhichThenLeavesItsObjects) {
   EXPECT_TRUE(health->stuck());
 }
 
-// The wait alone: pocl 3.1 aborts the process where commands depend on a user event that failed.
+// Tests only the wait: pocl 3.1 aborts the process if commands depend on a user event that failed.
 TEST(DeviceHealth, IsLostWithTheStatusOfACommandThatFailed) {
-  const LeaksOnPurpose leaks;  // where the driver does not call back for a failure
+  const LeaksOnPurpose leaks;  // for drivers that do not call back on failure
   Context& context = test::context_of(Variant::portable);
   using enum DeviceHealth::Waiting;
   for (const auto& [before, waiting] :
@@ -166,7 +166,7 @@ TEST(DeviceHealth, PollSeesAFailureToo) {
   EXPECT_TRUE(health.lost());
 }
 
-// The caller of drain() frees memory next.
+// The caller of drain() frees memory afterwards.
 TEST(DeviceHealth, DrainsThoughTheDriverRefusesMarkersOrToTellOfThem) {
   Guest guest(config_of(20));
   using enum DeviceHealth::Waiting;

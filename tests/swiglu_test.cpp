@@ -37,7 +37,7 @@ struct Case {
   }
 };
 
-// Around 16 lanes, a portable group of 128, a cpu group of 4096, and a real model's width.
+// Widths around 16 lanes, a portable group of 128, a cpu group of 4096, and a real model's width.
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::int64_t n : {1, 2, 13, 15, 16, 17, 31, 33, 127, 128, 129, 4095, 8191, 8193}) {
@@ -199,13 +199,14 @@ TEST_P(Swiglu, KeepsTiesAsTheEvenOneAndWhatIsNotFiniteAsItIs) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> up = {1.00390625F, 1.01171875F, -1.00390625F, 0.0F,       -0.0F,
                            1e-40F,      3.4e38F,     kInfinity,    -kInfinity, 2.5F};
-  const float nan = std::bit_cast<float>(0x7fffffffU);  // 1 more is no NaN
+  const float nan = std::bit_cast<float>(0x7fffffffU);  // an increment would not be a NaN
   const std::size_t given = up.size();
-  // Between 1 and the next bf16, 2^-7 on: 1 is even; halfway to the one after it: that is.
+  // Halfway between 1 and the next bf16, 1 + 2^-7, rounds down to 1, which is even. Halfway to the
+  // one after that rounds up, to the even 1 + 2^-6.
   const std::vector<float> want = {
       1.0F,      1.015625F, -1.0F,      0.0F, -0.0F, bf16_to_float(float_to_bf16(1e-40F)),
       kInfinity, kInfinity, -kInfinity, 2.5F};
-  for (const std::int64_t count : {17, 20}) {  // single elements, and whole vectors
+  for (const std::int64_t count : {17, 20}) {  // single elements, and full vectors
     up.resize(given);
     up.resize(static_cast<std::size_t>(count), nan);
     const Shape shape{count};
@@ -252,7 +253,7 @@ TEST_P(Swiglu, OfSavedInputsAgreesWithTheReferenceOfTheBf16Ones) {
 
 constexpr DType kTypes[]{DType::f32, DType::bf16};
 
-// Ranges of vectors of 8, of 4 and of single elements.
+// Ranges that are multiples of 8, of 4, and of neither.
 std::vector<Case> cases_of_types() {
   std::vector<Case> all;
   for (const std::int64_t n : {1, 8, 12, 1023, 1028, 4096}) all.emplace_back(1, n);

@@ -1,4 +1,5 @@
-// What a table in device memory holds. That kernels find tensors by it is in gemm_test.cpp.
+// The contents of a tensor table in device memory. gemm_test.cpp tests that kernels find tensors by
+// it.
 #include "ops/tensor_maps.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +28,7 @@ TEST(TensorTable, HoldsMapsThenAddressesThenZeros) {
   TensorTable table{.matrices = {{{kept, 4, 64, 64}, 4}, {{planned, 8, 64, 64}, 8}},
                     .tensors = {planned, {}, kept},
                     .counters = 5};
-  table.tensors.resize(11, kept);  // more than one launch writes
+  table.tensors.resize(11, kept);  // more tensors than one launch writes
   const Tensor written = prepare_tensor_table(batch, table, "table");
   batch.copy(planned.rows(0, 4), kept);
   batch.submit().wait();
@@ -37,7 +38,7 @@ TEST(TensorTable, HoldsMapsThenAddressesThenZeros) {
   EXPECT_NE(kept_at, planned_at);
   const std::size_t addresses = 2 * kMapWords;
   EXPECT_EQ(words[addresses], planned_at);
-  EXPECT_EQ(words[addresses + 1], 0U);  // of nothing
+  EXPECT_EQ(words[addresses + 1], 0U);  // an empty tensor
   for (std::size_t i = 2; i < 11; ++i) EXPECT_EQ(words[addresses + i], kept_at);
   for (std::size_t i = addresses + 11; i < words.size(); ++i) EXPECT_EQ(words[i], 0U);
 }

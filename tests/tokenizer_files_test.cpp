@@ -17,7 +17,7 @@ using test::ids_of;
 using test::without_bos;
 using Ids = std::vector<std::int32_t>;
 
-// What is written must be read as the same tokenizer.
+// Expects that the written tokenizer is read back unchanged.
 void expect_same_after_writing(const std::filesystem::path& model, const std::string& text) {
   const test::TemporaryFolder folder;
   write_tokenizer_files(model, folder.path());
@@ -51,7 +51,7 @@ TEST(TokenizerFiles, RefuseAFolderWithoutTokenizer) {
   CLORA_EXPECT_ERROR(load_tokenizer(folder / "none.gguf"), ErrorCode::not_found, "none.gguf");
 }
 
-// llama.cpp's vectors: texts between marker lines, ids a line each.
+// llama.cpp's vectors: texts between marker lines, and one line of ids for each.
 void expect_vectors(const char* folder, const std::filesystem::path& inputs,
                     const std::filesystem::path& outputs) {
   CLORA_FILE_OR_SKIP(json, test::test_data(std::string("tokenizers/") + folder + "/tokenizer.json"),
@@ -118,12 +118,12 @@ TEST(TokenizerFiles, AgreesWithTheReferenceOfTinyStories656K) {
   EXPECT_EQ(from_gguf.encode(prompt), expected);
   EXPECT_EQ(from_json.decode(expected), prompt);
   EXPECT_TRUE(from_json.ends_generation(2));
-  // Characters that the vocabulary does not hold become one unknown token a run.
+  // A run of characters that are not in the vocabulary becomes one unknown token.
   EXPECT_EQ(from_json.encode("Tim 漢字 said", without_bos()),
             from_gguf.encode("Tim 漢字 said", without_bos()));
 }
 
-// Ids by the python package sentencepiece from tok512.model.
+// The ids were computed by the Python package sentencepiece from tok512.model.
 TEST(TokenizerFiles, AgreesWithSentencePieceOnStories260K) {
   CLORA_FILE_OR_SKIP(model, test::test_data("models/stories260k/stories260K.gguf"), "the model");
   const Tokenizer tokenizer = load_tokenizer(model);

@@ -11,7 +11,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-// The smallest file of each kind, to be changed by a test.
+// The smallest file of each kind, which a test changes.
 nlohmann::json small_json() {
   return nlohmann::json::parse(R"({
     "added_tokens": [{"id": 5, "content": "<s>", "special": true}],

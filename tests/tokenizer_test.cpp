@@ -19,7 +19,7 @@ using test::ids_of;
 using test::without_bos;
 using Ids = std::vector<std::int32_t>;
 
-// Characters that tokenizers tend to get wrong, and plain text between them.
+// Characters that tokenizers often handle wrongly, with plain text between them.
 std::string odd_text(std::mt19937& random) {
   static const std::vector<std::string> kParts = {"the",
                                                   " the",
@@ -77,7 +77,7 @@ TEST(Tokenizer, TakesTheLeftmostOfEqualMerges) {
 
 TEST(Tokenizer, MergesLongRowsAsShortOnes) {
   std::mt19937 random(7);
-  // Pairs of small ids merge to their sum, with priorities that repeat so that ties occur.
+  // Pairs of small ids merge to their sum. Priorities repeat, so ties occur.
   const auto find = [](const Symbol& left, const Symbol& right) -> SymbolMerge {
     const std::int32_t sum = left.id + right.id;
     if (sum % 3 == 0 || sum > 40) return {};
@@ -147,7 +147,7 @@ TEST(Tokenizer, KeepsEveryByteOfAnyText) {
     const std::string text = odd_text(random);
     ASSERT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
   }
-  const std::string spaces(100000, ' ');  // deep for a matcher that recurses
+  const std::string spaces(100000, ' ');  // deep for a recursive matcher
   EXPECT_EQ(tokenizer.decode(tokenizer.encode(spaces)), spaces);
 }
 

@@ -20,7 +20,7 @@ Json read_json(const std::filesystem::path& path) {
   return Json::parse(test::read_whole_file(path));
 }
 
-// Cases are [text, ids, ids where special tokens are only text].
+// Cases are [text, ids, ids if special tokens are plain text].
 void expect_cases(const Tokenizer& tokenizer, const Json& cases, const std::string& name) {
   std::size_t different = 0;
   for (const Json& each : cases) {
@@ -58,7 +58,7 @@ TEST(TokenizerVectors, AddedTokensAreFoundInManyRandomTexts) {
   expect_tokenizers(path);
 }
 
-// NAME.json of the folder tokenizer_vectors belongs to the tokenizer at the path.
+// NAME.json in the folder tokenizer_vectors holds the cases of the tokenizer at the path.
 void expect_random(const char* name, const char* tokenizer) {
   CLORA_FILE_OR_SKIP(cases, test::test_data(fmt::format("tokenizer_vectors/{}.json", name)),
                      "random texts");

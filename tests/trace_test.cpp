@@ -1,5 +1,5 @@
-// Trace and TraceSpan: the file that viewers open, its order, its limit; and the device's commands
-// in it, on the host's clock.
+// Trace and TraceSpan: the file that viewers open, its order and its limit; and the device's
+// commands in it, on the host's clock.
 #include "runtime/trace.hpp"
 
 #include <gtest/gtest.h>
@@ -28,10 +28,10 @@ std::vector<json> spans_of(const Trace& trace) {
 double begin_of(const json& span) { return span.at("ts").get<double>(); }
 double end_of(const json& span) { return begin_of(span) + span.at("dur").get<double>(); }
 
-// Rounding to nanoseconds in the file.
+// The file rounds to nanoseconds.
 constexpr double kRoundingUs = 0.0021;
 
-// Within a track every span lies in the one that holds it, or after the one before it.
+// Within a track, every span is inside its parent span or after the preceding one.
 void expect_nested(const std::vector<json>& spans) {
   std::vector<const json*> open;
   for (const json& span : spans) {
@@ -130,7 +130,7 @@ TEST(Trace, SaysWhereItCannotWrite) {
 }
 
 TEST(TraceSpan, WithoutATraceLeavesNothing) {
-  const TraceSpan span(nullptr, "nothing");  // nothing to write to: it must not crash
+  const TraceSpan span(nullptr, "nothing");  // without a trace it must not crash
 }
 
 class TracedContext : public testing::Test {
@@ -171,8 +171,9 @@ TEST_F(TracedContext, ShowsCommandsInTheirOrderWithinTheHostsWait) {
     if (i > 0) {
       EXPECT_GE(begin_of(device[i]) + kRoundingUs, end_of(device[i - 1]));
     }
-    // One clock: the host waited for it between the beginning and the end of its span. A
-    // millisecond is left for a host that was held up while it read its clock.
+    // Device and host share one clock: the host waited for the command between the start and the
+    // end of its span. The margin of a millisecond allows for a host that is preempted while it
+    // reads its clock.
     EXPECT_GE(begin_of(device[i]) + 1000, begin_of(whole[i / 2]));
     EXPECT_LE(end_of(device[i]), end_of(whole[i / 2]) + 1000);
   }

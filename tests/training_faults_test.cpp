@@ -25,7 +25,7 @@ class DisturbedTraining : public testing::Test {
   DisturbedTraining() { open_.renew(); }
 
   // The losses of three steps and the parameters after them. The second step fails once with the
-  // fault and goes on as `recover` says.
+  // fault and recovers as `recover` says.
   std::string run(const std::function<void()>& disturb,
                   const std::function<void(Trainer&, Adapter&)>& recover) {
     Adapter adapter = test::tiny_adapter(open_.model());
@@ -87,7 +87,7 @@ TEST_F(DisturbedTraining, RefusesToGoOnAfterAHalfUpdateUntilItIsRestored) {
                        "step 2 failed half-way");
     restore_checkpoint(open_.out(), adapter, trainer, {{"run", "a run"}});
   };
-  // The first read of a step comes after its update.
+  // The first read of a step is after its update.
   EXPECT_EQ(run([] { test::inject({.kind = CallKind::read}); }, restored), want);
   EXPECT_TRUE(failed_);
 }

@@ -47,7 +47,7 @@ TEST_F(TrainingRun, GivesTheSameBitsForTheSameSeedAndOthersForAnother) {
 TEST_F(TrainingRun, ResumedGoesOnBitForBitAsIfUnbroken) {
   Adapter unbroken = new_adapter(0.1);
   TrainingRunConfig c = config("unbroken");
-  c.batch_size = 2;  // 11 micro-batches an epoch: its last step has one
+  c.batch_size = 2;  // 11 micro-batches per epoch: its last step has one
   c.grad_accumulation = 2;
   c.schedule = Schedule::cosine;
   c.warmup_steps = 2;
@@ -77,7 +77,8 @@ TEST_F(TrainingRun, RefusesACheckpointOfOtherSettings) {
 }
 
 TEST_F(TrainingRun, WeighsAccumulatedBatchesByTheirTokens) {
-  // Micro-batches of 2 and 2 records with different numbers of tokens, against one batch of 4.
+  // Micro-batches of 2 and 2 records with different numbers of tokens, compared with one batch of
+  // 4.
   Adapter whole = new_adapter();
   TrainingRunConfig c = config("whole");
   c.shuffle = false;
@@ -102,7 +103,7 @@ TEST_F(TrainingRun, StopsWithACheckpointWhenAsked) {
       .on_step = {},
       .on_eval = {},
       .on_save = [&](std::int64_t, const std::filesystem::path& path) { saved = path; },
-      .should_stop = [&] { return steps++ == 3; }};  // asked before the first step, too
+      .should_stop = [&] { return steps++ == 3; }};  // also called before the first step
   const TrainingSummary summary =
       run_training(open_->model, adapter, records_, nullptr, config("out"), {}, callbacks);
   EXPECT_TRUE(summary.stopped);
@@ -186,7 +187,7 @@ TEST_F(TrainingRun, LetsNoTokenSeeAnotherDocument) {
   Records pair;
   pair.records = {records_.records[3], records_.records[5]};
   PackedRows rows = pack_records(pair, std::array<std::size_t, 2>{0, 1}, 0);
-  // Only the second document counts; the first one's ids then must not matter.
+  // Only the second document is labelled, so the ids of the first must not matter.
   const std::size_t border = pair.records[0].ids.size();
   for (std::size_t t = 0; t < border; ++t) rows.targets[t] = -1;
   const double loss = evaluator.loss_sum(rows);
@@ -197,7 +198,7 @@ TEST_F(TrainingRun, LetsNoTokenSeeAnotherDocument) {
 TEST_F(TrainingRun, ThatEndsWithAnInfiniteAdapterSavesNothing) {
   Adapter adapter = new_adapter();
   TrainingRunConfig c = config("out");
-  c.steps = 1;  // whose loss is finite
+  c.steps = 1;  // the loss is finite
   c.learning_rate = 1e39;
   CLORA_EXPECT_ERROR(run(adapter, c), ErrorCode::diverged, "after step 1 the adapter's lora_A");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
@@ -217,8 +218,7 @@ TEST_F(TrainingRun, SavesTheAdapterBeforeTheLastEvaluation) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "out" / "adapter_config.json"));
 }
 
-// Of 22 records in batches of 4, an epoch's second step of 3 micro-batches each holds 3 and the
-// last one, of 2, fewer than configured.
+// Some of these steps have fewer micro-batches than the others, as the last step of an epoch may.
 TEST_F(TrainingRun, DrawsAMaskOfItsOwnForEachMicroBatchOfTheRun) {
   Adapter adapter = new_adapter(0.5);
   const std::vector<float> values =
@@ -229,7 +229,7 @@ TEST_F(TrainingRun, DrawsAMaskOfItsOwnForEachMicroBatchOfTheRun) {
     Trainer trainer(open_->model, adapter, {.dropout_seed = 7});
     std::vector<double> all;
     for (const std::size_t count : micro_batches) {
-      trainer.step(std::vector<PackedRows>(count, rows), 0);  // the adapter stays as it is
+      trainer.step(std::vector<PackedRows>(count, rows), 0);  // the adapter stays unchanged
       all.push_back(trainer.drain().value().loss);
     }
     return all;
@@ -252,7 +252,7 @@ TEST_F(TrainingRun, RefusesRecordsWithoutATokenThatCountsBeforeTheFirstStep) {
   const auto masked = [](Records records, std::size_t begin) {
     for (std::size_t i = begin; i < records.records.size(); ++i) {
       std::ranges::fill(records.records[i].is_target, std::uint8_t{0});
-      records.records[i].is_target.front() = 1;  // which nothing predicts
+      records.records[i].is_target.front() = 1;  // nothing predicts it
     }
     return records;
   };
@@ -287,7 +287,7 @@ TEST(TotalSteps, AreCountedFromEpochsOrGiven) {
   TrainingRunConfig c;
   c.batch_size = 4;
   c.epochs = 2.5;
-  EXPECT_EQ(total_steps(c, 22), 15);  // 6 steps an epoch
+  EXPECT_EQ(total_steps(c, 22), 15);  // 6 steps per epoch
   c.steps = 7;
   EXPECT_EQ(total_steps(c, 22), 7);
 }

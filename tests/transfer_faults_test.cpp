@@ -1,4 +1,4 @@
-// Transfers while the device is held back, or where a driver refuses a call.
+// Transfers while the device is blocked, or if a driver refuses a call.
 #include <CL/cl.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using test::CallKind;
 
 constexpr std::size_t kBytes = 5 * Transfer::kChunkBytes;
 
-// One value for each chunk, so that a chunk in another's place shows.
+// One value for each chunk, so a misplaced chunk is detected.
 std::vector<std::byte> numbered_chunks() {
   std::vector<std::byte> bytes(kBytes);
   for (std::size_t i = 0; i < kBytes; ++i) {
@@ -27,16 +27,16 @@ std::vector<std::byte> numbered_chunks() {
   return bytes;
 }
 
-// Calls that ask a driver whether, or wait until, something is done.
+// Calls that query, or wait for, the completion of a command.
 const std::vector<CallKind> kQuestions = {CallKind::wait, CallKind::event_status,
                                           CallKind::event_callback};
 
-// Through the two staging buffers, whatever the device is.
+// Transfers through the two staging buffers on any device.
 class Staged : public testing::Test {
  protected:
   Staged() {
     test::clear_faults();
-    transfer_.write(tensor_, std::vector<std::byte>(kBytes));  // the staging buffers are made
+    transfer_.write(tensor_, std::vector<std::byte>(kBytes));  // creates the staging buffers
   }
   static Device device_as_gpu(Device device) {
     device.kind = DeviceKind::gpu;
@@ -52,7 +52,7 @@ class Staged : public testing::Test {
 TEST_F(Staged, FillsABufferAnewOnlyOnceTheDeviceHasReadIt) {
   const std::vector<std::byte> values = numbered_chunks();
   test::Gate gate(context_);
-  context_.wait_for({&gate.event(), 1});  // from here on nothing runs
+  context_.wait_for({&gate.event(), 1});  // blocks all later commands
   const test::AtAWait opener(kQuestions, [&] { gate.open(); });
   std::size_t turn = 0;
   transfer_.stream(tensor_, 1, [&](std::span<std::byte> chunk, std::size_t offset) {
@@ -75,12 +75,12 @@ TEST_F(Staged, EmptiesABufferOnlyOnceTheDeviceHasFilledIt) {
   EXPECT_TRUE(seen == values);
 }
 
-// A driver that is asked for a buffer on host memory and answers with a status.
+// A driver that refuses to create a buffer on host memory with a status.
 class WrappingWithFaults : public testing::Test {
  protected:
   void SetUp() override {
     if (context_.device().kind != DeviceKind::cpu) GTEST_SKIP() << "the device is no CPU";
-    context_.allocate({64}, DType::f32, MemoryTag::scratch);  // there is a slab
+    context_.allocate({64}, DType::f32, MemoryTag::scratch);  // creates a slab
     test::clear_faults();
   }
   void TearDown() override { test::clear_faults(); }

@@ -33,7 +33,7 @@ std::vector<std::byte> pattern(std::size_t bytes) {
 
 Shape bytes_shape(std::size_t bytes) { return {static_cast<std::int64_t>(bytes)}; }
 
-// Both ways of moving large tensors, whatever the device is: in place, and through staging.
+// Both ways of moving large tensors, on any device: in place, and through staging.
 class Streaming : public testing::TestWithParam<DeviceKind> {
  protected:
   Tensor allocate(std::size_t bytes) {
@@ -89,13 +89,13 @@ TEST_P(Streaming, TouchesNothingBesideAView) {
 }
 
 TEST_P(Streaming, PacksInWholeGrainsAndInOrder) {
-  const std::size_t grain = 3000;  // divides no chunk
+  const std::size_t grain = 3000;  // does not divide a chunk
   const std::size_t grains = 5000;
   const Tensor tensor = allocate(grain * grains);
   const std::vector<std::byte> source = pattern(tensor.bytes());
   std::size_t next = 0;
   std::size_t chunks = 0;
-  // Rows in the reverse order, as a permutation would have it.
+  // Rows in reverse order, as a permutation would write them.
   transfer_.stream(tensor, grain, [&](std::span<std::byte> chunk, std::size_t offset) {
     EXPECT_EQ(offset, next);
     EXPECT_EQ(chunk.size() % grain, 0U);
@@ -172,7 +172,7 @@ class Wrapping : public testing::Test {
   void SetUp() override {
     if (context_.device().kind != DeviceKind::cpu) GTEST_SKIP() << "the device is no CPU";
   }
-  // f(tensor) reads through a kernel: the values of a type upcast to f32.
+  // The values of f(tensor), read through a kernel and upcast to f32.
   std::vector<float> through_a_kernel(const Tensor& tensor) {
     const Tensor out = context_.allocate(tensor.shape(), DType::f32, MemoryTag::scratch);
     Batch batch(context_);
@@ -200,13 +200,13 @@ TEST_F(Wrapping, LetsAKernelReadAMappedFileWithoutACopy) {
   ASSERT_FALSE(tensor.empty());
   EXPECT_EQ(context_.pool().statistics().in_use_bytes, pool_before);
   EXPECT_EQ(context_.pool().statistics().wrapped_bytes, tail.size());
-  file.reset();  // the tensor keeps the mapping
+  file.reset();  // the tensor keeps the mapping alive
   ASSERT_FALSE(mapping.expired());
   EXPECT_EQ(through_a_kernel(tensor), values);
   EXPECT_EQ(context_.read<float>(tensor), values);
   tensor = {};
   context_.finish();
-  // The driver's threads may give their references back a little later.
+  // The driver's threads may release their references a little later.
   for (int i = 0; i < 200 && !mapping.expired(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -223,7 +223,7 @@ TEST_F(Wrapping, RefusesWhatKernelsCouldNotReadAligned) {
   EXPECT_TRUE(transfer.can_wrap(all.subspan(2), DType::bf16));
   EXPECT_TRUE(transfer.can_wrap(all.subspan(2), DType::q4_1));
   EXPECT_FALSE(transfer.can_wrap(all.subspan(1), DType::q4_1));
-  EXPECT_FALSE(transfer.can_wrap(all.first(1024), DType::f32));  // not worth a memory object
+  EXPECT_FALSE(transfer.can_wrap(all.first(1024), DType::f32));  // too small for a memory object
   EXPECT_TRUE(
       transfer.wrap(all.subspan(1).first(64 * 1024), {32, 1024}, DType::f16, nullptr).empty());
 }
@@ -240,7 +240,7 @@ TEST(Commit, ForcesMemoryAndSparesABlockThatWasForced) {
     const auto seen = context.read<std::uint8_t>(tensor);
     EXPECT_EQ(std::accumulate(seen.begin(), seen.end(), std::size_t{0}), 0U);
     EXPECT_EQ(context.read<std::uint8_t>(beside), ones);
-    EXPECT_EQ(tensor.storage()->buffer->is_committed(), bytes > kMiB);  // a block of its own
+    EXPECT_EQ(tensor.storage()->buffer->is_committed(), bytes > kMiB);  // in its own block
   }
 }
 

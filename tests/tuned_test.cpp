@@ -1,4 +1,4 @@
-// The tuned table: what an op builds its kernel with on a device that was measured.
+// The tuned table: the parameters with which an op builds its kernel on a measured device.
 #include "ops/tuned.hpp"
 
 #include <gmock/gmock.h>
@@ -49,7 +49,7 @@ TEST(TunedTable, KeepsApartDevicesFilesKernelsAndOptions) {
   other = wanted({});
   other.options = "-D WEIGHT_TYPE=WEIGHT_F32";
   EXPECT_EQ(table.nearest(other), nullptr);
-  other.options = "-DX_BF16=1 -DWEIGHT_TYPE=WEIGHT_F32";  // the same in other words
+  other.options = "-DX_BF16=1 -DWEIGHT_TYPE=WEIGHT_F32";  // the same options, spelled differently
   EXPECT_NE(table.nearest(other), nullptr);
 }
 
@@ -57,7 +57,7 @@ TEST(TunedTable, IsTheSameAfterItWasWrittenAndRead) {
   const TemporaryFolder folder;
   TunedTable table;
   table.put(entry({{"M", 64}}, 16));
-  table.put(entry({{"M", 64}}, 32));  // takes the place of the first
+  table.put(entry({{"M", 64}}, 32));  // replaces the first entry
   table.write(folder / "tuned.json");
   const TunedTable read = TunedTable::read(folder / "tuned.json");
   ASSERT_EQ(read.entries().size(), 1U);
@@ -83,7 +83,7 @@ TEST(TunedTable, SaysWhichFileIsNone) {
   EXPECT_THAT(TunedTable::read("/nowhere/tuned.json").entries(), IsEmpty());
 }
 
-// Nothing of the JSON library's own words, and no stack that overflows.
+// Messages do not contain the JSON library's text, and deep nesting does not overflow the stack.
 TEST(TunedTable, NamesTheKeyThatIsWrong) {
   const std::string begin = R"({"format": "clora tuned kernels", "version": 1, "kernels": )";
   const std::string one = R"({"device": "d", "file": "f", "kernel": "k", "options": "", )"
@@ -108,7 +108,7 @@ TEST(TunedTable, OfTheProjectIsWhole) {
   }
 }
 
-// A Context that takes portable kernels and the table of a file.
+// A Context with portable kernels and the table of a file.
 class TunedGemm : public testing::Test {
  protected:
   ContextConfig config() {
@@ -143,7 +143,7 @@ class TunedGemm : public testing::Test {
                        test::tolerance_of(40), "y");
   }
 
-  // What an attempt to build the kernel is given, from the message about a text that never builds.
+  // The build options of the kernel, taken from the error message of a text that never builds.
   std::string options_of_the_kernel() {
     test::write_whole_file(folder_ / "gemm.cl", "#error never");
     ContextConfig broken = config();

@@ -1,6 +1,5 @@
-// The choice between a fast kernel and the portable one: what a self-test that fails, or cannot
-// run, leads to, and where its outcome is kept. tests/broken_kernels_test.cpp goes through the
-// families.
+// Dispatch between a fast kernel and the portable one: the effects of a self-test that fails or
+// cannot run, and where its outcome is stored. tests/broken_kernels_test.cpp covers the families.
 #include "ops/variant_dispatch.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +22,7 @@ using test::same;
 using test::text_of;
 using testing::HasSubstr;
 
-// One kernel stands for all.
+// One kernel represents all.
 void softmax(SelfTest& t) { record_softmax(t.batch(), t.output({9, 40}), t.input({9, 40})); }
 
 TEST(VariantDispatch, KeepsARightKernelWithoutAWord) {
@@ -35,8 +34,8 @@ TEST(VariantDispatch, KeepsARightKernelWithoutAWord) {
   EXPECT_EQ(variant_for(*tested.context, "softmax_cpu.cl", "softmax_forward", {}), Variant::cpu);
 }
 
-// A product takes one of several kernels by its size; each is tried alone, whichever stands before
-// it in this variant.
+// A product uses one of several kernels depending on its size. Each is tested alone, even if this
+// variant prefers another one.
 TEST(VariantDispatch, EachKernelThatAProductMayTakePasses) {
   for (const Variant variant : {Variant::cpu, Variant::avx512_bf16, Variant::amx}) {
     if (!test::is_for_this_device(variant)) continue;
@@ -94,7 +93,7 @@ TEST(VariantDispatch, WithoutAPortableKernelThereIsNoChoiceAndNothingIsKept) {
   EXPECT_TRUE(folders.outcomes().empty());
 }
 
-// Makes the file of the one outcome tell something else.
+// Changes the content of the single outcome file.
 void plant(const Folders& folders, const std::string& instead) {
   const std::vector<fs::path> files = folders.outcomes();
   ASSERT_EQ(files.size(), 1U);
@@ -151,7 +150,7 @@ TEST(VariantDispatch, AnAttemptThatFailsForOtherReasonsLeavesNoNote) {
   EXPECT_TRUE(folders.outcomes().empty());
 }
 
-constexpr int kNoProcess = 1 << 30;  // beyond the numbers that Linux gives
+constexpr int kNoProcess = 1 << 30;  // above Linux's largest process id
 
 TEST(VariantDispatch, AKernelThatTookTwoProcessesWithItIsNotTriedAgain) {
   const Folders folders;
@@ -184,7 +183,7 @@ TEST(VariantDispatch, AnotherKernelTextIsTestedAnew) {
   EXPECT_EQ(folders.outcomes().size(), 2U);
 }
 
-// One kernel of several programs: a broken one takes nothing from the others.
+// Several programs of one kernel: a broken program does not disable the others.
 TEST(VariantDispatch, OutcomesAreOfOneProgramByItsOptions) {
   const Folders folders;
   const auto passes = [&](const Observed& in, std::string_view options, bool breaks) {
@@ -200,12 +199,12 @@ TEST(VariantDispatch, OutcomesAreOfOneProgramByItsOptions) {
   ASSERT_EQ(tested.warnings->size(), 1U);
   EXPECT_THAT(tested.warnings->front(), HasSubstr("planned (softmax_cpu.cl -D TILE=128)"));
   EXPECT_EQ(folders.outcomes().size(), 2U);
-  const Observed next(folders);  // reads what is kept
+  const Observed next(folders);  // reads the stored outcomes
   EXPECT_TRUE(passes(next, " -D TILE=64", true));
   EXPECT_FALSE(passes(next, " -D TILE=128", false));
 }
 
-// A model's weights may hold NaN: that is no fault of the kernel which is tested on them.
+// A model's weights may hold NaN, which is not a fault of the kernel under test.
 TEST(VariantDispatch, ATestWithoutAFiniteReferenceDecidesNothingForLater) {
   const Folders folders;
   const Observed tested(folders);

@@ -1,5 +1,5 @@
-// WeightFiles (model/files/weights.hpp): every kind of model file under one set of names, and what
-// is refused before a weight is read.
+// WeightFiles (model/files/weights.hpp): every kind of model file under one set of names, and files
+// that are refused before a weight is read.
 #include "model/files/weights.hpp"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using test::write_whole_file;
 constexpr std::string_view kEmbeddings = "model.embed_tokens.weight";
 constexpr std::string_view kHead = "lm_head.weight";
 
-// A Hugging Face folder of a very small model that tests may spoil before open().
+// A Hugging Face folder of a very small model, which tests may damage before open().
 class Weights : public ::testing::Test {
  protected:
   Weights() {
@@ -260,7 +260,7 @@ TEST_F(Weights, AskWhichOfSeveralGgufFilesIsMeant) {
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::not_found, "name one of them");
 }
 
-// A GGUF model of one layer whose ffn_up has the given ggml type; F32 elsewhere.
+// A GGUF model of one layer. ffn_up has the given ggml type, all other tensors are F32.
 GgufBytes gguf_model(std::uint32_t ffn_up_type) {
   GgufBytes made;
   made.add_text("general.architecture", "llama");
@@ -344,7 +344,7 @@ TEST(WeightModels, GiveTinyStoriesHeadAsItsEmbedding) {
   EXPECT_EQ(files.config().eos_ids, (std::vector<std::int32_t>{2}));
 }
 
-// The two formats of one model hold the same numbers; q and k in another order of rows.
+// Both formats of a model hold the same numbers. q and k differ in their order of rows.
 TEST(WeightModels, AreReorderedBetweenFormatsAsHalfSplitSourceRowSays) {
   CLORA_FILE_OR_SKIP(path, test::test_data("models/tinystories-656k"), "TinyStories-656K");
   const WeightFiles hf = WeightFiles::open(path);

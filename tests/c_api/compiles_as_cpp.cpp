@@ -1,4 +1,4 @@
-// clora.h is valid C++, too, before and after OpenCL's own header.
+// clora.h is valid C++ as well, before and after OpenCL's own header.
 #include "model/c_api/clora.h"
 
 #define CL_TARGET_OPENCL_VERSION 300

@@ -1,7 +1,7 @@
-/* Uses every function of clora.h as a C program does, and checks what comes back.
+/* Uses every function of clora.h from a C program, and checks the results.
  *   every_function MODEL_FOLDER WORK_FOLDER
- * MODEL_FOLDER: a model with a tokeniser and a chat template. Prints the first thing that is not as
- * it should be and ends with 1. */
+ * MODEL_FOLDER is a model with a tokeniser and a chat template. Prints the first failed check and
+ * exits with 1. */
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 #include <math.h>
@@ -80,7 +80,7 @@ static void tokenizer(const char* model_folder) {
   OK(clora_decoder_create(tokenizer, 0, &decoder));
   OK(clora_tokenizer_end_ids(tokenizer, ids + count, kMaxIds - count, &end_count));
   EXPECT(end_count >= 1);
-  clora_tokenizer_release(tokenizer); /* the decoder keeps what it needs */
+  clora_tokenizer_release(tokenizer); /* the decoder retains what it needs */
   for (size_t i = 0; i < count; ++i) {
     OK(clora_decoder_push(decoder, ids[i], &piece));
     strcat(streamed, piece);
@@ -94,12 +94,12 @@ static void tokenizer(const char* model_folder) {
 /* ---- Contexts ---- */
 
 struct seen {
-  int64_t bytes;   /* the sum of what the allocation hook told */
-  uint64_t in_use; /* as it told last */
+  int64_t bytes;   /* the sum of the allocation hook's values */
+  uint64_t in_use; /* the hook's last value */
   double metrics;  /* number of calls */
   int logs;
   int progress;    /* number of calls */
-  double fraction; /* the last one */
+  double fraction; /* the last value */
   int tokens;
   int stop_after;
 };
@@ -150,7 +150,7 @@ static clora_context* own_context(struct seen* seen) {
   return context;
 }
 
-/* The hook's sum is what the context says it holds. */
+/* Checks that the hook's sum equals the memory in use that the context reports. */
 static uint64_t counted_bytes(clora_context* context, const struct seen* seen) {
   clora_statistics s = clora_statistics_init();
   OK(clora_context_get_statistics(context, &s));
@@ -168,7 +168,7 @@ static clora_model* load(clora_context* context, const char* folder, struct seen
   OK(clora_model_load(context, folder, &options, &model));
   OK(clora_model_get_info(model, &info));
   EXPECT(strcmp(info.architecture, "llama") == 0 && info.layers == 2 && info.weight_bytes > 0);
-  EXPECT(seen->progress > 10 && seen->fraction == 1); /* 0, and each weight */
+  EXPECT(seen->progress > 10 && seen->fraction == 1); /* called at 0 and for each weight */
   return model;
 }
 
@@ -271,7 +271,7 @@ static void forward_agrees_with_generation(clora_session* session, size_t width)
   free(last);
 }
 
-/* ---- As a guest on a queue of this program's own ---- */
+/* ---- On this program's queue ---- */
 
 struct host {
   cl_device_id device;
@@ -307,7 +307,7 @@ static void close_host(struct host host) {
   EXPECT(clReleaseContext(host.context) == CL_SUCCESS);
 }
 
-/* Enqueues a forward after an event that nobody has set yet: a call that waited would hang. */
+/* Enqueues a forward after an event that is not complete yet: a call that waited would hang. */
 static void forward_after_an_open_event(struct host host, clora_session* session, size_t width) {
   clora_forward_target target = clora_forward_target_init();
   const size_t bytes = kPrompt * width * sizeof(float);
@@ -349,13 +349,13 @@ static void as_a_guest(struct host host, const char* model_folder) {
   EXPECT(clEnqueueMarkerWithWaitList(host.queue, 0, NULL, &marker) == CL_SUCCESS);
   OK(clora_context_wait_for(context, 1, &marker));
   forward_after_an_open_event(host, session, vocabulary_of(model));
-  clora_context_release(context); /* parents first: each child keeps what it needs */
+  clora_context_release(context); /* parents first: each child retains what it needs */
   clora_model_release(model);
   clora_session_release(session);
   EXPECT(clReleaseEvent(marker) == CL_SUCCESS);
 }
 
-/* ---- All of it ---- */
+/* ---- The complete test ---- */
 
 static void statistics(clora_context* context, const struct seen* seen) {
   clora_statistics s = clora_statistics_init();
@@ -404,7 +404,7 @@ static void run(const char* model_folder, const char* work_folder) {
   clora_model_release(model);
   EXPECT(counted_bytes(context, &seen) == empty_bytes);
   clora_context_release(context);
-  EXPECT(seen.bytes == 0 && seen.in_use == 0); /* all memory went back */
+  EXPECT(seen.bytes == 0 && seen.in_use == 0); /* all memory is released */
 }
 
 int main(int argc, char** argv) {

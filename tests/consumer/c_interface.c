@@ -1,4 +1,4 @@
-/* A C program that knows clora.h alone: the version, the devices and an error. */
+/* A C program that includes only clora.h: the version, the devices and an error. */
 #include <clora.h>
 #include <stdio.h>
 

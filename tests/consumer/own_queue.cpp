@@ -1,5 +1,5 @@
-// A program with an OpenCL context, queue, buffers and kernels of its own, and our RMS norm between
-// its kernels: one row of enqueues, one wait at the end, the result compared with the host's.
+// A program with its own OpenCL context, queue, buffers and kernels, and our RMS norm between its
+// kernels: several enqueues, one wait at the end, and a comparison with the host's result.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 
@@ -24,7 +24,7 @@ constexpr std::size_t kWidth = 64;
 constexpr std::size_t kCount = kRows * kWidth;
 constexpr float kEpsilon = 1e-5F;
 
-// The program's own device work; errors show in the numbers at the end.
+// The program's own device work. Errors show in the numbers at the end.
 struct Own {
   Own() {
     cl_platform_id platform = nullptr;

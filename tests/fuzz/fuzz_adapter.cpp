@@ -1,4 +1,4 @@
-// The files of an adapter: its configuration with the patterns in it, and its tensors.
+// The files of an adapter: its configuration, including the patterns in it, and its tensors.
 #include "lora/module_selection.hpp"
 #include "lora/peft_config.hpp"
 #include "lora/safetensors.hpp"

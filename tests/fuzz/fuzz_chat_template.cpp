@@ -1,5 +1,5 @@
 // The Jinja text of a model, recognised or refused, and conversations rendered by it; and a
-// conversation with the input's parts as contents, rendered by every style that is known.
+// conversation with the input's parts as contents, rendered by every known style.
 #include <array>
 
 #include "model/text/chat_template.hpp"
@@ -22,7 +22,7 @@ void render(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   }
 }
 
-// Byte-level, with the special tokens of all styles.
+// A byte-level tokenizer with the special tokens of all styles.
 Tokenizer tokenizer_with_marks() {
   TokenizerSpec spec = test::byte_level_spec();
   for (const char* mark :

@@ -1,4 +1,4 @@
-// generation_config.json beside a model and its tokenizer.
+// generation_config.json next to a model and its tokenizer.
 #include "model/files/weight_sources.hpp"
 #include "model/text/tokenizer_files.hpp"
 #include "tests/fuzz/input_folder.hpp"

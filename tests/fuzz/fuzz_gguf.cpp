@@ -1,4 +1,4 @@
-// GGUF: the container, the configuration, the weights' list and the tokenizer in it.
+// GGUF: the container, and the configuration, list of weights and tokenizer in it.
 #include "model/files/gguf.hpp"
 #include "model/files/weights.hpp"
 #include "model/text/tokenizer_files.hpp"

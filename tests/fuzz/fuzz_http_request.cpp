@@ -1,4 +1,4 @@
-// A request to a server: its head, and its body as a completion.
+// A request to a server: its head, and its body as a completion request.
 #include "serving/completion_request.hpp"
 #include "serving/http_head.hpp"
 #include "tests/fuzz/target.hpp"

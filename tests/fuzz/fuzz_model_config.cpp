@@ -1,4 +1,4 @@
-// config.json, as a folder with it and weights is opened.
+// config.json, read by opening a folder that contains it and weights.
 #include <nlohmann/json.hpp>
 
 #include "model/files/weights.hpp"

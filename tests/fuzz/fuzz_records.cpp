@@ -1,4 +1,4 @@
-// A data set's records, with a chat template and without.
+// A data set's records, with and without a chat template.
 #include "model/data/records.hpp"
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/target.hpp"

@@ -27,11 +27,11 @@ struct Command {
   }
 };
 
-// What CLI11 and the programs end with a message and an exit code of their own.
+// Catches the errors that CLI11 and the programs report with a message and an exit code.
 void read(const std::filesystem::path& path) try {
   Command command;
   std::vector<std::string> arguments = arguments_from_config(path, command.app, {});
-  std::ranges::reverse(arguments);  // as CLI11 takes them
+  std::ranges::reverse(arguments);  // the order that CLI11 requires
   command.app.parse(arguments);
   use(config_text(command.app, {"model"}));
 } catch (const UsageError&) {

@@ -1,4 +1,4 @@
-// tokenizer.json with tokenizer_config.json, and what the tokenizer does with a text.
+// tokenizer.json with tokenizer_config.json, and encoding a text with the tokenizer.
 #include "model/text/tokenizer_json.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"

@@ -1,5 +1,5 @@
-// A folder of this process for readers that take paths. Its files are written without care for
-// power cuts, into memory where $TMPDIR is there; removed at the process's end.
+// A folder of this process for readers that take paths. Its files are written without syncing, into
+// memory if $TMPDIR is there. It is removed when the process ends.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ class InputFolder {
   InputFolder& operator=(const InputFolder&) = delete;
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  // The file with exactly this content.
+  // Writes the file with exactly this content and returns its path.
   std::filesystem::path write(std::string_view name, std::string_view content) const;
 
  private:

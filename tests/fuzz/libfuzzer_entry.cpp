@@ -1,4 +1,5 @@
-// What libFuzzer calls. One program holds all targets; $CLORA_FUZZ_TARGET names the one to run.
+// The functions that libFuzzer calls. One program holds all targets; $CLORA_FUZZ_TARGET names the
+// one to run.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// The bytes of a safetensors file, for seeds: the header's length, the header and the data, without
-// checks.
+// The bytes of a safetensors file for seeds: the header's length, the header and the data,
+// unchecked.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // Fuzz targets: for each kind of input, a function that reads it as the programs do. A reader may
-// read an input or throw clora::Error; another exception, a crash, a sanitizer's report, seconds or
-// hundreds of megabytes are findings.
+// accept an input or throw clora::Error. Any other exception, a crash, a sanitizer report, a run of
+// seconds or a use of hundreds of megabytes is a finding.
 //
-// tools/fuzz builds the targets with libFuzzer and the sanitizers and runs them; the test
-// fuzz_targets feeds the seeds, and inputs made from them, to the same functions in every build.
+// tools/fuzz builds the targets with libFuzzer and the sanitizers and runs them. In every build the
+// test fuzz_targets calls the same functions with the seeds and with inputs derived from them.
 #pragma once
 
 #include <cstddef>
@@ -18,28 +18,28 @@ namespace clora::fuzz {
 struct Target {
   std::string_view name;  // "gguf"
   void (*read)(std::string_view input);
-  std::vector<std::string> (*seeds)();  // small valid inputs, and some that nearly are
+  std::vector<std::string> (*seeds)();  // small inputs, valid and nearly valid
 };
 
-// All of them, in alphabetical order.
+// All targets, in alphabetical order.
 std::span<const Target> targets();
-// nullptr: there is none of this name.
+// Returns the target of this name, or nullptr if there is none.
 const Target* find_target(std::string_view name);
-// The target's read(), with the input known to attempt().
+// Calls the target's read(). attempt() has access to the input meanwhile.
 void feed(const Target& target, std::string_view input);
 
-// For the targets.
+// Functions for the targets.
 
-// Runs a reader; an Error is a good end, and its message must be in the library's own words: those
-// of nlohmann::json are a finding, unless the input itself has them.
+// Runs a reader. It may throw an Error, whose message must be the library's own: a message of
+// nlohmann::json is a finding unless the input itself contains it.
 void attempt(const std::function<void()>& read);
 
-// What a target reads as several files: the parts of the input between NUL bytes, the last with
-// all that is left. Always `count` parts; those that the input lacks are empty.
+// Splits the input of a target that reads several files: the parts between NUL bytes, the last one
+// with the rest of the input. Always returns `count` parts; missing parts are empty.
 std::vector<std::string_view> parts_of(std::string_view input, std::size_t count);
 std::string joined(std::initializer_list<std::string_view> parts);
 
-// Keeps the compiler from leaving out what was read.
+// Keeps the compiler from optimising away the values that were read.
 void use(std::string_view text);
 void use(std::span<const std::byte> bytes);
 

@@ -1,5 +1,5 @@
-// The functions of all targets, each defined in the file of its name: fuzz_gguf.cpp. See
-// target.hpp.
+// The functions of all targets. Each is defined in the file of its name, for example fuzz_gguf.cpp.
+// See target.hpp.
 #pragma once
 
 #include <string>

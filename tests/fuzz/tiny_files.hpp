@@ -1,4 +1,5 @@
-// The files of a tiny model that targets put around the one that they fuzz, and seeds of others.
+// The files of a tiny model, which targets place around the fuzzed file, and seeds derived from
+// them.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Writes the seeds of each target into FOLDER/TARGET, with short real files where $CLORA_TEST_DATA
-// is there, and prints the targets' names, one a line.
+// Writes the seeds of each target to FOLDER/TARGET, with short real files if $CLORA_TEST_DATA
+// exists, and prints the targets' names, one per line.
 //   clora_fuzz_seeds FOLDER
 #include <algorithm>
 #include <array>
@@ -16,14 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 using clora::fuzz::Target;
 
-constexpr std::size_t kMaxSeedBytes = 16384;  // a mutation of a longer one rarely hits what counts
+constexpr std::size_t kMaxSeedBytes = 16384;  // mutations of longer seeds rarely matter
 
 void write(const fs::path& file, std::string_view content) {
   std::ofstream(file, std::ios::binary)
       .write(content.data(), static_cast<std::streamsize>(content.size()));
 }
 
-// At most the first kMaxSeedBytes.
+// The first kMaxSeedBytes of the file, or all of it if it is shorter.
 std::string beginning_of(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   std::string content(kMaxSeedBytes, '\0');
@@ -32,7 +32,7 @@ std::string beginning_of(const fs::path& file) {
   return content;
 }
 
-// The target that reads a real file, by the end of its name.
+// The target that reads a real file, by the end of the file's name.
 std::string_view target_of(const std::string& name) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kEnds{
       {{"generation_config.json", "generation_config"},

@@ -15,7 +15,7 @@ struct AdamwState {
   std::vector<double> parameters, first_moment, second_moment;
 };
 
-// One step; returns the norm before clipping. The settings are taken as the f32 values they are.
+// One step; returns the norm before clipping. The settings keep their f32 values.
 inline double adamw(AdamwState& state, std::span<const double> gradients,
                     const AdamwSettings& settings) {
   double squares = 0;

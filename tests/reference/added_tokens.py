@@ -4,9 +4,9 @@
 usage: added_tokens.py added OUT.json [TEXTS [SEED]]
        added_tokens.py random TOKENIZER.json OUT.json TEXTS [SEED]
 
-"added" makes small tokenizers of each supported pipeline with added tokens of all kinds; its output
-of 12 texts is kept as tests/added_tokens.json. "random" encodes random texts with a tokenizer that
-is there. A case is [text, ids, ids where special tokens are only text].
+"added" creates small tokenizers of each supported pipeline with added tokens of all kinds; its
+output for 12 texts is stored as tests/added_tokens.json. "random" encodes random texts with an
+existing tokenizer. A case is [text, ids, ids if special tokens are plain text].
 """
 import json
 import random

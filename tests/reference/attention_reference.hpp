@@ -1,4 +1,4 @@
-// Attention in double, straight from the formulas of ops/attention.hpp.
+// Attention in double, directly from the formulas of ops/attention.hpp.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct AttentionResult {
   std::vector<double> y, log_sum_exp;
 };
 
-// The probabilities of row t, head h over the keys first .. last, and their log-sum-exp.
+// The probabilities of row t and head h over the keys first .. last, and their log-sum-exp.
 inline std::vector<double> attention_weights(const AttentionSizes& n, std::span<const double> q,
                                              std::span<const double> k, std::size_t t,
                                              std::size_t h, std::size_t first, std::size_t last,
@@ -68,7 +68,7 @@ struct QkvGradients {
   std::vector<double> dq, dk, dv;
 };
 
-// Packed rows: row t sees first[t] .. t.
+// Packed rows: row t sees the keys first[t] .. t.
 inline QkvGradients attention_backward_reference(
     const AttentionSizes& n, std::span<const double> dy, std::span<const double> q,
     std::span<const double> k, std::span<const double> v, std::span<const std::int32_t> first,

@@ -3,10 +3,11 @@
 
 usage: chat_templates.py FOLDER OUT.json [RANDOM_CONVERSATIONS [SEED]]
 
-FOLDER holds one folder for each style (model/text/known_chat_styles.cpp), with the published templates
-of that style as *.jinja. They are run by jinja2 with the settings of Hugging Face's transformers;
-all templates of a style must agree on every conversation. Without RANDOM_CONVERSATIONS the few
-conversations below are rendered, whose results are kept as tests/chat_renderings.json.
+FOLDER holds one folder for each style (model/text/known_chat_styles.cpp), with the published
+templates of that style as *.jinja. jinja2 renders them with the settings of Hugging Face's
+transformers; all templates of a style must agree on every conversation. Without
+RANDOM_CONVERSATIONS, the few conversations below are rendered; the results are stored as
+tests/chat_renderings.json.
 """
 import json
 import pathlib

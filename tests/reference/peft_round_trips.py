@@ -1,12 +1,12 @@
-"""Adapters to and fro between PEFT and clora, on tiny random models of transformers.
+"""Tests round trips of adapters between PEFT and clora, on tiny random models of transformers.
 
-Each case is an adapter that PEFT makes, fills with random values and saves. clora loads it: its
-logits must equal PEFT's, or it must refuse the adapter by the name of a key. Where it loads, clora
-saves it again, and both PEFT and clora load that: the logits must be the same once more.
+Each case is an adapter that PEFT creates, fills with random values and saves. clora loads it: its
+logits must equal PEFT's, or it must refuse the adapter and name a key. If it loads the adapter,
+clora saves it again, and both PEFT and clora load the copy: the logits must be the same again.
 
 Needs torch, transformers and peft (tools/setup/install_peers torch) and libclora.so:
     PYTHON tests/reference/peft_round_trips.py --library build/release/libclora.so
-Prints a line for each case and model; exits with 1 where one of them fails."""
+Prints a line for each case and model; exits with 1 if one of them fails."""
 import argparse
 import ctypes
 import os
@@ -27,15 +27,15 @@ from transformers.utils import logging  # noqa: E402
 warnings.filterwarnings("ignore")
 logging.disable_progress_bar()
 logging.set_verbosity_error()
-TOLERANCE = 1e-5  # of the largest logit
+TOLERANCE = 1e-5  # relative to the largest logit
 IDS = [1, 17, 42, 5, 63, 8, 8, 30, 2, 55, 11]
-LAYERS = 12  # so that layer 1 is a prefix of others
+LAYERS = 12  # "1" is a prefix of other layers' numbers
 QV = ["q_proj", "v_proj"]
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
 class Clora:
-    """The calls of libclora.so that this needs."""
+    """The calls of libclora.so that this program needs."""
 
     def __init__(self, library):
         self.lib = ctypes.CDLL(library)
@@ -83,7 +83,7 @@ def tiny_models():
 
 
 def cases():
-    """Name, arguments of LoraConfig, and whether clora must refuse it ("refused") or load it."""
+    """Yields the name, the arguments of LoraConfig, and "refused" or "loaded" for clora."""
     yield "plain", dict(r=4, lora_alpha=7, target_modules=QV), "loaded"
     yield "all linear", dict(r=4, lora_alpha=7, target_modules="all-linear"), "loaded"
     yield "default targets", dict(r=4, lora_alpha=7), "loaded"
@@ -138,8 +138,8 @@ def cases():
 
 
 def patterns():
-    """Keys of rank_pattern and alpha_pattern. PEFT sorts them when it saves, and tries them in the
-    order of the file when it loads: in another order it cannot load its own ranks."""
+    """Yields keys of rank_pattern and alpha_pattern. PEFT sorts them when it saves, and tries them
+    in the order of the file when it loads: in another order it cannot load its own ranks."""
     yield "a part", ["q_proj"]
     yield "two parts", ["self_attn.q_proj", "mlp.up_proj"]
     yield "a path", ["model.layers.1.self_attn.q_proj"]
@@ -153,8 +153,8 @@ def patterns():
 
 
 def fill(model):
-    """Random values in every matrix, so that each of them shows in the logits; small enough for f32
-    to keep TOLERANCE through all layers."""
+    """Fills every matrix with random values, so that each of them affects the logits. The values
+    are small enough for f32 to stay within TOLERANCE through all layers."""
     generator = torch.Generator().manual_seed(3)
     for name, parameter in sorted(model.named_parameters()):
         if "lora_" in name:
@@ -171,7 +171,7 @@ def difference(got, want):
 
 
 def make_peft(base, arguments, folder):
-    """The adapter's logits by PEFT as it loads its own files."""
+    """Returns the adapter's logits from PEFT after it has loaded its own files."""
     model = get_peft_model(base(), LoraConfig(**arguments))
     fill(model)
     model.save_pretrained(folder, safe_serialization=True)
@@ -179,7 +179,7 @@ def make_peft(base, arguments, folder):
 
 
 def run_case(clora, loaded, base, arguments, wanted, folder):
-    """Whether it went as wanted, the largest difference, and what happened in words."""
+    """Returns whether the case passed, the largest difference, and a description of the outcome."""
     model, session = loaded
     first, again = folder / "peft", folder / "clora"
     try:

@@ -1,4 +1,4 @@
-// Frozen weights in every storage type as doubles, decoded one element at a time after the
+// Frozen weights in every storage type as doubles, decoded one element at a time according to the
 // published block layouts (ggml's block_q4_0 ... block_q6_K), and random matrices of them.
 #pragma once
 
@@ -31,7 +31,7 @@ inline double half_value(const std::uint8_t* p) {
   return sign * std::ldexp(1024 + fraction, exponent - 25);
 }
 
-// Scale and minimum of part j (0..7) of a q4_k or q5_k block: eight pairs of 6 bits.
+// The scale and minimum of part j (0..7) of a q4_k or q5_k block, stored as eight pairs of 6 bits.
 struct ScaleAndMin {
   int scale;
   int min;
@@ -102,7 +102,7 @@ inline std::vector<double> dequantised(DType type, std::span<const std::uint8_t>
   return values;
 }
 
-// A matrix in its storage bytes, with the values that they mean.
+// A matrix as stored bytes, with the values that they represent.
 struct WeightMatrix {
   DType type = DType::f32;
   std::int64_t rows = 0;
@@ -127,7 +127,7 @@ struct WeightMatrix {
 
 namespace detail {
 inline void put_half(std::uint8_t* p, std::mt19937& generator) {
-  // Sign and fraction at random, magnitude in [2^-7, 2^-5).
+  // Random sign and fraction, with the magnitude in [2^-7, 2^-5).
   const auto random = static_cast<unsigned>(generator());
   const unsigned bits = (random & 0x83ffU) | ((8U + (random >> 16U) % 2) << 10U);
   p[0] = static_cast<std::uint8_t>(bits);
@@ -141,8 +141,8 @@ inline void put_scales(DType type, std::uint8_t* block, std::mt19937& generator)
 }
 }  // namespace detail
 
-// Random blocks; the scales are such that values are of the size of 1.
-// REQUIRES: columns is a multiple of the type's block.
+// Random blocks with scales chosen so that the values are of order 1. REQUIRES: columns is a
+// multiple of the type's block.
 inline WeightMatrix random_weights(DType type, std::int64_t rows, std::int64_t columns,
                                    std::uint32_t seed) {
   std::mt19937 generator(seed);

@@ -1,4 +1,4 @@
-// rms_norm as naive loops in double. The width is w's; x holds whole rows.
+// rms_norm as naive loops in double. The width is that of w; x holds full rows.
 #pragma once
 
 #include <cmath>

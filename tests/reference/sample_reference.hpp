@@ -30,7 +30,7 @@ inline double uniform_of(const SampleSettings& settings) {
   return static_cast<double>(philox2x32(settings.step, 0, settings.seed).first >> 8U) * 0x1p-24;
 }
 
-// Ids by rank: the larger value first, the lower id among equals.
+// Ids by rank: larger values first, lower ids first among equals.
 inline std::vector<std::size_t> ranking(std::span<const double> values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -48,7 +48,7 @@ inline std::vector<double> penalised(std::span<const float> logits,
   return z;
 }
 
-// What each token is drawn with. REQUIRES: temperature > 0.
+// The probability with which each token is drawn. REQUIRES: temperature > 0.
 inline std::vector<double> probabilities(std::span<const double> z,
                                          const SampleSettings& settings) {
   const auto order = ranking(z);
@@ -76,7 +76,7 @@ inline std::vector<double> probabilities(std::span<const double> z,
 
 struct Draw {
   std::int32_t token;
-  double margin;  // of the random number to the nearest end of the token's share
+  double margin;  // distance of the random number from the nearest end of the token's interval
 };
 
 inline Draw sample(std::span<const float> logits, std::span<const std::uint8_t> seen,

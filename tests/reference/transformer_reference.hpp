@@ -1,5 +1,6 @@
-// A whole decoder-only transformer in double, by plain loops: the reference of the recorded one.
-// Knows the same architectures as model/, with an optional adapter; slow, for tiny models only.
+// A complete decoder-only transformer in double, with plain loops: the reference of the recorded
+// one. Supports the same architectures as model/ and an optional adapter. Slow; for tiny models
+// only.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace clora::test {
 
 using Matrix = std::vector<double>;  // row-major
 
-// A low-rank addition to one linear, in double so that it can be varied by a small step.
+// A low-rank addition to one linear layer, in double so that a test can change it by small steps.
 struct ReferenceLora {
   std::int64_t rank = 0;
   double scale = 1;
@@ -57,7 +58,7 @@ class ReferenceTransformer {
     return product(x, head == weights_.end() ? embeddings() : head->second, ids.size());
   }
 
-  // -log p of ids[t + 1] summed over the t for which is_target[t + 1].
+  // -log p of ids[t + 1], summed over each t with is_target[t + 1].
   double loss_sum(std::span<const std::int32_t> ids,
                   std::span<const std::uint8_t> is_target) const {
     const Matrix all = logits(ids);
@@ -117,7 +118,7 @@ class ReferenceTransformer {
     return y;
   }
 
-  // Rows as wide as w, in place.
+  // Normalises rows of w's width in place.
   void norm(Matrix& x, const Matrix& w) const {
     for (std::size_t begin = 0; begin < x.size(); begin += w.size()) {
       double squares = 0;

@@ -1,5 +1,5 @@
-// Preloaded by clc_build_test and clc_stats_test: a driver whose compiler crashes, or hangs, on
-// options that say so.
+// Preloaded by clc_build_test and clc_stats_test: a driver whose compiler crashes or hangs if the
+// build options request it.
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <dlfcn.h>

@@ -1,15 +1,15 @@
 // Makes oclgrind's check for unwritten values (--uninitialized) exact for global memory. A library
-// to preload between a test program and oclgrind; tools/check_kernels does so.
+// to preload between a test program and oclgrind, as tools/check_kernels does.
 //
-// oclgrind 21.10 knows of a buffer only what the host wrote last: each write, each pattern of a
-// fill and each copy replaces all that was known of the buffer by a piece of its own size, and a
-// buffer that the host never wrote is unknown. What kernels write beyond that is forgotten, so a
-// temporary looks unwritten for ever. It does move its knowledge rightly in a kernel's memcpy. So:
-//   a new buffer      is written whole (now it is known), and then a kernel copies over it from a
-//                     buffer that nobody ever wrote: known, and unwritten in every byte;
-//   write, fill, copy become a kernel's copy, from a buffer that was written whole or from the
-//                     source itself, so that copying what is unwritten leaves it unwritten.
-// Commands run to their end here, one at a time. Not covered: CL_MEM_USE_HOST_PTR, rectangles,
+// oclgrind 21.10 only tracks the host's last write to a buffer: each write, each pattern of a fill
+// and each copy replaces the buffer's tracked state by a piece of its own size, and a buffer that
+// the host has never written has no state. Writes of kernels beyond that piece are lost, so a
+// temporary looks unwritten indefinitely. A memcpy in a kernel moves the state correctly. Hence:
+//   a new buffer      is fully written, which gives it a state; then a kernel copies over it from a
+//                     buffer that was never written, which marks every byte as unwritten;
+//   write, fill, copy become a kernel's copy, from a buffer that was fully written or from the
+//                     source itself, so that copying unwritten bytes leaves them unwritten.
+// Commands run to completion here, one at a time. Not covered: CL_MEM_USE_HOST_PTR, rectangles,
 // images, shared virtual memory.
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -51,9 +51,9 @@ struct Wait {
   const cl_event* events = nullptr;
 };
 
-// What is needed in a cl_context: made at its first buffer, and never given back. `unwritten` must
-// be the first of all, since oclgrind gives a freed buffer's address, and what it knew of it, to a
-// later one.
+// The objects needed in a cl_context. They are created with its first buffer and never released.
+// `unwritten` must be the first buffer, since oclgrind reuses the address of a freed buffer, and
+// the state stored for it, for a later one.
 class Simulator {
  public:
   explicit Simulator(cl_context context) : context_(context) {
@@ -72,7 +72,7 @@ class Simulator {
     demand(status, "clCreateKernel");
   }
 
-  // After it, oclgrind knows `mem`, of `bytes` bytes, to be unwritten.
+  // Marks all `bytes` bytes of `mem` as unwritten for oclgrind.
   void forget(cl_mem mem, std::size_t bytes) {
     write_whole(mem, std::vector<unsigned char>(bytes));
     for (std::size_t at = 0; at < bytes; at += kUnwrittenBytes) {
@@ -128,7 +128,7 @@ std::recursive_mutex& mutex() {
 }
 
 Simulator& simulator_of(cl_context context) {
-  static auto& made = *new std::map<cl_context, Simulator>();  // outlives every user
+  static auto& made = *new std::map<cl_context, Simulator>();  // outlives all users
   return made.try_emplace(context, context).first->second;
 }
 
@@ -180,7 +180,7 @@ cl_int clEnqueueCopyBuffer(cl_command_queue queue, cl_mem src, cl_mem dst, size_
   return CL_SUCCESS;
 }
 
-// What is mapped to be written counts as written; oclgrind looks away from maps that also read.
+// A region mapped for writing counts as written. oclgrind does not check maps that also read.
 void* clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
                          cl_map_flags flags, size_t offset, size_t size, cl_uint count,
                          const cl_event* events, cl_event* event, cl_int* status) {

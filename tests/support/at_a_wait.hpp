@@ -1,7 +1,8 @@
-// AtAWait: an action that a thread of its own runs once the program makes an OpenCL call of these
-// kinds, by which it waits for the device; at the latest when the object goes.
+// AtAWait: an action that a separate thread runs once the program makes an OpenCL call of one of
+// these kinds, by which it waits for the device; at the latest when the object is destroyed.
 //
-// Link note: a program that includes this header has tests/support/opencl_faults.hpp's layer.
+// Link note: a program that includes this header links the layer of
+// tests/support/opencl_faults.hpp.
 #pragma once
 
 #include <atomic>
@@ -28,7 +29,7 @@ class AtAWait {
 
   // Whether the action has begun.
   bool ran() const { return ran_; }
-  // Runs it now where nobody has waited, and waits for its end.
+  // Runs the action now if no wait has triggered it, and waits for its end.
   void stop() {
     stopped_ = true;
     if (thread_.joinable()) thread_.join();

@@ -1,4 +1,4 @@
-// Results of clora_bench written by hand, and what a page of them must be.
+// Hand-written results of clora_bench, and checks of a page that shows them.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -70,7 +70,8 @@ inline json many_rows() {
   return file_of(entries);
 }
 
-// Every element is closed, in order; nothing but elements, text and the five entities of XML.
+// Expects that every element is closed, in order, and that the page holds only elements, text and
+// the five entities of XML.
 inline void expect_well_formed(const std::string& page) {
   std::vector<std::string> open;
   const std::regex tag("<(/?)([a-z][a-z0-9]*)((?: [a-zA-Z0-9-]+=\"[^\"<>]*\")*)(/?)>");

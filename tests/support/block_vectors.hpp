@@ -1,6 +1,6 @@
-// One block of each quantised format and the values it holds, computed with the Python package gguf
-// (gguf.quants.dequantize). Scales are small whole numbers (d = 2, m = dmin = 1), so that the
-// values are whole numbers too; all other bytes are random.
+// One block of each quantised format and its values, computed with the Python package gguf
+// (gguf.quants.dequantize). Scales are small integers (d = 2, m = dmin = 1), so the values are
+// integers as well. All other bytes are random.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// What tests of commands that ask clang begin with: a folder for kernel files, and a skip where
-// clang is not installed.
+// Fixture for tests of commands that run clang: a folder for kernel files, and a skip if clang is
+// not installed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ class ClangFolder : public testing::Test {
     if (!has_program("clang-14")) GTEST_SKIP() << "clang-14 is not installed";
   }
 
-  // The path of the file, written whole.
+  // Writes the file and returns its path.
   std::string write(std::string_view name, std::string_view text) const {
     write_whole_file(folder_ / name, text);
     return (folder_ / name).string();

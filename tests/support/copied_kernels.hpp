@@ -1,5 +1,5 @@
-// Contexts on a copy of cl/, whose kernels a test may break as a driver that miscompiles them
-// would.
+// Contexts on a copy of cl/. A test may break the kernels there to simulate a driver that
+// miscompiles them.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ inline std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A copy of cl/ and a cache folder of its own.
+// A copy of cl/ and a separate cache folder.
 class Folders {
  public:
   Folders() {
@@ -43,7 +43,7 @@ class Folders {
 
   fs::path kernels() const { return root_ / "cl"; }
   fs::path cache() const { return root_ / "cache"; }
-  // The files of outcomes, in no order.
+  // The files of outcomes, in unspecified order.
   std::vector<fs::path> outcomes() const {
     std::vector<fs::path> files;
     if (!fs::exists(cache() / "self_tests")) return files;
@@ -65,9 +65,9 @@ class Folders {
   fs::path root_ = fs::temp_directory_path() / ("clora_variants_" + std::to_string(::getpid()));
 };
 
-// A Context on the copied kernels, and what it logged: warnings of self-tests, and the rows that
-// the table of sums lacks (ops/self_test_sums.hpp). These go to the file $CLORA_SELF_TEST_SUMS,
-// too.
+// A Context on the copied kernels, and its log: warnings of self-tests, and the rows that are
+// missing from the table of sums (ops/self_test_sums.hpp). The missing rows are also written to the
+// file $CLORA_SELF_TEST_SUMS.
 struct Observed {
   using Lines = std::shared_ptr<std::vector<std::string>>;
   Lines warnings = std::make_shared<std::vector<std::string>>();
@@ -100,7 +100,7 @@ struct Observed {
   }
 };
 
-// Other kernels than the broken one are the fast ones, and round otherwise.
+// The tolerance allows for the other kernels, which are the fast ones and round differently.
 inline bool same(const SelfTest::Result& a, const SelfTest::Result& b, double tolerance = 1e-4) {
   if (a.type != DType::f32) return a.bytes == b.bytes;
   std::vector<float> x(a.bytes.size() / sizeof(float)), y(x.size());

@@ -23,7 +23,7 @@ bool walks_everything() {
   return wanted != nullptr && std::string_view(wanted) == "all";
 }
 
-// The n to try of 1..count.
+// The calls n of 1..count to try.
 std::vector<int> chosen(int count, const WalkPlan& plan) {
   std::vector<int> all;
   const int dense = walks_everything() ? count : plan.dense;
@@ -33,14 +33,14 @@ std::vector<int> chosen(int count, const WalkPlan& plan) {
   return all;
 }
 
-// What an Error may say whose cause was a call of this kind.
+// The error codes that are appropriate if a call of this kind fails.
 std::set<ErrorCode> sensible_codes(CallKind kind) {
   switch (kind) {
     case CallKind::allocation:
       return {ErrorCode::out_of_memory};
     case CallKind::sub_buffer:
     case CallKind::migrate:
-    case CallKind::fill:  // memory is forced by filling it
+    case CallKind::fill:  // filling commits the memory
     case CallKind::map:
       return {ErrorCode::out_of_memory, ErrorCode::device, ErrorCode::device_lost};
     case CallKind::build:
@@ -64,7 +64,7 @@ struct Ending {
   std::string result;
 };
 
-// Runs the work; any other exception than Error fails the test.
+// Runs the work. An exception other than Error fails the test.
 Ending end_of(const FaultyWork& work) {
   Ending ending;
   try {
@@ -89,7 +89,7 @@ void trim(const FaultyWork& work) {
   Context* context = work.context();
   if (context == nullptr) return;
   context->pool().trim();
-  // Of what is complete the Context keeps an event or two until it looks.
+  // The Context retains an event or two of completed commands until it is polled.
   if (!context->health()->lost()) context->finish();
   context->in_flight().reclaim();
 }
@@ -99,7 +99,7 @@ std::size_t bytes_in_use(const FaultyWork& work) {
   return context == nullptr ? 0 : context->pool().statistics().in_use_bytes;
 }
 
-// What the work may not change.
+// The state that the work must not change.
 struct Before {
   LiveObjects objects;
   std::size_t bytes = 0;
@@ -113,7 +113,7 @@ class Walker {
  public:
   explicit Walker(const FaultyWork& work) : work_(work) {
     work_.prepare();
-    end_of(work_);  // programs are built and tables made
+    end_of(work_);  // builds programs and creates tables
     clear_faults();
     want_ = end_of(work_).result;
     for (std::size_t i = 0; i < kCallKinds; ++i) counts_[i] = calls(all_call_kinds()[i]);
@@ -124,7 +124,7 @@ class Walker {
   int count(CallKind kind) const { return counts_[static_cast<std::size_t>(kind)]; }
   int count_all() const { return all_; }
 
-  // One run with what `arm` makes fail.
+  // One run with the fault that `arm` injects.
   void try_one(const std::function<void()>& arm, const std::set<ErrorCode>& codes) {
     prepare();
     const Before before = Before::of(work_);
@@ -133,7 +133,8 @@ class Walker {
     const Ending ending = end_of(work_);
     const bool reached = failed_calls() > 0;
     clear_faults();
-    if (!reached) {  // how often a wait flushes and asks depends on the device's pace
+    // The number of flushes and status queries of a wait depends on the device's speed.
+    if (!reached) {
       EXPECT_TRUE(ending.result == want_)
           << "without a fault: " << (ending.error ? ending.error->what() : "another result");
       return;
@@ -145,7 +146,7 @@ class Walker {
   FaultCount result() const { return count_; }
 
  private:
-  // A new Context has its programs built, too, before anything is counted.
+  // Ensures that a new Context has its programs built before anything is counted.
   void prepare() {
     const Context* context = work_.context();
     const bool was_lost = context != nullptr && context->health()->lost();
@@ -164,7 +165,8 @@ class Walker {
     trim(work_);
     Context* context = work_.context();
     LiveObjects now = live_objects();
-    // A Context keeps the programs that it built; work from nothing shows that they go with it.
+    // A Context keeps the programs that it has built. Work from nothing tests that they are
+    // released with it.
     if (context != nullptr) now.programs = before.objects.programs;
     EXPECT_EQ(now, before.objects) << "now " << now.text() << "; before " << before.objects.text();
     EXPECT_EQ(bytes_in_use(work_), before.bytes);
@@ -210,7 +212,7 @@ FaultCount walk_faults(const FaultyWork& work, const WalkPlan& plan) {
                                  walker.count(kind), lasting ? " and all later" : ""));
         walker.try_one([&] { inject({.kind = kind, .nth = n, .lasting = lasting}); },
                        sensible_codes(kind));
-        if (testing::Test::HasFailure()) return walker.result();  // one failure tells enough
+        if (testing::Test::HasFailure()) return walker.result();  // one failure is enough
       }
     }
   }
@@ -242,11 +244,11 @@ FaultyModel::FaultyModel(ContextConfig config) : config_(std::move(config)) {
 void FaultyModel::renew() {
   if (context_ != nullptr && !context_->health()->lost()) return;
   close();
-  if (config_.cache_folder.empty()) config_.cache_folder = folder_ / "cache";  // to renew fast
+  if (config_.cache_folder.empty()) config_.cache_folder = folder_ / "cache";  // makes renew() fast
   context_ = std::make_unique<Context>(config_);
   files_ = std::make_unique<WeightFiles>(WeightFiles::open(folder()));
   model_ = std::make_unique<LanguageModel>(*context_, *files_);
-  model_->rope_table(128);  // the model keeps it: no work may seem to leave it behind
+  model_->rope_table(128);  // the model keeps the table, so it must not look like a leak
 }
 
 void FaultyModel::close() {
@@ -280,7 +282,7 @@ std::filesystem::path FaultyModel::fresh_out() const {
 ContextConfig faulty_config(const std::filesystem::path& cache_folder) {
   ContextConfig config = config_from_environment();
   config.cache_folder = cache_folder;
-  config.self_test = false;  // a test that fails would turn a fault into another kernel's rounding
+  config.self_test = false;  // a failed self-test would turn a fault into another kernel's rounding
   return config;
 }
 

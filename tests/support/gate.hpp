@@ -1,4 +1,4 @@
-// Gate: a user event that holds a device back for as long as a test wants.
+// Gate: a user event that blocks a device for as long as a test needs.
 #pragma once
 
 #define CL_TARGET_OPENCL_VERSION 300
@@ -14,13 +14,14 @@ class Gate {
       : event_(clCreateUserEvent(context.opencl_context(), nullptr)) {}
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
-  // Opens it, so that the driver can wind down.
+  // Opens the gate, so that the driver can shut down.
   ~Gate() {
     open();
     clReleaseEvent(event_);
   }
 
-  // status: CL_COMPLETE, or the negative one of a command that failed. The first call counts.
+  // status: CL_COMPLETE, or the negative status of a failed command. Only the first call has an
+  // effect.
   void open(cl_int status = CL_COMPLETE) {
     if (!open_) clSetUserEventStatus(event_, status);
     open_ = true;

@@ -17,8 +17,8 @@ cl_uint references(cl_command_queue queue);
 cl_uint references(cl_mem mem);
 cl_uint references(cl_event event);
 
-// A driver's threads give back what a command retained a moment after its end is told: the count
-// once it has stayed the same for a while.
+// The reference count once it has been constant for a while: a driver's threads release the
+// references of a command shortly after they report its end.
 template <class Object>
 cl_uint stable_references(Object object) {
   constexpr int kReads = 5;
@@ -44,7 +44,7 @@ class HostProgram {
   // Both wait for the device.
   void write(cl_mem mem, std::span<const float> values) const;
   std::vector<float> read(cl_mem mem, std::size_t count) const;
-  // y[i] = factor * x[i], enqueued and not waited for.
+  // y[i] = factor * x[i]. Does not wait.
   void enqueue_scale(cl_mem y, cl_mem x, float factor, std::size_t count) const;
 
   cl_device_id device;

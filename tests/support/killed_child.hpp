@@ -1,8 +1,8 @@
-// Child processes that are killed at a chosen moment, and what they leave in a folder.
+// Child processes that are killed at a chosen moment, and the files that they leave in a folder.
 //
-// Include it in the one source file of a test program: it defines write, fsync, rename and unlink,
-// which then stand before the C library's in that program, note each call and may kill the process
-// at one of them. Threads: one.
+// Include this header in exactly one source file of a test program: it defines write, fsync, rename
+// and unlink, which interpose the C library's functions in that program, record each call and may
+// kill the process at one of them. Threads: one.
 #pragma once
 
 #include <dlfcn.h>
@@ -27,20 +27,20 @@
 
 namespace clora::test {
 
-// "write", "sync file", "sync folder", "rename", "unlink", as this process called them.
+// The calls of this process: "write", "sync file", "sync folder", "rename", "unlink".
 inline std::vector<std::string> disk_calls;
 
 namespace detail {
-inline std::mutex calls_mutex;        // a driver's threads write, too
+inline std::mutex calls_mutex;        // threads of a driver also write
 inline std::size_t dies_at = 0;       // 0: never
-inline bool spares_the_disk = false;  // what a kill cannot lose need not be forced to the disk
+inline bool spares_the_disk = false;  // skips fsync, which does not matter for a kill
 
 template <class Function>
 Function* next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-// True where the process is to die at this call.
+// Whether the process must die at this call.
 inline bool note(const char* call) {
   const std::lock_guard lock(calls_mutex);
   disk_calls.emplace_back(call);
@@ -48,8 +48,8 @@ inline bool note(const char* call) {
 }
 }  // namespace detail
 
-// This process kills itself at its n-th call from now on, before it has any effect; of a write half
-// goes through. 0: it lives.
+// This process kills itself at its n-th call from now on, before the call has any effect; half of a
+// write goes through. 0: never.
 inline void die_at_disk_call(std::size_t nth) {
   const std::lock_guard lock(detail::calls_mutex);
   disk_calls.clear();
@@ -61,12 +61,12 @@ inline std::size_t disk_calls_so_far() {
   return disk_calls.size();
 }
 
-// Counts as such a call: a moment to die at.
+// Counts as a disk call, at which the process may be killed.
 inline void disk_call(const char* name) {
   if (detail::note(name)) ::raise(SIGKILL);
 }
 
-using Files = std::map<std::string, std::string>;  // content by path within the folder
+using Files = std::map<std::string, std::string>;  // content by path relative to the folder
 
 inline Files files_of(const std::filesystem::path& folder) {
   Files files;
@@ -78,7 +78,7 @@ inline Files files_of(const std::filesystem::path& folder) {
   return files;
 }
 
-// A child process that runs `work(ready)`. `work` says ready() when its preparations are made.
+// A child process that runs `work(ready)`. `work` calls ready() after its preparations.
 class Child {
  public:
   template <class Work>
@@ -97,7 +97,7 @@ class Child {
         std::fprintf(stderr, "child: %s\n", error.what());
         code = 1;
       }
-      ::_exit(code);  // neither the test framework's end nor the driver's
+      ::_exit(code);  // skips the exit handlers of the test framework and the driver
     }
     ::close(ends[1]);
     ready_ = ends[0];
@@ -110,7 +110,7 @@ class Child {
     char byte = 0;
     return ::read(ready_, &byte, 1) == 1;
   }
-  // The exit code; 128 + N where signal N ended it.
+  // The exit code, or 128 + N if signal N ended it.
   int end() const {
     int status = 0;
     ::waitpid(pid_, &status, 0);

@@ -1,4 +1,4 @@
-// A scope in which the leak sanitizer looks away: a stuck Context leaves its objects to the driver.
+// A scope that the leak sanitizer ignores: a stuck Context leaves its objects to the driver.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -17,7 +17,7 @@ class LintFolder : public ClangFolder {
     return lint(file, sets.empty() ? file.head.builds : sets, {.house = house});
   }
 
-  // "rule line", without notes on restrict, which most kernels here earn.
+  // "rule line", without notes on restrict, which apply to most kernels here.
   std::vector<std::string> found(const std::string& text, const std::vector<BuildSet>& sets = {},
                                  const std::string& name = "test.cl", bool house = false) const {
     std::vector<std::string> told;

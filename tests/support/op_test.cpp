@@ -14,7 +14,7 @@
 namespace clora::test {
 namespace {
 
-// A NaN that no computation makes: as bf16, and twice, as f32.
+// A NaN that no computation produces, as bf16 and, repeated, as f32.
 constexpr std::uint16_t kCanary = 0x7fa5;
 
 template <class Got>
@@ -35,7 +35,8 @@ std::map<Variant, std::unique_ptr<Context>>& contexts() {
   return all;
 }
 
-// The Contexts go while the driver is whole: some take their state down before static objects do.
+// Releases the Contexts while the driver is intact: some drivers tear down their state before
+// static objects are destroyed.
 class ReleasesContexts : public testing::Environment {
  public:
   void TearDown() override { contexts().clear(); }
@@ -50,7 +51,7 @@ Context& context_of(Variant variant) {
   if (context == nullptr) {
     ContextConfig config = config_from_environment();
     config.variant = variant;
-    config.self_test = false;  // a broken kernel must show, not be replaced
+    config.self_test = false;  // a broken kernel must fail the test, not be replaced
     context = std::make_unique<Context>(config);
   }
   return *context;
@@ -76,7 +77,7 @@ std::string variant_name(const testing::TestParamInfo<Variant>& info) {
 }
 
 bool affords(double work) {
-  constexpr double kSmall = 25'000;  // some seconds of a simulator
+  constexpr double kSmall = 25'000;  // some seconds on a simulator
   static const char* const sizes = std::getenv("CLORA_TEST_SIZES");
   return work <= kSmall || sizes == nullptr || std::string_view(sizes) != "small";
 }

@@ -1,4 +1,4 @@
-// What every op test shares: a Context a variant, random values, outputs filled with NaN between
+// Shared by all op tests: one Context per variant, random values, outputs filled with NaN between
 // canaries, and one tolerance rule. References are naive loops in double (tests/reference/).
 #pragma once
 
@@ -15,10 +15,10 @@
 
 namespace clora::test {
 
-// The Context of this process for one variant, made at first use.
+// The Context of this process for one variant, created on first use.
 Context& context_of(Variant variant);
 
-// Whether a variant's kernels are for the tests' device: of CPUs, or of a GPU with its unit.
+// Whether a variant's kernels run on the tests' device: a CPU, or a GPU with the required unit.
 bool is_for_this_device(Variant variant);
 
 // A suite whose tests run once for each variant: class RmsNorm : public OpTest {};
@@ -37,36 +37,36 @@ class OpTest : public testing::TestWithParam<Variant> {
 testing::internal::ParamGenerator<Variant> all_variants();
 std::string variant_name(const testing::TestParamInfo<Variant>& info);
 
-// Whether a test may ask for a kernel over so many elements (four multiplications of a product
-// count as one): always, except under CLORA_TEST_SIZES=small, which a simulator of OpenCL needs
-// (tools/check_kernels). A list of sizes leaves out what is not affordable; a test that is of no
-// use smaller is skipped.
+// Whether a test may run a kernel over this number of elements (four multiplications of a product
+// count as one). Always true, except under CLORA_TEST_SIZES=small for OpenCL simulators
+// (tools/check_kernels). A list of sizes skips those that are too expensive; a test that is useless
+// at smaller sizes is skipped.
 bool affords(double work);
 inline bool affords(std::int64_t elements) { return affords(static_cast<double>(elements)); }
 #define CLORA_SKIP_UNLESS_AFFORDED(work) \
   if (!::clora::test::affords(double{work})) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small"
 
-// Uniform values in [-scale, scale), the same for a seed on every machine.
+// Uniform values in [-scale, scale), identical on every machine for a given seed.
 std::vector<float> random_values(std::size_t count, std::uint32_t seed, float scale = 1.0F);
 std::vector<double> to_double(std::span<const float> values);
 
 Tensor upload(Context& context, Shape shape, std::span<const float> values);
 Tensor upload(Context& context, Shape shape, std::span<const std::int32_t> values);
 
-// As `type`, f32 or bf16; `values` become what is stored.
+// Uploads as `type`, f32 or bf16. `values` are replaced by the stored values.
 Tensor upload_as(Context& context, DType type, Shape shape, std::vector<float>& values);
-// The relative error of a result in that type, beside that of how it was made.
+// The relative error of storing a result in that type, in addition to the computation's error.
 double rounding_of(DType type);
 
-// The same rounded to bf16.
+// Uploads the values rounded to bf16.
 Tensor upload_bf16(Context& context, Shape shape, std::span<const float> values);
 
-// An output of f32 or bf16: its elements are NaN before the op, and canaries lie on both sides.
+// An output of f32 or bf16. Its elements are NaN before the op, with canaries on both sides.
 class Output {
  public:
   Output(Context& context, Shape shape, DType type = DType::f32);
   const Tensor& tensor() const { return tensor_; }
-  // The elements; fails the test if a canary was overwritten.
+  // The elements. Fails the test if a canary was overwritten.
   std::vector<float> values() const;
 
  private:
@@ -75,18 +75,18 @@ class Output {
   Tensor tensor_;
 };
 
-// Relative tolerance of an f32 result that sums `terms` products: rounding grows with the square
-// root of the number of terms for a random walk; the factor covers the constants and a few further
-// ops.
+// Relative tolerance of an f32 result that sums `terms` products. Rounding grows with the square
+// root of the number of terms, as in a random walk; the factor covers the constants and a few
+// further ops.
 double tolerance_of(std::size_t terms);
-// The same for what comes out of products: operands may be rounded to bf16 in that variant.
+// The same for results of products, whose operands may be rounded to bf16 in that variant.
 double product_tolerance_of(Variant variant, std::size_t terms);
 
 // Each value rounded to the nearest bf16, ties to even.
 std::vector<double> rounded_to_bf16(std::vector<double> values);
 
-// |got - want| <= tolerance * (|want| + scale) for every element, scale being the largest |want|:
-// errors of a sum are relative to its terms, not to a result that cancelled. NaN fails.
+// |got - want| <= tolerance * (|want| + scale) for every element, where scale is the largest
+// |want|: errors of a sum are relative to its terms, not to a result after cancellation. NaN fails.
 void expect_close(std::span<const float> got, std::span<const double> want, double tolerance,
                   const std::string& what);
 
@@ -108,7 +108,7 @@ std::vector<double> central_differences(F f, std::vector<double> x, double h = 1
 void expect_close(std::span<const double> got, std::span<const double> want, double tolerance,
                   const std::string& what);
 
-// The message of the Error that f throws; fails the test if it throws none.
+// The message of the Error that f throws. Fails the test if f throws none.
 template <class F>
 std::string error_of(F f) {
   try {

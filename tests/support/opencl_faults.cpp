@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-// The loader's function of that name. Opened by name: a program whose OpenCL calls all end here
-// need not be linked to it.
+// The loader's function of that name. It is opened by name, since a program whose OpenCL calls are
+// all interposed need not be linked to the loader.
 #define CLORA_NEXT(name)                                                                     \
   ([]() {                                                                                    \
     static auto* const real =                                                                \
@@ -59,14 +59,14 @@ constexpr std::array<KindFacts, kCallKinds> kKinds{{
 }};
 
 struct State {
-  std::mutex mutex;  // guards all but the live counts
+  std::mutex mutex;  // guards everything except the live counts
   std::array<int, kCallKinds> calls{};
   int all = 0;
   int blocking = 0;
   int failed = 0;
   std::optional<Fault> fault;
   int lost_at = 0;       // 0: never
-  bool drained = false;  // what ran when the device was lost has ended
+  bool drained = false;  // commands running when the device was lost have ended
   std::vector<cl_command_queue> queues;
   int held_at = 0;          // 0: never
   cl_event held = nullptr;  // the user event that a held launch waits for
@@ -82,14 +82,14 @@ struct Live {
 };
 Live live;
 
-// A device that is gone runs nothing: the real one ends what it has, so that memory that the
-// library frees from now on is nobody's.
+// A lost device runs nothing. The real device completes its commands first, so it does not access
+// memory that the library frees from now on.
 void drain(State& s) {
   if (std::exchange(s.drained, true)) return;
   for (const cl_command_queue queue : s.queues) CLORA_NEXT(clFinish)(queue);
 }
 
-// Counts a call; the status that it must fail with, or CL_SUCCESS.
+// Counts a call. Returns the status with which it must fail, or CL_SUCCESS.
 cl_int arrive(CallKind kind) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
@@ -107,7 +107,7 @@ cl_int arrive(CallKind kind) {
   return status;
 }
 
-// The same for calls that make an object and report their status by pointer.
+// The same for calls that create an object and return their status by pointer.
 bool refused(CallKind kind, cl_int* status) {
   const cl_int got = arrive(kind);
   if (got != CL_SUCCESS && status != nullptr) *status = got;
@@ -141,7 +141,7 @@ cl_int released(cl_int status, std::atomic<int>& count) {
   return status;
 }
 
-// The user event that this launch must wait for, made where it is the one to hold; else null.
+// The user event that this launch must wait for, created if this is the launch to hold; else null.
 cl_event event_to_hold(cl_command_queue queue) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
@@ -235,14 +235,14 @@ LiveObjects live_objects() {
 
 }  // namespace clora::test
 
-using namespace clora::test;  // the functions below are OpenCL's own, outside any namespace
+using namespace clora::test;  // the functions below are OpenCL's own, outside of any namespace
 
 #define CLORA_REFUSE(kind) \
   if (const cl_int status_of_fault = arrive(CallKind::kind)) return status_of_fault
 
 extern "C" {
 
-// ---- what there is
+// ---- queries
 
 cl_int clGetPlatformIDs(cl_uint count, cl_platform_id* platforms, cl_uint* found) {
   CLORA_REFUSE(query);
@@ -385,7 +385,7 @@ cl_int clSetUserEventStatus(cl_event event, cl_int status) {
   return CLORA_NEXT(clSetUserEventStatus)(event, status);
 }
 
-// Retaining and releasing, which always reach the driver.
+// Retain and release calls always reach the driver.
 #define CLORA_COUNT_REFERENCES(Retain, Release, Handle, count)                         \
   cl_int Retain(Handle handle) { return retained(CLORA_NEXT(Retain)(handle), count); } \
   cl_int Release(Handle handle) { return released(CLORA_NEXT(Release)(handle), count); }

@@ -1,5 +1,4 @@
-// A value written over an element of a tensor in a safetensors file, for tests of what is not
-// finite.
+// Overwrites an element of a tensor in a safetensors file, for tests of values that are not finite.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 
 namespace clora::test {
 
-// Element 0 of an f32 tensor's bytes within the file.
+// The offset of an f32 tensor's element 0 within the file.
 inline std::size_t offset_in_file(const std::filesystem::path& path, const std::string& tensor) {
   const SafetensorsFile file = SafetensorsFile::open(path);
   const std::byte* data = file.entries().front().bytes.data();
@@ -24,7 +23,7 @@ inline std::size_t offset_in_file(const std::filesystem::path& path, const std::
          static_cast<std::size_t>(file.find(tensor).value().bytes.data() - data);
 }
 
-// The element in the middle becomes the value, or the one that is given. REQUIRES: f32.
+// Sets the middle element, or the given one, to the value. REQUIRES: f32.
 inline void poison(const std::filesystem::path& path, const std::string& tensor, float value,
                    std::optional<std::size_t> element = std::nullopt) {
   std::string bytes = read_whole_file(path);

@@ -42,7 +42,7 @@ struct Pipe {
   int write = -1;
 };
 
-// Never returns: becomes the program.
+// Replaces this process by the program. Never returns.
 [[noreturn]] void become(const ProgramCall& call, const std::string& path, const Pipe& in,
                          const Pipe& out, const Pipe& err) {
   ::dup2(in.read, STDIN_FILENO);
@@ -61,7 +61,7 @@ struct Pipe {
 }
 
 void write_all(int descriptor, const std::string& text) {
-  ::signal(SIGPIPE, SIG_IGN);  // the program may not read it
+  ::signal(SIGPIPE, SIG_IGN);  // the program may not read its input
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t written = ::write(descriptor, text.data() + done, text.size() - done);
     if (written <= 0) return;
@@ -69,7 +69,7 @@ void write_all(int descriptor, const std::string& text) {
   }
 }
 
-// Appends what is there; false at the end of the stream.
+// Appends the available bytes. Returns false at the end of the stream.
 bool read_some(int descriptor, std::string& text) {
   std::array<char, 4096> buffer;
   const ssize_t got = ::read(descriptor, buffer.data(), buffer.size());

@@ -33,7 +33,7 @@ class RandomLayers {
     for (std::int64_t l = 0; l < s.layers; ++l) decode.layers.push_back(layer());
     x = floats({1, s.D}, 1);
   }
-  // Biases of q, k and v where only some layers have them.
+  // Biases of q, k and v in every second layer.
   void add_biases() {
     for (std::size_t l = 0; l < decode.layers.size(); l += 2) {
       DecodeLayer& layer = decode.layers[l];
@@ -42,7 +42,7 @@ class RandomLayers {
       layer.v_bias = floats({s_.G * s_.E}, 0.5F);
     }
   }
-  // Adapters of other ranks in each projection, but for one; the first layer has none of them.
+  // Adapters of different ranks for all projections except one. The first layer has no adapters.
   void add_adapters() {
     for (std::size_t l = 1; l < decode.layers.size(); ++l) {
       DecodeLayer& layer = decode.layers[l];
@@ -56,7 +56,7 @@ class RandomLayers {
       }
     }
   }
-  // x and the caches, bit by bit.
+  // The bits of x and the caches.
   std::vector<std::uint32_t> bits() const {
     std::vector<std::uint32_t> all = bits_of(x);
     for (const DecodeLayer& l : decode.layers) {

@@ -1,5 +1,5 @@
-// RawClient: bytes to and from a port of this machine, without an HTTP library that would keep a
-// test from sending what no library sends.
+// RawClient: bytes to and from a port of this machine, without an HTTP library, which would refuse
+// to send invalid requests.
 #pragma once
 
 #include <arpa/inet.h>
@@ -15,7 +15,7 @@ namespace clora::test {
 
 class RawClient {
  public:
-  // receive_bytes: of the socket's buffer; 0: the system's own.
+  // receive_bytes: size of the socket's buffer; 0: the system's default.
   explicit RawClient(int port, int receive_bytes = 0) {
     if (receive_bytes > 0) {
       ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
@@ -32,7 +32,7 @@ class RawClient {
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;
 
-  // False where the server closed before.
+  // False if the server has closed the connection.
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -43,7 +43,7 @@ class RawClient {
   }
   void end_sending() { ::shutdown(socket_, SHUT_WR); }
 
-  // What arrives until `part` is in it, or the server closes.
+  // Reads until `part` has arrived or the server closes the connection.
   std::string read_until(std::string_view part) {
     std::string text;
     std::array<char, 4096> bytes;
@@ -68,7 +68,7 @@ inline std::string post(std::string_view path, std::string_view body) {
   return post_head(path, body.size()) + std::string(body);
 }
 
-// The status of a response; 0 where there is none.
+// The status of a response, or 0 if there is none.
 inline int status_of(std::string_view response) {
   if (!response.starts_with("HTTP/1.1 ") || response.size() < 12) return 0;
   return std::stoi(std::string(response.substr(9, 3)));

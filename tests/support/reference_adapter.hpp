@@ -1,4 +1,4 @@
-// The adapter that the float64 LoRA run of the reference values starts from.
+// The initial adapter of the float64 LoRA run of the reference values.
 #pragma once
 
 #include "lora/adapter.hpp"

@@ -1,5 +1,5 @@
-// What tests of row-wise ops (cl/row_vecs.clh) share: the types of their tensors, and rows that
-// are cut into vectors in each of the ways there are.
+// Shared by tests of row-wise ops (cl/row_vecs.clh): the types of their tensors, and rows for every
+// vector size.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace clora::test {
 
 inline constexpr DType kActivationTypes[]{DType::f32, DType::bf16};
 
-// Case(rows, width) has a shape. Widths of vectors of 8, of 4 and of single elements; rows of one
-// item, that fit registers, and that are too long for them.
+// REQUIRES: Case(rows, width) has a shape. Widths that are multiples of 8, of 4, and of neither;
+// rows of one item, rows that fit registers, and rows that are too long for them.
 template <class Case>
 std::vector<Case> vec_size_cases() {
   std::vector<Case> all;

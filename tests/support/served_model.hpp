@@ -1,4 +1,4 @@
-// examples/embed_server with a tiny chat model and two adapters, as its users run it.
+// examples/embed_server with a tiny chat model and two adapters, run as users run it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ inline void write_random_adapter(LanguageModel& model, const std::filesystem::pa
 }
 
 // The files: model/, first/ and second/. The model has space for replies that are long enough to
-// leave.
+// disconnect from.
 class ServedFiles {
  public:
   ServedFiles() {
@@ -65,7 +65,7 @@ struct HttpAnswer {
   }
 };
 
-// The server on a port of its own.
+// The server on a separate port.
 class EmbedServerProgram {
  public:
   EmbedServerProgram(const ServedFiles& files, const std::vector<std::string>& limits) {
@@ -79,7 +79,7 @@ class EmbedServerProgram {
   }
 
   int port() const { return port_; }
-  // Its exit code.
+  // Returns its exit code.
   int interrupt() { return program_->end_by(SIGINT); }
 
   HttpAnswer post(const std::string& path, const std::string& body,
@@ -118,7 +118,7 @@ inline nlohmann::json completion(const std::string& model) {
   return {{"model", model}, {"prompt", "the llo"}, {"max_tokens", 24}, {"temperature", 0}};
 }
 
-// Of more tokens than the server has positions, as bytes of HTTP.
+// A request of more tokens than the server has positions, as bytes of HTTP.
 inline std::string long_request(bool stream) {
   nlohmann::json body = completion("base");
   body["max_tokens"] = 100000;

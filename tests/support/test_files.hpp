@@ -1,5 +1,5 @@
-// Files for tests: where the real ones lie, a folder that cleans up after itself, and small helpers
-// to read and write whole files.
+// Files for tests: the paths of the real ones, a folder that cleans up after itself, and small
+// helpers to read and write files.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@
 
 namespace clora::test {
 
-// The file or folder `relative` of the test data ($CLORA_TEST_DATA); nothing where it is absent.
+// The file or folder `relative` of the test data ($CLORA_TEST_DATA); nothing if it is absent.
 std::optional<std::filesystem::path> test_data(std::string_view relative);
 
 // The file `name` of the model cache ($CLORA_MODEL_CACHE, else $XDG_CACHE_HOME/clora/models, else
-// ~/.cache/clora/models); nothing where it is absent.
+// ~/.cache/clora/models); nothing if it is absent.
 std::optional<std::filesystem::path> cached_model(std::string_view name);
 
-// An empty folder, removed with all it holds.
+// An empty folder, which is removed with all its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -49,7 +49,8 @@ std::optional<Caught> caught(const std::function<void()>& action);
 
 }  // namespace clora::test
 
-// Skips the test, saying so, where optional `variable` (a path) is absent; else names the path.
+// Skips the test with a message if the optional path is absent; otherwise `variable` names the
+// path.
 #define CLORA_FILE_OR_SKIP(variable, optional_path, what)                          \
   const std::optional<std::filesystem::path> variable##_or_none = (optional_path); \
   if (!variable##_or_none) GTEST_SKIP() << (what) << " is not there";              \

@@ -1,5 +1,5 @@
-// Models and reference values that tests find outside the repository. A test skips, saying why,
-// where one is absent.
+// Models and reference values outside of the repository. A test skips with a message if one is
+// absent.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,12 +16,12 @@
 
 namespace clora::test {
 
-// The demo model in the model cache; nothing where it is absent.
+// The demo model in the model cache; nothing if it is absent.
 std::optional<std::filesystem::path> demo_model();
 
 nlohmann::json read_json(const std::filesystem::path& path);
 
-// A model opened on the process's context of the variant that the device prefers.
+// A model opened on the process's Context of the device's preferred variant.
 struct OpenModel {
   explicit OpenModel(const std::filesystem::path& path);
   WeightFiles files;

@@ -1,4 +1,4 @@
-// A tiny model that has all that a person needs: weights, tokeniser and chat template.
+// A tiny model with everything that chatting needs: weights, tokeniser and chat template.
 #pragma once
 
 #include <filesystem>

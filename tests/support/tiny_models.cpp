@@ -27,7 +27,7 @@ ModelConfig common(Architecture architecture) {
   return c;
 }
 
-// Norm weights lie around 1, all others are small.
+// Norm weights are around 1, all others are small.
 std::vector<float> values_of(const WeightNeed& need, std::uint32_t seed) {
   const auto count = static_cast<std::size_t>(need.shape.elements());
   std::vector<float> values = random_values(count, seed, 0.3F);

@@ -14,11 +14,11 @@ struct TinyModel {
   ModelConfig config;
 };
 
-// Llama (an untied head, heads wider than D / H), Qwen2 (biases, a tied head), Qwen3 (normed heads)
-// and Mistral (a sliding window of 5).
+// Llama (an untied head, heads wider than D / H), Qwen2 (biases, a tied head), Qwen3 (normalised
+// heads) and Mistral (a sliding window of 5).
 std::vector<TinyModel> tiny_models();
 
-// config.json and model.safetensors (f32, or bf16) with weights that a seed decides.
+// Writes config.json and model.safetensors (f32 or bf16) with weights derived from a seed.
 void write_tiny_model(const std::filesystem::path& folder, const ModelConfig& config,
                       DType type = DType::f32, std::uint32_t seed = 1);
 

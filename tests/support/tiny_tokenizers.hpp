@@ -1,5 +1,5 @@
 // Small vocabularies for tests that need no file: every byte is a token, with a few merges and
-// special tokens on top.
+// special tokens in addition.
 #pragma once
 
 #include "model/text/tokenizer.hpp"
@@ -11,14 +11,14 @@ namespace clora::test {
 // <|bos|> (bos), <tool> (user-defined).
 TokenizerSpec byte_level_spec();
 
-// The character of GPT-2's alphabet that writes a byte.
+// The character that represents a byte in GPT-2's alphabet.
 std::string byte_symbol(unsigned char byte);
 
-// The ids of these tokens; -1 where there is none.
+// The ids of these tokens; -1 for missing tokens.
 std::vector<std::int32_t> ids_of(const Tokenizer& tokenizer,
                                  std::initializer_list<const char*> texts);
 
-// Options to encode a piece of text as it is.
+// Options to encode a piece of text without BOS.
 EncodeOptions without_bos(bool parse_special = false);
 
 }  // namespace clora::test

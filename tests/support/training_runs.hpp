@@ -13,7 +13,7 @@
 
 namespace clora::test {
 
-// Records of 5 to 11 tokens, all but the first of which count.
+// Records of 5 to 11 tokens. All tokens except the first are labelled.
 inline Records some_records(std::size_t count, std::int64_t vocabulary) {
   Records records;
   for (std::size_t i = 0; i < count; ++i) {
@@ -60,7 +60,7 @@ class TrainingRunTest : public testing::Test {
     return open_->model.context().read<float>(adapter.parameters());
   }
 
-  // Losses of all steps.
+  // The losses of all steps.
   std::vector<double> run(Adapter& adapter, const TrainingRunConfig& c,
                           const std::filesystem::path& resume = {}) {
     std::vector<double> losses;
@@ -77,7 +77,7 @@ class TrainingRunTest : public testing::Test {
   TemporaryFolder folder_;
   std::unique_ptr<OpenModel> open_;
   Records records_;
-  ResumePoint resumed_;  // of the last run that went on from a checkpoint
+  ResumePoint resumed_;  // of the last run that resumed from a checkpoint
 };
 
 }  // namespace clora::test
