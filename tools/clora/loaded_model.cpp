@@ -23,7 +23,7 @@ double seconds_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
-// Shows how far a long load is, on a terminal only, and ends it at Ctrl-C.
+// Shows the progress of a long load on a terminal and cancels it at Ctrl-C.
 std::unique_ptr<LanguageModel> load(Context& context, const WeightFiles& files, Output& output) {
   const Interrupt interrupt("\nclora: stopping the load\n");
   const bool terminal = ::isatty(::fileno(output.people())) == 1 || ::isatty(STDERR_FILENO) == 1;
@@ -41,12 +41,12 @@ std::unique_ptr<LanguageModel> load(Context& context, const WeightFiles& files, 
   return std::make_unique<LanguageModel>(context, files, options);
 }
 
-// A trace that cannot be written is better known before the work than after it.
+// Writes the trace once before the work, so an unwritable file fails early.
 void try_trace_file(const CommonOptions& options) {
   if (options.trace != nullptr) options.trace->write(options.trace_file);
 }
 
-// A profile without them is still one: what keeps them from being measured is only a warning.
+// A failure to measure the peaks is only a warning: a profile without them is still useful.
 RooflinePeaks peaks_for(const CommonOptions& options, Output& output) {
   if (options.profile.empty()) return {};
   const TraceSpan span(options.trace.get(), "measure peaks");

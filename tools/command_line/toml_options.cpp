@@ -1,8 +1,8 @@
 #include "tools/command_line/toml_options.hpp"
 
 #include <fmt/format.h>
-// The parser's assertions are about its input, which is anyone's: where one does not hold, the
-// parser goes on and reports an error. An abort would be a debug build's alone.
+// Disables the parser's assertions. They concern its input, which is untrusted; if one fails, the
+// parser goes on and reports an error, whereas a debug build would abort.
 #define TOML_ASSERT(expression) static_cast<void>(0)
 #include <toml++/toml.h>
 
@@ -13,10 +13,10 @@
 namespace clora {
 namespace {
 
-// The parser's and the tables' recursion is bounded by these: a.a.a is a table in a table in a
+// Both limits bound the recursion of the parser and of the tables: a.a.a is a table in a table in a
 // table.
 constexpr std::size_t kMaxBytes = 64 * 1024;
-constexpr auto kMaxDots = 1000;  // of a line
+constexpr auto kMaxDots = 1000;  // per line
 
 template <class... Args>
 [[noreturn]] void fail_at(std::string_view source, const toml::source_position& at,
@@ -40,8 +40,8 @@ void check_limits(std::string_view text, std::string_view source) {
   }
 }
 
-// The bytes of the string that `text` begins with, to the end of the line or text where it is not
-// closed. REQUIRES: it begins with a quote.
+// The length in bytes of the string that `text` begins with, up to the end of the line or text if
+// the string is not closed. REQUIRES: text begins with a quote.
 std::size_t string_length(std::string_view text) {
   const char delimiter = text.front();
   const bool is_multi_line = text.starts_with(std::string(3, delimiter));
@@ -54,8 +54,8 @@ std::size_t string_length(std::string_view text) {
   return std::min(at + mark.size(), text.size());
 }
 
-// The bytes of the string or comment at `at`; 0 where there is none. The parser takes a quote for
-// the beginning of a string only after what can precede a key or a value.
+// The length in bytes of the string or comment at `at`; 0 if there is none. The parser treats a
+// quote as the beginning of a string only after a character that can precede a key or a value.
 std::size_t quoted_length(std::string_view text, std::size_t at) {
   if (text[at] == '#') return std::min(text.find('\n', at), text.size()) - at;
   if (text[at] != '"' && text[at] != '\'') return 0;
@@ -67,13 +67,13 @@ std::size_t quoted_length(std::string_view text, std::size_t at) {
 // Columns count bytes.
 toml::source_position position_of(std::string_view text, std::size_t at) {
   const std::string_view before = text.substr(0, at);
-  const std::size_t line_begin = before.rfind('\n') + 1;  // 0 where there is no line before
+  const std::size_t line_begin = before.rfind('\n') + 1;  // 0 on the first line
   return {static_cast<toml::source_index>(1 + std::ranges::count(before, '\n')),
           static_cast<toml::source_index>(1 + at - line_begin)};
 }
 
-// TOML has nothing but ASCII outside of strings and comments; what toml++ 3.3 does with other bytes
-// there is undefined.
+// TOML allows only ASCII outside strings and comments; toml++ 3.3 has undefined behaviour for other
+// bytes there.
 void check_bytes(std::string_view text, std::string_view source) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
