@@ -19,14 +19,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxSets = 1024;
 constexpr std::size_t kMaxTurns = 256;
-constexpr double kShortestWait = 2e-3;  // seconds between two waits; waking threads takes 20-40 us
+constexpr double kShortestWait = 2e-3;  // seconds between waits; waking threads takes 20-40 us
 constexpr double kBf16Tolerance = 2e-2;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// So many bytes that going round them finds nothing in a cache.
+// The total size of the buffer sets that defeats the device's caches.
 std::size_t bytes_beyond_caches() {
   constexpr std::size_t kLeast = std::size_t{96} << 20, kMax = std::size_t{512} << 20;
   cl_ulong cache = 0;

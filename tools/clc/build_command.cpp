@@ -22,7 +22,7 @@ Without -D and --options the file's head says what it is built with, a line for 
   //! clc: build on cpu: X_TYPE=f32 -cl-fast-relaxed-math
 Each build has a process of its own: a driver that crashes or hangs is a finding, not the end.)";
 
-// The poll interval. One second leaves an editor enough time to rewrite a file.
+// The poll interval for changed files.
 constexpr auto kLookAgain = std::chrono::milliseconds(200);
 
 std::string kernel_names(const DeviceBuild& build) {

@@ -134,8 +134,7 @@ void print(Output& output, const std::string& file, const std::vector<SurveyedBu
     output.result("{}  {}", file, options.empty() ? "(no options)" : options);
     std::vector<std::vector<std::string>> rows{
         {"target", "kernel", "registers", "spills", "private", "local", "group", "occupancy"}};
-    std::vector<std::pair<std::string, std::string>>
-        refusals;  // errors, each with its comma-separated targets
+    std::vector<std::pair<std::string, std::string>> refusals;  // error, comma-separated targets
     for (const SurveyedBuild& build : builds) {
       if (build.options != options) continue;
       for (const SurveyedKernel& kernel : build.kernels)

@@ -250,7 +250,7 @@ class Tune {
             call_sizes(*default_call_)};
   }
 
-  // For a captured launch, the file name of the original run, which ops use as the key.
+  // For a captured launch, the kernel file of the original run, which is the name that ops use.
   std::string kernel_file_name() const {
     const std::string& path = options_.call.file;
     return is_captured_call(path) ? read_captured_call(path).file : file_.name;
