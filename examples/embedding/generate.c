@@ -14,7 +14,7 @@ struct state {
 
 static int32_t on_token(void* user, int32_t id) {
   const char* text = NULL;
-  if (clora_decoder_push(user, id, &text) != CLORA_OK) return 1; /* any value except 0 ends the reply */
+  if (clora_decoder_push(user, id, &text) != CLORA_OK) return 1; /* non-zero ends the reply */
   fputs(text, stdout);
   return 0;
 }
@@ -44,7 +44,7 @@ static clora_status run(struct state* s, const char* model, const char* prompt,
                         const char* adapter) {
   clora_status status;
   clora_context_options options = clora_context_options_init();
-  options.memory_limit_share = 0.5; /* fields left 0 take their defaults */
+  options.memory_limit_share = 0.5; /* all that is left 0 takes its default */
   if ((status = clora_context_create(&options, &s->context)) != CLORA_OK) return status;
   if ((status = clora_model_load(s->context, model, NULL, &s->model)) != CLORA_OK) return status;
   if ((status = clora_tokenizer_load(model, &s->tokenizer)) != CLORA_OK) return status;
