@@ -77,8 +77,7 @@ void attention(OpBench& bench, std::int64_t documents, std::int64_t length) {
 void attention_cached(OpBench& bench, std::int64_t T, std::int64_t filled) {
   const Problem p = cached(T, filled);
   bench.cost = p.cost();
-  bench.cost.bytes +=
-      2.0 * 4 * static_cast<double>(filled * kKeyHeads * kWidth);  // K and V are read once
+  bench.cost.bytes += 2.0 * 4 * static_cast<double>(filled * kKeyHeads * kWidth);  // K, V once
   forward_of(bench, p);
 }
 

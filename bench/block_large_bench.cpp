@@ -96,8 +96,7 @@ void rope_of_parts(OpBench& bench, const Shape& shape, std::int64_t key_heads) {
   bench.cost = rope_of_parts_cost(shape, key_heads, kType);
   bench.tolerance = kBf16Rounding;
   bench.record([&](BufferSet& set) {
-    const Tensor queries =
-        bulk_output(set, shape, kType);  // rotated in place: NaNs take the same time
+    const Tensor queries = bulk_output(set, shape, kType);  // in place; NaNs take as long
     const Tensor dk = bulk_output(set, of_keys, kType), dv = bulk_output(set, of_keys, kType);
     record_rope_of_parts(set.batch(), {queries, dk, dv, keys.upload(set), values.upload(set)},
                          set.input({shape[0]}, positions), table.upload(set),

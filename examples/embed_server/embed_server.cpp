@@ -111,8 +111,7 @@ void listen(clora::HttpServer& server, int port, const sigset_t& signals) {
     if (!stopping) kill(getpid(), SIGTERM);
   });
   const auto ended = [&] { return listener.wait_for(0s) == std::future_status::ready; };
-  while (!server.is_running() && !ended())
-    std::this_thread::yield();  // stop() requires a running server
+  while (!server.is_running() && !ended()) std::this_thread::yield();  // stop() needs it running
   std::printf("listening on http://127.0.0.1:%d\n", bound);
   std::fflush(stdout);
   int signal = 0;

@@ -20,7 +20,7 @@
 
 struct Served {
   std::optional<clora::Adapter> adapter;
-  std::unique_ptr<clora::Generator> generator;  // declared after its adapter, so destroyed first
+  std::unique_ptr<clora::Generator> generator;  // below its adapter, so it goes first
 };
 
 struct Engine {
@@ -53,9 +53,7 @@ struct Engine {
     clora::StreamDecoder decoder(tokenizer);  // a token may be a part of a character
     clora::StopFilter filter(stops);
     config.end_ids = tokenizer.end_of_generation();
-    config.on_prompt = [&](std::int64_t) {
-      return on_text("");
-    };  // allows cancelling a long prompt
+    config.on_prompt = [&](std::int64_t) { return on_text(""); };  // cancels a long prompt
     made = served.at(name).generator->generate(prompt, config, [&](int id) {
       return on_text(filter.push(decoder.push(id))) && !filter.stopped();
     });

@@ -10,10 +10,9 @@
 namespace clora {
 
 struct KernelFile {
-  std::string name;  // "rms_norm.cl"
-  std::vector<std::filesystem::path>
-      folders;       // the file's folder, then those of -I; empty: built in
-  std::string text;  // with includes resolved, for a driver
+  std::string name;                            // "rms_norm.cl"
+  std::vector<std::filesystem::path> folders;  // its folder, then those of -I; empty: built in
+  std::string text;                            // with includes resolved, for a driver
   FileHead head;
 
   // A source line of the file or of an included file; empty if there is no such line.

@@ -179,9 +179,8 @@ class Flow {
   std::set<std::string> differing_;  // ids of non-uniform variables
   CallEffect effect_;
   bool has_changed_ = false;
-  const SyntaxNode* has_left_ = nullptr;  // why some work-items have returned
-  const SyntaxNode* has_skipped_ =
-      nullptr;  // why some work-items have skipped the rest of this iteration
+  const SyntaxNode* has_left_ = nullptr;     // why some work-items have returned
+  const SyntaxNode* has_skipped_ = nullptr;  // why some have left the current iteration
 };
 
 }  // namespace

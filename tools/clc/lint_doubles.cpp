@@ -23,8 +23,7 @@ bool has_constant(const SyntaxNode& node) { return contains(node, is_double_cons
 // Calls `see` for each promotion with its parent.
 using SeePromotion = std::function<void(const SyntaxNode& parent, const SyntaxNode& promotion)>;
 void visit_promotions(const SyntaxNode& node, const SeePromotion& see) {
-  if (node.callee() == "printf")
-    return;  // its floats are passed as doubles, if the device supports them
+  if (node.callee() == "printf") return;  // its floats become doubles, if supported
   for (const SyntaxNode& child : node.children) {
     if (is_promotion(child)) see(node, child);
     visit_promotions(child, see);

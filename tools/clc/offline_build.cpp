@@ -90,8 +90,7 @@ void replace_first(std::string& text, std::string_view words, std::string_view b
 }
 
 std::string for_hopper(std::string ptx) {
-  replace_first(ptx, ".version 7.5",
-                ".version 8.3");  // the first version with everything that cl/ uses
+  replace_first(ptx, ".version 7.5", ".version 8.3");  // the first with all that cl/ uses
   replace_first(ptx, ".target sm_86,", ".target sm_90,");
   return with_hopper_instructions(std::move(ptx));
 }

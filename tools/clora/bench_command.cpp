@@ -181,8 +181,7 @@ void show(Output& output, const BenchPage& page) {
 
 int bench(const Options& options) {
   Output output(options.common.output);
-  std::optional<BenchResults>
-      old_run;  // read first, because the benches take long and a bad file should fail early
+  std::optional<BenchResults> old_run;  // read first, because a bad file should fail early
   if (!options.old_results.empty()) old_run = read_bench_results(options.old_results);
   BenchResults results;
   if (!options.results.empty()) {

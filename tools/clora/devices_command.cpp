@@ -66,8 +66,7 @@ int list(const CommonOptions& options, bool measure) {
   const std::string& selector = config.device;
   const std::vector<Device> devices = list_devices();
   if (devices.empty()) output.object({{"devices", nlohmann::ordered_json::array()}});
-  const int taken =
-      select_device(selector).index;  // the error names the package that installs a driver
+  const int taken = select_device(selector).index;  // names the package to install
   if (measure) measured_peaks_of(config);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Device& device : devices) {

@@ -34,8 +34,7 @@ Interrupt::Interrupt(const char* first_words) {
   signals_seen = 0;
   words = first_words;
   struct sigaction action {};
-  action.sa_handler =
-      on_signal;  // no SA_RESTART: a signal must interrupt a blocking read of user input
+  action.sa_handler = on_signal;  // no SA_RESTART: a read of user input must return
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &former_[i]);

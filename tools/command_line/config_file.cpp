@@ -14,8 +14,7 @@
 namespace clora {
 namespace {
 
-constexpr std::size_t kMaxConfigBytes =
-    1 << 20U;  // limit of reading; the parser's limit is far lower
+constexpr std::size_t kMaxConfigBytes = 1 << 20U;  // for reading; the parser's limit is lower
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
@@ -112,8 +111,7 @@ bool is_number(const std::string& value) {
 
 std::string toml_text(const std::string& value) {
   if (value == "true" || value == "false" || is_number(value)) return value;
-  std::string text =
-      json_text(nlohmann::json(value));  // TOML basic strings escape like JSON strings
+  std::string text = json_text(nlohmann::json(value));  // TOML strings escape like JSON's
   for (std::size_t at; (at = text.find('\x7f')) != std::string::npos;) {
     text.replace(at, 1, "\\u007f");  // escaped in TOML only
   }
