@@ -22,8 +22,9 @@ Context& patient_context();
 // while the driver is still loaded.
 void release_session();
 
-// Measures the peaks, unless higher stored ones exist: other programs only ever lower them. Must be
-// called once, before any bench; without it the peaks are unknown.
+// Measures the peaks and takes the best of these and the stored ones, because other programs only
+// ever lower a measurement. Must be called once, before any bench; without it the peaks are
+// unknown.
 void measure_peaks();
 // The peaks that work of this arithmetic can reach: without the matrix unit for f32.
 RooflinePeaks peaks_for(Arithmetic arithmetic);

@@ -1,5 +1,5 @@
 // Fills the program cache with the kernels that a model's first training step and first generated
-// token need. It runs such steps on the model itself, with its own load path, and discards their
+// token need. It loads the model in the normal way, runs such steps on it, and discards their
 // results.
 #pragma once
 

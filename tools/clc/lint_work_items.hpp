@@ -30,7 +30,7 @@ inline bool is_barrier(std::string_view function) {
   return function == "barrier" || function == "work_group_barrier";
 }
 
-// Whether all work-items of a work-group must call the function, as a barrier.
+// Whether all work-items of a work-group must call the function, as for a barrier.
 inline bool joins_items(std::string_view function) {
   return is_barrier(function) || function.starts_with("async_work_group_") ||
          function == "wait_group_events" || function.starts_with("work_group_");

@@ -19,8 +19,7 @@ struct OfflineBuild {
   bool built = false;
   std::string error = {};     // the first error, if the build fails
   std::string assembly = {};  // PTX with .reqntid, or AMD assembly
-  std::map<std::string, std::array<std::size_t, 3>> required_groups =
-      {};  // of NVIDIA's, where said
+  std::map<std::string, std::array<std::size_t, 3>> required_groups = {};  // NVIDIA only, if stated
 };
 
 class OfflineCompiler {

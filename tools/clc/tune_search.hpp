@@ -1,5 +1,5 @@
-// The search order of `clc tune`: next() returns a candidate, tell() takes its time. No candidate
-// is returned twice. Deterministic for a seed. Not thread-safe.
+// The search order of `clc tune`: next() returns a candidate, tell() receives its time. No
+// candidate is returned twice. Deterministic for a seed. Not thread-safe.
 #pragma once
 
 #include <cstdint>

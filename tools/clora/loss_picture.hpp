@@ -19,7 +19,7 @@ struct LossCurve {
   std::vector<LossPoint> valid;  // dots; may be empty
 };
 
-// About `wanted` round numbers at most, evenly spaced in [low, high].
+// At most about `wanted` round numbers, evenly spaced in [low, high].
 std::vector<double> axis_marks(double low, double high, int wanted);
 
 // A complete SVG document of 720 x 400. Losses that are not finite are omitted.
