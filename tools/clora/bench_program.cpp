@@ -28,7 +28,7 @@ bool is_program(const fs::path& path) {
   return fs::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
 }
 
-// A pipe: this program reads one end, the child process writes to the other.
+// The reading end of a pipe; the child process has the other end.
 class ReadingEnd {
  public:
   explicit ReadingEnd(int descriptor) : descriptor_(descriptor) {}

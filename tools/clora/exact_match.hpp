@@ -29,8 +29,8 @@ struct Answer {
 
 struct ExactMatchConfig {
   std::vector<std::int32_t> end_ids;  // an answer ends at one of these
-  // The first N answers are generated a little beyond the length of the reference. Later answers
-  // stop as soon as they cannot match any more.
+  // The first N answers are not cut short and may be a little longer than the reference. Later
+  // answers stop as soon as they cannot match any more.
   std::size_t whole_answers = 0;
 };
 

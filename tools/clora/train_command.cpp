@@ -126,7 +126,7 @@ int train(const Options& options) {
   LoadedModel loaded(options.common, output);
   Adapter adapter =
       make_adapter(options.adapter, loaded, options.common.model, options.common.seed);
-  if (!folder.checkpoint().empty()) {  // before anything in the folder changes
+  if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
     (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
                        run_config(options));
   }
