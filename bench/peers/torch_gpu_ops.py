@@ -5,7 +5,8 @@ Prints a JSON line for each.
 
 Modes: graph (replays of a CUDA graph of ten calls), flash and cudnn (attention by that back end,
 with autograd for the backward pass), chunks (head and loss by 1024 rows), compiled (the same
-through torch.compile). All calls use the same buffers; they are queued, with a wait every 5 ms. """
+through torch.compile). All calls use the same buffers; they are queued, with a wait every 5 ms.
+"""
 
 import argparse
 import re

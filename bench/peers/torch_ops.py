@@ -5,7 +5,8 @@ and backward, softmax, layer norm, RMS norm. Prints a JSON line for each.
 Modes: eager; compiled (torch.compile); frozen (torch.compile with weights packed once, for ops with
 weights and no backward pass); onednn (the plain products by torch's own oneDNN, called directly
 with weights that were packed once). Every call uses the same buffers, so data that fits in the
-caches stays there. """
+caches stays there.
+"""
 
 import argparse
 

@@ -3,7 +3,8 @@
 A target against peers compares clora's median with the best peer's median of the same work; its
 must and goal are ratios, 1.3 being 1.3 times as fast (or as small). An absolute target has no
 peers, and its must and goal are in the unit of the figure. Among several works the worst decides;
-with together=True their times are summed first. """
+with together=True their times are summed first.
+"""
 
 import re
 from dataclasses import dataclass

@@ -2,7 +2,8 @@
 
 A column is written NAME or NAME:POOL; the pool (by default the column's own name) determines the
 values of the column. A table with a parent has an additional column, the key of its parent: books
-of authors have author_id, which references authors.id. """
+of authors have author_id, which references authors.id.
+"""
 
 from dataclasses import dataclass
 
