@@ -1,5 +1,5 @@
-// adamw/fused/f32/N: one step, clipping included, over the parameters of rank 8 on all linears of
-// SmolLM2-135M.
+// adamw/fused/f32/N: one step with clipping, on the parameters of a rank 8 adapter on all linear
+// layers of SmolLM2-135M.
 #include "ops/adamw.hpp"
 
 #include "bench/support/op_bench.hpp"

@@ -1,6 +1,7 @@
 // attention/fused/f32/DOCUMENTSxLENGTHxHxE and attention_backward: packed training rows;
 // attention_cached/fused/f32/TxPOSITIONSxHxE: T queries at the end of a filled KV cache;
-// cache_append/fused/f32/TxGxE/warm: T rows into the cache. Heads of SmolLM2-135M (H 9, G 3, E 64).
+// cache_append/fused/f32/TxGxE/warm: appends T rows to the cache. The heads are those of
+// SmolLM2-135M (H 9, G 3, E 64).
 #include "ops/attention.hpp"
 
 #include <numeric>
@@ -19,7 +20,7 @@ struct Problem {
   Operand q, k, v, dy;
   Ints first, last;
 
-  // The query rows see the key rows first .. last of `keys`.
+  // The query rows attend to the key rows first .. last of `keys`.
   Problem(std::int64_t keys, Ints begins, Ints ends)
       : n{ends.size(), static_cast<std::size_t>(keys), kHeads, kKeyHeads, kWidth},
         q({std::ssize(ends), kHeads, kWidth}, 1),
@@ -76,7 +77,7 @@ void attention(OpBench& bench, std::int64_t documents, std::int64_t length) {
 void attention_cached(OpBench& bench, std::int64_t T, std::int64_t filled) {
   const Problem p = cached(T, filled);
   bench.cost = p.cost();
-  bench.cost.bytes += 2.0 * 4 * static_cast<double>(filled * kKeyHeads * kWidth);  // K and V, once
+  bench.cost.bytes += 2.0 * 4 * static_cast<double>(filled * kKeyHeads * kWidth);  // K, V once
   forward_of(bench, p);
 }
 
@@ -101,7 +102,7 @@ void attention_backward(OpBench& bench, std::int64_t documents, std::int64_t len
   });
 }
 
-// The KV cache's update in decoding: one row a layer, into a cache that was read just before.
+// The KV cache update of decoding: one row per layer, into a cache that was read just before.
 void cache_append(OpBench& bench, std::int64_t T) {
   constexpr std::int64_t kPositions = 1024;
   const Operand cache({kPositions, kKeyHeads, kWidth}, 1);

@@ -1,8 +1,8 @@
 // attention/fused/bf16/DOCUMENTSxLENGTHxHxE/warm/bf16 and attention_backward: causal attention of
-// bf16 queries, keys and values with the heads of Qwen2.5 (seven query heads to a key head);
-// attention_packed/fused/bf16/DOCUMENTSxROWSxHxE: documents of several lengths, so many rows
-// together. What is made once for all layers of a model is made once for as many here. On GPUs
-// (wants_large()).
+// bf16 queries, keys and values with the heads of Qwen2.5 (seven query heads per key/value head);
+// attention_packed/fused/bf16/DOCUMENTSxROWSxHxE: documents of different lengths with ROWS rows in
+// total. Work that a model does once for all its layers is done once for the same number of ops
+// here. Only on GPUs (wants_large()).
 #include <array>
 #include <cmath>
 #include <numeric>
@@ -15,7 +15,7 @@ namespace clora::bench {
 namespace {
 
 constexpr std::int64_t kQueryHeadsOfAKeyHead = 7;
-// bench/peers/peer_lines.py has the same.
+// bench/peers/peer_lines.py uses the same lengths.
 constexpr std::array kPackedLengths{2048, 700, 1300, 33, 911, 128, 1024, 600, 900, 448, 100};
 using Ints = std::vector<std::int32_t>;
 
@@ -59,7 +59,8 @@ struct Problem {
   std::size_t count() const { return last.size() > 8192 ? 4 : 24; }
 };
 
-// The last row is a query over the keys of the last document; of the keys it alone sees the last.
+// A reference for the last row, a query over the keys of the last document. It is the only query
+// that attends to the last key.
 class LastRow {
  public:
   explicit LastRow(const Problem& p)
@@ -127,7 +128,7 @@ void forward(OpBench& bench, const Heads& heads, const Ints& lengths) {
   });
 }
 
-// The forward runs once, before.
+// The forward pass runs once, before timing.
 void backward(OpBench& bench, const Heads& heads, const Ints& lengths) {
   const Problem p(heads, lengths);
   bench.cost = {2.5 * attention_cost(p.q.shape(), p.pairs()).flops, 2 * p.bytes()};
@@ -152,7 +153,7 @@ void backward(OpBench& bench, const Heads& heads, const Ints& lengths) {
   });
 }
 
-// shape: DOCUMENTSxLENGTHxHxE, or with the sum of the lengths.
+// shape: DOCUMENTSxLENGTHxHxE, with the sum of the lengths for documents of different lengths.
 void add_shape(const std::string& op, const Shape& shape, const Ints& lengths) {
   const Heads heads{shape[2], shape[3]};
   const Name name{.op = op, .type = "bf16", .shape = shape, .words = {"warm", "bf16"}};

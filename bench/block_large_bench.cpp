@@ -1,8 +1,8 @@
-// What a block of Qwen2.5-0.5B's shape waits for memory with, over 8192 rows: swiglu/fused/bf16/
-// TxF/warm and swiglu_backward, the forward's result again, too, or not;
+// The memory-bound ops of a block of Qwen2.5-0.5B's shape, over 8192 rows:
+// swiglu/fused/bf16/TxF/warm and swiglu_backward, with and without recomputing the forward result;
 // rope/fused/bf16/TxHxE/warm, and rope_backward with the parts of two key heads;
-// rms_norm_backward/fused/f32/TxD/warm with a residual, and dx in bf16, too, and the
-// forward's result again or not. On GPUs (wants_large()).
+// rms_norm_backward/fused/f32/TxD/warm with a residual and a bf16 copy of dx, with and without
+// recomputing the forward result. Only on GPUs (wants_large()).
 #include <numeric>
 
 #include "bench/support/bulk.hpp"
@@ -52,7 +52,7 @@ void swiglu_backward(OpBench& bench, const Shape& shape, bool again) {
   });
 }
 
-// The last token is at position 0.
+// Positions in descending order; the last token is at position 0.
 std::vector<std::int32_t> downwards(std::int64_t tokens) {
   std::vector<std::int32_t> positions(static_cast<std::size_t>(tokens));
   std::iota(positions.rbegin(), positions.rend(), 0);
@@ -61,7 +61,7 @@ std::vector<std::int32_t> downwards(std::int64_t tokens) {
 
 void rope(OpBench& bench, const Shape& shape) {
   const Bulk x(shape, kType, 1);
-  const Bulk table({shape[0], shape[2] / 2, 2}, DType::f32, 2);  // any numbers
+  const Bulk table({shape[0], shape[2] / 2, 2}, DType::f32, 2);  // arbitrary values
   const std::vector<std::int32_t> positions = downwards(shape[0]);
   const auto width = static_cast<std::size_t>(shape[2]);
   bench.cost = rope_cost(shape, kType);
@@ -80,7 +80,7 @@ void rope(OpBench& bench, const Shape& shape) {
 void rope_of_parts(OpBench& bench, const Shape& shape, std::int64_t key_heads) {
   const Shape of_keys{shape[0], key_heads, shape[2]};
   const Bulk keys(shape, kType, 2), values(shape, kType, 3);
-  const Bulk table({shape[0], shape[2] / 2, 2}, DType::f32, 4);  // any numbers
+  const Bulk table({shape[0], shape[2] / 2, 2}, DType::f32, 4);  // arbitrary values
   const std::vector<std::int32_t> positions = downwards(shape[0]);
   const auto width = static_cast<std::size_t>(shape[2]);
   const auto parts = static_cast<std::size_t>(shape[1] / key_heads);
@@ -96,7 +96,7 @@ void rope_of_parts(OpBench& bench, const Shape& shape, std::int64_t key_heads) {
   bench.cost = rope_of_parts_cost(shape, key_heads, kType);
   bench.tolerance = kBf16Rounding;
   bench.record([&](BufferSet& set) {
-    const Tensor queries = bulk_output(set, shape, kType);  // turned in place: NaNs take as long
+    const Tensor queries = bulk_output(set, shape, kType);  // in place; NaNs take as long
     const Tensor dk = bulk_output(set, of_keys, kType), dv = bulk_output(set, of_keys, kType);
     record_rope_of_parts(set.batch(), {queries, dk, dv, keys.upload(set), values.upload(set)},
                          set.input({shape[0]}, positions), table.upload(set),

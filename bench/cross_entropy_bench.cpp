@@ -1,6 +1,6 @@
-// cross_entropy_backward/fused/f32/TxV: loss and gradient over a chunk of logits, and
-// cross_entropy, the loss alone; head_loss/FORM/TYPE/TxVxD and head_loss_backward: the head of
-// SmolLM2-135M joined with them by chunks, or unfused (composed): products over all rows.
+// cross_entropy_backward/fused/f32/TxV: loss and gradient of a chunk of logits; cross_entropy: the
+// loss alone; head_loss/FORM/TYPE/TxVxD and head_loss_backward: the head of SmolLM2-135M fused with
+// them in chunks, or unfused (composed) with products over all rows.
 #include "ops/cross_entropy.hpp"
 
 #include <cmath>
@@ -26,7 +26,7 @@ void cross_entropy(OpBench& bench, const Shape& shape, bool with_gradient) {
   const auto targets = targets_of(shape[0], shape[1]);
   const auto want = reference::cross_entropy(logits.values, targets, 0.5);
   bench.cost = cross_entropy_cost(shape);
-  if (!with_gradient) bench.cost.bytes /= 2;  // nothing as large is written
+  if (!with_gradient) bench.cost.bytes /= 2;  // the gradient is not written
   bench.tolerance = 2e-6;
   bench.record([&](BufferSet& set) {
     const Tensor loss = set.output({shape[0]});
@@ -38,7 +38,7 @@ void cross_entropy(OpBench& bench, const Shape& shape, bool with_gradient) {
   });
 }
 
-// Loss and dx of row t in double; all rows would take minutes.
+// The loss and dx of row t in double; a reference for all rows would take minutes.
 struct Row {
   double loss;
   std::vector<double> dx;
@@ -61,7 +61,7 @@ Row reference_row(std::int64_t t, const Operand& x, std::span<const double> head
 using RecordHeadLoss = void (*)(Batch&, const Tensor& loss, const Tensor& dx,
                                 const HeadLossInputs&);
 
-// The whole [T, V] at once, of products and cross_entropy.
+// Records the products and cross_entropy over the full [T, V] at once.
 void record_head_loss_unfused(Batch& batch, const Tensor& loss, const Tensor& dx,
                               const HeadLossInputs& in) {
   const Tensor logits =
@@ -75,7 +75,7 @@ void record_head_loss_unfused(Batch& batch, const Tensor& loss, const Tensor& dx
 void head_loss(OpBench& bench, RecordHeadLoss record, DType type, const Shape& shape,
                bool with_gradient) {
   const std::int64_t rows = shape[0];
-  // Logits of standard deviation 2: losses as of a model that knows nothing yet.
+  // Logits of standard deviation 2, with losses as of an untrained model.
   const Operand x({rows, shape[2]}, 1, 6 / std::sqrt(static_cast<float>(shape[2])));
   const auto head = test::random_weights(type, shape[1], shape[2], 2);
   const auto targets = targets_of(rows, shape[1]);

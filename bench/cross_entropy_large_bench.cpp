@@ -1,5 +1,5 @@
 // head_loss/fused/bf16/TxVxD/warm/bf16 and head_loss_backward: the heads of Qwen2.5-0.5B and 7B
-// joined with the loss, from activations of bf16. On GPUs (wants_large()).
+// fused with the loss, from bf16 activations. Only on GPUs (wants_large()).
 #include <cmath>
 
 #include "bench/support/bulk.hpp"
@@ -15,7 +15,7 @@ struct Row {
   std::vector<double> dx;
 };
 
-// Loss and dx of the last row in double.
+// The loss and dx of the last row in double.
 Row last_row(const Bulk& x, const Bulk& head, std::int32_t target) {
   const std::vector<double> row = x.last_row();
   std::vector<double> logits(static_cast<std::size_t>(head.shape()[0])), dx(row.size());
@@ -32,7 +32,7 @@ Row last_row(const Bulk& x, const Bulk& head, std::int32_t target) {
 }
 
 void head_loss(OpBench& bench, const Shape& shape, bool with_gradient) {
-  // Logits of standard deviation 2: losses as of a model that knows nothing yet.
+  // Logits of standard deviation 2, with losses as of an untrained model.
   const Bulk x({shape[0], shape[2]}, DType::bf16, 1, 6 / std::sqrt(static_cast<float>(shape[2])));
   const Bulk head({shape[1], shape[2]}, DType::bf16, 2);
   std::vector<std::int32_t> targets;

@@ -1,5 +1,5 @@
-// decode_layers/FORM/TYPE/LAYERSxDxPOSITION/bf16: one token through SmolLM2-135M's blocks, with so
-// many positions in the cache: as one launch (fused) and as the unfused ops (composed).
+// decode_layers/FORM/TYPE/LAYERSxDxPOSITION/bf16: one token through the blocks of SmolLM2-135M at
+// position POSITION of the cache, in one launch (fused) or as the unfused ops (composed).
 #include "ops/decode_layers.hpp"
 
 #include "bench/support/op_bench.hpp"
@@ -12,7 +12,7 @@ constexpr test::LayerShapes kSmolLm2{30, 576, 1536, 9, 3, 64, 1024};
 
 void decode_layers(OpBench& bench, DType type, std::int32_t position, bool fused) {
   Context& context = bench.context();
-  // The same bits on CPUs; GPUs add in another order.
+  // Bit-identical on CPUs; GPUs sum in another order.
   bench.tolerance = is_for_cpus(context.variant()) ? 0 : 1e-4;
   bench.record([&](BufferSet& set) {
     const Layout layout = preferred_form(context, {kSmolLm2.D, kSmolLm2.D}, type).layout;

@@ -1,4 +1,4 @@
-// dropout/fused/f32/TxD: elements dropped; dropout_add: dropped and added to what is there.
+// dropout/fused/f32/TxD: y = dropout(x); dropout_add: y += dropout(x).
 #include "ops/dropout.hpp"
 
 #include <cmath>
@@ -10,7 +10,8 @@ namespace {
 
 constexpr float kProbability = 0.25F;
 
-// Elements that are neither kept and scaled nor zero, or a share of zeros that is off: 1.
+// 1 if an element is neither zero nor kept and scaled, or if the fraction of zeros is wrong;
+// otherwise 0.
 double error_of(std::span<const float> y, std::span<const float> x) {
   double zeros = 0;
   for (std::size_t i = 0; i < y.size(); ++i) {

@@ -1,4 +1,4 @@
-// embedding/fused/TYPE/TxDxV: rows of the table gathered.
+// embedding/fused/TYPE/TxDxV: gathers T rows of the table.
 #include "ops/embedding.hpp"
 
 #include "bench/support/op_bench.hpp"

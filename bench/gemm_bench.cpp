@@ -1,5 +1,5 @@
 // gemm/fused/TYPE/MxNxK[/rN] and gemm_backward: products with the weights of SmolLM2-135M's layers
-// and head, and with square ones.
+// and head, and with square matrices.
 #include "ops/gemm.hpp"
 
 #include "bench/support/op_bench.hpp"
@@ -17,8 +17,8 @@ struct Product {
   std::int64_t rank = 0;
 };
 
-// The last row of the product in double, without the low-rank term, whose factors are zero; the
-// whole would take longer than the bench.
+// The last row of the product in double, without the low-rank term, whose factors are zero; a full
+// reference would take longer than the bench.
 std::vector<double> last_row(const Product& p, std::span<const double> x,
                              std::span<const double> w) {
   const auto k = static_cast<std::size_t>(p.k);
@@ -60,7 +60,7 @@ void gemm(OpBench& bench, const Product& p) {
   });
 }
 
-// Of f32 weights warm, too: so the libraries' and the peers' programs go.
+// With f32 weights also warm, as the libraries and the peers' programs are measured.
 void add_product(const Product& p) {
   const Name name{.op = p.backward ? "gemm_backward" : "gemm",
                   .type = std::string(name_of(p.type)),
@@ -97,7 +97,7 @@ const bool kAdded = add_family([] {
     add_product({false, DType::q4_1, rows, 1536, 576});
     add_product({false, DType::q4_1, rows, 1536, 576, 16});
     add_product({false, DType::q8_0, rows, 49152, 576});
-    add_product({false, DType::bf16, rows, 4864, 896});  // Qwen2.5-0.5B's gate
+    add_product({false, DType::bf16, rows, 4864, 896});  // gate of Qwen2.5-0.5B
   }
 });
 

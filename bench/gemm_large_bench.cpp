@@ -1,5 +1,5 @@
 // gemm/fused/bf16/MxNxK/warm/queued/bf16 and gemm_backward: square products, and those of the
-// linear layers of Qwen2.5-0.5B and 7B, with activations, weights and results of bf16. On GPUs
+// linear layers of Qwen2.5-0.5B and 7B, with bf16 activations, weights and results. Only on GPUs
 // (wants_large()).
 #include "bench/support/bulk.hpp"
 #include "ops/gemm.hpp"
@@ -79,7 +79,7 @@ const bool kAdded = add_family([] {
       }
     }
   }
-  add_product({true, 1024, 9728, 896});  // of gate and up, in one sum
+  add_product({true, 1024, 9728, 896});  // gate and up, accumulated in one product
 });
 
 }  // namespace

@@ -1,5 +1,5 @@
-// gemm/library/f32/MxNxK/NAME: products of gemm_bench.cpp by CLBlast, through a batch's library
-// call, and on the host by Eigen and, where it is installed, oneDNN.
+// gemm/library/f32/MxNxK/NAME: the products of gemm_bench.cpp computed by CLBlast, through a
+// batch's library call, and on the host by Eigen and, if installed, oneDNN.
 #include <clblast.h>
 
 #include "bench/support/host_products.hpp"
@@ -14,7 +14,7 @@ struct Operands {
   Operand x, w;
   explicit Operands(const Shape& s) : x({s[0], s[2]}, 1), w({s[1], s[2]}, 2) {}
 
-  // Of the last row of y = x w^T against double.
+  // The error of the last row of y = x w^T against double.
   double error(std::span<const float> y) const {
     const auto k = static_cast<std::size_t>(x.shape[1]), n = static_cast<std::size_t>(w.shape[0]);
     const std::span last = std::span(x.values).last(k);
@@ -52,7 +52,7 @@ void clblast_product(OpBench& bench, const Shape& shape) {
   });
 }
 
-// One set of buffers: the libraries pack what they need, and are called so by their users.
+// Uses a single set of buffers: the libraries pack their operands themselves, as in normal use.
 void host_product(OpBench& bench, HostProduct product, const Shape& shape) {
   const auto operands = std::make_shared<const Operands>(shape);
   const auto y = std::make_shared<std::vector<float>>(shape[0] * shape[1]);

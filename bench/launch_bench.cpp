@@ -1,9 +1,9 @@
-// launch/NAME: 256 launches of a tiny kernel, checked, then timed until the device is done. bare: a
-// plain loop of clEnqueueNDRangeKernel over 256 kernel objects with their arguments set before, as
-// a program holds them whose launches differ; bare_same: the loop over one kernel object, which
-// stays in the nearest cache; replay: a recorded batch; record: recorded anew each time; set_args:
-// one object with its arguments set before each launch; wait_each: the batch with a wait after
-// every launch. The ways take turns; times are of the 256, counters of one launch.
+// launch/NAME: 256 launches of a tiny kernel, checked, then timed until the device is done.
+// bare: a plain loop of clEnqueueNDRangeKernel over 256 kernel objects with their arguments set
+// before, as in a program with different launches; bare_same: the loop over one kernel object,
+// which stays in the nearest cache; replay: a recorded batch; record: a batch recorded again each
+// time; set_args: one object with its arguments set before each launch; wait_each: the batch with a
+// wait after every launch. The variants alternate. Times are of all 256 launches, counters of one.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kLaunches = 256;
 
-// A tiny kernel outside ops: y = x scale, four floats.
+// A tiny kernel outside ops/: y = x scale, four floats.
 class Tiny {
  public:
   explicit Tiny(Context& context)
@@ -60,7 +60,7 @@ class Tiny {
     batch.submit();
     context_->finish();
   }
-  // And spoils the result for the next check.
+  // Checks the result and overwrites it for the next check.
   bool right() const {
     const bool is = context_->read<float>(y_) == std::vector<float>{2, 4, 6, 8};
     context_->write(y_, std::as_bytes(std::span<const float>(std::vector<float>(4))));

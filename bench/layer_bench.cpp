@@ -1,6 +1,6 @@
 // layer/FORM/q4_1/1x576/r8/HOW: the feed-forward half of a decode layer of SmolLM2-135M, one row.
-// fused, or composed (the adapter's products apart from the base's); batched, or wait_each: with a
-// wait after every launch. The ways take turns.
+// FORM is fused, or composed (the adapter's products separate from the base's). HOW is batched, or
+// wait_each: with a wait after every launch. The variants alternate.
 #include <fmt/format.h>
 
 #include "bench/support/prepared.hpp"

@@ -1,5 +1,5 @@
-// layer_norm/fused/f32/TxD and layer_norm_backward: square rows, few of them, and SmolLM2-135M's
-// width.
+// layer_norm/fused/f32/TxD and layer_norm_backward: square shapes, few rows, and SmolLM2-135M's
+// hidden size.
 #include "ops/layer_norm.hpp"
 
 #include "bench/support/op_bench.hpp"

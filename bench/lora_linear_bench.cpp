@@ -1,6 +1,6 @@
-// lora_linear/FORM/TYPE/TxNxK/rN: a linear layer with its adapter, in one or composed of unfused
-// ops; lora_linear_backward: its gradients, dx included; lora_linear_step: both. Their parts:
-// lora_shrink/fused/f32/TxK/rN and lora_gradient.
+// lora_linear/FORM/TYPE/TxNxK/rN: a linear layer with its adapter, fused or as unfused ops
+// (composed); lora_linear_backward: its gradients including dx; lora_linear_step: both. Their
+// parts: lora_shrink/fused/f32/TxK/rN and lora_gradient.
 #include "ops/lora_linear.hpp"
 
 #include "bench/support/op_bench.hpp"
@@ -22,7 +22,7 @@ struct Layer {
 
 std::size_t size(std::int64_t value) { return static_cast<std::size_t>(value); }
 
-// The layer's numbers on the host, and what comes of them in double.
+// The layer's values on the host, and the results in double.
 struct Numbers {
   Layer layer;
   test::WeightMatrix w;
@@ -39,7 +39,7 @@ struct Numbers {
     return {size(rows), size(layer.n), size(layer.k), size(layer.rank),
             1,          w.values,      a.values,      bt.values};
   }
-  // The largest matrices are compared in their last rows: the whole would take minutes.
+  // Only the last rows of the largest matrices are compared; a full reference would take minutes.
   static std::vector<double> last_row(const Operand& matrix) {
     return {matrix.values.end() - matrix.shape.last(), matrix.values.end()};
   }
@@ -68,7 +68,7 @@ struct LayerTensors {
   }
 };
 
-// dx and the adapter's gradients of unfused ops.
+// Records dx and the adapter's gradients as unfused ops.
 void record_backward_unfused(Batch& batch, const Tensor& dx, const LoraGradients& gradients,
                              const Tensor& dy, const LayerTensors& t) {
   const Tensor ds = batch.temporary(t.s.shape(), DType::f32, "ds");
@@ -96,7 +96,7 @@ void forward(OpBench& bench, const Layer& layer, Form form) {
   });
 }
 
-// Of the backward alone the forward runs once, before.
+// If only the backward is timed, the forward runs once before.
 void backward(OpBench& bench, const Layer& layer, Form form, bool with_forward) {
   const Numbers numbers(layer);
   bench.tolerance = 1e-4;
@@ -172,7 +172,7 @@ Name name_of(const char* op, Form form, const Layer& layer) {
           .rank = layer.rank};
 }
 
-// Cold and warm: the peers' programs go through one set of buffers.
+// Cold and warm; the peers' programs use one set of buffers.
 void add_forward(const Layer& layer) {
   for (const Form form : {Form::fused, Form::unfused}) {
     const Name name = name_of("lora_linear", form, layer);
@@ -201,7 +201,7 @@ const bool kAdded = add_family([] {
   }
   for (const std::int64_t rank : {4, 16, 32, 64}) add_forward({DType::f32, 64, 1024, 1024, rank});
   add_backward({DType::f32, 32, 512, 512, 8});
-  for (const std::int64_t n : {576, 1536}) {  // SmolLM2-135M's layers in training
+  for (const std::int64_t n : {576, 1536}) {  // the layers of SmolLM2-135M in training
     add_forward({DType::q4_1, 2048, n, 576, 16});
     add_backward({DType::q4_1, 2048, n, 576, 16});
   }

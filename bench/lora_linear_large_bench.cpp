@@ -1,7 +1,7 @@
 // lora_linear/fused/bf16/TxNxK/rN/warm/queued/bf16 and lora_linear_backward: a linear layer of bf16
-// weights with its adapter, 4096 rows of bf16 activations, or one row of f32, as in decoding.
-// lora_expand: the forward where s = x a^T is given. The bare products of the same shapes are in
-// gemm_large_bench.cpp. On GPUs (wants_large()).
+// weights with its adapter, for 4096 rows of bf16 activations, or one f32 row as in decoding.
+// lora_expand: the forward pass with s = x a^T given. gemm_large_bench.cpp has the plain products
+// of the same shapes. Only on GPUs (wants_large()).
 #include "bench/support/bulk.hpp"
 #include "ops/lora_linear.hpp"
 
@@ -50,7 +50,7 @@ struct Numbers {
     for (std::int64_t r = 0; r < layer.rank; ++r) made[size(r)] = dot(row, a.row(r));
     return last_row_of_y(made);
   }
-  // Where its row of s is given.
+  // The last row of y for a given row of s.
   std::vector<double> last_row_of_y(const std::vector<double>& given) const {
     const std::vector<double> row = x.last_row();
     std::vector<double> y(size(layer.n));
@@ -65,8 +65,8 @@ struct Numbers {
     for (std::int64_t r = 0; r < layer.rank; ++r) add(dx, dot(row, bt.row(r)), a.row(r));
     return dx;
   }
-  // Of the gradient in `factor`, `times` the sum over all rows of (other row . factor's last row) *
-  // row.
+  // The last row of the gradient of `factor`: `times` the sum over all rows of (other row .
+  // factor's last row) * row.
   std::vector<double> last_row_of_gradient(const Bulk& other, const Bulk& factor, const Bulk& rows,
                                            double times) const {
     const std::vector<double> last = factor.last_row();
@@ -78,7 +78,7 @@ struct Numbers {
   }
 };
 
-// The adapter's matrices stand in bf16 beside f32, as a step of training has them.
+// The adapter's matrices are in bf16 next to f32, as in a training step.
 struct LayerTensors {
   LinearWeights weights;
   LoraWeights lora;
@@ -97,7 +97,7 @@ struct LayerTensors {
   void record(Batch& batch) const { record_lora_linear(batch, y, s, x, weights, lora); }
 };
 
-// As declared for f32 activations, with what they take here.
+// The cost declared for f32 activations, corrected for the types used here.
 Cost cost_of(const Layer& layer, const LayerTensors& t) {
   Cost cost = lora_linear_cost(layer.rows, t.weights, layer.rank);
   cost.bytes = static_cast<double>(t.weights.w.bytes() + t.x.bytes() + t.y.bytes());
@@ -131,12 +131,12 @@ void expand(OpBench& bench, const Layer& layer) {
   });
 }
 
-// The forward runs once, before. As a model's backward records its layers: what nobody waits for
-// rides along with the next layer's launch.
+// The forward pass runs once, before timing. Deferred gradients join the next layer's launch, as in
+// a model's backward pass.
 void backward(OpBench& bench, const Layer& layer) {
   const Numbers numbers(layer);
   bench.repeats = OpBench::kQueued;
-  const auto times = static_cast<double>(bench.repeats);  // gradients add up
+  const auto times = static_cast<double>(bench.repeats);  // gradients accumulate
   bench.record([&](BufferSet& set) {
     const LayerTensors t(set, numbers);
     const Tensor dy = numbers.dy.upload(set), dx = bulk_output(set, t.x.shape(), t.x.type());

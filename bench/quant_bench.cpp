@@ -1,4 +1,4 @@
-// dequantise/fused/TYPE/NxK: a frozen matrix as floats.
+// dequantise/fused/TYPE/NxK: converts a frozen matrix to floats.
 #include "ops/quant.hpp"
 
 #include "bench/support/op_bench.hpp"

@@ -1,5 +1,5 @@
-// rms_norm/fused/f32/TxD and rms_norm_backward: square rows, few of them, and SmolLM2-135M's width.
-// again: the backward that also writes the forward's result.
+// rms_norm/fused/f32/TxD and rms_norm_backward: square shapes, few rows, and SmolLM2-135M's hidden
+// size. again: the backward pass also writes the forward result.
 #include "ops/rms_norm.hpp"
 
 #include "bench/support/op_bench.hpp"

@@ -1,4 +1,4 @@
-// rope/fused/f32/TxHxE/LAYOUT and rope_backward: queries of SmolLM2-135M.
+// rope/fused/f32/TxHxE/LAYOUT and rope_backward: the queries of SmolLM2-135M.
 #include "ops/rope.hpp"
 
 #include <numeric>
@@ -11,7 +11,7 @@ namespace {
 
 void rope(OpBench& bench, const Shape& shape, RopeLayout layout, RopeDirection direction) {
   const Operand x(shape, 1);
-  const Operand table({shape[0], shape[2] / 2, 2}, 2);  // any numbers: the work is the same
+  const Operand table({shape[0], shape[2] / 2, 2}, 2);  // arbitrary values take the same time
   std::vector<std::int32_t> positions(static_cast<std::size_t>(shape[0]));
   std::iota(positions.begin(), positions.end(), 0);
   const reference::RopeSizes sizes{static_cast<std::size_t>(shape[0]),

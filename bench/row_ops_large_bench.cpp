@@ -1,5 +1,5 @@
 // softmax, layer_norm and rms_norm/fused/TYPE/TxD/warm of many wide rows, and of 1024 x 1024 as
-// .../warm/queued, in f32 and in bf16. On GPUs (wants_large()).
+// .../warm/queued, in f32 and in bf16. Only on GPUs (wants_large()).
 #include <map>
 
 #include "bench/support/bulk.hpp"
@@ -23,7 +23,7 @@ struct Operands {
 struct RowOp {
   Cost (*cost)(const Shape&, DType, DType);
   void (*record)(Batch&, const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias);
-  // Of one row.
+  // The reference for one row.
   std::vector<double> (*reference)(const Operands&, const std::vector<double>& row);
 };
 

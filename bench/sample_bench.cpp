@@ -1,4 +1,5 @@
-// sample_WAY/fused/f32/V: one token of a vocabulary; logprobs: its logarithm and the 5 likeliest.
+// sample_WAY/fused/f32/V: samples one token of a vocabulary; logprobs: its log-probability and the
+// 5 most likely tokens.
 #include "ops/sample.hpp"
 
 #include "bench/support/op_bench.hpp"

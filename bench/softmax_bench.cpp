@@ -1,4 +1,4 @@
-// softmax/fused/f32/TxN and softmax_backward: square rows and few of them.
+// softmax/fused/f32/TxN and softmax_backward: square shapes and few rows.
 #include "ops/softmax.hpp"
 
 #include "bench/support/op_bench.hpp"

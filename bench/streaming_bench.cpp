@@ -1,5 +1,5 @@
-// streaming/fused/text/N: N tokens of the demo model's vocabulary turned into characters one by
-// one, as while they arrive; the time is of one token. What streaming adds to a decode step.
+// streaming/fused/text/N: converts N tokens of the demo model's vocabulary to text one by one, as
+// in streaming; the time is per token. It is the cost that streaming adds to a decode step.
 #include "bench/support/demo_model.hpp"
 #include "bench/support/op_bench.hpp"
 #include "model/text/tokenizer.hpp"

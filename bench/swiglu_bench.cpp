@@ -1,6 +1,6 @@
 // swiglu/fused/TYPE/TxF and swiglu_backward: SmolLM2-135M's intermediate size. One row, as in
-// decoding, finds its numbers in the caches. bf16: the forward that also saves gate and up in bf16,
-// and the backward of what was saved. again: the backward that also writes the forward's result.
+// decoding, is measured warm. bf16: the forward pass that also saves gate and up in bf16, and the
+// backward pass from them. again: the backward pass that also writes the forward result.
 #include "ops/swiglu.hpp"
 
 #include "bench/support/op_bench.hpp"

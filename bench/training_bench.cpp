@@ -1,11 +1,12 @@
-// Training steps and generation of the demo model, SmolLM2-135M-Instruct: the figures that compare
-// with bench/peers/. training/fused/q4_1/BATCHxLENGTH/rN: a step; generation/fused/q4_1/
-// PROMPTxREPLY: a reply, the prompt's time and the reply's counted apart. The same of the model in
-// CLORA_BENCH_FOLDER, where that is set, with bf16 for q4_1 (bench/report/random_model.py makes
-// such models in any size): adapters of rank 16, gradients clipped.
+// Training steps and generation with the demo model, SmolLM2-135M-Instruct: the figures to compare
+// with bench/peers/. training/fused/q4_1/BATCHxLENGTH/rN: a step;
+// generation/fused/q4_1/PROMPTxREPLY: a reply, with separate times for prompt and reply. If
+// CLORA_BENCH_FOLDER is set, the same for the model in that folder, with bf16 in place of q4_1
+// (bench/report/random_model.py creates such models of any size): adapters of rank 16, gradients
+// clipped.
 //
-// CLORA_BENCH_PROFILE=1 prints the device time by op of one step or reply more after each (it slows
-// the device down a little).
+// CLORA_BENCH_PROFILE=1 prints the device time by op of one more step or reply after each bench (it
+// slows the device down a little).
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -61,7 +62,7 @@ struct LoadedModel {
     c.profile = wants_profile();
     return c;
   }
-  // Of what work() does.
+  // Prints the profile of work().
   void print_profile(const std::function<void()>& work) {
     if (!wants_profile()) return;
     context.profiler().clear();
@@ -126,7 +127,7 @@ class TrainingBench : public Prepared {
   }
 
  private:
-  // Enqueues one, as clora train does: its result is read after the next.
+  // Enqueues a step as clora train does: its result is read after the next step.
   void step() { trainer_->step(std::span(&rows_, 1), job_.learning_rate); }
   double loss_of_a_step() {
     step();
@@ -181,7 +182,7 @@ class GenerationBench : public Prepared {
   std::vector<std::int32_t> expected_;
 };
 
-// A row for each arithmetic that the device has. The model is looked for when the row's turn comes.
+// Adds a row for each arithmetic that the device supports. The model is located when the row runs.
 template <class Bench, class... Arguments>
 void add_rows(const Name& name, std::filesystem::path (*model)(), Arguments... arguments) {
   for (const Arithmetic arithmetic : {Arithmetic::f32, Arithmetic::bf16}) {
@@ -214,7 +215,7 @@ const bool kAdded = add_family([] {
   for (const std::int64_t batch : {1, 4, 8}) {
     add_training("bf16", folder, {batch, 1024, 16, 1e-3, 1});
   }
-  add_training("bf16", folder, {1, 64, 16, 1e-3, 1});  // a try on a CPU
+  add_training("bf16", folder, {1, 64, 16, 1e-3, 1});  // small enough to try on a CPU
   add_generation("bf16", folder, 512);
 });
 

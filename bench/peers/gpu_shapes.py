@@ -1,5 +1,5 @@
-"""The works that bench/peers/torch_gpu_ops.py times, by mode: named as clora_bench names them, with
-the type and without the form."""
+"""The works that bench/peers/torch_gpu_ops.py times, by mode. Their names are those of clora_bench,
+with the type and without the form."""
 
 PRODUCTS = ["4096x4096x4096", "8192x8192x8192"] + [
     f"{rows}x{n}x{k}" for rows in (8192, 4096)
@@ -12,7 +12,7 @@ ROW_OPS = ["softmax", "layer_norm", "rms_norm"]
 ATTENTION = ["8x1024x14x64", "8x1024x14x128", "4x1024x28x128", "1x16384x28x64", "1x16384x28x128"]
 PACKED = ["11x8192x14x64", "11x8192x14x128"]
 HEADS = ["8192x151936x896", "4096x151936x3584"]
-# Of the packed documents (bench/attention_large_bench.cpp).
+# The packed documents of bench/attention_large_bench.cpp.
 PACKED_LENGTHS = (2048, 700, 1300, 33, 911, 128, 1024, 600, 900, 448, 100)
 
 ATTENTIONS = [f"attention{suffix}/bf16/{shape}" for suffix in ("", "_backward")

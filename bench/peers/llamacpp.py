@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Times llama.cpp, through llama-cpp-python, on the CPU with a GGUF model: a prompt, greedy
-decoding from (nearly) empty and after the prompt, and how long after loading begins the first token
-is there. Prints a JSON line for each.
+"""Times llama.cpp on the CPU with a GGUF model, through llama-cpp-python: a prompt, greedy decoding
+from a (nearly) empty cache and after the prompt, and the time from the start of loading to the
+first token. Prints a JSON line for each.
 """
 
 import argparse
@@ -29,7 +29,7 @@ class Engine:
         self.first_token_s = time.perf_counter() - start
 
     def feed(self, ids: list[int]) -> numpy.ndarray:
-        """Runs the ids after what the cache holds; a view of the last position's logits."""
+        """Appends the ids to the cache; returns a view of the last position's logits."""
         tokens = (llama_cpp.llama_token * len(ids))(*ids)  # the batch points into it
         if llama_cpp.llama_decode(self.llm.ctx,
                                   llama_cpp.llama_batch_get_one(tokens, len(ids))) != 0:

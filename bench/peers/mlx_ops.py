@@ -3,7 +3,7 @@
 backward, softmax, layer norm, RMS norm. Prints a JSON line for each. Every timed call ends with
 mx.eval of its result.
 
-MLX's wheel brings a reference BLAS; LD_PRELOAD=libopenblas.so.0 gives it a good one.
+MLX's wheel contains a reference BLAS; LD_PRELOAD=libopenblas.so.0 replaces it with a fast one.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def parse_arguments():
 
 args = parse_arguments()
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[name] = str(args.threads)  # a BLAS reads them when MLX loads it
+    os.environ[name] = str(args.threads)  # read by a BLAS when MLX loads it
 
 import mlx.core as mx  # noqa: E402
 
@@ -57,7 +57,7 @@ def lora_forward(lead, d: int, rank: int):
 
 
 def lora_step(lead, d: int, rank: int):
-    """The value's gradients of x, A and B; the loss is sum(y * dy)."""
+    """The gradients with respect to x, A and B; the loss is sum(y * dy)."""
     w, dy = random(d, d), random(*lead, d)
     operands = random(*lead, d), random(d, rank), random(rank, d)
     loss = lambda x, a, b: (lora(x, w, a, b) * dy).sum()
@@ -74,7 +74,7 @@ def row_op(op: str, rows: int, width: int):
 
 
 def works():
-    """(name, a function that makes what is timed)."""
+    """(name, a function that creates the timed call)."""
     for m, n, k in PRODUCTS:
         yield f"gemm/{shape_text(m, n, k)}", lambda: product(m, n, k)
     for lead, d, rank in LORA_SHAPES:

@@ -1,9 +1,9 @@
-"""What all peer scripts share: their common options, the timing loops, and the JSON line that they
-print for each work.
+"""Shared by all peer scripts: the common options, the timing loops, and the JSON line that is
+printed for each work.
 
-A line holds: peer, version, mode, dtype, work (named as clora_bench names it, without form and
-type), threads, malloc, preload, peak_rss_gib, cpu, cores, and the figures: us of one call, or
-tokens_per_s; each the median of the samples, with _least and _most beside it.
+A line contains: peer, version, mode, dtype, work (named as in clora_bench, without form and type),
+threads, malloc, preload, peak_rss_gib, cpu, cores, and the figures: us per call, or tokens_per_s.
+Each figure is the median of the samples, next to its _least and _most.
 """
 
 import argparse
@@ -15,7 +15,8 @@ import statistics
 import time
 from collections.abc import Callable
 
-# (M, N, K) of y [M, N] = x [M, K] W [N, K]^T; SmolLM2-135M's layers, then the founding shapes.
+# (M, N, K) of y [M, N] = x [M, K] W [N, K]^T; SmolLM2-135M's layers, then the first benchmark
+# shapes.
 PRODUCTS = [(rows, n, k) for rows in (2048, 256, 64)
             for n, k in ((576, 576), (192, 576), (1536, 576), (576, 1536))]
 PRODUCTS += [(64, d, d) for d in (512, 1024, 2048)]
@@ -81,14 +82,14 @@ def spread_of(name: str, values: list[float], digits: int = 2) -> dict[str, floa
 
 
 def rates(tokens: int, seconds: list[float]) -> dict[str, float]:
-    """Tokens a second: of the median repeat, and the least and the most of all."""
+    """Tokens per second: the median repeat, the least and the most."""
     return spread_of("tokens_per_s", [tokens / s for s in seconds], digits=1)
 
 
 def us_of_a_call(call: Callable[[], object], samples: int,
                  sample_s: float = 0.01) -> dict[str, float]:
-    """Microseconds of a call that returns when its work is done. A sample is as many calls as fill
-    sample_s; a tenth of a second of calls goes before."""
+    """Microseconds of a blocking call. A sample contains as many calls as fill sample_s, after a
+    warm-up of a tenth of a second."""
     start = time.perf_counter()
     calls = 0
     while calls < 3 or time.perf_counter() - start < 0.1:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Times a LoRA training step of PyTorch + PEFT on the CPU: SmolLM2-135M's shape with random
-weights, adapters on all seven linears, loss over every token, AdamW. Prints one JSON line.
+weights, adapters on all seven linear layers, loss over every token, AdamW. Prints one JSON line.
 
   f32   everything in f32
   bf16  frozen weights in bf16, adapters in f32, products in bf16 through autocast
@@ -31,7 +31,7 @@ def adapted_model(args):
 
 
 def training_step(args):
-    """A function that takes one step on the same random tokens, and returns the loss."""
+    """A function that runs one step on fixed random tokens and returns the loss."""
     model, adapters = adapted_model(args)
     optimizer = torch.optim.AdamW(adapters, lr=1e-4, fused=True)
     ids = torch.randint(0, VOCABULARY, (args.batch, args.seq))

@@ -1,6 +1,6 @@
 """A model of SmolLM2-135M's shape with random weights, for the scripts that time PyTorch.
 
-Random weights are enough: the time of a step does not depend on their values.
+Random weights suffice, because the time of a step does not depend on their values.
 """
 
 import torch

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Times single ops of PyTorch on a GPU with CUDA, in bf16 unless the work's name says f32: products,
-LoRA forward and backward, softmax and norms, attention, and the head with the loss. Prints a JSON
-line for each.
+"""Times single ops of PyTorch on a GPU with CUDA: products, LoRA forward and backward, softmax and
+norms, attention, and the head with the loss. The type is bf16 unless the work's name says f32.
+Prints a JSON line for each.
 
-Modes: graph (replays of a CUDA graph of ten calls), flash and cudnn (attention by that back end, by
-autograd where it goes backward), chunks (head and loss by 1024 rows), compiled (the same through
-torch.compile). All go through the same buffers again and again; calls are queued, and waited for
-every 5 ms.
+Modes: graph (replays of a CUDA graph of ten calls), flash and cudnn (attention by that back end,
+with autograd for the backward pass), chunks (head and loss by 1024 rows), compiled (the same
+through torch.compile). All calls use the same buffers; they are queued, with a wait every 5 ms.
 """
 
 import argparse
@@ -34,7 +33,7 @@ def random(*shape, dtype=torch.bfloat16):
 
 
 def graphed(call):
-    """(replays ten calls, ten)."""
+    """(a function that replays ten calls, ten)."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -57,7 +56,7 @@ def seconds_of(call, times):
 
 
 def us_of_a_call(call, calls, seconds):
-    """Of samples that fill `seconds`, after as long a warm-up."""
+    """The times of samples that fill `seconds`, after a warm-up of the same length."""
     seconds_of(call, 2)
     times = max(1, round(SAMPLE_S / max(seconds_of(call, 1), 1e-6)))
     begin = time.perf_counter()
@@ -80,7 +79,7 @@ def lora_forward(m, n, k, rank):
 
 
 def lora_backward(m, n, k, rank):
-    """dx, da and db, with s = x a^T saved by the forward."""
+    """dx, da and db, with s = x a^T saved by the forward pass."""
     x, w, a, b = random(m, k), random(n, k), random(rank, k), random(n, rank)
     s, dy = random(m, rank), random(m, n)
 
@@ -117,7 +116,7 @@ def attention(mode, batch, length, heads, width, backward):
 
 
 def packed_attention(rows, heads, width, backward):
-    """By the flash kernels for documents of several lengths."""
+    """The flash kernels for documents of different lengths."""
     ends = [sum(PACKED_LENGTHS[:i]) for i in range(len(PACKED_LENGTHS) + 1)]
     assert ends[-1] == rows
     ends, most = torch.tensor(ends, dtype=torch.int32, device="cuda"), max(PACKED_LENGTHS)
@@ -174,7 +173,7 @@ def make_call(mode, work):
 
 def time_work(args, work):
     call = make_call(args.mode, work)
-    call()  # compiles where it does
+    call()  # compiles if the mode does
     torch.cuda.synchronize()
     replay, calls = graphed(call) if args.mode == "graph" else (call, 1)
     print_line(peer="torch", version=torch.__version__, mode=args.mode, work=work,
@@ -198,7 +197,7 @@ def main():
             continue
         try:
             time_work(args, work)
-        except RuntimeError as error:  # a back end that does not take this shape: others count
+        except RuntimeError as error:  # the back end does not support this shape; others count
             print(f"{work}: {str(error).splitlines()[0]}", file=sys.stderr)
 
 

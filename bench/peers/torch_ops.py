@@ -2,9 +2,9 @@
 """Times single ops of PyTorch on the CPU: products of layers' shapes, LoRA forward, LoRA forward
 and backward, softmax, layer norm, RMS norm. Prints a JSON line for each.
 
-Modes: eager; compiled (torch.compile); frozen (torch.compile with weights packed once, for what has
-weights and no backward); onednn (the plain products by torch's own oneDNN, called directly with
-weights that were packed for it once). Every call goes through the same buffers, so what fits the
+Modes: eager; compiled (torch.compile); frozen (torch.compile with weights packed once, for ops with
+weights and no backward pass); onednn (the plain products by torch's own oneDNN, called directly
+with weights that were packed once). Every call uses the same buffers, so data that fits in the
 caches stays there.
 """
 
@@ -94,7 +94,7 @@ def row_ops(args):
 
 
 def forwards(args):
-    """(work, a function that makes what is timed, its input)."""
+    """(work, a function that creates the timed call, its input)."""
     yield from products(args)
     if args.mode == "onednn":
         return
@@ -112,7 +112,7 @@ def time_forwards(args) -> None:
 
 
 def time_lora_step(args) -> None:
-    """Gradients of x, A and B; the loss is sum(y * dy)."""
+    """The gradients with respect to x, A and B; the loss is sum(y * dy)."""
     (lead, d, rank) = LORA_STEP_SHAPE
     work = lora_name("lora_linear_step", lead, d, rank)
     if args.mode not in ("eager", "compiled") or not args.only.search(work):
@@ -142,7 +142,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     if args.mode == "frozen":
-        from torch._inductor import config  # slow to import: only where needed
+        from torch._inductor import config  # imported here because it is slow
         config.freezing = True
     time_forwards(args)
     time_lora_step(args)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Times transformers on the CPU, batch 1: reading a prompt, then greedy decoding after it with a KV
-cache. SmolLM2-135M's shape with random weights. Prints one JSON line for each of the two.
+"""Times transformers on the CPU, batch 1: the prefill of a prompt, then greedy decoding after it
+with a KV cache. SmolLM2-135M's shape with random weights. Prints one JSON line for each of the two.
 """
 
 import argparse

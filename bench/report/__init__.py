@@ -1,2 +1,2 @@
-"""The parts of tools/bench_report: what is run (groups, contenders, rounds, growth), what is asked
-of it (targets), and what is made of it (figures, tables, charts). Python's own library alone."""
+"""The parts of tools/bench_report: the runs (groups, contenders, rounds, growth), the targets, and
+the output (figures, tables, charts). Uses Python's standard library only."""

@@ -1,5 +1,5 @@
-"""Targets against a measurement: each becomes a Row with a verdict. What was not measured says
-so."""
+"""Compares a measurement with the targets: each target yields a Row with a verdict. Works without a
+measurement are marked."""
 
 from dataclasses import dataclass, replace
 
@@ -9,21 +9,21 @@ from report.targets import LAYER_COUNTS, TARGETS
 
 @dataclass(frozen=True)
 class Row:
-    """A target's outcome; of several works the worst. The Summaries are None where not measured."""
+    """The result of a target; for several works, the worst. A Summary is None if not measured."""
     target: object
     must: float | None
     work: str = ""
     ours: figures.Summary | None = None
     peer_name: str = ""
     peer: figures.Summary | None = None
-    value: float | None = None  # the ratio, or our own figure where the target is absolute
+    value: float | None = None  # the ratio, or clora's own figure for an absolute target
     verdict: str = "not measured"
-    unmeasured: tuple = ()      # works of the target that nobody measured
+    unmeasured: tuple = ()      # works of the target without a measurement
 
 
 def together(found, works):
-    """The works' times added up round by round, weighted by how often a layer has them: {contender:
-    {"us": Summary}} of those contenders that did them all."""
+    """Sums the times of the works per round, weighted by their number in a layer: {contender:
+    {"us": Summary}} for the contenders that ran all of them."""
     shared = set.intersection(*({name for name, own in found.get(work, {}).items() if "us" in own}
                                 for work in works))
     sums = {}
@@ -35,7 +35,7 @@ def together(found, works):
 
 
 def ours_of(target, by_contender):
-    """Our contender's figures: in auto precision those of f32 where nothing else was measured."""
+    """clora's figures; for auto precision those of f32 if nothing else was measured."""
     own = by_contender.get(target.ours())
     return own if own is not None else by_contender.get(figures.OURS)
 
@@ -59,7 +59,7 @@ def absolute(target, must, work, by_contender):
 
 
 def rows_of(target, must, found):
-    """A Row for each of the target's works, or one for all of them together."""
+    """One Row per work of the target, or one Row for all of them together."""
     one = absolute if target.peers is None else against_peers
     if target.together:
         return [one(target, must, "together", together(found, target.works))]
@@ -69,7 +69,7 @@ def rows_of(target, must, found):
 
 
 def worst(rows):
-    """The row that decides, with the works named that were not measured."""
+    """The decisive row, with the names of the works that were not measured."""
     measured = [row for row in rows if row.value is not None]
     if not measured:
         return rows[0]
@@ -79,7 +79,7 @@ def worst(rows):
 
 
 def assess(measurement, targets=TARGETS):
-    """A Row for each target, in the targets' order."""
+    """One Row per target, in the targets' order."""
     found = figures.collect(measurement)
     flags = measurement["machine"].get("flags", [])
     return [worst(rows_of(target, target.must_on(flags), found)) for target in targets]

@@ -1,5 +1,5 @@
-"""SVG charts of a measurement: bars of ours against the peers, and lines of growth. Plain SVG with
-no script and no link; the colours follow the reader's light or dark."""
+"""SVG charts of a measurement: bars of clora and its peers, and lines of growth. Plain SVG without
+scripts and links; the colours follow the reader's light or dark mode."""
 
 from html import escape
 
@@ -7,7 +7,7 @@ from report import figures
 from report.growth import TITLES as GROWTH_TITLES
 from report.tables import GROUP_FIGURES, MANY_WORKS, UNITS, compared, number, of_group, spread
 
-# {class: (property, light, dark)}; written out twice, as not every viewer knows CSS variables.
+# {class: (property, light, dark)}; written out twice, because some viewers lack CSS variables.
 COLOURS = {"paper": ("fill", "#ffffff", "#0d1117"), "ink": ("fill", "#1f2328", "#f0f6fc"),
            "faint": ("fill", "#59636e", "#9198a1"), "ours": ("fill", "#0a69da", "#4493f8"),
            "auto": ("fill", "#1a7f37", "#3fb950"), "peer": ("fill", "#9aa4af", "#656c76"),
@@ -52,7 +52,7 @@ def kind_of(contender):
 
 
 def speed(figure, value):
-    """What a bar's length is proportional to."""
+    """The value that the length of a bar is proportional to."""
     return value if figure in figures.RATES else 1 / value
 
 
@@ -70,14 +70,15 @@ def bar(y, contender, summary, figure, best):
 
 
 def family(contender):
-    """PyTorch's forms are one, in f32 and in bf16; ours are each their own."""
+    """The family of a contender: PyTorch's modes form one for f32 and one for bf16; each form of
+    clora is a family."""
     if figures.is_ours(contender):
         return contender
     return contender.split()[0], contender.endswith(" bf16")
 
 
 def fastest_first(by_contender, figure, best_of_family):
-    """[(contender, Summary)]; where asked for only the best of each family."""
+    """[(contender, Summary)]; on request only the best of each family."""
     known = [(name, own[figure]) for name, own in by_contender.items() if figure in own]
     known.sort(key=lambda item: -speed(figure, item[1].median))
     if not best_of_family:
@@ -89,7 +90,7 @@ def fastest_first(by_contender, figure, best_of_family):
 
 
 def block(y, work, known, figure):
-    """One work's bars: (parts, the next y)."""
+    """The bars of one work: (parts, the next y)."""
     best = max(speed(figure, value) for _, summary in known
                for value in (summary.least, summary.most))
     parts = [text(LEFT, y + 13, work, "ink work")]
@@ -101,8 +102,8 @@ def block(y, work, known, figure):
 
 
 def bars(title, found, figure):
-    """Longer is faster, by work; the figures are written after the bars. Of many works each has
-    the best form of each peer alone."""
+    """Bars by work, with the figures after them; longer is faster. With many works, only the best
+    form of each peer is shown."""
     parts = [text(16, 26, title, "ink title"),
              text(16, 44, f"{UNITS[figure]}, median (least to most); longer is faster", "faint")]
     y = 58
@@ -115,7 +116,7 @@ def bars(title, found, figure):
 
 
 def panel(x, axis, points):
-    """Time and memory against one axis, both from zero."""
+    """Time and memory over one axis, both starting at zero."""
     width, height, top = 220, 190, 70
     bottom, max_x = top + height, max(point["x"] for point in points)
     parts = [line(x, top, x, bottom), line(x, bottom, x + width, bottom),
@@ -144,13 +145,13 @@ def growth(found):
 
 
 def all_charts(measurement, titles):
-    """{name: SVG} of each group of which there is something to draw, and of the growth."""
+    """{name: SVG} of the growth and of each group with something to draw."""
     drawn = {}
     for group, title in titles.items():
         found = compared(of_group(measurement, group))
         figure = GROUP_FIGURES.get(group, ("us",))[0]
         measured = any(figure in own for by in found.values() for own in by.values())
-        if measured and group != "adapter":  # a share of a product's time is no speed
+        if measured and group != "adapter":  # a fraction of a product's time is not a speed
             drawn[group] = bars(title, found, figure)
     if measurement["growth"]:
         drawn["growth"] = growth(measurement["growth"])

@@ -1,8 +1,8 @@
-"""From clora_bench's JSON to figures by work.
+"""Converts clora_bench's JSON to figures by work.
 
-Its names are op/form/type/shape[/rN][/word]...; a work is op/shape[/rN]. Where there is a row whose
-buffers may stay in the caches (warm) that is the one compared with the peers, which go through one
-set of buffers, too; the other is the work's /cold.
+Its names are op/form/type/shape[/rN][/word]...; a work is op/shape[/rN]. If there is a row whose
+buffers may stay in the caches (warm), that row is compared with the peers, which also use a single
+set of buffers; the other row becomes the work's /cold.
 """
 
 import json
@@ -10,7 +10,7 @@ import re
 import statistics
 from dataclasses import dataclass
 
-# What Google Benchmark adds about how it times.
+# The suffixes that Google Benchmark adds for its timing options.
 ADDED = re.compile(r"(/(iterations|min_time|repeats):[^/]+)*(/(manual|real)_time)?$")
 LIBRARIES = ("eigen", "clblast", "onednn")
 
@@ -29,7 +29,7 @@ class Name:
 
 
 def parse_name(text):
-    """None for names of other kinds (launch/bare)."""
+    """None for names of another form (launch/bare)."""
     parts = ADDED.sub("", text).split("/")
     if len(parts) < 4:
         return None
@@ -39,7 +39,7 @@ def parse_name(text):
 
 
 def figures_of(row):
-    """The figures of a row under the names that the report uses."""
+    """The figures of a row under the names used in the report."""
     found = {"us": row.get("median_us"), "percent_of_ceiling": row.get("percent_of_ceiling"),
              "gflops": row.get("gflops"), "gbps": row.get("gbps"),
              "tokens_per_s": row.get("tokens_per_s"), "first_step_s": row.get("first_step_s"),
@@ -50,14 +50,15 @@ def figures_of(row):
 
 
 def generation_figures(name, row):
-    """The prompt's rate and the reply's are works of their own, named by the prompt's length."""
+    """The rates of the prompt and of the reply become separate works, named by the prompt's
+    length."""
     prompt = name.work.split("/")[1].split("x")[0]
     return {f"prefill/{prompt}": {"tokens_per_s": row["prompt_tokens_per_s"]},
             f"decode/{prompt}": {"tokens_per_s": row["decode_tokens_per_s"]}}
 
 
 def rows(text):
-    """(Name, row) of each row that was timed; a row that failed its check has no times."""
+    """(Name, row) of each timed row; a row that failed its check has no times."""
     for row in json.loads(text)["benchmarks"]:
         name = parse_name(row["name"])
         if name is not None and row.get("run_type", "iteration") == "iteration" \
@@ -72,7 +73,7 @@ def errors(text):
 
 
 def own_figures(text, bf16):
-    """{work: figures} of the fused rows, with or without products of bf16."""
+    """{work: figures} of the fused rows, with or without bf16 products."""
     warm, cold = {}, {}
     for name, row in rows(text):
         if name.form != "fused" or name.product_of_bf16 != bf16:
@@ -96,9 +97,9 @@ def library_figures(text, library):
 
 
 def adapter_figures(text):
-    """What the adapter adds to a product's time, fused and unfused: {"adapter/SHAPE/rN": ...} with
-    added_percent of the bare product, and of_composed, the fused addition as a fraction of the
-    unfused one. Of cold rows in f32 arithmetic; of repetitions the median."""
+    """The time that the adapter adds to a product, fused and unfused: {"adapter/SHAPE/rN": ...}
+    with added_percent of the plain product, and of_composed, the fused addition as a fraction of
+    the unfused one. From cold rows in f32 arithmetic; the median of the repetitions."""
     samples = {}
     for name, row in rows(text):
         if "median_us" in row and not name.words & {"warm", "bf16"}:
@@ -111,7 +112,7 @@ def adapter_figures(text):
         unfused = times.get(("lora_linear", "composed", shape))
         if (op, form) != ("lora_linear", "fused") or bare is None or unfused is None:
             continue
-        added = max(unfused - bare, 0.001 * bare)  # never 0, whatever the noise
+        added = max(unfused - bare, 0.001 * bare)  # positive despite noise
         found[f"adapter/{shape}"] = {"added_percent": 100 * (fused - bare) / bare,
                                      "of_composed": max(fused - bare, 0) / added}
     return found

@@ -1,12 +1,12 @@
-"""Puts groups that were measured anew in place of the same groups of an earlier measurement of the
-same machine. Every group keeps the commit, the date and the rounds that it was measured with:
+"""Replaces groups of an earlier measurement with new measurements of the same groups on the same
+machine. Every group keeps the commit, the date and the number of rounds of its measurement:
 measurement["groups"] is {group: {commit, date, rounds}}."""
 
 SAME = ("cpu", "family", "flags", "cores")
 
 
 class OtherMachine(Exception):
-    """Figures of two machines do not compare; the text says what differs."""
+    """Figures of different machines cannot be compared; the message states the difference."""
 
 
 def facts(measurement):
@@ -16,7 +16,7 @@ def facts(measurement):
 
 
 def require_same_machine(old, new):
-    """Machines with the same GPU are the same where the old measurement is of one, whatever their
+    """If the old measurement is of a GPU, machines with that GPU are the same whatever their
     CPUs."""
     its, this = facts(old), facts(new)
     for key in ("device",) if old.get("plan") == "gpu" else SAME:

@@ -1,5 +1,6 @@
-"""Who takes part: clora and its peers. A contender of a group of works is a command, and what makes
-figures by work of its output. It may be absent, with a word about why and what would install it."""
+"""The contenders: clora and its peers. A contender of a group of works is a command and a function
+that converts its output to figures by work. It may be absent, with the reason and the command that
+installs it."""
 
 import ctypes.util
 import json
@@ -10,18 +11,18 @@ from pathlib import Path
 
 from report import clora_bench
 
-# Which of a peer's figures the report knows; the peers' own _least and _most stay out: the rounds
-# tell the spread.
+# The peer figures that the report uses. The peers' own _least and _most are left out, because the
+# rounds show the spread.
 PEER_FIGURES = ("us", "tokens_per_s", "first_step_s", "first_token_s", "peak_rss_gib")
 BUILD = "cmake --build --preset release --target clora clora_bench"
 ALL_ROUNDS = 10**6
-# Forms that another one of the same peer nearly always beats are looked at in two rounds only.
+# Forms that another form of the same peer nearly always beats take part in two rounds only.
 FEW_ROUNDS = 2
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Where things are and how long to measure."""
+    """The locations of programs and files, and the length of the measurement."""
     root: Path
     build: Path
     model: Path
@@ -29,7 +30,7 @@ class Setup:
     scratch: Path
     threads: int
     quick: bool = False
-    models: Path = Path()      # where models of random weights lie
+    models: Path = Path()      # folder of models with random weights
     gpu_python: Path = Path()  # with torch for the GPU
 
     @property
@@ -46,18 +47,18 @@ class Setup:
 
 @dataclass(frozen=True)
 class Contender:
-    name: str                      # a peer's ends with " bf16" where it computes in bf16
-    command: Callable              # of the Setup
-    figures: Callable              # of process.Done: {work: {figure: value}}
-    needs: tuple = ()              # files, as functions of the Setup
+    name: str                      # a peer's ends with " bf16" if it computes in bf16
+    command: Callable              # takes the Setup
+    figures: Callable              # takes process.Done: {work: {figure: value}}
+    needs: tuple = ()              # required files, as functions of the Setup
     library: str = ""              # preloaded
     install: str = ""              # the command that installs it
     variables: dict = field(default_factory=dict)
     rounds: int = ALL_ROUNDS       # at most
-    profiles: Callable = lambda done: {}  # {work: text}, beside the figures
+    profiles: Callable = lambda done: {}  # {work: text}, in addition to the figures
 
     def absent(self, setup):
-        """Why it cannot take part; empty where it can."""
+        """Why it cannot take part; empty if it can."""
         for need in self.needs:
             if not need(setup).exists():
                 return f"{short(need(setup))} is not there"
@@ -71,7 +72,7 @@ class Contender:
 
 
 def short(path):
-    """The path as one reads it, whoever's home it lies in."""
+    """The path with the home folder shortened to ~."""
     return str(path).replace(str(Path.home()), "~", 1)
 
 
@@ -84,13 +85,13 @@ def peer_lines(done):
 
 
 def peer_figures(done):
-    """From a peer script's JSON lines."""
+    """The figures in a peer script's JSON lines."""
     return {line["work"]: {name: line[name] for name in PEER_FIGURES if name in line}
             for line in peer_lines(done)}
 
 
 def peer_versions(done):
-    """{peer: version} that a peer script's lines tell; empty for other programs."""
+    """{peer: version} from a peer script's lines; empty for other programs."""
     lines = peer_lines(done)
     found = {line["peer"]: line["version"] for line in lines}
     return found | {"torch": line["torch"] for line in lines if "torch" in line}
@@ -107,7 +108,7 @@ def script(name, environment, file, *arguments, library="", quick=(), rounds=ALL
 
 
 def bench(name, pattern, figures, flags=(), install=BUILD, **options):
-    """A contender that is clora_bench with a filter; figures() gets its JSON."""
+    """A contender that is clora_bench with a filter; figures() receives its JSON."""
     def command(setup):
         time = ["--benchmark_min_time=0.02"] if setup.quick else list(flags)
         return [setup.bench, f"--benchmark_filter={pattern}", "--benchmark_format=json", *time]
@@ -126,7 +127,7 @@ def bench(name, pattern, figures, flags=(), install=BUILD, **options):
 
 
 def ours(pattern):
-    """clora in f32 and in auto precision. The pattern is of names as op/form/type/shape[/rN]."""
+    """clora in f32 and in auto precision. The pattern matches names op/form/type/shape[/rN]."""
     plain = f"^({pattern})(/warm)?/manual_time"
     auto = f"^({pattern})(/warm)?/bf16/manual_time"
     return (bench("clora", plain, lambda text: clora_bench.own_figures(text, False)),
@@ -156,8 +157,8 @@ def torch_onednn(pattern):
 
 
 def mlx_ops(pattern, as_installed=True):
-    """As installed, with a reference BLAS, and with OpenBLAS. (Its compiled form takes the same
-    time as its eager one: bench/peers/mlx_ops.py --mode compiled.)"""
+    """MLX as installed, with a reference BLAS, and with OpenBLAS. (Its compiled mode takes the same
+    time as its eager mode: bench/peers/mlx_ops.py --mode compiled.)"""
     arguments = ("mlx", "mlx_ops.py", "--samples", "5", "--only", pattern)
     plain = script("MLX", *arguments, quick=("--samples", "2"))
     good = script("MLX + OpenBLAS", *arguments, library="openblas", quick=("--samples", "2"))
@@ -165,7 +166,8 @@ def mlx_ops(pattern, as_installed=True):
 
 
 def peft(batch, seq):
-    """glibc's malloc gives large blocks back at each step; the fair figure is under tcmalloc."""
+    """PEFT under several allocators. glibc's malloc returns large blocks to the system at each
+    step, so tcmalloc gives the fair figure."""
     def one(dtype, compiled, malloc):
         name = "PEFT " + ("compiled" if compiled else "eager") + (" + tcmalloc" if malloc else "")
         arguments = ["--batch", batch, "--seq", seq, "--dtype", dtype,

@@ -1,21 +1,21 @@
-"""The statistics of a measurement: figures of many rounds into medians, ratios and verdicts.
+"""The statistics of a measurement: medians, ratios and verdicts from the figures of many rounds.
 
-A measurement is what rounds.py writes: its "runs" hold, for every round and contender, figures by
-work: {"gemm/64x512x512": {"us": 211.0}}. A figure's name ends with its unit and tells which way is
-better.
+A measurement is written by rounds.py: its "runs" contain, for every round and contender, figures by
+work: {"gemm/64x512x512": {"us": 211.0}}. The name of a figure ends with its unit and determines
+whether larger is better.
 """
 
 import statistics
 from dataclasses import dataclass
 
 OURS = "clora"
-# Larger is better for these; for all others (times, sizes, percents) smaller is.
+# Figures for which larger is better; for all others (times, sizes, percentages) smaller is better.
 RATES = {"tokens_per_s", "gflops", "gbps", "percent_of_ceiling"}
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Median of the rounds, and the least and the most of them."""
+    """The median, least and most of the rounds."""
     median: float
     least: float
     most: float
@@ -51,8 +51,8 @@ def summaries(measurement):
 
 
 def off_line(points):
-    """How far the farthest of the points (x, y) lies from the straight line that fits them best
-    (least squares), as a fraction of the largest y. 0 of fewer than three points."""
+    """The largest distance of the points (x, y) from the line of best fit (least squares), as a
+    fraction of the largest y; 0 for fewer than three points."""
     if len(points) < 3:
         return 0.0
     slope, start = statistics.linear_regression(*zip(*points))
@@ -69,15 +69,15 @@ def better(figure, first, second):
 
 
 def speed_ratio(figure, ours, peer):
-    """How many times as good ours is: 2 is twice the rate, half the time or half the memory."""
+    """The factor by which clora is better: 2 is twice the rate, half the time or half the
+    memory."""
     if figure in RATES:
         return ours / peer if peer else float("inf")
     return peer / ours if ours else float("inf")
 
 
 def best_peer(by_contender, figure, allowed=lambda contender: True):
-    """(contender, Summary) of the best median of those that are not ours; None where there is
-    none."""
+    """(contender, Summary) of the best median among the peers; None without peers."""
     best = None
     for contender, own in sorted(by_contender.items()):
         if is_ours(contender) or figure not in own or not allowed(contender):
@@ -88,7 +88,7 @@ def best_peer(by_contender, figure, allowed=lambda contender: True):
 
 
 def verdict(value, must, goal, larger=True):
-    """One word for a value; must or goal may be None, and are then not asked for."""
+    """The verdict on a value in one word; must and goal may be None, which skips that bound."""
     def reaches(bound):
         return bound is not None and (value >= bound if larger else value <= bound)
     if reaches(goal):

@@ -1,5 +1,5 @@
-"""The groups of works that are measured together on a GPU: the kernels of LoRA training beside
-PyTorch, then whole jobs. In a round every contender of a group has one short run."""
+"""The groups of works that are measured together on a GPU: the kernels of LoRA training compared
+with PyTorch, then entire jobs. In a round every contender of a group has one short run."""
 
 from report import gpu_runs as who
 from report.groups import Group
@@ -18,7 +18,7 @@ EQUAL_DOCUMENTS = ("8x1024x14x64", "8x1024x14x128", "4x1024x28x128")
 ONE_DOCUMENT = ("1x16384x28x64", "1x16384x28x128")
 PACKED = ("11x8192x14x64", "11x8192x14x128")
 HEADS = ("8192x151936x896", "4096x151936x3584")
-# A training of these records a step: the first of a model has its profile shown.
+# Training steps of these sizes (records x length); the first of each model is also profiled.
 JOBS = {"qwen2.5-0.5b": ("8x1024", "1x1024"), "qwen2.5-7b": ("4x1024",)}
 SUSTAINED = ("--benchmark_min_time=0.4",)
 
@@ -55,8 +55,8 @@ def kernel_groups():
 
 
 def job_groups():
-    """Of each model: the profiles first, which fill the caches; then what is compared; then the first
-    step with caches empty."""
+    """For each model: the profiles, which also fill the caches; then the compared runs; then the
+    first step with empty caches."""
     for model, shapes in JOBS.items():
         short = model.rpartition("-")[2]
         first = f"training/fused/bf16/{shapes[0]}"

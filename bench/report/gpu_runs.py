@@ -1,5 +1,5 @@
-"""Who takes part on a GPU: rows of clora_bench in the types that they are stored in, PyTorch with
-CUDA, and clora with models of random weights. A work is op/type/shape[/rN]; of a model
+"""The contenders on a GPU: rows of clora_bench in their storage types, PyTorch with CUDA, and clora
+with models of random weights. A work is op/type/shape[/rN]; for a model
 training/MODEL/BATCHxLENGTH/rN, decode/MODEL/POSITIONS."""
 
 import os
@@ -29,15 +29,16 @@ def with_options(setup, options):
 
 
 def typed_work(name):
-    """gemm/bf16/64x512x512: with the type, which tells rows of f32 and of bf16 apart."""
+    """gemm/bf16/64x512x512: with the type, which separates rows of f32 and of bf16."""
     op, _, rest = name.work.partition("/")
     return f"{op}/{name.type}/{rest}"
 
 
 def typed_figures(text):
-    """{work: figures} of the fused rows, and what an adapter's product takes of the bare one's time:
-    of_base, where both are there. Of a work that is also waited for each time, as in the bench of
-    small shapes, the queued row counts: a peer's graph does not wait either."""
+    """{work: figures} of the fused rows, with of_base, the time of a product with adapter relative
+    to the plain product, if both were measured. If a work has a queued row and one with a wait
+    after each run, as in the bench of small shapes, the queued row is used, because a peer's graph
+    does not wait either."""
     fused = [(name, row) for name, row in clora_bench.rows(text) if name.form == "fused"]
     found = {typed_work(name): clora_bench.figures_of(row)
              for name, row in sorted(fused, key=lambda pair: "queued" in pair[0].words)}
@@ -49,14 +50,14 @@ def typed_figures(text):
 
 
 def base_work(work):
-    """The bare product of an adapter's layer: gemm/TYPE/SHAPE."""
+    """The plain product of an adapter's layer: gemm/TYPE/SHAPE."""
     op, *rest = work.split("/")
     bare = op.replace("lora_linear", "gemm").replace("lora_expand", "gemm")
     return "/".join([bare, *rest[:2]])
 
 
 def ours(pattern, flags=()):
-    """Rows whose buffers stay as they are, as the peers' do. The pattern is of names as
+    """Rows with fixed buffers, as the peers use. The pattern matches names
     op/form/type/shape[/rN]."""
     made = bench("clora", f"^({pattern})/warm(/queued)?(/bf16)?/manual_time", typed_figures,
                  flags=flags)
@@ -77,7 +78,7 @@ def torch_gpu(name, mode, pattern, seconds=0.3):
 
 
 def jobs_figures(model):
-    """Of the rows with a model of random weights."""
+    """The figures of the rows with a model of random weights."""
     def figures(text):
         found = {}
         for name, row in clora_bench.rows(text):
@@ -92,9 +93,9 @@ def jobs_figures(model):
 
 
 def jobs(model, pattern, profile=False, cold=False, rounds=10**6):
-    """Training and decoding with a model of random weights, made where it is not there; `pattern`
-    is of names as training/BATCHxLENGTH or generation. profile: one step's device times by op.
-    cold: with no program kept from earlier, clora's or the driver's."""
+    """Training and decoding with a model of random weights, created if absent; `pattern` matches
+    names training/BATCHxLENGTH or generation. profile: the device times of one step by op. cold:
+    with empty program caches of clora and the driver."""
     def inner(setup):
         if not setup.quick:
             return random_model.kept(setup.models, model), pattern
@@ -119,7 +120,8 @@ def jobs(model, pattern, profile=False, cold=False, rounds=10**6):
                 for work, own in made.figures(done).items() if "first_step_s" in own}
 
     def watched(done):
-        """By another name: its clock is read after every command, and its programs are new."""
+        """Under another name, because the clock is read after every command and the programs are
+        new."""
         return {work.replace("training/", "training_profiled/"): own
                 for work, own in made.figures(done).items()}
 
@@ -129,7 +131,7 @@ def jobs(model, pattern, profile=False, cold=False, rounds=10**6):
 
 
 def profile_of(figures):
-    """Of a run of one row: the table that it prints last on its error stream."""
+    """For a run of one row: the table that it prints last on stderr."""
     def profiles(done):
         work = next(iter(figures(done)), None)
         at = done.errors.rfind("op  ")
@@ -138,7 +140,7 @@ def profile_of(figures):
 
 
 def empty_caches(setup):
-    """clora's folder of programs and the driver's are new ones."""
+    """Creates empty program cache folders for clora and the driver."""
     folders = {"CLORA_CACHE_DIR": setup.scratch / "cold-clora",
                "CUDA_CACHE_PATH": setup.scratch / "cold-driver",
                "POCL_CACHE_DIR": setup.scratch / "cold-pocl"}

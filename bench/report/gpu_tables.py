@@ -1,4 +1,4 @@
-"""Tables in Markdown from a measurement of a GPU, for the markers that begin with gpu_."""
+"""Markdown tables from a measurement of a GPU, for the markers that begin with gpu_."""
 
 from report import figures
 from report.assess import rows_of
@@ -12,7 +12,7 @@ JOB_FIGURES = ("tokens_per_s", "peak_pool_gib", "first_step_s")
 
 
 def outcomes(measurement):
-    """{work: [Row]}: of each target one row a work."""
+    """{work: [Row]}: one row per work for each target."""
     found = figures.collect(measurement)
     by_work = {}
     for target in TARGETS:
@@ -22,7 +22,8 @@ def outcomes(measurement):
 
 
 def asked(row):
-    """1.01x (0.98x, goal 1.03x): meets must; or 1.04 of the product (1.05, goal 1.02): meets must."""
+    """1.01x (0.98x, goal 1.03x): meets must; or 1.04 of the product (1.05, goal 1.02): meets
+    must."""
     target = row.target
     words = [bound(target, target.must)] if target.must is not None else []
     words += [f"goal {bound(target, target.goal)}"] if target.goal is not None else []
@@ -34,13 +35,13 @@ def asked(row):
 
 
 def best_of(by_contender, name):
-    """A contender's time; what was not measured says so."""
+    """A contender's time, or a note that it was not measured."""
     own = by_contender.get(name, {}).get("us")
     return spread(own) if own else "not measured"
 
 
 def peer_names(measurement, found):
-    """The peers that did any of the works, or were looked for."""
+    """The peers that ran any of the works, were skipped or failed."""
     looked_for = [item["contender"] for item in measurement["skipped"] + measurement["failed"]]
     did = [name for own in found.values() for name in own]
     return sorted({name for name in did + looked_for if name.startswith("PyTorch")

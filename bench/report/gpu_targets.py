@@ -1,4 +1,4 @@
-"""What is asked of clora on an H200, as data (targets.py tells of what kinds)."""
+"""The targets of clora on an H200, as data (targets.py describes the kinds of targets)."""
 
 from report.gpu_groups import (ADAPTED, EQUAL_DOCUMENTS, HEADS, ONE_DOCUMENT, ONE_ROW, PACKED,
                                PRODUCTS, ROW_OPS)
@@ -53,7 +53,7 @@ KERNELS = (
 
 
 def training(model, shape, tokens, memory=None):
-    """Targets of one job: tokens a second, and GiB on the device; (must, goal) each."""
+    """Targets of one job: tokens per second, and GiB on the device; (must, goal) each."""
     work = (f"training/{model}/{shape}/r16",)
     yield absolute(f"training, {model}, {shape} (tokens/s)", work, "tokens_per_s", *tokens)
     if memory:

@@ -1,12 +1,12 @@
-"""The groups of works that are measured together, and who takes part in each. In a round every
-contender of a group has one short run, one after the other, in an order that is new each time."""
+"""The groups of works that are measured together, with their contenders. In a round every contender
+of a group has one short run, one after the other, in an order that is shuffled each time."""
 
 from dataclasses import dataclass
 
 from report import contenders as who
 from report import own_runs
 
-# Patterns for Python's re and for clora_bench, which has POSIX's.
+# Patterns valid in Python's re and in POSIX, which clora_bench uses.
 SHAPES = ("(2048x576x576|2048x192x576|2048x1536x576|2048x576x1536|256x576x576|256x1536x576|"
           "64x512x512|64x1024x1024|64x2048x2048)")
 PRODUCTS = f"^gemm/{SHAPES}$"
@@ -25,7 +25,7 @@ class Group:
 
 def all_groups():
     library_products = "gemm/library/f32/" + SHAPES
-    # Differences of times: their rows take turns, too.
+    # These figures are differences of times, so the rows of the bench are interleaved as well.
     adapter = who.bench("clora", OWN_ADAPTER, who.clora_bench.adapter_figures, flags=(
         "--benchmark_repetitions=3", "--benchmark_enable_random_interleaving=true"))
     return (

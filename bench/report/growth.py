@@ -1,7 +1,8 @@
-"""How a training step's time and memory grow: with tokens (records of 512 tokens, more of them a
+"""The growth of a training step's time and memory: with tokens (more records of 512 tokens per
 step), with the adapters' rank, and with the model's layers (files of the demo model's first
-blocks). Measured by `clora train --json` in auto precision: the median step after the first, seen
-from outside. measurement["growth"] is {axis: [{x, step_s, peak_rss_gib, peak_pool_gib}]}.
+blocks). Measured by `clora train --json` in auto precision: the median step after the first,
+observed from outside the process. measurement["growth"] is {axis: [{x, step_s, peak_rss_gib,
+peak_pool_gib}]}.
 """
 
 from report import process
@@ -22,7 +23,7 @@ def shallow_model(setup, layers):
 
 
 def measure_point(setup, axis, x):
-    """A point's figures. In a quick run a step has 512 tokens, whatever the axis."""
+    """The figures of a point. In a quick run a step has 512 tokens on every axis except tokens."""
     batch = x // TOKENS if axis == "tokens" else (1 if setup.quick else 4)
     rank = x if axis == "rank" else 8
     model = shallow_model(setup, x) if axis == "layers" else setup.model
@@ -31,7 +32,7 @@ def measure_point(setup, axis, x):
 
 
 def measure(setup, say):
-    """(the growth, [what failed])."""
+    """(the growth, [failures])."""
     found, failed = {}, []
     for axis, points in (QUICK_AXES if setup.quick else AXES).items():
         for x in points:

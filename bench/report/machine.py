@@ -1,4 +1,4 @@
-"""What the figures were measured on: CPU, memory, kernel, driver, commit, versions."""
+"""The machine of a measurement: CPU, memory, kernel, driver, commit, versions."""
 
 import json
 import os
@@ -6,13 +6,13 @@ import platform
 import re
 import subprocess
 
-# The flags that decide which kernels a program chooses.
+# The CPU flags that affect the choice of kernels.
 TELLING_FLAGS = ("avx2", "fma", "avx_vnni", "avx512f", "avx512_bf16", "avx512_fp16", "avx512_vnni",
                  "amx_bf16", "amx_int8", "amx_tile")
 
 
 def cpu_facts(text):
-    """Model, family and telling flags of the first CPU in the text of /proc/cpuinfo."""
+    """Model, family and relevant flags of the first CPU in the text of /proc/cpuinfo."""
     facts = {}
     for line in text.splitlines():
         key, colon, value = line.partition(":")
@@ -33,7 +33,7 @@ def read_text(path):
 
 
 def output_of(command, folder=None):
-    """What a command prints; empty where it fails or is not there."""
+    """The output of a command; empty if it fails or does not exist."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder,
                               check=True).stdout.strip()
@@ -47,7 +47,7 @@ def memory_gib():
 
 
 def taken_device(clora, *options):
-    """What `clora devices` tells of the one that it takes."""
+    """The entry of the selected device in the output of `clora devices`."""
     try:
         text = output_of([str(clora), "devices", "--json", *options])
         devices = json.loads(text.splitlines()[0])["devices"]
@@ -57,16 +57,16 @@ def taken_device(clora, *options):
 
 
 def opencl_device(clora):
-    """Name, platform, driver and peaks of the device that clora takes."""
+    """Name, platform, driver and peaks of the device that clora selects."""
     taken = taken_device(clora)
-    if taken and "ceilings" not in taken:  # a machine's first run
+    if taken and "ceilings" not in taken:  # first run on this machine
         taken = taken_device(clora, "--measure") or taken
     wanted = ("name", "kind", "platform", "driver", "opencl", "matrix_unit", "ceilings")
     return {key: taken[key] for key in wanted if key in taken}
 
 
 def built_commit(build):
-    """What clora_bench says, where the sources lie in no repository."""
+    """The commit as clora_bench reports it, for sources outside a repository."""
     text = output_of([str(build / "bench/clora_bench"), "--benchmark_filter=^launch/record/",
                       "--benchmark_format=json", "--benchmark_min_time=0.001"])
     try:

@@ -1,5 +1,6 @@
-"""Runs of the clora program itself, whose times are seen from outside: the first training step with
-empty caches, the start to the first token, the demo, and a training step of any size."""
+"""Runs of the clora program itself, with times observed from outside the process: the first
+training step with empty caches, the start to the first token, the demo, and a training step of any
+size."""
 
 import json
 import shutil
@@ -9,11 +10,12 @@ from pathlib import Path
 from report import process
 from report.contenders import own_program
 
-TOKENS = 512  # of a record
+TOKENS = 512  # per record
 
 
 def records_file(setup, tokens=TOKENS):
-    """Records that fill `tokens` tokens each, and are cut there."""
+    """A file of records that are longer than `tokens` tokens, and so are truncated to that
+    length."""
     file = setup.scratch / f"records-{tokens}.jsonl"
     words = "one two three four five six seven eight nine ten ".split()
     if not file.exists():
@@ -38,8 +40,8 @@ def step_events(done):
 
 
 def training_figures(done, batch, tokens=TOKENS):
-    """The first step from the program's start; the others' median; memory as the kernel counts it
-    and as the device's pool does."""
+    """The time from the program's start to the first step; the median of the other steps; memory as
+    reported by the kernel and by the device's pool."""
     steps = step_events(done)
     if not steps or any(event["tokens"] < batch * (tokens - 1) for _, event in steps):
         raise ValueError("the training took no step of the wanted size")
@@ -52,7 +54,7 @@ def training_figures(done, batch, tokens=TOKENS):
 
 
 def empty_caches(setup):
-    """Variables that make a start cold: clora's cache and pocl's are new folders."""
+    """Variables for a cold start: empty cache folders for clora and pocl."""
     folders = {"CLORA_CACHE_DIR": setup.scratch / "cold-clora",
                "POCL_CACHE_DIR": setup.scratch / "cold-pocl"}
     for folder in folders.values():
@@ -75,8 +77,8 @@ def cold_training():
 
 
 def warm_training():
-    """clora train with the caches as they are, 4 x 512: the memory it takes. (Cold, the compiler's
-    would count.)"""
+    """clora train with the existing caches, 4 x 512: its memory. (A cold run would include the
+    memory of the compiler.)"""
     def one(name, precision):
         return own_program(
             name, lambda setup: training_command(setup, setup.model, precision, batch=4, rank=8,
@@ -86,7 +88,7 @@ def warm_training():
 
 
 def start():
-    """clora generate of one token, with the caches as they are: the report fills them first."""
+    """clora generate of one token with warm caches: the report fills them first."""
     def one(name, precision):
         return own_program(
             name, lambda setup: [setup.clora, "generate", "--model", setup.model,
@@ -97,19 +99,19 @@ def start():
 
 
 def demo():
-    """tools/demo on what is built and fetched: once, it takes minutes."""
+    """tools/demo with program and model available; a single round, because it takes minutes."""
     return (own_program("clora auto", lambda setup: [setup.root / "tools/demo", "--fresh"],
                         lambda done: {"demo": {"seconds": done.seconds}}, rounds=1),)
 
 
 def measure_step(setup, model, precision, batch, rank, steps):
-    """Figures of a training of so many steps; raises process.Failed or ValueError."""
+    """The figures of a training run of `steps` steps; raises process.Failed or ValueError."""
     command = training_command(setup, model, precision, batch, rank, steps)
     return training_figures(process.run(command), batch)
 
 
 def model_file(environment):
-    """Where tools/fetch_demo_model puts the demo model."""
+    """The destination of tools/fetch_demo_model for the demo model."""
     cache = environment.get("CLORA_MODEL_CACHE") or str(
         Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clora/models")
     return Path(cache) / "SmolLM2-135M-Instruct.Q4_1.gguf"

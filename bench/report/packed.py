@@ -1,16 +1,16 @@
-"""Programs that tools/pack_programs packed, in a folder of a machine without their packages."""
+"""Programs packed by tools/pack_programs, in a folder of a machine without their packages."""
 
 import os
 from pathlib import Path
 
-# By which an OpenCL loader finds drivers where no package told it of any.
+# The folder in which an OpenCL loader finds drivers by default.
 ICD_FOLDER = Path("/etc/OpenCL/vendors")
 NVIDIA = "libnvidia-opencl.so.1"
 
 
 def use(folder):
-    """Has programs find the libraries that came with them, and the loader NVIDIA's driver where it
-    knows of none. A folder that was built in is left as it is."""
+    """Sets the library path to the packed libraries and, if the loader finds no driver, registers
+    NVIDIA's driver with it. No-op for a build folder."""
     if not (folder / "lib").is_dir():
         return
     paths = [str(folder / "lib"), str(folder), os.environ.get("LD_LIBRARY_PATH", "")]

@@ -1,4 +1,4 @@
-"""What tools/bench_report and tools/gpu_bench differ in."""
+"""The differences between tools/bench_report and tools/gpu_bench."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from report.targets import TARGETS
 
 @dataclass(frozen=True)
 class Plan:
-    name: str            # in the measurement's "plan"; one without it is of the first
-    device: str          # for CLORA_DEVICE, unless the command line names one; empty: as it is
+    name: str            # the measurement's "plan"; a measurement without one is of the first plan
+    device: str          # for CLORA_DEVICE, unless the command line names one; empty: unchanged
     rounds: int
     quick_rounds: int
     groups: Callable     # () -> the Groups
@@ -28,6 +28,6 @@ ALL = (CPU, GPU)
 
 
 def table_names(plan):
-    """Of a document, which of its marked tables are the plan's: those of a GPU begin with gpu_."""
+    """Whether a marked table of a document belongs to the plan: those of a GPU begin with gpu_."""
     return (lambda name: name.startswith("gpu_")) if plan.name == "gpu" else (
         lambda name: not name.startswith("gpu_"))

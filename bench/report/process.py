@@ -1,4 +1,4 @@
-"""Runs one program to its end: what it printed and when, how long it took, and its peak memory."""
+"""Runs one program to its end: its output with times, its duration, and its peak memory."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ MAX_ERRORS = 65536
 
 
 class Failed(Exception):
-    """The program did not end well; the text is one line."""
+    """The program failed; the message is one line."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Done:
     lines: list            # (seconds after the start, line of stdout)
     first_byte_s: float | None
     seconds: float
-    peak_rss_gib: float    # of the largest process, as the kernel counts it
-    errors: str = ""       # the last of its error stream
+    peak_rss_gib: float    # of the largest process, as reported by the kernel
+    errors: str = ""       # the end of stderr
 
     @property
     def text(self):
@@ -44,7 +44,7 @@ def read_lines(stream, start):
 
 
 def last_words(errors):
-    """The last line of the error stream: most programs say there what was wrong."""
+    """The last line of stderr, which describes the failure in most programs."""
     errors.seek(0)
     lines = errors.read().decode(errors="replace").strip().splitlines()
     return lines[-1][:300] if lines else "it said nothing"

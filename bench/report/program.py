@@ -1,5 +1,5 @@
-"""The program of a plan (plans.py): measures, writes what it saw, and makes the documents of it.
-tools/bench_report and tools/gpu_bench tell their options."""
+"""The program of a plan (plans.py): measures, stores the measurement, and renders the documents
+from it. tools/bench_report and tools/gpu_bench document the options."""
 
 import argparse
 import json
@@ -106,7 +106,7 @@ def measure(plan, options, keep):
 
 
 def build(options):
-    """On a GPU's machine: clora and clora_bench, unless they are said to be built."""
+    """Builds clora and clora_bench for a GPU plan, unless --build names a folder."""
     for command in (["cmake", "--preset", "release"],
                     ["cmake", "--build", "--preset", "release", "--target", "clora",
                      "clora_bench"]):
@@ -118,7 +118,7 @@ def build(options):
 
 
 def measure_into_file(plan, options):
-    """(the file, what it holds then)."""
+    """(the file, its contents)."""
     if plan is plans.GPU:
         os.environ["CLORA_DEVICE"] = options.device
         if not options.build:
@@ -180,7 +180,7 @@ def run(plan, options):
 
 
 def main(plan, name, words):
-    """Its exit code, or a message."""
+    """The exit code, or a message."""
     try:
         return run(plan, parse_arguments(plan, words))
     except KeyboardInterrupt:

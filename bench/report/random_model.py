@@ -1,6 +1,6 @@
 """Model folders of random bf16 weights in the shapes of Qwen2.5: config.json and model.safetensors,
-which clora and transformers open. Times do not depend on the values, and nothing is downloaded. By
-Python's own library alone; as fast as the disk.
+which clora and transformers can open. Times do not depend on the values, and nothing is downloaded.
+Uses Python's standard library only; the speed is that of the disk.
 
   python3 -m report.random_model qwen2.5-0.5b FOLDER     (in bench/)
 """
@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-VALUES = 1048573  # weights repeat after so many, a prime: no two rows of a matrix are alike
+VALUES = 1048573  # the period of the weights, a prime: no two rows of a matrix are alike
 DEVIATION = 0.02
 
 
@@ -65,7 +65,7 @@ def layer_tensors(shape, layer):
 
 
 def tensors(shape):
-    """(name, sizes) of every tensor, in the file's order."""
+    """(name, sizes) of every tensor, in file order."""
     yield "model.embed_tokens.weight", (shape.vocabulary, shape.hidden_size)
     for layer in range(shape.layers):
         yield from layer_tensors(shape, layer)
@@ -79,7 +79,7 @@ def elements(sizes):
 
 
 def bf16(value):
-    """The two bytes of a float, cut off."""
+    """The bytes of a float truncated to bf16."""
     return struct.pack("<f", value)[2:]
 
 
@@ -101,7 +101,7 @@ def random_values():
 
 def write_weights(file, shape):
     values = random_values()
-    twice = values + values  # a tensor begins anywhere in the first
+    twice = values + values  # a tensor begins anywhere in the first half
     generator = random.Random(1)
     for name, sizes in tensors(shape):
         left = 2 * elements(sizes)
@@ -125,7 +125,7 @@ def write(folder, shape):
 
 
 def kept(folder, name):
-    """The folder of the model of this name below `folder`, made where it is not there."""
+    """The folder of the model with this name below `folder`, created if absent."""
     own = folder / name
     if not (own / "model.safetensors").exists():
         write(own, SHAPES[name])

@@ -1,15 +1,15 @@
-"""The rounds: every contender of a group runs once a round, one at a time, in a shuffled order.
-What comes of it is the measurement, a dictionary that is written as JSON and that tables, charts
-and verdicts are made from:
+"""The rounds: every contender of a group runs once per round, one at a time, in a shuffled order.
+The result is the measurement, a dictionary that is written as JSON and that tables, charts and
+verdicts are derived from:
 
   format, date, rounds, quick
-  plan       whose it is (plans.py); of tools/bench_report where there is none
-  machine    what it ran on (machine.py)
+  plan       the plan (plans.py); that of tools/bench_report if absent
+  machine    the machine (machine.py)
   peers      {peer: version}
-  groups     {group: {commit, date, rounds}}: what was measured, also where nothing came of it
+  groups     {group: {commit, date, rounds}}: all groups measured, even without results
   runs       [{round, group, contender, seconds, figures: {work: {figure: value}}}]
-  skipped    [{contender, why, install}]: was not there
-  failed     [{group, contender, why}]: was there and did not end well; it is not tried again
+  skipped    [{contender, why, install}]: not available
+  failed     [{group, contender, why}]: failed; not tried again
   growth     see growth.py
   profiles   {work: a table of device times by op}, in measurements of a GPU
 """
@@ -30,7 +30,7 @@ class Session:
         self.rounds = rounds
         self.say = say
         self.random = random.Random(seed)
-        self.out = set()  # (group, contender) that take no part any more
+        self.out = set()  # (group, contender) excluded from further rounds
         self.measurement = {
             "format": FORMAT, "plan": plan, "date": datetime.date.today().isoformat(), "rounds": rounds,
             "quick": setup.quick, "machine": machine.describe(setup.root, setup.build), "peers": {},
@@ -39,7 +39,7 @@ class Session:
             self.note(group.name)
 
     def note(self, group):
-        """That the group is measured in this run."""
+        """Records that the group is measured in this run."""
         whole = self.measurement
         whole["groups"][group] = {"commit": whole["machine"]["commit"], "date": whole["date"],
                                   "rounds": self.rounds}
@@ -75,7 +75,7 @@ class Session:
             found = contender.figures(done)
         except (process.Failed, ValueError, KeyError) as error:
             return self.fail(group, contender, error)
-        if not found:  # it has no such work: products of bf16 on a CPU without a matrix unit
+        if not found:  # no such work: bf16 products on a CPU without a matrix unit
             self.out.add((group.name, contender.name))
             return self.skip(contender, f"it has none of the works of {group.name}")
         self.measurement["peers"].update(who.peer_versions(done))
@@ -95,7 +95,7 @@ class Session:
             keep(self.measurement)
 
     def run(self, keep):
-        """All rounds; keep(measurement) is called after each group, so that an end loses little."""
+        """Runs all rounds; calls keep(measurement) after each group, so an abort loses little."""
         self.leave_out_the_absent()
         self.warm_caches()
         for number in range(1, self.rounds + 1):
@@ -103,7 +103,7 @@ class Session:
         return self.measurement
 
     def warm_caches(self):
-        """What a start with warm caches finds: one that nobody times fills them."""
+        """Fills the caches with an untimed run for the warm start."""
         for group in self.groups:
             if group.name == "start":
                 for contender in group.contenders:
@@ -114,4 +114,4 @@ class Session:
         try:
             process.run(contender.command(self.setup), contender.environment())
         except process.Failed:
-            pass  # the first round tells
+            pass  # the first round reports it

@@ -1,5 +1,5 @@
-"""Makes a GGUF file of a model's first blocks of another one, to see how time grows with layers.
-The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, version 3."""
+"""Creates a GGUF file with the first blocks of another model, to measure the growth of time with
+layers. Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, version 3."""
 
 import re
 import struct
@@ -76,7 +76,7 @@ def kept(name, blocks):
 
 
 def first_blocks(data, blocks):
-    """The bytes of a file with the first blocks of the one given."""
+    """The bytes of a file with the first blocks of the given one."""
     pairs, key_count, keys, tensors, end = read_header(data)
     alignment = alignment_of(pairs, keys)
     start = aligned(end, alignment)

@@ -1,7 +1,7 @@
-"""Tables in Markdown from a measurement, and putting them between the markers of a document:
+"""Markdown tables from a measurement, and their insertion between the markers of a document:
 
   <!-- table: NAME -->
-  what stands here is replaced
+  this text is replaced
   <!-- end -->
 """
 
@@ -18,7 +18,7 @@ UNITS = {"us": "us", "tokens_per_s": "tokens/s", "peak_rss_gib": "GiB resident",
          "first_token_s": "s to the first token", "seconds": "s", "step_s": "s a step",
          "added_percent": "% added", "of_composed": "of unfused", "of_base": "of the product",
          "scratch_mib": "MiB of scratch", "percent_of_ceiling": "% of roofline"}
-# The figures of a group's table; the first decides which peer is best.
+# The figures of a group's table; the first one determines the best peer.
 GROUP_FIGURES = {"training": ("tokens_per_s", "peak_rss_gib", "first_step_s"),
                  "training_small": ("tokens_per_s", "peak_rss_gib"),
                  "generation": ("tokens_per_s",), "cold": ("first_step_s", "peak_rss_gib"),
@@ -27,11 +27,11 @@ GROUP_FIGURES = {"training": ("tokens_per_s", "peak_rss_gib", "first_step_s"),
                  "adapter": ("added_percent", "of_composed")}
 GROUPS = ("products", "lora", "adapter", "rows", "lora_step", "training", "training_small",
           "generation", "cold", "memory", "start", "demo")
-MANY_WORKS = 4  # more have a line each, and of the peers only the best
+MANY_WORKS = 4  # above this, one line per work, with only the best peer
 
 
 def number(value):
-    """Three digits, four of large numbers: 0.052, 1.50, 211, 1045."""
+    """Three digits, four for large numbers: 0.052, 1.50, 211, 1045."""
     digits = next((digits for least, digits in ((99.95, 0), (9.995, 1), (0.9995, 2))
                    if abs(value) >= least), 3)
     return f"{value:.{digits}f}"
@@ -114,7 +114,7 @@ def best_table(found, figure):
 
 
 def compared(found):
-    """Without the works that are not compared with anyone."""
+    """The works that are compared with peers."""
     return {work: own for work, own in found.items() if not work.endswith("/cold")}
 
 
@@ -148,7 +148,7 @@ def growth_table(measurement):
 
 
 def commit_words(measurement):
-    """clora abc; or, where groups were measured at different times, which at which."""
+    """clora abc; if groups were measured at different commits, the commit of each."""
     by_time = {}
     for group, noted in measurement["groups"].items():
         by_time.setdefault((noted["commit"], noted["date"]), []).append(group)
@@ -179,15 +179,15 @@ def machine_words(measurement):
 
 
 def all_tables(measurement):
-    """{name: Markdown} of every table that a document may ask for."""
+    """{name: Markdown} of every table that a document may use."""
     return {"machine": machine_words(measurement), "targets": targets_table(measurement),
             "growth": growth_table(measurement),
             **{group: group_table(measurement, group) for group in GROUPS}}
 
 
 def splice(document, tables, is_ours=lambda name: True):
-    """The document with its marked tables replaced, where is_ours(name). Raises KeyError for a name
-    of these that is not known."""
+    """The document with its marked tables replaced if is_ours(name). Raises KeyError for an unknown
+    name among them."""
     if document.count("<!-- table:") != len(MARKED.findall(document)):
         raise ValueError("a <!-- table: NAME --> has no <!-- end --> after it")
 

@@ -1,18 +1,18 @@
-"""What is asked of clora, as data: each target is a line of the table that the report prints.
+"""The targets of clora, as data: each target is a line of the report's table.
 
-A target against peers compares our median with the best peer's median of the same work; its must
-and goal are ratios, 1.3 being 1.3 times as fast (or as small). An absolute target has no peers, and
-its must and goal are in the figure's own unit. Of several works the worst decides; with
-together=True their times are added up first.
+A target against peers compares clora's median with the best peer's median of the same work; its
+must and goal are ratios, 1.3 being 1.3 times as fast (or as small). An absolute target has no
+peers, and its must and goal are in the unit of the figure. Among several works the worst decides;
+with together=True their times are summed first.
 """
 
 import re
 from dataclasses import dataclass
 
-# The sizes, M x N x K of y [M, N] = x [M, K] W^T, that peers' scripts and clora_bench both know.
+# The sizes M x N x K of y [M, N] = x [M, K] W^T that both the peers' scripts and clora_bench have.
 LAYER_PRODUCTS = ("gemm/2048x576x576", "gemm/2048x192x576", "gemm/2048x1536x576",
                   "gemm/2048x576x1536")
-# How often a layer has each of them: q and o; k and v; gate and up; down.
+# The number of each product in a layer: q and o; k and v; gate and up; down.
 LAYER_COUNTS = dict(zip(LAYER_PRODUCTS, (2, 2, 2, 1)))
 MIDDLE_PRODUCTS = ("gemm/256x576x576", "gemm/256x1536x576")
 SMALL_PRODUCTS = ("gemm/64x512x512", "gemm/64x1024x1024", "gemm/64x2048x2048")
@@ -23,7 +23,7 @@ NORMS = ("softmax", "layer_norm", "rms_norm")
 LARGE_ROWS = tuple(f"{op}/1024x1024" for op in NORMS)
 SMALL_ROWS = tuple(f"{op}/64x1024" for op in NORMS)
 LORA_STEP = ("lora_linear_step/32x512x512/r8",)
-# The adapter's share is looked at where there is a bare product of the same shape beside it.
+# The cost of the adapter needs a plain product of the same shape.
 ADAPTER_WIDE = ("adapter/64x2048x2048/r8", "adapter/2048x1536x576/r16")
 ADAPTER_ALL = ("adapter/64x512x512/r8", "adapter/64x1024x1024/r8") + ADAPTER_WIDE
 
@@ -33,12 +33,12 @@ class Target:
     title: str
     works: tuple
     figure: str = "us"
-    precision: str = "f32"   # of ours; f32 is compared with f32 alone, auto with whatever is best
+    precision: str = "f32"   # of clora; f32 is compared with f32 only, auto with the best
     peers: str | None = ".*"  # a pattern of contenders; None: an absolute target
     must: float | None = None
     goal: float | None = None
     together: bool = False
-    must_with: tuple = ()    # (CPU flag, must) where that flag asks for another must
+    must_with: tuple = ()    # (CPU flag, must) if that flag implies another must
 
     def ours(self):
         return "clora" if self.precision == "f32" else "clora auto"

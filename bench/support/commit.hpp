@@ -1,5 +1,5 @@
-// The commit that this program was built from, "-dirty" after it where files had changed, or
-// "unknown" without git. Its source is written at build time (cmake/write_commit.cmake).
+// The commit that this program was built from, followed by "-dirty" if files had changed, or
+// "unknown" without git. Its source file is generated at build time (cmake/write_commit.cmake).
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// Where the demo model, SmolLM2-135M-Instruct, lies: CLORA_BENCH_MODEL, else where
-// tools/fetch_demo_model puts it.
+// The path of the demo model, SmolLM2-135M-Instruct: $CLORA_BENCH_MODEL, else the destination of
+// tools/fetch_demo_model.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 namespace clora::bench {
 
 std::filesystem::path demo_model_path();
-// The same. Errors: io, with what to do, where it is not there.
+// The same path. Errors: io, with advice, if the file does not exist.
 std::filesystem::path require_demo_model();
 
 }  // namespace clora::bench

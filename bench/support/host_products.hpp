@@ -1,6 +1,6 @@
-// y [M, N] = x [M, K] w [N, K]^T by libraries on the host, each on all the cores that it takes.
-// Plain pointers: the files that define them are compiled for this very CPU and share no code with
-// others.
+// y [M, N] = x [M, K] w [N, K]^T by host libraries, each on as many cores as it chooses. The
+// interface uses plain pointers, because the files that define these functions are compiled for the
+// build machine's CPU and share no code with others.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ using HostProduct = void (*)(const HostProductSizes& sizes, float* y, const floa
                              const float* w);
 
 void eigen_product(const HostProductSizes& sizes, float* y, const float* x, const float* w);
-// Where CLORA_BENCH_ONEDNN is defined.
+// Only if CLORA_BENCH_ONEDNN is defined.
 void onednn_product(const HostProductSizes& sizes, float* y, const float* x, const float* w);
 
 }  // namespace clora::bench

@@ -1,5 +1,5 @@
-// clora_bench: Google Benchmark with clora's benches (docs/benchmarks.md). Its flags are Google
-// Benchmark's; a bench takes at least 0.15 s a repetition where none of them says otherwise.
+// clora_bench: Google Benchmark with clora's benches (docs/benchmarks.md). It accepts the flags of
+// Google Benchmark. The default minimum time is 0.15 s per repetition.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

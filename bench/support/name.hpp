@@ -1,4 +1,4 @@
-// The name of a bench: op/form/type/shape[/rN][/word]..., as docs/benchmarks.md tells.
+// The name of a bench: op/form/type/shape[/rN][/word]..., see docs/benchmarks.md.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace clora::bench {
 
 struct Name {
   std::string op;              // "gemm", "gemm_backward"
-  std::string form = "fused";  // fused, composed (the same of unfused ops), library
-  std::string type = "f32";    // of storage: of the weights where there are any
+  std::string form = "fused";  // fused, composed (unfused ops), library
+  std::string type = "f32";    // storage type: of the weights if there are any
   Shape shape;
-  std::int64_t rank = 0;                // 0: there is none
-  std::vector<std::string> words = {};  // what else tells rows apart: warm, bf16, clblast
+  std::int64_t rank = 0;                // 0: no adapter
+  std::vector<std::string> words = {};  // other attributes: warm, bf16, clblast
 
   Name with(std::string word) const;
   std::string text() const;

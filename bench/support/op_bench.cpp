@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxSets = 1024;
 constexpr std::size_t kMaxTurns = 256;
-constexpr double kShortestWait = 2e-3;  // seconds between two waits; waking threads takes 20-40 us
+constexpr double kShortestWait = 2e-3;  // seconds between waits; waking threads takes 20-40 us
 constexpr double kBf16Tolerance = 2e-2;
 
 // So many bytes that going round them finds nothing in a cache.

@@ -13,10 +13,10 @@
 //     add({.op = "softmax", .shape = {64, 1024}}, softmax, Shape{64, 1024});
 //   });
 //
-// One replay runs the op on many sets of buffers by turns, together larger than the caches, so that
-// every set comes from memory; a bench whose name holds the word "warm" has one set. What is timed
-// is replays: submit, and wait once; as many of them between two waits as make waking the device's
-// threads a hundredth of it.
+// One replay runs the op on many sets of buffers in turn, together larger than the caches, so every
+// set is read from memory. A bench whose name contains the word "warm" has one set. The timed unit
+// is a number of replays followed by one wait; the number is chosen so that waking the device's
+// threads accounts for about a hundredth of the time.
 #pragma once
 
 #include <functional>
@@ -34,7 +34,7 @@ namespace clora::bench {
 
 class OpBench;
 
-// The tensors of one of the sets that take turns, and the Batch that its op goes into.
+// The tensors of one buffer set, and the Batch that its op is recorded into.
 class BufferSet {
  public:
   Batch& batch() noexcept { return batch_; }
@@ -42,18 +42,18 @@ class BufferSet {
   Tensor input(const Operand& operand) { return input(operand.shape, operand.floats); }
   Tensor input(const Shape& shape, std::span<const float> values);
   Tensor input(const Shape& shape, std::span<const std::int32_t> values);
-  // A frozen matrix, laid out as serves the Context best.
+  // A frozen matrix in the layout that the Context prefers.
   Tensor weights(const test::WeightMatrix& matrix);
-  // Where a result goes: NaN, so that what is not written shows.
+  // An output filled with NaN, so unwritten elements are detected.
   Tensor output(const Shape& shape);
-  // Where a result is added.
+  // An output to accumulate into.
   Tensor zeros(const Shape& shape);
-  // Any other tensor of this set, made on bench.context().
+  // Adds any other tensor to this set, created on bench.context().
   Tensor keep(const Tensor& tensor);
 
-  // The result is checked before anything is timed. Only the first set's functions are called.
+  // Checks the result before timing. Only the functions given for the first set are called.
   void expect(const Tensor& result, std::function<std::vector<double>()> want);
-  // error(): what is wrong with the results, to be compared with the tolerance.
+  // error() returns the error of the results, which is compared with the tolerance.
   void expect_error(std::function<double()> error);
 
  private:
@@ -73,25 +73,25 @@ class OpBench : public Prepared {
 
   Context& context() const { return bench::context(arithmetic_); }
 
-  Cost cost;  // of one op
-  // The largest error relative to the largest value; two hundredths where operands are rounded to
-  // bf16.
+  Cost cost;  // per op
+  // The largest error relative to the largest value; 0.02 if operands are cast to bf16.
   double tolerance = 1e-5;
-  // How often the body records the op on a set's buffers: more than once where the op is so short
-  // that submitting a batch of one would be what is timed ("queued" in the name), or where it
-  // shares something with the same op of a model's other layers.
+  // How many times the body records the op on a set's buffers. More than one if the op is so short
+  // that the submission would dominate the time ("queued" in the name), or if it shares work with
+  // the same op of a model's other layers.
   std::size_t repeats = 1;
   static constexpr std::size_t kQueued = 32;
 
-  // body(set) records the op on the set's buffers; it is called for each set before this returns.
+  // body(set) records the op on the set's buffers. It is called once for each set before record()
+  // returns, and an additional time for the check.
   void record(const std::function<void(BufferSet&)>& body);
-  // For work on the host: work() does the op `ops` times, `error` is that of a first result.
+  // For host work: work() runs the op `ops` times; `error` is that of a previous result.
   void on_host(std::function<void()> work, double error, std::size_t ops = 1);
 
-  // Counters of one op: best_us, median_us; scratch_mib, of a replay's temporaries; by the best
-  // replay (other programs only ever make one slower) gflops, gbps and percent_of_ceiling; by
-  // processor time of this process, which other programs on a shared CPU hardly change, core_gflops
-  // and core_gbps.
+  // Reports the counters of one op: best_us and median_us; scratch_mib, the temporaries of a
+  // replay; gflops, gbps and percent_of_ceiling from the best replay, because other programs only
+  // ever slow a replay down; core_gflops and core_gbps from the processor time of this process,
+  // which is hardly affected by other programs on a shared CPU.
   void time(benchmark::State& state) override;
 
  private:
@@ -107,9 +107,9 @@ class OpBench : public Prepared {
   bool warm_;
   std::vector<std::function<double()>> checks_;
   std::optional<Batch> batch_;
-  std::function<void()> work_;  // instead of batch_
-  std::size_t ops_ = 1;         // in a replay
-  std::size_t turns_ = 1;       // replays between two waits
+  std::function<void()> work_;  // replaces batch_ for host work
+  std::size_t ops_ = 1;         // per replay
+  std::size_t turns_ = 1;       // replays between waits
   std::size_t first_set_bytes_ = 0;
   std::string failure_;
 };
@@ -121,7 +121,7 @@ template <class Function, class... Arguments>
 void add(const Name& name, Function prepare, Arguments... arguments) {
   add_op(name, Arithmetic::f32, [=](OpBench& bench) { prepare(bench, arguments...); });
 }
-// And, where the device has it, one whose products round their operands to bf16: NAME/bf16.
+// Also registers NAME/bf16, whose products cast their operands to bf16, if the device supports it.
 template <class Function, class... Arguments>
 void add_both(const Name& name, Function prepare, Arguments... arguments) {
   add(name, prepare, arguments...);
@@ -129,8 +129,8 @@ void add_both(const Name& name, Function prepare, Arguments... arguments) {
   add_op(name.with("bf16"), Arithmetic::bf16,
          [=](OpBench& bench) { prepare(bench, arguments...); });
 }
-// And one whose buffers may stay in the caches, for work so small that it finds them there, or
-// that is compared with programs which do: NAME/warm.
+// Also registers NAME/warm, whose buffers may stay in the caches: for ops that are this small in
+// practice, and for comparison with programs that use one set of buffers.
 template <class Function, class... Arguments>
 void add_cold_and_warm(const Name& name, Function prepare, Arguments... arguments) {
   add(name, prepare, arguments...);

@@ -24,7 +24,7 @@ Slot& slot() {
 void run(benchmark::State& state, const std::string& name, const Prepare& prepare) {
   try {
     if (slot().name != name || slot().bench == nullptr) {
-      drop_prepared();  // before the next one takes memory
+      drop_prepared();  // frees memory for the next one
       slot() = {name, prepare()};
     }
     slot().bench->time(state);

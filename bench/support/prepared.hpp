@@ -1,6 +1,6 @@
-// Registering benches. What a bench needs before it can be timed (buffers, a recording, a loaded
-// model, the check of its result) is made once, although Google Benchmark calls it several times to
-// find how often to repeat it; it goes when another bench's turn comes.
+// Registration of benches. Google Benchmark calls a bench several times to choose the number of
+// repetitions, but its preparation (buffers, a recording, a loaded model, the check of its result)
+// is done once and released when another bench runs.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -15,19 +15,19 @@ namespace clora::bench {
 class Prepared {
  public:
   virtual ~Prepared() = default;
-  // Times by hand (State::SetIterationTime), or skips with a message.
+  // Measures with manual time (State::SetIterationTime), or skips with a message.
   virtual void time(benchmark::State& state) = 0;
 };
 using Prepare = std::function<std::unique_ptr<Prepared>()>;
 
-// What registers a file's benches, called once the device may be asked. True, so that a constant
-// of the file can call it before main().
+// Registers a function that adds the benches of a file; it is called once the device may be
+// queried. Returns true, so a constant of the file can call it before main().
 bool add_family(void (*add_benches)());
-// For main().
+// Called by main().
 void register_families();
 void drop_prepared();
 
-// A clora::Error in preparing or timing is a failure of this bench alone.
+// A clora::Error in preparing or timing fails this bench only.
 void add_prepared(const std::string& name, Prepare prepare);
 
 }  // namespace clora::bench

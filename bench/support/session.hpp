@@ -1,4 +1,4 @@
-// What all benches of a run share: a Context for each arithmetic, and the device's peaks.
+// State shared by all benches of a run: a Context for each arithmetic, and the device's peaks.
 #pragma once
 
 #include "bench/support/arithmetic.hpp"
@@ -7,24 +7,26 @@
 
 namespace clora::bench {
 
-// The environment's configuration with this arithmetic, whatever variant the environment names.
+// The configuration of the environment with this arithmetic, whatever variant the environment
+// names.
 ContextConfig config_for(Arithmetic arithmetic);
-// Whether the environment's device and variant have it; f32 always.
+// Whether the environment's device and variant support it; always true for f32.
 bool has(Arithmetic arithmetic);
 
-// Made at first use, kept until release_session().
+// Created at first use, destroyed by release_session().
 Context& context(Arithmetic arithmetic = Arithmetic::f32);
-// One that waits after every command.
+// A Context that waits after every command.
 Context& patient_context();
 
-// Frees the Contexts, which build programs for the cache when they go: to be called in main(),
-// while the driver is whole.
+// Destroys the Contexts, whose destructors build programs for the cache. Must be called in main(),
+// while the driver is still loaded.
 void release_session();
 
-// Measures the peaks, unless they are known better from earlier: other programs only ever make
-// them lower. To be called once, before any bench; without it they are unknown.
+// Measures the peaks and takes the best of these and the stored ones, because other programs only
+// ever lower a measurement. Must be called once, before any bench; without it the peaks are
+// unknown.
 void measure_peaks();
-// Those that work of this arithmetic can reach: without the matrix unit for f32.
+// The peaks that work of this arithmetic can reach: without the matrix unit for f32.
 RooflinePeaks peaks_for(Arithmetic arithmetic);
 
 // Device, driver, CPU, commit, variants and peaks for Google Benchmark's context.

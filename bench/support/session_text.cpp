@@ -1,4 +1,4 @@
-// What the JSON's context tells of the machine and the program.
+// The description of the machine and the program in the JSON's context.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 namespace clora::bench {
 namespace {
 
-// The value of the first such line of /proc/cpuinfo; empty on systems that have none.
+// The value of the first line of /proc/cpuinfo with this key; empty on systems without that file.
 std::string cpu_fact(std::string_view key) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

@@ -19,7 +19,8 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-// Another order in each round: what runs before leaves the device's threads awake or asleep.
+// The order changes in each round, because the preceding variant leaves the device's threads awake
+// or asleep.
 TurnsTable::Run TurnsTable::take_turns() {
   const std::vector<Way> ways = make_();
   first_ = ways.front().name;

@@ -1,5 +1,5 @@
-// Tables of ways to do the same work that take turns in one run, so that a slow minute of the
-// machine hits all of them.
+// Tables of alternative implementations of the same work, which alternate in one run, so a
+// disturbance of the machine affects all of them.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -11,26 +11,25 @@
 
 namespace clora::bench {
 
-// run() does the work and waits for the device; right() tells whether the result is what it should
-// be.
+// run() does the work and waits for the device; right() returns whether the result is correct.
 struct Way {
   std::string name;
   std::function<void()> run;
   std::function<bool()> right;
 };
 
-// A table whose ways are named by the benches that report them.
+// A table of ways; each is reported by the bench of its name.
 class TurnsTable {
  public:
   using Make = std::function<std::vector<Way>()>;
-  // make() is called for each run; what it returns holds all that the ways need. per_run: the parts
-  // of a run, 256 launches.
+  // make() is called for each run; its result owns everything that the ways need. per_run: the
+  // number of parts in a run, 256 for 256 launches.
   TurnsTable(int rounds, double per_run, Make make)
       : rounds_(rounds), per_run_(per_run), make_(std::move(make)) {}
 
-  // Registers the bench that reports the way of this name. Its n-th repetition tells of the n-th
-  // run of the whole table: the median round. Counters: median_us and best_us of a part; ratio, to
-  // the median of the table's first way.
+  // Registers the bench that reports the way of this name. Its n-th repetition reports the n-th run
+  // of the entire table, by the median round. Counters: median_us and best_us per part; ratio,
+  // relative to the median of the table's first way.
   void add(const std::string& name);
 
  private:

@@ -1,4 +1,4 @@
-// Numbers for benches, the same for a seed on every machine.
+// Numbers for benches, reproducible on every machine for a given seed.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline std::vector<double> to_double(std::span<const float> values) {
   return {values.begin(), values.end()};
 }
 
-// Uniform values in [-scale, scale) on the host: as floats for the device, as doubles for the
+// Uniform values in [-scale, scale) on the host, as floats for the device and as doubles for the
 // reference.
 struct Operand {
   Shape shape;
@@ -36,7 +36,7 @@ struct Operand {
   }
 };
 
-// The largest |got - want| relative to the largest |want|; infinite where one is not a number.
+// The largest |got - want| relative to the largest |want|; infinite if a value is NaN.
 double largest_error(std::span<const float> got, std::span<const double> want);
 
 }  // namespace clora::bench

@@ -1,9 +1,9 @@
-// embed_server: a small inference server that embeds clora, with OpenAI's fields. engine.hpp is
-// what it does with clora, openai.hpp the fields, options.hpp the command line; this is HTTP around
-// them, with the guard rails of serving/.
+// embed_server: a small inference server that embeds clora and implements OpenAI's fields.
+// engine.hpp holds the calls of clora, openai.hpp the fields, options.hpp the command line; this
+// file adds HTTP with the limits of serving/.
 //   POST /v1/completions, POST /v1/chat/completions, GET /v1/models, GET /health
-// "model" in a request is an adapter's NAME, or "base". Replies are made one at a time. A client
-// that leaves ends its reply. Ctrl-C ends the reply in hand and the server.
+// "model" in a request is an adapter's NAME, or "base". Replies are generated one at a time. A
+// client that disconnects ends its reply. Ctrl-C ends the current reply and the server.
 #include <csignal>
 #include <cstdio>
 #include <future>
@@ -28,7 +28,7 @@ struct Service {
 
 std::string event_of(const std::string& data) { return "data: " + data + "\n\n"; }
 
-// The events of a reply, each as it is made.
+// Streams the events of a reply as they are generated.
 void generate(Engine& engine, const Request& r, const std::function<bool(std::string)>& push) {
   const auto made = engine.generate(r.model, r.tokens, r.config, r.stops, [&](const auto& text) {
     const std::string event =
@@ -103,7 +103,7 @@ void add_routes(clora::HttpServer& server, const Service& service) {
   });
 }
 
-// Serves until SIGINT or SIGTERM, which it also sends itself where the socket fails.
+// Serves until SIGINT or SIGTERM, which the function also raises if the socket fails.
 void listen(clora::HttpServer& server, int port, const sigset_t& signals) {
   const int bound = server.bind(port);
   const auto listener = std::async(std::launch::async, [&] {

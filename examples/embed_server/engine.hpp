@@ -1,7 +1,7 @@
-// Engine: what a server does with clora. One model, several adapters by name, replies in text.
+// Engine: the server's use of clora: one model, several adapters by name, replies as text.
 //
-// Threads: generate() may be called from any: a Context is used by one thread at a time, so a mutex
-// stands in front of it. add() comes before all else; the rest is only read from then on.
+// Threads: generate() may be called from any thread. A Context is used by one thread at a time, so
+// a mutex protects it. add() must be called before all else; afterwards the adapters are read-only.
 #pragma once
 
 #include <atomic>
@@ -24,9 +24,9 @@ struct Served {
 };
 
 struct Engine {
-  static constexpr std::int64_t kMaxPositions = 2048;  // of prompt and reply together
+  static constexpr std::int64_t kMaxPositions = 2048;  // prompt and reply together
 
-  // The model without an adapter is "base".
+  // The model without an adapter is named "base".
   explicit Engine(const char* model_path)
       : tokenizer(clora::load_tokenizer(model_path)),
         context(clora::config_from_environment()),
@@ -39,8 +39,8 @@ struct Engine {
     serve(name, clora::load_adapter(context, adapter_folder, sites));
   }
 
-  // on_text gets each piece of the reply, empty ones too; false from it ends the reply, as well
-  // while it waits for the device.
+  // on_text receives each piece of the reply, including empty ones. It returns false to end the
+  // reply, also while generate() waits for the device.
   clora::Generation generate(const std::string& name, std::span<const std::int32_t> prompt,
                              clora::GenerationConfig config, const std::vector<std::string>& stops,
                              const std::function<bool(const std::string&)>& on_text) {
@@ -50,10 +50,10 @@ struct Engine {
     while (!lock.try_lock_for(std::chrono::milliseconds(50))) {
       if (!on_text("")) return made;
     }
-    clora::StreamDecoder decoder(tokenizer);  // tokens are parts of characters
+    clora::StreamDecoder decoder(tokenizer);  // a token may be a part of a character
     clora::StopFilter filter(stops);
     config.end_ids = tokenizer.end_of_generation();
-    config.on_prompt = [&](std::int64_t) { return on_text(""); };  // a long prompt can be left, too
+    config.on_prompt = [&](std::int64_t) { return on_text(""); };  // cancels a long prompt
     made = served.at(name).generator->generate(prompt, config, [&](int id) {
       return on_text(filter.push(decoder.push(id))) && !filter.stopped();
     });
@@ -65,16 +65,16 @@ struct Engine {
   }
 
   std::int64_t max_positions() const {
-    const std::int64_t known = model.config().max_positions;  // 0: the model does not say
+    const std::int64_t known = model.config().max_positions;  // 0: the model does not state it
     return known > 0 ? std::min(known, kMaxPositions) : kMaxPositions;
   }
 
-  std::mutex reading;  // requests are read one at a time: a parsed one is many times its bytes
+  std::mutex reading;  // one request is parsed at a time: parsing takes many times its bytes
   clora::Tokenizer tokenizer;
   clora::Context context;
   clora::LanguageModel model;
   std::map<std::string, Served> served;
-  std::atomic<std::size_t> memory_bytes = 0;  // in use when the last reply ended
+  std::atomic<std::size_t> memory_bytes = 0;  // at the end of the last reply
   std::atomic<std::size_t> tokens = 0;        // generated so far
 
  private:

@@ -1,5 +1,5 @@
-// OpenAI's completions and chat completions for an Engine: a request as tokens, a reply as JSON.
-// serving/completion_request.hpp reads and checks the fields.
+// OpenAI's completions and chat completions for an Engine: converts a request to tokens and a reply
+// to JSON. serving/completion_request.hpp reads and validates the fields.
 #pragma once
 
 #include <ctime>
@@ -23,7 +23,7 @@ inline std::vector<std::int32_t> tokens_of(const Engine& engine,
       .ids;
 }
 
-// Errors: clora::Error, and of it RequestError, which names the field.
+// Errors: clora::Error; its subclass RequestError names the field.
 inline Request read(Engine& engine, const std::string& body, clora::CompletionKind kind) {
   const std::lock_guard lock(engine.reading);
   Request r{clora::parse_completion_request(body, kind)};
@@ -45,7 +45,7 @@ inline Request read(Engine& engine, const std::string& body, clora::CompletionKi
   return r;
 }
 
-// A whole reply, or one piece of a stream; reason is null but at the end.
+// A complete reply, or one piece of a stream; reason is null except at the end.
 inline json reply_of(const Request& r, const std::string& text, const json& reason) {
   const char* object = "text_completion";
   json choice{{"index", 0}, {"finish_reason", reason}, {"text", text}};

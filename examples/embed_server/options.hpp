@@ -16,10 +16,10 @@ inline constexpr const char* kUsage =
 
 struct Options {
   std::string model = {};
-  int port = 0;                                                    // 0: any that is free
+  int port = 0;                                                    // 0: any free port
   std::vector<std::pair<std::string, std::string>> adapters = {};  // name, folder
   clora::HttpLimits limits = {};
-  std::size_t waiting_bytes = std::size_t{1} << 20U;  // of a stream whose client reads slowly
+  std::size_t waiting_bytes = std::size_t{1} << 20U;  // buffered for a slow client
 };
 
 inline std::int64_t read_number(std::string_view name, std::string_view text, std::int64_t low,

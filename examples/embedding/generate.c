@@ -1,4 +1,4 @@
-/* generate MODEL PROMPT [ADAPTER_FOLDER]: how a C program embeds clora (docs/embedding.md). */
+/* generate MODEL PROMPT [ADAPTER_FOLDER]: embeds clora in a C program (docs/embedding.md). */
 #include <clora.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ struct state {
 
 static int32_t on_token(void* user, int32_t id) {
   const char* text = NULL;
-  if (clora_decoder_push(user, id, &text) != CLORA_OK) return 1; /* anything but 0 ends the reply */
+  if (clora_decoder_push(user, id, &text) != CLORA_OK) return 1; /* non-zero ends the reply */
   fputs(text, stdout);
   return 0;
 }
@@ -35,7 +35,7 @@ static clora_status generate(struct state* s, const char* prompt) {
   if (status != CLORA_OK) return status;
   status = clora_generate(s->session, ids, count, &options, NULL, 0, NULL);
   if (status != CLORA_OK) return status;
-  status = clora_decoder_finish(s->decoder, &rest); /* bytes that never became a character */
+  status = clora_decoder_finish(s->decoder, &rest); /* bytes of an incomplete character */
   if (status == CLORA_OK) puts(rest);
   return status;
 }
@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
   if (status != CLORA_OK) {
     fprintf(stderr, "%s: %s\n", clora_status_text(status), clora_last_error());
   }
-  clora_context_release(s.context); /* in any order: each object keeps what it was made of */
+  clora_context_release(s.context); /* in any order: each object retains what it was created from */
   clora_model_release(s.model);
   clora_adapter_release(s.adapter);
   clora_session_release(s.session);

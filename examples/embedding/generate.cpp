@@ -1,4 +1,4 @@
-// generate MODEL PROMPT [ADAPTER_FOLDER]: how a C++ program embeds clora (docs/embedding.md).
+// generate MODEL PROMPT [ADAPTER_FOLDER]: embeds clora in a C++ program (docs/embedding.md).
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -13,8 +13,8 @@ namespace {
 clora::ContextConfig configuration() {
   clora::ContextConfig config;
   config.device = "";               // the first GPU, else the first device; or "cpu", "gpu", a name
-  config.memory_limit_share = 0.5;  // of the device: the rest is for others
-  config.cache_folder = clora::default_cache_folder();  // built programs; empty: none are kept
+  config.memory_limit_share = 0.5;  // of the device; the rest is for others
+  config.cache_folder = clora::default_cache_folder();  // for built programs; empty: no cache
   config.hooks.log = [](clora::LogLevel level, std::string_view message) {
     if (level < clora::LogLevel::warning) return;
     std::fprintf(stderr, "%.*s\n", static_cast<int>(message.size()), message.data());
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   try {
     generate(argv[1], argv[2], argc > 3 ? argv[3] : nullptr);
     return 0;
-  } catch (const clora::Error& error) {  // code() and opencl_status() are for programs
+  } catch (const clora::Error& error) {  // has code() and opencl_status() for programs
     std::fprintf(stderr, "%s\n", error.what());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "unexpected: %s\n", error.what());

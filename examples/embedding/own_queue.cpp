@@ -1,6 +1,6 @@
-// own_queue MODEL: clora on a queue of this program's own. Its command fills the memory with -1,
-// clora's forward writes logits over the first rows after it, its read follows; nothing waits in
-// between (docs/embedding.md).
+// own_queue MODEL: runs clora on a command queue of this program. A command of this program fills
+// the memory with -1, then clora's forward pass writes logits over the first rows, then a read of
+// this program follows; nothing waits in between (docs/embedding.md).
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 
@@ -14,7 +14,7 @@
 namespace {
 
 std::vector<float> logits_on(const clora::AdoptedQueue& mine, const char* path) {
-  clora::Context context(mine);  // retains context and queue, and releases them when it goes
+  clora::Context context(mine);  // retains context and queue, releases them when destroyed
   clora::LanguageModel model(context, clora::WeightFiles::open(path));
   clora::ForwardPass forward(model, /*adapter=*/nullptr);
   const std::array<std::int32_t, 3> ids{1, 2, 3};
@@ -35,7 +35,7 @@ std::vector<float> logits_on(const clora::AdoptedQueue& mine, const char* path) 
 
 clora::AdoptedQueue open_queue() {
   clora::AdoptedQueue mine;
-  mine.device = clora::select_device("").id;  // or any device that the program has already
+  mine.device = clora::select_device("").id;  // or any device that the program already has
   mine.context = clCreateContext(nullptr, 1, &mine.device, nullptr, nullptr, nullptr);
   mine.queue = clCreateCommandQueueWithProperties(mine.context, mine.device, nullptr, nullptr);
   return mine;

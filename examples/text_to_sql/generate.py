@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes the text-to-SQL data: train.jsonl, valid.jsonl and test.jsonl, the same bytes each run.
 
-A record is {"prompt": schema and question, "completion": the SQL}. Whole tables are held out: no
+A record is {"prompt": schema and question, "completion": the SQL}. Entire tables are held out: no
 table of the validation or test questions occurs in training (tables.py lists them). Before writing,
-every query is prepared by SQLite against the schema that its prompt shows, and no prompt and no
-(tables, columns, form) of a held-out record may occur in training.
+every query is prepared by SQLite against the schema in its prompt, and no prompt and no (tables,
+columns, form) of a held-out record may occur in training.
 """
 
 import argparse
@@ -19,23 +19,23 @@ from random import Random
 from questions import JOIN_FORMS, SINGLE_FORMS, Draft
 from tables import TEST, TRAIN, VALID, Numbers, Table
 
-# The forms are dealt from shuffled decks: records 1-20, 21-40, ... of a file each hold this mix.
+# Forms are dealt from shuffled decks: records 1-20, 21-40, ... of a file each have this mix.
 DECK = ("filter_equal", "filter_compare", "filter_between", "filter_like", "filter_and",
         "filter_or", "count", "count_distinct", "aggregate", "top", "top", "sort", "group",
         "group", "having", "having", "join_pair", "join_pair", "join_filter", "join_filter")
 SPLITS = {"train": TRAIN, "valid": VALID, "test": TEST}
 COUNTS = {"train": 1200, "valid": 100, "test": 100}
-UNUSED_COLUMNS = 2  # shown besides those that the question needs, where the table has them
+UNUSED_COLUMNS = 2  # shown in addition to the columns of the question, if available
 
 
 @dataclass(frozen=True)
 class Record:
     form: str
-    columns: frozenset[tuple[str, str]]  # (table, column) of all that the query names
+    columns: frozenset[tuple[str, str]]  # (table, column) of all columns in the query
     schema: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]  # (table, ((column, type), ...))
     question: str
     sql: str
-    key: str = ""  # of two tables: the first one's column that meets the second one's id
+    key: str = ""  # for two tables: the column of the first that references the id of the second
 
     def prompt(self) -> str:
         lines = [f"{table}({','.join(name for name, _ in columns)})"
@@ -49,7 +49,7 @@ class Record:
 
 
 def shown(rng: Random, table: Table, draft: Draft) -> tuple:
-    """The table with the columns that the question needs and a few others, in the table's order."""
+    """The table with the columns of the question and a few others, in the table's order."""
     used = draft.used[table.name]
     others = [name for name in table.columns if name not in used]
     others = set(rng.sample(others, min(UNUSED_COLUMNS, len(others))))
@@ -58,7 +58,7 @@ def shown(rng: Random, table: Table, draft: Draft) -> tuple:
 
 
 def make_record(rng: Random, form: str, tables: tuple[Table, ...]) -> Record:
-    """A record of the form about a random table that suits it."""
+    """A record of the form about a random suitable table."""
     draft, key = None, ""
     while draft is None:
         if form in JOIN_FORMS:
@@ -75,7 +75,7 @@ def make_record(rng: Random, form: str, tables: tuple[Table, ...]) -> Record:
 
 
 def make_split(rng: Random, tables: tuple[Table, ...], count: int) -> list[Record]:
-    """`count` records, no prompt twice, the forms dealt from the deck."""
+    """`count` records without repeated prompts, with forms dealt from the deck."""
     records, prompts, deck = [], set(), []
     while len(records) < count:
         if not deck:

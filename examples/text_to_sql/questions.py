@@ -1,7 +1,7 @@
-"""Question forms: each turns a table into one question in English and the one SQL query it means.
+"""Question forms: each turns a table into one question in English and its one SQL query.
 
-Every form is a function (rng, table) -> Draft or None, None where the table lacks the columns the
-form needs. The SQL is canonical, so that an exact match is a fair score:
+Every form is a function (rng, table) -> Draft or None; None if the table lacks the required
+columns. The SQL is canonical, so exact match is a fair score:
   keywords in capitals, names as in the schema, no semicolon, COUNT(*) for rows;
   columns and conditions in the order of the question;
   text in single quotes as the question writes it, numbers bare;
@@ -18,7 +18,7 @@ from tables import Numbers, Table, Words
 
 @dataclass
 class Draft:
-    """A question, its SQL, and the columns that it needs: {table name: {column, ...}}."""
+    """A question, its SQL, and the columns that it uses: {table name: {column, ...}}."""
 
     question: str
     sql: str
@@ -91,9 +91,9 @@ def any_number(rng: Random, pool: Numbers) -> float:
 
 
 def pick_columns(rng: Random, table: Table, most: int, known: set[str]) -> list[str]:
-    """1 to `most` columns to show, none of which the question already pins down (`known`).
+    """1 to `most` columns to show, none of which the question already fixes (`known`).
 
-    Text columns come up more often, as people ask for them.
+    Text columns are more likely, because people ask for them more often.
     """
     unknown = [c for c in table.columns if c not in known]
     text = [c for c in unknown if is_text(table.columns[c])]
@@ -344,7 +344,7 @@ def group(rng: Random, table: Table) -> Draft | None:
 
 
 def having(rng: Random, table: Table) -> Draft | None:
-    """The values of a column whose number of rows, or aggregate, meets a bound."""
+    """The values of a column whose number of rows, or aggregate, satisfies a bound."""
     groupable, picked = names(table, is_groupable), pick_aggregate(rng, table)
     if not groupable or picked is None:
         return None
@@ -376,7 +376,7 @@ def joined(table: Table, parent: Table) -> str:
 
 
 def join_pair(rng: Random, table: Table, parent: Table) -> Draft:
-    """A column of each row beside a column of its parent."""
+    """A column of each row together with a column of its parent."""
     mine, theirs = rng.choice(list(table.columns)), rng.choice(list(parent.columns))
     question = rng.choice((
         "List the {m} of each {o} and the {p} of its {po}.",
@@ -387,7 +387,7 @@ def join_pair(rng: Random, table: Table, parent: Table) -> Draft:
 
 
 def join_filter(rng: Random, table: Table, parent: Table) -> Draft:
-    """A column, a count or an aggregate of the rows whose parent meets a condition."""
+    """A column, a count or an aggregate of the rows whose parent satisfies a condition."""
     condition = any_condition(rng, parent, set(), prefix=f"{parent.name}.")
     whose = f"whose {parent.one} has {condition.phrase}"
     picked = pick_aggregate(rng, table)

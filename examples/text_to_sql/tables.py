@@ -1,8 +1,8 @@
-"""The tables that generate.py asks about: data only.
+"""The tables of generate.py: data only.
 
-A column is written NAME or NAME:POOL; the pool (by default of the column's own name) says which
-values the column may hold. A table with a parent has one more column, the key of its parent:
-books of authors have author_id, which meets authors.id.
+A column is written NAME or NAME:POOL; the pool (by default the column's own name) determines the
+values of the column. A table with a parent has an additional column, the key of its parent: books
+of authors have author_id, which references authors.id.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Words:
-    """Text values. `groups`: whether one would group rows by them (a genre, not a title)."""
+    """Text values. `groups`: whether grouping rows by them is sensible (a genre, not a title)."""
 
     values: tuple[str, ...]
     groups: bool = True
@@ -18,7 +18,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Numbers:
-    """low, low + step, ..., high. `sums`: whether a total makes sense (a price, not a rating)."""
+    """low, low + step, ..., high. `sums`: whether a total is sensible (a price, not a rating)."""
 
     low: float
     high: float
@@ -79,7 +79,7 @@ POOLS = {
     "material": categories("oak|steel|glass|cotton|leather"),
     "language": categories("Spanish|Hindi|French|Arabic|Italian"),
     "level": scores(1, 12, 1),
-    # Of one or two tables of the training set.
+    # Used by one or two tables of the training set.
     "title": labels("Night Train|Silver Road|The Last Garden|Blue Morning|Winter Song|Lost Harbor"),
     "genre": categories("fantasy|crime|poetry|jazz|drama|comedy"),
     "pages": Numbers(60, 900, 10),
@@ -160,7 +160,7 @@ POOLS = {
     "area": Numbers(1, 900, 1),
     "soil": categories("clay|sandy|loam|peat"),
     "farm": labels("Sunny Acres|Oak Valley|Long Meadow|Red Barn|Willow Creek"),
-    # Of tables held out for validation.
+    # Used by tables held out for validation.
     "ship": labels("Sea Spirit|Northern Light|Blue Whale|Albatross|Queen Mary"),
     "cargo": categories("coal|grain|cars|timber|oil"),
     "tonnage": Numbers(500, 90000, 500),
@@ -173,7 +173,7 @@ POOLS = {
     "donor": labels("Rosalind Day|Peter Voss|Ella Brandt|Samir Khan|June Abbott"),
     "cause": categories("schools|forests|refugees|shelters"),
     "campaign": labels("Warm Winter|Safe Roads|Open Library|Bright Future"),
-    # Of tables held out for the test.
+    # Used by tables held out for the test.
     "flight": labels("Morning Star|Polar Express|Coast Runner|Night Owl|Sun Chaser"),
     "carrier": categories("Skyways|Polar Air|Jet Nova|Blue Wing"),
     "passengers": Numbers(20, 400, 5),

@@ -17,16 +17,16 @@ template <class... Args>
   throw UsageError(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// A type of OpenCL C that is a number or a vector of them.
+// An OpenCL C type that is a scalar or a vector.
 struct ValueType {
   ElementType element = ElementType::f32;
   std::size_t count = 1;
 
-  // Three take the space of four.
+  // A vector of three takes the space of four.
   std::size_t bytes() const { return bytes_of(element) * (count == 3 ? 4 : count); }
 };
 
-// "unsigned int" as "uint", without qualifiers.
+// The type without qualifiers, in its short form: "uint" for "unsigned int".
 std::string plain_name(std::string name) {
   for (const std::string_view word : {"const ", "volatile ", "restrict "}) {
     if (name.starts_with(word)) name.erase(0, word.size());
@@ -47,7 +47,7 @@ std::optional<ValueType> value_type(const std::string& written) {
   return std::nullopt;
 }
 
-// The type that a pointer's type points to: "float" of "float*".
+// The pointee of a pointer type: "float" for "float*".
 std::string pointed_type(const KernelArgument& argument) {
   std::string type = argument.type;
   while (!type.empty() && (type.back() == '*' || type.back() == ' ')) type.pop_back();

@@ -1,5 +1,6 @@
-// The arguments of a call brought to those of a kernel: each has its place, and its type fits.
-// Errors of all: UsageError, with the argument's position, name and type. Pure functions.
+// Matches the arguments of a call with those of a kernel: each gets its position, and its type is
+// checked. All functions throw UsageError with the argument's position, name and type. Pure
+// functions.
 #pragma once
 
 #include <string>
@@ -10,29 +11,29 @@
 
 namespace clora {
 
-// The kernel of that name; the only one where the name is empty.
+// The kernel of that name, or the only kernel if `name` is empty.
 const KernelReport& kernel_named(const ProgramReport& program, const std::string& name,
                                  const std::string& file);
 
-// For each argument of the kernel that of the call, by name or position.
+// The argument of the call for each argument of the kernel, matched by name or position.
 std::vector<const CallArgument*> matched_arguments(const KernelReport& kernel,
                                                    const std::vector<CallArgument>& given);
 
 // "argument 2 'n' (int)"
 std::string argument_text(const KernelReport& kernel, std::size_t i);
 
-// Whether an array is given where one is wanted, of elements that the kernel's pointer can be to:
-// floats of its very type; integers of its size, signed or not, bf16 and f16 as the bits of 16; and
-// anything for bytes, void and types that are the program's own.
+// Checks that the kernel expects an array, and that `type` fits its pointer type: floats must match
+// exactly; integers must have the same size, signed or unsigned, with bf16 and f16 as 16-bit
+// patterns; pointers to bytes, void and user-defined types accept any type.
 void require_array_fits(const KernelReport& kernel, std::size_t i, ElementType type);
 
-// Whether memory of any type may be given; given: what is, for the message.
+// Checks that the kernel expects memory of any type. `given` describes the argument in the message.
 void require_pointer(const KernelReport& kernel, std::size_t i, std::string_view given);
 
-// Whether local memory is given where it is wanted.
+// Checks that the kernel expects local memory.
 void require_local(const KernelReport& kernel, std::size_t i);
 
-// A value's bytes as the kernel takes them.
+// The bytes of a value in the kernel's argument type.
 ValueBytes value_bytes(const KernelReport& kernel, std::size_t i, const ScalarSpec& value);
 
 }  // namespace clora

@@ -1,4 +1,4 @@
-// What of a HostArray people see: parts of it, and its picture.
+// The views of a HostArray for people: parts of it, and its printed form.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace clora {
 namespace {
 
-constexpr std::int64_t kShownWhole = 64;  // elements
-constexpr std::int64_t kEdge = 3;         // of each dimension of a larger array
+constexpr std::int64_t kShownWhole = 64;  // elements of an array printed in full
+constexpr std::int64_t kEdge = 3;         // shown at each end of a dimension of a larger array
 constexpr std::int64_t kValuesPerLine = 8;
 
 struct Range {
@@ -28,7 +28,7 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return value;
 }
 
-// "3", "2:8", ":8", "2:", ":" of a dimension of `size`.
+// Parses "3", "2:8", ":8", "2:" or ":" for a dimension of `size`.
 std::optional<Range> range_of(std::string_view text, std::int64_t size) {
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) {
@@ -63,7 +63,7 @@ std::vector<Range> ranges_of(const HostArray& array, std::string_view text) {
   return ranges;
 }
 
-// Copies what lies in the ranges from dimension d on; `from` is the element where it begins.
+// Copies the elements in the ranges from dimension d on; `from` is the first element.
 void copy_part(const HostArray& array, const std::vector<Range>& ranges, std::size_t d,
                std::int64_t from, std::vector<std::byte>& to) {
   if (d == ranges.size()) {
@@ -90,7 +90,7 @@ class Picture {
 
  private:
   bool leaves_out(std::size_t d) const { return !whole_ && array_.shape[d] > 2 * kEdge + 1; }
-  // The next index that is shown after i.
+  // The index to show after i.
   std::int64_t next(std::size_t d, std::int64_t i) const {
     return leaves_out(d) && i == kEdge - 1 ? array_.shape[d] - kEdge : i + 1;
   }

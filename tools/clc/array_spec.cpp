@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
-// splitmix64's finaliser: every bit of the result depends on every bit of x.
+// The finaliser of splitmix64: every bit of the result depends on every bit of x.
 std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
@@ -44,7 +44,7 @@ std::vector<std::string> split(std::string_view text) {
   return parts;
 }
 
-// One --arg while it is read; its text is in every message.
+// The parser of one --arg; its messages quote the text.
 class ArgumentText {
  public:
   explicit ArgumentText(std::string_view text) : text_(text) {}

@@ -29,7 +29,7 @@ std::string cleaned(std::string line) {
   return line;
 }
 
-// Of every '.file 1 "folder" "name"', wherever it stands.
+// The files of all '.file 1 "folder" "name"' directives.
 std::map<int, std::string> files_of(const std::vector<std::string>& lines) {
   static const std::regex kFile(R"re(^\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?)re");
   std::map<int, std::string> files;
@@ -42,7 +42,7 @@ std::map<int, std::string> files_of(const std::vector<std::string>& lines) {
   return files;
 }
 
-// The kernels that a text defines: AMD's have an .amdhsa_kernel, NVIDIA's an .entry.
+// The kernels defined in a text: AMD marks them with .amdhsa_kernel, NVIDIA with .entry.
 std::set<std::string> kernels_of(const std::vector<std::string>& lines) {
   static const std::regex kKernel(R"(\.(?:amdhsa_kernel|entry) ([\w$]+))");
   std::set<std::string> kernels;
@@ -58,7 +58,7 @@ bool is_marker(const std::string& text) {  // a label of debug information
          (text.find("Ltmp") != std::string::npos || text.find("Lfunc_") != std::string::npos);
 }
 
-// Walks one text; which kernel it is in, and which line of the source.
+// Walks through a text and tracks the current kernel and source line.
 class Walk {
  public:
   Walk(const std::map<int, std::string>& files, const std::set<std::string>& kernels)
@@ -97,7 +97,7 @@ class Walk {
     if (std::regex_search(line, match, kPlace)) {
       const auto found = files_.find(std::stoi(match[1]));
       if (found == files_.end() || found->second.starts_with(kShim)) return;
-      if (match[2] == "0") return;  // nobody's
+      if (match[2] == "0") return;  // no source line
       file_ = found->second;
       line_ = std::stoi(match[2]);
       return;
@@ -115,7 +115,7 @@ class Walk {
   int line_ = 0;
 };
 
-// The address that "jne 21f1 <_pocl_kernel_k_workgroup+0x61>" leads to, within the function.
+// The address within the function that "jne 21f1 <_pocl_kernel_k_workgroup+0x61>" jumps to.
 std::optional<std::string> target_of(const std::string& text, const std::string& function) {
   static const std::regex kTarget(R"(^(\S+) +([0-9a-f]+) <([^>+]+))");
   std::smatch match;

@@ -1,5 +1,5 @@
-// Assembly by kernel, each instruction with the line of the source that it comes from. Pure
-// functions; thread-safe.
+// Assembly listings per kernel, with the source line of each instruction. Pure functions;
+// thread-safe.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace clora {
 
 struct AssemblyLine {
-  std::string file;  // of the source, empty: not known
+  std::string file;  // source file; empty: unknown
   int line = 0;
   std::string text;  // an instruction, or a label with its colon
 };
@@ -18,17 +18,17 @@ struct KernelListing {
   std::vector<AssemblyLine> lines;
 };
 
-// clang's PTX and AMD assembly, and a driver's PTX. What comes from an inlined built-in function
-// (tools/clc/shim) counts for the line before it. Directives and comments are left out; labels that
-// nothing names, too. Kernels in the order of their names.
+// Parses clang's PTX and AMD assembly, and PTX of a driver. Instructions of an inlined built-in
+// function (tools/clc/shim) are attributed to the line of the call. Directives, comments and unused
+// labels are omitted. Kernels are ordered by name.
 std::vector<KernelListing> listings_of(std::string_view assembly);
 
-// `objdump -d --no-show-raw-insn` of a kernel that pocl made: its function of a work-group, with
-// labels in place of addresses. Empty where that is not there.
+// Parses `objdump -d --no-show-raw-insn` of a kernel built by pocl: its work-group function, with
+// labels in place of addresses. Empty if the function is not found.
 KernelListing listing_of_objdump(std::string_view text, const std::string& kernel);
 
-// For comparisons: one line an instruction, labels counted in their order; what fills up to a
-// label, and how far from the code a constant lies, left out.
+// The listing in a form for comparisons: one line per instruction, labels numbered in order,
+// without padding before labels and without the distances from code to constants.
 std::string normalised(const KernelListing& listing);
 
 }  // namespace clora

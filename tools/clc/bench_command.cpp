@@ -1,5 +1,5 @@
-// clc bench: how long a kernel takes, how near that is to what the device can do, and whether it is
-// faster than another one. Its results are looked at before it is timed.
+// clc bench: the time of a kernel, its percentage of the roofline, and a comparison with a baseline
+// kernel. Results are checked before timing.
 #include <fmt/format.h>
 
 #include <memory>
@@ -33,7 +33,7 @@ Examples:
 Exit codes: 0 good, 1 results are wrong or the kernel is slower than the one it is compared with,
 2 a mistake in the call.)";
 
-// A kernel with a device and queue of its own: two files of one name are not taken for each other.
+// A kernel with its own device context and queue, so two files of the same name stay separate.
 struct Subject {
   explicit Subject(const CallOptions& options)
       : file(open_kernel_file(options.file, options.common.include_folders)),
@@ -95,7 +95,7 @@ class Bench {
     object_["flops"] = stated_.cost.flops > 0 ? ordered_json(stated_.cost.flops) : nullptr;
   }
 
-  // Runs both once; the arrays are as before afterwards.
+  // Runs both kernels once and restores the arrays.
   bool results_are_right() {
     for (const std::string& text : options_.references) {
       (void)new_.call.array(named_file(text, "--reference").array);
@@ -132,7 +132,7 @@ class Bench {
     return right;
   }
 
-  // Says what is found, but of equal arrays.
+  // Reports arrays that are not equal.
   bool judge(const ComparedArrays& arrays) {
     if (arrays.found.worst >= 0) arrays.tell(output_);
     object_["checked"].push_back(arrays.json("with"));
@@ -177,7 +177,8 @@ class Bench {
     if (!options_.roofline.empty()) draw();
   }
 
-  // As the driver tells it; NVIDIA's tells 1 us and counts finer.
+  // The resolution of the clock: the driver's value, or the least difference measured. NVIDIA's
+  // driver reports 1 us, and its clock is finer.
   double clock_step() const {
     double step = clock_step_seconds(new_.context.device());
     for (const BenchRow& row : rows_) {
@@ -186,7 +187,7 @@ class Bench {
     return step;
   }
 
-  // A time of few steps of the clock says little.
+  // Warns of times of only a few clock steps, which are not reliable.
   void tell_coarse_clock() {
     constexpr double kSteps = 20;
     const double step = clock_step();

@@ -66,7 +66,7 @@ ContextConfig peaks_config(const BenchOptions& options) {
   ContextConfig config = config_from_environment();
   if (!options.call.common.device.empty()) config.device = options.call.common.device;
   config.variant = Variant::automatic;
-  config.precision = Precision::automatic;  // the matrix unit is looked at, too
+  config.precision = Precision::automatic;  // also measures the matrix unit
   return config;
 }
 

@@ -17,7 +17,7 @@ double arithmetic_seconds(const Cost& cost, const BenchPeaks& peaks) {
   return cost.flops / peaks.flops_per_second;
 }
 
-// "12.3", and nothing to be known as "-".
+// "12.3", or "-" if unknown.
 std::string rate_text(double per_second) {
   return std::isfinite(per_second) && per_second > 0 ? fmt::format("{:.3g}", per_second / 1e9)
                                                      : "-";

@@ -1,5 +1,4 @@
-// What `clc bench` has measured, in figures for people and programs. Values and pure functions;
-// thread-safe.
+// The measurements of `clc bench` as text and JSON. Value types and pure functions; thread-safe.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,34 +12,34 @@
 
 namespace clora {
 
-// The peaks that a kernel is compared with.
+// The roofline peaks that a kernel is compared with.
 struct BenchPeaks {
   double bytes_per_second = 0;
   double flops_per_second = 0;
   std::string arithmetic;  // "f32" or "matrix"
 };
 
-// One kernel with one state of the caches.
+// One kernel with one cache state.
 struct BenchRow {
   CacheState caches = CacheState::warm;
-  bool old = false;  // the kernel that is compared with
+  bool old = false;  // the baseline kernel
   SampleSummary seconds;
-  Cost cost;  // of one launch
+  Cost cost;  // per launch
 
-  // By the median; infinite where that is 0, since the clock is too coarse.
+  // From the median time; infinite if the median is 0 because the clock is too coarse.
   double bytes_per_second() const { return cost.bytes / seconds.median; }
   double flops_per_second() const { return cost.flops / seconds.median; }
   std::string name() const;  // "cold, old"
 };
 
-// Which peak a launch of `cost` reaches first.
-enum class LimitedBy { nothing, memory, arithmetic };  // nothing: no bytes and no flops are known
+// The peak that limits a launch of `cost`.
+enum class LimitedBy { nothing, memory, arithmetic };  // nothing: bytes and flops are unknown
 LimitedBy limit_of(const Cost& cost, const BenchPeaks& peaks);
 std::string_view name_of(LimitedBy limit);
-// Of that peak; above 100 where data came from caches, 0 where nothing limits.
+// The percentage of the limiting peak; above 100 if data came from caches, 0 without a limit.
 double percent_of_roofline(const BenchRow& row, const BenchPeaks& peaks);
 
-// The new kernel against the old one.
+// The new kernel compared with the baseline.
 struct BenchVerdict {
   CacheState caches = CacheState::warm;
   MedianRatio ratio;
@@ -53,9 +52,9 @@ struct BenchVerdict {
 std::string_view name_of(CacheState caches);
 // "12.35 us"
 std::string time_text(double seconds);
-// Lines, the first the names of the columns.
+// A table, one line per row; the first line is the header.
 std::string bench_table(const std::vector<BenchRow>& rows, const BenchPeaks& peaks);
-// Figures that are not finite are null.
+// Non-finite figures are null.
 nlohmann::ordered_json bench_json(const BenchRow& row, const BenchPeaks& peaks);
 nlohmann::ordered_json bench_json(const BenchVerdict& verdict);
 std::vector<RooflinePoint> roofline_points(const std::vector<BenchRow>& rows,

@@ -1,4 +1,4 @@
-// Budgets of a file's head (file_head.hpp) against what its kernels were found to need. Pure
+// Checks the budgets of a file's head (file_head.hpp) against the figures of its kernels. Pure
 // functions; thread-safe.
 #pragma once
 
@@ -12,15 +12,15 @@
 namespace clora {
 
 struct BudgetFinding {
-  bool missed = false;  // else the figure is not known
+  bool missed = false;  // false: the figure is unknown
   std::string text;     // "kernel gemm on gfx90a: 140 registers, the budget is <=128"
 };
 
 std::vector<BudgetFinding> check_budgets(const std::vector<Budget>& budgets,
                                          const KernelFigures& kernel, const Target& target);
 
-// What no budget can mean: "a budget is on 'gfx91', which is no target; ...". Empty where all is
-// well.
+// An error for a budget on an unknown target: "a budget is on 'gfx91', which is no target; ...".
+// Empty if all targets are valid.
 std::string wrong_budget_target(const std::vector<Budget>& budgets);
 
 }  // namespace clora

@@ -1,4 +1,4 @@
-// clc build: kernel files, on every device here.
+// clc build: builds kernel files on the devices of this machine.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ Without -D and --options the file's head says what it is built with, a line for 
   //! clc: build on cpu: X_TYPE=f32 -cl-fast-relaxed-math
 Each build has a process of its own: a driver that crashes or hangs is a finding, not the end.)";
 
-// A second is enough for an editor that writes a file anew.
+// The poll interval for changed files.
 constexpr auto kLookAgain = std::chrono::milliseconds(200);
 
 std::string kernel_names(const DeviceBuild& build) {
@@ -59,7 +59,8 @@ int build_once(const BuildOptions& options, Output& output) {
   return well ? 0 : 1;
 }
 
-// The texts of all files, which change with those that they include; of one that is not there, why.
+// The texts of all files including their includes, to detect changes; for an unreadable file, the
+// error.
 std::string texts_of(const BuildOptions& options) {
   std::string texts;
   for (const std::string& path : options.files) {
@@ -79,7 +80,7 @@ std::string texts_of(const BuildOptions& options) {
       seen = texts;
       try {
         build_once(options, output);
-      } catch (const std::exception& error) {  // an include that is not there yet
+      } catch (const std::exception& error) {  // an include may not exist yet
         output.warning("{}", error.what());
       }
       output.info("Watching; Ctrl-C ends it.");

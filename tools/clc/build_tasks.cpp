@@ -18,11 +18,11 @@ namespace {
 std::vector<Device> devices_to_build_on(const ClcOptions& options) {
   if (!options.device.empty()) return {select_device(options.device)};
   std::vector<Device> devices = list_devices();
-  if (devices.empty()) select_device("");  // says which package brings one
+  if (devices.empty()) select_device("");  // the error names the package that installs a driver
   return devices;
 }
 
-// Outcomes that workers leave in any order.
+// The results of the workers, stored in any order.
 class Outcomes {
  public:
   explicit Outcomes(std::size_t count) : all_(count) {}
@@ -37,7 +37,7 @@ class Outcomes {
     error_ = std::move(error);
     put_.notify_all();
   }
-  // Waits for the i-th. Errors: what a worker met.
+  // Waits for the i-th result. Errors: the error of its worker.
   DeviceBuild take(std::size_t i) {
     std::unique_lock lock(mutex_);
     put_.wait(lock, [&] { return all_[i].has_value() || error_ != nullptr; });

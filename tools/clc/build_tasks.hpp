@@ -1,5 +1,5 @@
-// Which files are built with which options on which devices, and what came of it.
-// Shared by build, which tells of each, and matrix, which tells of all.
+// The builds of a command: which files, with which options, on which devices, and their results.
+// Shared by `clc build`, which reports each build, and `clc matrix`, which reports all in a table.
 #pragma once
 
 #include <functional>
@@ -24,18 +24,18 @@ struct BuildTask {
 struct BuildOptions {
   ClcOptions common;
   std::vector<std::string> files;
-  double limit_seconds = 120;  // of one build
-  int jobs = 0;                // builds at a time; 0: one a core
+  double limit_seconds = 120;  // per build
+  int jobs = 0;                // parallel builds; 0: one per core
 };
 
-// --limit, --jobs, and all of ClcOptions.
+// --limit, --jobs and all options of ClcOptions.
 void add_build_task_options(CLI::App& command, BuildOptions& options);
 
-// Every set of options of every file on the device that was asked for, or on all.
+// Every option set of every file on the requested device, or on all devices.
 // Errors: not_found, invalid_file; no_device.
 std::vector<BuildTask> build_tasks(const BuildOptions& options);
 
-// Builds all; tells of each as soon as it and all before it are done.
+// Runs all builds. Reports each build as soon as it and all before it are done.
 std::vector<DeviceBuild> build_all(
     const std::vector<BuildTask>& tasks, const BuildOptions& options,
     const std::function<void(const BuildTask&, const DeviceBuild&)>& tell);

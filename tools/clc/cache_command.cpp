@@ -1,4 +1,4 @@
-// clc cache: the programs that clora has kept.
+// clc cache: lists and removes the programs in clora's program cache.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -30,7 +30,7 @@ struct CacheOptions {
 
 using Listed = DiskProgramStore::Listed;
 
-// An entry, and what it says of itself, or why it says nothing.
+// A cache entry with its description, or the reason why the description cannot be read.
 struct Entry {
   Listed listed;
   std::optional<ProgramEntryFacts> facts;
@@ -58,7 +58,7 @@ DiskProgramStore store() {
   return {config.cache_folder / "programs", config.cache_limit_bytes};
 }
 
-// Of those files that are meant; what cannot be read is of any.
+// The entries of the selected files; an unreadable entry always matches.
 std::vector<Entry> entries(const DiskProgramStore& store, const CacheOptions& options) {
   std::vector<Entry> all;
   for (const Listed& listed : store.list()) {

@@ -1,4 +1,4 @@
-// clc cache warm: the programs of a model, built before they are needed.
+// clc cache warm: builds the programs of a model before they are needed.
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -17,12 +17,13 @@
 namespace clora {
 namespace {
 
-// The smallest training step that is taken, in rows.
+// The smallest training step, in rows.
 constexpr std::int64_t kFewestRows = 16;
-// Lengths of prompts, one for each size of the chunks that they are read in, 256, 64 and 16 rows
-// (model/families/cached_forward.cpp): three quarters of it, so that short contexts hold them.
+// One prompt length for each prefill chunk size, 256, 64 and 16 rows
+// (model/families/cached_forward.cpp): three quarters of the chunk, so that short contexts can hold
+// them.
 constexpr std::int64_t kPrompts[]{192, 48, 12};
-constexpr std::int64_t kReply = 2;  // tokens: one by the prompt, one by a step of decoding
+constexpr std::int64_t kReply = 2;  // tokens: one from the prompt, one from a decode step
 
 std::function<void(std::string_view, double)> counter_of(WarmingResult& result) {
   return [&result](std::string_view name, double value) {
@@ -33,7 +34,7 @@ std::function<void(std::string_view, double)> counter_of(WarmingResult& result) 
   };
 }
 
-// A record whose tokens all count, so that as many rows as may be go through the head.
+// A record whose tokens are all labelled, for the maximum number of rows in the head.
 Record record_of(std::int64_t length, std::int64_t vocabulary) {
   Record record;
   for (std::int64_t i = 0; i < length; ++i) {

@@ -1,5 +1,6 @@
-// What a model's first step and first token would build, built ahead into the program cache: by
-// doing such steps on the model itself, with its own load path, and keeping nothing else of them.
+// Fills the program cache with the kernels that a model's first training step and first generated
+// token need. It loads the model in the normal way, runs such steps on it, and discards their
+// results.
 #pragma once
 
 #include <cstddef>
@@ -18,24 +19,25 @@ struct WarmingConfig {
   bool trains = true, generates = true;
   AdapterConfig adapter;
   std::vector<std::string> target_modules{"all-linear"};
-  std::int64_t sequence_length = 512;  // of a record, at most
-  std::int64_t batch_size = 4;         // records a step
-  // Told what is done next, in words.
+  std::int64_t sequence_length = 512;  // maximum per record
+  std::int64_t batch_size = 4;         // records per step
+  // Receives a description of the next step.
   std::function<void(const std::string&)> progress = {};
 };
 
 struct WarmingResult {
   std::size_t built = 0;     // from source
-  std::size_t found = 0;     // in the cache already
-  std::size_t not_kept = 0;  // of those built: the cache would not take them
-  double build_seconds = 0;  // of the compiler
+  std::size_t found = 0;     // already in the cache
+  std::size_t not_kept = 0;  // built, but the cache could not store them
+  double build_seconds = 0;  // compiler time
 };
 
-// Runs a training step of each size that recorded_row_counts() tells apart by halves, from a whole
-// batch down to a few rows, an evaluation, and a short generation with and without the adapter.
-// Self-tests are run as at any first use, and their outcomes kept. `context` is what clora would
-// use; its hooks.metric is taken. Errors: those of WeightFiles, LanguageModel, Trainer, Generator;
-// invalid_argument for module names; not_found where the configuration names no cache folder.
+// Runs training steps from a full batch down to a few rows, halving the size each time to cover the
+// classes of recorded_row_counts(), an evaluation, and a short generation with and without the
+// adapter. Self-tests run as on any first use, and their results are stored. `context` is the
+// configuration that clora would use; its hooks.metric is replaced. Errors: those of WeightFiles,
+// LanguageModel, Trainer and Generator; invalid_argument for module names; not_found if the
+// configuration has no cache folder.
 WarmingResult warm_cache(ContextConfig context, const WarmingConfig& config);
 
 }  // namespace clora

@@ -6,7 +6,7 @@
 namespace clora {
 namespace {
 
-// Under the kernel's names, where those of the call may be places.
+// The arguments under the kernel's names; the call may address them by position.
 std::vector<CallArgument> named_arguments(const KernelCall& call) {
   const KernelReport& kernel = call.kernel();
   const auto given = matched_arguments(kernel, call.spec().arguments);

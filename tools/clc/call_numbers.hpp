@@ -1,5 +1,5 @@
-// The numbers of a call that expressions may name: -D values, and arguments by their names in the
-// kernel. Pure functions; thread-safe.
+// The numbers of a call that expressions may refer to: -D values, and arguments by their names in
+// the kernel. Pure functions; thread-safe.
 #pragma once
 
 #include "ops/tuned_table.hpp"
@@ -10,8 +10,7 @@ namespace clora {
 
 Variables call_numbers(const KernelCall& call);
 
-// Of the arguments those that are whole numbers above 0 in the kernel's own types: what may be a
-// length.
+// The arguments that may be a length: positive integers in the kernel's argument types.
 NamedNumbers call_sizes(const KernelCall& call);
 
 }  // namespace clora

@@ -12,7 +12,7 @@
 namespace clora {
 namespace {
 
-constexpr double kMaxItems = 9e15;  // whole numbers are exact below
+constexpr double kMaxItems = 9e15;  // doubles represent integers exactly below
 
 // The numbers in -D NAME=NUMBER and -DNAME=NUMBER.
 void add_defined_numbers(const std::string& build_options, Variables& variables) {
@@ -46,7 +46,7 @@ void put_grid(const GridRule& rule, const Variables& variables, KernelCallSpec& 
   if (!rule.local.empty()) spec.local = parse_grid_size(rule.local, variables, what);
 }
 
-// Kernel and grid, where the command line names them.
+// The kernel and grid, if the command line states them.
 void put_call(const CallOptions& options, const Variables& variables, KernelCallSpec& spec) {
   if (!options.kernel.empty()) spec.kernel = options.kernel;
   if (!options.global.empty()) {
@@ -55,7 +55,7 @@ void put_call(const CallOptions& options, const Variables& variables, KernelCall
   if (!options.local.empty()) spec.local = parse_grid_size(options.local, variables, "--local");
 }
 
-// The arguments by their names in the kernel, which expressions know them by.
+// The arguments under their names in the kernel, as expressions refer to them.
 std::vector<CallArgument> named_arguments(const CapturedCall& captured,
                                           std::vector<CallArgument> arguments) {
   for (std::size_t i = 0; i < captured.arguments.size(); ++i) {

@@ -1,4 +1,4 @@
-// The options that say which kernel is called, and with what: those of `clc run`, check and others.
+// The options that select a kernel and its arguments, shared by `clc run`, `clc check` and others.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,35 +13,36 @@ namespace clora {
 
 struct CallOptions {
   ClcOptions common;
-  std::string file;  // or a captured launch's folder
+  std::string file;  // or the folder of a captured launch
   std::string kernel;
-  std::string global, local;           // "1024,4", expressions; empty: as the file's head says
-  std::vector<std::string> arguments;  // of --arg
-  int set = 1;                         // of the head's sets for this device
+  std::string global, local;           // "1024,4", expressions; empty: from the file's head
+  std::vector<std::string> arguments;  // from --arg
+  int set = 1;                         // which of the head's option sets for this device
 };
 
 // FILE, --kernel, --global, --local, --arg and --set, and the options shared by all commands.
 void add_call_options(CLI::App& command, CallOptions& options);
 
-// What to build the file with on a device: of the sets that option_sets() gives, the one asked for;
-// of a captured launch its own, with those of the command line in their place. Errors: UsageError,
-// where there is none; those of read_captured_call().
+// The build options of the file on a device: the selected one of option_sets(). For a captured
+// launch: its own options, overridden by those of the command line. Errors: UsageError if there is
+// none; those of read_captured_call().
 std::string chosen_options(const CallOptions& options, const KernelFile& file,
                            const Device& device);
 
-// The call of a kernel that is built with `build_options`. Its grid may depend on them and on its
-// numbers. Of a captured launch, what its folder holds, and what the options say in its place;
-// built otherwise than it was, it takes its grid from the file's head, if that tells one. Errors:
-// UsageError; those of open_kernel_file() and read_captured_call().
+// The call of a kernel built with `build_options`, on which its grid may depend. For a captured
+// launch: the contents of its folder, overridden by the options. If a captured launch is built with
+// other options, its grid comes from the file's head, if the head states one. Errors: UsageError;
+// those of open_kernel_file() and read_captured_call().
 KernelCallSpec call_spec(const CallOptions& options, const KernelFile& file,
                          const std::string& build_options);
 KernelCallSpec call_spec(const CallOptions& options, const KernelFile& file, const Device& device);
 
-// What expressions of a call may name: -D values that are numbers, and arguments that are.
+// The variables of a call's expressions: numeric -D values and numeric arguments.
 Variables call_variables(const std::string& build_options,
                          const std::vector<CallArgument>& arguments);
 
-// "1024", "1024,4" or "ceil(N/8)*64,8,2"; `what` is for the message. Errors: UsageError.
+// "1024", "1024,4" or "ceil(N/8)*64,8,2"; `what` names the option in the message. Errors:
+// UsageError.
 GridSize parse_grid_size(const std::string& text, const Variables& variables,
                          std::string_view what);
 

@@ -17,7 +17,7 @@ using Path = std::filesystem::path;
 
 constexpr const char* kFile = "call.json";
 
-// call.json is as long as its build options; real ones have some kilobytes.
+// The length of call.json is that of the build options, in practice a few kilobytes.
 constexpr JsonLimits kLimits{.bytes = std::size_t{16} << 20U,
                              .depth = 8,
                              .string_bytes = std::size_t{1} << 20U,
@@ -76,7 +76,7 @@ GridSize grid_in(const JsonKeys& call, std::string_view key) {
   return grid;
 }
 
-// A file of the folder: a name that leads out of it would read what the folder does not hold.
+// A file of the folder. Rejects a name that would lead out of it.
 Path file_in(const JsonKeys& argument, std::string_view key, const Path& folder) {
   const std::string name = argument.text(key);
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||

@@ -1,4 +1,4 @@
-// A captured launch as a call: the folder that runtime/captured_launch.hpp describes.
+// A captured launch as a call, read from the folder that runtime/captured_launch.hpp describes.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +13,36 @@
 namespace clora {
 
 struct CapturedArgument {
-  std::string name;  // empty where the driver told none
+  std::string name;  // empty if the driver does not report it
   ArgumentValue value;
-  std::optional<ArraySpec> expected;  // of an array: what the launch left in it
-  bool changed = false;               // by the launch
+  std::optional<ArraySpec> expected;  // of an array: its contents after the launch
+  bool changed = false;               // whether the launch changed the array
 };
 
 struct CapturedCall {
   std::string op;  // "rms_norm/forward"
   std::uint64_t launch = 0;
-  std::string device, driver;  // that it ran on
-  std::string file;            // "gemm.cl", where the kernel is from
+  std::string device, driver;  // where the launch ran
+  std::string file;            // the kernel's file: "gemm.cl"
   std::string kernel, options;
   GridSize global{}, local{};
   std::vector<CapturedArgument> arguments;  // in order
 };
 
-// Whether the path is the folder of one. Errors: UsageError, for a folder of anything else.
+// Whether the path is the folder of a captured launch. Errors: UsageError for any other folder.
 bool is_captured_call(const std::filesystem::path& path);
 
-// Errors: invalid_file, unsupported, for a call.json that is none or of another version.
+// Errors: invalid_file, unsupported, if call.json is malformed or of another version.
 CapturedCall read_captured_call(const std::filesystem::path& folder);
 
-// The whole call; its arguments go by position. Their arrays are read when a KernelCall is made.
+// The complete call, with arguments by position. Their arrays are read by the KernelCall.
 KernelCallSpec spec_of(const CapturedCall& captured, const KernelFile& file);
 
-// Options of a build with those of the command line in their place: --options takes the place of
-// all, a -D that of its name.
+// The build options with the command line applied: --options replaces all of them, -D replaces the
+// definition of the same name.
 std::string overridden_options(const std::string& options, const ClcOptions& given);
 
-// `given` in place of the captured argument of that name or position; else after them.
+// Replaces the captured argument of the same name or position with `given`, or appends `given`.
 void override_argument(std::vector<CallArgument>& arguments, const CapturedCall& captured,
                        const CallArgument& given);
 

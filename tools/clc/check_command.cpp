@@ -1,4 +1,4 @@
-// clc check: one call of a kernel, in oclgrind and on the device, and what it does wrong there.
+// clc check: runs one call of a kernel in oclgrind and on the device, and reports its errors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,8 +35,8 @@ struct CheckOptions {
   double seconds = 300;
 };
 
-// Elements of an out array that the kernel left as they were in both runs, and those that are NaN
-// only where they were NaN before.
+// Elements of an out array that the kernel left unchanged in both runs, and elements that are NaN
+// only if they were NaN before.
 struct Untouched {
   std::int64_t unwritten = 0, first_unwritten = -1;
   std::int64_t inherited = 0, first_inherited = -1;
@@ -93,7 +93,7 @@ class Check {
     return spec;
   }
 
-  // The same call by `clc run`, in the simulator.
+  // The command that runs the same call with `clc run` in the simulator.
   std::vector<std::string> simulated(bool uninitialised) const {
     const CallOptions& call = options_.call;
     std::vector<std::string> words{"env", "-u", "OCL_ICD_VENDORS", "-u", "CLORA_DEVICE"};
@@ -107,7 +107,7 @@ class Check {
          "0", "--quiet", "--kernel", call_.kernel().name});
     add({"--global", fmt::format("{}", fmt::join(call_.grid().global, ",")), "--local",
          fmt::format("{}", fmt::join(call_.grid().local, ","))});
-    // Never empty, so that the head does not choose a set for the simulator.
+    // Never empty, because an empty list would select an option set of the head.
     add({"--options=-cl-kernel-arg-info " + call_.spec().options});
     for (const auto& folder : call.common.include_folders) add({"-I", folder.string()});
     for (const std::string& argument : call.arguments) add({"--arg", argument});
@@ -117,7 +117,7 @@ class Check {
   void simulate() {
     ProcessResult result = run_process(simulated(true), options_.seconds);
     if (result.end == ProcessResult::End::killed || result.code > 2) {
-      // Its check for unwritten values crashes on shuffles of vectors.
+      // oclgrind's check for uninitialised values crashes on vector shuffles.
       output_.warning("oclgrind {}; once more without looking for uninitialised values",
                       end_text(result));
       result = run_process(simulated(false), options_.seconds);
@@ -175,7 +175,7 @@ class Check {
     }
   }
 
-  // Of the whole call, on the device.
+  // Reports a finding of the entire call on the device.
   void tell_of_call(std::string_view kind, const std::string& text) {
     tell({.kind = std::string(kind),
           .file = file_.name,
@@ -218,7 +218,7 @@ class Check {
   nlohmann::ordered_json object_{{"findings", nlohmann::ordered_json::array()}};
   int findings_ = 0;
   bool diverges_ = false;
-  bool done_ = true;  // all that was to be run has run
+  bool done_ = true;  // all requested runs were completed
 };
 
 }  // namespace

@@ -28,7 +28,8 @@ const std::array<Target, 3>& targets() {
   return all;
 }
 
-// A text in a file of its own, which goes with it: clang names its input in the dump.
+// A temporary file with the text, removed when destroyed. clang includes the name of its input in
+// the dump.
 class TextFile {
  public:
   explicit TextFile(const std::string& text)
@@ -58,12 +59,12 @@ class TextFile {
   std::string path_;
 };
 
-// Sub-groups are an extension of OpenCL 2.0 for clang, and of 1.2 for drivers.
+// clang treats sub-groups as an extension of OpenCL 2.0, drivers as one of 1.2.
 const char* standard_of(const std::string& text) {
   return text.find("cl_khr_subgroups") == std::string::npos ? "-cl-std=CL1.2" : "-cl-std=CL2.0";
 }
 
-// What of the options says how the text reads, as clang's program takes it.
+// The options that affect parsing, in the form of clang's command line.
 std::vector<std::string> reading_options(const std::string& text, const std::string& options) {
   std::istringstream words(options);
   std::vector<std::string> kept;
@@ -108,7 +109,7 @@ ClangReading read_for(const Target& target, const TextFile& file, const std::str
   return reading;
 }
 
-// "12" off the front of a text, with what ends it.
+// Takes a number and its terminator off the front of the text.
 int take_number(std::string_view& text) {
   int number = 0;
   while (!text.empty() && text.front() >= '0' && text.front() <= '9') {

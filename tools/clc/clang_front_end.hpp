@@ -1,5 +1,5 @@
-// clang as the reader of OpenCL C: its messages about a text and the syntax tree of it. No device
-// and no driver is needed.
+// clang as the OpenCL C front end: the diagnostics of a source text and its syntax tree. Needs no
+// device and no driver.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct ClangMessage {
   SourceLocation location;
   bool is_error = false;
   std::string text;    // "use of undeclared identifier 'n'"
-  std::string option;  // of a warning: "-Wunused-variable"
+  std::string option;  // the flag of a warning: "-Wunused-variable"
 };
 
 struct ClangReading {
@@ -25,14 +25,14 @@ struct ClangReading {
   int errors() const;
 };
 
-// Reads `text`, includes resolved, with the options of clBuildProgram: as portable OpenCL C, else,
-// for assembly and builtins of theirs, as code of x86-64 or of NVIDIA GPUs. Where none takes it,
-// the reading with the fewest errors. Thread-safe.
+// Parses `text`, with includes resolved, under the options of clBuildProgram. Tries portable OpenCL
+// C first, then the targets x86-64 and NVIDIA for their assembly and builtins. If no target
+// compiles it, returns the reading with the fewest errors. Thread-safe.
 // Errors: not_found without clang-14, naming the package; io; invalid_file.
 ClangReading read_with_clang(const std::string& text, const std::string& options);
 
-// A message of clang, "rope.cl:12:3: warning: unused variable 'n' [-Wunused-variable]"; false for a
-// line that is none. Notes are none.
+// Parses a diagnostic of clang, "rope.cl:12:3: warning: unused variable 'n' [-Wunused-variable]".
+// Returns false for any other line, including notes.
 bool read_clang_message(const std::string& line, ClangMessage& message);
 
 }  // namespace clora

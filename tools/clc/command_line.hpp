@@ -1,4 +1,4 @@
-// The command line of clc as a function: parses, runs the command, reports mistakes.
+// The command line of clc as a function: parses the arguments, runs the command and reports errors.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace clora {
 
-// The arguments without the program's name. Returns the exit code: 0 good, 1 findings or a failure,
-// 2 a mistake in the call.
+// `arguments` excludes the program's name. Returns the exit code: 0 for success, 1 for findings or
+// a failure, 2 for a usage error.
 int run_clc(const std::vector<std::string>& arguments);
 
 }  // namespace clora

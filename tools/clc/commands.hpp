@@ -1,6 +1,6 @@
-// The commands of clc. Each add_xxx_command() adds one to the program with its options and help;
-// parsing a call of it sets `action`, which does the work and returns the exit code: 0 good, 1
-// findings or a failure, 2 a mistake in the call.
+// The commands of clc. Each add_xxx_command() adds a command with its options and help to the
+// program. Parsing a call of the command sets `action`, which does the work and returns the exit
+// code: 0 for success, 1 for findings or a failure, 2 for a usage error.
 #pragma once
 
 #include "tools/command_line/program.hpp"

@@ -48,7 +48,7 @@ ContextConfig context_config(const ClcOptions& options, const KernelFile& file) 
   config.kernel_folders = file.folders;
   config.cache_folder.clear();
   config.self_test = false;
-  config.capture.reset();  // it is for the run that is looked into
+  config.capture.reset();  // capturing applies to the program under inspection
   return config;
 }
 

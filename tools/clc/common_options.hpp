@@ -1,4 +1,4 @@
-// Options that several commands of clc share, with one wording.
+// Options shared by several commands of clc.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,33 +14,33 @@ namespace clora {
 
 struct ClcOptions {
   std::string device;
-  std::vector<std::string> defines;                    // of -D: NAME or NAME=VALUE
-  std::vector<std::filesystem::path> include_folders;  // of -I
-  std::string options;                                 // of --options
+  std::vector<std::string> defines;                    // from -D: NAME or NAME=VALUE
+  std::vector<std::filesystem::path> include_folders;  // from -I
+  std::string options;                                 // from --options
   OutputOptions output{.program = "clc"};
 };
 
 // --json, --quiet and --verbose.
 void add_output_options(CLI::App& command, ClcOptions& options);
-// --device, from CLORA_DEVICE where it is not given.
+// --device, default $CLORA_DEVICE.
 void add_device_option(CLI::App& command, ClcOptions& options);
 // -D, -I and --options.
 void add_build_options(CLI::App& command, ClcOptions& options);
 
-// For a Context on the device that the options ask for, or on another one; nothing is kept from
-// earlier runs and no variant tested. Kernel files are looked for where `file` lies.
+// The configuration of a Context on the device selected by the options, or on the given device. It
+// uses no stored data of earlier runs and runs no self-tests. Kernel files are searched in the
+// folder of `file`.
 ContextConfig context_config(const ClcOptions& options, const KernelFile& file);
 
-// Whether -D or --options say how files are to be built, so that their heads do not.
+// Whether -D or --options are given; they replace the option sets of the files' heads.
 bool says_how_to_build(const ClcOptions& options);
-// The options of -D and --options, as for clBuildProgram.
+// The options of -D and --options in the form of clBuildProgram.
 std::string given_options(const ClcOptions& options);
-// What to build the file with on a device: as was given, else as its head says, else nothing. Empty
-// where its head has sets, and none is meant for this device.
+// The option sets to build the file with on a device: the given options, else those of its head,
+// else one empty set. Empty if the head has sets but none for this device.
 std::vector<std::string> option_sets(const ClcOptions& options, const KernelFile& file,
                                      const Device& device);
-// The same for no device: all sets of the file's head, whatever they are meant for. Empty where
-// nothing says how to build it.
+// All option sets of the file, for any device. Empty if neither the options nor the head state one.
 std::vector<BuildSet> every_build_set(const ClcOptions& options, const KernelFile& file);
 
 }  // namespace clora

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// Neighbours in the type are neighbours here; both zeros are 0.
+// Maps the values of the type to consecutive integers in order; both zeros map to 0.
 std::int64_t order_of(ElementType type, std::uint64_t bits) {
   if (!is_float(type)) return static_cast<std::int64_t>(bits);
   const std::size_t sign = 8 * bytes_of(type) - 1;
@@ -38,7 +38,7 @@ Distance distance_between(const HostArray& got, const HostArray& wanted, std::in
   return {absolute, b == 0 ? kInfinite : absolute / std::abs(b), ulp};
 }
 
-// By how much an element is beyond what is allowed: up to 1 is good.
+// The distance as a multiple of the tolerance; up to 1 passes.
 double excess_of(const Distance& distance, double wanted, const Tolerance& tolerance) {
   if (distance.absolute == 0) return 0;
   const double allowed = tolerance.atol.value_or(0) + tolerance.rtol.value_or(0) * std::abs(wanted);

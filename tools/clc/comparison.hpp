@@ -1,4 +1,4 @@
-// How far an array is from what it should be.
+// Compares an array with its reference.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace clora {
 
-// An element is good when it is within any of the tolerances that are given:
+// The tolerance of an element. An element passes if it is within any of the given tolerances:
 //   |got - wanted| <= atol + rtol * |wanted|    or    at most `ulp` units in the last place apart.
-// None given: equal. NaN is good where NaN is wanted, and so is an infinity for itself.
+// Without a tolerance the values must be equal. NaN matches NaN, and an infinity matches itself.
 struct Tolerance {
   std::optional<double> atol, rtol, ulp;
 
@@ -20,19 +20,19 @@ struct Tolerance {
 };
 
 struct Comparison {
-  double max_absolute = 0, max_relative = 0;  // infinite where one side is no number
-  double max_ulp = 0;                         // of the type of what was got
-  std::int64_t worst = -1;  // the element furthest beyond tolerance; -1: all equal
-  std::int64_t bad = 0;     // elements above the tolerance
+  double max_absolute = 0, max_relative = 0;  // infinite if one value is not finite
+  double max_ulp = 0;                         // in ulps of the type of `got`
+  std::int64_t worst = -1;  // the element furthest out of tolerance; -1: all equal
+  std::int64_t bad = 0;     // elements out of tolerance
   std::int64_t first_bad = -1;
 };
 
-// REQUIRES: equal shapes, and both integers or both floats. The wanted values are first rounded to
-// the type of `got` where ulps are counted. Errors: UsageError, naming the array `name`.
+// If ulps are counted, the wanted values are first rounded to the type of `got`. REQUIRES: equal
+// shapes; both integers or both floats. Errors: UsageError, naming the array `name`.
 Comparison compare(const HostArray& got, const HostArray& wanted, const Tolerance& tolerance,
                    const std::string& name);
 
-// How many values of the type lie between two of its elements, one end counted.
+// The number of representable values between two elements of the type, including one end.
 double ulps_between(ElementType type, std::uint64_t a, std::uint64_t b);
 
 }  // namespace clora

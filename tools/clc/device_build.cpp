@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kCommand = "build-here";
-// After what a driver may print by itself.
+// Separates the report from output of the driver.
 constexpr const char* kMark = "\nclc report: ";
 
 Json json_of(const KernelReport& kernel) {
@@ -55,7 +55,7 @@ KernelReport kernel_of(const Json& json) {
   return kernel;
 }
 
-// In the child.
+// Runs in the child process.
 int build_here(const DeviceBuildRequest& request) {
   const KernelFile file = open_kernel_file(request.file, request.include_folders);
   ClcOptions options;
@@ -73,7 +73,7 @@ int build_here(const DeviceBuildRequest& request) {
   return 0;
 }
 
-// A driver's own cache would hide what a build takes, and what it says.
+// Disables the driver's own cache, which would hide the build time and the log.
 std::map<std::string, std::string> environment_of(const DeviceBuildRequest& request) {
   std::map<std::string, std::string> environment{{"CUDA_CACHE_DISABLE", "1"},
                                                  {"NEO_CACHE_PERSISTENT", "0"}};
@@ -104,7 +104,7 @@ DeviceBuild outcome_of(const Json& line) {
   return outcome;
 }
 
-// What the child wrote after the mark; the driver may have written there, too.
+// Parses the child's output after the mark; the driver may have written to the stream as well.
 DeviceBuild outcome_of_text(std::string_view text) {
   try {
     return outcome_of(parse_json(text, "the report of a build in a child"));

@@ -1,5 +1,5 @@
-// A kernel file built by a device's driver in a process of its own with a time limit: a driver that
-// crashes or hangs is an outcome, not the end.
+// Builds a kernel file with a device's driver in a child process with a time limit, so a driver
+// that crashes or hangs is reported as a result.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,28 +16,28 @@ namespace clora {
 struct DeviceBuild {
   enum class End { built, refused, crashed, out_of_time };
   End end = End::built;
-  std::string words;  // why it was not built: the driver's, or how the process ended
+  std::string words;  // the error: the driver's log, or how the process ended
   std::vector<Diagnostic> diagnostics;
   double seconds = 0;
   std::vector<KernelReport> kernels;
 };
 
-// What to build on which device.
+// A build of a file on a device.
 struct DeviceBuildRequest {
-  std::string file;  // as open_kernel_file() takes it
+  std::string file;  // as for open_kernel_file()
   std::vector<std::filesystem::path> include_folders;
   std::string options;
   int device = 0;                // Device::index
-  double limit_seconds = 120;    // for the whole process
-  std::filesystem::path binary;  // where the driver's binary goes; empty: nowhere
-  // Where pocl leaves its machine code; empty: nothing is kept.
+  double limit_seconds = 120;    // for the entire process
+  std::filesystem::path binary;  // destination of the driver's binary; empty: not written
+  // The folder for pocl's machine code; empty: not kept.
   std::filesystem::path pocl_cache = {};
 };
 
-// Starts this program again for it. Errors: not_found, io.
+// Runs the build in a new process of this program. Errors: not_found, io.
 DeviceBuild build_in_child(const DeviceBuildRequest& request);
 
-// The command that build_in_child() calls; --help does not list it.
+// The hidden command that build_in_child() runs.
 void add_device_build_command(CLI::App& program, Action& action);
 
 std::string_view name_of(DeviceBuild::End end);

@@ -1,4 +1,4 @@
-// clc devices: what each OpenCL device here can do, side by side.
+// clc devices: compares the capabilities of the OpenCL devices in this machine.
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -23,7 +23,7 @@ constexpr std::size_t kTextWidth = 100;
 std::vector<Device> wanted_devices(const ClcOptions& options) {
   if (!options.device.empty()) return {select_device(options.device)};
   std::vector<Device> devices = list_devices();
-  if (devices.empty()) select_device("");  // says which package brings one
+  if (devices.empty()) select_device("");  // the error names the package that installs a driver
   return devices;
 }
 
@@ -33,7 +33,7 @@ std::optional<RooflinePeaks> peaks_of_device(const Device& device, bool measure)
   return measure ? measured_peaks_of(config) : kept_peaks(config.cache_folder, device);
 }
 
-// A value in lines of at most kTextWidth, those after the first indented.
+// Wraps a value to lines of at most kTextWidth; lines after the first are indented.
 std::string folded(const std::string& value, std::size_t indent) {
   std::istringstream words(value);
   std::string text;

@@ -1,4 +1,4 @@
-// What compilers say of a kernel file, in one form whichever compiler said it.
+// The diagnostics of a kernel file in one form for all compilers.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace clora {
 
 struct Diagnostic {
-  std::string file;  // of the kernel file or one that it includes
+  std::string file;  // the kernel file or an included file
   int line = 0;
   int column = 0;
   std::string severity;  // "error", "warning" or "note"
@@ -19,12 +19,12 @@ struct Diagnostic {
   bool operator==(const Diagnostic&) const = default;
 };
 
-// The locations and words in a compiler's log; in these forms, of clang and Intel's, pocl's:
+// Parses a compiler's log. Recognised forms (clang and Intel; pocl):
 //   FILE:LINE:COLUMN: SEVERITY: TEXT        SEVERITY: FILE:LINE:COLUMN: TEXT
-// Each once, in order. What has no location (how many errors there were) is left out.
+// Returns each diagnostic once, in order. Lines without a location (error counts) are omitted.
 std::vector<Diagnostic> diagnostics_of(std::string_view log);
 
-// "rms_norm.cl:12:3: error: text", and below it the line, with a mark under the column.
+// "rms_norm.cl:12:3: error: text", followed by the source line with a mark under the column.
 std::string readable(const Diagnostic& diagnostic, const KernelFile& file);
 
 }  // namespace clora

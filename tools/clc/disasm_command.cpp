@@ -1,4 +1,4 @@
-// clc disasm: the instructions of kernels, under the lines of the source that they come from.
+// clc disasm: the instructions of kernels, grouped by source line.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ std::vector<Disassembly> disassemble(const DisasmOptions& options, const std::st
   return all;
 }
 
-// Leaves the kernel that was asked for. Errors: not_found, with those that there are.
+// Removes all kernels except the requested one. Errors: not_found, with a list of the kernels.
 void keep_kernel(std::vector<Disassembly>& all, const std::string& path,
                  const std::string& kernel) {
   if (kernel.empty()) return;

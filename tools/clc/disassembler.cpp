@@ -21,7 +21,7 @@ std::string objdump_program() {
        "package binutils");
 }
 
-// pocl keeps KERNEL/SIZES/KERNEL.so below a folder a program.
+// pocl stores KERNEL/SIZES/KERNEL.so in a folder per program.
 std::vector<std::filesystem::path> shared_objects_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> found;
   for (const auto& each : std::filesystem::recursive_directory_iterator(folder)) {
@@ -101,7 +101,8 @@ std::vector<Disassembly> Disassembler::of_device(const std::string& path, const 
   return all;
 }
 
-// pocl tells where its code lies by its cache folder alone, which it reads once a process.
+// The location of pocl's code is known only through its cache folder, which pocl reads once per
+// process.
 Disassembly Disassembler::of_pocl(const std::string& path, int device, const Target& target,
                                   const std::string& options) const {
   const WorkFolder cache;

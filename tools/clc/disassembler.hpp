@@ -1,4 +1,4 @@
-// The assembly of a kernel file's option sets, for a GPU that is not here or from the device's
+// Assembly of a kernel file's option sets, for a GPU that is not installed or from the device's
 // driver.
 #pragma once
 
@@ -15,18 +15,19 @@ namespace clora {
 struct Disassembly {
   std::string options;
   Target target;
-  std::string error = {};  // the first one, where it does not build
+  std::string error = {};  // the first error, if the build fails
   std::vector<KernelListing> kernels = {};
 };
 
-// Compilers are looked for when a target first needs them. Threads: one at a time.
+// Looks for a compiler when a target first needs it. Not thread-safe.
 class Disassembler {
  public:
   explicit Disassembler(const ClcOptions& options) : options_(options) {}
 
-  // path: what `file` was opened by. Every option set that is meant for the target. From NVIDIA's
-  // driver PTX; from pocl x86, of a clc of its own with a cache of its own. Errors: not_found
-  // without a compiler or objdump; no_device; unsupported, where the driver tells no assembly.
+  // Disassembles every option set for the target. path: the path that `file` was opened with.
+  // NVIDIA's driver yields PTX; pocl yields x86 code, built by a child clc with a private cache.
+  // Errors: not_found without a compiler or objdump; no_device; unsupported if the driver provides
+  // no assembly.
   std::vector<Disassembly> disassemble(const std::string& path, const KernelFile& file,
                                        const Target& target);
 

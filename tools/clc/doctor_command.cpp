@@ -1,4 +1,4 @@
-// clc doctor: what is missing here or known to be bad, and the command that mends it.
+// clc doctor: finds missing packages and known problems, with the command that fixes each.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -27,14 +27,14 @@ enum class State { good, note, bad };
 struct Finding {
   State state = State::good;
   std::string what;
-  std::string mend;  // a command or an advice; empty where nothing is to be done
+  std::string mend;  // a command or advice; empty if nothing is to be done
 };
 
 std::string_view name_of(State state) {
   return state == State::good ? "good" : state == State::note ? "note" : "bad";
 }
 
-// Files by which a driver says that it is there.
+// Whether the folder contains a file that identifies a driver.
 bool has_file_in(const std::filesystem::path& folder, std::string_view ending) {
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
@@ -114,7 +114,7 @@ Finding look_at_cache() {
           fmt::format("chown -R $USER {}, or set CLORA_CACHE_DIR", folder.string())};
 }
 
-// What is known of drivers, and worked around where it is not said to be bad.
+// The known problems of drivers; those not reported as bad have a workaround.
 std::vector<Finding> look_at_driver(const Device& device) {
   std::vector<Finding> found;
   if (device.platform == "Portable Computing Language" && device.driver.starts_with("1.")) {
@@ -140,7 +140,7 @@ std::vector<Finding> look_at_driver(const Device& device) {
   return found;
 }
 
-// A file for the time of a look.
+// A temporary kernel file.
 class TemporaryKernel {
  public:
   TemporaryKernel()
@@ -161,7 +161,7 @@ class TemporaryKernel {
   std::filesystem::path path_;
 };
 
-// A kernel built in a process of its own.
+// Builds a kernel in a child process.
 Finding try_compiler(const Device& device) {
   const TemporaryKernel kernel;
   const DeviceBuild build = build_in_child({.file = kernel.path(),

@@ -1,4 +1,4 @@
-// clc embed: kernel files as C++ source, so that a program needs no files beside it.
+// clc embed: converts kernel files to C++ source, so a program needs no files at run time.
 #include <fstream>
 #include <memory>
 #include <regex>
@@ -20,9 +20,9 @@ includes resolved:
   std::span<const std::pair<std::string_view, std::string_view>> kernel_texts();
 C++20; nothing of clora is needed to compile them.)";
 
-// A raw string literal may be no longer than this for every compiler; longer ones are joined.
+// Compilers limit the length of a raw string literal; longer texts are concatenated from several.
 constexpr std::size_t kLiteralBytes = 15000;
-constexpr const char* kMark = "clc_embed";  // no text holds ")clc_embed\""
+constexpr const char* kMark = "clc_embed";  // no text contains ")clc_embed\""
 
 struct EmbedOptions {
   ClcOptions common;
@@ -39,13 +39,13 @@ void require_name(const std::string& name, const char* option) {
   }
 }
 
-// Cut after lines.
+// Split at line ends.
 std::string literal(const std::string& text) {
   std::string all;
   for (std::size_t at = 0, end = 0; at < text.size(); at = end) {
     end =
         text.size() - at <= kLiteralBytes ? text.size() : text.rfind('\n', at + kLiteralBytes) + 1;
-    if (end <= at) end = at + kLiteralBytes;  // one very long line
+    if (end <= at) end = at + kLiteralBytes;  // a single very long line
     all += fmt::format("{}R\"{}({}){}\"", at == 0 ? "" : "\n", kMark, text.substr(at, end - at),
                        kMark);
   }

@@ -11,7 +11,7 @@
 namespace clora {
 namespace {
 
-constexpr double kSlack = 1e-9;  // of a quotient that is whole but for rounding
+constexpr double kSlack = 1e-9;  // tolerance for rounding of an exact quotient
 
 double remainder_of(double a, double b) { return std::fmod(a, b); }
 double rounded_up(double a) { return std::ceil(a - kSlack); }

@@ -1,6 +1,6 @@
-// Expressions that a kernel's head and a call are written with: a grid from a kernel's sizes,
-// 'ceil(M/TILE)*SIDE', and which -D values go together, 'TILE % SIDE == 0'. By muParser, with % and
-// ceil() beside what it has: + - * / ^, comparisons, && ||, ?:, min, max, log2, ...
+// The expressions of kernel heads and calls: a grid computed from a kernel's sizes,
+// 'ceil(M/TILE)*SIDE', and constraints between -D values, 'TILE % SIDE == 0'. Evaluated by muParser
+// (+ - * / ^, comparisons, && ||, ?:, min, max, log2, ...), extended by % and ceil().
 //
 // Pure functions; thread-safe.
 #pragma once
@@ -14,11 +14,11 @@ namespace clora {
 
 using Variables = std::map<std::string, double, std::less<>>;
 
-// `what` begins the message: "--global". Errors: UsageError, for what is no expression and for a
-// name that is no variable, with those there are.
+// `what` begins the message: "--global". Errors: UsageError for an invalid expression, and for an
+// unknown variable, with a list of the known ones.
 double value_of(const std::string& expression, const Variables& variables, std::string_view what);
 
-// The parts between commas that stand in no parentheses.
+// Splits at the commas outside parentheses.
 std::vector<std::string> split_expressions(std::string_view text);
 
 }  // namespace clora

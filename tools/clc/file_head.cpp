@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kMark = "//!";
 constexpr std::string_view kName = "clc:";
 
-// One directive, its continuations joined, and where it begins.
+// A directive with its continuation lines joined, and its line number.
 struct Directive {
   std::string text;
   int line = 0;
@@ -27,7 +27,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-// Of the comment block that the file begins with.
+// The directives of the comment block at the beginning of the file.
 std::vector<Directive> directives_of(std::string_view text) {
   std::vector<Directive> directives;
   std::istringstream lines{std::string(text)};
@@ -60,7 +60,7 @@ std::vector<std::string> split(std::string_view text, char at) {
   return parts;
 }
 
-// Reads one directive after the other; an error names the line.
+// Parses the directives in order; an error names the line.
 class Reader {
  public:
   explicit Reader(std::string_view file) : file_(file) {}
@@ -95,7 +95,7 @@ class Reader {
          fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // NAME={a,b} or NAME=a or NAME or -option; the values of an option are itself.
+  // Parses NAME={a,b}, NAME=a, NAME or -option; the only value of an option is the option.
   TuneParameter parameter(const std::string& word) const {
     const std::size_t equals = word.find('=');
     if (word.starts_with("-") || equals == std::string::npos) return {"", {word}};
@@ -160,7 +160,7 @@ class Reader {
     return limit;
   }
 
-  // The word after `mark`, where `rest` begins with that; both are then gone from it.
+  // If `rest` begins with `mark`, takes the mark and the next word off it and returns that word.
   static std::string taken(std::string_view mark, std::string_view& rest) {
     if (!rest.starts_with(std::string(mark) + ' ')) return {};
     rest = trimmed(rest.substr(mark.size()));

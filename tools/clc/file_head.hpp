@@ -1,18 +1,18 @@
-// What a kernel file says to clc, in the comment block that it begins with:
+// The directives for clc in the comment block at the beginning of a kernel file:
 //
 //   //! clc: build [on DEVICES:] NAME[=VALUE]... OPTION...
-//        a set of options to build it with; {a,b} is one set for each. DEVICES, by commas: cpu,
-//        gpu, nvidia, avx512_vnni, or a matrix unit or better: avx512_bf16, amx, mma, wgmma. The
-//        set is not built on other devices.
+//        A set of build options; {a,b} expands to one set for each value. DEVICES is a comma-
+//        separated list of cpu, gpu, nvidia, avx512_vnni, or a minimum matrix unit: avx512_bf16,
+//        amx, mma, wgmma. The set is skipped on other devices.
 //   //! clc: budget [of KERNEL] [on TARGET] NAME<=VALUE...
-//        what `clc stats` may find: registers, spills, local, private; = is exactly
+//        Limits for `clc stats`: registers, spills, local, private; = requires the exact value.
 //   //! clc: grid [of KERNEL] X[,Y[,Z]] [by X[,Y[,Z]]]
-//        work-items in all and in a work-group, as expressions (tools/clc/expression.hpp) of -D
-//        values and of the call's whole numbers: a call then need not say them
+//        Global and local sizes, as expressions (tools/clc/expression.hpp) of -D values and of
+//        the call's integer arguments; the default of calls without sizes.
 //   //! clc: tune [of KERNEL] NAME={a,b,c}... [where EXPRESSION]
-//        the options that `clc tune` tries
+//        The options that `clc tune` tries.
 //   //! clc: allow RULE REASON
-//        a rule of `clc lint` that does not hold for this file
+//        Disables a rule of `clc lint` for this file.
 //   //!      more of the line before
 //
 // Pure functions; thread-safe.
@@ -27,7 +27,7 @@
 namespace clora {
 
 struct BuildSet {
-  std::vector<std::string> devices;  // any of them; empty: all
+  std::vector<std::string> devices;  // the set applies to any of them; empty: all
   std::string options;               // "-D X_TYPE=f32 -cl-mad-enable"
 };
 
@@ -53,7 +53,7 @@ struct TuneSpace {
 
 struct GridRule {
   std::string kernel;         // empty: all
-  std::string global, local;  // "ceil(M/TILE)*SIDE,1"; local empty: not said
+  std::string global, local;  // "ceil(M/TILE)*SIDE,1"; empty local: not stated
 };
 
 struct AllowedRule {
@@ -68,17 +68,17 @@ struct FileHead {
   std::vector<AllowedRule> allowed;
 };
 
-// Of the text of `file`, which the errors name. Errors: invalid_file, with the line and what may
-// stand there.
+// Parses the text of `file`, which the errors name. Errors: invalid_file, with the line and the
+// accepted forms.
 FileHead read_file_head(std::string_view text, std::string_view file);
 
-// The options of "NAME[=VALUE] -option": names get their -D.
+// The build options of "NAME[=VALUE] -option": names get a -D.
 std::string options_of_words(const std::vector<std::string>& words);
 
-// Each choice of one value for each parameter, in order, the last one changing fastest.
+// All combinations of one value per parameter; the last parameter varies fastest.
 std::vector<std::vector<std::string>> choices_of(const std::vector<TuneParameter>& parameters);
 
-// Whether a set is meant for a device.
+// Whether the set applies to the device.
 bool is_meant_for(const BuildSet& set, const Device& device);
 
 }  // namespace clora

@@ -37,7 +37,7 @@ const TypeFacts& facts(ElementType type) { return kTypes.at(static_cast<std::siz
 
 std::uint64_t integer_bits(const TypeFacts& type, double value) {
   const int digits = static_cast<int>(8 * type.bytes) - (type.is_signed ? 1 : 0);
-  const double end = std::ldexp(1.0, digits);  // the first that is too large
+  const double end = std::ldexp(1.0, digits);  // the first value out of range
   const double least = type.is_signed ? -end : 0;
   const double whole = std::isnan(value) ? 0 : std::nearbyint(value);
   if (whole >= end) return digits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << digits) - 1;
@@ -47,7 +47,7 @@ std::uint64_t integer_bits(const TypeFacts& type, double value) {
   return static_cast<std::uint64_t>(whole);
 }
 
-// Decimal, or hexadecimal after 0x; the whole text.
+// Parses the entire text as decimal, or as hexadecimal after 0x.
 std::optional<std::uint64_t> parse_integer(const TypeFacts& type, std::string_view text) {
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);

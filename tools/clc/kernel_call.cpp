@@ -75,7 +75,7 @@ bool is_out(const ArgumentValue& value) {
   return spec != nullptr && spec->kind == ArraySpec::Kind::out;
 }
 
-// What is wrong in a guard; nearest_first: the array lies before it.
+// The damage of a guard; nearest_first: the guard follows the array.
 BrokenGuard damage_in(std::span<const std::byte> guard, bool nearest_first) {
   BrokenGuard broken;
   for (std::size_t i = 0; i < guard.size(); ++i) {
@@ -99,7 +99,7 @@ KernelCall::KernelCall(Context& context, KernelCallSpec spec)
   spec_.guard_bytes = (spec_.guard_bytes + alignment - 1) / alignment * alignment;
   std::vector<Argument> bound;
   for (std::size_t i = 0; i < places_.size(); ++i) bound.push_back(argument_of(i, *places_[i]));
-  for (std::size_t i = 0; i < places_.size(); ++i) {  // others' memory is there by now
+  for (std::size_t i = 0; i < places_.size(); ++i) {  // second pass: the owners' memory exists now
     const auto* shared = std::get_if<SharedMemory>(&places_[i]->value);
     if (shared != nullptr) bound[i] = shared_array(i, *shared);
   }
@@ -110,7 +110,7 @@ KernelCall::KernelCall(Context& context, KernelCallSpec spec)
                 std::move(bound));
 }
 
-// Of memory that is another array's nothing yet.
+// Arguments that share the memory of another array remain empty.
 Argument KernelCall::argument_of(std::size_t position, const CallArgument& given) {
   const auto array = [&](bool captured) -> Argument {
     const HostArray host = host_array(given.value);

@@ -1,8 +1,9 @@
-// A kernel of a file with arguments bound, on a Context: made from names and specs, run as often as
-// wanted, its arrays read back. What `clc run`, check, bench and others share.
+// KernelCall: a kernel of a file with its arguments bound, on a Context. It is built from names and
+// specs and can run many times; its arrays can be read back. Shared by `clc run`, check, bench and
+// others.
 //
-// Owns the device memory of its arrays and a Batch of one launch. It must not outlive its Context.
-// Threads: one at a time.
+// Owns the device memory of its arrays and a Batch of one launch. Must not outlive its Context. Not
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -23,40 +24,40 @@ using GridSize = std::array<std::size_t, 3>;
 
 struct KernelCallSpec {
   KernelFile file;
-  std::string options;  // one set, as for clBuildProgram
-  std::string kernel;   // empty: the only one of the file
+  std::string options;  // one set, in the form of clBuildProgram
+  std::string kernel;   // empty: the only kernel of the file
   GridSize global{1, 1, 1};
-  std::optional<GridSize> local;        // not given: what the kernel requires, else local_for()
+  std::optional<GridSize> local;  // absent: the size that the kernel requires, else local_for()
   std::vector<CallArgument> arguments;  // in any order
-  // Memory before and after each array that no kernel may touch, looked at by broken_guards().
+  // The size of the guard region before and after each array, checked by broken_guards().
   std::size_t guard_bytes = 0;
 };
 
-// An array among the arguments.
+// An array argument.
 struct BoundArray {
   std::size_t position = 0;
-  std::string name;  // in the kernel; the position where the driver tells none
+  std::string name;  // in the kernel; the position if the driver does not report names
   ElementType type = ElementType::f32;
   Dimensions shape;
-  bool is_out = false;     // of out(...)
-  Tensor memory;           // u8, what the kernel gets
-  Tensor whole;            // with its guards; `memory` where it has none; empty where `is_shared`
-  bool is_shared = false;  // of same(...): another array's memory
+  bool is_out = false;     // from out(...)
+  Tensor memory;           // u8; the argument of the kernel
+  Tensor whole;            // with guards; equals `memory` without guards; empty if `is_shared`
+  bool is_shared = false;  // from same(...): the memory of another array
 };
 
-// What a kernel wrote beside an array.
+// A guard region that the kernel wrote to.
 struct BrokenGuard {
   std::string name;
   bool before = false;
-  std::size_t distance_bytes = 0;  // of the nearest byte from the array, 0: right beside it
-  std::size_t bytes = 0;           // that changed
+  std::size_t distance_bytes = 0;  // of the nearest changed byte to the array; 0: adjacent
+  std::size_t bytes = 0;           // number of changed bytes
 };
 
 class KernelCall {
  public:
-  // Builds the kernel, matches and makes the arguments, and records the launch; waits for the
-  // device. REQUIRES: the Context finds kernel files where spec.file lies (context_config()).
-  // Errors: UsageError, where the call does not fit the kernel; build_failed; those of array_of(),
+  // Builds the kernel, matches and creates the arguments, and records the launch; waits for the
+  // device. REQUIRES: the Context finds kernel files in the folder of spec.file (context_config()).
+  // Errors: UsageError if the call does not match the kernel; build_failed; those of array_of(),
   // Context and Batch.
   KernelCall(Context& context, KernelCallSpec spec);
 
@@ -64,15 +65,16 @@ class KernelCall {
   const KernelReport& kernel() const noexcept { return kernel_; }
   const Grid& grid() const noexcept { return grid_; }
   const std::vector<BoundArray>& arrays() const noexcept { return arrays_; }
-  // One launch of the kernel; submitted as often as wanted.
+  // A batch with one launch of the kernel; may be submitted repeatedly.
   Batch& batch() noexcept { return batch_; }
 
   // Runs the kernel once and waits.
   void run();
-  // Every array as it was before the first run, but out arrays full of `fill`; guards whole again.
+  // Restores the initial contents of every array and guard; out arrays are filled with `fill`.
   void reset(OutFill fill = OutFill::nan);
 
-  // An array as it is now, by name or position. Waits. Errors: UsageError, for no such array.
+  // The current contents of an array, by name or position. Waits. Errors: UsageError for an unknown
+  // array.
   HostArray read(const std::string& name);
   const BoundArray& array(const std::string& name) const;
   // REQUIRES: guard_bytes > 0. Waits.
@@ -89,12 +91,12 @@ class KernelCall {
   KernelReport kernel_;
   Grid grid_;
   std::vector<BoundArray> arrays_;
-  std::vector<const CallArgument*> places_;  // of spec_.arguments, by position
+  std::vector<const CallArgument*> places_;  // into spec_.arguments, by position
   Batch batch_;
 };
 
-// A work-group for a grid that names none: the largest power of two, up to 64 and what the kernel
-// can do, that divides the first dimension; 1 in the others.
+// The default work-group size: in the first dimension the largest power of two up to 64 that the
+// kernel supports and that divides the global size; 1 in the others.
 GridSize local_for(const GridSize& global, const KernelReport& kernel);
 
 }  // namespace clora

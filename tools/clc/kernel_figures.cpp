@@ -20,7 +20,7 @@ std::size_t number_of(std::string_view text) {
   return number;
 }
 
-// A line ".vgpr_count:     32" of the metadata.
+// Parses a metadata line ".vgpr_count:     32".
 void take_amd_entry(KernelFigures& kernel, std::string_view name, std::string_view value) {
   const auto add = [&](std::optional<std::size_t>& to) { to = to.value_or(0) + number_of(value); };
   if (name == ".name") kernel.kernel = value;
@@ -32,7 +32,7 @@ void take_amd_entry(KernelFigures& kernel, std::string_view name, std::string_vi
   if (name == ".max_flat_workgroup_size") kernel.max_group = number_of(value);
 }
 
-// ".shared .align 4 .b8 gemm_$_left[4160];": the variable and its bytes.
+// The variable and size in ".shared .align 4 .b8 gemm_$_left[4160];".
 struct PtxVariable {
   std::string name;
   std::size_t bytes = 0;
@@ -65,7 +65,7 @@ KernelFigures& kernel_named(std::vector<KernelFigures>& kernels, const std::stri
   return kernels.back();
 }
 
-// "Used 40 registers, used 1 barriers, 8192 bytes smem, ..."
+// Parses "Used 40 registers, used 1 barriers, 8192 bytes smem, ...".
 void take_used(KernelFigures& kernel, const std::string& line) {
   static const std::regex kRegisters(R"(Used (\d+) registers)");
   static const std::regex kLocal(R"((\d+)(?:\+\d+)? bytes smem)");
@@ -73,11 +73,11 @@ void take_used(KernelFigures& kernel, const std::string& line) {
   if (!std::regex_search(line, match, kRegisters)) return;
   kernel.registers = number_of(match[1].str());
   if (!std::regex_search(line, match, kLocal)) return;
-  // ptxas does not count what a launch brings (offline_build.hpp).
+  // ptxas does not count local memory that the launch supplies (offline_build.hpp).
   kernel.local_bytes = std::max(kernel.local_bytes.value_or(0), number_of(match[1].str()));
 }
 
-// "8 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads"
+// Parses "8 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads".
 void take_stack(KernelFigures& kernel, const std::string& line) {
   static const std::regex kStack(R"((\d+) bytes stack)");
   static const std::regex kSpills(R"((\d+) bytes spill stores, (\d+) bytes spill loads)");
@@ -94,7 +94,7 @@ std::vector<KernelFigures> figures_of_amd(std::string_view assembly) {
   std::vector<KernelFigures> kernels;
   std::istringstream lines{
       std::string(assembly.substr(std::min(assembly.find("\namdhsa.kernels:"), assembly.size())))};
-  std::size_t next = 3;  // of the group's sizes, which follow one a line
+  std::size_t next = 3;  // next dimension of the work-group size; one per line
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("amdhsa.target") || line.starts_with("...")) break;
     if (line.starts_with("  - ")) kernels.emplace_back();
@@ -119,7 +119,7 @@ std::vector<KernelFigures> figures_of_amd(std::string_view assembly) {
 std::vector<KernelFigures> figures_of_ptx(std::string_view ptx) {
   static const std::regex kEntry(R"(\.entry ([\w$]+))");
   std::vector<KernelFigures> kernels;
-  std::vector<PtxVariable> shared;  // wherever they stand: their names begin with the kernel's
+  std::vector<PtxVariable> shared;  // may appear anywhere; their names begin with the kernel's name
   bool within = false;
   std::istringstream lines{std::string(ptx)};
   std::smatch match;
@@ -150,7 +150,7 @@ void add_ptxas_figures(std::vector<KernelFigures>& kernels, std::string_view log
   static const std::regex kEntry(R"(Compiling entry function '([^']+)')");
   static const std::regex kFunction(R"(Function properties for '?([\w$]+))");
   std::istringstream lines{std::string(log)};
-  std::string entry, function;  // whose lines these are; a kernel may have functions beside it
+  std::string entry, function;  // of the current lines; a kernel may have separate functions
   std::smatch match;
   for (std::string line; std::getline(lines, line);) {
     if (std::regex_search(line, match, kEntry)) {
@@ -158,7 +158,8 @@ void add_ptxas_figures(std::vector<KernelFigures>& kernels, std::string_view log
     } else if (std::regex_search(line, match, kFunction)) {
       function = match[1];
     } else if (!entry.empty()) {
-      // A driver may say all in one line: "Used 40 registers, 8 bytes stack, 0 bytes spill stores"
+      // A driver may report everything in one line: "Used 40 registers, 8 bytes stack, 0 bytes
+      // spill stores".
       const bool of_entry = function == entry || line.find("Used ") != std::string::npos;
       if (of_entry) take_stack(kernel_named(kernels, entry), line);
       take_used(kernel_named(kernels, entry), line);

@@ -18,9 +18,9 @@ bool is_built_in(const std::string& name) {
   return false;
 }
 
-// The lines of the file itself, before those of what it includes.
+// The beginning of the file itself, before the first included line.
 std::string first_lines(const std::string& text) {
-  const std::size_t begin = text.find('\n') + 1;  // after its #line
+  const std::size_t begin = text.find('\n') + 1;  // skips its #line
   return text.substr(begin, text.find("\n#line ", begin) - begin + 1);
 }
 

@@ -1,4 +1,4 @@
-// A kernel file as clc takes it: from disk, or by its name alone one of those built in.
+// A kernel file, read from disk or, given by its bare name, from the built-in kernels.
 #pragma once
 
 #include <filesystem>
@@ -11,17 +11,17 @@ namespace clora {
 
 struct KernelFile {
   std::string name;                            // "rms_norm.cl"
-  std::vector<std::filesystem::path> folders;  // where it lies, then those of -I; none: built in
-  std::string text;                            // includes resolved, for a driver
+  std::vector<std::filesystem::path> folders;  // its folder, then those of -I; empty: built in
+  std::string text;                            // with includes resolved, for a driver
   FileHead head;
 
-  // A line of it or of what it includes, for people; empty where there is none such.
+  // A source line of the file or of an included file; empty if there is no such line.
   std::string line(const std::string& file, int number) const;
 };
 
-// `path` as given, or the folder of a captured launch (tools/clc/captured_call.hpp): its kernel.cl.
-// Its options are then the one set of the head. include_folders: of -I. Errors: not_found, with the
-// built-in files whose names are like it; invalid_file for its head.
+// Opens a kernel file, or the kernel.cl in the folder of a captured launch
+// (tools/clc/captured_call.hpp), whose options then form the only set of the head. include_folders:
+// from -I. Errors: not_found, with similar names of built-in files; invalid_file for the head.
 KernelFile open_kernel_file(const std::string& path,
                             const std::vector<std::filesystem::path>& include_folders = {});
 

@@ -16,7 +16,7 @@ std::vector<SurveyedKernel> surveyed(std::vector<KernelFigures> kernels,
   return all;
 }
 
-// As open_kernel_file() took it.
+// The path that open_kernel_file() was called with.
 std::string path_of(const KernelFile& file) {
   return file.folders.empty() ? file.name : (file.folders.front() / file.name).string();
 }

@@ -1,4 +1,5 @@
-// A survey of a kernel file: its option sets built for targets, and what each kernel needs there.
+// A survey of a kernel file: builds its option sets for targets and collects the figures of each
+// kernel.
 #pragma once
 
 #include <memory>
@@ -21,19 +22,18 @@ struct SurveyedKernel {
 struct SurveyedBuild {
   std::string options;
   Target target;
-  std::string error = {};  // the first one, where it does not build
-  bool crashed = false;    // the device's compiler did, or was out of time
+  std::string error = {};  // the first error, if the build fails
+  bool crashed = false;    // the device's compiler crashed or exceeded the time limit
   std::vector<SurveyedKernel> kernels = {};
 };
 
-// Builds for targets; compilers and the device are looked for when a target first needs them.
-// Threads: one at a time.
-// The device's driver builds in a process of its own (device_build.hpp).
+// Builds for targets. Looks for a compiler or the device when a target first needs it; the device's
+// driver builds in a child process (device_build.hpp). Not thread-safe.
 class Surveyor {
  public:
   explicit Surveyor(const ClcOptions& options) : options_(options), ptxas_(ptxas_program()) {}
 
-  // Every option set that is meant for the target. Errors: not_found without a compiler; no_device;
+  // Builds every option set for the target. Errors: not_found without a compiler; no_device;
   // device.
   std::vector<SurveyedBuild> survey(const KernelFile& file, const Target& target);
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kWarmUps = 2;
 constexpr double kWarmUpShare = 0.1;
-constexpr std::size_t kVector = 16;  // bytes, of cl/roofline_peaks.cl
+constexpr std::size_t kVector = 16;  // bytes, as in cl/roofline_peaks.cl
 
 Grid flush_grid(const Device& device) {
   const std::size_t group = std::min<std::size_t>(64, device.max_work_group_size);
@@ -24,8 +24,8 @@ KernelTimer::KernelTimer(Context& context, CacheState caches) : context_(context
   if (caches_ == CacheState::cold) prepare_flush();
 }
 
-// A copy by a kernel, not by the driver: it runs on all compute units, and so fills the caches of
-// each of them.
+// Copies with a kernel rather than the driver, because a kernel runs on all compute units and so
+// fills the caches of each.
 void KernelTimer::prepare_flush() {
   if (flush_) return;
   ContextConfig config = context_.config();
@@ -38,7 +38,7 @@ void KernelTimer::prepare_flush() {
   const Tensor dst = context.allocate({4 * vectors}, DType::f32, MemoryTag::scratch);
   const Tensor src = context.allocate({4 * vectors}, DType::f32, MemoryTag::scratch);
   Batch touch(context);
-  touch.fill_zero(src);  // memory that was never written may be one page of zeros
+  touch.fill_zero(src);  // memory that was never written may map to a single page of zeros
   touch.submit().wait();
   flush_.emplace(context);
   flush_->launch({.kernel = context.kernel("roofline_peaks.cl", "roofline_peaks_copy",

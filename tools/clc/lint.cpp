@@ -20,7 +20,7 @@ bool is_for_cpu(const std::string& file, const BuildSet& set) {
          (!set.devices.empty() && std::ranges::all_of(set.devices, is_cpu));
 }
 
-// Findings, each location and rule once.
+// Findings without duplicates of location and rule.
 class Collected {
  public:
   explicit Collected(const Silence& silence) : silence_(silence) {}

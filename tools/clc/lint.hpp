@@ -1,4 +1,4 @@
-// clc lint of one kernel file: each set of options is read, and what all of them show is one list.
+// clc lint of one kernel file: parses it with each option set and merges the findings.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,12 @@
 namespace clora {
 
 struct LintOptions {
-  bool house = false;  // rules of this project's style, too
+  bool house = false;  // also the rules of this project's style
 };
 
-// Findings by location; one that several sets show is there once, with the first of them.
-// sets: what to read the file with; of an empty list, without options.
-// Errors: as read_with_clang().
+// Findings in order of location; a finding of several sets is listed once, with the first set.
+// sets: the option sets to parse the file with; if empty, it is parsed without options.
+// Errors: those of read_with_clang().
 std::vector<Finding> lint(const KernelFile& file, const std::vector<BuildSet>& sets,
                           const LintOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Rule barrier-in-divergent-flow of clc lint.
+// The rule barrier-in-divergent-flow of clc lint.
 #include "tools/clc/lint_divergence.hpp"
 #include "tools/clc/lint_rules.hpp"
 #include "tools/clc/lint_work_items.hpp"

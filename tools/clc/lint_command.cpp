@@ -1,4 +1,4 @@
-// clc lint: what in kernels is not portable, or slower than it need be.
+// clc lint: reports code in kernels that is not portable or slower than necessary.
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -43,7 +43,7 @@ int print_rules(Output& output) {
   return 0;
 }
 
-// As an editor finds it: beside the file that was named, or in a folder of -I.
+// The path for an editor: next to the given file, or in a folder of -I.
 std::string path_of(const KernelFile& file, const std::string& name) {
   for (const std::filesystem::path& folder : file.folders) {
     if (std::filesystem::is_regular_file(folder / name)) {
@@ -53,7 +53,7 @@ std::string path_of(const KernelFile& file, const std::string& name) {
   return name;
 }
 
-// The line under the finding, and a caret under its column.
+// The source line with a caret under the column.
 std::string picture(const std::string& line, int column) {
   if (line.empty() || column < 1) return {};
   std::string below;

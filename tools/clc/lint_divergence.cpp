@@ -13,7 +13,7 @@ bool is_loop(const SyntaxNode& node) {
   return node.is("ForStmt") || node.is("WhileStmt") || node.is("DoStmt");
 }
 
-// The condition of a statement, or null where it has none.
+// The condition of a statement; null if it has none.
 const SyntaxNode* condition_of(const SyntaxNode& node) {
   std::size_t at = 0;
   if (node.is("ForStmt")) {
@@ -27,7 +27,7 @@ const SyntaxNode* condition_of(const SyntaxNode& node) {
   return is_there ? &node.children[at] : nullptr;
 }
 
-// One function, called with some arguments that differ between items.
+// The analysis of one function for a call with some non-uniform arguments.
 class Flow {
  public:
   Flow(Divergence& whole, const SyntaxNode& function, const std::vector<bool>& differs)
@@ -50,7 +50,7 @@ class Flow {
   }
 
  private:
-  // Whether an expression's value differs between items.
+  // Whether an expression's value differs between work-items.
   bool differs(const SyntaxNode& node) {
     if (node.is("DeclRefExpr")) return differing_.contains(node.id);
     const std::string_view called = node.callee();
@@ -75,7 +75,8 @@ class Flow {
     return differ;
   }
 
-  // What makes the items that are within a statement differ: `outer`, or a condition of its own.
+  // The reason why work-items diverge inside a statement: `outer`, or the statement's own
+  // condition.
   const SyntaxNode* cause_within(const SyntaxNode& node, const SyntaxNode* outer) {
     if (outer != nullptr) return outer;
     const SyntaxNode* condition = condition_of(node);
@@ -83,7 +84,7 @@ class Flow {
     return is_loop(node) ? exit_of(node, nullptr, true) : nullptr;
   }
 
-  // The condition under which some items leave a loop from within, or null.
+  // The condition under which some work-items leave a loop from inside; null if there is none.
   const SyntaxNode* exit_of(const SyntaxNode& node, const SyntaxNode* cause, bool breaks_count) {
     if (node.is("ReturnStmt") || (node.is("BreakStmt") && breaks_count)) return cause;
     for (const SyntaxNode& child : node.children) {
@@ -97,7 +98,8 @@ class Flow {
     return nullptr;
   }
 
-  // Follows values: marks variables that get a differing value, or get one from some items only.
+  // Propagates values: marks variables that are assigned a non-uniform value, or assigned under
+  // divergent control flow.
   void follow(const SyntaxNode& node, const SyntaxNode* cause) {
     const bool is_assignment =
         node.is("CompoundAssignOperator") || (node.is("BinaryOperator") && node.detail == "=");
@@ -116,7 +118,7 @@ class Flow {
     for (const SyntaxNode& child : node.children) follow(child, inner);
   }
 
-  // A call or assembly may write what it is given by address, or as an operand.
+  // A call or inline assembly may write to memory passed by address and to its operands.
   void follow_outputs(const SyntaxNode& node, const SyntaxNode* cause) {
     if (cause == nullptr && !any_differs(node.children)) return;
     for (const SyntaxNode& child : node.children) {
@@ -128,7 +130,8 @@ class Flow {
     }
   }
 
-  // The variable that an expression is part of, unless it leads through a pointer or is shared.
+  // Marks the variable that an expression is part of, unless the access goes through a pointer or
+  // the variable is shared.
   void mark_target(const SyntaxNode& target) {
     const SyntaxNode& node = target.bare();
     if (node.is("DeclRefExpr")) {
@@ -146,7 +149,7 @@ class Flow {
     if (!id.empty() && differing_.insert(id).second) has_changed_ = true;
   }
 
-  // Looks for barriers, in the order of the text. `cause`: why not all items are here.
+  // Searches for barriers in program order. `cause`: why not all work-items get here.
   void look(const SyntaxNode& node, const SyntaxNode* cause) {
     if (node.is("CallExpr")) look_at_call(node, cause);
     if (node.is("ReturnStmt") && cause != nullptr) has_left_ = cause;
@@ -173,11 +176,11 @@ class Flow {
 
   Divergence& whole_;
   const SyntaxNode& body_;
-  std::set<std::string> differing_;  // variables, by id
+  std::set<std::string> differing_;  // ids of non-uniform variables
   CallEffect effect_;
   bool has_changed_ = false;
-  const SyntaxNode* has_left_ = nullptr;     // why some items have returned
-  const SyntaxNode* has_skipped_ = nullptr;  // why some have gone on to the loop's next turn
+  const SyntaxNode* has_left_ = nullptr;     // why some work-items have returned
+  const SyntaxNode* has_skipped_ = nullptr;  // why some have left the current iteration
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
-// Which barriers of a kernel some items of a work-group may not reach: values that differ between
-// items are followed through variables, calls and conditions.
+// Finds the barriers of a kernel that some work-items of a work-group may not reach, by propagating
+// non-uniform values through variables, calls and conditions.
 //
-// What is followed is simple: a variable that ever differs always does, what is read from memory at
-// one place is one value, and what assembly makes differs where its operands do.
+// The analysis is simple: a variable that is ever non-uniform always is, a read from a uniform
+// address is uniform, and the outputs of inline assembly are non-uniform if an operand is.
 #pragma once
 
 #include <map>
@@ -14,26 +14,26 @@
 namespace clora {
 
 struct LonelyBarrier {
-  const SyntaxNode* call = nullptr;   // of a barrier, or of a function with one
-  const SyntaxNode* cause = nullptr;  // the condition that differs between items
+  const SyntaxNode* call = nullptr;   // of a barrier, or of a function that contains one
+  const SyntaxNode* cause = nullptr;  // the non-uniform condition
 };
 
-// What a call of a function means to its caller.
+// The effect of a function call on its caller.
 struct CallEffect {
   bool returns_differing = false;
   bool has_barrier = false;
 };
 
-// Both refer to `tree`, which must outlive them.
+// Both objects hold references to `tree`, which must outlive them.
 class Divergence {
  public:
   explicit Divergence(const SyntaxNode& tree);
 
-  // Of all kernels.
+  // The findings of all kernels.
   const std::vector<LonelyBarrier>& barriers() const noexcept { return barriers_; }
 
-  // Of a call with some arguments that differ; null for what has no body here. Within it barriers
-  // are added to those of all.
+  // The effect of a call with the given non-uniform arguments; null if the function has no body
+  // here. Barriers found in the body are added to barriers().
   const CallEffect* effect_of(const std::string& function, const std::vector<bool>& differs);
 
   void add(const LonelyBarrier& barrier) { barriers_.push_back(barrier); }

@@ -1,4 +1,4 @@
-// Rules of clc lint about doubles that nobody asked for.
+// The rules of clc lint about unintended doubles.
 #include <algorithm>
 
 #include "tools/clc/lint_rules.hpp"
@@ -12,7 +12,7 @@ bool is_double_constant(const SyntaxNode& node) {
   return node.is("FloatingLiteral") && is_double(node);
 }
 
-// A float made a double by the compiler.
+// Whether the compiler converts a float to double here.
 bool is_promotion(const SyntaxNode& node) {
   return node.is("ImplicitCastExpr") && node.detail == "FloatingCast" && is_double(node) &&
          !node.children.empty() && !is_double(node.children.front());
@@ -20,10 +20,10 @@ bool is_promotion(const SyntaxNode& node) {
 
 bool has_constant(const SyntaxNode& node) { return contains(node, is_double_constant); }
 
-// Calls `see` for each promotion, with what it is part of.
+// Calls `see` for each promotion with its parent.
 using SeePromotion = std::function<void(const SyntaxNode& parent, const SyntaxNode& promotion)>;
 void visit_promotions(const SyntaxNode& node, const SeePromotion& see) {
-  if (node.callee() == "printf") return;  // its floats are passed as doubles, if there are any
+  if (node.callee() == "printf") return;  // its floats become doubles, if supported
   for (const SyntaxNode& child : node.children) {
     if (is_promotion(child)) see(node, child);
     visit_promotions(child, see);
@@ -35,7 +35,7 @@ void visit_promotions(const SyntaxNode& node, const SeePromotion& see) {
 void find_implicit_doubles(const LintInput& input, Report& report) {
   if (input.asks_for("cl_khr_fp64")) return;
   visit_promotions(input.tree(), [&](const SyntaxNode& parent, const SyntaxNode& promotion) {
-    if (has_constant(parent)) return;  // unsuffixed-constant tells the cause
+    if (has_constant(parent)) return;  // unsuffixed-constant reports the cause
     report.at(promotion, "a '" + unqualified(promotion.children.front().type) +
                              "' becomes a double, without cl_khr_fp64; keep to float, or cast");
   });
@@ -54,7 +54,8 @@ void find_unsuffixed_constants(const LintInput& input, Report& report) {
     tell(input.tree());
     return;
   }
-  // Where doubles are wanted, those that make one of a float are told.
+  // An expression of doubles is intended; its constants that turn a float into a double are
+  // reported.
   visit_promotions(input.tree(), [&](const SyntaxNode& parent, const SyntaxNode&) {
     if (parent.is("BinaryOperator") && has_constant(parent)) tell(parent);
   });

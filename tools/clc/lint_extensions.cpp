@@ -1,4 +1,4 @@
-// Rule extension-unchecked of clc lint.
+// The rule extension-unchecked of clc lint.
 #include <set>
 
 #include "tools/clc/lint_rules.hpp"
@@ -12,7 +12,7 @@ bool declares_double(const SyntaxNode& node) {
   return declares && unqualified(node.type).starts_with("double");
 }
 
-// The extension that a call is of, or empty.
+// The extension that provides the called function; empty if there is none.
 std::string_view extension_of_call(const SyntaxNode& node) {
   const std::string_view called = node.callee();
   if (called.starts_with("sub_group_") || called.starts_with("get_sub_group_")) {

@@ -1,4 +1,4 @@
-// What a rule of clc lint finds.
+// A finding of a rule of clc lint.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ enum class Severity { note, warning, error };
 std::string_view name_of(Severity severity);
 
 struct Finding {
-  std::string rule;  // its id
+  std::string rule;  // rule id
   Severity severity = Severity::warning;
   SourceLocation location;
-  SourceLocation use;  // of the macro that it is written in; else as location
+  SourceLocation use;  // expansion location of its macro; otherwise equal to location
   std::string text;
-  std::string options;                // of the first set that shows it
-  bool must_be_in_every_set = false;  // no finding where another set does not show it
+  std::string options;                // of the first set with the finding
+  bool must_be_in_every_set = false;  // dropped unless every set has it
 };
 
 }  // namespace clora

@@ -1,4 +1,4 @@
-// Rule missing-header of clc lint: the opening comment, as our style wants it.
+// The rule missing-header of clc lint: the opening comment required by the project's style.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -8,10 +8,10 @@
 namespace clora {
 namespace {
 
-// The comment that the file begins with, directives to clc left out.
+// The comment that the file begins with, without directives to clc.
 std::string opening_comment(const SourceLocations& locations) {
   std::string comment;
-  for (int i = 2; i <= locations.line_count(); ++i) {  // after its #line
+  for (int i = 2; i <= locations.line_count(); ++i) {  // skips its #line
     const std::string& line = locations.line(i);
     if (!line.starts_with("//")) break;
     if (!line.starts_with("//!")) comment += line + '\n';

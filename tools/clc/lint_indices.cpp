@@ -1,8 +1,8 @@
-// Rule index-overflow of clc lint: products made in 32 bits that say where in global memory.
+// The rule index-overflow of clc lint: 32-bit products in indices of global memory.
 //
-// Two kinds of product are taken to be small. A factor of a 64-bit product counts rows or the like:
-// (size_t)(first * count + i) * width. Beside a 64-bit term stands a place within one row:
-// y[row_at + head * E].
+// Two kinds of product are assumed to be small. A factor of a 64-bit product counts rows or
+// similar: (size_t)(first * count + i) * width. A term added to a 64-bit term is an offset within
+// one row: y[row_at + head * E].
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ bool points_to_global(const SyntaxNode& node) {
          node.type.find("__global") != std::string::npos;
 }
 
-// A place that is made in 64 bits, of more than a constant.
+// Whether the term is a 64-bit offset that is not a constant.
 bool is_wide_term(const SyntaxNode& given) {
   const SyntaxNode& node = given.bare();
   if (is_one_of(unqualified(node.type), {"long", "unsigned long"})) {
@@ -45,7 +45,7 @@ bool is_wide_term(const SyntaxNode& given) {
   return is_pointer_sum && std::ranges::any_of(node.children, is_wide_term);
 }
 
-// Follows values through the variables of one file.
+// Tracks values through the variables of one file.
 class Values {
  public:
   explicit Values(const SyntaxNode& tree) {
@@ -57,14 +57,14 @@ class Values {
     });
   }
 
-  // A product of values that both may be large, in 32 bits, within an index; or null.
+  // A 32-bit product within an index whose factors may both be large; null if there is none.
   const SyntaxNode* product_in(const SyntaxNode& index) {
     followed_.clear();
     return product(index);
   }
 
  private:
-  // for (...; i < bound; ...) with a small bound.
+  // Records the counter of for (...; i < bound; ...).
   void note_counter(const SyntaxNode& loop) {
     if (loop.children.size() < 3) return;
     const SyntaxNode& condition = loop.children[2].bare();
@@ -90,7 +90,7 @@ class Values {
       }
       return found;
     };
-    if (node.is("CStyleCastExpr")) return first_of(node, 0);  // (size_t)(m * C) comes too late
+    if (node.is("CStyleCastExpr")) return first_of(node, 0);  // (size_t)(m * C) widens too late
     if (node.is("ConditionalOperator")) return first_of(node, 1);
     if (node.is("DeclRefExpr")) return product_of_variable(node);
     if (!node.is("BinaryOperator") || node.children.size() != 2) return nullptr;
@@ -114,7 +114,7 @@ class Values {
            may_be_large(node.children[0], 0) && may_be_large(node.children[1], 0);
   }
 
-  // Whether more than the work-group and constants decide how large a value is.
+  // Whether a value depends on more than the work-group and constants.
   bool may_be_large(const SyntaxNode& given, int depth) {
     constexpr int kDeepest = 40;
     const SyntaxNode& node = given.bare();
@@ -152,11 +152,11 @@ class Values {
 
   std::map<std::string, const SyntaxNode*> variables_;  // by id
   std::map<std::string, const SyntaxNode*> bounds_;     // of counters, by id
-  std::set<std::string> changed_;                       // variables, after their declaration
+  std::set<std::string> changed_;                       // variables changed after their declaration
   std::set<std::string> followed_;
 };
 
-// An expression that is a pointer to global memory with an index; null where it is none.
+// An indexed access to global memory; null if there is none.
 struct Access {
   const SyntaxNode* base = nullptr;
   const SyntaxNode* index = nullptr;

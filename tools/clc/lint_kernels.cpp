@@ -1,4 +1,4 @@
-// Rules of clc lint about what a kernel is as a whole: its attributes, arguments and memory.
+// The rules of clc lint about entire kernels: attributes, arguments and memory.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -33,7 +33,7 @@ bool is_global_pointer(const SyntaxNode& parameter) {
          parameter.type.find("__global") != std::string::npos;
 }
 
-// What of a kernel depends on how many items a group has; empty: nothing.
+// How a kernel depends on the size of its work-group; empty: it does not.
 class SizeUse {
  public:
   explicit SizeUse(const SyntaxNode& tree) {
@@ -66,7 +66,7 @@ class SizeUse {
   std::set<std::string> seen_;
 };
 
-// "int3", by its name or as clang writes it where it resolves the name.
+// Whether the type is a vector of three ("int3"), in OpenCL's or in clang's resolved form.
 bool is_of_three(const SyntaxNode& parameter) {
   constexpr std::array<std::string_view, 11> scalars{"char",  "uchar",  "short", "ushort",
                                                      "int",   "uint",   "long",  "ulong",
@@ -78,10 +78,10 @@ bool is_of_three(const SyntaxNode& parameter) {
   });
 }
 
-// The names of structs with pointers in them.
+// The names of structs that contain pointers.
 std::set<std::string> structs_with_pointers(const SyntaxNode& tree) {
   std::set<std::string> names;
-  bool has_pointer = false;  // the struct before, whose typedef may follow
+  bool has_pointer = false;  // of the preceding struct, whose typedef may follow
   for (const SyntaxNode& each : tree.children) {
     if (each.is("RecordDecl")) {
       has_pointer = std::ranges::any_of(each.children, [](const SyntaxNode& field) {

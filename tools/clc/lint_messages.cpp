@@ -1,4 +1,4 @@
-// Rules of clc lint that pass on what clang says.
+// The rules of clc lint that forward clang's diagnostics.
 #include <algorithm>
 #include <array>
 
@@ -7,7 +7,7 @@
 namespace clora {
 namespace {
 
-// Errors of clang that a rule of its own tells.
+// Errors of clang that are reported by a rule of clc lint instead.
 constexpr std::array<std::string_view, 4> kOfArguments{
     "cannot be used as the type of a kernel parameter",
     "kernel parameter cannot be declared as a pointer to a pointer",
@@ -23,7 +23,7 @@ bool has_any(const std::string& text, const std::array<std::string_view, kCount>
       parts, [&](std::string_view part) { return text.find(part) != std::string::npos; });
 }
 
-// The text of the #error line that a message is about, or empty.
+// The #error line that a message is about; empty if it is not about one.
 std::string error_line_of(const LintInput& input, const ClangMessage& message) {
   const std::string& line =
       input.locations.line(input.locations.text_line(message.location.file, message.location.line));
@@ -40,7 +40,7 @@ bool lacks_definitions(const LintInput& input) {
   });
 }
 
-// Clang takes local memory for a variable like others, which one item writes before it reads.
+// clang treats local memory as an ordinary variable, which a work-item must write before reading.
 bool is_of_memory_that_others_write(const LintInput& input, const ClangMessage& message) {
   if (message.option.find("uninitialized") == std::string::npos) return false;
   return contains(input.tree(), [&](const SyntaxNode& node) {
@@ -49,12 +49,12 @@ bool is_of_memory_that_others_write(const LintInput& input, const ClangMessage& 
   });
 }
 
-// What a file that is included has for others.
+// An included file may hold functions that this kernel does not use.
 bool is_of_others(const LintInput& input, const ClangMessage& message) {
   return message.option == "-Wunused-function" && message.location.file != input.file.name;
 }
 
-// Names in capitals are the host's to define.
+// An undeclared name in capitals is a macro that the host defines.
 std::string hint_for(const LintInput& input, const ClangMessage& message) {
   constexpr std::string_view kUndeclared = "use of undeclared identifier '";
   if (input.has_options || !message.text.starts_with(kUndeclared)) return {};
@@ -87,7 +87,7 @@ void find_missing_definitions(const LintInput& input, Report& report) {
 }
 
 void find_errors(const LintInput& input, Report& report) {
-  if (lacks_definitions(input)) return;  // what follows is of names that are not there
+  if (lacks_definitions(input)) return;  // the remaining messages follow from undefined names
   constexpr int kMax = 20;
   int told = 0;
   for (const ClangMessage& message : input.reading.messages) {

@@ -1,5 +1,5 @@
-// The rules of clc lint: one table, which `clc lint --rules` prints, and for each rule a function
-// that finds what breaks it in one reading of a kernel file. Thread-safe.
+// The rules of clc lint: a table, which `clc lint --rules` prints, and for each rule a function
+// that finds violations in one parse of a kernel file. Thread-safe.
 #pragma once
 
 #include <span>
@@ -17,11 +17,11 @@ struct LintInput {
   const KernelFile& file;
   const SourceLocations& locations;
   const ClangReading& reading;
-  bool has_options = false;  // there is a set of options to read the file with
-  bool is_for_cpu = false;   // its name or its build sets say so
+  bool has_options = false;  // the file is parsed with an option set
+  bool is_for_cpu = false;   // by the file's name or its build sets
 
   const SyntaxNode& tree() const noexcept { return reading.tree; }
-  // Whether a line for the preprocessor names an extension: its use is guarded, or asked for.
+  // Whether a preprocessor line names the extension: its use is guarded or enabled.
   bool asks_for(std::string_view extension) const;
 };
 
@@ -30,10 +30,10 @@ class Report {
   Report(const SourceLocations& locations, std::vector<Finding>& findings)
       : locations_(locations), findings_(findings) {}
 
-  void at(const SyntaxNode& node, std::string text);      // where it is written, be it in a macro
-  void at_use(const SyntaxNode& node, std::string text);  // where its macro is used
+  void at(const SyntaxNode& node, std::string text);  // where it is written, possibly in a macro
+  void at_use(const SyntaxNode& node, std::string text);  // where its macro is expanded
   void at(const SourceLocation& location, std::string text);
-  // What another set of options may make good: something unused.
+  // Reports a finding that another option set may refute, such as an unused variable.
   void at_in_every_set(const SourceLocation& location, std::string text);
 
  private:
@@ -46,20 +46,20 @@ struct LintRule {
   Severity severity = Severity::warning;
   std::string_view reason, fix;
   void (*find)(const LintInput& input, Report& report);
-  bool is_house = false;  // of this project's style: only with --house
+  bool is_house = false;  // project style: only with --house
 };
 
 std::span<const LintRule> lint_rules();
 
-// What the rules find in one reading, silenced or not. Of a text that does not compile only the
-// compiler's errors are told. house: those of the project's style, too.
+// The findings of all rules in one parse, including allowed ones. For a text that does not compile,
+// only the compiler's errors. house: also the rules of the project's style.
 std::vector<Finding> findings_in(const LintInput& input, bool house);
 
-// Whether an error of clang is one that host-argument or extension-unchecked tells.
+// Whether an error of clang is reported by the rule host-argument or extension-unchecked instead.
 bool is_about_arguments(const ClangMessage& message);
 bool is_about_extensions(const ClangMessage& message);
 
-// The rules' functions, by the files that hold them.
+// The functions of the rules, grouped by source file.
 // lint_messages.cpp
 void find_missing_definitions(const LintInput& input, Report& report);
 void find_errors(const LintInput& input, Report& report);

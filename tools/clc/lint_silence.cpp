@@ -16,7 +16,7 @@ std::vector<std::string> rule_names() {
   return names;
 }
 
-// The first line from `line` on that is more than a comment.
+// The first line from `line` on that contains code.
 int next_line_of_code(const SourceLocations& locations, int line) {
   for (; line < locations.line_count(); ++line) {
     const std::string& text = locations.line(line);

@@ -1,10 +1,9 @@
-// Exceptions from the rules of clc lint, as a kernel file states them:
+// Exceptions from the rules of clc lint, stated in a kernel file:
 //
 //   y[m * C + c] = 0;  // clc: allow index-overflow C is at most 64
 //   //! clc: allow RULE REASON      in the file's head: for all of it (file_head.hpp)
 //
-// The first is for its own line; where nothing else stands on it, for the next line that is no
-// comment.
+// The first form applies to its own line, or to the next code line if it is alone on its line.
 #pragma once
 
 #include <set>
@@ -22,10 +21,10 @@ class Silence {
  public:
   Silence(const KernelFile& file, const SourceLocations& locations);
 
-  // Whether the file allows what was found, where it is written or where its macro is used.
+  // Whether the file allows the finding, at its location or at the expansion of its macro.
   bool covers(const Finding& finding) const;
 
-  // Of rule allow-without-reason: exceptions that name no rule there is, or no reason.
+  // Findings of the rule allow-without-reason: exceptions with an unknown rule or without a reason.
   const std::vector<Finding>& mistakes() const noexcept { return mistakes_; }
 
  private:

@@ -1,4 +1,5 @@
-// What functions of OpenCL C tell items apart or bring them together: by name.
+// Classifies the built-in functions of OpenCL C by name: non-uniform, bounded by the work-group,
+// collective.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 
 namespace clora {
 
-// Differs between the items of a work-group.
+// Whether the result differs between the work-items of a work-group.
 inline bool tells_items_apart(std::string_view function) {
   constexpr std::array<std::string_view, 6> names{"get_local_id",           "get_global_id",
                                                   "get_local_linear_id",    "get_global_linear_id",
@@ -16,7 +17,7 @@ inline bool tells_items_apart(std::string_view function) {
          function.starts_with("atom_");
 }
 
-// A number that no work-group makes large.
+// Whether the result is bounded by the size of a work-group.
 inline bool is_within_a_group(std::string_view function) {
   constexpr std::array<std::string_view, 8> names{"get_local_id",        "get_local_size",
                                                   "get_local_linear_id", "get_sub_group_id",
@@ -29,7 +30,7 @@ inline bool is_barrier(std::string_view function) {
   return function == "barrier" || function == "work_group_barrier";
 }
 
-// What all items of a work-group must call together: barriers among it.
+// Whether all work-items of a work-group must call the function, as for a barrier.
 inline bool joins_items(std::string_view function) {
   return is_barrier(function) || function.starts_with("async_work_group_") ||
          function == "wait_group_events" || function.starts_with("work_group_");

@@ -1,4 +1,4 @@
-// clc matrix: what builds where.
+// clc matrix: which kernel files build on which devices.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -20,11 +20,11 @@ others did not. A file whose sets are meant for other devices is listed as such.
 constexpr std::array kEnds{DeviceBuild::End::built, DeviceBuild::End::refused,
                            DeviceBuild::End::crashed, DeviceBuild::End::out_of_time};
 
-// A file on a device.
+// The result of one file on one device.
 struct Row {
   std::map<DeviceBuild::End, int> counts;
   double slowest_seconds = 0;
-  std::string words;  // of the first that did not build
+  std::string words;  // error of the first failed build
 };
 
 std::string counts_text(const Row& row) {
@@ -45,7 +45,7 @@ std::string first_words(const DeviceBuild& build) {
   return build.words.substr(0, build.words.find('\n'));
 }
 
-using Rows = std::map<std::pair<std::string, std::string>, Row>;  // by file and device
+using Rows = std::map<std::pair<std::string, std::string>, Row>;  // key: file, device
 
 void count(Rows& rows, const BuildTask& task, const DeviceBuild& build) {
   Row& row = rows[{task.path, task.device.name}];

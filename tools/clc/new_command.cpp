@@ -1,4 +1,4 @@
-// clc new: the files of a new op family, or a kernel file alone.
+// clc new: creates the files of a new op family, or a kernel file alone.
 #include <memory>
 #include <nlohmann/json.hpp>
 

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where each template goes; the name stands for *.
+// The destination of each template; * stands for the name.
 struct Place {
   std::string_view source, target;
 };
@@ -118,7 +118,7 @@ void require_free_name(const fs::path& folder, const std::string& name,
   for (const NewFile& file : files) {
     if (fs::exists(folder / file.path)) taken.push_back(place_of(folder, file.path));
   }
-  // A header of that name elsewhere declares a type of the name that the test would have.
+  // A header of that name in another module declares a type with the same name as the test's.
   for (const std::string_view top_folder : kModules) {
     const std::string header = place_of(folder, fs::path(top_folder) / (name + ".hpp"));
     const bool counted = std::ranges::find(taken, header) != taken.end();
@@ -137,7 +137,7 @@ void write_new_files(const fs::path& folder, const std::vector<NewFile>& files) 
       written.push_back(folder / file.path);
     }
   } catch (...) {
-    std::error_code ignored;  // the first error is told
+    std::error_code ignored;  // the first error is reported
     for (const fs::path& path : written) fs::remove(path, ignored);
     throw;
   }

@@ -1,5 +1,5 @@
-// The files that a new op family begins with (docs/how-to-add-an-op.md): a small op, y = alpha x +
-// beta, that builds, is tested and may be tuned, to be made into another.
+// The initial files of a new op family (docs/how-to-add-an-op.md): a small op, y = alpha x + beta,
+// that builds, is tested and can be tuned; a starting point for the real op.
 #pragma once
 
 #include <filesystem>
@@ -9,23 +9,23 @@
 namespace clora {
 
 struct NewFile {
-  std::filesystem::path path;  // from the folder
+  std::filesystem::path path;  // relative to the folder
   std::string text;
 };
 
 // cl/NAME.cl, ops/NAME.hpp and so on; with kernel_only NAME.cl alone. Pure.
-// Errors: UsageError, for a name that is not snake_case or a keyword of C++.
+// Errors: UsageError if the name is not snake_case or is a C++ keyword.
 std::vector<NewFile> files_of_new_family(const std::string& name, bool kernel_only);
 
-// Errors: UsageError, where a folder does not hold clora's sources, with what of them is missing.
+// Errors: UsageError if the folder is not a checkout of clora, naming the missing parts.
 void require_checkout(const std::filesystem::path& folder);
 
-// Errors: UsageError, naming the files of that name that are there already; beside a whole family
-// a header in any module counts, too.
+// Errors: UsageError, naming the existing files of that name; for a complete family also a header
+// of that name in any module.
 void require_free_name(const std::filesystem::path& folder, const std::string& name,
                        const std::vector<NewFile>& files);
 
-// All of them or, after an error, none. REQUIRES: require_free_name(). Errors: io.
+// Writes all files; after an error, none. REQUIRES: require_free_name(). Errors: io.
 void write_new_files(const std::filesystem::path& folder, const std::vector<NewFile>& files);
 
 }  // namespace clora

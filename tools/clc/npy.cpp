@@ -14,12 +14,12 @@ namespace clora {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-// NumPy itself refuses headers above 10,000 bytes and arrays of more than 32 dimensions (64 since
-// version 2).
+// NumPy rejects headers above 10,000 bytes and arrays of more than 32 dimensions (64 since version
+// 2).
 constexpr std::size_t kMaxHeaderBytes = 65536;
 constexpr std::size_t kMaxDimensions = 64;
 
-// An array is copied, and its values are compared with a second one.
+// A quarter of the memory, because an array is copied and compared with a second one.
 std::uint64_t max_array_bytes() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 4;
@@ -80,7 +80,7 @@ NpyText split(std::string_view file, std::string_view name) {
   return {file.substr(begin, length), file.substr(begin + length)};
 }
 
-// What comes after 'key': in the header, up to the end of the header.
+// The rest of the header after 'key':.
 std::string_view value_after(std::string_view header, std::string_view key, std::string_view name) {
   for (const char quote : {'\'', '"'}) {
     const std::string quoted = fmt::format("{0}{1}{0}", quote, key);
@@ -131,13 +131,13 @@ Dimensions shape_in(std::string_view header, std::string_view name) {
        kMaxDimensions, excerpt(value));
 }
 
-// As NumPy names it.
+// NumPy's name of the type.
 std::string_view stored_type(ElementType type) {
   const ElementType stored = type == ElementType::bf16 ? ElementType::u16 : type;
   for (const NamedType& each : kDescriptions) {
     if (each.type == stored) return each.descr;
   }
-  return {};  // all types are there
+  return {};  // unreachable: all types are listed
 }
 
 }  // namespace
@@ -153,7 +153,7 @@ HostArray parse_npy(std::span<const std::byte> bytes, std::string_view name) {
          name);
   }
   const std::size_t count = elements.size() / bytes_of(array.type);
-  std::size_t wanted = 1;  // more than count once the file is too short
+  std::size_t wanted = 1;  // exceeds count once the file is too short
   for (const std::int64_t size : array.shape) {
     if (size == 0) fail(ErrorCode::invalid_file, "npy: {} has no elements", name);
     const auto rows = static_cast<std::size_t>(size);

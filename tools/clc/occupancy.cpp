@@ -5,9 +5,9 @@
 namespace clora {
 namespace {
 
-// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; a multiprocessor
-// has 65536 registers in four parts, which are given by 256 a warp (CUDA Occupancy Calculator), and
-// keeps 1 KiB of local memory a group.
+// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". A multiprocessor
+// has 65536 registers in four partitions, allocated in units of 256 per warp (CUDA Occupancy
+// Calculator), and reserves 1 KiB of local memory per work-group.
 struct NvidiaLimits {
   std::string_view target;
   std::size_t warps, groups, local_bytes;
@@ -16,8 +16,8 @@ constexpr std::array kNvidia{
     NvidiaLimits{"sm_80", 64, 32, 164 * 1024}, NvidiaLimits{"sm_86", 48, 16, 100 * 1024},
     NvidiaLimits{"sm_89", 48, 24, 100 * 1024}, NvidiaLimits{"sm_90", 64, 32, 228 * 1024}};
 
-// LLVM's AMDGPUBaseInfo.cpp: getTotalNumVGPRs, getVGPRAllocGranule, getMaxWavesPerEU; local memory
-// of the SIMDs that share it: a compute unit of gfx9, a work-group processor of gfx10.
+// LLVM's AMDGPUBaseInfo.cpp: getTotalNumVGPRs, getVGPRAllocGranule, getMaxWavesPerEU. Local memory
+// is per group of SIMDs that share it: a compute unit on gfx9, a work-group processor on gfx10.
 struct AmdLimits {
   std::string_view target;
   std::size_t registers, granule, waves, items, local_bytes;
@@ -53,7 +53,7 @@ Occupancy of_nvidia(const KernelFigures& kernel, const NvidiaLimits& has) {
   return found;
 }
 
-// gfx9's 800 scalar registers, given by 16 (the same source: getOccupancyWithNumSGPRs).
+// gfx9 has 800 scalar registers, allocated in units of 16 (getOccupancyWithNumSGPRs, same source).
 std::size_t waves_by_scalars(std::size_t registers) {
   return registers <= 80 ? 10 : registers <= 88 ? 9 : registers <= 100 ? 8 : 7;
 }
@@ -81,7 +81,7 @@ std::optional<Occupancy> occupancy_of(const KernelFigures& kernel, const Target&
 
 std::optional<Occupancy> occupancy_on(std::string_view processor, const KernelFigures& kernel) {
   if (!kernel.registers) return {};
-  // sm_90a is sm_90 with instructions that later processors have not.
+  // sm_90a is sm_90 with instructions that later processors do not support.
   const std::string_view family = processor.substr(0, std::string_view("sm_90").size());
   std::optional<Occupancy> found;
   for (const NvidiaLimits& has : kNvidia) {

@@ -1,5 +1,5 @@
-// Occupancy: how many warps (NVIDIA) or waves (AMD) of a kernel a processor holds at once, by its
-// registers, local memory and group size. Pure functions; thread-safe.
+// Occupancy: the number of warps (NVIDIA) or waves (AMD) of a kernel that are resident at once,
+// from its registers, local memory and work-group size. Pure functions; thread-safe.
 #pragma once
 
 #include <optional>
@@ -11,20 +11,20 @@
 namespace clora {
 
 struct Occupancy {
-  std::size_t resident = 0;  // NVIDIA: warps of a multiprocessor; AMD: waves of a SIMD
+  std::size_t resident = 0;  // NVIDIA: warps per multiprocessor; AMD: waves per SIMD
   std::size_t most = 0;
   std::string_view limit =
       {};  // "registers", "scalar registers", "local memory", "groups"; empty: none
-  bool assumed_group = false;  // the kernel requires none: groups of kAssumedGroup items
+  bool assumed_group = false;  // no required work-group size; kAssumedGroup items are assumed
 
   bool operator==(const Occupancy&) const = default;
 };
 
 inline constexpr std::size_t kAssumedGroup = 256;
 
-// Empty where the registers are not known, or the target's processor is not ("device").
+// Empty if the registers or the target's processor ("device") are unknown.
 std::optional<Occupancy> occupancy_of(const KernelFigures& kernel, const Target& target);
-// The same on a processor by its name: "sm_90", "gfx90a".
+// The same for a named processor: "sm_90", "gfx90a".
 std::optional<Occupancy> occupancy_on(std::string_view processor, const KernelFigures& kernel);
 
 }  // namespace clora

@@ -18,7 +18,7 @@ constexpr const char* kCompiler = "clang-14";
 // Drivers inline all functions.
 constexpr const char* kInlineAll = "-inline-threshold=100000";
 
-// clang-14 ends at sm_86 and PTX 7.5; sm_90a's is made of that.
+// clang-14 supports up to sm_86 and PTX 7.5; the PTX for sm_90a is derived from that.
 std::string processor_of(const Target& target) {
   return std::string(target.name == "sm_90a" ? "sm_86" : target.name);
 }
@@ -32,7 +32,7 @@ std::vector<std::string> target_words(const Target& target) {
       "-Xclang", "-target-feature",     "-Xclang", "+ptx75"};
 }
 
-// The options that clang has, too. Others are a driver's own, and change no result.
+// The options that clang supports. The others are specific to drivers and do not change results.
 std::vector<std::string> words_for_clang(const std::string& options) {
   std::vector<std::string> words;
   bool has_standard = false;
@@ -48,8 +48,8 @@ std::vector<std::string> words_for_clang(const std::string& options) {
   return words;
 }
 
-// Of LLVM's "define ... @NAME(...) ... !reqd_work_group_size !7" and "!7 = !{i32 16, i32 16, i32
-// 1}"
+// Parses LLVM's "define ... @NAME(...) ... !reqd_work_group_size !7" and "!7 = !{i32 16, i32 16,
+// i32 1}".
 std::map<std::string, std::array<std::size_t, 3>> required_groups_of(const std::string& llvm) {
   static const std::regex kNode(R"(^(!\d+) = !\{i32 (\d+), i32 (\d+), i32 (\d+)\}$)");
   static const std::regex kKernel(R"(@([\w$.]+)\()");
@@ -72,7 +72,7 @@ std::map<std::string, std::array<std::size_t, 3>> required_groups_of(const std::
   return groups;
 }
 
-// clang-14 leaves the required group out; ptxas needs it to know how many registers there may be.
+// clang-14 omits the required work-group size, which determines the registers that ptxas may use.
 std::string with_required_groups(std::string ptx,
                                  const std::map<std::string, std::array<std::size_t, 3>>& groups) {
   for (const auto& [kernel, size] : groups) {
@@ -90,7 +90,7 @@ void replace_first(std::string& text, std::string_view words, std::string_view b
 }
 
 std::string for_hopper(std::string ptx) {
-  replace_first(ptx, ".version 7.5", ".version 8.3");  // the first with all that cl/ writes
+  replace_first(ptx, ".version 7.5", ".version 8.3");  // the first with all that cl/ uses
   replace_first(ptx, ".target sm_86,", ".target sm_90,");
   return with_hopper_instructions(std::move(ptx));
 }
@@ -101,7 +101,7 @@ OfflineBuild refused(const ProcessResult& result) {
   return {.error = std::move(error)};
 }
 
-// Its arrays of local memory declared as a launch brings them, of no size.
+// The PTX with its local arrays declared without a size, as memory supplied by the launch.
 std::string with_local_memory_from_launch(const std::string& ptx) {
   static const std::regex kArray(R"(^\s*\.shared (\.align \d+ \.b8\s+[\w$.]+)\[\d+\];)");
   std::istringstream lines(ptx);
@@ -177,7 +177,7 @@ OfflineBuild OfflineCompiler::build(const KernelFile& file, const Target& target
   if (!result.succeeded()) return refused(result);
   OfflineBuild build{.built = true, .assembly = read_text(assembly)};
   if (build.assembly.find("#ASMSTART") == std::string::npos) return build;
-  std::ranges::replace(command, "-S", "-c");  // -S prints a kernel's own assembly unread
+  std::ranges::replace(command, "-S", "-c");  // -S prints inline assembly without parsing it
   append({"-o", folder_ / "kernel.o"});
   const ProcessResult assembled = run_process(command, kSeconds);
   return assembled.succeeded() ? build : refused(assembled);
@@ -242,7 +242,7 @@ PtxasReport run_ptxas(const std::string& program, const std::string& ptx, const 
   const WorkFolder folder;
   PtxasReport report = run_ptxas_in(folder, program, ptx, target, options);
   if (report.log.find("uses too much shared data") == std::string::npos) return report;
-  // More than 48 KiB, which a driver grants where the device has them.
+  // More than 48 KiB, which a driver allows if the device supports it.
   return run_ptxas_in(folder, program, with_local_memory_from_launch(ptx), target, options);
 }
 

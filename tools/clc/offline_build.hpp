@@ -1,5 +1,5 @@
-// Builds kernels for GPUs that are not here, by the program clang-14 and our own built-in functions
-// (tools/clc/shim). Threads: one at a time.
+// Builds kernels for GPUs that are not installed, with clang-14 and clora's own built-in functions
+// (tools/clc/shim). Not thread-safe.
 #pragma once
 
 #include <array>
@@ -17,18 +17,17 @@ namespace clora {
 
 struct OfflineBuild {
   bool built = false;
-  std::string error = {};     // the first one, where it is not built
-  std::string assembly = {};  // PTX, with .reqntid, or AMD's
-  std::map<std::string, std::array<std::size_t, 3>> required_groups =
-      {};  // of NVIDIA's, where said
+  std::string error = {};     // the first error, if the build fails
+  std::string assembly = {};  // PTX with .reqntid, or AMD assembly
+  std::map<std::string, std::array<std::size_t, 3>> required_groups = {};  // NVIDIA only, if stated
 };
 
 class OfflineCompiler {
  public:
-  OfflineCompiler();  // Errors: not_found, naming the package, where clang-14 is not there.
+  OfflineCompiler();  // Errors: not_found without clang-14, naming the package.
 
-  // options: as for clBuildProgram. source_lines: with .file and .loc. A text that does not compile
-  // is no error. REQUIRES: target is not "device".
+  // options: in the form of clBuildProgram. source_lines: emits .file and .loc. A text that does
+  // not compile is not an error. REQUIRES: target is not "device".
   OfflineBuild build(const KernelFile& file, const Target& target, const std::string& options,
                      bool source_lines) const;
 
@@ -37,10 +36,10 @@ class OfflineCompiler {
   WorkFolder folder_;
 };
 
-// The words of options as a shell has them: "-D 'X=a b'" is {"-D", "X=a b"}.
+// Splits options as a shell does: "-D 'X=a b'" is {"-D", "X=a b"}.
 std::vector<std::string> option_words(std::string_view options);
 
-// What ptxas says of a PTX: `program -v`. out of CLORA_PTXAS, else PATH; empty: there is none.
+// The path of ptxas, from CLORA_PTXAS or PATH; empty if there is none.
 std::string ptxas_program();
 struct PtxasReport {
   bool built = false;
@@ -49,7 +48,7 @@ struct PtxasReport {
 PtxasReport run_ptxas(const std::string& program, const std::string& ptx, const Target& target,
                       const std::string& options);
 
-// The first error of a compiler's messages, as one line.
+// The first error in a compiler's output, as one line.
 std::string first_error(std::string_view messages);
 
 }  // namespace clora

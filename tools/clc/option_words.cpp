@@ -9,7 +9,7 @@
 namespace clora {
 namespace {
 
-// Of a word of sorted_options(); empty where it defines nothing.
+// The name that a word of sorted_options() defines; empty if it defines none.
 std::string defined_in(std::string_view word) {
   return word.starts_with("-D") ? define_name(word.substr(2)) : std::string();
 }

@@ -1,5 +1,4 @@
-// Options of a build taken apart: which -D they hold, and the same options with others.
-// Pure functions; thread-safe.
+// Parsing of build options: reads their -D values and replaces them. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +11,14 @@
 
 namespace clora {
 
-// Options for a build: `fixed` and a -D for each value.
+// `fixed` with a -D for each value.
 std::string options_with(const std::string& fixed, const NamedNumbers& values);
 // The options without -D of these names.
 std::string options_without(const std::string& options, const std::vector<std::string>& names);
-// The values that options give to these names; a name that they leave out is not among them.
+// The values that the options define for these names; undefined names are omitted.
 NamedNumbers values_in(const std::string& options, const std::vector<std::string>& names);
 
-// "64"; nothing for other words.
+// "64"; nullopt if the text is not an integer.
 std::optional<std::int64_t> whole_number(std::string_view text);
 
 // The name of "NAME=VALUE".

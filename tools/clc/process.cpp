@@ -66,7 +66,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return pointers;
 }
 
-// A group of its own, so that what it starts is killed with it.
+// Starts the command in a new process group, so its children are killed with it.
 pid_t spawn(std::vector<std::string> command, std::vector<std::string> environment, const Pipe& out,
             const Pipe& err) {
   posix_spawn_file_actions_t files;
@@ -91,7 +91,7 @@ pid_t spawn(std::vector<std::string> command, std::vector<std::string> environme
   return child;
 }
 
-// Appends what is there to read; false at the end.
+// Appends the available data; returns false at the end of the stream.
 bool take(int from, std::string& to) {
   std::array<char, kPieceBytes> piece;
   const ssize_t got = ::read(from, piece.data(), piece.size());
@@ -99,7 +99,7 @@ bool take(int from, std::string& to) {
   return got > 0 || (got < 0 && errno == EINTR);
 }
 
-// Reads both streams until both have ended; false where the time was over first.
+// Reads both streams to their end; returns false on timeout.
 bool read_both(const Pipe& out, const Pipe& err, ProcessResult& result, Clock::time_point begin,
                double seconds) {
   std::array<pollfd, 2> streams{pollfd{out.reading(), POLLIN, 0}, pollfd{err.reading(), POLLIN, 0}};

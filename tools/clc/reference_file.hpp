@@ -1,5 +1,5 @@
-// Results of a call held against files: --reference and --compare NAME=FILE.npy with their
-// tolerances, for every command that has them.
+// Compares the results of a call with files: --reference and --compare NAME=FILE.npy and their
+// tolerances, for all commands that have them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -24,11 +24,11 @@ NamedFile named_file(const std::string& text, std::string_view option);
 
 // --atol, --rtol and --ulp.
 void add_tolerance_options(CLI::App& command, Tolerance& tolerance);
-// An option that may be given several times, a value each.
+// An option that may be given several times, with one value each.
 void add_list_option(CLI::App& command, const char* name, std::vector<std::string>& values,
                      const char* help, const char* type);
 
-// Two arrays that should be alike, and how far they are from it.
+// The comparison of two arrays.
 struct ComparedArrays {
   std::string got_name, wanted_name;  // "y", "expected.npy"
   HostArray got, wanted;
@@ -36,18 +36,18 @@ struct ComparedArrays {
   Comparison found;
 
   bool good() const { return found.bad == 0; }
-  // In lines for people.
+  // Prints the comparison as text.
   void tell(Output& output) const;
-  // Under "array" and `wanted_key`.
+  // The comparison as JSON under "array" and `wanted_key`.
   nlohmann::ordered_json json(const char* wanted_key) const;
 };
 
-// What a file says an array should be. NumPy lacks bf16: where the array is of it, the file's 16
-// bits are. Errors: those of read_npy() and KernelCall::array().
+// Reads the reference of an array. NumPy lacks bf16: for a bf16 array the file's 16-bit elements
+// are read as bf16. Errors: those of read_npy() and KernelCall::array().
 HostArray read_reference(const KernelCall& call, const NamedFile& reference);
 
-// An array of the call as it is now. Waits. Errors: UsageError, for no such array, and those of
-// read_npy() and compare().
+// Compares the current contents of an array of the call. Waits. Errors: UsageError for an unknown
+// array; those of read_npy() and compare().
 ComparedArrays compare_with_file(KernelCall& call, const NamedFile& reference,
                                  const Tolerance& tolerance);
 

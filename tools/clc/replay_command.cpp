@@ -1,4 +1,4 @@
-// clc replay: a captured launch once more, and whether it leaves what it left in its run.
+// clc replay: runs a captured launch again and compares its results with those captured.
 #include <fmt/format.h>
 
 #include <memory>
@@ -77,7 +77,7 @@ class Replay {
                {"device", context_.device().name}, {"compared", ordered_json::array()}};
   }
 
-  // Arrays that the launch left alone are told of only where they are another now.
+  // Arrays that the captured launch did not change are reported only if they differ now.
   bool agrees(std::size_t position) {
     const CapturedArgument& argument = captured_.arguments[position];
     const BoundArray& array = call_.array(std::to_string(position));
@@ -96,7 +96,7 @@ class Replay {
     return arrays.good();
   }
 
-  // "y", or "x, y" where y lies in the memory of x.
+  // "y", or "x, y" if y shares the memory of x.
   std::string names_of(std::size_t position) const {
     std::string names = call_.array(std::to_string(position)).name;
     for (std::size_t i = 0; i < captured_.arguments.size(); ++i) {

@@ -14,10 +14,10 @@ namespace {
 
 constexpr double kWidth = 720, kPlotHeight = 340;
 constexpr double kLeft = 84, kRight = 24, kBottom = 52;
-constexpr double kHead = 66, kLegendRow = 20;  // title and device, then a row for each point
-constexpr int kLegendSpace = 14;               // beside the legend and above the plot
+constexpr double kHead = 66, kLegendRow = 20;  // title and device, then a row per point
+constexpr int kLegendSpace = 14;               // next to the legend and above the plot
 
-// Colours with enough contrast on white and on near-black; text changes with the page.
+// Colours with enough contrast on white and on near-black; the text colour follows the page.
 constexpr const char* kStyle = R"(<style>
   text { font: 13px system-ui, sans-serif; fill: #333 }
   .title { font-weight: 600; font-size: 15px }
@@ -36,7 +36,7 @@ struct Place {
   double x, y;
 };
 
-// Decades of both axes, mapped to the picture.
+// Maps the decades of both axes to the chart.
 struct Frame {
   double left, right, low, high;  // exponents of 10
   double top, floor;
@@ -57,7 +57,7 @@ bool is_drawn(const RooflinePoint& point) {
          std::isfinite(point.flops_per_second) && point.flops_per_second > 0;
 }
 
-// From half a decade beyond everything that is drawn, in whole decades.
+// At least half a decade beyond everything drawn, rounded to full decades.
 Frame frame_of(const Roofline& roofline) {
   const RooflinePeaks& peaks = roofline.peaks;
   const double bandwidth = peaks.bytes_per_second();
@@ -71,7 +71,7 @@ Frame frame_of(const Roofline& roofline) {
     high = std::max(high, point.flops_per_second);
   }
   left = std::floor(std::log10(left) - 0.5);
-  // The roof of memory begins within the picture.
+  // The memory roof begins within the chart.
   low = std::min(std::log10(low) - 0.5, std::log10(bandwidth) + left);
   const double top =
       kHead + kLegendRow * static_cast<double>(roofline.points.size()) + kLegendSpace;
@@ -83,7 +83,7 @@ Frame frame_of(const Roofline& roofline) {
           top + kPlotHeight};
 }
 
-// "100 G" of 1e11
+// Formats 1e11 as "100 G".
 std::string scaled(double value, std::string_view unit) {
   constexpr std::array<const char*, 6> kPrefixes{"", "k", "M", "G", "T", "P"};
   std::size_t step = 0;
@@ -126,7 +126,7 @@ std::string horizontal_axis(const Frame& frame) {
                     frame.floor + 42);
 }
 
-// Along the slope, above its lower end.
+// Placed along the slope, above its lower end.
 std::string memory_roof(const Frame& frame, const RooflinePeaks& peaks) {
   const double bandwidth = peaks.bytes_per_second(), peak = peaks.flops_per_second();
   const double least = std::pow(10.0, frame.left);
@@ -140,7 +140,7 @@ std::string memory_roof(const Frame& frame, const RooflinePeaks& peaks) {
       begin.x, begin.y, end.x, end.y, angle, scaled(bandwidth, "B/s"));
 }
 
-// From the slope to the right, with its name on the side of the line where no other roof is.
+// Runs from the slope to the right, with its name on the side away from the other roof.
 std::string arithmetic_roof(const Frame& frame, const RooflinePeaks& peaks, double peak,
                             std::string_view name, bool name_below) {
   const Place begin = frame.place(peak / peaks.bytes_per_second(), peak);

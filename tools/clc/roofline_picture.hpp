@@ -1,6 +1,6 @@
 // The roofline of a device (Williams, Waterman and Patterson 2009) with kernels in it, as an SVG
-// picture, made to be read on light and dark pages: both axes logarithmic, flops a byte against
-// flops a second, under what memory and arithmetic were measured to give at best.
+// chart legible on light and dark pages. Both axes are logarithmic: flops per byte and flops per
+// second, with the measured peaks of memory and arithmetic as roof.
 // Pure functions; thread-safe.
 #pragma once
 
@@ -12,22 +12,22 @@
 namespace clora {
 
 struct RooflinePoint {
-  std::string name;  // "warm", with figures
+  std::string name;  // label: "warm", with figures
   double flops_per_byte = 0;
   double flops_per_second = 0;
-  bool cold = false;  // a ring instead of a disc
-  bool old = false;   // of the kernel that is compared with
+  bool cold = false;  // drawn as a ring instead of a disc
+  bool old = false;   // the baseline kernel
 };
 
 struct Roofline {
   std::string title;   // "saxpy of saxpy.cl"
-  std::string device;  // its name
+  std::string device;  // device name
   RooflinePeaks peaks;
   std::vector<RooflinePoint> points;
 };
 
-// A whole SVG document, 720 wide. Points that are not finite and above 0 are left out. Points may
-// lie above the roof of memory: their data came from caches.
+// A complete SVG document, 720 wide. Points that are not positive and finite are omitted. A point
+// may be above the memory roof if its data came from caches.
 // REQUIRES: peaks.known().
 std::string roofline_picture(const Roofline& roofline);
 

@@ -1,5 +1,4 @@
-// clc run: one kernel, once, on arrays that the call describes; what comes out is shown, kept and
-// compared.
+// clc run: runs one kernel once on the arrays of a call; prints, saves and compares the results.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -84,7 +83,7 @@ class Run {
     return printed.substr(0, printed.find('['));
   }
 
-  // Before the kernel runs: it may run for long.
+  // Checks the names before the kernel runs, which may take long.
   void check_names() {
     for (const std::string& text : options_.printed) (void)call_.array(array_in(text));
     for (const std::string& text : options_.saved) {

@@ -13,10 +13,10 @@ namespace clora {
 namespace {
 
 constexpr std::size_t kDraws = 2000;
-constexpr double kOutside = 0.025;  // on each side of the interval
+constexpr double kOutside = 0.025;  // probability outside the interval on each side
 constexpr double kIndifferent = 0.01;
 
-// Of sorted samples, 0 <= share <= 1.
+// The quantile of sorted samples. REQUIRES: 0 <= share <= 1.
 double quantile(std::span<const double> sorted, double share) {
   const double at = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(at);
@@ -46,7 +46,8 @@ double ratio_of(double now, double old) {
   return now > 0 ? std::numeric_limits<double>::infinity() : 1;
 }
 
-// 0 .. count - 1. The distributions of the standard library differ from one to another.
+// A number in 0 .. count - 1. The distributions of standard libraries are not reproducible across
+// implementations.
 std::size_t draw(std::mt19937_64& random, std::size_t count) {
   return static_cast<std::size_t>((random() >> 32U) * count >> 32U);
 }

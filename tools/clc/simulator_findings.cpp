@@ -10,12 +10,12 @@
 namespace clora {
 namespace {
 
-// A message: its first line, and all of it.
+// A message: its first line, and the complete text.
 struct Message {
   std::string title, text;
 };
 
-// Messages begin in the first column; what belongs to them is indented.
+// Messages begin in the first column; their continuation lines are indented.
 std::vector<Message> messages_in(const std::string& log) {
   std::vector<Message> messages;
   std::istringstream lines(log);
@@ -27,8 +27,8 @@ std::vector<Message> messages_in(const std::string& log) {
   return messages;
 }
 
-// The simulator takes a vector's store apart into a store of nothing and one store a lane, and then
-// complains about the first.
+// Whether the message is caused by the simulator itself: it splits a vector store into a store of
+// an undefined vector and one store per lane, and then reports the first.
 bool is_own_store(const Message& message) {
   static const std::regex pattern(R"(store <\d+ x \w+> (undef|poison))");
   return std::regex_search(message.text, pattern);
@@ -59,7 +59,8 @@ std::vector<Location> locations_in(const std::string& text) {
   return locations;
 }
 
-// Who did it: "work-item (1,0,0)", "group (0,0,0): Only 4 out of 16 ..."
+// The work-items or groups of a message: "work-item (1,0,0)", "group (0,0,0): Only 4 out of 16
+// ...".
 std::vector<std::string> actors_in(const std::string& text) {
   static const std::regex items(R"(Global(\(\d+,\d+,\d+\)))");
   static const std::regex group(R"(Work-group: (\(\d+,\d+,\d+\))\n\t(.*))");

@@ -1,4 +1,4 @@
-// What oclgrind, a simulator of OpenCL devices, says of a kernel, as findings at lines of its file.
+// The output of oclgrind, a simulator of OpenCL devices, as findings at lines of a kernel file.
 // Pure functions; thread-safe.
 #pragma once
 
@@ -11,23 +11,23 @@ namespace clora {
 
 struct Finding {
   std::string kind;    // "race", "out-of-bounds", "uninitialised", "divergent barrier", "unwritten"
-  std::string file;    // empty: not known
-  int line = 0;        // 0: not known
-  std::string text;    // what happened, where, and who did it
-  std::string source;  // the line
-  int count = 1;       // of its kind at this line
+  std::string file;    // empty: unknown
+  int line = 0;        // 0: unknown
+  std::string text;    // what happened, where, and in which work-item
+  std::string source;  // the source line
+  int count = 1;       // occurrences of this kind at this line
 
   // "saxpy.cl:12: race: ..."
   std::string location_text() const;
 };
 
 struct SimulatorFindings {
-  std::vector<Finding> findings;  // in order, those of one kind at one line counted in one
-  bool cut_short = false;         // oclgrind had more to say than it was allowed
-  std::string fatal;              // what it lacks for this kernel; empty: nothing
+  std::vector<Finding> findings;  // in order, merged by kind and line
+  bool cut_short = false;         // oclgrind's message limit was reached
+  std::string fatal;              // unsupported by oclgrind for this kernel; empty: nothing
 };
 
-// Of what oclgrind 21.10 wrote.
+// Parses the output of oclgrind 21.10.
 SimulatorFindings findings_in(const std::string& log, const KernelFile& file);
 
 }  // namespace clora

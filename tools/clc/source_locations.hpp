@@ -1,4 +1,4 @@
-// Where the lines of a kernel file's text, includes resolved, come from.
+// Maps the lines of a kernel text with resolved includes to their source files.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace clora {
 
 struct SourceLocation {
-  std::string file;  // "gemm.cl", or what it includes
+  std::string file;  // "gemm.cl", or an included file
   int line = 0, column = 0;
   auto operator<=>(const SourceLocation&) const = default;
 };
@@ -18,11 +18,11 @@ class SourceLocations {
  public:
   explicit SourceLocations(const std::string& text);
 
-  // Line 0 for a spot that is none.
+  // Line 0 for an invalid spot.
   SourceLocation of(TextSpot spot) const;
-  // The number of a line in the text; 0 where there is none such.
+  // The number of a source line in the text; 0 if there is no such line.
   int text_line(const std::string& file, int line) const;
-  // A line of the text, from 1 on; empty where there is none such.
+  // A line of the text, counted from 1; empty if there is no such line.
   const std::string& line(int number) const;
   int line_count() const noexcept { return static_cast<int>(lines_.size()); }
 

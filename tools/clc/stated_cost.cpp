@@ -13,7 +13,7 @@ namespace {
 
 double bytes_of(const BoundArray& array) { return static_cast<double>(array.memory.bytes()); }
 
-// The name of an array means its bytes.
+// The name of an array stands for its size in bytes.
 Variables amounts_of(const KernelCall& call) {
   Variables amounts = call_numbers(call);
   for (const BoundArray& array : call.arrays()) amounts[array.name] = bytes_of(array);

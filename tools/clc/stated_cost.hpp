@@ -1,5 +1,5 @@
-// What a launch of a call moves and computes, as the caller states it: for kernels that come with
-// no cost function. Pure functions; thread-safe.
+// The cost of one launch as the caller states it, for kernels without a cost function. Pure
+// functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -10,16 +10,17 @@
 namespace clora {
 
 struct StatedCost {
-  Cost cost;  // of one launch; flops 0: not stated
-  // Nobody said the bytes: each array is taken to be read or written once.
+  Cost cost;  // per launch; flops 0: not stated
+  // The bytes were not stated; each array is assumed to be read or written once.
   bool bytes_assumed = false;
 
   // "12,288 bytes a launch (assumed: every array once), 2,048 flops"
   std::string text() const;
 };
 
-// The texts are expressions (expression.hpp), in which the name of an array means its bytes and
-// that of a number among the arguments its value; empty: not stated. Errors: UsageError.
+// `bytes` and `flops` are expressions (expression.hpp), in which the name of an array stands for
+// its size in bytes and that of a scalar argument for its value; empty: not stated. Errors:
+// UsageError.
 StatedCost stated_cost(const KernelCall& call, const std::string& bytes, const std::string& flops);
 
 }  // namespace clora

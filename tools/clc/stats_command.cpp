@@ -1,4 +1,5 @@
-// clc stats: registers, spills, memory and occupancy of kernels, for GPUs that are not here, too.
+// clc stats: registers, spills, memory and occupancy of kernels, for GPUs that are not installed,
+// too.
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -123,7 +124,7 @@ void add_refusal(std::vector<std::pair<std::string, std::string>>& refusals,
   refusals.emplace_back(reason, build.target.name);
 }
 
-// One table an option set, in the order in which they were first built.
+// Prints one table per option set, in the order in which the sets were first built.
 void print(Output& output, const std::string& file, const std::vector<SurveyedBuild>& builds) {
   std::vector<std::string> sets;
   for (const SurveyedBuild& build : builds) {
@@ -133,7 +134,7 @@ void print(Output& output, const std::string& file, const std::vector<SurveyedBu
     output.result("{}  {}", file, options.empty() ? "(no options)" : options);
     std::vector<std::vector<std::string>> rows{
         {"target", "kernel", "registers", "spills", "private", "local", "group", "occupancy"}};
-    std::vector<std::pair<std::string, std::string>> refusals;  // errors, and targets by commas
+    std::vector<std::pair<std::string, std::string>> refusals;  // error, comma-separated targets
     for (const SurveyedBuild& build : builds) {
       if (build.options != options) continue;
       for (const SurveyedKernel& kernel : build.kernels)
@@ -147,7 +148,7 @@ void print(Output& output, const std::string& file, const std::vector<SurveyedBu
   }
 }
 
-// Whether all budgets hold; what misses is told and put in `misses`.
+// Returns whether all budgets hold; reports the missed ones and adds them to `misses`.
 bool hold_budgets(Output& output, const std::string& path, const KernelFile& file,
                   const std::vector<SurveyedBuild>& builds, nlohmann::ordered_json& misses) {
   bool all_hold = true;
@@ -173,7 +174,7 @@ void warn_of_lost_kernels(Output& output, const std::string& path, const KernelF
                           const std::vector<SurveyedBuild>& builds) {
   for (const Budget& budget : file.head.budgets) {
     const auto has = [&](const SurveyedBuild& build) {
-      return build.kernels.empty() ||  // it might have been there
+      return build.kernels.empty() ||  // an unknown kernel may be in a failed build
              std::ranges::any_of(build.kernels, [&](const SurveyedKernel& kernel) {
                return kernel.figures.kernel == budget.kernel;
              });
@@ -190,7 +191,7 @@ std::vector<SurveyedBuild> survey_all(Output& output, Surveyor& surveyor,
     try {
       for (SurveyedBuild& build : surveyor.survey(file, target)) builds.push_back(std::move(build));
     } catch (const Error& error) {
-      // Not asked for by name: the others tell enough.
+      // The device was not requested by name, and the other targets suffice.
       if (!options.targets.empty() || error.code() != ErrorCode::no_device) throw;
       output.info("{}", error.what());
     }
@@ -214,7 +215,7 @@ int stats(const StatsOptions& options) {
     warn_of_lost_kernels(output, path, file, builds);
     good = hold_budgets(output, path, file, builds, misses) && good;
     good = good && std::ranges::none_of(builds, &SurveyedBuild::crashed);
-    // A file that builds nowhere was called wrongly, or is wrong.
+    // If a file builds for no target, the call or the file is wrong.
     good = good && (builds.empty() ||
                     std::ranges::any_of(builds, &std::string::empty, &SurveyedBuild::error));
     files.push_back({{"file", path}, {"builds", json_of(builds)}});

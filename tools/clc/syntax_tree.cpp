@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Where each line begins.
+// The offsets of the line beginnings.
 class LineStarts {
  public:
   explicit LineStarts(const std::string& text) : starts_{0} {
@@ -30,8 +30,8 @@ class LineStarts {
   std::vector<std::size_t> starts_;
 };
 
-// Builds the tree while the text is read: a dump has some tens of megabytes, and its locations name
-// their file only where it changes, in the order of the text.
+// Builds the tree while parsing, because a dump has tens of megabytes and its locations name their
+// file only when it changes, in document order.
 class TreeReader : public nlohmann::json_sax<Json> {
  public:
   TreeReader(const std::string& text, const std::string& path) : lines_(text), path_(path) {}
@@ -145,7 +145,7 @@ class TreeReader : public nlohmann::json_sax<Json> {
     }
   }
 
-  // A declaration is at its name ("loc"), all else where it begins.
+  // The location of a declaration is its name ("loc"), that of any other node its beginning.
   void end_spot(const std::string& key) {
     if (!offset_ || nodes_.empty()) return;
     const TextSpot spot = is_ours_ ? lines_.spot(*offset_) : TextSpot{};
@@ -158,7 +158,7 @@ class TreeReader : public nlohmann::json_sax<Json> {
     if (key != "spellingLoc") {
       node.use = spot;
       is_placed_.back() = true;
-      if (node.location.line == 0) node.location = spot;  // written by ## or in a header
+      if (node.location.line == 0) node.location = spot;  // created by ## or in a header
     }
   }
 
@@ -175,8 +175,8 @@ class TreeReader : public nlohmann::json_sax<Json> {
   const std::string& path_;
   SyntaxNode root_;
   std::vector<Part> parts_;
-  std::vector<SyntaxNode> nodes_;  // those that are open
-  std::vector<bool> is_placed_;    // of each of them
+  std::vector<SyntaxNode> nodes_;  // the open nodes
+  std::vector<bool> is_placed_;    // for each open node
   std::string key_;
   std::optional<std::size_t> offset_;
   bool is_ours_ = false;

@@ -1,4 +1,4 @@
-// Tables for people. Pure functions; thread-safe.
+// Text tables. Pure functions; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace clora {
 
-// The rows as lines, columns to the left and two blanks between them, each line after `indent`
-// blanks; no line end after the last. REQUIRES: rows of one length.
+// The rows as lines of left-aligned columns, separated by two spaces and indented by `indent`
+// spaces; no newline after the last. REQUIRES: all rows have the same length.
 std::string table_of(const std::vector<std::vector<std::string>>& rows, std::size_t indent);
 
 }  // namespace clora

@@ -1,4 +1,4 @@
-// clc trace: a Chrome trace in numbers, and two of them compared.
+// clc trace: summarises a Chrome trace, or compares two of them.
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -94,7 +94,7 @@ nlohmann::ordered_json json_of(const TraceTrack& track) {
           {"waits", waits}};
 }
 
-// Of all devices' tracks together.
+// The events of all device tracks, merged.
 std::map<std::string, TraceTime> device_events(const std::vector<TraceTrack>& tracks) {
   std::map<std::string, TraceTime> all;
   for (const TraceTrack& track : tracks) {

@@ -12,7 +12,7 @@ namespace clora {
 namespace {
 
 using Json = nlohmann::json;
-using Place = std::pair<std::string, std::string>;  // process and thread, as they are written
+using Place = std::pair<std::string, std::string>;  // process and thread ids as text
 
 struct Event {
   std::string name;
@@ -41,7 +41,7 @@ Json events_in(const std::filesystem::path& path) {
   return std::move(*events);
 }
 
-// Names that metadata events give to processes and threads.
+// The names that metadata events assign to processes and threads.
 struct Names {
   std::map<std::string, std::string> processes;
   std::map<Place, std::string> threads;
@@ -70,7 +70,7 @@ TraceTrack summed_up(std::vector<Event> events) {
   const Event* before = nullptr;
   for (const Event& event : events) {
     add(track.events[event.name], event.end_us - event.begin_us);
-    if (before != nullptr && event.end_us <= before->end_us) continue;  // within it
+    if (before != nullptr && event.end_us <= before->end_us) continue;  // nested event
     const double from =
         before == nullptr ? event.begin_us : std::max(before->end_us, event.begin_us);
     track.busy_us += event.end_us - from;

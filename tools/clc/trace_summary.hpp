@@ -1,5 +1,5 @@
-// What a Chrome trace says in numbers: which kernels took the time, where devices waited.
-// Reads traces of --trace and of others, as far as they have complete events ("X").
+// Summarises a Chrome trace: the time per kernel, and the idle time of devices. Reads the traces of
+// --trace and of other programs, as far as they contain complete events ("X").
 #pragma once
 
 #include <filesystem>
@@ -12,22 +12,22 @@ namespace clora {
 
 struct TraceTime {
   std::size_t count = 0;
-  double us = 0;          // all of them
-  double longest_us = 0;  // one of them
+  double us = 0;          // total
+  double longest_us = 0;  // longest event
 };
 
 struct TraceTrack {
   std::string process, name;  // "device", "NVIDIA H200"
   bool is_device = false;
   std::map<std::string, TraceTime> events;                         // by name
-  std::map<std::pair<std::string, std::string>, TraceTime> waits;  // between neighbours
-  double busy_us = 0;  // under any event, nested ones once
-  double span_us = 0;  // from the first event's begin to the last one's end
+  std::map<std::pair<std::string, std::string>, TraceTime> waits;  // between adjacent events
+  double busy_us = 0;  // under any event; nested events count once
+  double span_us = 0;  // from the begin of the first event to the end of the last
 };
 
-// The tracks with events, devices first. Events that another one of their track holds are counted
-// by name, and neither as busy time nor beside a wait.
-// Errors: not_found, io; invalid_file, where it is no trace.
+// The tracks with events, devices first. An event nested in another one of its track is counted by
+// name, but neither as busy time nor as an end of a wait.
+// Errors: not_found, io; invalid_file if it is not a trace.
 std::vector<TraceTrack> read_trace(const std::filesystem::path& file);
 
 }  // namespace clora

@@ -1,5 +1,5 @@
-// clc tune: the fastest of the -D values that a kernel file's head declares, each tried on the call
-// that is given; the best go into the tuned table that ops read.
+// clc tune: searches the -D values that a kernel file's head declares for the fastest ones,
+// measured on the given call, and stores them in the tuning table that ops read.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,9 +28,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t kFinalists = 3;
-// The same arguments with their arrays as they are at the beginning, so that they are made, or
-// read, once for all candidates. Those of a captured launch stay: their spec lets bytes stand for
-// any type.
+// The arguments with their initial arrays, which are created or read once for all candidates.
+// Arguments of a captured launch are left as specs, which allow bytes for any type.
 std::vector<CallArgument> with_arrays(std::vector<CallArgument> arguments) {
   for (CallArgument& argument : arguments) {
     const auto* spec = std::get_if<ArraySpec>(&argument.value);
@@ -83,7 +82,7 @@ class Tune {
     return config;
   }
 
-  // All that a result depends on.
+  // A text of everything that a result depends on.
   std::string subject() const {
     const CallOptions& call = options_.call;
     return fmt::format("{}, {}, {} {}, text {}, {}, --global '{}' --local '{}' {}, {} caches",
@@ -113,7 +112,8 @@ class Tune {
     return given.atol || given.rtol || given.ulp ? given : usual_tolerance(wanted);
   }
 
-  // From files where there are any, else all arrays as the untuned kernel leaves them.
+  // The references come from files if any are given; otherwise they are all arrays as the untuned
+  // kernel leaves them.
   void make_references() {
     default_call_->run();
     for (const std::string& text : options_.compared) {
@@ -199,8 +199,8 @@ class Tune {
                  trial_text(result));
   }
 
-  // The best by turns with the untuned kernel, so that what slows the machine slows all; best
-  // first.
+  // Times the best candidates in alternation with the untuned kernel, so a disturbance of the
+  // machine affects both; fastest first.
   std::vector<Finalist> final_of_the_best() {
     std::vector<Finalist> finalists;
     for (const auto& [values, result] : record_.results()) {
@@ -250,7 +250,7 @@ class Tune {
             call_sizes(*default_call_)};
   }
 
-  // Of a captured launch that of its run, where it is known to ops.
+  // For a captured launch, the kernel file of the original run, which is the name that ops use.
   std::string kernel_file_name() const {
     const std::string& path = options_.call.file;
     return is_captured_call(path) ? read_captured_call(path).file : file_.name;
@@ -276,12 +276,12 @@ class Tune {
   Output output_;
   KernelFile file_;
   Context context_;
-  std::string base_;  // options as the call says them: what is untuned
+  std::string base_;  // the options of the call: untuned
   std::unique_ptr<KernelCall> default_call_;
   std::vector<CallArgument> arguments_;  // of every candidate
-  std::filesystem::path table_path_;     // empty: none is written
+  std::filesystem::path table_path_;     // empty: no table is written
   TuneCandidates candidates_;
-  std::string fixed_;  // of them what is not tuned
+  std::string fixed_;  // base_ without the tuned parameters
   NamedNumbers default_values_;
   TuneRecord record_;
   std::vector<ReferenceArray> references_;

@@ -1,8 +1,8 @@
-// What is known of the candidates of one tuning, kept in a file after each, so that a tuning which
-// was stopped, or whose driver crashed, goes on where it ended. The file belongs to all that a
-// result depends on: another device, driver, text, call or options begin anew.
+// TuneRecord: the results of a tuning, written to a file after each candidate, so a tuning that was
+// stopped or crashed by the driver can resume. The file is bound to everything that the results
+// depend on: a different device, driver, text, call or options start a new record.
 //
-// Threads: one at a time.
+// Not thread-safe.
 #pragma once
 
 #include <filesystem>
@@ -15,10 +15,10 @@
 namespace clora {
 
 enum class TrialEnd {
-  trying,   // begun, and not ended: of an earlier run, the candidate that it did not survive
-  refused,  // does not build, or cannot be run so
-  wrong,    // gives other results
-  slow,     // timed a few times only
+  trying,   // started, not finished; in the record of an earlier run: it crashed
+  refused,  // does not build or cannot run
+  wrong,    // results differ from the reference
+  slow,     // timed only a few times
   timed,
 };
 std::string_view name_of(TrialEnd end);
@@ -32,8 +32,8 @@ struct TrialResult {
 
 class TuneRecord {
  public:
-  // `subject`: what results depend on, in words. An empty path keeps nothing. A file of another
-  // subject, or a damaged one, counts as none.
+  // `subject`: a text of everything that the results depend on. An empty path stores nothing. A
+  // damaged file, or one of another subject, is ignored.
   TuneRecord(std::filesystem::path path, std::string subject);
 
   // Null: not tried.
@@ -41,7 +41,7 @@ class TuneRecord {
   // Errors: io.
   void put(const NamedNumbers& values, TrialResult result);
 
-  // How many were known from the file.
+  // The number of results read from the file.
   std::size_t resumed() const noexcept { return resumed_; }
   const std::map<NamedNumbers, TrialResult>& results() const noexcept { return results_; }
   const std::filesystem::path& path() const noexcept { return path_; }

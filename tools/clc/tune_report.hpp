@@ -1,4 +1,4 @@
-// What clc tune says of its candidates. Pure functions; thread-safe.
+// The report of clc tune. Pure functions; thread-safe.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,17 +9,17 @@
 
 namespace clora {
 
-// A candidate that was timed by turns with the untuned kernel.
+// A candidate that was timed in alternation with the untuned kernel.
 struct Finalist {
   NamedNumbers values;
   double seconds = 0;
   double untuned_seconds = 0;
-  MedianRatio of_untuned;  // this one's time over the untuned one's
+  MedianRatio of_untuned;  // time of this candidate / time of the untuned kernel
 };
 
 // "timed 12.4 us", "wrong, 3 of 8 elements of 'y' differ, ..."
 std::string trial_text(const TrialResult& result);
-// The fastest candidates, a line each.
+// The fastest candidates, one per line.
 std::string fastest_table(const TuneRecord& record);
 // "30 candidates: 21 timed, 0 dropped as slow, 0 wrong, 9 refused"
 std::string counts_text(const TuneRecord& record);

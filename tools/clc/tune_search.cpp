@@ -11,7 +11,7 @@ namespace {
 
 using Random = std::mt19937_64;
 
-// The same numbers with every standard library, unlike std::uniform_int_distribution.
+// A reproducible number below `end`; std::uniform_int_distribution depends on the library.
 std::size_t below(Random& random, std::size_t end) {
   return static_cast<std::size_t>(random() % end);
 }
@@ -41,9 +41,9 @@ class InOrder : public TuneSearch {
   std::size_t tried_ = 0;
 };
 
-// The temperature is a share of the present time: a step up by that share is taken with probability
-// 1/e. It falls evenly from a half to a hundredth. Where all neighbours are known, the walk goes on
-// from anywhere.
+// Simulated annealing. The temperature is relative to the current time: a candidate slower by that
+// fraction is accepted with probability 1/e. It falls linearly from 0.5 to 0.01. If all neighbours
+// are known, the walk continues from a random candidate.
 class Annealing : public TuneSearch {
  public:
   Annealing(const TuneCandidates& candidates, std::size_t start, std::size_t most,

@@ -34,7 +34,7 @@ std::vector<std::int64_t> steps_of(const TuneParameter& parameter, std::string_v
   return steps;
 }
 
-// Every choice of one value for each parameter, the last one changing fastest.
+// All combinations of one value per parameter; the last parameter varies fastest.
 std::vector<std::vector<std::int64_t>> all_choices(
     const std::vector<std::vector<std::int64_t>>& steps) {
   std::vector<std::vector<std::int64_t>> choices{{}};

@@ -12,7 +12,7 @@
 namespace clora {
 namespace {
 
-constexpr int kFirstLaunches = 3;  // by which a slow candidate is known
+constexpr int kFirstLaunches = 3;  // enough to detect a slow candidate
 
 bool is_the_candidates_own(ErrorCode code) {
   return code == ErrorCode::build_failed || code == ErrorCode::device ||
@@ -74,7 +74,7 @@ TrialResult try_candidate(Context& context, KernelCallSpec spec,
     std::string difference = difference_in(call, references);
     if (!difference.empty()) return {TrialEnd::wrong, std::move(difference)};
     return timed_result(context, call, plan, best_seconds);
-  } catch (const UsageError& error) {  // its grid does not fit the kernel
+  } catch (const UsageError& error) {  // the grid does not fit the kernel
     return {TrialEnd::refused, first_line(error.what())};
   } catch (const Error& error) {
     if (!is_the_candidates_own(error.code())) throw;

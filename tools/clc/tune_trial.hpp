@@ -1,4 +1,5 @@
-// One candidate of `clc tune`: built, run, compared with what is right, and only then timed.
+// The trial of one candidate of `clc tune`: builds and runs it, checks its results, and then times
+// it.
 #pragma once
 
 #include <optional>
@@ -12,28 +13,29 @@
 
 namespace clora {
 
-// An array as every candidate must leave it.
+// The contents that an array must have after the call.
 struct ReferenceArray {
   std::string name;
   HostArray wanted;
   Tolerance tolerance;
 };
 
-// What an array of this content may be off by where nobody said it: floats by rounding in another
-// order, 1e-4 of the largest value (f64 1e-10, 16 bits 2e-2); integers by nothing.
+// The default tolerance for an array: floats may differ by the rounding of another order of
+// summation, 1e-4 of the largest absolute value (f64 1e-10, 16-bit types 2e-2); integers must be
+// equal.
 Tolerance usual_tolerance(const HostArray& wanted);
 
 struct TrialPlan {
   TimingPlan timing;
-  double drop_above = 1.5;  // of the best median so far: such a candidate is timed no further
+  double drop_above = 1.5;  // a candidate above this multiple of the best median is dropped
 };
 
-// Runs a candidate through its trial. Errors: device_lost, and what is not the candidate's fault.
+// Runs the trial of a candidate. Errors: device_lost, and errors that the candidate did not cause.
 TrialResult try_candidate(Context& context, KernelCallSpec spec,
                           const std::vector<ReferenceArray>& references, const TrialPlan& plan,
                           std::optional<double> best_seconds);
 
-// What is wrong in the arrays of a call that has run; empty: nothing.
+// The difference between the arrays of a call and their references; empty: none.
 std::string difference_in(KernelCall& call, const std::vector<ReferenceArray>& references);
 
 }  // namespace clora

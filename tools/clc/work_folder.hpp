@@ -1,4 +1,4 @@
-// A folder for the files of one run of another program, removed with all it holds.
+// WorkFolder: a temporary folder for the files of another program, removed with its contents.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ class WorkFolder {
   std::filesystem::path path_;
 };
 
-// Whole files. Errors: io, naming the file.
+// Read and write a complete file. Errors: io, naming the file.
 std::string read_text(const std::filesystem::path& file);
 void write_text(const std::filesystem::path& file, std::string_view text);
 

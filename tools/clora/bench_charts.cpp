@@ -11,10 +11,10 @@ namespace clora {
 namespace {
 
 constexpr double kWidth = 960, kRow = 24, kTop = 6, kBottom = 24;
-constexpr double kLeft = 390, kRight = 710;  // where bars begin and end
-constexpr double kFigures = kRight + 14;     // where their numbers stand
+constexpr double kLeft = 390, kRight = 710;  // horizontal range of the bars
+constexpr double kFigures = kRight + 14;     // position of their numbers
 
-struct Axis {  // of the values that lie between kLeft and kRight
+struct Axis {  // maps values to kLeft .. kRight
   double low, high;
   double x(double value) const {
     return kLeft + std::clamp((value - low) / (high - low), 0.0, 1.0) * (kRight - kLeft);
@@ -76,7 +76,7 @@ std::string figures_of(const BenchRow& row) {
   return row.note.empty() ? text : text + " · " + row.note;
 }
 
-// A bar and its whisker. value(us): where a time lies on the axis.
+// A bar and its whisker. value(us) maps a time to the value on the axis.
 template <class Value>
 std::string row_of_chart(std::size_t i, const BenchRow& row, const Axis& axis, Value value) {
   std::string text = label(i, row.rest.empty() ? row.name : row.rest);
@@ -95,7 +95,7 @@ std::string shares_chart(std::span<const BenchRow> rows) {
     text += mark(axis.x(percent), rows.size(), fmt::format("{} %", percent));
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    // A longer time than the best reaches as much less.
+    // The percentage of the roofline is inversely proportional to the time.
     const double at_best = rows[i].percent_of_roofline * rows[i].best_us;
     text += row_of_chart(i, rows[i], axis, [at_best](double us) { return at_best / us; });
   }

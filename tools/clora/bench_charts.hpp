@@ -1,5 +1,5 @@
-// Charts of benches as inline SVG for the page of bench_page.hpp, whose style names their colours
-// for light and dark. Pure functions; thread-safe.
+// Bench results as inline SVG charts for the page of bench_page.hpp, whose style sheet defines
+// their colours in light and dark mode. Pure functions; thread-safe.
 #pragma once
 
 #include <span>
@@ -12,11 +12,11 @@
 
 namespace clora {
 
-// One bar a row: the share of the device's roofline where all rows have one, else the time beside
-// the longest. A whisker shows the least and the largest repetition.
+// One bar per row: the percentage of the roofline if every row has one, otherwise the time relative
+// to the longest. A whisker spans the fastest to the slowest repetition.
 std::string rows_chart(std::span<const BenchRow> rows);
 
-// A row twice, fused and unfused: what is gained by fusing.
+// The speedup of a fused op over its unfused reference.
 struct FusedGain {
   std::string name;  // without the form
   double factor;     // time unfused / time fused
@@ -24,7 +24,7 @@ struct FusedGain {
 std::vector<FusedGain> fused_gains(const BenchResults& results);
 std::string gains_chart(const std::vector<FusedGain>& gains);
 
-// The ratio new / old of each row with its interval; those that a verdict falls on only.
+// The ratio new / old with its interval, for the rows that have a verdict.
 std::string comparison_chart(const std::vector<Comparison>& comparisons);
 
 }  // namespace clora

@@ -1,4 +1,4 @@
-// clora bench: runs clora_bench, or reads what it wrote, and shows it.
+// clora bench: runs clora_bench, or reads its stored results, and shows them.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -47,7 +47,7 @@ struct Options {
   bool quick = false;
 };
 
-// A folder of this run's own, removed at its end.
+// A temporary folder of this run, removed when destroyed.
 class WorkFolder {
  public:
   WorkFolder() {
@@ -90,7 +90,7 @@ class BenchRun {
     }
   }
 
-  // The JSON that it wrote.
+  // Runs the benches and returns their JSON.
   std::string run() {
     const std::size_t benches = count();
     if (benches == 0) {
@@ -181,7 +181,7 @@ void show(Output& output, const BenchPage& page) {
 
 int bench(const Options& options) {
   Output output(options.common.output);
-  std::optional<BenchResults> old_run;  // read first: half an hour later is late for an error
+  std::optional<BenchResults> old_run;  // read first, because a bad file should fail early
   if (!options.old_results.empty()) old_run = read_bench_results(options.old_results);
   BenchResults results;
   if (!options.results.empty()) {

@@ -77,10 +77,10 @@ std::string machine_part(const BenchResults& results) {
   return text + "</div>\n";
 }
 
-// The op's name as the end of a link.
+// The link fragment of an op.
 std::string anchor(std::string_view op) { return "op-" + html_escaped(op); }
 
-// Each op's rows, which follow one another.
+// Splits the rows into one span per op. The rows of an op are contiguous.
 std::vector<std::span<const BenchRow>> by_op(const BenchResults& results) {
   std::vector<std::span<const BenchRow>> ops;
   for (const BenchRow& row : results.rows) {

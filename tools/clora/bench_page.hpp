@@ -1,5 +1,5 @@
-// The results of benches as one HTML page: no script, no link out of it, nothing to fetch; read in
-// light and dark as the reader's system says. Pure functions; thread-safe.
+// The bench results as one self-contained HTML page: no scripts, no external links, nothing to
+// download. The page follows the reader's light or dark mode. Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace clora {
 
 struct BenchPage {
   const BenchResults& results;
-  const std::vector<Comparison>& comparisons;     // empty: nothing is compared
+  const std::vector<Comparison>& comparisons;     // empty: no comparison
   const std::vector<std::string>& machine_notes;  // machine_change()
 };
 

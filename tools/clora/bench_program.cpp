@@ -28,7 +28,7 @@ bool is_program(const fs::path& path) {
   return fs::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
 }
 
-// The end of a pipe that this program reads; the other end goes to the child.
+// The reading end of a pipe; the child process has the other end.
 class ReadingEnd {
  public:
   explicit ReadingEnd(int descriptor) : descriptor_(descriptor) {}
@@ -36,8 +36,8 @@ class ReadingEnd {
   ReadingEnd(const ReadingEnd&) = delete;
   ReadingEnd& operator=(const ReadingEnd&) = delete;
 
-  // Whole lines until the other end is closed. on_wait() is called now and then: a signal that
-  // comes just before a wait begins would not end it.
+  // Reads complete lines until the other end is closed. Calls on_wait() periodically, because a
+  // signal that arrives just before a wait would not interrupt it.
   void read_lines(const std::function<void(std::string_view)>& on_line,
                   const std::function<void()>& on_wait) const {
     std::string held;

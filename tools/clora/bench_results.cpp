@@ -32,7 +32,7 @@ BenchRow row_of(const std::string& name) {
   return row;
 }
 
-// The row of this name; a new one comes after the others of its op.
+// The row of this name; a new row is inserted after the others of its op.
 BenchRow& row_in(std::vector<BenchRow>& rows, const std::string& name) {
   const auto found = std::ranges::find(rows, name, &BenchRow::name);
   if (found != rows.end()) return *found;
@@ -56,7 +56,7 @@ void note_figures(BenchRow& row, const JsonKeys& entry) {
   }
 }
 
-// The figures of one repetition. A figure that is not finite is null, which counts as absent.
+// Adds the figures of one repetition. A non-finite figure is null, which counts as absent.
 void add(BenchRow& row, const JsonKeys& entry) {
   if (entry.find_flag("error_occurred").value_or(false)) {
     row.error = entry.find_text("error_message").value_or("failed");
@@ -103,8 +103,8 @@ BenchResults results_of(const JsonKeys& json) {
   return results;
 }
 
-// The bytes of the word for a number that is not finite, with its sign; 0 where there is none. JSON
-// has no other words with these beginnings.
+// The length of a non-finite number (NaN, Infinity) with its sign; 0 if there is none. No other
+// token of JSON begins with these words.
 std::size_t no_number_length(std::string_view text) {
   const std::size_t sign = text.starts_with('-') ? 1 : 0;
   for (const std::string_view word : {"NaN", "nan", "Infinity", "inf"}) {
@@ -195,7 +195,7 @@ BenchResults read_bench_results(const std::filesystem::path& file) {
 
 std::string three_digits(double value) {
   if (value == 0) return "0";
-  const double rounded = std::abs(std::stod(fmt::format("{:.2e}", value)));  // 999.7 has four
+  const double rounded = std::abs(std::stod(fmt::format("{:.2e}", value)));  // 999.7 -> 1000
   const int whole_digits = static_cast<int>(std::floor(std::log10(rounded) + 1e-9)) + 1;
   return fmt::format("{:.{}f}", value, std::clamp(3 - whole_digits, 0, 3));
 }

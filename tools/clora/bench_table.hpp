@@ -1,5 +1,5 @@
-// The results of benches as a table for a terminal, with a little bar for the share of the device's
-// roofline. Pure functions; thread-safe.
+// The bench results as a table for a terminal, with a small bar for the percentage of the roofline.
+// Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace clora {
 
-// A bar of `cells` columns in eighths of a block, full from 100 % on.
+// A bar of `cells` columns, drawn in eighths of a block and full at 100 %.
 std::string bar(double percent, int cells);
 
-// What was measured on: device, commit, peaks. Lines.
+// The device, commit and peaks of the run, one per line.
 std::string bench_machine_text(const BenchResults& results);
 
-// Rows under the name of their op. Of verdicts only those in `comparisons`, which may be empty.
+// Rows grouped by op. Shows a verdict for the rows in `comparisons`, which may be empty.
 std::string bench_table(const BenchResults& results, const std::vector<Comparison>& comparisons);
 
 }  // namespace clora

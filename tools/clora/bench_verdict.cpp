@@ -25,8 +25,8 @@ Moments moments_of_logarithms(std::span<const double> samples) {
   return moments;
 }
 
-// P(|T| <= t): with T = sqrt(degrees) tan(angle) the density is cos(angle)^(degrees - 1), up to a
-// factor; Simpson's rule on it and on the whole.
+// P(|T| <= t). With T = sqrt(degrees) tan(angle) the density is proportional to cos(angle)^(degrees
+// - 1); both integrals use Simpson's rule.
 double share_within(double t, double degrees) {
   const auto integral = [degrees](double end) {
     constexpr int kSteps = 2000;
@@ -38,7 +38,7 @@ double share_within(double t, double degrees) {
     }
     return sum * step / 3;
   };
-  // With one degree or a little more the density does not vanish at the end; that is no harm.
+  // At degrees near 1 the density does not vanish at the upper end, which does no harm.
   return integral(std::atan(t / std::sqrt(degrees))) / integral(std::acos(0.0));
 }
 

@@ -1,4 +1,4 @@
-// clora chat: a conversation with a model at the terminal.
+// clora chat: a conversation with a model in the terminal.
 #include <unistd.h>
 
 #include <iostream>
@@ -31,7 +31,7 @@ struct Options {
   std::int64_t context = 2048;
 };
 
-// The turns so far, as ids that leave space for a reply.
+// The turns so far, as token ids that leave space for a reply.
 class Conversation {
  public:
   Conversation(const Options& options, const ModelText& text) : options_(options), text_(text) {
@@ -46,11 +46,11 @@ class Conversation {
     messages_.push_back({role, content});
   }
 
-  // Takes the last message back: there was no reply to it.
+  // Removes the last message, which got no reply.
   void take_back() { messages_.pop_back(); }
 
-  // Drops the oldest turns until the rest fits. Errors: invalid_argument where the last message
-  // alone is too long; then the turns stay.
+  // Drops the oldest turns until the rest fits. Errors: invalid_argument if the last message alone
+  // is too long; then no turn is dropped.
   std::vector<std::int32_t> prompt(std::int64_t space, Output& output) {
     std::vector<ChatMessage> kept = messages_;
     std::vector<std::int32_t> ids = encode(kept);
@@ -82,13 +82,13 @@ class Conversation {
   std::vector<ChatMessage> messages_;
 };
 
-// The next line that a person wrote; false at the end of the input and at Ctrl-C.
+// Reads the next line of the user. Returns false at the end of the input and at Ctrl-C.
 bool read_message(std::string& message, Output& output) {
   if (::isatty(STDIN_FILENO) == 1) output.text("> ");
   return static_cast<bool>(std::getline(std::cin, message));
 }
 
-// What a message's reply needs, the same for all of them.
+// The state shared by all replies.
 struct Replying {
   Generator& generator;
   const ModelText& text;
@@ -109,7 +109,7 @@ void answer(Conversation& conversation, const Replying& with, const GenerationCo
   interrupt.forget();
 }
 
-// Whether the next message may do better: what the error says is about this one.
+// Whether the error concerns this message only, so that the next one may succeed.
 bool is_of_the_message(const Error& error) {
   switch (error.code()) {
     case ErrorCode::invalid_argument:
@@ -121,7 +121,7 @@ bool is_of_the_message(const Error& error) {
   }
 }
 
-// False where the message got no reply; then the conversation is as it was before it.
+// Returns false if the message got no reply; the conversation is then unchanged.
 bool try_to_answer(const std::string& message, Conversation& conversation, const Replying& with,
                    const GenerationConfig& config, Interrupt& interrupt, Output& output) {
   conversation.add("user", message);
@@ -140,7 +140,7 @@ bool try_to_answer(const std::string& message, Conversation& conversation, const
 int chat(const Options& options) {
   Output output(options.common.output);
   const ModelText text(options.common.model, options.chat_template);
-  text.chat_template();  // without one there is nothing to do: say so before loading
+  text.chat_template();  // fail before loading if there is no chat template
   LoadedModel loaded(options.common, output);
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   GenerationConfig config = options.sampling.config;
@@ -160,7 +160,7 @@ int chat(const Options& options) {
     if (message == "/reset") conversation.reset();
     if (message.empty() || message == "/reset") continue;
     all_answered &= try_to_answer(message, conversation, with, config, interrupt, output);
-    ++config.seed;  // the same words again need not give the same answer
+    ++config.seed;  // a repeated message may get another answer
   }
   loaded.show_inside();
   return all_answered ? 0 : 1;

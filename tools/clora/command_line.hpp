@@ -1,4 +1,5 @@
-// The command line of clora as a function: parses, runs the command, reports mistakes.
+// The command line of clora as a function: parses the arguments, runs the command and reports
+// errors.
 #pragma once
 
 #include <string>
@@ -6,8 +7,8 @@
 
 namespace clora {
 
-// The arguments without the program's name. Returns the exit code: 0, 2 for a mistake in the call,
-// 1 for every other failure; errors are one line on stderr.
+// `arguments` excludes the program's name. Returns the exit code: 0 for success, 2 for a usage
+// error, 1 for any other failure. An error is one line on stderr.
 int run_command_line(const std::vector<std::string>& arguments);
 
 }  // namespace clora

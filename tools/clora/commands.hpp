@@ -1,12 +1,13 @@
-// The subcommands of clora. Each add_xxx_command() adds one to the program with its options and
-// help; parsing a call of it sets `action`, which does the work and returns the exit code.
+// The subcommands of clora. Each add_xxx_command() adds a command with its options and help to the
+// program. Parsing a call of the command sets `action`, which does the work and returns the exit
+// code.
 #pragma once
 
 #include "tools/command_line/program.hpp"
 
 namespace clora {
 
-// Each of the commands below, in the order of the help.
+// Adds all commands below, in the order of the help.
 void add_all_commands(CLI::App& program, Action& action);
 
 void add_train_command(CLI::App& program, Action& action);

@@ -84,7 +84,7 @@ Records read_records(const std::filesystem::path& file, const DataOptions& optio
   const ChatTemplate* chat_template = text.find_chat_template();
   if (chat_template == nullptr) output.detail("{}", text.chat_template_problem());
   Records records = load_records(file, text.tokenizer(), chat_template, how);
-  if (options.parse_special) records.with_special = 0;  // decided, so that there is nothing to say
+  if (options.parse_special) records.with_special = 0;  // given explicitly, so no warning
   report(records, file.string(), options, output);
   return records;
 }

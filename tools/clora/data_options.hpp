@@ -1,4 +1,4 @@
-// The options of reading records, shared by train and eval, and of choosing a chat template.
+// Options for reading records, shared by train and eval, and for choosing a chat template.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,17 +17,17 @@ struct DataOptions {
   std::int64_t max_seq_length = 512;
   std::int64_t limit = 0;
   bool append_eos = true;
-  std::optional<bool> parse_special;  // absent: no, with a warning where that matters
-  std::string chat_template;          // by name; empty: that of the model's files
+  std::optional<bool> parse_special;  // absent: no, with a warning if it matters
+  std::string chat_template;          // by name; empty: from the model's files
 };
 
-// --chat-template NAME, which ModelText takes.
+// --chat-template NAME, an argument of ModelText.
 CLI::Option* add_chat_template_option(CLI::App& command, std::string& name);
 
 void add_data_options(CLI::App& command, DataOptions& options, const std::string& data_help);
 
-// The records of a file; says how many were truncated or skipped, and warns of special tokens that
-// are only text. limit: 0 reads all.
+// Reads the records of a file, reports how many were truncated or skipped, and warns of special
+// tokens that are read as plain text. limit: 0 reads all records.
 // Errors: those of load_records().
 Records read_records(const std::filesystem::path& file, const DataOptions& options,
                      std::int64_t limit, const ModelText& text, Output& output);

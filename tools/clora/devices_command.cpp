@@ -1,4 +1,4 @@
-// clora devices: what OpenCL devices there are, and which one would be taken.
+// clora devices: lists the OpenCL devices and the one that is selected.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -66,7 +66,7 @@ int list(const CommonOptions& options, bool measure) {
   const std::string& selector = config.device;
   const std::vector<Device> devices = list_devices();
   if (devices.empty()) output.object({{"devices", nlohmann::ordered_json::array()}});
-  const int taken = select_device(selector).index;  // says which package brings one
+  const int taken = select_device(selector).index;  // names the package to install
   if (measure) measured_peaks_of(config);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Device& device : devices) {

@@ -13,8 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kCheckpoint = "checkpoint-";
-constexpr const char* kAdapter = "adapter_config.json";  // the last file of an adapter
-// Half-way there or back: whatever it holds belongs into the folder.
+constexpr const char* kAdapter = "adapter_config.json";  // written last
+// A move that is under way in either direction: every file in it belongs to the folder above.
 constexpr const char* kHalfMoved = ".earlier-run.partial";
 constexpr std::array kRunFiles{"run.toml", "log.jsonl", "loss.svg", "adapter_model.safetensors",
                                kAdapter};
@@ -26,7 +26,7 @@ void require_done(const std::error_code& error, const fs::path& path) {
   }
 }
 
-// Names of what a run wrote to the folder.
+// The names of the files that a run wrote to the folder.
 std::vector<std::string> run_files(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -40,7 +40,7 @@ std::vector<std::string> run_files(const fs::path& folder) {
   return names;
 }
 
-// All of the names or, where one cannot be moved, none of them.
+// Moves all names, or none of them if one cannot be moved.
 void move_all(const std::vector<std::string>& names, const fs::path& from, const fs::path& to) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     std::error_code error;

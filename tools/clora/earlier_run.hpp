@@ -1,9 +1,10 @@
-// The files of an earlier run in a folder that a new run writes to: moved aside into the folder
-// earlier-run until the new run has saved for the first time, and back where it fails before.
-// Files that no run writes are left alone. Every step is a rename within the folder.
+// Replaces the files of an earlier run in the folder of a new run. They move to the subfolder
+// earlier-run until the new run saves for the first time, and move back if the new run fails before
+// that. Other files in the folder are not touched. Every step is a rename within the folder.
 //
-// A process that is killed in between leaves earlier-run behind: resolve_earlier_run() of the next
-// one ends what it began. REQUIRES of all: the folder's lock is held (folder_lock.hpp).
+// A process that is killed in between leaves the subfolder behind; the resolve_earlier_run() of the
+// next process then finishes the work. All functions here REQUIRE: the folder's lock is held
+// (folder_lock.hpp).
 #pragma once
 
 #include <cstdint>
@@ -14,23 +15,24 @@ namespace clora {
 
 constexpr const char* kEarlierRun = "earlier-run";
 
-// N of a checkpoint-N that is whole: it holds the training state, which is written last.
+// N of a complete checkpoint-N. A checkpoint is complete once it holds the training state, which is
+// written last.
 std::optional<std::int64_t> checkpoint_step(const std::filesystem::path& folder);
-// The file that makes a checkpoint whole.
+// The file that marks a checkpoint as complete.
 std::filesystem::path training_state_of(const std::filesystem::path& checkpoint);
 
-// Whether a run is aside, or was on its way when its process was killed.
+// Whether an earlier run is set aside, fully or because a process was killed during the move.
 bool has_earlier_run(const std::filesystem::path& folder);
 
-// Errors: io; then everything is where it was.
+// Errors: io; then no file has moved.
 void move_run_aside(const std::filesystem::path& folder);
-// The new run's files go, those of the earlier run come back. Errors: io.
+// Deletes the new run's files and moves those of the earlier run back. Errors: io.
 void restore_earlier_run(const std::filesystem::path& folder);
-// The new run has saved: what is aside goes. Errors: io.
+// Deletes the earlier run after the new run has saved. Errors: io.
 void remove_earlier_run(const std::filesystem::path& folder);
 
-// Removes an earlier run that is still aside where the new one has saved a checkpoint or an
-// adapter, else restores it: then true. Errors: io.
+// Deletes an earlier run that is set aside if the new run has saved a checkpoint or an adapter;
+// otherwise restores it. Returns whether a run was restored. Errors: io.
 bool resolve_earlier_run(const std::filesystem::path& folder);
 
 }  // namespace clora

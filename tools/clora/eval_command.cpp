@@ -31,7 +31,7 @@ struct Options {
   std::int64_t show = 0;
 };
 
-// Breaks written out, so that an answer stays on its line.
+// The text with line breaks escaped.
 std::string on_one_line(const std::string& text) {
   std::string line;
   for (const char c : text) line += c == '\n' ? std::string("\\n") : std::string(1, c);

@@ -7,7 +7,7 @@
 namespace clora {
 namespace {
 
-// The same text can be written in more tokens than the tokeniser makes of it.
+// The model may generate the same text in more tokens than the tokeniser would use.
 std::int64_t reply_limit(const Question& question) {
   return static_cast<std::int64_t>(question.answer.size()) * 5 / 4 + 8;
 }
@@ -19,12 +19,12 @@ std::string stripped(const std::string& text) {
   return text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
 }
 
-// True iff what is written so far can still become `wanted`, white space at both ends aside.
+// Whether the text so far can still become `wanted`, ignoring white space at both ends.
 bool begins(const std::string& wanted, const std::string& so_far) {
   return wanted.starts_with(stripped(so_far));
 }
 
-// As people would read it: without the token that begins every text.
+// The prompt as text, without the beginning-of-text token.
 std::string prompt_text(const Question& question, const Tokenizer& tokenizer) {
   std::span<const std::int32_t> ids = question.prompt;
   if (tokenizer.bos() == ids.front()) ids = ids.subspan(1);
@@ -49,7 +49,7 @@ std::vector<Question> questions_of(const Records& records) {
     const auto last = std::find(first, record.is_target.end(), 0);
     const auto begin = first - record.is_target.begin();
     const auto end = last - record.is_target.begin();
-    if (begin < 2 || begin == end) continue;  // a text counts from its second token on
+    if (begin < 2 || begin == end) continue;  // a text is scored from its second token on
     const auto& ids = record.ids;
     questions.push_back(
         {{ids.begin(), ids.begin() + begin}, {ids.begin() + begin, ids.begin() + end}});

@@ -1,4 +1,4 @@
-// Exact match: the part of records whose completion a model writes as it stands there.
+// Exact match: the fraction of records whose completion the model generates verbatim.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,30 @@
 
 namespace clora {
 
-// What is asked and wanted of a record: the tokens before its first target, and the targets that
-// follow one another from there.
+// The prompt and reference answer of a record: the tokens before its first target, and the
+// contiguous targets from there.
 struct Question {
   std::vector<std::int32_t> prompt;
   std::vector<std::int32_t> answer;
 };
 
-// Those of the records that have a prompt; a {"text"} record has none. Pure.
+// The questions of the records that have a prompt; a {"text"} record has none. Pure.
 std::vector<Question> questions_of(const Records& records);
 
 struct Answer {
-  std::string prompt, wanted, got;  // white space at both ends taken off the last two
+  std::string prompt, wanted, got;  // wanted and got are stripped of white space at both ends
   bool exact() const { return wanted == got; }
 };
 
 struct ExactMatchConfig {
   std::vector<std::int32_t> end_ids;  // an answer ends at one of these
-  // The first so many answers are written to their end, a little beyond what is wanted; later ones
-  // stop where they cannot match any more.
+  // The first N answers are not cut short and may be a little longer than the reference. Later
+  // answers stop as soon as they cannot match any more.
   std::size_t whole_answers = 0;
 };
 
-// Greedy answers. on_answer returns false to stop. Returns the part that matched of the answers
-// made. REQUIRES: questions not empty.
+// Generates answers greedily and returns the fraction of them that match. on_answer returns false
+// to stop. REQUIRES: questions is not empty.
 double exact_match(LanguageModel& model, const Adapter* adapter, const Tokenizer& tokenizer,
                    const std::vector<Question>& questions, const ExactMatchConfig& config,
                    const std::function<bool(const Answer&)>& on_answer);

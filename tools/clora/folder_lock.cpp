@@ -14,7 +14,7 @@
 namespace clora {
 namespace {
 
-// The process that the file names, for a message; "" where it names none.
+// The process id stored in the file, for a message; "" if there is none.
 std::string holder_of(int descriptor) {
   std::array<char, 24> text{};
   const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
@@ -34,7 +34,7 @@ std::string holder_of(int descriptor) {
        who, folder.string(), holder_of(descriptor));
 }
 
-// Whether the file at `path` is the one that is open: its former holder removes it.
+// Whether the open file is still the file at `path`: the previous holder removes it.
 bool is_in_place(const std::filesystem::path& path, int descriptor) {
   struct stat open_file {};
   struct stat named {};
@@ -60,7 +60,7 @@ Descriptor locked_file(const std::filesystem::path& path, std::string_view who) 
 FolderLock::FolderLock(const std::filesystem::path& folder, std::string_view who)
     : file_(folder / kLockFile), descriptor_(locked_file(file_, who)) {
   const std::string process = fmt::format("{}\n", ::getpid());
-  // Only messages read it: a full disk is no reason to go without the lock.
+  // The content is used in messages only, so a full disk does not prevent locking.
   if (::ftruncate(descriptor_.value(), 0) == 0) {
     [[maybe_unused]] const ssize_t written =
         ::pwrite(descriptor_.value(), process.data(), process.size(), 0);

@@ -1,6 +1,6 @@
-// FolderLock: one process at a time writes to a folder. The lock is the system's, on the file
-// .clora.lock in the folder, so it ends with the process however that ends; the file names the
-// process. A file system without locks locks nothing.
+// FolderLock: a lock that lets one process at a time write to a folder. It is a system lock on the
+// file .clora.lock in the folder, so it ends with the process in every case. The file holds the
+// process id. On a file system without locks it has no effect.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@ constexpr const char* kLockFile = ".clora.lock";
 
 class FolderLock {
  public:
-  // `who` begins the message: "train". Errors: io, where another process holds the lock (with its
-  // number where that is known), or the file cannot be made. REQUIRES: the folder is there.
+  // `who` begins the error message: "train". Errors: io if another process holds the lock (with its
+  // id if known) or the file cannot be created. REQUIRES: the folder exists.
   FolderLock(const std::filesystem::path& folder, std::string_view who);
   // Removes the file.
   ~FolderLock();
@@ -27,7 +27,7 @@ class FolderLock {
   Descriptor descriptor_;
 };
 
-// Throws the same error where another process holds the folder's lock now; writes nothing.
+// Throws the same error if another process holds the folder's lock; writes nothing.
 void require_unlocked(const std::filesystem::path& folder, std::string_view who);
 
 }  // namespace clora

@@ -1,4 +1,4 @@
-// clora fuse: merges an adapter into its model and writes the result as a Hugging Face folder.
+// clora fuse: merges an adapter into its base model and writes the result as a Hugging Face folder.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -27,7 +27,7 @@ adapter, on a few fixed prompts. Only then does the folder take its place at --o
 constexpr std::int64_t kProbes = 4;
 constexpr std::int64_t kProbeLength = 16;
 constexpr const char* kWeights = "model.safetensors";
-// A difference of logits that no rounding makes, as a part of the largest logit.
+// The largest difference of logits that rounding can explain, relative to the largest logit.
 constexpr double kMaxLogitShare = 0.1;
 
 struct Options {
@@ -37,7 +37,7 @@ struct Options {
   bool overwrite = false;
 };
 
-// Any tokens do: they only have to be the same ones, and spread over the vocabulary.
+// Probe token ids. Any ids work if they are reproducible and spread over the vocabulary.
 std::vector<std::int32_t> probe(std::int64_t which, std::int64_t vocabulary) {
   std::vector<std::int32_t> ids;
   for (std::int64_t i = 0; i < kProbeLength; ++i) {
@@ -56,8 +56,8 @@ std::vector<std::vector<float>> probe_logits(LanguageModel& model, const Adapter
 }
 
 struct Difference {
-  double largest = 0;        // between the logits
-  double largest_logit = 0;  // in absolute value
+  double largest = 0;        // largest absolute difference between the logits
+  double largest_logit = 0;  // largest absolute logit
 };
 
 Difference difference_of(const std::vector<std::vector<float>>& expected,
@@ -82,7 +82,7 @@ bool is_same_folder(const std::filesystem::path& one, const std::filesystem::pat
   return std::filesystem::equivalent(one, other, ignored);
 }
 
-// A weight file of another model beside ours would be taken for a part of it.
+// A weight file of another model in the same folder would be read as a part of this one.
 std::string foreign_weights(const std::filesystem::path& folder) {
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
@@ -95,7 +95,7 @@ std::string foreign_weights(const std::filesystem::path& folder) {
   return {};
 }
 
-// Everything about --out that can be said before the model is read.
+// Checks --out before the model is read.
 void require_free(const Options& options) {
   if (!is_taken(options.out)) return;
   if (!options.overwrite || !std::filesystem::is_directory(options.out)) {
@@ -114,7 +114,7 @@ void require_free(const Options& options) {
        options.out, foreign);
 }
 
-// A model may come without a tokeniser; then there is nothing to write.
+// Writes nothing if the model has no tokeniser.
 void write_tokenizer(const Options& options, const std::filesystem::path& folder, Output& output) {
   try {
     write_tokenizer_files(options.common.model, folder);
@@ -130,7 +130,7 @@ bool all_finite(const std::vector<std::vector<float>>& logits) {
   });
 }
 
-// Model and adapter are known to be good before anything is written.
+// Validates the model and the adapter before writing anything.
 std::vector<std::vector<float>> probe_and_write(const Options& options,
                                                 const std::filesystem::path& folder,
                                                 Output& output) {
@@ -140,7 +140,7 @@ std::vector<std::vector<float>> probe_and_write(const Options& options,
   const auto go_on = [&interrupt] { return !interrupt.asked(); };
   auto logits = probe_logits(loaded.model(), &*adapter);
   if (!all_finite(logits)) {
-    require_finite_fusion(loaded.files(), *adapter, go_on);  // names the tensor
+    require_finite_fusion(loaded.files(), *adapter, go_on);  // the error names the tensor
     fail(ErrorCode::invalid_data, "fuse: the logits of model and adapter are not finite");
   }
   output.info("writing {}", options.out);
@@ -148,7 +148,7 @@ std::vector<std::vector<float>> probe_and_write(const Options& options,
   return logits;
 }
 
-// Of the written model to `expected`.
+// The difference of the written model's logits to `expected`.
 Difference read_back(const Options& options, const std::filesystem::path& folder,
                      const std::vector<std::vector<float>>& expected, Output& output) {
   CommonOptions reloaded = options.common;
@@ -164,8 +164,8 @@ Difference read_back(const Options& options, const std::filesystem::path& folder
   return difference;
 }
 
-// The comparison is of the two models, so it is made in f32 whatever the device prefers. What is at
-// --out is replaced at the end, file by file, by a folder that is complete and was read back.
+// Compares the two models in f32 whatever precision the device prefers. The files at --out are
+// replaced one by one at the end, from a complete folder that was read back.
 int fuse(Options options) {
   options.common.precision = "f32";
   Output output(options.common.output);

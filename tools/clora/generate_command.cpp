@@ -1,4 +1,4 @@
-// clora generate: text after a prompt.
+// clora generate: generates text from a prompt.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct Options {
   std::string system;
   std::string chat_template;
   bool special = false;
-  std::int64_t logprobs = -1;  // below 0: not asked for
+  std::int64_t logprobs = -1;  // negative: off
 };
 
 std::string prompt_text(const Options& options) {

@@ -8,7 +8,7 @@
 namespace clora {
 namespace {
 
-// Token ids to text that is shown and kept.
+// Decodes token ids to text, shows it and stores it.
 class ReplyText {
  public:
   ReplyText(const ModelText& text, const std::vector<std::string>& stops, Output& output,

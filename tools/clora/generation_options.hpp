@@ -1,5 +1,4 @@
-// The options of generating text, shared by generate and chat, and the loop that shows the text
-// while it arrives.
+// The sampling options shared by generate and chat, and the loop that streams the generated text.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +13,7 @@
 namespace clora {
 
 struct SamplingOptions {
-  GenerationConfig config;  // all but end_ids and seed
+  GenerationConfig config;  // all except end_ids and seed
   std::vector<std::string> stops;
 };
 
@@ -26,9 +25,9 @@ struct Reply {
   bool cancelled = false;  // by Ctrl-C
 };
 
-// Generates after `prompt` and, where `stream` is set, shows the text as it arrives. Ends early at
-// a stop string (then finish_reason is stop), at Ctrl-C and when nobody reads stdout any more.
-// text may lack a tokeniser: then the reply's text is empty, and ids are shown.
+// Generates after `prompt`; with `stream`, shows the text as it arrives. Stops early at a stop
+// string (finish_reason is then stop), at Ctrl-C, and when stdout is closed by its reader. If
+// `text` has no tokeniser, the reply's text is empty and the ids are shown.
 Reply generate_reply(Generator& generator, std::span<const std::int32_t> prompt,
                      const GenerationConfig& config, const std::vector<std::string>& stops,
                      const ModelText& text, const Interrupt& interrupt, Output& output,

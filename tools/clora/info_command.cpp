@@ -1,4 +1,4 @@
-// clora info: what a model or an adapter holds.
+// clora info: describes a model or an adapter.
 #include <fmt/ranges.h>
 
 #include <map>

@@ -10,11 +10,11 @@ namespace {
 
 constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
 
-// All that a handler touches: lock-free, and set before the handler is.
+// The state of the signal handler: lock-free, and set before the handler is installed.
 std::atomic<int> signals_seen{0};
 std::atomic<const char*> words{""};
 
-// write() is the only way to speak from a handler; that it may fail is nobody's concern there.
+// write() is async-signal-safe; a handler cannot report its failure.
 void write_error(const char* text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, std::strlen(text));
 }
@@ -34,7 +34,7 @@ Interrupt::Interrupt(const char* first_words) {
   signals_seen = 0;
   words = first_words;
   struct sigaction action {};
-  action.sa_handler = on_signal;  // no SA_RESTART: a read that waits for a person must return
+  action.sa_handler = on_signal;  // no SA_RESTART: a read of user input must return
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &former_[i]);

@@ -1,8 +1,9 @@
-// Ctrl-C: the first asks the work to come to a good end, a second one ends the program at once
-// (exit code 1). SIGTERM and SIGHUP (a terminal that is closed) count as Ctrl-C; a SIGHUP that is
-// ignored, as under nohup, stays so.
+// Interrupt: handles Ctrl-C. The first one requests a clean stop, a second one ends the program at
+// once (exit code 1). SIGTERM and SIGHUP (a closed terminal) count as Ctrl-C; a SIGHUP that is
+// ignored, as under nohup, stays ignored.
 //
-// One object a program at a time: signal handlers are global. asked() may be called from anywhere.
+// At most one object per process at a time, because signal handlers are global. asked() is safe
+// from any thread.
 #pragma once
 
 #include <array>
@@ -12,16 +13,16 @@ namespace clora {
 
 class Interrupt {
  public:
-  // Takes the signals over. `first_words` is written to the error stream at the first one; must be
-  // a string literal.
+  // Installs the handlers. `first_words`, which must be a string literal, is written to stderr at
+  // the first signal.
   explicit Interrupt(const char* first_words);
-  // Puts the former handlers back.
+  // Restores the previous handlers.
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
   bool asked() const noexcept;
-  // As if no signal had come.
+  // Clears the record of signals received.
   void forget() noexcept;
 
  private:

@@ -38,12 +38,12 @@ std::unique_ptr<LanguageModel> load(Context& context, const WeightFiles& files, 
   return std::make_unique<LanguageModel>(context, files, options);
 }
 
-// A trace that cannot be written is better known before the work than after it.
+// Writes the trace once before the work, so an unwritable file fails early.
 void try_trace_file(const CommonOptions& options) {
   if (options.trace != nullptr) options.trace->write(options.trace_file);
 }
 
-// A profile without them is still one: what keeps them from being measured is only a warning.
+// A failure to measure the peaks is only a warning: a profile without them is still useful.
 RooflinePeaks peaks_for(const CommonOptions& options, Output& output) {
   if (options.profile.empty()) return {};
   const TraceSpan span(options.trace.get(), "measure peaks");

@@ -1,6 +1,6 @@
-// LoadedModel: what commands that run a model need of it, opened in one go.
+// LoadedModel: the context, weight files and model that a command needs, opened together.
 //
-// Owns everything; the adapter and whatever is built on the model must die first.
+// Owns all of them. The adapter and everything else built on the model must be destroyed first.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace clora {
 
 class LoadedModel {
  public:
+  // With --profile, measures the device's peaks first unless they are stored.
   // Errors: no_device, unsupported (precision), those of WeightFiles and LanguageModel.
-  // With --profile the device's peaks are measured first, where none are kept.
   LoadedModel(const CommonOptions& options, Output& output);
-  // Writes the trace where a failure kept show_inside() from being reached.
+  // Writes the trace if a failure prevented the call of show_inside().
   ~LoadedModel();
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
@@ -31,14 +31,14 @@ class LoadedModel {
   const WeightFiles& files() const noexcept { return files_; }
   LanguageModel& model() noexcept { return *model_; }
 
-  // The folder's adapter, or nothing for an empty path. Errors: those of load_adapter().
+  // Loads the adapter of a folder; nullopt for an empty path. Errors: those of load_adapter().
   std::optional<Adapter> adapter(const std::string& folder);
 
-  // The tokens that end an answer, by the tokeniser and the model's configuration.
+  // The tokens that end an answer, from the tokeniser and the model's configuration.
   std::vector<std::int32_t> end_ids(const ModelText& text) const;
 
-  // What --profile and --trace asked for: the table on stderr, or JSON beside JSON; the file.
-  // Errors: io, device.
+  // Shows the results of --profile (a table on stderr, or JSON with --json) and writes the file of
+  // --trace. Errors: io, device.
   void show_inside();
 
  private:

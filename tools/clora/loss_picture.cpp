@@ -12,10 +12,10 @@ namespace {
 
 constexpr double kWidth = 720, kHeight = 400;
 constexpr double kLeft = 64, kRight = 24, kTop = 48, kBottom = 52;
-constexpr double kLegend = 480;        // where it begins
-constexpr std::size_t kMeanFrom = 40;  // points from which on the running mean is worth drawing
+constexpr double kLegend = 480;        // its left edge
+constexpr std::size_t kMeanFrom = 40;  // minimum number of points for a running mean
 
-// Colours with enough contrast on white and on near-black; text changes with the page.
+// Colours with enough contrast on white and on near-black; the text colour follows the page.
 constexpr const char* kStyle = R"(<style>
   text { font: 13px system-ui, sans-serif; fill: #333 }
   .title { font-weight: 600; font-size: 15px }
@@ -29,7 +29,7 @@ constexpr const char* kStyle = R"(<style>
 </style>
 )";
 
-struct Frame {  // of the values, mapped to the picture
+struct Frame {  // maps values to the chart
   double first_step, last_step, low, high;
 
   double x(double step) const {
@@ -68,7 +68,7 @@ std::string polyline(const std::vector<LossPoint>& points, const Frame& frame, c
   return text + "\"/>\n";
 }
 
-// The mean over a twenty-fifth of the points, centred on each, so that the curve does not lag.
+// The running mean over a twenty-fifth of the points, centred on each point to avoid a lag.
 std::vector<LossPoint> smoothed(const std::vector<LossPoint>& points) {
   const std::size_t reach = points.size() / 50;
   std::vector<LossPoint> means = points;

@@ -1,5 +1,5 @@
-// The loss curve of a run as an SVG picture, made to be read on light and dark pages.
-// Pure functions; thread-safe.
+// The loss curve of a run as an SVG chart, legible on light and dark pages. Pure functions;
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ struct LossPoint {
 
 struct LossCurve {
   std::string title;
-  std::vector<LossPoint> train;  // a line, with its running mean where there are many
+  std::vector<LossPoint> train;  // a line, with its running mean if there are many points
   std::vector<LossPoint> valid;  // dots; may be empty
 };
 
-// Round numbers, at most about `wanted`, that lie in [low, high] at equal distances.
+// At most about `wanted` round numbers, evenly spaced in [low, high].
 std::vector<double> axis_marks(double low, double high, int wanted);
 
-// A whole SVG document of 720 x 400. Losses that are not finite are left out.
+// A complete SVG document of 720 x 400. Losses that are not finite are omitted.
 std::string loss_picture(const LossCurve& curve);
 
 }  // namespace clora

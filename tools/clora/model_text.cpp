@@ -31,7 +31,7 @@ void ModelText::find_template(const std::string& name) {
   }
 }
 
-// The weights' files are mapped, not read. What is wrong with them is said where they are loaded.
+// The weight files are memory-mapped, not read. Errors in them are reported when they are loaded.
 std::int64_t ModelText::max_positions() const {
   try {
     return WeightFiles::open(model_).config().max_positions;

@@ -1,5 +1,5 @@
-// ModelText: the words of a model: its tokeniser, and how it wants conversations written. Both are
-// optional, so that models without them can be run on ids. Immutable; needs no device.
+// ModelText: the tokeniser and chat template of a model. Both are optional, so a model without them
+// can be run on token ids. Immutable; needs no device.
 #pragma once
 
 #include <filesystem>
@@ -13,18 +13,18 @@ namespace clora {
 
 class ModelText {
  public:
-  // Never throws for what a model lacks; the functions below do, when it is asked for. A chat
-  // template by name takes the place of that of the model's files. Errors: those of
-  // ChatTemplate::named() for a name, and what the tokeniser lacks for it.
+  // Does not throw if the model lacks a tokeniser or a chat template; the accessors below do. A
+  // named chat template replaces the one of the model's files. Errors: those of
+  // ChatTemplate::named(), and a tokeniser that lacks tokens of the named template.
   explicit ModelText(const std::filesystem::path& model, const std::string& chat_template = {});
 
-  // Errors: what loading it met.
+  // Errors: the error of loading it.
   const Tokenizer& tokenizer() const;
   const ChatTemplate& chat_template() const;
   bool has_tokenizer() const noexcept { return tokenizer_.has_value(); }
-  // nullptr where there is none that is known.
+  // nullptr if there is no known template.
   const ChatTemplate* find_chat_template() const noexcept;
-  // What the model reads at most; 0 where its files do not say.
+  // The maximum number of positions of the model; 0 if its files do not state it.
   std::int64_t max_positions() const;
   const std::string& tokenizer_problem() const noexcept { return tokenizer_problem_; }
   const std::string& chat_template_problem() const noexcept { return template_problem_; }

@@ -1,4 +1,4 @@
-// What --profile tells as JSON.
+// The results of --profile as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,8 +9,8 @@
 
 namespace clora {
 
-// {"event": "profile", "ops": [{"op", "shape" (where told apart), "count", "seconds",
-// "gap_seconds", "bytes", "flops", "of_ceiling" (a share; where it is known)}, ...],
+// {"event": "profile", "ops": [{"op", "shape" (if grouped by shape), "count", "seconds",
+// "gap_seconds", "bytes", "flops", "of_ceiling" (a fraction; if known)}, ...],
 // "gaps": {"count", "seconds", "wall_seconds", "pairs": [...]}, "ceilings": {...}}.
 // Waits for the device.
 nlohmann::ordered_json profile_json(Profiler& profiler, ProfileBy by, const RooflinePeaks& peaks);

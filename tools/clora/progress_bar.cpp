@@ -30,7 +30,7 @@ std::string bar_of(std::int64_t done, std::int64_t total, std::size_t width) {
   return bar;
 }
 
-// Where a bar can be drawn; nullptr where nowhere.
+// The stream to draw the bar on; nullptr if there is no terminal.
 std::FILE* terminal_of(const Output& output) {
   for (std::FILE* stream : {output.people(), stderr}) {
     if (::isatty(::fileno(stream)) == 1) return stream;

@@ -1,10 +1,10 @@
-// ProgressBar: how far a long work is. On a terminal one line that is drawn over (on stderr where
-// stdout is none); without a terminal plain lines, one for each twentieth of the work, and for each
-// ten seconds where that takes longer. Silent with --quiet.
+// ProgressBar: the progress of a long task. On a terminal it redraws one line (on stderr if stdout
+// is not a terminal). Without a terminal it prints a line for each twentieth of the work, and at
+// least one every ten seconds. Silent with --quiet.
 //
 //    120/300 [=========>               ]  loss 0.4213  912 tokens/s  0:42 left
 //
-// Clears its line when destroyed. Threads: one at a time.
+// Clears its line when destroyed. Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace clora {
 
 class ProgressBar {
  public:
-  // unit: "step", "record": the word of a plain line. done: where a resumed work begins.
+  // unit: the noun of a plain line, "step" or "record". done: the starting point of a resumed task.
   ProgressBar(Output& output, std::string_view unit, std::int64_t total, std::int64_t done = 0);
   ~ProgressBar() { clear(); }
   ProgressBar(const ProgressBar&) = delete;
@@ -26,7 +26,7 @@ class ProgressBar {
 
   // `figures`: "loss 0.4213  912 tokens/s"
   void update(std::int64_t done, std::string_view figures);
-  // Takes the bar off the screen, so that a line can be written; the next update draws it again.
+  // Removes the bar from the screen before other output; the next update() draws it again.
   void clear();
 
  private:
@@ -40,8 +40,8 @@ class ProgressBar {
   std::string unit_;
   std::int64_t total_;
   std::int64_t begin_;
-  std::int64_t last_line_;  // what the last plain line told
-  std::FILE* terminal_;     // nullptr: there is none
+  std::int64_t last_line_;  // progress at the last plain line
+  std::FILE* terminal_;     // nullptr: no terminal
   bool drawn_ = false;
   Clock::time_point started_ = Clock::now();
   Clock::time_point last_drawn_{};

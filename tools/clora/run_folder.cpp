@@ -84,7 +84,7 @@ void RunFolder::find_resumed(const std::string& resume) {
 RunFolder::~RunFolder() {
   try {
     give_back();
-  } catch (const std::exception&) {  // the next run in this folder tries again
+  } catch (const std::exception&) {  // the next run in this folder retries
   }
 }
 

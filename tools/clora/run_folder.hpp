@@ -1,5 +1,6 @@
-// RunFolder: the folder that a training run writes to, and the checkpoint that it goes on from.
-// Looking comes first, taking when everything else of the run is known to be good. Threads: one.
+// RunFolder: the folder that a training run writes to, and the checkpoint that the run resumes
+// from. The constructor only inspects the folder; take() claims it after everything else of the run
+// is validated. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +14,32 @@ namespace clora {
 
 class RunFolder {
  public:
-  // Looks, and writes nothing but what a killed process left to end (earlier_run.hpp). A folder
-  // that is not empty is good only where `overwrite` allows it or where `resume` lies in it.
-  // resume: a checkpoint, or a run's folder for the last checkpoint in it, or "".
+  // Inspects the folder and writes nothing, except to clean up after a killed process
+  // (earlier_run.hpp). A non-empty folder is accepted only with `overwrite`, or if `resume` is
+  // inside it.
+  // resume: a checkpoint, the folder of a run (for its last checkpoint), or "".
   // Errors: io (it exists; another training writes to it), not_found (no checkpoint), invalid_file.
   RunFolder(const std::filesystem::path& path, const std::string& resume, bool overwrite);
-  // Gives back what was not kept.
+  // Calls give_back().
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  // Makes the folder, locks it, and moves an earlier run aside. Errors: io. REQUIRES: called once.
+  // Creates and locks the folder and sets an earlier run aside. Errors: io. REQUIRES: called once.
   void take();
-  // The run has saved: an earlier one that is aside is removed. Errors: io.
+  // Removes an earlier run that is set aside, after the new run has saved. Errors: io.
   void keep();
-  // Ends a run that called no keep(): an earlier run comes back unless the new one has saved all
-  // the same; then true. A folder that is empty goes if take() made it. Errors: io.
+  // Ends a run that did not call keep(). Restores the earlier run unless the new one has saved a
+  // checkpoint or an adapter, and removes an empty folder that take() created. Returns whether the
+  // earlier run was restored. Errors: io.
   bool give_back();
-  // The same for a run that has made nothing, whatever it has saved.
+  // Like give_back(), but restores the earlier run even if the new one has saved.
   bool drop();
 
   const std::filesystem::path& path() const noexcept { return path_; }
   const std::filesystem::path& checkpoint() const noexcept { return checkpoint_; }  // or empty
   std::int64_t resumed_step() const noexcept { return resumed_step_; }              // or 0
-  // The checkpoint is of this folder: its log goes on.
+  // The checkpoint belongs to this folder, so the run continues its log.
   bool goes_on() const noexcept { return goes_on_; }
 
  private:
@@ -52,7 +55,7 @@ class RunFolder {
   std::unique_ptr<FolderLock> lock_;
 };
 
-// Whether `path` exists and holds something.
+// Whether `path` exists and is not an empty folder.
 bool is_taken(const std::filesystem::path& path);
 
 }  // namespace clora

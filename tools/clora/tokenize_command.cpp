@@ -1,4 +1,4 @@
-// clora tokenize: text to the ids of a model's tokeniser.
+// clora tokenize: converts text to the ids of a model's tokeniser.
 #include <fmt/ranges.h>
 
 #include <memory>

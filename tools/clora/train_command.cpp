@@ -68,7 +68,7 @@ TrainingRunConfig run_config(const Options& options) {
   return config;
 }
 
-// What a run works with, all of it known to be good.
+// The validated inputs of a run.
 struct Inputs {
   LoadedModel& loaded;
   Adapter& adapter;
@@ -93,8 +93,8 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
   return summary;
 }
 
-// The folder is taken last, when everything else is there, and given back where the run ends with
-// an error before it has saved anything.
+// Takes the folder last, when all inputs are loaded, and gives it back if the run ends with an
+// error before it has saved anything.
 TrainingSummary run_in_its_folder(RunFolder& folder, const Options& options, const Inputs& inputs,
                                   Output& output) {
   const Interrupt interrupt(
@@ -126,7 +126,7 @@ int train(const Options& options) {
   LoadedModel loaded(options.common, output);
   Adapter adapter =
       make_adapter(options.adapter, loaded, options.common.model, options.common.seed);
-  if (!folder.checkpoint().empty()) {  // before anything in the folder changes
+  if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
     (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
                        run_config(options));
   }

@@ -21,8 +21,8 @@ std::int64_t last_layers(const TrainingAdapterOptions& options) {
   return std::stoll(options.layers);
 }
 
-// Options that describe an adapter are the adapter's own where one is given: the same is fine,
-// another value is refused.
+// An existing adapter fixes the options that describe an adapter: an equal value is accepted, a
+// different one is an error.
 template <class T>
 void require_same(const TrainingAdapterOptions& options, const char* option, const T& given,
                   const T& own) {

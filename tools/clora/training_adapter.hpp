@@ -1,5 +1,5 @@
-// The adapter that a training run begins with: a new one as the options describe it, or one that is
-// given, which keeps its own rank and modules.
+// The adapter that a training run starts from: a new one built from the options, or an existing
+// one, which keeps its rank and modules.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,23 +14,23 @@
 namespace clora {
 
 struct TrainingAdapterOptions {
-  AdapterConfig config;  // of a new one
-  std::string init;      // folder of the one that is given, or empty
+  AdapterConfig config;  // of a new adapter
+  std::string init;      // folder of an existing adapter, or empty
   std::string layers = "all";
   std::vector<std::string> target_modules{"all-linear"};
-  std::set<std::string> given;  // those of the options that describe an adapter: "rank"
+  std::set<std::string> given;  // the options given that describe an adapter: "rank"
 
-  // Fills `given`. REQUIRES: the command is parsed.
+  // Fills `given`. REQUIRES: the command line is parsed.
   void note_given(const CLI::App& command);
-  // Names that a run's configuration does not hold: beside a given adapter, a rank of the options
-  // would be one more.
+  // The options to leave out of a run's configuration file: with an existing adapter, its own rank
+  // and modules apply.
   std::vector<std::string> left_out_of_configuration() const;
 };
 
 void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& options);
 
-// `model` is the name that the adapter's configuration holds. Errors: those of load_adapter() and
-// select_sites(); invalid_argument for an option that says something else than a given adapter.
+// `model` is the model name stored in the adapter's configuration. Errors: those of load_adapter()
+// and select_sites(); invalid_argument for an option that contradicts an existing adapter.
 Adapter make_adapter(const TrainingAdapterOptions& options, LoadedModel& loaded,
                      const std::string& model, std::uint64_t seed);
 

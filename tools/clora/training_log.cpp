@@ -14,16 +14,16 @@ namespace {
 constexpr const char* kLines = "log.jsonl";
 constexpr const char* kPicture = "loss.svg";
 
-// Written here, so that none has many levels or is long; a damaged file may have others.
+// Lines written by TrainingLog are short and flat; a damaged file may hold others.
 constexpr JsonLimits kLineLimits{.bytes = 1U << 20U, .depth = 8};
 
-// The event of a line; nothing for a line that is none.
+// The event of a line; nullopt if it is not an event.
 std::optional<nlohmann::ordered_json> event_of(const std::string& line) {
   try {
     auto event = parse_json<nlohmann::ordered_json>(line, kLines, kLineLimits);
     const OrderedJsonKeys keys(event, kLines);
     if (!keys.find_text("event")) return std::nullopt;
-    static_cast<void>(keys.find_integer("step"));  // of the right kind where they are there
+    static_cast<void>(keys.find_integer("step"));  // throws if it has another type
     static_cast<void>(keys.find_number("loss"));
     return event;
   } catch (const Error&) {
@@ -62,7 +62,7 @@ void TrainingLog::note_loss(const nlohmann::ordered_json& event) {
   const std::string kind = keys.text("event");
   if (kind != "step" && kind != "eval") return;
   auto& points = kind == "step" ? curve_.train : curve_.valid;
-  const auto* loss = keys.find("loss");  // null where it was not finite; the picture leaves it out
+  const auto* loss = keys.find("loss");  // null if not finite; the chart omits it
   points.push_back(
       {keys.find_integer("step").value_or(0), loss == nullptr ? NAN : loss->get<double>()});
 }

@@ -1,8 +1,8 @@
-// TrainingLog: what a run leaves beside its adapter: log.jsonl, an event a line, and loss.svg, the
-// loss curve. A run that goes on from a checkpoint keeps the lines up to that step. Nothing of an
-// earlier log is touched before the run has made something: its first event after "start".
+// TrainingLog: the log files of a run next to its adapter: log.jsonl with one event per line, and
+// loss.svg with the loss curve. A resumed run keeps the lines up to its checkpoint. An earlier log
+// is not touched until the run has made progress: its first event after "start".
 //
-// Throws Error(io) where the folder cannot be written to. Threads: one at a time.
+// Throws Error(io) if the folder is not writable. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ namespace clora {
 
 class TrainingLog {
  public:
-  // kept_steps: lines of an earlier log of the folder up to this step stay; 0: none.
+  // kept_steps: lines of an earlier log in the folder up to this step are kept; 0: none.
   TrainingLog(std::filesystem::path folder, std::string title, std::int64_t kept_steps);
 
-  // Appends the event and takes what belongs in the picture from it. "start" waits for the next.
+  // Appends the event and adds its losses to the chart. "start" is buffered until the next event.
   void add(const nlohmann::ordered_json& event);
-  // Draws the picture of everything so far; nothing where no step was made.
+  // Writes the chart of all events so far; no-op before the first step.
   void write_picture() const;
-  // Lines of the earlier log that were not events and so were left out.
+  // The number of lines of the earlier log that were not events and were dropped.
   std::int64_t lines_left_out() const noexcept { return left_out_; }
 
  private:
@@ -35,7 +35,7 @@ class TrainingLog {
   std::filesystem::path folder_;
   std::int64_t kept_steps_;
   std::int64_t left_out_ = 0;
-  std::string waiting_;  // lines for the file, until begin()
+  std::string waiting_;  // lines to write in begin()
   std::ofstream lines_;
   LossCurve curve_;
 };

@@ -10,7 +10,7 @@ namespace clora {
 namespace {
 
 std::string picture_title(const std::string& model) {
-  // A picture is XML, which has no control characters.
+  // The chart is XML, which cannot hold control characters.
   return printable(std::filesystem::path(model).filename().string());
 }
 
@@ -39,7 +39,7 @@ void TrainingReport::tell(const nlohmann::ordered_json& event) {
   if (event.at("event") != "start" && !configuration_.empty()) begin();
 }
 
-// What an earlier run of the folder left is replaced now: the run has made something.
+// Replaces the files of an earlier run in the folder once the new run has made progress.
 void TrainingReport::begin() {
   write_file_atomically(folder_.path() / "run.toml", std::exchange(configuration_, {}));
   if (log_.lines_left_out() > 0) {

@@ -1,6 +1,5 @@
-// TrainingReport: what people and programs see of a training run, while it goes on: the bar or
-// plain lines, JSON events, and the log and picture beside the adapter. The folder is kept at the
-// run's first save.
+// TrainingReport: the output of a training run: progress bar or plain lines, JSON events, and the
+// log and chart next to the adapter. Calls RunFolder::keep() at the first save of the run.
 #pragma once
 
 #include <memory>
@@ -16,17 +15,17 @@ namespace clora {
 
 class TrainingReport {
  public:
-  // `configuration` is the text of run.toml, written when the run has made something.
+  // `configuration` is the text of run.toml, which is written once the run has made progress.
   TrainingReport(Output& output, LoadedModel& loaded, const std::string& model, RunFolder& folder,
                  std::string configuration);
-  // Draws the picture of what was made, also where the run ended with an error.
+  // Writes the chart of the steps so far, also if the run ended with an error.
   ~TrainingReport();
   TrainingReport(const TrainingReport&) = delete;
   TrainingReport& operator=(const TrainingReport&) = delete;
 
   void start(const Adapter& adapter, const Records& train, const Records* valid,
              const TrainingRunConfig& config);
-  // The callbacks refer to this object and to `interrupt`.
+  // The callbacks hold references to this object and to `interrupt`.
   TrainingCallbacks callbacks(const Interrupt& interrupt);
   void done(const TrainingSummary& summary);
 

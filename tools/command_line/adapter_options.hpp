@@ -1,4 +1,4 @@
-// The options that describe an adapter, for commands that make one. Each is added at the end of the
+// The options that describe an adapter, for commands that create one. Each is appended to the
 // command's options, in `group` of its help.
 #pragma once
 
@@ -12,7 +12,8 @@ namespace clora {
 
 void add_rank_option(CLI::App& command, AdapterConfig& adapter, const std::string& group);
 void add_dropout_option(CLI::App& command, AdapterConfig& adapter, const std::string& group);
-// For select_sites(). REQUIRES: modules are {"all-linear"}, which the help tells.
+// The target modules for select_sites(). REQUIRES: modules are {"all-linear"}, the default that the
+// help shows.
 void add_target_modules_option(CLI::App& command, std::vector<std::string>& modules,
                                const std::string& group);
 

@@ -8,8 +8,8 @@
 namespace clora {
 namespace {
 
-// Of processor time: programs that a driver's own cache has take some hundredths of a second each,
-// however busy the machine is.
+// In processor time, which does not depend on the load of the machine. A program from the driver's
+// own cache takes a few hundredths of a second.
 constexpr double kLongSeconds = 1;
 
 double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
@@ -34,8 +34,8 @@ class BuildNotice {
 
  private:
   Output output_;
-  double begun_ = 0;    // the build that runs
-  double seconds_ = 0;  // of all builds
+  double begun_ = 0;    // start of the current build
+  double seconds_ = 0;  // total of all builds
   bool told_ = false;
 };
 

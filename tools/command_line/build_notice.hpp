@@ -1,6 +1,6 @@
-// Tells people why a first start is long: the driver compiles kernels. On a terminal a line that
-// counts them, which the next output takes the place of; without one a single line, and that only
-// where compiling takes more than a second of processor time. Silent with --quiet.
+// Explains a slow first start: the driver compiles kernels. On a terminal, shows a line with the
+// number of programs built, which the next output replaces. Otherwise prints a single line, and
+// only if compiling takes more than a second of processor time. Silent with --quiet.
 #pragma once
 
 #include <functional>

@@ -14,7 +14,7 @@
 namespace clora {
 namespace {
 
-constexpr std::size_t kMaxConfigBytes = 1 << 20U;  // read; far fewer are parsed
+constexpr std::size_t kMaxConfigBytes = 1 << 20U;  // for reading; the parser's limit is lower
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
@@ -35,7 +35,7 @@ std::string read_text(const std::filesystem::path& file) {
   return text;
 }
 
-// The program's other commands may have sections of their own in the file.
+// Sections of the program's other commands are allowed in the file.
 void require_known_section(const TomlOption& item, const CLI::App& command,
                            std::string_view source) {
   if (item.section.empty()) return;
@@ -50,7 +50,7 @@ void require_known_section(const TomlOption& item, const CLI::App& command,
                                meant.empty() ? "" : fmt::format("; did you mean [{}]?", meant)));
 }
 
-// Whether the item is meant for the command: at the top, or in its own section.
+// Whether the item applies to the command: at the top level, or in the command's section.
 bool concerns(const TomlOption& item, const CLI::App& command) {
   return !item.name.empty() && (item.section.empty() || item.section == command.get_name());
 }
@@ -75,20 +75,20 @@ void append(const CLI::Option& option, const TomlOption& item,
   for (const std::string& value : item.values) {
     if (flag || !value.empty()) {
       arguments.push_back(fmt::format("--{}={}", item.name, value));
-    } else {  // "--key=" would take the next argument for its value
+    } else {  // "--key=" would consume the next argument as its value
       arguments.push_back("--" + item.name);
       arguments.emplace_back();
     }
   }
 }
 
-// Another spelling of an option that was given: --no-shuffle for --shuffle.
+// Whether the option was given in another spelling, as --no-shuffle for --shuffle.
 bool was_given(const CLI::Option& option, const std::vector<std::string>& given) {
   return std::ranges::any_of(option.get_lnames(),
                              [&](const std::string& name) { return contains(given, name); });
 }
 
-// Another option was given that excludes this one: --steps and --epochs.
+// Whether an option was given that excludes this one, as --steps excludes --epochs.
 bool is_excluded(const CLI::Option& option, const std::vector<std::string>& given) {
   return std::ranges::any_of(option.get_excludes(),
                              [&](const CLI::Option* other) { return was_given(*other, given); });
@@ -98,7 +98,7 @@ bool is_excluded(const CLI::Option& option) {
   return option.count() == 0 && std::ranges::any_of(option.get_excludes(), &CLI::Option::count);
 }
 
-// Whether the value is read back as this text when it is written as a number.
+// Whether the value reads back as the same text when it is written as a number.
 bool is_number(const std::string& value) {
   const char* const end = value.data() + value.size();
   std::int64_t whole = 0;
@@ -111,9 +111,9 @@ bool is_number(const std::string& value) {
 
 std::string toml_text(const std::string& value) {
   if (value == "true" || value == "false" || is_number(value)) return value;
-  std::string text = json_text(nlohmann::json(value));  // basic strings escape as JSON's do
+  std::string text = json_text(nlohmann::json(value));  // TOML strings escape like JSON's
   for (std::size_t at; (at = text.find('\x7f')) != std::string::npos;) {
-    text.replace(at, 1, "\\u007f");  // TOML's alone
+    text.replace(at, 1, "\\u007f");  // escaped in TOML only
   }
   return text;
 }

@@ -13,8 +13,8 @@ constexpr std::array<int, 4> kSignals{SIGABRT, SIGBUS, SIGILL, SIGSEGV};
 
 std::atomic<int> marked{-1};
 
-// The disposition is the default one again (SA_RESETHAND): the signal is raised once more, and
-// takes effect when the handler returns.
+// SA_RESETHAND has restored the default disposition: raises the signal again, which takes effect
+// when the handler returns.
 void on_crash(int signal) {
   const int descriptor = marked.load();
   [[maybe_unused]] const ssize_t written = descriptor < 0 ? 0 : ::write(descriptor, "!", 1);

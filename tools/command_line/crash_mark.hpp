@@ -1,14 +1,14 @@
-// Notes in a file that this process crashed, for the next one to see: a driver that crashes takes
-// the process along. The crash takes its course afterwards. Threads: one object in the process,
-// made before there are other threads.
+// CrashMark: records in a file that this process crashed, for the next process to read, because a
+// crash in the driver ends the process. The crash then proceeds as usual. At most one object per
+// process, created before other threads start.
 #pragma once
 
 namespace clora {
 
 class CrashMark {
  public:
-  // While it lives, SIGABRT, SIGBUS, SIGILL and SIGSEGV write a byte to the descriptor, each where
-  // nobody else handles it. A descriptor below 0: nothing is done.
+  // During its lifetime, SIGABRT, SIGBUS, SIGILL and SIGSEGV write a byte to the descriptor unless
+  // the signal already has a handler. No-op if the descriptor is negative.
   explicit CrashMark(int descriptor);
   ~CrashMark();
   CrashMark(const CrashMark&) = delete;

@@ -1,5 +1,5 @@
-// Paths of models, adapters and data: an id of the Hugging Face hub is refused with how to get its
-// files, since nothing here downloads.
+// Paths of models, adapters and data. An id of the Hugging Face hub is rejected with instructions
+// for downloading its files, because clora downloads nothing.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,8 +8,8 @@ namespace clora {
 
 enum class HubKind { model, data_set };
 
-// Takes every text but one that looks like an id ("owner/name") and is no path here. Whether a path
-// leads anywhere is for its reader to say.
+// Rejects a text that looks like an id ("owner/name") and is not an existing path. Does not check
+// that other paths exist; their reader does.
 class LocalPath : public CLI::Validator {
  public:
   explicit LocalPath(HubKind kind);

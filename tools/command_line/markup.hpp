@@ -1,4 +1,4 @@
-// Text within pages and pictures.
+// Escaping of text in HTML pages and SVG charts.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace clora {
 
-// The text with &, <, > and quotes written as HTML and SVG want them.
+// The text with &, <, > and quotes escaped for HTML and SVG.
 std::string html_escaped(std::string_view text);
 
 }  // namespace clora

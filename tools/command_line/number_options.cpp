@@ -11,19 +11,19 @@ namespace {
 
 constexpr std::size_t kMaxShown = 40;
 
-// A value may come from a file: a message holds the beginning of a long one.
+// A value may come from a file, so messages show only the beginning of a long one.
 std::string shown(const std::string& text) {
   if (text.empty()) return "nothing";
   return text.size() <= kMaxShown ? text : text.substr(0, kMaxShown) + "...";
 }
 
-// from_chars() knows no plus sign; "+-5" is not a number all the same.
+// from_chars() does not accept a plus sign; "+-5" stays invalid.
 std::string_view without_plus(std::string_view text) {
   const bool plus = text.size() > 1 && text[0] == '+' && text[1] != '-';
   return plus ? text.substr(1) : text;
 }
 
-// The whole text as a number; nothing where it is none, or one that T does not hold.
+// The entire text as a number; nullopt if it is not a number or does not fit in T.
 template <class T>
 std::optional<T> parsed(std::string_view text) {
   text = without_plus(text);
@@ -46,7 +46,8 @@ bool take_whole(std::string& text, std::int64_t low, std::int64_t high) {
   return true;
 }
 
-// An empty text where the value is taken, otherwise what CLI11 puts after the option's name.
+// An empty string if the value is valid, otherwise the message that CLI11 appends to the option's
+// name.
 std::string refusal(bool taken, const std::string& range, const std::string& text) {
   return taken ? std::string() : fmt::format("must be {}, got {}", range, shown(text));
 }

@@ -1,11 +1,11 @@
-// Numeric options: validators that hold a value against its range before CLI11 converts it. CLI11's
-// own conversions take nan for a number, 010 for 8 and a value beyond 64 bits for another one.
+// Numeric options: validators that check a value against its range before CLI11 converts it.
+// CLI11's own conversions accept nan as a number, read 010 as 8 and wrap values beyond 64 bits.
 //
 //   command.add_option("--rank", rank)->transform(WholeNumber(1, 65536));
 //   --rank must be a whole number from 1 to 65536, got 2.5
 //
-// A value that is in range is rewritten without a plus sign and leading zeros, so use transform(),
-// not check(). Immutable; thread-safe.
+// A valid value is rewritten without plus sign and leading zeros, so use transform(), not check().
+// Immutable; thread-safe.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -32,17 +32,16 @@ class NumberAbove : public CLI::Validator {
   NumberAbove(double low, double high);
 };
 
-// The word itself, or a whole number from low to high: "all", 4.
+// The given word, or a whole number from low to high: "all", 4.
 class WordOrWholeNumber : public CLI::Validator {
  public:
   WordOrWholeNumber(const std::string& word, std::int64_t low, std::int64_t high);
 };
 
-// Limits that several commands share. They are far above what is sensible and far below what
-// overflows.
+// Limits shared by several commands, far above sensible values and far below overflow.
 constexpr std::int64_t kMaxCount = 1'000'000'000;  // steps, records, tokens
-constexpr std::int64_t kMaxBatch = 1'000'000;      // records of a step
-constexpr std::int64_t kMaxSeed = 4'294'967'295;   // what devices draw numbers from has 32 bits
+constexpr std::int64_t kMaxBatch = 1'000'000;      // records per step
+constexpr std::int64_t kMaxSeed = 4'294'967'295;   // the seed of the device generators has 32 bits
 constexpr double kMaxSeconds = 1'000'000;
 
 }  // namespace clora

@@ -1,11 +1,11 @@
-// Output: where a command's words go. For people: results on stdout, remarks on stderr. With
-// --json: only JSON lines on stdout, all words on stderr.
+// Output: the streams of a command. By default results go to stdout and remarks to stderr. With
+// --json, stdout holds only JSON lines and all text goes to stderr.
 //
-// Lines for people hold words of files, models and devices: they are written as printable() gives
-// them. JSON is exact.
+// Lines of text may hold strings from files, models and devices, so they are passed through
+// printable(). JSON is exact.
 //
-// A reader that goes away (a closed pipe) is no error: writing becomes silent, and reader_left()
-// says so. Threads: one at a time.
+// A closed pipe is not an error: writing becomes a no-op, and reader_left() returns true. Not
+// thread-safe.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ struct OutputOptions {
   std::string_view program = "clora";
   bool json = false;
   bool quiet = false;    // results, warnings and errors only
-  bool verbose = false;  // details, too
+  bool verbose = false;  // also details
 };
 
 class Output {
@@ -32,25 +32,25 @@ class Output {
   bool quiet() const noexcept { return options_.quiet; }
   bool verbose() const noexcept { return options_.verbose; }
 
-  // The stream for people: stdout, or stderr beside JSON.
+  // The stream for text: stdout, or stderr with --json.
   std::FILE* people() const noexcept { return options_.json ? stderr : stdout; }
 
-  // A line that people came for. Not printed beside JSON: object() says the same.
+  // A line of the command's result. Not printed with --json; object() carries the same facts.
   template <class... Args>
   void result(fmt::format_string<Args...> format, Args&&... args) {
     if (!options_.json) line(stdout, fmt::format(format, std::forward<Args>(args)...));
   }
-  // A line that tells how it goes; --quiet leaves it out.
+  // A progress or status line; omitted with --quiet.
   template <class... Args>
   void info(fmt::format_string<Args...> format, Args&&... args) {
     if (!options_.quiet) line(people(), fmt::format(format, std::forward<Args>(args)...));
   }
-  // The same on stderr, for what may come in the middle of a result.
+  // The same on stderr, for lines that may interleave with a result.
   template <class... Args>
   void remark(fmt::format_string<Args...> format, Args&&... args) {
     if (!options_.quiet) line(stderr, fmt::format(format, std::forward<Args>(args)...));
   }
-  // A line on stderr that only --verbose brings.
+  // A line on stderr, with --verbose only.
   template <class... Args>
   void detail(fmt::format_string<Args...> format, Args&&... args) {
     if (options_.verbose) line(stderr, fmt::format(format, std::forward<Args>(args)...));
@@ -65,8 +65,8 @@ class Output {
   // One line of JSON on stdout, with --json.
   void object(const nlohmann::ordered_json& value);
 
-  // Text at once on the people's stream: as printable() gives it on a terminal, and exact where the
-  // stream is a file or a pipe, since a generated text is data there.
+  // Writes text immediately to the people() stream: through printable() on a terminal, exact in a
+  // file or a pipe, because generated text is data there.
   void text(std::string_view text);
 
   bool reader_left() const noexcept { return reader_left_; }
@@ -76,7 +76,7 @@ class Output {
   void write(std::FILE* stream, std::string_view text);
 
   OutputOptions options_;
-  bool reader_left_ = false;  // stdout leads nowhere
+  bool reader_left_ = false;  // stdout is closed
 };
 
 // 1234567 -> "1,234,567"

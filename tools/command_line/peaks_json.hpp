@@ -7,7 +7,7 @@
 
 namespace clora {
 
-// The matrix unit's peak only where one is known.
+// The matrix unit's peak is included only if known.
 nlohmann::ordered_json peaks_json(const RooflinePeaks& peaks);
 
 }  // namespace clora

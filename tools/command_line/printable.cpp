@@ -9,9 +9,9 @@ namespace clora {
 namespace {
 
 struct Lead {
-  std::size_t length;  // of the sequence; 0: no byte that begins one
+  std::size_t length;  // of the sequence; 0: not a lead byte
   std::uint32_t bits;
-  std::uint32_t least;  // shorter forms of the same character are not UTF-8
+  std::uint32_t least;  // overlong encodings are not UTF-8
 };
 
 Lead lead_of(unsigned char byte) {
@@ -29,7 +29,7 @@ bool is_shown(std::uint32_t character) {
   return !control && !surrogate && character <= 0x10FFFF;
 }
 
-// The bytes of the character that `text` begins with; 0 where it is not one to show.
+// The length in bytes of the first character of `text`; 0 if it is not printable.
 std::size_t shown_length(std::string_view text) {
   const Lead lead = lead_of(static_cast<unsigned char>(text.front()));
   if (lead.length == 0 || lead.length > text.size()) return 0;

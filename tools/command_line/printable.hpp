@@ -1,4 +1,4 @@
-// Text from files, models and other programs as a terminal may show it.
+// Text from files, models and other programs, made safe for a terminal.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace clora {
 
-// The text with every byte that could steer a terminal written as \xNN: the control characters of
-// ASCII (newline and tab stay), DEL, the C1 controls U+0080 to U+009F, and bytes that are not
-// UTF-8, which some terminals take for C1 controls. Pure; thread-safe.
+// The text with every byte that could control a terminal written as \xNN: the control characters of
+// ASCII (except newline and tab), DEL, the C1 controls U+0080 to U+009F, and bytes that are not
+// UTF-8, which some terminals interpret as C1 controls. Pure; thread-safe.
 std::string printable(std::string_view text);
 
 }  // namespace clora

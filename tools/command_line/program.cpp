@@ -31,8 +31,8 @@ bool is_option(const std::string& argument) {
   return argument.size() > 1 && argument.starts_with("-");
 }
 
-// The command that is called, by its first `words` arguments ("train", "cache list"); null where
-// the arguments do not begin with one and ask for help or the version instead.
+// The command named by the first `words` arguments ("train", "cache list"); null if the arguments
+// do not begin with a command and only request help or the version.
 struct Called {
   CLI::App* command = nullptr;
   std::size_t words = 0;
@@ -49,7 +49,7 @@ CLI::App& command_named(CLI::App& group, const std::string& word) {
           : fmt::format("unknown command '{}'; did you mean '{}'?", word, meant));
 }
 
-// Errors: UsageError, where the command has no such option.
+// Errors: UsageError if the command has no such option.
 void require_known(const std::string& argument, const CLI::App& command);
 
 Called called_command(CLI::App& program, const std::vector<std::string>& arguments) {
@@ -69,8 +69,8 @@ Called called_command(CLI::App& program, const std::vector<std::string>& argumen
   return called;
 }
 
-// The option of an argument that begins with a dash; null where the command has none. The value of
-// a short option may follow without a space: -Ifolder.
+// The option of an argument that begins with a dash; null if the command has no such option. The
+// value of a short option may follow without a space: -Ifolder.
 const CLI::Option* find_option(const std::string& argument, const CLI::App& command) {
   if (argument.starts_with("--")) {
     return command.get_option_no_throw(argument.substr(0, argument.find('=')));
@@ -85,11 +85,11 @@ void require_known(const std::string& argument, const CLI::App& command) {
 
 struct GivenOptions {
   std::vector<std::string> names;  // without dashes
-  std::string config;              // of --config, empty: none
+  std::string config;              // value of --config; empty: none
 };
 
-// What the arguments of a command name. Done before CLI11 parses, so that a wrong option is
-// reported as such and not as a consequence of it. Errors: UsageError.
+// The options that the arguments name. Runs before CLI11 parses, so a wrong option is reported
+// directly and not through its consequences. Errors: UsageError.
 GivenOptions given_options(const Called& called, const std::vector<std::string>& arguments) {
   const CLI::App& command = *called.command;
   GivenOptions given;
@@ -98,7 +98,7 @@ GivenOptions given_options(const Called& called, const std::vector<std::string>&
     require_known(arguments[i], command);
     const CLI::Option& option = *find_option(arguments[i], command);
     const std::size_t equals = arguments[i].find('=');
-    const std::string name = arguments[i].substr(0, equals).substr(2);  // none of a short one
+    const std::string name = arguments[i].substr(0, equals).substr(2);  // empty for a short option
     given.names.push_back(name);
     std::string value = equals == std::string::npos ? "" : arguments[i].substr(equals + 1);
     const bool attached = !arguments[i].starts_with("--") && arguments[i].size() > 2;
@@ -110,14 +110,14 @@ GivenOptions given_options(const Called& called, const std::vector<std::string>&
   return given;
 }
 
-// What CLI11 parses, and where it comes from.
+// The arguments for CLI11, with their origin.
 struct Parsed {
   std::vector<std::string> arguments;
-  std::string config;                    // the configuration file, empty: none
+  std::string config;                    // the configuration file; empty: none
   std::vector<std::string> from_config;  // its arguments: "--rank=8"
 };
 
-// The arguments with those of the configuration file put after the command's name.
+// Inserts the arguments of the configuration file after the command's name.
 Parsed with_config(const Called& called, const std::vector<std::string>& arguments) {
   const GivenOptions given = given_options(called, arguments);
   if (given.config.empty()) return {arguments, {}, {}};
@@ -138,8 +138,8 @@ bool mentions(std::string_view message, std::string_view option) {
   return after.empty() || std::string_view(" :=").find(after.front()) != std::string_view::npos;
 }
 
-// CLI11's message as a sentence, "--lr: must be" as "--lr must be", with the configuration file
-// where the option that it names comes from there.
+// CLI11's message as a sentence ("--lr: must be" becomes "--lr must be"), with the name of the
+// configuration file if the option comes from it.
 std::string message_of(const CLI::ParseError& error, const Parsed& parsed) {
   std::string message = error.what();
   const std::size_t must = message.find(": must be ");
@@ -152,7 +152,7 @@ std::string message_of(const CLI::ParseError& error, const Parsed& parsed) {
   return message;
 }
 
-// 'clora help train' is 'clora train --help'.
+// Rewrites 'clora help train' to 'clora train --help'.
 std::vector<std::string> without_help_command(const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments.front() != "help") return arguments;
   std::vector<std::string> asked(arguments.begin() + 1, arguments.end());
@@ -167,7 +167,7 @@ int report(const CLI::App& program, std::string_view message, int code) {
   return code;
 }
 
-// Runs the action with pocl's own cache in our cache folder, where damaged files are noticed.
+// Runs the action with pocl's cache inside clora's cache folder, where damaged files are detected.
 int run_action(const CLI::App& program, const Action& action) {
   Hooks hooks;
   hooks.log = [&](LogLevel level, std::string_view message) {
@@ -189,7 +189,7 @@ int parse_and_run(CLI::App& program, const std::vector<std::string>& given, Acti
   const Parsed parsed =
       called.command == nullptr ? Parsed{arguments, {}, {}} : with_config(called, arguments);
   try {
-    // CLI11 takes them from the back.
+    // CLI11 expects the arguments in reverse order.
     program.parse(std::vector<std::string>(parsed.arguments.rbegin(), parsed.arguments.rend()));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return program.exit(error);  // help and version
@@ -201,9 +201,9 @@ int parse_and_run(CLI::App& program, const std::vector<std::string>& given, Acti
 }  // namespace
 
 int run_program(const CommandProgram& described, const std::vector<std::string>& arguments) {
-  // A reader that goes away must not end a training run; writing then fails, which Output handles.
+  // A closed pipe must not end a training run; the write fails instead, which Output handles.
   std::signal(SIGPIPE, SIG_IGN);
-  // The same of a limit on the size of files: an error of the write, which says which file.
+  // Likewise, exceeding the file size limit becomes a write error that names the file.
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App program{described.description};
   Action action;
@@ -220,7 +220,7 @@ int run_program(const CommandProgram& described, const std::vector<std::string>&
     return report(program, error.what(), kUsage);
   } catch (const std::bad_alloc&) {
     return report(program, "the host's memory is used up", kFailed);
-  } catch (const nlohmann::json::exception&) {  // every reader has its own words; none is for users
+  } catch (const nlohmann::json::exception&) {  // its messages are not meant for users
     return report(program, "a JSON value is not what it should be, which is a mistake of clora's",
                   kFailed);
   } catch (const std::exception& error) {

@@ -7,7 +7,7 @@
 namespace clora {
 namespace {
 
-// Names of other programs, and ours.
+// Option names of other programs, and the equivalents of clora.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 35> kSpellings{{
     {"learning-rate", "lr"},
     {"lr-schedule", "schedule"},
@@ -48,7 +48,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 35> kSpellin
 
 struct Best {
   std::string name;
-  double score = 1;  // distance by length; smaller is nearer
+  double score = 1;  // distance / length; smaller is nearer
 };
 
 void consider(std::string_view word, std::string_view spelling, std::string_view name, Best& best) {

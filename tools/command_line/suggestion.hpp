@@ -1,4 +1,4 @@
-// What a person may have meant by a wrong word. Pure functions; thread-safe.
+// Suggestions for misspelt words. Pure functions; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,14 @@
 
 namespace clora {
 
-// Insertions, deletions, replacements and swaps of neighbours that turn `from` into `to`
-// (optimal string alignment). Memory: three rows of to.size() + 1 counts.
+// The number of insertions, deletions, replacements and swaps of neighbours that turn `from` into
+// `to` (optimal string alignment). Memory: three rows of to.size() + 1 counts.
 std::size_t edit_distance(std::string_view from, std::string_view to);
 
-// The candidate nearest to `word`, or "" where none is near: a distance of at most a third of the
-// longer word, or `word` begins a candidate. Words that other programs use for the same thing
-// ("learning-rate" for "lr") count as spellings of it, wherever it is among the candidates.
+// The candidate nearest to `word`, or "" if none is near. A candidate is near if `word` is a prefix
+// of it, or if the edit distance is at most a third of the longer word. The names that other
+// programs use for an option ("learning-rate" for "lr") count as spellings of it if it is among the
+// candidates.
 std::string suggestion_for(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace clora

@@ -28,7 +28,7 @@ bool has_terminal_line() { return ::isatty(STDERR_FILENO) == 1; }
 
 void show_terminal_line(std::string_view text) {
   if (!has_terminal_line()) return;
-  std::fflush(stdout);  // what was written before stays above
+  std::fflush(stdout);  // keeps earlier output above the line
   put("\r\x1b[K" + std::string(text.substr(0, columns() - 1)));
   shown = true;
 }

@@ -1,18 +1,18 @@
-// A line on the terminal that says what the program is doing: whatever is written next takes its
-// place. There is one for the process, on stderr where that is a terminal. Threads: one at a time.
+// A status line on the terminal, replaced by the next output. There is one per process, on stderr
+// if that is a terminal. Not thread-safe.
 #pragma once
 
 #include <string_view>
 
 namespace clora {
 
-// Whether there is a terminal for it.
+// Whether there is a terminal for the line.
 bool has_terminal_line();
 
-// Shows the text, cut to the terminal's width, in place of the line that is there.
+// Shows the text, cut to the terminal's width, in place of the current line.
 void show_terminal_line(std::string_view text);
 
-// Takes the line away. Whoever writes to stdout or stderr calls it first.
+// Removes the line. Must be called before writing to stdout or stderr.
 void clear_terminal_line();
 
 }  // namespace clora

@@ -1,8 +1,8 @@
 #include "tools/command_line/toml_options.hpp"
 
 #include <fmt/format.h>
-// The parser's assertions are about its input, which is anyone's: where one does not hold, the
-// parser goes on and reports an error. An abort would be a debug build's alone.
+// Disables the parser's assertions. They concern its input, which is untrusted; if one fails, the
+// parser goes on and reports an error, whereas a debug build would abort.
 #define TOML_ASSERT(expression) static_cast<void>(0)
 #include <toml++/toml.h>
 
@@ -17,10 +17,10 @@
 namespace clora {
 namespace {
 
-// The parser's and the tables' recursion is bounded by these: a.a.a is a table in a table in a
+// Both limits bound the recursion of the parser and of the tables: a.a.a is a table in a table in a
 // table.
 constexpr std::size_t kMaxBytes = 64 * 1024;
-constexpr auto kMaxDots = 1000;  // of a line
+constexpr auto kMaxDots = 1000;  // per line
 
 // The text that is read, and how messages call it.
 struct Source {

@@ -1,7 +1,7 @@
-# What the scripts of tools/ share. Sourced by them, never run:
+# Shared by the scripts of tools/. To be sourced, not run:
 #   source "$(dirname "${BASH_SOURCE[0]}")/setup/common.sh"
-# Gives the repository's root as $root and goes there; messages, steps with their times, and one
-# clear line on the error stream when a command fails.
+# Sets $root to the repository's root and changes to it; provides messages, timed steps, and one
+# clear line on stderr if a command fails.
 # shellcheck shell=bash
 set -euo pipefail
 
@@ -12,16 +12,16 @@ log_folder=$root/build/logs
 
 say() { printf '%s\n' "$*"; }
 
-# fail MESSAGE: the one clear line.
+# fail MESSAGE: prints the error line and exits.
 fail() {
   printf '%s: %s\n' "$program" "$*" >&2
   exit 1
 }
 
-# A failure that nobody handled still ends with a line that names it.
+# A failure that no command handles still ends with a line that names it.
 trap 'fail "line $LINENO: \"$BASH_COMMAND\" failed"' ERR
 
-# begin_step TITLE: announces a step; end_step [RESULT] closes it with the seconds it took.
+# begin_step TITLE: announces a step; end_step [RESULT] ends it with its duration in seconds.
 step_number=0
 step_started=0
 begin_step() {
@@ -31,8 +31,8 @@ begin_step() {
 }
 end_step() { say "      ${1:-done} ($((SECONDS - step_started)) s)"; }
 
-# quietly NAME COMMAND...: runs a command with its output in build/logs/NAME.log; shows the log's
-# end when it fails.
+# quietly NAME COMMAND...: runs a command with its output in build/logs/NAME.log; shows the end of
+# the log if it fails.
 quietly() {
   local name=$1
   shift

@@ -1,4 +1,5 @@
-// The built-in functions of OpenCL C as texts, embedded at build time: builtins.clh and its parts.
+// The built-in functions of OpenCL C as source texts, embedded at build time: builtins.clh and its
+// parts.
 #pragma once
 
 #include <span>
@@ -7,7 +8,7 @@
 
 namespace clora {
 
-// Every file of tools/clc/shim, in file order. Static storage.
+// All files of tools/clc/shim, in file order. Static storage.
 std::span<const KernelSource> embedded_shim_sources();
 
 }  // namespace clora

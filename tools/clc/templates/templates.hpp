@@ -1,5 +1,5 @@
-// The files of a new op family as texts, embedded at build time: family.cl.in and others, where
-// @family@ and @Family@ stand for its name (tools/clc/new_family.hpp).
+// The files of a new op family as templates, embedded at build time: family.cl.in and others, with
+// the placeholders @family@ and @Family@ for its name (tools/clc/new_family.hpp).
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace clora {
 
-// Every .in file of tools/clc/templates, in file order. Static storage.
+// All .in files of tools/clc/templates, in file order. Static storage.
 std::span<const KernelSource> embedded_family_templates();
 
 }  // namespace clora
