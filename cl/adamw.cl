@@ -1,6 +1,6 @@
 // adamw over one flat buffer of parameters, with clipping by the global norm.
 //
-//   norm = sqrt(sum g^2);  g *= min(1, clip_norm / (norm + 1e-6)) where clip_norm > 0
+//   norm = sqrt(sum g^2);  g *= min(1, clip_norm / (norm + 1e-6)) if clip_norm > 0
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   p -= learning_rate * (weight_decay p + (m / correction1) / (sqrt(v / correction2) + epsilon))
 //

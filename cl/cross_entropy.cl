@@ -3,7 +3,7 @@
 //   max     = max_v logits[t, v]
 //   loss[t] = log(sum_v exp(logits[t, v] - max)) + (max - logits[t, targets[t]])
 //   dlogits[t, v] = (exp(logits[t, v] - max) / sum - (v == targets[t])) * weight
-//   both 0 where targets[t] < 0; loss NaN and dlogits 0 where targets[t] >= V
+//   both 0 if targets[t] < 0; loss NaN and dlogits 0 if targets[t] >= V
 //   sum_in_order: sum = sum_i x[i] (+ sum)
 //
 // Shapes  logits, dlogits [T, V] (dlogits may be logits), loss, targets [T], weight, sum [1]

@@ -2,7 +2,7 @@
 //
 //   loss[t] = log(sum_v exp(logits[t, v] - max)) + (max - logits[t, targets[t]]), max the row's
 //   dlogits[t, v] = (exp(logits[t, v] - max) / sum - (v == targets[t])) * weight
-//   both 0 where targets[t] < 0; loss NaN and dlogits 0 where targets[t] >= V
+//   both 0 if targets[t] < 0; loss NaN and dlogits 0 if targets[t] >= V
 //
 // Shapes  logits, dlogits [T, V] (dlogits may be logits), loss, targets [T], weight, sum [1]
 // Types   f32; targets i32

@@ -1,12 +1,12 @@
 // cross_entropy_head: the kernels before and after the products of the fused head and loss
 // (cross_entropy_head_wgmma.cl), for logits z times log2(e).
 //
-//   head_references  target_logits[t] = references[t] = x[t] . w[targets[t]]; NO_ROW and 0 where
-//                    targets[t] is no row of w
+//   head_references  target_logits[t] = references[t] = x[t] . w[targets[t]]; NO_ROW and 0 if
+//                    targets[t] is not a row of w
 //   head_loss        loss[t] = log(sum_v 2^z[t, v]) - target_logits[t] / log2(e)
-//                    dx[t] = (sum_i products[i, t] / sum_v 2^(z[t, v] - R) - w[targets[t]]) weight, R
-//                    the largest reference of the row's parts; without -D GRADIENT only the loss
-//                    both 0 where targets[t] < 0; loss NaN and dx 0 where targets[t] >= V
+//                    dx[t] = (sum_i products[i, t] / sum_v 2^(z[t, v] - R) - w[targets[t]]) weight;
+//                    R is the largest reference of the row's parts; without -D GRADIENT only the loss
+//                    both 0 if targets[t] < 0; loss NaN and dx 0 if targets[t] >= V
 // Shapes  x [T, stride], w [V, D], targets, loss [T], weight [1], parts [P, T], dx [T, D], products
 //         [splits, split_rows, D], or dx itself
 // Types   x bf16; w in any storage type (quant.clh), rounded to bf16 as in the products; targets
@@ -39,7 +39,8 @@ float bf16_weight(__global const uchar* row, uint d) {
 // Four weights from d on; d and D are multiples of 4.
 float4 bf16_weights(__global const uchar* row, uint d) {
 #if WEIGHT_TYPE == WEIGHT_BF16
-  return as_float4(convert_uint4(*(__global const ushort4*)((__global const ushort*)row + d)) << 16);
+  return as_float4(convert_uint4(*(__global const ushort4*)((__global const ushort*)row + d))
+                   << 16);
 #else
   return (float4)(bf16_weight(row, d), bf16_weight(row, d + 1), bf16_weight(row, d + 2),
                   bf16_weight(row, d + 3));

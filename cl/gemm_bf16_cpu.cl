@@ -1,8 +1,8 @@
 // gemm_bf16_cpu: gemm_cpu's products with both operands rounded to bf16, on CPUs with avx512_bf16
 // or, with -D AMX, with matrix tiles.
 //
-//   forward   y [M, C] = bf16(x [M, J]) bf16(alpha w [C, J])^T + bf16(s [M, R]) bf16(scale u [R, C])
-//                        + addend + bias
+//   forward   y [M, C] = bf16(x [M, J]) bf16(alpha w [C, J])^T
+//                        + bf16(s [M, R]) bf16(scale u [R, C]) + addend + bias
 //   backward  y [M, C] = bf16(x [M, J]) bf16(w [J, C]) + bf16(s) bf16(scale u) + addend
 //   with fuse_shrink, before either        s [M, R] = a_scale bf16(x) bf16(a [R, J])^T
 //

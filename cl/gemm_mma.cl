@@ -142,7 +142,8 @@ __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void gemm_mma(
   const uint group_rows = min(group_m, row_tiles - first_row);
   const uint in_group = id - first_row * column_tiles;
   const uint m0 = (first_row + in_group % group_rows) * TILE, c0 = in_group / group_rows * TILE;
-  const Rows x = {x_data, M, J, x_stride}, s = {s_data, M, R, s_stride}, u = {u_data, R, C, u_stride};
+  const Rows x = {x_data, M, J, x_stride}, s = {s_data, M, R, s_stride},
+             u = {u_data, R, C, u_stride};
   const Rows w = {w_data, IS_TRANSPOSED ? J : C, IS_TRANSPOSED ? C : J, w_stride};
   const uint w_stages = (J + STEPS - 1) / STEPS, stages = w_stages + (R + STEPS - 1) / STEPS;
   const uint base = local_address(ring), row = warp / 4 * 64, column = warp % 4 * 32;
