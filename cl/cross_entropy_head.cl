@@ -5,7 +5,8 @@
 //                    targets[t] is not a row of w
 //   head_loss        loss[t] = log(sum_v 2^z[t, v]) - target_logits[t] / log2(e)
 //                    dx[t] = (sum_i products[i, t] / sum_v 2^(z[t, v] - R) - w[targets[t]]) weight;
-//                    R is the largest reference of the row's parts; without -D GRADIENT only the loss
+//                    R is the largest reference of the row's parts; only the loss without
+//                    -D GRADIENT
 //                    both 0 if targets[t] < 0; loss NaN and dx 0 if targets[t] >= V
 // Shapes  x [T, stride], w [V, D], targets, loss [T], weight [1], parts [P, T], dx [T, D], products
 //         [splits, split_rows, D], or dx itself
