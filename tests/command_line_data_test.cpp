@@ -87,7 +87,7 @@ TEST_F(CommandLineData, SaysWhyAModelHasNoChatTemplate) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("line 1: messages need a chat template"),
                                 HasSubstr("begins \"{{ messages }} <|im_start|>\""),
-                                HasSubstr("(--chat-template, one of chatml")));
+                                HasSubstr("name that one (--chat-template): chatml")));
   EXPECT_EQ(eval(line, {"--chat-template", "chatml"}).exit_code, 0);
 }
 

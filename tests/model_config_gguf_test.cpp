@@ -111,7 +111,7 @@ TEST(GgufConfig, RefusesWhatItCannotCompute) {
   CLORA_EXPECT_ERROR(read(gguf_of("llama").add_integer("llama.rope.dimension_count", 8)),
                      ErrorCode::unsupported, "rotating 8 of 16");
   CLORA_EXPECT_ERROR(read(gguf_of("llama").add_integer("llama.attention.value_length", 8)),
-                     ErrorCode::unsupported, "values of width 8");
+                     ErrorCode::unsupported, "values of head dim 8");
 }
 
 TEST(GgufConfig, FollowsLlamaCppInItsSlidingWindow) {
