@@ -10,7 +10,7 @@ constexpr std::array<LintRule, 14> kRules{{
      "The file stops with #error because a required name is not defined, so it was not checked.",
      "Define the names with -D, or add a line '//! clc: build NAME=VALUE...' to the file's head.",
      find_missing_definitions},
-    {"does-not-compile", Severity::error, "clang rejects the file, so every driver will.",
+    {"does-not-compile", Severity::error, "clang rejects the file, and so will every driver.",
      "Fix what the message reports.", find_errors},
     {"clang-warning", Severity::warning, "clang warns about it; it is often a mistake.",
      "Fix what the message reports, or mark it as intended with a cast or an attribute.",

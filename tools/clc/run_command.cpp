@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kFooter = R"(Specs of --arg:
+constexpr const char* kFooter = R"(Values of --arg:
   rand(f32,1024x768,seed=1,min=0,max=1)   uniform; by default floats in [-1,1), integers in 0..100
   zeros(f32,1024)  const(i32,1024,7)  range(u32,1024,0,1)
   out(f32,1024x768)                       what the kernel writes; initially NaN

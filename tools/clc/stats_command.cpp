@@ -18,8 +18,8 @@ constexpr const char* kFooter = R"(Examples:
   clc stats my_kernel.cl                      sm_80, gfx906, gfx90a, gfx1030 and the device here
   clc stats my_kernel.cl --target gfx90a -D TILE=64
   clc stats softmax.cl --target device --json
-Without a GPU, clang-14 compiles with built-in functions of clc's own; a driver's exp, sin and the
-like are longer. ptxas counts NVIDIA registers, if PATH or CLORA_PTXAS has it. Occupancy is in warps
+Without a GPU, clang-14 compiles with clc's own built-in functions; a driver's exp, sin and the like
+are longer. ptxas counts NVIDIA registers, if PATH or CLORA_PTXAS has it. Occupancy is in warps
 per multiprocessor or waves per SIMD; AMD registers are VGPRs, 's' marks SGPRs. A budget in a file's
 head, such as '//! clc: budget of gemm on gfx90a spills=0 registers<=128', is checked: exceeding it
 is exit code 1, as is a driver that crashes or takes longer than two minutes.)";
