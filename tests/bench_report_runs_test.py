@@ -80,7 +80,7 @@ class Contenders(unittest.TestCase):
     def test_a_peer_that_is_absent_is_skipped_with_a_word_and_the_command_that_installs_it(self):
         made = self.session(*contenders.mlx_ops("x"), self.printing("here", 7)).run(lambda m: None)
         self.assertEqual([item["contender"] for item in made["skipped"]], ["MLX", "MLX + OpenBLAS"])
-        self.assertRegex(self.said[0], "^skipped: MLX: .* is not there; to have it: "
+        self.assertRegex(self.said[0], "^skipped: MLX: .* is not there; to install it: "
                          "tools/setup/install_peers mlx$")
         self.assertIn("tools/setup/install_peers mlx", tables.machine_words(made))
         self.assertEqual({run["contender"] for run in made["runs"]}, {"here"})

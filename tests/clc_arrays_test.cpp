@@ -96,7 +96,7 @@ TEST(Npy, SaysWhatIsWrongWithAFile) {
         two_integers());
   };
   const auto invalid = ErrorCode::invalid_file, unsupported = ErrorCode::unsupported;
-  CLORA_EXPECT_ERROR(parsed("text"), invalid, "no .npy file");
+  CLORA_EXPECT_ERROR(parsed("text"), invalid, "not a .npy file");
   CLORA_EXPECT_ERROR(parsed(with("'<i4'", "False", "(2,)").substr(0, 30)), invalid, "ends within");
   CLORA_EXPECT_ERROR(parsed(with("'<i4'", "False", "(3,)")), invalid, "cut short: 2 elements");
   CLORA_EXPECT_ERROR(parsed(with("'<i4'", "False", "(4294967296, 4294967296)")), invalid, "short");
@@ -167,19 +167,20 @@ TEST(ArraySpecs, ReadValuesAndLocalMemory) {
 }
 
 TEST(ArraySpecs, SayWhatIsWrongAndWhatMayStandThere) {
-  EXPECT_THAT(mistake_in("rand(f32,4)"), HasSubstr("NAME=VALUE is wanted"));
+  EXPECT_THAT(mistake_in("rand(f32,4)"), HasSubstr("must be NAME=VALUE"));
   EXPECT_THAT(mistake_in("x="), HasSubstr("a value is missing"));
   EXPECT_THAT(mistake_in("x=rnad(f32,4)"), HasSubstr("did you mean rand?"));
-  EXPECT_THAT(mistake_in("x=rand(f31,4)"), HasSubstr("'f31' is no type; there are f16, bf16"));
-  EXPECT_THAT(mistake_in("x=rand(f32,4x0)"), HasSubstr("'4x0' is no shape"));
-  EXPECT_THAT(mistake_in("x=rand(f32,4x)"), HasSubstr("is no shape"));
+  EXPECT_THAT(mistake_in("x=rand(f31,4)"),
+              HasSubstr("'f31' is not a type; the types are f16, bf16"));
+  EXPECT_THAT(mistake_in("x=rand(f32,4x0)"), HasSubstr("'4x0' is not a shape"));
+  EXPECT_THAT(mistake_in("x=rand(f32,4x)"), HasSubstr("is not a shape"));
   EXPECT_THAT(mistake_in("x=zeros(u8,9999999x9999999)"), HasSubstr("too many elements"));
-  EXPECT_THAT(mistake_in("x=rand(f32,4,sed=1)"), HasSubstr("'sed=1' is none of seed=N"));
-  EXPECT_THAT(mistake_in("x=rand(f32,4,min=2)"), HasSubstr("min=2 lies above max=1"));
-  EXPECT_THAT(mistake_in("x=const(u8,4,256)"), HasSubstr("'256' is no u8"));
-  EXPECT_THAT(mistake_in("x=const(i8,4,-129)"), HasSubstr("'-129' is no i8"));
+  EXPECT_THAT(mistake_in("x=rand(f32,4,sed=1)"), HasSubstr("'sed=1' must be seed=N"));
+  EXPECT_THAT(mistake_in("x=rand(f32,4,min=2)"), HasSubstr("min=2 is above max=1"));
+  EXPECT_THAT(mistake_in("x=const(u8,4,256)"), HasSubstr("'256' is not a valid u8"));
+  EXPECT_THAT(mistake_in("x=const(i8,4,-129)"), HasSubstr("'-129' is not a valid i8"));
   EXPECT_THAT(mistake_in("x=zeros(f32"), HasSubstr("')' is missing"));
-  EXPECT_THAT(mistake_in("x=local(0)"), HasSubstr("local wants its bytes"));
+  EXPECT_THAT(mistake_in("x=local(0)"), HasSubstr("local takes a size in bytes"));
 }
 
 TEST(Comparison, CountsUlpsAcrossZeroAndTypes) {

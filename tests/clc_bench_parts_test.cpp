@@ -178,7 +178,7 @@ TEST(RooflinePicture, NamesKernelDeviceRoofsAndPoints) {
       {"<k>", "a & b", peaks, {{"warm: 1 us", 1, 1e10}, {"cold, old", 1, 1e9, true, true}}});
   for (const char* text : {"&lt;k&gt;", "on a &amp; b", "memory 100 GB/s", "f32 1 TFLOP/s",
                            "matrix unit 4 TFLOP/s", "warm: 1 us", "cold, old", "class=\"old cold\"",
-                           "flops a byte of memory", "flops a second"}) {
+                           "flops per byte of memory", "flops per second"}) {
     EXPECT_THAT(svg, HasSubstr(text));
   }
 }

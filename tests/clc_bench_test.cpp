@@ -93,13 +93,13 @@ TEST_F(ClcBench, TellsTimesRatesAndSharesOfTheDevicesRoofline) {
 TEST_F(ClcBench, SaysWhatItAssumesAndWhichPeakLimits) {
   const ProgramResult memory = bench("saxpy.cl", {"--caches", "warm"});
   EXPECT_EQ(memory.exit_code, 0) << memory.err;
-  EXPECT_THAT(memory.out, HasSubstr("524,288 bytes a launch (assumed: every array once), flops "
+  EXPECT_THAT(memory.out, HasSubstr("524,288 bytes per launch (assumed: every array once), flops "
                                     "not stated"));
   EXPECT_THAT(memory.out, HasSubstr("% of memory"));
   EXPECT_THAT(memory.out, Not(HasSubstr("cold")));
   const ProgramResult arithmetic =
       bench("saxpy.cl", {"--caches", "cold", "--bytes", "x", "--flops", "1000*n", "--rounds", "3"});
-  EXPECT_THAT(arithmetic.out, HasSubstr("262,144 bytes a launch, 65,536,000 flops"));
+  EXPECT_THAT(arithmetic.out, HasSubstr("262,144 bytes per launch, 65,536,000 flops"));
   EXPECT_THAT(arithmetic.out, HasSubstr("% of arithmetic"));
   EXPECT_THAT(arithmetic.out, Not(HasSubstr("warm")));
   EXPECT_THAT(arithmetic.out, HasSubstr("memory 25 GB/s, f32 arithmetic 500 GFLOP/s"));
@@ -177,11 +177,11 @@ TEST_F(ClcBench, SaysWhatIsMissingInTheCall) {
     EXPECT_EQ(result.exit_code, 2) << result.err;
     return result.err;
   };
-  EXPECT_THAT(error({"--roofline", path("r.svg")}), HasSubstr("state --flops"));
-  EXPECT_THAT(error({"--bytes", "x+z"}), HasSubstr("'z' is not known"));
+  EXPECT_THAT(error({"--roofline", path("r.svg")}), HasSubstr("give --flops"));
+  EXPECT_THAT(error({"--bytes", "x+z"}), HasSubstr("'z' is not a known name"));
   EXPECT_THAT(error({"--caches", "hot"}), HasSubstr("hot"));
-  EXPECT_THAT(error({"--reference", "z=r.npy"}), HasSubstr("no array of this call"));
-  EXPECT_THAT(error({"--ceiling", "matrix"}), HasSubstr("take f32"));
+  EXPECT_THAT(error({"--reference", "z=r.npy"}), HasSubstr("not an array of this call"));
+  EXPECT_THAT(error({"--ceiling", "matrix"}), HasSubstr("use f32"));
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ TEST_F(ClcBuild, ADriverThatHangsIsEndedAtTheLimit) {
   const auto done =
       clc({"build", file("k.cl", kDoubles), "-D", "HANG", "--limit", "1"}, crashing_compiler());
   EXPECT_EQ(done.exit_code, 1);
-  EXPECT_THAT(done.out, HasSubstr("out of time\nthe driver's compiler was not done in 1 s"));
+  EXPECT_THAT(done.out, HasSubstr("out of time\nthe driver's compiler did not finish in 1 s"));
 }
 
 TEST_F(ClcBuild, TakesBuiltInFilesByNameAndSaysWhichAreAlike) {
@@ -114,7 +114,7 @@ TEST_F(ClcBuild, TakesBuiltInFilesByNameAndSaysWhichAreAlike) {
   const auto done = clc({"build", "sofmax.cl"});
   EXPECT_EQ(done.exit_code, 1);
   EXPECT_THAT(done.err,
-              HasSubstr("there is no 'sofmax.cl'; did you mean the built-in 'softmax.cl'?"));
+              HasSubstr("'sofmax.cl' does not exist; did you mean the built-in 'softmax.cl'?"));
 }
 
 TEST_F(ClcBuild, AMistakeInTheCallIsToldWithTheExitCodeTwo) {

@@ -122,7 +122,7 @@ TEST_F(ClcCheck, FindsElementsThatWereNeverWrittenUnlessThatIsAllowed) {
 TEST_F(ClcCheck, FindsResultsThatDependOnWhatAnOutArrayHeld) {
   const ProgramResult result = check("adds");
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.out, HasSubstr("32 of 32 elements of 'y' depend on what the array held"));
+  EXPECT_THAT(result.out, HasSubstr("32 of 32 elements of 'y' depend on the array's previous"));
 }
 
 TEST_F(ClcCheck, SaysThatOclgrindIsNotThereAndChecksTheRest) {

@@ -118,7 +118,7 @@ TEST_F(ClcDisasm, ComparesTwoVersionsByTheirInstructionsAlone) {
   const std::string two = write("two.cl", scale_text("5.0f"));
   const ProgramResult same = test::run_clc({"disasm", one, "--diff", moved, "--target", "gfx906"});
   EXPECT_EQ(same.exit_code, 0) << same.err;
-  EXPECT_EQ(same.out, "The same instructions.\n");
+  EXPECT_EQ(same.out, "The instructions are identical.\n");
   const ProgramResult differs = test::run_clc({"disasm", one, "--diff", two, "--target", "gfx906"});
   EXPECT_EQ(differs.exit_code, 0) << differs.err;
   EXPECT_THAT(differs.out, HasSubstr("--- " + one + "\n+++ " + two + "\n"));
@@ -131,7 +131,7 @@ TEST_F(ClcDisasm, AKernelThatIsNotThereIsAnsweredWithThoseThatAre) {
   const ProgramResult result =
       test::run_clc({"disasm", file, "--target", "gfx906", "--kernel", "scales"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("has no kernel 'scales'; there are other, scale"));
+  EXPECT_THAT(result.err, HasSubstr("has no kernel 'scales'; its kernels are other, scale"));
 }
 
 TEST_F(ClcDisasm, AVersionThatDoesNotCompileIsAFailureWithItsError) {

@@ -97,13 +97,16 @@ TEST(ClcFileHead, ReadsBudgetsSpacesAndWhatIsAllowed) {
 
 TEST(ClcFileHead, NamesTheLineOfAMistakeAndWhatMayStandThere) {
   EXPECT_THAT(message_of("// k\n//! clc: biuld A\n"),
-              HasSubstr("k.cl:2: clc: 'biuld' is no directive"));
-  EXPECT_THAT(message_of("//! clc: build on gpus: A\n"), HasSubstr("there are cpu, gpu, nvidia"));
-  EXPECT_THAT(message_of("//! clc: build on gpu A\n"), HasSubstr("ends with a colon"));
-  EXPECT_THAT(message_of("//! clc: build A={1, 2}\n"), HasSubstr("no blanks stand between braces"));
-  EXPECT_THAT(message_of("//! clc: budget registers>128\n"), HasSubstr("is no limit"));
-  EXPECT_THAT(message_of("//! clc: budget speed<=1\n"), HasSubstr("there are registers, spills"));
-  EXPECT_THAT(message_of("//! clc: tune WG=64\n"), HasSubstr("is no choice"));
+              HasSubstr("k.cl:2: clc: 'biuld' is not a directive"));
+  EXPECT_THAT(message_of("//! clc: build on gpus: A\n"),
+              HasSubstr("the kinds are cpu, gpu, nvidia"));
+  EXPECT_THAT(message_of("//! clc: build on gpu A\n"), HasSubstr("must end with a colon"));
+  EXPECT_THAT(message_of("//! clc: build A={1, 2}\n"),
+              HasSubstr("blanks are not allowed between braces"));
+  EXPECT_THAT(message_of("//! clc: budget registers>128\n"), HasSubstr("is not a limit"));
+  EXPECT_THAT(message_of("//! clc: budget speed<=1\n"),
+              HasSubstr("the limits are registers, spills"));
+  EXPECT_THAT(message_of("//! clc: tune WG=64\n"), HasSubstr("is not a choice"));
   EXPECT_THAT(message_of("//! clc: allow no-restrict\n"), HasSubstr("the reason"));
 }
 

@@ -127,7 +127,7 @@ TEST_F(ClcHere, RefusesNamesThatAreNoneOfCpp) {
   const auto done =
       clc({"embed", "softmax.cl", "--out", (folder_ / "a.cpp").string(), "--function", "1st"});
   EXPECT_EQ(done.exit_code, 2);
-  EXPECT_THAT(done.err, HasSubstr("'1st' is no name of C++"));
+  EXPECT_THAT(done.err, HasSubstr("'1st' is not a C++ name"));
 }
 
 }  // namespace

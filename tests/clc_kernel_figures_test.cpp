@@ -199,7 +199,8 @@ TEST(Targets, AreListedWhereAWordIsNone) {
     targets_named({"gfx9o6"});
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("'gfx9o6' is no target; there are sm_80, sm_86, sm_90a"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("'gfx9o6' is not a target; the targets are sm_80, sm_86, sm_90a"));
     EXPECT_THAT(error.what(), HasSubstr("did you mean gfx906?"));
   }
 }

@@ -103,7 +103,8 @@ TEST_F(ClcKernelTiming, KnowsTheCostsThatAreStatedByNames) {
   const StatedCost assumed = stated_cost(call_, "", "");
   EXPECT_TRUE(assumed.bytes_assumed);
   EXPECT_DOUBLE_EQ(assumed.cost.bytes, 4 + 1000);
-  EXPECT_THAT(assumed.text(), HasSubstr("1,004 bytes a launch (assumed: every array once), flops"));
+  EXPECT_THAT(assumed.text(),
+              HasSubstr("1,004 bytes per launch (assumed: every array once), flops"));
   const StatedCost stated = stated_cost(call_, "2*rows", "3*n");
   EXPECT_FALSE(stated.bytes_assumed);
   EXPECT_DOUBLE_EQ(stated.cost.bytes, 2000);

@@ -168,7 +168,7 @@ TEST_F(ClcNew, RefusesNamesThatAreNoneAndThoseOfOtherParts) {
   for (const std::string name : {"ScaledShift", "3x", "a__b", "a_", "_a", "../x", "a-b", ""}) {
     const ProgramResult result = make(name);
     EXPECT_EQ(result.exit_code, 2) << name;
-    EXPECT_THAT(result.err, HasSubstr("small letters, digits and single underscores")) << name;
+    EXPECT_THAT(result.err, HasSubstr("lowercase letters, digits and single underscores")) << name;
   }
   EXPECT_THAT(make("double").err, HasSubstr("'double' cannot name a family: it is a keyword"));
   fs::create_directories(folder_ / "runtime");

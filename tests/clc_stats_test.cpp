@@ -265,7 +265,7 @@ TEST_F(ClcStats, AFileThatIsNotThereIsNamed) {
   const ProgramResult result = test::run_clc({"stats", "sofmax.cl", "--target", "sm_80"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err,
-              HasSubstr("there is no 'sofmax.cl'; did you mean the built-in 'softmax.cl'?"));
+              HasSubstr("'sofmax.cl' does not exist; did you mean the built-in 'softmax.cl'?"));
 }
 
 TEST_F(ClcStats, ABudgetOnNoTargetIsAMistake) {
@@ -274,7 +274,7 @@ TEST_F(ClcStats, ABudgetOnNoTargetIsAMistake) {
             "//! clc: budget on gfx91 spills=0\n__kernel void k(__global int* y) { y[0] = 1; }\n");
   const ProgramResult result = test::run_clc({"stats", file, "--target", "sm_80"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("'gfx91', which is no target; there are sm_80"));
+  EXPECT_THAT(result.err, HasSubstr("'gfx91', which is not a target; the targets are sm_80"));
 }
 
 }  // namespace

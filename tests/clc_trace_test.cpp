@@ -97,8 +97,7 @@ TEST_F(ClcTrace, ReadsWhatCloraWrites) {
 
 TEST_F(ClcTrace, SaysWhatIsWrongWithAFileThatIsNoTrace) {
   test::write_whole_file(folder_ / "broken.json", "{\"traceEvents\": [");
-  EXPECT_THAT(clc({"trace", (folder_ / "absent.json").string()}).err,
-              HasSubstr("there is no file"));
+  EXPECT_THAT(clc({"trace", (folder_ / "absent.json").string()}).err, HasSubstr("does not exist"));
   EXPECT_THAT(clc({"trace", (folder_ / "broken.json").string()}).err,
               HasSubstr("broken.json: line 1, column 18: not valid JSON: unexpected end of text"));
   const auto words_about = [&](std::string_view text) {

@@ -50,7 +50,7 @@ TEST(ClcExpression, KnowsGridsAndConditions) {
 TEST(ClcExpression, NamesWhatItDoesNotKnow) {
   const Variables sizes{{"M", 100}, {"TILE", 32}};
   EXPECT_THAT(message_of([&] { value_of("N*2", sizes, "--global"); }),
-              HasSubstr("--global 'N*2': 'N' is not known; there are M, TILE"));
+              HasSubstr("--global 'N*2': 'N' is not a known name; the names are M, TILE"));
   EXPECT_THAT(message_of([&] { value_of("(M", sizes, "--global"); }), HasSubstr("arenthesis"));
   EXPECT_THAT(message_of([&] { value_of("", sizes, "--bytes"); }), HasSubstr("--bytes ''"));
   EXPECT_THAT(message_of([&] { value_of(std::string(100000, '('), sizes, "--bytes"); }),
@@ -65,7 +65,7 @@ TEST(ClcExpression, GivesGridsFromOptionsAndArguments) {
   EXPECT_THAT(parse_grid_size("ceil(n/(WG*ITEMS))*WG,2", variables, "grid"),
               ElementsAre(512, 2, 1));
   EXPECT_THAT(message_of([&] { parse_grid_size("n/3", variables, "--global"); }),
-              HasSubstr("positive whole numbers are wanted"));
+              HasSubstr("must be positive whole numbers"));
   EXPECT_THAT(message_of([&] { parse_grid_size("1,1,1,1", variables, "--global"); }),
               HasSubstr("three dimensions"));
 }
@@ -101,9 +101,9 @@ TEST(ClcTuneSpace, TellsWhatIsNoSpace) {
   EXPECT_THAT(message_of([] { candidates_of("//! clc: tune T={float,half}\n"); }),
               HasSubstr("whole numbers, got 'float'"));
   EXPECT_THAT(message_of([] { candidates_of("//! clc: tune A={1} where A > 1\n"); }),
-              HasSubstr("no choice fulfils"));
+              HasSubstr("no choice satisfies"));
   EXPECT_THAT(message_of([] { candidates_of("//! clc: tune A={1} where A > B\n"); }),
-              HasSubstr("'B' is not known"));
+              HasSubstr("'B' is not a known name"));
 }
 
 TEST(ClcTuneSpace, TakesItsValuesOutOfOptionsAndPutsOthersIn) {
@@ -176,7 +176,7 @@ TEST(ClcTuneRecord, GoesOnWhereARunEnded) {
   EXPECT_EQ(again.find(a)->seconds, 0.5);
   EXPECT_EQ(again.find(b)->why, "y differs");
   EXPECT_EQ(again.find(c)->end, TrialEnd::refused);
-  EXPECT_THAT(again.find(c)->why, HasSubstr("did not survive"));
+  EXPECT_THAT(again.find(c)->why, HasSubstr("crashed an earlier run"));
 }
 
 TEST(ClcTuneRecord, OfSomethingElseOrDamagedCountsAsNone) {

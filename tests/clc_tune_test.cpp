@@ -88,7 +88,7 @@ TEST_F(ClcTune, GoesOnWhereItWasStopped) {
   EXPECT_EQ(first.json_lines().at(0).at("resumed"), 0);
   const ProgramResult second = tune({"--json"});
   EXPECT_EQ(second.json_lines().at(0).at("resumed"), 2);
-  EXPECT_THAT(second.err, HasSubstr("known from an earlier run"));
+  EXPECT_THAT(second.err, HasSubstr("reused from an earlier run"));
   EXPECT_EQ(tune({"--json", "--fresh"}).json_lines().at(0).at("resumed"), 0);
 }
 

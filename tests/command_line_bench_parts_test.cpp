@@ -168,7 +168,7 @@ TEST(Verdict, ReadsAsASentence) {
   EXPECT_EQ(verdict_text({"a", Verdict::no_difference, {1, 0.99, 1.02}}),
             "no difference (-1.0 to +2.0 %)");
   EXPECT_EQ(verdict_text({"a", Verdict::too_few, {1.5, 0, 0}}),
-            "+50.0 %, too few repetitions to tell");
+            "+50.0 %, too few repetitions for a verdict");
 }
 
 TEST(MachineChange, TellsOfAnotherDeviceAndOfPeaksThatMoved) {
@@ -178,8 +178,8 @@ TEST(MachineChange, TellsOfAnotherDeviceAndOfPeaksThatMoved) {
   after["context"]["ceiling_fma_gflops"] = "180";
   after["context"]["ceiling_copy_gbps"] = "20.5";  // differs by less than 5 %
   EXPECT_THAT(machine_change(parsed(before), parsed(after)),
-              ElementsAre("the device was 'a <fast> & small device' and is 'another'",
-                          "the machine's own f32 peak is 0.90 of what it was"));
+              ElementsAre("the device was 'a <fast> & small device' and is now 'another'",
+                          "the machine's f32 peak is 0.90 times its earlier value"));
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ TEST_F(BenchCommand, NamesABenchWhoseTimeIsNone) {
   test::write_whole_file(folder / "measured.json", measured);
   const ProgramResult result = run({"--results", at("measured.json")});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.out, HasSubstr("its time is no number above 0"));
+  EXPECT_THAT(result.out, HasSubstr("its time is not a number above 0"));
 }
 
 TEST_F(BenchCommand, ResultsNestedFiftyThousandDeepAreAnErrorThatNamesTheFile) {
@@ -205,7 +205,7 @@ TEST_F(BenchCommand, RefusesAFileThatIsNoneBeforeItMeasures) {
   std::filesystem::remove(folder / "arguments.txt");
   const ProgramResult result = run({"--compare", at("old.json")});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("old.json' must be the JSON"));
+  EXPECT_THAT(result.err, HasSubstr("old.json' must be JSON"));
   EXPECT_FALSE(std::filesystem::exists(folder / "arguments.txt"));
 }
 

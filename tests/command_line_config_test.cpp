@@ -82,8 +82,9 @@ TEST_F(ConfigFile, NamesFileLineAndColumnOfWhatIsNotToml) {
 
 TEST_F(ConfigFile, RefusesWhatNoOptionTakes) {
   EXPECT_EQ(error("rnak = 4"), "'run.toml': unknown option --rnak; did you mean --rank?");
-  EXPECT_EQ(error("[trian]\nrank = 4"), "'run.toml': [trian] is no command; did you mean [train]?");
-  EXPECT_EQ(error("[trian]"), "'run.toml': [trian] is no command; did you mean [train]?");
+  EXPECT_EQ(error("[trian]\nrank = 4"),
+            "'run.toml': [trian] is not a command; did you mean [train]?");
+  EXPECT_EQ(error("[trian]"), "'run.toml': [trian] is not a command; did you mean [train]?");
   EXPECT_EQ(error("rank = [2, 4]"), "'run.toml': rank must be one value, got an array of 2");
   EXPECT_THAT(error("rank = 2020-01-01"), HasSubstr("rank must be text, a number, true or false"));
   EXPECT_THAT(error("stop = [[1]]"), HasSubstr("stop must be text, a number"));
@@ -105,7 +106,7 @@ TEST_F(ConfigFile, ThatIsNotThereIsNamed) {
       arguments_from_config(path, *command, {});
       ADD_FAILURE();
     } catch (const UsageError& error) {
-      EXPECT_EQ(error.what(), "--config: there is no file '" + path.string() + "'");
+      EXPECT_EQ(error.what(), "--config: file '" + path.string() + "' does not exist");
     }
   }
 }

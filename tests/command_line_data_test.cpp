@@ -35,12 +35,12 @@ TEST_F(CommandLineData, WarnsOfSpecialTokensInRecordsUntilToldWhatTheyAre) {
       "{\"text\": \"abc\"}\n{\"text\": \"abc<|im_end|>the\"}\n{\"text\": \"<|im_start|>\"}\n";
   const ProgramResult silent = eval(lines);
   EXPECT_EQ(silent.exit_code, 0) << silent.err;
-  EXPECT_THAT(silent.err, AllOf(HasSubstr("data.jsonl: line 2: '<|im_end|>' is taken for text"),
+  EXPECT_THAT(silent.err, AllOf(HasSubstr("data.jsonl: line 2: '<|im_end|>' is read as text"),
                                 HasSubstr("in 2 of 3 records"), HasSubstr("--parse-special")));
   for (const char* told : {"--parse-special", "--no-parse-special"}) {
     const ProgramResult result = eval(lines, {told});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(result.err, Not(HasSubstr("is taken for text")));
+    EXPECT_THAT(result.err, Not(HasSubstr("is read as text")));
   }
   EXPECT_NE(eval(lines, {"--parse-special"}).out.find("5 tokens"), std::string::npos)
       << "abc's eos; im_end, the and its eos; im_start's eos";

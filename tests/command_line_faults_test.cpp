@@ -124,7 +124,7 @@ TEST_F(CommandLineFaults, ASecondTrainingInTheFolderIsRefusedAndTheFirstGoesOn) 
   }
   const ProgramResult second = train({"--overwrite"});
   EXPECT_EQ(second.exit_code, 1);
-  EXPECT_THAT(second.err, AllOf(HasSubstr("is in use by another training (process "),
+  EXPECT_THAT(second.err, AllOf(HasSubstr("is in use by another training run (process "),
                                 HasSubstr("choose another --adapter-out")));
   EXPECT_NE(first.read_line(), "");
   EXPECT_EQ(first.end_by(SIGHUP), 1);  // closing the terminal saves the adapter, as Ctrl-C does
@@ -141,11 +141,11 @@ TEST_F(CommandLineFaults, AnAdapterThatIsGivenKeepsItsRankAndTheRest) {
     return train(all);
   };
   for (const auto& [option, value, own] :
-       {std::tuple{"--rank", "4", " has 2, which stays; leave --rank out"},
-        {"--alpha", "8", " has 6, which stays"},
-        {"--dropout", "0.5", " has 0, which stays"},
-        {"--target-modules", "q_proj,v_proj", "names other layers than the adapter"},
-        {"--layers", "1", "names other layers than the adapter"}}) {
+       {std::tuple{"--rank", "4", " has 2, which is kept; omit --rank"},
+        {"--alpha", "8", " has 6, which is kept"},
+        {"--dropout", "0.5", " has 0, which is kept"},
+        {"--target-modules", "q_proj,v_proj", "must name the layers of the adapter"},
+        {"--layers", "1", "must name the layers of the adapter"}}) {
     const ProgramResult refused = from_it({option, value});
     EXPECT_EQ(refused.exit_code, 1) << option;
     EXPECT_THAT(refused.err, AllOf(HasSubstr(option), HasSubstr(own)));
@@ -171,9 +171,9 @@ TEST_F(CommandLineFaults, AChatMessageThatIsTooLongIsLeftOutAndTheConversationGo
   EXPECT_EQ(result.exit_code, 1);  // one message got no reply
   const auto lines = result.json_lines();
   ASSERT_THAT(lines, SizeIs(2));
-  EXPECT_THAT(lines[0].at("error").get<std::string>(), HasSubstr("there is space for 63"));
+  EXPECT_THAT(lines[0].at("error").get<std::string>(), HasSubstr("but only 63 fit"));
   EXPECT_EQ(lines[1].at("ids"), plain[0].at("ids"));  // as if the long message had not been sent
-  EXPECT_THAT(result.err, HasSubstr("the message is left out"));
+  EXPECT_THAT(result.err, HasSubstr("the message was dropped"));
 }
 
 TEST_F(CommandLineFaults, AChatMessageOfAnyBytesDoesNotEndTheProgram) {

@@ -189,7 +189,8 @@ TEST_F(RunFolderTest, AKillAtAnyMomentLeavesTheEarlierRunOrOneThatHasSaved) {
 TEST_F(RunFolderTest, ASecondTrainingIsRefusedWithTheProcessOfTheFirst) {
   RunFolder first(run, "", false);
   first.take();
-  const auto wanted = "is in use by another training (process " + std::to_string(::getpid()) + ")";
+  const auto wanted =
+      "is in use by another training run (process " + std::to_string(::getpid()) + ")";
   CLORA_EXPECT_ERROR(RunFolder(run, "", true), ErrorCode::io, wanted);
   CLORA_EXPECT_ERROR(FolderLock(run, "train"), ErrorCode::io, wanted);
 }

@@ -90,7 +90,7 @@ TEST_F(CommandLine, WrongOptionsOfTheProgramAndOfOneDashAreNamed) {
 
 TEST_F(CommandLine, AWrongCommandIsNamedWithTheRightOne) {
   expect_usage_error({"trian"}, "unknown command 'trian'; did you mean 'train'?");
-  expect_usage_error({}, "a command is needed");
+  expect_usage_error({}, "a command is required");
 }
 
 TEST_F(CommandLine, ValuesOutOfRangeAreUsageErrors) {
@@ -143,7 +143,7 @@ TEST_F(CommandLine, APrecisionIsTakenOrRefusedWithThoseThatTheDeviceHas) {
     return;
   }
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("it can do f32"));
+  EXPECT_THAT(result.err, HasSubstr("use f32"));
 }
 
 // The weights of the small model begin at any byte of its file, and these kernels read vectors.

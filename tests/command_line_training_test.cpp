@@ -147,7 +147,7 @@ TEST_F(CommandLineTraining, ABadLineStopsBeforeTrainingWithFileLineAndReason) {
 TEST_F(CommandLineTraining, LongRecordsAreTruncatedWithACount) {
   const ProgramResult result = run_clora(training("a", {"--max-seq-length", "9", "--json"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("lost their end"));
+  EXPECT_THAT(result.err, HasSubstr("were truncated"));
   EXPECT_GT(result.json_lines().at(0).at("truncated_records").get<int>(), 0);
 }
 
@@ -198,7 +198,7 @@ TEST_F(CommandLineTraining, CtrlCFinishesTheStepSavesAndSaysHowToGoOn) {
   const ProgramResult stopped =
       run_clora(ProgramCall{.arguments = arguments, .interrupt_after = "step 1/100000"});
   EXPECT_EQ(stopped.exit_code, 1);
-  EXPECT_THAT(stopped.err, HasSubstr("Ctrl-C again stops at once"));
+  EXPECT_THAT(stopped.err, HasSubstr("Ctrl-C again to stop immediately"));
   EXPECT_THAT(stopped.out, HasSubstr("--resume " + at("a") + "/checkpoint-"));
   EXPECT_THAT(adapter_bytes("a"), Not(IsEmpty()));
   EXPECT_THAT(test::read_whole_file(folder / "a/log.jsonl"), HasSubstr("\"stopped\":true"));

@@ -162,7 +162,7 @@ class Plan(unittest.TestCase):
         file = self.folder / "m.json"
         file.write_text(json.dumps(measurement([])))
         program.load(plans.GPU, file)
-        with self.assertRaisesRegex(SystemExit, "of another program"):
+        with self.assertRaisesRegex(SystemExit, "by another program"):
             program.load(plans.CPU, file)
 
     def test_a_gpu_is_the_same_whatever_the_cpu_beside_it(self):
@@ -311,7 +311,7 @@ class GpuCheck(unittest.TestCase):
     def test_a_machine_without_a_gpu_is_told_so(self):
         done_ = self.check({"kind": "cpu"})
         self.assertEqual(done_.returncode, 2)
-        self.assertIn("there is no GPU; the device is 'A device'", done_.stderr)
+        self.assertIn("no GPU found; the device is 'A device'", done_.stderr)
 
     def test_a_program_that_dies_is_told_by_its_last_words(self):
         check = load_gpu_check()

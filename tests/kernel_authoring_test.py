@@ -33,7 +33,7 @@ MEASURED = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?(?= ?(?:s|ms|us|ns|GB/s|GFLOP
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 VERDICT = re.compile(r"\b(?:timed|slow|faster|slower|no difference)\b|0 [num]?s\b|(?<=% of )[\w ]+")
 # The last line of clc tune, which differs if the default is already the fastest.
-CONCLUSION = re.compile(r"^(?:written to|that is no gain:) .*")
+CONCLUSION = re.compile(r"^(?:written to|no gain:) .*")
 HERE_DOCUMENT = re.compile(r"<<'(\w+)'")
 
 

@@ -53,9 +53,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", help="a .gguf file")
     parser.add_argument("--prompt", type=int, default=512, help="prompt tokens (default 512)")
-    parser.add_argument("--short", type=int, default=16, help="of the short prompt (default 16)")
-    parser.add_argument("--decode", type=int, default=128, help="decoded tokens (default 128)")
-    parser.add_argument("--repeats", type=int, default=5, help="timed, after one (default 5)")
+    parser.add_argument("--short", type=int, default=16,
+                        help="tokens of the short prompt (default 16)")
+    parser.add_argument("--decode", type=int, default=128, help="tokens to decode (default 128)")
+    parser.add_argument("--repeats", type=int, default=5,
+                        help="timed runs after a warm-up (default 5)")
     add_common_options(parser)
     args = parser.parse_args()
     engine = Engine(args)

@@ -38,15 +38,16 @@ def lora_name(op: str, lead: tuple[int, int], d: int, rank: int) -> str:
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)),
-                        help="default: as many as there are cores for this process")
+                        help="default: the number of cores of this process")
     parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX",
-                        help="the works whose names it matches")
+                        help="run only works whose names match")
 
 
 def add_op_options(parser: argparse.ArgumentParser) -> None:
     add_common_options(parser)
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
-    parser.add_argument("--samples", type=int, default=15, help="of 10 ms or more (default 15)")
+    parser.add_argument("--samples", type=int, default=15,
+                        help="samples of 10 ms or more (default 15)")
 
 
 def cpu_name() -> str:

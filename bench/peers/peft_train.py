@@ -51,10 +51,11 @@ def training_step(args):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=int, default=4, help="records a step (default 4)")
-    parser.add_argument("--seq", type=int, default=512, help="tokens a record (default 512)")
-    parser.add_argument("--rank", type=int, default=8, help="of the adapters (default 8)")
-    parser.add_argument("--steps", type=int, default=5, help="timed steps, after two (default 5)")
+    parser.add_argument("--batch", type=int, default=4, help="records per step (default 4)")
+    parser.add_argument("--seq", type=int, default=512, help="tokens per record (default 512)")
+    parser.add_argument("--rank", type=int, default=8, help="rank of the adapters (default 8)")
+    parser.add_argument("--steps", type=int, default=5,
+                        help="timed steps, after two warm-up steps (default 5)")
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     add_common_options(parser)

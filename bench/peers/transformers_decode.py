@@ -30,8 +30,9 @@ def prompt_and_decode(model: LlamaForCausalLM, ids: torch.Tensor,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prompt", type=int, default=512, help="prompt tokens (default 512)")
-    parser.add_argument("--decode", type=int, default=128, help="decoded tokens (default 128)")
-    parser.add_argument("--repeats", type=int, default=5, help="timed, after one (default 5)")
+    parser.add_argument("--decode", type=int, default=128, help="tokens to decode (default 128)")
+    parser.add_argument("--repeats", type=int, default=5,
+                        help="timed runs after a warm-up (default 5)")
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
     add_common_options(parser)
     args = parser.parse_args()

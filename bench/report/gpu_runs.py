@@ -16,11 +16,12 @@ PROMPT = 512
 
 def add_options(parser, plan):
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    parser.add_argument("--device", default=plan.device, help="as CLORA_DEVICE; default gpu")
+    parser.add_argument("--device", default=plan.device,
+                        help="device, as in CLORA_DEVICE; default gpu")
     parser.add_argument("--python", type=Path, metavar="FILE",
                         help="a Python with torch for the GPU; default: that of --peers")
     parser.add_argument("--models", type=Path, default=cache / "clora/random-models",
-                        metavar="FOLDER", help="where models of random weights are kept")
+                        metavar="FOLDER", help="folder for models with random weights")
 
 
 def with_options(setup, options):

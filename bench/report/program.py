@@ -28,17 +28,20 @@ def parse_arguments(plan, words):
     parser.add_argument("--rounds", type=int,
                         help=f"default {plan.rounds}; {plan.quick_rounds} in a quick run")
     parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX",
-                        help="the groups whose names match: " + ", ".join(names))
-    parser.add_argument("--quick", action="store_true", help="tiny runs, to see that all works")
-    parser.add_argument("--build", type=Path, help="where clora and clora_bench are built" +
-                        ("; nothing is built then" if plan is plans.GPU else ""))
-    parser.add_argument("--out", type=Path, metavar="FILE", help="where the measurement goes")
+                        help="measure only groups whose names match: " + ", ".join(names))
+    parser.add_argument("--quick", action="store_true",
+                        help="tiny runs, to check that everything works")
+    parser.add_argument("--build", type=Path, help="folder where clora and clora_bench are built" +
+                        ("; builds nothing" if plan is plans.GPU else ""))
+    parser.add_argument("--out", type=Path, metavar="FILE", help="file to write the measurement to")
     parser.add_argument("--add-to", type=Path, metavar="FILE",
-                        help="an earlier measurement, whose other groups stay")
-    parser.add_argument("--render", type=Path, metavar="FILE", help="measure nothing: render this")
+                        help="earlier measurement to update; its other groups are kept")
+    parser.add_argument("--render", type=Path, metavar="FILE",
+                        help="render this measurement without measuring")
     parser.add_argument("--document", type=Path, default=ROOT / "docs/performance.md",
-                        help="whose marked tables are written")
-    parser.add_argument("--strict", action="store_true", help="exit code 1 where a must is missed")
+                        help="document whose marked tables are updated")
+    parser.add_argument("--strict", action="store_true",
+                        help="exit with code 1 if a required target is missed")
     parser.add_argument("--model", type=Path, default=own_runs.model_file(os.environ))
     parser.add_argument("--peers", type=Path, default=contenders.default_peers_folder(),
                         help="default $CLORA_PEERS, else ~/.cache/clora/peers")
@@ -56,7 +59,7 @@ def load(plan, file):
     if measurement.get("format") != rounds.FORMAT:
         sys.exit(f"{file} is not a measurement of this format")
     if measurement.get("plan", plans.CPU.name) != plan.name:
-        sys.exit(f"{file} is of another program: its plan is {measurement.get('plan')}")
+        sys.exit(f"{file} was written by another program: its plan is {measurement.get('plan')}")
     return measurement
 
 
@@ -114,7 +117,7 @@ def build(options):
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             sys.exit(f"{done.stdout[-3000:]}{done.stderr[-3000:]}\nthe build failed; --build FOLDER "
-                     "takes one that is built")
+                     "uses an existing build")
 
 
 def measure_into_file(plan, options):
@@ -184,4 +187,4 @@ def main(plan, name, words):
     try:
         return run(plan, parse_arguments(plan, words))
     except KeyboardInterrupt:
-        return f"\n{name}: broken off; whole rounds are kept in the file"
+        return f"\n{name}: interrupted; the file contains all complete rounds"

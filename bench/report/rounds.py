@@ -61,7 +61,7 @@ class Session:
             return self.say(f"{contender.name}: {why}")  # no matrix unit: its f32 rows count
         self.measurement["skipped"].append(
             {"contender": contender.name, "why": why, "install": contender.install})
-        self.say(f"skipped: {contender.name}: {why}; to have it: {contender.install}")
+        self.say(f"skipped: {contender.name}: {why}; to install it: {contender.install}")
 
     def fail(self, group, contender, error):
         self.out.add((group.name, contender.name))

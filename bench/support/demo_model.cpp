@@ -29,8 +29,8 @@ std::filesystem::path require_demo_model() {
   std::filesystem::path path = demo_model_path();
   if (std::filesystem::exists(path)) return path;
   fail(ErrorCode::io,
-       "demo model: '{}' is needed; tools/fetch_demo_model brings it, or name one with "
-       "CLORA_BENCH_MODEL",
+       "demo model: '{}' is required; download it with tools/fetch_demo_model, or name a model "
+       "with CLORA_BENCH_MODEL",
        path.string());
 }
 

@@ -114,7 +114,7 @@ const KernelReport& kernel_named(const ProgramReport& program, const std::string
   if (name.empty() && all.size() == 1) return all.front();
   if (all.empty()) mistake("{} has no kernel", file);
   if (name.empty())
-    mistake("{} has several kernels; name one by --kernel: {}", file, kernel_names(program));
+    mistake("{} has several kernels; name one with --kernel: {}", file, kernel_names(program));
   const auto found = std::ranges::find(all, name, &KernelReport::name);
   if (found == all.end()) {
     mistake("{} has no kernel '{}'; it has {}", file, name, kernel_names(program));
@@ -146,7 +146,7 @@ std::vector<const CallArgument*> matched_arguments(const KernelReport& kernel,
   }
   if (!missing.empty()) {
     const bool one = missing.find("argument ", 1) == std::string::npos;
-    mistake("{}: {} {} missing; give {} by --arg NAME=VALUE", kernel.name, missing,
+    mistake("{}: {} {} missing; give {} with --arg NAME=VALUE", kernel.name, missing,
             one ? "is" : "are", one ? "it" : "each");
   }
   return places;
@@ -155,16 +155,16 @@ std::vector<const CallArgument*> matched_arguments(const KernelReport& kernel,
 void require_array_fits(const KernelReport& kernel, std::size_t i, ElementType type) {
   const KernelArgument& argument = kernel.arguments[i];
   if (argument.space == KernelArgument::Space::value) {
-    mistake("{}: {} is a value; an array of {} was given", kernel.name, argument_text(kernel, i),
+    mistake("{}: {} is a value, got an array of {}", kernel.name, argument_text(kernel, i),
             name_of(type));
   }
   if (argument.space == KernelArgument::Space::local) {
-    mistake("{}: {} is local memory; give its bytes, as in {}=local(1024)", kernel.name,
+    mistake("{}: {} is local memory; give its size in bytes, as in {}=local(1024)", kernel.name,
             argument_text(kernel, i), argument.name);
   }
   const auto pointed = value_type(pointed_type(argument));
   if (pointed && !fits(*pointed, type)) {
-    mistake("{}: argument {} '{}' is a pointer to {} {}; an array of {} was given", kernel.name, i,
+    mistake("{}: argument {} '{}' is a pointer to {} {}, got an array of {}", kernel.name, i,
             argument.name, name_of(argument.space), pointed_type(argument), name_of(type));
   }
 }
@@ -172,33 +172,33 @@ void require_array_fits(const KernelReport& kernel, std::size_t i, ElementType t
 void require_pointer(const KernelReport& kernel, std::size_t i, std::string_view given) {
   const KernelArgument::Space space = kernel.arguments[i].space;
   if (space == KernelArgument::Space::global || space == KernelArgument::Space::constant) return;
-  mistake("{}: {} is no pointer to global or constant memory; {} was given", kernel.name,
+  mistake("{}: {} is not a pointer to global or constant memory, got {}", kernel.name,
           argument_text(kernel, i), given);
 }
 
 void require_local(const KernelReport& kernel, std::size_t i) {
   if (kernel.arguments[i].space == KernelArgument::Space::local) return;
-  mistake("{}: {} is no local memory; local(...) was given", kernel.name, argument_text(kernel, i));
+  mistake("{}: {} is not local memory, got local(...)", kernel.name, argument_text(kernel, i));
 }
 
 ValueBytes value_bytes(const KernelReport& kernel, std::size_t i, const ScalarSpec& value) {
   const KernelArgument& argument = kernel.arguments[i];
   const std::string shown = fmt::format("{}", fmt::join(value.values, ","));
   if (argument.space != KernelArgument::Space::value) {
-    mistake("{}: argument {} '{}' is a pointer to {} {}; {} is a number", kernel.name, i,
+    mistake("{}: argument {} '{}' is a pointer to {} {}, got the number {}", kernel.name, i,
             argument.name, name_of(argument.space), pointed_type(argument), shown);
   }
   const std::string name = value.type.empty() ? argument.type : value.type;
   const auto type = value_type(name);
   if (!type) {
     mistake(
-        "{}: {} is not to be passed by clc: numbers and vectors of them are; where '{}' is a "
-        "name for one, say so, as in float({})",
+        "{}: {} cannot be passed by clc, which passes numbers and vectors of numbers; if '{}' is "
+        "an alias of such a type, name the type, as in float({})",
         kernel.name, argument_text(kernel, i), name, shown);
   }
   const std::size_t given = value.values.size();
   if (given != type->count && given != 1) {
-    mistake("{}: {} has {} elements, {} were given", kernel.name, argument_text(kernel, i),
+    mistake("{}: {} must have {} elements, got {}", kernel.name, argument_text(kernel, i),
             type->count, given);
   }
   ValueBytes bytes{std::vector<std::byte>(type->bytes())};

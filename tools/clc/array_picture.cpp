@@ -51,9 +51,10 @@ std::vector<Range> ranges_of(const HostArray& array, std::string_view text) {
     const auto range =
         d < array.shape.size() ? range_of(text.substr(0, comma), array.shape[d]) : std::nullopt;
     if (!range) {
-      throw UsageError(fmt::format(
-          "--print: '{}' is no place or range in dimension {} of {}; write [3], [0:8] or [2,0:8]",
-          text.substr(0, comma), d, text_of(array.shape)));
+      throw UsageError(
+          fmt::format("--print: '{}' is not an index or range in dimension {} of {}; write [3], "
+                      "[0:8] or [2,0:8]",
+                      text.substr(0, comma), d, text_of(array.shape)));
     }
     ranges.push_back(*range);
     text = comma == std::string_view::npos ? "" : text.substr(comma + 1);

@@ -53,7 +53,7 @@ class ArgumentText {
     const std::size_t equals = text_.find('=');
     const std::string name(trimmed(text_.substr(0, equals)));
     if (equals == std::string_view::npos || name.empty() || name.find('(') != std::string::npos) {
-      mistake("NAME=VALUE is wanted, as in 'n=768' or 'x=rand(f32,4x768)'");
+      mistake("must be NAME=VALUE, as in 'n=768' or 'x=rand(f32,4x768)'");
     }
     return {name, value_of(trimmed(text_.substr(equals + 1)))};
   }
@@ -96,8 +96,8 @@ class ArgumentText {
     if (!word.empty() && !element_type(element)) {
       const std::string meant =
           suggestion_for(word, {"rand", "zeros", "const", "range", "out", "npy", "same", "local"});
-      mistake("'{}' is none of rand, zeros, const, range, out, npy, same, local and no type{}",
-              word, meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
+      mistake("'{}' must be rand, zeros, const, range, out, npy, same, local or a type{}", word,
+              meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
     }
     return {word, parts_};
   }
@@ -105,7 +105,7 @@ class ArgumentText {
   LocalMemory local_memory() {
     const auto bytes = bits_of_text(ElementType::u32, parts_.front());
     if (parts_.size() != 1 || !bytes || *bytes == 0) {
-      mistake("local wants its bytes, as in local(1024)");
+      mistake("local takes a size in bytes, as in local(1024)");
     }
     return {static_cast<std::size_t>(*bytes)};
   }
@@ -113,7 +113,7 @@ class ArgumentText {
   SharedMemory shared_memory() {
     const auto offset = parts_.size() < 2 ? 0 : bits_of_text(ElementType::u64, parts_[1]);
     if (parts_.size() > 2 || parts_.front().empty() || !offset) {
-      mistake("same wants an array and perhaps an offset in bytes, as in same(x,4096)");
+      mistake("same takes an array and optionally an offset in bytes, as in same(x,4096)");
     }
     return {parts_.front(), static_cast<std::size_t>(*offset), std::nullopt, {}};
   }
@@ -124,17 +124,17 @@ class ArgumentText {
     spec.file = words.front();
     spec.as_bf16 = words.size() == 2 && words[1] == "bf16";
     if (words.front().empty() || words.size() > (spec.as_bf16 ? 2U : 1U)) {
-      mistake("npy(FILE) or npy(FILE,bf16) is wanted");
+      mistake("must be npy(FILE) or npy(FILE,bf16)");
     }
     return spec;
   }
 
   ArraySpec array_spec(ArraySpec::Kind kind) {
-    if (parts_.size() < 2) mistake("a type and a shape are wanted, as in (f32,4x768)");
+    if (parts_.size() < 2) mistake("a type and a shape are required, as in (f32,4x768)");
     ArraySpec spec;
     spec.kind = kind;
     const auto type = element_type(parts_[0]);
-    if (!type) mistake("'{}' is no type; there are {}", parts_[0], element_type_names());
+    if (!type) mistake("'{}' is not a type; the types are {}", parts_[0], element_type_names());
     spec.type = *type;
     spec.shape = shape_of(parts_[1]);
     const std::vector<std::string> more(parts_.begin() + 2, parts_.end());
@@ -143,10 +143,10 @@ class ArgumentText {
     } else if (kind == ArraySpec::Kind::range) {
       read_range(spec, more);
     } else if (kind == ArraySpec::Kind::constant) {
-      if (more.size() != 1) mistake("const wants one value, as in const(f32,4x768,1.5)");
+      if (more.size() != 1) mistake("const takes one value, as in const(f32,4x768,1.5)");
       spec.constant_bits = bits(spec.type, more[0]);
     } else if (!more.empty()) {
-      mistake("'{}' is too much after the shape", more[0]);
+      mistake("unexpected '{}' after the shape", more[0]);
     }
     return spec;
   }
@@ -159,7 +159,7 @@ class ArgumentText {
       std::int64_t size = 0;
       const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + x, size);
       if (error != std::errc() || stop != text.data() + x || size < 1) {
-        mistake("'{}' is no shape; write 768 or 4x768", text);
+        mistake("'{}' is not a shape; write 768 or 4x768", text);
       }
       if (size > kMaxElements / elements) mistake("{} has too many elements", text);
       elements *= size;
@@ -171,7 +171,7 @@ class ArgumentText {
 
   std::uint64_t bits(ElementType type, const std::string& text) {
     const auto bits = bits_of_text(type, text);
-    if (!bits) mistake("'{}' is no {}", text, name_of(type));
+    if (!bits) mistake("'{}' is not a valid {}", text, name_of(type));
     return *bits;
   }
 
@@ -191,18 +191,18 @@ class ArgumentText {
       } else if (key == "max") {
         spec.second = number(value);
       } else {
-        mistake("'{}' is none of seed=N, min=A and max=B", each);
+        mistake("'{}' must be seed=N, min=A or max=B", each);
       }
     }
     const double least = spec.first.value_or(is_float(spec.type) ? -1 : 0);
     const double most = spec.second.value_or(is_float(spec.type) ? 1 : 100);
-    if (!(least <= most)) mistake("min={} lies above max={}", least, most);
+    if (!(least <= most)) mistake("min={} is above max={}", least, most);
     spec.first = least;
     spec.second = most;
   }
 
   void read_range(ArraySpec& spec, const std::vector<std::string>& more) {
-    if (more.size() > 2) mistake("range wants no more than a start and a step");
+    if (more.size() > 2) mistake("range takes at most a start and a step");
     const auto without_key = [](const std::string& text, std::string_view key) {
       return text.starts_with(key) ? text.substr(key.size()) : text;
     };
@@ -232,8 +232,8 @@ void fill_random(HostArray& array, const ArraySpec& spec) {
 void require_as_captured(const ArraySpec& spec, const HostArray& array) {
   if (array.type == spec.type && array.shape == spec.shape) return;
   const HostArray wanted{spec.type, spec.shape, {}};
-  fail(ErrorCode::invalid_file, "{} must hold {}, as call.json beside it says, and holds {}",
-       spec.file.string(), wanted.text(), array.text());
+  fail(ErrorCode::invalid_file, "{} must contain {} to match call.json, got {}", spec.file.string(),
+       wanted.text(), array.text());
 }
 
 HostArray array_of_file(const ArraySpec& spec) {
@@ -242,7 +242,7 @@ HostArray array_of_file(const ArraySpec& spec) {
   if (spec.captured) require_as_captured(spec, array);
   if (!spec.as_bf16 || spec.captured) return array;
   if (array.type != ElementType::u16) {
-    throw UsageError(fmt::format("npy({0},bf16): {0} must hold <u2, 16 bits each, and holds {1}",
+    throw UsageError(fmt::format("npy({0},bf16): {0} must contain <u2, 16 bits each, got {1}",
                                  spec.file.string(), array.text()));
   }
   array.type = ElementType::bf16;

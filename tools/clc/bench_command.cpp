@@ -21,17 +21,17 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kFooter = R"(What --arg takes: 'clc run --help'.
-In EXPR of --bytes and --flops the name of an array is its bytes, that of a number among the
-arguments its value: --bytes 'x + 2*y' --flops '2*n'.
-Warm: a launch finds in the caches what the one before it left. Cold: the caches were filled with
-other memory. Each launch finds in the arrays what the one before it left.
+In EXPR of --bytes and --flops, the name of an array is its size in bytes and the name of a number
+argument is its value: --bytes 'x + 2*y' --flops '2*n'.
+Warm: the caches hold what the previous launch left. Cold: the caches are filled with other memory
+before each launch. Each launch starts from the arrays as the previous one left them.
 Examples:
   clc bench saxpy.cl --global 1000000 --arg n=1000000 --arg a=2 --arg 'x=rand(f32,1000000)'
       --arg 'y=zeros(f32,1000000)' --bytes 'x + 2*y' --flops '2*n' --roofline saxpy.svg
-  clc bench saxpy.cl ... --compare before/saxpy.cl       two files, timed in turns
+  clc bench saxpy.cl ... --compare before/saxpy.cl       two files, timed alternately
   clc bench saxpy.cl ... -D UNROLL=4 --compare-options '-D UNROLL=1'    two sets of options
-Exit codes: 0 good, 1 results are wrong or the kernel is slower than the one it is compared with,
-2 a mistake in the call.)";
+Exit codes: 0 success, 1 results are wrong or the kernel is slower than the one it is compared with,
+2 usage error.)";
 
 // A kernel with its own device context and queue, so two files of the same name stay separate.
 struct Subject {
@@ -58,7 +58,7 @@ class Bench {
     if (const auto call = old_call(options)) old_ = std::make_unique<Subject>(*call);
     stated_ = stated_cost(new_.call, options.bytes, options.flops);
     if (!options.roofline.empty() && (stated_.cost.flops <= 0 || stated_.cost.bytes <= 0)) {
-      throw UsageError("--roofline: the flops and bytes of a launch are wanted; state --flops");
+      throw UsageError("--roofline requires the flops and bytes of a launch; give --flops");
     }
   }
 
@@ -195,8 +195,8 @@ class Bench {
     for (const BenchRow& row : rows_) {
       if (row.seconds.median > 0 && row.seconds.median >= kSteps * step) continue;
       output_.warning(
-          "{}: {} is too short for this device's clock, which counts in steps of {}; let a launch "
-          "do more, by a larger --global",
+          "{}: {} is too short for this device's clock, which counts in steps of {}; give each "
+          "launch more work with a larger --global",
           row.name(), time_text(row.seconds.median), time_text(step));
     }
   }
@@ -220,7 +220,7 @@ class Bench {
                           .device = new_.context.device().name,
                           .peaks = peaks_,
                           .points = roofline_points(rows_, chosen_)}));
-    output_.info("the roofline is in {}", options_.roofline.string());
+    output_.info("roofline written to {}", options_.roofline.string());
     object_["roofline"] = options_.roofline.string();
   }
 
@@ -241,7 +241,7 @@ class Bench {
 
 void add_bench_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand(
-      "bench", "Time a kernel against the device's roofline and against another one");
+      "bench", "Time a kernel against the device's roofline and another kernel");
   const auto options = std::make_shared<BenchOptions>();
   add_bench_options(*command, *options);
   command->footer(kFooter);

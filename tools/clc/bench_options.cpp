@@ -19,32 +19,32 @@ void add_measuring_options(CLI::App& command, BenchOptions& options) {
   const char* const group = "Measuring";
   add_text(command, "--bytes", options.bytes, "N|EXPR",
            "Bytes that a launch reads and writes (default: every array once)", group);
-  add_text(command, "--flops", options.flops, "N|EXPR", "Flops of a launch", group);
-  command.add_option("--caches", options.caches, "Whether data lies in caches: warm, cold or both")
+  add_text(command, "--flops", options.flops, "N|EXPR", "Flops per launch", group);
+  command.add_option("--caches", options.caches, "State of the caches: warm, cold or both")
       ->type_name("STATE")
       ->check(CLI::IsMember({"warm", "cold", "both"}))
       ->capture_default_str()
       ->group(group);
   command
-      .add_option("--seconds", options.seconds,
-                  "Device time to spend on each kernel with each state of the caches, about; 20 to "
-                  "1000 launches")
+      .add_option(
+          "--seconds", options.seconds,
+          "Approximate device time per kernel and cache state, in seconds; 20 to 1000 launches")
       ->type_name("N")
       ->transform(NumberAbove(0, kMaxSeconds))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--rounds", options.rounds, "Exactly so many launches instead")
+  command.add_option("--rounds", options.rounds, "Exact number of launches instead")
       ->type_name("N")
       ->transform(WholeNumber(1, kMaxCount))
       ->group(group);
-  command.add_option("--ceiling", options.peak, "Arithmetic to hold it against: f32 or matrix")
+  command.add_option("--ceiling", options.peak, "Arithmetic peak to compare with: f32 or matrix")
       ->type_name("NAME")
       ->check(CLI::IsMember({"f32", "matrix"}))
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--roofline", options.roofline,
-                  "Draw the device's roofline with the kernel in it; needs --flops")
+                  "Draw the device's roofline with the kernel in it; requires --flops")
       ->type_name("FILE.svg")
       ->group(group);
 }
@@ -52,14 +52,16 @@ void add_measuring_options(CLI::App& command, BenchOptions& options) {
 void add_old_options(CLI::App& command, BenchOptions& options) {
   const char* const group = "Comparing";
   add_text(command, "--compare", options.old_file, "OLD.cl",
-           "Time this file's kernel too, in turns, and say whether the new one is faster", group);
-  add_text(command, "--compare-options", options.old_options, "TEXT",
-           "Options of the compiler for the old kernel; without --compare, of the same file",
+           "Also time this file's kernel, alternating with the new one, and report which is faster",
            group);
+  add_text(command, "--compare-options", options.old_options, "TEXT",
+           "Compiler options for the old kernel; without --compare, for the same file", group);
   add_text(command, "--compare-kernel", options.old_kernel, "NAME",
-           "The old kernel (default: as the new one)", group);
-  add_text(command, "--compare-global", options.old_global, "X[,Y[,Z]]", "Its work-items", group);
-  add_text(command, "--compare-local", options.old_local, "X[,Y[,Z]]", "Its work-groups", group);
+           "Name of the old kernel (default: that of the new one)", group);
+  add_text(command, "--compare-global", options.old_global, "X[,Y[,Z]]",
+           "Work-items of the old kernel", group);
+  add_text(command, "--compare-local", options.old_local, "X[,Y[,Z]]",
+           "Work-group size of the old kernel", group);
 }
 
 ContextConfig peaks_config(const BenchOptions& options) {
@@ -77,7 +79,8 @@ void add_bench_options(CLI::App& command, BenchOptions& options) {
   add_measuring_options(command, options);
   add_old_options(command, options);
   add_list_option(command, "--reference", options.references,
-                  "What an array must be after one launch, else nothing is timed", "NAME=FILE.npy");
+                  "Expected array after one launch; on a mismatch nothing is timed",
+                  "NAME=FILE.npy");
   add_tolerance_options(command, options.tolerance);
 }
 
@@ -113,7 +116,7 @@ RooflinePeaks peaks_for(const BenchOptions& options, Output& output) {
   const ContextConfig config = peaks_config(options);
   const Device device = select_device(config.device);
   if (!kept_peaks(config.cache_folder, device)) {
-    output.info("measuring what {} does at best, once", device.name);
+    output.info("measuring the peaks of {} (first time only)", device.name);
   }
   return peaks_of(config);
 }
@@ -122,7 +125,7 @@ BenchPeaks chosen_peaks(const BenchOptions& options, const RooflinePeaks& peaks)
   const bool matrix = options.peak == "matrix";
   if (matrix && peaks.matrix_flops_per_second <= 0) {
     throw UsageError(
-        "--ceiling matrix: no matrix unit of this device is known ('clc devices'); take f32");
+        "--ceiling matrix: this device has no known matrix unit ('clc devices'); use f32");
   }
   return {.bytes_per_second = peaks.bytes_per_second(),
           .flops_per_second = matrix ? peaks.matrix_flops_per_second : peaks.f32_flops_per_second,

@@ -88,9 +88,8 @@ std::string time_text(double seconds) {
 }
 
 std::string bench_table(const std::vector<BenchRow>& rows, const BenchPeaks& peaks) {
-  std::vector<std::vector<std::string>> table{{"caches", "median", "middle half",
-                                               "least to greatest", "launches", "GB/s", "GFLOP/s",
-                                               "of the roofline"}};
+  std::vector<std::vector<std::string>> table{{"caches", "median", "quartiles", "min to max",
+                                               "launches", "GB/s", "GFLOP/s", "of the roofline"}};
   for (const BenchRow& row : rows) table.push_back(cells_of(row, peaks));
   return table_of(table, 2);
 }

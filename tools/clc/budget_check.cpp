@@ -39,7 +39,7 @@ std::vector<BudgetFinding> check_budgets(const std::vector<Budget>& budgets,
       const std::string wanted = fmt::format("{}{}", limit.exact ? "=" : "<=", limit.value);
       const auto found = figure_of(kernel, limit.name);
       if (!found) {
-        findings.push_back({false, fmt::format("{}: its {} are not known, the budget is {}", who,
+        findings.push_back({false, fmt::format("{}: its {} are unknown, the budget is {}", who,
                                                limit.name, wanted)});
       } else if (!holds(limit, *found)) {
         findings.push_back({true, fmt::format("{}: {}, the budget is {}", who,
@@ -55,8 +55,8 @@ std::string wrong_budget_target(const std::vector<Budget>& budgets) {
   for (const Target& target : all_targets()) names.push_back(target.name);
   for (const Budget& budget : budgets) {
     if (budget.target.empty() || std::ranges::find(names, budget.target) != names.end()) continue;
-    return fmt::format("a budget is on '{}', which is no target; there are {}", budget.target,
-                       fmt::join(names, ", "));
+    return fmt::format("a budget names '{}', which is not a target; the targets are {}",
+                       budget.target, fmt::join(names, ", "));
   }
   return {};
 }

@@ -16,11 +16,11 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clc build my_kernel.cl
   clc build my_kernel.cl -D TILE=32 -I include --device gpu
-  clc build rms_norm.cl                 a file that is built in, by its name
-Without -D and --options the file's head says what it is built with, a line for each set:
+  clc build rms_norm.cl                 a built-in file, by its name
+Without -D and --options, the file's head lists the option sets, one per line:
   //! clc: build X_TYPE={f32,bf16} GROUP=128
   //! clc: build on cpu: X_TYPE=f32 -cl-fast-relaxed-math
-Each build has a process of its own: a driver that crashes or hangs is a finding, not the end.)";
+Each build runs in its own process, so a driver that crashes or hangs is reported as a finding.)";
 
 // The poll interval for changed files.
 constexpr auto kLookAgain = std::chrono::milliseconds(200);
@@ -47,7 +47,7 @@ int build_once(const BuildOptions& options, Output& output) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   const std::vector<BuildTask> tasks = build_tasks(options);
   if (tasks.empty()) {
-    output.warning("none of the files' sets of options is meant for a device that is here");
+    output.warning("no option set of the files is meant for a device on this machine");
   }
   bool well = true;
   build_all(tasks, options, [&](const BuildTask& task, const DeviceBuild& build) {
@@ -83,7 +83,7 @@ std::string texts_of(const BuildOptions& options) {
       } catch (const std::exception& error) {  // an include may not exist yet
         output.warning("{}", error.what());
       }
-      output.info("Watching; Ctrl-C ends it.");
+      output.info("Watching for changes; press Ctrl-C to stop.");
     }
     std::this_thread::sleep_for(kLookAgain);
   }
@@ -92,13 +92,13 @@ std::string texts_of(const BuildOptions& options) {
 }  // namespace
 
 void add_build_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("build", "Build kernel files on every device here");
+  CLI::App* command = program.add_subcommand("build", "Build kernel files on every device");
   const auto options = std::make_shared<BuildOptions>();
   const auto watches = std::make_shared<bool>(false);
   command->add_option("file", options->files, "OpenCL C files, or names of built-in ones")
       ->required()
       ->type_name("FILE...");
-  command->add_flag("--watch", *watches, "Build again whenever a file or an include changes");
+  command->add_flag("--watch", *watches, "Rebuild when a file or an include changes");
   add_build_task_options(*command, *options);
   command->footer(kFooter);
   command->callback([options, watches, &action] {

@@ -66,16 +66,14 @@ DeviceBuild build(const BuildTask& task, const BuildOptions& options) {
 void add_build_task_options(CLI::App& command, BuildOptions& options) {
   add_device_option(command, options.common);
   command.get_option("--device")
-      ->description("OpenCL device: index, part of its name, cpu or gpu (default: all of them)");
+      ->description("OpenCL device: index, part of its name, cpu or gpu (default: all)");
   add_build_options(command, options.common);
-  command
-      .add_option("--limit", options.limit_seconds,
-                  "Seconds for one build; a driver that takes longer is ended")
+  command.add_option("--limit", options.limit_seconds, "Time limit per build, in seconds")
       ->transform(NumberAbove(0, kMaxSeconds))
       ->capture_default_str()
       ->type_name("SECONDS")
       ->group("Building");
-  command.add_option("--jobs", options.jobs, "Builds at a time (default: one a core)")
+  command.add_option("--jobs", options.jobs, "Number of parallel builds (default: one per core)")
       ->transform(WholeNumber(1, 10000))
       ->type_name("COUNT")
       ->group("Building");

@@ -17,8 +17,8 @@ namespace {
 
 constexpr const char* kFooter = R"(Examples:
   clc cache list
-  clc cache list --file gemm            of files whose names hold this
-  clc cache verify                      reads every byte; exit code 1 where an entry is damaged
+  clc cache list --file gemm            of files whose names contain this
+  clc cache verify                      reads every byte; exit code 1 if an entry is damaged
   clc cache clear --file gemm.cl
   clc cache warm --model MODEL.gguf     builds what the first step and the first token need
 The folder is CLORA_CACHE_DIR, else XDG_CACHE_HOME/clora, else ~/.cache/clora.)";
@@ -43,7 +43,7 @@ Entry read_entry(const Listed& listed) {
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   try {
     entry.facts = describe_program_entry(std::as_bytes(std::span(text)));
-    if (entry.facts->key.name() != listed.name) entry.damage = "it is of another program";
+    if (entry.facts->key.name() != listed.name) entry.damage = "it belongs to another program";
   } catch (const Error& error) {
     entry.damage = error.what();
   }
@@ -53,7 +53,7 @@ Entry read_entry(const Listed& listed) {
 DiskProgramStore store() {
   const ContextConfig config = config_from_environment();
   if (config.cache_folder.empty()) {
-    fail(ErrorCode::not_found, "cache: the environment names no folder; set CLORA_CACHE_DIR");
+    fail(ErrorCode::not_found, "cache: the environment names no cache folder; set CLORA_CACHE_DIR");
   }
   return {config.cache_folder / "programs", config.cache_limit_bytes};
 }
@@ -77,7 +77,7 @@ double days_unused(const Listed& listed) {
 
 std::string state_of(const Entry& entry) {
   if (!entry.damage.empty()) return entry.damage;
-  return entry.listed.held_back ? "held back: a process died while the driver loaded it" : "";
+  return entry.listed.held_back ? "disabled: a process died while the driver loaded it" : "";
 }
 
 nlohmann::ordered_json json_of(const Entry& entry) {
@@ -135,9 +135,10 @@ int verify(const CacheOptions& options) {
     bad.push_back(json_of(entry));
   }
   sum_up(output, all, "programs read");
-  output.result("{}", bad.empty() ? "all are whole"
-                                  : "those above are built anew when they are needed; "
-                                    "'clc cache clear' removes them");
+  output.result("{}",
+                bad.empty()
+                    ? "all are intact"
+                    : "the programs above are rebuilt when needed; 'clc cache clear' removes them");
   output.object({{"read", all.size()}, {"bad", bad}});
   return bad.empty() ? 0 : 1;
 }
@@ -156,7 +157,7 @@ void add_action(CLI::App& cache, const char* name, const char* help, Action& act
                 int (*run)(const CacheOptions&)) {
   CLI::App* command = cache.add_subcommand(name, help);
   const auto options = std::make_shared<CacheOptions>();
-  command->add_option("--file", options->file, "Only programs of files whose names hold this")
+  command->add_option("--file", options->file, "Only programs of files whose names contain TEXT")
       ->type_name("TEXT");
   add_output_options(*command, options->common);
   command->callback([options, run, &action] { action = [options, run] { return run(*options); }; });
@@ -165,12 +166,12 @@ void add_action(CLI::App& cache, const char* name, const char* help, Action& act
 }  // namespace
 
 void add_cache_command(CLI::App& program, Action& action) {
-  CLI::App* cache = program.add_subcommand("cache", "The built programs that are kept on disk");
+  CLI::App* cache = program.add_subcommand("cache", "Manage the programs cached on disk");
   cache->require_subcommand(1);
   cache->footer(kFooter);
-  add_action(*cache, "list", "What is kept, the last used first", action, list);
-  add_action(*cache, "verify", "Read every byte", action, verify);
-  add_action(*cache, "clear", "Remove programs", action, clear);
+  add_action(*cache, "list", "List cached programs, most recently used first", action, list);
+  add_action(*cache, "verify", "Check every byte of the cached programs", action, verify);
+  add_action(*cache, "clear", "Remove cached programs", action, clear);
   add_cache_warm_command(*cache, action);
 }
 

@@ -16,11 +16,11 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clc cache warm --model MODEL.gguf
   clc cache warm --model MODEL --for train --rank 16 --batch-size 8 --max-seq-length 1024
-It loads the model and does what 'clora train' and 'clora generate' would do first, so it takes
-their memory and some of their time. Programs depend on the model's shapes, the options below,
-device and driver: name those of the runs to come. Sizes of steps go from a whole batch down by
-halves. A second call builds none.
-Exit codes: 0 good, 1 the model cannot be run or programs not be kept, 2 a mistake in the call.)";
+Loads the model and runs what 'clora train' and 'clora generate' run first, so it needs their memory
+and some of their time. Programs depend on the model's shapes, the options below, the device and the
+driver: give those of the runs to come. Step sizes go from a full batch down by halves. A second
+call builds nothing.
+Exit codes: 0 success, 1 the model cannot run or programs cannot be cached, 2 usage error.)";
 
 struct WarmOptions {
   ClcOptions common;
@@ -48,9 +48,9 @@ int warm(const WarmOptions& options) {
   const WarmingResult result = warm_cache(warm_context(options, output), config);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  output.result("{} programs built, {} were there already; {:.1f} s, {:.1f} of them compiling",
+  output.result("{} programs built, {} already cached; {:.1f} s, of which {:.1f} s compiling",
                 result.built, result.found, seconds, result.build_seconds);
-  if (result.not_kept > 0) output.warning("{} programs could not be kept", result.not_kept);
+  if (result.not_kept > 0) output.warning("{} programs could not be cached", result.not_kept);
   output.object({{"built", result.built},
                  {"found", result.found},
                  {"not_kept", result.not_kept},
@@ -66,12 +66,12 @@ void add_adapter_options(CLI::App& command, WarmingConfig& warming) {
   add_target_modules_option(command, warming.target_modules, group);
   command
       .add_option("--max-seq-length,--sequence-length", warming.sequence_length,
-                  "Tokens of a record at most")
+                  "Maximum tokens per record")
       ->transform(WholeNumber(2, std::int64_t{1} << 20))
       ->type_name("TOKENS")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--batch-size", warming.batch_size, "Records a step")
+  command.add_option("--batch-size", warming.batch_size, "Records per step")
       ->transform(WholeNumber(1, kMaxBatch))
       ->type_name("RECORDS")
       ->capture_default_str()
@@ -81,19 +81,19 @@ void add_adapter_options(CLI::App& command, WarmingConfig& warming) {
 }  // namespace
 
 void add_cache_warm_command(CLI::App& cache, Action& action) {
-  CLI::App* command =
-      cache.add_subcommand("warm", "Build what a model's first step and first token need");
+  CLI::App* command = cache.add_subcommand(
+      "warm", "Build the programs that a model's first step and first token need");
   const auto options = std::make_shared<WarmOptions>();
   command
       ->add_option("--model", options->warming.model,
                    "A .gguf file, or a folder with config.json and model.safetensors")
       ->type_name("PATH")
       ->required();
-  command->add_option("--for", options->purpose, "What the programs are for")
+  command->add_option("--for", options->purpose, "Runs to build the programs for")
       ->check(CLI::IsMember({"all", "train", "generate"}))
       ->capture_default_str();
   add_device_option(*command, options->common);
-  command->add_option("--precision", options->precision, "As of 'clora train'")
+  command->add_option("--precision", options->precision, "As in 'clora train'")
       ->check(CLI::IsMember({"auto", "f32"}))
       ->capture_default_str();
   add_adapter_options(*command, options->warming);

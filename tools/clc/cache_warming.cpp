@@ -119,7 +119,7 @@ class Warming {
 WarmingResult warm_cache(ContextConfig context_config, const WarmingConfig& config) {
   if (context_config.cache_folder.empty()) {
     fail(ErrorCode::not_found,
-         "cache warm: the environment names no folder to keep programs in; set CLORA_CACHE_DIR");
+         "cache warm: the environment names no cache folder; set CLORA_CACHE_DIR");
   }
   WarmingResult result;
   context_config.hooks.metric = counter_of(result);

@@ -33,11 +33,10 @@ const GridRule* grid_rule(const KernelFile& file, const std::string& kernel) {
 
 const GridRule& required_grid_rule(const KernelFile& file, const std::string& kernel) {
   if (const GridRule* rule = grid_rule(file, kernel)) return *rule;
-  throw UsageError(
-      fmt::format("--global is required: work-items in all, as in --global 1024; or {} says in its "
-                  "head how they "
-                  "follow from the arguments: //! clc: grid{} ceil(n/64)*64 by 64",
-                  file.name, kernel.empty() ? "" : " of " + kernel));
+  throw UsageError(fmt::format(
+      "--global is required: total work-items, as in --global 1024; or the head of {} declares how "
+      "they follow from the arguments: //! clc: grid{} ceil(n/64)*64 by 64",
+      file.name, kernel.empty() ? "" : " of " + kernel));
 }
 
 void put_grid(const GridRule& rule, const Variables& variables, KernelCallSpec& spec) {
@@ -89,28 +88,31 @@ void add_call_options(CLI::App& command, CallOptions& options) {
                   "A .cl file, the name of a built-in one, or the folder of a captured launch")
       ->type_name("FILE")
       ->required();
-  command.add_option("--kernel", options.kernel, "The kernel (default: the only one of the file)")
+  command
+      .add_option("--kernel", options.kernel,
+                  "Name of the kernel (default: the only one in the file)")
       ->type_name("NAME")
       ->group("Call");
   command
       .add_option("--global", options.global,
-                  "Work-items in all, for each dimension; expressions of -D values and of the "
-                  "call's numbers (default: as the file's head says)")
+                  "Total work-items per dimension; expressions of -D values and number arguments "
+                  "(default: from the file's head)")
       ->type_name("X[,Y[,Z]]")
       ->group("Call");
   command
       .add_option("--local", options.local,
-                  "Work-items in a work-group (default: what the kernel requires, else up to 64)")
+                  "Work-items per work-group (default: what the kernel requires, else up to 64)")
       ->type_name("X[,Y[,Z]]")
       ->group("Call");
   command
       .add_option("--arg", options.arguments,
-                  "An argument, by its name or its position from 0; 'clc run --help' lists specs")
+                  "Argument, by name or by position from 0; 'clc run --help' lists the values")
       ->type_name("NAME=SPEC")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group("Call");
-  command.add_option("--set", options.set, "Which of the head's sets of options for this device")
+  command
+      .add_option("--set", options.set, "Option set of the head to use, of those for this device")
       ->type_name("N")
       ->capture_default_str()
       ->group("Building");
@@ -127,12 +129,12 @@ std::string chosen_options(const CallOptions& options, const KernelFile& file,
   const std::vector<std::string> sets = option_sets(options.common, file, device);
   if (sets.empty()) {
     throw UsageError(
-        fmt::format("{}: its head has options for other devices only, none for {}; give them by -D "
-                    "or --options",
+        fmt::format("{}: its head has options for other devices only, none for {}; give them with "
+                    "-D or --options",
                     file.name, device.name));
   }
   if (options.set < 1 || static_cast<std::size_t>(options.set) > sets.size()) {
-    throw UsageError(fmt::format("--set {}: {} has {} sets of options for {}, counted from 1",
+    throw UsageError(fmt::format("--set {}: {} has {} option sets for {}, counted from 1",
                                  options.set, file.name, sets.size(), device.name));
   }
   return sets[static_cast<std::size_t>(options.set) - 1];
@@ -177,14 +179,14 @@ GridSize parse_grid_size(const std::string& text, const Variables& variables,
   const std::vector<std::string> parts = split_expressions(text);
   GridSize sizes{1, 1, 1};
   if (parts.size() > sizes.size()) {
-    throw UsageError(fmt::format("{} '{}': one to three dimensions are wanted", what, text));
+    throw UsageError(fmt::format("{} '{}': must have one to three dimensions", what, text));
   }
   for (std::size_t d = 0; d < parts.size(); ++d) {
     const double value = value_of(parts[d], variables, what);
     if (!(value >= 1 && value < kMaxItems && value == std::floor(value))) {
       throw UsageError(fmt::format(
-          "{} '{}': positive whole numbers are wanted, as in 1024 or 64,16; dimension {} is {}",
-          what, text, d, value));
+          "{} '{}': must be positive whole numbers, as in 1024 or 64,16; dimension {} is {}", what,
+          text, d, value));
     }
     sizes.at(d) = static_cast<std::size_t>(value);
   }

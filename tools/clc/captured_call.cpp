@@ -55,8 +55,10 @@ Dimensions shape_in(const JsonKeys& argument) {
     const auto most = static_cast<std::uint64_t>(kMaxElements / elements);
     if (!size.is_number_unsigned() || size.get<std::uint64_t>() == 0 ||
         size.get<std::uint64_t>() > most) {
-      argument.wrong_kind("shape",
-                          fmt::format("sizes from 1, of at most {} elements", kMaxElements), size);
+      argument.wrong_kind(
+          "shape",
+          fmt::format("sizes of at least 1, with at most {} elements in total", kMaxElements),
+          size);
     }
     shape.push_back(size.get<std::int64_t>());
     elements *= shape.back();
@@ -147,12 +149,13 @@ CapturedArgument argument_in(const JsonKeys& argument, const Path& folder) {
 void require_format(const JsonKeys& call) {
   const json* format = call.find("format");
   if (format == nullptr || *format != "clora-capture") {
-    fail(ErrorCode::invalid_file, "{}: it is no captured launch: no \"format\": \"clora-capture\"",
+    fail(ErrorCode::invalid_file, "{}: not a captured launch: no \"format\": \"clora-capture\"",
          call.source());
   }
   if (const std::int64_t version = call.integer("version"); version != 1) {
-    fail(ErrorCode::unsupported, "{}: its version is {}, this program reads 1; capture it anew",
-         call.source(), version);
+    fail(ErrorCode::unsupported,
+         "{}: its version is {}, but this program reads 1; capture it again", call.source(),
+         version);
   }
 }
 
@@ -183,8 +186,8 @@ bool is_captured_call(const Path& path) {
   if (!std::filesystem::is_directory(path)) return false;
   if (std::filesystem::is_regular_file(path / kFile)) return true;
   throw UsageError(
-      fmt::format("{}: a folder must be a captured launch, and this one has no {}; run a program "
-                  "with CLORA_CAPTURE=OP:N to have one written",
+      fmt::format("{}: a folder must be a captured launch, but this one has no {}; run a program "
+                  "with CLORA_CAPTURE=OP:N to write one",
                   path.string(), kFile));
 }
 

@@ -19,15 +19,15 @@ namespace {
 
 constexpr std::size_t kGuardBytes = 4096;
 constexpr const char* kFooter =
-    R"(In oclgrind, a simulator (Debian: oclgrind; some thousand times slower, so take small arrays):
-  races, accesses outside of a buffer, values that nobody wrote, barriers that not all reach.
-On the device itself: writes beside an array; elements of out(...) arrays that were never written,
-  or that come from what was there before.
+    R"(In oclgrind, a simulator (Debian: oclgrind; thousands of times slower, so use small arrays):
+  races, out-of-bounds accesses, uninitialised values, divergent barriers.
+On the device itself: writes outside of an array; elements of out(...) arrays that are never written
+  or that depend on previous contents.
 What --arg takes: 'clc run --help'.
 Example:
   clc check saxpy.cl --global 64 --local 16 --arg n=60 --arg a=2 --arg 'x=rand(f32,60)'
       --arg 'y=out(f32,60)'
-Exit codes: 0 no findings, 1 findings, 2 a mistake in the call.)";
+Exit codes: 0 no findings, 1 findings, 2 usage error.)";
 
 struct CheckOptions {
   CallOptions call;
@@ -74,11 +74,10 @@ class Check {
     } else {
       output_.warning(
           "oclgrind is not installed (Debian: apt install oclgrind): races, uninitialised values "
-          "and divergent barriers are not looked for");
+          "and divergent barriers are not checked");
     }
     if (diverges_) {
-      output_.warning("not run on {}: a barrier that not all reach may hang it",
-                      context_.device().name);
+      output_.warning("not run on {}: a divergent barrier may hang it", context_.device().name);
     } else {
       run_on_device();
     }
@@ -118,19 +117,21 @@ class Check {
     ProcessResult result = run_process(simulated(true), options_.seconds);
     if (result.end == ProcessResult::End::killed || result.code > 2) {
       // oclgrind's check for uninitialised values crashes on vector shuffles.
-      output_.warning("oclgrind {}; once more without looking for uninitialised values",
+      output_.warning("oclgrind {}; running again without the check for uninitialised values",
                       end_text(result));
       result = run_process(simulated(false), options_.seconds);
     }
     const SimulatorFindings said = findings_in(result.err + '\n' + result.out, file_);
     for (const Finding& finding : said.findings) tell(finding);
-    if (said.cut_short) output_.warning("oclgrind had more to say and stopped after 1000 messages");
+    if (said.cut_short)
+      output_.warning("oclgrind stopped after 1000 messages; further messages are suppressed");
     if (!said.fatal.empty()) {
-      output_.warning("oclgrind cannot run this kernel, races are not looked for: {}", said.fatal);
+      output_.warning("oclgrind cannot run this kernel, so races are not checked: {}", said.fatal);
     } else if (!result.succeeded()) {
       done_ = false;
-      output_.warning("the run in oclgrind {}; smaller arrays or --seconds may help. It said:\n{}",
-                      end_text(result), result.err.substr(0, 2000));
+      output_.warning(
+          "the run in oclgrind {}; smaller arrays or --seconds may help. Its output:\n{}",
+          end_text(result), result.err.substr(0, 2000));
     }
   }
 
@@ -166,12 +167,11 @@ class Check {
                                place_text(array.shape, found.first_unwritten)));
     }
     if (found.inherited > 0) {
-      tell_of_call(
-          "uninitialised",
-          fmt::format("{} of {} elements of '{}' depend on what the array held before, the "
-                      "first is {}; out(...) is for what is only written",
-                      found.inherited, all, array.name,
-                      place_text(array.shape, found.first_inherited)));
+      tell_of_call("uninitialised",
+                   fmt::format("{} of {} elements of '{}' depend on the array's previous contents, "
+                               "the first is {}; out(...) is for arrays that are only written",
+                               found.inherited, all, array.name,
+                               place_text(array.shape, found.first_inherited)));
     }
   }
 
@@ -225,12 +225,13 @@ class Check {
 
 void add_check_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand(
-      "check", "Look for races, accesses outside of arrays and unwritten values in a run");
+      "check", "Check a run for races, out-of-bounds accesses and unwritten values");
   const auto options = std::make_shared<CheckOptions>();
   add_call_options(*command, options->call);
-  command->add_flag("--partial", options->partial, "Out arrays need not be written whole")
+  command->add_flag("--partial", options->partial, "Allow out arrays that are only partly written")
       ->group("Check");
-  command->add_option("--seconds", options->seconds, "For the run in oclgrind")
+  command
+      ->add_option("--seconds", options->seconds, "Time limit for the run in oclgrind, in seconds")
       ->type_name("N")
       ->transform(NumberAbove(0, kMaxSeconds))
       ->capture_default_str()

@@ -36,7 +36,7 @@ class TextFile {
       : path_((std::filesystem::temp_directory_path() / "clc_lint_XXXXXX.cl").string()) {
     constexpr int kSuffixLength = 3;
     const int file = ::mkstemps(path_.data(), kSuffixLength);
-    if (file < 0) fail(ErrorCode::io, "clc: '{}' cannot be made; is the disk full?", path_);
+    if (file < 0) fail(ErrorCode::io, "clc: '{}' cannot be created; is the disk full?", path_);
     std::size_t written = 0;
     while (written < text.size()) {
       const ssize_t more = ::write(file, text.data() + written, text.size() - written);
@@ -129,7 +129,7 @@ int ClangReading::errors() const {
 ClangReading read_with_clang(const std::string& text, const std::string& options) {
   if (!has_program(kClang)) {
     fail(ErrorCode::not_found,
-         "clc lint: needs {} in PATH, and it is not there; install Debian's package clang-14",
+         "clc lint: requires {}, which is not in PATH; install the Debian package clang-14",
          kClang);
   }
   const TextFile file(text);

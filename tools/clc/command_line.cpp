@@ -10,14 +10,14 @@
 namespace clora {
 namespace {
 
-constexpr const char* kFooter = R"(Write, compile and look, run, measure:
-  clc build my_kernel.cl                on every device here
-  clc lint my_kernel.cl                 what is not portable
-  clc stats my_kernel.cl                registers and spills, with no GPU here
+constexpr const char* kFooter = R"(Write, compile and inspect, run, measure:
+  clc build my_kernel.cl                on every device
+  clc lint my_kernel.cl                 find what is not portable
+  clc stats my_kernel.cl                registers and spills, without a GPU
   clc run, check, bench, tune my_kernel.cl --global 1024 --arg 'x=rand(f32,1024)' ...
-docs/kernel_authoring.md walks through making one.
-'clc COMMAND --help' tells the options and an example of a command.
-Exit codes: 0 good, 1 findings or a failure, 2 a mistake in the call.)";
+docs/kernel_authoring.md walks through writing a kernel.
+'clc COMMAND --help' lists the options of a command, with examples.
+Exit codes: 0 success, 1 findings or a failure, 2 usage error.)";
 
 void add_commands(CLI::App& program, Action& action) {
   add_new_command(program, action);

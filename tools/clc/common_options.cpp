@@ -4,11 +4,13 @@ namespace clora {
 
 void add_output_options(CLI::App& command, ClcOptions& options) {
   command
-      .add_flag("--json", options.output.json, "Machine-readable lines on stdout, words on stderr")
+      .add_flag("--json", options.output.json,
+                "Print machine-readable lines on stdout, messages on stderr")
       ->group("Output");
-  command.add_flag("--quiet", options.output.quiet, "Only results, warnings and errors")
+  command.add_flag("--quiet", options.output.quiet, "Print only results, warnings and errors")
       ->group("Output");
-  command.add_flag("--verbose", options.output.verbose, "More details, on stderr")->group("Output");
+  command.add_flag("--verbose", options.output.verbose, "Print more details on stderr")
+      ->group("Output");
 }
 
 void add_device_option(CLI::App& command, ClcOptions& options) {
@@ -24,20 +26,19 @@ void add_device_option(CLI::App& command, ClcOptions& options) {
 
 void add_build_options(CLI::App& command, ClcOptions& options) {
   command
-      .add_option(
-          "-D", options.defines,
-          "Define a name for the preprocessor; without -D and --options the file's head says "
-          "what it is built with")
+      .add_option("-D", options.defines,
+                  "Define a preprocessor macro; without -D and --options, the file's head lists "
+                  "the option sets")
       ->type_name("NAME[=VALUE]")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group("Building");
-  command.add_option("-I", options.include_folders, "A folder of files for #include, too")
+  command.add_option("-I", options.include_folders, "Add a folder to the #include search path")
       ->type_name("FOLDER")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group("Building");
-  command.add_option("--options", options.options, "Further options of the OpenCL compiler")
+  command.add_option("--options", options.options, "Additional options for the OpenCL compiler")
       ->type_name("TEXT")
       ->group("Building");
 }

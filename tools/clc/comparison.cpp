@@ -50,15 +50,14 @@ double excess_of(const Distance& distance, double wanted, const Tolerance& toler
 void require_alike(const HostArray& got, const HostArray& wanted, const std::string& name) {
   if (got.shape != wanted.shape) {
     throw UsageError(
-        fmt::format("comparison: shapes must be equal, '{}' is {} and what it is compared with {}",
-                    name, got.text(), wanted.text()));
+        fmt::format("comparison: shapes must be equal, '{}' is {} and its reference is {}", name,
+                    got.text(), wanted.text()));
   }
   const bool both_float = is_float(got.type) && is_float(wanted.type);
   if (!both_float && got.type != wanted.type) {
-    throw UsageError(
-        fmt::format("comparison: types must be equal, or both be floats; '{}' is {} and what it is "
-                    "compared with {}",
-                    name, got.text(), wanted.text()));
+    throw UsageError(fmt::format(
+        "comparison: types must be equal, or both be floats; '{}' is {} and its reference is {}",
+        name, got.text(), wanted.text()));
   }
 }
 

@@ -130,7 +130,7 @@ DeviceBuild build_in_child(const DeviceBuildRequest& request) {
   const bool late = done.end == ProcessResult::End::out_of_time;
   outcome.end = late ? DeviceBuild::End::out_of_time : DeviceBuild::End::crashed;
   outcome.words = fmt::format("the driver's compiler {}", end_text(done));
-  if (!done.err.empty()) outcome.words += "; its last words: " + done.err;
+  if (!done.err.empty()) outcome.words += "; its last output: " + done.err;
   return outcome;
 }
 

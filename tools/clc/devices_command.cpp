@@ -15,8 +15,8 @@ namespace {
 
 constexpr const char* kFooter = R"(Examples:
   clc devices
-  clc devices --device gpu --measure    with what the device was measured to do at best
-'clc doctor' says what is missing, and how to mend it.)";
+  clc devices --device gpu --measure    with the device's measured peaks
+'clc doctor' reports what is missing and how to fix it.)";
 
 constexpr std::size_t kTextWidth = 100;
 
@@ -59,8 +59,9 @@ void print(Output& output, const Device& device, const std::optional<RooflinePea
   for (const Capability& each : capabilities_of(device)) {
     output.result("    {:24}{}", each.name, folded(each.value, indent));
   }
-  output.result("    {:24}{}", "at best",
-                peaks ? folded(peaks_text(*peaks), indent) : "not measured yet; --measure does it");
+  output.result(
+      "    {:24}{}", "peaks",
+      peaks ? folded(peaks_text(*peaks), indent) : "not measured yet; run with --measure");
 }
 
 nlohmann::ordered_json json_of(const Device& device, const std::optional<RooflinePeaks>& peaks) {
@@ -88,14 +89,15 @@ int list(const ClcOptions& options, bool measure) {
 }  // namespace
 
 void add_devices_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("devices", "What each OpenCL device here can do");
+  CLI::App* command =
+      program.add_subcommand("devices", "List OpenCL devices and their capabilities");
   const auto options = std::make_shared<ClcOptions>();
   const auto measure = std::make_shared<bool>(false);
   add_device_option(*command, *options);
   command->get_option("--device")
-      ->description("OpenCL device: index, part of its name, cpu or gpu (default: all of them)");
+      ->description("OpenCL device: index, part of its name, cpu or gpu (default: all)");
   command->add_flag("--measure", *measure,
-                    "Measure bandwidth, arithmetic, a launch and a wait, and keep what was found");
+                    "Measure bandwidth, arithmetic, launch and wait times, and store them");
   add_output_options(*command, *options);
   command->footer(kFooter);
   command->callback([options, measure, &action] {

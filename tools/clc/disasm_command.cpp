@@ -15,11 +15,11 @@ namespace clora {
 namespace {
 
 constexpr const char* kFooter = R"(Examples:
-  clc disasm my_kernel.cl                        of the device here: x86 of pocl, PTX of NVIDIA's
+  clc disasm my_kernel.cl                        for the device here: x86 with pocl, PTX with NVIDIA
   clc disasm my_kernel.cl --kernel gemm --target gfx90a
   clc disasm old.cl --diff new.cl --target sm_80
-Instructions stand under their source line; x86 has none, since pocl keeps no lines. A comparison
-counts labels in their order and leaves lines out.)";
+Instructions are listed under their source line, except for x86, since pocl keeps no lines. A
+comparison numbers labels in order and omits source lines.)";
 constexpr double kDiffSeconds = 60;
 
 struct DisasmOptions : ClcOptions {
@@ -56,8 +56,8 @@ void keep_kernel(std::vector<Disassembly>& all, const std::string& path,
     found = found || !each.kernels.empty();
   }
   if (any && !found) {
-    fail(ErrorCode::not_found, "clc disasm: {} has no kernel '{}'; there are {}", path, kernel,
-         fmt::join(names, ", "));
+    fail(ErrorCode::not_found, "clc disasm: {} has no kernel '{}'; its kernels are {}", path,
+         kernel, fmt::join(names, ", "));
   }
 }
 
@@ -164,7 +164,7 @@ int compare(const DisasmOptions& options) {
     fail(ErrorCode::io, "clc disasm: diff {}: {}", end_text(result), result.err);
   }
   output.object({{"file", options.file}, {"other", options.other}, {"diff", result.out}});
-  output.result("{}", result.out.empty() ? "The same instructions." : result.out);
+  output.result("{}", result.out.empty() ? "The instructions are identical." : result.out);
   return 0;
 }
 
@@ -172,12 +172,12 @@ int compare(const DisasmOptions& options) {
 
 void add_disasm_command(CLI::App& program, Action& action) {
   CLI::App* command =
-      program.add_subcommand("disasm", "The instructions of kernels, under their source lines");
+      program.add_subcommand("disasm", "Show the instructions of kernels under their source lines");
   const auto options = std::make_shared<DisasmOptions>();
-  command->add_option("file", options->file, "A kernel file, or the name of a built-in one")
+  command->add_option("file", options->file, "Kernel file, or the name of a built-in one")
       ->type_name("FILE")
       ->required();
-  command->add_option("--kernel", options->kernel, "This kernel alone")->type_name("NAME");
+  command->add_option("--kernel", options->kernel, "Show only this kernel")->type_name("NAME");
   command->add_option("--diff", options->other, "Compare with another version of the file")
       ->type_name("FILE");
   add_target_option(*command, options->targets);

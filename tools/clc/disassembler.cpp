@@ -17,8 +17,8 @@ std::string objdump_program() {
     if (has_program(name)) return name;
   }
   fail(ErrorCode::not_found,
-       "clc disasm: x86 code needs objdump or llvm-objdump-14, and neither is in PATH; install the "
-       "package binutils");
+       "clc disasm: x86 code requires objdump or llvm-objdump-14, but neither is in PATH; install "
+       "the package binutils");
 }
 
 // pocl stores KERNEL/SIZES/KERNEL.so in a folder per program.
@@ -89,8 +89,8 @@ std::vector<Disassembly> Disassembler::of_device(const std::string& path, const 
   const bool nvidia = device.vendor.starts_with("NVIDIA");
   if (!nvidia && device.platform.find("Portable Computing Language") == std::string::npos) {
     fail(ErrorCode::unsupported,
-         "clc disasm: assembly is known of NVIDIA's driver and of pocl, and '{}' has another; take "
-         "--target",
+         "clc disasm: only NVIDIA's driver and pocl provide assembly, but '{}' uses another "
+         "driver; use --target",
          device.name);
   }
   std::vector<Disassembly> all;

@@ -19,8 +19,8 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clc doctor
   clc doctor --json
-Each line is what was looked at: good, a note (something is left out, or slower) or bad (kernels do
-not run), with what mends it. Exit code 1 where something is bad.)";
+Each line is a check: good, note (something is unavailable or slower) or bad (kernels do not run),
+with the fix. Exit code 1 if something is bad.)";
 
 enum class State { good, note, bad };
 
@@ -53,8 +53,8 @@ std::vector<Finding> look_for_devices(const std::vector<Device>& devices) {
   }
   if (has_file_in(kVendors, ".icd")) {
     return {{State::bad,
-             fmt::format("drivers are listed in {}, and none of them gives a device", kVendors),
-             "OCL_ICD_DEBUG=7 clc devices shows what each of them says"}};
+             fmt::format("drivers are listed in {}, but none of them provides a device", kVendors),
+             "OCL_ICD_DEBUG=7 clc devices shows the messages of each driver"}};
   }
   return {{State::bad, fmt::format("no OpenCL driver is listed in {}", kVendors),
            "apt install pocl-opencl-icd"}};
@@ -63,8 +63,8 @@ std::vector<Finding> look_for_devices(const std::vector<Device>& devices) {
 Finding look_for_a_cpu(const std::vector<Device>& devices) {
   const bool there = std::ranges::any_of(
       devices, [](const Device& device) { return device.kind == DeviceKind::cpu; });
-  if (there) return {State::good, "a CPU device, on which kernels can be tried anywhere", ""};
-  return {State::note, "no CPU device: kernels cannot be tried without a GPU",
+  if (there) return {State::good, "a CPU device, for testing kernels without a GPU", ""};
+  return {State::note, "no CPU device: kernels cannot be tested without a GPU",
           "apt install pocl-opencl-icd"};
 }
 
@@ -73,17 +73,16 @@ std::vector<Finding> look_for_nvidia(const std::vector<Device>& devices) {
   const bool there = std::ranges::any_of(
       devices, [](const Device& device) { return device.vendor.starts_with("NVIDIA"); });
   if (there) return {};
-  return {
-      {State::bad, "an NVIDIA GPU is here, and its OpenCL driver is not listed",
-       fmt::format("apt install nvidia-opencl-icd, or where libnvidia-opencl.so.1 is there: echo "
-                   "libnvidia-opencl.so.1 > {}/nvidia.icd",
-                   kVendors)}};
+  return {{State::bad, "an NVIDIA GPU is present, but its OpenCL driver is not listed",
+           fmt::format("apt install nvidia-opencl-icd, or if libnvidia-opencl.so.1 is installed: "
+                       "echo libnvidia-opencl.so.1 > {}/nvidia.icd",
+                       kVendors)}};
 }
 
 Finding look_for_program(std::string_view program, std::string_view purpose,
                          std::string_view mend) {
   if (has_program(program)) return {State::good, fmt::format("{}: {}", program, purpose), ""};
-  return {State::note, fmt::format("{} is not here: {} is left out", program, purpose),
+  return {State::note, fmt::format("{} is not installed; it provides {}", program, purpose),
           std::string(mend)};
 }
 
@@ -93,7 +92,7 @@ std::vector<Finding> look_at_limits() {
   constexpr rlim_t least = rlim_t{4} << 30U;
   if (memory.rlim_cur == RLIM_INFINITY || memory.rlim_cur >= least) return {};
   return {{State::note,
-           fmt::format("this shell lets a process have {} of address space; drivers map more",
+           fmt::format("this shell limits a process to {} of address space; drivers map more",
                        readable_bytes(static_cast<double>(memory.rlim_cur))),
            "ulimit -v unlimited"}};
 }
@@ -101,16 +100,16 @@ std::vector<Finding> look_at_limits() {
 Finding look_at_cache() {
   const std::filesystem::path folder = default_cache_folder();
   if (folder.empty()) {
-    return {State::note, "no cache folder: kernels are built anew in every process",
+    return {State::note, "no cache folder: kernels are rebuilt in every process",
             "set CLORA_CACHE_DIR, XDG_CACHE_HOME or HOME"};
   }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (!error && ::access(folder.c_str(), W_OK) == 0) {
-    return {State::good, fmt::format("built kernels are kept in {}", folder.string()), ""};
+    return {State::good, fmt::format("built kernels are cached in {}", folder.string()), ""};
   }
   return {State::note,
-          fmt::format("{} cannot be written: kernels are built anew each time", folder.string()),
+          fmt::format("{} cannot be written: kernels are rebuilt each time", folder.string()),
           fmt::format("chown -R $USER {}, or set CLORA_CACHE_DIR", folder.string())};
 }
 
@@ -121,18 +120,18 @@ std::vector<Finding> look_at_driver(const Device& device) {
     found.push_back({State::bad,
                      fmt::format("{}: pocl {} is too old; 3.1 and later are tested", device.name,
                                  device.driver),
-                     "apt install pocl-opencl-icd of Debian 12 or later"});
+                     "apt install pocl-opencl-icd from Debian 12 or later"});
   }
   if (device.vendor.starts_with("NVIDIA")) {
-    found.push_back({State::note,
-                     fmt::format("{}: this driver fills no memory beyond 2 GiB rightly by bytes; "
-                                 "clora fills by words",
-                                 device.name),
-                     ""});
+    found.push_back(
+        {State::note,
+         fmt::format("{}: byte fills of this driver are wrong beyond 2 GiB; clora fills by words",
+                     device.name),
+         ""});
   }
   if (device.max_allocation_bytes < device.memory_bytes / 8) {
     found.push_back({State::note,
-                     fmt::format("{}: at most {} of its {} in one buffer", device.name,
+                     fmt::format("{}: a buffer holds at most {} of its {}", device.name,
                                  readable_bytes(static_cast<double>(device.max_allocation_bytes)),
                                  readable_bytes(static_cast<double>(device.memory_bytes))),
                      ""});
@@ -174,8 +173,8 @@ Finding try_compiler(const Device& device) {
     return {State::good, fmt::format("{} builds a kernel in {:.1f} s", device.name, build.seconds),
             ""};
   }
-  return {State::bad, fmt::format("{} builds no kernel: {}", device.name, build.words),
-          "reinstall its driver; --device chooses another one meanwhile"};
+  return {State::bad, fmt::format("{} cannot build a kernel: {}", device.name, build.words),
+          "reinstall its driver; until then, choose another device with --device"};
 }
 
 std::vector<Finding> examine() {
@@ -194,10 +193,11 @@ std::vector<Finding> examine() {
   add(look_at_limits());
   add({look_at_cache(),
        look_for_program("clang-14", "statistics and lint without a GPU", "apt install clang-14"),
-       look_for_program("oclgrind", "races and reads of nothing", "apt install oclgrind"),
-       look_for_program("objdump", "a CPU's machine code", "apt install binutils"),
+       look_for_program("oclgrind", "checks for races and uninitialised reads",
+                        "apt install oclgrind"),
+       look_for_program("objdump", "disassembly of CPU code", "apt install binutils"),
        look_for_program("ptxas", "registers and spills of NVIDIA GPUs without one",
-                        "pip download nvidia-cuda-nvcc has it; put it in PATH")});
+                        "take it from 'pip download nvidia-cuda-nvcc' and put it in PATH")});
   return all;
 }
 
@@ -219,7 +219,7 @@ int doctor(const ClcOptions& options) {
 
 void add_doctor_command(CLI::App& program, Action& action) {
   CLI::App* command =
-      program.add_subcommand("doctor", "What is missing here, and the command that mends it");
+      program.add_subcommand("doctor", "Report what is missing, with the command that fixes it");
   const auto options = std::make_shared<ClcOptions>();
   add_output_options(*command, *options);
   command->footer(kFooter);

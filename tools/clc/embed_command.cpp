@@ -15,10 +15,10 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clc embed kernels/*.cl --out my_kernels.cpp
   clc embed scan.cl -I include --out scan_text.cpp --function scan_kernels --namespace my
-It writes FILE.cpp and FILE.hpp, which declares one function that gives every file by its name, its
+Writes FILE.cpp and FILE.hpp, which declares one function that returns every file by name, with its
 includes resolved:
   std::span<const std::pair<std::string_view, std::string_view>> kernel_texts();
-C++20; nothing of clora is needed to compile them.)";
+They are C++20 and compile without clora.)";
 
 // Compilers limit the length of a raw string literal; longer texts are concatenated from several.
 constexpr std::size_t kLiteralBytes = 15000;
@@ -35,7 +35,7 @@ struct EmbedOptions {
 void require_name(const std::string& name, const char* option) {
   static const std::regex pattern("[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*");
   if (!std::regex_match(name, pattern)) {
-    throw UsageError(fmt::format("{}: '{}' is no name of C++", option, name));
+    throw UsageError(fmt::format("{}: '{}' is not a C++ name", option, name));
   }
 }
 
@@ -89,7 +89,7 @@ int embed(const EmbedOptions& options) {
   std::filesystem::path header_file = options.out;
   header_file.replace_extension(".hpp");
   if (header_file == options.out)
-    throw UsageError("--out names a source file, such as kernels.cpp");
+    throw UsageError("--out must name a source file, such as kernels.cpp");
   const std::string text = source(options, header_file);
   write_file_atomically(options.out, text);
   write_file_atomically(header_file, header(options));
@@ -107,15 +107,18 @@ void add_embed_command(CLI::App& program, Action& action) {
   command->add_option("file", options->files, "OpenCL C files, or names of built-in ones")
       ->required()
       ->type_name("FILE...");
-  command->add_option("--out", options->out, "The source file; its header goes beside it")
+  command->add_option("--out", options->out, "Source file to write; its header goes next to it")
       ->required()
       ->type_name("FILE.cpp");
-  command->add_option("--function", options->function, "The function that gives the texts")
+  command
+      ->add_option("--function", options->function, "Name of the function that returns the texts")
       ->capture_default_str()
       ->type_name("NAME");
-  command->add_option("--namespace", options->space, "Its namespace (default: none)")
+  command->add_option("--namespace", options->space, "Namespace of the function (default: none)")
       ->type_name("NAME");
-  command->add_option("-I", options->common.include_folders, "A folder of files for #include, too")
+  command
+      ->add_option("-I", options->common.include_folders,
+                   "Add a folder to the #include search path")
       ->type_name("FOLDER")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -37,8 +37,8 @@ double value_of(const std::string& expression, const Variables& variables, std::
     return parser.Eval();
   } catch (const mu::Parser::exception_type& error) {
     if (error.GetCode() == mu::ecUNASSIGNABLE_TOKEN) {
-      throw UsageError(fmt::format("{} '{}': '{}' is not known; there are {}", what, expression,
-                                   error.GetToken(), names_of(variables)));
+      throw UsageError(fmt::format("{} '{}': '{}' is not a known name; the names are {}", what,
+                                   expression, error.GetToken(), names_of(variables)));
     }
     throw UsageError(fmt::format("{} '{}': {}", what, expression, error.GetMsg()));
   }

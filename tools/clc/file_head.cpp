@@ -82,7 +82,8 @@ class Reader {
       } else if (word == "allow") {
         read_allow(rest);
       } else {
-        wrong("'{}' is no directive; there are build, budget, grid, tune and allow", word);
+        wrong("'{}' is not a directive; the directives are build, budget, grid, tune and allow",
+              word);
       }
     }
     return std::move(head_);
@@ -101,9 +102,10 @@ class Reader {
     if (word.starts_with("-") || equals == std::string::npos) return {"", {word}};
     const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
     if (!value.starts_with("{")) return {"", {word}};
-    if (!value.ends_with("}")) wrong("'{}' lacks its }}; no blanks stand between braces", word);
+    if (!value.ends_with("}"))
+      wrong("'{}' lacks its }}; blanks are not allowed between braces", word);
     const auto values = split(std::string_view(value).substr(1, value.size() - 2), ',');
-    if (values.empty()) wrong("'{}' names no value", word);
+    if (values.empty()) wrong("'{}' has no value", word);
     return {name, values};
   }
 
@@ -111,7 +113,7 @@ class Reader {
     std::vector<std::string> devices;
     if (rest.starts_with("on ")) {
       const std::size_t colon = rest.find(':');
-      if (colon == std::string_view::npos) wrong("'on DEVICES' ends with a colon");
+      if (colon == std::string_view::npos) wrong("'on DEVICES' must end with a colon");
       devices = split(rest.substr(3, colon - 3), ',');
       for (const std::string& device : devices) require_device(device);
       rest = trimmed(rest.substr(colon + 1));
@@ -127,7 +129,7 @@ class Reader {
     constexpr std::array<std::string_view, 8> known{"cpu",         "gpu", "nvidia", "avx512_vnni",
                                                     "avx512_bf16", "amx", "mma",    "wgmma"};
     if (std::ranges::find(known, word) == known.end()) {
-      wrong("'{}' names no devices; there are {}", word, fmt::join(known, ", "));
+      wrong("'{}' is not a kind of device; the kinds are {}", word, fmt::join(known, ", "));
     }
   }
 
@@ -136,7 +138,7 @@ class Reader {
     budget.kernel = taken("of", rest);
     budget.target = taken("on", rest);
     const std::vector<std::string> words = words_of(rest);
-    if (words.empty()) wrong("a budget names a limit, such as spills=0 or registers<=128");
+    if (words.empty()) wrong("a budget must name a limit, such as spills=0 or registers<=128");
     for (const std::string& word : words) budget.limits.push_back(limit(word));
     head_.budgets.push_back(std::move(budget));
   }
@@ -152,10 +154,10 @@ class Reader {
     const std::string value = word.substr(std::min(word.size(), limit.name.size() + sign.size()));
     const auto read = std::from_chars(value.data(), value.data() + value.size(), limit.value);
     if ((sign != "=" && sign != "<=") || value.empty() || read.ptr != value.data() + value.size()) {
-      wrong("'{}' is no limit; one is NAME<=VALUE or NAME=VALUE", word);
+      wrong("'{}' is not a limit; write NAME<=VALUE or NAME=VALUE", word);
     }
     if (std::ranges::find(known, limit.name) == known.end()) {
-      wrong("'{}' is not known; there are {}", limit.name, fmt::join(known, ", "));
+      wrong("'{}' is not a known limit; the limits are {}", limit.name, fmt::join(known, ", "));
     }
     return limit;
   }
@@ -175,7 +177,7 @@ class Reader {
     const std::size_t by = rest.find(" by ");
     rule.global = trimmed(rest.substr(0, by));
     if (by != std::string_view::npos) rule.local = trimmed(rest.substr(by + 4));
-    if (rule.global.empty()) wrong("a grid names the work-items in all, such as N,1 by 64,1");
+    if (rule.global.empty()) wrong("a grid must name the total work-items, such as N,1 by 64,1");
     head_.grids.push_back(std::move(rule));
   }
 
@@ -189,17 +191,17 @@ class Reader {
     }
     for (const std::string& word : words_of(rest)) {
       TuneParameter found = parameter(word);
-      if (found.name.empty()) wrong("'{}' is no choice; one is NAME={{a,b}}", word);
+      if (found.name.empty()) wrong("'{}' is not a choice; write NAME={{a,b}}", word);
       space.parameters.push_back(std::move(found));
     }
-    if (space.parameters.empty()) wrong("a space to tune names a choice, such as WG={{64,128}}");
+    if (space.parameters.empty()) wrong("a search space must name a choice, such as WG={{64,128}}");
     head_.tunes.push_back(std::move(space));
   }
 
   void read_allow(std::string_view rest) {
     const std::size_t end = std::min(rest.find_first_of(" \t"), rest.size());
     const std::string_view reason = trimmed(rest.substr(end));
-    if (end == 0 || reason.empty()) wrong("allow names a rule, and the reason after it");
+    if (end == 0 || reason.empty()) wrong("allow must name a rule, followed by the reason");
     head_.allowed.push_back({std::string(rest.substr(0, end)), std::string(reason)});
   }
 

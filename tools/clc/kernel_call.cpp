@@ -44,14 +44,15 @@ Grid grid_of(const KernelCallSpec& spec, const KernelReport& kernel) {
   for (std::size_t d = 0; d < 3; ++d) {
     if (grid.global[d] % local[d] == 0) continue;
     throw UsageError(fmt::format(
-        "--global {}: dimension {} must be a multiple of the work-group's {}; take {} and let the "
-        "kernel leave out what is beyond its arrays",
+        "--global {}: dimension {} must be a multiple of the work-group's {}; use {} and let the "
+        "kernel skip items beyond its arrays",
         fmt::join(grid.global, ","), d, local[d], (grid.global[d] / local[d] + 1) * local[d]));
   }
   const std::size_t items = local[0] * local[1] * local[2];
   if (items > kernel.max_group) {
-    throw UsageError(fmt::format("--local {}: {} work-items in a work-group, {} can have {} here",
-                                 fmt::join(local, ","), items, kernel.name, kernel.max_group));
+    throw UsageError(fmt::format(
+        "--local {}: {} work-items per work-group, but {} can have at most {} on this device",
+        fmt::join(local, ","), items, kernel.name, kernel.max_group));
   }
   return grid;
 }
@@ -180,10 +181,11 @@ Tensor KernelCall::shared_array(std::size_t position, const SharedMemory& value)
   const std::size_t bytes =
       static_cast<std::size_t>(elements_of(shared.shape)) * bytes_of(shared.type);
   if (value.offset_bytes % alignment != 0 || bytes == 0 || bytes > left) {
-    throw UsageError(fmt::format(
-        "{}: {} cannot be {} bytes from {} on of '{}', which has {}; an offset is a multiple of {}",
-        kernel_.name, argument_text(kernel_, position), bytes, value.offset_bytes, owner.name,
-        owner.memory.bytes(), alignment));
+    throw UsageError(
+        fmt::format("{}: {} cannot be {} bytes at offset {} of '{}', which has {}; an offset must "
+                    "be a multiple of {}",
+                    kernel_.name, argument_text(kernel_, position), bytes, value.offset_bytes,
+                    owner.name, owner.memory.bytes(), alignment));
   }
   shared.memory =
       owner.memory.slice(value.offset_bytes, {static_cast<std::int64_t>(bytes)}, DType::u8);
@@ -218,7 +220,7 @@ const BoundArray& KernelCall::array(const std::string& name) const {
     if (each.name == name || std::to_string(each.position) == name) return each;
     names += (names.empty() ? "" : ", ") + each.name;
   }
-  throw UsageError(fmt::format("'{}' is no array of this call of {}; there are {}", name,
+  throw UsageError(fmt::format("'{}' is not an array of this call of {}; the arrays are {}", name,
                                kernel_.name, names.empty() ? "none" : names));
 }
 

@@ -53,7 +53,7 @@ KernelFile open_kernel_file(const std::string& path,
     file.folders.insert(file.folders.end(), include_folders.begin(), include_folders.end());
   } else if (!is_built_in(path)) {
     const std::string meant = suggestion_for(path, built_in_kernel_files());
-    fail(ErrorCode::not_found, "kernel file: there is no '{}'{}", place.string(),
+    fail(ErrorCode::not_found, "kernel file: '{}' does not exist{}", place.string(),
          meant.empty() ? "" : fmt::format("; did you mean the built-in '{}'?", meant));
   }
   file.name = place.filename().string();

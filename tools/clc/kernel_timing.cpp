@@ -20,7 +20,7 @@ Grid flush_grid(const Device& device) {
 }  // namespace
 
 KernelTimer::KernelTimer(Context& context, CacheState caches) : context_(context), caches_(caches) {
-  require(context.profiling(), "kernel timer: needs a Context with ContextConfig::profile");
+  require(context.profiling(), "kernel timer: requires a Context with ContextConfig::profile");
   if (caches_ == CacheState::cold) prepare_flush();
 }
 
@@ -52,7 +52,7 @@ void KernelTimer::prepare_flush() {
 double KernelTimer::timed(Batch& batch) {
   const auto seconds = batch.submit().device_seconds();
   if (!seconds) {
-    fail(ErrorCode::unsupported, "kernel timer: '{}' tells no times of commands",
+    fail(ErrorCode::unsupported, "kernel timer: '{}' reports no command times",
          context_.device().name);
   }
   spent_ += *seconds;

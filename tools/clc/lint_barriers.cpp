@@ -14,7 +14,7 @@ void find_barriers_in_divergent_flow(const LintInput& input, Report& report) {
                   (joins_items(called) ? called + "()" : "'" + called + "', which has a barrier,") +
                       " is not reached by all items of a work-group: the condition at " +
                       cause.file + ":" + std::to_string(cause.line) +
-                      " differs between them; take it out of that condition");
+                      " differs between them; move it out of that condition");
   }
 }
 

@@ -14,14 +14,14 @@ namespace {
 
 constexpr const char* kFooter = R"(Examples:
   clc lint my_kernel.cl
-  clc lint -D TILE=64 my_kernel.cl      a file that wants definitions
-  clc lint --rules                      what is looked for, and why
-Files are read by clang-14 (Debian package clang-14): no device is needed. Each set of options in
-a file's head is read, for whatever device it is.
-A rule is silenced for one line, or for the file in its head, with the reason:
+  clc lint -D TILE=64 my_kernel.cl      a file that requires definitions
+  clc lint --rules                      list the rules and their reasons
+Files are read by clang-14 (Debian package clang-14): no device is needed. Each option set in a
+file's head is checked, whichever device it is for.
+To silence a rule, state it with the reason on the line or in the file's head:
   y[m * C] = 0;  // clc: allow index-overflow C is at most 64
   //! clc: allow non-restrict-pointer y may be x
-Exit code 1 where there is an error or a warning; notes are no failure.)";
+Exit code 1 if there is an error or a warning; notes do not count.)";
 
 struct LintCall {
   ClcOptions common;
@@ -83,7 +83,7 @@ void print(Output& output, const KernelFile& file, const Finding& finding) {
 int lint_files(const LintCall& call) {
   Output output(call.common.output);
   if (call.rules) return print_rules(output);
-  if (call.files.empty()) throw UsageError("clc lint: names a file, and none is given");
+  if (call.files.empty()) throw UsageError("clc lint: requires at least one file, got none");
   int failures = 0, notes = 0;
   for (const std::string& path : call.files) {
     const KernelFile file = open_kernel_file(path, call.common.include_folders);
@@ -100,12 +100,11 @@ int lint_files(const LintCall& call) {
 }  // namespace
 
 void add_lint_command(CLI::App& program, Action& action) {
-  CLI::App* command =
-      program.add_subcommand("lint", "Find what is not portable or slow in kernels");
+  CLI::App* command = program.add_subcommand("lint", "Find non-portable and slow code in kernels");
   const auto call = std::make_shared<LintCall>();
   command->add_option("FILE", call->files, "Kernel files, or names of built-in ones");
-  command->add_flag("--rules", call->rules, "List the rules with their reasons, and do no more");
-  command->add_flag("--house", call->lint.house, "Rules of clora's own style, too");
+  command->add_flag("--rules", call->rules, "List the rules with their reasons and exit");
+  command->add_flag("--house", call->lint.house, "Also check the rules of clora's own style");
   add_build_options(*command, call->common);
   add_output_options(*command, call->common);
   command->footer(kFooter);

@@ -37,7 +37,7 @@ void find_implicit_doubles(const LintInput& input, Report& report) {
   visit_promotions(input.tree(), [&](const SyntaxNode& parent, const SyntaxNode& promotion) {
     if (has_constant(parent)) return;  // unsuffixed-constant reports the cause
     report.at(promotion, "a '" + unqualified(promotion.children.front().type) +
-                             "' becomes a double, without cl_khr_fp64; keep to float, or cast");
+                             "' becomes a double without cl_khr_fp64; use only float, or cast");
   });
 }
 
@@ -45,7 +45,7 @@ void find_unsuffixed_constants(const LintInput& input, Report& report) {
   const auto tell = [&](const SyntaxNode& node) {
     visit(node, [&](const SyntaxNode& each) {
       if (is_double_constant(each)) {
-        report.at(each, "the constant " + each.detail + " is a double; write an f after it");
+        report.at(each, "the constant " + each.detail + " is a double; add the suffix f");
       }
       return true;
     });

@@ -40,10 +40,11 @@ void find_unchecked_extensions(const LintInput& input, Report& report) {
                 "a double without cl_khr_fp64; write #pragma OPENCL EXTENSION cl_khr_fp64 : "
                 "enable, or use float");
     } else if (!extension.empty() && !input.asks_for(extension)) {
-      report.at(node, std::string(node.callee()) +
-                          "() is of an extension that nothing asks for; "
-                          "write #pragma OPENCL EXTENSION " +
-                          std::string(extension) + " : enable");
+      report.at(
+          node,
+          std::string(node.callee()) +
+              "() belongs to an extension that is not enabled; write #pragma OPENCL EXTENSION " +
+              std::string(extension) + " : enable");
     }
     return true;
   });

@@ -187,8 +187,8 @@ void find_index_overflows(const LintInput& input, Report& report) {
     const SyntaxNode* product = values.product_in(*access.index);
     if (product != nullptr) {
       const bool is_signed = unqualified(product->type) == "int";
-      report.at(*product, fmt::format("an index into global memory has a product made in 32 bits, "
-                                      "which is wrong from 2^{} on; cast one factor to size_t",
+      report.at(*product, fmt::format("a 32-bit product in an index into global memory overflows "
+                                      "from 2^{} on; cast one factor to size_t",
                                       is_signed ? 31 : 32));
     }
     return true;

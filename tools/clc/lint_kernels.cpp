@@ -111,8 +111,8 @@ void find_local_memory_on_cpu(const LintInput& input, Report& report) {
                           "' in a file for CPUs, where it is ordinary memory; use a private array");
     } else if (is_barrier(node.callee())) {
       report.at(node,
-                "a barrier in a file for CPUs, where it cuts the kernel into loops over the items; "
-                "let a work-group of one item do the work");
+                "a barrier in a file for CPUs, where it splits the kernel into loops over the "
+                "items; use work-groups of one item");
     }
     return true;
   });
@@ -123,8 +123,9 @@ void find_missing_work_group_size(const LintInput& input, Report& report) {
     if (!is_kernel(*function) || has_attribute(*function, "ReqdWorkGroupSizeAttr")) continue;
     const std::string use = SizeUse(input.tree()).in(*function);
     if (use.empty()) continue;
-    report.at(*function, "kernel '" + function->name + "' has " + use +
-                             " and no reqd_work_group_size; say the size that it is launched with");
+    report.at(*function,
+              "kernel '" + function->name + "' uses " + use +
+                  " without reqd_work_group_size; declare the size that it is launched with");
   }
 }
 
@@ -140,9 +141,9 @@ void find_pointers_without_restrict(const LintInput& input, Report& report) {
     }
     if (pointers < 2 || written == 0 || plain == 0) continue;
     report.at(*function, "kernel '" + function->name + "' writes through one of " +
-                             std::to_string(pointers) + " global pointers, and " +
+                             std::to_string(pointers) + " global pointers, but " +
                              std::to_string(plain) +
-                             " are without restrict; write it where none may be another");
+                             " lack restrict; add it to pointers that do not alias another");
   }
 }
 
@@ -157,12 +158,12 @@ void find_host_arguments(const LintInput& input, Report& report) {
       const std::string name = "argument '" + each->name + "' ";
       if (is_of_three(*each)) {
         report.at(*each, name +
-                             "has vectors of 3, which take the space of 4 here and often of 3 on "
+                             "has vectors of 3, which take the space of 4 here but often of 3 on "
                              "the host; use vectors of 4, or vload3 from a pointer to scalars");
       } else if (is_one_of(*each, structs)) {
         report.at(*each, name +
                              "is a struct with pointers, which the host cannot fill; pass each "
-                             "buffer as an argument of its own");
+                             "buffer as a separate argument");
       }
     }
   }

@@ -81,8 +81,8 @@ void find_missing_definitions(const LintInput& input, Report& report) {
     const std::string said = error_line_of(input, message);
     if (said.empty()) continue;
     report.at(message.location,
-              "the file wants definitions, and none are given: " + said +
-                  "; give -D NAME=VALUE, or write '//! clc: build NAME=VALUE' into its head");
+              "the file requires definitions, but none are given: " + said +
+                  "; give -D NAME=VALUE, or add '//! clc: build NAME=VALUE' to its head");
   }
 }
 

@@ -7,60 +7,58 @@ namespace {
 
 constexpr std::array<LintRule, 14> kRules{{
     {"needs-definitions", Severity::error,
-     "The file stops with #error where a name that it wants is not defined: it was not looked at.",
-     "Give the names with -D, or write a line '//! clc: build NAME=VALUE...' into the file's head.",
+     "The file stops with #error because a required name is not defined, so it was not checked.",
+     "Define the names with -D, or add a line '//! clc: build NAME=VALUE...' to the file's head.",
      find_missing_definitions},
-    {"does-not-compile", Severity::error, "clang does not take the file: no driver will.",
-     "Mend what the message says.", find_errors},
-    {"clang-warning", Severity::warning, "clang warns of it: often it is a mistake.",
-     "Mend what the message says, or say by a cast or an attribute that it is meant.",
+    {"does-not-compile", Severity::error, "clang rejects the file, and so will every driver.",
+     "Fix what the message reports.", find_errors},
+    {"clang-warning", Severity::warning, "clang warns about it; it is often a mistake.",
+     "Fix what the message reports, or mark it as intended with a cast or an attribute.",
      find_warnings},
     {"barrier-in-divergent-flow", Severity::error,
-     "All items of a work-group must reach a barrier, or none: else the group hangs or, on a CPU, "
-     "computes nonsense.",
-     "Take the barrier out of the condition, and let only the work around it depend on the item.",
+     "Either all items of a work-group must reach a barrier or none; otherwise the group hangs or, "
+     "on a CPU, computes wrong results.",
+     "Move the barrier out of the condition, and make only the work around it depend on the item.",
      find_barriers_in_divergent_flow},
     {"local-memory-on-cpu", Severity::warning,
-     "On a CPU local memory is ordinary memory, and a barrier makes the compiler cut the kernel "
+     "On a CPU, local memory is ordinary memory, and a barrier makes the compiler split the kernel "
      "into loops over the items that keep their values in memory.",
-     "Let a work-group of one item do the work of all, with private arrays and vectors.",
-     find_local_memory_on_cpu},
+     "Use work-groups of one item, with private arrays and vectors.", find_local_memory_on_cpu},
     {"missing-reqd-work-group-size", Severity::warning,
-     "A kernel that counts on its work-group's size is wrong at any other, and the compiler cannot "
-     "use the size: NVIDIA's plans registers for 1024 items.",
-     "Write __attribute__((reqd_work_group_size(X, Y, Z))) before __kernel, from the -D that the "
-     "host launches by.",
+     "A kernel that depends on its work-group size is wrong at any other size, and the compiler "
+     "cannot use the size: NVIDIA's allocates registers for 1024 items.",
+     "Write __attribute__((reqd_work_group_size(X, Y, Z))) before __kernel, with the -D values "
+     "that set the launch size.",
      find_missing_work_group_size},
     {"index-overflow", Severity::warning,
-     "A product of 32-bit values is made in 32 bits: from 2^31 elements on, as uint 2^32, the "
-     "index is wrong.",
+     "A product of 32-bit values is computed in 32 bits: from 2^31 elements on (2^32 for uint), "
+     "the index is wrong.",
      "Cast one factor: y[(size_t)m * C + c].", find_index_overflows},
     {"implicit-double", Severity::warning,
-     "Doubles are an extension of OpenCL 1.2, and many times slower than floats on most GPUs.",
-     "Keep to float, or ask for cl_khr_fp64 and cast.", find_implicit_doubles},
+     "Doubles are optional in OpenCL 1.2, and many times slower than floats on most GPUs.",
+     "Use only float, or enable cl_khr_fp64 and cast.", find_implicit_doubles},
     {"unsuffixed-constant", Severity::warning,
-     "A constant such as 1.0 is a double, and makes doubles of what it is combined with.",
-     "Write 1.0f.", find_unsuffixed_constants},
+     "A constant such as 1.0 is a double, and converts its operands to double.", "Write 1.0f.",
+     find_unsuffixed_constants},
     {"non-restrict-pointer", Severity::note,
-     "Where a written pointer may be any of the others, what was read must be read again after "
-     "each store.",
+     "If a written pointer may alias another, loaded values must be loaded again after each store.",
      "Write restrict after the * of pointers that never share elements.",
      find_pointers_without_restrict},
     {"extension-unchecked", Severity::error,
      "Half and double arithmetic, 64-bit atomics and sub-groups are extensions: a device without "
-     "them does not build the file.",
-     "Write #pragma OPENCL EXTENSION NAME : enable, within #ifdef NAME where there is another way.",
+     "them cannot build the file.",
+     "Write #pragma OPENCL EXTENSION NAME : enable, inside #ifdef NAME if there is an alternative.",
      find_unchecked_extensions},
     {"host-argument", Severity::error,
-     "The host cannot set such an argument right: its size differs from device to device, or from "
-     "the host's own type.",
+     "The host cannot set such an argument correctly: its size differs between devices, or from "
+     "the host's type.",
      "Pass int, uint, long, float or vectors of 2, 4, 8 and 16, and buffers as pointers.",
      find_host_arguments},
     {"missing-header", Severity::warning, "A kernel's opening comment is its specification.",
      "Open the file with a formula or sentence, then Shapes, Types, Work, Cost and Numerics.",
      find_missing_header, true},
     {"allow-without-reason", Severity::warning,
-     "An exception without its rule or its reason cannot be judged by the next reader.",
+     "An exception without a rule or a reason cannot be reviewed.",
      "Write '// clc: allow RULE REASON' with a rule of 'clc lint --rules'.", nullptr},
 }};
 

@@ -69,9 +69,9 @@ bool Silence::check(const std::string& rule, const std::string& reason,
   std::string wrong;
   if (std::ranges::find(names, rule) == names.end()) {
     const std::string meant = suggestion_for(rule, names);
-    wrong = "'" + rule + "' is no rule" + (meant.empty() ? "" : "; did you mean " + meant + "?");
+    wrong = "'" + rule + "' is not a rule" + (meant.empty() ? "" : "; did you mean " + meant + "?");
   } else if (reason.empty()) {
-    wrong = "allow " + rule + " must be followed by its reason, and is not; write why";
+    wrong = "allow " + rule + " must be followed by its reason; add one";
   }
   if (wrong.empty()) return true;
   Finding mistake;

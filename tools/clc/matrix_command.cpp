@@ -14,8 +14,8 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clc matrix                            every built-in kernel file on every device here
   clc matrix my/*.cl --device gpu
-A row is a file on a device: how many of its sets of options built, the slowest in seconds, and why
-others did not. A file whose sets are meant for other devices is listed as such.)";
+Each row is a file on a device: how many of its option sets built, the slowest in seconds, and why
+others failed. A file whose option sets are meant for other devices is listed as such.)";
 
 constexpr std::array kEnds{DeviceBuild::End::built, DeviceBuild::End::refused,
                            DeviceBuild::End::crashed, DeviceBuild::End::out_of_time};
@@ -67,7 +67,7 @@ void list_left_out(Output& output, const BuildOptions& options, const Rows& rows
   for (const std::string& path : options.files) {
     const bool built =
         std::ranges::any_of(rows, [&](const auto& row) { return row.first.first == path; });
-    if (!built) output.result("{:36} for none of the devices here", path);
+    if (!built) output.result("{:36} not meant for any device here", path);
   }
 }
 
@@ -93,8 +93,8 @@ int matrix(BuildOptions options) {
 }  // namespace
 
 void add_matrix_command(CLI::App& program, Action& action) {
-  CLI::App* command =
-      program.add_subcommand("matrix", "Which kernel files build on which devices, and how long");
+  CLI::App* command = program.add_subcommand(
+      "matrix", "Show which kernel files build on which devices, and how long it takes");
   const auto options = std::make_shared<BuildOptions>();
   command->add_option("file", options->files, "OpenCL C files (default: every built-in one)")
       ->type_name("FILE...");

@@ -12,11 +12,11 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clc new scaled_shift                in the folder of clora's sources
   clc new scaled_shift --kernel-only  a kernel file alone, anywhere
-It writes cl/NAME.cl, ops/NAME.hpp and .cpp, tests/reference/NAME_reference.hpp,
+Writes cl/NAME.cl, ops/NAME.hpp and .cpp, tests/reference/NAME_reference.hpp,
 tests/NAME_test.cpp and bench/NAME_bench.cpp: the small op y = alpha x + beta, which builds and
-passes its test as it is. Make it into yours; docs/kernel_authoring.md walks through it.
+passes its test as it is. Adapt it; docs/kernel_authoring.md walks through it.
 No file is ever overwritten.
-Exit codes: 0 good, 1 the files could not be written, 2 a mistake in the call.)";
+Exit codes: 0 success, 1 the files could not be written, 2 usage error.)";
 
 struct NewOptions {
   ClcOptions common;
@@ -58,14 +58,14 @@ int make(const NewOptions& options) {
 void add_new_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("new", "Write the files of a new op family");
   const auto options = std::make_shared<NewOptions>();
-  command->add_option("name", options->name, "Its name, as in rms_norm")
+  command->add_option("name", options->name, "Name of the family, such as rms_norm")
       ->type_name("FAMILY")
       ->required();
-  command->add_option("--folder", options->folder, "Where clora's sources lie")
+  command->add_option("--folder", options->folder, "Folder of clora's sources")
       ->type_name("FOLDER")
       ->capture_default_str();
   command->add_flag("--kernel-only", options->kernel_only,
-                    "Only FOLDER/FAMILY.cl, which needs no sources around it");
+                    "Write only FOLDER/FAMILY.cl, which does not need clora's sources");
   add_output_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, &action] { action = [options] { return make(*options); }; });

@@ -43,10 +43,10 @@ constexpr std::string_view kKeywords =
 void require_name(const std::string& name) {
   static const std::regex snake_case("[a-z][a-z0-9]*(_[a-z0-9]+)*");
   if (!std::regex_match(name, snake_case)) {
-    throw UsageError(fmt::format(
-        "'{}' cannot name a family: small letters, digits and single underscores are wanted, a "
-        "letter first, as in rms_norm",
-        name));
+    throw UsageError(
+        fmt::format("'{}' cannot name a family: a name must consist of lowercase letters, digits "
+                    "and single underscores, and begin with a letter, as in rms_norm",
+                    name));
   }
   if (kKeywords.find(" " + name + " ") != std::string_view::npos) {
     throw UsageError(fmt::format("'{}' cannot name a family: it is a keyword of C++", name));
@@ -106,9 +106,8 @@ void require_checkout(const fs::path& folder) {
   }
   if (missing.empty()) return;
   throw UsageError(
-      fmt::format("'{}' does not hold clora's sources: it lacks {}; call it where they lie, name "
-                  "their folder by "
-                  "--folder, or take --kernel-only for a kernel file alone",
+      fmt::format("'{}' does not contain clora's sources: it lacks {}; run clc in their folder, "
+                  "name it with --folder, or use --kernel-only for a kernel file alone",
                   folder.string(), fmt::join(missing, ", ")));
 }
 
@@ -125,8 +124,9 @@ void require_free_name(const fs::path& folder, const std::string& name,
     if (files.size() > 1 && !counted && fs::exists(header)) taken.push_back(header);
   }
   if (taken.empty()) return;
-  throw UsageError(fmt::format("the name '{}' is taken by {}; nothing was written, take another",
-                               name, fmt::join(taken, ", ")));
+  throw UsageError(
+      fmt::format("the name '{}' is taken by {}; nothing was written, choose another name", name,
+                  fmt::join(taken, ", ")));
 }
 
 void write_new_files(const fs::path& folder, const std::vector<NewFile>& files) {

@@ -56,7 +56,7 @@ struct NpyText {
 NpyText split(std::string_view file, std::string_view name) {
   constexpr std::size_t kVersionEnd = 8;
   if (!file.starts_with(kMagic) || file.size() < kVersionEnd) {
-    fail(ErrorCode::invalid_file, "npy: {} is no .npy file: it does not begin with \\x93NUMPY",
+    fail(ErrorCode::invalid_file, "npy: {} is not a .npy file: it does not begin with \\x93NUMPY",
          name);
   }
   const int version = file[kMagic.size()];
@@ -100,7 +100,7 @@ ElementType type_in(std::string_view header, std::string_view name) {
   }
   if (descr.starts_with('>')) {
     fail(ErrorCode::unsupported,
-         "npy: {} is big endian ('{}'); save it by numpy.save(file, x.astype('<{}'))", name,
+         "npy: {} is big endian ('{}'); save it with numpy.save(file, x.astype('<{}'))", name,
          excerpt(descr), excerpt(descr.substr(1)));
   }
   fail(ErrorCode::unsupported,
@@ -148,7 +148,7 @@ HostArray parse_npy(std::span<const std::byte> bytes, std::string_view name) {
   const bool fortran = value_after(header, "fortran_order", name).starts_with("True");
   if (fortran && array.shape.size() > 1) {
     fail(ErrorCode::unsupported,
-         "npy: {} is in Fortran order and clc reads C order; save it by numpy.save(file, "
+         "npy: {} is in Fortran order, but clc reads C order; save it with numpy.save(file, "
          "numpy.ascontiguousarray(x))",
          name);
   }

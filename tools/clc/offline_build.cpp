@@ -146,8 +146,8 @@ PtxasReport run_ptxas_in(const WorkFolder& folder, const std::string& program,
 OfflineCompiler::OfflineCompiler() {
   if (!has_program(kCompiler)) {
     fail(ErrorCode::not_found,
-         "clc: compiling for a GPU that is not here needs the program {}, which is not in PATH; "
-         "install the package clang-14, or take --target device",
+         "clc: compiling for a GPU that is not present requires {}, which is not in PATH; install "
+         "the package clang-14, or use --target device",
          kCompiler);
   }
   for (const KernelSource& source : embedded_shim_sources()) {
@@ -230,7 +230,7 @@ std::string ptxas_program() {
   const char* named = std::getenv("CLORA_PTXAS");
   if (named != nullptr && *named != '\0') {
     if (!has_program(named)) {
-      fail(ErrorCode::not_found, "clc: CLORA_PTXAS names '{}', which is no program", named);
+      fail(ErrorCode::not_found, "clc: CLORA_PTXAS names '{}', which is not a program", named);
     }
     return named;
   }

@@ -29,7 +29,7 @@ constexpr int kExecFailed = 127;
 class Pipe {
  public:
   Pipe() {
-    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) fail(ErrorCode::io, "process: no pipe is to be had");
+    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) fail(ErrorCode::io, "process: cannot create a pipe");
   }
   ~Pipe() {
     close_end(0);
@@ -83,10 +83,11 @@ pid_t spawn(std::vector<std::string> command, std::vector<std::string> environme
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   if (status == ENOENT) {
-    fail(ErrorCode::not_found, "process: there is no program '{}'", command.front());
+    fail(ErrorCode::not_found, "process: program '{}' not found", command.front());
   }
   if (status != 0) {
-    fail(ErrorCode::io, "process: '{}' does not start: {}", command.front(), std::strerror(status));
+    fail(ErrorCode::io, "process: '{}' cannot be started: {}", command.front(),
+         std::strerror(status));
   }
   return child;
 }
@@ -141,7 +142,7 @@ ProcessResult run_process(const std::vector<std::string>& command, double second
   } else {
     result.code = WEXITSTATUS(status);
     if (result.code == kExecFailed && !has_program(command.front())) {
-      fail(ErrorCode::not_found, "process: there is no program '{}'", command.front());
+      fail(ErrorCode::not_found, "process: program '{}' not found", command.front());
     }
   }
   return result;
@@ -152,7 +153,7 @@ std::string end_text(const ProcessResult& result) {
     case ProcessResult::End::killed:
       return fmt::format("was killed by signal {} ({})", result.code, ::strsignal(result.code));
     case ProcessResult::End::out_of_time:
-      return fmt::format("was not done in {:.0f} s", result.seconds);
+      return fmt::format("did not finish in {:.0f} s", result.seconds);
     default:
       return fmt::format("ended with exit code {}", result.code);
   }

@@ -14,7 +14,7 @@ namespace clora {
 NamedFile named_file(const std::string& text, std::string_view option) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-    throw UsageError(fmt::format("{} '{}': NAME=FILE is wanted, as in y=out.npy", option, text));
+    throw UsageError(fmt::format("{} '{}': must be NAME=FILE, as in y=out.npy", option, text));
   }
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
@@ -26,9 +26,9 @@ void add_tolerance_options(CLI::App& command, Tolerance& tolerance) {
         ->transform(Number(0, 1e30))
         ->group("Results");
   };
-  add("--atol", tolerance.atol, "Good is |got - wanted| <= atol + rtol * |wanted|");
-  add("--rtol", tolerance.rtol, "See --atol");
-  add("--ulp", tolerance.ulp, "Good, too, is so many units in the last place apart");
+  add("--atol", tolerance.atol, "Absolute tolerance: |got - expected| <= atol + rtol * |expected|");
+  add("--rtol", tolerance.rtol, "Relative tolerance, see --atol");
+  add("--ulp", tolerance.ulp, "Also accept differences up to X units in the last place");
 }
 
 void add_list_option(CLI::App& command, const char* name, std::vector<std::string>& values,

@@ -17,16 +17,16 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kFooter =
-    R"(A launch of a real run becomes a folder by two variables of its environment:
+    R"(Two environment variables write a launch of a real run to a folder:
   CLORA_CAPTURE=rms_norm/forward:3 CLORA_CAPTURE_DIR=launches clora train ...
-The op is a label of 'clora ... --profile', or a kernel's name; N counts its launches from 1.
+The op is a label of 'clora ... --profile' or a kernel name; its launches are counted from 1.
   clc replay launches/rms_norm-forward-3               the kernel of the folder, compared
-  clc replay launches/rms_norm-forward-3 --rtol 1e-5   on another device than the run's
-kernel.cl in the folder may be changed. What the command line says of options, grid and arguments
-wins over the folder; -D NAME=VALUE changes one name.
-The folder is a call for others, too:
+  clc replay launches/rms_norm-forward-3 --rtol 1e-5   on a device other than the run's
+kernel.cl in the folder may be edited. Options, grid and arguments on the command line take
+precedence over those of the folder; -D NAME=VALUE changes one name.
+Other commands accept the folder, too:
   clc check FOLDER    clc bench FOLDER    clc tune FOLDER    clc run FOLDER --print y
-Exit codes: 0 all arrays agree, 1 one does not or the run failed, 2 a mistake in the call.)";
+Exit codes: 0 all arrays agree, 1 an array differs or the run failed, 2 usage error.)";
 
 struct ReplayOptions {
   CallOptions call;
@@ -62,7 +62,7 @@ class Replay {
   static CapturedCall captured(const std::string& folder) {
     if (is_captured_call(folder)) return read_captured_call(folder);
     throw UsageError(fmt::format(
-        "'{}' is no folder of a captured launch; for a kernel file there is 'clc run'", folder));
+        "'{}' is not the folder of a captured launch; for a kernel file, use 'clc run'", folder));
   }
 
   void announce() {
@@ -113,7 +113,7 @@ class Replay {
     const bool exact = !tolerance.atol && !tolerance.rtol && !tolerance.ulp;
     if (!exact || context_.device().name == captured_.device) return;
     output_.warning(
-        "the run was on {}; other devices round otherwise, see --rtol, --atol and --ulp",
+        "the run was on {}; other devices round differently, see --rtol, --atol and --ulp",
         captured_.device);
   }
 
@@ -130,7 +130,7 @@ class Replay {
 
 void add_replay_command(CLI::App& program, Action& action) {
   CLI::App* command =
-      program.add_subcommand("replay", "Run a captured launch alone and compare what it leaves");
+      program.add_subcommand("replay", "Run a captured launch alone and compare its results");
   const auto options = std::make_shared<ReplayOptions>();
   add_call_options(*command, options->call);
   add_tolerance_options(*command, options->tolerance);

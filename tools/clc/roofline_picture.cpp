@@ -104,8 +104,8 @@ std::string vertical_axis(const Frame& frame) {
         kLeft, kWidth - kRight, y, kLeft - 8, y + 4, scaled(value, ""));
   }
   return text + fmt::format(
-                    "<text transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">"
-                    "flops a second</text>\n",
+                    "<text transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">flops "
+                    "per second</text>\n",
                     (frame.top + frame.floor) / 2);
 }
 
@@ -119,9 +119,8 @@ std::string horizontal_axis(const Frame& frame) {
         frame.x(value), frame.top, frame.floor, frame.floor + 20, value);
   }
   return text + fmt::format(
-                    "<path class=\"axis\" d=\"M{0} {1}V{2}H{3}\"/>\n"
-                    "<text x=\"{4}\" y=\"{5}\" text-anchor=\"middle\">flops a byte of memory"
-                    "</text>\n",
+                    "<path class=\"axis\" d=\"M{0} {1}V{2}H{3}\"/>\n<text x=\"{4}\" y=\"{5}\" "
+                    "text-anchor=\"middle\">flops per byte of memory</text>\n",
                     kLeft, frame.top, frame.floor, kWidth - kRight, (kLeft + kWidth - kRight) / 2,
                     frame.floor + 42);
 }

@@ -18,20 +18,20 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kFooter = R"(Specs of --arg:
+constexpr const char* kFooter = R"(Values of --arg:
   rand(f32,1024x768,seed=1,min=0,max=1)   uniform; by default floats in [-1,1), integers in 0..100
   zeros(f32,1024)  const(i32,1024,7)  range(u32,1024,0,1)
-  out(f32,1024x768)                       what the kernel writes; NaN before
+  out(f32,1024x768)                       what the kernel writes; initially NaN
   x.npy  npy(FILE)  npy(FILE,bf16)        NumPy's file; its <u2 as bf16
   local(4096)                             bytes of local memory
-  768  0.5  (1,2,3,4)  int(3)             a value of the kernel's type, or of one that is named
+  768  0.5  (1,2,3,4)  int(3)             a value of the kernel's type, or of the named type
 Types: f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64.
 Examples:
   clc run saxpy.cl --global 1024 --arg n=1000 --arg a=2 --arg 'x=rand(f32,1000,seed=1)'
       --arg 'y=out(f32,1000)' --print y
   clc run saxpy.cl --global 1024 --arg n=1000 --arg a=2 --arg x=x.npy --arg 'y=out(f32,1000)'
       --save y=y.npy --compare y=expected.npy --ulp 4
-Exit codes: 0 good, 1 a comparison or the run failed, 2 a mistake in the call.)";
+Exit codes: 0 success, 1 a comparison or the run failed, 2 usage error.)";
 
 struct RunOptions {
   CallOptions call;
@@ -144,16 +144,16 @@ class Run {
 
 void add_result_options(CLI::App& command, RunOptions& options) {
   add_list_option(command, "--print", options.printed,
-                  "Show an array, or a part of it: y, y[0:8], y[2,0:8]", "NAME");
-  add_list_option(command, "--save", options.saved, "Write an array, an input too, to a .npy file",
-                  "NAME=FILE");
+                  "Print an array, or a part of it: y, y[0:8], y[2,0:8]", "NAME");
+  add_list_option(command, "--save", options.saved,
+                  "Save an array, input or output, to a .npy file", "NAME=FILE");
   add_list_option(command, "--compare", options.compared,
-                  "Compare an array with a .npy file; without a tolerance they must be equal",
+                  "Compare an array with a .npy file; it must be equal unless a tolerance is given",
                   "NAME=FILE");
   add_tolerance_options(command, options.tolerance);
   command
       .add_option("--times", options.times,
-                  "Run it so often; each run finds what the one before it left")
+                  "Number of runs; each run starts from what the previous one left")
       ->type_name("N")
       ->transform(WholeNumber(1, kMaxCount))
       ->capture_default_str()

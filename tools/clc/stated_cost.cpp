@@ -23,8 +23,7 @@ Variables amounts_of(const KernelCall& call) {
 double amount_of(const std::string& expression, const KernelCall& call, std::string_view option) {
   const double amount = value_of(expression, amounts_of(call), option);
   if (amount >= 0 && std::isfinite(amount)) return amount;
-  throw UsageError(
-      fmt::format("{} '{}': 0 or more is wanted, this is {}", option, expression, amount));
+  throw UsageError(fmt::format("{} '{}': must be 0 or more, got {}", option, expression, amount));
 }
 
 std::string amount_text(double amount) { return grouped(std::llround(amount)); }
@@ -32,7 +31,7 @@ std::string amount_text(double amount) { return grouped(std::llround(amount)); }
 }  // namespace
 
 std::string StatedCost::text() const {
-  return fmt::format("{} bytes a launch{}, {}", amount_text(cost.bytes),
+  return fmt::format("{} bytes per launch{}, {}", amount_text(cost.bytes),
                      bytes_assumed ? " (assumed: every array once)" : "",
                      cost.flops > 0 ? amount_text(cost.flops) + " flops" : "flops not stated");
 }

@@ -18,12 +18,11 @@ constexpr const char* kFooter = R"(Examples:
   clc stats my_kernel.cl                      sm_80, gfx906, gfx90a, gfx1030 and the device here
   clc stats my_kernel.cl --target gfx90a -D TILE=64
   clc stats softmax.cl --target device --json
-With no GPU: clang-14 compiles, with built-in functions of clc's own; exp, sin and their like are
-longer in a driver's. NVIDIA's registers are counted by ptxas, where PATH or CLORA_PTXAS has it.
-Occupancy is of warps or waves on a multiprocessor or SIMD; AMD's registers are VGPRs, an 's' stands
-by SGPRs. In a file's head, '//! clc: budget of gemm on gfx90a spills=0 registers<=128' is held
-against what is found: a miss is exit code 1, and so is a driver that crashes or takes longer than
-two minutes.)";
+Without a GPU, clang-14 compiles with clc's own built-in functions; a driver's exp, sin and the like
+are longer. ptxas counts NVIDIA registers, if PATH or CLORA_PTXAS has it. Occupancy is in warps
+per multiprocessor or waves per SIMD; AMD registers are VGPRs, 's' marks SGPRs. A budget in a file's
+head, such as '//! clc: budget of gemm on gfx90a spills=0 registers<=128', is checked: exceeding it
+is exit code 1, as is a driver that crashes or takes longer than two minutes.)";
 
 struct StatsOptions : ClcOptions {
   std::vector<std::string> files;
@@ -180,7 +179,7 @@ void warn_of_lost_kernels(Output& output, const std::string& path, const KernelF
              });
     };
     if (budget.kernel.empty() || builds.empty() || std::ranges::any_of(builds, has)) continue;
-    output.warning("{}: a budget is of '{}', and there is no such kernel", path, budget.kernel);
+    output.warning("{}: a budget names '{}', but there is no such kernel", path, budget.kernel);
   }
 }
 
@@ -225,8 +224,8 @@ int stats(const StatsOptions& options) {
   });
   if (nvidia && !surveyor.has_ptxas()) {
     output.info(
-        "NVIDIA's registers and spills are not known: there is no ptxas in PATH or "
-        "CLORA_PTXAS (it comes with the CUDA toolkit, package nvidia-cuda-toolkit)");
+        "NVIDIA registers and spills are unknown: ptxas is not in PATH or CLORA_PTXAS (it comes "
+        "with the CUDA toolkit, package nvidia-cuda-toolkit)");
   }
   output.object({{"files", files}, {"missed_budgets", misses}});
   return good ? 0 : 1;
@@ -235,8 +234,8 @@ int stats(const StatsOptions& options) {
 }  // namespace
 
 void add_stats_command(CLI::App& program, Action& action) {
-  CLI::App* command =
-      program.add_subcommand("stats", "Registers, spills, memory and occupancy of each kernel");
+  CLI::App* command = program.add_subcommand(
+      "stats", "Show the registers, spills, memory and occupancy of each kernel");
   const auto options = std::make_shared<StatsOptions>();
   command->add_option("files", options->files, "Kernel files, or names of built-in ones")
       ->type_name("FILE")

@@ -105,8 +105,8 @@ class TreeReader : public nlohmann::json_sax<Json> {
   bool parse_error(std::size_t at, const std::string&,
                    const nlohmann::detail::exception&) override {
     fail(ErrorCode::invalid_file,
-         "syntax tree: clang's dump must be JSON, and is not at byte {}; look at 'clang-14 "
-         "-Xclang -ast-dump=json'",
+         "syntax tree: clang's dump must be JSON, but is not at byte {}; see 'clang-14 -Xclang "
+         "-ast-dump=json'",
          at);
   }
 

@@ -20,7 +20,7 @@ void require_target(const std::string& word) {
   const std::vector<std::string> names = target_names();
   if (word == "all" || std::ranges::find(names, word) != names.end()) return;
   const std::string meant = suggestion_for(word, names);
-  throw UsageError(fmt::format("--target: '{}' is no target; there are {} and all{}", word,
+  throw UsageError(fmt::format("--target: '{}' is not a target; the targets are {} and all{}", word,
                                fmt::join(names, ", "),
                                meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
 }
@@ -52,7 +52,7 @@ std::vector<Target> targets_named(const std::vector<std::string>& words) {
 void add_target_option(CLI::App& command, std::vector<std::string>& words) {
   command
       .add_option("--target", words,
-                  fmt::format("What to compile for, several by commas: {}, all",
+                  fmt::format("Targets to compile for, separated by commas: {}, all",
                               fmt::join(target_names(), ", ")))
       ->type_name("TARGET")
       ->delimiter(',')

@@ -13,11 +13,11 @@ namespace clora {
 namespace {
 
 constexpr const char* kFooter = R"(Examples:
-  clora train ... --trace run.json      leaves one
+  clora train ... --trace run.json      writes a trace
   clc trace run.json
   clc trace after.json --against before.json
-Of each device: the kernels by the time they took, and between which of them it waited for the host.
-Compared with another trace, each kernel's time by launch, before and after.)";
+For each device: the kernels by total time, and the kernels between which it waited for the host.
+With --against: each kernel's time per launch, before and after.)";
 
 struct TraceOptions {
   ClcOptions common;
@@ -147,14 +147,14 @@ int summarise(const TraceOptions& options) {
 }  // namespace
 
 void add_trace_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("trace", "A Chrome trace in numbers");
+  CLI::App* command = program.add_subcommand("trace", "Summarise a Chrome trace");
   const auto options = std::make_shared<TraceOptions>();
-  command->add_option("file", options->file, "A trace, as --trace writes it")
+  command->add_option("file", options->file, "Trace file, as written by --trace")
       ->required()
       ->type_name("FILE");
-  command->add_option("--against", options->against, "An earlier trace to compare with")
+  command->add_option("--against", options->against, "Earlier trace to compare with")
       ->type_name("FILE");
-  command->add_option("--top", options->top, "So many lines of each table")
+  command->add_option("--top", options->top, "Number of lines per table")
       ->transform(WholeNumber(1, kMaxCount))
       ->capture_default_str()
       ->type_name("COUNT");

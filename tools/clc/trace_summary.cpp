@@ -26,7 +26,7 @@ std::string id_of(const JsonKeys& event, std::string_view key) {
 
 Json events_in(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path)) {
-    fail(ErrorCode::not_found, "trace: there is no file '{}'", path.string());
+    fail(ErrorCode::not_found, "trace: file '{}' does not exist", path.string());
   }
   const MappedFile file = MappedFile::open(path);
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
@@ -35,7 +35,7 @@ Json events_in(const std::filesystem::path& path) {
   if (document.is_array()) return document;
   const auto events = document.is_object() ? document.find("traceEvents") : document.end();
   if (events == document.end() || !events->is_array()) {
-    fail(ErrorCode::invalid_file, "trace: '{}' is no Chrome trace: it has no list of events",
+    fail(ErrorCode::invalid_file, "trace: '{}' is not a Chrome trace: it has no list of events",
          path.string());
   }
   return std::move(*events);

@@ -64,7 +64,7 @@ class Tune {
     try_all();
     const std::vector<Finalist> finalists = final_of_the_best();
     if (finalists.empty()) {
-      output_.warning("no candidate works; 'clc build' and 'clc check' tell more");
+      output_.warning("no candidate works; run 'clc build' and 'clc check' for details");
       tell_json(nullptr);
       return 1;
     }
@@ -140,7 +140,7 @@ class Tune {
                  file_.name, context_.device().name, candidates_.all.size(),
                  fmt::join(candidates_.parameters, ", "), values_text(default_values_));
     if (record_.resumed() > 0) {
-      output_.info("{} are known from an earlier run ({})", record_.resumed(),
+      output_.info("{} results are reused from an earlier run ({})", record_.resumed(),
                    record_.path().string());
     }
   }
@@ -241,7 +241,7 @@ class Tune {
     if (gains_) {
       output_.result("written to {}", table_path_.string());
     } else {
-      output_.result("that is no gain: {} has no entry for it", table_path_.string());
+      output_.result("no gain: {} has no entry for this kernel", table_path_.string());
     }
   }
 

@@ -57,7 +57,7 @@ void TuneRecord::load() {
                        .why = candidate.text("why"),
                        .seconds = candidate.number("seconds")};
     if (result.end == TrialEnd::trying) {
-      result = {.end = TrialEnd::refused, .why = "an earlier run did not survive it"};
+      result = {.end = TrialEnd::refused, .why = "it crashed an earlier run"};
     }
     results_[numbers_in(candidate.object("values"))] = std::move(result);
   }

@@ -16,8 +16,8 @@ const TuneSpace& space_of(const FileHead& head, const std::string& kernel, std::
     if (space.kernel.empty() || kernel.empty() || space.kernel == kernel) return space;
   }
   throw UsageError(
-      fmt::format("{}: its head declares nothing to tune{}; it takes a line such as "
-                  "'//! clc: tune TILE={{32,64}} WG={{64,128}} where TILE % WG == 0' (docs/clc.md)",
+      fmt::format("{}: its head declares nothing to tune{}; add a line such as '//! clc: tune "
+                  "TILE={{32,64}} WG={{64,128}} where TILE % WG == 0' (docs/clc.md)",
                   file, head.tunes.empty() ? "" : " for " + kernel));
 }
 
@@ -26,7 +26,7 @@ std::vector<std::int64_t> steps_of(const TuneParameter& parameter, std::string_v
   for (const std::string& value : parameter.values) {
     const auto number = whole_number(value);
     if (!number) {
-      throw UsageError(fmt::format("{}: tune {}: values are whole numbers, got '{}'", file,
+      throw UsageError(fmt::format("{}: tune {}: values must be whole numbers, got '{}'", file,
                                    parameter.name, value));
     }
     steps.push_back(*number);
@@ -103,7 +103,7 @@ TuneCandidates tune_candidates(const FileHead& head, const std::string& kernel,
     if (space.where.empty() || value_of(space.where, all, what) != 0) found.all.push_back(choice);
   }
   if (found.all.empty()) {
-    throw UsageError(fmt::format("{}: tune: no choice fulfils '{}'", file, space.where));
+    throw UsageError(fmt::format("{}: tune: no choice satisfies '{}'", file, space.where));
   }
   return found;
 }

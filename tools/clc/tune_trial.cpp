@@ -57,7 +57,7 @@ std::string difference_in(KernelCall& call, const std::vector<ReferenceArray>& r
     const HostArray got = call.read(reference.name);
     const Comparison found = compare(got, reference.wanted, reference.tolerance, reference.name);
     if (found.bad == 0) continue;
-    return fmt::format("{} of {} elements of '{}' differ, the worst {} is {} in place of {}",
+    return fmt::format("{} of {} elements of '{}' differ, the worst {} is {} instead of {}",
                        found.bad, got.elements(), reference.name,
                        place_text(got.shape, found.worst), got.value_text(found.worst),
                        reference.wanted.value_text(found.worst));

@@ -11,7 +11,7 @@ namespace clora {
 WorkFolder::WorkFolder() {
   std::string name = (std::filesystem::temp_directory_path() / "clc-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) {
-    fail(ErrorCode::io, "clc: no folder for temporary files like '{}' is to be had", name);
+    fail(ErrorCode::io, "clc: cannot create a temporary folder like '{}'", name);
   }
   path_ = name;
 }

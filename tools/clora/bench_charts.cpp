@@ -141,7 +141,7 @@ std::string gains_chart(const std::vector<FusedGain>& gains) {
   double high = 1.5;
   for (const FusedGain& gain : gains) high = std::max(high, gain.factor);
   const Axis axis{0, std::ceil(high * 2) / 2};
-  std::string text = opened(gains.size(), "Time of unfused ops and of fused ones");
+  std::string text = opened(gains.size(), "Time of unfused and fused ops");
   for (double factor = 0; factor <= axis.high; factor += axis.high > 4 ? 1 : 0.5) {
     text += mark(axis.x(factor), gains.size(), fmt::format("{:g}", factor));
   }
@@ -165,7 +165,7 @@ std::string comparison_chart(const std::vector<Comparison>& comparisons) {
   for (const Comparison& one : told) reach = std::max(reach, std::abs(one.interval.ratio - 1));
   reach = std::min(std::ceil(reach * 10) / 10, 1.0);
   const Axis axis{1 - reach, 1 + reach};
-  std::string text = opened(told.size(), "Time of the new run beside the old one's");
+  std::string text = opened(told.size(), "Time of the new run next to the old run");
   for (const double share : {-1.0, -0.5, 0.0, 0.5, 1.0}) {
     text +=
         mark(axis.x(1 + share * reach), told.size(), fmt::format("{:+.0f} %", 100 * share * reach));

@@ -29,10 +29,10 @@ constexpr const char* kFooter = R"(Examples:
   clora bench --quick --filter 'softmax|norm'
   clora bench --filter 'lora_linear/' --out before.json
   clora bench --filter 'lora_linear/' --compare before.json --html report.html
-  clora bench --results before.json --html report.html    shows what was measured before
-Names are op/form/type/shape; docs/benchmarks.md tells them all, and how to read the figures.
-Times are of one op, the median of the repetitions; ± half of the way from the least to the largest.
-All benches take about half an hour on two cores, those of one op seconds.)";
+  clora bench --results before.json --html report.html    render earlier results
+Names are op/form/type/shape; docs/benchmarks.md lists them and explains the figures.
+Times are per op, the median of the repetitions; ± is half the range from fastest to slowest.
+All benches take about half an hour on two cores; the benches of one op take seconds.)";
 
 using Json = nlohmann::ordered_json;
 
@@ -53,7 +53,7 @@ class WorkFolder {
   WorkFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "clora-bench-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) {
-      fail(ErrorCode::io, "clora bench: no folder for temporary files like '{}' to be had", name);
+      fail(ErrorCode::io, "clora bench: cannot create a temporary folder like '{}'", name);
     }
     path_ = name;
   }
@@ -94,8 +94,8 @@ class BenchRun {
   std::string run() {
     const std::size_t benches = count();
     if (benches == 0) {
-      throw UsageError("--filter: no bench's name matches '" + options_.filter +
-                       "'; 'clora_bench --benchmark_list_tests' lists them");
+      throw UsageError("--filter: no bench matches '" + options_.filter +
+                       "'; 'clora_bench --benchmark_list_tests' lists the names");
     }
     ProgressBar progress(output_, "bench", static_cast<std::int64_t>(benches));
     std::set<std::string> begun;
@@ -130,7 +130,8 @@ class BenchRun {
     output_.detail("{} {}", program_.string(), fmt::join(arguments, " "));
     const int code = run_bench_program(
         {program_, std::move(arguments), errors, on_line, [this] { return interrupt_.asked(); }});
-    if (interrupt_.asked()) fail(ErrorCode::cancelled, "clora bench: stopped; nothing is written");
+    if (interrupt_.asked())
+      fail(ErrorCode::cancelled, "clora bench: stopped; no results were written");
     if (code != 0) {
       fail(ErrorCode::io, "clora bench: '{}' ended with exit code {}: {}", program_.string(), code,
            last_line_of(errors));
@@ -142,7 +143,7 @@ class BenchRun {
   std::string path_;
   std::filesystem::path program_;
   WorkFolder folder_;
-  const Interrupt interrupt_{"\nclora: stopping; Ctrl-C again stops at once\n"};
+  const Interrupt interrupt_{"\nclora: stopping; press Ctrl-C again to stop immediately\n"};
 };
 
 Json json_of(const BenchRow& row, const Comparison* comparison) {
@@ -209,27 +210,29 @@ int bench(const Options& options) {
 }  // namespace
 
 void add_bench_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("bench", "Measure how fast this device does each op");
+  CLI::App* command =
+      program.add_subcommand("bench", "Measure the speed of each op on this device");
   const auto options = std::make_shared<Options>();
-  command->add_option("--filter", options->filter, "Only benches whose name matches REGEX")
+  command->add_option("--filter", options->filter, "Run only benches whose names match REGEX")
       ->type_name("REGEX");
-  command->add_flag("--quick", options->quick, "Short repetitions: a seventh of the time each");
+  command->add_flag("--quick", options->quick, "Shorten each repetition to a seventh of its time");
   command
       ->add_option("--repetitions", options->repetitions,
-                   "How often each is measured; verdicts need two or more")
+                   "Repetitions of each bench; verdicts need at least two")
       ->transform(WholeNumber(1, 1000))
       ->capture_default_str();
   command
       ->add_option("--compare", options->old_results,
-                   "Tell for each bench whether it is faster or slower than in FILE, by a 99 % "
+                   "Report whether each bench is faster or slower than in FILE, by a 99 % "
                    "confidence interval")
       ->type_name("FILE");
   command->add_option("--out", options->out, "Write the results to FILE, for --compare")
       ->type_name("FILE");
-  command->add_option("--html", options->page, "Write a page with charts to FILE")
+  command->add_option("--html", options->page, "Write an HTML page with charts to FILE")
       ->type_name("FILE");
   command
-      ->add_option("--results", options->results, "Measure nothing: show what --out wrote to FILE")
+      ->add_option("--results", options->results,
+                   "Show the results that --out wrote to FILE, without measuring")
       ->type_name("FILE")
       ->excludes("--out");
   add_device_option(*command, options->common);

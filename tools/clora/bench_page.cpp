@@ -72,7 +72,7 @@ std::string machine_part(const BenchResults& results) {
   text += tile(results.fact("ceiling_read_gbps"), "GB/s", "read");
   text += tile(results.fact("ceiling_fma_gflops"), "GFLOP/s", "f32");
   text += tile(results.fact("ceiling_matrix_gflops"), "GFLOP/s", "matrix unit");
-  text += tile(results.fact("ceiling_launch_us"), "us", "a launch in a batch");
+  text += tile(results.fact("ceiling_launch_us"), "us", "per launch in a batch");
   text += tile(results.fact("ceiling_wake_us"), "us", "to wake the device");
   return text + "</div>\n";
 }
@@ -100,11 +100,11 @@ std::string contents(const std::vector<std::span<const BenchRow>>& ops) {
                         html_escaped(rows.front().op));
   }
   return text +
-         "</nav>\n<p class=\"key\"><i class=\"fused\"></i>fused<i class=\"composed\"></i>composed "
-         "of unfused ops<i class=\"library\"></i>another library</p>\n"
-         "<p>Bars are shares of what the device can do at best, by the op's bytes and flops; more "
-         "than 100 % means that data came from caches, as in rows named warm. Whiskers: least and "
-         "largest repetition. Where no share is known, bars are times.</p>\n";
+         "</nav>\n<p class=\"key\"><i class=\"fused\"></i>fused<i class=\"composed\"></i>unfused "
+         "ops<i class=\"library\"></i>another library</p>\n<p>Bars show the share of the device's "
+         "roofline, from the op's bytes and flops; more than 100 % means that data came from "
+         "caches, as in rows named warm. Whiskers show the fastest and slowest repetition. Where "
+         "no share is known, bars show times.</p>\n";
 }
 
 const Comparison* find(const std::vector<Comparison>& comparisons, const std::string& name) {
@@ -143,8 +143,8 @@ std::string comparison_part(const BenchPage& page) {
     return std::ranges::count(page.comparisons, verdict, &Comparison::verdict);
   };
   std::string text = fmt::format(
-      "<h2>Against the older run</h2>\n<p>{} faster, {} slower, {} no difference, {} with too few "
-      "repetitions, by {:.0f} % intervals.</p>\n",
+      "<h2>Compared with the earlier run</h2>\n<p>{} faster, {} slower, {} no difference, {} with "
+      "too few repetitions, by {:.0f} % confidence intervals.</p>\n",
       count(Verdict::faster), count(Verdict::slower), count(Verdict::no_difference),
       count(Verdict::too_few), 100 * kConfidence);
   for (const std::string& note : page.machine_notes) {
@@ -157,8 +157,8 @@ std::string comparison_part(const BenchPage& page) {
 std::string gains_part(const BenchResults& results) {
   const std::vector<FusedGain> gains = fused_gains(results);
   if (gains.empty()) return {};
-  return "<h2>What fusing gains</h2>\n<p>Time of the same work composed of unfused ops, as a "
-         "multiple of the fused op's.</p>\n" +
+  return "<h2>Gain from fusion</h2>\n<p>Time of the same work in unfused ops, as a multiple of the "
+         "fused op's time.</p>\n" +
          gains_chart(gains);
 }
 

@@ -112,16 +112,16 @@ fs::path find_bench_program(const fs::path& own_folder, std::string_view path) {
     if (is_program(folder / kName)) return folder / kName;
   }
   fail(ErrorCode::not_found,
-       "clora bench: the program clora_bench is needed, and is neither in '{}' nor in PATH; build "
-       "it in clora's source folder with 'cmake --preset release -DCLORA_BUILD_BENCH=ON && cmake "
-       "--build --preset release --target clora_bench'",
+       "clora bench: clora_bench is required, but is neither in '{}' nor in PATH; build it in "
+       "clora's source folder with 'cmake --preset release -DCLORA_BUILD_BENCH=ON && cmake --build "
+       "--preset release --target clora_bench'",
        own_folder.string());
 }
 
 int run_bench_program(const BenchCall& call) {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) {
-    fail(ErrorCode::io, "clora bench: no pipe to be had: {}", std::strerror(errno));
+    fail(ErrorCode::io, "clora bench: cannot create a pipe: {}", std::strerror(errno));
   }
   const ReadingEnd output(ends[0]);
   pid_t child = -1;

@@ -48,7 +48,7 @@ void note_figures(BenchRow& row, const JsonKeys& entry) {
   for (const auto& [key, words] : {std::pair{"tokens_per_s", "tokens/s"},
                                    {"prompt_tokens_per_s", "prompt tokens/s"},
                                    {"decode_tokens_per_s", "tokens/s decoded"},
-                                   {"peak_mib", "MiB at most"},
+                                   {"peak_mib", "MiB peak"},
                                    {"ratio", "of the first"}}) {
     const std::optional<double> figure = entry.find_number(key);
     if (!figure) continue;
@@ -68,7 +68,7 @@ void add(BenchRow& row, const JsonKeys& entry) {
   const double best = entry.find_number("best_us").value_or(us);
   const double median = entry.find_number("median_us").value_or(us);
   if (std::min({us, best, median}) <= 0) {
-    row.error = "its time is no number above 0";
+    row.error = "its time is not a number above 0";
     return;
   }
   row.samples.push_back(median);
@@ -180,8 +180,8 @@ BenchResults parse_bench_results(std::string_view json, std::string_view source)
     return results_of(JsonKeys(document, source));
   } catch (const Error& error) {
     fail(ErrorCode::invalid_file,
-         "bench results: '{}' must be the JSON that clora_bench --benchmark_out or clora bench "
-         "--out writes: {}",
+         "bench results: '{}' must be JSON written by clora_bench --benchmark_out or clora bench "
+         "--out: {}",
          source, error.what());
   }
 }

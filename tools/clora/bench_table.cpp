@@ -59,10 +59,10 @@ std::string bench_machine_text(const BenchResults& results) {
   if (results.number("ceiling_fma_gflops") <= 0) return text;
   const std::string matrix =
       results.number("ceiling_matrix_gflops") > 0
-          ? fmt::format(" ({} by the matrix unit)", results.fact("ceiling_matrix_gflops"))
+          ? fmt::format(" ({} on the matrix unit)", results.fact("ceiling_matrix_gflops"))
           : "";
   return text + fmt::format(
-                    "at best {} GB/s copied, {} read, {} GFLOP/s f32{}, {} us a launch, {} us to "
+                    "peaks: {} GB/s copied, {} read, {} GFLOP/s f32{}, {} us per launch, {} us to "
                     "wake the device\n",
                     results.fact("ceiling_copy_gbps"), results.fact("ceiling_read_gbps"),
                     results.fact("ceiling_fma_gflops"), matrix, results.fact("ceiling_launch_us"),

@@ -110,8 +110,8 @@ std::vector<std::string> machine_change(const BenchResults& old_run, const Bench
   std::vector<std::string> lines;
   for (const char* key : {"device", "driver", "cpu_model"}) {
     if (old_run.fact(key) != new_run.fact(key)) {
-      lines.push_back(
-          fmt::format("the {} was '{}' and is '{}'", key, old_run.fact(key), new_run.fact(key)));
+      lines.push_back(fmt::format("the {} was '{}' and is now '{}'", key, old_run.fact(key),
+                                  new_run.fact(key)));
     }
   }
   constexpr double kDrift = 0.05;
@@ -120,7 +120,7 @@ std::vector<std::string> machine_change(const BenchResults& old_run, const Bench
     const double before = old_run.number(key), after = new_run.number(key);
     if (before <= 0 || after <= 0 || std::abs(after / before - 1) <= kDrift) continue;
     lines.push_back(
-        fmt::format("the machine's own {} is {:.2f} of what it was", what, after / before));
+        fmt::format("the machine's {} is {:.2f} times its earlier value", what, after / before));
   }
   return lines;
 }
@@ -139,7 +139,7 @@ std::string verdict_text(const Comparison& comparison) {
     case Verdict::too_few:
       break;
   }
-  return fmt::format("{:+.1f} %, too few repetitions to tell", percent(ratio));
+  return fmt::format("{:+.1f} %, too few repetitions for a verdict", percent(ratio));
 }
 
 }  // namespace clora

@@ -18,9 +18,9 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clora chat --model MODEL.gguf
   clora chat --model MODEL.gguf --adapter my-adapter --system "Answer in one sentence."
-A line is a message. /reset begins anew, /exit or Ctrl-D ends, Ctrl-C ends a reply (twice: at once).
-When the conversation outgrows --context its oldest turns are left out. A message that is too long
-by itself is left out with a warning; the exit code is then 1. Lengths are in tokens.)";
+Each line is a message. /reset starts over, /exit or Ctrl-D quits, Ctrl-C ends a reply (twice: quits
+immediately). When the conversation outgrows --context, its oldest turns are dropped. A message that
+is too long on its own is dropped with a warning; the exit code is then 1. Lengths are in tokens.)";
 
 struct Options {
   CommonOptions common;
@@ -61,11 +61,11 @@ class Conversation {
       ids = encode(kept);
     }
     require(static_cast<std::int64_t>(ids.size()) < space,
-            "chat: the message has {} tokens with its frame, and there is space for {}; shorten it "
-            "or raise --context",
+            "chat: the message has {} tokens with its template, but only {} fit; shorten it or "
+            "raise --context",
             ids.size(), space - 1);
     if (kept.size() < messages_.size()) {
-      output.remark("chat: the context is full; the oldest {} messages are left out",
+      output.remark("chat: the context is full; the oldest {} messages were dropped",
                     messages_.size() - kept.size());
     }
     messages_ = std::move(kept);
@@ -131,7 +131,7 @@ bool try_to_answer(const std::string& message, Conversation& conversation, const
   } catch (const Error& error) {
     if (!is_of_the_message(error)) throw;
     conversation.take_back();
-    output.warning("{}; the message is left out", error.what());
+    output.warning("{}; the message was dropped", error.what());
     output.object({{"error", error.what()}});
     return false;
   }
@@ -151,7 +151,7 @@ int chat(const Options& options) {
   Generator generator(loaded.model(), adapter ? &*adapter : nullptr, positions);
   Interrupt interrupt("\n");
   Conversation conversation(options, text);
-  output.info("Chatting with {} on '{}'. /reset begins anew, /exit ends.", options.common.model,
+  output.info("Chatting with {} on '{}'. /reset starts over, /exit quits.", options.common.model,
               loaded.context().device().name);
   const Replying with{generator, text, options.sampling.stops, positions};
   bool all_answered = true;
@@ -169,14 +169,14 @@ int chat(const Options& options) {
 }  // namespace
 
 void add_chat_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("chat", "Talk with a model");
+  CLI::App* command = program.add_subcommand("chat", "Chat with a model");
   const auto options = std::make_shared<Options>();
   command->add_option("--system", options->system, "System message")->type_name("TEXT");
   add_chat_template_option(*command, options->chat_template);
-  command->add_option("--adapter", options->adapter, "Adapter to use, as PEFT writes them")
+  command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")
       ->check(LocalPath(HubKind::model))
       ->type_name("DIR");
-  command->add_option("--context", options->context, "Size of the context, tokens")
+  command->add_option("--context", options->context, "Context size in tokens")
       ->transform(WholeNumber(2, kMaxCount))
       ->capture_default_str();
   add_sampling_options(*command, options->sampling);

@@ -9,12 +9,12 @@
 namespace clora {
 namespace {
 
-constexpr const char* kFooter = R"(Fine-tune, look and use:
+constexpr const char* kFooter = R"(Fine-tune, evaluate and generate:
   clora train    --model MODEL.gguf --data FOLDER --adapter-out my-adapter --epochs 1
   clora eval     --model MODEL.gguf --data FOLDER/test.jsonl --adapter my-adapter
   clora generate --model MODEL.gguf --adapter my-adapter --prompt "Once upon a time"
-'clora COMMAND --help' tells the options, defaults and units of a command.
-Exit codes: 0 done, 2 a mistake in the call, 1 anything else.)";
+'clora COMMAND --help' lists the options, defaults and units of a command.
+Exit codes: 0 success, 2 usage error, 1 any other error.)";
 
 }  // namespace
 

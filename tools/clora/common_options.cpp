@@ -12,12 +12,16 @@ namespace clora {
 
 void add_output_options(CLI::App& command, CommonOptions& options) {
   command
-      .add_flag("--json", options.output.json, "Machine-readable lines on stdout, words on stderr")
+      .add_flag("--json", options.output.json,
+                "Print machine-readable lines on stdout, messages on stderr")
       ->group("Output");
-  command.add_flag("--quiet", options.output.quiet, "Only results, warnings and errors")
+  command.add_flag("--quiet", options.output.quiet, "Print only results, warnings and errors")
       ->group("Output");
-  command.add_flag("--verbose", options.output.verbose, "More details, on stderr")->group("Output");
-  command.add_option("--config", "TOML file with any of these options (the command line wins)")
+  command.add_flag("--verbose", options.output.verbose, "Print more details on stderr")
+      ->group("Output");
+  command
+      .add_option("--config",
+                  "TOML file with any of these options (the command line takes precedence)")
       ->type_name("FILE")
       ->group("Output");
 }
@@ -49,18 +53,19 @@ void add_run_options(CLI::App& command, CommonOptions& options) {
   add_device_option(command, options);
   command
       .add_option("--precision", options.precision,
-                  "Products in f32, or with operands rounded to bf16 where the device has a matrix "
-                  "unit for that (auto)")
+                  "Matrix products in f32, or with operands rounded to bf16 where the device has a "
+                  "matrix unit for it (auto)")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}))
       ->capture_default_str()
       ->group("Model and device");
-  command.add_option("--seed", options.seed, "Seed of all random choices")
+  command.add_option("--seed", options.seed, "Random seed")
       ->transform(WholeNumber(0, kMaxSeed))
       ->capture_default_str()
       ->group("Model and device");
   command
-      .add_flag("--profile{ops}", options.profile,
-                "Print device times by operation at the end; --profile=shapes tells shapes apart")
+      .add_flag(
+          "--profile{ops}", options.profile,
+          "Print device times by operation at the end; --profile=shapes lists shapes separately")
       ->check(CLI::IsMember({"ops", "shapes"}))
       ->group("Output");
   command
@@ -70,7 +75,7 @@ void add_run_options(CLI::App& command, CommonOptions& options) {
             options.trace_file = file;
             options.trace = std::make_shared<Trace>();
           },
-          "Write what host and device did when to FILE, for ui.perfetto.dev")
+          "Write a trace of host and device activity to FILE, for ui.perfetto.dev")
       ->type_name("FILE")
       ->group("Output");
   add_output_options(command, options);
@@ -93,8 +98,7 @@ ContextConfig context_config(const CommonOptions& options) {
 
 void require_precision(const CommonOptions& options, const Device& device) {
   if (options.precision != "bf16" || device.matrix_unit != MatrixUnit::none) return;
-  fail(ErrorCode::unsupported, "precision: bf16 is not to be had on '{}'; it can do f32",
-       device.name);
+  fail(ErrorCode::unsupported, "precision: bf16 is not available on '{}'; use f32", device.name);
 }
 
 std::string read_standard_input() {

@@ -11,17 +11,17 @@ void report(const Records& records, const std::string& file, const DataOptions& 
             Output& output) {
   const std::size_t count = records.records.size() + records.skipped;
   if (records.truncated > 0) {
-    output.warning("{}: {} of {} records were longer than {} tokens and lost their end", file,
+    output.warning("{}: {} of {} records were longer than {} tokens and were truncated", file,
                    records.truncated, count, options.max_seq_length);
   }
   if (records.skipped > 0) {
-    output.warning("{}: {} records have nothing left to learn and were skipped", file,
+    output.warning("{}: {} records have no labelled tokens left and were skipped", file,
                    records.skipped);
   }
   if (records.with_special > 0) {
     output.warning(
-        "{}: line {}: '{}' is taken for text, not for the special token, as in {} of {} records; "
-        "--parse-special parses special tokens, --no-parse-special says that they are text",
+        "{}: line {}: '{}' is read as text, not as the special token, as in {} of {} records; use "
+        "--parse-special to parse special tokens, --no-parse-special to keep them as text",
         file, records.special_line, records.special_token, records.with_special, count);
   }
 }
@@ -33,7 +33,7 @@ CLI::Option* add_chat_template_option(CLI::App& command, std::string& name) {
   for (const ChatStyle& style : known_chat_styles()) names.emplace_back(style.name);
   return command
       .add_option("--chat-template", name,
-                  "Write conversations in this format, whatever template the model's files hold")
+                  "Chat template for conversations, instead of the model's own")
       ->check(CLI::IsMember(names))
       ->type_name("NAME");
 }
@@ -47,27 +47,27 @@ void add_data_options(CLI::App& command, DataOptions& options, const std::string
       ->group(group);
   command
       .add_option("--max-seq-length", options.max_seq_length,
-                  "Tokens of a record at most; longer ones lose their end")
+                  "Maximum tokens per record; longer records are truncated")
       ->transform(WholeNumber(2, kMaxCount))
       ->type_name("TOKENS")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--limit", options.limit, "Read the first N records only; 0: all")
+  command.add_option("--limit", options.limit, "Read only the first N records; 0: all")
       ->transform(WholeNumber(0, kMaxCount))
       ->type_name("N")
       ->capture_default_str()
       ->group(group);
   command
       .add_flag("--append-eos,!--no-append-eos", options.append_eos,
-                "End texts and completions with the end token, which then counts")
+                "Append the end token to texts and completions; it then counts toward the loss")
       ->default_str("true")
       ->group(group);
   command
       .add_flag_function(
           "--parse-special,!--no-parse-special",
           [&options](std::int64_t count) { options.parse_special = count > 0; },
-          "Special tokens written in records (<|im_end|>) become these tokens (default: they are "
-          "text, with a warning)")
+          "Parse special tokens written in records (<|im_end|>) (default: read them as text, with "
+          "a warning)")
       ->group(group);
   add_chat_template_option(command, options.chat_template)->group(group);
 }

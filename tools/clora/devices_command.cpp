@@ -14,10 +14,10 @@ namespace {
 
 constexpr const char* kFooter = R"(Examples:
   clora devices
-  clora devices --device gpu      which one would '--device gpu' take?
-  clora devices --measure         how fast is it at best?
-Memory is in GiB (1024^3 bytes). The mark * shows the device that would be taken.
-Debian packages that bring a device: pocl-opencl-icd (every CPU), intel-opencl-icd (Intel GPUs),
+  clora devices --device gpu      show what '--device gpu' selects
+  clora devices --measure         measure the peak speeds
+Memory is in GiB (1024^3 bytes). * marks the selected device.
+Debian packages with OpenCL drivers: pocl-opencl-icd (every CPU), intel-opencl-icd (Intel GPUs),
 mesa-opencl-icd (AMD GPUs), nvidia-opencl-icd (NVIDIA GPUs, non-free).)";
 
 nlohmann::ordered_json precisions_of(const Device& device) {
@@ -48,7 +48,7 @@ nlohmann::ordered_json json_of(const Device& device, bool taken,
 
 void print(Output& output, const Device& device, bool taken,
            const std::optional<RooflinePeaks>& peaks) {
-  output.result("{} {}  {}  {} on {}, {} compute units, {} (at most {} in one buffer)",
+  output.result("{} {}  {}  {} on {}, {} compute units, {} (at most {} per buffer)",
                 taken ? '*' : ' ', device.index, device.name, name_of(device.kind), device.platform,
                 device.compute_units, readable_bytes(static_cast<double>(device.memory_bytes)),
                 readable_bytes(static_cast<double>(device.max_allocation_bytes)));
@@ -57,7 +57,7 @@ void print(Output& output, const Device& device, bool taken,
                 readable_bytes(static_cast<double>(device.local_memory_bytes)),
                 name_of(device.matrix_unit), device.int8_dots ? "yes" : "no");
   if (!peaks) return;
-  output.result("     at best {}", peaks_text(*peaks));
+  output.result("     peaks: {}", peaks_text(*peaks));
 }
 
 int list(const CommonOptions& options, bool measure) {
@@ -81,12 +81,12 @@ int list(const CommonOptions& options, bool measure) {
 }  // namespace
 
 void add_devices_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("devices", "List the OpenCL devices there are");
+  CLI::App* command = program.add_subcommand("devices", "List OpenCL devices");
   const auto options = std::make_shared<CommonOptions>();
   const auto measure = std::make_shared<bool>(false);
   add_device_option(*command, *options);
   command->add_flag("--measure", *measure,
-                    "Measure the device's peaks, as profiles use them, and keep them");
+                    "Measure the device's peaks, which profiles use, and store them");
   add_output_options(*command, *options);
   command->footer(kFooter);
   command->callback([options, measure, &action] {

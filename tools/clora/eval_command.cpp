@@ -20,8 +20,8 @@ constexpr const char* kFooter = R"(Examples:
   clora eval --model MODEL.gguf --data test.jsonl
   clora eval --model MODEL.gguf --data test.jsonl --adapter my-adapter --exact-match --limit 40
 The loss is the mean over the labelled tokens, in nats; perplexity is its exponential. --exact-match
-is the part of records whose completion the model writes word for word (greedily, white space at
-the ends aside).)";
+is the share of records whose completion the model generates exactly (with greedy decoding, ignoring
+leading and trailing white space).)";
 
 struct Options {
   CommonOptions common;
@@ -39,7 +39,7 @@ std::string on_one_line(const std::string& text) {
 }
 
 void show_answer(Output& output, const Answer& answer) {
-  output.info("\n{}\n  wanted: {}\n  got:    {}{}", answer.prompt, on_one_line(answer.wanted),
+  output.info("\n{}\n  expected: {}\n  got:      {}{}", answer.prompt, on_one_line(answer.wanted),
               on_one_line(answer.got), answer.exact() ? "  (exact)" : "");
 }
 
@@ -47,10 +47,10 @@ double match(const Options& options, LoadedModel& loaded, const Adapter* adapter
              const ModelText& text, const Records& records, Output& output) {
   const std::vector<Question> questions = questions_of(records);
   require(!questions.empty(),
-          "--exact-match: records with a prompt and a completion are needed, '{}' has none",
+          "--exact-match requires records with a prompt and a completion; '{}' has none",
           options.data.data);
   ProgressBar bar(output, "record", static_cast<std::int64_t>(questions.size()));
-  const Interrupt interrupt("\nclora: stopping; Ctrl-C again stops at once\n");
+  const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
   std::int64_t made = 0, matched = 0;
   return exact_match(
       loaded.model(), adapter, text.tokenizer(), questions,
@@ -101,14 +101,14 @@ int eval(const Options& options) {
 }  // namespace
 
 void add_eval_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("eval", "Measure a model on records");
+  CLI::App* command = program.add_subcommand("eval", "Evaluate a model on records");
   const auto options = std::make_shared<Options>();
-  add_data_options(*command, options->data, "Records: a .jsonl file");
-  command->add_option("--adapter", options->adapter, "Adapter to use, as PEFT writes them")
+  add_data_options(*command, options->data, "Records to evaluate: a .jsonl file");
+  command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")
       ->check(LocalPath(HubKind::model))
       ->type_name("DIR");
   command->add_flag("--exact-match", options->exact_match,
-                    "Generate the completions, too, and compare them");
+                    "Also generate the completions and compare them");
   command->add_option("--show", options->show, "With --exact-match: print the first N answers")
       ->type_name("N")
       ->transform(WholeNumber(0, kMaxCount))

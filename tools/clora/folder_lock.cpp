@@ -30,7 +30,8 @@ std::string holder_of(int descriptor) {
 [[noreturn]] void fail_in_use(const std::filesystem::path& folder, std::string_view who,
                               int descriptor) {
   fail(ErrorCode::io,
-       "{}: '{}' is in use by another training{}; wait for its end or choose another --adapter-out",
+       "{}: '{}' is in use by another training run{}; wait for it to end or choose another "
+       "--adapter-out",
        who, folder.string(), holder_of(descriptor));
 }
 

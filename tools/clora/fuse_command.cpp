@@ -20,9 +20,9 @@ namespace {
 
 constexpr const char* kFooter = R"(Example:
   clora fuse --model MODEL.gguf --adapter my-adapter --out my-model
-Writes config.json, model.safetensors (f32: four bytes a parameter) and the tokeniser's files, then
-reads the folder back and tells the largest difference between its logits and those of model and
-adapter, on a few fixed prompts. Only then does the folder take its place at --out.)";
+Writes config.json, model.safetensors (f32: four bytes per parameter) and the tokeniser files, then
+reads the folder back and reports the largest difference between its logits and those of the model
+with the adapter, on a few fixed prompts. Only then is the folder moved to --out.)";
 
 constexpr std::int64_t kProbes = 4;
 constexpr std::int64_t kProbeLength = 16;
@@ -65,7 +65,7 @@ Difference difference_of(const std::vector<std::vector<float>>& expected,
   Difference difference;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     require(expected[i].size() == got[i].size(),
-            "fuse: the written model has {} logits a token, the original {}", got[i].size(),
+            "fuse: the written model has {} logits per token, the original has {}", got[i].size(),
             expected[i].size());
     for (std::size_t j = 0; j < expected[i].size(); ++j) {
       const double a = expected[i][j], b = got[i][j];
@@ -105,13 +105,14 @@ void require_free(const Options& options) {
   }
   for (const std::string& input : {options.common.model, options.adapter}) {
     if (is_same_folder(options.out, input)) {
-      fail(ErrorCode::io, "fuse: --out '{}' is what is read, too; choose another one", options.out);
+      fail(ErrorCode::io, "fuse: --out '{}' is also an input; choose another folder", options.out);
     }
   }
   const std::string foreign = foreign_weights(options.out);
   if (foreign.empty()) return;
-  fail(ErrorCode::io, "fuse: '{}' holds {} of something else; move it away or choose another --out",
-       options.out, foreign);
+  fail(ErrorCode::io,
+       "fuse: '{}' contains {} of another model; move it away or choose another --out", options.out,
+       foreign);
 }
 
 // Writes nothing if the model has no tokeniser.
@@ -120,7 +121,7 @@ void write_tokenizer(const Options& options, const std::filesystem::path& folder
     write_tokenizer_files(options.common.model, folder);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io) throw;
-    output.warning("the tokeniser is left out: {}", error.what());
+    output.warning("the tokeniser is not written: {}", error.what());
   }
 }
 
@@ -136,7 +137,7 @@ std::vector<std::vector<float>> probe_and_write(const Options& options,
                                                 Output& output) {
   LoadedModel loaded(options.common, output);
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
-  const Interrupt interrupt("\nclora: stopping; Ctrl-C again stops at once\n");
+  const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
   const auto go_on = [&interrupt] { return !interrupt.asked(); };
   auto logits = probe_logits(loaded.model(), &*adapter);
   if (!all_finite(logits)) {
@@ -158,7 +159,7 @@ Difference read_back(const Options& options, const std::filesystem::path& folder
   if (difference.largest > kMaxLogitShare * difference.largest_logit) {
     fail(ErrorCode::invalid_data,
          "fuse: the logits of the written model differ by {:.3g} (the largest logit is {:.3g}); "
-         "nothing is kept",
+         "the model was discarded",
          difference.largest, difference.largest_logit);
   }
   return difference;
@@ -175,7 +176,7 @@ int fuse(Options options) {
   write_tokenizer(options, folder.partial(), output);
   const Difference difference = read_back(options, folder.partial(), expected, output);
   folder.commit_files();
-  output.result("{} is written; its logits differ by at most {:.3g} (the largest logit is {:.3g})",
+  output.result("wrote {}; its logits differ by at most {:.3g} (the largest logit is {:.3g})",
                 options.out, difference.largest, difference.largest_logit);
   output.object({{"model", options.out},
                  {"largest_logit_difference", difference.largest},
@@ -186,18 +187,17 @@ int fuse(Options options) {
 }  // namespace
 
 void add_fuse_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("fuse", "Merge an adapter into its model");
+  CLI::App* command = program.add_subcommand("fuse", "Merge an adapter into its base model");
   const auto options = std::make_shared<Options>();
-  command->add_option("--adapter", options->adapter, "Adapter to merge, as PEFT writes them")
+  command->add_option("--adapter", options->adapter, "Adapter to merge, in PEFT format")
       ->check(LocalPath(HubKind::model))
       ->type_name("DIR")
       ->required();
   command->add_option("--out", options->out, "Folder to write the model to")
       ->type_name("DIR")
       ->required();
-  command->add_flag(
-      "--overwrite", options->overwrite,
-      "Replace the model in an --out that is not empty, when the new one is complete");
+  command->add_flag("--overwrite", options->overwrite,
+                    "Replace the model in a non-empty --out once the new one is complete");
   add_run_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, &action] { action = [options] { return fuse(*options); }; });

@@ -23,8 +23,8 @@ constexpr const char* kFooter = R"(Examples:
   clora generate --model MODEL.gguf --prompt - --temperature 0.8 --top-p 0.95 --seed 7 < prompt.txt
   clora generate --model MODEL.gguf --prompt-ids 1,2,3 --json --logprobs 5
 Lengths are in tokens, log-probabilities in nats: the model's own, before temperature and filters.
-The reply ends at a token that ends the model's answers, at a --stop text, or after --max-tokens.
---prompt - reads standard input and takes one newline off its end.)";
+The reply ends at an end token of the model, at a --stop text, or after --max-tokens.
+--prompt - reads standard input and strips one trailing newline.)";
 
 struct Options {
   CommonOptions common;
@@ -57,14 +57,14 @@ std::vector<std::int32_t> prompt_of(const Options& options, const ModelText& tex
 }
 
 void require_prompt(const std::vector<std::int32_t>& prompt, const ModelConfig& config) {
-  require(!prompt.empty(), "generate: a prompt of at least one token is needed, got none");
+  require(!prompt.empty(), "generate: the prompt must have at least one token, got none");
   for (const std::int32_t id : prompt) {
-    require(id >= 0 && id < config.vocabulary, "generate: token ids must lie in [0, {}), got {}",
+    require(id >= 0 && id < config.vocabulary, "generate: token ids must be in [0, {}), got {}",
             config.vocabulary, id);
   }
   const auto length = static_cast<std::int64_t>(prompt.size());
   require(config.max_positions == 0 || length < config.max_positions,
-          "generate: the prompt has {} tokens, and the model reads less than {}; shorten it",
+          "generate: the prompt has {} tokens, but the model accepts fewer than {}; shorten it",
           length, config.max_positions);
 }
 
@@ -126,7 +126,7 @@ int generate(const Options& options) {
   const GenerationConfig config = generation_config(options, loaded.end_ids(text));
   Generator generator(loaded.model(), adapter ? &*adapter : nullptr,
                       positions_for(prompt, config.max_tokens, loaded.model().config()));
-  const Interrupt interrupt("\nclora: stopping; Ctrl-C again stops at once\n");
+  const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
   const Reply reply = generate_reply(generator, prompt, config, options.sampling.stops, text,
                                      interrupt, output, !output.json());
   if (!output.json()) output.text("\n");
@@ -142,10 +142,9 @@ int generate(const Options& options) {
 
 void add_prompt_options(CLI::App& command, Options& options) {
   auto* prompt =
-      command
-          .add_option("--prompt", options.prompt, "The text to go on from; - reads standard input")
+      command.add_option("--prompt", options.prompt, "Text to continue; - reads standard input")
           ->type_name("TEXT|-");
-  command.add_option("--prompt-ids", options.prompt_ids, "The same as token ids: 1,2,3")
+  command.add_option("--prompt-ids", options.prompt_ids, "Prompt as token ids: 1,2,3")
       ->transform(WholeNumber(0, std::numeric_limits<std::int32_t>::max()))
       ->type_name("IDS")
       ->delimiter(',')
@@ -166,19 +165,19 @@ void add_generate_command(CLI::App& program, Action& action) {
   const auto options = std::make_shared<Options>();
   add_prompt_options(*command, *options);
   CLI::Option* const chat = command->add_flag(
-      "--chat", options->chat, "The prompt is a user's message: use the chat template");
+      "--chat", options->chat, "Treat the prompt as a user message, with the chat template");
   add_chat_template_option(*command, options->chat_template)->needs(chat);
   command->add_option("--system", options->system, "System message, with --chat")
       ->type_name("TEXT");
   command->add_flag("--special,!--no-special", options->special,
-                    "Text of special tokens in the prompt becomes these tokens (default: no)");
-  command->add_option("--adapter", options->adapter, "Adapter to use, as PEFT writes them")
+                    "Parse special tokens in the prompt (default: no)");
+  command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")
       ->check(LocalPath(HubKind::model))
       ->type_name("DIR");
   add_sampling_options(*command, options->sampling);
   command
       ->add_option("--logprobs", options->logprobs,
-                   "With --json: log-probabilities, and of K alternatives a token")
+                   "With --json: log-probabilities, and those of K alternatives per token")
       ->type_name("K")
       ->transform(WholeNumber(0, 32))
       ->group("Generation");

@@ -53,39 +53,40 @@ class ReplyText {
 void add_sampling_options(CLI::App& command, SamplingOptions& options) {
   GenerationConfig& config = options.config;
   const std::string group = "Generation";
-  command.add_option("--max-tokens", config.max_tokens, "Tokens to generate at most")
+  command.add_option("--max-tokens", config.max_tokens, "Maximum number of tokens to generate")
       ->transform(WholeNumber(1, kMaxCount))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--temperature", config.temperature, "Divides the logits; 0: greedy")
+  command.add_option("--temperature", config.temperature, "Sampling temperature; 0: greedy")
       ->transform(Number(0, 1000))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--top-k", config.top_k, "Only the K likeliest tokens; 0: off")
+  command.add_option("--top-k", config.top_k, "Sample only from the K likeliest tokens; 0: off")
       ->transform(WholeNumber(0, kMaxCount))
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--top-p", config.top_p,
-                  "Only the likeliest tokens of this probability together; 1: off")
+                  "Sample only from the likeliest tokens with this total probability; 1: off")
       ->transform(Number(0, 1))
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--min-p", config.min_p,
-                  "Only tokens of at least this part of the likeliest one's probability; 0: off")
+                  "Sample only tokens with at least this fraction of the likeliest token's "
+                  "probability; 0: off")
       ->transform(Number(0, 1))
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--repetition-penalty", config.repetition_penalty,
-                  "Makes tokens that were there less likely; 1: off")
+                  "Penalty that makes earlier tokens less likely; 1: off")
       ->transform(NumberAbove(0, 1000))
       ->capture_default_str()
       ->group(group);
   command
       .add_option("--stop", options.stops,
-                  "Text that ends the reply and is cut off; may be given several times")
+                  "Text that ends the reply and is removed from it; may be repeated")
       ->type_name("TEXT")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clora info MODEL.gguf
   clora info my-adapter --verbose      with every tensor
-Sizes are in MiB and GiB (1024^2 and 1024^3 bytes); parameters are counted as numbers.)";
+Sizes are in MiB and GiB (1024^2 and 1024^3 bytes); parameters are counts of numbers.)";
 
 using Json = nlohmann::ordered_json;
 
@@ -114,7 +114,7 @@ void print(Output& output, const ModelText& text) {
                 fmt::join(tokenizer.end_of_generation(), ","));
   const ChatTemplate* chat = text.find_chat_template();
   if (chat == nullptr) {
-    output.result("no chat template that is known ({})", text.chat_template_problem());
+    output.result("no known chat template ({})", text.chat_template_problem());
   } else {
     output.result("chat template: {}", chat->name());
   }
@@ -183,11 +183,11 @@ int info(const Options& options) {
 }  // namespace
 
 void add_info_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("info", "Show what a model or an adapter holds");
+  CLI::App* command = program.add_subcommand("info", "Show the contents of a model or an adapter");
   const auto options = std::make_shared<Options>();
   command
       ->add_option("PATH,--model,--adapter", options->path,
-                   "A model (.gguf file or folder) or an adapter's folder")
+                   "Model (.gguf file or folder) or adapter folder")
       ->check(LocalPath(HubKind::model))
       ->required();
   add_output_options(*command, options->common);

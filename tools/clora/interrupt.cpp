@@ -24,7 +24,7 @@ void on_signal(int) {
     write_error(words.load());
     return;
   }
-  write_error("\nclora: stopped at once\n");
+  write_error("\nclora: stopped immediately\n");
   ::_exit(1);
 }
 

@@ -51,7 +51,7 @@ RooflinePeaks peaks_for(const CommonOptions& options, Output& output) {
     return peaks_of(context_config(options));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::no_device) throw;
-    output.warning("the profile is without roofline peaks: {}", error.what());
+    output.warning("the profile has no roofline peaks: {}", error.what());
     return {};
   }
 }

@@ -99,10 +99,9 @@ std::string axes(const Frame& frame) {
         frame.x(step), floor, floor + 5, floor + 20, step);
   }
   return text + fmt::format(
-                    "<path class=\"axis\" fill=\"none\" d=\"M{0} {1}V{2}H{3}\"/>\n"
-                    "<text x=\"{4}\" y=\"{5}\" text-anchor=\"middle\">step</text>\n"
-                    "<text transform=\"translate(16 {6}) rotate(-90)\" text-anchor=\"middle\">"
-                    "loss, nats a token</text>\n",
+                    "<path class=\"axis\" fill=\"none\" d=\"M{0} {1}V{2}H{3}\"/>\n<text x=\"{4}\" "
+                    "y=\"{5}\" text-anchor=\"middle\">step</text>\n<text transform=\"translate(16 "
+                    "{6}) rotate(-90)\" text-anchor=\"middle\">loss, nats per token</text>\n",
                     kLeft, kTop, floor, kWidth - kRight, (kLeft + kWidth - kRight) / 2,
                     kHeight - 12, (kTop + floor) / 2);
 }

@@ -24,7 +24,7 @@ fs::path find_checkpoint(const fs::path& folder) {
     last = entry->path();
   }
   if (last.empty()) {
-    fail(ErrorCode::not_found, "train: --resume: '{}' is no checkpoint and holds none",
+    fail(ErrorCode::not_found, "train: --resume: '{}' is not a checkpoint and contains none",
          folder.string());
   }
   return last;
@@ -71,7 +71,7 @@ RunFolder::RunFolder(const fs::path& path, const std::string& resume, bool overw
   if (!resume.empty()) find_resumed(resume);
   if (!is_taken(path_) || goes_on_ || (overwrite && is_folder(path_))) return;
   fail(ErrorCode::io, "train: '{}' exists{}; choose another --adapter-out or add --overwrite",
-       path_.string(), is_folder(path_) ? " and is not empty" : " and is no folder");
+       path_.string(), is_folder(path_) ? " and is not empty" : " and is not a folder");
 }
 
 void RunFolder::find_resumed(const std::string& resume) {
@@ -92,7 +92,7 @@ void RunFolder::take() {
   std::error_code error;
   made_ = fs::create_directories(path_, error);
   if (error) {
-    fail(ErrorCode::io, "train: the folder '{}' cannot be made: {}", path_.string(),
+    fail(ErrorCode::io, "train: the folder '{}' cannot be created: {}", path_.string(),
          error.message());
   }
   lock_ = std::make_unique<FolderLock>(path_, "train");

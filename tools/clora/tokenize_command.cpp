@@ -14,8 +14,8 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   clora tokenize --model MODEL.gguf "Hello, world"
   printf 'Hello' | clora tokenize --model MODEL.gguf --json -
-Ids are printed with commas between them, as 'clora generate --prompt-ids' takes them. Standard
-input is taken byte for byte, a final newline too.)";
+Ids are printed separated by commas, as 'clora generate --prompt-ids' accepts them. Standard input
+is read byte for byte, including a final newline.)";
 
 struct Options {
   CommonOptions common;
@@ -42,9 +42,10 @@ void add_tokenize_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("tokenize", "Show the token ids of a text");
   const auto options = std::make_shared<Options>();
   add_model_option(*command, options->common);
-  command->add_option("TEXT", options->text, "The text; - reads standard input")->required();
+  command->add_option("TEXT", options->text, "Text to tokenize; - reads standard input")
+      ->required();
   command->add_flag("--special,!--no-special", options->special,
-                    "Text of special tokens (<|im_end|>) becomes these tokens (default: no)");
+                    "Parse special tokens (<|im_end|>) in the text (default: no)");
   add_output_options(*command, options->common);
   command->footer(kFooter);
   command->callback([options, &action] { action = [options] { return tokenize(*options); }; });

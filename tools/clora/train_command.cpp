@@ -19,14 +19,14 @@ constexpr const char* kFooter = R"(Examples:
   clora train --model MODEL.gguf --data FOLDER --adapter-out my-adapter --epochs 2 --lr 1e-3
   clora train --model MODEL --data train.jsonl --adapter-out out --rank 16 --target-modules q_proj,v_proj
   clora train --config my-adapter/run.toml --resume my-adapter
-Records, one JSON object a line: {"text": ...}, {"prompt": ..., "completion": ...} (loss on the
+Records, one JSON object per line: {"text": ...}, {"prompt": ..., "completion": ...} (loss on the
 completion) or {"messages": [{"role": ..., "content": ...}, ...]} (loss on the assistant's turns).
-A folder holds train.jsonl and, where there is something to measure on, valid.jsonl.
-Units: lengths in tokens, losses in nats a token, times in seconds, speed in tokens a second.
-Beside the adapter (PEFT's format) lie run.toml (these options), log.jsonl (what happened) and
-loss.svg (the curve). Ctrl-C finishes the step and saves; a second one stops at once.
---resume goes on with the same settings, data and model; --steps may differ where the learning rates
-so far stay the same. --save-every leaves a checkpoint at the end, too, to extend the run from.)";
+A folder contains train.jsonl and optionally valid.jsonl, for evaluation.
+Units: lengths in tokens, losses in nats per token, times in seconds, speed in tokens per second.
+Next to the adapter (PEFT format) are run.toml (these options), log.jsonl (the events) and loss.svg
+(the loss curve). Ctrl-C finishes the step and saves; a second Ctrl-C stops immediately.
+--resume continues with the same settings, data and model; --steps may differ if the learning rates
+so far stay the same. --save-every also saves a checkpoint at the end, to extend the run from.)";
 
 struct Options {
   CommonOptions common;
@@ -49,7 +49,7 @@ DataSet read_data(const Options& options, const ModelText& text, Output& output)
     return {read_records(path, options.data, options.data.limit, text, output), std::nullopt};
   }
   const auto train = find_split(path, "train");
-  if (!train) fail(ErrorCode::not_found, "train: '{}' holds no train.jsonl", path.string());
+  if (!train) fail(ErrorCode::not_found, "train: '{}' contains no train.jsonl", path.string());
   DataSet data{read_records(*train, options.data, options.data.limit, text, output), std::nullopt};
   if (const auto valid = find_split(path, "valid")) {
     data.valid = read_records(*valid, options.data, 0, text, output);
@@ -86,7 +86,7 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
                    folder.checkpoint(), report.callbacks(interrupt));
   const bool made_nothing = summary.stopped && summary.steps == folder.resumed_step();
   if (made_nothing && folder.drop()) {
-    fail(ErrorCode::cancelled, "train: stopped before the first step; '{}' is as it was",
+    fail(ErrorCode::cancelled, "train: stopped before the first step; '{}' is unchanged",
          folder.path().string());
   }
   report.done(summary);
@@ -98,13 +98,13 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
 TrainingSummary run_in_its_folder(RunFolder& folder, const Options& options, const Inputs& inputs,
                                   Output& output) {
   const Interrupt interrupt(
-      "\nclora: finishing the step, then saving; Ctrl-C again stops at once\n");
+      "\nclora: finishing the step, then saving; press Ctrl-C again to stop immediately\n");
   folder.take();
   try {
     return run_in(folder, options, inputs, interrupt, output);
   } catch (...) {
     if (folder.give_back()) {
-      output.warning("'{}' holds the earlier run again, as it was", folder.path().string());
+      output.warning("the earlier run in '{}' was restored", folder.path().string());
     }
     throw;
   }
@@ -120,7 +120,7 @@ int train(const Options& options) {
   }();
   if (options.run.eval_every > 0 && !data.valid) {
     fail(ErrorCode::not_found,
-         "train: --eval-every needs a valid.jsonl beside train.jsonl; '{}' has none",
+         "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
          options.data.data);
   }
   LoadedModel loaded(options.common, output);
@@ -144,16 +144,14 @@ void add_output_folder_options(CLI::App& command, Options& options) {
       ->group(group);
   command
       .add_flag("--overwrite", options.overwrite,
-                "Replace the run in an --adapter-out that is not empty, as soon as the new one has "
-                "saved")
+                "Replace the run in a non-empty --adapter-out once the new run has saved")
       ->group(group);
 }
 
 void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::string& group) {
   command
       .add_option("--batch-size", run.batch_size,
-                  "Records a step (a part of one, see "
-                  "--grad-accumulation)")
+                  "Records per micro-batch (a step, unless --grad-accumulation is given)")
       ->transform(WholeNumber(1, kMaxBatch))
       ->type_name("RECORDS")
       ->capture_default_str()
@@ -161,43 +159,43 @@ void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::st
   auto* steps = command.add_option("--steps", run.steps, "Optimiser steps (default: see --epochs)")
                     ->transform(WholeNumber(1, kMaxCount))
                     ->group(group);
-  command.add_option("--epochs", run.epochs, "Times that every record is seen")
+  command.add_option("--epochs", run.epochs, "Passes over the records")
       ->transform(NumberAbove(0, 1e6))
       ->capture_default_str()
       ->group(group)
       ->excludes(steps);
   command
-      .add_option("--grad-accumulation", run.grad_accumulation,
-                  "Batches whose gradients make one step")
+      .add_option("--grad-accumulation", run.grad_accumulation, "Micro-batches per optimiser step")
       ->transform(WholeNumber(1, kMaxBatch))
       ->capture_default_str()
       ->group(group);
-  command
-      .add_flag("--shuffle,!--no-shuffle", run.shuffle, "Another order of the records each epoch")
+  command.add_flag("--shuffle,!--no-shuffle", run.shuffle, "Shuffle the records in each epoch")
       ->default_str("true")
       ->group(group);
 }
 
 void add_optimiser_options(CLI::App& command, Options& options, const std::string& group) {
   TrainingRunConfig& run = options.run;
-  command.add_option("--lr", run.learning_rate, "Learning rate, at its highest")
+  command.add_option("--lr", run.learning_rate, "Peak learning rate")
       ->transform(NumberAbove(0, 10))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--schedule", options.schedule, "How the learning rate goes down")
+  command.add_option("--schedule", options.schedule, "Learning rate schedule")
       ->check(CLI::IsMember({"constant", "linear", "cosine"}))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--warmup-steps", run.warmup_steps, "Steps in which the rate rises from 0")
+  command
+      .add_option("--warmup-steps", run.warmup_steps,
+                  "Warmup steps, in which the rate rises from 0")
       ->transform(WholeNumber(0, kMaxCount))
       ->type_name("STEPS")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--weight-decay", run.weight_decay, "AdamW's decay of the adapter's weights")
+  command.add_option("--weight-decay", run.weight_decay, "AdamW weight decay")
       ->transform(Number(0, 100))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--clip-norm", run.clip_norm, "Largest norm of the gradient; 0: off")
+  command.add_option("--clip-norm", run.clip_norm, "Maximum gradient norm; 0: off")
       ->transform(Number(0, 1e6))
       ->capture_default_str()
       ->group(group);
@@ -218,7 +216,7 @@ void add_upkeep_options(CLI::App& command, Options& options, const std::string& 
       ->group(group);
   command
       .add_option("--resume", options.resume,
-                  "Checkpoint to go on from, or a run's folder for its last one")
+                  "Checkpoint to resume from, or a run's folder for its last one")
       ->type_name("DIR")
       ->group(group);
 }
@@ -229,7 +227,7 @@ void add_train_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("train", "Fine-tune an adapter on records");
   const auto options = std::make_shared<Options>();
   add_data_options(*command, options->data,
-                   "A .jsonl file, or a folder with train.jsonl and perhaps valid.jsonl");
+                   "A .jsonl file, or a folder with train.jsonl and optionally valid.jsonl");
   add_output_folder_options(*command, *options);
   add_training_adapter_options(*command, options->adapter);
   add_length_options(*command, options->run, "Training");

@@ -28,8 +28,7 @@ void require_same(const TrainingAdapterOptions& options, const char* option, con
                   const T& own) {
   if (!options.given.contains(option) || given == own) return;
   fail(ErrorCode::invalid_argument,
-       "train: --{} is {}, and the adapter of --adapter-init '{}' has {}, which stays; leave --{} "
-       "out",
+       "train: --{} is {}, but the adapter of --adapter-init '{}' has {}, which is kept; omit --{}",
        option, given, options.init, own, option);
 }
 
@@ -48,8 +47,8 @@ void require_same_modules(const TrainingAdapterOptions& options, const Adapter& 
   if (paths_of(select_sites(model, options.target_modules, last_layers(options))) == own) return;
   const char* const option = modules ? "target-modules" : "layers";
   fail(ErrorCode::invalid_argument,
-       "train: --{0} names other layers than the adapter of --adapter-init '{1}' has, and these "
-       "stay; leave --{0} out",
+       "train: --{0} must name the layers of the adapter of --adapter-init '{1}', which are kept; "
+       "omit --{0}",
        option, options.init);
 }
 
@@ -70,13 +69,14 @@ void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& opt
   const std::string group = "Adapter";
   command
       .add_option("--adapter-init", options.init,
-                  "Adapter to start from (its rank, alpha, dropout and modules are taken)")
+                  "Adapter to start from (its rank, alpha, dropout and modules are used)")
       ->check(LocalPath(HubKind::model))
       ->type_name("DIR")
       ->group(group);
   add_rank_option(command, options.config, group);
   command
-      .add_option("--alpha", options.config.alpha, "The adapter's product is scaled by alpha/rank")
+      .add_option("--alpha", options.config.alpha,
+                  "LoRA alpha; the adapter's output is scaled by alpha/rank")
       ->transform(NumberAbove(0, 1e6))
       ->capture_default_str()
       ->group(group);

@@ -43,7 +43,7 @@ void TrainingReport::tell(const nlohmann::ordered_json& event) {
 void TrainingReport::begin() {
   write_file_atomically(folder_.path() / "run.toml", std::exchange(configuration_, {}));
   if (log_.lines_left_out() > 0) {
-    output_.warning("'{}': {} lines are no events and were left out",
+    output_.warning("'{}': {} lines are not events and were dropped",
                     (folder_.path() / "log.jsonl").string(), log_.lines_left_out());
   }
 }
@@ -57,7 +57,7 @@ void TrainingReport::start(const Adapter& adapter, const Records& train, const R
                grouped(adapter.trainable_parameters()), adapter.modules().size(),
                adapter.config().rank, grouped(static_cast<long long>(train.records.size())), steps);
   if (folder_.resumed_step() > 0) {
-    output_.info("going on after step {} of '{}'", folder_.resumed_step(),
+    output_.info("resuming after step {} of '{}'", folder_.resumed_step(),
                  folder_.checkpoint().string());
   }
   tell({{"event", "start"},
@@ -137,7 +137,7 @@ void TrainingReport::done(const TrainingSummary& summary) {
       "peak device memory {}",
       readable_bytes(static_cast<double>(loaded_.context().pool().statistics().high_water_bytes)));
   if (!summary.stopped) return;
-  output_.result("go on with: clora train --config {}/run.toml --resume {}", adapter,
+  output_.result("resume with: clora train --config {}/run.toml --resume {}", adapter,
                  (last_checkpoint_.empty() ? folder_.path() : last_checkpoint_).string());
 }
 

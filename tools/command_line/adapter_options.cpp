@@ -13,7 +13,7 @@ void add_rank_option(CLI::App& command, AdapterConfig& adapter, const std::strin
 void add_dropout_option(CLI::App& command, AdapterConfig& adapter, const std::string& group) {
   command
       .add_option("--dropout", adapter.dropout,
-                  "Probability that an input of the adapter is left out in training")
+                  "Dropout probability of the adapter's input in training")
       ->transform(Number(0, 0.99))
       ->capture_default_str()
       ->group(group);
@@ -23,7 +23,7 @@ void add_target_modules_option(CLI::App& command, std::vector<std::string>& modu
                                const std::string& group) {
   command
       .add_option("--target-modules", modules,
-                  "Linear layers to adapt: all-linear, or names as q_proj,v_proj")
+                  "Linear layers to adapt: all-linear, or names such as q_proj,v_proj")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("NAMES")

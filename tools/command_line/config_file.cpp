@@ -23,7 +23,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 std::string read_text(const std::filesystem::path& file) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error)) {
-    throw UsageError(fmt::format("--config: there is no file '{}'", file.string()));
+    throw UsageError(fmt::format("--config: file '{}' does not exist", file.string()));
   }
   std::ifstream stream(file, std::ios::binary);
   std::string text(kMaxConfigBytes, '\0');
@@ -46,7 +46,7 @@ void require_known_section(const TomlOption& item, const CLI::App& command,
   }
   if (contains(names, item.section)) return;
   const std::string meant = suggestion_for(item.section, names);
-  throw UsageError(fmt::format("'{}': [{}] is no command{}", source, item.section,
+  throw UsageError(fmt::format("'{}': [{}] is not a command{}", source, item.section,
                                meant.empty() ? "" : fmt::format("; did you mean [{}]?", meant)));
 }
 

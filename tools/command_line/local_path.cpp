@@ -12,8 +12,8 @@ LocalPath::LocalPath(HubKind kind) : Validator("") {
     const char* const type = kind == HubKind::data_set ? " --repo-type dataset" : "";
     const std::string name = path.substr(path.find('/') + 1);
     return fmt::format(
-        "must be a file or folder on this machine, and '{0}' is not there; the files of a Hugging "
-        "Face id can be had with 'hf download {0}{1} --local-dir {2}'",
+        "must be a file or folder on this machine, but '{0}' does not exist; download the files of "
+        "a Hugging Face id with 'hf download {0}{1} --local-dir {2}'",
         path, type, name);
   };
 }

@@ -58,7 +58,7 @@ Called called_command(CLI::App& program, const std::vector<std::string>& argumen
   for (CLI::App* group = &program; !group->get_subcommands({}).empty(); group = called.command) {
     if (called.words == arguments.size()) {
       throw UsageError(
-          fmt::format("a command is needed; '{} --help' lists them", full_name(*group)));
+          fmt::format("a command is required; '{} --help' lists them", full_name(*group)));
     }
     const std::string& word = arguments[called.words];
     if (is_option(word)) {
@@ -221,9 +221,9 @@ int run_program(const CommandProgram& described, const std::vector<std::string>&
   } catch (const UsageError& error) {
     return report(program, error.what(), kUsage);
   } catch (const std::bad_alloc&) {
-    return report(program, "the host's memory is used up", kFailed);
+    return report(program, "out of host memory", kFailed);
   } catch (const nlohmann::json::exception&) {  // its messages are not meant for users
-    return report(program, "a JSON value is not what it should be, which is a mistake of clora's",
+    return report(program, "a JSON value has an unexpected type or value; this is a bug in clora",
                   kFailed);
   } catch (const std::exception& error) {
     return report(program, error.what(), kFailed);

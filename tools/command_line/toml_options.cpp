@@ -125,11 +125,10 @@ void check_characters(const Source& source) {
     const Utf8Char character = read_utf8(text, at);
     const auto byte = static_cast<unsigned char>(text[at]);
     if (character.code_point < 0 || (byte < 0x80 && !is_ascii_text(byte))) {
-      fail_at(source, position_of(text, at), "not valid TOML: the byte 0x{:02x} was not expected",
-              byte);
+      fail_at(source, position_of(text, at), "not valid TOML: unexpected byte 0x{:02x}", byte);
     }
     if (text[at] == '\\' && is_escape_of_mark(text.substr(at))) {
-      fail_at(source, position_of(text, at), "write {} in place of its escape", kMark);
+      fail_at(source, position_of(text, at), "write {} instead of its escape", kMark);
     }
     at += character.length;
   }

@@ -39,7 +39,7 @@ quietly() {
   mkdir -p "$log_folder"
   if ! "$@" >"$log_folder/$name.log" 2>&1; then
     tail -n 30 "$log_folder/$name.log" >&2
-    fail "$name failed; the whole output is in $log_folder/$name.log"
+    fail "$name failed; the full output is in $log_folder/$name.log"
   fi
 }
 
