@@ -14,14 +14,22 @@ using test::RawClient;
 using testing::HasSubstr;
 using testing::Not;
 
+// Leaves the client in the middle of its second request. The answer to the first one shows that the
+// server serves this connection and not one that arrived after it.
+void begin_second_request(RawClient& client) {
+  client.send("GET /health HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(test::status_of(client.read_until("}")), 200);
+  client.send("GET /hea");
+}
+
 TEST(EmbedServerLimits, ConnectionsBeyondTheLimitAreTurnedAway) {
   const test::ServedFiles files;
   test::EmbedServerProgram server(files, {"--connections=2"});
   {
     RawClient first(server.port());
     RawClient second(server.port());
-    first.send("GET /hea");
-    second.send("GET /hea");
+    begin_second_request(first);
+    begin_second_request(second);
     RawClient third(server.port());
     third.send("GET /health HTTP/1.1\r\n\r\n");
     const std::string refused = third.read_all();
@@ -38,7 +46,7 @@ TEST(EmbedServerLimits, FarMoreConnectionsThanTheLimitDoNotBlockTheOneThatIsServ
   const test::ServedFiles files;
   test::EmbedServerProgram server(files, {"--connections=1"});
   RawClient served(server.port());
-  served.send("GET /hea");
+  begin_second_request(served);
   std::vector<std::unique_ptr<RawClient>> others;
   for (int i = 0; i < 40; ++i) others.push_back(std::make_unique<RawClient>(server.port()));
   for (const auto& other : others) {
