@@ -205,7 +205,7 @@ TEST_F(Checkpoints, AreExtendedOnlyWhereTheLearningRatesSoFarStayTheSame) {
       EXPECT_EQ(run(adapter, c, folder).size(), 8U);
     } else {
       CLORA_EXPECT_ERROR(run(adapter, c, folder), ErrorCode::invalid_argument,
-                         "is from a run of 9 steps, but this run has 12: with the cosine schedule"
+                         "is from a run of 9 steps, but this run has 12: with the cosine schedule, "
                          "the learning rates");
     }
   }

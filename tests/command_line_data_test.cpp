@@ -86,8 +86,8 @@ TEST_F(CommandLineData, SaysWhyAModelHasNoChatTemplate) {
   const ProgramResult result = eval(line);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("line 1: messages need a chat template"),
-                                HasSubstr("begins \"{{ messages }} <|im_start|>\""),
-                                HasSubstr("name that one (--chat-template): chatml")));
+                                HasSubstr("begins with \"{{ messages }} <|im_start|>\""),
+                                HasSubstr("set --chat-template to that name: chatml")));
   EXPECT_EQ(eval(line, {"--chat-template", "chatml"}).exit_code, 0);
 }
 
