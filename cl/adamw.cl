@@ -1,21 +1,21 @@
 // adamw over one flat buffer of parameters, with clipping by the global norm.
 //
-//   norm = sqrt(sum g^2);  g *= min(1, clip_norm / (norm + 1e-6)) where clip_norm > 0
+//   norm = sqrt(sum g^2);  g *= min(1, clip_norm / (norm + 1e-6)) if clip_norm > 0
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   p -= learning_rate * (weight_decay p + (m / correction1) / (sqrt(v / correction2) + epsilon))
 //
 // Shapes  p, m, v, g [n], settings [8] (AdamwSettings of ops/adamw.hpp), partials [groups of
 //         adamw_square_sums], grad_norm [1]
 // Types   f32, aligned to 16 bytes
-// Work    both kernels: item i of the grid owns the quads of elements i, i + items of the grid, ...,
-//         and one of the n % 4 elements past the last whole quad
-//         adamw_square_sums: group k leaves the sum of its squares in partials[k]
-//         adamw_update: every group adds the partials up again, in the same order, so that one
-//         launch suffices; group 0 writes grad_norm
+// Work    both kernels: item i of the grid owns the quads of elements i, i + items of the grid,
+//         ..., and one of the n % 4 elements past the last full quad
+//         adamw_square_sums: group k writes the sum of its squares to partials[k]
+//         adamw_update: every group adds all partials in the same order, so one launch suffices;
+//         group 0 writes grad_norm
 // Local   2 GROUP floats
 // Cost    square sums n reads; update 4 n reads and 3 n writes; 16 flops an element
-// Numerics  squares are rounded once, their sums are compensated: the norm is right to a few ulp.
-//         Elements are updated as computed where g is not finite.
+// Numerics  squares are rounded once and their sums are compensated: the norm is within a few ulp.
+//         If g is not finite, elements are updated with what the formula yields.
 //! clc: build GROUP=256
 //! clc: budget on gfx90a registers<=64 spills=0
 #ifndef GROUP
@@ -25,7 +25,7 @@
 #include "adamw_settings.clh"
 #include "group_reduce.clh"
 
-// For each quad of this item, then for its element past them, if any.
+// Loops over this item's quads; LAST_ELEMENT guards its element past them, if any.
 #define EACH_QUAD \
   for (long i = (long)get_global_id(0); i < n / 4; i += (long)get_global_size(0))
 #define LAST_ELEMENT(i)                              \
@@ -50,7 +50,7 @@ __kernel void adamw_square_sums(__global float* partials, __global const float* 
   if (get_local_id(0) == 0) partials[get_group_id(0)] = all;
 }
 
-// One step, of a quad or a single element.
+// One update step of a quad or a single element.
 #define UPDATE(p, m, v, grad)                                                              \
   m = settings[BETA1] * m + (1.0f - settings[BETA1]) * grad;                               \
   v = settings[BETA2] * v + (1.0f - settings[BETA2]) * grad * grad;                        \

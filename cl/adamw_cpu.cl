@@ -1,16 +1,16 @@
-// adamw on CPU devices: the formulas of adamw.cl, float16 written out.
+// adamw on CPU devices: the formulas of adamw.cl in explicit float16 vectors.
 //
-//   norm = sqrt(sum g^2);  g *= min(1, clip_norm / (norm + 1e-6)) where clip_norm > 0
+//   norm = sqrt(sum g^2);  g *= min(1, clip_norm / (norm + 1e-6)) if clip_norm > 0
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   p -= learning_rate * (weight_decay p + (m / correction1) / (sqrt(v / correction2) + epsilon))
 //
 // Shapes  p, m, v, g [n], settings [8], partials [groups], grad_norm [1]
 // Types   f32
-// Work    groups of one item, each owns a block of whole vectors of 16, the last one the tail too;
-//         adamw_square_sums leaves its block's sum in partials[group]; adamw_update adds the
-//         partials up in every group, group 0 writes grad_norm
+// Work    a group is one item and owns a block of full vectors of 16; the last group also owns the
+//         tail. adamw_square_sums writes the block's sum to partials[group]; in adamw_update every
+//         group adds the partials and group 0 writes grad_norm
 // Local   none
-// Cost    square sums n reads; update 4 n reads and 3 n writes; bound by memory
+// Cost    square sums n reads; update 4 n reads and 3 n writes; memory-bound
 // Numerics  as adamw.cl: compensated sums in 16 lanes.
 //! clc: build on cpu:
 #include "adamw_settings.clh"

@@ -1,5 +1,5 @@
-// attention: causal grouped-query attention with an online softmax, and the KV cache it may read.
-// The portable form, forward.
+// attention: causal grouped-query attention with an online softmax, and the append to its KV cache.
+// This is the portable forward kernel.
 //   y[t, h] = sum_k p_k v[k, g],  p = softmax_k(scale * q[t, h] . k[k, g]),  g = h / (H / G)
 //   log_sum_exp[t, h] = log sum_k exp(scale * q[t, h] . k[k, g]),  k in first[t] .. last[t]
 //   cache_append: cache[positions[t]] = rows[t]
@@ -7,9 +7,9 @@
 // Shapes  q, y [T, H, E]; k, v, cache [Tk, G, E]; first, last, positions [T] i32;
 //         log_sum_exp [T, H]; rows [T, G, E]
 // Types   f32
-// Work    attention_forward: a work-group of GROUP items owns one row (along dimension 0: GPUs take
-//         65535 groups along the others) and head; an item owns
-//         one key of a block while scores are made, and every GROUP-th column of y after
+// Work    attention_forward: a work-group of GROUP items owns one row (along dimension 0: GPUs
+//         limit the other dimensions to 65535 groups) and head; an item owns one key of a block of
+//         scores, and then every GROUP-th column of y
 //         cache_append: an item owns one element
 // Local   the row of q [E], sums of y [E], scores [GROUP]
 // Cost    4 E flops a (query, key) pair and head
@@ -33,7 +33,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
     query[e] = q[row + e] * scale;
     sums[e] = 0.0f;
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the whole query
+  barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the full query
 
   const int end = last[t] + 1;
   float running_max = -INFINITY, total = 0.0f;
@@ -50,7 +50,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
     const float p = key < end ? exp(score - new_max) : 0.0f;
     total = total * factor + group_sum(p, scores);
     running_max = new_max;
-    barrier(CLK_LOCAL_MEM_FENCE);  // the sum in scores[0] has been read
+    barrier(CLK_LOCAL_MEM_FENCE);  // every item has read the sum in scores[0]
     scores[item] = p;
     barrier(CLK_LOCAL_MEM_FENCE);  // every item reads all scores
     const int keys = min(GROUP, end - block);
@@ -60,7 +60,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
       for (int n = 0; n < keys; ++n) sum = fma(scores[n], v_at[n * k_step], sum);
       sums[e] = sum;
     }
-  }  // the next block's group_max begins with a barrier: all have read the scores
+  }  // the next block's group_max begins with a barrier, after which all have read the scores
   for (int e = item; e < E; e += GROUP) y[row + e] = sums[e] / total;
   if (keeps_log_sum_exp && item == 0) log_sum_exp[t * H + h] = running_max + log(total);
 }

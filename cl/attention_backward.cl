@@ -1,4 +1,4 @@
-// attention, backward, the portable form, over packed rows (row t sees first[t] .. t).
+// attention, backward, portable, over packed rows (row t attends to keys first[t] .. t).
 //   p[t, h, k] = exp(scale * q[t, h] . k[k, g] - log_sum_exp[t, h]),  g = h / (H / G)
 //   ds[t, h, k] = scale * p * (dy[t, h] . v[k, g] - dot[t, h]),  dot = dy . y
 //   dv[k, g] = sum_{h, t} p dy[t, h]      dk[k, g] = sum_{h, t} ds q[t, h]
@@ -10,7 +10,7 @@
 //         and head of dk and dv, an item one query of a block and then every GROUP-th column.
 //         attention_backward_queries: the same for one row and head of dq, over keys.
 // Local   the owned rows [E], their sums [E], weights of a block [GROUP]
-// Cost    14 E flops a (query, key) pair and head: scores are made twice
+// Cost    14 E flops a (query, key) pair and head: scores are computed twice
 // Numerics p from the forward's log_sum_exp; every sum in one fixed order
 //! clc: build GROUP=64
 //! clc: budget on gfx90a registers<=64 spills=0
@@ -43,9 +43,9 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
     dk_sums[e] = 0.0f;
     dv_sums[e] = 0.0f;
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the whole rows
+  barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the full rows
 
-  // first does not decrease: the key's document ends before the first row that begins after it.
+  // first is non-decreasing, so the key's document ends before the first row with first[row] > key.
   for (int block = key; block < T && first[block] <= key; block += GROUP) {
     const int t = block + item;
     for (int h = g * (H / G); h < (g + 1) * (H / G); ++h) {
@@ -95,7 +95,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
     dy_row[e] = dy[at * E + e];
     sums[e] = 0.0f;
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the whole rows
+  barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the full rows
 
   for (int block = first[t]; block <= t; block += GROUP) {
     const int key = block + item;

@@ -1,19 +1,21 @@
-// attention_backward_begin_wgmma: what goes before and after cl/attention_backward_wgmma.cl, whose
-// formula it shares.
+// attention_backward_begin_wgmma: the kernels that run before and after
+// cl/attention_backward_wgmma.cl, with the same formula.
 //
-//   attention_backward_begin_wgmma   stats, steps, plan; its counters zero
-//   attention_add_heads_wgmma        dk and dv of a key head, of its query heads' parts
-// Shapes  y, dy [T, H, E], log_sum_exp [T, H], first [T] i32; order: cl/attention_order.cl. P = T rounded
-//         up to 128. stats [H, P / STEP, 3, STEP]: log_sum_exp in units of log 2 and dot = dy . y, past T
-//         such that weights are zero, and as i32 first, past T the greatest number; steps [P / 128] i32:
-//         how many steps the keys 128 n .. are seen in; plan i32: counters [H * P / STEP + 1], then
-//         [P / 128, P / STEP]. dk, dv [T, G, E], their parts [T, H, E]; E = HEAD_DIM of 64 or 128
-// Types   y and dy f32 or bf16 (-D Y_BF16, DY_BF16); dk, dv and their parts f32 or bf16 (RESULT_BF16)
-// Work    begin: eight items a row of the P, and so for each head. add heads: an item 8 elements of dk,
-//         or of dv
+//   attention_backward_begin_wgmma   writes stats, steps and plan; zeroes plan's counters
+//   attention_add_heads_wgmma        dk and dv of a key head, summed over its query heads
+// Shapes  y, dy [T, H, E], log_sum_exp [T, H], first [T] i32; order: cl/attention_order.cl. P = T
+//         rounded up to 128. stats [H, P / STEP, 3, STEP]: log_sum_exp in units of log 2 (infinite
+//         past T, so weights are zero), dot = dy . y, and first as i32 (INT_MAX past T); steps [P /
+//         128] i32: the number of steps with rows that attend to the keys 128 n ..; plan i32:
+//         counters [H * P / STEP + 1], then [P / 128, P / STEP]. dk, dv [T, G, E], their parts [T,
+//         H, E]; E = HEAD_DIM of 64 or 128
+// Types   y and dy f32 or bf16 (-D Y_BF16, DY_BF16); dk, dv and their parts f32 or bf16
+//         (RESULT_BF16)
+// Work    begin: eight items own one of the P rows of one head. add heads: an item owns 8 elements
+//         of dk or of dv
 // Local   none
-// Cost    a read of y and dy; of the parts, and dk and dv written
-// Numerics sums in f32, heads in their order
+// Cost    begin reads y and dy; add heads reads the parts and writes dk and dv
+// Numerics sums in f32, over the heads in order
 //! clc: build on wgmma: HEAD_DIM={64,128}
 //! clc: build on wgmma: HEAD_DIM={64,128} Y_BF16 DY_BF16
 #include "attention_backward_wgmma.clh"
@@ -22,7 +24,7 @@
 
 #define LOG2_E 1.44269504f
 
-// Eight elements from i on, of y and of dy.
+// Loads eight elements of y or dy as floats.
 float8 eight_of_bf16(__global const ushort* at) {
   const uint4 pairs = *(__global const uint4*)at;
   const uint4 low = pairs << 16, high = pairs & 0xFFFF0000u;
@@ -69,7 +71,7 @@ __kernel void attention_backward_begin_wgmma(__global float* stats, __global int
   // clc: allow index-overflow as above
   if (h == 0 && item == 0) plan[H * all] = 0;
   if (h == 0 && item < P / KEYS) {
-    int sees = item * KEYS, past = T;  // row `sees` does, row `past` does not
+    int sees = item * KEYS, past = T;  // row `sees` attends to the block, row `past` does not
     while (past - sees > 1) {
       const int middle = (sees + past) / 2;
       if (first[middle] < (item + 1) * KEYS) {
@@ -117,7 +119,7 @@ void store_eight(__global float* to, float8 x) {
 }
 #endif
 
-// The second dimension: dk or dv.
+// Dimension 1 of the grid selects dk or dv.
 __kernel void attention_add_heads_wgmma(__global RESULT* dk, __global RESULT* dv,
                                         __global const RESULT* dk_parts,
                                         __global const RESULT* dv_parts, int heads, int elements) {

@@ -1,24 +1,26 @@
-// attention, backward, with operands rounded to bf16, for CPU devices with avx512_bf16, over packed
-// rows (row t sees first[t] .. t): attention_backward_cpu.cl's formulas, the operands of all five
-// products rounded.
+// attention, backward, with bf16 operands, for CPU devices with avx512_bf16, over packed rows (row
+// t attends to keys first[t] .. t): the formulas of attention_backward_cpu.cl with the operands of
+// all five products rounded to bf16.
 //
 // Shapes  q, y, dy, dq [T, H, E]; k, v, dk, dv [T, G, E]; first [T] i32; log_sum_exp [T, H];
 //         dq_parts [chunks - 1, T, H, E]; E a multiple of 32
 // Types   f32
 // Work    attention_backward_bf16_cpu: a work-group of one work-item owns the keys of one chunk of
-//         one key head: all of their dk and dv, and their share of dq. A row's own chunk writes its
-//         share to dq, an earlier chunk c to dq_parts[c]. Work-group id: key heads, and inside them
-//         the first chunk, the last, the second, the last but one ...: a driver that deals out
-//         ranges of groups so deals out as much work to each.
+//         one key head: it computes all of their dk and dv, and their contribution to dq. A row's
+//         own chunk writes its contribution to dq, an earlier chunk c writes to dq_parts[c].
+//         Work-group ids run over key heads, and within a key head over the first chunk, the last,
+//         the second, the last but one ..., which balances the work for drivers that hand out
+//         ranges of groups.
 //         attention_add_parts_cpu (attention_backward_parts_cpu.clh) adds the parts.
-// Local   STAGED keys of k and v by rows and of k across; of each of `heads` heads panels of q and
-//         dy, both across, and ds across [KEYS / 2][32]; p and ds by rows [KEYS][heads][16] for all
-//         of them, so that one tile sums dk and dv over them; scores and dp [8][32] of a tile
-// Tiles   8 x 32 sums in registers, see attention_bf16_tile_cpu.clh; they leave out pairs of keys
-//         and queries that are masked by the order of rows
+// Local   STAGED keys of k and v in `rows` order and of k in `across` order
+//         (attention_bf16_tile_cpu.clh); for each of `heads` heads panels of q and dy, both also
+//         `across`, and ds `across` [KEYS / 2][32]; p and ds by rows [KEYS][heads][16] for all
+//         heads, so that one tile sums dk and dv over them; scores and dp [8][32] of a tile
+// Tiles   8 x 32 sums in registers, see attention_bf16_tile_cpu.clh; tiles skip pairs of keys and
+//         queries that are fully masked
 // Cost    10 E flops a (query, key) pair and head
-// Numerics p from the forward's log_sum_exp, never above 1 by more than rounding; sums, p and ds in
-//         f32; every sum in one fixed order
+// Numerics p from the forward's log_sum_exp, at most 1 up to rounding; sums, p and ds in f32; every
+//         sum in one fixed order
 //! clc: build on avx512_bf16: KEYS=64 STAGED=256 MAX_BLOCKS=2
 #include "attention_bf16_tile_cpu.clh"
 #include "attention_backward_parts_cpu.clh"
@@ -27,7 +29,7 @@
 #error "KEYS: keys of one block of scores; STAGED: keys kept as pairs, a multiple of KEYS"
 #endif
 
-#define PREFETCHED 4  // rows of the next block prefetched at once: few, so that it need not wait
+#define PREFETCHED 4  // rows of the next block prefetched at once: few, to avoid stalls
 
 // out += left right
 BF16_TARGET void tile_add(__global float* out, long out_step, __local const uint* left,
@@ -53,14 +55,14 @@ void rows_add(__global float* out, long out_step, int count, __local float* spar
   }
 }
 
-// What the lanes of a block of queries need beside q and dy.
+// The per-lane values of a block of queries besides q and dy.
 typedef struct {
   __local int* first;
   __local float* log_sum;  // in units of log 2
   __local float* dot;      // dy . y
 } Lanes;
 
-// What lanes need of one head's rows; 0 from `count` on.
+// Fills log_sums and dots of one head's rows; 0 from `count` on.
 void fill_lanes(__local float* log_sums, __local float* dots, __global const float* log_sum_exp,
                 int H, __global const float* dy, __global const float* y, long step, int count,
                 int width) {
@@ -70,7 +72,7 @@ void fill_lanes(__local float* log_sums, __local float* dots, __global const flo
   }
 }
 
-// p and ds of key n and the 16 lanes from `side` on, with what the function below calls them.
+// Computes p (`weight`) and ds (`change`) of key n for the 16 lanes from `side` on.
 #define WEIGHTS_OF(n, side, half, weight, change)                                              \
   float16 weight = exp2_16(vload16(0, scores + (n) * QUERIES + side) - log_sum_##half);         \
   float16 change = weight * (vload16(0, dp + (n) * QUERIES + side) - dot_##half) * scale;       \
@@ -80,8 +82,8 @@ void fill_lanes(__local float* log_sums, __local float* dots, __global const flo
     change = seen ? change : (float16)(0.0f);                                                  \
   }
 
-// p and ds of 8 keys from the scores and dp = dy . v, by rows and, ds, across. The first of the
-// queries is t0.
+// Computes p and ds of 8 keys from the scores and dp = dy . v, by rows, and ds also `across`. t0 is
+// the first query.
 BF16_TARGET void weights_of_scores(__local uint* p, __local uint* ds, long row_pairs,
                                    __local uint* ds_across, __local const float* scores,
                                    __local const float* dp, Lanes lanes, int key, int t0,
@@ -105,9 +107,9 @@ BF16_TARGET void weights_of_scores(__local uint* p, __local uint* ds, long row_p
   }
 }
 
-// out[n] += weights[n] . rows over the lanes of all heads, for `keys` keys, `whole` of them
-// written: dv of p and dy, dk of ds and q. The first key is `ahead` rows before (below 0) or after
-// the first query; no query before a key sees it.
+// out[n] += weights[n] . rows over the lanes of all heads, for `keys` keys, of which the first
+// `whole` are stored: dv from p and dy, dk from ds and q. `ahead` is the first key minus the first
+// query; queries before a key do not attend to it.
 void add_to_keys(__global float* out, long out_step, int keys, int whole, __local float* spare,
                  __local const uint* weights, __local const uint* rows, int heads, int ahead,
                  int width) {
@@ -125,8 +127,8 @@ void add_to_keys(__global float* out, long out_step, int keys, int whole, __loca
   }
 }
 
-// dq[lane] += ds[.., lane] . k for `keys` keys of one head; tiles of lanes take only keys that one
-// of their lanes sees.
+// dq[lane] += ds[.., lane] . k for `keys` keys of one head; a tile of lanes covers only keys that
+// at least one of its lanes attends to.
 void add_to_queries(__global float* dq, long step, int count, __local float* spare,
                     __local const uint* ds_across, __local const uint* k_across,
                     __local const int* lane_first, int key, int keys, int t0, int width) {
@@ -190,7 +192,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
 
     for (int t0 = s0; t0 < T && first[t0] < s1; t0 += QUERIES) {
       const int count = min(QUERIES, T - t0);
-      // Whole tiles of keys: s0 is a multiple of 8, and what is staged is.
+      // Full tiles of keys: s0 and `staged` are multiples of 8.
       const int begin = max(s0, first[t0] / ROWS * ROWS);
       const int end = min(s0 + staged, (t0 + count + ROWS - 1) / ROWS * ROWS);
       const int all_begin = first[t0 + count - 1];
@@ -218,7 +220,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
             const Lanes lanes = {lane_first, lane_logs + j * QUERIES, lane_dots + j * QUERIES};
             for (int n = 0; n < keys; n += ROWS) {
               const int at = (from + n) * E / 2;
-              // The next block's rows, spread over the first keys.
+              // Prefetches the next block's rows, spread over the first keys.
               const long next = q_at + j * E + (QUERIES + n / ROWS * PREFETCHED) * q_step;
               const bool fetches = key == begin && t0 + QUERIES + (n / ROWS + 1) * PREFETCHED <= T;
               if (fetches) prefetch_rows(q + next, q_step, PREFETCHED, E);

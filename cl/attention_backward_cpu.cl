@@ -1,4 +1,4 @@
-// attention, backward, for CPU devices, over packed rows (row t sees first[t] .. t).
+// attention, backward, for CPU devices, over packed rows (row t attends to keys first[t] .. t).
 //   p[t, h, k] = exp(scale * q[t, h] . k[k, g] - log_sum_exp[t, h]),  g = h / (H / G)
 //   ds[t, h, k] = scale * p * (dy[t, h] . v[k, g] - dy[t, h] . y[t, h])
 //   dv[k, g] = sum_{h, t} p dy[t, h]      dk[k, g] = sum_{h, t} ds q[t, h]
@@ -8,18 +8,17 @@
 //         dq_parts [chunks - 1, T, H, E]
 // Types   f32
 // Work    attention_backward_cpu: a work-group of one work-item owns the keys of one chunk of one
-//         key head: all of their dk and dv, and their share of dq. A row's own chunk writes its
-//         share to dq, an earlier chunk c to dq_parts[c]. Work-group id: key heads, and inside them
-//         the first chunk, the last, the second, the last but one ...: a driver that deals out
-//         ranges of groups so deals out as much work to each.
+//         key head: it computes all of their dk and dv, and their contribution to dq. A row's own
+//         chunk writes its contribution to dq, an earlier chunk c writes to dq_parts[c]. Work-group
+//         ids run over key heads, and within a key head over the first chunk, the last, the second,
+//         the last but one ..., which balances the work for drivers that hand out ranges of groups.
 //         attention_add_parts_cpu (attention_backward_parts_cpu.clh) adds the parts.
-// Local   one array a group: panels [E][32] of q and dy, dq [E][32], p and ds [KEYS][32], a row
-//         of 32 for first, log_sum_exp and dy . y
-// Tiles   8 x 32 sums in registers, see attention_tile_cpu.clh; all five products read K, V, Q and
-//         dY in place, only the panels of q and dy are turned
+// Local   one array a group: panels [E][32] of q and dy, dq [E][32], p and ds [KEYS][32], a row of
+//         32 for each of first, log_sum_exp and dy . y
+// Tiles   8 x 32 sums in registers, see attention_tile_cpu.clh; all five products read k, v, q and
+//         dy in place, and only the panels of q and dy are transposed copies
 // Cost    10 E flops a (query, key) pair and head
-// Numerics p from the forward's log_sum_exp, never above 1 by more than rounding; every sum in one
-//         fixed order
+// Numerics p from the forward's log_sum_exp, at most 1 up to rounding; every sum in one fixed order
 //! clc: build on cpu: KEYS=64
 #include "attention_tile_cpu.clh"
 #include "attention_backward_parts_cpu.clh"
@@ -28,7 +27,7 @@
 #error "KEYS: keys of one block of scores, a multiple of 8"
 #endif
 
-// p and ds of one block from the scores and dy . v that lie there.
+// Replaces the scores by p and dy . v by ds, for one block.
 __attribute__((noinline)) void weights_of_scores(
     __local float* p, __local float* ds, __local const int* lane_first,
     __local const float* lane_log, __local const float* lane_dot, int key, int keys, int t0,
@@ -53,8 +52,8 @@ __attribute__((noinline)) void weights_of_scores(
   }
 }
 
-// out[n] += weights[n] . rows for `keys` keys: dv of p and dy, dk of ds and q. The first key is
-// `ahead` rows before (below 0) or after the first query; no query before a key sees it.
+// out[n] += weights[n] . rows for `keys` keys: dv from p and dy, dk from ds and q. `ahead` is the
+// first key minus the first query; queries before a key do not attend to it.
 __attribute__((noinline)) void add_to_keys(__global float* out, long out_step,
                                                 __local const float* weights,
                                                 __global const float* rows, long row_step,
@@ -114,7 +113,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
 
   for (int t0 = c0; t0 < T && first[t0] < c1; t0 += QUERIES) {
     const int count = min(QUERIES, T - t0);
-    // Whole tiles of keys: c0 is a multiple of 8, and so is c1 unless it is T.
+    // Full tiles of keys: c0 is a multiple of 8, and so is c1 unless it is T.
     const int begin = max(c0, first[t0] / ROWS * ROWS);
     const int end = min(c1, (t0 + count + ROWS - 1) / ROWS * ROWS);
     const int all_begin = first[t0 + count - 1];

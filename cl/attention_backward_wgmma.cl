@@ -1,26 +1,27 @@
-// attention_backward_wgmma: attention, backward, on Hopper's matrix units, over packed rows (row t sees
-// first[t] .. t; first does not decrease).
+// attention_backward_wgmma: attention, backward, with Hopper's wgmma, over packed rows (row t
+// attends to keys first[t] .. t; first is non-decreasing).
 //
 //   p[t, h, k] = exp(scale * q[t, h] . k[k, g] - log_sum_exp[t, h]),  g = h / (H / G)
 //   ds[t, h, k] = p * (dy[t, h] . v[k, g] - dot[t, h]),  dot = dy . y
 //   dv[k, h] = sum_t p dy[t, h]    dk[k, h] = scale * sum_t ds q[t, h]    of one query head
 //   dq[t, h] = scale * sum_k ds k[k, g]
-// Shapes  q, dy [T, H, E], k and v [T, G, E] by their maps (cl/tensor_map.cl) in the order q, k, v, dy,
-//         in boxes of STEP rows (q, dy) or 128 (k, v); dq, dk, dv [T, H, E]; E = HEAD_DIM, 64/128.
-//         P = T rounded up to 128. stats [H, P / STEP, 3, STEP], steps [P / 128] i32 and plan, which
-//         begins with counters: see cl/attention_backward_begin_wgmma.cl; sums [H * P * E] f32. order:
-//         cl/attention_order.cl.
-// Types   q, k, v and dy bf16, read through their maps alone; dq, dk, dv f32 or bf16 (RESULT_BF16)
-// Work    a persistent grid of work-groups of three warp groups. A task is 128 keys of one query head,
-//         a step STEP of its queries. One thread copies, two warp groups own 64 keys each. Scores and
-//         ds are made transposed, so that p^T and ds^T are left operands where they lie, in
-//         registers; ds^T goes through local memory too, for dq. Two dQ reducer warps, by a
-//         thread each, add dq's parts to `sums` by bulk reductions, every other step each: one
-//         waits for its turn while the other's part is on its way.
-// Order   tasks are taken from a counter, in the order given. A part of dq is added when those of all
-//         tasks before it are: counters[h, step] says of how many. A wait is thus for a task that
-//         runs, and the sum the same every run. The first part is stored, the last one added in
-//         registers. A wait of some seconds gives up, and the step's rows of dq are NaN.
+// Shapes  q, dy [T, H, E], k and v [T, G, E] by their tensor maps (cl/tensor_map.cl) in the order
+//         q, k, v, dy, in boxes of STEP rows (q, dy) or 128 (k, v); dq, dk, dv [T, H, E]; E =
+//         HEAD_DIM, 64/128. P = T rounded up to 128. stats [H, P / STEP, 3, STEP], steps [P / 128]
+//         i32 and plan, which begins with counters: see cl/attention_backward_begin_wgmma.cl; sums
+//         [H * P * E] f32. order: cl/attention_order.cl.
+// Types   q, k, v and dy bf16, read through their maps only; dq, dk, dv f32 or bf16 (RESULT_BF16)
+// Work    a persistent grid of work-groups of three warp groups. A task is 128 keys of one query
+//         head, a step is STEP of its queries. One thread issues the copies, two warp groups own 64
+//         keys each. Scores and ds are computed transposed, so p^T and ds^T are left operands
+//         directly in registers; ds^T is also written to local memory, for dq. Two dQ reducer
+//         warps, with one thread each, add dq's parts to `sums` by bulk reductions on alternating
+//         steps: one waits for its turn while the other's part is in flight.
+// Order   tasks are taken from a counter, in the given order. A part of dq is added after those of
+//         all earlier tasks: counters[h, step] is the number of parts added. A wait is thus for a
+//         running task, and the sum is the same on every run. The first part is stored, the last
+//         one is added in registers. A wait times out after some seconds, and the step's rows of dq
+//         are then NaN.
 // Local   about 211 KB
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp; p and ds are rounded to bf16; sums f32
@@ -35,7 +36,7 @@
 #include "attention_backward_wgmma_scores.clh"
 #include "attention_backward_wgmma_copies.clh"
 
-// sums = own rows over the width with a step's rows, 64 of the warp group and all of the step's.
+// sums = 64 rows of the warp group from `own` times all rows of a step, reduced over the width.
 #define OVER_WIDTH(sums, own, step)                                                       \
   UNROLL for (int e = 0; e < HEAD_DIM / 16; ++e) WGMMA_SS(STEP)(                          \
       sums, operand_at((own) + part * 8192 + e / 4 * KEY_BOX + e % 4 * 32),               \
@@ -61,7 +62,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   __local uchar tiles[2 * KEY_TILE + (RING + 2) * STEP_TILE + 2 * DS_TILE + DQ_BYTES]
       __attribute__((aligned(1024)));
   __local float ring_stats[RING][3 * STEP] __attribute__((aligned(16)));
-  __local int2 info[RING];  // which step, and its word of the plan
+  __local int2 info[RING];  // the step, and its word of the plan
   __local struct Task tasks[2];
   __local ulong barriers[6 + 2 * RING + 8];
   const int item = get_local_id(0), lane = item % 32;
@@ -73,7 +74,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     init_mbarriers(at);
     for (int i = 0; i < 4; ++i) tensormap_acquire(maps + i * MAP_BYTES);
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
+  barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers are initialised
   if (item < 128) {
     SETMAXNREG_DEC(24);
     if (item == 0) {
@@ -87,7 +88,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
   SETMAXNREG_INC(240);
   const float scale_2 = scale * LOG2_E;
   const bool elected = item % 128 == 0;
-  // Where a lane's rows of ds^T go: row lane % 16 of the warp's, 16 bytes at chunk lane / 16.
+  // The address of a lane's rows of ds^T: row lane % 16 of the warp, the 16-byte chunk lane / 16.
   const uint ds_lane = at.ds + (item / 32 * 16 - 64 + (lane & 15)) * 128 +
                        (((lane >> 4) ^ (lane & 7)) << 4);
   float s[STEP / 2], dp[STEP / 2], dk_sums[HEAD_DIM / 2], dv_sums[HEAD_DIM / 2], dq_sums[32];
@@ -104,8 +105,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     mbarrier_wait(at.v_full, turn);
     WGMMA_WAIT_0(STEP)(s);
     for (int i = 0; i < count; ++i, ++step) {
-      part = warp_first(item / 128 - 1);  // else its operands would be kept in registers
-      const uint turned = step & 1, turned_phase = step >> 1 & 1;  // of the rings of two
+      part = warp_first(item / 128 - 1);  // recomputed, or its operands would occupy registers
+      const uint turned = step & 1, turned_phase = step >> 1 & 1;  // of the two-stage rings
       const uint dy = at.dy + turned * STEP_TILE, ds_tile = at.ds + turned * DS_TILE;
       const uint rows = at.stats + stage * STATS_BYTES + lane % 4 * 8;
       const uint before = stage ? stage - 1 : RING - 1;
@@ -125,16 +126,17 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       }
       WGMMA_WAIT_0(STEP)(dp);
       if (lane == 0 && i > 0) mbarrier_arrive(at.q_empty + 8 * before);
-      // Every warp of the group has begun the product, which has ended.
+      // Every warp of the group has issued the product, which is complete.
       if (elected && i == count - 1) mbarrier_arrive(at.v_empty);
       WGMMA_FENCE;
       OVER_STEP(dv_sums, p, dy, i)
       score_gradients(ds, p, dp, rows);
-      WGMMA_WAIT_0(HEAD_DIM)(dv_sums);  // ran beside that; in flight further, all would wait
+      WGMMA_WAIT_0(HEAD_DIM)(dv_sums);  // overlapped score_gradients; must not stay in flight
       if (elected) mbarrier_arrive(at.dy_empty + 8 * turned);
       store_ds(ds_lane + turned * DS_TILE, ds);
       warp_stored(at.ds_full + 8 * turned, lane);
-      // The next step's scores; after the last step for nothing, for a branch would serialise all.
+      // The next step's scores. After the last step the product is unused: a branch here would
+      // serialise all products.
       if (i + 1 < count) mbarrier_wait(at.q_full + 8 * next, next_phase);
       WGMMA_FENCE;
       OVER_WIDTH(s, at.k, at.q + next * STEP_TILE)
@@ -164,7 +166,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
         store_part(dq_lane, dq_sums);
         warp_stored(at.dq_full + 8 * turned, lane);
       }
-      WGMMA_WAIT_0(HEAD_DIM)(dk_sums);  // ran beside the writing of dq
+      WGMMA_WAIT_0(HEAD_DIM)(dk_sums);  // it overlapped the stores of dq
       stage = next;
       phase = next_phase;
     }

@@ -1,23 +1,23 @@
-// attention, forward, with operands rounded to bf16, for CPU devices with avx512_bf16:
-// attention_cpu.cl's formula with the products
+// attention, forward, with bf16 operands, for CPU devices with avx512_bf16: the formula of
+// attention_cpu.cl with the products
 //   bf16(scale log2(e) q) . bf16(k)   and   bf16(p) bf16(v)
 //
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H]; E a multiple
 //         of 32
 // Types   f32
-// Work    a work-group of one work-item owns `blocks` blocks of 32 rows of up to `heads` heads
-//         that share a key head, a panel each; work-group id: stretches of rows, the last, the
-//         first, the last but one ..., heads inside. A driver that deals out ranges of groups so
-//         deals out as much work to each.
-// Local   of each panel: q, sums [32][E] of y, the running maxima and totals; of the block of keys
-//         at hand: rows of k, v across, scores [KEYS][32], which become p across
-// Tiles   8 x 32 sums in registers, see attention_bf16_tile_cpu.clh; KEYS keys between two
-//         corrections of the running maximum; keys that no row of the block sees are skipped
+// Work    a work-group of one work-item owns `blocks` blocks of 32 rows of up to `heads` heads that
+//         share a key head, one panel each; work-group ids run over stretches of rows, the last,
+//         the first, the last but one ..., with heads innermost, which balances the work for
+//         drivers that hand out ranges of groups.
+// Local   for each panel: q, sums [32][E] of y, the running maxima and totals; for the current
+//         block of keys: k by rows, v `across`, and scores [KEYS][32], which become p `across`
+// Tiles   8 x 32 sums in registers, see attention_bf16_tile_cpu.clh; the running maximum is
+//         corrected once for each KEYS keys; keys that no row of the block attends to are skipped
 // Cost    4 E flops a (query, key) pair and head; k and v are rounded once for all panels of a
 //         group
-// Numerics sums, maxima and totals in f32; a total is that of p before rounding. A lane never takes
-//         a value from a row outside its range, so a NaN there does no harm: p is 0 there, and
-//         where values are not finite each row gets its own copy of v.
+// Numerics sums, maxima and totals in f32; a total sums p before rounding. A lane takes no value
+//         from a row outside its range, so a NaN there is harmless: p is 0 there, and if values are
+//         not finite each row gets its own copy of v.
 //! clc: build on avx512_bf16: KEYS=64 STAGED=256 MAX_BLOCKS=2
 #include "attention_bf16_tile_cpu.clh"
 
@@ -44,7 +44,7 @@ bool has_non_finite(__local const uint* pairs, int count) {
   return any(found);
 }
 
-// -INFINITY where a lane does not see one of the keys key .. key + 7.
+// Sets scores to -INFINITY for lanes that do not attend to the keys key .. key + 7.
 void mask_scores(__local float* scores, __local const int* lane_first,
                  __local const int* lane_last, int key) {
   for (int side = 0; side < QUERIES; side += 16) {
@@ -57,8 +57,8 @@ void mask_scores(__local float* scores, __local const int* lane_first,
   }
 }
 
-// The scores become weights p, across, in place. Maxima and totals go on; factors are what earlier
-// sums are scaled by.
+// Replaces the scores by the weights p, `across`, in place. Updates maxima and totals; factors
+// receives the scale of earlier sums.
 BF16_TARGET void weights_of_scores(__local float* scores, __local float* row_max,
                                    __local float* totals, __local float* factors, int count) {
   for (int side = 0; side < QUERIES; side += 16) {
@@ -86,8 +86,8 @@ BF16_TARGET void weights_of_scores(__local float* scores, __local float* row_max
   }
 }
 
-// sums [32, width] = factors sums + p v for the keys key .. key + count - 1; tiles of lanes take
-// only keys that one of their lanes sees.
+// sums [32, width] = factors sums + p v for the keys key .. key + count - 1; a tile of lanes covers
+// only keys that at least one of its lanes attends to.
 void add_values(__local float* sums, __local const float* factors, __local const uint* weights,
                 __local const uint* values, __local const int* lane_first,
                 __local const int* lane_last, int key, int count, int width) {
@@ -97,7 +97,7 @@ void add_values(__local float* sums, __local const float* factors, __local const
       from = min(from, max(0, lane_first[i] - key));
       to = max(to, min(count, lane_last[i] + 1 - key));
     }
-    // Without a key the factors are all 1.
+    // A tile of lanes without a key has factors of 1, so it may be skipped.
     from /= 2;
     to = (to + 1) / 2;
     for (int e = 0; e < width && from < to; e += 32) {
@@ -108,8 +108,8 @@ void add_values(__local float* sums, __local const float* factors, __local const
   }
 }
 
-// The same where values are not finite: v without what the lane does not see, lane by lane. A
-// tile's eight rows are all the same one.
+// As add_values(), for values that are not finite: each lane uses a copy of v with masked rows
+// zeroed. All eight rows of a tile are that lane.
 void add_seen_values(__local float* sums, __local const float* factors,
                      __local const uint* weights, __local uint* values,
                      __global const float* v_rows, long v_step, __local const int* lane_first,
@@ -125,7 +125,7 @@ void add_seen_values(__local float* sums, __local const float* factors,
   }
 }
 
-// y and log_sum_exp of the `count` first lanes of one head.
+// Writes y and log_sum_exp of the first `count` lanes of one head.
 void store_results(__global float* y, long y_step, __global float* log_sum_exp, int H,
                    __local const float* sums, __local const float* row_max,
                    __local const float* totals, int count, int width) {
@@ -161,7 +161,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_b
   __local int* lane_first = (__local int*)(factors + QUERIES);
   __local int* lane_last = lane_first + blocks * QUERIES;
 
-  const int shares = (H / G + heads - 1) / heads;  // of the heads of a key head
+  const int shares = (H / G + heads - 1) / heads;  // groups of heads that share a key head
   const int stretch = blocks * QUERIES, stretches = (T + stretch - 1) / stretch;
   const int turn = (int)get_group_id(0) / (G * shares), part = (int)get_group_id(0) % (G * shares);
   // clc: allow index-overflow below T
@@ -202,12 +202,12 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_b
       if (key0 == begin) {
         const long at = q_at + row * q_step + i % head_count * E;
         stage_panel(panels + i * panel_size, q + at, q_step, row_count - row, E, scale * LOG2_E);
-        // Of the next head, while this one is worked on, and where this one's results go.
+        // Prefetches the next head's rows of q, and the destination of this head's results.
         const int ahead = min(QUERIES, row_count - row);
         if ((i + 1) % head_count > 0) prefetch_rows(q + at + E, q_step, ahead, E);
         prefetch_rows(y + at, q_step, ahead, E);
       }
-      // The tiles of keys that the panel's rows see.
+      // The tiles of keys that the panel's rows attend to.
       const int from = max(0, range.begin - key0) / ROWS * ROWS;
       const int count = min(padded, (range.end - key0 + ROWS - 1) / ROWS * ROWS) - from;
       const int key = key0 + from;

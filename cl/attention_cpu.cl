@@ -4,16 +4,16 @@
 //
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H]
 // Types   f32
-// Work    a work-group of one work-item owns 32 query rows of one head; work-group id: blocks of
-//         rows, the last, the first, the last but one ..., heads inside. A driver that deals out
-//         ranges of groups so deals out as much work to each.
+// Work    a work-group of one work-item owns 32 query rows of one head; work-group ids run over
+//         blocks of rows, the last, the first, the last but one ..., with heads innermost, which
+//         balances the work for drivers that hand out ranges of groups.
 // Local   one array a group: panel [E][32] of q, sums [E][32] of y, scores [KEYS][32]
-// Tiles   8 x 32 sums in registers, see attention_tile_cpu.clh; KEYS keys between two corrections
-//         of the running maximum; keys that no row of the block sees are skipped
-// Cost    4 E flops a (query, key) pair and head; k and v come from the cache for all but one
-//         block of rows
-// Numerics online softmax (Milakov and Gimelshein, 2018); a lane never takes a value from a row
-//         outside its range, so a NaN there does no harm
+// Tiles   8 x 32 sums in registers, see attention_tile_cpu.clh; the running maximum is corrected
+//         once for each KEYS keys; keys that no row of the block attends to are skipped
+// Cost    4 E flops a (query, key) pair and head; k and v come from the cache for all blocks of
+//         rows except one
+// Numerics online softmax (Milakov and Gimelshein, 2018); a lane takes no value from a row outside
+//         its range, so a NaN there is harmless
 //! clc: build on cpu: KEYS=64
 #include "attention_tile_cpu.clh"
 
@@ -48,7 +48,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
   float16 max0 = -1e30f, max1 = -1e30f, total0 = 0.0f, total1 = 0.0f;
 
   for (int key = range.begin; key < range.end;) {
-    // Whole tiles of keys that every row sees come first, in blocks of their own.
+    // Full tiles of keys that every row attends to come first, in separate blocks.
     const int all = (range.all_end - key) / ROWS * ROWS;
     const int keys = min(KEYS, all > 0 ? all : range.end - key);
     const bool masked = key < range.all_begin || key + keys > range.all_end;

@@ -1,17 +1,17 @@
-// attention for few query rows over many keys, for CPU devices: the step of a generation. And the
-// cache that it reads: cache_append.
+// attention for few query rows over many keys, for CPU devices, as in decoding; and cache_append
+// for the KV cache.
 //   y[t, h] = sum_k p_k v[k, g],  p = softmax_k(scale * q[t, h] . k[k, g]),  g = h / (H / G)
 //
 // Shapes  q, y [T, H, E]; k, v [Tk, G, E]; first, last [T] i32; log_sum_exp [T, H];
-//         parts [T, H, splits, E + 2]: not yet normalised sums of v, their maximum, their total
+//         parts [T, H, splits, E + 2]: unnormalised sums of v, their maximum, their total
 // Types   f32
-// Work    attention_decode_cpu: a work-group of one work-item owns one row, one key head (with all
-//         query heads that share it, so that K and V come from memory once) and one split of the
+// Work    attention_decode_cpu: a work-group of one work-item owns one row, one key head with all
+//         query heads that share it (so K and V are read from memory once), and one split of the
 //         row's keys. attention_join_cpu: a group joins the splits of all heads of one row.
 //         cache_append_cpu: a group owns `group_rows` rows.
 // Local   q [H / G][E] and sums [H / G][E + 2] of a group, scores [KEYS]
 // Cost    4 E flops a (query, key) pair and head; bound by reading k and v once
-// Numerics online softmax; only rows of the range are read, so a NaN beyond it does no harm
+// Numerics online softmax; only rows of the range are read, so a NaN beyond it is harmless
 //! clc: build on cpu: KEYS=64
 #include "attention_decode_cpu.clh"
 

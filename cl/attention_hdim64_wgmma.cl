@@ -1,22 +1,22 @@
-// attention_hdim64_wgmma: attention_wgmma.cl for heads of 64 elements, of which a block's
-// exponentials take the GPU as long as its products: one must run beside the other.
+// attention_hdim64_wgmma: attention_wgmma.cl for head_dim 64, where the exponentials of a block
+// take the GPU as long as its products, so the two must overlap.
 //
 //   y, log_sum_exp     as there
-// Shapes  as there; E = HEAD_DIM = 64. No more work-groups than there are tiles.
+// Shapes  as there; E = HEAD_DIM = 64. The grid has at most as many work-groups as tiles.
 // Types   as there
 // Work    as there, with rings of 4, and:
-//         - two tiles of queries in shared memory, with where they lie and what their rows see, so
-//           that the first warp is a tile ahead;
-//         - a tile's first scores are multiplied with the last values of the tile before: its end
-//           runs beside them;
-//         - the two warp groups issue products by turns: one's softmax runs beside the other's
-//           products;
-//         - the values' products are waited for between a block's references and its exponentials;
-//         - an eighth of the exponentials is made by a polynomial, which needs no special unit.
+//         - shared memory holds two tiles of queries with their coordinates and key ranges, so the
+//           first warp is one tile ahead;
+//         - a tile's first scores are multiplied together with the last values of the previous
+//           tile, whose epilogue they overlap;
+//         - the two warp groups issue products in turns (ping-pong): the softmax of one overlaps
+//           the products of the other;
+//         - the wait for the values' products is between a block's references and exponentials;
+//         - a polynomial computes an eighth of the exponentials, off the special-function unit.
 // Local   166 KB
 // Cost    as there
-// Numerics as there; the polynomial's error is 2^-13, below that of a weight rounded to bf16; what it
-//         makes of a masked score is 2^-126
+// Numerics as there; the polynomial's error is 2^-13, below that of a weight rounded to bf16; it
+//         yields 2^-126 for a masked score
 //! clc: build on wgmma: HEAD_DIM=64
 //! clc: build on wgmma: HEAD_DIM=64 RESULT_BF16
 #include "hopper.clh"
@@ -25,7 +25,7 @@
 #include "hopper_rows.clh"
 #include "attention_wgmma.clh"
 
-// A tile in shared memory, beside its queries.
+// A tile in shared memory, next to its queries.
 struct Tile {
   struct Range range;
   int t0, h;
@@ -36,11 +36,11 @@ struct Tile {
   q_stage ^= 1;      \
   q_phase ^= q_stage ^ 1;
 
-// Who arrives gives the turn to the other warp group.
+// PASS_TURN hands the turn to the other warp group.
 #define AWAIT_TURN asm volatile("bar.sync %0, 256;" ::"r"(2 + part) : "memory")
 #define PASS_TURN asm volatile("bar.arrive %0, 256;" ::"r"(3 - part) : "memory")
 
-// 2^x for x <= 0, at least 2^-126: a cubic for what rounding to an integer leaves.
+// 2^x for x <= 0, at least 2^-126: a cubic of the fraction left by rounding x to an integer.
 float exp2_by_polynomial(float x) {
   x = fmax(x, -126.0f);
   const float shifted = x + 12582912.0f;  // 1.5 * 2^23: its low bits are x, rounded
@@ -50,8 +50,8 @@ float exp2_by_polynomial(float x) {
   return as_float(as_uint(power) + (as_uint(shifted) << 23));
 }
 #define BY_POLYNOMIAL(i) ((i) >= 16 && ((i) + (i) / 4) % 8 == 7)
-// It waits for an earlier exponential: the assembler would make all polynomials first, and the
-// special unit would wait.
+// Adds a dependence of x on an earlier exponential: otherwise the assembler schedules all
+// polynomials first, and the special-function unit idles.
 float after(float earlier, float x) {
   asm("fma.rn.f32 %0, %1, 0f00000000, %0;" : "+f"(x) : "f"(earlier));
   return x;
@@ -81,7 +81,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_
     init_mbarriers(q_full, 2);
     for (int i = 0; i < 3; ++i) tensormap_acquire(maps + i * MAP_BYTES);
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
+  barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers are initialised
   uint stage = 0, phase = 0, q_stage = 0, q_phase = 0;
   if (item < 128) {
     SETMAXNREG_DEC(40);
@@ -103,7 +103,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_
         tile->first[32 * i + lane] = rows_first[i];
         tile->last[32 * i + lane] = rows_last[i];
       }
-      warp_sync();  // whoever waits for the queries sees all of it
+      warp_sync();  // before the queries' mbarrier completes, all lanes have written
       if (lane == 0) {
         tile->range = range;
         tile->t0 = t0;
@@ -123,7 +123,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_
   const float scale_2 = scale * LOG2_E;  // scores in units of log 2
   float scores[64], out[HEAD_DIM / 2];
   uint weights[8][4];
-  if (part == 1) PASS_TURN;  // the first turn is the other's
+  if (part == 1) PASS_TURN;  // the first turn belongs to the other warp group
   mbarrier_wait(q_full, 0);
   mbarrier_wait(k_full, 0);
   WGMMA_FENCE;
@@ -179,7 +179,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_
     AWAIT_TURN;
     WGMMA_FENCE;
     MULTIPLY_VALUES(before, keep)
-    MULTIPLY_KEYS  // of the next tile; after the last one nobody looks at them
+    MULTIPLY_KEYS  // of the next tile; unused after the last one
     PASS_TURN;
     total_0 = row_sum(total_0);
     total_1 = row_sum(total_1);
@@ -191,5 +191,5 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_
     STORE_TILE
   }
   WGMMA_WAIT_0(128)(scores);
-  if (part == 0) AWAIT_TURN;  // as many come as go
+  if (part == 0) AWAIT_TURN;  // balances the arrivals and waits
 }

@@ -1,33 +1,36 @@
-// attention_order: in which order a persistent grid takes the tiles of an attention: those with most to
-// do first, so that the last ones are short.
+// attention_order: the order in which a persistent grid takes the tiles of an attention: longest
+// first, so the last ones are short.
 //
-// Shapes  first, last [T] i32: row t sees the keys first[t] .. last[t]. N = ceil(T / 128) blocks of rows.
-//         order [3 N + 1] i32: the blocks of queries by how many blocks of keys they see; the blocks of
-//         keys by how many blocks of queries see them (for rows that see first[t] .. t, first not
-//         decreasing); the place of each block of keys among these; whether a block of keys goes
-//         through the queries that see it upwards. costs [2, N] i32 is scratch.
-//         beside: how many blocks of keys of one head are worked on at a time.
+// Shapes  first, last [T] i32: row t attends to the keys first[t] .. last[t]. N = ceil(T / 128)
+//         blocks of rows. order [3 N + 1] i32: the blocks of queries, sorted by the number of
+//         blocks of keys that they attend to; the blocks of keys, sorted by the number of blocks of
+//         queries that attend to them (for rows that attend to first[t] .. t, with first
+//         non-decreasing); the position of each block of keys in that order; whether a block of
+//         keys visits its queries in ascending order. costs [2, N] i32 is scratch. beside: the
+//         number of blocks of keys of one head that run concurrently.
 // Types   i32
 // Work    one work-group
 // Local   none
 // Cost    N^2 comparisons: 64 blocks of 8192 rows, in a step that computes for milliseconds
-// Numerics integers; of equal blocks the first one goes first
-// What blocks of keys give to the same queries is added one after another. Where documents are short,
-// those worked on beside one another go from the last to the first, upwards: then none waits, since each
-// comes to a block of queries after the one before it in order. Of a long document all go downwards.
+// Numerics integers; ties keep the order of the blocks
+// The contributions of blocks of keys to the same queries are added one after another. If documents
+// are short, the blocks of keys that run concurrently are ordered from the last to the first and
+// visit their queries in ascending order: none waits, since each reaches a block of queries after
+// its predecessor. With a long document all visit them in descending order.
 //! clc: build GROUP=256
 //! clc: budget on gfx90a registers<=96 spills<=15
 #define BLOCK 128
-#define MAX_TURNS 4  // in which a short document is done
+#define MAX_TURNS 4  // a short document takes at most this many turns
 
-// The blocks of keys that rows t0 .. see, and the blocks of queries that see the keys t0 ...
+// x: the number of blocks of keys that the rows t0 .. attend to; y: the number of blocks of queries
+// that attend to the keys t0 ...
 int2 costs_of(__global const int* first, __global const int* last, int t0, int T) {
   int from = INT_MAX, to = 0;
   for (int t = t0; t < min(T, t0 + BLOCK); ++t) {
     from = min(from, first[t]);
     to = max(to, last[t]);
   }
-  int sees = t0, past = T;  // row `sees` sees a key of the block, row `past` does not
+  int sees = t0, past = T;  // row `sees` attends to a key of the block, row `past` does not
   while (past - sees > 1) {
     const int middle = (sees + past) / 2;
     if (first[middle] < t0 + BLOCK) {
@@ -47,7 +50,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_order
     costs[block] = cost.x;
     costs[N + block] = cost.y;
   }
-  barrier(CLK_GLOBAL_MEM_FENCE);  // all costs are there
+  barrier(CLK_GLOBAL_MEM_FENCE);  // all costs are written
   __global int* places = order + 2 * N;
   int longest = 0;
   for (int block = 0; block < N; ++block) longest = max(longest, costs[N + block]);
@@ -66,7 +69,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_order
       places[block] = place;
     }
   }
-  barrier(CLK_GLOBAL_MEM_FENCE);  // all keys' places by cost are there
+  barrier(CLK_GLOBAL_MEM_FENCE);  // the positions by cost of all keys are written
   for (int block = get_local_id(0); block < N; block += GROUP) {
     int place = places[block];
     if (upwards) {
@@ -77,6 +80,6 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_order
     order[N + place] = block;
     costs[block] = place;
   }
-  barrier(CLK_GLOBAL_MEM_FENCE);  // nobody reads places by cost any more
+  barrier(CLK_GLOBAL_MEM_FENCE);  // all have read the positions by cost
   for (int block = get_local_id(0); block < N; block += GROUP) places[block] = costs[block];
 }

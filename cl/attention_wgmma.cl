@@ -1,18 +1,19 @@
-// attention_wgmma: grouped-query attention over ranges of keys, forward, on Hopper's matrix units.
+// attention_wgmma: grouped-query attention over ranges of keys, forward, with Hopper's wgmma.
 //
 //   y[t, h] = sum_k p_k v[k, g],  p = softmax_k(scale * q[t, h] . k[k, g]),  g = h / (H / G)
 //   log_sum_exp[t, h] = log sum_k exp(scale * q[t, h] . k[k, g]),  k in first[t] .. last[t]
-// Shapes  q [T, H, E], k and v [Tk, G, E] by their maps (cl/tensor_map.cl) in this order, in boxes of
-//         128 rows; y [T, H, E]; first, last [T] i32; log_sum_exp [T, H]; E = HEAD_DIM = 128
+// Shapes  q [T, H, E], k and v [Tk, G, E] by their tensor maps (cl/tensor_map.cl) in this order, in
+//         boxes of 128 rows; y [T, H, E]; first, last [T] i32; log_sum_exp [T, H]; E = HEAD_DIM =
+//         128
 //         order: cl/attention_order.cl
-// Types   q, k and v bf16, read through their maps alone; y f32 or bf16 (-D RESULT_BF16); else f32
-// Work    a persistent grid of work-groups of three warp groups; a tile is 128 rows of one head. The
-//         first warp finds each tile's range of keys and issues copies of 128 keys, and of their
-//         values, into rings of 2; the two other warp groups own 64 rows each. Blocks of keys are
-//         taken from the last to the first; those that no row of the tile sees are left out. The
-//         softmax of one block runs while the values of the block before are multiplied: the
-//         weights stay in registers, where they are that product's left operand. Heads of 64:
-//         attention_hdim64_wgmma.cl
+// Types   q, k and v bf16, read through their maps only; y f32 or bf16 (-D RESULT_BF16); else f32
+// Work    a persistent grid of work-groups of three warp groups; a tile is 128 rows of one head.
+//         The first warp computes each tile's range of keys and issues copies of blocks of 128
+//         keys, and of their values, into rings of 2; the two other warp groups own 64 rows each.
+//         Blocks of keys are taken from the last to the first; blocks that no row of the tile
+//         attends to are skipped. The softmax of one block overlaps the product with the previous
+//         block's values: the weights stay in registers, as that product's left operand. For
+//         head_dim 64 see attention_hdim64_wgmma.cl.
 // Local   164 KB
 // Cost    4 E flops a (query, key) pair and head
 // Numerics online softmax (Milakov and Gimelshein, 2018) in f32; weights are rounded to bf16
@@ -41,7 +42,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
     init_mbarriers(q_full, 1);
     for (int i = 0; i < 3; ++i) tensormap_acquire(maps + i * MAP_BYTES);
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
+  barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers are initialised
   uint stage = 0, phase = 0, q_phase = 0;
   if (item < 128) {
     SETMAXNREG_DEC(40);
@@ -105,8 +106,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
       MASK_BLOCK
       FIND_REFERENCES
       MAKE_WEIGHTS(EXP2)
-      // Long there. It ends a block of instructions: the assembler would put the products' end, which
-      // knows nothing of the softmax, before it.
+      // The phase is long complete. The wait ends a basic block: otherwise the assembler moves the
+      // wait for the products, which has no dependence on the softmax, before it.
       mbarrier_wait(v_full + 8 * before, before_phase);
       WGMMA_WAIT_0(HEAD_DIM)(out);
       if (elected) mbarrier_arrive(v_empty + 8 * before);

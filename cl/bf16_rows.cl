@@ -1,12 +1,12 @@
-// bf16_rows: a matrix of any storage type rounded to bf16, row by row, as matrix units read it.
+// bf16_rows: converts a matrix of any storage type to bf16, row by row, for the matrix units.
 //
 //   out = bf16(scale * w)
-// Shapes  w [R, K], out [R, stride], stride at least K and, where R is not 1, a multiple of 8;
+// Shapes  w [R, K], out [R, stride], with stride at least K and, if R is not 1, a multiple of 8;
 //         zeros past K
 // Types   w in any storage type (quant.clh), out bf16
-// Work    one work-item 8 elements
+// Work    one work-item owns 8 elements
 // Local   none
-// Cost    a read of w and a write of out
+// Cost    reads w and writes out
 // Numerics  rounded to nearest even
 //! clc: build WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_F16,WEIGHT_Q8_0}
 //! clc: budget on gfx90a registers<=32 spills=0

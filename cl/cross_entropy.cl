@@ -1,9 +1,9 @@
-// cross_entropy: loss of a language model over rows of logits, and its gradient.
+// cross_entropy: the loss of a language model over rows of logits, and its gradient.
 //
 //   max     = max_v logits[t, v]
 //   loss[t] = log(sum_v exp(logits[t, v] - max)) + (max - logits[t, targets[t]])
 //   dlogits[t, v] = (exp(logits[t, v] - max) / sum - (v == targets[t])) * weight
-//   both 0 where targets[t] < 0; loss NaN and dlogits 0 where targets[t] >= V
+//   both 0 if targets[t] < 0; loss NaN and dlogits 0 if targets[t] >= V
 //   sum_in_order: sum = sum_i x[i] (+ sum)
 //
 // Shapes  logits, dlogits [T, V] (dlogits may be logits), loss, targets [T], weight, sum [1]
@@ -11,9 +11,9 @@
 // Work    a group of GROUP items owns row get_group_id(0); item i owns columns i, i + GROUP, ...
 //         sum_in_order: one group owns everything
 // Local   GROUP floats (sum_in_order: 2 GROUP)
-// Cost    V reads for the sum and V for the gradient a row; V writes; 2 exp an element
-// Numerics  exponentials are relative to the largest logit so far (row_sum_exp.clh); an item adds its
-//         V / GROUP terms in order, then a tree. sum_in_order is compensated.
+// Cost    a row: V reads for the sum and V for the gradient; V writes; 2 exp an element
+// Numerics  exponentials are relative to the largest logit so far (row_sum_exp.clh); an item adds
+//         its V / GROUP terms in order, then a tree follows. sum_in_order is compensated.
 //! clc: build GROUP={256,1024}
 //! clc: budget on gfx90a registers<=32 spills=0
 #ifndef GROUP
@@ -29,7 +29,7 @@ float row_loss(__global const float* row, int vocabulary, int target, float max_
   return log(sum) + (max_logit - row[target]);
 }
 
-// A logit's gradient; zero, whatever it is, in a row that does not count.
+// The gradient of a logit; 0 in an unlabelled row, whatever the logit.
 float dlogit(float shifted, float inverse_sum, bool is_target, bool labelled, float weight) {
   const float p = exp(shifted) * inverse_sum;
   return labelled ? (is_target ? p - 1.0f : p) * weight : 0.0f;
@@ -58,11 +58,11 @@ __kernel void cross_entropy_gradient(__global float* loss, __global float* dlogi
   float max_logit;
   const float sum = row_sum_exp(row, vocabulary, &max_logit, scratch);
   if (get_local_id(0) == 0) loss[t] = row_loss(row, vocabulary, target, max_logit, sum);
-  barrier(CLK_GLOBAL_MEM_FENCE);  // the loss has read its logit before dlogits may overwrite it
+  barrier(CLK_GLOBAL_MEM_FENCE);  // the loss reads its logit before dlogits may overwrite it
   const bool labelled = target >= 0 && target < vocabulary;
   const float inverse = 1.0f / sum;
   int v = (int)get_local_id(0);
-  // All loads of a round before its stores: for all that the compiler knows they are the same.
+  // A round's loads precede its stores: the compiler must assume that logits and dlogits alias.
   for (; v + (AT_ONCE - 1) * GROUP < vocabulary; v += AT_ONCE * GROUP) {
     float x[AT_ONCE];
     for (int i = 0; i < AT_ONCE; ++i) x[i] = row[v + i * GROUP];

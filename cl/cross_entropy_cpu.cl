@@ -1,17 +1,17 @@
-// cross_entropy on CPU devices: the formulas of cross_entropy.cl, float16 written out.
+// cross_entropy on CPU devices: the formulas of cross_entropy.cl in explicit float16 vectors.
 //
 //   loss[t] = log(sum_v exp(logits[t, v] - max)) + (max - logits[t, targets[t]]), max the row's
 //   dlogits[t, v] = (exp(logits[t, v] - max) / sum - (v == targets[t])) * weight
-//   both 0 where targets[t] < 0; loss NaN and dlogits 0 where targets[t] >= V
+//   both 0 if targets[t] < 0; loss NaN and dlogits 0 if targets[t] >= V
 //
 // Shapes  logits, dlogits [T, V] (dlogits may be logits), loss, targets [T], weight, sum [1]
 // Types   f32; targets i32
-// Work    groups of one item, each owns a block of whole rows; sum_in_order: one group
+// Work    a group is one item and owns a block of full rows; sum_in_order: one group
 // Local   none
-// Cost    a row is read for the maximum, read and written with its exponentials, read and written
-//         with the gradient: from memory once where a row fits in the second-level cache; 1 exp an
+// Cost    a row is read for the maximum, read and written with its exponentials, and read and
+//         written with the gradient; memory is read once if a row fits in the L2 cache; 1 exp an
 //         element
-// Numerics  the maximum is taken first; 64 partial sums of V / 64 terms each, added as a tree.
+// Numerics  the maximum is computed first; 64 partial sums of V / 64 terms each, added as a tree.
 //         sum_in_order is compensated.
 //! clc: build on cpu:
 #include "compensated_sum.clh"
@@ -20,7 +20,7 @@
 
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 
-// row_sum_exp that also writes each exponential to out, which may be row.
+// As row_sum_exp, and writes each exponential to out, which may alias row.
 float row_sum_exp_keep(__global float* out, __global const float* row,
                        int vocabulary, float max_logit) {
   float16 sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};

@@ -1,22 +1,23 @@
-// cross_entropy_head: before and after the products of the head joined with its loss
-// (cross_entropy_head_wgmma.cl), in logits z times log2(e).
+// cross_entropy_head: the kernels before and after the products of the fused head and loss
+// (cross_entropy_head_wgmma.cl), for logits z times log2(e).
 //
-//   head_references  target_logits[t] = references[t] = x[t] . w[targets[t]]; NO_ROW and 0 where
-//                    targets[t] is no row of w
+//   head_references  target_logits[t] = references[t] = x[t] . w[targets[t]]; NO_ROW and 0 if
+//                    targets[t] is not a row of w
 //   head_loss        loss[t] = log(sum_v 2^z[t, v]) - target_logits[t] / log2(e)
-//                    dx[t] = (sum_i products[i, t] / sum_v 2^(z[t, v] - R) - w[targets[t]]) weight, R
-//                    the largest reference of the row's parts; without -D GRADIENT the loss alone
-//                    both 0 where targets[t] < 0; loss NaN and dx 0 where targets[t] >= V
+//                    dx[t] = (sum_i products[i, t] / sum_v 2^(z[t, v] - R) - w[targets[t]]) weight;
+//                    R is the largest reference of the row's parts; only the loss without
+//                    -D GRADIENT
+//                    both 0 if targets[t] < 0; loss NaN and dx 0 if targets[t] >= V
 // Shapes  x [T, stride], w [V, D], targets, loss [T], weight [1], parts [P, T], dx [T, D], products
 //         [splits, split_rows, D], or dx itself
-// Types   x bf16; w in any storage type (quant.clh), rounded to bf16 as products see it; targets i32;
-//         parts float2: a sum of 2^(z - reference), and its reference; all else f32
-// Work    head_references: a group a row, item i its columns i, i + GROUP, ...
-//         head_loss: a group ROWS rows; GROUP / ROWS items add a row's parts up, then all items go
-//         over the rows' columns, four at a time where D is a multiple of 4
+// Types   x bf16; w in any storage type (quant.clh), rounded to bf16 as in the products; targets
+//         i32; parts float2: a sum of 2^(z - reference), and its reference; all else f32
+// Work    head_references: a group owns a row, item i its columns i, i + GROUP, ...
+//         head_loss: a group owns ROWS rows; GROUP / ROWS items add the parts of a row, then all
+//         items process the rows' columns, four at a time if D is a multiple of 4
 // Local   GROUP floats; 2 GROUP + 2 ROWS floats
-// Cost    reads of x and w[targets]; of parts, dx and w[targets], a write of dx
-// Numerics  sums in an order that is always the same
+// Cost    reads x and w[targets]; reads parts, dx and w[targets], writes dx
+// Numerics  sums in a fixed order
 //! clc: build GROUP=256 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16}
 //! clc: build GROUP=256 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} GRADIENT
 //! clc: budget on gfx90a registers<=112 spills=0
@@ -36,10 +37,11 @@
 float bf16_weight(__global const uchar* row, uint d) {
   return float_of_bf16(bf16_of(weight_at(row, d)));
 }
-// Four from d on, a multiple of 4 as D is.
+// Four weights from d on; d and D are multiples of 4.
 float4 bf16_weights(__global const uchar* row, uint d) {
 #if WEIGHT_TYPE == WEIGHT_BF16
-  return as_float4(convert_uint4(*(__global const ushort4*)((__global const ushort*)row + d)) << 16);
+  return as_float4(convert_uint4(*(__global const ushort4*)((__global const ushort*)row + d))
+                   << 16);
 #else
   return (float4)(bf16_weight(row, d), bf16_weight(row, d + 1), bf16_weight(row, d + 2),
                   bf16_weight(row, d + 3));
@@ -51,7 +53,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_references
     __global const uchar* w, __global const int* targets, uint V, uint D, uint stride) {
   __local float scratch[GROUP];
   const size_t t = get_group_id(0);
-  const uint target = (uint)targets[t];  // a negative one becomes a large one
+  const uint target = (uint)targets[t];  // a negative one wraps to a large one
   const bool labelled = target < V;
   __global const uchar* row = weight_row(w, labelled ? target : 0, D);
   float part = 0;
@@ -64,12 +66,12 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_references
   references[t] = labelled ? logit : NO_ROW;
 }
 
-// x 2^y, for y of which no float may be the power.
+// x 2^y, also if 2^y itself is out of float's range.
 float scaled(float x, float y) {
   const float root = exp2(0.5f * y);
   return x * root * root;
 }
-// a + b, of sums and what each is relative to.
+// a + b, for pairs of a sum and its reference.
 float2 joined(float2 a, float2 b) {
   const float new_max = fmax(a.y, b.y);
   return (float2)(scaled(a.x, a.y - new_max) + scaled(b.x, b.y - new_max), new_max);
@@ -89,7 +91,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_loss(
     for (uint p = share; p < P && t < T; p += SHARES) sum = joined(sum, parts[(size_t)p * T + t]);
     shares[item] = sum;
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // the shares of a row are there
+  barrier(CLK_LOCAL_MEM_FENCE);  // the partial sums of each row are written
   if (share == 0 && t < T) {
     float2 sum = shares[item];
     for (uint i = 1; i < SHARES; ++i) sum = joined(sum, shares[item + i * ROWS]);
@@ -99,7 +101,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_loss(
     inverse[item] = 1.0f / sum.x;
   }
 #ifdef GRADIENT
-  barrier(CLK_LOCAL_MEM_FENCE);  // the factors of the rows are there
+  barrier(CLK_LOCAL_MEM_FENCE);  // the factors of the rows are written
   const uint step = D % 4 == 0 ? 4 : 1, steps = D / step;
   for (uint i = item; i < steps * min((uint)ROWS, T - first); i += GROUP) {
     const uint r = i / steps, d = i % steps * step;

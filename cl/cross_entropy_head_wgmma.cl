@@ -1,28 +1,29 @@
-// cross_entropy_head_wgmma: exponentials of a chunk of logits on Hopper's matrix units, which are
-// never stored themselves.
+// cross_entropy_head_wgmma: exponentials of a chunk of logits with Hopper's wgmma; the logits
+// themselves are never stored.
 //
-//   z [T, V] = x [T, D] w [V, D]^T, in halvings: times log2(e)
+//   z [T, V] = x [T, D] w [V, D]^T, in units of log 2: times log2(e)
 //   e [T, V] = 2^(z - reference[t])
 //   parts[n, t] = (sum of e[t, v] over the 256 v of tile n, the reference it is relative to)
-//   -D LOSS_ALONE: parts only, each right whatever z is
-// Shapes  table: maps (cl/tensor_map.cl) of x, w and e, in boxes of 128, 256 and 64 rows; after
-//         them the addresses of parts [tiles of the whole vocabulary, T], references [T], raised
-//         [1 + tiles of rows + T], zeros before the first launch of a chunk, and dx [T, D]. V: of
-//         this chunk; LOSS_ALONE has no e, raised and dx.
-//         Where split_tiles is less than the chunk's tiles of 256 entries, e lies in slices of so
-//         many tiles, one below the other, each of split_rows rows, as does dx; past V e is zero
+//   -D LOSS_ALONE: parts only, each correct for any z
+// Shapes  table: tensor maps (cl/tensor_map.cl) of x, w and e, in boxes of 128, 256 and 64 rows;
+//         after them the addresses of parts [tiles of the full vocabulary, T], references [T],
+//         raised [1 + tiles of rows + T], zeros before the first launch of a chunk, and dx [T, D].
+//         V is the size of this chunk; LOSS_ALONE has no e, raised and dx.
+//         If split_tiles is less than the chunk's tiles of 256 entries, e is stored in slices of
+//         split_tiles tiles, one below the other, each of split_rows rows; so is dx. Past V, e is
+//         zero.
 // Types   x, w and e bf16, parts float2, raised u32, all else f32
 // Work    as gemm_wgmma, in tiles of 128 rows and 256 columns
-// Local   STAGES * 48 KB, four boxes of 8 KB (not LOSS_ALONE), and barriers
+// Local   STAGES * 48 KB, four boxes of 8 KB (not LOSS_ALONE), and mbarriers
 // Cost    2 T V D flops
-// Numerics  A row's reference is the logit of its target, at most its maximum, so nothing that counts
-//         falls to zero. What is LIMIT times as large still fits bf16, and in sums with w. A
-//         tile that finds more says so in raised: at [0] that there are any, at [1 + tile of rows],
-//         and at the row the largest logit of such tiles and a MARGIN, so that it seldom happens
-//         twice. A second launch with `again`, which ends at once where raised[0] is zero, makes
-//         those tiles of rows anew, rows that are raised relative to what they are raised to; it
-//         also scales what dx holds of them (in dx_splits slices) and keeps the new reference. The
-//         order of groups shows nowhere: the same bits every run.
+// Numerics  A row's reference is the logit of its target, which is at most the row's maximum, so no
+//         significant term underflows. Exponentials up to LIMIT fit bf16, also in sums with w. A
+//         tile that exceeds LIMIT records it in raised: a flag at [0], a flag at [1 + tile of
+//         rows], and for the row the largest logit of these tiles plus MARGIN, so a second excess
+//         is rare. A second launch with `again`, which returns at once if raised[0] is zero,
+//         recomputes these tiles of rows, raised rows relative to their raised reference; it also
+//         rescales what dx holds of them (in dx_splits slices) and stores the new reference. The
+//         result does not depend on the order of the groups: the same bits every run.
 //! clc: build on wgmma: STAGES=4
 //! clc: build on wgmma: STAGES=4 LOSS_ALONE
 //! clc: allow index-overflow tiles and their parts are numbered well below 2^31
@@ -47,7 +48,7 @@
     stage = 0;             \
     phase ^= 1;            \
   }
-// The tiles of this group, in groups of `group_m` tile rows, column by column.
+// The tiles of this group, in rasterisation groups of `group_m` tile rows, column by column.
 #define EACH_TILE \
   for (uint id = get_group_id(0); id < row_tiles * column_tiles; id += get_num_groups(0))
 #define TILE_COORDS                                               \
@@ -59,7 +60,7 @@
   const uint v0 = in_group / group_rows * COLUMNS;                \
   if (again && raised[1 + row_tile] == 0) continue;
 
-// Floats as words that are ordered as they are; none is zero but a NaN's.
+// Maps floats to words of the same order; only a NaN can map to zero.
 uint ordered(float x) {
   const uint bits = as_uint(x);
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -71,7 +72,8 @@ void raise_word(__global uint* word, uint to) {
   asm volatile("red.global.max.u32 [%0], %1;" ::"l"(word), "r"(to) : "memory");
 }
 
-// 64 columns' exponentials to a box; their sums go to total, of the lane's two rows.
+// Stores the exponentials of 64 columns to a box and adds their sums to total, for the lane's two
+// rows.
 void exponentials(const float* z, const float* reference, float* total, uint box, uint warp,
                   uint lane) {
 #pragma unroll
@@ -90,7 +92,7 @@ void exponentials(const float* z, const float* reference, float* total, uint box
   }
 }
 
-// The sums of a tile's rows; e through boxes that take turns.
+// Computes the sums of a tile's rows; e leaves through two alternating boxes.
 #define MAKE_EXPONENTIALS                                                              \
   for (uint side = 0; side < COLUMNS / 64; ++side) {                                   \
     const uint box = boxes + side % 2 * BOX_BYTES;                                     \
@@ -114,8 +116,8 @@ void exponentials(const float* z, const float* reference, float* total, uint box
   }
 #endif
 
-// row *= 2^by, by a warp. The root of the factor twice: what is large enough to count may need one
-// below all floats.
+// row *= 2^by, by a warp. Multiplies by the root of the factor twice: the factor itself may
+// underflow.
 void scale_row(__global float* row, float by, uint D, uint lane) {
   const float root = exp2_of(0.5f * by);
   for (uint d = lane; d < D; d += 32) row[d] = row[d] * root * root;
@@ -149,7 +151,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
     fence_mbarrier_init();
     for (uint i = 0; i < 3; ++i) tensormap_acquire(table + i * MAP_BYTES);
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
+  barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers are initialised
   uint stage = 0, phase = 0;
   if (item < 128) {
     SETMAXNREG_DEC(40);
@@ -230,7 +232,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
         raise_word(raised, 1);
 #endif
       }
-      warp_sync();  // as products want them
+      warp_sync();  // reconverges the warp for the following products
 #ifdef LOSS_ALONE
       total[0] = total[1] = 0;
 #pragma unroll
@@ -254,7 +256,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
       for (uint i = 0; i < dx_splits; ++i) {
         scale_row(dx + ((size_t)i * split_rows + t) * D, references[t] - raised_to, D, lane);
       }
-      warp_sync();  // all have read the reference
+      warp_sync();  // all lanes have read the reference
       if (lane == 0) references[t] = raised_to;
     }
   }

@@ -4,17 +4,18 @@
 //                    x += attention(q, keys, values) w_o^T
 //                    h = rms_norm(x);  x += (silu(h w_gate^T) (h w_up^T)) w_down^T
 //
-// Shapes  x [D], changed; q [H, E]; parts [H, splits, E + 2]; joined [groups, H, E]; hidden [F];
+// Shapes  x [D], updated; q [H, E]; parts [H, splits, E + 2]; joined [groups, H, E]; hidden [F];
 //         rope_table [P, E / 2, 2]; keys, values [S, G, E]; weights [outputs, inputs], packed
 // Types   weights one quantised type, packed, all else f32; position, first, last [1] i32
-// Work    co-resident work-groups of one item that share out heads, keys and panels,
-//         with a grid barrier after each part (grid_barrier_cpu.clh). OpenCL does not promise
-//         co-resident groups: for devices known to have so many (ops/decode_layers.hpp). Where one
-//         does not arrive, grid_barrier[1] is set, and all leave.
-// Local   scratch: a row of integers (gemm_int8_cpu.clh), or what attention_decode_cpu.clh wants
-// Cost    reads every weight once and the cache's rows first .. last
-// Numerics  each number as the kernels of rms_norm, gemm_skinny_int8, rope, attention_decode and
-//         swiglu make it, bit for bit
+// Work    co-resident work-groups of one item, over which heads, keys and panels are distributed,
+//         with a grid barrier after each part (grid_barrier_cpu.clh). OpenCL does not guarantee
+//         co-resident groups: only for devices known to run that many (ops/decode_layers.hpp). If a
+//         group does not arrive, grid_barrier[1] is set and all return.
+// Local   scratch: a row of integers (gemm_int8_cpu.clh), or the scratch of
+//         attention_decode_cpu.clh
+// Cost    reads every weight and the cache's rows first .. last once
+// Numerics  bit-identical to the kernels of rms_norm, gemm_skinny_int8, rope, attention_decode and
+//         swiglu
 //! clc: build on avx512_vnni: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
 //!     KEYS=64
 #include "attention_decode_cpu.clh"
@@ -28,7 +29,8 @@
 uint share_begin(uint n) { return n * get_group_id(0) / get_num_groups(0); }
 uint share_end(uint n) { return n * (get_group_id(0) + 1) / get_num_groups(0); }
 
-// This group's heads of q, k and v, rotated and in their places. row: the normed x in integers.
+// Computes this group's heads of q, k and v, rotated, and stores k and v to the cache. row: the
+// normalised x in integers.
 void project_heads(__global const ulong* layer, __global float* q, __local const char* row, uint D,
                    uint H, uint G, uint E, __global const float* angles, int position, uint S) {
   for (uint head = share_begin(H + 2 * G); head < share_end(H + 2 * G); ++head) {
@@ -49,7 +51,7 @@ void project_heads(__global const ulong* layer, __global float* q, __local const
   }
 }
 
-// This group's outputs of a product that is added to x.
+// Adds this group's outputs of a product to x.
 void add_product(__global float* x, __global const uchar* w, __local const char* row, uint N,
                  uint K) {
   for (uint panel = share_begin(N / PACKED_ROWS); panel < share_end(N / PACKED_ROWS); ++panel) {
@@ -58,7 +60,7 @@ void add_product(__global float* x, __global const uchar* w, __local const char*
   }
 }
 
-// This group's outputs of the gated product.
+// Computes this group's outputs of the gated product.
 void gate_and_up(__global float* hidden, __global const ulong* layer, __local const char* row,
                  uint F, uint D) {
   for (uint panel = share_begin(F / PACKED_ROWS); panel < share_end(F / PACKED_ROWS); ++panel) {
@@ -83,14 +85,14 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
     __global const ulong* layer = addresses + l * ADDRESSES;
     round_normed_row(scratch, x, FLOATS(INPUT_NORM), row_scale(x, D, epsilon), D);
     project_heads(layer, q, scratch, D, H, G, E, angles, at, S);
-    if (!grid_sync(grid_barrier, &mine)) return;  // q and the cache's new row are whole
+    if (!grid_sync(grid_barrier, &mine)) return;  // q and the cache's new row are complete
 
-    // By turns, so that where splits are empty no group has more than its share.
+    // Round robin: if some splits are empty, no group gets more than its share.
     for (uint unit = get_group_id(0); unit < G * splits; unit += get_num_groups(0)) {
       attend_split(parts, q, FLOATS(KEYS_CACHE), FLOATS(VALUES_CACHE), first, last, H, G, E, scale,
                    splits, unit / G, unit % G, 0, (__local float*)scratch);
     }
-    if (!grid_sync(grid_barrier, &mine)) return;  // all parts of attention are there
+    if (!grid_sync(grid_barrier, &mine)) return;  // all parts of attention are written
 
     for (uint h = 0; h < H; ++h) {
       // clc: allow index-overflow below D
@@ -98,14 +100,14 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
     }
     round_row(scratch, attention, H * E);
     add_product(x, WEIGHTS(O_WEIGHT), scratch, D, H * E);
-    if (!grid_sync(grid_barrier, &mine)) return;  // x is whole
+    if (!grid_sync(grid_barrier, &mine)) return;  // x is complete
 
     round_normed_row(scratch, x, FLOATS(OUTPUT_NORM), row_scale(x, D, epsilon), D);
     gate_and_up(hidden, layer, scratch, F, D);
-    if (!grid_sync(grid_barrier, &mine)) return;  // hidden is whole
+    if (!grid_sync(grid_barrier, &mine)) return;  // hidden is complete
 
     round_row(scratch, hidden, F);
     add_product(x, WEIGHTS(DOWN_WEIGHT), scratch, D, F);
-    if (!grid_sync(grid_barrier, &mine)) return;  // x is whole
+    if (!grid_sync(grid_barrier, &mine)) return;  // x is complete
   }
 }

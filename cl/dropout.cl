@@ -3,10 +3,10 @@
 //   keep(i)   hash(i, seed, step, site) >= p 2^32: the mask is a function of counters only
 // Shapes  x, y [n], seed_and_step [2]
 // Types   f32, counters u32
-// Work    dropout: a work-item every so many-th element, one of up to 2^30.
+// Work    dropout: at most 2^30 work-items; each processes every get_global_size(0)-th element.
 //         dropout_range (CPU devices): a work-group of one item owns items_per_group elements.
 // Local   none
-// Cost    8 n bytes (12 n where accumulated), some 12 integer operations an element
+// Cost    8 n bytes (12 n if accumulated), about 12 integer operations an element
 // Numerics  one rounding; the hash is two rounds of the 32-bit finaliser "lowbias32" (C. Wellons,
 //         Prospecting for Hash Functions, 2018), keyed between the rounds
 //! clc: build

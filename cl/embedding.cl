@@ -1,10 +1,10 @@
-// embedding: y[t] = table[ids[t]], zeros where the id is outside of the table.
+// embedding: y[t] = table[ids[t]], zeros if the id is outside of the table.
 //
 // Shapes  y [T, D], ids [T], table [V, D]
 // Types   y f32, ids i32, table in any storage type (quant.clh)
-// Work    embedding: one work-item four elements of each of ROWS rows at a time, D along dimension
-//         0, so that several reads are on their way; where D is a multiple of 4, plain types are
-//         read four at a time, and y is written so. A negative id becomes a large one.
+// Work    embedding: one work-item owns four elements of each of ROWS rows at a time, D along
+//         dimension 0, so several reads are in flight; if D is a multiple of 4, plain types are
+//         read, and y is written, in vectors of four. A negative id wraps to a large one.
 //         embedding_rows (CPU devices): a work-group of one item owns rows_per_group rows of y.
 // Local   none
 // Cost    reads T rows of the table, writes 4 T D bytes
@@ -20,7 +20,7 @@
 
 #include "quant_block32.clh"
 
-// Elements d to d + 3 of a row, d a multiple of 4, as all rows' lengths are.
+// Elements d to d + 3 of a row; d and the lengths of rows are multiples of 4.
 float4 weights_at(__global const uchar* row, uint d) {
 #if defined(WEIGHT_PACKED) || WEIGHT_BLOCK > 1 || WEIGHT_TYPE == WEIGHT_F16
   return (float4)(weight_at(row, d), weight_at(row, d + 1), weight_at(row, d + 2),

@@ -1,4 +1,4 @@
-// gemm: products with a frozen weight on any device.
+// gemm: products with a frozen weight, portable.
 //
 //   forward   y [M, C] = alpha x [M, J] w [C, J]^T + scale s [M, R] u [R, C] + addend + bias
 //   backward  y [M, C] = x [M, J] w [J, C] + scale s u + addend
@@ -7,11 +7,11 @@
 // Types   w in any storage type (quant.clh); x f32, or bf16 with -D X_BF16; y and addend likewise
 //         with -D Y_BF16; all else f32
 // Work    gemm: a work-group of 16 x 16 items owns a tile of 64 x 64 elements of y, an item every
-//         16th row and column of it (4 x 4).
+//         16th row and column of it (4 x 4)
 // Local   gemm: 16 steps of the tile's rows and columns, 2 x 16 x 65 floats
 // Tiles         64 columns: w, then scale * u
 //            16 steps |####|
-//   64 rows: x | s  =  y tile; steps go on over J and then R
+//   64 rows: x | s  =  y tile; steps run over J and then R
 // Cost    2 M C (J + R) flops; x is read C / 64 times, w M / 64 times
 // Numerics  f32 fma, steps in order; a bf16 y is rounded to nearest even at the end
 //! clc: build TILE=64 SIDE=16 STEPS=16
@@ -65,8 +65,8 @@ __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
   }
   for (uint begin = 0; begin < J + R; begin += STEPS) {
     for (uint e = item; e < STEPS * TILE; e += ITEMS) {
-      // Neighbouring items read neighbouring elements: along the steps, but along the columns
-      // where w's rows are the steps.
+      // Neighbouring items read neighbouring elements: along the steps, or along the columns if the
+      // rows of w are the steps (backward).
       const uint l = begin + e % STEPS, m = m0 + e / STEPS;
       float value = 0.0f;
       if (m < M && l < J) value = OF_X(x[(size_t)m * J + l]);
@@ -83,7 +83,7 @@ __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
       if (c < C && wl >= J && wl < J + R) value = scale * u[(size_t)(wl - J) * C + c];
       right[step * ROW_STRIDE + along] = value;
     }
-    barrier(CLK_LOCAL_MEM_FENCE);  // both tiles are whole
+    barrier(CLK_LOCAL_MEM_FENCE);  // both tiles are complete
     for (uint l = 0; l < STEPS; ++l) {
       for (uint i = 0; i < PER_ITEM; ++i) {
         const float a = left[l * ROW_STRIDE + row + i * SIDE];
@@ -92,7 +92,7 @@ __attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
         }
       }
     }
-    barrier(CLK_LOCAL_MEM_FENCE);  // all have read before the next steps overwrite
+    barrier(CLK_LOCAL_MEM_FENCE);  // all items have read the tiles, which the next steps overwrite
   }
   for (uint i = 0; i < PER_ITEM; ++i) {
     const uint m = m0 + row + i * SIDE;

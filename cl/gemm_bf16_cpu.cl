@@ -1,27 +1,27 @@
-// gemm_bf16_cpu: gemm_cpu's products with both operands rounded to bf16, on CPUs with avx512_bf16 or,
-// with -D AMX, with matrix tiles.
+// gemm_bf16_cpu: gemm_cpu's products with both operands rounded to bf16, on CPUs with avx512_bf16
+// or, with -D AMX, with matrix tiles.
 //
-//   forward   y [M, C] = bf16(x [M, J]) bf16(alpha w [C, J])^T + bf16(s [M, R]) bf16(scale u [R, C])
-//                        + addend + bias
+//   forward   y [M, C] = bf16(x [M, J]) bf16(alpha w [C, J])^T
+//                        + bf16(s [M, R]) bf16(scale u [R, C]) + addend + bias
 //   backward  y [M, C] = bf16(x [M, J]) bf16(w [J, C]) + bf16(s) bf16(scale u) + addend
-//   and, with fuse_shrink, before either   s [M, R] = a_scale bf16(x) bf16(a [R, J])^T
+//   with fuse_shrink, before either        s [M, R] = a_scale bf16(x) bf16(a [R, J])^T
 //
 // Shapes  x [M, J], y and addend [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows;
-//         a [R, J], J a multiple of 32 where the shrink is fused; s_copies
+//         a [R, J], with J a multiple of 32 if the shrink is fused; s_copies
 //         [column groups - 1][M, R]
 // Types   w in any storage type (quant.clh), all else f32
 // Work    as gemm_cpu: a work-group of one item owns panels_per_group panels of 32 columns and
 //         tiles_per_group tiles of TILE_ROWS rows (12, or 32). It takes panels_at_once panels and
-//         block_steps reduction steps at a time, turns that part of w into pairs once, and passes
-//         all its rows over it. Each tile of rows is turned into pairs once for the panels at hand.
-//         Each group of columns computes an s of its own with its first panels: the first in s,
-//         the others in s_copies.
+//         block_steps reduction steps at a time, converts that part of w to pairs once, and applies
+//         it to all of its rows. Each tile of rows is converted to pairs once for the current
+//         panels. Each group of columns computes its own s with its first panels: the first group
+//         in s, the others in s_copies.
 // Local   scratch: PANEL_STEPS / 2 rows [32] of pairs for the panels, then a tile of x
 //         [TILE_ROWS][STAGE_STRIDE / 2]
-// Cost    2 M C (J + R) flops, two multiplications a lane and instruction; turning x into pairs adds
-//         as much as half a panel for all panels at once
-// Numerics  products of bf16 are exact in f32; sums as vdpbf16ps or tdpbf16ps makes them, in order,
-//         the sums of a block of steps are then added to y. An odd J is padded with a zero.
+// Cost    2 M C (J + R) flops, two multiplications a lane and instruction; the conversion of x to
+//         pairs costs as much as half a panel, once for each set of panels
+// Numerics  products of bf16 are exact in f32; sums as in vdpbf16ps or tdpbf16ps, in order; the
+//         sums of a block of steps are then added to y. An odd J is padded with a zero.
 //! clc: build on avx512_bf16: PANEL_STEPS=8960 BLOCK_STEPS=1280 STAGE_STRIDE=1312
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build on avx512_bf16: PANEL_STEPS=8960 BLOCK_STEPS=1280 STAGE_STRIDE=1312
@@ -44,10 +44,10 @@
 #error "PANEL_STEPS, BLOCK_STEPS and STAGE_STRIDE are required"
 #endif
 
-// Weights are prefetched so many steps before they are expanded.
+// Weights are prefetched this many steps before they are expanded.
 #define STEPS_AHEAD 64
 
-// Pairs that a tile takes for so many: the rest is padded with zeros.
+// The number of pairs rounded up to what a tile reads; the excess is padded with zeros.
 uint whole_pairs(uint pairs) { return (pairs + PAIRS_AT_ONCE - 1) / PAIRS_AT_ONCE * PAIRS_AT_ONCE; }
 
 void fill_panel(__local uint* panel, uint pairs) {
@@ -68,7 +68,7 @@ void fill_stage(__local uint* stage, uint pairs) {
     store_words(__local, out, interleaved(as_ushort16(both.lo), as_ushort16(both.hi)));  \
   }
 
-// panel[e / 2][c] = the elements of a packed panel's 16 rows; `out` is its place in the first row.
+// panel[e / 2][c] = the elements of a packed panel's 16 rows; `out` points into the first row.
 __attribute__((always_inline)) void expand_packed(__local uint* out, PackedBlock block) {
   for (uint j = 0; j < 4; ++j, out += 2 * TILE_COLUMNS) {
     const PackedEight eight = packed_eight(block, j);
@@ -80,14 +80,14 @@ __attribute__((always_inline)) void expand_packed(__local uint* out, PackedBlock
 }
 #endif
 
-// panel[l / 2][c] = alpha * w[c0 + c][begin + l], for whole blocks of 32 steps; zeros outside of w.
+// panel[l / 2][c] = alpha * w[c0 + c][begin + l], for full blocks of 32 steps; zeros outside of w.
 BF16_TARGET void expand_forward(__local uint* panel, __global const uchar* w, uint c0, uint C,
                                 uint J, uint begin, uint end, float alpha) {
   for (uint l = begin; l < end; l += 32) {
     __local uint* out = panel + (l - begin) / 2 * TILE_COLUMNS;
     for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
 #ifdef WEIGHT_PACKED
-      // Half a panel of columns takes its packed panel twice: the second half is not read.
+      // Half a panel of columns uses its packed panel twice; the second half is not read.
       const uint c = c0 + half_panel < C ? c0 + half_panel : c0;
       fetch_packed_block(weight_row(w, c, J), l + STEPS_AHEAD);
       expand_packed(out + half_panel, packed_block(weight_row(w, c, J), l, alpha));
@@ -113,7 +113,7 @@ BF16_TARGET void store_interleaved(__local uint* out, float16 even_lo, float16 e
   vstore16(interleaved(as_ushort16(even.hi), as_ushort16(odd.hi)), 1, out);
 }
 
-// panel[l / 2][c] = w[begin + l][c0 + c], zeros outside of w and, for an odd number of rows, in the
+// panel[l / 2][c] = w[begin + l][c0 + c]; zeros outside of w and, for an odd number of rows, in the
 // last pairs.
 BF16_TARGET void expand_backward(__local uint* panel, __global const uchar* w, uint c0, uint C,
                                  uint begin, uint end) {
@@ -166,9 +166,9 @@ BF16_TARGET void expand_low_rank(__local uint* panel, __global const float* u, u
   }
 }
 
-// stage[i][l / 2] = x[i][l] for `steps` steps of the tile's rows, the last pair of an odd number
-// padded with a zero; rows past `rows` that tiles read are zeros. Rows take turns, so that their
-// cache misses overlap.
+// stage[i][l / 2] = x[i][l] for `steps` steps of the tile's rows; the last pair of an odd number is
+// padded with a zero, and rows past `rows` that tiles read are zeros. The loop interleaves the
+// rows, so their cache misses overlap.
 BF16_TARGET void stage_rows(__local uint* stage, __global const float* x, uint stride, uint rows,
                             uint steps) {
   uint l = 0;
@@ -217,7 +217,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
     for (uint begin = 0; begin < w_steps + R; begin += block_steps) {
       const uint end = min(w_steps + R, begin + block_steps);
       const uint w_end = clamp(w_steps, begin, end);
-      const uint w_last = min(w_end, J);  // without the step that fills a pair up
+      const uint w_last = min(w_end, J);  // without the step that pads a pair
       const uint pairs = (end - begin + 1) / 2;
       for (uint p = p0; p < p1; ++p) {
         __local uint* panel = scratch + (p - p0) * panel_size;
@@ -248,7 +248,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           __local const uint* panel = scratch + (p - p0) * panel_size;
           const uint c0 = p * TILE_COLUMNS;
           const size_t corner = (size_t)m * C + c0;
-          // Later blocks of steps go on from what the first has stored.
+          // Later blocks of steps continue from the sums that the first one has stored.
           __global const float* from = begin > 0 ? y + corner : has_addend ? addend + corner : 0;
           __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
           make_tile(y + corner, from, add, C, stage, whole_pairs(pairs), panel, rows,

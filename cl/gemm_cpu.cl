@@ -1,4 +1,4 @@
-// gemm_cpu: products with a frozen weight on CPU devices, 12 or more rows.
+// gemm_cpu: products with a frozen weight on CPU devices, for 12 or more rows.
 //
 //   forward   y [M, C] = alpha x [M, J] w [C, J]^T + scale s [M, R] u [R, C] + addend + bias
 //   backward  y [M, C] = x [M, J] w [J, C] + scale s u + addend
@@ -6,10 +6,10 @@
 // Shapes  x [M, J], y and addend [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
 // Types   w in any storage type (quant.clh), all else f32
 // Work    a work-group of one item owns panels_per_group panels of 32 columns and tiles_per_group
-//         tiles of 12 rows. It takes panels_at_once panels and block_steps reduction steps
-//         at a time, expands that part of w once into scratch, and passes all its rows over it.
-//         Tiles read x where it lies, or, at the edges and with always_stage (rows of x that
-//         would share cache sets), a copy of their 12 rows.
+//         tiles of 12 rows. It takes panels_at_once panels and block_steps reduction steps at a
+//         time, expands that part of w once into scratch, and applies it to all of its rows. Tiles
+//         read x in place or, at the edges and with always_stage (rows of x that would conflict in
+//         the cache's sets), from a copy of their 12 rows.
 // Local   scratch: PANEL_STEPS rows [32] for the panels, then a staged tile of x [12][STAGE_STRIDE]
 // Tiles              32 columns
 //              +-- panel 0 --+-- panel 1 --+ ...     J rows of w, then R rows of scale * u:
@@ -17,7 +17,7 @@
 //              +-------------+-------------+
 //   12 rows    x, then s  *   ->  12 x 32 sums in registers, stored once a block of steps
 // Cost    2 M C (J + R) flops; w is read once for each range of rows
-// Numerics  f32 fma; the sums of a block of steps run in order, then are added to y
+// Numerics  f32 fma; the sums of a block of steps are computed in order, then added to y
 //! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656
@@ -31,10 +31,10 @@
 #endif
 
 #ifdef WEIGHT_PACKED
-// Weights are prefetched so many steps before they are expanded.
+// Weights are prefetched this many steps before they are expanded.
 #define STEPS_AHEAD 64
 
-// panel[e][c] = the elements of a packed panel's 16 rows; `out` is its place in the first row.
+// panel[e][c] = the elements of a packed panel's 16 rows; `out` points into the first row.
 __attribute__((always_inline)) void expand_packed(__local float* out, PackedBlock block) {
   for (uint j = 0; j < 4; ++j, out += 4 * TILE_COLUMNS) {
     const PackedEight eight = packed_eight(block, j);
@@ -50,7 +50,7 @@ __attribute__((always_inline)) void expand_packed(__local float* out, PackedBloc
 }
 #endif
 
-// panel[l][c] = alpha * w[c0 + c][begin + l]; whole blocks of 32 steps, zeros outside of w.
+// panel[l][c] = alpha * w[c0 + c][begin + l], for full blocks of 32 steps; zeros outside of w.
 __attribute__((noinline)) void expand_forward(__local float* panel, __global const uchar* w,
                                               uint c0, uint C, uint J, uint begin, uint end,
                                               float alpha) {
@@ -58,7 +58,7 @@ __attribute__((noinline)) void expand_forward(__local float* panel, __global con
     __local float* out = panel + (l - begin) * TILE_COLUMNS;
     for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
 #ifdef WEIGHT_PACKED
-      // Half a panel of columns takes its packed panel twice: the second half is not read.
+      // Half a panel of columns uses its packed panel twice; the second half is not read.
       const uint c = c0 + half_panel < C ? c0 + half_panel : c0;
       fetch_packed_block(weight_row(w, c, J), l + STEPS_AHEAD);
       expand_packed(out + half_panel, packed_block(weight_row(w, c, J), l, alpha));
@@ -78,7 +78,7 @@ __attribute__((noinline)) void expand_forward(__local float* panel, __global con
   }
 }
 
-// panel[l][c] = w[begin + l][c0 + c], zeros outside of w.
+// panel[l][c] = w[begin + l][c0 + c]; zeros outside of w.
 __attribute__((noinline)) void expand_backward(__local float* panel, __global const uchar* w,
                                                uint c0, uint C, uint begin, uint end) {
 #ifdef WEIGHT_PACKED
@@ -112,7 +112,7 @@ __attribute__((noinline)) void expand_backward(__local float* panel, __global co
 #endif
 }
 
-// panel[r][c] = scale * u[begin + r][c0 + c], zeros outside of u.
+// panel[r][c] = scale * u[begin + r][c0 + c]; zeros outside of u.
 __attribute__((noinline)) void expand_low_rank(__local float* panel, __global const float* u,
                                                uint c0, uint C, uint begin, uint end,
                                                float scale) {
@@ -124,8 +124,8 @@ __attribute__((noinline)) void expand_low_rank(__local float* panel, __global co
   }
 }
 
-// stage[i][l] = [x | s][m0 + i][begin + l]; rows past M that tiles read are zeros. The rows take
-// turns, so that their cache misses overlap.
+// stage[i][l] = [x | s][m0 + i][begin + l]; rows past M that tiles read are zeros. The loops
+// interleave the rows, so their cache misses overlap.
 __attribute__((noinline)) void stage_rows(__local float* stage, __global const float* x,
                                           __global const float* s, uint m0, uint M, uint J, uint R,
                                           uint begin, uint end) {
@@ -186,7 +186,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           __local const float* panel = scratch + (p - p0) * panel_size;
           const uint c0 = p * TILE_COLUMNS;
           const size_t corner = (size_t)m * C + c0;
-          // Later blocks of steps go on from what the first has stored.
+          // Later blocks of steps continue from the sums that the first one has stored.
           __global const float* from = begin > 0 ? y + corner : has_addend ? addend + corner : 0;
           __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
           __global const float* x_at = x + (size_t)m * J + begin;

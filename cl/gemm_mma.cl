@@ -1,17 +1,17 @@
-// gemm_mma: products of bf16 matrices on the matrix units of NVIDIA GPUs since Ampere.
+// gemm_mma: products of bf16 matrices on the tensor cores of NVIDIA GPUs since Ampere.
 //
 //   y [M, C] = x [M, J] w [C, J]^T + s [M, R] u [R, C] + addend + bias
 //   with -D TRANSPOSED   y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + addend
-// Shapes  rows of x, w, s and u are x_stride, w_stride, s_stride and u_stride elements apart, multiples
-//         of 8, with zeros past their columns; addend like y, bias [C]
+// Shapes  rows of x, w, s and u are x_stride, w_stride, s_stride and u_stride elements apart,
+//         multiples of 8, with zeros past their columns; addend like y, bias [C]
 // Types   x, w, s and u bf16; y and addend f32 or bf16 (-D Y_BF16), bias f32
-// Work    a work-group of eight warps a tile of 128 x 128, a warp 64 x 32 of it. Items copy 32 steps of
-//         both operands ahead into a ring of three, their 16-byte chunks placed so that eight rows
-//         of one column lie in eight banks. Tiles are taken in groups of `group_m` tile rows,
-//         column by column, so that those in flight share x and w in the second-level cache.
+// Work    a work-group of eight warps owns a tile of 128 x 128, a warp 64 x 32 of it. Items copy 32
+//         steps of both operands ahead into a ring of three stages; 16-byte chunks are swizzled, so
+//         eight rows of one column are in eight banks. Tiles are taken in rasterisation groups of
+//         `group_m` tile rows, column by column, so tiles in flight share x and w in the L2 cache.
 // Local   48 KB
 // Cost    2 M C (J + R) flops
-// Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them
+// Numerics  products of bf16 are exact in f32; sums as the tensor core computes them
 //! clc: build on mma:
 //! clc: build on mma: Y_BF16
 //! clc: build on mma: TRANSPOSED Y_BF16
@@ -19,7 +19,7 @@
 #include "bf16_values.clh"
 
 #define TILE 128
-#define STEPS 32  // of a stage
+#define STEPS 32  // steps of a stage
 #define RING 3
 #define OPERAND_BYTES (TILE * STEPS * 2)
 #define STAGE_BYTES (2 * OPERAND_BYTES)
@@ -35,17 +35,17 @@
 #define TO_Y(x) (x)
 #endif
 
-// A matrix of bf16 rows: what lies outside of it reads as zero.
+// A matrix of bf16 rows; elements outside of it read as zero.
 typedef struct {
   __global const ushort* data;
   uint rows, columns, stride;
 } Rows;
 
-// Where 16 bytes lie: of a tile [128 rows][32 steps], and of one [32 steps][128 columns].
+// The offset of a 16-byte chunk in a tile [128 rows][32 steps], and in one [32 steps][128 columns].
 uint by_rows(uint row, uint chunk) { return row * 64 + ((chunk ^ (row / 2 & 3)) << 4); }
 uint by_steps(uint step, uint chunk) { return step * 256 + ((chunk ^ (step & 7)) << 4); }
 
-// 128 rows from r0 on, 32 columns from k0 on; by 256 items.
+// Copies 128 rows from r0 on, 32 columns from k0 on; called by 256 items.
 INLINED void copy_rows(uint to, Rows m, uint r0, uint k0, uint item) {
 #pragma unroll
   for (uint i = item; i < TILE * 4; i += 256) {
@@ -55,7 +55,7 @@ INLINED void copy_rows(uint to, Rows m, uint r0, uint k0, uint item) {
              is_read);
   }
 }
-// 32 rows from k0 on, which are steps, 128 columns from c0 on.
+// Copies 32 rows from k0 on, which are steps, 128 columns from c0 on.
 INLINED void copy_steps(uint to, Rows m, uint k0, uint c0, uint item) {
 #pragma unroll
   for (uint i = item; i < STEPS * 16; i += 256) {
@@ -78,7 +78,7 @@ INLINED void multiply_stage(float (*sums)[4][4], uint x, uint w, uint row, uint 
     }
 #pragma unroll
     for (uint j = 0; j < 2; ++j) {
-      // Matrices in the order: the first 8 columns' steps 0-7 and 8-15, then the next 8 columns'.
+      // Matrices: steps 0-7 and 8-15 of the first 8 columns, then of the next 8 columns.
       if (w_by_steps) {
         ldmatrix_x4_trans(b[j], w + by_steps(16 * k + lane % 16, column / 8 + 2 * j + lane / 16));
       } else {
@@ -102,7 +102,7 @@ INLINED void multiply_stage(float (*sums)[4][4], uint x, uint w, uint row, uint 
 #define IS_TRANSPOSED 0
 #endif
 
-// The k-th stage's operands: of x and w, then of s and u.
+// Copies the k-th stage's operands: of x and w, then of s and u.
 INLINED void copy_stage(uint to, uint k, uint w_stages, Rows x, Rows w, Rows s, Rows u, uint m0,
                         uint c0, uint item) {
   if (k < w_stages) {
@@ -142,7 +142,8 @@ __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void gemm_mma(
   const uint group_rows = min(group_m, row_tiles - first_row);
   const uint in_group = id - first_row * column_tiles;
   const uint m0 = (first_row + in_group % group_rows) * TILE, c0 = in_group / group_rows * TILE;
-  const Rows x = {x_data, M, J, x_stride}, s = {s_data, M, R, s_stride}, u = {u_data, R, C, u_stride};
+  const Rows x = {x_data, M, J, x_stride}, s = {s_data, M, R, s_stride},
+             u = {u_data, R, C, u_stride};
   const Rows w = {w_data, IS_TRANSPOSED ? J : C, IS_TRANSPOSED ? C : J, w_stride};
   const uint w_stages = (J + STEPS - 1) / STEPS, stages = w_stages + (R + STEPS - 1) / STEPS;
   const uint base = local_address(ring), row = warp / 4 * 64, column = warp % 4 * 32;
@@ -154,8 +155,8 @@ __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void gemm_mma(
     CP_ASYNC_COMMIT;
   }
   for (uint k = 0; k < stages; ++k) {
-    CP_ASYNC_WAIT(1);              // this stage is there, of this item's copies,
-    barrier(CLK_LOCAL_MEM_FENCE);  // and of all; and all are done with the stage before
+    CP_ASYNC_WAIT(1);              // this item's copies of the stage are complete,
+    barrier(CLK_LOCAL_MEM_FENCE);  // and all items' are; all items are done with the previous stage
     const uint ahead = k + RING - 1;
     if (ahead < stages) {
       copy_stage(base + ahead % RING * STAGE_BYTES, ahead, w_stages, x, w, s, u, m0, c0, item);

@@ -1,20 +1,21 @@
-// gemm_skinny: skinny forward products (decoding, small batches) at the speed of memory, on
-// any device but CPUs.
+// gemm_skinny: skinny forward products (decoding, small batches), memory-bound, on any device
+// except CPUs.
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
 //   with -D FUSE_SHRINK, in the same launch:  s = a_scale x a [R, K]^T
 //
 // Shapes  as above; M up to ROWS
 // Types   w in any storage type (quant.clh), all else f32; -D X_BF16: x bf16; -D Y_BF16: y, addend
-// Work    a work-group is cut into teams of `lanes` neighbouring items; a team owns TEAM_ROWS rows of
-//         w at a time, for all rows of x: its items read eight elements each side by side, and their
-//         sums are added up at the end. Groups take teams' rows by turns.
-//         s: each group computes all of it, a row of a by a team as large as R allows; the first
-//         group writes it. What items read first of w is on its way meanwhile.
-// Local   scratch of teams' sums; local_s [M, R] where the shrink is fused
-// Tiles   -D VEC8: K is a multiple of 8, loads are of 16 bytes where the storage type allows
-// Cost    reads w once: 2 M N K flops, N K elements of w; a once a group, from the cache
-// Numerics  f32 fma in lanes' sums of eight neighbours, then over the lanes; the same bits every run
+// Work    a work-group is cut into teams of `lanes` neighbouring items; a team owns TEAM_ROWS rows
+//         of w at a time, for all rows of x: its items read interleaved vectors of eight elements,
+//         and their sums are added at the end. Work-groups take blocks of rows round robin.
+//         s: each group computes all of it, with a team as large as R allows for each row of a; the
+//         first group writes it. The first loads of w are in flight meanwhile.
+// Local   scratch for teams' sums; local_s [M, R] if the shrink is fused
+// Tiles   -D VEC8: K is a multiple of 8, and loads are 16 bytes if the storage type allows
+// Cost    reads w once: 2 M N K flops, N K elements of w; each group reads a once, from the cache
+// Numerics  f32 fma in lanes' sums of eight neighbours, then over the lanes; the same bits every
+//         run
 //! clc: build GROUP=128 ROWS={1,4,16} TEAM_ROWS=1 AHEAD=1
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //! clc: build GROUP=128 ROWS=1 TEAM_ROWS=2 AHEAD=2 WEIGHT_TYPE=WEIGHT_BF16 VEC8
@@ -27,9 +28,9 @@
 #if !defined(ROWS) || !defined(TEAM_ROWS) || !defined(AHEAD)
 #error "ROWS, of x, TEAM_ROWS, of w, and AHEAD, vec8s of each that an item loads, are required"
 #endif
-#define SHRINK_AHEAD 4  // vec8s of a that an item loads
-// Whether an item's first vec8s of w wait in registers while s is computed: as stored they take
-// few.
+#define SHRINK_AHEAD 4  // vec8s of a that an item loads at once
+// Whether an item's first vec8s of w wait in registers while s is computed: in their storage type
+// they take few.
 #if defined(FUSE_SHRINK) && defined(VEC8) && !defined(WEIGHT_PACKED) && ROWS == 1 && \
     (WEIGHT_TYPE == WEIGHT_BF16 || WEIGHT_TYPE == WEIGHT_F16)
 #define EARLY
@@ -62,8 +63,8 @@
 #define Y_OF(value) (value)
 #endif
 
-// weights [count][TEAM_ROWS]: vec8s of w from k on, `apart` steps from one to the next; after the
-// last it is repeated.
+// weights [count][TEAM_ROWS]: loads vec8s of w from k on, `apart` steps from one to the next; past
+// the end the last one is repeated.
 __attribute__((always_inline)) void load_vec8s(Vec8* weights, __global const uchar* w[TEAM_ROWS],
                                                uint K, uint k, uint apart, const uint count) {
 #pragma unroll
@@ -75,8 +76,8 @@ __attribute__((always_inline)) void load_vec8s(Vec8* weights, __global const uch
   }
 }
 
-// sums [TEAM_ROWS][ROWS]: [i][m] += w[i] . x[m] for the vec8s above; rows of x after the last
-// repeat it.
+// sums [TEAM_ROWS][ROWS]: [i][m] += w[i] . x[m] for the vec8s above; the last row of x stands in
+// for rows past the end.
 __attribute__((always_inline)) void add_vec8s(float* sums, const Vec8* weights,
                                               __global const X* x, uint M, uint K, uint k,
                                               uint apart, const uint count) {
@@ -94,14 +95,14 @@ __attribute__((always_inline)) void add_vec8s(float* sums, const Vec8* weights,
   }
 }
 
-// sums [TEAM_ROWS][ROWS]: [i][m] += this lane's steps of w[i] . x[m]. first: AHEAD vec8s of each,
-// loaded, where EARLY.
+// sums [TEAM_ROWS][ROWS]: [i][m] += this lane's steps of w[i] . x[m]. first: the first AHEAD vec8s
+// of each row of w, already loaded if EARLY is defined.
 __attribute__((always_inline)) void add_products(float* sums, const Vec8* first,
                                                  __global const uchar* w[TEAM_ROWS],
                                                  __global const X* x, uint M, uint K, uint lane,
                                                  uint lanes) {
 #ifdef VEC8
-  Vec8 weights[AHEAD * TEAM_ROWS];  // loads first: as many bytes in flight as can be
+  Vec8 weights[AHEAD * TEAM_ROWS];  // all loads come first, to maximise the bytes in flight
   const uint apart = lanes * 8;
   uint k = lane * 8;
 #ifdef EARLY
@@ -153,7 +154,7 @@ __attribute__((always_inline)) void add_shrink_vec8s(float* sums, __global const
 __attribute__((always_inline)) void shrink(__local float* local_s, __global float* s,
                                            __global const X* x, __global const float* a, uint M,
                                            uint K, uint R, float a_scale, __local float* scratch) {
-  // Of a team that computes a column of s: there is a team for each, if there are items enough.
+  // The lanes of a team that computes a column of s: one team a column, if the items suffice.
   const uint lanes = max((uint)GROUP >> (32 - clz(R - 1)), 32u);
   const uint team = get_local_id(0) / lanes, lane = get_local_id(0) & (lanes - 1);
   for (uint first = 0; first < R; first += GROUP / lanes) {
@@ -189,7 +190,7 @@ __attribute__((always_inline)) void shrink(__local float* local_s, __global floa
       if (get_group_id(0) == 0) s[lane * R + r] = sum;
     }
   }
-  barrier(CLK_LOCAL_MEM_FENCE);  // s is whole
+  barrier(CLK_LOCAL_MEM_FENCE);  // s is complete
 }
 #endif
 
@@ -215,7 +216,7 @@ __attribute__((always_inline)) void skinny_gemm(
 #endif
 #pragma unroll
     for (uint o = 0; o < OUTPUTS; ++o) sums[o] = 0.0f;
-    // What this item will store: a row of x, a row of w.
+    // The output of this item: row m of x, row `column` of w.
     const uint m = lane % ROWS, column = n + lane / ROWS;
     const int stores = lane < OUTPUTS && m < M && column < N;
     float offset = 0.0f;
@@ -247,8 +248,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny(
               a_scale, local_s, scratch);
 }
 
-// The same with the tensors' addresses in memory, in the order of the arguments above: a launch has
-// less to look after.
+// The same with the tensors' addresses in memory, in the order of the arguments above, which lowers
+// the overhead of a launch.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny_at(
     __global const ulong* at, uint M, uint N, uint K, uint R, float alpha, float scale,
     uint has_addend, uint has_bias, uint lanes, float a_scale, __local float* local_s) {

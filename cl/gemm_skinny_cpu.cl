@@ -6,10 +6,10 @@
 // Types   w in any storage type (quant.clh), all else f32
 // Work    a work-group of one item owns rows_per_group rows of w, ROWS_AT_ONCE at a time. Each 32
 //         elements of a row are expanded into registers and multiplied with four rows of x at once
-//         (fewer: one by one), which lie in L1; what is added is added to ROWS_AT_ONCE outputs at
+//         (fewer: one by one), which are in L1; the epilogue processes ROWS_AT_ONCE outputs at
 //         once.
 // Local   none
-// Cost    reads w once (for M <= 4), which is what counts
+// Cost    reads w once (for M <= 4): memory-bound
 // Numerics  f32 fma in 32 partial sums of stride 32, then a tree
 //! clc: build on cpu: ROWS_AT_ONCE=16
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}

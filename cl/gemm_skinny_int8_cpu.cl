@@ -1,26 +1,26 @@
-// gemm_skinny_int8_cpu: the products of gemm_skinny in integers, for packed weights on CPUs with
-// avx512_vnni.
+// gemm_skinny_int8_cpu: the products of gemm_skinny in integer arithmetic, for packed weights on
+// CPUs with avx512_vnni.
 //
 //   y [M, N] = alpha x16 [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
 //
 // Shapes  as above; M small, N a multiple of 16, K of 64
 // Types   w quantised blocks, packed (quant_packed.clh), all else f32
-// Work    a work-group of one item owns panels_per_group panels of 16 rows of w. It rounds
-//         rows_held rows of x to integers, each group for itself, since a row costs less than a
-//         panel; then each panel is multiplied with four of them at once (fewer: one by one).
-// Local   scratch [rows held]: a row is K bytes of first digits, K of second ones, then two floats
-//         for each 32 elements: the scale and the sum of what it scales
-// Cost    reads w once for each rows_held rows, which is what counts
+// Work    a work-group of one item owns panels_per_group panels of 16 rows of w. It converts
+//         rows_held rows of x to integers, separately in each group, since a row costs less than a
+//         panel; then it multiplies each panel with four of them at once (fewer: one by one).
+// Local   scratch [rows held]: a row is K bytes of first digits, K of second digits, then two
+//         floats for each 32 elements: the scale, and the sum of the represented elements
+// Cost    reads w once for each rows_held rows: memory-bound
 // Numerics  a block of 32 elements of x becomes d (q1 + q2 / 256), d = max |x| / 127, q1 and q2
 //         signed bytes: within max |x| / 65024 of x (one digit alone: max |x| / 254). Products
-//         and sums of a block are exact integers; blocks are added in f32, in order. What is not
-//         finite makes its row of y NaN.
+//         and sums of a block are exact integers; blocks are added in f32, in order. A non-finite
+//         element makes its row of y NaN.
 //! clc: build on avx512_vnni: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_PACKED
 #include "gemm_skinny_epilogue_cpu.clh"
 #include "gemm_int8_cpu.clh"
 
-// The same for four rows of x, `row_bytes` apart.
+// As packed_dot, for four rows of x, `row_bytes` apart.
 INT8_TARGET void packed_dot_4(float16* sums, __global const uchar* panel, __local const char* x,
                               uint K, uint row_bytes) {
   float16 y0 = 0.0f, y1 = 0.0f, y2 = 0.0f, y3 = 0.0f;

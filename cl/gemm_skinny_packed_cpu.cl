@@ -1,14 +1,14 @@
-// gemm_skinny_packed_cpu: skinny forward products (decoding) with a frozen weight of floats
-// in packed panels (quant_packed.clh), on CPU devices.
+// gemm_skinny_packed_cpu: skinny forward products (decoding) with a frozen weight of floats in
+// packed panels (quant_packed.clh), on CPU devices.
 //
 //   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
 //
 // Shapes  as above; M small, N a multiple of 16, K of 64
 // Types   w f32 or bf16 (-D WEIGHT_TYPE), packed, all else f32: x is not rounded
-// Work    a work-group of one item owns panels_per_group panels of 16 outputs and passes each over
-//         four rows of x at once (fewer: one by one). Lanes are outputs.
+// Work    a work-group of one item owns panels_per_group panels of 16 outputs and multiplies each
+//         with four rows of x at once (fewer: one by one). Lanes are outputs.
 // Local   none
-// Cost    reads w once (for M <= 4), which is what counts
+// Cost    reads w once (for M <= 4): memory-bound
 // Numerics  f32 fma in four (one row) or two (four rows) partial sums
 //! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} WEIGHT_PACKED
 #include "gemm_skinny_epilogue_cpu.clh"
@@ -18,7 +18,7 @@
 #error "ROWS_AT_ONCE must be the rows of a packed panel"
 #endif
 
-// Elements k and k + 1 of 16 rows; `panel` is the panel's first word.
+// Loads the elements k and k + 1 of 16 rows; `panel` is the panel's first word.
 #if WEIGHT_TYPE == WEIGHT_F32
 #define LOAD_TWO(k)                                 \
   const float16 even = as_float16(vload16(k, panel)); \

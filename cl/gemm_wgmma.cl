@@ -1,39 +1,39 @@
-// gemm_wgmma: products of bf16 matrices on Hopper's matrix units.
+// gemm_wgmma: products of bf16 matrices with Hopper's wgmma.
 //
 //   y [M, C] = x [M, J] w [C, J]^T + s [M, R] u [R, C] + addend + bias
 //   TRANSPOSED         y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + addend
-//                      where rows from i * split_rows on, a multiple of 128, take w from its row
+//                      where rows from i * split_rows on, a multiple of 128, use w from its row
 //                      i * J on
 //   SHRINK=16 or 64    at least R: the shrink is fused: saved = shrink_scale * x a [R, J]^T, and
-//                      what is multiplied with u is bf16(term_scale * saved)
-//   PROBLEMS=2 or 3    of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i; TRANSPOSED, in one sum:
+//                      the left operand of u is bf16(term_scale * saved)
+//   PROBLEMS=2 or 3    grouped problems of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i;
+//                      TRANSPOSED, in one sum:
 //                      y = x w + s u + x_1 w_1 + s_1 u_1 + ... + addend
-// Shapes  table: maps (cl/tensor_map.cl) of x, w, s (or a), u and y, a problem's together, in boxes
-//         of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows; those
-//         of u have 16 where R is at most 16. After them the addresses of addend [M, C] and parts,
-//         then a problem's y [M, C], bias [C] and saved [M, R]: 0 for what is absent. With SPLIT_K
-//         words that are zero, one for each 64 rows of a tile
-// Types   x, w, s, a and u bf16, read through their maps alone; y and addend f32, or bf16 with
-//         -D Y_BF16; saved f32, or bf16 with -D SAVED_BF16; bias and parts f32
-// Work    a persistent grid of work-groups of three warp groups: one thread of the first starts
+// Shapes  table: tensor maps (cl/tensor_map.cl) of x, w, s (or a), u and y, grouped by problem, in
+//         boxes of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows;
+//         those of u have 16 rows if R is at most 16. After them the addresses of addend [M, C] and
+//         parts, then for each problem y [M, C], bias [C] and saved [M, R]: 0 if absent. With
+//         SPLIT_K, then words that are zero, one for each 64 rows of a tile
+// Types   x, w, s, a and u bf16, read through their maps only; y and addend f32, or bf16 with -D
+//         Y_BF16; saved f32, or bf16 with -D SAVED_BF16; bias and parts f32
+// Work    a persistent grid of work-groups of three warp groups: one thread of the first issues
 //         copies of 64 steps of a tile of 128 rows of x and COLUMNS columns of w into a ring of
-//         STAGES; the two others multiply 64 rows each, one group of products always in flight.
-//         Tiles are taken in groups of `group_m` tile rows, column by column, so that those in
-//         flight share x and w in the second-level cache. Rows of a lie after those of w and
-//         share their products; each column of tiles computes s, the first saves it. SPLIT_K:
-//         each tile's K extent is split into `slices`, one for a work-group; sums go to parts
-//         [tiles, slices, 128, WIDTH], and the group that comes last adds them up and stores the
-//         tile.
+//         STAGES; the two others multiply 64 rows each, with one group of products always in
+//         flight. Tiles are taken in rasterisation groups of `group_m` tile rows, column by column,
+//         so tiles in flight share x and w in the L2 cache. Rows of a follow those of w and share
+//         their products; each column of tiles computes s, the first one saves it. SPLIT_K: each
+//         tile's K extent is split into `slices`, one for each work-group; sums go to parts [tiles,
+//         slices, 128, WIDTH], and the group that arrives last adds them and stores the tile.
 // Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for
-//         64 ranks at once; ADDEND and BIAS where they are there; ALIGNED: C is a multiple of 8;
-//         STAGED, with it and Y_BF16: so many columns of a tile, a multiple of 64, leave through
-//         shared memory by TMA stores
-// Local   STAGES * (128 + WIDTH) * 128 bytes, with COLUMNS as a multiple of 64 where that is more
-//         and operands come as whole boxes; STAGED * 256 bytes; barriers
-// Cost    2 M C (J + R) flops, and 2 M R J for each column of tiles where the shrink is fused
-// Numerics  products of bf16 are exact in f32; sums as the matrix unit makes them, addend and bias
-//         added in f32, results rounded to nearest even. Slices are added in their order,
-//         whichever comes last: the same bits every run
+//         64 ranks at once; ADDEND and BIAS if present; ALIGNED: C is a multiple of 8; STAGED, with
+//         it and Y_BF16: the number of columns of a tile, a multiple of 64, that are stored through
+//         shared memory by TMA
+// Local   STAGES * (128 + WIDTH) * 128 bytes, with COLUMNS rounded up to a multiple of 64 if that
+//         is more and operands come as full boxes; STAGED * 256 bytes; mbarriers
+// Cost    2 M C (J + R) flops, and 2 M R J for each column of tiles if the shrink is fused
+// Numerics  products of bf16 are exact in f32; sums as the tensor core computes them; addend and
+//         bias are added in f32, results rounded to nearest even. Split-K slices are added in a
+//         fixed order, whichever arrives last: the same bits every run
 //! clc: build on wgmma: COLUMNS=256 WIDTH=256 STAGES=4 RANK_STEPS=0 Y_BF16 ALIGNED STAGED=128
 //! clc: build on wgmma: COLUMNS=128 WIDTH=144 STAGES=4 RANK_STEPS=1 SHRINK=16 Y_BF16 ALIGNED
 //! clc: build on wgmma: COLUMNS=192 WIDTH=192 STAGES=4 RANK_STEPS=1 TRANSPOSED ADDEND ALIGNED
@@ -57,7 +57,7 @@
 #define MAP_BYTES 128
 #define PROBLEM_MAPS 5
 #define MAPS_BYTES (PROBLEMS * PROBLEM_MAPS * MAP_BYTES)
-// The table's addresses.
+// Indices of the table's addresses.
 #define ADDEND_AT 0
 #define PARTS_AT 1
 #define OF_EACH(n) (2 + 3 * problem + (n))
@@ -67,7 +67,7 @@
 #define ADDRESSES (2 + 3 * PROBLEMS)
 #define BOXES_ACROSS ((COLUMNS + 63) / 64)  // of a transposed w, and of u
 #define ACROSS_BYTES (BOXES_ACROSS * SUBTILE_BYTES)
-// Boxes of 64 columns need space where they are whole; those of u with 16 rows fit where w was.
+// Boxes of 64 columns need space in full; those of u with 16 rows fit in the space of w.
 #if defined(TRANSPOSED) || RANK_STEPS == 4
 #define W_BYTES (WIDTH * 128 > ACROSS_BYTES ? WIDTH * 128 : ACROSS_BYTES)
 #else
@@ -87,7 +87,7 @@
     stage = 0;             \
     phase ^= 1;            \
   }
-// The stage's products; then the stage before is free.
+// Multiplies a stage, then releases the previous stage.
 #define MULTIPLY_STAGE(has_before, products)                                \
   {                                                                         \
     const uint at = shared_address(ring) + stage * STAGE_BYTES;             \
@@ -109,7 +109,7 @@
 #define RANK_PRODUCT \
   WGMMA_SS(COLUMNS)  \
   (sums, operand_at(at + part * SUBTILE_BYTES), transposed_operand_at(at + X_BYTES), 1, "1")
-// Of s, which is in registers.
+// The product with s, which is in registers.
 #define S_PRODUCT(i)                                                                            \
   WGMMA_RS(COLUMNS)                                                                             \
   (sums, s_pairs + 4 * (i), transposed_operand_at(at + X_BYTES) + (i)*NEXT_TRANSPOSED_STEPS, 1, \
@@ -127,13 +127,13 @@
 
 #define LOAD_FIRST load_first(added, extras, m0 + tile_row, c0, M, C_OF_PROBLEM, lane);
 
-// The boxes of one transposed operand: 64 columns each, from c0 on.
+// Copies the boxes of one transposed operand: 64 columns each, from c0 on.
 void copy_across(uint to, __global const uchar* map, uint c0, uint step, uint ready) {
   for (uint i = 0; i < BOXES_ACROSS; ++i)
     tma_load_2d(to + i * SUBTILE_BYTES, map, c0 + i * 64, step, ready);
 }
 
-// A tile's row of the addend comes nearer while the tile is multiplied.
+// Prefetches a tile's row of the addend into L2 while the tile is multiplied.
 void prefetch_row(__global const Y_TYPE* addend, uint m, uint c0, uint C) {
 #ifdef ALIGNED
   const uint bytes = min((uint)COLUMNS, C - c0) * (uint)sizeof(Y_TYPE);
@@ -154,7 +154,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   __local uint arrivals[2];
   const uint full = shared_address(barriers), empty = full + 8 * STAGES;
   const uint item = get_local_id(0), rank_boxes = RANK_STEPS > 0 ? (R + 63) / 64 : 0;
-  // Loaded while mbarriers are initialised: item i of a warp group has issued the i-th load.
+  // Loaded while the mbarriers are initialised: item i of a warp group loads the i-th address.
   ulong address = 0;
   if (item % 128 < ADDRESSES) address = ((__global const ulong*)(table + MAPS_BYTES))[item % 128];
   const uint row_tiles = (M + TILE_ROWS - 1) / TILE_ROWS;
@@ -178,7 +178,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     fence_mbarrier_init();
   }
   if (item < PROBLEMS * PROBLEM_MAPS) tensormap_acquire(table + item * MAP_BYTES);
-  barrier(CLK_LOCAL_MEM_FENCE);  // all see the mbarriers
+  barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers are initialised
   uint stage = 0, phase = 0;
   if (item < 128) {
     SETMAXNREG_DEC(40);
@@ -226,10 +226,10 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   SETMAXNREG_INC(232);
   const uint part = item / 128 - 1, lane = item % 32;
   const uint tile_row = part * 64 + item % 128 / 32 * 16 + lane / 4;
-  // Each warp group has its own, so that nobody but it waits for them.
+  // Each warp group has its own copy, so no other threads wait for it.
   __local ulong* addresses = addresses_of_both + part * ADDRESSES;
   if (item % 128 < ADDRESSES) addresses[item % 128] = address;
-  named_barrier_sync(part);  // all see the addresses
+  named_barrier_sync(part);  // the addresses are written
   float sums[WIDTH / 2];
   EACH_SLICE {
     TILE_COORDS
@@ -247,7 +247,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
                            (__global const float*)addresses[BIAS_AT]};
     Added added[AHEAD + 1];
 #ifndef SPLIT_K
-    LOAD_FIRST  // while the last products go on
+    LOAD_FIRST  // while the last products are in flight
 #endif
 #if SHRINK
     WGMMA_WAIT_0(WIDTH)(sums);
@@ -285,13 +285,13 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     const uint boxes_at = shared_address(ring) + RING_BYTES + part * STAGED_BYTES;
 #ifdef STAGED
     if (item % 128 == 0) TMA_STORE_WAIT(0);
-    named_barrier_sync(part);  // the boxes of the tile before have left
+    named_barrier_sync(part);  // the boxes of the previous tile have been stored
 #endif
     store_sums((__global Y_TYPE*)addresses[Y_AT], sums, added, extras, m0 + tile_row, c0, M,
                C_OF_PROBLEM, lane, boxes_at, item % 128 / 32);
 #ifdef STAGED
     tma_store_fence();
-    named_barrier_sync(part);  // the boxes are whole
+    named_barrier_sync(part);  // the boxes are complete
     if (item % 128 == 0) {
       for (uint i = 0; i < STAGED / 64; ++i) {
         tma_store_2d(table + (problem * PROBLEM_MAPS + 4) * MAP_BYTES, boxes_at + i * SUBTILE_BYTES,

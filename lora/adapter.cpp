@@ -36,7 +36,7 @@ void require_free_memory(Context& context, std::size_t elements) {
   const std::size_t free = pool.limit_bytes - std::min(pool.limit_bytes, pool.in_use_bytes);
   if (elements <= free / sizeof(float)) return;
   fail(ErrorCode::out_of_memory,
-       "adapter: its matrices need {} MiB, '{}' has {} MiB free of {} MiB; take a lower rank or "
+       "adapter: its matrices need {} MiB, '{}' has {} MiB free of {} MiB; use a lower rank or "
        "fewer target modules",
        elements / (std::size_t{1 << 20} / sizeof(float)), context.device().name, free >> 20U,
        pool.limit_bytes >> 20U);
@@ -73,11 +73,9 @@ void Adapter::place_modules() {
     require(module.rank >= 1 && module.rank <= kMaxRank,
             "adapter: the rank of {} must be from 1 to {}, got {}", module.site.path, kMaxRank,
             module.rank);
-    require(
-        std::isfinite(module.scale),
-        "adapter: the scale of {}, alpha over the rank, must be a finite number of 32 bits, got "
-        "{}",
-        module.site.path, module.scale);
+    require(std::isfinite(module.scale),
+            "adapter: the scale of {} (alpha / rank) must be a finite 32-bit number, got {}",
+            module.site.path, module.scale);
     module.a_offset = place(module.rank * module.site.inputs);
     module.bt_offset = place(module.rank * module.site.outputs);
   }

@@ -34,8 +34,8 @@ bool is_hub_id(const std::filesystem::path& path) {
 std::string hub_hint(const std::filesystem::path& path) {
   if (!is_hub_id(path)) return {};
   return fmt::format(
-      "; nothing is downloaded here: if it is a repository of the Hugging Face hub, run 'hf "
-      "download {} --local-dir {}' (or huggingface-cli) and name that folder",
+      "; clora does not download models or adapters: if this is a Hugging Face Hub repository, run "
+      "'hf download {} --local-dir {}' (or huggingface-cli) and pass that folder",
       path.string(), path.filename().string());
 }
 

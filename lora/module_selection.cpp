@@ -197,10 +197,10 @@ ModuleSelection::ModuleSelection(const AdapterConfig& config, const std::string&
   const bool has_layers = !config.layers_to_transform.empty();
   if (config.targets_are_regex && has_layers)
     fail(ErrorCode::invalid_file,
-         "{}: layers_to_transform needs a list in target_modules, got a regular expression",
+         "{}: layers_to_transform requires a list in target_modules, got a regular expression",
          source);
   if (!config.layers_pattern.empty() && !has_layers)
-    fail(ErrorCode::invalid_file, "{}: layers_pattern needs layers_to_transform", source);
+    fail(ErrorCode::invalid_file, "{}: layers_pattern requires layers_to_transform", source);
   for (const std::string& pattern : config.layers_pattern) {
     layers_.emplace_back(fmt::format("(?:^|.*?\\.){}\\.(?P<idx>\\d+)\\.", pattern),
                          PathRegex::Anchor::start, source + ": layers_pattern");
@@ -255,8 +255,8 @@ AdapterConfig config_to_save(const Adapter& adapter) {
   if (patterns_hold(config, modules)) return config;
   write_patterns(config, modules);
   require(patterns_hold(config, modules),
-          "adapter: the ranks and scales of its modules cannot be written as patterns; two paths "
-          "must not match one another");
+          "adapter: the ranks and scales of its modules cannot be written as patterns; no module "
+          "path may match the pattern of another");
   return config;
 }
 

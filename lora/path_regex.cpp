@@ -56,8 +56,8 @@ std::string_view difference_from_python(std::string_view pattern) {
       at += length;
       continue;
     }
-    if (static_cast<unsigned char>(rest.front()) >= 0x80) return "a character outside of ASCII";
-    if (in_class && rest.front() == '[') return "[ within a class";
+    if (static_cast<unsigned char>(rest.front()) >= 0x80) return "a non-ASCII character";
+    if (in_class && rest.front() == '[') return "[ inside a class";
     if (!in_class && rest.front() == '(' && !is_shared_group(rest)) return rest.substr(0, 3);
     if (!in_class && rest.starts_with("{,")) return "{,";
     if (!in_class && rest.front() == '[') {
@@ -109,8 +109,8 @@ PathRegex::PathRegex(std::string pattern, Anchor anchor, std::string source)
   }
   if (const std::string_view difference = difference_from_python(pattern_); !difference.empty()) {
     fail(ErrorCode::unsupported,
-         "{}: the regular expression '{}' holds '{}', which is not read as Python reads it; write "
-         "it with groups, classes, alternatives and repetition",
+         "{}: the regular expression '{}' contains '{}', which Python interprets differently; use "
+         "only groups, classes, alternatives and repetition",
          source_, pattern_, difference);
   }
   const std::uint32_t options =
@@ -120,11 +120,12 @@ PathRegex::PathRegex(std::string pattern, Anchor anchor, std::string source)
   code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern_.data()), pattern_.size(),
                               options, &status, &place, nullptr);
   if (code_->code == nullptr) {
-    fail(ErrorCode::invalid_file, "{}: '{}' is not a regular expression: {} at character {}",
+    fail(ErrorCode::invalid_file, "{}: '{}' is not a valid regular expression: {} at character {}",
          source_, pattern_, message_of(status), place);
   }
   code_->data = pcre2_match_data_create_from_pattern(code_->code, nullptr);
-  if (code_->data == nullptr) fail(ErrorCode::out_of_memory, "{}: no memory for a match", source_);
+  if (code_->data == nullptr)
+    fail(ErrorCode::out_of_memory, "{}: out of memory for a match", source_);
 }
 
 PathRegex::PathRegex(PathRegex&&) noexcept = default;
@@ -134,7 +135,7 @@ PathRegex::~PathRegex() = default;
 bool PathRegex::run(std::string_view path, RegexBudget& budget) const {
   const std::unique_ptr<pcre2_match_context, FreeMatchContext> context(
       pcre2_match_context_create(nullptr));
-  if (context == nullptr) fail(ErrorCode::out_of_memory, "{}: no memory for a match", source_);
+  if (context == nullptr) fail(ErrorCode::out_of_memory, "{}: out of memory for a match", source_);
   pcre2_set_callout(context.get(), count_step, &budget);
   const int status = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(path.data()),
                                  path.size(), 0, 0, code_->data, context.get());

@@ -53,12 +53,12 @@ void read_targets(const OrderedJsonKeys& keys, AdapterConfig& config) {
                              "gate_proj", "up_proj", "down_proj"};
     if (keys.find("layers_to_transform") != nullptr) {
       fail(ErrorCode::invalid_file,
-           "{}: layers_to_transform needs a list in target_modules, got \"all-linear\"",
+           "{}: layers_to_transform requires a list in target_modules, got \"all-linear\"",
            keys.source());
     }
   }
   if (config.target_modules.empty()) {
-    fail(ErrorCode::invalid_file, "{}: target_modules names no module", keys.source());
+    fail(ErrorCode::invalid_file, "{}: target_modules lists no module", keys.source());
   }
 }
 
@@ -67,10 +67,10 @@ std::vector<std::int64_t> read_layers(const OrderedJsonKeys& keys) {
   const Json* value = keys.find(kKey);
   if (value == nullptr) return {};
   if (value->is_number_integer()) return {keys.integer(kKey)};
-  if (!value->is_array()) keys.wrong_kind(kKey, "a whole number or an array of them", *value);
+  if (!value->is_array()) keys.wrong_kind(kKey, "an integer or an array of integers", *value);
   std::vector<std::int64_t> layers;
   for (const Json& layer : *value) {
-    if (!layer.is_number_integer()) keys.wrong_kind(kKey, "an array of whole numbers", *value);
+    if (!layer.is_number_integer()) keys.wrong_kind(kKey, "an array of integers", *value);
     layers.push_back(layer.get<std::int64_t>());
   }
   return layers;

@@ -64,12 +64,12 @@ std::set<std::string> paths_in(const SafetensorsFile& file, const std::vector<Ad
     const std::optional<std::string> path = path_in(name);
     if (!path) {
       fail(ErrorCode::unsupported,
-           "adapter '{}': tensor '{}' is not supported; {}PATH{} and {} are read",
+           "adapter '{}': tensor '{}' is not supported; only {}PATH{} and {} are",
            file.path().string(), name, kPrefix, kSuffixA, kSuffixB);
     }
     require(site_of(sites, *path) != nullptr,
-            "adapter '{}': tensor '{}' fits no linear layer of this base model; is it an adapter "
-            "of another model?",
+            "adapter '{}': tensor '{}' matches no linear layer of this base model; is it an "
+            "adapter for another model?",
             file.path().string(), name);
     paths.insert(*path);
   }
@@ -91,7 +91,7 @@ std::vector<float> floats_of(const StoredTensor& tensor, const std::filesystem::
   if (tensor.type == DType::f32) return converted<float>(tensor, [](float x) { return x; });
   if (tensor.type == DType::bf16) return converted<std::uint16_t>(tensor, bf16_to_float);
   if (tensor.type == DType::f16) return converted<std::uint16_t>(tensor, f16_to_float);
-  fail(ErrorCode::unsupported, "adapter '{}': tensor '{}' is {}; f32, f16 or bf16 is needed",
+  fail(ErrorCode::unsupported, "adapter '{}': tensor '{}' is {}; it must be f32, f16 or bf16",
        path.string(), tensor.name, name_of(tensor.type));
 }
 
@@ -118,7 +118,7 @@ std::vector<float> finite_values(const StoredTensor& tensor, const std::filesyst
   const auto at = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
   if (at != values.end()) {
     fail(ErrorCode::invalid_file,
-         "adapter '{}': tensor '{}' holds {} at element {}; is it damaged?", path.string(),
+         "adapter '{}': tensor '{}' contains {} at element {}; is the file damaged?", path.string(),
          tensor.name, *at, at - values.begin());
   }
   return values;
@@ -129,8 +129,8 @@ void refuse_other_layers(ModuleSelection& selection, const std::string& source) 
   for (const std::string_view path : {"lm_head", "model.embed_tokens"}) {
     if (selection.selects(path)) {
       fail(ErrorCode::unsupported,
-           "{}: target_modules selects {}; adapters of q_proj, k_proj, v_proj, o_proj, gate_proj, "
-           "up_proj and down_proj are supported",
+           "{}: target_modules selects {}; only adapters of q_proj, k_proj, v_proj, o_proj, "
+           "gate_proj, up_proj and down_proj are supported",
            source, path);
     }
   }
@@ -150,7 +150,7 @@ std::vector<AdapterModule> modules_of(const AdapterConfig& config, const std::st
     if (is_selected && !is_stored) {
       fail(ErrorCode::invalid_file,
            "{}: target_modules selects {}, but {} has no matrices for it; narrow target_modules or "
-           "layers_to_transform to what the file holds",
+           "layers_to_transform to the modules in that file",
            source, site.path, kTensorFile);
     }
     if (is_stored && !is_selected) {
@@ -181,12 +181,12 @@ void check_shapes(const SafetensorsFile& file, const std::vector<AdapterModule>&
 void require_folder(const std::filesystem::path& folder) {
   std::error_code ignored;
   if (!std::filesystem::exists(folder / kPeftConfigFile, ignored)) {
-    fail(ErrorCode::not_found, "adapter '{}': there is no {} in it{}", folder.string(),
+    fail(ErrorCode::not_found, "adapter '{}': the folder has no {}{}", folder.string(),
          kPeftConfigFile, hub_hint(folder));
   }
   if (std::filesystem::exists(folder / kTensorFile, ignored)) return;
   const bool is_pickled = std::filesystem::exists(folder / "adapter_model.bin", ignored);
-  fail(ErrorCode::not_found, "adapter '{}': there is no {} in it{}", folder.string(), kTensorFile,
+  fail(ErrorCode::not_found, "adapter '{}': the folder has no {}{}", folder.string(), kTensorFile,
        is_pickled ? "; adapter_model.bin is a Python pickle: save the adapter again with PEFT's "
                     "save_pretrained(..., safe_serialization=True)"
                   : "");
@@ -199,7 +199,7 @@ void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
-    fail(ErrorCode::io, "adapter: folder '{}' cannot be made: {}", folder.string(),
+    fail(ErrorCode::io, "adapter: folder '{}' cannot be created: {}", folder.string(),
          error.message());
   }
   const std::vector<float> flat = adapter.context().read<float>(adapter.parameters());

@@ -48,7 +48,7 @@ constexpr std::array<Method, 14> kMethods{{
     {"megatron_config", "Megatron's layers"},
     {"modules_to_save", "modules trained in full"},
     {"monteclora_config", "matrices drawn at random"},
-    {"target_parameters", "adapters of parameters that are no linear layer"},
+    {"target_parameters", "adapters of parameters outside linear layers"},
     {"trainable_token_indices", "trained token embeddings"},
     {"use_bdlora", "block-diagonal matrices"},
     {"use_dora", "DoRA"},
@@ -71,7 +71,7 @@ bool holds(const std::array<std::string_view, N>& list, std::string_view key) {
 
 [[noreturn]] void refuse(const OrderedJsonKeys& keys, std::string_view key, const Json& value,
                          std::string_view why) {
-  fail(ErrorCode::unsupported, "{}: {} = {} is not supported ({}); plain LoRA and rsLoRA are",
+  fail(ErrorCode::unsupported, "{}: {} = {} is not supported ({}); only plain LoRA and rsLoRA are",
        keys.source(), key, json_excerpt(value), why);
 }
 
@@ -101,17 +101,16 @@ void check_start(const OrderedJsonKeys& keys) {
 }  // namespace
 
 void refuse_peft_keys(const OrderedJsonKeys& keys) {
-  require_one_of(keys, "peft_type", "adapters of the type LORA are", kPeftTypes);
-  require_one_of(keys, "task_type", "causal language models are adapted here", kTaskTypes);
-  require_one_of(keys, "bias", "biases are not trained here", kBiases);
+  require_one_of(keys, "peft_type", "an adapter type other than LORA", kPeftTypes);
+  require_one_of(keys, "task_type", "a task other than causal language modelling", kTaskTypes);
+  require_one_of(keys, "bias", "trained biases", kBiases);
   check_start(keys);
   for (const auto& [key, value] : keys.value().items()) {
     if (is_off(value) || holds(kUnderstood, key) || holds(kHarmless, key)) continue;
     if (key == "task_type" || key == "bias") continue;  // checked above
     const auto method = std::ranges::find(kMethods, std::string_view(key), &Method::key);
     refuse(keys, key, value,
-           method == kMethods.end() ? "this key is not known here, and it is switched on"
-                                    : method->what);
+           method == kMethods.end() ? "an unknown key that is enabled" : method->what);
   }
 }
 

@@ -61,13 +61,14 @@ const ElementType& element_type_of(const StoredTensor& tensor) {
 std::string_view header_text(const MappedFile& file) {
   const auto bytes = file.bytes();
   if (bytes.size() < kLengthBytes)
-    fail(ErrorCode::invalid_file, "{}: a safetensors file has at least 8 bytes, this one {}",
+    fail(ErrorCode::invalid_file, "{}: a safetensors file must have at least 8 bytes, got {}",
          file.path().string(), bytes.size());
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
   if (length > bytes.size() - kLengthBytes)
     fail(ErrorCode::invalid_file,
-         "{}: the header claims {} bytes, the file has {}; it is truncated or no safetensors file",
+         "{}: the header claims {} bytes, but the file has {}; it is truncated or not a "
+         "safetensors file",
          file.path().string(), length, bytes.size() - kLengthBytes);
   if (length > kMaxHeaderBytes)
     fail(ErrorCode::invalid_file, "{}: the header must have at most {} bytes, got {}",
@@ -117,8 +118,8 @@ std::uint64_t checked_bytes(const std::vector<std::uint64_t>& dimensions, std::u
   std::uint64_t product = element;
   for (const std::uint64_t n : dimensions) {
     if (n > limit / product)
-      fail(ErrorCode::invalid_file, "{} has a shape of more bytes than the file's {}", where,
-           limit);
+      fail(ErrorCode::invalid_file, "{} has a shape that needs more than the file's {} bytes",
+           where, limit);
     product *= n;
   }
   return product;
@@ -128,7 +129,7 @@ const ElementType& element_type_of(const JsonKeys& description) {
   const std::string name = description.text("dtype");
   const ElementType* type = find_element_type(name);
   if (type == nullptr)
-    fail(ErrorCode::unsupported, "{}: {} is the unknown type {}", description.source(),
+    fail(ErrorCode::unsupported, "{}: {} has the unknown type {}", description.source(),
          description.name_of_key("dtype"), json_excerpt(json(name)));
   return *type;
 }
@@ -136,8 +137,8 @@ const ElementType& element_type_of(const JsonKeys& description) {
 SafetensorsFile::Entry read_entry(const std::string& name, const json& value,
                                   std::span<const std::byte> data, const std::string& path) {
   if (name.empty() || name.size() > kMaxNameBytes)
-    fail(ErrorCode::invalid_file, "{}: the name of a tensor must have 1 to {} bytes, got {}: {}",
-         path, kMaxNameBytes, name.size(), json_excerpt(json(name)));
+    fail(ErrorCode::invalid_file, "{}: a tensor name must have 1 to {} bytes, got {}: {}", path,
+         kMaxNameBytes, name.size(), json_excerpt(json(name)));
   const std::string where = fmt::format("{}: tensor {}", path, name);
   const JsonKeys description(value, path, name);
   const ElementType& type = element_type_of(description);
@@ -150,7 +151,7 @@ SafetensorsFile::Entry read_entry(const std::string& name, const json& value,
   const std::uint64_t size = offsets[1] - offsets[0];
   const std::uint64_t wanted = checked_bytes(dimensions, type.bytes, data.size(), where);
   if (size != wanted)
-    fail(ErrorCode::invalid_file, "{} {} {} needs {} bytes, its data_offsets hold {}", where,
+    fail(ErrorCode::invalid_file, "{} {} {} needs {} bytes, but its data_offsets span {}", where,
          type.name, text_of(dimensions), wanted, size);
   SafetensorsFile::Entry entry{.name = name,
                                .type_name = std::string(type.name),
@@ -165,11 +166,11 @@ SafetensorsMetadata read_metadata(const json& value, const std::string& path) {
   SafetensorsMetadata metadata;
   if (value.is_null()) return metadata;  // some writers write null
   if (!value.is_object())
-    fail(ErrorCode::invalid_file, "{}: {} must be an object of texts, got {}", path, kMetadataKey,
+    fail(ErrorCode::invalid_file, "{}: {} must be an object of strings, got {}", path, kMetadataKey,
          json_excerpt(value));
   for (const auto& [key, text] : value.items()) {
     if (!text.is_string())
-      fail(ErrorCode::invalid_file, "{}: {} must be an object of texts, got {} as {}", path,
+      fail(ErrorCode::invalid_file, "{}: {} must be an object of strings, got {} as {}", path,
            kMetadataKey, json_excerpt(text), json_excerpt(json(key)));
     metadata.emplace(key, text.get<std::string>());
   }
@@ -222,8 +223,8 @@ std::string make_header(std::span<const StoredTensor> tensors,
   std::size_t offset = 0;
   for (const std::size_t i : order) {
     const StoredTensor& tensor = tensors[i];
-    require(names.insert(tensor.name).second, "safetensors: {} cannot be stored: the name is taken",
-            tensor.name);
+    require(names.insert(tensor.name).second,
+            "safetensors: {} cannot be stored: the name is already in use", tensor.name);
     members.push_back(json_text(json(tensor.name)) + ':' + description_text(tensor, offset));
     offset += bytes_of_tensor(tensor);
   }
@@ -267,7 +268,7 @@ std::optional<StoredTensor> SafetensorsFile::find(std::string_view name) const {
   const auto at = std::ranges::lower_bound(entries_, name, {}, &Entry::name);
   if (at == entries_.end() || at->name != name) return std::nullopt;
   if (!at->type)
-    fail(ErrorCode::unsupported, "{}: tensor {} is of type {}; F32, F16 and BF16 are supported",
+    fail(ErrorCode::unsupported, "{}: tensor {} has type {}; F32, F16 and BF16 are supported",
          path().string(), name, at->type_name);
   if (at->dimensions.size() > Shape::kMaxRank)
     fail(ErrorCode::unsupported, "{}: tensor {} has {} dimensions; at most {} are supported",

@@ -27,8 +27,7 @@ void require_activation(std::string_view op, std::string_view name, const Tensor
 void require_apart_or_alike(std::string_view op, std::string_view name, const Tensor& output,
                             const Tensor& input) {
   require(output.type() == input.type() || !overlap(output, input),
-          "{}: {}, {}, must not lie where {} lies that is read", op, name, output.text(),
-          input.text());
+          "{}: {}, {}, must not overlap the input {}", op, name, output.text(), input.text());
 }
 
 Tensor record_upcast(Batch& batch, const Tensor& x) {
@@ -45,8 +44,8 @@ void record_cast_to_bf16(Batch& batch, const Tensor& out, const Tensor& x) {
   const Shape rows = rows_of(x);
   if (rows[0] > 1 && rows[1] % 8 != 0) {
     fail(ErrorCode::unsupported,
-         "cast to bf16: more than 2^30 elements need rows of a multiple of 8, got {}; "
-         "take fewer rows",
+         "cast to bf16: more than 2^30 elements need a row length that is a multiple of 8, got {}; "
+         "use fewer rows",
          x.text());
   }
   record_bf16_rows_into(batch, out.reshape(rows), x.reshape(rows), 1, "activations/round");

@@ -108,7 +108,7 @@ AttentionGradients record_attention_backward_in_parts(Batch& batch, const Attent
                                                       const AttentionInputs& in) {
   constexpr std::string_view op = "attention backward";
   AttentionSpec spec = checked_spec(op, batch.context(), in);
-  require(spec.T == spec.Tk, "{}: k must have the {} rows of q (packed rows), got {}", op, spec.T,
+  require(spec.T == spec.Tk, "{}: k must have {} rows like q (packed rows), got {}", op, spec.T,
           in.k.text());
   require_activation(op, "dq", out.dq, in.q.shape());
   require_tensor(op, "dk", out.dk, in.k.shape(), out.dq.type());

@@ -51,7 +51,7 @@ LocalMemory AttentionSpec::local(std::int64_t floats) const {
   const std::size_t bytes = bytes_of(floats);
   if (bytes > context.device().local_memory_bytes) {
     fail(ErrorCode::unsupported,
-         "attention: heads of {} need {} bytes of local memory, '{}' has {}; take the portable "
+         "attention: heads of {} need {} bytes of local memory, '{}' has {}; use the portable "
          "variant or another device",
          E, bytes, context.device().name, context.device().local_memory_bytes);
   }
@@ -108,7 +108,7 @@ Cost AttentionSpec::cost() const {
 
 std::int32_t narrow(std::int64_t n) {
   if (n > std::numeric_limits<std::int32_t>::max()) {
-    fail(ErrorCode::unsupported, "attention: sizes must be below 2^31, got {}; take fewer rows", n);
+    fail(ErrorCode::unsupported, "attention: sizes must be below 2^31, got {}; use fewer rows", n);
   }
   return static_cast<std::int32_t>(n);
 }

@@ -49,7 +49,7 @@ void require_layer(const DecodeLayer& l, const Sizes& s) {
   if (!l.k_bias.empty()) require_tensor(op, "k_bias", l.k_bias, {s.G * s.E});
   if (!l.v_bias.empty()) require_tensor(op, "v_bias", l.v_bias, {s.G * s.E});
   for (const LoraWeights& lora : l.loras) {
-    require(lora.dropout.probability == 0, "{}: adapters must have no dropout", op);
+    require(lora.dropout.probability == 0, "{}: adapters must not use dropout", op);
   }
   require_tensor(op, "key_cache", l.key_cache, {s.S, s.G, s.E});
   require_tensor(op, "value_cache", l.value_cache, {s.S, s.G, s.E});

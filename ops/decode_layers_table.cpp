@@ -17,7 +17,8 @@ std::uint32_t biases_of(const DecodeLayer& l) {
 }  // namespace
 
 DecodeSizes decode_sizes(const DecodeLayers& decode) {
-  require(!decode.layers.empty() && decode.heads > 0, "decode_layers: no layers or no heads");
+  require(!decode.layers.empty() && decode.heads > 0,
+          "decode_layers: at least one layer and one head are required");
   const DecodeLayer& layer = decode.layers.front();
   const Shape& cache = layer.key_cache.shape();
   return {static_cast<std::int64_t>(decode.layers.size()),

@@ -92,7 +92,7 @@ void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor
                       const Tensor& x) {
   if (term.s.empty()) {
     require(term.u.empty() && term.a.empty(),
-            "{}: low_rank.{} is given without low_rank.s; give both or none", op,
+            "{}: low_rank.{} is set without low_rank.s; set both or neither", op,
             term.u.empty() ? "a" : "u");
     return;
   }

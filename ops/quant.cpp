@@ -157,7 +157,7 @@ void pack_panels(std::span<std::byte> out, std::span<const std::byte> rows, std:
 
 Defines& set_weight_type(Defines& defines, DType type, Layout layout) {
   if (!holds_weights(type)) {
-    fail(ErrorCode::unsupported, "quant: weights are floats or quantised blocks, got {}",
+    fail(ErrorCode::unsupported, "quant: weights must be floats or quantised blocks, got {}",
          name_of(type));
   }
   std::string name = "WEIGHT_";
@@ -174,7 +174,7 @@ std::string weight_name(const Tensor& w) {
 }
 
 void require_weight(std::string_view op, std::string_view name, const Tensor& w) {
-  require(!w.empty(), "{}: {} is empty, a weight matrix is needed", op, name);
+  require(!w.empty(), "{}: {} must be a weight matrix, got an empty tensor", op, name);
   require(w.shape().rank() == 2 && w.elements() > 0 && holds_weights(w.type()),
           "{}: {} must be a matrix [N, K] of floats or quantised blocks, got {}", op, name,
           w.text());

@@ -54,7 +54,7 @@ SelfTestRecord ptx_backward_test(std::int64_t width, const RmsNormBackwardTypes&
 void require_also(const RmsNormAlso& also, std::initializer_list<const Tensor*> others) {
   const auto require_apart = [&](std::string_view name, const Tensor& output) {
     for (const Tensor* other : others) {
-      require(!overlap(output, *other), "rms_norm: {} must share no bytes with any other", name);
+      require(!overlap(output, *other), "rms_norm: {} must not overlap any other tensor", name);
     }
   };
   const Shape& shape = others.begin()[0]->shape();
@@ -65,7 +65,7 @@ void require_also(const RmsNormAlso& also, std::initializer_list<const Tensor*> 
   if (!also.y.empty()) {
     require_activation("rms_norm", "y", also.y, shape);
     require_apart("y", also.y);
-    require(!overlap(also.y, also.dx_bf16), "rms_norm: y must share no bytes with any other");
+    require(!overlap(also.y, also.dx_bf16), "rms_norm: y must not overlap any other tensor");
   }
 }
 

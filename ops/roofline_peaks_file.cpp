@@ -94,8 +94,7 @@ void keep_peaks(const std::filesystem::path& cache_folder, const Device& device,
   std::filesystem::create_directories(path.parent_path(), error);
   if (error) {
     fail(ErrorCode::io,
-         "roofline peaks: the folder '{}' is needed to keep them: {}; name another one with "
-         "CLORA_CACHE_DIR",
+         "roofline peaks: folder '{}' cannot be created: {}; set CLORA_CACHE_DIR to another folder",
          path.parent_path().string(), error.message());
   }
   write_file_atomically(path, text_of(device, peaks));

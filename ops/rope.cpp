@@ -62,7 +62,7 @@ void record_cpu(Batch& batch, const VariantKernel& kernel, const RopeTensors& t,
 
 std::uint32_t narrow_pairs(std::int64_t pairs) {
   require(pairs <= std::numeric_limits<std::int32_t>::max(),
-          "rope: at most 2^31 pairs at a time, got {}; take fewer rows", pairs);
+          "rope: at most 2^31 pairs at a time, got {}; use fewer rows", pairs);
   return static_cast<std::uint32_t>(pairs);
 }
 
@@ -117,7 +117,7 @@ void require_parts(const RopeOfParts& t, const Turn& turn) {
   const std::int64_t key_heads =
       t.keys.empty() || t.keys.shape().rank() != 3 ? 0 : t.keys.shape()[1];
   require(key_heads > 0 && shape[1] % key_heads == 0,
-          "rope: keys must be [{}, G, {}] and G a divisor of {}, got {}", shape[0], shape[2],
+          "rope: keys must be [{}, G, {}] with G a divisor of {}, got {}", shape[0], shape[2],
           shape[1], t.keys.empty() ? "nothing" : t.keys.text());
   const DType type = t.queries.type();
   const Shape of_keys{shape[0], key_heads, shape[2]};
@@ -127,7 +127,7 @@ void require_parts(const RopeOfParts& t, const Turn& turn) {
   require_tensor("rope", "value_parts", t.value_parts, shape, type);
   for (const Tensor* part : {&t.key_parts, &t.value_parts}) {
     for (const Tensor* output : {&t.queries, &t.keys, &t.values}) {
-      require(!overlap(*part, *output), "rope: parts must share no bytes with what is written");
+      require(!overlap(*part, *output), "rope: parts must not overlap the outputs");
     }
   }
 }
@@ -161,7 +161,7 @@ void record_rope_of_two(Batch& batch, const RopeTensors& first, const RopeTensor
                         RopeDirection direction) {
   require_shapes(first.y, first.x, positions, table);
   require_shapes(second.y, second.x, positions, table);
-  require(second.x.type() == first.x.type(), "rope: both x must be of one type, got {} and {}",
+  require(second.x.type() == first.x.type(), "rope: both x must have the same type, got {} and {}",
           first.x.text(), second.x.text());
   record_either(batch, first, second, {positions, table, layout, direction});
 }

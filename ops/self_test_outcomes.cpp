@@ -81,7 +81,7 @@ std::optional<SelfTestOutcome> SelfTestKey::load() const {
   }
   if (!outcome.starts_with(kTried)) return std::nullopt;
   if (lost_attempts(std::string_view(outcome).substr(kTried.size())) < kAttempts) return {};
-  return SelfTestOutcome{fmt::format("{} processes ended in the middle of the test", kAttempts)};
+  return SelfTestOutcome{fmt::format("{} processes ended during the test", kAttempts)};
 }
 
 void SelfTestKey::note_attempt() const noexcept try {

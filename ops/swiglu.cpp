@@ -54,7 +54,7 @@ void require_apart(std::string_view name, const Tensor& output, const Tensor& ga
 }
 
 void require_saved(const SwigluSaved& saved, const Tensor& gate, const Tensor& up) {
-  require(gate.type() == DType::f32, "swiglu: what is saved must be cast from f32; gate is bf16");
+  require(gate.type() == DType::f32, "swiglu: gate must be f32 to save activations, got bf16");
   require_tensor("swiglu", "saved.gate", saved.gate, gate.shape(), DType::bf16);
   require_tensor("swiglu", "saved.up", saved.up, gate.shape(), DType::bf16);
   require_apart("saved.gate", saved.gate, gate, up);

@@ -49,8 +49,8 @@ constexpr JsonLimits kLimits{.bytes = std::size_t{16} << 20U, .depth = 8, .strin
 
 TunedTable table_of(const OrderedJsonKeys& json) {
   if (json.text("format") != kFormat || json.integer("version") != kVersion) {
-    fail(ErrorCode::invalid_file, "{}: no table of version {}; clc tune writes them", json.source(),
-         kVersion);
+    fail(ErrorCode::invalid_file, "{}: not a tuned table of version {}; create one with 'clc tune'",
+         json.source(), kVersion);
   }
   const ordered_json* kernels = json.find("kernels");
   if (kernels == nullptr || !kernels->is_array()) {
@@ -92,7 +92,7 @@ TunedTable TunedTable::parse(std::string_view text, std::string_view name) {
     return table_of(OrderedJsonKeys(json, name));
   } catch (const Error& error) {
     throw Error(error.code(),
-                fmt::format("tuned table: {}; remove it, or tune again", error.what()));
+                fmt::format("tuned table: {}; remove it or tune again", error.what()));
   }
 }
 

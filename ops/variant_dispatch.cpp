@@ -35,14 +35,14 @@ bool is_finite(const SelfTest::Result& result) {
 // Describes the difference between `got` and `want`; empty if there is none.
 std::string difference(const SelfTest::Result& got, const SelfTest::Result& want,
                        double tolerance) {
-  if (!got.holds_floats()) return got.bytes == want.bytes ? "" : "other integers";
+  if (!got.holds_floats()) return got.bytes == want.bytes ? "" : "its integers differ";
   const std::vector<float> a = got.floats();
   const std::vector<float> b = want.floats();
   double largest = 0;
   for (const float value : b) largest = std::max(largest, std::abs(double{value}));
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::abs(double{a[i]} - b[i]) <= tolerance * largest) continue;
-    return fmt::format("element {} of {} is {} in place of {}", i, a.size(), a[i], b[i]);
+    return fmt::format("element {} of {} is {} instead of {}", i, a.size(), a[i], b[i]);
   }
   return {};
 }
@@ -158,13 +158,12 @@ void warn(const Context& context, const FastKernel& kernel, const SelfTestKey& k
   const Device& device = context.device();
   context.hooks().tell(
       LogLevel::warning,
-      fmt::format("self-test: {} ({}{}) fails on '{}', driver {}: {}; another is used instead, "
-                  "slower and right{}",
-                  kernel.name, kernel.file, kernel.options, device.name, device.driver,
-                  outcome.complaint,
-                  key.path().empty()
-                      ? ""
-                      : fmt::format(". Tested again when {} is removed", key.path().string())));
+      fmt::format(
+          "self-test: {} ({}{}) fails on '{}', driver {}: {}; a slower, correct kernel is used "
+          "instead{}",
+          kernel.name, kernel.file, kernel.options, device.name, device.driver, outcome.complaint,
+          key.path().empty() ? ""
+                             : fmt::format("; remove {} to test it again", key.path().string())));
 }
 
 }  // namespace
@@ -178,7 +177,7 @@ Tensor SelfTest::input(Shape shape, float scale, DType type) {
   std::vector<float> values(static_cast<std::size_t>(shape.elements()));
   for (float& value : values) value = scale * (static_cast<float>(next_bits()) * 0x1p-23F - 1.0F);
   if (type == DType::f32) return input(shape, values);
-  require(type == DType::bf16, "self-test: inputs are f32 or bf16, got {}", name_of(type));
+  require(type == DType::bf16, "self-test: inputs must be f32 or bf16, got {}", name_of(type));
   std::vector<std::uint16_t> halves;  // the upper 16 bits
   for (const float value : values) {
     halves.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U));

@@ -79,7 +79,7 @@ bool takes_cpu_kernel(Context& context, const VariantKernel& kernel,
 Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t rows,
                    std::int64_t width, const SelfTestRecord& self_test,
                    const SelfTestRecord& ptx_test) {
-  require(rows >= 1 && width >= 1, "{}: at least one row and column is required, got [{}, {}]",
+  require(rows >= 1 && width >= 1, "{}: at least one row and one column are required, got [{}, {}]",
           kernel.stem, rows, width);
   if (takes_cpu_kernel(context, kernel, self_test)) return cpu_launch(context, kernel, rows);
   const std::int64_t vec_size = vec_size_of(kernel, width);

@@ -52,22 +52,22 @@ std::shared_ptr<AdoptedMemory::Root> AdoptedMemory::root_of(cl_mem mem) {
 
 std::shared_ptr<Storage> AdoptedMemory::adopt(cl_mem mem, std::size_t offset_bytes,
                                               std::size_t bytes) {
-  require(mem != nullptr, "adopt: a buffer is needed, got a null cl_mem");
+  require(mem != nullptr, "adopt: a buffer is required, got a null cl_mem");
   require(info_of<cl_mem_object_type>(mem, CL_MEM_TYPE) == CL_MEM_OBJECT_BUFFER,
           "adopt: the cl_mem must be a buffer, not an image or a pipe");
   require(info_of<cl_context>(mem, CL_MEM_CONTEXT) == context_,
-          "adopt: the buffer must be of the Context's own cl_context; make the Context from an "
-          "AdoptedQueue on the buffer's");
+          "adopt: the buffer must belong to the Context's own cl_context; create the Context from "
+          "an AdoptedQueue of the buffer's cl_context");
   const auto size = info_of<std::size_t>(mem, CL_MEM_SIZE);
   require(offset_bytes <= size && bytes <= size - offset_bytes,
-          "adopt: {} bytes at offset {} must fit the buffer, which has {}", bytes, offset_bytes,
+          "adopt: {} bytes at offset {} must fit into the buffer of {} bytes", bytes, offset_bytes,
           size);
   const auto parent = info_of<cl_mem>(mem, CL_MEM_ASSOCIATED_MEMOBJECT);
   // A sub-buffer of a sub-buffer is not allowed, so arguments are sub-buffers of the root.
   const std::size_t origin =
       offset_bytes + (parent == nullptr ? 0 : info_of<std::size_t>(mem, CL_MEM_OFFSET));
   require(origin % base_alignment_bytes_ == 0,
-          "adopt: the view must begin at a multiple of {} bytes within its root buffer, got {}",
+          "adopt: the view must start at a multiple of {} bytes within its root buffer, got {}",
           base_alignment_bytes_, origin);
   const std::shared_ptr<Root> root = root_of(parent == nullptr ? mem : parent);
   if (parent != nullptr) root->keep(mem);

@@ -97,8 +97,7 @@ void AtomicFolder::commit() const {
   std::error_code error;
   const bool replaces = std::filesystem::exists(path_, error);
   if (replaces && !std::filesystem::exists(path_ / mark_, error)) {
-    fail(ErrorCode::io, "{}: something else is there, without a {}; move it away", path_.string(),
-         mark_);
+    fail(ErrorCode::io, "{}: already exists without a {}; move it away", path_.string(), mark_);
   }
   if (replaces) {
     replace(path_, partial_);

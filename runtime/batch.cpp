@@ -14,8 +14,8 @@ void require_launch(const Launch& launch) {
   for (std::size_t d = 0; d < 3; ++d) {
     require(launch.grid.local[d] > 0 && launch.grid.global[d] > 0 &&
                 launch.grid.global[d] % launch.grid.local[d] == 0,
-            "batch: grid of {} must be a positive multiple of its work-group, got {} by {} in "
-            "dimension {}",
+            "batch: grid of {} must be a positive multiple of its work-group, got {} with "
+            "work-groups of {} in dimension {}",
             launch.kernel.function, launch.grid.global[d], launch.grid.local[d], d);
   }
 }
@@ -69,7 +69,7 @@ Batch::State::~State() {
 }
 
 void Batch::State::add(Command command) {
-  require(!sealed, "batch: a sealed batch takes no command ('{}')", label_of(command));
+  require(!sealed, "batch: a sealed batch accepts no commands, got '{}'", label_of(command));
   commands.push_back(std::move(command));
 }
 
@@ -187,7 +187,7 @@ bool Batch::sealed() const noexcept { return state_->sealed; }
 std::size_t Batch::commands() const noexcept { return state_->commands.size(); }
 
 Tensor Batch::temporary(Shape shape, DType type, std::string_view name) {
-  require(!sealed(), "batch: a sealed batch takes no temporary ('{}')", name);
+  require(!sealed(), "batch: a sealed batch accepts no temporaries, got '{}'", name);
   return state_->temporaries.add(shape, type, name);
 }
 
@@ -198,7 +198,7 @@ void Batch::record(Launch launch, std::vector<Argument> arguments) {
 
 void Batch::prepare(Launch launch, std::vector<Argument> arguments) {
   require_launch(launch);
-  require(!sealed(), "batch: a sealed batch takes no command ('{}')", launch.label);
+  require(!sealed(), "batch: a sealed batch accepts no commands, got '{}'", launch.label);
   state_->preparations.emplace_back(
       KernelCommand{std::move(launch), std::move(arguments), nullptr});
 }
@@ -210,7 +210,7 @@ void Batch::copy(const Tensor& dst, const Tensor& src) {
 }
 
 void Batch::fill_zero(const Tensor& dst) {
-  require(!dst.empty(), "batch: a fill needs a tensor, got nothing");
+  require(!dst.empty(), "batch: a fill needs a tensor, got none");
   state_->add(FillCommand{dst, {}});
 }
 
@@ -229,7 +229,7 @@ std::size_t Batch::mark(std::string_view name) {
 
 void Batch::call(std::string label, std::vector<Tensor> uses, LibraryCall function) {
   for (const Tensor& tensor : uses) {
-    require(!tensor.empty(), "batch: call '{}' needs tensors, got nothing", label);
+    require(!tensor.empty(), "batch: call '{}' needs tensors with memory, got an empty one", label);
   }
   state_->add(CallCommand{std::move(label), std::move(uses), std::move(function), {}});
 }
@@ -263,7 +263,7 @@ Fence Batch::submit(std::span<const cl_event> wait_list) {
 }
 
 Fence Batch::fence_at(std::size_t mark) const {
-  require(mark < state_->marks.size(), "batch: there are {} marks, mark {} is asked for",
+  require(mark < state_->marks.size(), "batch: the mark must be below {}, got {}",
           state_->marks.size(), mark);
   const cl_event event = state_->marks[mark].event();
   require(event != nullptr, "batch: a mark has no fence before the first submit");
@@ -271,17 +271,17 @@ Fence Batch::fence_at(std::size_t mark) const {
 }
 
 std::size_t Batch::planned_bytes() const {
-  require(sealed(), "batch: the plan is known once the batch is sealed");
+  require(sealed(), "batch: the memory plan is available only after seal()");
   return state_->temporaries.planned_bytes();
 }
 
 std::size_t Batch::live_bytes() const {
-  require(sealed(), "batch: the plan is known once the batch is sealed");
+  require(sealed(), "batch: the memory plan is available only after seal()");
   return state_->temporaries.live_bytes(context().device());
 }
 
 std::string Batch::plan_text() const {
-  require(sealed(), "batch: the plan is known once the batch is sealed");
+  require(sealed(), "batch: the memory plan is available only after seal()");
   return state_->temporaries.text();
 }
 

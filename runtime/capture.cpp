@@ -29,16 +29,15 @@ bool Capture::takes(const Command& command) noexcept try {
   return taken_ != nullptr;
 } catch (const std::exception& error) {
   end(LogLevel::warning,
-      fmt::format("{} cannot be captured: {}; the run goes on without it", what(), error.what()));
+      fmt::format("{} cannot be captured: {}; the run continues without it", what(), error.what()));
   return false;
 }
 
 void Capture::begin(const KernelCommand& command) {
   if (!command.launch.uses.empty()) {
     fail(ErrorCode::unsupported,
-         "its kernel {} reaches tensors by addresses that it reads from memory, not by its "
-         "arguments alone, and these are not to be had elsewhere; with CLORA_VARIANT=portable ops "
-         "take kernels that reach all by arguments",
+         "its kernel {} reads tensor addresses from memory, and these are not valid in another "
+         "process; set CLORA_VARIANT=portable to use kernels that take every tensor as an argument",
          command.launch.kernel.function);
   }
   taken_ = std::make_unique<CapturedLaunch>(context_, command);
@@ -47,11 +46,11 @@ void Capture::begin(const KernelCommand& command) {
 void Capture::finish() noexcept try {
   taken_->read_results();
   taken_->write(request_);
-  end(LogLevel::info, fmt::format("{} is in {}; 'clc replay {}' runs it alone", what(),
+  end(LogLevel::info, fmt::format("{} is saved in {}; run it with 'clc replay {}'", what(),
                                   request_.folder.string(), request_.folder.string()));
 } catch (const std::exception& error) {
   end(LogLevel::warning,
-      fmt::format("{} cannot be written: {}; the run goes on without it", what(), error.what()));
+      fmt::format("{} cannot be written: {}; the run continues without it", what(), error.what()));
 }
 
 void Capture::end(LogLevel level, const std::string& message) noexcept {
@@ -65,8 +64,9 @@ void Capture::give_up() noexcept try {
   for (const auto& [label, count] : seen_) {
     labels += fmt::format("{}{} ({})", labels.empty() ? "" : ", ", label, count);
   }
-  end(LogLevel::warning, fmt::format("{} never came, there were {} of it; launches by label: {}",
-                                     what(), launches_, labels.empty() ? "none" : labels));
+  end(LogLevel::warning,
+      fmt::format("{} was not reached, the run had {} of these launches; launches by label: {}",
+                  what(), launches_, labels.empty() ? "none" : labels));
 } catch (const std::exception&) {  // out of memory for the message
   return;
 }

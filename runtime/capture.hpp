@@ -33,7 +33,7 @@ class Capture {
   bool takes(const Command& command) noexcept;
   // Reads the results of the launch, writes the folder and ends the capture.
   void finish() noexcept;
-  // Called at the Context's end: logs that the launch never came, and lists the launches that did.
+  // Called at the Context's end: logs that the launch was not reached, and lists the recorded ones.
   void give_up() noexcept;
 
  private:

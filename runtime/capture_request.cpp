@@ -30,8 +30,8 @@ CaptureRequest capture_request(std::string_view text, const std::filesystem::pat
     good = good && error == std::errc() && stop == end && request.launch > 0;
   }
   require(good,
-          "capture: CLORA_CAPTURE must be OP or OP:N with N from 1, as in rms_norm/forward:3, got "
-          "'{}'",
+          "capture: CLORA_CAPTURE must be OP or OP:N with N at least 1, such as "
+          "rms_norm/forward:3, got '{}'",
           text);
   const std::string name = fmt::format("{}-{}", as_file_name(request.op), request.launch);
   request.folder = parent.empty() ? std::filesystem::path("clora-capture-" + name) : parent / name;

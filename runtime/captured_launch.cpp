@@ -242,7 +242,8 @@ void CapturedLaunch::read_results() {
 void CapturedLaunch::write(const CaptureRequest& request) const {
   const std::optional<ProgramSource> source = context_.programs().source_of(command_.launch.kernel);
   if (!source) {
-    fail(ErrorCode::unsupported, "{} was not made by Context::kernel(), its source is not known",
+    fail(ErrorCode::unsupported,
+         "{} was not created by Context::kernel(), so its source is not available",
          command_.launch.kernel.function);
   }
   const AtomicFolder folder(request.folder, "call.json");

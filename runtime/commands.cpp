@@ -28,8 +28,8 @@ MemoryRegion fillable_region_of(const Tensor& tensor, const Device& device) {
   const std::size_t end = region.offset_bytes + tensor.bytes();
   if (device.kind == DeviceKind::gpu && end > kMaxGpuFillEnd) {
     fail(ErrorCode::unsupported,
-         "batch: a fill of {} ends {} MiB after its buffer's begin, and drivers for GPUs fill "
-         "wrongly beyond {} MiB; let a kernel write the zeros",
+         "batch: a fill of {} ends {} MiB into its buffer, and GPU drivers fill incorrectly beyond "
+         "{} MiB; write the zeros with a kernel",
          tensor.text(), end >> 20U, kMaxGpuFillEnd >> 20U);
   }
   return region;
@@ -45,8 +45,7 @@ cl_int set_tensor(cl_kernel kernel, cl_uint n, const Tensor& tensor, Context& co
   const MemoryRegion region = region_of(tensor);
   const std::size_t alignment = context.device().base_alignment_bytes;
   require(region.offset_bytes % alignment == 0,
-          "batch: a view must begin at a multiple of {} bytes to be a kernel's argument, {} begins "
-          "at {}",
+          "batch: a kernel argument must start at a multiple of {} bytes, {} starts at {}",
           alignment, tensor.text(), region.offset_bytes);
   if (region.offset_bytes == 0) return set_memory(kernel, n, region.mem);
   const Buffer& buffer = *tensor.storage()->buffer;

@@ -38,19 +38,22 @@ T info_of(cl_command_queue queue, cl_command_queue_info what) {
 }
 
 void require_adoptable(const AdoptedQueue& adopted, bool profile) {
-  require(adopted.context != nullptr && adopted.device != nullptr && adopted.queue != nullptr,
-          "context: an adopted queue needs its context, device and queue, got null for one");
+  require(
+      adopted.context != nullptr && adopted.device != nullptr && adopted.queue != nullptr,
+      "context: an adopted queue needs a context, a device and a queue, got null for at least one");
   require(info_of<cl_context>(adopted.queue, CL_QUEUE_CONTEXT) == adopted.context,
-          "context: the adopted queue must be of the context given with it, it is of another");
-  require(info_of<cl_device_id>(adopted.queue, CL_QUEUE_DEVICE) == adopted.device,
-          "context: the adopted queue must be of the device given with it, it is of another");
+          "context: the adopted queue must belong to the given context, got a queue of another "
+          "context");
+  require(
+      info_of<cl_device_id>(adopted.queue, CL_QUEUE_DEVICE) == adopted.device,
+      "context: the adopted queue must belong to the given device, got a queue of another device");
   const auto properties = info_of<cl_command_queue_properties>(adopted.queue, CL_QUEUE_PROPERTIES);
   require((properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0,
-          "context: the adopted queue must be in-order, it is out-of-order; make one without "
-          "CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE");
+          "context: the adopted queue must be in-order, got an out-of-order queue; create it "
+          "without CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE");
   require(!profile || (properties & CL_QUEUE_PROFILING_ENABLE) != 0,
-          "context: to profile, the adopted queue must have CL_QUEUE_PROFILING_ENABLE; make it so, "
-          "or leave ContextConfig::profile off");
+          "context: to profile, the adopted queue must have CL_QUEUE_PROFILING_ENABLE; create it "
+          "with that property or leave ContextConfig::profile off");
 }
 
 OwnedContext retained(cl_context context) {

@@ -225,7 +225,7 @@ Device select_device(std::string_view selector) {
   const auto found =
       std::ranges::find_if(devices, [&](const Device& device) { return matches(device, wanted); });
   if (found == devices.end()) {
-    fail(ErrorCode::no_device, "device: none matches '{}'; there is {}{}", selector,
+    fail(ErrorCode::no_device, "device: no device matches '{}'; available devices: {}{}", selector,
          what_there_is(devices), drivers_that_do_not_load());
   }
   return *found;

@@ -63,7 +63,7 @@ std::string local_memory_of(cl_device_id id) {
   cl_device_local_mem_type type = CL_NONE;
   clGetDeviceInfo(id, CL_DEVICE_LOCAL_MEM_TYPE, sizeof type, &type, nullptr);
   return fmt::format("{}, {}", kibibytes_of(id, CL_DEVICE_LOCAL_MEM_SIZE),
-                     type == CL_LOCAL ? "of its own" : "in global memory");
+                     type == CL_LOCAL ? "dedicated" : "in global memory");
 }
 
 std::string has(const std::string& extensions, std::string_view extension) {
@@ -83,7 +83,7 @@ std::vector<Capability> capabilities_of(const Device& device) {
       {"compute units", number_of<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS, "")},
       {"clock", number_of<cl_uint>(id, CL_DEVICE_MAX_CLOCK_FREQUENCY, "MHz")},
       {"work-group", number_of<std::size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE, "items")},
-      {"work-group by dimension", item_sizes_of(id)},
+      {"work-group per dimension", item_sizes_of(id)},
       {"local memory", local_memory_of(id)},
       {"cache", kibibytes_of(id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE)},
       {"cache line", number_of<cl_uint>(id, CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, "bytes")},
@@ -91,7 +91,7 @@ std::vector<Capability> capabilities_of(const Device& device) {
       {"arguments", number_of<std::size_t>(id, CL_DEVICE_MAX_PARAMETER_SIZE, "bytes")},
       {"buffer alignment", fmt::format("{} bytes", device.base_alignment_bytes)},
       {"native vector widths", vector_widths_of(id)},
-      {"clock of profiles", number_of<std::size_t>(id, CL_DEVICE_PROFILING_TIMER_RESOLUTION, "ns")},
+      {"profiling timer", number_of<std::size_t>(id, CL_DEVICE_PROFILING_TIMER_RESOLUTION, "ns")},
       {"half precision", has(extensions, "cl_khr_fp16")},
       {"double precision", has(extensions, "cl_khr_fp64")},
       {"sub-groups", has(extensions, "cl_khr_subgroups")},

@@ -76,7 +76,7 @@ DeviceHealth::~DeviceHealth() {
 void DeviceHealth::require_usable(std::string_view who) const {
   if (!lost()) return;
   const std::lock_guard lock(mutex_);
-  fail(ErrorCode::device_lost, "{}: the context of '{}' is lost ({}); make a new Context", who,
+  fail(ErrorCode::device_lost, "{}: the context of '{}' is lost ({}); create a new Context", who,
        device_name_, reason_);
 }
 
@@ -162,7 +162,7 @@ int DeviceHealth::wait_for_outcome(cl_event event, std::string_view who) {
   stuck_.store(true, std::memory_order_release);
   mark_lost(fmt::format("no progress for {} s", stuck_after_seconds_));
   fail(ErrorCode::device_lost,
-       "{}: '{}' made no progress for {} s; the context is lost, make a new Context", who,
+       "{}: '{}' made no progress for {} s; the context is lost, create a new Context", who,
        device_name_, stuck_after_seconds_);
 }
 
@@ -209,7 +209,7 @@ void DeviceHealth::lose(std::string_view who, int status) {
   const std::string reason = fmt::format("a command failed: {}", opencl_status_text(status));
   mark_lost(reason);
   throw Error(ErrorCode::device_lost,
-              fmt::format("{}: {} on '{}'; the context is lost, make a new Context", who, reason,
+              fmt::format("{}: {} on '{}'; the context is lost, create a new Context", who, reason,
                           device_name_),
               status);
 }

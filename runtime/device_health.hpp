@@ -41,8 +41,8 @@ class DeviceHealth {
   bool lost() const noexcept { return lost_.load(std::memory_order_acquire); }
   // Lost because of no progress. The owners of the Context's OpenCL objects must not release them.
   bool stuck() const noexcept { return stuck_.load(std::memory_order_acquire); }
-  // Throws Error(device_lost) "who: the context of 'pocl-...' is lost (reason); make a new Context"
-  // if the Context is lost.
+  // Throws Error(device_lost) "who: the context of 'pocl-...' is lost (reason); create a new
+  // Context" if the Context is lost.
   void require_usable(std::string_view who) const;
   // Checks the status of an OpenCL call that failed. Errors: device_lost, which also marks the
   // Context, if the status means that the device, or the queue with it, is gone.

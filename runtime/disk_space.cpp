@@ -15,7 +15,7 @@ void require_free_space(const std::filesystem::path& path, std::uintmax_t bytes,
   }
   const std::filesystem::space_info space = std::filesystem::space(there, error);
   if (error || space.available >= bytes) return;
-  fail(ErrorCode::io, "{}: '{}' needs {} MiB, and its file system has {} MiB free", who,
+  fail(ErrorCode::io, "{}: '{}' needs {} MiB, but its file system has {} MiB free", who,
        path.string(), (bytes >> 20U) + 1, space.available >> 20U);
 }
 

@@ -43,7 +43,7 @@ Descriptor open_lock(const fs::path& path) {
 void wait_for_lock(const Descriptor& lock, int kind) {
   while (::flock(lock.value(), kind) != 0) {
     if (errno != EINTR) {
-      fail(ErrorCode::io, "the lock of the driver's cache: {}",
+      fail(ErrorCode::io, "cannot lock the driver's cache: {}",
            std::generic_category().message(errno));
     }
   }
@@ -85,7 +85,7 @@ class DriverCache::Use {
     make_private_folder(processes());
     mark_ = std::make_unique<LockedMark>(processes() / name_of_this_process(), "");
     if (::setenv(kVariable, kernels().c_str(), 0) != 0) {
-      fail(ErrorCode::io, "the environment takes no {}: {}", kVariable,
+      fail(ErrorCode::io, "cannot set {} in the environment: {}", kVariable,
            std::generic_category().message(errno));
     }
   }
@@ -125,17 +125,17 @@ class DriverCache::Use {
     const ChecksumList list = ChecksumList::read(checksums());
     if (alone && take_crashes(processes())) {
       clear();
-      hooks.tell(LogLevel::warning,
-                 fmt::format("driver cache: {}: a process crashed while it used it; the driver "
-                             "compiles the kernels again",
-                             folder_.string()));
+      hooks.tell(LogLevel::warning, fmt::format("driver cache: {}: a process crashed while using "
+                                                "it; the driver recompiles the kernels",
+                                                folder_.string()));
     } else if (alone && list.bytes() > limit_bytes) {
       clear();
     } else if (const std::size_t damaged = remove_damaged(list, alone); damaged > 0) {
-      hooks.tell(LogLevel::warning,
-                 fmt::format("driver cache: {}: {} files were damaged and are removed; the driver "
-                             "compiles their kernels again",
-                             folder_.string(), damaged));
+      hooks.tell(
+          LogLevel::warning,
+          fmt::format(
+              "driver cache: {}: removed damaged files ({}); the driver recompiles their kernels",
+              folder_.string(), damaged));
     }
   }
 

@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPackages =
-    "Debian's packages are pocl-opencl-icd (every CPU), intel-opencl-icd (Intel GPUs), "
-    "mesa-opencl-icd (AMD GPUs) and nvidia-opencl-icd (NVIDIA GPUs, non-free)";
+    "Debian packages: pocl-opencl-icd (every CPU), intel-opencl-icd (Intel GPUs), mesa-opencl-icd "
+    "(AMD GPUs) and nvidia-opencl-icd (NVIDIA GPUs, non-free)";
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -114,18 +114,19 @@ std::string reason_of(const EmptyPlatform& platform) {
     if (!could_write(cache)) {
       return fmt::format(
           "pocl cannot write its cache folder {}; set CLORA_CACHE_DIR, HOME or POCL_CACHE_DIR to a "
-          "folder that this user can write",
+          "folder that this user can write to",
           cache.string());
     }
     if (const std::string only = variable("POCL_DEVICES"); !only.empty()) {
-      return fmt::format("pocl has none of POCL_DEVICES='{}'; unset it, or set it to 'pthread'",
-                         only);
+      return fmt::format(
+          "pocl supports none of the devices in POCL_DEVICES='{}'; unset it or set it to 'pthread'",
+          only);
     }
   }
   return fmt::format(
       "the driver of '{}' loads but finds no device ({}); check that the device is visible to this "
-      "process: the files of /dev (nvidia*, dri/renderD*), this user's rights to them, and, in a "
-      "container, the devices that it was given",
+      "process: the files in /dev (nvidia*, dri/renderD*), this user's permissions for them and, "
+      "in a container, the devices passed to it",
       platform.name, opencl_status_text(platform.status));
 }
 
@@ -148,8 +149,9 @@ std::string why_no_platform() {
     problems += (problems.empty() ? "" : "; ") + problem_text(driver);
   }
   if (!problems.empty()) {
-    return fmt::format("{}; install the package that has the library again, or another driver: {}",
-                       problems, kPackages);
+    return fmt::format(
+        "{}; reinstall the package that provides the library, or install another driver: {}",
+        problems, kPackages);
   }
   return fmt::format(
       "the driver {} of {} loads but finds no device; check that its device is visible to this "

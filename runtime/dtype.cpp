@@ -35,8 +35,8 @@ bool is_quantised(DType type) { return facts_of(type).block_elements > 1; }
 std::size_t bytes_of(DType type, std::size_t elements) {
   const DTypeFacts& facts = facts_of(type);
   require(elements % facts.block_elements == 0,
-          "bytes_of: {} holds blocks of {} elements, got {} elements", facts.name,
-          facts.block_elements, elements);
+          "bytes_of: {} needs a multiple of {} elements, got {}", facts.name, facts.block_elements,
+          elements);
   return elements / facts.block_elements * facts.block_bytes;
 }
 

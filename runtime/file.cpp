@@ -26,7 +26,7 @@ std::size_t mappable_size(const std::filesystem::path& path, int descriptor) {
   if (::fstat(descriptor, &facts) != 0)
     fail(ErrorCode::io, "{}: cannot be read: {}", path.string(), reason(errno));
   if (S_ISDIR(facts.st_mode))
-    fail(ErrorCode::invalid_file, "{}: a file is required, this is a folder", path.string());
+    fail(ErrorCode::invalid_file, "{}: a file is required, got a folder", path.string());
   if (!S_ISREG(facts.st_mode))
     fail(ErrorCode::invalid_file, "{}: a regular file is required", path.string());
   if (facts.st_size == 0) fail(ErrorCode::invalid_file, "{}: the file is empty", path.string());

@@ -32,8 +32,8 @@ std::string with_hopper_instructions(std::string ptx) {
   const std::size_t target = ptx.find(kTarget);
   if (target == std::string::npos) {
     fail(ErrorCode::build_failed,
-         "program cache: a kernel with warp-group instructions needs PTX for sm_90, and the "
-         "driver's binary is none; take another variant");
+         "program cache: a kernel with warp-group instructions needs PTX for sm_90, but the "
+         "driver's binary is not PTX; use another variant");
   }
   ptx.replace(target, kTarget.size(), kHopperTarget);
   return without(kMark, without(kOnlyBefore, ptx));

@@ -77,10 +77,10 @@ void check_limits(const Document& document, const JsonLimits& limits) {
 // Describes the byte at an offset for the message: the character if it is printable, otherwise its
 // number.
 std::string found_at(std::string_view text, std::size_t offset) {
-  if (offset >= text.size()) return "the text ends";
+  if (offset >= text.size()) return "unexpected end of text";
   const auto byte = static_cast<unsigned char>(text[offset]);
-  if (byte > 0x20 && byte < 0x7f) return fmt::format("'{}' was not expected", text[offset]);
-  return fmt::format("the byte 0x{:02x} was not expected", byte);
+  if (byte > 0x20 && byte < 0x7f) return fmt::format("unexpected '{}'", text[offset]);
+  return fmt::format("unexpected byte 0x{:02x}", byte);
 }
 
 // A parser callback that rejects duplicate keys within an object.
@@ -97,7 +97,7 @@ class UniqueKeys {
       keys_[level + 1].clear();
     } else if (event == Json::parse_event_t::key) {
       if (!keys_[level].insert(parsed.template get<std::string>()).second) {
-        fail(ErrorCode::invalid_file, "{}: the key {} is there twice", source_,
+        fail(ErrorCode::invalid_file, "{}: the key {} is duplicated", source_,
              json_excerpt(parsed));
       }
     }
@@ -133,9 +133,9 @@ template <class Json>
 std::string excerpt_of(const Json& value, std::size_t limit) {
   std::string text;
   if (value.is_array()) {
-    text = fmt::format("an array of {}", value.size());
+    text = fmt::format("an array of length {}", value.size());
   } else if (value.is_object()) {
-    text = fmt::format("an object of {} keys", value.size());
+    text = fmt::format("an object with {} keys", value.size());
   } else if (value.is_string()) {
     text = text_of(Json(value.template get_ref<const std::string&>().substr(0, limit)), -1);
   } else {
@@ -181,7 +181,7 @@ std::optional<std::int64_t> JsonObject<Json>::find_integer(std::string_view key)
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
   const std::optional<std::int64_t> number = as_integer(*value);
-  if (!number) wrong_kind(key, "a whole number of 64 bits", *value);
+  if (!number) wrong_kind(key, "a 64-bit integer", *value);
   return number;
 }
 

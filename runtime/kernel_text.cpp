@@ -31,7 +31,7 @@ std::string read_from(Folders folders, const std::string& file, std::string_view
     text << stream.rdbuf();
     return text.str();
   }
-  fail(ErrorCode::not_found, "kernel source: '{}' (wanted by {}) is not in {} {}", file,
+  fail(ErrorCode::not_found, "kernel source: '{}' (required by {}) is not in {} {}", file,
        included_by, folders.size() == 1 ? "folder" : "any of the folders", names_of(folders));
 }
 
@@ -39,7 +39,7 @@ std::string embedded(const std::string& file, std::string_view included_by) {
   for (const KernelSource& source : embedded_kernel_sources()) {
     if (source.file == file) return std::string(source.text);
   }
-  fail(ErrorCode::not_found, "kernel source: '{}' (wanted by {}) is not among the embedded files",
+  fail(ErrorCode::not_found, "kernel source: '{}' (required by {}) is not among the embedded files",
        file, included_by);
 }
 

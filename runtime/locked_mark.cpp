@@ -49,7 +49,7 @@ LockedMark::LockedMark(fs::path path, std::string_view content)
     : path_(std::move(path)), file_(make(partial_of(path_), content)) {
   // The mark is renamed after it is locked: an unlocked mark would count as a dead process's.
   if (::rename(partial_of(path_).c_str(), path_.c_str()) != 0) {
-    fail(ErrorCode::io, "{}: cannot be named: {}", path_.string(), reason(errno));
+    fail(ErrorCode::io, "{}: cannot be created: {}", path_.string(), reason(errno));
   }
 }
 

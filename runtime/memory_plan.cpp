@@ -63,11 +63,10 @@ MemoryPlan plan_memory(std::span<const Lifetime> lifetimes, std::size_t alignmen
   for (const std::size_t i : order) {
     const std::size_t wanted = round_up(std::max<std::size_t>(lifetimes[i].bytes, 1), alignment);
     if (wanted > max_chunk_bytes) {
-      fail(
-          ErrorCode::out_of_memory,
-          "memory plan: a temporary of {} MiB is larger than the device's largest allocation of {} "
-          "MiB; lower `batch_size` or `max_seq_length`",
-          wanted >> 20, max_chunk_bytes >> 20);
+      fail(ErrorCode::out_of_memory,
+           "memory plan: a temporary of {} MiB exceeds the device's maximum allocation of {} MiB; "
+           "lower `batch_size` or `max_seq_length`",
+           wanted >> 20, max_chunk_bytes >> 20);
     }
     std::size_t c = 0;
     std::size_t offset = 0;

@@ -19,7 +19,7 @@ constexpr std::size_t kPage = 4096;
 
 std::size_t limit_of(const PoolConfig& config, const Device& device) {
   require(config.limit_share > 0 && config.limit_share <= 1,
-          "buffer pool: the memory limit's share must be above 0 and at most 1, got {}",
+          "buffer pool: the memory limit share must be above 0 and at most 1, got {}",
           config.limit_share);
   if (config.limit_bytes != 0) return config.limit_bytes;
   return static_cast<std::size_t>(config.limit_share * static_cast<double>(device.memory_bytes));
@@ -43,7 +43,7 @@ std::string largest_tags(const MemoryStatistics& s) {
 std::string_view what_to_lower(MemoryTag tag) {
   switch (tag) {
     case MemoryTag::weights:
-      return "take a smaller model or one that is quantised further";
+      return "use a smaller model or one with lower-bit quantisation";
     case MemoryTag::cache:
       return "lower `context_length`";
     case MemoryTag::adapters:

@@ -16,16 +16,15 @@ void require_private(const fs::path& path, const struct stat& facts) {
   constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
   const bool ours = facts.st_uid == ::geteuid() || facts.st_uid == 0;
   if (ours && (facts.st_mode & kOthersWrite) == 0) return;
-  fail(
-      ErrorCode::invalid_file,
-      "{}: it must belong to user {} or to root and be writable by nobody else, since its contents "
-      "run as code in this process; it belongs to user {} with mode {:04o}; remove it, or name "
-      "another cache folder",
-      path.string(), ::geteuid(), facts.st_uid, facts.st_mode & 07777U);
+  fail(ErrorCode::invalid_file,
+       "{}: it must belong to user {} or root and not be writable by other users, because its "
+       "contents run as code in this process; it belongs to user {} and has mode {:04o}; remove it "
+       "or choose another cache folder",
+       path.string(), ::geteuid(), facts.st_uid, facts.st_mode & 07777U);
 }
 
 [[noreturn]] void cannot_be_made(const fs::path& folder, int error) {
-  fail(ErrorCode::io, "{}: cannot be made: {}", folder.string(),
+  fail(ErrorCode::io, "{}: cannot be created: {}", folder.string(),
        std::generic_category().message(error));
 }
 

@@ -41,7 +41,7 @@ std::string text_of(const GapSummary& gaps) {
   const double mean = gaps.count > 0 ? gaps.seconds / static_cast<double>(gaps.count) : 0;
   const double share = gaps.wall_seconds > 0 ? 100 * gaps.seconds / gaps.wall_seconds : 0;
   std::string text = fmt::format(
-      "gaps between commands: {}, {:.2f} ms in all ({:.1f}% of {:.2f} ms), mean {:.1f} us\n",
+      "gaps between commands: {}, {:.2f} ms in total ({:.1f}% of {:.2f} ms), mean {:.1f} us\n",
       gaps.count, gaps.seconds * 1e3, share, gaps.wall_seconds * 1e3, mean * 1e6);
   for (std::size_t i = 0; i < std::min(kPairsShown, gaps.pairs.size()); ++i) {
     const GapTime& pair = gaps.pairs[i];
@@ -57,11 +57,11 @@ std::string text_of(const GapSummary& gaps) {
 std::string peaks_text(const RooflinePeaks& peaks) {
   const std::string matrix =
       peaks.matrix_flops_per_second > 0
-          ? fmt::format(" ({:.1f} by the matrix unit)", peaks.matrix_flops_per_second * 1e-9)
+          ? fmt::format(" ({:.1f} with the matrix unit)", peaks.matrix_flops_per_second * 1e-9)
           : "";
   return fmt::format(
-      "{:.1f} GB/s copied, {:.1f} GB/s read, {:.1f} GFLOP/s f32{}, {:.3f} us a barrier, {:.2f} us "
-      "a launch, {:.1f} us to wake the device",
+      "{:.1f} GB/s copied, {:.1f} GB/s read, {:.1f} GFLOP/s f32{}, {:.3f} us per barrier, {:.2f} "
+      "us per launch, {:.1f} us to wake the device",
       peaks.copy_bytes_per_second * 1e-9, peaks.read_bytes_per_second * 1e-9,
       peaks.f32_flops_per_second * 1e-9, matrix, peaks.barrier_seconds * 1e6,
       peaks.launch_seconds * 1e6, peaks.wake_seconds * 1e6);
@@ -78,7 +78,7 @@ std::string Profiler::table(ProfileBy by, const RooflinePeaks& peaks) {
   for (const OpTime& row : rows) text += line_of(row, total, width);
   text += text_of(gaps());
   if (peaks.known()) text += fmt::format("peaks: {}\n", peaks_text(peaks));
-  if (untimed_ > 0) text += fmt::format("{} commands told no times\n", untimed_);
+  if (untimed_ > 0) text += fmt::format("{} commands reported no times\n", untimed_);
   return text;
 }
 

@@ -91,7 +91,7 @@ std::vector<std::byte> Program::binary(cl_device_id device) const {
                "program: CL_PROGRAM_BINARY_SIZES");
   const auto at =
       static_cast<std::size_t>(std::distance(devices.begin(), std::ranges::find(devices, device)));
-  require(at < devices.size() && sizes[at] > 0, "program: the driver gives no binary");
+  require(at < devices.size() && sizes[at] > 0, "program: the driver returned no binary");
   std::vector<std::byte> bytes(sizes[at]);
   std::vector<unsigned char*> places(devices.size(), nullptr);  // null: not requested
   places[at] = reinterpret_cast<unsigned char*>(bytes.data());

@@ -155,7 +155,8 @@ bool ProgramCache::load(Built& built) {
     return true;
   } catch (const std::exception& error) {
     config_.hooks.measure("program_cache.rejected", 1);
-    distrust_store(fmt::format("the entry of {} cannot be used: {}", built.key.file, error.what()));
+    distrust_store(
+        fmt::format("the entry for {} cannot be used: {}", built.key.file, error.what()));
     return false;
   }
 }
@@ -178,7 +179,7 @@ void ProgramCache::store(Built& built) {
     if (binary_grows_with_use(device_)) entry.functions = built.functions;
     config_.store->save(built.key.name(), encode_program_entry(built.key, entry));
   } catch (const std::exception& error) {
-    distrust_store(fmt::format("{} cannot be kept: {}", built.key.file, error.what()));
+    distrust_store(fmt::format("{} cannot be stored: {}", built.key.file, error.what()));
     // Binaries can be expensive to get, and the next one would probably fail too.
     for (auto& [key, other] : built_) {
       other->to_store = false;
@@ -204,11 +205,10 @@ std::size_t ProgramCache::store_new_programs(double seconds) {
 
 void ProgramCache::distrust_store(std::string_view what) {
   if (std::exchange(warned_, true)) return;
-  config_.hooks.tell(
-      LogLevel::warning,
-      fmt::format("program cache: {}; programs are built from source where need be, and no more is "
-                  "said of this",
-                  what));
+  config_.hooks.tell(LogLevel::warning,
+                     fmt::format("program cache: {}; programs are built from source when needed; "
+                                 "further messages are suppressed",
+                                 what));
 }
 
 }  // namespace clora

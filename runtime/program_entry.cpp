@@ -51,23 +51,22 @@ Digest digest_of_entry(Header header, std::span<const std::byte> rest) {
 Header checked_header(std::span<const std::byte> bytes) {
   Header header;
   if (bytes.size() < sizeof header) {
-    fail(ErrorCode::invalid_file, "an entry has at least {} bytes, this has {}", sizeof header,
+    fail(ErrorCode::invalid_file, "an entry must have at least {} bytes, got {}", sizeof header,
          bytes.size());
   }
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != kMagic) fail(ErrorCode::invalid_file, "this is no entry of a program cache");
+  if (header.magic != kMagic) fail(ErrorCode::invalid_file, "it is not a program cache entry");
   if (header.version != kVersion) {
-    fail(ErrorCode::invalid_file, "entries of version {} are read, this has {}", kVersion,
-         header.version);
+    fail(ErrorCode::invalid_file, "its version must be {}, got {}", kVersion, header.version);
   }
   // The three sizes cannot overflow: binary_bytes is compared by subtraction.
   const std::uint64_t texts = std::uint64_t{header.key_bytes} + header.function_bytes;
   const std::uint64_t rest = bytes.size() - sizeof header;
   if (texts > rest || rest - texts != header.binary_bytes) {
-    fail(ErrorCode::invalid_file, "its {} bytes are not what its header says", bytes.size());
+    fail(ErrorCode::invalid_file, "its size of {} bytes does not match its header", bytes.size());
   }
   if (digest_of_entry(header, bytes.subspan(sizeof header)) != header.digest) {
-    fail(ErrorCode::invalid_file, "its checksum is wrong");
+    fail(ErrorCode::invalid_file, "its checksum does not match");
   }
   return header;
 }
@@ -137,7 +136,7 @@ std::vector<std::byte> encode_program_entry(const ProgramKey& key, const Program
 ProgramEntry decode_program_entry(const ProgramKey& key, std::span<const std::byte> bytes) {
   const Header header = checked_header(bytes);
   const auto [key_text, functions] = texts_of(header, bytes);
-  if (key_text != key.text()) fail(ErrorCode::invalid_file, "it is of another program");
+  if (key_text != key.text()) fail(ErrorCode::invalid_file, "it belongs to another program");
   const auto binary = bytes.last(header.binary_bytes);
   return {split(functions), {binary.begin(), binary.end()}};
 }

@@ -102,7 +102,8 @@ std::optional<std::vector<std::byte>> DiskProgramStore::load(const std::string& 
   {
     const std::lock_guard lock(mutex_);
     if (untold_.erase(name) > 0) {
-      fail(ErrorCode::invalid_file, "{}: a process died while the driver loaded it; kept out",
+      fail(ErrorCode::invalid_file,
+           "{}: a process crashed while the driver loaded it; it is no longer used",
            entry(name).string());
     }
   }

@@ -16,7 +16,7 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
   require(shape_.rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= shape_[0],
           "tensor: rows {} to {} of {} do not exist", begin, begin + count, text());
   require(layout_ == Layout::plain || (begin % kPackedRows == 0 && count % kPackedRows == 0),
-          "tensor: rows {} to {} of {} cut a packed panel", begin, begin + count, text());
+          "tensor: rows {} to {} of {} split a packed panel", begin, begin + count, text());
   const std::int64_t row_elements = shape_[0] == 0 ? 0 : elements() / shape_[0];
   Tensor view = *this;
   view.offset_bytes_ += bytes_of(type_, static_cast<std::size_t>(begin * row_elements));
@@ -37,8 +37,8 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
 }
 
 Tensor Tensor::reshape(Shape shape) const {
-  require(shape.elements() == elements() && layout_ == Layout::plain, "tensor: {} cannot become {}",
-          text(), shape.text());
+  require(shape.elements() == elements() && layout_ == Layout::plain,
+          "tensor: {} cannot be reshaped to {}", text(), shape.text());
   Tensor view = *this;
   view.shape_ = shape;
   return view;

@@ -279,8 +279,8 @@ void Transfer::stream(const Tensor& dst, std::size_t grain_bytes, const Pack& pa
           "transfer: a stream needs a tensor with memory, got {}",
           dst.empty() ? "nothing" : "an unplanned temporary");
   require(grain_bytes > 0 && dst.bytes() % grain_bytes == 0,
-          "transfer: {} of {} bytes must consist of whole grains, got grains of {} bytes",
-          dst.text(), dst.bytes(), grain_bytes);
+          "transfer: {} of {} bytes must be a multiple of the grain size, got {} bytes", dst.text(),
+          dst.bytes(), grain_bytes);
   if (dst.bytes() == 0) return;
   const std::size_t chunk = std::max<std::size_t>(kChunkBytes / grain_bytes, 1) * grain_bytes;
   if (state_->is_cpu) {

@@ -35,7 +35,8 @@ Variant variant_of(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (kNames[i] == name) return static_cast<Variant>(i);
   }
-  fail(ErrorCode::invalid_argument, "variant: '{}' is none of {}", name, fmt::join(kNames, ", "));
+  fail(ErrorCode::invalid_argument, "variant: '{}' is not one of {}", name,
+       fmt::join(kNames, ", "));
 }
 
 bool can_take(Variant variant, const Device& device) {
@@ -56,8 +57,8 @@ bool can_take(Variant variant, const Device& device) {
 Variant resolve(Variant wanted, Precision precision, const Device& device) {
   if (!can_take(wanted, device)) {
     fail(ErrorCode::unsupported,
-         "variant: {} needs a device with that matrix unit (CPUs: under pocl); '{}' on {} has {}; "
-         "take another variant or automatic",
+         "variant: {} needs a device with that matrix unit (on CPUs, under pocl); '{}' on {} has "
+         "{}; use another variant or automatic",
          name_of(wanted), device.name, device.platform, name_of(device.matrix_unit));
   }
   if (wanted != Variant::automatic) return wanted;

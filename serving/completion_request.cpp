@@ -49,7 +49,7 @@ GenerationConfig config_of(RequestFields& fields, CompletionKind kind) {
 bool include_usage_of(RequestFields& fields, bool stream) {
   const json* value = fields.find("stream_options");
   if (value == nullptr) return false;
-  if (!stream) fields.wrong("stream_options", "absent where stream is not true", *value);
+  if (!stream) fields.wrong("stream_options", "absent unless stream is true", *value);
   RequestFields options(*value, "stream_options");
   const bool wanted = options.flag("include_usage").value_or(false);
   options.accept_only("include_obfuscation", false);
@@ -107,7 +107,7 @@ std::vector<ChatMessage> messages_of(RequestFields& fields) {
 std::string prompt_of(RequestFields& fields) {
   const json& prompt = fields.required("prompt");
   if (!prompt.is_string() || prompt.get_ref<const std::string&>().empty()) {
-    fields.wrong("prompt", "a string that is not empty", prompt);
+    fields.wrong("prompt", "a non-empty string", prompt);
   }
   return prompt.get<std::string>();
 }

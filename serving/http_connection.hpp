@@ -135,9 +135,9 @@ class HttpConnection final : public httplib::Stream {
 
   void check_head_bytes(std::size_t bytes) const {
     if (bytes <= limits_.head_bytes) return;
-    throw RequestError({.status = 431},
-                       fmt::format("the request's line and headers must have at most {} bytes",
-                                   limits_.head_bytes));
+    throw RequestError(
+        {.status = 431},
+        fmt::format("the request line and headers must have at most {} bytes", limits_.head_bytes));
   }
 
   // Returns 0 at the end of the body, -1 if the rest never arrives. Errors: RequestError.
@@ -163,7 +163,7 @@ class HttpConnection final : public httplib::Stream {
 
   [[noreturn]] void fail_too_long() {
     state_ = State::broken;
-    throw RequestError({.status = 413}, fmt::format("the request's body must have at most {} bytes",
+    throw RequestError({.status = 413}, fmt::format("the request body must have at most {} bytes",
                                                     limits_.body_bytes));
   }
 

@@ -33,7 +33,7 @@ std::string_view trimmed(std::string_view text) {
 std::string_view take_line(std::string_view& rest) {
   const std::size_t end = rest.find('\n');
   if (end == std::string_view::npos || end == 0 || rest[end - 1] != '\r') {
-    refuse(400, "every line of a request's head must end in CR LF");
+    refuse(400, "every line of the request head must end in CR LF");
   }
   const std::string_view line = rest.substr(0, end - 1);
   rest.remove_prefix(end + 1);
@@ -47,7 +47,7 @@ std::size_t length_of(std::string_view text, std::size_t max_bytes) {
     refuse(400, fmt::format("Content-Length must be one number, got {}", quoted_excerpt(text)));
   }
   if (error == std::errc::result_out_of_range || bytes > max_bytes) {
-    refuse(413, fmt::format("the request's body must have at most {} bytes, got {}", max_bytes,
+    refuse(413, fmt::format("the request body must have at most {} bytes, got {}", max_bytes,
                             text.substr(0, 24)));
   }
   return static_cast<std::size_t>(bytes);
@@ -70,7 +70,7 @@ struct Seen {
 void read_header(std::string_view name, std::string_view value, std::size_t max_bytes, Seen& seen,
                  HttpBody& body) {
   if (name == "content-length") {
-    if (seen.length) refuse(400, "Content-Length must be there once, got it again");
+    if (seen.length) refuse(400, "Content-Length must not be repeated");
     seen.length = true;
     body.bytes = length_of(value, max_bytes);
   } else if (name == "transfer-encoding") {
@@ -79,7 +79,7 @@ void read_header(std::string_view name, std::string_view value, std::size_t max_
     }
     seen.encoding = body.chunked = true;
   } else if (name == "content-encoding" && lower_case(value) != "identity") {
-    refuse(415, fmt::format("the request's body must not be compressed, got Content-Encoding {}",
+    refuse(415, fmt::format("the request body must not be compressed, got Content-Encoding {}",
                             quoted_excerpt(value)));
   }
 }
@@ -112,7 +112,8 @@ HttpHead read_http_head(std::string_view head, std::size_t max_body_bytes) {
   for (std::string_view line = take_line(rest); !line.empty(); line = take_line(rest)) {
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos || !is_token(line.substr(0, colon))) {
-      refuse(400, fmt::format("a header must read NAME: VALUE, got {}", quoted_excerpt(line)));
+      refuse(400,
+             fmt::format("a header must have the form NAME: VALUE, got {}", quoted_excerpt(line)));
     }
     const std::string name = lower_case(line.substr(0, colon));
     const std::string_view value = trimmed(line.substr(colon + 1));

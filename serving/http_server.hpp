@@ -69,7 +69,7 @@ class HttpServer final : public httplib::Server {
     const bool any = port == 0;
     const int bound =
         any ? bind_to_any_port("127.0.0.1") : (bind_to_port("127.0.0.1", port) ? port : -1);
-    if (bound <= 0) fail(ErrorCode::io, "port {} of 127.0.0.1 cannot be used", port);
+    if (bound <= 0) fail(ErrorCode::io, "cannot listen on port {} of 127.0.0.1", port);
     ::listen(svr_sock_, SOMAXCONN);  // cpp-httplib's backlog is five
     return bound;
   }

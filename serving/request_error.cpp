@@ -36,15 +36,15 @@ RefusalReason reason_of(ErrorCode code) {
 std::string_view message_of(int status) {
   switch (status) {
     case 400:
-      return "the request is not HTTP/1.1 as this server reads it";
+      return "the request is not valid HTTP/1.1";
     case 404:
-      return "there is nothing at this path, or not for this method";
+      return "unknown path, or the method is not supported for it";
     case 408:
       return "the request did not arrive in time";
     case 413:
-      return "the request is larger than this server takes";
+      return "the request is larger than this server accepts";
     case 414:
-      return "the path is longer than this server takes";
+      return "the path is longer than this server accepts";
     case 503:
       return "the server is busy; try again later";
     default:
@@ -62,7 +62,7 @@ ErrorReply error_reply(const std::exception& error) {
     return reply_of(reason_of(failed->code()), error.what());
   }
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return reply_of({.status = 503, .code = "out_of_memory"}, "the server has no memory left");
+    return reply_of({.status = 503, .code = "out_of_memory"}, "the server is out of memory");
   }
   return error_reply(500);
 }

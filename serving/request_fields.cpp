@@ -56,7 +56,7 @@ std::optional<std::int64_t> RequestFields::integer(std::string_view name, Intege
   if (value == nullptr) return std::nullopt;
   const std::optional<std::int64_t> number = whole_number(*value);
   if (!number || *number < range.low || *number > range.high) {
-    wrong(name, fmt::format("a whole number from {} to {}", range.low, range.high), *value);
+    wrong(name, fmt::format("an integer from {} to {}", range.low, range.high), *value);
   }
   return number;
 }
@@ -119,7 +119,7 @@ void RequestFields::refuse_others() const {
   for (const auto& [name, value] : object_->items()) {
     if (known_.contains(name) || value.is_null()) continue;
     throw RequestError({.param = path_of(name), .code = "unknown_parameter"},
-                       fmt::format("the field {} is unknown here; the known fields are {}",
+                       fmt::format("unknown field {}; known fields: {}",
                                    path_of(quoted_excerpt(name)), fmt::join(known_, ", ")));
   }
 }

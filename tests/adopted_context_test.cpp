@@ -250,7 +250,7 @@ TEST(AdoptedContext, RefusesAQueueThatDoesNotFit) {
   };
   AdoptedQueue adopted = host.adopted();
   adopted.queue = other.queue.get();
-  EXPECT_THAT(error(adopted), HasSubstr("of the context given with it"));
+  EXPECT_THAT(error(adopted), HasSubstr("must belong to the given context"));
   EXPECT_THAT(error(host.adopted(), true), HasSubstr("CL_QUEUE_PROFILING_ENABLE"));
   adopted.queue = nullptr;
   EXPECT_THAT(error(adopted), HasSubstr("got null"));
@@ -281,10 +281,11 @@ TEST(AdoptedContext, RefusesABufferThatDoesNotFit) {
     return error_of([&] { context.adopt(mem, shape, DType::f32, offset); });
   };
   EXPECT_THAT(error(foreign.get(), {1}, 0), HasSubstr("own cl_context"));
-  EXPECT_THAT(error(x.get(), {kCount + 1}, 0), HasSubstr("must fit the buffer"));
-  EXPECT_THAT(error(x.get(), {kCount}, host.alignment), HasSubstr("must fit the buffer"));
-  EXPECT_THAT(error(x.get(), {1}, 4 * kCount + host.alignment), HasSubstr("must fit the buffer"));
-  EXPECT_THAT(error(x.get(), {1}, 4), HasSubstr("must begin at a multiple of"));
+  EXPECT_THAT(error(x.get(), {kCount + 1}, 0), HasSubstr("must fit into the buffer"));
+  EXPECT_THAT(error(x.get(), {kCount}, host.alignment), HasSubstr("must fit into the buffer"));
+  EXPECT_THAT(error(x.get(), {1}, 4 * kCount + host.alignment),
+              HasSubstr("must fit into the buffer"));
+  EXPECT_THAT(error(x.get(), {1}, 4), HasSubstr("must start at a multiple of"));
   EXPECT_THAT(error(nullptr, {1}, 0), HasSubstr("null cl_mem"));
 }
 

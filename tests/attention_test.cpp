@@ -507,7 +507,7 @@ TEST_P(Attention, RefusesTensorsThatDoNotMatch) {
   EXPECT_THAT(backward_message(out, y, keys, logs, good), HasSubstr(" y must be"));
   EXPECT_THAT(backward_message(out, y, y, {}, good), HasSubstr("log_sum_exp must be"));
   EXPECT_THAT(backward_message(out, y, y, logs, cached(4, 5, 6, 4, 2, 8).inputs(context())),
-              HasSubstr("the 4 rows of q"));
+              HasSubstr("4 rows like q"));
 }
 
 class CacheAppend : public test::OpTest {};

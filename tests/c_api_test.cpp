@@ -145,9 +145,9 @@ TEST_F(CApi, NullHandlesAreRefusedByName) {
   const auto refused = [](clora_status status, const char* part) {
     expect_error(status, CLORA_INVALID_ARGUMENT, std::string(part) + " must not be NULL");
   };
-  refused(clora_context_create(nullptr, nullptr), "clora_context_create: the place for the result");
+  refused(clora_context_create(nullptr, nullptr), "clora_context_create: the result pointer");
   refused(clora_context_adopt(nullptr, nullptr, nullptr, nullptr, nullptr),
-          "clora_context_adopt: the place for the result");
+          "clora_context_adopt: the result pointer");
   refused(clora_context_finish(nullptr), "clora_context_finish: context");
   refused(clora_context_is_lost(nullptr, &number), "clora_context_is_lost: context");
   refused(clora_context_trim(nullptr), "clora_context_trim: context");
@@ -167,7 +167,7 @@ TEST_F(CApi, NullHandlesAreRefusedByName) {
   refused(clora_adapter_save(nullptr, "x"), "clora_adapter_save: adapter");
   refused(clora_trainer_create(nullptr, nullptr, &trainer), "clora_trainer_create: adapter");
   refused(clora_trainer_step(nullptr, nullptr, 1, nullptr), "clora_trainer_step: trainer");
-  refused(clora_tokenizer_load(nullptr, nullptr), "clora_tokenizer_load: the place for the result");
+  refused(clora_tokenizer_load(nullptr, nullptr), "clora_tokenizer_load: the result pointer");
   refused(clora_tokenizer_encode(nullptr, "x", 1, 0, nullptr, 0, &count),
           "clora_tokenizer_encode: tokenizer");
   refused(clora_decoder_push(nullptr, 1, nullptr), "clora_decoder_push: decoder");
@@ -293,7 +293,7 @@ TEST_F(OpenCApi, RefusesIdsBuffersAndParametersThatDoNotFit) {
   const std::int32_t outside = 1 << 20;
   std::array<float, 4> small{};
   expect_error(clora_forward(session_, &outside, 1, CLORA_LOGITS_LAST, small.data(), 4),
-               CLORA_INVALID_ARGUMENT, "need as much space");
+               CLORA_INVALID_ARGUMENT, "the array must have space for");
   expect_error(clora_generate(session_, &outside, 1, nullptr, nullptr, 0, nullptr),
                CLORA_INVALID_ARGUMENT, "prompt ids must be in");
   expect_error(clora_generate(session_, nullptr, 0, nullptr, nullptr, 0, nullptr),
@@ -308,7 +308,7 @@ TEST_F(OpenCApi, RefusesIdsBuffersAndParametersThatDoNotFit) {
   large.max_positions = 1 << 20;
   clora_session* session = nullptr;
   expect_error(clora_session_create(model_, &large, &session), CLORA_INVALID_ARGUMENT,
-               "the model knows 256 positions");
+               "the model supports 256 positions");
 }
 
 TEST(CApiText, IsCutBetweenCharacters) {
@@ -354,7 +354,7 @@ TEST_F(OpenCApi, AnAdapterOfAnotherModelIsNotAttached) {
   ASSERT_EQ(clora_model_load(context_, model_folder().c_str(), nullptr, &other), CLORA_OK);
   ASSERT_EQ(clora_adapter_create(other, nullptr, &adapter), CLORA_OK);
   expect_error(clora_session_attach(session_, adapter), CLORA_INVALID_ARGUMENT,
-               "must be one of the session's model");
+               "must belong to the session's model");
   clora_adapter_release(adapter);
   clora_model_release(other);
 }
@@ -365,7 +365,7 @@ TEST_F(OpenCApi, ArraysTooSmallSayHowMuchThereIs) {
   std::array<std::int32_t, 2> ids{-7, -7};
   std::size_t count = 0;
   expect_error(clora_tokenizer_encode(tokenizer, "wxyz", 4, 0, ids.data(), 2, &count),
-               CLORA_INVALID_ARGUMENT, "there are 4 elements, and the array has space for 2");
+               CLORA_INVALID_ARGUMENT, "the array must have space for 4 elements, got 2");
   EXPECT_EQ(count, 4U);
   EXPECT_EQ(ids[0], -7);
   EXPECT_EQ(clora_tokenizer_encode(tokenizer, "wxyz", 4, 0, nullptr, 0, &count), CLORA_OK);
@@ -424,7 +424,7 @@ TEST_F(OpenCApi, FieldsOfANewerHeaderMustBeZero) {
   clora_session_release(session);
   options.unknown = 1ULL << 40U;
   expect_error(clora_session_create(model_, &options.known, &session), CLORA_UNSUPPORTED,
-               "does not know");
+               "does not support");
 }
 
 // ---- Last error

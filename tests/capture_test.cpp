@@ -82,7 +82,7 @@ TEST_F(CaptureTest, TakesTheLaunchThatIsAskedForOverReplaysOfABatch) {
   EXPECT_EQ(values("test-add-3", "0-out.expected.npy"), std::vector<float>(kElements, 12));
   EXPECT_EQ(values("test-add-3", "1-parts.npy"), std::vector<float>(kElements, 1));
   EXPECT_FALSE(arguments[1].contains("expected"));  // the launch only reads it
-  EXPECT_THAT(told_, HasSubstr("info: capture: launch 3 of test/add is in "));
+  EXPECT_THAT(told_, HasSubstr("info: capture: launch 3 of test/add is saved in "));
   EXPECT_EQ(context.read<float>(sum), std::vector<float>(kElements, 33));
   EXPECT_EQ(context.capture(), nullptr);  // capturing has ended
 }
@@ -176,7 +176,7 @@ TEST_F(CaptureTest, WarnsAtTheEndOfAnOpThatNeverCameAndNamesThoseThatDid) {
     batch.submit().wait();
     EXPECT_EQ(told_, "");
   }
-  EXPECT_THAT(told_, HasSubstr("warning: capture: launch 2 of test/ad never came"));
+  EXPECT_THAT(told_, HasSubstr("warning: capture: launch 2 of test/ad was not reached"));
   EXPECT_THAT(told_, HasSubstr("test/add (2)"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
@@ -190,7 +190,7 @@ TEST_F(CaptureTest, RefusesAKernelThatReachesTensorsByAddresses) {
   batch.launch(launch, sum, filled(context, 1), kElements, std::uint32_t{1}, 1.0F);
   batch.submit().wait();
   EXPECT_THAT(told_, HasSubstr("warning: capture: launch 1 of test/add cannot be captured: its "
-                               "kernel lora_gradient_sum reaches tensors by addresses"));
+                               "kernel lora_gradient_sum reads tensor addresses"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
   EXPECT_EQ(context.read<float>(sum), std::vector<float>(kElements, 1));
 }
@@ -220,7 +220,7 @@ TEST_F(CaptureTest, TakesThePlaceOfAnEarlierCaptureAndOfNothingElse) {
   EXPECT_EQ(values("test-add-1", "0-out.npy").at(0), 2);
   std::filesystem::remove(folder_ / "test-add-1" / "call.json");
   run(3);
-  EXPECT_THAT(told_, HasSubstr("something else is there"));
+  EXPECT_THAT(told_, HasSubstr("already exists without"));
   EXPECT_EQ(values("test-add-1", "0-out.npy").at(0), 2);
   const auto entries = std::distance(std::filesystem::directory_iterator(folder_.path()), {});
   EXPECT_EQ(entries, 1);  // no temporary folder remains

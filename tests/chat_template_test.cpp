@@ -117,7 +117,7 @@ TEST(ChatTemplate, RecognisesThePublishedTextsAndNoOthers) {
       ++known;
     } else if (found == nullptr) {
       CLORA_EXPECT_ERROR(ChatTemplate::recognise(text, tokenizer()), ErrorCode::unsupported,
-                         "not one of those known");
+                         "in the model's files is not supported");
       ++others;
     }
   }
@@ -144,7 +144,7 @@ TEST(ChatTemplate, RecognisesATextWhoseWhiteSpaceJinjaIgnores) {
         changed("{{'", "{{~'"), changed("'<|im_end|>'", "' <|im_end|>'"), changed("'] +", "'] ~"),
         changed("'role'", "\"role\"")}) {
     CLORA_EXPECT_ERROR(ChatTemplate::recognise(other, tokenizer()), ErrorCode::unsupported,
-                       "not one of those known");
+                       "in the model's files is not supported");
   }
 }
 
@@ -164,14 +164,15 @@ TEST(ChatTemplate, SaysWhatItFoundAndWhatIsKnown) {
   const auto refuses = [](const std::string& text, const char* part) {
     CLORA_EXPECT_ERROR(ChatTemplate::recognise(text, tokenizer()), ErrorCode::unsupported, part);
   };
-  refuses("", "hold none");
-  refuses("", "`chat_template`, one of chatml, ");
-  refuses("<|im_start|><|im_end|>", "it begins \"<|im_start|><|im_end|>\"");
+  refuses("", "files contain none");
+  refuses("", "trained on (one of chatml, ");
+  refuses("<|im_start|><|im_end|>", "it begins with \"<|im_start|><|im_end|>\"");
   refuses("\x1b[2J{{ x }}\n", "\"\\u001b[2J{{ x }}\\n\"");
   refuses("{{ x }}", jinja_fingerprint("{{ x }}").c_str());
   refuses("{{ x }}", "qwen2.5, qwen3, ");
-  refuses("{{ x }}", "records of prompt and completion");
-  CLORA_EXPECT_ERROR(named("chatmk"), ErrorCode::invalid_argument, "'chatmk'; known are chatml, ");
+  refuses("{{ x }}", "prompt and completion records");
+  CLORA_EXPECT_ERROR(named("chatmk"), ErrorCode::invalid_argument,
+                     "unknown format 'chatmk'; known formats: chatml, ");
 }
 
 TEST(ChatTemplate, MarksWhatTheAssistantWritesAndNothingElse) {
@@ -265,7 +266,7 @@ TEST(ChatTemplate, NeedsItsMarksAsTokens) {
   TokenizerSpec spec = test::byte_level_spec();
   spec.tokens[264] = "<|other|>";
   CLORA_EXPECT_ERROR(ChatTemplate::recognise(kPlainChatMl, Tokenizer(spec)), ErrorCode::unsupported,
-                     "'<|im_start|>' must be one token");
+                     "'<|im_start|>' must be a single token");
   spec = test::byte_level_spec();
   spec.bos.reset();
   CLORA_EXPECT_ERROR(ChatTemplate::named("mistral-v3", Tokenizer(spec)), ErrorCode::unsupported,
@@ -284,10 +285,10 @@ TEST(ChatTemplate, RefusesAnEmptyConversationAndUnknownRoles) {
 TEST(ChatTemplate, SaysWhichMessageBreaksTheAlternationOfMistral) {
   const std::vector<ChatMessage> twice = {{"user", "a"}, {"user", "b"}};
   CLORA_EXPECT_ERROR(named("mistral-v3").render(twice, true), ErrorCode::invalid_argument,
-                     "message 2 of the conversation must be of the assistant, got user");
+                     "message 2 of the conversation must have the role assistant, got user");
   const std::vector<ChatMessage> system = {{"system", "a"}, {"user", "b"}};
   CLORA_EXPECT_ERROR(named("mistral-v0.1").render(system, true), ErrorCode::invalid_argument,
-                     "none for the system");
+                     "system messages are not supported");
 }
 
 TEST(ChatTemplate, OfSmolLm2AddsItsSystemMessageUnlessOneIsGiven) {

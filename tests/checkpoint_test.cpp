@@ -74,7 +74,7 @@ class OtherRuns : public Checkpoints {
         test::caught([&] { (void)check_resume(checkpoint_, model, adapter, records, c); });
     ASSERT_TRUE(error.has_value()) << named;
     EXPECT_EQ(error->code, ErrorCode::invalid_argument);
-    EXPECT_THAT(error->message, HasSubstr("comes from a run with other settings: "));
+    EXPECT_THAT(error->message, HasSubstr("comes from a run with different settings: "));
     EXPECT_THAT(error->message, HasSubstr(named));
     EXPECT_THAT(error->message, HasSubstr(" and is "));
   }
@@ -205,7 +205,7 @@ TEST_F(Checkpoints, AreExtendedOnlyWhereTheLearningRatesSoFarStayTheSame) {
       EXPECT_EQ(run(adapter, c, folder).size(), 8U);
     } else {
       CLORA_EXPECT_ERROR(run(adapter, c, folder), ErrorCode::invalid_argument,
-                         "is of a run of 9 steps, and this one has 12: with the cosine schedule "
+                         "is from a run of 9 steps, but this run has 12: with the cosine schedule"
                          "the learning rates");
     }
   }
@@ -217,7 +217,7 @@ TEST_F(Checkpoints, AreRefusedWhereTheRunEndsBeforeThem) {
   TrainingRunConfig c = config("again");
   c.steps = 3;
   CLORA_EXPECT_ERROR(run(adapter, c, folder), ErrorCode::invalid_argument,
-                     "is of step 4, and the run has 3 steps");
+                     "is from step 4, but the run has only 3 steps");
 }
 
 // ---- Damage
@@ -235,7 +235,7 @@ TEST_F(Checkpoints, WithAStepThatTheRunCannotHaveReachedAreRefused) {
   EXPECT_THAT(message_of("1000000"), HasSubstr("must be from 0 to the 9 steps of its run"));
   for (const char* step : {"5abc", "-1", "", " 4", "4.0", "99999999999999999999", "nan"}) {
     EXPECT_THAT(message_of(step), HasSubstr("step of ")) << step;
-    EXPECT_THAT(message_of(step), HasSubstr("must be a whole number from 0")) << step;
+    EXPECT_THAT(message_of(step), HasSubstr("must be an integer from 0")) << step;
   }
 }
 
@@ -292,7 +292,8 @@ TEST_F(Checkpoints, WithValuesThatAreNotFiniteAreRefused) {
         folder, [](auto&) {}, poison);
     CLORA_EXPECT_ERROR(read_checkpoint(folder), ErrorCode::invalid_file,
                        "the tensor '" + bad + "' of '");
-    CLORA_EXPECT_ERROR(read_checkpoint(folder), ErrorCode::invalid_file, "holds NaN at element 3");
+    CLORA_EXPECT_ERROR(read_checkpoint(folder), ErrorCode::invalid_file,
+                       "contains NaN at element 3");
   }
 }
 

@@ -90,7 +90,7 @@ TEST_F(ClcHere, FindsADamagedProgramInTheCache) {
   test::write_whole_file(program, bytes);
   const auto done = clc({"cache", "verify"});
   EXPECT_EQ(done.exit_code, 1);
-  EXPECT_THAT(done.out, HasSubstr("its checksum is wrong"));
+  EXPECT_THAT(done.out, HasSubstr("its checksum does not match"));
 }
 
 TEST_F(ClcHere, AMistakeAfterAGroupOfCommandsIsToldAsAnyOther) {

@@ -251,7 +251,7 @@ TEST_F(ClcReplay, ReplaysALaunchOfAModelThatGenerates) {
                                        "CLORA_CAPTURE_DIR=" + folder_.path().string()}});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const std::string folder = (folder_ / "rms_norm-forward-3").string();
-  EXPECT_THAT(run.err, HasSubstr("'clc replay " + folder + "' runs it alone"));
+  EXPECT_THAT(run.err, HasSubstr("run it with 'clc replay " + folder + "'"));
   const ProgramResult result = clc({"replay", folder});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("are equal"));

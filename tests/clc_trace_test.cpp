@@ -99,7 +99,7 @@ TEST_F(ClcTrace, SaysWhatIsWrongWithAFileThatIsNoTrace) {
   test::write_whole_file(folder_ / "broken.json", "{\"traceEvents\": [");
   EXPECT_THAT(clc({"trace", (folder_ / "absent.json").string()}).err, HasSubstr("does not exist"));
   EXPECT_THAT(clc({"trace", (folder_ / "broken.json").string()}).err,
-              HasSubstr("broken.json: line 1, column 18: not valid JSON: the text ends"));
+              HasSubstr("broken.json: line 1, column 18: not valid JSON: unexpected end of text"));
   const auto words_about = [&](std::string_view text) {
     test::write_whole_file(folder_ / "other.json", text);
     return clc({"trace", (folder_ / "other.json").string()}).err;

@@ -71,7 +71,7 @@ TEST_F(CommandLineData, TakesAChatTemplateByName) {
   EXPECT_THAT(refused.err, HasSubstr("line 1: chat template mistral-v3: roles must alternate"));
   const ProgramResult missing = eval(line, {"--chat-template", "llama3"});
   EXPECT_EQ(missing.exit_code, 1);
-  EXPECT_THAT(missing.err, HasSubstr("'<|start_header_id|>' must be one token"));
+  EXPECT_THAT(missing.err, HasSubstr("'<|start_header_id|>' must be a single token"));
   const ProgramResult unknown = eval(line, {"--chat-template", "chatmk"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, AllOf(HasSubstr("--chat-template"), HasSubstr("qwen2.5")));
@@ -87,7 +87,7 @@ TEST_F(CommandLineData, SaysWhyAModelHasNoChatTemplate) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("line 1: messages need a chat template"),
                                 HasSubstr("begins \"{{ messages }} <|im_start|>\""),
-                                HasSubstr("(--chat-template, one of chatml")));
+                                HasSubstr("name that one (--chat-template): chatml")));
   EXPECT_EQ(eval(line, {"--chat-template", "chatml"}).exit_code, 0);
 }
 

@@ -107,7 +107,7 @@ TEST_F(WithoutADevice, OfTheWantedKindNamesTheDriverThatDoesNotLoad) {
   EXPECT_EQ(devices().exit_code, 0);
   const ProgramResult result = devices({"CLORA_DEVICE=gpu"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("none matches 'gpu'"), HasSubstr("other.icd")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("no device matches 'gpu'"), HasSubstr("other.icd")));
 }
 
 }  // namespace

@@ -229,7 +229,7 @@ TEST(DiskSpace, IsRequiredBeforeAFileIsBegun) {
   const test::TemporaryFolder folder;
   require_free_space(folder / "not/there/yet", 1, "fuse");
   CLORA_EXPECT_ERROR(require_free_space(folder / "x", std::uintmax_t{1} << 62U, "fuse"),
-                     ErrorCode::io, "needs 4398046511105 MiB, and its file system has ");
+                     ErrorCode::io, "needs 4398046511105 MiB, but its file system has ");
 }
 
 TEST_F(CommandLineFaults, AHubIdIsAnsweredWithHowToGetItsFiles) {

@@ -134,7 +134,7 @@ TEST_F(FirstStart, OnADamagedCacheOfTheDriverIsAsGoodAsAny) {
   const ProgramResult after = start();
   EXPECT_EQ(after.exit_code, 0) << after.err;
   EXPECT_EQ(after.out, whole.out);
-  EXPECT_EQ(count_of("files were damaged and are removed", after.err), 1U) << after.err;
+  EXPECT_EQ(count_of("removed damaged files", after.err), 1U) << after.err;
 }
 
 // Tests the handler that run_program() installs. A sanitizer handles SIGSEGV itself, so the test is

@@ -83,7 +83,7 @@ TEST_F(Interrupted, ALoadEndsWithoutAReply) {
     const Ended ended = generate(at_write);
     EXPECT_EQ(ended.exit_code, 1) << ended.err;
     EXPECT_THAT(ended.err, HasSubstr("clora: stopping the load"));
-    EXPECT_THAT(ended.err, HasSubstr("clora: error: model: the load was stopped"));
+    EXPECT_THAT(ended.err, HasSubstr("clora: error: model: loading was cancelled"));
     EXPECT_THAT(ended.out, IsEmpty());
   }
 }

@@ -6,10 +6,12 @@
 #include <csignal>
 
 #include "model/generation/stop_filter.hpp"
+#include "runtime/driver_diagnosis.hpp"
 #include "tests/support/test_files.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/loss_picture.hpp"
+#include "tools/command_line/driver_registry.hpp"
 #include "tools/command_line/output.hpp"
 #include "tools/command_line/setting_names.hpp"
 #include "tools/command_line/suggestion.hpp"
@@ -42,6 +44,36 @@ TEST(Suggestion, FindsTheNearestNameOrNone) {
 
 TEST(Suggestion, NeverNamesWhatIsNotThere) {
   EXPECT_EQ(suggestion_for("learning-rate", {"rank", "alpha"}), "");
+}
+
+// Stands for an installed driver: any library that loads.
+class DriverRegistry : public testing::Test {
+ protected:
+  DriverRegistry() { ::unsetenv("OCL_ICD_VENDORS"); }
+  ~DriverRegistry() override { ::unsetenv("OCL_ICD_VENDORS"); }
+  InstalledDriver driver() const { return {folder / "device", "libutf8proc.so.2"}; }
+  test::TemporaryFolder folder;
+};
+
+TEST_F(DriverRegistry, AddsAnInstalledDriverToTheRegisteredOnes) {
+  test::write_whole_file(folder / "device", "");
+  const auto before = registered_drivers();
+  ASSERT_TRUE(register_installed_driver(driver(), folder / "cache"));
+  EXPECT_EQ(std::getenv("OCL_ICD_VENDORS"), (folder / "cache/vendors").string());
+  std::vector<std::string> libraries;
+  for (const RegisteredDriver& each : registered_drivers()) libraries.push_back(each.library);
+  EXPECT_THAT(libraries, testing::SizeIs(before.size() + 1));
+  EXPECT_THAT(libraries, testing::Contains("libutf8proc.so.2"));
+}
+
+TEST_F(DriverRegistry, LeavesTheLoaderAloneWithoutHardwareOrLibraryOrWhereTheUserChose) {
+  EXPECT_FALSE(register_installed_driver(driver(), folder / "cache"));  // no device
+  test::write_whole_file(folder / "device", "");
+  EXPECT_FALSE(register_installed_driver({folder / "device", "libno-such.so"}, folder / "cache"));
+  EXPECT_FALSE(register_installed_driver(driver(), ""));
+  ::setenv("OCL_ICD_VENDORS", "/etc/OpenCL/vendors", 1);
+  EXPECT_FALSE(register_installed_driver(driver(), folder / "cache"));
+  EXPECT_STREQ(std::getenv("OCL_ICD_VENDORS"), "/etc/OpenCL/vendors");
 }
 
 TEST(SettingNames, BecomeOptionsInMessages) {

@@ -115,7 +115,7 @@ TEST_F(CommandLineResume, RecordsWithoutATokenThatCountsHaveNoPerplexity) {
   const ProgramResult failed =
       run_clora({"eval", "--model", at("model"), "--data", at("masked.jsonl")});
   EXPECT_EQ(failed.exit_code, 1);
-  EXPECT_THAT(failed.err, HasSubstr("no token of it counts in the loss"));
+  EXPECT_THAT(failed.err, HasSubstr("none of its tokens counts towards the loss"));
   EXPECT_THAT(failed.out, Not(HasSubstr("perplexity")));
 }
 

@@ -130,7 +130,7 @@ TEST_F(CommandLine, TheDeviceMayComeFromTheEnvironment) {
   const ProgramResult result = run_clora(
       test::ProgramCall{.arguments = {"devices"}, .environment = {"CLORA_DEVICE=no-such-thing"}});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("none matches 'no-such-thing'"));
+  EXPECT_THAT(result.err, HasSubstr("no device matches 'no-such-thing'"));
 }
 
 TEST_F(CommandLine, APrecisionIsTakenOrRefusedWithThoseThatTheDeviceHas) {

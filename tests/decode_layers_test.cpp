@@ -353,7 +353,7 @@ TEST_P(DecodeLayersTest, RefusesTensorsThatDoNotFit) {
               HasSubstr("value_cache must be f32 [300, 2, 32]"));
   EXPECT_THAT(error([](DecodeLayers& d) { d.position = d.rope_table; }),
               HasSubstr("position must be i32 [1]"));
-  EXPECT_THAT(error([](DecodeLayers& d) { d.layers.clear(); }), HasSubstr("no layers"));
+  EXPECT_THAT(error([](DecodeLayers& d) { d.layers.clear(); }), HasSubstr("at least one layer"));
 }
 
 }  // namespace

@@ -139,7 +139,8 @@ TEST(Dequantise, RefusesSizesThatDoNotFit) {
   EXPECT_TRUE(to_float(DType::q4_0, {}, 0).empty());
   CLORA_EXPECT_ERROR(to_float(DType::q4_0, bytes, 32), ErrorCode::invalid_argument,
                      "32 values of q4_0 take 18 bytes, got 36");
-  CLORA_EXPECT_ERROR(to_float(DType::q4_0, bytes, 63), ErrorCode::invalid_argument, "blocks of 32");
+  CLORA_EXPECT_ERROR(to_float(DType::q4_0, bytes, 63), ErrorCode::invalid_argument,
+                     "a multiple of 32");
   CLORA_EXPECT_ERROR(to_float(DType::i32, bytes, 9), ErrorCode::unsupported, "got i32");
 }
 

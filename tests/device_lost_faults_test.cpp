@@ -52,7 +52,7 @@ TEST(AVanishingDevice, LosesTheContextAtTheFirstCommandThatSaysSo) {
     ASSERT_TRUE(caught.has_value());
     EXPECT_EQ(caught->code, ErrorCode::device_lost) << caught->message;
     EXPECT_TRUE(open.context().health()->lost());
-    CLORA_EXPECT_ERROR(open.context().flush(), ErrorCode::device_lost, "make a new Context");
+    CLORA_EXPECT_ERROR(open.context().flush(), ErrorCode::device_lost, "create a new Context");
     open.renew();
     test::expect_usable(open.context());
   }
@@ -66,7 +66,7 @@ TEST(AVanishingDevice, LosesTheContextAtAnAllocationThatSaysSo) {
   CLORA_EXPECT_ERROR(allocate(), ErrorCode::device_lost, "buffer pool");
   test::clear_faults();
   EXPECT_TRUE(context.health()->lost());
-  CLORA_EXPECT_ERROR(allocate(), ErrorCode::device_lost, "make a new Context");
+  CLORA_EXPECT_ERROR(allocate(), ErrorCode::device_lost, "create a new Context");
 }
 
 // A step that never ends. The memory that the device may still access is leaked on purpose.

@@ -139,12 +139,12 @@ TEST_F(EmbedServer, BadRequestsGetAStatusAndAReason) {
   expect("[1, 2]", 400, "must be an object");
   expect(R"({"model": "base"})", 400, "the field prompt is missing");
   expect(R"({"prompt": 7})", 400, "prompt must be a string");
-  expect(R"({"prompt": ""})", 400, "not empty");
+  expect(R"({"prompt": ""})", 400, "non-empty");
   expect(R"({"prompt": "x", "temperature": -1})", 400, "from 0 to 2");
-  expect(R"({"prompt": "x", "max_tokens": "many"})", 400, "max_tokens must be a whole number");
+  expect(R"({"prompt": "x", "max_tokens": "many"})", 400, "max_tokens must be an integer");
   expect(R"({"prompt": "x", "max_tokens": 4294967298})", 400, "from 1 to 2147483647");
   expect(R"({"prompt": "x", "n": 2})", 400, "the field n is not supported");
-  expect(R"({"prompt": "x", "model": "three"})", 404, "there is no model \"three\"");
+  expect(R"({"prompt": "x", "model": "three"})", 404, "model \"three\" does not exist");
   expect(json{{"prompt", std::string(5000, 'x')}}.dump(), 400, "1 to 2047 tokens");
   EXPECT_EQ(post("/v1/completions", R"({"prompt": "x", "model": "three"})").error("code"),
             "model_not_found");
@@ -154,7 +154,7 @@ TEST_F(EmbedServer, BadRequestsGetAStatusAndAReason) {
   EXPECT_EQ(role.error("param"), "messages[0].role");
   const HttpAnswer nothing = post("/v1/nothing", "{}");
   EXPECT_EQ(nothing.status, 404);
-  EXPECT_THAT(nothing.error(), HasSubstr("nothing at this path"));
+  EXPECT_THAT(nothing.error(), HasSubstr("unknown path"));
 }
 
 TEST_F(EmbedServer, TellsItsMemory) {
@@ -217,12 +217,11 @@ TEST(EmbedServerStart, RefusesPortsAndLimitsOutsideOfTheirRange) {
     return result.err;
   };
   for (const char* port : {"99999", "-1", "80x", "", "4294967376"}) {
-    EXPECT_THAT(error_of({"/no/model", port}),
-                HasSubstr("PORT must be a whole number from 0 to 65535"))
+    EXPECT_THAT(error_of({"/no/model", port}), HasSubstr("PORT must be an integer from 0 to 65535"))
         << port;
   }
   EXPECT_THAT(error_of({"/no/model", "0", "--connections=0"}), HasSubstr("from 1 to 1000"));
-  EXPECT_THAT(error_of({"/no/model", "0", "--speed=1"}), HasSubstr("no limit is called '--speed'"));
+  EXPECT_THAT(error_of({"/no/model", "0", "--speed=1"}), HasSubstr("unknown limit '--speed'"));
   EXPECT_THAT(error_of({"/no/model", "0", "adapter"}), HasSubstr("NAME=FOLDER"));
 }
 

@@ -77,7 +77,7 @@ TEST(MappedFile, RefusesAMissingFile) {
 
 TEST(MappedFile, RefusesAFolder) {
   const TemporaryFolder folder;
-  CLORA_EXPECT_ERROR(MappedFile::open(folder.path()), ErrorCode::invalid_file, "this is a folder");
+  CLORA_EXPECT_ERROR(MappedFile::open(folder.path()), ErrorCode::invalid_file, "got a folder");
 }
 
 TEST(MappedFile, RefusesAnEmptyFile) {

@@ -618,7 +618,8 @@ TEST_P(GemmRefuses, MatricesThatDoNotFit) {
   EXPECT_THAT(backward_error(f32({4, 7}), f32({4, 8}), w), HasSubstr("dx must be f32 [4, 6]"));
   const Tensor integers = context().allocate({8, 6}, DType::i32, MemoryTag::scratch);
   EXPECT_THAT(forward_error(f32({4, 8}), f32({4, 6}), integers), HasSubstr("w must be a matrix"));
-  EXPECT_THAT(backward_error(f32({4, 6}), f32({4, 8}), Tensor()), HasSubstr("w is empty"));
+  EXPECT_THAT(backward_error(f32({4, 6}), f32({4, 8}), Tensor()),
+              HasSubstr("w must be a weight matrix"));
 }
 
 TEST_P(GemmRefuses, ExtrasThatDoNotFit) {
@@ -633,9 +634,9 @@ TEST_P(GemmRefuses, ExtrasThatDoNotFit) {
   EXPECT_THAT(forward_error(y, x, w, {.low_rank = {f32({4, 2}), f32({3, 8})}}),
               HasSubstr("low_rank.u must be f32 [2, 8]"));
   EXPECT_THAT(forward_error(y, x, w, {.low_rank = {Tensor(), f32({3, 8})}}),
-              HasSubstr("low_rank.u is given without"));
+              HasSubstr("low_rank.u is set without"));
   EXPECT_THAT(forward_error(y, x, w, {.low_rank = {{}, {}, 1, f32({2, 6})}}),
-              HasSubstr("low_rank.a is given without"));
+              HasSubstr("low_rank.a is set without"));
   EXPECT_THAT(forward_error(y, x, w, {.low_rank = {f32({4, 2}), f32({2, 8}), 1, f32({2, 5})}}),
               HasSubstr("low_rank.a must be f32 [2, 6]"));
   EXPECT_THAT(backward_error(x, y, w, {f32({4, 2}), f32({2, 8})}),

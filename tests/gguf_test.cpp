@@ -290,10 +290,10 @@ TEST_F(Gguf, RefusesArraysNestedWithoutEnd) {
 
 TEST_F(Gguf, RefusesDuplicateNames) {
   CLORA_EXPECT_ERROR(open(GgufBytes().add_integer("k", 1).add_integer("k", 2)),
-                     ErrorCode::invalid_file, "key k is there twice");
+                     ErrorCode::invalid_file, "key k is duplicated");
   GgufBytes made;
   made.add_tensor("w", {1}, kF32, "1234").add_tensor("w", {1}, kF32, "1234");
-  CLORA_EXPECT_ERROR(open(made), ErrorCode::invalid_file, "tensor w is there twice");
+  CLORA_EXPECT_ERROR(open(made), ErrorCode::invalid_file, "tensor w is duplicated");
 }
 
 TEST_F(Gguf, RefusesOverlappingTensors) {
@@ -321,7 +321,7 @@ TEST_F(Gguf, RefusesImpossibleShapes) {
   CLORA_EXPECT_ERROR(open(with({big, big}, kF32)), ErrorCode::invalid_file, "impossible dimension");
   CLORA_EXPECT_ERROR(open(with({0}, kF32)), ErrorCode::invalid_file, "impossible dimension 0");
   CLORA_EXPECT_ERROR(open(with({1, 1, 1, 1, 1}, kF32)), ErrorCode::invalid_file, "5 dimensions");
-  CLORA_EXPECT_ERROR(open(with({33}, kQ40)), ErrorCode::invalid_file, "whole q4_0 blocks of 32");
+  CLORA_EXPECT_ERROR(open(with({33}, kQ40)), ErrorCode::invalid_file, "complete q4_0 blocks of 32");
 }
 
 TEST_F(Gguf, RefusesAnAlignmentThatIsNoPowerOfTwo) {

@@ -114,7 +114,7 @@ TEST_F(LargeTensors, AreForcedIntoMemoryAndZeroedFarIntoABlock) {
   context().write(end, ones);
   Batch fill(context());
   fill.fill_zero(end);
-  CLORA_EXPECT_ERROR(fill.seal(), ErrorCode::unsupported, "fill wrongly");
+  CLORA_EXPECT_ERROR(fill.seal(), ErrorCode::unsupported, "fill incorrectly");
   run([&](Batch& batch) { record_zero_words(batch, end.rows(1, 1), "zeros"); });
   const auto seen = context().read<std::uint8_t>(end);
   for (std::size_t i = 0; i < seen.size(); ++i) {

@@ -128,7 +128,7 @@ TEST_F(GpuLimits, AKernelThatWritesWhereNothingIsLosesTheContextAndSaysSo) {
   };
   CLORA_EXPECT_ERROR(run(), ErrorCode::device_lost, "");
   EXPECT_TRUE(context.health()->lost());
-  CLORA_EXPECT_ERROR(context.flush(), ErrorCode::device_lost, "make a new Context");
+  CLORA_EXPECT_ERROR(context.flush(), ErrorCode::device_lost, "create a new Context");
 }
 
 }  // namespace

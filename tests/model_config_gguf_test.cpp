@@ -87,7 +87,7 @@ TEST(GgufConfig, ReadsRopeScalingAndFactors) {
   factors.add_tensor("rope_freqs.weight", {8}, 0, eight);
   EXPECT_EQ(read(factors).rope_scaling.factors, (std::vector<float>{1, 1, 1, 1, 2, 8, 8, 8}));
   CLORA_EXPECT_ERROR(to_hugging_face_json(read(factors)), ErrorCode::unsupported,
-                     "follows no rope type");
+                     "matches no rope type");
 
   GgufBytes short_factors = gguf_of("llama");
   short_factors.add_tensor("rope_freqs.weight", {2}, 0, eight.substr(0, 8));
@@ -111,7 +111,7 @@ TEST(GgufConfig, RefusesWhatItCannotCompute) {
   CLORA_EXPECT_ERROR(read(gguf_of("llama").add_integer("llama.rope.dimension_count", 8)),
                      ErrorCode::unsupported, "rotating 8 of 16");
   CLORA_EXPECT_ERROR(read(gguf_of("llama").add_integer("llama.attention.value_length", 8)),
-                     ErrorCode::unsupported, "values of width 8");
+                     ErrorCode::unsupported, "values of head dim 8");
 }
 
 TEST(GgufConfig, FollowsLlamaCppInItsSlidingWindow) {

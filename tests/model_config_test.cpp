@@ -216,7 +216,7 @@ TEST(HuggingFaceConfig, ReadsOneEndOrSeveral) {
             (std::vector<std::int32_t>{7, 9}));
   EXPECT_EQ(read(with(llama_json(), "bos_token_id", 1)).bos_id, 1);
   CLORA_EXPECT_ERROR(read(with(llama_json(), "eos_token_id", "</s>")), ErrorCode::invalid_file,
-                     "eos_token_id must be a whole number");
+                     "eos_token_id must be a 32-bit integer");
 }
 
 TEST(HuggingFaceConfig, NamesAMissingKey) {
@@ -237,13 +237,13 @@ TEST(HuggingFaceConfig, NamesAKeyOfTheWrongKind) {
   CLORA_EXPECT_ERROR(read(json::array()), ErrorCode::invalid_file,
                      "config.json: the document must be an object");
   CLORA_EXPECT_ERROR(read(with(llama_json(), "hidden_size", "big")), ErrorCode::invalid_file,
-                     "hidden_size must be a whole number of 64 bits, got \"big\"");
+                     "hidden_size must be a 64-bit integer, got \"big\"");
   CLORA_EXPECT_ERROR(read(with(llama_json(), "hidden_size", 64.5)), ErrorCode::invalid_file,
-                     "hidden_size must be a whole number of 64 bits, got 64.5");
+                     "hidden_size must be a 64-bit integer, got 64.5");
   CLORA_EXPECT_ERROR(read(with(llama_json(), "rope_scaling", 3)), ErrorCode::invalid_file,
                      "config.json: rope_scaling must be an object, got 3");
   CLORA_EXPECT_ERROR(read(with(llama_json(), "eos_token_id", std::int64_t{1} << 40)),
-                     ErrorCode::invalid_file, "eos_token_id must be a whole number of 32 bits");
+                     ErrorCode::invalid_file, "eos_token_id must be a 32-bit integer");
 }
 
 TEST(HuggingFaceConfig, RefusesImpossibleSizes) {

@@ -48,7 +48,7 @@ TEST_F(ModelLoading, StopsWhereverItsCallerSaysSoAndGivesItsMemoryBack) {
     std::size_t call = 0;
     const LoadOptions options{.progress = [&](double) { return ++call < stop; }};
     CLORA_EXPECT_ERROR(LanguageModel(context_, *files_, options), ErrorCode::cancelled,
-                       "the load was stopped at");
+                       "loading was cancelled at");
     EXPECT_EQ(call, stop);
     EXPECT_EQ(context_.pool().statistics().in_use_bytes, 0U);
   }

@@ -82,10 +82,10 @@ TEST(ModuleSelection, RefusesKeysThatContradictOneAnother) {
   const AdapterConfig regex{
       .target_modules = {".*q"}, .targets_are_regex = true, .layers_to_transform = {1}};
   CLORA_EXPECT_ERROR(ModuleSelection(regex, "here"), ErrorCode::invalid_file,
-                     "layers_to_transform needs a list");
+                     "layers_to_transform requires a list");
   const AdapterConfig pattern{.target_modules = {"q_proj"}, .layers_pattern = {"layers"}};
   CLORA_EXPECT_ERROR(ModuleSelection(pattern, "here"), ErrorCode::invalid_file,
-                     "layers_pattern needs layers_to_transform");
+                     "layers_pattern requires layers_to_transform");
 }
 
 std::int64_t rank_of(const ModulePatterns<std::int64_t>& patterns, std::string_view path) {
@@ -115,7 +115,7 @@ TEST(ModuleSelection, NamesThePatternThatIsNone) {
   const AdapterConfig config{.alpha_pattern = {{"q_proj)", 1}}};
   CLORA_EXPECT_ERROR(ModuleSelection(config, "file"), ErrorCode::invalid_file,
                      "file: the key 'q_proj)' of alpha_pattern: '(.*\\.)?(q_proj))$' is not a "
-                     "regular expression");
+                     "valid regular expression");
 }
 
 std::vector<AdapterSite> some_of(const std::vector<AdapterSite>& all, std::size_t begin,

@@ -61,7 +61,8 @@ TEST_F(NotANumber, InAnyWeightIsNamedByGeneratorEvaluatorTrainerAndForwardPass) 
       poison(model_ / "model.safetensors", need.name, std::nanf(""));
       test::OpenModel open(model_);
       const std::string named = "the weight '" + need.name + "' of '" +
-                                (model_ / "model.safetensors").string() + "' holds NaN at element ";
+                                (model_ / "model.safetensors").string() +
+                                "' contains NaN at element ";
       CLORA_EXPECT_ERROR(Generator(open.model, nullptr, 32).generate(kPrompt, {.max_tokens = 3}),
                          ErrorCode::invalid_file, named);
       CLORA_EXPECT_ERROR(ForwardPass(open.model, nullptr).logits(kPrompt), ErrorCode::invalid_file,
@@ -148,7 +149,7 @@ TEST_F(NotANumber, NoScoreIsGivenForRecordsWithoutATokenThatCounts) {
   records.records.push_back({{3, 4, 5}, {1, 0, 0}});  // nothing predicts the first token
   records.skipped = 6;
   CLORA_EXPECT_ERROR(evaluator.evaluate(records), ErrorCode::invalid_data,
-                     "1 records, from the first one on, have none (6 more were skipped");
+                     "none of the first 1 records has one (6 more were skipped");
   CLORA_EXPECT_ERROR(evaluator.evaluate(Records{}), ErrorCode::invalid_data, "at least one token");
 }
 

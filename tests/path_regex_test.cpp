@@ -47,7 +47,7 @@ TEST(PathRegex, RefusesWhatPythonReadsInAnotherWay) {
 
 TEST(PathRegex, NamesAnExpressionThatIsNone) {
   CLORA_EXPECT_ERROR(PathRegex("(a", Anchor::start, "file: key"), ErrorCode::invalid_file,
-                     "file: key: '(a' is not a regular expression");
+                     "file: key: '(a' is not a valid regular expression");
   CLORA_EXPECT_ERROR(PathRegex(std::string(5000, 'a'), Anchor::start, "here"),
                      ErrorCode::invalid_file, "at most 4096 bytes, got 5000");
 }

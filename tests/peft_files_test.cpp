@@ -222,7 +222,7 @@ TEST_F(PeftFolder, MustHoldWhatItsTargetModulesSelect) {
                         "adapter_model.safetensors has no matrices for it"));
   EXPECT_THAT(error_of([&] { load(R"("target_modules":["q_proj","down_proj","lm_head"])"); }),
               HasSubstr("target_modules selects lm_head"));
-  EXPECT_THAT(error_of([&] { load(R"("target_modules":[])"); }), HasSubstr("names no module"));
+  EXPECT_THAT(error_of([&] { load(R"("target_modules":[])"); }), HasSubstr("lists no module"));
   // PEFT's default for these architectures is q_proj and v_proj.
   EXPECT_THAT(error_of([&] { load(R"("target_modules":null)"); }),
               HasSubstr("does not select model.layers.0.mlp.down_proj"));
@@ -247,7 +247,7 @@ TEST_F(PeftFolder, NamesATensorThatHoldsNotANumber) {
   save_adapter(adapter, folder_.path());
   const std::string message =
       error_of([&] { (void)load_adapter(context(), folder_.path(), kSites); });
-  EXPECT_THAT(message, HasSubstr("down_proj.lora_B.weight' holds nan at element 6"));
+  EXPECT_THAT(message, HasSubstr("down_proj.lora_B.weight' contains nan at element 6"));
 }
 
 // Keys with which PEFT's LoraConfig enables a feature, and unknown keys.
@@ -303,12 +303,12 @@ TEST_F(PeftFolder, IsNamedWithItsKeyWhereAValueIsOfTheWrongKind) {
   for (const auto& [keys, part] : std::map<std::string, std::string>{
            {R"("target_modules":[1])", "target_modules must be an array of strings"},
            {R"("target_modules":3)", "target_modules must be an array of strings or a string"},
-           {R"("target_modules":"(q")", "target_modules: '(q' is not a regular expression"},
+           {R"("target_modules":"(q")", "target_modules: '(q' is not a valid regular expression"},
            {R"("lora_dropout":1.5)", "lora_dropout must be at least 0 and below 1"},
-           {R"("rank_pattern":{"q_proj":"x"})", "rank_pattern.q_proj must be a whole number"},
+           {R"("rank_pattern":{"q_proj":"x"})", "rank_pattern.q_proj must be a 64-bit integer"},
            {R"("alpha_pattern":{"q_proj":[]})", "alpha_pattern.q_proj must be a number"},
            {R"("alpha_pattern":{"(x":1})", "the key '(x' of alpha_pattern: "},
-           {R"("layers_to_transform":["a"])", "layers_to_transform must be an array of whole"},
+           {R"("layers_to_transform":["a"])", "layers_to_transform must be an array of integers"},
            {R"("use_rslora":1)", "use_rslora must be true or false"}})
     EXPECT_THAT(error_of([&] { load(keys); }), HasSubstr("adapter_config.json: " + part)) << keys;
 }

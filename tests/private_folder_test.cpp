@@ -60,8 +60,8 @@ TEST(PrivateFolder, IsNotThatOfAnotherUser) {
 TEST(PrivateFolder, SaysWhereItCannotBeMade) {
   const test::TemporaryFolder folder;
   test::write_whole_file(folder / "file", "x");
-  CLORA_EXPECT_ERROR(make_private_folder(folder / "file"), ErrorCode::io, "cannot be made");
-  CLORA_EXPECT_ERROR(make_private_folder(folder / "file/a"), ErrorCode::io, "cannot be made");
+  CLORA_EXPECT_ERROR(make_private_folder(folder / "file"), ErrorCode::io, "cannot be created");
+  CLORA_EXPECT_ERROR(make_private_folder(folder / "file/a"), ErrorCode::io, "cannot be created");
 }
 
 }  // namespace

@@ -231,7 +231,7 @@ TEST_F(ProgramCacheTest, TakesNothingFromAFolderThatOthersMayWrite) {
   EXPECT_EQ(start(), kDoubled);
   EXPECT_EQ(driver.from_binary, 0);
   EXPECT_EQ(driver.from_source, 1);
-  EXPECT_THAT(log_, testing::ElementsAre(testing::HasSubstr("writable by nobody else")));
+  EXPECT_THAT(log_, testing::ElementsAre(testing::HasSubstr("not be writable by other users")));
 }
 
 TEST_F(ProgramCacheTest, ReportsEachBuildFromSourceBeforeAndAfterIt) {

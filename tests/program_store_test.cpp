@@ -136,7 +136,7 @@ TEST(DiskProgramStore, UsesNoFolderAndNoEntryThatOthersMayWrite) {
                     may ? fs::perm_options::add : fs::perm_options::remove);
   };
   others_may_write("programs", true);
-  CLORA_EXPECT_ERROR(store.load("a"), ErrorCode::invalid_file, "writable by nobody else");
+  CLORA_EXPECT_ERROR(store.load("a"), ErrorCode::invalid_file, "not be writable by other users");
   CLORA_EXPECT_ERROR(store.save("a", bytes_of("two")), ErrorCode::invalid_file, "programs");
   others_may_write("programs", false);
   EXPECT_EQ(store.load("a"), bytes_of("one"));
@@ -195,7 +195,7 @@ TEST(DiskProgramStore, HoldsBackAnEntryThatAProcessDiedOf) {
   die_with(folder.path(), "a", "one");
 
   DiskProgramStore next(folder.path(), kNoLimit);
-  CLORA_EXPECT_ERROR(next.load("a"), ErrorCode::invalid_file, "died");
+  CLORA_EXPECT_ERROR(next.load("a"), ErrorCode::invalid_file, "crashed");
   EXPECT_FALSE(next.load("a").has_value());  // reported only once
   next.save("a", bytes_of("one"));           // the same binary is still blocked
   EXPECT_FALSE(next.load("a").has_value());

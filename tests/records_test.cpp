@@ -125,8 +125,9 @@ TEST(Records, BeginWithOneBosWhereThePromptIsEmpty) {
 
 TEST(Records, RefuseOnesThatTheModelCannotRead) {
   const std::string lines = "{\"text\": \"b\"}\n{\"text\": \"xyzxyz\"}\n";
-  CLORA_EXPECT_ERROR(load(lines, {.max_positions = 4}), ErrorCode::invalid_data,
-                     "data.jsonl: line 2: the record has 7 tokens, and the model reads at most 4");
+  CLORA_EXPECT_ERROR(
+      load(lines, {.max_positions = 4}), ErrorCode::invalid_data,
+      "data.jsonl: line 2: the record has 7 tokens, but the model supports at most 4");
   CLORA_EXPECT_ERROR(load(lines, {.max_seq_length = 5, .max_positions = 4}),
                      ErrorCode::invalid_data, "the record has 5 tokens");
   EXPECT_EQ(load(lines, {.max_seq_length = 4, .max_positions = 4}).truncated, 1u);
@@ -185,10 +186,10 @@ TEST(Records, StopAtABadLineWithFileLineAndReason) {
     CLORA_EXPECT_ERROR(load("{\"text\": \"a b\"}\n" + line + "\n{\"text\": \"a b\"}\n"),
                        ErrorCode::invalid_data, "data.jsonl: line 2" + reason);
   };
-  refuses("{\"text\": \"a", ", column 12: not valid JSON: the text ends");
-  refuses("{\"text\": \"\xFF\"}", ", column 11: not valid JSON: the byte 0xff was not expected");
+  refuses("{\"text\": \"a", ", column 12: not valid JSON: unexpected end of text");
+  refuses("{\"text\": \"\xFF\"}", ", column 11: not valid JSON: unexpected byte 0xff");
   refuses(std::string(100000, '['), ", column 65: arrays and objects must be nested at most 64");
-  refuses("[1]", ": a record must be a JSON object, got an array of 1");
+  refuses("[1]", ": a record must be a JSON object, got an array of length 1");
   refuses("", ": an empty line");
   refuses("{}", ": a record needs \"text\"");
   refuses(R"({"question": "a", "answer": "b"})", ": a record needs");

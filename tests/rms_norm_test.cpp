@@ -249,19 +249,19 @@ TEST_P(RmsNorm, RefusesTensorsThatDoNotMatch) {
   const Tensor half = context().allocate(c.shape, DType::bf16, MemoryTag::scratch);
   const Tensor half_of_x = x.slice(0, c.shape, DType::bf16);
   EXPECT_THAT(message_of([&] { record_rms_norm(b, half_of_x, x, w, c.epsilon); }),
-              HasSubstr("y, bf16 [4, 8], must not lie where f32 [4, 8] lies"));
+              HasSubstr("y, bf16 [4, 8], must not overlap the input f32 [4, 8]"));
   EXPECT_THAT(message_of([&] { record_rms_norm_backward(b, half_of_x, x, half, w, {}, 1); }),
-              HasSubstr("dx, bf16 [4, 8], must not lie"));
+              HasSubstr("dx, bf16 [4, 8], must not overlap"));
   EXPECT_THAT(message_of([&] { record_rms_norm_backward(b, half, x, x, w, x, c.epsilon); }),
               HasSubstr("residual must be bf16 [4, 8]"));
   const auto also = [&](const RmsNormAlso& outputs) {
     return message_of([&] { record_rms_norm_backward(b, x, x, x, w, {}, 1, outputs); });
   };
   EXPECT_THAT(also({.dx_bf16 = wrong}), HasSubstr("dx_bf16 must be bf16 [4, 8]"));
-  EXPECT_THAT(also({.dx_bf16 = half_of_x}), HasSubstr("dx_bf16 must share no bytes"));
+  EXPECT_THAT(also({.dx_bf16 = half_of_x}), HasSubstr("dx_bf16 must not overlap"));
   EXPECT_THAT(also({.y = wrong}), HasSubstr("y must be f32 [4, 8]"));
-  EXPECT_THAT(also({.y = half_of_x}), HasSubstr("y must share no bytes"));
-  EXPECT_THAT(also({.dx_bf16 = half, .y = half}), HasSubstr("y must share no bytes"));
+  EXPECT_THAT(also({.y = half_of_x}), HasSubstr("y must not overlap"));
+  EXPECT_THAT(also({.dx_bf16 = half, .y = half}), HasSubstr("y must not overlap"));
   EXPECT_EQ(b.commands(), 0U);
 }
 

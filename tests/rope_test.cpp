@@ -234,13 +234,13 @@ TEST_P(Rope, RefusesPartsThatDoNotMatch) {
   };
   using testing::HasSubstr;
   EXPECT_THAT(message({q, of(4), v, parts, more}),
-              HasSubstr("keys must be [4, G, 6] and G a divisor of 6, got f32 [4, 4, 6]"));
+              HasSubstr("keys must be [4, G, 6] with G a divisor of 6, got f32 [4, 4, 6]"));
   EXPECT_THAT(message({q, {}, v, parts, more}), HasSubstr("G a divisor of 6, got nothing"));
   EXPECT_THAT(message({q, of(2, DType::bf16), v, parts, more}), HasSubstr("keys must be f32"));
   EXPECT_THAT(message({q, k, of(3), parts, more}), HasSubstr("values must be f32 [4, 2, 6]"));
   EXPECT_THAT(message({q, k, v, of(2), more}), HasSubstr("key_parts must be f32 [4, 6, 6]"));
   EXPECT_THAT(message({q, k, v, parts, of(2)}), HasSubstr("value_parts must be f32 [4, 6, 6]"));
-  EXPECT_THAT(message({q, k, v, parts, q}), HasSubstr("parts must share no bytes"));
+  EXPECT_THAT(message({q, k, v, parts, q}), HasSubstr("parts must not overlap"));
   EXPECT_EQ(b.commands(), 0U);
 }
 
@@ -268,7 +268,7 @@ TEST_P(Rope, RefusesTensorsThatDoNotMatch) {
                          RopeDirection::forward);
     });
   };
-  EXPECT_THAT(of_two(half), HasSubstr("both x must be of one type"));
+  EXPECT_THAT(of_two(half), HasSubstr("both x must have the same type"));
   EXPECT_THAT(of_two(x.reshape({2, 4, 6})), HasSubstr("positions must be i32 [2]"));
   EXPECT_THAT(message(x, x, positions, {}), HasSubstr("table must be f32 [P, 3, 2], got nothing"));
   EXPECT_THAT(message(x, x, positions, table.reshape({kPositions, 2, 3})),

@@ -74,7 +74,7 @@ TEST_F(Safetensors, ListsOtherTypesAndRefusesToReadThem) {
                    R"("deep":{"dtype":"F32","shape":[1,1,1,1,1],"data_offsets":[8,12]}})",
                    "12345678ssss"));
   EXPECT_EQ(file.entries().at(1).type_name, "I64");
-  CLORA_EXPECT_ERROR(file.find("ids"), ErrorCode::unsupported, "tensor ids is of type I64");
+  CLORA_EXPECT_ERROR(file.find("ids"), ErrorCode::unsupported, "tensor ids has type I64");
   CLORA_EXPECT_ERROR(file.find("deep"), ErrorCode::unsupported, "tensor deep has 5 dimensions");
 }
 
@@ -113,7 +113,7 @@ TEST_F(Safetensors, RefusesAHeaderThatIsNoJsonObject) {
   CLORA_EXPECT_ERROR(open(file_of(std::string(100000, '['))), ErrorCode::invalid_file,
                      "at most 8 deep");
   CLORA_EXPECT_ERROR(open(file_of(R"({"__metadata__":{"a":1}})")), ErrorCode::invalid_file,
-                     "object of texts");
+                     "object of strings");
 }
 
 TEST_F(Safetensors, RefusesATensorDescribedIncompletely) {
@@ -126,7 +126,7 @@ TEST_F(Safetensors, RefusesATensorDescribedIncompletely) {
                      ErrorCode::invalid_file, "w.data_offsets must be a list of integers");
   CLORA_EXPECT_ERROR(
       open(file_of(R"({"w":{"dtype":"Q9","shape":[1],"data_offsets":[0,4]}})", data)),
-      ErrorCode::unsupported, "w.dtype is the unknown type \"Q9\"");
+      ErrorCode::unsupported, "w.dtype has the unknown type \"Q9\"");
 }
 
 TEST_F(Safetensors, RefusesImpossibleShapesAndOffsets) {
@@ -144,9 +144,9 @@ TEST_F(Safetensors, RefusesImpossibleShapesAndOffsets) {
   CLORA_EXPECT_ERROR(open(with("[1]", "[8,4]")), ErrorCode::invalid_file, "outside the data");
   CLORA_EXPECT_ERROR(open(with("[1]", "[4]")), ErrorCode::invalid_file, "outside the data");
   CLORA_EXPECT_ERROR(open(with("[3]", "[0,8]")), ErrorCode::invalid_file,
-                     "[3] needs 12 bytes, its data_offsets hold 8");
+                     "[3] needs 12 bytes, but its data_offsets span 8");
   CLORA_EXPECT_ERROR(open(with("[4611686018427387903,4611686018427387903]", "[0,4]")),
-                     ErrorCode::invalid_file, "more bytes than the file");
+                     ErrorCode::invalid_file, "needs more than the file's");
 }
 
 TEST_F(Safetensors, RefusesOverlappingTensors) {
@@ -160,14 +160,14 @@ TEST_F(Safetensors, RefusesANameThatIsThereTwice) {
   CLORA_EXPECT_ERROR(open(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
                                   R"("x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
                                   "12345678")),
-                     ErrorCode::invalid_file, "the key \"x\" is there twice");
+                     ErrorCode::invalid_file, "the key \"x\" is duplicated");
 }
 
 TEST_F(Safetensors, RefusesAPropertyOfATensorThatIsThereTwice) {
   CLORA_EXPECT_ERROR(
       open(file_of(R"({"x":{"dtype":"F32","shape":[1],"shape":[2],"data_offsets":[0,8]}})",
                    "12345678")),
-      ErrorCode::invalid_file, "a.safetensors: header: the key \"shape\" is there twice");
+      ErrorCode::invalid_file, "a.safetensors: header: the key \"shape\" is duplicated");
 }
 
 // A file of that size of which only the first bytes are written. The disk stores only those.
@@ -196,7 +196,7 @@ TEST_F(Safetensors, BoundsTheNumberAndTheNamesOfTensors) {
   };
   EXPECT_NO_THROW(open(named(1024)));
   CLORA_EXPECT_ERROR(open(named(1025)), ErrorCode::invalid_file,
-                     "the name of a tensor must have 1 to 1024 bytes, got 1025: \"nnn");
+                     "a tensor name must have 1 to 1024 bytes, got 1025: \"nnn");
   CLORA_EXPECT_ERROR(open(named(0)), ErrorCode::invalid_file, "1 to 1024 bytes, got 0");
 }
 
@@ -272,7 +272,7 @@ TEST_F(Safetensors, WritesNothingWhereATensorDoesNotFit) {
   CLORA_EXPECT_ERROR(write({{"w", DType::f32, {2}, four}}), ErrorCode::invalid_argument,
                      "w f32 [2] must be 8 bytes, got 4");
   CLORA_EXPECT_ERROR(write({{"w", DType::f32, {1}, four}, {"w", DType::f32, {1}, four}}),
-                     ErrorCode::invalid_argument, "w cannot be stored: the name is taken");
+                     ErrorCode::invalid_argument, "w cannot be stored: the name is already in use");
   CLORA_EXPECT_ERROR(write({{"w", DType::q4_0, {32}, four}}), ErrorCode::invalid_argument,
                      "cannot be stored as q4_0");
   EXPECT_EQ(read_whole_file(path_), "old");

@@ -55,7 +55,7 @@ struct Guest {
 void expect_refused(const std::function<void()>& call) {
   const auto [code, message] = thrown_by(call);
   EXPECT_EQ(code, ErrorCode::device_lost) << message;
-  EXPECT_THAT(message, HasSubstr("is lost (no progress for 0.2 s); make a new Context"));
+  EXPECT_THAT(message, HasSubstr("is lost (no progress for 0.2 s); create a new Context"));
 }
 
 // Every call of a lost Context fails at once and enqueues nothing: a resumed device would otherwise

@@ -341,17 +341,17 @@ TEST_P(Swiglu, RefusesSavedTensorsThatDoNotMatch) {
   EXPECT_THAT(forward(y, t, t, {gate, {}}), HasSubstr("saved.up must be bf16 [4, 32]"));
   EXPECT_THAT(forward(y, t, t, {wrong, up}), HasSubstr("saved.gate must be bf16 [4, 32]"));
   EXPECT_THAT(forward(y, t, t, {t, up}), HasSubstr("saved.gate must be bf16 [4, 32]"));
-  EXPECT_THAT(forward(y, gate, up, {gate, up}), HasSubstr("must be cast from f32"));
+  EXPECT_THAT(forward(y, gate, up, {gate, up}), HasSubstr("gate must be f32 to save activations"));
   EXPECT_THAT(forward(y, gate, t, {}), HasSubstr("up must be bf16 [4, 32]"));
   EXPECT_THAT(forward(y, t, up, {}), HasSubstr("up must be f32 [4, 32]"));
   const Tensor both = context().allocate({4, 32}, DType::f32, MemoryTag::scratch);
   const Tensor first_half = both.slice(0, c.shape, DType::bf16);
   EXPECT_THAT(forward(both, first_half, up, {}),
-              HasSubstr("y, f32 [4, 32], must not lie where bf16 [4, 32] lies"));
+              HasSubstr("y, f32 [4, 32], must not overlap the input bf16 [4, 32]"));
   EXPECT_THAT(forward(y, both, t, {first_half, up}),
-              HasSubstr("saved.gate, bf16 [4, 32], must not lie"));
+              HasSubstr("saved.gate, bf16 [4, 32], must not overlap"));
   EXPECT_THAT(test::error_of([&] { record_swiglu_backward(b, both, y, t, first_half, up); }),
-              HasSubstr("dgate, f32 [4, 32], must not lie"));
+              HasSubstr("dgate, f32 [4, 32], must not overlap"));
   EXPECT_EQ(b.commands(), 0U);
 }
 
@@ -380,7 +380,7 @@ TEST_P(Swiglu, RefusesTensorsThatDoNotMatch) {
   EXPECT_THAT(backward(wrong.reshape({4, 6}), t, t, t, t, t), HasSubstr("y must alias neither"));
   const Tensor half_of_t = t.slice(0, c.shape, DType::bf16), other = upload(c.shape, c.up);
   EXPECT_THAT(backward(other, other, t, other, other, half_of_t),
-              HasSubstr("y, bf16 [4, 6], must not lie where f32 [4, 6] lies"));
+              HasSubstr("y, bf16 [4, 6], must not overlap the input f32 [4, 6]"));
   EXPECT_EQ(b.commands(), 0U);
 }
 

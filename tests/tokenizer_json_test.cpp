@@ -50,7 +50,7 @@ TEST(TokenizerJson, RefusesByNameWhatItDoesNotDo) {
   refuses("/pre_tokenizer", R"({"type": "BertPreTokenizer"})", "BertPreTokenizer");
   refuses("/pre_tokenizer",
           R"({"type": "Split", "pattern": {"Regex": "a"}, "behavior": "Removed"})", "Removed");
-  refuses("/pre_tokenizer", "null", "this is neither");
+  refuses("/pre_tokenizer", "null", "this one is neither");
   refuses("/model/dropout", "0.1", "model.dropout");
   refuses("/post_processor", R"({"type": "BertProcessing"})", "BertProcessing");
   refuses("/post_processor",
@@ -67,18 +67,18 @@ TEST(TokenizerJson, SaysWhatIsSupportedAndWhereTheOtherStands) {
   };
   refuses("/normalizer",
           R"({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "NFKC"}]})",
-          "t.json: normalizer.normalizers[1]: the normalizer 'NFKC' is not supported; supported "
-          "are NFC, ");
+          "t.json: normalizer.normalizers[1]: the normalizer 'NFKC' is not supported; "
+          "supported: NFC, ");
   refuses("/pre_tokenizer", R"({"type": "Whitespace"})",
-          "the pre_tokenizer 'Whitespace' is not supported; supported are ByteLevel, ");
-  refuses("/model/type", R"("WordPiece")", "'WordPiece' is not supported; supported is BPE");
+          "the pre_tokenizer 'Whitespace' is not supported; supported: ByteLevel, ");
+  refuses("/model/type", R"("WordPiece")", "'WordPiece' is not supported; it must be BPE");
 }
 
 TEST(TokenizerJson, BoundsItsTableByTheNumberOfTokens) {
   nlohmann::json file = small_json();
   file["added_tokens"][0]["id"] = (1 << 24) - 1;
   CLORA_EXPECT_ERROR(tokenizer_from_json(file.dump()), ErrorCode::invalid_file,
-                     "the id of token \"<s>\" must be a whole number from 0 to 65547");
+                     "the id of token \"<s>\" must be an integer from 0 to 65547");
   file["added_tokens"][0]["id"] = 65547;
   EXPECT_EQ(tokenizer_from_json(file.dump()).vocabulary_size(), 65548);
   for (const char* id : {"-1", "1.5", "\"5\"", "18446744073709551615", "null"}) {
@@ -107,8 +107,8 @@ TEST(TokenizerJson, SaysWhatIsWrongWithAFileThatIsNone) {
     CLORA_EXPECT_ERROR(tokenizer_from_json(file.dump()), ErrorCode::invalid_file, part);
   };
   refuses("/model/vocab", "{}", "merge 0");
-  refuses("/model/vocab/a", "-1", "whole number from 0");
-  refuses("/model/vocab/a", "\"x\"", "whole number from 0");
+  refuses("/model/vocab/a", "-1", "integer from 0");
+  refuses("/model/vocab/a", "\"x\"", "integer from 0");
   refuses("/model/merges/0", "\"ab\"", "two tokens");
   refuses("/model/merges/0", "3", "merges[0] must be two tokens, got 3");
   refuses("/model/unk_token", "\"none\"", "unk_token");

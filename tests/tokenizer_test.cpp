@@ -183,12 +183,12 @@ TEST(Tokenizer, RefusesPartsThatDoNotFitTogether) {
     CLORA_EXPECT_ERROR(Tokenizer(spec), ErrorCode::invalid_file, part);
   };
   refuses([](TokenizerSpec& s) { s.tokens.clear(); }, "no tokens");
-  refuses([](TokenizerSpec& s) { s.types.pop_back(); }, "as many types");
+  refuses([](TokenizerSpec& s) { s.types.pop_back(); }, "the same number of types");
   refuses([](TokenizerSpec& s) { s.merges.push_back({"q", "zz"}); }, "merge 8");
   refuses([](TokenizerSpec& s) { s.merges.push_back({"q", "z"}); }, "merge 8");
   refuses([](TokenizerSpec& s) { s.eos = 5000; }, "eos");
   refuses([](TokenizerSpec& s) { s.algorithm = TokenizerAlgorithm::sentencepiece_scores; },
-          "as many scores");
+          "the same number of scores");
 }
 
 TEST(Tokenizer, RefusesAnUnknownPreTokeniserByName) {

@@ -84,7 +84,7 @@ TEST_F(DisturbedTraining, RefusesToGoOnAfterAHalfUpdateUntilItIsRestored) {
   const auto restored = [&](Trainer& trainer, Adapter& adapter) {
     const auto batches = test::tiny_micro_batches();
     CLORA_EXPECT_ERROR(trainer.step(batches, 1e-2), ErrorCode::invalid_argument,
-                       "step 2 failed half-way");
+                       "step 2 failed midway");
     restore_checkpoint(open_.out(), adapter, trainer, {{"run", "a run"}});
   };
   // The first read of a step is after its update.

@@ -73,7 +73,7 @@ TEST_F(TrainingRun, RefusesACheckpointOfOtherSettings) {
   run(adapter, c);
   c.learning_rate = 5e-3;
   EXPECT_THAT(error_of([&] { run(adapter, c, folder_ / "out" / "checkpoint-4"); }),
-              HasSubstr("other settings"));
+              HasSubstr("different settings"));
 }
 
 TEST_F(TrainingRun, WeighsAccumulatedBatchesByTheirTokens) {
@@ -263,7 +263,7 @@ TEST_F(TrainingRun, RefusesRecordsWithoutATokenThatCountsBeforeTheFirstStep) {
                      "record 21 has no token that counts");
   const Records valid = masked(records_, 0);
   CLORA_EXPECT_ERROR(train(records_, &valid), ErrorCode::invalid_data,
-                     "the held-out records: at least one token must count in the loss");
+                     "the held-out records: at least one token must count towards the loss");
   CLORA_EXPECT_ERROR(train(Records{}, nullptr), ErrorCode::invalid_data, "got none");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
@@ -301,7 +301,8 @@ TEST(TotalSteps, AreBounded) {
   c.steps = 0;
   for (const double epochs : {1e9, 1e300}) {
     c.epochs = epochs;
-    CLORA_EXPECT_ERROR(total_steps(c, 22), ErrorCode::invalid_argument, "more than the 1000000000");
+    CLORA_EXPECT_ERROR(total_steps(c, 22), ErrorCode::invalid_argument,
+                       "exceed the limit of 1000000000");
   }
   for (const double epochs : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
     c.epochs = epochs;
@@ -315,7 +316,7 @@ TEST(TrainingSettings, AreRefusedWhereNoRunCanHaveThem) {
     change(c);
     CLORA_EXPECT_ERROR(check(c), ErrorCode::invalid_argument, part);
   };
-  expect_refused([](auto& c) { c.learning_rate = std::nan(""); }, "learning rate must be a finite");
+  expect_refused([](auto& c) { c.learning_rate = std::nan(""); }, "learning rate must be finite");
   expect_refused([](auto& c) { c.weight_decay = -1; }, "weight decay must be");
   expect_refused([](auto& c) { c.clip_norm = HUGE_VAL; }, "norm of the gradient must be");
   expect_refused([](auto& c) { c.batch_size = 0; }, "batch size must be at least 1");

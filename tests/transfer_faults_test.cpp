@@ -121,7 +121,7 @@ TEST_F(WrappingWithFaults, LosesTheContextWhereTheDeviceIsGone) {
   test::inject({.kind = CallKind::allocation, .status = CL_DEVICE_NOT_AVAILABLE});
   CLORA_EXPECT_ERROR(wrap(), ErrorCode::device_lost, "CL_DEVICE_NOT_AVAILABLE");
   EXPECT_TRUE(context_.health()->lost());
-  CLORA_EXPECT_ERROR(context_.flush(), ErrorCode::device_lost, "make a new Context");
+  CLORA_EXPECT_ERROR(context_.flush(), ErrorCode::device_lost, "create a new Context");
   EXPECT_EQ(values_.use_count(), 1);
 }
 

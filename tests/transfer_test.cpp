@@ -147,9 +147,9 @@ TEST_P(Streaming, RefusesGrainsThatDoNotFit) {
   const Tensor tensor = allocate(1000);
   const auto nothing = [](std::span<std::byte>, std::size_t) {};
   EXPECT_THAT(test::error_of([&] { transfer_.stream(tensor, 300, nothing); }),
-              testing::HasSubstr("must consist of whole grains"));
+              testing::HasSubstr("must be a multiple of the grain size"));
   EXPECT_THAT(test::error_of([&] { transfer_.stream(tensor, 0, nothing); }),
-              testing::HasSubstr("must consist of whole grains"));
+              testing::HasSubstr("must be a multiple of the grain size"));
   EXPECT_THAT(test::error_of([&] { transfer_.stream({}, 1, nothing); }),
               testing::HasSubstr("needs a tensor with memory"));
 }

@@ -94,7 +94,7 @@ TEST(TunedTable, NamesTheKeyThatIsWrong) {
                      "t.json: the key kernels[0].device is missing");
   CLORA_EXPECT_ERROR(
       TunedTable::parse(begin + "[" + one + R"(, "values": {"TILE": 1.5}}]})", "t.json"),
-      ErrorCode::invalid_file, "kernels[0].values.TILE must be a whole number of 64 bits, got 1.5");
+      ErrorCode::invalid_file, "kernels[0].values.TILE must be a 64-bit integer, got 1.5");
   CLORA_EXPECT_ERROR(TunedTable::parse(begin + std::string(100'000, '['), "t.json"),
                      ErrorCode::invalid_file, "nested");
   const auto error = test::caught([&] { TunedTable::parse("{", "t.json"); });

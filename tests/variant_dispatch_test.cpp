@@ -159,7 +159,7 @@ TEST(VariantDispatch, AKernelThatTookTwoProcessesWithItIsNotTriedAgain) {
   const Observed next(folders);
   EXPECT_TRUE(same(next.run(softmax), Observed(folders, Variant::portable).run(softmax)));
   ASSERT_EQ(next.warnings->size(), 1U);
-  EXPECT_THAT(next.warnings->front(), HasSubstr("2 processes ended in the middle of the test"));
+  EXPECT_THAT(next.warnings->front(), HasSubstr("2 processes ended during the test"));
 }
 
 TEST(VariantDispatch, AProcessThatIsStillThereIsNoLostAttempt) {

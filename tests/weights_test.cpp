@@ -140,7 +140,7 @@ TEST_F(Weights, NameATensorOfAnotherShape) {
 TEST_F(Weights, RefuseATensorThatTheModelDoesNotHave) {
   shapes_["model.layers.0.self_attn.q_proj.bias"] = {12};
   CLORA_EXPECT_ERROR(open(), ErrorCode::unsupported,
-                     "self_attn.q_proj.bias is no part of a qwen3 model of 1 layers");
+                     "self_attn.q_proj.bias is not part of a qwen3 model with 1 layers");
 }
 
 TEST_F(Weights, PassOverStoredRotaryTables) {
@@ -156,7 +156,7 @@ TEST_F(Weights, RefuseATensorOfATypeThatIsNoFloat) {
                        std::span(bytes_).first(4 * static_cast<std::size_t>(shape.elements()))});
   write_safetensors(folder_ / "model.safetensors", tensors);
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::unsupported,
-                     "tensor model.norm.weight is of the type I32");
+                     "tensor model.norm.weight has the type I32");
 }
 
 TEST_F(Weights, AddTheEndsOfTheGenerationConfiguration) {
@@ -237,16 +237,16 @@ TEST_F(Shards, RefuseAnIndexThatDoesNotFit) {
 TEST_F(Shards, RefuseATensorStoredTwice) {
   write_shards();
   write_tensors("two", [](const std::string&) { return true; });
-  CLORA_EXPECT_ERROR(open_shards(), ErrorCode::invalid_file, "is stored twice");
+  CLORA_EXPECT_ERROR(open_shards(), ErrorCode::invalid_file, "is duplicated");
 }
 
 TEST_F(Weights, SayWhatAModelFolderHolds) {
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_ / "none"), ErrorCode::not_found, "no such file");
-  CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::not_found, "no model; a model");
+  CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::not_found, "not a model folder");
   write_tensors();
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::not_found, "no config.json");
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_ / "model.safetensors"), ErrorCode::invalid_file,
-                     "name the folder");
+                     "pass the folder");
   write_whole_file(folder_ / "config.json", "{");
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::invalid_file,
                      "config.json: line 1, column 2: not valid JSON");
@@ -257,7 +257,7 @@ TEST_F(Weights, SayWhatAModelFolderHolds) {
 TEST_F(Weights, AskWhichOfSeveralGgufFilesIsMeant) {
   write_whole_file(folder_ / "a.gguf", "x");
   write_whole_file(folder_ / "b.gguf", "x");
-  CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::not_found, "name one of them");
+  CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::not_found, "pass one of them");
 }
 
 // A GGUF model of one layer. ffn_up has the given ggml type, all other tensors are F32.
@@ -301,7 +301,7 @@ TEST_F(Weights, GiveGgufTensorsTheSameNames) {
 TEST_F(Weights, NameATensorOfAnUnknownQuantisation) {
   write_whole_file(folder_ / "m.gguf", gguf_model(17).bytes());
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_ / "m.gguf"), ErrorCode::unsupported,
-                     "tensor blk.0.ffn_up.weight is of the type IQ2_XS (17)");
+                     "tensor blk.0.ffn_up.weight has the type IQ2_XS (17)");
 }
 
 TEST_F(Weights, RefuseEveryPrefixOfAGgufModel) {

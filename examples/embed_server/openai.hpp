@@ -31,7 +31,7 @@ inline Request read(Engine& engine, const std::string& body, clora::CompletionKi
   if (!engine.served.contains(r.model)) {
     throw clora::RequestError(
         {.status = 404, .param = "model", .code = "model_not_found"},
-        fmt::format("there is no model {}; GET /v1/models lists those that there are",
+        fmt::format("model {} does not exist; GET /v1/models lists the available models",
                     clora::quoted_excerpt(r.model)));
   }
   r.tokens = tokens_of(engine, r);

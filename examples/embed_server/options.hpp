@@ -28,7 +28,7 @@ inline std::int64_t read_number(std::string_view name, std::string_view text, st
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   clora::require(
       error == std::errc{} && end == text.data() + text.size() && number >= low && number <= high,
-      "{} must be a whole number from {} to {}, got '{}'", name, low, high, text);
+      "{} must be an integer from {} to {}, got '{}'", name, low, high, text);
   return number;
 }
 
@@ -50,7 +50,7 @@ inline void read_limit(std::string_view name, std::string_view text, Options& op
   } else if (name == "--waiting-bytes") {
     options.waiting_bytes = count(std::int64_t{1} << 30U);
   } else {
-    clora::fail(clora::ErrorCode::invalid_argument, "no limit is called '{}'\n{}", name, kUsage);
+    clora::fail(clora::ErrorCode::invalid_argument, "unknown limit '{}'\n{}", name, kUsage);
   }
 }
 
@@ -61,7 +61,8 @@ inline Options read_options(const std::vector<std::string>& arguments) {
   for (std::size_t i = 2; i < arguments.size(); ++i) {
     const std::size_t equals = arguments[i].find('=');
     clora::require(equals != std::string::npos && equals > 0,
-                   "an adapter is NAME=FOLDER and a limit --NAME=NUMBER, got '{}'", arguments[i]);
+                   "an adapter must be NAME=FOLDER and a limit --NAME=NUMBER, got '{}'",
+                   arguments[i]);
     const std::string name = arguments[i].substr(0, equals);
     const std::string value = arguments[i].substr(equals + 1);
     if (name.starts_with("--")) {

@@ -23,7 +23,7 @@ clora_status remember(clora_status status, const char* message, int opencl_statu
   try {
     last_error.message = message;
   } catch (...) {
-    last_error.fixed = "clora: an error, and no memory for its message";
+    last_error.fixed = "clora: an error occurred, but there is no memory for its message";
   }
   return status;
 }
@@ -68,7 +68,7 @@ clora_status status_of_current_exception() noexcept {
   } catch (const Error& error) {
     return remember(status_of(error.code()), error.what(), error.opencl_status());
   } catch (const std::bad_alloc&) {
-    return remember(CLORA_OUT_OF_MEMORY, "clora: the host has no memory left", 0);
+    return remember(CLORA_OUT_OF_MEMORY, "clora: the host is out of memory", 0);
   } catch (const std::exception& error) {
     return remember(CLORA_INTERNAL, error.what(), 0);
   } catch (...) {
@@ -82,7 +82,7 @@ void require_given(const void* pointer, std::string_view who, std::string_view n
 
 void require_size(std::size_t given, std::size_t known, std::string_view who) {
   require(given >= sizeof(std::size_t) && given <= kLargestStruct,
-          "{}: a struct's size must be set by its _init function ({} bytes here), got {}", who,
+          "{}: the struct's size must be set by its _init function ({} bytes here), got {}", who,
           known, given);
 }
 
@@ -92,8 +92,8 @@ void require_zero_beyond(const void* given, std::size_t size, std::size_t known,
   for (std::size_t i = known; i < size; ++i) {
     if (bytes[i] == 0) continue;
     fail(ErrorCode::unsupported,
-         "{}: the struct sets a field at byte {} that this library, version {}, does not know; "
-         "leave it 0, or link a newer clora",
+         "{}: the struct sets a field at byte {} that this library (version {}) does not support; "
+         "leave it 0 or link a newer clora",
          who, i, clora_version_text());
   }
 }

@@ -43,7 +43,7 @@ template <class Handle, class F>
 clora_status guarded_create(Handle** out, std::string_view who, F make) noexcept {
   if (out != nullptr) *out = nullptr;
   return guarded([&] {
-    require_given(out, who, "the place for the result");
+    require_given(out, who, "the result pointer");
     *out = make();
   });
 }
@@ -66,7 +66,7 @@ Struct read_struct(const Struct* given, std::string_view who) {
 // Fails as write_struct() would; for use before the result is computed.
 template <class Struct>
 void require_writable(const Struct* given, std::string_view who) {
-  require_given(given, who, "the struct for the result");
+  require_given(given, who, "the result struct");
   require_size(given->size, sizeof(Struct), who);
 }
 
@@ -86,9 +86,9 @@ void write_array(const Values& values, T* array, std::size_t capacity, std::size
   require_given(count, who, "count");
   *count = values.size();
   if (capacity == 0) return;
-  require_given(array, who, "the array for the result");
-  require(values.size() <= capacity, "{}: there are {} elements, and the array has space for {}",
-          who, values.size(), capacity);
+  require_given(array, who, "the result array");
+  require(values.size() <= capacity, "{}: the array must have space for {} elements, got {}", who,
+          values.size(), capacity);
   std::copy(values.begin(), values.end(), array);
 }
 

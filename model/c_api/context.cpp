@@ -117,7 +117,7 @@ clora_status clora_device_get_info(int32_t index, clora_device_info* info) {
     constexpr std::string_view kWho = "clora_device_get_info";
     const std::vector<Device> devices = list_devices();
     require(index >= 0 && static_cast<std::size_t>(index) < devices.size(),
-            "{}: there are {} devices, got index {}", kWho, devices.size(), index);
+            "{}: the index must be in [0, {}), got {}", kWho, devices.size(), index);
     write_struct(info, info_of(devices[static_cast<std::size_t>(index)]), kWho);
   });
 }

@@ -23,13 +23,12 @@ std::span<const std::int32_t> ids_of(const int32_t* ids, std::size_t count, std:
 
 std::int64_t positions_of(const clora_session_options& options, const ModelConfig& config) {
   require(options.max_positions >= 0,
-          "clora_session_create: max_positions must not be below 0, "
-          "got {}",
+          "clora_session_create: max_positions must not be negative, got {}",
           options.max_positions);
   const std::int64_t wanted = options.max_positions > 0 ? options.max_positions : kDefaultPositions;
   if (config.max_positions == 0) return wanted;
   require(options.max_positions <= config.max_positions,
-          "clora_session_create: the model knows {} positions, got max_positions {}",
+          "clora_session_create: the model supports {} positions, got max_positions {}",
           config.max_positions, options.max_positions);
   return std::min(wanted, config.max_positions);
 }
@@ -64,7 +63,7 @@ void require_in(double value, double least, double most, std::string_view name) 
 
 void check(const clora_generation_options& o) {
   require(o.max_tokens >= 0 && o.top_k >= 0,
-          "clora_generate: max_tokens and top_k must not be below 0, got {} and {}", o.max_tokens,
+          "clora_generate: max_tokens and top_k must not be negative, got {} and {}", o.max_tokens,
           o.top_k);
   require_in(o.temperature, 0, 1000, "temperature");
   require_in(o.top_p, 0, 1, "top_p");
@@ -149,7 +148,7 @@ clora_status clora_session_attach(clora_session* session, clora_adapter* adapter
     clora_session& own = session_of(session, kWho);
     require_given(adapter, kWho, "adapter");
     require(adapter->core->model == own.model,
-            "{}: the adapter must be one of the session's model; load it with that model", kWho);
+            "{}: the adapter must belong to the session's model; load it with that model", kWho);
     set_adapter(own, adapter->core);
   });
 }
@@ -168,7 +167,7 @@ clora_status clora_generate(clora_session* session, const int32_t* prompt, size_
     const clora_generation_options o = read_struct(options, kWho);
     GenerationConfig config = config_of(o, own.model->model->config());
     if (ids != nullptr) {
-      require(capacity > 0, "{}: the array for the ids has space for none", kWho);
+      require(capacity > 0, "{}: the array for the ids must have space for at least one id", kWho);
       config.max_tokens = std::min(config.max_tokens, static_cast<std::int64_t>(capacity));
     }
     if (generation != nullptr) require_writable(generation, kWho);
@@ -202,7 +201,8 @@ clora_status clora_forward(clora_session* session, const int32_t* ids, size_t id
     require_fits(own, id_count, kWho);
     const LogitRows which = rows_of(rows, kWho);
     const auto needed = static_cast<std::size_t>(logits_shape(own, id_count, which).elements());
-    require(capacity >= needed, "{}: {} logits need as much space, got {}", kWho, needed, capacity);
+    require(capacity >= needed, "{}: the array must have space for {} logits, got {}", kWho, needed,
+            capacity);
     const std::vector<float> made = forward_of(own).logits(ids_of(ids, id_count, kWho), which);
     own.model->context->forward_tokens += id_count;
     std::ranges::copy(made, logits);

@@ -12,7 +12,7 @@ namespace {
 // A tokenizer without a known chat template is still usable; encode_chat() reports the reason.
 void find_chat_template(clora_tokenizer& made) {
   if (made.tokenizer.chat_template().empty()) {
-    made.chat_template_problem = "the model's files hold no chat template";
+    made.chat_template_problem = "the model's files contain no chat template";
     return;
   }
   try {

@@ -19,7 +19,7 @@ TrainerConfig config_of(const clora_trainer_options& options) {
   require(config.beta1 > 0 && config.beta1 < 1 && config.beta2 > 0 && config.beta2 < 1 &&
               config.epsilon > 0 && config.weight_decay >= 0 && config.clip_norm >= 0,
           "clora_trainer_create: betas must be in (0, 1), epsilon above 0, weight_decay and "
-          "clip_norm not below 0");
+          "clip_norm not negative");
   return config;
 }
 
@@ -53,7 +53,7 @@ PackedRows rows_of(const clora_train_batch& batch, const ModelConfig& config) {
   std::size_t begin = 0;
   for (const std::size_t length : lengths_of(batch)) {
     require(config.max_positions == 0 || static_cast<std::int64_t>(length) <= config.max_positions,
-            "clora_trainer_step: the model knows {} positions, got a document of {} tokens",
+            "clora_trainer_step: the model supports {} positions, got a document of {} tokens",
             config.max_positions, length);
     Record& record = records.emplace_back();
     record.ids.assign(batch.ids + begin, batch.ids + begin + length);
@@ -106,7 +106,7 @@ clora_status clora_trainer_step(clora_trainer* trainer, const clora_train_batch*
     require_given(trainer, kWho, "trainer");
     require_given(batch, kWho, "batch");
     require(std::isfinite(learning_rate) && learning_rate >= 0,
-            "{}: the learning rate must be finite and not below 0, got {}", kWho, learning_rate);
+            "{}: the learning rate must be finite and not negative, got {}", kWho, learning_rate);
     if (result != nullptr) require_writable(result, kWho);
     ModelCore& model = *trainer->adapter->model;
     const PackedRows rows = rows_of(read_struct(batch, kWho), model.model->config());

@@ -12,7 +12,7 @@ LineReader::LineReader(const std::filesystem::path& path, std::size_t max_line_b
       file_(path, std::ios::binary),
       buffer_(1U << 16U) {
   if (!file_ || std::filesystem::is_directory(path)) {
-    fail(ErrorCode::not_found, "records: no data set at '{}'", path.string());
+    fail(ErrorCode::not_found, "records: data set '{}' does not exist", path.string());
   }
 }
 

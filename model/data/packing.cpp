@@ -37,7 +37,7 @@ WantedRows wanted_rows(const PackedRows& packed) {
 }
 
 void pad_rows(PackedRows& packed, std::size_t rows) {
-  require(packed.rows() <= rows, "pad_rows: there are {} rows, more than {}", packed.rows(), rows);
+  require(packed.rows() <= rows, "pad_rows: {} rows do not fit into {}", packed.rows(), rows);
   const std::size_t begin = packed.rows();
   packed.ids.resize(rows, 0);
   packed.targets.resize(rows, -1);
@@ -55,7 +55,8 @@ PackedRows pack_rows(std::span<const Record* const> records, std::size_t rows, s
   std::size_t total = 0;
   for (const Record* record : records) {
     require(!record->ids.empty() && record->ids.size() == record->is_target.size(),
-            "pack_rows: a record must have ids and as many marks, got {} and {}",
+            "pack_rows: a record must have at least one id and a mark for each, got {} ids and {} "
+            "marks",
             record->ids.size(), record->is_target.size());
     total += record->ids.size();
   }

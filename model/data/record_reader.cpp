@@ -57,8 +57,8 @@ void refuse_keys(const Json& object, const std::array<std::string_view, N>& keys
   for (const std::string_view key : keys) {
     const auto found = object.find(std::string(key));
     if (found == object.end() || says_nothing(*found)) continue;
-    bad("\"{}\" of {} is not supported, got {}; remove it where the record means the same without",
-        key, where, json_excerpt(*found));
+    bad("\"{}\" of {} is not supported, got {}; remove it if the record does not depend on it", key,
+        where, json_excerpt(*found));
   }
 }
 
@@ -101,7 +101,8 @@ bool trains(const Json& message, std::string_view role) {
   const bool is_zero = weight->is_number() && *weight == 0;
   if (is_zero) return false;
   if (role != "assistant") {
-    bad("\"weight\" of a message of the {} must be 0 or absent, got {}; only the assistant's train",
+    bad("\"weight\" of a message of the {} must be 0 or absent, got {}; only assistant messages "
+        "are trained on",
         role, json_excerpt(*weight));
   }
   if (!weight->is_number() || *weight != 1) {
@@ -195,7 +196,7 @@ ReadRecord RecordReader::read_pair(const Json& object) const {
 ReadRecord RecordReader::read_messages(const std::vector<ChatMessage>& messages) const {
   if (chat_template_ == nullptr) {
     bad("messages need a chat template: {}", options_.chat_template_problem.empty()
-                                                 ? "the model has none that is known"
+                                                 ? "the model has no supported one"
                                                  : options_.chat_template_problem);
   }
   ReadRecord out;
@@ -227,7 +228,7 @@ void RecordReader::append(ReadRecord& out, const std::string& text, bool is_targ
 void RecordReader::append_eos(Record& record) const {
   if (!options_.append_eos) return;
   require(tokenizer_.eos().has_value(),
-          "records: append_eos is on, and the tokenizer has no eos token; turn it off");
+          "records: append_eos is on, but the tokenizer has no eos token; turn it off");
   if (options_.parse_special && !record.ids.empty() && record.ids.back() == *tokenizer_.eos()) {
     return;
   }

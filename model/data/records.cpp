@@ -45,9 +45,9 @@ class FileReading {
     if (read_ == 0) fail(ErrorCode::invalid_data, "{}: the data set has no records", source_);
     if (out_.records.empty()) {
       bad(first_skipped_,
-          "the record has no target: no token of it counts in the loss, and none of the {} records "
-          "read has any; a record needs a text, a completion or an assistant's turn that is not "
-          "cut off by max_seq_length ({} tokens)",
+          "the record has no target: none of its tokens counts towards the loss, and the same is "
+          "true of all {} records read; a record needs a text, a completion or an assistant turn "
+          "that max_seq_length ({} tokens) does not cut off",
           read_, options_.max_seq_length);
     }
     return std::move(out_);
@@ -73,7 +73,7 @@ class FileReading {
     bytes_ += bytes_of(record);
     if (bytes_ > options_.max_bytes) {
       fail(ErrorCode::out_of_memory,
-           "{}: line {}: the records up to here take more than {} bytes of memory; read fewer "
+           "{}: line {}: the records up to this line take more than {} bytes of memory; read fewer "
            "(`limit`)",
            source_, lines_.number(), options_.max_bytes);
     }
@@ -95,7 +95,7 @@ class FileReading {
     }
     if (options_.max_positions > 0 && record.ids.size() > options_.max_positions) {
       bad(lines_.number(),
-          "the record has {} tokens, and the model reads at most {}; shorten it, or have it cut "
+          "the record has {} tokens, but the model supports at most {}; shorten it or truncate it "
           "(`max_seq_length` {})",
           record.ids.size(), options_.max_positions, options_.max_positions);
     }

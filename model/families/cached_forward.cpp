@@ -41,7 +41,7 @@ CachedForward::Recorded::Recorded(Context& context, std::int64_t count)
 
 CachedForward::CachedForward(LanguageModel& model, const Adapter* adapter, std::int64_t positions)
     : model_(model), adapter_(adapter), context_(model.context()), max_positions_(positions) {
-  require(positions >= 1, "generator: at least one position is needed, got {}", positions);
+  require(positions >= 1, "generator: at least one position is required, got {}", positions);
   const ModelConfig& c = model.config();
   const Shape shape{positions, c.kv_heads, c.head_dim};
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {

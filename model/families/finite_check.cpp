@@ -38,7 +38,7 @@ std::optional<Found> first_in(const WeightView& weight) {
 }
 
 std::string holds(const Found& found) {
-  return fmt::format("holds {} at element {}", name_of_not_finite(found.value), found.element);
+  return fmt::format("contains {} at element {}", name_of_not_finite(found.value), found.element);
 }
 
 }  // namespace
@@ -78,14 +78,14 @@ std::optional<std::string> adapter_not_finite(const Adapter& adapter) {
 void fail_not_finite(std::string_view result, const LanguageModel& model, const Adapter* adapter,
                      std::string_view otherwise) {
   if (const auto weight = weight_not_finite(model)) {
-    fail(ErrorCode::invalid_file, "{} is not finite: {}; get the file again", result, *weight);
+    fail(ErrorCode::invalid_file, "{} is not finite: {}; replace the file", result, *weight);
   }
   const auto matrix = adapter == nullptr ? std::nullopt : adapter_not_finite(*adapter);
   if (matrix) {
-    fail(ErrorCode::invalid_data,
-         "{} is not finite: the adapter's {}; use one that was saved "
-         "before it diverged",
-         result, *matrix);
+    fail(
+        ErrorCode::invalid_data,
+        "{} is not finite: the adapter's {}; use an adapter that was saved before the run diverged",
+        result, *matrix);
   }
   fail(ErrorCode::diverged, "{} is not finite: {}", result, otherwise);
 }

@@ -175,7 +175,7 @@ class Loader {
   }
   void report(double fraction) const {
     if (!options_.progress || options_.progress(fraction)) return;
-    fail(ErrorCode::cancelled, "model: the load was stopped at {:.0f} %", 100 * fraction);
+    fail(ErrorCode::cancelled, "model: loading was cancelled at {:.0f} %", 100 * fraction);
   }
 
   Context& context_;
@@ -197,11 +197,10 @@ void require_free_memory(Context& context, const WeightFiles& files) {
   const MemoryStatistics pool = context.pool().statistics();
   const std::size_t free = pool.limit_bytes - std::min(pool.limit_bytes, pool.in_use_bytes);
   if (wanted <= free) return;
-  fail(
-      ErrorCode::out_of_memory,
-      "model: the weights need {} MiB, '{}' has {} MiB free of {} MiB; take a smaller model or one "
-      "that is quantised further, or another device",
-      wanted >> 20U, context.device().name, free >> 20U, pool.limit_bytes >> 20U);
+  fail(ErrorCode::out_of_memory,
+       "model: the weights need {} MiB, '{}' has {} MiB free of {} MiB; use a smaller model, one "
+       "with lower-bit quantisation, or another device",
+       wanted >> 20U, context.device().name, free >> 20U, pool.limit_bytes >> 20U);
 }
 
 // transformers and llama.cpp ignore these keys too, but they may have been set for a reason.
@@ -209,8 +208,7 @@ void warn_of_unread_keys(const Context& context, const ModelConfig& config) {
   if (config.unread_keys.empty()) return;
   context.hooks().tell(
       LogLevel::warning,
-      fmt::format("model {}: its configuration has keys that a {} model does not "
-                  "read: {}",
+      fmt::format("model {}: its configuration has keys that are ignored for a {} model: {}",
                   config.name, name_of(config.architecture), fmt::join(config.unread_keys, ", ")));
 }
 
@@ -227,8 +225,8 @@ void require_known(const std::vector<std::string>& target_modules) {
           return name.substr(name.find('.') + 1) == target;
         });
     require(known,
-            "target modules: '{}' is no linear layer of this model; there are q_proj, k_proj, "
-            "v_proj, o_proj, gate_proj, up_proj, down_proj, and all-linear for all of them",
+            "target modules: '{}' is not a linear layer of this model; choose from q_proj, k_proj, "
+            "v_proj, o_proj, gate_proj, up_proj and down_proj, or all-linear for all of them",
             target);
   }
 }

@@ -24,7 +24,7 @@ Tensor RecordedRows::part(Part part, std::int64_t elements, DType type) const {
 Fence RecordedRows::upload(Context& context, const PackedRows& packed, const Scalars& scalars,
                            std::vector<std::int32_t>& staging) const {
   require(packed.rows() == static_cast<std::size_t>(rows_),
-          "recorded rows: {} rows are needed, got {}", rows_, packed.rows());
+          "recorded rows: {} rows are required, got {}", rows_, packed.rows());
   staging.assign(static_cast<std::size_t>(kParts * stride_), 0);
   const auto at = [&](Part part) { return staging.begin() + part * stride_; };
   std::ranges::copy(packed.ids, at(kIds));

@@ -177,7 +177,8 @@ DecodeBlock decoder_of(DType type) {
     case DType::u8:
       break;
   }
-  fail(ErrorCode::unsupported, "to_float: a type of floats is required, got {}", name_of(type));
+  fail(ErrorCode::unsupported, "to_float: a type that holds floats is required, got {}",
+       name_of(type));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ constexpr std::string_view kWeight = ".weight";
 void require_finite(std::span<const float> values, std::string_view name) {
   const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
   if (bad == values.end()) return;
-  fail(ErrorCode::invalid_data, "fuse: tensor '{}' would hold {} at element {}", name, *bad,
+  fail(ErrorCode::invalid_data, "fuse: tensor '{}' would contain {} at element {}", name, *bad,
        bad - values.begin());
 }
 
@@ -68,7 +68,8 @@ void write_fused_model(const WeightFiles& base, const Adapter& adapter,
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
-    fail(ErrorCode::io, "fuse: folder '{}' cannot be made: {}", folder.string(), error.message());
+    fail(ErrorCode::io, "fuse: folder '{}' cannot be created: {}", folder.string(),
+         error.message());
   }
   write_safetensors(
       folder / "model.safetensors", descriptions, {{"format", "pt"}}, [&](std::size_t i) {

@@ -25,12 +25,12 @@ constexpr std::uint64_t kMinTensorBytes = 8 + 4 + 8 + 4 + 8;
 
 std::uint32_t read_version(GgufCursor& cursor, const std::filesystem::path& path) {
   if (cursor.scalar<std::uint32_t>("the magic number") != kMagic)
-    fail(ErrorCode::invalid_file, "{}: not a GGUF file: it does not begin with GGUF",
+    fail(ErrorCode::invalid_file, "{}: not a GGUF file: it does not start with GGUF",
          path.string());
   const auto version = cursor.scalar<std::uint32_t>("the version");
   if (version != 0 && (version & 0xffffu) == 0)
-    fail(ErrorCode::unsupported, "{}: a big-endian GGUF; convert it to little endian",
-         path.string());
+    fail(ErrorCode::unsupported,
+         "{}: big-endian GGUF is not supported; convert the file to little endian", path.string());
   if (version != 2 && version != 3)
     fail(ErrorCode::unsupported, "{}: GGUF version 2 or 3 is required, got {}", path.string(),
          version);
@@ -47,7 +47,7 @@ struct Described {
 Shape read_shape(GgufCursor& cursor, const std::filesystem::path& path, std::string_view name) {
   const auto rank = cursor.scalar<std::uint32_t>(name);
   if (rank == 0 || rank > kMaxDimensions)
-    fail(ErrorCode::invalid_file, "{}: tensor {} has {} dimensions, 1 to {} are possible",
+    fail(ErrorCode::invalid_file, "{}: tensor {} has {} dimensions; it must have 1 to {}",
          path.string(), name, rank, kMaxDimensions);
   std::array<std::int64_t, kMaxDimensions> dimensions{};
   // The product stays below 2^58, so a size in bytes fits 64 bits for any type.
@@ -74,7 +74,7 @@ Described read_description(GgufCursor& cursor, const std::filesystem::path& path
   if (!tensor.type) return described;
   const std::uint32_t block = facts_of(*tensor.type).block_elements;
   if (tensor.shape.last() % block != 0)
-    fail(ErrorCode::invalid_file, "{}: tensor {} {} must have rows of whole {} blocks of {}",
+    fail(ErrorCode::invalid_file, "{}: tensor {} {} must have rows of complete {} blocks of {}",
          path.string(), tensor.name, tensor.shape.text(), name_of(*tensor.type), block);
   described.bytes = bytes_of(*tensor.type, static_cast<std::size_t>(tensor.shape.elements()));
   return described;
@@ -84,11 +84,13 @@ void place(Described& described, std::span<const std::byte> data, std::uint64_t 
            const std::filesystem::path& path) {
   const GgufTensor& tensor = described.tensor;
   if (described.offset % alignment != 0)
-    fail(ErrorCode::invalid_file, "{}: tensor {} lies at {}, not a multiple of the alignment {}",
+    fail(ErrorCode::invalid_file,
+         "{}: tensor {} is at offset {}, which is not a multiple of the alignment {}",
          path.string(), tensor.name, described.offset, alignment);
   if (described.offset > data.size() || described.bytes > data.size() - described.offset)
     fail(ErrorCode::invalid_file,
-         "{}: tensor {} {} needs {} bytes at {} of the data, which has {}; the file is truncated",
+         "{}: tensor {} {} needs {} bytes at offset {} of the data, which has {}; the file is "
+         "truncated",
          path.string(), tensor.name, tensor.shape.text(), described.bytes, described.offset,
          data.size());
   if (described.bytes > 0) described.tensor.bytes = data.subspan(described.offset, described.bytes);
@@ -145,14 +147,14 @@ GgufFile GgufFile::open(const std::filesystem::path& path) {
     const GgufType type = cursor.type(key);
     file.metadata_.push_back({key, cursor.value(type, key)});
     if (!file.value_index_.emplace(key, i).second)
-      fail(ErrorCode::invalid_file, "{}: the key {} is there twice", path.string(), key);
+      fail(ErrorCode::invalid_file, "{}: the key {} is duplicated", path.string(), key);
   }
 
   std::vector<Described> described;
   for (std::uint64_t i = 0; i < tensor_count; ++i) {
     described.push_back(read_description(cursor, path));
     if (!file.tensor_index_.emplace(described.back().tensor.name, i).second)
-      fail(ErrorCode::invalid_file, "{}: tensor {} is there twice", path.string(),
+      fail(ErrorCode::invalid_file, "{}: tensor {} is duplicated", path.string(),
            described.back().tensor.name);
   }
 
@@ -190,7 +192,7 @@ std::optional<bool> GgufFile::boolean(std::string_view key) const {
 }
 
 std::optional<std::string_view> GgufFile::text(std::string_view key) const {
-  return scalar_of(*this, key, &GgufValue::text, "a text");
+  return scalar_of(*this, key, &GgufValue::text, "a string");
 }
 
 }  // namespace clora

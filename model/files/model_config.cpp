@@ -44,8 +44,9 @@ Architecture architecture_of(std::string_view name, std::string_view file) {
   const auto at = std::ranges::find(kArchitectures, name);
   if (at == kArchitectures.end())
     fail(ErrorCode::unsupported,
-         "{}: the architecture '{}' is not supported; llama, qwen2, qwen3 and mistral are", file,
-         name);
+         "{}: the architecture '{}' is not supported; supported architectures: llama, qwen2, "
+         "qwen3, mistral",
+         file, name);
   return static_cast<Architecture>(at - kArchitectures.begin());
 }
 

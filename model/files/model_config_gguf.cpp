@@ -73,7 +73,9 @@ std::vector<float> read_rope_factors(const GgufTensor& tensor, const ModelConfig
   std::memcpy(factors.data(), tensor.bytes.data(), tensor.bytes.size());
   for (const float factor : factors)
     if (!std::isfinite(factor) || factor <= 0)
-      fail(ErrorCode::invalid_file, "{}: rope_freqs.weight holds the factor {}", path, factor);
+      fail(ErrorCode::invalid_file,
+           "{}: rope_freqs.weight contains the factor {}, which must be positive and finite", path,
+           factor);
   return factors;
 }
 
@@ -84,8 +86,8 @@ RopeScaling read_rope_scaling(const GgufFile& file, const Keys& keys, const Mode
   const double factor = keys.find_number("rope.scaling.factor")
                             .value_or(keys.find_number("rope.scale_linear").value_or(1));
   if (type != "none" && type != "linear")
-    fail(ErrorCode::unsupported, "{}: the rope type '{}' is not supported; none and linear are",
-         path, type);
+    fail(ErrorCode::unsupported,
+         "{}: the rope type '{}' is not supported; supported types: none, linear", path, type);
   scaling.attention_factor = keys.find_number("rope.scaling.attn_factor").value_or(1);
   if (!std::isfinite(scaling.attention_factor) || scaling.attention_factor <= 0)
     fail(ErrorCode::invalid_file, "{}: {} must be above 0, got {}", path,

@@ -24,7 +24,7 @@ std::vector<std::int32_t> read_ids(const JsonKeys& keys, std::string_view key) {
   if (value == nullptr) return {};
   std::vector<std::int32_t> ids;
   for (const json& id : value->is_array() ? *value : json::array({*value})) {
-    if (!is_id(id)) keys.wrong_kind(key, "a whole number of 32 bits or a list of them", *value);
+    if (!is_id(id)) keys.wrong_kind(key, "a 32-bit integer or a list of them", *value);
     ids.push_back(id.get<std::int32_t>());
   }
   return ids;

@@ -192,8 +192,8 @@ void refuse_unless(bool supported, const JsonKeys& keys, std::string_view key) {
 void check_known_switches(const JsonKeys& keys, Architecture architecture) {
   const std::string activation = keys.find_text("hidden_act").value_or("silu");
   if (activation != "silu" && activation != "swish")
-    fail(ErrorCode::unsupported, "{}: the activation '{}' is not supported; silu is", keys.source(),
-         activation);
+    fail(ErrorCode::unsupported, "{}: the activation '{}' is not supported; it must be silu",
+         keys.source(), activation);
   refuse_unless(keys.find_number("partial_rotary_factor").value_or(1) == 1, keys,
                 "partial_rotary_factor");
   // In Qwen2's files attention_bias has no meaning: the q, k and v biases always exist.

@@ -54,7 +54,7 @@ RopeScaling llama3_scaling(const JsonKeys& keys) {
   scaling.high_freq_factor = keys.number("high_freq_factor");
   scaling.original_max_positions = keys.integer("original_max_position_embeddings");
   if (!(scaling.high_freq_factor > scaling.low_freq_factor) || scaling.original_max_positions < 1)
-    fail(ErrorCode::invalid_file, "{}: the llama3 rope scaling contradicts itself", keys.source());
+    fail(ErrorCode::invalid_file, "{}: the llama3 rope scaling is inconsistent", keys.source());
   return scaling;
 }
 
@@ -62,8 +62,8 @@ Rope read_rope(const JsonKeys& keys) {
   const std::string type = rope_type_of(keys);
   if (type != "default" && type != "linear" && type != "llama3")
     fail(ErrorCode::unsupported,
-         "{}: the rope type '{}' is not supported; default, linear and llama3 are", keys.source(),
-         type);
+         "{}: the rope type '{}' is not supported; supported types: default, linear, llama3",
+         keys.source(), type);
   refuse_other_rope_keys(keys, type);
   Rope rope{.base = keys.find_number("rope_theta"), .scaling = {}};
   if (type == "llama3") rope.scaling = llama3_scaling(keys);
@@ -102,7 +102,8 @@ std::optional<std::vector<std::string>> find_layer_types(const JsonKeys& keys,
   for (const std::string& type : *types)
     if (type != "full_attention" && type != "sliding_attention")
       fail(ErrorCode::unsupported,
-           "{}: the layer type '{}' is not supported; full_attention and sliding_attention are",
+           "{}: the layer type '{}' is not supported; supported types: full_attention, "
+           "sliding_attention",
            keys.source(), type);
   return types;
 }
@@ -128,7 +129,7 @@ void read_hugging_face_rope(const JsonKeys& keys, ModelConfig& config) {
   const std::optional<Rope> newer = find_rope(keys, "rope_parameters");
   if (older && newer && older->scaling != newer->scaling)
     fail(ErrorCode::invalid_file,
-         "{}: rope_scaling and rope_parameters differ; remove the one that does not hold",
+         "{}: rope_scaling and rope_parameters differ; remove the one that does not apply",
          keys.source());
   for (const auto& rope : {older, newer}) {
     if (!rope) continue;
@@ -136,7 +137,7 @@ void read_hugging_face_rope(const JsonKeys& keys, ModelConfig& config) {
     if (rope->base && base && *rope->base != *base)
       fail(ErrorCode::invalid_file,
            "{}: rope_theta is {}, but that of the rope dictionary is {}; remove the one that does "
-           "not hold",
+           "not apply",
            keys.source(), *base, *rope->base);
     if (rope->base) config.rope_base = *rope->base;
   }
@@ -166,7 +167,8 @@ void read_hugging_face_window(const JsonKeys& keys, ModelConfig& config) {
   if (sliding == 0 && (is_qwen || count == 0)) return;
   if (sliding != config.layers || !window)
     fail(ErrorCode::unsupported,
-         "{}: a sliding window in {} of the {} layers{} is not supported; all or none is",
+         "{}: a sliding window in {} of the {} layers{} is not supported; it must apply to all "
+         "layers or none",
          keys.source(), sliding, config.layers, window ? "" : " without sliding_window");
   config.sliding_window = window;
 }

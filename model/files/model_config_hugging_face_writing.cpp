@@ -28,14 +28,14 @@ nlohmann::ordered_json rope_scaling_json(const ModelConfig& config) {
   if (scaling.kind == RopeScaling::Kind::factors) {
     const auto known = published_llama3(config);
     if (!known)
-      fail(ErrorCode::unsupported,
-           "{}: its rope_freqs.weight follows no rope type that config.json knows", config.name);
+      fail(ErrorCode::unsupported, "{}: its rope_freqs.weight matches no rope type of config.json",
+           config.name);
     scaling = *known;
   }
   if (config.rope_scaling.attention_factor != 1)
     fail(ErrorCode::unsupported,
-         "{}: its rope.scaling.attn_factor of {} is written by no rope type of config.json that is "
-         "supported here",
+         "{}: its rope.scaling.attn_factor of {} cannot be expressed by a supported rope type of "
+         "config.json",
          config.name, config.rope_scaling.attention_factor);
   if (scaling.kind == RopeScaling::Kind::none) return nullptr;
   if (scaling.kind == RopeScaling::Kind::linear)

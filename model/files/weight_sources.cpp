@@ -81,11 +81,11 @@ std::set<std::string> shard_names(const fs::path& index_path, const json& index)
   std::set<std::string> names;
   for (const auto& [tensor, shard] : index["weight_map"].items()) {
     if (!shard.is_string() || shard.get<std::string>().find('/') != std::string::npos)
-      fail(ErrorCode::invalid_file, "{}: {} must lie in a file of the same folder, got {}", path,
+      fail(ErrorCode::invalid_file, "{}: {} must be in a file of the same folder, got {}", path,
            tensor, json_excerpt(shard));
     names.insert(shard.get<std::string>());
   }
-  if (names.empty()) fail(ErrorCode::invalid_file, "{}: names no tensors", path);
+  if (names.empty()) fail(ErrorCode::invalid_file, "{}: lists no tensors", path);
   return names;
 }
 
@@ -107,8 +107,8 @@ std::vector<SafetensorsFile> open_shards(const fs::path& folder) {
   std::vector<SafetensorsFile> shards;
   for (const std::string& name : shard_names(index_path, index)) {
     if (!is_there(folder / name))
-      fail(ErrorCode::not_found, "{}: the shard {} is missing; {} names it", folder.string(), name,
-           kIndexName);
+      fail(ErrorCode::not_found, "{}: the shard {} is missing; {} refers to it", folder.string(),
+           name, kIndexName);
     shards.push_back(SafetensorsFile::open(folder / name));
   }
   check_index(index_path, index, shards);
@@ -161,10 +161,10 @@ WeightSources open_folder(const fs::path& folder) {
   const auto found = gguf_files_in(folder);
   if (found.size() == 1) return open_gguf(found.front());
   if (found.size() > 1)
-    fail(ErrorCode::not_found, "{}: holds {} and {} .gguf files more; name one of them",
+    fail(ErrorCode::not_found, "{}: contains {} and {} other .gguf files; pass one of them",
          folder.string(), found.front().filename().string(), found.size() - 1);
   fail(ErrorCode::not_found,
-       "{}: no model; a model folder holds config.json with model.safetensors (or {}), or one "
+       "{}: not a model folder; one contains config.json with model.safetensors (or {}), or one "
        ".gguf file",
        folder.string(), kIndexName);
 }
@@ -173,7 +173,7 @@ void add(StoredWeights& weights, StoredWeight weight) {
   const std::string name = weight.view.name;
   const std::string file = weight.view.file.string();
   if (!weights.emplace(name, std::move(weight)).second)
-    fail(ErrorCode::invalid_file, "{}: tensor {} is stored twice", file, name);
+    fail(ErrorCode::invalid_file, "{}: tensor {} is duplicated", file, name);
 }
 
 StoredWeight stored_weight(const GgufTensor& tensor, const GgufFile& file) {
@@ -186,8 +186,8 @@ StoredWeight stored_weight(const GgufTensor& tensor, const GgufFile& file) {
                  .file = file.path(),
                  .mapping = file.mapping()};
   if (!tensor.type || *tensor.type == DType::i32)
-    weight.unreadable = fmt::format("is of the type {} ({})", ggml_type_name(tensor.type_number),
-                                    tensor.type_number);
+    weight.unreadable =
+        fmt::format("has the type {} ({})", ggml_type_name(tensor.type_number), tensor.type_number);
   return weight;
 }
 
@@ -203,7 +203,7 @@ StoredWeight stored_weight(const SafetensorsFile::Entry& entry, const Safetensor
   const bool is_float =
       entry.type == DType::f32 || entry.type == DType::f16 || entry.type == DType::bf16;
   if (!is_float)
-    weight.unreadable = fmt::format("is of the type {}", entry.type_name);
+    weight.unreadable = fmt::format("has the type {}", entry.type_name);
   else if (entry.dimensions.size() > Shape::kMaxRank)
     weight.unreadable = fmt::format("has {} dimensions", entry.dimensions.size());
   else
@@ -232,7 +232,7 @@ WeightSources open_weight_sources(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return open_folder(path);
   if (path.extension() == ".safetensors")
-    fail(ErrorCode::invalid_file, "{}: name the folder with config.json and this file",
+    fail(ErrorCode::invalid_file, "{}: pass the folder that contains config.json and this file",
          path.string());
   return open_gguf(path);
 }

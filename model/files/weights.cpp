@@ -71,7 +71,7 @@ void check_weight(const StoredWeights& weights, const WeightNeed& need,
   const auto at = weights.find(need.name);
   if (at == weights.end()) {
     const std::string hint =
-        need.name == kHead ? "; is tie_word_embeddings missing in its configuration?" : "";
+        need.name == kHead ? "; is tie_word_embeddings missing from its configuration?" : "";
     fail(ErrorCode::invalid_file, "{}: tensor {} {} is missing{}", source.string(), need.name,
          need.shape.text(), hint);
   }
@@ -124,7 +124,7 @@ WeightFiles WeightFiles::open(const std::filesystem::path& path) {
   // An additional tensor (a bias, a scale, an expert) would change the result.
   if (!stored.empty()) {
     const WeightView& extra = stored.begin()->second.view;
-    fail(ErrorCode::unsupported, "{}: tensor {} is no part of a {} model of {} layers",
+    fail(ErrorCode::unsupported, "{}: tensor {} is not part of a {} model with {} layers",
          extra.file.string(), extra.stored_name, name_of(config.architecture), config.layers);
   }
   return WeightFiles(std::move(store));

@@ -82,7 +82,7 @@ Generator::Impl::Impl(LanguageModel& m, const Adapter* a, std::int64_t positions
 }
 
 void Generator::Impl::check_prompt(std::span<const std::int32_t> prompt) const {
-  require(!prompt.empty(), "generator: the prompt must hold at least one token");
+  require(!prompt.empty(), "generator: the prompt must have at least one token");
   require(static_cast<std::int64_t>(prompt.size()) < forward.max_positions(),
           "generator: the prompt must be shorter than the {} positions of the cache, got {} tokens",
           forward.max_positions(), prompt.size());
@@ -154,8 +154,9 @@ std::int32_t Generator::Impl::read_token(const std::function<void()>& then) {
   const bool late = seconds_since(begin) > kLateSeconds;
   if (late && forward.step_gave_up()) {
     fail(ErrorCode::device,
-         "generator: the {} work-groups of a decoding step on '{}' did not run at once within some "
-         "seconds; let the process run, or take the variant cpu, which does not ask for that",
+         "generator: the {} work-groups of a decoding step on '{}' did not run concurrently within "
+         "a few seconds; give the process more CPU time or use the variant cpu, which does not "
+         "require this",
          context.device().compute_units, context.device().name);
   }
   return id;

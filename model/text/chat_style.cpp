@@ -253,10 +253,10 @@ class Mistral {
       const std::string_view wanted = i % 2 == 0 ? "user" : "assistant";
       require(messages[i].role == wanted,
               "chat template {}: roles must alternate between user and assistant{}; message {} of "
-              "the conversation must be of the {}, got {}",
+              "the conversation must have the role {}, got {}",
               style_.name,
-              merges_system() ? " after the first, which may be of the system"
-                              : ", and the model has none for the system",
+              merges_system() ? " after an optional system message"
+                              : ", and system messages are not supported",
               i + 1, wanted, messages[i].role);
     }
   }

@@ -19,15 +19,15 @@ void require_tokens(const ChatStyle& style, const Tokenizer& tokenizer,
   for (const char* mark : marks) {
     if (tokenizer.id_of(mark)) continue;
     fail(ErrorCode::unsupported,
-         "chat template {}: '{}' must be one token of the model's vocabulary, and is none",
-         style.name, mark);
+         "chat template {}: '{}' must be a single token of the model's vocabulary", style.name,
+         mark);
   }
 }
 
 std::string text_of(const ChatStyle& style, const Tokenizer& tokenizer, const char* what,
                     std::optional<std::int32_t> id) {
   if (id) return tokenizer.token_text(*id);
-  fail(ErrorCode::unsupported, "chat template {}: it writes the {} token, and the model has none",
+  fail(ErrorCode::unsupported, "chat template {}: it uses the {} token, but the model has none",
        style.name, what);
 }
 
@@ -53,8 +53,8 @@ ChatTemplate::ChatTemplate(const ChatStyle& style, const Tokenizer& tokenizer)
 ChatTemplate ChatTemplate::recognise(std::string_view template_text, const Tokenizer& tokenizer) {
   if (template_text.empty()) {
     fail(ErrorCode::unsupported,
-         "chat template: the model's files hold none; name the format that the model was trained "
-         "on (`chat_template`, one of {}), or use prompts without one",
+         "chat template: the model's files contain none; set `chat_template` to the format that "
+         "the model was trained on (one of {}), or use prompts without a template",
          known_chat_style_names());
   }
   const std::string fingerprint = jinja_fingerprint(template_text);
@@ -62,16 +62,16 @@ ChatTemplate ChatTemplate::recognise(std::string_view template_text, const Token
     return ChatTemplate(*style, tokenizer);
   }
   fail(ErrorCode::unsupported,
-       "chat template: the template of the model's files is not one of those known here: it begins "
-       "{} and has the fingerprint {}. If it writes conversations like one of these, name that one "
-       "(`chat_template`): {}; else use records of prompt and completion",
+       "chat template: the template in the model's files is not supported: it begins with {} and "
+       "has the fingerprint {}; if it formats conversations like one of these, set `chat_template` "
+       "to that name: {}; otherwise use prompt and completion records",
        json_excerpt(nlohmann::json(template_text.substr(0, 60)), 120), fingerprint,
        known_chat_style_names());
 }
 
 ChatTemplate ChatTemplate::named(std::string_view name, const Tokenizer& tokenizer) {
   const ChatStyle* style = find_chat_style(name);
-  require(style != nullptr, "chat template: no format has the name '{}'; known are {}", name,
+  require(style != nullptr, "chat template: unknown format '{}'; known formats: {}", name,
           known_chat_style_names());
   return ChatTemplate(*style, tokenizer);
 }

@@ -45,7 +45,7 @@ MergeTable::MergeTable(const std::vector<TokenMerge>& merges, const Vocabulary& 
     const std::int32_t id = vocabulary.find(whole);
     if (left < 0 || right < 0 || id < 0) {
       fail(ErrorCode::invalid_file,
-           "{}: merge {} ('{}' + '{}') must be of tokens and give a token of the vocabulary",
+           "{}: merge {} ('{}' + '{}') must combine two tokens into a token of the vocabulary",
            source, rank, merge.left, merge.right);
     }
     // Ranks are exact in a float, since there are fewer than 2^24 of them.

@@ -50,7 +50,7 @@ std::string with_unicode_white_space(const std::string& pattern) {
 struct MatchData {
   explicit MatchData(const pcre2_code* code)
       : data(pcre2_match_data_create_from_pattern(code, nullptr)) {
-    if (data == nullptr) fail(ErrorCode::out_of_memory, "split pattern: no memory for a match");
+    if (data == nullptr) fail(ErrorCode::out_of_memory, "split pattern: out of memory for a match");
   }
   MatchData(const MatchData&) = delete;
   MatchData& operator=(const MatchData&) = delete;

@@ -21,8 +21,8 @@ MergeTable merges_of(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
     return MergeTable(spec.merges, vocabulary, spec.source);
   }
   if (spec.scores.size() != static_cast<std::size_t>(vocabulary.size())) {
-    fail(ErrorCode::invalid_file, "{}: {} tokens must have as many scores, got {}", spec.source,
-         vocabulary.size(), spec.scores.size());
+    fail(ErrorCode::invalid_file, "{}: {} tokens must have the same number of scores, got {}",
+         spec.source, vocabulary.size(), spec.scores.size());
   }
   return MergeTable(merges_by_score(spec.scores, vocabulary));
 }

@@ -156,7 +156,8 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
   ids.reserve(text.size() / 4 + 2);
   const bool by_default = tables_->add_bos && !options.continues;
   if (options.add_bos == AddBos::yes || (options.add_bos == AddBos::model_default && by_default)) {
-    require(tables_->bos.has_value(), "tokenizer: bos is asked for, and the model has none");
+    require(tables_->bos.has_value(),
+            "tokenizer: a bos token was requested, but the model has none");
     ids.push_back(*tables_->bos);
   }
   tables_->encode(text, {!options.continues, options.after_special}, options.parse_special, ids);

@@ -32,7 +32,7 @@ class GgufReader {
       read_sentencepiece();
     } else {
       fail(ErrorCode::unsupported,
-           "{}: tokenizer model '{}' is not supported; supported are gpt2 and llama", spec_.source,
+           "{}: tokenizer model '{}' is not supported; supported models: gpt2, llama", spec_.source,
            model);
     }
     read_special_ids();
@@ -49,14 +49,14 @@ class GgufReader {
 
   std::string_view required_text(const char* name) const {
     const auto text = file_.text(key(name));
-    if (!text) damaged(name, "there: the file holds no tokenizer");
+    if (!text) damaged(name, "present; the file contains no tokenizer");
     return *text;
   }
 
   std::vector<std::string_view> required_texts(const char* name) const {
     const GgufValue* value = file_.find_value(key(name));
     auto texts = value == nullptr ? std::nullopt : value->texts();
-    if (!texts) damaged(name, "there as a list of strings");
+    if (!texts) damaged(name, "a list of strings");
     return std::move(*texts);
   }
 
@@ -67,7 +67,7 @@ class GgufReader {
     const auto types = value->integers();
     if (!types) damaged("token_type", "a list of integers");
     for (const std::int64_t type : *types) {
-      if (type < 0 || type > 6) damaged("token_type", "of values from 1 to 6");
+      if (type < 0 || type > 6) damaged("token_type", "a list of values from 1 to 6");
       spec_.types.push_back(type == 0 ? TokenType::normal : static_cast<TokenType>(type));
     }
   }
@@ -91,7 +91,7 @@ class GgufReader {
     spec_.algorithm = TokenizerAlgorithm::sentencepiece_scores;
     const GgufValue* value = file_.find_value(key("scores"));
     auto scores = value == nullptr ? std::nullopt : value->floats();
-    if (!scores) damaged("scores", "there as a list of floats");
+    if (!scores) damaged("scores", "a list of floats");
     spec_.scores = std::move(*scores);
     spec_.add_bos = file_.boolean(key("add_bos_token")).value_or(true);
     spec_.space_prefix = file_.boolean(key("add_space_prefix")).value_or(true)
@@ -167,7 +167,7 @@ void add_generation_ends(const std::filesystem::path& path, TokenizerSpec& spec)
 Tokenizer load_folder(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "tokenizer.json";
   if (!std::filesystem::is_regular_file(path)) {
-    fail(ErrorCode::not_found, "tokenizer: '{}' holds no tokenizer.json", folder.string());
+    fail(ErrorCode::not_found, "tokenizer: '{}' contains no tokenizer.json", folder.string());
   }
   TokenizerSpec spec = tokenizer_spec_from_json(
       text_of(path), text_or_nothing(folder / "tokenizer_config.json"), path.string());

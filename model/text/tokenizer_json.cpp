@@ -54,7 +54,7 @@ class JsonReader {
 
   void check_model() {
     const std::string type = model_.find_text("type").value_or("BPE");
-    if (type != "BPE") refuse("model.type '{}' is not supported; supported is BPE", type);
+    if (type != "BPE") refuse("model.type '{}' is not supported; it must be BPE", type);
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       if (!model_.find_text(key).value_or("").empty()) refuse("model.{} is not supported", key);
     }
@@ -102,11 +102,10 @@ class JsonReader {
   std::int32_t put_token(const std::string& text, const Json& id, TokenType type) {
     const bool fits = id.is_number_integer() && id >= 0 && id < id_limit_;
     if (!fits) {
-      fail(
-          ErrorCode::invalid_file,
-          "{}: the id of token {} must be a whole number from 0 to {} (twice the number of tokens, "
-          "and 65536 more), got {}",
-          spec_.source, json_excerpt(Json(text)), id_limit_ - 1, json_excerpt(id));
+      fail(ErrorCode::invalid_file,
+           "{}: the id of token {} must be an integer from 0 to {} (twice the number of tokens "
+           "plus 65536), got {}",
+           spec_.source, json_excerpt(Json(text)), id_limit_ - 1, json_excerpt(id));
     }
     const auto index = id.get<std::size_t>();
     if (index >= spec_.tokens.size()) {
@@ -153,8 +152,8 @@ class JsonReader {
       read_template(part);
     } else if (type != "ByteLevel") {
       refuse(
-          "{}: the post_processor '{}' is not supported; supported are ByteLevel, "
-          "TemplateProcessing and Sequence of these",
+          "{}: the post_processor '{}' is not supported; supported: ByteLevel, TemplateProcessing "
+          "and a Sequence of these",
           part.name_of_key(""), type);
     }
   }

@@ -87,7 +87,7 @@ Json byte_level_pre_tokenizer(const TokenizerSpec& spec) {
   }
   if (spec.add_leading_space) {
     fail(ErrorCode::unsupported,
-         "{}: a leading space before other patterns than GPT-2's cannot be written as JSON",
+         "{}: a leading space before patterns other than GPT-2's cannot be written as JSON",
          spec.source);
   }
   Json steps = Json::array();

@@ -54,10 +54,10 @@ class PipelineReader {
       marks_spaces_ = true;
     } else {
       refuse(
-          "{}: the normalizer '{}'{} is not supported; supported are NFC, Prepend of U+2581, "
-          "Replace of a space by U+2581, and Sequence of these",
+          "{}: the normalizer '{}'{} is not supported; supported: NFC, Prepend of U+2581, Replace "
+          "of a space by U+2581, and a Sequence of these",
           part.name_of_key(""), type,
-          type == "Prepend" || type == "Replace" ? " with other texts than U+2581" : "");
+          type == "Prepend" || type == "Replace" ? " with text other than U+2581" : "");
     }
   }
 
@@ -83,8 +83,8 @@ class PipelineReader {
       read_metaspace(part);
     } else {
       refuse(
-          "{}: the pre_tokenizer '{}' is not supported; supported are ByteLevel, Split "
-          "(Isolated, by a Regex), Digits, Metaspace, and Sequence of these",
+          "{}: the pre_tokenizer '{}' is not supported; supported: ByteLevel, Split (Isolated, by "
+          "a Regex), Digits, Metaspace, and a Sequence of these",
           part.name_of_key(""), type);
     }
   }
@@ -105,9 +105,9 @@ class PipelineReader {
     const auto regex = pattern.find_text("Regex");
     if (behavior != "Isolated" || flag(part, "invert", false) || !regex) {
       refuse(
-          "{}: Split with {}, invert {} and behavior '{}' is not supported; supported is a Regex "
+          "{}: Split with {}, invert {} and behavior '{}' is not supported; it must be a Regex "
           "with behavior Isolated",
-          part.name_of_key(""), regex ? "a Regex" : "another pattern than a Regex",
+          part.name_of_key(""), regex ? "a Regex" : "a pattern other than a Regex",
           flag(part, "invert", false), behavior);
     }
     spec_.split_patterns.push_back(*regex);
@@ -115,10 +115,10 @@ class PipelineReader {
 
   void read_metaspace(const JsonKeys& part) {
     if (part.find_text("replacement").value_or(kSpaceMark) != kSpaceMark) {
-      refuse("{}: Metaspace with another mark than U+2581 is not supported", part.name_of_key(""));
+      refuse("{}: Metaspace with a mark other than U+2581 is not supported", part.name_of_key(""));
     }
     if (marks_spaces_) {
-      refuse("{}: Metaspace after a normalizer that marks spaces, too, is not supported",
+      refuse("{}: Metaspace after a normalizer that also marks spaces is not supported",
              part.name_of_key(""));
     }
     marks_spaces_ = spec_.metaspace = true;
@@ -132,8 +132,8 @@ class PipelineReader {
       prefix_ = SpacePrefix::first_fragment;
     } else if (scheme != "never") {
       refuse(
-          "{}: Metaspace with prepend_scheme '{}' is not supported; supported are always, first "
-          "and never",
+          "{}: Metaspace with prepend_scheme '{}' is not supported; supported: always, first, "
+          "never",
           part.name_of_key(""), scheme);
     }
   }
@@ -147,9 +147,9 @@ class PipelineReader {
       spec_.space_prefix = prefix_;
     } else {
       refuse(
-          "a tokenizer is supported where it is byte-level (pre_tokenizer ByteLevel) or marks "
-          "spaces by U+2581 (normalizer Replace, or pre_tokenizer Metaspace) and has no split "
-          "patterns, NFC or ignore_merges besides; this is neither");
+          "a tokenizer must be byte-level (pre_tokenizer ByteLevel) or mark spaces by U+2581 "
+          "(normalizer Replace, or pre_tokenizer Metaspace) without split patterns, NFC or "
+          "ignore_merges; this one is neither");
     }
   }
 

@@ -42,7 +42,7 @@ constexpr std::array<std::string_view, 2> kQwen2Names = {"qwen2", "deepseek-r1-q
 TokenMerge merge_from_text(std::string_view text, std::string_view source) {
   const std::size_t space = text.find(' ', 1);  // a part is never empty
   if (space == std::string_view::npos || space + 1 == text.size()) {
-    fail(ErrorCode::invalid_file, "{}: a merge must be two tokens with a space between, got '{}'",
+    fail(ErrorCode::invalid_file, "{}: a merge must be two tokens separated by a space, got '{}'",
          source, text);
   }
   return {std::string(text.substr(0, space)), std::string(text.substr(space + 1))};
@@ -58,8 +58,8 @@ std::vector<std::string> split_patterns_of(std::string_view pre_tokenizer) {
   if (one_of(pre_tokenizer, kLlama3Names)) return {word_pattern(R"(\p{N}{1,3})")};
   if (one_of(pre_tokenizer, kQwen2Names)) return {word_pattern(R"(\p{N})")};
   fail(ErrorCode::unsupported,
-       "tokenizer: pre-tokeniser '{}' is not known; known are default, gpt-2, smollm, llama-bpe "
-       "and qwen2",
+       "tokenizer: unknown pre-tokeniser '{}'; known pre-tokenisers: default, gpt-2, smollm, "
+       "llama-bpe, qwen2",
        pre_tokenizer);
 }
 

@@ -69,8 +69,8 @@ Vocabulary::Vocabulary(TokenizerSpec& spec)
   if (tokens_.empty()) fail(ErrorCode::invalid_file, "{}: no tokens", spec.source);
   if (types_.empty()) types_.assign(tokens_.size(), TokenType::normal);
   if (types_.size() != tokens_.size()) {
-    fail(ErrorCode::invalid_file, "{}: {} tokens must have as many types, got {}", spec.source,
-         tokens_.size(), types_.size());
+    fail(ErrorCode::invalid_file, "{}: {} tokens must have the same number of types, got {}",
+         spec.source, tokens_.size(), types_.size());
   }
   ids_.reserve(tokens_.size());
   for (std::size_t i = 0; i < tokens_.size(); ++i) {

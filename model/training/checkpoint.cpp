@@ -48,7 +48,8 @@ void check_metadata(const SafetensorsFile& file) {
   require_intact_metadata(file, "checkpoint");
   const std::string& format = text_of(file, "format_version");
   if (format == kFormat) return;
-  fail(ErrorCode::unsupported, "checkpoint: '{}' has format version '{}'; this clora reads {}",
+  fail(ErrorCode::unsupported,
+       "checkpoint: '{}' has format version '{}'; this version of clora reads {}",
        file.path().string(), format, kFormat);
 }
 
@@ -59,7 +60,7 @@ std::int64_t count_of(const SafetensorsFile& file, const std::string& key) {
   const auto [stop, error] = std::from_chars(text.data(), end, count);
   if (error != std::errc() || stop != end || count < 0 || count > kMaxCount) {
     fail(ErrorCode::invalid_file,
-         "checkpoint: {} of '{}' must be a whole number from 0 to 2^53, got '{}'", key,
+         "checkpoint: {} of '{}' must be an integer from 0 to 2^53, got '{}'", key,
          file.path().string(), text.substr(0, 40));
   }
   return count;
@@ -68,14 +69,14 @@ std::int64_t count_of(const SafetensorsFile& file, const std::string& key) {
 std::vector<float> floats_of(const SafetensorsFile& file, const std::string& name) {
   const std::optional<StoredTensor> tensor = file.find(name);
   if (!tensor.has_value() || tensor->type != DType::f32) {
-    fail(ErrorCode::invalid_file, "checkpoint: '{}' holds no f32 tensor '{}'", file.path().string(),
+    fail(ErrorCode::invalid_file, "checkpoint: '{}' has no f32 tensor '{}'", file.path().string(),
          name);
   }
   require_intact(file, *tensor, "checkpoint");
   std::vector<float> values(tensor->bytes.size() / sizeof(float));
   std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
   if (const auto at = first_not_finite(values)) {
-    fail(ErrorCode::invalid_file, "checkpoint: the tensor '{}' of '{}' holds {} at element {}",
+    fail(ErrorCode::invalid_file, "checkpoint: the tensor '{}' of '{}' contains {} at element {}",
          name, file.path().string(), name_of_not_finite(values[*at]), *at);
   }
   return values;
@@ -86,8 +87,7 @@ void require_finite(const Adapter& adapter, std::span<const float> parameters,
   const auto refuse = [&](std::string_view what) {
     fail(ErrorCode::diverged,
          "checkpoint: after step {} {}: the run diverged; lower `learning_rate` or set "
-         "`clip_norm`; what was "
-         "saved last is untouched",
+         "`clip_norm`; the last checkpoint is unchanged",
          state.step, what);
   };
   if (const auto matrix = adapter_not_finite(adapter, parameters))
@@ -148,8 +148,8 @@ void restore_checkpoint(const std::filesystem::path& folder, Adapter& adapter, T
 void require_no_differences(const Checkpoint& checkpoint,
                             const std::vector<std::string>& differences) {
   require(differences.empty(),
-          "checkpoint: '{}' comes from a run with other settings: {}; resume with the settings of "
-          "that run, or start a new one",
+          "checkpoint: '{}' comes from a run with different settings: {}; resume with the settings "
+          "of that run, or start a new one",
           checkpoint.file.string(), fmt::join(differences, "; "));
 }
 

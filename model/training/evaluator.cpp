@@ -45,11 +45,11 @@ bool has_target(const Record& record) {
 
 void require_any_target(const Records& records, std::string_view who) {
   if (std::ranges::any_of(records.records, has_target)) return;
-  fail(ErrorCode::invalid_data,
-       "{}: at least one token must count in the loss, and {} records, from the first one on, have "
-       "none ({} more were skipped for that); the loss is taken on completions and on the "
-       "assistant's turns",
-       who, records.records.size(), records.skipped);
+  fail(
+      ErrorCode::invalid_data,
+      "{}: at least one token must count towards the loss, but none of the first {} records has "
+      "one ({} more were skipped for that reason); the loss covers completions and assistant turns",
+      who, records.records.size(), records.skipped);
 }
 
 PackedRows pack_records(const Records& records, std::span<const std::size_t> indices,

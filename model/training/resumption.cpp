@@ -52,8 +52,8 @@ std::int64_t steps_of(const RunFingerprint& fingerprint, const std::filesystem::
 
 void require_same_rates(const ResumePoint& point, const TrainingRunConfig& config) {
   require(same_rates(config, point.step, point.steps_then, point.steps_now),
-          "checkpoint: '{}' is of a run of {} steps, and this one has {}: with the {} schedule the "
-          "learning rates of the {} steps that were taken would differ; resume with `steps` {}, or "
+          "checkpoint: '{}' is from a run of {} steps, but this run has {}: with the {} schedule, "
+          "the learning rates of the {} completed steps would differ; resume with `steps` {}, or "
           "start a new run from its adapter",
           point.folder.string(), point.steps_then, point.steps_now, name_of(config.schedule),
           point.step, point.steps_then);
@@ -84,7 +84,8 @@ ResumePoint resume_point(const Checkpoint& checkpoint, const RunFingerprint& fin
          checkpoint.file.string(), point.steps_then, point.step);
   }
   require(point.step <= point.steps_now,
-          "checkpoint: '{}' is of step {}, and the run has {} steps; resume with at least as many",
+          "checkpoint: '{}' is from step {}, but the run has only {} steps; resume with at least "
+          "as many steps as the checkpoint",
           checkpoint.file.string(), point.step, point.steps_now);
   require_same_rates(point, config);
   return point;

@@ -139,10 +139,9 @@ void Trainer::Impl::require_finite(const StepResult& result) const {
   if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) return;
   const std::string text = fmt::format("training: step {} gave loss {} and gradient norm {}, which",
                                        result.step, result.loss, result.grad_norm);
-  fail_not_finite(
-      text, model, nullptr,
-      "the run diverged; lower `learning_rate` or set `clip_norm`; what was saved last is "
-      "untouched");
+  fail_not_finite(text, model, nullptr,
+                  "the run diverged; lower `learning_rate` or set `clip_norm`; the last checkpoint "
+                  "is unchanged");
 }
 
 Trainer::Trainer(LanguageModel& model, Adapter& adapter, const TrainerConfig& config)
@@ -156,8 +155,8 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   const TraceSpan span(impl.context.trace(), "step");
   require(!micro_batches.empty(), "trainer: a step needs at least one batch of rows");
   require(impl.broken_step == 0,
-          "trainer: the update of step {} failed half-way, so the adapter and the moments are "
-          "undefined; restore() a saved state and the adapter, or make both anew",
+          "trainer: the update of step {} failed midway, so the adapter and the moments are "
+          "undefined; restore() a saved state and the adapter, or create both again",
           impl.broken_step);
   HostHold<InFlight> flight(impl.context);
   StepResult& result = flight->result;
@@ -168,7 +167,7 @@ std::optional<StepResult> Trainer::step(std::span<const PackedRows> micro_batche
   require(result.tokens > 0, "trainer: a step needs at least one labelled token");
   constexpr std::int64_t kMaxDraws = std::numeric_limits<std::uint32_t>::max();
   require(impl.micro_batches_done + std::ssize(micro_batches) <= kMaxDraws,
-          "trainer: a run can have at most {} batches of rows, each with a dropout mask of its own",
+          "trainer: a run can have at most {} batches of rows, each with its own dropout mask",
           kMaxDraws);
   result.step = impl.steps + 1;
   result.learning_rate = learning_rate;
@@ -202,7 +201,7 @@ Trainer::State Trainer::state() {
 void Trainer::restore(const State& state) {
   const auto count = static_cast<std::size_t>(impl_->first_moment.elements());
   require(state.first_moment.size() == count && state.second_moment.size() == count,
-          "trainer: the state to restore must hold {} moments, got {} and {}", count,
+          "trainer: the state to restore must have {} moments, got {} and {}", count,
           state.first_moment.size(), state.second_moment.size());
   impl_->context.write(impl_->first_moment, std::as_bytes(std::span(state.first_moment)));
   impl_->context.write(impl_->second_moment, std::as_bytes(std::span(state.second_moment)));

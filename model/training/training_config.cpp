@@ -15,7 +15,7 @@ void require_at_least(std::int64_t least, std::int64_t value, std::string_view n
 
 void require_not_negative(double value, std::string_view name) {
   require(std::isfinite(value) && value >= 0,
-          "training: the {} must be a finite number from 0 on, got {}", name, value);
+          "training: the {} must be finite and at least 0, got {}", name, value);
 }
 
 }  // namespace
@@ -41,8 +41,8 @@ void check(const TrainingRunConfig& config) {
   require_not_negative(config.weight_decay, "weight decay");
   require_not_negative(config.clip_norm, "largest norm of the gradient");
   require(config.steps >= 0 && config.steps <= kMaxSteps,
-          "training: the number of steps must be from 0 (epochs decide) to {}, got {}", kMaxSteps,
-          config.steps);
+          "training: the number of steps must be from 0 (use the number of epochs) to {}, got {}",
+          kMaxSteps, config.steps);
   require(config.warmup_steps >= 0 && config.warmup_steps <= kMaxSteps,
           "training: the number of warm-up steps must be from 0 to {}, got {}", kMaxSteps,
           config.warmup_steps);
@@ -54,7 +54,8 @@ DataOrder order_of(const TrainingRunConfig& config, std::size_t records) {
   check(config);
   if (records == 0) {
     fail(ErrorCode::invalid_data,
-         "training: at least one record with a token that counts in the loss is needed, got none");
+         "training: at least one record with a token that counts towards the loss is required, got "
+         "none");
   }
   return {records, static_cast<std::size_t>(config.batch_size),
           static_cast<std::size_t>(config.grad_accumulation), config.shuffle, config.seed};
@@ -90,8 +91,8 @@ std::int64_t total_steps(const TrainingRunConfig& config, std::size_t records) {
   if (config.steps > 0) return config.steps;
   const double steps = per_epoch * config.epochs;
   require(steps <= static_cast<double>(kMaxSteps),
-          "training: {} epochs of {} steps are more than the {} steps that a run can have",
-          config.epochs, per_epoch, kMaxSteps);
+          "training: {} epochs of {} steps exceed the limit of {} steps per run", config.epochs,
+          per_epoch, kMaxSteps);
   return std::max<std::int64_t>(1, std::llround(steps));
 }
 

@@ -25,7 +25,7 @@ void require_targets(const Records& train, const Records* valid) {
   const auto without = std::ranges::find_if_not(train.records, has_target);
   if (without != train.records.end()) {
     fail(ErrorCode::invalid_data,
-         "training: record {} has no token that counts in the loss; leave it out",
+         "training: record {} has no token that counts towards the loss; leave it out",
          without - train.records.begin() + 1);
   }
   if (valid != nullptr) require_any_target(*valid, "training: the held-out records");
@@ -146,7 +146,7 @@ class Run {
     if (!matrix) return;
     fail(ErrorCode::diverged,
          "training: after step {} the adapter's {}: the run diverged; lower `learning_rate` or set "
-         "`clip_norm`; what was saved last is untouched",
+         "`clip_norm`; the last checkpoint is unchanged",
          trainer_.steps(), *matrix);
   }
 

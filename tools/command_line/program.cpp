@@ -11,6 +11,7 @@
 #include "runtime/driver_cache.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/crash_mark.hpp"
+#include "tools/command_line/driver_registry.hpp"
 #include "tools/command_line/printable.hpp"
 #include "tools/command_line/setting_names.hpp"
 #include "tools/command_line/suggestion.hpp"
@@ -176,6 +177,7 @@ int run_action(const CLI::App& program, const Action& action) {
                 << std::endl;
     }
   };
+  register_installed_driver(kNvidiaDriver, default_cache_folder());
   const DriverCache drivers(default_cache_folder(), hooks);
   const CrashMark crash(drivers.crash_descriptor());
   const int code = action();

@@ -1,0 +1,75 @@
+#include "tools/command_line/driver_registry.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <set>
+#include <vector>
+
+#include "runtime/driver_diagnosis.hpp"
+#include "runtime/error.hpp"
+#include "runtime/file.hpp"
+#include "runtime/private_folder.hpp"
+
+namespace clora {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kVariable = "OCL_ICD_VENDORS";
+
+bool chosen_by_user() {
+  return std::getenv(kVariable) != nullptr || std::getenv("OPENCL_VENDOR_PATH") != nullptr;
+}
+
+bool loads(const std::string& library) {
+  void* handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (handle != nullptr) ::dlclose(handle);
+  return handle != nullptr;
+}
+
+bool is_registered(const InstalledDriver& driver, const std::vector<RegisteredDriver>& registered) {
+  const std::string name = fs::path(driver.library).filename().string();
+  const std::string stem = name.substr(0, name.find(".so"));
+  for (const RegisteredDriver& other : registered) {
+    if (other.library.find(stem) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// One .icd file per library, and nothing else.
+void write_registry(const fs::path& folder, const std::set<std::string>& libraries) {
+  make_private_folder(folder);
+  std::set<fs::path> written;
+  for (const std::string& library : libraries) {
+    const fs::path file = folder / (fs::path(library).filename().string() + ".icd");
+    write_file_atomically(file, library + "\n");
+    written.insert(file);
+  }
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!written.contains(entry.path())) fs::remove(entry.path());
+  }
+}
+
+}  // namespace
+
+bool register_installed_driver(const InstalledDriver& driver, const fs::path& cache_folder) {
+  std::error_code ignored;
+  if (cache_folder.empty() || chosen_by_user() || !fs::exists(driver.device, ignored)) return false;
+  const std::vector<RegisteredDriver> registered = registered_drivers();
+  if (is_registered(driver, registered) || !loads(driver.library)) return false;
+  std::set<std::string> libraries{driver.library};
+  for (const RegisteredDriver& other : registered) {
+    if (other.problem.empty()) libraries.insert(other.library);
+  }
+  const fs::path folder = cache_folder / "vendors";
+  try {
+    write_registry(folder, libraries);
+  } catch (const std::exception&) {  // without the folder the registered drivers are used
+    return false;
+  }
+  ::setenv(kVariable, folder.c_str(), 1);
+  return true;
+}
+
+}  // namespace clora
