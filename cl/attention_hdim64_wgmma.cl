@@ -12,7 +12,7 @@
 //         - the two warp groups issue products in turns (ping-pong): the softmax of one overlaps
 //           the products of the other;
 //         - the wait for the values' products is between a block's references and exponentials;
-//         - a polynomial computes an eighth of the exponentials, off the special-function unit.
+//         - a polynomial computes 6 of 64 exponentials, off the special-function unit.
 // Local   166 KB
 // Cost    as there
 // Numerics as there; the polynomial's error is 2^-13, below that of a weight rounded to bf16; it
