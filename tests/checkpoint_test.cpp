@@ -272,7 +272,7 @@ TEST_F(Checkpoints, AreNotWrittenOfAdaptersOrMomentsThatAreNotFinite) {
   values[adapter.modules()[2].bt_offset + 3] = HUGE_VALF;
   open_->model.context().write(adapter.parameters(), std::as_bytes(std::span(values)));
   CLORA_EXPECT_ERROR(save_checkpoint(folder_ / "out", adapter, trainer, {}), ErrorCode::diverged,
-                     "lora_B of model.layers.0.self_attn.v_proj holds infinity at element 3");
+                     "lora_B of model.layers.0.self_attn.v_proj contains infinity at element 3");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 

@@ -138,7 +138,7 @@ TEST_F(EmbedServer, BadRequestsGetAStatusAndAReason) {
   expect("this is no JSON", 400, "line 1, column 2");
   expect("[1, 2]", 400, "must be an object");
   expect(R"({"model": "base"})", 400, "the field prompt is missing");
-  expect(R"({"prompt": 7})", 400, "prompt must be a string");
+  expect(R"({"prompt": 7})", 400, "prompt must be a non-empty string");
   expect(R"({"prompt": ""})", 400, "non-empty");
   expect(R"({"prompt": "x", "temperature": -1})", 400, "from 0 to 2");
   expect(R"({"prompt": "x", "max_tokens": "many"})", 400, "max_tokens must be an integer");

@@ -112,7 +112,7 @@ TEST_F(NotANumber, InAnAdapterIsNamedByEachThatUsesIt) {
   std::vector<float> values = context.read<float>(adapter.parameters());
   values[adapter.modules()[9].bt_offset + 4] = std::nanf("");
   context.write(adapter.parameters(), std::as_bytes(std::span(values)));
-  const std::string named = "lora_B of model.layers.1.self_attn.v_proj holds NaN at element 4";
+  const std::string named = "lora_B of model.layers.1.self_attn.v_proj contains NaN at element 4";
   CLORA_EXPECT_ERROR(Generator(open.model, &adapter, 32).generate(kPrompt, {.max_tokens = 3}),
                      ErrorCode::invalid_data, named);
   CLORA_EXPECT_ERROR(Generator(open.model, &adapter, 32).logits(kPrompt), ErrorCode::invalid_data,

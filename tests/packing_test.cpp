@@ -75,7 +75,7 @@ TEST(Packing, RefusesWhatDoesNotFit) {
   const std::vector<Record> empty = {record({}, {})};
   CLORA_EXPECT_ERROR(pack_rows(empty, 3), ErrorCode::invalid_argument, "ids");
   const std::vector<Record> unmarked = {record({1, 2}, {0})};
-  CLORA_EXPECT_ERROR(pack_rows(unmarked, 3), ErrorCode::invalid_argument, "2 and 1");
+  CLORA_EXPECT_ERROR(pack_rows(unmarked, 3), ErrorCode::invalid_argument, "got 2 ids and 1 marks");
 }
 
 }  // namespace

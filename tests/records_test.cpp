@@ -212,7 +212,7 @@ TEST(Records, StopAtABadLineWithFileLineAndReason) {
 TEST(Records, NeedATemplateForMessages) {
   const char* line = R"({"messages": [{"role": "user", "content": "a"}]})";
   CLORA_EXPECT_ERROR(read_record(line, tokenizer(), nullptr), ErrorCode::invalid_data,
-                     "messages need a chat template: the model has none");
+                     "messages need a chat template: the model has no supported one");
   CLORA_EXPECT_ERROR(
       read_record(line, tokenizer(), nullptr, {.chat_template_problem = "it is Gemma's"}),
       ErrorCode::invalid_data, "messages need a chat template: it is Gemma's");

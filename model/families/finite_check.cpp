@@ -65,7 +65,7 @@ std::optional<std::string> adapter_not_finite(const Adapter& adapter,
       return fmt::format("lora_A of {} {}", module.site.path, holds(*found));
     }
     if (const auto found = find(module.bt_offset, module.site.outputs)) {
-      return fmt::format("the transpose of lora_B of {} {}", module.site.path, holds(*found));
+      return fmt::format("lora_B of {} {} of its transpose", module.site.path, holds(*found));
     }
   }
   return "the padding between the adapter's matrices is not finite";

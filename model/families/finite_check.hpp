@@ -14,11 +14,11 @@
 
 namespace clora {
 
-// Returns "the weight 'model.norm.weight' of 'FILE' holds NaN at element 3" for the first such
+// Returns "the weight 'model.norm.weight' of 'FILE' contains NaN at element 3" for the first such
 // weight in the order of computation; nullopt if all are finite. Reads every weight from its file.
 std::optional<std::string> weight_not_finite(const LanguageModel& model);
 
-// Returns "lora_A of model.layers.0.self_attn.q_proj holds NaN at element 3" for the first such
+// Returns "lora_A of model.layers.0.self_attn.q_proj contains NaN at element 3" for the first such
 // matrix; nullopt if all are finite. Waits for the device.
 std::optional<std::string> adapter_not_finite(const Adapter& adapter);
 // As above, for a copy of the adapter's flat buffer.
