@@ -6,6 +6,7 @@
 
 #include "ops/launch_grids.hpp"
 #include "runtime/batch.hpp"
+#include "runtime/elapsed.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {
@@ -67,7 +68,7 @@ class Measurement {
   static double seconds_of(Batch& batch) {
     const auto begin = std::chrono::steady_clock::now();
     batch.submit().wait();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return seconds_since(begin);
   }
   // The best time of the work that record(batch) records; waking the device is at most 1 % of it.
   template <class Record>

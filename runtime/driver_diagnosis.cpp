@@ -57,35 +57,26 @@ std::vector<fs::path> registered_files(const fs::path& path) {
   return files;
 }
 
-std::string load_problem(const std::string& library) {
-  if (void* handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL)) {
-    ::dlclose(handle);
-    return {};
-  }
-  const char* reason = ::dlerror();
-  return reason == nullptr ? "it cannot be loaded" : reason;
-}
-
 RegisteredDriver driver_of(const fs::path& file) {
-  if (file.extension() != ".icd") return {{}, file.string(), load_problem(file.string())};
-  RegisteredDriver driver{.file = file, .library = {}, .problem = {}};
+  if (file.extension() != ".icd") return {{}, file.string()};
+  RegisteredDriver driver{.file = file, .library = {}};
   std::ifstream stream(file);
-  if (!stream) {
-    driver.problem = "the file cannot be read";
-  } else if (!std::getline(stream, driver.library) || driver.library.empty()) {
-    driver.problem = "the file names no library";
-  } else {
-    driver.problem = load_problem(driver.library);
-  }
+  std::getline(stream, driver.library);
   return driver;
 }
 
-std::string problem_text(const RegisteredDriver& driver) {
-  if (driver.file.empty())
-    return fmt::format("{} does not load: {}", driver.library, driver.problem);
-  if (driver.library.empty()) return fmt::format("{}: {}", driver.file.string(), driver.problem);
+// Why a registered driver cannot be used, as a sentence that names it; empty if it loads.
+std::string problem_of(const RegisteredDriver& driver) {
+  if (driver.library.empty()) {
+    const bool readable = std::ifstream(driver.file).good();
+    return fmt::format("{}: {}", driver.file.string(),
+                       readable ? "the file names no library" : "the file cannot be read");
+  }
+  const std::string problem = load_problem(driver.library);
+  if (problem.empty()) return {};
+  if (driver.file.empty()) return fmt::format("{} does not load: {}", driver.library, problem);
   return fmt::format("{} names {}, which does not load: {}", driver.file.string(), driver.library,
-                     driver.problem);
+                     problem);
 }
 
 // Whether this process could write files in the folder, after creating it if it is missing.
@@ -145,8 +136,8 @@ std::string why_no_platform() {
   }
   std::string problems;
   for (const RegisteredDriver& driver : drivers) {
-    if (driver.problem.empty()) continue;
-    problems += (problems.empty() ? "" : "; ") + problem_text(driver);
+    const std::string problem = problem_of(driver);
+    if (!problem.empty()) problems += (problems.empty() ? "" : "; ") + problem;
   }
   if (!problems.empty()) {
     return fmt::format(
@@ -160,6 +151,17 @@ std::string why_no_platform() {
 }
 
 }  // namespace
+
+std::string load_problem(const std::string& library) {
+  if (void* handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL)) {
+    ::dlclose(handle);
+    return {};
+  }
+  const char* reason = ::dlerror();
+  return reason == nullptr ? "it cannot be loaded" : reason;
+}
+
+std::string variable_of_drivers() { return registry().variable; }
 
 std::vector<RegisteredDriver> registered_drivers() {
   std::vector<RegisteredDriver> drivers;
@@ -179,7 +181,7 @@ std::string why_no_device(const std::vector<EmptyPlatform>& platforms) {
 std::string drivers_that_do_not_load() {
   std::string text;
   for (const RegisteredDriver& driver : registered_drivers()) {
-    if (!driver.problem.empty()) text += "; " + problem_text(driver);
+    if (const std::string problem = problem_of(driver); !problem.empty()) text += "; " + problem;
   }
   return text;
 }

@@ -12,13 +12,18 @@ namespace clora {
 // A driver that is registered with the ICD loader.
 struct RegisteredDriver {
   std::filesystem::path file;  // /etc/OpenCL/vendors/pocl.icd; empty if only a library is named
-  std::string library;         // the line in the file
-  std::string problem;         // why the library does not load; empty: it loads
+  std::string library;         // the line in the file; empty if it has none
 };
 
 // Returns the drivers named by OCL_ICD_VENDORS, OPENCL_VENDOR_PATH or, without them,
-// /etc/OpenCL/vendors, in name order. Loads the libraries.
+// /etc/OpenCL/vendors, in name order. Loads no library.
 std::vector<RegisteredDriver> registered_drivers();
+
+// The variable that names them: OCL_ICD_VENDORS, OPENCL_VENDOR_PATH, or empty.
+std::string variable_of_drivers();
+
+// Loads the library and returns why it does not load; empty if it does.
+std::string load_problem(const std::string& library);
 
 // A platform that has no device.
 struct EmptyPlatform {

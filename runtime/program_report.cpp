@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "runtime/elapsed.hpp"
 #include "runtime/opencl.hpp"
 #include "runtime/program.hpp"
 
@@ -112,9 +113,7 @@ ProgramReport report_on_program(const Context& context, const std::string& text,
   const cl_device_id device = context.device().id;
   ProgramReport report;
   const auto begin = std::chrono::steady_clock::now();
-  const auto seconds = [begin] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
+  const auto seconds = [begin] { return seconds_since(begin); };
   std::shared_ptr<const Program> program;
   try {
     program = Program::from_source(context.opencl_context(), device, text, file,

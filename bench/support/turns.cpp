@@ -5,6 +5,7 @@
 #include <numeric>
 #include <random>
 
+#include "runtime/elapsed.hpp"
 #include "runtime/error.hpp"
 
 namespace clora::bench {
@@ -37,8 +38,7 @@ TurnsTable::Run TurnsTable::take_turns() {
     for (const std::size_t i : order) {
       const auto begin = Clock::now();
       ways[i].run();
-      run[ways[i].name].seconds.push_back(
-          std::chrono::duration<double>(Clock::now() - begin).count());
+      run[ways[i].name].seconds.push_back(seconds_since(begin));
     }
   }
   return run;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "model/families/finite_check.hpp"
+#include "runtime/elapsed.hpp"
 #include "runtime/error.hpp"
 #include "runtime/host_hold.hpp"
 
@@ -103,7 +104,7 @@ EvalResult Evaluator::evaluate(const Records& records) {
     result.tokens += rows.target_count;
   });
   result.loss /= static_cast<double>(result.tokens);
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  result.seconds = seconds_since(begin);
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "runtime/elapsed.hpp"
 #include "runtime/error.hpp"
 #include "tools/clc/cache_warming.hpp"
 #include "tools/clc/commands.hpp"
@@ -46,8 +47,7 @@ int warm(const WarmOptions& options) {
   config.progress = [&output](const std::string& what) { output.detail("{}", what); };
   const auto begin = std::chrono::steady_clock::now();
   const WarmingResult result = warm_cache(warm_context(options, output), config);
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = seconds_since(begin);
   output.result("{} programs built, {} already cached; {:.1f} s, of which {:.1f} s compiling",
                 result.built, result.found, seconds, result.build_seconds);
   if (result.not_kept > 0) output.warning("{} programs could not be cached", result.not_kept);

@@ -11,6 +11,7 @@
 #include "runtime/file.hpp"
 #include "tools/clc/templates/templates.hpp"
 #include "tools/command_line/config_file.hpp"
+#include "tools/command_line/replace_all.hpp"
 
 namespace clora {
 namespace {
@@ -64,12 +65,6 @@ std::string type_name(const std::string& name) {
     begins = c == '_';
   }
   return type;
-}
-
-void replace_all(std::string& text, std::string_view what, std::string_view by) {
-  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
-    text.replace(at, what.size(), by);
-  }
 }
 
 std::string place_of(const fs::path& folder, const fs::path& path) {

@@ -1,7 +1,6 @@
 #include "tools/command_line/driver_registry.hpp"
 
-#include <dlfcn.h>
-
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 #include <vector>
@@ -18,23 +17,12 @@ namespace fs = std::filesystem;
 
 constexpr const char* kVariable = "OCL_ICD_VENDORS";
 
-bool chosen_by_user() {
-  return std::getenv(kVariable) != nullptr || std::getenv("OPENCL_VENDOR_PATH") != nullptr;
-}
-
-bool loads(const std::string& library) {
-  void* handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
-  if (handle != nullptr) ::dlclose(handle);
-  return handle != nullptr;
-}
-
 bool is_registered(const InstalledDriver& driver, const std::vector<RegisteredDriver>& registered) {
   const std::string name = fs::path(driver.library).filename().string();
   const std::string stem = name.substr(0, name.find(".so"));
-  for (const RegisteredDriver& other : registered) {
-    if (other.library.find(stem) != std::string::npos) return true;
-  }
-  return false;
+  return std::ranges::any_of(registered, [&](const RegisteredDriver& other) {
+    return other.library.find(stem) != std::string::npos;
+  });
 }
 
 // One .icd file per library, and nothing else.
@@ -55,12 +43,13 @@ void write_registry(const fs::path& folder, const std::set<std::string>& librari
 
 bool register_installed_driver(const InstalledDriver& driver, const fs::path& cache_folder) {
   std::error_code ignored;
-  if (cache_folder.empty() || chosen_by_user() || !fs::exists(driver.device, ignored)) return false;
+  const bool has_device = fs::exists(driver.device, ignored);
+  if (!has_device || cache_folder.empty() || !variable_of_drivers().empty()) return false;
   const std::vector<RegisteredDriver> registered = registered_drivers();
-  if (is_registered(driver, registered) || !loads(driver.library)) return false;
+  if (is_registered(driver, registered) || !load_problem(driver.library).empty()) return false;
   std::set<std::string> libraries{driver.library};
   for (const RegisteredDriver& other : registered) {
-    if (other.problem.empty()) libraries.insert(other.library);
+    if (!other.library.empty()) libraries.insert(other.library);
   }
   const fs::path folder = cache_folder / "vendors";
   try {

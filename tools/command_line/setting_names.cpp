@@ -1,5 +1,7 @@
 #include "tools/command_line/setting_names.hpp"
 
+#include "tools/command_line/replace_all.hpp"
+
 namespace clora {
 namespace {
 
@@ -22,12 +24,7 @@ std::span<const SettingName> setting_names() { return kSettings; }
 
 std::string with_option_names(std::string_view text) {
   std::string message(text);
-  for (const auto& [setting, option] : kSettings) {
-    const std::string from = setting, to = option;
-    for (std::size_t at = 0; (at = message.find(from, at)) != std::string::npos; at += to.size()) {
-      message.replace(at, from.size(), to);
-    }
-  }
+  for (const auto& [setting, option] : kSettings) replace_all(message, setting, option);
   return message;
 }
 

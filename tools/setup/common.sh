@@ -43,8 +43,9 @@ quietly() {
   fi
 }
 
-# build_release TARGET: configures the release preset and builds one target.
-build_release() {
-  quietly configure cmake --preset release
-  quietly build cmake --build --preset release --target "$1"
+# build_preset PRESET TARGET: configures a preset and builds one target; logs configure_PRESET and
+# build_PRESET.
+build_preset() {
+  quietly "configure_$1" cmake --preset "$1"
+  quietly "build_$1" cmake --build --preset "$1" --target "$2"
 }
