@@ -60,7 +60,8 @@ bool DeviceAddresses::try_them() {
     set_argument(write_, 1, cl_ulong{kTriedWith});
     launch(write_.get());
     return read_word(1) == kTriedWith;
-  } catch (const Error&) {  // addresses stay unused; a lost Context throws
+  } catch (const Error& error) {  // addresses stay unused; a lost Context throws
+    health_->notice(error.opencl_status(), "device addresses");
     health_->require_usable("device addresses");
     return false;
   }

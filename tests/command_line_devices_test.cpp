@@ -29,7 +29,8 @@ class WithoutADevice : public testing::Test {
     return fs::exists(installed);
   }
   ProgramResult devices(std::vector<std::string> environment = {}) {
-    environment.push_back("OCL_ICD_VENDORS=" + vendors().string());
+    environment.insert(environment.begin(),
+                       {"OCL_ICD_VENDORS=" + vendors().string(), "CLORA_DEVICE="});
     return test::run_clora(
         test::ProgramCall{.arguments = {"devices"}, .environment = std::move(environment)});
   }

@@ -254,8 +254,8 @@ TEST_F(ProgramCacheTest, ReportsEachBuildFromSourceBeforeAndAfterIt) {
                                          "2 twice.cl true"));
 }
 
-// pocl writes "1 warning generated." directly to the process's error stream, without calling a
-// hook.
+// pocl and NVIDIA's driver write "1 warning generated." directly to the process's error stream,
+// without calling a hook.
 TEST_F(ProgramCacheTest, KeepsWarningsOfADriverOffTheErrorStream) {
   write("factor.clh", "#define FACTOR 2\n#warning a warning\n");
   testing::internal::CaptureStderr();
