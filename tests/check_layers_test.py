@@ -61,6 +61,11 @@ class CheckLayers(unittest.TestCase):
         changes = {"runtime/pool.cpp": 'fail("lower --batch-size");\n'}
         self.expect_fault(changes, "runtime/pool.cpp:1: a message of the library names a setting")
 
+    def test_two_types_of_one_name_fail_with_both_places(self):
+        type_of_one_name = "namespace clora {\nstruct Finding {};\n}\n"
+        self.expect_fault({"tools/lint.hpp": type_of_one_name, "tools/runs.hpp": type_of_one_name},
+                          "tools/runs.hpp:2: Finding is defined in tools/lint.hpp:2 too")
+
     def test_a_module_that_includes_a_test_fails(self):
         self.expect_fault(
             {"tests/support/x.hpp": "", "ops/bad.cpp": '#include "tests/support/x.hpp"\n'},

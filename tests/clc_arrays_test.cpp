@@ -183,7 +183,7 @@ TEST(ArraySpecs, SayWhatIsWrongAndWhatMayStandThere) {
   EXPECT_THAT(mistake_in("x=local(0)"), HasSubstr("local takes a size in bytes"));
 }
 
-TEST(Comparison, CountsUlpsAcrossZeroAndTypes) {
+TEST(ArrayComparison, CountsUlpsAcrossZeroAndTypes) {
   const auto bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
   EXPECT_EQ(ulps_between(ElementType::f32, bits(1), bits(std::nextafter(1.0F, 2.0F))), 1);
   EXPECT_EQ(ulps_between(ElementType::f32, bits(-0.0F), bits(0.0F)), 0);
@@ -193,23 +193,23 @@ TEST(Comparison, CountsUlpsAcrossZeroAndTypes) {
   EXPECT_EQ(ulps_between(ElementType::u64, ~std::uint64_t{0}, 0), std::ldexp(1.0, 64));
 }
 
-TEST(Comparison, FindsTheWorstElementAndCountsThoseAboveTolerance) {
+TEST(ArrayComparison, FindsTheWorstElementAndCountsThoseAboveTolerance) {
   HostArray got = made("range(f32,2x3,1)");
   const HostArray wanted = got;
   EXPECT_EQ(compare(got, wanted, {}, "y").worst, -1);
   got.set_bits(1, got.bits(1) + 3);
   got.set_bits(5, got.bits(5) + 8);
-  const Comparison strict = compare(got, wanted, {}, "y");
+  const ArrayComparison strict = compare(got, wanted, {}, "y");
   EXPECT_EQ(strict.bad, 2);
   EXPECT_EQ(strict.first_bad, 1);
   EXPECT_EQ(strict.max_ulp, 8);
-  const Comparison loose = compare(got, wanted, {.atol = {}, .rtol = {}, .ulp = 4}, "y");
+  const ArrayComparison loose = compare(got, wanted, {.atol = {}, .rtol = {}, .ulp = 4}, "y");
   EXPECT_EQ(loose.bad, 1);
   EXPECT_EQ(place_text(got.shape, loose.worst), "[1, 2]");
   EXPECT_EQ(compare(got, wanted, {.atol = {}, .rtol = 1e-6, .ulp = {}}, "y").bad, 0);
 }
 
-TEST(Comparison, TakesNanForNanAndForNothingElse) {
+TEST(ArrayComparison, TakesNanForNanAndForNothingElse) {
   const HostArray nan = made("const(f32,1,nan)"), one = made("const(f32,1,1)");
   const HostArray infinite = made("const(f32,1,inf)");
   const Tolerance loose{.atol = 1e30, .rtol = {}, .ulp = {}};
@@ -220,7 +220,7 @@ TEST(Comparison, TakesNanForNanAndForNothingElse) {
   EXPECT_EQ(compare(infinite, one, loose, "y").bad, 1);
 }
 
-TEST(Comparison, RefusesOtherShapesAndTypes) {
+TEST(ArrayComparison, RefusesOtherShapesAndTypes) {
   const HostArray four = made("zeros(f32,4)");
   EXPECT_THROW(compare(four, made("zeros(f32,2x2)"), {}, "y"), UsageError);
   EXPECT_THROW(compare(four, made("zeros(i32,4)"), {}, "y"), UsageError);

@@ -108,7 +108,7 @@ TEST(SampleStatistics, TakesTimesBelowTheClocksStep) {
 
 TEST(BenchReport, SaysWhichPeakLimitsAndHowNearItIs) {
   const BenchPeaks peaks{100e9, 1000e9, "f32"};
-  BenchRow row;
+  MeasuredKernel row;
   row.seconds.median = 1e-3;
   row.cost = {.flops = 1e8, .bytes = 50e6};
   EXPECT_EQ(limit_of(row.cost, peaks), LimitedBy::memory);
@@ -122,7 +122,7 @@ TEST(BenchReport, SaysWhichPeakLimitsAndHowNearItIs) {
 }
 
 TEST(BenchReport, TellsNoRatesOfATimeThatTheClockDoesNotSee) {
-  BenchRow row;
+  MeasuredKernel row;
   row.cost = {.flops = 1, .bytes = 1};
   const BenchPeaks peaks{1e9, 1e9, "f32"};
   const std::string table = bench_table({row}, peaks);

@@ -57,7 +57,7 @@ TEST_F(ClcLintFiles, LocatesFindingsAfterIncludesAndInMacros) {
       "__kernel void k(__global float* y, int n, int m) {\n"
       "  AT(m, 1) = HALF;\n  y[m * n] = 0;\n}\n";
   std::vector<SourceLocation> locations;
-  for (const Finding& each : findings(text)) locations.push_back(each.location);
+  for (const LintFinding& each : findings(text)) locations.push_back(each.location);
   EXPECT_THAT(locations,
               ElementsAre(SourceLocation{"part.clh", 1, 20}, SourceLocation{"part.clh", 2, 14},
                           SourceLocation{"test.cl", 5, 5}));

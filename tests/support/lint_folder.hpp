@@ -11,8 +11,8 @@ namespace clora::test {
 
 class LintFolder : public ClangFolder {
  protected:
-  std::vector<Finding> findings(const std::string& text, const std::vector<BuildSet>& sets = {},
-                                const std::string& name = "test.cl", bool house = false) const {
+  std::vector<LintFinding> findings(const std::string& text, const std::vector<BuildSet>& sets = {},
+                                    const std::string& name = "test.cl", bool house = false) const {
     const KernelFile file = open_kernel_file(write(name, text));
     return lint(file, sets.empty() ? file.head.builds : sets, {.house = house});
   }
@@ -21,7 +21,7 @@ class LintFolder : public ClangFolder {
   std::vector<std::string> found(const std::string& text, const std::vector<BuildSet>& sets = {},
                                  const std::string& name = "test.cl", bool house = false) const {
     std::vector<std::string> told;
-    for (const Finding& each : findings(text, sets, name, house)) {
+    for (const LintFinding& each : findings(text, sets, name, house)) {
       if (each.rule == "non-restrict-pointer") continue;
       told.push_back(each.rule + " " + std::to_string(each.location.line));
     }

@@ -171,7 +171,7 @@ class Bench {
                    chosen_.flops_per_second / 1e9);
     object_["ceilings"] = peaks_json(peaks_);
     object_["ceiling"] = chosen_.arithmetic;
-    for (const BenchRow& row : rows_) object_["measured"].push_back(bench_json(row, chosen_));
+    for (const MeasuredKernel& row : rows_) object_["measured"].push_back(bench_json(row, chosen_));
     tell_coarse_clock();
     tell_verdicts();
     if (!options_.roofline.empty()) draw();
@@ -181,7 +181,7 @@ class Bench {
   // driver reports 1 us, and its clock is finer.
   double clock_step() const {
     double step = clock_step_seconds(new_.context.device());
-    for (const BenchRow& row : rows_) {
+    for (const MeasuredKernel& row : rows_) {
       if (row.seconds.smallest_step > 0) step = std::min(step, row.seconds.smallest_step);
     }
     return step;
@@ -192,7 +192,7 @@ class Bench {
     constexpr double kSteps = 20;
     const double step = clock_step();
     object_["clock_step_seconds"] = step;
-    for (const BenchRow& row : rows_) {
+    for (const MeasuredKernel& row : rows_) {
       if (row.seconds.median > 0 && row.seconds.median >= kSteps * step) continue;
       output_.warning(
           "{}: {} is too short for this device's clock, which counts in steps of {}; give each "
@@ -231,7 +231,7 @@ class Bench {
   StatedCost stated_;
   RooflinePeaks peaks_;
   BenchPeaks chosen_;
-  std::vector<BenchRow> rows_;
+  std::vector<MeasuredKernel> rows_;
   std::vector<BenchVerdict> verdicts_;
   ordered_json object_;
   bool slower_ = false;

@@ -23,7 +23,7 @@ std::string rate_text(double per_second) {
                                                      : "-";
 }
 
-std::vector<std::string> cells_of(const BenchRow& row, const BenchPeaks& peaks) {
+std::vector<std::string> cells_of(const MeasuredKernel& row, const BenchPeaks& peaks) {
   const SampleSummary& s = row.seconds;
   const double percent = percent_of_roofline(row, peaks);
   const LimitedBy limit = limit_of(row.cost, peaks);
@@ -45,7 +45,7 @@ nlohmann::ordered_json finite(double value) {
 
 }  // namespace
 
-std::string BenchRow::name() const {
+std::string MeasuredKernel::name() const {
   return fmt::format("{}{}", name_of(caches), old ? ", old" : "");
 }
 
@@ -67,7 +67,7 @@ std::string_view name_of(LimitedBy limit) {
   return "nothing";
 }
 
-double percent_of_roofline(const BenchRow& row, const BenchPeaks& peaks) {
+double percent_of_roofline(const MeasuredKernel& row, const BenchPeaks& peaks) {
   if (limit_of(row.cost, peaks) == LimitedBy::nothing) return 0;
   const double best =
       std::max(memory_seconds(row.cost, peaks), arithmetic_seconds(row.cost, peaks));
@@ -87,14 +87,14 @@ std::string time_text(double seconds) {
   return fmt::format("{:.4g} us", seconds * 1e6);
 }
 
-std::string bench_table(const std::vector<BenchRow>& rows, const BenchPeaks& peaks) {
+std::string bench_table(const std::vector<MeasuredKernel>& rows, const BenchPeaks& peaks) {
   std::vector<std::vector<std::string>> table{{"caches", "median", "quartiles", "min to max",
                                                "launches", "GB/s", "GFLOP/s", "of the roofline"}};
-  for (const BenchRow& row : rows) table.push_back(cells_of(row, peaks));
+  for (const MeasuredKernel& row : rows) table.push_back(cells_of(row, peaks));
   return table_of(table, 2);
 }
 
-nlohmann::ordered_json bench_json(const BenchRow& row, const BenchPeaks& peaks) {
+nlohmann::ordered_json bench_json(const MeasuredKernel& row, const BenchPeaks& peaks) {
   const SampleSummary& s = row.seconds;
   const bool flops_known = row.cost.flops > 0;
   return {{"caches", name_of(row.caches)},
@@ -119,10 +119,10 @@ nlohmann::ordered_json bench_json(const BenchVerdict& verdict) {
           {"verdict", name_of(verdict.verdict)}};
 }
 
-std::vector<RooflinePoint> roofline_points(const std::vector<BenchRow>& rows,
+std::vector<RooflinePoint> roofline_points(const std::vector<MeasuredKernel>& rows,
                                            const BenchPeaks& peaks) {
   std::vector<RooflinePoint> points;
-  for (const BenchRow& row : rows) {
+  for (const MeasuredKernel& row : rows) {
     points.push_back(
         {.name = fmt::format("{}: {}, {} GFLOP/s, {} GB/s, {:.3g} % of the {} peak", row.name(),
                              time_text(row.seconds.median), rate_text(row.flops_per_second()),

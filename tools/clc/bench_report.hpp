@@ -20,7 +20,7 @@ struct BenchPeaks {
 };
 
 // One kernel with one cache state.
-struct BenchRow {
+struct MeasuredKernel {
   CacheState caches = CacheState::warm;
   bool old = false;  // the baseline kernel
   SampleSummary seconds;
@@ -37,7 +37,7 @@ enum class LimitedBy { nothing, memory, arithmetic };  // nothing: bytes and flo
 LimitedBy limit_of(const Cost& cost, const BenchPeaks& peaks);
 std::string_view name_of(LimitedBy limit);
 // The percentage of the limiting peak; above 100 if data came from caches, 0 without a limit.
-double percent_of_roofline(const BenchRow& row, const BenchPeaks& peaks);
+double percent_of_roofline(const MeasuredKernel& row, const BenchPeaks& peaks);
 
 // The new kernel compared with the baseline.
 struct BenchVerdict {
@@ -53,11 +53,11 @@ std::string_view name_of(CacheState caches);
 // "12.35 us"
 std::string time_text(double seconds);
 // A table, one line per row; the first line is the header.
-std::string bench_table(const std::vector<BenchRow>& rows, const BenchPeaks& peaks);
+std::string bench_table(const std::vector<MeasuredKernel>& rows, const BenchPeaks& peaks);
 // Non-finite figures are null.
-nlohmann::ordered_json bench_json(const BenchRow& row, const BenchPeaks& peaks);
+nlohmann::ordered_json bench_json(const MeasuredKernel& row, const BenchPeaks& peaks);
 nlohmann::ordered_json bench_json(const BenchVerdict& verdict);
-std::vector<RooflinePoint> roofline_points(const std::vector<BenchRow>& rows,
+std::vector<RooflinePoint> roofline_points(const std::vector<MeasuredKernel>& rows,
                                            const BenchPeaks& peaks);
 
 }  // namespace clora

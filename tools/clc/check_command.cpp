@@ -122,7 +122,7 @@ class Check {
       result = run_process(simulated(false), options_.seconds);
     }
     const SimulatorFindings said = findings_in(result.err + '\n' + result.out, file_);
-    for (const Finding& finding : said.findings) tell(finding);
+    for (const SimulatorFinding& finding : said.findings) tell(finding);
     if (said.cut_short)
       output_.warning("oclgrind stopped after 1000 messages; further messages are suppressed");
     if (!said.fatal.empty()) {
@@ -184,7 +184,7 @@ class Check {
           .source = {}});
   }
 
-  void tell(const Finding& finding) {
+  void tell(const SimulatorFinding& finding) {
     ++findings_;
     diverges_ = diverges_ || finding.kind == "divergent barrier";
     output_.result("{}", finding.location_text());

@@ -77,10 +77,10 @@ std::string Tolerance::text() const {
   return words.empty() ? "equal" : words;
 }
 
-Comparison compare(const HostArray& got, const HostArray& wanted, const Tolerance& tolerance,
-                   const std::string& name) {
+ArrayComparison compare(const HostArray& got, const HostArray& wanted, const Tolerance& tolerance,
+                        const std::string& name) {
   require_alike(got, wanted, name);
-  Comparison result;
+  ArrayComparison result;
   std::pair<double, double> worst{0, 0};  // excess, then absolute
   for (std::int64_t i = 0; i < got.elements(); ++i) {
     const Distance distance = distance_between(got, wanted, i);

@@ -19,7 +19,7 @@ struct Tolerance {
   std::string text() const;
 };
 
-struct Comparison {
+struct ArrayComparison {
   double max_absolute = 0, max_relative = 0;  // infinite if one value is not finite
   double max_ulp = 0;                         // in ulps of the type of `got`
   std::int64_t worst = -1;  // the element furthest out of tolerance; -1: all equal
@@ -29,8 +29,8 @@ struct Comparison {
 
 // If ulps are counted, the wanted values are first rounded to the type of `got`. REQUIRES: equal
 // shapes; both integers or both floats. Errors: UsageError, naming the array `name`.
-Comparison compare(const HostArray& got, const HostArray& wanted, const Tolerance& tolerance,
-                   const std::string& name);
+ArrayComparison compare(const HostArray& got, const HostArray& wanted, const Tolerance& tolerance,
+                        const std::string& name);
 
 // The number of representable values between two elements of the type, including one end.
 double ulps_between(ElementType type, std::uint64_t a, std::uint64_t b);

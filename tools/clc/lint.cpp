@@ -25,9 +25,9 @@ class Collected {
  public:
   explicit Collected(const Silence& silence) : silence_(silence) {}
 
-  void add(std::vector<Finding> findings, const std::string& options) {
+  void add(std::vector<LintFinding> findings, const std::string& options) {
     std::set<Key> of_this_set;
-    for (Finding& each : findings) {
+    for (LintFinding& each : findings) {
       const Key key{each.location, each.rule};
       if (silence_.covers(each) || !of_this_set.insert(key).second) continue;
       ++times_[key];
@@ -36,8 +36,8 @@ class Collected {
     }
   }
 
-  std::vector<Finding> take(std::size_t sets) {
-    std::vector<Finding> findings;
+  std::vector<LintFinding> take(std::size_t sets) {
+    std::vector<LintFinding> findings;
     for (auto& [key, finding] : all_) {
       if (finding.must_be_in_every_set && times_[key] < sets) continue;
       findings.push_back(std::move(finding));
@@ -48,14 +48,14 @@ class Collected {
  private:
   using Key = std::pair<SourceLocation, std::string>;
   const Silence& silence_;
-  std::map<Key, Finding> all_;
+  std::map<Key, LintFinding> all_;
   std::map<Key, std::size_t> times_;
 };
 
 }  // namespace
 
-std::vector<Finding> lint(const KernelFile& file, const std::vector<BuildSet>& sets,
-                          const LintOptions& options) {
+std::vector<LintFinding> lint(const KernelFile& file, const std::vector<BuildSet>& sets,
+                              const LintOptions& options) {
   const SourceLocations locations(file.text);
   const Silence silence(file, locations);
   Collected collected(silence);

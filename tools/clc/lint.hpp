@@ -15,7 +15,7 @@ struct LintOptions {
 // Findings in order of location; a finding of several sets is listed once, with the first set.
 // sets: the option sets to parse the file with; if empty, it is parsed without options.
 // Errors: those of read_with_clang().
-std::vector<Finding> lint(const KernelFile& file, const std::vector<BuildSet>& sets,
-                          const LintOptions& options = {});
+std::vector<LintFinding> lint(const KernelFile& file, const std::vector<BuildSet>& sets,
+                              const LintOptions& options = {});
 
 }  // namespace clora

@@ -63,7 +63,7 @@ std::string picture(const std::string& line, int column) {
   return "\n" + line + "\n" + below + "^";
 }
 
-void print(Output& output, const KernelFile& file, const Finding& finding) {
+void print(Output& output, const KernelFile& file, const LintFinding& finding) {
   const std::string path = path_of(file, finding.location.file);
   const std::string line = file.line(finding.location.file, finding.location.line);
   output.result("{}:{}:{}: {}: {} [{}]{}", path, finding.location.line, finding.location.column,
@@ -88,7 +88,7 @@ int lint_files(const LintCall& call) {
   for (const std::string& path : call.files) {
     const KernelFile file = open_kernel_file(path, call.common.include_folders);
     const std::vector<BuildSet> sets = every_build_set(call.common, file);
-    for (const Finding& finding : lint(file, sets, call.lint)) {
+    for (const LintFinding& finding : lint(file, sets, call.lint)) {
       print(output, file, finding);
       ++(finding.severity == Severity::note ? notes : failures);
     }

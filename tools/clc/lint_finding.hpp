@@ -12,7 +12,7 @@ namespace clora {
 enum class Severity { note, warning, error };
 std::string_view name_of(Severity severity);
 
-struct Finding {
+struct LintFinding {
   std::string rule;  // rule id
   Severity severity = Severity::warning;
   SourceLocation location;

@@ -82,7 +82,7 @@ bool LintInput::asks_for(std::string_view extension) const {
 }
 
 void Report::at(const SyntaxNode& node, std::string text) {
-  Finding finding;
+  LintFinding finding;
   finding.location = locations_.of(node.location);
   finding.use = locations_.of(node.use);
   finding.text = std::move(text);
@@ -94,7 +94,7 @@ void Report::at_use(const SyntaxNode& node, std::string text) {
 }
 
 void Report::at(const SourceLocation& location, std::string text) {
-  Finding finding;
+  LintFinding finding;
   finding.location = finding.use = location;
   finding.text = std::move(text);
   findings_.push_back(std::move(finding));
@@ -105,8 +105,8 @@ void Report::at_in_every_set(const SourceLocation& location, std::string text) {
   findings_.back().must_be_in_every_set = true;
 }
 
-std::vector<Finding> findings_in(const LintInput& input, bool house) {
-  std::vector<Finding> findings;
+std::vector<LintFinding> findings_in(const LintInput& input, bool house) {
+  std::vector<LintFinding> findings;
   Report report(input.locations, findings);
   for (const LintRule& rule : lint_rules()) {
     if (rule.find == nullptr || (rule.is_house && !house)) continue;

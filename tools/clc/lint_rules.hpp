@@ -27,7 +27,7 @@ struct LintInput {
 
 class Report {
  public:
-  Report(const SourceLocations& locations, std::vector<Finding>& findings)
+  Report(const SourceLocations& locations, std::vector<LintFinding>& findings)
       : locations_(locations), findings_(findings) {}
 
   void at(const SyntaxNode& node, std::string text);  // where it is written, possibly in a macro
@@ -38,7 +38,7 @@ class Report {
 
  private:
   const SourceLocations& locations_;
-  std::vector<Finding>& findings_;
+  std::vector<LintFinding>& findings_;
 };
 
 struct LintRule {
@@ -53,7 +53,7 @@ std::span<const LintRule> lint_rules();
 
 // The findings of all rules in one parse, including allowed ones. For a text that does not compile,
 // only the compiler's errors. house: also the rules of the project's style.
-std::vector<Finding> findings_in(const LintInput& input, bool house);
+std::vector<LintFinding> findings_in(const LintInput& input, bool house);
 
 // Whether an error of clang is reported by the rule host-argument or extension-unchecked instead.
 bool is_about_arguments(const ClangMessage& message);

@@ -39,7 +39,7 @@ Silence::Silence(const KernelFile& file, const SourceLocations& locations) {
   for (int line = 1; line <= locations.line_count(); ++line) read_line(locations, line);
 }
 
-bool Silence::covers(const Finding& finding) const {
+bool Silence::covers(const LintFinding& finding) const {
   const auto is_allowed_at = [&](SourceLocation location) {
     location.column = 0;
     return at_lines_.contains({finding.rule, location});
@@ -74,7 +74,7 @@ bool Silence::check(const std::string& rule, const std::string& reason,
     wrong = "allow " + rule + " must be followed by its reason; add one";
   }
   if (wrong.empty()) return true;
-  Finding mistake;
+  LintFinding mistake;
   mistake.rule = "allow-without-reason";
   mistake.location = mistake.use = location;
   mistake.text = wrong;

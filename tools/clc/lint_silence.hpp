@@ -22,10 +22,10 @@ class Silence {
   Silence(const KernelFile& file, const SourceLocations& locations);
 
   // Whether the file allows the finding, at its location or at the expansion of its macro.
-  bool covers(const Finding& finding) const;
+  bool covers(const LintFinding& finding) const;
 
   // Findings of the rule allow-without-reason: exceptions with an unknown rule or without a reason.
-  const std::vector<Finding>& mistakes() const noexcept { return mistakes_; }
+  const std::vector<LintFinding>& mistakes() const noexcept { return mistakes_; }
 
  private:
   void read_line(const SourceLocations& locations, int line);
@@ -33,7 +33,7 @@ class Silence {
 
   std::set<std::string> everywhere_;                           // rules
   std::set<std::pair<std::string, SourceLocation>> at_lines_;  // column 0
-  std::vector<Finding> mistakes_;
+  std::vector<LintFinding> mistakes_;
 };
 
 }  // namespace clora

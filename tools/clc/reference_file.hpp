@@ -33,7 +33,7 @@ struct ComparedArrays {
   std::string got_name, wanted_name;  // "y", "expected.npy"
   HostArray got, wanted;
   Tolerance tolerance;
-  Comparison found;
+  ArrayComparison found;
 
   bool good() const { return found.bad == 0; }
   // Prints the comparison as text.

@@ -75,9 +75,10 @@ std::vector<std::string> actors_in(const std::string& text) {
   return actors;
 }
 
-Finding finding_of(const Message& message, const KernelFile& file) {
+SimulatorFinding finding_of(const Message& message, const KernelFile& file) {
   static const std::regex address(R"((?: at)? (\w+ memory) address \w+)");
-  Finding finding{.kind = kind_of(message.title), .file = {}, .line = 0, .text = {}, .source = {}};
+  SimulatorFinding finding{
+      .kind = kind_of(message.title), .file = {}, .line = 0, .text = {}, .source = {}};
   finding.text = std::regex_replace(message.title, address, " $1");
   const std::vector<Location> locations = locations_in(message.text);
   const std::vector<std::string> actors = actors_in(message.text);
@@ -93,8 +94,8 @@ Finding finding_of(const Message& message, const KernelFile& file) {
   return finding;
 }
 
-void add(std::vector<Finding>& findings, Finding finding) {
-  const auto same = std::ranges::find_if(findings, [&](const Finding& each) {
+void add(std::vector<SimulatorFinding>& findings, SimulatorFinding finding) {
+  const auto same = std::ranges::find_if(findings, [&](const SimulatorFinding& each) {
     return each.kind == finding.kind && each.file == finding.file && each.line == finding.line;
   });
   if (same == findings.end()) {
@@ -106,7 +107,7 @@ void add(std::vector<Finding>& findings, Finding finding) {
 
 }  // namespace
 
-std::string Finding::location_text() const {
+std::string SimulatorFinding::location_text() const {
   std::string location = file.empty() ? "" : file + ": ";
   if (line > 0) location = fmt::format("{}:{}: ", file, line);
   return fmt::format("{}{}: {}{}", location, kind, text,

@@ -9,7 +9,7 @@
 
 namespace clora {
 
-struct Finding {
+struct SimulatorFinding {
   std::string kind;    // "race", "out-of-bounds", "uninitialised", "divergent barrier", "unwritten"
   std::string file;    // empty: unknown
   int line = 0;        // 0: unknown
@@ -22,9 +22,9 @@ struct Finding {
 };
 
 struct SimulatorFindings {
-  std::vector<Finding> findings;  // in order, merged by kind and line
-  bool cut_short = false;         // oclgrind's message limit was reached
-  std::string fatal;              // unsupported by oclgrind for this kernel; empty: nothing
+  std::vector<SimulatorFinding> findings;  // in order, merged by kind and line
+  bool cut_short = false;                  // oclgrind's message limit was reached
+  std::string fatal;  // unsupported by oclgrind for this kernel; empty: nothing
 };
 
 // Parses the output of oclgrind 21.10.

@@ -55,7 +55,8 @@ Tolerance usual_tolerance(const HostArray& wanted) {
 std::string difference_in(KernelCall& call, const std::vector<ReferenceArray>& references) {
   for (const ReferenceArray& reference : references) {
     const HostArray got = call.read(reference.name);
-    const Comparison found = compare(got, reference.wanted, reference.tolerance, reference.name);
+    const ArrayComparison found =
+        compare(got, reference.wanted, reference.tolerance, reference.name);
     if (found.bad == 0) continue;
     return fmt::format("{} of {} elements of '{}' differ, the worst {} is {} instead of {}",
                        found.bad, got.elements(), reference.name,
