@@ -9,8 +9,8 @@
 
 #include <csignal>
 
-#include "runtime/context.hpp"
 #include "runtime/driver_cache.hpp"
+#include "runtime/json.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"
@@ -51,8 +51,14 @@ class FirstStart : public testing::Test {
   test::TemporaryFolder folder_;
 };
 
+// Asks the program: a context in this process would start the driver's threads before fork().
 bool is_pocl() {
-  return Context(config_from_environment()).device().platform == "Portable Computing Language";
+  const ProgramResult listed =
+      test::run_clora(test::ProgramCall{.arguments = {"devices", "--json"}});
+  for (const auto& device : parse_json(listed.out, "clora devices")["devices"]) {
+    if (device.value("taken", false)) return device["platform"] == "Portable Computing Language";
+  }
+  return false;
 }
 
 std::size_t count_of(std::string_view words, std::string_view text) {
