@@ -11,7 +11,7 @@ struct KernelSource {
   std::string_view text;
 };
 
-// Every .cl and .clh file of cl/, in file order. Static storage.
+// Every .cl and .clh file of cl/ and its subfolders, in the order of their paths. Static storage.
 std::span<const KernelSource> embedded_kernel_sources();
 
 }  // namespace clora

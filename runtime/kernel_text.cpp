@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -13,7 +14,8 @@
 namespace clora {
 namespace {
 
-using Folders = std::span<const std::filesystem::path>;
+namespace fs = std::filesystem;
+using Folders = std::span<const fs::path>;
 
 std::string names_of(Folders folders) {
   std::string names;
@@ -23,21 +25,45 @@ std::string names_of(Folders folders) {
   return names;
 }
 
-std::string read_from(Folders folders, const std::string& file, std::string_view included_by) {
-  for (const auto& folder : folders) {
-    std::ifstream stream(folder / file, std::ios::binary);
-    if (!stream || std::filesystem::is_directory(folder / file)) continue;
-    std::ostringstream text;
-    text << stream.rdbuf();
-    return text.str();
+std::string name_of(const std::string& file) { return fs::path(file).filename().string(); }
+
+std::optional<fs::path> find_in_folders(Folders folders, const std::string& file) {
+  for (const std::string& path : {file, name_of(file)}) {
+    for (const fs::path& folder : folders) {
+      if (fs::is_regular_file(folder / path)) return folder / path;
+    }
   }
-  fail(ErrorCode::not_found, "kernel source: '{}' (required by {}) is not in {} {}", file,
-       included_by, folders.size() == 1 ? "folder" : "any of the folders", names_of(folders));
+  return std::nullopt;
+}
+
+std::optional<fs::path> find_in_subfolders(Folders folders, const std::string& file) {
+  for (const fs::path& folder : folders) {
+    std::error_code ignored;
+    for (const auto& entry : fs::recursive_directory_iterator(folder, ignored)) {
+      if (entry.path().filename() == file && entry.is_regular_file()) return entry.path();
+    }
+  }
+  return std::nullopt;
+}
+
+// Only the kernel file itself, included by nothing, is searched in subfolders.
+std::string read_from(Folders folders, const std::string& file, std::string_view included_by,
+                      bool in_subfolders) {
+  std::optional<fs::path> path = find_in_folders(folders, file);
+  if (!path && in_subfolders) path = find_in_subfolders(folders, file);
+  std::ifstream stream(path.value_or(fs::path()), std::ios::binary);
+  if (!stream) {
+    fail(ErrorCode::not_found, "kernel source: '{}' (required by {}) is not in {} {}", file,
+         included_by, folders.size() == 1 ? "folder" : "any of the folders", names_of(folders));
+  }
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
 }
 
 std::string embedded(const std::string& file, std::string_view included_by) {
   for (const KernelSource& source : embedded_kernel_sources()) {
-    if (source.file == file) return std::string(source.text);
+    if (source.file == name_of(file)) return std::string(source.text);
   }
   fail(ErrorCode::not_found, "kernel source: '{}' (required by {}) is not among the embedded files",
        file, included_by);
@@ -67,10 +93,12 @@ class Resolver {
  public:
   explicit Resolver(Folders folders) : folders_(folders) {}
 
-  void append(const std::string& file, std::string_view included_by) {
+  void append(const std::string& path, std::string_view included_by) {
+    const std::string file = name_of(path);
+    const bool first = seen_.empty();
     if (!seen_.insert(file).second) return;
-    std::istringstream lines(folders_.empty() ? embedded(file, included_by)
-                                              : read_from(folders_, file, included_by));
+    std::istringstream lines(folders_.empty() ? embedded(path, included_by)
+                                              : read_from(folders_, path, included_by, first));
     text_ += fmt::format("#line 1 \"{}\"\n", file);
     std::string line;
     for (int number = 1; std::getline(lines, line); ++number) {

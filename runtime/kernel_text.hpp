@@ -1,6 +1,7 @@
 // The text of a kernel file with its includes resolved, from the embedded files or, if folders are
 // given, from disk. The driver gets a single text; #line directives preserve file names and line
-// numbers.
+// numbers. Kernel files lie in folders (cl/gemm/gemm.cl) but are known by their names alone, which
+// are unique; only includes name the folder: #include "gemm/gemm_tile_cpu.clh".
 #pragma once
 
 #include <filesystem>
@@ -11,7 +12,8 @@
 namespace clora {
 
 // Returns `file` ("rms_norm.cl") with every #include "x.clh" replaced, once, by that file.
-// folders: searched in this order for the file and its includes; empty: the embedded files.
+// folders: searched in this order for the file, in subfolders too, and for its includes, by their
+// path and then by their name; empty: the embedded files.
 // Errors: not_found, naming the file and the file that includes it.
 std::string kernel_text(std::string_view file, std::span<const std::filesystem::path> folders = {});
 

@@ -178,7 +178,7 @@ TEST(BenchJson, TellsOfTheMachineAndOfEachRow) {
 void write_broken_kernels(const std::filesystem::path& folder, const std::string& right,
                           const std::string& wrong) {
   const std::filesystem::path source = std::getenv("CLORA_SOURCE_DIR");
-  std::filesystem::copy(source / "cl", folder);
+  std::filesystem::copy(source / "cl", folder, std::filesystem::copy_options::recursive);
   std::string text = test::read_whole_file(folder / "swiglu.cl");
   const std::size_t at = text.find(right);
   ASSERT_NE(at, std::string::npos);

@@ -66,6 +66,13 @@ class CheckLayers(unittest.TestCase):
         self.expect_fault({"tools/lint.hpp": type_of_one_name, "tools/runs.hpp": type_of_one_name},
                           "tools/runs.hpp:2: Finding is defined in tools/lint.hpp:2 too")
 
+    def test_two_kernel_files_of_one_name_fail(self):
+        self.expect_fault({"cl/rows/row.cl": ""}, "cl/rows/row.cl: cl/row.cl has the same name")
+
+    def test_a_kernel_that_includes_by_another_path_fails(self):
+        self.expect_fault({"cl/rows/sum.clh": "", "cl/rows/sum.cl": '#include "sum.clh"\n'},
+                          "cl/rows/sum.cl:1: includes sum.clh", "by the path from there")
+
     def test_a_module_that_includes_a_test_fails(self):
         self.expect_fault(
             {"tests/support/x.hpp": "", "ops/bad.cpp": '#include "tests/support/x.hpp"\n'},

@@ -129,7 +129,7 @@ TEST(GridBarriers, AreInTheKernelsThatDecodeInOneLaunchAlone) {
   std::vector<std::string> with_barrier;
   const char* source = std::getenv("CLORA_SOURCE_DIR");
   for (const auto& entry :
-       fs::directory_iterator(fs::path(source == nullptr ? "." : source) / "cl")) {
+       fs::recursive_directory_iterator(fs::path(source == nullptr ? "." : source) / "cl")) {
     if (entry.path().extension() != ".cl") continue;
     const std::string file = entry.path().filename().string();
     const std::string text = kernel_text(file, {});

@@ -24,6 +24,20 @@ std::string first_lines(const std::string& text) {
   return text.substr(begin, text.find("\n#line ", begin) - begin + 1);
 }
 
+// The root of a tree of kernel files, from which their includes are named, is at most this far up.
+constexpr int kLevels = 2;
+
+void append_folders_above(std::vector<std::filesystem::path>& folders,
+                          const std::filesystem::path& folder) {
+  std::error_code ignored;
+  std::filesystem::path above = std::filesystem::absolute(folder, ignored).lexically_normal();
+  if (!above.has_filename()) above = above.parent_path();  // "cl/gemm/"
+  for (int level = 0; level < kLevels && above.has_relative_path(); ++level) {
+    above = above.parent_path();
+    folders.push_back(above);
+  }
+}
+
 }  // namespace
 
 std::string KernelFile::line(const std::string& file, int number) const {
@@ -51,6 +65,7 @@ KernelFile open_kernel_file(const std::string& path,
   if (std::filesystem::is_regular_file(place)) {
     file.folders = {place.has_parent_path() ? place.parent_path() : "."};
     file.folders.insert(file.folders.end(), include_folders.begin(), include_folders.end());
+    append_folders_above(file.folders, file.folders.front());
   } else if (!is_built_in(path)) {
     const std::string meant = suggestion_for(path, built_in_kernel_files());
     fail(ErrorCode::not_found, "kernel file: '{}' does not exist{}", place.string(),
