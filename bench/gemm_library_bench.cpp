@@ -4,7 +4,7 @@
 
 #include "bench/support/host_products.hpp"
 #include "bench/support/op_bench.hpp"
-#include "ops/gemm.hpp"
+#include "ops/gemm/gemm.hpp"
 #include "runtime/error.hpp"
 
 namespace clora::bench {

@@ -1,7 +1,7 @@
 #include "ops/activations.hpp"
 
-#include "ops/bf16_rows.hpp"
-#include "ops/quant.hpp"
+#include "ops/gemm/bf16_rows.hpp"
+#include "ops/quant/quant.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/error.hpp"
 

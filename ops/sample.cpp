@@ -3,8 +3,8 @@
 #include <array>
 #include <bit>
 
+#include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/launch_grids.hpp"
-#include "ops/variant_dispatch.hpp"
 #include "runtime/error.hpp"
 #include "runtime/integer_sizes.hpp"
 

@@ -110,7 +110,7 @@ class Batch {
   void copy(const Tensor& dst, const Tensor& src);
   // Sets every byte of dst to 0. Not for temporaries, which may be placed in a range that GPU
   // drivers fill incorrectly (enqueue_zeros in runtime/opencl.hpp); use record_zero_words of
-  // ops/tensor_maps.hpp for those.
+  // ops/hopper/tensor_maps.hpp for those.
   // Errors, when the batch is sealed: unsupported, if dst is in that range.
   void fill_zero(const Tensor& dst);
   // dst = the bytes of `src` at the time of the submit. `src` must stay valid and unchanged until

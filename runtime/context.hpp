@@ -46,7 +46,7 @@ struct ContextConfig {
   std::filesystem::path cache_folder = default_cache_folder();  // empty: nothing is stored on disk
   std::size_t cache_limit_bytes = std::size_t{256} << 20;       // of built programs in cache_folder
   std::shared_ptr<ProgramStore> program_store;                  // null: cache_folder/programs
-  std::filesystem::path tuned_table;  // of ops/tuned.hpp; empty: cache_folder/tuned.json
+  std::filesystem::path tuned_table;  // of ops/tuned/tuned.hpp; empty: cache_folder/tuned.json
   Variant variant = Variant::automatic;
   Precision precision = Precision::f32;  // limits the choice of Variant::automatic
   std::optional<DType> activations;      // f32 or bf16; not set: as hands_on_bf16() says

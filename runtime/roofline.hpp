@@ -14,7 +14,7 @@ struct Cost {
   friend auto operator<=>(const Cost&, const Cost&) = default;
 };
 
-// The peak rates of a device, measured by ops/roofline_peaks.hpp. 0: unknown.
+// The peak rates of a device, measured by ops/roofline_peaks/roofline_peaks.hpp. 0: unknown.
 struct RooflinePeaks {
   double copy_bytes_per_second = 0;    // read and written, far beyond the caches
   double read_bytes_per_second = 0;    // read alone, far beyond the caches

@@ -26,8 +26,8 @@ struct Storage {
 };
 
 // The layout of a matrix in memory. plain: row by row, as in files. packed: panels of 16
-// interleaved rows (cl/quant_packed.clh), for devices whose products read them in place. Both take
-// the same number of bytes.
+// interleaved rows (cl/quant/quant_packed.clh), for devices whose products read them in place. Both
+// take the same number of bytes.
 enum class Layout : std::uint8_t { plain, packed };
 inline constexpr std::int64_t kPackedRows = 16;
 

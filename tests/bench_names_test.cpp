@@ -174,7 +174,7 @@ TEST(BenchJson, TellsOfTheMachineAndOfEachRow) {
   EXPECT_GT(json.at("benchmarks").at(1).at("median_us").get<double>(), 0);
 }
 
-// The kernels of this tree, with `right` in cl/swiglu.cl replaced by `wrong`.
+// The kernels of this tree, with `right` in cl/rowwise/swiglu.cl replaced by `wrong`.
 void write_broken_kernels(const std::filesystem::path& folder, const std::string& right,
                           const std::string& wrong) {
   const std::filesystem::path source = std::getenv("CLORA_SOURCE_DIR");

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "ops/softmax.hpp"
+#include "ops/rowwise/softmax.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 

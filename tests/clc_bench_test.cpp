@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ops/roofline_peaks.hpp"
+#include "ops/roofline_peaks/roofline_peaks.hpp"
 #include "runtime/device.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ops/tuned_table.hpp"
+#include "ops/tuned/tuned_table.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -1,5 +1,5 @@
 // When launches may rely on co-resident work-groups, and that no other kernel has a grid barrier.
-#include "ops/co_resident_groups.hpp"
+#include "ops/dispatch/co_resident_groups.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/generation/generator.hpp"
-#include "ops/rms_norm.hpp"
+#include "ops/rowwise/rms_norm.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_models.hpp"

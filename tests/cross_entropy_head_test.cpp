@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/cross_entropy.hpp"
+#include "ops/loss/cross_entropy.hpp"
 #include "tests/reference/cross_entropy_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"

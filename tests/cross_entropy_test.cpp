@@ -1,4 +1,4 @@
-#include "ops/cross_entropy.hpp"
+#include "ops/loss/cross_entropy.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

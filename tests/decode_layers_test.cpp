@@ -1,12 +1,12 @@
-#include "ops/decode_layers.hpp"
+#include "ops/decode/decode_layers.hpp"
 
 #include <gmock/gmock.h>
 
 #include <memory>
 
-#include "ops/co_resident_groups.hpp"
-#include "ops/decode_layers_gpu.hpp"
-#include "ops/quant.hpp"
+#include "ops/decode/decode_layers_gpu.hpp"
+#include "ops/dispatch/co_resident_groups.hpp"
+#include "ops/quant/quant.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/random_layers.hpp"

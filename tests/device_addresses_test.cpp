@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-#include "ops/rms_norm.hpp"
+#include "ops/rowwise/rms_norm.hpp"
 #include "runtime/batch.hpp"
 #include "tests/support/at_a_wait.hpp"
 #include "tests/support/copied_kernels.hpp"

@@ -1,4 +1,4 @@
-#include "ops/gemm.hpp"
+#include "ops/gemm/gemm.hpp"
 
 #include <gmock/gmock.h>
 
@@ -6,8 +6,8 @@
 #include <bit>
 #include <cmath>
 
-#include "ops/gemm_kernels.hpp"
-#include "ops/gemm_plan.hpp"
+#include "ops/gemm/gemm_kernels.hpp"
+#include "ops/gemm/gemm_plan.hpp"
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"

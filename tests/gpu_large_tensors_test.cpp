@@ -9,10 +9,10 @@
 #include <optional>
 
 #include "ops/activations.hpp"
-#include "ops/attention.hpp"
-#include "ops/lora_linear.hpp"
-#include "ops/swiglu.hpp"
-#include "ops/tensor_maps.hpp"
+#include "ops/attention/attention.hpp"
+#include "ops/hopper/tensor_maps.hpp"
+#include "ops/lora_linear/lora_linear.hpp"
+#include "ops/rowwise/swiglu.hpp"
 #include "runtime/half.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"

@@ -1,10 +1,10 @@
-#include "ops/lora_linear.hpp"
+#include "ops/lora_linear/lora_linear.hpp"
 
 #include <gmock/gmock.h>
 
 #include <tuple>
 
-#include "ops/dropout.hpp"
+#include "ops/rowwise/dropout.hpp"
 #include "tests/reference/lora_linear_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"

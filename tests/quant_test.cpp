@@ -1,4 +1,4 @@
-#include "ops/quant.hpp"
+#include "ops/quant/quant.hpp"
 
 #include <gmock/gmock.h>
 

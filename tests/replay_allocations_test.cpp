@@ -10,7 +10,7 @@
 #include <new>
 
 #include "model/training/recorded_step.hpp"
-#include "ops/rms_norm.hpp"
+#include "ops/rowwise/rms_norm.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_models.hpp"
 #include "tests/support/tiny_models.hpp"

@@ -1,4 +1,4 @@
-#include "ops/swiglu.hpp"
+#include "ops/rowwise/swiglu.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "ops/quant.hpp"
+#include "ops/quant/quant.hpp"
 #include "runtime/file.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "ops/activations.hpp"
-#include "ops/attention.hpp"
-#include "ops/rms_norm.hpp"
-#include "ops/swiglu.hpp"
+#include "ops/attention/attention.hpp"
+#include "ops/rowwise/rms_norm.hpp"
+#include "ops/rowwise/swiglu.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

@@ -15,7 +15,7 @@
 #pragma once
 
 #include "model/families/language_model.hpp"
-#include "ops/rope.hpp"
+#include "ops/rowwise/rope.hpp"
 
 namespace clora {
 

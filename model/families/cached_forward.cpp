@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "model/families/decoding_blocks.hpp"
-#include "ops/embedding.hpp"
-#include "ops/gemm.hpp"
-#include "ops/rms_norm.hpp"
+#include "ops/gemm/gemm.hpp"
+#include "ops/rowwise/embedding.hpp"
+#include "ops/rowwise/rms_norm.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

@@ -63,7 +63,7 @@ class CachedForward {
 
     Rows rows;
     Batch batch;
-    Tensor grid_barrier;  // of a step in one launch (ops/decode_layers.hpp), else empty
+    Tensor grid_barrier;  // of a step in one launch (ops/decode/decode_layers.hpp), else empty
     std::array<HostHold<Staging>, 2> staging;  // alternating: one upload may still be in progress
     std::size_t turn = 0;
   };

@@ -5,7 +5,7 @@
 #include "model/families/rope_table.hpp"
 #include "model/files/dequantise.hpp"
 #include "model/files/rotary_order.hpp"
-#include "ops/quant.hpp"
+#include "ops/quant/quant.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

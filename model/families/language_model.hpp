@@ -14,7 +14,7 @@
 #include "lora/adapter.hpp"
 #include "model/files/model_config.hpp"
 #include "model/files/weights.hpp"
-#include "ops/lora_linear.hpp"
+#include "ops/lora_linear/lora_linear.hpp"
 
 namespace clora {
 

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "ops/activations.hpp"
-#include "ops/attention.hpp"
-#include "ops/cross_entropy.hpp"
-#include "ops/embedding.hpp"
-#include "ops/rms_norm.hpp"
+#include "ops/attention/attention.hpp"
+#include "ops/loss/cross_entropy.hpp"
+#include "ops/rowwise/embedding.hpp"
+#include "ops/rowwise/rms_norm.hpp"
 #include "runtime/error.hpp"
 
 namespace clora {

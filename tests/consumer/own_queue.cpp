@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "ops/rms_norm.hpp"
+#include "ops/rowwise/rms_norm.hpp"
 #include "runtime/batch.hpp"
 
 namespace {

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/quant.hpp"
+#include "ops/quant/quant.hpp"
 #include "runtime/context.hpp"
 #include "runtime/dtype.hpp"
 

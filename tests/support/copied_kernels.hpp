@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/variant_dispatch.hpp"
+#include "ops/dispatch/variant_dispatch.hpp"
 #include "runtime/context.hpp"
 
 namespace clora::test {
@@ -74,8 +74,8 @@ class Folders {
 };
 
 // A Context on the copied kernels, and its log: warnings of self-tests, and the rows that are
-// missing from the table of sums (ops/self_test_sums.hpp). The missing rows are also written to the
-// file $CLORA_SELF_TEST_SUMS.
+// missing from the table of sums (ops/dispatch/self_test_sums.hpp). The missing rows are also
+// written to the file $CLORA_SELF_TEST_SUMS.
 struct Observed {
   using Lines = std::shared_ptr<std::vector<std::string>>;
   Lines warnings = std::make_shared<std::vector<std::string>>();

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "lora/safetensors.hpp"
-#include "ops/cross_entropy.hpp"
+#include "ops/loss/cross_entropy.hpp"
 #include "runtime/batch.hpp"
 #include "runtime/in_flight.hpp"
 #include "tests/support/tiny_models.hpp"

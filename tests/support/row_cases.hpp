@@ -1,5 +1,5 @@
-// Shared by tests of row-wise ops (cl/row_vecs.clh): the types of their tensors, and rows for every
-// vector size.
+// Shared by tests of row-wise ops (cl/rowwise/row_vecs.clh): the types of their tensors, and rows
+// for every vector size.
 #pragma once
 
 #include <cstdint>

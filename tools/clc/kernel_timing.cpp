@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kWarmUps = 2;
 constexpr double kWarmUpShare = 0.1;
-constexpr std::size_t kVector = 16;  // bytes, as in cl/roofline_peaks.cl
+constexpr std::size_t kVector = 16;  // bytes, as in cl/roofline_peaks/roofline_peaks.cl
 
 Grid flush_grid(const Device& device) {
   const std::size_t group = std::min<std::size_t>(64, device.max_work_group_size);

@@ -7,7 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "ops/tuned.hpp"
+#include "ops/tuned/tuned.hpp"
 #include "runtime/digest.hpp"
 #include "tools/clc/call_numbers.hpp"
 #include "tools/clc/captured_call.hpp"

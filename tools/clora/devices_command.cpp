@@ -2,7 +2,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "ops/roofline_peaks.hpp"
+#include "ops/roofline_peaks/roofline_peaks.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "tools/clora/commands.hpp"

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "lora/peft_files.hpp"
-#include "ops/roofline_peaks.hpp"
+#include "ops/roofline_peaks/roofline_peaks.hpp"
 #include "runtime/elapsed.hpp"
 #include "runtime/error.hpp"
 #include "tools/clora/interrupt.hpp"
