@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "bench/support/bulk.hpp"
-#include "ops/rowwise/rms_norm.hpp"
-#include "ops/rowwise/rope.hpp"
-#include "ops/rowwise/swiglu.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/rope.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
 #include "tests/reference/rms_norm_reference.hpp"
 #include "tests/reference/rope_reference.hpp"
 #include "tests/reference/swiglu_reference.hpp"

@@ -10,7 +10,7 @@
 #include "bench/support/prepared.hpp"
 #include "bench/support/session.hpp"
 #include "bench/support/turns.hpp"
-#include "runtime/batch.hpp"
+#include "clora/runtime/batch.hpp"
 #include "runtime/program.hpp"
 
 namespace clora::bench {

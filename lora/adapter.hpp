@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "ops/lora_linear/lora_linear.hpp"
-#include "runtime/context.hpp"
+#include "clora/ops/lora_linear/lora_linear.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora {
 

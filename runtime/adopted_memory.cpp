@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/fail.hpp"
 #include "runtime/opencl.hpp"
 
 namespace clora {

@@ -11,8 +11,8 @@
 #include <map>
 #include <memory>
 
-#include "runtime/opencl_handles.hpp"
-#include "runtime/tensor.hpp"
+#include "clora/runtime/opencl_handles.hpp"
+#include "clora/runtime/tensor.hpp"
 
 namespace clora {
 

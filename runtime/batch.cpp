@@ -1,8 +1,9 @@
-#include "runtime/batch.hpp"
+#include "clora/runtime/batch.hpp"
 
 #include "runtime/batch_temporaries.hpp"
 #include "runtime/capture.hpp"
 #include "runtime/commands.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/host_hold.hpp"
 #include "runtime/in_flight.hpp"
 

@@ -19,9 +19,9 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/context.hpp"
-#include "runtime/fence.hpp"
-#include "runtime/memory_plan.hpp"
+#include "clora/runtime/context.hpp"
+#include "clora/runtime/fence.hpp"
+#include "clora/runtime/memory_plan.hpp"
 
 namespace clora {
 

@@ -1,5 +1,7 @@
 #include "runtime/batch_temporaries.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <unordered_map>
 

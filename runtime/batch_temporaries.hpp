@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/batch.hpp"
 #include "runtime/commands.hpp"
 
 namespace clora {

@@ -1,4 +1,4 @@
-#include "runtime/buffer_pool.hpp"
+#include "clora/runtime/buffer_pool.hpp"
 
 #include <string>
 #include <utility>

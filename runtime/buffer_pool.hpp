@@ -16,10 +16,10 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/device.hpp"
-#include "runtime/device_health.hpp"
-#include "runtime/hooks.hpp"
-#include "runtime/opencl_handles.hpp"
+#include "clora/runtime/device.hpp"
+#include "clora/runtime/device_health.hpp"
+#include "clora/runtime/hooks.hpp"
+#include "clora/runtime/opencl_handles.hpp"
 
 namespace clora {
 

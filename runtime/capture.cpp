@@ -1,7 +1,7 @@
 #include "runtime/capture.hpp"
 
 #include "runtime/captured_launch.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

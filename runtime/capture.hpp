@@ -14,7 +14,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/capture_request.hpp"
+#include "clora/runtime/capture_request.hpp"
 #include "runtime/commands.hpp"
 
 namespace clora {

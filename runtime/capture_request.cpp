@@ -1,10 +1,10 @@
-#include "runtime/capture_request.hpp"
+#include "clora/runtime/capture_request.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -7,10 +7,10 @@
 #include <span>
 #include <tuple>
 
+#include "clora/runtime/file.hpp"
+#include "clora/runtime/json.hpp"
 #include "runtime/atomic_folder.hpp"
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
-#include "runtime/json.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/kernel_text.hpp"
 #include "runtime/npy.hpp"
 #include "runtime/program_report.hpp"

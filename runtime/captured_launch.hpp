@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/capture_request.hpp"
+#include "clora/runtime/capture_request.hpp"
 #include "runtime/commands.hpp"
 
 namespace clora {

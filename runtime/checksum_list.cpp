@@ -1,12 +1,14 @@
 #include "runtime/checksum_list.hpp"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <optional>
 #include <system_error>
 
-#include "runtime/digest.hpp"
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
+#include "clora/runtime/digest.hpp"
+#include "clora/runtime/error.hpp"
+#include "clora/runtime/file.hpp"
 #include "runtime/whole_file.hpp"
 
 namespace clora {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/device_addresses.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/program.hpp"
 
 namespace clora {

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/batch.hpp"
 #include "runtime/opencl.hpp"
 
 namespace clora {

@@ -1,4 +1,4 @@
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 
 #include <array>
 #include <utility>
@@ -6,6 +6,7 @@
 #include "runtime/adopted_memory.hpp"
 #include "runtime/capture.hpp"
 #include "runtime/device_addresses.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/in_flight.hpp"
 #include "runtime/opencl.hpp"
 

@@ -14,18 +14,18 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/buffer_pool.hpp"
-#include "runtime/capture_request.hpp"
-#include "runtime/device.hpp"
-#include "runtime/device_health.hpp"
-#include "runtime/fence.hpp"
-#include "runtime/hooks.hpp"
-#include "runtime/profiler.hpp"
-#include "runtime/program_cache.hpp"
-#include "runtime/tensor.hpp"
-#include "runtime/trace.hpp"
-#include "runtime/transfer.hpp"
-#include "runtime/variant.hpp"
+#include "clora/runtime/buffer_pool.hpp"
+#include "clora/runtime/capture_request.hpp"
+#include "clora/runtime/device.hpp"
+#include "clora/runtime/device_health.hpp"
+#include "clora/runtime/fence.hpp"
+#include "clora/runtime/hooks.hpp"
+#include "clora/runtime/profiler.hpp"
+#include "clora/runtime/program_cache.hpp"
+#include "clora/runtime/tensor.hpp"
+#include "clora/runtime/trace.hpp"
+#include "clora/runtime/transfer.hpp"
+#include "clora/runtime/variant.hpp"
 
 namespace clora {
 

@@ -1,4 +1,4 @@
-#include "runtime/device.hpp"
+#include "clora/runtime/device.hpp"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,7 +8,8 @@
 #include <charconv>
 #include <mutex>
 
-#include "runtime/driver_diagnosis.hpp"
+#include "clora/runtime/driver_diagnosis.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/opencl.hpp"
 
 namespace clora {

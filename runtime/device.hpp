@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/opencl_handles.hpp"
+#include "clora/runtime/opencl_handles.hpp"
 
 namespace clora {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/fence.hpp"
+#include "clora/runtime/fence.hpp"
 #include "runtime/program.hpp"
 
 namespace clora {

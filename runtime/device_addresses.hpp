@@ -15,10 +15,10 @@
 #include <optional>
 #include <string_view>
 
-#include "runtime/buffer_pool.hpp"
-#include "runtime/device_health.hpp"
+#include "clora/runtime/buffer_pool.hpp"
+#include "clora/runtime/device_health.hpp"
+#include "clora/runtime/program_cache.hpp"
 #include "runtime/opencl.hpp"
-#include "runtime/program_cache.hpp"
 
 namespace clora {
 

@@ -1,5 +1,7 @@
 #include "runtime/device_capabilities.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdlib>
 #include <filesystem>

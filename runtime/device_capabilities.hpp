@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device.hpp"
+#include "clora/runtime/device.hpp"
 
 namespace clora {
 

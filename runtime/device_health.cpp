@@ -1,4 +1,4 @@
-#include "runtime/device_health.hpp"
+#include "clora/runtime/device_health.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/fail.hpp"
 #include "runtime/opencl.hpp"
 
 namespace clora {

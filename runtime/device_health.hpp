@@ -21,7 +21,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/opencl_handles.hpp"
+#include "clora/runtime/opencl_handles.hpp"
 
 namespace clora {
 

@@ -1,4 +1,4 @@
-#include "runtime/digest.hpp"
+#include "clora/runtime/digest.hpp"
 
 #include <fmt/format.h>
 

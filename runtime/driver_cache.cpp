@@ -1,4 +1,4 @@
-#include "runtime/driver_cache.hpp"
+#include "clora/runtime/driver_cache.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,7 +12,7 @@
 
 #include "runtime/checksum_list.hpp"
 #include "runtime/descriptor.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/locked_mark.hpp"
 #include "runtime/private_folder.hpp"
 

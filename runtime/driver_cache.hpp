@@ -24,7 +24,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "runtime/hooks.hpp"
+#include "clora/runtime/hooks.hpp"
 
 namespace clora {
 

@@ -1,4 +1,6 @@
-#include "runtime/driver_diagnosis.hpp"
+#include "clora/runtime/driver_diagnosis.hpp"
+
+#include <fmt/format.h>
 
 #include <dlfcn.h>
 #include <unistd.h>

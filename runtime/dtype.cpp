@@ -1,8 +1,8 @@
-#include "runtime/dtype.hpp"
+#include "clora/runtime/dtype.hpp"
 
 #include <array>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -5,11 +5,8 @@
 //   rms_norm: w must be [768] to match x [4, 768], got [512]
 #pragma once
 
-#include <fmt/format.h>
-
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 namespace clora {
 
@@ -42,17 +39,5 @@ class Error : public std::runtime_error {
   ErrorCode code_;
   int status_;
 };
-
-// Throws Error(code) with a formatted message.
-template <class... Args>
-[[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
-}
-
-// Throws Error(invalid_argument) with a formatted message unless `condition` holds.
-template <class... Args>
-void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
-  if (!condition) fail(ErrorCode::invalid_argument, format, std::forward<Args>(args)...);
-}
 
 }  // namespace clora

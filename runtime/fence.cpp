@@ -1,4 +1,4 @@
-#include "runtime/fence.hpp"
+#include "clora/runtime/fence.hpp"
 
 #include "runtime/opencl.hpp"
 

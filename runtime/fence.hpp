@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/device_health.hpp"
-#include "runtime/opencl_handles.hpp"
+#include "clora/runtime/device_health.hpp"
+#include "clora/runtime/opencl_handles.hpp"
 
 namespace clora {
 

@@ -1,4 +1,4 @@
-#include "runtime/file.hpp"
+#include "clora/runtime/file.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "runtime/descriptor.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

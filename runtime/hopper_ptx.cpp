@@ -1,6 +1,6 @@
 #include "runtime/hopper_ptx.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora {
 

@@ -15,9 +15,9 @@
 #include <memory>
 #include <string_view>
 
-#include "runtime/device.hpp"
-#include "runtime/device_health.hpp"
-#include "runtime/profiler.hpp"
+#include "clora/runtime/device.hpp"
+#include "clora/runtime/device_health.hpp"
+#include "clora/runtime/profiler.hpp"
 
 namespace clora {
 

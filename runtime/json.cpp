@@ -1,9 +1,11 @@
-#include "runtime/json.hpp"
+#include "clora/runtime/json.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <unordered_set>
+
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "clora/runtime/error.hpp"
 
 namespace clora {
 
@@ -88,21 +88,23 @@ class JsonObject {
   // Throws invalid_file: "SOURCE: KEY must be KIND, got VALUE".
   [[noreturn]] void wrong_kind(std::string_view key, std::string_view kind,
                                const Json& value) const {
-    fail(ErrorCode::invalid_file, "{}: {} must be {}, got {}", source_, name_of_key(key), kind,
-         json_excerpt(value));
+    throw Error(ErrorCode::invalid_file, source_ + ": " + name_of_key(key) + " must be " +
+                                             std::string(kind) + ", got " + json_excerpt(value));
   }
 
   // "rope_scaling.factor" for "factor", for messages.
   std::string name_of_key(std::string_view key) const {
     if (path_.empty()) return key.empty() ? "the document" : std::string(key);
-    return key.empty() ? path_ : fmt::format("{}.{}", path_, key);
+    return key.empty() ? path_ : path_ + "." + std::string(key);
   }
 
  private:
   template <class T>
   T required(std::string_view key, std::optional<T> value) const {
-    if (!value)
-      fail(ErrorCode::invalid_file, "{}: the key {} is missing", source_, name_of_key(key));
+    if (!value) {
+      throw Error(ErrorCode::invalid_file,
+                  source_ + ": the key " + name_of_key(key) + " is missing");
+    }
     return *std::move(value);
   }
 

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/kernel_sources.hpp"
 
 namespace clora {

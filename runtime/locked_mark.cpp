@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/whole_file.hpp"
 
 namespace clora {

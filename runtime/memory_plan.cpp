@@ -1,10 +1,10 @@
-#include "runtime/memory_plan.hpp"
+#include "clora/runtime/memory_plan.hpp"
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

@@ -1,5 +1,7 @@
 #include "runtime/opencl.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <utility>
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "clora/runtime/opencl_handles.hpp"
 #include "runtime/host_hold.hpp"
-#include "runtime/opencl_handles.hpp"
 
 namespace clora {
 

@@ -1,4 +1,5 @@
 #include "runtime/pool_state.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/buffer_pool.hpp"
+#include "clora/runtime/buffer_pool.hpp"
 #include "runtime/device_block.hpp"
 #include "runtime/slabs.hpp"
 

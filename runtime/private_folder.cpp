@@ -5,7 +5,7 @@
 
 #include <system_error>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

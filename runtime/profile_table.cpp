@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "runtime/profiler.hpp"
+#include "clora/runtime/profiler.hpp"
 
 namespace clora {
 namespace {

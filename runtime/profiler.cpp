@@ -1,4 +1,4 @@
-#include "runtime/profiler.hpp"
+#include "clora/runtime/profiler.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -18,10 +18,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/device_health.hpp"
-#include "runtime/opencl_handles.hpp"
-#include "runtime/roofline.hpp"
-#include "runtime/trace.hpp"
+#include "clora/runtime/device_health.hpp"
+#include "clora/runtime/opencl_handles.hpp"
+#include "clora/runtime/roofline.hpp"
+#include "clora/runtime/trace.hpp"
 
 namespace clora {
 

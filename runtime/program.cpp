@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/fail.hpp"
 #include "runtime/hopper_ptx.hpp"
 #include "runtime/kernel_text.hpp"
 

@@ -1,4 +1,6 @@
-#include "runtime/program_cache.hpp"
+#include "clora/runtime/program_cache.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>

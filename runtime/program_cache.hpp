@@ -17,11 +17,11 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/device.hpp"
-#include "runtime/device_health.hpp"
-#include "runtime/hooks.hpp"
-#include "runtime/opencl_handles.hpp"
-#include "runtime/program_store.hpp"
+#include "clora/runtime/device.hpp"
+#include "clora/runtime/device_health.hpp"
+#include "clora/runtime/hooks.hpp"
+#include "clora/runtime/opencl_handles.hpp"
+#include "clora/runtime/program_store.hpp"
 
 namespace clora {
 

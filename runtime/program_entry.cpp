@@ -6,8 +6,8 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/digest.hpp"
-#include "runtime/error.hpp"
+#include "clora/runtime/digest.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/device.hpp"
+#include "clora/runtime/device.hpp"
 
 namespace clora {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora {
 

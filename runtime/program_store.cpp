@@ -1,4 +1,4 @@
-#include "runtime/program_store.hpp"
+#include "clora/runtime/program_store.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,10 +10,10 @@
 #include <system_error>
 #include <utility>
 
+#include "clora/runtime/digest.hpp"
+#include "clora/runtime/file.hpp"
 #include "runtime/descriptor.hpp"
-#include "runtime/digest.hpp"
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/locked_mark.hpp"
 #include "runtime/private_folder.hpp"
 #include "runtime/whole_file.hpp"

@@ -1,10 +1,10 @@
-#include "runtime/shape.hpp"
+#include "clora/runtime/shape.hpp"
 
 #include <fmt/ranges.h>
 
 #include <span>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

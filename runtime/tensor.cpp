@@ -1,8 +1,8 @@
-#include "runtime/tensor.hpp"
+#include "clora/runtime/tensor.hpp"
 
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 Tensor::Tensor(std::shared_ptr<Storage> storage, Shape shape, DType type)

@@ -10,9 +10,9 @@
 #include <memory>
 #include <string>
 
-#include "runtime/buffer_pool.hpp"
-#include "runtime/dtype.hpp"
-#include "runtime/shape.hpp"
+#include "clora/runtime/buffer_pool.hpp"
+#include "clora/runtime/dtype.hpp"
+#include "clora/runtime/shape.hpp"
 
 namespace clora {
 

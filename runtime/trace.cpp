@@ -1,10 +1,10 @@
-#include "runtime/trace.hpp"
+#include "clora/runtime/trace.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "runtime/file.hpp"
+#include "clora/runtime/file.hpp"
 
 namespace clora {
 namespace {

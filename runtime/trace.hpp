@@ -20,7 +20,7 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/roofline.hpp"
+#include "clora/runtime/roofline.hpp"
 
 namespace clora {
 

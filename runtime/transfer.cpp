@@ -1,10 +1,11 @@
-#include "runtime/transfer.hpp"
+#include "clora/runtime/transfer.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
+#include "runtime/fail.hpp"
 #include "runtime/opencl.hpp"
 #include "runtime/pinned_memory.hpp"
 

@@ -11,10 +11,10 @@
 #include <memory>
 #include <span>
 
-#include "runtime/device_health.hpp"
-#include "runtime/fence.hpp"
-#include "runtime/profiler.hpp"
-#include "runtime/tensor.hpp"
+#include "clora/runtime/device_health.hpp"
+#include "clora/runtime/fence.hpp"
+#include "clora/runtime/profiler.hpp"
+#include "clora/runtime/tensor.hpp"
 
 namespace clora {
 

@@ -1,8 +1,8 @@
-#include "runtime/variant.hpp"
+#include "clora/runtime/variant.hpp"
 
 #include <array>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

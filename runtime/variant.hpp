@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "runtime/device.hpp"
+#include "clora/runtime/device.hpp"
 
 namespace clora {
 

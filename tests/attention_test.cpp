@@ -1,5 +1,6 @@
-#include "ops/attention/attention.hpp"
+#include "clora/ops/attention/attention.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

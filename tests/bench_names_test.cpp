@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "bench/support/arithmetic.hpp"
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -2,13 +2,14 @@
 // its outputs after it. Nothing else in the run changes.
 #include "runtime/capture.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "ops/rowwise/softmax.hpp"
+#include "clora/ops/rowwise/softmax.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -9,13 +9,16 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ.get("CLORA_SOURCE_DIR", pathlib.Path(__file__).parent.parent))
 GOOD = {
+    "cmake/PublicHeaders.cmake": "set(CLORA_PUBLIC_HEADERS\n  ops/public.hpp\n)\n",
+    "ops/public.hpp": "#include <string>\n",
+    "ops/public.cpp": '#include "clora/ops/public.hpp"\n',
     "cl/row.clh": "",
     "cl/row.cl": '#include "row.clh"\n',
     "runtime/device.hpp": "#include <CL/cl.h>\n",
     "ops/row.hpp": '#include "runtime/device.hpp"\n',
     "serving/request.hpp": '#include "ops/row.hpp"\n',
     "tools/program/main.cpp": '#include "serving/request.hpp"\n',
-    "examples/server/server.cpp": '#include "engine.hpp"\n#include "ops/row.hpp"\n',
+    "examples/server/server.cpp": '#include "engine.hpp"\n#include "clora/ops/public.hpp"\n',
     "examples/server/engine.hpp": "",
     "tools/clc/shim/all.clh": '#include <opencl-c-base.h>\n#include "part.clh"\n',
     "tools/clc/shim/part.clh": "",
@@ -72,6 +75,19 @@ class CheckLayers(unittest.TestCase):
     def test_a_kernel_that_includes_by_another_path_fails(self):
         self.expect_fault({"cl/rows/sum.clh": "", "cl/rows/sum.cl": '#include "sum.clh"\n'},
                           "cl/rows/sum.cl:1: includes sum.clh", "by the path from there")
+
+    def test_a_public_header_that_is_included_as_a_private_one_fails_and_vice_versa(self):
+        for include in ("ops/public.hpp", "clora/ops/row.hpp"):
+            self.expect_fault({"ops/bad.cpp": f'#include "{include}"\n'},
+                              "ops/bad.cpp:1", "public headers, and no others")
+
+    def test_a_private_header_in_a_public_one_or_an_example_fails(self):
+        for name in ("ops/public.hpp", "examples/server/bad.cpp"):
+            self.expect_fault({name: '#include "ops/row.hpp"\n'},
+                              f"{name}:1", "include public headers only")
+
+    def test_fmt_in_a_public_header_fails(self):
+        self.expect_fault({"ops/public.hpp": "#include <fmt/format.h>\n"}, "may lack fmt")
 
     def test_a_module_that_includes_a_test_fails(self):
         self.expect_fault(

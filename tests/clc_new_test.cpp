@@ -141,7 +141,7 @@ TEST_F(ClcNew, ItsFilesKeepToTheLayers) {
   EXPECT_THAT(faults(), testing::Not(HasSubstr("scaled_shift")));
   const std::string op = test::read_whole_file(path("ops/scaled_shift.cpp"));
   test::write_whole_file(path("ops/scaled_shift.cpp"),
-                         "#include \"model/data/records.hpp\"\n" + op);
+                         "#include \"clora/model/data/records.hpp\"\n" + op);
   EXPECT_THAT(faults(), HasSubstr("ops/scaled_shift.cpp"));
 }
 

@@ -1,4 +1,5 @@
 // clc tune as a user runs it: a kernel with good, slow, wrong and refused candidates.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 
 #include <atomic>
 
-#include "ops/rowwise/rms_norm.hpp"
-#include "runtime/batch.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/runtime/batch.hpp"
 #include "tests/support/at_a_wait.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"

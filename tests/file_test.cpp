@@ -1,5 +1,5 @@
 // Mappings and atomic writes (runtime/file.hpp).
-#include "runtime/file.hpp"
+#include "clora/runtime/file.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -1,5 +1,6 @@
-#include "ops/gemm/gemm.hpp"
+#include "clora/ops/gemm/gemm.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>

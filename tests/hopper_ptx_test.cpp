@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/error.hpp"
+#include "clora/runtime/error.hpp"
 
 namespace clora {
 namespace {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/error.hpp"
+#include "clora/runtime/error.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace clora {

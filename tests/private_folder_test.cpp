@@ -1,6 +1,7 @@
 // Write access to the folders that hold code of this process.
 #include "runtime/private_folder.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 // Entries of built programs as bytes, and the folder that holds them. Does not use OpenCL.
 
-#include "runtime/program_store.hpp"
+#include "clora/runtime/program_store.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/decode/decode_layers.hpp"
-#include "ops/gemm/gemm.hpp"
-#include "ops/rowwise/layer_norm.hpp"
-#include "ops/rowwise/rms_norm.hpp"
-#include "ops/rowwise/softmax.hpp"
+#include "clora/ops/decode/decode_layers.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/rowwise/layer_norm.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/softmax.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/random_layers.hpp"

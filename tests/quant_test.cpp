@@ -1,4 +1,4 @@
-#include "ops/quant/quant.hpp"
+#include "clora/ops/quant/quant.hpp"
 
 #include <gmock/gmock.h>
 

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <limits>
 
-#include "ops/gemm/gemm.hpp"
-#include "ops/quant/quant.hpp"
-#include "ops/rowwise/embedding.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/quant/quant.hpp"
+#include "clora/ops/rowwise/embedding.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"

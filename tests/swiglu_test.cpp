@@ -1,4 +1,4 @@
-#include "ops/rowwise/swiglu.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

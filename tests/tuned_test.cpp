@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ops/gemm/gemm.hpp"
+#include "clora/ops/gemm/gemm.hpp"
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"

@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ops/gemm/gemm.hpp"
-#include "ops/rowwise/softmax.hpp"
-#include "runtime/error.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/rowwise/softmax.hpp"
+#include "runtime/fail.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"
 

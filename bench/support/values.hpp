@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/shape.hpp"
+#include "clora/runtime/shape.hpp"
 
 namespace clora::bench {
 

@@ -8,12 +8,12 @@
 #include <cstdio>
 #include <future>
 
+#include "clora/runtime/driver_cache.hpp"
+#include "clora/serving/http_server.hpp"
+#include "clora/serving/reply_stream.hpp"
 #include "engine.hpp"
 #include "openai.hpp"
 #include "options.hpp"
-#include "runtime/driver_cache.hpp"
-#include "serving/http_server.hpp"
-#include "serving/reply_stream.hpp"
 
 namespace {
 

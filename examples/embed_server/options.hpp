@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/error.hpp"
-#include "serving/http_limits.hpp"
+#include "clora/runtime/error.hpp"
+#include "clora/serving/http_limits.hpp"
 
 inline constexpr const char* kUsage =
     "usage: embed_server MODEL PORT [NAME=ADAPTER_FOLDER]... [--LIMIT=NUMBER]...\n"

@@ -13,9 +13,9 @@
 #include <span>
 #include <vector>
 
-#include "lora/adapter.hpp"
-#include "model/families/block.hpp"
-#include "model/families/language_model.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/families/block.hpp"
+#include "clora/model/families/language_model.hpp"
 #include "runtime/host_hold.hpp"
 #include "runtime/pinned_memory.hpp"
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <span>
 
-#include "model/families/block.hpp"
-#include "ops/decode/decode_layers.hpp"
+#include "clora/model/families/block.hpp"
+#include "clora/ops/decode/decode_layers.hpp"
 
 namespace clora {
 

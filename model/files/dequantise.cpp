@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/half.hpp"
 
 namespace clora {

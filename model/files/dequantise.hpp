@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/dtype.hpp"
+#include "clora/runtime/dtype.hpp"
 
 namespace clora {
 

@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/dtype.hpp"
-#include "runtime/file.hpp"
-#include "runtime/shape.hpp"
+#include "clora/runtime/dtype.hpp"
+#include "clora/runtime/file.hpp"
+#include "clora/runtime/shape.hpp"
 
 namespace clora {
 

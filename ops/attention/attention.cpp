@@ -1,4 +1,4 @@
-#include "ops/attention/attention.hpp"
+#include "clora/ops/attention/attention.hpp"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 // Online softmax (Milakov and Gimelshein, 2018): no [T, T] matrix is ever stored.
 #pragma once
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/batch.hpp"
 
 namespace clora {
 

@@ -3,7 +3,7 @@
 #include "ops/activations.hpp"
 #include "ops/attention/attention_hopper.hpp"
 #include "ops/attention/attention_spec.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "ops/activations.hpp"
 #include "ops/launch_grids.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

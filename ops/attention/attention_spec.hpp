@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "ops/attention/attention.hpp"
+#include "clora/ops/attention/attention.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "runtime/integer_sizes.hpp"
 

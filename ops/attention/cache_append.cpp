@@ -1,5 +1,5 @@
 #include "ops/attention/attention_spec.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -1,19 +1,19 @@
-#include "ops/decode/decode_layers.hpp"
+#include "clora/ops/decode/decode_layers.hpp"
 
 #include <algorithm>
 #include <array>
 
-#include "ops/attention/attention.hpp"
+#include "clora/ops/attention/attention.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/quant/quant.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/rope.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
 #include "ops/decode/decode_layers_gpu.hpp"
 #include "ops/decode/decode_layers_table.hpp"
 #include "ops/dispatch/co_resident_groups.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
-#include "ops/gemm/gemm.hpp"
-#include "ops/quant/quant.hpp"
-#include "ops/rowwise/rms_norm.hpp"
-#include "ops/rowwise/rope.hpp"
-#include "ops/rowwise/swiglu.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

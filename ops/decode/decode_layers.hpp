@@ -14,7 +14,7 @@
 #include <array>
 #include <vector>
 
-#include "ops/lora_linear/lora_linear.hpp"
+#include "clora/ops/lora_linear/lora_linear.hpp"
 
 namespace clora {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <bit>
 
+#include "clora/ops/quant/quant.hpp"
 #include "ops/decode/decode_layers_table.hpp"
 #include "ops/hopper/ptx.hpp"
 #include "ops/launch_grids.hpp"
-#include "ops/quant/quant.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

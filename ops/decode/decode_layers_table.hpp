@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "ops/decode/decode_layers.hpp"
+#include "clora/ops/decode/decode_layers.hpp"
 
 namespace clora {
 

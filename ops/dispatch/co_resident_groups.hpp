@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <typeindex>
 
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora {
 

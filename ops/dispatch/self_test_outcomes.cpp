@@ -1,5 +1,7 @@
 #include "ops/dispatch/self_test_outcomes.hpp"
 
+#include <fmt/format.h>
+
 #include <signal.h>
 #include <unistd.h>
 
@@ -11,9 +13,9 @@
 #include <sstream>
 #include <system_error>
 
-#include "runtime/digest.hpp"
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
+#include "clora/runtime/digest.hpp"
+#include "clora/runtime/error.hpp"
+#include "clora/runtime/file.hpp"
 #include "runtime/kernel_text.hpp"
 
 namespace clora {

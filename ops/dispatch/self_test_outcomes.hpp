@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora {
 

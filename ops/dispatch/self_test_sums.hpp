@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/digest.hpp"
-#include "runtime/dtype.hpp"
+#include "clora/runtime/digest.hpp"
+#include "clora/runtime/dtype.hpp"
 
 namespace clora {
 

@@ -11,7 +11,7 @@
 #include "ops/dispatch/ops_state.hpp"
 #include "ops/dispatch/self_test_outcomes.hpp"
 #include "runtime/capture.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

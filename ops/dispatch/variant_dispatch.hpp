@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "clora/runtime/batch.hpp"
 #include "ops/dispatch/self_test_sums.hpp"
-#include "runtime/batch.hpp"
 
 namespace clora {
 

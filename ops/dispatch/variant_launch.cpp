@@ -5,7 +5,7 @@
 
 #include "ops/hopper/ptx.hpp"
 #include "ops/launch_grids.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "clora/runtime/batch.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
-#include "runtime/batch.hpp"
 
 namespace clora {
 

@@ -1,6 +1,6 @@
-#include "ops/gemm/bf16_rows.hpp"
+#include "clora/ops/gemm/bf16_rows.hpp"
 
-#include "ops/quant/quant.hpp"
+#include "clora/ops/quant/quant.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

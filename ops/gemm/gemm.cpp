@@ -1,14 +1,14 @@
-#include "ops/gemm/gemm.hpp"
+#include "clora/ops/gemm/gemm.hpp"
 
 #include <vector>
 
+#include "clora/ops/quant/quant.hpp"
 #include "ops/activations.hpp"
 #include "ops/gemm/gemm_dispatch.hpp"
 #include "ops/gemm/gemm_hopper.hpp"
 #include "ops/gemm/gemm_mma.hpp"
-#include "ops/quant/quant.hpp"
 #include "ops/tensor_overlap.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

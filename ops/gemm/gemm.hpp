@@ -15,7 +15,7 @@
 
 #include <span>
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/batch.hpp"
 
 namespace clora {
 

@@ -1,10 +1,12 @@
 #include "ops/gemm/gemm_dispatch.hpp"
 
+#include <fmt/format.h>
+
+#include "clora/ops/quant/quant.hpp"
+#include "clora/runtime/error.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/gemm/gemm_hopper.hpp"
 #include "ops/gemm/gemm_wgmma_self_test.hpp"
-#include "ops/quant/quant.hpp"
-#include "runtime/error.hpp"
 
 namespace clora {
 namespace {

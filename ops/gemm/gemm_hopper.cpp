@@ -8,7 +8,7 @@
 
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

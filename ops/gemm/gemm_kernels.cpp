@@ -1,7 +1,7 @@
 #include "ops/gemm/gemm_kernels.hpp"
 
+#include "clora/ops/quant/quant.hpp"
 #include "ops/launch_grids.hpp"
-#include "ops/quant/quant.hpp"
 #include "ops/tuned/tuned.hpp"
 #include "runtime/integer_sizes.hpp"
 

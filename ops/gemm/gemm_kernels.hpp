@@ -1,7 +1,7 @@
 // The kernels of gemm: the description of one product, and the launch of each kernel for it.
 #pragma once
 
-#include "ops/gemm/gemm.hpp"
+#include "clora/ops/gemm/gemm.hpp"
 #include "ops/gemm/gemm_plan.hpp"
 
 namespace clora {

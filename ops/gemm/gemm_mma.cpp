@@ -1,6 +1,6 @@
 #include "ops/gemm/gemm_mma.hpp"
 
-#include "ops/gemm/bf16_rows.hpp"
+#include "clora/ops/gemm/bf16_rows.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/integer_sizes.hpp"
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "runtime/device.hpp"
-#include "runtime/program_cache.hpp"
-#include "runtime/variant.hpp"
+#include "clora/runtime/device.hpp"
+#include "clora/runtime/program_cache.hpp"
+#include "clora/runtime/variant.hpp"
 
 namespace clora {
 

@@ -3,12 +3,12 @@
 #include <array>
 #include <bit>
 
+#include "clora/ops/quant/quant.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/gemm/gemm_kernels.hpp"
 #include "ops/hopper/ptx.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
-#include "ops/quant/quant.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

@@ -3,7 +3,7 @@
 // OpenCL C.
 #pragma once
 
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/gemm/bf16_rows.hpp"
+#include "clora/ops/gemm/bf16_rows.hpp"
 
 namespace clora {
 

@@ -1,4 +1,4 @@
-#include "ops/lora_linear/lora_gradient.hpp"
+#include "clora/ops/lora_linear/lora_gradient.hpp"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <array>
 #include <utility>
 
+#include "clora/ops/gemm/gemm.hpp"
 #include "ops/activations.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
-#include "ops/gemm/gemm.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/integer_sizes.hpp"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/batch.hpp"
 
 namespace clora {
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "clora/ops/lora_linear/lora_gradient.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
-#include "ops/lora_linear/lora_gradient.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

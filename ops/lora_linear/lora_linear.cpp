@@ -1,12 +1,12 @@
-#include "ops/lora_linear/lora_linear.hpp"
+#include "clora/ops/lora_linear/lora_linear.hpp"
 
 #include <algorithm>
 #include <vector>
 
+#include "clora/ops/rowwise/dropout.hpp"
 #include "ops/activations.hpp"
-#include "ops/rowwise/dropout.hpp"
 #include "ops/tensor_overlap.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -16,8 +16,8 @@
 #include <span>
 #include <vector>
 
-#include "ops/gemm/gemm.hpp"
-#include "ops/lora_linear/lora_gradient.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/lora_linear/lora_gradient.hpp"
 
 namespace clora {
 

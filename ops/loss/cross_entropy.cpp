@@ -1,8 +1,8 @@
-#include "ops/loss/cross_entropy.hpp"
+#include "clora/ops/loss/cross_entropy.hpp"
 
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/launch_grids.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -1,10 +1,10 @@
 // record_head_loss: gemm and cross_entropy by chunks of rows, unless the device has a fused kernel.
 #include <algorithm>
 
-#include "ops/gemm/gemm.hpp"
-#include "ops/loss/cross_entropy.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/loss/cross_entropy.hpp"
 #include "ops/loss/cross_entropy_head_hopper.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

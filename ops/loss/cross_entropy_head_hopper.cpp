@@ -1,11 +1,11 @@
 #include "ops/loss/cross_entropy_head_hopper.hpp"
 
+#include "clora/ops/quant/quant.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/gemm/gemm_hopper.hpp"
 #include "ops/gemm/gemm_wgmma_self_test.hpp"
 #include "ops/hopper/tensor_maps.hpp"
 #include "ops/launch_grids.hpp"
-#include "ops/quant/quant.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

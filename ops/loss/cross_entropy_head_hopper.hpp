@@ -2,7 +2,7 @@
 // (wgmma).
 #pragma once
 
-#include "ops/loss/cross_entropy.hpp"
+#include "clora/ops/loss/cross_entropy.hpp"
 
 namespace clora {
 

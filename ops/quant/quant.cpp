@@ -1,4 +1,4 @@
-#include "ops/quant/quant.hpp"
+#include "clora/ops/quant/quant.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/launch_grids.hpp"
 #include "ops/tensor_overlap.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/half.hpp"
 #include "runtime/integer_sizes.hpp"
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/batch.hpp"
 
 namespace clora {
 

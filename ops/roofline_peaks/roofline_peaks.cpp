@@ -1,13 +1,13 @@
-#include "ops/roofline_peaks/roofline_peaks.hpp"
+#include "clora/ops/roofline_peaks/roofline_peaks.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <vector>
 
+#include "clora/runtime/batch.hpp"
+#include "clora/runtime/error.hpp"
 #include "ops/launch_grids.hpp"
-#include "runtime/batch.hpp"
 #include "runtime/elapsed.hpp"
-#include "runtime/error.hpp"
 
 namespace clora {
 namespace {

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora {
 

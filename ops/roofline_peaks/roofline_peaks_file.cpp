@@ -6,10 +6,10 @@
 #include <system_error>
 #include <utility>
 
-#include "ops/roofline_peaks/roofline_peaks.hpp"
-#include "runtime/digest.hpp"
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
+#include "clora/ops/roofline_peaks/roofline_peaks.hpp"
+#include "clora/runtime/digest.hpp"
+#include "clora/runtime/file.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -1,10 +1,10 @@
-#include "ops/rowwise/dropout.hpp"
+#include "clora/ops/rowwise/dropout.hpp"
 
 #include <algorithm>
 
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/launch_grids.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

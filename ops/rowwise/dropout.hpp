@@ -3,7 +3,7 @@
 // Its backward is dropout of the gradient with the same counters.
 #pragma once
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/batch.hpp"
 
 namespace clora {
 

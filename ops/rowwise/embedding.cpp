@@ -1,11 +1,11 @@
-#include "ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/embedding.hpp"
 
 #include <algorithm>
 
+#include "clora/ops/quant/quant.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/launch_grids.hpp"
-#include "ops/quant/quant.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

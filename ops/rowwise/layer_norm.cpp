@@ -1,4 +1,4 @@
-#include "ops/rowwise/layer_norm.hpp"
+#include "clora/ops/rowwise/layer_norm.hpp"
 
 #include "ops/activations.hpp"
 #include "ops/dispatch/variant_launch.hpp"

@@ -1,11 +1,11 @@
-#include "ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
 
 #include <initializer_list>
 
 #include "ops/activations.hpp"
 #include "ops/dispatch/variant_launch.hpp"
 #include "ops/tensor_overlap.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

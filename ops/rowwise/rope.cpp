@@ -1,11 +1,11 @@
-#include "ops/rowwise/rope.hpp"
+#include "clora/ops/rowwise/rope.hpp"
 
 #include <limits>
 
 #include "ops/activations.hpp"
 #include "ops/dispatch/variant_launch.hpp"
 #include "ops/tensor_overlap.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

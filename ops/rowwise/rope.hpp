@@ -4,7 +4,7 @@
 // scaling and long positions are exact.
 #pragma once
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/batch.hpp"
 
 namespace clora {
 

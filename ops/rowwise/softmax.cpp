@@ -1,4 +1,4 @@
-#include "ops/rowwise/softmax.hpp"
+#include "clora/ops/rowwise/softmax.hpp"
 
 #include "ops/activations.hpp"
 #include "ops/dispatch/variant_launch.hpp"

@@ -1,9 +1,9 @@
-#include "ops/rowwise/swiglu.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
 
 #include "ops/activations.hpp"
 #include "ops/dispatch/variant_launch.hpp"
 #include "ops/tensor_overlap.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

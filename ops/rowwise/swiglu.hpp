@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/batch.hpp"
 
 namespace clora {
 

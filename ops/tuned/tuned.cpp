@@ -1,8 +1,8 @@
 #include "ops/tuned/tuned.hpp"
 
+#include "clora/runtime/error.hpp"
 #include "ops/dispatch/ops_state.hpp"
 #include "ops/tuned/embedded_tuned_table.hpp"
-#include "runtime/error.hpp"
 
 namespace clora {
 namespace {

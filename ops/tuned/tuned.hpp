@@ -9,8 +9,8 @@
 
 #include <string_view>
 
+#include "clora/runtime/context.hpp"
 #include "ops/tuned/tuned_table.hpp"
-#include "runtime/context.hpp"
 
 namespace clora {
 

@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "ops/rowwise/rms_norm.hpp"
-#include "runtime/batch.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/runtime/batch.hpp"
 
 namespace {
 

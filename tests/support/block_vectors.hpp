@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/dtype.hpp"
+#include "clora/runtime/dtype.hpp"
 
 namespace clora::test {
 

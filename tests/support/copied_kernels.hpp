@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "clora/runtime/context.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
-#include "runtime/context.hpp"
 
 namespace clora::test {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 #include "runtime/opencl.hpp"
 
 namespace clora::test {

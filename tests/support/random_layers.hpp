@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "ops/decode/decode_layers.hpp"
+#include "clora/ops/decode/decode_layers.hpp"
 #include "tests/reference/quant_reference.hpp"
 
 namespace clora::test {

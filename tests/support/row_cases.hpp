@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/dtype.hpp"
+#include "clora/runtime/dtype.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora::test {

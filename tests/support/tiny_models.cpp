@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "lora/safetensors.hpp"
-#include "model/files/weights.hpp"
-#include "runtime/file.hpp"
+#include "clora/lora/safetensors.hpp"
+#include "clora/model/files/weights.hpp"
+#include "clora/runtime/file.hpp"
 #include "runtime/half.hpp"
 #include "tests/support/op_test.hpp"
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/program_entry.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "ops/roofline_peaks/roofline_peaks.hpp"
+#include "clora/ops/roofline_peaks/roofline_peaks.hpp"
 #include "runtime/device_capabilities.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/program_report.hpp"
 #include "tools/clc/device_build.hpp"
 #include "tools/clc/process.hpp"

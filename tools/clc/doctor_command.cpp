@@ -1,4 +1,5 @@
 // clc doctor: finds missing packages and known problems, with the command that fixes each.
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -7,7 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "runtime/file.hpp"
+#include "clora/runtime/file.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/clc/device_build.hpp"

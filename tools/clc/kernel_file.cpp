@@ -2,7 +2,7 @@
 
 #include <sstream>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/kernel_sources.hpp"
 #include "runtime/kernel_text.hpp"
 #include "tools/clc/captured_call.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/device_capabilities.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

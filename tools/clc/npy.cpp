@@ -6,8 +6,8 @@
 #include <charconv>
 #include <string>
 
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
+#include "clora/runtime/file.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/npy.hpp"
 
 namespace clora {

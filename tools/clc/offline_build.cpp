@@ -5,7 +5,7 @@
 #include <regex>
 #include <sstream>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/hopper_ptx.hpp"
 #include "tools/clc/process.hpp"
 #include "tools/clc/shim/sources.hpp"

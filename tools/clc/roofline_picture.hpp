@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/roofline.hpp"
+#include "clora/runtime/roofline.hpp"
 
 namespace clora {
 

@@ -5,9 +5,9 @@
 #include <set>
 #include <vector>
 
-#include "runtime/driver_diagnosis.hpp"
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
+#include "clora/runtime/driver_diagnosis.hpp"
+#include "clora/runtime/error.hpp"
+#include "clora/runtime/file.hpp"
 #include "runtime/private_folder.hpp"
 
 namespace clora {
