@@ -3,32 +3,32 @@
 # linked into PROJECT_BINARY_DIR/include, so that programs include them alike in the tree, in a
 # project that adds clora as a subdirectory, and from an installation.
 set(CLORA_PUBLIC_HEADERS
-  runtime/batch.hpp
-  runtime/buffer_pool.hpp
-  runtime/capture_request.hpp
+  runtime/commands/batch.hpp
+  runtime/memory/buffer_pool.hpp
+  runtime/commands/capture_request.hpp
   runtime/context.hpp
-  runtime/device.hpp
-  runtime/device_health.hpp
-  runtime/digest.hpp
-  runtime/driver_cache.hpp
-  runtime/driver_diagnosis.hpp
-  runtime/dtype.hpp
+  runtime/device/device.hpp
+  runtime/device/device_health.hpp
+  runtime/files/digest.hpp
+  runtime/device/driver_cache.hpp
+  runtime/device/driver_diagnosis.hpp
+  runtime/memory/dtype.hpp
   runtime/error.hpp
-  runtime/fence.hpp
-  runtime/file.hpp
+  runtime/commands/fence.hpp
+  runtime/files/file.hpp
   runtime/hooks.hpp
-  runtime/json.hpp
-  runtime/memory_plan.hpp
-  runtime/opencl_handles.hpp
-  runtime/profiler.hpp
-  runtime/program_cache.hpp
-  runtime/program_store.hpp
-  runtime/roofline.hpp
-  runtime/shape.hpp
-  runtime/tensor.hpp
-  runtime/trace.hpp
-  runtime/transfer.hpp
-  runtime/variant.hpp
+  runtime/files/json.hpp
+  runtime/memory/memory_plan.hpp
+  runtime/device/opencl_handles.hpp
+  runtime/profiling/profiler.hpp
+  runtime/programs/program_cache.hpp
+  runtime/programs/program_store.hpp
+  runtime/profiling/roofline.hpp
+  runtime/memory/shape.hpp
+  runtime/memory/tensor.hpp
+  runtime/profiling/trace.hpp
+  runtime/memory/transfer.hpp
+  runtime/device/variant.hpp
   ops/adamw.hpp
   ops/attention/attention.hpp
   ops/decode/decode_layers.hpp

@@ -4,8 +4,8 @@
 #include <limits>
 #include <optional>
 
-#include "clora/runtime/file.hpp"
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/peft_keys.hpp"
 #include "runtime/fail.hpp"

@@ -7,12 +7,12 @@
 #include <set>
 
 #include "clora/lora/safetensors.hpp"
-#include "clora/runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "lora/hub_hint.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/peft_config.hpp"
 #include "runtime/fail.hpp"
-#include "runtime/half.hpp"
+#include "runtime/memory/half.hpp"
 
 namespace clora {
 namespace {

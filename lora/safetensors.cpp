@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {

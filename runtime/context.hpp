@@ -14,18 +14,18 @@
 #include <string_view>
 #include <vector>
 
-#include "clora/runtime/buffer_pool.hpp"
-#include "clora/runtime/capture_request.hpp"
-#include "clora/runtime/device.hpp"
-#include "clora/runtime/device_health.hpp"
-#include "clora/runtime/fence.hpp"
+#include "clora/runtime/commands/capture_request.hpp"
+#include "clora/runtime/commands/fence.hpp"
+#include "clora/runtime/device/device.hpp"
+#include "clora/runtime/device/device_health.hpp"
+#include "clora/runtime/device/variant.hpp"
 #include "clora/runtime/hooks.hpp"
-#include "clora/runtime/profiler.hpp"
-#include "clora/runtime/program_cache.hpp"
-#include "clora/runtime/tensor.hpp"
-#include "clora/runtime/trace.hpp"
-#include "clora/runtime/transfer.hpp"
-#include "clora/runtime/variant.hpp"
+#include "clora/runtime/memory/buffer_pool.hpp"
+#include "clora/runtime/memory/tensor.hpp"
+#include "clora/runtime/memory/transfer.hpp"
+#include "clora/runtime/profiling/profiler.hpp"
+#include "clora/runtime/profiling/trace.hpp"
+#include "clora/runtime/programs/program_cache.hpp"
 
 namespace clora {
 
@@ -63,7 +63,7 @@ struct ContextConfig {
 // Reads the configuration from the environment: CLORA_DEVICE, CLORA_KERNEL_DIR, CLORA_VARIANT,
 // CLORA_CACHE_DIR, CLORA_TUNED for tuned_table, CLORA_SELF_TEST=0 to skip the self-tests,
 // CLORA_POOL=exact to disable sub_allocate, CLORA_WRAP_FILES=0, CLORA_CAPTURE and CLORA_CAPTURE_DIR
-// (runtime/capture_request.hpp). Errors: invalid_argument, for an invalid value.
+// (runtime/commands/capture_request.hpp). Errors: invalid_argument, for an invalid value.
 ContextConfig config_from_environment();
 
 // A caller's device, context and in-order queue. The Context retains context and queue and releases
@@ -77,9 +77,9 @@ struct AdoptedQueue {
   cl_command_queue queue = nullptr;
 };
 
-class Capture;          // runtime/capture.hpp
-class DeviceAddresses;  // runtime/device_addresses.hpp
-class InFlightLedger;   // runtime/in_flight.hpp
+class Capture;          // runtime/commands/capture.hpp
+class DeviceAddresses;  // runtime/device/device_addresses.hpp
+class InFlightLedger;   // runtime/commands/in_flight.hpp
 
 class Context {
  public:
@@ -89,7 +89,7 @@ class Context {
   // or device; config.profile without CL_QUEUE_PROFILING_ENABLE), device.
   explicit Context(const AdoptedQueue& adopted, const ContextConfig& config = {});
   // Waits for all enqueued commands, unless the Context is lost. A stuck Context
-  // (runtime/device_health.hpp) leaks its OpenCL objects and their memory.
+  // (runtime/device/device_health.hpp) leaks its OpenCL objects and their memory.
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;

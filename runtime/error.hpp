@@ -21,7 +21,7 @@ enum class ErrorCode {
   out_of_memory,     // the request does not fit the device or the pool's limit
   build_failed,      // a kernel does not compile; the message has options and log
   device,            // an OpenCL call failed
-  device_lost,       // the Context cannot be used any more (runtime/device_health.hpp)
+  device_lost,       // the Context cannot be used any more (runtime/device/device_health.hpp)
   diverged,          // training reached a loss that is not finite
   cancelled,         // the caller asked to stop
 };

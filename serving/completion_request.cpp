@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "serving/request_fields.hpp"
 
 namespace clora {

@@ -14,7 +14,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "clora/serving/http_head.hpp"
 #include "clora/serving/http_limits.hpp"
 

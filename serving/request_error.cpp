@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 
 namespace clora {
 namespace {

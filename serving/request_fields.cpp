@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 
 namespace clora {
 namespace {

@@ -1,4 +1,4 @@
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "runtime/fail.hpp"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // A capture writes one launch of a run to a folder: the right launch, with its inputs before and
 // its outputs after it. Nothing else in the run changes.
-#include "runtime/capture.hpp"
+#include "runtime/commands/capture.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -112,11 +112,11 @@ class CheckLayers(unittest.TestCase):
         for call in ("auto x = nlohmann::json::parse(text);", "text = object.dump();",
                      "} catch (const Json::exception& error) {"):
             self.expect_fault({"ops/bad.cpp": "\n" + call + "\n"}, "ops/bad.cpp:2: ",
-                              "JSON goes through runtime/json.hpp")
+                              "JSON goes through runtime/files/json.hpp")
 
     def test_the_module_of_json_and_tests_may_call_its_library(self):
         text = "auto x = Json::parse(text);\nx.dump();\n"
-        self.assertEqual(check({"runtime/json.cpp": text, "tests/x.cpp": text}).returncode, 0)
+        self.assertEqual(check({"runtime/files/json.cpp": text, "tests/x.cpp": text}).returncode, 0)
 
 
 if __name__ == "__main__":

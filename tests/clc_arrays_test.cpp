@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "clora/runtime/error.hpp"
-#include "runtime/npy.hpp"
+#include "runtime/files/npy.hpp"
 #include "tests/support/test_files.hpp"
 #include "tools/clc/array_spec.hpp"
 #include "tools/clc/comparison.hpp"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "clora/ops/roofline_peaks/roofline_peaks.hpp"
-#include "clora/runtime/device.hpp"
+#include "clora/runtime/device/device.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tools/clc/host_array.hpp"

@@ -172,8 +172,8 @@ TEST_F(ClcNew, RefusesNamesThatAreNoneAndThoseOfOtherParts) {
   }
   EXPECT_THAT(make("double").err, HasSubstr("'double' cannot name a family: it is a keyword"));
   fs::create_directories(folder_ / "runtime");
-  test::write_whole_file(path("runtime/batch.hpp"), "");
-  EXPECT_THAT(make("batch").err, HasSubstr("runtime/batch.hpp; nothing was written"));
+  test::write_whole_file(path("runtime/commands/batch.hpp"), "");
+  EXPECT_THAT(make("batch").err, HasSubstr("runtime/commands/batch.hpp; nothing was written"));
   EXPECT_EQ(files().size(), 2U);
 }
 

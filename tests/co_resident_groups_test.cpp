@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/device_capabilities.hpp"
-#include "runtime/kernel_text.hpp"
+#include "runtime/device/device_capabilities.hpp"
+#include "runtime/programs/kernel_text.hpp"
 #include "tests/support/host_program.hpp"
 #include "tests/support/op_test.hpp"
 

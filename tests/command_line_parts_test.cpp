@@ -6,7 +6,7 @@
 #include <csignal>
 
 #include "clora/model/generation/stop_filter.hpp"
-#include "clora/runtime/driver_diagnosis.hpp"
+#include "clora/runtime/device/driver_diagnosis.hpp"
 #include "tests/support/test_files.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/interrupt.hpp"

@@ -15,7 +15,7 @@
 #include "clora/lora/peft_files.hpp"
 #include "clora/model/files/fuse.hpp"
 #include "clora/model/training/checkpoint.hpp"
-#include "clora/runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "tests/support/fault_walk.hpp"
 #include "tests/support/killed_child.hpp"
 #include "tests/support/op_test.hpp"

@@ -14,7 +14,7 @@
 #include "clora/ops/rowwise/swiglu.hpp"
 #include "ops/activations.hpp"
 #include "ops/hopper/tensor_maps.hpp"
-#include "runtime/half.hpp"
+#include "runtime/memory/half.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 

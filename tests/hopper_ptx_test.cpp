@@ -1,5 +1,5 @@
 // Rewriting a driver's PTX for kernels with warp-group instructions.
-#include "runtime/hopper_ptx.hpp"
+#include "runtime/device/hopper_ptx.hpp"
 
 #include <gtest/gtest.h>
 

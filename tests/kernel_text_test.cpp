@@ -1,5 +1,5 @@
-// Tests runtime/kernel_text: where the files of a kernel are found.
-#include "runtime/kernel_text.hpp"
+// Tests runtime/programs/kernel_text: where the files of a kernel are found.
+#include "runtime/programs/kernel_text.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The memory plan of a recorded training step, parsed from its text.
 
-#include "clora/runtime/memory_plan.hpp"
+#include "clora/runtime/memory/memory_plan.hpp"
 
 #include <gtest/gtest.h>
 

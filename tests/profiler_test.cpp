@@ -1,11 +1,11 @@
 // Profiler: counts, costs, gaps and rooflines of executed commands, and the memory that a replay
 // retains.
-#include "clora/runtime/profiler.hpp"
+#include "clora/runtime/profiling/profiler.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "clora/runtime/context.hpp"
 
 namespace clora {

@@ -1,8 +1,8 @@
 // Programs from the store and from source: the driver calls of a second start, and the effects of
 // damage. This program interposes its own functions on the loader's.
 
-#include "clora/runtime/program_cache.hpp"
-#include "runtime/kernel_text.hpp"
+#include "clora/runtime/programs/program_cache.hpp"
+#include "runtime/programs/kernel_text.hpp"
 
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
@@ -16,7 +16,7 @@
 
 #include <cstdlib>
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace {

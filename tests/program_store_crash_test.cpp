@@ -11,7 +11,7 @@
 #include <new>
 #include <random>
 
-#include "clora/runtime/program_store.hpp"
+#include "clora/runtime/programs/program_store.hpp"
 #include "tests/support/killed_child.hpp"
 
 namespace clora {

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "runtime/half.hpp"
+#include "runtime/memory/half.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"
 

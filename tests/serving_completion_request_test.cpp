@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 
 namespace clora {
 namespace {

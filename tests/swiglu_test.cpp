@@ -9,7 +9,7 @@
 #include <limits>
 #include <numeric>
 
-#include "runtime/half.hpp"
+#include "runtime/memory/half.hpp"
 #include "tests/reference/swiglu_reference.hpp"
 #include "tests/support/op_test.hpp"
 

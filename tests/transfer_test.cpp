@@ -1,4 +1,4 @@
-#include "clora/runtime/transfer.hpp"
+#include "clora/runtime/memory/transfer.hpp"
 #include "runtime/fail.hpp"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "clora/ops/quant/quant.hpp"
-#include "clora/runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "bench/support/arithmetic.hpp"
 #include "clora/runtime/context.hpp"
-#include "clora/runtime/roofline.hpp"
+#include "clora/runtime/profiling/roofline.hpp"
 
 namespace clora::bench {
 

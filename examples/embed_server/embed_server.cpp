@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <future>
 
-#include "clora/runtime/driver_cache.hpp"
+#include "clora/runtime/device/driver_cache.hpp"
 #include "clora/serving/http_server.hpp"
 #include "clora/serving/reply_stream.hpp"
 #include "engine.hpp"

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {

@@ -16,8 +16,8 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/families/block.hpp"
 #include "clora/model/families/language_model.hpp"
-#include "runtime/host_hold.hpp"
-#include "runtime/pinned_memory.hpp"
+#include "runtime/memory/host_hold.hpp"
+#include "runtime/memory/pinned_memory.hpp"
 
 namespace clora {
 

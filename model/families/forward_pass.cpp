@@ -12,11 +12,11 @@
 #include "clora/ops/gemm/gemm.hpp"
 #include "clora/ops/rowwise/embedding.hpp"
 #include "clora/ops/rowwise/rms_norm.hpp"
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "lora/finite_values.hpp"
 #include "model/families/finite_check.hpp"
 #include "runtime/fail.hpp"
-#include "runtime/host_hold.hpp"
+#include "runtime/memory/host_hold.hpp"
 
 namespace clora {
 namespace {

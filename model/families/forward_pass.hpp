@@ -12,7 +12,7 @@
 
 #include "clora/lora/adapter.hpp"
 #include "clora/model/families/language_model.hpp"
-#include "clora/runtime/fence.hpp"
+#include "clora/runtime/commands/fence.hpp"
 
 namespace clora {
 

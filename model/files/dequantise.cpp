@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "runtime/fail.hpp"
-#include "runtime/half.hpp"
+#include "runtime/memory/half.hpp"
 
 namespace clora {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "clora/runtime/dtype.hpp"
+#include "clora/runtime/memory/dtype.hpp"
 
 namespace clora {
 

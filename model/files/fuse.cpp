@@ -8,12 +8,12 @@
 
 #include "clora/lora/merge.hpp"
 #include "clora/lora/safetensors.hpp"
-#include "clora/runtime/file.hpp"
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "model/files/dequantise.hpp"
 #include "model/files/rotary_order.hpp"
-#include "runtime/disk_space.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/files/disk_space.hpp"
 
 namespace clora {
 namespace {

@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "clora/runtime/dtype.hpp"
-#include "clora/runtime/file.hpp"
-#include "clora/runtime/shape.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/memory/dtype.hpp"
+#include "clora/runtime/memory/shape.hpp"
 
 namespace clora {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "clora/model/files/model_config.hpp"
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 
 namespace clora {
 

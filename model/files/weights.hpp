@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "clora/model/files/model_config.hpp"
-#include "clora/runtime/dtype.hpp"
-#include "clora/runtime/shape.hpp"
+#include "clora/runtime/memory/dtype.hpp"
+#include "clora/runtime/memory/shape.hpp"
 
 namespace clora {
 

@@ -12,8 +12,8 @@
 #include "model/families/finite_check.hpp"
 #include "runtime/elapsed.hpp"
 #include "runtime/fail.hpp"
-#include "runtime/host_hold.hpp"
-#include "runtime/pinned_memory.hpp"
+#include "runtime/memory/host_hold.hpp"
+#include "runtime/memory/pinned_memory.hpp"
 
 namespace clora {
 namespace {

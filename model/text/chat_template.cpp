@@ -1,6 +1,6 @@
 #include "clora/model/text/chat_template.hpp"
 
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "model/text/jinja_text.hpp"
 #include "model/text/known_chat_styles.hpp"
 #include "runtime/fail.hpp"

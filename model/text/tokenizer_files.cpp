@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "clora/runtime/file.hpp"
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "model/text/tokenizer_json.hpp"
 #include "model/text/tokenizer_json_writing.hpp"
 #include "runtime/fail.hpp"

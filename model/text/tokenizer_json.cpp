@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "model/text/tokenizer_pipeline.hpp"
 #include "runtime/fail.hpp"
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "model/text/merge_table.hpp"
 #include "model/text/vocabulary.hpp"
 #include "runtime/fail.hpp"

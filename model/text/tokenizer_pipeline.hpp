@@ -3,7 +3,7 @@
 #pragma once
 
 #include "clora/model/text/tokenizer_spec.hpp"
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 
 namespace clora {
 

@@ -9,7 +9,7 @@
 #include "model/families/finite_check.hpp"
 #include "runtime/elapsed.hpp"
 #include "runtime/fail.hpp"
-#include "runtime/host_hold.hpp"
+#include "runtime/memory/host_hold.hpp"
 
 namespace clora {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 
 namespace clora {
 namespace {

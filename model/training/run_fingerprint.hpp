@@ -17,7 +17,7 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/records.hpp"
 #include "clora/model/families/language_model.hpp"
-#include "clora/runtime/digest.hpp"
+#include "clora/runtime/files/digest.hpp"
 
 namespace clora {
 

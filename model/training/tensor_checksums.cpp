@@ -1,6 +1,6 @@
 #include "model/training/tensor_checksums.hpp"
 
-#include "clora/runtime/digest.hpp"
+#include "clora/runtime/files/digest.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {

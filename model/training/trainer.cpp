@@ -9,7 +9,7 @@
 #include "clora/ops/adamw.hpp"
 #include "model/families/finite_check.hpp"
 #include "runtime/fail.hpp"
-#include "runtime/host_hold.hpp"
+#include "runtime/memory/host_hold.hpp"
 
 namespace clora {
 namespace {

@@ -15,7 +15,7 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/data/packing.hpp"
 #include "clora/model/families/language_model.hpp"
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

@@ -8,7 +8,7 @@
 // Online softmax (Milakov and Gimelshein, 2018): no [T, T] matrix is ever stored.
 #pragma once
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

@@ -4,7 +4,7 @@
 
 #include "ops/dispatch/ops_state.hpp"
 #include "ops/hopper/ptx.hpp"
-#include "runtime/device_capabilities.hpp"
+#include "runtime/device/device_capabilities.hpp"
 
 namespace clora {
 namespace {

@@ -13,10 +13,10 @@
 #include <sstream>
 #include <system_error>
 
-#include "clora/runtime/digest.hpp"
 #include "clora/runtime/error.hpp"
-#include "clora/runtime/file.hpp"
-#include "runtime/kernel_text.hpp"
+#include "clora/runtime/files/digest.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "runtime/programs/kernel_text.hpp"
 
 namespace clora {
 namespace {

@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "clora/runtime/digest.hpp"
-#include "clora/runtime/dtype.hpp"
+#include "clora/runtime/files/digest.hpp"
+#include "clora/runtime/memory/dtype.hpp"
 
 namespace clora {
 

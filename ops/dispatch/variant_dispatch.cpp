@@ -10,7 +10,7 @@
 
 #include "ops/dispatch/ops_state.hpp"
 #include "ops/dispatch/self_test_outcomes.hpp"
-#include "runtime/capture.hpp"
+#include "runtime/commands/capture.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {

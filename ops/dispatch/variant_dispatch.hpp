@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "ops/dispatch/self_test_sums.hpp"
 
 namespace clora {

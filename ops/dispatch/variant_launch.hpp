@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 
 namespace clora {

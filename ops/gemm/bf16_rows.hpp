@@ -1,7 +1,7 @@
 // bf16 rows: matrices in the layout that matrix units read (cl/gemm/bf16_rows.cl).
 #pragma once
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

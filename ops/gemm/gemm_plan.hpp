@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "clora/runtime/device.hpp"
-#include "clora/runtime/program_cache.hpp"
-#include "clora/runtime/variant.hpp"
+#include "clora/runtime/device/device.hpp"
+#include "clora/runtime/device/variant.hpp"
+#include "clora/runtime/programs/program_cache.hpp"
 
 namespace clora {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

@@ -5,7 +5,7 @@
 // weight [1] f32 is on the device: 1 / labelled tokens of the full step.
 #pragma once
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

@@ -10,8 +10,8 @@
 #include "ops/launch_grids.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
-#include "runtime/half.hpp"
 #include "runtime/integer_sizes.hpp"
+#include "runtime/memory/half.hpp"
 
 namespace clora {
 namespace {

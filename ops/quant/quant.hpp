@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <vector>
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "clora/runtime/error.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/elapsed.hpp"

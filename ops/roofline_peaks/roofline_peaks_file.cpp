@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "clora/ops/roofline_peaks/roofline_peaks.hpp"
-#include "clora/runtime/digest.hpp"
-#include "clora/runtime/file.hpp"
+#include "clora/runtime/files/digest.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {

@@ -3,7 +3,7 @@
 // Its backward is dropout of the gradient with the same counters.
 #pragma once
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

@@ -1,7 +1,7 @@
 // embedding: y [T, D] = rows ids [T] of table [V, D]. The table is frozen, in any storage type.
 #pragma once
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

@@ -3,7 +3,7 @@
 // w, bias [D] f32 are frozen: they have no gradient. All others are each f32 or bf16; sums are f32.
 #pragma once
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

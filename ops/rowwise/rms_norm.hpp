@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

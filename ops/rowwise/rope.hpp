@@ -4,7 +4,7 @@
 // scaling and long positions are exact.
 #pragma once
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

@@ -2,7 +2,7 @@
 // Tensors are each f32 or bf16; sums are f32.
 #pragma once
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

@@ -1,7 +1,7 @@
 // ops/tuned/tuned.json, embedded at build time.
 #pragma once
 
-#include "runtime/kernel_sources.hpp"
+#include "runtime/programs/kernel_sources.hpp"
 
 namespace clora {
 

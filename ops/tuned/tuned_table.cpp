@@ -5,8 +5,8 @@
 #include <sstream>
 #include <tuple>
 
-#include "clora/runtime/file.hpp"
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "clora/ops/rowwise/rms_norm.hpp"
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace {
 

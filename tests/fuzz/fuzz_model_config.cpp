@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "clora/model/files/weights.hpp"
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/safetensors_bytes.hpp"
 #include "tests/fuzz/target.hpp"

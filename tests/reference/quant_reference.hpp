@@ -14,7 +14,7 @@
 
 #include "clora/ops/quant/quant.hpp"
 #include "clora/runtime/context.hpp"
-#include "clora/runtime/dtype.hpp"
+#include "clora/runtime/memory/dtype.hpp"
 
 namespace clora::test {
 

@@ -12,8 +12,8 @@
 
 #include "clora/lora/safetensors.hpp"
 #include "clora/ops/loss/cross_entropy.hpp"
-#include "clora/runtime/batch.hpp"
-#include "runtime/in_flight.hpp"
+#include "clora/runtime/commands/batch.hpp"
+#include "runtime/commands/in_flight.hpp"
 #include "tests/support/tiny_models.hpp"
 
 namespace clora::test {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "clora/runtime/context.hpp"
-#include "runtime/opencl.hpp"
+#include "runtime/device/opencl.hpp"
 
 namespace clora::test {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "clora/runtime/context.hpp"
 #include "clora/runtime/error.hpp"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "clora/runtime/dtype.hpp"
+#include "clora/runtime/memory/dtype.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora::test {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "clora/lora/peft_files.hpp"
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/raw_client.hpp"

@@ -5,8 +5,8 @@
 
 #include "clora/lora/safetensors.hpp"
 #include "clora/model/files/weights.hpp"
-#include "clora/runtime/file.hpp"
-#include "runtime/half.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "runtime/memory/half.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora::test {

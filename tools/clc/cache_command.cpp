@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "runtime/fail.hpp"
-#include "runtime/program_entry.hpp"
+#include "runtime/programs/program_entry.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"
 

@@ -3,8 +3,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "clora/runtime/file.hpp"
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clc/option_words.hpp"
 #include "tools/command_line/config_file.hpp"

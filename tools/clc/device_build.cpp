@@ -6,8 +6,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "clora/runtime/file.hpp"
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/clc/process.hpp"

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "clora/ops/roofline_peaks/roofline_peaks.hpp"
-#include "runtime/device_capabilities.hpp"
+#include "runtime/device/device_capabilities.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/command_line/peaks_json.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/fail.hpp"
-#include "runtime/program_report.hpp"
+#include "runtime/programs/program_report.hpp"
 #include "tools/clc/device_build.hpp"
 #include "tools/clc/process.hpp"
 

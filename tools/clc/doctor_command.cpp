@@ -8,7 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "clora/runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/clc/device_build.hpp"

@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "clora/runtime/error.hpp"
-#include "clora/runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/command_line/config_file.hpp"

@@ -3,8 +3,8 @@
 #include <sstream>
 
 #include "runtime/fail.hpp"
-#include "runtime/kernel_sources.hpp"
-#include "runtime/kernel_text.hpp"
+#include "runtime/programs/kernel_sources.hpp"
+#include "runtime/programs/kernel_text.hpp"
 #include "tools/clc/captured_call.hpp"
 #include "tools/command_line/suggestion.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/device_capabilities.hpp"
+#include "runtime/device/device_capabilities.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {

@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "clora/runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "clora/runtime/context.hpp"
 #include "tools/clc/kernel_call.hpp"
 

@@ -8,7 +8,7 @@
 #include <regex>
 #include <string_view>
 
-#include "clora/runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "tools/clc/templates/templates.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/replace_all.hpp"

@@ -6,9 +6,9 @@
 #include <charconv>
 #include <string>
 
-#include "clora/runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "runtime/fail.hpp"
-#include "runtime/npy.hpp"
+#include "runtime/files/npy.hpp"
 
 namespace clora {
 namespace {

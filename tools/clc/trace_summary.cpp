@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "clora/runtime/file.hpp"
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {

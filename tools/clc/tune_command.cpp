@@ -7,7 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "clora/runtime/digest.hpp"
+#include "clora/runtime/files/digest.hpp"
 #include "ops/tuned/tuned.hpp"
 #include "tools/clc/call_numbers.hpp"
 #include "tools/clc/captured_call.hpp"

@@ -8,7 +8,7 @@
 #include <set>
 #include <system_error>
 
-#include "clora/runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/bench_page.hpp"
 #include "tools/clora/bench_program.hpp"

@@ -6,8 +6,8 @@
 #include <iterator>
 #include <optional>
 
-#include "clora/runtime/file.hpp"
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {

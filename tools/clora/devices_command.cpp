@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "clora/ops/roofline_peaks/roofline_peaks.hpp"
-#include "clora/runtime/device.hpp"
+#include "clora/runtime/device/device.hpp"
 #include "clora/runtime/error.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/common_options.hpp"

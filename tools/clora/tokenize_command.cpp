@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "clora/model/text/tokenizer_files.hpp"
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/common_options.hpp"
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "clora/runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "tools/command_line/printable.hpp"
 
 namespace clora {

@@ -5,10 +5,10 @@
 #include <set>
 #include <vector>
 
-#include "clora/runtime/driver_diagnosis.hpp"
+#include "clora/runtime/device/driver_diagnosis.hpp"
 #include "clora/runtime/error.hpp"
-#include "clora/runtime/file.hpp"
-#include "runtime/private_folder.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "runtime/files/private_folder.hpp"
 
 namespace clora {
 namespace {

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <string>
 
-#include "clora/runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "tools/command_line/printable.hpp"
 #include "tools/command_line/terminal_line.hpp"
 

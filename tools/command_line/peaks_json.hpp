@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "clora/runtime/roofline.hpp"
+#include "clora/runtime/profiling/roofline.hpp"
 
 namespace clora {
 

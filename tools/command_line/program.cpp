@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "clora/runtime/context.hpp"
-#include "clora/runtime/driver_cache.hpp"
+#include "clora/runtime/device/driver_cache.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/crash_mark.hpp"
 #include "tools/command_line/driver_registry.hpp"
