@@ -3,33 +3,34 @@
 # linked into PROJECT_BINARY_DIR/include, so that programs include them alike in the tree, in a
 # project that adds clora as a subdirectory, and from an installation.
 set(CLORA_PUBLIC_HEADERS
-  runtime/commands/batch.hpp
-  runtime/memory/buffer_pool.hpp
-  runtime/commands/capture_request.hpp
   runtime/context.hpp
+  runtime/error.hpp
+  runtime/hooks.hpp
+  runtime/commands/batch.hpp
+  runtime/commands/capture_request.hpp
+  runtime/commands/fence.hpp
   runtime/device/device.hpp
   runtime/device/device_health.hpp
-  runtime/files/digest.hpp
   runtime/device/driver_cache.hpp
   runtime/device/driver_diagnosis.hpp
-  runtime/memory/dtype.hpp
-  runtime/error.hpp
-  runtime/commands/fence.hpp
-  runtime/files/file.hpp
-  runtime/hooks.hpp
-  runtime/files/json.hpp
-  runtime/memory/memory_plan.hpp
   runtime/device/opencl_handles.hpp
-  runtime/profiling/profiler.hpp
-  runtime/programs/program_cache.hpp
-  runtime/programs/program_store.hpp
-  runtime/profiling/roofline.hpp
+  runtime/device/variant.hpp
+  runtime/files/digest.hpp
+  runtime/files/file.hpp
+  runtime/files/json.hpp
+  runtime/memory/buffer_pool.hpp
+  runtime/memory/dtype.hpp
+  runtime/memory/memory_plan.hpp
   runtime/memory/shape.hpp
   runtime/memory/tensor.hpp
-  runtime/profiling/trace.hpp
   runtime/memory/transfer.hpp
-  runtime/device/variant.hpp
+  runtime/profiling/profiler.hpp
+  runtime/profiling/roofline.hpp
+  runtime/profiling/trace.hpp
+  runtime/programs/program_cache.hpp
+  runtime/programs/program_store.hpp
   ops/adamw.hpp
+  ops/sample.hpp
   ops/attention/attention.hpp
   ops/decode/decode_layers.hpp
   ops/gemm/bf16_rows.hpp
@@ -46,7 +47,6 @@ set(CLORA_PUBLIC_HEADERS
   ops/rowwise/rope.hpp
   ops/rowwise/softmax.hpp
   ops/rowwise/swiglu.hpp
-  ops/sample.hpp
   lora/adapter.hpp
   lora/merge.hpp
   lora/peft_files.hpp

@@ -116,7 +116,9 @@ void listen(clora::HttpServer& server, int port, const sigset_t& signals) {
   std::fflush(stdout);
   int signal = 0;
   sigwait(&signals, &signal);
-  clora::require(server.is_running(), "the listening socket failed");
+  if (!server.is_running()) {
+    throw clora::Error(clora::ErrorCode::io, "the listening socket failed");
+  }
   stopping = true;
   server.stop();
   listener.wait();
