@@ -179,10 +179,10 @@ void write_broken_kernels(const std::filesystem::path& folder, const std::string
                           const std::string& wrong) {
   const std::filesystem::path source = std::getenv("CLORA_SOURCE_DIR");
   std::filesystem::copy(source / "cl", folder, std::filesystem::copy_options::recursive);
-  std::string text = test::read_whole_file(folder / "swiglu.cl");
+  std::string text = test::read_whole_file(folder / "rowwise/swiglu.cl");
   const std::size_t at = text.find(right);
   ASSERT_NE(at, std::string::npos);
-  test::write_whole_file(folder / "swiglu.cl", text.replace(at, right.size(), wrong));
+  test::write_whole_file(folder / "rowwise/swiglu.cl", text.replace(at, right.size(), wrong));
 }
 
 TEST(BenchProgram, TimesNothingWhoseResultIsWrong) {

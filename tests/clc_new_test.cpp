@@ -56,8 +56,8 @@ class ClcNew : public testing::Test {
 
   // Copies the sources that the new files include, transitively.
   void copy_sources() const {
-    for (const char* top_folder : {"cl", "runtime", "ops", "lora", "model", "tests/support",
-                                   "tests/reference", "bench/support"}) {
+    for (const char* top_folder : {"cl", "cmake", "runtime", "ops", "lora", "model",
+                                   "tests/support", "tests/reference", "bench/support"}) {
       fs::copy(source_folder() / top_folder, folder_ / top_folder, fs::copy_options::recursive);
     }
   }
@@ -171,7 +171,7 @@ TEST_F(ClcNew, RefusesNamesThatAreNoneAndThoseOfOtherParts) {
     EXPECT_THAT(result.err, HasSubstr("lowercase letters, digits and single underscores")) << name;
   }
   EXPECT_THAT(make("double").err, HasSubstr("'double' cannot name a family: it is a keyword"));
-  fs::create_directories(folder_ / "runtime");
+  fs::create_directories(path("runtime/commands"));
   test::write_whole_file(path("runtime/commands/batch.hpp"), "");
   EXPECT_THAT(make("batch").err, HasSubstr("runtime/commands/batch.hpp; nothing was written"));
   EXPECT_EQ(files().size(), 2U);

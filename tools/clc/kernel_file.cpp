@@ -24,16 +24,23 @@ std::string first_lines(const std::string& text) {
   return text.substr(begin, text.find("\n#line ", begin) - begin + 1);
 }
 
-// The root of a tree of kernel files, from which their includes are named, is at most this far up.
-constexpr int kLevels = 2;
+bool has_kernel_files(const std::filesystem::path& folder) {
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, unreadable)) {
+    if (entry.path().extension() == ".cl") return true;
+  }
+  return false;
+}
 
+// In a tree of kernel files, includes are named by their path from its root: the folders above that
+// contain kernel files too.
 void append_folders_above(std::vector<std::filesystem::path>& folders,
                           const std::filesystem::path& folder) {
   std::error_code ignored;
-  std::filesystem::path above = std::filesystem::absolute(folder, ignored).lexically_normal();
-  if (!above.has_filename()) above = above.parent_path();  // "cl/gemm/"
-  for (int level = 0; level < kLevels && above.has_relative_path(); ++level) {
-    above = above.parent_path();
+  std::filesystem::path above =
+      std::filesystem::absolute(folder / "..", ignored).lexically_normal();
+  if (!above.has_filename()) above = above.parent_path();  // without the last slash
+  for (; above.has_relative_path() && has_kernel_files(above); above = above.parent_path()) {
     folders.push_back(above);
   }
 }
