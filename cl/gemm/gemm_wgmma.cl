@@ -284,7 +284,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #endif
     const uint boxes_at = shared_address(ring) + RING_BYTES + part * STAGED_BYTES;
 #ifdef STAGED
-    if (item % 128 == 0) TMA_STORE_WAIT(0);
+    if (item % 128 == 0) BULK_WAIT_GROUP_READ(0);
     named_barrier_sync(part);  // the boxes of the previous tile have been stored
 #endif
     store_sums((__global Y_TYPE*)addresses[Y_AT], sums, added, extras, m0 + tile_row, c0, M,
@@ -301,6 +301,6 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #endif
   }
 #ifdef STAGED
-  if (item % 128 == 0) tma_store_wait_all();
+  if (item % 128 == 0) bulk_wait_group();
 #endif
 }

@@ -104,8 +104,8 @@ void exponentials(const float* z, const float* reference, float* total, uint box
 #define FREE_BOX(side)
 #define KEEP_BOX(side)
 #else
-#define FREE_BOX(side)                     \
-  if (item % 128 == 0) TMA_STORE_WAIT(1);   \
+#define FREE_BOX(side)                          \
+  if (item % 128 == 0) BULK_WAIT_GROUP_READ(1); \
   named_barrier_sync(part);
 #define KEEP_BOX(side)                                                                         \
   tma_store_fence();                                                                           \
@@ -248,7 +248,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
     }
   }
 #ifndef LOSS_ALONE
-  if (item % 128 == 0) tma_store_wait_all();
+  if (item % 128 == 0) bulk_wait_group();
   if (again) {
     for (uint t = get_group_id(0) * 8 + part * 4 + warp; t < T; t += get_num_groups(0) * 8) {
       if (raised_rows[t] == 0) continue;
