@@ -148,7 +148,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_
     int keep = 0;
     for (int block = range.end - 2; block >= range.begin; --block) {
       const uint before = stage, before_phase = phase;
-      NEXT_STAGE
+      NEXT_STAGE(RING)
       key = block * ROWS;
       mbarrier_wait(k_full + 8 * stage, phase);
       mbarrier_wait(v_full + 8 * before, before_phase);
@@ -168,7 +168,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_
       ROUND_WEIGHTS
     }
     const uint before = stage, before_phase = phase;
-    NEXT_STAGE
+    NEXT_STAGE(RING)
     NEXT_QUERIES
     more = tile_of(round + 1) < TILES;
     mbarrier_wait(v_full + 8 * before, before_phase);

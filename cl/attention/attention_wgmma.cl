@@ -92,7 +92,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
     int keep = 0;
     for (int block = range.end - 2; block >= range.begin; --block) {
       const uint before = stage, before_phase = phase;
-      NEXT_STAGE
+      NEXT_STAGE(RING)
       key = block * ROWS;
       mbarrier_wait(k_full + 8 * stage, phase);
       WGMMA_FENCE;
@@ -122,7 +122,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
     total_1 = row_sum(total_1);
     WGMMA_WAIT_0(HEAD_DIM)(out);
     if (elected) mbarrier_arrive(v_empty + 8 * stage);
-    NEXT_STAGE
+    NEXT_STAGE(RING)
     STORE_TILE
   }
 }

@@ -54,7 +54,6 @@
 #define TILE_ROWS 128
 #include "gemm/gemm_wgmma_tile_coords.clh"
 #define X_BYTES (TILE_ROWS * 128)
-#define MAP_BYTES 128
 #define PROBLEM_MAPS 5
 #define MAPS_BYTES (PROBLEMS * PROBLEM_MAPS * MAP_BYTES)
 // Indices of the table's addresses.
@@ -82,11 +81,6 @@
 #endif
 #define U_BYTES (BOXES_ACROSS * RANK_STEPS * 2048)
 
-#define NEXT_STAGE         \
-  if (++stage == STAGES) { \
-    stage = 0;             \
-    phase ^= 1;            \
-  }
 // Multiplies a stage, then releases the previous stage.
 #define MULTIPLY_STAGE(has_before, products)                                \
   {                                                                         \
@@ -98,14 +92,11 @@
     WGMMA_WAIT_GROUP_1;                                                     \
     if (has_before && item % 128 == 0) mbarrier_arrive(empty + 8 * before); \
     before = stage;                                                         \
-    NEXT_STAGE                                                              \
+    NEXT_STAGE(STAGES)                                                      \
   }
-#define FOUR_PRODUCTS(N, keep, OPERAND, NEXT, transposed)                         \
+#define BOX_PRODUCTS(N, keep, OPERAND, next, transposed)                            \
   const ulong a = operand_at(at + part * SUBTILE_BYTES), b = OPERAND(at + X_BYTES); \
-  WGMMA_SS(N)(sums, a, b, keep, transposed);                                      \
-  WGMMA_SS(N)(sums, a + NEXT_STEPS, b + NEXT, 1, transposed);                     \
-  WGMMA_SS(N)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT, 1, transposed);             \
-  WGMMA_SS(N)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT, 1, transposed)
+  WGMMA_SS_BOX(N, sums, a, b, next, keep, transposed)
 #define RANK_PRODUCT \
   WGMMA_SS(COLUMNS)  \
   (sums, operand_at(at + part * SUBTILE_BYTES), transposed_operand_at(at + X_BYTES), 1, "1")
@@ -207,7 +198,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
           prefetch_row(addend, m, c0, C);
         }
 #endif
-        NEXT_STAGE
+        NEXT_STAGE(STAGES)
       }
       for (uint k = 0; k < rank_end; ++k) {
         const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
@@ -218,7 +209,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
         mbarrier_arrive_expect_tx(ready, U_BYTES + (SHRINK ? 0 : X_BYTES));
         if (!SHRINK) tma_load_2d(to, map + 2 * MAP_BYTES, step, m0, ready);
         copy_across(to + X_BYTES, map + 3 * MAP_BYTES, c0, step, ready);
-        NEXT_STAGE
+        NEXT_STAGE(STAGES)
       }
     }
     return;
@@ -238,9 +229,9 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #ifdef TRANSPOSED
       MULTIPLY_STAGE(
           k > box_0,
-          FOUR_PRODUCTS(WIDTH, k != box_0, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
+          BOX_PRODUCTS(WIDTH, k != box_0, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
 #else
-      MULTIPLY_STAGE(k > box_0, FOUR_PRODUCTS(WIDTH, k != box_0, operand_at, NEXT_STEPS, "0"))
+      MULTIPLY_STAGE(k > box_0, BOX_PRODUCTS(WIDTH, k != box_0, operand_at, NEXT_STEPS, "0"))
 #endif
     }
     const Extras extras = {(__global const Y_TYPE*)addresses[ADDEND_AT],
@@ -270,7 +261,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #elif RANK_STEPS == 4
     for (uint k = 0; k < rank_end; ++k) {
       MULTIPLY_STAGE(1,
-                     FOUR_PRODUCTS(COLUMNS, 1, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
+                     BOX_PRODUCTS(COLUMNS, 1, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
     }
 #endif
     WGMMA_WAIT_0(COLUMNS)(sums);

@@ -37,17 +37,11 @@
 #define X_BYTES (TILE_ROWS * 128)
 #define STAGE_BYTES (X_BYTES + COLUMNS * 128)
 #define BOX_BYTES 8192  // 64 rows
-#define MAP_BYTES 128
 #define LOG2E 1.44269504f
 #define LIMIT 0x1p90f
 #define MARGIN 32.0f
 #define NO_ROW 3e38f  // a reference that makes every exponential zero
 
-#define NEXT_STAGE         \
-  if (++stage == STAGES) { \
-    stage = 0;             \
-    phase ^= 1;            \
-  }
 // The tiles of this group, in rasterisation groups of `group_m` tile rows, column by column.
 #define EACH_TILE \
   for (uint id = get_group_id(0); id < row_tiles * column_tiles; id += get_num_groups(0))
@@ -164,7 +158,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
         mbarrier_arrive_expect_tx(ready, STAGE_BYTES);
         tma_load_2d(to, table, 64 * k, t0, ready);
         tma_load_2d(to + X_BYTES, table + MAP_BYTES, 64 * k, v0, ready);
-        NEXT_STAGE
+        NEXT_STAGE(STAGES)
       }
     }
     return;
@@ -187,15 +181,12 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
       mbarrier_wait(full + 8 * stage, phase);
       WGMMA_FENCE;
       const ulong a = operand_at(at + part * BOX_BYTES), b = operand_at(at + X_BYTES);
-      WGMMA_SS(COLUMNS)(sums, a, b, k != 0, "0");
-      WGMMA_SS(COLUMNS)(sums, a + NEXT_STEPS, b + NEXT_STEPS, 1, "0");
-      WGMMA_SS(COLUMNS)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT_STEPS, 1, "0");
-      WGMMA_SS(COLUMNS)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT_STEPS, 1, "0");
+      WGMMA_SS_BOX(COLUMNS, sums, a, b, NEXT_STEPS, k != 0, "0");
       WGMMA_COMMIT;
       WGMMA_WAIT_GROUP_1;
       if (k > 0 && item % 128 == 0) mbarrier_arrive(empty + 8 * before);
       before = stage;
-      NEXT_STAGE
+      NEXT_STAGE(STAGES)
     }
     WGMMA_WAIT_0(COLUMNS)(sums);
     if (item % 128 == 0) mbarrier_arrive(empty + 8 * before);

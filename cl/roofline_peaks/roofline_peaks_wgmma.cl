@@ -39,10 +39,7 @@ __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void roofline_peak
   float sums[128];
   for (long step = 0; step < steps; ++step) {
     WGMMA_FENCE;
-    WGMMA_SS(256)(sums, a, b, step != 0, "0");
-    WGMMA_SS(256)(sums, a + NEXT_STEPS, b + NEXT_STEPS, 1, "0");
-    WGMMA_SS(256)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT_STEPS, 1, "0");
-    WGMMA_SS(256)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT_STEPS, 1, "0");
+    WGMMA_SS_BOX(256, sums, a, b, NEXT_STEPS, step != 0, "0");
     WGMMA_COMMIT;
     WGMMA_WAIT_GROUP_1;
   }
