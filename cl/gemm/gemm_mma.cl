@@ -7,8 +7,8 @@
 // Types   x, w, s and u bf16; y and addend f32 or bf16 (-D Y_BF16), bias f32
 // Work    a work-group of eight warps owns a tile of 128 x 128, a warp 64 x 32 of it. Items copy 32
 //         steps of both operands ahead into a ring of three stages; 16-byte chunks are swizzled, so
-//         eight rows of one column are in eight banks. Tiles are taken in rasterisation groups of
-//         `group_m` tile rows, column by column, so tiles in flight share x and w in the L2 cache.
+//         eight rows of one column are in eight banks. Tiles are taken in rasterisation groups
+//         (raster_groups.clh), so tiles in flight share x and w in the L2 cache.
 // Local   48 KB
 // Cost    2 M C (J + R) flops
 // Numerics  products of bf16 are exact in f32; sums as the tensor core computes them
@@ -17,6 +17,7 @@
 //! clc: build on mma: TRANSPOSED Y_BF16
 #include "hopper/ampere.clh"
 #include "bf16_values.clh"
+#include "raster_groups.clh"
 
 #define TILE 128
 #define STEPS 32  // steps of a stage
@@ -138,10 +139,9 @@ __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void gemm_mma(
   __local uchar ring[RING * STAGE_BYTES] __attribute__((aligned(1024)));
   const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
   const uint row_tiles = (M + TILE - 1) / TILE, column_tiles = (C + TILE - 1) / TILE;
-  const uint id = get_group_id(0), first_row = id / (group_m * column_tiles) * group_m;
-  const uint group_rows = min(group_m, row_tiles - first_row);
-  const uint in_group = id - first_row * column_tiles;
-  const uint m0 = (first_row + in_group % group_rows) * TILE, c0 = in_group / group_rows * TILE;
+  const uint id = get_group_id(0);
+  RASTER_TILE(id)
+  const uint m0 = ROW_TILE * TILE, c0 = COLUMN_TILE * TILE;
   const Rows x = {x_data, M, J, x_stride}, s = {s_data, M, R, s_stride},
              u = {u_data, R, C, u_stride};
   const Rows w = {w_data, IS_TRANSPOSED ? J : C, IS_TRANSPOSED ? C : J, w_stride};

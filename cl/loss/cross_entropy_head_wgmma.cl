@@ -31,6 +31,7 @@
 #include "hopper/hopper_lanes.clh"
 #include "hopper/hopper_products.clh"
 #include "hopper/hopper_stores.clh"
+#include "raster_groups.clh"
 
 #define TILE_ROWS 128
 #define COLUMNS 256
@@ -42,16 +43,14 @@
 #define MARGIN 32.0f
 #define NO_ROW 3e38f  // a reference that makes every exponential zero
 
-// The tiles of this group, in rasterisation groups of `group_m` tile rows, column by column.
+// The tiles of this group, in rasterisation groups (raster_groups.clh).
 #define EACH_TILE \
   for (uint id = get_group_id(0); id < row_tiles * column_tiles; id += get_num_groups(0))
-#define TILE_COORDS                                               \
-  const uint first_row = id / (group_m * column_tiles) * group_m; \
-  const uint group_rows = min(group_m, row_tiles - first_row);    \
-  const uint in_group = id - first_row * column_tiles;            \
-  const uint row_tile = first_row + in_group % group_rows;        \
-  const uint t0 = row_tile * TILE_ROWS;                           \
-  const uint v0 = in_group / group_rows * COLUMNS;                \
+#define TILE_COORDS                      \
+  RASTER_TILE(id)                        \
+  const uint row_tile = ROW_TILE;        \
+  const uint t0 = row_tile * TILE_ROWS;  \
+  const uint v0 = COLUMN_TILE * COLUMNS; \
   if (again && raised[1 + row_tile] == 0) continue;
 
 // Maps floats to words of the same order; only a NaN can map to zero.
