@@ -74,7 +74,7 @@ void fill_lanes(__local float* log_sums, __local float* dots, __global const flo
 
 // Computes p (`weight`) and ds (`change`) of key n for the 16 lanes from `side` on.
 #define WEIGHTS_OF(n, side, half, weight, change)                                              \
-  float16 weight = exp2_16(vload16(0, scores + (n) * QUERIES + side) - log_sum_##half);         \
+  float16 weight = exp2_16_bf16(vload16(0, scores + (n) * QUERIES + side) - log_sum_##half);    \
   float16 change = weight * (vload16(0, dp + (n) * QUERIES + side) - dot_##half) * scale;       \
   if (masked) {                                                                                \
     const int16 seen = (first_##half <= key + (n)) & (lane + (t0 + side) >= key + (n));        \

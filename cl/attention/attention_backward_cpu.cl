@@ -39,7 +39,7 @@ __attribute__((noinline)) void weights_of_scores(
     for (int n = 0; n < keys; ++n) {
       __local float* p_at = p + n * QUERIES + side;
       __local float* ds_at = ds + n * QUERIES + side;
-      float16 weight = exp2_16(vload16(0, p_at) - log_sum);
+      float16 weight = exp2_16_f32(vload16(0, p_at) - log_sum);
       float16 gradient = weight * (vload16(0, ds_at) - dot) * scale;
       if (masked) {
         const int16 seen = (first <= key + n) & (last >= key + n);

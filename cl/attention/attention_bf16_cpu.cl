@@ -71,11 +71,11 @@ BF16_TARGET void weights_of_scores(__local float* scores, __local float* row_max
       other = MAX16(vload16(0, at + (n + 1) * QUERIES), other);
     }
     new_max = MAX16(new_max, other);
-    const float16 factor = exp2_16(before - new_max);
+    const float16 factor = exp2_16_bf16(before - new_max);
     float16 even_total = vload16(0, totals + side) * factor, odd_total = 0.0f;
     for (int n = 0; n < count; n += 2) {
-      const float16 even = exp2_16(vload16(0, at + n * QUERIES) - new_max);
-      const float16 odd = exp2_16(vload16(0, at + (n + 1) * QUERIES) - new_max);
+      const float16 even = exp2_16_bf16(vload16(0, at + n * QUERIES) - new_max);
+      const float16 odd = exp2_16_bf16(vload16(0, at + (n + 1) * QUERIES) - new_max);
       even_total += even;
       odd_total += odd;
       store_words(__local, weights + n / 2 * QUERIES, pairs_across(even, odd));

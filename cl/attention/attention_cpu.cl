@@ -72,14 +72,14 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
       new0 = MAX16(new0, vload16(2 * n, scores));
       new1 = MAX16(new1, vload16(2 * n + 1, scores));
     }
-    const float16 factor0 = exp2_16(max0 - new0), factor1 = exp2_16(max1 - new1);
+    const float16 factor0 = exp2_16_f32(max0 - new0), factor1 = exp2_16_f32(max1 - new1);
     max0 = new0;
     max1 = new1;
     total0 *= factor0;
     total1 *= factor1;
     for (int n = 0; n < keys; ++n) {
-      const float16 p0 = exp2_16(vload16(2 * n, scores) - max0);
-      const float16 p1 = exp2_16(vload16(2 * n + 1, scores) - max1);
+      const float16 p0 = exp2_16_f32(vload16(2 * n, scores) - max0);
+      const float16 p1 = exp2_16_f32(vload16(2 * n + 1, scores) - max1);
       total0 += p0;
       total1 += p1;
       store_floats(__local, scores + n * QUERIES, p0);
