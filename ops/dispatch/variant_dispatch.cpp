@@ -189,13 +189,8 @@ Tensor SelfTest::input(Shape shape, float scale, DType type) {
 }
 
 void SelfTest::note(const Tensor& tensor, std::span<const std::byte> bytes) {
-  // The keys of ops/dispatch/self_test_sums_table.hpp call the packed layout "strips".
-  std::string name = tensor.text();
-  const std::string layout = " packed ";
-  if (const std::size_t at = name.find(layout); at != std::string::npos) {
-    name.replace(at, layout.size(), " strips ");
-  }
-  digest_ = digest_of(fmt::format("{} {} {}", digest_.text(), name, digest_of(bytes).text()));
+  digest_ =
+      digest_of(fmt::format("{} {} {}", digest_.text(), tensor.text(), digest_of(bytes).text()));
 }
 
 Tensor SelfTest::input(Shape shape, std::span<const float> values) {
