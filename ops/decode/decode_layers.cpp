@@ -77,20 +77,21 @@ std::size_t scratch_bytes(const Sizes& s) {
   return static_cast<std::size_t>(std::max(widest * 9 / 4, 4 * floats));
 }
 
-bool lies_as(const Tensor& w, const Tensor& like) {
-  return w.layout() == Layout::packed && w.type() == like.type();
-}
-
-bool fits(const Context& context, const DecodeLayers& decode) {
+bool packed_layers_fit(const Context& context, const DecodeLayers& decode) {
   const Sizes s = decode_sizes(decode);
   const Tensor& like = decode.layers.front().q;
   for (const DecodeLayer& layer : decode.layers) {
     if (has_bias(layer) || has_adapter(layer)) return false;
     for (const Tensor* w : matrices_of(layer)) {
-      if (!lies_as(*w, like)) return false;
+      if (w->layout() != Layout::packed || w->type() != like.type()) return false;
     }
   }
   return s.E % 16 == 0 && s.H % s.G == 0 && scratch_bytes(s) <= context.device().local_memory_bytes;
+}
+
+bool fits_cpu(const Context& context, const DecodeLayers& decode) {
+  return context.variant() == Variant::avx512_bf16 && context.device().int8_dots &&
+         packed_layers_fit(context, decode);
 }
 
 Defines defines_of(const DecodeLayers& decode) {
@@ -173,6 +174,13 @@ void test_decode_gpu(SelfTest& test, const DecodeLayers& decode) {
   }
 }
 
+bool cpu_passed(Context& context, const DecodeLayers& decode) {
+  const DType type = decode.layers.front().q.type();
+  return passed_self_test(context,
+                          {kFile, fmt::format("decode_layers {}", name_of(type)), kTolerance},
+                          [type](SelfTest& test) { test_decode_cpu(test, type); });
+}
+
 bool gpu_passed(Context& context, const DecodeLayers& decode) {
   const std::string options = decode_layers_gpu_options(context, decode);
   return passed_self_test(context, {kDecodeLayersGpu, "decode_layers_gpu", kGpuTolerance, options},
@@ -239,18 +247,13 @@ void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLay
 }
 
 bool decodes_in_one_launch(Context& context, const DecodeLayers& decode) {
-  if (!is_for_cpus(context.variant())) {
-    return context.device().kind == DeviceKind::gpu && decode_layers_gpu_fit(context, decode) &&
-           co_resident_groups(context) > 0 && gpu_passed(context, decode);
-  }
-  if (context.variant() != Variant::avx512_bf16 || !context.device().int8_dots ||
-      !fits(context, decode) || co_resident_groups(context) == 0) {
-    return false;
-  }
-  const DType type = decode.layers.front().q.type();
-  return passed_self_test(context,
-                          {kFile, fmt::format("decode_layers {}", name_of(type)), kTolerance},
-                          [type](SelfTest& test) { test_decode_cpu(test, type); });
+  const bool on_cpu = is_for_cpus(context.variant());
+  const bool fits =
+      on_cpu ? fits_cpu(context, decode)
+             : context.device().kind == DeviceKind::gpu && decode_layers_gpu_fit(context, decode);
+  // On pocl, co_resident_groups() reserves the threads: only for layers that fit.
+  return fits && co_resident_groups(context) > 0 &&
+         (on_cpu ? cpu_passed(context, decode) : gpu_passed(context, decode));
 }
 
 void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& decode,
@@ -261,7 +264,7 @@ void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& dec
   if (!is_for_cpus(context.variant())) {
     return record_decode_layers_gpu(batch, x, decode, grid_barrier, decode);
   }
-  require(fits(context, decode),
+  require(packed_layers_fit(context, decode),
           "decode_layers: the layers' weights must be packed and of one type");
   const std::uint32_t groups = std::clamp(context.device().compute_units, 1U, kMaxGroups);
   const std::int64_t splits = attention_decode_splits(context.device(), 1, s.G);
