@@ -12,7 +12,7 @@
 // contiguous in shared memory, with 16-byte chunk c of row r at chunk c ^ (r & 7): the 128-byte
 // swizzle that wgmma reads. The bits of a map are those that cuTensorMapEncodeTiled writes for
 // bf16, two dimensions, this swizzle and L2 promotion to 128 bytes.
-//! clc: build on wgmma:
+//! clc: build
 #define BOX_COLUMNS 64UL
 
 __kernel void tensor_map(__global ulong* maps, __global const ushort* matrix, uint rows,

@@ -277,9 +277,9 @@ void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& dec
                 decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
                x, temporary({s.H, s.E}, "q"), temporary({s.H, splits, s.E + 2}, "attention parts"),
                temporary({groups, s.H, s.E}, "attention"), temporary({s.F}, "swiglu"),
-               decode_table(context, kFile, defines, decode), decode.rope_table, decode.position,
-               decode.first, decode.last, grid_barrier, u32(s.layers), u32(s.D), u32(s.F), u32(s.H),
-               u32(s.G), u32(s.E), u32(s.S), u32(splits), decode.epsilon, decode_attention_scale(s),
+               decode_table(context, decode), decode.rope_table, decode.position, decode.first,
+               decode.last, grid_barrier, u32(s.layers), u32(s.D), u32(s.F), u32(s.H), u32(s.G),
+               u32(s.E), u32(s.S), u32(splits), decode.epsilon, decode_attention_scale(s),
                LocalMemory{scratch_bytes(s)});
 }
 

@@ -116,7 +116,7 @@ std::uint64_t decode_layers_gpu_local_bytes(const Device& device, const DecodeSi
   const std::int64_t scratch = 2 * group;  // fewer with PTX
   const std::int64_t floats =
       local_floats(s, group) + scratch + ranks + 2 * s.H * splits_of(device, s);
-  return static_cast<std::uint64_t>(4 * floats + 8 * kDecodeAddresses * s.layers);
+  return static_cast<std::uint64_t>(4 * floats + 8 * std::int64_t{kDecodeAddresses} * s.layers);
 }
 
 bool decode_layers_gpu_fit(const Device& device, const DecodeSizes& s, std::int64_t ranks) {
@@ -158,9 +158,9 @@ void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers&
                x, temporary({s.H, s.E}, "q"),
                temporary({s.H, splits_of(device, s), s.E + 2}, "attention parts"),
                temporary({s.F}, "swiglu"), temporary({max_s_parts(decode)}, "s parts"),
-               decode_table(context, kDecodeLayersGpu, defines, decode), decode.rope_table,
-               decode.position, decode.first, decode.last, grid_barrier, u32(s.layers), u32(s.S),
-               decode.epsilon, decode_attention_scale(s));
+               decode_table(context, decode), decode.rope_table, decode.position, decode.first,
+               decode.last, grid_barrier, u32(s.layers), u32(s.S), decode.epsilon,
+               decode_attention_scale(s));
 }
 
 }  // namespace clora

@@ -1,17 +1,36 @@
 #include "ops/decode/decode_layers_table.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
+#include "ops/hopper/tensor_maps.hpp"
 #include "runtime/fail.hpp"
-#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
 
-std::uint32_t biases_of(const DecodeLayer& l) {
-  return std::uint32_t{!l.q_bias.empty()} + 2 * std::uint32_t{!l.k_bias.empty()} +
-         4 * std::uint32_t{!l.v_bias.empty()};
+// In the order of cl/decode/decode_layers_table.clh; biases and adapters may be empty.
+std::vector<Tensor> tensors_of(const DecodeLayer& l) {
+  std::vector<Tensor> tensors{l.input_norm,  l.q,      l.k,      l.v,     l.o,
+                              l.output_norm, l.gate,   l.up,     l.down,  l.key_cache,
+                              l.value_cache, l.q_bias, l.k_bias, l.v_bias};
+  for (const LoraWeights& lora : l.loras) tensors.push_back(lora.a);
+  for (const LoraWeights& lora : l.loras) tensors.push_back(lora.bt);
+  return tensors;
+}
+
+using Row = std::array<std::uint64_t, kDecodeAddresses>;
+
+// A row of the table without its addresses: at its end, each projection's rank and scale.
+Row row_of(const DecodeLayer& l) {
+  Row row{};
+  auto word = row.end() - std::ssize(l.loras);
+  for (const LoraWeights& lora : l.loras) {
+    const std::uint32_t scale = lora.empty() ? 0 : std::bit_cast<std::uint32_t>(lora.scale);
+    *word++ = static_cast<std::uint64_t>(rank_of(lora)) | std::uint64_t{scale} << 32U;
+  }
+  return row;
 }
 
 }  // namespace
@@ -40,7 +59,9 @@ std::array<const Tensor*, 7> matrices_of(const DecodeLayer& l) {
 
 std::int64_t rank_of(const LoraWeights& lora) { return lora.empty() ? 0 : lora.a.shape()[0]; }
 
-bool has_bias(const DecodeLayer& l) { return biases_of(l) != 0; }
+bool has_bias(const DecodeLayer& l) {
+  return !l.q_bias.empty() || !l.k_bias.empty() || !l.v_bias.empty();
+}
 
 bool has_adapter(const DecodeLayer& l) {
   return std::ranges::any_of(l.loras, [](const LoraWeights& lora) { return !lora.empty(); });
@@ -50,49 +71,28 @@ bool decode_is_adapted(const DecodeLayers& decode) {
   return std::ranges::any_of(decode.layers, has_adapter);
 }
 
-Tensor decode_table(Context& context, std::string_view file, const Defines& defines,
-                    const DecodeLayers& decode) {
-  const Tensor table = context.allocate({2 * kDecodeAddresses * std::int64_t(decode.layers.size())},
-                                        DType::u32, MemoryTag::activations);
-  const auto launch = [&](std::string_view function) {
-    return Launch{context.kernel(file, function, defines),
-                  single_item_groups(1),
-                  {},
-                  "decode_layers/addresses"};
-  };
-  const auto or_norm = [](const Tensor& bias, const DecodeLayer& l) {
-    return bias.empty() ? l.input_norm : bias;
-  };
+Tensor decode_table(Context& context, const DecodeLayers& decode) {
+  std::vector<Row> rows;
+  std::ranges::transform(decode.layers, std::back_inserter(rows), row_of);
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(rows));
+  const Tensor table = context.allocate({std::ssize(bytes)}, DType::u8, MemoryTag::activations);
+  context.write(table, bytes);
   Batch batch(context);
   for (std::size_t i = 0; i < decode.layers.size(); ++i) {
-    const DecodeLayer& l = decode.layers[i];
-    batch.launch(launch("decode_addresses"), table, u32(i), l.input_norm, l.q, l.k, l.v, l.o,
-                 l.output_norm, l.gate, l.up, l.down, l.key_cache, l.value_cache,
-                 or_norm(l.q_bias, l), or_norm(l.k_bias, l), or_norm(l.v_bias, l), biases_of(l));
-    for (std::size_t p = 0; p < l.loras.size(); ++p) {
-      const LoraWeights& lora = l.loras[p];
-      if (lora.empty()) continue;
-      batch.launch(launch("decode_adapter"), table, u32(i), u32(p), lora.a, lora.bt,
-                   u32(static_cast<std::size_t>(rank_of(lora))), lora.scale);
-    }
+    prepare_addresses(batch, table, i * kDecodeAddresses, tensors_of(decode.layers[i]),
+                      "decode_layers/addresses");
   }
   batch.submit().wait();
   return table;
 }
 
 std::vector<Tensor> tensors_of(const DecodeLayers& decode) {
-  std::vector<Tensor> tensors;
+  std::vector<Tensor> all;
   for (const DecodeLayer& l : decode.layers) {
-    for (const Tensor* w : matrices_of(l)) tensors.push_back(*w);
-    tensors.insert(tensors.end(), {l.input_norm, l.output_norm, l.key_cache, l.value_cache});
-    for (const Tensor& bias : {l.q_bias, l.k_bias, l.v_bias}) {
-      if (!bias.empty()) tensors.push_back(bias);
-    }
-    for (const LoraWeights& lora : l.loras) {
-      if (!lora.empty()) tensors.insert(tensors.end(), {lora.a, lora.bt});
-    }
+    std::ranges::copy_if(tensors_of(l), std::back_inserter(all),
+                         [](const Tensor& t) { return !t.empty(); });
   }
-  return tensors;
+  return all;
 }
 
 }  // namespace clora

@@ -14,7 +14,7 @@ struct DecodeSizes {
 };
 DecodeSizes decode_sizes(const DecodeLayers& decode);
 // Words per layer in the table of addresses: ADDRESSES of the kernels.
-inline constexpr std::int64_t kDecodeAddresses = 35;
+inline constexpr std::size_t kDecodeAddresses = 35;
 float decode_attention_scale(const DecodeSizes& sizes);
 
 std::array<const Tensor*, 7> matrices_of(const DecodeLayer& layer);
@@ -24,9 +24,8 @@ bool has_adapter(const DecodeLayer& layer);
 bool decode_is_adapted(const DecodeLayers& decode);  // whether any layer has an adapter
 
 // Returns the table of the layers' addresses. Runs a batch on the device that fills it in, and
-// waits for it. `file` is the kernel's, which includes decode_layers_table.clh.
-Tensor decode_table(Context& context, std::string_view file, const Defines& defines,
-                    const DecodeLayers& decode);
+// waits for it.
+Tensor decode_table(Context& context, const DecodeLayers& decode);
 // The tensors that the table refers to, for Launch::uses.
 std::vector<Tensor> tensors_of(const DecodeLayers& decode);
 

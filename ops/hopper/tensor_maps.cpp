@@ -39,12 +39,16 @@ class Writing {
             {to_, matrix.data, matrix.rows, matrix.columns, matrix.stride, box_rows, number});
   }
 
-  // tensors: at most kAddressesAtOnce. first: number of 8-byte words before them.
-  void addresses(std::uint32_t first, std::span<const Tensor> tensors) {
-    std::vector<Argument> arguments{to_, first, static_cast<std::uint32_t>(tensors.size())};
-    arguments.insert(arguments.end(), tensors.begin(), tensors.end());
-    arguments.resize(3 + kAddressesAtOnce, Tensor());
-    prepare("tensor_addresses", single_item_groups(1), std::move(arguments));
+  // first: number of 8-byte words before them.
+  void addresses(std::size_t first, std::span<const Tensor> tensors) {
+    for (std::size_t i = 0; i < tensors.size(); i += kAddressesAtOnce) {
+      const auto some = tensors.subspan(i, std::min(kAddressesAtOnce, tensors.size() - i));
+      std::vector<Argument> arguments{to_, static_cast<std::uint32_t>(first + i),
+                                      static_cast<std::uint32_t>(some.size())};
+      arguments.insert(arguments.end(), some.begin(), some.end());
+      arguments.resize(3 + kAddressesAtOnce, Tensor());
+      prepare("tensor_addresses", single_item_groups(1), std::move(arguments));
+    }
   }
 
   // first: number of 4-byte words before them.
@@ -82,12 +86,7 @@ Tensor prepare_tensor_table(Batch& batch, const TensorTable& table, std::string_
   for (std::size_t i = 0; i < table.matrices.size(); ++i) {
     writing.map(static_cast<std::uint32_t>(i), table.matrices[i]);
   }
-  const std::span<const Tensor> tensors(table.tensors);
-  for (std::size_t i = 0; i < tensors.size(); i += kAddressesAtOnce) {
-    writing.addresses(
-        static_cast<std::uint32_t>(maps_end / kAddressBytes) + static_cast<std::uint32_t>(i),
-        tensors.subspan(i, std::min(kAddressesAtOnce, tensors.size() - i)));
-  }
+  writing.addresses(static_cast<std::size_t>(maps_end / kAddressBytes), table.tensors);
   if (table.counters > 0) {
     writing.counters(addresses_end / kCounterBytes, table.counters);
   }
@@ -97,6 +96,11 @@ Tensor prepare_tensor_table(Batch& batch, const TensorTable& table, std::string_
 Tensor prepare_tensor_maps(Batch& batch, std::span<const MappedMatrix> matrices,
                            std::string_view label) {
   return prepare_tensor_table(batch, {.matrices = {matrices.begin(), matrices.end()}}, label);
+}
+
+void prepare_addresses(Batch& batch, const Tensor& table, std::size_t first,
+                       std::span<const Tensor> tensors, std::string_view label) {
+  Writing(batch, table, label).addresses(first, tensors);
 }
 
 void record_zero_words(Batch& batch, const Tensor& words, std::string_view label) {

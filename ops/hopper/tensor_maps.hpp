@@ -39,6 +39,11 @@ Tensor prepare_tensor_table(Batch& batch, const TensorTable& table, std::string_
 Tensor prepare_tensor_maps(Batch& batch, std::span<const MappedMatrix> matrices,
                            std::string_view label);
 
+// table[first + i] = the address of tensor i, 0 if it is empty, in a caller's table of 8-byte
+// words.
+void prepare_addresses(Batch& batch, const Tensor& table, std::size_t first,
+                       std::span<const Tensor> tensors, std::string_view label);
+
 // Sets every 4-byte word to 0 with a kernel, so that it works for temporaries at any offset.
 void record_zero_words(Batch& batch, const Tensor& words, std::string_view label);
 
