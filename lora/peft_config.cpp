@@ -163,10 +163,7 @@ AdapterConfig parse_peft_config(std::string_view text, const std::string& source
 
 AdapterConfig read_peft_config(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kPeftConfigFile;
-  const MappedFile file = MappedFile::open(path);
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
-                              file.bytes().size());
-  return parse_peft_config(text, path.string());
+  return parse_peft_config(MappedFile::open(path).text(), path.string());
 }
 
 std::string peft_config_text(const AdapterConfig& config) {

@@ -19,9 +19,7 @@ using test::read_whole_file;
 using test::TemporaryFolder;
 using test::write_whole_file;
 
-std::string text_of(const MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
+std::string text_of(const MappedFile& file) { return std::string(file.text()); }
 
 std::size_t files_in(const std::filesystem::path& folder) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder),

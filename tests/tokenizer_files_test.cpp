@@ -1,12 +1,14 @@
 // The tokenizers of real models against reference ids.
 #include "clora/model/text/tokenizer_files.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "model/text/tokenizer_json.hpp"
+#include "model/text/tokenizer_json_writing.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
 
@@ -49,6 +51,19 @@ TEST(TokenizerFiles, RefuseAFolderWithoutTokenizer) {
   const test::TemporaryFolder folder;
   CLORA_EXPECT_ERROR(load_tokenizer(folder.path()), ErrorCode::not_found, "tokenizer.json");
   CLORA_EXPECT_ERROR(load_tokenizer(folder / "none.gguf"), ErrorCode::not_found, "none.gguf");
+}
+
+TEST(TokenizerFiles, AddTheEndsOfTheGenerationConfiguration) {
+  const test::TemporaryFolder folder;
+  test::write_whole_file(folder / "tokenizer.json", tokenizer_json_of(test::byte_level_spec()));
+  const auto ends_with = [&folder](const std::string& generation) {
+    test::write_whole_file(folder / "generation_config.json", generation);
+    return load_tokenizer(folder.path()).end_of_generation();
+  };
+  EXPECT_THAT(ends_with(R"({"eos_token_id":[5,-1,4294967301]})"), testing::Contains(5));
+  EXPECT_THAT(ends_with(R"({"eos_token_id":null})"), testing::Not(testing::Contains(5)));
+  CLORA_EXPECT_ERROR(ends_with(R"({"eos_token_id":"5"})"), ErrorCode::invalid_file,
+                     "eos_token_id must be a token's id or a list of them");
 }
 
 // llama.cpp's vectors: texts between marker lines, and one line of ids for each.

@@ -171,6 +171,12 @@ TEST_F(Weights, PassOverGenerationEndsThatAreNoToken) {
   EXPECT_EQ(open().config().eos_ids, (std::vector<std::int32_t>{4}));
 }
 
+TEST_F(Weights, RefuseGenerationEndsThatAreNoIds) {
+  write_whole_file(folder_ / "generation_config.json", R"({"eos_token_id":[4,"</s>"]})");
+  CLORA_EXPECT_ERROR(open(), ErrorCode::invalid_file,
+                     "eos_token_id must be a token's id or a list of them, got \"</s>\"");
+}
+
 TEST_F(Weights, RefuseATiedHeadThatDiffersFromItsEmbedding) {
   config_["tie_word_embeddings"] = true;
   write_config();

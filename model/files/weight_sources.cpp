@@ -8,6 +8,7 @@
 
 #include "clora/runtime/files/json.hpp"
 #include "lora/hub_hint.hpp"
+#include "model/files/generation_config.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -17,7 +18,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::string_view kConfigName = "config.json";
-constexpr std::string_view kGenerationName = "generation_config.json";
 constexpr std::string_view kSingleName = "model.safetensors";
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
 
@@ -50,27 +50,12 @@ bool is_there(const fs::path& path) {
 }
 
 json read_json(const fs::path& path) {
-  const MappedFile file = MappedFile::open(path);
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
-                              file.bytes().size());
-  return parse_json(text, path.string());
+  return parse_json(MappedFile::open(path).text(), path.string());
 }
 
-// The end-of-text ids are often stored only next to the configuration. They are advisory, so a
-// generation_config.json of another form is ignored.
 void add_generation_ids(const fs::path& folder, ModelConfig& config) {
-  if (!is_there(folder / kGenerationName)) return;
-  const json object = read_json(folder / kGenerationName);
-  if (!object.is_object() || !object.contains("eos_token_id")) return;
-  const json& value = object["eos_token_id"];
-  for (const json& id : value.is_array() ? value : json::array({value})) {
-    if (!id.is_number_integer()) continue;
-    const auto wide = id.get<std::int64_t>();
-    if (wide < 0 || wide >= config.vocabulary) continue;  // not a token of the model
-    const auto number = static_cast<std::int32_t>(wide);
-    if (std::ranges::find(config.eos_ids, number) == config.eos_ids.end())
-      config.eos_ids.push_back(number);
-  }
+  for (const std::int32_t id : generation_end_ids(folder, config.vocabulary))
+    if (std::ranges::find(config.eos_ids, id) == config.eos_ids.end()) config.eos_ids.push_back(id);
 }
 
 // Returns the shards that the index lists, sorted, each once.

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "clora/runtime/files/file.hpp"
-#include "clora/runtime/files/json.hpp"
+#include "model/files/generation_config.hpp"
 #include "model/text/tokenizer_json.hpp"
 #include "model/text/tokenizer_json_writing.hpp"
 #include "runtime/fail.hpp"
@@ -125,8 +125,7 @@ class GgufReader {
 };
 
 std::string text_of(const std::filesystem::path& path) {
-  const MappedFile file = MappedFile::open(path);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  return std::string(MappedFile::open(path).text());
 }
 
 std::string text_or_nothing(const std::filesystem::path& path) {
@@ -134,33 +133,16 @@ std::string text_or_nothing(const std::filesystem::path& path) {
 }
 
 // The tokenizer files of a Hugging Face folder.
-constexpr std::array<const char*, 9> kFolderFiles = {"tokenizer.json",
-                                                     "tokenizer_config.json",
-                                                     "special_tokens_map.json",
-                                                     "vocab.json",
-                                                     "merges.txt",
-                                                     "tokenizer.model",
-                                                     "added_tokens.json",
-                                                     "chat_template.jinja",
-                                                     "generation_config.json"};
+constexpr std::array<const char*, 9> kFolderFiles = {
+    "tokenizer.json",     "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
+    "merges.txt",         "tokenizer.model",       "added_tokens.json",       "chat_template.jinja",
+    kGenerationConfigName};
 
-// generation_config.json defines one or several end-of-generation tokens. Ids outside of the
-// vocabulary are ignored; they are never generated.
-void add_generation_ends(const std::filesystem::path& path, TokenizerSpec& spec) {
-  const std::string text = text_or_nothing(path);
-  if (text.empty()) return;
-  const nlohmann::json file = parse_json(text, path.string());
-  const JsonKeys keys(file, path.string());
-  const nlohmann::json* found = keys.find("eos_token_id");
-  if (found == nullptr) return;
-  const auto ends = found->is_array() ? *found : nlohmann::json::array({*found});
-  for (const nlohmann::json& end : ends) {
-    if (!end.is_number_integer()) {
-      keys.wrong_kind("eos_token_id", "a token's id or a list of them", end);
-    }
-    if (end < 0 || end >= spec.tokens.size()) continue;
-    spec.end_of_generation.push_back(end.get<std::int32_t>());
-    if (!spec.eos) spec.eos = spec.end_of_generation.back();
+void add_generation_ends(const std::filesystem::path& folder, TokenizerSpec& spec) {
+  const auto vocabulary = static_cast<std::int64_t>(spec.tokens.size());
+  for (const std::int32_t id : generation_end_ids(folder, vocabulary)) {
+    spec.end_of_generation.push_back(id);
+    if (!spec.eos) spec.eos = id;
   }
 }
 
@@ -173,7 +155,7 @@ Tokenizer load_folder(const std::filesystem::path& folder) {
       text_of(path), text_or_nothing(folder / "tokenizer_config.json"), path.string());
   const std::string chat = text_or_nothing(folder / "chat_template.jinja");
   if (!chat.empty()) spec.chat_template = chat;  // takes precedence: the newer location
-  add_generation_ends(folder / "generation_config.json", spec);
+  add_generation_ends(folder, spec);
   return Tokenizer(std::move(spec));
 }
 

@@ -27,6 +27,9 @@ class MappedFile {
   ~MappedFile() = default;
 
   std::span<const std::byte> bytes() const noexcept { return {data_.get(), size_}; }
+  std::string_view text() const noexcept {  // the same bytes
+    return {reinterpret_cast<const char*>(data_.get()), size_};
+  }
   const std::filesystem::path& path() const noexcept { return path_; }
   // Keeps the mapping, and so every view of it, alive after this MappedFile is destroyed.
   std::shared_ptr<const void> owner() const noexcept { return data_; }

@@ -193,10 +193,7 @@ bool is_captured_call(const Path& path) {
 
 CapturedCall read_captured_call(const Path& folder) {
   const Path path = folder / kFile;
-  const MappedFile file = MappedFile::open(path);
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
-                              file.bytes().size());
-  const json call = parse_json(text, path.string(), kLimits);
+  const json call = parse_json(MappedFile::open(path).text(), path.string(), kLimits);
   return call_in(JsonKeys(call, path.string()), folder);
 }
 

@@ -28,10 +28,7 @@ Json events_in(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path)) {
     fail(ErrorCode::not_found, "trace: file '{}' does not exist", path.string());
   }
-  const MappedFile file = MappedFile::open(path);
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
-                              file.bytes().size());
-  Json document = parse_json(text, path.string());
+  Json document = parse_json(MappedFile::open(path).text(), path.string());
   if (document.is_array()) return document;
   const auto events = document.is_object() ? document.find("traceEvents") : document.end();
   if (events == document.end() || !events->is_array()) {

@@ -43,10 +43,7 @@ TuneRecord::TuneRecord(std::filesystem::path path, std::string subject)
 
 void TuneRecord::load() {
   if (!std::filesystem::is_regular_file(path_)) return;
-  const MappedFile file = MappedFile::open(path_);
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
-                              file.bytes().size());
-  const auto document = parse_json<ordered_json>(text, path_.string());
+  const auto document = parse_json<ordered_json>(MappedFile::open(path_).text(), path_.string());
   const OrderedJsonKeys record(document, path_.string());
   if (record.text("subject") != subject_) return;
   const ordered_json* candidates = record.find("candidates");
