@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "runtime/fail.hpp"
-#include "tools/command_line/markup.hpp"
+#include "tools/command_line/svg.hpp"
 
 namespace clora {
 namespace {
@@ -17,20 +17,14 @@ constexpr double kLeft = 84, kRight = 24, kBottom = 52;
 constexpr double kHead = 66, kLegendRow = 20;  // title and device, then a row per point
 constexpr int kLegendSpace = 14;               // next to the legend and above the plot
 
-// Colours with enough contrast on white and on near-black; the text colour follows the page.
-constexpr const char* kStyle = R"(<style>
-  text { font: 13px system-ui, sans-serif; fill: #333 }
-  .title { font-weight: 600; font-size: 15px }
-  .grid { stroke: #888; stroke-opacity: .25 }
-  .axis { stroke: #888; fill: none }
+constexpr const char* kRules = R"(  .axis { stroke: #888; fill: none }
   .roof { stroke: #555; stroke-width: 2; fill: none; stroke-linejoin: round }
   .link { stroke: #888; stroke-dasharray: 3 4 }
   .new { stroke: #2a7de1; stroke-width: 2; fill: #2a7de1 }
   .old { stroke: #e8710a; stroke-width: 2; fill: #e8710a }
   .cold { fill: none }
-  @media (prefers-color-scheme: dark) { text { fill: #ddd } .roof { stroke: #bbb } }
-</style>
 )";
+constexpr const char* kDarkRules = ".roof { stroke: #bbb }";
 
 struct Place {
   double x, y;
@@ -98,31 +92,38 @@ std::string vertical_axis(const Frame& frame) {
   std::string text;
   for (double decade = frame.low; decade <= frame.high; ++decade) {
     const double value = std::pow(10.0, decade), y = frame.y(value);
-    text += fmt::format(
-        "<line class=\"grid\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>"
-        "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
-        kLeft, kWidth - kRight, y, kLeft - 8, y + 4, scaled(value, ""));
+    text += svg_horizontal_line("grid", kLeft, kWidth - kRight, y) +
+            svg_text({{"x", kLeft - 8}, {"y", svg_tenths(y + 4)}, {"text-anchor", "end"}},
+                     scaled(value, "")) +
+            "\n";
   }
-  return text + fmt::format(
-                    "<text transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">flops "
-                    "per second</text>\n",
-                    (frame.top + frame.floor) / 2);
+  const std::string turned =
+      fmt::format("translate(18 {}) rotate(-90)", (frame.top + frame.floor) / 2);
+  return text + svg_text({{"transform", turned}, {"text-anchor", "middle"}}, "flops per second") +
+         "\n";
 }
 
 std::string horizontal_axis(const Frame& frame) {
   std::string text;
   for (double decade = frame.left; decade <= frame.right; ++decade) {
-    const double value = std::pow(10.0, decade);
-    text += fmt::format(
-        "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/>"
-        "<text x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4:g}</text>\n",
-        frame.x(value), frame.top, frame.floor, frame.floor + 20, value);
+    const double value = std::pow(10.0, decade), x = frame.x(value);
+    text += svg_vertical_line("grid", x, frame.top, frame.floor) +
+            svg_text({{"x", svg_tenths(x)}, {"y", frame.floor + 20}, {"text-anchor", "middle"}},
+                     fmt::format("{:g}", value)) +
+            "\n";
   }
-  return text + fmt::format(
-                    "<path class=\"axis\" d=\"M{0} {1}V{2}H{3}\"/>\n<text x=\"{4}\" y=\"{5}\" "
-                    "text-anchor=\"middle\">flops per byte of memory</text>\n",
-                    kLeft, frame.top, frame.floor, kWidth - kRight, (kLeft + kWidth - kRight) / 2,
-                    frame.floor + 42);
+  const std::string lines =
+      fmt::format("M{} {}V{}H{}", kLeft, frame.top, frame.floor, kWidth - kRight);
+  return text + svg_element("path", {{"class", "axis"}, {"d", lines}}) + "\n" +
+         svg_text({{"x", (kLeft + kWidth - kRight) / 2},
+                   {"y", frame.floor + 42},
+                   {"text-anchor", "middle"}},
+                  "flops per byte of memory") +
+         "\n";
+}
+
+std::string roof(const std::string& path) {
+  return svg_element("path", {{"class", "roof"}, {"d", path}}) + "\n";
 }
 
 // Placed along the slope, above its lower end.
@@ -132,22 +133,24 @@ std::string memory_roof(const Frame& frame, const RooflinePeaks& peaks) {
   const Place begin = frame.place(least, bandwidth * least);
   const Place end = frame.place(peak / bandwidth, peak);
   const double angle = std::atan2(end.y - begin.y, end.x - begin.x) * 180 / std::acos(-1.0);
-  return fmt::format(
-      "<path class=\"roof\" d=\"M{0:.1f} {1:.1f}L{2:.1f} {3:.1f}\"/>\n"
-      "<text transform=\"translate({0:.1f} {1:.1f}) rotate({4:.1f})\" x=\"12\" y=\"-7\">"
-      "memory {5}</text>\n",
-      begin.x, begin.y, end.x, end.y, angle, scaled(bandwidth, "B/s"));
+  const std::string along =
+      fmt::format("translate({:.1f} {:.1f}) rotate({:.1f})", begin.x, begin.y, angle);
+  return roof(fmt::format("M{:.1f} {:.1f}L{:.1f} {:.1f}", begin.x, begin.y, end.x, end.y)) +
+         svg_text({{"transform", along}, {"x", 12}, {"y", -7}},
+                  "memory " + scaled(bandwidth, "B/s")) +
+         "\n";
 }
 
 // Runs from the slope to the right, with its name on the side away from the other roof.
 std::string arithmetic_roof(const Frame& frame, const RooflinePeaks& peaks, double peak,
                             std::string_view name, bool name_below) {
   const Place begin = frame.place(peak / peaks.bytes_per_second(), peak);
-  return fmt::format(
-      "<path class=\"roof\" d=\"M{0:.1f} {1:.1f}H{2}\"/>\n"
-      "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5} {6}</text>\n",
-      begin.x, begin.y, kWidth - kRight, kWidth - kRight - 6, begin.y + (name_below ? 17 : -7),
-      name, scaled(peak, "FLOP/s"));
+  return roof(fmt::format("M{:.1f} {:.1f}H{}", begin.x, begin.y, kWidth - kRight)) +
+         svg_text({{"x", kWidth - kRight - 6},
+                   {"y", svg_tenths(begin.y + (name_below ? 17 : -7))},
+                   {"text-anchor", "end"}},
+                  fmt::format("{} {}", name, scaled(peak, "FLOP/s"))) +
+         "\n";
 }
 
 std::string roofs(const Frame& frame, const RooflinePeaks& peaks) {
@@ -161,8 +164,20 @@ std::string roofs(const Frame& frame, const RooflinePeaks& peaks) {
 }
 
 std::string mark(const RooflinePoint& point, Place at) {
-  return fmt::format("<circle class=\"{}{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\"/>",
-                     point.old ? "old" : "new", point.cold ? " cold" : "", at.x, at.y);
+  const std::string style =
+      fmt::format("{}{}", point.old ? "old" : "new", point.cold ? " cold" : "");
+  return svg_element(
+      "circle", {{"class", style}, {"cx", svg_tenths(at.x)}, {"cy", svg_tenths(at.y)}, {"r", 5}});
+}
+
+// From the point down to the axis.
+std::string link(Place at, double floor) {
+  const std::string x = svg_tenths(at.x);
+  return svg_element("line", {{"class", "link"},
+                              {"x1", x},
+                              {"x2", x},
+                              {"y1", svg_tenths(at.y)},
+                              {"y2", svg_tenths(floor)}});
 }
 
 std::string points(const Frame& frame, const std::vector<RooflinePoint>& drawn) {
@@ -170,12 +185,8 @@ std::string points(const Frame& frame, const std::vector<RooflinePoint>& drawn) 
   double row = kHead + kLegendRow / 2;
   for (const RooflinePoint& point : drawn) {
     const Place at = frame.place(point.flops_per_byte, point.flops_per_second);
-    text += fmt::format(
-        "<line class=\"link\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>", at.x,
-        at.y, frame.floor);
-    text += mark(point, at) + mark(point, {kLeft + 6, row});
-    text += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", kLeft + 20, row + 4,
-                        html_escaped(point.name));
+    text += link(at, frame.floor) + mark(point, at) + mark(point, {kLeft + 6, row}) +
+            svg_text({{"x", kLeft + 20}, {"y", row + 4}}, point.name) + "\n";
     row += kLegendRow;
   }
   return text;
@@ -188,18 +199,13 @@ std::string roofline_picture(const Roofline& given) {
   Roofline roofline = given;
   std::erase_if(roofline.points, [](const RooflinePoint& point) { return !is_drawn(point); });
   const Frame frame = frame_of(roofline);
-  const std::string title = html_escaped(given.title), device = html_escaped(given.device);
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
-             "height=\"{1}\" role=\"img\">\n<title>{2} on {3}</title>\n",
-             kWidth, frame.floor + kBottom, title, device) +
-         kStyle +
-         fmt::format(
-             "<text class=\"title\" x=\"{0}\" y=\"30\">{1}</text>\n"
-             "<text x=\"{0}\" y=\"50\">on {2}</text>\n",
-             kLeft, title, device) +
-         vertical_axis(frame) + horizontal_axis(frame) + roofs(frame, roofline.peaks) +
-         points(frame, roofline.points) + "</svg>\n";
+  const std::string device = "on " + given.device;
+  return svg_document(kWidth, frame.floor + kBottom, given.title + " " + device,
+                      svg_style(kRules, kDarkRules) +
+                          svg_text({{"class", "title"}, {"x", kLeft}, {"y", 30}}, given.title) +
+                          "\n" + svg_text({{"x", kLeft}, {"y", 50}}, device) + "\n" +
+                          vertical_axis(frame) + horizontal_axis(frame) +
+                          roofs(frame, roofline.peaks) + points(frame, roofline.points));
 }
 
 }  // namespace clora

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/command_line/markup.hpp"
+#include "tools/command_line/svg.hpp"
 
 namespace clora {
 namespace {
@@ -24,40 +24,44 @@ struct Axis {  // maps values to kLeft .. kRight
 double height_of(std::size_t rows) { return kTop + kRow * static_cast<double>(rows) + kBottom; }
 double middle_of(std::size_t row) { return kTop + kRow * (static_cast<double>(row) + 0.5); }
 
-std::string opened(std::size_t rows, std::string_view title) {
-  return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\"><title>{}</title>\n", kWidth,
-                     height_of(rows), html_escaped(title));
+std::string chart(std::size_t rows, std::string_view title, std::string_view content) {
+  return svg_inline(kWidth, height_of(rows), title, content);
 }
 
 std::string mark(double x, std::size_t rows, std::string_view text) {
   const double floor = height_of(rows) - kBottom;
-  return fmt::format(
-      "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/>"
-      "<text class=\"mark\" x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4}</text>\n",
-      x, kTop, floor, floor + 16, text);
+  return svg_vertical_line("grid", x, kTop, floor) +
+         svg_text({{"class", "mark"},
+                   {"x", svg_tenths(x)},
+                   {"y", floor + 16},
+                   {"text-anchor", "middle"}},
+                  text) +
+         "\n";
 }
 
 std::string label(std::size_t row, std::string_view text) {
-  return fmt::format("<text class=\"name\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-                     kLeft - 10, middle_of(row) + 4, html_escaped(text));
+  return svg_text(
+      {{"class", "name"}, {"x", kLeft - 10}, {"y", middle_of(row) + 4}, {"text-anchor", "end"}},
+      text);
 }
 
 std::string figures(std::size_t row, std::string_view text) {
-  return fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", kFigures, middle_of(row) + 4,
-                     html_escaped(text));
+  return svg_text({{"x", kFigures}, {"y", middle_of(row) + 4}}, text) + "\n";
 }
 
 std::string bar_of(std::size_t row, double from, double to, std::string_view style) {
-  return fmt::format(
-      "<rect class=\"{}\" x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" height=\"14\" rx=\"2\"/>", style,
-      std::min(from, to), middle_of(row) - 7, std::max(std::abs(to - from), 1.0));
+  return svg_element("rect", {{"class", style},
+                              {"x", svg_tenths(std::min(from, to))},
+                              {"y", middle_of(row) - 7},
+                              {"width", svg_tenths(std::max(std::abs(to - from), 1.0))},
+                              {"height", 14},
+                              {"rx", 2}});
 }
 
 std::string whisker(std::size_t row, double from, double to) {
-  return fmt::format(
-      "<path class=\"whisker\" d=\"M{0:.1f} {2}V{3}M{0:.1f} {4}H{1:.1f}M{1:.1f} "
-      "{2}V{3}\"/>",
-      from, to, middle_of(row) - 4, middle_of(row) + 4, middle_of(row));
+  const std::string path = fmt::format("M{0:.1f} {2}V{3}M{0:.1f} {4}H{1:.1f}M{1:.1f} {2}V{3}", from,
+                                       to, middle_of(row) - 4, middle_of(row) + 4, middle_of(row));
+  return svg_element("path", {{"class", "whisker"}, {"d", path}});
 }
 
 std::string style_of(const BenchRow& row) { return row.form.empty() ? "fused" : row.form; }
@@ -90,7 +94,7 @@ std::string row_of_chart(std::size_t i, const BenchRow& row, const Axis& axis, V
 
 std::string shares_chart(std::span<const BenchRow> rows) {
   const Axis axis{0, 100};
-  std::string text = opened(rows.size(), rows.front().op + ", share of the roofline");
+  std::string text;
   for (const int percent : {0, 25, 50, 75, 100}) {
     text += mark(axis.x(percent), rows.size(), fmt::format("{} %", percent));
   }
@@ -99,7 +103,7 @@ std::string shares_chart(std::span<const BenchRow> rows) {
     const double at_best = rows[i].percent_of_roofline * rows[i].best_us;
     text += row_of_chart(i, rows[i], axis, [at_best](double us) { return at_best / us; });
   }
-  return text + "</svg>\n";
+  return chart(rows.size(), rows.front().op + ", share of the roofline", text);
 }
 
 std::string times_chart(std::span<const BenchRow> rows) {
@@ -108,13 +112,13 @@ std::string times_chart(std::span<const BenchRow> rows) {
     for (const double us : row.samples) axis.high = std::max(axis.high, us);
   }
   if (axis.high == 0) axis.high = 1;
-  std::string text = opened(rows.size(), rows.front().op + ", time");
+  std::string text;
   text += mark(axis.x(0), rows.size(), "0") +
           mark(axis.x(axis.high), rows.size(), readable_time(axis.high));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     text += row_of_chart(i, rows[i], axis, [](double us) { return us; });
   }
-  return text + "</svg>\n";
+  return chart(rows.size(), rows.front().op + ", time", text);
 }
 
 }  // namespace
@@ -141,7 +145,7 @@ std::string gains_chart(const std::vector<FusedGain>& gains) {
   double high = 1.5;
   for (const FusedGain& gain : gains) high = std::max(high, gain.factor);
   const Axis axis{0, std::ceil(high * 2) / 2};
-  std::string text = opened(gains.size(), "Time of unfused and fused ops");
+  std::string text;
   for (double factor = 0; factor <= axis.high; factor += axis.high > 4 ? 1 : 0.5) {
     text += mark(axis.x(factor), gains.size(), fmt::format("{:g}", factor));
   }
@@ -151,7 +155,7 @@ std::string gains_chart(const std::vector<FusedGain>& gains) {
             bar_of(i, axis.x(1), x, gains[i].factor >= 1 ? "faster" : "slower") +
             figures(i, fmt::format("{:.2f} × the fused time", gains[i].factor));
   }
-  return text + "</svg>\n";
+  return chart(gains.size(), "Time of unfused and fused ops", text);
 }
 
 std::string comparison_chart(const std::vector<Comparison>& comparisons) {
@@ -165,7 +169,7 @@ std::string comparison_chart(const std::vector<Comparison>& comparisons) {
   for (const Comparison& one : told) reach = std::max(reach, std::abs(one.interval.ratio - 1));
   reach = std::min(std::ceil(reach * 10) / 10, 1.0);
   const Axis axis{1 - reach, 1 + reach};
-  std::string text = opened(told.size(), "Time of the new run next to the old run");
+  std::string text;
   for (const double share : {-1.0, -0.5, 0.0, 0.5, 1.0}) {
     text +=
         mark(axis.x(1 + share * reach), told.size(), fmt::format("{:+.0f} %", 100 * share * reach));
@@ -177,7 +181,7 @@ std::string comparison_chart(const std::vector<Comparison>& comparisons) {
             whisker(i, axis.x(interval.low), axis.x(interval.high)) +
             figures(i, verdict_text(told[i]));
   }
-  return text + "</svg>\n";
+  return chart(told.size(), "Time of the new run next to the old run", text);
 }
 
 }  // namespace clora

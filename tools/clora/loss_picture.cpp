@@ -5,29 +5,24 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/command_line/markup.hpp"
+#include "tools/command_line/svg.hpp"
 
 namespace clora {
 namespace {
 
 constexpr double kWidth = 720, kHeight = 400;
 constexpr double kLeft = 64, kRight = 24, kTop = 48, kBottom = 52;
+constexpr double kFloor = kHeight - kBottom;
 constexpr double kLegend = 480;        // its left edge
 constexpr std::size_t kMeanFrom = 40;  // minimum number of points for a running mean
 
-// Colours with enough contrast on white and on near-black; the text colour follows the page.
-constexpr const char* kStyle = R"(<style>
-  text { font: 13px system-ui, sans-serif; fill: #333 }
-  .title { font-weight: 600; font-size: 15px }
-  .grid { stroke: #888; stroke-opacity: .25 }
-  .axis { stroke: #888 }
+constexpr const char* kRules = R"(  .axis { stroke: #888 }
   .train { fill: none; stroke: #2a7de1; stroke-width: 2; stroke-linejoin: round }
   .faint { stroke-width: 1; stroke-opacity: .35 }
   .valid { fill: #e8710a }
   .link { fill: none; stroke: #e8710a; stroke-dasharray: 4 4 }
-  @media (prefers-color-scheme: dark) { text { fill: #ddd } .train { stroke: #6aabf7 } }
-</style>
 )";
+constexpr const char* kDarkRules = ".train { stroke: #6aabf7 }";
 
 struct Frame {  // maps values to the chart
   double first_step, last_step, low, high;
@@ -36,7 +31,7 @@ struct Frame {  // maps values to the chart
     return kLeft + (step - first_step) / (last_step - first_step) * (kWidth - kLeft - kRight);
   }
   double y(double loss) const {
-    return kHeight - kBottom - (loss - low) / (high - low) * (kHeight - kTop - kBottom);
+    return kFloor - (loss - low) / (high - low) * (kHeight - kTop - kBottom);
   }
 };
 
@@ -60,12 +55,12 @@ Frame frame_of(const LossCurve& curve) {
 }
 
 std::string polyline(const std::vector<LossPoint>& points, const Frame& frame, const char* style) {
-  std::string text = fmt::format("<polyline class=\"{}\" points=\"", style);
+  std::string places;
   for (const LossPoint& point : points) {
-    text += fmt::format("{:.1f},{:.1f} ", frame.x(static_cast<double>(point.step)),
-                        frame.y(point.loss));
+    places += fmt::format("{:.1f},{:.1f} ", frame.x(static_cast<double>(point.step)),
+                          frame.y(point.loss));
   }
-  return text + "\"/>\n";
+  return svg_element("polyline", {{"class", style}, {"points", places}}) + "\n";
 }
 
 // The running mean over a twenty-fifth of the points, centred on each point to avoid a lag.
@@ -81,29 +76,48 @@ std::vector<LossPoint> smoothed(const std::vector<LossPoint>& points) {
   return means;
 }
 
-std::string axes(const Frame& frame) {
+std::string loss_marks(const Frame& frame) {
   std::string text;
   for (const double loss : axis_marks(frame.low, frame.high, 6)) {
     const double y = frame.y(loss);
-    text += fmt::format(
-        "<line class=\"grid\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>"
-        "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:g}</text>\n",
-        kLeft, kWidth - kRight, y, kLeft - 8, y + 4, loss);
+    text += svg_horizontal_line("grid", kLeft, kWidth - kRight, y) +
+            svg_text({{"x", kLeft - 8}, {"y", svg_tenths(y + 4)}, {"text-anchor", "end"}},
+                     fmt::format("{:g}", loss)) +
+            "\n";
   }
-  const double floor = kHeight - kBottom;
+  return text;
+}
+
+std::string step_marks(const Frame& frame) {
+  std::string text;
   for (const double step : axis_marks(frame.first_step, frame.last_step, 8)) {
     if (step != std::floor(step)) continue;
-    text += fmt::format(
-        "<line class=\"axis\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/>"
-        "<text x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4:g}</text>\n",
-        frame.x(step), floor, floor + 5, floor + 20, step);
+    const double x = frame.x(step);
+    text += svg_vertical_line("axis", x, kFloor, kFloor + 5) +
+            svg_text({{"x", svg_tenths(x)}, {"y", kFloor + 20}, {"text-anchor", "middle"}},
+                     fmt::format("{:g}", step)) +
+            "\n";
   }
-  return text + fmt::format(
-                    "<path class=\"axis\" fill=\"none\" d=\"M{0} {1}V{2}H{3}\"/>\n<text x=\"{4}\" "
-                    "y=\"{5}\" text-anchor=\"middle\">step</text>\n<text transform=\"translate(16 "
-                    "{6}) rotate(-90)\" text-anchor=\"middle\">loss, nats per token</text>\n",
-                    kLeft, kTop, floor, kWidth - kRight, (kLeft + kWidth - kRight) / 2,
-                    kHeight - 12, (kTop + floor) / 2);
+  return text;
+}
+
+std::string axes(const Frame& frame) {
+  const std::string lines = fmt::format("M{} {}V{}H{}", kLeft, kTop, kFloor, kWidth - kRight);
+  const std::string turned = fmt::format("translate(16 {}) rotate(-90)", (kTop + kFloor) / 2);
+  return loss_marks(frame) + step_marks(frame) +
+         svg_element("path", {{"class", "axis"}, {"fill", "none"}, {"d", lines}}) + "\n" +
+         svg_text(
+             {{"x", (kLeft + kWidth - kRight) / 2}, {"y", kHeight - 12}, {"text-anchor", "middle"}},
+             "step") +
+         "\n" +
+         svg_text({{"transform", turned}, {"text-anchor", "middle"}}, "loss, nats per token") +
+         "\n";
+}
+
+std::string legend(std::string_view name, const LossPoint& last, double y) {
+  return svg_text({{"x", kLegend + 32}, {"y", y}},
+                  fmt::format("{}, {:.3g} at the end", name, last.loss)) +
+         "\n";
 }
 
 std::string train_part(const std::vector<LossPoint>& train, const Frame& frame) {
@@ -114,23 +128,24 @@ std::string train_part(const std::vector<LossPoint>& train, const Frame& frame) 
   } else {
     text = polyline(train, frame, "train faint") + polyline(smoothed(train), frame, "train");
   }
-  return text + fmt::format(
-                    "<path class=\"train\" d=\"M{0} 66h24\"/><text x=\"{1}\" y=\"70\">"
-                    "training, {2:.3g} at the end</text>\n",
-                    kLegend, kLegend + 32, train.back().loss);
+  const std::string sample = fmt::format("M{} 66h24", kLegend);
+  return text + svg_element("path", {{"class", "train"}, {"d", sample}}) +
+         legend("training", train.back(), 70);
+}
+
+template <class Coordinate>
+std::string disc(const Coordinate& x, const Coordinate& y) {
+  return svg_element("circle", {{"class", "valid"}, {"cx", x}, {"cy", y}, {"r", 4}});
 }
 
 std::string valid_part(const std::vector<LossPoint>& valid, const Frame& frame) {
   if (valid.empty()) return {};
   std::string text = polyline(valid, frame, "link");
   for (const LossPoint& point : valid) {
-    text += fmt::format("<circle class=\"valid\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"/>\n",
-                        frame.x(static_cast<double>(point.step)), frame.y(point.loss));
+    const double x = frame.x(static_cast<double>(point.step)), y = frame.y(point.loss);
+    text += disc(svg_tenths(x), svg_tenths(y)) + "\n";
   }
-  return text + fmt::format(
-                    "<circle class=\"valid\" cx=\"{0}\" cy=\"88\" r=\"4\"/>"
-                    "<text x=\"{1}\" y=\"92\">held out, {2:.3g} at the end</text>\n",
-                    kLegend + 12, kLegend + 32, valid.back().loss);
+  return text + disc(kLegend + 12, 88.0) + legend("held out", valid.back(), 92);
 }
 
 }  // namespace
@@ -156,14 +171,11 @@ std::vector<double> axis_marks(double low, double high, int wanted) {
 std::string loss_picture(const LossCurve& given) {
   const LossCurve curve{given.title, finite(given.train), finite(given.valid)};
   const Frame frame = frame_of(curve);
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
-             "height=\"{1}\" role=\"img\">\n<title>{2}</title>\n",
-             kWidth, kHeight, html_escaped(curve.title)) +
-         kStyle +
-         fmt::format("<text class=\"title\" x=\"{}\" y=\"34\">{}</text>\n", kLeft,
-                     html_escaped(curve.title)) +
-         axes(frame) + train_part(curve.train, frame) + valid_part(curve.valid, frame) + "</svg>\n";
+  return svg_document(kWidth, kHeight, curve.title,
+                      svg_style(kRules, kDarkRules) +
+                          svg_text({{"class", "title"}, {"x", kLeft}, {"y", 34}}, curve.title) +
+                          "\n" + axes(frame) + train_part(curve.train, frame) +
+                          valid_part(curve.valid, frame));
 }
 
 }  // namespace clora
