@@ -10,6 +10,7 @@
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "ops/activations.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -24,6 +25,13 @@ bool any_lora(const PerProjection<LoraWeights>& loras) {
 }
 
 }  // namespace
+
+struct RecordedStep::RecordedBlocks {
+  std::vector<Block> blocks = {};
+  std::vector<BlockActivations> saved = {};  // one per block
+  Tensor y = {};                             // [T, D], the output of the last block
+  std::int64_t lowest = 0;  // the lowest block with an adapter; the number of blocks without one
+};
 
 RecordedStep::RecordedStep(LanguageModel& model, const Adapter* adapter, StepKind kind,
                            RowCounts counts, const StepResults& results,
@@ -63,72 +71,94 @@ Block RecordedStep::block_at(std::int64_t layer, const Tensor& bf16_adapter) con
   return block;
 }
 
-void RecordedStep::record(const StepResults& results) {
-  const TraceSpan span(model_->context().trace(), "record",
-                       kind_ == StepKind::train ? "training step" : "evaluation step");
+Tensor RecordedStep::temporary_rows(std::int64_t rows, std::string_view name, DType type) {
+  return batch_.temporary({rows, model_->config().hidden_size}, type, name);
+}
+
+RecordedStep::RecordedBlocks RecordedStep::record_blocks() {
   const ModelConfig& config = model_->config();
   const std::int64_t rows = inputs_.rows();
-  const auto activation = [&](std::string_view name) {
-    return batch_.temporary({rows, config.hidden_size}, DType::f32, name);
-  };
-  const bool training = kind_ == StepKind::train;
   const Tensor rope_table = model_->rope_table(rows);
   const Tensor order =
       record_attention_order(batch_, inputs_.first(), inputs_.last(), config.heads);
-
   const Tensor bf16_adapter = record_bf16_adapter();
+  const Save save = kind_ == StepKind::train ? Save::for_backward : Save::nothing;
 
-  std::vector<Block> blocks;
-  std::vector<BlockActivations> saved;
-  std::int64_t lowest = config.layers;  // the lowest block with an adapter
-  Tensor x = activation("embeddings");
+  RecordedBlocks forward{.lowest = config.layers};
+  Tensor x = temporary_rows(rows, "embeddings");
   record_embedding(batch_, x, inputs_.ids(), model_->embeddings());
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    blocks.push_back(block_at(layer, bf16_adapter));
-    blocks.back().rope_table = rope_table;
-    blocks.back().rows.order = order;
-    if (lowest == config.layers && any_lora(blocks.back().loras)) lowest = layer;
-    const Tensor y = activation("block output");
-    const Save save = training ? Save::for_backward : Save::nothing;
-    saved.push_back(record_block(batch_, y, x, blocks.back(), save));
+    Block block = block_at(layer, bf16_adapter);
+    block.rope_table = rope_table;
+    block.rows.order = order;
+    if (forward.lowest == config.layers && any_lora(block.loras)) forward.lowest = layer;
+    const Tensor y = temporary_rows(rows, "block output");
+    forward.saved.push_back(record_block(batch_, y, x, block, save));
+    forward.blocks.push_back(std::move(block));
     x = y;
   }
+  forward.y = x;
+  return forward;
+}
 
-  const auto epsilon = static_cast<float>(config.rms_norm_epsilon);
-  // Only labelled rows go through the head; the products of the others would be wasted.
-  const std::int64_t labelled = inputs_.labelled_rows();
-  const auto labelled_activation = [&](std::string_view name, DType type = DType::f32) {
-    return batch_.temporary({labelled, config.hidden_size}, type, name);
-  };
-  const Tensor chosen = labelled_activation("labelled rows");
-  record_embedding(batch_, chosen, inputs_.labelled(), x);
-  const Tensor normed = labelled_activation("final norm", model_->context().activation_type());
-  record_rms_norm(batch_, normed, chosen, model_->final_norm(), epsilon);
-  const Tensor loss = batch_.temporary({labelled}, DType::f32, "loss");
-  const Tensor dchosen = training ? labelled_activation("d labelled rows") : Tensor();
-  record_head_loss(batch_, loss, dchosen,
+Tensor RecordedStep::record_labelled_rows(const Tensor& x) {
+  const Tensor labelled = temporary_rows(inputs_.labelled_rows(), "labelled rows");
+  record_embedding(batch_, labelled, inputs_.labelled(), x);
+  return labelled;
+}
+
+Tensor RecordedStep::record_loss(const Tensor& labelled, const Tensor& loss_sum) {
+  const std::int64_t rows = inputs_.labelled_rows();
+  const Tensor normed = temporary_rows(rows, "final norm", model_->context().activation_type());
+  record_rms_norm(batch_, normed, labelled, model_->final_norm(), epsilon());
+  const Tensor loss = batch_.temporary({rows}, DType::f32, "loss");
+  const Tensor dnormed =
+      kind_ == StepKind::train ? temporary_rows(rows, "d labelled rows") : Tensor();
+  record_head_loss(batch_, loss, dnormed,
                    {.x = normed,
                     .head = model_->head(),
                     .targets = inputs_.targets(),
                     .weight = inputs_.weight()});
-  record_sum(batch_, results.loss_sum, loss, true);
-  if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
-  if (!training) return;
+  record_sum(batch_, loss_sum, loss, true);
+  return dnormed;
+}
 
-  record_rms_norm_backward(batch_, dchosen, dchosen, chosen, model_->final_norm(), {}, epsilon);
-  const StreamGradient dx = stream_gradient(batch_, {rows, config.hidden_size});
-  record_embedding(batch_, dx.d, inputs_.place(), dchosen);  // zeros for rows without a label
+StreamGradient RecordedStep::record_head_backward(const Tensor& labelled, const Tensor& dlabelled) {
+  record_rms_norm_backward(batch_, dlabelled, dlabelled, labelled, model_->final_norm(), {},
+                           epsilon());
+  const StreamGradient dx = stream_gradient(batch_, {inputs_.rows(), model_->config().hidden_size});
+  record_embedding(batch_, dx.d, inputs_.place(), dlabelled);  // zeros for rows without a label
   record_stream_bf16(batch_, dx);
+  return dx;
+}
+
+PerProjection<LoraGradients> RecordedStep::adapter_gradients(std::int64_t layer) const {
+  PerProjection<LoraGradients> gradients;
+  for (std::size_t p = 0; p < kProjections; ++p) {
+    gradients[p] = adapter_->gradients(path_of(layer, static_cast<Projection>(p)));
+  }
+  return gradients;
+}
+
+void RecordedStep::record_blocks_backward(const RecordedBlocks& forward, const StreamGradient& dx) {
   DeferredGradients deferred;
-  for (std::int64_t layer = config.layers - 1; layer >= lowest; --layer) {
+  for (std::int64_t layer = model_->config().layers - 1; layer >= forward.lowest; --layer) {
     const auto i = static_cast<std::size_t>(layer);
-    PerProjection<LoraGradients> gradients;
-    for (std::size_t p = 0; p < kProjections; ++p) {
-      gradients[p] = adapter_->gradients(path_of(layer, static_cast<Projection>(p)));
-    }
-    record_block_backward(batch_, dx, saved[i], blocks[i], gradients, deferred, layer > lowest);
+    record_block_backward(batch_, dx, forward.saved[i], forward.blocks[i], adapter_gradients(layer),
+                          deferred, layer > forward.lowest);
   }
   deferred.flush(batch_);
+}
+
+void RecordedStep::record(const StepResults& results) {
+  const bool training = kind_ == StepKind::train;
+  const TraceSpan span(model_->context().trace(), "record",
+                       training ? "training step" : "evaluation step");
+  const RecordedBlocks forward = record_blocks();
+  const Tensor labelled = record_labelled_rows(forward.y);
+  const Tensor dlabelled = record_loss(labelled, results.loss_sum);
+  if (!results.settings.empty()) batch_.copy(results.settings, inputs_.settings());
+  if (training) record_blocks_backward(forward, record_head_backward(labelled, dlabelled));
 }
 
 RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind device) {
@@ -137,7 +167,7 @@ RowCounts recorded_row_counts(std::size_t rows, std::size_t labelled, DeviceKind
     const std::size_t least = std::max<std::size_t>(count, 1);
     const std::size_t step =
         std::max<std::size_t>(fine ? 16 : 64, std::bit_floor(least) / (fine ? 16 : 8));
-    return static_cast<std::int64_t>((least + step - 1) / step * step);
+    return static_cast<std::int64_t>(round_up(least, step));
   };
   return {rounded(rows), std::min(rounded(rows), rounded(labelled))};
 }

@@ -39,11 +39,31 @@ class RecordedStep {
   Batch& batch() noexcept { return batch_; }
 
  private:
+  struct RecordedBlocks;  // the blocks and what their backward needs
+
   void record(const StepResults& results);
   // Casts the adapter's parameters to bf16, once a step, if the device's products read bf16.
   Tensor record_bf16_adapter();
-  // Returns the block without its rope_table.
+  // Returns the block without its rope_table and the order of its rows.
   Block block_at(std::int64_t layer, const Tensor& bf16_adapter) const;
+  // Embeddings and the forward of all blocks.
+  RecordedBlocks record_blocks();
+  // The rows of x [T, D] that are labelled. Only these go through the head; the products of the
+  // others would be wasted.
+  Tensor record_labelled_rows(const Tensor& x);
+  // Adds the loss of the labelled rows to loss_sum. Returns the gradient of the final norm's
+  // output; empty for evaluate.
+  Tensor record_loss(const Tensor& labelled, const Tensor& loss_sum);
+  // Backward of the final norm and of the selection of rows. dlabelled: record_loss()'s result,
+  // overwritten.
+  StreamGradient record_head_backward(const Tensor& labelled, const Tensor& dlabelled);
+  // Down to the lowest block with an adapter.
+  void record_blocks_backward(const RecordedBlocks& forward, const StreamGradient& dx);
+  PerProjection<LoraGradients> adapter_gradients(std::int64_t layer) const;
+
+  // A temporary [rows, D].
+  Tensor temporary_rows(std::int64_t rows, std::string_view name, DType type = DType::f32);
+  float epsilon() const { return static_cast<float>(model_->config().rms_norm_epsilon); }
 
   LanguageModel* model_;
   const Adapter* adapter_;

@@ -11,13 +11,6 @@
 namespace clora {
 namespace {
 
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;
-
 MemoryRegion region_of(const Tensor& tensor) {
   return {tensor.storage()->mem, tensor.storage()->origin + tensor.offset_bytes()};
 }
@@ -59,26 +52,51 @@ cl_int set_tensor(cl_kernel kernel, cl_uint n, const Tensor& tensor, Context& co
                                 std::max<std::size_t>(tensor.bytes(), 1)));
 }
 
-void bind_kernel(KernelCommand& command, Context& context) {
+// Sets the n-th argument of `kernel`, which belongs to `context`.
+struct ArgumentSetter {
+  cl_kernel kernel;
+  cl_uint n;
+  Context& context;
+
+  cl_int operator()(const Tensor& tensor) const { return set_tensor(kernel, n, tensor, context); }
+  cl_int operator()(const LocalMemory& local) const {
+    return clSetKernelArg(kernel, n, local.bytes, nullptr);
+  }
+  cl_int operator()(const ValueBytes& value) const {
+    return clSetKernelArg(kernel, n, value.bytes.size(), value.bytes.data());
+  }
+  cl_int operator()(auto value) const { return clSetKernelArg(kernel, n, sizeof value, &value); }
+};
+
+void bind_to_memory(KernelCommand& command, Context& context) {
   const Kernel& kernel = command.launch.kernel;
   cl_int status = CL_SUCCESS;
   command.kernel.reset(clCreateKernel(kernel.program->handle(), kernel.function.c_str(), &status));
   check_opencl(status, fmt::format("batch: clCreateKernel({})", kernel.function));
-  const cl_kernel own = command.kernel.get();
   for (std::size_t i = 0; i < command.arguments.size(); ++i) {
-    const auto n = static_cast<cl_uint>(i);
-    status = std::visit(
-        Overloaded{
-            [&](const Tensor& tensor) { return set_tensor(own, n, tensor, context); },
-            [&](const LocalMemory& local) { return clSetKernelArg(own, n, local.bytes, nullptr); },
-            [&](const ValueBytes& value) {
-              return clSetKernelArg(own, n, value.bytes.size(), value.bytes.data());
-            },
-            [&](auto value) { return clSetKernelArg(own, n, sizeof value, &value); }},
-        command.arguments[i]);
+    const ArgumentSetter set{command.kernel.get(), static_cast<cl_uint>(i), context};
+    status = std::visit(set, command.arguments[i]);
     check_opencl(status, fmt::format("batch: argument {} of kernel {}", i, kernel.function));
   }
 }
+
+void bind_to_memory(CopyCommand& copy, Context&) {
+  copy.to = region_of(copy.dst);
+  copy.from = region_of(copy.src);
+}
+
+void bind_to_memory(FillCommand& fill, Context& context) {
+  fill.to = fillable_region_of(fill.dst, context.device());
+}
+
+void bind_to_memory(UploadCommand& upload, Context&) { upload.to = region_of(upload.dst); }
+
+void bind_to_memory(CallCommand& call, Context&) {
+  call.regions.clear();  // a failed seal may have left some
+  for (const Tensor& tensor : call.uses) call.regions.push_back(region_of(tensor));
+}
+
+void bind_to_memory(MarkCommand&, Context&) {}
 
 void issue(const KernelCommand& command, cl_command_queue queue, cl_event* event) {
   const Grid& grid = command.launch.grid;
@@ -122,43 +140,51 @@ void issue(const MarkCommand&, cl_command_queue queue, cl_event* event) {
   enqueue_marker(queue, event);
 }
 
+std::vector<Tensor> tensors_used(const KernelCommand& kernel) {
+  std::vector<Tensor> tensors = kernel.launch.uses;
+  for (const Argument& argument : kernel.arguments) {
+    const auto* tensor = std::get_if<Tensor>(&argument);
+    if (tensor != nullptr && !tensor->empty()) tensors.push_back(*tensor);
+  }
+  return tensors;
+}
+
+std::vector<Tensor> tensors_used(const CopyCommand& copy) { return {copy.dst, copy.src}; }
+std::vector<Tensor> tensors_used(const FillCommand& fill) { return {fill.dst}; }
+std::vector<Tensor> tensors_used(const UploadCommand& upload) { return {upload.dst}; }
+std::vector<Tensor> tensors_used(const CallCommand& call) { return call.uses; }
+std::vector<Tensor> tensors_used(const MarkCommand&) { return {}; }
+
+std::string_view label_shown(const KernelCommand& kernel) {
+  const Launch& launch = kernel.launch;
+  return launch.label.empty() ? launch.kernel.function : launch.label;
+}
+
+std::string_view label_shown(const CopyCommand&) { return "copy"; }
+std::string_view label_shown(const FillCommand&) { return "fill"; }
+std::string_view label_shown(const UploadCommand&) { return "upload"; }
+std::string_view label_shown(const CallCommand& call) { return call.label; }
+std::string_view label_shown(const MarkCommand& mark) { return mark.name; }
+
+Cost transfer_cost(const Tensor& tensor, int passes) {
+  return {.flops = 0, .bytes = passes * static_cast<double>(tensor.bytes())};
+}
+
+Cost cost_estimated(const KernelCommand& kernel) { return kernel.launch.cost; }
+Cost cost_estimated(const CopyCommand& copy) { return transfer_cost(copy.dst, 2); }
+Cost cost_estimated(const FillCommand& fill) { return transfer_cost(fill.dst, 1); }
+Cost cost_estimated(const UploadCommand& upload) { return transfer_cost(upload.dst, 1); }
+Cost cost_estimated(const CallCommand&) { return {}; }
+Cost cost_estimated(const MarkCommand&) { return {}; }
+
 }  // namespace
 
 std::vector<Tensor> tensors_of(const Command& command) {
-  return std::visit(Overloaded{[](const KernelCommand& kernel) {
-                                 std::vector<Tensor> tensors = kernel.launch.uses;
-                                 for (const Argument& argument : kernel.arguments) {
-                                   const auto* tensor = std::get_if<Tensor>(&argument);
-                                   if (tensor != nullptr && !tensor->empty())
-                                     tensors.push_back(*tensor);
-                                 }
-                                 return tensors;
-                               },
-                               [](const CopyCommand& copy) {
-                                 return std::vector{copy.dst, copy.src};
-                               },
-                               [](const FillCommand& fill) { return std::vector{fill.dst}; },
-                               [](const UploadCommand& upload) { return std::vector{upload.dst}; },
-                               [](const CallCommand& call) { return call.uses; },
-                               [](const MarkCommand&) { return std::vector<Tensor>(); }},
-                    command);
+  return std::visit([](const auto& one) { return tensors_used(one); }, command);
 }
 
 void bind(Command& command, Context& context) {
-  std::visit(Overloaded{[&](KernelCommand& kernel) { bind_kernel(kernel, context); },
-                        [](CopyCommand& copy) {
-                          copy.to = region_of(copy.dst);
-                          copy.from = region_of(copy.src);
-                        },
-                        [](CallCommand& call) {
-                          call.regions.clear();  // a failed seal may have left some
-                          for (const Tensor& t : call.uses) call.regions.push_back(region_of(t));
-                        },
-                        [&](FillCommand& fill) {
-                          fill.to = fillable_region_of(fill.dst, context.device());
-                        },
-                        [](MarkCommand&) {}, [](auto& other) { other.to = region_of(other.dst); }},
-             command);
+  std::visit([&context](auto& one) { bind_to_memory(one, context); }, command);
 }
 
 void enqueue(const Command& command, cl_command_queue queue, cl_event* event) {
@@ -177,18 +203,7 @@ void fetch_ahead(const Command& command) noexcept {
 }
 
 std::string_view label_of(const Command& command) {
-  using Text = std::string_view;
-  return std::visit(Overloaded{[](const KernelCommand& kernel) -> Text {
-                                 const Launch& launch = kernel.launch;
-                                 return launch.label.empty() ? launch.kernel.function
-                                                             : launch.label;
-                               },
-                               [](const CopyCommand&) -> Text { return "copy"; },
-                               [](const FillCommand&) -> Text { return "fill"; },
-                               [](const UploadCommand&) -> Text { return "upload"; },
-                               [](const CallCommand& call) -> Text { return call.label; },
-                               [](const MarkCommand& mark) -> Text { return mark.name; }},
-                    command);
+  return std::visit([](const auto& one) { return label_shown(one); }, command);
 }
 
 // Shapes of the first tensors, outputs first by convention. Types other than f32 are shown.
@@ -204,17 +219,7 @@ std::string shape_of(const Command& command) {
 }
 
 Cost cost_of(const Command& command) {
-  const auto bytes = [](const Tensor& tensor) { return static_cast<double>(tensor.bytes()); };
-  return std::visit(Overloaded{[](const KernelCommand& kernel) { return kernel.launch.cost; },
-                               [&](const CopyCommand& copy) {
-                                 return Cost{0, 2 * bytes(copy.dst)};
-                               },
-                               [](const CallCommand&) { return Cost{}; },
-                               [](const MarkCommand&) { return Cost{}; },
-                               [&](const auto& other) {
-                                 return Cost{0, bytes(other.dst)};
-                               }},
-                    command);
+  return std::visit([](const auto& one) { return cost_estimated(one); }, command);
 }
 
 void abandon(Command& command) noexcept {
