@@ -18,7 +18,7 @@ constexpr std::int64_t kBf16TestWidth = 32;
 
 void record_decode(Batch& batch, const AttentionSpec& spec, const Tensor& y,
                    const Tensor& log_sum_exp, const AttentionInputs& in) {
-  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors, keys_per_row] = spec;
+  const std::int64_t T = spec.T, H = spec.H, G = spec.G, E = spec.E;
   const std::int64_t splits = spec.splits();
   const Tensor parts = batch.temporary({T, H, splits, E + 2}, DType::f32, "attention parts");
   batch.launch({spec.kernel("attention_decode_cpu.cl", "attention_decode_cpu"),
@@ -80,9 +80,9 @@ void choose_forward(AttentionSpec& spec, DType type) {
 
 void record_forward_cpu(Batch& batch, const AttentionSpec& spec, const Tensor& y,
                         const Tensor& log_sum_exp, std::int32_t keeps, const AttentionInputs& in) {
-  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors, keys_per_row] = spec;
+  const std::int64_t T = spec.T, H = spec.H, G = spec.G, E = spec.E;
   const std::int64_t blocks = divide_up(T, AttentionSpec::kQueries);
-  if (bf16) {
+  if (spec.bf16) {
     const std::int64_t heads = spec.forward_heads(), group_blocks = spec.forward_blocks();
     const std::int64_t groups = divide_up(blocks, group_blocks) * G * divide_up(H / G, heads);
     batch.launch(
@@ -96,7 +96,7 @@ void record_forward_cpu(Batch& batch, const AttentionSpec& spec, const Tensor& y
   batch.launch(
       {spec.kernel(kForward, "attention_forward_cpu"),
        single_item_groups(static_cast<std::size_t>(H * blocks)), spec.cost(), "attention/forward"},
-      y, log_sum_exp, in.q, in.k, in.v, in.first, in.last, narrow(T), narrow(Tk), narrow(H),
+      y, log_sum_exp, in.q, in.k, in.v, in.first, in.last, narrow(T), narrow(spec.Tk), narrow(H),
       narrow(G), narrow(E), in.scale, keeps, spec.local(spec.forward_scratch()));
 }
 

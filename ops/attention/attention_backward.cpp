@@ -14,19 +14,19 @@ constexpr std::string_view kBackwardBf16 = "attention_backward_bf16_cpu.cl";
 void record_backward_cpu(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out,
                          const Tensor& dy, const Tensor& y, const Tensor& log_sum_exp,
                          const AttentionInputs& in, Cost cost) {
-  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors, keys_per_row] = spec;
-  const std::string_view file = bf16 ? kBackwardBf16 : kBackward;
+  const std::int64_t T = spec.T, H = spec.H, G = spec.G, E = spec.E;
+  const std::string_view file = spec.bf16 ? kBackwardBf16 : kBackward;
   const std::int64_t chunk = spec.chunk();
   const std::int64_t chunks = divide_up(T, chunk);
   const Tensor parts =
       chunks == 1 ? out.dq : batch.temporary({chunks - 1, T, H, E}, DType::f32, "dq parts");
-  Launch launch{spec.kernel(file, bf16 ? "attention_backward_bf16_cpu" : "attention_backward_cpu"),
-                single_item_groups(static_cast<std::size_t>(G * chunks)), cost,
-                "attention/backward"};
+  Launch launch{
+      spec.kernel(file, spec.bf16 ? "attention_backward_bf16_cpu" : "attention_backward_cpu"),
+      single_item_groups(static_cast<std::size_t>(G * chunks)), cost, "attention/backward"};
   std::vector<Argument> arguments{
       out.dq, parts,    out.dk,    out.dv,    dy,        y,         log_sum_exp, in.q,         in.k,
       in.v,   in.first, narrow(T), narrow(H), narrow(G), narrow(E), in.scale,    narrow(chunk)};
-  if (bf16) arguments.emplace_back(narrow(spec.backward_heads()));
+  if (spec.bf16) arguments.emplace_back(narrow(spec.backward_heads()));
   arguments.emplace_back(spec.local(spec.backward_scratch()));
   batch.record(std::move(launch), std::move(arguments));
   if (chunks == 1) return;
@@ -41,7 +41,7 @@ void record_backward_cpu(Batch& batch, const AttentionSpec& spec, const Attentio
 void record_backward_portable(Batch& batch, const AttentionSpec& spec,
                               const AttentionGradients& out, const Tensor& dy, const Tensor& y,
                               const Tensor& log_sum_exp, const AttentionInputs& in, Cost cost) {
-  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors, keys_per_row] = spec;
+  const std::int64_t T = spec.T, H = spec.H, G = spec.G, E = spec.E;
   const auto kernel = [&](std::string_view name) {
     return spec.kernel("attention_backward.cl", name);
   };

@@ -122,9 +122,14 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
   require(!k.empty() && k.shape().rank() == 3 && k.elements() > 0,
           "{}: k must be [Tk, G, {}] to match q {}, got {}", op, E, q.text(),
           k.empty() ? "nothing" : k.text());
-  AttentionSpec spec{context, q.shape()[0], k.shape()[0], q.shape()[1], k.shape()[1], E};
-  spec.bf16_tensors = q.type() == DType::bf16;
-  spec.keys_per_row = inputs.keys_per_row;
+  const AttentionSpec spec{.context = context,
+                           .T = q.shape()[0],
+                           .Tk = k.shape()[0],
+                           .H = q.shape()[1],
+                           .G = k.shape()[1],
+                           .E = E,
+                           .bf16_tensors = q.type() == DType::bf16,
+                           .keys_per_row = inputs.keys_per_row};
   require(spec.H % spec.G == 0, "{}: the {} query heads must be a multiple of the {} key heads", op,
           spec.H, spec.G);
   require_activation(op, "q", q, {spec.T, spec.H, spec.E});

@@ -26,7 +26,13 @@ void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
   require_tensor(op, "positions", positions, {T}, DType::i32);
   const Variant variant =
       variant_for(batch.context(), "attention_decode_cpu.cl", "cache_append_cpu", test_append);
-  const AttentionSpec spec{batch.context(), T, cache.shape()[0], G, G, E, variant};
+  const AttentionSpec spec{.context = batch.context(),
+                           .T = T,
+                           .Tk = cache.shape()[0],
+                           .H = G,
+                           .G = G,
+                           .E = E,
+                           .variant = variant};
   const Cost cost{0, 2.0 * static_cast<double>(rows.bytes())};
   if (spec.cpu()) {
     const std::int64_t group_rows = divide_up(T, spec.wanted_groups());
