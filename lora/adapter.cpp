@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -66,7 +67,7 @@ void Adapter::place_modules() {
   std::size_t end = 0;
   const auto place = [&](std::int64_t elements) {
     const std::size_t offset = end;
-    end = (end + static_cast<std::size_t>(elements) + step - 1) / step * step;
+    end = round_up(end + static_cast<std::size_t>(elements), step);
     return offset;
   };
   for (AdapterModule& module : modules_) {

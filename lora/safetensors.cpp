@@ -9,6 +9,7 @@
 
 #include "clora/runtime/files/json.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -229,7 +230,7 @@ std::string make_header(std::span<const StoredTensor> tensors,
     offset += bytes_of_tensor(tensor);
   }
   std::string text = fmt::format("{{{}}}", fmt::join(members, ","));
-  text.resize((text.size() + 7) / 8 * 8, ' ');
+  text.resize(round_up(text.size(), 8), ' ');
   const std::uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }

@@ -22,7 +22,7 @@ struct SampleSpec {
     if (variant == Variant::cpu) {
       file = "sample_cpu.cl";
       grid = single_item_groups(1);
-      weights = divide_up(vocabulary, 64) * 64;
+      weights = round_up(vocabulary, 64);
     } else {
       // A GPU needs as many readers as a group can have; on a CPU items cost more than they read.
       const bool gpu = context.device().kind == DeviceKind::gpu;

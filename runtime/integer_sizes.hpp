@@ -15,9 +15,10 @@ constexpr std::common_type_t<Value, By> divide_up(Value value, By by) {
   return (static_cast<Common>(value) + static_cast<Common>(by) - 1) / static_cast<Common>(by);
 }
 
-// The smallest multiple that is at least value. REQUIRES: multiple > 0.
-constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
-  return divide_up(value, multiple) * multiple;
+// The smallest multiple that is at least value. REQUIRES: as for divide_up(), and the result fits.
+template <std::integral Value, std::integral Multiple>
+constexpr std::common_type_t<Value, Multiple> round_up(Value value, Multiple multiple) {
+  return divide_up(value, multiple) * static_cast<std::common_type_t<Value, Multiple>>(multiple);
 }
 
 // A size in the type which kernels take. REQUIRES: 0 <= size < 2^32, which ops check.

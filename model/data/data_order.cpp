@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 
@@ -22,8 +23,7 @@ DataOrder::DataOrder(std::size_t records, std::size_t batch_size, std::size_t ac
 }
 
 std::size_t DataOrder::steps_per_epoch() const noexcept {
-  const std::size_t batches = (records_ + batch_size_ - 1) / batch_size_;
-  return (batches + accumulation_ - 1) / accumulation_;
+  return divide_up(divide_up(records_, batch_size_), accumulation_);
 }
 
 const std::vector<std::size_t>& DataOrder::epoch_order(std::size_t epoch) {

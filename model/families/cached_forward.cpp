@@ -9,6 +9,7 @@
 #include "clora/ops/rowwise/rms_norm.hpp"
 #include "model/families/decoding_blocks.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -22,7 +23,7 @@ constexpr std::size_t kPinnedPart = 16 << 10U;  // bytes, of the upload of one r
 
 CachedForward::Rows::Rows(Context& context, std::int64_t rows) {
   const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
-  stride = (rows + step - 1) / step * step;
+  stride = round_up(rows, step);
   buffer = context.allocate({5 * stride}, DType::i32, MemoryTag::activations);
   const auto part = [&](std::int64_t i, std::int64_t n) {
     return buffer.slice(static_cast<std::size_t>(i * stride) * 4, {n}, DType::i32);

@@ -16,6 +16,7 @@
 #include "lora/finite_values.hpp"
 #include "model/families/finite_check.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 #include "runtime/memory/host_hold.hpp"
 
 namespace clora {
@@ -27,7 +28,7 @@ constexpr std::size_t kMaxRecorded = 4;
 // Exact for few rows, then in steps of an eighth: few recordings, little padding.
 std::int64_t recorded_rows(std::size_t rows) {
   const std::size_t step = rows <= 16 ? 1 : std::max<std::size_t>(8, std::bit_floor(rows) / 8);
-  return static_cast<std::int64_t>((rows + step - 1) / step * step);
+  return static_cast<std::int64_t>(round_up(rows, step));
 }
 
 struct RecordedForward {

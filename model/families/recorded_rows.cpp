@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 
@@ -13,7 +14,7 @@ RecordedRows::RecordedRows(Context& context, std::int64_t rows, std::int64_t lab
   require(labelled >= 1 && labelled <= rows,
           "recorded rows: 1 to {} of {} rows can be labelled, got {}", rows, rows, labelled);
   const auto step = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
-  stride_ = (std::max(rows, kSettingsCount) + step - 1) / step * step;
+  stride_ = round_up(std::max(rows, kSettingsCount), step);
   buffer_ = context.allocate({kParts * stride_}, DType::i32, MemoryTag::activations);
 }
 

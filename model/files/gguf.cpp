@@ -8,6 +8,7 @@
 
 #include "model/files/gguf_cursor.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -159,7 +160,7 @@ GgufFile GgufFile::open(const std::filesystem::path& path) {
   }
 
   const std::uint64_t alignment = alignment_of(file);
-  const std::uint64_t start = (cursor.position() + alignment - 1) / alignment * alignment;
+  const std::uint64_t start = round_up(cursor.position(), alignment);
   const auto data = bytes.subspan(std::min<std::uint64_t>(start, bytes.size()));
   for (Described& one : described) {
     place(one, data, alignment, path);

@@ -50,7 +50,7 @@ struct BackwardPlan {
   AttentionGradients parts;  // written by the main launch
 
   BackwardPlan(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out)
-      : padded(divide_up(spec.T, kRows) * kRows), steps(padded * spec.E / kStepElements) {
+      : padded(round_up(spec.T, kRows)), steps(padded * spec.E / kStepElements) {
     const std::int64_t H = spec.H;
     stats = batch.temporary({H, 3, padded}, DType::f32, "attention stats");
     step_counts = batch.temporary({padded / kRows}, DType::i32, "attention steps");

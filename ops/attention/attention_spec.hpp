@@ -44,7 +44,7 @@ struct AttentionSpec {
   std::int64_t forward_blocks() const;
   std::int64_t backward_heads() const { return std::min(H / G, kMaxHeads); }
 
-  std::int64_t padded_width() const { return divide_up(E, 16) * 16; }
+  std::int64_t padded_width() const { return round_up(E, 16); }
   // Errors: unsupported if the device has less local memory.
   LocalMemory local(std::int64_t floats) const;
   // Floats of local memory.

@@ -72,7 +72,7 @@ Sizes checked(const Tensor& x, const DecodeLayers& decode) {
 // Bytes of local memory: a row of integers, or the scratch of attention.
 std::size_t scratch_bytes(const Sizes& s) {
   const std::int64_t widest = std::max({s.D, s.F, s.H * s.E});
-  const std::int64_t padded = (s.E + 15) / 16 * 16;
+  const std::int64_t padded = round_up(s.E, 16);
   const std::int64_t floats = s.H / s.G * (2 * padded + 2) + kKeys;
   return static_cast<std::size_t>(std::max(widest * 9 / 4, 4 * floats));
 }

@@ -24,7 +24,7 @@ std::int64_t chunk_rows(const Device& device, std::int64_t rows, std::int64_t vo
   const std::int64_t fitting = std::max(allocation / row_bytes / step, std::int64_t{1}) * step;
   std::int64_t chunk = wanted;
   if (chunk == 0) chunk = std::max<std::int64_t>(logits_bytes / row_bytes, 1);
-  chunk = std::min(divide_up(chunk, step) * step, fitting);
+  chunk = std::min(round_up(chunk, step), fitting);
   return std::min(chunk, rows);
 }
 

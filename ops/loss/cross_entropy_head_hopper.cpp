@@ -80,7 +80,7 @@ class Recording {
                     ? temporary({splits_ * split_rows_, width_}, DType::f32, "head_loss products")
                     : dx_;
     const std::int64_t step = batch_.context().device().base_alignment_bytes;
-    const std::int64_t words = divide_up(1 + row_tiles_ + rows_, step) * step;
+    const std::int64_t words = round_up(1 + row_tiles_ + rows_, step);
     raised_ = temporary({divide_up(tiles_, chunk_tiles_), words}, DType::u32, "head_loss raised");
   }
 
@@ -104,7 +104,7 @@ class Recording {
   }
 
  private:
-  static std::int64_t padded(std::int64_t entries) { return divide_up(entries, 8) * 8; }
+  static std::int64_t padded(std::int64_t entries) { return round_up(entries, 8); }
 
   std::int64_t tiles_that_fit() const {
     const bool rounds = in_.head.type() != DType::bf16;
@@ -209,13 +209,13 @@ class Recording {
     if (!alone) defines.set("GRADIENT");
     const auto elements = alone ? 0 : static_cast<double>(dx_.elements());
     const double bytes = 10 * elements + static_cast<double>(parts_.bytes());
-    batch_.launch(launch_of("cross_entropy_head.cl", "head_loss", defines,
-                            groups_of(group, (static_cast<std::size_t>(rows_) + kRowsAGroup - 1) /
-                                                 kRowsAGroup),
-                            {3 * elements, bytes}, "head_loss/end"),
-                  loss_, alone ? loss_ : dx_, alone ? loss_ : products_, parts_, target_logits_,
-                  in_.head, in_.targets, alone ? loss_ : in_.weight, u32(rows_), u32(entries_),
-                  u32(width_), u32(tiles_), u32(splits_), u32(split_rows_));
+    batch_.launch(
+        launch_of("cross_entropy_head.cl", "head_loss", defines,
+                  groups_of(group, divide_up(static_cast<std::size_t>(rows_), kRowsAGroup)),
+                  {3 * elements, bytes}, "head_loss/end"),
+        loss_, alone ? loss_ : dx_, alone ? loss_ : products_, parts_, target_logits_, in_.head,
+        in_.targets, alone ? loss_ : in_.weight, u32(rows_), u32(entries_), u32(width_),
+        u32(tiles_), u32(splits_), u32(split_rows_));
   }
 
   Batch& batch_;

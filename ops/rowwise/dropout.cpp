@@ -43,7 +43,8 @@ void record_dropout(Batch& batch, const Tensor& y, const Tensor& x, const Tensor
   Launch launch{{}, {}, cost, "dropout/forward"};
   const std::uint32_t threshold = threshold_of(spec.probability);
   if (variant_for(context, "dropout.cl", "dropout_range", test_dropout) == Variant::cpu) {
-    const RowShare share = share_rows(static_cast<std::uint32_t>((n + 15) / 16), context.device());
+    const RowShare share =
+        share_rows(static_cast<std::uint32_t>(divide_up(n, 16)), context.device());
     launch.kernel = context.kernel("dropout.cl", "dropout_range");
     launch.grid = single_item_groups(share.groups);
     batch.launch(std::move(launch), y, x, seed_and_step, n, spec.site, threshold, factor,

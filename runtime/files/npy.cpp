@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/integer_sizes.hpp"
+
 namespace clora {
 
 std::string npy_head(std::string_view element, std::span<const std::int64_t> shape) {
@@ -10,7 +12,8 @@ std::string npy_head(std::string_view element, std::span<const std::int64_t> sha
   const std::size_t before = head.size() + 2;  // with the header's length field
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
                                    element, fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
-  const std::size_t whole = (before + header.size() + kAlignment) / kAlignment * kAlignment;
+  const std::size_t whole =
+      round_up(before + header.size() + 1, kAlignment);  // with the end of line
   header.resize(whole - before - 1, ' ');
   header += '\n';
   head += static_cast<char>(header.size() & 0xFFU);

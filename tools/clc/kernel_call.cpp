@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "clora/runtime/error.hpp"
+#include "runtime/integer_sizes.hpp"
 #include "tools/clc/argument_matching.hpp"
 #include "tools/command_line/config_file.hpp"
 
@@ -99,7 +100,7 @@ KernelCall::KernelCall(Context& context, KernelCallSpec spec)
       places_(matched_arguments(kernel_, spec_.arguments)),
       batch_(context) {
   const std::size_t alignment = context.device().base_alignment_bytes;
-  spec_.guard_bytes = (spec_.guard_bytes + alignment - 1) / alignment * alignment;
+  spec_.guard_bytes = round_up(spec_.guard_bytes, alignment);
   std::vector<Argument> bound;
   for (std::size_t i = 0; i < places_.size(); ++i) bound.push_back(argument_of(i, *places_[i]));
   for (std::size_t i = 0; i < places_.size(); ++i) {  // second pass: the owners' memory exists now

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/integer_sizes.hpp"
+
 namespace clora {
 namespace {
 
@@ -27,8 +29,6 @@ constexpr std::array kAmd{AmdLimits{"gfx906", 256, 4, 10, 64, 64 * 1024},
                           AmdLimits{"gfx1030", 1024, 16, 16, 32, 128 * 1024}};
 constexpr std::size_t kSimds = 4;
 
-std::size_t rounded_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
-
 void limit(Occupancy& found, std::size_t to, std::string_view by) {
   if (to >= found.resident) return;
   found.resident = to;
@@ -41,10 +41,11 @@ std::size_t items_of(const KernelFigures& kernel) {
 
 Occupancy of_nvidia(const KernelFigures& kernel, const NvidiaLimits& has) {
   constexpr std::size_t kParts = 4, kRegistersOfPart = 16384, kGiven = 256, kKept = 1024;
+  constexpr std::size_t kWarp = 32;
   Occupancy found{.resident = has.warps, .most = has.warps};
-  const std::size_t warps = (items_of(kernel) + 31) / 32;
+  const std::size_t warps = divide_up(items_of(kernel), kWarp);
   const auto of_groups = [&](std::size_t groups) { return groups * warps; };
-  const std::size_t of_warp = rounded_up(std::max<std::size_t>(1, *kernel.registers) * 32, kGiven);
+  const std::size_t of_warp = round_up(std::max<std::size_t>(1, *kernel.registers) * kWarp, kGiven);
   limit(found, of_groups(has.warps / warps), "groups");
   limit(found, of_groups(kRegistersOfPart / of_warp * kParts / warps), "registers");
   limit(found, of_groups(has.local_bytes / (kernel.local_bytes.value_or(0) + kKept)),
@@ -60,15 +61,15 @@ std::size_t waves_by_scalars(std::size_t registers) {
 
 Occupancy of_amd(const KernelFigures& kernel, const AmdLimits& has) {
   Occupancy found{.resident = has.waves, .most = has.waves};
-  const std::size_t given = rounded_up(std::max<std::size_t>(1, *kernel.registers), has.granule);
+  const std::size_t given = round_up(std::max<std::size_t>(1, *kernel.registers), has.granule);
   limit(found, has.registers / given, "registers");
   if (has.target.starts_with("gfx9")) {
     limit(found, waves_by_scalars(kernel.scalar_registers.value_or(0)), "scalar registers");
   }
   if (kernel.local_bytes.value_or(0) > 0) {
-    const std::size_t waves = (items_of(kernel) + has.items - 1) / has.items;
+    const std::size_t waves = divide_up(items_of(kernel), has.items);
     const std::size_t together = has.local_bytes / *kernel.local_bytes * waves;
-    limit(found, rounded_up(together, kSimds) / kSimds, "local memory");
+    limit(found, divide_up(together, kSimds), "local memory");
   }
   return found;
 }

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "runtime/integer_sizes.hpp"
+
 namespace clora {
 namespace {
 
@@ -48,7 +50,7 @@ std::string bar(double percent, int cells) {
   std::string text;
   for (std::size_t i = 0; i < eighths / 8; ++i) text += "█";
   text += kEighths[eighths % 8];
-  const std::size_t used = (eighths + 7) / 8;
+  const std::size_t used = divide_up(eighths, 8);
   return text + std::string(static_cast<std::size_t>(cells) - used, ' ');
 }
 
