@@ -1,12 +1,12 @@
 #include "lora/module_selection.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <set>
 
 #include "runtime/fail.hpp"
+#include "runtime/parse_integer.hpp"
 
 namespace clora {
 namespace {
@@ -21,14 +21,6 @@ bool names(const std::vector<std::string>& ends, std::string_view path) {
 
 bool names_whole(const std::vector<std::string>& paths, std::string_view path) {
   return std::ranges::find(paths, path) != paths.end();
-}
-
-std::optional<std::int64_t> number_in(const std::string& digits) {
-  std::int64_t number = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
 }
 
 template <class T>
@@ -100,7 +92,7 @@ std::optional<BlockPath> block_path(const std::string& path) {
   while (dot != std::string::npos) {
     const std::size_t end = path.find('.', dot + 1);
     if (end == std::string::npos) return std::nullopt;
-    const auto number = number_in(path.substr(dot + 1, end - dot - 1));
+    const auto number = parse_integer(path.substr(dot + 1, end - dot - 1));
     if (number) return BlockPath{path.substr(0, dot + 1), *number, path.substr(end)};
     dot = end;
   }
@@ -222,7 +214,7 @@ bool ModuleSelection::is_in_layers(std::string_view path) {
   for (const PathRegex& regex : layers_) {
     if (!regex.matches(path, budget_)) continue;
     const auto digits = regex.group(path, "idx", budget_);
-    const auto number = digits ? number_in(*digits) : std::nullopt;
+    const auto number = digits ? parse_integer(*digits) : std::nullopt;
     return number && std::ranges::find(layers, *number) != layers.end();
   }
   return false;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "clora/runtime/files/json.hpp"
 
@@ -12,14 +11,6 @@ namespace clora {
 namespace {
 
 using nlohmann::json;
-
-// An integer that fits 64 bits.
-std::optional<std::int64_t> whole_number(const json& value) {
-  constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() > kMax) return std::nullopt;
-  if (!value.is_number_integer()) return std::nullopt;
-  return value.get<std::int64_t>();
-}
 
 bool inside(double number, NumberRange range) {
   return std::isfinite(number) && number <= range.high &&
@@ -56,7 +47,7 @@ const json& RequestFields::required(std::string_view name) {
 std::optional<std::int64_t> RequestFields::integer(std::string_view name, IntegerRange range) {
   const json* value = find(name);
   if (value == nullptr) return std::nullopt;
-  const std::optional<std::int64_t> number = whole_number(*value);
+  const std::optional<std::int64_t> number = json_integer(*value);
   if (!number || *number < range.low || *number > range.high) {
     wrong(name, fmt::format("an integer from {} to {}", range.low, range.high), *value);
   }

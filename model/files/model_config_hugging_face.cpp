@@ -13,10 +13,8 @@ using nlohmann::json;
 
 bool is_id(const json& value) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
-  if (value.is_number_unsigned()) return value.get<std::uint64_t>() <= std::uint64_t{kMax};
-  if (!value.is_number_integer()) return false;
-  const auto number = value.get<std::int64_t>();
-  return number >= -kMax && number <= kMax;
+  const std::optional<std::int64_t> number = json_integer(value);
+  return number && *number >= -kMax && *number <= kMax;
 }
 
 std::vector<std::int32_t> read_ids(const JsonKeys& keys, std::string_view key) {

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 
+#include "model/text/space_mark.hpp"
 #include "model/text/utf8.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
 
 namespace {
-
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
-constexpr std::int32_t kSpaceMarkCode = 0x2581;
 
 std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
   return (static_cast<std::uint64_t>(left) << 32) | static_cast<std::uint32_t>(right);

@@ -6,6 +6,7 @@
 
 #include "clora/runtime/files/json.hpp"
 #include "model/text/merge_table.hpp"
+#include "model/text/space_mark.hpp"
 #include "model/text/vocabulary.hpp"
 #include "runtime/fail.hpp"
 
@@ -15,8 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
-
-constexpr const char* kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 TokenType type_of(const TokenizerSpec& spec, std::size_t id) {
   return spec.types.empty() ? TokenType::normal : spec.types[id];
@@ -101,7 +100,7 @@ Json byte_level_pre_tokenizer(const TokenizerSpec& spec) {
   return {{"type", "Sequence"}, {"pretokenizers", steps}};
 }
 
-Json replace(const char* from, const char* to) {
+Json replace(std::string_view from, std::string_view to) {
   return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
 }
 

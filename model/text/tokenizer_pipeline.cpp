@@ -1,13 +1,12 @@
 #include "model/text/tokenizer_pipeline.hpp"
 
+#include "model/text/space_mark.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr const char* kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 class PipelineReader {
  public:
@@ -114,7 +113,7 @@ class PipelineReader {
   }
 
   void read_metaspace(const JsonKeys& part) {
-    if (part.find_text("replacement").value_or(kSpaceMark) != kSpaceMark) {
+    if (part.find_text("replacement").value_or(std::string(kSpaceMark)) != kSpaceMark) {
       refuse("{}: Metaspace with a mark other than U+2581 is not supported", part.name_of_key(""));
     }
     if (marks_spaces_) {

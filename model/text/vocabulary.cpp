@@ -2,14 +2,13 @@
 
 #include <charconv>
 
+#include "model/text/space_mark.hpp"
 #include "model/text/utf8.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
 
 namespace {
-
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 // GPT-2 writes bytes as printable characters: the printable ones of Latin-1 unchanged, the others,
 // in order, from U+0100 on.

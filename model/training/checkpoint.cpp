@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <array>
-#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "model/families/finite_check.hpp"
 #include "model/training/tensor_checksums.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/parse_integer.hpp"
 
 namespace clora {
 namespace {
@@ -55,15 +55,13 @@ void check_metadata(const SafetensorsFile& file) {
 
 std::int64_t count_of(const SafetensorsFile& file, const std::string& key) {
   const std::string& text = text_of(file, key);
-  std::int64_t count = -1;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, count);
-  if (error != std::errc() || stop != end || count < 0 || count > kMaxCount) {
+  const auto count = parse_integer(text);
+  if (!count || *count < 0 || *count > kMaxCount) {
     fail(ErrorCode::invalid_file,
          "checkpoint: {} of '{}' must be an integer from 0 to 2^53, got '{}'", key,
          file.path().string(), text.substr(0, 40));
   }
-  return count;
+  return *count;
 }
 
 std::vector<float> floats_of(const SafetensorsFile& file, const std::string& name) {

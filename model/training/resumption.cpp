@@ -1,9 +1,9 @@
 #include "clora/model/training/resumption.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include "runtime/fail.hpp"
+#include "runtime/parse_integer.hpp"
 
 namespace clora {
 namespace {
@@ -40,14 +40,13 @@ RunFingerprint without_steps(RunFingerprint fingerprint) {
 
 std::int64_t steps_of(const RunFingerprint& fingerprint, const std::filesystem::path& file) {
   const std::string_view text = value_of(fingerprint, kSteps);
-  std::int64_t steps = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
-  if (error != std::errc() || stop != text.data() + text.size() || steps < 1 || steps > kMaxSteps) {
+  const auto steps = parse_integer(text);
+  if (!steps || *steps < 1 || *steps > kMaxSteps) {
     fail(ErrorCode::invalid_file,
          "checkpoint: the number of steps of the run of '{}' must be from 1 to {}, got '{}'",
          file.string(), kMaxSteps, text.substr(0, 40));
   }
-  return steps;
+  return *steps;
 }
 
 void require_same_rates(const ResumePoint& point, const TrainingRunConfig& config) {

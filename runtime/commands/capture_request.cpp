@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 
 #include "runtime/fail.hpp"
+#include "runtime/parse_integer.hpp"
 
 namespace clora {
 namespace {
@@ -25,9 +25,8 @@ CaptureRequest capture_request(std::string_view text, const std::filesystem::pat
   request.op = text.substr(0, colon);
   bool good = !request.op.empty();
   if (colon < text.size()) {
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, request.launch);
-    good = good && error == std::errc() && stop == end && request.launch > 0;
+    request.launch = parse_integer<decltype(request.launch)>(text.substr(colon + 1)).value_or(0);
+    good = good && request.launch > 0;
   }
   require(good,
           "capture: CLORA_CAPTURE must be OP or OP:N with N at least 1, such as "

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <mutex>
 
 #include "clora/runtime/device/driver_diagnosis.hpp"
 #include "runtime/device/opencl.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/parse_integer.hpp"
 
 namespace clora {
 namespace {
@@ -132,10 +132,7 @@ std::string lower(std::string_view text) {
 }
 
 bool matches(const Device& device, const std::string& selector) {
-  int index = -1;
-  const char* end = selector.data() + selector.size();
-  const auto [stop, error] = std::from_chars(selector.data(), end, index);
-  if (error == std::errc() && stop == end) return device.index == index;
+  if (const auto index = parse_integer<int>(selector)) return device.index == *index;
   if (selector == "cpu") return device.kind == DeviceKind::cpu;
   if (selector == "gpu") return device.kind == DeviceKind::gpu;
   return lower(device.name).find(selector) != std::string::npos ||

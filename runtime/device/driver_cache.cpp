@@ -10,6 +10,7 @@
 #include <optional>
 #include <system_error>
 
+#include "runtime/errno_text.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/files/checksum_list.hpp"
 #include "runtime/files/private_folder.hpp"
@@ -34,8 +35,7 @@ bool is_temporary(const fs::path& path) { return !path.has_parent_path(); }
 Descriptor open_lock(const fs::path& path) {
   Descriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (lock.value() < 0) {
-    fail(ErrorCode::io, "{}: cannot be opened: {}", path.string(),
-         std::generic_category().message(errno));
+    fail(ErrorCode::io, "{}: cannot be opened: {}", path.string(), errno_text(errno));
   }
   return lock;
 }
@@ -43,8 +43,7 @@ Descriptor open_lock(const fs::path& path) {
 void wait_for_lock(const Descriptor& lock, int kind) {
   while (::flock(lock.value(), kind) != 0) {
     if (errno != EINTR) {
-      fail(ErrorCode::io, "cannot lock the driver's cache: {}",
-           std::generic_category().message(errno));
+      fail(ErrorCode::io, "cannot lock the driver's cache: {}", errno_text(errno));
     }
   }
 }
@@ -85,8 +84,7 @@ class DriverCache::Use {
     make_private_folder(processes());
     mark_ = std::make_unique<LockedMark>(processes() / name_of_this_process(), "");
     if (::setenv(kVariable, kernels().c_str(), 0) != 0) {
-      fail(ErrorCode::io, "cannot set {} in the environment: {}", kVariable,
-           std::generic_category().message(errno));
+      fail(ErrorCode::io, "cannot set {} in the environment: {}", kVariable, errno_text(errno));
     }
   }
 

@@ -12,19 +12,18 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/errno_text.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/memory/descriptor.hpp"
 
 namespace clora {
 namespace {
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
 // The size of the open file, which must be regular and not empty.
 std::size_t mappable_size(const std::filesystem::path& path, int descriptor) {
   struct stat facts {};
   if (::fstat(descriptor, &facts) != 0)
-    fail(ErrorCode::io, "{}: cannot be read: {}", path.string(), reason(errno));
+    fail(ErrorCode::io, "{}: cannot be read: {}", path.string(), errno_text(errno));
   if (S_ISDIR(facts.st_mode))
     fail(ErrorCode::invalid_file, "{}: a file is required, got a folder", path.string());
   if (!S_ISREG(facts.st_mode))
@@ -92,12 +91,12 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   if (file.value() < 0) {
     if (errno == ENOENT || errno == ENOTDIR)
       fail(ErrorCode::not_found, "{}: no such file", path.string());
-    fail(ErrorCode::io, "{}: cannot be opened: {}", path.string(), reason(errno));
+    fail(ErrorCode::io, "{}: cannot be opened: {}", path.string(), errno_text(errno));
   }
   const std::size_t size = mappable_size(path, file.value());
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.value(), 0);
   if (data == MAP_FAILED)
-    fail(ErrorCode::io, "{}: cannot be mapped: {}", path.string(), reason(errno));
+    fail(ErrorCode::io, "{}: cannot be mapped: {}", path.string(), errno_text(errno));
   return MappedFile(path, static_cast<const std::byte*>(data), size);
 }
 
@@ -124,7 +123,7 @@ AtomicFile::AtomicFile(std::filesystem::path path)
   remove_abandoned(path_);
   descriptor_ = make_locked(temporary_);
   if (descriptor_ < 0)
-    fail(ErrorCode::io, "{}: cannot be written: {}", path_.string(), reason(errno));
+    fail(ErrorCode::io, "{}: cannot be written: {}", path_.string(), errno_text(errno));
 }
 
 AtomicFile::~AtomicFile() {
@@ -138,7 +137,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0)
       fail(ErrorCode::io, "{}: writing failed: {}; the old file, if any, is kept", path_.string(),
-           reason(errno));
+           errno_text(errno));
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
@@ -150,11 +149,11 @@ void AtomicFile::commit() {
   // Some file systems report a full disk only here.
   if (::fsync(descriptor_) != 0)
     fail(ErrorCode::io, "{}: writing failed: {}; the old file, if any, is kept", path_.string(),
-         reason(errno));
+         errno_text(errno));
   // The lock is held until the file is renamed; otherwise another writer would treat the temporary
   // file as abandoned.
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-    fail(ErrorCode::io, "{}: cannot be replaced: {}", path_.string(), reason(errno));
+    fail(ErrorCode::io, "{}: cannot be replaced: {}", path_.string(), errno_text(errno));
   ::close(std::exchange(descriptor_, -1));
   temporary_.clear();
   // The rename itself must survive a power failure. A folder that cannot be synced is not an error.

@@ -118,7 +118,7 @@ std::string text_of(const Json& value, int indent) {
 
 // Doubles are rejected: the parser stores integers beyond 64 bits as doubles.
 template <class Json>
-std::optional<std::int64_t> as_integer(const Json& value) {
+std::optional<std::int64_t> integer_of(const Json& value) {
   if (value.is_number_unsigned()) {
     const auto number = value.template get<std::uint64_t>();
     if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
@@ -178,11 +178,15 @@ std::string json_excerpt(const ordered_json& value, std::size_t limit) {
   return excerpt_of(value, limit);
 }
 
+std::optional<std::int64_t> json_integer(const nlohmann::json& value) { return integer_of(value); }
+
+std::optional<std::int64_t> json_integer(const ordered_json& value) { return integer_of(value); }
+
 template <class Json>
 std::optional<std::int64_t> JsonObject<Json>::find_integer(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
-  const std::optional<std::int64_t> number = as_integer(*value);
+  const std::optional<std::int64_t> number = json_integer(*value);
   if (!number) wrong_kind(key, "a 64-bit integer", *value);
   return number;
 }

@@ -46,6 +46,10 @@ std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
 std::string json_excerpt(const nlohmann::json& value, std::size_t limit = 60);
 std::string json_excerpt(const nlohmann::ordered_json& value, std::size_t limit = 60);
 
+// The integer; nullopt for a value of another kind or an integer beyond 64 bits.
+std::optional<std::int64_t> json_integer(const nlohmann::json& value);
+std::optional<std::int64_t> json_integer(const nlohmann::ordered_json& value);
+
 // The keys of an object that the caller keeps alive. A key that is null counts as absent.
 template <class Json>
 class JsonObject {

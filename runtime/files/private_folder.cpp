@@ -3,8 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <system_error>
-
+#include "runtime/errno_text.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -24,8 +23,7 @@ void require_private(const fs::path& path, const struct stat& facts) {
 }
 
 [[noreturn]] void cannot_be_made(const fs::path& folder, int error) {
-  fail(ErrorCode::io, "{}: cannot be created: {}", folder.string(),
-       std::generic_category().message(error));
+  fail(ErrorCode::io, "{}: cannot be created: {}", folder.string(), errno_text(error));
 }
 
 // Parents of a cache folder may belong to any user, so only their existence matters.
@@ -58,8 +56,7 @@ void require_private_folder(const fs::path& folder) {
 void require_private(const fs::path& path, const Descriptor& file) {
   struct stat facts {};
   if (::fstat(file.value(), &facts) != 0) {
-    fail(ErrorCode::io, "{}: cannot be read: {}", path.string(),
-         std::generic_category().message(errno));
+    fail(ErrorCode::io, "{}: cannot be read: {}", path.string(), errno_text(errno));
   }
   require_private(path, facts);
 }

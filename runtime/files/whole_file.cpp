@@ -3,8 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <system_error>
-
+#include "runtime/errno_text.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -24,8 +23,7 @@ std::vector<std::byte> read_whole(const std::filesystem::path& path, const Descr
     const ssize_t got = ::read(file.value(), bytes.data() + done, bytes.size() - done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      fail(ErrorCode::io, "{}: cannot be read: {}", path.string(),
-           std::generic_category().message(errno));
+      fail(ErrorCode::io, "{}: cannot be read: {}", path.string(), errno_text(errno));
     }
     if (got == 0) break;  // another program shortened it: the caller checks the contents
     done += static_cast<std::size_t>(got);

@@ -4,9 +4,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include <system_error>
 #include <utility>
 
+#include "runtime/errno_text.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/files/whole_file.hpp"
 
@@ -14,8 +14,6 @@ namespace clora {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string reason(int error) { return std::generic_category().message(error); }
 
 fs::path partial_of(const fs::path& path) { return path.string() + std::string(kPartialEnd); }
 
@@ -38,7 +36,7 @@ Descriptor make(const fs::path& path, std::string_view content) {
                      static_cast<ssize_t>(content.size())) {
     const int error = errno;
     if (file.value() >= 0) ::unlink(path.c_str());
-    fail(ErrorCode::io, "{}: cannot be written: {}", path.string(), reason(error));
+    fail(ErrorCode::io, "{}: cannot be written: {}", path.string(), errno_text(error));
   }
   return file;
 }
@@ -49,7 +47,7 @@ LockedMark::LockedMark(fs::path path, std::string_view content)
     : path_(std::move(path)), file_(make(partial_of(path_), content)) {
   // The mark is renamed after it is locked: an unlocked mark would count as a dead process's.
   if (::rename(partial_of(path_).c_str(), path_.c_str()) != 0) {
-    fail(ErrorCode::io, "{}: cannot be created: {}", path_.string(), reason(errno));
+    fail(ErrorCode::io, "{}: cannot be created: {}", path_.string(), errno_text(errno));
   }
 }
 

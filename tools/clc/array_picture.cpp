@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
+#include "runtime/parse_integer.hpp"
 #include "tools/clc/host_array.hpp"
 #include "tools/command_line/config_file.hpp"
 
@@ -20,25 +20,22 @@ struct Range {
   bool keeps_dimension = true;
 };
 
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || value < 0) return std::nullopt;
-  return value;
+std::optional<std::int64_t> index_in(std::string_view text) {
+  const auto index = parse_integer(text);
+  return index && *index >= 0 ? index : std::nullopt;
 }
 
 // Parses "3", "2:8", ":8", "2:" or ":" for a dimension of `size`.
 std::optional<Range> range_of(std::string_view text, std::int64_t size) {
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) {
-    const auto at = whole_number(text);
+    const auto at = index_in(text);
     if (!at || *at >= size) return std::nullopt;
     return Range{*at, *at + 1, false};
   }
   const std::string_view first = text.substr(0, colon), last = text.substr(colon + 1);
-  const auto begin = first.empty() ? 0 : whole_number(first);
-  const auto end = last.empty() ? size : whole_number(last);
+  const auto begin = first.empty() ? 0 : index_in(first);
+  const auto end = last.empty() ? size : index_in(last);
   if (!begin || !end || *begin >= *end || *end > size) return std::nullopt;
   return Range{*begin, *end, true};
 }

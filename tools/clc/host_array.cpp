@@ -48,7 +48,7 @@ std::uint64_t integer_bits(const TypeFacts& type, double value) {
 }
 
 // Parses the entire text as decimal, or as hexadecimal after 0x.
-std::optional<std::uint64_t> parse_integer(const TypeFacts& type, std::string_view text) {
+std::optional<std::uint64_t> parse_element(const TypeFacts& type, std::string_view text) {
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
   const bool hexadecimal = text.starts_with("0x") || text.starts_with("0X");
@@ -131,7 +131,7 @@ std::uint64_t bits_of_value(ElementType type, double value) {
 }
 
 std::optional<std::uint64_t> bits_of_text(ElementType type, std::string_view text) {
-  if (!is_float(type)) return parse_integer(facts(type), text);
+  if (!is_float(type)) return parse_element(facts(type), text);
   const std::optional<double> value = parse_real(text);
   if (!value) return std::nullopt;
   return bits_of_value(type, *value);

@@ -4,7 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "runtime/parse_integer.hpp"
 
 namespace clora {
 namespace {
@@ -37,16 +38,9 @@ NamedNumbers values_in(const std::string& options, const std::vector<std::string
   for (const std::string& word : sorted_options(options)) {
     const std::string name = defined_in(word);
     if (std::ranges::find(names, name) == names.end()) continue;
-    if (const auto number = whole_number(word.substr(word.find('=') + 1))) values[name] = *number;
+    if (const auto number = parse_integer(word.substr(word.find('=') + 1))) values[name] = *number;
   }
   return values;
-}
-
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 std::string define_name(std::string_view define) {

@@ -18,9 +18,6 @@ std::string options_without(const std::string& options, const std::vector<std::s
 // The values that the options define for these names; undefined names are omitted.
 NamedNumbers values_in(const std::string& options, const std::vector<std::string>& names);
 
-// "64"; nullopt if the text is not an integer.
-std::optional<std::int64_t> whole_number(std::string_view text);
-
 // The name of "NAME=VALUE".
 std::string define_name(std::string_view define);
 

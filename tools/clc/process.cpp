@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "runtime/elapsed.hpp"
+#include "runtime/errno_text.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -86,8 +87,7 @@ pid_t spawn(std::vector<std::string> command, std::vector<std::string> environme
     fail(ErrorCode::not_found, "process: program '{}' not found", command.front());
   }
   if (status != 0) {
-    fail(ErrorCode::io, "process: '{}' cannot be started: {}", command.front(),
-         std::strerror(status));
+    fail(ErrorCode::io, "process: '{}' cannot be started: {}", command.front(), errno_text(status));
   }
   return child;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "runtime/parse_integer.hpp"
 #include "tools/clc/option_words.hpp"
 #include "tools/command_line/config_file.hpp"
 
@@ -24,7 +25,7 @@ const TuneSpace& space_of(const FileHead& head, const std::string& kernel, std::
 std::vector<std::int64_t> steps_of(const TuneParameter& parameter, std::string_view file) {
   std::vector<std::int64_t> steps;
   for (const std::string& value : parameter.values) {
-    const auto number = whole_number(value);
+    const auto number = parse_integer(value);
     if (!number) {
       throw UsageError(fmt::format("{}: tune {}: values must be whole numbers, got '{}'", file,
                                    parameter.name, value));

@@ -9,9 +9,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <system_error>
 
+#include "runtime/errno_text.hpp"
 #include "runtime/fail.hpp"
 
 extern char** environ;
@@ -78,7 +78,7 @@ pid_t spawn(const BenchCall& call, int output, int ours) {
       ::posix_spawn(&child, program.c_str(), &actions, nullptr, pointers.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) {
-    fail(ErrorCode::io, "clora bench: '{}' cannot be run: {}", program, std::strerror(failed));
+    fail(ErrorCode::io, "clora bench: '{}' cannot be run: {}", program, errno_text(failed));
   }
   return child;
 }
@@ -121,7 +121,7 @@ fs::path find_bench_program(const fs::path& own_folder, std::string_view path) {
 int run_bench_program(const BenchCall& call) {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) {
-    fail(ErrorCode::io, "clora bench: cannot create a pipe: {}", std::strerror(errno));
+    fail(ErrorCode::io, "clora bench: cannot create a pipe: {}", errno_text(errno));
   }
   const ReadingEnd output(ends[0]);
   pid_t child = -1;

@@ -1,11 +1,11 @@
 #include "tools/clora/earlier_run.hpp"
 
 #include <array>
-#include <charconv>
 #include <string>
 #include <vector>
 
 #include "runtime/fail.hpp"
+#include "runtime/parse_integer.hpp"
 
 namespace clora {
 namespace {
@@ -90,11 +90,8 @@ std::optional<std::int64_t> checkpoint_step(const fs::path& folder) {
   if (!name.starts_with(kCheckpoint) || !fs::exists(training_state_of(folder), ignored)) {
     return std::nullopt;
   }
-  std::int64_t step = 0;
-  const char* const end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + kCheckpoint.size(), end, step);
-  if (error != std::errc() || stop != end || step < 0) return std::nullopt;
-  return step;
+  const auto step = parse_integer(std::string_view(name).substr(kCheckpoint.size()));
+  return step && *step >= 0 ? step : std::nullopt;
 }
 
 bool has_earlier_run(const fs::path& folder) {

@@ -7,8 +7,8 @@
 
 #include <array>
 #include <cerrno>
-#include <system_error>
 
+#include "runtime/errno_text.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -47,8 +47,7 @@ Descriptor locked_file(const std::filesystem::path& path, std::string_view who) 
   for (;;) {
     Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     if (file.value() < 0) {
-      fail(ErrorCode::io, "{}: '{}' cannot be written: {}", who, path.string(),
-           std::generic_category().message(errno));
+      fail(ErrorCode::io, "{}: '{}' cannot be written: {}", who, path.string(), errno_text(errno));
     }
     const bool locked = ::flock(file.value(), LOCK_EX | LOCK_NB) == 0;
     if (!locked && errno == EWOULDBLOCK) fail_in_use(path.parent_path(), who, file.value());
