@@ -3,15 +3,36 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdio.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <functional>
 #include <thread>
 
 #include "tests/support/test_files.hpp"
+
+namespace {
+
+// Called instead of renameat2() if set; returns the error of a file system that cannot exchange.
+std::function<int()> instead_of_exchange;
+
+}  // namespace
+
+// Replaces the function of libc in this program.
+extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+                         unsigned flags) noexcept {
+  if (!instead_of_exchange) {
+    return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+  }
+  errno = instead_of_exchange();
+  return -1;
+}
 
 namespace clora {
 namespace {
@@ -57,6 +78,50 @@ TEST_F(AtomicFolderTest, ThatReplacesAnotherIsThereAtEveryMoment) {
   reader.join();
   EXPECT_EQ(missing, 0);
   EXPECT_EQ(test::read_whole_file(folder / "a/mark"), "300");
+  EXPECT_THAT(names(), ElementsAre("a"));
+}
+
+// File systems that cannot exchange two names.
+class WithoutExchange : public AtomicFolderTest {
+ protected:
+  WithoutExchange() {
+    std::filesystem::create_directory(folder / "a");
+    test::write_whole_file(folder / "a/mark", "old");
+  }
+  ~WithoutExchange() override { instead_of_exchange = nullptr; }
+
+  // Tries to replace the folder a; the exchange fails with the result of `failure`.
+  void commit(const std::function<int(const AtomicFolder&)>& failure) const {
+    const AtomicFolder made(folder / "a", "mark");
+    test::write_whole_file(made.partial() / "mark", "new");
+    instead_of_exchange = [&] { return failure(made); };
+    made.commit();
+  }
+};
+
+TEST_F(WithoutExchange, ReplacesTheOldFolderByTwoRenames) {
+  for (const int error : {EINVAL, ENOSYS}) {
+    test::write_whole_file(folder / "a/mark", "old");
+    commit([error](const AtomicFolder&) { return error; });
+    EXPECT_EQ(test::read_whole_file(folder / "a/mark"), "new") << error;
+    EXPECT_THAT(names(), ElementsAre("a")) << error;
+  }
+}
+
+TEST_F(WithoutExchange, PutsTheOldFolderBackIfTheSecondRenameFails) {
+  const auto failure = [](const AtomicFolder& made) {
+    std::filesystem::remove_all(made.partial());  // so that there is nothing to rename
+    return EINVAL;
+  };
+  CLORA_EXPECT_ERROR(commit(failure), ErrorCode::io, "cannot be written");
+  EXPECT_EQ(test::read_whole_file(folder / "a/mark"), "old");
+  EXPECT_THAT(names(), ElementsAre("a"));
+}
+
+TEST_F(WithoutExchange, ReportsAnyOtherErrorAndLeavesTheOldFolder) {
+  CLORA_EXPECT_ERROR(commit([](const AtomicFolder&) { return EACCES; }), ErrorCode::io,
+                     "Permission denied");
+  EXPECT_EQ(test::read_whole_file(folder / "a/mark"), "old");
   EXPECT_THAT(names(), ElementsAre("a"));
 }
 

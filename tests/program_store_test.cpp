@@ -207,6 +207,21 @@ TEST(DiskProgramStore, HoldsBackAnEntryThatAProcessDiedOf) {
   EXPECT_EQ(later.load("a"), bytes_of("two"));
 }
 
+TEST(DiskProgramStore, ListsAsHeldBackOnlyTheBytesThatAProcessDiedOf) {
+  const TemporaryFolder folder;
+  DiskProgramStore store(folder.path(), kNoLimit);
+  store.save("a", bytes_of("one"));
+  die_with(folder.path(), "a", "one");
+  store.save("b", bytes_of("two"));
+  die_with(folder.path(), "b", "one");  // of an entry that was replaced since
+  CLORA_EXPECT_ERROR(store.load("a"), ErrorCode::invalid_file, "crashed");
+  CLORA_EXPECT_ERROR(store.load("b"), ErrorCode::invalid_file, "crashed");
+  for (const DiskProgramStore::Listed& listed : store.list()) {
+    EXPECT_EQ(listed.held_back, !store.load(listed.name).has_value()) << listed.name;
+    EXPECT_EQ(listed.held_back, listed.name == "a") << listed.name;
+  }
+}
+
 TEST(DiskProgramStore, TakesALivingProcessForNoCrash) {
   const TemporaryFolder folder;
   DiskProgramStore first(folder.path(), kNoLimit);

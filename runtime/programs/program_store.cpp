@@ -12,6 +12,7 @@
 
 #include "clora/runtime/files/digest.hpp"
 #include "clora/runtime/files/file.hpp"
+#include "runtime/errno_text.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/files/private_folder.hpp"
 #include "runtime/files/whole_file.hpp"
@@ -25,12 +26,24 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEntryEnd = ".program";
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
 // The digest stored in a .crashed file; empty if there is none.
 std::string crashed_digest(const fs::path& path) {
   const Descriptor file = open_to_read(path);
   return file.value() < 0 ? std::string() : read_whole_text(path, file);
+}
+
+// Whether the bytes of an entry are those of its crash record.
+bool crashed_before(std::span<const std::byte> bytes, const fs::path& record) {
+  const std::string digest = crashed_digest(record);
+  return !digest.empty() && digest == digest_of(bytes).text();
+}
+
+// The same for the file of an entry, which is read only if there is a record.
+bool file_crashed_before(const fs::path& entry, const fs::path& record) {
+  std::error_code ignored;
+  if (!fs::exists(record, ignored)) return false;
+  const Descriptor file = open_to_read(entry);
+  return file.value() >= 0 && crashed_before(read_whole(entry, file), record);
 }
 
 struct Kept {
@@ -111,19 +124,17 @@ std::optional<std::vector<std::byte>> DiskProgramStore::load(const std::string& 
   const Descriptor file = open_to_read(path);
   if (file.value() < 0) {
     if (errno == ENOENT) return std::nullopt;
-    fail(ErrorCode::io, "{}: cannot be opened: {}", path.string(), reason(errno));
+    fail(ErrorCode::io, "{}: cannot be opened: {}", path.string(), errno_text(errno));
   }
   require_private(path, file);
   std::vector<std::byte> bytes = read_whole(path, file);
-  const std::string held_back = crashed_digest(crashed(name));
-  if (!held_back.empty() && held_back == digest_of(bytes).text()) return std::nullopt;
+  if (crashed_before(bytes, crashed(name))) return std::nullopt;
   ::futimens(file.value(), nullptr);  // marks the entry as used; if this fails, it only looks older
   return bytes;
 }
 
 void DiskProgramStore::save(const std::string& name, std::span<const std::byte> bytes) {
-  const std::string held_back = crashed_digest(crashed(name));
-  if (!held_back.empty() && held_back == digest_of(bytes).text()) return;
+  if (crashed_before(bytes, crashed(name))) return;
   make_private_folder(folder_);
   write_file_atomically(entry(name), bytes);
   ::chmod(entry(name).c_str(), S_IRUSR | S_IWUSR);  // load() rejects files that others may write
@@ -149,7 +160,7 @@ std::vector<DiskProgramStore::Listed> DiskProgramStore::list() const {
                       .path = one.path,
                       .bytes = one.bytes,
                       .used = one.used,
-                      .held_back = fs::exists(crashed(name))});
+                      .held_back = file_crashed_before(one.path, crashed(name))});
   }
   std::ranges::reverse(listed);
   return listed;
