@@ -66,6 +66,18 @@ TEST(TunedTable, IsTheSameAfterItWasWrittenAndRead) {
   EXPECT_EQ(read.entries()[0].driver, "1.0");
 }
 
+TEST(TunedTable, ReadsTheKeyThatEarlierVersionsWrote) {
+  TunedTable table;
+  table.put(entry({{"M", 64}}, 16));
+  std::string text = table.text();
+  const std::string key = "default_seconds", earlier_key = "preset_seconds";
+  text.replace(text.find(key), key.size(), earlier_key);
+  const TunedTable read = TunedTable::parse(text, "t.json");
+  ASSERT_EQ(read.entries().size(), 1U);
+  EXPECT_EQ(read.entries()[0].default_seconds, 2e-3);
+  EXPECT_EQ(read.text(), table.text());
+}
+
 TEST(TunedTable, LosesAnEntryThatIsRemoved) {
   TunedTable table;
   table.put(entry({{"M", 64}}, 16));
@@ -87,7 +99,7 @@ TEST(TunedTable, SaysWhichFileIsNone) {
 TEST(TunedTable, NamesTheKeyThatIsWrong) {
   const std::string begin = R"({"format": "clora tuned kernels", "version": 1, "kernels": )";
   const std::string one = R"({"device": "d", "file": "f", "kernel": "k", "options": "", )"
-                          R"("driver": "1", "seconds": 1, "preset_seconds": 1, "sizes": {})";
+                          R"("driver": "1", "seconds": 1, "default_seconds": 1, "sizes": {})";
   CLORA_EXPECT_ERROR(TunedTable::parse(begin + "3}", "t.json"), ErrorCode::invalid_file,
                      "t.json: kernels must be an array, got 3");
   CLORA_EXPECT_ERROR(TunedTable::parse(begin + "[{}]}", "t.json"), ErrorCode::invalid_file,

@@ -26,7 +26,7 @@ ordered_json json_of(const TunedEntry& entry) {
           {"sizes", entry.of.sizes},
           {"values", entry.values},
           {"seconds", entry.seconds},
-          {"preset_seconds", entry.default_seconds}};
+          {"default_seconds", entry.default_seconds}};
 }
 
 NamedNumbers numbers_of(const OrderedJsonKeys& object) {
@@ -35,13 +35,19 @@ NamedNumbers numbers_of(const OrderedJsonKeys& object) {
   return numbers;
 }
 
+// The time with the defaults; earlier versions called it preset_seconds.
+double default_seconds_of(const OrderedJsonKeys& json) {
+  const auto earlier = json.find_number("preset_seconds");
+  return earlier ? *earlier : json.number("default_seconds");
+}
+
 TunedEntry entry_of(const OrderedJsonKeys& json) {
   return {.of = {json.text("device"), json.text("file"), json.text("kernel"), json.text("options"),
                  numbers_of(json.object("sizes"))},
           .values = numbers_of(json.object("values")),
           .driver = json.text("driver"),
           .seconds = json.number("seconds"),
-          .default_seconds = json.number("preset_seconds")};
+          .default_seconds = default_seconds_of(json)};
 }
 
 // A table has some hundred kernels, each of its objects fewer than ten keys.

@@ -4,7 +4,8 @@
 //   {"format": "clora tuned kernels", "version": 1, "kernels": [
 //     {"device": "NVIDIA H200", "driver": "570.1", "file": "gemm.cl", "kernel": "gemm",
 //      "options": "-D WEIGHT_TYPE=WEIGHT_F32", "sizes": {"M": 512, "C": 896, "J": 896},
-//      "values": {"SIDE": 16, "STEPS": 32, "TILE": 128}, "seconds": 2e-4, "preset_seconds": 3e-4}]}
+//      "values": {"SIDE": 16, "STEPS": 32, "TILE": 128},
+//      "seconds": 2e-4, "default_seconds": 3e-4}]}
 //
 // A value type. Threads: const functions may be called concurrently.
 #pragma once
