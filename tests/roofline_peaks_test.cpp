@@ -40,9 +40,9 @@ TEST_P(PeaksMeasured, ArePositiveAndFinite) {
 class KeptPeaks : public testing::Test {
  protected:
   std::filesystem::path file() const {
-    const std::filesystem::directory_iterator files(folder / "ceilings");
+    const std::filesystem::directory_iterator files(folder / "peaks");
     EXPECT_EQ(std::distance(begin(files), end(files)), 1);
-    return std::filesystem::directory_iterator(folder / "ceilings")->path();
+    return std::filesystem::directory_iterator(folder / "peaks")->path();
   }
   static void expect_equal(const RooflinePeaks& a, const RooflinePeaks& b) {
     EXPECT_EQ(a.copy_bytes_per_second, b.copy_bytes_per_second);

@@ -24,7 +24,7 @@ RooflinePeaks measure_peaks(Context& context);
 // there are none or the file is damaged.
 std::optional<RooflinePeaks> kept_peaks(const std::filesystem::path& cache_folder,
                                         const Device& device);
-// Writes cache_folder/ceilings/..., atomically. Errors: io.
+// Writes cache_folder/peaks/..., atomically. Errors: io.
 void keep_peaks(const std::filesystem::path& cache_folder, const Device& device,
                 const RooflinePeaks& peaks);
 

@@ -32,13 +32,13 @@ constexpr std::array<Field, 7> kFields{{
 
 // The number in the first line is to be raised when the measurement changes.
 std::string identity_of(const Device& device) {
-  return fmt::format("clora ceilings 4\ndevice {}\nplatform {}\ndriver {}\nopencl {}\nunits {}\n",
+  return fmt::format("clora peaks 5\ndevice {}\nplatform {}\ndriver {}\nopencl {}\nunits {}\n",
                      device.name, device.platform, device.driver, device.opencl_version,
                      device.compute_units);
 }
 
 std::filesystem::path path_of(const std::filesystem::path& cache_folder, const Device& device) {
-  return cache_folder / "ceilings" / (digest_of(identity_of(device)).text() + ".txt");
+  return cache_folder / "peaks" / (digest_of(identity_of(device)).text() + ".txt");
 }
 
 std::string text_of(const Device& device, const RooflinePeaks& peaks) {
