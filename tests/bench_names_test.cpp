@@ -160,14 +160,13 @@ TEST(BenchJson, TellsOfTheMachineAndOfEachRow) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto json = nlohmann::json::parse(result.out);
   const auto& context = json.at("context");
-  for (const char* key :
-       {"device", "driver", "platform", "commit", "variant", "ceiling_copy_gbps",
-        "ceiling_read_gbps", "ceiling_fma_gflops", "ceiling_launch_us", "ceiling_wake_us"}) {
+  for (const char* key : {"device", "driver", "platform", "commit", "variant", "peak_copy_gbps",
+                          "peak_read_gbps", "peak_fma_gflops", "peak_launch_us", "peak_wake_us"}) {
     EXPECT_NE(context.value(key, ""), "") << key;
   }
   ASSERT_EQ(json.at("benchmarks").size(), 2U);
   const auto& row = json.at("benchmarks").at(0);
-  for (const char* counter : {"best_us", "median_us", "gbps", "percent_of_ceiling"}) {
+  for (const char* counter : {"best_us", "median_us", "gbps", "percent_of_roofline"}) {
     EXPECT_GT(row.at(counter).get<double>(), 0) << counter;
   }
   EXPECT_LE(row.at("best_us").get<double>(), row.at("median_us").get<double>());

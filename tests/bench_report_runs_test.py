@@ -56,7 +56,7 @@ class CloraBench(unittest.TestCase):
     def test_libraries_and_the_adapters_share_are_told_apart(self):
         self.assertEqual(clora_bench.library_figures(BENCH, "eigen"), {GEMM: {"us": 20}})
         self.assertEqual(clora_bench.adapter_figures(BENCH),
-                         {"adapter/64x512x512/r8": {"added_percent": 20, "of_composed": 0.25}})
+                         {"adapter/64x512x512/r8": {"added_percent": 20, "of_unfused": 0.25}})
 
 
 class Contenders(unittest.TestCase):

@@ -189,6 +189,20 @@ Words between.
 """
 
 
+class EarlierNames(unittest.TestCase):
+    def test_a_measurement_of_an_earlier_version_has_the_current_names(self):
+        old = measurement(runs(clora=[1.0]))
+        old["machine"]["device"] = {"name": "a GPU", "ceilings": {"launch_seconds": 3e-6}}
+        old["runs"][0]["figures"] = {"adapter/1": {"us": 2, "percent_of_ceiling": 70,
+                                                   "of_composed": 0.5}}
+        found = figures.with_current_names(old)
+        self.assertEqual(found["machine"]["device"],
+                         {"name": "a GPU", "peaks": {"launch_seconds": 3e-6}})
+        self.assertEqual(found["runs"][0]["figures"]["adapter/1"],
+                         {"us": 2, "percent_of_roofline": 70, "of_unfused": 0.5})
+        self.assertEqual(figures.with_current_names(found), found)
+
+
 class Rendering(unittest.TestCase):
     def render(self, text=DOCUMENT):
         with tempfile.TemporaryDirectory() as name:

@@ -130,7 +130,7 @@ TEST(BenchReport, TellsNoRatesOfATimeThatTheClockDoesNotSee) {
   EXPECT_THAT(table, Not(HasSubstr("nan")));
   const auto json = bench_json(row, peaks);
   EXPECT_TRUE(json["gb_per_s"].is_null());
-  EXPECT_TRUE(json["percent_of_ceiling"].is_null());
+  EXPECT_TRUE(json["percent_of_roofline"].is_null());
 }
 
 RooflinePeaks some_peaks() {

@@ -85,7 +85,7 @@ TEST_F(ClcBench, TellsTimesRatesAndSharesOfTheDevicesRoofline) {
     EXPECT_LE(row["least_seconds"].get<double>(), row["lower_quartile_seconds"].get<double>());
     EXPECT_GE(row["launches"].get<int>(), 20);
     EXPECT_NEAR(row["gb_per_s"].get<double>(), 524288e-9 / median, 1e-6 / median * 1e-3);
-    EXPECT_NEAR(row["percent_of_ceiling"].get<double>(), 100 * 524288 / 25e9 / median, 1e-6);
+    EXPECT_NEAR(row["percent_of_roofline"].get<double>(), 100 * 524288 / 25e9 / median, 1e-6);
     EXPECT_EQ(row["limited_by"], "memory");
   }
 }

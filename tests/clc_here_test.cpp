@@ -50,7 +50,7 @@ TEST_F(ClcHere, TellsWhatADeviceCanDoAndWhatItWasMeasuredAt) {
   fill_cache();
   const auto after = clc({"devices", "--device", device(), "--json"}).json_lines().at(0);
   const auto& found = after.at("devices").at(0);
-  EXPECT_GT(found.at("ceilings").at("copy_bytes_per_s"), 1e8);
+  EXPECT_GT(found.at("peaks").at("copy_bytes_per_s"), 1e8);
   EXPECT_FALSE(found.at("can").at("extensions").get<std::string>().empty());
 }
 

@@ -45,7 +45,7 @@ TEST(BenchResults, HoldTheRepetitionsOfEachBenchAndTheRowsOfAnOpTogether) {
   EXPECT_EQ(row.spread(), 0.5);
   EXPECT_EQ(results.rows[1].name, "softmax/composed/f32/2");
   EXPECT_EQ(results.rows[2].form, "library");
-  EXPECT_EQ(results.number("ceiling_fma_gflops"), 200);
+  EXPECT_EQ(results.number("peak_fma_gflops"), 200);
   EXPECT_EQ(results.number("num_cpus"), 2);
   EXPECT_EQ(results.fact("no such"), "");
 }
@@ -162,6 +162,17 @@ TEST(Verdict, IsForBenchesThatBothRunsHave) {
   EXPECT_THAT(comparisons, SizeIs(0));
 }
 
+TEST(BenchResults, ReadsTheKeysThatEarlierVersionsWrote) {
+  json file = file_of({repetition("a/fused/f32/1", 5)});
+  file["context"].erase("peak_fma_gflops");
+  file["context"]["ceiling_fma_gflops"] = "150";
+  file["benchmarks"][0]["percent_of_ceiling"] = 60;
+  const BenchResults results = parsed(file);
+  EXPECT_EQ(results.number("peak_fma_gflops"), 150);
+  EXPECT_EQ(results.fact("ceiling_fma_gflops"), "");
+  EXPECT_EQ(results.rows[0].percent_of_roofline, 60);
+}
+
 TEST(Verdict, ReadsAsASentence) {
   EXPECT_EQ(verdict_text({"a", Verdict::faster, {0.9, 0.85, 0.95}}), "10.0 % faster (5.0 to 15.0)");
   EXPECT_EQ(verdict_text({"a", Verdict::slower, {1.2, 1.1, 1.3}}), "20.0 % slower (10.0 to 30.0)");
@@ -175,8 +186,8 @@ TEST(MachineChange, TellsOfAnotherDeviceAndOfPeaksThatMoved) {
   json before = file_of({}), after = file_of({});
   EXPECT_THAT(machine_change(parsed(before), parsed(after)), SizeIs(0));
   after["context"]["device"] = "another";
-  after["context"]["ceiling_fma_gflops"] = "180";
-  after["context"]["ceiling_copy_gbps"] = "20.5";  // differs by less than 5 %
+  after["context"]["peak_fma_gflops"] = "180";
+  after["context"]["peak_copy_gbps"] = "20.5";  // differs by less than 5 %
   EXPECT_THAT(machine_change(parsed(before), parsed(after)),
               ElementsAre("the device was 'a <fast> & small device' and is now 'another'",
                           "the machine's f32 peak is 0.90 times its earlier value"));

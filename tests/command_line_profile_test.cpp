@@ -73,8 +73,8 @@ TEST_F(CommandLineProfile, TellsTheTimesOfAGenerationAsJson) {
   ASSERT_EQ(lines.size(), 2U);
   const json& profile = lines.at(1);
   EXPECT_EQ(profile.at("event"), "profile");
-  EXPECT_EQ(profile.at("ceilings").at("f32_flops_per_s"), 1e11);
-  EXPECT_FALSE(profile.at("ceilings").contains("matrix_flops_per_s"));
+  EXPECT_EQ(profile.at("peaks").at("f32_flops_per_s"), 1e11);
+  EXPECT_FALSE(profile.at("peaks").contains("matrix_flops_per_s"));
   double seconds = 0;
   std::uint64_t commands = 0;
   for (const json& op : profile.at("ops")) {
@@ -82,11 +82,11 @@ TEST_F(CommandLineProfile, TellsTheTimesOfAGenerationAsJson) {
     EXPECT_FALSE(op.contains("shape")) << op;
     seconds += op.at("seconds").get<double>();
     commands += op.at("count").get<std::uint64_t>();
-    if (!op.contains("of_ceiling")) continue;
+    if (!op.contains("of_roofline")) continue;
     // Each launch takes at least the longer of moving and computing, so their sum is a lower bound.
     const double least =
         std::max(op.at("bytes").get<double>() / 2.5e10, op.at("flops").get<double>() / 1e11);
-    EXPECT_GE(op.at("of_ceiling").get<double>() * (1 + 1e-9),
+    EXPECT_GE(op.at("of_roofline").get<double>() * (1 + 1e-9),
               least / op.at("seconds").get<double>())
         << op;
   }
@@ -176,7 +176,7 @@ TEST_F(CommandLineProfile, MeasuresADevicesPeaksWhenAsked) {
   const auto peaks_of_taken = [](const ProgramResult& result) {
     const json devices = result.json_lines().at(0).at("devices");
     for (const json& device : devices) {
-      if (device.at("taken")) return device.at("ceilings");
+      if (device.at("taken")) return device.at("peaks");
     }
     return json();
   };

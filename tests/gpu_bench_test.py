@@ -27,7 +27,7 @@ SUFFIX = "/manual_time"
 BENCH = json.dumps({"benchmarks": [
     {"name": "gemm/fused/bf16/4096x1024x1024/warm/bf16" + SUFFIX, "median_us": 20, "gflops": 3},
     {"name": "lora_linear/fused/bf16/4096x1024x1024/r8/warm/bf16" + SUFFIX, "median_us": 21,
-     "percent_of_ceiling": 70},
+     "percent_of_roofline": 70},
     {"name": "lora_expand/fused/bf16/4096x1024x1024/r8/warm/bf16" + SUFFIX, "median_us": 20.8},
     {"name": "gemm_backward/fused/bf16/4096x1024x1024/warm/bf16" + SUFFIX, "median_us": 30},
     {"name": "lora_linear_backward/fused/bf16/4096x1024x1024/r8/warm/bf16" + SUFFIX,
@@ -60,7 +60,7 @@ def measurement(runs, **more):
             "machine": {"cpu": "A CPU", "family": "6/1", "flags": [], "cores": 16,
                         "memory_gib": 99, "kernel": "6.1", "system": "Debian", "commit": "abc",
                         "device": {"name": "NVIDIA H200", "kind": "gpu", "platform": "NVIDIA CUDA",
-                                   "driver": "580", "ceilings": {
+                                   "driver": "580", "peaks": {
                                        "copy_bytes_per_s": 4.2e12, "read_bytes_per_s": 4.1e12,
                                        "f32_flops_per_s": 5.6e13, "matrix_flops_per_s": 8e14,
                                        "launch_seconds": 3e-6}}}, **more}
@@ -79,7 +79,7 @@ class Reading(unittest.TestCase):
     def test_an_adapters_product_is_held_against_the_bare_one_of_its_shape_and_way(self):
         found = gpu_runs.typed_figures(BENCH)
         self.assertEqual(found["lora_linear/bf16/4096x1024x1024/r8"],
-                         {"us": 21, "percent_of_ceiling": 70, "of_base": 1.05})
+                         {"us": 21, "percent_of_roofline": 70, "of_base": 1.05})
         self.assertEqual(found["lora_linear_backward/bf16/4096x1024x1024/r8"]["of_base"], 1.1)
         self.assertNotIn("of_base", found["gemm/bf16/4096x1024x1024"])
 
@@ -180,7 +180,7 @@ class Plan(unittest.TestCase):
 class Tables(unittest.TestCase):
     def made(self, with_peer=True):
         product = "gemm/bf16/4096x4096x4096"
-        runs = [run("products", "clora", {product: {"us": 200, "percent_of_ceiling": 83}}),
+        runs = [run("products", "clora", {product: {"us": 200, "percent_of_roofline": 83}}),
                 run("lora", "clora", gpu_runs.typed_figures(BENCH)),
                 run("training_0.5b", "clora", gpu_runs.jobs_figures("qwen2.5-0.5b")(JOBS))]
         more = {}

@@ -40,7 +40,7 @@ def parse_name(text):
 
 def figures_of(row):
     """The figures of a row under the names used in the report."""
-    found = {"us": row.get("median_us"), "percent_of_ceiling": row.get("percent_of_ceiling"),
+    found = {"us": row.get("median_us"), "percent_of_roofline": row.get("percent_of_roofline"),
              "gflops": row.get("gflops"), "gbps": row.get("gbps"),
              "tokens_per_s": row.get("tokens_per_s"), "first_step_s": row.get("first_step_s"),
              "scratch_mib": row.get("scratch_mib")}
@@ -98,7 +98,7 @@ def library_figures(text, library):
 
 def adapter_figures(text):
     """The time that the adapter adds to a product, fused and unfused: {"adapter/SHAPE/rN": ...}
-    with added_percent of the plain product, and of_composed, the fused addition as a fraction of
+    with added_percent of the plain product, and of_unfused, the fused addition as a fraction of
     the unfused one. From cold rows in f32 arithmetic; the median of the repetitions."""
     samples = {}
     for name, row in rows(text):
@@ -114,5 +114,5 @@ def adapter_figures(text):
             continue
         added = max(unfused - bare, 0.001 * bare)  # positive despite noise
         found[f"adapter/{shape}"] = {"added_percent": 100 * (fused - bare) / bare,
-                                     "of_composed": max(fused - bare, 0) / added}
+                                     "of_unfused": max(fused - bare, 0) / added}
     return found

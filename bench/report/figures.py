@@ -10,7 +10,24 @@ from dataclasses import dataclass
 
 OURS = "clora"
 # Figures for which larger is better; for all others (times, sizes, percentages) smaller is better.
-RATES = {"tokens_per_s", "gflops", "gbps", "percent_of_ceiling"}
+RATES = {"tokens_per_s", "gflops", "gbps", "percent_of_roofline"}
+
+
+# The names in measurements of earlier versions.
+EARLIER = {"percent_of_ceiling": "percent_of_roofline", "of_composed": "of_unfused"}
+
+
+def with_current_names(measurement):
+    """A measurement of an earlier version under the names of this one."""
+    machine = dict(measurement["machine"])
+    if "ceilings" in machine.get("device", {}):
+        device = dict(machine["device"])
+        machine["device"] = {"peaks": device.pop("ceilings"), **device}
+    runs = [{**run, "figures": {work: {EARLIER.get(name, name): value
+                                       for name, value in figures.items()}
+                                for work, figures in run["figures"].items()}}
+            for run in measurement["runs"]]
+    return {**measurement, "machine": machine, "runs": runs}
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def kernel_table(measurement, group):
     lines = []
     for work, by_contender in found.items():
         own = by_contender.get(figures.OURS, {})
-        share = own.get("percent_of_ceiling")
+        share = own.get("percent_of_roofline")
         lines.append([work, best_of(by_contender, figures.OURS),
                       number(share.median) if share else "",
                       *(best_of(by_contender, name) for name in peers),
@@ -83,7 +83,7 @@ def jobs_table(measurement):
 
 
 def peaks_words(measurement):
-    peaks = measurement["machine"].get("device", {}).get("ceilings")
+    peaks = measurement["machine"].get("device", {}).get("peaks")
     if not peaks:
         return "Its peaks are not known.\n"
     matrix = peaks.get("matrix_flops_per_s", 0)

@@ -59,9 +59,9 @@ def taken_device(clora, *options):
 def opencl_device(clora):
     """Name, platform, driver and peaks of the device that clora selects."""
     taken = taken_device(clora)
-    if taken and "ceilings" not in taken:  # first run on this machine
+    if taken and "peaks" not in taken:  # first run on this machine
         taken = taken_device(clora, "--measure") or taken
-    wanted = ("name", "kind", "platform", "driver", "opencl", "matrix_unit", "ceilings")
+    wanted = ("name", "kind", "platform", "driver", "opencl", "matrix_unit", "peaks")
     return {key: taken[key] for key in wanted if key in taken}
 
 

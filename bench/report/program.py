@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from report import assess, charts, combine, contenders, gpu_runs, growth, machine, own_runs
-from report import packed, plans, rounds, tables
+from report import assess, charts, combine, contenders, figures, gpu_runs, growth, machine
+from report import own_runs, packed, plans, rounds, tables
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / "build/release"
@@ -60,7 +60,7 @@ def load(plan, file):
         sys.exit(f"{file} is not a measurement of this format")
     if measurement.get("plan", plans.CPU.name) != plan.name:
         sys.exit(f"{file} was written by another program: its plan is {measurement.get('plan')}")
-    return measurement
+    return figures.with_current_names(measurement)
 
 
 def out_file(plan, options, measurement):

@@ -16,15 +16,15 @@ MARKED = re.compile(r"(<!-- table: ([a-z_]+) -->\n)(.*?)(<!-- end -->)", re.S)
 UNITS = {"us": "us", "tokens_per_s": "tokens/s", "peak_rss_gib": "GiB resident",
          "peak_pool_gib": "GiB on the device", "first_step_s": "s, first step",
          "first_token_s": "s to the first token", "seconds": "s", "step_s": "s a step",
-         "added_percent": "% added", "of_composed": "of unfused", "of_base": "of the product",
-         "scratch_mib": "MiB of scratch", "percent_of_ceiling": "% of roofline"}
+         "added_percent": "% added", "of_unfused": "of unfused", "of_base": "of the product",
+         "scratch_mib": "MiB of scratch", "percent_of_roofline": "% of roofline"}
 # The figures of a group's table; the first one determines the best peer.
 GROUP_FIGURES = {"training": ("tokens_per_s", "peak_rss_gib", "first_step_s"),
                  "training_small": ("tokens_per_s", "peak_rss_gib"),
                  "generation": ("tokens_per_s",), "cold": ("first_step_s", "peak_rss_gib"),
                  "memory": ("peak_rss_gib", "peak_pool_gib"),
                  "start": ("first_token_s",), "demo": ("seconds",),
-                 "adapter": ("added_percent", "of_composed")}
+                 "adapter": ("added_percent", "of_unfused")}
 GROUPS = ("products", "lora", "adapter", "rows", "lora_step", "training", "training_small",
           "generation", "cold", "memory", "start", "demo")
 MANY_WORKS = 4  # above this, one line per work, with only the best peer

@@ -168,7 +168,7 @@ void OpBench::report(benchmark::State& state, std::vector<double> seconds,
   state.counters["gbps"] = cost.bytes / best * 1e-9;
   const RooflinePeaks peaks = peaks_for(arithmetic_);
   if (peaks.known()) {
-    state.counters["percent_of_ceiling"] = 100 * roofline_seconds(cost, peaks) / best;
+    state.counters["percent_of_roofline"] = 100 * roofline_seconds(cost, peaks) / best;
   }
   if (context().device().kind == DeviceKind::cpu && core_seconds > 0) {
     state.counters["core_gflops"] = cost.flops / core_seconds * 1e-9;

@@ -89,7 +89,7 @@ class OpBench : public Prepared {
   void on_host(std::function<void()> work, double error, std::size_t ops = 1);
 
   // Reports the counters of one op: best_us and median_us; scratch_mib, the temporaries of a
-  // replay; gflops, gbps and percent_of_ceiling from the best replay, because other programs only
+  // replay; gflops, gbps and percent_of_roofline from the best replay, because other programs only
   // ever slow a replay down; core_gflops and core_gbps from the processor time of this process,
   // which is hardly affected by other programs on a shared CPU.
   void time(benchmark::State& state) override;

@@ -28,14 +28,14 @@ void tell(const char* key, const std::string& value) {
 void tell_peaks(const RooflinePeaks& c) {
   if (!c.known()) return;
   const auto number = [](double value) { return fmt::format("{:.4g}", value); };
-  tell("ceiling_copy_gbps", number(c.copy_bytes_per_second * 1e-9));
-  tell("ceiling_read_gbps", number(c.read_bytes_per_second * 1e-9));
-  tell("ceiling_fma_gflops", number(c.f32_flops_per_second * 1e-9));
+  tell("peak_copy_gbps", number(c.copy_bytes_per_second * 1e-9));
+  tell("peak_read_gbps", number(c.read_bytes_per_second * 1e-9));
+  tell("peak_fma_gflops", number(c.f32_flops_per_second * 1e-9));
   if (c.matrix_flops_per_second > 0) {
-    tell("ceiling_matrix_gflops", number(c.matrix_flops_per_second * 1e-9));
+    tell("peak_matrix_gflops", number(c.matrix_flops_per_second * 1e-9));
   }
-  tell("ceiling_launch_us", number(c.launch_seconds * 1e6));
-  tell("ceiling_wake_us", number(c.wake_seconds * 1e6));
+  tell("peak_launch_us", number(c.launch_seconds * 1e6));
+  tell("peak_wake_us", number(c.wake_seconds * 1e6));
 }
 
 }  // namespace

@@ -23,11 +23,11 @@ inline json machine() {
           {"platform", "a platform"},
           {"driver", "3.1"},
           {"commit", "0123456789ab"},
-          {"ceiling_copy_gbps", "20"},
-          {"ceiling_read_gbps", "18"},
-          {"ceiling_fma_gflops", "200"},
-          {"ceiling_launch_us", "0.8"},
-          {"ceiling_wake_us", "20"}};
+          {"peak_copy_gbps", "20"},
+          {"peak_read_gbps", "18"},
+          {"peak_fma_gflops", "200"},
+          {"peak_launch_us", "0.8"},
+          {"peak_wake_us", "20"}};
 }
 
 // A repetition of a bench as Google Benchmark writes it.
@@ -36,7 +36,7 @@ inline json repetition(const std::string& name, double median_us, double percent
              {"real_time", 2 * median_us},    {"time_unit", "us"},
              {"best_us", median_us},          {"median_us", median_us}};
   if (percent > 0) {
-    entry["percent_of_ceiling"] = percent;
+    entry["percent_of_roofline"] = percent;
     entry["gflops"] = percent * 2;
     entry["gbps"] = percent / 5;
   }

@@ -169,8 +169,8 @@ class Bench {
     output_.result("peaks: memory {:.3g} GB/s, {} arithmetic {:.4g} GFLOP/s",
                    chosen_.bytes_per_second / 1e9, chosen_.arithmetic,
                    chosen_.flops_per_second / 1e9);
-    object_["ceilings"] = peaks_json(peaks_);
-    object_["ceiling"] = chosen_.arithmetic;
+    object_["peaks"] = peaks_json(peaks_);
+    object_["peak"] = chosen_.arithmetic;
     for (const MeasuredKernel& row : rows_) object_["measured"].push_back(bench_json(row, chosen_));
     tell_coarse_clock();
     tell_verdicts();

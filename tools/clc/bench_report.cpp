@@ -107,7 +107,7 @@ nlohmann::ordered_json bench_json(const MeasuredKernel& row, const BenchPeaks& p
           {"greatest_seconds", s.greatest},
           {"gb_per_s", finite(row.bytes_per_second() / 1e9)},
           {"gflop_per_s", flops_known ? finite(row.flops_per_second() / 1e9) : nullptr},
-          {"percent_of_ceiling", finite(percent_of_roofline(row, peaks))},
+          {"percent_of_roofline", finite(percent_of_roofline(row, peaks))},
           {"limited_by", name_of(limit_of(row.cost, peaks))}};
 }
 

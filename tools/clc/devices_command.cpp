@@ -70,7 +70,7 @@ nlohmann::ordered_json json_of(const Device& device, const std::optional<Rooflin
                                 {"kind", name_of(device.kind)},
                                 {"platform", device.platform}};
   for (const Capability& each : capabilities_of(device)) object["can"][each.name] = each.value;
-  if (peaks) object["ceilings"] = peaks_json(*peaks);
+  if (peaks) object["peaks"] = peaks_json(*peaks);
   return object;
 }
 

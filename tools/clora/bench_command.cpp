@@ -157,7 +157,7 @@ Json json_of(const BenchRow& row, const Comparison* comparison) {
   object["samples_us"] = row.samples;
   if (row.gflops > 0) object["gflops"] = row.gflops;
   if (row.gbps > 0) object["gbps"] = row.gbps;
-  if (row.percent_of_roofline > 0) object["percent_of_ceiling"] = row.percent_of_roofline;
+  if (row.percent_of_roofline > 0) object["percent_of_roofline"] = row.percent_of_roofline;
   if (comparison == nullptr) return object;
   object["verdict"] = name_of(comparison->verdict);
   object["ratio"] = comparison->interval.ratio;

@@ -68,12 +68,12 @@ std::string machine_part(const BenchResults& results) {
                   fact("device"), fact("platform"), fact("driver"), fact("cpu_model"),
                   fact("commit"), fact("date"));
   text += "<div class=\"tiles\">\n";
-  text += tile(results.fact("ceiling_copy_gbps"), "GB/s", "copied");
-  text += tile(results.fact("ceiling_read_gbps"), "GB/s", "read");
-  text += tile(results.fact("ceiling_fma_gflops"), "GFLOP/s", "f32");
-  text += tile(results.fact("ceiling_matrix_gflops"), "GFLOP/s", "matrix unit");
-  text += tile(results.fact("ceiling_launch_us"), "us", "per launch in a batch");
-  text += tile(results.fact("ceiling_wake_us"), "us", "to wake the device");
+  text += tile(results.fact("peak_copy_gbps"), "GB/s", "copied");
+  text += tile(results.fact("peak_read_gbps"), "GB/s", "read");
+  text += tile(results.fact("peak_fma_gflops"), "GFLOP/s", "f32");
+  text += tile(results.fact("peak_matrix_gflops"), "GFLOP/s", "matrix unit");
+  text += tile(results.fact("peak_launch_us"), "us", "per launch in a batch");
+  text += tile(results.fact("peak_wake_us"), "us", "to wake the device");
   return text + "</div>\n";
 }
 

@@ -78,7 +78,8 @@ void add(BenchRow& row, const JsonKeys& entry) {
   };
   raise(row.gflops, "gflops");
   raise(row.gbps, "gbps");
-  raise(row.percent_of_roofline, "percent_of_ceiling");
+  raise(row.percent_of_roofline, "percent_of_roofline");
+  raise(row.percent_of_roofline, "percent_of_ceiling");  // as written by earlier versions
   note_figures(row, entry);
 }
 
@@ -86,10 +87,16 @@ std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : json_text(value);
 }
 
+// The key of a fact; earlier versions wrote ceiling_copy_gbps for peak_copy_gbps.
+std::string fact_key(const std::string& key) {
+  constexpr std::string_view kEarlier = "ceiling_";
+  return key.starts_with(kEarlier) ? "peak_" + key.substr(kEarlier.size()) : key;
+}
+
 BenchResults results_of(const JsonKeys& json) {
   BenchResults results;
   for (const auto& [key, value] : json.object("context").value().items()) {
-    if (!value.is_array()) results.context[key] = text_of(value);
+    if (!value.is_array()) results.context[fact_key(key)] = text_of(value);
   }
   const Json* benches = json.find("benchmarks");
   if (benches == nullptr || !benches->is_array()) {

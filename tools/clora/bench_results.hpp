@@ -35,7 +35,7 @@ struct BenchRow {
 };
 
 struct BenchResults {
-  std::map<std::string, std::string> context;  // device, commit, ceiling_fma_gflops, ...
+  std::map<std::string, std::string> context;  // device, commit, peak_fma_gflops, ...
   std::vector<BenchRow> rows;                  // in file order, grouped by op
 
   std::string fact(const std::string& key) const;  // "" if absent

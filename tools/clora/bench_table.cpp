@@ -58,17 +58,17 @@ std::string bench_machine_text(const BenchResults& results) {
   std::string text = fmt::format("{}, {}, driver {}\nclora {}, {}\n", results.fact("device"),
                                  results.fact("platform"), results.fact("driver"),
                                  results.fact("commit"), results.fact("date"));
-  if (results.number("ceiling_fma_gflops") <= 0) return text;
+  if (results.number("peak_fma_gflops") <= 0) return text;
   const std::string matrix =
-      results.number("ceiling_matrix_gflops") > 0
-          ? fmt::format(" ({} on the matrix unit)", results.fact("ceiling_matrix_gflops"))
+      results.number("peak_matrix_gflops") > 0
+          ? fmt::format(" ({} on the matrix unit)", results.fact("peak_matrix_gflops"))
           : "";
   return text + fmt::format(
                     "peaks: {} GB/s copied, {} read, {} GFLOP/s f32{}, {} us per launch, {} us to "
                     "wake the device\n",
-                    results.fact("ceiling_copy_gbps"), results.fact("ceiling_read_gbps"),
-                    results.fact("ceiling_fma_gflops"), matrix, results.fact("ceiling_launch_us"),
-                    results.fact("ceiling_wake_us"));
+                    results.fact("peak_copy_gbps"), results.fact("peak_read_gbps"),
+                    results.fact("peak_fma_gflops"), matrix, results.fact("peak_launch_us"),
+                    results.fact("peak_wake_us"));
 }
 
 std::string bench_table(const BenchResults& results, const std::vector<Comparison>& comparisons) {

@@ -116,7 +116,7 @@ std::vector<std::string> machine_change(const BenchResults& old_run, const Bench
   }
   constexpr double kDrift = 0.05;
   for (const auto& [key, what] :
-       {std::pair{"ceiling_copy_gbps", "copy bandwidth"}, {"ceiling_fma_gflops", "f32 peak"}}) {
+       {std::pair{"peak_copy_gbps", "copy bandwidth"}, {"peak_fma_gflops", "f32 peak"}}) {
     const double before = old_run.number(key), after = new_run.number(key);
     if (before <= 0 || after <= 0 || std::abs(after / before - 1) <= kDrift) continue;
     lines.push_back(

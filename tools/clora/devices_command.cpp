@@ -42,7 +42,7 @@ nlohmann::ordered_json json_of(const Device& device, bool taken,
                                 {"matrix_unit", name_of(device.matrix_unit)},
                                 {"int8_dots", device.int8_dots},
                                 {"taken", taken}};
-  if (peaks) object["ceilings"] = peaks_json(*peaks);
+  if (peaks) object["peaks"] = peaks_json(*peaks);
   return object;
 }
 

@@ -11,7 +11,7 @@ nlohmann::ordered_json json_of(const OpTime& row) {
   object["gap_seconds"] = row.gap_seconds;
   object["bytes"] = row.cost.bytes;
   object["flops"] = row.cost.flops;
-  if (row.roofline_seconds > 0) object["of_ceiling"] = row.share_of_roofline();
+  if (row.roofline_seconds > 0) object["of_roofline"] = row.share_of_roofline();
   return object;
 }
 
@@ -37,7 +37,7 @@ nlohmann::ordered_json profile_json(Profiler& profiler, ProfileBy by, const Roof
   for (const OpTime& row : profiler.times(by, peaks)) ops.push_back(json_of(row));
   nlohmann::ordered_json object{
       {"event", "profile"}, {"ops", ops}, {"gaps", json_of(profiler.gaps())}};
-  if (peaks.known()) object["ceilings"] = peaks_json(peaks);
+  if (peaks.known()) object["peaks"] = peaks_json(peaks);
   return object;
 }
 

@@ -10,8 +10,8 @@
 namespace clora {
 
 // {"event": "profile", "ops": [{"op", "shape" (if grouped by shape), "count", "seconds",
-// "gap_seconds", "bytes", "flops", "of_ceiling" (a fraction; if known)}, ...],
-// "gaps": {"count", "seconds", "wall_seconds", "pairs": [...]}, "ceilings": {...}}.
+// "gap_seconds", "bytes", "flops", "of_roofline" (a fraction; if known)}, ...],
+// "gaps": {"count", "seconds", "wall_seconds", "pairs": [...]}, "peaks": {...}}.
 // Waits for the device.
 nlohmann::ordered_json profile_json(Profiler& profiler, ProfileBy by, const RooflinePeaks& peaks);
 
