@@ -14,6 +14,7 @@ namespace clora {
 namespace {
 
 using test::ProgramResult;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -181,7 +182,10 @@ TEST_F(ClcBench, SaysWhatIsMissingInTheCall) {
   EXPECT_THAT(error({"--bytes", "x+z"}), HasSubstr("'z' is not a known name"));
   EXPECT_THAT(error({"--caches", "hot"}), HasSubstr("hot"));
   EXPECT_THAT(error({"--reference", "z=r.npy"}), HasSubstr("not an array of this call"));
-  EXPECT_THAT(error({"--ceiling", "matrix"}), HasSubstr("use f32"));
+  EXPECT_THAT(error({"--peak", "matrix"}), HasSubstr("--peak matrix: this device"));
+  EXPECT_THAT(error({"--ceiling", "matrix"}), HasSubstr("use f32"));  // the earlier name
+  EXPECT_THAT(bench("saxpy.cl", {"--help"}).out,
+              AllOf(HasSubstr("--peak NAME"), Not(HasSubstr("--ceiling"))));
 }
 
 }  // namespace

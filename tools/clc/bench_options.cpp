@@ -15,6 +15,17 @@ void add_text(CLI::App& command, const char* name, std::string& value, const cha
   command.add_option(name, value, help)->type_name(type)->group(group);
 }
 
+void add_peak_option(CLI::App& command, BenchOptions& options, const char* group) {
+  const CLI::IsMember known({"f32", "matrix"});
+  command.add_option("--peak", options.peak, "Arithmetic peak to compare with: f32 or matrix")
+      ->type_name("NAME")
+      ->check(known)
+      ->capture_default_str()
+      ->group(group);
+  // The earlier name of --peak, not listed.
+  command.add_option("--ceiling", options.peak)->check(known)->group("");
+}
+
 void add_measuring_options(CLI::App& command, BenchOptions& options) {
   const char* const group = "Measuring";
   add_text(command, "--bytes", options.bytes, "N|EXPR",
@@ -37,11 +48,7 @@ void add_measuring_options(CLI::App& command, BenchOptions& options) {
       ->type_name("N")
       ->transform(WholeNumber(1, kMaxCount))
       ->group(group);
-  command.add_option("--ceiling", options.peak, "Arithmetic peak to compare with: f32 or matrix")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"f32", "matrix"}))
-      ->capture_default_str()
-      ->group(group);
+  add_peak_option(command, options, group);
   command
       .add_option("--roofline", options.roofline,
                   "Draw the device's roofline with the kernel in it; requires --flops")
@@ -125,7 +132,7 @@ BenchPeaks chosen_peaks(const BenchOptions& options, const RooflinePeaks& peaks)
   const bool matrix = options.peak == "matrix";
   if (matrix && peaks.matrix_flops_per_second <= 0) {
     throw UsageError(
-        "--ceiling matrix: this device has no known matrix unit ('clc devices'); use f32");
+        "--peak matrix: this device has no known matrix unit ('clc devices'); use f32");
   }
   return {.bytes_per_second = peaks.bytes_per_second(),
           .flops_per_second = matrix ? peaks.matrix_flops_per_second : peaks.f32_flops_per_second,
