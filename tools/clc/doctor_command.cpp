@@ -209,7 +209,7 @@ int doctor(const ClcOptions& options) {
   for (const Finding& each : examine()) {
     output.result("{:6}{}", name_of(each.state), each.what);
     if (!each.mend.empty()) output.result("      -> {}", each.mend);
-    all.push_back({{"state", name_of(each.state)}, {"what", each.what}, {"mend", each.mend}});
+    all.push_back({{"state", name_of(each.state)}, {"what", each.what}, {"fix", each.mend}});
     well = well && each.state != State::bad;
   }
   output.object({{"findings", all}});
