@@ -1,4 +1,5 @@
-// The program's message if there is no OpenCL device: the reason, and what to do about it.
+// The program's message if there is no OpenCL device: the reason, and what to do about it. And what
+// it reports of an emulated CPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,11 +29,12 @@ class WithoutADevice : public testing::Test {
     if (fs::exists(installed)) fs::copy(installed, vendors() / "pocl.icd");
     return fs::exists(installed);
   }
-  ProgramResult devices(std::vector<std::string> environment = {}) {
+  ProgramResult devices(std::vector<std::string> environment = {},
+                        std::vector<std::string> arguments = {"devices"}) {
     environment.insert(environment.begin(),
                        {"OCL_ICD_VENDORS=" + vendors().string(), "CLORA_DEVICE="});
-    return test::run_clora(
-        test::ProgramCall{.arguments = {"devices"}, .environment = std::move(environment)});
+    return test::run_clora(test::ProgramCall{.arguments = std::move(arguments),
+                                             .environment = std::move(environment)});
   }
 
   test::TemporaryFolder folder_;
@@ -110,6 +112,18 @@ TEST_F(WithoutADevice, OfTheWantedKindNamesTheDriverThatDoesNotLoad) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("no device matches 'gpu'"), HasSubstr("other.icd")));
 }
+
+#if defined(__x86_64__)
+TEST_F(WithoutADevice, HasOneWithoutAvx512WhereSuchACpuIsEmulated) {
+  if (!add_pocl()) GTEST_SKIP() << "pocl is not installed";
+  const fs::path library = test::built_program("tests/libclora_cpu_without_avx512.so");
+  ASSERT_TRUE(fs::exists(library)) << library;
+  const ProgramResult result = devices({"LD_PRELOAD=" + library.string()}, {"devices", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("\"matrix_unit\":\"none\""),
+                                HasSubstr("\"int8_dots\":false"), Not(HasSubstr("avx512"))));
+}
+#endif
 
 }  // namespace
 }  // namespace clora

@@ -11,6 +11,9 @@
 #include "runtime/device/opencl.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/parse_integer.hpp"
+#if defined(__x86_64__)
+#include <sys/platform/x86.h>
+#endif
 
 namespace clora {
 namespace {
@@ -64,19 +67,20 @@ bool may_use_matrix_tiles() {
 }
 
 MatrixUnit matrix_unit_of_processor() {
-  if (__builtin_cpu_supports("avx512bf16") == 0) return MatrixUnit::none;
-  const bool amx = __builtin_cpu_supports("amx-bf16") != 0 && may_use_matrix_tiles();
+  if (!CPU_FEATURE_ACTIVE(AVX512_BF16)) return MatrixUnit::none;
+  const bool amx = CPU_FEATURE_ACTIVE(AMX_BF16) && may_use_matrix_tiles();
   return amx ? MatrixUnit::amx : MatrixUnit::avx512_bf16;
 }
 #endif
 
 // pocl compiles for the processor that this process runs on, with clang's intrinsics for its
-// instructions. Other CPU drivers do not support those.
+// instructions. Other CPU drivers do not support those. glibc lists the features, rather than the
+// compiler, so that tests/simulator/cpu_without_avx512.cpp can hide some.
 void describe_processor(Device& device) {
 #if defined(__x86_64__)
   if (device.kind != DeviceKind::cpu || device.platform != "Portable Computing Language") return;
   device.matrix_unit = matrix_unit_of_processor();
-  device.int8_dots = __builtin_cpu_supports("avx512vnni") != 0;
+  device.int8_dots = CPU_FEATURE_ACTIVE(AVX512_VNNI);
 #else
   (void)device;
 #endif
