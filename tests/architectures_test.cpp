@@ -248,7 +248,7 @@ class StoredTypes : public testing::TestWithParam<std::string> {};
 
 TEST_P(StoredTypes, GiveTheReferencesLogitsAndGreedyTokens) {
   const std::string file = "models/stories260k/stories260K" + GetParam() + ".gguf";
-  CLORA_FILE_OR_SKIP(path, test::test_data(file), file);
+  CLORA_REQUIRE_TEST_DATA(path, file);
   test::OpenModel open(path);
   const ReferenceTransformer reference(open.files);
   const std::int64_t vocabulary = open.model.config().vocabulary;

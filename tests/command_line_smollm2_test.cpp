@@ -19,10 +19,10 @@ class CommandLineSmolLM2 : public testing::Test {
  protected:
   void SetUp() override {
     const char* const name = "models/reference/SmolLM2-135M-Instruct.Q4_1.json";
-    CLORA_FILE_OR_SKIP(model_file, test::demo_model(), "the demo model");
-    CLORA_FILE_OR_SKIP(reference_file, test::test_data(name), name);
-    CLORA_FILE_OR_SKIP(train_file, test::test_data("datasets/wikisql/train.jsonl"), "wikisql");
-    CLORA_FILE_OR_SKIP(valid_file, test::test_data("datasets/wikisql/valid.jsonl"), "wikisql");
+    CLORA_DEMO_MODEL_OR_SKIP(model_file);
+    CLORA_REQUIRE_TEST_DATA(reference_file, name);
+    CLORA_REQUIRE_TEST_DATA(train_file, "datasets/wikisql/train.jsonl");
+    CLORA_REQUIRE_TEST_DATA(valid_file, "datasets/wikisql/valid.jsonl");
     model = model_file.string();
     train = train_file.string();
     valid = valid_file.string();

@@ -215,7 +215,7 @@ TEST_F(CommandLineTraining, ALossThatIsNotFiniteStopsAndNamesTheStep) {
 
 TEST_F(CommandLineTraining, AnAdapterOfAnotherModelNamesTensorAndShapes) {
   ASSERT_EQ(run_clora(training("a")).exit_code, 0);
-  CLORA_FILE_OR_SKIP(other, test::test_data("models/tiny_llama3"), "tiny_llama3");
+  CLORA_REQUIRE_TEST_DATA(other, "models/tiny_llama3");
   const ProgramResult result = run_clora(
       {"generate", "--model", other.string(), "--adapter", at("a"), "--prompt-ids", "1,2"});
   EXPECT_EQ(result.exit_code, 1);

@@ -332,8 +332,7 @@ TEST_F(Gguf, RefusesAnAlignmentThatIsNoPowerOfTwo) {
 }
 
 TEST(GgufModels, ReadStories260k) {
-  CLORA_FILE_OR_SKIP(path, test::test_data("models/stories260k/stories260K-Q4_0.gguf"),
-                     "stories260K-Q4_0.gguf");
+  CLORA_REQUIRE_TEST_DATA(path, "models/stories260k/stories260K-Q4_0.gguf");
   const GgufFile file = GgufFile::open(path);
   EXPECT_EQ(file.version(), 3u);
   EXPECT_EQ(file.text("general.architecture"), "llama");
@@ -351,7 +350,7 @@ TEST(GgufModels, ReadStories260k) {
 }
 
 TEST(GgufModels, ReadSmolLM2) {
-  CLORA_FILE_OR_SKIP(path, test::cached_model("SmolLM2-135M-Instruct.Q4_1.gguf"), "SmolLM2");
+  CLORA_DEMO_MODEL_OR_SKIP(path);
   const GgufFile file = GgufFile::open(path);
   EXPECT_EQ(file.tensors().size(), 272u);
   EXPECT_EQ(file.metadata().size(), 33u);

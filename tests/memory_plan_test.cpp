@@ -82,9 +82,8 @@ TEST(MemoryPlan, OfTinyTrainingStepsIsTight) {
 }
 
 TEST(MemoryPlan, OfTheDemoModelsTrainingStepIsTight) {
-  const auto path = test::demo_model();
-  if (!path) GTEST_SKIP() << "the demo model is not in the model cache";
-  test::OpenModel open(*path);
+  CLORA_DEMO_MODEL_OR_SKIP(path);
+  test::OpenModel open(path);
   expect_a_good_plan_of_training(open.model, 8, {.rows = 4 * 512, .labelled = 4 * 512}, 300);
 }
 

@@ -156,7 +156,7 @@ TEST(GgufConfig, RefusesEveryKeyThatChangesTheMathematicsByName) {
 }
 
 TEST(ModelConfigs, AgreeBetweenTheFormatsOfOneModel) {
-  CLORA_FILE_OR_SKIP(folder, test::test_data("models/tinystories-656k"), "TinyStories-656K");
+  CLORA_REQUIRE_TEST_DATA(folder, "models/tinystories-656k");
   const ModelConfig hf =
       from_hugging_face(json::parse(test::read_whole_file(folder / "config.json")), "config.json");
   const ModelConfig gguf =
@@ -178,7 +178,7 @@ TEST(ModelConfigs, AgreeBetweenTheFormatsOfOneModel) {
 }
 
 TEST(ModelConfigs, ReadSmolLM2) {
-  CLORA_FILE_OR_SKIP(path, test::cached_model("SmolLM2-135M-Instruct.Q4_1.gguf"), "SmolLM2");
+  CLORA_DEMO_MODEL_OR_SKIP(path);
   const ModelConfig config = from_gguf(GgufFile::open(path));
   EXPECT_EQ(config.layers, 30);
   EXPECT_EQ(config.hidden_size, 576);
@@ -192,7 +192,7 @@ TEST(ModelConfigs, ReadSmolLM2) {
 }
 
 TEST(ModelConfigs, ReadTinyLlama3AndTinyQwen3) {
-  CLORA_FILE_OR_SKIP(models, test::test_data("models"), "the folder of models");
+  CLORA_REQUIRE_TEST_DATA(models, "models");
   const auto config = [&](std::string_view name) {
     return from_hugging_face(json::parse(test::read_whole_file(models / name)), name);
   };

@@ -313,11 +313,9 @@ TEST(Records, FindTheSplitsOfAFolder) {
 }
 
 TEST(Records, OfWikiSqlHaveTheIdsOfTheReference) {
-  CLORA_FILE_OR_SKIP(model, test::cached_model("SmolLM2-135M-Instruct.Q4_1.gguf"),
-                     "the demo model");
-  CLORA_FILE_OR_SKIP(path, test::test_data("models/reference/SmolLM2-135M-Instruct.Q4_1.json"),
-                     "the reference");
-  CLORA_FILE_OR_SKIP(data, test::test_data("datasets/wikisql"), "the data set");
+  CLORA_DEMO_MODEL_OR_SKIP(model);
+  CLORA_REQUIRE_TEST_DATA(path, "models/reference/SmolLM2-135M-Instruct.Q4_1.json");
+  CLORA_REQUIRE_TEST_DATA(data, "datasets/wikisql");
   const Tokenizer smol = load_tokenizer(model);
   const nlohmann::json reference = nlohmann::json::parse(test::read_whole_file(path));
   const auto expect_ids = [&](const char* split, const nlohmann::json& expected,
@@ -338,9 +336,8 @@ TEST(Records, OfWikiSqlHaveTheIdsOfTheReference) {
 }
 
 TEST(Records, OfMessagesInPartsAreAllRead) {
-  CLORA_FILE_OR_SKIP(model, test::cached_model("SmolLM2-135M-Instruct.Q4_1.gguf"),
-                     "the demo model");
-  CLORA_FILE_OR_SKIP(data, test::test_data("datasets/v1_sft_demo.jsonl"), "the data set");
+  CLORA_DEMO_MODEL_OR_SKIP(model);
+  CLORA_REQUIRE_TEST_DATA(data, "datasets/v1_sft_demo.jsonl");
   const Tokenizer smol = load_tokenizer(model);
   const ChatTemplate chat = ChatTemplate::recognise(smol.chat_template(), smol);
   const Records all = load_records(data, smol, &chat, {.max_seq_length = 2048});

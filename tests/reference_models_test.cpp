@@ -36,9 +36,8 @@ void expect_greedy(const std::vector<std::int32_t>& got, const std::vector<std::
 }
 
 TEST_P(ReferenceModels, AgreeWithTheLogitsAndTheGreedyIds) {
-  CLORA_FILE_OR_SKIP(path, test::test_data(GetParam().model), GetParam().model);
-  CLORA_FILE_OR_SKIP(reference_path, test::test_data("models/reference/" + GetParam().reference),
-                     GetParam().reference);
+  CLORA_REQUIRE_TEST_DATA(path, GetParam().model);
+  CLORA_REQUIRE_TEST_DATA(reference_path, "models/reference/" + GetParam().reference);
   const nlohmann::json reference = test::read_json(reference_path);
   const auto prompt = reference["prompt_ids"].get<std::vector<std::int32_t>>();
   test::OpenModel open(path);

@@ -280,8 +280,7 @@ TEST_F(Safetensors, WritesNothingWhereATensorDoesNotFit) {
 }
 
 TEST(SafetensorsModels, ReadTinyStories) {
-  CLORA_FILE_OR_SKIP(path, test::test_data("models/tinystories-656k/model.safetensors"),
-                     "TinyStories-656K");
+  CLORA_REQUIRE_TEST_DATA(path, "models/tinystories-656k/model.safetensors");
   const SafetensorsFile file = SafetensorsFile::open(path);
   EXPECT_EQ(file.entries().size(), 20u);
   EXPECT_EQ(file.find("lm_head.weight")->shape, (Shape{2048, 128}));
@@ -290,7 +289,7 @@ TEST(SafetensorsModels, ReadTinyStories) {
 }
 
 TEST(SafetensorsModels, ReadTinyQwen3) {
-  CLORA_FILE_OR_SKIP(path, test::test_data("models/tiny_qwen3/model.safetensors"), "tiny_qwen3");
+  CLORA_REQUIRE_TEST_DATA(path, "models/tiny_qwen3/model.safetensors");
   const SafetensorsFile file = SafetensorsFile::open(path);
   EXPECT_EQ(file.find("model.layers.1.self_attn.q_norm.weight")->shape, (Shape{16}));
   EXPECT_EQ(file.find("lm_head.weight")->type, DType::bf16);

@@ -19,8 +19,8 @@ class SmolLM2 : public testing::Test {
  protected:
   void SetUp() override {
     const char* const name = "models/reference/SmolLM2-135M-Instruct.Q4_1.json";
-    CLORA_FILE_OR_SKIP(model, test::demo_model(), "the demo model");
-    CLORA_FILE_OR_SKIP(reference_file, test::test_data(name), name);
+    CLORA_DEMO_MODEL_OR_SKIP(model);
+    CLORA_REQUIRE_TEST_DATA(reference_file, name);
     if (reference.is_null()) {
       reference = test::read_json(reference_file);
       open = std::make_unique<test::OpenModel>(model);

@@ -37,13 +37,12 @@ void expect_same_after_writing(const std::filesystem::path& model, const std::st
 TEST(TokenizerFiles, WriteATokenizerOfGgufAsAFolder) {
   const std::string text =
       "<|im_start|>user\nIt's 1234 days,  Lily said.\n\n<|im_end|>\u6f22 caf\u00e9 <s> </s>a";
-  CLORA_FILE_OR_SKIP(stories, test::test_data("models/stories260k/stories260K.gguf"), "the model");
+  CLORA_REQUIRE_TEST_DATA(stories, "models/stories260k/stories260K.gguf");
   expect_same_after_writing(stories, text);
-  CLORA_FILE_OR_SKIP(folder, test::test_data("models/tinystories-656k"), "the model");
+  CLORA_REQUIRE_TEST_DATA(folder, "models/tinystories-656k");
   expect_same_after_writing(folder, text);
   expect_same_after_writing(folder / "gguf-derived/TinyStories-656K-F32.gguf", text);
-  CLORA_FILE_OR_SKIP(model, test::cached_model("SmolLM2-135M-Instruct.Q4_1.gguf"),
-                     "the demo model");
+  CLORA_DEMO_MODEL_OR_SKIP(model);
   expect_same_after_writing(model, text);
 }
 
@@ -69,8 +68,7 @@ TEST(TokenizerFiles, AddTheEndsOfTheGenerationConfiguration) {
 // llama.cpp's vectors: texts between marker lines, and one line of ids for each.
 void expect_vectors(const char* folder, const std::filesystem::path& inputs,
                     const std::filesystem::path& outputs) {
-  CLORA_FILE_OR_SKIP(json, test::test_data(std::string("tokenizers/") + folder + "/tokenizer.json"),
-                     folder);
+  CLORA_REQUIRE_TEST_DATA(json, std::string("tokenizers/") + folder + "/tokenizer.json");
   const Tokenizer tokenizer = tokenizer_from_json(test::read_whole_file(json));
   const std::string marker = "\n__ggml_vocab_test__\n";
   const std::string texts = test::read_whole_file(inputs);
@@ -90,22 +88,20 @@ void expect_vectors(const char* folder, const std::filesystem::path& inputs,
 }
 
 TEST(TokenizerFiles, AgreesWithTheVectorsOfQwen2) {
-  CLORA_FILE_OR_SKIP(inputs, test::test_data("tokenizers/ggml-vocab-qwen2.gguf.inp"), "vectors");
-  CLORA_FILE_OR_SKIP(outputs, test::test_data("tokenizers/ggml-vocab-qwen2.gguf.out"), "vectors");
+  CLORA_REQUIRE_TEST_DATA(inputs, "tokenizers/ggml-vocab-qwen2.gguf.inp");
+  CLORA_REQUIRE_TEST_DATA(outputs, "tokenizers/ggml-vocab-qwen2.gguf.out");
   expect_vectors("qwen2.5", inputs, outputs);
 }
 
 TEST(TokenizerFiles, AgreesWithTheVectorsOfGpt2) {
-  CLORA_FILE_OR_SKIP(inputs, test::test_data("tokenizers/ggml-vocab-gpt-2.gguf.inp"), "vectors");
-  CLORA_FILE_OR_SKIP(outputs, test::test_data("tokenizers/ggml-vocab-gpt-2.gguf.out"), "vectors");
+  CLORA_REQUIRE_TEST_DATA(inputs, "tokenizers/ggml-vocab-gpt-2.gguf.inp");
+  CLORA_REQUIRE_TEST_DATA(outputs, "tokenizers/ggml-vocab-gpt-2.gguf.out");
   expect_vectors("gpt2", inputs, outputs);
 }
 
 TEST(TokenizerFiles, AgreesWithTheReferenceOfSmolLm2) {
-  CLORA_FILE_OR_SKIP(model, test::cached_model("SmolLM2-135M-Instruct.Q4_1.gguf"),
-                     "the demo model");
-  CLORA_FILE_OR_SKIP(path, test::test_data("models/reference/SmolLM2-135M-Instruct.Q4_1.json"),
-                     "the reference");
+  CLORA_DEMO_MODEL_OR_SKIP(model);
+  CLORA_REQUIRE_TEST_DATA(path, "models/reference/SmolLM2-135M-Instruct.Q4_1.json");
   const Tokenizer tokenizer = load_tokenizer(model);
   const nlohmann::json reference = nlohmann::json::parse(test::read_whole_file(path));
   EncodeOptions options;
@@ -121,9 +117,8 @@ TEST(TokenizerFiles, AgreesWithTheReferenceOfSmolLm2) {
 }
 
 TEST(TokenizerFiles, AgreesWithTheReferenceOfTinyStories656K) {
-  CLORA_FILE_OR_SKIP(folder, test::test_data("models/tinystories-656k"), "the model");
-  CLORA_FILE_OR_SKIP(path, test::test_data("models/reference/TinyStories-656K.json"),
-                     "the reference");
+  CLORA_REQUIRE_TEST_DATA(folder, "models/tinystories-656k");
+  CLORA_REQUIRE_TEST_DATA(path, "models/reference/TinyStories-656K.json");
   const nlohmann::json reference = nlohmann::json::parse(test::read_whole_file(path));
   const std::string prompt = reference.at("prompt").get<std::string>();
   const Ids expected = reference.at("prompt_ids").get<Ids>();
@@ -140,7 +135,7 @@ TEST(TokenizerFiles, AgreesWithTheReferenceOfTinyStories656K) {
 
 // The ids were computed by the Python package sentencepiece from tok512.model.
 TEST(TokenizerFiles, AgreesWithSentencePieceOnStories260K) {
-  CLORA_FILE_OR_SKIP(model, test::test_data("models/stories260k/stories260K.gguf"), "the model");
+  CLORA_REQUIRE_TEST_DATA(model, "models/stories260k/stories260K.gguf");
   const Tokenizer tokenizer = load_tokenizer(model);
   const std::vector<std::pair<std::string, Ids>> expected = {
       {"Once upon a time, there was a little girl named Lily.",
@@ -163,7 +158,7 @@ TEST(TokenizerFiles, AgreesWithSentencePieceOnStories260K) {
 }
 
 TEST(TokenizerFiles, ContinuesATextWithoutADummySpace) {
-  CLORA_FILE_OR_SKIP(model, test::test_data("models/stories260k/stories260K.gguf"), "the model");
+  CLORA_REQUIRE_TEST_DATA(model, "models/stories260k/stories260K.gguf");
   const Tokenizer tokenizer = load_tokenizer(model);
   EncodeOptions continued;
   continued.continues = true;

@@ -328,7 +328,7 @@ TEST(CanonicalName, TranslatesWhatGgufFilesHold) {
 }
 
 TEST(WeightModels, OpenEveryTestModel) {
-  CLORA_FILE_OR_SKIP(models, test::test_data("models"), "the folder of models");
+  CLORA_REQUIRE_TEST_DATA(models, "models");
   for (const std::string_view path :
        {"tinystories-656k", "tiny_llama3", "tiny_qwen3",
         "tinystories-656k/gguf-derived/TinyStories-656K-F16.gguf",
@@ -344,7 +344,7 @@ TEST(WeightModels, OpenEveryTestModel) {
 }
 
 TEST(WeightModels, GiveTinyStoriesHeadAsItsEmbedding) {
-  CLORA_FILE_OR_SKIP(path, test::test_data("models/tinystories-656k"), "TinyStories-656K");
+  CLORA_REQUIRE_TEST_DATA(path, "models/tinystories-656k");
   const WeightFiles files = WeightFiles::open(path);
   EXPECT_EQ(files.get(kEmbeddings, {2048, 128}).stored_name, kHead);
   EXPECT_EQ(files.config().name, "tinystories-656k");
@@ -353,7 +353,7 @@ TEST(WeightModels, GiveTinyStoriesHeadAsItsEmbedding) {
 
 // Both formats of a model hold the same numbers. q and k differ in their order of rows.
 TEST(WeightModels, AreReorderedBetweenFormatsAsHalfSplitSourceRowSays) {
-  CLORA_FILE_OR_SKIP(path, test::test_data("models/tinystories-656k"), "TinyStories-656K");
+  CLORA_REQUIRE_TEST_DATA(path, "models/tinystories-656k");
   const WeightFiles hf = WeightFiles::open(path);
   const WeightFiles gguf = WeightFiles::open(path / "gguf-derived/TinyStories-656K-F32.gguf");
   const auto row_of = [](const WeightView& view, std::int64_t row) {
@@ -375,7 +375,7 @@ TEST(WeightModels, AreReorderedBetweenFormatsAsHalfSplitSourceRowSays) {
 }
 
 TEST(WeightModels, OpenSmolLM2) {
-  CLORA_FILE_OR_SKIP(path, test::cached_model("SmolLM2-135M-Instruct.Q4_1.gguf"), "SmolLM2");
+  CLORA_DEMO_MODEL_OR_SKIP(path);
   const WeightFiles files = WeightFiles::open(path);
   EXPECT_EQ(files.all().size(), 272u);
   EXPECT_EQ(files.get("model.layers.29.self_attn.k_proj.weight", {192, 576}).type, DType::q4_1);

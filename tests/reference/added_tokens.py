@@ -6,7 +6,9 @@ usage: added_tokens.py added OUT.json [TEXTS [SEED]]
 
 "added" creates small tokenizers of each supported pipeline with added tokens of all kinds; its
 output for 12 texts is stored as tests/added_tokens.json. "random" encodes random texts with an
-existing tokenizer. A case is [text, ids, ids if special tokens are plain text].
+existing tokenizer; its output for 40 texts and the tokenizers of the test data is stored as
+tests/reference/random_texts_NAME.json. random_texts.py makes many more. A case is [text, ids, ids
+if special tokens are plain text].
 """
 import json
 import random
@@ -107,25 +109,37 @@ def pipelines():
             yield f"Metaspace {scheme} {split}", None, metaspace(scheme, split), False
 
 
+def random_cases(path, count, seed):
+    """Cases of an existing tokenizer."""
+    with open(path, encoding="utf-8") as file:
+        tokens = [token["content"] for token in json.load(file)["added_tokens"]]
+    return cases_of(str(path), count, random.Random(seed), tokens)
+
+
+def added_cases(count, seed):
+    """Small tokenizers with added tokens, each with its cases."""
+    rng, result = random.Random(seed), []
+    for index, (name, normalizer, pre_tokenizer, byte_level) in enumerate(pipelines()):
+        file = tokenizer_json(normalizer, pre_tokenizer, byte_level, 100 * seed + index)
+        tokens = [token["content"] for token in file["added_tokens"]]
+        result.append({"name": name, "tokenizer": file,
+                       "cases": cases_of(json.dumps(file), count, rng, tokens)})
+    return result
+
+
+def write_rows(path, rows):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("[\n" + ",\n".join(json.dumps(x, separators=(",", ":")) for x in rows) + "\n]\n")
+
+
 def main():
     kind, args = sys.argv[1], sys.argv[2:]
     if kind == "random":
-        path, out, count = args[0], args[1], int(args[2])
-        rng = random.Random(int(args[3]) if len(args) > 3 else 1)
-        with open(path, encoding="utf-8") as file:
-            tokens = [t["content"] for t in json.load(file)["added_tokens"]]
-        result = cases_of(path, count, rng, tokens)
+        seed = int(args[3]) if len(args) > 3 else 1
+        write_rows(args[1], random_cases(args[0], int(args[2]), seed))
     else:
-        out, count = args[0], int(args[1]) if len(args) > 1 else 12
-        seed = int(args[2]) if len(args) > 2 else 1
-        rng, result = random.Random(seed), []
-        for index, (name, normalizer, pre_tokenizer, byte_level) in enumerate(pipelines()):
-            file = tokenizer_json(normalizer, pre_tokenizer, byte_level, 100 * seed + index)
-            tokens = [t["content"] for t in file["added_tokens"]]
-            result.append({"name": name, "tokenizer": file,
-                           "cases": cases_of(json.dumps(file), count, rng, tokens)})
-    with open(out, "w", encoding="utf-8") as file:
-        file.write("[\n" + ",\n".join(json.dumps(x, separators=(",", ":")) for x in result) + "\n]\n")
+        count = int(args[1]) if len(args) > 1 else 12
+        write_rows(args[0], added_cases(count, int(args[2]) if len(args) > 2 else 1))
 
 
 if __name__ == "__main__":

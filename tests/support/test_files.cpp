@@ -18,21 +18,21 @@ std::optional<std::filesystem::path> environment_path(const char* variable) {
   return std::filesystem::path(value);
 }
 
-std::optional<std::filesystem::path> if_there(const std::filesystem::path& path) {
-  return std::filesystem::exists(path) ? std::optional(path) : std::nullopt;
+std::filesystem::path model_cache() {
+  if (const auto cache = environment_path("CLORA_MODEL_CACHE")) return *cache;
+  if (const auto cache = environment_path("XDG_CACHE_HOME")) return *cache / "clora/models";
+  return environment_path("HOME").value_or("") / ".cache/clora/models";
 }
 
 }  // namespace
 
-std::optional<std::filesystem::path> test_data(std::string_view relative) {
-  return if_there(environment_path("CLORA_TEST_DATA").value_or("../shared/data") / relative);
+std::filesystem::path test_data(std::string_view relative) {
+  return environment_path("CLORA_TEST_DATA").value_or("../shared/data") / relative;
 }
 
-std::optional<std::filesystem::path> cached_model(std::string_view name) {
-  if (const auto cache = environment_path("CLORA_MODEL_CACHE")) return if_there(*cache / name);
-  if (const auto cache = environment_path("XDG_CACHE_HOME"))
-    return if_there(*cache / "clora/models" / name);
-  return if_there(environment_path("HOME").value_or("") / ".cache/clora/models" / name);
+std::optional<std::filesystem::path> demo_model() {
+  const std::filesystem::path path = model_cache() / "SmolLM2-135M-Instruct.Q4_1.gguf";
+  return std::filesystem::exists(path) ? std::optional(path) : std::nullopt;
 }
 
 TemporaryFolder::TemporaryFolder() {

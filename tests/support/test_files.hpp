@@ -15,12 +15,12 @@
 
 namespace clora::test {
 
-// The file or folder `relative` of the test data ($CLORA_TEST_DATA); nothing if it is absent.
-std::optional<std::filesystem::path> test_data(std::string_view relative);
+// The path `relative` below the test data ($CLORA_TEST_DATA). See CLORA_REQUIRE_TEST_DATA.
+std::filesystem::path test_data(std::string_view relative);
 
-// The file `name` of the model cache ($CLORA_MODEL_CACHE, else $XDG_CACHE_HOME/clora/models, else
-// ~/.cache/clora/models); nothing if it is absent.
-std::optional<std::filesystem::path> cached_model(std::string_view name);
+// The demo model in the model cache ($CLORA_MODEL_CACHE, else $XDG_CACHE_HOME/clora/models, else
+// ~/.cache/clora/models); nothing if it is absent. See CLORA_DEMO_MODEL_OR_SKIP.
+std::optional<std::filesystem::path> demo_model();
 
 // An empty folder, which is removed with all its contents.
 class TemporaryFolder {
@@ -49,11 +49,20 @@ std::optional<Caught> caught(const std::function<void()>& action);
 
 }  // namespace clora::test
 
-// Skips the test with a message if the optional path is absent; otherwise `variable` names the
-// path.
-#define CLORA_FILE_OR_SKIP(variable, optional_path, what)                          \
-  const std::optional<std::filesystem::path> variable##_or_none = (optional_path); \
-  if (!variable##_or_none) GTEST_SKIP() << (what) << " is not there";              \
+// `variable` names a path of the test data. The test fails if it is absent.
+#define CLORA_REQUIRE_TEST_DATA(variable, relative)                          \
+  const std::filesystem::path variable = ::clora::test::test_data(relative); \
+  if (!std::filesystem::exists(variable))                                    \
+  FAIL() << "test data: " << variable                                        \
+         << " is absent; pass -DCLORA_TEST_DATA=FOLDER, the folder "         \
+            "of models and reference values, to cmake"
+
+// `variable` names the demo model. The test is skipped if it is absent.
+#define CLORA_DEMO_MODEL_OR_SKIP(variable)                                                     \
+  const std::optional<std::filesystem::path> variable##_or_none = ::clora::test::demo_model(); \
+  if (!variable##_or_none)                                                                     \
+    GTEST_SKIP()                                                                               \
+        << "the demo model is not in the model cache; tools/fetch_demo_model downloads it";    \
   const std::filesystem::path& variable = *variable##_or_none
 
 // Expects an Error of `expected_code` whose message contains `part`.

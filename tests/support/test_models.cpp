@@ -7,9 +7,6 @@
 #include "tests/support/op_test.hpp"
 
 namespace clora::test {
-std::optional<std::filesystem::path> demo_model() {
-  return cached_model("SmolLM2-135M-Instruct.Q4_1.gguf");
-}
 
 nlohmann::json read_json(const std::filesystem::path& path) {
   std::ifstream stream(path);

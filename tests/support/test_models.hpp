@@ -1,5 +1,4 @@
-// Models and reference values outside of the repository. A test skips with a message if one is
-// absent.
+// Models and reference values outside of the repository.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,7 +6,6 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +13,6 @@
 #include "tests/support/test_files.hpp"
 
 namespace clora::test {
-
-// The demo model in the model cache; nothing if it is absent.
-std::optional<std::filesystem::path> demo_model();
 
 nlohmann::json read_json(const std::filesystem::path& path);
 
