@@ -196,4 +196,4 @@ class ShallowGguf(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)  # with the reasons of skips

@@ -319,4 +319,4 @@ class GpuCheck(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)  # with the reasons of skips
