@@ -3,7 +3,7 @@
 // kernels for it, at the speed of the real one.
 //   clora reads the CPU's features from glibc (runtime/device/device.cpp): their bits are cleared.
 //   pocl reads them from LLVM, as a StringMap of names: their entries become false. LLVM's headers
-//   are not needed; the layout of a StringMap<bool> has been the same since LLVM 3.
+//   are not needed; StringMap and Entry below have the layout that LLVM 15 gives a StringMap<bool>.
 // Programs that load neither are unaffected.
 #include <dlfcn.h>
 #include <sys/platform/x86.h>
