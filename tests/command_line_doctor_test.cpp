@@ -234,6 +234,21 @@ TEST(DriverChecks, FindVersionsOfPoclBeforeTheTestedOnes) {
   }
 }
 
+TEST(DriverChecks, RecogniseTheDriversThatCloraRegistersForItself) {
+  const test::TemporaryFolder cache;
+  fs::create_directory(cache / "vendors");
+  test::write_whole_file(cache / "vendors/m.icd", "libm.so.6\n");
+  const char* before = std::getenv("OCL_ICD_VENDORS");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("OCL_ICD_VENDORS", (cache / "vendors").c_str(), 1);
+  EXPECT_THAT(check_drivers({}, cache.path()),
+              ElementsAre(is(Health::good, "clora registers it in " + (cache / "vendors").string()),
+                          is(Health::good, "driver libm.so.6")));
+  EXPECT_THAT(check_drivers({}, "/elsewhere"),
+              Contains(is(Health::good, "registered in " + (cache / "vendors").string())));
+  ::setenv("OCL_ICD_VENDORS", kept.c_str(), 1);  // an empty value counts as unset
+}
+
 TEST(DriverChecks, NoteThatOtherDriversOfTheCpuLackItsFastKernels) {
   Device other = pocl_device("2023.16");
   other.platform = "Intel(R) OpenCL";
@@ -426,6 +441,19 @@ TEST(MemoryChecks, ReadWhatLinuxReports) {
   test::write_whole_file(folder / "meminfo", "nonsense");
   EXPECT_FALSE(host_memory(folder / "meminfo"));
   EXPECT_FALSE(host_memory(folder / "missing"));
+}
+
+TEST(MemoryChecks, ReadTheLimitOfAContainer) {
+  const test::TemporaryFolder folder;
+  EXPECT_FALSE(container_limit_bytes(folder.path()));
+  fs::create_directory(folder / "memory");
+  test::write_whole_file(folder / "memory/memory.limit_in_bytes", "1000\n");
+  EXPECT_EQ(container_limit_bytes(folder.path()), 1000U);
+  test::write_whole_file(folder / "memory.max", "4294967296\n");
+  EXPECT_EQ(container_limit_bytes(folder.path()), std::uint64_t{1} << 32U);
+  test::write_whole_file(folder / "memory.max", "max\n");
+  fs::remove_all(folder / "memory");
+  EXPECT_FALSE(container_limit_bytes(folder.path()));
 }
 
 TEST(HealthReport, SplitsAMessageIntoWhatAndFix) {
