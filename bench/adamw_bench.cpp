@@ -1,6 +1,6 @@
 // adamw/fused/f32/N: one step with clipping, on the parameters of a rank 8 adapter on all linear
 // layers of SmolLM2-135M.
-#include "ops/adamw.hpp"
+#include "clora/ops/adamw.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/adamw_reference.hpp"

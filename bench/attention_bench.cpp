@@ -2,7 +2,7 @@
 // attention_cached/fused/f32/TxPOSITIONSxHxE: T queries at the end of a filled KV cache;
 // cache_append/fused/f32/TxGxE/warm: appends T rows to the cache. The heads are those of
 // SmolLM2-135M (H 9, G 3, E 64).
-#include "ops/attention.hpp"
+#include "clora/ops/attention/attention.hpp"
 
 #include <numeric>
 

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "bench/support/bulk.hpp"
-#include "ops/attention.hpp"
+#include "clora/ops/attention/attention.hpp"
 #include "tests/reference/attention_reference.hpp"
 
 namespace clora::bench {

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "bench/support/bulk.hpp"
-#include "ops/rms_norm.hpp"
-#include "ops/rope.hpp"
-#include "ops/swiglu.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/rope.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
 #include "tests/reference/rms_norm_reference.hpp"
 #include "tests/reference/rope_reference.hpp"
 #include "tests/reference/swiglu_reference.hpp"

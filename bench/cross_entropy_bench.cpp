@@ -1,12 +1,12 @@
 // cross_entropy_backward/fused/f32/TxV: loss and gradient of a chunk of logits; cross_entropy: the
 // loss alone; head_loss/FORM/TYPE/TxVxD and head_loss_backward: the head of SmolLM2-135M fused with
 // them in chunks, or unfused (composed) with products over all rows.
-#include "ops/cross_entropy.hpp"
+#include "clora/ops/loss/cross_entropy.hpp"
 
 #include <cmath>
 
 #include "bench/support/op_bench.hpp"
-#include "ops/gemm.hpp"
+#include "clora/ops/gemm/gemm.hpp"
 #include "tests/reference/cross_entropy_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
 

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "bench/support/bulk.hpp"
-#include "ops/cross_entropy.hpp"
-#include "ops/gemm.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/loss/cross_entropy.hpp"
 #include "tests/reference/cross_entropy_reference.hpp"
 
 namespace clora::bench {

@@ -1,6 +1,6 @@
 // decode_layers/FORM/TYPE/LAYERSxDxPOSITION/bf16: one token through the blocks of SmolLM2-135M at
 // position POSITION of the cache, in one launch (fused) or as the unfused ops (composed).
-#include "ops/decode_layers.hpp"
+#include "clora/ops/decode/decode_layers.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "tests/support/random_layers.hpp"

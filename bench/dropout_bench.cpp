@@ -1,5 +1,5 @@
 // dropout/fused/f32/TxD: y = dropout(x); dropout_add: y += dropout(x).
-#include "ops/dropout.hpp"
+#include "clora/ops/rowwise/dropout.hpp"
 
 #include <cmath>
 

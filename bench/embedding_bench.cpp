@@ -1,5 +1,5 @@
 // embedding/fused/TYPE/TxDxV: gathers T rows of the table.
-#include "ops/embedding.hpp"
+#include "clora/ops/rowwise/embedding.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/quant_reference.hpp"

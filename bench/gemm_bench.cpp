@@ -1,6 +1,6 @@
 // gemm/fused/TYPE/MxNxK[/rN] and gemm_backward: products with the weights of SmolLM2-135M's layers
 // and head, and with square matrices.
-#include "ops/gemm.hpp"
+#include "clora/ops/gemm/gemm.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/quant_reference.hpp"

@@ -2,7 +2,7 @@
 // linear layers of Qwen2.5-0.5B and 7B, with bf16 activations, weights and results. Only on GPUs
 // (wants_large()).
 #include "bench/support/bulk.hpp"
-#include "ops/gemm.hpp"
+#include "clora/ops/gemm/gemm.hpp"
 
 namespace clora::bench {
 namespace {

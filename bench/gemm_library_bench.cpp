@@ -4,8 +4,8 @@
 
 #include "bench/support/host_products.hpp"
 #include "bench/support/op_bench.hpp"
-#include "ops/gemm.hpp"
-#include "runtime/error.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora::bench {
 namespace {

@@ -10,8 +10,8 @@
 #include "bench/support/prepared.hpp"
 #include "bench/support/session.hpp"
 #include "bench/support/turns.hpp"
-#include "runtime/batch.hpp"
-#include "runtime/program.hpp"
+#include "clora/runtime/commands/batch.hpp"
+#include "runtime/programs/program.hpp"
 
 namespace clora::bench {
 namespace {

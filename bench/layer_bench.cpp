@@ -7,9 +7,9 @@
 #include "bench/support/session.hpp"
 #include "bench/support/turns.hpp"
 #include "bench/support/values.hpp"
-#include "ops/lora_linear.hpp"
-#include "ops/rms_norm.hpp"
-#include "ops/swiglu.hpp"
+#include "clora/ops/lora_linear/lora_linear.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
 #include "tests/reference/quant_reference.hpp"
 
 namespace clora::bench {

@@ -1,6 +1,6 @@
 // layer_norm/fused/f32/TxD and layer_norm_backward: square shapes, few rows, and SmolLM2-135M's
 // hidden size.
-#include "ops/layer_norm.hpp"
+#include "clora/ops/rowwise/layer_norm.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/layer_norm_reference.hpp"

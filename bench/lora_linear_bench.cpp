@@ -1,7 +1,7 @@
 // lora_linear/FORM/TYPE/TxNxK/rN: a linear layer with its adapter, fused or as unfused ops
 // (composed); lora_linear_backward: its gradients including dx; lora_linear_step: both. Their
 // parts: lora_shrink/fused/f32/TxK/rN and lora_gradient.
-#include "ops/lora_linear.hpp"
+#include "clora/ops/lora_linear/lora_linear.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/lora_linear_reference.hpp"

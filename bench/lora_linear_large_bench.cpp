@@ -3,7 +3,7 @@
 // lora_expand: the forward pass with s = x a^T given. gemm_large_bench.cpp has the plain products
 // of the same shapes. Only on GPUs (wants_large()).
 #include "bench/support/bulk.hpp"
-#include "ops/lora_linear.hpp"
+#include "clora/ops/lora_linear/lora_linear.hpp"
 
 namespace clora::bench {
 namespace {

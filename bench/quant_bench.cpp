@@ -1,5 +1,5 @@
 // dequantise/fused/TYPE/NxK: converts a frozen matrix to floats.
-#include "ops/quant.hpp"
+#include "clora/ops/quant/quant.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/quant_reference.hpp"

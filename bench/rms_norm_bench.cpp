@@ -1,6 +1,6 @@
 // rms_norm/fused/f32/TxD and rms_norm_backward: square shapes, few rows, and SmolLM2-135M's hidden
 // size. again: the backward pass also writes the forward result.
-#include "ops/rms_norm.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/rms_norm_reference.hpp"

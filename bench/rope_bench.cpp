@@ -1,5 +1,5 @@
 // rope/fused/f32/TxHxE/LAYOUT and rope_backward: the queries of SmolLM2-135M.
-#include "ops/rope.hpp"
+#include "clora/ops/rowwise/rope.hpp"
 
 #include <numeric>
 

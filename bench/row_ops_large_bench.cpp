@@ -3,9 +3,9 @@
 #include <map>
 
 #include "bench/support/bulk.hpp"
-#include "ops/layer_norm.hpp"
-#include "ops/rms_norm.hpp"
-#include "ops/softmax.hpp"
+#include "clora/ops/rowwise/layer_norm.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/softmax.hpp"
 #include "tests/reference/layer_norm_reference.hpp"
 #include "tests/reference/rms_norm_reference.hpp"
 #include "tests/reference/softmax_reference.hpp"

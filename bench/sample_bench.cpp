@@ -1,6 +1,6 @@
 // sample_WAY/fused/f32/V: samples one token of a vocabulary; logprobs: its log-probability and the
 // 5 most likely tokens.
-#include "ops/sample.hpp"
+#include "clora/ops/sample.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/sample_reference.hpp"

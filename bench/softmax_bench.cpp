@@ -1,5 +1,5 @@
 // softmax/fused/f32/TxN and softmax_backward: square shapes and few rows.
-#include "ops/softmax.hpp"
+#include "clora/ops/rowwise/softmax.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/softmax_reference.hpp"

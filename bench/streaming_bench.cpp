@@ -2,8 +2,8 @@
 // in streaming; the time is per token. It is the cost that streaming adds to a decode step.
 #include "bench/support/demo_model.hpp"
 #include "bench/support/op_bench.hpp"
-#include "model/text/tokenizer.hpp"
-#include "model/text/tokenizer_files.hpp"
+#include "clora/model/text/tokenizer.hpp"
+#include "clora/model/text/tokenizer_files.hpp"
 
 namespace clora::bench {
 namespace {

@@ -1,7 +1,7 @@
 // swiglu/fused/TYPE/TxF and swiglu_backward: SmolLM2-135M's intermediate size. One row, as in
 // decoding, is measured warm. bf16: the forward pass that also saves gate and up in bf16, and the
 // backward pass from them. again: the backward pass that also writes the forward result.
-#include "ops/swiglu.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
 
 #include "bench/support/op_bench.hpp"
 #include "tests/reference/swiglu_reference.hpp"

@@ -16,10 +16,10 @@
 #include "bench/support/name.hpp"
 #include "bench/support/prepared.hpp"
 #include "bench/support/session.hpp"
-#include "model/generation/generator.hpp"
-#include "model/training/trainer.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/training/trainer.hpp"
+#include "clora/runtime/error.hpp"
 #include "runtime/elapsed.hpp"
-#include "runtime/error.hpp"
 
 namespace clora::bench {
 namespace {

@@ -1,5 +1,5 @@
 // device_address: the address of a buffer in the device's address space, and the write of a word
-// through an address (runtime/device_addresses.hpp).
+// through an address (runtime/device/device_addresses.hpp).
 //
 // Shapes  words [2], of which the first one receives the address or the value; memory of any size
 // Types   64 bits, whatever the width of the device's addresses

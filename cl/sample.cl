@@ -23,7 +23,7 @@
 #endif
 
 #include "philox.clh"
-#include "row_sum_exp.clh"
+#include "rowwise/row_sum_exp.clh"
 #include "sample_settings.clh"
 
 typedef struct {

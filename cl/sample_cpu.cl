@@ -20,7 +20,7 @@
 //! clc: build on cpu:
 #include "float16_math.clh"
 #include "philox.clh"
-#include "row_sum_exp_cpu.clh"
+#include "rowwise/row_sum_exp_cpu.clh"
 #include "sample_settings.clh"
 
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void

@@ -1,5 +1,6 @@
-# clora_embed_texts(TARGET FOLDER HEADER FUNCTION [SUFFIX...]): embeds every file of FOLDER with one
-# of the suffixes (default .cl and .clh) in TARGET as text, so an installed program needs no files.
+# clora_embed_texts(TARGET FOLDER HEADER FUNCTION [SUFFIX...]): embeds every file of FOLDER and its
+# subfolders with one of the suffixes (default .cl and .clh) in TARGET as text, under its name
+# without folders, so an installed program needs no files.
 # HEADER (a path relative to the root) declares FUNCTION, which returns the table as
 # std::span<const KernelSource>.
 function(clora_embed_texts target folder header function)
@@ -8,7 +9,7 @@ function(clora_embed_texts target folder header function)
     set(patterns .cl .clh)
   endif()
   list(TRANSFORM patterns PREPEND ${folder}/*)
-  file(GLOB texts CONFIGURE_DEPENDS ${patterns})
+  file(GLOB_RECURSE texts CONFIGURE_DEPENDS ${patterns})
   set(generated ${PROJECT_BINARY_DIR}/generated/${function}.cpp)
   add_custom_command(
     OUTPUT ${generated}

@@ -1,13 +1,16 @@
 # cmake --install: the program, the libraries and their headers, a package for find_package(clora)
-# and one for pkg-config. Headers of the modules are installed in include/clora, clora.h in include.
+# and one for pkg-config. The public headers are installed in include/clora, clora.h in include.
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/clora)
 foreach(module IN LISTS modules)
   set_target_properties(clora_${module} PROPERTIES EXPORT_NAME ${module})
   install(TARGETS clora_${module} EXPORT clora-targets)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${module} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/clora
-    FILES_MATCHING PATTERN "*.hpp")
+endforeach()
+foreach(header IN LISTS CLORA_PUBLIC_HEADERS)
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${PROJECT_SOURCE_DIR}/${header}
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/clora/${folder})
 endforeach()
 install(TARGETS clora_whole EXPORT clora-targets)
 install(EXPORT clora-targets NAMESPACE clora:: DESTINATION ${package_folder})

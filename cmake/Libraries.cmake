@@ -14,10 +14,9 @@ add_library(clora_whole STATIC ${module_objects})
 add_library(clora::clora ALIAS clora_whole)
 set_target_properties(clora_whole PROPERTIES OUTPUT_NAME clora EXPORT_NAME clora LINKER_LANGUAGE CXX)
 target_include_directories(clora_whole PUBLIC
-  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${c_api_folder}>
-  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/clora>)
-target_link_libraries(clora_whole PUBLIC ${CLORA_DEPENDENCIES})
+  $<BUILD_INTERFACE:${CLORA_PUBLIC_INCLUDE}> $<BUILD_INTERFACE:${c_api_folder}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(clora_whole PUBLIC ${CLORA_DEPENDENCIES} PRIVATE fmt::fmt)
 
 if(CLORA_SHARED)
   add_library(clora_shared SHARED ${module_objects})
@@ -29,5 +28,5 @@ if(CLORA_SHARED)
     $<BUILD_INTERFACE:${c_api_folder}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_options(clora_shared PRIVATE
     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exported_symbols.map)
-  target_link_libraries(clora_shared PRIVATE ${CLORA_DEPENDENCIES})
+  target_link_libraries(clora_shared PRIVATE ${CLORA_DEPENDENCIES} fmt::fmt)
 endif()

@@ -1,4 +1,4 @@
-#include "lora/adapter.hpp"
+#include "clora/lora/adapter.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <random>
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

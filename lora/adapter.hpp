@@ -1,8 +1,8 @@
 // Adapter: the trainable low-rank matrices of one LoRA (Hu et al., 2021), on the device.
 //
 // All matrices are in one flat f32 buffer, so that clipping and AdamW are one launch over it; each
-// module has views of it. b is stored transposed (see ops/lora_linear.hpp); files store it as PEFT
-// does. Owns its tensors; must not outlive its Context. Threads: one at a time.
+// module has views of it. b is stored transposed (see ops/lora_linear/lora_linear.hpp); files store
+// it as PEFT does. Owns its tensors; must not outlive its Context. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "ops/lora_linear.hpp"
-#include "runtime/context.hpp"
+#include "clora/ops/lora_linear/lora_linear.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora {
 

@@ -1,6 +1,6 @@
-#include "lora/merge.hpp"
+#include "clora/lora/merge.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

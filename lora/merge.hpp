@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/adapter.hpp"
+#include "clora/lora/adapter.hpp"
 
 namespace clora {
 

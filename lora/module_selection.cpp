@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/adapter.hpp"
+#include "clora/lora/adapter.hpp"
 #include "lora/path_regex.hpp"
 
 namespace clora {

@@ -8,7 +8,7 @@
 #include <cctype>
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

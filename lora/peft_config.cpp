@@ -4,11 +4,11 @@
 #include <limits>
 #include <optional>
 
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/peft_keys.hpp"
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
-#include "runtime/json.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "lora/adapter.hpp"
+#include "clora/lora/adapter.hpp"
 
 namespace clora {
 

@@ -1,4 +1,4 @@
-#include "lora/peft_files.hpp"
+#include "clora/lora/peft_files.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,13 +6,13 @@
 #include <optional>
 #include <set>
 
+#include "clora/lora/safetensors.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "lora/hub_hint.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/peft_config.hpp"
-#include "lora/safetensors.hpp"
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
-#include "runtime/half.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/memory/half.hpp"
 
 namespace clora {
 namespace {

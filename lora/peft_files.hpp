@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "lora/adapter.hpp"
+#include "clora/lora/adapter.hpp"
 
 namespace clora {
 

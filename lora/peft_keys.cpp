@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -2,7 +2,7 @@
 // nothing here, and which are rejected unless disabled. Private to lora/.
 #pragma once
 
-#include "runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 
 namespace clora {
 

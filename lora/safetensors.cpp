@@ -1,4 +1,4 @@
-#include "lora/safetensors.hpp"
+#include "clora/lora/safetensors.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "runtime/error.hpp"
-#include "runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

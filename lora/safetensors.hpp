@@ -20,9 +20,9 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/dtype.hpp"
-#include "runtime/file.hpp"
-#include "runtime/shape.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/memory/dtype.hpp"
+#include "clora/runtime/memory/shape.hpp"
 
 namespace clora {
 
@@ -73,8 +73,8 @@ class SafetensorsFile {
 };
 
 // Writes the widest types first so that each tensor is aligned, otherwise in the given order.
-// Atomic (runtime/file.hpp). Errors: io; invalid_argument (a duplicate name, a type that the format
-// does not have, bytes that do not match the shape).
+// Atomic (runtime/files/file.hpp). Errors: io; invalid_argument (a duplicate name, a type that the
+// format does not have, bytes that do not match the shape).
 void write_safetensors(const std::filesystem::path& path, std::span<const StoredTensor> tensors,
                        const SafetensorsMetadata& metadata = {});
 

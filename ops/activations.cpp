@@ -1,9 +1,9 @@
 #include "ops/activations.hpp"
 
-#include "ops/bf16_rows.hpp"
-#include "ops/quant.hpp"
+#include "clora/ops/gemm/bf16_rows.hpp"
+#include "clora/ops/quant/quant.hpp"
 #include "ops/tensor_overlap.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -1,7 +1,7 @@
 // Activations: tensors passed between ops, f32 or bf16 in plain rows.
 #pragma once
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

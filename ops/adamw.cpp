@@ -1,11 +1,11 @@
-#include "ops/adamw.hpp"
+#include "clora/ops/adamw.hpp"
 
 #include <array>
 #include <bit>
 
+#include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/launch_grids.hpp"
-#include "ops/variant_dispatch.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

@@ -6,7 +6,7 @@
 //                         (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon))
 #pragma once
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/batch.hpp"
-#include "runtime/device.hpp"
+#include "clora/runtime/commands/batch.hpp"
+#include "clora/runtime/device/device.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {

@@ -15,7 +15,7 @@
 // If a logit is NaN or infinite, no choice is possible: the token is -1 (kNoToken).
 #pragma once
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

@@ -1,7 +1,7 @@
 // Whether tensors share memory, which ops check for outputs that may or must not alias inputs.
 #pragma once
 
-#include "runtime/tensor.hpp"
+#include "clora/runtime/memory/tensor.hpp"
 
 namespace clora {
 

@@ -1,13 +1,14 @@
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 
 #include <array>
 #include <utility>
 
-#include "runtime/adopted_memory.hpp"
-#include "runtime/capture.hpp"
-#include "runtime/device_addresses.hpp"
-#include "runtime/in_flight.hpp"
-#include "runtime/opencl.hpp"
+#include "runtime/commands/capture.hpp"
+#include "runtime/commands/in_flight.hpp"
+#include "runtime/device/device_addresses.hpp"
+#include "runtime/device/opencl.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/memory/adopted_memory.hpp"
 
 namespace clora {
 namespace {

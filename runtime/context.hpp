@@ -14,18 +14,18 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/buffer_pool.hpp"
-#include "runtime/capture_request.hpp"
-#include "runtime/device.hpp"
-#include "runtime/device_health.hpp"
-#include "runtime/fence.hpp"
-#include "runtime/hooks.hpp"
-#include "runtime/profiler.hpp"
-#include "runtime/program_cache.hpp"
-#include "runtime/tensor.hpp"
-#include "runtime/trace.hpp"
-#include "runtime/transfer.hpp"
-#include "runtime/variant.hpp"
+#include "clora/runtime/commands/capture_request.hpp"
+#include "clora/runtime/commands/fence.hpp"
+#include "clora/runtime/device/device.hpp"
+#include "clora/runtime/device/device_health.hpp"
+#include "clora/runtime/device/variant.hpp"
+#include "clora/runtime/hooks.hpp"
+#include "clora/runtime/memory/buffer_pool.hpp"
+#include "clora/runtime/memory/tensor.hpp"
+#include "clora/runtime/memory/transfer.hpp"
+#include "clora/runtime/profiling/profiler.hpp"
+#include "clora/runtime/profiling/trace.hpp"
+#include "clora/runtime/programs/program_cache.hpp"
 
 namespace clora {
 
@@ -46,7 +46,7 @@ struct ContextConfig {
   std::filesystem::path cache_folder = default_cache_folder();  // empty: nothing is stored on disk
   std::size_t cache_limit_bytes = std::size_t{256} << 20;       // of built programs in cache_folder
   std::shared_ptr<ProgramStore> program_store;                  // null: cache_folder/programs
-  std::filesystem::path tuned_table;  // of ops/tuned.hpp; empty: cache_folder/tuned.json
+  std::filesystem::path tuned_table;  // of ops/tuned/tuned.hpp; empty: cache_folder/tuned.json
   Variant variant = Variant::automatic;
   Precision precision = Precision::f32;  // limits the choice of Variant::automatic
   std::optional<DType> activations;      // f32 or bf16; not set: as hands_on_bf16() says
@@ -63,7 +63,7 @@ struct ContextConfig {
 // Reads the configuration from the environment: CLORA_DEVICE, CLORA_KERNEL_DIR, CLORA_VARIANT,
 // CLORA_CACHE_DIR, CLORA_TUNED for tuned_table, CLORA_SELF_TEST=0 to skip the self-tests,
 // CLORA_POOL=exact to disable sub_allocate, CLORA_WRAP_FILES=0, CLORA_CAPTURE and CLORA_CAPTURE_DIR
-// (runtime/capture_request.hpp). Errors: invalid_argument, for an invalid value.
+// (runtime/commands/capture_request.hpp). Errors: invalid_argument, for an invalid value.
 ContextConfig config_from_environment();
 
 // A caller's device, context and in-order queue. The Context retains context and queue and releases
@@ -77,9 +77,9 @@ struct AdoptedQueue {
   cl_command_queue queue = nullptr;
 };
 
-class Capture;          // runtime/capture.hpp
-class DeviceAddresses;  // runtime/device_addresses.hpp
-class InFlightLedger;   // runtime/in_flight.hpp
+class Capture;          // runtime/commands/capture.hpp
+class DeviceAddresses;  // runtime/device/device_addresses.hpp
+class InFlightLedger;   // runtime/commands/in_flight.hpp
 
 class Context {
  public:
@@ -89,7 +89,7 @@ class Context {
   // or device; config.profile without CL_QUEUE_PROFILING_ENABLE), device.
   explicit Context(const AdoptedQueue& adopted, const ContextConfig& config = {});
   // Waits for all enqueued commands, unless the Context is lost. A stuck Context
-  // (runtime/device_health.hpp) leaks its OpenCL objects and their memory.
+  // (runtime/device/device_health.hpp) leaks its OpenCL objects and their memory.
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;

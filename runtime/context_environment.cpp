@@ -1,7 +1,7 @@
 // Reads the configuration of a Context from the environment (runtime/context.hpp).
 #include <cstdlib>
 
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora {
 namespace {

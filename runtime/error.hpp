@@ -5,11 +5,8 @@
 //   rms_norm: w must be [768] to match x [4, 768], got [512]
 #pragma once
 
-#include <fmt/format.h>
-
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 namespace clora {
 
@@ -24,7 +21,7 @@ enum class ErrorCode {
   out_of_memory,     // the request does not fit the device or the pool's limit
   build_failed,      // a kernel does not compile; the message has options and log
   device,            // an OpenCL call failed
-  device_lost,       // the Context cannot be used any more (runtime/device_health.hpp)
+  device_lost,       // the Context cannot be used any more (runtime/device/device_health.hpp)
   diverged,          // training reached a loss that is not finite
   cancelled,         // the caller asked to stop
 };
@@ -42,17 +39,5 @@ class Error : public std::runtime_error {
   ErrorCode code_;
   int status_;
 };
-
-// Throws Error(code) with a formatted message.
-template <class... Args>
-[[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
-}
-
-// Throws Error(invalid_argument) with a formatted message unless `condition` holds.
-template <class... Args>
-void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
-  if (!condition) fail(ErrorCode::invalid_argument, format, std::forward<Args>(args)...);
-}
 
 }  // namespace clora

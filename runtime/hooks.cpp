@@ -1,4 +1,4 @@
-#include "runtime/hooks.hpp"
+#include "clora/runtime/hooks.hpp"
 
 #include <array>
 

@@ -1,9 +1,11 @@
-#include "serving/completion_request.hpp"
+#include "clora/serving/completion_request.hpp"
+
+#include <fmt/format.h>
 
 #include <limits>
 #include <random>
 
-#include "runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "serving/request_fields.hpp"
 
 namespace clora {

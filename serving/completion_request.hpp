@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "model/generation/generator.hpp"
-#include "model/text/chat_template.hpp"
-#include "serving/request_error.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/text/chat_template.hpp"
+#include "clora/serving/request_error.hpp"
 
 namespace clora {
 

@@ -14,9 +14,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/json.hpp"
-#include "serving/http_head.hpp"
-#include "serving/http_limits.hpp"
+#include "clora/runtime/files/json.hpp"
+#include "clora/serving/http_head.hpp"
+#include "clora/serving/http_limits.hpp"
 
 #ifdef CPPHTTPLIB_VERSION_NUM
 #error "serving/http_connection.hpp is written for cpp-httplib 0.11; later ones have another Stream"
@@ -85,10 +85,10 @@ class HttpConnection final : public httplib::Stream {
     state_ = State::broken;
     if (answered_) return;
     const std::string body = json_text(reply.body);
-    const std::string response = fmt::format(
-        "HTTP/1.1 {} Refused\r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
-        "Connection: close\r\n\r\n{}",
-        reply.status, body.size(), body);
+    const std::string response = "HTTP/1.1 " + std::to_string(reply.status) +
+                                 " Refused\r\nContent-Type: application/json\r\nContent-Length: " +
+                                 std::to_string(body.size()) + "\r\nConnection: close\r\n\r\n" +
+                                 body;
     write(response.data(), response.size());
   }
 
@@ -135,9 +135,8 @@ class HttpConnection final : public httplib::Stream {
 
   void check_head_bytes(std::size_t bytes) const {
     if (bytes <= limits_.head_bytes) return;
-    throw RequestError(
-        {.status = 431},
-        fmt::format("the request line and headers must have at most {} bytes", limits_.head_bytes));
+    throw RequestError({.status = 431}, "the request line and headers must have at most " +
+                                            std::to_string(limits_.head_bytes) + " bytes");
   }
 
   // Returns 0 at the end of the body, -1 if the rest never arrives. Errors: RequestError.
@@ -163,16 +162,16 @@ class HttpConnection final : public httplib::Stream {
 
   [[noreturn]] void fail_too_long() {
     state_ = State::broken;
-    throw RequestError({.status = 413}, fmt::format("the request body must have at most {} bytes",
-                                                    limits_.body_bytes));
+    throw RequestError({.status = 413}, "the request body must have at most " +
+                                            std::to_string(limits_.body_bytes) + " bytes");
   }
 
   // False if the client left during a request. Errors: RequestError if the client is too slow.
   bool fail_if_late() {
     state_ = State::broken;
     if (Clock::now() < deadline_) return false;
-    throw RequestError({.status = 408}, fmt::format("the request must arrive within {} ms",
-                                                    limits_.request_time.count()));
+    throw RequestError({.status = 408}, "the request must arrive within " +
+                                            std::to_string(limits_.request_time.count()) + " ms");
   }
 
   // Appends more bytes to `received_`; false at the end of the stream or if none came before the

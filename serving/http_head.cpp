@@ -1,4 +1,6 @@
-#include "serving/http_head.hpp"
+#include "clora/serving/http_head.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "serving/request_error.hpp"
+#include "clora/serving/request_error.hpp"
 
 namespace clora {
 

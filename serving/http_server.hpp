@@ -7,7 +7,7 @@
 
 #include <cstdio>
 
-#include "serving/http_connection.hpp"
+#include "clora/serving/http_connection.hpp"
 
 namespace clora {
 
@@ -69,7 +69,9 @@ class HttpServer final : public httplib::Server {
     const bool any = port == 0;
     const int bound =
         any ? bind_to_any_port("127.0.0.1") : (bind_to_port("127.0.0.1", port) ? port : -1);
-    if (bound <= 0) fail(ErrorCode::io, "cannot listen on port {} of 127.0.0.1", port);
+    if (bound <= 0) {
+      throw Error(ErrorCode::io, "cannot listen on port " + std::to_string(port) + " of 127.0.0.1");
+    }
     ::listen(svr_sock_, SOMAXCONN);  // cpp-httplib's backlog is five
     return bound;
   }

@@ -1,4 +1,4 @@
-#include "serving/reply_stream.hpp"
+#include "clora/serving/reply_stream.hpp"
 
 #include <future>
 

@@ -1,8 +1,8 @@
-#include "serving/request_error.hpp"
+#include "clora/serving/request_error.hpp"
 
 #include <new>
 
-#include "runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 
 namespace clora {
 namespace {

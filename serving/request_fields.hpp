@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "serving/request_error.hpp"
+#include "clora/serving/request_error.hpp"
 
 namespace clora {
 

@@ -1,5 +1,6 @@
-#include "ops/adamw.hpp"
+#include "clora/ops/adamw.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/adapter.hpp"
+#include "clora/lora/adapter.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lora/merge.hpp"
+#include "clora/lora/merge.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {

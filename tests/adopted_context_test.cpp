@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "ops/rms_norm.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
 #include "tests/support/host_program.hpp"
 #include "tests/support/op_test.hpp"
 

@@ -1,14 +1,15 @@
 // Compares every architecture with a transformer written in double: logits by chunks and token by
 // token, and the hand-written backward against central differences.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 #include <numeric>
 
-#include "model/generation/generator.hpp"
-#include "model/training/trainer.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/training/trainer.hpp"
 #include "tests/reference/transformer_reference.hpp"
 #include "tests/support/gguf_bytes.hpp"
 #include "tests/support/op_test.hpp"

@@ -1,5 +1,5 @@
 // Folders that are moved to their final path once they are complete.
-#include "runtime/atomic_folder.hpp"
+#include "runtime/files/atomic_folder.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

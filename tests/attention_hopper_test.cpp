@@ -1,6 +1,6 @@
 // The order in which Hopper's attention processes its tiles. attention_test.cpp checks the results,
 // with Hopper's kernels as one of its variants.
-#include "ops/attention_hopper.hpp"
+#include "ops/attention/attention_hopper.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

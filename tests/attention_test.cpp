@@ -1,5 +1,6 @@
-#include "ops/attention.hpp"
+#include "clora/ops/attention/attention.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +8,7 @@
 #include <numeric>
 #include <optional>
 
-#include "ops/attention_spec.hpp"
+#include "ops/attention/attention_spec.hpp"
 #include "tests/reference/attention_reference.hpp"
 #include "tests/support/op_test.hpp"
 

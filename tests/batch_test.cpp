@@ -1,4 +1,5 @@
-#include "runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
+#include "runtime/fail.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

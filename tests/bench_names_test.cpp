@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "bench/support/arithmetic.hpp"
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -174,15 +174,15 @@ TEST(BenchJson, TellsOfTheMachineAndOfEachRow) {
   EXPECT_GT(json.at("benchmarks").at(1).at("median_us").get<double>(), 0);
 }
 
-// The kernels of this tree, with `right` in cl/swiglu.cl replaced by `wrong`.
+// The kernels of this tree, with `right` in cl/rowwise/swiglu.cl replaced by `wrong`.
 void write_broken_kernels(const std::filesystem::path& folder, const std::string& right,
                           const std::string& wrong) {
   const std::filesystem::path source = std::getenv("CLORA_SOURCE_DIR");
-  std::filesystem::copy(source / "cl", folder);
-  std::string text = test::read_whole_file(folder / "swiglu.cl");
+  std::filesystem::copy(source / "cl", folder, std::filesystem::copy_options::recursive);
+  std::string text = test::read_whole_file(folder / "rowwise/swiglu.cl");
   const std::size_t at = text.find(right);
   ASSERT_NE(at, std::string::npos);
-  test::write_whole_file(folder / "swiglu.cl", text.replace(at, right.size(), wrong));
+  test::write_whole_file(folder / "rowwise/swiglu.cl", text.replace(at, right.size(), wrong));
 }
 
 TEST(BenchProgram, TimesNothingWhoseResultIsWrong) {

@@ -1,4 +1,4 @@
-#include "runtime/buffer_pool.hpp"
+#include "clora/runtime/memory/buffer_pool.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/memory_plan.hpp"
+#include "clora/runtime/memory/memory_plan.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {

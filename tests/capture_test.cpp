@@ -1,14 +1,15 @@
 // A capture writes one launch of a run to a folder: the right launch, with its inputs before and
 // its outputs after it. Nothing else in the run changes.
-#include "runtime/capture.hpp"
+#include "runtime/commands/capture.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "ops/softmax.hpp"
+#include "clora/ops/rowwise/softmax.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -1,13 +1,13 @@
-#include "model/text/chat_template.hpp"
+#include "clora/model/text/chat_template.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "clora/model/text/tokenizer_files.hpp"
 #include "model/text/jinja_text.hpp"
 #include "model/text/known_chat_styles.hpp"
-#include "model/text/tokenizer_files.hpp"
 #include "model/text/tokenizer_json.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_tokenizers.hpp"

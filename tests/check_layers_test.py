@@ -9,13 +9,16 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ.get("CLORA_SOURCE_DIR", pathlib.Path(__file__).parent.parent))
 GOOD = {
+    "cmake/PublicHeaders.cmake": "set(CLORA_PUBLIC_HEADERS\n  ops/public.hpp\n)\n",
+    "ops/public.hpp": "#include <string>\n",
+    "ops/public.cpp": '#include "clora/ops/public.hpp"\n',
     "cl/row.clh": "",
     "cl/row.cl": '#include "row.clh"\n',
     "runtime/device.hpp": "#include <CL/cl.h>\n",
     "ops/row.hpp": '#include "runtime/device.hpp"\n',
     "serving/request.hpp": '#include "ops/row.hpp"\n',
     "tools/program/main.cpp": '#include "serving/request.hpp"\n',
-    "examples/server/server.cpp": '#include "engine.hpp"\n#include "ops/row.hpp"\n',
+    "examples/server/server.cpp": '#include "engine.hpp"\n#include "clora/ops/public.hpp"\n',
     "examples/server/engine.hpp": "",
     "tools/clc/shim/all.clh": '#include <opencl-c-base.h>\n#include "part.clh"\n',
     "tools/clc/shim/part.clh": "",
@@ -66,6 +69,26 @@ class CheckLayers(unittest.TestCase):
         self.expect_fault({"tools/lint.hpp": type_of_one_name, "tools/runs.hpp": type_of_one_name},
                           "tools/runs.hpp:2: Finding is defined in tools/lint.hpp:2 too")
 
+    def test_two_kernel_files_of_one_name_fail(self):
+        self.expect_fault({"cl/rows/row.cl": ""}, "cl/rows/row.cl: cl/row.cl has the same name")
+
+    def test_a_kernel_that_includes_by_another_path_fails(self):
+        self.expect_fault({"cl/rows/sum.clh": "", "cl/rows/sum.cl": '#include "sum.clh"\n'},
+                          "cl/rows/sum.cl:1: includes sum.clh", "by the path from there")
+
+    def test_a_public_header_that_is_included_as_a_private_one_fails_and_vice_versa(self):
+        for include in ("ops/public.hpp", "clora/ops/row.hpp"):
+            self.expect_fault({"ops/bad.cpp": f'#include "{include}"\n'},
+                              "ops/bad.cpp:1", "public headers, and no others")
+
+    def test_a_private_header_in_a_public_one_or_an_example_fails(self):
+        for name in ("ops/public.hpp", "examples/server/bad.cpp"):
+            self.expect_fault({name: '#include "ops/row.hpp"\n'},
+                              f"{name}:1", "include public headers only")
+
+    def test_fmt_in_a_public_header_fails(self):
+        self.expect_fault({"ops/public.hpp": "#include <fmt/format.h>\n"}, "may lack fmt")
+
     def test_a_module_that_includes_a_test_fails(self):
         self.expect_fault(
             {"tests/support/x.hpp": "", "ops/bad.cpp": '#include "tests/support/x.hpp"\n'},
@@ -89,11 +112,11 @@ class CheckLayers(unittest.TestCase):
         for call in ("auto x = nlohmann::json::parse(text);", "text = object.dump();",
                      "} catch (const Json::exception& error) {"):
             self.expect_fault({"ops/bad.cpp": "\n" + call + "\n"}, "ops/bad.cpp:2: ",
-                              "JSON goes through runtime/json.hpp")
+                              "JSON goes through runtime/files/json.hpp")
 
     def test_the_module_of_json_and_tests_may_call_its_library(self):
         text = "auto x = Json::parse(text);\nx.dump();\n"
-        self.assertEqual(check({"runtime/json.cpp": text, "tests/x.cpp": text}).returncode, 0)
+        self.assertEqual(check({"runtime/files/json.cpp": text, "tests/x.cpp": text}).returncode, 0)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // Checkpoints: what a run may resume from, and damaged files.
-#include "model/training/checkpoint.hpp"
+#include "clora/model/training/checkpoint.hpp"
 
 #include <gmock/gmock.h>
 
@@ -10,7 +10,7 @@
 #include <map>
 #include <random>
 
-#include "lora/safetensors.hpp"
+#include "clora/lora/safetensors.hpp"
 #include "model/training/tensor_checksums.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/training_runs.hpp"

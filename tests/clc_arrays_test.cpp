@@ -1,4 +1,5 @@
 // clc's arrays: .npy files, the specs of --arg, comparisons and pictures.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -6,8 +7,8 @@
 #include <bit>
 #include <cmath>
 
-#include "runtime/error.hpp"
-#include "runtime/npy.hpp"
+#include "clora/runtime/error.hpp"
+#include "runtime/files/npy.hpp"
 #include "tests/support/test_files.hpp"
 #include "tools/clc/array_spec.hpp"
 #include "tools/clc/comparison.hpp"

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ops/roofline_peaks.hpp"
-#include "runtime/device.hpp"
+#include "clora/ops/roofline_peaks/roofline_peaks.hpp"
+#include "clora/runtime/device/device.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tools/clc/host_array.hpp"

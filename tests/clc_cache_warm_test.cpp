@@ -5,8 +5,8 @@
 #include <map>
 #include <numeric>
 
-#include "model/generation/generator.hpp"
-#include "model/training/training_run.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/training/training_run.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_models.hpp"

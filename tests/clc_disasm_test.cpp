@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/device.hpp"
+#include "clora/runtime/device/device.hpp"
 #include "tests/support/clang_folder.hpp"
 #include "tests/support/program.hpp"
 #include "tools/clc/assembly_listing.hpp"

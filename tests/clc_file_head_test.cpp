@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/error.hpp"
+#include "clora/runtime/error.hpp"
 #include "tools/clc/diagnostics.hpp"
 #include "tools/clc/kernel_file.hpp"
 

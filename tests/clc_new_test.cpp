@@ -56,8 +56,8 @@ class ClcNew : public testing::Test {
 
   // Copies the sources that the new files include, transitively.
   void copy_sources() const {
-    for (const char* top_folder : {"cl", "runtime", "ops", "lora", "model", "tests/support",
-                                   "tests/reference", "bench/support"}) {
+    for (const char* top_folder : {"cl", "cmake", "runtime", "ops", "lora", "model",
+                                   "tests/support", "tests/reference", "bench/support"}) {
       fs::copy(source_folder() / top_folder, folder_ / top_folder, fs::copy_options::recursive);
     }
   }
@@ -141,7 +141,7 @@ TEST_F(ClcNew, ItsFilesKeepToTheLayers) {
   EXPECT_THAT(faults(), testing::Not(HasSubstr("scaled_shift")));
   const std::string op = test::read_whole_file(path("ops/scaled_shift.cpp"));
   test::write_whole_file(path("ops/scaled_shift.cpp"),
-                         "#include \"model/data/records.hpp\"\n" + op);
+                         "#include \"clora/model/data/records.hpp\"\n" + op);
   EXPECT_THAT(faults(), HasSubstr("ops/scaled_shift.cpp"));
 }
 
@@ -171,9 +171,9 @@ TEST_F(ClcNew, RefusesNamesThatAreNoneAndThoseOfOtherParts) {
     EXPECT_THAT(result.err, HasSubstr("lowercase letters, digits and single underscores")) << name;
   }
   EXPECT_THAT(make("double").err, HasSubstr("'double' cannot name a family: it is a keyword"));
-  fs::create_directories(folder_ / "runtime");
-  test::write_whole_file(path("runtime/batch.hpp"), "");
-  EXPECT_THAT(make("batch").err, HasSubstr("runtime/batch.hpp; nothing was written"));
+  fs::create_directories(path("runtime/commands"));
+  test::write_whole_file(path("runtime/commands/batch.hpp"), "");
+  EXPECT_THAT(make("batch").err, HasSubstr("runtime/commands/batch.hpp; nothing was written"));
   EXPECT_EQ(files().size(), 2U);
 }
 

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"

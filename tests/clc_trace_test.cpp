@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/trace.hpp"
+#include "clora/runtime/profiling/trace.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tools/clc/trace_summary.hpp"

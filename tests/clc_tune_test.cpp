@@ -1,8 +1,9 @@
 // clc tune as a user runs it: a kernel with good, slow, wrong and refused candidates.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ops/tuned_table.hpp"
+#include "ops/tuned/tuned_table.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 

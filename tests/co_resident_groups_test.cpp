@@ -1,5 +1,5 @@
 // When launches may rely on co-resident work-groups, and that no other kernel has a grid barrier.
-#include "ops/co_resident_groups.hpp"
+#include "ops/dispatch/co_resident_groups.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/device_capabilities.hpp"
-#include "runtime/kernel_text.hpp"
+#include "runtime/device/device_capabilities.hpp"
+#include "runtime/programs/kernel_text.hpp"
 #include "tests/support/host_program.hpp"
 #include "tests/support/op_test.hpp"
 
@@ -129,7 +129,7 @@ TEST(GridBarriers, AreInTheKernelsThatDecodeInOneLaunchAlone) {
   std::vector<std::string> with_barrier;
   const char* source = std::getenv("CLORA_SOURCE_DIR");
   for (const auto& entry :
-       fs::directory_iterator(fs::path(source == nullptr ? "." : source) / "cl")) {
+       fs::recursive_directory_iterator(fs::path(source == nullptr ? "." : source) / "cl")) {
     if (entry.path().extension() != ".cl") continue;
     const std::string file = entry.path().filename().string();
     const std::string text = kernel_text(file, {});

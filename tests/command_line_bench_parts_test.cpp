@@ -1,5 +1,5 @@
 // The parts of clora bench: reading results, verdicts, and the table.
-#include "runtime/error.hpp"
+#include "clora/runtime/error.hpp"
 #include "tests/support/bench_results_by_hand.hpp"
 #include "tools/clora/bench_table.hpp"
 #include "tools/clora/bench_verdict.hpp"

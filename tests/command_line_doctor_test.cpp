@@ -9,8 +9,8 @@
 #include <array>
 #include <set>
 
-#include "runtime/program_entry.hpp"
-#include "runtime/program_store.hpp"
+#include "clora/runtime/programs/program_store.hpp"
+#include "runtime/programs/program_entry.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tools/command_line/health/driver_checks.hpp"

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "runtime/disk_space.hpp"
+#include "runtime/files/disk_space.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"

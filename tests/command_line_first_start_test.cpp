@@ -9,8 +9,8 @@
 
 #include <csignal>
 
-#include "runtime/driver_cache.hpp"
-#include "runtime/json.hpp"
+#include "clora/runtime/device/driver_cache.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"

@@ -9,7 +9,7 @@
 
 #include <array>
 
-#include "runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <csignal>
 
-#include "model/generation/stop_filter.hpp"
-#include "runtime/driver_diagnosis.hpp"
+#include "clora/model/generation/stop_filter.hpp"
+#include "clora/runtime/device/driver_diagnosis.hpp"
 #include "tests/support/test_files.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/interrupt.hpp"

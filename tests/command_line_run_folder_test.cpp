@@ -9,7 +9,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "lora/safetensors.hpp"
+#include "clora/lora/safetensors.hpp"
 #include "tests/support/killed_child.hpp"
 #include "tests/support/test_files.hpp"
 #include "tools/clora/earlier_run.hpp"

@@ -2,8 +2,8 @@
 // and a reply, from files alone.
 #include <gtest/gtest.h>
 
-#include "lora/peft_files.hpp"
-#include "model/files/weights.hpp"
+#include "clora/lora/peft_files.hpp"
+#include "clora/model/files/weights.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/reference_adapter.hpp"

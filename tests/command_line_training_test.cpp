@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"

@@ -1,5 +1,6 @@
 // Several Contexts in one process, on one device and on several, used from one thread and from
 // many. They do not affect each other. Run under the thread sanitizer (preset thread).
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "model/generation/generator.hpp"
-#include "ops/rms_norm.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_models.hpp"

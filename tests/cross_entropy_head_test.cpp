@@ -1,4 +1,5 @@
 // record_head_loss against the full [T, V] logits in double.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/cross_entropy.hpp"
+#include "clora/ops/loss/cross_entropy.hpp"
 #include "tests/reference/cross_entropy_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"

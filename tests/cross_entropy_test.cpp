@@ -1,5 +1,6 @@
-#include "ops/cross_entropy.hpp"
+#include "clora/ops/loss/cross_entropy.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

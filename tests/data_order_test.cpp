@@ -1,4 +1,4 @@
-#include "model/data/data_order.hpp"
+#include "clora/model/data/data_order.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

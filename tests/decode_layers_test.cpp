@@ -1,12 +1,13 @@
-#include "ops/decode_layers.hpp"
+#include "clora/ops/decode/decode_layers.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <memory>
 
-#include "ops/co_resident_groups.hpp"
-#include "ops/decode_layers_gpu.hpp"
-#include "ops/quant.hpp"
+#include "clora/ops/quant/quant.hpp"
+#include "ops/decode/decode_layers_gpu.hpp"
+#include "ops/dispatch/co_resident_groups.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/random_layers.hpp"

@@ -1,4 +1,4 @@
-// Stored types to float (model/files/dequantise.hpp, runtime/half.hpp).
+// Stored types to float (model/files/dequantise.hpp, runtime/memory/half.hpp).
 #include "model/files/dequantise.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-#include "runtime/half.hpp"
+#include "runtime/memory/half.hpp"
 #include "tests/support/block_vectors.hpp"
 #include "tests/support/test_files.hpp"
 

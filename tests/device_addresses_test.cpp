@@ -1,13 +1,13 @@
 // Parts of device memory passed to kernels by address, on devices that are not known to support it,
 // because the test's configuration requests it.
-#include "runtime/device_addresses.hpp"
+#include "runtime/device/device_addresses.hpp"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 
-#include "ops/rms_norm.hpp"
-#include "runtime/batch.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "tests/support/at_a_wait.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"

@@ -1,9 +1,10 @@
 // Devices that vanish or stall during work: the Context is lost and reports it, nothing hangs,
 // nothing leaks, and a new Context works.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "model/training/trainer.hpp"
+#include "clora/model/training/trainer.hpp"
 #include "tests/support/fault_walk.hpp"
 #include "tests/support/leaks_on_purpose.hpp"
 #include "tests/support/tiny_training.hpp"

@@ -1,6 +1,6 @@
 // pocl's own cache under our control: damaged files, files of killed processes, and crashed
 // processes.
-#include "runtime/driver_cache.hpp"
+#include "clora/runtime/device/driver_cache.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <optional>
 #include <random>
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace clora {

@@ -1,4 +1,4 @@
-#include "ops/dropout.hpp"
+#include "clora/ops/rowwise/dropout.hpp"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "ops/embedding.hpp"
+#include "clora/ops/rowwise/embedding.hpp"
 
 #include <gmock/gmock.h>
 

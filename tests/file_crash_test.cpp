@@ -2,6 +2,7 @@
 // afterwards every file is either the complete old or the complete new one. Also tests what a power
 // cut requires: the file and its folder are synced to disk, in the right order.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,10 +12,10 @@
 #include <random>
 #include <set>
 
-#include "lora/peft_files.hpp"
-#include "model/files/fuse.hpp"
-#include "model/training/checkpoint.hpp"
-#include "runtime/file.hpp"
+#include "clora/lora/peft_files.hpp"
+#include "clora/model/files/fuse.hpp"
+#include "clora/model/training/checkpoint.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "tests/support/fault_walk.hpp"
 #include "tests/support/killed_child.hpp"
 #include "tests/support/op_test.hpp"

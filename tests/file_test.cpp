@@ -1,5 +1,5 @@
-// Mappings and atomic writes (runtime/file.hpp).
-#include "runtime/file.hpp"
+// Mappings and atomic writes (runtime/files/file.hpp).
+#include "clora/runtime/files/file.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

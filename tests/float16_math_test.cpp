@@ -9,7 +9,7 @@
 #include <limits>
 #include <memory>
 
-#include "runtime/kernel_text.hpp"
+#include "runtime/programs/kernel_text.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {

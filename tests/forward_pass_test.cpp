@@ -1,12 +1,12 @@
-#include "model/families/forward_pass.hpp"
+#include "clora/model/families/forward_pass.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "model/generation/generator.hpp"
-#include "model/training/evaluator.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/training/evaluator.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_models.hpp"
 #include "tests/support/tiny_models.hpp"

@@ -1,13 +1,13 @@
 // The tiling of products for Hopper's matrix units. gemm_test.cpp checks the results on devices
 // that have them.
-#include "ops/gemm_hopper.hpp"
+#include "ops/gemm/gemm_hopper.hpp"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "ops/gemm_wgmma_self_test.hpp"
-#include "ops/lora_gradient.hpp"
+#include "clora/ops/lora_linear/lora_gradient.hpp"
+#include "ops/gemm/gemm_wgmma_self_test.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "tests/support/op_test.hpp"
 

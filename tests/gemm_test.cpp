@@ -1,13 +1,14 @@
-#include "ops/gemm.hpp"
+#include "clora/ops/gemm/gemm.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
-#include "ops/gemm_kernels.hpp"
-#include "ops/gemm_plan.hpp"
+#include "ops/gemm/gemm_kernels.hpp"
+#include "ops/gemm/gemm_plan.hpp"
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"

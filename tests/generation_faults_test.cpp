@@ -1,8 +1,9 @@
 // Generation with OpenCL calls that fail, one after another.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "model/generation/generator.hpp"
+#include "clora/model/generation/generator.hpp"
 #include "tests/support/fault_walk.hpp"
 #include "tests/support/tiny_training.hpp"
 

@@ -1,6 +1,7 @@
 // GGUF files (model/files/gguf.hpp): real files, and every kind of invalid file.
-#include "model/files/gguf.hpp"
+#include "clora/model/files/gguf.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -3,17 +3,18 @@
 // alone. Each test covers one op, so the first failing test names the kernel; a kernel that writes
 // out of bounds makes the tests after it fail as well. The tests need up to 60 GiB of GPU memory.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <optional>
 
+#include "clora/ops/attention/attention.hpp"
+#include "clora/ops/lora_linear/lora_linear.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
 #include "ops/activations.hpp"
-#include "ops/attention.hpp"
-#include "ops/lora_linear.hpp"
-#include "ops/swiglu.hpp"
-#include "ops/tensor_maps.hpp"
-#include "runtime/half.hpp"
+#include "ops/hopper/tensor_maps.hpp"
+#include "runtime/memory/half.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "model/training/trainer.hpp"
+#include "clora/model/training/trainer.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_models.hpp"

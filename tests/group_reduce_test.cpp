@@ -10,7 +10,7 @@
 #include <memory>
 #include <numeric>
 
-#include "runtime/kernel_text.hpp"
+#include "runtime/programs/kernel_text.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {

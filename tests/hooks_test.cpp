@@ -1,4 +1,4 @@
-#include "runtime/hooks.hpp"
+#include "clora/runtime/hooks.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/context.hpp"
-#include "runtime/error.hpp"
+#include "clora/runtime/context.hpp"
+#include "clora/runtime/error.hpp"
 
 namespace clora {
 namespace {

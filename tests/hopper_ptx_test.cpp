@@ -1,9 +1,9 @@
 // Rewriting a driver's PTX for kernels with warp-group instructions.
-#include "runtime/hopper_ptx.hpp"
+#include "runtime/device/hopper_ptx.hpp"
 
 #include <gtest/gtest.h>
 
-#include "runtime/error.hpp"
+#include "clora/runtime/error.hpp"
 
 namespace clora {
 namespace {

@@ -1,10 +1,10 @@
-#include "runtime/in_flight.hpp"
+#include "runtime/commands/in_flight.hpp"
 
 #include <gtest/gtest.h>
 
 #include <deque>
 
-#include "runtime/opencl.hpp"
+#include "runtime/device/opencl.hpp"
 #include "tests/support/leaks_on_purpose.hpp"
 #include "tests/support/op_test.hpp"
 

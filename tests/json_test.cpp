@@ -1,4 +1,4 @@
-#include "runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "ops/layer_norm.hpp"
+#include "clora/ops/rowwise/layer_norm.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,9 @@
 // Creating a Context, loading a model, and complete runs from nothing, with OpenCL calls that fail.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "lora/peft_files.hpp"
+#include "clora/lora/peft_files.hpp"
 #include "tests/support/fault_walk.hpp"
 #include "tests/support/tiny_training.hpp"
 

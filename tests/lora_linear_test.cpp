@@ -1,10 +1,11 @@
-#include "ops/lora_linear.hpp"
+#include "clora/ops/lora_linear/lora_linear.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <tuple>
 
-#include "ops/dropout.hpp"
+#include "clora/ops/rowwise/dropout.hpp"
 #include "tests/reference/lora_linear_reference.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"

@@ -1,6 +1,6 @@
 // The memory plan of a recorded training step, parsed from its text.
 
-#include "runtime/memory_plan.hpp"
+#include "clora/runtime/memory/memory_plan.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "model/training/recorded_step.hpp"
+#include "clora/model/training/recorded_step.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_models.hpp"
 #include "tests/support/tiny_models.hpp"

@@ -1,11 +1,12 @@
 // ModelConfig (model/files/model_config.hpp) from a GGUF file's metadata: the values, the errors,
 // and the agreement of both formats of one model.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "model/files/gguf.hpp"
-#include "model/files/model_config.hpp"
+#include "clora/model/files/gguf.hpp"
+#include "clora/model/files/model_config.hpp"
 #include "tests/support/gguf_bytes.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -1,6 +1,7 @@
 // ModelConfig (model/files/model_config.hpp) from config.json and back, and its errors.
-#include "model/files/model_config.hpp"
+#include "clora/model/files/model_config.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

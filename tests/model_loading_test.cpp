@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "model/families/language_model.hpp"
-#include "model/generation/generator.hpp"
+#include "clora/model/families/language_model.hpp"
+#include "clora/model/generation/generator.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_models.hpp"

@@ -2,6 +2,7 @@
 // computed by PEFT 0.21.2's check_target_module_exists() and get_pattern_key().
 #include "lora/module_selection.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/test_files.hpp"

@@ -4,12 +4,12 @@
 
 #include <cmath>
 
+#include "clora/model/families/forward_pass.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/training/evaluator.hpp"
+#include "clora/model/training/trainer.hpp"
 #include "lora/finite_values.hpp"
 #include "model/families/finite_check.hpp"
-#include "model/families/forward_pass.hpp"
-#include "model/generation/generator.hpp"
-#include "model/training/evaluator.hpp"
-#include "model/training/trainer.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/poisoned_file.hpp"
 #include "tests/support/training_runs.hpp"

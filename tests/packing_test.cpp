@@ -1,4 +1,4 @@
-#include "model/data/packing.hpp"
+#include "clora/model/data/packing.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/peft_files.hpp"
+#include "clora/lora/peft_files.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "lora/safetensors.hpp"
+#include "clora/lora/safetensors.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 

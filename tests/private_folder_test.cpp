@@ -1,12 +1,13 @@
 // Write access to the folders that hold code of this process.
-#include "runtime/private_folder.hpp"
+#include "runtime/files/private_folder.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/whole_file.hpp"
+#include "runtime/files/whole_file.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace clora {

@@ -1,12 +1,12 @@
 // Profiler: counts, costs, gaps and rooflines of executed commands, and the memory that a replay
 // retains.
-#include "runtime/profiler.hpp"
+#include "clora/runtime/profiling/profiler.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/batch.hpp"
-#include "runtime/context.hpp"
+#include "clora/runtime/commands/batch.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora {
 namespace {

@@ -1,12 +1,13 @@
 // Programs from the store and from source: the driver calls of a second start, and the effects of
 // damage. This program interposes its own functions on the loader's.
 
-#include "runtime/program_cache.hpp"
-#include "runtime/kernel_text.hpp"
+#include "clora/runtime/programs/program_cache.hpp"
+#include "runtime/programs/kernel_text.hpp"
 
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
@@ -15,7 +16,7 @@
 
 #include <cstdlib>
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace {

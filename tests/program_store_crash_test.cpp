@@ -1,6 +1,7 @@
 // The folder of built programs under kill -9: a child process is killed at a random moment of
 // writing or trying entries. Entries stay complete, and only entries that were passed to a driver
 // are blocked.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -10,7 +11,7 @@
 #include <new>
 #include <random>
 
-#include "runtime/program_store.hpp"
+#include "clora/runtime/programs/program_store.hpp"
 #include "tests/support/killed_child.hpp"
 
 namespace clora {

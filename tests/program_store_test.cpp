@@ -1,6 +1,6 @@
 // Entries of built programs as bytes, and the folder that holds them. Does not use OpenCL.
 
-#include "runtime/program_store.hpp"
+#include "clora/runtime/programs/program_store.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <chrono>
 #include <csignal>
 
-#include "runtime/program_entry.hpp"
+#include "runtime/programs/program_entry.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace clora {

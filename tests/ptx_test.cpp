@@ -1,14 +1,14 @@
 // PTX in kernels that also have plain OpenCL C: the variant portable never uses it. `--precision
 // f32` and CLORA_VARIANT=portable select that variant.
-#include "ops/ptx.hpp"
+#include "ops/hopper/ptx.hpp"
 
 #include <gtest/gtest.h>
 
-#include "ops/decode_layers.hpp"
-#include "ops/gemm.hpp"
-#include "ops/layer_norm.hpp"
-#include "ops/rms_norm.hpp"
-#include "ops/softmax.hpp"
+#include "clora/ops/decode/decode_layers.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/rowwise/layer_norm.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/softmax.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/random_layers.hpp"

@@ -1,8 +1,8 @@
-#include "ops/quant.hpp"
+#include "clora/ops/quant/quant.hpp"
 
 #include <gmock/gmock.h>
 
-#include "runtime/half.hpp"
+#include "runtime/memory/half.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/op_test.hpp"
 

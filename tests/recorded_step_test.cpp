@@ -1,5 +1,5 @@
 // The sizes for which training and evaluation steps are recorded.
-#include "model/training/recorded_step.hpp"
+#include "clora/model/training/recorded_step.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "model/data/records.hpp"
+#include "clora/model/data/records.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "model/text/tokenizer_files.hpp"
+#include "clora/model/text/tokenizer_files.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
 

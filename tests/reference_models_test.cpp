@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/generation/generator.hpp"
+#include "clora/model/generation/generator.hpp"
 #include "tests/support/test_models.hpp"
 
 namespace clora {

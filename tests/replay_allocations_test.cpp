@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <new>
 
-#include "model/training/recorded_step.hpp"
-#include "ops/rms_norm.hpp"
+#include "clora/model/training/recorded_step.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_models.hpp"
 #include "tests/support/tiny_models.hpp"

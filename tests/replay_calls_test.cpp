@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/training/trainer.hpp"
+#include "clora/model/training/trainer.hpp"
 #include "tests/support/opencl_faults.hpp"
 #include "tests/support/test_models.hpp"
 #include "tests/support/tiny_models.hpp"

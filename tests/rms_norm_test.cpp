@@ -1,4 +1,4 @@
-#include "ops/rms_norm.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

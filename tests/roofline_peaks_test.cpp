@@ -1,6 +1,6 @@
 // Roofline peaks: plausible numbers from this device; stored, read back, and measured again if
 // damaged.
-#include "ops/roofline_peaks.hpp"
+#include "clora/ops/roofline_peaks/roofline_peaks.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "model/files/model_config.hpp"
+#include "clora/model/files/model_config.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora {

@@ -1,4 +1,4 @@
-#include "ops/rope.hpp"
+#include "clora/ops/rowwise/rope.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,6 +1,7 @@
 // safetensors files (lora/safetensors.hpp): reading, writing, and every kind of invalid file.
-#include "lora/safetensors.hpp"
+#include "clora/lora/safetensors.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "ops/sample.hpp"
+#include "clora/ops/sample.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

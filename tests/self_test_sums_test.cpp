@@ -1,6 +1,6 @@
 // Sums that represent the results of a self-test: the differences that they detect, and the table's
 // entries for weights of every type. tests/broken_kernels_test.cpp covers the other kernels.
-#include "ops/self_test_sums.hpp"
+#include "ops/dispatch/self_test_sums.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <cstring>
 #include <limits>
 
-#include "ops/embedding.hpp"
-#include "ops/gemm.hpp"
-#include "ops/quant.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/quant/quant.hpp"
+#include "clora/ops/rowwise/embedding.hpp"
 #include "tests/reference/quant_reference.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"

@@ -1,4 +1,4 @@
-#include "serving/http_head.hpp"
+#include "clora/serving/http_head.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

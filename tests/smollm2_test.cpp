@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "model/generation/generator.hpp"
-#include "model/training/evaluator.hpp"
-#include "model/training/trainer.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/training/evaluator.hpp"
+#include "clora/model/training/trainer.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/reference_adapter.hpp"
 #include "tests/support/test_models.hpp"

@@ -1,4 +1,4 @@
-#include "ops/softmax.hpp"
+#include "clora/ops/rowwise/softmax.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include <memory>
 #include <thread>
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "tests/support/gate.hpp"
 #include "tests/support/leaks_on_purpose.hpp"
 #include "tests/support/op_test.hpp"

@@ -1,4 +1,4 @@
-#include "ops/swiglu.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <limits>
 #include <numeric>
 
-#include "runtime/half.hpp"
+#include "runtime/memory/half.hpp"
 #include "tests/reference/swiglu_reference.hpp"
 #include "tests/support/op_test.hpp"
 

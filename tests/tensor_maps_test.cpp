@@ -1,6 +1,6 @@
 // The contents of a tensor table in device memory. gemm_test.cpp tests that kernels find tensors by
 // it.
-#include "ops/tensor_maps.hpp"
+#include "ops/hopper/tensor_maps.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The tokenizers of real models against reference ids.
-#include "model/text/tokenizer_files.hpp"
+#include "clora/model/text/tokenizer_files.hpp"
 
 #include <gtest/gtest.h>
 

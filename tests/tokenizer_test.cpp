@@ -1,4 +1,4 @@
-#include "model/text/tokenizer.hpp"
+#include "clora/model/text/tokenizer.hpp"
 
 #include <gtest/gtest.h>
 

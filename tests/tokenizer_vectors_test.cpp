@@ -1,10 +1,11 @@
 // Ids of Hugging Face's tokenizers for random texts (tests/reference/added_tokens.py).
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "model/text/tokenizer_files.hpp"
+#include "clora/model/text/tokenizer_files.hpp"
 #include "model/text/tokenizer_json.hpp"
 #include "model/text/tokenizer_json_writing.hpp"
 #include "tests/support/test_files.hpp"

@@ -1,14 +1,14 @@
 // Trace and TraceSpan: the file that viewers open, its order and its limit; and the device's
 // commands in it, on the host's clock.
-#include "runtime/trace.hpp"
+#include "clora/runtime/profiling/trace.hpp"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "runtime/batch.hpp"
-#include "runtime/context.hpp"
+#include "clora/runtime/commands/batch.hpp"
+#include "clora/runtime/context.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace clora {

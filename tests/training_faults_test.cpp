@@ -1,9 +1,10 @@
 // Training with OpenCL calls that fail, one after another.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "model/training/checkpoint.hpp"
-#include "model/training/trainer.hpp"
+#include "clora/model/training/checkpoint.hpp"
+#include "clora/model/training/trainer.hpp"
 #include "tests/support/fault_walk.hpp"
 #include "tests/support/tiny_training.hpp"
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <set>
 
-#include "model/files/fuse.hpp"
-#include "model/generation/generator.hpp"
+#include "clora/model/files/fuse.hpp"
+#include "clora/model/generation/generator.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/training_runs.hpp"
 

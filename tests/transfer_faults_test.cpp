@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/transfer.hpp"
+#include "clora/runtime/memory/transfer.hpp"
 #include "tests/support/at_a_wait.hpp"
 #include "tests/support/gate.hpp"
 #include "tests/support/opencl_faults.hpp"

@@ -1,4 +1,5 @@
-#include "runtime/transfer.hpp"
+#include "clora/runtime/memory/transfer.hpp"
+#include "runtime/fail.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "ops/quant.hpp"
-#include "runtime/file.hpp"
+#include "clora/ops/quant/quant.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -1,10 +1,10 @@
 // The tuned table: the parameters with which an op builds its kernel on a measured device.
-#include "ops/tuned.hpp"
+#include "ops/tuned/tuned.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ops/gemm.hpp"
+#include "clora/ops/gemm/gemm.hpp"
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"

@@ -1,14 +1,14 @@
 // Dispatch between a fast kernel and the portable one: the effects of a self-test that fails or
 // cannot run, and where its outcome is stored. tests/broken_kernels_test.cpp covers the families.
-#include "ops/variant_dispatch.hpp"
+#include "ops/dispatch/variant_dispatch.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ops/gemm.hpp"
-#include "ops/softmax.hpp"
-#include "runtime/error.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/rowwise/softmax.hpp"
+#include "runtime/fail.hpp"
 #include "tests/support/copied_kernels.hpp"
 #include "tests/support/op_test.hpp"
 

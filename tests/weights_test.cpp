@@ -1,15 +1,16 @@
 // WeightFiles (model/files/weights.hpp): every kind of model file under one set of names, and files
 // that are refused before a weight is read.
-#include "model/files/weights.hpp"
+#include "clora/model/files/weights.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "lora/safetensors.hpp"
-#include "model/files/gguf.hpp"
+#include "clora/lora/safetensors.hpp"
+#include "clora/model/files/gguf.hpp"
 #include "model/files/weight_sources.hpp"
 #include "tests/support/gguf_bytes.hpp"
 #include "tests/support/test_files.hpp"

@@ -1,7 +1,7 @@
 // The arithmetic of a bench's products, and the matching variant. Pure; thread-safe.
 #pragma once
 
-#include "runtime/variant.hpp"
+#include "clora/runtime/device/variant.hpp"
 
 namespace clora::bench {
 

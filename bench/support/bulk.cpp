@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/half.hpp"
+#include "runtime/memory/half.hpp"
 
 namespace clora::bench {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "bench/support/op_bench.hpp"
-#include "runtime/dtype.hpp"
-#include "runtime/shape.hpp"
+#include "clora/runtime/memory/dtype.hpp"
+#include "clora/runtime/memory/shape.hpp"
 
 namespace clora::bench {
 

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora::bench {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "bench/support/prepared.hpp"
 #include "bench/support/session.hpp"
-#include "runtime/error.hpp"
+#include "clora/runtime/error.hpp"
 
 namespace {
 

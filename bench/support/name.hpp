@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/shape.hpp"
+#include "clora/runtime/memory/shape.hpp"
 
 namespace clora::bench {
 

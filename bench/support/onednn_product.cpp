@@ -2,7 +2,7 @@
 #include <dnnl.h>
 
 #include "bench/support/host_products.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora::bench {
 

@@ -10,7 +10,7 @@
 #include <ctime>
 #include <limits>
 
-#include "ops/quant.hpp"
+#include "clora/ops/quant/quant.hpp"
 #include "runtime/elapsed.hpp"
 
 namespace clora::bench {

@@ -27,7 +27,7 @@
 #include "bench/support/prepared.hpp"
 #include "bench/support/session.hpp"
 #include "bench/support/values.hpp"
-#include "runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "tests/reference/quant_reference.hpp"
 
 namespace clora::bench {

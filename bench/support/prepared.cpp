@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "clora/runtime/error.hpp"
 
 namespace clora::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "ops/roofline_peaks.hpp"
+#include "clora/ops/roofline_peaks/roofline_peaks.hpp"
 
 namespace clora::bench {
 namespace {

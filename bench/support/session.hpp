@@ -2,8 +2,8 @@
 #pragma once
 
 #include "bench/support/arithmetic.hpp"
-#include "runtime/context.hpp"
-#include "runtime/roofline.hpp"
+#include "clora/runtime/context.hpp"
+#include "clora/runtime/profiling/roofline.hpp"
 
 namespace clora::bench {
 

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <random>
 
+#include "clora/runtime/error.hpp"
 #include "runtime/elapsed.hpp"
-#include "runtime/error.hpp"
 
 namespace clora::bench {
 namespace {

@@ -8,12 +8,12 @@
 #include <cstdio>
 #include <future>
 
+#include "clora/runtime/device/driver_cache.hpp"
+#include "clora/serving/http_server.hpp"
+#include "clora/serving/reply_stream.hpp"
 #include "engine.hpp"
 #include "openai.hpp"
 #include "options.hpp"
-#include "runtime/driver_cache.hpp"
-#include "serving/http_server.hpp"
-#include "serving/reply_stream.hpp"
 
 namespace {
 
@@ -116,7 +116,9 @@ void listen(clora::HttpServer& server, int port, const sigset_t& signals) {
   std::fflush(stdout);
   int signal = 0;
   sigwait(&signals, &signal);
-  clora::require(server.is_running(), "the listening socket failed");
+  if (!server.is_running()) {
+    throw clora::Error(clora::ErrorCode::io, "the listening socket failed");
+  }
   stopping = true;
   server.stop();
   listener.wait();

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "lora/peft_files.hpp"
-#include "model/generation/generator.hpp"
-#include "model/generation/stop_filter.hpp"
-#include "model/text/tokenizer_files.hpp"
+#include "clora/lora/peft_files.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/generation/stop_filter.hpp"
+#include "clora/model/text/tokenizer_files.hpp"
 
 struct Served {
   std::optional<clora::Adapter> adapter;

@@ -5,9 +5,9 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "clora/model/text/chat_template.hpp"
+#include "clora/serving/completion_request.hpp"
 #include "engine.hpp"
-#include "model/text/chat_template.hpp"
-#include "serving/completion_request.hpp"
 
 using nlohmann::json;
 
@@ -29,18 +29,17 @@ inline Request read(Engine& engine, const std::string& body, clora::CompletionKi
   Request r{clora::parse_completion_request(body, kind)};
   if (r.model.empty()) r.model = "base";
   if (!engine.served.contains(r.model)) {
-    throw clora::RequestError(
-        {.status = 404, .param = "model", .code = "model_not_found"},
-        fmt::format("model {} does not exist; GET /v1/models lists the available models",
-                    clora::quoted_excerpt(r.model)));
+    throw clora::RequestError({.status = 404, .param = "model", .code = "model_not_found"},
+                              "model " + clora::quoted_excerpt(r.model) +
+                                  " does not exist; GET /v1/models lists the available models");
   }
   r.tokens = tokens_of(engine, r);
   const auto most = static_cast<std::size_t>(engine.max_positions()) - 1;
   if (r.tokens.empty() || r.tokens.size() > most) {
-    throw clora::RequestError(
-        {.param = kind == clora::CompletionKind::chat ? "messages" : "prompt",
-         .code = "context_length_exceeded"},
-        fmt::format("the prompt must have 1 to {} tokens, got {}", most, r.tokens.size()));
+    throw clora::RequestError({.param = kind == clora::CompletionKind::chat ? "messages" : "prompt",
+                               .code = "context_length_exceeded"},
+                              "the prompt must have 1 to " + std::to_string(most) +
+                                  " tokens, got " + std::to_string(r.tokens.size()));
   }
   return r;
 }

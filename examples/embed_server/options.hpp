@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/error.hpp"
-#include "serving/http_limits.hpp"
+#include "clora/runtime/error.hpp"
+#include "clora/serving/http_limits.hpp"
 
 inline constexpr const char* kUsage =
     "usage: embed_server MODEL PORT [NAME=ADAPTER_FOLDER]... [--LIMIT=NUMBER]...\n"
@@ -22,13 +22,19 @@ struct Options {
   std::size_t waiting_bytes = std::size_t{1} << 20U;  // buffered for a slow client
 };
 
+[[noreturn]] inline void refuse(const std::string& message) {
+  throw clora::Error(clora::ErrorCode::invalid_argument, message);
+}
+
 inline std::int64_t read_number(std::string_view name, std::string_view text, std::int64_t low,
                                 std::int64_t high) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  clora::require(
-      error == std::errc{} && end == text.data() + text.size() && number >= low && number <= high,
-      "{} must be an integer from {} to {}, got '{}'", name, low, high, text);
+  const bool whole = error == std::errc{} && end == text.data() + text.size();
+  if (!whole || number < low || number > high) {
+    refuse(std::string(name) + " must be an integer from " + std::to_string(low) + " to " +
+           std::to_string(high) + ", got '" + std::string(text) + "'");
+  }
   return number;
 }
 
@@ -50,19 +56,20 @@ inline void read_limit(std::string_view name, std::string_view text, Options& op
   } else if (name == "--waiting-bytes") {
     options.waiting_bytes = count(std::int64_t{1} << 30U);
   } else {
-    clora::fail(clora::ErrorCode::invalid_argument, "unknown limit '{}'\n{}", name, kUsage);
+    refuse("unknown limit '" + std::string(name) + "'\n" + kUsage);
   }
 }
 
 inline Options read_options(const std::vector<std::string>& arguments) {
-  clora::require(arguments.size() >= 2, "{}", kUsage);
+  if (arguments.size() < 2) refuse(kUsage);
   Options options{.model = arguments[0],
                   .port = static_cast<int>(read_number("PORT", arguments[1], 0, 65535))};
   for (std::size_t i = 2; i < arguments.size(); ++i) {
     const std::size_t equals = arguments[i].find('=');
-    clora::require(equals != std::string::npos && equals > 0,
-                   "an adapter must be NAME=FOLDER and a limit --NAME=NUMBER, got '{}'",
-                   arguments[i]);
+    if (equals == std::string::npos || equals == 0) {
+      refuse("an adapter must be NAME=FOLDER and a limit --NAME=NUMBER, got '" + arguments[i] +
+             "'");
+    }
     const std::string name = arguments[i].substr(0, equals);
     const std::string value = arguments[i].substr(equals + 1);
     if (name.starts_with("--")) {

@@ -3,10 +3,10 @@
 #include <exception>
 #include <optional>
 
-#include "lora/peft_files.hpp"
-#include "model/generation/generator.hpp"
-#include "model/text/tokenizer_files.hpp"
-#include "runtime/error.hpp"
+#include "clora/lora/peft_files.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/text/tokenizer_files.hpp"
+#include "clora/runtime/error.hpp"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <exception>
 #include <vector>
 
-#include "model/families/forward_pass.hpp"
+#include "clora/model/families/forward_pass.hpp"
 
 namespace {
 

@@ -4,6 +4,8 @@
 #include <new>
 #include <string>
 
+#include "runtime/fail.hpp"
+
 namespace clora::c_api {
 namespace {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "model/c_api/clora.h"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora::c_api {
 

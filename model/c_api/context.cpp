@@ -1,5 +1,6 @@
 // clora.h: devices, contexts and statistics.
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
+#include "runtime/fail.hpp"
 
 #include <span>
 

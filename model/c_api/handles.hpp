@@ -8,15 +8,15 @@
 #include <string>
 #include <utility>
 
-#include "lora/adapter.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/families/forward_pass.hpp"
+#include "clora/model/families/language_model.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/text/chat_template.hpp"
+#include "clora/model/text/tokenizer.hpp"
+#include "clora/model/training/trainer.hpp"
+#include "clora/runtime/context.hpp"
 #include "model/c_api/clora.h"
-#include "model/families/forward_pass.hpp"
-#include "model/families/language_model.hpp"
-#include "model/generation/generator.hpp"
-#include "model/text/chat_template.hpp"
-#include "model/text/tokenizer.hpp"
-#include "model/training/trainer.hpp"
-#include "runtime/context.hpp"
 
 namespace clora::c_api {
 

@@ -1,9 +1,9 @@
 // clora.h: models and adapters.
+#include "clora/lora/peft_files.hpp"
+#include "clora/model/files/weights.hpp"
 #include "lora/module_selection.hpp"
-#include "lora/peft_files.hpp"
 #include "model/c_api/boundary.hpp"
 #include "model/c_api/handles.hpp"
-#include "model/files/weights.hpp"
 
 namespace clora::c_api {
 namespace {

@@ -2,9 +2,10 @@
 #include <span>
 #include <vector>
 
+#include "clora/model/text/tokenizer_files.hpp"
 #include "model/c_api/boundary.hpp"
 #include "model/c_api/handles.hpp"
-#include "model/text/tokenizer_files.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora::c_api {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "model/c_api/boundary.hpp"
 #include "model/c_api/handles.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora::c_api {
 namespace {

@@ -1,11 +1,11 @@
-#include "model/data/data_order.hpp"
+#include "clora/model/data/data_order.hpp"
 
 #include <algorithm>
 #include <numeric>
 #include <random>
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

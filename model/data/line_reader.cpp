@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

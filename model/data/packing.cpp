@@ -1,9 +1,9 @@
-#include "model/data/packing.hpp"
+#include "clora/model/data/packing.hpp"
 
 #include <algorithm>
 #include <limits>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "model/data/records.hpp"
+#include "clora/model/data/records.hpp"
 
 namespace clora {
 

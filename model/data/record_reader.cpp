@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "runtime/error.hpp"
-#include "runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

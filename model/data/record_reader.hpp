@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/data/records.hpp"
+#include "clora/model/data/records.hpp"
 
 namespace clora {
 

@@ -1,11 +1,11 @@
-#include "model/data/records.hpp"
+#include "clora/model/data/records.hpp"
 
 #include <algorithm>
 #include <numeric>
 
 #include "model/data/line_reader.hpp"
 #include "model/data/record_reader.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

@@ -18,8 +18,8 @@
 #include <string_view>
 #include <vector>
 
-#include "model/text/chat_template.hpp"
-#include "model/text/tokenizer.hpp"
+#include "clora/model/text/chat_template.hpp"
+#include "clora/model/text/tokenizer.hpp"
 
 namespace clora {
 

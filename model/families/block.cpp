@@ -1,4 +1,4 @@
-#include "model/families/block.hpp"
+#include "clora/model/families/block.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "clora/ops/attention/attention.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/ops/rowwise/swiglu.hpp"
+#include "clora/runtime/error.hpp"
 #include "ops/activations.hpp"
-#include "ops/attention.hpp"
-#include "ops/rms_norm.hpp"
-#include "ops/swiglu.hpp"
-#include "runtime/error.hpp"
 
 namespace clora {
 namespace {

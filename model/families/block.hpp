@@ -14,8 +14,8 @@
 // compute their gradients: saving them would cost a third of the memory of a step.
 #pragma once
 
-#include "model/families/language_model.hpp"
-#include "ops/rope.hpp"
+#include "clora/model/families/language_model.hpp"
+#include "clora/ops/rowwise/rope.hpp"
 
 namespace clora {
 

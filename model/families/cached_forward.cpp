@@ -4,11 +4,11 @@
 #include <optional>
 #include <utility>
 
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
 #include "model/families/decoding_blocks.hpp"
-#include "ops/embedding.hpp"
-#include "ops/gemm.hpp"
-#include "ops/rms_norm.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -13,11 +13,11 @@
 #include <span>
 #include <vector>
 
-#include "lora/adapter.hpp"
-#include "model/families/block.hpp"
-#include "model/families/language_model.hpp"
-#include "runtime/host_hold.hpp"
-#include "runtime/pinned_memory.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/families/block.hpp"
+#include "clora/model/families/language_model.hpp"
+#include "runtime/memory/host_hold.hpp"
+#include "runtime/memory/pinned_memory.hpp"
 
 namespace clora {
 
@@ -63,7 +63,7 @@ class CachedForward {
 
     Rows rows;
     Batch batch;
-    Tensor grid_barrier;  // of a step in one launch (ops/decode_layers.hpp), else empty
+    Tensor grid_barrier;  // of a step in one launch (ops/decode/decode_layers.hpp), else empty
     std::array<HostHold<Staging>, 2> staging;  // alternating: one upload may still be in progress
     std::size_t turn = 0;
   };

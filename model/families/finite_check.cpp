@@ -5,7 +5,7 @@
 
 #include "lora/finite_values.hpp"
 #include "model/files/dequantise.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "lora/adapter.hpp"
-#include "model/families/language_model.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/families/language_model.hpp"
 
 namespace clora {
 

@@ -1,4 +1,4 @@
-#include "model/families/forward_pass.hpp"
+#include "clora/model/families/forward_pass.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -6,17 +6,17 @@
 #include <optional>
 #include <utility>
 
+#include "clora/model/families/block.hpp"
+#include "clora/model/families/recorded_rows.hpp"
+#include "clora/ops/attention/attention.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "lora/finite_values.hpp"
-#include "model/families/block.hpp"
 #include "model/families/finite_check.hpp"
-#include "model/families/recorded_rows.hpp"
-#include "ops/attention.hpp"
-#include "ops/embedding.hpp"
-#include "ops/gemm.hpp"
-#include "ops/rms_norm.hpp"
-#include "runtime/batch.hpp"
-#include "runtime/error.hpp"
-#include "runtime/host_hold.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/memory/host_hold.hpp"
 
 namespace clora {
 namespace {

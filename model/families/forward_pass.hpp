@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "lora/adapter.hpp"
-#include "model/families/language_model.hpp"
-#include "runtime/fence.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/families/language_model.hpp"
+#include "clora/runtime/commands/fence.hpp"
 
 namespace clora {
 

@@ -1,12 +1,12 @@
-#include "model/families/language_model.hpp"
+#include "clora/model/families/language_model.hpp"
 
 #include <algorithm>
 
+#include "clora/ops/quant/quant.hpp"
 #include "model/families/rope_table.hpp"
 #include "model/files/dequantise.hpp"
 #include "model/files/rotary_order.hpp"
-#include "ops/quant.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/adapter.hpp"
-#include "model/files/model_config.hpp"
-#include "model/files/weights.hpp"
-#include "ops/lora_linear.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/files/model_config.hpp"
+#include "clora/model/files/weights.hpp"
+#include "clora/ops/lora_linear/lora_linear.hpp"
 
 namespace clora {
 

@@ -1,10 +1,10 @@
-#include "model/families/recorded_rows.hpp"
+#include "clora/model/families/recorded_rows.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

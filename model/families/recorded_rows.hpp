@@ -14,9 +14,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/data/packing.hpp"
-#include "ops/adamw.hpp"
-#include "runtime/context.hpp"
+#include "clora/model/data/packing.hpp"
+#include "clora/ops/adamw.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora {
 

@@ -1,6 +1,6 @@
-// The cosines and sines that record_rope reads (ops/rope.hpp): position p turns pair i by the angle
-// p * frequency i. Angles, cosines and sines are computed in double and rounded to f32 once, so the
-// last position of a long context is as exact as the first.
+// The cosines and sines that record_rope reads (ops/rowwise/rope.hpp): position p turns pair i by
+// the angle p * frequency i. Angles, cosines and sines are computed in double and rounded to f32
+// once, so the last position of a long context is as exact as the first.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "runtime/error.hpp"
-#include "runtime/half.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/memory/half.hpp"
 
 namespace clora {
 namespace {

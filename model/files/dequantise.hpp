@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/dtype.hpp"
+#include "clora/runtime/memory/dtype.hpp"
 
 namespace clora {
 

@@ -1,4 +1,4 @@
-#include "model/files/fuse.hpp"
+#include "clora/model/files/fuse.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "lora/merge.hpp"
-#include "lora/safetensors.hpp"
+#include "clora/lora/merge.hpp"
+#include "clora/lora/safetensors.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "model/files/dequantise.hpp"
 #include "model/files/rotary_order.hpp"
-#include "runtime/disk_space.hpp"
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
-#include "runtime/json.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/files/disk_space.hpp"
 
 namespace clora {
 namespace {

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <functional>
 
-#include "lora/adapter.hpp"
-#include "model/files/weights.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/files/weights.hpp"
 
 namespace clora {
 

@@ -1,10 +1,12 @@
 // ggml's numbers for the types of tensors.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
 
-#include "model/files/gguf.hpp"
-#include "runtime/error.hpp"
+#include "clora/model/files/gguf.hpp"
+#include "clora/runtime/error.hpp"
 
 namespace clora {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/files/gguf.hpp"
+#include "clora/model/files/gguf.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "model/files/gguf_cursor.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

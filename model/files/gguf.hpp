@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/dtype.hpp"
-#include "runtime/file.hpp"
-#include "runtime/shape.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/memory/dtype.hpp"
+#include "clora/runtime/memory/shape.hpp"
 
 namespace clora {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-#include "model/files/gguf.hpp"
+#include "clora/model/files/gguf.hpp"
 
 namespace clora {
 

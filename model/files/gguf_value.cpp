@@ -1,12 +1,14 @@
 // GgufValue: decoding of metadata values. All values were bounds-checked when the file was opened,
 // so nothing here can read past the end.
+#include <fmt/format.h>
+
 #include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
 
-#include "model/files/gguf.hpp"
-#include "runtime/error.hpp"
+#include "clora/model/files/gguf.hpp"
+#include "clora/runtime/error.hpp"
 
 namespace clora {
 namespace {

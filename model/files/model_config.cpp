@@ -1,5 +1,5 @@
 // Code shared by config.json and GGUF: names, checks, rotary frequencies.
-#include "model/files/model_config.hpp"
+#include "clora/model/files/model_config.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <numbers>
 
 #include "model/files/model_config_checks.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

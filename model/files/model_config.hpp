@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/rope.hpp"
+#include "clora/ops/rowwise/rope.hpp"
 
 namespace clora {
 

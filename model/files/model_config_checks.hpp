@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "model/files/model_config.hpp"
+#include "clora/model/files/model_config.hpp"
 
 namespace clora {
 

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "model/files/gguf.hpp"
-#include "model/files/model_config.hpp"
+#include "clora/model/files/gguf.hpp"
+#include "clora/model/files/model_config.hpp"
 #include "model/files/model_config_checks.hpp"
 #include "model/files/model_config_gguf.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -4,9 +4,9 @@
 #include <array>
 #include <string_view>
 
-#include "model/files/gguf.hpp"
+#include "clora/model/files/gguf.hpp"
 #include "model/files/model_config_gguf.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

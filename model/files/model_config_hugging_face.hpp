@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "model/files/model_config.hpp"
-#include "runtime/json.hpp"
+#include "clora/model/files/model_config.hpp"
+#include "clora/runtime/files/json.hpp"
 
 namespace clora {
 

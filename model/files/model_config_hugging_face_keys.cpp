@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "model/files/model_config_hugging_face.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

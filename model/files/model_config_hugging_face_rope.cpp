@@ -3,7 +3,7 @@
 #include <array>
 
 #include "model/files/model_config_hugging_face.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

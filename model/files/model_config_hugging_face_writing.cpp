@@ -4,8 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "model/files/model_config.hpp"
-#include "runtime/error.hpp"
+#include "clora/model/files/model_config.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/files/weights.hpp"
+#include "clora/model/files/weights.hpp"
 
 namespace clora {
 

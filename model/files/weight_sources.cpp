@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "clora/runtime/files/json.hpp"
 #include "lora/hub_hint.hpp"
-#include "runtime/error.hpp"
-#include "runtime/json.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

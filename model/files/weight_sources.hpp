@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "lora/safetensors.hpp"
-#include "model/files/gguf.hpp"
-#include "model/files/weights.hpp"
+#include "clora/lora/safetensors.hpp"
+#include "clora/model/files/gguf.hpp"
+#include "clora/model/files/weights.hpp"
 
 namespace clora {
 

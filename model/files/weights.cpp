@@ -1,10 +1,10 @@
-#include "model/files/weights.hpp"
+#include "clora/model/files/weights.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "model/files/weight_sources.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -20,9 +20,9 @@
 #include <string_view>
 #include <vector>
 
-#include "model/files/model_config.hpp"
-#include "runtime/dtype.hpp"
-#include "runtime/shape.hpp"
+#include "clora/model/files/model_config.hpp"
+#include "clora/runtime/memory/dtype.hpp"
+#include "clora/runtime/memory/shape.hpp"
 
 namespace clora {
 

@@ -1,4 +1,4 @@
-#include "model/generation/generator.hpp"
+#include "clora/model/generation/generator.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,14 +6,14 @@
 #include <cstring>
 #include <map>
 
+#include "clora/ops/sample.hpp"
 #include "lora/finite_values.hpp"
 #include "model/families/cached_forward.hpp"
 #include "model/families/finite_check.hpp"
-#include "ops/sample.hpp"
 #include "runtime/elapsed.hpp"
-#include "runtime/error.hpp"
-#include "runtime/host_hold.hpp"
-#include "runtime/pinned_memory.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/memory/host_hold.hpp"
+#include "runtime/memory/pinned_memory.hpp"
 
 namespace clora {
 namespace {

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/adapter.hpp"
-#include "model/families/language_model.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/families/language_model.hpp"
 
 namespace clora {
 

@@ -1,4 +1,4 @@
-#include "model/generation/stop_filter.hpp"
+#include "clora/model/generation/stop_filter.hpp"
 
 #include <algorithm>
 #include <utility>

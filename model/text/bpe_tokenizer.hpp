@@ -12,9 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "clora/model/text/tokenizer_spec.hpp"
 #include "model/text/merge_table.hpp"
 #include "model/text/regex_splitter.hpp"
-#include "model/text/tokenizer_spec.hpp"
 #include "model/text/vocabulary.hpp"
 
 namespace clora {

@@ -1,9 +1,9 @@
-#include "model/text/chat_style.hpp"
+#include "clora/model/text/chat_style.hpp"
 
 #include <utility>
 
 #include "model/text/utf8.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -1,9 +1,9 @@
-#include "model/text/chat_template.hpp"
+#include "clora/model/text/chat_template.hpp"
 
+#include "clora/runtime/files/json.hpp"
 #include "model/text/jinja_text.hpp"
 #include "model/text/known_chat_styles.hpp"
-#include "runtime/error.hpp"
-#include "runtime/json.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

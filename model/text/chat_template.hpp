@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "model/text/chat_style.hpp"
-#include "model/text/tokenizer.hpp"
+#include "clora/model/text/chat_style.hpp"
+#include "clora/model/text/tokenizer.hpp"
 
 namespace clora {
 

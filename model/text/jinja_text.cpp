@@ -1,6 +1,6 @@
 #include "model/text/jinja_text.hpp"
 
-#include "runtime/digest.hpp"
+#include "clora/runtime/files/digest.hpp"
 
 namespace clora {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "model/text/chat_style.hpp"
+#include "clora/model/text/chat_style.hpp"
 
 namespace clora {
 

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "model/text/utf8.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

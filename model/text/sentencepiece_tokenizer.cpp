@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/text/utf8.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

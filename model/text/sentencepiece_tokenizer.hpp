@@ -17,8 +17,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "clora/model/text/tokenizer_spec.hpp"
 #include "model/text/merge_table.hpp"
-#include "model/text/tokenizer_spec.hpp"
 #include "model/text/vocabulary.hpp"
 
 namespace clora {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/text/tokenizer_spec.hpp"
+#include "clora/model/text/tokenizer_spec.hpp"
 
 namespace clora {
 

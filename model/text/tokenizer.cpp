@@ -1,4 +1,4 @@
-#include "model/text/tokenizer.hpp"
+#include "clora/model/text/tokenizer.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "model/text/special_splitter.hpp"
 #include "model/text/utf8.hpp"
 #include "model/text/vocabulary.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/text/tokenizer_spec.hpp"
+#include "clora/model/text/tokenizer_spec.hpp"
 
 namespace clora {
 

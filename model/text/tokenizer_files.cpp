@@ -1,14 +1,14 @@
-#include "model/text/tokenizer_files.hpp"
+#include "clora/model/text/tokenizer_files.hpp"
 
 #include <fmt/format.h>
 
 #include <array>
 
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "model/text/tokenizer_json.hpp"
 #include "model/text/tokenizer_json_writing.hpp"
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
-#include "runtime/json.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "model/files/gguf.hpp"
-#include "model/text/tokenizer.hpp"
+#include "clora/model/files/gguf.hpp"
+#include "clora/model/text/tokenizer.hpp"
 
 namespace clora {
 

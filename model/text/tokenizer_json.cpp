@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "clora/runtime/files/json.hpp"
 #include "model/text/tokenizer_pipeline.hpp"
-#include "runtime/error.hpp"
-#include "runtime/json.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

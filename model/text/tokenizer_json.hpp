@@ -9,7 +9,7 @@
 
 #include <string_view>
 
-#include "model/text/tokenizer.hpp"
+#include "clora/model/text/tokenizer.hpp"
 
 namespace clora {
 

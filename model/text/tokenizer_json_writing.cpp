@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "clora/runtime/files/json.hpp"
 #include "model/text/merge_table.hpp"
 #include "model/text/vocabulary.hpp"
-#include "runtime/error.hpp"
-#include "runtime/json.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

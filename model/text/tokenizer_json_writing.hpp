@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "model/text/tokenizer_spec.hpp"
+#include "clora/model/text/tokenizer_spec.hpp"
 
 namespace clora {
 

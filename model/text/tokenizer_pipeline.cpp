@@ -1,6 +1,6 @@
 #include "model/text/tokenizer_pipeline.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

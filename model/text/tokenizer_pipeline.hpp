@@ -2,8 +2,8 @@
 // merged, into fields of a TokenizerSpec.
 #pragma once
 
-#include "model/text/tokenizer_spec.hpp"
-#include "runtime/json.hpp"
+#include "clora/model/text/tokenizer_spec.hpp"
+#include "clora/runtime/files/json.hpp"
 
 namespace clora {
 

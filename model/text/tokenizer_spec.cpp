@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "model/text/tokenizer_spec.hpp"
-#include "runtime/error.hpp"
+#include "clora/model/text/tokenizer_spec.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "model/text/tokenizer_spec.hpp"
+#include "clora/model/text/tokenizer_spec.hpp"
 
 namespace clora {
 

@@ -1,4 +1,4 @@
-#include "model/training/checkpoint.hpp"
+#include "clora/model/training/checkpoint.hpp"
 
 #include <fmt/ranges.h>
 
@@ -7,12 +7,12 @@
 #include <cstring>
 #include <utility>
 
+#include "clora/lora/peft_files.hpp"
+#include "clora/lora/safetensors.hpp"
 #include "lora/finite_values.hpp"
-#include "lora/peft_files.hpp"
-#include "lora/safetensors.hpp"
 #include "model/families/finite_check.hpp"
 #include "model/training/tensor_checksums.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <vector>
 
-#include "lora/adapter.hpp"
-#include "model/training/run_fingerprint.hpp"
-#include "model/training/trainer.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/training/run_fingerprint.hpp"
+#include "clora/model/training/trainer.hpp"
 
 namespace clora {
 

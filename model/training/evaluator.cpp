@@ -1,4 +1,4 @@
-#include "model/training/evaluator.hpp"
+#include "clora/model/training/evaluator.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,8 +8,8 @@
 
 #include "model/families/finite_check.hpp"
 #include "runtime/elapsed.hpp"
-#include "runtime/error.hpp"
-#include "runtime/host_hold.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/memory/host_hold.hpp"
 
 namespace clora {
 namespace {

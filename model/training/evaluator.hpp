@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/adapter.hpp"
-#include "model/data/records.hpp"
-#include "model/families/language_model.hpp"
-#include "model/training/recorded_step.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/data/records.hpp"
+#include "clora/model/families/language_model.hpp"
+#include "clora/model/training/recorded_step.hpp"
 
 namespace clora {
 

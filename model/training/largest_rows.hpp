@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "model/data/data_order.hpp"
-#include "model/data/records.hpp"
+#include "clora/model/data/data_order.hpp"
+#include "clora/model/data/records.hpp"
 
 namespace clora {
 

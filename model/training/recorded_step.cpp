@@ -1,15 +1,15 @@
-#include "model/training/recorded_step.hpp"
+#include "clora/model/training/recorded_step.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <utility>
 
+#include "clora/ops/attention/attention.hpp"
+#include "clora/ops/loss/cross_entropy.hpp"
+#include "clora/ops/rowwise/embedding.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
 #include "ops/activations.hpp"
-#include "ops/attention.hpp"
-#include "ops/cross_entropy.hpp"
-#include "ops/embedding.hpp"
-#include "ops/rms_norm.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

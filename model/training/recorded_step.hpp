@@ -5,9 +5,9 @@
 #include <list>
 #include <memory>
 
-#include "lora/adapter.hpp"
-#include "model/families/block.hpp"
-#include "model/families/recorded_rows.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/families/block.hpp"
+#include "clora/model/families/recorded_rows.hpp"
 
 namespace clora {
 

@@ -1,9 +1,9 @@
-#include "model/training/resumption.hpp"
+#include "clora/model/training/resumption.hpp"
 
 #include <algorithm>
 #include <charconv>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

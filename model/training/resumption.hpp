@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "model/training/checkpoint.hpp"
-#include "model/training/training_config.hpp"
+#include "clora/model/training/checkpoint.hpp"
+#include "clora/model/training/training_config.hpp"
 
 namespace clora {
 

@@ -1,11 +1,11 @@
-#include "model/training/run_fingerprint.hpp"
+#include "clora/model/training/run_fingerprint.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 
 namespace clora {
 namespace {

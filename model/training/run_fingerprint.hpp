@@ -14,10 +14,10 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/adapter.hpp"
-#include "model/data/records.hpp"
-#include "model/families/language_model.hpp"
-#include "runtime/digest.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/data/records.hpp"
+#include "clora/model/families/language_model.hpp"
+#include "clora/runtime/files/digest.hpp"
 
 namespace clora {
 

@@ -1,7 +1,7 @@
 #include "model/training/tensor_checksums.hpp"
 
-#include "runtime/digest.hpp"
-#include "runtime/error.hpp"
+#include "clora/runtime/files/digest.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

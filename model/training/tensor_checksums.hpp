@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "lora/safetensors.hpp"
+#include "clora/lora/safetensors.hpp"
 
 namespace clora {
 

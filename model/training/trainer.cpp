@@ -1,15 +1,15 @@
-#include "model/training/trainer.hpp"
+#include "clora/model/training/trainer.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
+#include "clora/model/training/recorded_step.hpp"
+#include "clora/ops/adamw.hpp"
 #include "model/families/finite_check.hpp"
-#include "model/training/recorded_step.hpp"
-#include "ops/adamw.hpp"
-#include "runtime/error.hpp"
-#include "runtime/host_hold.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/memory/host_hold.hpp"
 
 namespace clora {
 namespace {

@@ -12,10 +12,10 @@
 #include <span>
 #include <vector>
 
-#include "lora/adapter.hpp"
-#include "model/data/packing.hpp"
-#include "model/families/language_model.hpp"
-#include "runtime/batch.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/data/packing.hpp"
+#include "clora/model/families/language_model.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace clora {
 

@@ -1,10 +1,10 @@
-#include "model/training/training_config.hpp"
+#include "clora/model/training/training_config.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

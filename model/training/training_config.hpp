@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "model/data/data_order.hpp"
+#include "clora/model/data/data_order.hpp"
 
 namespace clora {
 

@@ -1,13 +1,13 @@
-#include "model/training/training_run.hpp"
+#include "clora/model/training/training_run.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <deque>
 
-#include "lora/peft_files.hpp"
+#include "clora/lora/peft_files.hpp"
 #include "model/families/finite_check.hpp"
 #include "model/training/largest_rows.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -9,13 +9,13 @@
 #include <filesystem>
 #include <functional>
 
-#include "lora/adapter.hpp"
-#include "model/data/records.hpp"
-#include "model/families/language_model.hpp"
-#include "model/training/evaluator.hpp"
-#include "model/training/resumption.hpp"
-#include "model/training/trainer.hpp"
-#include "model/training/training_config.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/data/records.hpp"
+#include "clora/model/families/language_model.hpp"
+#include "clora/model/training/evaluator.hpp"
+#include "clora/model/training/resumption.hpp"
+#include "clora/model/training/trainer.hpp"
+#include "clora/model/training/training_config.hpp"
 
 namespace clora {
 

@@ -1,7 +1,7 @@
 // Links one module and those below it.
 #include <cstdio>
 
-#include "model/training/training_run.hpp"
+#include "clora/model/training/training_run.hpp"
 
 int main() {
   clora::TrainingRunConfig config;

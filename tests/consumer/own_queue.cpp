@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "ops/rms_norm.hpp"
-#include "runtime/batch.hpp"
+#include "clora/ops/rowwise/rms_norm.hpp"
+#include "clora/runtime/commands/batch.hpp"
 
 namespace {
 

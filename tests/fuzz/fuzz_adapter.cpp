@@ -1,7 +1,7 @@
 // The files of an adapter: its configuration, including the patterns in it, and its tensors.
+#include "clora/lora/safetensors.hpp"
 #include "lora/module_selection.hpp"
 #include "lora/peft_config.hpp"
-#include "lora/safetensors.hpp"
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/safetensors_bytes.hpp"
 #include "tests/fuzz/target.hpp"

@@ -1,5 +1,5 @@
 // The folder of a captured launch, as clc replay reads it.
-#include "runtime/npy.hpp"
+#include "runtime/files/npy.hpp"
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"

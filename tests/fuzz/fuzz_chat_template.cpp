@@ -2,7 +2,7 @@
 // conversation with the input's parts as contents, rendered by every known style.
 #include <array>
 
-#include "model/text/chat_template.hpp"
+#include "clora/model/text/chat_template.hpp"
 #include "model/text/known_chat_styles.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"

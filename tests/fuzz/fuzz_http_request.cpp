@@ -1,6 +1,6 @@
 // A request to a server: its head, and its body as a completion request.
-#include "serving/completion_request.hpp"
-#include "serving/http_head.hpp"
+#include "clora/serving/completion_request.hpp"
+#include "clora/serving/http_head.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"
 

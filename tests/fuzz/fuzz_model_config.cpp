@@ -1,8 +1,8 @@
 // config.json, read by opening a folder that contains it and weights.
 #include <nlohmann/json.hpp>
 
-#include "model/files/weights.hpp"
-#include "runtime/json.hpp"
+#include "clora/model/files/weights.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/safetensors_bytes.hpp"
 #include "tests/fuzz/target.hpp"

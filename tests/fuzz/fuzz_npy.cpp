@@ -1,5 +1,5 @@
 // NumPy's .npy files.
-#include "runtime/npy.hpp"
+#include "runtime/files/npy.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"
 #include "tools/clc/npy.hpp"

@@ -1,5 +1,5 @@
 // A data set's records, with and without a chat template.
-#include "model/data/records.hpp"
+#include "clora/model/data/records.hpp"
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"

@@ -1,5 +1,5 @@
 // safetensors: the header and every tensor that it names.
-#include "lora/safetensors.hpp"
+#include "clora/lora/safetensors.hpp"
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/safetensors_bytes.hpp"
 #include "tests/fuzz/target.hpp"

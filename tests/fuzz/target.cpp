@@ -4,7 +4,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "runtime/error.hpp"
+#include "clora/runtime/error.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace clora::fuzz {

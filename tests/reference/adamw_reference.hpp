@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/adamw.hpp"
+#include "clora/ops/adamw.hpp"
 
 namespace clora::reference {
 

@@ -1,4 +1,4 @@
-// Attention in double, directly from the formulas of ops/attention.hpp.
+// Attention in double, directly from the formulas of ops/attention/attention.hpp.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// gemm as naive loops in double. ops/gemm.hpp has the formulas.
+// gemm as naive loops in double. ops/gemm/gemm.hpp has the formulas.
 #pragma once
 
 #include <cstddef>

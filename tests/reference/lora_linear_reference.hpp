@@ -1,5 +1,5 @@
-// lora_linear as naive loops in double. ops/lora_linear.hpp has the formulas. The dropout mask is
-// given as factors of x (0 or 1 / (1 - p)); empty for no dropout.
+// lora_linear as naive loops in double. ops/lora_linear/lora_linear.hpp has the formulas. The
+// dropout mask is given as factors of x (0 or 1 / (1 - p)); empty for no dropout.
 #pragma once
 
 #include <cstddef>

@@ -12,9 +12,9 @@
 #include <span>
 #include <vector>
 
-#include "ops/quant.hpp"
-#include "runtime/context.hpp"
-#include "runtime/dtype.hpp"
+#include "clora/ops/quant/quant.hpp"
+#include "clora/runtime/context.hpp"
+#include "clora/runtime/memory/dtype.hpp"
 
 namespace clora::test {
 

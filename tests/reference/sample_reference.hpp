@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/sample.hpp"
+#include "clora/ops/sample.hpp"
 
 namespace clora::reference {
 

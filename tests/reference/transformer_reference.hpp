@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "lora/merge.hpp"
-#include "model/families/language_model.hpp"
+#include "clora/lora/merge.hpp"
+#include "clora/model/families/language_model.hpp"
 #include "model/files/dequantise.hpp"
 #include "model/files/rotary_order.hpp"
 

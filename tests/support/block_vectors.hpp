@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/dtype.hpp"
+#include "clora/runtime/memory/dtype.hpp"
 
 namespace clora::test {
 

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/variant_dispatch.hpp"
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
+#include "ops/dispatch/variant_dispatch.hpp"
 
 namespace clora::test {
 
@@ -35,7 +35,8 @@ class Folders {
     fs::remove_all(root_);
     fs::create_directories(root_);
     const char* source = std::getenv("CLORA_SOURCE_DIR");
-    fs::copy(fs::path(source == nullptr ? "." : source) / "cl", kernels());
+    fs::copy(fs::path(source == nullptr ? "." : source) / "cl", kernels(),
+             fs::copy_options::recursive);
   }
   ~Folders() { fs::remove_all(root_); }
   Folders(const Folders&) = delete;
@@ -52,13 +53,20 @@ class Folders {
     }
     return files;
   }
+  // The path of a kernel file of that name.
+  fs::path kernel(const std::string& file) const {
+    for (const auto& entry : fs::recursive_directory_iterator(kernels())) {
+      if (entry.path().filename() == file) return entry.path();
+    }
+    return kernels() / file;
+  }
   void replace(const std::string& file, const std::string& what, const std::string& by) const {
-    std::string text = text_of(kernels() / file);
+    std::string text = text_of(kernel(file));
     ASSERT_NE(text.find(what), std::string::npos) << what << " is not in " << file;
     for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
       text.replace(at, what.size(), by);
     }
-    std::ofstream(kernels() / file, std::ios::binary) << text;
+    std::ofstream(kernel(file), std::ios::binary) << text;
   }
 
  private:
@@ -66,8 +74,8 @@ class Folders {
 };
 
 // A Context on the copied kernels, and its log: warnings of self-tests, and the rows that are
-// missing from the table of sums (ops/self_test_sums.hpp). The missing rows are also written to the
-// file $CLORA_SELF_TEST_SUMS.
+// missing from the table of sums (ops/dispatch/self_test_sums.hpp). The missing rows are also
+// written to the file $CLORA_SELF_TEST_SUMS.
 struct Observed {
   using Lines = std::shared_ptr<std::vector<std::string>>;
   Lines warnings = std::make_shared<std::vector<std::string>>();

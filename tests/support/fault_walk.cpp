@@ -1,5 +1,6 @@
 #include "tests/support/fault_walk.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,10 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "lora/safetensors.hpp"
-#include "ops/cross_entropy.hpp"
-#include "runtime/batch.hpp"
-#include "runtime/in_flight.hpp"
+#include "clora/lora/safetensors.hpp"
+#include "clora/ops/loss/cross_entropy.hpp"
+#include "clora/runtime/commands/batch.hpp"
+#include "runtime/commands/in_flight.hpp"
 #include "tests/support/tiny_models.hpp"
 
 namespace clora::test {

@@ -4,7 +4,7 @@
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora::test {
 

@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/context.hpp"
-#include "runtime/opencl.hpp"
+#include "clora/runtime/context.hpp"
+#include "runtime/device/opencl.hpp"
 
 namespace clora::test {
 

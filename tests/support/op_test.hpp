@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/batch.hpp"
-#include "runtime/context.hpp"
-#include "runtime/error.hpp"
+#include "clora/runtime/commands/batch.hpp"
+#include "clora/runtime/context.hpp"
+#include "clora/runtime/error.hpp"
 
 namespace clora::test {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "lora/safetensors.hpp"
+#include "clora/lora/safetensors.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace clora::test {

@@ -1,4 +1,4 @@
-// Layers of random weights for ops/decode_layers.hpp, shared by its test and its bench.
+// Layers of random weights for ops/decode/decode_layers.hpp, shared by its test and its bench.
 #pragma once
 
 #include <array>
@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "ops/decode_layers.hpp"
+#include "clora/ops/decode/decode_layers.hpp"
 #include "tests/reference/quant_reference.hpp"
 
 namespace clora::test {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <span>
 
-#include "model/families/language_model.hpp"
+#include "clora/model/families/language_model.hpp"
 
 namespace clora::test {
 

@@ -1,7 +1,7 @@
 // The initial adapter of the float64 LoRA run of the reference values.
 #pragma once
 
-#include "lora/adapter.hpp"
+#include "clora/lora/adapter.hpp"
 
 namespace clora::test {
 

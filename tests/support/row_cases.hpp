@@ -1,11 +1,11 @@
-// Shared by tests of row-wise ops (cl/row_vecs.clh): the types of their tensors, and rows for every
-// vector size.
+// Shared by tests of row-wise ops (cl/rowwise/row_vecs.clh): the types of their tensors, and rows
+// for every vector size.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "runtime/dtype.hpp"
+#include "clora/runtime/memory/dtype.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora::test {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "lora/peft_files.hpp"
-#include "runtime/json.hpp"
+#include "clora/lora/peft_files.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/raw_client.hpp"

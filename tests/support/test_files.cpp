@@ -7,6 +7,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "runtime/fail.hpp"
+
 namespace clora::test {
 namespace {
 

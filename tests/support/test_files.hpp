@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "clora/runtime/error.hpp"
 
 namespace clora::test {
 

@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "lora/safetensors.hpp"
-#include "model/files/weights.hpp"
-#include "runtime/file.hpp"
-#include "runtime/half.hpp"
+#include "clora/lora/safetensors.hpp"
+#include "clora/model/files/weights.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "runtime/memory/half.hpp"
 #include "tests/support/op_test.hpp"
 
 namespace clora::test {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/files/model_config.hpp"
+#include "clora/model/files/model_config.hpp"
 
 namespace clora::test {
 

@@ -2,7 +2,7 @@
 // special tokens in addition.
 #pragma once
 
-#include "model/text/tokenizer.hpp"
+#include "clora/model/text/tokenizer.hpp"
 
 namespace clora::test {
 

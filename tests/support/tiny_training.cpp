@@ -1,11 +1,13 @@
 #include "tests/support/tiny_training.hpp"
 
+#include <fmt/format.h>
+
 #include <numeric>
 
-#include "lora/peft_files.hpp"
-#include "model/generation/generator.hpp"
-#include "model/training/checkpoint.hpp"
-#include "model/training/evaluator.hpp"
+#include "clora/lora/peft_files.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/training/checkpoint.hpp"
+#include "clora/model/training/evaluator.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace clora::test {

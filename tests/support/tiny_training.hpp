@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "model/data/packing.hpp"
-#include "model/families/language_model.hpp"
-#include "model/training/trainer.hpp"
+#include "clora/model/data/packing.hpp"
+#include "clora/model/families/language_model.hpp"
+#include "clora/model/training/trainer.hpp"
 
 namespace clora::test {
 

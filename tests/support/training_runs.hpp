@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/training/training_run.hpp"
+#include "clora/model/training/training_run.hpp"
 #include "tests/support/test_models.hpp"
 #include "tests/support/tiny_models.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/program_report.hpp"
+#include "runtime/programs/program_report.hpp"
 #include "tools/clc/array_spec.hpp"
 
 namespace clora {

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "tools/clc/npy.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/suggestion.hpp"

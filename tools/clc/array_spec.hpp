@@ -21,7 +21,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/batch.hpp"
+#include "clora/runtime/commands/batch.hpp"
 #include "tools/clc/host_array.hpp"
 
 namespace clora {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "runtime/device_capabilities.hpp"
-#include "runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "runtime/device/device_capabilities.hpp"
 #include "tools/clc/bench_options.hpp"
 #include "tools/clc/bench_report.hpp"
 #include "tools/clc/commands.hpp"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ops/roofline_peaks.hpp"
+#include "clora/ops/roofline_peaks/roofline_peaks.hpp"
 #include "tools/clc/reference_file.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/number_options.hpp"

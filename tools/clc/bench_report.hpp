@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/roofline.hpp"
+#include "clora/runtime/profiling/roofline.hpp"
 #include "tools/clc/kernel_timing.hpp"
 #include "tools/clc/roofline_picture.hpp"
 #include "tools/clc/sample_statistics.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device.hpp"
+#include "clora/runtime/device/device.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/clc/device_build.hpp"
 

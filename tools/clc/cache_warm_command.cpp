@@ -3,8 +3,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "clora/runtime/error.hpp"
 #include "runtime/elapsed.hpp"
-#include "runtime/error.hpp"
 #include "tools/clc/cache_warming.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"

@@ -6,13 +6,13 @@
 #include <limits>
 #include <optional>
 
-#include "model/data/packing.hpp"
-#include "model/families/language_model.hpp"
-#include "model/files/weights.hpp"
-#include "model/generation/generator.hpp"
-#include "model/training/evaluator.hpp"
-#include "model/training/trainer.hpp"
-#include "runtime/error.hpp"
+#include "clora/model/data/packing.hpp"
+#include "clora/model/families/language_model.hpp"
+#include "clora/model/files/weights.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/training/evaluator.hpp"
+#include "clora/model/training/trainer.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "lora/adapter.hpp"
-#include "runtime/context.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/runtime/context.hpp"
 
 namespace clora {
 

@@ -2,7 +2,7 @@
 // the kernel. Pure functions; thread-safe.
 #pragma once
 
-#include "ops/tuned_table.hpp"
+#include "ops/tuned/tuned_table.hpp"
 #include "tools/clc/expression.hpp"
 #include "tools/clc/kernel_call.hpp"
 

@@ -3,9 +3,9 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
-#include "runtime/json.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
+#include "runtime/fail.hpp"
 #include "tools/clc/option_words.hpp"
 #include "tools/command_line/config_file.hpp"
 

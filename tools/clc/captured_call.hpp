@@ -1,4 +1,5 @@
-// A captured launch as a call, read from the folder that runtime/captured_launch.hpp describes.
+// A captured launch as a call, read from the folder that runtime/commands/captured_launch.hpp
+// describes.
 #pragma once
 
 #include <cstdint>

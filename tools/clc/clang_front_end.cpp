@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "tools/clc/process.hpp"
 
 namespace clora {

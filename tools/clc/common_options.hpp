@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 #include "tools/clc/kernel_file.hpp"
 #include "tools/command_line/output.hpp"
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
-#include "runtime/json.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
+#include "runtime/fail.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/clc/process.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/program_report.hpp"
+#include "runtime/programs/program_report.hpp"
 #include "tools/clc/diagnostics.hpp"
 #include "tools/command_line/program.hpp"
 

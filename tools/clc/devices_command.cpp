@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "ops/roofline_peaks.hpp"
-#include "runtime/device_capabilities.hpp"
+#include "clora/ops/roofline_peaks/roofline_peaks.hpp"
+#include "runtime/device/device_capabilities.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/command_line/peaks_json.hpp"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "runtime/error.hpp"
-#include "runtime/program_report.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/programs/program_report.hpp"
 #include "tools/clc/device_build.hpp"
 #include "tools/clc/process.hpp"
 

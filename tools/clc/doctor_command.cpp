@@ -1,11 +1,12 @@
 // clc doctor: finds missing packages and known problems, with the command that fixes each.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 
-#include "runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/clc/device_build.hpp"

@@ -1,10 +1,12 @@
 // clc embed: converts kernel files to C++ source, so a program needs no files at run time.
+#include <fmt/format.h>
+
 #include <fstream>
 #include <memory>
 #include <regex>
 
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
+#include "clora/runtime/error.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/command_line/config_file.hpp"

@@ -7,7 +7,7 @@
 
 #include <fmt/ranges.h>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

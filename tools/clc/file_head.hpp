@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/device.hpp"
+#include "clora/runtime/device/device.hpp"
 
 namespace clora {
 

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <limits>
 
-#include "runtime/half.hpp"
+#include "runtime/memory/half.hpp"
 
 namespace clora {
 namespace {

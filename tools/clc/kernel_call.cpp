@@ -1,9 +1,11 @@
 #include "tools/clc/kernel_call.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
-#include "runtime/error.hpp"
+#include "clora/runtime/error.hpp"
 #include "tools/clc/argument_matching.hpp"
 #include "tools/command_line/config_file.hpp"
 

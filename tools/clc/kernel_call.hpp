@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/batch.hpp"
-#include "runtime/context.hpp"
-#include "runtime/program_report.hpp"
+#include "clora/runtime/commands/batch.hpp"
+#include "clora/runtime/context.hpp"
+#include "runtime/programs/program_report.hpp"
 #include "tools/clc/array_spec.hpp"
 #include "tools/clc/kernel_file.hpp"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/program_report.hpp"
+#include "runtime/programs/program_report.hpp"
 
 namespace clora {
 

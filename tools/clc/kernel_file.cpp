@@ -2,9 +2,9 @@
 
 #include <sstream>
 
-#include "runtime/error.hpp"
-#include "runtime/kernel_sources.hpp"
-#include "runtime/kernel_text.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/programs/kernel_sources.hpp"
+#include "runtime/programs/kernel_text.hpp"
 #include "tools/clc/captured_call.hpp"
 #include "tools/command_line/suggestion.hpp"
 
@@ -22,6 +22,27 @@ bool is_built_in(const std::string& name) {
 std::string first_lines(const std::string& text) {
   const std::size_t begin = text.find('\n') + 1;  // skips its #line
   return text.substr(begin, text.find("\n#line ", begin) - begin + 1);
+}
+
+bool has_kernel_files(const std::filesystem::path& folder) {
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, unreadable)) {
+    if (entry.path().extension() == ".cl") return true;
+  }
+  return false;
+}
+
+// In a tree of kernel files, includes are named by their path from its root: the folders above that
+// contain kernel files too.
+void append_folders_above(std::vector<std::filesystem::path>& folders,
+                          const std::filesystem::path& folder) {
+  std::error_code ignored;
+  std::filesystem::path above =
+      std::filesystem::absolute(folder / "..", ignored).lexically_normal();
+  if (!above.has_filename()) above = above.parent_path();  // without the last slash
+  for (; above.has_relative_path() && has_kernel_files(above); above = above.parent_path()) {
+    folders.push_back(above);
+  }
 }
 
 }  // namespace
@@ -51,6 +72,7 @@ KernelFile open_kernel_file(const std::string& path,
   if (std::filesystem::is_regular_file(place)) {
     file.folders = {place.has_parent_path() ? place.parent_path() : "."};
     file.folders.insert(file.folders.end(), include_folders.begin(), include_folders.end());
+    append_folders_above(file.folders, file.folders.front());
   } else if (!is_built_in(path)) {
     const std::string meant = suggestion_for(path, built_in_kernel_files());
     fail(ErrorCode::not_found, "kernel file: '{}' does not exist{}", place.string(),

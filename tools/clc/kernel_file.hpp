@@ -11,7 +11,7 @@ namespace clora {
 
 struct KernelFile {
   std::string name;                            // "rms_norm.cl"
-  std::vector<std::filesystem::path> folders;  // its folder, then those of -I; empty: built in
+  std::vector<std::filesystem::path> folders;  // its own, of -I, above; empty: built in
   std::string text;                            // with includes resolved, for a driver
   FileHead head;
 

@@ -1,6 +1,6 @@
 #include "tools/clc/kernel_survey.hpp"
 
-#include "runtime/device_capabilities.hpp"
+#include "runtime/device/device_capabilities.hpp"
 #include "tools/clc/device_build.hpp"
 
 namespace clora {

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 
-#include "runtime/device_capabilities.hpp"
-#include "runtime/error.hpp"
+#include "runtime/device/device_capabilities.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {
 
 constexpr int kWarmUps = 2;
 constexpr double kWarmUpShare = 0.1;
-constexpr std::size_t kVector = 16;  // bytes, as in cl/roofline_peaks.cl
+constexpr std::size_t kVector = 16;  // bytes, as in cl/roofline_peaks/roofline_peaks.cl
 
 Grid flush_grid(const Device& device) {
   const std::size_t group = std::min<std::size_t>(64, device.max_work_group_size);

@@ -12,8 +12,8 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/batch.hpp"
-#include "runtime/context.hpp"
+#include "clora/runtime/commands/batch.hpp"
+#include "clora/runtime/context.hpp"
 #include "tools/clc/kernel_call.hpp"
 
 namespace clora {

@@ -1,4 +1,6 @@
 // clc matrix: which kernel files build on which devices.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>

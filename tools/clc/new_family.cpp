@@ -8,7 +8,7 @@
 #include <regex>
 #include <string_view>
 
-#include "runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "tools/clc/templates/templates.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/replace_all.hpp"
@@ -29,7 +29,8 @@ constexpr std::array<Place, 6> kPlaces{
      {"family_reference.hpp.in", "tests/reference/*_reference.hpp"},
      {"family_test.cpp.in", "tests/*_test.cpp"},
      {"family_bench.cpp.in", "bench/*_bench.cpp"}}};
-constexpr std::array<std::string_view, 5> kModules{"runtime", "ops", "lora", "model", "tools"};
+constexpr std::array<std::string_view, 6> kModules{"cl",   "runtime", "ops",
+                                                   "lora", "model",   "tools"};
 
 constexpr std::string_view kKeywords =
     " alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t "
@@ -106,18 +107,28 @@ void require_checkout(const fs::path& folder) {
                   folder.string(), fmt::join(missing, ", ")));
 }
 
+// A header of that name in another module declares a type with the same name as the test's, and a
+// kernel file of that name in a subfolder hides the new one.
+void append_files_of_name(std::vector<std::string>& taken, const fs::path& folder,
+                          const std::string& name) {
+  for (const std::string_view module : kModules) {
+    std::error_code ignored;  // a module that is not there
+    for (const auto& entry : fs::recursive_directory_iterator(folder / module, ignored)) {
+      const std::string file = entry.path().filename().string();
+      if (file != name + ".hpp" && file != name + ".cl") continue;
+      const std::string path = entry.path().lexically_normal().string();
+      if (std::ranges::find(taken, path) == taken.end()) taken.push_back(path);
+    }
+  }
+}
+
 void require_free_name(const fs::path& folder, const std::string& name,
                        const std::vector<NewFile>& files) {
   std::vector<std::string> taken;
   for (const NewFile& file : files) {
     if (fs::exists(folder / file.path)) taken.push_back(place_of(folder, file.path));
   }
-  // A header of that name in another module declares a type with the same name as the test's.
-  for (const std::string_view top_folder : kModules) {
-    const std::string header = place_of(folder, fs::path(top_folder) / (name + ".hpp"));
-    const bool counted = std::ranges::find(taken, header) != taken.end();
-    if (files.size() > 1 && !counted && fs::exists(header)) taken.push_back(header);
-  }
+  if (files.size() > 1) append_files_of_name(taken, folder, name);
   if (taken.empty()) return;
   throw UsageError(
       fmt::format("the name '{}' is taken by {}; nothing was written, choose another name", name,

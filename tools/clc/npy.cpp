@@ -6,9 +6,9 @@
 #include <charconv>
 #include <string>
 
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
-#include "runtime/npy.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/files/npy.hpp"
 
 namespace clora {
 namespace {

@@ -15,7 +15,7 @@ HostArray read_npy(const std::filesystem::path& path);
 // The same for the bytes of a file; `name` is used in messages.
 HostArray parse_npy(std::span<const std::byte> bytes, std::string_view name);
 
-// Writes atomically (runtime/file.hpp). Errors: io.
+// Writes atomically (runtime/files/file.hpp). Errors: io.
 void write_npy(const std::filesystem::path& path, const HostArray& array);
 
 }  // namespace clora

@@ -5,8 +5,8 @@
 #include <regex>
 #include <sstream>
 
-#include "runtime/error.hpp"
-#include "runtime/hopper_ptx.hpp"
+#include "runtime/device/hopper_ptx.hpp"
+#include "runtime/fail.hpp"
 #include "tools/clc/process.hpp"
 #include "tools/clc/shim/sources.hpp"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/tuned_table.hpp"
+#include "ops/tuned/tuned_table.hpp"
 
 namespace clora {
 

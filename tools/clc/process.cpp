@@ -16,7 +16,7 @@
 #include <sstream>
 
 #include "runtime/elapsed.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "tools/command_line/markup.hpp"
 
 namespace clora {

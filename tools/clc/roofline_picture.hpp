@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/roofline.hpp"
+#include "clora/runtime/profiling/roofline.hpp"
 
 namespace clora {
 

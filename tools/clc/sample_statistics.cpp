@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "runtime/roofline.hpp"
+#include "clora/runtime/profiling/roofline.hpp"
 #include "tools/clc/kernel_call.hpp"
 
 namespace clora {

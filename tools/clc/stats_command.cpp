@@ -4,7 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "tools/clc/budget_check.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"

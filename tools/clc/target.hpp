@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/device.hpp"
+#include "clora/runtime/device/device.hpp"
 #include "tools/clc/common_options.hpp"
 #include "tools/clc/kernel_file.hpp"
 

@@ -1,4 +1,6 @@
 // clc trace: summarises a Chrome trace, or compares two of them.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>

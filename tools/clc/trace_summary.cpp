@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
-#include "runtime/json.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -7,8 +7,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "ops/tuned.hpp"
-#include "runtime/digest.hpp"
+#include "clora/runtime/files/digest.hpp"
+#include "ops/tuned/tuned.hpp"
 #include "tools/clc/call_numbers.hpp"
 #include "tools/clc/captured_call.hpp"
 #include "tools/clc/commands.hpp"

@@ -3,9 +3,9 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
-#include "runtime/json.hpp"
+#include "clora/runtime/error.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "clora/runtime/files/json.hpp"
 
 namespace clora {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "ops/tuned_table.hpp"
+#include "ops/tuned/tuned_table.hpp"
 
 namespace clora {
 

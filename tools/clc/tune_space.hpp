@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/tuned_table.hpp"
+#include "ops/tuned/tuned_table.hpp"
 #include "tools/clc/expression.hpp"
 #include "tools/clc/file_head.hpp"
 

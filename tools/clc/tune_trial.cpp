@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/error.hpp"
+#include "clora/runtime/error.hpp"
 #include "tools/clc/sample_statistics.hpp"
 #include "tools/command_line/config_file.hpp"
 

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

@@ -8,8 +8,8 @@
 #include <set>
 #include <system_error>
 
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "runtime/fail.hpp"
 #include "tools/clora/bench_page.hpp"
 #include "tools/clora/bench_program.hpp"
 #include "tools/clora/bench_results.hpp"

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 extern char** environ;
 

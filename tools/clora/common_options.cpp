@@ -5,7 +5,7 @@
 #include <iostream>
 #include <iterator>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "tools/command_line/build_notice.hpp"
 
 namespace clora {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/context.hpp"
+#include "clora/runtime/context.hpp"
 #include "tools/command_line/output.hpp"
 
 namespace clora {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "model/data/records.hpp"
+#include "clora/model/data/records.hpp"
 #include "tools/clora/loaded_model.hpp"
 #include "tools/command_line/output.hpp"
 

@@ -2,9 +2,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "ops/roofline_peaks.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "clora/ops/roofline_peaks/roofline_peaks.hpp"
+#include "clora/runtime/device/device.hpp"
+#include "clora/runtime/error.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/profile_report.hpp"

@@ -3,8 +3,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "model/training/evaluator.hpp"
-#include "runtime/error.hpp"
+#include "clora/model/training/evaluator.hpp"
+#include "runtime/fail.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/data_options.hpp"
 #include "tools/clora/exact_match.hpp"

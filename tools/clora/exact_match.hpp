@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "model/data/records.hpp"
-#include "model/generation/generator.hpp"
-#include "model/text/tokenizer.hpp"
+#include "clora/model/data/records.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/text/tokenizer.hpp"
 
 namespace clora {
 

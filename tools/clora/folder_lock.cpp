@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "runtime/descriptor.hpp"
+#include "runtime/memory/descriptor.hpp"
 
 namespace clora {
 

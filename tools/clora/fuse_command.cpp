@@ -4,11 +4,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "model/files/fuse.hpp"
-#include "model/generation/generator.hpp"
-#include "model/text/tokenizer_files.hpp"
-#include "runtime/atomic_folder.hpp"
-#include "runtime/error.hpp"
+#include "clora/model/files/fuse.hpp"
+#include "clora/model/generation/generator.hpp"
+#include "clora/model/text/tokenizer_files.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/files/atomic_folder.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/loaded_model.hpp"

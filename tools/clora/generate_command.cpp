@@ -6,7 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/data_options.hpp"
 #include "tools/clora/generation_options.hpp"

@@ -1,9 +1,11 @@
 #include "tools/clora/generation_options.hpp"
 #include "tools/command_line/number_options.hpp"
 
+#include <fmt/format.h>
+
 #include <optional>
 
-#include "model/generation/stop_filter.hpp"
+#include "clora/model/generation/stop_filter.hpp"
 
 namespace clora {
 namespace {

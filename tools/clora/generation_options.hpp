@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/generation/generator.hpp"
+#include "clora/model/generation/generator.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/loaded_model.hpp"
 

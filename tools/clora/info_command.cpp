@@ -5,11 +5,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "lora/peft_files.hpp"
-#include "lora/safetensors.hpp"
-#include "model/files/gguf.hpp"
-#include "model/files/model_config.hpp"
-#include "model/files/weights.hpp"
+#include "clora/lora/peft_files.hpp"
+#include "clora/lora/safetensors.hpp"
+#include "clora/model/files/gguf.hpp"
+#include "clora/model/files/model_config.hpp"
+#include "clora/model/files/weights.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/model_text.hpp"

@@ -6,10 +6,10 @@
 #include <chrono>
 #include <cmath>
 
-#include "lora/peft_files.hpp"
-#include "ops/roofline_peaks.hpp"
+#include "clora/lora/peft_files.hpp"
+#include "clora/ops/roofline_peaks/roofline_peaks.hpp"
+#include "clora/runtime/error.hpp"
 #include "runtime/elapsed.hpp"
-#include "runtime/error.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/profile_report.hpp"
 #include "tools/clora/progress_bar.hpp"

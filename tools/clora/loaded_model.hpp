@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "lora/adapter.hpp"
-#include "model/families/language_model.hpp"
-#include "model/files/weights.hpp"
+#include "clora/lora/adapter.hpp"
+#include "clora/model/families/language_model.hpp"
+#include "clora/model/files/weights.hpp"
 #include "tools/clora/common_options.hpp"
 #include "tools/clora/model_text.hpp"
 

@@ -1,8 +1,8 @@
 #include "tools/clora/model_text.hpp"
 
-#include "model/files/weights.hpp"
-#include "model/text/tokenizer_files.hpp"
-#include "runtime/error.hpp"
+#include "clora/model/files/weights.hpp"
+#include "clora/model/text/tokenizer_files.hpp"
+#include "runtime/fail.hpp"
 
 namespace clora {
 

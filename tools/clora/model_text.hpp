@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "model/text/chat_template.hpp"
-#include "model/text/tokenizer.hpp"
+#include "clora/model/text/chat_template.hpp"
+#include "clora/model/text/tokenizer.hpp"
 
 namespace clora {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "runtime/profiler.hpp"
+#include "clora/runtime/profiling/profiler.hpp"
 #include "tools/command_line/peaks_json.hpp"
 
 namespace clora {

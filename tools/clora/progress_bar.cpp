@@ -1,5 +1,6 @@
 #include "tools/clora/progress_bar.hpp"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

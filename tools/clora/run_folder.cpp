@@ -2,8 +2,8 @@
 
 #include <charconv>
 
-#include "lora/safetensors.hpp"
-#include "runtime/error.hpp"
+#include "clora/lora/safetensors.hpp"
+#include "runtime/fail.hpp"
 #include "tools/clora/earlier_run.hpp"
 
 namespace clora {

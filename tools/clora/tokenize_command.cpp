@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "model/text/tokenizer_files.hpp"
-#include "runtime/json.hpp"
+#include "clora/model/text/tokenizer_files.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/common_options.hpp"
 

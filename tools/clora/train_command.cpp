@@ -1,8 +1,8 @@
 // clora train: fine-tunes a LoRA adapter on records.
 #include <memory>
 
-#include "model/training/training_run.hpp"
-#include "runtime/error.hpp"
+#include "clora/model/training/training_run.hpp"
+#include "runtime/fail.hpp"
 #include "tools/clora/commands.hpp"
 #include "tools/clora/data_options.hpp"
 #include "tools/clora/interrupt.hpp"

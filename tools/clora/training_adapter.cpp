@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "clora/lora/peft_files.hpp"
 #include "lora/module_selection.hpp"
-#include "lora/peft_files.hpp"
-#include "runtime/error.hpp"
+#include "runtime/fail.hpp"
 #include "tools/command_line/adapter_options.hpp"
 #include "tools/command_line/local_path.hpp"
 #include "tools/command_line/number_options.hpp"

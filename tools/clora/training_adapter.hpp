@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/adapter.hpp"
+#include "clora/lora/adapter.hpp"
 #include "tools/clora/loaded_model.hpp"
 
 namespace clora {

@@ -1,9 +1,11 @@
 #include "tools/clora/training_report.hpp"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "runtime/file.hpp"
+#include "clora/runtime/files/file.hpp"
 #include "tools/command_line/printable.hpp"
 
 namespace clora {

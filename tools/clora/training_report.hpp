@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "model/training/training_run.hpp"
+#include "clora/model/training/training_run.hpp"
 #include "tools/clora/interrupt.hpp"
 #include "tools/clora/loaded_model.hpp"
 #include "tools/clora/progress_bar.hpp"

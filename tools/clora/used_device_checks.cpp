@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <optional>
 
-#include "ops/tuned.hpp"
-#include "runtime/context.hpp"
-#include "runtime/error.hpp"
+#include "clora/runtime/context.hpp"
+#include "clora/runtime/error.hpp"
+#include "ops/tuned/tuned.hpp"
 #include "tools/command_line/cached_programs.hpp"
 
 namespace clora {

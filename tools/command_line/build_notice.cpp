@@ -1,5 +1,7 @@
 #include "tools/command_line/build_notice.hpp"
 
+#include <fmt/format.h>
+
 #include <ctime>
 #include <memory>
 

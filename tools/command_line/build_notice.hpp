@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "runtime/hooks.hpp"
+#include "clora/runtime/hooks.hpp"
 #include "tools/command_line/output.hpp"
 
 namespace clora {

@@ -4,8 +4,8 @@
 #include <iterator>
 #include <span>
 
-#include "runtime/context.hpp"
-#include "runtime/error.hpp"
+#include "clora/runtime/context.hpp"
+#include "clora/runtime/error.hpp"
 
 namespace clora {
 

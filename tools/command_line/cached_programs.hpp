@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/program_entry.hpp"
-#include "runtime/program_store.hpp"
+#include "clora/runtime/programs/program_store.hpp"
+#include "runtime/programs/program_entry.hpp"
 
 namespace clora {
 

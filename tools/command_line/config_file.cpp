@@ -7,7 +7,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "tools/command_line/suggestion.hpp"
 #include "tools/command_line/toml_options.hpp"
 

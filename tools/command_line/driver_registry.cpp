@@ -5,10 +5,10 @@
 #include <set>
 #include <vector>
 
-#include "runtime/driver_diagnosis.hpp"
-#include "runtime/error.hpp"
-#include "runtime/file.hpp"
-#include "runtime/private_folder.hpp"
+#include "clora/runtime/device/driver_diagnosis.hpp"
+#include "clora/runtime/error.hpp"
+#include "clora/runtime/files/file.hpp"
+#include "runtime/files/private_folder.hpp"
 
 namespace clora {
 namespace {

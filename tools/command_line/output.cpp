@@ -1,12 +1,14 @@
 #include "tools/command_line/output.hpp"
 
+#include <fmt/format.h>
+
 #include <unistd.h>
 
 #include <array>
 #include <cmath>
 #include <string>
 
-#include "runtime/json.hpp"
+#include "clora/runtime/files/json.hpp"
 #include "tools/command_line/printable.hpp"
 #include "tools/command_line/terminal_line.hpp"
 

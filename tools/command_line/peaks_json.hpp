@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/roofline.hpp"
+#include "clora/runtime/profiling/roofline.hpp"
 
 namespace clora {
 

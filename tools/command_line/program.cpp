@@ -7,9 +7,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "runtime/context.hpp"
-#include "runtime/driver_cache.hpp"
-#include "runtime/error.hpp"
+#include "clora/runtime/context.hpp"
+#include "clora/runtime/device/driver_cache.hpp"
+#include "clora/runtime/error.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/crash_mark.hpp"
 #include "tools/command_line/driver_registry.hpp"

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "runtime/kernel_sources.hpp"
+#include "runtime/programs/kernel_sources.hpp"
 
 namespace clora {
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "runtime/checksum_list.hpp"
-#include "runtime/context.hpp"
-#include "runtime/disk_space.hpp"
-#include "runtime/driver_cache.hpp"
-#include "runtime/driver_diagnosis.hpp"
-#include "runtime/error.hpp"
-#include "runtime/private_folder.hpp"
+#include "clora/runtime/context.hpp"
+#include "clora/runtime/device/driver_cache.hpp"
+#include "clora/runtime/device/driver_diagnosis.hpp"
+#include "clora/runtime/error.hpp"
+#include "runtime/files/checksum_list.hpp"
+#include "runtime/files/disk_space.hpp"
+#include "runtime/files/private_folder.hpp"
 #include "tools/command_line/cached_programs.hpp"
 #include "tools/command_line/driver_registry.hpp"
 

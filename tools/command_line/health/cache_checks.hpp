@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "runtime/device.hpp"
+#include "clora/runtime/device/device.hpp"
 #include "tools/command_line/health/health_report.hpp"
 
 namespace clora {

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <tuple>
 
-#include "runtime/driver_diagnosis.hpp"
-#include "runtime/error.hpp"
+#include "clora/runtime/device/driver_diagnosis.hpp"
+#include "clora/runtime/error.hpp"
 #include "tools/command_line/driver_registry.hpp"
 
 namespace clora {

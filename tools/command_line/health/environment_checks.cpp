@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <system_error>
 
-#include "ops/tuned_table.hpp"
-#include "runtime/capture_request.hpp"
-#include "runtime/error.hpp"
-#include "runtime/variant.hpp"
+#include "clora/runtime/commands/capture_request.hpp"
+#include "clora/runtime/device/variant.hpp"
+#include "clora/runtime/error.hpp"
+#include "ops/tuned/tuned_table.hpp"
 #include "tools/command_line/suggestion.hpp"
 
 namespace clora {

@@ -13,8 +13,8 @@
 #include <map>
 #include <system_error>
 
-#include "runtime/descriptor.hpp"
-#include "runtime/driver_diagnosis.hpp"
+#include "clora/runtime/device/driver_diagnosis.hpp"
+#include "runtime/memory/descriptor.hpp"
 #include "tools/command_line/driver_registry.hpp"
 
 namespace clora {

@@ -1,7 +1,7 @@
 #include "tools/command_line/health/machine_checks.hpp"
 
-#include "runtime/context.hpp"
-#include "runtime/error.hpp"
+#include "clora/runtime/context.hpp"
+#include "clora/runtime/error.hpp"
 #include "tools/command_line/health/cache_checks.hpp"
 #include "tools/command_line/health/driver_checks.hpp"
 #include "tools/command_line/health/environment_checks.hpp"

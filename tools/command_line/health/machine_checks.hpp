@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "runtime/device.hpp"
+#include "clora/runtime/device/device.hpp"
 #include "tools/command_line/health/health_report.hpp"
 
 namespace clora {

@@ -1,0 +1,135 @@
+// attention_backward_begin_wgmma: the kernels that run before and after
+// cl/attention/attention_backward_wgmma.cl, with the same formula.
+//
+//   attention_backward_begin_wgmma   writes stats, steps and plan; zeroes plan's counters
+//   attention_add_heads_wgmma        dk and dv of a key head, summed over its query heads
+// Shapes  y, dy [T, H, E], log_sum_exp [T, H], first [T] i32; order: attention_order.cl. P = T
+//         rounded up to 128. stats [H, P / STEP, 3, STEP]: log_sum_exp in units of log 2 (infinite
+//         past T, so weights are zero), dot = dy . y, and first as i32 (INT_MAX past T); steps [P /
+//         128] i32: the number of steps with rows that attend to the keys 128 n ..; plan i32:
+//         counters [H * P / STEP + 1], then [P / 128, P / STEP]. dk, dv [T, G, E], their parts [T,
+//         H, E]; E = HEAD_DIM of 64 or 128
+// Types   y and dy f32 or bf16 (-D Y_BF16, DY_BF16); dk, dv and their parts f32 or bf16
+//         (RESULT_BF16)
+// Work    begin: eight items own one of the P rows of one head. add heads: an item owns 8 elements
+//         of dk or of dv
+// Local   none
+// Cost    begin reads y and dy; add heads reads the parts and writes dk and dv
+// Numerics sums in f32, over the heads in order
+//! clc: build on wgmma: HEAD_DIM={64,128}
+//! clc: build on wgmma: HEAD_DIM={64,128} Y_BF16 DY_BF16
+#include "attention/attention_backward_wgmma.clh"
+#include "hopper/hopper_lanes.clh"
+#include "hopper/hopper_rows.clh"
+
+#define LOG2_E 1.44269504f
+
+// Loads eight elements of y or dy as floats.
+float8 eight_of_bf16(__global const ushort* at) {
+  const uint4 pairs = *(__global const uint4*)at;
+  const uint4 low = pairs << 16, high = pairs & 0xFFFF0000u;
+  return (float8)(as_float(low.x), as_float(high.x), as_float(low.y), as_float(high.y),
+                  as_float(low.z), as_float(high.z), as_float(low.w), as_float(high.w));
+}
+float8 eight_of_f32(__global const float* at) {
+  return (float8)(*(__global const float4*)at, *(__global const float4*)(at + 4));
+}
+#ifdef Y_BF16
+#define Y ushort
+#define Y_EIGHT eight_of_bf16
+#else
+#define Y float
+#define Y_EIGHT eight_of_f32
+#endif
+#ifdef DY_BF16
+#define DY ushort
+#define DY_EIGHT eight_of_bf16
+#else
+#define DY float
+#define DY_EIGHT eight_of_f32
+#endif
+
+int planned(__global const int* first, __global const int* places, int keys, int m, int T) {
+  const int t0 = m * STEP, key = keys * KEYS, lowest = first[t0] / KEYS, own = t0 / KEYS;
+  if (keys < lowest || keys > own) return 0;
+  int before = 0;
+  for (int other = lowest; other <= own; ++other) before += places[other] < places[keys];
+  const int end = t0 + STEP;
+  return before * FLAGS + (before == own - lowest ? IS_LAST : 0) +
+         (t0 < key + KEYS - 1 || end > T || first[end - 1] > key ? IS_MASKED : 0);
+}
+
+__kernel void attention_backward_begin_wgmma(__global float* stats, __global int* steps,
+                                             __global int* plan, __global const Y* y,
+                                             __global const DY* dy,
+                                             __global const float* log_sum_exp,
+                                             __global const int* first,
+                                             __global const int* order, int T, int H, int P) {
+  const int item = get_global_id(0), t = item / 8, h = get_global_id(1), all = P / STEP;
+  // clc: allow index-overflow a plan's words are few: heads x positions / 128
+  if (item < all) plan[h * all + item] = 0;
+  // clc: allow index-overflow as above
+  if (h == 0 && item == 0) plan[H * all] = 0;
+  if (h == 0 && item < P / KEYS) {
+    int sees = item * KEYS, past = T;  // row `sees` attends to the block, row `past` does not
+    while (past - sees > 1) {
+      const int middle = (sees + past) / 2;
+      if (first[middle] < (item + 1) * KEYS) {
+        sees = middle;
+      } else {
+        past = middle;
+      }
+    }
+    steps[item] = (sees - item * KEYS) / STEP + 1;
+  }
+  for (int i = h * 8 * P + item; i < P / KEYS * all; i += 8 * P * H) {
+    if (i % all * STEP >= T) continue;
+    plan[COUNTERS(H, P) + i] = planned(first, order + 2 * (P / KEYS), i / all, i % all, T);
+  }
+  float sum = 0.0f;
+  if (t < T) {
+    const size_t at = ((size_t)t * H + h) * HEAD_DIM + item % 8 * 8;
+    UNROLL for (int b = 0; b < BOXES; ++b) {
+      const float8 products = Y_EIGHT(y + at + 64 * b) * DY_EIGHT(dy + at + 64 * b);
+      const float4 sums = products.lo + products.hi;
+      sum += (sums.x + sums.y) + (sums.z + sums.w);
+    }
+  }
+  sum = row_sum(sum);
+  sum += as_float(of_lane_xor_4(as_uint(sum)));
+  if (item % 8 == 0) {
+    __global float* to = stats + ((size_t)h * P + t - t % STEP) * 3 + t % STEP;
+    to[0] = t < T ? log_sum_exp[(size_t)t * H + h] * LOG2_E : INFINITY;
+    to[STEP] = sum;
+    ((__global int*)to)[2 * STEP] = t < T ? first[t] : INT_MAX;
+  }
+}
+
+#ifdef RESULT_BF16
+#define RESULT_EIGHT eight_of_bf16
+void store_eight(__global ushort* to, float8 x) {
+  *(__global uint4*)to = (uint4)(bf16_pair(x.s0, x.s1), bf16_pair(x.s2, x.s3),
+                                 bf16_pair(x.s4, x.s5), bf16_pair(x.s6, x.s7));
+}
+#else
+#define RESULT_EIGHT eight_of_f32
+void store_eight(__global float* to, float8 x) {
+  *(__global float4*)to = x.lo;
+  *(__global float4*)(to + 4) = x.hi;
+}
+#endif
+
+// Dimension 1 of the grid selects dk or dv.
+__kernel void attention_add_heads_wgmma(__global RESULT* dk, __global RESULT* dv,
+                                        __global const RESULT* dk_parts,
+                                        __global const RESULT* dv_parts, int heads, int elements) {
+  const int i = 8 * get_global_id(0);
+  if (i >= elements) return;
+  const int which = get_global_id(1);
+  __global const RESULT* from =
+      (which ? dv_parts : dk_parts) + (size_t)(i / HEAD_DIM) * heads * HEAD_DIM + i % HEAD_DIM;
+  float8 sum = RESULT_EIGHT(from);
+#pragma unroll 4
+  for (int h = 1; h < heads; ++h) sum += RESULT_EIGHT(from + h * HEAD_DIM);
+  store_eight((which ? dv : dk) + i, sum);
+}

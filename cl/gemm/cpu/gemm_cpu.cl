@@ -1,0 +1,208 @@
+// gemm_cpu: products with a frozen weight on CPU devices, for 12 or more rows.
+//
+//   forward   y [M, C] = alpha x [M, J] w [C, J]^T + scale s [M, R] u [R, C] + addend + bias
+//   backward  y [M, C] = x [M, J] w [J, C] + scale s u + addend
+//
+// Shapes  x [M, J], y and addend [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
+// Types   w in any storage type (quant.clh), all else f32
+// Work    a work-group of one item owns panels_per_group panels of 32 columns and tiles_per_group
+//         tiles of 12 rows. It takes panels_at_once panels and block_steps reduction steps at a
+//         time, expands that part of w once into scratch, and applies it to all of its rows. Tiles
+//         read x in place or, at the edges and with always_stage (rows of x that would conflict in
+//         the cache's sets), from a copy of their 12 rows.
+// Local   scratch: PANEL_STEPS rows [32] for the panels, then a staged tile of x [12][STAGE_STRIDE]
+// Tiles              32 columns
+//              +-- panel 0 --+-- panel 1 --+ ...     J rows of w, then R rows of scale * u:
+//            l |             |             |         the low-rank term is R more steps
+//              +-------------+-------------+
+//   12 rows    x, then s  *   ->  12 x 32 sums in registers, stored once a block of steps
+// Cost    2 M C (J + R) flops; w is read once for each range of rows
+// Numerics  f32 fma; the sums of a block of steps are computed in order, then added to y
+//! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656
+//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
+//! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656
+//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
+#include "gemm/cpu/gemm_tile_cpu.clh"
+#include "quant/quant_block32.clh"
+#include "transpose16.clh"
+
+#if !defined(PANEL_STEPS) || !defined(BLOCK_STEPS) || !defined(STAGE_STRIDE)
+#error "PANEL_STEPS, BLOCK_STEPS and STAGE_STRIDE are required"
+#endif
+
+#ifdef WEIGHT_PACKED
+// Weights are prefetched this many steps before they are expanded.
+#define STEPS_AHEAD 64
+
+// panel[e][c] = the elements of a packed panel's 16 rows; `out` points into the first row.
+__attribute__((always_inline)) void expand_packed(__local float* out, PackedBlock block) {
+  for (uint j = 0; j < 4; ++j, out += 4 * TILE_COLUMNS) {
+    const PackedEight eight = packed_eight(block, j);
+    store_floats(__local, out, eight.lo0);
+    store_floats(__local, out + TILE_COLUMNS, eight.lo1);
+    store_floats(__local, out + 2 * TILE_COLUMNS, eight.lo2);
+    store_floats(__local, out + 3 * TILE_COLUMNS, eight.lo3);
+    store_floats(__local, out + 16 * TILE_COLUMNS, eight.hi0);
+    store_floats(__local, out + 17 * TILE_COLUMNS, eight.hi1);
+    store_floats(__local, out + 18 * TILE_COLUMNS, eight.hi2);
+    store_floats(__local, out + 19 * TILE_COLUMNS, eight.hi3);
+  }
+}
+#endif
+
+// panel[l][c] = alpha * w[c0 + c][begin + l], for full blocks of 32 steps; zeros outside of w.
+__attribute__((noinline)) void expand_forward(__local float* panel, __global const uchar* w,
+                                              uint c0, uint C, uint J, uint begin, uint end,
+                                              float alpha) {
+  for (uint l = begin; l < end; l += 32) {
+    __local float* out = panel + (l - begin) * TILE_COLUMNS;
+    for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
+#ifdef WEIGHT_PACKED
+      // Half a panel of columns uses its packed panel twice; the second half is not read.
+      const uint c = c0 + half_panel < C ? c0 + half_panel : c0;
+      fetch_packed_block(weight_row(w, c, J), l + STEPS_AHEAD);
+      expand_packed(out + half_panel, packed_block(weight_row(w, c, J), l, alpha));
+#else
+      float16 lo[16], hi[16];
+      for (uint i = 0; i < 16; ++i) {
+        const uint c = c0 + half_panel + i;
+        float16 first = 0.0f, second = 0.0f;
+        if (c < C) weight_block32_guarded(weight_row(w, c, J), l, J, &first, &second);
+        lo[i] = first * alpha;
+        hi[i] = second * alpha;
+      }
+      transpose16(lo, out + half_panel, TILE_COLUMNS);
+      transpose16(hi, out + half_panel + 16 * TILE_COLUMNS, TILE_COLUMNS);
+#endif
+    }
+  }
+}
+
+// panel[l][c] = w[begin + l][c0 + c]; zeros outside of w.
+__attribute__((noinline)) void expand_backward(__local float* panel, __global const uchar* w,
+                                               uint c0, uint C, uint begin, uint end) {
+#ifdef WEIGHT_PACKED
+  for (uint l = begin; l < end; l += PACKED_ROWS) {
+    fetch_packed_block(weight_row(w, l + STEPS_AHEAD, C), c0);
+    const PackedBlock block = packed_block(weight_row(w, l, C), c0, 1.0f);
+    float16 columns[32];
+    for (uint j = 0; j < 4; ++j) {
+      const PackedEight eight = packed_eight(block, j);
+      columns[4 * j] = eight.lo0;
+      columns[4 * j + 1] = eight.lo1;
+      columns[4 * j + 2] = eight.lo2;
+      columns[4 * j + 3] = eight.lo3;
+      columns[16 + 4 * j] = eight.hi0;
+      columns[17 + 4 * j] = eight.hi1;
+      columns[18 + 4 * j] = eight.hi2;
+      columns[19 + 4 * j] = eight.hi3;
+    }
+    transpose16(columns, panel, TILE_COLUMNS);
+    transpose16(columns + 16, panel + 16, TILE_COLUMNS);
+    panel += PACKED_ROWS * TILE_COLUMNS;
+  }
+#else
+  for (uint l = begin; l < end; ++l) {
+    float16 lo, hi;
+    weight_block32_guarded(weight_row(w, l, C), c0, C, &lo, &hi);
+    vstore16(lo, 0, panel);
+    vstore16(hi, 1, panel);
+    panel += TILE_COLUMNS;
+  }
+#endif
+}
+
+// panel[r][c] = scale * u[begin + r][c0 + c]; zeros outside of u.
+__attribute__((noinline)) void expand_low_rank(__local float* panel, __global const float* u,
+                                               uint c0, uint C, uint begin, uint end,
+                                               float scale) {
+  for (uint r = begin; r < end; ++r) {
+    for (uint c = 0; c < TILE_COLUMNS; ++c) {
+      panel[c] = c0 + c < C ? scale * u[(size_t)r * C + c0 + c] : 0.0f;
+    }
+    panel += TILE_COLUMNS;
+  }
+}
+
+// stage[i][l] = [x | s][m0 + i][begin + l]; rows past M that tiles read are zeros. The loops
+// interleave the rows, so their cache misses overlap.
+__attribute__((noinline)) void stage_rows(__local float* stage, __global const float* x,
+                                          __global const float* s, uint m0, uint M, uint J, uint R,
+                                          uint begin, uint end) {
+  const uint rows = min(M - m0, (uint)TILE_ROWS);
+  const uint x_end = clamp(J, begin, end);
+  uint l = begin;
+  for (; l + 16 <= x_end; l += 16) {
+    for (uint i = 0; i < rows; ++i) {
+      vstore16(vload16(0, x + (size_t)(m0 + i) * J + l), 0, stage + i * STAGE_STRIDE + l - begin);
+    }
+  }
+  for (; l < end; ++l) {
+    for (uint i = 0; i < rows; ++i) {
+      const size_t m = m0 + i;
+      stage[i * STAGE_STRIDE + l - begin] = l < J ? x[m * J + l] : s[m * R + (l - J)];
+    }
+  }
+  for (uint i = rows; i % ROWS_READ != 0; ++i) {
+    for (l = 0; l < end - begin; ++l) stage[i * STAGE_STRIDE + l] = 0.0f;
+  }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
+    __global float* y, __global const float* x, __global const uchar* w,
+    __global const float* addend, __global const float* bias, __global const float* s,
+    __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
+    uint backward, uint has_addend, uint has_bias, uint block_steps, uint panels_at_once,
+    uint panels_per_group, uint tiles_per_group, uint always_stage, __local float* scratch) {
+  const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
+  const uint panel_begin = get_group_id(0) * panels_per_group;
+  const uint panel_end = min(panels, panel_begin + panels_per_group);
+  const uint m_begin = get_group_id(1) * tiles_per_group * TILE_ROWS;
+  const uint m_end = min(M, m_begin + tiles_per_group * TILE_ROWS);
+  const uint panel_size = block_steps * TILE_COLUMNS;
+  __local float* stage = scratch + PANEL_STEPS * TILE_COLUMNS;
+  for (uint p0 = panel_begin; p0 < panel_end; p0 += panels_at_once) {
+    const uint p1 = min(panel_end, p0 + panels_at_once);
+    for (uint begin = 0; begin < J + R; begin += block_steps) {
+      const uint end = min(J + R, begin + block_steps);
+      const uint w_end = clamp(J, begin, end);
+      for (uint p = p0; p < p1; ++p) {
+        __local float* panel = scratch + (p - p0) * panel_size;
+        const uint c0 = p * TILE_COLUMNS;
+        if (begin < w_end && backward) expand_backward(panel, w, c0, C, begin, w_end);
+        if (begin < w_end && !backward) expand_forward(panel, w, c0, C, J, begin, w_end, alpha);
+        if (w_end < end) {
+          expand_low_rank(panel + (w_end - begin) * TILE_COLUMNS, u, c0, C, w_end - J, end - J,
+                          scale);
+        }
+      }
+      for (uint m = m_begin; m < m_end; m += TILE_ROWS) {
+        const uint rows = min(M - m, (uint)TILE_ROWS);
+        const uint narrow = C <= 16;
+        const uint whole_columns = narrow || p1 * TILE_COLUMNS <= C;
+        const uint in_place = rows == TILE_ROWS && whole_columns && !always_stage;
+        if (!in_place) stage_rows(stage, x, s, m, M, J, R, begin, end);
+        for (uint p = p0; p < p1; ++p) {
+          __local const float* panel = scratch + (p - p0) * panel_size;
+          const uint c0 = p * TILE_COLUMNS;
+          const size_t corner = (size_t)m * C + c0;
+          // Later blocks of steps continue from the sums that the first one has stored.
+          __global const float* from = begin > 0 ? y + corner : has_addend ? addend + corner : 0;
+          __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
+          __global const float* x_at = x + (size_t)m * J + begin;
+          __global const float* s_at = s + (size_t)m * R + (end > w_end ? w_end - J : 0);
+          if (in_place && narrow) {
+            tile_narrow(y + corner, from, add, C, x_at, J, w_end - begin, s_at, R, end - w_end,
+                        panel);
+          } else if (in_place) {
+            tile_in_place(y + corner, from, add, C, x_at, J, w_end - begin, s_at, R, end - w_end,
+                          panel);
+          } else {
+            tile_staged(y + corner, from, add, C, stage, end - begin, panel, rows,
+                        min(C - c0, (uint)TILE_COLUMNS));
+          }
+        }
+      }
+    }
+  }
+}

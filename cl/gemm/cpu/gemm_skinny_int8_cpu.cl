@@ -1,0 +1,92 @@
+// gemm_skinny_int8_cpu: the products of gemm_skinny in integer arithmetic, for packed weights on
+// CPUs with avx512_vnni.
+//
+//   y [M, N] = alpha x16 [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
+//
+// Shapes  as above; M small, N a multiple of 16, K of 64
+// Types   w quantised blocks, packed (quant_packed.clh), all else f32
+// Work    a work-group of one item owns panels_per_group panels of 16 rows of w. It converts
+//         rows_held rows of x to integers, separately in each group, since a row costs less than a
+//         panel; then it multiplies each panel with four of them at once (fewer: one by one).
+// Local   scratch [rows held]: a row is K bytes of first digits, K of second digits, then two
+//         floats for each 32 elements: the scale, and the sum of the represented elements
+// Cost    reads w once for each rows_held rows: memory-bound
+// Numerics  a block of 32 elements of x becomes d (q1 + q2 / 256), d = max |x| / 127, q1 and q2
+//         signed bytes: within max |x| / 65024 of x (one digit alone: max |x| / 254). Products
+//         and sums of a block are exact integers; blocks are added in f32, in order. A non-finite
+//         element makes its row of y NaN.
+//! clc: build on avx512_vnni: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
+//!     WEIGHT_PACKED
+#include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
+#include "gemm/cpu/gemm_int8_cpu.clh"
+
+// As packed_dot, for four rows of x, `row_bytes` apart.
+INT8_TARGET void packed_dot_4(float16* sums, __global const uchar* panel, __local const char* x,
+                              uint K, uint row_bytes) {
+  float16 y0 = 0.0f, y1 = 0.0f, y2 = 0.0f, y3 = 0.0f;
+  const uint step = row_bytes / 4;
+  __local const int* q1 = FIRST_DIGITS(x);
+  __local const int* q2 = SECOND_DIGITS(x, K);
+  __local const float* xs = SCALES(x, K);
+  for (uint k = 0; k < K; k += 32) {
+    __global const uint* codes = packed_codes(panel, k);
+    const uint16 scales = vload16(0, packed_scales(panel, k)) >> packed_shift(k);
+    const float16 d = halves_of(scales & 0xffffu);
+    int16 first0 = 0, first1 = 0, first2 = 0, first3 = 0;
+    int16 second0 = 0, second1 = 0, second2 = 0, second3 = 0;
+#define DOT_ROW(i, j)                                                     \
+  first##i = dot_bytes(first##i, part, (int16)(q1[(i) * step + (j)]));    \
+  second##i = dot_bytes(second##i, part, (int16)(q2[(i) * step + (j)]));
+#define DOT_PART_4(j)             \
+  {                               \
+    const uint16 part = CODES(j); \
+    DOT_ROW(0, j)                 \
+    DOT_ROW(1, j)                 \
+    DOT_ROW(2, j)                 \
+    DOT_ROW(3, j)                 \
+  }
+    EACH_PART(DOT_PART_4)
+    ADD_BLOCK(y0, (first0 << 8) + second0, xs)
+    ADD_BLOCK(y1, (first1 << 8) + second1, xs + step)
+    ADD_BLOCK(y2, (first2 << 8) + second2, xs + 2 * step)
+    ADD_BLOCK(y3, (first3 << 8) + second3, xs + 3 * step)
+    q1 += 8;
+    q2 += 8;
+    xs += 2;
+  }
+  sums[0] = y0;
+  sums[1] = y1;
+  sums[2] = y2;
+  sums[3] = y3;
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_int8(
+    __global float* y, __global const float* x, __global const uchar* w,
+    __global const float* addend, __global const float* bias, __global const float* s,
+    __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
+    uint has_addend, uint has_bias, uint panels_per_group, uint rows_held, __local char* scratch) {
+  const uint n_begin = get_group_id(0) * panels_per_group * PACKED_ROWS;
+  const uint n_end = min(N, n_begin + panels_per_group * PACKED_ROWS);
+  const uint row_bytes = ROW_BYTES(K);
+  for (uint m_held = 0; m_held < M; m_held += rows_held) {
+    const uint held = min(M - m_held, rows_held);
+    for (uint i = 0; i < held; ++i) {
+      round_row(scratch + i * row_bytes, x + (size_t)(m_held + i) * K, K);
+    }
+    for (uint n = n_begin; n < n_end; n += PACKED_ROWS) {
+      __global const uchar* panel = weight_row(w, n, K);
+      for (uint i0 = 0; i0 < held;) {
+        const uint count = held - i0 >= 4 ? 4 : 1;
+        float16 sums[4];
+        if (count == 4) packed_dot_4(sums, panel, scratch + i0 * row_bytes, K, row_bytes);
+        if (count == 1) sums[0] = packed_dot(panel, scratch + i0 * row_bytes, K);
+        for (uint i = 0; i < count; ++i) {
+          const size_t m = m_held + i0 + i;
+          finish_row(y + m * N + n, (const float*)(sums + i), has_addend ? addend + m * N + n : 0,
+                     has_bias ? bias + n : 0, s + m * R, u + n, PACKED_ROWS, N, R, alpha, scale);
+        }
+        i0 += count;
+      }
+    }
+  }
+}

@@ -1,0 +1,261 @@
+// gemm_skinny: skinny forward products (decoding, small batches), memory-bound, on any device
+// except CPUs.
+//
+//   y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
+//   with -D FUSE_SHRINK, in the same launch:  s = a_scale x a [R, K]^T
+//
+// Shapes  as above; M up to ROWS
+// Types   w in any storage type (quant.clh), all else f32; -D X_BF16: x bf16; -D Y_BF16: y, addend
+// Work    a work-group is cut into teams of `lanes` neighbouring items; a team owns TEAM_ROWS rows
+//         of w at a time, for all rows of x: its items read interleaved vectors of eight elements,
+//         and their sums are added at the end. Work-groups take blocks of rows round robin.
+//         s: each group computes all of it, with a team as large as R allows for each row of a; the
+//         first group writes it. The first loads of w are in flight meanwhile.
+// Local   scratch for teams' sums; local_s [M, R] if the shrink is fused
+// Tiles   -D VEC8: K is a multiple of 8, and loads are 16 bytes if the storage type allows
+// Cost    reads w once: 2 M N K flops, N K elements of w; each group reads a once, from the cache
+// Numerics  f32 fma in lanes' sums of eight neighbours, then over the lanes; the same bits every
+//         run
+//! clc: build GROUP=128 ROWS={1,4,16} TEAM_ROWS=1 AHEAD=1
+//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q8_0}
+//! clc: build GROUP=128 ROWS=1 TEAM_ROWS=2 AHEAD=2 WEIGHT_TYPE=WEIGHT_BF16 VEC8
+//! clc: build GROUP=512 ROWS=1 TEAM_ROWS=1 AHEAD=4 WEIGHT_TYPE=WEIGHT_BF16 VEC8 FUSE_SHRINK
+//!     X_BF16 Y_BF16
+//! clc: budget on gfx90a registers<=80 spills=0
+#include "quant/quant_vec8.clh"
+#include "team_sums.clh"
+
+#if !defined(ROWS) || !defined(TEAM_ROWS) || !defined(AHEAD)
+#error "ROWS, of x, TEAM_ROWS, of w, and AHEAD, vec8s of each that an item loads, are required"
+#endif
+#define SHRINK_AHEAD 4  // vec8s of a that an item loads at once
+// Whether an item's first vec8s of w wait in registers while s is computed: in their storage type
+// they take few.
+#if defined(FUSE_SHRINK) && defined(VEC8) && !defined(WEIGHT_PACKED) && ROWS == 1 && \
+    (WEIGHT_TYPE == WEIGHT_BF16 || WEIGHT_TYPE == WEIGHT_F16)
+#define EARLY
+#endif
+#ifdef FUSE_SHRINK
+#define S_VALUES local_s
+#else
+#define S_VALUES s
+#endif
+#define OUTPUTS (TEAM_ROWS * ROWS)
+
+#ifdef X_BF16
+#define X ushort
+#define X_AT(p) as_float((uint)*(p) << 16)
+#define X_VEC8(p) vec8_of_bf16(p)
+#else
+#define X float
+#define X_AT(p) (*(p))
+#define X_VEC8(p) vec8_of_floats(p)
+#endif
+
+#ifdef Y_BF16
+#include "bf16_values.clh"
+#define Y ushort
+#define Y_AT(p) as_float((uint)*(p) << 16)
+#define Y_OF(value) bf16_of(value)
+#else
+#define Y float
+#define Y_AT(p) (*(p))
+#define Y_OF(value) (value)
+#endif
+
+// weights [count][TEAM_ROWS]: loads vec8s of w from k on, `apart` steps from one to the next; past
+// the end the last one is repeated.
+__attribute__((always_inline)) void load_vec8s(Vec8* weights, __global const uchar* w[TEAM_ROWS],
+                                               uint K, uint k, uint apart, const uint count) {
+#pragma unroll
+  for (uint c = 0; c < count; ++c) {
+#pragma unroll
+    for (uint i = 0; i < TEAM_ROWS; ++i) {
+      weights[c * TEAM_ROWS + i] = load_vec8(w[i], min(k + c * apart, K - 8));
+    }
+  }
+}
+
+// sums [TEAM_ROWS][ROWS]: [i][m] += w[i] . x[m] for the vec8s above; the last row of x stands in
+// for rows past the end.
+__attribute__((always_inline)) void add_vec8s(float* sums, const Vec8* weights,
+                                              __global const X* x, uint M, uint K, uint k,
+                                              uint apart, const uint count) {
+#pragma unroll
+  for (uint c = 0; c < count; ++c) {
+#pragma unroll
+    for (uint m = 0; m < ROWS; ++m) {
+      const float8 inputs = X_VEC8(x + (size_t)min(m, M - 1) * K + k + c * apart);
+#pragma unroll
+      for (uint i = 0; i < TEAM_ROWS; ++i) {
+        sums[i * ROWS + m] =
+            add_dot8(sums[i * ROWS + m], floats_of_vec8(weights[c * TEAM_ROWS + i]), inputs);
+      }
+    }
+  }
+}
+
+// sums [TEAM_ROWS][ROWS]: [i][m] += this lane's steps of w[i] . x[m]. first: the first AHEAD vec8s
+// of each row of w, already loaded if EARLY is defined.
+__attribute__((always_inline)) void add_products(float* sums, const Vec8* first,
+                                                 __global const uchar* w[TEAM_ROWS],
+                                                 __global const X* x, uint M, uint K, uint lane,
+                                                 uint lanes) {
+#ifdef VEC8
+  Vec8 weights[AHEAD * TEAM_ROWS];  // all loads come first, to maximise the bytes in flight
+  const uint apart = lanes * 8;
+  uint k = lane * 8;
+#ifdef EARLY
+  if (k + (AHEAD - 1) * apart < K) {
+    add_vec8s(sums, first, x, M, K, k, apart, AHEAD);
+    k += AHEAD * apart;
+  }
+#endif
+  for (; k + (AHEAD - 1) * apart < K; k += AHEAD * apart) {
+    load_vec8s(weights, w, K, k, apart, AHEAD);
+    add_vec8s(sums, weights, x, M, K, k, apart, AHEAD);
+  }
+  for (; k < K; k += apart) {
+    load_vec8s(weights, w, K, k, apart, 1);
+    add_vec8s(sums, weights, x, M, K, k, apart, 1);
+  }
+#else
+  for (uint k = lane; k < K; k += lanes) {
+    for (uint m = 0; m < ROWS; ++m) {
+      const float input = X_AT(x + (size_t)min(m, M - 1) * K + k);
+      for (uint i = 0; i < TEAM_ROWS; ++i) {
+        sums[i * ROWS + m] = fma(weight_at(w[i], k), input, sums[i * ROWS + m]);
+      }
+    }
+  }
+#endif
+}
+
+#ifdef FUSE_SHRINK
+// sums [ROWS] += row . x[m] for `count` vec8s from k on.
+__attribute__((always_inline)) void add_shrink_vec8s(float* sums, __global const float* row,
+                                                     __global const X* x, uint M, uint K, uint k,
+                                                     uint apart, const uint count) {
+  float8 factors[SHRINK_AHEAD];
+#pragma unroll
+  // clc: allow index-overflow within a row
+  for (uint c = 0; c < count; ++c) factors[c] = vec8_of_floats(row + k + c * apart);
+#pragma unroll
+  for (uint c = 0; c < count; ++c) {
+#pragma unroll
+    for (uint m = 0; m < ROWS; ++m) {
+      sums[m] = add_dot8(sums[m], factors[c],
+                         X_VEC8(x + (size_t)min(m, M - 1) * K + k + c * apart));
+    }
+  }
+}
+
+// local_s [M, R] = s. Ends with a barrier.
+__attribute__((always_inline)) void shrink(__local float* local_s, __global float* s,
+                                           __global const X* x, __global const float* a, uint M,
+                                           uint K, uint R, float a_scale, __local float* scratch) {
+  // The lanes of a team that computes a column of s: one team a column, if the items suffice.
+  const uint lanes = max((uint)GROUP >> (32 - clz(R - 1)), 32u);
+  const uint team = get_local_id(0) / lanes, lane = get_local_id(0) & (lanes - 1);
+  for (uint first = 0; first < R; first += GROUP / lanes) {
+    const uint r = first + team;
+    __global const float* row = a + (size_t)min(r, R - 1) * K;
+    float sums[ROWS];
+    for (uint m = 0; m < ROWS; ++m) sums[m] = 0.0f;
+#ifdef VEC8
+    const uint apart = lanes * 8;
+    uint k = lane * 8;
+#if ROWS == 1
+    for (; k + (SHRINK_AHEAD - 1) * apart < K; k += SHRINK_AHEAD * apart) {
+      add_shrink_vec8s(sums, row, x, M, K, k, apart, SHRINK_AHEAD);
+    }
+    if (k + apart < K) {
+      add_shrink_vec8s(sums, row, x, M, K, k, apart, 2);
+      k += 2 * apart;
+    }
+#else
+#pragma unroll 4
+#endif
+    for (; k < K; k += apart) add_shrink_vec8s(sums, row, x, M, K, k, apart, 1);
+#else
+    for (uint k = lane; k < K; k += lanes) {
+      for (uint m = 0; m < ROWS; ++m) {
+        sums[m] = fma(row[k], X_AT(x + (size_t)min(m, M - 1) * K + k), sums[m]);
+      }
+    }
+#endif
+    const float sum = a_scale * team_sums(sums, ROWS, lanes, scratch);
+    if (lane < M && r < R) {
+      local_s[lane * R + r] = sum;
+      if (get_group_id(0) == 0) s[lane * R + r] = sum;
+    }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // s is complete
+}
+#endif
+
+__attribute__((always_inline)) void skinny_gemm(
+    __global Y* y, __global const X* x, __global const uchar* w, __global const Y* addend,
+    __global const float* bias, __global float* s, __global const float* u, uint M, uint N, uint K,
+    uint R, float alpha, float scale, uint has_addend, uint has_bias, uint lanes,
+    __global const float* a, float a_scale, __local float* local_s, __local float* scratch) {
+  const uint team = get_local_id(0) / lanes, lane = get_local_id(0) & (lanes - 1);  // a power of 2
+  const uint batch_rows = GROUP / lanes * TEAM_ROWS;
+  for (uint n0 = get_group_id(0) * batch_rows; n0 < N; n0 += get_num_groups(0) * batch_rows) {
+    const uint n = n0 + team * TEAM_ROWS;
+    __global const uchar* rows[TEAM_ROWS];
+    float sums[OUTPUTS];
+#pragma unroll
+    for (uint i = 0; i < TEAM_ROWS; ++i) rows[i] = weight_row(w, min(n + i, N - 1), K);
+    Vec8 first[AHEAD * TEAM_ROWS];
+#ifdef EARLY
+    load_vec8s(first, rows, K, lane * 8, lanes * 8, AHEAD);
+#endif
+#ifdef FUSE_SHRINK
+    if (n0 == get_group_id(0) * batch_rows) shrink(local_s, s, x, a, M, K, R, a_scale, scratch);
+#endif
+#pragma unroll
+    for (uint o = 0; o < OUTPUTS; ++o) sums[o] = 0.0f;
+    // The output of this item: row m of x, row `column` of w.
+    const uint m = lane % ROWS, column = n + lane / ROWS;
+    const int stores = lane < OUTPUTS && m < M && column < N;
+    float offset = 0.0f;
+    if (stores && has_addend) offset += Y_AT(addend + (size_t)m * N + column);
+    if (stores && has_bias) offset += bias[column];
+    add_products(sums, first, rows, x, M, K, lane, lanes);
+#pragma unroll
+    for (uint o = 0; o < OUTPUTS; ++o) sums[o] *= alpha;
+    for (uint r = lane; r < R; r += lanes) {
+#pragma unroll
+      for (uint o = 0; o < OUTPUTS; ++o) {
+        const uint at = min(o % ROWS, M - 1) * R + r;
+        const float factor = scale * u[(size_t)r * N + min(n + o / ROWS, N - 1)];
+        sums[o] = fma(S_VALUES[at], factor, sums[o]);
+      }
+    }
+    const float sum = team_sums(sums, OUTPUTS, lanes, scratch);
+    if (stores) y[(size_t)m * N + column] = Y_OF(sum + offset);
+  }
+}
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny(
+    __global Y* y, __global const X* x, __global const uchar* w, __global const Y* addend,
+    __global const float* bias, __global float* s, __global const float* u,
+    __global const float* a, uint M, uint N, uint K, uint R, float alpha, float scale,
+    uint has_addend, uint has_bias, uint lanes, float a_scale, __local float* local_s) {
+  __local float scratch[TEAM_SCRATCH(OUTPUTS)];
+  skinny_gemm(y, x, w, addend, bias, s, u, M, N, K, R, alpha, scale, has_addend, has_bias, lanes, a,
+              a_scale, local_s, scratch);
+}
+
+// The same with the tensors' addresses in memory, in the order of the arguments above, which lowers
+// the overhead of a launch.
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny_at(
+    __global const ulong* at, uint M, uint N, uint K, uint R, float alpha, float scale,
+    uint has_addend, uint has_bias, uint lanes, float a_scale, __local float* local_s) {
+  __local float scratch[TEAM_SCRATCH(OUTPUTS)];
+  skinny_gemm((__global Y*)at[0], (__global const X*)at[1], (__global const uchar*)at[2],
+              (__global const Y*)at[3], (__global const float*)at[4], (__global float*)at[5],
+              (__global const float*)at[6], M, N, K, R, alpha, scale, has_addend, has_bias, lanes,
+              (__global const float*)at[7], a_scale, local_s, scratch);
+}

@@ -1,0 +1,306 @@
+// gemm_wgmma: products of bf16 matrices with Hopper's wgmma.
+//
+//   y [M, C] = x [M, J] w [C, J]^T + s [M, R] u [R, C] + addend + bias
+//   TRANSPOSED         y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + addend
+//                      where rows from i * split_rows on, a multiple of 128, use w from its row
+//                      i * J on
+//   SHRINK=16 or 64    at least R: the shrink is fused: saved = shrink_scale * x a [R, J]^T, and
+//                      the left operand of u is bf16(term_scale * saved)
+//   PROBLEMS=2 or 3    grouped problems of one x: y_i [M, C_i] = x w_i^T + s_i u_i + bias_i;
+//                      TRANSPOSED, in one sum:
+//                      y = x w + s u + x_1 w_1 + s_1 u_1 + ... + addend
+// Shapes  table: tensor maps (tensor_map.cl) of x, w, s (or a), u and y, grouped by problem, in
+//         boxes of 128 rows (x, s), COLUMNS rows (w, not transposed), SHRINK rows (a) or 64 rows;
+//         those of u have 16 rows if R is at most 16. After them the addresses of addend [M, C] and
+//         parts, then for each problem y [M, C], bias [C] and saved [M, R]: 0 if absent. With
+//         SPLIT_K, then words that are zero, one for each 64 rows of a tile
+// Types   x, w, s, a and u bf16, read through their maps only; y and addend f32, or bf16 with -D
+//         Y_BF16; saved f32, or bf16 with -D SAVED_BF16; bias and parts f32
+// Work    a persistent grid of work-groups of three warp groups: one thread of the first issues
+//         copies of 64 steps of a tile of 128 rows of x and COLUMNS columns of w into a ring of
+//         STAGES; the two others multiply 64 rows each, with one group of products always in
+//         flight. Tiles are taken in rasterisation groups of `group_m` tile rows, column by column,
+//         so tiles in flight share x and w in the L2 cache. Rows of a follow those of w and share
+//         their products; each column of tiles computes s, the first one saves it. SPLIT_K: each
+//         tile's K extent is split into `slices`, one for each work-group; sums go to parts [tiles,
+//         slices, 128, WIDTH], and the group that arrives last adds them and stores the tile.
+// Options COLUMNS; WIDTH, of the products: COLUMNS + SHRINK; RANK_STEPS: of 16 each, 0, 1, or 4 for
+//         64 ranks at once; ADDEND and BIAS if present; ALIGNED: C is a multiple of 8; STAGED, with
+//         it and Y_BF16: the number of columns of a tile, a multiple of 64, that are stored through
+//         shared memory by TMA
+// Local   STAGES * (128 + WIDTH) * 128 bytes, with COLUMNS rounded up to a multiple of 64 if that
+//         is more and operands come as full boxes; STAGED * 256 bytes; mbarriers
+// Cost    2 M C (J + R) flops, and 2 M R J for each column of tiles if the shrink is fused
+// Numerics  products of bf16 are exact in f32; sums as the tensor core computes them; addend and
+//         bias are added in f32, results rounded to nearest even. Split-K slices are added in a
+//         fixed order, whichever arrives last: the same bits every run
+//! clc: build on wgmma: COLUMNS=256 WIDTH=256 STAGES=4 RANK_STEPS=0 Y_BF16 ALIGNED STAGED=128
+//! clc: build on wgmma: COLUMNS=128 WIDTH=144 STAGES=4 RANK_STEPS=1 SHRINK=16 Y_BF16 ALIGNED
+//! clc: build on wgmma: COLUMNS=192 WIDTH=192 STAGES=4 RANK_STEPS=1 TRANSPOSED ADDEND ALIGNED
+#include "bf16_values.clh"
+#include "hopper/hopper.clh"
+#include "hopper/hopper_lanes.clh"
+#include "hopper/hopper_products.clh"
+#include "hopper/hopper_stores.clh"
+#ifndef SHRINK
+#define SHRINK 0
+#endif
+#ifndef WIDTH
+#define WIDTH COLUMNS
+#endif
+#define SUBTILE_BYTES 8192  // 64 rows
+#include "gemm/gemm_wgmma_epilogue.clh"
+
+#define TILE_ROWS 128
+#include "gemm/gemm_wgmma_tile_coords.clh"
+#define X_BYTES (TILE_ROWS * 128)
+#define MAP_BYTES 128
+#define PROBLEM_MAPS 5
+#define MAPS_BYTES (PROBLEMS * PROBLEM_MAPS * MAP_BYTES)
+// Indices of the table's addresses.
+#define ADDEND_AT 0
+#define PARTS_AT 1
+#define OF_EACH(n) (2 + 3 * problem + (n))
+#define Y_AT OF_EACH(0)
+#define BIAS_AT OF_EACH(1)
+#define SAVED_AT OF_EACH(2)
+#define ADDRESSES (2 + 3 * PROBLEMS)
+#define BOXES_ACROSS ((COLUMNS + 63) / 64)  // of a transposed w, and of u
+#define ACROSS_BYTES (BOXES_ACROSS * SUBTILE_BYTES)
+// Boxes of 64 columns need space in full; those of u with 16 rows fit in the space of w.
+#if defined(TRANSPOSED) || RANK_STEPS == 4
+#define W_BYTES (WIDTH * 128 > ACROSS_BYTES ? WIDTH * 128 : ACROSS_BYTES)
+#else
+#define W_BYTES (WIDTH * 128)
+#endif
+#define STAGE_BYTES (X_BYTES + W_BYTES)
+#define RING_BYTES (STAGES * STAGE_BYTES)
+#ifdef STAGED
+#define STAGED_BYTES (STAGED * 128)  // of a warp group
+#else
+#define STAGED_BYTES 0
+#endif
+#define U_BYTES (BOXES_ACROSS * RANK_STEPS * 2048)
+
+#define NEXT_STAGE         \
+  if (++stage == STAGES) { \
+    stage = 0;             \
+    phase ^= 1;            \
+  }
+// Multiplies a stage, then releases the previous stage.
+#define MULTIPLY_STAGE(has_before, products)                                \
+  {                                                                         \
+    const uint at = shared_address(ring) + stage * STAGE_BYTES;             \
+    mbarrier_wait(full + 8 * stage, phase);                                 \
+    WGMMA_FENCE;                                                            \
+    products;                                                               \
+    WGMMA_COMMIT;                                                           \
+    WGMMA_WAIT_GROUP_1;                                                     \
+    if (has_before && item % 128 == 0) mbarrier_arrive(empty + 8 * before); \
+    before = stage;                                                         \
+    NEXT_STAGE                                                              \
+  }
+#define FOUR_PRODUCTS(N, keep, OPERAND, NEXT, transposed)                         \
+  const ulong a = operand_at(at + part * SUBTILE_BYTES), b = OPERAND(at + X_BYTES); \
+  WGMMA_SS(N)(sums, a, b, keep, transposed);                                      \
+  WGMMA_SS(N)(sums, a + NEXT_STEPS, b + NEXT, 1, transposed);                     \
+  WGMMA_SS(N)(sums, a + 2 * NEXT_STEPS, b + 2 * NEXT, 1, transposed);             \
+  WGMMA_SS(N)(sums, a + 3 * NEXT_STEPS, b + 3 * NEXT, 1, transposed)
+#define RANK_PRODUCT \
+  WGMMA_SS(COLUMNS)  \
+  (sums, operand_at(at + part * SUBTILE_BYTES), transposed_operand_at(at + X_BYTES), 1, "1")
+// The product with s, which is in registers.
+#define S_PRODUCT(i)                                                                            \
+  WGMMA_RS(COLUMNS)                                                                             \
+  (sums, s_pairs + 4 * (i), transposed_operand_at(at + X_BYTES) + (i)*NEXT_TRANSPOSED_STEPS, 1, \
+   "1")
+
+// A slice's sums go to the tile's epilogue, or to memory for the slice that runs it.
+#ifdef SPLIT_K
+#define COUNTERS ((__global uint*)(table + MAPS_BYTES + 8 * ADDRESSES))
+#define ADD_SLICES                                                                             \
+  const bool runs_epilogue = add_slices(sums, (__global float4*)addresses[PARTS_AT], COUNTERS, \
+                                        number, slice, slices, part, arrivals);
+#else
+#define ADD_SLICES const bool runs_epilogue = true;
+#endif
+
+#define LOAD_FIRST load_first(added, extras, m0 + tile_row, c0, M, C_OF_PROBLEM, lane);
+
+// Copies the boxes of one transposed operand: 64 columns each, from c0 on.
+void copy_across(uint to, __global const uchar* map, uint c0, uint step, uint ready) {
+  for (uint i = 0; i < BOXES_ACROSS; ++i)
+    tma_load_2d(to + i * SUBTILE_BYTES, map, c0 + i * 64, step, ready);
+}
+
+// Prefetches a tile's row of the addend into L2 while the tile is multiplied.
+void prefetch_row(__global const Y_TYPE* addend, uint m, uint c0, uint C) {
+#ifdef ALIGNED
+  const uint bytes = min((uint)COLUMNS, C - c0) * (uint)sizeof(Y_TYPE);
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(addend + (size_t)m * C + c0),
+               "r"(bytes)
+               : "memory");
+#endif
+}
+
+__attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
+    __global uchar* table, uint M, uint C, OTHERS(uint, C) uint J, OTHERS(uint, J) uint R,
+    uint group_m, float shrink_scale, float term_scale, uint split_rows, uint slices) {
+  HOPPER_KERNEL;
+  __local uchar ring[RING_BYTES + 2 * STAGED_BYTES] __attribute__((aligned(1024)));
+  __local ulong barriers[2 * STAGES];
+  __local ulong addresses_of_both[2 * ADDRESSES];
+  // clc: allow clang-warning of SPLIT_K alone
+  __local uint arrivals[2];
+  const uint full = shared_address(barriers), empty = full + 8 * STAGES;
+  const uint item = get_local_id(0), rank_boxes = RANK_STEPS > 0 ? (R + 63) / 64 : 0;
+  // Loaded while the mbarriers are initialised: item i of a warp group loads the i-th address.
+  ulong address = 0;
+  if (item % 128 < ADDRESSES) address = ((__global const ulong*)(table + MAPS_BYTES))[item % 128];
+  const uint row_tiles = (M + TILE_ROWS - 1) / TILE_ROWS;
+  const uint tiles = (C + COLUMNS - 1) / COLUMNS, boxes = (J + 63) / 64;
+#if PROBLEMS > 1 && IS_TRANSPOSED
+  const uint tiles_1 = 0, column_tiles = tiles;
+  const uint boxes_1 = (J_1 + 63) / 64, all_boxes = boxes + boxes_1 + (J_2 + 63) / 64;
+  const uint all_rank_boxes = PROBLEMS * rank_boxes;
+#elif PROBLEMS > 1
+  const uint tiles_1 = (C_1 + COLUMNS - 1) / COLUMNS, boxes_1 = 0;
+  const uint column_tiles = tiles + tiles_1 + (C_2 + COLUMNS - 1) / COLUMNS;
+  const uint all_boxes = boxes, all_rank_boxes = rank_boxes;
+#else
+  const uint column_tiles = tiles, all_boxes = boxes, all_rank_boxes = rank_boxes;
+#endif
+  if (item == 0) {
+    for (uint i = 0; i < STAGES; ++i) {
+      mbarrier_init(full + 8 * i, 1);
+      mbarrier_init(empty + 8 * i, 2);
+    }
+    fence_mbarrier_init();
+  }
+  if (item < PROBLEMS * PROBLEM_MAPS) tensormap_acquire(table + item * MAP_BYTES);
+  barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers are initialised
+  uint stage = 0, phase = 0;
+  if (item < 128) {
+    SETMAXNREG_DEC(40);
+    if (item != 0) return;
+#ifdef ADDEND
+    __global const Y_TYPE* addend = (__global const Y_TYPE*)address;  // the first one
+#endif
+    EACH_SLICE {
+      TILE_COORDS
+      for (uint k = box_0; k < box_end; ++k) {
+        const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
+        const uint of = IS_TRANSPOSED ? PROBLEM_AT(k, boxes, boxes_1) : problem;
+        const uint step = (k - (IS_TRANSPOSED ? FIRST_OF(of, boxes, boxes_1) : 0)) * 64;
+        __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
+        mbarrier_wait(empty + 8 * stage, phase ^ 1);
+        mbarrier_arrive_expect_tx(ready, X_BYTES + (IS_TRANSPOSED ? ACROSS_BYTES : WIDTH * 128));
+        tma_load_2d(to, map, step, m0, ready);
+        if (IS_TRANSPOSED) {
+          copy_across(to + X_BYTES, map + MAP_BYTES, c0, m0 / split_rows * J + step, ready);
+        } else {
+          tma_load_2d(to + X_BYTES, map + MAP_BYTES, step, c0, ready);
+        }
+        if (SHRINK) tma_load_2d(to + X_BYTES + COLUMNS * 128, map + 2 * MAP_BYTES, step, 0, ready);
+#ifdef ADDEND
+        for (uint m = m0 + k; m < min(m0 + TILE_ROWS, M); m += all_boxes) {
+          prefetch_row(addend, m, c0, C);
+        }
+#endif
+        NEXT_STAGE
+      }
+      for (uint k = 0; k < rank_end; ++k) {
+        const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
+        const uint of = IS_TRANSPOSED ? k / rank_boxes : problem;
+        const uint step = (IS_TRANSPOSED ? k % rank_boxes : k) * 64;
+        __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
+        mbarrier_wait(empty + 8 * stage, phase ^ 1);
+        mbarrier_arrive_expect_tx(ready, U_BYTES + (SHRINK ? 0 : X_BYTES));
+        if (!SHRINK) tma_load_2d(to, map + 2 * MAP_BYTES, step, m0, ready);
+        copy_across(to + X_BYTES, map + 3 * MAP_BYTES, c0, step, ready);
+        NEXT_STAGE
+      }
+    }
+    return;
+  }
+  SETMAXNREG_INC(232);
+  const uint part = item / 128 - 1, lane = item % 32;
+  const uint tile_row = part * 64 + item % 128 / 32 * 16 + lane / 4;
+  // Each warp group has its own copy, so no other threads wait for it.
+  __local ulong* addresses = addresses_of_both + part * ADDRESSES;
+  if (item % 128 < ADDRESSES) addresses[item % 128] = address;
+  named_barrier_sync(part);  // the addresses are written
+  float sums[WIDTH / 2];
+  EACH_SLICE {
+    TILE_COORDS
+    uint before = 0;
+    for (uint k = box_0; k < box_end; ++k) {
+#ifdef TRANSPOSED
+      MULTIPLY_STAGE(
+          k > box_0,
+          FOUR_PRODUCTS(WIDTH, k != box_0, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
+#else
+      MULTIPLY_STAGE(k > box_0, FOUR_PRODUCTS(WIDTH, k != box_0, operand_at, NEXT_STEPS, "0"))
+#endif
+    }
+    const Extras extras = {(__global const Y_TYPE*)addresses[ADDEND_AT],
+                           (__global const float*)addresses[BIAS_AT]};
+    Added added[AHEAD + 1];
+#ifndef SPLIT_K
+    LOAD_FIRST  // while the last products are in flight
+#endif
+#if SHRINK
+    WGMMA_WAIT_0(WIDTH)(sums);
+    ADD_SLICES
+    uint s_pairs[SHRINK / 4];
+    round_s(s_pairs, sums + COLUMNS / 2, shrink_scale * term_scale);
+    if (c0 == 0 && runs_epilogue) {
+      store_s((__global SAVED_TYPE*)addresses[SAVED_AT], sums + COLUMNS / 2, shrink_scale,
+                m0 + tile_row, lane, M, R);
+    }
+#if SHRINK == 16
+    MULTIPLY_STAGE(1, S_PRODUCT(0))
+#else
+    MULTIPLY_STAGE(1, S_PRODUCT(0); S_PRODUCT(1); S_PRODUCT(2); S_PRODUCT(3))
+#endif
+#elif RANK_STEPS == 1
+    for (uint k = 0; k < rank_end; ++k) {
+      MULTIPLY_STAGE(1, RANK_PRODUCT)
+    }
+#elif RANK_STEPS == 4
+    for (uint k = 0; k < rank_end; ++k) {
+      MULTIPLY_STAGE(1,
+                     FOUR_PRODUCTS(COLUMNS, 1, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
+    }
+#endif
+    WGMMA_WAIT_0(COLUMNS)(sums);
+    if (item % 128 == 0) mbarrier_arrive(empty + 8 * before);
+#if !SHRINK
+    ADD_SLICES
+#endif
+    if (!runs_epilogue) continue;
+#ifdef SPLIT_K
+    LOAD_FIRST
+#endif
+    const uint boxes_at = shared_address(ring) + RING_BYTES + part * STAGED_BYTES;
+#ifdef STAGED
+    if (item % 128 == 0) TMA_STORE_WAIT(0);
+    named_barrier_sync(part);  // the boxes of the previous tile have been stored
+#endif
+    store_sums((__global Y_TYPE*)addresses[Y_AT], sums, added, extras, m0 + tile_row, c0, M,
+               C_OF_PROBLEM, lane, boxes_at, item % 128 / 32);
+#ifdef STAGED
+    tma_store_fence();
+    named_barrier_sync(part);  // the boxes are complete
+    if (item % 128 == 0) {
+      for (uint i = 0; i < STAGED / 64; ++i) {
+        tma_store_2d(table + (problem * PROBLEM_MAPS + 4) * MAP_BYTES, boxes_at + i * SUBTILE_BYTES,
+                     c0 + 64 * i, m0 + 64 * part);
+      }
+    }
+#endif
+  }
+#ifdef STAGED
+  if (item % 128 == 0) tma_store_wait_all();
+#endif
+}

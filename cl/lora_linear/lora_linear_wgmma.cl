@@ -1,0 +1,194 @@
+// lora_linear_wgmma: gradients of adapters' matrices, and of what passes back through them, on
+// Hopper's matrix units, for several problems in one launch.
+//
+//   out [R, K] += scale * s [T, R]^T x [T, K]               of each problem
+// and, of a problem that shrinks, from the same read of x:
+//   shrunk [T, R] = shrink_scale * x [T, K] b [R, K]^T
+//   out [R, K] += beside_scale * s^T x                      instead of scale
+// lora_gradients_wgmma computes the products: parts[c] [R, K] over chunk c of the rows, and
+// shrunk_parts[p] [T, R] over strip p of the columns. lora_gradient_sums_wgmma, a second launch,
+// adds up the parts. A launch begins after the one before has ended, so no work-group waits for
+// another and the work-groups need not be co-resident.
+// Shapes  table: the maps (tensor_map.cl) of x, s and b, problem by problem, in boxes of 64, 64
+//         and RANKS rows; then, for each problem, the addresses of out, shrunk (0: it does not
+//         shrink), parts and shrunk_parts. At most MAX_PROBLEMS problems of equal T and R; parts
+//         [chunks][PART_FLOATS(R, K)]; a row of shrunk_parts has RANKS floats for each 64 of R
+// Types   x, s and b bf16, read only through their maps; shrunk bf16; all else f32
+// Work    a persistent grid of work-groups of three warp groups. A unit of work is a strip of 256
+//         columns of a problem, a chunk of chunk_boxes * 64 rows, and 64 ranks. One thread of the
+//         first warp group issues copies of 64 rows of x and s into a ring of stages. The other two
+//         take 64 rows in turn, and add their gradients at the end of the unit. Work-groups take
+//         units with a grid stride. The sums: an item takes four elements of all results at a time,
+//         with a grid stride.
+// Options RANKS: 16, or 64 if R is larger
+// Local   STAGES * 5 * 8 KB, RANKS * 1 KB, the problems' addresses, and mbarriers
+// Tiles      64 rows: s^T |#| x |########|   ->  parts [RANKS][256], in registers
+// Cost    2 T R K flops, twice that for a problem that shrinks; one read of x per 64 ranks
+// Numerics  products of bf16 are exact in f32; sums in the order of the matrix unit, parts added in
+//         a fixed order: bitwise reproducible
+//! clc: build on wgmma: RANKS={16,64}
+#include "bf16_values.clh"
+#include "hopper/hopper.clh"
+#include "hopper/hopper_products.clh"
+#ifndef RANKS
+#error "RANKS is required"
+#endif
+
+#define BOX_BYTES 8192  // 64 rows of 64 columns
+#define STRIP_BOXES 4
+#define STRIP_COLUMNS (STRIP_BOXES * 64)
+#define STAGE_BYTES ((STRIP_BOXES + 1) * BOX_BYTES)
+// Even: within a unit, the warp group that waits for a phase of a stage has waited for the one
+// before it.
+#define STAGES 4
+#define RING_BYTES (STAGES * STAGE_BYTES)
+#define B_BYTES (RANKS * 128)
+#include "lora_linear/lora_linear_wgmma_problems.clh"
+#include "lora_linear/lora_linear_wgmma_epilogue.clh"
+
+// Box i of x in the gradient: its columns are the rows of the product, its rows the steps of K.
+#define GRADIENT_STEP(i, step)                                                          \
+  WGMMA_SS_MN(RANKS)                                                                    \
+  (sums##i, transposed_operand_at(x_at + i * BOX_BYTES) + step * NEXT_TRANSPOSED_STEPS, \
+   transposed_operand_at(s_at) + step * NEXT_TRANSPOSED_STEPS, 1);
+#define GRADIENT(i) GRADIENT_STEP(i, 0) GRADIENT_STEP(i, 1) GRADIENT_STEP(i, 2) GRADIENT_STEP(i, 3)
+#define GRADIENTS GRADIENT(0) GRADIENT(1) GRADIENT(2) GRADIENT(3)
+// Box i of x in the shrink: its rows are the rows of the product, its columns the steps of K.
+#define SHRINK_STEP(i, step)                                      \
+  WGMMA_SS(RANKS)                                                 \
+  (shrinks, operand_at(x_at + i * BOX_BYTES) + step * NEXT_STEPS, \
+   operand_at(b_at + i * B_BYTES) + step * NEXT_STEPS, i + step > 0, "0");
+#define SHRINK(i) SHRINK_STEP(i, 0) SHRINK_STEP(i, 1) SHRINK_STEP(i, 2) SHRINK_STEP(i, 3)
+#define SHRINKS SHRINK(0) SHRINK(1) SHRINK(2) SHRINK(3)
+
+// Multiplies the n-th of the boxes that the work-group takes, then frees its stage.
+#define MULTIPLY_BOX(n, products, ended)                                                   \
+  const uint stage = (n) % STAGES;                                                         \
+  const uint x_at = ring_at + stage * STAGE_BYTES, s_at = x_at + STRIP_BOXES * BOX_BYTES;  \
+  mbarrier_wait(full + 8 * stage, (n) / STAGES % 2);                                       \
+  WGMMA_FENCE;                                                                             \
+  products WGMMA_COMMIT;                                                                   \
+  ended;                                                                                   \
+  WGMMA_WAIT_0(RANKS)(sums0);                                                              \
+  if (item % 128 == 0) mbarrier_arrive(empty + 8 * stage);
+
+__attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wgmma(
+    __global const uchar* table, uint problem_count, uint T, uint R, uint strips, uint chunks,
+    uint chunk_boxes, uint rank_blocks) {
+  HOPPER_KERNEL;
+  __local uchar ring[RING_BYTES + STRIP_BOXES * B_BYTES] __attribute__((aligned(1024)));
+  __local float traded[TRADED_FLOATS];
+  __local lora_problem_t problems[MAX_PROBLEMS];
+  __local ulong barriers[2 * STAGES + 2];
+  const uint full = shared_address(barriers), empty = full + 8 * STAGES;
+  const uint b_full = empty + 8 * STAGES, b_empty = b_full + 8;
+  const uint item = get_local_id(0), units = strips * chunks * rank_blocks;
+  for (uint i = item; i < problem_count * PROBLEM_MAPS; i += 384)
+    tensormap_acquire(table + i * MAP_BYTES);
+  if (item >= 128 && item - 128 < problem_count) {
+    problems[item - 128] = problem_of(table, problem_count, item - 128);
+  }
+  if (item == 0) {
+    for (uint i = 0; i < STAGES; ++i) {
+      mbarrier_init(full + 8 * i, 1);
+      mbarrier_init(empty + 8 * i, 1);
+    }
+    mbarrier_init(b_full, 1);
+    mbarrier_init(b_empty, 2);
+    fence_mbarrier_init();
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers and the problems are visible to all
+  const uint ring_at = shared_address(ring), b_at = ring_at + RING_BYTES;
+  uint taken = 0, b_phase = 0;  // taken: the number of boxes before this unit
+  if (item < 128) {
+    SETMAXNREG_DEC(40);
+    if (item != 0) return;
+    for (uint number = get_group_id(0); number < units; number += get_num_groups(0)) {
+      const unit_t unit = unit_at(number, problems, strips, chunks, chunk_boxes, T);
+      __global const uchar* of_x = table + unit.problem * PROBLEM_MAPS * MAP_BYTES;
+      __global const uchar *of_s = of_x + MAP_BYTES, *of_b = of_s + MAP_BYTES;
+      const uint strip_k = unit.strip * STRIP_COLUMNS;
+      if (problems[unit.problem].at.shrunk) {
+        mbarrier_wait(b_empty, b_phase ^ 1);
+        mbarrier_arrive_expect_tx(b_full, STRIP_BOXES * B_BYTES);
+        for (uint i = 0; i < STRIP_BOXES; ++i) {
+          tma_load_2d(b_at + i * B_BYTES, of_b, strip_k + 64 * i, unit.r0, b_full);
+        }
+        b_phase ^= 1;
+      }
+      for (uint box = unit.first; box < unit.end; ++box, ++taken) {
+        const uint stage = taken % STAGES, to = ring_at + stage * STAGE_BYTES;
+        const uint ready = full + 8 * stage;
+        mbarrier_wait(empty + 8 * stage, taken / STAGES % 2 ^ 1);
+        mbarrier_arrive_expect_tx(ready, STAGE_BYTES);
+        for (uint i = 0; i < STRIP_BOXES; ++i) {
+          tma_load_2d(to + i * BOX_BYTES, of_x, strip_k + 64 * i, box * 64, ready);
+        }
+        tma_load_2d(to + STRIP_BOXES * BOX_BYTES, of_s, unit.r0, box * 64, ready);
+      }
+    }
+    return;
+  }
+  SETMAXNREG_INC(232);
+  const uint part = item / 128 - 1, lane = item % 32, row = item % 128 / 32 * 16 + lane / 4;
+  const uint columns = rank_blocks * RANKS;
+  for (uint number = get_group_id(0); number < units; number += get_num_groups(0)) {
+    const unit_t unit = unit_at(number, problems, strips, chunks, chunk_boxes, T);
+    const lora_problem_t problem = problems[unit.problem];
+    float sums0[RANKS / 2], sums1[RANKS / 2], sums2[RANKS / 2], sums3[RANKS / 2];
+#pragma unroll
+    for (uint i = 0; i < RANKS / 2; ++i) sums0[i] = sums1[i] = sums2[i] = sums3[i] = 0.0f;
+    const uint before = taken - unit.first;
+    if (problem.at.shrunk) {
+      float shrinks[RANKS / 2];
+      __global float* shrunk = (__global float*)problem.at.shrunk_parts +
+                               (size_t)unit.strip * T * columns + unit.r0 / 64 * RANKS;
+      mbarrier_wait(b_full, b_phase);
+      b_phase ^= 1;
+      for (uint box = unit.first + part; box < unit.end; box += 2) {
+        MULTIPLY_BOX(before + box, GRADIENTS SHRINKS, WGMMA_WAIT_0(RANKS)(shrinks))
+        store_shrunk(shrunk, shrinks, box * 64 + row, T, columns, lane);
+      }
+      if (item % 128 == 0) mbarrier_arrive(b_empty);
+    } else {
+      for (uint box = unit.first + part; box < unit.end; box += 2) {
+        MULTIPLY_BOX(before + box, GRADIENTS, )
+      }
+    }
+    taken += unit.end - unit.first;
+    WGMMA_WAIT_0(RANKS)(sums1);
+    WGMMA_WAIT_0(RANKS)(sums2);
+    WGMMA_WAIT_0(RANKS)(sums3);
+    __global float* chunk = (__global float*)problem.at.parts +
+                            (size_t)unit.chunk * PART_FLOATS(R, problem.K) +
+                            (size_t)unit.r0 * problem.K;
+    const uint k0 = unit.strip * STRIP_COLUMNS + part * (STRIP_COLUMNS / 2) + row;
+    float kept[RANKS / 2];
+    trade(kept, sums0, sums2, traded, part);
+    store_gradient(chunk, kept, k0, problem.K, R - unit.r0, lane);
+    trade(kept, sums1, sums3, traded, part);
+    store_gradient(chunk, kept, k0 + 64, problem.K, R - unit.r0, lane);
+  }
+}
+
+__attribute__((reqd_work_group_size(256, 1, 1))) __kernel void lora_gradient_sums_wgmma(
+    __global const uchar* table, uint problem_count, uint T, uint R, uint chunks, uint rank_blocks,
+    float scale, float beside_scale, float shrink_scale) {
+  // The quads of all results are numbered in sequence; this item takes them with a grid stride.
+  const uint stride = get_global_size(0), columns = rank_blocks * RANKS;
+  uint quad = get_global_id(0);
+  for (uint i = 0; i < problem_count; ++i) {
+    const lora_problem_t problem = problem_of(table, problem_count, i);
+    const uint gradients = QUADS(R * problem.K);
+    const uint shrunk = problem.at.shrunk ? T * columns / 4 : 0;
+    const float own_scale = problem.at.shrunk ? beside_scale : scale;
+    for (; quad < gradients; quad += stride) {
+      add_gradient(problem.at, quad, R * problem.K, chunks, own_scale);
+    }
+    quad -= gradients;
+    for (; quad < shrunk; quad += stride) {
+      add_shrunk(problem.at, quad, strips_of(problem.K), T, R, columns, shrink_scale);
+    }
+    quad -= shrunk;
+  }
+}

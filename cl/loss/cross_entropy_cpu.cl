@@ -1,0 +1,110 @@
+// cross_entropy on CPU devices: the formulas of cross_entropy.cl in explicit float16 vectors.
+//
+//   loss[t] = log(sum_v exp(logits[t, v] - max)) + (max - logits[t, targets[t]]), max the row's
+//   dlogits[t, v] = (exp(logits[t, v] - max) / sum - (v == targets[t])) * weight
+//   both 0 if targets[t] < 0; loss NaN and dlogits 0 if targets[t] >= V
+//
+// Shapes  logits, dlogits [T, V] (dlogits may be logits), loss, targets [T], weight, sum [1]
+// Types   f32; targets i32
+// Work    a group is one item and owns a block of full rows; sum_in_order: one group
+// Local   none
+// Cost    a row is read for the maximum, read and written with its exponentials, and read and
+//         written with the gradient; memory is read once if a row fits in the L2 cache; 1 exp an
+//         element
+// Numerics  the maximum is computed first; 64 partial sums of V / 64 terms each, added as a tree.
+//         sum_in_order is compensated.
+//! clc: build on cpu:
+#include "compensated_sum.clh"
+#include "float16_math.clh"
+#include "rowwise/row_sum_exp_cpu.clh"
+
+#define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+
+// As row_sum_exp, and writes each exponential to out, which may alias row.
+float row_sum_exp_keep(__global float* out, __global const float* row,
+                       int vocabulary, float max_logit) {
+  float16 sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+  int v = 0;
+  for (; v + 64 <= vocabulary; v += 64) {
+    for (int part = 0; part < 4; ++part) {
+      const float16 e = exp16(vload16(part, row + v) - max_logit);
+      vstore16(e, part, out + v);
+      sums[part] += e;
+    }
+  }
+  for (; v + 16 <= vocabulary; v += 16) {
+    const float16 e = exp16(vload16(0, row + v) - max_logit);
+    vstore16(e, 0, out + v);
+    sums[0] += e;
+  }
+  if (v < vocabulary) {
+    const float16 e = exp16(load16_tail(row + v, vocabulary - v, -INFINITY) - max_logit);
+    store16_tail(e, out + v, vocabulary - v);
+    sums[1] += e;
+  }
+  return sum16((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+void scale_row(__global float* row, int vocabulary, float factor) {
+  int v = 0;
+  for (; v + 16 <= vocabulary; v += 16) vstore16(vload16(0, row + v) * factor, 0, row + v);
+  for (; v < vocabulary; ++v) row[v] *= factor;
+}
+
+void zero_row(__global float* row, int vocabulary) {
+  int v = 0;
+  for (; v + 16 <= vocabulary; v += 16) vstore16((float16)(0.0f), 0, row + v);
+  for (; v < vocabulary; ++v) row[v] = 0.0f;
+}
+
+CPU_KERNEL cross_entropy_loss(__global float* loss, __global const float* logits,
+                              __global const int* targets, int vocabulary, long rows) {
+  const long begin = rows * (long)get_group_id(0) / (long)get_num_groups(0);
+  const long end = rows * (long)(get_group_id(0) + 1) / (long)get_num_groups(0);
+  for (long t = begin; t < end; ++t) {
+    const int target = targets[t];
+    __global const float* row = logits + t * vocabulary;
+    if (target < 0 || target >= vocabulary) {
+      loss[t] = target < 0 ? 0.0f : NAN;
+      continue;
+    }
+    const float max_logit = row_max(row, vocabulary);
+    loss[t] = log(row_sum_exp(row, vocabulary, max_logit)) + (max_logit - row[target]);
+  }
+}
+
+CPU_KERNEL cross_entropy_gradient(__global float* loss, __global float* dlogits,
+                                  __global const float* logits, __global const int* targets,
+                                  __global const float* weight, int vocabulary, long rows) {
+  const long begin = rows * (long)get_group_id(0) / (long)get_num_groups(0);
+  const long end = rows * (long)(get_group_id(0) + 1) / (long)get_num_groups(0);
+  for (long t = begin; t < end; ++t) {
+    const int target = targets[t];
+    __global const float* row = logits + t * vocabulary;
+    __global float* drow = dlogits + t * vocabulary;
+    if (target < 0 || target >= vocabulary) {
+      loss[t] = target < 0 ? 0.0f : NAN;
+      zero_row(drow, vocabulary);
+      continue;
+    }
+    const float max_logit = row_max(row, vocabulary);
+    const float below = max_logit - row[target];
+    const float sum = row_sum_exp_keep(drow, row, vocabulary, max_logit);
+    loss[t] = log(sum) + below;
+    const float inverse = 1.0f / sum;
+    const float p = drow[target] * inverse;
+    scale_row(drow, vocabulary, inverse * weight[0]);
+    drow[target] = (p - 1.0f) * weight[0];
+  }
+}
+
+CPU_KERNEL sum_in_order(__global float* sum, __global const float* x, long count,
+                        int accumulate) {
+  float16 part = 0.0f;
+  float16 lost = 0.0f;
+  long i = 0;
+  for (; i + 16 <= count; i += 16) add_compensated16(&part, &lost, vload16(0, x + i));
+  if (i < count) add_compensated16(&part, &lost, load16_tail(x + i, (int)(count - i), 0.0f));
+  const float all = collapse_compensated16(part, lost);
+  sum[0] = accumulate ? sum[0] + all : all;
+}

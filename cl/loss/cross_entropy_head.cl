@@ -1,0 +1,124 @@
+// cross_entropy_head: the kernels before and after the products of the fused head and loss
+// (cross_entropy_head_wgmma.cl), for logits z times log2(e).
+//
+//   head_references  target_logits[t] = references[t] = x[t] . w[targets[t]]; NO_ROW and 0 if
+//                    targets[t] is not a row of w
+//   head_loss        loss[t] = log(sum_v 2^z[t, v]) - target_logits[t] / log2(e)
+//                    dx[t] = (sum_i products[i, t] / sum_v 2^(z[t, v] - R) - w[targets[t]]) weight;
+//                    R is the largest reference of the row's parts; only the loss without
+//                    -D GRADIENT
+//                    both 0 if targets[t] < 0; loss NaN and dx 0 if targets[t] >= V
+// Shapes  x [T, stride], w [V, D], targets, loss [T], weight [1], parts [P, T], dx [T, D], products
+//         [splits, split_rows, D], or dx itself
+// Types   x bf16; w in any storage type (quant.clh), rounded to bf16 as in the products; targets
+//         i32; parts float2: a sum of 2^(z - reference), and its reference; all else f32
+// Work    head_references: a group owns a row, item i its columns i, i + GROUP, ...
+//         head_loss: a group owns ROWS rows; GROUP / ROWS items add the parts of a row, then all
+//         items process the rows' columns, four at a time if D is a multiple of 4
+// Local   GROUP floats; 2 GROUP + 2 ROWS floats
+// Cost    reads x and w[targets]; reads parts, dx and w[targets], writes dx
+// Numerics  sums in a fixed order
+//! clc: build GROUP=256 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16}
+//! clc: build GROUP=256 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} GRADIENT
+//! clc: budget on gfx90a registers<=112 spills=0
+#include "bf16_values.clh"
+#include "group_reduce.clh"
+#include "quant/quant.clh"
+
+#define LOG2E 1.44269504f
+#define LN2 0.693147181f
+#define NO_ROW 3e38f
+#define ROWS 8
+#define SHARES (GROUP / ROWS)
+#if SHARES < 1
+#error "GROUP: at least ROWS work-items"
+#endif
+
+float bf16_weight(__global const uchar* row, uint d) {
+  return float_of_bf16(bf16_of(weight_at(row, d)));
+}
+// Four weights from d on; d and D are multiples of 4.
+float4 bf16_weights(__global const uchar* row, uint d) {
+#if WEIGHT_TYPE == WEIGHT_BF16
+  return as_float4(convert_uint4(*(__global const ushort4*)((__global const ushort*)row + d))
+                   << 16);
+#else
+  return (float4)(bf16_weight(row, d), bf16_weight(row, d + 1), bf16_weight(row, d + 2),
+                  bf16_weight(row, d + 3));
+#endif
+}
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_references(
+    __global float* target_logits, __global float* references, __global const ushort* x,
+    __global const uchar* w, __global const int* targets, uint V, uint D, uint stride) {
+  __local float scratch[GROUP];
+  const size_t t = get_group_id(0);
+  const uint target = (uint)targets[t];  // a negative one wraps to a large one
+  const bool labelled = target < V;
+  __global const uchar* row = weight_row(w, labelled ? target : 0, D);
+  float part = 0;
+  for (uint d = get_local_id(0); d < D; d += GROUP) {
+    part += float_of_bf16(x[t * stride + d]) * bf16_weight(row, d);
+  }
+  const float logit = group_sum(part, scratch) * LOG2E;
+  if (get_local_id(0) != 0) return;
+  target_logits[t] = labelled ? logit : 0;
+  references[t] = labelled ? logit : NO_ROW;
+}
+
+// x 2^y, also if 2^y itself is out of float's range.
+float scaled(float x, float y) {
+  const float root = exp2(0.5f * y);
+  return x * root * root;
+}
+// a + b, for pairs of a sum and its reference.
+float2 joined(float2 a, float2 b) {
+  const float new_max = fmax(a.y, b.y);
+  return (float2)(scaled(a.x, a.y - new_max) + scaled(b.x, b.y - new_max), new_max);
+}
+
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void head_loss(
+    __global float* loss, __global float* dx, __global const float* products,
+    __global const float2* parts, __global const float* target_logits, __global const uchar* w,
+    __global const int* targets, __global const float* weight, uint T, uint V, uint D, uint P,
+    uint splits, uint split_rows) {
+  __local float2 shares[GROUP];
+  __local float inverse[ROWS];
+  const uint item = get_local_id(0), share = item / ROWS, first = get_group_id(0) * ROWS;
+  const uint t = first + item % ROWS;
+  if (item < ROWS * SHARES) {
+    float2 sum = (float2)(0, -3e38f);
+    for (uint p = share; p < P && t < T; p += SHARES) sum = joined(sum, parts[(size_t)p * T + t]);
+    shares[item] = sum;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // the partial sums of each row are written
+  if (share == 0 && t < T) {
+    float2 sum = shares[item];
+    for (uint i = 1; i < SHARES; ++i) sum = joined(sum, shares[item + i * ROWS]);
+    const int target = targets[t];
+    const float found = log(sum.x) + (sum.y - target_logits[t]) * LN2;
+    loss[t] = target < 0 ? 0.0f : (uint)target < V ? found : NAN;
+    inverse[item] = 1.0f / sum.x;
+  }
+#ifdef GRADIENT
+  barrier(CLK_LOCAL_MEM_FENCE);  // the factors of the rows are written
+  const uint step = D % 4 == 0 ? 4 : 1, steps = D / step;
+  for (uint i = item; i < steps * min((uint)ROWS, T - first); i += GROUP) {
+    const uint r = i / steps, d = i % steps * step;
+    const uint target = (uint)targets[first + r];
+    __global const uchar* w_row = weight_row(w, target < V ? target : 0, D);
+    const size_t at = (size_t)(first + r) * D + d, split = (size_t)split_rows * D;
+    if (step == 1) {
+      float sum = products[at];
+      for (uint k = 1; k < splits; ++k) sum += products[at + k * split];
+      const float gradient = (sum * inverse[r] - bf16_weight(w_row, d)) * weight[0];
+      dx[at] = target < V ? gradient : 0.0f;
+    } else {
+      float4 sum = *(__global const float4*)(products + at);
+      for (uint k = 1; k < splits; ++k) sum += *(__global const float4*)(products + at + k * split);
+      const float4 gradients = (sum * inverse[r] - bf16_weights(w_row, d)) * weight[0];
+      *(__global float4*)(dx + at) = target < V ? gradients : (float4)(0.0f);
+    }
+  }
+#endif
+}

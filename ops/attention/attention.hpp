@@ -1,0 +1,74 @@
+// attention: causal grouped-query attention over packed rows or over a KV cache.
+//
+// Query row t attends to the key rows first[t] .. last[t], both inclusive. Packed documents have
+// first = start of the document and last = t; a KV cache has first = 0 (or the start of a window)
+// and last = the token's position. No row outside that range is read as a key.
+//   y[t, h] = sum_k p_k v[k, g],  p = softmax_k(scale * q[t, h] . k[k, g]),  g = h / (H / G)
+// Tensors are f32, or bf16 if stated; kernels that support only f32 work on converted copies.
+// Online softmax (Milakov and Gimelshein, 2018): no [T, T] matrix is ever stored.
+#pragma once
+
+#include "clora/runtime/commands/batch.hpp"
+
+namespace clora {
+
+struct AttentionInputs {
+  Tensor q;      // [T, H, E]; q, k and v are f32, or all bf16
+  Tensor k;      // [Tk, G, E]; H a multiple of G
+  Tensor v;      // [Tk, G, E]
+  Tensor first;  // [T] i32
+  Tensor last;   // [T] i32, first[t] <= last[t] < Tk
+  float scale = 1;
+  Tensor order = {};  // record_attention_order() of first and last; empty: computed if needed
+  // The mean number of keys per row, for the cost of the launches: the ranges are on the device.
+  // 0: as many as in one document of all rows, or in a full cache.
+  double keys_per_row = 0;
+};
+
+// The order in which the kernels of some variants process their tiles: a temporary, shared by all
+// calls with these rows and H query heads. Empty if no kernel of the Context needs it.
+// REQUIRES: first and last as above.
+Tensor record_attention_order(Batch& batch, const Tensor& first, const Tensor& last,
+                              std::int64_t H);
+
+// Overwrites y [T, H, E] (f32 or bf16) and log_sum_exp [T, H]; log_sum_exp may be empty if no
+// backward follows.
+void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,
+                      const AttentionInputs& inputs);
+
+struct AttentionGradients {
+  Tensor dq;  // [T, H, E]; dq, dk and dv are f32, or all bf16
+  Tensor dk;  // [Tk, G, E]
+  Tensor dv;  // [Tk, G, E]
+};
+
+// Overwrites all three; deterministic. y and log_sum_exp are the outputs of the forward. dy and y
+// are f32 or bf16.
+// REQUIRES: Tk == T (packed rows), last[t] == t, first is non-decreasing.
+void record_attention_backward(Batch& batch, const AttentionGradients& gradients, const Tensor& dy,
+                               const Tensor& y, const Tensor& log_sum_exp,
+                               const AttentionInputs& inputs);
+
+// The same, but may leave dk and dv as one part per query head. Returns the gradients as written:
+// dk and dv are either the given tensors, or temporaries [T, H, E] of parts. In the latter case a
+// head of dk or dv is the sum of its H / G parts, in order, and the given dk and dv are untouched.
+[[nodiscard]] AttentionGradients record_attention_backward_in_parts(
+    Batch& batch, const AttentionGradients& gradients, const Tensor& dy, const Tensor& y,
+    const Tensor& log_sum_exp, const AttentionInputs& inputs);
+
+// Writes the keys or values of a step into the cache: cache[positions[t]] = rows[t]. cache
+// [S, G, E], rows [T, G, E], positions [T] i32; a position outside [0, S) is skipped.
+void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
+                         const Tensor& positions);
+
+// Whether products of T queries of head dim E round their operands to bf16.
+bool attention_rounds_to_bf16(Variant variant, std::int64_t T, std::int64_t E);
+
+// The number of splits of the keys of a key head when T is small, on CPU devices.
+std::int64_t attention_decode_splits(const Device& device, std::int64_t rows, std::int64_t G);
+
+// pairs: number of (query, key) pairs that are not masked. Bytes: q read and y written once; the
+// reads of keys and values are not included, 8 G E bytes per key.
+Cost attention_cost(const Shape& q, double pairs);
+
+}  // namespace clora

@@ -1,0 +1,149 @@
+#include <fmt/format.h>
+
+#include "ops/activations.hpp"
+#include "ops/attention/attention_hopper.hpp"
+#include "ops/attention/attention_spec.hpp"
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::string_view kBackward = "attention_backward_cpu.cl";
+constexpr std::string_view kBackwardBf16 = "attention_backward_bf16_cpu.cl";
+
+void record_backward_cpu(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out,
+                         const Tensor& dy, const Tensor& y, const Tensor& log_sum_exp,
+                         const AttentionInputs& in, Cost cost) {
+  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors, keys_per_row] = spec;
+  const std::string_view file = bf16 ? kBackwardBf16 : kBackward;
+  const std::int64_t chunk = spec.chunk();
+  const std::int64_t chunks = divide_up(T, chunk);
+  const Tensor parts =
+      chunks == 1 ? out.dq : batch.temporary({chunks - 1, T, H, E}, DType::f32, "dq parts");
+  Launch launch{spec.kernel(file, bf16 ? "attention_backward_bf16_cpu" : "attention_backward_cpu"),
+                single_item_groups(static_cast<std::size_t>(G * chunks)), cost,
+                "attention/backward"};
+  std::vector<Argument> arguments{
+      out.dq, parts,    out.dk,    out.dv,    dy,        y,         log_sum_exp, in.q,         in.k,
+      in.v,   in.first, narrow(T), narrow(H), narrow(G), narrow(E), in.scale,    narrow(chunk)};
+  if (bf16) arguments.emplace_back(narrow(spec.backward_heads()));
+  arguments.emplace_back(spec.local(spec.backward_scratch()));
+  batch.record(std::move(launch), std::move(arguments));
+  if (chunks == 1) return;
+  const std::int64_t rows = divide_up(T, spec.wanted_groups());
+  batch.launch({spec.kernel(file, "attention_add_parts_cpu"),
+                single_item_groups(static_cast<std::size_t>(divide_up(T, rows))),
+                {},
+                "attention/add parts"},
+               out.dq, parts, in.first, narrow(T), narrow(H * E), narrow(chunk), narrow(rows));
+}
+
+void record_backward_portable(Batch& batch, const AttentionSpec& spec,
+                              const AttentionGradients& out, const Tensor& dy, const Tensor& y,
+                              const Tensor& log_sum_exp, const AttentionInputs& in, Cost cost) {
+  const auto [context, T, Tk, H, G, E, variant, bf16, bf16_tensors, keys_per_row] = spec;
+  const auto kernel = [&](std::string_view name) {
+    return spec.kernel("attention_backward.cl", name);
+  };
+  const Tensor dot = batch.temporary({T, H}, DType::f32, "dy . y");
+  const LocalMemory row = spec.local(E);
+  (void)spec.local(4 * E + 2 * spec.work_group());
+  batch.launch({kernel("attention_dots"),
+                spec.groups(divide_up(T * H, spec.work_group()), 1),
+                {},
+                "attention/dots"},
+               dot, dy, y, narrow(T * H), narrow(E));
+  batch.launch({kernel("attention_backward_keys"), spec.groups(T, G), cost, "attention/backward"},
+               out.dk, out.dv, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, narrow(T),
+               narrow(H), narrow(G), narrow(E), in.scale, row, row, row, row);
+  batch.launch(
+      {kernel("attention_backward_queries"), spec.groups(T, H), {}, "attention/backward q"}, out.dq,
+      dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, narrow(H), narrow(G), narrow(E), in.scale,
+      row, row, row);
+}
+
+// Any y and log_sum_exp can replace those of the forward, which is tested separately.
+void test_backward(SelfTest& test, std::int64_t rows, std::int64_t width, DType type = DType::f32) {
+  const AttentionInputs in = attention_test_inputs(test, rows, rows, width, type);
+  const Tensor y = test.input(in.q.shape(), 1, type);
+  const Tensor log_sum_exp = test.input({rows, in.q.shape()[1]});
+  record_attention_backward(test.batch(),
+                            {test.output(in.q.shape(), type), test.output(in.k.shape(), type),
+                             test.output(in.k.shape(), type)},
+                            test.input(in.q.shape(), 1, type), y, log_sum_exp, in);
+}
+
+// Tests two chunks of keys.
+void test_chunks(SelfTest& test, std::int64_t width) {
+  test_backward(test, AttentionSpec::kMinChunk + 9, width);
+}
+
+bool wgmma_passed(const AttentionSpec& spec, DType type) {
+  constexpr std::int64_t kRows = 2 * 128 + 5;  // three blocks of keys
+  const std::string name = fmt::format("attention_backward_wgmma {} {}", spec.E, name_of(type));
+  return passed_self_test(spec.context, {kAttentionBackwardWgmma, name, kBf16Tolerance},
+                          [&](SelfTest& test) { test_backward(test, kRows, spec.E, type); });
+}
+
+// Chooses the kernel: sets variant and bf16.
+void choose_backward(AttentionSpec& spec, DType type) {
+  if (spec.wants_wgmma() && wgmma_passed(spec, type)) {
+    spec.variant = Variant::wgmma;
+    return;
+  }
+  spec.bf16 =
+      spec.wants_bf16(&AttentionSpec::backward_scratch) &&
+      passed_self_test(spec.context, {kBackwardBf16, "attention_backward_bf16_cpu", kBf16Tolerance},
+                       [](SelfTest& test) { test_chunks(test, 32); });
+  spec.variant = spec.bf16 ? Variant::cpu
+                           : variant_for(spec.context, kBackward, "attention_backward_cpu",
+                                         [](SelfTest& test) { test_chunks(test, 20); });
+}
+
+}  // namespace
+
+AttentionGradients record_attention_backward_in_parts(Batch& batch, const AttentionGradients& out,
+                                                      const Tensor& dy, const Tensor& y,
+                                                      const Tensor& log_sum_exp,
+                                                      const AttentionInputs& in) {
+  constexpr std::string_view op = "attention backward";
+  AttentionSpec spec = checked_spec(op, batch.context(), in);
+  require(spec.T == spec.Tk, "{}: k must have {} rows like q (packed rows), got {}", op, spec.T,
+          in.k.text());
+  require_activation(op, "dq", out.dq, in.q.shape());
+  require_tensor(op, "dk", out.dk, in.k.shape(), out.dq.type());
+  require_tensor(op, "dv", out.dv, in.k.shape(), out.dq.type());
+  require_activation(op, "dy", dy, in.q.shape());
+  require_activation(op, "y", y, in.q.shape());
+  require_tensor(op, "log_sum_exp", log_sum_exp, {spec.T, spec.H});
+  choose_backward(spec, out.dq.type());
+  Cost cost = spec.cost();
+  cost.flops *= 2.5;  // five products instead of two
+  cost.bytes *= 2;    // q, dy, y in, dq out
+  if (spec.wgmma()) {
+    return record_attention_backward_wgmma(batch, spec, out, dy, y, log_sum_exp, in, cost);
+  }
+  const AttentionInputs wide = upcast(batch, in);
+  const Tensor f32_dy = record_upcast(batch, dy), f32_y = record_upcast(batch, y);
+  const AttentionGradients f32_out{f32_result(batch, out.dq), f32_result(batch, out.dk),
+                                   f32_result(batch, out.dv)};
+  if (spec.cpu()) {
+    record_backward_cpu(batch, spec, f32_out, f32_dy, f32_y, log_sum_exp, wide, cost);
+  } else {
+    record_backward_portable(batch, spec, f32_out, f32_dy, f32_y, log_sum_exp, wide, cost);
+  }
+  record_result(batch, out.dq, f32_out.dq);
+  record_result(batch, out.dk, f32_out.dk);
+  record_result(batch, out.dv, f32_out.dv);
+  return out;
+}
+
+void record_attention_backward(Batch& batch, const AttentionGradients& out, const Tensor& dy,
+                               const Tensor& y, const Tensor& log_sum_exp,
+                               const AttentionInputs& in) {
+  const AttentionGradients made =
+      record_attention_backward_in_parts(batch, out, dy, y, log_sum_exp, in);
+  if (made.dk.shape() != out.dk.shape()) record_add_heads(batch, out, made);
+}
+
+}  // namespace clora

@@ -1,0 +1,157 @@
+#include "ops/attention/attention_hopper.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/hopper/tensor_maps.hpp"
+#include "ops/launch_grids.hpp"
+#include "runtime/integer_sizes.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::int64_t kRows = 128;  // query rows of a forward tile, and keys of a block
+constexpr std::size_t kItems = 384;
+constexpr std::int64_t kStepElements = 8192;  // of a backward step: rows times head dim
+constexpr std::size_t kGroup = 128;           // work-items of the elementwise kernels
+constexpr std::string_view kBackwardBegin = "attention_backward_begin_wgmma.cl";
+constexpr std::string_view kMapLabel = "attention/tensor map";
+
+// Rows [T, H, E] as a bf16 matrix [T, H E].
+Bf16Rows head_rows(Batch& batch, const Tensor& x) {
+  return record_bf16_rows(batch, x.reshape({x.shape()[0], x.elements() / x.shape()[0]}));
+}
+
+Defines defines_of(std::int64_t head_dim, const Tensor& result) {
+  Defines defines;
+  defines.set("HEAD_DIM", head_dim);
+  if (result.type() == DType::bf16) defines.set("RESULT_BF16");
+  return defines;
+}
+
+Tensor order_of(Batch& batch, const AttentionInputs& in) {
+  if (!in.order.empty()) return in.order;
+  return record_attention_order(batch, in.first, in.last, in.q.shape()[1]);
+}
+
+// As many work-groups as can run at once, but no more than there are tiles.
+Grid persistent(const AttentionSpec& spec, std::int64_t tiles) {
+  return groups_of(kItems, std::min(spec.units(), static_cast<std::size_t>(tiles)));
+}
+
+Grid items(std::int64_t x, std::size_t y = 1) {
+  return {{round_up(static_cast<std::size_t>(x), kGroup), y, 1}, {kGroup, 1, 1}};
+}
+
+// Sizes and temporaries that the launches of the backward share.
+struct BackwardPlan {
+  std::int64_t padded, steps;  // rows, and query steps per head
+  Tensor stats, step_counts, plan, sums;
+  AttentionGradients parts;  // written by the main launch
+
+  BackwardPlan(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out)
+      : padded(divide_up(spec.T, kRows) * kRows), steps(padded * spec.E / kStepElements) {
+    const std::int64_t H = spec.H;
+    stats = batch.temporary({H, 3, padded}, DType::f32, "attention stats");
+    step_counts = batch.temporary({padded / kRows}, DType::i32, "attention steps");
+    const std::int64_t counters = H * steps + 1;
+    plan = batch.temporary({counters + padded / kRows * steps}, DType::i32, "attention plan");
+    sums = batch.temporary({H, padded, spec.E}, DType::f32, "dq sums");
+    parts = out;
+    if (spec.H == spec.G) return;
+    parts.dk = batch.temporary({spec.T, H, spec.E}, out.dk.type(), "dk parts");
+    parts.dv = batch.temporary({spec.T, H, spec.E}, out.dk.type(), "dv parts");
+  }
+};
+
+void record_begin(Batch& batch, const AttentionSpec& spec, const BackwardPlan& plan,
+                  const Tensor& dy, const Tensor& y, const Tensor& log_sum_exp,
+                  const AttentionInputs& in, const Tensor& order, Defines defines) {
+  if (y.type() == DType::bf16) defines.set("Y_BF16");
+  if (dy.type() == DType::bf16) defines.set("DY_BF16");
+  constexpr std::int64_t kItemsARow = 8;
+  const auto heads = static_cast<std::size_t>(spec.H);
+  Launch launch{{}, items(plan.padded * kItemsARow, heads), {}, "attention/dots"};
+  launch.kernel = batch.context().kernel(kBackwardBegin, "attention_backward_begin_wgmma", defines);
+  launch.cost.bytes = static_cast<double>(y.bytes() + dy.bytes());
+  batch.launch(std::move(launch), plan.stats, plan.step_counts, plan.plan, y, dy, log_sum_exp,
+               in.first, order, narrow(spec.T), narrow(spec.H), narrow(plan.padded));
+}
+
+}  // namespace
+
+std::string_view attention_wgmma_file(std::int64_t E) {
+  return E == 64 ? "attention_hdim64_wgmma.cl" : "attention_wgmma.cl";
+}
+
+Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,
+                         std::int64_t beside) {
+  const std::int64_t T = first.elements(), blocks = divide_up(T, kRows);
+  const Tensor order = batch.temporary({3 * blocks + 1}, DType::i32, "attention order");
+  const Tensor costs = batch.temporary({2, blocks}, DType::i32, "attention costs");
+  const std::size_t group = reduction_group(batch.context().device());
+  Defines defines;
+  defines.set("GROUP", group);
+  Launch launch{{}, groups_of(group, 1), {}, "attention/order"};
+  launch.kernel = batch.context().kernel("attention_order.cl", "attention_order", defines);
+  batch.launch(std::move(launch), order, costs, first, last, narrow(T), narrow(blocks),
+               narrow(beside));
+  return order;
+}
+
+void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tensor& y,
+                            const Tensor& log_sum_exp, const AttentionInputs& in) {
+  const Bf16Rows q = head_rows(batch, in.q), k = head_rows(batch, in.k), v = head_rows(batch, in.v);
+  const std::array<MappedMatrix, 3> mapped{{{q, kRows}, {k, kRows}, {v, kRows}}};
+  const Tensor maps = prepare_tensor_maps(batch, mapped, kMapLabel);
+  const bool keeps = !log_sum_exp.empty();
+  Launch launch{{},
+                persistent(spec, divide_up(spec.T, kRows) * spec.H),
+                spec.cost(),
+                "attention/forward",
+                {q.data, k.data, v.data}};
+  const std::string_view file = attention_wgmma_file(spec.E);
+  launch.kernel =
+      batch.context().kernel(file, file.substr(0, file.find('.')), defines_of(spec.E, y));
+  batch.launch(std::move(launch), y, keeps ? log_sum_exp : y, maps, in.first, in.last,
+               order_of(batch, in), narrow(spec.T), narrow(spec.H), narrow(spec.G), in.scale,
+               std::int32_t{keeps});
+}
+
+void record_add_heads(Batch& batch, const AttentionGradients& out,
+                      const AttentionGradients& parts) {
+  Launch launch{{}, items(out.dk.elements() / 8, 2), {}, "attention/add heads"};
+  launch.kernel = batch.context().kernel(kBackwardBegin, "attention_add_heads_wgmma",
+                                         defines_of(out.dk.shape().last(), out.dk));
+  launch.cost.bytes = 2.0 * static_cast<double>(parts.dk.bytes() + out.dk.bytes());
+  batch.launch(std::move(launch), out.dk, out.dv, parts.dk, parts.dv,
+               narrow(parts.dk.shape()[1] / out.dk.shape()[1]), narrow(out.dk.elements()));
+}
+
+AttentionGradients record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
+                                                   const AttentionGradients& out, const Tensor& dy,
+                                                   const Tensor& y, const Tensor& log_sum_exp,
+                                                   const AttentionInputs& in, Cost cost) {
+  const auto step = static_cast<std::uint32_t>(kStepElements / spec.E);
+  const Bf16Rows q = head_rows(batch, in.q), k = head_rows(batch, in.k), v = head_rows(batch, in.v),
+                 dy_rows = head_rows(batch, dy);
+  const std::array<MappedMatrix, 4> mapped{{{q, step}, {k, kRows}, {v, kRows}, {dy_rows, step}}};
+  const Tensor maps = prepare_tensor_maps(batch, mapped, kMapLabel);
+  const BackwardPlan plan(batch, spec, out);
+  const Defines defines = defines_of(spec.E, out.dq);
+  const Tensor order = order_of(batch, in);
+  record_begin(batch, spec, plan, dy, y, log_sum_exp, in, order, defines);
+  Launch launch{{},
+                persistent(spec, plan.padded / kRows * spec.H),
+                cost,
+                "attention/backward",
+                {q.data, k.data, v.data, dy_rows.data}};
+  launch.kernel =
+      batch.context().kernel(kAttentionBackwardWgmma, "attention_backward_wgmma", defines);
+  batch.launch(std::move(launch), out.dq, plan.parts.dk, plan.parts.dv, maps, plan.stats,
+               plan.step_counts, plan.plan, plan.sums, order, narrow(spec.T), narrow(spec.H),
+               narrow(spec.G), narrow(plan.padded), in.scale);
+  return plan.parts;
+}
+
+}  // namespace clora

@@ -1,0 +1,181 @@
+#include "ops/attention/attention_spec.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <limits>
+
+#include "ops/activations.hpp"
+#include "ops/launch_grids.hpp"
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::int64_t kGroupsPerUnit = 4;
+constexpr std::int64_t kMaxChunks = 8;  // bounds the memory of the backward's parts
+constexpr std::size_t kWorkGroup = 64;
+constexpr std::int32_t kDocument = 21;  // first key of the second document of a self-test
+
+std::int64_t power_of_two_from(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
+}
+
+std::size_t bytes_of(std::int64_t floats) {
+  return static_cast<std::size_t>(floats) * sizeof(float);
+}
+
+}  // namespace
+
+std::int64_t AttentionSpec::wanted_groups() const {
+  return kGroupsPerUnit * static_cast<std::int64_t>(units());
+}
+
+std::int64_t AttentionSpec::chunk() const {
+  const std::int64_t chunks =
+      std::clamp<std::int64_t>(divide_up(wanted_groups(), G), 1, kMaxChunks);
+  return power_of_two_from(std::max(kMinChunk, divide_up(T, chunks)));
+}
+
+std::int64_t AttentionSpec::forward_heads() const {
+  const bool few = divide_up(T, kQueries) * G < wanted_groups();
+  return few ? 1 : std::min(H / G, kMaxHeads);
+}
+
+std::int64_t AttentionSpec::forward_blocks() const {
+  const bool many = divide_up(T, kQueries) * G >= 4 * kMaxBlocks * wanted_groups();
+  return many ? kMaxBlocks : 1;
+}
+
+LocalMemory AttentionSpec::local(std::int64_t floats) const {
+  const std::size_t bytes = bytes_of(floats);
+  if (bytes > context.device().local_memory_bytes) {
+    fail(ErrorCode::unsupported,
+         "attention: heads of {} need {} bytes of local memory, '{}' has {}; use the portable "
+         "variant or another device",
+         E, bytes, context.device().name, context.device().local_memory_bytes);
+  }
+  return {bytes};
+}
+
+std::int64_t AttentionSpec::forward_scratch() const {
+  if (!bf16) return (2 * E + kKeys + 2) * kQueries;
+  const std::int64_t panels = forward_heads() * forward_blocks();
+  return panels * (E / 2 + E + 2) * kQueries + kKeys * E + (kKeys + 1) * kQueries +
+         2 * forward_blocks() * kQueries;
+}
+
+std::int64_t AttentionSpec::backward_scratch() const {
+  if (!bf16) return (3 * E + 2 * kKeys + 3) * kQueries;
+  return kStaged * E / 2 * 3 + backward_heads() * (4 * E / 2 + 3 * kKeys / 2 + 2) * kQueries +
+         (2 * 8 + 1) * kQueries;
+}
+
+bool AttentionSpec::wants_wgmma() const {
+  return context.variant() == Variant::wgmma && attention_rounds_to_bf16(Variant::wgmma, T, E);
+}
+
+bool AttentionSpec::wants_bf16(std::int64_t (AttentionSpec::*scratch)() const) const {
+  AttentionSpec rounding = *this;
+  rounding.bf16 = true;
+  return has_cpu_matrix_unit(context.variant()) &&
+         attention_rounds_to_bf16(context.variant(), T, E) &&
+         bytes_of((rounding.*scratch)()) <= context.device().local_memory_bytes;
+}
+
+std::int64_t AttentionSpec::work_group() const {
+  return static_cast<std::int64_t>(reduction_group(context.device(), kWorkGroup));
+}
+
+Defines AttentionSpec::defines() const {
+  Defines defines;
+  if (!cpu()) return defines.set("GROUP", work_group());
+  defines.set("KEYS", kKeys);
+  if (bf16) defines.set("STAGED", kStaged).set("MAX_BLOCKS", kMaxBlocks);
+  return defines;
+}
+
+Grid AttentionSpec::groups(std::int64_t x, std::int64_t y) const {
+  const auto items = static_cast<std::size_t>(work_group());
+  return {{static_cast<std::size_t>(x) * items, static_cast<std::size_t>(y), 1}, {items, 1, 1}};
+}
+
+Cost AttentionSpec::cost() const {
+  const auto rows = static_cast<double>(T);
+  const double most = T == Tk ? (rows + 1) / 2 : static_cast<double>(Tk);
+  return attention_cost({T, H, E}, rows * (keys_per_row > 0 ? keys_per_row : most));
+}
+
+std::int32_t narrow(std::int64_t n) {
+  if (n > std::numeric_limits<std::int32_t>::max()) {
+    fail(ErrorCode::unsupported, "attention: sizes must be below 2^31, got {}; use fewer rows", n);
+  }
+  return static_cast<std::int32_t>(n);
+}
+
+AttentionSpec checked_spec(std::string_view op, Context& context, const AttentionInputs& inputs) {
+  const Tensor& q = inputs.q;
+  const Tensor& k = inputs.k;
+  require(!q.empty() && q.shape().rank() == 3 && q.elements() > 0,
+          "{}: q must be f32 or bf16 [T, H, E], got {}", op, q.empty() ? "nothing" : q.text());
+  const std::int64_t E = q.shape()[2];
+  require(!k.empty() && k.shape().rank() == 3 && k.elements() > 0,
+          "{}: k must be [Tk, G, {}] to match q {}, got {}", op, E, q.text(),
+          k.empty() ? "nothing" : k.text());
+  AttentionSpec spec{context, q.shape()[0], k.shape()[0], q.shape()[1], k.shape()[1], E};
+  spec.bf16_tensors = q.type() == DType::bf16;
+  spec.keys_per_row = inputs.keys_per_row;
+  require(spec.H % spec.G == 0, "{}: the {} query heads must be a multiple of the {} key heads", op,
+          spec.H, spec.G);
+  require_activation(op, "q", q, {spec.T, spec.H, spec.E});
+  require_tensor(op, "k", k, {spec.Tk, spec.G, spec.E}, q.type());
+  require_tensor(op, "v", inputs.v, {spec.Tk, spec.G, spec.E}, q.type());
+  require_tensor(op, "first", inputs.first, {spec.T}, DType::i32);
+  require_tensor(op, "last", inputs.last, {spec.T}, DType::i32);
+  if (!inputs.order.empty()) {
+    require_tensor(op, "order", inputs.order, {3 * divide_up(spec.T, 128) + 1}, DType::i32);
+  }
+  return spec;
+}
+
+AttentionInputs upcast(Batch& batch, const AttentionInputs& inputs) {
+  AttentionInputs wide = inputs;
+  for (Tensor* t : {&wide.q, &wide.k, &wide.v}) *t = record_upcast(batch, *t);
+  return wide;
+}
+
+AttentionInputs attention_test_inputs(SelfTest& test, std::int64_t rows, std::int64_t keys,
+                                      std::int64_t width, DType type) {
+  constexpr std::int64_t kHeads = 4, kKeyHeads = 2;
+  std::vector<std::int32_t> first(static_cast<std::size_t>(rows), 0);
+  std::vector<std::int32_t> last(first.size());
+  for (std::size_t t = 0; t < last.size(); ++t) {
+    last[t] = static_cast<std::int32_t>(keys - rows) + static_cast<std::int32_t>(t);
+    if (last[t] >= kDocument) first[t] = kDocument;
+  }
+  return {.q = test.input({rows, kHeads, width}, 1, type),
+          .k = test.input({keys, kKeyHeads, width}, 1, type),
+          .v = test.input({keys, kKeyHeads, width}, 1, type),
+          .first = test.input({rows}, first),
+          .last = test.input({rows}, last),
+          .scale = 0.25F};
+}
+
+std::int64_t attention_decode_splits(const Device& device, std::int64_t rows, std::int64_t G) {
+  const std::int64_t wanted = kGroupsPerUnit * std::max<std::int64_t>(1, device.compute_units);
+  return power_of_two_from(divide_up(wanted, rows * G));
+}
+
+Cost attention_cost(const Shape& q, double pairs) {
+  require(q.rank() == 3, "attention cost: q must be [T, H, E], got {}", q.text());
+  const auto heads = static_cast<double>(q[1]), width = static_cast<double>(q[2]);
+  return {4 * pairs * heads * width, 2.0 * sizeof(float) * static_cast<double>(q.elements())};
+}
+
+bool attention_rounds_to_bf16(Variant variant, std::int64_t T, std::int64_t E) {
+  if (T <= AttentionSpec::kDecodeRows) return false;
+  if (variant == Variant::wgmma) return E == 64 || E == 128;
+  return has_cpu_matrix_unit(variant) && E % 32 == 0;
+}
+
+}  // namespace clora

@@ -1,0 +1,83 @@
+// Shared by the attention ops: the checked sizes of one call and everything derived from them and
+// the device: -D options, grids, local memory, self-test inputs.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "clora/ops/attention/attention.hpp"
+#include "ops/dispatch/variant_dispatch.hpp"
+#include "runtime/integer_sizes.hpp"
+
+namespace clora {
+
+struct AttentionSpec {
+  static constexpr std::int64_t kQueries = 32;  // query rows of a block: QUERIES of the CPU kernels
+  static constexpr std::int64_t kKeys = 64;     // keys of a block of scores on CPU devices
+  static constexpr std::int64_t kStaged = 256;  // keys that the bf16 backward stages as pairs
+  static constexpr std::int64_t kDecodeRows = 16;  // up to this T, rows are processed singly
+  static constexpr std::int64_t kMaxHeads = 4;     // heads with operands in local memory at once
+  static constexpr std::int64_t kMaxBlocks = 2;    // blocks of rows, with kMaxHeads heads
+  static constexpr std::int64_t kMinChunk = 64;    // keys of a chunk of the backward
+
+  Context& context;
+  std::int64_t T, Tk, H, G, E;
+  Variant variant = Variant::portable;
+  bool bf16 = false;          // if cpu(): the products round their operands to bf16
+  bool bf16_tensors = false;  // q, k and v are bf16
+  double keys_per_row = 0;    // AttentionInputs::keys_per_row
+
+  std::size_t units() const { return std::max(1U, context.device().compute_units); }
+  bool cpu() const { return variant == Variant::cpu; }
+  bool wgmma() const { return variant == Variant::wgmma; }
+  bool decodes() const { return T <= kDecodeRows; }  // if cpu()
+  std::int64_t wanted_groups() const;
+
+  // Forward of few rows: the number of splits of a row's keys.
+  std::int64_t splits() const { return attention_decode_splits(context.device(), T, G); }
+  // Backward: keys of one work-group. A power of two, so that documents with a power-of-two length
+  // begin at chunk boundaries.
+  std::int64_t chunk() const;
+  // bf16: query heads of one key head per work-group.
+  std::int64_t forward_heads() const;
+  // bf16: blocks of rows per work-group, for which keys and values are rounded only once.
+  std::int64_t forward_blocks() const;
+  std::int64_t backward_heads() const { return std::min(H / G, kMaxHeads); }
+
+  std::int64_t padded_width() const { return divide_up(E, 16) * 16; }
+  // Errors: unsupported if the device has less local memory.
+  LocalMemory local(std::int64_t floats) const;
+  // Floats of local memory.
+  std::int64_t forward_scratch() const;
+  std::int64_t backward_scratch() const;
+  std::int64_t decode_scratch() const { return H / G * (2 * padded_width() + 2) + kKeys; }
+  // Whether the kernel for Hopper's tensor cores applies.
+  bool wants_wgmma() const;
+  // Whether the bf16 kernel for CPUs applies and its `scratch` fits the device's local memory.
+  bool wants_bf16(std::int64_t (AttentionSpec::*scratch)() const) const;
+
+  std::int64_t work_group() const;
+  Defines defines() const;
+  Grid groups(std::int64_t x, std::int64_t y) const;
+  Kernel kernel(std::string_view file, std::string_view function) const {
+    return context.kernel(file, function, defines());
+  }
+
+  Cost cost() const;
+};
+
+// n as a kernel argument. Errors: unsupported if n is 2^31 or more.
+std::int32_t narrow(std::int64_t n);
+
+// The sizes of `inputs`, for `op`. Errors: invalid_argument if shapes do not match.
+AttentionSpec checked_spec(std::string_view op, Context& context, const AttentionInputs& inputs);
+
+// The inputs in f32: the given tensors, or new temporaries.
+AttentionInputs upcast(Batch& batch, const AttentionInputs& inputs);
+
+// Inputs of a self-test: `rows` queries at the end of a sequence of `keys` keys; the first keys are
+// a separate document.
+AttentionInputs attention_test_inputs(SelfTest& test, std::int64_t rows, std::int64_t keys,
+                                      std::int64_t width = 20, DType type = DType::f32);
+
+}  // namespace clora

@@ -1,0 +1,45 @@
+#include "ops/attention/attention_spec.hpp"
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+void test_append(SelfTest& test) {
+  const std::vector<std::int32_t> positions{3, -1, 0, 5, 6, 2};
+  record_cache_append(test.batch(), test.changed(test.input({6, 2, 20})), test.input({6, 2, 20}),
+                      test.input({6}, positions));
+}
+
+}  // namespace
+
+void record_cache_append(Batch& batch, const Tensor& cache, const Tensor& rows,
+                         const Tensor& positions) {
+  constexpr std::string_view op = "cache append";
+  require(!cache.empty() && cache.shape().rank() == 3, "{}: cache must be f32 [S, G, E], got {}",
+          op, cache.empty() ? "nothing" : cache.text());
+  require(!rows.empty() && rows.shape().rank() == 3 && rows.elements() > 0,
+          "{}: rows must be f32 [T, {}, {}], got {}", op, cache.shape()[1], cache.shape()[2],
+          rows.empty() ? "nothing" : rows.text());
+  const std::int64_t T = rows.shape()[0], G = cache.shape()[1], E = cache.shape()[2];
+  require_tensor(op, "cache", cache, cache.shape());
+  require_tensor(op, "rows", rows, {T, G, E});
+  require_tensor(op, "positions", positions, {T}, DType::i32);
+  const Variant variant =
+      variant_for(batch.context(), "attention_decode_cpu.cl", "cache_append_cpu", test_append);
+  const AttentionSpec spec{batch.context(), T, cache.shape()[0], G, G, E, variant};
+  const Cost cost{0, 2.0 * static_cast<double>(rows.bytes())};
+  if (spec.cpu()) {
+    const std::int64_t group_rows = divide_up(T, spec.wanted_groups());
+    batch.launch({spec.kernel("attention_decode_cpu.cl", "cache_append_cpu"),
+                  single_item_groups(static_cast<std::size_t>(divide_up(T, group_rows))), cost,
+                  "cache append"},
+                 cache, rows, positions, narrow(T), narrow(spec.Tk), narrow(G * E),
+                 narrow(group_rows));
+  } else {
+    batch.launch({spec.kernel("attention.cl", "cache_append"),
+                  spec.groups(divide_up(G * E, spec.work_group()), T), cost, "cache append"},
+                 cache, rows, positions, narrow(spec.Tk), narrow(G * E));
+  }
+}
+
+}  // namespace clora

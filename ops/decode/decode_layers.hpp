@@ -1,0 +1,59 @@
+// decode_layers: all blocks of a transformer for one row over its KV cache, one step of a
+// generation. Each linear layer may have an adapter.
+//
+//   for each layer   x += attention(rotated q and k, v of rms_norm(x), over the cache) w_o^T
+//                    x += swiglu(rms_norm(x) w_gate^T, rms_norm(x) w_up^T) w_down^T
+//
+// It can be one launch, with grid barriers between its parts: on pocl's threaded device, where
+// waking threads between hundreds of launches costs more than the products
+// (cl/decode/decode_layers_cpu.cl), and on NVIDIA GPUs, where a launch costs more than a grid
+// barrier (cl/decode/decode_layers_gpu.cl). The result is bit-identical to the unfused reference on
+// pocl, and differs only in the order of sums on GPUs.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "clora/ops/lora_linear/lora_linear.hpp"
+
+namespace clora {
+
+struct DecodeLayer {
+  Tensor input_norm;                             // [D]
+  Tensor q, k, v;                                // [H E, D], [G E, D], [G E, D]
+  Tensor o;                                      // [D, H E]
+  Tensor output_norm;                            // [D]
+  Tensor gate, up, down;                         // [F, D], [F, D], [D, F]
+  Tensor key_cache, value_cache;                 // [S, G, E]
+  Tensor q_bias = {}, k_bias = {}, v_bias = {};  // [H E], [G E], [G E] f32, or empty
+  // Adapters of q, k, v, o, gate, up, down, in this order; without dropout, or empty.
+  std::array<LoraWeights, 7> loras = {};
+};
+
+struct DecodeLayers {
+  std::vector<DecodeLayer> layers;
+  Tensor rope_table;             // [P, E / 2, 2]; heads are rotated in the half-split layout
+  Tensor position, first, last;  // [1] i32: the row's position and its range of keys
+  std::int64_t heads = 0;        // H
+  float epsilon = 0;
+};
+
+// Replaces x [1, D] by the last block's output and writes the row's keys and values to the caches
+// at `position`. REQUIRES: position < P.
+void record_decode_layers_unfused(Batch& batch, const Tensor& x, const DecodeLayers& decode);
+
+// Whether the Context may rely on co-resident work-groups (ops/dispatch/co_resident_groups.hpp),
+// its device, its variant and these layers allow one launch, and the self-test of the program has
+// not failed.
+bool decodes_in_one_launch(Context& context, const DecodeLayers& decode);
+
+// The same as one launch. `grid_barrier` [3] i32 must be zero before the batch first runs and is
+// used by this batch only. Afterwards its second element is 0, or nonzero if the work-groups of a
+// launch did not run at once and gave up after some seconds; the outputs are then undefined. Runs a
+// small batch immediately. REQUIRES: decodes_in_one_launch().
+void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& decode,
+                          const Tensor& grid_barrier);
+
+Cost decode_layers_cost(const DecodeLayers& decode);
+
+}  // namespace clora

@@ -1,0 +1,166 @@
+#include "ops/decode/decode_layers_gpu.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "clora/ops/quant/quant.hpp"
+#include "ops/decode/decode_layers_table.hpp"
+#include "ops/hopper/ptx.hpp"
+#include "ops/launch_grids.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::size_t kGroup = 512;
+constexpr std::int64_t kMaxLayers = 128;  // with addresses in local memory
+constexpr std::int64_t kLanes = 32;       // of a team, minimum
+constexpr std::int64_t kMaxSplits = 16;
+constexpr std::int64_t kSliceSteps = 512;  // of a row of an adapter's a: the kernel's SLICE_STEPS
+constexpr std::int64_t kMaxRanks = 1024;   // of the adapters of one product
+// Local memory available to a group's own arrays on NVIDIA GPUs, whatever the driver reports: 227
+// KiB on Hopper, at least 99 from sm_80 on, less 3 and 2 KiB that the driver adds.
+constexpr std::uint64_t kLocalBytesHopper = 224 << 10U;
+constexpr std::uint64_t kLocalBytesAmpere = 97 << 10U;
+
+std::int64_t group_of(const Device& device) {
+  return static_cast<std::int64_t>(reduction_group(device, kGroup));
+}
+std::int64_t groups_of_launch(const Device& device) { return std::max(1U, device.compute_units); }
+
+std::uint64_t local_memory_of(const Device& device) {
+  if (!has_ptx(device)) return device.local_memory_bytes;
+  return device.matrix_unit == MatrixUnit::wgmma ? kLocalBytesHopper : kLocalBytesAmpere;
+}
+
+// Floats of the row that a product reads, or of attention's scratch.
+std::int64_t local_floats(const DecodeSizes& s, std::int64_t group) {
+  return std::max({s.D, s.F, s.H * s.E, 5 * group + s.E});
+}
+
+// Items that share a pair of rows of w: as many as available, each with at least one vec8 to load.
+std::int64_t lanes_for(const Device& device, std::int64_t pairs, std::int64_t steps) {
+  const std::int64_t group = group_of(device);
+  const std::int64_t items = group * groups_of_launch(device);
+  const auto power = [](std::int64_t n) {
+    return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(n)));
+  };
+  return std::clamp(power(std::min(items / pairs, steps / 8)), kLanes, group);
+}
+
+std::int64_t splits_of(const Device& device, const DecodeSizes& s) {
+  return std::clamp<std::int64_t>(groups_of_launch(device) / s.H, 2, kMaxSplits);
+}
+
+// The adapters' total rank and input width of one part of a layer's products.
+struct PartRanks {
+  std::int64_t ranks = 0;
+  std::int64_t steps = 0;
+};
+std::array<PartRanks, 4> ranks_of(const DecodeLayer& l, const DecodeSizes& s) {
+  const auto sum = [&](std::size_t first, std::size_t count) {
+    std::int64_t ranks = 0;
+    for (std::size_t p = first; p < first + count; ++p) ranks += rank_of(l.loras[p]);
+    return ranks;
+  };
+  return {{{sum(0, 3), s.D}, {sum(3, 1), s.H * s.E}, {sum(4, 2), s.D}, {sum(6, 1), s.F}}};
+}
+
+// The maximum total rank of any part; at least 1, as an array size.
+std::int64_t max_ranks(const DecodeLayers& decode) {
+  std::int64_t most = 1;
+  for (const DecodeLayer& l : decode.layers) {
+    for (const PartRanks& part : ranks_of(l, decode_sizes(decode))) {
+      most = std::max(most, part.ranks);
+    }
+  }
+  return most;
+}
+
+// The maximum number of partial sums of s that the groups compute for one part's adapters.
+std::int64_t max_s_parts(const DecodeLayers& decode) {
+  std::int64_t most = 1;
+  for (const DecodeLayer& l : decode.layers) {
+    for (const PartRanks& part : ranks_of(l, decode_sizes(decode))) {
+      most = std::max(most, part.ranks * divide_up(part.steps, kSliceSteps));
+    }
+  }
+  return most;
+}
+
+Defines defines_of(Context& context, const DecodeLayers& decode) {
+  const DecodeSizes s = decode_sizes(decode);
+  const Device& device = context.device();
+  const std::int64_t group = group_of(device);
+  Defines defines;
+  set_weight_type(defines, decode.layers.front().q);
+  set_use_ptx(defines, context);
+  defines.set("GROUP", group).set("D", s.D).set("F", s.F).set("H", s.H).set("G", s.G);
+  defines.set("E", s.E).set("SPLITS", splits_of(device, s)).set("MAX_LAYERS", s.layers);
+  defines.set("MAX_RANKS", max_ranks(decode));
+  if (decode_is_adapted(decode)) defines.set("ADAPTED");
+  defines.set("LOCAL_FLOATS", local_floats(s, group));
+  defines.set("HEADS_LANES", lanes_for(device, (s.H + 2 * s.G) * s.E / 2, s.D));
+  defines.set("O_LANES", lanes_for(device, s.D / 2, s.H * s.E));
+  defines.set("GATES_LANES", lanes_for(device, s.F, s.D));
+  return defines.set("DOWN_LANES", lanes_for(device, s.D / 2, s.F));
+}
+
+}  // namespace
+
+// Local arrays of cl/decode/decode_layers_gpu.cl: input, scratch, s, factors and table.
+std::uint64_t decode_layers_gpu_local_bytes(const Device& device, const DecodeSizes& s,
+                                            std::int64_t ranks) {
+  const std::int64_t group = group_of(device);
+  const std::int64_t scratch = 2 * group;  // fewer with PTX
+  const std::int64_t floats =
+      local_floats(s, group) + scratch + ranks + 2 * s.H * splits_of(device, s);
+  return static_cast<std::uint64_t>(4 * floats + 8 * kDecodeAddresses * s.layers);
+}
+
+bool decode_layers_gpu_fit(const Device& device, const DecodeSizes& s, std::int64_t ranks) {
+  return s.D % 8 == 0 && s.F % 8 == 0 && s.E % 8 == 0 && s.H % s.G == 0 &&
+         s.E / 4 <= group_of(device) && ranks <= kMaxRanks && s.layers <= kMaxLayers &&
+         decode_layers_gpu_local_bytes(device, s, ranks) <= local_memory_of(device);
+}
+
+bool decode_layers_gpu_fit(const Context& context, const DecodeLayers& decode) {
+  const Tensor& like = decode.layers.front().q;
+  for (const DecodeLayer& layer : decode.layers) {
+    for (const Tensor* w : matrices_of(layer)) {
+      if (w->type() != like.type() || w->layout() != Layout::plain) return false;
+    }
+  }
+  return decode_layers_gpu_fit(context.device(), decode_sizes(decode), max_ranks(decode));
+}
+
+std::string decode_layers_gpu_options(Context& context, const DecodeLayers& decode) {
+  return defines_of(context, decode).text();
+}
+
+void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers& decode,
+                              const Tensor& grid_barrier, const DecodeLayers& program_of) {
+  Context& context = batch.context();
+  const Device& device = context.device();
+  const DecodeSizes s = decode_sizes(decode);
+  require(decode_layers_gpu_fit(context, decode),
+          "decode_layers: the layers' weights must be plain and of one type, and their sizes "
+          "multiples of 8");
+  const auto temporary = [&](Shape shape, std::string_view name) {
+    return batch.temporary(shape, DType::f32, name);
+  };
+  const Defines defines = defines_of(context, program_of);
+  batch.launch({context.kernel(kDecodeLayersGpu, "decode_layers", defines),
+                groups_of(static_cast<std::size_t>(group_of(device)),
+                          static_cast<std::size_t>(groups_of_launch(device))),
+                decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
+               x, temporary({s.H, s.E}, "q"),
+               temporary({s.H, splits_of(device, s), s.E + 2}, "attention parts"),
+               temporary({s.F}, "swiglu"), temporary({max_s_parts(decode)}, "s parts"),
+               decode_table(context, kDecodeLayersGpu, defines, decode), decode.rope_table,
+               decode.position, decode.first, decode.last, grid_barrier, u32(s.layers), u32(s.S),
+               decode.epsilon, decode_attention_scale(s));
+}
+
+}  // namespace clora

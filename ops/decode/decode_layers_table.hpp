@@ -1,0 +1,33 @@
+// cl/decode/decode_layers_table.clh: the sizes of the blocks and the addresses of their tensors,
+// for the kernels that run all blocks in one launch, on CPUs and on GPUs alike.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "clora/ops/decode/decode_layers.hpp"
+
+namespace clora {
+
+struct DecodeSizes {
+  std::int64_t layers, D, F, H, G, E, S;
+};
+DecodeSizes decode_sizes(const DecodeLayers& decode);
+// Words per layer in the table of addresses: ADDRESSES of the kernels.
+inline constexpr std::int64_t kDecodeAddresses = 35;
+float decode_attention_scale(const DecodeSizes& sizes);
+
+std::array<const Tensor*, 7> matrices_of(const DecodeLayer& layer);
+std::int64_t rank_of(const LoraWeights& lora);  // 0 if empty
+bool has_bias(const DecodeLayer& layer);
+bool has_adapter(const DecodeLayer& layer);
+bool decode_is_adapted(const DecodeLayers& decode);  // whether any layer has an adapter
+
+// Returns the table of the layers' addresses. Runs a batch on the device that fills it in, and
+// waits for it. `file` is the kernel's, which includes decode_layers_table.clh.
+Tensor decode_table(Context& context, std::string_view file, const Defines& defines,
+                    const DecodeLayers& decode);
+// The tensors that the table refers to, for Launch::uses.
+std::vector<Tensor> tensors_of(const DecodeLayers& decode);
+
+}  // namespace clora

@@ -1,0 +1,56 @@
+#include "ops/dispatch/co_resident_groups.hpp"
+
+#include <atomic>
+
+#include "ops/dispatch/ops_state.hpp"
+#include "ops/hopper/ptx.hpp"
+#include "runtime/device/device_capabilities.hpp"
+
+namespace clora {
+namespace {
+
+bool has_pocl_threads(const Device& device) {
+  return device.platform == "Portable Computing Language" && device.name.starts_with("pthread");
+}
+
+// The holder, if any, whose launches with a grid barrier may use pocl's threads. Two such launches
+// could each occupy some threads and wait for the rest; other launches finish without waiting and
+// only delay them.
+constinit std::atomic<const void*> threads_holder{nullptr};
+
+// Reserves pocl's threads for a Context; its destruction with the Context releases them.
+class ThreadsHold {
+ public:
+  ThreadsHold() = default;
+  ~ThreadsHold() {
+    const void* mine = this;
+    threads_holder.compare_exchange_strong(mine, nullptr);
+  }
+  ThreadsHold(const ThreadsHold&) = delete;
+  ThreadsHold& operator=(const ThreadsHold&) = delete;
+
+  bool take() {
+    const void* holder = nullptr;
+    return threads_holder.compare_exchange_strong(holder, this) || holder == this;
+  }
+};
+
+}  // namespace
+
+std::uint32_t co_resident_groups(const CoResidencyFacts& facts) {
+  if (facts.variant == Variant::portable || facts.adopted) return 0;
+  const bool on_gpu = has_ptx(facts.device) && !facts.shares_units;
+  return on_gpu || has_pocl_threads(facts.device) ? facts.device.compute_units : 0;
+}
+
+std::uint32_t co_resident_groups(Context& context) {
+  const Device& device = context.device();
+  const std::uint32_t groups = co_resident_groups({.device = device,
+                                                   .variant = context.variant(),
+                                                   .adopted = device.index < 0,
+                                                   .shares_units = processes_share_units(device)});
+  if (groups == 0 || !has_pocl_threads(device)) return groups;
+  return ops_state<ThreadsHold>(context).take() ? groups : 0;
+}
+
+}  // namespace clora

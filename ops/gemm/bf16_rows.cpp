@@ -1,0 +1,49 @@
+#include "clora/ops/gemm/bf16_rows.hpp"
+
+#include "clora/ops/quant/quant.hpp"
+#include "runtime/integer_sizes.hpp"
+
+namespace clora {
+namespace {
+
+// Elements per work-item: 16 bytes. Row strides are multiples of it.
+constexpr std::uint32_t kVecSize = 8;
+
+// A single row uses a one-dimensional grid.
+Grid grid_of(std::uint32_t rows, std::uint32_t stride) {
+  const std::uint32_t vecs = divide_up(stride, kVecSize);
+  if (rows == 1) return {{round_up(vecs, 64), 1, 1}, {64, 1, 1}};
+  return {{round_up(vecs, 32), round_up(rows, 8), 1}, {32, 8, 1}};
+}
+
+}  // namespace
+
+Bf16Rows record_bf16_rows(Batch& batch, const Tensor& w, float scale) {
+  require_weight("bf16_rows", "w", w);
+  Bf16Rows rows{.data = w,
+                .rows = static_cast<std::uint32_t>(w.shape()[0]),
+                .columns = static_cast<std::uint32_t>(w.shape()[1]),
+                .stride = static_cast<std::uint32_t>(w.shape()[1])};
+  const bool as_it_lies = w.type() == DType::bf16 && w.layout() == Layout::plain && scale == 1 &&
+                          rows.columns % kVecSize == 0;
+  if (as_it_lies) return rows;
+  rows.stride = static_cast<std::uint32_t>(round_up(rows.columns, kVecSize));
+  rows.data = batch.temporary({rows.rows, rows.stride}, DType::bf16, "bf16 rows");
+  record_bf16_rows_into(batch, rows.data, w, scale, "gemm/round operand");
+  return rows;
+}
+
+void record_bf16_rows_into(Batch& batch, const Tensor& out, const Tensor& w, float scale,
+                           std::string_view label) {
+  const auto rows = static_cast<std::uint32_t>(w.shape()[0]);
+  const auto columns = static_cast<std::uint32_t>(w.shape()[1]);
+  const auto stride = static_cast<std::uint32_t>(out.shape()[1]);
+  Defines defines;
+  set_weight_type(defines, w);
+  const Cost cost{0, static_cast<double>(w.bytes() + out.bytes())};
+  Launch launch{{}, grid_of(rows, stride), cost, std::string(label)};
+  launch.kernel = batch.context().kernel("bf16_rows.cl", "bf16_rows", defines);
+  batch.launch(std::move(launch), out, w, rows, columns, stride, scale);
+}
+
+}  // namespace clora

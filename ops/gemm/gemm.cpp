@@ -1,0 +1,189 @@
+#include "clora/ops/gemm/gemm.hpp"
+
+#include <vector>
+
+#include "clora/ops/quant/quant.hpp"
+#include "ops/activations.hpp"
+#include "ops/gemm/gemm_dispatch.hpp"
+#include "ops/gemm/gemm_hopper.hpp"
+#include "ops/gemm/gemm_mma.hpp"
+#include "ops/tensor_overlap.hpp"
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+void record_product(Batch& batch, GemmProduct p);
+
+void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
+  switch (kernel) {
+    case GemmKernel::portable:
+      return record_gemm_portable(batch, p);
+    case GemmKernel::skinny_portable:
+      return record_gemm_skinny_portable(batch, p);
+    case GemmKernel::wgmma:
+      return record_gemm_wgmma(batch, {&p, 1});
+    case GemmKernel::mma:
+      return record_gemm_mma(batch, p);
+    case GemmKernel::tiles:
+      return record_gemm_tiles(batch, p, false);
+    case GemmKernel::bf16_tiles:
+      return record_gemm_tiles(batch, p, true);
+    case GemmKernel::packed:
+      return record_gemm_packed(batch, p);
+    case GemmKernel::skinny:
+      return record_gemm_skinny(batch, p);
+    case GemmKernel::skinny_packed:
+      return record_gemm_skinny_packed(batch, p);
+    case GemmKernel::skinny_int8:
+      return record_gemm_skinny_int8(batch, p);
+  }
+}
+
+// The kernels for CPUs support only f32: converts bf16 operands before and the result after.
+void record_product_upcast(Batch& batch, GemmProduct p) {
+  const Tensor y = std::exchange(p.y, f32_result(batch, p.y));
+  p.x = record_upcast(batch, p.x);
+  if (!p.addend.empty()) p.addend = record_upcast(batch, p.addend);
+  record_product(batch, p);
+  record_result(batch, y, p.y);
+}
+
+// For kernels that support only an f32 s.
+void record_with_f32_s(Batch& batch, GemmProduct p) {
+  if (!p.has_shrink()) {
+    p.low_rank.s = record_upcast(batch, p.low_rank.s);
+    return record_product(batch, p);
+  }
+  const Tensor s = std::exchange(p.low_rank.s, f32_result(batch, p.low_rank.s));
+  record_product(batch, p);
+  record_result(batch, s, p.low_rank.s);
+}
+
+void record_product(Batch& batch, GemmProduct p) {
+  Context& context = batch.context();
+  if (is_for_cpus(context.variant()) && !p.is_f32()) return record_product_upcast(batch, p);
+  const GemmKernel kernel = dispatch_gemm(context, p);
+  const bool f32_s = p.rank() == 0 || p.low_rank.s.type() == DType::f32;
+  const bool takes_bf16_s = kernel == GemmKernel::wgmma || kernel == GemmKernel::mma;
+  if (!f32_s && !takes_bf16_s) return record_with_f32_s(batch, p);
+  if (p.has_shrink() && !fuses_shrink(kernel, context, p)) {
+    const bool has_copy = kernel == GemmKernel::wgmma && !p.low_rank.a_bf16.empty();
+    const Tensor a = std::exchange(p.low_rank.a, {});
+    record_product(batch, {.y = p.low_rank.s,
+                           .x = p.x,
+                           .w = has_copy ? p.low_rank.a_bf16 : a,
+                           .addend = {},
+                           .bias = {},
+                           .low_rank = {},
+                           .alpha = p.low_rank.a_scale});
+  }
+  record_with(kernel, batch, p);
+}
+
+void require_rows(std::string_view op, std::string_view name, const Tensor& t) {
+  require(!t.empty() && t.shape().rank() == 2 && t.elements() > 0,
+          "{}: {} must be a matrix of f32 or bf16, got {}", op, name,
+          t.empty() ? "nothing" : t.text());
+  require_activation(op, name, t, t.shape());
+}
+
+void require_low_rank(std::string_view op, const LowRankTerm& term, const Tensor& y,
+                      const Tensor& x) {
+  if (term.s.empty()) {
+    require(term.u.empty() && term.a.empty(),
+            "{}: low_rank.{} is set without low_rank.s; set both or neither", op,
+            term.u.empty() ? "a" : "u");
+    return;
+  }
+  require_rows(op, "low_rank.s", term.s);
+  const std::int64_t rank = term.s.shape()[1];
+  const auto require_bf16 = [&](std::string_view name, const Tensor& t, const Tensor& of) {
+    if (!t.empty()) require_tensor(op, name, t, of.shape(), DType::bf16);
+  };
+  require_activation(op, "low_rank.s", term.s, {y.shape()[0], rank});
+  require_tensor(op, "low_rank.u", term.u, {rank, y.shape()[1]});
+  require_bf16("low_rank.u_bf16", term.u_bf16, term.u);
+  require(!overlap(y, term.s), "{}: the output must not alias low_rank.s", op);
+  if (term.a.empty()) return;
+  require_tensor(op, "low_rank.a", term.a, {rank, x.shape()[1]});
+  require_bf16("low_rank.a_bf16", term.a_bf16, term.a);
+  require(!overlap(term.s, x), "{}: low_rank.s must not alias the input where it is computed", op);
+}
+
+GemmProduct product_of(const Tensor& y, const Tensor& x, const Tensor& w,
+                       const GemmExtras& extras) {
+  require_weight("gemm", "w", w);
+  require_rows("gemm", "x", x);
+  require_activation("gemm", "x", x, {x.shape()[0], w.shape()[1]});
+  require_activation("gemm", "y", y, {x.shape()[0], w.shape()[0]});
+  if (!extras.bias.empty()) require_tensor("gemm", "bias", extras.bias, {w.shape()[0]});
+  if (!extras.residual.empty()) {
+    require_tensor("gemm", "residual", extras.residual, y.shape(), y.type());
+  }
+  require_low_rank("gemm", extras.low_rank, y, x);
+  require(!overlap(y, x), "gemm: y must not alias x");
+  return {.y = y,
+          .x = x,
+          .w = w,
+          .addend = extras.residual,
+          .bias = extras.bias,
+          .low_rank = extras.low_rank,
+          .alpha = extras.scale};
+}
+
+GemmProduct backward_product_of(const Tensor& dx, const GemmTerm& term, Accumulate accumulate) {
+  const auto& [dy, w, low_rank] = term;
+  require_weight("gemm backward", "w", w);
+  require_rows("gemm backward", "dy", dy);
+  require_activation("gemm backward", "dy", dy, {dy.shape()[0], w.shape()[0]});
+  require_activation("gemm backward", "dx", dx, {dy.shape()[0], w.shape()[1]});
+  require_low_rank("gemm backward", low_rank, dx, dy);
+  require(!overlap(dx, dy), "gemm backward: dx must not alias dy");
+  return {.y = dx,
+          .x = dy,
+          .w = w,
+          .addend = accumulate == Accumulate::yes ? dx : Tensor(),
+          .bias = {},
+          .low_rank = low_rank,
+          .backward = true};
+}
+
+}  // namespace
+
+void record_gemm(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w,
+                 const GemmExtras& extras) {
+  record_product(batch, product_of(y, x, w, extras));
+}
+
+void record_gemms(Batch& batch, const Tensor& x, std::span<const GemmOutput> outputs) {
+  std::vector<GemmProduct> problems;
+  for (const auto& [y, w, extras] : outputs) problems.push_back(product_of(y, x, w, extras));
+  if (can_group(batch.context(), problems)) return record_gemm_wgmma(batch, problems);
+  for (const GemmProduct& p : problems) record_product(batch, p);
+}
+
+void record_gemm_backward(Batch& batch, const Tensor& dx, const Tensor& dy, const Tensor& w,
+                          Accumulate accumulate, const LowRankTerm& low_rank) {
+  record_product(batch, backward_product_of(dx, {dy, w, low_rank}, accumulate));
+}
+
+void record_gemm_backward_sum(Batch& batch, const Tensor& dx, std::span<const GemmTerm> terms,
+                              Accumulate accumulate) {
+  std::vector<GemmProduct> problems;
+  for (const GemmTerm& term : terms) {
+    problems.push_back(backward_product_of(dx, term, accumulate));
+    accumulate = Accumulate::yes;
+  }
+  if (can_group(batch.context(), problems)) return record_gemm_wgmma(batch, problems);
+  for (const GemmProduct& p : problems) record_product(batch, p);
+}
+
+Cost gemm_cost(std::int64_t m, const Tensor& w) {
+  const auto rows = static_cast<double>(m);
+  const auto n = static_cast<double>(w.shape()[0]);
+  const auto k = static_cast<double>(w.shape()[1]);
+  return {2 * rows * n * k, 4 * rows * (n + k) + static_cast<double>(w.bytes())};
+}
+
+}  // namespace clora

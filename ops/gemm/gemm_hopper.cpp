@@ -1,0 +1,312 @@
+#include "ops/gemm/gemm_hopper.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <limits>
+#include <vector>
+
+#include "ops/hopper/tensor_maps.hpp"
+#include "ops/launch_grids.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::size_t kMaxProblems = 3;
+constexpr std::size_t kProblemMaps = 5;
+constexpr std::uint32_t kTileRows = 128;
+constexpr std::uint32_t kBoxRows = 64;  // of y, and of an operand with K along its rows
+constexpr std::uint32_t kBoxSteps = 64;
+constexpr std::uint32_t kRowBytes = 128;  // of a box
+constexpr std::size_t kItems = 384;
+// Rasterisation group: tile rows walked column by column. Values from 4 to 32 differ by 2 to 4 %,
+// without a clear trend.
+constexpr std::uint32_t kGroupM = 16;
+// Cost of a tile in addition to its columns, in columns: filling the ring and storing.
+constexpr std::uint32_t kTileOverhead = 32;
+// Narrower tiles take as long as this: they wait for x.
+constexpr std::uint32_t kLeastCost = 128;
+// Maximum columns of a wgmma accumulator.
+constexpr std::uint32_t kMaxColumns = 256;
+// Shared memory of a work-group: 227 KiB, less the barriers.
+constexpr std::uint32_t kSharedBytes = 226 << 10U;
+// Ranks of one K step of an MMA, and of four: a box.
+constexpr std::uint32_t kStepRanks = 16;
+constexpr std::uint32_t kBoxRanks = 64;
+// Columns of y that are stored together if its rows are a multiple of them.
+constexpr std::int64_t kAlignedColumns = 8;
+// Cost of a separate launch for the shrink, in columns times boxes of steps: reading a row's box of
+// x, and everything else, about 5 us.
+constexpr double kShrinkRow = 1.0 / 90;
+constexpr double kShrinkLaunch = 1'900;
+// Cost of split-K slices in the same unit, which is about 2.7 ns: filling one more ring and finding
+// the last slice; and per slice stored or added, per column.
+constexpr double kSliceCost = 1'000;
+constexpr double kSliceColumn = 3;
+// With more slices, adding them up takes longer than they save.
+constexpr std::uint32_t kMaxSlices = 16;
+// Counters by which the warp groups of a tile's slices determine which slice is last.
+constexpr std::uint32_t kCountersOfTile = 2;
+
+std::uint32_t units_of(const Context& context) {
+  return std::max(1U, context.device().compute_units);
+}
+
+// Columns of a in a tile's accumulator; 0 if the shrink is not fused.
+std::uint32_t shrink_of(const GemmProduct& p) {
+  if (!p.has_shrink()) return 0;
+  return p.rank() <= kStepRanks ? kStepRanks : kBoxRanks;
+}
+
+// Whether rows of y are a multiple of 16 bytes in bf16.
+bool is_aligned(const GemmProduct& p) { return p.columns() % kAlignedColumns == 0; }
+
+using Problems = std::span<const GemmProduct>;
+
+// Boxes of 64 K steps that are summed; for a gradient, of all problems.
+std::uint32_t boxes_of(Problems problems) {
+  std::uint32_t boxes = 0;
+  for (const GemmProduct& p : problems) {
+    boxes = (p.backward ? boxes : 0) + divide_up(u32(p.k()), kBoxSteps);
+  }
+  return boxes;
+}
+
+// Columns of each output; a backward sum has one output.
+std::array<std::uint32_t, kMaxProblems> columns_of(Problems problems) {
+  std::array<std::uint32_t, kMaxProblems> columns{u32(problems.front().columns())};
+  for (std::size_t i = 1; i < problems.size() && !problems.front().backward; ++i) {
+    columns.at(i) = u32(problems[i].columns());
+  }
+  return columns;
+}
+
+WgmmaTiles tiles_of(std::uint32_t units, Problems problems, std::uint32_t shrink) {
+  const GemmProduct& p = problems.front();
+  return wgmma_tiles({.rows = u32(p.rows()),
+                      .columns = columns_of(problems),
+                      .units = units,
+                      .shrink = shrink,
+                      .whole_boxes = p.backward || p.rank() > std::int64_t{kStepRanks},
+                      .stages_y = p.y.type() == DType::bf16 && is_aligned(p),
+                      .boxes = boxes_of(problems)});
+}
+
+// Steps of 16 ranks in the product s u, and in a box of u.
+std::uint32_t rank_steps(const GemmProduct& p) {
+  if (p.rank() == 0) return 0;
+  return (p.rank() <= kStepRanks ? kStepRanks : kBoxRanks) / kStepRanks;
+}
+
+// t in bf16; `given` is the caller's bf16 copy, or empty.
+Bf16Rows bf16_rows_of(Batch& batch, const Tensor& t, const Tensor& given) {
+  return record_bf16_rows(batch, given.empty() ? t : given);
+}
+
+// x, w, s (or a, for a fused shrink) and u as the kernel reads them, and y as it is stored. x
+// stands in for absent operands.
+std::array<MappedMatrix, kProblemMaps> operands_of(Batch& batch, const GemmProduct& p,
+                                                   const WgmmaTiles& tiles, const Bf16Rows& rows) {
+  const MappedMatrix x{rows, kTileRows};
+  const std::uint32_t w_rows = p.backward ? kBoxRows : tiles.columns;
+  std::array<MappedMatrix, kProblemMaps> of{
+      x, {record_bf16_rows(batch, p.w, p.alpha), w_rows}, x, x, x};
+  if (tiles.staged > 0) of[4] = {record_bf16_rows(batch, p.y), kBoxRows};
+  if (p.rank() == 0) return of;
+  const LowRankTerm& term = p.low_rank;
+  of[2] = p.has_shrink() ? MappedMatrix{bf16_rows_of(batch, term.a, term.a_bf16), tiles.shrink}
+                         : MappedMatrix{record_bf16_rows(batch, term.s, term.scale), kTileRows};
+  of[3] = {bf16_rows_of(batch, term.u, term.u_bf16), rank_steps(p) * kStepRanks};
+  return of;
+}
+
+// The operands of all problems, in order.
+std::vector<MappedMatrix> operands_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
+  std::vector<MappedMatrix> all;
+  Bf16Rows x;
+  for (const GemmProduct& p : problems) {
+    if (all.empty() || p.backward) x = record_bf16_rows(batch, p.x);
+    std::ranges::copy(operands_of(batch, p, tiles, x), std::back_inserter(all));
+  }
+  return all;
+}
+
+Defines defines_of(Problems problems, const WgmmaTiles& tiles) {
+  const GemmProduct& p = problems.front();
+  Defines defines;
+  defines.set("COLUMNS", tiles.columns).set("WIDTH", tiles.width()).set("STAGES", tiles.stages);
+  defines.set("RANK_STEPS", rank_steps(p));
+  if (problems.size() > 1) defines.set("PROBLEMS", problems.size());
+  if (tiles.shrink > 0) defines.set("SHRINK", tiles.shrink);
+  if (tiles.staged > 0) defines.set("STAGED", tiles.staged);
+  if (tiles.slices > 1) defines.set("SPLIT_K");
+  if (p.backward) defines.set("TRANSPOSED");
+  if (p.y.type() == DType::bf16) defines.set("Y_BF16");
+  if (p.has_shrink() && p.low_rank.s.type() == DType::bf16) defines.set("SAVED_BF16");
+  if (is_aligned(p)) defines.set("ALIGNED");
+  if (!p.addend.empty()) defines.set("ADDEND");
+  if (!p.bias.empty()) defines.set("BIAS");
+  return defines;
+}
+
+// The partial sums of slices; empty if tiles have one slice.
+Tensor parts_of(Batch& batch, const WgmmaTiles& tiles) {
+  if (tiles.slices == 1) return {};
+  return batch.temporary({tiles.count, tiles.slices, kTileRows, tiles.width()}, DType::f32,
+                         "gemm parts");
+}
+
+// The table in the order that the kernel expects.
+TensorTable table_of(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
+  TensorTable table{.matrices = operands_of(batch, problems, tiles),
+                    .tensors = {problems.front().addend, parts_of(batch, tiles)},
+                    .counters = tiles.slices > 1 ? kCountersOfTile * tiles.count : 0};
+  for (const GemmProduct& p : problems) {
+    table.tensors.insert(table.tensors.end(),
+                         {p.y, p.bias, p.has_shrink() ? p.low_rank.s : Tensor()});
+  }
+  return table;
+}
+
+// The kernel's arguments in order: sizes that differ between problems are repeated for each of
+// them; for two problems the third one has zero columns and K.
+std::vector<Argument> arguments_of(Problems problems, const Tensor& table,
+                                   const WgmmaTiles& tiles) {
+  const GemmProduct& p = problems.front();
+  std::vector<Argument> list{table, u32(p.rows())};
+  const auto each = [&](auto of) {
+    const std::size_t count = problems.size() == 1 ? 1 : kMaxProblems;
+    for (std::size_t i = 0; i < count; ++i) {
+      list.emplace_back(i < problems.size() ? u32(of(problems[i])) : 0U);
+    }
+  };
+  each([](const GemmProduct& problem) { return problem.columns(); });
+  each([](const GemmProduct& problem) { return problem.k(); });
+  list.insert(list.end(), {u32(p.rank()), kGroupM, p.low_rank.a_scale, p.low_rank.scale,
+                           u32(p.split_rows > 0 ? p.split_rows : p.rows()), tiles.slices});
+  return list;
+}
+
+std::uint32_t tile_count(std::uint32_t rows, std::span<const std::uint32_t> columns,
+                         std::uint32_t width) {
+  std::uint32_t across = 0;
+  for (const std::uint32_t each : columns) across += divide_up(each, width);
+  return across * divide_up(rows, kTileRows);
+}
+
+// Tiles of this width with the fastest number of split-K slices that still run all at once.
+WgmmaTiles split_k_tiles(const WgmmaSize& size, std::uint32_t width) {
+  WgmmaTiles best{.columns = width, .shrink = size.shrink};
+  best.count = tile_count(size.rows, size.columns, width);
+  // Columns that are loaded with a box but not multiplied cost half as much.
+  const auto held = static_cast<std::uint32_t>(round_up(width, kBoxRows));
+  const std::uint32_t idle = size.whole_boxes ? (held - width) / 2 : 0;
+  const double box = std::max(width, kLeastCost) + idle + size.shrink + kTileOverhead;
+  best.cost = box * size.boxes * divide_up(best.count, size.units);
+  const std::uint32_t most = std::min({kMaxSlices, size.boxes, size.units / best.count});
+  for (std::uint32_t slices = 2; slices <= most; ++slices) {
+    const double cost = box * divide_up(size.boxes, slices) + kSliceCost +
+                        kSliceColumn * best.width() * (slices + 1);
+    if (cost < best.cost) {
+      best.slices = slices;
+      best.cost = cost;
+    }
+  }
+  return best;
+}
+
+void record_in_tiles(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
+  Context& context = batch.context();
+  const GemmProduct& p = problems.front();
+  const TensorTable table = table_of(batch, problems, tiles);
+  Cost cost;
+  for (const GemmProduct& problem : problems) {
+    cost = {cost.flops + problem.cost().flops, cost.bytes + problem.cost().bytes};
+  }
+  Launch launch{context.kernel(kGemmWgmma, "gemm_wgmma", defines_of(problems, tiles)),
+                groups_of(kItems, units_of(context)), cost,
+                p.backward ? "gemm/backward" : "gemm/forward", table.uses()};
+  const Tensor prepared = prepare_tensor_table(batch, table, "gemm/table");
+  batch.record(std::move(launch), arguments_of(problems, prepared, tiles));
+}
+
+}  // namespace
+
+std::uint32_t WgmmaTiles::stage_bytes(bool whole_boxes) const {
+  const auto boxes = static_cast<std::uint32_t>(round_up(columns, kBoxRows));
+  return kRowBytes * (kTileRows + (whole_boxes ? std::max(boxes, width()) : width()));
+}
+
+std::uint32_t WgmmaTiles::staged_bytes() const {
+  return kTileRows * staged * std::uint32_t{sizeof(std::uint16_t)};
+}
+
+WgmmaTiles wgmma_tiles(const WgmmaSize& size) {
+  WgmmaTiles best;
+  best.cost = std::numeric_limits<double>::max();
+  for (const std::uint32_t width : {64U, 128U, 192U, 224U, 256U}) {
+    const bool fits = width + size.shrink <= kMaxColumns;
+    if (!fits || (size.shrink > kStepRanks && width % kBoxRows != 0)) continue;
+    const WgmmaTiles tiles = split_k_tiles(size, width);
+    if (tiles.cost <= best.cost) best = tiles;
+    if (width >= *std::ranges::max_element(size.columns)) break;
+  }
+  if (size.stages_y) best.staged = best.columns / kBoxRows * kBoxRows;
+  best.stages = (kSharedBytes - best.staged_bytes()) / best.stage_bytes(size.whole_boxes);
+  return best;
+}
+
+bool gemm_wgmma_fuses_shrink(const Context& context, const GemmProduct& p) {
+  if (p.backward || p.rank() > std::int64_t{kBoxRanks}) return false;
+  const Problems one(&p, 1);
+  const std::uint32_t units = units_of(context);
+  const double apart = tiles_of(units, one, 0).cost + kShrinkLaunch +
+                       kShrinkRow * static_cast<double>(p.rows()) * boxes_of(one);
+  return tiles_of(units, one, shrink_of(p)).cost <= apart;
+}
+
+bool gemm_wgmma_can_group(const Context& context, std::span<const GemmProduct> problems) {
+  if (problems.size() < 2 || problems.size() > kMaxProblems) return false;
+  const GemmProduct& first = problems.front();
+  return std::ranges::all_of(problems, [&](const GemmProduct& p) {
+    const bool alike = p.y.type() == first.y.type() && p.rank() == first.rank() &&
+                       p.bias.empty() == first.bias.empty() && p.alpha == 1 && is_aligned(p);
+    const LowRankTerm &a = p.low_rank, &b = first.low_rank;
+    const bool alike_terms =
+        p.rank() == 0 || (a.s.type() == b.s.type() && a.scale == b.scale &&
+                          a.a_scale == b.a_scale && a.a.empty() == b.a.empty());
+    if (!alike || !alike_terms) return false;
+    if (p.backward) return !p.has_shrink();
+    return p.addend.empty() && (!p.has_shrink() || gemm_wgmma_fuses_shrink(context, p));
+  });
+}
+
+WgmmaProgram gemm_wgmma_program(std::uint32_t units, std::span<const GemmProduct> problems) {
+  const WgmmaTiles tiles = tiles_of(units, problems, shrink_of(problems.front()));
+  return {tiles, defines_of(problems, tiles).text()};
+}
+
+void record_gemm_wgmma(Batch& batch, std::span<const GemmProduct> problems) {
+  record_in_tiles(batch, problems, gemm_wgmma_program(units_of(batch.context()), problems).tiles);
+}
+
+WgmmaProgram gemm_wgmma_program_like(const WgmmaProgram& program,
+                                     std::span<const GemmProduct> problems) {
+  constexpr std::uint32_t kTestedSlices = 3;
+  WgmmaTiles tiles = program.tiles;
+  tiles.count = tile_count(u32(problems.front().rows()), columns_of(problems), tiles.columns);
+  tiles.slices = std::min({tiles.slices, kTestedSlices, boxes_of(problems)});
+  return {tiles, defines_of(problems, tiles).text()};
+}
+
+void record_gemm_wgmma_by(Batch& batch, std::span<const GemmProduct> problems,
+                          const WgmmaProgram& program) {
+  const WgmmaProgram like = gemm_wgmma_program_like(program, problems);
+  require(like.options == program.options, "gemm: a self-test of{} would build{}", program.options,
+          like.options);
+  record_in_tiles(batch, problems, like.tiles);
+}
+
+}  // namespace clora

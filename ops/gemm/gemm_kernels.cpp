@@ -1,0 +1,268 @@
+#include "ops/gemm/gemm_kernels.hpp"
+
+#include "clora/ops/quant/quant.hpp"
+#include "ops/launch_grids.hpp"
+#include "ops/tuned/tuned.hpp"
+#include "runtime/integer_sizes.hpp"
+
+namespace clora {
+namespace {
+
+// cl/gemm/cpu/gemm_skinny_cpu.cl processes as many rows of w at once as a packed panel has.
+constexpr auto kRowsAtOnce = static_cast<std::uint32_t>(kPackedRows);
+// Cost of a launch before a product in addition to its own work, in flops of one unit; and the
+// slowdown of a product of up to 16 columns compared with the peak.
+constexpr double kLaunchFlops = 1e6;
+constexpr double kNarrowOverhead = 2;
+// cl/gemm/cpu/shrink_dots_cpu.clh: cost of its dots relative to tiles of as many products: loads,
+// rounding and folds. With this value products of many rows are split by rows, so that each group
+// computes its s once.
+constexpr double kDotsOverhead = 1.7;
+// cl/gemm/cpu/shrink_dots_cpu.clh: 16 pairs.
+constexpr std::int64_t kStepsOfDots = 32;
+
+std::vector<Argument> arguments_of(const GemmProduct& p) {
+  return {p.y,
+          p.x,
+          p.w,
+          or_else(p.addend, p.x),
+          or_else(p.bias, p.x),
+          or_else(p.low_rank.s, p.x),
+          or_else(p.low_rank.u, p.x),
+          u32(p.rows()),
+          u32(p.columns()),
+          u32(p.k()),
+          u32(p.rank()),
+          p.alpha,
+          p.low_rank.scale};
+}
+
+void append(std::vector<Argument>& arguments, std::initializer_list<Argument> more) {
+  arguments.insert(arguments.end(), more);
+}
+
+Launch launch_of(const GemmProduct& p) {
+  return {{}, {}, p.cost(), p.backward ? "gemm/backward" : "gemm/forward"};
+}
+
+// The tiling of cl/gemm/gemm.cl: `tile` rows and columns by side x side items, `steps` staged at a
+// time.
+struct PortableTile {
+  std::uint32_t tile = 64, side = 16, steps = 16;
+
+  bool fits(const Device& device) const {
+    return tile > 0 && side > 0 && steps > 0 && tile % side == 0 && tile <= 8 * side &&
+           std::size_t{side} * side <= device.max_work_group_size &&
+           2 * sizeof(float) * steps * (tile + 1) <= device.local_memory_bytes;
+  }
+};
+
+PortableTile portable_tile(Context& context, const GemmProduct& p, const Defines& fixed) {
+  const NamedNumbers values =
+      tuned_values(context, {.file = "gemm.cl",
+                             .kernel = "gemm",
+                             .fixed = fixed,
+                             .sizes = {{"M", p.rows()}, {"C", p.columns()}, {"J", p.k()}}});
+  const PortableTile defaults;
+  const PortableTile tuned{.tile = tuned_or(values, "TILE", defaults.tile),
+                           .side = tuned_or(values, "SIDE", defaults.side),
+                           .steps = tuned_or(values, "STEPS", defaults.steps)};
+  return tuned.fits(context.device()) ? tuned : defaults;
+}
+
+// The distribution of the packed panels of w over groups.
+RowShare share_panels(const Context& context, const GemmProduct& p) {
+  return share_rows(u32(p.columns()) / kRowsAtOnce, context.device());
+}
+
+// Cost of the fused shrink, in panels: rows are multiplied with a of R rows as they are staged.
+double shrink_panels(const GemmProduct& p) {
+  return p.has_shrink() ? static_cast<double>(p.rank()) / GemmTiles::kColumns : 0;
+}
+
+// Groups of columns each compute their own s: returns whether that is as fast as a launch before
+// the product.
+bool fuses_shrink_cheaply(const Context& context, const GemmProduct& p, const GemmShares& shares,
+                          std::uint32_t rows_per_group) {
+  const std::uint32_t units = std::max(1U, context.device().compute_units);
+  const std::uint32_t turns = divide_up(shares.column_groups * shares.row_groups, units);
+  const auto flops_a_row = 2.0 * static_cast<double>(p.k() * p.rank());
+  const double inside = flops_a_row * turns * rows_per_group;
+  return inside <= kLaunchFlops + (p.rank() <= GemmTiles::kNarrowColumns ? kNarrowOverhead : 1) *
+                                      flops_a_row * static_cast<double>(p.rows()) / units;
+}
+
+// The plan of cl/gemm/cpu/gemm_cpu.cl or cl/gemm/cpu/gemm_bf16_cpu.cl for one product.
+struct TilesPlan {
+  GemmTiles tiles;
+  GemmShares shares;
+};
+
+TilesPlan plan_tiles(const Context& context, const GemmProduct& p, bool bf16) {
+  GemmTiles tiles =
+      bf16 ? gemm_bf16_tiles(context.device(), context.variant()) : gemm_tiles(context.device());
+  tiles.shrink_panels = kDotsOverhead * shrink_panels(p);
+  return {tiles, share_gemm(p.size(), tiles, context.device())};
+}
+
+// The plan of cl/gemm/cpu/gemm_packed_cpu.cl for one product.
+struct PackedPlan {
+  GemmPackedTiles packed;
+  GemmShares shares;
+  std::uint32_t rows_per_group = 0;
+};
+
+PackedPlan plan_packed(const Context& context, const GemmProduct& p) {
+  const bool bf16 = p.w.type() == DType::bf16;
+  const GemmPackedTiles packed =
+      gemm_packed_tiles(context.device(), context.variant(), bf16).value();
+  const GemmSize size{u32(p.rows()), u32(p.columns()), u32(p.k())};
+  const GemmTiles tiles{.rows = packed.row_step(),
+                        .panel_steps = packed.panel_steps(size),
+                        .block_steps = packed.block_steps(),
+                        .expansion_rows = GemmPackedTiles::kExpansionRows,
+                        .staging_panels = GemmPackedTiles::kStagingPanels,
+                        .shrink_panels = shrink_panels(p)};
+  const GemmShares shares = share_gemm(size, tiles, context.device());
+  return {packed, shares, std::min(size.rows, shares.tiles_per_group * packed.row_step())};
+}
+
+// Scratch for the s of every group of columns except the first, which writes s itself.
+Tensor copies_of_s(Batch& batch, const GemmProduct& p, std::uint32_t column_groups) {
+  if (!p.has_shrink() || column_groups == 1) return p.y;
+  return batch.temporary({column_groups - 1, p.rows(), p.rank()}, DType::f32, "s copies");
+}
+
+struct SkinnyKernel {
+  std::string_view file;
+  std::string_view function;
+};
+// Records a skinny kernel, whose groups share the rows of w; `share` are the arguments for that.
+void record_share(Batch& batch, const GemmProduct& p, SkinnyKernel kernel, std::uint32_t groups,
+                  std::initializer_list<Argument> share) {
+  Defines defines;
+  set_weight_type(defines, p.w);
+  defines.set("ROWS_AT_ONCE", kRowsAtOnce);
+  Launch launch = launch_of(p);
+  launch.kernel = batch.context().kernel(kernel.file, kernel.function, defines);
+  launch.grid = single_item_groups(groups);
+  std::vector<Argument> arguments = arguments_of(p);
+  append(arguments, {std::uint32_t{!p.addend.empty()}, std::uint32_t{!p.bias.empty()}});
+  append(arguments, share);
+  batch.record(std::move(launch), std::move(arguments));
+}
+
+}  // namespace
+
+// Kernels that multiply pairs pad an odd k.
+GemmSize GemmProduct::size() const {
+  return {u32(rows()), u32(columns()), u32(k() + k() % 2 + rank())};
+}
+
+Cost GemmProduct::cost() const {
+  const std::int64_t widths = columns() + (has_shrink() ? k() : 0);
+  Cost cost = gemm_cost(rows(), w);
+  cost.flops += 2.0 * static_cast<double>(rows() * rank() * widths);
+  cost.bytes = static_cast<double>(x.bytes() + y.bytes() + w.bytes());
+  if (!addend.empty()) cost.bytes += static_cast<double>(addend.bytes());
+  return cost;
+}
+
+std::size_t int8_row_bytes(const GemmProduct& p) { return u32(p.k()) * std::size_t{9} / 4; }
+
+bool gemm_bf16_tiles_fuse_shrink(const Context& context, const GemmProduct& p) {
+  if (p.k() % kStepsOfDots != 0) return false;
+  const auto [tiles, shares] = plan_tiles(context, p, true);
+  return fuses_shrink_cheaply(context, p, shares,
+                              std::min(u32(p.rows()), shares.tiles_per_group * tiles.rows));
+}
+
+void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
+  Context& context = batch.context();
+  const auto [tiles, shares] = plan_tiles(context, p, bf16);
+  Defines defines;
+  set_weight_type(defines, p.w);
+  tiles.define(defines);
+  if (bf16 && context.variant() == Variant::amx) defines.set("AMX");
+  Launch launch = launch_of(p);
+  launch.kernel = context.kernel(bf16 ? kGemmBf16Tiles : kGemmTiles, "gemm_tiles", defines);
+  launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
+  std::vector<Argument> arguments = arguments_of(p);
+  append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.addend.empty()},
+                     std::uint32_t{!p.bias.empty()}, shares.block_steps, shares.panels_at_once,
+                     shares.panels_per_group, shares.tiles_per_group});
+  if (bf16) {
+    append(arguments, {or_else(p.low_rank.a, p.x), std::uint32_t{p.has_shrink()},
+                       p.low_rank.a_scale, copies_of_s(batch, p, shares.column_groups)});
+  } else {
+    append(arguments, {std::uint32_t{rows_share_cache_sets(p.k())}});
+  }
+  append(arguments, {LocalMemory{tiles.scratch_bytes()}});
+  batch.record(std::move(launch), std::move(arguments));
+}
+
+bool gemm_packed_fuses_shrink(const Context& context, const GemmProduct& p) {
+  if (context.variant() == Variant::amx || p.rank() > GemmPackedTiles::kRankSteps) return false;
+  const PackedPlan plan = plan_packed(context, p);
+  return fuses_shrink_cheaply(context, p, plan.shares, plan.rows_per_group);
+}
+
+void record_gemm_packed(Batch& batch, const GemmProduct& p) {
+  Context& context = batch.context();
+  const auto [packed, shares, rows_per_group] = plan_packed(context, p);
+  Defines defines;
+  packed.define(defines);
+  Launch launch = launch_of(p);
+  launch.kernel = context.kernel(kGemmPacked, "gemm_packed", defines);
+  launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
+  std::vector<Argument> arguments = arguments_of(p);
+  append(arguments, {std::uint32_t{!p.addend.empty()}, std::uint32_t{!p.bias.empty()},
+                     or_else(p.low_rank.a, p.x), std::uint32_t{p.has_shrink()}, p.low_rank.a_scale,
+                     shares.block_steps, shares.panels_per_group, rows_per_group, packed.chunk_rows,
+                     LocalMemory{packed.scratch_bytes()}});
+  batch.record(std::move(launch), std::move(arguments));
+}
+
+void record_gemm_skinny(Batch& batch, const GemmProduct& p) {
+  const RowShare share =
+      share_rows(divide_up(u32(p.columns()), kRowsAtOnce), batch.context().device());
+  record_share(batch, p, {kGemmSkinny, "gemm_skinny"}, share.groups,
+               {share.rows_per_group * kRowsAtOnce});
+}
+
+void record_gemm_skinny_packed(Batch& batch, const GemmProduct& p) {
+  const RowShare share = share_panels(batch.context(), p);
+  record_share(batch, p, {kGemmSkinnyPacked, "gemm_skinny_packed"}, share.groups,
+               {share.rows_per_group});
+}
+
+void record_gemm_skinny_int8(Batch& batch, const GemmProduct& p) {
+  const Context& context = batch.context();
+  const RowShare share = share_panels(context, p);
+  const std::size_t fit = context.device().local_memory_bytes / int8_row_bytes(p);
+  const std::uint32_t held = std::min(u32(p.rows()), static_cast<std::uint32_t>(fit));
+  record_share(batch, p, {kGemmSkinnyInt8, "gemm_skinny_int8"}, share.groups,
+               {share.rows_per_group, held, LocalMemory{held * int8_row_bytes(p)}});
+}
+
+void record_gemm_portable(Batch& batch, const GemmProduct& p) {
+  Context& context = batch.context();
+  Defines defines;
+  set_weight_type(defines, p.w);
+  if (p.x.type() == DType::bf16) defines.set("X_BF16");
+  if (p.y.type() == DType::bf16) defines.set("Y_BF16");
+  const PortableTile tile = portable_tile(context, p, defines);
+  defines.set("TILE", tile.tile).set("SIDE", tile.side).set("STEPS", tile.steps);
+  Launch launch = launch_of(p);
+  launch.kernel = context.kernel("gemm.cl", "gemm", defines);
+  std::vector<Argument> arguments = arguments_of(p);
+  append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.addend.empty()},
+                     std::uint32_t{!p.bias.empty()}});
+  const auto items = [&](std::int64_t extent) {
+    return std::size_t{divide_up(u32(extent), tile.tile)} * tile.side;
+  };
+  launch.grid = {{items(p.columns()), items(p.rows()), 1}, {tile.side, tile.side, 1}};
+  batch.record(std::move(launch), std::move(arguments));
+}
+
+}  // namespace clora

@@ -1,0 +1,80 @@
+// The kernels of gemm: the description of one product, and the launch of each kernel for it.
+#pragma once
+
+#include "clora/ops/gemm/gemm.hpp"
+#include "ops/gemm/gemm_plan.hpp"
+
+namespace clora {
+
+// y [M, C] from x [M, J], in either direction: forward w is [C, J], backward [J, C]. x is f32 or
+// bf16; y and addend have the same type, f32 or bf16.
+struct GemmProduct {
+  Tensor y;
+  Tensor x;
+  Tensor w;
+  Tensor addend;  // added to the product (the residual), or empty
+  Tensor bias;
+  LowRankTerm low_rank;
+  float alpha = 1;
+  bool backward = false;
+  // Backward with gemm_wgmma.cl only: block i of split_rows rows is multiplied with the rows of w
+  // from i * k() on; a multiple of 128. 0: no split.
+  std::int64_t split_rows = 0;
+
+  std::int64_t rows() const { return y.shape()[0]; }
+  std::int64_t columns() const { return y.shape()[1]; }
+  std::int64_t k() const { return x.shape()[1]; }
+  std::int64_t rank() const { return low_rank.s.empty() ? 0 : low_rank.s.shape()[1]; }
+  bool has_shrink() const { return !low_rank.a.empty(); }
+  bool is_f32() const { return x.type() == DType::f32 && y.type() == DType::f32; }
+  GemmSize size() const;
+  Cost cost() const;
+};
+
+// A kernel argument for a tensor that may be absent: then any other tensor, which is not accessed.
+inline const Tensor& or_else(const Tensor& tensor, const Tensor& stand_in) {
+  return tensor.empty() ? stand_in : tensor;
+}
+
+// Files of the kernels for certain products or variants.
+inline constexpr std::string_view kGemmSkinnyPortable = "gemm_skinny.cl";
+inline constexpr std::string_view kGemmTiles = "gemm_cpu.cl";
+inline constexpr std::string_view kGemmBf16Tiles = "gemm_bf16_cpu.cl";
+inline constexpr std::string_view kGemmPacked = "gemm_packed_cpu.cl";
+inline constexpr std::string_view kGemmSkinny = "gemm_skinny_cpu.cl";
+inline constexpr std::string_view kGemmSkinnyPacked = "gemm_skinny_packed_cpu.cl";
+inline constexpr std::string_view kGemmSkinnyInt8 = "gemm_skinny_int8_cpu.cl";
+
+// Unless a kernel may fuse the shrink, it reads s and REQUIRES that the product has no shrink. The
+// kernels for CPUs REQUIRE is_f32().
+
+// Any product.
+void record_gemm_portable(Batch& batch, const GemmProduct& p);
+// REQUIRES: forward, is_skinny(Variant::portable, rows). May fuse the shrink if
+// gemm_skinny_fuses_shrink().
+void record_gemm_skinny_portable(Batch& batch, const GemmProduct& p);
+// The same with the tensors' addresses, on devices with stable addresses: NVIDIA's and CPUs.
+void record_gemm_skinny_by_address(Batch& batch, const GemmProduct& p);
+// Whether a skinny product fuses the shrink as fast as a launch before it would be.
+bool gemm_skinny_fuses_shrink(const Context& context, const GemmProduct& p);
+// Any product, in f32 or with operands rounded to bf16, which may fuse the shrink if
+// gemm_bf16_tiles_fuse_shrink().
+void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16);
+// Whether a product of bf16 tiles fuses the shrink as fast as a launch before it would be.
+bool gemm_bf16_tiles_fuse_shrink(const Context& context, const GemmProduct& p);
+// REQUIRES: forward, w f32 or bf16, packed; gemm_packed_tiles() has a value on the device.
+// May fuse the shrink if gemm_packed_fuses_shrink().
+void record_gemm_packed(Batch& batch, const GemmProduct& p);
+// Whether a product with a packed weight fuses the shrink as fast as a launch before it would be.
+bool gemm_packed_fuses_shrink(const Context& context, const GemmProduct& p);
+// REQUIRES: forward.
+void record_gemm_skinny(Batch& batch, const GemmProduct& p);
+// REQUIRES: forward, w f32 or bf16, packed.
+void record_gemm_skinny_packed(Batch& batch, const GemmProduct& p);
+// REQUIRES: forward, w quantised and packed; local memory for int8_row_bytes().
+void record_gemm_skinny_int8(Batch& batch, const GemmProduct& p);
+
+// cl/gemm/cpu/gemm_skinny_int8_cpu.cl: scratch bytes for one row of x.
+std::size_t int8_row_bytes(const GemmProduct& p);
+
+}  // namespace clora

@@ -1,0 +1,102 @@
+#include "clora/ops/loss/cross_entropy.hpp"
+
+#include "ops/dispatch/variant_dispatch.hpp"
+#include "ops/launch_grids.hpp"
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+// The file, options and grid for `rows` rows.
+struct CrossEntropySpec {
+  bool cpu;
+  std::string_view file;
+  Defines defines;
+  Grid grid;
+
+  CrossEntropySpec(Context& context, std::string_view function, const SelfTestRecord& self_test,
+                   std::int64_t rows)
+      : cpu(variant_for(context, "cross_entropy_cpu.cl", function, self_test) == Variant::cpu),
+        file(cpu ? "cross_entropy_cpu.cl" : "cross_entropy.cl") {
+    if (cpu) {
+      grid = single_item_groups(cpu_groups(context.device(), rows));
+    } else {
+      // A single row gets a larger group: no other rows fill the device.
+      const std::size_t group = reduction_group(context.device(), rows == 1 ? 1024 : 256);
+      defines.set("GROUP", group);
+      grid = groups_of(group, static_cast<std::size_t>(rows));
+    }
+  }
+};
+
+Launch launch_of(Batch& batch, const CrossEntropySpec& spec, std::string_view function, Cost cost,
+                 std::string label) {
+  return {batch.context().kernel(spec.file, function, spec.defines), spec.grid, cost,
+          std::move(label)};
+}
+
+void test_loss(SelfTest& test) {
+  const std::vector<std::int32_t> targets{52, -1, 0, 17, 5};
+  record_cross_entropy(test.batch(), test.output({5}), {}, test.input({5, 53}, 6),
+                       test.input({5}, targets), {});
+}
+
+void test_gradient(SelfTest& test) {
+  const std::vector<std::int32_t> targets{52, -1, 0, 17, 5};
+  record_cross_entropy(test.batch(), test.output({5}), test.output({5, 53}), test.input({5, 53}, 6),
+                       test.input({5}, targets), test.input({1}));
+}
+
+void test_sum(SelfTest& test) {
+  record_sum(test.batch(), test.output({1}), test.input({100}), false);
+}
+
+}  // namespace
+
+Cost cross_entropy_cost(const Shape& logits) {
+  const auto elements = static_cast<double>(logits.elements());
+  return {5 * elements, 8 * elements};
+}
+
+void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogits,
+                          const Tensor& logits, const Tensor& targets, const Tensor& weight) {
+  constexpr std::string_view op = "cross_entropy";
+  require(!logits.empty() && logits.shape().rank() == 2 && logits.elements() > 0,
+          "{}: logits must be f32 [T, V] with at least one element, got {}", op, logits.text());
+  const std::int64_t rows = logits.shape()[0];
+  require_tensor(op, "logits", logits, logits.shape());
+  require_tensor(op, "loss", loss, {rows});
+  require_tensor(op, "targets", targets, {rows}, DType::i32);
+  const auto vocabulary = static_cast<std::int32_t>(logits.shape()[1]);
+  std::vector<Argument> arguments{loss};
+  const bool gradient = !dlogits.empty();
+  const std::string_view function = gradient ? "cross_entropy_gradient" : "cross_entropy_loss";
+  const CrossEntropySpec spec(batch.context(), function, gradient ? test_gradient : test_loss,
+                              rows);
+  if (gradient) {
+    require_tensor(op, "dlogits", dlogits, logits.shape());
+    require_tensor(op, "weight", weight, {1});
+    arguments.insert(arguments.end(), {dlogits, logits, targets, weight, vocabulary});
+  } else {
+    arguments.insert(arguments.end(), {logits, targets, vocabulary});
+  }
+  if (spec.cpu) arguments.emplace_back(rows);
+  Cost cost = cross_entropy_cost(logits.shape());
+  if (!gradient) cost.bytes /= 2;
+  batch.record(launch_of(batch, spec, function, cost,
+                         gradient ? "cross_entropy/gradient" : "cross_entropy/loss"),
+               std::move(arguments));
+}
+
+void record_sum(Batch& batch, const Tensor& sum, const Tensor& x, bool accumulate) {
+  require_tensor("sum", "sum", sum, {1});
+  require(!x.empty() && x.elements() > 0, "sum: x must be f32 with at least one element, got {}",
+          x.text());
+  require_tensor("sum", "x", x, x.shape());
+  const CrossEntropySpec spec(batch.context(), "sum_in_order", test_sum, 1);
+  const auto count = static_cast<double>(x.elements());
+  batch.launch(launch_of(batch, spec, "sum_in_order", {count, 4 * count}, "cross_entropy/sum"), sum,
+               x, x.elements(), static_cast<std::int32_t>(accumulate));
+}
+
+}  // namespace clora

@@ -1,0 +1,44 @@
+// cross_entropy: the loss of a language model and its gradient, alone and fused with the head.
+//
+//   loss[t]   = log(sum_v exp(logits[t, v])) - logits[t, targets[t]], 0 if targets[t] < 0
+//   dlogits   = (softmax(logits) - onehot(targets)) * weight, 0 if targets[t] < 0
+// weight [1] f32 is on the device: 1 / labelled tokens of the full step.
+#pragma once
+
+#include "clora/runtime/commands/batch.hpp"
+
+namespace clora {
+
+// Overwrites loss [T] and dlogits [T, V]; dlogits may be logits itself, or empty (no gradient;
+// weight may then be empty too). The host should reject targets of V or above; one of them gives a
+// loss of NaN and no gradient.
+void record_cross_entropy(Batch& batch, const Tensor& loss, const Tensor& dlogits,
+                          const Tensor& logits, const Tensor& targets, const Tensor& weight);
+
+// The head fused with the loss: never stores [T, V].
+//   logits = x head^T, loss as above, dx [T, D] = dlogits head
+// Overwrites loss and dx; if dx is empty, computes the loss only, and weight may be empty too.
+// Processes chunks of rows: rows_per_chunk is rounded up to the device's alignment of views (32
+// rows on pocl, 128 on NVIDIA) and down to the size of one allocation; 0: chosen for the device.
+// Variant wgmma processes chunks of the vocabulary, in two products with operands rounded to bf16
+// that are accurate for any loss: entries_per_chunk is rounded up to 256; 0: chosen for about 300
+// MiB of scratch. Deterministic.
+// REQUIRES: dx is not x.
+struct HeadLossInputs {
+  Tensor x;        // [T, D], f32 or bf16
+  Tensor head;     // [V, D], any storage type
+  Tensor targets;  // [T] i32
+  Tensor weight;   // [1] f32
+  std::int64_t rows_per_chunk = 0;
+  std::int64_t entries_per_chunk = 0;
+};
+void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
+                      const HeadLossInputs& inputs);
+
+// sum [1] (+)= sum of x (any shape), compensated: accurate to an ulp or two, in a fixed order.
+// accumulate adds to sum.
+void record_sum(Batch& batch, const Tensor& sum, const Tensor& x, bool accumulate);
+
+Cost cross_entropy_cost(const Shape& logits);
+
+}  // namespace clora

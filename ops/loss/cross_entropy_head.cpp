@@ -1,0 +1,87 @@
+// record_head_loss: gemm and cross_entropy by chunks of rows, unless the device has a fused kernel.
+#include <algorithm>
+
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/loss/cross_entropy.hpp"
+#include "ops/loss/cross_entropy_head_hopper.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::string_view kOp = "head_loss";
+
+// Rows of one chunk. Chunks begin at views of loss and targets, 4 bytes per row, so they are
+// multiples of the device's alignment; only a single chunk of all rows may have any size.
+std::int64_t chunk_rows(const Device& device, std::int64_t rows, std::int64_t vocabulary,
+                        std::int64_t wanted) {
+  // Large enough to amortise reading the head once per chunk, small compared with the model.
+  const std::int64_t logits_bytes = (device.kind == DeviceKind::gpu ? 256 : 100) << 20;
+  const auto allocation = static_cast<std::int64_t>(device.max_allocation_bytes);
+  const std::int64_t step = std::max<std::int64_t>(device.base_alignment_bytes / 4, 1);
+  const std::int64_t row_bytes = 4 * vocabulary;
+  const std::int64_t fitting = std::max(allocation / row_bytes / step, std::int64_t{1}) * step;
+  std::int64_t chunk = wanted;
+  if (chunk == 0) chunk = std::max<std::int64_t>(logits_bytes / row_bytes, 1);
+  chunk = std::min(divide_up(chunk, step) * step, fitting);
+  return std::min(chunk, rows);
+}
+
+void check(const Tensor& loss, const Tensor& dx, const HeadLossInputs& inputs) {
+  const auto matrix = [](std::string_view name, const Tensor& t) {
+    require(!t.empty() && t.shape().rank() == 2 && t.elements() > 0,
+            "{}: {} must be a matrix with at least one element, got {}", kOp, name,
+            t.empty() ? "nothing" : t.text());
+  };
+  matrix("x", inputs.x);
+  matrix("head", inputs.head);
+  const std::int64_t rows = inputs.x.shape()[0];
+  const std::int64_t width = inputs.x.shape()[1];
+  require_tensor(kOp, "x", inputs.x, inputs.x.shape(),
+                 inputs.x.type() == DType::bf16 ? DType::bf16 : DType::f32);
+  require(inputs.head.shape()[1] == width, "{}: head must be [V, {}] to match x {}, got {}", kOp,
+          width, inputs.x.text(), inputs.head.text());
+  require_tensor(kOp, "loss", loss, {rows});
+  require_tensor(kOp, "targets", inputs.targets, {rows}, DType::i32);
+  if (!dx.empty()) {
+    require_tensor(kOp, "dx", dx, inputs.x.shape());
+    require_tensor(kOp, "weight", inputs.weight, {1});
+    require(dx.storage() != inputs.x.storage() || dx.offset_bytes() != inputs.x.offset_bytes(),
+            "{}: dx must not be x", kOp);
+  }
+  require(inputs.rows_per_chunk >= 0, "{}: rows_per_chunk must be 0 (automatic) or more, got {}",
+          kOp, inputs.rows_per_chunk);
+  require(inputs.entries_per_chunk >= 0,
+          "{}: entries_per_chunk must be 0 (automatic) or more, got {}", kOp,
+          inputs.entries_per_chunk);
+}
+
+}  // namespace
+
+void record_head_loss(Batch& batch, const Tensor& loss, const Tensor& dx,
+                      const HeadLossInputs& inputs) {
+  check(loss, dx, inputs);
+  if (takes_head_loss_wgmma(batch.context(), inputs, !dx.empty())) {
+    return record_head_loss_wgmma(batch, loss, dx, inputs);
+  }
+  const std::int64_t rows = inputs.x.shape()[0];
+  const std::int64_t vocabulary = inputs.head.shape()[0];
+  const std::int64_t chunk =
+      chunk_rows(batch.context().device(), rows, vocabulary, inputs.rows_per_chunk);
+  const Tensor chunk_logits = batch.temporary({chunk, vocabulary}, DType::f32, "head_loss logits");
+  for (std::int64_t begin = 0; begin < rows; begin += chunk) {
+    const std::int64_t count = std::min(chunk, rows - begin);
+    const Tensor logits = chunk_logits.rows(0, count);
+    const Tensor targets = inputs.targets.rows(begin, count);
+    record_gemm(batch, logits, inputs.x.rows(begin, count), inputs.head);
+    if (dx.empty()) {
+      record_cross_entropy(batch, loss.rows(begin, count), {}, logits, targets, {});
+      continue;
+    }
+    record_cross_entropy(batch, loss.rows(begin, count), logits, logits, targets, inputs.weight);
+    record_gemm_backward(batch, dx.rows(begin, count), logits, inputs.head, Accumulate::no);
+  }
+}
+
+}  // namespace clora

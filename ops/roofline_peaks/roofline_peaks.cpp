@@ -1,0 +1,263 @@
+#include "clora/ops/roofline_peaks/roofline_peaks.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "clora/runtime/commands/batch.hpp"
+#include "clora/runtime/error.hpp"
+#include "ops/launch_grids.hpp"
+#include "runtime/elapsed.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{256} << 20;
+constexpr int kTransferRuns = 6, kMaxTimes = 32, kFmaRuns = 80, kLaunchRuns = 12, kWakeRuns = 41;
+constexpr int kBarrierRuns = 12;
+constexpr int kLaunches = 256;
+constexpr double kFmaSeconds = 0.003;  // longer than a launch, shorter than a pause of the clock
+constexpr std::int64_t kMaxSteps = std::int64_t{1} << 34;
+
+// The parameters of cl/roofline_peaks/roofline_peaks_cpu.cl and
+// cl/roofline_peaks/roofline_peaks.cl.
+struct Shapes {
+  std::string_view file;
+  std::int64_t lanes;
+  std::int64_t chains;
+  Grid grid;
+
+  std::int64_t items() const { return static_cast<std::int64_t>(grid.global[0]); }
+};
+
+Shapes shapes_for(const Context& context) {
+  const Device& device = context.device();
+  const std::size_t units = std::max(1U, device.compute_units);
+  if (is_for_cpus(context.variant())) {
+    return {"roofline_peaks_cpu.cl", 16, 12, single_item_groups(4 * units)};
+  }
+  constexpr std::size_t kGroup = 256, kGroupsPerUnit = 16;
+  return {"roofline_peaks.cl", 4, 4,
+          groups_of(reduction_group(device, kGroup), kGroupsPerUnit * units)};
+}
+
+class Measurement {
+ public:
+  explicit Measurement(Context& context)
+      : context_(context),
+        shapes_(shapes_for(context)),
+        out_(context.allocate({shapes_.items() * shapes_.lanes}, DType::f32, MemoryTag::scratch)) {}
+
+  void measure_transfers(RooflinePeaks& peaks, double wake_seconds);
+  double f32_flops_per_second() const;
+  double matrix_flops_per_second() const;   // 0 without a matrix unit
+  double product_flops_per_second() const;  // with the tensor cores of an NVIDIA GPU
+  double barrier_seconds() const;
+  double launch_seconds();
+  double wake_seconds();
+
+ private:
+  Launch launch(std::string_view file, std::string_view function, const Grid& grid) const {
+    return {context_.kernel(file, function, Defines().set("CHAINS", shapes_.chains)),
+            grid,
+            {},
+            "roofline_peaks"};
+  }
+  Launch launch(std::string_view function, const Grid& grid) const {
+    return launch(shapes_.file, function, grid);
+  }
+  static double seconds_of(Batch& batch) {
+    const auto begin = std::chrono::steady_clock::now();
+    batch.submit().wait();
+    return seconds_since(begin);
+  }
+  // The best time of the work that record(batch) records; waking the device is at most 1 % of it.
+  template <class Record>
+  double best_seconds_of(double wake_seconds, Record record) const {
+    Batch one(context_), many(context_);
+    record(one);
+    const double about = sorted_seconds_of(one, 1).front();
+    const int times = std::clamp(static_cast<int>(100 * wake_seconds / about), 1, kMaxTimes);
+    for (int i = 0; i < times; ++i) record(many);
+    return sorted_seconds_of(many, kTransferRuns).front() / times;
+  }
+  static std::vector<double> sorted_seconds_of(Batch& batch, int runs) {
+    batch.submit().wait();
+    std::vector<double> seconds;
+    for (int i = 0; i < runs; ++i) seconds.push_back(seconds_of(batch));
+    std::ranges::sort(seconds);
+    return seconds;
+  }
+  // Steps of all chains per second; record(batch, steps) records the launch that executes them.
+  template <class Record>
+  double steps_per_second(Record record, std::int64_t least_steps = 1024,
+                          int runs = kFmaRuns) const;
+  double lanes() const {
+    return static_cast<double>(shapes_.items() * shapes_.lanes * shapes_.chains);
+  }
+  Batch empty_launches(int count) const;
+
+  Context& context_;
+  Shapes shapes_;
+  Tensor out_;
+};
+
+// Two buffers take at most half of the pool's limit.
+std::int64_t elements_of_a_buffer(Context& context) {
+  const std::size_t bytes = std::min({kBufferBytes, context.pool().statistics().limit_bytes / 4,
+                                      std::size_t{context.device().max_allocation_bytes}});
+  constexpr std::size_t kWhole = 4096;
+  return static_cast<std::int64_t>(std::max(bytes / kWhole, std::size_t{1}) * kWhole / 4);
+}
+
+void Measurement::measure_transfers(RooflinePeaks& peaks, double wake_seconds) {
+  const std::int64_t elements = elements_of_a_buffer(context_);
+  const std::int64_t vectors = elements / shapes_.lanes;
+  const Tensor src = context_.allocate({elements}, DType::f32, MemoryTag::scratch);
+  const Tensor dst = context_.allocate({elements}, DType::f32, MemoryTag::scratch);
+  Batch touch(context_);
+  touch.fill_zero(src);  // memory that was never written may not be mapped yet
+  touch.fill_zero(dst);
+  touch.submit();
+  const auto bytes = static_cast<double>(src.bytes());
+  peaks.copy_bytes_per_second =
+      2 * bytes / best_seconds_of(wake_seconds, [&](Batch& batch) {
+        batch.launch(launch("roofline_peaks_copy", shapes_.grid), dst, src, vectors);
+      });
+  peaks.read_bytes_per_second =
+      bytes / best_seconds_of(wake_seconds, [&](Batch& batch) {
+        batch.launch(launch("roofline_peaks_read", shapes_.grid), out_, src, vectors);
+      });
+}
+
+template <class Record>
+double Measurement::steps_per_second(Record record, std::int64_t least_steps, int runs) const {
+  std::int64_t steps = least_steps;
+  for (; steps < kMaxSteps; steps *= 2) {
+    Batch batch(context_);
+    record(batch, steps);
+    batch.seal();
+    if (seconds_of(batch) >= kFmaSeconds) break;
+  }
+  Batch batch(context_);
+  record(batch, steps);
+  return static_cast<double>(steps) / sorted_seconds_of(batch, runs).front();
+}
+
+double Measurement::f32_flops_per_second() const {
+  return 2 * lanes() * steps_per_second([this](Batch& batch, std::int64_t steps) {
+           batch.launch(launch("roofline_peaks_fma", shapes_.grid), out_, steps, 0.999F, 0.001F);
+         });
+}
+
+// The flops of a work-group's step match roofline_peaks_wgmma.cl and roofline_peaks_mma.cl.
+double Measurement::product_flops_per_second() const {
+  const bool wgmma = context_.variant() == Variant::wgmma;
+  constexpr std::size_t kGroup = 256;
+  const Grid grid = groups_of(kGroup, (wgmma ? 1 : 8) * context_.device().compute_units);
+  const auto groups = static_cast<double>(grid.global[0] / kGroup);
+  const double flops_of_a_step =
+      wgmma ? 2.0 * 2 * 64 * 256 * 64 : 2.0 * 16 * 8 * 16 * 8 * (kGroup / 32);
+  const Tensor out = context_.allocate({static_cast<std::int64_t>(grid.global[0])}, DType::f32,
+                                       MemoryTag::scratch);
+  const char* file = wgmma ? "roofline_peaks_wgmma.cl" : "roofline_peaks_mma.cl";
+  return flops_of_a_step * groups * steps_per_second([&](Batch& batch, std::int64_t steps) {
+           batch.launch(
+               {context_.kernel(file, "roofline_peaks_products"), grid, {}, "roofline_peaks"}, out,
+               steps);
+         });
+}
+
+double Measurement::matrix_flops_per_second() const {
+  if (!is_for_cpus(context_.variant()) && has_matrix_unit(context_.variant())) {
+    return product_flops_per_second();
+  }
+  const bool dots =
+      is_for_cpus(context_.variant()) && can_take(Variant::avx512_bf16, context_.device());
+  if (!dots) return 0;
+  static constexpr std::uint32_t kHalfAndMinus = 0xBF003F00U, kHalves = 0x3F003F00U;  // pairs
+  return 4 * lanes() * steps_per_second([this](Batch& batch, std::int64_t steps) {
+           batch.launch(launch("roofline_peaks_bf16_cpu.cl", "roofline_peaks_dots", shapes_.grid),
+                        out_, steps, kHalfAndMinus, kHalves);
+         });
+}
+
+// The barrier of a single group, as a kernel waits for it; two per round. CPU variants have no
+// barrier kernel of their own.
+double Measurement::barrier_seconds() const {
+  constexpr std::size_t kGroup = 256;
+  constexpr std::int64_t kLeastRounds = 64, kBarriersPerRound = 2;
+  const std::size_t group = reduction_group(context_.device(), kGroup);
+  const Launch launch{
+      .kernel = context_.kernel("roofline_peaks_barrier.cl", "roofline_peaks_barrier",
+                                Defines().set("GROUP", group)),
+      .grid = groups_of(group, 1),
+      .cost = {},
+      .label = "roofline_peaks"};
+  const Tensor out =
+      context_.allocate({static_cast<std::int64_t>(group)}, DType::f32, MemoryTag::scratch);
+  const auto record = [&](Batch& batch, std::int64_t rounds) { batch.launch(launch, out, rounds); };
+  return 1 / (kBarriersPerRound * steps_per_second(record, kLeastRounds, kBarrierRuns));
+}
+
+Batch Measurement::empty_launches(int count) const {
+  Batch batch(context_);
+  const Grid one = single_item_groups(1);
+  for (int i = 0; i < count; ++i) batch.launch(launch("roofline_peaks_empty", one), out_);
+  return batch;
+}
+
+// The cost of one more launch in a batch: waking the device is in both times and cancels out.
+double Measurement::launch_seconds() {
+  Batch many = empty_launches(2 * kLaunches), few = empty_launches(kLaunches);
+  const double more = sorted_seconds_of(many, kLaunchRuns).front();
+  const double less = sorted_seconds_of(few, kLaunchRuns).front();
+  const double each = more / (2.0 * kLaunches);
+  return more > less ? (more - less) / kLaunches : each;
+}
+
+double Measurement::wake_seconds() {
+  Batch one = empty_launches(1);
+  return sorted_seconds_of(one, kWakeRuns)[kWakeRuns / 2];
+}
+
+}  // namespace
+
+RooflinePeaks measure_peaks(Context& context) {
+  Measurement measurement(context);
+  RooflinePeaks peaks;
+  peaks.wake_seconds = measurement.wake_seconds();
+  peaks.launch_seconds = measurement.launch_seconds();
+  peaks.barrier_seconds = measurement.barrier_seconds();
+  measurement.measure_transfers(peaks, peaks.wake_seconds);
+  peaks.f32_flops_per_second = measurement.f32_flops_per_second();
+  peaks.matrix_flops_per_second = measurement.matrix_flops_per_second();
+  return peaks;
+}
+
+RooflinePeaks measured_peaks_of(const ContextConfig& config) {
+  ContextConfig own = config;
+  own.profile = false;  // a profiling queue is slower to submit to
+  own.trace = nullptr;
+  Context context(own);
+  const RooflinePeaks peaks = measure_peaks(context);
+  if (config.cache_folder.empty()) return peaks;
+  try {
+    keep_peaks(config.cache_folder, context.device(), peaks);
+  } catch (const Error& error) {
+    config.hooks.tell(LogLevel::warning, error.what());
+  }
+  return peaks;
+}
+
+RooflinePeaks peaks_of(const ContextConfig& config) {
+  const Device device = select_device(config.device);
+  const auto kept = kept_peaks(config.cache_folder, device);
+  RooflinePeaks peaks = kept ? *kept : measured_peaks_of(config);
+  if (!has_matrix_unit(resolve(config.variant, config.precision, device))) {
+    peaks.matrix_flops_per_second = 0;
+  }
+  return peaks;
+}
+
+}  // namespace clora

@@ -1,0 +1,197 @@
+#include "clora/ops/rowwise/rope.hpp"
+
+#include <limits>
+
+#include "ops/activations.hpp"
+#include "ops/dispatch/variant_launch.hpp"
+#include "ops/tensor_overlap.hpp"
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+void require_shapes(const Tensor& y, const Tensor& x, const Tensor& positions,
+                    const Tensor& table) {
+  require_activation("rope", "x", x, x.shape());
+  require(x.shape().rank() == 3 && x.shape().last() % 2 == 0,
+          "rope: x must be [T, H, E] with an even head dim E, got {}", x.text());
+  require_tensor("rope", "y", y, x.shape(), x.type());
+  require_tensor("rope", "positions", positions, {x.shape()[0]}, DType::i32);
+  require(!table.empty() && table.shape().rank() == 3, "rope: table must be f32 [P, {}, 2], got {}",
+          x.shape().last() / 2, table.empty() ? "nothing" : table.text());
+  require_tensor("rope", "table", table, {table.shape()[0], x.shape().last() / 2, 2});
+}
+
+void test_rope(SelfTest& test) {
+  const std::vector<std::int32_t> positions{4, 0, 3, 1, 2};
+  record_rope(test.batch(), test.output({5, 2, 38}), test.input({5, 2, 38}),
+              test.input({5}, positions), test.input({5, 19, 2}), RopeLayout::half_split,
+              RopeDirection::forward);
+  record_rope(test.batch(), test.output({5, 2, 38}), test.input({5, 2, 38}),
+              test.input({5}, positions), test.input({5, 19, 2}), RopeLayout::interleaved,
+              RopeDirection::backward);
+}
+
+// The rotation of the pairs.
+struct Turn {
+  const Tensor& positions;
+  const Tensor& table;
+  RopeLayout layout;
+  RopeDirection direction;
+
+  float sign() const { return direction == RopeDirection::forward ? 1.0F : -1.0F; }
+  std::int32_t stride() const { return layout == RopeLayout::half_split ? 1 : 2; }
+  std::int32_t partner(std::int32_t half_dim) const {
+    return layout == RopeLayout::half_split ? half_dim : 1;
+  }
+  std::string label() const {
+    return direction == RopeDirection::forward ? "rope/forward" : "rope/backward";
+  }
+};
+
+void record_cpu(Batch& batch, const VariantKernel& kernel, const RopeTensors& t, const Turn& turn) {
+  const std::int64_t tokens = t.x.shape()[0];
+  const auto half_dim = static_cast<std::int32_t>(t.x.shape().last() / 2);
+  Launch launch = rows_launch(batch.context(), kernel, tokens, half_dim, test_rope);
+  launch.cost = rope_cost(t.x.shape());
+  launch.label = turn.label();
+  batch.launch(std::move(launch), t.y, t.x, turn.positions, turn.table, tokens,
+               static_cast<std::int32_t>(t.x.shape()[1]), half_dim, turn.stride(),
+               turn.partner(half_dim), turn.sign());
+}
+
+std::uint32_t narrow_pairs(std::int64_t pairs) {
+  require(pairs <= std::numeric_limits<std::int32_t>::max(),
+          "rope: at most 2^31 pairs at a time, got {}; use fewer rows", pairs);
+  return static_cast<std::uint32_t>(pairs);
+}
+
+// The last arguments of the portable kernels.
+void add_turn(std::vector<Argument>& arguments, const Turn& turn, std::uint32_t half_dim) {
+  const auto partner =
+      static_cast<std::uint32_t>(turn.partner(static_cast<std::int32_t>(half_dim)));
+  arguments.insert(arguments.end(), {half_dim, turn.stride(), partner, turn.sign()});
+}
+
+void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
+                     const RopeTensors& more, const Turn& turn) {
+  const std::int64_t tokens = t.x.shape()[0], width = t.x.shape().last();
+  const std::int64_t heads = t.x.shape()[1];
+  const bool of_two = !more.x.empty();
+  const std::int64_t more_heads = of_two ? more.x.shape()[1] : 0;
+  const std::uint32_t pairs = narrow_pairs(tokens * (heads + more_heads) * (width / 2));
+  const auto half_dim = static_cast<std::uint32_t>(width / 2);
+  const bool in_place = same_begin(t.x, t.y) && (!of_two || same_begin(more.x, more.y));
+  std::vector<Argument> arguments;
+  arguments.reserve(16);
+  arguments.emplace_back(t.y);
+  if (!in_place) arguments.emplace_back(t.x);
+  if (of_two) arguments.emplace_back(more.y);
+  if (of_two && !in_place) arguments.emplace_back(more.x);
+  arguments.insert(arguments.end(),
+                   {turn.positions, turn.table, pairs, static_cast<std::uint32_t>(heads),
+                    static_cast<std::uint32_t>(more_heads)});
+  add_turn(arguments, turn, half_dim);
+  if (in_place) kernel.flags.push_back("IN_PLACE");
+  if (of_two) kernel.flags.push_back("OF_TWO");
+  Launch launch = flat_launch(batch.context(), kernel, pairs, half_dim, test_rope);
+  launch.cost = rope_cost({tokens, heads + more_heads, width}, t.x.type());
+  launch.label = turn.label();
+  batch.record(std::move(launch), std::move(arguments));
+}
+
+// `more` may be empty.
+void record_either(Batch& batch, const RopeTensors& t, const RopeTensors& more, const Turn& turn) {
+  const VariantKernel kernel = kernel_of("rope", "rope", {{"X_TYPE", t.x.type()}});
+  if (!takes_cpu_kernel(batch.context(), kernel, test_rope)) {
+    record_portable(batch, kernel, t, more, turn);
+    return;
+  }
+  record_cpu(batch, kernel, t, turn);
+  if (!more.x.empty()) record_cpu(batch, kernel, more, turn);
+}
+
+void require_parts(const RopeOfParts& t, const Turn& turn) {
+  require_shapes(t.queries, t.queries, turn.positions, turn.table);
+  const Shape& shape = t.queries.shape();
+  const std::int64_t key_heads =
+      t.keys.empty() || t.keys.shape().rank() != 3 ? 0 : t.keys.shape()[1];
+  require(key_heads > 0 && shape[1] % key_heads == 0,
+          "rope: keys must be [{}, G, {}] with G a divisor of {}, got {}", shape[0], shape[2],
+          shape[1], t.keys.empty() ? "nothing" : t.keys.text());
+  const DType type = t.queries.type();
+  const Shape of_keys{shape[0], key_heads, shape[2]};
+  require_tensor("rope", "keys", t.keys, of_keys, type);
+  require_tensor("rope", "values", t.values, of_keys, type);
+  require_tensor("rope", "key_parts", t.key_parts, shape, type);
+  require_tensor("rope", "value_parts", t.value_parts, shape, type);
+  for (const Tensor* part : {&t.key_parts, &t.value_parts}) {
+    for (const Tensor* output : {&t.queries, &t.keys, &t.values}) {
+      require(!overlap(*part, *output), "rope: parts must not overlap the outputs");
+    }
+  }
+}
+
+}  // namespace
+
+Cost rope_cost(const Shape& x, DType type) {
+  const auto n = static_cast<double>(x.elements());
+  const auto table = static_cast<double>(x[0] * x.last());
+  return {3 * n, element_bytes(type) * 2 * n + 4 * (table + static_cast<double>(x[0]))};
+}
+
+// The parts of keys and values are read, the sums written.
+Cost rope_of_parts_cost(const Shape& queries, std::int64_t key_heads, DType type) {
+  Cost cost = rope_cost({queries[0], queries[1] + key_heads, queries[2]}, type);
+  const auto parts = static_cast<double>(queries.elements());
+  const auto sums = static_cast<double>(queries[0] * key_heads * queries[2]);
+  cost.flops += 2 * (parts - sums);
+  cost.bytes += element_bytes(type) * 2 * parts;  // keys are read as parts, values are only written
+  return cost;
+}
+
+void record_rope(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& positions,
+                 const Tensor& table, RopeLayout layout, RopeDirection direction) {
+  require_shapes(y, x, positions, table);
+  record_either(batch, {y, x}, {}, {positions, table, layout, direction});
+}
+
+void record_rope_of_two(Batch& batch, const RopeTensors& first, const RopeTensors& second,
+                        const Tensor& positions, const Tensor& table, RopeLayout layout,
+                        RopeDirection direction) {
+  require_shapes(first.y, first.x, positions, table);
+  require_shapes(second.y, second.x, positions, table);
+  require(second.x.type() == first.x.type(), "rope: both x must have the same type, got {} and {}",
+          first.x.text(), second.x.text());
+  record_either(batch, first, second, {positions, table, layout, direction});
+}
+
+void record_rope_of_parts(Batch& batch, const RopeOfParts& t, const Tensor& positions,
+                          const Tensor& table, RopeLayout layout, RopeDirection direction) {
+  const Turn turn{positions, table, layout, direction};
+  require_parts(t, turn);
+  const Shape& shape = t.queries.shape();
+  const std::int64_t tokens = shape[0], heads = shape[1], key_heads = t.keys.shape()[1];
+  const auto half_dim = static_cast<std::uint32_t>(shape.last() / 2);
+  const std::uint32_t pairs = narrow_pairs(tokens * (heads + 2 * key_heads) * half_dim);
+  const VariantKernel kernel{
+      .stem = "rope", .function = "rope_of_parts", .types = {{"X_TYPE", t.queries.type()}}};
+  std::vector<Argument> arguments{t.queries,
+                                  t.keys,
+                                  t.values,
+                                  t.key_parts,
+                                  t.value_parts,
+                                  positions,
+                                  table,
+                                  pairs,
+                                  static_cast<std::uint32_t>(tokens),
+                                  static_cast<std::uint32_t>(heads),
+                                  static_cast<std::uint32_t>(key_heads)};
+  add_turn(arguments, turn, half_dim);
+  Launch launch = flat_launch(batch.context(), kernel, pairs, half_dim, test_rope);
+  launch.cost = rope_of_parts_cost(shape, key_heads, t.queries.type());
+  launch.label = turn.label();
+  batch.record(std::move(launch), std::move(arguments));
+}
+
+}  // namespace clora

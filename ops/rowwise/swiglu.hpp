@@ -1,0 +1,35 @@
+// swiglu (Shazeer, 2020): y = silu(gate) * up, silu(g) = g / (1 + exp(-g)).
+#pragma once
+
+#include <optional>
+
+#include "clora/runtime/commands/batch.hpp"
+
+namespace clora {
+
+// bf16 copies of gate and up, half the memory, for a later backward.
+struct SwigluSaved {
+  Tensor gate, up;
+};
+
+// All tensors are [T, F]. gate and up are both f32 or both bf16; y is f32 or bf16. Overwrites y,
+// which may be gate or up if their types are equal. If saved is given, it is overwritten with gate
+// and up (f32) cast to bf16.
+void record_swiglu(Batch& batch, const Tensor& y, const Tensor& gate, const Tensor& up,
+                   const SwigluSaved& saved = {});
+
+// Overwrites dgate = dy * up * silu'(gate) and dup = dy * silu(gate). gate and up as above; dy is
+// f32 or bf16; dgate and dup are both f32 or both bf16. Each output may be any input of the same
+// type.
+// y: empty, or the output for a recomputed forward y, f32 or bf16, from the same reads.
+void record_swiglu_backward(Batch& batch, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
+                            const Tensor& gate, const Tensor& up, const Tensor& y = {});
+
+// gate_type: that of gate and up; saves: whether their bf16 copies are also written.
+Cost swiglu_cost(const Shape& y, DType gate_type = DType::f32, bool saves = false,
+                 DType y_type = DType::f32);
+// y_type: the type of y, if it is written.
+Cost swiglu_backward_cost(const Shape& dy, DType gate_type = DType::f32, DType dy_type = DType::f32,
+                          DType dgate_type = DType::f32, std::optional<DType> y_type = {});
+
+}  // namespace clora

@@ -1,0 +1,54 @@
+#include "ops/tuned/tuned.hpp"
+
+#include "clora/runtime/error.hpp"
+#include "ops/dispatch/ops_state.hpp"
+#include "ops/tuned/embedded_tuned_table.hpp"
+
+namespace clora {
+namespace {
+
+struct Tables {
+  bool are_read = false;
+  TunedTable user, project;
+};
+
+TunedTable read_user_table(const Context& context) {
+  try {
+    return TunedTable::read(tuned_table_path(context.config()));
+  } catch (const Error& error) {
+    context.hooks().tell(LogLevel::warning, error.what());
+  }
+  return {};
+}
+
+const Tables& tables_of(Context& context) {
+  Tables& tables = ops_state<Tables>(context);
+  if (!tables.are_read) tables = {true, read_user_table(context), project_tuned_table()};
+  return tables;
+}
+
+}  // namespace
+
+std::filesystem::path tuned_table_path(const ContextConfig& config) {
+  if (!config.tuned_table.empty()) return config.tuned_table;
+  return config.cache_folder.empty() ? config.cache_folder : config.cache_folder / "tuned.json";
+}
+
+TunedTable project_tuned_table() {
+  return TunedTable::parse(embedded_tuned_table()[0].text, "ops/tuned/tuned.json");
+}
+
+NamedNumbers tuned_values(Context& context, const TunableKernel& kernel) {
+  const TunedKernel wanted{.device = context.device().name,
+                           .file = std::string(kernel.file),
+                           .kernel = std::string(kernel.kernel),
+                           .options = kernel.fixed.text(),
+                           .sizes = kernel.sizes};
+  const Tables& tables = tables_of(context);
+  for (const TunedTable* table : {&tables.user, &tables.project}) {
+    if (const TunedEntry* entry = table->nearest(wanted)) return entry->values;
+  }
+  return {};
+}
+
+}  // namespace clora

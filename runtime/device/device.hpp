@@ -1,0 +1,59 @@
+// Device: the properties of an OpenCL device, read once. A value type; copying it copies no OpenCL
+// object.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "clora/runtime/device/opencl_handles.hpp"
+
+namespace clora {
+
+enum class DeviceKind { cpu, gpu, other };
+
+// The unit that multiplies matrices faster than f32 and that OpenCL C can use.
+// avx512_bf16: pocl on x86 CPUs with dot products of bf16 pairs. amx: such CPUs that also have
+// matrix tiles, if the operating system lets this process use them. mma: NVIDIA GPUs from sm_80 on,
+// with warp-level instructions. wgmma: sm_90, which also has warp-group instructions.
+enum class MatrixUnit { none, avx512_bf16, amx, mma, wgmma };
+
+struct Device {
+  int index = -1;  // position in list_devices(); -1 for a device passed in by a caller
+  std::string name;
+  std::string platform;
+  std::string vendor;
+  std::string driver;
+  std::string opencl_version;  // "OpenCL 3.0 ..."
+  DeviceKind kind = DeviceKind::other;
+  MatrixUnit matrix_unit = MatrixUnit::none;
+  bool int8_dots = false;  // pocl on x86 CPUs with avx512_vnni: dot products of bytes
+  std::uint32_t compute_units = 0;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t max_allocation_bytes = 0;
+  std::uint64_t local_memory_bytes = 0;
+  std::uint32_t base_alignment_bytes = 1;  // offsets of sub-buffers are multiples of this
+  std::size_t max_work_group_size = 1;
+  cl_device_id id = nullptr;
+};
+
+std::string_view name_of(DeviceKind kind);
+std::string_view name_of(MatrixUnit unit);
+
+// Lists every device of every platform, in platform order; empty if there is none. May be called
+// from any thread: calls are serialised, because a driver's first call may not be thread-safe. A
+// program that calls OpenCL itself from another thread at the same time must have completed its own
+// first call before.
+std::vector<Device> list_devices();
+
+// Returns the device that a selector names: "" (the first GPU, else the first device), an index,
+// "cpu", "gpu", or a case-insensitive part of a device's or platform's name. Errors: no_device,
+// with the available devices, or, if there are none, with the package that provides one.
+Device select_device(std::string_view selector);
+
+// The properties of a caller's device.
+Device describe_device(cl_device_id id);
+
+}  // namespace clora

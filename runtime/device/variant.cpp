@@ -1,0 +1,70 @@
+#include "clora/runtime/device/variant.hpp"
+
+#include <array>
+
+#include "runtime/fail.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::array<std::string_view, 7> kNames{"automatic", "portable", "cpu",  "avx512_bf16",
+                                                 "amx",       "mma",      "wgmma"};
+
+// The variant for a device's matrix unit.
+Variant variant_of(MatrixUnit unit) {
+  switch (unit) {
+    case MatrixUnit::avx512_bf16:
+      return Variant::avx512_bf16;
+    case MatrixUnit::amx:
+      return Variant::amx;
+    case MatrixUnit::mma:
+      return Variant::mma;
+    case MatrixUnit::wgmma:
+      return Variant::wgmma;
+    case MatrixUnit::none:
+      break;
+  }
+  return Variant::portable;
+}
+
+}  // namespace
+
+std::string_view name_of(Variant variant) { return kNames.at(static_cast<std::size_t>(variant)); }
+
+Variant variant_of(std::string_view name) {
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (kNames[i] == name) return static_cast<Variant>(i);
+  }
+  fail(ErrorCode::invalid_argument, "variant: '{}' is not one of {}", name,
+       fmt::join(kNames, ", "));
+}
+
+bool can_take(Variant variant, const Device& device) {
+  switch (variant) {
+    case Variant::avx512_bf16:
+      return device.matrix_unit == MatrixUnit::avx512_bf16 || device.matrix_unit == MatrixUnit::amx;
+    case Variant::amx:
+      return device.matrix_unit == MatrixUnit::amx;
+    case Variant::mma:
+      return device.matrix_unit == MatrixUnit::mma || device.matrix_unit == MatrixUnit::wgmma;
+    case Variant::wgmma:
+      return device.matrix_unit == MatrixUnit::wgmma;
+    default:
+      return true;
+  }
+}
+
+Variant resolve(Variant wanted, Precision precision, const Device& device) {
+  if (!can_take(wanted, device)) {
+    fail(ErrorCode::unsupported,
+         "variant: {} needs a device with that matrix unit (on CPUs, under pocl); '{}' on {} has "
+         "{}; use another variant or automatic",
+         name_of(wanted), device.name, device.platform, name_of(device.matrix_unit));
+  }
+  if (wanted != Variant::automatic) return wanted;
+  const Variant in_f32 = device.kind == DeviceKind::cpu ? Variant::cpu : Variant::portable;
+  const bool f32 = precision == Precision::f32 || device.matrix_unit == MatrixUnit::none;
+  return f32 ? in_f32 : variant_of(device.matrix_unit);
+}
+
+}  // namespace clora

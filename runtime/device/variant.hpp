@@ -1,0 +1,48 @@
+// Variant: the kind of kernels that a Context's ops use, if a family has several.
+#pragma once
+
+#include <string_view>
+
+#include "clora/runtime/device/device.hpp"
+
+namespace clora {
+
+// portable: plain OpenCL C, correct on every device. cpu: work-groups of one item with wide
+// vectors, f32. avx512_bf16: as cpu, but large products round their operands to bf16 (sums stay
+// f32). amx: the same on matrix tiles. mma: large products on NVIDIA's matrix units, with
+// warp-level instructions. wgmma: large products, attention and the LM head's loss with warp-group
+// instructions. mma and wgmma round their operands to bf16. automatic: the best for the device
+// within the precision.
+enum class Variant { automatic, portable, cpu, avx512_bf16, amx, mma, wgmma };
+std::string_view name_of(Variant variant);
+// Errors: invalid_argument, with the list of valid names.
+Variant variant_of(std::string_view name);
+
+// Whether large products round their operands in this variant.
+constexpr bool has_matrix_unit(Variant variant) { return variant >= Variant::avx512_bf16; }
+// Whether the variant uses kernels for CPU devices.
+constexpr bool is_for_cpus(Variant variant) {
+  return variant >= Variant::cpu && variant <= Variant::amx;
+}
+constexpr bool has_cpu_matrix_unit(Variant variant) {
+  return is_for_cpus(variant) && has_matrix_unit(variant);
+}
+
+// Whether activations that products read are stored as bf16: true if products round them anyway and
+// the other ops are limited by memory bandwidth.
+constexpr bool hands_on_bf16(Variant variant) {
+  return has_matrix_unit(variant) && !is_for_cpus(variant);
+}
+
+// f32: operands of products keep their 24 bits. automatic: uses the device's matrix unit if it has
+// one; sums and everything between products stay f32.
+enum class Precision { f32, automatic };
+
+// Whether the device has what the variant needs.
+bool can_take(Variant variant, const Device& device);
+
+// Resolves `wanted` on a device; the result is never automatic. Errors: unsupported, for a variant
+// that needs a matrix unit that the device lacks.
+Variant resolve(Variant wanted, Precision precision, const Device& device);
+
+}  // namespace clora
