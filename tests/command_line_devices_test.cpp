@@ -45,7 +45,8 @@ TEST_F(WithoutADevice, SaysThatNoDriverIsInstalled) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("no driver is installed"), HasSubstr("OCL_ICD_VENDORS"),
                                 HasSubstr(vendors().string()), HasSubstr("pocl-opencl-icd"),
-                                HasSubstr("nvidia-opencl-icd")));
+                                HasSubstr("nvidia-opencl-icd"),
+                                HasSubstr("; 'clora doctor' checks this machine\n")));
 }
 
 TEST_F(WithoutADevice, SaysThatTheFolderOfDriversIsNotThere) {

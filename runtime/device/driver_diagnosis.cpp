@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include <system_error>
 
 #include "runtime/device/opencl.hpp"
+#include "runtime/files/disk_space.hpp"
 
 namespace clora {
 namespace {
@@ -38,7 +38,7 @@ Registry registry() {
   for (const char* name : {"OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"}) {
     if (const std::string path = variable(name); !path.empty()) return {path, name};
   }
-  return {"/etc/OpenCL/vendors", ""};
+  return {kDefaultDriverFolder, ""};
 }
 
 // Follows the loaders of ocl-icd and Khronos: OCL_ICD_VENDORS is a folder, a library, or an .icd
@@ -47,7 +47,7 @@ std::vector<fs::path> registered_files(const fs::path& path) {
   std::error_code ignored;
   if (path.has_parent_path() && !fs::exists(path, ignored)) return {};
   if (!fs::is_directory(path, ignored)) {
-    const fs::path usual = "/etc/OpenCL/vendors" / path;
+    const fs::path usual = kDefaultDriverFolder / path;
     return {!path.has_parent_path() && fs::exists(usual, ignored) ? usual : path};
   }
   std::vector<fs::path> files;
@@ -67,43 +67,9 @@ RegisteredDriver driver_of(const fs::path& file) {
   return driver;
 }
 
-// Why a registered driver cannot be used, as a sentence that names it; empty if it loads.
-std::string problem_of(const RegisteredDriver& driver) {
-  if (driver.library.empty()) {
-    const bool readable = std::ifstream(driver.file).good();
-    return fmt::format("{}: {}", driver.file.string(),
-                       readable ? "the file names no library" : "the file cannot be read");
-  }
-  const std::string problem = load_problem(driver.library);
-  if (problem.empty()) return {};
-  if (driver.file.empty()) return fmt::format("{} does not load: {}", driver.library, problem);
-  return fmt::format("{} names {}, which does not load: {}", driver.file.string(), driver.library,
-                     problem);
-}
-
-// Whether this process could write files in the folder, after creating it if it is missing.
-bool could_write(fs::path folder) {
-  std::error_code error;
-  while (!fs::exists(folder, error)) {
-    if (error || !folder.has_parent_path() || folder == folder.parent_path()) return false;
-    folder = folder.parent_path();
-  }
-  return fs::is_directory(folder, error) && ::access(folder.c_str(), W_OK | X_OK) == 0;
-}
-
-// The folder that pocl uses; if pocl cannot write to it, it has no device.
-fs::path cache_folder_of_pocl() {
-  if (const std::string folder = variable("POCL_CACHE_DIR"); !folder.empty()) return folder;
-  if (const std::string user = variable("XDG_CACHE_HOME"); !user.empty()) {
-    return fs::path(user) / "pocl/kcache";
-  }
-  const std::string home = variable("HOME");
-  return home.empty() ? fs::path("/tmp/pocl/kcache") : fs::path(home) / ".cache/pocl/kcache";
-}
-
 std::string reason_of(const EmptyPlatform& platform) {
   if (platform.name == "Portable Computing Language") {
-    const fs::path cache = cache_folder_of_pocl();
+    const fs::path cache = pocl_cache_folder();
     if (!could_write(cache)) {
       return fmt::format(
           "pocl cannot write its cache folder {}; set CLORA_CACHE_DIR, HOME or POCL_CACHE_DIR to a "
@@ -123,22 +89,15 @@ std::string reason_of(const EmptyPlatform& platform) {
       platform.name, opencl_status_text(platform.status));
 }
 
-std::string where_drivers_are_looked_for(const Registry& registry) {
-  return registry.variable.empty()
-             ? registry.path.string()
-             : fmt::format("{} (named by {})", registry.path.string(), registry.variable);
-}
-
 std::string why_no_platform() {
-  const Registry from = registry();
   const std::vector<RegisteredDriver> drivers = registered_drivers();
   if (drivers.empty()) {
     return fmt::format("no driver is installed: there is no .icd file in {}; install one: {}",
-                       where_drivers_are_looked_for(from), kPackages);
+                       path_of_drivers(), kPackages);
   }
   std::string problems;
   for (const RegisteredDriver& driver : drivers) {
-    const std::string problem = problem_of(driver);
+    const std::string problem = driver_problem(driver);
     if (!problem.empty()) problems += (problems.empty() ? "" : "; ") + problem;
   }
   if (!problems.empty()) {
@@ -149,7 +108,7 @@ std::string why_no_platform() {
   return fmt::format(
       "the driver {} of {} loads but finds no device; check that its device is visible to this "
       "process, or install another driver: {}",
-      drivers.front().library, where_drivers_are_looked_for(from), kPackages);
+      drivers.front().library, path_of_drivers(), kPackages);
 }
 
 }  // namespace
@@ -161,6 +120,34 @@ std::string load_problem(const std::string& library) {
   }
   const char* reason = ::dlerror();
   return reason == nullptr ? "it cannot be loaded" : reason;
+}
+
+std::string driver_problem(const RegisteredDriver& driver) {
+  if (driver.library.empty()) {
+    const bool readable = std::ifstream(driver.file).good();
+    return fmt::format("{}: {}", driver.file.string(),
+                       readable ? "the file names no library" : "the file cannot be read");
+  }
+  const std::string problem = load_problem(driver.library);
+  if (problem.empty()) return {};
+  if (driver.file.empty()) return fmt::format("{} does not load: {}", driver.library, problem);
+  return fmt::format("{} names {}, which does not load: {}", driver.file.string(), driver.library,
+                     problem);
+}
+
+fs::path pocl_cache_folder() {
+  if (const std::string folder = variable("POCL_CACHE_DIR"); !folder.empty()) return folder;
+  if (const std::string user = variable("XDG_CACHE_HOME"); !user.empty()) {
+    return fs::path(user) / "pocl/kcache";
+  }
+  const std::string home = variable("HOME");
+  return home.empty() ? fs::path("/tmp/pocl/kcache") : fs::path(home) / ".cache/pocl/kcache";
+}
+
+std::string path_of_drivers() {
+  const Registry from = registry();
+  return from.variable.empty() ? from.path.string()
+                               : fmt::format("{} (named by {})", from.path.string(), from.variable);
 }
 
 std::string variable_of_drivers() { return registry().variable; }
@@ -183,7 +170,8 @@ std::string why_no_device(const std::vector<EmptyPlatform>& platforms) {
 std::string drivers_that_do_not_load() {
   std::string text;
   for (const RegisteredDriver& driver : registered_drivers()) {
-    if (const std::string problem = problem_of(driver); !problem.empty()) text += "; " + problem;
+    const std::string problem = driver_problem(driver);
+    if (!problem.empty()) text += "; " + problem;
   }
   return text;
 }

@@ -1,16 +1,14 @@
 // clc cache: lists and removes the programs in clora's program cache.
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "runtime/fail.hpp"
-#include "runtime/programs/program_entry.hpp"
 #include "tools/clc/commands.hpp"
 #include "tools/clc/common_options.hpp"
+#include "tools/command_line/cached_programs.hpp"
 
 namespace clora {
 namespace {
@@ -30,43 +28,20 @@ struct CacheOptions {
 
 using Listed = DiskProgramStore::Listed;
 
-// A cache entry with its description, or the reason why the description cannot be read.
-struct Entry {
-  Listed listed;
-  std::optional<ProgramEntryFacts> facts;
-  std::string damage;
-};
-
-Entry read_entry(const Listed& listed) {
-  Entry entry{.listed = listed, .facts = {}, .damage = {}};
-  std::ifstream stream(listed.path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  try {
-    entry.facts = describe_program_entry(std::as_bytes(std::span(text)));
-    if (entry.facts->key.name() != listed.name) entry.damage = "it belongs to another program";
-  } catch (const Error& error) {
-    entry.damage = error.what();
-  }
-  return entry;
-}
-
-DiskProgramStore store() {
-  const ContextConfig config = config_from_environment();
-  if (config.cache_folder.empty()) {
+std::filesystem::path cache_folder() {
+  const std::filesystem::path folder = default_cache_folder();
+  if (folder.empty()) {
     fail(ErrorCode::not_found, "cache: the environment names no cache folder; set CLORA_CACHE_DIR");
   }
-  return {config.cache_folder / "programs", config.cache_limit_bytes};
+  return folder;
 }
 
-// The entries of the selected files; an unreadable entry always matches.
-std::vector<Entry> entries(const DiskProgramStore& store, const CacheOptions& options) {
-  std::vector<Entry> all;
-  for (const Listed& listed : store.list()) {
-    Entry entry = read_entry(listed);
-    const bool meant =
-        !entry.facts || entry.facts->key.file.find(options.file) != std::string::npos;
-    if (meant) all.push_back(std::move(entry));
-  }
+// The programs of the selected files; an unreadable one always matches.
+std::vector<CachedProgram> selected_programs(const CacheOptions& options) {
+  std::vector<CachedProgram> all = cached_programs(cache_folder());
+  std::erase_if(all, [&](const CachedProgram& each) {
+    return each.facts && each.facts->key.file.find(options.file) == std::string::npos;
+  });
   return all;
 }
 
@@ -75,16 +50,11 @@ double days_unused(const Listed& listed) {
   return std::chrono::duration<double, std::ratio<86400>>(unused).count();
 }
 
-std::string state_of(const Entry& entry) {
-  if (!entry.damage.empty()) return entry.damage;
-  return entry.listed.held_back ? "disabled: a process died while the driver loaded it" : "";
-}
-
-nlohmann::ordered_json json_of(const Entry& entry) {
+nlohmann::ordered_json json_of(const CachedProgram& entry) {
   nlohmann::ordered_json object{{"name", entry.listed.name},
                                 {"bytes", entry.listed.bytes},
                                 {"days_unused", days_unused(entry.listed)},
-                                {"state", state_of(entry)}};
+                                {"state", entry.problem()}};
   if (!entry.facts) return object;
   object["file"] = entry.facts->key.file;
   object["options"] = entry.facts->key.options;
@@ -94,29 +64,29 @@ nlohmann::ordered_json json_of(const Entry& entry) {
   return object;
 }
 
-void print(Output& output, const Entry& entry) {
+void print(Output& output, const CachedProgram& entry) {
   const std::string size = readable_bytes(static_cast<double>(entry.listed.bytes));
   const std::string what =
       entry.facts ? fmt::format("{} {}", entry.facts->key.file, entry.facts->key.options)
                   : entry.listed.name;
-  const std::string state = state_of(entry);
+  const std::string state = entry.problem();
   output.result("{:>10} {:6.1f} days  {}{}{}", size, days_unused(entry.listed), what,
                 state.empty() ? "" : "  -- ", state);
   if (entry.facts)
     output.detail("    {}, driver {}", entry.facts->key.device, entry.facts->key.driver);
 }
 
-void sum_up(Output& output, const std::vector<Entry>& all, std::string_view words) {
+void sum_up(Output& output, const std::vector<CachedProgram>& all, std::string_view words) {
   double bytes = 0;
-  for (const Entry& entry : all) bytes += static_cast<double>(entry.listed.bytes);
+  for (const CachedProgram& entry : all) bytes += static_cast<double>(entry.listed.bytes);
   output.result("{} {}, {}", all.size(), words, readable_bytes(bytes));
 }
 
 int list(const CacheOptions& options) {
   Output output(options.common.output);
-  const std::vector<Entry> all = entries(store(), options);
+  const std::vector<CachedProgram> all = selected_programs(options);
   nlohmann::ordered_json objects = nlohmann::ordered_json::array();
-  for (const Entry& entry : all) {
+  for (const CachedProgram& entry : all) {
     print(output, entry);
     objects.push_back(json_of(entry));
   }
@@ -127,10 +97,10 @@ int list(const CacheOptions& options) {
 
 int verify(const CacheOptions& options) {
   Output output(options.common.output);
-  const std::vector<Entry> all = entries(store(), options);
+  const std::vector<CachedProgram> all = selected_programs(options);
   nlohmann::ordered_json bad = nlohmann::ordered_json::array();
-  for (const Entry& entry : all) {
-    if (state_of(entry).empty()) continue;
+  for (const CachedProgram& entry : all) {
+    if (entry.problem().empty()) continue;
     print(output, entry);
     bad.push_back(json_of(entry));
   }
@@ -145,9 +115,9 @@ int verify(const CacheOptions& options) {
 
 int clear(const CacheOptions& options) {
   Output output(options.common.output);
-  DiskProgramStore folder = store();
-  const std::vector<Entry> all = entries(folder, options);
-  for (const Entry& entry : all) folder.remove(entry.listed.name);
+  const std::vector<CachedProgram> all = selected_programs(options);
+  DiskProgramStore folder = program_store_in(cache_folder());
+  for (const CachedProgram& entry : all) folder.remove(entry.listed.name);
   sum_up(output, all, "programs removed");
   output.object({{"removed", all.size()}});
   return 0;

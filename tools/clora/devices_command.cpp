@@ -17,6 +17,7 @@ constexpr const char* kFooter = R"(Examples:
   clora devices --device gpu      show what '--device gpu' selects
   clora devices --measure         measure the peak speeds
 Memory is in GiB (1024^3 bytes). * marks the selected device.
+'clora doctor' reports what is missing and how to fix it.
 Debian packages with OpenCL drivers: pocl-opencl-icd (every CPU), intel-opencl-icd (Intel GPUs),
 mesa-opencl-icd (AMD GPUs), nvidia-opencl-icd (NVIDIA GPUs, non-free).)";
 

@@ -17,14 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kVariable = "OCL_ICD_VENDORS";
 
-bool is_registered(const InstalledDriver& driver, const std::vector<RegisteredDriver>& registered) {
-  const std::string name = fs::path(driver.library).filename().string();
-  const std::string stem = name.substr(0, name.find(".so"));
-  return std::ranges::any_of(registered, [&](const RegisteredDriver& other) {
-    return other.library.find(stem) != std::string::npos;
-  });
-}
-
 // One .icd file per library, and nothing else.
 void write_registry(const fs::path& folder, const std::set<std::string>& libraries) {
   make_private_folder(folder);
@@ -41,17 +33,26 @@ void write_registry(const fs::path& folder, const std::set<std::string>& librari
 
 }  // namespace
 
+fs::path own_registry(const fs::path& cache_folder) { return cache_folder / "vendors"; }
+
+bool is_registered(const InstalledDriver& driver) {
+  const std::string name = fs::path(driver.library).filename().string();
+  const std::string stem = name.substr(0, name.find(".so"));
+  return std::ranges::any_of(registered_drivers(), [&](const RegisteredDriver& other) {
+    return other.library.find(stem) != std::string::npos;
+  });
+}
+
 bool register_installed_driver(const InstalledDriver& driver, const fs::path& cache_folder) {
   std::error_code ignored;
   const bool has_device = fs::exists(driver.device, ignored);
   if (!has_device || cache_folder.empty() || !variable_of_drivers().empty()) return false;
-  const std::vector<RegisteredDriver> registered = registered_drivers();
-  if (is_registered(driver, registered) || !load_problem(driver.library).empty()) return false;
+  if (is_registered(driver) || !load_problem(driver.library).empty()) return false;
   std::set<std::string> libraries{driver.library};
-  for (const RegisteredDriver& other : registered) {
+  for (const RegisteredDriver& other : registered_drivers()) {
     if (!other.library.empty()) libraries.insert(other.library);
   }
-  const fs::path folder = cache_folder / "vendors";
+  const fs::path folder = own_registry(cache_folder);
   try {
     write_registry(folder, libraries);
   } catch (const std::exception&) {  // without the folder the registered drivers are used

@@ -15,9 +15,16 @@ struct InstalledDriver {
 
 inline const InstalledDriver kNvidiaDriver{"/dev/nvidiactl", "libnvidia-opencl.so.1"};
 
-// Points the loader (OCL_ICD_VENDORS) to CACHE_FOLDER/vendors, which names the registered drivers
-// and this one. No-op if the variable is set, the device is missing, the driver is registered or
-// does not load, or the folder is not private to the user. Returns whether the loader was pointed.
+// The folder with the .icd files that register_installed_driver() writes.
+std::filesystem::path own_registry(const std::filesystem::path& cache_folder);
+
+// Whether the loader finds the driver, under any path of its library.
+bool is_registered(const InstalledDriver& driver);
+
+// Points the loader (OCL_ICD_VENDORS) to own_registry(cache_folder), which names the registered
+// drivers and this one. No-op if the variable is set, the device is missing, the driver is
+// registered or does not load, or the folder is not private to the user. Returns whether the loader
+// was pointed.
 bool register_installed_driver(const InstalledDriver& driver,
                                const std::filesystem::path& cache_folder);
 

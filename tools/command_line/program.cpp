@@ -9,6 +9,7 @@
 
 #include "clora/runtime/context.hpp"
 #include "clora/runtime/device/driver_cache.hpp"
+#include "clora/runtime/error.hpp"
 #include "tools/command_line/config_file.hpp"
 #include "tools/command_line/crash_mark.hpp"
 #include "tools/command_line/driver_registry.hpp"
@@ -225,6 +226,13 @@ int run_program(const CommandProgram& described, const std::vector<std::string>&
   } catch (const nlohmann::json::exception&) {  // its messages are not meant for users
     return report(program, "a JSON value has an unexpected type or value; this is a bug in clora",
                   kFailed);
+  } catch (const Error& error) {
+    const bool no_device = error.code() == ErrorCode::no_device;
+    return report(
+        program,
+        no_device ? fmt::format("{}; '{} doctor' checks this machine", error.what(), described.name)
+                  : error.what(),
+        kFailed);
   } catch (const std::exception& error) {
     return report(program, error.what(), kFailed);
   }
