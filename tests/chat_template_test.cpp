@@ -9,6 +9,7 @@
 #include "model/text/jinja_text.hpp"
 #include "model/text/known_chat_styles.hpp"
 #include "model/text/tokenizer_json.hpp"
+#include "tests/support/chat_renderings.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_tokenizers.hpp"
 
@@ -23,70 +24,16 @@ constexpr const char* kPlainChatMl =
     "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' "
     "}}{% endif %}";
 
-// The tiny vocabulary with the special tokens of the other styles besides ChatML.
-Tokenizer with_marks(std::initializer_list<const char*> more = {}) {
-  TokenizerSpec spec = test::byte_level_spec();
-  const auto add = [&](const char* mark) {
-    spec.tokens.push_back(mark);
-    spec.types.push_back(TokenType::control);
-  };
-  for (const char* mark : {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}) add(mark);
-  for (const char* mark : more) add(mark);
-  return Tokenizer(std::move(spec));
-}
-
 const Tokenizer& tokenizer() {
-  static const Tokenizer instance = with_marks();
+  static const Tokenizer instance = test::with_chat_marks();
   return instance;
 }
 
 ChatTemplate named(std::string_view name) { return ChatTemplate::named(name, tokenizer()); }
 
-std::string text_of(const std::vector<ChatPiece>& pieces) {
-  std::string text;
-  for (const ChatPiece& piece : pieces) text += piece.text;
-  return text;
-}
-
 std::string rendered(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
                      bool add_generation_prompt) {
-  return text_of(chat.render(messages, add_generation_prompt));
-}
-
-std::vector<ChatMessage> messages_of(const nlohmann::json& list) {
-  std::vector<ChatMessage> messages;
-  for (const auto& m : list) messages.push_back({m.at("role"), m.at("content")});
-  return messages;
-}
-
-// The text that our style renders, or null if it refuses the conversation.
-nlohmann::json rendered_or_null(const ChatTemplate& chat, const std::vector<ChatMessage>& messages,
-                                const ChatOptions& options) {
-  try {
-    return text_of(chat.render(messages, options));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
-    return nullptr;
-  }
-}
-
-// Checks against a file written by tests/reference/chat_templates.py.
-std::size_t expect_renderings(const std::filesystem::path& path) {
-  const auto file = nlohmann::json::parse(test::read_whole_file(path));
-  std::size_t count = 0, different = 0;
-  for (const auto& [name, rows] : file.at("renderings").items()) {
-    const ChatTemplate chat = named(name);
-    for (const auto& row : rows) {
-      const auto& messages = file.at("conversations")[row[0].get<std::size_t>()];
-      const ChatOptions options{.add_generation_prompt = row[1], .enable_thinking = row[2]};
-      const auto ours = rendered_or_null(chat, messages_of(messages), options);
-      ++count;
-      if (ours == row[3] || ++different > 5) continue;
-      ADD_FAILURE() << name << " " << messages << "\nours " << ours << "\nJinja's " << row[3];
-    }
-  }
-  EXPECT_EQ(different, 0u);
-  return count;
+  return test::text_of(chat.render(messages, add_generation_prompt));
 }
 
 TEST(ChatTemplate, RendersEachStyleAsJinjaDoesWithThePublishedTemplates) {
@@ -95,42 +42,7 @@ TEST(ChatTemplate, RendersEachStyleAsJinjaDoesWithThePublishedTemplates) {
   const auto path = std::filesystem::path(source) / "tests/chat_renderings.json";
   const auto file = nlohmann::json::parse(test::read_whole_file(path));
   EXPECT_EQ(file.at("renderings").size(), known_chat_styles().size());
-  EXPECT_GT(expect_renderings(path), 500u);
-}
-
-// The published templates, whose licences differ, are neither in the repository nor downloaded.
-#define CLORA_CHAT_TEMPLATES_OR_SKIP(variable)                                     \
-  const std::filesystem::path variable = test::test_data("chat_templates");        \
-  if (!std::filesystem::exists(variable))                                          \
-  GTEST_SKIP() << "the published chat templates are not in the test data, as the " \
-                  "folder chat_templates of tests/reference/chat_templates.py"
-
-TEST(ChatTemplate, RendersRandomConversationsAsJinjaDoes) {
-  CLORA_CHAT_TEMPLATES_OR_SKIP(folder);
-  const std::filesystem::path path = folder / "random.json";
-  EXPECT_GT(expect_renderings(path), 10000u);
-}
-
-TEST(ChatTemplate, RecognisesThePublishedTextsAndNoOthers) {
-  CLORA_CHAT_TEMPLATES_OR_SKIP(folder);
-  std::size_t known = 0, others = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (entry.path().extension() != ".jinja") continue;
-    const std::string text = test::read_whole_file(entry.path());
-    const std::string style = entry.path().parent_path().filename().string();
-    const ChatStyle* found = find_style_of_template(jinja_fingerprint(text));
-    if (style != "others") {
-      ASSERT_NE(found, nullptr) << entry.path();
-      EXPECT_EQ(found->name, style) << entry.path();
-      ++known;
-    } else if (found == nullptr) {
-      CLORA_EXPECT_ERROR(ChatTemplate::recognise(text, tokenizer()), ErrorCode::unsupported,
-                         "in the model's files is not supported");
-      ++others;
-    }
-  }
-  EXPECT_GE(known, 30u);
-  EXPECT_GE(others, 100u);
+  EXPECT_GT(test::expect_renderings(path, tokenizer()), 500u);
 }
 
 TEST(ChatTemplate, RecognisesATextWhoseWhiteSpaceJinjaIgnores) {
@@ -227,7 +139,7 @@ TEST(ChatTemplate, ParsesSpecialTextInItsOwnPartsOnly) {
 }
 
 TEST(ChatTemplate, TakesMistralsMarksForTokensWhereTheVocabularyDoes) {
-  const Tokenizer marked = with_marks({"[INST]", "[/INST]"});
+  const Tokenizer marked = test::with_chat_marks({"[INST]", "[/INST]"});
   const std::vector<ChatMessage> messages = {{"user", "[INST]"}, {"assistant", "b"}};
   const ChatTemplate chat = ChatTemplate::named("mistral-v3", marked);
   const Ids ids = chat.encode(messages, false, marked).ids;

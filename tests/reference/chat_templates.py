@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Renders conversations with published chat templates, for tests/chat_template_test.cpp.
+"""Renders conversations with published chat templates, for tests/chat_template_test.cpp and
+tests/chat_random_texts_test.cpp (random_texts.py).
 
 usage: chat_templates.py FOLDER OUT.json [RANDOM_CONVERSATIONS [SEED]]
 
@@ -98,17 +99,25 @@ def renderings(folder, conversations):
     return rows
 
 
-def main():
-    folder, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    conversations = CONVERSATIONS
-    if len(sys.argv) > 3:
-        rng = random.Random(int(sys.argv[4]) if len(sys.argv) > 4 else 1)
-        conversations = [random_conversation(rng) for _ in range(int(sys.argv[3]))]
+def write(folder, out, conversations):
     styles = sorted(p for p in folder.iterdir() if p.is_dir() and p.name != "others")
     lines = [f'"{style.name}": [\n' + ",\n".join(
         json.dumps(row) for row in renderings(style, conversations)) + "]" for style in styles]
     out.write_text('{"conversations": [\n' + ",\n".join(json.dumps(c) for c in conversations) +
                    '],\n"renderings": {\n' + ",\n".join(lines) + "}}\n")
+
+
+def write_random(folder, out, count, seed):
+    rng = random.Random(seed)
+    write(folder, out, [random_conversation(rng) for _ in range(count)])
+
+
+def main():
+    folder, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    if len(sys.argv) > 3:
+        write_random(folder, out, int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 1)
+    else:
+        write(folder, out, CONVERSATIONS)
 
 
 if __name__ == "__main__":
