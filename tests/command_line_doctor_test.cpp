@@ -105,7 +105,7 @@ TEST_F(Doctor, FindsAMachineThatWorksGoodAsJson) {
   std::string all;
   for (const auto& finding : lines[0].at("findings")) {
     EXPECT_NE(finding.at("state"), "bad") << finding;
-    EXPECT_TRUE(finding.at("mend").is_string());
+    EXPECT_TRUE(finding.at("fix").is_string());
     all += finding.at("what").get<std::string>() + '\n';
   }
   EXPECT_THAT(all, AllOf(HasSubstr("pocl.icd loads"), HasSubstr("device 0 is used by default"),

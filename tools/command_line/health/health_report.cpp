@@ -25,7 +25,7 @@ int report_health(const HealthFindings& findings, Output& output) {
   for (const HealthFinding& each : findings) {
     output.result("{:6}{}", name_of(each.health), each.what);
     if (!each.fix.empty()) output.result("      -> {}", each.fix);
-    all.push_back({{"state", name_of(each.health)}, {"what", each.what}, {"mend", each.fix}});
+    all.push_back({{"state", name_of(each.health)}, {"what", each.what}, {"fix", each.fix}});
     if (each.health == Health::bad) code = 1;
   }
   output.object({{"findings", all}});

@@ -26,7 +26,7 @@ HealthFinding finding_of_message(Health health, std::string_view message);
 void append(HealthFindings& all, HealthFindings more);
 
 // Writes a line per finding and below it the fix, or with --json one object:
-//   {"findings": [{"state": "good", "what": "...", "mend": ""}, ...]}
+//   {"findings": [{"state": "good", "what": "...", "fix": ""}, ...]}
 // Returns the exit code: 1 if a finding is bad, else 0.
 int report_health(const HealthFindings& findings, Output& output);
 
