@@ -8,6 +8,7 @@
 #include <cctype>
 #include <utility>
 
+#include "lora/regex_error.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -72,12 +73,6 @@ std::string_view difference_from_python(std::string_view pattern) {
   return {};
 }
 
-std::string message_of(int status) {
-  std::array<PCRE2_UCHAR, 256> text{};
-  pcre2_get_error_message(status, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
-}
-
 // PCRE2 calls this before each item of the expression that it tries to match.
 int count_step(pcre2_callout_block* /*block*/, void* budget) {
   return --static_cast<RegexBudget*>(budget)->steps < 0 ? PCRE2_ERROR_MATCHLIMIT : 0;
@@ -121,7 +116,7 @@ PathRegex::PathRegex(std::string pattern, Anchor anchor, std::string source)
                               options, &status, &place, nullptr);
   if (code_->code == nullptr) {
     fail(ErrorCode::invalid_file, "{}: '{}' is not a valid regular expression: {} at character {}",
-         source_, pattern_, message_of(status), place);
+         source_, pattern_, regex_error_text(status), place);
   }
   code_->data = pcre2_match_data_create_from_pattern(code_->code, nullptr);
   if (code_->data == nullptr)
@@ -143,7 +138,7 @@ bool PathRegex::run(std::string_view path, RegexBudget& budget) const {
   if (status < 0) {
     fail(ErrorCode::invalid_file,
          "{}: matching the regular expression '{}' takes too long ({}); simplify it", source_,
-         pattern_, message_of(status));
+         pattern_, regex_error_text(status));
   }
   return true;
 }

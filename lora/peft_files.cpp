@@ -12,6 +12,7 @@
 #include "lora/module_selection.hpp"
 #include "lora/peft_config.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/make_folder.hpp"
 #include "runtime/memory/half.hpp"
 
 namespace clora {
@@ -196,12 +197,7 @@ void require_folder(const std::filesystem::path& folder) {
 
 void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
   const std::string config = peft_config_text(config_to_save(adapter));
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    fail(ErrorCode::io, "adapter: folder '{}' cannot be created: {}", folder.string(),
-         error.message());
-  }
+  make_folder(folder, "adapter");
   const std::vector<float> flat = adapter.context().read<float>(adapter.parameters());
   std::vector<StoredTensor> tensors;
   std::vector<std::vector<float>> transposed_b;

@@ -14,6 +14,7 @@
 #include "model/files/rotary_order.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/files/disk_space.hpp"
+#include "runtime/make_folder.hpp"
 
 namespace clora {
 namespace {
@@ -65,12 +66,7 @@ void write_fused_model(const WeightFiles& base, const Adapter& adapter,
     bytes += static_cast<std::uintmax_t>(view.shape.elements()) * sizeof(float);
   }
   require_free_space(folder, bytes, "fuse");
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    fail(ErrorCode::io, "fuse: folder '{}' cannot be created: {}", folder.string(),
-         error.message());
-  }
+  make_folder(folder, "fuse");
   write_safetensors(
       folder / "model.safetensors", descriptions, {{"format", "pt"}}, [&](std::size_t i) {
         ask(go_on);

@@ -6,6 +6,7 @@
 
 #include "clora/model/files/gguf.hpp"
 #include "model/files/model_config_gguf.hpp"
+#include "model/files/model_config_key_lists.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -34,11 +35,7 @@ constexpr std::array<std::string_view, 8> kHarmless{
 
 // What llama.cpp computes from these keys, for this architecture or for others, is not implemented
 // here. Each is off if it is 0, false or the given value.
-struct Refused {
-  std::string_view key;
-  double off = 0;
-};
-constexpr std::array<Refused, 20> kRefused{{
+constexpr std::array<RefusedKey, 20> kRefused{{
     {"attention.clamp_kqv"},
     {"attention.max_alibi_bias"},
     {"attention.output_scale", 1},
@@ -60,11 +57,6 @@ constexpr std::array<Refused, 20> kRefused{{
     {"rope.scaling.yarn_ext_factor", -1},
     {"use_parallel_residual"},
 }};
-
-template <std::size_t N>
-bool holds(const std::array<std::string_view, N>& list, std::string_view key) {
-  return std::ranges::find(list, key) != list.end();
-}
 
 bool is_off(const GgufValue& value, double off) {
   if (const auto flag = value.boolean()) return !*flag;
@@ -89,8 +81,8 @@ void check_gguf_keys(const GgufFile& file, std::string_view prefix, ModelConfig&
     if (key == "attention.causal" && !entry.value.boolean().value_or(false)) refuse(file, entry);
     if (holds(kRead, key) || holds(kHarmless, key)) continue;
     if (key == "attention.sliding_window" && has_window) continue;
-    const auto refused = std::ranges::find(kRefused, key, &Refused::key);
-    if (refused == kRefused.end()) {
+    const RefusedKey* refused = find_refused(kRefused, key);
+    if (refused == nullptr) {
       if (!is_off(entry.value, 0)) config.unread_keys.emplace_back(entry.key);
     } else if (!is_off(entry.value, refused->off)) {
       refuse(file, entry);

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "model/files/model_config_hugging_face.hpp"
+#include "model/files/model_config_key_lists.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -111,11 +112,7 @@ constexpr std::array<std::string_view, 64> kHarmless{"_attn_implementation",
 
 // What other architectures, or a model's custom code, compute from these keys is not implemented
 // here. Each is off if it is absent, null, false, 0, empty, or the given value.
-struct Refused {
-  std::string_view key;
-  double off = 0;
-};
-constexpr std::array<Refused, 50> kRefused{{
+constexpr std::array<RefusedKey, 50> kRefused{{
     {"add_cross_attention"},
     {"alibi"},
     {"attention_chunk_size"},
@@ -168,11 +165,6 @@ constexpr std::array<Refused, 50> kRefused{{
     {"use_qk_norm"},
 }};
 
-template <std::size_t N>
-bool holds(const std::array<std::string_view, N>& list, std::string_view key) {
-  return std::ranges::find(list, key) != list.end();
-}
-
 bool is_off(const json& value, double off) {
   if (value.is_boolean()) return !value.get<bool>();
   if (value.is_number()) return value.get<double>() == 0 || value.get<double>() == off;
@@ -221,8 +213,7 @@ void check_hugging_face_keys(const JsonKeys& keys, ModelConfig& config) {
   check_known_switches(keys, config.architecture);
   check_quantisation(keys);
   for (const auto& [key, value] : keys.value().items()) {
-    const auto refused = std::ranges::find(kRefused, std::string_view(key), &Refused::key);
-    if (refused != kRefused.end()) {
+    if (const RefusedKey* refused = find_refused(kRefused, key); refused != nullptr) {
       if (!is_off(value, refused->off)) refuse(keys, key, value);
       continue;
     }

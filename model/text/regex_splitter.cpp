@@ -3,8 +3,7 @@
 
 #include <pcre2.h>
 
-#include <array>
-
+#include "lora/regex_error.hpp"
 #include "model/text/utf8.hpp"
 #include "runtime/fail.hpp"
 
@@ -14,12 +13,6 @@ namespace {
 
 constexpr const char* kWhiteSpace =
     R"(\x{9}-\x{D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
-
-std::string message_of(int status) {
-  std::array<PCRE2_UCHAR, 256> text{};
-  pcre2_get_error_message(status, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
-}
 
 // Returns the pattern with \s, and with \S outside of classes, expanded.
 std::string with_unicode_white_space(const std::string& pattern) {
@@ -89,7 +82,7 @@ RegexSplitter::RegexSplitter(const std::string& pattern) : code_(std::make_uniqu
                               PCRE2_UTF | PCRE2_UCP, &status, &place, nullptr);
   if (code_->code == nullptr) {
     fail(ErrorCode::unsupported, "split pattern: '{}' is not accepted at character {}: {}", full,
-         place, message_of(status));
+         place, regex_error_text(status));
   }
   pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // the interpreter is used if there is no JIT
 }
@@ -132,7 +125,7 @@ void RegexSplitter::split_valid(std::string_view text,
     if (status == PCRE2_ERROR_NOMATCH) break;
     if (status < 0) {
       fail(ErrorCode::invalid_data, "split pattern: the text of {} bytes cannot be split: {}",
-           text.size(), message_of(status));
+           text.size(), regex_error_text(status));
     }
     if (span[1] == span[0]) {  // an empty match splits nothing
       if (span[1] >= text.size()) break;

@@ -15,13 +15,6 @@
 namespace clora {
 namespace {
 
-std::vector<Device> devices_to_build_on(const ClcOptions& options) {
-  if (!options.device.empty()) return {select_device(options.device)};
-  std::vector<Device> devices = list_devices();
-  if (devices.empty()) select_device("");  // the error names the package that installs a driver
-  return devices;
-}
-
 // The results of the workers, stored in any order.
 class Outcomes {
  public:
@@ -81,7 +74,7 @@ void add_build_task_options(CLI::App& command, BuildOptions& options) {
 }
 
 std::vector<BuildTask> build_tasks(const BuildOptions& options) {
-  const std::vector<Device> devices = devices_to_build_on(options.common);
+  const std::vector<Device> devices = selected_devices(options.common);
   std::vector<BuildTask> tasks;
   for (const std::string& path : options.files) {
     const auto file =

@@ -1,27 +1,15 @@
 #include "tools/clc/common_options.hpp"
 
+#include "tools/command_line/shared_options.hpp"
+
 namespace clora {
 
 void add_output_options(CLI::App& command, ClcOptions& options) {
-  command
-      .add_flag("--json", options.output.json,
-                "Print machine-readable lines on stdout, messages on stderr")
-      ->group("Output");
-  command.add_flag("--quiet", options.output.quiet, "Print only results, warnings and errors")
-      ->group("Output");
-  command.add_flag("--verbose", options.output.verbose, "Print more details on stderr")
-      ->group("Output");
+  add_output_flags(command, options.output);
 }
 
 void add_device_option(CLI::App& command, ClcOptions& options) {
-  command
-      .add_option(
-          "--device", options.device,
-          "OpenCL device: index, part of its name, cpu or gpu (default: the first GPU, else "
-          "the first device)")
-      ->type_name("DEVICE")
-      ->envname("CLORA_DEVICE")
-      ->group("Building");
+  add_device_selector(command, options.device, "Building");
 }
 
 void add_build_options(CLI::App& command, ClcOptions& options) {
@@ -41,6 +29,13 @@ void add_build_options(CLI::App& command, ClcOptions& options) {
   command.add_option("--options", options.options, "Additional options for the OpenCL compiler")
       ->type_name("TEXT")
       ->group("Building");
+}
+
+std::vector<Device> selected_devices(const ClcOptions& options) {
+  if (!options.device.empty()) return {select_device(options.device)};
+  std::vector<Device> devices = list_devices();
+  if (devices.empty()) select_device("");  // the error names the package that installs a driver
+  return devices;
 }
 
 ContextConfig context_config(const ClcOptions& options, const KernelFile& file) {

@@ -27,6 +27,9 @@ void add_device_option(CLI::App& command, ClcOptions& options);
 // -D, -I and --options.
 void add_build_options(CLI::App& command, ClcOptions& options);
 
+// The device of --device, or all devices. Errors: no_device.
+std::vector<Device> selected_devices(const ClcOptions& options);
+
 // The configuration of a Context on the device selected by the options, or on the given device. It
 // uses no stored data of earlier runs and runs no self-tests. Kernel files are searched in the
 // folder of `file`.

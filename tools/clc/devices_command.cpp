@@ -20,13 +20,6 @@ constexpr const char* kFooter = R"(Examples:
 
 constexpr std::size_t kTextWidth = 100;
 
-std::vector<Device> wanted_devices(const ClcOptions& options) {
-  if (!options.device.empty()) return {select_device(options.device)};
-  std::vector<Device> devices = list_devices();
-  if (devices.empty()) select_device("");  // the error names the package that installs a driver
-  return devices;
-}
-
 std::optional<RooflinePeaks> peaks_of_device(const Device& device, bool measure) {
   ContextConfig config = config_from_environment();
   config.device = std::to_string(device.index);
@@ -77,7 +70,7 @@ nlohmann::ordered_json json_of(const Device& device, const std::optional<Rooflin
 int list(const ClcOptions& options, bool measure) {
   Output output(options.output);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const Device& device : wanted_devices(options)) {
+  for (const Device& device : selected_devices(options)) {
     const std::optional<RooflinePeaks> peaks = peaks_of_device(device, measure);
     print(output, device, peaks);
     all.push_back(json_of(device, peaks));

@@ -7,18 +7,12 @@
 
 #include "runtime/fail.hpp"
 #include "tools/command_line/build_notice.hpp"
+#include "tools/command_line/shared_options.hpp"
 
 namespace clora {
 
 void add_output_options(CLI::App& command, CommonOptions& options) {
-  command
-      .add_flag("--json", options.output.json,
-                "Print machine-readable lines on stdout, messages on stderr")
-      ->group("Output");
-  command.add_flag("--quiet", options.output.quiet, "Print only results, warnings and errors")
-      ->group("Output");
-  command.add_flag("--verbose", options.output.verbose, "Print more details on stderr")
-      ->group("Output");
+  add_output_flags(command, options.output);
   command
       .add_option("--config",
                   "TOML file with any of these options (the command line takes precedence)")
@@ -27,14 +21,7 @@ void add_output_options(CLI::App& command, CommonOptions& options) {
 }
 
 void add_device_option(CLI::App& command, CommonOptions& options) {
-  command
-      .add_option(
-          "--device", options.device,
-          "OpenCL device: index, part of its name, cpu or gpu (default: the first GPU, else "
-          "the first device)")
-      ->type_name("DEVICE")
-      ->envname("CLORA_DEVICE")
-      ->group("Model and device");
+  add_device_selector(command, options.device, "Model and device");
 }
 
 void add_model_option(CLI::App& command, CommonOptions& options) {

@@ -1,9 +1,9 @@
 #include "tools/clora/run_folder.hpp"
 
-#include <charconv>
-
 #include "clora/lora/safetensors.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/make_folder.hpp"
+#include "runtime/parse_integer.hpp"
 #include "tools/clora/earlier_run.hpp"
 
 namespace clora {
@@ -34,13 +34,12 @@ std::int64_t saved_step(const fs::path& checkpoint) {
   const SafetensorsFile file = SafetensorsFile::open(training_state_of(checkpoint));
   const auto found = file.metadata().find("step");
   const std::string text = found == file.metadata().end() ? "" : found->second;
-  std::int64_t step = -1;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  if (error != std::errc() || stop != text.data() + text.size() || step < 0) {
+  const auto step = parse_integer(text);
+  if (!step || *step < 0) {
     fail(ErrorCode::invalid_file, "{}: the step must be a whole number, got '{}'",
          file.path().string(), text.substr(0, 40));
   }
-  return step;
+  return *step;
 }
 
 bool is_folder(const fs::path& path) {
@@ -89,12 +88,7 @@ RunFolder::~RunFolder() {
 }
 
 void RunFolder::take() {
-  std::error_code error;
-  made_ = fs::create_directories(path_, error);
-  if (error) {
-    fail(ErrorCode::io, "train: the folder '{}' cannot be created: {}", path_.string(),
-         error.message());
-  }
+  made_ = make_folder(path_, "train");
   lock_ = std::make_unique<FolderLock>(path_, "train");
   if (goes_on_) return;
   move_run_aside(path_);
