@@ -11,9 +11,9 @@ namespace {
 constexpr std::string_view kBackward = "attention_backward_cpu.cl";
 constexpr std::string_view kBackwardBf16 = "attention_backward_bf16_cpu.cl";
 
-void record_backward_cpu(Batch& batch, const AttentionSpec& spec, const AttentionGradients& out,
-                         const Tensor& dy, const Tensor& y, const Tensor& log_sum_exp,
-                         const AttentionInputs& in, Cost cost) {
+void record_backward_cpu(Batch& batch, const AttentionSpec& spec,
+                         const AttentionBackward& backward) {
+  const auto& [out, dy, y, log_sum_exp, in, cost] = backward;
   const std::int64_t T = spec.T, H = spec.H, G = spec.G, E = spec.E;
   const std::string_view file = spec.bf16 ? kBackwardBf16 : kBackward;
   const std::int64_t chunk = spec.chunk();
@@ -39,8 +39,8 @@ void record_backward_cpu(Batch& batch, const AttentionSpec& spec, const Attentio
 }
 
 void record_backward_portable(Batch& batch, const AttentionSpec& spec,
-                              const AttentionGradients& out, const Tensor& dy, const Tensor& y,
-                              const Tensor& log_sum_exp, const AttentionInputs& in, Cost cost) {
+                              const AttentionBackward& backward) {
+  const auto& [out, dy, y, log_sum_exp, in, cost] = backward;
   const std::int64_t T = spec.T, H = spec.H, G = spec.G, E = spec.E;
   const auto kernel = [&](std::string_view name) {
     return spec.kernel("attention_backward.cl", name);
@@ -121,20 +121,23 @@ AttentionGradients record_attention_backward_in_parts(Batch& batch, const Attent
   cost.flops *= 2.5;  // five products instead of two
   cost.bytes *= 2;    // q, dy, y in, dq out
   if (spec.wgmma()) {
-    return record_attention_backward_wgmma(batch, spec, out, dy, y, log_sum_exp, in, cost);
+    return record_attention_backward_wgmma(batch, spec, {out, dy, y, log_sum_exp, in, cost});
   }
-  const AttentionInputs wide = upcast(batch, in);
-  const Tensor f32_dy = record_upcast(batch, dy), f32_y = record_upcast(batch, y);
-  const AttentionGradients f32_out{f32_result(batch, out.dq), f32_result(batch, out.dk),
-                                   f32_result(batch, out.dv)};
+  AttentionBackward f32;
+  f32.in = upcast(batch, in);
+  f32.dy = record_upcast(batch, dy);
+  f32.y = record_upcast(batch, y);
+  f32.out = {f32_result(batch, out.dq), f32_result(batch, out.dk), f32_result(batch, out.dv)};
+  f32.log_sum_exp = log_sum_exp;
+  f32.cost = cost;
   if (spec.cpu()) {
-    record_backward_cpu(batch, spec, f32_out, f32_dy, f32_y, log_sum_exp, wide, cost);
+    record_backward_cpu(batch, spec, f32);
   } else {
-    record_backward_portable(batch, spec, f32_out, f32_dy, f32_y, log_sum_exp, wide, cost);
+    record_backward_portable(batch, spec, f32);
   }
-  record_result(batch, out.dq, f32_out.dq);
-  record_result(batch, out.dk, f32_out.dk);
-  record_result(batch, out.dv, f32_out.dv);
+  record_result(batch, out.dq, f32.out.dq);
+  record_result(batch, out.dk, f32.out.dk);
+  record_result(batch, out.dv, f32.out.dv);
   return out;
 }
 

@@ -65,8 +65,8 @@ struct BackwardPlan {
 };
 
 void record_begin(Batch& batch, const AttentionSpec& spec, const BackwardPlan& plan,
-                  const Tensor& dy, const Tensor& y, const Tensor& log_sum_exp,
-                  const AttentionInputs& in, const Tensor& order, Defines defines) {
+                  const AttentionBackward& backward, const Tensor& order, Defines defines) {
+  const auto& [out, dy, y, log_sum_exp, in, cost] = backward;
   if (y.type() == DType::bf16) defines.set("Y_BF16");
   if (dy.type() == DType::bf16) defines.set("DY_BF16");
   constexpr std::int64_t kItemsARow = 8;
@@ -129,9 +129,8 @@ void record_add_heads(Batch& batch, const AttentionGradients& out,
 }
 
 AttentionGradients record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
-                                                   const AttentionGradients& out, const Tensor& dy,
-                                                   const Tensor& y, const Tensor& log_sum_exp,
-                                                   const AttentionInputs& in, Cost cost) {
+                                                   const AttentionBackward& backward) {
+  const auto& [out, dy, y, log_sum_exp, in, cost] = backward;
   const auto step = static_cast<std::uint32_t>(kStepElements / spec.E);
   const Bf16Rows q = head_rows(batch, in.q), k = head_rows(batch, in.k), v = head_rows(batch, in.v),
                  dy_rows = head_rows(batch, dy);
@@ -140,7 +139,7 @@ AttentionGradients record_attention_backward_wgmma(Batch& batch, const Attention
   const BackwardPlan plan(batch, spec, out);
   const Defines defines = defines_of(spec.E, out.dq);
   const Tensor order = order_of(batch, in);
-  record_begin(batch, spec, plan, dy, y, log_sum_exp, in, order, defines);
+  record_begin(batch, spec, plan, backward, order, defines);
   Launch launch{{},
                 persistent(spec, plan.padded / kRows * spec.H),
                 cost,

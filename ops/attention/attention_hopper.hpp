@@ -20,12 +20,9 @@ Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,
 // log_sum_exp may be empty.
 void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tensor& y,
                             const Tensor& log_sum_exp, const AttentionInputs& in);
-// cost: of all its launches. Returns the tensors written: if H > G, its dk and dv hold one part per
-// query head.
+// Returns the tensors written: if H > G, its dk and dv hold one part per query head.
 AttentionGradients record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
-                                                   const AttentionGradients& out, const Tensor& dy,
-                                                   const Tensor& y, const Tensor& log_sum_exp,
-                                                   const AttentionInputs& in, Cost cost);
+                                                   const AttentionBackward& backward);
 // Sums parts [T, H, E] of the function above into dk and dv of `out`.
 void record_add_heads(Batch& batch, const AttentionGradients& out, const AttentionGradients& parts);
 

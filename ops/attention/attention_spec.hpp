@@ -66,6 +66,14 @@ struct AttentionSpec {
   Cost cost() const;
 };
 
+// What the launches of one backward read and write.
+struct AttentionBackward {
+  AttentionGradients out;
+  Tensor dy, y, log_sum_exp;
+  AttentionInputs in;
+  Cost cost;  // of all launches
+};
+
 // n as a kernel argument. Errors: unsupported if n is 2^31 or more.
 std::int32_t narrow(std::int64_t n);
 
