@@ -41,6 +41,17 @@ void append(std::vector<Argument>& arguments, std::initializer_list<Argument> mo
   arguments.insert(arguments.end(), more);
 }
 
+// Which of the tensors that may be absent are not stand-ins.
+void append_presence(std::vector<Argument>& arguments, const GemmProduct& p) {
+  append(arguments, {std::uint32_t{!p.addend.empty()}, std::uint32_t{!p.bias.empty()}});
+}
+
+// The fused shrink.
+void append_shrink(std::vector<Argument>& arguments, const GemmProduct& p) {
+  append(arguments,
+         {or_else(p.low_rank.a, p.x), std::uint32_t{p.has_shrink()}, p.low_rank.a_scale});
+}
+
 Launch launch_of(const GemmProduct& p) {
   return {{}, {}, p.cost(), p.backward ? "gemm/backward" : "gemm/forward"};
 }
@@ -147,7 +158,7 @@ void record_share(Batch& batch, const GemmProduct& p, SkinnyKernel kernel, std::
   launch.kernel = batch.context().kernel(kernel.file, kernel.function, defines);
   launch.grid = single_item_groups(groups);
   std::vector<Argument> arguments = arguments_of(p);
-  append(arguments, {std::uint32_t{!p.addend.empty()}, std::uint32_t{!p.bias.empty()}});
+  append_presence(arguments, p);
   append(arguments, share);
   batch.record(std::move(launch), std::move(arguments));
 }
@@ -188,12 +199,13 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
   launch.kernel = context.kernel(bf16 ? kGemmBf16Tiles : kGemmTiles, "gemm_tiles", defines);
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
   std::vector<Argument> arguments = arguments_of(p);
-  append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.addend.empty()},
-                     std::uint32_t{!p.bias.empty()}, shares.block_steps, shares.panels_at_once,
-                     shares.panels_per_group, shares.tiles_per_group});
+  append(arguments, {std::uint32_t{p.backward}});
+  append_presence(arguments, p);
+  append(arguments, {shares.block_steps, shares.panels_at_once, shares.panels_per_group,
+                     shares.tiles_per_group});
   if (bf16) {
-    append(arguments, {or_else(p.low_rank.a, p.x), std::uint32_t{p.has_shrink()},
-                       p.low_rank.a_scale, copies_of_s(batch, p, shares.column_groups)});
+    append_shrink(arguments, p);
+    append(arguments, {copies_of_s(batch, p, shares.column_groups)});
   } else {
     append(arguments, {std::uint32_t{rows_share_cache_sets(p.k())}});
   }
@@ -216,9 +228,9 @@ void record_gemm_packed(Batch& batch, const GemmProduct& p) {
   launch.kernel = context.kernel(kGemmPacked, "gemm_packed", defines);
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
   std::vector<Argument> arguments = arguments_of(p);
-  append(arguments, {std::uint32_t{!p.addend.empty()}, std::uint32_t{!p.bias.empty()},
-                     or_else(p.low_rank.a, p.x), std::uint32_t{p.has_shrink()}, p.low_rank.a_scale,
-                     shares.block_steps, shares.panels_per_group, rows_per_group, packed.chunk_rows,
+  append_presence(arguments, p);
+  append_shrink(arguments, p);
+  append(arguments, {shares.block_steps, shares.panels_per_group, rows_per_group, packed.chunk_rows,
                      LocalMemory{packed.scratch_bytes()}});
   batch.record(std::move(launch), std::move(arguments));
 }
@@ -256,8 +268,8 @@ void record_gemm_portable(Batch& batch, const GemmProduct& p) {
   Launch launch = launch_of(p);
   launch.kernel = context.kernel("gemm.cl", "gemm", defines);
   std::vector<Argument> arguments = arguments_of(p);
-  append(arguments, {std::uint32_t{p.backward}, std::uint32_t{!p.addend.empty()},
-                     std::uint32_t{!p.bias.empty()}});
+  append(arguments, {std::uint32_t{p.backward}});
+  append_presence(arguments, p);
   const auto items = [&](std::int64_t extent) {
     return std::size_t{divide_up(u32(extent), tile.tile)} * tile.side;
   };
