@@ -27,17 +27,19 @@ struct Operands {
 void record_clblast(Batch& batch, const Tensor& y, const Tensor& x, const Tensor& w) {
   const auto m = static_cast<std::size_t>(y.shape()[0]), n = static_cast<std::size_t>(y.shape()[1]);
   const auto k = static_cast<std::size_t>(x.shape()[1]);
-  batch.call(
-      "clblast", {y, x, w}, [=](cl_command_queue queue, std::span<const MemoryRegion> places) {
-        const auto elements = [&](std::size_t i) { return places[i].offset_bytes / sizeof(float); };
-        const clblast::StatusCode status = clblast::Gemm<float>(
-            clblast::Layout::kRowMajor, clblast::Transpose::kNo, clblast::Transpose::kYes, m, n, k,
-            1, places[1].mem, elements(1), k, places[2].mem, elements(2), k, 0, places[0].mem,
-            elements(0), n, &queue);
-        if (status != clblast::StatusCode::kSuccess) {
-          fail(ErrorCode::device, "clblast: Gemm gave status {}", static_cast<int>(status));
-        }
-      });
+  batch.call("clblast", {y, x, w},
+             [=](cl_command_queue queue, std::span<const MemoryRegion> regions) {
+               const auto elements = [&](std::size_t i) {
+                 return regions[i].offset_bytes / sizeof(float);
+               };
+               const clblast::StatusCode status = clblast::Gemm<float>(
+                   clblast::Layout::kRowMajor, clblast::Transpose::kNo, clblast::Transpose::kYes, m,
+                   n, k, 1, regions[1].mem, elements(1), k, regions[2].mem, elements(2), k, 0,
+                   regions[0].mem, elements(0), n, &queue);
+               if (status != clblast::StatusCode::kSuccess) {
+                 fail(ErrorCode::device, "clblast: Gemm gave status {}", static_cast<int>(status));
+               }
+             });
 }
 
 void clblast_product(OpBench& bench, const Shape& shape) {

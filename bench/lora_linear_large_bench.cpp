@@ -46,9 +46,9 @@ struct Numbers {
 
   std::vector<double> last_row_of_y() const {
     const std::vector<double> row = x.last_row();
-    std::vector<double> made(size(layer.rank));
-    for (std::int64_t r = 0; r < layer.rank; ++r) made[size(r)] = dot(row, a.row(r));
-    return last_row_of_y(made);
+    std::vector<double> shrunk(size(layer.rank));
+    for (std::int64_t r = 0; r < layer.rank; ++r) shrunk[size(r)] = dot(row, a.row(r));
+    return last_row_of_y(shrunk);
   }
   // The last row of y for a given row of s.
   std::vector<double> last_row_of_y(const std::vector<double>& given) const {

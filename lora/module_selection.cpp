@@ -19,7 +19,7 @@ bool names(const std::vector<std::string>& ends, std::string_view path) {
       ends, [&](const std::string& end) { return path == end || path.ends_with("." + end); });
 }
 
-bool names_whole(const std::vector<std::string>& paths, std::string_view path) {
+bool names_path(const std::vector<std::string>& paths, std::string_view path) {
   return std::ranges::find(paths, path) != paths.end();
 }
 
@@ -178,14 +178,14 @@ ModuleSelection::ModuleSelection(const AdapterConfig& config, const std::string&
     : config_(config),
       ranks_(compiled(config.rank_pattern, source, "rank_pattern")),
       alphas_(compiled(config.alpha_pattern, source, "alpha_pattern")) {
-  const auto whole = [&](const std::vector<std::string>& one, std::vector<PathRegex>& regexes,
-                         const char* key) {
+  const auto add_regex = [&](const std::vector<std::string>& one, std::vector<PathRegex>& regexes,
+                             const char* key) {
     if (one.size() != 1)
       fail(ErrorCode::invalid_file, "{}: {} must be one regular expression", source, key);
-    regexes.emplace_back(one.front(), PathRegex::Anchor::whole, fmt::format("{}: {}", source, key));
+    regexes.emplace_back(one.front(), PathRegex::Anchor::full, fmt::format("{}: {}", source, key));
   };
-  if (config.targets_are_regex) whole(config.target_modules, targets_, "target_modules");
-  if (config.excludes_are_regex) whole(config.exclude_modules, excludes_, "exclude_modules");
+  if (config.targets_are_regex) add_regex(config.target_modules, targets_, "target_modules");
+  if (config.excludes_are_regex) add_regex(config.exclude_modules, excludes_, "exclude_modules");
   const bool has_layers = !config.layers_to_transform.empty();
   if (config.targets_are_regex && has_layers)
     fail(ErrorCode::invalid_file,
@@ -223,7 +223,7 @@ bool ModuleSelection::is_in_layers(std::string_view path) {
 bool ModuleSelection::selects(std::string_view path) {
   if (is_excluded(path)) return false;
   if (config_.targets_are_regex) return targets_.front().matches(path, budget_);
-  if (names_whole(config_.target_modules, path)) return true;
+  if (names_path(config_.target_modules, path)) return true;
   return names(config_.target_modules, path) && is_in_layers(path);
 }
 

@@ -109,7 +109,7 @@ PathRegex::PathRegex(std::string pattern, Anchor anchor, std::string source)
          source_, pattern_, difference);
   }
   const std::uint32_t options =
-      PCRE2_ANCHORED | PCRE2_AUTO_CALLOUT | (anchor == Anchor::whole ? PCRE2_ENDANCHORED : 0U);
+      PCRE2_ANCHORED | PCRE2_AUTO_CALLOUT | (anchor == Anchor::full ? PCRE2_ENDANCHORED : 0U);
   int status = 0;
   PCRE2_SIZE place = 0;
   code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern_.data()), pattern_.size(),

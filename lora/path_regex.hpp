@@ -25,7 +25,7 @@ class PathRegex {
  public:
   enum class Anchor {
     start,  // re.match: from the first character on
-    whole,  // re.fullmatch
+    full,   // re.fullmatch
   };
 
   // `source` is the file and key named in errors. Errors: invalid_file if the expression is not

@@ -21,7 +21,7 @@ std::string_view name_of(LogLevel level) {
   return names.at(static_cast<std::size_t>(level));
 }
 
-void Hooks::tell(LogLevel level, std::string_view message) const noexcept {
+void Hooks::log_message(LogLevel level, std::string_view message) const noexcept {
   call(log, level, message);
 }
 

@@ -42,7 +42,7 @@ struct Hooks {
   std::function<void(const ProgramBuild&)> build;
 
   // Each function calls its hook if one is set, and swallows exceptions.
-  void tell(LogLevel level, std::string_view message) const noexcept;
+  void log_message(LogLevel level, std::string_view message) const noexcept;
   void count(const AllocationEvent& event) const noexcept;
   void measure(std::string_view name, double value) const noexcept;
   void report(const ProgramBuild& event) const noexcept;

@@ -234,7 +234,7 @@ TEST(AdoptedContext, HandsOutAnEventThatTheCallerMayKeep) {
     event = fence.event();
     check_opencl(clRetainEvent(event), "clRetainEvent");
   }
-  const OwnedEvent kept(event);
+  const OwnedEvent owned_event(event);
   check_opencl(clWaitForEvents(1, &event), "clWaitForEvents");
   EXPECT_GE(references(event), 1U);
   EXPECT_EQ(host.read(x.get(), kCount), std::vector<float>(kCount, 0));

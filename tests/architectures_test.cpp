@@ -197,23 +197,23 @@ TEST(LanguageModel, SaysHowMuchMemoryItsWeightsNeed) {
 
 // A GGUF model of one layer with random weights and the given attention factor of its rope.
 std::string gguf_with_attention_factor(float factor) {
-  test::GgufBytes made;
-  made.add_text("general.architecture", "llama");
+  test::GgufBytes gguf_bytes;
+  gguf_bytes.add_text("general.architecture", "llama");
   for (const auto& [key, value] : std::map<std::string, std::uint32_t>{{"block_count", 1},
                                                                        {"embedding_length", 16},
                                                                        {"feed_forward_length", 24},
                                                                        {"attention.head_count", 2},
                                                                        {"context_length", 64}})
-    made.add_integer("llama." + key, value);
-  made.add_number("llama.attention.layer_norm_rms_epsilon", 1e-5F);
-  made.add_number("llama.rope.scaling.attn_factor", factor);
+    gguf_bytes.add_integer("llama." + key, value);
+  gguf_bytes.add_number("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+  gguf_bytes.add_number("llama.rope.scaling.attn_factor", factor);
   std::uint32_t seed = 7;
   const auto add = [&](std::string_view name, std::vector<std::uint64_t> sizes) {
     const std::size_t count = sizes.size() == 2 ? sizes[0] * sizes[1] : sizes[0];
     std::string bytes;
     for (const float value : test::random_values(count, ++seed, 0.8F))
       test::append_scalar(bytes, value);
-    made.add_tensor(name, std::move(sizes), 0, bytes);
+    gguf_bytes.add_tensor(name, std::move(sizes), 0, bytes);
   };
   add("token_embd.weight", {16, 29});
   for (const char* name : {"output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"})
@@ -223,7 +223,7 @@ std::string gguf_with_attention_factor(float factor) {
   add("blk.0.ffn_gate.weight", {16, 24});
   add("blk.0.ffn_up.weight", {16, 24});
   add("blk.0.ffn_down.weight", {24, 16});
-  return made.bytes();
+  return gguf_bytes.bytes();
 }
 
 TEST(GgufRope, HasItsAttentionFactorInEveryScore) {
@@ -231,7 +231,7 @@ TEST(GgufRope, HasItsAttentionFactorInEveryScore) {
   const std::vector<std::int32_t> ids{3, 1, 4, 15, 9, 2, 6};
   std::vector<std::vector<double>> rows;
   for (const float factor : {1.0F, 1.5F}) {
-    test::write_whole_file(folder / "m.gguf", gguf_with_attention_factor(factor));
+    test::write_file(folder / "m.gguf", gguf_with_attention_factor(factor));
     test::OpenModel open(folder / "m.gguf");
     rows.push_back(last_row(ReferenceTransformer(open.files).logits(ids), 29));
     Generator generator(open.model, nullptr, 64);

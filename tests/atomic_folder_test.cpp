@@ -55,17 +55,17 @@ class AtomicFolderTest : public testing::Test {
 
 TEST_F(AtomicFolderTest, WithoutACommitNothingIsLeft) {
   {
-    const AtomicFolder made(folder / "a", "mark");
-    test::write_whole_file(made.partial() / "mark", "x");
+    const AtomicFolder created(folder / "a", "mark");
+    test::write_file(created.partial() / "mark", "x");
   }
   EXPECT_THAT(names(), IsEmpty());
 }
 
 TEST_F(AtomicFolderTest, ThatReplacesAnotherIsThereAtEveryMoment) {
   const auto commit = [&](int number) {
-    const AtomicFolder made(folder / "a", "mark");
-    test::write_whole_file(made.partial() / "mark", std::to_string(number));
-    made.commit();
+    const AtomicFolder created(folder / "a", "mark");
+    test::write_file(created.partial() / "mark", std::to_string(number));
+    created.commit();
   };
   commit(0);
   std::atomic<bool> done = false;
@@ -77,7 +77,7 @@ TEST_F(AtomicFolderTest, ThatReplacesAnotherIsThereAtEveryMoment) {
   done = true;
   reader.join();
   EXPECT_EQ(missing, 0);
-  EXPECT_EQ(test::read_whole_file(folder / "a/mark"), "300");
+  EXPECT_EQ(test::read_file(folder / "a/mark"), "300");
   EXPECT_THAT(names(), ElementsAre("a"));
 }
 
@@ -86,66 +86,66 @@ class WithoutExchange : public AtomicFolderTest {
  protected:
   WithoutExchange() {
     std::filesystem::create_directory(folder / "a");
-    test::write_whole_file(folder / "a/mark", "old");
+    test::write_file(folder / "a/mark", "old");
   }
   ~WithoutExchange() override { instead_of_exchange = nullptr; }
 
   // Tries to replace the folder a; the exchange fails with the result of `failure`.
   void commit(const std::function<int(const AtomicFolder&)>& failure) const {
-    const AtomicFolder made(folder / "a", "mark");
-    test::write_whole_file(made.partial() / "mark", "new");
-    instead_of_exchange = [&] { return failure(made); };
-    made.commit();
+    const AtomicFolder created(folder / "a", "mark");
+    test::write_file(created.partial() / "mark", "new");
+    instead_of_exchange = [&] { return failure(created); };
+    created.commit();
   }
 };
 
 TEST_F(WithoutExchange, ReplacesTheOldFolderByTwoRenames) {
   for (const int error : {EINVAL, ENOSYS}) {
-    test::write_whole_file(folder / "a/mark", "old");
+    test::write_file(folder / "a/mark", "old");
     commit([error](const AtomicFolder&) { return error; });
-    EXPECT_EQ(test::read_whole_file(folder / "a/mark"), "new") << error;
+    EXPECT_EQ(test::read_file(folder / "a/mark"), "new") << error;
     EXPECT_THAT(names(), ElementsAre("a")) << error;
   }
 }
 
 TEST_F(WithoutExchange, PutsTheOldFolderBackIfTheSecondRenameFails) {
-  const auto failure = [](const AtomicFolder& made) {
-    std::filesystem::remove_all(made.partial());  // so that there is nothing to rename
+  const auto failure = [](const AtomicFolder& created) {
+    std::filesystem::remove_all(created.partial());  // so that there is nothing to rename
     return EINVAL;
   };
   CLORA_EXPECT_ERROR(commit(failure), ErrorCode::io, "cannot be written");
-  EXPECT_EQ(test::read_whole_file(folder / "a/mark"), "old");
+  EXPECT_EQ(test::read_file(folder / "a/mark"), "old");
   EXPECT_THAT(names(), ElementsAre("a"));
 }
 
 TEST_F(WithoutExchange, ReportsAnyOtherErrorAndLeavesTheOldFolder) {
   CLORA_EXPECT_ERROR(commit([](const AtomicFolder&) { return EACCES; }), ErrorCode::io,
                      "Permission denied");
-  EXPECT_EQ(test::read_whole_file(folder / "a/mark"), "old");
+  EXPECT_EQ(test::read_file(folder / "a/mark"), "old");
   EXPECT_THAT(names(), ElementsAre("a"));
 }
 
 TEST_F(AtomicFolderTest, PutsItsFilesAmongOthersThatStay) {
   std::filesystem::create_directory(folder / "a");
-  test::write_whole_file(folder / "a/mark", "old");
-  test::write_whole_file(folder / "a/notes", "mine");
+  test::write_file(folder / "a/mark", "old");
+  test::write_file(folder / "a/notes", "mine");
   {
-    const AtomicFolder made(folder / "a", "mark");
-    test::write_whole_file(made.partial() / "mark", "new");
-    test::write_whole_file(made.partial() / "more", "new");
-    EXPECT_EQ(test::read_whole_file(folder / "a/mark"), "old");
-    made.commit_files();
+    const AtomicFolder created(folder / "a", "mark");
+    test::write_file(created.partial() / "mark", "new");
+    test::write_file(created.partial() / "more", "new");
+    EXPECT_EQ(test::read_file(folder / "a/mark"), "old");
+    created.commit_files();
   }
   EXPECT_THAT(names("a"), ElementsAre("mark", "more", "notes"));
-  EXPECT_EQ(test::read_whole_file(folder / "a/mark"), "new");
+  EXPECT_EQ(test::read_file(folder / "a/mark"), "new");
   EXPECT_THAT(names(), ElementsAre("a"));
 }
 
 TEST_F(AtomicFolderTest, IsMadeWhereNothingIsAlsoWithASlashAtTheEnd) {
   for (const char* path : {"b", "c/", "d/../e/", "x/y/z"}) {
-    const AtomicFolder made(folder / path, "mark");
-    test::write_whole_file(made.partial() / "mark", "x");
-    made.commit_files();
+    const AtomicFolder created(folder / path, "mark");
+    test::write_file(created.partial() / "mark", "x");
+    created.commit_files();
   }
   for (const char* path : {"b/mark", "c/mark", "e/mark", "x/y/z/mark"}) {
     EXPECT_TRUE(std::filesystem::exists(folder / path)) << path;
@@ -155,8 +155,8 @@ TEST_F(AtomicFolderTest, IsMadeWhereNothingIsAlsoWithASlashAtTheEnd) {
 TEST_F(AtomicFolderTest, RemovesWhatAKilledOwnerLeftAndNothingOfALivingOne) {
   const pid_t child = ::fork();
   if (child == 0) {
-    const AtomicFolder made(folder / "a", "mark");
-    test::write_whole_file(made.partial() / "big", "x");
+    const AtomicFolder created(folder / "a", "mark");
+    test::write_file(created.partial() / "big", "x");
     ::raise(SIGKILL);
   }
   ::waitpid(child, nullptr, 0);

@@ -20,7 +20,7 @@ class AttentionOrder : public testing::Test {
   // For documents of these lengths: the order of query blocks, the order of key blocks, the
   // position of each key block in that order, and whether a key block visits its queries in
   // ascending order.
-  std::array<Ints, 4> of(const std::vector<std::size_t>& documents, std::int64_t beside = 1) {
+  std::array<Ints, 4> of(const std::vector<std::size_t>& documents, std::int64_t concurrent = 1) {
     Ints first, last;
     for (const std::size_t length : documents) {
       first.insert(first.end(), length, static_cast<std::int32_t>(first.size()));
@@ -31,11 +31,11 @@ class AttentionOrder : public testing::Test {
     const Tensor begins = test::upload(context_, rows, first);
     const Tensor ends = test::upload(context_, rows, last);
     const std::int64_t blocks = divide_up(rows[0], std::int64_t{128});
-    const Tensor kept = context_.allocate({3 * blocks + 1}, DType::i32, MemoryTag::scratch);
+    const Tensor copied = context_.allocate({3 * blocks + 1}, DType::i32, MemoryTag::scratch);
     Batch batch(context_);
-    batch.copy(kept, record_tile_order(batch, begins, ends, beside));
+    batch.copy(copied, record_tile_order(batch, begins, ends, concurrent));
     batch.submit().wait();
-    const Ints all = context_.read<std::int32_t>(kept);
+    const Ints all = context_.read<std::int32_t>(copied);
     std::array<Ints, 4> parts;
     for (std::ptrdiff_t i = 0; i < 4; ++i) {
       const auto end = std::min<std::ptrdiff_t>((i + 1) * blocks, std::ssize(all));
@@ -49,26 +49,26 @@ class AttentionOrder : public testing::Test {
 };
 
 TEST_F(AttentionOrder, OfOneLongDocumentGoesFromItsEndAndItsKeysFromTheBegin) {
-  const auto [queries, keys, places, upwards] = of({640});
+  const auto [queries, keys, positions, upwards] = of({640});
   EXPECT_EQ(queries, (Ints{4, 3, 2, 1, 0}));
   EXPECT_EQ(keys, (Ints{0, 1, 2, 3, 4}));
-  EXPECT_EQ(places, (Ints{0, 1, 2, 3, 4}));
+  EXPECT_EQ(positions, (Ints{0, 1, 2, 3, 4}));
   EXPECT_EQ(upwards, Ints{0});
 }
 
 TEST_F(AttentionOrder, TakesTheLongestOfSeveralDocumentsFirst) {
   // Blocks 0 and 1 are the first document, 2 to 6 the second. They see 1, 2, 1, 2, 3, 4 and 5
   // blocks of keys.
-  const auto [queries, keys, places, upwards] = of({256, 640});
+  const auto [queries, keys, positions, upwards] = of({256, 640});
   EXPECT_EQ(queries, (Ints{6, 5, 4, 1, 3, 0, 2}));
   EXPECT_EQ(keys, (Ints{2, 3, 4, 0, 5, 1, 6}));
-  EXPECT_EQ(places, (Ints{3, 5, 0, 1, 2, 4, 6}));
+  EXPECT_EQ(positions, (Ints{3, 5, 0, 1, 2, 4, 6}));
 }
 
 TEST_F(AttentionOrder, OfShortDocumentsTakesTheLastKeysFirstOfThoseWorkedOnTogether) {
-  // Sorted by cost alone, the order of key blocks is 2 0 3 1 4. Within each group of `beside`
+  // Sorted by cost alone, the order of key blocks is 2 0 3 1 4. Within each group of `concurrent`
   // blocks, the last ones come first.
-  const auto [queries, keys, places, upwards] = of({256, 384}, 2);
+  const auto [queries, keys, positions, upwards] = of({256, 384}, 2);
   EXPECT_EQ(queries, (Ints{4, 1, 3, 0, 2}));
   EXPECT_EQ(keys, (Ints{2, 0, 3, 1, 4}));
   EXPECT_EQ(upwards, Ints{1});
@@ -79,20 +79,20 @@ TEST_F(AttentionOrder, OfShortDocumentsTakesTheLastKeysFirstOfThoseWorkedOnToget
 
 TEST_F(AttentionOrder, CountsABlockInWhichADocumentEndsForBoth) {
   // Block 1 holds the end of the first document and the start of the second, which ends in block 2.
-  const auto [queries, keys, places, upwards] = of({200, 100});
+  const auto [queries, keys, positions, upwards] = of({200, 100});
   EXPECT_EQ(queries, (Ints{1, 2, 0}));
   EXPECT_EQ(keys, (Ints{0, 1, 2}));
 }
 
 TEST_F(AttentionOrder, IsAPermutationOfManyBlocks) {
-  for (const std::int64_t beside : {1, 7, 200}) {
-    const auto [queries, keys, places, upwards] = of({1, 40000, 300, 20000, 77}, beside);
+  for (const std::int64_t concurrent : {1, 7, 200}) {
+    const auto [queries, keys, positions, upwards] = of({1, 40000, 300, 20000, 77}, concurrent);
     Ints blocks(queries.size());
     std::iota(blocks.begin(), blocks.end(), 0);
     EXPECT_THAT(queries, testing::UnorderedElementsAreArray(blocks));
     EXPECT_THAT(keys, testing::UnorderedElementsAreArray(blocks));
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      EXPECT_EQ(places[static_cast<std::size_t>(keys[i])], static_cast<std::int32_t>(i));
+      EXPECT_EQ(positions[static_cast<std::size_t>(keys[i])], static_cast<std::int32_t>(i));
     }
   }
 }

@@ -290,7 +290,7 @@ class AttentionOfWidth : public Attention {
 };
 INSTANTIATE_TEST_SUITE_P(Variants, AttentionOfWidth, test::all_variants(), test::variant_name);
 
-TEST_P(AttentionOfWidth, SeesNoOtherDocument) {
+TEST_P(AttentionOfWidth, AttendsToNoOtherDocument) {
   for (const std::size_t E : kHeadDims) sees_no_other_document(E);
 }
 
@@ -390,7 +390,7 @@ TEST_P(Attention, MatchesTheFormulaOverManyBlocks) {
 }
 
 // Persistent work-groups process several tiles each.
-TEST_P(Attention, MatchesTheFormulaOverMoreTilesThanACardTakesAtOnce) {
+TEST_P(Attention, MatchesTheFormulaOverMoreTilesThanAGpuRunsConcurrently) {
   for (const std::size_t E : {64, 128}) {
     check_forward(packed({300, 70}, 140, 1, E), fmt::format("many heads, E {}", E));
   }
@@ -411,12 +411,12 @@ TEST_P(Attention, LeavesPartsOfKeysGradientsThatAddUpToThem) {
                    dy = test::upload(context(), rows, p.dy);
       const Tensor logs = batch.temporary({rows[0], rows[1]}, DType::f32, "log_sum_exp");
       record_attention(batch, y, logs, in);
-      const AttentionGradients made = record_attention_backward_in_parts(
+      const AttentionGradients computed = record_attention_backward_in_parts(
           batch, {dq.tensor(), dk.tensor(), dv.tensor()}, dy, y, logs, in);
-      left_dk.emplace(context(), made.dk.shape());
-      left_dv.emplace(context(), made.dv.shape());
-      batch.copy(left_dk->tensor(), made.dk);
-      batch.copy(left_dv->tensor(), made.dv);
+      left_dk.emplace(context(), computed.dk.shape());
+      left_dv.emplace(context(), computed.dv.shape());
+      batch.copy(left_dk->tensor(), computed.dk);
+      batch.copy(left_dv->tensor(), computed.dv);
     });
     const auto sums = [&](const Output& parts) {
       const Floats values = parts.values();
@@ -519,8 +519,8 @@ TEST_P(CacheAppend, WritesRowsToTheirPositionsAndSkipsOthers) {
   const Floats rows = test::random_values(5 * 34, 1);
   const Output cache(context(), {6, 2, 17});
   const Tensor source = test::upload(context(), {5, 2, 17}, rows);
-  const Tensor places = test::upload(context(), {5}, positions);
-  run([&](Batch& batch) { record_cache_append(batch, cache.tensor(), source, places); });
+  const Tensor positions_of_rows = test::upload(context(), {5}, positions);
+  run([&](Batch& batch) { record_cache_append(batch, cache.tensor(), source, positions_of_rows); });
   const Floats got = cache.values();
   for (std::size_t t = 0; t < 5; ++t) {
     if (positions[t] < 0 || positions[t] >= 6) continue;
@@ -551,16 +551,17 @@ TEST_P(CacheAppend, ThenAttentionOverTheCacheEqualsPackedAttention) {
                     values.begin() + (t + count) * static_cast<std::ptrdiff_t>(width));
     };
     const Ints positions(p.last.begin() + t, p.last.begin() + t + count);
-    const Tensor places = test::upload(context(), {count}, positions);
+    const Tensor positions_of_rows = test::upload(context(), {count}, positions);
     const Tensor zeros = test::upload(context(), {count}, Ints(static_cast<std::size_t>(count), 0));
     const Tensor q = test::upload(context(), {count, 4, 16}, at(all.q));
     const Tensor k = test::upload(context(), {count, 2, 16}, at(all.k));
     const Tensor v = test::upload(context(), {count, 2, 16}, at(all.v));
     const Output y(context(), {count, 4, 16});
     run([&](Batch& batch) {
-      record_cache_append(batch, k_cache, k, places);
-      record_cache_append(batch, v_cache, v, places);
-      record_attention(batch, y.tensor(), {}, {q, k_cache, v_cache, zeros, places, p.scale});
+      record_cache_append(batch, k_cache, k, positions_of_rows);
+      record_cache_append(batch, v_cache, v, positions_of_rows);
+      record_attention(batch, y.tensor(), {},
+                       {q, k_cache, v_cache, zeros, positions_of_rows, p.scale});
     });
     const Floats values = y.values();
     got.insert(got.end(), values.begin(), values.end());
@@ -572,16 +573,18 @@ TEST_P(CacheAppend, RefusesTensorsThatDoNotMatch) {
   Batch batch(context());
   const Tensor cache = context().allocate({6, 2, 8}, DType::f32, MemoryTag::scratch);
   const Tensor rows = context().allocate({3, 2, 8}, DType::f32, MemoryTag::scratch);
-  const Tensor places = test::upload(context(), {3}, Ints{0, 1, 2});
+  const Tensor positions_of_rows = test::upload(context(), {3}, Ints{0, 1, 2});
   const auto message = [&](const Tensor& a, const Tensor& b, const Tensor& c) {
     return test::error_of([&] { record_cache_append(batch, a, b, c); });
   };
   using testing::HasSubstr;
-  EXPECT_THAT(message({}, rows, places), HasSubstr("cache must be f32 [S, G, E], got nothing"));
-  EXPECT_THAT(message(cache, {}, places), HasSubstr("rows must be f32 [T, 2, 8]"));
-  EXPECT_THAT(message(cache, rows.reshape({3, 4, 4}), places),
+  EXPECT_THAT(message({}, rows, positions_of_rows),
+              HasSubstr("cache must be f32 [S, G, E], got nothing"));
+  EXPECT_THAT(message(cache, {}, positions_of_rows), HasSubstr("rows must be f32 [T, 2, 8]"));
+  EXPECT_THAT(message(cache, rows.reshape({3, 4, 4}), positions_of_rows),
               HasSubstr("rows must be f32 [3, 2, 8]"));
-  EXPECT_THAT(message(cache, rows, places.rows(0, 2)), HasSubstr("positions must be i32 [3]"));
+  EXPECT_THAT(message(cache, rows, positions_of_rows.rows(0, 2)),
+              HasSubstr("positions must be i32 [3]"));
 }
 
 TEST(AttentionCost, CountsTwoProductsForEachPair) {
@@ -590,7 +593,7 @@ TEST(AttentionCost, CountsTwoProductsForEachPair) {
   EXPECT_EQ(cost.bytes, 2 * 4 * 2 * 3 * 8);
 }
 
-TEST(AttentionCost, IsOfOneDocumentUnlessTheInputsTellOfMore) {
+TEST(AttentionCost, IsOfOneDocumentUnlessTheInputsContainMore) {
   Context& context = test::context_of(Variant::portable);
   const auto tensor = [&](Shape shape, DType type = DType::f32) {
     return context.allocate(shape, type, MemoryTag::scratch);

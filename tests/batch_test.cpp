@@ -33,7 +33,7 @@ TEST(Batch, CopiesThroughATemporaryAndReplays) {
 TEST(Batch, MakesALibraryCallWithThePlacesOfItsTensorsAtEverySubmit) {
   Context& context = context_of(Variant::portable);
   const Tensor tensor = test::upload(context, {4}, std::vector<float>{1, 2, 3, 4});
-  int made = 0;
+  int created = 0;
   MemoryRegion place;
   Batch batch(context);
   const Tensor between = batch.temporary({4}, DType::f32, "between");
@@ -43,11 +43,11 @@ TEST(Batch, MakesALibraryCallWithThePlacesOfItsTensorsAtEverySubmit) {
                EXPECT_EQ(all.size(), 2U);
                EXPECT_NE(all[1].mem, nullptr);  // the plan exists by now
                place = all[0];
-               ++made;
+               ++created;
              });
   batch.submit().wait();
   batch.submit().wait();
-  EXPECT_EQ(made, 2);
+  EXPECT_EQ(created, 2);
   EXPECT_EQ(place.mem, tensor.storage()->mem);
 }
 

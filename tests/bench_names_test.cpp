@@ -153,7 +153,7 @@ TEST(BenchNames, SayF32OnlyWhereNoVariantRoundsOperands) {
   }
 }
 
-TEST(BenchJson, TellsOfTheMachineAndOfEachRow) {
+TEST(BenchJson, ReportsTheMachineAndEachRow) {
   const ProgramResult result =
       run_bench({"--benchmark_filter=^cache_append/fused/f32/512x3x64/warm/|^launch/replay",
                  "--benchmark_min_time=0.001", "--benchmark_format=json"});
@@ -178,10 +178,10 @@ void write_broken_kernels(const std::filesystem::path& folder, const std::string
                           const std::string& wrong) {
   const std::filesystem::path source = std::getenv("CLORA_SOURCE_DIR");
   std::filesystem::copy(source / "cl", folder, std::filesystem::copy_options::recursive);
-  std::string text = test::read_whole_file(folder / "rowwise/swiglu.cl");
+  std::string text = test::read_file(folder / "rowwise/swiglu.cl");
   const std::size_t at = text.find(right);
   ASSERT_NE(at, std::string::npos);
-  test::write_whole_file(folder / "rowwise/swiglu.cl", text.replace(at, right.size(), wrong));
+  test::write_file(folder / "rowwise/swiglu.cl", text.replace(at, right.size(), wrong));
 }
 
 TEST(BenchProgram, TimesNothingWhoseResultIsWrong) {

@@ -53,7 +53,7 @@ class CloraBench(unittest.TestCase):
         self.assertNotIn("softmax/1x2", clora_bench.own_figures(BENCH, bf16=False))
         self.assertEqual(clora_bench.errors(BENCH), ["softmax/fused/f32/1x2/manual_time: wrong"])
 
-    def test_libraries_and_the_adapters_share_are_told_apart(self):
+    def test_libraries_and_the_adapters_share_are_distinguished(self):
         self.assertEqual(clora_bench.library_figures(BENCH, "eigen"), {GEMM: {"us": 20}})
         self.assertEqual(clora_bench.adapter_figures(BENCH),
                          {"adapter/64x512x512/r8": {"added_percent": 20, "of_unfused": 0.25}})
@@ -95,7 +95,7 @@ class Contenders(unittest.TestCase):
         self.assertEqual(made["runs"][0]["figures"][GEMM], {"us": 7 if
                          made["runs"][0]["contender"] == "a" else 8})
 
-    def test_one_that_fails_is_told_and_not_tried_again(self):
+    def test_one_that_fails_is_reported_and_not_tried_again(self):
         bad = contenders.Contender("bad", lambda setup: ["sh", "-c", "echo no memory >&2; exit 3"],
                                    contenders.peer_figures)
         made = self.session(bad).run(lambda m: None)

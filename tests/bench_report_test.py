@@ -97,7 +97,7 @@ class Targets(unittest.TestCase):
         row = self.outcome(runs(clora=[100], PyTorch=[150]), precision="auto", must=1.0)
         self.assertEqual(row.value, 1.5)
 
-    def test_what_was_not_measured_says_so_and_meets_nothing(self):
+    def test_what_was_not_measured_is_marked_and_meets_no_target(self):
         self.assertEqual(self.outcome(runs(PyTorch=[150]), must=1.0).verdict, "not measured")
         self.assertEqual(self.outcome(runs(clora=[150]), must=1.0).verdict, "no peer measured")
 
@@ -142,7 +142,7 @@ class Targets(unittest.TestCase):
 
 
 class Combining(unittest.TestCase):
-    def test_groups_measured_anew_take_the_place_of_the_same_groups(self):
+    def test_groups_measured_again_replace_the_same_groups(self):
         old = measurement(runs(clora=[9]) + runs("lora", clora=[5]),
                           failed=[{"group": "products", "contender": "x", "why": "y"}])
         new = measurement(runs(clora=[7]), peers={"mlx": "1"}, groups={
@@ -229,7 +229,7 @@ class Rendering(unittest.TestCase):
         self.assertIn("not measured", page)
         self.assertEqual(set(drawn), {"day-products.svg", "day-training.svg", "day-growth.svg"})
 
-    def test_the_page_on_performance_asks_for_every_table(self):
+    def test_the_page_on_performance_has_a_marker_for_every_table(self):
         page = (SOURCE / "docs/performance.md").read_text()
         made = tables.all_tables(sample())
         asked = {name for _, name, _, _ in tables.MARKED.findall(page)}

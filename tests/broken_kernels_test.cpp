@@ -388,7 +388,7 @@ TEST_P(BrokenKernel, IsSeenOnceAndReplacedByThePortableOne) {
 }
 
 // The table of sums holds the expected results. tools/write_self_test_sums writes its rows.
-TEST_P(BrokenKernel, WhileItIsWholeIsTestedWithoutThePortableOne) {
+TEST_P(BrokenKernel, WhileIntactIsTestedWithoutThePortableOne) {
   const Family& family = GetParam();
   if (!is_for_this_device(family)) GTEST_SKIP() << kOtherDevice;
   if (!is_for_cpus(family.variant)) GTEST_SKIP() << "GPUs build the portable kernels anyway";

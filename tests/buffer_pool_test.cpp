@@ -166,7 +166,7 @@ TEST_F(Pool, SaysWhoHoldsTheMemoryAndWhatToLower) {
   }
 }
 
-TEST_F(Pool, TellsTheHookOfEachBuffer) {
+TEST_F(Pool, CallsTheHookForEachBuffer) {
   std::vector<AllocationEvent> events;
   BufferPool pool = make_pool({.limit_bytes = 64 * kMiB,
                                .hooks = {.log = {},
@@ -213,11 +213,11 @@ TEST_F(Pool, LetsBuffersOutliveIt) {
 }
 
 TEST_F(Pool, DropsManyPartsOnceTheirSlabIsUnused) {
-  const std::size_t places = 2000;
+  const std::size_t offsets = 2000;
   {
     const Buffer all = pool_.allocate(400'000, MemoryTag::scratch);
-    for (std::size_t i = 1; i <= places; ++i) static_cast<void>(all.part(i * alignment(), 4));
-    EXPECT_EQ(pool_.statistics().memory_objects, places + 1);
+    for (std::size_t i = 1; i <= offsets; ++i) static_cast<void>(all.part(i * alignment(), 4));
+    EXPECT_EQ(pool_.statistics().memory_objects, offsets + 1);
   }
   EXPECT_EQ(pool_.statistics().memory_objects, 1U);
 }
@@ -299,7 +299,7 @@ class PartsOfASlab : public Pool, public testing::WithParamInterface<DeviceKind>
 INSTANTIATE_TEST_SUITE_P(Devices, PartsOfASlab, testing::Values(DeviceKind::cpu, DeviceKind::gpu),
                          [](const auto& kind) { return std::string(name_of(kind.param)); });
 
-TEST_P(PartsOfASlab, AreMadeOnceForEachPlaceOrForEachPlaceAndSize) {
+TEST_P(PartsOfASlab, AreCreatedOnceForEachOffsetOrForEachOffsetAndSize) {
   BufferPool pool = make_pool_of_kind(64 * kMiB);
   const Buffer first = pool.allocate(1000, MemoryTag::scratch);
   const Buffer buffer = pool.allocate(1 << 16, MemoryTag::scratch);
@@ -334,14 +334,14 @@ TEST_P(PartsOfASlab, DoNotGrowInNumberNorTheirPoolOverAMillionCalls) {
   const MemoryStatistics early = pool.statistics();
   for (int i = 0; i < 900'000; ++i) churn.step();
   const MemoryStatistics late = pool.statistics();
-  const auto taken = [](const MemoryStatistics& s) { return s.in_use_bytes + s.cached_bytes; };
-  EXPECT_LE(taken(late), taken(early) * 5 / 4);
-  EXPECT_LE(taken(late), late.high_water_bytes * 3 / 2);
-  const std::size_t places = late.slab_bytes / 1024;
+  const auto held_bytes = [](const MemoryStatistics& s) { return s.in_use_bytes + s.cached_bytes; };
+  EXPECT_LE(held_bytes(late), held_bytes(early) * 5 / 4);
+  EXPECT_LE(held_bytes(late), late.high_water_bytes * 3 / 2);
+  const std::size_t offsets = late.slab_bytes / 1024;
   const std::size_t exact = reach_to_the_end() ? 0 : late.slab_bytes / (32 * kMiB) * kManyParts;
-  EXPECT_LE(late.memory_objects, places + exact + 100);
-  RecordProperty("taken_early", std::to_string(taken(early)));
-  RecordProperty("taken_late", std::to_string(taken(late)));
+  EXPECT_LE(late.memory_objects, offsets + exact + 100);
+  RecordProperty("taken_early", std::to_string(held_bytes(early)));
+  RecordProperty("taken_late", std::to_string(held_bytes(late)));
   churn.held.clear();
   EXPECT_EQ(pool.statistics().in_use_bytes, 0U);
   EXPECT_DOUBLE_EQ(pool.statistics().fragmentation, 0);
@@ -355,9 +355,9 @@ void expect_disjoint(const std::vector<Lifetime>& lifetimes, const MemoryPlan& p
     for (std::size_t j = 0; j < i; ++j) {
       const bool same_time =
           lifetimes[i].first <= lifetimes[j].last && lifetimes[j].first <= lifetimes[i].last;
-      if (!same_time || plan.places[i].chunk != plan.places[j].chunk) continue;
-      const std::size_t a = plan.places[i].offset;
-      const std::size_t b = plan.places[j].offset;
+      if (!same_time || plan.placements[i].chunk != plan.placements[j].chunk) continue;
+      const std::size_t a = plan.placements[i].offset;
+      const std::size_t b = plan.placements[j].offset;
       EXPECT_TRUE(a + lifetimes[i].bytes <= b || b + lifetimes[j].bytes <= a) << i << " and " << j;
     }
   }
@@ -371,7 +371,7 @@ TEST(MemoryPlan, LetsNoTwoLiveTemporariesOverlap) {
   }
   const MemoryPlan plan = plan_memory(lifetimes, 128, 1 << 16);
   expect_disjoint(lifetimes, plan);
-  for (const Place& place : plan.places) EXPECT_EQ(place.offset % 128, 0U);
+  for (const Place& place : plan.placements) EXPECT_EQ(place.offset % 128, 0U);
   for (const std::size_t bytes : plan.chunk_bytes) EXPECT_LE(bytes, 1U << 16U);
 }
 

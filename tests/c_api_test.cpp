@@ -42,14 +42,14 @@ std::vector<std::string> found_in(const std::string& text, const std::string& pa
 }
 
 std::vector<std::string> symbol_list() {
-  std::istringstream lines(test::read_whole_file(source("model/c_api/symbols.txt")));
+  std::istringstream lines(test::read_file(source("model/c_api/symbols.txt")));
   std::vector<std::string> symbols;
   for (std::string line; std::getline(lines, line);) symbols.push_back(line);
   return symbols;
 }
 
 TEST(CApiSymbols, TheListIsSortedAndHasWhatTheHeaderDeclares) {
-  const std::string header = test::read_whole_file(source("model/c_api/clora.h"));
+  const std::string header = test::read_file(source("model/c_api/clora.h"));
   const std::vector<std::string> symbols = symbol_list();
   ASSERT_GT(symbols.size(), 40U);
   EXPECT_THAT(found_in(header, R"(CLORA_API [^;{]*?\b(clora_\w+)\()"), ElementsAreArray(symbols));
@@ -70,7 +70,7 @@ TEST(CApiSymbols, TheLibraryDefinesThemAndNoOther) {
 }
 
 TEST(CApiSymbols, TheCProgramUsesEachOfThem) {
-  const std::string program = test::read_whole_file(source("tests/c_api/every_function.c"));
+  const std::string program = test::read_file(source("tests/c_api/every_function.c"));
   EXPECT_THAT(found_in(program, R"(\b(clora_\w+?)\()"), testing::IsSupersetOf(symbol_list()));
 }
 
@@ -188,7 +188,7 @@ TEST_F(OpenCApi, BadPathsGiveTheirStatusAndNoHandle) {
   expect_error(clora_model_load(context_, "/no/such/model", nullptr, &model), CLORA_NOT_FOUND,
                "/no/such/model");
   EXPECT_EQ(model, nullptr);
-  test::write_whole_file(folder_ / "not.gguf", "this is no model");
+  test::write_file(folder_ / "not.gguf", "this is no model");
   const std::string damaged = folder_ / "not.gguf";
   expect_error(clora_model_load(context_, damaged.c_str(), nullptr, &model), CLORA_INVALID_FILE,
                "not.gguf");

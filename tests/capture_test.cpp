@@ -29,18 +29,18 @@ class CaptureTest : public testing::Test {
     config.cache_folder.clear();
     config.capture = capture_request(capture, folder_.path());
     config.hooks.log = [this](LogLevel level, std::string_view message) {
-      told_ += fmt::format("{}: {}\n", name_of(level), message);
+      messages_ += fmt::format("{}: {}\n", name_of(level), message);
     };
     return config;
   }
 
   json call(const std::string& name) const {
-    return json::parse(test::read_whole_file(folder_ / name / "call.json"));
+    return json::parse(test::read_file(folder_ / name / "call.json"));
   }
 
   // The elements of a file, after its 128-byte header.
   std::vector<float> values(const std::string& name, const std::string& file) const {
-    const std::string bytes = test::read_whole_file(folder_ / name / file);
+    const std::string bytes = test::read_file(folder_ / name / file);
     EXPECT_EQ(bytes.substr(1, 5), "NUMPY");
     std::vector<float> result((bytes.size() - 128) / sizeof(float));
     std::memcpy(result.data(), bytes.data() + 128, result.size() * sizeof(float));
@@ -48,7 +48,7 @@ class CaptureTest : public testing::Test {
   }
 
   test::TemporaryFolder folder_;
-  std::string told_;
+  std::string messages_;
 };
 
 // out += term, over `elements` elements.
@@ -68,7 +68,7 @@ Tensor filled(Context& context, float value) {
   return test::upload(context, {kElements}, std::vector<float>(kElements, value));
 }
 
-TEST_F(CaptureTest, TakesTheLaunchThatIsAskedForOverReplaysOfABatch) {
+TEST_F(CaptureTest, CapturesTheRequestedLaunchOverReplaysOfABatch) {
   Context context(config_for("test/add:3"));
   const Tensor sum = filled(context, 0), one = filled(context, 1), ten = filled(context, 10);
   Batch batch(context);
@@ -83,7 +83,7 @@ TEST_F(CaptureTest, TakesTheLaunchThatIsAskedForOverReplaysOfABatch) {
   EXPECT_EQ(values("test-add-3", "0-out.expected.npy"), std::vector<float>(kElements, 12));
   EXPECT_EQ(values("test-add-3", "1-parts.npy"), std::vector<float>(kElements, 1));
   EXPECT_FALSE(arguments[1].contains("expected"));  // the launch only reads it
-  EXPECT_THAT(told_, HasSubstr("info: capture: launch 3 of test/add is saved in "));
+  EXPECT_THAT(messages_, HasSubstr("info: capture: launch 3 of test/add is saved in "));
   EXPECT_EQ(context.read<float>(sum), std::vector<float>(kElements, 33));
   EXPECT_EQ(context.capture(), nullptr);  // capturing has ended
 }
@@ -110,14 +110,14 @@ TEST_F(CaptureTest, WritesOneKernelFileThatBeginsWithItsHead) {
   Batch batch(context);
   add(batch, filled(context, 0), filled(context, 1));
   batch.submit().wait();
-  const std::string text = test::read_whole_file(folder_ / "test-add-1" / "kernel.cl");
+  const std::string text = test::read_file(folder_ / "test-add-1" / "kernel.cl");
   EXPECT_TRUE(text.starts_with("// lora_")) << text.substr(0, 80);
   EXPECT_THAT(text, HasSubstr("/* line 1 \"bf16_values.clh\" */"));
   EXPECT_THAT(text, Not(HasSubstr("#include \"")));
   EXPECT_THAT(text, Not(HasSubstr("#line")));
 }
 
-TEST_F(CaptureTest, TellsWhichArgumentsShareMemory) {
+TEST_F(CaptureTest, RecordsWhichArgumentsShareMemory) {
   Context context(config_for("softmax/forward:2"));
   const std::vector<float> logits = test::random_values(kElements, 1);
   const Tensor x = test::upload(context, {4, 16}, logits);
@@ -175,10 +175,10 @@ TEST_F(CaptureTest, WarnsAtTheEndOfAnOpThatNeverCameAndNamesThoseThatDid) {
     add(batch, filled(context, 0), filled(context, 1));
     batch.submit().wait();
     batch.submit().wait();
-    EXPECT_EQ(told_, "");
+    EXPECT_EQ(messages_, "");
   }
-  EXPECT_THAT(told_, HasSubstr("warning: capture: launch 2 of test/ad was not reached"));
-  EXPECT_THAT(told_, HasSubstr("test/add (2)"));
+  EXPECT_THAT(messages_, HasSubstr("warning: capture: launch 2 of test/ad was not reached"));
+  EXPECT_THAT(messages_, HasSubstr("test/add (2)"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
@@ -190,14 +190,14 @@ TEST_F(CaptureTest, RefusesAKernelThatReachesTensorsByAddresses) {
   Batch batch(context);
   batch.launch(launch, sum, filled(context, 1), kElements, std::uint32_t{1}, 1.0F);
   batch.submit().wait();
-  EXPECT_THAT(told_, HasSubstr("warning: capture: launch 1 of test/add cannot be captured: its "
-                               "kernel lora_gradient_sum reads tensor addresses"));
+  EXPECT_THAT(messages_, HasSubstr("warning: capture: launch 1 of test/add cannot be captured: its "
+                                   "kernel lora_gradient_sum reads tensor addresses"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
   EXPECT_EQ(context.read<float>(sum), std::vector<float>(kElements, 1));
 }
 
 TEST_F(CaptureTest, GoesOnWithTheRunWhereTheFolderCannotBeWritten) {
-  test::write_whole_file(folder_ / "file", "");
+  test::write_file(folder_ / "file", "");
   ContextConfig config = config_for("test/add");
   config.capture->folder = folder_ / "file" / "launch";
   Context context(config);
@@ -205,7 +205,7 @@ TEST_F(CaptureTest, GoesOnWithTheRunWhereTheFolderCannotBeWritten) {
   Batch batch(context);
   add(batch, sum, filled(context, 1));
   batch.submit().wait();
-  EXPECT_THAT(told_, HasSubstr("warning: capture: launch 1 of test/add cannot be written"));
+  EXPECT_THAT(messages_, HasSubstr("warning: capture: launch 1 of test/add cannot be written"));
   EXPECT_EQ(context.read<float>(sum), std::vector<float>(kElements, 1));
 }
 
@@ -221,13 +221,13 @@ TEST_F(CaptureTest, TakesThePlaceOfAnEarlierCaptureAndOfNothingElse) {
   EXPECT_EQ(values("test-add-1", "0-out.npy").at(0), 2);
   std::filesystem::remove(folder_ / "test-add-1" / "call.json");
   run(3);
-  EXPECT_THAT(told_, HasSubstr("already exists without"));
+  EXPECT_THAT(messages_, HasSubstr("already exists without"));
   EXPECT_EQ(values("test-add-1", "0-out.npy").at(0), 2);
   const auto entries = std::distance(std::filesystem::directory_iterator(folder_.path()), {});
   EXPECT_EQ(entries, 1);  // no temporary folder remains
 }
 
-TEST_F(CaptureTest, KnowsTheSourceOfAProgramThatWasBuiltAgainForAnotherFunction) {
+TEST_F(CaptureTest, HasTheSourceOfAProgramThatWasRebuiltForAnotherFunction) {
   ContextConfig config = config_for("none");
   config.cache_folder = folder_.path();
   const auto kernel = [](Context& context, const char* function) {

@@ -25,7 +25,7 @@ TEST(ChatRandomTexts, HaveTheirTemplatesRecognisedAndNoOthers) {
   std::size_t known = 0, others = 0;
   for (const auto& entry : fs::recursive_directory_iterator(random_texts("chat_templates"))) {
     if (entry.path().extension() != ".jinja") continue;
-    const std::string text = test::read_whole_file(entry.path());
+    const std::string text = test::read_file(entry.path());
     const std::string style = entry.path().parent_path().filename().string();
     const ChatStyle* found = find_style_of_template(jinja_fingerprint(text));
     if (style == "others") {

@@ -40,7 +40,7 @@ TEST(ChatTemplate, RendersEachStyleAsJinjaDoesWithThePublishedTemplates) {
   const char* source = std::getenv("CLORA_SOURCE_DIR");
   ASSERT_NE(source, nullptr) << "ctest names the folder";
   const auto path = std::filesystem::path(source) / "tests/chat_renderings.json";
-  const auto file = nlohmann::json::parse(test::read_whole_file(path));
+  const auto file = nlohmann::json::parse(test::read_file(path));
   EXPECT_EQ(file.at("renderings").size(), known_chat_styles().size());
   EXPECT_GT(test::expect_renderings(path, tokenizer()), 500u);
 }

@@ -319,7 +319,7 @@ TEST_F(Checkpoints, WithAByteChangedAreRefusedOrGiveTheSame) {
   const auto folder = checkpoint();
   const Checkpoint want = read_checkpoint(folder);
   const std::filesystem::path path = folder / "training_state.safetensors";
-  const std::string original = test::read_whole_file(path);
+  const std::string original = test::read_file(path);
   std::uint64_t header = 0;
   std::memcpy(&header, original.data(), sizeof header);
   const char* wanted = std::getenv("CLORA_FLIPS");
@@ -331,7 +331,7 @@ TEST_F(Checkpoints, WithAByteChangedAreRefusedOrGiveTheSame) {
     const std::size_t at = random() % among;
     std::string damaged = original;
     damaged[at] = static_cast<char>(damaged[at] ^ static_cast<char>(1U << random() % 8));
-    test::write_whole_file(path, damaged);
+    test::write_file(path, damaged);
     const auto error = test::caught([&] {
       const Checkpoint got = read_checkpoint(folder);
       EXPECT_TRUE(got.state == want.state && got.parameters == want.parameters &&

@@ -21,7 +21,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-HostArray made(const std::string& spec) {
+HostArray array_of_spec(const std::string& spec) {
   return array_of(std::get<ArraySpec>(parse_argument("x=" + spec).value));
 }
 
@@ -65,7 +65,7 @@ TEST(Npy, GivesBackEveryTypeThatItWrote) {
   const test::TemporaryFolder folder;
   for (const char* type :
        {"f16", "f32", "f64", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"}) {
-    const HostArray array = made(fmt::format("rand({},3x5,seed=7)", type));
+    const HostArray array = array_of_spec(fmt::format("rand({},3x5,seed=7)", type));
     write_npy(folder / "x.npy", array);
     const HostArray again = read_npy(folder / "x.npy");
     EXPECT_EQ(again.text(), array.text());
@@ -75,17 +75,17 @@ TEST(Npy, GivesBackEveryTypeThatItWrote) {
 
 TEST(Npy, KeepsBf16AsSixteenBits) {
   const test::TemporaryFolder folder;
-  const HostArray array = made("range(bf16,4)");
+  const HostArray array = array_of_spec("range(bf16,4)");
   write_npy(folder / "x.npy", array);
   EXPECT_EQ(read_npy(folder / "x.npy").text(), "u16 [4]");
-  EXPECT_EQ(made("npy(" + (folder / "x.npy").string() + ",bf16)").bytes, array.bytes);
+  EXPECT_EQ(array_of_spec("npy(" + (folder / "x.npy").string() + ",bf16)").bytes, array.bytes);
 }
 
 TEST(Npy, BeginsItsElementsAtAMultipleOf64Bytes) {
   const test::TemporaryFolder folder;
   for (const char* shape : {"1", "4x4", "1x1x1x1x1x1x1x1x1x1x1x1x1"}) {
-    write_npy(folder / "x.npy", made(fmt::format("zeros(u8,{})", shape)));
-    const std::string file = test::read_whole_file(folder / "x.npy");
+    write_npy(folder / "x.npy", array_of_spec(fmt::format("zeros(u8,{})", shape)));
+    const std::string file = test::read_file(folder / "x.npy");
     EXPECT_EQ((file.find('\n') + 1) % 64, 0U) << shape;
   }
 }
@@ -122,27 +122,28 @@ TEST(Npy, ReadsNoSparseFileOfMostOfTheMemory) {
   const test::TemporaryFolder folder;
   const std::vector<std::int64_t> shape{static_cast<std::int64_t>(memory / 2)};
   const std::string head = npy_head("|u1", shape);
-  test::write_whole_file(folder / "x.npy", head);
+  test::write_file(folder / "x.npy", head);
   std::filesystem::resize_file(folder / "x.npy", head.size() + memory / 2);
   CLORA_EXPECT_ERROR(read_npy(folder / "x.npy"), ErrorCode::invalid_file,
                      fmt::format("a quarter of this machine's memory, got u8 [{}]", memory / 2));
 }
 
 TEST(ArraySpecs, MakeWhatTheySay) {
-  EXPECT_THAT(values(made("zeros(f32,2)")), ElementsAre(0, 0));
-  EXPECT_THAT(values(made("const(f16,2,-1.5)")), ElementsAre(-1.5, -1.5));
-  EXPECT_THAT(values(made("range(i8,4,1,-1)")), ElementsAre(1, 0, -1, -2));
-  EXPECT_THAT(values(made("const(u64,1,0xffffffffffffffff)")), ElementsAre(std::ldexp(1.0, 64)));
-  EXPECT_EQ(made("out(f32,2x3)").text(), "f32 [2, 3]");
-  EXPECT_TRUE(std::isnan(made("out(bf16,1)").value(0)));
-  EXPECT_EQ(made("out(u16,1)").bits(0), 0xA5A5U);
+  EXPECT_THAT(values(array_of_spec("zeros(f32,2)")), ElementsAre(0, 0));
+  EXPECT_THAT(values(array_of_spec("const(f16,2,-1.5)")), ElementsAre(-1.5, -1.5));
+  EXPECT_THAT(values(array_of_spec("range(i8,4,1,-1)")), ElementsAre(1, 0, -1, -2));
+  EXPECT_THAT(values(array_of_spec("const(u64,1,0xffffffffffffffff)")),
+              ElementsAre(std::ldexp(1.0, 64)));
+  EXPECT_EQ(array_of_spec("out(f32,2x3)").text(), "f32 [2, 3]");
+  EXPECT_TRUE(std::isnan(array_of_spec("out(bf16,1)").value(0)));
+  EXPECT_EQ(array_of_spec("out(u16,1)").bits(0), 0xA5A5U);
 }
 
 TEST(ArraySpecs, MakeTheSameRandomNumbersOnEveryMachine) {
-  const HostArray array = made("rand(f32,4096,seed=1)");
+  const HostArray array = array_of_spec("rand(f32,4096,seed=1)");
   EXPECT_EQ(array.bits(0), 3196516692U);  // -0.263621
-  EXPECT_EQ(array.bytes, made("rand(f32,64x64,seed=1)").bytes);
-  EXPECT_NE(array.bytes, made("rand(f32,4096,seed=2)").bytes);
+  EXPECT_EQ(array.bytes, array_of_spec("rand(f32,64x64,seed=1)").bytes);
+  EXPECT_NE(array.bytes, array_of_spec("rand(f32,4096,seed=2)").bytes);
   double sum = 0;
   for (const double value : values(array)) {
     ASSERT_GE(value, -1);
@@ -153,7 +154,7 @@ TEST(ArraySpecs, MakeTheSameRandomNumbersOnEveryMachine) {
 }
 
 TEST(ArraySpecs, KeepRandomNumbersWithinTheirBoundsBothReached) {
-  const std::vector<double> all = values(made("rand(i32,200,seed=3,min=-2,max=2)"));
+  const std::vector<double> all = values(array_of_spec("rand(i32,200,seed=3,min=-2,max=2)"));
   EXPECT_EQ(*std::ranges::min_element(all), -2);
   EXPECT_EQ(*std::ranges::max_element(all), 2);
 }
@@ -195,7 +196,7 @@ TEST(ArrayComparison, CountsUlpsAcrossZeroAndTypes) {
 }
 
 TEST(ArrayComparison, FindsTheWorstElementAndCountsThoseAboveTolerance) {
-  HostArray got = made("range(f32,2x3,1)");
+  HostArray got = array_of_spec("range(f32,2x3,1)");
   const HostArray wanted = got;
   EXPECT_EQ(compare(got, wanted, {}, "y").worst, -1);
   got.set_bits(1, got.bits(1) + 3);
@@ -211,8 +212,8 @@ TEST(ArrayComparison, FindsTheWorstElementAndCountsThoseAboveTolerance) {
 }
 
 TEST(ArrayComparison, TakesNanForNanAndForNothingElse) {
-  const HostArray nan = made("const(f32,1,nan)"), one = made("const(f32,1,1)");
-  const HostArray infinite = made("const(f32,1,inf)");
+  const HostArray nan = array_of_spec("const(f32,1,nan)"), one = array_of_spec("const(f32,1,1)");
+  const HostArray infinite = array_of_spec("const(f32,1,inf)");
   const Tolerance loose{.atol = 1e30, .rtol = {}, .ulp = {}};
   EXPECT_EQ(compare(nan, nan, {}, "y").bad, 0);
   EXPECT_EQ(compare(nan, one, loose, "y").bad, 1);
@@ -222,20 +223,22 @@ TEST(ArrayComparison, TakesNanForNanAndForNothingElse) {
 }
 
 TEST(ArrayComparison, RefusesOtherShapesAndTypes) {
-  const HostArray four = made("zeros(f32,4)");
-  EXPECT_THROW(compare(four, made("zeros(f32,2x2)"), {}, "y"), UsageError);
-  EXPECT_THROW(compare(four, made("zeros(i32,4)"), {}, "y"), UsageError);
-  EXPECT_EQ(compare(made("const(f16,4,0.5)"), made("const(f64,4,0.5)"), {}, "y").bad, 0);
+  const HostArray four = array_of_spec("zeros(f32,4)");
+  EXPECT_THROW(compare(four, array_of_spec("zeros(f32,2x2)"), {}, "y"), UsageError);
+  EXPECT_THROW(compare(four, array_of_spec("zeros(i32,4)"), {}, "y"), UsageError);
+  EXPECT_EQ(
+      compare(array_of_spec("const(f16,4,0.5)"), array_of_spec("const(f64,4,0.5)"), {}, "y").bad,
+      0);
 }
 
-TEST(Pictures, ShowSmallArraysWholeAndOfLargeOnesTheEdges) {
-  EXPECT_EQ(picture_of(made("range(i32,2x3)")), "[[0 1 2]\n [3 4 5]]");
-  EXPECT_EQ(picture_of(made("range(i32,100)")), "[ 0  1  2 ... 97 98 99]");
-  EXPECT_EQ(picture_of(made("range(i32,9)")), "[0 1 2 3 4 5 6 7\n 8]");
+TEST(Pictures, ShowSmallArraysInFullAndTheEdgesOfLargeOnes) {
+  EXPECT_EQ(picture_of(array_of_spec("range(i32,2x3)")), "[[0 1 2]\n [3 4 5]]");
+  EXPECT_EQ(picture_of(array_of_spec("range(i32,100)")), "[ 0  1  2 ... 97 98 99]");
+  EXPECT_EQ(picture_of(array_of_spec("range(i32,9)")), "[0 1 2 3 4 5 6 7\n 8]");
 }
 
 TEST(Pictures, ShowThePartThatIsNamed) {
-  const HostArray array = made("range(i32,3x4)");
+  const HostArray array = array_of_spec("range(i32,3x4)");
   EXPECT_EQ(picture_of(part_of(array, "1")), "[4 5 6 7]");
   EXPECT_EQ(picture_of(part_of(array, "1:,:2")), "[[4 5]\n [8 9]]");
   EXPECT_EQ(picture_of(part_of(array, "2,3")), "11");

@@ -121,7 +121,7 @@ TEST(BenchReport, SaysWhichPeakLimitsAndHowNearItIs) {
   EXPECT_DOUBLE_EQ(percent_of_roofline(row, peaks), 0);
 }
 
-TEST(BenchReport, TellsNoRatesOfATimeThatTheClockDoesNotSee) {
+TEST(BenchReport, ReportsNoRatesForATimeBelowTheClocksResolution) {
   MeasuredKernel row;
   row.cost = {.flops = 1, .bytes = 1};
   const BenchPeaks peaks{1e9, 1e9, "f32"};

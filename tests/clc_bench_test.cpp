@@ -42,8 +42,8 @@ class ClcBench : public testing::Test {
  protected:
   ClcBench() {
     std::filesystem::create_directory(folder_ / "old");
-    test::write_whole_file(folder_ / "saxpy.cl", kSaxpy);
-    test::write_whole_file(folder_ / "old" / "saxpy.cl", kSlowSaxpy);
+    test::write_file(folder_ / "saxpy.cl", kSaxpy);
+    test::write_file(folder_ / "old" / "saxpy.cl", kSlowSaxpy);
     RooflinePeaks peaks;
     peaks.copy_bytes_per_second = 20e9;
     peaks.read_bytes_per_second = 25e9;
@@ -51,7 +51,7 @@ class ClcBench : public testing::Test {
     peaks.barrier_seconds = 1e-7;
     peaks.launch_seconds = 1e-6;
     peaks.wake_seconds = 1e-5;
-    keep_peaks(folder_ / "cache", select_device(""), peaks);
+    store_peaks(folder_ / "cache", select_device(""), peaks);
   }
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
@@ -70,7 +70,7 @@ class ClcBench : public testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(ClcBench, TellsTimesRatesAndSharesOfTheDevicesRoofline) {
+TEST_F(ClcBench, ReportsTimesRatesAndSharesOfTheDevicesRoofline) {
   const ProgramResult result = bench("saxpy.cl", {"--flops", "n", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto object = result.json_lines().at(0);
@@ -107,7 +107,7 @@ TEST_F(ClcBench, SaysWhatItAssumesAndWhichPeakLimits) {
 }
 
 TEST_F(ClcBench, JudgesAKernelSlowerThanOneThatDoesFarLess) {
-  test::write_whole_file(folder_ / "slow.cl", kSlowSaxpy);
+  test::write_file(folder_ / "slow.cl", kSlowSaxpy);
   const ProgramResult result = bench(
       "slow.cl", {"-D", "PARTS=200", "--caches", "warm", "--compare", path("saxpy.cl"), "--json"});
   EXPECT_EQ(result.exit_code, 1) << result.err;
@@ -165,7 +165,7 @@ TEST_F(ClcBench, DrawsTheRoofline) {
   const ProgramResult result =
       bench("saxpy.cl", {"--flops", "n", "--roofline", path("roof.svg"), "--rounds", "3"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const std::string svg = test::read_whole_file(path("roof.svg"));
+  const std::string svg = test::read_file(path("roof.svg"));
   for (const char* text :
        {"saxpy of saxpy.cl", "memory 25 GB/s", "f32 500 GFLOP/s", "warm: ", "cold: ", "</svg>"}) {
     EXPECT_THAT(svg, HasSubstr(text));

@@ -117,7 +117,7 @@ TEST_F(ClcBuild, TakesBuiltInFilesByNameAndSaysWhichAreAlike) {
               HasSubstr("'sofmax.cl' does not exist; did you mean the built-in 'softmax.cl'?"));
 }
 
-TEST_F(ClcBuild, AMistakeInTheCallIsToldWithTheExitCodeTwo) {
+TEST_F(ClcBuild, AUsageErrorHasTheExitCodeTwo) {
   EXPECT_EQ(clc({"build"}).exit_code, 2);
   EXPECT_EQ(clc({"build", "k.cl", "--limit", "none"}).exit_code, 2);
   const auto done = clc({"biuld", "k.cl"});

@@ -53,12 +53,14 @@ class ClcCacheWarm : public testing::TestWithParam<test::TinyModel> {
   fs::path cache() const { return folder_ / "cache"; }
 
   // The configuration of clora's own commands, with a count of each metric that the cache reports.
-  ContextConfig watched(std::map<std::string, int>& told) const {
+  ContextConfig watched(std::map<std::string, int>& metrics) const {
     ContextConfig config = config_from_environment();
     config.precision = Precision::automatic;
     config.cache_folder = cache();
     config.self_test = true;
-    config.hooks.metric = [&told](std::string_view name, double) { ++told[std::string(name)]; };
+    config.hooks.metric = [&metrics](std::string_view name, double) {
+      ++metrics[std::string(name)];
+    };
     return config;
   }
 
@@ -106,15 +108,15 @@ TEST_P(ClcCacheWarm, LeavesNothingToBuildForATrainingRunAndAGeneration) {
   EXPECT_GT(result.json_lines().at(0)["built"], 5);
   const std::size_t outcomes = files_in(cache() / "self_tests");
   EXPECT_GT(outcomes, 0U);
-  std::map<std::string, int> told;
+  std::map<std::string, int> metrics;
   {
-    Context context(watched(told));
+    Context context(watched(metrics));
     train(context);
     generate(context);
   }
-  EXPECT_GT(told["program_cache.hits"], 5);
-  EXPECT_EQ(told["program_cache.misses"], 0);
-  EXPECT_EQ(told["program_cache.build_seconds"], 0);
+  EXPECT_GT(metrics["program_cache.hits"], 5);
+  EXPECT_EQ(metrics["program_cache.misses"], 0);
+  EXPECT_EQ(metrics["program_cache.build_seconds"], 0);
   EXPECT_EQ(files_in(cache() / "self_tests"), outcomes);
 }
 

@@ -50,7 +50,7 @@ kernel void adds(global const float* x, global float* y) {
 
 class ClcCheck : public testing::Test {
  protected:
-  ClcCheck() { test::write_whole_file(folder_ / "k.cl", kKernels); }
+  ClcCheck() { test::write_file(folder_ / "k.cl", kKernels); }
 
   ProgramResult check(const std::string& kernel, const std::vector<std::string>& more = {},
                       const std::vector<std::string>& environment = {}) const {
@@ -133,9 +133,9 @@ TEST_F(ClcCheck, SaysThatOclgrindIsNotThereAndChecksTheRest) {
 }
 
 TEST_F(ClcCheck, PassesTheOptionsOfTheBuildToTheSimulator) {
-  test::write_whole_file(folder_ / "k.cl",
-                         "kernel void good(global const float* x, global T* y)"
-                         "{ y[get_global_id(0)] = x[get_global_id(0)]; }");
+  test::write_file(folder_ / "k.cl",
+                   "kernel void good(global const float* x, global T* y)"
+                   "{ y[get_global_id(0)] = x[get_global_id(0)]; }");
   const ProgramResult result = check("good", {"-D", "T=float"});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
 }
@@ -152,13 +152,13 @@ TEST(SimulatorFindings, CountAlikeOnesOnceAndLeaveOutTheSimulatorsOwnStores) {
       "\t  store <4 x float> undef, float addrspace(1)* %y\n\tAt line 5 of k.cl:\n";
   const KernelFile file{
       .name = "k.cl", .folders = {}, .text = "#line 1 \"k.cl\"\na\nb\nc\n", .head = {}};
-  const SimulatorFindings said = findings_in(race + own + race, file);
-  ASSERT_EQ(said.findings.size(), 1U);
-  EXPECT_EQ(said.findings[0].location_text(),
+  const SimulatorFindings found = findings_in(race + own + race, file);
+  ASSERT_EQ(found.findings.size(), 1U);
+  EXPECT_EQ(found.findings[0].location_text(),
             "k.cl:2: race: Read-write data race local memory, work-item (1,0,0) and work-item "
             "(0,0,0) at k.cl:3 (and 1 more like it)");
-  EXPECT_EQ(said.findings[0].source, "b");
-  EXPECT_FALSE(said.cut_short);
+  EXPECT_EQ(found.findings[0].source, "b");
+  EXPECT_FALSE(found.cut_short);
 }
 
 }  // namespace

@@ -34,9 +34,9 @@ std::string message_of(std::string_view text) {
 
 TEST(ClcFileHead, GivesASetOfOptionsForEachChoiceInBraces) {
   const FileHead head = read_file_head(
-      "// k: doubles\n//! clc: build T={f32,bf16} N=4 WHOLE -cl-mad-enable\n", "k.cl");
-  EXPECT_THAT(options_of(head), ElementsAre("-D T=f32 -D N=4 -D WHOLE -cl-mad-enable",
-                                            "-D T=bf16 -D N=4 -D WHOLE -cl-mad-enable"));
+      "// k: doubles\n//! clc: build T={f32,bf16} N=4 FULL_ROWS -cl-mad-enable\n", "k.cl");
+  EXPECT_THAT(options_of(head), ElementsAre("-D T=f32 -D N=4 -D FULL_ROWS -cl-mad-enable",
+                                            "-D T=bf16 -D N=4 -D FULL_ROWS -cl-mad-enable"));
 }
 
 TEST(ClcFileHead, JoinsLinesThatGoOn) {
@@ -50,7 +50,7 @@ TEST(ClcFileHead, EndsWithTheFirstLineThatIsNoComment) {
   EXPECT_THAT(options_of(head), ElementsAre("-D A"));
 }
 
-TEST(ClcFileHead, KnowsForWhichDevicesASetIsMeant) {
+TEST(ClcFileHead, ReadsForWhichDevicesASetIsMeant) {
   const FileHead head =
       read_file_head("//! clc: build on cpu,wgmma: A\n//! clc: build on mma:\n", "k.cl");
   ASSERT_THAT(head.builds, SizeIs(2));

@@ -43,7 +43,7 @@ class ClcHere : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(ClcHere, TellsWhatADeviceCanDoAndWhatItWasMeasuredAt) {
+TEST_F(ClcHere, ListsWhatADeviceSupportsAndItsMeasuredPeaks) {
   const auto before = clc({"devices"});
   EXPECT_EQ(before.exit_code, 0) << before.err;
   EXPECT_THAT(before.out, AllOf(HasSubstr("double precision"), HasSubstr("not measured yet")));
@@ -60,7 +60,7 @@ TEST_F(ClcHere, FindsAMachineThatWorksGood) {
   EXPECT_THAT(done.out, AllOf(HasSubstr("builds a kernel in"), Not(HasSubstr("bad "))));
 }
 
-TEST_F(ClcHere, SaysWhatMendsAMachineWithoutADriver) {
+TEST_F(ClcHere, NamesTheFixForAMachineWithoutADriver) {
   const std::filesystem::path none = folder_ / "vendors";
   std::filesystem::create_directories(none);
   const auto done = clc({"doctor"}, {"OCL_ICD_VENDORS=" + none.string(), "PATH=/nowhere"});
@@ -70,7 +70,7 @@ TEST_F(ClcHere, SaysWhatMendsAMachineWithoutADriver) {
   EXPECT_THAT(done.out, HasSubstr("-> apt install oclgrind"));
 }
 
-TEST_F(ClcHere, ListsAndClearsTheProgramsThatAreKept) {
+TEST_F(ClcHere, ListsAndClearsTheCachedPrograms) {
   const std::filesystem::path program = fill_cache();
   const auto listed = clc({"cache", "list", "--json"}).json_lines().at(0).at("programs");
   ASSERT_FALSE(listed.empty());
@@ -85,15 +85,15 @@ TEST_F(ClcHere, ListsAndClearsTheProgramsThatAreKept) {
 TEST_F(ClcHere, FindsADamagedProgramInTheCache) {
   const std::filesystem::path program = fill_cache();
   EXPECT_EQ(clc({"cache", "verify"}).exit_code, 0);
-  std::string bytes = test::read_whole_file(program);
+  std::string bytes = test::read_file(program);
   bytes[bytes.size() / 2] ^= 1;
-  test::write_whole_file(program, bytes);
+  test::write_file(program, bytes);
   const auto done = clc({"cache", "verify"});
   EXPECT_EQ(done.exit_code, 1);
   EXPECT_THAT(done.out, HasSubstr("its checksum does not match"));
 }
 
-TEST_F(ClcHere, AMistakeAfterAGroupOfCommandsIsToldAsAnyOther) {
+TEST_F(ClcHere, AUsageErrorAfterAGroupOfCommandsIsReportedLikeAnyOther) {
   const auto unknown = clc({"cache", "lst"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("did you mean 'list'?"));
@@ -104,17 +104,17 @@ TEST_F(ClcHere, AMistakeAfterAGroupOfCommandsIsToldAsAnyOther) {
 
 TEST_F(ClcHere, EmbedsFilesThatAProgramThenHas) {
   const std::string long_text = "// (\")" + std::string(40000, 'x') + "\n";
-  test::write_whole_file(folder_ / "a.cl", "#include \"b.clh\"\n__kernel void f() {}\n");
-  test::write_whole_file(folder_ / "b.clh", long_text);
+  test::write_file(folder_ / "a.cl", "#include \"b.clh\"\n__kernel void f() {}\n");
+  test::write_file(folder_ / "b.clh", long_text);
   const auto done = clc({"embed", (folder_ / "a.cl").string(), "--out",
                          (folder_ / "texts.cpp").string(), "--namespace", "my::own"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
-  test::write_whole_file(folder_ / "main.cpp",
-                         "#include \"texts.hpp\"\n#include <cstdio>\nint main() {\n"
-                         "  const auto [name, text] = my::own::kernel_texts().front();\n"
-                         "  std::printf(\"%zu:%.*s\", my::own::kernel_texts().size(), "
-                         "(int)name.size(), name.data());\n"
-                         "  return text.find(\"xxx\\n\") == text.npos;\n}\n");
+  test::write_file(folder_ / "main.cpp",
+                   "#include \"texts.hpp\"\n#include <cstdio>\nint main() {\n"
+                   "  const auto [name, text] = my::own::kernel_texts().front();\n"
+                   "  std::printf(\"%zu:%.*s\", my::own::kernel_texts().size(), "
+                   "(int)name.size(), name.data());\n"
+                   "  return text.find(\"xxx\\n\") == text.npos;\n}\n");
   const std::string folder = folder_.path().string();
   const std::string compile = "cd " + folder + " && c++ -std=c++20 main.cpp texts.cpp -o main";
   ASSERT_EQ(std::system(compile.c_str()), 0);  // NOLINT: a compiler, as a person calls it

@@ -38,7 +38,7 @@ const Target& target_named(std::string_view name) {
   throw std::out_of_range(std::string(name));
 }
 
-TEST(KernelFigures, PtxasTellsRegistersSpillsAndMemoryOfEachKernel) {
+TEST(KernelFigures, PtxasReportsRegistersSpillsAndMemoryOfEachKernel) {
   std::vector<KernelFigures> kernels;
   add_ptxas_figures(kernels, kPtxasLog);
   ASSERT_EQ(kernels.size(), 2U);

@@ -28,7 +28,7 @@ class ClcKernelTiming : public testing::Test {
       : file_(written(folder_)), context_(config(file_)), call_(context_, spec(file_)) {}
 
   static KernelFile written(const test::TemporaryFolder& folder) {
-    test::write_whole_file(folder / "counting.cl", kCounting);
+    test::write_file(folder / "counting.cl", kCounting);
     return open_kernel_file((folder / "counting.cl").string());
   }
   static ContextConfig config(const KernelFile& file) {
@@ -99,7 +99,7 @@ TEST_F(ClcKernelTiming, NeedsAQueueThatKeepsTimes) {
   EXPECT_FALSE(Fence().device_seconds());
 }
 
-TEST_F(ClcKernelTiming, KnowsTheCostsThatAreStatedByNames) {
+TEST_F(ClcKernelTiming, ReadsCostsThatAreStatedByNames) {
   const StatedCost assumed = stated_cost(call_, "", "");
   EXPECT_TRUE(assumed.bytes_assumed);
   EXPECT_DOUBLE_EQ(assumed.cost.bytes, 4 + 1000);

@@ -39,7 +39,7 @@ TEST_F(ClcLintFiles, LetsPassWhatOneSetOfOptionsLeavesUnused) {
   EXPECT_THAT(found("//! clc: build B\n//! clc: build C\n" + text), ElementsAre("clang-warning 4"));
 }
 
-TEST_F(ClcLintFiles, TellsWhereAFileDoesNotCompileThroughItsIncludes) {
+TEST_F(ClcLintFiles, ReportsWhereAFileFailsToCompileThroughItsIncludes) {
   write("part.clh", "// a part\nfloat one() { return 1.0f }\n");
   const auto wrong = findings(
       "#include \"part.clh\"\n"
@@ -77,7 +77,7 @@ TEST_F(ClcLintFiles, SaysThatDefinitionsAreMissing) {
               Contains("does-not-compile 2"));
 }
 
-TEST_F(ClcLintFiles, TellsOnceWhatSeveralSetsShowAndAllThatOneShows) {
+TEST_F(ClcLintFiles, ReportsOnceWhatSeveralSetsShowAndAllThatOneShows) {
   const std::string text =
       "//! clc: build on cpu: A\n//! clc: build on gpu: B={1,2}\n"
       "__kernel void k(__global float* y, int n) {\n"
@@ -116,7 +116,7 @@ TEST_F(ClcLintFiles, IsSilentWhereAMacroIsUsedOrWrittenOnAnAllowedLine) {
   EXPECT_THAT(found(macro + kernel + "\n}"), ElementsAre("index-overflow 1"));
 }
 
-TEST_F(ClcLintFiles, WantsARuleAndAReasonForAnException) {
+TEST_F(ClcLintFiles, RequiresARuleAndAReasonForAnException) {
   EXPECT_THAT(found("// clc: allow index-overflow\n"), ElementsAre("allow-without-reason 1"));
   const auto wrong = findings("//! clc: allow index-overflo it is small\n");
   ASSERT_EQ(wrong.size(), 1U);

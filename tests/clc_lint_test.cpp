@@ -83,7 +83,7 @@ TEST_F(ClcLint, FindsLocalMemoryAndBarriersInFilesForCpus) {
   EXPECT_THAT(found(text), IsEmpty());
 }
 
-TEST_F(ClcLint, WantsTheWorkGroupSizeOfKernelsThatCountOnIt) {
+TEST_F(ClcLint, RequiresTheWorkGroupSizeOfKernelsThatRelyOnIt) {
   EXPECT_THAT(found("__kernel void k(__global float* y) { y[get_local_id(0)] = 0; }"),
               ElementsAre("missing-reqd-work-group-size 1"));
   EXPECT_THAT(found("void wait_all() { barrier(CLK_LOCAL_MEM_FENCE); }\n"
@@ -94,7 +94,7 @@ TEST_F(ClcLint, WantsTheWorkGroupSizeOfKernelsThatCountOnIt) {
 
 const std::string kOfTwo = "__kernel void k(__global float* y, int m, int n) {\n";
 
-TEST_F(ClcLint, FindsIndicesMadeIn32Bits) {
+TEST_F(ClcLint, FindsIndicesComputedIn32Bits) {
   for (const char* index : {"y[m * n + 1] = 0;", "y[(size_t)(m * n)] = 0;", "*(y + m * n) = 0;",
                             "y[m << n] = 0;", "const int at = m * n; y[at + 1] = 0;",
                             "vstore4((float4)(0.0f), m * n, y);", "y += m * n; y[0] = 0;"}) {
@@ -112,7 +112,7 @@ TEST_F(ClcLint, TakesIndicesThatCannotOverflow) {
   }
 }
 
-TEST_F(ClcLint, FindsDoublesThatNobodyAskedFor) {
+TEST_F(ClcLint, FindsUnintendedDoubles) {
   const std::string begin = "__kernel void k(__global float* y) {\n";
   EXPECT_THAT(found(begin + "y[0] = y[1] * 2.0;}"), ElementsAre("unsuffixed-constant 2"));
   EXPECT_THAT(found(begin + "y[0] = 1.5;}"), ElementsAre("unsuffixed-constant 2"));
@@ -122,7 +122,7 @@ TEST_F(ClcLint, FindsDoublesThatNobodyAskedFor) {
   EXPECT_THAT(found(begin + "printf(\"%f\", y[0]);}"), IsEmpty());
 }
 
-TEST_F(ClcLint, TakesDoublesThatAreAskedFor) {
+TEST_F(ClcLint, AcceptsDoublesThatAreEnabled) {
   const std::string begin =
       "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n__kernel void k(__global float* y) {\n";
   EXPECT_THAT(found(begin + "double d = y[0];\nd += 1.0; y[0] = d;}"), IsEmpty());
@@ -141,7 +141,7 @@ TEST_F(ClcLint, NotesPointersWithoutRestrict) {
   EXPECT_THAT(findings("__kernel void k(__global float* y) { *y = 0; }"), IsEmpty());
 }
 
-TEST_F(ClcLint, FindsExtensionsThatNothingAsksFor) {
+TEST_F(ClcLint, FindsExtensionsThatAreNotEnabled) {
   EXPECT_THAT(found("__kernel void k(__global long* y) {\natom_add(y, 1L);\n}"),
               ElementsAre("extension-unchecked 2"));
   EXPECT_THAT(found("#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n"
@@ -169,7 +169,7 @@ TEST_F(ClcLint, FindsArgumentsThatTheHostCannotSet) {
               Not(Contains(HasSubstr("host-argument"))));
 }
 
-TEST_F(ClcLint, WantsTheHousesHeaderWhereItIsAskedTo) {
+TEST_F(ClcLint, RequiresTheProjectsHeaderIfRequested) {
   const std::string kernel = "__kernel void k(__global float* y) { *y = 0; }\n";
   EXPECT_THAT(found("// y = 0.\n" + kernel), IsEmpty());
   EXPECT_THAT(found("// y = 0.\n" + kernel, {}, "test.cl", true), ElementsAre("missing-header 1"));
@@ -182,7 +182,7 @@ TEST_F(ClcLint, WantsTheHousesHeaderWhereItIsAskedTo) {
               IsEmpty());
 }
 
-TEST_F(ClcLint, KnowsThatOtherItemsWriteLocalMemory) {
+TEST_F(ClcLint, AssumesThatOtherItemsWriteLocalMemory) {
   EXPECT_THAT(found(group_kernel("__local uint a; if (get_local_id(0) == 0) *&a = n;\n" +
                                  std::string(kBarrier) + "\nuint b; y[a] = b;")),
               ElementsAre("clang-warning 4"));

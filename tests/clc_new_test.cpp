@@ -34,7 +34,7 @@ class ClcNew : public testing::Test {
     for (const char* top_folder : {"cl", "ops", "tests/reference", "bench"}) {
       fs::create_directories(folder_ / top_folder);
     }
-    test::write_whole_file(folder_ / "CMakeLists.txt", "");
+    test::write_file(folder_ / "CMakeLists.txt", "");
   }
 
   static ProgramResult clc(std::vector<std::string> arguments) { return test::run_clc(arguments); }
@@ -76,14 +76,14 @@ TEST_F(ClcNew, WritesTheSixFilesOfAFamilyAndSaysSo) {
   const ProgramResult result = make("scaled_shift", {"--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto object = result.json_lines().at(0);
-  std::vector<std::string> told = object["files"];
-  for (std::string& file : told) file = fs::relative(file, folder_.path()).string();
-  EXPECT_EQ(told, kFiles);
+  std::vector<std::string> listed = object["files"];
+  for (std::string& file : listed) file = fs::relative(file, folder_.path()).string();
+  EXPECT_EQ(listed, kFiles);
   std::vector<std::string> wanted = kFiles;
   wanted.emplace_back("CMakeLists.txt");
   EXPECT_THAT(files(), testing::UnorderedElementsAreArray(wanted));
   for (const std::string& file : kFiles) {
-    const std::string text = test::read_whole_file(path(file));
+    const std::string text = test::read_file(path(file));
     EXPECT_EQ(text.find('@'), std::string::npos) << file;
     EXPECT_THAT(text, HasSubstr("scaled_shift")) << file;
   }
@@ -121,10 +121,10 @@ TEST_F(ClcNew, ItsOpPassesItsOwnTestAsItIsAndItsBenchCompiles) {
       test::run_program(program, {.arguments = {}, .environment = {kernels}});
   EXPECT_EQ(passed.exit_code, 0) << passed.out;
   // The test checks the kernel: a kernel that computes something else fails it.
-  std::string text = test::read_whole_file(path("cl/scaled_shift.cl"));
+  std::string text = test::read_file(path("cl/scaled_shift.cl"));
   const std::size_t at = text.find("fma(alpha, x[i], beta)");
   ASSERT_NE(at, std::string::npos);
-  test::write_whole_file(path("cl/scaled_shift.cl"), text.replace(at + 17, 4, "0.0f"));
+  test::write_file(path("cl/scaled_shift.cl"), text.replace(at + 17, 4, "0.0f"));
   const ProgramResult broken =
       test::run_program(program, {.arguments = {}, .environment = {kernels}});
   EXPECT_EQ(broken.exit_code, 1) << broken.out;
@@ -139,25 +139,25 @@ TEST_F(ClcNew, ItsFilesKeepToTheLayers) {
         .err;
   };
   EXPECT_THAT(faults(), testing::Not(HasSubstr("scaled_shift")));
-  const std::string op = test::read_whole_file(path("ops/scaled_shift.cpp"));
-  test::write_whole_file(path("ops/scaled_shift.cpp"),
-                         "#include \"clora/model/data/records.hpp\"\n" + op);
+  const std::string op = test::read_file(path("ops/scaled_shift.cpp"));
+  test::write_file(path("ops/scaled_shift.cpp"),
+                   "#include \"clora/model/data/records.hpp\"\n" + op);
   EXPECT_THAT(faults(), HasSubstr("ops/scaled_shift.cpp"));
 }
 
 TEST_F(ClcNew, OverwritesNothingAndWritesAllOrNothing) {
-  test::write_whole_file(path("tests/scaled_shift_test.cpp"), "mine");
+  test::write_file(path("tests/scaled_shift_test.cpp"), "mine");
   const ProgramResult result = make("scaled_shift");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, AllOf(HasSubstr("'scaled_shift' is taken by"),
                                 HasSubstr("tests/scaled_shift_test.cpp; nothing was written")));
-  EXPECT_EQ(test::read_whole_file(path("tests/scaled_shift_test.cpp")), "mine");
+  EXPECT_EQ(test::read_file(path("tests/scaled_shift_test.cpp")), "mine");
   EXPECT_EQ(files().size(), 2U);
 }
 
 TEST_F(ClcNew, LeavesNothingBehindWhereAFileCannotBeWritten) {
   fs::remove(folder_ / "bench");
-  test::write_whole_file(path("bench"), "a file where the last folder should be");
+  test::write_file(path("bench"), "a file where the last folder should be");
   const ProgramResult result = make("scaled_shift");
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("bench/"));
@@ -172,7 +172,7 @@ TEST_F(ClcNew, RefusesNamesThatAreNoneAndThoseOfOtherParts) {
   }
   EXPECT_THAT(make("double").err, HasSubstr("'double' cannot name a family: it is a keyword"));
   fs::create_directories(path("runtime/commands"));
-  test::write_whole_file(path("runtime/commands/batch.hpp"), "");
+  test::write_file(path("runtime/commands/batch.hpp"), "");
   EXPECT_THAT(make("batch").err, HasSubstr("runtime/commands/batch.hpp; nothing was written"));
   EXPECT_EQ(files().size(), 2U);
 }

@@ -44,8 +44,8 @@ constexpr const char* kTimes = R"(typedef struct { int a; float b; } pair;
 class ClcReplay : public testing::Test {
  protected:
   ClcReplay() {
-    test::write_whole_file(folder_ / "scale.cl", kScale);
-    test::write_whole_file(folder_ / "times.clh", kTimes);
+    test::write_file(folder_ / "scale.cl", kScale);
+    test::write_file(folder_ / "times.clh", kTimes);
     capture_scale();
   }
 
@@ -84,10 +84,10 @@ class ClcReplay : public testing::Test {
   }
 
   void change(const std::string& file, const std::string& from, const std::string& to) const {
-    std::string text = test::read_whole_file(in_launch(file));
+    std::string text = test::read_file(in_launch(file));
     const std::size_t at = text.find(from);
     ASSERT_NE(at, std::string::npos) << from;
-    test::write_whole_file(in_launch(file), text.replace(at, from.size(), to));
+    test::write_file(in_launch(file), text.replace(at, from.size(), to));
   }
 
   test::TemporaryFolder folder_;
@@ -103,7 +103,7 @@ TEST_F(ClcReplay, GivesWhatTheRunGaveWithArgumentsOfAllKinds) {
             read_npy(in_launch("2-shift.expected.npy")).text());
 }
 
-TEST_F(ClcReplay, FindsAChangedKernelWrongAndTellsTheWorstPlace) {
+TEST_F(ClcReplay, ReportsAChangedKernelAsWrongWithTheWorstElement) {
   change("kernel.cl", "count[0] += 1;", "count[0] += 1;\n  if (i == 7) y[7] += 1;");
   const ProgramResult result = replay({"--json"});
   EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
@@ -123,9 +123,9 @@ TEST_F(ClcReplay, FindsAnArrayChangedThatTheRunLeftAlone) {
   EXPECT_THAT(result.out, HasSubstr("worst at [1]: 9 instead of 0"));
 }
 
-TEST_F(ClcReplay, TellsErrorsAtTheLinesOfTheFoldersKernel) {
+TEST_F(ClcReplay, ReportsErrorsAtTheLinesOfTheFoldersKernel) {
   change("kernel.cl", "float sum = 0;", "float sum = 0, oops;\n  oops();");
-  const std::string text = test::read_whole_file(in_launch("kernel.cl"));
+  const std::string text = test::read_file(in_launch("kernel.cl"));
   const std::string before = text.substr(0, text.find("oops()"));
   const ProgramResult result = replay();
   EXPECT_EQ(result.exit_code, 1);
@@ -172,16 +172,16 @@ TEST_F(ClcReplay, SaysWhatIsWrongWithAFolder) {
   expect(clc({"replay", folder_.path().string()}), 2, "this one has no call.json");
   expect(clc({"replay", (folder_ / "scale.cl").string()}), 2, "'clc run'");
   expect(clc({"run", (folder_ / "scale.cl").string()}), 2, "--global is required");
-  const std::string good = test::read_whole_file(in_launch("call.json"));
+  const std::string good = test::read_file(in_launch("call.json"));
   change("call.json", "\"version\": 1", "\"version\": 2");
   expect(replay(), 1, "its version is 2, but this program reads 1");
-  test::write_whole_file(in_launch("call.json"), good.substr(0, good.size() / 2));
+  test::write_file(in_launch("call.json"), good.substr(0, good.size() / 2));
   expect(replay(), 1, "call.json: ");
-  test::write_whole_file(in_launch("call.json"), "{\"some\": \"thing\"}");
+  test::write_file(in_launch("call.json"), "{\"some\": \"thing\"}");
   expect(replay(), 1, "not a captured launch");
-  test::write_whole_file(in_launch("call.json"), std::string(50'000, '['));
+  test::write_file(in_launch("call.json"), std::string(50'000, '['));
   expect(replay(), 1, "call.json: line 1, column 9: arrays and objects must be nested at most 8");
-  test::write_whole_file(in_launch("call.json"), good);
+  test::write_file(in_launch("call.json"), good);
   write_npy(in_launch("0-y.npy"), HostArray::of_zeros(ElementType::f32, {31}));
   expect(replay(), 1, "0-y.npy must contain f32 [4, 8] to match call.json, got f32 [31]");
   std::filesystem::remove(in_launch("0-y.npy"));
@@ -189,12 +189,12 @@ TEST_F(ClcReplay, SaysWhatIsWrongWithAFolder) {
 }
 
 TEST_F(ClcReplay, RefusesByKeyWhatNoCaptureWrites) {
-  const std::string good = test::read_whole_file(in_launch("call.json"));
+  const std::string good = test::read_file(in_launch("call.json"));
   const auto refuses = [&](const std::string& pointer, const json& value,
                            const std::string& words) {
     json call = json::parse(good);
     call[json::json_pointer(pointer)] = value;
-    test::write_whole_file(in_launch("call.json"), call.dump());
+    test::write_file(in_launch("call.json"), call.dump());
     const auto error = test::caught([&] { read_captured_call(launch()); });
     ASSERT_TRUE(error.has_value()) << pointer;
     EXPECT_THAT(error->message, HasSubstr("call.json: " + words));
@@ -223,11 +223,11 @@ TEST_F(ClcReplay, TakesSharedMemoryAndNullOnTheCommandLine) {
                                "y", "--arg", "x=const(f32,256,2)"});
     return clc(more);
   };
-  test::write_whole_file(folder_ / "plain.cl",
-                         "kernel void add(global float* x, global float* y, global float* z) {\n"
-                         "  const int i = get_global_id(0);\n"
-                         "  if (!z) y[i] += x[i];\n"
-                         "  else if (i < 128) y[i] += 1;\n}\n");
+  test::write_file(folder_ / "plain.cl",
+                   "kernel void add(global float* x, global float* y, global float* z) {\n"
+                   "  const int i = get_global_id(0);\n"
+                   "  if (!z) y[i] += x[i];\n"
+                   "  else if (i < 128) y[i] += 1;\n}\n");
   const ProgramResult same = run({"--arg", "y=same(x)", "--arg", "z=null", "--print", "x[0:1]"});
   EXPECT_EQ(same.exit_code, 0) << same.err;
   EXPECT_THAT(same.out, HasSubstr("x[0:1] = f32 [1]\n[4]"));

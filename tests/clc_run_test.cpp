@@ -60,9 +60,9 @@ __kernel void of_pair(__global int* y, pair p) { y[0] = p.a; }
 class ClcRun : public testing::Test {
  protected:
   ClcRun() {
-    test::write_whole_file(folder_ / "transpose.cl", kTranspose);
-    test::write_whole_file(folder_ / "reduction.cl", kReduction);
-    test::write_whole_file(folder_ / "saxpy.cl", kSaxpy);
+    test::write_file(folder_ / "transpose.cl", kTranspose);
+    test::write_file(folder_ / "reduction.cl", kReduction);
+    test::write_file(folder_ / "saxpy.cl", kSaxpy);
   }
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
@@ -114,7 +114,7 @@ TEST_F(ClcRun, PassesNumbersAndVectorsOfTheKernelsTypes) {
   EXPECT_THAT(result.out, HasSubstr("y = f32 [8]\n[ 1  4  7 10  9 12 15 18]\n"));
 }
 
-TEST_F(ClcRun, PassesShortsAndCharsAndRunsSoOftenAsIsAsked) {
+TEST_F(ClcRun, PassesShortsAndCharsAndRunsAsOftenAsRequested) {
   const ProgramResult result =
       run("saxpy.cl", {"--kernel", "count", "--global", "2", "--arg", "y=zeros(u16,2)", "--arg",
                        "step=7", "--arg", "minus=-2", "--times", "3", "--print", "y"});
@@ -184,10 +184,10 @@ TEST_F(ClcRun, SaysWhichFileIsMissing) {
   EXPECT_THAT(run("nowhere.cl", {"--global", "1"}).err, HasSubstr("does not exist"));
 }
 
-TEST(KernelCalls, PutTheirArraysBackAndSeeWhatIsWrittenBesideThem) {
+TEST(KernelCalls, ResetTheirArraysAndDetectWritesOutsideThem) {
   const test::TemporaryFolder folder;
-  test::write_whole_file(folder / "k.cl",
-                         "kernel void k(global int* y) { y[get_global_id(0) - 1] = 7; }\n");
+  test::write_file(folder / "k.cl",
+                   "kernel void k(global int* y) { y[get_global_id(0) - 1] = 7; }\n");
   const KernelFile file = open_kernel_file((folder / "k.cl").string());
   Context context(context_config({}, file));
   KernelCall call(context, {.file = file,

@@ -24,7 +24,7 @@ constexpr std::string_view kBegin =
 class ClcTrace : public ::testing::Test {
  protected:
   std::filesystem::path trace(const std::string& name, std::string_view events) const {
-    test::write_whole_file(folder_ / name, std::string(kBegin) + std::string(events) + "]");
+    test::write_file(folder_ / name, std::string(kBegin) + std::string(events) + "]");
     return folder_ / name;
   }
   test::ProgramResult clc(std::vector<std::string> arguments) const {
@@ -96,12 +96,12 @@ TEST_F(ClcTrace, ReadsWhatCloraWrites) {
 }
 
 TEST_F(ClcTrace, SaysWhatIsWrongWithAFileThatIsNoTrace) {
-  test::write_whole_file(folder_ / "broken.json", "{\"traceEvents\": [");
+  test::write_file(folder_ / "broken.json", "{\"traceEvents\": [");
   EXPECT_THAT(clc({"trace", (folder_ / "absent.json").string()}).err, HasSubstr("does not exist"));
   EXPECT_THAT(clc({"trace", (folder_ / "broken.json").string()}).err,
               HasSubstr("broken.json: line 1, column 18: not valid JSON: unexpected end of text"));
   const auto words_about = [&](std::string_view text) {
-    test::write_whole_file(folder_ / "other.json", text);
+    test::write_file(folder_ / "other.json", text);
     return clc({"trace", (folder_ / "other.json").string()}).err;
   };
   EXPECT_THAT(words_about("{}"), HasSubstr("has no list of events"));

@@ -39,7 +39,7 @@ TuneCandidates candidates_of(const std::string& lines, const std::string& kernel
 constexpr const char* kTiles =
     "//! clc: tune TILE={16,32,64} WG={8,16,32} where TILE % WG == 0 && TILE / WG <= LIMIT\n";
 
-TEST(ClcExpression, KnowsGridsAndConditions) {
+TEST(ClcExpression, EvaluatesGridsAndConditions) {
   const Variables sizes{{"M", 100}, {"TILE", 32}};
   EXPECT_EQ(value_of("ceil(M/TILE)*TILE", sizes, "grid"), 128);
   EXPECT_EQ(value_of("M % TILE == 4 && TILE <= 64 ? 1 : 0", sizes, "grid"), 1);
@@ -79,7 +79,7 @@ TEST(ClcTuneSpace, LeavesOutWhatTheConditionExcludes) {
   EXPECT_EQ(found.find({{"TILE", 32}}), found.all.size());
 }
 
-TEST(ClcTuneSpace, KnowsNeighboursByOneStep) {
+TEST(ClcTuneSpace, HasNeighboursOneStepApart) {
   const TuneCandidates found = candidates_of(kTiles, "", {{"LIMIT", 9}});
   const std::size_t middle = found.find({{"TILE", 32}, {"WG", 16}});
   std::vector<NamedNumbers> near;
@@ -96,7 +96,7 @@ TEST(ClcTuneSpace, IsThatOfItsKernel) {
   EXPECT_THAT(message_of([&] { candidates_of(lines, "c"); }), HasSubstr("nothing to tune for c"));
 }
 
-TEST(ClcTuneSpace, TellsWhatIsNoSpace) {
+TEST(ClcTuneSpace, RefusesWhatIsNoSpace) {
   EXPECT_THAT(message_of([] { candidates_of("// k\n"); }), HasSubstr("declares nothing to tune"));
   EXPECT_THAT(message_of([] { candidates_of("//! clc: tune T={float,half}\n"); }),
               HasSubstr("whole numbers, got 'float'"));
@@ -125,7 +125,7 @@ std::vector<std::size_t> order_of(SearchKind kind, const TuneCandidates& candida
   std::vector<std::size_t> order;
   while (const auto next = search->next()) {
     order.push_back(*next);
-    search->tell(*next, seconds_of(candidates.all[*next]));
+    search->add_result(*next, seconds_of(candidates.all[*next]));
   }
   return order;
 }
@@ -154,12 +154,12 @@ TEST(ClcTuneSearch, WalksFromTheStartToNeighbours) {
 TEST(ClcTuneSearch, LearnsFromCandidatesThatDoNotWork) {
   const TuneCandidates found = candidates_of(kTiles, "", {{"LIMIT", 9}});
   const auto search = make_search(SearchKind::annealing, found, 0, 100, 1);
-  std::size_t asked = 0;
+  std::size_t tried = 0;
   while (const auto next = search->next()) {
-    search->tell(*next, std::nullopt);
-    ++asked;
+    search->add_result(*next, std::nullopt);
+    ++tried;
   }
-  EXPECT_EQ(asked, found.all.size());
+  EXPECT_EQ(tried, found.all.size());
 }
 
 TEST(ClcTuneRecord, GoesOnWhereARunEnded) {
@@ -184,7 +184,7 @@ TEST(ClcTuneRecord, OfSomethingElseOrDamagedCountsAsNone) {
   TuneRecord(folder / "record.json", "a kernel")
       .put({{"WG", 1}}, {.end = TrialEnd::slow, .why = {}, .seconds = 1});
   EXPECT_EQ(TuneRecord(folder / "record.json", "another kernel").resumed(), 0U);
-  test::write_whole_file(folder / "record.json", "{\"subject\": \"a kernel\", ");
+  test::write_file(folder / "record.json", "{\"subject\": \"a kernel\", ");
   EXPECT_EQ(TuneRecord(folder / "record.json", "a kernel").resumed(), 0U);
 }
 

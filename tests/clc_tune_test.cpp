@@ -35,7 +35,7 @@ __kernel void twice(__global float* y, __global const float* x, int n) {
 
 class ClcTune : public testing::Test {
  protected:
-  ClcTune() { test::write_whole_file(folder_ / "twice.cl", kKernel); }
+  ClcTune() { test::write_file(folder_ / "twice.cl", kKernel); }
 
   ProgramResult tune(std::vector<std::string> more) const {
     std::vector<std::string> arguments{"tune",      (folder_ / "twice.cl").string(),
@@ -107,10 +107,10 @@ TEST_F(ClcTune, ComparesWithAFileThatIsGiven) {
 
 // NumPy has no bf16, so files hold its 16 bits.
 TEST_F(ClcTune, ComparesBf16WithAFile) {
-  test::write_whole_file(folder_ / "halves.cl",
-                         "// halves\n//! clc: build WG=8\n//! clc: tune WG={8,16}\n"
-                         "__kernel void copy(__global ushort* y, __global const ushort* x) {\n"
-                         "  y[get_global_id(0)] = x[get_global_id(0)];\n}\n");
+  test::write_file(folder_ / "halves.cl",
+                   "// halves\n//! clc: build WG=8\n//! clc: tune WG={8,16}\n"
+                   "__kernel void copy(__global ushort* y, __global const ushort* x) {\n"
+                   "  y[get_global_id(0)] = x[get_global_id(0)];\n}\n");
   const std::string x = "x=rand(bf16,64,seed=1)", saved = (folder_ / "x.npy").string();
   const std::string file = (folder_ / "halves.cl").string();
   const auto call = [&](const std::string& command, std::vector<std::string> more) {
@@ -134,8 +134,8 @@ TEST_F(ClcTune, WritesNoEntryWhereNothingIsGained) {
   EXPECT_THAT(TunedTable::read(folder_ / "mine.json").entries(), testing::IsEmpty());
 }
 
-TEST_F(ClcTune, TellsWhatItLacks) {
-  test::write_whole_file(folder_ / "plain.cl", "__kernel void k(__global int* y) { y[0] = 1; }\n");
+TEST_F(ClcTune, NamesWhatIsMissing) {
+  test::write_file(folder_ / "plain.cl", "__kernel void k(__global int* y) { y[0] = 1; }\n");
   const auto plain = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"tune", (folder_ / "plain.cl").string()});
     const ProgramResult result = test::run_clc(arguments);

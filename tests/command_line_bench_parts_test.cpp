@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-TEST(BenchName, IsWithoutWhatTellsOfTheTiming) {
+TEST(BenchName, OmitsTheSuffixesOfTheTiming) {
   EXPECT_EQ(bench_name("softmax/fused/f32/64x1024/warm/manual_time"),
             "softmax/fused/f32/64x1024/warm");
   EXPECT_EQ(bench_name("launch/replay/iterations:1/manual_time"), "launch/replay");
@@ -151,7 +151,7 @@ TEST(Verdict, NeedsMoreThanALargeRatioOfScatteredSamples) {
   EXPECT_EQ(verdict_on({100, 101}, {200}), Verdict::too_few);
 }
 
-TEST(Verdict, IsTakenFromSamplesWithoutAnyScatter) {
+TEST(Verdict, IsGivenForSamplesWithoutAnyScatter) {
   EXPECT_EQ(verdict_on({100, 100}, {101, 101}), Verdict::slower);
   EXPECT_EQ(verdict_on({100, 100}, {100, 100}), Verdict::no_difference);
 }
@@ -182,7 +182,7 @@ TEST(Verdict, ReadsAsASentence) {
             "+50.0 %, too few repetitions for a verdict");
 }
 
-TEST(MachineChange, TellsOfAnotherDeviceAndOfPeaksThatMoved) {
+TEST(MachineChange, ReportsAnotherDeviceAndPeaksThatChanged) {
   json before = file_of({}), after = file_of({});
   EXPECT_THAT(machine_change(parsed(before), parsed(after)), SizeIs(0));
   after["context"]["device"] = "another";

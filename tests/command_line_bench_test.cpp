@@ -26,25 +26,25 @@ class BenchProgram : public testing::Test {
  protected:
   std::filesystem::path write_program(const std::filesystem::path& file, const std::string& body) {
     std::filesystem::create_directories(file.parent_path());
-    test::write_whole_file(file, "#!/bin/sh\n" + body);
+    test::write_file(file, "#!/bin/sh\n" + body);
     std::filesystem::permissions(file, std::filesystem::perms::owner_all);
     return file;
   }
   test::TemporaryFolder folder;
 };
 
-TEST_F(BenchProgram, IsFoundBesideThisOneThenInTheBuildTreeThenInPath) {
+TEST_F(BenchProgram, IsFoundNextToThisOneThenInTheBuildTreeThenInPath) {
   const auto path = write_program(folder / "path/clora_bench", "");
-  const std::string places = ":/nowhere:" + (folder / "path").string();
+  const std::string search_path = ":/nowhere:" + (folder / "path").string();
   const auto own = folder / "build/tools";
-  EXPECT_EQ(find_bench_program(own, places), path);
+  EXPECT_EQ(find_bench_program(own, search_path), path);
   const auto built = write_program(folder / "build/bench/clora_bench", "");
-  EXPECT_EQ(find_bench_program(own, places), built);
-  const auto beside = write_program(own / "clora_bench", "");
-  EXPECT_EQ(find_bench_program(own, places), beside);
+  EXPECT_EQ(find_bench_program(own, search_path), built);
+  const auto neighbour = write_program(own / "clora_bench", "");
+  EXPECT_EQ(find_bench_program(own, search_path), neighbour);
 }
 
-TEST_F(BenchProgram, ThatIsNotThereIsAnErrorThatTellsHowToBuildIt) {
+TEST_F(BenchProgram, ThatIsMissingIsAnErrorThatExplainsHowToBuildIt) {
   std::filesystem::create_directories(folder / "clora_bench");  // a folder is not a program
   try {
     find_bench_program(folder.path(), folder.path().string());
@@ -66,7 +66,7 @@ TEST_F(BenchProgram, GivesItsLinesItsErrorsAndItsExitCode) {
                          }});
   EXPECT_EQ(code, 3);
   EXPECT_THAT(lines, ElementsAre("one a b", "three"));
-  EXPECT_EQ(test::read_whole_file(folder / "errors"), "two\n");
+  EXPECT_EQ(test::read_file(folder / "errors"), "two\n");
 }
 
 // The program clora next to a clora_bench that lists two benches and writes stored results.
@@ -74,7 +74,7 @@ class BenchCommand : public BenchProgram {
  protected:
   BenchCommand() {
     std::filesystem::copy_file(test::built_program("tools/clora"), folder / "clora");
-    test::write_whole_file(folder / "measured.json", many_rows().dump());
+    test::write_file(folder / "measured.json", many_rows().dump());
     put_bench("cp \"$(dirname \"$0\")/measured.json\" \"$out\"\n");
   }
   void put_bench(const std::string& measure) {
@@ -108,9 +108,9 @@ TEST_F(BenchCommand, RunsTheBenchesAndShowsATable) {
                                 HasSubstr("90.0 us"), HasSubstr("████▉"), HasSubstr("49%")));
   EXPECT_THAT(result.out, AllOf(HasSubstr("bench 1/2  a/fused/f32/1"),
                                 HasSubstr("bench 2/2  launch/replay"), Not(HasSubstr("3/2"))));
-  EXPECT_EQ(test::read_whole_file(folder / "out.json"), many_rows().dump());
+  EXPECT_EQ(test::read_file(folder / "out.json"), many_rows().dump());
   EXPECT_THAT(
-      test::read_whole_file(folder / "arguments.txt"),
+      test::read_file(folder / "arguments.txt"),
       AllOf(HasSubstr("--benchmark_filter=a|launch\n"), HasSubstr("--benchmark_repetitions=5\n"),
             HasSubstr("--benchmark_min_time=0.02\n")));
 }
@@ -122,11 +122,11 @@ TEST_F(BenchCommand, ShowsAndWritesResultsThatHoldNotANumber) {
   measured.insert(measured.find(first) + first.size(),
                   R"({"name":"a/fused/f32/1_cv","run_type":"aggregate",
       "real_time":NaN,"gflops":-NaN,"gbps":Infinity,"note":"NaN \"inf\" -Infinity"},)");
-  test::write_whole_file(folder / "measured.json", measured);
+  test::write_file(folder / "measured.json", measured);
   const ProgramResult result = run({"--out", at("out.json")});
   EXPECT_EQ(result.exit_code, 1) << result.err;  // one bench failed, as in the other tests
   EXPECT_THAT(result.out, HasSubstr("90.0 us"));
-  const json written = json::parse(test::read_whole_file(folder / "out.json"));
+  const json written = json::parse(test::read_file(folder / "out.json"));
   const json& mean = written.at("benchmarks").front();
   EXPECT_TRUE(mean.at("real_time").is_null());
   EXPECT_TRUE(mean.at("gflops").is_null());
@@ -137,14 +137,14 @@ TEST_F(BenchCommand, NamesABenchWhoseTimeIsNone) {
   std::string measured = run_of("a/fused/f32/1", {100, 102}).dump();
   const std::string_view time = "\"median_us\":";
   measured.insert(measured.find(time) + time.size(), 1, '-');
-  test::write_whole_file(folder / "measured.json", measured);
+  test::write_file(folder / "measured.json", measured);
   const ProgramResult result = run({"--results", at("measured.json")});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.out, HasSubstr("its time is not a number above 0"));
 }
 
 TEST_F(BenchCommand, ResultsNestedFiftyThousandDeepAreAnErrorThatNamesTheFile) {
-  test::write_whole_file(folder / "deep.json", std::string(50000, '['));
+  test::write_file(folder / "deep.json", std::string(50000, '['));
   const ProgramResult result = run({"--results", at("deep.json")});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("deep.json"), Not(HasSubstr("json.exception"))));
@@ -174,19 +174,17 @@ TEST_F(BenchCommand, EndsTheBenchesAtCtrlCAndLeavesNothingBehind) {
 }
 
 TEST_F(BenchCommand, ComparesWithAnOlderRunAndWritesAPage) {
-  test::write_whole_file(folder / "old.json",
-                         run_of("a/fused/f32/1", {100, 102, 98, 101, 99}).dump());
+  test::write_file(folder / "old.json", run_of("a/fused/f32/1", {100, 102, 98, 101, 99}).dump());
   const ProgramResult result =
       run({"--results", at("measured.json"), "--compare", at("old.json"), "--html", at("r.html")});
   EXPECT_THAT(result.out, HasSubstr("9.8 % faster (6.1 to 13.4)"));
-  const std::string page = test::read_whole_file(folder / "r.html");
+  const std::string page = test::read_file(folder / "r.html");
   expect_well_formed(page);
   EXPECT_THAT(page, HasSubstr("9.8 % faster (6.1 to 13.4)"));
 }
 
 TEST_F(BenchCommand, SaysTheSameAsJson) {
-  test::write_whole_file(folder / "old.json",
-                         run_of("a/fused/f32/1", {100, 102, 98, 101, 99}).dump());
+  test::write_file(folder / "old.json", run_of("a/fused/f32/1", {100, 102, 98, 101, 99}).dump());
   const std::vector<json> lines =
       run({"--results", at("measured.json"), "--compare", at("old.json"), "--json"}).json_lines();
   ASSERT_THAT(lines, SizeIs(5));
@@ -201,7 +199,7 @@ TEST_F(BenchCommand, SaysTheSameAsJson) {
 }
 
 TEST_F(BenchCommand, RefusesAFileThatIsNoneBeforeItMeasures) {
-  test::write_whole_file(folder / "old.json", "no JSON");
+  test::write_file(folder / "old.json", "no JSON");
   std::filesystem::remove(folder / "arguments.txt");
   const ProgramResult result = run({"--compare", at("old.json")});
   EXPECT_EQ(result.exit_code, 1);

@@ -20,7 +20,7 @@ class CommandLineData : public testing::Test {
   CommandLineData() { test::write_tiny_chat_model(folder / "model"); }
 
   ProgramResult eval(const std::string& lines, std::vector<std::string> more = {}) const {
-    test::write_whole_file(folder / "data.jsonl", lines);
+    test::write_file(folder / "data.jsonl", lines);
     std::vector<std::string> all{"eval", "--model", (folder / "model").string(), "--data",
                                  (folder / "data.jsonl").string()};
     all.insert(all.end(), more.begin(), more.end());
@@ -30,15 +30,15 @@ class CommandLineData : public testing::Test {
   test::TemporaryFolder folder;
 };
 
-TEST_F(CommandLineData, WarnsOfSpecialTokensInRecordsUntilToldWhatTheyAre) {
+TEST_F(CommandLineData, WarnsOfSpecialTokensInRecordsUnlessAnOptionDecides) {
   const std::string lines =
       "{\"text\": \"abc\"}\n{\"text\": \"abc<|im_end|>the\"}\n{\"text\": \"<|im_start|>\"}\n";
   const ProgramResult silent = eval(lines);
   EXPECT_EQ(silent.exit_code, 0) << silent.err;
   EXPECT_THAT(silent.err, AllOf(HasSubstr("data.jsonl: line 2: '<|im_end|>' is read as text"),
                                 HasSubstr("in 2 of 3 records"), HasSubstr("--parse-special")));
-  for (const char* told : {"--parse-special", "--no-parse-special"}) {
-    const ProgramResult result = eval(lines, {told});
+  for (const char* option : {"--parse-special", "--no-parse-special"}) {
+    const ProgramResult result = eval(lines, {option});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_THAT(result.err, Not(HasSubstr("is read as text")));
   }
@@ -79,9 +79,9 @@ TEST_F(CommandLineData, TakesAChatTemplateByName) {
 
 TEST_F(CommandLineData, SaysWhyAModelHasNoChatTemplate) {
   const auto path = folder / "model/tokenizer_config.json";
-  nlohmann::json config = nlohmann::json::parse(test::read_whole_file(path));
+  nlohmann::json config = nlohmann::json::parse(test::read_file(path));
   config["chat_template"] = "{{ messages }} <|im_start|>";
-  test::write_whole_file(path, config.dump());
+  test::write_file(path, config.dump());
   const std::string line = "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n";
   const ProgramResult result = eval(line);
   EXPECT_EQ(result.exit_code, 1);

@@ -21,7 +21,7 @@ class WithoutADevice : public testing::Test {
 
   fs::path vendors() const { return folder_ / "vendors"; }
   void add_driver(const char* name, const std::string& content) {
-    test::write_whole_file(vendors() / name, content);
+    test::write_file(vendors() / name, content);
   }
   // Adds pocl as installed on this machine. Returns false if it is not installed.
   bool add_pocl() {
@@ -85,7 +85,7 @@ TEST_F(WithoutADevice, SaysThatADriverLoadsAndHasNone) {
 
 TEST_F(WithoutADevice, SaysThatPoclCannotWriteItsCache) {
   if (!add_pocl()) GTEST_SKIP() << "pocl is not installed";
-  test::write_whole_file(folder_ / "file", "not a folder");
+  test::write_file(folder_ / "file", "not a folder");
   const std::string nowhere = (folder_ / "file").string();
   const ProgramResult refused =
       devices({"HOME=" + nowhere, "XDG_CACHE_HOME=", "CLORA_CACHE_DIR=" + nowhere + "/cache"});
@@ -98,7 +98,7 @@ TEST_F(WithoutADevice, SaysThatPoclCannotWriteItsCache) {
   EXPECT_EQ(helped.exit_code, 0) << helped.err;
 }
 
-TEST_F(WithoutADevice, SaysThatPoclWasToldToHaveNone) {
+TEST_F(WithoutADevice, SaysThatPoclIsConfiguredToHaveNone) {
   if (!add_pocl()) GTEST_SKIP() << "pocl is not installed";
   const ProgramResult result = devices({"POCL_DEVICES=nonsense"});
   EXPECT_EQ(result.exit_code, 1);

@@ -28,7 +28,7 @@ class Doctor : public testing::Test {
   fs::path vendors() const { return folder_ / "vendors"; }
   fs::path cache() const { return folder_ / "cache"; }
   void add_driver(const char* name, const std::string& content) {
-    test::write_whole_file(vendors() / name, content);
+    test::write_file(vendors() / name, content);
   }
   // Adds pocl as installed on this machine. Returns false if it is not installed.
   bool add_pocl() {
@@ -132,7 +132,7 @@ TEST_F(Doctor, SaysWhetherKernelsAreCompiledAndWhichAreDamaged) {
       doctor().out,
       AllOf(HasSubstr("good  compiled programs of this device and driver in the cache: 1\n"),
             HasSubstr(": 2 programs, ")));
-  test::write_whole_file(entry, "damaged");
+  test::write_file(entry, "damaged");
   EXPECT_THAT(doctor().out, AllOf(HasSubstr("note  1 of the cached programs cannot be used"),
                                   HasSubstr("'clc cache verify' lists them"),
                                   HasSubstr("no kernels are compiled")));
@@ -140,7 +140,7 @@ TEST_F(Doctor, SaysWhetherKernelsAreCompiledAndWhichAreDamaged) {
 
 TEST_F(Doctor, NotesACacheFolderThatCannotBeWritten) {
   if (!add_pocl()) GTEST_SKIP() << "pocl is not installed";
-  test::write_whole_file(folder_ / "file", "not a folder");
+  test::write_file(folder_ / "file", "not a folder");
   const std::string nowhere = (folder_ / "file/cache").string();
   const ProgramResult result = doctor({"CLORA_CACHE_DIR=" + nowhere});
   EXPECT_EQ(result.exit_code, 0) << result.out;

@@ -32,7 +32,7 @@ class CommandLineFaults : public testing::Test {
     for (const char* word : {"abc", "lo", "the", "cab"}) {
       lines += nlohmann::json{{"prompt", "say:"}, {"completion", word}}.dump() + "\n";
     }
-    test::write_whole_file(folder / "data.jsonl", lines);
+    test::write_file(folder / "data.jsonl", lines);
   }
 
   std::string at(const std::string& name) const { return (folder / name).string(); }
@@ -52,7 +52,7 @@ class CommandLineFaults : public testing::Test {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / name)) {
       if (entry.is_regular_file()) {
         files[std::filesystem::relative(entry.path(), folder / name)] =
-            test::read_whole_file(entry.path());
+            test::read_file(entry.path());
       }
     }
     return files;
@@ -60,11 +60,11 @@ class CommandLineFaults : public testing::Test {
 
   // Writes the float at `index` of the tensor data in a safetensors file.
   void write_float(const std::string& file, std::size_t index, float value) const {
-    std::string bytes = test::read_whole_file(folder / file);
+    std::string bytes = test::read_file(folder / file);
     std::uint64_t header = 0;
     std::memcpy(&header, bytes.data(), sizeof header);
     std::memcpy(bytes.data() + 8 + header + 4 * index, &value, sizeof value);
-    test::write_whole_file(folder / file, bytes);
+    test::write_file(folder / file, bytes);
   }
 
   test::TemporaryFolder folder;
@@ -74,9 +74,9 @@ TEST_F(CommandLineFaults, OverwriteLeavesTheEarlierRunWhereTheNewOneIsNotValid) 
   ASSERT_EQ(train({"--save-every", "2"}).exit_code, 0);
   const auto before = files_of("a");
   ASSERT_TRUE(before.contains("checkpoint-2/training_state.safetensors"));
-  test::write_whole_file(folder / "bad.jsonl", "{\"prompt\": 3}\n");
+  test::write_file(folder / "bad.jsonl", "{\"prompt\": 3}\n");
   std::filesystem::copy(folder / "model", folder / "broken");
-  test::write_whole_file(folder / "broken/model.safetensors", "no model");
+  test::write_file(folder / "broken/model.safetensors", "no model");
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{"--data", at("bad.jsonl")},
         {"--data", at("none.jsonl")},
@@ -94,9 +94,9 @@ TEST_F(CommandLineFaults, OverwriteLeavesTheEarlierRunWhereTheNewOneIsNotValid) 
   }
 }
 
-TEST_F(CommandLineFaults, OverwriteReplacesTheWholeRunAndKeepsFilesOfOthers) {
+TEST_F(CommandLineFaults, OverwriteReplacesTheEntireRunAndKeepsFilesOfOthers) {
   ASSERT_EQ(train({"--save-every", "1"}).exit_code, 0);
-  test::write_whole_file(folder / "a/notes.txt", "mine");
+  test::write_file(folder / "a/notes.txt", "mine");
   ASSERT_EQ(train({"--overwrite", "--steps", "1"}).exit_code, 0);
   const auto after = files_of("a");
   EXPECT_EQ(after.at("notes.txt"), "mine");
@@ -129,7 +129,7 @@ TEST_F(CommandLineFaults, ASecondTrainingInTheFolderIsRefusedAndTheFirstGoesOn) 
   EXPECT_NE(first.read_line(), "");
   EXPECT_EQ(first.end_by(SIGHUP), 1);  // closing the terminal saves the adapter, as Ctrl-C does
   EXPECT_TRUE(std::filesystem::exists(folder / "a/adapter_model.safetensors"));
-  EXPECT_THAT(test::read_whole_file(folder / "a/log.jsonl"), HasSubstr("\"stopped\":true"));
+  EXPECT_THAT(test::read_file(folder / "a/log.jsonl"), HasSubstr("\"stopped\":true"));
 }
 
 TEST_F(CommandLineFaults, AnAdapterThatIsGivenKeepsItsRankAndTheRest) {
@@ -153,7 +153,7 @@ TEST_F(CommandLineFaults, AnAdapterThatIsGivenKeepsItsRankAndTheRest) {
   EXPECT_EQ(from_it({}).exit_code, 0);
   EXPECT_EQ(from_it({"--rank", "2", "--alpha", "6", "--target-modules", "q_proj"}).exit_code, 0);
   // The configuration that the run writes has no rank, so the run can be repeated with it.
-  EXPECT_THAT(test::read_whole_file(folder / "b/run.toml"),
+  EXPECT_THAT(test::read_file(folder / "b/run.toml"),
               AllOf(Not(HasSubstr("\nrank =")), HasSubstr("adapter-init")));
   EXPECT_EQ(run_clora({"train", "--config", at("b/run.toml"), "--adapter-out", at("c")}).exit_code,
             0);
@@ -190,7 +190,7 @@ TEST_F(CommandLineFaults, AFailedFuseLeavesWhatIsAtOut) {
                       "--overwrite"});
   };
   ASSERT_EQ(fuse("model", "a").exit_code, 0);
-  test::write_whole_file(folder / "fused/notes.txt", "mine");
+  test::write_file(folder / "fused/notes.txt", "mine");
   const auto before = files_of("fused");
   std::filesystem::copy(folder / "model", folder / "nan");
   write_float("nan/model.safetensors", 5, std::numeric_limits<float>::quiet_NaN());
@@ -216,7 +216,7 @@ TEST_F(CommandLineFaults, AFailedFuseLeavesWhatIsAtOut) {
 TEST_F(CommandLineFaults, FuseRefusesAnOutThatItReadsOrThatHoldsOtherWeights) {
   ASSERT_EQ(train({}).exit_code, 0);
   std::filesystem::create_directory(folder / "other");
-  test::write_whole_file(folder / "other/model-00001-of-00002.safetensors", "x");
+  test::write_file(folder / "other/model-00001-of-00002.safetensors", "x");
   for (const std::string out : {"model", "a", "other", "other/"}) {
     const ProgramResult result = run_clora(
         {"fuse", "--model", at("model"), "--adapter", at("a"), "--out", at(out), "--overwrite"});

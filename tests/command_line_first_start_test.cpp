@@ -83,7 +83,7 @@ TEST_F(FirstStart, SaysOnceThatKernelsAreCompiledAndNothingElse) {
   EXPECT_EQ(second.out, first.out);
 }
 
-TEST_F(FirstStart, IsSilentWhereItIsAskedToBe) {
+TEST_F(FirstStart, IsSilentIfRequested) {
   const ProgramResult quiet = start({"--quiet"});
   EXPECT_EQ(quiet.exit_code, 0);
   EXPECT_EQ(quiet.err, "");
@@ -149,12 +149,12 @@ TEST_F(FirstStart, OnADamagedCacheOfTheDriverIsAsGoodAsAny) {
 // Tests the handler that run_program() installs. A sanitizer handles SIGSEGV itself, so the test is
 // skipped there.
 TEST_F(FirstStart, AfterACrashEmptiesTheCacheOfTheDriver) {
-  const fs::path kept = cache() / "pocl/kernels/AB/CD/kernel.so";
+  const fs::path cached = cache() / "pocl/kernels/AB/CD/kernel.so";
   {
     const DriverCache drivers(cache());
     ASSERT_TRUE(drivers.active());
-    fs::create_directories(kept.parent_path());
-    test::write_whole_file(kept, "code");
+    fs::create_directories(cached.parent_path());
+    test::write_file(cached, "code");
   }
   for (const int signal : {SIGKILL, SIGTERM, SIGABRT, SIGILL}) {
     const pid_t child = ::fork();
@@ -168,9 +168,9 @@ TEST_F(FirstStart, AfterACrashEmptiesTheCacheOfTheDriver) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << "it takes its course";
     const DriverCache drivers(cache());
-    EXPECT_EQ(fs::exists(kept), signal == SIGKILL || signal == SIGTERM) << signal;
-    fs::create_directories(kept.parent_path());
-    test::write_whole_file(kept, "code");
+    EXPECT_EQ(fs::exists(cached), signal == SIGKILL || signal == SIGTERM) << signal;
+    fs::create_directories(cached.parent_path());
+    test::write_file(cached, "code");
   }
 }
 

@@ -62,7 +62,7 @@ TEST(DriverChecks, FindVersionsOfPoclBeforeTheTestedOnes) {
 TEST(DriverChecks, RecogniseTheDriversThatCloraRegistersForItself) {
   const test::TemporaryFolder cache;
   fs::create_directory(cache / "vendors");
-  test::write_whole_file(cache / "vendors/m.icd", "libm.so.6\n");
+  test::write_file(cache / "vendors/m.icd", "libm.so.6\n");
   const char* before = std::getenv("OCL_ICD_VENDORS");
   const std::string kept = before == nullptr ? "" : before;
   ::setenv("OCL_ICD_VENDORS", (cache / "vendors").c_str(), 1);
@@ -113,12 +113,12 @@ class Hardware : public testing::Test {
   };
 
   void add_file(const std::string& name, mode_t mode) const {
-    test::write_whole_file(folders_.devices / name, "");
+    test::write_file(folders_.devices / name, "");
     ASSERT_EQ(::chmod((folders_.devices / name).c_str(), mode), 0);
   }
   void add_gpu(const std::string& node, const std::string& vendor) const {
     fs::create_directories(folders_.graphics / node / "device");
-    test::write_whole_file(folders_.graphics / node / "device/vendor", vendor + "\n");
+    test::write_file(folders_.graphics / node / "device/vendor", vendor + "\n");
     add_file("dri/" + node, 0666);
   }
   static Device gpu(std::string vendor) {
@@ -245,7 +245,7 @@ TEST(EnvironmentChecks, KnowEveryVariableThatTheSourcesRead) {
     for (const auto& entry : fs::recursive_directory_iterator(source / module)) {
       const std::string end = entry.path().extension();
       if (entry.is_regular_file() && (end.empty() || end == ".cpp" || end == ".hpp")) {
-        find_variables(test::read_whole_file(entry.path()), found);
+        find_variables(test::read_file(entry.path()), found);
       }
     }
   }
@@ -256,14 +256,14 @@ TEST(EnvironmentChecks, KnowEveryVariableThatTheSourcesRead) {
 
 TEST(MemoryChecks, ReadWhatLinuxReports) {
   const test::TemporaryFolder folder;
-  test::write_whole_file(folder / "meminfo",
-                         "MemTotal:       24000000 kB\nMemFree:  1 kB\nMemAvailable:   2048 kB\n"
-                         "HugePages_Total:       0\nHugetlb: 0 kB\n");
+  test::write_file(folder / "meminfo",
+                   "MemTotal:       24000000 kB\nMemFree:  1 kB\nMemAvailable:   2048 kB\n"
+                   "HugePages_Total:       0\nHugetlb: 0 kB\n");
   const auto memory = host_memory(folder / "meminfo");
   ASSERT_TRUE(memory);
   EXPECT_EQ(memory->total_bytes, 24000000ULL * 1024);
   EXPECT_EQ(memory->available_bytes, 2048ULL * 1024);
-  test::write_whole_file(folder / "meminfo", "nonsense");
+  test::write_file(folder / "meminfo", "nonsense");
   EXPECT_FALSE(host_memory(folder / "meminfo"));
   EXPECT_FALSE(host_memory(folder / "missing"));
 }
@@ -272,11 +272,11 @@ TEST(MemoryChecks, ReadTheLimitOfAContainer) {
   const test::TemporaryFolder folder;
   EXPECT_FALSE(container_limit_bytes(folder.path()));
   fs::create_directory(folder / "memory");
-  test::write_whole_file(folder / "memory/memory.limit_in_bytes", "1000\n");
+  test::write_file(folder / "memory/memory.limit_in_bytes", "1000\n");
   EXPECT_EQ(container_limit_bytes(folder.path()), 1000U);
-  test::write_whole_file(folder / "memory.max", "4294967296\n");
+  test::write_file(folder / "memory.max", "4294967296\n");
   EXPECT_EQ(container_limit_bytes(folder.path()), std::uint64_t{1} << 32U);
-  test::write_whole_file(folder / "memory.max", "max\n");
+  test::write_file(folder / "memory.max", "max\n");
   fs::remove_all(folder / "memory");
   EXPECT_FALSE(container_limit_bytes(folder.path()));
 }

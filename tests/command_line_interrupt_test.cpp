@@ -66,7 +66,7 @@ class Interrupted : public testing::Test {
     int status = 0;
     ::waitpid(child, &status, 0);
     return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status),
-            test::read_whole_file(folder_ / "out"), test::read_whole_file(folder_ / "err")};
+            test::read_file(folder_ / "out"), test::read_file(folder_ / "err")};
   }
 
   test::TemporaryFolder folder_;

@@ -22,25 +22,25 @@ using testing::Not;
 using testing::SizeIs;
 
 // The accepted value, or the refusal in brackets.
-std::string taken(const CLI::Validator& validator, std::string value) {
+std::string validated(const CLI::Validator& validator, std::string value) {
   const std::string refusal = validator(value);
   return refusal.empty() ? value : "[" + refusal + "]";
 }
 
-TEST(NumberOptions, TakeAWholeNumberInItsRangeAndRewriteIt) {
-  const WholeNumber number(1, 64);
-  EXPECT_EQ(taken(number, "1"), "1");
-  EXPECT_EQ(taken(number, "64"), "64");
-  EXPECT_EQ(taken(number, "+5"), "5");
-  EXPECT_EQ(taken(number, "010"), "10");  // decimal, not octal
+TEST(NumberOptions, AcceptAnIntegerInItsRangeAndRewriteIt) {
+  const Integer number(1, 64);
+  EXPECT_EQ(validated(number, "1"), "1");
+  EXPECT_EQ(validated(number, "64"), "64");
+  EXPECT_EQ(validated(number, "+5"), "5");
+  EXPECT_EQ(validated(number, "010"), "10");  // decimal, not octal
 }
 
-TEST(NumberOptions, RefuseWhatIsNoWholeNumberInTheRange) {
+TEST(NumberOptions, RefuseWhatIsNoIntegerInTheRange) {
   for (const std::string value :
        {"0", "65", "-1", "2.5", "1e1", "nan", "inf", "", " 3", "3 ", "0x10", "+-5",
         "18446744073709551617", "99999999999999999999", "1,000"}) {
     const std::string got = value.empty() ? "nothing" : value;
-    EXPECT_EQ(taken(WholeNumber(1, 64), value),
+    EXPECT_EQ(validated(Integer(1, 64), value),
               "[must be a whole number from 1 to 64, got " + got + "]");
   }
 }
@@ -48,24 +48,24 @@ TEST(NumberOptions, RefuseWhatIsNoWholeNumberInTheRange) {
 TEST(NumberOptions, RefuseWhatIsNoFiniteNumberInTheRange) {
   for (const std::string value : {"0", "-1e-9", "10.1", "nan", "-nan", "inf", "-inf", "infinity",
                                   "1e400", "1e-400", "1.5x", "0x1p3", "1,5"}) {
-    EXPECT_EQ(taken(NumberAbove(0, 10), value),
+    EXPECT_EQ(validated(NumberAbove(0, 10), value),
               "[must be a number above 0 and at most 10, got " + value + "]");
   }
-  EXPECT_EQ(taken(NumberAbove(0, 10), "+2e-4"), "2e-4");
-  EXPECT_EQ(taken(NumberAbove(0, 10), "10"), "10");
-  EXPECT_EQ(taken(Number(0, 0.99), "0"), "0");
-  EXPECT_EQ(taken(Number(0, 0.99), "1"), "[must be a number from 0 to 0.99, got 1]");
+  EXPECT_EQ(validated(NumberAbove(0, 10), "+2e-4"), "2e-4");
+  EXPECT_EQ(validated(NumberAbove(0, 10), "10"), "10");
+  EXPECT_EQ(validated(Number(0, 0.99), "0"), "0");
+  EXPECT_EQ(validated(Number(0, 0.99), "1"), "[must be a number from 0 to 0.99, got 1]");
 }
 
 TEST(NumberOptions, TakeTheWordOrANumber) {
-  const WordOrWholeNumber layers("all", 1, 100);
-  EXPECT_EQ(taken(layers, "all"), "all");
-  EXPECT_EQ(taken(layers, "7"), "7");
-  EXPECT_EQ(taken(layers, "1.5"), "[must be all or a whole number from 1 to 100, got 1.5]");
+  const WordOrInteger layers("all", 1, 100);
+  EXPECT_EQ(validated(layers, "all"), "all");
+  EXPECT_EQ(validated(layers, "7"), "7");
+  EXPECT_EQ(validated(layers, "1.5"), "[must be all or a whole number from 1 to 100, got 1.5]");
 }
 
 TEST(NumberOptions, CutALongValueInTheMessage) {
-  EXPECT_THAT(taken(WholeNumber(1, 2), std::string(10000, '9')).size(), testing::Lt(120U));
+  EXPECT_THAT(validated(Integer(1, 2), std::string(10000, '9')).size(), testing::Lt(120U));
 }
 
 // The options of a command that take numbers, by their validators' ranges.
@@ -187,7 +187,7 @@ TEST(NumberOptions, AreCheckedInARunsConfigurationAndTheFileIsNamed) {
         {"rank = \"010x\"", "got 010x"},
         {"seed = -1", "--seed must be a whole number from 0 to 4294967295, got -1"},
         {"steps = 1000000001", "--steps must be a whole number from 1 to 1000000000"}}) {
-    test::write_whole_file(folder / "run.toml", std::string(line) + "\n");
+    test::write_file(folder / "run.toml", std::string(line) + "\n");
     auto call = call_of("train");
     call.insert(call.end(), {"--config", (folder / "run.toml").string()});
     const ProgramResult result = run_clora(call);

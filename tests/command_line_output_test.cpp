@@ -132,8 +132,7 @@ TEST(Messages, OfTheProgramEscapeNamesOfFilesAndOptions) {
 TEST(Messages, OfRecordsAreEscaped) {
   const test::TemporaryFolder folder;
   test::write_tiny_chat_model(folder / "model");
-  test::write_whole_file(folder / "data.jsonl",
-                         "{\"\x1b[31m\": \"\x1b[2J\"}\n{\"te\\u001b[2Jxt\": 1}\n");
+  test::write_file(folder / "data.jsonl", "{\"\x1b[31m\": \"\x1b[2J\"}\n{\"te\\u001b[2Jxt\": 1}\n");
   const ProgramResult result = run_clora(
       {"eval", "--model", (folder / "model").string(), "--data", (folder / "data.jsonl").string()});
   EXPECT_EQ(result.exit_code, 1);

@@ -56,7 +56,7 @@ class DriverRegistry : public testing::Test {
 };
 
 TEST_F(DriverRegistry, AddsAnInstalledDriverToTheRegisteredOnes) {
-  test::write_whole_file(folder / "device", "");
+  test::write_file(folder / "device", "");
   const auto before = registered_drivers();
   ASSERT_TRUE(register_installed_driver(driver(), folder / "cache"));
   EXPECT_EQ(std::getenv("OCL_ICD_VENDORS"), (folder / "cache/vendors").string());
@@ -68,7 +68,7 @@ TEST_F(DriverRegistry, AddsAnInstalledDriverToTheRegisteredOnes) {
 
 TEST_F(DriverRegistry, LeavesTheLoaderAloneWithoutHardwareOrLibraryOrWhereTheUserChose) {
   EXPECT_FALSE(register_installed_driver(driver(), folder / "cache"));  // no device
-  test::write_whole_file(folder / "device", "");
+  test::write_file(folder / "device", "");
   EXPECT_FALSE(register_installed_driver({folder / "device", "libno-such.so"}, folder / "cache"));
   EXPECT_FALSE(register_installed_driver(driver(), ""));
   ::setenv("OCL_ICD_VENDORS", "/etc/OpenCL/vendors", 1);
@@ -87,7 +87,7 @@ TEST(SettingNames, AllOccurInMessagesOfTheLibrary) {
   for (const char* module : {"runtime", "ops", "lora", "model"}) {
     const auto folder = std::filesystem::path(std::getenv("CLORA_SOURCE_DIR")) / module;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-      if (entry.path().extension() == ".cpp") library += test::read_whole_file(entry.path());
+      if (entry.path().extension() == ".cpp") library += test::read_file(entry.path());
     }
   }
   // A literal that continues on the next line is one text.
@@ -155,12 +155,12 @@ TEST(LossPicture, EscapesItsTitleAndLeavesOutWhatIsNotFinite) {
   EXPECT_THAT(picture, Not(HasSubstr("inf")));
 }
 
-TEST(CommonOptions, TellsTheLibrarysRemarksAndWarningsAndNoLesserWords) {
+TEST(CommonOptions, PrintTheLibrarysRemarksAndWarningsButNoDebugMessages) {
   const ContextConfig config = context_config({});
   testing::internal::CaptureStderr();
-  config.hooks.tell(LogLevel::debug, "all is well");
-  config.hooks.tell(LogLevel::info, "capture: it is there");
-  config.hooks.tell(LogLevel::warning, "program cache: damaged");
+  config.hooks.log_message(LogLevel::debug, "all is well");
+  config.hooks.log_message(LogLevel::info, "capture: it is there");
+  config.hooks.log_message(LogLevel::warning, "program cache: damaged");
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "capture: it is there\nclora: warning: program cache: damaged\n");
 }
@@ -168,15 +168,15 @@ TEST(CommonOptions, TellsTheLibrarysRemarksAndWarningsAndNoLesserWords) {
 TEST(Interrupt, CountsAClosedTerminalAsCtrlCUnlessItIsIgnored) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const Interrupt interrupt("");
-    EXPECT_FALSE(interrupt.asked());
+    EXPECT_FALSE(interrupt.requested());
     ::raise(signal);
-    EXPECT_TRUE(interrupt.asked()) << signal;
+    EXPECT_TRUE(interrupt.requested()) << signal;
   }
   const auto former = std::signal(SIGHUP, SIG_IGN);  // as nohup does
   {
     const Interrupt interrupt("");
     ::raise(SIGHUP);
-    EXPECT_FALSE(interrupt.asked());
+    EXPECT_FALSE(interrupt.requested());
   }
   std::signal(SIGHUP, former);
 }

@@ -21,10 +21,9 @@ class CommandLineProfile : public testing::Test {
  protected:
   CommandLineProfile() {
     test::write_tiny_chat_model(folder / "model");
-    test::write_whole_file(folder / "train.jsonl",
-                           R"({"prompt": "say abc:", "completion": " abc"})");
+    test::write_file(folder / "train.jsonl", R"({"prompt": "say abc:", "completion": " abc"})");
     // Stored peaks, so nothing is measured. The program must use exactly these.
-    keep_peaks(folder / "cache", select_device(config_from_environment().device), kept);
+    store_peaks(folder / "cache", select_device(config_from_environment().device), stored);
   }
 
   std::string at(const char* name) const { return (folder / name).string(); }
@@ -49,7 +48,7 @@ class CommandLineProfile : public testing::Test {
   }
   // The names of a trace's spans on the tracks of the host (1) or the device (2).
   std::vector<std::string> spans(const char* file, int process) const {
-    const json trace = json::parse(test::read_whole_file(folder / file));
+    const json trace = json::parse(test::read_file(folder / file));
     std::vector<std::string> names;
     for (const json& event : trace.at("traceEvents")) {
       if (event.at("ph") == "X" && event.at("pid") == process) names.push_back(event.at("name"));
@@ -58,15 +57,15 @@ class CommandLineProfile : public testing::Test {
   }
 
   test::TemporaryFolder folder;
-  const RooflinePeaks kept{.copy_bytes_per_second = 1.25e10,
-                           .read_bytes_per_second = 2.5e10,
-                           .f32_flops_per_second = 1e11,
-                           .barrier_seconds = 1e-7,
-                           .launch_seconds = 2e-6,
-                           .wake_seconds = 3e-5};
+  const RooflinePeaks stored{.copy_bytes_per_second = 1.25e10,
+                             .read_bytes_per_second = 2.5e10,
+                             .f32_flops_per_second = 1e11,
+                             .barrier_seconds = 1e-7,
+                             .launch_seconds = 2e-6,
+                             .wake_seconds = 3e-5};
 };
 
-TEST_F(CommandLineProfile, TellsTheTimesOfAGenerationAsJson) {
+TEST_F(CommandLineProfile, ReportsTheTimesOfAGenerationAsJson) {
   const ProgramResult result = run(generating({"--profile", "--json"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const std::vector<json> lines = result.json_lines();
@@ -96,7 +95,7 @@ TEST_F(CommandLineProfile, TellsTheTimesOfAGenerationAsJson) {
   EXPECT_LT(gaps.at("count").get<std::uint64_t>(), commands);
 }
 
-TEST_F(CommandLineProfile, PrintsATableBesideTheText) {
+TEST_F(CommandLineProfile, PrintsATableInAdditionToTheText) {
   const ProgramResult result = run(generating({"--profile"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("gemm/forward "), HasSubstr("roofline"),
@@ -106,7 +105,7 @@ TEST_F(CommandLineProfile, PrintsATableBesideTheText) {
   EXPECT_THAT(result.out, Not(HasSubstr("gemm")));
 }
 
-TEST_F(CommandLineProfile, TellsShapesApartWhenAsked) {
+TEST_F(CommandLineProfile, DistinguishesShapesIfRequested) {
   const ProgramResult result = run(generating({"--profile=shapes", "--json"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   std::size_t products = 0;
@@ -144,7 +143,7 @@ TEST_F(CommandLineProfile, TracesATrainingAndLeavesNoOptionOfItInTheRun) {
                                      "submit", "step", "wait"}));
   EXPECT_THAT(spans("trace.json", 2),
               testing::IsSupersetOf({"gemm/forward", "gemm/backward", "adamw/update"}));
-  const std::string run_file = test::read_whole_file(folder / "adapter/run.toml");
+  const std::string run_file = test::read_file(folder / "adapter/run.toml");
   EXPECT_THAT(run_file, AllOf(Not(HasSubstr("trace")), Not(HasSubstr("profile"))));
 }
 
@@ -163,29 +162,29 @@ TEST_F(CommandLineProfile, StopsBeforeTheWorkWhereTheTraceCannotBeWritten) {
   EXPECT_FALSE(std::filesystem::exists(folder / "adapter/adapter_model.safetensors"));
 }
 
-TEST_F(CommandLineProfile, LeavesAWholeTraceOfARunThatFailed) {
+TEST_F(CommandLineProfile, LeavesACompleteTraceOfARunThatFailed) {
   const ProgramResult result =
       run(training("50", {"--lr", "10", "--weight-decay", "100", "--trace", at("trace.json")}));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(spans("trace.json", 2), testing::Contains("gemm/backward"));
 }
 
-TEST_F(CommandLineProfile, MeasuresADevicesPeaksWhenAsked) {
+TEST_F(CommandLineProfile, MeasuresADevicesPeaksOnRequest) {
   const ProgramResult shown = run({"devices", "--json"});
   ASSERT_EQ(shown.exit_code, 0) << shown.err;
-  const auto peaks_of_taken = [](const ProgramResult& result) {
+  const auto peaks_of_selected = [](const ProgramResult& result) {
     const json devices = result.json_lines().at(0).at("devices");
     for (const json& device : devices) {
       if (device.at("taken")) return device.at("peaks");
     }
     return json();
   };
-  EXPECT_EQ(peaks_of_taken(shown).at("f32_flops_per_s"), 1e11);  // the stored peaks
+  EXPECT_EQ(peaks_of_selected(shown).at("f32_flops_per_s"), 1e11);  // the stored peaks
   const ProgramResult measured = run({"devices", "--json", "--measure"});
   ASSERT_EQ(measured.exit_code, 0) << measured.err;
-  EXPECT_NE(peaks_of_taken(measured).at("f32_flops_per_s"), 1e11);
-  EXPECT_GT(peaks_of_taken(measured).at("f32_flops_per_s"), 0);
-  EXPECT_EQ(peaks_of_taken(run({"devices", "--json"})), peaks_of_taken(measured));
+  EXPECT_NE(peaks_of_selected(measured).at("f32_flops_per_s"), 1e11);
+  EXPECT_GT(peaks_of_selected(measured).at("f32_flops_per_s"), 0);
+  EXPECT_EQ(peaks_of_selected(run({"devices", "--json"})), peaks_of_selected(measured));
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ class CommandLineResume : public testing::Test {
     for (const std::string word : {"abc", "lo", "the", "cab", "tool", "hello", "both", "bath"}) {
       lines += R"({"prompt": "say )" + word + R"(:", "completion": " )" + word + "\"}\n";
     }
-    test::write_whole_file(folder_ / "data/train.jsonl", lines);
+    test::write_file(folder_ / "data/train.jsonl", lines);
   }
 
   std::string at(const char* name) const { return (folder_ / name).string(); }
@@ -52,29 +52,29 @@ TEST_F(CommandLineResume, ExtendsAFinishedRunAndSaysSo) {
   ASSERT_EQ(extended.exit_code, 0) << extended.err;
   EXPECT_THAT(extended.out, HasSubstr("extended from 6 to 9 steps"));
   const auto adapter = [&](const char* out) {
-    return test::read_whole_file(folder_ / out / "adapter_model.safetensors");
+    return test::read_file(folder_ / out / "adapter_model.safetensors");
   };
   EXPECT_TRUE(adapter("a") == adapter("longer"));
 }
 
 TEST_F(CommandLineResume, OfAnotherRunNamesTheSettingAndLeavesTheRunAsItIs) {
   ASSERT_EQ(run_clora(training("a", {"6", "--save-every", "4"})).exit_code, 0);
-  const std::string toml = test::read_whole_file(folder_ / "a/run.toml");
-  const std::string log = test::read_whole_file(folder_ / "a/log.jsonl");
+  const std::string toml = test::read_file(folder_ / "a/run.toml");
+  const std::string log = test::read_file(folder_ / "a/log.jsonl");
   const auto expect_refused = [&](std::vector<std::string> more, const std::string& named) {
     more.insert(more.begin(), {"6", "--resume", at("a/checkpoint-4")});
     const ProgramResult refused = run_clora(training("a", more));
     EXPECT_EQ(refused.exit_code, 1);
     EXPECT_THAT(refused.err, HasSubstr(named));
-    EXPECT_EQ(test::read_whole_file(folder_ / "a/run.toml"), toml);
-    EXPECT_EQ(test::read_whole_file(folder_ / "a/log.jsonl"), log);
+    EXPECT_EQ(test::read_file(folder_ / "a/run.toml"), toml);
+    EXPECT_EQ(test::read_file(folder_ / "a/log.jsonl"), log);
   };
   expect_refused({"--alpha", "4"}, "alpha was 16 and is 4");
   expect_refused({"--max-seq-length", "100"}, "max sequence length was 512 and is 100");
   expect_refused({"--target-modules", "q_proj"}, "target modules was ");
-  const std::string data = test::read_whole_file(folder_ / "data/train.jsonl");
+  const std::string data = test::read_file(folder_ / "data/train.jsonl");
   const std::size_t first = data.find('\n') + 1;
-  test::write_whole_file(folder_ / "data/train.jsonl", data.substr(first) + data.substr(0, first));
+  test::write_file(folder_ / "data/train.jsonl", data.substr(first) + data.substr(0, first));
   expect_refused({}, "settings: records in their order was ");
 }
 
@@ -109,9 +109,8 @@ TEST_F(CommandLineResume, NumbersThatAreNoneEndEveryCommandWithTheTensorsName) {
 }
 
 TEST_F(CommandLineResume, RecordsWithoutATokenThatCountsHaveNoPerplexity) {
-  test::write_whole_file(folder_ / "masked.jsonl",
-                         R"({"messages": [{"role": "user", "content": "abc"}]})"
-                         "\n");
+  test::write_file(folder_ / "masked.jsonl", R"({"messages": [{"role": "user", "content": "abc"}]})"
+                                             "\n");
   const ProgramResult failed =
       run_clora({"eval", "--model", at("model"), "--data", at("masked.jsonl")});
   EXPECT_EQ(failed.exit_code, 1);

@@ -45,13 +45,13 @@ class RunFolderTest : public testing::Test {
     std::filesystem::create_directories(run);
     for (const char* file : {"run.toml", "log.jsonl", "loss.svg", "adapter_config.json",
                              "adapter_model.safetensors"}) {
-      test::write_whole_file(run / file, name);
+      test::write_file(run / file, name);
     }
     write_checkpoint(run / "checkpoint-7", "7");
-    test::write_whole_file(run / "notes.txt", "mine");
+    test::write_file(run / "notes.txt", "mine");
   }
   std::string content(const char* file) const {
-    return std::filesystem::exists(run / file) ? test::read_whole_file(run / file) : "none";
+    return std::filesystem::exists(run / file) ? test::read_file(run / file) : "none";
   }
   std::vector<std::string> names() const {
     std::vector<std::string> all;
@@ -75,29 +75,29 @@ class RunFolderTest : public testing::Test {
 
 TEST_F(RunFolderTest, LookingAtAFolderChangesNothing) {
   write_run("old");
-  { const RunFolder looked(run, "", true); }
+  { const RunFolder checked(run, "", true); }
   expect_the_old_run();
-  { const RunFolder looked(folder / "none", "", false); }
+  { const RunFolder checked(folder / "none", "", false); }
   EXPECT_FALSE(std::filesystem::exists(folder / "none"));
 }
 
 TEST_F(RunFolderTest, ARunThatFailsBeforeItSavesGivesTheEarlierOneBack) {
   write_run("old");
-  RunFolder taken(run, "", true);
-  taken.take();
+  RunFolder folder_of_run(run, "", true);
+  folder_of_run.take();
   EXPECT_EQ(content("log.jsonl"), "none");
-  EXPECT_EQ(test::read_whole_file(run / "earlier-run/log.jsonl"), "old");
-  test::write_whole_file(run / "log.jsonl", "new");
-  test::write_whole_file(run / "run.toml", "new");
-  EXPECT_TRUE(taken.give_back());
+  EXPECT_EQ(test::read_file(run / "earlier-run/log.jsonl"), "old");
+  test::write_file(run / "log.jsonl", "new");
+  test::write_file(run / "run.toml", "new");
+  EXPECT_TRUE(folder_of_run.give_back());
   expect_the_old_run();
 }
 
 TEST_F(RunFolderTest, ARunThatIsDroppedGivesTheEarlierOneBack) {
   write_run("old");
   {
-    RunFolder taken(run, "", true);
-    taken.take();
+    RunFolder folder_of_run(run, "", true);
+    folder_of_run.take();
   }
   expect_the_old_run();
 }
@@ -105,46 +105,46 @@ TEST_F(RunFolderTest, ARunThatIsDroppedGivesTheEarlierOneBack) {
 TEST_F(RunFolderTest, ARunThatHasSavedReplacesTheEarlierOneAndNothingElse) {
   write_run("old");
   {
-    RunFolder taken(run, "", true);
-    taken.take();
-    test::write_whole_file(run / "adapter_model.safetensors", "new");
-    taken.keep();
-    EXPECT_FALSE(taken.give_back());
+    RunFolder folder_of_run(run, "", true);
+    folder_of_run.take();
+    test::write_file(run / "adapter_model.safetensors", "new");
+    folder_of_run.keep();
+    EXPECT_FALSE(folder_of_run.give_back());
   }
   EXPECT_THAT(names(), ElementsAre("adapter_model.safetensors", "notes.txt"));
   EXPECT_EQ(content("adapter_model.safetensors"), "new");
 }
 
-TEST_F(RunFolderTest, AnErrorAfterASaveThatNobodyToldOfKeepsTheNewRun) {
+TEST_F(RunFolderTest, AnErrorAfterAnUnreportedSaveKeepsTheNewRun) {
   write_run("old");
-  RunFolder taken(run, "", true);
-  taken.take();
-  test::write_whole_file(run / "adapter_model.safetensors", "new");
-  test::write_whole_file(run / "adapter_config.json", "new");
-  EXPECT_FALSE(taken.give_back());
+  RunFolder folder_of_run(run, "", true);
+  folder_of_run.take();
+  test::write_file(run / "adapter_model.safetensors", "new");
+  test::write_file(run / "adapter_config.json", "new");
+  EXPECT_FALSE(folder_of_run.give_back());
   EXPECT_THAT(names(),
               ElementsAre("adapter_config.json", "adapter_model.safetensors", "notes.txt"));
 }
 
-TEST_F(RunFolderTest, ARunThatMadeNothingIsDroppedWhateverItSaved) {
+TEST_F(RunFolderTest, ARunWithoutProgressIsDroppedWhateverItSaved) {
   write_run("old");
-  RunFolder taken(run, "", true);
-  taken.take();
+  RunFolder folder_of_run(run, "", true);
+  folder_of_run.take();
   write_checkpoint(run / "checkpoint-0", "0");
-  EXPECT_TRUE(taken.drop());
+  EXPECT_TRUE(folder_of_run.drop());
   expect_the_old_run();
 }
 
-TEST_F(RunFolderTest, AfterAKillTheNextRunFindsTheEarlierOneWhole) {
+TEST_F(RunFolderTest, AfterAKillTheNextRunFindsTheEarlierOneIntact) {
   write_run("old");
   in_a_child([&] {
-    RunFolder taken(run, "", true);
-    taken.take();
-    test::write_whole_file(run / "log.jsonl", "new");
+    RunFolder folder_of_run(run, "", true);
+    folder_of_run.take();
+    test::write_file(run / "log.jsonl", "new");
     ::raise(SIGKILL);
   });
   EXPECT_TRUE(std::filesystem::exists(run / "earlier-run"));
-  { const RunFolder looked(run, "", true); }
+  { const RunFolder checked(run, "", true); }
   expect_the_old_run();
 }
 
@@ -152,7 +152,7 @@ TEST_F(RunFolderTest, AKillWhileFilesAreMovedLosesNone) {
   write_run("old");
   std::filesystem::create_directories(run / ".earlier-run.partial");
   std::filesystem::rename(run / "run.toml", run / ".earlier-run.partial/run.toml");
-  { const RunFolder looked(run, "", true); }
+  { const RunFolder checked(run, "", true); }
   expect_the_old_run();
 }
 
@@ -165,12 +165,12 @@ TEST_F(RunFolderTest, AKillAtAnyMomentLeavesTheEarlierRunOrOneThatHasSaved) {
     write_run("old");
     code = test::Child([&](const auto&) {
              test::die_at_disk_call(moment);
-             RunFolder taken(run, "", true);
-             taken.take();
+             RunFolder folder_of_run(run, "", true);
+             folder_of_run.take();
              write_checkpoint(run / "checkpoint-1", "1");
-             taken.keep();
+             folder_of_run.keep();
            }).end();
-    { const RunFolder looked(run, "", true); }
+    { const RunFolder checked(run, "", true); }
     std::filesystem::remove(run / kLockFile);  // remains after a kill, and locks nothing
     if (content("checkpoint-1/training_state.safetensors") != "none") {
       EXPECT_THAT(names(), ElementsAre("checkpoint-1", "notes.txt")) << moment;
@@ -195,7 +195,7 @@ TEST_F(RunFolderTest, ASecondTrainingIsRefusedWithTheProcessOfTheFirst) {
   CLORA_EXPECT_ERROR(FolderLock(run, "train"), ErrorCode::io, wanted);
 }
 
-TEST_F(RunFolderTest, TwoThatLookedAtOnceCannotBothTake) {
+TEST_F(RunFolderTest, TwoThatCheckedConcurrentlyCannotBothTake) {
   RunFolder first(run, "", false), second(run, "", false);
   first.take();
   CLORA_EXPECT_ERROR(second.take(), ErrorCode::io, "is in use by another training");
@@ -205,20 +205,20 @@ TEST_F(RunFolderTest, TwoThatLookedAtOnceCannotBothTake) {
 
 TEST_F(RunFolderTest, TheLockEndsWithItsProcess) {
   in_a_child([&] {
-    RunFolder taken(run, "", false);
-    taken.take();
+    RunFolder folder_of_run(run, "", false);
+    folder_of_run.take();
     ::raise(SIGKILL);
   });
   EXPECT_TRUE(std::filesystem::exists(run / kLockFile));
-  EXPECT_FALSE(is_taken(run));  // the lock file alone locks nothing
+  EXPECT_FALSE(is_occupied(run));  // the lock file alone locks nothing
   RunFolder next(run, "", false);
   next.take();
 }
 
-TEST_F(RunFolderTest, AFolderThatWasMadeForNothingGoes) {
+TEST_F(RunFolderTest, AFolderThatWasCreatedInVainIsRemoved) {
   {
-    RunFolder taken(run, "", false);
-    taken.take();
+    RunFolder folder_of_run(run, "", false);
+    folder_of_run.take();
   }
   EXPECT_FALSE(std::filesystem::exists(run));
 }
@@ -235,10 +235,10 @@ TEST_F(RunFolderTest, ARunGoesOnInTheFolderOfItsCheckpointHoweverThatIsWritten) 
   write_run("old");
   for (const std::string& resume :
        {run.string(), (run / "checkpoint-7").string(), (run / "checkpoint-7/").string()}) {
-    RunFolder taken(run, resume, false);
-    EXPECT_TRUE(taken.goes_on()) << resume;
-    EXPECT_EQ(taken.resumed_step(), 7);
-    taken.take();
+    RunFolder folder_of_run(run, resume, false);
+    EXPECT_TRUE(folder_of_run.goes_on()) << resume;
+    EXPECT_EQ(folder_of_run.resumed_step(), 7);
+    folder_of_run.take();
     EXPECT_EQ(content("log.jsonl"), "old");
   }
 }
@@ -248,8 +248,8 @@ class TrainingLogTest : public RunFolderTest {
   TrainingLogTest() { std::filesystem::create_directories(run); }
 };
 
-TEST_F(TrainingLogTest, TouchesAnEarlierLogOnlyWhenTheRunHasMadeSomething) {
-  test::write_whole_file(run / "log.jsonl", "{\"event\":\"step\",\"step\":1,\"loss\":2}\n");
+TEST_F(TrainingLogTest, TouchesAnEarlierLogOnlyOnceTheRunHasMadeProgress) {
+  test::write_file(run / "log.jsonl", "{\"event\":\"step\",\"step\":1,\"loss\":2}\n");
   TrainingLog log(run, "t", 0);
   log.add({{"event", "start"}});
   EXPECT_THAT(content("log.jsonl"), HasSubstr("\"loss\":2"));
@@ -272,7 +272,7 @@ TEST_F(TrainingLogTest, ReadsADamagedLogWithoutHarmAndCountsWhatItLeavesOut) {
     lines += bad + '\n';
   }
   lines += "{\"event\":\"step\",\"step\":2,\"loss\":null}\n{\"event\":\"step\",\"step\":3}";
-  test::write_whole_file(run / "log.jsonl", lines);
+  test::write_file(run / "log.jsonl", lines);
   TrainingLog log(run, "t", 2);
   log.add({{"event", "step"}, {"step", 3}, {"loss", 1}});
   EXPECT_EQ(content("log.jsonl"), good + "{\"event\":\"step\",\"step\":2,\"loss\":null}\n" +

@@ -48,7 +48,7 @@ TEST_F(CommandLine, EveryCommandsHelpHasAnExampleOnStdout) {
   }
 }
 
-TEST_F(CommandLine, HelpOfTrainingTellsTheDefaults) {
+TEST_F(CommandLine, HelpOfTrainingListsTheDefaults) {
   const std::string help = run_clora({"train", "--help"}).out;
   for (const char* words : {"=0.0002", "--rank INT:1..65536=8", "=16", "=512", "=all-linear",
                             "=constant", "--no-shuffle", "--no-append-eos", "CLORA_DEVICE"}) {
@@ -109,13 +109,13 @@ TEST_F(CommandLine, AnOptionsValueMayLookLikeAnOption) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
-TEST_F(CommandLine, DevicesAreListedWithTheOneThatWouldBeTaken) {
+TEST_F(CommandLine, DevicesAreListedWithTheOneThatWouldBeSelected) {
   const ProgramResult result = run_clora({"devices", "--json"});
   if (result.exit_code != 0) GTEST_SKIP() << "no OpenCL device: " << result.err;
   const auto devices = result.json_lines().at(0).at("devices");
-  int taken = 0;
-  for (const auto& device : devices) taken += device.at("taken").get<bool>() ? 1 : 0;
-  EXPECT_EQ(taken, 1);
+  int selected = 0;
+  for (const auto& device : devices) selected += device.at("taken").get<bool>() ? 1 : 0;
+  EXPECT_EQ(selected, 1);
   EXPECT_GT(devices.at(0).at("memory_bytes").get<double>(), 0);
 }
 
@@ -133,12 +133,12 @@ TEST_F(CommandLine, TheDeviceMayComeFromTheEnvironment) {
   EXPECT_THAT(result.err, HasSubstr("no device matches 'no-such-thing'"));
 }
 
-TEST_F(CommandLine, APrecisionIsTakenOrRefusedWithThoseThatTheDeviceHas) {
+TEST_F(CommandLine, APrecisionIsAcceptedOrRefusedWithThoseThatTheDeviceHas) {
   const ProgramResult result =
       run_clora({"generate", "--model", model, "--prompt", "a", "--precision", "bf16"});
   const auto devices = run_clora({"devices", "--json"}).json_lines().at(0).at("devices");
-  const auto taken = std::ranges::find_if(devices, [](const auto& d) { return d.at("taken"); });
-  if (taken->at("matrix_unit") != "none") {
+  const auto selected = std::ranges::find_if(devices, [](const auto& d) { return d.at("taken"); });
+  if (selected->at("matrix_unit") != "none") {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return;
   }
@@ -163,7 +163,7 @@ TEST_F(CommandLine, TokenizeGivesIdsOfArgumentsAndOfStandardInput) {
   EXPECT_EQ(words.out, "257\n");
 }
 
-TEST_F(CommandLine, TextOfSpecialTokensIsTextUnlessAsked) {
+TEST_F(CommandLine, TextOfSpecialTokensIsTextUnlessRequested) {
   const auto count = [](const char* option) {
     return run_clora({"tokenize", "--model", model, "--json", option, "<|im_end|>"})
         .json_lines()
@@ -175,7 +175,7 @@ TEST_F(CommandLine, TextOfSpecialTokensIsTextUnlessAsked) {
   EXPECT_GT(count("--no-special"), 1U);
 }
 
-TEST_F(CommandLine, InfoTellsWhatAModelHolds) {
+TEST_F(CommandLine, InfoDescribesAModel) {
   const auto object = run_clora({"info", model, "--json"}).json_lines().at(0);
   EXPECT_EQ(object.at("architecture"), "llama");
   EXPECT_EQ(object.at("layers"), 2);
@@ -216,14 +216,14 @@ TEST_F(CommandLine, AStopTextEndsTheReplyAndIsCutOff) {
     all.insert(all.end(), more.begin(), more.end());
     return run_clora(all).json_lines().at(0);
   };
-  const std::string whole = generate({}).at("text");
-  ASSERT_GE(whole.size(), 4U);
+  const std::string complete = generate({}).at("text");
+  ASSERT_GE(complete.size(), 4U);
   // A position at a character boundary, so the stop text is valid UTF-8.
   std::size_t at = 2;
-  while ((static_cast<unsigned char>(whole[at]) & 0xC0) == 0x80) ++at;
-  const std::string stop = whole.substr(at);
+  while ((static_cast<unsigned char>(complete[at]) & 0xC0) == 0x80) ++at;
+  const std::string stop = complete.substr(at);
   const auto cut = generate({"--stop", stop});
-  EXPECT_EQ(cut.at("text"), whole.substr(0, whole.find(stop)));
+  EXPECT_EQ(cut.at("text"), complete.substr(0, complete.find(stop)));
   EXPECT_EQ(cut.at("finish_reason"), "stop");
 }
 

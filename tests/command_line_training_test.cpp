@@ -29,8 +29,8 @@ class CommandLineTraining : public testing::Test {
       lines +=
           nlohmann::json{{"prompt", "say " + word + ":"}, {"completion", " " + word}}.dump() + "\n";
     }
-    test::write_whole_file(folder / "data/train.jsonl", lines);
-    test::write_whole_file(folder / "data/valid.jsonl", lines.substr(0, lines.find('\n') + 1));
+    test::write_file(folder / "data/train.jsonl", lines);
+    test::write_file(folder / "data/valid.jsonl", lines.substr(0, lines.find('\n') + 1));
   }
 
   std::string at(const char* name) const { return (folder / name).string(); }
@@ -45,7 +45,7 @@ class CommandLineTraining : public testing::Test {
   }
 
   std::string adapter_bytes(const char* out) const {
-    return test::read_whole_file(folder / out / "adapter_model.safetensors");
+    return test::read_file(folder / out / "adapter_model.safetensors");
   }
 
   test::TemporaryFolder folder;
@@ -116,11 +116,11 @@ TEST_F(CommandLineTraining, JsonEventsHaveTheirKeysAndNothingElseIsOnStdout) {
   EXPECT_EQ(steps[7].at("step"), 8);
   EXPECT_EQ(evals[1].at("step"), 8);
   EXPECT_EQ(dones[0].at("adapter"), at("a"));
-  EXPECT_EQ(test::read_whole_file(folder / "a/log.jsonl"), result.out);
-  EXPECT_THAT(test::read_whole_file(folder / "a/loss.svg"), HasSubstr("</svg>"));
+  EXPECT_EQ(test::read_file(folder / "a/log.jsonl"), result.out);
+  EXPECT_THAT(test::read_file(folder / "a/loss.svg"), HasSubstr("</svg>"));
 }
 
-TEST_F(CommandLineTraining, AnOutputThatExistsIsKeptUnlessOverwriteIsSaid) {
+TEST_F(CommandLineTraining, AnExistingOutputIsKeptWithoutOverwrite) {
   ASSERT_EQ(run_clora(training("a")).exit_code, 0);
   const std::string first = adapter_bytes("a");
   const ProgramResult refused = run_clora(training("a", {"--steps", "3"}));
@@ -136,8 +136,8 @@ TEST_F(CommandLineTraining, AnOutputThatExistsIsKeptUnlessOverwriteIsSaid) {
 }
 
 TEST_F(CommandLineTraining, ABadLineStopsBeforeTrainingWithFileLineAndReason) {
-  const std::string good = test::read_whole_file(folder / "data/train.jsonl");
-  test::write_whole_file(folder / "data/train.jsonl", good + "{\"prompt\": 3}\n");
+  const std::string good = test::read_file(folder / "data/train.jsonl");
+  test::write_file(folder / "data/train.jsonl", good + "{\"prompt\": 3}\n");
   const ProgramResult result = run_clora(training("a"));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("train.jsonl: line 9: "));
@@ -175,15 +175,15 @@ TEST_F(CommandLineTraining, TheRunsConfigurationGivesTheSameRunAgain) {
 }
 
 TEST_F(CommandLineTraining, AWrongOptionInAConfigurationIsNamedWithTheRightOne) {
-  test::write_whole_file(folder / "run.toml", "batch-sise = 2\n");
+  test::write_file(folder / "run.toml", "batch-sise = 2\n");
   const ProgramResult result = run_clora(training("a", {"--config", at("run.toml")}));
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("did you mean --batch-size?"));
 }
 
 TEST_F(CommandLineTraining, TheCommandLineWinsOverTheConfiguration) {
-  test::write_whole_file(folder / "run.toml",
-                         "epochs = 5\nrank = 2\n[train]\nalpha = 3\n[eval]\nx = 1\n");
+  test::write_file(folder / "run.toml",
+                   "epochs = 5\nrank = 2\n[train]\nalpha = 3\n[eval]\nx = 1\n");
   const ProgramResult result =
       run_clora(training("a", {"--config", at("run.toml"), "--rank", "4", "--json"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -201,7 +201,7 @@ TEST_F(CommandLineTraining, CtrlCFinishesTheStepSavesAndSaysHowToGoOn) {
   EXPECT_THAT(stopped.err, HasSubstr("Ctrl-C again to stop immediately"));
   EXPECT_THAT(stopped.out, HasSubstr("--resume " + at("a") + "/checkpoint-"));
   EXPECT_THAT(adapter_bytes("a"), Not(IsEmpty()));
-  EXPECT_THAT(test::read_whole_file(folder / "a/log.jsonl"), HasSubstr("\"stopped\":true"));
+  EXPECT_THAT(test::read_file(folder / "a/log.jsonl"), HasSubstr("\"stopped\":true"));
 }
 
 TEST_F(CommandLineTraining, ALossThatIsNotFiniteStopsAndNamesTheStep) {
@@ -223,7 +223,7 @@ TEST_F(CommandLineTraining, AnAdapterOfAnotherModelNamesTensorAndShapes) {
 }
 
 TEST_F(CommandLineTraining, AFolderThatCannotBeWrittenStopsBeforeTraining) {
-  test::write_whole_file(folder / "file", "x");
+  test::write_file(folder / "file", "x");
   const ProgramResult result = run_clora(training("file/a"));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("file/a"));

@@ -115,7 +115,7 @@ TEST_F(ManyContexts, TakeTurnsInOneThread) {
   EXPECT_EQ(outer.ids, inner);
 }
 
-TEST_F(ManyContexts, MayBeMadeInOneThreadUsedInAnotherAndDestroyedInAThird) {
+TEST_F(ManyContexts, MayBeCreatedInOneThreadUsedInAnotherAndDestroyedInAThird) {
   const WeightFiles files = WeightFiles::open(folder_.path());
   std::unique_ptr<Context> context;
   Results results;

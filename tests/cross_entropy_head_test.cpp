@@ -74,7 +74,7 @@ struct Problem {
   }
 };
 
-TEST_P(HeadLoss, MatchesTheWholeLogitsInEveryChunking) {
+TEST_P(HeadLoss, MatchesTheFullLogitsInEveryChunking) {
   for (const auto& [rows, vocabulary] :
        std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 5}, {31, 17}, {97, 301}, {300, 64}}) {
     if (!test::affords(rows * vocabulary * 48 / 4)) continue;

@@ -42,11 +42,11 @@ TEST(DataOrder, KeepsTheLastPartialBatch) {
   EXPECT_THAT(order.micro_batches(1), testing::ElementsAre(testing::ElementsAre(4)));
 }
 
-TEST(DataOrder, GivesTheSameStepWhateverWasAskedBefore) {
-  DataOrder asked(50, 3, 1, true, 9);
-  epoch_of(asked, 0);
+TEST(DataOrder, GivesTheSameStepWhateverWasRequestedBefore) {
+  DataOrder used(50, 3, 1, true, 9);
+  epoch_of(used, 0);
   DataOrder fresh(50, 3, 1, true, 9);
-  EXPECT_EQ(asked.micro_batches(40), fresh.micro_batches(40));
+  EXPECT_EQ(used.micro_batches(40), fresh.micro_batches(40));
 }
 
 TEST(DataOrder, DependsOnTheSeed) {

@@ -90,7 +90,7 @@ TEST_F(OneLaunch, GivesTheSameBitsWithManyKeysAndInEveryReplay) {
   EXPECT_EQ(unfused.bits(), want);
 }
 
-TEST_F(OneLaunch, IsNotTakenForOtherLayoutsTypesAndVariants) {
+TEST_F(OneLaunch, IsNotSelectedForOtherLayoutsTypesAndVariants) {
   const Layers plain(context(), kSmall, DType::q4_1, {0, 0}, Layout::plain);
   EXPECT_FALSE(decodes_in_one_launch(context(), plain.decode));
   Layers mixed(context(), kSmall, DType::q4_1, {0, 0});
@@ -309,7 +309,7 @@ class OneLaunchOnGpus : public testing::Test {
     if (!test::is_for_this_device(Variant::wgmma)) GTEST_SKIP() << "for GPUs that are self-tested";
   }
   // Whether layers are decoded in one launch, with and without an adapter.
-  static std::vector<bool> taken(Context& context) {
+  static std::vector<bool> selected(Context& context) {
     Layers layers(context, kWithBiases, DType::bf16, {3, 0}, Layout::plain);
     std::vector<bool> both{decodes_in_one_launch(context, layers.decode)};
     layers.add_adapters();
@@ -321,15 +321,15 @@ class OneLaunchOnGpus : public testing::Test {
 TEST_F(OneLaunchOnGpus, PassesItsSelfTest) {
   const test::Folders folders;
   const test::Observed tested(folders, Variant::wgmma);
-  EXPECT_THAT(taken(*tested.context), testing::ElementsAre(true, true));
+  EXPECT_THAT(selected(*tested.context), testing::ElementsAre(true, true));
   EXPECT_THAT(*tested.warnings, testing::IsEmpty());
 }
 
-TEST_F(OneLaunchOnGpus, IsNotTakenWhereItsKernelIsBroken) {
+TEST_F(OneLaunchOnGpus, IsNotSelectedIfItsKernelIsBroken) {
   const test::Folders folders;
   folders.replace("decode_products_gpu.clh", "sums.x * c - sums.y * s", "sums.x * c + sums.y * s");
   const test::Observed tested(folders, Variant::wgmma);
-  EXPECT_THAT(taken(*tested.context), testing::ElementsAre(false, false));
+  EXPECT_THAT(selected(*tested.context), testing::ElementsAre(false, false));
   EXPECT_THAT(*tested.warnings,
               testing::Contains(testing::HasSubstr("self-test: decode_layers_gpu (")));
 }

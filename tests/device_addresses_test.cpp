@@ -72,7 +72,7 @@ class DeviceAddressesTest : public testing::Test {
   void TearDown() override { test::clear_faults(); }
 };
 
-TEST_F(DeviceAddressesTest, StandForPartsOfBlocksAndNoSubBufferIsMade) {
+TEST_F(DeviceAddressesTest, StandForPartsOfBlocksAndNoSubBufferIsCreated) {
   const std::vector<float> wanted = with_sub_buffers();
   Context context(config_with(true));
   test::clear_faults();
@@ -80,7 +80,7 @@ TEST_F(DeviceAddressesTest, StandForPartsOfBlocksAndNoSubBufferIsMade) {
   EXPECT_EQ(test::calls(CallKind::sub_buffer), 0);
 }
 
-TEST_F(DeviceAddressesTest, AreAskedForOnceABlock) {
+TEST_F(DeviceAddressesTest, AreQueriedOncePerBlock) {
   Context context(config_with(true));
   TwoNorms once(context);
   static_cast<void>(once.run());
@@ -136,7 +136,7 @@ TEST_F(DeviceAddressesTest, KeepTheirMemoryUntilTheDeviceIsAtRest) {
   EXPECT_LT(test::live_objects().buffers, before);
 }
 
-TEST(DeviceAddresses, AreNotTakenOfACallersMemoryNorWhereThereAreNoParts) {
+TEST(DeviceAddresses, AreNotUsedForACallersMemoryNorWhereThereAreNoParts) {
   Context context(config_with(true));
   cl_int status = CL_SUCCESS;
   const OwnedMem theirs(

@@ -29,11 +29,11 @@ using testing::IsEmpty;
 class DriverCacheTest : public testing::Test {
  protected:
   DriverCacheTest() {
-    if (const char* value = std::getenv("POCL_CACHE_DIR")) kept_ = value;
+    if (const char* value = std::getenv("POCL_CACHE_DIR")) saved_ = value;
     ::unsetenv("POCL_CACHE_DIR");
   }
   ~DriverCacheTest() override {
-    if (kept_) ::setenv("POCL_CACHE_DIR", kept_->c_str(), 1);
+    if (saved_) ::setenv("POCL_CACHE_DIR", saved_->c_str(), 1);
   }
 
   fs::path cache() const { return folder_ / "cache"; }
@@ -59,7 +59,7 @@ class DriverCacheTest : public testing::Test {
   // Writes a file as a driver does while a DriverCache exists.
   void write(const char* name, std::string_view text) {
     fs::create_directories(file(name).parent_path());
-    test::write_whole_file(file(name), text);
+    test::write_file(file(name), text);
   }
   // Simulates a process that uses the cache, writes such a file and ends.
   void leave(const char* name, std::string_view text) {
@@ -83,7 +83,7 @@ class DriverCacheTest : public testing::Test {
   }
 
   test::TemporaryFolder folder_;
-  std::optional<std::string> kept_;
+  std::optional<std::string> saved_;
   std::vector<std::string> warnings_, remarks_;
 };
 
@@ -109,14 +109,14 @@ TEST_F(DriverCacheTest, LeavesAFolderThatTheUserChoseAlone) {
 }
 
 TEST_F(DriverCacheTest, RemovesDamagedFilesAndKeepsTheOthers) {
-  const std::string whole = "the machine code of a kernel";
-  std::string flipped = whole;
+  const std::string intact = "the machine code of a kernel";
+  std::string flipped = intact;
   flipped[5] ^= 1;
   for (const std::string& damaged :
-       {flipped, whole.substr(0, 10), std::string(), whole + "x", std::string("another file")}) {
-    leave("good.so", whole);
-    leave("bad.so", whole);
-    test::write_whole_file(file("bad.so"), damaged);
+       {flipped, intact.substr(0, 10), std::string(), intact + "x", std::string("another file")}) {
+    leave("good.so", intact);
+    leave("bad.so", intact);
+    test::write_file(file("bad.so"), damaged);
     warnings_.clear();
     const DriverCache drivers(cache(), hooks());
     EXPECT_TRUE(drivers.active());
@@ -130,16 +130,16 @@ TEST_F(DriverCacheTest, RemovesEverythingWhereTheChecksumsAreDamaged) {
   leave("good.so", "code");
   for (const char* damaged :
        {"", "x", "clora checksums 1\n", "00000000000000000000000000000000\n"}) {
-    test::write_whole_file(cache() / "pocl/checksums", damaged);
+    test::write_file(cache() / "pocl/checksums", damaged);
     { const DriverCache drivers(cache()); }
     EXPECT_FALSE(fs::exists(file("good.so"))) << damaged;
     leave("good.so", "code");
   }
-  const std::string list = test::read_whole_file(cache() / "pocl/checksums");
+  const std::string list = test::read_file(cache() / "pocl/checksums");
   for (std::size_t i = 0; i < list.size(); ++i) {
     std::string flipped = list;
     flipped[i] ^= 1;
-    test::write_whole_file(cache() / "pocl/checksums", flipped);
+    test::write_file(cache() / "pocl/checksums", flipped);
     { const DriverCache drivers(cache()); }
     EXPECT_FALSE(fs::exists(file("good.so"))) << "byte " << i;
     leave("good.so", "code");
@@ -195,7 +195,7 @@ TEST_F(DriverCacheTest, LeavesALivingProcessItsNewFiles) {
   const auto later = fs::file_time_type::clock::now() + std::chrono::seconds(5);
   write("again.so", "other code");  // compiled twice
   fs::last_write_time(file("again.so"), later);
-  test::write_whole_file(file("bad.so"), "edoc");
+  test::write_file(file("bad.so"), "edoc");
   fs::last_write_time(file("bad.so"), later - std::chrono::hours(1));
   ::unsetenv("POCL_CACHE_DIR");  // as in another process
   const DriverCache second(cache(), hooks());
@@ -229,8 +229,8 @@ TEST_F(DriverCacheTest, IsNotUsedWhereOthersMayWrite) {
   EXPECT_EQ(std::getenv("POCL_CACHE_DIR"), nullptr);
 }
 
-TEST_F(DriverCacheTest, IsNotUsedWhereItCannotBeMade) {
-  test::write_whole_file(folder_ / "file", "not a folder");
+TEST_F(DriverCacheTest, IsNotUsedIfItCannotBeCreated) {
+  test::write_file(folder_ / "file", "not a folder");
   EXPECT_FALSE(DriverCache(folder_ / "file/cache", hooks()).active());
   EXPECT_THAT(remarks_, ElementsAre(HasSubstr("cannot be created")));
 }
@@ -254,8 +254,8 @@ int start_on(const fs::path& cache) {
 TEST(OtherProcess, DISABLED_Doubles) {
   const fs::path cache = std::getenv("CLORA_TEST_SHARED_FOLDER");
   const DriverCache drivers(cache);
-  test::write_whole_file(cache / "twice.cl",
-                         "__kernel void twice(__global float* x) { x[get_global_id(0)] *= 2; }\n");
+  test::write_file(cache / "twice.cl",
+                   "__kernel void twice(__global float* x) { x[get_global_id(0)] *= 2; }\n");
   ContextConfig config = config_from_environment();
   config.kernel_folders = {cache};
   config.cache_folder.clear();  // uses pocl's cache only
@@ -290,8 +290,8 @@ TEST_F(DriverCacheTest, KeepsAStartFromDyingOfADamagedFile) {
   std::mt19937 random(5);
   for (int way = 0; way < 4; ++way) {
     for (const fs::path& path : files_of_kernels()) {
-      const std::string bytes = test::read_whole_file(path);
-      if (!bytes.empty()) test::write_whole_file(path, damaged(bytes, way, random));
+      const std::string bytes = test::read_file(path);
+      if (!bytes.empty()) test::write_file(path, damaged(bytes, way, random));
     }
     EXPECT_EQ(start_on(cache()), 0) << "damaged in way " << way;
     EXPECT_FALSE(files_of_kernels().empty());

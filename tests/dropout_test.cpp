@@ -50,7 +50,7 @@ TEST_P(Dropout, KeepsElementsScaledOrZeroesThem) {
   }
 }
 
-TEST_P(Dropout, DropsAboutTheShareThatIsAskedFor) {
+TEST_P(Dropout, DropsAboutTheRequestedShare) {
   constexpr std::size_t kCount = 1 << 18;
   CLORA_SKIP_UNLESS_AFFORDED(kCount);
   for (const float p : {0.05F, 0.5F, 0.9F}) {
@@ -102,7 +102,7 @@ TEST(DropoutVariants, MakeTheSameMask) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-TEST_P(Dropout, AccumulatesOnlyWhereAsked) {
+TEST_P(Dropout, AccumulatesOnlyIfRequested) {
   const auto x = test::random_values(100, 1);
   const auto before = test::random_values(100, 2);
   const auto alone = dropped(x, 0.5F, {});

@@ -206,7 +206,7 @@ TEST_F(EmbedServerGuards, AClientThatDoesNotReadDoesNotKeepTheDevice) {
       << "all of it waited for its client";
 }
 
-TEST_F(EmbedServerGuards, AClientThatLeavesAWholeReplyEndsIt) {
+TEST_F(EmbedServerGuards, AClientThatLeavesACompleteReplyEndsIt) {
   const std::int64_t before = server_->generated_tokens();
   {
     RawClient client(port());

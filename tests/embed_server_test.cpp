@@ -69,9 +69,9 @@ TEST_F(EmbedServer, TwoAdaptersAndTheBaseModelGiveDifferentReplies) {
   EXPECT_EQ(text_of(request("one")), one) << "the same request gives the same reply";
 }
 
-TEST_F(EmbedServer, AStreamHasTheTextOfTheWholeReply) {
-  const std::string whole = text_of(request("one"));
-  ASSERT_GT(whole.size(), 4U);
+TEST_F(EmbedServer, AStreamHasTheTextOfTheCompleteReply) {
+  const std::string complete = text_of(request("one"));
+  ASSERT_GT(complete.size(), 4U);
   const std::vector<std::string> events = events_of("/v1/completions", request("one"));
   ASSERT_GE(events.size(), 3U);
   EXPECT_EQ(events.back(), "[DONE]");
@@ -79,12 +79,12 @@ TEST_F(EmbedServer, AStreamHasTheTextOfTheWholeReply) {
   for (std::size_t i = 0; i + 1 < events.size(); ++i) {
     text += json::parse(events[i])["choices"][0]["text"].get<std::string>();
   }
-  EXPECT_EQ(text, whole);
+  EXPECT_EQ(text, complete);
   const json last = json::parse(events[events.size() - 2]);
   EXPECT_EQ(last["choices"][0]["finish_reason"], "length");
 }
 
-TEST_F(EmbedServer, ChatRepliesStreamedAndWholeAreEqual) {
+TEST_F(EmbedServer, StreamedAndCompleteChatRepliesAreEqual) {
   const json chat{{"model", "two"},
                   {"messages", {{{"role", "user"}, {"content", "abc the"}}}},
                   {"max_tokens", 16},
@@ -92,32 +92,32 @@ TEST_F(EmbedServer, ChatRepliesStreamedAndWholeAreEqual) {
                   {"seed", 5}};
   const HttpAnswer answer = post("/v1/chat/completions", chat.dump());
   ASSERT_EQ(answer.status, 200) << answer.body;
-  const json whole = answer.parsed();
-  EXPECT_EQ(whole["object"], "chat.completion");
-  EXPECT_EQ(whole["choices"][0]["message"]["role"], "assistant");
-  EXPECT_GT(whole["usage"]["prompt_tokens"], 5);
+  const json complete = answer.parsed();
+  EXPECT_EQ(complete["object"], "chat.completion");
+  EXPECT_EQ(complete["choices"][0]["message"]["role"], "assistant");
+  EXPECT_GT(complete["usage"]["prompt_tokens"], 5);
   std::string text;
   for (const std::string& event : events_of("/v1/chat/completions", chat)) {
     if (event == "[DONE]") break;
     text += json::parse(event)["choices"][0]["delta"].value("content", "");
   }
-  EXPECT_EQ(text, whole["choices"][0]["message"]["content"]);
+  EXPECT_EQ(text, complete["choices"][0]["message"]["content"]);
 }
 
 TEST_F(EmbedServer, AStopTextEndsTheReplyAndIsNotPartOfIt) {
-  const std::string whole = text_of(request("one"));
+  const std::string complete = text_of(request("one"));
   json stopped = request("one");
   const auto is_ascii = [](char c) { return c > ' ' && c <= '~'; };
-  const auto found = std::find_if(whole.begin() + 3, whole.end(), is_ascii);
-  ASSERT_NE(found, whole.end());
+  const auto found = std::find_if(complete.begin() + 3, complete.end(), is_ascii);
+  ASSERT_NE(found, complete.end());
   const std::string stop(1, *found);
   stopped["stop"] = stop;
   const HttpAnswer answer = post("/v1/completions", stopped.dump());
-  EXPECT_EQ(answer.parsed()["choices"][0]["text"], whole.substr(0, whole.find(stop)));
+  EXPECT_EQ(answer.parsed()["choices"][0]["text"], complete.substr(0, complete.find(stop)));
   EXPECT_EQ(answer.parsed()["choices"][0]["finish_reason"], "stop");
 }
 
-TEST_F(EmbedServer, AStreamCountsItsTokensWhereAskedTo) {
+TEST_F(EmbedServer, AStreamCountsItsTokensIfRequested) {
   json counted = request("one");
   counted["stream_options"] = {{"include_usage", true}};
   const std::vector<std::string> events = events_of("/v1/completions", counted);
@@ -157,7 +157,7 @@ TEST_F(EmbedServer, BadRequestsGetAStatusAndAReason) {
   EXPECT_THAT(nothing.error(), HasSubstr("unknown path"));
 }
 
-TEST_F(EmbedServer, TellsItsMemory) {
+TEST_F(EmbedServer, ReportsItsMemory) {
   const json health = get("/health").parsed();
   EXPECT_EQ(health["status"], "ok");
   EXPECT_GT(health["memory_in_use_bytes"], 10000);

@@ -51,7 +51,7 @@ class SavesUnderKill : public testing::Test {
       for (const int version : {0, 1}) save(version, folder_ / std::to_string(version));
       test::die_at_disk_call(0);
       save(0, folder_ / "0");
-      test::write_whole_file(folder_ / "calls", std::to_string(test::disk_calls_so_far()));
+      test::write_file(folder_ / "calls", std::to_string(test::disk_calls_so_far()));
     });
     ASSERT_EQ(child.end(), 0);
     for (const int version : {0, 1}) {
@@ -59,7 +59,7 @@ class SavesUnderKill : public testing::Test {
       ASSERT_FALSE(versions_[version].empty());
     }
     ASSERT_TRUE(versions_[0] != versions_[1]);
-    calls_a_save_ = std::stoul(test::read_whole_file(folder_ / "calls"));
+    calls_a_save_ = std::stoul(test::read_file(folder_ / "calls"));
   }
 
   // Kills a child that saves indefinitely: either the child kills itself at its n-th write, sync or
@@ -87,11 +87,11 @@ class SavesUnderKill : public testing::Test {
         EXPECT_TRUE(temporaries.insert(target).second) << "a second temporary: " << name;
         continue;
       }
-      const bool whole = std::ranges::any_of(versions_, [&](const Files& files) {
+      const bool intact = std::ranges::any_of(versions_, [&](const Files& files) {
         const auto found = files.find(name);
         return found != files.end() && found->second == content;
       });
-      EXPECT_TRUE(whole) << name << " is neither the old nor the new file";
+      EXPECT_TRUE(intact) << name << " is neither the old nor the new file";
       if (content == versions_[1][name] && content != versions_[0][name]) had_second_ = true;
     }
   }
@@ -169,10 +169,10 @@ Save writing_texts(const std::filesystem::path&) {
   };
 }
 
-TEST_F(SavesUnderKill, KeepAdaptersWhole) { kill_many_times(saving_adapters, 60); }
-TEST_F(SavesUnderKill, KeepCheckpointsWhole) { kill_many_times(saving_checkpoints, 30); }
-TEST_F(SavesUnderKill, KeepFusedModelsWhole) { kill_many_times(fusing, 30); }
-TEST_F(SavesUnderKill, KeepAnyFileWhole) { kill_many_times(writing_texts, 80); }
+TEST_F(SavesUnderKill, LeaveAdaptersIntact) { kill_many_times(saving_adapters, 60); }
+TEST_F(SavesUnderKill, LeaveCheckpointsIntact) { kill_many_times(saving_checkpoints, 30); }
+TEST_F(SavesUnderKill, LeaveFusedModelsIntact) { kill_many_times(fusing, 30); }
+TEST_F(SavesUnderKill, LeaveAnyFileIntact) { kill_many_times(writing_texts, 80); }
 
 TEST(AtomicWrite, ForcesTheFileToTheDiskBeforeItsNameAndThenTheFolder) {
   const test::TemporaryFolder folder;
@@ -187,13 +187,13 @@ TEST(AtomicWrite, LeavesTheTemporaryFileOfALivingWriterAlone) {
   first.write("first");
   write_file_atomically(folder / "a", "second");
   first.commit();
-  EXPECT_EQ(test::read_whole_file(folder / "a"), "first");
+  EXPECT_EQ(test::read_file(folder / "a"), "first");
 }
 
 TEST(AtomicWrite, RemovesTheTemporaryFileOfAKilledWriter) {
   const test::TemporaryFolder folder;
-  test::write_whole_file(folder / ".a.1-0.partial", "left behind");
-  test::write_whole_file(folder / ".b.1-0.partial", "of another file");
+  test::write_file(folder / ".a.1-0.partial", "left behind");
+  test::write_file(folder / ".b.1-0.partial", "of another file");
   write_file_atomically(folder / "a", "text");
   EXPECT_FALSE(std::filesystem::exists(folder / ".a.1-0.partial"));
   EXPECT_TRUE(std::filesystem::exists(folder / ".b.1-0.partial"));

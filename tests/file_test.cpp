@@ -15,9 +15,9 @@
 namespace clora {
 namespace {
 
-using test::read_whole_file;
+using test::read_file;
 using test::TemporaryFolder;
-using test::write_whole_file;
+using test::write_file;
 
 std::string text_of(const MappedFile& file) { return std::string(file.text()); }
 
@@ -50,7 +50,7 @@ class FileSizeLimit {
 
 TEST(MappedFile, ShowsTheBytesOfTheFile) {
   const TemporaryFolder folder;
-  write_whole_file(folder / "a", "seven b");
+  write_file(folder / "a", "seven b");
   const MappedFile file = MappedFile::open(folder / "a");
   EXPECT_EQ(text_of(file), "seven b");
   EXPECT_EQ(file.path(), folder / "a");
@@ -58,8 +58,8 @@ TEST(MappedFile, ShowsTheBytesOfTheFile) {
 
 TEST(MappedFile, KeepsItsBytesWhenMoved) {
   const TemporaryFolder folder;
-  write_whole_file(folder / "a", "first");
-  write_whole_file(folder / "b", "second");
+  write_file(folder / "a", "first");
+  write_file(folder / "b", "second");
   MappedFile file = MappedFile::open(folder / "a");
   const MappedFile moved = std::move(file);
   EXPECT_EQ(text_of(moved), "first");
@@ -80,7 +80,7 @@ TEST(MappedFile, RefusesAFolder) {
 
 TEST(MappedFile, RefusesAnEmptyFile) {
   const TemporaryFolder folder;
-  write_whole_file(folder / "empty", "");
+  write_file(folder / "empty", "");
   CLORA_EXPECT_ERROR(MappedFile::open(folder / "empty"), ErrorCode::invalid_file, "is empty");
 }
 
@@ -91,7 +91,7 @@ TEST(MappedFile, RefusesWhatIsNoRegularFile) {
 TEST(MappedFile, RefusesAFileThatMayNotBeRead) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
   const TemporaryFolder folder;
-  write_whole_file(folder / "secret", "x");
+  write_file(folder / "secret", "x");
   std::filesystem::permissions(folder / "secret", std::filesystem::perms::none);
   CLORA_EXPECT_ERROR(MappedFile::open(folder / "secret"), ErrorCode::io, "cannot be opened");
 }
@@ -102,20 +102,20 @@ TEST(AtomicWrite, WritesThePartsInOrder) {
   const std::string second = "two";
   const std::array parts{std::as_bytes(std::span(first)), std::as_bytes(std::span(second))};
   write_file_atomically(folder / "a", parts);
-  EXPECT_EQ(read_whole_file(folder / "a"), "one, two");
+  EXPECT_EQ(read_file(folder / "a"), "one, two");
   EXPECT_EQ(files_in(folder.path()), 1u);
 }
 
 TEST(AtomicWrite, ReplacesTheOldFile) {
   const TemporaryFolder folder;
-  write_whole_file(folder / "a", "old and longer");
+  write_file(folder / "a", "old and longer");
   write_file_atomically(folder / "a", "new");
-  EXPECT_EQ(read_whole_file(folder / "a"), "new");
+  EXPECT_EQ(read_file(folder / "a"), "new");
 }
 
 TEST(AtomicWrite, DoesNotDisturbAMappingOfTheOldFile) {
   const TemporaryFolder folder;
-  write_whole_file(folder / "a", "old and longer");
+  write_file(folder / "a", "old and longer");
   const MappedFile old = MappedFile::open(folder / "a");
   write_file_atomically(folder / "a", "new");
   EXPECT_EQ(text_of(old), "old and longer");
@@ -123,25 +123,25 @@ TEST(AtomicWrite, DoesNotDisturbAMappingOfTheOldFile) {
 
 TEST(AtomicWrite, KeepsTheOldFileWhenTheDiskIsFull) {
   const TemporaryFolder folder;
-  write_whole_file(folder / "a", "old");
+  write_file(folder / "a", "old");
   {
     const FileSizeLimit limit(1000);
     CLORA_EXPECT_ERROR(write_file_atomically(folder / "a", std::string(5000, 'x')), ErrorCode::io,
                        "writing failed: File too large");
   }
-  EXPECT_EQ(read_whole_file(folder / "a"), "old");
+  EXPECT_EQ(read_file(folder / "a"), "old");
   EXPECT_EQ(files_in(folder.path()), 1u) << "the temporary file is left behind";
 }
 
 TEST(AtomicWrite, KeepsTheOldFileWhenAbandoned) {
   const TemporaryFolder folder;
-  write_whole_file(folder / "a", "old");
+  write_file(folder / "a", "old");
   {
     AtomicFile file(folder / "a");
     file.write("half of the n");
-    EXPECT_EQ(read_whole_file(folder / "a"), "old");
+    EXPECT_EQ(read_file(folder / "a"), "old");
   }
-  EXPECT_EQ(read_whole_file(folder / "a"), "old");
+  EXPECT_EQ(read_file(folder / "a"), "old");
   EXPECT_EQ(files_in(folder.path()), 1u);
 }
 
@@ -163,7 +163,7 @@ TEST(AtomicWrite, RefusesASecondCommit) {
   AtomicFile file(folder / "a");
   file.commit();
   CLORA_EXPECT_ERROR(file.commit(), ErrorCode::invalid_argument, "once");
-  EXPECT_EQ(read_whole_file(folder / "a"), "");
+  EXPECT_EQ(read_file(folder / "a"), "");
 }
 
 }  // namespace

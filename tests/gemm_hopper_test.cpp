@@ -30,10 +30,10 @@ TEST(WgmmaTiles, TheWidthIsTheOneThatLeavesLeastOfTheGpuIdle) {
 
 TEST(WgmmaTiles, TheRingIsAsLongAsSharedMemoryAllows) {
   for (const std::uint32_t columns : {16U, 896U, 4096U, 8192U}) {
-    for (const bool whole_boxes : {false, true}) {
+    for (const bool full_boxes : {false, true}) {
       for (const bool stages_y : {false, true}) {
-        const WgmmaTiles tiles = wgmma_tiles({8192, {columns}, kUnits, 0, whole_boxes, stages_y});
-        const std::uint32_t held = whole_boxes ? (tiles.columns + 63) / 64 * 64 : tiles.columns;
+        const WgmmaTiles tiles = wgmma_tiles({8192, {columns}, kUnits, 0, full_boxes, stages_y});
+        const std::uint32_t held = full_boxes ? (tiles.columns + 63) / 64 * 64 : tiles.columns;
         const std::uint32_t stage = 128 * (128 + held);
         const std::uint32_t staged = stages_y ? 128 * 2 * (tiles.columns / 64 * 64) : 0;
         EXPECT_LE(tiles.stages * stage + staged, 227U << 10U);
@@ -51,7 +51,7 @@ TEST(WgmmaTiles, ALongKOfFewTilesIsSplit) {
                         .columns = {columns},
                         .units = kUnits,
                         .shrink = shrink,
-                        .whole_boxes = backward,
+                        .full_boxes = backward,
                         .boxes = boxes});
   };
   EXPECT_EQ(cut(1024, 896, 76).slices, 2U);  // 56 tiles fill less than half of the GPU

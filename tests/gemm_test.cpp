@@ -481,7 +481,7 @@ TEST_P(Gemm, ProductsOfPackedFloatsAreAddedToAResidual) {
 }
 
 // In both directions, with the shrink fused into the product's launch or in a launch before it.
-TEST_P(Gemm, TheFirstLowRankFactorIsMadeOfTheInputWhereItsMatrixIsGiven) {
+TEST_P(Gemm, TheFirstLowRankFactorIsComputedFromTheInputIfItsMatrixIsGiven) {
   // The last case has several panels, with several blocks of K each.
   for (const Case& c : {Case{1, 80, 64, 11},
                         {3, 48, 128, 5},

@@ -20,7 +20,7 @@ TEST(GenerationWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
 }
 
 // The Generator is reused: generation is repeated after a failure.
-TEST(GenerationWithFaults, SucceedsWhenAskedAgain) {
+TEST(GenerationWithFaults, SucceedsWhenRequestedAgain) {
   FaultyModel open;
   open.renew();
   const std::vector<std::int32_t> prompt{5, 6, 7};
@@ -46,7 +46,7 @@ TEST(GenerationWithFaults, SucceedsWhenAskedAgain) {
   }
 }
 
-TEST(Generator, ReportsAsManyAlternativesAsEachGenerationAsksFor) {
+TEST(Generator, ReportsAsManyAlternativesAsEachGenerationRequests) {
   FaultyModel open;
   open.renew();
   Generator generator(open.model(), nullptr, 32);

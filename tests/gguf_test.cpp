@@ -21,7 +21,7 @@ using test::append_gguf_string;
 using test::append_scalar;
 using test::GgufBytes;
 using test::TemporaryFolder;
-using test::write_whole_file;
+using test::write_file;
 
 constexpr std::uint32_t kF32 = 0;
 constexpr std::uint32_t kQ40 = 2;
@@ -31,7 +31,7 @@ constexpr std::uint32_t kArray = 9;
 class Gguf : public ::testing::Test {
  protected:
   GgufFile open(const std::string& bytes) {
-    write_whole_file(folder_ / "a.gguf", bytes);
+    write_file(folder_ / "a.gguf", bytes);
     return GgufFile::open(folder_ / "a.gguf");
   }
   GgufFile open(const GgufBytes& file) { return open(file.bytes()); }
@@ -40,11 +40,11 @@ class Gguf : public ::testing::Test {
 };
 
 TEST_F(Gguf, ReadsEveryKindOfValue) {
-  GgufBytes made;
+  GgufBytes gguf_bytes;
   const auto add = [&](std::string_view key, std::uint32_t type, auto value) {
     std::string encoded;
     append_scalar(encoded, value);
-    made.add_raw(key, type, encoded);
+    gguf_bytes.add_raw(key, type, encoded);
   };
   add("u8", 0, std::uint8_t{200});
   add("i8", 1, std::int8_t{-3});
@@ -54,13 +54,13 @@ TEST_F(Gguf, ReadsEveryKindOfValue) {
   add("i32", 5, std::int32_t{-2000000000});
   add("f32", 6, 1.5f);
   add("bool", 7, std::uint8_t{1});
-  made.add_text("string", "word");
+  gguf_bytes.add_text("string", "word");
   add("u64", 10, std::uint64_t{1} << 40);
   add("i64", 11, -(std::int64_t{1} << 40));
   add("f64", 12, 0.1);
   add("u64 max", 10, std::numeric_limits<std::uint64_t>::max());
 
-  const GgufFile file = open(made);
+  const GgufFile file = open(gguf_bytes);
   EXPECT_EQ(file.metadata().size(), 13u);
   EXPECT_EQ(file.integer("u8"), 200);
   EXPECT_EQ(file.integer("i8"), -3);
@@ -123,10 +123,10 @@ TEST_F(Gguf, GivesShapesRowMajor) {
 }
 
 TEST_F(Gguf, FollowsTheAlignmentKey) {
-  GgufBytes made;
-  made.alignment = 64;
-  made.add_integer("general.alignment", 64).add_tensor("a", {1}, kF32, "AAAA");
-  const GgufFile file = open(made.add_tensor("b", {1}, kF32, "BBBB"));
+  GgufBytes gguf_bytes;
+  gguf_bytes.alignment = 64;
+  gguf_bytes.add_integer("general.alignment", 64).add_tensor("a", {1}, kF32, "AAAA");
+  const GgufFile file = open(gguf_bytes.add_tensor("b", {1}, kF32, "BBBB"));
   EXPECT_EQ(std::memcmp(file.find_tensor("a")->bytes.data(), "AAAA", 4), 0);
   EXPECT_EQ(std::memcmp(file.find_tensor("b")->bytes.data(), "BBBB", 4), 0);
 }
@@ -140,30 +140,30 @@ TEST_F(Gguf, ListsATensorOfAnUnknownTypeWithoutItsBytes) {
 }
 
 TEST_F(Gguf, RefusesEveryPrefixOfAFile) {
-  GgufBytes made;
+  GgufBytes gguf_bytes;
   std::string words;
   append_scalar(words, std::uint32_t{8});
   append_scalar(words, std::uint64_t{1});
   append_gguf_string(words, "token");
-  made.add_text("general.architecture", "llama").add_raw("tokens", kArray, words);
-  made.add_tensor("a", {2}, kF32, "12345678").add_tensor("b", {1}, kF32, "abcd");
-  const std::string whole = made.bytes();
-  ASSERT_NO_THROW(open(whole));
-  for (std::size_t size = 0; size < whole.size(); ++size)
-    CLORA_EXPECT_ERROR(open(whole.substr(0, size)), ErrorCode::invalid_file, "a.gguf");
+  gguf_bytes.add_text("general.architecture", "llama").add_raw("tokens", kArray, words);
+  gguf_bytes.add_tensor("a", {2}, kF32, "12345678").add_tensor("b", {1}, kF32, "abcd");
+  const std::string intact = gguf_bytes.bytes();
+  ASSERT_NO_THROW(open(intact));
+  for (std::size_t size = 0; size < intact.size(); ++size)
+    CLORA_EXPECT_ERROR(open(intact.substr(0, size)), ErrorCode::invalid_file, "a.gguf");
 }
 
 TEST_F(Gguf, SurvivesAnyDamagedByte) {
-  GgufBytes made;
+  GgufBytes gguf_bytes;
   std::string words;
   append_scalar(words, std::uint32_t{8});
   append_scalar(words, std::uint64_t{1});
   append_gguf_string(words, "token");
-  made.add_text("general.architecture", "llama").add_raw("tokens", kArray, words);
-  const std::string whole = made.add_tensor("a", {2, 2}, kF32, std::string(16, 'x')).bytes();
-  for (std::size_t at = 0; at < whole.size(); ++at) {
+  gguf_bytes.add_text("general.architecture", "llama").add_raw("tokens", kArray, words);
+  const std::string intact = gguf_bytes.add_tensor("a", {2, 2}, kF32, std::string(16, 'x')).bytes();
+  for (std::size_t at = 0; at < intact.size(); ++at) {
     for (const char damage : {'\x00', '\x01', '\x09', '\x7f', '\xff'}) {
-      std::string damaged = whole;
+      std::string damaged = intact;
       damaged[at] = damage;
       // Either an Error, or a file whose views are all readable, which a sanitizer build checks.
       test::caught([&] {
@@ -183,11 +183,11 @@ TEST_F(Gguf, RefusesAnotherFormat) {
 }
 
 TEST_F(Gguf, RefusesVersionsItDoesNotKnow) {
-  GgufBytes made;
-  made.version = 1;
-  CLORA_EXPECT_ERROR(open(made), ErrorCode::unsupported, "version 2 or 3 is required, got 1");
-  made.version = 0x03000000;
-  CLORA_EXPECT_ERROR(open(made), ErrorCode::unsupported, "big-endian");
+  GgufBytes gguf_bytes;
+  gguf_bytes.version = 1;
+  CLORA_EXPECT_ERROR(open(gguf_bytes), ErrorCode::unsupported, "version 2 or 3 is required, got 1");
+  gguf_bytes.version = 0x03000000;
+  CLORA_EXPECT_ERROR(open(gguf_bytes), ErrorCode::unsupported, "big-endian");
 }
 
 TEST_F(Gguf, RefusesHugeCountsWithoutAllocating) {
@@ -225,8 +225,8 @@ TEST_F(Gguf, ReadsNoSparseFileOfGigabytes) {
   constexpr std::uintmax_t kHuge = std::uintmax_t{12} << 30U;
   for (const std::uint32_t element : {8U, kArray, 0U}) {
     const std::uint64_t count = element == 0U ? kHuge / 2 : kHuge / 16;
-    write_whole_file(folder_ / "a.gguf",
-                     GgufBytes().add_raw("words", kArray, array_of(element, count)).bytes());
+    write_file(folder_ / "a.gguf",
+               GgufBytes().add_raw("words", kArray, array_of(element, count)).bytes());
     std::filesystem::resize_file(folder_ / "a.gguf", kHuge);
     const std::uint64_t before = resident_bytes();
     CLORA_EXPECT_ERROR(GgufFile::open(folder_ / "a.gguf"), ErrorCode::invalid_file,
@@ -238,21 +238,21 @@ TEST_F(Gguf, ReadsNoSparseFileOfGigabytes) {
 TEST_F(Gguf, BoundsItsHeaderWhateverTheFileHolds) {
   std::string encoded;
   append_scalar(encoded, std::uint64_t{300} << 20U);
-  write_whole_file(folder_ / "a.gguf", GgufBytes().add_raw("text", 8, encoded).bytes());
+  write_file(folder_ / "a.gguf", GgufBytes().add_raw("text", 8, encoded).bytes());
   std::filesystem::resize_file(folder_ / "a.gguf", std::uintmax_t{12} << 30U);
   CLORA_EXPECT_ERROR(GgufFile::open(folder_ / "a.gguf"), ErrorCode::invalid_file,
                      "at most 268435456 bytes, text takes 314572800 bytes");
 
   GgufBytes entries;
   entries.add_integer("k", 1).extra_entry_count = 1'000'000;
-  write_whole_file(folder_ / "a.gguf", entries.bytes());
+  write_file(folder_ / "a.gguf", entries.bytes());
   std::filesystem::resize_file(folder_ / "a.gguf", std::uintmax_t{12} << 30U);
   CLORA_EXPECT_ERROR(GgufFile::open(folder_ / "a.gguf"), ErrorCode::invalid_file,
                      "at most 65536 metadata entries, got 1000001");
 
   GgufBytes tensors;
   tensors.extra_tensor_count = 1'000'000;
-  write_whole_file(folder_ / "a.gguf", tensors.bytes());
+  write_file(folder_ / "a.gguf", tensors.bytes());
   std::filesystem::resize_file(folder_ / "a.gguf", std::uintmax_t{12} << 30U);
   CLORA_EXPECT_ERROR(GgufFile::open(folder_ / "a.gguf"), ErrorCode::invalid_file,
                      "at most 262144 tensors, got 1000000");
@@ -292,24 +292,24 @@ TEST_F(Gguf, RefusesArraysNestedWithoutEnd) {
 TEST_F(Gguf, RefusesDuplicateNames) {
   CLORA_EXPECT_ERROR(open(GgufBytes().add_integer("k", 1).add_integer("k", 2)),
                      ErrorCode::invalid_file, "key k is duplicated");
-  GgufBytes made;
-  made.add_tensor("w", {1}, kF32, "1234").add_tensor("w", {1}, kF32, "1234");
-  CLORA_EXPECT_ERROR(open(made), ErrorCode::invalid_file, "tensor w is duplicated");
+  GgufBytes gguf_bytes;
+  gguf_bytes.add_tensor("w", {1}, kF32, "1234").add_tensor("w", {1}, kF32, "1234");
+  CLORA_EXPECT_ERROR(open(gguf_bytes), ErrorCode::invalid_file, "tensor w is duplicated");
 }
 
 TEST_F(Gguf, RefusesOverlappingTensors) {
-  GgufBytes made;
-  made.add_tensor("a", {16}, kF32, std::string(64, 'a')).describe_tensor("b", {1}, kF32, 32);
-  CLORA_EXPECT_ERROR(open(made), ErrorCode::invalid_file, "tensors a and b overlap");
+  GgufBytes gguf_bytes;
+  gguf_bytes.add_tensor("a", {16}, kF32, std::string(64, 'a')).describe_tensor("b", {1}, kF32, 32);
+  CLORA_EXPECT_ERROR(open(gguf_bytes), ErrorCode::invalid_file, "tensors a and b overlap");
 }
 
 TEST_F(Gguf, RefusesTensorsOutsideTheFile) {
-  GgufBytes made;
-  made.add_tensor("a", {1}, kF32, "1234");
-  GgufBytes far = made;
+  GgufBytes gguf_bytes;
+  gguf_bytes.add_tensor("a", {1}, kF32, "1234");
+  GgufBytes far = gguf_bytes;
   CLORA_EXPECT_ERROR(open(far.describe_tensor("b", {1}, kF32, std::uint64_t{1} << 62)),
                      ErrorCode::invalid_file, "tensor b [1] needs 4 bytes");
-  GgufBytes crooked = made;
+  GgufBytes crooked = gguf_bytes;
   CLORA_EXPECT_ERROR(open(crooked.describe_tensor("b", {1}, kF32, 4)), ErrorCode::invalid_file,
                      "not a multiple of the alignment 32");
 }

@@ -67,7 +67,7 @@ def measurement(runs, **more):
 
 
 class Reading(unittest.TestCase):
-    def test_rows_are_told_apart_by_their_type(self):
+    def test_rows_are_distinguished_by_their_type(self):
         found = gpu_runs.typed_figures(BENCH)
         self.assertEqual(found["softmax/f32/1024x1024"], {"us": 4})
         self.assertEqual(found["softmax/bf16/1024x1024"], {"us": 3})
@@ -100,7 +100,7 @@ class Reading(unittest.TestCase):
         self.assertNotIn("training/m/8x1024/r16", found)
         self.assertEqual(found["training_profiled/m/8x1024/r16"]["tokens_per_s"], 160000)
 
-    def test_a_cold_start_tells_of_its_first_step_alone(self):
+    def test_a_cold_start_reports_its_first_step_alone(self):
         job = gpu_runs.jobs("m", "training", cold=True)
         self.assertEqual(job.figures(done(JOBS)),
                          {"training_cold/m/8x1024/r16": {"first_step_s": 4.0}})
@@ -165,7 +165,7 @@ class Plan(unittest.TestCase):
         with self.assertRaisesRegex(SystemExit, "by another program"):
             program.load(plans.CPU, file)
 
-    def test_a_gpu_is_the_same_whatever_the_cpu_beside_it(self):
+    def test_a_gpu_is_the_same_whatever_its_cpu(self):
         old, new = measurement([]), measurement([])
         new["machine"] = {**new["machine"], "cores": 32}
         combine.require_same_machine(old, new)
@@ -190,11 +190,11 @@ class Tables(unittest.TestCase):
             more["skipped"] = [{"contender": "PyTorch", "why": "gone", "install": "get it"}]
         return gpu_tables.all_tables(measurement(runs, profiles={"training/m": "op  count"}, **more))
 
-    def test_a_kernel_stands_beside_its_peer_with_what_was_asked(self):
+    def test_a_kernel_is_listed_with_its_peer_and_its_targets(self):
         self.assertIn("| gemm/bf16/4096x4096x4096 | 200 | 83.0 | 202 | 1.01x (0.98x, goal 1.03x): "
                       "meets must |", self.made()["gpu_products"])
 
-    def test_a_peer_that_is_missing_is_said_to_be(self):
+    def test_a_peer_that_is_missing_is_listed_as_such(self):
         table = self.made(with_peer=False)["gpu_products"]
         self.assertIn("| 200 | 83.0 | not measured | (0.98x, goal 1.03x): no peer measured |", table)
 
@@ -203,7 +203,7 @@ class Tables(unittest.TestCase):
         self.assertIn("(1x): no peer measured; 1.05 of the product (goal 1.08): meets goal", table)
         self.assertIn("1.04 of the product (1.05, goal 1.02): meets must", table)
 
-    def test_jobs_profiles_and_peaks_are_told(self):
+    def test_jobs_profiles_and_peaks_are_listed(self):
         made = self.made()
         self.assertIn("| training/qwen2.5-0.5b/8x1024/r16 | 160000 | 9.00 | 4.00 |",
                       made["gpu_training"])
@@ -212,7 +212,7 @@ class Tables(unittest.TestCase):
         self.assertIn("800 TFLOP/s of bf16 products", made["gpu_machine"])
         self.assertEqual(made["gpu_attention"], "Not measured.\n")
 
-    def test_the_page_on_performance_asks_for_every_table_of_each_program(self):
+    def test_the_page_on_performance_has_a_marker_for_every_table_of_each_program(self):
         page = (SOURCE / "docs/performance.md").read_text()
         names = {name for _, name, _, _ in tables.MARKED.findall(page)}
         self.assertEqual({name for name in names if name.startswith("gpu_")}, set(self.made()))
@@ -308,12 +308,12 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("portable: 0 passed, 1 skipped", done_.stdout)
         self.assertIn("zz_cpu: the device is no CPU", done_.stdout)
 
-    def test_a_machine_without_a_gpu_is_told_so(self):
+    def test_a_machine_without_a_gpu_is_refused(self):
         done_ = self.check({"kind": "cpu"})
         self.assertEqual(done_.returncode, 2)
         self.assertIn("no GPU found; the device is 'A device'", done_.stderr)
 
-    def test_a_program_that_dies_is_told_by_its_last_words(self):
+    def test_a_program_that_dies_is_reported_with_its_last_output(self):
         check = load_gpu_check()
         self.assertEqual(check.telling_lines("a\nb\n", -11), "exit code -11\na\nb")
 

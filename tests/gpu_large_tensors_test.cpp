@@ -285,13 +285,14 @@ class ManyRows : public LargeTensors {
                              .last = test::upload(context(), {rows}, last),
                              .scale = 0.25F};
     const auto like = [&](const Tensor& t) { return allocate(t.shape(), DType::f32); };
-    Run made{
+    Run computed{
         like(in.q), allocate({rows, kHeads}, DType::f32), {like(in.q), like(in.k), like(in.v)}};
     run([&](Batch& batch) {
-      record_attention(batch, made.y, made.log_sum_exp, in);
-      record_attention_backward(batch, made.d, part(kHeads, 4), made.y, made.log_sum_exp, in);
+      record_attention(batch, computed.y, computed.log_sum_exp, in);
+      record_attention_backward(batch, computed.d, part(kHeads, 4), computed.y,
+                                computed.log_sum_exp, in);
     });
-    return made;
+    return computed;
   }
 };
 

@@ -14,7 +14,7 @@
 namespace clora {
 namespace {
 
-TEST(Hooks, PassOnWhatTheyAreToldWhereTheyAreSet) {
+TEST(Hooks, PassOnWhatTheyReceiveIfTheyAreSet) {
   std::vector<std::string> seen;
   Hooks hooks;
   hooks.log = [&](LogLevel level, std::string_view message) {
@@ -29,7 +29,7 @@ TEST(Hooks, PassOnWhatTheyAreToldWhereTheyAreSet) {
   hooks.build = [&](const ProgramBuild& build) {
     seen.push_back(fmt::format("{} {} {}", build.number, build.file, build.finished));
   };
-  hooks.tell(LogLevel::warning, "a cache that cannot be written");
+  hooks.log_message(LogLevel::warning, "a cache that cannot be written");
   hooks.count({.bytes = -8, .tag = "weights", .in_use_bytes = 16});
   hooks.measure("builds", 2);
   hooks.report({.file = "rope.cl", .number = 3, .finished = true});
@@ -40,7 +40,7 @@ TEST(Hooks, PassOnWhatTheyAreToldWhereTheyAreSet) {
 
 TEST(Hooks, AreQuietWhereTheyAreNotSet) {
   const Hooks hooks;
-  hooks.tell(LogLevel::error, "nobody hears");
+  hooks.log_message(LogLevel::error, "nobody hears");
   hooks.count({});
   hooks.measure("nothing", 0);
   hooks.report({});
@@ -57,7 +57,7 @@ TEST(Hooks, LetNothingOutThatTheirCallbackThrows) {
   hooks.allocation = [&](const AllocationEvent&) { fail_with(1); };
   hooks.metric = [&](std::string_view, double) { fail_with(std::string("no exception class")); };
   hooks.build = [&](const ProgramBuild&) { fail_with(2); };
-  hooks.tell(LogLevel::info, "");
+  hooks.log_message(LogLevel::info, "");
   hooks.count({});
   hooks.measure("", 0);
   hooks.report({});
@@ -83,12 +83,12 @@ class Counted : public testing::Test {
   void expect_equal_books(const char* when) {
     const std::size_t in_use = context_.pool().statistics().in_use_bytes;
     EXPECT_EQ(sum_, static_cast<std::int64_t>(in_use)) << when;
-    EXPECT_EQ(told_, in_use) << when;
+    EXPECT_EQ(reported_bytes_, in_use) << when;
   }
 
   std::int64_t sum_ = 0;
-  std::size_t told_ = 0;
-  Context context_ = opened(sum_, told_);
+  std::size_t reported_bytes_ = 0;
+  Context context_ = opened(sum_, reported_bytes_);
 };
 
 TEST_F(Counted, AddUpToWhatThePoolHasInUse) {
@@ -123,7 +123,7 @@ TEST_F(Counted, ComeToNothingOnceAllIsFreedAndTrimmed) {
   EXPECT_EQ(sum_, 0);
   context_.pool().trim();
   EXPECT_EQ(sum_, 0);
-  EXPECT_EQ(told_, 0U);
+  EXPECT_EQ(reported_bytes_, 0U);
   EXPECT_EQ(context_.pool().statistics().cached_bytes, 0U);
 }
 

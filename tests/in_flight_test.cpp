@@ -101,15 +101,15 @@ TEST_F(InFlight, CountsAsProgressForAWaitAtItsLimit) {
   const auto health = std::make_shared<DeviceHealth>("test", 0.05);
   InFlightLedger in_flight(context_.device(), health, {.commands = 80, .seconds = 0});
   for (int i = 0; i < 3; ++i) in_flight.add({.commands = 10, .seconds = 0}, event());
-  int asked = 0;
+  int calls = 0;
   // One more segment completes each time the wait reaches its limit.
   health->set_progress([&] {
-    if (asked < 3) complete(events_[static_cast<std::size_t>(asked++)].get());
+    if (calls < 3) complete(events_[static_cast<std::size_t>(calls++)].get());
     return in_flight.reclaim();
   });
   const cl_event never = event();
   EXPECT_THROW(health->wait(never, "test"), Error);
-  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(calls, 3);
   EXPECT_EQ(in_flight.work().commands, 0U);
   complete(never);
 }

@@ -32,7 +32,7 @@ TEST(Json, ReadsADocument) {
   EXPECT_EQ(parse_json(R"({"a": [1, "]\"["]})", "config.json"), (json{{"a", {1, "]\"["}}}));
 }
 
-TEST(Json, KeepsTheOrderOfKeysWhereAsked) {
+TEST(Json, KeepsTheOrderOfKeysIfRequested) {
   const auto object = parse_json<nlohmann::ordered_json>(R"({"b": 1, "a": 2})", "config.json");
   EXPECT_EQ(object.begin().key(), "b");
 }
@@ -46,7 +46,7 @@ TEST(Json, RefusesNestingBeyondTheLimitWithItsPlace) {
   EXPECT_THAT(parse_error_of(objects), HasSubstr("at most 64 deep"));
 }
 
-TEST(Json, RefusesAKeyThatAnObjectHasTwiceWhereAsked) {
+TEST(Json, RefusesADuplicateKeyIfRequested) {
   const std::string twice = R"({"a": [{"b": 1}, {"b": 1, "c": {"b": 2}, "b": 3}]})";
   EXPECT_EQ(parse_json(twice, "config.json")["a"][1]["b"], 3);
   EXPECT_THAT(parse_error_of(twice, {.unique_keys = true}),

@@ -17,7 +17,7 @@ class KernelText : public testing::Test {
  protected:
   void write(const std::string& path, const std::string& text) const {
     fs::create_directories((folder_ / path).parent_path());
-    test::write_whole_file(folder_ / path, text);
+    test::write_file(folder_ / path, text);
   }
   std::string read(const std::string& file, std::vector<fs::path> folders) const {
     return kernel_text(file, folders);

@@ -35,7 +35,7 @@ void expect_equal(const LargestRows& got, const LargestRows& want) {
   EXPECT_EQ(got.labelled, want.labelled);
 }
 
-TEST(LargestRows, AreThoseOfTheWholeRunWhereItIsShort) {
+TEST(LargestRows, AreThoseOfTheEntireRunIfItIsShort) {
   const Records records = some_records(22, 67);
   for (const bool shuffle : {false, true}) {
     DataOrder order(22, 4, 2, shuffle, 9);
@@ -62,13 +62,13 @@ TEST(LargestRows, OfAVeryLongRunAreLookedForInItsFirstEpochs) {
                by_hand(records, ordered, 0, 3));
 }
 
-TEST(LargestRows, AreNoLongerLookedForWhenAskedToStop) {
+TEST(LargestRows, AreNoLongerSearchedForOnceCancelled) {
   const Records records = some_records(22, 67);
   DataOrder order(22, 4, 2, true, 9);
-  int asked = 0;
+  int checks = 0;
   find_largest_rows(
-      records, order, 0, 1'000'000'000, [&] { return ++asked == 3; }, std::size_t{1} << 40U);
-  EXPECT_EQ(asked, 3);
+      records, order, 0, 1'000'000'000, [&] { return ++checks == 3; }, std::size_t{1} << 40U);
+  EXPECT_EQ(checks, 3);
 }
 
 }  // namespace

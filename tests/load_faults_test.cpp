@@ -27,7 +27,7 @@ TEST(LoadingWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
 
 // Training, loading the trained adapter, and generation, each in a new Context without built
 // programs.
-class AWholeRunWithFaults : public testing::Test {
+class ACompleteRunWithFaults : public testing::Test {
  protected:
   // `cache` is a folder of programs that outlives the Context, or empty for none.
   test::FaultyWork run_with(const std::filesystem::path& cache) {
@@ -46,14 +46,14 @@ class AWholeRunWithFaults : public testing::Test {
   test::TemporaryFolder cache_;
 };
 
-TEST_F(AWholeRunWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
+TEST_F(ACompleteRunWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
   report(walk_faults(
       run_with({}),
       {.dense = 2, .later = 3, .lasting = false, .kinds = {CallKind::program, CallKind::build}}));
 }
 
 // With binaries from an earlier run, a failure to load one only costs a build.
-TEST_F(AWholeRunWithFaults, EndsAlikeWithAWarmCacheOfPrograms) {
+TEST_F(ACompleteRunWithFaults, EndsAlikeWithAWarmCacheOfPrograms) {
   report(walk_faults(run_with(cache_.path()),
                      {.dense = 2,
                       .later = 3,

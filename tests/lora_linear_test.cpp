@@ -269,7 +269,7 @@ TEST_P(LoraLinear, SeveralLayersOfOneInputAreWhatEachIsAlone) {
 }
 
 // Consecutive layers of equal and of different ranks, whose da are deferred to later ones.
-TEST_P(LoraLinear, GradientsThatWaitInAQueueAreWholeWhenItIsFlushed) {
+TEST_P(LoraLinear, DeferredGradientsAreCompleteWhenTheyAreFlushed) {
   CLORA_SKIP_UNLESS_AFFORDED(140 * 600 * 136 * 4);
   struct OfLayer {
     Layer layer;

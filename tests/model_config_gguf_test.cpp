@@ -18,10 +18,10 @@ using test::GgufBytes;
 using test::TemporaryFolder;
 
 GgufBytes gguf_of(std::string_view architecture, std::string_view left_out = "") {
-  GgufBytes made;
-  made.add_text("general.architecture", architecture);
+  GgufBytes gguf_bytes;
+  gguf_bytes.add_text("general.architecture", architecture);
   const auto add = [&](std::string_view key, std::uint32_t value) {
-    if (key != left_out) made.add_integer(fmt::format("{}.{}", architecture, key), value);
+    if (key != left_out) gguf_bytes.add_integer(fmt::format("{}.{}", architecture, key), value);
   };
   add("block_count", 2);
   add("embedding_length", 64);
@@ -30,14 +30,14 @@ GgufBytes gguf_of(std::string_view architecture, std::string_view left_out = "")
   add("attention.head_count_kv", 2);
   add("context_length", 512);
   if (left_out != "attention.layer_norm_rms_epsilon")
-    made.add_number(fmt::format("{}.attention.layer_norm_rms_epsilon", architecture), 0.5f);
-  made.add_tensor("token_embd.weight", {64, 3}, 0, std::string(64 * 3 * 4, '\0'));
-  return made;
+    gguf_bytes.add_number(fmt::format("{}.attention.layer_norm_rms_epsilon", architecture), 0.5f);
+  gguf_bytes.add_tensor("token_embd.weight", {64, 3}, 0, std::string(64 * 3 * 4, '\0'));
+  return gguf_bytes;
 }
 
-ModelConfig read(const GgufBytes& made) {
+ModelConfig read(const GgufBytes& gguf_bytes) {
   const TemporaryFolder folder;
-  test::write_whole_file(folder / "m.gguf", made.bytes());
+  test::write_file(folder / "m.gguf", gguf_bytes.bytes());
   return from_gguf(GgufFile::open(folder / "m.gguf"));
 }
 
@@ -55,7 +55,7 @@ TEST(GgufConfig, ReadsSizesAndTheVocabularyOfTheMatrix) {
   EXPECT_TRUE(config.tied_head);
 }
 
-TEST(GgufConfig, KnowsWhichFilesAreReordered) {
+TEST(GgufConfig, DetectsWhichFilesAreReordered) {
   EXPECT_EQ(read(gguf_of("llama")).rope_layout, RopeLayout::interleaved);
   EXPECT_EQ(read(gguf_of("qwen2")).rope_layout, RopeLayout::half_split);
   EXPECT_EQ(read(gguf_of("qwen3")).rope_layout, RopeLayout::half_split);
@@ -64,11 +64,12 @@ TEST(GgufConfig, KnowsWhichFilesAreReordered) {
 }
 
 TEST(GgufConfig, PassesOverIdsThatAreNoToken) {
-  GgufBytes made = gguf_of("llama");
-  made.add_integer("tokenizer.ggml.bos_token_id", 0xffffffff);
-  made.add_integer("tokenizer.ggml.eos_token_id", 2).add_integer("tokenizer.ggml.eot_token_id", 1);
-  EXPECT_EQ(read(made).bos_id, std::nullopt);
-  EXPECT_EQ(read(made).eos_ids, (std::vector<std::int32_t>{2, 1}));
+  GgufBytes gguf_bytes = gguf_of("llama");
+  gguf_bytes.add_integer("tokenizer.ggml.bos_token_id", 0xffffffff);
+  gguf_bytes.add_integer("tokenizer.ggml.eos_token_id", 2)
+      .add_integer("tokenizer.ggml.eot_token_id", 1);
+  EXPECT_EQ(read(gguf_bytes).bos_id, std::nullopt);
+  EXPECT_EQ(read(gguf_bytes).eos_ids, (std::vector<std::int32_t>{2, 1}));
 }
 
 TEST(GgufConfig, ReadsRopeScalingAndFactors) {
@@ -117,10 +118,10 @@ TEST(GgufConfig, RefusesWhatItCannotCompute) {
 
 TEST(GgufConfig, FollowsLlamaCppInItsSlidingWindow) {
   for (const char* architecture : {"llama", "qwen2", "qwen3"}) {
-    GgufBytes made = gguf_of(architecture);
-    made.add_integer(fmt::format("{}.attention.sliding_window", architecture), 16);
-    EXPECT_EQ(read(made).sliding_window, std::nullopt);
-    EXPECT_EQ(read(made).unread_keys,
+    GgufBytes gguf_bytes = gguf_of(architecture);
+    gguf_bytes.add_integer(fmt::format("{}.attention.sliding_window", architecture), 16);
+    EXPECT_EQ(read(gguf_bytes).sliding_window, std::nullopt);
+    EXPECT_EQ(read(gguf_bytes).unread_keys,
               (std::vector{fmt::format("{}.attention.sliding_window", architecture)}));
   }
   EXPECT_EQ(
@@ -158,7 +159,7 @@ TEST(GgufConfig, RefusesEveryKeyThatChangesTheMathematicsByName) {
 TEST(ModelConfigs, AgreeBetweenTheFormatsOfOneModel) {
   CLORA_REQUIRE_TEST_DATA(folder, "models/tinystories-656k");
   const ModelConfig hf =
-      from_hugging_face(json::parse(test::read_whole_file(folder / "config.json")), "config.json");
+      from_hugging_face(json::parse(test::read_file(folder / "config.json")), "config.json");
   const ModelConfig gguf =
       from_gguf(GgufFile::open(folder / "gguf-derived/TinyStories-656K-F32.gguf"));
   EXPECT_EQ(gguf.layers, hf.layers);
@@ -194,7 +195,7 @@ TEST(ModelConfigs, ReadSmolLM2) {
 TEST(ModelConfigs, ReadTinyLlama3AndTinyQwen3) {
   CLORA_REQUIRE_TEST_DATA(models, "models");
   const auto config = [&](std::string_view name) {
-    return from_hugging_face(json::parse(test::read_whole_file(models / name)), name);
+    return from_hugging_face(json::parse(test::read_file(models / name)), name);
   };
   const ModelConfig llama3 = config("tiny_llama3/config.json");
   EXPECT_EQ(llama3.rope_scaling.kind, RopeScaling::Kind::llama3);

@@ -51,7 +51,7 @@ TEST(HuggingFaceConfig, TakesTheDefaultsOfTransformers) {
   EXPECT_TRUE(config.eos_ids.empty());
 }
 
-TEST(HuggingFaceConfig, KnowsWhatSetsTheArchitecturesApart) {
+TEST(HuggingFaceConfig, ReadsWhatDistinguishesTheArchitectures) {
   EXPECT_TRUE(read(qwen_json("qwen2")).qkv_bias);
   EXPECT_FALSE(read(qwen_json("qwen2")).qk_norm);
   EXPECT_TRUE(read(qwen_json("qwen3")).qk_norm);

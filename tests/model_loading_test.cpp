@@ -34,7 +34,7 @@ class ModelLoading : public testing::Test {
   Context context_{config_from_environment()};
 };
 
-TEST_F(ModelLoading, TellsHowFarItIsFromNothingToAll) {
+TEST_F(ModelLoading, ReportsItsProgressFromNothingToAll) {
   const std::vector<double> fractions = fractions_of_a_load();
   EXPECT_EQ(fractions.size(), files_->all().size() + 1);
   EXPECT_EQ(fractions.front(), 0);

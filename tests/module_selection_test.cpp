@@ -36,7 +36,7 @@ TEST(ModuleSelection, TakesEndsOfPathsAfterADot) {
   EXPECT_EQ(selected({.target_modules = {"model.layers.1.self_attn.v_proj"}}), "1v ");
 }
 
-TEST(ModuleSelection, TakesARegexThatMatchesAWholePath) {
+TEST(ModuleSelection, AcceptsARegexThatMatchesAFullPath) {
   const auto regex = [](const char* pattern) {
     return selected({.target_modules = {pattern}, .targets_are_regex = true});
   };
@@ -125,7 +125,7 @@ std::vector<AdapterSite> some_of(const std::vector<AdapterSite>& all, std::size_
           all.begin() + static_cast<std::ptrdiff_t>(end)};
 }
 
-TEST(SelectExactly, NamesLastPartsThenLayersThenWholePaths) {
+TEST(SelectExactly, NamesLastPartsThenLayersThenFullPaths) {
   const std::vector<AdapterSite> all = sites(3);
   AdapterConfig config{.target_modules = {"all-linear"}};
   select_exactly(config, all, all);

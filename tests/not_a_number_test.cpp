@@ -20,7 +20,7 @@ namespace {
 using test::poison;
 using testing::HasSubstr;
 
-TEST(FiniteValues, AreToldFromThoseThatAreNot) {
+TEST(FiniteValues, AreDistinguishedFromThoseThatAreNot) {
   std::vector<float> values(1009, -3.4e38F);
   EXPECT_TRUE(all_finite(values));
   EXPECT_FALSE(first_not_finite(values).has_value());

@@ -27,7 +27,7 @@ class OpenclFaults : public testing::Test {
   Context context_{test::faulty_config()};
 };
 
-TEST_F(OpenclFaults, FailOnlyTheCallThatWasAskedFor) {
+TEST_F(OpenclFaults, FailOnlyTheRequestedCall) {
   const test::Fault twice{.kind = CallKind::allocation, .nth = 2, .lasting = true};
   test::inject(twice);
   EXPECT_TRUE(allocates());
@@ -60,7 +60,7 @@ TEST_F(OpenclFaults, CountWhatIsAlive) {
   EXPECT_EQ(test::live_objects(), before) << test::live_objects().text();
 }
 
-TEST_F(OpenclFaults, LoseTheWholeDevice) {
+TEST_F(OpenclFaults, LoseTheEntireDevice) {
   test::lose_device_at(1);
   EXPECT_FALSE(allocates());
   EXPECT_TRUE(test::caught([&] { context_.finish(); }).has_value());

@@ -33,7 +33,7 @@ TEST(Packing, NeverTakesTheFirstTokenOfTheNextDocumentAsATarget) {
   EXPECT_EQ(packed.target_count, 1);
 }
 
-TEST(Packing, LimitsWhatARowSeesToAWindowWithinItsDocument) {
+TEST(Packing, LimitsWhatARowAttendsToToAWindowWithinItsDocument) {
   const std::vector<Record> records = {record({1, 1}, {0, 1}),
                                        record({1, 1, 1, 1, 1}, {0, 1, 1, 1, 1})};
   EXPECT_EQ(pack_rows(records, 7, 3).first, (Row{0, 0, 2, 2, 2, 3, 4}));
@@ -58,7 +58,7 @@ TEST(Packing, TakesRecordsByPointerInAnyOrder) {
   EXPECT_EQ(pack_rows(std::span<const Record* const>(order), 3).ids, (Row{2, 1, 2}));
 }
 
-TEST(Packing, TellsHowManyRowsCountAndHowManyOneAttendsTo) {
+TEST(Packing, CountsLabelledRowsAndTheMostThatOneAttendsTo) {
   const std::vector<Record> records = {record({1, 2, 3}, {0, 1, 1}), record({4}, {0})};
   const PackedRows packed = pack_rows(records, 6);
   const WantedRows wanted = wanted_rows(packed);

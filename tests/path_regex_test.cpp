@@ -18,9 +18,9 @@ bool matches(const std::string& pattern, std::string_view path, Anchor anchor = 
 TEST(PathRegex, AnchorsAtTheStartOrAtBothEnds) {
   EXPECT_TRUE(matches("model", "model.layers"));
   EXPECT_FALSE(matches("layers", "model.layers"));
-  EXPECT_FALSE(matches("model", "model.layers", Anchor::whole));
-  EXPECT_TRUE(matches(R"(.*\.layers)", "model.layers", Anchor::whole));
-  EXPECT_TRUE(matches("a|ab", "ab", Anchor::whole));  // backtracks to the second alternative
+  EXPECT_FALSE(matches("model", "model.layers", Anchor::full));
+  EXPECT_TRUE(matches(R"(.*\.layers)", "model.layers", Anchor::full));
+  EXPECT_TRUE(matches("a|ab", "ab", Anchor::full));  // backtracks to the second alternative
 }
 
 TEST(PathRegex, GivesANamedGroup) {

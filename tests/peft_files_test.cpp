@@ -114,7 +114,7 @@ class PeftFolder : public testing::Test {
   }
   nlohmann::json saved(const Adapter& adapter) {
     save_adapter(adapter, folder_ / "again");
-    return nlohmann::json::parse(test::read_whole_file(folder_ / "again/adapter_config.json"));
+    return nlohmann::json::parse(test::read_file(folder_ / "again/adapter_config.json"));
   }
   // Loads, saves and loads again. Modules, ranks, scales and values must be unchanged.
   void expect_the_same_again(const std::string& keys) {

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/files/whole_file.hpp"
+#include "runtime/files/file_contents.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace clora {
@@ -21,12 +21,13 @@ mode_t mode_of(const fs::path& path) {
   return facts.st_mode & 07777U;
 }
 
-TEST(PrivateFolder, IsMadeForItsUserAloneWhateverTheUmask) {
+TEST(PrivateFolder, IsCreatedForItsUserAloneWhateverTheUmask) {
   const test::TemporaryFolder folder;
-  const mode_t kept = ::umask(0);
+  const mode_t saved = ::umask(0);
   make_private_folder(folder / "a/b/c");
-  ::umask(kept);
-  for (const char* made : {"a", "a/b", "a/b/c"}) EXPECT_EQ(mode_of(folder / made), 0700U) << made;
+  ::umask(saved);
+  for (const char* created : {"a", "a/b", "a/b/c"})
+    EXPECT_EQ(mode_of(folder / created), 0700U) << created;
   EXPECT_NO_THROW(make_private_folder(folder / "a/b/c"));
 }
 
@@ -50,7 +51,7 @@ TEST(PrivateFolder, IsNotThatOfAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   const test::TemporaryFolder folder;
   fs::create_directory(folder / "a");
-  test::write_whole_file(folder / "file", "x");
+  test::write_file(folder / "file", "x");
   ASSERT_EQ(::chown((folder / "a").c_str(), 12345, 12345), 0);
   ASSERT_EQ(::chown((folder / "file").c_str(), 12345, 12345), 0);
   CLORA_EXPECT_ERROR(require_private_folder(folder / "a"), ErrorCode::invalid_file, "user 12345");
@@ -58,9 +59,9 @@ TEST(PrivateFolder, IsNotThatOfAnotherUser) {
                      ErrorCode::invalid_file, "user 12345");
 }
 
-TEST(PrivateFolder, SaysWhereItCannotBeMade) {
+TEST(PrivateFolder, SaysWhereItCannotBeCreated) {
   const test::TemporaryFolder folder;
-  test::write_whole_file(folder / "file", "x");
+  test::write_file(folder / "file", "x");
   CLORA_EXPECT_ERROR(make_private_folder(folder / "file"), ErrorCode::io, "cannot be created");
   CLORA_EXPECT_ERROR(make_private_folder(folder / "file/a"), ErrorCode::io, "cannot be created");
 }

@@ -53,7 +53,7 @@ TEST_F(ProfiledContext, CountsEveryCommandWithItsCost) {
   EXPECT_EQ(context.profiler().untimed(), 0U);
 }
 
-TEST_F(ProfiledContext, TellsShapesApartWhenAsked) {
+TEST_F(ProfiledContext, DistinguishesShapesIfRequested) {
   const Tensor a = tensor(1000), b = tensor(50);
   Batch batch(context);
   batch.fill_zero(a);
@@ -68,7 +68,7 @@ TEST_F(ProfiledContext, TellsShapesApartWhenAsked) {
   EXPECT_THAT(context.profiler().table(), Not(HasSubstr("fill [50]")));
 }
 
-TEST_F(ProfiledContext, SeesTransfersToo) {
+TEST_F(ProfiledContext, IncludesTransfers) {
   std::vector<float> values(100, 1.0F);
   const Tensor a = tensor(100);
   context.write(a, std::as_bytes(std::span(values)));

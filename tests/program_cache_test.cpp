@@ -83,7 +83,7 @@ class ProgramCacheTest : public testing::Test {
   }
 
   void write(std::string_view file, std::string_view text) {
-    test::write_whole_file(folder_ / "cl" / file, text);
+    test::write_file(folder_ / "cl" / file, text);
   }
 
   ContextConfig config() {
@@ -152,7 +152,7 @@ TEST_F(ProgramCacheTest, BuildsFromSourceOnceAndFromTheBinaryAtTheNextStart) {
   EXPECT_THAT(log_, testing::IsEmpty());
 }
 
-TEST_F(ProgramCacheTest, SeesAChangedIncludeAndOtherOptions) {
+TEST_F(ProgramCacheTest, DetectsAChangedIncludeAndOtherOptions) {
   start();
   write("factor.clh", "#define FACTOR 3\n");
   EXPECT_EQ(start(), (std::vector<float>{3, 6}));
@@ -187,12 +187,12 @@ TEST_F(ProgramCacheTest, KeepsNothingWithoutAFolder) {
 TEST_F(ProgramCacheTest, BuildsFromSourceWhatIsDamagedAndSaysSoOnce) {
   start();
   const fs::path entry = entries().at(0);
-  const std::string whole = test::read_whole_file(entry);
-  std::string flipped = whole;
-  flipped[whole.size() / 2] ^= 1;
-  for (const std::string& damaged : {flipped, whole.substr(0, whole.size() / 2), std::string(),
-                                     std::string("a foreign file"), whole + "x"}) {
-    test::write_whole_file(entry, damaged);
+  const std::string intact = test::read_file(entry);
+  std::string flipped = intact;
+  flipped[intact.size() / 2] ^= 1;
+  for (const std::string& damaged : {flipped, intact.substr(0, intact.size() / 2), std::string(),
+                                     std::string("a foreign file"), intact + "x"}) {
+    test::write_file(entry, damaged);
     EXPECT_EQ(start(), kDoubled);
     EXPECT_EQ(driver.from_source, 1);
     EXPECT_EQ(driver.from_binary, 0) << "a driver saw damaged bytes";
@@ -206,11 +206,11 @@ TEST_F(ProgramCacheTest, BuildsFromSourceWhatIsDamagedAndSaysSoOnce) {
 TEST_F(ProgramCacheTest, TakesNoEntryOfAnotherProgram) {
   start();
   const fs::path first = entries().at(0);
-  const std::string bytes = test::read_whole_file(first);
+  const std::string bytes = test::read_file(first);
   fs::remove(first);
   write("factor.clh", "#define FACTOR 3\n");
   start();
-  test::write_whole_file(entries().at(0), bytes);  // stored under the other's name
+  test::write_file(entries().at(0), bytes);  // stored under the other's name
   EXPECT_EQ(start(), (std::vector<float>{3, 6}));
   EXPECT_EQ(driver.from_binary, 0);
   EXPECT_EQ(log_.size(), 1U);
@@ -266,7 +266,7 @@ TEST_F(ProgramCacheTest, KeepsWarningsOfADriverOffTheErrorStream) {
 }
 
 TEST_F(ProgramCacheTest, WorksWhereNothingCanBeWritten) {
-  test::write_whole_file(folder_ / "file", "not a folder");
+  test::write_file(folder_ / "file", "not a folder");
   ContextConfig unwritable = config();
   unwritable.cache_folder = folder_ / "file/cache";
   EXPECT_EQ(start(unwritable), kDoubled);
@@ -277,19 +277,19 @@ TEST_F(ProgramCacheTest, WorksWhereNothingCanBeWritten) {
 class MemoryStore : public ProgramStore {
  public:
   std::optional<std::vector<std::byte>> load(const std::string& name) override {
-    const auto found = kept.find(name);
-    return found == kept.end() ? std::nullopt : std::optional(found->second);
+    const auto found = stored.find(name);
+    return found == stored.end() ? std::nullopt : std::optional(found->second);
   }
   void save(const std::string& name, std::span<const std::byte> bytes) override {
     if (full) throw std::runtime_error("no space left");
-    kept[name].assign(bytes.begin(), bytes.end());
+    stored[name].assign(bytes.begin(), bytes.end());
   }
   std::shared_ptr<void> begin_attempt(const std::string&, std::span<const std::byte>) override {
     ++attempts;
     return nullptr;
   }
 
-  std::map<std::string, std::vector<std::byte>> kept;
+  std::map<std::string, std::vector<std::byte>> stored;
   int attempts = 0;
   bool full = false;
 };
@@ -299,7 +299,7 @@ TEST_F(ProgramCacheTest, UsesTheStoreThatTheHostSupplies) {
   ContextConfig with = config();
   with.program_store = store;
   start(with);
-  EXPECT_EQ(store->kept.size(), 1U);
+  EXPECT_EQ(store->stored.size(), 1U);
   EXPECT_EQ(start(with), kDoubled);
   EXPECT_EQ(driver.from_source, 0);
   EXPECT_EQ(store->attempts, 1);

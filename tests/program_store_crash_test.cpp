@@ -28,7 +28,7 @@ std::vector<std::byte> version(std::size_t round) {
   return std::vector<std::byte>(40'000 + round % 2, static_cast<std::byte>('0' + round % 2));
 }
 
-bool is_whole(const std::vector<std::byte>& bytes) {
+bool is_complete(const std::vector<std::byte>& bytes) {
   return bytes == version(0) || bytes == version(1);
 }
 
@@ -98,7 +98,7 @@ class EntriesUnderKill : public testing::Test {
   SharedDoing doing_;
 };
 
-TEST_F(EntriesUnderKill, AreAbsentOrWholeAndNotKeptOutWhereTheyWereOnlyWritten) {
+TEST_F(EntriesUnderKill, AreAbsentOrCompleteAndNotHeldBackIfTheyWereOnlyWritten) {
   const std::vector<std::string> names{kName, std::string(32, 'a'), std::string(32, 'b')};
   bool seen_absent = false;
   bool seen_partial = false;
@@ -112,7 +112,7 @@ TEST_F(EntriesUnderKill, AreAbsentOrWholeAndNotKeptOutWhereTheyWereOnlyWritten) 
     for (const std::string& name : names) {
       const auto bytes = next.load(name);  // throws if the entry is blocked
       seen_absent = seen_absent || !bytes;
-      EXPECT_TRUE(!bytes || is_whole(*bytes)) << name;
+      EXPECT_TRUE(!bytes || is_complete(*bytes)) << name;
     }
     EXPECT_EQ(files_with(".crashed"), 0U);
     for (const std::string& name : names) next.save(name, version(0));
@@ -123,8 +123,8 @@ TEST_F(EntriesUnderKill, AreAbsentOrWholeAndNotKeptOutWhereTheyWereOnlyWritten) 
   EXPECT_TRUE(seen_partial) << "no child was killed while it wrote";
 }
 
-TEST_F(EntriesUnderKill, AreKeptOutOnlyWhereADriverHadThem) {
-  int kept_out = 0;
+TEST_F(EntriesUnderKill, AreHeldBackOnlyIfADriverHadThem) {
+  int held_back = 0;
   int died_elsewhere = 0;
   // As in a Context: an existing entry goes to the driver, and a new binary is saved.
   const auto work = [&](std::size_t round) {
@@ -148,14 +148,14 @@ TEST_F(EntriesUnderKill, AreKeptOutOnlyWhereADriverHadThem) {
     }
     const auto bytes = next.load(kName);
     EXPECT_EQ(bytes.has_value(), !error.has_value());
-    EXPECT_TRUE(!bytes || is_whole(*bytes));
-    (error ? kept_out : died_elsewhere) += 1;
+    EXPECT_TRUE(!bytes || is_complete(*bytes));
+    (error ? held_back : died_elsewhere) += 1;
     clear_folder();
     next.save(kName, version(0));
   };
   DiskProgramStore(folder(), kNoLimit).save(kName, version(0));
   kill_many_times(24, work, check);
-  EXPECT_GT(kept_out, 5);
+  EXPECT_GT(held_back, 5);
   EXPECT_GT(died_elsewhere, 5);
 }
 
@@ -182,7 +182,7 @@ TEST_F(EntriesUnderKill, LoseAnAttemptThatHadNotBegunADayLater) {
 TEST_F(EntriesUnderKill, LeaveNothingInTheWayOfAProcessWithTheSameId) {
   fs::create_directories(folder() / "attempts");
   for (int count = 0; count < 20; ++count) {
-    test::write_whole_file(
+    test::write_file(
         folder() / "attempts" / fmt::format("{}.{}-{}.partial", kName, ::getpid(), count), "half");
   }
   DiskProgramStore store(folder(), kNoLimit);

@@ -47,14 +47,14 @@ TEST(ProgramEntry, ComesBackAsItWasEncoded) {
 }
 
 TEST(ProgramEntry, RefusesEveryFlippedByteAndEveryLength) {
-  const std::vector<std::byte> whole = encode_program_entry(key_of("text"), entry());
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    std::vector<std::byte> damaged = whole;
+  const std::vector<std::byte> intact = encode_program_entry(key_of("text"), entry());
+  for (std::size_t i = 0; i < intact.size(); ++i) {
+    std::vector<std::byte> damaged = intact;
     damaged[i] ^= std::byte{1};
     EXPECT_THROW(decode_program_entry(key_of("text"), damaged), Error) << "byte " << i;
-    EXPECT_THROW(decode_program_entry(key_of("text"), std::span(whole).first(i)), Error) << i;
+    EXPECT_THROW(decode_program_entry(key_of("text"), std::span(intact).first(i)), Error) << i;
   }
-  std::vector<std::byte> longer = whole;
+  std::vector<std::byte> longer = intact;
   longer.push_back(std::byte{0});
   EXPECT_THROW(decode_program_entry(key_of("text"), longer), Error);
 }
@@ -64,12 +64,12 @@ TEST(ProgramEntry, IsOfOneSourceOptionsDeviceAndDriver) {
   ProgramKey other = key_of("text");
   for (std::string* field : {&other.platform, &other.device, &other.driver, &other.opencl_version,
                              &other.file, &other.options, &other.source}) {
-    const std::string kept = *field;
+    const std::string saved = *field;
     *field += "x";
     EXPECT_NE(other.name(), key_of("text").name());
     CLORA_EXPECT_ERROR(decode_program_entry(other, bytes), ErrorCode::invalid_file,
                        "another program");
-    *field = kept;
+    *field = saved;
   }
   EXPECT_NE(key_of("text").source, key_of("next").source);
 }
@@ -103,9 +103,9 @@ TEST(DiskProgramStore, DropsTheLeastRecentlyUsedBeyondItsLimit) {
   EXPECT_TRUE(store.load("d").has_value());
 }
 
-TEST(DiskProgramStore, SaysThatItsFolderCannotBeMade) {
+TEST(DiskProgramStore, SaysThatItsFolderCannotBeCreated) {
   const TemporaryFolder folder;
-  test::write_whole_file(folder / "file", "not a folder");
+  test::write_file(folder / "file", "not a folder");
   DiskProgramStore store(folder / "file/programs", kNoLimit);
   CLORA_EXPECT_ERROR(store.save("a", bytes_of("one")), ErrorCode::io, "programs");
   CLORA_EXPECT_ERROR(store.load("a"), ErrorCode::io, "programs");
@@ -115,15 +115,15 @@ TEST(DiskProgramStore, SaysThatItsFolderCannotBeMade) {
 // Entries are executed as code in the processes that load them.
 TEST(DiskProgramStore, KeepsItsEntriesFromOtherUsersWhateverTheUmask) {
   const TemporaryFolder folder;
-  const mode_t kept = ::umask(0);
+  const mode_t saved = ::umask(0);
   DiskProgramStore store(folder / "programs", kNoLimit);
   store.save("a", bytes_of("one"));
   const auto attempt = store.begin_attempt("a", bytes_of("one"));
-  ::umask(kept);
+  ::umask(saved);
   EXPECT_EQ(store.load("a"), bytes_of("one"));
-  for (const char* made : {"programs", "programs/a.program", "programs/attempts"}) {
+  for (const char* created : {"programs", "programs/a.program", "programs/attempts"}) {
     const auto others = fs::perms::group_all | fs::perms::others_all;
-    EXPECT_EQ(fs::status(folder / made).permissions() & others, fs::perms::none) << made;
+    EXPECT_EQ(fs::status(folder / created).permissions() & others, fs::perms::none) << created;
   }
 }
 
@@ -150,13 +150,13 @@ TEST(DiskProgramStore, KeepsTheOldEntryWhereTheDiskIsFull) {
   const TemporaryFolder folder;
   DiskProgramStore store(folder.path(), kNoLimit);
   store.save("a", bytes_of("old"));
-  rlimit kept{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &kept), 0);
+  rlimit saved{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &saved), 0);
   std::signal(SIGXFSZ, SIG_IGN);  // so the write fails without a signal
-  const rlimit small{.rlim_cur = 4096, .rlim_max = kept.rlim_max};
+  const rlimit small{.rlim_cur = 4096, .rlim_max = saved.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   const auto failure = test::caught([&] { store.save("a", std::vector<std::byte>(10000)); });
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &kept), 0);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &saved), 0);
   ASSERT_TRUE(failure.has_value());
   EXPECT_EQ(failure->code, ErrorCode::io);
   EXPECT_EQ(store.load("a"), bytes_of("old"));
@@ -236,7 +236,7 @@ TEST(DiskProgramStore, TakesALivingProcessForNoCrash) {
   EXPECT_TRUE(fs::is_empty(folder / "attempts"));
 }
 
-TEST(DiskProgramStore, ServesSeveralWritersAndReadersWholeEntries) {
+TEST(DiskProgramStore, ServesSeveralWritersAndReadersCompleteEntries) {
   const TemporaryFolder folder;
   constexpr int kProcesses = 4;
   std::vector<pid_t> children;

@@ -33,7 +33,7 @@ Record read(const char* line, const RecordOptions& options = {}) {
 
 Records load(const std::string& content, const RecordOptions& options = {}) {
   const test::TemporaryFolder folder;
-  test::write_whole_file(folder / "data.jsonl", content);
+  test::write_file(folder / "data.jsonl", content);
   return load_records(folder / "data.jsonl", tokenizer(), &chatml(), options);
 }
 
@@ -73,13 +73,13 @@ TEST(Records, CountEachAssistantTurnWithItsEnd) {
   EXPECT_NE(std::find(record.ids.begin(), record.ids.end(), id("ab")), record.ids.end());
 }
 
-TEST(Records, TakeAPairForAConversationWhereThatIsAsked) {
-  const Record asked =
+TEST(Records, ReadAPairAsAConversationIfRequested) {
+  const Record parsed =
       read(R"({"prompt": "the", "completion": "b"})", {.apply_chat_template = true});
   const Record written = read(
       R"({"messages": [{"role": "user", "content": "the"}, {"role": "assistant", "content": "b"}]})");
-  EXPECT_EQ(asked.ids, written.ids);
-  EXPECT_EQ(asked.is_target, written.is_target);
+  EXPECT_EQ(parsed.ids, written.ids);
+  EXPECT_EQ(parsed.is_target, written.is_target);
 }
 
 TEST(Records, TreatSpecialTextInDataAsText) {
@@ -99,18 +99,18 @@ TEST(Records, NameTheFirstRecordWithSpecialTokensThatAreNotParsed) {
   EXPECT_EQ(load("{\"text\": \"a <tool>b\"}\n").with_special, 0u);
 }
 
-TEST(Records, ParseSpecialTokensWhereThatIsAsked) {
-  const RecordOptions asked{.parse_special = true};
-  EXPECT_EQ(read(R"({"text": "a<|im_end|>b"})", asked).ids,
+TEST(Records, ParseSpecialTokensIfRequested) {
+  const RecordOptions parsed{.parse_special = true};
+  EXPECT_EQ(read(R"({"text": "a<|im_end|>b"})", parsed).ids,
             (Ids{id("a"), id("<|im_end|>"), id("b"), id("<|im_end|>")}));
-  EXPECT_EQ(read(R"({"text": "ab<|im_end|>"})", asked).ids, (Ids{id("ab"), id("<|im_end|>")}))
+  EXPECT_EQ(read(R"({"text": "ab<|im_end|>"})", parsed).ids, (Ids{id("ab"), id("<|im_end|>")}))
       << "an eos that is written is not written again";
-  EXPECT_EQ(read(R"({"prompt": "<|im_start|>", "completion": "b"})", asked).ids,
+  EXPECT_EQ(read(R"({"prompt": "<|im_start|>", "completion": "b"})", parsed).ids,
             (Ids{id("<|im_start|>"), id("b"), id("<|im_end|>")}));
   const Ids ids =
-      read(R"({"messages": [{"role": "assistant", "content": "<|im_end|>"}]})", asked).ids;
+      read(R"({"messages": [{"role": "assistant", "content": "<|im_end|>"}]})", parsed).ids;
   EXPECT_EQ(std::count(ids.begin(), ids.end(), id("<|im_end|>")), 2);
-  EXPECT_EQ(load("{\"text\": \"<|im_end|>b\"}\n", asked).with_special, 0u);
+  EXPECT_EQ(load("{\"text\": \"<|im_end|>b\"}\n", parsed).with_special, 0u);
 }
 
 TEST(Records, BeginWithOneBosWhereThePromptIsEmpty) {
@@ -307,7 +307,7 @@ TEST(Records, AcceptCarriageReturnsAndEmptyLinesAtTheEnd) {
 
 TEST(Records, FindTheSplitsOfAFolder) {
   const test::TemporaryFolder folder;
-  test::write_whole_file(folder / "train.jsonl", "");
+  test::write_file(folder / "train.jsonl", "");
   EXPECT_EQ(find_split(folder.path(), "train"), folder / "train.jsonl");
   EXPECT_EQ(find_split(folder.path(), "valid"), std::nullopt);
 }
@@ -317,7 +317,7 @@ TEST(Records, OfWikiSqlHaveTheIdsOfTheReference) {
   CLORA_REQUIRE_TEST_DATA(path, "models/reference/SmolLM2-135M-Instruct.Q4_1.json");
   CLORA_REQUIRE_TEST_DATA(data, "datasets/wikisql");
   const Tokenizer smol = load_tokenizer(model);
-  const nlohmann::json reference = nlohmann::json::parse(test::read_whole_file(path));
+  const nlohmann::json reference = nlohmann::json::parse(test::read_file(path));
   const auto expect_ids = [&](const char* split, const nlohmann::json& expected,
                               RecordOptions options) {
     options.append_eos = false;

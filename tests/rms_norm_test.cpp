@@ -184,7 +184,7 @@ TEST_P(RmsNorm, ABf16GradientIsTheOtherOneRoundedToNearest) {
   }
 }
 
-TEST_P(RmsNorm, BackwardWritesTheForwardsResultOnceMoreBesideTheSameGradient) {
+TEST_P(RmsNorm, BackwardAlsoRecomputesTheForwardsResultWithTheSameGradient) {
   for (const Case& c : cases()) {
     const Output dx(context(), c.shape), plain(context(), c.shape), y(context(), c.shape);
     const Output added(context(), c.shape), y_of_added(context(), c.shape);
@@ -204,7 +204,7 @@ TEST_P(RmsNorm, BackwardWritesTheForwardsResultOnceMoreBesideTheSameGradient) {
 }
 
 // As in a training step: the gradient of the residual stream is updated in place and cast to bf16.
-TEST_P(RmsNorm, BackwardWritesTheForwardsResultInEitherTypeBesideABf16Gradient) {
+TEST_P(RmsNorm, BackwardRecomputesTheForwardsResultInEitherTypeWithABf16Gradient) {
   for (Case c : test::vec_size_cases<Case>()) {
     for (const unsigned types : {0U, 1U, 2U, 3U}) {
       const DType y_type = test::kActivationTypes[types & 1U];

@@ -37,7 +37,7 @@ TEST_P(PeaksMeasured, ArePositiveAndFinite) {
   EXPECT_EQ(context.pool().statistics().in_use_bytes, 0U);
 }
 
-class KeptPeaks : public testing::Test {
+class StoredPeaks : public testing::Test {
  protected:
   std::filesystem::path file() const {
     const std::filesystem::directory_iterator files(folder / "peaks");
@@ -54,7 +54,7 @@ class KeptPeaks : public testing::Test {
     EXPECT_EQ(a.wake_seconds, b.wake_seconds);
   }
 
-  KeptPeaks() {
+  StoredPeaks() {
     device.name = "a device";
     device.driver = "1.0";
     device.opencl_version = "OpenCL 3.0";
@@ -65,82 +65,83 @@ class KeptPeaks : public testing::Test {
   const RooflinePeaks peaks{1.0 / 3 * 1e11, 4.5e10, 2.2e11, 0, 1.1e-7, 1.7e-6, 3.14159265358979e-5};
 };
 
-TEST_F(KeptPeaks, AreReadBackToTheLastBit) {
-  EXPECT_FALSE(kept_peaks(folder.path(), device));
-  keep_peaks(folder.path(), device, peaks);
-  const auto kept = kept_peaks(folder.path(), device);
-  ASSERT_TRUE(kept);
-  expect_equal(*kept, peaks);
+TEST_F(StoredPeaks, AreReadBackToTheLastBit) {
+  EXPECT_FALSE(stored_peaks(folder.path(), device));
+  store_peaks(folder.path(), device, peaks);
+  const auto stored = stored_peaks(folder.path(), device);
+  ASSERT_TRUE(stored);
+  expect_equal(*stored, peaks);
 }
 
-TEST_F(KeptPeaks, AreOfOneDeviceAndDriver) {
-  keep_peaks(folder.path(), device, peaks);
+TEST_F(StoredPeaks, AreOfOneDeviceAndDriver) {
+  store_peaks(folder.path(), device, peaks);
   Device other = device;
   other.driver = "1.1";
-  EXPECT_FALSE(kept_peaks(folder.path(), other));
+  EXPECT_FALSE(stored_peaks(folder.path(), other));
   other = device;
   other.name = "another device";
-  EXPECT_FALSE(kept_peaks(folder.path(), other));
+  EXPECT_FALSE(stored_peaks(folder.path(), other));
 }
 
-TEST_F(KeptPeaks, AreRefusedWithAnyByteFlipped) {
-  keep_peaks(folder.path(), device, peaks);
-  const std::string whole = test::read_whole_file(file());
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    std::string damaged = whole;
+TEST_F(StoredPeaks, AreRefusedWithAnyByteFlipped) {
+  store_peaks(folder.path(), device, peaks);
+  const std::string intact = test::read_file(file());
+  for (std::size_t i = 0; i < intact.size(); ++i) {
+    std::string damaged = intact;
     damaged[i] = static_cast<char>(damaged[i] ^ 1);
-    test::write_whole_file(file(), damaged);
-    EXPECT_FALSE(kept_peaks(folder.path(), device)) << i;
+    test::write_file(file(), damaged);
+    EXPECT_FALSE(stored_peaks(folder.path(), device)) << i;
   }
 }
 
-TEST_F(KeptPeaks, AreRefusedWhenCutAnywhere) {
-  keep_peaks(folder.path(), device, peaks);
-  const std::string whole = test::read_whole_file(file());
-  for (std::size_t size = 0; size < whole.size(); ++size) {
-    test::write_whole_file(file(), whole.substr(0, size));
-    EXPECT_FALSE(kept_peaks(folder.path(), device)) << size;
+TEST_F(StoredPeaks, AreRefusedWhenCutAnywhere) {
+  store_peaks(folder.path(), device, peaks);
+  const std::string intact = test::read_file(file());
+  for (std::size_t size = 0; size < intact.size(); ++size) {
+    test::write_file(file(), intact.substr(0, size));
+    EXPECT_FALSE(stored_peaks(folder.path(), device)) << size;
   }
 }
 
-TEST_F(KeptPeaks, AreRefusedWhenTheyMakeNoSense) {
+TEST_F(StoredPeaks, AreRefusedWhenTheyMakeNoSense) {
   RooflinePeaks wrong = peaks;
   wrong.launch_seconds = 0;
-  keep_peaks(folder.path(), device, wrong);
-  EXPECT_FALSE(kept_peaks(folder.path(), device));
+  store_peaks(folder.path(), device, wrong);
+  EXPECT_FALSE(stored_peaks(folder.path(), device));
   wrong.launch_seconds = INFINITY;
-  keep_peaks(folder.path(), device, wrong);
-  EXPECT_FALSE(kept_peaks(folder.path(), device));
+  store_peaks(folder.path(), device, wrong);
+  EXPECT_FALSE(stored_peaks(folder.path(), device));
 }
 
-class PeaksOf : public KeptPeaks {
+class PeaksOf : public StoredPeaks {
  protected:
   PeaksOf() {
     config.cache_folder = folder.path();
     config.memory_limit_bytes = std::size_t{64} << 20;
-    config.hooks.log = [this](LogLevel, std::string_view text) { told += text; };
+    config.hooks.log = [this](LogLevel, std::string_view text) { messages += text; };
   }
   ContextConfig config = config_from_environment();
-  std::string told;
+  std::string messages;
 };
 
-TEST_F(PeaksOf, AreMeasuredOnceThenReadAndMeasuredAnewWhenDamaged) {
+TEST_F(PeaksOf, AreMeasuredOnceThenReadAndMeasuredAgainIfDamaged) {
   const RooflinePeaks first = peaks_of(config);
-  const std::string written = test::read_whole_file(file());
+  const std::string written = test::read_file(file());
   expect_equal(peaks_of(config), first);
-  EXPECT_EQ(test::read_whole_file(file()), written);
-  test::write_whole_file(file(), written.substr(0, written.size() / 2));
+  EXPECT_EQ(test::read_file(file()), written);
+  test::write_file(file(), written.substr(0, written.size() / 2));
   EXPECT_TRUE(peaks_of(config).known());
-  EXPECT_TRUE(kept_peaks(folder.path(), select_device(config.device)));
-  EXPECT_EQ(told, "");
+  EXPECT_TRUE(stored_peaks(folder.path(), select_device(config.device)));
+  EXPECT_EQ(messages, "");
 }
 
 TEST_F(PeaksOf, LeaveOutAMatrixUnitThatTheConfigurationDoesNotUse) {
-  const Device taken = select_device(config.device);
-  if (taken.matrix_unit == MatrixUnit::none) GTEST_SKIP() << "'" << taken.name << "' has none";
+  const Device selected = select_device(config.device);
+  if (selected.matrix_unit == MatrixUnit::none)
+    GTEST_SKIP() << "'" << selected.name << "' has none";
   RooflinePeaks all = peaks;
   all.matrix_flops_per_second = 5e11;
-  keep_peaks(folder.path(), taken, all);
+  store_peaks(folder.path(), selected, all);
   config.variant = Variant::automatic;
   config.precision = Precision::f32;
   EXPECT_EQ(peaks_of(config).matrix_flops_per_second, 0);
@@ -148,11 +149,11 @@ TEST_F(PeaksOf, LeaveOutAMatrixUnitThatTheConfigurationDoesNotUse) {
   expect_equal(peaks_of(config), all);
 }
 
-TEST_F(PeaksOf, AreStillMeasuredWhereTheyCannotBeKept) {
-  test::write_whole_file(folder / "a_file", "in the way");
+TEST_F(PeaksOf, AreStillMeasuredIfTheyCannotBeStored) {
+  test::write_file(folder / "a_file", "in the way");
   config.cache_folder = folder / "a_file";
   EXPECT_TRUE(peaks_of(config).known());
-  EXPECT_NE(told.find("roofline peaks: folder '"), std::string::npos) << told;
+  EXPECT_NE(messages.find("roofline peaks: folder '"), std::string::npos) << messages;
 }
 
 }  // namespace

@@ -37,10 +37,10 @@ struct Case {
       }
     }
   }
-  std::vector<double> turned(RopeLayout layout, double sign) const {
-    return turned(test::to_double(x), layout, sign);
+  std::vector<double> rotated(RopeLayout layout, double sign) const {
+    return rotated(test::to_double(x), layout, sign);
   }
-  std::vector<double> turned(const std::vector<double>& in, RopeLayout layout, double sign) const {
+  std::vector<double> rotated(const std::vector<double>& in, RopeLayout layout, double sign) const {
     const reference::RopeSizes sizes{static_cast<std::size_t>(shape[0]),
                                      static_cast<std::size_t>(shape[1]),
                                      static_cast<std::size_t>(shape[2])};
@@ -84,8 +84,8 @@ TEST_P(Rope, AgreesWithTheReferenceInBothLayoutsAndDirections) {
       });
       const std::string what =
           c.shape.text() + (layout == RopeLayout::interleaved ? " interleaved" : " half_split");
-      test::expect_close(forward.values(), c.turned(layout, 1), kTolerance, what);
-      test::expect_close(backward.values(), c.turned(layout, -1), kTolerance, what + " backward");
+      test::expect_close(forward.values(), c.rotated(layout, 1), kTolerance, what);
+      test::expect_close(backward.values(), c.rotated(layout, -1), kTolerance, what + " backward");
     }
   }
 }
@@ -95,7 +95,7 @@ TEST_P(Rope, BackwardUndoesForwardInPlace) {
   for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
     const Tensor x = x_of(c);
     run([&](Batch& b) { record(b, x, x, c, layout, RopeDirection::forward); });
-    test::expect_close(context().read<float>(x), c.turned(layout, 1), kTolerance, "in place");
+    test::expect_close(context().read<float>(x), c.rotated(layout, 1), kTolerance, "in place");
     run([&](Batch& b) { record(b, x, x, c, layout, RopeDirection::backward); });
     test::expect_close(context().read<float>(x), test::to_double(c.x), kTolerance, "and back");
   }
@@ -114,8 +114,8 @@ TEST_P(Rope, TurnsBf16InPlaceOrNot) {
         b.copy(in_place.tensor(), x);
       });
       const double tolerance = kTolerance + test::rounding_of(DType::bf16);
-      test::expect_close(y.values(), c.turned(layout, 1), tolerance, c.shape.text());
-      test::expect_close(in_place.values(), c.turned(layout, -1), tolerance, c.shape.text());
+      test::expect_close(y.values(), c.rotated(layout, 1), tolerance, c.shape.text());
+      test::expect_close(in_place.values(), c.rotated(layout, -1), tolerance, c.shape.text());
     }
   }
 }
@@ -127,22 +127,22 @@ TEST_P(Rope, TurnsTwoTensorsAtOnceAsEachByItself) {
       few.x = test::random_values(few.x.size(), 5);
       const Tensor q = test::upload_as(context(), type, many.shape, many.x);
       const Tensor k = test::upload_as(context(), type, few.shape, few.x);
-      const Output turned_q(context(), many.shape, type), turned_k(context(), few.shape, type);
+      const Output rotated_q(context(), many.shape, type), rotated_k(context(), few.shape, type);
       const Output in_place_q(context(), many.shape, type), in_place_k(context(), few.shape, type);
       run([&](Batch& b) {
         const Tensor positions = test::upload(context(), {67}, many.positions);
         const Tensor table = test::upload(context(), {kPositions, 32, 2}, many.table);
-        record_rope_of_two(b, {turned_q.tensor(), q}, {turned_k.tensor(), k}, positions, table,
+        record_rope_of_two(b, {rotated_q.tensor(), q}, {rotated_k.tensor(), k}, positions, table,
                            layout, RopeDirection::backward);
         record_rope_of_two(b, {q, q}, {k, k}, positions, table, layout, RopeDirection::backward);
         b.copy(in_place_q.tensor(), q);
         b.copy(in_place_k.tensor(), k);
       });
-      EXPECT_EQ(in_place_q.values(), turned_q.values());
-      EXPECT_EQ(in_place_k.values(), turned_k.values());
+      EXPECT_EQ(in_place_q.values(), rotated_q.values());
+      EXPECT_EQ(in_place_k.values(), rotated_k.values());
       const double tolerance = kTolerance + test::rounding_of(type);
-      test::expect_close(turned_q.values(), many.turned(layout, -1), tolerance, "first");
-      test::expect_close(turned_k.values(), few.turned(layout, -1), tolerance, "second");
+      test::expect_close(rotated_q.values(), many.rotated(layout, -1), tolerance, "first");
+      test::expect_close(rotated_k.values(), few.rotated(layout, -1), tolerance, "second");
     }
   }
 }
@@ -160,8 +160,8 @@ TEST_P(Rope, TurnsOneOfTwoInPlace) {
                          test::upload(context(), {kPositions, 12, 2}, many.table),
                          RopeLayout::half_split, RopeDirection::forward);
     });
-    const std::vector<double> first = many.turned(RopeLayout::half_split, 1);
-    const std::vector<double> second = few.turned(RopeLayout::half_split, 1);
+    const std::vector<double> first = many.rotated(RopeLayout::half_split, 1);
+    const std::vector<double> second = few.rotated(RopeLayout::half_split, 1);
     test::expect_close(y.values(), second_in_place ? first : second, kTolerance, "apart");
     test::expect_close(context().read<float>(second_in_place ? k : q),
                        second_in_place ? second : first, kTolerance, "in place");
@@ -207,8 +207,8 @@ TEST_P(Rope, TurnsQueriesAndTheSumsOfKeysPartsAndAddsUpThoseOfValues) {
               test::tolerance_of(static_cast<std::size_t>(H / G + 2)) + test::rounding_of(type);
           const std::string what = fmt::format("{} H {} G {} E {}", name_of(type), H, G, E);
           Case summed(11, G, E);
-          test::expect_close(dq.values(), queries.turned(layout, -1), tolerance, what + " dq");
-          test::expect_close(dk.values(), summed.turned(sums_of_heads(keys, G), layout, -1),
+          test::expect_close(dq.values(), queries.rotated(layout, -1), tolerance, what + " dq");
+          test::expect_close(dk.values(), summed.rotated(sums_of_heads(keys, G), layout, -1),
                              tolerance, what + " dk");
           test::expect_close(dv.values(), sums_of_heads(values, G), tolerance, what + " dv");
         }
@@ -281,10 +281,10 @@ TEST(RopeReference, BackwardIsTheDerivativeOfForward) {
   const std::vector<double> dy = test::to_double(test::random_values(c.x.size(), 5));
   for (const RopeLayout layout : {RopeLayout::half_split, RopeLayout::interleaved}) {
     const auto loss = [&](const std::vector<double>& x) {
-      const std::vector<double> y = c.turned(x, layout, 1);
+      const std::vector<double> y = c.rotated(x, layout, 1);
       return std::inner_product(y.begin(), y.end(), dy.begin(), 0.0);
     };
-    test::expect_close(c.turned(dy, layout, -1),
+    test::expect_close(c.rotated(dy, layout, -1),
                        test::central_differences(loss, test::to_double(c.x)), 1e-8,
                        "analytic against numeric");
   }

@@ -12,9 +12,9 @@
 namespace clora {
 namespace {
 
-using test::read_whole_file;
+using test::read_file;
 using test::TemporaryFolder;
-using test::write_whole_file;
+using test::write_file;
 
 std::string file_of(std::string_view header, std::string_view data = "") {
   const std::uint64_t length = header.size();
@@ -33,7 +33,7 @@ std::span<const std::byte> bytes_of_text(std::string_view text) {
 class Safetensors : public ::testing::Test {
  protected:
   SafetensorsFile open(const std::string& bytes) {
-    write_whole_file(path_, bytes);
+    write_file(path_, bytes);
     return SafetensorsFile::open(path_);
   }
 
@@ -80,16 +80,16 @@ TEST_F(Safetensors, ListsOtherTypesAndRefusesToReadThem) {
 }
 
 TEST_F(Safetensors, RefusesEveryPrefixOfAFile) {
-  const std::string whole = file_of(kTwo, "aaaabbbbbbbb");
-  for (std::size_t size = 0; size < whole.size(); ++size)
-    CLORA_EXPECT_ERROR(open(whole.substr(0, size)), ErrorCode::invalid_file, "a.safetensors");
+  const std::string intact = file_of(kTwo, "aaaabbbbbbbb");
+  for (std::size_t size = 0; size < intact.size(); ++size)
+    CLORA_EXPECT_ERROR(open(intact.substr(0, size)), ErrorCode::invalid_file, "a.safetensors");
 }
 
 TEST_F(Safetensors, SurvivesAnyDamagedByte) {
-  const std::string whole = file_of(kTwo, "aaaabbbbbbbb");
-  for (std::size_t at = 0; at < whole.size(); ++at) {
+  const std::string intact = file_of(kTwo, "aaaabbbbbbbb");
+  for (std::size_t at = 0; at < intact.size(); ++at) {
     for (const char damage : {'\x00', '9', '"', '-', '[', '}', '\xff'}) {
-      std::string damaged = whole;
+      std::string damaged = intact;
       damaged[at] = damage;
       // Either an Error, or views inside the file, which a sanitizer build checks.
       test::caught([&] {
@@ -174,7 +174,7 @@ TEST_F(Safetensors, RefusesAPropertyOfATensorThatIsThereTwice) {
 // A file of that size of which only the first bytes are written. The disk stores only those.
 void write_sparse_file(const std::filesystem::path& path, std::string_view begin,
                        std::uintmax_t size) {
-  write_whole_file(path, begin);
+  write_file(path, begin);
   std::filesystem::resize_file(path, size);
 }
 
@@ -243,29 +243,29 @@ TEST_F(Safetensors, LeavesNoGapsBetweenWrittenTensors) {
   const std::vector<StoredTensor> tensors{{"h", DType::f16, {1}, bytes_of_text("hh")},
                                           {"f", DType::f32, {1}, bytes_of_text("ffff")}};
   write_safetensors(path_, tensors);
-  const std::string whole = read_whole_file(path_);
-  EXPECT_EQ(whole.substr(whole.size() - 6), "ffffhh");
+  const std::string intact = read_file(path_);
+  EXPECT_EQ(intact.substr(intact.size() - 6), "ffffhh");
   std::uint64_t length = 0;
-  std::memcpy(&length, whole.data(), sizeof length);
-  EXPECT_EQ(8 + length + 6, whole.size());
+  std::memcpy(&length, intact.data(), sizeof length);
+  EXPECT_EQ(8 + length + 6, intact.size());
 }
 
-TEST_F(Safetensors, WritesTensorsMadeOneAtATime) {
+TEST_F(Safetensors, WritesTensorsProducedOneAtATime) {
   const std::vector<StoredTensor> descriptions{{"h", DType::f16, {2}, {}},
                                                {"f", DType::f32, {1}, {}}};
-  std::vector<std::size_t> asked;
+  std::vector<std::size_t> requested;
   write_safetensors(path_, descriptions, {}, [&](std::size_t i) {
-    asked.push_back(i);
+    requested.push_back(i);
     return std::vector<std::byte>(4, static_cast<std::byte>('a' + i));
   });
-  EXPECT_EQ(asked, (std::vector<std::size_t>{1, 0}));
+  EXPECT_EQ(requested, (std::vector<std::size_t>{1, 0}));
   const SafetensorsFile file = SafetensorsFile::open(path_);
   EXPECT_EQ(text_of(file.find("h")->bytes), "aaaa");
   EXPECT_EQ(text_of(file.find("f")->bytes), "bbbb");
 }
 
 TEST_F(Safetensors, WritesNothingWhereATensorDoesNotFit) {
-  write_whole_file(path_, "old");
+  write_file(path_, "old");
   const auto write = [&](const std::vector<StoredTensor>& tensors) {
     write_safetensors(path_, tensors);
   };
@@ -276,7 +276,7 @@ TEST_F(Safetensors, WritesNothingWhereATensorDoesNotFit) {
                      ErrorCode::invalid_argument, "w cannot be stored: the name is already in use");
   CLORA_EXPECT_ERROR(write({{"w", DType::q4_0, {32}, four}}), ErrorCode::invalid_argument,
                      "cannot be stored as q4_0");
-  EXPECT_EQ(read_whole_file(path_), "old");
+  EXPECT_EQ(read_file(path_), "old");
 }
 
 TEST(SafetensorsModels, ReadTinyStories) {

@@ -41,7 +41,7 @@ TEST(SelfTestSums, HoldForTheSameResultsAndForRoundingErrors) {
   EXPECT_TRUE(have_sums(as_result(values), sums, 1e-4));
 }
 
-TEST(SelfTestSums, TellRowsThatAreWrongMissingOrInOtherPlaces) {
+TEST(SelfTestSums, DetectRowsThatAreWrongMissingOrMoved) {
   const std::vector<float> right = waves(5000);
   const std::string sums = self_test_sums(as_result(right));
   std::vector<float> wrong = right;
@@ -59,7 +59,7 @@ TEST(SelfTestSums, TellRowsThatAreWrongMissingOrInOtherPlaces) {
   EXPECT_FALSE(have_sums({}, "", 1e-2));
 }
 
-TEST(SelfTestSums, TellASingleElementOfFew) {
+TEST(SelfTestSums, DetectASingleElementOfFew) {
   std::vector<float> values{1, 2, 3, 4, 5};
   const std::string sums = self_test_sums(as_result(values));
   values[3] += 1e-2F;

@@ -168,7 +168,7 @@ TEST(CompletionRequest, AcceptsTheValuesThatChangeNothing) {
             "accepted");
 }
 
-TEST(CompletionRequest, RefusesFieldsThatNobodyKnows) {
+TEST(CompletionRequest, RefusesUnknownFields) {
   EXPECT_THAT(refusal_with({{"temprature", 0}}),
               AllOf(HasSubstr("temprature | unknown_parameter | unknown field \"temprature\""),
                     HasSubstr("temperature")));

@@ -107,7 +107,7 @@ TEST_P(Softmax, TheLargestIsFoundInEveryColumn) {
   }
 }
 
-TEST_P(Softmax, ANaNAnywhereIsSeenInTheWholeRow) {
+TEST_P(Softmax, ANanAnywhereMakesTheFullRowNan) {
   for (const std::size_t at : {0U, 5U, 17U, 35U}) {
     std::vector<float> row = test::random_values(36, 1);
     row[at] = std::numeric_limits<float>::quiet_NaN();

@@ -156,7 +156,7 @@ TEST(DeviceHealth, IsLostWithTheStatusOfACommandThatFailed) {
   }
 }
 
-TEST(DeviceHealth, PollSeesAFailureToo) {
+TEST(DeviceHealth, PollReportsAFailureToo) {
   DeviceHealth health("test", 20);
   Gate gate(test::context_of(Variant::portable));
   EXPECT_FALSE(health.passed(gate.event(), "fence"));
@@ -167,7 +167,7 @@ TEST(DeviceHealth, PollSeesAFailureToo) {
 }
 
 // The caller of drain() frees memory afterwards.
-TEST(DeviceHealth, DrainsThoughTheDriverRefusesMarkersOrToTellOfThem) {
+TEST(DeviceHealth, DrainsThoughTheDriverRefusesMarkersOrTheirStatus) {
   Guest guest(config_of(20));
   using enum DeviceHealth::Waiting;
   for (const auto& [refused, waiting] : {std::pair{test::CallKind::marker, asleep},

@@ -135,7 +135,7 @@ TEST_P(Swiglu, BackwardOverwritesItsOutputsAndMayDoSoInPlace) {
   test::expect_close(context().read<float>(up), want.dup, kTolerance, "dup as up");
 }
 
-TEST_P(Swiglu, BackwardWritesTheForwardsResultOnceMoreBesideTheSameGradients) {
+TEST_P(Swiglu, BackwardAlsoRecomputesTheForwardsResultWithTheSameGradients) {
   for (const Case& c : cases()) {
     const Output dgate(context(), c.shape), dup(context(), c.shape), y(context(), c.shape);
     const Output plain_dgate(context(), c.shape), plain_dup(context(), c.shape);
@@ -179,7 +179,7 @@ std::vector<float> upcast(const std::vector<std::uint16_t>& halves) {
   return values;
 }
 
-TEST_P(Swiglu, SavesItsInputsInBf16BesideTheSameResult) {
+TEST_P(Swiglu, AlsoSavesItsInputsInBf16WithTheSameResult) {
   for (const Case& c : cases()) {
     const Output y(context(), c.shape), unfused(context(), c.shape);
     const SwigluSaved saved{context().allocate(c.shape, DType::bf16, MemoryTag::scratch),

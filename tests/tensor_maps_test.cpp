@@ -23,23 +23,23 @@ std::vector<std::uint64_t> words_of(Context& context, const Tensor& table) {
 TEST(TensorTable, HoldsMapsThenAddressesThenZeros) {
   Context& context = test::context_of(Variant::portable);
   Batch batch(context);
-  const Tensor kept = context.allocate({4, 64}, DType::bf16, MemoryTag::scratch);
+  const Tensor allocated = context.allocate({4, 64}, DType::bf16, MemoryTag::scratch);
   const Tensor planned = batch.temporary({8, 64}, DType::bf16, "planned");
-  TensorTable table{.matrices = {{{kept, 4, 64, 64}, 4}, {{planned, 8, 64, 64}, 8}},
-                    .tensors = {planned, {}, kept},
+  TensorTable table{.matrices = {{{allocated, 4, 64, 64}, 4}, {{planned, 8, 64, 64}, 8}},
+                    .tensors = {planned, {}, allocated},
                     .counters = 5};
-  table.tensors.resize(11, kept);  // more tensors than one launch writes
+  table.tensors.resize(11, allocated);  // more tensors than one launch writes
   const Tensor written = prepare_tensor_table(batch, table, "table");
-  batch.copy(planned.rows(0, 4), kept);
+  batch.copy(planned.rows(0, 4), allocated);
   batch.submit().wait();
   const auto words = words_of(context, written);
   ASSERT_EQ(written.bytes(), 2 * 8 * kMapWords + 11 * 8 + 5 * 4);
-  const std::uint64_t kept_at = words[0], planned_at = words[kMapWords];
-  EXPECT_NE(kept_at, planned_at);
+  const std::uint64_t allocated_at = words[0], planned_at = words[kMapWords];
+  EXPECT_NE(allocated_at, planned_at);
   const std::size_t addresses = 2 * kMapWords;
   EXPECT_EQ(words[addresses], planned_at);
   EXPECT_EQ(words[addresses + 1], 0U);  // an empty tensor
-  for (std::size_t i = 2; i < 11; ++i) EXPECT_EQ(words[addresses + i], kept_at);
+  for (std::size_t i = 2; i < 11; ++i) EXPECT_EQ(words[addresses + i], allocated_at);
   for (std::size_t i = addresses + 11; i < words.size(); ++i) EXPECT_EQ(words[i], 0U);
 }
 

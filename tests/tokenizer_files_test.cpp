@@ -54,9 +54,9 @@ TEST(TokenizerFiles, RefuseAFolderWithoutTokenizer) {
 
 TEST(TokenizerFiles, AddTheEndsOfTheGenerationConfiguration) {
   const test::TemporaryFolder folder;
-  test::write_whole_file(folder / "tokenizer.json", tokenizer_json_of(test::byte_level_spec()));
+  test::write_file(folder / "tokenizer.json", tokenizer_json_of(test::byte_level_spec()));
   const auto ends_with = [&folder](const std::string& generation) {
-    test::write_whole_file(folder / "generation_config.json", generation);
+    test::write_file(folder / "generation_config.json", generation);
     return load_tokenizer(folder.path()).end_of_generation();
   };
   EXPECT_THAT(ends_with(R"({"eos_token_id":[5,-1,4294967301]})"), testing::Contains(5));
@@ -69,10 +69,10 @@ TEST(TokenizerFiles, AddTheEndsOfTheGenerationConfiguration) {
 void expect_vectors(const char* folder, const std::filesystem::path& inputs,
                     const std::filesystem::path& outputs) {
   CLORA_REQUIRE_TEST_DATA(json, std::string("tokenizers/") + folder + "/tokenizer.json");
-  const Tokenizer tokenizer = tokenizer_from_json(test::read_whole_file(json));
+  const Tokenizer tokenizer = tokenizer_from_json(test::read_file(json));
   const std::string marker = "\n__ggml_vocab_test__\n";
-  const std::string texts = test::read_whole_file(inputs);
-  std::istringstream lines(test::read_whole_file(outputs));
+  const std::string texts = test::read_file(inputs);
+  std::istringstream lines(test::read_file(outputs));
   std::string line;
   int count = 0;
   for (std::size_t at = 0; at < texts.size(); ++count) {
@@ -103,7 +103,7 @@ TEST(TokenizerFiles, AgreesWithTheReferenceOfSmolLm2) {
   CLORA_DEMO_MODEL_OR_SKIP(model);
   CLORA_REQUIRE_TEST_DATA(path, "models/reference/SmolLM2-135M-Instruct.Q4_1.json");
   const Tokenizer tokenizer = load_tokenizer(model);
-  const nlohmann::json reference = nlohmann::json::parse(test::read_whole_file(path));
+  const nlohmann::json reference = nlohmann::json::parse(test::read_file(path));
   EncodeOptions options;
   options.parse_special = true;
   for (const auto& prompt : reference.at("prompts")) {
@@ -119,7 +119,7 @@ TEST(TokenizerFiles, AgreesWithTheReferenceOfSmolLm2) {
 TEST(TokenizerFiles, AgreesWithTheReferenceOfTinyStories656K) {
   CLORA_REQUIRE_TEST_DATA(folder, "models/tinystories-656k");
   CLORA_REQUIRE_TEST_DATA(path, "models/reference/TinyStories-656K.json");
-  const nlohmann::json reference = nlohmann::json::parse(test::read_whole_file(path));
+  const nlohmann::json reference = nlohmann::json::parse(test::read_file(path));
   const std::string prompt = reference.at("prompt").get<std::string>();
   const Ids expected = reference.at("prompt_ids").get<Ids>();
   const Tokenizer from_json = load_tokenizer(folder);

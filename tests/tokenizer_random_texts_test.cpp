@@ -17,11 +17,11 @@ TEST(TokenizerRandomTexts, HaveTheirAddedTokensFoundAsHuggingFaceFindsThem) {
 }
 
 TEST(TokenizerRandomTexts, HaveTheIdsOfEachTokenizerOfTheTestData) {
-  const auto index = nlohmann::json::parse(test::read_whole_file(random_texts("index.json")));
+  const auto index = nlohmann::json::parse(test::read_file(random_texts("index.json")));
   EXPECT_GE(index.size(), 3u);
   for (const nlohmann::json& each : index) {
     const std::string path = each.at("tokenizer");
-    test::expect_cases(tokenizer_from_json(test::read_whole_file(path)), each.at("cases"), path);
+    test::expect_cases(tokenizer_from_json(test::read_file(path)), each.at("cases"), path);
   }
 }
 

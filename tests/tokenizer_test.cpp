@@ -166,7 +166,7 @@ TEST(Tokenizer, RefusesIdsOutsideOfTheVocabulary) {
   }
 }
 
-TEST(Tokenizer, KnowsTheTokensThatEndAnAnswer) {
+TEST(Tokenizer, ReadsTheTokensThatEndAnAnswer) {
   TokenizerSpec spec = byte_level_spec();
   spec.eos.reset();
   spec.end_of_generation = {3};
@@ -208,7 +208,7 @@ TEST(Tokenizer, EncodesTheSameFromSeveralThreads) {
   for (const Ids& result : results) EXPECT_EQ(result, expected);
 }
 
-TEST(StreamDecoder, YieldsWholeCharactersOnly) {
+TEST(StreamDecoder, YieldsCompleteCharactersOnly) {
   const Tokenizer tokenizer(byte_level_spec());
   StreamDecoder stream(tokenizer);
   std::string all;

@@ -23,8 +23,8 @@ TEST(TokenizerVectors, AddedTokensAreFoundAsHuggingFaceFindsThem) {
 void expect_random(const std::string& name, const char* tokenizer) {
   CLORA_REQUIRE_TEST_DATA(path, tokenizer);
   const auto cases = tests_folder() / "reference" / ("random_texts_" + name + ".json");
-  test::expect_cases(tokenizer_from_json(test::read_whole_file(path)),
-                     nlohmann::json::parse(test::read_whole_file(cases)), name);
+  test::expect_cases(tokenizer_from_json(test::read_file(path)),
+                     nlohmann::json::parse(test::read_file(cases)), name);
 }
 
 TEST(TokenizerVectors, RandomTextsOfGpt2) {

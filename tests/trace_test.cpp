@@ -94,7 +94,7 @@ TEST(Trace, NamesEveryTrackThatItsSpansLieOn) {
   EXPECT_EQ(tracks.size(), 2U);
 }
 
-TEST(Trace, TellsBytesAndFlopsWithTheirRates) {
+TEST(Trace, ReportsBytesAndFlopsWithTheirRates) {
   Trace trace;
   const auto now = Trace::Clock::now();
   trace.add(trace.device_track("device"),
@@ -117,10 +117,10 @@ TEST(Trace, KeepsTheFirstEventsAndCountsTheRest) {
   EXPECT_EQ(json::parse(trace.json()).at("otherData").at("dropped_events"), 2);
 }
 
-TEST(Trace, IsAWholeJsonFileWithoutAnyEvent) {
+TEST(Trace, IsACompleteJsonFileWithoutAnyEvent) {
   const test::TemporaryFolder folder;
   Trace().write(folder / "trace.json");
-  const json read = json::parse(test::read_whole_file(folder / "trace.json"));
+  const json read = json::parse(test::read_file(folder / "trace.json"));
   EXPECT_TRUE(read.at("traceEvents").is_array());
 }
 

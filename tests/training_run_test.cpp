@@ -95,7 +95,7 @@ TEST_F(TrainingRun, WeighsAccumulatedBatchesByTheirTokens) {
   for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-3);
 }
 
-TEST_F(TrainingRun, StopsWithACheckpointWhenAsked) {
+TEST_F(TrainingRun, StopsWithACheckpointOnRequest) {
   Adapter adapter = new_adapter();
   int steps = 0;
   std::filesystem::path saved;

@@ -49,7 +49,7 @@ class Staged : public testing::Test {
                      device_as_gpu(context_.device()), context_.pool(), context_.health()};
 };
 
-TEST_F(Staged, FillsABufferAnewOnlyOnceTheDeviceHasReadIt) {
+TEST_F(Staged, RefillsABufferOnlyOnceTheDeviceHasReadIt) {
   const std::vector<std::byte> values = numbered_chunks();
   test::Gate gate(context_);
   context_.wait_for({&gate.event(), 1});  // blocks all later commands

@@ -70,7 +70,7 @@ TEST_P(Streaming, WritesAndReadsWhatItWasGiven) {
   }
 }
 
-TEST_P(Streaming, TouchesNothingBesideAView) {
+TEST_P(Streaming, TouchesNothingOutsideAView) {
   const std::size_t step = context_.device().base_alignment_bytes;
   const std::size_t inside = 5 * kMiB;
   const Tensor all = allocate(inside + 2 * step);
@@ -233,14 +233,14 @@ TEST(Commit, ForcesMemoryAndSparesABlockThatWasForced) {
   Context& context = test::context_of(Variant::automatic);
   for (const std::size_t bytes : {std::size_t{5000}, 40 * kMiB}) {
     const Tensor tensor = context.allocate(bytes_shape(bytes), DType::u8, MemoryTag::cache);
-    const Tensor beside = context.allocate({64}, DType::u8, MemoryTag::cache);
+    const Tensor other = context.allocate({64}, DType::u8, MemoryTag::cache);
     const std::vector<std::uint8_t> ones(64, 1);
-    context.write(beside, std::as_bytes(std::span(ones)));
+    context.write(other, std::as_bytes(std::span(ones)));
     context.write(tensor, pattern(bytes));
     context.commit(tensor, MemoryTag::cache);
     const auto seen = context.read<std::uint8_t>(tensor);
     EXPECT_EQ(std::accumulate(seen.begin(), seen.end(), std::size_t{0}), 0U);
-    EXPECT_EQ(context.read<std::uint8_t>(beside), ones);
+    EXPECT_EQ(context.read<std::uint8_t>(other), ones);
     EXPECT_EQ(tensor.storage()->buffer->is_committed(), bytes > kMiB);  // in its own block
   }
 }

@@ -113,7 +113,7 @@ TEST(TunedTable, NamesTheKeyThatIsWrong) {
   EXPECT_THAT(error->message, testing::Not(HasSubstr("json.exception")));
 }
 
-TEST(TunedTable, OfTheProjectIsWhole) {
+TEST(TunedTable, OfTheProjectIsFasterThanTheDefaults) {
   const TunedTable project = project_tuned_table();
   for (const TunedEntry& each : project.entries()) {
     EXPECT_LT(each.seconds, each.default_seconds) << each.of.device << ' ' << each.of.kernel;
@@ -157,7 +157,7 @@ class TunedGemm : public testing::Test {
 
   // The build options of the kernel, taken from the error message of a text that never builds.
   std::string options_of_the_kernel() {
-    test::write_whole_file(folder_ / "gemm.cl", "#error never");
+    test::write_file(folder_ / "gemm.cl", "#error never");
     ContextConfig broken = config();
     broken.kernel_folders = {folder_.path()};
     Context context(broken);
@@ -193,7 +193,7 @@ TEST_F(TunedGemm, TakesItsDefaultsInPlaceOfValuesThatItCannotTake) {
 }
 
 TEST_F(TunedGemm, WarnsOfADamagedTableAndGoesOn) {
-  test::write_whole_file(folder_ / "tuned.json", "{\"format\"");
+  test::write_file(folder_ / "tuned.json", "{\"format\"");
   Context context(config());
   multiply(context);
   EXPECT_THAT(warnings_, HasSubstr("tuned.json"));

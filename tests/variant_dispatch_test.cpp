@@ -83,7 +83,7 @@ TEST(VariantDispatch, AKernelWithTheKnownSumsNeedsNoPortableOne) {
   EXPECT_TRUE(text_of(folders.outcomes().at(0)).ends_with("right\n"));
 }
 
-TEST(VariantDispatch, WithoutAPortableKernelThereIsNoChoiceAndNothingIsKept) {
+TEST(VariantDispatch, WithoutAPortableKernelThereIsNoChoiceAndNothingIsStored) {
   const Folders folders;
   folders.replace("softmax.cl", "__kernel", "this does not build __kernel");
   folders.replace("group_range.clh", "get_group_id(0)", "0");
@@ -103,7 +103,7 @@ void plant(const Folders& folders, const std::string& instead) {
       << text.substr(0, text.size() - std::string("right\n").size()) << instead;
 }
 
-TEST(VariantDispatch, OutcomesAreKeptForTheNextContext) {
+TEST(VariantDispatch, OutcomesAreStoredForTheNextContext) {
   const Folders folders;
   (void)Observed(folders).run(softmax);
   plant(folders, "wrong: planted\n");
@@ -117,14 +117,14 @@ TEST(VariantDispatch, ADamagedOutcomeIsTestedAgainAndReplaced) {
   const Folders folders;
   (void)Observed(folders).run(softmax);
   const fs::path file = folders.outcomes().at(0);
-  const std::string whole = text_of(file);
-  for (const std::string& damaged : {std::string(), whole.substr(0, whole.size() - 1),
-                                     "x" + whole.substr(1), whole + "wrong: x\n"}) {
+  const std::string intact = text_of(file);
+  for (const std::string& damaged : {std::string(), intact.substr(0, intact.size() - 1),
+                                     "x" + intact.substr(1), intact + "wrong: x\n"}) {
     std::ofstream(file, std::ios::binary) << damaged;
     const Observed next(folders);
     (void)next.run(softmax);
     EXPECT_TRUE(next.warnings->empty());
-    EXPECT_EQ(text_of(file), whole);
+    EXPECT_EQ(text_of(file), intact);
   }
 }
 
@@ -172,7 +172,7 @@ TEST(VariantDispatch, AProcessThatIsStillThereIsNoLostAttempt) {
   EXPECT_TRUE(text_of(folders.outcomes().at(0)).ends_with("right\n"));
 }
 
-TEST(VariantDispatch, AnotherKernelTextIsTestedAnew) {
+TEST(VariantDispatch, AnotherKernelTextIsTestedAgain) {
   const Folders folders;
   (void)Observed(folders).run(softmax);
   plant(folders, "wrong: planted\n");

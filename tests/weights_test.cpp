@@ -21,7 +21,7 @@ namespace {
 using nlohmann::json;
 using test::GgufBytes;
 using test::TemporaryFolder;
-using test::write_whole_file;
+using test::write_file;
 
 constexpr std::string_view kEmbeddings = "model.embed_tokens.weight";
 constexpr std::string_view kHead = "lm_head.weight";
@@ -38,7 +38,7 @@ class Weights : public ::testing::Test {
       shapes_[need.name] = need.shape;
   }
 
-  void write_config() { write_whole_file(folder_ / "config.json", config_.dump()); }
+  void write_config() { write_file(folder_ / "config.json", config_.dump()); }
 
   // The tensors whose names `chosen` accepts.
   template <class Choose>
@@ -162,17 +162,17 @@ TEST_F(Weights, RefuseATensorOfATypeThatIsNoFloat) {
 
 TEST_F(Weights, AddTheEndsOfTheGenerationConfiguration) {
   config_["eos_token_id"] = 2;
-  write_whole_file(folder_ / "generation_config.json", R"({"eos_token_id":[3,2]})");
+  write_file(folder_ / "generation_config.json", R"({"eos_token_id":[3,2]})");
   EXPECT_EQ(open().config().eos_ids, (std::vector<std::int32_t>{2, 3}));
 }
 
 TEST_F(Weights, PassOverGenerationEndsThatAreNoToken) {
-  write_whole_file(folder_ / "generation_config.json", R"({"eos_token_id":[-1,1099511627776,4]})");
+  write_file(folder_ / "generation_config.json", R"({"eos_token_id":[-1,1099511627776,4]})");
   EXPECT_EQ(open().config().eos_ids, (std::vector<std::int32_t>{4}));
 }
 
 TEST_F(Weights, RefuseGenerationEndsThatAreNoIds) {
-  write_whole_file(folder_ / "generation_config.json", R"({"eos_token_id":[4,"</s>"]})");
+  write_file(folder_ / "generation_config.json", R"({"eos_token_id":[4,"</s>"]})");
   CLORA_EXPECT_ERROR(open(), ErrorCode::invalid_file,
                      "eos_token_id must be a token's id or a list of them, got \"</s>\"");
 }
@@ -211,7 +211,7 @@ class Shards : public Weights {
   }
   static bool in_first(const std::string& name) { return name.find("mlp") != std::string::npos; }
   WeightFiles open_shards() {
-    write_whole_file(folder_ / "model.safetensors.index.json", index_.dump());
+    write_file(folder_ / "model.safetensors.index.json", index_.dump());
     return WeightFiles::open(folder_.path());
   }
   json index_;
@@ -254,48 +254,48 @@ TEST_F(Weights, SayWhatAModelFolderHolds) {
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::not_found, "no config.json");
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_ / "model.safetensors"), ErrorCode::invalid_file,
                      "pass the folder");
-  write_whole_file(folder_ / "config.json", "{");
+  write_file(folder_ / "config.json", "{");
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::invalid_file,
                      "config.json: line 1, column 2: not valid JSON");
-  write_whole_file(folder_ / "config.json", "");
+  write_file(folder_ / "config.json", "");
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::invalid_file, "is empty");
 }
 
-TEST_F(Weights, AskWhichOfSeveralGgufFilesIsMeant) {
-  write_whole_file(folder_ / "a.gguf", "x");
-  write_whole_file(folder_ / "b.gguf", "x");
+TEST_F(Weights, RequireAChoiceAmongSeveralGgufFiles) {
+  write_file(folder_ / "a.gguf", "x");
+  write_file(folder_ / "b.gguf", "x");
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::not_found, "pass one of them");
 }
 
 // A GGUF model of one layer. ffn_up has the given ggml type, all other tensors are F32.
 GgufBytes gguf_model(std::uint32_t ffn_up_type) {
-  GgufBytes made;
-  made.add_text("general.architecture", "llama");
+  GgufBytes gguf_bytes;
+  gguf_bytes.add_text("general.architecture", "llama");
   for (const auto& [key, value] : std::map<std::string, std::uint32_t>{{"block_count", 1},
                                                                        {"embedding_length", 4},
                                                                        {"feed_forward_length", 3},
                                                                        {"attention.head_count", 2},
                                                                        {"context_length", 8}})
-    made.add_integer("llama." + key, value);
-  made.add_number("llama.attention.layer_norm_rms_epsilon", 1e-6f);
+    gguf_bytes.add_integer("llama." + key, value);
+  gguf_bytes.add_number("llama.attention.layer_norm_rms_epsilon", 1e-6f);
   const auto add = [&](std::string_view name, std::uint64_t in, std::uint64_t out,
                        std::uint32_t type = 0) {
-    made.add_tensor(name, {in, out}, type, std::string(in * out * 4, '\0'));
+    gguf_bytes.add_tensor(name, {in, out}, type, std::string(in * out * 4, '\0'));
   };
   add("token_embd.weight", 4, 5);
-  made.add_tensor("output_norm.weight", {4}, 0, std::string(16, '\0'));
-  made.add_tensor("blk.0.attn_norm.weight", {4}, 0, std::string(16, '\0'));
-  made.add_tensor("blk.0.ffn_norm.weight", {4}, 0, std::string(16, '\0'));
+  gguf_bytes.add_tensor("output_norm.weight", {4}, 0, std::string(16, '\0'));
+  gguf_bytes.add_tensor("blk.0.attn_norm.weight", {4}, 0, std::string(16, '\0'));
+  gguf_bytes.add_tensor("blk.0.ffn_norm.weight", {4}, 0, std::string(16, '\0'));
   for (const std::string_view name : {"attn_q", "attn_k", "attn_v", "attn_output"})
     add(fmt::format("blk.0.{}.weight", name), 4, 4);
   add("blk.0.ffn_gate.weight", 4, 3);
   add("blk.0.ffn_up.weight", 4, 3, ffn_up_type);
   add("blk.0.ffn_down.weight", 3, 4);
-  return made;
+  return gguf_bytes;
 }
 
 TEST_F(Weights, GiveGgufTensorsTheSameNames) {
-  write_whole_file(folder_ / "m.gguf", gguf_model(0).bytes());
+  write_file(folder_ / "m.gguf", gguf_model(0).bytes());
   const WeightFiles files = WeightFiles::open(folder_.path());
   EXPECT_EQ(files.get("model.layers.0.mlp.up_proj.weight", {3, 4}).stored_name,
             "blk.0.ffn_up.weight");
@@ -306,15 +306,15 @@ TEST_F(Weights, GiveGgufTensorsTheSameNames) {
 }
 
 TEST_F(Weights, NameATensorOfAnUnknownQuantisation) {
-  write_whole_file(folder_ / "m.gguf", gguf_model(17).bytes());
+  write_file(folder_ / "m.gguf", gguf_model(17).bytes());
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_ / "m.gguf"), ErrorCode::unsupported,
                      "tensor blk.0.ffn_up.weight has the type IQ2_XS (17)");
 }
 
 TEST_F(Weights, RefuseEveryPrefixOfAGgufModel) {
-  const std::string whole = gguf_model(0).bytes();
-  for (std::size_t size = 0; size < whole.size(); size += 7) {
-    write_whole_file(folder_ / "m.gguf", whole.substr(0, size));
+  const std::string intact = gguf_model(0).bytes();
+  for (std::size_t size = 0; size < intact.size(); size += 7) {
+    write_file(folder_ / "m.gguf", intact.substr(0, size));
     CLORA_EXPECT_ERROR(WeightFiles::open(folder_ / "m.gguf"), ErrorCode::invalid_file, "m.gguf");
   }
 }

@@ -24,7 +24,7 @@ Contexts& contexts() {
   return all;
 }
 
-Context& made_once(Use use, const std::function<ContextConfig()>& config) {
+Context& created_once(Use use, const std::function<ContextConfig()>& config) {
   std::unique_ptr<Context>& context = contexts()[use];
   if (context == nullptr) context = std::make_unique<Context>(config());
   return *context;
@@ -60,12 +60,12 @@ bool has(Arithmetic arithmetic) {
 }
 
 Context& context(Arithmetic arithmetic) {
-  return made_once(arithmetic == Arithmetic::f32 ? Use::f32 : Use::bf16,
-                   [&] { return config_for(arithmetic); });
+  return created_once(arithmetic == Arithmetic::f32 ? Use::f32 : Use::bf16,
+                      [&] { return config_for(arithmetic); });
 }
 
 Context& patient_context() {
-  return made_once(Use::patient, [] {
+  return created_once(Use::patient, [] {
     ContextConfig config = config_for(Arithmetic::f32);
     config.max_commands_in_flight = 1;
     return config;
@@ -77,11 +77,11 @@ void release_session() { contexts().clear(); }
 void measure_peaks() {
   const ContextConfig config = config_for(Arithmetic::bf16);
   const Device device = select_device(config.device);
-  const std::optional<RooflinePeaks> kept = kept_peaks(config.cache_folder, device);
+  const std::optional<RooflinePeaks> stored = stored_peaks(config.cache_folder, device);
   shared_peaks() = measured_peaks_of(config);
-  if (!kept) return;
-  shared_peaks() = best_of(*kept, shared_peaks());
-  keep_peaks(config.cache_folder, device, shared_peaks());
+  if (!stored) return;
+  shared_peaks() = best_of(*stored, shared_peaks());
+  store_peaks(config.cache_folder, device, shared_peaks());
 }
 
 RooflinePeaks peaks_for(Arithmetic arithmetic) {

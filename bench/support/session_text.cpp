@@ -21,41 +21,41 @@ std::string cpu_fact(std::string_view key) {
   return {};
 }
 
-void tell(const char* key, const std::string& value) {
+void add_context(const char* key, const std::string& value) {
   if (!value.empty()) benchmark::AddCustomContext(key, value);
 }
 
-void tell_peaks(const RooflinePeaks& c) {
+void add_peaks(const RooflinePeaks& c) {
   if (!c.known()) return;
   const auto number = [](double value) { return fmt::format("{:.4g}", value); };
-  tell("peak_copy_gbps", number(c.copy_bytes_per_second * 1e-9));
-  tell("peak_read_gbps", number(c.read_bytes_per_second * 1e-9));
-  tell("peak_fma_gflops", number(c.f32_flops_per_second * 1e-9));
+  add_context("peak_copy_gbps", number(c.copy_bytes_per_second * 1e-9));
+  add_context("peak_read_gbps", number(c.read_bytes_per_second * 1e-9));
+  add_context("peak_fma_gflops", number(c.f32_flops_per_second * 1e-9));
   if (c.matrix_flops_per_second > 0) {
-    tell("peak_matrix_gflops", number(c.matrix_flops_per_second * 1e-9));
+    add_context("peak_matrix_gflops", number(c.matrix_flops_per_second * 1e-9));
   }
-  tell("peak_launch_us", number(c.launch_seconds * 1e6));
-  tell("peak_wake_us", number(c.wake_seconds * 1e6));
+  add_context("peak_launch_us", number(c.launch_seconds * 1e6));
+  add_context("peak_wake_us", number(c.wake_seconds * 1e6));
 }
 
 }  // namespace
 
 void describe_session() {
   const Device& device = context().device();
-  tell("device", device.name);
-  tell("platform", device.platform);
-  tell("driver", device.driver);
-  tell("opencl", device.opencl_version);
-  tell("compute_units", std::to_string(device.compute_units));
-  tell("matrix_unit", std::string(name_of(device.matrix_unit)));
-  tell("cpu_model", cpu_fact("model name"));
-  tell("cpu_flags", cpu_fact("flags"));
-  tell("commit", std::string(built_commit()));
-  tell("variant", std::string(name_of(context().variant())));
+  add_context("device", device.name);
+  add_context("platform", device.platform);
+  add_context("driver", device.driver);
+  add_context("opencl", device.opencl_version);
+  add_context("compute_units", std::to_string(device.compute_units));
+  add_context("matrix_unit", std::string(name_of(device.matrix_unit)));
+  add_context("cpu_model", cpu_fact("model name"));
+  add_context("cpu_flags", cpu_fact("flags"));
+  add_context("commit", std::string(built_commit()));
+  add_context("variant", std::string(name_of(context().variant())));
   if (has(Arithmetic::bf16)) {
-    tell("variant_bf16", std::string(name_of(context(Arithmetic::bf16).variant())));
+    add_context("variant_bf16", std::string(name_of(context(Arithmetic::bf16).variant())));
   }
-  tell_peaks(peaks_for(Arithmetic::bf16));
+  add_peaks(peaks_for(Arithmetic::bf16));
 }
 
 }  // namespace clora::bench

@@ -49,11 +49,11 @@ float8 eight_of_f32(__global const float* at) {
 #define DY_EIGHT eight_of_f32
 #endif
 
-int planned(__global const int* first, __global const int* places, int keys, int m, int T) {
+int planned(__global const int* first, __global const int* positions, int keys, int m, int T) {
   const int t0 = m * STEP, key = keys * KEYS, lowest = first[t0] / KEYS, own = t0 / KEYS;
   if (keys < lowest || keys > own) return 0;
   int before = 0;
-  for (int other = lowest; other <= own; ++other) before += places[other] < places[keys];
+  for (int other = lowest; other <= own; ++other) before += positions[other] < positions[keys];
   const int end = t0 + STEP;
   return before * FLAGS + (before == own - lowest ? IS_LAST : 0) +
          (t0 < key + KEYS - 1 || end > T || first[end - 1] > key ? IS_MASKED : 0);

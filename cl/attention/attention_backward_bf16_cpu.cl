@@ -108,9 +108,9 @@ BF16_TARGET void weights_of_scores(__local uint* p, __local uint* ds, long row_p
 }
 
 // out[n] += weights[n] . rows over the lanes of all heads, for `keys` keys, of which the first
-// `whole` are stored: dv from p and dy, dk from ds and q. `ahead` is the first key minus the first
+// `valid` are stored: dv from p and dy, dk from ds and q. `ahead` is the first key minus the first
 // query; queries before a key do not attend to it.
-void add_to_keys(__global float* out, long out_step, int keys, int whole, __local float* spare,
+void add_to_keys(__global float* out, long out_step, int keys, int valid, __local float* spare,
                  __local const uint* weights, __local const uint* rows, int heads, int ahead,
                  int width) {
   const int row_pairs = heads * QUERIES / 2;
@@ -119,7 +119,7 @@ void add_to_keys(__global float* out, long out_step, int keys, int whole, __loca
     for (int j = 0; j < heads; j += joined) {
       const int begin = j * QUERIES / 2 + from, end = (j + joined) * QUERIES / 2;
       for (int e = 0; e < width; e += 32) {
-        rows_add(out + n * out_step + e, out_step, whole - n, spare,
+        rows_add(out + n * out_step + e, out_step, valid - n, spare,
                  weights + n * row_pairs + begin, row_pairs, 1, rows + begin * width + e, width,
                  end - begin);
       }

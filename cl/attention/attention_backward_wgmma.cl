@@ -106,12 +106,12 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
     WGMMA_WAIT_0(STEP)(s);
     for (int i = 0; i < count; ++i, ++step) {
       part = warp_first(item / 128 - 1);  // recomputed, or its operands would occupy registers
-      const uint turned = step & 1, turned_phase = step >> 1 & 1;  // of the two-stage rings
-      const uint dy = at.dy + turned * STEP_TILE, ds_tile = at.ds + turned * DS_TILE;
+      const uint ring_stage = step & 1, ring_phase = step >> 1 & 1;  // of the two-stage rings
+      const uint dy = at.dy + ring_stage * STEP_TILE, ds_tile = at.ds + ring_stage * DS_TILE;
       const uint rows = at.stats + stage * STATS_BYTES + lane % 4 * 8;
       const uint before = stage ? stage - 1 : RING - 1;
       const uint next = stage == RING - 1 ? 0 : stage + 1, next_phase = next ? phase : phase ^ 1;
-      mbarrier_wait(at.dy_full + 8 * turned, turned_phase);
+      mbarrier_wait(at.dy_full + 8 * ring_stage, ring_phase);
       WGMMA_FENCE;
       OVER_WIDTH(dp, at.v, dy)
       weigh(s, rows, scale_2);
@@ -132,15 +132,15 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
       OVER_STEP(dv_sums, p, dy, i)
       score_gradients(ds, p, dp, rows);
       WGMMA_WAIT_0(HEAD_DIM)(dv_sums);  // overlapped score_gradients; must not stay in flight
-      if (elected) mbarrier_arrive(at.dy_empty + 8 * turned);
-      store_ds(ds_lane + turned * DS_TILE, ds);
-      warp_stored(at.ds_full + 8 * turned, lane);
+      if (elected) mbarrier_arrive(at.dy_empty + 8 * ring_stage);
+      store_ds(ds_lane + ring_stage * DS_TILE, ds);
+      warp_stored(at.ds_full + 8 * ring_stage, lane);
       // The next step's scores. After the last step the product is unused: a branch here would
       // serialise all products.
       if (i + 1 < count) mbarrier_wait(at.q_full + 8 * next, next_phase);
       WGMMA_FENCE;
       OVER_WIDTH(s, at.k, at.q + next * STEP_TILE)
-      mbarrier_wait(at.ds_full + 8 * turned, turned_phase);
+      mbarrier_wait(at.ds_full + 8 * ring_stage, ring_phase);
       WGMMA_FENCE;
       OVER_KEYS(dq_sums, ds_tile + (HEAD_DIM == 64 ? part * KEY_BOX : 0),
                 at.k + (HEAD_DIM == 64 ? 0 : part * KEY_BOX))
@@ -156,7 +156,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
           loaded_phase ^= 1;
           add_earlier(dq_sums, dq_lane);
         }
-        warp_stored(at.dq_full + 8 * turned, lane);
+        warp_stored(at.dq_full + 8 * ring_stage, lane);
         const int t = shared_int(at.info + 8 * stage) * STEP + (HEAD_DIM == 64 ? part * 64 : 0) +
                       item % 128 / 32 * 16 + lane / 4;
         const int h = shared_int(at.tasks + turn * TASK_BYTES + 8);
@@ -164,7 +164,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_backwar
                    H * HEAD_DIM, T - t, dq_sums, scale, scale, lane);
       } else {
         store_part(dq_lane, dq_sums);
-        warp_stored(at.dq_full + 8 * turned, lane);
+        warp_stored(at.dq_full + 8 * ring_stage, lane);
       }
       WGMMA_WAIT_0(HEAD_DIM)(dk_sums);  // it overlapped the stores of dq
       stage = next;

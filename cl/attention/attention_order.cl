@@ -6,7 +6,7 @@
 //         blocks of keys that they attend to; the blocks of keys, sorted by the number of blocks of
 //         queries that attend to them (for rows that attend to first[t] .. t, with first
 //         non-decreasing); the position of each block of keys in that order; whether a block of
-//         keys visits its queries in ascending order. costs [2, N] i32 is scratch. beside: the
+//         keys visits its queries in ascending order. costs [2, N] i32 is scratch. concurrent: the
 //         number of blocks of keys of one head that run concurrently.
 // Types   i32
 // Work    one work-group
@@ -20,7 +20,7 @@
 //! clc: build GROUP=256
 //! clc: budget on gfx90a registers<=96 spills<=15
 #define BLOCK 128
-#define MAX_TURNS 4  // a short document takes at most this many turns
+#define MAX_WAVES 4  // a short document takes at most this many waves
 
 // x: the number of blocks of keys that the rows t0 .. attend to; y: the number of blocks of queries
 // that attend to the keys t0 ...
@@ -44,42 +44,44 @@ int2 costs_of(__global const int* first, __global const int* last, int t0, int T
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_order(
     __global int* order, __global int* costs, __global const int* first, __global const int* last,
-    int T, int N, int beside) {
+    int T, int N, int concurrent) {
   for (int block = get_local_id(0); block < N; block += GROUP) {
     const int2 cost = costs_of(first, last, block * BLOCK, T);
     costs[block] = cost.x;
     costs[N + block] = cost.y;
   }
   barrier(CLK_GLOBAL_MEM_FENCE);  // all costs are written
-  __global int* places = order + 2 * N;
+  __global int* positions = order + 2 * N;
   int longest = 0;
   for (int block = 0; block < N; ++block) longest = max(longest, costs[N + block]);
-  const int upwards = longest <= MAX_TURNS * beside;
+  const int upwards = longest <= MAX_WAVES * concurrent;
   if (get_local_id(0) == 0) order[3 * N] = upwards;
   for (int i = get_local_id(0); i < 2 * N; i += GROUP) {
     const int block = i % N, side = i - block;
-    int place = 0;
+    int position = 0;
     for (int other = 0; other < N; ++other) {
       const int more = costs[side + other] - costs[side + block];
-      place += more > 0 || (more == 0 && other < block);
+      position += more > 0 || (more == 0 && other < block);
     }
     if (side == 0) {
-      order[place] = block;
+      order[position] = block;
     } else {
-      places[block] = place;
+      positions[block] = position;
     }
   }
   barrier(CLK_GLOBAL_MEM_FENCE);  // the positions by cost of all keys are written
   for (int block = get_local_id(0); block < N; block += GROUP) {
-    int place = places[block];
+    int position = positions[block];
     if (upwards) {
-      const int turn = place / beside;
-      place = turn * beside;
-      for (int other = block + 1; other < N; ++other) place += places[other] / beside == turn;
+      const int wave = position / concurrent;
+      position = wave * concurrent;
+      for (int other = block + 1; other < N; ++other) {
+        position += positions[other] / concurrent == wave;
+      }
     }
-    order[N + place] = block;
-    costs[block] = place;
+    order[N + position] = block;
+    costs[block] = position;
   }
   barrier(CLK_GLOBAL_MEM_FENCE);  // all have read the positions by cost
-  for (int block = get_local_id(0); block < N; block += GROUP) places[block] = costs[block];
+  for (int block = get_local_id(0); block < N; block += GROUP) positions[block] = costs[block];
 }

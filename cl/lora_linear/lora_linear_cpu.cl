@@ -24,12 +24,12 @@
     lo##i = fma(at, x_lo, lo##i);             \
     hi##i = fma(at, x_hi, hi##i);             \
   }
-#define RANK_KEEP(i)                       \
-  vstore16(lo##i, 0, kept + i * COLUMNS);  \
-  vstore16(hi##i, 1, kept + i * COLUMNS);
+#define RANK_SAVE(i)                       \
+  vstore16(lo##i, 0, sums + i * COLUMNS);  \
+  vstore16(hi##i, 1, sums + i * COLUMNS);
 
-// kept[i][c] = sum over t of s[t][i] x[t][c]; s and x point to the tile's first row and column.
-__attribute__((noinline)) void gradient_full(float* kept, __global const float* s,
+// sums[i][c] = sum over t of s[t][i] x[t][c]; s and x point to the tile's first row and column.
+__attribute__((noinline)) void gradient_full(float* sums, __global const float* s,
                                              __global const float* x, uint T, uint R, uint K) {
   EACH_RANK(RANK_SUMS)
   for (uint t = 0; t < T; ++t) {
@@ -39,11 +39,11 @@ __attribute__((noinline)) void gradient_full(float* kept, __global const float* 
     s += R;
     x += K;
   }
-  EACH_RANK(RANK_KEEP)
+  EACH_RANK(RANK_SAVE)
 }
 
 // The same if fewer than 8 rows or 32 columns are left.
-__attribute__((noinline)) void gradient_edge(float* kept, __global const float* s,
+__attribute__((noinline)) void gradient_edge(float* sums, __global const float* s,
                                              __global const float* x, uint T, uint R, uint K,
                                              uint ranks, uint columns) {
   EACH_RANK(RANK_SUMS)
@@ -58,7 +58,7 @@ __attribute__((noinline)) void gradient_edge(float* kept, __global const float* 
     s += R;
     x += K;
   }
-  EACH_RANK(RANK_KEEP)
+  EACH_RANK(RANK_SAVE)
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void lora_gradient(
@@ -66,7 +66,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void lora_gradient(
     float scale) {
   const uint k0 = get_group_id(0) * COLUMNS;
   const uint columns = min(K - k0, (uint)COLUMNS);
-  float kept[RANKS * COLUMNS];
+  float sums[RANKS * COLUMNS];
   for (uint t0 = 0; t0 < T; t0 += ROWS_AT_ONCE) {
     const uint rows = min(T - t0, (uint)ROWS_AT_ONCE);
     __global const float* strip = x + (size_t)t0 * K + k0;
@@ -74,13 +74,13 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void lora_gradient(
       const uint ranks = min(R - r0, (uint)RANKS);
       __global const float* factors = s + (size_t)t0 * R + r0;
       if (ranks == RANKS && columns == COLUMNS) {
-        gradient_full(kept, factors, strip, rows, R, K);
+        gradient_full(sums, factors, strip, rows, R, K);
       } else {
-        gradient_edge(kept, factors, strip, rows, R, K, ranks, columns);
+        gradient_edge(sums, factors, strip, rows, R, K, ranks, columns);
       }
       for (uint i = 0; i < ranks; ++i) {
         __global float* row = out + (size_t)(r0 + i) * K + k0;
-        for (uint c = 0; c < columns; ++c) row[c] += scale * kept[i * COLUMNS + c];
+        for (uint c = 0; c < columns; ++c) row[c] += scale * sums[i * COLUMNS + c];
       }
     }
   }

@@ -4,7 +4,7 @@
 //   out [R, K] += scale * s [T, R]^T x [T, K]               of each problem
 // and, of a problem that shrinks, from the same read of x:
 //   shrunk [T, R] = shrink_scale * x [T, K] b [R, K]^T
-//   out [R, K] += beside_scale * s^T x                      instead of scale
+//   out [R, K] += shared_scale * s^T x                      instead of scale
 // lora_gradients_wgmma computes the products: parts[c] [R, K] over chunk c of the rows, and
 // shrunk_parts[p] [T, R] over strip p of the columns. lora_gradient_sums_wgmma, a second launch,
 // adds up the parts. A launch begins after the one before has ended, so no work-group waits for
@@ -99,7 +99,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers and the problems are visible to all
   const uint ring_at = shared_address(ring), b_at = ring_at + RING_BYTES;
-  uint taken = 0, b_phase = 0;  // taken: the number of boxes before this unit
+  uint done = 0, b_phase = 0;  // done: the number of boxes before this unit
   if (item < 128) {
     SETMAXNREG_DEC(40);
     if (item != 0) return;
@@ -116,10 +116,10 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
         }
         b_phase ^= 1;
       }
-      for (uint box = unit.first; box < unit.end; ++box, ++taken) {
-        const uint stage = taken % STAGES, to = ring_at + stage * STAGE_BYTES;
+      for (uint box = unit.first; box < unit.end; ++box, ++done) {
+        const uint stage = done % STAGES, to = ring_at + stage * STAGE_BYTES;
         const uint ready = full + 8 * stage;
-        mbarrier_wait(empty + 8 * stage, taken / STAGES % 2 ^ 1);
+        mbarrier_wait(empty + 8 * stage, done / STAGES % 2 ^ 1);
         mbarrier_arrive_expect_tx(ready, STAGE_BYTES);
         for (uint i = 0; i < STRIP_BOXES; ++i) {
           tma_load_2d(to + i * BOX_BYTES, of_x, strip_k + 64 * i, box * 64, ready);
@@ -138,7 +138,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
     float sums0[RANKS / 2], sums1[RANKS / 2], sums2[RANKS / 2], sums3[RANKS / 2];
 #pragma unroll
     for (uint i = 0; i < RANKS / 2; ++i) sums0[i] = sums1[i] = sums2[i] = sums3[i] = 0.0f;
-    const uint before = taken - unit.first;
+    const uint before = done - unit.first;
     if (problem.at.shrunk) {
       float shrinks[RANKS / 2];
       __global float* shrunk = (__global float*)problem.at.shrunk_parts +
@@ -155,7 +155,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
         MULTIPLY_BOX(before + box, GRADIENTS, )
       }
     }
-    taken += unit.end - unit.first;
+    done += unit.end - unit.first;
     WGMMA_WAIT_0(RANKS)(sums1);
     WGMMA_WAIT_0(RANKS)(sums2);
     WGMMA_WAIT_0(RANKS)(sums3);
@@ -163,17 +163,17 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
                             (size_t)unit.chunk * PART_FLOATS(R, problem.K) +
                             (size_t)unit.r0 * problem.K;
     const uint k0 = unit.strip * STRIP_COLUMNS + part * (STRIP_COLUMNS / 2) + row;
-    float kept[RANKS / 2];
-    trade(kept, sums0, sums2, traded, part);
-    store_gradient(chunk, kept, k0, problem.K, R - unit.r0, lane);
-    trade(kept, sums1, sums3, traded, part);
-    store_gradient(chunk, kept, k0 + 64, problem.K, R - unit.r0, lane);
+    float both[RANKS / 2];
+    trade(both, sums0, sums2, traded, part);
+    store_gradient(chunk, both, k0, problem.K, R - unit.r0, lane);
+    trade(both, sums1, sums3, traded, part);
+    store_gradient(chunk, both, k0 + 64, problem.K, R - unit.r0, lane);
   }
 }
 
 __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void lora_gradient_sums_wgmma(
     __global const uchar* table, uint problem_count, uint T, uint R, uint chunks, uint rank_blocks,
-    float scale, float beside_scale, float shrink_scale) {
+    float scale, float shared_scale, float shrink_scale) {
   // The quads of all results are numbered in sequence; this item takes them with a grid stride.
   const uint stride = get_global_size(0), columns = rank_blocks * RANKS;
   uint quad = get_global_id(0);
@@ -181,7 +181,7 @@ __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void lora_gradient_sum
     const lora_problem_t problem = problem_of(table, problem_count, i);
     const uint gradients = QUADS(R * problem.K);
     const uint shrunk = problem.at.shrunk ? T * columns / 4 : 0;
-    const float own_scale = problem.at.shrunk ? beside_scale : scale;
+    const float own_scale = problem.at.shrunk ? shared_scale : scale;
     for (; quad < gradients; quad += stride) {
       add_gradient(problem.at, quad, R * problem.K, chunks, own_scale);
     }

@@ -15,7 +15,7 @@
 //! clc: build X_TYPE={f32,bf16} DY_TYPE=f32 DX_TYPE=f32 VEC_SIZE=4 GROUP=128 ITEMS=64
 //!     VECS_PER_ITEM=4
 //! clc: build X_TYPE=f32 Y_TYPE=f32 VEC_SIZE=1 GROUP=256 ITEMS=256 VECS_PER_ITEM=0
-//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 USE_PTX WHOLE GROUP=128
+//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 USE_PTX FULL_ROWS GROUP=128
 //!     ITEMS=64 VECS_PER_ITEM=4
 //! clc: budget on gfx90a registers<=112 spills=0
 #include "rowwise/row_vecs.clh"
@@ -24,13 +24,13 @@ ROW_REDUCTION(row_sum, float, JOIN_SUM)
 ROW_REDUCTION(row_sum2, float2, JOIN_SUM)
 
 // Defines the mean and r (`scale`) of the row `in` of n vectors; they are the same in every item.
-#define ROW_STATISTICS(mean, scale, taken, in, n) \
+#define ROW_STATISTICS(mean, scale, loaded, in, n) \
   vec sum = 0.0f; \
-  EACH_VEC(p, i, n) sum += VEC_OF(taken, p, X_TYPE, in, i); \
+  EACH_VEC(p, i, n) sum += VEC_OF(loaded, p, X_TYPE, in, i); \
   const float mean = row_sum(sum_of_lanes(sum), scratch, turn++) / (float)width; \
   vec squares = 0.0f; \
   EACH_VEC(p, i, n) { \
-    const vec difference = VEC_OF(taken, p, X_TYPE, in, i) - mean; \
+    const vec difference = VEC_OF(loaded, p, X_TYPE, in, i) - mean; \
     squares = fma(difference, difference, squares); \
   } \
   const float variance = row_sum(sum_of_lanes(squares), scratch, turn++) / (float)width; \
@@ -46,10 +46,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void layer_norm_forw
     const long row = first + row_of_item();
     const int n = ROW_VECS(row < rows, width);
     __global const STORED(X_TYPE)* in = x + row * width;
-    TAKE(taken, X_TYPE, in, n);
-    ROW_STATISTICS(mean, scale, taken, in, n);
+    LOAD_ROW(loaded, X_TYPE, in, n);
+    ROW_STATISTICS(mean, scale, loaded, in, n);
     EACH_VEC(p, i, n) {
-      const vec normed = (VEC_OF(taken, p, X_TYPE, in, i) - mean) * scale;
+      const vec normed = (VEC_OF(loaded, p, X_TYPE, in, i) - mean) * scale;
       STORE_VEC(Y_TYPE, y + row * width, i,
                 fma(normed, LOAD_VEC(f32, w, i), LOAD_VEC(f32, bias, i)));
     }
@@ -67,24 +67,24 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void layer_norm_back
   EACH_ROWS(first, rows) {
     const long at = (first + row_of_item()) * width;
     const int n = ROW_VECS(first + row_of_item() < rows, width);
-    TAKE(taken_x, X_TYPE, x + at, n);
-    TAKE(taken_dy, DY_TYPE, dy + at, n);
-    TAKE(taken_residual, DX_TYPE, residual + at, (has_residual ? n : 0));
-    ROW_STATISTICS(mean, scale, taken_x, x + at, n);
+    LOAD_ROW(loaded_x, X_TYPE, x + at, n);
+    LOAD_ROW(loaded_dy, DY_TYPE, dy + at, n);
+    LOAD_ROW(loaded_residual, DX_TYPE, residual + at, (has_residual ? n : 0));
+    ROW_STATISTICS(mean, scale, loaded_x, x + at, n);
     vec gradients = 0.0f;
     vec products = 0.0f;
     EACH_VEC(p, i, n) {
-      const vec g = VEC_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_VEC(f32, w, i);
+      const vec g = VEC_OF(loaded_dy, p, DY_TYPE, dy + at, i) * LOAD_VEC(f32, w, i);
       gradients += g;
-      products = fma(g, (VEC_OF(taken_x, p, X_TYPE, x + at, i) - mean) * scale, products);
+      products = fma(g, (VEC_OF(loaded_x, p, X_TYPE, x + at, i) - mean) * scale, products);
     }
     const float2 sums = (float2)(sum_of_lanes(gradients), sum_of_lanes(products));
     const float2 means = row_sum2(sums, scratch2, turn++) / (float)width;
     EACH_VEC(p, i, n) {
-      const vec g = VEC_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_VEC(f32, w, i);
-      const vec normed = (VEC_OF(taken_x, p, X_TYPE, x + at, i) - mean) * scale;
+      const vec g = VEC_OF(loaded_dy, p, DY_TYPE, dy + at, i) * LOAD_VEC(f32, w, i);
+      const vec normed = (VEC_OF(loaded_x, p, X_TYPE, x + at, i) - mean) * scale;
       vec d = scale * (g - means.x - normed * means.y);
-      if (has_residual) d += VEC_OF(taken_residual, p, DX_TYPE, residual + at, i);
+      if (has_residual) d += VEC_OF(loaded_residual, p, DX_TYPE, residual + at, i);
       STORE_VEC(DX_TYPE, dx + at, i, d);
     }
   }

@@ -15,7 +15,7 @@
 //! clc: build X_TYPE={f32,bf16} DY_TYPE=f32 DX_TYPE=f32 HAS_RESIDUAL VEC_SIZE=4 GROUP=128
 //!     ITEMS=64 VECS_PER_ITEM=4
 //! clc: build X_TYPE=f32 Y_TYPE=f32 VEC_SIZE=1 GROUP=256 ITEMS=256 VECS_PER_ITEM=0
-//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 USE_PTX WHOLE GROUP=128
+//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 USE_PTX FULL_ROWS GROUP=128
 //!     ITEMS=64 VECS_PER_ITEM=4
 //! clc: budget on gfx90a registers<=96 spills=0
 #include "rowwise/row_vecs.clh"
@@ -33,16 +33,16 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_forwar
     const long row = first + row_of_item();
     const int n = ROW_VECS(row < rows, width);
     __global const STORED(X_TYPE)* in = x + row * width;
-    TAKE(taken, X_TYPE, in, n);
+    LOAD_ROW(loaded, X_TYPE, in, n);
     vec squares = 0.0f;
     EACH_VEC(p, i, n) {
-      const vec v = VEC_OF(taken, p, X_TYPE, in, i);
+      const vec v = VEC_OF(loaded, p, X_TYPE, in, i);
       squares = fma(v, v, squares);
     }
     const float sum = row_sum(sum_of_lanes(squares), scratch, turn++);
     const float scale = rsqrt(sum / (float)width + epsilon);
     EACH_VEC(p, i, n) {
-      const vec v = VEC_OF(taken, p, X_TYPE, in, i);
+      const vec v = VEC_OF(loaded, p, X_TYPE, in, i);
       STORE_VEC(Y_TYPE, y + row * width, i, v * scale * LOAD_VEC(f32, w, i));
     }
   }
@@ -70,17 +70,17 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backwa
   EACH_ROWS(first, rows) {
     const long at = (first + row_of_item()) * width;
     const int n = ROW_VECS(first + row_of_item() < rows, width);
-    TAKE(taken_x, X_TYPE, x + at, n);
-    TAKE(taken_dy, DY_TYPE, dy + at, n);
+    LOAD_ROW(loaded_x, X_TYPE, x + at, n);
+    LOAD_ROW(loaded_dy, DY_TYPE, dy + at, n);
 #ifdef HAS_RESIDUAL
-    TAKE(taken_residual, DX_TYPE, residual + at, n);
+    LOAD_ROW(loaded_residual, DX_TYPE, residual + at, n);
 #endif
     vec squares = 0.0f;
     vec products = 0.0f;
     EACH_VEC(p, i, n) {
-      const vec v = VEC_OF(taken_x, p, X_TYPE, x + at, i);
+      const vec v = VEC_OF(loaded_x, p, X_TYPE, x + at, i);
       squares = fma(v, v, squares);
-      products = fma(VEC_OF(taken_dy, p, DY_TYPE, dy + at, i) * LOAD_VEC(f32, w, i), v, products);
+      products = fma(VEC_OF(loaded_dy, p, DY_TYPE, dy + at, i) * LOAD_VEC(f32, w, i), v, products);
     }
     const float2 sums =
         row_sum2((float2)(sum_of_lanes(squares), sum_of_lanes(products)), scratch, turn++) /
@@ -88,12 +88,12 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void rms_norm_backwa
     const float scale = rsqrt(sums.x + epsilon);
     const vec along_x = -sums.y * scale * scale;
     EACH_VEC(p, i, n) {
-      const vec v = VEC_OF(taken_x, p, X_TYPE, x + at, i);
+      const vec v = VEC_OF(loaded_x, p, X_TYPE, x + at, i);
       const vec weights = LOAD_VEC(f32, w, i);
-      const vec g = VEC_OF(taken_dy, p, DY_TYPE, dy + at, i) * weights;
+      const vec g = VEC_OF(loaded_dy, p, DY_TYPE, dy + at, i) * weights;
       vec d = scale * fma(along_x, v, g);
 #ifdef HAS_RESIDUAL
-      d += VEC_OF(taken_residual, p, DX_TYPE, residual + at, i);
+      d += VEC_OF(loaded_residual, p, DX_TYPE, residual + at, i);
 #endif
       STORE_VEC(DX_TYPE, dx + at, i, d);
 #ifdef ROUNDS

@@ -47,8 +47,8 @@ void store_pairs(__global STORED(X_TYPE)* y, long first, long second, two_vecs p
 }
 
 // Rotates pairs; they and the result have the layout that `apart` selects.
-two_vecs turned(two_vecs pairs, __global const int* positions, __global const float* table,
-                uint token, uint own, uint vecs, float sign, int apart) {
+two_vecs rotated(two_vecs pairs, __global const int* positions, __global const float* table,
+                 uint token, uint own, uint vecs, float sign, int apart) {
   const long angles = 2 * ((long)positions[token] * vecs + own);
   const two_vecs turns =
       (two_vecs)(LOAD_VEC(f32, table, angles), LOAD_VEC(f32, table, angles + 1));
@@ -101,8 +101,8 @@ __kernel void rope(__global STORED(X_TYPE)* y, INPUT(x) MORE(more_y, more_x)
   const long first = first_of((long)token * heads + head, own, vecs, apart);
   const long second = second_of(first, partner, apart);
   store_pairs(y, first, second,
-              turned(pairs_at(from, first, second), positions, table, token, own, vecs, sign,
-                     apart));
+              rotated(pairs_at(from, first, second), positions, table, token, own, vecs, sign,
+                      apart));
 }
 
 __kernel void rope_of_parts(__global STORED(X_TYPE)* queries, __global STORED(X_TYPE)* keys,
@@ -124,8 +124,8 @@ __kernel void rope_of_parts(__global STORED(X_TYPE)* queries, __global STORED(X_
     const long first = first_of(row, own, vecs, apart);
     const long second = second_of(first, partner, apart);
     store_pairs(queries, first, second,
-                turned(pairs_at(queries, first, second), positions, table, row / heads, own, vecs,
-                       sign, apart));
+                rotated(pairs_at(queries, first, second), positions, table, row / heads, own, vecs,
+                        sign, apart));
     return;
   }
   const bool of_values = row >= key_rows;
@@ -141,7 +141,7 @@ __kernel void rope_of_parts(__global STORED(X_TYPE)* queries, __global STORED(X_
     sum += pairs_at(from, first_part + further, second_part + further);
   }
   if (!of_values) {
-    sum = turned(sum, positions, table, row / key_heads, own, vecs, sign, apart);
+    sum = rotated(sum, positions, table, row / key_heads, own, vecs, sign, apart);
   }
   const long first = first_of(row, own, vecs, apart);
   store_pairs(of_values ? values : keys, first, second_of(first, partner, apart), sum);

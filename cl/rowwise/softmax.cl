@@ -14,7 +14,7 @@
 //! clc: build DY_TYPE={f32,bf16} Y_TYPE=f32 DX_TYPE=f32 VEC_SIZE=4 GROUP=128 ITEMS=64
 //!     VECS_PER_ITEM=4
 //! clc: build X_TYPE=f32 Y_TYPE=f32 VEC_SIZE=1 GROUP=256 ITEMS=256 VECS_PER_ITEM=0
-//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 USE_PTX WHOLE GROUP=128
+//! clc: build on nvidia: X_TYPE={f32,bf16} Y_TYPE={f32,bf16} VEC_SIZE=4 USE_PTX FULL_ROWS GROUP=128
 //!     ITEMS=64 VECS_PER_ITEM=4
 //! clc: budget on gfx90a registers<=64 spills=0
 #include "rowwise/row_vecs.clh"
@@ -59,21 +59,21 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void softmax_forward
     const long row = first + row_of_item();
     const int n = ROW_VECS(row < rows, width);
     __global const STORED(X_TYPE)* in = x + row * width;
-    TAKE(taken, X_TYPE, in, n);
+    LOAD_ROW(loaded, X_TYPE, in, n);
     vec maxima = -INFINITY;
-    EACH_VEC(p, i, n) maxima = fmax(maxima, VEC_OF(taken, p, X_TYPE, in, i));
+    EACH_VEC(p, i, n) maxima = fmax(maxima, VEC_OF(loaded, p, X_TYPE, in, i));
     const float max_x = row_max(max_of_lanes(maxima), scratch, turn++);
     vec sums = 0.0f;
 #if VECS_PER_ITEM
     vec powers[VECS_PER_ITEM];
     EACH_OWNED(p, i) {
-      const vec e = EXP(Y_TYPE, AS_VEC(X_TYPE, taken[p]) - max_x);
+      const vec e = EXP(Y_TYPE, AS_VEC(X_TYPE, loaded[p]) - max_x);
       powers[p] = i < n ? e : (vec)(0.0f);
       sums += powers[p];
     }
 #define POWER(p, i) powers[p]
 #else
-#define POWER(p, i) EXP(Y_TYPE, VEC_OF(taken, p, X_TYPE, in, i) - max_x)
+#define POWER(p, i) EXP(Y_TYPE, VEC_OF(loaded, p, X_TYPE, in, i) - max_x)
     EACH_VEC(p, i, n) sums += POWER(p, i);
 #endif
     const float scale = 1.0f / row_sum(sum_of_lanes(sums), scratch, turn++);
@@ -89,17 +89,17 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void softmax_backwar
   EACH_ROWS(first, rows) {
     const long at = (first + row_of_item()) * width;
     const int n = ROW_VECS(first + row_of_item() < rows, width);
-    TAKE(taken_dy, DY_TYPE, dy + at, n);
-    TAKE(taken_y, Y_TYPE, y + at, n);
+    LOAD_ROW(loaded_dy, DY_TYPE, dy + at, n);
+    LOAD_ROW(loaded_y, Y_TYPE, y + at, n);
     vec products = 0.0f;
     EACH_VEC(p, i, n) {
-      products = fma(VEC_OF(taken_dy, p, DY_TYPE, dy + at, i),
-                     VEC_OF(taken_y, p, Y_TYPE, y + at, i), products);
+      products = fma(VEC_OF(loaded_dy, p, DY_TYPE, dy + at, i),
+                     VEC_OF(loaded_y, p, Y_TYPE, y + at, i), products);
     }
     const float sum = row_sum(sum_of_lanes(products), scratch, turn++);
     EACH_VEC(p, i, n) {
-      const vec d = VEC_OF(taken_dy, p, DY_TYPE, dy + at, i) - sum;
-      STORE_VEC(DX_TYPE, dx + at, i, VEC_OF(taken_y, p, Y_TYPE, y + at, i) * d);
+      const vec d = VEC_OF(loaded_dy, p, DY_TYPE, dy + at, i) - sum;
+      STORE_VEC(DX_TYPE, dx + at, i, VEC_OF(loaded_y, p, Y_TYPE, y + at, i) * d);
     }
   }
 }

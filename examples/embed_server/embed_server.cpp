@@ -30,16 +30,17 @@ std::string event_of(const std::string& data) { return "data: " + data + "\n\n";
 
 // Streams the events of a reply as they are generated.
 void generate(Engine& engine, const Request& r, const std::function<bool(std::string)>& push) {
-  const auto made = engine.generate(r.model, r.tokens, r.config, r.stops, [&](const auto& text) {
-    const std::string event =
-        text.empty() ? "" : event_of(clora::json_text(reply_of(r, text, nullptr)));
-    return !stopping && push(event);
-  });
-  push(event_of(clora::json_text(reply_of(r, "", name_of(made.finish_reason)))));
+  const auto generated =
+      engine.generate(r.model, r.tokens, r.config, r.stops, [&](const auto& text) {
+        const std::string event =
+            text.empty() ? "" : event_of(clora::json_text(reply_of(r, text, nullptr)));
+        return !stopping && push(event);
+      });
+  push(event_of(clora::json_text(reply_of(r, "", name_of(generated.finish_reason)))));
   if (r.include_usage) {
     json usage = reply_of(r, "", nullptr);
     usage["choices"] = json::array();
-    usage["usage"] = usage_of(r, made);
+    usage["usage"] = usage_of(r, generated);
     push(event_of(clora::json_text(usage)));
   }
   push(event_of("[DONE]"));
@@ -70,13 +71,13 @@ void complete(const Service& service, const Request& r, httplib::Response& respo
     return;
   }
   std::string text;
-  const auto made =
+  const auto generated =
       service.engine.generate(r.model, r.tokens, r.config, r.stops, [&](const auto& piece) {
         text += piece;
         return !stopping && !clora::HttpServer::client_left();
       });
-  json reply = reply_of(r, text, name_of(made.finish_reason));
-  reply["usage"] = usage_of(r, made);
+  json reply = reply_of(r, text, name_of(generated.finish_reason));
+  reply["usage"] = usage_of(r, generated);
   clora::HttpServer::answer(response, reply);
 }
 

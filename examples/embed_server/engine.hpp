@@ -44,24 +44,24 @@ struct Engine {
   clora::Generation generate(const std::string& name, std::span<const std::int32_t> prompt,
                              clora::GenerationConfig config, const std::vector<std::string>& stops,
                              const std::function<bool(const std::string&)>& on_text) {
-    clora::Generation made;
-    made.finish_reason = clora::FinishReason::cancelled;
+    clora::Generation generated;
+    generated.finish_reason = clora::FinishReason::cancelled;
     std::unique_lock lock(device, std::defer_lock);
     while (!lock.try_lock_for(std::chrono::milliseconds(50))) {
-      if (!on_text("")) return made;
+      if (!on_text("")) return generated;
     }
     clora::StreamDecoder decoder(tokenizer);  // a token may be a part of a character
     clora::StopFilter filter(stops);
     config.end_ids = tokenizer.end_of_generation();
     config.on_prompt = [&](std::int64_t) { return on_text(""); };  // cancels a long prompt
-    made = served.at(name).generator->generate(prompt, config, [&](int id) {
+    entry = served.at(name).generator->generate(prompt, config, [&](int id) {
       return on_text(filter.push(decoder.push(id))) && !filter.stopped();
     });
     on_text(filter.push(decoder.finish()) + filter.finish());
-    if (filter.stopped()) made.finish_reason = clora::FinishReason::stop;
+    if (filter.stopped()) generated.finish_reason = clora::FinishReason::stop;
     memory_bytes = context.pool().statistics().in_use_bytes;
-    tokens += made.ids.size();
-    return made;
+    tokens += generated.ids.size();
+    return generated;
   }
 
   std::int64_t max_positions() const {
@@ -79,10 +79,10 @@ struct Engine {
 
  private:
   void serve(const std::string& name, std::optional<clora::Adapter> adapter) {
-    Served& made = served[name];
-    made.adapter = std::move(adapter);
-    made.generator = std::make_unique<clora::Generator>(
-        model, made.adapter ? &*made.adapter : nullptr, max_positions());
+    Served& entry = served[name];
+    entry.adapter = std::move(adapter);
+    entry.generator = std::make_unique<clora::Generator>(
+        model, entry.adapter ? &*entry.adapter : nullptr, max_positions());
     memory_bytes = context.pool().statistics().in_use_bytes;
   }
 

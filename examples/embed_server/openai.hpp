@@ -59,8 +59,8 @@ inline json reply_of(const Request& r, const std::string& text, const json& reas
           {"choices", {choice}}};
 }
 
-inline json usage_of(const Request& r, const clora::Generation& made) {
+inline json usage_of(const Request& r, const clora::Generation& generated) {
   return {{"prompt_tokens", r.tokens.size()},
-          {"completion_tokens", made.ids.size()},
-          {"total_tokens", r.tokens.size() + made.ids.size()}};
+          {"completion_tokens", generated.ids.size()},
+          {"total_tokens", r.tokens.size() + generated.ids.size()}};
 }

@@ -156,7 +156,7 @@ def any_condition(rng: Random, table: Table, avoid: set[str], prefix: str = "") 
     return make(rng, table, column, prefix)
 
 
-def told(rng: Random, *conditions: Condition, joiner: str = "and") -> str:
+def text_of(rng: Random, *conditions: Condition, joiner: str = "and") -> str:
     """The conditions after a noun: "whose price is above 5 and ..." or "with price above 5 ..."."""
     if rng.random() < 0.5:
         return "whose " + f" {joiner} ".join(c.clause for c in conditions)
@@ -168,18 +168,18 @@ def maybe_where(rng: Random, table: Table, avoid: set[str], chance: float) -> tu
     if rng.random() >= chance:
         return "", "", set()
     condition = any_condition(rng, table, avoid)
-    return f" {told(rng, condition)}", f" WHERE {condition.sql}", {condition.column}
+    return f" {text_of(rng, condition)}", f" WHERE {condition.sql}", {condition.column}
 
 
 # ---- Forms: filters -----------------------------------------------------------------------------
 
 
 def select_where(rng: Random, table: Table, conditions: list[Condition], joiner: str) -> Draft:
-    conditions_told = told(rng, *conditions, joiner=joiner)
+    conditions_text = text_of(rng, *conditions, joiner=joiner)
     where = f" {joiner.upper()} ".join(c.sql for c in conditions)
     used = {c.column for c in conditions}
     if rng.random() < 0.12:
-        return Draft(f"Show all details of the {table.name} {conditions_told}.",
+        return Draft(f"Show all details of the {table.name} {conditions_text}.",
                      f"SELECT * FROM {table.name} WHERE {where}", {table.name: used})
     known = {c.column for c in conditions if " = " in c.sql}
     columns = pick_columns(rng, table, 2 if len(conditions) == 1 else 1, known)
@@ -188,7 +188,7 @@ def select_where(rng: Random, table: Table, conditions: list[Condition], joiner:
         "Show the {c} of all {t} {w}.",
         "What is the {c} of the {t} {w}?",
         "Find the {c} of every {o} {w}.",
-    )).format(c=listed(columns), t=table.name, o=table.one, w=conditions_told)
+    )).format(c=listed(columns), t=table.name, o=table.one, w=conditions_text)
     return Draft(question, f"SELECT {', '.join(columns)} FROM {table.name} WHERE {where}",
                  {table.name: used | set(columns)})
 
@@ -236,7 +236,7 @@ def count(rng: Random, table: Table) -> Draft:
     question = rng.choice((
         "How many {t} are there {w}?",
         "Count the {t} {w}.",
-    )).format(t=table.name, w=told(rng, *conditions))
+    )).format(t=table.name, w=text_of(rng, *conditions))
     where = " AND ".join(c.sql for c in conditions)
     return Draft(question, f"SELECT COUNT(*) FROM {table.name} WHERE {where}",
                  {table.name: {c.column for c in conditions}})
@@ -244,11 +244,11 @@ def count(rng: Random, table: Table) -> Draft:
 
 def count_distinct(rng: Random, table: Table) -> Draft:
     column = rng.choice(list(table.columns))
-    told_where, where, used = maybe_where(rng, table, {column}, chance=0.3)
+    where_text, where, used = maybe_where(rng, table, {column}, chance=0.3)
     question = rng.choice((
         "How many different {c} values are there for {t}{w}?",
         "Count the distinct {c} values of {t}{w}.",
-    )).format(c=spoken(column), t=table.name, w=told_where)
+    )).format(c=spoken(column), t=table.name, w=where_text)
     return Draft(question, f"SELECT COUNT(DISTINCT {column}) FROM {table.name}{where}",
                  {table.name: used | {column}})
 
@@ -269,11 +269,11 @@ def aggregate(rng: Random, table: Table) -> Draft | None:
     if picked is None:
         return None
     word, function, column = picked
-    told_where, where, used = maybe_where(rng, table, {column}, chance=0.6)
+    where_text, where, used = maybe_where(rng, table, {column}, chance=0.6)
     question = rng.choice((
         "What is the {a} {c} of the {t}{w}?",
         "Find the {a} {c} of all {t}{w}.",
-    )).format(a=word, c=spoken(column), t=table.name, w=told_where)
+    )).format(a=word, c=spoken(column), t=table.name, w=where_text)
     return Draft(question, f"SELECT {function}({column}) FROM {table.name}{where}",
                  {table.name: used | {column}})
 
@@ -291,13 +291,13 @@ def pick_order(rng: Random, table: Table) -> tuple[str, str, str]:
 
 def top(rng: Random, table: Table) -> Draft:
     column, direction, word = pick_order(rng, table)
-    told_where, where, used = maybe_where(rng, table, {column}, chance=0.25)
+    where_text, where, used = maybe_where(rng, table, {column}, chance=0.25)
     columns = pick_columns(rng, table, 2, used | {column})
     limit = 1 if rng.random() < 0.25 else rng.randint(2, 12)
     whom = table.one if limit == 1 else f"{limit} {table.name}"
     verb = rng.choice(("List", "Show", "Give"))
     if where:
-        verb = f"Among {table.name}{told_where}, {verb.lower()}"
+        verb = f"Among {table.name}{where_text}, {verb.lower()}"
     question = f"{verb} the {listed(columns)} of the {whom} with the {word} {spoken(column)}."
     return Draft(question, f"SELECT {', '.join(columns)} FROM {table.name}{where} "
                  f"ORDER BY {column} {direction} LIMIT {limit}",

@@ -70,12 +70,12 @@ void require_writable(const Struct* given, std::string_view who) {
   require_size(given->size, sizeof(Struct), who);
 }
 
-// Copies as much of `made` as fits the caller's struct, whose size is kept.
+// Copies as much of `value` as fits the caller's struct, whose size is kept.
 template <class Struct>
-void write_struct(Struct* given, Struct made, std::string_view who) {
+void write_struct(Struct* given, Struct value, std::string_view who) {
   require_writable(given, who);
-  made.size = given->size;
-  std::memcpy(given, &made, std::min(made.size, sizeof(Struct)));
+  value.size = given->size;
+  std::memcpy(given, &value, std::min(value.size, sizeof(Struct)));
 }
 
 // Copies `values` to an array of `capacity` elements; *count is set to their number in any case.

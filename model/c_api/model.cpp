@@ -140,11 +140,11 @@ clora_status clora_adapter_get_info(const clora_adapter* adapter, clora_adapter_
   return guarded([&] {
     constexpr std::string_view kWho = "clora_adapter_get_info";
     const Adapter& own = adapter_of(adapter, kWho);
-    clora_adapter_info made{};
-    made.rank = own.config().rank;
-    made.alpha = own.config().alpha;
-    made.modules = static_cast<std::int64_t>(own.modules().size());
-    made.trainable_parameters = own.trainable_parameters();
-    write_struct(info, made, kWho);
+    clora_adapter_info result{};
+    result.rank = own.config().rank;
+    result.alpha = own.config().alpha;
+    result.modules = static_cast<std::int64_t>(own.modules().size());
+    result.trainable_parameters = own.trainable_parameters();
+    write_struct(info, result, kWho);
   });
 }

@@ -132,12 +132,12 @@ clora_status clora_session_create(clora_model* model, const clora_session_option
   constexpr std::string_view kWho = "clora_session_create";
   return guarded_create(session, kWho, [&] {
     require_given(model, kWho, "model");
-    auto made = std::make_unique<clora_session>();
-    made->model = model->core;
-    made->max_positions = positions_of(read_struct(options, kWho), model->core->model->config());
+    auto created = std::make_unique<clora_session>();
+    created->model = model->core;
+    created->max_positions = positions_of(read_struct(options, kWho), model->core->model->config());
     // The table is built here because that waits, and clora_forward_enqueue() must not.
-    model->core->model->rope_table(made->max_positions);
-    return made.release();
+    model->core->model->rope_table(created->max_positions);
+    return created.release();
   });
 }
 
@@ -179,16 +179,16 @@ clora_status clora_generate(clora_session* session, const int32_t* prompt, size_
     if (o.on_token != nullptr) {
       on_token = [&o](std::int32_t id) { return o.on_token(o.user, id) == 0; };
     }
-    const Generation made = generator_of(own).generate(prompt_ids, config, on_token);
+    const Generation generated = generator_of(own).generate(prompt_ids, config, on_token);
     own.model->context->prompt_tokens += prompt_count;
-    own.model->context->generated_tokens += made.ids.size();
-    if (ids != nullptr) std::ranges::copy(made.ids, ids);
+    own.model->context->generated_tokens += generated.ids.size();
+    if (ids != nullptr) std::ranges::copy(generated.ids, ids);
     if (generation == nullptr) return;
     clora_generation result{};
-    result.finish_reason = static_cast<std::int32_t>(made.finish_reason);
-    result.token_count = made.ids.size();
-    result.prompt_seconds = made.prompt_seconds;
-    result.decode_seconds = made.decode_seconds;
+    result.finish_reason = static_cast<std::int32_t>(generated.finish_reason);
+    result.token_count = generated.ids.size();
+    result.prompt_seconds = generated.prompt_seconds;
+    result.decode_seconds = generated.decode_seconds;
     write_struct(generation, result, kWho);
   });
 }
@@ -204,9 +204,9 @@ clora_status clora_forward(clora_session* session, const int32_t* ids, size_t id
     const auto needed = static_cast<std::size_t>(logits_shape(own, id_count, which).elements());
     require(capacity >= needed, "{}: the array must have space for {} logits, got {}", kWho, needed,
             capacity);
-    const std::vector<float> made = forward_of(own).logits(ids_of(ids, id_count, kWho), which);
+    const std::vector<float> values = forward_of(own).logits(ids_of(ids, id_count, kWho), which);
     own.model->context->forward_tokens += id_count;
-    std::ranges::copy(made, logits);
+    std::ranges::copy(values, logits);
   });
 }
 

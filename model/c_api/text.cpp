@@ -11,15 +11,16 @@ namespace clora::c_api {
 namespace {
 
 // A tokenizer without a known chat template is still usable; encode_chat() reports the reason.
-void find_chat_template(clora_tokenizer& made) {
-  if (made.tokenizer.chat_template().empty()) {
-    made.chat_template_problem = "the model's files contain no chat template";
+void find_chat_template(clora_tokenizer& result) {
+  if (result.tokenizer.chat_template().empty()) {
+    result.chat_template_problem = "the model's files contain no chat template";
     return;
   }
   try {
-    made.chat_template = ChatTemplate::recognise(made.tokenizer.chat_template(), made.tokenizer);
+    result.chat_template =
+        ChatTemplate::recognise(result.tokenizer.chat_template(), result.tokenizer);
   } catch (const Error& error) {
-    made.chat_template_problem = error.what();
+    result.chat_template_problem = error.what();
   }
 }
 
@@ -55,10 +56,10 @@ clora_status clora_tokenizer_load(const char* path, clora_tokenizer** tokenizer)
   constexpr std::string_view kWho = "clora_tokenizer_load";
   return guarded_create(tokenizer, kWho, [&] {
     require_given(path, kWho, "path");
-    auto made =
+    auto result =
         std::make_unique<clora_tokenizer>(clora_tokenizer{load_tokenizer(path), std::nullopt, {}});
-    find_chat_template(*made);
-    return made.release();
+    find_chat_template(*result);
+    return result.release();
   });
 }
 
@@ -69,13 +70,13 @@ clora_status clora_tokenizer_get_info(const clora_tokenizer* tokenizer,
   return guarded([&] {
     constexpr std::string_view kWho = "clora_tokenizer_get_info";
     const Tokenizer& own = tokenizer_of(tokenizer, kWho);
-    clora_tokenizer_info made{};
-    made.vocabulary = own.vocabulary_size();
-    made.bos_id = own.bos().value_or(-1);
-    made.eos_id = own.eos().value_or(-1);
-    made.adds_bos = own.adds_bos() ? 1 : 0;
-    made.has_chat_template = tokenizer->chat_template.has_value() ? 1 : 0;
-    write_struct(info, made, kWho);
+    clora_tokenizer_info result{};
+    result.vocabulary = own.vocabulary_size();
+    result.bos_id = own.bos().value_or(-1);
+    result.eos_id = own.eos().value_or(-1);
+    result.adds_bos = own.adds_bos() ? 1 : 0;
+    result.has_chat_template = tokenizer->chat_template.has_value() ? 1 : 0;
+    write_struct(info, result, kWho);
   });
 }
 

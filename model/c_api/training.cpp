@@ -70,12 +70,12 @@ PackedRows rows_of(const clora_train_batch& batch, const ModelConfig& config) {
 }
 
 void report(const StepResult& step, clora_step_result* result, std::string_view who) {
-  clora_step_result made{};
-  made.step = step.step;
-  made.loss = step.loss;
-  made.tokens = step.tokens;
-  made.grad_norm = step.grad_norm;
-  write_struct(result, made, who);
+  clora_step_result value{};
+  value.step = step.step;
+  value.loss = step.loss;
+  value.tokens = step.tokens;
+  value.grad_norm = step.grad_norm;
+  write_struct(result, value, who);
 }
 
 }  // namespace
@@ -90,11 +90,11 @@ clora_status clora_trainer_create(clora_adapter* adapter, const clora_trainer_op
   return guarded_create(trainer, kWho, [&] {
     require_given(adapter, kWho, "adapter");
     const TrainerConfig config = config_of(read_struct(options, kWho));
-    auto made = std::make_unique<clora_trainer>();
-    made->adapter = adapter->core;
-    made->trainer =
+    auto created = std::make_unique<clora_trainer>();
+    created->adapter = adapter->core;
+    created->trainer =
         std::make_unique<Trainer>(*adapter->core->model->model, adapter->core->adapter, config);
-    return made.release();
+    return created.release();
   });
 }
 

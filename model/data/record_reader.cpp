@@ -46,7 +46,7 @@ template <class... Args>
   fail(ErrorCode::invalid_data, format, std::forward<Args>(args)...);
 }
 
-bool says_nothing(const Json& value) {
+bool is_blank(const Json& value) {
   if (value.is_string()) return value.get_ref<const std::string&>().empty();
   return value.is_null() || ((value.is_array() || value.is_object()) && value.empty());
 }
@@ -56,7 +56,7 @@ void refuse_keys(const Json& object, const std::array<std::string_view, N>& keys
                  std::string_view where) {
   for (const std::string_view key : keys) {
     const auto found = object.find(std::string(key));
-    if (found == object.end() || says_nothing(*found)) continue;
+    if (found == object.end() || is_blank(*found)) continue;
     bad("\"{}\" of {} is not supported, got {}; remove it if the record does not depend on it", key,
         where, json_excerpt(*found));
   }

@@ -86,15 +86,15 @@ class BlockRecorder {
     record_rope_of_two(batch_, {queries, queries}, {keys, keys}, block_.rows.positions,
                        block_.rope_table, config_.rope_layout, direction);
   }
-  // d = the gradients of the inputs of rope, from those that attention computed (`made`, may alias
-  // d).
-  void rotate_back(const AttentionGradients& d, const AttentionGradients& made) {
-    if (made.dk.shape() == d.dk.shape()) return rotate(d.dq, d.dk, RopeDirection::backward);
+  // d = the gradients of the inputs of rope, from those that attention computed (`computed`, may
+  // alias d).
+  void rotate_back(const AttentionGradients& d, const AttentionGradients& computed) {
+    if (computed.dk.shape() == d.dk.shape()) return rotate(d.dq, d.dk, RopeDirection::backward);
     const RopeOfParts tensors{.queries = d.dq,
                               .keys = d.dk,
                               .values = d.dv,
-                              .key_parts = made.dk,
-                              .value_parts = made.dv};
+                              .key_parts = computed.dk,
+                              .value_parts = computed.dv};
     record_rope_of_parts(batch_, tensors, block_.rows.positions, block_.rope_table,
                          config_.rope_layout, RopeDirection::backward);
   }
@@ -174,9 +174,9 @@ class BlockRecorder {
     const auto pending = linears_dx(flat(dattention), {{kO, dmid.for_products()}}, of);
     record_lora_linears_da(batch_, flat(a.attention), pending, of.deferred);
     AttentionGradients d{like(a.q, "dq"), like(a.k, "dk"), like(a.v, "dv")};
-    const AttentionGradients made = record_attention_backward_in_parts(
+    const AttentionGradients computed = record_attention_backward_in_parts(
         batch_, d, dattention, a.attention, a.log_sum_exp, attention_inputs(a.q, a.k, a.v));
-    rotate_back(d, made);
+    rotate_back(d, computed);
     head_norm_backward(d.dq, a.q_before_norm, block_.weights->q_norm);
     head_norm_backward(d.dk, a.k_before_norm, block_.weights->k_norm);
     return d;

@@ -122,9 +122,9 @@ void CachedForward::record(Recorded& f) {
 CachedForward::Recorded& CachedForward::forward(std::int64_t rows) {
   const auto found = forwards_.find(rows);
   if (found != forwards_.end()) return *found->second;
-  auto made = std::make_unique<Recorded>(context_, rows);
-  record(*made);  // stored only if recording succeeds
-  return *forwards_.emplace(rows, std::move(made)).first->second;
+  auto recorded = std::make_unique<Recorded>(context_, rows);
+  record(*recorded);  // stored only if recording succeeds
+  return *forwards_.emplace(rows, std::move(recorded)).first->second;
 }
 
 // Uploads the rows of `ids` at consecutive positions from `position`; the rows after them are

@@ -119,15 +119,15 @@ RecordedForward& ForwardPass::Impl::forward_of(std::size_t rows, LogitRows kind)
     context.finish();  // the forward to drop may still run
     forwards.pop_back();
   }
-  RecordedForward& made =
+  RecordedForward& recorded =
       forwards.emplace_front(context, count, kind, model.config().vocabulary, arena);
   try {
-    record(made);
+    record(recorded);
   } catch (...) {  // an incomplete recording must not be replayed
     forwards.pop_front();
     throw;
   }
-  return made;
+  return recorded;
 }
 
 void ForwardPass::Impl::check(std::span<const std::int32_t> ids) const {

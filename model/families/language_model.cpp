@@ -206,7 +206,7 @@ void require_free_memory(Context& context, const WeightFiles& files) {
 // transformers and llama.cpp ignore these keys too, but they may have been set for a reason.
 void warn_of_unread_keys(const Context& context, const ModelConfig& config) {
   if (config.unread_keys.empty()) return;
-  context.hooks().tell(
+  context.hooks().log_message(
       LogLevel::warning,
       fmt::format("model {}: its configuration has keys that are ignored for a {} model: {}",
                   config.name, name_of(config.architecture), fmt::join(config.unread_keys, ", ")));

@@ -42,7 +42,7 @@ std::vector<float> fused_values(const WeightView& view, const ModelConfig& confi
   return values;
 }
 
-void ask(const std::function<bool()>& go_on) {
+void stop_if_cancelled(const std::function<bool()>& go_on) {
   if (go_on && !go_on()) fail(ErrorCode::cancelled, "fuse: stopped");
 }
 
@@ -51,7 +51,7 @@ void ask(const std::function<bool()>& go_on) {
 void require_finite_fusion(const WeightFiles& base, const Adapter& adapter,
                            const std::function<bool()>& go_on) {
   for (const WeightView& view : base.all()) {
-    ask(go_on);
+    stop_if_cancelled(go_on);
     fused_values(view, base.config(), adapter);
   }
 }
@@ -69,7 +69,7 @@ void write_fused_model(const WeightFiles& base, const Adapter& adapter,
   make_folder(folder, "fuse");
   write_safetensors(
       folder / "model.safetensors", descriptions, {{"format", "pt"}}, [&](std::size_t i) {
-        ask(go_on);
+        stop_if_cancelled(go_on);
         const std::vector<float> values = fused_values(views[i], base.config(), adapter);
         const auto raw = std::as_bytes(std::span(values));
         return std::vector<std::byte>(raw.begin(), raw.end());

@@ -34,14 +34,14 @@ std::span<const std::byte> GgufCursor::bytes(std::uint64_t count, std::string_vi
     fail(ErrorCode::invalid_file,
          "{}: the header must have at most {} bytes, {} takes {} bytes at offset {}",
          path_.string(), kMaxHeaderBytes, what, count, position_);
-  const auto taken = file_.subspan(position_, count);
+  const auto part = file_.subspan(position_, count);
   position_ += count;
-  return taken;
+  return part;
 }
 
 std::string_view GgufCursor::string(std::string_view what) {
-  const auto taken = bytes(scalar<std::uint64_t>(what), what);
-  return {reinterpret_cast<const char*>(taken.data()), taken.size()};
+  const auto part = bytes(scalar<std::uint64_t>(what), what);
+  return {reinterpret_cast<const char*>(part.data()), part.size()};
 }
 
 std::string_view GgufCursor::name(std::string_view what) {

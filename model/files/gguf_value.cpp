@@ -109,7 +109,7 @@ std::optional<std::int64_t> GgufValue::integer() const {
 std::optional<double> GgufValue::number() const {
   if (type == GgufType::float32) return load<float>(bytes);
   if (type == GgufType::float64) return load<double>(bytes);
-  if (const auto whole = integer()) return static_cast<double>(*whole);
+  if (const auto integral = integer()) return static_cast<double>(*integral);
   return std::nullopt;
 }
 
@@ -146,7 +146,7 @@ std::string GgufValue::summary() const {
   if (type == GgufType::array) return fmt::format("[{} {}]", count, clora::name_of(element));
   if (const auto string = text()) return std::string(*string);
   if (const auto flag = boolean()) return *flag ? "true" : "false";
-  if (const auto whole = integer()) return fmt::format("{}", *whole);
+  if (const auto integral = integer()) return fmt::format("{}", *integral);
   if (type == GgufType::float32) return fmt::format("{}", load<float>(bytes));
   if (type == GgufType::float64) return fmt::format("{}", load<double>(bytes));
   return fmt::format("{}", load<std::uint64_t>(bytes));

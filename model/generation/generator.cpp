@@ -107,20 +107,20 @@ void Generator::Impl::upload_settings(std::span<const std::int32_t> prompt,
 }
 
 RecordedSampler Generator::Impl::record_sampler(std::int64_t count, bool with_logprobs) {
-  RecordedSampler made{.batch = Batch(context, arena)};
-  record_sample(made.batch, forward.token(), seen, settings, forward.logits());
+  RecordedSampler recorded{.batch = Batch(context, arena)};
+  record_sample(recorded.batch, forward.token(), seen, settings, forward.logits());
   if (with_logprobs) {
     if (count > 0) {
-      made.top_ids = context.allocate({count}, DType::i32, MemoryTag::activations);
-      made.top_logprobs = context.allocate({count}, DType::f32, MemoryTag::activations);
+      recorded.top_ids = context.allocate({count}, DType::i32, MemoryTag::activations);
+      recorded.top_logprobs = context.allocate({count}, DType::f32, MemoryTag::activations);
     }
     record_logprobs(
-        made.batch,
-        {.logprob = logprob, .top_ids = made.top_ids, .top_logprobs = made.top_logprobs},
+        recorded.batch,
+        {.logprob = logprob, .top_ids = recorded.top_ids, .top_logprobs = recorded.top_logprobs},
         forward.logits(), forward.token());
   }
-  made.batch.seal();
-  return made;
+  recorded.batch.seal();
+  return recorded;
 }
 
 RecordedSampler& Generator::Impl::sampler(const GenerationConfig& config) {

@@ -13,7 +13,7 @@ BpeTokenizer::BpeTokenizer(const TokenizerSpec& spec, const Vocabulary& vocabula
   for (const std::string& pattern : spec.split_patterns) splitters_.emplace_back(pattern);
   if (!spec.ignore_merges) return;
   for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
-    if (vocabulary.type(id) == TokenType::normal) whole_pieces_.emplace(vocabulary.bytes(id), id);
+    if (vocabulary.type(id) == TokenType::normal) normal_pieces_.emplace(vocabulary.bytes(id), id);
   }
 }
 
@@ -41,8 +41,8 @@ void BpeTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids)
 
 void BpeTokenizer::encode_piece(std::string_view piece, std::vector<Symbol>& symbols,
                                 std::vector<std::int32_t>& ids) const {
-  if (const auto whole = whole_pieces_.find(piece); whole != whole_pieces_.end()) {
-    ids.push_back(whole->second);
+  if (const auto found = normal_pieces_.find(piece); found != normal_pieces_.end()) {
+    ids.push_back(found->second);
     return;
   }
   symbols.clear();

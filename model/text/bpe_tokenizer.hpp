@@ -36,7 +36,7 @@ class BpeTokenizer {
   const Vocabulary& vocabulary_;
   MergeTable merges_;
   std::vector<RegexSplitter> splitters_;
-  std::unordered_map<std::string_view, std::int32_t> whole_pieces_;  // only with ignore_merges
+  std::unordered_map<std::string_view, std::int32_t> normal_pieces_;  // only with ignore_merges
   std::optional<std::int32_t> unknown_;
   bool normalize_nfc_, add_leading_space_;
 };

@@ -36,13 +36,13 @@ MergeTable::MergeTable(const std::vector<PairMerge>& merges) : MergeTable(merges
 MergeTable::MergeTable(const std::vector<TokenMerge>& merges, const Vocabulary& vocabulary,
                        std::string_view source)
     : MergeTable(merges.size()) {
-  std::string whole;
+  std::string merged;
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const TokenMerge& merge = merges[rank];
-    whole.assign(merge.left).append(merge.right);
+    merged.assign(merge.left).append(merge.right);
     const std::int32_t left = vocabulary.find(merge.left);
     const std::int32_t right = vocabulary.find(merge.right);
-    const std::int32_t id = vocabulary.find(whole);
+    const std::int32_t id = vocabulary.find(merged);
     if (left < 0 || right < 0 || id < 0) {
       fail(ErrorCode::invalid_file,
            "{}: merge {} ('{}' + '{}') must combine two tokens into a token of the vocabulary",

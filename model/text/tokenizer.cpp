@@ -220,14 +220,14 @@ StreamDecoder::StreamDecoder(Tokenizer tokenizer, bool keep_special)
 
 std::string StreamDecoder::push(std::int32_t id) {
   held_ += tokenizer_.decode(std::span(&id, 1), {keep_special_, /*continues=*/true});
-  std::size_t whole = 0;  // up to here every character is complete, or never will be
-  while (whole < held_.size()) {
-    const Utf8Char c = read_utf8(held_, whole);
+  std::size_t complete = 0;  // up to here every character is complete, or never will be
+  while (complete < held_.size()) {
+    const Utf8Char c = read_utf8(held_, complete);
     if (c.cut_off) break;
-    whole += c.length;
+    complete += c.length;
   }
-  std::string text = replace_invalid_utf8(std::string_view(held_).substr(0, whole));
-  held_.erase(0, whole);
+  std::string text = replace_invalid_utf8(std::string_view(held_).substr(0, complete));
+  held_.erase(0, complete);
   return text;
 }
 

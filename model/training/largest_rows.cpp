@@ -44,11 +44,11 @@ LargestRows find_largest_rows(const Records& records, DataOrder& order, std::int
   const std::int64_t epoch_end = begin > end - per_epoch ? end : begin + per_epoch;
   if (!order.shuffles()) end = epoch_end;
   LargestRows largest;
-  std::size_t visited = 0, asked = 0;
+  std::size_t visited = 0, checked = 0;
   for (std::int64_t step = begin; step < end; ++step) {
     if (step >= epoch_end && visited >= max_records) break;
-    if (visited >= asked + kRecordsBetweenQuestions) {
-      asked = visited;
+    if (visited >= checked + kRecordsBetweenQuestions) {
+      checked = visited;
       if (should_stop && should_stop()) break;
     }
     for (const auto& indices : order.micro_batches(static_cast<std::size_t>(step))) {

@@ -200,9 +200,9 @@ RecordedStep& RecordedSteps::prepare(const WantedRows& wanted) {
 Fence RecordedSteps::submit(const PackedRows& packed, const RecordedRows::Scalars& scalars,
                             std::vector<std::int32_t>& staging) {
   RecordedStep& step = prepare(wanted_rows(packed));
-  PackedRows whole = packed;
-  pad_rows(whole, static_cast<std::size_t>(step.inputs().rows()));
-  step.inputs().upload(model_->context(), whole, scalars, staging);
+  PackedRows padded = packed;
+  pad_rows(padded, static_cast<std::size_t>(step.inputs().rows()));
+  step.inputs().upload(model_->context(), padded, scalars, staging);
   return step.batch().submit();
 }
 

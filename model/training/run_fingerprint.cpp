@@ -10,8 +10,8 @@
 namespace clora {
 namespace {
 
-constexpr std::size_t kWholeModelBytes = std::size_t{1} << 30U;
-constexpr std::size_t kWholeTensorBytes = std::size_t{256} << 10U;
+constexpr std::size_t kMaxFullModelBytes = std::size_t{1} << 30U;
+constexpr std::size_t kMaxFullTensorBytes = std::size_t{256} << 10U;
 constexpr std::size_t kPages = 64;
 constexpr std::size_t kPageBytes = 4096;
 
@@ -34,8 +34,8 @@ std::string sampled(std::span<const std::byte> bytes) {
   return sample;
 }
 
-Digest digest_of_tensor(const WeightView& weight, bool whole) {
-  const bool in_full = whole || weight.bytes.size() <= kWholeTensorBytes;
+Digest digest_of_tensor(const WeightView& weight, bool full) {
+  const bool in_full = full || weight.bytes.size() <= kMaxFullTensorBytes;
   const Digest bytes = in_full ? digest_of(weight.bytes) : digest_of(sampled(weight.bytes));
   return digest_of(fmt::format("{} {} {} {} {}", weight.name, name_of(weight.type),
                                weight.shape.text(), weight.bytes.size(), bytes.text()));
@@ -104,7 +104,7 @@ Digest digest_of_weights(std::span<const WeightView> weights) {
   for (const WeightView& weight : weights) total += weight.bytes.size();
   std::vector<Digest> digests;
   for (const WeightView& weight : weights) {
-    digests.push_back(digest_of_tensor(weight, total <= kWholeModelBytes));
+    digests.push_back(digest_of_tensor(weight, total <= kMaxFullModelBytes));
   }
   return digest_of_digests(digests);
 }

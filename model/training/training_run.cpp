@@ -86,12 +86,12 @@ class Run {
     const double begin = seconds_now();
     const std::int64_t first = trainer_.steps();
     prepare_largest();
-    if (ask_to_stop()) return {.steps = first, .stopped = true};  // there is nothing new to save
+    if (check_stop()) return {.steps = first, .stopped = true};  // there is nothing new to save
     speed_.restart();
     while (trainer_.steps() < total_ && !stopped_) {
       enqueue_next();
       after_step();
-      ask_to_stop();
+      check_stop();
     }
     report(trainer_.drain());
     require_finite_adapter();
@@ -113,7 +113,7 @@ class Run {
     return batches;
   }
 
-  bool ask_to_stop() {
+  bool check_stop() {
     stopped_ = stopped_ || (callbacks_.should_stop && callbacks_.should_stop());
     return stopped_;
   }
@@ -121,7 +121,7 @@ class Run {
   // The step with the most rows determines the size of the memory that all others share.
   void prepare_largest() {
     const LargestRows largest = find_largest_rows(train_, order_, trainer_.steps(), total_,
-                                                  [this] { return ask_to_stop(); });
+                                                  [this] { return check_stop(); });
     if (largest.rows == 0 || stopped_) return;
     WantedRows most = wanted_rows(pack_records(train_, largest.records, window_of(model_)));
     most.labelled = largest.labelled;

@@ -144,9 +144,9 @@ AttentionGradients record_attention_backward_in_parts(Batch& batch, const Attent
 void record_attention_backward(Batch& batch, const AttentionGradients& out, const Tensor& dy,
                                const Tensor& y, const Tensor& log_sum_exp,
                                const AttentionInputs& in) {
-  const AttentionGradients made =
+  const AttentionGradients computed =
       record_attention_backward_in_parts(batch, out, dy, y, log_sum_exp, in);
-  if (made.dk.shape() != out.dk.shape()) record_add_heads(batch, out, made);
+  if (computed.dk.shape() != out.dk.shape()) record_add_heads(batch, out, computed);
 }
 
 }  // namespace clora

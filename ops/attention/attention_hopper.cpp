@@ -85,7 +85,7 @@ std::string_view attention_wgmma_file(std::int64_t E) {
 }
 
 Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,
-                         std::int64_t beside) {
+                         std::int64_t concurrent) {
   const std::int64_t T = first.elements(), blocks = divide_up(T, kRows);
   const Tensor order = batch.temporary({3 * blocks + 1}, DType::i32, "attention order");
   const Tensor costs = batch.temporary({2, blocks}, DType::i32, "attention costs");
@@ -95,7 +95,7 @@ Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,
   Launch launch{{}, groups_of(group, 1), {}, "attention/order"};
   launch.kernel = batch.context().kernel("attention_order.cl", "attention_order", defines);
   batch.launch(std::move(launch), order, costs, first, last, narrow(T), narrow(blocks),
-               narrow(beside));
+               narrow(concurrent));
   return order;
 }
 

@@ -13,7 +13,7 @@ std::string_view attention_wgmma_file(std::int64_t E);
 
 // Launches cl/attention/attention_order.cl, on any device.
 Tensor record_tile_order(Batch& batch, const Tensor& first, const Tensor& last,
-                         std::int64_t beside);
+                         std::int64_t concurrent);
 
 // REQUIRES (both functions): spec.wants_wgmma().
 

@@ -207,8 +207,8 @@ void attend(Batch& batch, const Tensor& x, const DecodeLayer& l, const DecodeLay
   const Tensor q = linear(0, h, l.q, l.q_bias, "q").reshape({1, s.H, s.E});
   const Tensor k = linear(1, h, l.k, l.k_bias, "k").reshape({1, s.G, s.E});
   const Tensor v = linear(2, h, l.v, l.v_bias, "v").reshape({1, s.G, s.E});
-  for (const Tensor& turned : {q, k}) {
-    record_rope(batch, turned, turned, decode.position, decode.rope_table, RopeLayout::half_split,
+  for (const Tensor& rotated : {q, k}) {
+    record_rope(batch, rotated, rotated, decode.position, decode.rope_table, RopeLayout::half_split,
                 RopeDirection::forward);
   }
   record_cache_append(batch, l.key_cache, k, decode.position);

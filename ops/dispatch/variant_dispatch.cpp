@@ -107,9 +107,9 @@ Run portable_run(Context& context, const FastKernel& kernel, Trial& trial,
   trial.use_portable_only(true);
   Run run = run_of(context, record);
   trial.use_portable_only(false);
-  context.hooks().tell(LogLevel::debug, fmt::format("self-test sums: {{\"{}\", \"{}\"}},",
-                                                    self_test_key(kernel.name, run.inputs),
-                                                    self_test_sums(run.results)));
+  context.hooks().log_message(LogLevel::debug, fmt::format("self-test sums: {{\"{}\", \"{}\"}},",
+                                                           self_test_key(kernel.name, run.inputs),
+                                                           self_test_sums(run.results)));
   return run;
 }
 
@@ -156,7 +156,7 @@ std::optional<SelfTestOutcome> test(Context& context, const FastKernel& kernel, 
 void warn(const Context& context, const FastKernel& kernel, const SelfTestKey& key,
           const SelfTestOutcome& outcome) {
   const Device& device = context.device();
-  context.hooks().tell(
+  context.hooks().log_message(
       LogLevel::warning,
       fmt::format(
           "self-test: {} ({}{}) fails on '{}', driver {}: {}; a slower, correct kernel is used "

@@ -93,7 +93,7 @@ Launch rows_launch(Context& context, const VariantKernel& kernel, std::int64_t r
   defines.set("GROUP", group).set("ITEMS", items);
   defines.set("VECS_PER_ITEM", of_item <= kMaxVecs ? of_item : 0);
   if (of_item <= kMaxVecs && of_item * static_cast<std::int64_t>(items) == vecs) {
-    defines.set("WHOLE");
+    defines.set("FULL_ROWS");
   }
   if (takes_ptx(context, kernel, defines, ptx_test)) defines.set(kUsePtx);
   const std::int64_t sets = divide_up(rows, static_cast<std::int64_t>(group / items));

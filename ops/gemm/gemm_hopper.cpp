@@ -89,7 +89,7 @@ WgmmaTiles tiles_of(std::uint32_t units, Problems problems, std::uint32_t shrink
                       .columns = columns_of(problems),
                       .units = units,
                       .shrink = shrink,
-                      .whole_boxes = p.backward || p.rank() > std::int64_t{kStepRanks},
+                      .full_boxes = p.backward || p.rank() > std::int64_t{kStepRanks},
                       .stages_y = p.y.type() == DType::bf16 && is_aligned(p),
                       .boxes = boxes_of(problems)});
 }
@@ -202,7 +202,7 @@ WgmmaTiles split_k_tiles(const WgmmaSize& size, std::uint32_t width) {
   best.count = tile_count(size.rows, size.columns, width);
   // Columns that are loaded with a box but not multiplied cost half as much.
   const auto held = static_cast<std::uint32_t>(round_up(width, kBoxRows));
-  const std::uint32_t idle = size.whole_boxes ? (held - width) / 2 : 0;
+  const std::uint32_t idle = size.full_boxes ? (held - width) / 2 : 0;
   const double box = std::max(width, kLeastCost) + idle + size.shrink + kTileOverhead;
   best.cost = box * size.boxes * divide_up(best.count, size.units);
   const std::uint32_t most = std::min({kMaxSlices, size.boxes, size.units / best.count});
@@ -234,9 +234,9 @@ void record_in_tiles(Batch& batch, Problems problems, const WgmmaTiles& tiles) {
 
 }  // namespace
 
-std::uint32_t WgmmaTiles::stage_bytes(bool whole_boxes) const {
+std::uint32_t WgmmaTiles::stage_bytes(bool full_boxes) const {
   const auto boxes = static_cast<std::uint32_t>(round_up(columns, kBoxRows));
-  return kRowBytes * (kTileRows + (whole_boxes ? std::max(boxes, width()) : width()));
+  return kRowBytes * (kTileRows + (full_boxes ? std::max(boxes, width()) : width()));
 }
 
 std::uint32_t WgmmaTiles::staged_bytes() const {
@@ -254,7 +254,7 @@ WgmmaTiles wgmma_tiles(const WgmmaSize& size) {
     if (width >= *std::ranges::max_element(size.columns)) break;
   }
   if (size.stages_y) best.staged = best.columns / kBoxRows * kBoxRows;
-  best.stages = (kSharedBytes - best.staged_bytes()) / best.stage_bytes(size.whole_boxes);
+  best.stages = (kSharedBytes - best.staged_bytes()) / best.stage_bytes(size.full_boxes);
   return best;
 }
 

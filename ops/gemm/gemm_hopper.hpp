@@ -29,9 +29,9 @@ struct WgmmaSize {
   std::array<std::uint32_t, 3> columns{};  // of each problem
   std::uint32_t units = 0;                 // of the GPU
   std::uint32_t shrink = 0;                // columns of a in a tile's accumulator: 0, 16 or 64
-  bool whole_boxes = false;  // operands are loaded in boxes of 64 x 64: w transposed, or u
-  bool stages_y = false;     // tiles of a bf16 y are stored through shared memory
-  std::uint32_t boxes = 1;   // of 64 K steps, of all problems that are summed
+  bool full_boxes = false;  // operands are loaded in boxes of 64 x 64: w transposed, or u
+  bool stages_y = false;    // tiles of a bf16 y are stored through shared memory
+  std::uint32_t boxes = 1;  // of 64 K steps, of all problems that are summed
 };
 
 // Tiles of 128 rows and `columns` columns; their K extent may be split into slices, one work-group
@@ -46,7 +46,7 @@ struct WgmmaTiles {
   double cost = 0;           // of the product, in columns times boxes of steps, sequentially
 
   std::uint32_t width() const { return columns + shrink; }
-  std::uint32_t stage_bytes(bool whole_boxes) const;
+  std::uint32_t stage_bytes(bool full_boxes) const;
   std::uint32_t staged_bytes() const;
 };
 // The tiling of record_gemm_wgmma() for the problems, and the -D options of its program.

@@ -124,7 +124,7 @@ PendingGradient pending_of(Batch& batch, const LoraBranch& branch, DType type) {
           lora.dropout};
 }
 
-bool takes_dx_beside(Context& context, const LoraBranch& branch) {
+bool shares_dx_launch(Context& context, const LoraBranch& branch) {
   return !branch.lora.empty() && gradients_share_launches(context, branch.lora.a.shape()[0]);
 }
 
@@ -153,7 +153,7 @@ std::vector<PendingGradient> record_one_dx(Batch& batch, const Tensor& dx, const
 }
 
 // Records dx and dbt of several layers with the kernel that computes ds together with dbt.
-std::vector<PendingGradient> record_dx_beside(Batch& batch, const Tensor& dx,
+std::vector<PendingGradient> record_shared_dx(Batch& batch, const Tensor& dx,
                                               std::span<const LoraBranch> branches,
                                               Accumulate accumulate, DeferredGradients& deferred) {
   std::vector<PendingGradient> all;
@@ -224,13 +224,13 @@ std::vector<PendingGradient> record_lora_linears_dx(Batch& batch, const Tensor& 
                                                     Accumulate accumulate_dx,
                                                     DeferredGradients& deferred) {
   for (const LoraBranch& branch : branches) require_branch(branch);
-  if (takes_dx_beside(batch.context(), branches.front()) && are_alike(branches)) {
-    return record_dx_beside(batch, dx, branches, accumulate_dx, deferred);
+  if (shares_dx_launch(batch.context(), branches.front()) && are_alike(branches)) {
+    return record_shared_dx(batch, dx, branches, accumulate_dx, deferred);
   }
   std::vector<PendingGradient> all;
   for (const LoraBranch& branch : branches) {
-    const auto pending = takes_dx_beside(batch.context(), branch)
-                             ? record_dx_beside(batch, dx, {&branch, 1}, accumulate_dx, deferred)
+    const auto pending = shares_dx_launch(batch.context(), branch)
+                             ? record_shared_dx(batch, dx, {&branch, 1}, accumulate_dx, deferred)
                              : record_one_dx(batch, dx, branch, accumulate_dx);
     all.insert(all.end(), pending.begin(), pending.end());
     accumulate_dx = Accumulate::yes;

@@ -180,10 +180,10 @@ class Recording {
   void record_exponentials(std::int64_t tile, const Bf16Rows& w, const Tensor& e,
                            const Tensor& raised, bool again) {
     const bool alone = e.empty();
-    Bf16Rows kept = x_;
-    if (!alone) kept = {e, u32(e.shape()[0]), u32(e.shape()[1]), u32(e.shape()[1])};
+    Bf16Rows stored = x_;
+    if (!alone) stored = {e, u32(e.shape()[0]), u32(e.shape()[1]), u32(e.shape()[1])};
     const TensorTable table{
-        .matrices = {{x_, u32(kTileRows)}, {w, u32(kTileEntries)}, {kept, kBoxRows}},
+        .matrices = {{x_, u32(kTileRows)}, {w, u32(kTileEntries)}, {stored, kBoxRows}},
         .tensors = {parts_, references_, raised, products_}};
     Defines defines;
     defines.set("STAGES", kStages);

@@ -106,8 +106,9 @@ class Measurement {
 std::int64_t elements_of_a_buffer(Context& context) {
   const std::size_t bytes = std::min({kBufferBytes, context.pool().statistics().limit_bytes / 4,
                                       std::size_t{context.device().max_allocation_bytes}});
-  constexpr std::size_t kWhole = 4096;
-  return static_cast<std::int64_t>(std::max(bytes / kWhole, std::size_t{1}) * kWhole / 4);
+  constexpr std::size_t kGranularity = 4096;
+  return static_cast<std::int64_t>(std::max(bytes / kGranularity, std::size_t{1}) * kGranularity /
+                                   4);
 }
 
 void Measurement::measure_transfers(RooflinePeaks& peaks, double wake_seconds) {
@@ -243,17 +244,17 @@ RooflinePeaks measured_peaks_of(const ContextConfig& config) {
   const RooflinePeaks peaks = measure_peaks(context);
   if (config.cache_folder.empty()) return peaks;
   try {
-    keep_peaks(config.cache_folder, context.device(), peaks);
+    store_peaks(config.cache_folder, context.device(), peaks);
   } catch (const Error& error) {
-    config.hooks.tell(LogLevel::warning, error.what());
+    config.hooks.log_message(LogLevel::warning, error.what());
   }
   return peaks;
 }
 
 RooflinePeaks peaks_of(const ContextConfig& config) {
   const Device device = select_device(config.device);
-  const auto kept = kept_peaks(config.cache_folder, device);
-  RooflinePeaks peaks = kept ? *kept : measured_peaks_of(config);
+  const auto stored = stored_peaks(config.cache_folder, device);
+  RooflinePeaks peaks = stored ? *stored : measured_peaks_of(config);
   if (!has_matrix_unit(resolve(config.variant, config.precision, device))) {
     peaks.matrix_flops_per_second = 0;
   }

@@ -20,13 +20,13 @@ namespace clora {
 // the build of its kernels. Errors: out_of_memory, device, build_failed.
 RooflinePeaks measure_peaks(Context& context);
 
-// The peaks that keep_peaks() has written for this device, driver and OpenCL version; empty if
+// The peaks that store_peaks() has written for this device, driver and OpenCL version; empty if
 // there are none or the file is damaged.
-std::optional<RooflinePeaks> kept_peaks(const std::filesystem::path& cache_folder,
-                                        const Device& device);
+std::optional<RooflinePeaks> stored_peaks(const std::filesystem::path& cache_folder,
+                                          const Device& device);
 // Writes cache_folder/peaks/..., atomically. Errors: io.
-void keep_peaks(const std::filesystem::path& cache_folder, const Device& device,
-                const RooflinePeaks& peaks);
+void store_peaks(const std::filesystem::path& cache_folder, const Device& device,
+                 const RooflinePeaks& peaks);
 
 // The peaks cached in config.cache_folder; otherwise measures them on a new Context and caches
 // them. A failure to cache them is a warning to config.hooks. The peak of the matrix unit is 0 if

@@ -75,8 +75,8 @@ std::optional<RooflinePeaks> parse(std::string_view text, const Device& device) 
 
 }  // namespace
 
-std::optional<RooflinePeaks> kept_peaks(const std::filesystem::path& cache_folder,
-                                        const Device& device) {
+std::optional<RooflinePeaks> stored_peaks(const std::filesystem::path& cache_folder,
+                                          const Device& device) {
   if (cache_folder.empty()) return {};
   try {
     const MappedFile file = MappedFile::open(path_of(cache_folder, device));
@@ -87,8 +87,8 @@ std::optional<RooflinePeaks> kept_peaks(const std::filesystem::path& cache_folde
   }
 }
 
-void keep_peaks(const std::filesystem::path& cache_folder, const Device& device,
-                const RooflinePeaks& peaks) {
+void store_peaks(const std::filesystem::path& cache_folder, const Device& device,
+                 const RooflinePeaks& peaks) {
   const std::filesystem::path path = path_of(cache_folder, device);
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);

@@ -16,7 +16,7 @@ TunedTable read_user_table(const Context& context) {
   try {
     return TunedTable::read(tuned_table_path(context.config()));
   } catch (const Error& error) {
-    context.hooks().tell(LogLevel::warning, error.what());
+    context.hooks().log_message(LogLevel::warning, error.what());
   }
   return {};
 }

@@ -117,15 +117,15 @@ OwnedEvent Batch::State::enqueue_watched(std::size_t c) {
   const bool captured = capture != nullptr && capture->takes(commands[c]);
   const bool profiling = context.profiling();
   if (profiling) context.profiler().before_enqueue();
-  cl_event made = nullptr;
-  enqueue(commands[c], context.opencl_queue(), &made);
-  OwnedEvent event(made);
+  cl_event created = nullptr;
+  enqueue(commands[c], context.opencl_queue(), &created);
+  OwnedEvent event(created);
   if (captured) capture->finish();
   const auto* mark = std::get_if<MarkCommand>(&commands[c]);
-  if (mark != nullptr) marks[mark->number] = fence_of(made);
+  if (mark != nullptr) marks[mark->number] = fence_of(created);
   if (profiling) {
-    check_opencl(clRetainEvent(made), "batch: clRetainEvent");
-    context.profiler().add(profiled_as[c], made);
+    check_opencl(clRetainEvent(created), "batch: clRetainEvent");
+    context.profiler().add(profiled_as[c], created);
   }
   return event;
 }

@@ -53,7 +53,7 @@ void BatchTemporaries::place(Context& context, const std::vector<Command>& comma
     context.transfers().commit(*chunks[c], MemoryTag::activations);
   }
   for (std::size_t i = 0; i < storages_.size(); ++i) {
-    const Place place = plan_.places[i];
+    const Place place = plan_.placements[i];
     storages_[i]->buffer = chunks[place.chunk];
     storages_[i]->mem = chunks[place.chunk]->handle();
     storages_[i]->origin = chunks[place.chunk]->offset_bytes() + place.offset;
@@ -74,7 +74,7 @@ std::string BatchTemporaries::text() const {
   std::string text;
   for (std::size_t i = 0; i < storages_.size(); ++i) {
     const Lifetime& life = lifetimes_[i];
-    const Place& place = plan_.places[i];
+    const Place& place = plan_.placements[i];
     text += fmt::format("{:<24} {:>12} bytes, commands {:>5} to {:>5}, block {} at {}\n",
                         storages_[i]->name, life.bytes, life.first, life.last, place.chunk,
                         place.offset);

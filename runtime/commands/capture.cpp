@@ -26,7 +26,7 @@ bool Capture::is_wanted(const Command& command) {
 bool Capture::takes(const Command& command) noexcept try {
   if (!is_wanted(command)) return false;
   begin(std::get<KernelCommand>(command));
-  return taken_ != nullptr;
+  return captured_ != nullptr;
 } catch (const std::exception& error) {
   end(LogLevel::warning,
       fmt::format("{} cannot be captured: {}; the run continues without it", what(), error.what()));
@@ -40,12 +40,12 @@ void Capture::begin(const KernelCommand& command) {
          "process; set CLORA_VARIANT=portable to use kernels that take every tensor as an argument",
          command.launch.kernel.function);
   }
-  taken_ = std::make_unique<CapturedLaunch>(context_, command);
+  captured_ = std::make_unique<CapturedLaunch>(context_, command);
 }
 
 void Capture::finish() noexcept try {
-  taken_->read_results();
-  taken_->write(request_);
+  captured_->read_results();
+  captured_->write(request_);
   end(LogLevel::info, fmt::format("{} is saved in {}; run it with 'clc replay {}'", what(),
                                   request_.folder.string(), request_.folder.string()));
 } catch (const std::exception& error) {
@@ -54,9 +54,9 @@ void Capture::finish() noexcept try {
 }
 
 void Capture::end(LogLevel level, const std::string& message) noexcept {
-  taken_.reset();
+  captured_.reset();
   context_.capture_ = nullptr;
-  context_.hooks().tell(level, message);
+  context_.hooks().log_message(level, message);
 }
 
 void Capture::give_up() noexcept try {

@@ -47,7 +47,7 @@ class Capture {
   CaptureRequest request_;
   std::uint64_t launches_ = 0;                 // launches of the op so far
   std::map<std::string, std::uint64_t> seen_;  // launches by label
-  std::unique_ptr<CapturedLaunch> taken_;
+  std::unique_ptr<CapturedLaunch> captured_;
   int pauses_ = 0;
 };
 

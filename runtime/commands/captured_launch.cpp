@@ -214,8 +214,8 @@ class FolderWriter {
   static const CapturedMemory& memory_with(const Extent& extent,
                                            const std::vector<CapturedMemory>& all) {
     return *std::ranges::find_if(all, [&](const CapturedMemory& memory) {
-      const Extent whole = extent_of(0, memory.bytes);
-      return whole.mem == extent.mem && whole.begin <= extent.begin && extent.end <= whole.end;
+      const Extent full = extent_of(0, memory.bytes);
+      return full.mem == extent.mem && full.begin <= extent.begin && extent.end <= full.end;
     });
   }
 

@@ -209,9 +209,9 @@ std::string_view label_of(const Command& command) {
 // Shapes of the first tensors, outputs first by convention. Types other than f32 are shown.
 std::string shape_of(const Command& command) {
   if (std::holds_alternative<CallCommand>(command)) return {};
-  const std::size_t told = std::holds_alternative<KernelCommand>(command) ? 3 : 1;
+  const std::size_t count = std::holds_alternative<KernelCommand>(command) ? 3 : 1;
   std::string text;
-  for (const Tensor& tensor : tensors_of(command) | std::views::take(told)) {
+  for (const Tensor& tensor : tensors_of(command) | std::views::take(count)) {
     const std::string_view type = tensor.type() == DType::f32 ? "" : name_of(tensor.type());
     text += fmt::format("{}{}{}", text.empty() ? "" : " ", type, tensor.shape().text());
   }

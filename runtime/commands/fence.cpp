@@ -30,10 +30,10 @@ std::optional<double> Fence::device_seconds() const {
   if (event_ == nullptr) return {};
   wait();
   cl_ulong start = 0, end = 0;
-  const auto tells = [&](cl_profiling_info what, cl_ulong& ns) {
+  const auto query = [&](cl_profiling_info what, cl_ulong& ns) {
     return clGetEventProfilingInfo(event_, what, sizeof ns, &ns, nullptr) == CL_SUCCESS;
   };
-  if (!tells(CL_PROFILING_COMMAND_START, start) || !tells(CL_PROFILING_COMMAND_END, end)) return {};
+  if (!query(CL_PROFILING_COMMAND_START, start) || !query(CL_PROFILING_COMMAND_END, end)) return {};
   return end > start ? static_cast<double>(end - start) * 1e-9 : 0;
 }
 

@@ -36,25 +36,25 @@ DeviceAddresses::DeviceAddresses(cl_context context, cl_command_queue queue, con
       device_(device.id),
       programs_(programs),
       health_(std::move(health)),
-      taken_(wanted ? std::nullopt : std::optional(false)) {}
+      accepted_(wanted ? std::nullopt : std::optional(false)) {}
 
 std::optional<std::uint64_t> DeviceAddresses::of(const Buffer& buffer) {
-  if (!buffer.is_pooled() || !are_taken()) return std::nullopt;
-  if (!buffer.address()) buffer.set_address(ask(buffer.handle()));
+  if (!buffer.is_pooled() || !are_accepted()) return std::nullopt;
+  if (!buffer.address()) buffer.set_address(query(buffer.handle()));
   return buffer.address();
 }
 
-bool DeviceAddresses::are_taken() {
-  if (!taken_) taken_ = has_pointer_arguments(device_) && try_them();
-  return *taken_;
+bool DeviceAddresses::are_accepted() {
+  if (!accepted_) accepted_ = has_pointer_arguments(device_) && try_them();
+  return *accepted_;
 }
 
 // Writes a word in the middle of a buffer through its address, and reads it back from the buffer.
 bool DeviceAddresses::try_them() {
   try {
-    prepare_to_ask();
+    prepare_queries();
     write_ = make_kernel("device_address_write");
-    void* const second = reinterpret_cast<void*>(ask(words_.get()) + kWordBytes);
+    void* const second = reinterpret_cast<void*>(query(words_.get()) + kWordBytes);
     check_opencl(clSetKernelArgSVMPointer(write_.get(), 0, second),
                  "device addresses: clSetKernelArgSVMPointer");
     set_argument(write_, 1, cl_ulong{kTriedWith});
@@ -70,12 +70,12 @@ bool DeviceAddresses::try_them() {
 OwnedKernel DeviceAddresses::make_kernel(std::string_view function) {
   const Kernel kernel = programs_.kernel(kFile, function, {});
   cl_int status = CL_SUCCESS;
-  OwnedKernel made(clCreateKernel(kernel.program->handle(), kernel.function.c_str(), &status));
+  OwnedKernel created(clCreateKernel(kernel.program->handle(), kernel.function.c_str(), &status));
   check_opencl(status, "device addresses: clCreateKernel");
-  return made;
+  return created;
 }
 
-void DeviceAddresses::prepare_to_ask() {
+void DeviceAddresses::prepare_queries() {
   address_ = make_kernel("device_address");
   cl_int status = CL_SUCCESS;
   words_.reset(clCreateBuffer(context_, CL_MEM_READ_WRITE, 2 * kWordBytes, nullptr, &status));
@@ -83,7 +83,7 @@ void DeviceAddresses::prepare_to_ask() {
   set_argument(address_, 0, words_.get());
 }
 
-std::uint64_t DeviceAddresses::ask(cl_mem memory) {
+std::uint64_t DeviceAddresses::query(cl_mem memory) {
   set_argument(address_, 1, memory);
   launch(address_.get());
   return read_word(0);

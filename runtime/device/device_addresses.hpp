@@ -36,11 +36,11 @@ class DeviceAddresses {
   std::optional<std::uint64_t> of(const Buffer& buffer);
 
  private:
-  bool are_taken();
+  bool are_accepted();
   bool try_them();
-  void prepare_to_ask();
+  void prepare_queries();
   OwnedKernel make_kernel(std::string_view function);
-  std::uint64_t ask(cl_mem memory);
+  std::uint64_t query(cl_mem memory);
   void launch(cl_kernel kernel);
   std::uint64_t read_word(std::size_t i);
 
@@ -49,7 +49,7 @@ class DeviceAddresses {
   cl_device_id device_;
   ProgramCache& programs_;
   std::shared_ptr<DeviceHealth> health_;
-  std::optional<bool> taken_;          // empty: not tested yet
+  std::optional<bool> accepted_;       // empty: not tested yet
   OwnedMem words_;                     // two of 64 bits
   std::array<std::uint64_t, 2> read_;  // target of a transfer: must live as long as the queue
   OwnedKernel address_, write_;        // members, because a stuck device may still use them

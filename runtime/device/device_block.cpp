@@ -25,10 +25,10 @@ cl_mem DeviceBlock::part(std::size_t offset_bytes, std::size_t bytes) {
   if (known != part_at_.end()) return known->second;
   const cl_buffer_region region{offset_bytes, end - offset_bytes};
   cl_int status = CL_SUCCESS;
-  OwnedMem made(clCreateSubBuffer(handle(), 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &status));
+  OwnedMem created(clCreateSubBuffer(handle(), 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &status));
   check_opencl(status, "buffer: clCreateSubBuffer");
-  const cl_mem part = made.get();
-  parts_.push_back(std::move(made));
+  const cl_mem part = created.get();
+  parts_.push_back(std::move(created));
   part_at_[{offset_bytes, end}] = part;
   return part;
 }

@@ -130,10 +130,10 @@ std::string nvidia_processor_of(const Device& device) {
   constexpr cl_device_info kMajor = 0x4000, kMinor = 0x4001;
   cl_uint major = 0, minor = 0;
   if (device.platform != "NVIDIA CUDA") return {};
-  const auto tells = [&](cl_device_info what, cl_uint& number) {
+  const auto query = [&](cl_device_info what, cl_uint& number) {
     return clGetDeviceInfo(device.id, what, sizeof number, &number, nullptr) == CL_SUCCESS;
   };
-  if (!tells(kMajor, major) || !tells(kMinor, minor)) return {};
+  if (!query(kMajor, major) || !query(kMinor, minor)) return {};
   return fmt::format("sm_{}{}", major, minor);
 }
 

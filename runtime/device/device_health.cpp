@@ -16,8 +16,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kLongest = 1e9;  // seconds; larger values overflow the clock's arithmetic
 // pocl 3.1 does not call back for every event that failed, so a wait with a callback also polls.
-constexpr double kLookAgain = 0.25;  // seconds
-constexpr double kPoll = 1e-3;       // longest pause between polls, in seconds
+constexpr double kPollWithCallback = 0.25;  // seconds
+constexpr double kPoll = 1e-3;              // longest pause between polls, in seconds
 constexpr double kWithoutPause = 2e-3, kShortPause = 20e-6;
 
 // The event's state: positive while it is not complete, negative if it or the query failed.
@@ -39,7 +39,7 @@ struct DeviceHealth::Signal {
   cl_int status = CL_COMPLETE;
   bool orphaned = false;  // a callback may still come
 
-  bool ask_for_callback(cl_event event) {
+  bool request_callback(cl_event event) {
     if (orphaned) return false;
     fired = false;
     orphaned = clSetEventCallback(event, CL_COMPLETE, &Signal::fire, this) == CL_SUCCESS;
@@ -131,20 +131,20 @@ void DeviceHealth::pause(Seconds waited) const {
 // or the wait.
 bool DeviceHealth::wait_limited(cl_event event, int* status) {
   flush();
-  const bool called_back = waiting_ == Waiting::asleep && signal_->ask_for_callback(event);
+  const bool called_back = waiting_ == Waiting::asleep && signal_->request_callback(event);
   const Clock::time_point begin = Clock::now();
   Clock::time_point moved = begin;
   cl_int state = CL_QUEUED;
   for (;;) {
     if (!called_back) {
       pause(Clock::now() - begin);
-    } else if (signal_->wait_for(std::min(kLookAgain, stuck_after_seconds_))) {
+    } else if (signal_->wait_for(std::min(kPollWithCallback, stuck_after_seconds_))) {
       *status = std::min(signal_->status, state_of(event));  // either may report a failure
       return true;
     }
     *status = state_of(event);
     // The callback of a complete event is about to come.
-    if (*status == CL_COMPLETE && called_back) (void)signal_->wait_for(kLookAgain);
+    if (*status == CL_COMPLETE && called_back) (void)signal_->wait_for(kPollWithCallback);
     if (*status <= CL_COMPLETE) return true;
     const bool elsewhere = progressed_ && progressed_();
     if (*status != std::exchange(state, *status) || elsewhere) moved = Clock::now();

@@ -123,13 +123,14 @@ class DriverCache::Use {
     const ChecksumList list = ChecksumList::read(checksums());
     if (alone && take_crashes(processes())) {
       clear();
-      hooks.tell(LogLevel::warning, fmt::format("driver cache: {}: a process crashed while using "
-                                                "it; the driver recompiles the kernels",
-                                                folder_.string()));
+      hooks.log_message(LogLevel::warning,
+                        fmt::format("driver cache: {}: a process crashed while using "
+                                    "it; the driver recompiles the kernels",
+                                    folder_.string()));
     } else if (alone && list.bytes() > limit_bytes) {
       clear();
     } else if (const std::size_t damaged = remove_damaged(list, alone); damaged > 0) {
-      hooks.tell(
+      hooks.log_message(
           LogLevel::warning,
           fmt::format(
               "driver cache: {}: removed damaged files ({}); the driver recompiles their kernels",
@@ -181,11 +182,11 @@ DriverCache::DriverCache(const fs::path& cache_folder, const Hooks& hooks,
   } catch (const Error& error) {
     // A folder that cannot be created is not worth a warning: the driver may not be pocl at all.
     const bool unsafe = error.code() == ErrorCode::invalid_file;
-    hooks.tell(unsafe ? LogLevel::warning : LogLevel::info,
-               fmt::format("driver cache: {}; pocl uses its default folder", error.what()));
+    hooks.log_message(unsafe ? LogLevel::warning : LogLevel::info,
+                      fmt::format("driver cache: {}; pocl uses its default folder", error.what()));
   } catch (const std::exception& error) {
-    hooks.tell(LogLevel::info,
-               fmt::format("driver cache: {}; pocl uses its default folder", error.what()));
+    hooks.log_message(LogLevel::info,
+                      fmt::format("driver cache: {}; pocl uses its default folder", error.what()));
   }
 }
 

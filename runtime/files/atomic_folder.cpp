@@ -26,7 +26,7 @@ fs::path without_final_slash(const fs::path& path) {
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
-fs::path beside(const fs::path& path, std::string_view ending) {
+fs::path temporary_name(const fs::path& path, std::string_view ending) {
   return path.parent_path() /
          fmt::format(".{}.{}.{}", path.filename().string(), ::getpid(), ending);
 }
@@ -51,7 +51,7 @@ void remove_abandoned(const fs::path& path) {
   }
 }
 
-fs::path made(const fs::path& path, const fs::path& partial) {
+fs::path created(const fs::path& path, const fs::path& partial) {
   remove_abandoned(path);
   std::error_code error;
   fs::create_directories(partial, error);
@@ -70,7 +70,7 @@ void replace(const fs::path& path, const fs::path& partial) {
   if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return;
   std::error_code error(errno, std::generic_category());
   if (errno != EINVAL && errno != ENOSYS) require_done(error, path);
-  const fs::path old = beside(path, "old");
+  const fs::path old = temporary_name(path, "old");
   fs::rename(path, old, error);
   require_done(error, path);
   fs::rename(partial, path, error);
@@ -84,7 +84,7 @@ void replace(const fs::path& path, const fs::path& partial) {
 
 AtomicFolder::AtomicFolder(std::filesystem::path path, std::string mark)
     : path_(without_final_slash(path)),
-      partial_(made(path_, beside(path_, kPartial))),
+      partial_(created(path_, temporary_name(path_, kPartial))),
       mark_(std::move(mark)),
       lock_(locked_folder(partial_)) {}
 

@@ -9,7 +9,7 @@
 #include "clora/runtime/error.hpp"
 #include "clora/runtime/files/digest.hpp"
 #include "clora/runtime/files/file.hpp"
-#include "runtime/files/whole_file.hpp"
+#include "runtime/files/file_contents.hpp"
 
 namespace clora {
 namespace {
@@ -24,7 +24,7 @@ std::optional<std::string> facts_of(const fs::path& path) {
   const Descriptor file = open_to_read(path);
   if (file.value() < 0) return std::nullopt;
   try {
-    const std::vector<std::byte> bytes = read_whole(path, file);
+    const std::vector<std::byte> bytes = read_contents(path, file);
     return fmt::format("{} {}", digest_of(bytes).text(), bytes.size());
   } catch (const Error&) {  // a folder, or a disk error
     return std::nullopt;
@@ -37,7 +37,7 @@ ChecksumList ChecksumList::read(const fs::path& path) {
   ChecksumList list;
   const Descriptor file = open_to_read(path);
   if (file.value() < 0) return list;
-  const std::string text = read_whole_text(path, file);
+  const std::string text = read_text_contents(path, file);
   std::string_view rest = text;
   if (rest.size() < kDigestDigits + 1 || rest.substr(kDigestDigits, 1) != "\n") return list;
   const std::string_view digest = rest.substr(0, kDigestDigits);

@@ -12,9 +12,9 @@ std::string npy_head(std::string_view element, std::span<const std::int64_t> sha
   const std::size_t before = head.size() + 2;  // with the header's length field
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}",
                                    element, fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
-  const std::size_t whole =
+  const std::size_t padded =
       round_up(before + header.size() + 1, kAlignment);  // with the end of line
-  header.resize(whole - before - 1, ' ');
+  header.resize(padded - before - 1, ' ');
   header += '\n';
   head += static_cast<char>(header.size() & 0xFFU);
   head += static_cast<char>(header.size() >> 8U);

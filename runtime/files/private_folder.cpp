@@ -22,7 +22,7 @@ void require_private(const fs::path& path, const struct stat& facts) {
        path.string(), ::geteuid(), facts.st_uid, facts.st_mode & 07777U);
 }
 
-[[noreturn]] void cannot_be_made(const fs::path& folder, int error) {
+[[noreturn]] void fail_to_create(const fs::path& folder, int error) {
   fail(ErrorCode::io, "{}: cannot be created: {}", folder.string(), errno_text(error));
 }
 
@@ -32,7 +32,7 @@ void make_folders_above(const fs::path& folder) {
   struct stat facts {};
   if (parent.empty() || ::stat(parent.c_str(), &facts) == 0) return;
   make_folders_above(parent);
-  if (::mkdir(parent.c_str(), S_IRWXU) != 0 && errno != EEXIST) cannot_be_made(parent, errno);
+  if (::mkdir(parent.c_str(), S_IRWXU) != 0 && errno != EEXIST) fail_to_create(parent, errno);
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ void make_private_folder(const fs::path& folder) {
   const int error = errno;
   struct stat facts {};
   if (::stat(folder.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode)) {
-    cannot_be_made(folder, error);
+    fail_to_create(folder, error);
   }
   require_private(folder, facts);
 }

@@ -15,9 +15,9 @@ class Descriptor {
   Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
   Descriptor& operator=(Descriptor&&) = delete;
   ~Descriptor() {
-    const int kept = errno;
+    const int saved_errno = errno;
     if (value_ >= 0) ::close(value_);
-    errno = kept;
+    errno = saved_errno;
   }
 
   int value() const noexcept { return value_; }

@@ -59,7 +59,7 @@ MemoryPlan plan_memory(std::span<const Lifetime> lifetimes, std::size_t alignmen
 
   std::vector<Chunk> chunks;
   MemoryPlan plan;
-  plan.places.resize(lifetimes.size());
+  plan.placements.resize(lifetimes.size());
   for (const std::size_t i : order) {
     const std::size_t wanted = round_up(std::max<std::size_t>(lifetimes[i].bytes, 1), alignment);
     if (wanted > max_chunk_bytes) {
@@ -79,7 +79,7 @@ MemoryPlan plan_memory(std::span<const Lifetime> lifetimes, std::size_t alignmen
       offset = 0;
     }
     chunks[c].add({i, offset, wanted});
-    plan.places[i] = {c, offset};
+    plan.placements[i] = {c, offset};
   }
   for (const Chunk& chunk : chunks) plan.chunk_bytes.push_back(chunk.bytes());
   return plan;
@@ -88,7 +88,7 @@ MemoryPlan plan_memory(std::span<const Lifetime> lifetimes, std::size_t alignmen
 MemoryPlan plan_apart(std::span<const Lifetime> lifetimes) {
   MemoryPlan plan;
   for (const Lifetime& lifetime : lifetimes) {
-    plan.places.push_back({plan.chunk_bytes.size(), 0});
+    plan.placements.push_back({plan.chunk_bytes.size(), 0});
     plan.chunk_bytes.push_back(std::max<std::size_t>(lifetime.bytes, 1));
   }
   return plan;

@@ -21,7 +21,7 @@ struct Place {
 };
 
 struct MemoryPlan {
-  std::vector<Place> places;             // one per lifetime
+  std::vector<Place> placements;         // one per lifetime
   std::vector<std::size_t> chunk_bytes;  // required size of each block
 };
 

@@ -164,10 +164,10 @@ std::unique_ptr<DeviceBlock> PoolState::wrap(std::span<const std::byte> bytes,
   OwnedMem mem(clCreateBuffer(context_.get(), CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, bytes.size(),
                               const_cast<std::byte*>(bytes.data()), &status));
   accept(status, "buffer pool: clCreateBuffer of host memory");
-  auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
-  accept(clSetMemObjectDestructorCallback(mem.get(), forget_owner, kept.get()),
+  auto shared_owner = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
+  accept(clSetMemObjectDestructorCallback(mem.get(), forget_owner, shared_owner.get()),
          "buffer pool: clSetMemObjectDestructorCallback");
-  kept.release();
+  shared_owner.release();
   auto block =
       std::make_unique<DeviceBlock>(std::move(mem), bytes.size(), DeviceBlock::Reach::exact);
   block->committed = true;

@@ -10,7 +10,7 @@ namespace {
 
 // Maximum number of sub-buffers that a reused slab keeps. More are dropped while no piece is in
 // use, because only then is their release order free.
-constexpr std::size_t kPartsKept = 1024;
+constexpr std::size_t kMaxRetainedParts = 1024;
 
 }  // namespace
 
@@ -77,13 +77,13 @@ void Slabs::give_back(Piece* piece) noexcept {
   free_.insert(std::move(entry));
   if (!slab.is_unused()) return;
   unused_bytes_ += slab.block->bytes();
-  if (slab.block->parts() > kPartsKept) slab.block->drop_parts();
+  if (slab.block->parts() > kMaxRetainedParts) slab.block->drop_parts();
 }
 
 void Slabs::add(std::unique_ptr<DeviceBlock> block) {
   const std::size_t bytes = block->bytes();
   Slab& slab = slabs_.emplace_back();
-  slab.number = made_++;
+  slab.number = created_++;
   slab.block = std::move(block);
   try {
     Piece& all = slab.pieces.emplace_back();

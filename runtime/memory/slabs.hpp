@@ -71,7 +71,7 @@ class Slabs {
 
   std::list<Slab> slabs_;
   FreePieces free_;
-  std::size_t made_ = 0;
+  std::size_t created_ = 0;
   std::size_t bytes_ = 0;
   std::size_t unused_bytes_ = 0;
   std::size_t free_bytes_ = 0;

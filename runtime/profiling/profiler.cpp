@@ -41,9 +41,9 @@ void Profiler::trace_to(std::shared_ptr<Trace> trace, std::string_view track_nam
 }
 
 std::size_t Profiler::op(std::string_view label, std::string_view shape, Cost cost) {
-  const auto [entry, made] =
+  const auto [entry, inserted] =
       numbers_.try_emplace({std::string(label), std::string(shape), cost}, ops_.size());
-  if (made) {
+  if (inserted) {
     ops_.push_back({std::string(label), std::string(shape), cost});
     if (trace_ != nullptr) ops_.back().kind = trace_->kind(label, shape, cost);
   }

@@ -73,8 +73,8 @@ std::uint32_t Trace::device_track(std::string_view name) {
 std::uint32_t Trace::host_track() {
   const std::lock_guard lock(mutex_);
   const auto next = static_cast<std::uint32_t>(tracks_.size());
-  const auto [entry, made] = threads_.try_emplace(std::this_thread::get_id(), next);
-  if (made) {
+  const auto [entry, inserted] = threads_.try_emplace(std::this_thread::get_id(), next);
+  if (inserted) {
     tracks_.push_back({threads_.size() == 1 ? std::string("main thread")
                                             : fmt::format("thread {}", threads_.size()),
                        false});
@@ -85,9 +85,9 @@ std::uint32_t Trace::host_track() {
 std::uint32_t Trace::kind(std::string_view name, std::string_view detail, Cost cost) {
   const std::lock_guard lock(mutex_);
   const auto next = static_cast<std::uint32_t>(kinds_.size());
-  const auto [entry, made] =
+  const auto [entry, inserted] =
       kind_numbers_.try_emplace(Kind{std::string(name), std::string(detail), cost}, next);
-  if (made) kinds_.push_back(entry->first);
+  if (inserted) kinds_.push_back(entry->first);
   return entry->second;
 }
 

@@ -8,7 +8,7 @@
 
 #include "runtime/errno_text.hpp"
 #include "runtime/fail.hpp"
-#include "runtime/files/whole_file.hpp"
+#include "runtime/files/file_contents.hpp"
 
 namespace clora {
 namespace {
@@ -59,7 +59,7 @@ std::optional<DeadMark> take_dead_mark(const fs::path& path) {
   if (!lock_at_once(file)) return std::nullopt;
   struct stat facts {};
   if (::fstat(file.value(), &facts) != 0 || facts.st_nlink == 0) return std::nullopt;
-  std::string content = read_whole_text(path, file);
+  std::string content = read_text_contents(path, file);
   return DeadMark{std::move(file), std::move(content)};
 }
 

@@ -94,10 +94,10 @@ std::vector<std::byte> Program::binary(cl_device_id device) const {
       static_cast<std::size_t>(std::distance(devices.begin(), std::ranges::find(devices, device)));
   require(at < devices.size() && sizes[at] > 0, "program: the driver returned no binary");
   std::vector<std::byte> bytes(sizes[at]);
-  std::vector<unsigned char*> places(devices.size(), nullptr);  // null: not requested
-  places[at] = reinterpret_cast<unsigned char*>(bytes.data());
+  std::vector<unsigned char*> binaries(devices.size(), nullptr);  // null: not requested
+  binaries[at] = reinterpret_cast<unsigned char*>(bytes.data());
   check_opencl(clGetProgramInfo(handle(), CL_PROGRAM_BINARIES,
-                                places.size() * sizeof(unsigned char*), places.data(), nullptr),
+                                binaries.size() * sizeof(unsigned char*), binaries.data(), nullptr),
                "program: CL_PROGRAM_BINARIES");
   return bytes;
 }

@@ -206,10 +206,11 @@ std::size_t ProgramCache::store_new_programs(double seconds) {
 
 void ProgramCache::distrust_store(std::string_view what) {
   if (std::exchange(warned_, true)) return;
-  config_.hooks.tell(LogLevel::warning,
-                     fmt::format("program cache: {}; programs are built from source when needed; "
-                                 "further messages are suppressed",
-                                 what));
+  config_.hooks.log_message(
+      LogLevel::warning,
+      fmt::format("program cache: {}; programs are built from source when needed; "
+                  "further messages are suppressed",
+                  what));
 }
 
 }  // namespace clora

@@ -14,8 +14,8 @@
 #include "clora/runtime/files/file.hpp"
 #include "runtime/errno_text.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/files/file_contents.hpp"
 #include "runtime/files/private_folder.hpp"
-#include "runtime/files/whole_file.hpp"
 #include "runtime/memory/descriptor.hpp"
 #include "runtime/programs/locked_mark.hpp"
 
@@ -29,7 +29,7 @@ constexpr std::string_view kEntryEnd = ".program";
 // The digest stored in a .crashed file; empty if there is none.
 std::string crashed_digest(const fs::path& path) {
   const Descriptor file = open_to_read(path);
-  return file.value() < 0 ? std::string() : read_whole_text(path, file);
+  return file.value() < 0 ? std::string() : read_text_contents(path, file);
 }
 
 // Whether the bytes of an entry are those of its crash record.
@@ -43,10 +43,10 @@ bool file_crashed_before(const fs::path& entry, const fs::path& record) {
   std::error_code ignored;
   if (!fs::exists(record, ignored)) return false;
   const Descriptor file = open_to_read(entry);
-  return file.value() >= 0 && crashed_before(read_whole(entry, file), record);
+  return file.value() >= 0 && crashed_before(read_contents(entry, file), record);
 }
 
-struct Kept {
+struct AgedEntry {
   fs::path path;
   fs::file_time_type used;
   std::uintmax_t bytes = 0;
@@ -54,18 +54,18 @@ struct Kept {
 
 // The entries of a folder, the least recently used first. Entries that disappear meanwhile are
 // skipped.
-std::vector<Kept> entries_by_age(const fs::path& folder) {
-  std::vector<Kept> kept;
+std::vector<AgedEntry> entries_by_age(const fs::path& folder) {
+  std::vector<AgedEntry> entries;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     if (at->path().extension() != kEntryEnd) continue;
     std::error_code gone;
     const fs::file_time_type used = at->last_write_time(gone);
     const std::uintmax_t bytes = gone ? 0 : at->file_size(gone);
-    if (!gone) kept.push_back({at->path(), used, bytes});
+    if (!gone) entries.push_back({at->path(), used, bytes});
   }
-  std::ranges::sort(kept, {}, &Kept::used);
-  return kept;
+  std::ranges::sort(entries, {}, &AgedEntry::used);
+  return entries;
 }
 
 // Removes files that a process left unfinished when it died.
@@ -103,7 +103,7 @@ void DiskProgramStore::find_crashes() {
     const std::string name = path.stem().string();
     write_file_atomically(crashed(name), dead->content);
     const std::lock_guard lock(mutex_);
-    untold_.insert(name);
+    unreported_.insert(name);
     std::error_code ignored;
     fs::remove(path, ignored);
   }
@@ -114,7 +114,7 @@ std::optional<std::vector<std::byte>> DiskProgramStore::load(const std::string& 
   std::call_once(searched_, [this] { find_crashes(); });
   {
     const std::lock_guard lock(mutex_);
-    if (untold_.erase(name) > 0) {
+    if (unreported_.erase(name) > 0) {
       fail(ErrorCode::invalid_file,
            "{}: a process crashed while the driver loaded it; it is no longer used",
            entry(name).string());
@@ -127,7 +127,7 @@ std::optional<std::vector<std::byte>> DiskProgramStore::load(const std::string& 
     fail(ErrorCode::io, "{}: cannot be opened: {}", path.string(), errno_text(errno));
   }
   require_private(path, file);
-  std::vector<std::byte> bytes = read_whole(path, file);
+  std::vector<std::byte> bytes = read_contents(path, file);
   if (crashed_before(bytes, crashed(name))) return std::nullopt;
   ::futimens(file.value(), nullptr);  // marks the entry as used; if this fails, it only looks older
   return bytes;
@@ -154,7 +154,7 @@ std::shared_ptr<void> DiskProgramStore::begin_attempt(const std::string& name,
 
 std::vector<DiskProgramStore::Listed> DiskProgramStore::list() const {
   std::vector<Listed> listed;
-  for (const Kept& one : entries_by_age(folder_)) {
+  for (const AgedEntry& one : entries_by_age(folder_)) {
     const std::string name = one.path.stem().string();
     listed.push_back({.name = name,
                       .path = one.path,
@@ -175,10 +175,10 @@ void DiskProgramStore::remove(const std::string& name) {
 }
 
 void DiskProgramStore::evict() const {
-  const std::vector<Kept> kept = entries_by_age(folder_);
+  const std::vector<AgedEntry> entries = entries_by_age(folder_);
   std::uintmax_t sum = 0;
-  for (const Kept& one : kept) sum += one.bytes;
-  for (const Kept& one : kept) {
+  for (const AgedEntry& one : entries) sum += one.bytes;
+  for (const AgedEntry& one : entries) {
     if (sum <= limit_bytes_) break;
     std::error_code ignored;  // another process may have removed it first
     fs::remove(one.path, ignored);

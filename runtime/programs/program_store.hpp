@@ -81,8 +81,8 @@ class DiskProgramStore : public ProgramStore {
   std::filesystem::path folder_;
   std::size_t limit_bytes_;
   std::once_flag searched_;
-  std::mutex mutex_;              // guards untold_
-  std::set<std::string> untold_;  // crashes found that load() has not reported yet
+  std::mutex mutex_;                  // guards unreported_
+  std::set<std::string> unreported_;  // crashes found that load() has not reported yet
 };
 
 }  // namespace clora

@@ -74,7 +74,7 @@ class Simulator {
 
   // Marks all `bytes` bytes of `mem` as unwritten for oclgrind.
   void forget(cl_mem mem, std::size_t bytes) {
-    write_whole(mem, std::vector<unsigned char>(bytes));
+    write_buffer(mem, std::vector<unsigned char>(bytes));
     for (std::size_t at = 0; at < bytes; at += kUnwrittenBytes) {
       move(queue_, mem, at, unwritten_, 0, std::min(bytes - at, kUnwrittenBytes), {}, nullptr);
     }
@@ -83,7 +83,7 @@ class Simulator {
   void put(cl_command_queue queue, cl_mem to, std::size_t at,
            const std::vector<unsigned char>& content, Wait wait, cl_event* event) {
     cl_mem staged = create(content.size());
-    write_whole(staged, content);
+    write_buffer(staged, content);
     move(queue, to, at, staged, 0, content.size(), wait, event);
     demand(clReleaseMemObject(staged), "clReleaseMemObject");
   }
@@ -110,7 +110,7 @@ class Simulator {
     return mem;
   }
 
-  void write_whole(cl_mem mem, const std::vector<unsigned char>& content) {
+  void write_buffer(cl_mem mem, const std::vector<unsigned char>& content) {
     demand(SIMULATED(clEnqueueWriteBuffer)(queue_, mem, CL_TRUE, 0, content.size(), content.data(),
                                            0, nullptr, nullptr),
            "clEnqueueWriteBuffer");
@@ -123,13 +123,13 @@ class Simulator {
 };
 
 std::recursive_mutex& mutex() {
-  static std::recursive_mutex made;
-  return made;
+  static std::recursive_mutex created;
+  return created;
 }
 
 Simulator& simulator_of(cl_context context) {
-  static auto& made = *new std::map<cl_context, Simulator>();  // outlives all users
-  return made.try_emplace(context, context).first->second;
+  static auto& created = *new std::map<cl_context, Simulator>();  // outlives all users
+  return created.try_emplace(context, context).first->second;
 }
 
 Simulator& simulator_of(cl_command_queue queue) {

@@ -57,7 +57,7 @@ inline nlohmann::json rendered_or_null(const ChatTemplate& chat,
 // count.
 inline std::size_t expect_renderings(const std::filesystem::path& path,
                                      const Tokenizer& tokenizer) {
-  const auto file = nlohmann::json::parse(read_whole_file(path));
+  const auto file = nlohmann::json::parse(read_file(path));
   std::size_t count = 0, different = 0;
   for (const auto& [name, rows] : file.at("renderings").items()) {
     const ChatTemplate chat = ChatTemplate::named(name, tokenizer);

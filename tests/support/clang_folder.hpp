@@ -20,7 +20,7 @@ class ClangFolder : public testing::Test {
 
   // Writes the file and returns its path.
   std::string write(std::string_view name, std::string_view text) const {
-    write_whole_file(folder_ / name, text);
+    write_file(folder_ / name, text);
     return (folder_ / name).string();
   }
 

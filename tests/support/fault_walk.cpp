@@ -263,7 +263,7 @@ FaultyWork FaultyModel::work(const std::string& name, std::function<std::string(
           .run = std::move(run),
           .context = [this] { return context_.get(); },
           .prepare = [this] { renew(); },
-          .check_files = [this] { expect_whole_files(out()); }};
+          .check_files = [this] { expect_complete_files(out()); }};
 }
 
 FaultyWork FaultyModel::work_from_nothing(const std::string& name,
@@ -272,7 +272,7 @@ FaultyWork FaultyModel::work_from_nothing(const std::string& name,
           .run = std::move(run),
           .context = [] { return nullptr; },
           .prepare = [] {},
-          .check_files = [this] { expect_whole_files(out()); }};
+          .check_files = [this] { expect_complete_files(out()); }};
 }
 
 std::filesystem::path FaultyModel::fresh_out() const {
@@ -287,7 +287,7 @@ ContextConfig faulty_config(const std::filesystem::path& cache_folder) {
   return config;
 }
 
-void expect_whole_files(const std::filesystem::path& folder) {
+void expect_complete_files(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(folder)) return;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
@@ -295,7 +295,7 @@ void expect_whole_files(const std::filesystem::path& folder) {
     if (extension == ".safetensors") {
       EXPECT_NO_THROW(SafetensorsFile::open(entry.path())) << entry.path();
     } else if (extension == ".json") {
-      EXPECT_NO_THROW(nlohmann::json::parse(read_whole_file(entry.path()))) << entry.path();
+      EXPECT_NO_THROW(nlohmann::json::parse(read_file(entry.path()))) << entry.path();
     } else {
       ADD_FAILURE() << "left behind: " << entry.path();
     }

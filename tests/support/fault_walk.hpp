@@ -89,7 +89,7 @@ class FaultyModel {
 
 // Fails the test unless every file under `folder` is complete: there is no temporary file, and each
 // is a readable safetensors or JSON file.
-void expect_whole_files(const std::filesystem::path& folder);
+void expect_complete_files(const std::filesystem::path& folder);
 
 // Fails the test unless a small sum on the Context is correct.
 void expect_usable(Context& context);

@@ -58,9 +58,10 @@ HostProgram::HostProgram(cl_command_queue_properties properties)
 OwnedQueue HostProgram::another_queue(cl_command_queue_properties properties) const {
   const std::array<cl_queue_properties, 3> list{CL_QUEUE_PROPERTIES, properties, 0};
   cl_int status = CL_SUCCESS;
-  OwnedQueue made(clCreateCommandQueueWithProperties(context.get(), device, list.data(), &status));
+  OwnedQueue created(
+      clCreateCommandQueueWithProperties(context.get(), device, list.data(), &status));
   check_opencl(status, "clCreateCommandQueueWithProperties");
-  return made;
+  return created;
 }
 
 OwnedMem HostProgram::buffer(std::size_t bytes) const {

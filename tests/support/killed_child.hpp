@@ -73,7 +73,7 @@ inline Files files_of(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(folder)) return files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
-    files[std::filesystem::relative(entry.path(), folder)] = read_whole_file(entry.path());
+    files[std::filesystem::relative(entry.path(), folder)] = read_file(entry.path());
   }
   return files;
 }

@@ -20,12 +20,12 @@ class LintFolder : public ClangFolder {
   // "rule line", without notes on restrict, which apply to most kernels here.
   std::vector<std::string> found(const std::string& text, const std::vector<BuildSet>& sets = {},
                                  const std::string& name = "test.cl", bool house = false) const {
-    std::vector<std::string> told;
+    std::vector<std::string> lines;
     for (const LintFinding& each : findings(text, sets, name, house)) {
       if (each.rule == "non-restrict-pointer") continue;
-      told.push_back(each.rule + " " + std::to_string(each.location.line));
+      lines.push_back(each.rule + " " + std::to_string(each.location.line));
     }
-    return told;
+    return lines;
   }
 };
 

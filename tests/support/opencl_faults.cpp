@@ -73,8 +73,8 @@ struct State {
 };
 
 State& state() {
-  static State made;
-  return made;
+  static State created;
+  return created;
 }
 
 struct Live {
@@ -318,11 +318,11 @@ cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_devic
                                                     const cl_queue_properties* properties,
                                                     cl_int* status) {
   if (refused(CallKind::queue, status)) return nullptr;
-  const cl_command_queue made =
+  const cl_command_queue created =
       CLORA_NEXT(clCreateCommandQueueWithProperties)(context, device, properties, status);
   const std::lock_guard lock(state().mutex);
-  if (made != nullptr) state().queues.push_back(made);
-  return counted(made, live.queues);
+  if (created != nullptr) state().queues.push_back(created);
+  return counted(created, live.queues);
 }
 
 cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t bytes, void* host,

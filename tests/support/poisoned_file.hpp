@@ -18,7 +18,7 @@ inline std::size_t offset_in_file(const std::filesystem::path& path, const std::
   const std::byte* data = file.entries().front().bytes.data();
   for (const auto& entry : file.entries()) data = std::min(data, entry.bytes.data());
   std::uint64_t header = 0;
-  std::memcpy(&header, read_whole_file(path).data(), sizeof header);
+  std::memcpy(&header, read_file(path).data(), sizeof header);
   return sizeof header + header +
          static_cast<std::size_t>(file.find(tensor).value().bytes.data() - data);
 }
@@ -26,11 +26,11 @@ inline std::size_t offset_in_file(const std::filesystem::path& path, const std::
 // Sets the middle element, or the given one, to the value. REQUIRES: f32.
 inline void poison(const std::filesystem::path& path, const std::string& tensor, float value,
                    std::optional<std::size_t> element = std::nullopt) {
-  std::string bytes = read_whole_file(path);
+  std::string bytes = read_file(path);
   const std::size_t middle = SafetensorsFile::open(path).find(tensor).value().bytes.size() / 8;
   const std::size_t at = offset_in_file(path, tensor) + 4 * element.value_or(middle);
   std::memcpy(bytes.data() + at, &value, sizeof value);
-  write_whole_file(path, bytes);
+  write_file(path, bytes);
 }
 
 }  // namespace clora::test

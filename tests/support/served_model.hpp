@@ -44,7 +44,7 @@ class ServedFiles {
     const std::filesystem::path config_path = folder_ / "model/config.json";
     nlohmann::json config = read_json(config_path);
     config["max_position_embeddings"] = 4096;
-    write_whole_file(config_path, config.dump());
+    write_file(config_path, config.dump());
     OpenModel open(folder_ / "model");
     write_random_adapter(open.model, folder_ / "first", 1);
     write_random_adapter(open.model, folder_ / "second", 100);

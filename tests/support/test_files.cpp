@@ -47,13 +47,13 @@ TemporaryFolder::~TemporaryFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-std::string read_whole_file(const std::filesystem::path& path) {
+std::string read_file(const std::filesystem::path& path) {
   std::ifstream stream(path, std::ios::binary);
   if (!stream) fail(ErrorCode::not_found, "{}: cannot be read by the test", path.string());
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-void write_whole_file(const std::filesystem::path& path, std::string_view content) {
+void write_file(const std::filesystem::path& path, std::string_view content) {
   std::ofstream stream(path, std::ios::binary | std::ios::trunc);
   stream.write(content.data(), static_cast<std::streamsize>(content.size()));
   if (!stream.flush()) fail(ErrorCode::io, "{}: cannot be written by the test", path.string());

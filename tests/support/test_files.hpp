@@ -37,8 +37,8 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-std::string read_whole_file(const std::filesystem::path& path);
-void write_whole_file(const std::filesystem::path& path, std::string_view content);
+std::string read_file(const std::filesystem::path& path);
+void write_file(const std::filesystem::path& path, std::string_view content);
 
 // The code and message of the Error that `action` throws; nothing if it throws none.
 struct Caught {

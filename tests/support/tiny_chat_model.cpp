@@ -16,8 +16,8 @@ void write_tiny_chat_model(const std::filesystem::path& folder) {
   ModelConfig config = tiny_models().front().config;
   config.vocabulary = static_cast<std::int64_t>(spec.tokens.size());
   write_tiny_model(folder, config);
-  write_whole_file(folder / "tokenizer.json", tokenizer_json_of(spec));
-  write_whole_file(folder / "tokenizer_config.json", tokenizer_config_json_of(spec));
+  write_file(folder / "tokenizer.json", tokenizer_json_of(spec));
+  write_file(folder / "tokenizer_config.json", tokenizer_config_json_of(spec));
 }
 
 }  // namespace clora::test

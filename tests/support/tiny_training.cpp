@@ -48,16 +48,16 @@ std::string train_tiny(LanguageModel& model, const std::filesystem::path& out) {
   losses += fmt::format(" valid {}", evaluator.loss_sum(micro_batches.front()));
   save_checkpoint(out / "checkpoint", adapter, trainer, {{"run", "a run"}});
   save_adapter(adapter, out);
-  return losses + read_whole_file(out / "adapter_model.safetensors");
+  return losses + read_file(out / "adapter_model.safetensors");
 }
 
 std::string generate_tiny(LanguageModel& model, const Adapter* adapter) {
   Generator generator(model, adapter, 40);
   std::vector<std::int32_t> prompt(17);
   std::iota(prompt.begin(), prompt.end(), 1);
-  const Generation made = generator.generate(
+  const Generation generated = generator.generate(
       prompt, {.max_tokens = 4, .temperature = 1, .seed = 3, .logprobs = true, .top_logprobs = 2});
-  return fmt::format("{} {}", fmt::join(made.ids, " "), fmt::join(made.logprobs, " "));
+  return fmt::format("{} {}", fmt::join(generated.ids, " "), fmt::join(generated.logprobs, " "));
 }
 
 }  // namespace clora::test

@@ -38,7 +38,7 @@ inline void expect_cases(const Tokenizer& tokenizer, const nlohmann::json& cases
 // Expects the same of each tokenizer that the file contains along with its cases; where clora can
 // write a tokenizer, also of the one written and read back.
 inline void expect_tokenizers(const std::filesystem::path& path) {
-  for (const nlohmann::json& each : nlohmann::json::parse(read_whole_file(path))) {
+  for (const nlohmann::json& each : nlohmann::json::parse(read_file(path))) {
     const std::string name = each.at("name");
     const TokenizerSpec spec = tokenizer_spec_from_json(each.at("tokenizer").dump());
     expect_cases(Tokenizer(spec), each.at("cases"), name);

@@ -134,22 +134,22 @@ std::string argument_text(const KernelReport& kernel, std::size_t i) {
 
 std::vector<const CallArgument*> matched_arguments(const KernelReport& kernel,
                                                    const std::vector<CallArgument>& given) {
-  std::vector<const CallArgument*> places(kernel.arguments.size(), nullptr);
+  std::vector<const CallArgument*> matched(kernel.arguments.size(), nullptr);
   for (const CallArgument& argument : given) {
-    const CallArgument*& place = places[place_of(kernel, argument.name)];
+    const CallArgument*& place = matched[place_of(kernel, argument.name)];
     if (place != nullptr) mistake("--arg {}: given twice", argument.name);
     place = &argument;
   }
   std::string missing;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    if (places[i] == nullptr) missing += (missing.empty() ? "" : ", ") + argument_text(kernel, i);
+  for (std::size_t i = 0; i < matched.size(); ++i) {
+    if (matched[i] == nullptr) missing += (missing.empty() ? "" : ", ") + argument_text(kernel, i);
   }
   if (!missing.empty()) {
     const bool one = missing.find("argument ", 1) == std::string::npos;
     mistake("{}: {} {} missing; give {} with --arg NAME=VALUE", kernel.name, missing,
             one ? "is" : "are", one ? "it" : "each");
   }
-  return places;
+  return matched;
 }
 
 void require_array_fits(const KernelReport& kernel, std::size_t i, ElementType type) {

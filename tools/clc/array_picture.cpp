@@ -11,8 +11,8 @@
 namespace clora {
 namespace {
 
-constexpr std::int64_t kShownWhole = 64;  // elements of an array printed in full
-constexpr std::int64_t kEdge = 3;         // shown at each end of a dimension of a larger array
+constexpr std::int64_t kMaxShownInFull = 64;  // elements of an array printed in full
+constexpr std::int64_t kEdge = 3;             // shown at each end of a dimension of a larger array
 constexpr std::int64_t kValuesPerLine = 8;
 
 struct Range {
@@ -78,7 +78,7 @@ void copy_part(const HostArray& array, const std::vector<Range>& ranges, std::si
 class Picture {
  public:
   explicit Picture(const HostArray& array)
-      : array_(array), whole_(array.elements() <= kShownWhole) {}
+      : array_(array), in_full_(array.elements() <= kMaxShownInFull) {}
 
   std::string text() {
     visit(0, 0, [this](std::int64_t i) { width_ = std::max(width_, array_.value_text(i).size()); });
@@ -87,7 +87,7 @@ class Picture {
   }
 
  private:
-  bool leaves_out(std::size_t d) const { return !whole_ && array_.shape[d] > 2 * kEdge + 1; }
+  bool leaves_out(std::size_t d) const { return !in_full_ && array_.shape[d] > 2 * kEdge + 1; }
   // The index to show after i.
   std::int64_t next(std::size_t d, std::int64_t i) const {
     return leaves_out(d) && i == kEdge - 1 ? array_.shape[d] - kEdge : i + 1;
@@ -119,14 +119,14 @@ class Picture {
     const bool innermost = d + 1 == array_.shape.size();
     const std::string line = '\n' + std::string(d + 1, ' ');
     if (innermost) {
-      text_ += after_gap ? " ... " : whole_ && i % kValuesPerLine == 0 ? line : " ";
+      text_ += after_gap ? " ... " : in_full_ && i % kValuesPerLine == 0 ? line : " ";
     } else {
       text_ += after_gap ? line + "..." + line : line;
     }
   }
 
   const HostArray& array_;
-  bool whole_;
+  bool in_full_;
   std::size_t width_ = 0;
   std::string text_;
 };
@@ -134,12 +134,12 @@ class Picture {
 }  // namespace
 
 HostArray part_of(const HostArray& array, std::string_view ranges) {
-  const std::vector<Range> taken = ranges_of(array, ranges);
+  const std::vector<Range> selected = ranges_of(array, ranges);
   HostArray part{.type = array.type, .shape = {}, .bytes = {}};
-  for (const Range& range : taken) {
+  for (const Range& range : selected) {
     if (range.keeps_dimension) part.shape.push_back(range.end - range.begin);
   }
-  copy_part(array, taken, 0, 0, part.bytes);
+  copy_part(array, selected, 0, 0, part.bytes);
   return part;
 }
 

@@ -69,7 +69,7 @@ class Bench {
       peaks_ = peaks_for(options_, output_);
       chosen_ = chosen_peaks(options_, peaks_);
       measure();
-      tell();
+      report();
     }
     output_.object(object_);
     return right && !slower_ ? 0 : 1;
@@ -134,7 +134,7 @@ class Bench {
 
   // Reports arrays that are not equal.
   bool judge(const ComparedArrays& arrays) {
-    if (arrays.found.worst >= 0) arrays.tell(output_);
+    if (arrays.found.worst >= 0) arrays.print(output_);
     object_["checked"].push_back(arrays.json("with"));
     return arrays.good();
   }
@@ -164,7 +164,7 @@ class Bench {
     slower_ = slower_ || verdicts_.back().verdict == SpeedVerdict::slower;
   }
 
-  void tell() {
+  void report() {
     output_.result("{}", bench_table(rows_, chosen_));
     output_.result("peaks: memory {:.3g} GB/s, {} arithmetic {:.4g} GFLOP/s",
                    chosen_.bytes_per_second / 1e9, chosen_.arithmetic,
@@ -172,8 +172,8 @@ class Bench {
     object_["peaks"] = peaks_json(peaks_);
     object_["peak"] = chosen_.arithmetic;
     for (const MeasuredKernel& row : rows_) object_["measured"].push_back(bench_json(row, chosen_));
-    tell_coarse_clock();
-    tell_verdicts();
+    warn_of_coarse_clock();
+    report_verdicts();
     if (!options_.roofline.empty()) draw();
   }
 
@@ -188,7 +188,7 @@ class Bench {
   }
 
   // Warns of times of only a few clock steps, which are not reliable.
-  void tell_coarse_clock() {
+  void warn_of_coarse_clock() {
     constexpr double kSteps = 20;
     const double step = clock_step();
     object_["clock_step_seconds"] = step;
@@ -201,7 +201,7 @@ class Bench {
     }
   }
 
-  void tell_verdicts() {
+  void report_verdicts() {
     if (old_ == nullptr) return;
     output_.result("compared with {} of {}:", old_->call.kernel().name, options_.old_name());
     object_["compared"] = {{"file", options_.old_name()},

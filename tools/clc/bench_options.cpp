@@ -46,7 +46,7 @@ void add_measuring_options(CLI::App& command, BenchOptions& options) {
       ->group(group);
   command.add_option("--rounds", options.rounds, "Exact number of launches instead")
       ->type_name("N")
-      ->transform(WholeNumber(1, kMaxCount))
+      ->transform(Integer(1, kMaxCount))
       ->group(group);
   add_peak_option(command, options, group);
   command
@@ -122,7 +122,7 @@ std::optional<CallOptions> old_call(const BenchOptions& options) {
 RooflinePeaks peaks_for(const BenchOptions& options, Output& output) {
   const ContextConfig config = peaks_config(options);
   const Device device = select_device(config.device);
-  if (!kept_peaks(config.cache_folder, device)) {
+  if (!stored_peaks(config.cache_folder, device)) {
     output.info("measuring the peaks of {} (first time only)", device.name);
   }
   return peaks_of(config);

@@ -23,7 +23,7 @@ Without -D and --options, the file's head lists the option sets, one per line:
 Each build runs in its own process, so a driver that crashes or hangs is reported as a finding.)";
 
 // The poll interval for changed files.
-constexpr auto kLookAgain = std::chrono::milliseconds(200);
+constexpr auto kPollInterval = std::chrono::milliseconds(200);
 
 std::string kernel_names(const DeviceBuild& build) {
   std::vector<std::string> names;
@@ -31,7 +31,7 @@ std::string kernel_names(const DeviceBuild& build) {
   return names.empty() ? "no kernels" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-void tell(Output& output, const BuildTask& task, const DeviceBuild& build) {
+void print(Output& output, const BuildTask& task, const DeviceBuild& build) {
   const std::string what = fmt::format("{}{}{} on {}", task.path, task.options.empty() ? "" : " ",
                                        task.options, task.device.name);
   if (build.end == DeviceBuild::End::built) {
@@ -51,7 +51,7 @@ int build_once(const BuildOptions& options, Output& output) {
   }
   bool well = true;
   build_all(tasks, options, [&](const BuildTask& task, const DeviceBuild& build) {
-    tell(output, task, build);
+    print(output, task, build);
     all.push_back(json_of(task, build));
     well = well && build.end == DeviceBuild::End::built;
   });
@@ -85,7 +85,7 @@ std::string texts_of(const BuildOptions& options) {
       }
       output.info("Watching for changes; press Ctrl-C to stop.");
     }
-    std::this_thread::sleep_for(kLookAgain);
+    std::this_thread::sleep_for(kPollInterval);
   }
 }
 

@@ -67,7 +67,7 @@ void add_build_task_options(CLI::App& command, BuildOptions& options) {
       ->type_name("SECONDS")
       ->group("Building");
   command.add_option("--jobs", options.jobs, "Number of parallel builds (default: one per core)")
-      ->transform(WholeNumber(1, 10000))
+      ->transform(Integer(1, 10000))
       ->type_name("COUNT")
       ->group("Building");
   add_output_options(command, options.common);
@@ -90,7 +90,7 @@ std::vector<BuildTask> build_tasks(const BuildOptions& options) {
 
 std::vector<DeviceBuild> build_all(
     const std::vector<BuildTask>& tasks, const BuildOptions& options,
-    const std::function<void(const BuildTask&, const DeviceBuild&)>& tell) {
+    const std::function<void(const BuildTask&, const DeviceBuild&)>& on_build) {
   Outcomes outcomes(tasks.size());
   std::atomic<std::size_t> next = 0;
   const auto work = [&] {
@@ -108,7 +108,7 @@ std::vector<DeviceBuild> build_all(
   std::vector<DeviceBuild> builds;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     builds.push_back(outcomes.take(i));
-    tell(tasks[i], builds.back());
+    on_build(tasks[i], builds.back());
   }
   return builds;
 }

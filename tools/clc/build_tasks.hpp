@@ -38,7 +38,7 @@ std::vector<BuildTask> build_tasks(const BuildOptions& options);
 // Runs all builds. Reports each build as soon as it and all before it are done.
 std::vector<DeviceBuild> build_all(
     const std::vector<BuildTask>& tasks, const BuildOptions& options,
-    const std::function<void(const BuildTask&, const DeviceBuild&)>& tell);
+    const std::function<void(const BuildTask&, const DeviceBuild&)>& on_build);
 
 nlohmann::ordered_json json_of(const BuildTask& task, const DeviceBuild& build);
 

@@ -50,13 +50,13 @@ int warm(const WarmOptions& options) {
   const double seconds = seconds_since(begin);
   output.result("{} programs built, {} already cached; {:.1f} s, of which {:.1f} s compiling",
                 result.built, result.found, seconds, result.build_seconds);
-  if (result.not_kept > 0) output.warning("{} programs could not be cached", result.not_kept);
+  if (result.not_cached > 0) output.warning("{} programs could not be cached", result.not_cached);
   output.object({{"built", result.built},
                  {"found", result.found},
-                 {"not_kept", result.not_kept},
+                 {"not_kept", result.not_cached},
                  {"seconds", seconds},
                  {"build_seconds", result.build_seconds}});
-  return result.not_kept == 0 ? 0 : 1;
+  return result.not_cached == 0 ? 0 : 1;
 }
 
 void add_adapter_options(CLI::App& command, WarmingConfig& warming) {
@@ -67,12 +67,12 @@ void add_adapter_options(CLI::App& command, WarmingConfig& warming) {
   command
       .add_option("--max-seq-length,--sequence-length", warming.sequence_length,
                   "Maximum tokens per record")
-      ->transform(WholeNumber(2, std::int64_t{1} << 20))
+      ->transform(Integer(2, std::int64_t{1} << 20))
       ->type_name("TOKENS")
       ->capture_default_str()
       ->group(group);
   command.add_option("--batch-size", warming.batch_size, "Records per step")
-      ->transform(WholeNumber(1, kMaxBatch))
+      ->transform(Integer(1, kMaxBatch))
       ->type_name("RECORDS")
       ->capture_default_str()
       ->group(group);

@@ -65,7 +65,7 @@ class Warming {
          {static_cast<const Adapter*>(nullptr), &std::as_const(adapter_)}) {
       for (const std::int64_t length : kPrompts) {
         if (most > 0 && length + kReply > most) continue;
-        tell("a prompt of {} tokens{}", length, adapter == nullptr ? "" : " with an adapter");
+        report("a prompt of {} tokens{}", length, adapter == nullptr ? "" : " with an adapter");
         const std::vector<std::int32_t> prompt(static_cast<std::size_t>(length), 0);
         Generator(model_, adapter, length + kReply).generate(prompt, {.max_tokens = kReply});
       }
@@ -83,13 +83,13 @@ class Warming {
       (records > 1 ? records : length) /= 2;
     }
     trainer.drain();
-    tell("an evaluation");
+    report("an evaluation");
     evaluator.evaluate(records_of(config_.batch_size, longest, model_.config().vocabulary));
   }
 
  private:
   template <class... Args>
-  void tell(fmt::format_string<Args...> format, Args&&... args) const {
+  void report(fmt::format_string<Args...> format, Args&&... args) const {
     if (config_.progress) config_.progress(fmt::format(format, std::forward<Args>(args)...));
   }
 
@@ -99,7 +99,7 @@ class Warming {
   }
 
   void step(Trainer& trainer, std::int64_t count, std::int64_t length) {
-    tell("a training step of {} records of {} tokens", count, length);
+    report("a training step of {} records of {} tokens", count, length);
     const Records records = records_of(count, length, model_.config().vocabulary);
     std::vector<std::size_t> indices(records.records.size());
     for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = i;
@@ -131,7 +131,8 @@ WarmingResult warm_cache(ContextConfig context_config, const WarmingConfig& conf
     if (config.trains) warming.train();
   }
   context.finish();
-  result.not_kept = context.programs().store_new_programs(std::numeric_limits<double>::infinity());
+  result.not_cached =
+      context.programs().store_new_programs(std::numeric_limits<double>::infinity());
   return result;
 }
 

@@ -26,10 +26,10 @@ struct WarmingConfig {
 };
 
 struct WarmingResult {
-  std::size_t built = 0;     // from source
-  std::size_t found = 0;     // already in the cache
-  std::size_t not_kept = 0;  // built, but the cache could not store them
-  double build_seconds = 0;  // compiler time
+  std::size_t built = 0;       // from source
+  std::size_t found = 0;       // already in the cache
+  std::size_t not_cached = 0;  // built, but the cache could not store them
+  double build_seconds = 0;    // compiler time
 };
 
 // Runs training steps from a full batch down to a few rows, halving the size each time to cover the

@@ -121,12 +121,13 @@ class Check {
                       end_text(result));
       result = run_process(simulated(false), options_.seconds);
     }
-    const SimulatorFindings said = findings_in(result.err + '\n' + result.out, file_);
-    for (const SimulatorFinding& finding : said.findings) tell(finding);
-    if (said.cut_short)
+    const SimulatorFindings simulation = findings_in(result.err + '\n' + result.out, file_);
+    for (const SimulatorFinding& finding : simulation.findings) report(finding);
+    if (simulation.cut_short)
       output_.warning("oclgrind stopped after 1000 messages; further messages are suppressed");
-    if (!said.fatal.empty()) {
-      output_.warning("oclgrind cannot run this kernel, so races are not checked: {}", said.fatal);
+    if (!simulation.fatal.empty()) {
+      output_.warning("oclgrind cannot run this kernel, so races are not checked: {}",
+                      simulation.fatal);
     } else if (!result.succeeded()) {
       done_ = false;
       output_.warning(
@@ -138,53 +139,55 @@ class Check {
   void run_on_device() {
     std::vector<HostArray> first;
     call_.run();
-    tell_guards();
+    check_guards();
     for (const BoundArray& array : call_.arrays()) first.push_back(call_.read(array.name));
     call_.reset(OutFill::number);
     call_.run();
     for (std::size_t i = 0; i < first.size(); ++i) {
       const BoundArray& array = call_.arrays()[i];
-      if (array.is_out) tell_untouched(array, untouched_in(first[i], call_.read(array.name)));
+      if (array.is_out) report_untouched(array, untouched_in(first[i], call_.read(array.name)));
     }
   }
 
-  void tell_guards() {
+  void check_guards() {
     for (const BrokenGuard& broken : call_.broken_guards()) {
-      tell_of_call("out-of-bounds",
-                   fmt::format("{} bytes {} array '{}' were written, the nearest {} bytes from it",
-                               broken.bytes, broken.before ? "before" : "after", broken.name,
-                               broken.distance_bytes));
+      report_of_call(
+          "out-of-bounds",
+          fmt::format("{} bytes {} array '{}' were written, the nearest {} bytes from it",
+                      broken.bytes, broken.before ? "before" : "after", broken.name,
+                      broken.distance_bytes));
     }
   }
 
-  void tell_untouched(const BoundArray& array, const Untouched& found) {
+  void report_untouched(const BoundArray& array, const Untouched& found) {
     const std::int64_t all = elements_of(array.shape);
     if (found.unwritten > 0 && !options_.partial) {
-      tell_of_call("unwritten",
-                   fmt::format("{} of {} elements of '{}' were never written, the first is {}; "
-                               "--partial allows it",
-                               found.unwritten, all, array.name,
-                               place_text(array.shape, found.first_unwritten)));
+      report_of_call("unwritten",
+                     fmt::format("{} of {} elements of '{}' were never written, the first is {}; "
+                                 "--partial allows it",
+                                 found.unwritten, all, array.name,
+                                 place_text(array.shape, found.first_unwritten)));
     }
     if (found.inherited > 0) {
-      tell_of_call("uninitialised",
-                   fmt::format("{} of {} elements of '{}' depend on the array's previous contents, "
-                               "the first is {}; out(...) is for arrays that are only written",
-                               found.inherited, all, array.name,
-                               place_text(array.shape, found.first_inherited)));
+      report_of_call(
+          "uninitialised",
+          fmt::format("{} of {} elements of '{}' depend on the array's previous contents, "
+                      "the first is {}; out(...) is for arrays that are only written",
+                      found.inherited, all, array.name,
+                      place_text(array.shape, found.first_inherited)));
     }
   }
 
   // Reports a finding of the entire call on the device.
-  void tell_of_call(std::string_view kind, const std::string& text) {
-    tell({.kind = std::string(kind),
-          .file = file_.name,
-          .line = 0,
-          .text = fmt::format("{} on {}: {}", call_.kernel().name, context_.device().name, text),
-          .source = {}});
+  void report_of_call(std::string_view kind, const std::string& text) {
+    report({.kind = std::string(kind),
+            .file = file_.name,
+            .line = 0,
+            .text = fmt::format("{} on {}: {}", call_.kernel().name, context_.device().name, text),
+            .source = {}});
   }
 
-  void tell(const SimulatorFinding& finding) {
+  void report(const SimulatorFinding& finding) {
     ++findings_;
     diverges_ = diverges_ || finding.kind == "divergent barrier";
     output_.result("{}", finding.location_text());

@@ -23,7 +23,7 @@ constexpr std::size_t kTextWidth = 100;
 std::optional<RooflinePeaks> peaks_of_device(const Device& device, bool measure) {
   ContextConfig config = config_from_environment();
   config.device = std::to_string(device.index);
-  return measure ? measured_peaks_of(config) : kept_peaks(config.cache_folder, device);
+  return measure ? measured_peaks_of(config) : stored_peaks(config.cache_folder, device);
 }
 
 // Wraps a value to lines of at most kTextWidth; lines after the first are indented.

@@ -31,9 +31,9 @@ std::string_view trimmed(std::string_view text) {
 std::vector<Directive> directives_of(std::string_view text) {
   std::vector<Directive> directives;
   std::istringstream lines{std::string(text)};
-  std::string whole;
-  for (int number = 1; std::getline(lines, whole); ++number) {
-    std::string_view line = trimmed(whole);
+  std::string full_line;
+  for (int number = 1; std::getline(lines, full_line); ++number) {
+    std::string_view line = trimmed(full_line);
     if (!line.empty() && !line.starts_with("//")) break;
     if (!line.starts_with(kMark)) continue;
     line = trimmed(line.substr(kMark.size()));
@@ -135,8 +135,8 @@ class Reader {
 
   void read_budget(std::string_view rest) {
     Budget budget;
-    budget.kernel = taken("of", rest);
-    budget.target = taken("on", rest);
+    budget.kernel = word_after("of", rest);
+    budget.target = word_after("on", rest);
     const std::vector<std::string> words = words_of(rest);
     if (words.empty()) wrong("a budget must name a limit, such as spills=0 or registers<=128");
     for (const std::string& word : words) budget.limits.push_back(limit(word));
@@ -163,7 +163,7 @@ class Reader {
   }
 
   // If `rest` begins with `mark`, takes the mark and the next word off it and returns that word.
-  static std::string taken(std::string_view mark, std::string_view& rest) {
+  static std::string word_after(std::string_view mark, std::string_view& rest) {
     if (!rest.starts_with(std::string(mark) + ' ')) return {};
     rest = trimmed(rest.substr(mark.size()));
     const std::size_t end = std::min(rest.find_first_of(" \t"), rest.size());
@@ -173,7 +173,7 @@ class Reader {
   }
 
   void read_grid(std::string_view rest) {
-    GridRule rule{.kernel = taken("of", rest), .global = {}, .local = {}};
+    GridRule rule{.kernel = word_after("of", rest), .global = {}, .local = {}};
     const std::size_t by = rest.find(" by ");
     rule.global = trimmed(rest.substr(0, by));
     if (by != std::string_view::npos) rule.local = trimmed(rest.substr(by + 4));
@@ -183,7 +183,7 @@ class Reader {
 
   void read_tune(std::string_view rest) {
     TuneSpace space;
-    space.kernel = taken("of", rest);
+    space.kernel = word_after("of", rest);
     const std::size_t where = rest.find(" where ");
     if (where != std::string_view::npos) {
       space.where = trimmed(rest.substr(where + 7));

@@ -39,12 +39,12 @@ std::uint64_t integer_bits(const TypeFacts& type, double value) {
   const int digits = static_cast<int>(8 * type.bytes) - (type.is_signed ? 1 : 0);
   const double end = std::ldexp(1.0, digits);  // the first value out of range
   const double least = type.is_signed ? -end : 0;
-  const double whole = std::isnan(value) ? 0 : std::nearbyint(value);
-  if (whole >= end) return digits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << digits) - 1;
-  if (whole < 0) {
-    return static_cast<std::uint64_t>(static_cast<std::int64_t>(std::max(whole, least)));
+  const double rounded = std::isnan(value) ? 0 : std::nearbyint(value);
+  if (rounded >= end) return digits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << digits) - 1;
+  if (rounded < 0) {
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(std::max(rounded, least)));
   }
-  return static_cast<std::uint64_t>(whole);
+  return static_cast<std::uint64_t>(rounded);
 }
 
 // Parses the entire text as decimal, or as hexadecimal after 0x.

@@ -97,14 +97,16 @@ KernelCall::KernelCall(Context& context, KernelCallSpec spec)
       spec_(std::move(spec)),
       kernel_(report_on(context, spec_)),
       grid_(grid_of(spec_, kernel_)),
-      places_(matched_arguments(kernel_, spec_.arguments)),
+      arguments_by_position_(matched_arguments(kernel_, spec_.arguments)),
       batch_(context) {
   const std::size_t alignment = context.device().base_alignment_bytes;
   spec_.guard_bytes = round_up(spec_.guard_bytes, alignment);
   std::vector<Argument> bound;
-  for (std::size_t i = 0; i < places_.size(); ++i) bound.push_back(argument_of(i, *places_[i]));
-  for (std::size_t i = 0; i < places_.size(); ++i) {  // second pass: the owners' memory exists now
-    const auto* shared = std::get_if<SharedMemory>(&places_[i]->value);
+  for (std::size_t i = 0; i < arguments_by_position_.size(); ++i)
+    bound.push_back(argument_of(i, *arguments_by_position_[i]));
+  for (std::size_t i = 0; i < arguments_by_position_.size();
+       ++i) {  // second pass: the owners' memory exists now
+    const auto* shared = std::get_if<SharedMemory>(&arguments_by_position_[i]->value);
     if (shared != nullptr) bound[i] = shared_array(i, *shared);
   }
   batch_.record({.kernel = context.kernel(spec_.file.name, kernel_.name, defines_of(spec_)),
@@ -151,12 +153,12 @@ Tensor KernelCall::new_array(std::size_t position, const ArgumentValue& value,
                    .shape = host.shape,
                    .is_out = is_out(value),
                    .memory = {},
-                   .whole = {},
+                   .guarded = {},
                    .is_shared = false};
   const std::size_t bytes = host.bytes.size();
-  array.whole = bytes_on(context_, bytes + 2 * spec_.guard_bytes);
+  array.guarded = bytes_on(context_, bytes + 2 * spec_.guard_bytes);
   array.memory =
-      array.whole.slice(spec_.guard_bytes, {static_cast<std::int64_t>(bytes)}, DType::u8);
+      array.guarded.slice(spec_.guard_bytes, {static_cast<std::int64_t>(bytes)}, DType::u8);
   upload(array, host);
   arrays_.push_back(array);
   return array.memory;
@@ -170,7 +172,7 @@ Tensor KernelCall::shared_array(std::size_t position, const SharedMemory& value)
                     .shape = value.shape,
                     .is_out = false,
                     .memory = {},
-                    .whole = {},
+                    .guarded = {},
                     .is_shared = true};
   const std::size_t alignment = context_.device().base_alignment_bytes;
   const std::size_t left =
@@ -198,9 +200,10 @@ Tensor KernelCall::shared_array(std::size_t position, const SharedMemory& value)
 
 void KernelCall::upload(const BoundArray& array, const HostArray& content) {
   if (spec_.guard_bytes == 0) return context_.write(array.memory, content.bytes);
-  std::vector<std::byte> whole(array.whole.bytes(), kGuard);
-  std::ranges::copy(content.bytes, whole.begin() + static_cast<std::ptrdiff_t>(spec_.guard_bytes));
-  context_.write(array.whole, whole);
+  std::vector<std::byte> guarded(array.guarded.bytes(), kGuard);
+  std::ranges::copy(content.bytes,
+                    guarded.begin() + static_cast<std::ptrdiff_t>(spec_.guard_bytes));
+  context_.write(array.guarded, guarded);
 }
 
 void KernelCall::run() {
@@ -211,7 +214,7 @@ void KernelCall::run() {
 void KernelCall::reset(OutFill fill) {
   for (const BoundArray& array : arrays_) {
     if (array.is_shared) continue;
-    HostArray host = host_array(places_[array.position]->value);
+    HostArray host = host_array(arguments_by_position_[array.position]->value);
     if (array.is_out) fill_out(host, fill);
     upload(array, host);
   }
@@ -238,8 +241,8 @@ std::vector<BrokenGuard> KernelCall::broken_guards() {
   std::vector<BrokenGuard> broken;
   for (const BoundArray& array : arrays_) {
     if (array.is_shared) continue;
-    const auto whole = context_.read<std::byte>(array.whole);
-    const std::span all(whole);
+    const auto guarded = context_.read<std::byte>(array.guarded);
+    const std::span all(guarded);
     for (const bool before : {true, false}) {
       BrokenGuard guard =
           damage_in(before ? all.first(spec_.guard_bytes) : all.last(spec_.guard_bytes), !before);

@@ -41,7 +41,7 @@ struct BoundArray {
   Dimensions shape;
   bool is_out = false;     // from out(...)
   Tensor memory;           // u8; the argument of the kernel
-  Tensor whole;            // with guards; equals `memory` without guards; empty if `is_shared`
+  Tensor guarded;          // with guards; equals `memory` without guards; empty if `is_shared`
   bool is_shared = false;  // from same(...): the memory of another array
 };
 
@@ -91,7 +91,7 @@ class KernelCall {
   KernelReport kernel_;
   Grid grid_;
   std::vector<BoundArray> arrays_;
-  std::vector<const CallArgument*> places_;  // into spec_.arguments, by position
+  std::vector<const CallArgument*> arguments_by_position_;  // into spec_.arguments, by position
   Batch batch_;
 };
 

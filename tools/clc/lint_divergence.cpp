@@ -30,8 +30,8 @@ const SyntaxNode* condition_of(const SyntaxNode& node) {
 // The analysis of one function for a call with some non-uniform arguments.
 class Flow {
  public:
-  Flow(Divergence& whole, const SyntaxNode& function, const std::vector<bool>& differs)
-      : whole_(whole), body_(*body_of(function)) {
+  Flow(Divergence& divergence, const SyntaxNode& function, const std::vector<bool>& differs)
+      : divergence_(divergence), body_(*body_of(function)) {
     std::size_t next = 0;
     for (const SyntaxNode& each : function.children) {
       if (!each.is("ParmVarDecl")) continue;
@@ -54,10 +54,10 @@ class Flow {
   bool differs(const SyntaxNode& node) {
     if (node.is("DeclRefExpr")) return differing_.contains(node.id);
     const std::string_view called = node.callee();
-    if (tells_items_apart(called)) return true;
+    if (differs_by_item(called)) return true;
     if (called.starts_with("work_group_")) return false;
     if (!called.empty()) {
-      const CallEffect* effect = whole_.effect_of(std::string(called), arguments(node));
+      const CallEffect* effect = divergence_.effect_of(std::string(called), arguments(node));
       if (effect != nullptr) return effect->returns_differing;
     }
     return any_differs(node.children);
@@ -166,15 +166,15 @@ class Flow {
 
   void look_at_call(const SyntaxNode& call, const SyntaxNode* cause) {
     const std::string called(call.callee());
-    const CallEffect* effect = whole_.effect_of(called, arguments(call));
+    const CallEffect* effect = divergence_.effect_of(called, arguments(call));
     const bool joins = joins_items(called) || (effect != nullptr && effect->has_barrier);
     if (!joins) return;
     effect_.has_barrier = true;
     if (cause == nullptr) cause = has_left_ != nullptr ? has_left_ : has_skipped_;
-    if (cause != nullptr) whole_.add({&call, cause});
+    if (cause != nullptr) divergence_.add({&call, cause});
   }
 
-  Divergence& whole_;
+  Divergence& divergence_;
   const SyntaxNode& body_;
   std::set<std::string> differing_;  // ids of non-uniform variables
   CallEffect effect_;

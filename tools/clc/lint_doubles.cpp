@@ -33,7 +33,7 @@ void visit_promotions(const SyntaxNode& node, const SeePromotion& see) {
 }  // namespace
 
 void find_implicit_doubles(const LintInput& input, Report& report) {
-  if (input.asks_for("cl_khr_fp64")) return;
+  if (input.enables("cl_khr_fp64")) return;
   visit_promotions(input.tree(), [&](const SyntaxNode& parent, const SyntaxNode& promotion) {
     if (has_constant(parent)) return;  // unsuffixed-constant reports the cause
     report.at(promotion, "a '" + unqualified(promotion.children.front().type) +
@@ -42,7 +42,7 @@ void find_implicit_doubles(const LintInput& input, Report& report) {
 }
 
 void find_unsuffixed_constants(const LintInput& input, Report& report) {
-  const auto tell = [&](const SyntaxNode& node) {
+  const auto report_at = [&](const SyntaxNode& node) {
     visit(node, [&](const SyntaxNode& each) {
       if (is_double_constant(each)) {
         report.at(each, "the constant " + each.detail + " is a double; add the suffix f");
@@ -50,14 +50,14 @@ void find_unsuffixed_constants(const LintInput& input, Report& report) {
       return true;
     });
   };
-  if (!input.asks_for("cl_khr_fp64")) {
-    tell(input.tree());
+  if (!input.enables("cl_khr_fp64")) {
+    report_at(input.tree());
     return;
   }
   // An expression of doubles is intended; its constants that turn a float into a double are
   // reported.
   visit_promotions(input.tree(), [&](const SyntaxNode& parent, const SyntaxNode&) {
-    if (parent.is("BinaryOperator") && has_constant(parent)) tell(parent);
+    if (parent.is("BinaryOperator") && has_constant(parent)) report_at(parent);
   });
 }
 

@@ -32,14 +32,14 @@ void find_unchecked_extensions(const LintInput& input, Report& report) {
   for (const ClangMessage& message : input.reading.messages) {
     if (is_about_extensions(message)) report.at(message.location, message.text);
   }
-  const bool has_doubles = input.asks_for("cl_khr_fp64");
+  const bool has_doubles = input.enables("cl_khr_fp64");
   visit(input.tree(), [&](const SyntaxNode& node) {
     const std::string_view extension = extension_of_call(node);
     if (!has_doubles && declares_double(node)) {
       report.at(node,
                 "a double without cl_khr_fp64; write #pragma OPENCL EXTENSION cl_khr_fp64 : "
                 "enable, or use float");
-    } else if (!extension.empty() && !input.asks_for(extension)) {
+    } else if (!extension.empty() && !input.enables(extension)) {
       report.at(
           node,
           std::string(node.callee()) +

@@ -78,10 +78,10 @@ bool is_about_extensions(const ClangMessage& message) {
 void find_missing_definitions(const LintInput& input, Report& report) {
   if (input.has_options) return;
   for (const ClangMessage& message : input.reading.messages) {
-    const std::string said = error_line_of(input, message);
-    if (said.empty()) continue;
+    const std::string error_line = error_line_of(input, message);
+    if (error_line.empty()) continue;
     report.at(message.location,
-              "the file requires definitions, but none are given: " + said +
+              "the file requires definitions, but none are given: " + error_line +
                   "; give -D NAME=VALUE, or add '//! clc: build NAME=VALUE' to its head");
   }
 }
@@ -89,10 +89,10 @@ void find_missing_definitions(const LintInput& input, Report& report) {
 void find_errors(const LintInput& input, Report& report) {
   if (lacks_definitions(input)) return;  // the remaining messages follow from undefined names
   constexpr int kMax = 20;
-  int told = 0;
+  int reported = 0;
   for (const ClangMessage& message : input.reading.messages) {
     if (!message.is_error || is_about_arguments(message) || is_about_extensions(message)) continue;
-    if (++told <= kMax) report.at(message.location, message.text + hint_for(input, message));
+    if (++reported <= kMax) report.at(message.location, message.text + hint_for(input, message));
   }
 }
 

@@ -71,7 +71,7 @@ std::string_view name_of(Severity severity) {
 
 std::span<const LintRule> lint_rules() { return kRules; }
 
-bool LintInput::asks_for(std::string_view extension) const {
+bool LintInput::enables(std::string_view extension) const {
   for (int i = 1; i <= locations.line_count(); ++i) {
     const std::string& line = locations.line(i);
     const std::size_t begin = line.find_first_not_of(" \t");

@@ -22,7 +22,7 @@ struct LintInput {
 
   const SyntaxNode& tree() const noexcept { return reading.tree; }
   // Whether a preprocessor line names the extension: its use is guarded or enabled.
-  bool asks_for(std::string_view extension) const;
+  bool enables(std::string_view extension) const;
 };
 
 class Report {

@@ -9,7 +9,7 @@
 namespace clora {
 
 // Whether the result differs between the work-items of a work-group.
-inline bool tells_items_apart(std::string_view function) {
+inline bool differs_by_item(std::string_view function) {
   constexpr std::array<std::string_view, 6> names{"get_local_id",           "get_global_id",
                                                   "get_local_linear_id",    "get_global_linear_id",
                                                   "get_sub_group_local_id", "get_sub_group_id"};

@@ -25,8 +25,8 @@ struct NewOptions {
   bool kernel_only = false;
 };
 
-void tell_what_next(const NewOptions& options, const std::filesystem::path& kernel,
-                    Output& output) {
+void print_next_steps(const NewOptions& options, const std::filesystem::path& kernel,
+                      Output& output) {
   output.info("Next:");
   output.info("  clc build {}", kernel.string());
   output.info("  clc lint {}{}", options.kernel_only ? "" : "--house ", kernel.string());
@@ -48,7 +48,7 @@ int make(const NewOptions& options) {
     output.result("{}", path.string());
     paths.push_back(path.string());
   }
-  tell_what_next(options, (options.folder / files.front().path).lexically_normal(), output);
+  print_next_steps(options, (options.folder / files.front().path).lexically_normal(), output);
   output.object({{"name", options.name}, {"files", paths}});
   return 0;
 }

@@ -109,7 +109,7 @@ void require_checkout(const fs::path& folder) {
 
 // A header of that name in another module declares a type with the same name as the test's, and a
 // kernel file of that name in a subfolder hides the new one.
-void append_files_of_name(std::vector<std::string>& taken, const fs::path& folder,
+void append_files_of_name(std::vector<std::string>& existing, const fs::path& folder,
                           const std::string& name) {
   for (const std::string_view module : kModules) {
     std::error_code ignored;  // a module that is not there
@@ -117,22 +117,22 @@ void append_files_of_name(std::vector<std::string>& taken, const fs::path& folde
       const std::string file = entry.path().filename().string();
       if (file != name + ".hpp" && file != name + ".cl") continue;
       const std::string path = entry.path().lexically_normal().string();
-      if (std::ranges::find(taken, path) == taken.end()) taken.push_back(path);
+      if (std::ranges::find(existing, path) == existing.end()) existing.push_back(path);
     }
   }
 }
 
 void require_free_name(const fs::path& folder, const std::string& name,
                        const std::vector<NewFile>& files) {
-  std::vector<std::string> taken;
+  std::vector<std::string> existing;
   for (const NewFile& file : files) {
-    if (fs::exists(folder / file.path)) taken.push_back(place_of(folder, file.path));
+    if (fs::exists(folder / file.path)) existing.push_back(place_of(folder, file.path));
   }
-  if (files.size() > 1) append_files_of_name(taken, folder, name);
-  if (taken.empty()) return;
+  if (files.size() > 1) append_files_of_name(existing, folder, name);
+  if (existing.empty()) return;
   throw UsageError(
       fmt::format("the name '{}' is taken by {}; nothing was written, choose another name", name,
-                  fmt::join(taken, ", ")));
+                  fmt::join(existing, ", ")));
 }
 
 void write_new_files(const fs::path& folder, const std::vector<NewFile>& files) {

@@ -40,7 +40,7 @@ void add_list_option(CLI::App& command, const char* name, std::vector<std::strin
       ->group("Results");
 }
 
-void ComparedArrays::tell(Output& output) const {
+void ComparedArrays::print(Output& output) const {
   if (found.worst < 0) {
     output.result("{} and {} are equal", got_name, wanted_name);
     return;

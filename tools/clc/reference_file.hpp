@@ -37,7 +37,7 @@ struct ComparedArrays {
 
   bool good() const { return found.bad == 0; }
   // Prints the comparison as text.
-  void tell(Output& output) const;
+  void print(Output& output) const;
   // The comparison as JSON under "array" and `wanted_key`.
   nlohmann::ordered_json json(const char* wanted_key) const;
 };

@@ -88,7 +88,7 @@ class Replay {
                           .tolerance = options_.tolerance,
                           .found = {}};
     arrays.found = compare(arrays.got, arrays.wanted, arrays.tolerance, array.name);
-    if (argument.changed || !arrays.good()) arrays.tell(output_);
+    if (argument.changed || !arrays.good()) arrays.print(output_);
     ordered_json object = arrays.json("file");
     object["array"] = array.name;
     object["changes"] = argument.changed;

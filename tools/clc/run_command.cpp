@@ -129,7 +129,7 @@ class Run {
 
   bool compare_with(const NamedFile& reference) {
     const ComparedArrays arrays = compare_with_file(call_, reference, options_.tolerance);
-    arrays.tell(output_);
+    arrays.print(output_);
     object_["compared"].push_back(arrays.json("file"));
     return arrays.good();
   }
@@ -155,7 +155,7 @@ void add_result_options(CLI::App& command, RunOptions& options) {
       .add_option("--times", options.times,
                   "Number of runs; each run starts from what the previous one left")
       ->type_name("N")
-      ->transform(WholeNumber(1, kMaxCount))
+      ->transform(Integer(1, kMaxCount))
       ->capture_default_str()
       ->group("Call");
 }

@@ -157,7 +157,7 @@ void add_trace_command(CLI::App& program, Action& action) {
   command->add_option("--against", options->against, "Earlier trace to compare with")
       ->type_name("FILE");
   command->add_option("--top", options->top, "Number of lines per table")
-      ->transform(WholeNumber(1, kMaxCount))
+      ->transform(Integer(1, kMaxCount))
       ->capture_default_str()
       ->type_name("COUNT");
   add_output_options(*command, options->common);

@@ -33,8 +33,9 @@ constexpr std::size_t kFinalists = 3;
 std::vector<CallArgument> with_arrays(std::vector<CallArgument> arguments) {
   for (CallArgument& argument : arguments) {
     const auto* spec = std::get_if<ArraySpec>(&argument.value);
-    const bool is_made = spec != nullptr && spec->kind != ArraySpec::Kind::out && !spec->captured;
-    if (is_made) argument.value = array_of(*spec);
+    const bool is_generated =
+        spec != nullptr && spec->kind != ArraySpec::Kind::out && !spec->captured;
+    if (is_generated) argument.value = array_of(*spec);
   }
   return arguments;
 }
@@ -65,13 +66,13 @@ class Tune {
     const std::vector<Finalist> finalists = final_of_the_best();
     if (finalists.empty()) {
       output_.warning("no candidate works; run 'clc build' and 'clc check' for details");
-      tell_json(nullptr);
+      write_json(nullptr);
       return 1;
     }
     output_.result("{}", fastest_table(record_));
     output_.result("{}", counts_text(record_));
     conclude(finalists.front());
-    tell_json(&finalists.front());
+    write_json(&finalists.front());
     return 0;
   }
 
@@ -154,8 +155,9 @@ class Tune {
     std::size_t tried = 0;
     while (const auto candidate = search->next()) {
       const TrialResult result = result_of(*candidate);
-      search->tell(*candidate, result.is_timed() ? std::optional(result.seconds) : std::nullopt);
-      tell_trial(++tried, std::min(most, all), *candidate, result);
+      search->add_result(*candidate,
+                         result.is_timed() ? std::optional(result.seconds) : std::nullopt);
+      report_trial(++tried, std::min(most, all), *candidate, result);
     }
   }
 
@@ -193,8 +195,8 @@ class Tune {
     return options_.caches == "cold" ? CacheState::cold : CacheState::warm;
   }
 
-  void tell_trial(std::size_t number, std::size_t all, std::size_t candidate,
-                  const TrialResult& result) {
+  void report_trial(std::size_t number, std::size_t all, std::size_t candidate,
+                    const TrialResult& result) {
     output_.info("  {}/{} {}: {}", number, all, values_text(candidates_.values(candidate)),
                  trial_text(result));
   }
@@ -256,7 +258,7 @@ class Tune {
     return is_captured_call(path) ? read_captured_call(path).file : file_.name;
   }
 
-  void tell_json(const Finalist* best) {
+  void write_json(const Finalist* best) {
     ordered_json json{{"file", file_.name},
                       {"kernel", default_call_->kernel().name},
                       {"device", context_.device().name},

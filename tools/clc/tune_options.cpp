@@ -27,10 +27,10 @@ void add_search_options(CLI::App& command, TuneOptions& options) {
       "How candidates are chosen: all, at random, or by simulated annealing")
       ->check(CLI::IsMember({"exhaustive", "random", "annealing"}));
   add("--most", options.most, "Maximum number of candidates to try (0: all)")
-      ->transform(WholeNumber(0, kMaxCount))
+      ->transform(Integer(0, kMaxCount))
       ->type_name("N");
   add("--seed", options.seed, "Seed of the random and annealing searches")
-      ->transform(WholeNumber(0, kMaxSeed))
+      ->transform(Integer(0, kMaxSeed))
       ->type_name("N");
   add("--seconds", options.seconds, "Device time per candidate, in seconds")
       ->type_name("S")

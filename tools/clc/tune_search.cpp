@@ -33,7 +33,7 @@ class InOrder : public TuneSearch {
     if (tried_ == std::min(most_, order_.size())) return std::nullopt;
     return order_[tried_++];
   }
-  void tell(std::size_t, std::optional<double>) override {}
+  void add_result(std::size_t, std::optional<double>) override {}
 
  private:
   std::vector<std::size_t> order_;
@@ -62,7 +62,7 @@ class Annealing : public TuneSearch {
     return candidate;
   }
 
-  void tell(std::size_t candidate, std::optional<double> seconds) override {
+  void add_result(std::size_t candidate, std::optional<double> seconds) override {
     if (!seconds) return;
     const double rise = here_seconds_ > 0 ? *seconds / here_seconds_ - 1 : -1;
     if (rise > 0 && unit(random_) >= std::exp(-rise / temperature())) return;

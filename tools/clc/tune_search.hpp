@@ -1,4 +1,4 @@
-// The search order of `clc tune`: next() returns a candidate, tell() receives its time. No
+// The search order of `clc tune`: next() returns a candidate, add_result() receives its time. No
 // candidate is returned twice. Deterministic for a seed. Not thread-safe.
 #pragma once
 
@@ -26,7 +26,7 @@ class TuneSearch {
   // The next candidate; nullopt at the end of the search.
   virtual std::optional<std::size_t> next() = 0;
   // The time of a candidate returned by next(); nullopt if it does not work.
-  virtual void tell(std::size_t candidate, std::optional<double> seconds) = 0;
+  virtual void add_result(std::size_t candidate, std::optional<double> seconds) = 0;
 };
 
 // `start` is a candidate that works; `most` limits the number of candidates. `candidates` must

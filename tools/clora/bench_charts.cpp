@@ -159,29 +159,29 @@ std::string gains_chart(const std::vector<FusedGain>& gains) {
 }
 
 std::string comparison_chart(const std::vector<Comparison>& comparisons) {
-  std::vector<Comparison> told;
-  std::ranges::copy_if(comparisons, std::back_inserter(told), [](const Comparison& comparison) {
+  std::vector<Comparison> decided;
+  std::ranges::copy_if(comparisons, std::back_inserter(decided), [](const Comparison& comparison) {
     return comparison.verdict == Verdict::faster || comparison.verdict == Verdict::slower;
   });
-  std::ranges::sort(told, {},
+  std::ranges::sort(decided, {},
                     [](const Comparison& comparison) { return comparison.interval.ratio; });
   double reach = 0.1;
-  for (const Comparison& one : told) reach = std::max(reach, std::abs(one.interval.ratio - 1));
+  for (const Comparison& one : decided) reach = std::max(reach, std::abs(one.interval.ratio - 1));
   reach = std::min(std::ceil(reach * 10) / 10, 1.0);
   const Axis axis{1 - reach, 1 + reach};
   std::string text;
   for (const double share : {-1.0, -0.5, 0.0, 0.5, 1.0}) {
-    text +=
-        mark(axis.x(1 + share * reach), told.size(), fmt::format("{:+.0f} %", 100 * share * reach));
+    text += mark(axis.x(1 + share * reach), decided.size(),
+                 fmt::format("{:+.0f} %", 100 * share * reach));
   }
-  for (std::size_t i = 0; i < told.size(); ++i) {
-    const RatioInterval& interval = told[i].interval;
-    text += label(i, told[i].name) +
-            bar_of(i, axis.x(1), axis.x(interval.ratio), name_of(told[i].verdict)) +
+  for (std::size_t i = 0; i < decided.size(); ++i) {
+    const RatioInterval& interval = decided[i].interval;
+    text += label(i, decided[i].name) +
+            bar_of(i, axis.x(1), axis.x(interval.ratio), name_of(decided[i].verdict)) +
             whisker(i, axis.x(interval.low), axis.x(interval.high)) +
-            figures(i, verdict_text(told[i]));
+            figures(i, verdict_text(decided[i]));
   }
-  return chart(told.size(), "Time of the new run next to the old run", text);
+  return chart(decided.size(), "Time of the new run next to the old run", text);
 }
 
 }  // namespace clora

@@ -128,9 +128,9 @@ class BenchRun {
     arguments.emplace_back("--benchmark_color=false");
     const std::filesystem::path errors = folder_ / "errors.txt";
     output_.detail("{} {}", program_.string(), fmt::join(arguments, " "));
-    const int code = run_bench_program(
-        {program_, std::move(arguments), errors, on_line, [this] { return interrupt_.asked(); }});
-    if (interrupt_.asked())
+    const int code = run_bench_program({program_, std::move(arguments), errors, on_line,
+                                        [this] { return interrupt_.requested(); }});
+    if (interrupt_.requested())
       fail(ErrorCode::cancelled, "clora bench: stopped; no results were written");
     if (code != 0) {
       fail(ErrorCode::io, "clora bench: '{}' ended with exit code {}: {}", program_.string(), code,
@@ -219,7 +219,7 @@ void add_bench_command(CLI::App& program, Action& action) {
   command
       ->add_option("--repetitions", options->repetitions,
                    "Repetitions of each bench; verdicts need at least two")
-      ->transform(WholeNumber(1, 1000))
+      ->transform(Integer(1, 1000))
       ->capture_default_str();
   command
       ->add_option("--compare", options->old_results,

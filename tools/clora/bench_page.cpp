@@ -150,8 +150,8 @@ std::string comparison_part(const BenchPage& page) {
   for (const std::string& note : page.machine_notes) {
     text += fmt::format("<p class=\"warning\">{}</p>\n", html_escaped(note));
   }
-  const bool told = count(Verdict::faster) + count(Verdict::slower) > 0;
-  return told ? text + comparison_chart(page.comparisons) : text;
+  const bool has_chart = count(Verdict::faster) + count(Verdict::slower) > 0;
+  return has_chart ? text + comparison_chart(page.comparisons) : text;
 }
 
 std::string gains_part(const BenchResults& results) {

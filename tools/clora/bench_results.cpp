@@ -203,8 +203,8 @@ BenchResults read_bench_results(const std::filesystem::path& file) {
 std::string three_digits(double value) {
   if (value == 0) return "0";
   const double rounded = std::abs(std::stod(fmt::format("{:.2e}", value)));  // 999.7 -> 1000
-  const int whole_digits = static_cast<int>(std::floor(std::log10(rounded) + 1e-9)) + 1;
-  return fmt::format("{:.{}f}", value, std::clamp(3 - whole_digits, 0, 3));
+  const int integer_digits = static_cast<int>(std::floor(std::log10(rounded) + 1e-9)) + 1;
+  return fmt::format("{:.{}f}", value, std::clamp(3 - integer_digits, 0, 3));
 }
 
 std::string readable_time(double us) {

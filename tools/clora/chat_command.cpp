@@ -177,7 +177,7 @@ void add_chat_command(CLI::App& program, Action& action) {
       ->check(LocalPath(HubKind::model))
       ->type_name("DIR");
   command->add_option("--context", options->context, "Context size in tokens")
-      ->transform(WholeNumber(2, kMaxCount))
+      ->transform(Integer(2, kMaxCount))
       ->capture_default_str();
   add_sampling_options(*command, options->sampling);
   add_run_options(*command, options->common);

@@ -46,7 +46,7 @@ void add_run_options(CLI::App& command, CommonOptions& options) {
       ->capture_default_str()
       ->group("Model and device");
   command.add_option("--seed", options.seed, "Random seed")
-      ->transform(WholeNumber(0, kMaxSeed))
+      ->transform(Integer(0, kMaxSeed))
       ->capture_default_str()
       ->group("Model and device");
   command

@@ -48,12 +48,12 @@ void add_data_options(CLI::App& command, DataOptions& options, const std::string
   command
       .add_option("--max-seq-length", options.max_seq_length,
                   "Maximum tokens per record; longer records are truncated")
-      ->transform(WholeNumber(2, kMaxCount))
+      ->transform(Integer(2, kMaxCount))
       ->type_name("TOKENS")
       ->capture_default_str()
       ->group(group);
   command.add_option("--limit", options.limit, "Read only the first N records; 0: all")
-      ->transform(WholeNumber(0, kMaxCount))
+      ->transform(Integer(0, kMaxCount))
       ->type_name("N")
       ->capture_default_str()
       ->group(group);

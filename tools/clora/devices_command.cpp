@@ -26,7 +26,7 @@ nlohmann::ordered_json precisions_of(const Device& device) {
                                                 : nlohmann::ordered_json{"f32", "bf16"};
 }
 
-nlohmann::ordered_json json_of(const Device& device, bool taken,
+nlohmann::ordered_json json_of(const Device& device, bool selected,
                                const std::optional<RooflinePeaks>& peaks) {
   nlohmann::ordered_json object{{"index", device.index},
                                 {"name", device.name},
@@ -42,16 +42,17 @@ nlohmann::ordered_json json_of(const Device& device, bool taken,
                                 {"precisions", precisions_of(device)},
                                 {"matrix_unit", name_of(device.matrix_unit)},
                                 {"int8_dots", device.int8_dots},
-                                {"taken", taken}};
+                                {"taken", selected}};
   if (peaks) object["peaks"] = peaks_json(*peaks);
   return object;
 }
 
-void print(Output& output, const Device& device, bool taken,
+void print(Output& output, const Device& device, bool selected,
            const std::optional<RooflinePeaks>& peaks) {
   output.result("{} {}  {}  {} on {}, {} compute units, {} (at most {} per buffer)",
-                taken ? '*' : ' ', device.index, device.name, name_of(device.kind), device.platform,
-                device.compute_units, readable_bytes(static_cast<double>(device.memory_bytes)),
+                selected ? '*' : ' ', device.index, device.name, name_of(device.kind),
+                device.platform, device.compute_units,
+                readable_bytes(static_cast<double>(device.memory_bytes)),
                 readable_bytes(static_cast<double>(device.max_allocation_bytes)));
   output.detail("     {}, driver {}, {}, local memory {}, matrix unit: {}, int8 dots: {}",
                 device.vendor, device.driver, device.opencl_version,
@@ -67,13 +68,13 @@ int list(const CommonOptions& options, bool measure) {
   const std::string& selector = config.device;
   const std::vector<Device> devices = list_devices();
   if (devices.empty()) output.object({{"devices", nlohmann::ordered_json::array()}});
-  const int taken = select_device(selector).index;  // names the package to install
+  const int selected = select_device(selector).index;  // names the package to install
   if (measure) measured_peaks_of(config);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Device& device : devices) {
-    const auto peaks = kept_peaks(config.cache_folder, device);
-    all.push_back(json_of(device, device.index == taken, peaks));
-    print(output, device, device.index == taken, peaks);
+    const auto peaks = stored_peaks(config.cache_folder, device);
+    all.push_back(json_of(device, device.index == selected, peaks));
+    print(output, device, device.index == selected, peaks);
   }
   output.object({{"devices", all}});
   return 0;

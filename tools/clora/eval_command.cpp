@@ -51,20 +51,20 @@ double match(const Options& options, LoadedModel& loaded, const Adapter* adapter
           options.data.data);
   ProgressBar bar(output, "record", static_cast<std::int64_t>(questions.size()));
   const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
-  std::int64_t made = 0, matched = 0;
+  std::int64_t generated = 0, matched = 0;
   return exact_match(
       loaded.model(), adapter, text.tokenizer(), questions,
-      {.end_ids = loaded.end_ids(text), .whole_answers = static_cast<std::size_t>(options.show)},
+      {.end_ids = loaded.end_ids(text), .full_answers = static_cast<std::size_t>(options.show)},
       [&](const Answer& answer) {
-        ++made;
+        ++generated;
         matched += answer.exact() ? 1 : 0;
-        if (made <= options.show) {
+        if (generated <= options.show) {
           bar.clear();
           show_answer(output, answer);
         }
-        bar.update(made, fmt::format("{} exact", matched));
-        if (interrupt.asked()) {
-          fail(ErrorCode::cancelled, "eval: stopped after {} of {} records", made,
+        bar.update(generated, fmt::format("{} exact", matched));
+        if (interrupt.requested()) {
+          fail(ErrorCode::cancelled, "eval: stopped after {} of {} records", generated,
                questions.size());
         }
         return true;
@@ -111,7 +111,7 @@ void add_eval_command(CLI::App& program, Action& action) {
                     "Also generate the completions and compare them");
   command->add_option("--show", options->show, "With --exact-match: print the first N answers")
       ->type_name("N")
-      ->transform(WholeNumber(0, kMaxCount))
+      ->transform(Integer(0, kMaxCount))
       ->capture_default_str();
   add_run_options(*command, options->common);
   command->footer(kFooter);

@@ -62,24 +62,24 @@ double exact_match(LanguageModel& model, const Adapter* adapter, const Tokenizer
                    const std::function<bool(const Answer&)>& on_answer) {
   require(!questions.empty(), "exact match: at least one question is needed, got none");
   Generator generator(model, adapter, positions_for(questions));
-  std::size_t made = 0, matched = 0;
+  std::size_t generated = 0, matched = 0;
   for (const Question& question : questions) {
     Answer answer{
         prompt_text(question, tokenizer), stripped(tokenizer.decode(question.answer)), {}};
     std::vector<std::int32_t> ids;
     const auto can_match = [&](std::int32_t id) {
       ids.push_back(id);
-      return made < config.whole_answers || begins(answer.wanted, tokenizer.decode(ids));
+      return generated < config.full_answers || begins(answer.wanted, tokenizer.decode(ids));
     };
     const Generation reply = generator.generate(
         question.prompt, {.max_tokens = reply_limit(question), .end_ids = config.end_ids},
         can_match);
     answer.got = stripped(tokenizer.decode(reply.ids));
-    ++made;
+    ++generated;
     matched += answer.exact() ? 1 : 0;
     if (!on_answer(answer)) break;
   }
-  return static_cast<double>(matched) / static_cast<double>(made);
+  return static_cast<double>(matched) / static_cast<double>(generated);
 }
 
 }  // namespace clora

@@ -31,7 +31,7 @@ struct ExactMatchConfig {
   std::vector<std::int32_t> end_ids;  // an answer ends at one of these
   // The first N answers are not cut short and may be a little longer than the reference. Later
   // answers stop as soon as they cannot match any more.
-  std::size_t whole_answers = 0;
+  std::size_t full_answers = 0;
 };
 
 // Generates answers greedily and returns the fraction of them that match. on_answer returns false

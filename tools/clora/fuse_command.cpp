@@ -97,7 +97,7 @@ std::string foreign_weights(const std::filesystem::path& folder) {
 
 // Checks --out before the model is read.
 void require_free(const Options& options) {
-  if (!is_taken(options.out)) return;
+  if (!is_occupied(options.out)) return;
   if (!options.overwrite || !std::filesystem::is_directory(options.out)) {
     fail(ErrorCode::io,
          "fuse: '{}' exists and is not empty; choose another --out or add --overwrite",
@@ -138,7 +138,7 @@ std::vector<std::vector<float>> probe_and_write(const Options& options,
   LoadedModel loaded(options.common, output);
   const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
   const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
-  const auto go_on = [&interrupt] { return !interrupt.asked(); };
+  const auto go_on = [&interrupt] { return !interrupt.requested(); };
   auto logits = probe_logits(loaded.model(), &*adapter);
   if (!all_finite(logits)) {
     require_finite_fusion(loaded.files(), *adapter, go_on);  // the error names the tensor

@@ -145,7 +145,7 @@ void add_prompt_options(CLI::App& command, Options& options) {
       command.add_option("--prompt", options.prompt, "Text to continue; - reads standard input")
           ->type_name("TEXT|-");
   command.add_option("--prompt-ids", options.prompt_ids, "Prompt as token ids: 1,2,3")
-      ->transform(WholeNumber(0, std::numeric_limits<std::int32_t>::max()))
+      ->transform(Integer(0, std::numeric_limits<std::int32_t>::max()))
       ->type_name("IDS")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -179,7 +179,7 @@ void add_generate_command(CLI::App& program, Action& action) {
       ->add_option("--logprobs", options->logprobs,
                    "With --json: log-probabilities, and those of K alternatives per token")
       ->type_name("K")
-      ->transform(WholeNumber(0, 32))
+      ->transform(Integer(0, 32))
       ->group("Generation");
   add_run_options(*command, options->common);
   command->footer(kFooter);

@@ -56,7 +56,7 @@ void add_sampling_options(CLI::App& command, SamplingOptions& options) {
   GenerationConfig& config = options.config;
   const std::string group = "Generation";
   command.add_option("--max-tokens", config.max_tokens, "Maximum number of tokens to generate")
-      ->transform(WholeNumber(1, kMaxCount))
+      ->transform(Integer(1, kMaxCount))
       ->capture_default_str()
       ->group(group);
   command.add_option("--temperature", config.temperature, "Sampling temperature; 0: greedy")
@@ -64,7 +64,7 @@ void add_sampling_options(CLI::App& command, SamplingOptions& options) {
       ->capture_default_str()
       ->group(group);
   command.add_option("--top-k", config.top_k, "Sample only from the K likeliest tokens; 0: off")
-      ->transform(WholeNumber(0, kMaxCount))
+      ->transform(Integer(0, kMaxCount))
       ->capture_default_str()
       ->group(group);
   command
@@ -102,7 +102,7 @@ Reply generate_reply(Generator& generator, std::span<const std::int32_t> prompt,
   ReplyText shown(text, stops, output, stream);
   Reply reply;
   const auto go_on = [&] {
-    reply.cancelled = interrupt.asked();
+    reply.cancelled = interrupt.requested();
     return !reply.cancelled && !output.reader_left();
   };
   GenerationConfig watched = config;

@@ -47,7 +47,7 @@ Interrupt::~Interrupt() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &former_[i], nullptr);
 }
 
-bool Interrupt::asked() const noexcept { return signals_seen.load() > 0; }
+bool Interrupt::requested() const noexcept { return signals_seen.load() > 0; }
 void Interrupt::forget() noexcept { signals_seen = 0; }
 
 }  // namespace clora

@@ -2,7 +2,7 @@
 // once (exit code 1). SIGTERM and SIGHUP (a closed terminal) count as Ctrl-C; a SIGHUP that is
 // ignored, as under nohup, stays ignored.
 //
-// At most one object per process at a time, because signal handlers are global. asked() is safe
+// At most one object per process at a time, because signal handlers are global. requested() is safe
 // from any thread.
 #pragma once
 
@@ -21,7 +21,7 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  bool asked() const noexcept;
+  bool requested() const noexcept;
   // Clears the record of signals received.
   void forget() noexcept;
 

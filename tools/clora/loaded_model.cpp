@@ -33,7 +33,7 @@ std::unique_ptr<LanguageModel> load(Context& context, const WeightFiles& files, 
     if (terminal && seconds_since(started) > kShowAfterSeconds) {
       bar.update(std::lround(fraction * static_cast<double>(mebibytes)), "MiB of weights");
     }
-    return !interrupt.asked();
+    return !interrupt.requested();
   }};
   return std::make_unique<LanguageModel>(context, files, options);
 }

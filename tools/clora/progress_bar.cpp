@@ -57,8 +57,8 @@ ProgressBar::ProgressBar(Output& output, std::string_view unit, std::int64_t tot
       terminal_(terminal_of(output)) {}
 
 double ProgressBar::seconds_left(std::int64_t done) const {
-  const auto made = static_cast<double>(std::max<std::int64_t>(done - begin_, 1));
-  return seconds_since(started_) / made *
+  const auto completed = static_cast<double>(std::max<std::int64_t>(done - begin_, 1));
+  return seconds_since(started_) / completed *
          static_cast<double>(std::max<std::int64_t>(total_ - done, 0));
 }
 
@@ -86,8 +86,8 @@ void ProgressBar::draw(std::int64_t done, std::string_view figures, std::string_
   const std::string counts = fmt::format("{}/{}", done, total_);
   const std::string tail = fmt::format("  {}  {} left", figures, left);
   const std::size_t columns = columns_of(terminal_);
-  const std::size_t taken = counts.size() + tail.size() + 5;
-  const std::size_t width = columns > taken + 8 ? std::min<std::size_t>(columns - taken, 30) : 8;
+  const std::size_t used = counts.size() + tail.size() + 5;
+  const std::size_t width = columns > used + 8 ? std::min<std::size_t>(columns - used, 30) : 8;
   std::string text = fmt::format("{} [{}]{}", counts, bar_of(done, total_, width), tail);
   if (text.size() >= columns) text.resize(columns - 1);
   put(terminal_, "\r\x1b[K" + printable(text));

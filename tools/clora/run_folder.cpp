@@ -49,7 +49,7 @@ bool is_folder(const fs::path& path) {
 
 }  // namespace
 
-bool is_taken(const fs::path& path) {
+bool is_occupied(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return false;
   if (!fs::is_directory(path, error)) return true;
@@ -68,7 +68,7 @@ RunFolder::RunFolder(const fs::path& path, const std::string& resume, bool overw
     resolve_earlier_run(path_);
   }
   if (!resume.empty()) find_resumed(resume);
-  if (!is_taken(path_) || goes_on_ || (overwrite && is_folder(path_))) return;
+  if (!is_occupied(path_) || goes_on_ || (overwrite && is_folder(path_))) return;
   fail(ErrorCode::io, "train: '{}' exists{}; choose another --adapter-out or add --overwrite",
        path_.string(), is_folder(path_) ? " and is not empty" : " and is not a folder");
 }
@@ -88,7 +88,7 @@ RunFolder::~RunFolder() {
 }
 
 void RunFolder::take() {
-  made_ = make_folder(path_, "train");
+  created_ = make_folder(path_, "train");
   lock_ = std::make_unique<FolderLock>(path_, "train");
   if (goes_on_) return;
   move_run_aside(path_);
@@ -96,7 +96,7 @@ void RunFolder::take() {
 }
 
 void RunFolder::keep() {
-  made_ = false;
+  created_ = false;
   if (!std::exchange(aside_, false)) return;
   remove_earlier_run(path_);
 }
@@ -117,7 +117,7 @@ bool RunFolder::drop() {
 void RunFolder::unlock() {
   lock_.reset();
   std::error_code not_empty;
-  if (std::exchange(made_, false)) std::filesystem::remove(path_, not_empty);
+  if (std::exchange(created_, false)) std::filesystem::remove(path_, not_empty);
 }
 
 }  // namespace clora

@@ -50,12 +50,12 @@ class RunFolder {
   std::filesystem::path checkpoint_;
   std::int64_t resumed_step_ = 0;
   bool goes_on_ = false;
-  bool made_ = false;
+  bool created_ = false;
   bool aside_ = false;
   std::unique_ptr<FolderLock> lock_;
 };
 
 // Whether `path` exists and is not an empty folder.
-bool is_taken(const std::filesystem::path& path);
+bool is_occupied(const std::filesystem::path& path);
 
 }  // namespace clora

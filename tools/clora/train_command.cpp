@@ -84,8 +84,8 @@ TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& 
   const TrainingSummary summary =
       run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
                    folder.checkpoint(), report.callbacks(interrupt));
-  const bool made_nothing = summary.stopped && summary.steps == folder.resumed_step();
-  if (made_nothing && folder.drop()) {
+  const bool without_progress = summary.stopped && summary.steps == folder.resumed_step();
+  if (without_progress && folder.drop()) {
     fail(ErrorCode::cancelled, "train: stopped before the first step; '{}' is unchanged",
          folder.path().string());
   }
@@ -152,12 +152,12 @@ void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::st
   command
       .add_option("--batch-size", run.batch_size,
                   "Records per micro-batch (a step, unless --grad-accumulation is given)")
-      ->transform(WholeNumber(1, kMaxBatch))
+      ->transform(Integer(1, kMaxBatch))
       ->type_name("RECORDS")
       ->capture_default_str()
       ->group(group);
   auto* steps = command.add_option("--steps", run.steps, "Optimiser steps (default: see --epochs)")
-                    ->transform(WholeNumber(1, kMaxCount))
+                    ->transform(Integer(1, kMaxCount))
                     ->group(group);
   command.add_option("--epochs", run.epochs, "Passes over the records")
       ->transform(NumberAbove(0, 1e6))
@@ -166,7 +166,7 @@ void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::st
       ->excludes(steps);
   command
       .add_option("--grad-accumulation", run.grad_accumulation, "Micro-batches per optimiser step")
-      ->transform(WholeNumber(1, kMaxBatch))
+      ->transform(Integer(1, kMaxBatch))
       ->capture_default_str()
       ->group(group);
   command.add_flag("--shuffle,!--no-shuffle", run.shuffle, "Shuffle the records in each epoch")
@@ -187,7 +187,7 @@ void add_optimiser_options(CLI::App& command, Options& options, const std::strin
   command
       .add_option("--warmup-steps", run.warmup_steps,
                   "Warmup steps, in which the rate rises from 0")
-      ->transform(WholeNumber(0, kMaxCount))
+      ->transform(Integer(0, kMaxCount))
       ->type_name("STEPS")
       ->capture_default_str()
       ->group(group);
@@ -205,12 +205,12 @@ void add_upkeep_options(CLI::App& command, Options& options, const std::string& 
   command
       .add_option("--eval-every", options.run.eval_every,
                   "Steps between evaluations on valid.jsonl; 0: at the end only")
-      ->transform(WholeNumber(0, kMaxCount))
+      ->transform(Integer(0, kMaxCount))
       ->type_name("STEPS")
       ->capture_default_str()
       ->group(group);
   command.add_option("--save-every", options.run.save_every, "Steps between checkpoints; 0: none")
-      ->transform(WholeNumber(0, kMaxCount))
+      ->transform(Integer(0, kMaxCount))
       ->type_name("STEPS")
       ->capture_default_str()
       ->group(group);

@@ -83,7 +83,7 @@ void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& opt
   add_dropout_option(command, options.config, group);
   add_target_modules_option(command, options.target_modules, group);
   command.add_option("--layers", options.layers, "Blocks to adapt: all, or the last N")
-      ->transform(WordOrWholeNumber("all", 1, 10000))
+      ->transform(WordOrInteger("all", 1, 10000))
       ->type_name("all|N")
       ->capture_default_str()
       ->group(group);

@@ -33,8 +33,11 @@ std::optional<nlohmann::ordered_json> event_of(const std::string& line) {
 
 }  // namespace
 
-TrainingLog::TrainingLog(std::filesystem::path folder, std::string title, std::int64_t kept_steps)
-    : folder_(std::move(folder)), kept_steps_(kept_steps), curve_{std::move(title), {}, {}} {}
+TrainingLog::TrainingLog(std::filesystem::path folder, std::string title,
+                         std::int64_t retained_steps)
+    : folder_(std::move(folder)),
+      retained_steps_(retained_steps),
+      curve_{std::move(title), {}, {}} {}
 
 void TrainingLog::begin() {
   keep_lines();
@@ -44,12 +47,12 @@ void TrainingLog::begin() {
 void TrainingLog::keep_lines() {
   std::string kept;
   std::ifstream earlier(folder_ / kLines);
-  for (std::string line; kept_steps_ > 0 && std::getline(earlier, line);) {
+  for (std::string line; retained_steps_ > 0 && std::getline(earlier, line);) {
     const auto event = event_of(line);
     if (!event) {
       ++left_out_;
-    } else if (OrderedJsonKeys(*event, kLines).find_integer("step").value_or(kept_steps_ + 1) <=
-               kept_steps_) {
+    } else if (OrderedJsonKeys(*event, kLines).find_integer("step").value_or(retained_steps_ + 1) <=
+               retained_steps_) {
       note_loss(*event);
       kept += line + '\n';
     }

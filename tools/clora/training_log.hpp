@@ -17,8 +17,8 @@ namespace clora {
 
 class TrainingLog {
  public:
-  // kept_steps: lines of an earlier log in the folder up to this step are kept; 0: none.
-  TrainingLog(std::filesystem::path folder, std::string title, std::int64_t kept_steps);
+  // retained_steps: lines of an earlier log in the folder up to this step are kept; 0: none.
+  TrainingLog(std::filesystem::path folder, std::string title, std::int64_t retained_steps);
 
   // Appends the event and adds its losses to the chart. "start" is buffered until the next event.
   void add(const nlohmann::ordered_json& event);
@@ -33,7 +33,7 @@ class TrainingLog {
   void note_loss(const nlohmann::ordered_json& event);
 
   std::filesystem::path folder_;
-  std::int64_t kept_steps_;
+  std::int64_t retained_steps_;
   std::int64_t left_out_ = 0;
   std::string waiting_;  // lines to write in begin()
   std::ofstream lines_;

@@ -35,7 +35,7 @@ TrainingReport::~TrainingReport() {
   }
 }
 
-void TrainingReport::tell(const nlohmann::ordered_json& event) {
+void TrainingReport::write_event(const nlohmann::ordered_json& event) {
   output_.object(event);
   log_.add(event);
   if (event.at("event") != "start" && !configuration_.empty()) begin();
@@ -62,16 +62,16 @@ void TrainingReport::start(const Adapter& adapter, const Records& train, const R
     output_.info("resuming after step {} of '{}'", folder_.resumed_step(),
                  folder_.checkpoint().string());
   }
-  tell({{"event", "start"},
-        {"device", device},
-        {"model", model_},
-        {"trainable_parameters", adapter.trainable_parameters()},
-        {"records", train.records.size()},
-        {"valid_records", valid == nullptr ? 0 : valid->records.size()},
-        {"truncated_records", train.truncated},
-        {"skipped_records", train.skipped},
-        {"steps", steps},
-        {"resumed_step", folder_.resumed_step()}});
+  write_event({{"event", "start"},
+               {"device", device},
+               {"model", model_},
+               {"trainable_parameters", adapter.trainable_parameters()},
+               {"records", train.records.size()},
+               {"valid_records", valid == nullptr ? 0 : valid->records.size()},
+               {"truncated_records", train.truncated},
+               {"skipped_records", train.skipped},
+               {"steps", steps},
+               {"resumed_step", folder_.resumed_step()}});
   bar_ = std::make_unique<ProgressBar>(output_, "step", steps, folder_.resumed_step());
 }
 
@@ -80,25 +80,25 @@ TrainingCallbacks TrainingReport::callbacks(const Interrupt& interrupt) {
   callbacks.on_step = [this](const StepResult& result, double speed) { on_step(result, speed); };
   callbacks.on_eval = [this](const EvalResult& result) { on_eval(result); };
   callbacks.on_save = [this](std::int64_t step, const auto& folder) { on_save(step, folder); };
-  callbacks.should_stop = [&interrupt] { return interrupt.asked(); };
+  callbacks.should_stop = [&interrupt] { return interrupt.requested(); };
   callbacks.on_resume = [this](const ResumePoint& point) { on_resume(point); };
   return callbacks;
 }
 
 void TrainingReport::on_step(const StepResult& result, double tokens_per_s) {
-  tell({{"event", "step"},
-        {"step", result.step},
-        {"loss", result.loss},
-        {"tokens", result.tokens},
-        {"learning_rate", result.learning_rate},
-        {"grad_norm", result.grad_norm},
-        {"tokens_per_s", tokens_per_s},
-        {"peak_bytes", loaded_.context().pool().statistics().high_water_bytes}});
+  write_event({{"event", "step"},
+               {"step", result.step},
+               {"loss", result.loss},
+               {"tokens", result.tokens},
+               {"learning_rate", result.learning_rate},
+               {"grad_norm", result.grad_norm},
+               {"tokens_per_s", tokens_per_s},
+               {"peak_bytes", loaded_.context().pool().statistics().high_water_bytes}});
   bar_->update(result.step, fmt::format("loss {:.4f}  {:.0f} tokens/s", result.loss, tokens_per_s));
 }
 
 void TrainingReport::on_eval(const EvalResult& result) {
-  tell(
+  write_event(
       {{"event", "eval"}, {"step", result.step}, {"loss", result.loss}, {"tokens", result.tokens}});
   bar_->clear();
   output_.info("step {}  held-out loss {:.4f} over {} tokens, {:.1f} s", result.step, result.loss,
@@ -108,7 +108,7 @@ void TrainingReport::on_eval(const EvalResult& result) {
 void TrainingReport::on_save(std::int64_t step, const std::filesystem::path& folder) {
   last_checkpoint_ = folder;
   if (step > folder_.resumed_step()) folder_.keep();
-  tell({{"event", "save"}, {"step", step}, {"checkpoint", folder.string()}});
+  write_event({{"event", "save"}, {"step", step}, {"checkpoint", folder.string()}});
   log_.write_picture();
   bar_->clear();
   output_.info("step {}  checkpoint in {}", step, folder.string());
@@ -116,7 +116,8 @@ void TrainingReport::on_save(std::int64_t step, const std::filesystem::path& fol
 
 void TrainingReport::on_resume(const ResumePoint& point) {
   if (!point.changes_length()) return;
-  tell({{"event", "length"}, {"steps", point.steps_now}, {"steps_before", point.steps_then}});
+  write_event(
+      {{"event", "length"}, {"steps", point.steps_now}, {"steps_before", point.steps_then}});
   bar_->clear();
   output_.info("the run is {} from {} to {} steps; the learning rates of the first {} are the same",
                point.steps_now > point.steps_then ? "extended" : "shortened",
@@ -127,11 +128,11 @@ void TrainingReport::done(const TrainingSummary& summary) {
   bar_->clear();
   folder_.keep();
   const std::string adapter = folder_.path().string();
-  tell({{"event", "done"},
-        {"steps", summary.steps},
-        {"seconds", summary.seconds},
-        {"adapter", adapter},
-        {"stopped", summary.stopped}});
+  write_event({{"event", "done"},
+               {"steps", summary.steps},
+               {"seconds", summary.seconds},
+               {"adapter", adapter},
+               {"stopped", summary.stopped}});
   output_.result("{} after {} steps in {}: loss {:.4f}, adapter in {}",
                  summary.stopped ? "stopped" : "done", summary.steps, clock_time(summary.seconds),
                  summary.final_loss, adapter);

@@ -30,7 +30,7 @@ class TrainingReport {
   void done(const TrainingSummary& summary);
 
  private:
-  void tell(const nlohmann::ordered_json& event);
+  void write_event(const nlohmann::ordered_json& event);
   void begin();
   void on_step(const StepResult& result, double tokens_per_s);
   void on_eval(const EvalResult& result);

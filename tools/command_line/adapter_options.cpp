@@ -5,7 +5,7 @@ namespace clora {
 
 void add_rank_option(CLI::App& command, AdapterConfig& adapter, const std::string& group) {
   command.add_option("--rank", adapter.rank, "Rank of the adapter's matrices")
-      ->transform(WholeNumber(1, 65536))
+      ->transform(Integer(1, 65536))
       ->capture_default_str()
       ->group(group);
 }

@@ -29,8 +29,8 @@ class BuildNotice {
       begun_ = processor_seconds();
       show_terminal_line(fmt::format("compiling kernels (first time only) {}", build.number));
     }
-    if (has_terminal_line() || told_ || seconds_ < kLongSeconds) return;
-    told_ = true;
+    if (has_terminal_line() || shown_ || seconds_ < kLongSeconds) return;
+    shown_ = true;
     output_.remark("compiling kernels (first time only)");
   }
 
@@ -38,7 +38,7 @@ class BuildNotice {
   Output output_;
   double begun_ = 0;    // start of the current build
   double seconds_ = 0;  // total of all builds
-  bool told_ = false;
+  bool shown_ = false;
 };
 
 }  // namespace

@@ -101,8 +101,9 @@ bool is_excluded(const CLI::Option& option) {
 // Whether the value reads back as the same text when it is written as a number.
 bool is_number(const std::string& value) {
   const char* const end = value.data() + value.size();
-  std::int64_t whole = 0;
-  if (std::from_chars(value.data(), end, whole).ptr == end) return std::to_string(whole) == value;
+  std::int64_t integer = 0;
+  if (std::from_chars(value.data(), end, integer).ptr == end)
+    return std::to_string(integer) == value;
   double number = 0;
   const auto [stop, error] = std::from_chars(value.data(), end, number);
   return error == std::errc() && stop == end && std::isfinite(number) &&

@@ -34,12 +34,12 @@ std::optional<T> parsed(std::string_view text) {
   return value;
 }
 
-std::string whole_range(std::int64_t low, std::int64_t high) {
+std::string integer_range(std::int64_t low, std::int64_t high) {
   return fmt::format("a whole number from {} to {}", low, high);
 }
 
 // Rewrites a value that is in range.
-bool take_whole(std::string& text, std::int64_t low, std::int64_t high) {
+bool take_integer(std::string& text, std::int64_t low, std::int64_t high) {
   const auto value = parsed<std::int64_t>(text);
   if (!value || *value < low || *value > high) return false;
   text = std::to_string(*value);
@@ -48,24 +48,24 @@ bool take_whole(std::string& text, std::int64_t low, std::int64_t high) {
 
 // An empty string if the value is valid, otherwise the message that CLI11 appends to the option's
 // name.
-std::string refusal(bool taken, const std::string& range, const std::string& text) {
-  return taken ? std::string() : fmt::format("must be {}, got {}", range, shown(text));
+std::string refusal(bool accepted, const std::string& range, const std::string& text) {
+  return accepted ? std::string() : fmt::format("must be {}, got {}", range, shown(text));
 }
 
-bool take_number(std::string& text, double low, double high, bool low_is_taken) {
+bool take_number(std::string& text, double low, double high, bool low_is_allowed) {
   const auto value = parsed<double>(text);
   if (!value || !std::isfinite(*value) || *value > high) return false;
-  if (low_is_taken ? *value < low : *value <= low) return false;
+  if (low_is_allowed ? *value < low : *value <= low) return false;
   text = without_plus(text);
   return true;
 }
 
 }  // namespace
 
-WholeNumber::WholeNumber(std::int64_t low, std::int64_t high)
+Integer::Integer(std::int64_t low, std::int64_t high)
     : Validator(fmt::format("{}..{}", low, high)) {
   func_ = [low, high](std::string& text) {
-    return refusal(take_whole(text, low, high), whole_range(low, high), text);
+    return refusal(take_integer(text, low, high), integer_range(low, high), text);
   };
 }
 
@@ -83,11 +83,11 @@ NumberAbove::NumberAbove(double low, double high) : Validator(fmt::format(">{}..
   };
 }
 
-WordOrWholeNumber::WordOrWholeNumber(const std::string& word, std::int64_t low, std::int64_t high)
+WordOrInteger::WordOrInteger(const std::string& word, std::int64_t low, std::int64_t high)
     : Validator(fmt::format("{}..{}", low, high)) {
   func_ = [word, low, high](std::string& text) {
-    return refusal(text == word || take_whole(text, low, high),
-                   fmt::format("{} or {}", word, whole_range(low, high)), text);
+    return refusal(text == word || take_integer(text, low, high),
+                   fmt::format("{} or {}", word, integer_range(low, high)), text);
   };
 }
 

@@ -1,7 +1,7 @@
 // Numeric options: validators that check a value against its range before CLI11 converts it.
 // CLI11's own conversions accept nan as a number, read 010 as 8 and wrap values beyond 64 bits.
 //
-//   command.add_option("--rank", rank)->transform(WholeNumber(1, 65536));
+//   command.add_option("--rank", rank)->transform(Integer(1, 65536));
 //   --rank must be a whole number from 1 to 65536, got 2.5
 //
 // A valid value is rewritten without plus sign and leading zeros, so use transform(), not check().
@@ -15,9 +15,9 @@
 namespace clora {
 
 // Decimal digits with an optional sign, from low to high.
-class WholeNumber : public CLI::Validator {
+class Integer : public CLI::Validator {
  public:
-  WholeNumber(std::int64_t low, std::int64_t high);
+  Integer(std::int64_t low, std::int64_t high);
 };
 
 // A finite number from low to high.
@@ -33,9 +33,9 @@ class NumberAbove : public CLI::Validator {
 };
 
 // The given word, or a whole number from low to high: "all", 4.
-class WordOrWholeNumber : public CLI::Validator {
+class WordOrInteger : public CLI::Validator {
  public:
-  WordOrWholeNumber(const std::string& word, std::int64_t low, std::int64_t high);
+  WordOrInteger(const std::string& word, std::int64_t low, std::int64_t high);
 };
 
 // Limits shared by several commands, far above sensible values and far below overflow.

@@ -49,11 +49,11 @@ std::string readable_bytes(double bytes) {
 }
 
 std::string clock_time(double seconds) {
-  const auto whole = static_cast<long long>(std::llround(std::max(0.0, seconds)));
-  const long long hours = whole / 3600;
-  const long long minutes = whole / 60 % 60;
-  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);
-  return fmt::format("{}:{:02}", minutes, whole % 60);
+  const auto rounded = static_cast<long long>(std::llround(std::max(0.0, seconds)));
+  const long long hours = rounded / 3600;
+  const long long minutes = rounded / 60 % 60;
+  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, rounded % 60);
+  return fmt::format("{}:{:02}", minutes, rounded % 60);
 }
 
 }  // namespace clora

@@ -157,9 +157,9 @@ std::string message_of(const CLI::ParseError& error, const Parsed& parsed) {
 // Rewrites 'clora help train' to 'clora train --help'.
 std::vector<std::string> without_help_command(const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments.front() != "help") return arguments;
-  std::vector<std::string> asked(arguments.begin() + 1, arguments.end());
-  asked.emplace_back("--help");
-  return asked;
+  std::vector<std::string> with_help(arguments.begin() + 1, arguments.end());
+  with_help.emplace_back("--help");
+  return with_help;
 }
 
 int report(const CLI::App& program, std::string_view message, int code) {

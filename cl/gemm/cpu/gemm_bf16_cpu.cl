@@ -48,15 +48,15 @@
 #define STEPS_AHEAD 64
 
 // The number of pairs rounded up to what a tile reads; the excess is padded with zeros.
-uint whole_pairs(uint pairs) { return (pairs + PAIRS_AT_ONCE - 1) / PAIRS_AT_ONCE * PAIRS_AT_ONCE; }
+uint pad_pairs(uint pairs) { return (pairs + PAIRS_AT_ONCE - 1) / PAIRS_AT_ONCE * PAIRS_AT_ONCE; }
 
 void fill_panel(__local uint* panel, uint pairs) {
-  for (uint i = pairs * TILE_COLUMNS; i < whole_pairs(pairs) * TILE_COLUMNS; ++i) panel[i] = 0;
+  for (uint i = pairs * TILE_COLUMNS; i < pad_pairs(pairs) * TILE_COLUMNS; ++i) panel[i] = 0;
 }
 
 void fill_stage(__local uint* stage, uint pairs) {
   for (uint i = 0; i < TILE_ROWS; ++i) {
-    for (uint l = pairs; l < whole_pairs(pairs); ++l) stage[i * STAGE_PAIRS + l] = 0;
+    for (uint l = pairs; l < pad_pairs(pairs); ++l) stage[i * STAGE_PAIRS + l] = 0;
   }
 }
 
@@ -251,7 +251,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           // Later blocks of steps continue from the sums that the first one has stored.
           __global const float* from = begin > 0 ? y + corner : has_addend ? addend + corner : 0;
           __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
-          make_tile(y + corner, from, add, C, stage, whole_pairs(pairs), panel, rows,
+          make_tile(y + corner, from, add, C, stage, pad_pairs(pairs), panel, rows,
                     min(C - c0, (uint)TILE_COLUMNS));
         }
       }

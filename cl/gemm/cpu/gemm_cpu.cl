@@ -179,8 +179,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
       for (uint m = m_begin; m < m_end; m += TILE_ROWS) {
         const uint rows = min(M - m, (uint)TILE_ROWS);
         const uint narrow = C <= 16;
-        const uint whole_columns = narrow || p1 * TILE_COLUMNS <= C;
-        const uint in_place = rows == TILE_ROWS && whole_columns && !always_stage;
+        const uint full_columns = narrow || p1 * TILE_COLUMNS <= C;
+        const uint in_place = rows == TILE_ROWS && full_columns && !always_stage;
         if (!in_place) stage_rows(stage, x, s, m, M, J, R, begin, end);
         for (uint p = p0; p < p1; ++p) {
           __local const float* panel = scratch + (p - p0) * panel_size;

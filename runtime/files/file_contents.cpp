@@ -1,4 +1,4 @@
-#include "runtime/files/whole_file.hpp"
+#include "runtime/files/file_contents.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@ Descriptor open_to_read(const std::filesystem::path& path) {
   return Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
 }
 
-std::vector<std::byte> read_whole(const std::filesystem::path& path, const Descriptor& file) {
+std::vector<std::byte> read_contents(const std::filesystem::path& path, const Descriptor& file) {
   struct stat facts {};
   if (::fstat(file.value(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
     fail(ErrorCode::io, "{}: a readable file is required", path.string());
@@ -32,8 +32,8 @@ std::vector<std::byte> read_whole(const std::filesystem::path& path, const Descr
   return bytes;
 }
 
-std::string read_whole_text(const std::filesystem::path& path, const Descriptor& file) {
-  const std::vector<std::byte> bytes = read_whole(path, file);
+std::string read_text_contents(const std::filesystem::path& path, const Descriptor& file) {
+  const std::vector<std::byte> bytes = read_contents(path, file);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 

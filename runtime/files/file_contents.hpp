@@ -16,7 +16,7 @@ namespace clora {
 Descriptor open_to_read(const std::filesystem::path& path);
 
 // Reads all bytes of the open regular file; `path` is for messages. Errors: io.
-std::vector<std::byte> read_whole(const std::filesystem::path& path, const Descriptor& file);
-std::string read_whole_text(const std::filesystem::path& path, const Descriptor& file);
+std::vector<std::byte> read_contents(const std::filesystem::path& path, const Descriptor& file);
+std::string read_text_contents(const std::filesystem::path& path, const Descriptor& file);
 
 }  // namespace clora
