@@ -38,9 +38,9 @@ class ListSkips(unittest.TestCase):
                                  "    1 for GPUs (weights)"])
 
     def test_skips_of_unittest_are_counted(self):
-        lines = self.listed(block("gpu_bench", "test_a (__main__.T.test_a) ... skipped 'not built'\n"
-                                  "test_b (__main__.T.test_b) ... skipped \"the device's own\"\n"
-                                  "test_c (__main__.T.test_c) ... ok"))
+        lines = self.listed(block("gpu_bench", "test_a (main.T.test_a) ... skipped 'not built'\n"
+                                  "test_b (main.T.test_b) ... skipped \"the device's own\"\n"
+                                  "test_c (main.T.test_c) ... ok"))
         self.assertEqual(lines, ["Skipped tests: 2", "    1 not built (gpu_bench)",
                                  "    1 the device's own (gpu_bench)"])
 

@@ -25,15 +25,19 @@ STYLES = {"chatml": "chatml", "llama3": "llama3", "mistral_v1": "mistral-v1",
 
 
 def install(packages):
-    if (packages / "axolotl").exists():
+    """All packages, or none if that fails."""
+    if packages.exists():
         return
+    part = packages.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
     done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps",
                            "--disable-pip-version-check", "--root-user-action=ignore",
-                           "--target", packages, *PACKAGES],
+                           "--target", part, *PACKAGES],
                           capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"random_texts: pip install {' '.join(PACKAGES)} failed; check the network and the package "
-                 f"index, then run this again\n{done.stderr}")
+        sys.exit(f"random_texts: pip install {' '.join(PACKAGES)} failed; check the network and "
+                 f"the package index, then run this again\n{done.stderr}")
+    part.rename(packages)
 
 
 def copy_templates(packages, data, folder):
