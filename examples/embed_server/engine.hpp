@@ -54,7 +54,7 @@ struct Engine {
     clora::StopFilter filter(stops);
     config.end_ids = tokenizer.end_of_generation();
     config.on_prompt = [&](std::int64_t) { return on_text(""); };  // cancels a long prompt
-    entry = served.at(name).generator->generate(prompt, config, [&](int id) {
+    generated = served.at(name).generator->generate(prompt, config, [&](int id) {
       return on_text(filter.push(decoder.push(id))) && !filter.stopped();
     });
     on_text(filter.push(decoder.finish()) + filter.finish());
