@@ -89,6 +89,7 @@ class Sources:
     """A copy of clora's sources, which the page's commands change."""
 
     LIBRARIES = ["runtime", "ops", "lora", "model", "serving"]
+    INCLUDE = ".include"
     COPIED = ["cl", *LIBRARIES, "tools", "tests", "bench", "CMakeLists.txt", "README.md"]
 
     def __init__(self, folder):
@@ -96,6 +97,10 @@ class Sources:
         for name in self.COPIED:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, folder / name)
+        # clora/PATH is the copy of a public header, not the one of the build.
+        (folder / self.INCLUDE / "clora").mkdir(parents=True)
+        for name in self.LIBRARIES:
+            (folder / self.INCLUDE / "clora" / name).symlink_to(folder / name)
         self.environment = os.environ | {
             "PATH": f"{BUILD / 'tools'}:{os.environ['PATH']}",
             "CLORA_SOURCE_DIR": str(folder),
@@ -158,8 +163,8 @@ class Sources:
 
     def compile(self, source):
         (self.folder / self.object_of(source)).parent.mkdir(parents=True, exist_ok=True)
-        return self.call([BUILD / "tests/compile_op_test", "-I.", "-c", source, "-o",
-                          self.object_of(source)])
+        return self.call([BUILD / "tests/compile_op_test", "-I.", f"-I{self.INCLUDE}", "-c", source,
+                          "-o", self.object_of(source)])
 
     def device(self):
         printed, code = self.run("clc devices --device cpu --json")
