@@ -105,8 +105,9 @@ TEST(AttentionBackwardWait, ForAPartThatNeverComesEndsAndLeavesNaN) {
   const test::Folders folders;
   folders.replace("attention_backward_wgmma_copies.clh", "LONGEST_WAIT 10000000",
                   "LONGEST_WAIT 1000");
-  folders.replace("attention_backward_wgmma_copies.clh", "if (whole) release(counter, before + 1);",
-                  "if (before > 0 && whole) release(counter, before + 1);");
+  folders.replace("attention_backward_wgmma_copies.clh",
+                  "if (complete) release(counter, before + 1);",
+                  "if (before > 0 && complete) release(counter, before + 1);");
   for (const std::int64_t width : {64, 128}) {
     constexpr std::int64_t kRows = 300;
     const test::Observed lonely(folders, Variant::wgmma, false);
