@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/driver_folder.hpp"
 #include "tests/support/program.hpp"
-#include "tests/support/test_files.hpp"
 
 namespace clora {
 namespace {
@@ -15,20 +15,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-class WithoutADevice : public testing::Test {
+class WithoutADevice : public test::DriverFolder {
  protected:
-  WithoutADevice() { fs::create_directory(vendors()); }
-
-  fs::path vendors() const { return folder_ / "vendors"; }
-  void add_driver(const char* name, const std::string& content) {
-    test::write_file(vendors() / name, content);
-  }
-  // Adds pocl as installed on this machine. Returns false if it is not installed.
-  bool add_pocl() {
-    const fs::path installed = "/etc/OpenCL/vendors/pocl.icd";
-    if (fs::exists(installed)) fs::copy(installed, vendors() / "pocl.icd");
-    return fs::exists(installed);
-  }
   ProgramResult devices(std::vector<std::string> environment = {},
                         std::vector<std::string> arguments = {"devices"}) {
     environment.insert(environment.begin(),
@@ -36,8 +24,6 @@ class WithoutADevice : public testing::Test {
     return test::run_clora(test::ProgramCall{.arguments = std::move(arguments),
                                              .environment = std::move(environment)});
   }
-
-  test::TemporaryFolder folder_;
 };
 
 TEST_F(WithoutADevice, SaysThatNoDriverIsInstalled) {

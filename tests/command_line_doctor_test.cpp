@@ -8,8 +8,8 @@
 
 #include "clora/runtime/programs/program_store.hpp"
 #include "runtime/programs/program_entry.hpp"
+#include "tests/support/driver_folder.hpp"
 #include "tests/support/program.hpp"
-#include "tests/support/test_files.hpp"
 
 namespace clora {
 namespace {
@@ -21,21 +21,9 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::SizeIs;
 
-class Doctor : public testing::Test {
+class Doctor : public test::DriverFolder {
  protected:
-  Doctor() { fs::create_directory(vendors()); }
-
-  fs::path vendors() const { return folder_ / "vendors"; }
   fs::path cache() const { return folder_ / "cache"; }
-  void add_driver(const char* name, const std::string& content) {
-    test::write_file(vendors() / name, content);
-  }
-  // Adds pocl as installed on this machine. Returns false if it is not installed.
-  bool add_pocl() {
-    const fs::path installed = "/etc/OpenCL/vendors/pocl.icd";
-    if (fs::exists(installed)) fs::copy(installed, vendors() / "pocl.icd");
-    return fs::exists(installed);
-  }
   // Stores a program of the device in cache() and returns its file.
   fs::path add_program(const Device& device) {
     const ProgramKey key = program_key(device, "any.cl", "", "text");
@@ -54,8 +42,6 @@ class Doctor : public testing::Test {
   ProgramResult doctor(const std::vector<std::string>& environment = {}) {
     return clora({"doctor"}, environment);
   }
-
-  test::TemporaryFolder folder_;
 };
 
 TEST_F(Doctor, SaysThatNoDriverIsRegistered) {
