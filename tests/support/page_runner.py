@@ -90,7 +90,7 @@ class Sources:
 
     LIBRARIES = ["runtime", "ops", "lora", "model", "serving"]
     INCLUDE = ".include"
-    COPIED = ["cl", *LIBRARIES, "tools", "tests", "bench", "CMakeLists.txt", "README.md"]
+    COPIED = ["cl", "cmake", *LIBRARIES, "tools", "tests", "bench", "CMakeLists.txt", "README.md"]
 
     def __init__(self, folder):
         self.folder = folder
