@@ -229,10 +229,11 @@ void find_variables(const std::string& text, std::set<std::string>& found) {
         std::find_if_not(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), is_of_a_name);
     const std::string name(text.begin() + static_cast<std::ptrdiff_t>(at), end);
     const std::string before =
-        text.substr(at - std::min<std::size_t>(at, 18), std::min<std::size_t>(at, 18));
-    const bool is_read = std::ranges::any_of(
-        std::array{"getenv(\"", "from_environment(\"", "envname(\"", "path(\"", "folder(\"", "${"},
-        [&](std::string_view call) { return before.ends_with(call); });
+        text.substr(at - std::min<std::size_t>(at, 22), std::min<std::size_t>(at, 22));
+    const bool is_read =
+        std::ranges::any_of(std::array{"getenv(\"", "environment_variable(\"", "envname(\"",
+                                       "path(\"", "folder(\"", "${"},
+                            [&](std::string_view call) { return before.ends_with(call); });
     if (is_read) found.insert(name);
     at += name.size();
   }

@@ -5,12 +5,12 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <string_view>
 #include <system_error>
 
 #include "runtime/device/opencl.hpp"
+#include "runtime/environment_variable.hpp"
 #include "runtime/files/disk_space.hpp"
 
 namespace clora {
@@ -22,11 +22,6 @@ constexpr const char* kPackages =
     "Debian packages: pocl-opencl-icd (every CPU), intel-opencl-icd (Intel GPUs), mesa-opencl-icd "
     "(AMD GPUs) and nvidia-opencl-icd (NVIDIA GPUs, non-free)";
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // The path where drivers are registered, and the environment variable that sets it; empty if none
 // does.
 struct Registry {
@@ -36,7 +31,7 @@ struct Registry {
 
 Registry registry() {
   for (const char* name : {"OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"}) {
-    if (const std::string path = variable(name); !path.empty()) return {path, name};
+    if (const std::string path = environment_variable(name); !path.empty()) return {path, name};
   }
   return {kDefaultDriverFolder, ""};
 }
@@ -76,7 +71,7 @@ std::string reason_of(const EmptyPlatform& platform) {
           "folder that this user can write to",
           cache.string());
     }
-    if (const std::string only = variable("POCL_DEVICES"); !only.empty()) {
+    if (const std::string only = environment_variable("POCL_DEVICES"); !only.empty()) {
       return fmt::format(
           "pocl supports none of the devices in POCL_DEVICES='{}'; unset it or set it to 'pthread'",
           only);
@@ -136,11 +131,12 @@ std::string driver_problem(const RegisteredDriver& driver) {
 }
 
 fs::path pocl_cache_folder() {
-  if (const std::string folder = variable("POCL_CACHE_DIR"); !folder.empty()) return folder;
-  if (const std::string user = variable("XDG_CACHE_HOME"); !user.empty()) {
+  if (const std::string folder = environment_variable("POCL_CACHE_DIR"); !folder.empty())
+    return folder;
+  if (const std::string user = environment_variable("XDG_CACHE_HOME"); !user.empty()) {
     return fs::path(user) / "pocl/kcache";
   }
-  const std::string home = variable("HOME");
+  const std::string home = environment_variable("HOME");
   return home.empty() ? fs::path("/tmp/pocl/kcache") : fs::path(home) / ".cache/pocl/kcache";
 }
 

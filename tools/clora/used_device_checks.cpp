@@ -1,21 +1,16 @@
 #include "tools/clora/used_device_checks.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 
 #include "clora/runtime/context.hpp"
 #include "clora/runtime/error.hpp"
 #include "ops/tuned/tuned.hpp"
+#include "runtime/environment_variable.hpp"
 #include "tools/command_line/cached_programs.hpp"
 
 namespace clora {
 namespace {
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 std::optional<Device> selected_device(const std::string& selector) {
   try {
@@ -40,7 +35,7 @@ HealthFindings check_choice(const std::vector<Device>& devices, const Device& us
 
 // An invalid CLORA_VARIANT is a finding of check_environment().
 HealthFindings check_variant(const Device& device, std::optional<Variant>& variant) {
-  const std::string wanted = variable("CLORA_VARIANT");
+  const std::string wanted = environment_variable("CLORA_VARIANT");
   try {
     variant = resolve(wanted.empty() ? Variant::automatic : variant_of(wanted),
                       Precision::automatic, device);
@@ -87,7 +82,7 @@ bool has_tuned_gemm(const TunedTable& table, const Device& device) {
 // cl/gemm.cl, the portable product, is the kernel that reads tuned tables.
 HealthFindings check_tuned(const Device& device) {
   ContextConfig config;
-  config.tuned_table = variable("CLORA_TUNED");
+  config.tuned_table = environment_variable("CLORA_TUNED");
   try {
     if (has_tuned_gemm(TunedTable::read(tuned_table_path(config)), device) ||
         has_tuned_gemm(project_tuned_table(), device)) {

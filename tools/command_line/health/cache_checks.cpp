@@ -1,12 +1,12 @@
 #include "tools/command_line/health/cache_checks.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "clora/runtime/context.hpp"
 #include "clora/runtime/device/driver_cache.hpp"
 #include "clora/runtime/device/driver_diagnosis.hpp"
 #include "clora/runtime/error.hpp"
+#include "runtime/environment_variable.hpp"
 #include "runtime/files/checksum_list.hpp"
 #include "runtime/files/disk_space.hpp"
 #include "runtime/files/private_folder.hpp"
@@ -85,18 +85,13 @@ HealthFinding check_free_space(const fs::path& cache_folder) {
       "free disk space, or set CLORA_CACHE_DIR to a folder on another file system"};
 }
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // As in tools/fetch_demo_model.
 fs::path model_folder() {
-  if (const std::string own = variable("CLORA_MODEL_CACHE"); !own.empty()) return own;
-  if (const std::string user = variable("XDG_CACHE_HOME"); !user.empty()) {
+  if (const std::string own = environment_variable("CLORA_MODEL_CACHE"); !own.empty()) return own;
+  if (const std::string user = environment_variable("XDG_CACHE_HOME"); !user.empty()) {
     return fs::path(user) / "clora/models";
   }
-  const std::string home = variable("HOME");
+  const std::string home = environment_variable("HOME");
   return home.empty() ? fs::path() : fs::path(home) / ".cache/clora/models";
 }
 
@@ -126,7 +121,7 @@ HealthFindings check_pocl_cache(const std::vector<Device>& devices, const fs::pa
   const std::string text =
       fmt::format("pocl caches machine code in {}: {}", folder.string(), size_of(folder));
   if (folder == fs::absolute(cache_folder / "pocl/kernels")) return {{Health::good, text}};
-  const bool by_user = !variable("POCL_CACHE_DIR").empty();
+  const bool by_user = !environment_variable("POCL_CACHE_DIR").empty();
   return {{Health::note, text + ", where damaged files are not detected",
            by_user ? "unset POCL_CACHE_DIR"
                    : "set CLORA_CACHE_DIR to a folder that only you can write to"}};
