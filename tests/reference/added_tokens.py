@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Encodes texts with Hugging Face's tokenizers, for tests/tokenizer_vectors_test.cpp.
+"""Encodes texts with Hugging Face's tokenizers, for tests/model/tokenizer_vectors_test.cpp.
 
 usage: added_tokens.py added OUT.json [TEXTS [SEED]]
        added_tokens.py random TOKENIZER.json OUT.json TEXTS [SEED]
 
 "added" creates small tokenizers of each supported pipeline with added tokens of all kinds; its
-output for 12 texts is stored as tests/added_tokens.json. "random" encodes random texts with an
+output for 12 texts is stored as tests/reference/added_tokens.json. "random" encodes random texts with an
 existing tokenizer; its output for 40 texts and the tokenizers of the test data is stored as
 tests/reference/random_texts_NAME.json. random_texts.py makes many more. A case is [text, ids, ids
 if special tokens are plain text].

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Renders conversations with published chat templates, for tests/chat_template_test.cpp and
-tests/chat_random_texts_test.cpp (random_texts.py).
+"""Renders conversations with published chat templates, for tests/model/chat_template_test.cpp and
+tests/model/chat_random_texts_test.cpp (random_texts.py).
 
 usage: chat_templates.py FOLDER OUT.json [RANDOM_CONVERSATIONS [SEED]]
 
@@ -8,7 +8,7 @@ FOLDER holds one folder for each style (model/text/known_chat_styles.cpp), with 
 templates of that style as *.jinja. jinja2 renders them with the settings of Hugging Face's
 transformers; all templates of a style must agree on every conversation. Without
 RANDOM_CONVERSATIONS, the few conversations below are rendered; the results are stored as
-tests/chat_renderings.json.
+tests/reference/chat_renderings.json.
 """
 import json
 import pathlib

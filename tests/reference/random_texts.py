@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes reference values of many random texts, for tests/tokenizer_random_texts_test.cpp and
-tests/chat_random_texts_test.cpp.
+"""Makes reference values of many random texts, for tests/model/tokenizer_random_texts_test.cpp and
+tests/model/chat_random_texts_test.cpp.
 
 usage: random_texts.py FOLDER TEST_DATA
 

@@ -1,5 +1,5 @@
 """Runs the commands of the sh blocks of a page in docs/, in order, in a copy of clora's sources, and
-compares the output of each with the lines below it. tests/pages_test.py uses it.
+compares the output of each with the lines below it. tests/docs/pages_test.py uses it.
 
 In a comparison, a run of blanks equals one blank, and a number before a unit of time or speed equals
 any other number. In a block that opens with `sh measured`, every number, unit and verdict equals any
@@ -138,7 +138,7 @@ class Sources:
 
     def build_one(self, target):
         is_test = target.endswith("_test")
-        main = f"tests/{target}.cpp" if is_test else f"tools/{target}/main.cpp"
+        main = self.source_of_test(target) if is_test else f"tools/{target}/main.cpp"
         changed_in = ["tests/support"] if is_test else ["tools/clora", "tools/command_line"]
         sources = [main, *(source for source in self.changed(self.LIBRARIES + changed_in)
                            if source != main)]
@@ -151,6 +151,9 @@ class Sources:
         parts = [str(BUILD / "tools" / f"libclora_{name}.a") for name in ("parts", "command_line")]
         return self.call([BUILD / "tests/compile_op_test", *map(self.object_of, sources), *parts,
                           "-o", program])
+
+    def source_of_test(self, name):
+        return str(next(self.folder.glob(f"tests/*/{name}.cpp")).relative_to(self.folder))
 
     def changed(self, folders):
         """The sources in these folders that differ from those of the tree or are not in it."""

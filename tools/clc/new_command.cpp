@@ -13,7 +13,7 @@ constexpr const char* kFooter = R"(Examples:
   clc new scaled_shift                in the folder of clora's sources
   clc new scaled_shift --kernel-only  a kernel file alone, anywhere
 Writes cl/NAME.cl, ops/NAME.hpp and .cpp, tests/reference/NAME_reference.hpp,
-tests/NAME_test.cpp and bench/NAME_bench.cpp: the small op y = alpha x + beta, which builds and
+tests/ops/NAME_test.cpp and bench/NAME_bench.cpp: the small op y = alpha x + beta, which builds and
 passes its test as it is. Adapt it; docs/kernel_authoring.md walks through it.
 No file is ever overwritten.
 Exit codes: 0 success, 1 the files could not be written, 2 usage error.)";

@@ -27,7 +27,7 @@ constexpr std::array<Place, 6> kPlaces{
      {"family.hpp.in", "ops/*.hpp"},
      {"family.cpp.in", "ops/*.cpp"},
      {"family_reference.hpp.in", "tests/reference/*_reference.hpp"},
-     {"family_test.cpp.in", "tests/*_test.cpp"},
+     {"family_test.cpp.in", "tests/ops/*_test.cpp"},
      {"family_bench.cpp.in", "bench/*_bench.cpp"}}};
 constexpr std::array<std::string_view, 6> kModules{"cl",   "runtime", "ops",
                                                    "lora", "model",   "tools"};
@@ -97,7 +97,8 @@ std::vector<NewFile> files_of_new_family(const std::string& name, bool kernel_on
 
 void require_checkout(const fs::path& folder) {
   std::vector<std::string> missing;
-  for (const std::string wanted : {"CMakeLists.txt", "cl", "ops", "tests/reference", "bench"}) {
+  for (const std::string wanted :
+       {"CMakeLists.txt", "cl", "ops", "tests/ops", "tests/reference", "bench"}) {
     if (!fs::exists(folder / wanted)) missing.push_back(wanted);
   }
   if (missing.empty()) return;

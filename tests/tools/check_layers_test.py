@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-SOURCE = pathlib.Path(os.environ.get("CLORA_SOURCE_DIR", pathlib.Path(__file__).parent.parent))
+SOURCE = pathlib.Path(os.environ.get("CLORA_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
 GOOD = {
     "cmake/PublicHeaders.cmake": "set(CLORA_PUBLIC_HEADERS\n  ops/public.hpp\n)\n",
     "ops/public.hpp": "#include <string>\n",

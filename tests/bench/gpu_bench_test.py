@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-SOURCE = pathlib.Path(os.environ.get("CLORA_SOURCE_DIR", pathlib.Path(__file__).parent.parent))
+SOURCE = pathlib.Path(os.environ.get("CLORA_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
 BUILD = pathlib.Path(os.environ.get("CLORA_BINARY_DIR", SOURCE / "build/release"))
 sys.path[:0] = [str(SOURCE / "bench"), str(SOURCE / "bench/peers")]
 sys.dont_write_bytecode = True

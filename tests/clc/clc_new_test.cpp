@@ -17,10 +17,12 @@ using test::ProgramResult;
 using testing::AllOf;
 using testing::HasSubstr;
 
-const std::vector<std::string> kFiles{
-    "cl/scaled_shift.cl",          "ops/scaled_shift.hpp",
-    "ops/scaled_shift.cpp",        "tests/reference/scaled_shift_reference.hpp",
-    "tests/scaled_shift_test.cpp", "bench/scaled_shift_bench.cpp"};
+const std::vector<std::string> kFiles{"cl/scaled_shift.cl",
+                                      "ops/scaled_shift.hpp",
+                                      "ops/scaled_shift.cpp",
+                                      "tests/reference/scaled_shift_reference.hpp",
+                                      "tests/ops/scaled_shift_test.cpp",
+                                      "bench/scaled_shift_bench.cpp"};
 
 fs::path source_folder() {
   const char* source = std::getenv("CLORA_SOURCE_DIR");
@@ -31,7 +33,7 @@ fs::path source_folder() {
 class ClcNew : public testing::Test {
  protected:
   ClcNew() {
-    for (const char* top_folder : {"cl", "ops", "tests/reference", "bench"}) {
+    for (const char* top_folder : {"cl", "ops", "tests/ops", "tests/reference", "bench"}) {
       fs::create_directories(folder_ / top_folder);
     }
     test::write_file(folder_ / "CMakeLists.txt", "");
@@ -111,8 +113,8 @@ TEST_F(ClcNew, ItsOpPassesItsOwnTestAsItIsAndItsBenchCompiles) {
   copy_sources();
   ASSERT_EQ(make("scaled_shift").exit_code, 0);
   const std::string program = path("scaled_shift_test");
-  const ProgramResult compiled =
-      compile({path("ops/scaled_shift.cpp"), path("tests/scaled_shift_test.cpp"), "-o", program});
+  const ProgramResult compiled = compile(
+      {path("ops/scaled_shift.cpp"), path("tests/ops/scaled_shift_test.cpp"), "-o", program});
   ASSERT_EQ(compiled.exit_code, 0) << compiled.err;
   const ProgramResult bench = compile({"-fsyntax-only", path("bench/scaled_shift_bench.cpp")});
   EXPECT_EQ(bench.exit_code, 0) << bench.err;
@@ -146,12 +148,12 @@ TEST_F(ClcNew, ItsFilesKeepToTheLayers) {
 }
 
 TEST_F(ClcNew, OverwritesNothingAndWritesAllOrNothing) {
-  test::write_file(path("tests/scaled_shift_test.cpp"), "mine");
+  test::write_file(path("tests/ops/scaled_shift_test.cpp"), "mine");
   const ProgramResult result = make("scaled_shift");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, AllOf(HasSubstr("'scaled_shift' is taken by"),
-                                HasSubstr("tests/scaled_shift_test.cpp; nothing was written")));
-  EXPECT_EQ(test::read_file(path("tests/scaled_shift_test.cpp")), "mine");
+                                HasSubstr("tests/ops/scaled_shift_test.cpp; nothing was written")));
+  EXPECT_EQ(test::read_file(path("tests/ops/scaled_shift_test.cpp")), "mine");
   EXPECT_EQ(files().size(), 2U);
 }
 

@@ -1,5 +1,5 @@
 # Installs the build folder BUILD under WORK, then builds and runs the programs of SOURCE
-# (tests/consumer) there, which use only the installed files: in C++ and C, with the static
+# (tests/install/consumer) there, which use only the installed files: in C++ and C, with the static
 # libraries and the shared one, by find_package and by pkg-config. SERVER, if given, is
 # examples/embed_server, which is built there as a separate project.
 #   cmake -DBUILD=... -DSOURCE=... [-DSERVER=...] -DWORK=... -DGENERATOR=Ninja -P install_test.cmake

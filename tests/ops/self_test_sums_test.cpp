@@ -1,5 +1,5 @@
 // Sums that represent the results of a self-test: the differences that they detect, and the table's
-// entries for weights of every type. tests/broken_kernels_test.cpp covers the other kernels.
+// entries for weights of every type. tests/ops/broken_kernels_test.cpp covers the other kernels.
 #include "ops/dispatch/self_test_sums.hpp"
 
 #include <gmock/gmock.h>

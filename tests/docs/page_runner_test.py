@@ -39,7 +39,7 @@ class ReplacedCommands(unittest.TestCase):
             self.assertEqual(sources.changed(sources.LIBRARIES), [])
             source.write_text(source.read_text() + "#error changed\n")
             self.assertEqual(sources.changed(sources.LIBRARIES), ["runtime/memory/dtype.cpp"])
-            (sources.folder / "tests/empty_test.cpp").write_text("int main() {}\n")
+            (sources.folder / "tests/ops/empty_test.cpp").write_text("int main() {}\n")
             printed, code = sources.run("cmake --build --preset release --target empty_test")
             self.assertNotEqual(code, 0)
             self.assertIn("#error changed", printed)
@@ -47,7 +47,7 @@ class ReplacedCommands(unittest.TestCase):
     def test_a_test_runs_as_ctest_would_run_it(self):
         with tempfile.TemporaryDirectory() as folder:
             sources = Sources(pathlib.Path(folder))
-            (sources.folder / "tests/failing_test.cpp").write_text(
+            (sources.folder / "tests/ops/failing_test.cpp").write_text(
                 '#include <cstdlib>\nint main() { return std::getenv("CLORA_SELF_TEST")[0] - 41; }\n')
             build = "cmake --preset release && cmake --build --preset release --target failing_test"
             self.assertEqual(sources.run(build), ("", 0))

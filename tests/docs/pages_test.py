@@ -2,7 +2,7 @@
 """Runs pages of docs/ as they are written: each command of their sh blocks, in order, in a copy of
 clora's sources, compared with the output that the page shows (tests/support/page_runner.py).
 
-    tests/pages_test.py [--write] PAGE...
+    tests/docs/pages_test.py [--write] PAGE...
 
 PAGE is the name of a file in docs/ without its extension. --write replaces the lines of the page
 that do not match by the commands' current output.

@@ -39,7 +39,7 @@ std::string rendered(const ChatTemplate& chat, const std::vector<ChatMessage>& m
 TEST(ChatTemplate, RendersEachStyleAsJinjaDoesWithThePublishedTemplates) {
   const char* source = std::getenv("CLORA_SOURCE_DIR");
   ASSERT_NE(source, nullptr) << "ctest names the folder";
-  const auto path = std::filesystem::path(source) / "tests/chat_renderings.json";
+  const auto path = std::filesystem::path(source) / "tests/reference/chat_renderings.json";
   const auto file = nlohmann::json::parse(test::read_file(path));
   EXPECT_EQ(file.at("renderings").size(), known_chat_styles().size());
   EXPECT_GT(test::expect_renderings(path, tokenizer()), 500u);

@@ -9,20 +9,20 @@
 namespace clora {
 namespace {
 
-std::filesystem::path tests_folder() {
+std::filesystem::path references() {
   const char* source = std::getenv("CLORA_SOURCE_DIR");
   if (source == nullptr) throw std::runtime_error("CLORA_SOURCE_DIR is not set; run by ctest");
-  return std::filesystem::path(source) / "tests";
+  return std::filesystem::path(source) / "tests/reference";
 }
 
 TEST(TokenizerVectors, AddedTokensAreFoundAsHuggingFaceFindsThem) {
-  test::expect_tokenizers(tests_folder() / "added_tokens.json");
+  test::expect_tokenizers(references() / "added_tokens.json");
 }
 
 // random_texts_NAME.json contains the cases of the tokenizer at the path in the test data.
 void expect_random(const std::string& name, const char* tokenizer) {
   CLORA_REQUIRE_TEST_DATA(path, tokenizer);
-  const auto cases = tests_folder() / "reference" / ("random_texts_" + name + ".json");
+  const auto cases = references() / ("random_texts_" + name + ".json");
   test::expect_cases(tokenizer_from_json(test::read_file(path)),
                      nlohmann::json::parse(test::read_file(cases)), name);
 }
