@@ -1,5 +1,5 @@
 // The header of NumPy's .npy files (numpy.lib.format, version 1); the elements follow it, little
-// endian and in C order. Tools read these files (tools/clc/npy.hpp). Pure; thread-safe.
+// endian and in C order. Tools read these files (tools/clc/call/npy.hpp). Pure; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -10,9 +10,9 @@
 #include "clora/runtime/error.hpp"
 #include "runtime/files/npy.hpp"
 #include "tests/support/test_files.hpp"
-#include "tools/clc/array_spec.hpp"
-#include "tools/clc/comparison.hpp"
-#include "tools/clc/npy.hpp"
+#include "tools/clc/call/array_spec.hpp"
+#include "tools/clc/call/comparison.hpp"
+#include "tools/clc/call/npy.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {

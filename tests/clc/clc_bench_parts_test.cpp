@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "tools/clc/bench_report.hpp"
-#include "tools/clc/roofline_picture.hpp"
-#include "tools/clc/sample_statistics.hpp"
+#include "tools/clc/bench/bench_report.hpp"
+#include "tools/clc/bench/roofline_picture.hpp"
+#include "tools/clc/bench/sample_statistics.hpp"
 
 namespace clora {
 namespace {

@@ -7,8 +7,8 @@
 #include "clora/runtime/device/device.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
-#include "tools/clc/host_array.hpp"
-#include "tools/clc/npy.hpp"
+#include "tools/clc/call/host_array.hpp"
+#include "tools/clc/call/npy.hpp"
 
 namespace clora {
 namespace {

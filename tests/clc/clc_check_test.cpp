@@ -5,8 +5,8 @@
 
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
+#include "tools/clc/call/simulator_findings.hpp"
 #include "tools/clc/process.hpp"
-#include "tools/clc/simulator_findings.hpp"
 
 namespace clora {
 namespace {

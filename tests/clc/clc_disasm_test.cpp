@@ -6,7 +6,7 @@
 #include "clora/runtime/device/device.hpp"
 #include "tests/support/clang_folder.hpp"
 #include "tests/support/program.hpp"
-#include "tools/clc/assembly_listing.hpp"
+#include "tools/clc/compile/assembly_listing.hpp"
 #include "tools/clc/process.hpp"
 
 namespace clora {

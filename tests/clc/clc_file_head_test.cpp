@@ -1,12 +1,12 @@
 // The directives in the head of a kernel file, and the diagnostics of compilers.
-#include "tools/clc/file_head.hpp"
+#include "tools/clc/kernel_file/file_head.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "clora/runtime/error.hpp"
-#include "tools/clc/diagnostics.hpp"
-#include "tools/clc/kernel_file.hpp"
+#include "tools/clc/compile/diagnostics.hpp"
+#include "tools/clc/kernel_file/kernel_file.hpp"
 
 namespace clora {
 namespace {

@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tools/clc/budget_check.hpp"
-#include "tools/clc/kernel_figures.hpp"
-#include "tools/clc/occupancy.hpp"
-#include "tools/clc/offline_build.hpp"
-#include "tools/clc/target.hpp"
+#include "tools/clc/compile/budget_check.hpp"
+#include "tools/clc/compile/kernel_figures.hpp"
+#include "tools/clc/compile/occupancy.hpp"
+#include "tools/clc/compile/offline_build.hpp"
+#include "tools/clc/compile/target.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {

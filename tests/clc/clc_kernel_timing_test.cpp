@@ -1,11 +1,11 @@
 // Times of single launches of a kernel that counts them, and costs stated by argument names.
-#include "tools/clc/kernel_timing.hpp"
+#include "tools/clc/bench/kernel_timing.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/test_files.hpp"
-#include "tools/clc/stated_cost.hpp"
+#include "tools/clc/kernel_file/stated_cost.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {

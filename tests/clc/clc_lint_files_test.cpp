@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/lint_folder.hpp"
-#include "tools/clc/command_line.hpp"
-#include "tools/clc/lint_rules.hpp"
+#include "tools/clc/commands/command_line.hpp"
+#include "tools/clc/lint/lint_rules.hpp"
 
 namespace clora {
 namespace {

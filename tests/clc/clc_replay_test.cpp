@@ -10,8 +10,8 @@
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_models.hpp"
-#include "tools/clc/captured_call.hpp"
-#include "tools/clc/npy.hpp"
+#include "tools/clc/call/captured_call.hpp"
+#include "tools/clc/call/npy.hpp"
 
 namespace clora {
 namespace {

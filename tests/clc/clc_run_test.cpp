@@ -7,9 +7,9 @@
 
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
-#include "tools/clc/common_options.hpp"
-#include "tools/clc/kernel_call.hpp"
-#include "tools/clc/npy.hpp"
+#include "tools/clc/call/kernel_call.hpp"
+#include "tools/clc/call/npy.hpp"
+#include "tools/clc/commands/common_options.hpp"
 
 namespace clora {
 namespace {

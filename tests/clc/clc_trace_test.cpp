@@ -7,7 +7,7 @@
 #include "clora/runtime/profiling/trace.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
-#include "tools/clc/trace_summary.hpp"
+#include "tools/clc/bench/trace_summary.hpp"
 
 namespace clora {
 namespace {

@@ -5,12 +5,12 @@
 #include <set>
 
 #include "tests/support/test_files.hpp"
-#include "tools/clc/call_options.hpp"
-#include "tools/clc/expression.hpp"
-#include "tools/clc/option_words.hpp"
-#include "tools/clc/tune_record.hpp"
-#include "tools/clc/tune_search.hpp"
-#include "tools/clc/tune_space.hpp"
+#include "tools/clc/call/call_options.hpp"
+#include "tools/clc/kernel_file/expression.hpp"
+#include "tools/clc/kernel_file/option_words.hpp"
+#include "tools/clc/tune/tune_record.hpp"
+#include "tools/clc/tune/tune_search.hpp"
+#include "tools/clc/tune/tune_space.hpp"
 #include "tools/command_line/config_file.hpp"
 
 namespace clora {

@@ -1,8 +1,8 @@
 // The page of clora bench is well-formed and self-contained, and holds every row.
 #include "tests/support/bench_results_by_hand.hpp"
-#include "tools/clora/bench_charts.hpp"
-#include "tools/clora/bench_page.hpp"
-#include "tools/clora/bench_verdict.hpp"
+#include "tools/clora/bench/bench_charts.hpp"
+#include "tools/clora/bench/bench_page.hpp"
+#include "tools/clora/bench/bench_verdict.hpp"
 
 namespace clora {
 namespace {

@@ -1,8 +1,8 @@
 // The parts of clora bench: reading results, verdicts, and the table.
 #include "clora/runtime/error.hpp"
 #include "tests/support/bench_results_by_hand.hpp"
-#include "tools/clora/bench_table.hpp"
-#include "tools/clora/bench_verdict.hpp"
+#include "tools/clora/bench/bench_table.hpp"
+#include "tools/clora/bench/bench_verdict.hpp"
 
 namespace clora {
 namespace {

@@ -5,7 +5,7 @@
 #include "tests/support/bench_results_by_hand.hpp"
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
-#include "tools/clora/bench_program.hpp"
+#include "tools/clora/bench/bench_program.hpp"
 
 namespace clora {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "tests/support/test_files.hpp"
 #include "tests/support/tiny_chat_model.hpp"
-#include "tools/clora/command_line.hpp"
+#include "tools/clora/commands/command_line.hpp"
 
 namespace {
 

@@ -7,7 +7,7 @@
 
 #include "tests/support/program.hpp"
 #include "tests/support/test_files.hpp"
-#include "tools/clora/commands.hpp"
+#include "tools/clora/commands/commands.hpp"
 #include "tools/command_line/number_options.hpp"
 
 namespace clora {

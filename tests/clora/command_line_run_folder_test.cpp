@@ -12,9 +12,9 @@
 #include "clora/lora/safetensors.hpp"
 #include "tests/support/killed_child.hpp"
 #include "tests/support/test_files.hpp"
-#include "tools/clora/earlier_run.hpp"
-#include "tools/clora/run_folder.hpp"
-#include "tools/clora/training_log.hpp"
+#include "tools/clora/training/earlier_run.hpp"
+#include "tools/clora/training/run_folder.hpp"
+#include "tools/clora/training/training_log.hpp"
 
 namespace clora {
 namespace {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The comparison and the replaced commands of tests/support/page_runner.py."""
+"""The comparison and the replaced commands of tests/docs/page_runner.py."""
 import pathlib
 import tempfile
 import unittest
 
-from support.page_runner import Sources, matches, steps
+from page_runner import Sources, matches, steps
 
 
 class Comparison(unittest.TestCase):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs pages of docs/ as they are written: each command of their sh blocks, in order, in a copy of
-clora's sources, compared with the output that the page shows (tests/support/page_runner.py).
+clora's sources, compared with the output that the page shows (tests/docs/page_runner.py).
 
     tests/docs/pages_test.py [--write] PAGE...
 
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-from support.page_runner import ROOT, Sources, missing_programs, walk
+from page_runner import ROOT, Sources, missing_programs, walk
 
 
 def path_of(name):

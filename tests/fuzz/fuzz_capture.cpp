@@ -3,7 +3,7 @@
 #include "tests/fuzz/input_folder.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"
-#include "tools/clc/captured_call.hpp"
+#include "tools/clc/call/captured_call.hpp"
 
 namespace clora::fuzz {
 namespace {

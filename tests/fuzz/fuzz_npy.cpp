@@ -2,7 +2,7 @@
 #include "runtime/files/npy.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/targets.hpp"
-#include "tools/clc/npy.hpp"
+#include "tools/clc/call/npy.hpp"
 
 namespace clora::fuzz {
 

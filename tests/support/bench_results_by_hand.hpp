@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/clora/bench_results.hpp"
+#include "tools/clora/bench/bench_results.hpp"
 
 namespace clora::test {
 

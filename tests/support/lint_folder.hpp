@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tests/support/clang_folder.hpp"
-#include "tools/clc/lint.hpp"
+#include "tools/clc/lint/lint.hpp"
 
 namespace clora::test {
 

@@ -20,8 +20,8 @@ GOOD = {
     "tools/program/main.cpp": '#include "serving/request.hpp"\n',
     "examples/server/server.cpp": '#include "engine.hpp"\n#include "clora/ops/public.hpp"\n',
     "examples/server/engine.hpp": "",
-    "tools/clc/shim/all.clh": '#include <opencl-c-base.h>\n#include "part.clh"\n',
-    "tools/clc/shim/part.clh": "",
+    "tools/clc/compile/shim/all.clh": '#include <opencl-c-base.h>\n#include "part.clh"\n',
+    "tools/clc/compile/shim/part.clh": "",
     "tests/row_test.cpp": '#include "ops/row.hpp"\n#include <CL/cl.h>\n',
 }
 
@@ -102,8 +102,8 @@ class CheckLayers(unittest.TestCase):
         self.expect_fault({"runtime/bad.cpp": '#include "device.hpp"\n'}, "repository's root")
 
     def test_a_shim_that_includes_a_kernel_file_of_another_folder_fails(self):
-        changes = {"tools/clc/shim/bad.clh": '#include "runtime/device.hpp"\n'}
-        self.expect_fault(changes, "tools/clc/shim/bad.clh:1")
+        changes = {"tools/clc/compile/shim/bad.clh": '#include "runtime/device.hpp"\n'}
+        self.expect_fault(changes, "tools/clc/compile/shim/bad.clh:1")
 
     def test_a_kernel_that_includes_a_host_file_fails(self):
         self.expect_fault({"cl/bad.cl": '#include "ops/row.hpp"\n'}, "cl/bad.cl:1")

@@ -12,7 +12,7 @@
 #include "clora/lora/adapter.hpp"
 #include "clora/model/families/language_model.hpp"
 #include "clora/model/files/weights.hpp"
-#include "tools/clora/common_options.hpp"
+#include "tools/clora/commands/common_options.hpp"
 #include "tools/clora/model_text.hpp"
 
 namespace clora {

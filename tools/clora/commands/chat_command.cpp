@@ -1,0 +1,188 @@
+// clora chat: a conversation with a model in the terminal.
+#include <unistd.h>
+
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "runtime/fail.hpp"
+#include "tools/clora/commands/commands.hpp"
+#include "tools/clora/commands/data_options.hpp"
+#include "tools/clora/commands/generation_options.hpp"
+#include "tools/command_line/local_path.hpp"
+#include "tools/command_line/number_options.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  clora chat --model MODEL.gguf
+  clora chat --model MODEL.gguf --adapter my-adapter --system "Answer in one sentence."
+Each line is a message. /reset starts over, /exit or Ctrl-D quits, Ctrl-C ends a reply (twice: quits
+immediately). When the conversation outgrows --context, its oldest turns are dropped. A message that
+is too long on its own is dropped with a warning; the exit code is then 1. Lengths are in tokens.)";
+
+struct Options {
+  CommonOptions common;
+  SamplingOptions sampling;
+  std::string adapter;
+  std::string system;
+  std::string chat_template;
+  std::int64_t context = 2048;
+};
+
+// The turns so far, as token ids that leave space for a reply.
+class Conversation {
+ public:
+  Conversation(const Options& options, const ModelText& text) : options_(options), text_(text) {
+    reset();
+  }
+
+  void reset() {
+    messages_.clear();
+    if (!options_.system.empty()) messages_.push_back({"system", options_.system});
+  }
+  void add(const std::string& role, const std::string& content) {
+    messages_.push_back({role, content});
+  }
+
+  // Removes the last message, which got no reply.
+  void take_back() { messages_.pop_back(); }
+
+  // Drops the oldest turns until the rest fits. Errors: invalid_argument if the last message alone
+  // is too long; then no turn is dropped.
+  std::vector<std::int32_t> prompt(std::int64_t space, Output& output) {
+    std::vector<ChatMessage> kept = messages_;
+    std::vector<std::int32_t> ids = encode(kept);
+    const std::size_t first = options_.system.empty() ? 0 : 1;
+    while (static_cast<std::int64_t>(ids.size()) >= space && kept.size() > first + 1) {
+      kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(first),
+                 kept.begin() + static_cast<std::ptrdiff_t>(first + 2));
+      ids = encode(kept);
+    }
+    require(static_cast<std::int64_t>(ids.size()) < space,
+            "chat: the message has {} tokens with its template, but only {} fit; shorten it or "
+            "raise --context",
+            ids.size(), space - 1);
+    if (kept.size() < messages_.size()) {
+      output.remark("chat: the context is full; the oldest {} messages were dropped",
+                    messages_.size() - kept.size());
+    }
+    messages_ = std::move(kept);
+    return ids;
+  }
+
+ private:
+  std::vector<std::int32_t> encode(const std::vector<ChatMessage>& messages) const {
+    return text_.chat_template().encode(messages, true, text_.tokenizer()).ids;
+  }
+
+  const Options& options_;
+  const ModelText& text_;
+  std::vector<ChatMessage> messages_;
+};
+
+// Reads the next line of the user. Returns false at the end of the input and at Ctrl-C.
+bool read_message(std::string& message, Output& output) {
+  if (::isatty(STDIN_FILENO) == 1) output.text("> ");
+  return static_cast<bool>(std::getline(std::cin, message));
+}
+
+// The state shared by all replies.
+struct Replying {
+  Generator& generator;
+  const ModelText& text;
+  const std::vector<std::string>& stops;
+  std::int64_t positions;
+};
+
+void answer(Conversation& conversation, const Replying& with, const GenerationConfig& config,
+            Interrupt& interrupt, Output& output) {
+  const std::vector<std::int32_t> prompt = conversation.prompt(with.positions, output);
+  const Reply reply = generate_reply(with.generator, prompt, config, with.stops, with.text,
+                                     interrupt, output, !output.json());
+  if (!output.json()) output.text("\n");
+  output.object({{"text", reply.text},
+                 {"ids", reply.generation.ids},
+                 {"finish_reason", name_of(reply.generation.finish_reason)}});
+  conversation.add("assistant", reply.text);
+  interrupt.forget();
+}
+
+// Whether the error concerns this message only, so that the next one may succeed.
+bool is_of_the_message(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::invalid_argument:
+    case ErrorCode::invalid_data:
+    case ErrorCode::unsupported:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Returns false if the message got no reply; the conversation is then unchanged.
+bool try_to_answer(const std::string& message, Conversation& conversation, const Replying& with,
+                   const GenerationConfig& config, Interrupt& interrupt, Output& output) {
+  conversation.add("user", message);
+  try {
+    answer(conversation, with, config, interrupt, output);
+    return true;
+  } catch (const Error& error) {
+    if (!is_of_the_message(error)) throw;
+    conversation.take_back();
+    output.warning("{}; the message was dropped", error.what());
+    output.object({{"error", error.what()}});
+    return false;
+  }
+}
+
+int chat(const Options& options) {
+  Output output(options.common.output);
+  const ModelText text(options.common.model, options.chat_template);
+  text.chat_template();  // fail before loading if there is no chat template
+  LoadedModel loaded(options.common, output);
+  const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
+  GenerationConfig config = options.sampling.config;
+  config.seed = static_cast<std::uint32_t>(options.common.seed);
+  config.end_ids = loaded.end_ids(text);
+  const std::int64_t limit = loaded.model().config().max_positions;
+  const std::int64_t positions = limit > 0 ? std::min(options.context, limit) : options.context;
+  Generator generator(loaded.model(), adapter ? &*adapter : nullptr, positions);
+  Interrupt interrupt("\n");
+  Conversation conversation(options, text);
+  output.info("Chatting with {} on '{}'. /reset starts over, /exit quits.", options.common.model,
+              loaded.context().device().name);
+  const Replying with{generator, text, options.sampling.stops, positions};
+  bool all_answered = true;
+  for (std::string message; !output.reader_left() && read_message(message, output);) {
+    if (message == "/exit") break;
+    if (message == "/reset") conversation.reset();
+    if (message.empty() || message == "/reset") continue;
+    all_answered &= try_to_answer(message, conversation, with, config, interrupt, output);
+    ++config.seed;  // a repeated message may get another answer
+  }
+  loaded.show_inside();
+  return all_answered ? 0 : 1;
+}
+
+}  // namespace
+
+void add_chat_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("chat", "Chat with a model");
+  const auto options = std::make_shared<Options>();
+  command->add_option("--system", options->system, "System message")->type_name("TEXT");
+  add_chat_template_option(*command, options->chat_template);
+  command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")
+      ->check(LocalPath(HubKind::model))
+      ->type_name("DIR");
+  command->add_option("--context", options->context, "Context size in tokens")
+      ->transform(Integer(2, kMaxCount))
+      ->capture_default_str();
+  add_sampling_options(*command, options->sampling);
+  add_run_options(*command, options->common);
+  command->footer(kFooter);
+  command->callback([options, &action] { action = [options] { return chat(*options); }; });
+}
+
+}  // namespace clora

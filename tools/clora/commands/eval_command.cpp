@@ -1,0 +1,121 @@
+// clora eval: loss, perplexity and exact match of a model on records.
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "clora/model/training/evaluator.hpp"
+#include "runtime/fail.hpp"
+#include "tools/clora/commands/commands.hpp"
+#include "tools/clora/commands/data_options.hpp"
+#include "tools/clora/exact_match.hpp"
+#include "tools/clora/interrupt.hpp"
+#include "tools/clora/progress_bar.hpp"
+#include "tools/command_line/local_path.hpp"
+#include "tools/command_line/number_options.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  clora eval --model MODEL.gguf --data test.jsonl
+  clora eval --model MODEL.gguf --data test.jsonl --adapter my-adapter --exact-match --limit 40
+The loss is the mean over the labelled tokens, in nats; perplexity is its exponential. --exact-match
+is the share of records whose completion the model generates exactly (with greedy decoding, ignoring
+leading and trailing white space).)";
+
+struct Options {
+  CommonOptions common;
+  DataOptions data;
+  std::string adapter;
+  bool exact_match = false;
+  std::int64_t show = 0;
+};
+
+// The text with line breaks escaped.
+std::string on_one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) line += c == '\n' ? std::string("\\n") : std::string(1, c);
+  return line;
+}
+
+void show_answer(Output& output, const Answer& answer) {
+  output.info("\n{}\n  expected: {}\n  got:      {}{}", answer.prompt, on_one_line(answer.wanted),
+              on_one_line(answer.got), answer.exact() ? "  (exact)" : "");
+}
+
+double match(const Options& options, LoadedModel& loaded, const Adapter* adapter,
+             const ModelText& text, const Records& records, Output& output) {
+  const std::vector<Question> questions = questions_of(records);
+  require(!questions.empty(),
+          "--exact-match requires records with a prompt and a completion; '{}' has none",
+          options.data.data);
+  ProgressBar bar(output, "record", static_cast<std::int64_t>(questions.size()));
+  const Interrupt interrupt("\nclora: stopping; press Ctrl-C again to stop immediately\n");
+  std::int64_t generated = 0, matched = 0;
+  return exact_match(
+      loaded.model(), adapter, text.tokenizer(), questions,
+      {.end_ids = loaded.end_ids(text), .full_answers = static_cast<std::size_t>(options.show)},
+      [&](const Answer& answer) {
+        ++generated;
+        matched += answer.exact() ? 1 : 0;
+        if (generated <= options.show) {
+          bar.clear();
+          show_answer(output, answer);
+        }
+        bar.update(generated, fmt::format("{} exact", matched));
+        if (interrupt.requested()) {
+          fail(ErrorCode::cancelled, "eval: stopped after {} of {} records", generated,
+               questions.size());
+        }
+        return true;
+      });
+}
+
+int eval(const Options& options) {
+  Output output(options.common.output);
+  const ModelText text(options.common.model, options.data.chat_template);
+  const Records records =
+      read_records(options.data.data, options.data, options.data.limit, text, output);
+  LoadedModel loaded(options.common, output);
+  const std::optional<Adapter> adapter = loaded.adapter(options.adapter);
+  const Adapter* used = adapter ? &*adapter : nullptr;
+  const EvalResult result = Evaluator(loaded.model(), used).evaluate(records);
+  const double perplexity = std::exp(result.loss);
+  output.result("loss {:.6f}  perplexity {:.4f}  {} tokens of {} records  {:.1f} s", result.loss,
+                perplexity, result.tokens, records.records.size(), result.seconds);
+  nlohmann::ordered_json object{{"loss", result.loss},
+                                {"perplexity", perplexity},
+                                {"tokens", result.tokens},
+                                {"records", records.records.size()},
+                                {"seconds", result.seconds}};
+  if (options.exact_match) {
+    const double part = match(options, loaded, used, text, records, output);
+    output.result("exact match {:.1f} %", 100 * part);
+    object["exact_match"] = part;
+  }
+  output.object(object);
+  loaded.show_inside();
+  return 0;
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("eval", "Evaluate a model on records");
+  const auto options = std::make_shared<Options>();
+  add_data_options(*command, options->data, "Records to evaluate: a .jsonl file");
+  command->add_option("--adapter", options->adapter, "Adapter to use, in PEFT format")
+      ->check(LocalPath(HubKind::model))
+      ->type_name("DIR");
+  command->add_flag("--exact-match", options->exact_match,
+                    "Also generate the completions and compare them");
+  command->add_option("--show", options->show, "With --exact-match: print the first N answers")
+      ->type_name("N")
+      ->transform(Integer(0, kMaxCount))
+      ->capture_default_str();
+  add_run_options(*command, options->common);
+  command->footer(kFooter);
+  command->callback([options, &action] { action = [options] { return eval(*options); }; });
+}
+
+}  // namespace clora

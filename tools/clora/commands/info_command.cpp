@@ -1,0 +1,198 @@
+// clora info: describes a model or an adapter.
+#include <fmt/ranges.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "clora/lora/peft_files.hpp"
+#include "clora/lora/safetensors.hpp"
+#include "clora/model/files/gguf.hpp"
+#include "clora/model/files/model_config.hpp"
+#include "clora/model/files/weights.hpp"
+#include "tools/clora/commands/commands.hpp"
+#include "tools/clora/commands/common_options.hpp"
+#include "tools/clora/model_text.hpp"
+#include "tools/command_line/local_path.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  clora info MODEL.gguf
+  clora info my-adapter --verbose      with every tensor
+Sizes are in MiB and GiB (1024^2 and 1024^3 bytes); parameters are counts of numbers.)";
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  CommonOptions common;
+  std::string path;
+};
+
+struct TensorSum {
+  std::int64_t tensors = 0, elements = 0;
+  std::size_t bytes = 0;
+};
+using SumByType = std::map<std::string, TensorSum>;
+
+void add(SumByType& sums, const std::string& type, std::int64_t elements, std::size_t bytes) {
+  TensorSum& sum = sums[type];
+  ++sum.tensors;
+  sum.elements += elements;
+  sum.bytes += bytes;
+}
+
+Json json_of(const SumByType& sums) {
+  Json all = Json::object();
+  for (const auto& [type, sum] : sums) {
+    all[type] = {{"tensors", sum.tensors}, {"elements", sum.elements}, {"bytes", sum.bytes}};
+  }
+  return all;
+}
+
+void print(Output& output, const SumByType& sums) {
+  for (const auto& [type, sum] : sums) {
+    output.result("  {:<5} {:>4} tensors  {:>13} numbers  {:>10}", type, sum.tensors,
+                  grouped(sum.elements), readable_bytes(static_cast<double>(sum.bytes)));
+  }
+}
+
+std::int64_t elements_of(const SumByType& sums) {
+  std::int64_t elements = 0;
+  for (const auto& [type, sum] : sums) elements += sum.elements;
+  return elements;
+}
+
+Json json_of(const ModelConfig& config) {
+  return {{"architecture", name_of(config.architecture)},
+          {"name", config.name},
+          {"layers", config.layers},
+          {"model_width", config.hidden_size},
+          {"feed_forward_width", config.intermediate_size},
+          {"heads", config.heads},
+          {"kv_heads", config.kv_heads},
+          {"head_width", config.head_dim},
+          {"vocabulary", config.vocabulary},
+          {"max_positions", config.max_positions},
+          {"rope_base", config.rope_base},
+          {"tied_head", config.tied_head}};
+}
+
+Json json_of(const ModelText& text) {
+  if (!text.has_tokenizer()) return {{"tokenizer", nullptr}};
+  const Tokenizer& tokenizer = text.tokenizer();
+  Json object{{"vocabulary", tokenizer.vocabulary_size()}};
+  if (tokenizer.bos()) object["bos"] = *tokenizer.bos();
+  if (tokenizer.eos()) object["eos"] = *tokenizer.eos();
+  object["end_of_generation"] = tokenizer.end_of_generation();
+  const ChatTemplate* chat = text.find_chat_template();
+  Json kind = nullptr;
+  if (chat != nullptr) kind = std::string(chat->name());
+  return {{"tokenizer", object}, {"chat_template", kind}};
+}
+
+void print(Output& output, const ModelConfig& config, std::int64_t parameters) {
+  output.result("{}{}, {} parameters", name_of(config.architecture),
+                config.name.empty() ? "" : " '" + config.name + "'", grouped(parameters));
+  output.result(
+      "{} layers, hidden size {}, intermediate size {}, "
+      "{} heads and {} key/value heads of dim {}",
+      config.layers, config.hidden_size, config.intermediate_size, config.heads, config.kv_heads,
+      config.head_dim);
+  output.result("vocabulary {}, {} positions, rope base {:g}, {} head", config.vocabulary,
+                config.max_positions, config.rope_base, config.tied_head ? "tied" : "separate");
+}
+
+void print(Output& output, const ModelText& text) {
+  if (!text.has_tokenizer()) {
+    output.result("no tokeniser ({})", text.tokenizer_problem());
+    return;
+  }
+  const Tokenizer& tokenizer = text.tokenizer();
+  output.result("tokeniser: {} tokens, answers end at {}", tokenizer.vocabulary_size(),
+                fmt::join(tokenizer.end_of_generation(), ","));
+  const ChatTemplate* chat = text.find_chat_template();
+  if (chat == nullptr) {
+    output.result("no known chat template ({})", text.chat_template_problem());
+  } else {
+    output.result("chat template: {}", chat->name());
+  }
+}
+
+int show_model(const std::string& path, Output& output) {
+  const WeightFiles files = WeightFiles::open(path);
+  const ModelText text(path);
+  SumByType sums;
+  for (const WeightView& weight : files.all()) {
+    add(sums, std::string(name_of(weight.type)), weight.shape.elements(), weight.bytes.size());
+    output.detail("  {:<5} {:<20} {}", name_of(weight.type), weight.shape.text(), weight.name);
+  }
+  print(output, files.config(), elements_of(sums));
+  print(output, sums);
+  print(output, text);
+  if (files.gguf() != nullptr) {
+    for (const auto& [key, value] : files.gguf()->metadata()) {
+      output.detail("  {} = {}", key, value.summary());
+    }
+  }
+  Json object{{"kind", "model"}, {"parameters", elements_of(sums)}};
+  object.update(json_of(files.config()));
+  object["tensors"] = json_of(sums);
+  object.update(json_of(text));
+  output.object(object);
+  return 0;
+}
+
+int show_adapter(const std::filesystem::path& folder, Output& output) {
+  const AdapterConfig config = read_adapter_config(folder);
+  const SafetensorsFile file = SafetensorsFile::open(folder / "adapter_model.safetensors");
+  SumByType sums;
+  for (const SafetensorsFile::Entry& entry : file.entries()) {
+    std::int64_t elements = 1;
+    for (const std::int64_t size : entry.dimensions) elements *= size;
+    add(sums, entry.type_name, elements, entry.bytes.size());
+    output.detail("  {:<5} [{}] {}", entry.type_name, fmt::join(entry.dimensions, ", "),
+                  entry.name);
+  }
+  output.result("LoRA adapter, rank {}, alpha {:g}, dropout {:g}{}", config.rank, config.alpha,
+                config.dropout, config.rank_stabilised ? ", rank-stabilised" : "");
+  output.result("of {}", config.base_model.empty() ? "an unnamed model" : config.base_model);
+  output.result("modules {}", fmt::join(config.target_modules, ", "));
+  print(output, sums);
+  output.object({{"kind", "adapter"},
+                 {"rank", config.rank},
+                 {"alpha", config.alpha},
+                 {"dropout", config.dropout},
+                 {"rank_stabilised", config.rank_stabilised},
+                 {"target_modules", config.target_modules},
+                 {"base_model", config.base_model},
+                 {"parameters", elements_of(sums)},
+                 {"tensors", json_of(sums)}});
+  return 0;
+}
+
+int info(const Options& options) {
+  Output output(options.common.output);
+  if (std::filesystem::exists(std::filesystem::path(options.path) / "adapter_config.json")) {
+    return show_adapter(options.path, output);
+  }
+  return show_model(options.path, output);
+}
+
+}  // namespace
+
+void add_info_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("info", "Show the contents of a model or an adapter");
+  const auto options = std::make_shared<Options>();
+  command
+      ->add_option("PATH,--model,--adapter", options->path,
+                   "Model (.gguf file or folder) or adapter folder")
+      ->check(LocalPath(HubKind::model))
+      ->required();
+  add_output_options(*command, options->common);
+  command->footer(kFooter);
+  command->callback([options, &action] { action = [options] { return info(*options); }; });
+}
+
+}  // namespace clora

@@ -1,0 +1,248 @@
+// clora train: fine-tunes a LoRA adapter on records.
+#include <memory>
+
+#include "clora/model/training/training_run.hpp"
+#include "runtime/fail.hpp"
+#include "tools/clora/commands/commands.hpp"
+#include "tools/clora/commands/data_options.hpp"
+#include "tools/clora/interrupt.hpp"
+#include "tools/clora/training/run_folder.hpp"
+#include "tools/clora/training/training_adapter.hpp"
+#include "tools/clora/training/training_report.hpp"
+#include "tools/command_line/config_file.hpp"
+#include "tools/command_line/number_options.hpp"
+
+namespace clora {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  clora train --model MODEL.gguf --data FOLDER --adapter-out my-adapter --epochs 2 --lr 1e-3
+  clora train --model MODEL --data train.jsonl --adapter-out out --rank 16 --target-modules q_proj,v_proj
+  clora train --config my-adapter/run.toml --resume my-adapter
+Records, one JSON object per line: {"text": ...}, {"prompt": ..., "completion": ...} (loss on the
+completion) or {"messages": [{"role": ..., "content": ...}, ...]} (loss on the assistant's turns).
+A folder contains train.jsonl and optionally valid.jsonl, for evaluation.
+Units: lengths in tokens, losses in nats per token, times in seconds, speed in tokens per second.
+Next to the adapter (PEFT format) are run.toml (these options), log.jsonl (the events) and loss.svg
+(the loss curve). Ctrl-C finishes the step and saves; a second Ctrl-C stops immediately.
+--resume continues with the same settings, data and model; --steps may differ if the learning rates
+so far stay the same. --save-every also saves a checkpoint at the end, to extend the run from.)";
+
+struct Options {
+  CommonOptions common;
+  DataOptions data;
+  TrainingRunConfig run;
+  TrainingAdapterOptions adapter;
+  std::string adapter_out, resume, schedule = "constant";
+  bool overwrite = false;
+  std::string effective;  // the text of run.toml
+};
+
+struct DataSet {
+  Records train;
+  std::optional<Records> valid;
+};
+
+DataSet read_data(const Options& options, const ModelText& text, Output& output) {
+  const std::filesystem::path path = options.data.data;
+  if (!std::filesystem::is_directory(path)) {
+    return {read_records(path, options.data, options.data.limit, text, output), std::nullopt};
+  }
+  const auto train = find_split(path, "train");
+  if (!train) fail(ErrorCode::not_found, "train: '{}' contains no train.jsonl", path.string());
+  DataSet data{read_records(*train, options.data, options.data.limit, text, output), std::nullopt};
+  if (const auto valid = find_split(path, "valid")) {
+    data.valid = read_records(*valid, options.data, 0, text, output);
+  }
+  return data;
+}
+
+TrainingRunConfig run_config(const Options& options) {
+  TrainingRunConfig config = options.run;
+  config.schedule = options.schedule == "linear"   ? Schedule::linear
+                    : options.schedule == "cosine" ? Schedule::cosine
+                                                   : Schedule::constant;
+  config.seed = options.common.seed;
+  config.adapter_out = options.adapter_out;
+  config.max_seq_length = options.data.max_seq_length;
+  return config;
+}
+
+// The validated inputs of a run.
+struct Inputs {
+  LoadedModel& loaded;
+  Adapter& adapter;
+  const DataSet& data;
+};
+
+TrainingSummary run_in(RunFolder& folder, const Options& options, const Inputs& inputs,
+                       const Interrupt& interrupt, Output& output) {
+  const TrainingRunConfig config = run_config(options);
+  const Records* valid = inputs.data.valid ? &*inputs.data.valid : nullptr;
+  TrainingReport report(output, inputs.loaded, options.common.model, folder, options.effective);
+  report.start(inputs.adapter, inputs.data.train, valid, config);
+  const TrainingSummary summary =
+      run_training(inputs.loaded.model(), inputs.adapter, inputs.data.train, valid, config,
+                   folder.checkpoint(), report.callbacks(interrupt));
+  const bool without_progress = summary.stopped && summary.steps == folder.resumed_step();
+  if (without_progress && folder.drop()) {
+    fail(ErrorCode::cancelled, "train: stopped before the first step; '{}' is unchanged",
+         folder.path().string());
+  }
+  report.done(summary);
+  return summary;
+}
+
+// Takes the folder last, when all inputs are loaded, and gives it back if the run ends with an
+// error before it has saved anything.
+TrainingSummary run_in_its_folder(RunFolder& folder, const Options& options, const Inputs& inputs,
+                                  Output& output) {
+  const Interrupt interrupt(
+      "\nclora: finishing the step, then saving; press Ctrl-C again to stop immediately\n");
+  folder.take();
+  try {
+    return run_in(folder, options, inputs, interrupt, output);
+  } catch (...) {
+    if (folder.give_back()) {
+      output.warning("the earlier run in '{}' was restored", folder.path().string());
+    }
+    throw;
+  }
+}
+
+int train(const Options& options) {
+  Output output(options.common.output);
+  RunFolder folder(options.adapter_out, options.resume, options.overwrite);
+  const ModelText text(options.common.model, options.data.chat_template);
+  const DataSet data = [&] {
+    const TraceSpan span(options.common.trace.get(), "read and tokenise records");
+    return read_data(options, text, output);
+  }();
+  if (options.run.eval_every > 0 && !data.valid) {
+    fail(ErrorCode::not_found,
+         "train: --eval-every requires a valid.jsonl next to train.jsonl; '{}' has none",
+         options.data.data);
+  }
+  LoadedModel loaded(options.common, output);
+  Adapter adapter =
+      make_adapter(options.adapter, loaded, options.common.model, options.common.seed);
+  if (!folder.checkpoint().empty()) {  // checked before anything in the folder changes
+    (void)check_resume(folder.checkpoint(), loaded.model(), adapter, data.train,
+                       run_config(options));
+  }
+  const TrainingSummary summary =
+      run_in_its_folder(folder, options, {loaded, adapter, data}, output);
+  loaded.show_inside();
+  return summary.stopped ? 1 : 0;
+}
+
+void add_output_folder_options(CLI::App& command, Options& options) {
+  const std::string group = "Adapter";
+  command.add_option("--adapter-out", options.adapter_out, "Folder to write the adapter to")
+      ->type_name("DIR")
+      ->required()
+      ->group(group);
+  command
+      .add_flag("--overwrite", options.overwrite,
+                "Replace the run in a non-empty --adapter-out once the new run has saved")
+      ->group(group);
+}
+
+void add_length_options(CLI::App& command, TrainingRunConfig& run, const std::string& group) {
+  command
+      .add_option("--batch-size", run.batch_size,
+                  "Records per micro-batch (a step, unless --grad-accumulation is given)")
+      ->transform(Integer(1, kMaxBatch))
+      ->type_name("RECORDS")
+      ->capture_default_str()
+      ->group(group);
+  auto* steps = command.add_option("--steps", run.steps, "Optimiser steps (default: see --epochs)")
+                    ->transform(Integer(1, kMaxCount))
+                    ->group(group);
+  command.add_option("--epochs", run.epochs, "Passes over the records")
+      ->transform(NumberAbove(0, 1e6))
+      ->capture_default_str()
+      ->group(group)
+      ->excludes(steps);
+  command
+      .add_option("--grad-accumulation", run.grad_accumulation, "Micro-batches per optimiser step")
+      ->transform(Integer(1, kMaxBatch))
+      ->capture_default_str()
+      ->group(group);
+  command.add_flag("--shuffle,!--no-shuffle", run.shuffle, "Shuffle the records in each epoch")
+      ->default_str("true")
+      ->group(group);
+}
+
+void add_optimiser_options(CLI::App& command, Options& options, const std::string& group) {
+  TrainingRunConfig& run = options.run;
+  command.add_option("--lr", run.learning_rate, "Peak learning rate")
+      ->transform(NumberAbove(0, 10))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--schedule", options.schedule, "Learning rate schedule")
+      ->check(CLI::IsMember({"constant", "linear", "cosine"}))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--warmup-steps", run.warmup_steps,
+                  "Warmup steps, in which the rate rises from 0")
+      ->transform(Integer(0, kMaxCount))
+      ->type_name("STEPS")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--weight-decay", run.weight_decay, "AdamW weight decay")
+      ->transform(Number(0, 100))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--clip-norm", run.clip_norm, "Maximum gradient norm; 0: off")
+      ->transform(Number(0, 1e6))
+      ->capture_default_str()
+      ->group(group);
+}
+
+void add_upkeep_options(CLI::App& command, Options& options, const std::string& group) {
+  command
+      .add_option("--eval-every", options.run.eval_every,
+                  "Steps between evaluations on valid.jsonl; 0: at the end only")
+      ->transform(Integer(0, kMaxCount))
+      ->type_name("STEPS")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--save-every", options.run.save_every, "Steps between checkpoints; 0: none")
+      ->transform(Integer(0, kMaxCount))
+      ->type_name("STEPS")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--resume", options.resume,
+                  "Checkpoint to resume from, or a run's folder for its last one")
+      ->type_name("DIR")
+      ->group(group);
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("train", "Fine-tune an adapter on records");
+  const auto options = std::make_shared<Options>();
+  add_data_options(*command, options->data,
+                   "A .jsonl file, or a folder with train.jsonl and optionally valid.jsonl");
+  add_output_folder_options(*command, *options);
+  add_training_adapter_options(*command, options->adapter);
+  add_length_options(*command, options->run, "Training");
+  add_optimiser_options(*command, *options, "Training");
+  add_upkeep_options(*command, *options, "Training");
+  add_run_options(*command, options->common);
+  command->footer(kFooter);
+  command->callback([options, command, &action] {
+    options->adapter.note_given(*command);
+    std::vector<std::string> left_out = options->adapter.left_out_of_configuration();
+    left_out.insert(left_out.end(), {"help", "config", "resume", "overwrite", "json", "quiet",
+                                     "verbose", "profile", "trace"});
+    options->effective = config_text(*command, left_out);
+    action = [options] { return train(*options); };
+  });
+}
+
+}  // namespace clora

@@ -1,0 +1,112 @@
+#include "tools/clora/training/training_adapter.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "clora/lora/peft_files.hpp"
+#include "lora/module_selection.hpp"
+#include "runtime/fail.hpp"
+#include "tools/command_line/adapter_options.hpp"
+#include "tools/command_line/local_path.hpp"
+#include "tools/command_line/number_options.hpp"
+
+namespace clora {
+namespace {
+
+// The options that describe an adapter.
+constexpr std::array kDescribing{"rank", "alpha", "dropout", "target-modules", "layers"};
+
+std::int64_t last_layers(const TrainingAdapterOptions& options) {
+  if (options.layers == "all") return 0;
+  return std::stoll(options.layers);
+}
+
+// An existing adapter fixes the options that describe an adapter: an equal value is accepted, a
+// different one is an error.
+template <class T>
+void require_same(const TrainingAdapterOptions& options, const char* option, const T& given,
+                  const T& own) {
+  if (!options.given.contains(option) || given == own) return;
+  fail(ErrorCode::invalid_argument,
+       "train: --{} is {}, but the adapter of --adapter-init '{}' has {}, which is kept; omit --{}",
+       option, given, options.init, own, option);
+}
+
+std::set<std::string> paths_of(const std::vector<AdapterSite>& sites) {
+  std::set<std::string> paths;
+  for (const AdapterSite& site : sites) paths.insert(site.path);
+  return paths;
+}
+
+void require_same_modules(const TrainingAdapterOptions& options, const Adapter& adapter,
+                          const ModelConfig& model) {
+  const bool modules = options.given.contains("target-modules");
+  if (!modules && !options.given.contains("layers")) return;
+  std::set<std::string> own;
+  for (const auto& module : adapter.modules()) own.insert(module.site.path);
+  if (paths_of(select_sites(model, options.target_modules, last_layers(options))) == own) return;
+  const char* const option = modules ? "target-modules" : "layers";
+  fail(ErrorCode::invalid_argument,
+       "train: --{0} must name the layers of the adapter of --adapter-init '{1}', which are kept; "
+       "omit --{0}",
+       option, options.init);
+}
+
+}  // namespace
+
+void TrainingAdapterOptions::note_given(const CLI::App& command) {
+  for (const char* option : kDescribing) {
+    if (command.count(fmt::format("--{}", option)) > 0) given.insert(option);
+  }
+}
+
+std::vector<std::string> TrainingAdapterOptions::left_out_of_configuration() const {
+  if (init.empty()) return {};
+  return {kDescribing.begin(), kDescribing.end()};
+}
+
+void add_training_adapter_options(CLI::App& command, TrainingAdapterOptions& options) {
+  const std::string group = "Adapter";
+  command
+      .add_option("--adapter-init", options.init,
+                  "Adapter to start from (its rank, alpha, dropout and modules are used)")
+      ->check(LocalPath(HubKind::model))
+      ->type_name("DIR")
+      ->group(group);
+  add_rank_option(command, options.config, group);
+  command
+      .add_option("--alpha", options.config.alpha,
+                  "LoRA alpha; the adapter's output is scaled by alpha/rank")
+      ->transform(NumberAbove(0, 1e6))
+      ->capture_default_str()
+      ->group(group);
+  add_dropout_option(command, options.config, group);
+  add_target_modules_option(command, options.target_modules, group);
+  command.add_option("--layers", options.layers, "Blocks to adapt: all, or the last N")
+      ->transform(WordOrInteger("all", 1, 10000))
+      ->type_name("all|N")
+      ->capture_default_str()
+      ->group(group);
+}
+
+Adapter make_adapter(const TrainingAdapterOptions& options, LoadedModel& loaded,
+                     const std::string& model_name, std::uint64_t seed) {
+  const ModelConfig& model = loaded.model().config();
+  if (!options.init.empty()) {
+    Adapter adapter = load_adapter(loaded.context(), options.init, adapter_sites(model));
+    require_same(options, "rank", options.config.rank, adapter.config().rank);
+    require_same(options, "alpha", options.config.alpha, adapter.config().alpha);
+    require_same(options, "dropout", options.config.dropout, adapter.config().dropout);
+    require_same_modules(options, adapter, model);
+    return adapter;
+  }
+  const auto sites = select_sites(model, options.target_modules, last_layers(options));
+  AdapterConfig config = options.config;
+  config.base_model = model_name;
+  select_exactly(config, sites, adapter_sites(model));
+  Adapter adapter(loaded.context(), sites, config);
+  adapter.initialise(seed);
+  return adapter;
+}
+
+}  // namespace clora

@@ -1,0 +1,43 @@
+// TrainingLog: the log files of a run next to its adapter: log.jsonl with one event per line, and
+// loss.svg with the loss curve. A resumed run keeps the lines up to its checkpoint. An earlier log
+// is not touched until the run has made progress: its first event after "start".
+//
+// Throws Error(io) if the folder is not writable. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "tools/clora/training/loss_picture.hpp"
+
+namespace clora {
+
+class TrainingLog {
+ public:
+  // retained_steps: lines of an earlier log in the folder up to this step are kept; 0: none.
+  TrainingLog(std::filesystem::path folder, std::string title, std::int64_t retained_steps);
+
+  // Appends the event and adds its losses to the chart. "start" is buffered until the next event.
+  void add(const nlohmann::ordered_json& event);
+  // Writes the chart of all events so far; no-op before the first step.
+  void write_picture() const;
+  // The number of lines of the earlier log that were not events and were dropped.
+  std::int64_t lines_left_out() const noexcept { return left_out_; }
+
+ private:
+  void begin();
+  void keep_lines();
+  void note_loss(const nlohmann::ordered_json& event);
+
+  std::filesystem::path folder_;
+  std::int64_t retained_steps_;
+  std::int64_t left_out_ = 0;
+  std::string waiting_;  // lines to write in begin()
+  std::ofstream lines_;
+  LossCurve curve_;
+};
+
+}  // namespace clora

@@ -1,0 +1,147 @@
+#include "tools/clora/training/training_report.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "clora/runtime/files/file.hpp"
+#include "tools/command_line/printable.hpp"
+
+namespace clora {
+namespace {
+
+std::string picture_title(const std::string& model) {
+  // The chart is XML, which cannot hold control characters.
+  return printable(std::filesystem::path(model).filename().string());
+}
+
+}  // namespace
+
+TrainingReport::TrainingReport(Output& output, LoadedModel& loaded, const std::string& model,
+                               RunFolder& folder, std::string configuration)
+    : output_(output),
+      loaded_(loaded),
+      model_(model),
+      configuration_(std::move(configuration)),
+      folder_(folder),
+      log_(folder.path(), picture_title(model), folder.goes_on() ? folder.resumed_step() : 0) {}
+
+TrainingReport::~TrainingReport() {
+  try {
+    log_.write_picture();
+  } catch (const std::exception& error) {
+    output_.warning("{}", error.what());
+  }
+}
+
+void TrainingReport::write_event(const nlohmann::ordered_json& event) {
+  output_.object(event);
+  log_.add(event);
+  if (event.at("event") != "start" && !configuration_.empty()) begin();
+}
+
+// Replaces the files of an earlier run in the folder once the new run has made progress.
+void TrainingReport::begin() {
+  write_file_atomically(folder_.path() / "run.toml", std::exchange(configuration_, {}));
+  if (log_.lines_left_out() > 0) {
+    output_.warning("'{}': {} lines are not events and were dropped",
+                    (folder_.path() / "log.jsonl").string(), log_.lines_left_out());
+  }
+}
+
+void TrainingReport::start(const Adapter& adapter, const Records& train, const Records* valid,
+                           const TrainingRunConfig& config) {
+  const std::int64_t steps = total_steps(config, train.records.size());
+  const std::string& device = loaded_.context().device().name;
+  output_.info("{} on '{}'", model_, device);
+  output_.info("{} trainable parameters in {} layers of rank {}; {} records, {} steps",
+               grouped(adapter.trainable_parameters()), adapter.modules().size(),
+               adapter.config().rank, grouped(static_cast<long long>(train.records.size())), steps);
+  if (folder_.resumed_step() > 0) {
+    output_.info("resuming after step {} of '{}'", folder_.resumed_step(),
+                 folder_.checkpoint().string());
+  }
+  write_event({{"event", "start"},
+               {"device", device},
+               {"model", model_},
+               {"trainable_parameters", adapter.trainable_parameters()},
+               {"records", train.records.size()},
+               {"valid_records", valid == nullptr ? 0 : valid->records.size()},
+               {"truncated_records", train.truncated},
+               {"skipped_records", train.skipped},
+               {"steps", steps},
+               {"resumed_step", folder_.resumed_step()}});
+  bar_ = std::make_unique<ProgressBar>(output_, "step", steps, folder_.resumed_step());
+}
+
+TrainingCallbacks TrainingReport::callbacks(const Interrupt& interrupt) {
+  TrainingCallbacks callbacks;
+  callbacks.on_step = [this](const StepResult& result, double speed) { on_step(result, speed); };
+  callbacks.on_eval = [this](const EvalResult& result) { on_eval(result); };
+  callbacks.on_save = [this](std::int64_t step, const auto& folder) { on_save(step, folder); };
+  callbacks.should_stop = [&interrupt] { return interrupt.requested(); };
+  callbacks.on_resume = [this](const ResumePoint& point) { on_resume(point); };
+  return callbacks;
+}
+
+void TrainingReport::on_step(const StepResult& result, double tokens_per_s) {
+  write_event({{"event", "step"},
+               {"step", result.step},
+               {"loss", result.loss},
+               {"tokens", result.tokens},
+               {"learning_rate", result.learning_rate},
+               {"grad_norm", result.grad_norm},
+               {"tokens_per_s", tokens_per_s},
+               {"peak_bytes", loaded_.context().pool().statistics().high_water_bytes}});
+  bar_->update(result.step, fmt::format("loss {:.4f}  {:.0f} tokens/s", result.loss, tokens_per_s));
+}
+
+void TrainingReport::on_eval(const EvalResult& result) {
+  write_event(
+      {{"event", "eval"}, {"step", result.step}, {"loss", result.loss}, {"tokens", result.tokens}});
+  bar_->clear();
+  output_.info("step {}  held-out loss {:.4f} over {} tokens, {:.1f} s", result.step, result.loss,
+               grouped(result.tokens), result.seconds);
+}
+
+void TrainingReport::on_save(std::int64_t step, const std::filesystem::path& folder) {
+  last_checkpoint_ = folder;
+  if (step > folder_.resumed_step()) folder_.keep();
+  write_event({{"event", "save"}, {"step", step}, {"checkpoint", folder.string()}});
+  log_.write_picture();
+  bar_->clear();
+  output_.info("step {}  checkpoint in {}", step, folder.string());
+}
+
+void TrainingReport::on_resume(const ResumePoint& point) {
+  if (!point.changes_length()) return;
+  write_event(
+      {{"event", "length"}, {"steps", point.steps_now}, {"steps_before", point.steps_then}});
+  bar_->clear();
+  output_.info("the run is {} from {} to {} steps; the learning rates of the first {} are the same",
+               point.steps_now > point.steps_then ? "extended" : "shortened",
+               grouped(point.steps_then), grouped(point.steps_now), grouped(point.step));
+}
+
+void TrainingReport::done(const TrainingSummary& summary) {
+  bar_->clear();
+  folder_.keep();
+  const std::string adapter = folder_.path().string();
+  write_event({{"event", "done"},
+               {"steps", summary.steps},
+               {"seconds", summary.seconds},
+               {"adapter", adapter},
+               {"stopped", summary.stopped}});
+  output_.result("{} after {} steps in {}: loss {:.4f}, adapter in {}",
+                 summary.stopped ? "stopped" : "done", summary.steps, clock_time(summary.seconds),
+                 summary.final_loss, adapter);
+  output_.info(
+      "peak device memory {}",
+      readable_bytes(static_cast<double>(loaded_.context().pool().statistics().high_water_bytes)));
+  if (!summary.stopped) return;
+  output_.result("resume with: clora train --config {}/run.toml --resume {}", adapter,
+                 (last_checkpoint_.empty() ? folder_.path() : last_checkpoint_).string());
+}
+
+}  // namespace clora
