@@ -1,6 +1,6 @@
 // cross_entropy_backward/fused/f32/TxV: loss and gradient of a chunk of logits; cross_entropy: the
 // loss alone; head_loss/FORM/TYPE/TxVxD and head_loss_backward: the head of SmolLM2-135M fused with
-// them in chunks, or unfused (composed) with products over all rows.
+// them in chunks, or unfused with products over all rows.
 #include "clora/ops/loss/cross_entropy.hpp"
 
 #include <cmath>
@@ -107,7 +107,7 @@ const bool kAdded = add_family([] {
   add({.op = "cross_entropy_backward", .shape = chunk}, cross_entropy, chunk, true);
   for (const auto& [form, record] :
        {std::pair<const char*, RecordHeadLoss>{"fused", record_head_loss},
-        {"composed", record_head_loss_unfused}}) {
+        {"unfused", record_head_loss_unfused}}) {
     add_both({.op = "head_loss", .form = form, .type = "q8_0", .shape = head}, head_loss, record,
              DType::q8_0, head, false);
     add_both({.op = "head_loss_backward", .form = form, .type = "q8_0", .shape = head}, head_loss,

@@ -1,5 +1,5 @@
 // decode_layers/FORM/TYPE/LAYERSxDxPOSITION/bf16: one token through the blocks of SmolLM2-135M at
-// position POSITION of the cache, in one launch (fused) or as the unfused ops (composed).
+// position POSITION of the cache, in one launch (fused) or as separate ops (unfused).
 #include "clora/ops/decode/decode_layers.hpp"
 
 #include "bench/support/op_bench.hpp"
@@ -47,7 +47,7 @@ const bool kAdded = add_family([] {
     for (const std::int32_t position : {64, 512}) {
       for (const bool fused : {true, false}) {
         const Name name{.op = "decode_layers",
-                        .form = fused ? "fused" : "composed",
+                        .form = fused ? "fused" : "unfused",
                         .type = std::string(name_of(type)),
                         .shape = {kSmolLm2.layers, kSmolLm2.D, position},
                         .words = {"bf16"}};

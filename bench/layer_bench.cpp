@@ -1,5 +1,5 @@
 // layer/FORM/q4_1/1x576/r8/HOW: the feed-forward half of a decode layer of SmolLM2-135M, one row.
-// FORM is fused, or composed (the adapter's products separate from the base's). HOW is batched, or
+// FORM is fused, or unfused (the adapter's products separate from the base's). HOW is batched, or
 // wait_each: with a wait after every launch. The variants alternate.
 #include <fmt/format.h>
 
@@ -73,7 +73,7 @@ class FeedForward {
 };
 
 std::string name_of(bool fused, bool batched) {
-  return fmt::format("layer/{}/q4_1/1x{}/r{}/{}", fused ? "fused" : "composed", kWidth, kRank,
+  return fmt::format("layer/{}/q4_1/1x{}/r{}/{}", fused ? "fused" : "unfused", kWidth, kRank,
                      batched ? "batched" : "wait_each");
 }
 

@@ -1,6 +1,6 @@
-// lora_linear/FORM/TYPE/TxNxK/rN: a linear layer with its adapter, fused or as unfused ops
-// (composed); lora_linear_backward: its gradients including dx; lora_linear_step: both. Their
-// parts: lora_shrink/fused/f32/TxK/rN and lora_gradient.
+// lora_linear/FORM/TYPE/TxNxK/rN: a linear layer with its adapter, fused or unfused;
+// lora_linear_backward: its gradients including dx; lora_linear_step: both. Their parts:
+// lora_shrink/fused/f32/TxK/rN and lora_gradient.
 #include "clora/ops/lora_linear/lora_linear.hpp"
 
 #include "bench/support/op_bench.hpp"
@@ -166,7 +166,7 @@ void gradient(OpBench& bench, std::int64_t rows, std::int64_t k, std::int64_t ra
 
 Name name_of(const char* op, Form form, const Layer& layer) {
   return {.op = op,
-          .form = form == Form::fused ? "fused" : "composed",
+          .form = form == Form::fused ? "fused" : "unfused",
           .type = std::string(clora::name_of(layer.type)),
           .shape = {layer.rows, layer.n, layer.k},
           .rank = layer.rank};

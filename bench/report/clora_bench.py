@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 # The suffixes that Google Benchmark adds for its timing options.
 ADDED = re.compile(r"(/(iterations|min_time|repeats):[^/]+)*(/(manual|real)_time)?$")
+# The forms that earlier versions of clora_bench wrote.
+EARLIER_FORMS = {"composed": "unfused"}
 LIBRARIES = ("eigen", "clblast", "onednn")
 
 
@@ -34,6 +36,7 @@ def parse_name(text):
     if len(parts) < 4:
         return None
     op, form, kind, shape, *rest = parts
+    form = EARLIER_FORMS.get(form, form)
     rank = [rest.pop(0)] if rest and re.fullmatch(r"r\d+", rest[0]) else []
     return Name(op, form, kind, "/".join([op, shape, *rank]), frozenset(rest))
 
@@ -109,7 +112,7 @@ def adapter_figures(text):
     found = {}
     for (op, form, shape), fused in times.items():
         bare = times.get(("gemm", "fused", shape.split("/")[0]))
-        unfused = times.get(("lora_linear", "composed", shape))
+        unfused = times.get(("lora_linear", "unfused", shape))
         if (op, form) != ("lora_linear", "fused") or bare is None or unfused is None:
             continue
         added = max(unfused - bare, 0.001 * bare)  # positive despite noise

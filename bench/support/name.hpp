@@ -10,7 +10,7 @@ namespace clora::bench {
 
 struct Name {
   std::string op;              // "gemm", "gemm_backward"
-  std::string form = "fused";  // fused, composed (unfused ops), library
+  std::string form = "fused";  // fused, unfused, library
   std::string type = "f32";    // storage type: of the weights if there are any
   Shape shape;
   std::int64_t rank = 0;                // 0: no adapter

@@ -45,7 +45,7 @@ const std::vector<std::string>& listed() {
 
 void expect_the_grammar(const std::vector<std::string>& names) {
   const std::regex grammar(
-      "[a-z][a-z0-9_.]*/(fused|composed|library)"
+      "[a-z][a-z0-9_.]*/(fused|unfused|library)"
       "/(f32|f16|bf16|q4_0|q4_1|q5_0|q5_1|q8_0|q4_k|q5_k|q6_k|text)"
       "/[0-9]+(x[0-9]+)*(/r[0-9]+)?(/[a-z][a-z0-9_]*)*"
       "|launch/[a-z_]+");
@@ -92,7 +92,7 @@ TEST(BenchNames, HoldTheLaunchTable) {
 }
 
 TEST(BenchNames, HoldTheFoundingTablesOfLora) {
-  for (const std::string op_form : {"lora_linear/fused", "lora_linear/composed"}) {
+  for (const std::string op_form : {"lora_linear/fused", "lora_linear/unfused"}) {
     for (const std::string width : {"512", "1024", "2048"}) {
       for (const std::string rows : {"64", "1"}) {  // (4, 16, d) and a single row
         const std::string shape = rows + "x" + width + "x" + width;
@@ -104,7 +104,7 @@ TEST(BenchNames, HoldTheFoundingTablesOfLora) {
     }
   }
   expect_listed({"lora_linear_step/fused/f32/32x512x512/r8",  // (2, 16, 512)
-                 "lora_linear_step/composed/f32/32x512x512/r8",
+                 "lora_linear_step/unfused/f32/32x512x512/r8",
                  "lora_linear_backward/fused/f32/32x512x512/r8"});
 }
 
@@ -130,7 +130,7 @@ TEST(BenchNames, HoldTheOtherFoundingRows) {
 
 TEST(BenchNames, ShowProductsOfBf16WhereTheDeviceHasThem) {
   const ContextConfig config = config_from_environment();
-  if (config.variant != Variant::automatic) GTEST_SKIP() << "CLORA_VARIANT leaves no choice";
+  if (config.variant != Variant::automatic) GTEST_SKIP() << "CLORA_VARIANT is set";
   if (select_device(config.device).matrix_unit == MatrixUnit::none) {
     GTEST_SKIP() << "no matrix unit";
   }

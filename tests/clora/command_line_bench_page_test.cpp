@@ -49,7 +49,7 @@ TEST(BenchPage, ShowsEveryRowTheVerdictsAndTheMachine) {
   const std::string page = page_of(run_of("a/fused/f32/1", {100, 102, 98, 101, 99}), many_rows());
   for (const char* text :
        {"a &lt;fast&gt; &amp; small device", "200 GFLOP/s", "commit 0123456789ab",
-        "<td>a/fused/f32/1</td>", "<td>a/composed/f32/1</td>", "<td>launch/replay</td>",
+        "<td>a/fused/f32/1</td>", "<td>a/unfused/f32/1</td>", "<td>launch/replay</td>",
         "1 &lt; 2 &amp; &quot;so&quot; on", "1 faster, 0 slower", "9.8 % faster",
         "it was &lt;slower&gt; &amp; hotter", "2.00 × the fused time"}) {
     EXPECT_THAT(page, HasSubstr(text));

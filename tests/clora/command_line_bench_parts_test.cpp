@@ -31,7 +31,7 @@ TEST(BenchResults, HoldTheRepetitionsOfEachBenchAndTheRowsOfAnOpTogether) {
   const BenchResults results = parsed(
       file_of({repetition("softmax/fused/f32/2", 30, 40), repetition("gemm/library/f32/3", 7),
                repetition("softmax/fused/f32/2", 10, 60), repetition("softmax/fused/f32/2", 20, 50),
-               mean, repetition("softmax/composed/f32/2", 40)}));
+               mean, repetition("softmax/unfused/f32/2", 40)}));
   ASSERT_THAT(results.rows, SizeIs(3));
   const BenchRow& row = results.rows[0];
   EXPECT_EQ(row.name, "softmax/fused/f32/2");
@@ -43,7 +43,7 @@ TEST(BenchResults, HoldTheRepetitionsOfEachBenchAndTheRowsOfAnOpTogether) {
   EXPECT_EQ(row.percent_of_roofline, 60);
   EXPECT_EQ(row.typical(row.percent_of_roofline), 30);
   EXPECT_EQ(row.spread(), 0.5);
-  EXPECT_EQ(results.rows[1].name, "softmax/composed/f32/2");
+  EXPECT_EQ(results.rows[1].name, "softmax/unfused/f32/2");
   EXPECT_EQ(results.rows[2].form, "library");
   EXPECT_EQ(results.number("peak_fma_gflops"), 200);
   EXPECT_EQ(results.number("num_cpus"), 2);
@@ -68,7 +68,7 @@ TEST(BenchResults, KeepWhyABenchHasNoFigures) {
   EXPECT_THAT(bench_table(results, {}), HasSubstr("fused/f32/1  wrong result"));
 }
 
-TEST(BenchResults, RefuseWhatIsNoSuchFile) {
+TEST(BenchResults, RefuseAllOtherFiles) {
   for (const char* text : {"", "{", "[]", "{\"context\": {}}", "{\"benchmarks\": []}"}) {
     try {
       parse_bench_results(text, "x.json");
@@ -100,12 +100,12 @@ TEST(BenchTable, DrawsBarsInEighthsOfABlock) {
 
 TEST(BenchTable, ShowsEachOpOnceWithItsRowsAndShares) {
   const std::string table = bench_table(
-      parsed(file_of({repetition("a/fused/f32/1", 5, 50), repetition("a/composed/f32/1", 10, 25),
+      parsed(file_of({repetition("a/fused/f32/1", 5, 50), repetition("a/unfused/f32/1", 10, 25),
                       repetition("b/fused/f32/1", 2000)})),
       {});
-  EXPECT_THAT(table, HasSubstr("\na\n  fused/f32/1      5.00 us            100    10.0  █████  "
-                               "      50%\n  composed/f32/1"));
-  EXPECT_THAT(table, HasSubstr("\nb\n  fused/f32/1      2.00 ms\n"));
+  EXPECT_THAT(table, HasSubstr("\na\n  fused/f32/1     5.00 us            100    10.0  █████  "
+                               "      50%\n  unfused/f32/1"));
+  EXPECT_THAT(table, HasSubstr("\nb\n  fused/f32/1     2.00 ms\n"));
 }
 
 TEST(StudentT, EqualsPublishedQuantiles) {
@@ -171,6 +171,15 @@ TEST(BenchResults, ReadsTheKeysThatEarlierVersionsWrote) {
   EXPECT_EQ(results.number("peak_fma_gflops"), 150);
   EXPECT_EQ(results.fact("ceiling_fma_gflops"), "");
   EXPECT_EQ(results.rows[0].percent_of_roofline, 60);
+}
+
+TEST(BenchResults, ReadsTheFormThatEarlierVersionsWrote) {
+  const BenchResults results =
+      parsed(file_of({repetition("a/composed/f32/1", 5), repetition("composed/fused/f32/1", 5)}));
+  ASSERT_THAT(results.rows, SizeIs(2));
+  EXPECT_EQ(results.rows[0].name, "a/unfused/f32/1");
+  EXPECT_EQ(results.rows[0].form, "unfused");
+  EXPECT_EQ(results.rows[1].name, "composed/fused/f32/1");
 }
 
 TEST(Verdict, ReadsAsASentence) {

@@ -60,7 +60,7 @@ inline json many_rows() {
   std::vector<json> entries;
   for (const double us : {90, 93, 88, 91, 89}) {
     entries.push_back(repetition("a/fused/f32/1", us, 50));
-    entries.push_back(repetition("a/composed/f32/1", 2 * us, 25));
+    entries.push_back(repetition("a/unfused/f32/1", 2 * us, 25));
     entries.push_back(repetition("launch/replay", us));
   }
   entries.push_back({{"name", "b/fused/f32/1"},

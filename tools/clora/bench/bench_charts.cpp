@@ -134,7 +134,7 @@ std::vector<FusedGain> fused_gains(const BenchResults& results) {
   for (const BenchRow& row : results.rows) {
     if (row.form != "fused" || row.samples.empty()) continue;
     const std::string rest = row.rest.substr(row.form.size());
-    const BenchRow* other = results.find(row.op + "/composed" + rest);
+    const BenchRow* other = results.find(row.op + "/unfused" + rest);
     if (other == nullptr || other->samples.empty()) continue;
     gains.push_back({row.op + rest, other->typical_us() / row.typical_us()});
   }

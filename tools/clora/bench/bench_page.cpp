@@ -20,10 +20,10 @@ constexpr const char* kHead = R"(<!DOCTYPE html>
 <title>clora bench</title>
 <style>
 :root { --page: #fff; --ink: #1d2330; --soft: #5b6475; --line: #d9dee7; --card: #f5f7fa;
-  --fused: #2b6cd4; --composed: #d9822b; --library: #8a93a3; --faster: #2e9457; --slower: #cf4a3c }
+  --fused: #2b6cd4; --unfused: #d9822b; --library: #8a93a3; --faster: #2e9457; --slower: #cf4a3c }
 @media (prefers-color-scheme: dark) {
   :root { --page: #14171d; --ink: #e4e8ef; --soft: #9aa4b5; --line: #323946; --card: #1d222b;
-    --fused: #6ea5f7; --composed: #eda75c; --library: #7d8797; --faster: #5cc489; --slower: #f08072 }
+    --fused: #6ea5f7; --unfused: #eda75c; --library: #7d8797; --faster: #5cc489; --slower: #f08072 }
 }
 body { margin: 0 auto; max-width: 1020px; padding: 28px 20px 60px; background: var(--page);
   color: var(--ink); font: 15px/1.5 system-ui, sans-serif }
@@ -41,7 +41,7 @@ svg .name { font-family: ui-monospace, monospace; font-size: 11.5px }
 svg .mark { fill: var(--soft); font-size: 11px }
 .grid { stroke: var(--line) } .whisker { stroke: var(--ink); stroke-width: 1; fill: none; opacity: .7 }
 .fused { fill: var(--fused); background: var(--fused) }
-.composed { fill: var(--composed); background: var(--composed) }
+.unfused { fill: var(--unfused); background: var(--unfused) }
 .library { fill: var(--library); background: var(--library) }
 .faster { fill: var(--faster) } .slower { fill: var(--slower) }
 details { margin: 4px 0 } summary { color: var(--soft); cursor: pointer; font-size: 13px }
@@ -100,7 +100,7 @@ std::string contents(const std::vector<std::span<const BenchRow>>& ops) {
                         html_escaped(rows.front().op));
   }
   return text +
-         "</nav>\n<p class=\"key\"><i class=\"fused\"></i>fused<i class=\"composed\"></i>unfused "
+         "</nav>\n<p class=\"key\"><i class=\"fused\"></i>fused<i class=\"unfused\"></i>unfused "
          "ops<i class=\"library\"></i>another library</p>\n<p>Bars show the share of the device's "
          "roofline, from the op's bytes and flops; more than 100 % means that data came from "
          "caches, as in rows named warm. Whiskers show the fastest and slowest repetition. Where "

@@ -21,6 +21,16 @@ double microseconds_per(std::string_view unit) {
   return unit == "s" ? 1e6 : 1;
 }
 
+// Earlier versions named the form `unfused` `composed`.
+std::string with_current_form(std::string name) {
+  constexpr std::string_view kEarlier = "/composed/";
+  const std::size_t form = name.find('/');
+  if (std::string_view(name).substr(std::min(form, name.size())).starts_with(kEarlier)) {
+    name.replace(form, kEarlier.size(), "/unfused/");
+  }
+  return name;
+}
+
 BenchRow row_of(const std::string& name) {
   const std::size_t first = name.find('/');
   BenchRow row;
@@ -28,7 +38,7 @@ BenchRow row_of(const std::string& name) {
   row.op = name.substr(0, first);
   row.rest = first == std::string::npos ? "" : name.substr(first + 1);
   const std::string form = row.rest.substr(0, row.rest.find('/'));
-  if (form == "fused" || form == "composed" || form == "library") row.form = form;
+  if (form == "fused" || form == "unfused" || form == "library") row.form = form;
   return row;
 }
 
@@ -105,7 +115,7 @@ BenchResults results_of(const JsonKeys& json) {
   for (std::size_t i = 0; i < benches->size(); ++i) {
     const JsonKeys entry(benches->at(i), json.source(), fmt::format("benchmarks[{}]", i));
     if (entry.find_text("run_type").value_or("iteration") != "iteration") continue;  // a mean
-    add(row_in(results.rows, bench_name(entry.text("name"))), entry);
+    add(row_in(results.rows, with_current_form(bench_name(entry.text("name")))), entry);
   }
   return results;
 }

@@ -14,7 +14,7 @@ namespace clora {
 struct BenchRow {
   std::string name;             // "softmax/fused/f32/64x1024/warm"
   std::string op;               // "softmax"
-  std::string form;             // fused, composed, library; "" if the name has none
+  std::string form;             // fused, unfused, library; "" if the name has none
   std::string rest;             // the name after op: "fused/f32/64x1024/warm"
   std::vector<double> samples;  // microseconds per op: the median of each repetition
   double best_us = 0;
