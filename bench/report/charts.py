@@ -105,7 +105,7 @@ def bars(title, found, figure):
     """Bars by work, with the figures after them; longer is faster. With many works, only the best
     form of each peer is shown."""
     parts = [text(16, 26, title, "ink title"),
-             text(16, 44, f"{UNITS[figure]}, median (least to most); longer is faster", "faint")]
+             text(16, 44, f"{UNITS[figure]}, median (minimum to maximum); longer is faster", "faint")]
     y = 58
     for work, by_contender in found.items():
         known = fastest_first(by_contender, figure, len(found) > MANY_WORKS)

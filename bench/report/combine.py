@@ -28,15 +28,15 @@ def require_same_machine(old, new):
 def with_groups(old, new):
     """The old measurement with the new one's groups."""
     require_same_machine(old, new)
-    again = set(new["groups"])
-    anew = {item["contender"] for item in new["skipped"] + new["runs"]}
+    measured = set(new["groups"])
+    contenders = {item["contender"] for item in new["skipped"] + new["runs"]}
     return {**new,
             "groups": {**old["groups"], **new["groups"]},
             "peers": {**old["peers"], **new["peers"]},
-            "runs": [run for run in old["runs"] if run["group"] not in again] + new["runs"],
-            "failed": [item for item in old["failed"] if item["group"] not in again] +
+            "runs": [run for run in old["runs"] if run["group"] not in measured] + new["runs"],
+            "failed": [item for item in old["failed"] if item["group"] not in measured] +
             new["failed"],
-            "skipped": [item for item in old["skipped"] if item["contender"] not in anew] +
+            "skipped": [item for item in old["skipped"] if item["contender"] not in contenders] +
             new["skipped"],
             "profiles": {**old.get("profiles", {}), **new.get("profiles", {})},
-            "growth": new["growth"] if "growth" in again else old["growth"]}
+            "growth": new["growth"] if "growth" in measured else old["growth"]}

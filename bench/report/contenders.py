@@ -61,9 +61,9 @@ class Contender:
         """Why it cannot take part; empty if it can."""
         for need in self.needs:
             if not need(setup).exists():
-                return f"{short(need(setup))} is not there"
+                return f"{short(need(setup))} is absent"
         if self.library and find_library(self.library) is None:
-            return f"lib{self.library} is not there"
+            return f"lib{self.library} is absent"
         return ""
 
     def environment(self):

@@ -99,9 +99,9 @@ def jobs(model, pattern, profile=False, cold=False, rounds=10**6):
     with empty program caches of clora and the driver."""
     def inner(setup):
         if not setup.quick:
-            return random_model.kept(setup.models, model), pattern
+            return random_model.ensure_model(setup.models, model), pattern
         short = "training/fused/bf16/1x64"
-        return (random_model.kept(setup.models, "tiny"),
+        return (random_model.ensure_model(setup.models, "tiny"),
                 short if profile or cold else f"{short}|generation/fused/bf16/512")
 
     made = bench("clora", "", jobs_figures(model), rounds=rounds)

@@ -10,7 +10,7 @@ from report import own_runs
 SHAPES = ("(2048x576x576|2048x192x576|2048x1536x576|2048x576x1536|256x576x576|256x1536x576|"
           "64x512x512|64x1024x1024|64x2048x2048)")
 PRODUCTS = f"^gemm/{SHAPES}$"
-OWN_ADAPTER = ("^(gemm/fused|lora_linear/(fused|composed))/"
+OWN_ADAPTER = ("^(gemm/fused|lora_linear/(fused|unfused))/"
                "(f32/(64x512x512|64x1024x1024|64x2048x2048)(/r8)?|q4_1/2048x1536x576(/r16)?)"
                "/manual_time")
 
@@ -35,7 +35,7 @@ def all_groups():
             who.library("Eigen", "eigen", library_products),
             who.library("CLBlast", "clblast", library_products, rounds=who.FEW_ROUNDS),
             who.library("oneDNN of Debian", "onednn", library_products,
-                        install="tools/setup/install_peers onednn, then build clora_bench anew"))),
+                        install="tools/setup/install_peers onednn, then rebuild clora_bench"))),
         Group("lora", "LoRA forward", (
             *who.ours("lora_linear/fused/f32/(64|1)x[0-9x]+/r[0-9]+"),
             *who.torch_ops("lora_linear/"), *who.mlx_ops("lora_linear/"))),

@@ -12,7 +12,7 @@ from report.shallow_gguf import first_blocks
 AXES = {"tokens": (512, 1024, 2048, 4096, 8192), "rank": (4, 16, 32, 64, 128, 256),
         "layers": (5, 10, 15, 20, 25, 30)}
 QUICK_AXES = {"tokens": (512, 1024), "rank": (4, 8), "layers": (1, 2)}
-TITLES = {"tokens": "tokens a step", "rank": "rank, 2048 tokens", "layers": "layers, 2048 tokens"}
+TITLES = {"tokens": "tokens per step", "rank": "rank, 2048 tokens", "layers": "layers, 2048 tokens"}
 
 
 def shallow_model(setup, layers):
@@ -44,5 +44,5 @@ def measure(setup, say):
                 say(f"FAILED: growth with {axis}, {x}: {error}")
                 continue
             found.setdefault(axis, []).append(point)
-            say(f"growth: {axis} {x}: {point['step_s']:.2f} s a step")
+            say(f"growth: {axis} {x}: {point['step_s']:.2f} s per step")
     return found, failed

@@ -10,8 +10,8 @@ NVIDIA = "libnvidia-opencl.so.1"
 
 
 def use(folder):
-    """Sets the library path to the packed libraries and registers NVIDIA's driver, beside the
-    registered ones, if the loader would not find it. No-op for a build folder."""
+    """Sets the library path to the packed libraries and registers NVIDIA's driver, in addition
+    to the registered ones, if the loader would not find it. No-op for a build folder."""
     if not (folder / "lib").is_dir():
         return
     paths = [str(folder / "lib"), str(folder), os.environ.get("LD_LIBRARY_PATH", "")]

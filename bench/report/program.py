@@ -165,7 +165,7 @@ def render(plan, file, measurement, document):
     made = link_charts(plan.tables(measurement), drawn, file, document)
     write(document, tables.splice(document.read_text(encoding="utf-8"), made,
                                   plans.table_names(plan)))
-    say(f"written: {document}, and {len(drawn)} charts beside {file}")
+    say(f"written: {document}, and {len(drawn)} charts next to {file}")
 
 
 def run(plan, options):

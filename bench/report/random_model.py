@@ -124,7 +124,7 @@ def write(folder, shape):
     part.replace(folder / "model.safetensors")
 
 
-def kept(folder, name):
+def ensure_model(folder, name):
     """The folder of the model with this name below `folder`, created if absent."""
     own = folder / name
     if not (own / "model.safetensors").exists():

@@ -70,7 +70,7 @@ def alignment_of(pairs, keys):
     return struct.unpack_from("<I", pairs, keys["general.alignment"][1])[0]
 
 
-def kept(name, blocks):
+def is_in_first_blocks(name, blocks):
     found = re.match(r"blk\.(\d+)\.", name)
     return found is None or int(found[1]) < blocks
 
@@ -85,7 +85,7 @@ def first_blocks(data, blocks):
     ends = sorted([offset for _, _, offset in tensors] + [len(data) - start])
     parts, infos, offset = [], [], 0
     for name, info, old in tensors:
-        if not kept(name, blocks):
+        if not is_in_first_blocks(name, blocks):
             continue
         size = ends[ends.index(old) + 1] - old
         infos.append(info + struct.pack("<Q", offset))

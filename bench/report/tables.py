@@ -15,7 +15,7 @@ from report.targets import TARGETS
 MARKED = re.compile(r"(<!-- table: ([a-z_]+) -->\n)(.*?)(<!-- end -->)", re.S)
 UNITS = {"us": "us", "tokens_per_s": "tokens/s", "peak_rss_gib": "GiB resident",
          "peak_pool_gib": "GiB on the device", "first_step_s": "s, first step",
-         "first_token_s": "s to the first token", "seconds": "s", "step_s": "s a step",
+         "first_token_s": "s to the first token", "seconds": "s", "step_s": "s per step",
          "added_percent": "% added", "of_unfused": "of unfused", "of_base": "of the product",
          "scratch_mib": "MiB of scratch", "percent_of_roofline": "% of roofline"}
 # The figures of a group's table; the first one determines the best peer.
@@ -38,7 +38,7 @@ def number(value):
 
 
 def spread(summary):
-    """Median (least to most)."""
+    """Median (minimum to maximum)."""
     if summary is None:
         return ""
     if summary.rounds == 1:
@@ -74,7 +74,7 @@ def targets_table(measurement, targets=TARGETS):
         ours = f"{spread(row.ours)} {unit}".strip() if row.ours else ""
         lines.append([target.title, row.work if len(target.works) > 1 else "", ours, peer, value,
                       bound(target, row.must), bound(target, target.goal), verdict_words(row)])
-    return table(["work", "the worst of them", "clora", "best peer", "ratio", "must", "goal",
+    return table(["work", "worst case", "clora", "best peer", "ratio", "must", "goal",
                   "verdict"], lines)
 
 
@@ -92,7 +92,7 @@ def contenders_table(found, names):
         known.sort(key=lambda item: item[1][names[0]].median, reverse=names[0] in figures.RATES)
         lines += [[work, name, *(spread(own.get(figure)) for figure in names)]
                   for name, own in known]
-    return table(["work", "who", *(UNITS[figure] for figure in names)], lines)
+    return table(["work", "program", *(UNITS[figure] for figure in names)], lines)
 
 
 def named_spread(best):
@@ -143,7 +143,7 @@ def growth_table(measurement):
         return "Not measured.\n"
     straight = "; ".join(straightness(axis, points)
                          for axis, points in measurement["growth"].items())
-    return (table(["with", "", "s a step", "GiB resident", "GiB on the device"], lines) +
+    return (table(["with", "", "s per step", "GiB resident", "GiB on the device"], lines) +
             f"\nFarthest from a straight line, of the largest: {straight}.\n")
 
 
@@ -174,7 +174,7 @@ def machine_words(measurement):
             f"{', '.join(m['flags'])}), {m['cores']} cores, {m['memory_gib']} GiB, "
             f"{m['system']}, Linux {m['kernel']}; OpenCL: {device.get('platform', 'unknown')}, "
             f"driver {device.get('driver', 'unknown')}; {commit_words(measurement)}; "
-            f"{peers or 'no peers'}. {rounds} in turns: median (least to most)."
+            f"{peers or 'no peers'}. {rounds} in alternation: median (minimum to maximum)."
             f"{quick}{absent}\n")
 
 

@@ -25,10 +25,10 @@ BENCH = json.dumps({"benchmarks": [
     {"name": "gemm/library/f32/64x512x512/eigen/warm/manual_time", "median_us": 20},
     {"name": "lora_linear/fused/f32/64x512x512/r8/manual_time", "median_us": 12},
     {"name": "lora_linear/fused/f32/64x512x512/r8/warm/manual_time", "median_us": 11},
-    {"name": "lora_linear/composed/f32/64x512x512/r8/manual_time", "median_us": 18},
-    {"name": "lora_linear/composed/f32/64x512x512/r8/manual_time", "median_us": 90},
-    {"name": "lora_linear/composed/f32/64x512x512/r8/manual_time", "median_us": 17},
-    {"name": "lora_linear/composed/f32/64x512x512/r8/manual_time_mean", "median_us": 42,
+    {"name": "lora_linear/unfused/f32/64x512x512/r8/manual_time", "median_us": 18},
+    {"name": "lora_linear/unfused/f32/64x512x512/r8/manual_time", "median_us": 90},
+    {"name": "lora_linear/unfused/f32/64x512x512/r8/manual_time", "median_us": 17},
+    {"name": "lora_linear/unfused/f32/64x512x512/r8/manual_time_mean", "median_us": 42,
      "run_type": "aggregate"},
     {"name": "softmax/fused/f32/1x2/manual_time", "error_occurred": True, "error_message": "wrong"},
     {"name": "training/fused/q4_1/4x512/r8/iterations:1/manual_time", "tokens_per_s": 300,
@@ -58,6 +58,11 @@ class CloraBench(unittest.TestCase):
         self.assertEqual(clora_bench.adapter_figures(BENCH),
                          {"adapter/64x512x512/r8": {"added_percent": 20, "of_unfused": 0.25}})
 
+    def test_the_form_that_earlier_versions_wrote_is_read(self):
+        earlier = BENCH.replace("/unfused/", "/composed/")
+        self.assertNotEqual(earlier, BENCH)
+        self.assertEqual(clora_bench.adapter_figures(earlier), clora_bench.adapter_figures(BENCH))
+
 
 class Contenders(unittest.TestCase):
     def setUp(self):
@@ -80,7 +85,7 @@ class Contenders(unittest.TestCase):
     def test_a_peer_that_is_absent_is_skipped_with_a_word_and_the_command_that_installs_it(self):
         made = self.session(*contenders.mlx_ops("x"), self.printing("here", 7)).run(lambda m: None)
         self.assertEqual([item["contender"] for item in made["skipped"]], ["MLX", "MLX + OpenBLAS"])
-        self.assertRegex(self.said[0], "^skipped: MLX: .* is not there; to install it: "
+        self.assertRegex(self.said[0], "^skipped: MLX: .* is absent; to install it: "
                          "tools/setup/install_peers mlx$")
         self.assertIn("tools/setup/install_peers mlx", tables.machine_words(made))
         self.assertEqual({run["contender"] for run in made["runs"]}, {"here"})

@@ -141,14 +141,14 @@ class Plan(unittest.TestCase):
             rows = [{"name": line, "median_us": 1} for line in text.splitlines()]
             listed |= set(gpu_runs.typed_figures(json.dumps({"benchmarks": rows})))
         if "gemm/bf16/4096x4096x4096" not in listed:
-            self.skipTest("the device has no products of bf16")
+            self.skipTest("the device has no bf16 products")
         for target in TARGETS:
             if target.works[0].split("/")[0] not in ("training", "training_cold", "decode"):
                 self.assertLessEqual(set(target.works), listed, target.title)
 
     def test_peers_are_absent_with_a_word_where_there_is_no_python_for_them(self):
         peer = gpu_groups.kernel_groups()[0].contenders[1]
-        self.assertIn("python is not there", peer.absent(self.setup_of(self.folder)))
+        self.assertIn("python is absent", peer.absent(self.setup_of(self.folder)))
         self.assertIn("install_peers torch", peer.install)
 
     def test_a_cold_start_begins_with_empty_folders(self):
@@ -229,7 +229,7 @@ class Tables(unittest.TestCase):
 class RandomModel(unittest.TestCase):
     def test_a_model_has_its_tensors_one_after_the_other_and_no_constant_rows(self):
         with tempfile.TemporaryDirectory() as name:
-            folder = random_model.kept(pathlib.Path(name), "tiny")
+            folder = random_model.ensure_model(pathlib.Path(name), "tiny")
             data = (folder / "model.safetensors").read_bytes()
             config = json.loads((folder / "config.json").read_text())
         (length,) = struct.unpack_from("<Q", data)

@@ -9,11 +9,12 @@ namespace {
 
 HealthFindings check_host_memory(const std::optional<HostMemory>& memory) {
   if (!memory) return {};
-  return {{Health::good,
-           fmt::format("{} of {} host memory are available; fine-tuning SmolLM2-135M in Q4_1 with "
-                       "4 x 512 tokens a step was measured at 1.4 GiB, 1.2 GiB of it on the device",
-                       readable_bytes(static_cast<double>(memory->available_bytes)),
-                       readable_bytes(static_cast<double>(memory->total_bytes)))}};
+  return {
+      {Health::good,
+       fmt::format("{} of {} host memory are available; fine-tuning SmolLM2-135M in Q4_1 with "
+                   "4 x 512 tokens per step was measured at 1.4 GiB, 1.2 GiB of it on the device",
+                   readable_bytes(static_cast<double>(memory->available_bytes)),
+                   readable_bytes(static_cast<double>(memory->total_bytes)))}};
 }
 
 // Beyond it, the kernel kills processes of the container.
