@@ -68,7 +68,7 @@ class ClcCheck : public testing::Test {
 };
 
 #define CLORA_NEEDS_OCLGRIND() \
-  if (!has_program("oclgrind")) GTEST_SKIP() << "oclgrind is not there"
+  if (!has_program("oclgrind")) GTEST_SKIP() << "oclgrind is not installed"
 
 TEST_F(ClcCheck, FindsNothingInAGoodKernel) {
   const ProgramResult result = check("good");

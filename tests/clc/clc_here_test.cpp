@@ -32,7 +32,7 @@ class ClcHere : public ::testing::Test {
     for (const auto& entry : std::filesystem::directory_iterator(folder_ / "cache/programs")) {
       if (entry.path().extension() == ".program") return entry.path();
     }
-    ADD_FAILURE() << "nothing was kept";
+    ADD_FAILURE() << "the files were not kept";
     return {};
   }
 
@@ -123,7 +123,7 @@ TEST_F(ClcHere, EmbedsFilesThatAProgramThenHas) {
   EXPECT_EQ(ran.out, "1:a.cl");
 }
 
-TEST_F(ClcHere, RefusesNamesThatAreNoneOfCpp) {
+TEST_F(ClcHere, RefusesNamesThatAreNotCppIdentifiers) {
   const auto done =
       clc({"embed", "softmax.cl", "--out", (folder_ / "a.cpp").string(), "--function", "1st"});
   EXPECT_EQ(done.exit_code, 2);

@@ -187,7 +187,7 @@ TEST(Budgets, HoldOnlyForTheirKernelAndTarget) {
   EXPECT_THAT(check_budgets(head.budgets, kernel, target_named("gfx90a")), IsEmpty());
 }
 
-TEST(Budgets, OfWhatIsNotKnownAreNoMisses) {
+TEST(Budgets, OfUnknownFiguresAreNotMissed) {
   const FileHead head = read_file_head("//! clc: budget registers<=128\n", "k.cl");
   const auto findings = check_budgets(head.budgets, {.kernel = "k"}, target_named("sm_80"));
   ASSERT_EQ(findings.size(), 1U);

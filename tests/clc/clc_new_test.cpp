@@ -29,7 +29,7 @@ fs::path source_folder() {
   return source == nullptr ? "." : source;
 }
 
-// A source tree with as much of clora's modules as a family needs.
+// A source tree with the parts of clora's modules that a family needs.
 class ClcNew : public testing::Test {
  protected:
   ClcNew() {
@@ -101,7 +101,7 @@ TEST_F(ClcNew, ItsKernelBuildsIsFreeOfFindingsAndComputesWhatItsHeadSays) {
            "--arg", "beta=1", "--arg", "n=5", "--print", "y"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("[1 3 5 7 9]"));
-  if (!has_program("clang-14")) GTEST_SKIP() << "clang-14 is not there";
+  if (!has_program("clang-14")) GTEST_SKIP() << "clang-14 is not installed";
   const ProgramResult linted = clc({"lint", "--house", kernel});
   EXPECT_EQ(linted.exit_code, 0) << linted.out;
   EXPECT_THAT(linted.out, HasSubstr("errors and warnings: 0"));
@@ -166,7 +166,7 @@ TEST_F(ClcNew, LeavesNothingBehindWhereAFileCannotBeWritten) {
   EXPECT_EQ(files().size(), 2U);
 }
 
-TEST_F(ClcNew, RefusesNamesThatAreNoneAndThoseOfOtherParts) {
+TEST_F(ClcNew, RefusesInvalidNamesAndThoseOfOtherModules) {
   for (const std::string name : {"ScaledShift", "3x", "a__b", "a_", "_a", "../x", "a-b", ""}) {
     const ProgramResult result = make(name);
     EXPECT_EQ(result.exit_code, 2) << name;

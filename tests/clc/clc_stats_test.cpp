@@ -123,7 +123,7 @@ __attribute__((reqd_work_group_size(16, 4, 1))) __kernel void tile(__global floa
   }
 }
 
-// So many values are live at once that a group of 1024 items does not have the registers.
+// More values are live at once than a group of 1024 items has registers for.
 TEST_F(ClcStats, AMissedBudgetIsExitCodeOneAndALine) {
   const std::string file = write("live.cl",
                                  R"(//! clc: budget of live on gfx90a registers<=32 spills=0

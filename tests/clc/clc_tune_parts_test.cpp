@@ -47,7 +47,7 @@ TEST(ClcExpression, EvaluatesGridsAndConditions) {
   EXPECT_THAT(split_expressions("max(M,1),2"), ElementsAre("max(M,1)", "2"));
 }
 
-TEST(ClcExpression, NamesWhatItDoesNotKnow) {
+TEST(ClcExpression, NamesTheUnknownName) {
   const Variables sizes{{"M", 100}, {"TILE", 32}};
   EXPECT_THAT(message_of([&] { value_of("N*2", sizes, "--global"); }),
               HasSubstr("--global 'N*2': 'N' is not a known name; the names are M, TILE"));
@@ -96,7 +96,7 @@ TEST(ClcTuneSpace, IsThatOfItsKernel) {
   EXPECT_THAT(message_of([&] { candidates_of(lines, "c"); }), HasSubstr("nothing to tune for c"));
 }
 
-TEST(ClcTuneSpace, RefusesWhatIsNoSpace) {
+TEST(ClcTuneSpace, RefusesInvalidSpaces) {
   EXPECT_THAT(message_of([] { candidates_of("// k\n"); }), HasSubstr("declares nothing to tune"));
   EXPECT_THAT(message_of([] { candidates_of("//! clc: tune T={float,half}\n"); }),
               HasSubstr("whole numbers, got 'float'"));
@@ -151,7 +151,7 @@ TEST(ClcTuneSearch, WalksFromTheStartToNeighbours) {
   EXPECT_THAT(found.neighbours(1), testing::Contains(order[1]));
 }
 
-TEST(ClcTuneSearch, LearnsFromCandidatesThatDoNotWork) {
+TEST(ClcTuneSearch, ContinuesAfterCandidatesThatFail) {
   const TuneCandidates found = candidates_of(kTiles, "", {{"LIMIT", 9}});
   const auto search = make_search(SearchKind::annealing, found, 0, 100, 1);
   std::size_t tried = 0;
@@ -162,7 +162,7 @@ TEST(ClcTuneSearch, LearnsFromCandidatesThatDoNotWork) {
   EXPECT_EQ(tried, found.all.size());
 }
 
-TEST(ClcTuneRecord, GoesOnWhereARunEnded) {
+TEST(ClcTuneRecord, ResumesWhereARunEnded) {
   const test::TemporaryFolder folder;
   const NamedNumbers a{{"WG", 1}}, b{{"WG", 2}}, c{{"WG", 3}};
   {
@@ -171,15 +171,15 @@ TEST(ClcTuneRecord, GoesOnWhereARunEnded) {
     record.put(b, {.end = TrialEnd::wrong, .why = "y differs", .seconds = 0});
     record.put(c, {});  // the process dies at this point
   }
-  const TuneRecord again(folder / "record.json", "a kernel");
-  EXPECT_EQ(again.resumed(), 3U);
-  EXPECT_EQ(again.find(a)->seconds, 0.5);
-  EXPECT_EQ(again.find(b)->why, "y differs");
-  EXPECT_EQ(again.find(c)->end, TrialEnd::refused);
-  EXPECT_THAT(again.find(c)->why, HasSubstr("crashed an earlier run"));
+  const TuneRecord reopened(folder / "record.json", "a kernel");
+  EXPECT_EQ(reopened.resumed(), 3U);
+  EXPECT_EQ(reopened.find(a)->seconds, 0.5);
+  EXPECT_EQ(reopened.find(b)->why, "y differs");
+  EXPECT_EQ(reopened.find(c)->end, TrialEnd::refused);
+  EXPECT_THAT(reopened.find(c)->why, HasSubstr("crashed an earlier run"));
 }
 
-TEST(ClcTuneRecord, OfSomethingElseOrDamagedCountsAsNone) {
+TEST(ClcTuneRecord, IgnoresADamagedFileAndThatOfAnotherKernel) {
   const test::TemporaryFolder folder;
   TuneRecord(folder / "record.json", "a kernel")
       .put({{"WG", 1}}, {.end = TrialEnd::slow, .why = {}, .seconds = 1});

@@ -198,7 +198,7 @@ TEST_F(BenchCommand, SaysTheSameAsJson) {
   EXPECT_EQ(lines[4].at("error"), "1 < 2 & \"so\" on");
 }
 
-TEST_F(BenchCommand, RefusesAFileThatIsNoneBeforeItMeasures) {
+TEST_F(BenchCommand, RefusesAnInvalidFileBeforeItMeasures) {
   test::write_file(folder / "old.json", "no JSON");
   std::filesystem::remove(folder / "arguments.txt");
   const ProgramResult result = run({"--compare", at("old.json")});

@@ -71,7 +71,7 @@ TEST_F(ConfigFile, TakesTheTopAndTheCommandsOwnSection) {
   EXPECT_THAT(arguments(""), IsEmpty());
 }
 
-TEST_F(ConfigFile, NamesFileLineAndColumnOfWhatIsNotToml) {
+TEST_F(ConfigFile, NamesFileLineAndColumnOfInvalidToml) {
   for (const char* text : {"name = x\n", "name = \"x\n", "rank =\n", "rank 4\n", "= 4\n",
                            "stop = [\"a\"\n", "rank = 4\nrank = 5\n", "\xff\xfe"}) {
     EXPECT_THAT(error(text), AllOf(HasSubstr("'run.toml': line "), HasSubstr("column "),

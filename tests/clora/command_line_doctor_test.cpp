@@ -153,14 +153,15 @@ TEST_F(Doctor, NotesVariablesThatChangeTheKernelsAndMisspeltOnes) {
   const ProgramResult result =
       doctor({"CLORA_VARIANT=portable", "CLORA_SELF_TEST=0", "CLORA_VARIAN=cpu"});
   EXPECT_EQ(result.exit_code, 0) << result.out;
-  EXPECT_THAT(result.out,
-              AllOf(HasSubstr("note  CLORA_VARIANT=portable: the kernels made for this kind"),
-                    HasSubstr("note  CLORA_SELF_TEST=0: fast kernels are used without"),
-                    HasSubstr("note  CLORA_VARIAN is set, but clora reads no such variable\n"
-                              "      -> did you mean CLORA_VARIANT?"),
-                    HasSubstr("good  kernels: portable"),
-                    HasSubstr("note  no measured tile sizes of the portable product"),
-                    Not(HasSubstr("CLORA_SOURCE_DIR"))));
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("note  CLORA_VARIANT=portable: the specialised kernels for this kind"),
+            HasSubstr("note  CLORA_SELF_TEST=0: fast kernels are used without"),
+            HasSubstr("note  CLORA_VARIAN is set, but clora reads no such variable\n"
+                      "      -> did you mean CLORA_VARIANT?"),
+            HasSubstr("good  kernels: portable"),
+            HasSubstr("note  no measured tile sizes of the portable product"),
+            Not(HasSubstr("CLORA_SOURCE_DIR"))));
 }
 
 TEST_F(Doctor, FindsSettingsBadThatEveryCommandRefuses) {

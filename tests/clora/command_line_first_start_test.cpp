@@ -1,5 +1,5 @@
-// The first start of the program on a machine, and a start with a damaged driver cache, as a user
-// sees them. Each of these starts compiles its kernels.
+// The first start of the program on a machine, and a start with a damaged driver cache, through
+// the command line. Each of these starts compiles its kernels.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

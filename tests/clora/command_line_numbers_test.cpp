@@ -35,7 +35,7 @@ TEST(NumberOptions, AcceptAnIntegerInItsRangeAndRewriteIt) {
   EXPECT_EQ(validated(number, "010"), "10");  // decimal, not octal
 }
 
-TEST(NumberOptions, RefuseWhatIsNoIntegerInTheRange) {
+TEST(NumberOptions, RefuseAllButIntegersInTheRange) {
   for (const std::string value :
        {"0", "65", "-1", "2.5", "1e1", "nan", "inf", "", " 3", "3 ", "0x10", "+-5",
         "18446744073709551617", "99999999999999999999", "1,000"}) {
@@ -45,7 +45,7 @@ TEST(NumberOptions, RefuseWhatIsNoIntegerInTheRange) {
   }
 }
 
-TEST(NumberOptions, RefuseWhatIsNoFiniteNumberInTheRange) {
+TEST(NumberOptions, RefuseAllButFiniteNumbersInTheRange) {
   for (const std::string value : {"0", "-1e-9", "10.1", "nan", "-nan", "inf", "-inf", "infinity",
                                   "1e400", "1e-400", "1.5x", "0x1p3", "1,5"}) {
     EXPECT_EQ(validated(NumberAbove(0, 10), value),

@@ -42,7 +42,7 @@ TEST(Suggestion, FindsTheNearestNameOrNone) {
   EXPECT_EQ(suggestion_for("bananas", names), "");
 }
 
-TEST(Suggestion, NeverNamesWhatIsNotThere) {
+TEST(Suggestion, NamesOnlyCandidates) {
   EXPECT_EQ(suggestion_for("learning-rate", {"rank", "alpha"}), "");
 }
 
@@ -148,7 +148,7 @@ TEST(LossPicture, PutsPointsWhereTheAxesSay) {
   EXPECT_THAT(picture, HasSubstr("<circle class=\"valid\" cx=\"696.0\""));
 }
 
-TEST(LossPicture, EscapesItsTitleAndLeavesOutWhatIsNotFinite) {
+TEST(LossPicture, EscapesItsTitleAndOmitsNonFiniteValues) {
   const std::string picture = loss_picture({"a < b & c", {{1, 2.0}, {2, NAN}, {3, INFINITY}}, {}});
   EXPECT_THAT(picture, HasSubstr("a &lt; b &amp; c"));
   EXPECT_THAT(picture, Not(HasSubstr("nan")));

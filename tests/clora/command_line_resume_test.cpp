@@ -93,7 +93,7 @@ TEST_F(CommandLineResume, AVeryLongRunStartsAtOnceAndStopsAtTheFirstCtrlC) {
   EXPECT_THAT(stopped.out, HasSubstr("stopped after "));
 }
 
-TEST_F(CommandLineResume, NumbersThatAreNoneEndEveryCommandWithTheTensorsName) {
+TEST_F(CommandLineResume, NonFiniteTensorsEndEveryCommandWithTheTensorsName) {
   constexpr const char* kPoisoned = "model.layers.0.self_attn.v_proj.weight";
   test::poison(folder_ / "model/model.safetensors", kPoisoned, std::nanf(""));
   for (const std::vector<std::string>& arguments :

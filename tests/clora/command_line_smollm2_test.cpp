@@ -112,7 +112,7 @@ TEST_F(CommandLineSmolLM2, StaysWithinAPercentOfTheTenStepsInAutoPrecision) {
 
 TEST_F(CommandLineSmolLM2, LearnsInThreeHundredStepsOfAutoPrecisionWhatItLearnsInF32) {
   if (select_device(config_from_environment().device).kind != DeviceKind::gpu) {
-    GTEST_SKIP() << "a CPU takes ten minutes for it";
+    GTEST_SKIP() << "this takes ten minutes on a CPU";
   }
   const double f32 = loss_of_a_long_run("f32", folder / "f32");
   EXPECT_GT(f32, 0.1);

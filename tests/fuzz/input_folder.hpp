@@ -1,5 +1,5 @@
-// A folder of this process for readers that take paths. Its files are written without syncing, into
-// memory if $TMPDIR is there. It is removed when the process ends.
+// A folder of this process for readers that take paths. Its files are written without syncing, and
+// stay in memory if $TMPDIR is on a tmpfs. It is removed when the process ends.
 #pragma once
 
 #include <filesystem>

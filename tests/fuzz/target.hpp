@@ -25,7 +25,7 @@ struct Target {
 std::span<const Target> targets();
 // Returns the target of this name, or nullptr if there is none.
 const Target* find_target(std::string_view name);
-// Calls the target's read(). attempt() has access to the input meanwhile.
+// Calls the target's read(). attempt() has access to the input during the call.
 void feed(const Target& target, std::string_view input);
 
 // Functions for the targets.

@@ -112,7 +112,7 @@ TEST(ModuleSelection, GivesTheRankOfTheFirstPatternThatMatches) {
   EXPECT_EQ(rank_of({{"^q_proj", 2}}, kQ0), 8);
 }
 
-TEST(ModuleSelection, NamesThePatternThatIsNone) {
+TEST(ModuleSelection, NamesAnInvalidPattern) {
   const AdapterConfig config{.alpha_pattern = {{"q_proj)", 1}}};
   CLORA_EXPECT_ERROR(ModuleSelection(config, "file"), ErrorCode::invalid_file,
                      "file: the key 'q_proj)' of alpha_pattern: '(.*\\.)?(q_proj))$' is not a "

@@ -45,7 +45,7 @@ TEST(PathRegex, RefusesWhatPythonReadsInAnotherWay) {
                        "here: the regular expression");
 }
 
-TEST(PathRegex, NamesAnExpressionThatIsNone) {
+TEST(PathRegex, NamesAnInvalidExpression) {
   CLORA_EXPECT_ERROR(PathRegex("(a", Anchor::start, "file: key"), ErrorCode::invalid_file,
                      "file: key: '(a' is not a valid regular expression");
   CLORA_EXPECT_ERROR(PathRegex(std::string(5000, 'a'), Anchor::start, "here"),

@@ -325,7 +325,7 @@ TEST_F(PeftFolder, EndsWithASentenceHoweverDeepOrLongItsConfigurationIs) {
   EXPECT_THAT(message(evil), HasSubstr("takes too long"));
 }
 
-TEST(PeftFiles, RefuseWhatIsNotDoneByName) {
+TEST(PeftFiles, RefuseUnsupportedFeaturesByName) {
   const TemporaryFolder folder;
   save_adapter(random_adapter(), folder.path());
   const auto message_for = [&](const std::string& json) {

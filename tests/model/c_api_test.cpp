@@ -174,6 +174,7 @@ TEST_F(CApi, NullHandlesAreRefusedByName) {
 }
 
 TEST(CApiRelease, TakesNull) {
+  const std::string error = clora_last_error();
   clora_context_release(nullptr);
   clora_model_release(nullptr);
   clora_adapter_release(nullptr);
@@ -181,6 +182,7 @@ TEST(CApiRelease, TakesNull) {
   clora_trainer_release(nullptr);
   clora_tokenizer_release(nullptr);
   clora_decoder_release(nullptr);
+  EXPECT_EQ(clora_last_error(), error);
 }
 
 TEST_F(OpenCApi, BadPathsGiveTheirStatusAndNoHandle) {

@@ -239,7 +239,7 @@ TEST_F(Checkpoints, WithAStepThatTheRunCannotHaveReachedAreRefused) {
   }
 }
 
-TEST_F(Checkpoints, WithAStepCountOfTheRunThatIsNoneAreRefused) {
+TEST_F(Checkpoints, WithAnInvalidStepCountAreRefused) {
   const auto folder = checkpoint();
   Adapter adapter = new_adapter();
   for (const char* steps : {"12x", "0", "-4", "9999999999999"}) {

@@ -1,4 +1,4 @@
-// Generation with OpenCL calls that fail, one after another.
+// Generation in which each OpenCL call fails in turn.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -46,7 +46,7 @@ TEST(RopeTable, LastPositionOfALongContextIsAsExactAsTheFirst) {
   }
 }
 
-TEST(RopeTable, IsEmptyWithoutPositionsAndRefusesWhatIsNoAngle) {
+TEST(RopeTable, IsEmptyWithoutPositionsAndRefusesNonFiniteAngles) {
   const std::vector<double> one{1};
   EXPECT_TRUE(make_rope_table(0, one).empty());
   EXPECT_THAT(test::error_of([&] { (void)make_rope_table(-1, one); }),

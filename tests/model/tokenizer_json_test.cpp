@@ -97,7 +97,7 @@ TEST(TokenizerJson, NamesTheFileAtFaultInItsOwnWords) {
                      ErrorCode::invalid_file, "tokenizer_config.json: bos_token must be");
 }
 
-TEST(TokenizerJson, SaysWhatIsWrongWithAFileThatIsNone) {
+TEST(TokenizerJson, NamesTheFaultOfAnInvalidFile) {
   for (const char* text : {"", "{", "[]", "{}", R"({"model": 3})"}) {
     CLORA_EXPECT_ERROR(tokenizer_from_json(text, {}, "t.json"), ErrorCode::invalid_file, "t.json");
   }

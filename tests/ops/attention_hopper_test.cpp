@@ -48,7 +48,7 @@ class AttentionOrder : public testing::Test {
   Context& context_ = test::context_of(Variant::portable);
 };
 
-TEST_F(AttentionOrder, OfOneLongDocumentGoesFromItsEndAndItsKeysFromTheBegin) {
+TEST_F(AttentionOrder, OfOneLongDocumentStartsWithItsLastQueriesAndItsFirstKeys) {
   const auto [queries, keys, positions, upwards] = of({640});
   EXPECT_EQ(queries, (Ints{4, 3, 2, 1, 0}));
   EXPECT_EQ(keys, (Ints{0, 1, 2, 3, 4}));
@@ -57,15 +57,15 @@ TEST_F(AttentionOrder, OfOneLongDocumentGoesFromItsEndAndItsKeysFromTheBegin) {
 }
 
 TEST_F(AttentionOrder, TakesTheLongestOfSeveralDocumentsFirst) {
-  // Blocks 0 and 1 are the first document, 2 to 6 the second. They see 1, 2, 1, 2, 3, 4 and 5
-  // blocks of keys.
+  // Blocks 0 and 1 are the first document, 2 to 6 the second. They attend to 1, 2,
+  // 1, 2, 3, 4 and 5 blocks of keys.
   const auto [queries, keys, positions, upwards] = of({256, 640});
   EXPECT_EQ(queries, (Ints{6, 5, 4, 1, 3, 0, 2}));
   EXPECT_EQ(keys, (Ints{2, 3, 4, 0, 5, 1, 6}));
   EXPECT_EQ(positions, (Ints{3, 5, 0, 1, 2, 4, 6}));
 }
 
-TEST_F(AttentionOrder, OfShortDocumentsTakesTheLastKeysFirstOfThoseWorkedOnTogether) {
+TEST_F(AttentionOrder, OfShortDocumentsTakesTheLastOfConcurrentKeyBlocksFirst) {
   // Sorted by cost alone, the order of key blocks is 2 0 3 1 4. Within each group of `concurrent`
   // blocks, the last ones come first.
   const auto [queries, keys, positions, upwards] = of({256, 384}, 2);
@@ -110,8 +110,8 @@ TEST(AttentionBackwardWait, ForAPartThatNeverComesEndsAndLeavesNaN) {
                   "if (before > 0 && complete) release(counter, before + 1);");
   for (const std::int64_t width : {64, 128}) {
     constexpr std::int64_t kRows = 300;
-    const test::Observed lonely(folders, Variant::wgmma, false);
-    const auto results = lonely.run([&](SelfTest& t) {
+    const test::Observed observed(folders, Variant::wgmma, false);
+    const auto results = observed.run([&](SelfTest& t) {
       const Shape q{kRows, 2, width};
       Ints last(kRows);
       std::iota(last.begin(), last.end(), 0);
@@ -127,10 +127,11 @@ TEST(AttentionBackwardWait, ForAPartThatNeverComesEndsAndLeavesNaN) {
     const std::vector<float> dq = results[0].floats();
     const auto of_row = static_cast<std::size_t>(2 * width);
     for (std::size_t i = 0; i < dq.size(); ++i) {
-      // The queries of the first block see only the first block of keys.
+      // The queries of the first block attend only to the first block of keys.
       EXPECT_EQ(std::isnan(dq[i]), i / of_row >= 128) << i;
     }
-    for (const float value : results[1].floats()) ASSERT_FALSE(std::isnan(value)) << "dk is whole";
+    for (const float value : results[1].floats())
+      ASSERT_FALSE(std::isnan(value)) << "dk contains NaN";
   }
 }
 

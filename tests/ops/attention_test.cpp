@@ -264,7 +264,7 @@ TEST_P(Attention, ShowsANaNInsideTheRange) {
 
 class AttentionOfWidth : public Attention {
  protected:
-  void sees_no_other_document(std::size_t E) {
+  void expect_independent_documents(std::size_t E) {
     const Problem p = packed({20, 45, 30}, 4, 2, E);
     if (!p.affordable()) GTEST_SKIP() << "not with CLORA_TEST_SIZES=small";
     Problem other = p;
@@ -291,7 +291,7 @@ class AttentionOfWidth : public Attention {
 INSTANTIATE_TEST_SUITE_P(Variants, AttentionOfWidth, test::all_variants(), test::variant_name);
 
 TEST_P(AttentionOfWidth, AttendsToNoOtherDocument) {
-  for (const std::size_t E : kHeadDims) sees_no_other_document(E);
+  for (const std::size_t E : kHeadDims) expect_independent_documents(E);
 }
 
 TEST_P(Attention, KeepsANaNOfOneDocumentOutOfTheOthers) {

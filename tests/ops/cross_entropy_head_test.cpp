@@ -259,7 +259,7 @@ TEST_P(HeadLoss, TakesBf16Activations) {
   test::expect_close(got.dx, p.dx, test::product_tolerance_of(GetParam(), 512), "dx");
 }
 
-TEST_P(HeadLoss, ShowsWhatIsNoNumberInItsRowAlone) {
+TEST_P(HeadLoss, ShowsANaNOnlyInItsRow) {
   Problem p(20, 16, 150);
   p.x[7 * 16 + 3] = std::numeric_limits<float>::quiet_NaN();
   const LossAndGradients got = run_by_chunks(context(), p);

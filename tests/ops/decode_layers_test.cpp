@@ -43,7 +43,7 @@ class OneLaunch : public testing::Test {
     const Device device = select_device(config_from_environment().device);
     if (device.matrix_unit != MatrixUnit::avx512_bf16 || !device.int8_dots ||
         !device.name.starts_with("pthread")) {
-      GTEST_SKIP() << "one launch is for pocl's threads on a CPU with avx512_vnni";
+      GTEST_SKIP() << "decoding in one launch requires pocl's threads on a CPU with avx512_vnni";
     }
   }
   // Created on first use and destroyed with the test, since it may reserve pocl's threads.
@@ -112,7 +112,8 @@ TEST_F(OneLaunch, PassesItsSelfTest) {
 }
 
 TEST_F(OneLaunch, SaysSoWhereAGroupDoesNotArrive) {
-  if (context().device().compute_units < 2) GTEST_SKIP() << "one group waits for none";
+  if (context().device().compute_units < 2)
+    GTEST_SKIP() << "a single group has no other to wait for";
   const test::Folders folders;
   folders.replace("grid_barrier_cpu.clh", "SECONDS 5", "SECONDS 1");
   folders.replace("grid_barrier_cpu.clh", "atomic_inc(grid_barrier) +",
@@ -138,7 +139,7 @@ class OneLaunchOfManyItems : public testing::Test {
  protected:
   void SetUp() override {
     if (co_resident_groups({.device = context().device(), .variant = context().variant()}) == 0) {
-      GTEST_SKIP() << "it is not known whether this device runs all groups at once";
+      GTEST_SKIP() << "this device may not run all groups at once";
     }
   }
   static Variant variant() {
@@ -201,26 +202,28 @@ TEST_F(OneLaunchOfManyItems, AttendsToManyKeys) {
 }
 
 TEST_F(OneLaunchOfManyItems, SaysSoWhereAGroupDoesNotArrive) {
-  if (context().device().compute_units < 2) GTEST_SKIP() << "one group waits for none";
+  if (context().device().compute_units < 2)
+    GTEST_SKIP() << "a single group has no other to wait for";
   const test::Folders folders;
   folders.replace("grid_barrier.clh", "LONGEST_WAIT 10000000", "LONGEST_WAIT 100000");
   folders.replace("grid_barrier.clh", "LONGEST_WAIT 400000000", "LONGEST_WAIT 1000000");
   folders.replace("grid_barrier.clh", "if (GROUP_LEADER) count_arrival",
                   "if (GROUP_LEADER && get_group_id(0) == 0) count_arrival");
-  const test::Observed lonely(folders, variant(), false);
-  const Layers layers(*lonely.context, kWithBiases, DType::bf16, {3, 0}, Layout::plain);
+  const test::Observed observed(folders, variant(), false);
+  const Layers layers(*observed.context, kWithBiases, DType::bf16, {3, 0}, Layout::plain);
   const Tensor grid_barrier =
-      test::upload(*lonely.context, {3}, std::vector<std::int32_t>{0, 0, 0});
-  Batch batch(*lonely.context);
+      test::upload(*observed.context, {3}, std::vector<std::int32_t>{0, 0, 0});
+  Batch batch(*observed.context);
   record_decode_layers_gpu(batch, layers.x, layers.decode, grid_barrier, layers.decode);
   batch.submit().wait();
-  EXPECT_NE(lonely.context->read<std::int32_t>(grid_barrier)[1], 0);
+  EXPECT_NE(observed.context->read<std::int32_t>(grid_barrier)[1], 0);
 }
 
 // If the flag outlived its launch, it would end the waits of the next launches early, long before
 // the host considers a step late and reads the flag.
 TEST_F(OneLaunchOfManyItems, IsRightAgainAfterALaunchThatGaveUp) {
-  if (context().device().compute_units < 2) GTEST_SKIP() << "one group waits for none";
+  if (context().device().compute_units < 2)
+    GTEST_SKIP() << "a single group has no other to wait for";
   const test::Folders folders;
   folders.replace("grid_barrier.clh", "LONGEST_WAIT 10000000", "LONGEST_WAIT 1000000");
   folders.replace("grid_barrier.clh", "LONGEST_WAIT 400000000", "LONGEST_WAIT 50000000");

@@ -80,7 +80,7 @@ TEST_F(Float16Math, ExpIsWithinAboutOneUlpOverItsFullRange) {
 
 TEST_F(Float16Math, ExpSaturatesOutsideAndKeepsNaN) {
   if (context_->device().kind == DeviceKind::gpu) {
-    GTEST_SKIP() << "GPUs make NaNs of other bits, and have kernels without exp16";
+    GTEST_SKIP() << "GPU kernels do not use exp16, and NaNs of GPUs have other bits";
   }
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> x(16, 0.0F);

@@ -514,7 +514,7 @@ TEST_P(Gemm, RowsWithZerosAndLargeElementsAreRightWithPackedWeights) {
   expect_close(y.values(), want, tolerance({2, 32, 192}, Layout::packed, DType::q4_1), "blocks");
 }
 
-TEST_P(Gemm, WhatIsNotFiniteShowsInItsRowAndInNoOther) {
+TEST_P(Gemm, ANonFiniteValueAffectsOnlyItsRow) {
   const auto w = test::random_weights(DType::q4_1, 32, 128, 1);
   for (const float bad : {NAN, INFINITY}) {
     std::vector<float> x = values(3 * 128, 2);

@@ -131,7 +131,7 @@ TEST(PackedPanels, ArePreferredWhereProductsRunInIntegersAndWeightsFillThem) {
   EXPECT_EQ(preferred_form(f32, {64, 64}, DType::f32), (WeightForm{DType::f32, Layout::packed}));
   EXPECT_EQ(preferred_form(f32, {64, 64}, DType::bf16), (WeightForm{DType::bf16, Layout::plain}));
   if (f32.device().matrix_unit == MatrixUnit::none || !f32.device().int8_dots) {
-    GTEST_SKIP() << "this device has no sums of products of bytes";
+    GTEST_SKIP() << "this device has no dot products of 8-bit integers";
   }
   Context& fast = test::context_of(Variant::avx512_bf16);
   EXPECT_EQ(preferred_form(fast, {64, 64}, DType::q4_1), packed_q4_1);
@@ -165,7 +165,7 @@ TEST_P(Quant, HalfInfinitiesStayInfinite) {
   EXPECT_EQ(y.values()[1], -INFINITY);
 }
 
-TEST_P(Quant, RefusesWhatIsNoWeightAndOutputsOfAnotherShape) {
+TEST_P(Quant, RefusesNonWeightsAndOutputsOfAnotherShape) {
   Batch batch(context());
   const Tensor integers = context().allocate({4, 4}, DType::i32, MemoryTag::scratch);
   const Tensor y = context().allocate({4, 4}, DType::f32, MemoryTag::scratch);

@@ -30,7 +30,7 @@ TEST_P(PeaksMeasured, ArePositiveAndFinite) {
   }
   if (context.device().matrix_unit == MatrixUnit::none || GetParam() == Variant::portable) {
     EXPECT_EQ(peaks.matrix_flops_per_second, 0);
-  } else {  // above the f32 peak, unless other programs used the cores meanwhile
+  } else {  // above the f32 peak, unless other programs used the cores at the same time
     EXPECT_GT(peaks.matrix_flops_per_second, 0.3 * peaks.f32_flops_per_second);
     EXPECT_LT(peaks.matrix_flops_per_second, 100 * peaks.f32_flops_per_second);
   }
@@ -138,7 +138,7 @@ TEST_F(PeaksOf, AreMeasuredOnceThenReadAndMeasuredAgainIfDamaged) {
 TEST_F(PeaksOf, LeaveOutAMatrixUnitThatTheConfigurationDoesNotUse) {
   const Device selected = select_device(config.device);
   if (selected.matrix_unit == MatrixUnit::none)
-    GTEST_SKIP() << "'" << selected.name << "' has none";
+    GTEST_SKIP() << "'" << selected.name << "' has no matrix unit";
   RooflinePeaks all = peaks;
   all.matrix_flops_per_second = 5e11;
   store_peaks(folder.path(), selected, all);

@@ -195,7 +195,7 @@ TEST_P(Swiglu, AlsoSavesItsInputsInBf16WithTheSameResult) {
   }
 }
 
-TEST_P(Swiglu, KeepsTiesAsTheEvenOneAndWhatIsNotFiniteAsItIs) {
+TEST_P(Swiglu, RoundsTiesToEvenAndKeepsNonFiniteValues) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> up = {1.00390625F, 1.01171875F, -1.00390625F, 0.0F,       -0.0F,
                            1e-40F,      3.4e38F,     kInfinity,    -kInfinity, 2.5F};

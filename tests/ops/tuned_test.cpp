@@ -180,7 +180,7 @@ TEST_F(TunedGemm, TakesItsDefaultsWhereTheTableHasNothing) {
   const std::string device = Context(config()).device().name;
   const TunedTable project = project_tuned_table();
   for (const TunedEntry& each : project.entries()) {
-    if (each.of.device == device) GTEST_SKIP() << "the project's table knows " << device;
+    if (each.of.device == device) GTEST_SKIP() << "the project's table has values for " << device;
   }
   EXPECT_THAT(options_of_the_kernel(), HasSubstr("-D TILE=64 -D SIDE=16 -D STEPS=16"));
 }

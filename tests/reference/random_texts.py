@@ -4,7 +4,7 @@ tests/model/chat_random_texts_test.cpp.
 
 usage: random_texts.py FOLDER TEST_DATA
 
-Installs packages from PyPI (6 MB) into FOLDER/packages, unless they are there, and writes
+Installs packages from PyPI (6 MB) into FOLDER/packages, unless they are installed, and writes
   FOLDER/added.json             cases of small tokenizers with added tokens (added_tokens.py)
   FOLDER/index.json             cases of each tokenizer.json in TEST_DATA, by Hugging Face's
                                 tokenizers: [{"tokenizer": PATH, "cases": [...]}, ...]

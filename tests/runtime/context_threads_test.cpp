@@ -128,7 +128,7 @@ TEST_F(ManyContexts, MayBeCreatedInOneThreadUsedInAnotherAndDestroyedInAThird) {
 
 TEST_F(ManyContexts, WorkOnSeveralDevicesAtOnce) {
   const std::vector<Device> devices = list_devices();
-  if (devices.size() < 2) GTEST_SKIP() << "there is one OpenCL device only";
+  if (devices.size() < 2) GTEST_SKIP() << "there is only one OpenCL device";
   const WeightFiles files = WeightFiles::open(folder_.path());
   std::vector<Results> results(devices.size());
   on_threads(devices.size(), [&](std::size_t i) {
@@ -152,7 +152,7 @@ TEST_F(ManyContexts, RefuseTheMemoryOfAnother) {
 
 TEST_F(ManyContexts, RefuseTheQueueOfAnotherDevice) {
   const std::vector<Device> devices = list_devices();
-  if (devices.size() < 2) GTEST_SKIP() << "there is one OpenCL device only";
+  if (devices.size() < 2) GTEST_SKIP() << "there is only one OpenCL device";
   ContextConfig config = config_from_environment();
   config.device = devices[0].name;
   const Context context(config);

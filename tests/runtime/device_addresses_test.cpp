@@ -66,7 +66,7 @@ class DeviceAddressesTest : public testing::Test {
  protected:
   void SetUp() override {
     Context context(config_with(true));
-    if (!takes_addresses(context)) GTEST_SKIP() << "this device's kernels take no addresses";
+    if (!takes_addresses(context)) GTEST_SKIP() << "this device does not use addresses";
     test::clear_faults();
   }
   void TearDown() override { test::clear_faults(); }

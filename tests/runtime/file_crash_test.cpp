@@ -74,7 +74,7 @@ class SavesUnderKill : public testing::Test {
     });
     ASSERT_TRUE(child.wait_until_ready());
     const int end = at_call > 0 ? child.end() : child.kill_after(after);
-    ASSERT_EQ(end, 128 + SIGKILL) << "the child ended by itself";
+    ASSERT_EQ(end, 128 + SIGKILL) << "the child was not killed";
   }
 
   // Each file is that of one of the versions, and each has at most one temporary file.

@@ -84,7 +84,7 @@ TEST(MappedFile, RefusesAnEmptyFile) {
   CLORA_EXPECT_ERROR(MappedFile::open(folder / "empty"), ErrorCode::invalid_file, "is empty");
 }
 
-TEST(MappedFile, RefusesWhatIsNoRegularFile) {
+TEST(MappedFile, RefusesAllButRegularFiles) {
   CLORA_EXPECT_ERROR(MappedFile::open("/dev/null"), ErrorCode::invalid_file, "regular file");
 }
 

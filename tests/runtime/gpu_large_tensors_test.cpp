@@ -36,8 +36,9 @@ class LargeTensors : public testing::Test {
   void SetUp() override {
     ContextConfig config = config_from_environment();
     const Device device = select_device(config.device);
-    if (device.kind != DeviceKind::gpu) GTEST_SKIP() << "for GPUs";
-    if (device.memory_bytes < std::uint64_t{120} << 30U) GTEST_SKIP() << "for 120 GiB of memory";
+    if (device.kind != DeviceKind::gpu) GTEST_SKIP() << "needs a GPU";
+    if (device.memory_bytes < std::uint64_t{120} << 30U)
+      GTEST_SKIP() << "needs a GPU with 120 GiB of memory";
     context_.emplace(config);
   }
 

@@ -40,10 +40,10 @@ TEST(Hooks, PassOnWhatTheyReceiveIfTheyAreSet) {
 
 TEST(Hooks, AreQuietWhereTheyAreNotSet) {
   const Hooks hooks;
-  hooks.log_message(LogLevel::error, "nobody hears");
-  hooks.count({});
-  hooks.measure("nothing", 0);
-  hooks.report({});
+  EXPECT_NO_THROW(hooks.log_message(LogLevel::error, "not logged"));
+  EXPECT_NO_THROW(hooks.count({}));
+  EXPECT_NO_THROW(hooks.measure("nothing", 0));
+  EXPECT_NO_THROW(hooks.report({}));
 }
 
 TEST(Hooks, LetNothingOutThatTheirCallbackThrows) {
@@ -96,7 +96,7 @@ TEST_F(Counted, AddUpToWhatThePoolHasInUse) {
   std::optional<Tensor> piece = allocate(5000);
   std::optional<Tensor> block = allocate(40 * kMiB + 3);
   EXPECT_GE(sum_, 40 * kMiB + 5003);
-  expect_equal_books("a piece of a slab and a block of its own");
+  expect_equal_books("a piece of a slab and a separate block");
   const Tensor view = piece->slice(0, {1000}, DType::u8);
   Tensor moved = std::move(*block);
   block.reset();

@@ -1,4 +1,4 @@
-// Tests runtime/programs/kernel_text: where the files of a kernel are found.
+// Tests runtime/programs/kernel_text: how the files of a kernel are found.
 #include "runtime/programs/kernel_text.hpp"
 
 #include <gmock/gmock.h>
@@ -66,7 +66,7 @@ TEST_F(KernelText, IncludesAFileOnceHoweverItIsNamed) {
   EXPECT_EQ(text.find("factor\n"), text.rfind("factor\n"));
 }
 
-TEST_F(KernelText, OfTheBuiltInFilesKnowsThemByName) {
+TEST_F(KernelText, FindsBuiltInFilesByName) {
   EXPECT_THAT(kernel_text("rms_norm.cl"), HasSubstr("kernel void"));
   CLORA_EXPECT_ERROR(kernel_text("rms_norm_of_none.cl"), ErrorCode::not_found, "embedded files");
 }

@@ -48,7 +48,7 @@ TEST(PrivateFolder, IsOneThatOthersCannotWriteTo) {
 }
 
 TEST(PrivateFolder, IsNotThatOfAnotherUser) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can change the owner of a file";
   const test::TemporaryFolder folder;
   fs::create_directory(folder / "a");
   test::write_file(folder / "file", "x");

@@ -125,7 +125,7 @@ TEST(Roofline, IsTheLargerOfMovingAndComputing) {
   EXPECT_DOUBLE_EQ(roofline_seconds({.flops = 300, .bytes = 40}, peaks), 3);
 }
 
-TEST_F(ProfiledContext, KeepsNoMoreEventsTheLongerItRuns) {
+TEST_F(ProfiledContext, RetainsABoundedNumberOfEvents) {
   const Tensor a = tensor(1);
   Batch batch(context);
   for (int i = 0; i < 100; ++i) batch.fill_zero(a);
@@ -149,7 +149,7 @@ TEST_F(ProfiledContext, ForgetsWhenCleared) {
   context.profiler().clear();
   EXPECT_TRUE(context.profiler().times().empty());
   EXPECT_EQ(context.profiler().gaps().count, 0U);
-  batch.submit();  // the numbers remain valid
+  batch.submit();  // the op numbers remain valid
   EXPECT_EQ(context.profiler().times().at(0).count, 1U);
 }
 

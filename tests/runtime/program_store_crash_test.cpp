@@ -70,7 +70,7 @@ class EntriesUnderKill : public testing::Test {
     });
     ASSERT_TRUE(child.wait_until_ready());
     const int end = at_call > 0 ? child.end() : child.kill_after(after);
-    ASSERT_EQ(end, 128 + SIGKILL) << "the child ended by itself";
+    ASSERT_EQ(end, 128 + SIGKILL) << "the child was not killed";
   }
 
   // Kills 50 children, two thirds at a chosen call and the others by a timer. Calls check() after

@@ -79,7 +79,7 @@ TEST_F(Staged, EmptiesABufferOnlyOnceTheDeviceHasFilledIt) {
 class WrappingWithFaults : public testing::Test {
  protected:
   void SetUp() override {
-    if (context_.device().kind != DeviceKind::cpu) GTEST_SKIP() << "the device is no CPU";
+    if (context_.device().kind != DeviceKind::cpu) GTEST_SKIP() << "the device is not a CPU";
     context_.allocate({64}, DType::f32, MemoryTag::scratch);  // creates a slab
     test::clear_faults();
   }

@@ -171,7 +171,7 @@ TEST_P(Streaming, HoldsTwoStagingBuffersAtMost) {
 class Wrapping : public testing::Test {
  protected:
   void SetUp() override {
-    if (context_.device().kind != DeviceKind::cpu) GTEST_SKIP() << "the device is no CPU";
+    if (context_.device().kind != DeviceKind::cpu) GTEST_SKIP() << "the device is not a CPU";
   }
   // The values of f(tensor), read through a kernel and upcast to f32.
   std::vector<float> through_a_kernel(const Tensor& tensor) {

@@ -228,7 +228,7 @@ TEST(CompletionRequest, RefusesStopsThatAreEmptyLongOrMany) {
   EXPECT_THAT(refusal_with({{"stop", {"a", 1}}}), HasSubstr("stop must be"));
 }
 
-TEST(CompletionRequest, RefusesWhatIsNotAnObjectOfJson) {
+TEST(CompletionRequest, RefusesAllButJsonObjects) {
   EXPECT_THAT(refusal("this is no JSON"), HasSubstr("line 1, column"));
   EXPECT_THAT(refusal(""), HasSubstr("unexpected end of text"));
   EXPECT_THAT(refusal("[1, 2]"),
