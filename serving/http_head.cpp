@@ -55,8 +55,8 @@ std::size_t length_of(std::string_view text, std::size_t max_bytes) {
   return static_cast<std::size_t>(bytes);
 }
 
-// Whether a text is a token of RFC 9110, 5.6.2, as the name of a header must be. A name with a
-// blank in it would be a header of its own to one reader and none to another.
+// Whether a text is a token of RFC 9110, 5.6.2, as the name of a header must be. Readers
+// would disagree about a name that contains a blank: one would take it for a header, another not.
 bool is_token(std::string_view text) {
   constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
   return !text.empty() && std::ranges::all_of(text, [&](unsigned char c) {

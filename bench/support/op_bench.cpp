@@ -23,13 +23,13 @@ constexpr std::size_t kMaxTurns = 256;
 constexpr double kShortestWait = 2e-3;  // seconds between waits; waking threads takes 20-40 us
 constexpr double kBf16Tolerance = 2e-2;
 
-// So many bytes that going round them finds nothing in a cache.
+// The number of bytes beyond which a cyclic pass finds none of them in a cache.
 std::size_t bytes_beyond_caches() {
-  constexpr std::size_t kLeast = std::size_t{96} << 20, kMax = std::size_t{512} << 20;
+  constexpr std::size_t kMin = std::size_t{96} << 20, kMax = std::size_t{512} << 20;
   cl_ulong cache = 0;
   clGetDeviceInfo(context().device().id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, sizeof cache, &cache,
                   nullptr);
-  return std::clamp(static_cast<std::size_t>(2 * cache), kLeast, kMax);
+  return std::clamp(static_cast<std::size_t>(2 * cache), kMin, kMax);
 }
 
 double median(std::vector<double> values) {

@@ -127,17 +127,17 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=here, metavar="DIR",
                         help="where the three files go (default: the folder of this script)")
-    parser.add_argument("--seed", type=int, default=1, help="other questions (default 1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random questions (default 1)")
     parser.add_argument("--check", action="store_true",
-                        help="write nothing; exit 1 where a file in DIR would change")
+                        help="write nothing; exit with code 1 if a file in DIR would change")
     args = parser.parse_args()
     files = make_data_set(args.seed)
     if args.check:
         stale = [name for name, text in files.items() if not (args.out / name).is_file()
                  or (args.out / name).read_text(encoding="utf-8") != text]
         if stale:
-            print(f"generate.py: {', '.join(stale)} in {args.out}: not what seed {args.seed} "
-                  "gives; run generate.py to write them anew", file=sys.stderr)
+            print(f"generate.py: {', '.join(stale)} in {args.out} differ from the output of seed "
+                  f"{args.seed}; run generate.py to replace them", file=sys.stderr)
         return 1 if stale else 0
     args.out.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():

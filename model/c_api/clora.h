@@ -471,10 +471,10 @@ CLORA_API clora_status clora_trainer_step(clora_trainer* trainer, const clora_tr
 
 #define CLORA_DEFINE_INIT(name)          \
   static inline name name##_init(void) { \
-    name made;                           \
-    memset(&made, 0, sizeof made);       \
-    made.size = sizeof made;             \
-    return made;                         \
+    name value;                          \
+    memset(&value, 0, sizeof value);     \
+    value.size = sizeof value;           \
+    return value;                        \
   }
 CLORA_DEFINE_INIT(clora_device_info)
 CLORA_DEFINE_INIT(clora_context_options)

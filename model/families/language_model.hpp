@@ -47,7 +47,7 @@ class LanguageModel {
  public:
   // Makes every weight available on the device: streamed from the mapped files or, if the device
   // can read the mapping (Transfer::wrap; ContextConfig::wrap_files), left in it. The mapping lives
-  // as long as the model. The behaviour is undefined if another program meanwhile overwrites a file
+  // as long as the model. The behaviour is undefined if another program overwrites a file
   // in place, rather than replacing it.
   // Errors: out_of_memory, with the total size that the model needs; those of WeightFiles::get;
   // cancelled (LoadOptions).

@@ -19,8 +19,8 @@ constexpr std::uint32_t kLastValueType = static_cast<std::uint32_t>(GgufType::fl
 
 // Bytes of a scalar, or of the length fields of a string or an array.
 std::uint64_t least_bytes(GgufType type) {
-  constexpr std::array<std::uint64_t, 13> kLeast{1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
-  return kLeast.at(static_cast<std::size_t>(type));
+  constexpr std::array<std::uint64_t, 13> kMinBytes{1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
+  return kMinBytes.at(static_cast<std::size_t>(type));
 }
 
 }  // namespace

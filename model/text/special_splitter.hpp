@@ -1,7 +1,7 @@
-// SpecialSplitter: finds the added tokens that are cut out of a text before it is tokenised: the
-// leftmost first, and the longest of those that begin at the same place. As in Hugging Face's
-// tokenizers, a token may be restricted to stand apart from words, and may take the white space
-// around it. Immutable; thread-safe.
+// SpecialSplitter: finds the added tokens that are extracted from a text before it is tokenised:
+// the leftmost first, and the longest of those that begin at the same position. As in Hugging
+// Face's tokenizers, a token may be restricted to stand apart from words, and may take the white
+// space around it. Immutable; thread-safe.
 #pragma once
 
 #include <array>

@@ -21,9 +21,9 @@ constexpr const char* kSingleDigit = R"(\p{N})";
 
 // Llama 3 and Qwen2 differ only in the maximum number of digits in a piece.
 std::string word_pattern(std::string_view digits) {
-  return fmt::format(
-      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-      digits);
+  return fmt::format(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{}|)"
+                     R"( ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                     digits);
 }
 
 template <std::size_t N>

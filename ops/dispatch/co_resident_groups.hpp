@@ -6,8 +6,9 @@
 // All of these must hold: the driver's scheduler is known (NVIDIA GPUs from sm_80 on, pocl's
 // threaded device); the queue is our own, since a caller may use further queues next to an adopted
 // one; no other process shares the GPU's compute units (NVIDIA's MPS); the Context is not portable;
-// and no other Context has reserved pocl's threads, which all Contexts of a process share. If a
-// group still waits in vain, it gives up after some seconds and sets a flag, which the host reads.
+// and no other Context has reserved pocl's threads, which all Contexts of a process share. If the
+// groups are not co-resident after all, a waiting group gives up after some seconds and sets a
+// flag, which the host reads.
 #pragma once
 
 #include <cstdint>

@@ -41,8 +41,8 @@ std::string one_line(std::string text) {
 
 bool is_alive(pid_t process) { return ::kill(process, 0) == 0 || errno != ESRCH; }
 
-// The number of noted processes that are gone. If the id of one is in use again, also in another
-// container, the test only runs once more.
+// Returns how many of the noted processes no longer exist. If the id of one has been reused, for
+// example in another container, the test only runs once more.
 int lost_attempts(std::string_view noted) {
   std::istringstream numbers{std::string(noted)};
   int lost = 0;

@@ -13,12 +13,13 @@ namespace {
 
 constexpr std::int64_t kElementsPerFatGroup = 4096;  // fewer cost less than waking a thread
 constexpr std::size_t kFlatGroup = 128;
-constexpr std::int64_t kMaxFlatItems = std::int64_t{1} << 31U;  // of a launch on NVIDIA GPUs
+constexpr std::int64_t kMaxFlatItems = std::int64_t{1}
+                                       << 31U;  // the limit of a launch on NVIDIA GPUs
 constexpr std::int64_t kMaxRowGroups = 1 << 16;
 
-constexpr std::int64_t kWantedVecs = 4;  // of an item: 64 bytes in flight
-constexpr std::int64_t kMaxVecs = 8;     // more exceed the registers, with those of two rows
-constexpr std::size_t kRowsGroup = 128;  // items of a group, shared by several short rows
+constexpr std::int64_t kWantedVecs = 4;  // per item: 64 bytes in flight
+constexpr std::int64_t kMaxVecs = 8;     // per item; more of two rows exceed the registers
+constexpr std::size_t kRowsGroup = 128;  // items per group, shared by several short rows
 constexpr std::size_t kMaxRowItems = 256;
 
 Launch cpu_launch(Context& context, const VariantKernel& kernel, std::int64_t parts) {

@@ -27,7 +27,7 @@ constexpr std::uint32_t kGroupM = 16;
 // Cost of a tile in addition to its columns, in columns: filling the ring and storing.
 constexpr std::uint32_t kTileOverhead = 32;
 // Narrower tiles take as long as this: they wait for x.
-constexpr std::uint32_t kLeastCost = 128;
+constexpr std::uint32_t kMinCost = 128;
 // Maximum columns of a wgmma accumulator.
 constexpr std::uint32_t kMaxColumns = 256;
 // Shared memory of a work-group: 227 KiB, less the barriers.
@@ -203,7 +203,7 @@ WgmmaTiles split_k_tiles(const WgmmaSize& size, std::uint32_t width) {
   // Columns that are loaded with a box but not multiplied cost half as much.
   const auto held = static_cast<std::uint32_t>(round_up(width, kBoxRows));
   const std::uint32_t idle = size.full_boxes ? (held - width) / 2 : 0;
-  const double box = std::max(width, kLeastCost) + idle + size.shrink + kTileOverhead;
+  const double box = std::max(width, kMinCost) + idle + size.shrink + kTileOverhead;
   best.cost = box * size.boxes * divide_up(best.count, size.units);
   const std::uint32_t most = std::min({kMaxSlices, size.boxes, size.units / best.count});
   for (std::uint32_t slices = 2; slices <= most; ++slices) {

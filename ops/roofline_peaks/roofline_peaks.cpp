@@ -184,10 +184,10 @@ double Measurement::matrix_flops_per_second() const {
 }
 
 // The barrier of a single group, as a kernel waits for it; two per round. CPU variants have no
-// barrier kernel of their own.
+// separate barrier kernel.
 double Measurement::barrier_seconds() const {
   constexpr std::size_t kGroup = 256;
-  constexpr std::int64_t kLeastRounds = 64, kBarriersPerRound = 2;
+  constexpr std::int64_t kMinRounds = 64, kBarriersPerRound = 2;
   const std::size_t group = reduction_group(context_.device(), kGroup);
   const Launch launch{
       .kernel = context_.kernel("roofline_peaks_barrier.cl", "roofline_peaks_barrier",
@@ -198,7 +198,7 @@ double Measurement::barrier_seconds() const {
   const Tensor out =
       context_.allocate({static_cast<std::int64_t>(group)}, DType::f32, MemoryTag::scratch);
   const auto record = [&](Batch& batch, std::int64_t rounds) { batch.launch(launch, out, rounds); };
-  return 1 / (kBarriersPerRound * steps_per_second(record, kLeastRounds, kBarrierRuns));
+  return 1 / (kBarriersPerRound * steps_per_second(record, kMinRounds, kBarrierRuns));
 }
 
 Batch Measurement::empty_launches(int count) const {

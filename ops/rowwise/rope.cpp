@@ -32,8 +32,8 @@ void test_rope(SelfTest& test) {
               RopeDirection::backward);
 }
 
-// The rotation of the pairs.
-struct Turn {
+// How the pairs of elements are rotated.
+struct Rotation {
   const Tensor& positions;
   const Tensor& table;
   RopeLayout layout;
@@ -49,15 +49,16 @@ struct Turn {
   }
 };
 
-void record_cpu(Batch& batch, const VariantKernel& kernel, const RopeTensors& t, const Turn& turn) {
+void record_cpu(Batch& batch, const VariantKernel& kernel, const RopeTensors& t,
+                const Rotation& rotation) {
   const std::int64_t tokens = t.x.shape()[0];
   const auto half_dim = static_cast<std::int32_t>(t.x.shape().last() / 2);
   Launch launch = rows_launch(batch.context(), kernel, tokens, half_dim, test_rope);
   launch.cost = rope_cost(t.x.shape());
-  launch.label = turn.label();
-  batch.launch(std::move(launch), t.y, t.x, turn.positions, turn.table, tokens,
-               static_cast<std::int32_t>(t.x.shape()[1]), half_dim, turn.stride(),
-               turn.partner(half_dim), turn.sign());
+  launch.label = rotation.label();
+  batch.launch(std::move(launch), t.y, t.x, rotation.positions, rotation.table, tokens,
+               static_cast<std::int32_t>(t.x.shape()[1]), half_dim, rotation.stride(),
+               rotation.partner(half_dim), rotation.sign());
 }
 
 std::uint32_t narrow_pairs(std::int64_t pairs) {
@@ -67,14 +68,15 @@ std::uint32_t narrow_pairs(std::int64_t pairs) {
 }
 
 // The last arguments of the portable kernels.
-void add_turn(std::vector<Argument>& arguments, const Turn& turn, std::uint32_t half_dim) {
+void add_rotation(std::vector<Argument>& arguments, const Rotation& rotation,
+                  std::uint32_t half_dim) {
   const auto partner =
-      static_cast<std::uint32_t>(turn.partner(static_cast<std::int32_t>(half_dim)));
-  arguments.insert(arguments.end(), {half_dim, turn.stride(), partner, turn.sign()});
+      static_cast<std::uint32_t>(rotation.partner(static_cast<std::int32_t>(half_dim)));
+  arguments.insert(arguments.end(), {half_dim, rotation.stride(), partner, rotation.sign()});
 }
 
 void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
-                     const RopeTensors& more, const Turn& turn) {
+                     const RopeTensors& more, const Rotation& rotation) {
   const std::int64_t tokens = t.x.shape()[0], width = t.x.shape().last();
   const std::int64_t heads = t.x.shape()[1];
   const bool of_two = !more.x.empty();
@@ -89,30 +91,31 @@ void record_portable(Batch& batch, VariantKernel kernel, const RopeTensors& t,
   if (of_two) arguments.emplace_back(more.y);
   if (of_two && !in_place) arguments.emplace_back(more.x);
   arguments.insert(arguments.end(),
-                   {turn.positions, turn.table, pairs, static_cast<std::uint32_t>(heads),
+                   {rotation.positions, rotation.table, pairs, static_cast<std::uint32_t>(heads),
                     static_cast<std::uint32_t>(more_heads)});
-  add_turn(arguments, turn, half_dim);
+  add_rotation(arguments, rotation, half_dim);
   if (in_place) kernel.flags.push_back("IN_PLACE");
   if (of_two) kernel.flags.push_back("OF_TWO");
   Launch launch = flat_launch(batch.context(), kernel, pairs, half_dim, test_rope);
   launch.cost = rope_cost({tokens, heads + more_heads, width}, t.x.type());
-  launch.label = turn.label();
+  launch.label = rotation.label();
   batch.record(std::move(launch), std::move(arguments));
 }
 
 // `more` may be empty.
-void record_either(Batch& batch, const RopeTensors& t, const RopeTensors& more, const Turn& turn) {
+void record_either(Batch& batch, const RopeTensors& t, const RopeTensors& more,
+                   const Rotation& rotation) {
   const VariantKernel kernel = kernel_of("rope", "rope", {{"X_TYPE", t.x.type()}});
   if (!takes_cpu_kernel(batch.context(), kernel, test_rope)) {
-    record_portable(batch, kernel, t, more, turn);
+    record_portable(batch, kernel, t, more, rotation);
     return;
   }
-  record_cpu(batch, kernel, t, turn);
-  if (!more.x.empty()) record_cpu(batch, kernel, more, turn);
+  record_cpu(batch, kernel, t, rotation);
+  if (!more.x.empty()) record_cpu(batch, kernel, more, rotation);
 }
 
-void require_parts(const RopeOfParts& t, const Turn& turn) {
-  require_shapes(t.queries, t.queries, turn.positions, turn.table);
+void require_parts(const RopeOfParts& t, const Rotation& rotation) {
+  require_shapes(t.queries, t.queries, rotation.positions, rotation.table);
   const Shape& shape = t.queries.shape();
   const std::int64_t key_heads =
       t.keys.empty() || t.keys.shape().rank() != 3 ? 0 : t.keys.shape()[1];
@@ -168,8 +171,8 @@ void record_rope_of_two(Batch& batch, const RopeTensors& first, const RopeTensor
 
 void record_rope_of_parts(Batch& batch, const RopeOfParts& t, const Tensor& positions,
                           const Tensor& table, RopeLayout layout, RopeDirection direction) {
-  const Turn turn{positions, table, layout, direction};
-  require_parts(t, turn);
+  const Rotation rotation{positions, table, layout, direction};
+  require_parts(t, rotation);
   const Shape& shape = t.queries.shape();
   const std::int64_t tokens = shape[0], heads = shape[1], key_heads = t.keys.shape()[1];
   const auto half_dim = static_cast<std::uint32_t>(shape.last() / 2);
@@ -187,10 +190,10 @@ void record_rope_of_parts(Batch& batch, const RopeOfParts& t, const Tensor& posi
                                   static_cast<std::uint32_t>(tokens),
                                   static_cast<std::uint32_t>(heads),
                                   static_cast<std::uint32_t>(key_heads)};
-  add_turn(arguments, turn, half_dim);
+  add_rotation(arguments, rotation, half_dim);
   Launch launch = flat_launch(batch.context(), kernel, pairs, half_dim, test_rope);
   launch.cost = rope_of_parts_cost(shape, key_heads, t.queries.type());
-  launch.label = turn.label();
+  launch.label = rotation.label();
   batch.record(std::move(launch), std::move(arguments));
 }
 

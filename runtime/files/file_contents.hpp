@@ -1,5 +1,6 @@
 // Reading small files completely through an open descriptor. A mapping would abort the process if
-// another program shortened the file meanwhile. For the .cpp files of runtime/ only. Thread-safe.
+// another program shortened the file during the read. For the .cpp files of runtime/ only.
+// Thread-safe.
 #pragma once
 
 #include <cstddef>

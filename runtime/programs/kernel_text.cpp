@@ -172,8 +172,7 @@ std::string stand_alone_text(const std::string& text) {
   std::getline(lines, line);  // the #line directive of the file itself
   while (std::getline(lines, line)) {
     const bool directive = line.starts_with("#line ");
-    // Not a line comment: it would continue the line comment at the start of the file, which is the
-    // file's header.
+    // A block comment, because a line comment would continue the header comment of the file.
     result += directive ? fmt::format("/* line {} */\n", line.substr(6)) : line + '\n';
   }
   return result;

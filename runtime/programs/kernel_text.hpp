@@ -1,7 +1,7 @@
 // The text of a kernel file with its includes resolved, from the embedded files or, if folders are
 // given, from disk. The driver gets a single text; #line directives preserve file names and line
-// numbers. Kernel files lie in folders (cl/gemm/gemm.cl) but are known by their names alone, which
-// are unique; only includes name the folder: #include "gemm/gemm_tile_cpu.clh".
+// numbers. Kernel files are in folders (cl/gemm/gemm.cl) but are identified by their names alone,
+// which are unique; only includes contain the folder: #include "gemm/gemm_tile_cpu.clh".
 #pragma once
 
 #include <filesystem>

@@ -52,8 +52,8 @@ struct AgedEntry {
   std::uintmax_t bytes = 0;
 };
 
-// The entries of a folder, the least recently used first. Entries that disappear meanwhile are
-// skipped.
+// The entries of a folder, the least recently used first. Entries that disappear during the scan
+// are skipped.
 std::vector<AgedEntry> entries_by_age(const fs::path& folder) {
   std::vector<AgedEntry> entries;
   std::error_code error;

@@ -1,4 +1,5 @@
-// The library names settings, since it knows no command line; programs name their options.
+// Messages of the library name settings, since it has no command line; programs replace these by
+// the names of their options.
 #pragma once
 
 #include <span>

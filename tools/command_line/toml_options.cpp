@@ -118,7 +118,8 @@ toml::source_position position_of(std::string_view text, std::size_t at) {
           static_cast<toml::source_index>(1 + at - line_begin)};
 }
 
-// TOML is valid UTF-8 without control characters. An escape of the mark could not be told from it.
+// TOML is valid UTF-8 without control characters. An escaped mark could not be distinguished from
+// the mark itself.
 void check_characters(const Source& source) {
   const std::string_view text = source.text;
   for (std::size_t at = 0; at < text.size();) {

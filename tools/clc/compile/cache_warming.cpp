@@ -18,7 +18,7 @@ namespace clora {
 namespace {
 
 // The smallest training step, in rows.
-constexpr std::int64_t kFewestRows = 16;
+constexpr std::int64_t kMinRows = 16;
 // One prompt length for each prefill chunk size, 256, 64 and 16 rows
 // (model/families/cached_forward.cpp): three quarters of the chunk, so that short contexts can hold
 // them.
@@ -79,7 +79,7 @@ class Warming {
     std::int64_t records = config_.batch_size, length = longest;
     while (true) {
       step(trainer, records, length);
-      if (records * length / 2 < kFewestRows) break;
+      if (records * length / 2 < kMinRows) break;
       (records > 1 ? records : length) /= 2;
     }
     trainer.drain();

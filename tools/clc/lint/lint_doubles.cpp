@@ -20,13 +20,13 @@ bool is_promotion(const SyntaxNode& node) {
 
 bool has_constant(const SyntaxNode& node) { return contains(node, is_double_constant); }
 
-// Calls `see` for each promotion with its parent.
-using SeePromotion = std::function<void(const SyntaxNode& parent, const SyntaxNode& promotion)>;
-void visit_promotions(const SyntaxNode& node, const SeePromotion& see) {
+// Calls `visitor` for each promotion with its parent.
+using PromotionVisitor = std::function<void(const SyntaxNode& parent, const SyntaxNode& promotion)>;
+void visit_promotions(const SyntaxNode& node, const PromotionVisitor& visitor) {
   if (node.callee() == "printf") return;  // its floats become doubles, if supported
   for (const SyntaxNode& child : node.children) {
-    if (is_promotion(child)) see(node, child);
-    visit_promotions(child, see);
+    if (is_promotion(child)) visitor(node, child);
+    visit_promotions(child, visitor);
   }
 }
 

@@ -205,9 +205,9 @@ SyntaxNode read_syntax_tree(const std::string& json, const std::string& text,
   return reader.take();
 }
 
-void visit(const SyntaxNode& node, const std::function<bool(const SyntaxNode&)>& see) {
-  if (!see(node)) return;
-  for (const SyntaxNode& child : node.children) visit(child, see);
+void visit(const SyntaxNode& node, const std::function<bool(const SyntaxNode&)>& visitor) {
+  if (!visitor(node)) return;
+  for (const SyntaxNode& child : node.children) visit(child, visitor);
 }
 
 bool contains(const SyntaxNode& node, const std::function<bool(const SyntaxNode&)>& is_such) {

@@ -113,7 +113,7 @@ void require_checkout(const fs::path& folder) {
 void append_files_of_name(std::vector<std::string>& existing, const fs::path& folder,
                           const std::string& name) {
   for (const std::string_view module : kModules) {
-    std::error_code ignored;  // a module that is not there
+    std::error_code ignored;  // the module may be absent
     for (const auto& entry : fs::recursive_directory_iterator(folder / module, ignored)) {
       const std::string file = entry.path().filename().string();
       if (file != name + ".hpp" && file != name + ".cl") continue;

@@ -62,7 +62,7 @@ HealthFindings check_variant(const std::string& value) {
     const Variant variant = variant_of(value);
     if (variant == Variant::automatic) return {};
     const char* effect = variant == Variant::portable
-                             ? "the kernels made for this kind of device are not used"
+                             ? "the specialised kernels for this kind of device are not used"
                              : "the device's best kernels are not chosen automatically";
     return {
         {Health::note, fmt::format("CLORA_VARIANT={}: {}", value, effect), unset("CLORA_VARIANT")}};
@@ -106,7 +106,7 @@ HealthFindings check_tuned_table(const std::string& value) {
   }
 }
 
-// Variables with a check of their own.
+// Variables that have a separate check.
 struct Checked {
   std::string_view name;
   HealthFindings (*check)(const std::string& value);

@@ -9,7 +9,7 @@
 
 namespace clora {
 
-// list_devices(), or nothing where it fails; check_machine() then reports the reason.
+// Returns list_devices(), or nothing if it fails; check_machine() then reports the reason.
 std::vector<Device> devices_to_check();
 
 // `devices`: the result of devices_to_check().
