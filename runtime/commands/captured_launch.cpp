@@ -140,7 +140,8 @@ struct ValueJson {
 std::vector<std::string> argument_names(const Context& context, const ProgramSource& source,
                                         const KernelCommand& command) {
   std::vector<std::string> names(command.arguments.size());
-  const ProgramReport report = report_on_program(context, source.text, source.file, source.options);
+  const ProgramReport report = report_on_program(context, source.text, source.file, source.options,
+                                                 KernelWarnings::suppressed);
   for (const KernelReport& kernel : report.kernels) {
     if (kernel.name != command.launch.kernel.function) continue;
     for (std::size_t i = 0; i < std::min(names.size(), kernel.arguments.size()); ++i) {

@@ -45,6 +45,8 @@ std::shared_ptr<const Program> rebuilt_for_hopper(const Program& program, cl_con
 
 }  // namespace
 
+std::string without_warnings(const std::string& options) { return options + " -w"; }
+
 std::shared_ptr<const Program> Program::from_source(cl_context context, cl_device_id device,
                                                     const std::string& source,
                                                     const std::string& file,

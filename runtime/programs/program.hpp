@@ -10,6 +10,12 @@
 
 namespace clora {
 
+// `options` of a build whose warnings nobody reads. Drivers based on clang (pocl, NVIDIA's) print
+// the number of warnings of each build to the process's standard error: hundreds for wide vectors
+// on a CPU without AVX-512. Errors appear with and without the option (OpenCL 1.2,
+// section 5.6.4.5).
+std::string without_warnings(const std::string& options);
+
 class Program {
  public:
   explicit Program(OwnedProgram handle) : handle_(std::move(handle)) {}

@@ -22,13 +22,6 @@ bool is_pocl(const Device& device) { return device.platform == "Portable Computi
 // first request for it, so the request is made late.
 bool binary_grows_with_use(const Device& device) { return is_pocl(device); }
 
-// At each build, drivers based on clang (pocl, NVIDIA's) print the number of warnings to the
-// process's standard error: hundreds for wide vectors on a CPU without AVX-512. Kernel warnings are
-// for clc lint and clc build, which have separate builds; errors appear with and without the
-// option (OpenCL 1.2, section 5.6.4.5). It is not part of a program's key, because it does not
-// change the program.
-std::string without_warnings(const std::string& options) { return options + " -w"; }
-
 // Reports the start of a build and its end, whether it succeeds or fails.
 class ReportedBuild {
  public:
@@ -165,6 +158,8 @@ bool ProgramCache::load(Built& built) {
 void ProgramCache::build(Built& built) {
   {
     const ReportedBuild build(config_.hooks, built.key.file, ++builds_);
+    // Kernel warnings are for clc lint and clc build, which have separate builds. The option is not
+    // part of a program's key, because it does not change the program.
     built.program = Program::from_source(context_, device_.id, built.source, built.key.file,
                                          without_warnings(built.key.options));
     config_.hooks.measure("program_cache.build_seconds", build.seconds());

@@ -109,15 +109,18 @@ std::vector<KernelReport> kernels_of(cl_program program, cl_device_id device) {
 }  // namespace
 
 ProgramReport report_on_program(const Context& context, const std::string& text,
-                                const std::string& file, const std::string& options) {
+                                const std::string& file, const std::string& options,
+                                KernelWarnings warnings) {
   const cl_device_id device = context.device().id;
   ProgramReport report;
   const auto begin = std::chrono::steady_clock::now();
   const auto seconds = [begin] { return seconds_since(begin); };
+  const std::string reporting = "-cl-kernel-arg-info " + options;
+  const bool quiet = warnings == KernelWarnings::suppressed;
   std::shared_ptr<const Program> program;
   try {
     program = Program::from_source(context.opencl_context(), device, text, file,
-                                   "-cl-kernel-arg-info " + options);
+                                   quiet ? without_warnings(reporting) : reporting);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::build_failed) throw;
     report.log = error.what();

@@ -31,9 +31,13 @@ struct KernelReport {
   std::array<std::size_t, 3> required_group{};  // reqd_work_group_size; 0: none
 };
 
+// What a build does with the compiler's warnings. With `suppressed`, drivers that print the number
+// of warnings to the standard error of the process print nothing.
+enum class KernelWarnings { reported, suppressed };
+
 struct ProgramReport {
   bool built = false;
-  std::string log;     // the compiler's output, including warnings
+  std::string log;     // the compiler's output, including warnings unless they are suppressed
   double seconds = 0;  // until the binary was available: pocl generates machine code only then
   std::vector<KernelReport> kernels;  // by name
   std::vector<std::byte> binary;      // empty if the driver provides none
@@ -43,7 +47,8 @@ struct ProgramReport {
 // device, without using its cache. options: as for clBuildProgram. If the driver refuses the text,
 // no error is thrown: built is false and the log has the reason. Errors: device.
 ProgramReport report_on_program(const Context& context, const std::string& text,
-                                const std::string& file, const std::string& options);
+                                const std::string& file, const std::string& options,
+                                KernelWarnings warnings);
 
 std::string_view name_of(KernelArgument::Space space);
 

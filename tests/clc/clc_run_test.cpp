@@ -83,6 +83,18 @@ class ClcRun : public testing::Test {
   test::TemporaryFolder folder_;
 };
 
+// Drivers based on clang print the number of a build's warnings, which clc build reports.
+TEST_F(ClcRun, PrintsNothingAboutTheWarningsOfAKernel) {
+  test::write_file(folder_ / "unused.cl",
+                   "kernel void k(global int* y, int n) { n == 1; *y = n; }");
+  const ProgramResult result =
+      test::run_clc({.arguments = {"run", path("unused.cl"), "--global", "1", "--arg",
+                                   "y=out(i32,1)", "--arg", "n=7", "--quiet"},
+                     .environment = {"POCL_KERNEL_CACHE=0"}});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+}
+
 TEST_F(ClcRun, TransposesThroughLocalMemory) {
   const ProgramResult result =
       run("transpose.cl", {"--global", "16,8", "--local", "8,8", "--arg", "rows=5", "--arg",

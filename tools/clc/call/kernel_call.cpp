@@ -30,7 +30,8 @@ Defines defines_of(const KernelCallSpec& spec) {
 
 KernelReport report_on(const Context& context, const KernelCallSpec& spec) {
   const ProgramReport program =
-      report_on_program(context, spec.file.text, spec.file.name, build_options(defines_of(spec)));
+      report_on_program(context, spec.file.text, spec.file.name, build_options(defines_of(spec)),
+                        KernelWarnings::suppressed);
   if (!program.built) throw Error(ErrorCode::build_failed, program.log);
   return kernel_named(program, spec.kernel, spec.file.name);
 }

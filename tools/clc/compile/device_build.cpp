@@ -61,7 +61,8 @@ int build_here(const DeviceBuildRequest& request) {
   ClcOptions options;
   options.device = std::to_string(request.device);
   const Context context(context_config(options, file));
-  const ProgramReport report = report_on_program(context, file.text, file.name, request.options);
+  const ProgramReport report =
+      report_on_program(context, file.text, file.name, request.options, KernelWarnings::reported);
   if (!request.binary.empty()) write_file_atomically(request.binary, report.binary);
   Json kernels = Json::array();
   for (const KernelReport& kernel : report.kernels) kernels.push_back(json_of(kernel));

@@ -57,8 +57,8 @@ std::string text_of(const std::vector<std::byte>& binary) {
 Disassembly of_nvidia(const Context& context, const KernelFile& file, const Target& target,
                       const std::string& options) {
   Disassembly found{.options = options, .target = target};
-  const ProgramReport report =
-      report_on_program(context, file.text, file.name, options + " -cl-nv-verbose");
+  const ProgramReport report = report_on_program(
+      context, file.text, file.name, options + " -cl-nv-verbose", KernelWarnings::suppressed);
   if (report.built) {
     found.kernels = listings_of(text_of(report.binary));
   } else {
