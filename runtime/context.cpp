@@ -98,7 +98,7 @@ DeviceHealth::Waiting waiting_for(const Device& device) {
 // Addresses are used only with the driver on which they were tested with full models. Other drivers
 // may accept an address without keeping its memory resident.
 bool takes_addresses(const Device& device) {
-  return device.kind == DeviceKind::gpu && device.platform == "NVIDIA CUDA";
+  return device.kind == DeviceKind::gpu && has_nvidia_driver(device);
 }
 
 void require_transfer(const Tensor& tensor, std::size_t bytes) {

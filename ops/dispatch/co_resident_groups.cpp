@@ -10,7 +10,7 @@ namespace clora {
 namespace {
 
 bool has_pocl_threads(const Device& device) {
-  return device.platform == "Portable Computing Language" && device.name.starts_with("pthread");
+  return is_pocl(device) && device.name.starts_with("pthread");
 }
 
 // The holder, if any, whose launches with a grid barrier may use pocl's threads. Two such launches

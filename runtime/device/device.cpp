@@ -78,7 +78,7 @@ MatrixUnit matrix_unit_of_processor() {
 // compiler, so that tests/simulator/cpu_without_avx512.cpp can hide some.
 void describe_processor(Device& device) {
 #if defined(__x86_64__)
-  if (device.kind != DeviceKind::cpu || device.platform != "Portable Computing Language") return;
+  if (device.kind != DeviceKind::cpu || !is_pocl(device)) return;
   device.matrix_unit = matrix_unit_of_processor();
   device.int8_dots = CPU_FEATURE_ACTIVE(AVX512_VNNI);
 #else
@@ -182,6 +182,10 @@ std::string_view name_of(MatrixUnit unit) {
   return "none";
 }
 
+bool is_pocl(const Device& device) { return device.platform == kPoclPlatform; }
+
+bool has_nvidia_driver(const Device& device) { return device.platform == kNvidiaPlatform; }
+
 Device describe_device(cl_device_id id) {
   Device device;
   device.id = id;
@@ -192,7 +196,7 @@ Device describe_device(cl_device_id id) {
   device.opencl_version = text_of(id, CL_DEVICE_VERSION);
   device.kind = kind_of(id);
   describe_processor(device);
-  if (device.platform == "NVIDIA CUDA") device.matrix_unit = matrix_unit_of_gpu(id);
+  if (has_nvidia_driver(device)) device.matrix_unit = matrix_unit_of_gpu(id);
   device.compute_units = number_of<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS);
   device.memory_bytes = number_of<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
   device.max_allocation_bytes = number_of<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);

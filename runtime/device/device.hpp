@@ -39,6 +39,12 @@ struct Device {
   cl_device_id id = nullptr;
 };
 
+// The names of two drivers' platforms. A GPU of NVIDIA may also be used through another driver.
+inline constexpr std::string_view kPoclPlatform = "Portable Computing Language";
+inline constexpr std::string_view kNvidiaPlatform = "NVIDIA CUDA";
+bool is_pocl(const Device& device);
+bool has_nvidia_driver(const Device& device);
+
 std::string_view name_of(DeviceKind kind);
 std::string_view name_of(MatrixUnit unit);
 

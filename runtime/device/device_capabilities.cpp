@@ -117,7 +117,7 @@ double clock_step_seconds(const Device& device) {
 }
 
 bool processes_share_units(const Device& device) {
-  if (device.platform != "NVIDIA CUDA") return false;
+  if (!has_nvidia_driver(device)) return false;
   if (std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") != nullptr) return true;
   const char* folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
   std::error_code ignored;
@@ -129,7 +129,7 @@ std::string nvidia_processor_of(const Device& device) {
   // cl_nv_device_attribute_query: NVIDIA's driver only.
   constexpr cl_device_info kMajor = 0x4000, kMinor = 0x4001;
   cl_uint major = 0, minor = 0;
-  if (device.platform != "NVIDIA CUDA") return {};
+  if (!has_nvidia_driver(device)) return {};
   const auto query = [&](cl_device_info what, cl_uint& number) {
     return clGetDeviceInfo(device.id, what, sizeof number, &number, nullptr) == CL_SUCCESS;
   };

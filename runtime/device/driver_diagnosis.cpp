@@ -9,6 +9,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "clora/runtime/device/device.hpp"
 #include "runtime/device/opencl.hpp"
 #include "runtime/environment_variable.hpp"
 #include "runtime/files/disk_space.hpp"
@@ -63,7 +64,7 @@ RegisteredDriver driver_of(const fs::path& file) {
 }
 
 std::string reason_of(const EmptyPlatform& platform) {
-  if (platform.name == "Portable Computing Language") {
+  if (platform.name == kPoclPlatform) {
     const fs::path cache = pocl_cache_folder();
     if (!could_write(cache)) {
       return fmt::format(

@@ -16,8 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-bool is_pocl(const Device& device) { return device.platform == "Portable Computing Language"; }
-
 // pocl generates a kernel's machine code when the kernel first runs. Its binary is fixed at the
 // first request for it, so the request is made late.
 bool binary_grows_with_use(const Device& device) { return is_pocl(device); }

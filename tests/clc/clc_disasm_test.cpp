@@ -149,7 +149,7 @@ TEST_F(ClcDisasm, AVersionThatDoesNotCompileIsAFailureWithItsError) {
 TEST_F(ClcDisasm, OfPoclIsTheCodeOfTheKernelsOptionSet) {
   if (!has_program("objdump") && !has_program("llvm-objdump-14")) GTEST_SKIP() << "no objdump";
   const auto devices = list_devices();
-  if (devices.empty() || devices[0].platform != "Portable Computing Language") {
+  if (devices.empty() || !is_pocl(devices[0])) {
     GTEST_SKIP() << "the first device is not pocl's";
   }
   const std::string file = write("scale.cl", scale_text("FACTOR"));

@@ -38,7 +38,7 @@ HealthFinding check_program(std::string_view program, std::string_view purpose,
 
 // A known problem of a driver, for authors of kernels: clora itself fills by words.
 HealthFindings check_byte_fills(const Device& device) {
-  if (!device.vendor.starts_with("NVIDIA")) return {};
+  if (!has_nvidia_driver(device)) return {};
   return {{Health::note,
            fmt::format("{}: byte fills of this driver are wrong beyond 2 GiB; clora fills by words",
                        device.name)}};

@@ -86,8 +86,8 @@ std::vector<Disassembly> Disassembler::of_device(const std::string& path, const 
                                                  const Target& target) {
   const Context context(context_config(options_, file));
   const Device& device = context.device();
-  const bool nvidia = device.vendor.starts_with("NVIDIA");
-  if (!nvidia && device.platform.find("Portable Computing Language") == std::string::npos) {
+  const bool nvidia = has_nvidia_driver(device);
+  if (!nvidia && !is_pocl(device)) {
     fail(ErrorCode::unsupported,
          "clc disasm: only NVIDIA's driver and pocl provide assembly, but '{}' uses another "
          "driver; use --target",

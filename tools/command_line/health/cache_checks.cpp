@@ -113,9 +113,7 @@ HealthFindings check_cache_folder(const fs::path& cache_folder) {
 }
 
 HealthFindings check_pocl_cache(const std::vector<Device>& devices, const fs::path& cache_folder) {
-  const bool used = std::ranges::any_of(devices, [](const Device& device) {
-    return device.platform == "Portable Computing Language";
-  });
+  const bool used = std::ranges::any_of(devices, is_pocl);
   if (!used) return {};
   const fs::path folder = pocl_cache_folder();
   const std::string text =

@@ -11,8 +11,6 @@
 namespace clora {
 namespace {
 
-constexpr const char* kPocl = "Portable Computing Language";
-
 // The path that names the drivers. clora itself names a folder if NVIDIA's driver is registered
 // nowhere else.
 HealthFinding check_registry(const std::filesystem::path& cache_folder) {
@@ -80,7 +78,7 @@ std::tuple<int, int> version_of(std::string_view driver) {
 
 HealthFindings check_pocl(const Device& device) {
   const auto version = version_of(device.driver);
-  if (device.platform != kPocl || version >= std::tuple(3, 1)) return {};
+  if (!is_pocl(device) || version >= std::tuple(3, 1)) return {};
   return {
       {version < std::tuple(2, 0) ? Health::bad : Health::note,
        fmt::format("{}: pocl {} is too old; 3.1 and later are tested", device.name, device.driver),
@@ -91,7 +89,7 @@ HealthFindings check_pocl(const Device& device) {
 HealthFindings check_other_cpu_driver(const std::vector<Device>& devices) {
   const auto has_cpu = [&](bool pocl) {
     return std::ranges::any_of(devices, [pocl](const Device& device) {
-      return device.kind == DeviceKind::cpu && (device.platform == kPocl) == pocl;
+      return device.kind == DeviceKind::cpu && is_pocl(device) == pocl;
     });
   };
   if (!has_cpu(false) || has_cpu(true)) return {};
