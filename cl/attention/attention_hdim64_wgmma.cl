@@ -77,11 +77,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_
   const uint q_tiles = shared_address(tiles), k_tiles = q_tiles + 2 * TILE_BYTES,
              v_tiles = k_tiles + RING * TILE_BYTES;
   const int item = get_local_id(0), lane = item % 32;
-  if (item == 0) {
-    init_mbarriers(q_full, 2);
-    for (int i = 0; i < 3; ++i) tensormap_acquire(maps + i * MAP_BYTES);
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers are initialised
+  INIT_WORK_GROUP(2)
   uint stage = 0, phase = 0, q_stage = 0, q_phase = 0;
   if (item < 128) {
     SETMAXNREG_DEC(40);
@@ -117,12 +113,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_hdim64_
     return;
   }
   SETMAXNREG_INC(232);
-  const int part = item / 128 - 1;
-  const bool elected = item % 128 == 0;
-  const int row = part * 64 + item % 128 / 32 * 16 + lane / 4;
-  const float scale_2 = scale * LOG2_E;  // scores in units of log 2
-  float scores[64], out[HEAD_DIM / 2];
-  uint weights[8][4];
+  CONSUMER_STATE
   if (part == 1) PASS_TURN;  // the first turn belongs to the other warp group
   mbarrier_wait(q_full, 0);
   mbarrier_wait(k_full, 0);

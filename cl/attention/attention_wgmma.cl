@@ -38,11 +38,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
   const uint q_tile = shared_address(tiles), k_tiles = q_tile + TILE_BYTES,
              v_tiles = k_tiles + RING * TILE_BYTES;
   const int item = get_local_id(0), lane = item % 32;
-  if (item == 0) {
-    init_mbarriers(q_full, 1);
-    for (int i = 0; i < 3; ++i) tensormap_acquire(maps + i * MAP_BYTES);
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers are initialised
+  INIT_WORK_GROUP(1)
   uint stage = 0, phase = 0, q_phase = 0;
   if (item < 128) {
     SETMAXNREG_DEC(40);
@@ -62,12 +58,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
     return;
   }
   SETMAXNREG_INC(232);
-  const int part = item / 128 - 1;
-  const bool elected = item % 128 == 0;
-  const int row = part * 64 + item % 128 / 32 * 16 + lane / 4;
-  const float scale_2 = scale * LOG2_E;  // scores in units of log 2
-  float scores[64], out[HEAD_DIM / 2];
-  uint weights[8][4];
+  CONSUMER_STATE
   EACH_TILE {
     TILE_COORDS
     const int t_0 = t0 + row, t_1 = t_0 + 8;
