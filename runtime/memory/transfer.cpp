@@ -161,27 +161,28 @@ struct Transfer::State {
     profiler->add(label, {0, static_cast<double>(bytes)}, event);
   }
 
-  Fence enqueue_write(const Tensor& dst, std::size_t at, std::span<const std::byte> bytes) const {
+  // Enqueues with call(&event) and adds the transfer to the profile as `label`. who: the call's
+  // name.
+  template <class Call>
+  Fence enqueue(std::string_view label, std::string_view who, std::size_t bytes, Call call) const {
     if (profiler != nullptr) profiler->before_enqueue();
     cl_event event = nullptr;
-    accept(*health,
-           clEnqueueWriteBuffer(queue, mem_of(dst), CL_FALSE, place_of(dst) + at, bytes.size(),
-                                bytes.data(), 0, nullptr, &event),
-           "transfer: clEnqueueWriteBuffer");
+    accept(*health, call(&event), who);
     Fence fence(event, health);
-    note("write", bytes.size(), event);
+    note(label, bytes, event);
     return fence;
   }
+  Fence enqueue_write(const Tensor& dst, std::size_t at, std::span<const std::byte> bytes) const {
+    return enqueue("write", "transfer: clEnqueueWriteBuffer", bytes.size(), [&](cl_event* event) {
+      return clEnqueueWriteBuffer(queue, mem_of(dst), CL_FALSE, place_of(dst) + at, bytes.size(),
+                                  bytes.data(), 0, nullptr, event);
+    });
+  }
   Fence enqueue_read(const Tensor& src, std::size_t at, std::span<std::byte> bytes) const {
-    if (profiler != nullptr) profiler->before_enqueue();
-    cl_event event = nullptr;
-    accept(*health,
-           clEnqueueReadBuffer(queue, mem_of(src), CL_FALSE, place_of(src) + at, bytes.size(),
-                               bytes.data(), 0, nullptr, &event),
-           "transfer: clEnqueueReadBuffer");
-    Fence fence(event, health);
-    note("read", bytes.size(), event);
-    return fence;
+    return enqueue("read", "transfer: clEnqueueReadBuffer", bytes.size(), [&](cl_event* event) {
+      return clEnqueueReadBuffer(queue, mem_of(src), CL_FALSE, place_of(src) + at, bytes.size(),
+                                 bytes.data(), 0, nullptr, event);
+    });
   }
 
   // A transfer of the caller's memory: if it fails, the device has stopped using the memory before
