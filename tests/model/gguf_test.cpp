@@ -139,13 +139,18 @@ TEST_F(Gguf, ListsATensorOfAnUnknownTypeWithoutItsBytes) {
   EXPECT_EQ(ggml_type_name(99), "type 99");
 }
 
-TEST_F(Gguf, RefusesEveryPrefixOfAFile) {
-  GgufBytes gguf_bytes;
+GgufBytes with_a_text_and_an_array() {
   std::string words;
-  append_scalar(words, std::uint32_t{8});
+  append_scalar(words, std::uint32_t{8});  // strings
   append_scalar(words, std::uint64_t{1});
   append_gguf_string(words, "token");
+  GgufBytes gguf_bytes;
   gguf_bytes.add_text("general.architecture", "llama").add_raw("tokens", kArray, words);
+  return gguf_bytes;
+}
+
+TEST_F(Gguf, RefusesEveryPrefixOfAFile) {
+  GgufBytes gguf_bytes = with_a_text_and_an_array();
   gguf_bytes.add_tensor("a", {2}, kF32, "12345678").add_tensor("b", {1}, kF32, "abcd");
   const std::string intact = gguf_bytes.bytes();
   ASSERT_NO_THROW(open(intact));
@@ -154,12 +159,7 @@ TEST_F(Gguf, RefusesEveryPrefixOfAFile) {
 }
 
 TEST_F(Gguf, SurvivesAnyDamagedByte) {
-  GgufBytes gguf_bytes;
-  std::string words;
-  append_scalar(words, std::uint32_t{8});
-  append_scalar(words, std::uint64_t{1});
-  append_gguf_string(words, "token");
-  gguf_bytes.add_text("general.architecture", "llama").add_raw("tokens", kArray, words);
+  GgufBytes gguf_bytes = with_a_text_and_an_array();
   const std::string intact = gguf_bytes.add_tensor("a", {2, 2}, kF32, std::string(16, 'x')).bytes();
   for (std::size_t at = 0; at < intact.size(); ++at) {
     for (const char damage : {'\x00', '\x01', '\x09', '\x7f', '\xff'}) {
