@@ -249,46 +249,23 @@ cl_int clGetPlatformIDs(cl_uint count, cl_platform_id* platforms, cl_uint* found
   return CLORA_NEXT(clGetPlatformIDs)(count, platforms, found);
 }
 
-cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info what, size_t bytes, void* value,
-                         size_t* needed) {
-  CLORA_REFUSE(query);
-  return CLORA_NEXT(clGetPlatformInfo)(platform, what, bytes, value, needed);
-}
-
 cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type type, cl_uint count,
                       cl_device_id* devices, cl_uint* found) {
   CLORA_REFUSE(query);
   return CLORA_NEXT(clGetDeviceIDs)(platform, type, count, devices, found);
 }
 
-cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t bytes, void* value,
-                       size_t* needed) {
-  CLORA_REFUSE(query);
-  return CLORA_NEXT(clGetDeviceInfo)(device, what, bytes, value, needed);
-}
-
-cl_int clGetContextInfo(cl_context context, cl_context_info what, size_t bytes, void* value,
-                        size_t* needed) {
-  CLORA_REFUSE(query);
-  return CLORA_NEXT(clGetContextInfo)(context, what, bytes, value, needed);
-}
-
-cl_int clGetCommandQueueInfo(cl_command_queue queue, cl_command_queue_info what, size_t bytes,
-                             void* value, size_t* needed) {
-  CLORA_REFUSE(query);
-  return CLORA_NEXT(clGetCommandQueueInfo)(queue, what, bytes, value, needed);
-}
-
-cl_int clGetMemObjectInfo(cl_mem mem, cl_mem_info what, size_t bytes, void* value, size_t* needed) {
-  CLORA_REFUSE(query);
-  return CLORA_NEXT(clGetMemObjectInfo)(mem, what, bytes, value, needed);
-}
-
-cl_int clGetProgramInfo(cl_program program, cl_program_info what, size_t bytes, void* value,
-                        size_t* needed) {
-  CLORA_REFUSE(query);
-  return CLORA_NEXT(clGetProgramInfo)(program, what, bytes, value, needed);
-}
+#define CLORA_INFO(Name, Object, What)                                               \
+  cl_int Name(Object object, What what, size_t bytes, void* value, size_t* needed) { \
+    CLORA_REFUSE(query);                                                             \
+    return CLORA_NEXT(Name)(object, what, bytes, value, needed);                     \
+  }
+CLORA_INFO(clGetPlatformInfo, cl_platform_id, cl_platform_info)
+CLORA_INFO(clGetDeviceInfo, cl_device_id, cl_device_info)
+CLORA_INFO(clGetContextInfo, cl_context, cl_context_info)
+CLORA_INFO(clGetCommandQueueInfo, cl_command_queue, cl_command_queue_info)
+CLORA_INFO(clGetMemObjectInfo, cl_mem, cl_mem_info)
+CLORA_INFO(clGetProgramInfo, cl_program, cl_program_info)
 
 cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device, cl_program_build_info what,
                              size_t bytes, void* value, size_t* needed) {
