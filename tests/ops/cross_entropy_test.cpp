@@ -17,9 +17,6 @@ using testing::HasSubstr;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-class CrossEntropy : public test::OpTest {};
-INSTANTIATE_TEST_SUITE_P(Variants, CrossEntropy, test::all_variants(), test::variant_name);
-
 // Targets over the full row, including both ends. Every fifth row is not labelled.
 std::vector<std::int32_t> some_targets(std::int64_t rows, std::int64_t vocabulary) {
   std::vector<std::int32_t> targets(static_cast<std::size_t>(rows));
@@ -45,6 +42,31 @@ struct Problem {
         want(reference::cross_entropy(test::to_double(logits), targets, weight)) {}
 };
 
+class CrossEntropy : public test::OpTest {
+ protected:
+  struct Results {
+    std::vector<float> loss, dlogits;
+  };
+  Results results_of(const Problem& p) {
+    const test::Output loss(context(), {p.rows});
+    const test::Output dlogits(context(), {p.rows, p.vocabulary});
+    run([&](Batch& batch) {
+      record_cross_entropy(batch, loss.tensor(), dlogits.tensor(),
+                           test::upload(context(), {p.rows, p.vocabulary}, p.logits),
+                           test::upload(context(), {p.rows}, p.targets),
+                           test::upload(context(), {1}, std::vector{p.weight}));
+    });
+    return {loss.values(), dlogits.values()};
+  }
+  void expect_reference(const Problem& p, double tolerance) {
+    const Results got = results_of(p);
+    const std::string size = fmt::format(" of [{}, {}]", p.rows, p.vocabulary);
+    test::expect_close(got.loss, p.want.loss, tolerance, "loss" + size);
+    test::expect_close(got.dlogits, p.want.dlogits, tolerance, "dlogits" + size);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Variants, CrossEntropy, test::all_variants(), test::variant_name);
+
 TEST_P(CrossEntropy, TakesLogitsOfMinusInfinity) {
   for (const std::int64_t vocabulary : {9, 300, 5000}) {
     Problem p(4, vocabulary);
@@ -56,16 +78,7 @@ TEST_P(CrossEntropy, TakesLogitsOfMinusInfinity) {
       if (v != p.targets[1]) p.logits[static_cast<std::size_t>(vocabulary + v)] = -kInfinity;
     }
     p.want = reference::cross_entropy(test::to_double(p.logits), p.targets, p.weight);
-    const test::Output loss(context(), {4});
-    const test::Output dlogits(context(), {4, vocabulary});
-    run([&](Batch& batch) {
-      record_cross_entropy(batch, loss.tensor(), dlogits.tensor(),
-                           test::upload(context(), {4, vocabulary}, p.logits),
-                           test::upload(context(), {4}, p.targets),
-                           test::upload(context(), {1}, std::vector{p.weight}));
-    });
-    test::expect_close(loss.values(), p.want.loss, 1e-6, "loss");
-    test::expect_close(dlogits.values(), p.want.dlogits, 1e-6, "dlogits");
+    expect_reference(p, 1e-6);
   }
 }
 
@@ -85,19 +98,8 @@ TEST_P(CrossEntropy, MatchesTheReferenceAtEverySize) {
                                                           {19, 1009},
                                                           {6, 49152}}) {
     if (!test::affords(rows * vocabulary)) continue;
-    const Problem p(rows, vocabulary);
-    const test::Output loss(context(), {rows});
-    const test::Output dlogits(context(), {rows, vocabulary});
-    run([&](Batch& batch) {
-      record_cross_entropy(batch, loss.tensor(), dlogits.tensor(),
-                           test::upload(context(), {rows, vocabulary}, p.logits),
-                           test::upload(context(), {rows}, p.targets),
-                           test::upload(context(), {1}, std::vector{p.weight}));
-    });
-    const auto tolerance = test::tolerance_of(16);  // the sum's error is far below 1 ulp a term
-    const std::string size = fmt::format(" of [{}, {}]", rows, vocabulary);
-    test::expect_close(loss.values(), p.want.loss, tolerance, "loss" + size);
-    test::expect_close(dlogits.values(), p.want.dlogits, tolerance, "dlogits" + size);
+    // The error of the sum is far below 1 ulp per term.
+    expect_reference(Problem(rows, vocabulary), test::tolerance_of(16));
   }
 }
 
@@ -131,16 +133,7 @@ TEST_P(CrossEntropy, TakesTheMaximumFirst) {
   Problem p(4, 50, 1);
   for (float& x : p.logits) x = 1000 * x + (x > 0.5F ? 3e4F : 0.0F);
   p.want = reference::cross_entropy(test::to_double(p.logits), p.targets, p.weight);
-  const test::Output loss(context(), {p.rows});
-  const test::Output dlogits(context(), {p.rows, p.vocabulary});
-  run([&](Batch& batch) {
-    record_cross_entropy(batch, loss.tensor(), dlogits.tensor(),
-                         test::upload(context(), {p.rows, p.vocabulary}, p.logits),
-                         test::upload(context(), {p.rows}, p.targets),
-                         test::upload(context(), {1}, std::vector{p.weight}));
-  });
-  test::expect_close(loss.values(), p.want.loss, test::tolerance_of(16), "loss");
-  test::expect_close(dlogits.values(), p.want.dlogits, test::tolerance_of(16), "dlogits");
+  expect_reference(p, test::tolerance_of(16));
 }
 
 TEST_P(CrossEntropy, GivesNaNForATargetBeyondTheVocabularyAndForNaNLogits) {
@@ -164,21 +157,9 @@ TEST_P(CrossEntropy, GivesNaNForATargetBeyondTheVocabularyAndForNaNLogits) {
 TEST_P(CrossEntropy, GivesTheSameBitsTwice) {
   CLORA_SKIP_UNLESS_AFFORDED(33 * 3001);
   const Problem p(33, 3001);
-  std::vector<std::vector<float>> results;
-  for (int repeat = 0; repeat < 2; ++repeat) {
-    const test::Output loss(context(), {p.rows});
-    const test::Output dlogits(context(), {p.rows, p.vocabulary});
-    run([&](Batch& batch) {
-      record_cross_entropy(batch, loss.tensor(), dlogits.tensor(),
-                           test::upload(context(), {p.rows, p.vocabulary}, p.logits),
-                           test::upload(context(), {p.rows}, p.targets),
-                           test::upload(context(), {1}, std::vector{p.weight}));
-    });
-    results.push_back(loss.values());
-    results.push_back(dlogits.values());
-  }
-  EXPECT_EQ(results[0], results[2]);
-  EXPECT_EQ(results[1], results[3]);
+  const Results once = results_of(p), twice = results_of(p);
+  EXPECT_EQ(once.loss, twice.loss);
+  EXPECT_EQ(once.dlogits, twice.dlogits);
 }
 
 TEST_P(CrossEntropy, SumsManyValuesToAnUlpAndAccumulates) {
