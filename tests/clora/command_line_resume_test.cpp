@@ -7,8 +7,7 @@
 
 #include "tests/support/poisoned_file.hpp"
 #include "tests/support/program.hpp"
-#include "tests/support/test_files.hpp"
-#include "tests/support/tiny_chat_model.hpp"
+#include "tests/support/training_folder.hpp"
 
 namespace clora {
 namespace {
@@ -19,50 +18,24 @@ using test::run_clora;
 using testing::HasSubstr;
 using testing::Not;
 
-class CommandLineResume : public testing::Test {
- protected:
-  CommandLineResume() {
-    test::write_tiny_chat_model(folder_ / "model");
-    std::filesystem::create_directory(folder_ / "data");
-    std::string lines;
-    for (const std::string word : {"abc", "lo", "the", "cab", "tool", "hello", "both", "bath"}) {
-      lines += R"({"prompt": "say )" + word + R"(:", "completion": " )" + word + "\"}\n";
-    }
-    test::write_file(folder_ / "data/train.jsonl", lines);
-  }
-
-  std::string at(const char* name) const { return (folder_ / name).string(); }
-
-  std::vector<std::string> training(const char* out, std::vector<std::string> more) const {
-    std::vector<std::string> all{"train",    "--model",       at("model"), "--data",
-                                 at("data"), "--adapter-out", at(out),     "--lr",
-                                 "0.02",     "--seed",        "3",         "--steps"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-
-  test::TemporaryFolder folder_;
-};
+using CommandLineResume = test::TrainingFolder;
 
 TEST_F(CommandLineResume, ExtendsAFinishedRunAndSaysSo) {
-  ASSERT_EQ(run_clora(training("longer", {"9"})).exit_code, 0);
-  ASSERT_EQ(run_clora(training("a", {"6", "--save-every", "4"})).exit_code, 0);
+  ASSERT_EQ(run_clora(training("longer", {"--steps", "9"})).exit_code, 0);
+  ASSERT_EQ(run_clora(training("a", {"--steps", "6", "--save-every", "4"})).exit_code, 0);
   const ProgramResult extended =
-      run_clora(training("a", {"9", "--save-every", "4", "--resume", at("a")}));
+      run_clora(training("a", {"--steps", "9", "--save-every", "4", "--resume", at("a")}));
   ASSERT_EQ(extended.exit_code, 0) << extended.err;
   EXPECT_THAT(extended.out, HasSubstr("extended from 6 to 9 steps"));
-  const auto adapter = [&](const char* out) {
-    return test::read_file(folder_ / out / "adapter_model.safetensors");
-  };
-  EXPECT_TRUE(adapter("a") == adapter("longer"));
+  EXPECT_TRUE(adapter_bytes("a") == adapter_bytes("longer"));
 }
 
 TEST_F(CommandLineResume, OfAnotherRunNamesTheSettingAndLeavesTheRunAsItIs) {
-  ASSERT_EQ(run_clora(training("a", {"6", "--save-every", "4"})).exit_code, 0);
+  ASSERT_EQ(run_clora(training("a", {"--steps", "6", "--save-every", "4"})).exit_code, 0);
   const std::string toml = test::read_file(folder_ / "a/run.toml");
   const std::string log = test::read_file(folder_ / "a/log.jsonl");
   const auto expect_refused = [&](std::vector<std::string> more, const std::string& named) {
-    more.insert(more.begin(), {"6", "--resume", at("a/checkpoint-4")});
+    more.insert(more.begin(), {"--steps", "6", "--resume", at("a/checkpoint-4")});
     const ProgramResult refused = run_clora(training("a", more));
     EXPECT_EQ(refused.exit_code, 1);
     EXPECT_THAT(refused.err, HasSubstr(named));
@@ -79,16 +52,18 @@ TEST_F(CommandLineResume, OfAnotherRunNamesTheSettingAndLeavesTheRunAsItIs) {
 }
 
 TEST_F(CommandLineResume, OfADamagedCheckpointNamesTheTensor) {
-  ASSERT_EQ(run_clora(training("a", {"6", "--save-every", "4"})).exit_code, 0);
+  ASSERT_EQ(run_clora(training("a", {"--steps", "6", "--save-every", "4"})).exit_code, 0);
   test::poison(folder_ / "a/checkpoint-4/training_state.safetensors", "second_moment", 1);
-  const ProgramResult refused = run_clora(training("a", {"6", "--resume", at("a/checkpoint-4")}));
+  const ProgramResult refused =
+      run_clora(training("a", {"--steps", "6", "--resume", at("a/checkpoint-4")}));
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_THAT(refused.err, HasSubstr("the tensor 'second_moment' of '"));
 }
 
 TEST_F(CommandLineResume, AVeryLongRunStartsAtOnceAndStopsAtTheFirstCtrlC) {
-  const ProgramResult stopped = run_clora(ProgramCall{.arguments = training("a", {"1000000000"}),
-                                                      .interrupt_after = "step 1/1000000000"});
+  const ProgramResult stopped =
+      run_clora(ProgramCall{.arguments = training("a", {"--steps", "1000000000"}),
+                            .interrupt_after = "step 1/1000000000"});
   EXPECT_EQ(stopped.exit_code, 1);
   EXPECT_THAT(stopped.out, HasSubstr("stopped after "));
 }
@@ -99,7 +74,7 @@ TEST_F(CommandLineResume, NonFiniteTensorsEndEveryCommandWithTheTensorsName) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"generate", "--model", at("model"), "--prompt", "say lo:"},
         {"eval", "--model", at("model"), "--data", at("data/train.jsonl")},
-        training("a", {"3"})}) {
+        training("a", {"--steps", "3"})}) {
     const ProgramResult failed = run_clora(arguments);
     EXPECT_EQ(failed.exit_code, 1) << arguments.front();
     EXPECT_THAT(failed.err, HasSubstr(kPoisoned)) << arguments.front();

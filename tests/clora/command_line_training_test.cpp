@@ -6,8 +6,7 @@
 
 #include "clora/runtime/context.hpp"
 #include "tests/support/program.hpp"
-#include "tests/support/test_files.hpp"
-#include "tests/support/tiny_chat_model.hpp"
+#include "tests/support/training_folder.hpp"
 
 namespace clora {
 namespace {
@@ -19,36 +18,12 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-class CommandLineTraining : public testing::Test {
+class CommandLineTraining : public test::TrainingFolder {
  protected:
   CommandLineTraining() {
-    test::write_tiny_chat_model(folder / "model");
-    std::filesystem::create_directory(folder / "data");
-    std::string lines;
-    for (const std::string word : {"abc", "lo", "the", "cab", "tool", "hello", "both", "bath"}) {
-      lines +=
-          nlohmann::json{{"prompt", "say " + word + ":"}, {"completion", " " + word}}.dump() + "\n";
-    }
-    test::write_file(folder / "data/train.jsonl", lines);
-    test::write_file(folder / "data/valid.jsonl", lines.substr(0, lines.find('\n') + 1));
+    const std::string lines = records();
+    test::write_file(folder_ / "data/valid.jsonl", lines.substr(0, lines.find('\n') + 1));
   }
-
-  std::string at(const char* name) const { return (folder / name).string(); }
-
-  std::vector<std::string> training(const char* out, std::vector<std::string> more = {}) const {
-    std::vector<std::string> all{"train",    "--model",       at("model"), "--data",
-                                 at("data"), "--adapter-out", at(out),     "--lr",
-                                 "0.02",     "--seed",        "3"};
-    if (std::ranges::find(more, "--steps") == more.end()) all.insert(all.end(), {"--steps", "8"});
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-
-  std::string adapter_bytes(const char* out) const {
-    return test::read_file(folder / out / "adapter_model.safetensors");
-  }
-
-  test::TemporaryFolder folder;
 };
 
 std::vector<nlohmann::json> events(const std::vector<nlohmann::json>& lines, const char* kind) {
@@ -116,8 +91,8 @@ TEST_F(CommandLineTraining, JsonEventsHaveTheirKeysAndNothingElseIsOnStdout) {
   EXPECT_EQ(steps[7].at("step"), 8);
   EXPECT_EQ(evals[1].at("step"), 8);
   EXPECT_EQ(dones[0].at("adapter"), at("a"));
-  EXPECT_EQ(test::read_file(folder / "a/log.jsonl"), result.out);
-  EXPECT_THAT(test::read_file(folder / "a/loss.svg"), HasSubstr("</svg>"));
+  EXPECT_EQ(test::read_file(folder_ / "a/log.jsonl"), result.out);
+  EXPECT_THAT(test::read_file(folder_ / "a/loss.svg"), HasSubstr("</svg>"));
 }
 
 TEST_F(CommandLineTraining, AnExistingOutputIsKeptWithoutOverwrite) {
@@ -136,12 +111,12 @@ TEST_F(CommandLineTraining, AnExistingOutputIsKeptWithoutOverwrite) {
 }
 
 TEST_F(CommandLineTraining, ABadLineStopsBeforeTrainingWithFileLineAndReason) {
-  const std::string good = test::read_file(folder / "data/train.jsonl");
-  test::write_file(folder / "data/train.jsonl", good + "{\"prompt\": 3}\n");
+  const std::string good = test::read_file(folder_ / "data/train.jsonl");
+  test::write_file(folder_ / "data/train.jsonl", good + "{\"prompt\": 3}\n");
   const ProgramResult result = run_clora(training("a"));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("train.jsonl: line 9: "));
-  EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "a"));
 }
 
 TEST_F(CommandLineTraining, LongRecordsAreTruncatedWithACount) {
@@ -175,14 +150,14 @@ TEST_F(CommandLineTraining, TheRunsConfigurationGivesTheSameRunAgain) {
 }
 
 TEST_F(CommandLineTraining, AWrongOptionInAConfigurationIsNamedWithTheRightOne) {
-  test::write_file(folder / "run.toml", "batch-sise = 2\n");
+  test::write_file(folder_ / "run.toml", "batch-sise = 2\n");
   const ProgramResult result = run_clora(training("a", {"--config", at("run.toml")}));
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("did you mean --batch-size?"));
 }
 
 TEST_F(CommandLineTraining, TheCommandLineWinsOverTheConfiguration) {
-  test::write_file(folder / "run.toml",
+  test::write_file(folder_ / "run.toml",
                    "epochs = 5\nrank = 2\n[train]\nalpha = 3\n[eval]\nx = 1\n");
   const ProgramResult result =
       run_clora(training("a", {"--config", at("run.toml"), "--rank", "4", "--json"}));
@@ -201,7 +176,7 @@ TEST_F(CommandLineTraining, CtrlCFinishesTheStepSavesAndSaysHowToGoOn) {
   EXPECT_THAT(stopped.err, HasSubstr("Ctrl-C again to stop immediately"));
   EXPECT_THAT(stopped.out, HasSubstr("--resume " + at("a") + "/checkpoint-"));
   EXPECT_THAT(adapter_bytes("a"), Not(IsEmpty()));
-  EXPECT_THAT(test::read_file(folder / "a/log.jsonl"), HasSubstr("\"stopped\":true"));
+  EXPECT_THAT(test::read_file(folder_ / "a/log.jsonl"), HasSubstr("\"stopped\":true"));
 }
 
 TEST_F(CommandLineTraining, ALossThatIsNotFiniteStopsAndNamesTheStep) {
@@ -210,7 +185,7 @@ TEST_F(CommandLineTraining, ALossThatIsNotFiniteStopsAndNamesTheStep) {
       run_clora(training("a", {"--lr", "10", "--weight-decay", "100", "--steps", "50"}));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("step "));
-  EXPECT_FALSE(std::filesystem::exists(folder / "a/adapter_model.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "a/adapter_model.safetensors"));
 }
 
 TEST_F(CommandLineTraining, AnAdapterOfAnotherModelNamesTensorAndShapes) {
@@ -223,7 +198,7 @@ TEST_F(CommandLineTraining, AnAdapterOfAnotherModelNamesTensorAndShapes) {
 }
 
 TEST_F(CommandLineTraining, AFolderThatCannotBeWrittenStopsBeforeTraining) {
-  test::write_file(folder / "file", "x");
+  test::write_file(folder_ / "file", "x");
   const ProgramResult result = run_clora(training("file/a"));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("file/a"));
