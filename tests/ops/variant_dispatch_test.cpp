@@ -18,12 +18,20 @@ namespace {
 namespace fs = std::filesystem;
 using test::Folders;
 using test::Observed;
+using test::read_file;
 using test::same;
-using test::text_of;
 using testing::HasSubstr;
 
 // One kernel represents all.
 void softmax(SelfTest& t) { record_softmax(t.batch(), t.output({9, 40}), t.input({9, 40})); }
+
+// softmax in `observed` runs the portable kernel, and the reason is logged once.
+void expect_portable_with_a_warning(const Folders& folders, const Observed& observed,
+                                    const char* reason) {
+  EXPECT_TRUE(same(observed.run(softmax), Observed(folders, Variant::portable).run(softmax)));
+  ASSERT_EQ(observed.warnings->size(), 1U);
+  EXPECT_THAT(observed.warnings->front(), HasSubstr(reason));
+}
 
 TEST(VariantDispatch, KeepsARightKernelWithoutAWord) {
   const Folders folders;
@@ -69,9 +77,7 @@ TEST(VariantDispatch, AKernelThatDoesNotBuildIsReplaced) {
   const Folders folders;
   folders.replace("softmax_cpu.cl", "__kernel", "this does not build __kernel");
   const Observed tested(folders);
-  EXPECT_TRUE(same(tested.run(softmax), Observed(folders, Variant::portable).run(softmax)));
-  ASSERT_EQ(tested.warnings->size(), 1U);
-  EXPECT_THAT(tested.warnings->front(), HasSubstr("does not build"));
+  expect_portable_with_a_warning(folders, tested, "does not build");
 }
 
 TEST(VariantDispatch, AKernelWithTheKnownSumsNeedsNoPortableOne) {
@@ -80,7 +86,7 @@ TEST(VariantDispatch, AKernelWithTheKnownSumsNeedsNoPortableOne) {
   const Observed tested(folders);
   (void)tested.run(softmax);
   EXPECT_EQ(variant_for(*tested.context, "softmax_cpu.cl", "softmax_forward", {}), Variant::cpu);
-  EXPECT_TRUE(text_of(folders.outcomes().at(0)).ends_with("right\n"));
+  EXPECT_TRUE(read_file(folders.outcomes().at(0)).ends_with("right\n"));
 }
 
 TEST(VariantDispatch, WithoutAPortableKernelThereIsNoChoiceAndNothingIsStored) {
@@ -97,7 +103,7 @@ TEST(VariantDispatch, WithoutAPortableKernelThereIsNoChoiceAndNothingIsStored) {
 void plant(const Folders& folders, const std::string& instead) {
   const std::vector<fs::path> files = folders.outcomes();
   ASSERT_EQ(files.size(), 1U);
-  const std::string text = text_of(files[0]);
+  const std::string text = read_file(files[0]);
   ASSERT_TRUE(text.ends_with("right\n"));
   std::ofstream(files[0], std::ios::binary)
       << text.substr(0, text.size() - std::string("right\n").size()) << instead;
@@ -108,23 +114,21 @@ TEST(VariantDispatch, OutcomesAreStoredForTheNextContext) {
   (void)Observed(folders).run(softmax);
   plant(folders, "wrong: planted\n");
   const Observed next(folders);
-  EXPECT_TRUE(same(next.run(softmax), Observed(folders, Variant::portable).run(softmax)));
-  ASSERT_EQ(next.warnings->size(), 1U);
-  EXPECT_THAT(next.warnings->front(), HasSubstr("planted"));
+  expect_portable_with_a_warning(folders, next, "planted");
 }
 
 TEST(VariantDispatch, ADamagedOutcomeIsTestedAgainAndReplaced) {
   const Folders folders;
   (void)Observed(folders).run(softmax);
   const fs::path file = folders.outcomes().at(0);
-  const std::string intact = text_of(file);
+  const std::string intact = read_file(file);
   for (const std::string& damaged : {std::string(), intact.substr(0, intact.size() - 1),
                                      "x" + intact.substr(1), intact + "wrong: x\n"}) {
     std::ofstream(file, std::ios::binary) << damaged;
     const Observed next(folders);
     (void)next.run(softmax);
     EXPECT_TRUE(next.warnings->empty());
-    EXPECT_EQ(text_of(file), intact);
+    EXPECT_EQ(read_file(file), intact);
   }
 }
 
@@ -134,11 +138,11 @@ TEST(VariantDispatch, AnAttemptIsNotedWhileTheTestRuns) {
   const Observed tested(folders);
   (void)passed_self_test(*tested.context, {"softmax_cpu.cl", "noted"}, [&](SelfTest& test) {
     (void)test.changed(test.input({4}));
-    for (const fs::path& file : folders.outcomes()) seen.push_back(text_of(file));
+    for (const fs::path& file : folders.outcomes()) seen.push_back(read_file(file));
   });
   ASSERT_EQ(seen.size(), 2U);  // the portable run and the fast one
   EXPECT_TRUE(seen[0].ends_with(fmt::format("tried by {}\n", ::getpid())));
-  EXPECT_TRUE(text_of(folders.outcomes().at(0)).ends_with("right\n"));
+  EXPECT_TRUE(read_file(folders.outcomes().at(0)).ends_with("right\n"));
 }
 
 TEST(VariantDispatch, AnAttemptThatFailsForOtherReasonsLeavesNoNote) {
@@ -157,9 +161,7 @@ TEST(VariantDispatch, AKernelThatTookTwoProcessesWithItIsNotTriedAgain) {
   (void)Observed(folders).run(softmax);
   plant(folders, fmt::format("tried by {} {}\n", kNoProcess, kNoProcess + 1));
   const Observed next(folders);
-  EXPECT_TRUE(same(next.run(softmax), Observed(folders, Variant::portable).run(softmax)));
-  ASSERT_EQ(next.warnings->size(), 1U);
-  EXPECT_THAT(next.warnings->front(), HasSubstr("2 processes ended during the test"));
+  expect_portable_with_a_warning(folders, next, "2 processes ended during the test");
 }
 
 TEST(VariantDispatch, AProcessThatIsStillThereIsNoLostAttempt) {
@@ -169,7 +171,7 @@ TEST(VariantDispatch, AProcessThatIsStillThereIsNoLostAttempt) {
   const Observed next(folders);
   (void)next.run(softmax);
   EXPECT_TRUE(next.warnings->empty());
-  EXPECT_TRUE(text_of(folders.outcomes().at(0)).ends_with("right\n"));
+  EXPECT_TRUE(read_file(folders.outcomes().at(0)).ends_with("right\n"));
 }
 
 TEST(VariantDispatch, AnotherKernelTextIsTestedAgain) {

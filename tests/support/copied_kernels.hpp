@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,38 +11,29 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "clora/runtime/context.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace clora::test {
 
 namespace fs = std::filesystem;
-inline std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // A copy of cl/ and a separate cache folder.
 class Folders {
  public:
   Folders() {
-    fs::remove_all(root_);
-    fs::create_directories(root_);
     const char* source = std::getenv("CLORA_SOURCE_DIR");
     fs::copy(fs::path(source == nullptr ? "." : source) / "cl", kernels(),
              fs::copy_options::recursive);
   }
-  ~Folders() { fs::remove_all(root_); }
-  Folders(const Folders&) = delete;
-  Folders& operator=(const Folders&) = delete;
 
-  fs::path kernels() const { return root_ / "cl"; }
-  fs::path cache() const { return root_ / "cache"; }
+  fs::path kernels() const { return folder_ / "cl"; }
+  fs::path cache() const { return folder_ / "cache"; }
   // The files of outcomes, in unspecified order.
   std::vector<fs::path> outcomes() const {
     std::vector<fs::path> files;
@@ -61,16 +51,16 @@ class Folders {
     return kernels() / file;
   }
   void replace(const std::string& file, const std::string& what, const std::string& by) const {
-    std::string text = text_of(kernel(file));
+    std::string text = read_file(kernel(file));
     ASSERT_NE(text.find(what), std::string::npos) << what << " is not in " << file;
     for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
       text.replace(at, what.size(), by);
     }
-    std::ofstream(kernel(file), std::ios::binary) << text;
+    write_file(kernel(file), text);
   }
 
  private:
-  fs::path root_ = fs::temp_directory_path() / ("clora_variants_" + std::to_string(::getpid()));
+  TemporaryFolder folder_;
 };
 
 // A Context on the copied kernels, and its log: warnings of self-tests, and the rows that are
