@@ -17,9 +17,6 @@ namespace {
 
 using testing::HasSubstr;
 
-class HeadLoss : public test::OpTest {};
-INSTANTIATE_TEST_SUITE_P(Variants, HeadLoss, test::all_variants(), test::variant_name);
-
 struct Problem {
   std::int64_t rows, width, vocabulary;
   std::vector<float> x, head;
@@ -74,6 +71,19 @@ struct Problem {
   }
 };
 
+class HeadLoss : public test::OpTest {
+ protected:
+  // Without the weight, which only a gradient needs.
+  HeadLossInputs inputs_of(const Problem& p, std::int64_t rows_per_chunk) {
+    return {.x = test::upload(context(), {p.rows, p.width}, p.x),
+            .head = test::upload(context(), {p.vocabulary, p.width}, p.head),
+            .targets = test::upload(context(), {p.rows}, p.targets),
+            .weight = {},
+            .rows_per_chunk = rows_per_chunk};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Variants, HeadLoss, test::all_variants(), test::variant_name);
+
 TEST_P(HeadLoss, MatchesTheFullLogitsInEveryChunking) {
   for (const auto& [rows, vocabulary] :
        std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 5}, {31, 17}, {97, 301}, {300, 64}}) {
@@ -83,12 +93,9 @@ TEST_P(HeadLoss, MatchesTheFullLogitsInEveryChunking) {
       const test::Output loss(context(), {rows});
       const test::Output dx(context(), {rows, p.width});
       run([&](Batch& batch) {
-        record_head_loss(batch, loss.tensor(), dx.tensor(),
-                         {.x = test::upload(context(), {rows, p.width}, p.x),
-                          .head = test::upload(context(), {vocabulary, p.width}, p.head),
-                          .targets = test::upload(context(), {rows}, p.targets),
-                          .weight = test::upload(context(), {1}, std::vector{p.weight}),
-                          .rows_per_chunk = chunk});
+        HeadLossInputs inputs = inputs_of(p, chunk);
+        inputs.weight = test::upload(context(), {1}, std::vector{p.weight});
+        record_head_loss(batch, loss.tensor(), dx.tensor(), inputs);
       });
       const std::string what = fmt::format(" of [{}, {}] by {}", rows, vocabulary, chunk);
       test::expect_close(loss.values(), p.loss, test::product_tolerance_of(GetParam(), 64),
@@ -102,14 +109,7 @@ TEST_P(HeadLoss, MatchesTheFullLogitsInEveryChunking) {
 TEST_P(HeadLoss, GivesTheLossAloneWithoutWeightOrGradient) {
   const Problem p(70, 40, 20);
   const test::Output loss(context(), {p.rows});
-  run([&](Batch& batch) {
-    record_head_loss(batch, loss.tensor(), {},
-                     {.x = test::upload(context(), {p.rows, p.width}, p.x),
-                      .head = test::upload(context(), {p.vocabulary, p.width}, p.head),
-                      .targets = test::upload(context(), {p.rows}, p.targets),
-                      .weight = {},
-                      .rows_per_chunk = 32});
-  });
+  run([&](Batch& batch) { record_head_loss(batch, loss.tensor(), {}, inputs_of(p, 32)); });
   test::expect_close(loss.values(), p.loss, test::product_tolerance_of(GetParam(), 64), "loss");
 }
 
@@ -117,12 +117,7 @@ TEST_P(HeadLoss, HoldsOneChunkOfLogitsOnly) {
   const Problem p(300, 16, 400);
   const test::Output loss(context(), {p.rows});
   Batch batch(context());
-  record_head_loss(batch, loss.tensor(), {},
-                   {.x = test::upload(context(), {p.rows, p.width}, p.x),
-                    .head = test::upload(context(), {p.vocabulary, p.width}, p.head),
-                    .targets = test::upload(context(), {p.rows}, p.targets),
-                    .weight = {},
-                    .rows_per_chunk = 32});
+  record_head_loss(batch, loss.tensor(), {}, inputs_of(p, 32));
   batch.seal();
   const std::size_t chunk_bytes =
       4 * 400 * std::max<std::size_t>(32, context().device().base_alignment_bytes / 4);
