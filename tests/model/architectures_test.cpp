@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
 #include <numeric>
 
 #include "clora/model/generation/generator.hpp"
@@ -197,15 +196,8 @@ TEST(LanguageModel, SaysHowMuchMemoryItsWeightsNeed) {
 
 // A GGUF model of one layer with random weights and the given attention factor of its rope.
 std::string gguf_with_attention_factor(float factor) {
-  test::GgufBytes gguf_bytes;
-  gguf_bytes.add_text("general.architecture", "llama");
-  for (const auto& [key, value] : std::map<std::string, std::uint32_t>{{"block_count", 1},
-                                                                       {"embedding_length", 16},
-                                                                       {"feed_forward_length", 24},
-                                                                       {"attention.head_count", 2},
-                                                                       {"context_length", 64}})
-    gguf_bytes.add_integer("llama." + key, value);
-  gguf_bytes.add_number("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+  test::GgufBytes gguf_bytes = test::one_layer_llama(
+      {.hidden_size = 16, .intermediate_size = 24, .context_length = 64}, 1e-5F);
   gguf_bytes.add_number("llama.rope.scaling.attn_factor", factor);
   std::uint32_t seed = 7;
   const auto add = [&](std::string_view name, std::vector<std::uint64_t> sizes) {

@@ -269,15 +269,8 @@ TEST_F(Weights, RequireAChoiceAmongSeveralGgufFiles) {
 
 // A GGUF model of one layer. ffn_up has the given ggml type, all other tensors are F32.
 GgufBytes gguf_model(std::uint32_t ffn_up_type) {
-  GgufBytes gguf_bytes;
-  gguf_bytes.add_text("general.architecture", "llama");
-  for (const auto& [key, value] : std::map<std::string, std::uint32_t>{{"block_count", 1},
-                                                                       {"embedding_length", 4},
-                                                                       {"feed_forward_length", 3},
-                                                                       {"attention.head_count", 2},
-                                                                       {"context_length", 8}})
-    gguf_bytes.add_integer("llama." + key, value);
-  gguf_bytes.add_number("llama.attention.layer_norm_rms_epsilon", 1e-6f);
+  GgufBytes gguf_bytes =
+      test::one_layer_llama({.hidden_size = 4, .intermediate_size = 3, .context_length = 8}, 1e-6f);
   const auto add = [&](std::string_view name, std::uint64_t in, std::uint64_t out,
                        std::uint32_t type = 0) {
     gguf_bytes.add_tensor(name, {in, out}, type, std::string(in * out * 4, '\0'));
