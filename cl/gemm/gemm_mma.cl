@@ -2,8 +2,8 @@
 //
 //   y [M, C] = x [M, J] w [C, J]^T + s [M, R] u [R, C] + addend + bias
 //   with -D TRANSPOSED   y [M, C] = x [M, J] w [J, C] + s [M, R] u [R, C] + addend
-// Shapes  rows of x, w, s and u are x_stride, w_stride, s_stride and u_stride elements apart,
-//         multiples of 8, with zeros past their columns; addend like y, bias [C]
+// Shapes  rows of x, w, s and u are `strides` elements apart, in this order: multiples of 8, with
+//         zeros past their columns; addend like y, bias [C]
 // Types   x, w, s and u bf16; y and addend f32 or bf16 (-D Y_BF16), bias f32
 // Work    a work-group of eight warps owns a tile of 128 x 128, a warp 64 x 32 of it. Items copy 32
 //         steps of both operands ahead into a ring of three stages; 16-byte chunks are swizzled, so
@@ -17,6 +17,7 @@
 //! clc: build on mma: TRANSPOSED Y_BF16
 #include "hopper/ampere.clh"
 #include "bf16_values.clh"
+#include "gemm/gemm_problem.clh"
 #include "raster_groups.clh"
 
 #define TILE 128
@@ -134,17 +135,17 @@ INLINED void store_two(__global Y* y, __global const Y* addend, __global const f
 __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void gemm_mma(
     __global Y* y, __global const ushort* x_data, __global const ushort* w_data,
     __global const ushort* s_data, __global const ushort* u_data, __global const Y* addend,
-    __global const float* bias, uint M, uint C, uint J, uint R, uint x_stride, uint w_stride,
-    uint s_stride, uint u_stride, uint has_addend, uint has_bias, uint group_m) {
+    __global const float* bias, GemmProblem problem, uint4 strides, uint group_m) {
+  const uint M = problem.M, C = problem.N, J = problem.K, R = problem.R;
   __local uchar ring[RING * STAGE_BYTES] __attribute__((aligned(1024)));
   const uint item = get_local_id(0), lane = item % 32, warp = item / 32;
   const uint row_tiles = (M + TILE - 1) / TILE, column_tiles = (C + TILE - 1) / TILE;
   const uint id = get_group_id(0);
   RASTER_TILE(id)
   const uint m0 = ROW_TILE * TILE, c0 = COLUMN_TILE * TILE;
-  const Rows x = {x_data, M, J, x_stride}, s = {s_data, M, R, s_stride},
-             u = {u_data, R, C, u_stride};
-  const Rows w = {w_data, IS_TRANSPOSED ? J : C, IS_TRANSPOSED ? C : J, w_stride};
+  const Rows x = {x_data, M, J, strides.x}, s = {s_data, M, R, strides.z},
+             u = {u_data, R, C, strides.w};
+  const Rows w = {w_data, IS_TRANSPOSED ? J : C, IS_TRANSPOSED ? C : J, strides.y};
   const uint w_stages = (J + STEPS - 1) / STEPS, stages = w_stages + (R + STEPS - 1) / STEPS;
   const uint base = local_address(ring), row = warp / 4 * 64, column = warp % 4 * 32;
   float sums[4][4][4];
@@ -177,8 +178,9 @@ __attribute__((reqd_work_group_size(256, 1, 1))) __kernel void gemm_mma(
       if (m >= M) continue;
 #pragma unroll
       for (uint j = 0; j < 4; ++j) {
-        store_two(y + (size_t)m * C, has_addend ? addend + (size_t)m * C : 0, has_bias ? bias : 0,
-                  c0 + column + 8 * j + 2 * (lane % 4), C, sums[i][j] + 2 * side);
+        store_two(y + (size_t)m * C, problem.has_addend ? addend + (size_t)m * C : 0,
+                  problem.has_bias ? bias : 0, c0 + column + 8 * j + 2 * (lane % 4), C,
+                  sums[i][j] + 2 * side);
       }
     }
   }

@@ -22,6 +22,7 @@
 //! clc: build GROUP=512 ROWS=1 TEAM_ROWS=1 AHEAD=4 WEIGHT_TYPE=WEIGHT_BF16 VEC8 FUSE_SHRINK
 //!     X_BF16 Y_BF16
 //! clc: budget on gfx90a registers<=80 spills=0
+#include "gemm/gemm_problem.clh"
 #include "quant/quant_vec8.clh"
 #include "team_sums.clh"
 
@@ -196,9 +197,10 @@ __attribute__((always_inline)) void shrink(__local float* local_s, __global floa
 
 __attribute__((always_inline)) void skinny_gemm(
     __global Y* y, __global const X* x, __global const uchar* w, __global const Y* addend,
-    __global const float* bias, __global float* s, __global const float* u, uint M, uint N, uint K,
-    uint R, float alpha, float scale, uint has_addend, uint has_bias, uint lanes,
-    __global const float* a, float a_scale, __local float* local_s, __local float* scratch) {
+    __global const float* bias, __global float* s, __global const float* u,
+    __global const float* a, GemmProblem problem, uint lanes, __local float* local_s,
+    __local float* scratch) {
+  const uint M = problem.M, N = problem.N, K = problem.K, R = problem.R;
   const uint team = get_local_id(0) / lanes, lane = get_local_id(0) & (lanes - 1);  // a power of 2
   const uint batch_rows = GROUP / lanes * TEAM_ROWS;
   for (uint n0 = get_group_id(0) * batch_rows; n0 < N; n0 += get_num_groups(0) * batch_rows) {
@@ -212,7 +214,9 @@ __attribute__((always_inline)) void skinny_gemm(
     load_vec8s(first, rows, K, lane * 8, lanes * 8, AHEAD);
 #endif
 #ifdef FUSE_SHRINK
-    if (n0 == get_group_id(0) * batch_rows) shrink(local_s, s, x, a, M, K, R, a_scale, scratch);
+    if (n0 == get_group_id(0) * batch_rows) {
+      shrink(local_s, s, x, a, M, K, R, problem.a_scale, scratch);
+    }
 #endif
 #pragma unroll
     for (uint o = 0; o < OUTPUTS; ++o) sums[o] = 0.0f;
@@ -220,16 +224,16 @@ __attribute__((always_inline)) void skinny_gemm(
     const uint m = lane % ROWS, column = n + lane / ROWS;
     const int stores = lane < OUTPUTS && m < M && column < N;
     float offset = 0.0f;
-    if (stores && has_addend) offset += Y_AT(addend + (size_t)m * N + column);
-    if (stores && has_bias) offset += bias[column];
+    if (stores && problem.has_addend) offset += Y_AT(addend + (size_t)m * N + column);
+    if (stores && problem.has_bias) offset += bias[column];
     add_products(sums, first, rows, x, M, K, lane, lanes);
 #pragma unroll
-    for (uint o = 0; o < OUTPUTS; ++o) sums[o] *= alpha;
+    for (uint o = 0; o < OUTPUTS; ++o) sums[o] *= problem.alpha;
     for (uint r = lane; r < R; r += lanes) {
 #pragma unroll
       for (uint o = 0; o < OUTPUTS; ++o) {
         const uint at = min(o % ROWS, M - 1) * R + r;
-        const float factor = scale * u[(size_t)r * N + min(n + o / ROWS, N - 1)];
+        const float factor = problem.scale * u[(size_t)r * N + min(n + o / ROWS, N - 1)];
         sums[o] = fma(S_VALUES[at], factor, sums[o]);
       }
     }
@@ -241,21 +245,18 @@ __attribute__((always_inline)) void skinny_gemm(
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny(
     __global Y* y, __global const X* x, __global const uchar* w, __global const Y* addend,
     __global const float* bias, __global float* s, __global const float* u,
-    __global const float* a, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_addend, uint has_bias, uint lanes, float a_scale, __local float* local_s) {
+    __global const float* a, GemmProblem problem, uint lanes, __local float* local_s) {
   __local float scratch[TEAM_SCRATCH(OUTPUTS)];
-  skinny_gemm(y, x, w, addend, bias, s, u, M, N, K, R, alpha, scale, has_addend, has_bias, lanes, a,
-              a_scale, local_s, scratch);
+  skinny_gemm(y, x, w, addend, bias, s, u, a, problem, lanes, local_s, scratch);
 }
 
 // The same with the tensors' addresses in memory, in the order of the arguments above, which lowers
 // the overhead of a launch.
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void gemm_skinny_at(
-    __global const ulong* at, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_addend, uint has_bias, uint lanes, float a_scale, __local float* local_s) {
+    __global const ulong* at, GemmProblem problem, uint lanes, __local float* local_s) {
   __local float scratch[TEAM_SCRATCH(OUTPUTS)];
   skinny_gemm((__global Y*)at[0], (__global const X*)at[1], (__global const uchar*)at[2],
               (__global const Y*)at[3], (__global const float*)at[4], (__global float*)at[5],
-              (__global const float*)at[6], M, N, K, R, alpha, scale, has_addend, has_bias, lanes,
-              (__global const float*)at[7], a_scale, local_s, scratch);
+              (__global const float*)at[6], (__global const float*)at[7], problem, lanes, local_s,
+              scratch);
 }

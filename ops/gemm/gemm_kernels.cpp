@@ -21,37 +21,6 @@ constexpr double kDotsOverhead = 1.7;
 // cl/gemm/cpu/shrink_dots_cpu.clh: 16 pairs.
 constexpr std::int64_t kStepsOfDots = 32;
 
-std::vector<Argument> arguments_of(const GemmProduct& p) {
-  return {p.y,
-          p.x,
-          p.w,
-          or_else(p.addend, p.x),
-          or_else(p.bias, p.x),
-          or_else(p.low_rank.s, p.x),
-          or_else(p.low_rank.u, p.x),
-          u32(p.rows()),
-          u32(p.columns()),
-          u32(p.k()),
-          u32(p.rank()),
-          p.alpha,
-          p.low_rank.scale};
-}
-
-void append(std::vector<Argument>& arguments, std::initializer_list<Argument> more) {
-  arguments.insert(arguments.end(), more);
-}
-
-// Which of the tensors that may be absent are not stand-ins.
-void append_presence(std::vector<Argument>& arguments, const GemmProduct& p) {
-  append(arguments, {std::uint32_t{!p.addend.empty()}, std::uint32_t{!p.bias.empty()}});
-}
-
-// The fused shrink.
-void append_shrink(std::vector<Argument>& arguments, const GemmProduct& p) {
-  append(arguments,
-         {or_else(p.low_rank.a, p.x), std::uint32_t{p.has_shrink()}, p.low_rank.a_scale});
-}
-
 Launch launch_of(const GemmProduct& p) {
   return {{}, {}, p.cost(), p.backward ? "gemm/backward" : "gemm/forward"};
 }
@@ -148,18 +117,15 @@ struct SkinnyKernel {
   std::string_view file;
   std::string_view function;
 };
-// Records a skinny kernel, whose groups share the rows of w; `share` are the arguments for that.
-void record_share(Batch& batch, const GemmProduct& p, SkinnyKernel kernel, std::uint32_t groups,
-                  std::initializer_list<Argument> share) {
+// Records a skinny kernel with the arguments of gemm_arguments().
+void record_skinny(Batch& batch, const GemmProduct& p, SkinnyKernel kernel, std::uint32_t groups,
+                   std::vector<Argument> arguments) {
   Defines defines;
   set_weight_type(defines, p.w);
   defines.set("ROWS_AT_ONCE", kRowsAtOnce);
   Launch launch = launch_of(p);
   launch.kernel = batch.context().kernel(kernel.file, kernel.function, defines);
   launch.grid = single_item_groups(groups);
-  std::vector<Argument> arguments = arguments_of(p);
-  append_presence(arguments, p);
-  append(arguments, share);
   batch.record(std::move(launch), std::move(arguments));
 }
 
@@ -170,6 +136,20 @@ GemmSize GemmProduct::size() const {
   return {u32(rows()), u32(columns()), u32(k() + k() % 2 + rank())};
 }
 
+GemmProblem GemmProduct::problem() const {
+  return {.M = u32(rows()),
+          .N = u32(columns()),
+          .K = u32(k()),
+          .R = u32(rank()),
+          .alpha = alpha,
+          .scale = low_rank.scale,
+          .backward = backward,
+          .has_addend = !addend.empty(),
+          .has_bias = !bias.empty(),
+          .fuse_shrink = has_shrink(),
+          .a_scale = low_rank.a_scale};
+}
+
 Cost GemmProduct::cost() const {
   const std::int64_t widths = columns() + (has_shrink() ? k() : 0);
   Cost cost = gemm_cost(rows(), w);
@@ -177,6 +157,26 @@ Cost GemmProduct::cost() const {
   cost.bytes = static_cast<double>(x.bytes() + y.bytes() + w.bytes());
   if (!addend.empty()) cost.bytes += static_cast<double>(addend.bytes());
   return cost;
+}
+
+std::array<Tensor, 8> gemm_tensors(const GemmProduct& p) {
+  return {p.y,
+          p.x,
+          p.w,
+          or_else(p.addend, p.x),
+          or_else(p.bias, p.x),
+          or_else(p.low_rank.s, p.x),
+          or_else(p.low_rank.u, p.x),
+          or_else(p.low_rank.a, p.x)};
+}
+
+std::vector<Argument> gemm_arguments(const GemmProduct& p, GemmShrink shrink,
+                                     std::initializer_list<Argument> more) {
+  const auto tensors = gemm_tensors(p);
+  std::vector<Argument> arguments(tensors.begin(),
+                                  tensors.end() - (shrink == GemmShrink::never_fused ? 1 : 0));
+  arguments.insert(arguments.end(), more);
+  return arguments;
 }
 
 std::size_t int8_row_bytes(const GemmProduct& p) { return u32(p.k()) * std::size_t{9} / 4; }
@@ -198,19 +198,18 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
   Launch launch = launch_of(p);
   launch.kernel = context.kernel(bf16 ? kGemmBf16Tiles : kGemmTiles, "gemm_tiles", defines);
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
-  std::vector<Argument> arguments = arguments_of(p);
-  append(arguments, {std::uint32_t{p.backward}});
-  append_presence(arguments, p);
-  append(arguments, {shares.block_steps, shares.panels_at_once, shares.panels_per_group,
-                     shares.tiles_per_group});
-  if (bf16) {
-    append_shrink(arguments, p);
-    append(arguments, {copies_of_s(batch, p, shares.column_groups)});
-  } else {
-    append(arguments, {std::uint32_t{rows_share_cache_sets(p.k())}});
-  }
-  append(arguments, {LocalMemory{tiles.scratch_bytes()}});
-  batch.record(std::move(launch), std::move(arguments));
+  const ValueBytes problem = by_value(p.problem());
+  const ValueBytes share = by_value(GemmTilesShare{.panels_per_group = shares.panels_per_group,
+                                                   .tiles_per_group = shares.tiles_per_group,
+                                                   .panels_at_once = shares.panels_at_once,
+                                                   .block_steps = shares.block_steps,
+                                                   .always_stage = rows_share_cache_sets(p.k())});
+  const LocalMemory scratch{tiles.scratch_bytes()};
+  batch.record(
+      std::move(launch),
+      bf16 ? gemm_arguments(p, GemmShrink::may_be_fused,
+                            {copies_of_s(batch, p, shares.column_groups), problem, share, scratch})
+           : gemm_arguments(p, GemmShrink::never_fused, {problem, share, scratch}));
 }
 
 bool gemm_packed_fuses_shrink(const Context& context, const GemmProduct& p) {
@@ -227,25 +226,28 @@ void record_gemm_packed(Batch& batch, const GemmProduct& p) {
   Launch launch = launch_of(p);
   launch.kernel = context.kernel(kGemmPacked, "gemm_packed", defines);
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);
-  std::vector<Argument> arguments = arguments_of(p);
-  append_presence(arguments, p);
-  append_shrink(arguments, p);
-  append(arguments, {shares.block_steps, shares.panels_per_group, rows_per_group, packed.chunk_rows,
-                     LocalMemory{packed.scratch_bytes()}});
-  batch.record(std::move(launch), std::move(arguments));
+  const GemmPackedShare share{.panels_per_group = shares.panels_per_group,
+                              .rows_per_group = rows_per_group,
+                              .block_steps = shares.block_steps,
+                              .chunk_rows = packed.chunk_rows};
+  batch.record(std::move(launch), gemm_arguments(p, GemmShrink::may_be_fused,
+                                                 {by_value(p.problem()), by_value(share),
+                                                  LocalMemory{packed.scratch_bytes()}}));
 }
 
 void record_gemm_skinny(Batch& batch, const GemmProduct& p) {
   const RowShare share =
       share_rows(divide_up(u32(p.columns()), kRowsAtOnce), batch.context().device());
-  record_share(batch, p, {kGemmSkinny, "gemm_skinny"}, share.groups,
-               {share.rows_per_group * kRowsAtOnce});
+  record_skinny(batch, p, {kGemmSkinny, "gemm_skinny"}, share.groups,
+                gemm_arguments(p, GemmShrink::never_fused,
+                               {by_value(p.problem()), share.rows_per_group * kRowsAtOnce}));
 }
 
 void record_gemm_skinny_packed(Batch& batch, const GemmProduct& p) {
   const RowShare share = share_panels(batch.context(), p);
-  record_share(batch, p, {kGemmSkinnyPacked, "gemm_skinny_packed"}, share.groups,
-               {share.rows_per_group});
+  record_skinny(
+      batch, p, {kGemmSkinnyPacked, "gemm_skinny_packed"}, share.groups,
+      gemm_arguments(p, GemmShrink::never_fused, {by_value(p.problem()), share.rows_per_group}));
 }
 
 void record_gemm_skinny_int8(Batch& batch, const GemmProduct& p) {
@@ -253,8 +255,10 @@ void record_gemm_skinny_int8(Batch& batch, const GemmProduct& p) {
   const RowShare share = share_panels(context, p);
   const std::size_t fit = context.device().local_memory_bytes / int8_row_bytes(p);
   const std::uint32_t held = std::min(u32(p.rows()), static_cast<std::uint32_t>(fit));
-  record_share(batch, p, {kGemmSkinnyInt8, "gemm_skinny_int8"}, share.groups,
-               {share.rows_per_group, held, LocalMemory{held * int8_row_bytes(p)}});
+  record_skinny(batch, p, {kGemmSkinnyInt8, "gemm_skinny_int8"}, share.groups,
+                gemm_arguments(p, GemmShrink::never_fused,
+                               {by_value(p.problem()), share.rows_per_group, held,
+                                LocalMemory{held * int8_row_bytes(p)}}));
 }
 
 void record_gemm_portable(Batch& batch, const GemmProduct& p) {
@@ -267,14 +271,15 @@ void record_gemm_portable(Batch& batch, const GemmProduct& p) {
   defines.set("TILE", tile.tile).set("SIDE", tile.side).set("STEPS", tile.steps);
   Launch launch = launch_of(p);
   launch.kernel = context.kernel("gemm.cl", "gemm", defines);
-  std::vector<Argument> arguments = arguments_of(p);
-  append(arguments, {std::uint32_t{p.backward}});
-  append_presence(arguments, p);
+  const GemmProblem g = p.problem();
   const auto items = [&](std::int64_t extent) {
     return std::size_t{divide_up(u32(extent), tile.tile)} * tile.side;
   };
   launch.grid = {{items(p.columns()), items(p.rows()), 1}, {tile.side, tile.side, 1}};
-  batch.record(std::move(launch), std::move(arguments));
+  // Single numbers, which clc sets and reads by their names.
+  batch.record(std::move(launch), gemm_arguments(p, GemmShrink::never_fused,
+                                                 {g.M, g.N, g.K, g.R, g.alpha, g.scale, g.backward,
+                                                  g.has_addend, g.has_bias}));
 }
 
 }  // namespace clora

@@ -1,8 +1,13 @@
 // The kernels of gemm: the description of one product, and the launch of each kernel for it.
 #pragma once
 
+#include <array>
+#include <initializer_list>
+#include <vector>
+
 #include "clora/ops/gemm/gemm.hpp"
 #include "ops/gemm/gemm_plan.hpp"
+#include "ops/gemm/gemm_problem.hpp"
 
 namespace clora {
 
@@ -28,6 +33,7 @@ struct GemmProduct {
   bool has_shrink() const { return !low_rank.a.empty(); }
   bool is_f32() const { return x.type() == DType::f32 && y.type() == DType::f32; }
   GemmSize size() const;
+  GemmProblem problem() const;  // for the kernels
   Cost cost() const;
 };
 
@@ -35,6 +41,14 @@ struct GemmProduct {
 inline const Tensor& or_else(const Tensor& tensor, const Tensor& stand_in) {
   return tensor.empty() ? stand_in : tensor;
 }
+
+// y, x, w, addend, bias, s, u and a, the order of the kernels' arguments. x stands in for tensors
+// that are absent.
+std::array<Tensor, 8> gemm_tensors(const GemmProduct& p);
+// These tensors, a only for kernels that may fuse the shrink, and then `more`.
+enum class GemmShrink { never_fused, may_be_fused };
+std::vector<Argument> gemm_arguments(const GemmProduct& p, GemmShrink shrink,
+                                     std::initializer_list<Argument> more);
 
 // Files of the kernels for certain products or variants.
 inline constexpr std::string_view kGemmSkinnyPortable = "gemm_skinny.cl";

@@ -1,5 +1,7 @@
 #include "ops/gemm/gemm_mma.hpp"
 
+#include <array>
+
 #include "clora/ops/gemm/bf16_rows.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -34,10 +36,9 @@ void record_gemm_mma(Batch& batch, const GemmProduct& p) {
   launch.kernel = batch.context().kernel(kGemmMma, "gemm_mma", defines_of(p));
   const std::uint32_t tiles = divide_up(u32(p.rows()), kTile) * divide_up(u32(p.columns()), kTile);
   launch.grid = groups_of(kItems, tiles);
-  batch.launch(std::move(launch), p.y, x.data, w.data, s.data, u.data,
-               p.addend.empty() ? p.y : p.addend, p.bias.empty() ? p.y : p.bias, u32(p.rows()),
-               u32(p.columns()), u32(p.k()), u32(p.rank()), x.stride, w.stride, s.stride, u.stride,
-               std::uint32_t{!p.addend.empty()}, std::uint32_t{!p.bias.empty()}, kGroupM);
+  const std::array strides{x.stride, w.stride, s.stride, u.stride};
+  batch.launch(std::move(launch), p.y, x.data, w.data, s.data, u.data, or_else(p.addend, p.y),
+               or_else(p.bias, p.y), by_value(p.problem()), by_value(strides), kGroupM);
 }
 
 }  // namespace clora

@@ -1,6 +1,5 @@
 // cl/gemm/gemm_skinny.cl: the assignment of skinny products to teams of work-items.
 #include <algorithm>
-#include <array>
 #include <bit>
 
 #include "clora/ops/quant/quant.hpp"
@@ -80,31 +79,10 @@ Defines defines_of(const GemmProduct& p, const Plan& plan, bool with_ptx) {
   return defines;
 }
 
-// In the order of the kernels' arguments; another tensor stands in for an absent one.
-using Tensors = std::array<Tensor, 8>;
-Tensors tensors_of(const GemmProduct& p) {
-  return {p.y,
-          p.x,
-          p.w,
-          or_else(p.addend, p.y),
-          or_else(p.bias, p.x),
-          or_else(p.low_rank.s, p.x),
-          or_else(p.low_rank.u, p.x),
-          or_else(p.low_rank.a, p.x)};
-}
-
-void add_numbers(std::vector<Argument>& arguments, const GemmProduct& p, std::uint32_t lanes) {
+// The kernels' local_s.
+LocalMemory local_s(const GemmProduct& p) {
   const std::int64_t values = p.has_shrink() ? p.rows() * p.rank() : 1;
-  for (const std::uint32_t size : {u32(p.rows()), u32(p.columns()), u32(p.k()), u32(p.rank())}) {
-    arguments.emplace_back(size);
-  }
-  arguments.emplace_back(p.alpha);
-  arguments.emplace_back(p.low_rank.scale);
-  arguments.emplace_back(std::uint32_t{!p.addend.empty()});
-  arguments.emplace_back(std::uint32_t{!p.bias.empty()});
-  arguments.emplace_back(lanes);
-  arguments.emplace_back(p.low_rank.a_scale);
-  arguments.emplace_back(LocalMemory{static_cast<std::size_t>(values) * sizeof(float)});
+  return {static_cast<std::size_t>(values) * sizeof(float)};
 }
 
 Launch launch_of(Context& context, const GemmProduct& p, const Plan& plan,
@@ -115,22 +93,19 @@ Launch launch_of(Context& context, const GemmProduct& p, const Plan& plan,
 }
 
 void record_by_address(Batch& batch, const GemmProduct& p, const Plan& plan, bool with_ptx) {
-  const Tensors tensors = tensors_of(p);
+  const auto tensors = gemm_tensors(p);
   const TensorTable table{.tensors = {tensors.begin(), tensors.end()}};
   const Tensor addresses = prepare_tensor_table(batch, table, "gemm/addresses");
   Launch launch = launch_of(batch.context(), p, plan, "gemm_skinny_at", with_ptx);
   launch.uses = table.uses();
-  std::vector<Argument> arguments{addresses};
-  add_numbers(arguments, p, plan.lanes);
-  batch.record(std::move(launch), std::move(arguments));
+  batch.launch(std::move(launch), addresses, by_value(p.problem()), plan.lanes, local_s(p));
 }
 
 void record_by_arguments(Batch& batch, const GemmProduct& p) {
   const Plan plan = plan_of(batch.context(), p);
-  const Tensors tensors = tensors_of(p);
-  std::vector<Argument> arguments(tensors.begin(), tensors.end());
-  add_numbers(arguments, p, plan.lanes);
-  batch.record(launch_of(batch.context(), p, plan, "gemm_skinny", false), std::move(arguments));
+  batch.record(
+      launch_of(batch.context(), p, plan, "gemm_skinny", false),
+      gemm_arguments(p, GemmShrink::may_be_fused, {by_value(p.problem()), plan.lanes, local_s(p)}));
 }
 
 // A small product for the program of `p`: several iterations per group, the last ones partial, and

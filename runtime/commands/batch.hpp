@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -46,6 +47,15 @@ struct LocalMemory {
 struct ValueBytes {
   std::vector<std::byte> bytes;
 };
+
+// A struct as an argument. REQUIRES: the kernel's type has the same layout; a struct of members of
+// four bytes has it on every device.
+template <class Struct>
+ValueBytes by_value(const Struct& value) {
+  static_assert(std::is_trivially_copyable_v<Struct>);
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  return {{bytes.begin(), bytes.end()}};
+}
 
 using Argument = std::variant<Tensor, LocalMemory, std::int32_t, std::uint32_t, std::int64_t,
                               std::uint64_t, float, ValueBytes>;

@@ -37,6 +37,8 @@
 #include "gemm/cpu/gemm_bf16_tile_cpu.clh"
 #endif
 #include "gemm/cpu/gemm_bf16_shrink_cpu.clh"
+#include "gemm/cpu/gemm_share_cpu.clh"
+#include "gemm/gemm_problem.clh"
 #include "quant/quant_block32.clh"
 #include "transpose16.clh"
 
@@ -196,15 +198,16 @@ BF16_TARGET void stage_rows(__local uint* stage, __global const float* x, uint s
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* addend, __global const float* bias, __global float* s,
-    __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
-    uint backward, uint has_addend, uint has_bias, uint block_steps, uint panels_at_once,
-    uint panels_per_group, uint tiles_per_group, __global const float* a, uint fuse_shrink,
-    float a_scale, __global float* s_copies, __local uint* scratch) {
+    __global const float* u, __global const float* a, __global float* s_copies,
+    GemmProblem problem, GemmTilesShare share, __local uint* scratch) {
+  const uint M = problem.M, C = problem.N, J = problem.K, R = problem.R;
+  const uint backward = problem.backward, fuse_shrink = problem.fuse_shrink;
+  const uint block_steps = share.block_steps;
   const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
-  const uint panel_begin = get_group_id(0) * panels_per_group;
-  const uint panel_end = min(panels, panel_begin + panels_per_group);
-  const uint m_begin = get_group_id(1) * tiles_per_group * TILE_ROWS;
-  const uint m_end = min(M, m_begin + tiles_per_group * TILE_ROWS);
+  const uint panel_begin = get_group_id(0) * share.panels_per_group;
+  const uint panel_end = min(panels, panel_begin + share.panels_per_group);
+  const uint m_begin = get_group_id(1) * share.tiles_per_group * TILE_ROWS;
+  const uint m_end = min(M, m_begin + share.tiles_per_group * TILE_ROWS);
   const uint w_steps = J + J % 2;  // in pairs; the low-rank steps follow
   const uint panel_size = block_steps / 2 * TILE_COLUMNS;
   __local uint* stage = scratch + PANEL_STEPS / 2 * TILE_COLUMNS;
@@ -212,8 +215,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
 #ifdef AMX
   tiles_begin();
 #endif
-  for (uint p0 = panel_begin; p0 < panel_end; p0 += panels_at_once) {
-    const uint p1 = min(panel_end, p0 + panels_at_once);
+  for (uint p0 = panel_begin; p0 < panel_end; p0 += share.panels_at_once) {
+    const uint p1 = min(panel_end, p0 + share.panels_at_once);
     for (uint begin = 0; begin < w_steps + R; begin += block_steps) {
       const uint end = min(w_steps + R, begin + block_steps);
       const uint w_end = clamp(w_steps, begin, end);
@@ -223,10 +226,12 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
         __local uint* panel = scratch + (p - p0) * panel_size;
         const uint c0 = p * TILE_COLUMNS;
         if (begin < w_last && backward) expand_backward(panel, w, c0, C, begin, w_last);
-        if (begin < w_last && !backward) expand_forward(panel, w, c0, C, J, begin, w_last, alpha);
+        if (begin < w_last && !backward) {
+          expand_forward(panel, w, c0, C, J, begin, w_last, problem.alpha);
+        }
         if (w_end < end) {
           expand_low_rank(panel + (w_end - begin) / 2 * TILE_COLUMNS, u, R, c0, C, w_end - w_steps,
-                          end - w_steps, scale);
+                          end - w_steps, problem.scale);
         }
         fill_panel(panel, pairs);
       }
@@ -237,7 +242,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
         }
         if (fuse_shrink && p0 == panel_begin && begin < w_last) {
           add_shrink(s + (size_t)m * R, stage, a + begin, J, R, rows, w_last - begin, begin == 0,
-                     a_scale);
+                     problem.a_scale);
         }
         if (w_end < end) {
           stage_rows(stage + (w_end - begin) / 2, s + (size_t)m * R + (w_end - w_steps), R, rows,
@@ -249,8 +254,9 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
           const uint c0 = p * TILE_COLUMNS;
           const size_t corner = (size_t)m * C + c0;
           // Later blocks of steps continue from the sums that the first one has stored.
-          __global const float* from = begin > 0 ? y + corner : has_addend ? addend + corner : 0;
-          __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
+          __global const float* start = problem.has_addend ? addend + corner : 0;
+          __global const float* from = begin > 0 ? y + corner : start;
+          __global const float* add = begin == 0 && problem.has_bias ? bias + c0 : 0;
           make_tile(y + corner, from, add, C, stage, pad_pairs(pairs), panel, rows,
                     min(C - c0, (uint)TILE_COLUMNS));
         }

@@ -22,7 +22,9 @@
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
+#include "gemm/cpu/gemm_share_cpu.clh"
 #include "gemm/cpu/gemm_tile_cpu.clh"
+#include "gemm/gemm_problem.clh"
 #include "quant/quant_block32.clh"
 #include "transpose16.clh"
 
@@ -151,18 +153,18 @@ __attribute__((noinline)) void stage_rows(__local float* stage, __global const f
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* addend, __global const float* bias, __global const float* s,
-    __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
-    uint backward, uint has_addend, uint has_bias, uint block_steps, uint panels_at_once,
-    uint panels_per_group, uint tiles_per_group, uint always_stage, __local float* scratch) {
+    __global const float* u, GemmProblem problem, GemmTilesShare share, __local float* scratch) {
+  const uint M = problem.M, C = problem.N, J = problem.K, R = problem.R;
+  const uint backward = problem.backward, block_steps = share.block_steps;
   const uint panels = (C + TILE_COLUMNS - 1) / TILE_COLUMNS;
-  const uint panel_begin = get_group_id(0) * panels_per_group;
-  const uint panel_end = min(panels, panel_begin + panels_per_group);
-  const uint m_begin = get_group_id(1) * tiles_per_group * TILE_ROWS;
-  const uint m_end = min(M, m_begin + tiles_per_group * TILE_ROWS);
+  const uint panel_begin = get_group_id(0) * share.panels_per_group;
+  const uint panel_end = min(panels, panel_begin + share.panels_per_group);
+  const uint m_begin = get_group_id(1) * share.tiles_per_group * TILE_ROWS;
+  const uint m_end = min(M, m_begin + share.tiles_per_group * TILE_ROWS);
   const uint panel_size = block_steps * TILE_COLUMNS;
   __local float* stage = scratch + PANEL_STEPS * TILE_COLUMNS;
-  for (uint p0 = panel_begin; p0 < panel_end; p0 += panels_at_once) {
-    const uint p1 = min(panel_end, p0 + panels_at_once);
+  for (uint p0 = panel_begin; p0 < panel_end; p0 += share.panels_at_once) {
+    const uint p1 = min(panel_end, p0 + share.panels_at_once);
     for (uint begin = 0; begin < J + R; begin += block_steps) {
       const uint end = min(J + R, begin + block_steps);
       const uint w_end = clamp(J, begin, end);
@@ -170,25 +172,28 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
         __local float* panel = scratch + (p - p0) * panel_size;
         const uint c0 = p * TILE_COLUMNS;
         if (begin < w_end && backward) expand_backward(panel, w, c0, C, begin, w_end);
-        if (begin < w_end && !backward) expand_forward(panel, w, c0, C, J, begin, w_end, alpha);
+        if (begin < w_end && !backward) {
+          expand_forward(panel, w, c0, C, J, begin, w_end, problem.alpha);
+        }
         if (w_end < end) {
           expand_low_rank(panel + (w_end - begin) * TILE_COLUMNS, u, c0, C, w_end - J, end - J,
-                          scale);
+                          problem.scale);
         }
       }
       for (uint m = m_begin; m < m_end; m += TILE_ROWS) {
         const uint rows = min(M - m, (uint)TILE_ROWS);
         const uint narrow = C <= 16;
         const uint full_columns = narrow || p1 * TILE_COLUMNS <= C;
-        const uint in_place = rows == TILE_ROWS && full_columns && !always_stage;
+        const uint in_place = rows == TILE_ROWS && full_columns && !share.always_stage;
         if (!in_place) stage_rows(stage, x, s, m, M, J, R, begin, end);
         for (uint p = p0; p < p1; ++p) {
           __local const float* panel = scratch + (p - p0) * panel_size;
           const uint c0 = p * TILE_COLUMNS;
           const size_t corner = (size_t)m * C + c0;
           // Later blocks of steps continue from the sums that the first one has stored.
-          __global const float* from = begin > 0 ? y + corner : has_addend ? addend + corner : 0;
-          __global const float* add = begin == 0 && has_bias ? bias + c0 : 0;
+          __global const float* start = problem.has_addend ? addend + corner : 0;
+          __global const float* from = begin > 0 ? y + corner : start;
+          __global const float* add = begin == 0 && problem.has_bias ? bias + c0 : 0;
           __global const float* x_at = x + (size_t)m * J + begin;
           __global const float* s_at = s + (size_t)m * R + (end > w_end ? w_end - J : 0);
           if (in_place && narrow) {

@@ -37,6 +37,8 @@
 #endif
 #include "gemm/cpu/gemm_packed_stage_cpu.clh"
 #include "gemm/cpu/gemm_packed_shrink_cpu.clh"
+#include "gemm/cpu/gemm_share_cpu.clh"
+#include "gemm/gemm_problem.clh"
 
 #if !defined(BLOCK_STEPS) || !defined(RANK_STEPS) || !defined(STAGE_STRIDE)
 #error "BLOCK_STEPS, RANK_STEPS and STAGE_STRIDE are required"
@@ -45,14 +47,15 @@
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
     __global float* y, __global const float* x, __global const ELEMENT* w,
     __global const float* addend, __global const float* bias, __global float* s,
-    __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_addend, uint has_bias, __global const float* a, uint fuse_shrink, float a_scale,
-    uint block_steps, uint panels_per_group, uint rows_per_group, uint chunk_rows,
+    __global const float* u, __global const float* a, GemmProblem problem, GemmPackedShare share,
     __local ELEMENT* scratch) {
-  const uint panel_begin = get_group_id(0) * panels_per_group;
-  const uint panel_end = min((N + TILE_COLUMNS - 1) / TILE_COLUMNS, panel_begin + panels_per_group);
-  const uint m_begin = get_group_id(1) * rows_per_group;
-  const uint m_end = min(M, m_begin + rows_per_group);
+  const uint N = problem.N, K = problem.K, R = problem.R, fuse_shrink = problem.fuse_shrink;
+  const uint block_steps = share.block_steps, chunk_rows = share.chunk_rows;
+  const uint panels = (N + TILE_COLUMNS - 1) / TILE_COLUMNS;
+  const uint panel_begin = get_group_id(0) * share.panels_per_group;
+  const uint panel_end = min(panels, panel_begin + share.panels_per_group);
+  const uint m_begin = get_group_id(1) * share.rows_per_group;
+  const uint m_end = min(problem.M, m_begin + share.rows_per_group);
   const size_t panel_elements = (size_t)(K / STEPS_AN_ELEMENT) * 16;
   __local ELEMENT* stage = scratch + RANK_STEPS / STEPS_AN_ELEMENT * TILE_COLUMNS;
   __local ELEMENT* stage_s = stage + STAGE_AT(0, BLOCK_STEPS / STEPS_AN_ELEMENT);
@@ -77,7 +80,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
       if (fuse_shrink) add_shrink(sums_s, stage, a + k, K, R, rows, steps, k == 0);
       if (fuse_shrink && r_end == R) {
         finish_shrink(get_group_id(0) == 0 ? s + (size_t)m0 * R : 0, stage_s, sums_s, R, rows,
-                      a_scale);
+                      problem.a_scale);
       }
       for (uint p = panel_begin; p < panel_end; ++p) {
         const uint c0 = p * TILE_COLUMNS;
@@ -86,16 +89,17 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_packed(
         __global const ELEMENT* packed =
             w + 2 * p * panel_elements + (size_t)(k / STEPS_AN_ELEMENT) * 16;
         const size_t to_next = columns == TILE_COLUMNS ? panel_elements : 0;
-        expand_low_rank(scratch, u, r, r_end, R, c0, N, scale);
+        expand_low_rank(scratch, u, r, r_end, R, c0, N, problem.scale);
         for (uint i = 0; i < rows;) {
           const size_t corner = (size_t)(m0 + i) * N + c0;
           // Later blocks of steps continue from the sums that the first one has stored.
           const int first = k == 0;
-          __global const float* from = !first ? y + corner : has_addend ? addend + corner : 0;
-          __global const float* add = first && has_bias ? bias + c0 : 0;
+          __global const float* start = problem.has_addend ? addend + corner : 0;
+          __global const float* from = first ? start : y + corner;
+          __global const float* add = first && problem.has_bias ? bias + c0 : 0;
           const uint ahead_step = to_prefetch > 0 ? prefetch_step : 0;
           i += make_tile(y + corner, from, add, N, stage + i * STAGE_STRIDE, packed, to_next,
-                         elements_of(steps), alpha, stage_s + i * STAGE_STRIDE, scratch,
+                         elements_of(steps), problem.alpha, stage_s + i * STAGE_STRIDE, scratch,
                          elements_of(r_end - r), rows - i, columns, ahead, ahead_step);
           const size_t prefetched = min(to_prefetch, (size_t)elements_of(steps) * ahead_step);
           ahead += prefetched;

@@ -16,6 +16,7 @@
 //! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_PACKED
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
+#include "gemm/gemm_problem.clh"
 #include "quant/quant_block32.clh"
 
 float sum_of(float16 v) {
@@ -67,8 +68,8 @@ __attribute__((noinline)) float4 dot_row_4(__global const uchar* row, __global c
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* addend, __global const float* bias, __global const float* s,
-    __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_addend, uint has_bias, uint rows_per_group) {
+    __global const float* u, GemmProblem problem, uint rows_per_group) {
+  const uint M = problem.M, N = problem.N, K = problem.K, R = problem.R;
   const uint n_begin = get_group_id(0) * rows_per_group;
   const uint n_end = min(N, n_begin + rows_per_group);
   for (uint n0 = n_begin; n0 < n_end; n0 += ROWS_AT_ONCE) {
@@ -91,8 +92,9 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny(
       }
       for (uint i = 0; i < count; ++i) {
         const size_t m = m0 + i;
-        finish_row(y + m * N + n0, sums[i], has_addend ? addend + m * N + n0 : 0,
-                   has_bias ? bias + n0 : 0, s + m * R, u + n0, width, N, R, alpha, scale);
+        finish_row(y + m * N + n0, sums[i], problem.has_addend ? addend + m * N + n0 : 0,
+                   problem.has_bias ? bias + n0 : 0, s + m * R, u + n0, width, N, R, problem.alpha,
+                   problem.scale);
       }
     }
   }

@@ -19,6 +19,7 @@
 //!     WEIGHT_PACKED
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
 #include "gemm/cpu/gemm_int8_cpu.clh"
+#include "gemm/gemm_problem.clh"
 
 // As packed_dot, for four rows of x, `row_bytes` apart.
 INT8_TARGET void packed_dot_4(float16* sums, __global const uchar* panel, __local const char* x,
@@ -63,8 +64,9 @@ INT8_TARGET void packed_dot_4(float16* sums, __global const uchar* panel, __loca
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_int8(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* addend, __global const float* bias, __global const float* s,
-    __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_addend, uint has_bias, uint panels_per_group, uint rows_held, __local char* scratch) {
+    __global const float* u, GemmProblem problem, uint panels_per_group, uint rows_held,
+    __local char* scratch) {
+  const uint M = problem.M, N = problem.N, K = problem.K, R = problem.R;
   const uint n_begin = get_group_id(0) * panels_per_group * PACKED_ROWS;
   const uint n_end = min(N, n_begin + panels_per_group * PACKED_ROWS);
   const uint row_bytes = ROW_BYTES(K);
@@ -82,8 +84,9 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_int8(
         if (count == 1) sums[0] = packed_dot(panel, scratch + i0 * row_bytes, K);
         for (uint i = 0; i < count; ++i) {
           const size_t m = m_held + i0 + i;
-          finish_row(y + m * N + n, (const float*)(sums + i), has_addend ? addend + m * N + n : 0,
-                     has_bias ? bias + n : 0, s + m * R, u + n, PACKED_ROWS, N, R, alpha, scale);
+          finish_row(y + m * N + n, (const float*)(sums + i),
+                     problem.has_addend ? addend + m * N + n : 0, problem.has_bias ? bias + n : 0,
+                     s + m * R, u + n, PACKED_ROWS, N, R, problem.alpha, problem.scale);
         }
         i0 += count;
       }

@@ -12,6 +12,7 @@
 // Numerics  f32 fma in four (one row) or two (four rows) partial sums
 //! clc: build on cpu: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16} WEIGHT_PACKED
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
+#include "gemm/gemm_problem.clh"
 #include "quant/quant.clh"
 
 #if ROWS_AT_ONCE != PACKED_ROWS
@@ -76,8 +77,8 @@ __attribute__((noinline)) void dot_panel_4(__global const uint* panel, __global 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_packed(
     __global float* y, __global const float* x, __global const uchar* w,
     __global const float* addend, __global const float* bias, __global const float* s,
-    __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
-    uint has_addend, uint has_bias, uint panels_per_group) {
+    __global const float* u, GemmProblem problem, uint panels_per_group) {
+  const uint M = problem.M, N = problem.N, K = problem.K, R = problem.R;
   const uint panel_begin = get_group_id(0) * panels_per_group;
   const uint panel_end = min(N / PACKED_ROWS, panel_begin + panels_per_group);
   for (uint at = panel_begin; at < panel_end; ++at) {
@@ -96,8 +97,9 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_packed(
       }
       for (uint i = 0; i < count; ++i) {
         const size_t m = m0 + i;
-        finish_row(y + m * N + n0, sums + i * PACKED_ROWS, has_addend ? addend + m * N + n0 : 0,
-                   has_bias ? bias + n0 : 0, s + m * R, u + n0, PACKED_ROWS, N, R, alpha, scale);
+        finish_row(y + m * N + n0, sums + i * PACKED_ROWS,
+                   problem.has_addend ? addend + m * N + n0 : 0, problem.has_bias ? bias + n0 : 0,
+                   s + m * R, u + n0, PACKED_ROWS, N, R, problem.alpha, problem.scale);
       }
     }
   }
