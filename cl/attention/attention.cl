@@ -16,13 +16,15 @@
 // Numerics online softmax (Milakov and Gimelshein, 2018); only keys of the range are read
 //! clc: build GROUP=64
 //! clc: budget on gfx90a registers<=48 spills=0
+#include "attention/attention_problem.clh"
 #include "group_reduce.clh"
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forward(
     __global float* y, __global float* log_sum_exp, __global const float* q,
     __global const float* k, __global const float* v, __global const int* first,
-    __global const int* last, int H, int G, int E, float scale, int keeps_log_sum_exp,
+    __global const int* last, AttentionProblem problem, int keeps_log_sum_exp,
     __local float* query, __local float* sums) {
+  const int H = problem.H, G = problem.G, E = problem.E;
   __local float scores[GROUP];
   const int h = get_group_id(1), item = get_local_id(0);
   const long t = get_group_id(0);
@@ -30,7 +32,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_forwa
   const long head = (long)(h / (H / G)) * E;
   const long row = (t * H + h) * E;
   for (int e = item; e < E; e += GROUP) {
-    query[e] = q[row + e] * scale;
+    query[e] = q[row + e] * problem.scale;
     sums[e] = 0.0f;
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // every item reads the full query

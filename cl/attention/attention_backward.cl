@@ -14,6 +14,8 @@
 // Numerics p from the forward's log_sum_exp; every sum in one fixed order
 //! clc: build GROUP=64
 //! clc: budget on gfx90a registers<=64 spills=0
+#include "attention/attention_problem.clh"
+
 #ifndef GROUP
 #error "GROUP: work-items of a group"
 #endif
@@ -30,9 +32,10 @@ __kernel void attention_dots(__global float* dot, __global const float* dy, __gl
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backward_keys(
     __global float* dk, __global float* dv, __global const float* dy,
     __global const float* log_sum_exp, __global const float* dot, __global const float* q,
-    __global const float* k, __global const float* v, __global const int* first, int T, int H,
-    int G, int E, float scale, __local float* k_row, __local float* v_row, __local float* dk_sums,
+    __global const float* k, __global const float* v, __global const int* first,
+    AttentionProblem problem, __local float* k_row, __local float* v_row, __local float* dk_sums,
     __local float* dv_sums) {
+  const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
   __local float p[GROUP], ds[GROUP];
   const int g = get_group_id(1), item = get_local_id(0);
   const int key = get_group_id(0);
@@ -58,8 +61,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
           score = fma(q[at * E + e], k_row[e], score);
           dp = fma(dy[at * E + e], v_row[e], dp);
         }
-        p[item] = exp(score * scale - log_sum_exp[at]);
-        ds[item] = p[item] * (dp - dot[at]) * scale;
+        p[item] = exp(score * problem.scale - log_sum_exp[at]);
+        ds[item] = p[item] * (dp - dot[at]) * problem.scale;
       }
       barrier(CLK_LOCAL_MEM_FENCE);  // every item reads all weights
       const int rows = min(GROUP, T - block);
@@ -82,8 +85,10 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backw
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void attention_backward_queries(
     __global float* dq, __global const float* dy, __global const float* log_sum_exp,
     __global const float* dot, __global const float* q, __global const float* k,
-    __global const float* v, __global const int* first, int H, int G, int E, float scale,
+    __global const float* v, __global const int* first, AttentionProblem problem,
     __local float* q_row, __local float* dy_row, __local float* sums) {
+  const int H = problem.H, G = problem.G, E = problem.E;
+  const float scale = problem.scale;
   __local float ds[GROUP];
   const int h = get_group_id(1), item = get_local_id(0);
   const int t = get_group_id(0);

@@ -24,6 +24,7 @@
 //! clc: build on avx512_bf16: KEYS=64 STAGED=256 MAX_BLOCKS=2
 #include "attention/attention_bf16_tile_cpu.clh"
 #include "attention/attention_backward_parts_cpu.clh"
+#include "attention/attention_problem.clh"
 
 #if !defined(KEYS) || !defined(STAGED)
 #error "KEYS: keys of one block of scores; STAGED: keys kept as pairs, a multiple of KEYS"
@@ -154,8 +155,10 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
     __global float* dq, __global float* dq_parts, __global float* dk, __global float* dv,
     __global const float* dy, __global const float* y, __global const float* log_sum_exp,
     __global const float* q, __global const float* k, __global const float* v,
-    __global const int* first, int T, int H, int G, int E, float scale, int chunk, int heads,
+    __global const int* first, AttentionProblem problem, int chunk, int heads,
     __local uint* scratch) {
+  const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
+  const float scale = problem.scale;
   const int block_size = E / 2 * QUERIES, across_size = KEYS / 2 * QUERIES;
   __local uint* k_rows = scratch;
   __local uint* v_rows = k_rows + STAGED * E / 2;

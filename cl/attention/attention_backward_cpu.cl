@@ -22,6 +22,7 @@
 //! clc: build on cpu: KEYS=64
 #include "attention/attention_tile_cpu.clh"
 #include "attention/attention_backward_parts_cpu.clh"
+#include "attention/attention_problem.clh"
 
 #ifndef KEYS
 #error "KEYS: keys of one block of scores, a multiple of 8"
@@ -87,8 +88,9 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
     __global float* dq, __global float* dq_parts, __global float* dk, __global float* dv,
     __global const float* dy, __global const float* y, __global const float* log_sum_exp,
     __global const float* q, __global const float* k, __global const float* v,
-    __global const int* first, int T, int H, int G, int E, float scale, int chunk,
-    __local float* scratch) {
+    __global const int* first, AttentionProblem problem, int chunk, __local float* scratch) {
+  const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
+  const float scale = problem.scale;
   __local float* q_panel = scratch;
   __local float* dy_panel = q_panel + E * QUERIES;
   __local float* dq_panel = dy_panel + E * QUERIES;

@@ -20,6 +20,7 @@
 //         not finite each row gets its own copy of v.
 //! clc: build on avx512_bf16: KEYS=64 STAGED=256 MAX_BLOCKS=2
 #include "attention/attention_bf16_tile_cpu.clh"
+#include "attention/attention_problem.clh"
 
 #if !defined(KEYS) || !defined(MAX_BLOCKS)
 #error "KEYS: keys of one block of scores, a multiple of 8; MAX_BLOCKS: the most `blocks` may be"
@@ -147,8 +148,9 @@ void store_results(__global float* y, long y_step, __global float* log_sum_exp, 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_bf16_cpu(
     __global float* y, __global float* log_sum_exp, __global const float* q,
     __global const float* k, __global const float* v, __global const int* first,
-    __global const int* last, int T, int H, int G, int E, float scale, int keeps_log_sum_exp,
-    int heads, int blocks, __local uint* scratch) {
+    __global const int* last, AttentionProblem problem, int keeps_log_sum_exp, int heads,
+    int blocks, __local uint* scratch) {
+  const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
   const int panel_size = E / 2 * QUERIES, sums_size = E * QUERIES;
   __local uint* panels = scratch;
   __local uint* keys_staged = panels + heads * blocks * panel_size;
@@ -201,7 +203,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_b
       const KeyRange range = ranges[i / head_count];
       if (key0 == begin) {
         const long at = q_at + row * q_step + i % head_count * E;
-        stage_panel(panels + i * panel_size, q + at, q_step, row_count - row, E, scale * LOG2_E);
+        stage_panel(panels + i * panel_size, q + at, q_step, row_count - row, E,
+                    problem.scale * LOG2_E);
         // Prefetches the next head's rows of q, and the destination of this head's results.
         const int ahead = min(QUERIES, row_count - row);
         if ((i + 1) % head_count > 0) prefetch_rows(q + at + E, q_step, ahead, E);

@@ -15,6 +15,7 @@
 // Numerics online softmax (Milakov and Gimelshein, 2018); a lane takes no value from a row outside
 //         its range, so a NaN there is harmless
 //! clc: build on cpu: KEYS=64
+#include "attention/attention_problem.clh"
 #include "attention/attention_tile_cpu.clh"
 
 #ifndef KEYS
@@ -24,8 +25,9 @@
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_cpu(
     __global float* y, __global float* log_sum_exp, __global const float* q,
     __global const float* k, __global const float* v, __global const int* first,
-    __global const int* last, int T, int Tk, int H, int G, int E, float scale,
-    int keeps_log_sum_exp, __local float* scratch) {
+    __global const int* last, AttentionProblem problem, int keeps_log_sum_exp,
+    __local float* scratch) {
+  const int T = problem.T, H = problem.H, G = problem.G, E = problem.E;
   __local float* panel = scratch;
   __local float* sums = panel + E * QUERIES;
   __local float* scores = sums + E * QUERIES;
@@ -41,7 +43,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
   const long q_at = t0 * q_step + (long)h * E;
   const int g = h / (H / G);
 
-  rows_to_panel(panel, q + q_at, q_step, count, E, scale * LOG2_E);
+  rows_to_panel(panel, q + q_at, q_step, count, E, problem.scale * LOG2_E);
   const KeyRange range = key_range(lane_first, lane_last, first + t0, last + t0, count);
   for (int e = 0; e < 2 * E; ++e) store_floats(__local, sums + 16 * e, (float16)(0.0f));
   // A finite floor: the difference of two infinities would be NaN.
@@ -54,7 +56,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
     const bool masked = key < range.all_begin || key + keys > range.all_end;
     __global const float* k_rows = k + key * k_step + (long)g * E;
     __global const float* v_rows = v + key * k_step + (long)g * E;
-    rows_times_panel(scores, k_rows, k_step, keys, Tk - key, panel, E);
+    rows_times_panel(scores, k_rows, k_step, keys, problem.Tk - key, panel, E);
 
     if (masked) {
       const int16 first0 = vload16(0, lane_first), first1 = vload16(1, lane_first);

@@ -80,7 +80,7 @@ void choose_forward(AttentionSpec& spec, DType type) {
 
 void record_forward_cpu(Batch& batch, const AttentionSpec& spec, const Tensor& y,
                         const Tensor& log_sum_exp, std::int32_t keeps, const AttentionInputs& in) {
-  const std::int64_t T = spec.T, H = spec.H, G = spec.G, E = spec.E;
+  const std::int64_t T = spec.T, H = spec.H, G = spec.G;
   const std::int64_t blocks = divide_up(T, AttentionSpec::kQueries);
   if (spec.bf16) {
     const std::int64_t heads = spec.forward_heads(), group_blocks = spec.forward_blocks();
@@ -88,16 +88,15 @@ void record_forward_cpu(Batch& batch, const AttentionSpec& spec, const Tensor& y
     batch.launch(
         {spec.kernel(kForwardBf16, "attention_forward_bf16_cpu"),
          single_item_groups(static_cast<std::size_t>(groups)), spec.cost(), "attention/forward"},
-        y, log_sum_exp, in.q, in.k, in.v, in.first, in.last, narrow(T), narrow(H), narrow(G),
-        narrow(E), in.scale, keeps, narrow(heads), narrow(group_blocks),
-        spec.local(spec.forward_scratch()));
+        y, log_sum_exp, in.q, in.k, in.v, in.first, in.last, spec.problem(in.scale), keeps,
+        narrow(heads), narrow(group_blocks), spec.local(spec.forward_scratch()));
     return;
   }
   batch.launch(
       {spec.kernel(kForward, "attention_forward_cpu"),
        single_item_groups(static_cast<std::size_t>(H * blocks)), spec.cost(), "attention/forward"},
-      y, log_sum_exp, in.q, in.k, in.v, in.first, in.last, narrow(T), narrow(spec.Tk), narrow(H),
-      narrow(G), narrow(E), in.scale, keeps, spec.local(spec.forward_scratch()));
+      y, log_sum_exp, in.q, in.k, in.v, in.first, in.last, spec.problem(in.scale), keeps,
+      spec.local(spec.forward_scratch()));
 }
 
 void record_forward_portable(Batch& batch, const AttentionSpec& spec, const Tensor& y,
@@ -107,8 +106,8 @@ void record_forward_portable(Batch& batch, const AttentionSpec& spec, const Tens
   const LocalMemory row = spec.local(spec.E);
   batch.launch({spec.kernel("attention.cl", "attention_forward"), spec.groups(spec.T, spec.H),
                 spec.cost(), "attention/forward"},
-               y, log_sum_exp, in.q, in.k, in.v, in.first, in.last, narrow(spec.H), narrow(spec.G),
-               narrow(spec.E), in.scale, keeps, row, row);
+               y, log_sum_exp, in.q, in.k, in.v, in.first, in.last, spec.problem(in.scale), keeps,
+               row, row);
 }
 
 }  // namespace

@@ -23,9 +23,10 @@ void record_backward_cpu(Batch& batch, const AttentionSpec& spec,
   Launch launch{
       spec.kernel(file, spec.bf16 ? "attention_backward_bf16_cpu" : "attention_backward_cpu"),
       single_item_groups(static_cast<std::size_t>(G * chunks)), cost, "attention/backward"};
-  std::vector<Argument> arguments{
-      out.dq, parts,    out.dk,    out.dv,    dy,        y,         log_sum_exp, in.q,         in.k,
-      in.v,   in.first, narrow(T), narrow(H), narrow(G), narrow(E), in.scale,    narrow(chunk)};
+  std::vector<Argument> arguments{out.dq,       parts, out.dk,      out.dv,
+                                  dy,           y,     log_sum_exp, in.q,
+                                  in.k,         in.v,  in.first,    spec.problem(in.scale),
+                                  narrow(chunk)};
   if (spec.bf16) arguments.emplace_back(narrow(spec.backward_heads()));
   arguments.emplace_back(spec.local(spec.backward_scratch()));
   batch.record(std::move(launch), std::move(arguments));
@@ -54,12 +55,11 @@ void record_backward_portable(Batch& batch, const AttentionSpec& spec,
                 "attention/dots"},
                dot, dy, y, narrow(T * H), narrow(E));
   batch.launch({kernel("attention_backward_keys"), spec.groups(T, G), cost, "attention/backward"},
-               out.dk, out.dv, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, narrow(T),
-               narrow(H), narrow(G), narrow(E), in.scale, row, row, row, row);
+               out.dk, out.dv, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first,
+               spec.problem(in.scale), row, row, row, row);
   batch.launch(
       {kernel("attention_backward_queries"), spec.groups(T, H), {}, "attention/backward q"}, out.dq,
-      dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, narrow(H), narrow(G), narrow(E), in.scale,
-      row, row, row);
+      dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, spec.problem(in.scale), row, row, row);
 }
 
 // Any y and log_sum_exp can replace those of the forward, which is tested separately.

@@ -100,6 +100,15 @@ Grid AttentionSpec::groups(std::int64_t x, std::int64_t y) const {
   return {{static_cast<std::size_t>(x) * items, static_cast<std::size_t>(y), 1}, {items, 1, 1}};
 }
 
+ValueBytes AttentionSpec::problem(float scale) const {
+  return by_value(AttentionProblem{.T = narrow(T),
+                                   .Tk = narrow(Tk),
+                                   .H = narrow(H),
+                                   .G = narrow(G),
+                                   .E = narrow(E),
+                                   .scale = scale});
+}
+
 Cost AttentionSpec::cost() const {
   const auto rows = static_cast<double>(T);
   const double most = T == Tk ? (rows + 1) / 2 : static_cast<double>(Tk);

@@ -11,6 +11,8 @@
 
 namespace clora {
 
+#include "cl/attention/attention_problem.clh"
+
 struct AttentionSpec {
   static constexpr std::int64_t kQueries = 32;  // query rows of a block: QUERIES of the CPU kernels
   static constexpr std::int64_t kKeys = 64;     // keys of a block of scores on CPU devices
@@ -62,6 +64,9 @@ struct AttentionSpec {
   Kernel kernel(std::string_view file, std::string_view function) const {
     return context.kernel(file, function, defines());
   }
+
+  // For the kernels. Errors: unsupported if a size is 2^31 or more.
+  ValueBytes problem(float scale) const;
 
   Cost cost() const;
 };
