@@ -19,7 +19,9 @@
 //! clc: build on avx512_vnni: WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
 //!     KEYS=64
 #include "attention/attention_decode_cpu.clh"
+#include "decode/decode_dims_cpu.clh"
 #include "decode/decode_layers_table.clh"
+#include "decode/decode_problem.clh"
 #include "gemm/cpu/gemm_int8_cpu.clh"
 #include "grid_barrier_cpu.clh"
 #include "rowwise/rms_norm_scale_cpu.clh"
@@ -75,22 +77,24 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void decode_layers(
     __global float* x, __global float* q, __global float* parts, __global float* joined,
     __global float* hidden, __global const ulong* addresses, __global const float* rope_table,
     __global const int* position, __global const int* first, __global const int* last,
-    __global volatile int* grid_barrier, uint layers, uint D, uint F, uint H, uint G, uint E,
-    uint S, uint splits, float epsilon, float scale, __local char* scratch) {
+    __global volatile int* grid_barrier, DecodeProblem problem, DecodeDims dims,
+    __local char* scratch) {
+  const uint D = dims.D, F = dims.F, H = dims.H, G = dims.G, E = dims.E, splits = dims.splits;
+  const float epsilon = problem.epsilon;
   const int at = position[0];
   __global const float* angles = rope_table + (long)at * E;
   __global float* attention = joined + get_group_id(0) * H * E;
   GridPhase mine = {0, MAX_SPINS};
-  for (uint l = 0; l < layers; ++l) {
+  for (uint l = 0; l < problem.layers; ++l) {
     __global const ulong* layer = addresses + l * ADDRESSES;
     round_normed_row(scratch, x, FLOATS(INPUT_NORM), row_scale(x, D, epsilon), D);
-    project_heads(layer, q, scratch, D, H, G, E, angles, at, S);
+    project_heads(layer, q, scratch, D, H, G, E, angles, at, problem.S);
     if (!grid_sync(grid_barrier, &mine)) return;  // q and the cache's new row are complete
 
     // Round robin: if some splits are empty, no group gets more than its share.
     for (uint unit = get_group_id(0); unit < G * splits; unit += get_num_groups(0)) {
-      attend_split(parts, q, FLOATS(KEYS_CACHE), FLOATS(VALUES_CACHE), first, last, H, G, E, scale,
-                   splits, unit / G, unit % G, 0, (__local float*)scratch);
+      attend_split(parts, q, FLOATS(KEYS_CACHE), FLOATS(VALUES_CACHE), first, last, H, G, E,
+                   problem.scale, splits, unit / G, unit % G, 0, (__local float*)scratch);
     }
     if (!grid_sync(grid_barrier, &mine)) return;  // all parts of attention are written
 

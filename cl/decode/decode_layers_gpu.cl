@@ -31,6 +31,7 @@
 //!     HEADS_LANES=32 O_LANES=32 GATES_LANES=32 DOWN_LANES=32
 //! clc: budget on gfx90a registers<=128 spills<=15
 #include "decode/decode_attention_gpu.clh"
+#include "decode/decode_problem.clh"
 #include "decode/decode_products_gpu.clh"
 #include "grid_barrier.clh"
 
@@ -72,7 +73,9 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
     __global float* x, __global float* q, __global float* parts, __global float* hidden,
     __global float* s_parts, __global const ulong* addresses, __global const float* rope_table,
     __global const int* position, __global const int* first, __global const int* last,
-    __global volatile uint* grid_barrier, uint layers, uint S, float epsilon, float scale) {
+    __global volatile uint* grid_barrier, DecodeProblem problem) {
+  const uint layers = problem.layers;
+  const float epsilon = problem.epsilon;
   __local float input[LOCAL_FLOATS] __attribute__((aligned(16)));
   __local float scratch[TEAM_SCRATCH(2)];
   __local float s[MAX_RANKS], factors[2 * H * SPLITS];
@@ -80,7 +83,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
   for (uint i = get_local_id(0); i < layers * ADDRESSES; i += GROUP) table[i] = addresses[i];
   barrier(CLK_LOCAL_MEM_FENCE);  // the table is complete
   const uint groups = get_num_groups(0);
-  const Row row = {x, q, hidden, rope_table + (long)position[0] * E, position[0], S};
+  const Row row = {x, q, hidden, rope_table + (long)position[0] * E, position[0],
+                   problem.S};
   uint turn = arrivals_before(grid_barrier, groups * GRID_BARRIERS * layers);
   Vec8Pair ahead[AHEAD];
   load_ahead(ahead, HEADS, table, pair_of(HEADS, 0));
@@ -93,7 +97,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void decode_layers(
     arrive(grid_barrier);
     wait_for(grid_barrier, turn += groups);  // q and the cache's new row are complete
 
-    attend(parts, layer, q, first[0], last[0], scale, input, scratch);
+    attend(parts, layer, q, first[0], last[0], problem.scale, input, scratch);
     arrive(grid_barrier);
     load_ahead(ahead, O, layer, pair_of(O, 0));
     wait_for(grid_barrier, turn += groups);  // all parts of attention are written

@@ -272,14 +272,19 @@ void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& dec
     return batch.temporary(shape, DType::f32, name);
   };
   const Defines defines = defines_of(decode);
+  const DecodeDims dims{.D = u32(s.D),
+                        .F = u32(s.F),
+                        .H = u32(s.H),
+                        .G = u32(s.G),
+                        .E = u32(s.E),
+                        .splits = u32(splits)};
   batch.fill_zero(grid_barrier);
   batch.launch({context.kernel(kFile, "decode_layers", defines), single_item_groups(groups),
                 decode_layers_cost(decode), "decode_layers/forward", tensors_of(decode)},
                x, temporary({s.H, s.E}, "q"), temporary({s.H, splits, s.E + 2}, "attention parts"),
                temporary({groups, s.H, s.E}, "attention"), temporary({s.F}, "swiglu"),
                decode_table(context, decode), decode.rope_table, decode.position, decode.first,
-               decode.last, grid_barrier, u32(s.layers), u32(s.D), u32(s.F), u32(s.H), u32(s.G),
-               u32(s.E), u32(s.S), u32(splits), decode.epsilon, decode_attention_scale(s),
+               decode.last, grid_barrier, by_value(decode_problem(decode)), by_value(dims),
                LocalMemory{scratch_bytes(s)});
 }
 

@@ -159,8 +159,7 @@ void record_decode_layers_gpu(Batch& batch, const Tensor& x, const DecodeLayers&
                temporary({s.H, splits_of(device, s), s.E + 2}, "attention parts"),
                temporary({s.F}, "swiglu"), temporary({max_s_parts(decode)}, "s parts"),
                decode_table(context, decode), decode.rope_table, decode.position, decode.first,
-               decode.last, grid_barrier, u32(s.layers), u32(s.S), decode.epsilon,
-               decode_attention_scale(s));
+               decode.last, grid_barrier, by_value(decode_problem(decode)));
 }
 
 }  // namespace clora

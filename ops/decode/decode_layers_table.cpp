@@ -6,6 +6,7 @@
 
 #include "ops/hopper/tensor_maps.hpp"
 #include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
 
 namespace clora {
 namespace {
@@ -47,6 +48,14 @@ DecodeSizes decode_sizes(const DecodeLayers& decode) {
           cache[1],
           cache[2],
           cache[0]};
+}
+
+DecodeProblem decode_problem(const DecodeLayers& decode) {
+  const DecodeSizes s = decode_sizes(decode);
+  return {.layers = u32(s.layers),
+          .S = u32(s.S),
+          .epsilon = decode.epsilon,
+          .scale = decode_attention_scale(s)};
 }
 
 float decode_attention_scale(const DecodeSizes& sizes) {

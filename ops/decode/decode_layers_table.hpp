@@ -3,16 +3,22 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include "clora/ops/decode/decode_layers.hpp"
 
 namespace clora {
 
+using uint = std::uint32_t;  // OpenCL C's
+#include "cl/decode/decode_dims_cpu.clh"
+#include "cl/decode/decode_problem.clh"
+
 struct DecodeSizes {
   std::int64_t layers, D, F, H, G, E, S;
 };
 DecodeSizes decode_sizes(const DecodeLayers& decode);
+DecodeProblem decode_problem(const DecodeLayers& decode);  // for the kernels
 // Words per layer in the table of addresses: ADDRESSES of the kernels.
 inline constexpr std::size_t kDecodeAddresses = 35;
 float decode_attention_scale(const DecodeSizes& sizes);
