@@ -1,5 +1,5 @@
-"""The works that bench/peers/torch_gpu_ops.py times, by mode. Their names are those of clora_bench,
-with the type and without the form."""
+"""The workloads that bench/peers/torch_gpu_ops.py times, by mode. Their names are those of
+clora_bench, with the type and without the form."""
 
 PRODUCTS = ["4096x4096x4096", "8192x8192x8192"] + [
     f"{rows}x{n}x{k}" for rows in (8192, 4096)

@@ -73,7 +73,7 @@ def row_op(op: str, rows: int, width: int):
     return lambda: call(x)
 
 
-def works():
+def workloads():
     """(name, a function that creates the timed call)."""
     for m, n, k in PRODUCTS:
         yield f"gemm/{shape_text(m, n, k)}", lambda: product(m, n, k)
@@ -87,7 +87,7 @@ def works():
 
 def main() -> None:
     mx.random.seed(0)
-    for work, make in works():
+    for work, make in workloads():
         if args.only.search(work):
             call = make()
             print_line(peer="mlx", version=version("mlx"), mode=args.mode, dtype=args.dtype,

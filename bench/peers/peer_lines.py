@@ -1,5 +1,5 @@
 """Shared by all peer scripts: the common options, the timing loops, and the JSON line that is
-printed for each work.
+printed for each workload.
 
 A line contains: peer, version, mode, dtype, work (named as in clora_bench, without form and type),
 threads, malloc, preload, peak_rss_gib, cpu, cores, and the figures: us per call, or tokens_per_s.
@@ -40,7 +40,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)),
                         help="default: the number of cores of this process")
     parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX",
-                        help="run only works whose names match")
+                        help="run only workloads whose names match")
 
 
 def add_op_options(parser: argparse.ArgumentParser) -> None:

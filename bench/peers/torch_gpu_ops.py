@@ -185,9 +185,9 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mode", choices=tuple(WORKS), default="graph")
     parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX",
-                        help="run only works whose names match")
+                        help="run only workloads whose names match")
     parser.add_argument("--seconds", type=float, default=0.3,
-                        help="seconds of samples per work, after an equal warm-up (default 0.3)")
+                        help="seconds of samples per workload, after an equal warm-up (default 0.3)")
     args = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("torch sees no GPU")

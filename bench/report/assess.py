@@ -1,5 +1,5 @@
-"""Compares a measurement with the targets: each target yields a Row with a verdict. Works without a
-measurement are marked."""
+"""Compares a measurement with the targets: each target yields a Row with a verdict. Workloads
+without a measurement are marked."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,8 @@ from report.targets import LAYER_COUNTS, TARGETS
 
 @dataclass(frozen=True)
 class Row:
-    """The result of a target; for several works, the worst. A Summary is None if not measured."""
+    """The result of a target; for several workloads, the worst. A Summary is None if not
+    measured."""
     target: object
     must: float | None
     work: str = ""
@@ -18,18 +19,18 @@ class Row:
     peer: figures.Summary | None = None
     value: float | None = None  # the ratio, or clora's own figure for an absolute target
     verdict: str = "not measured"
-    unmeasured: tuple = ()      # works of the target without a measurement
+    unmeasured: tuple = ()      # workloads of the target without a measurement
 
 
-def together(found, works):
-    """Sums the times of the works per round, weighted by their number in a layer: {contender:
+def together(found, workloads):
+    """Sums the times of the workloads per round, weighted by their number in a layer: {contender:
     {"us": Summary}} for the contenders that ran all of them."""
     shared = set.intersection(*({name for name, own in found.get(work, {}).items() if "us" in own}
-                                for work in works))
+                                for work in workloads))
     sums = {}
     for contender in shared:
         columns = [[LAYER_COUNTS.get(work, 1) * us for us in found[work][contender]["us"]]
-                   for work in works]
+                   for work in workloads]
         sums[contender] = {"us": figures.summarise([sum(row) for row in zip(*columns)])}
     return sums
 
@@ -59,17 +60,18 @@ def absolute(target, must, work, by_contender):
 
 
 def rows_of(target, must, found):
-    """One Row per work of the target, or one Row for all of them together."""
+    """One Row per workload of the target, or one Row for all of them together."""
     one = absolute if target.peers is None else against_peers
     if target.together:
-        return [one(target, must, "together", together(found, target.works))]
+        return [one(target, must, "together", together(found, target.workloads))]
     summed = {work: {contender: {name: figures.summarise(values) for name, values in own.items()}
-                     for contender, own in found.get(work, {}).items()} for work in target.works}
+                     for contender, own in found.get(work, {}).items()}
+              for work in target.workloads}
     return [one(target, must, work, by_contender) for work, by_contender in summed.items()]
 
 
 def worst(rows):
-    """The decisive row, with the names of the works that were not measured."""
+    """The decisive row, with the names of the workloads that were not measured."""
     measured = [row for row in rows if row.value is not None]
     if not measured:
         return rows[0]

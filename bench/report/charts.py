@@ -90,7 +90,7 @@ def fastest_first(by_contender, figure, best_of_family):
 
 
 def block(y, work, known, figure):
-    """The bars of one work: (parts, the next y)."""
+    """The bars of one workload: (parts, the next y)."""
     best = max(speed(figure, value) for _, summary in known
                for value in (summary.least, summary.most))
     parts = [text(LEFT, y + 13, work, "ink work")]
@@ -102,8 +102,8 @@ def block(y, work, known, figure):
 
 
 def bars(title, found, figure):
-    """Bars by work, with the figures after them; longer is faster. With many works, only the best
-    form of each peer is shown."""
+    """Bars by workload, with the figures after them; longer is faster. With many workloads, only
+    the best form of each peer is shown."""
     parts = [text(16, 26, title, "ink title"),
              text(16, 44, f"{UNITS[figure]}, median (minimum to maximum); longer is faster", "faint")]
     y = 58

@@ -1,8 +1,8 @@
-"""Converts clora_bench's JSON to figures by work.
+"""Converts clora_bench's JSON to figures by workload.
 
-Its names are op/form/type/shape[/rN][/word]...; a work is op/shape[/rN]. If there is a row whose
-buffers may stay in the caches (warm), that row is compared with the peers, which also use a single
-set of buffers; the other row becomes the work's /cold.
+Its names are op/form/type/shape[/rN][/word]...; a workload is op/shape[/rN]. If there is a row
+whose buffers may stay in the caches (warm), that row is compared with the peers, which also use a
+single set of buffers; the other row becomes the workload's /cold.
 """
 
 import json
@@ -53,7 +53,7 @@ def figures_of(row):
 
 
 def generation_figures(name, row):
-    """The rates of the prompt and of the reply become separate works, named by the prompt's
+    """The rates of the prompt and of the reply become separate workloads, named by the prompt's
     length."""
     prompt = name.work.split("/")[1].split("x")[0]
     return {f"prefill/{prompt}": {"tokens_per_s": row["prompt_tokens_per_s"]},

@@ -1,6 +1,6 @@
-"""The contenders: clora and its peers. A contender of a group of works is a command and a function
-that converts its output to figures by work. It may be absent, with the reason and the command that
-installs it."""
+"""The contenders: clora and its peers. A contender of a group of workloads is a command and a
+function that converts its output to figures by workload. It may be absent, with the reason and the
+command that installs it."""
 
 import ctypes.util
 import json

@@ -1,5 +1,5 @@
-"""The groups of works that are measured together on a GPU: the kernels of LoRA training compared
-with PyTorch, then entire jobs. In a round every contender of a group has one short run."""
+"""The groups of workloads that are measured together on a GPU: the kernels of LoRA training
+compared with PyTorch, then entire jobs. In a round every contender of a group has one short run."""
 
 from report import gpu_runs as who
 from report.groups import Group

@@ -37,7 +37,7 @@ def typed_work(name):
 
 def typed_figures(text):
     """{work: figures} of the fused rows, with of_base, the time of a product with adapter relative
-    to the plain product, if both were measured. If a work has a queued row and one with a wait
+    to the plain product, if both were measured. If a workload has a queued row and one with a wait
     after each run, as in the bench of small shapes, the queued row is used, because a peer's graph
     does not wait either."""
     fused = [(name, row) for name, row in clora_bench.rows(text) if name.form == "fused"]

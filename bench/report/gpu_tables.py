@@ -12,7 +12,7 @@ JOB_FIGURES = ("tokens_per_s", "peak_pool_gib", "first_step_s")
 
 
 def outcomes(measurement):
-    """{work: [Row]}: one row per work for each target."""
+    """{work: [Row]}: one row per workload for each target."""
     found = figures.collect(measurement)
     by_work = {}
     for target in TARGETS:
@@ -41,7 +41,7 @@ def best_of(by_contender, name):
 
 
 def peer_names(measurement, found):
-    """The peers that ran any of the works, were skipped or failed."""
+    """The peers that ran any of the workloads, were skipped or failed."""
     looked_for = [item["contender"] for item in measurement["skipped"] + measurement["failed"]]
     did = [name for own in found.values() for name in own]
     return sorted({name for name in did + looked_for if name.startswith("PyTorch")
@@ -65,7 +65,7 @@ def kernel_table(measurement, group):
                       number(share.median) if share else "",
                       *(best_of(by_contender, name) for name in peers),
                       "; ".join(asked(row) for row in by_work.get(work, ()))])
-    return table(["work, us", "clora", "% of roofline", *peers, "asked"], lines)
+    return table(["workload, us", "clora", "% of roofline", *peers, "target"], lines)
 
 
 def jobs_table(measurement):
@@ -91,7 +91,7 @@ def peaks_words(measurement):
     return (f"Measured peaks: {number(peaks['copy_bytes_per_s'] * 1e-9)} GB/s copied, "
             f"{number(peaks['read_bytes_per_s'] * 1e-9)} GB/s read, "
             f"{number(peaks['f32_flops_per_s'] * 1e-12)} TFLOP/s f32{matrix_words}, "
-            f"{number(peaks['launch_seconds'] * 1e6)} us a launch.\n")
+            f"{number(peaks['launch_seconds'] * 1e6)} us per launch.\n")
 
 
 def profiles_text(measurement):

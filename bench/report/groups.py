@@ -1,5 +1,6 @@
-"""The groups of works that are measured together, with their contenders. In a round every contender
-of a group has one short run, one after the other, in an order that is shuffled each time."""
+"""The groups of workloads that are measured together, with their contenders. In a round every
+contender of a group has one short run, one after the other, in an order that is shuffled each
+time."""
 
 from dataclasses import dataclass
 

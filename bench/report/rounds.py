@@ -75,9 +75,9 @@ class Session:
             found = contender.figures(done)
         except (process.Failed, ValueError, KeyError) as error:
             return self.fail(group, contender, error)
-        if not found:  # no such work: bf16 products on a CPU without a matrix unit
+        if not found:  # no such workload: bf16 products on a CPU without a matrix unit
             self.out.add((group.name, contender.name))
-            return self.skip(contender, f"it has none of the works of {group.name}")
+            return self.skip(contender, f"it has none of the workloads of {group.name}")
         self.measurement["peers"].update(who.peer_versions(done))
         self.measurement["profiles"].update(contender.profiles(done))
         self.measurement["runs"].append(

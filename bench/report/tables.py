@@ -27,7 +27,7 @@ GROUP_FIGURES = {"training": ("tokens_per_s", "peak_rss_gib", "first_step_s"),
                  "adapter": ("added_percent", "of_unfused")}
 GROUPS = ("products", "lora", "adapter", "rows", "lora_step", "training", "training_small",
           "generation", "cold", "memory", "start", "demo")
-MANY_WORKS = 4  # above this, one line per work, with only the best peer
+MANY_WORKS = 4  # above this, one line per workload, with only the best peer
 
 
 def number(value):
@@ -60,7 +60,7 @@ def bound(target, value):
 def verdict_words(row):
     words = f"**{row.verdict}**" if row.verdict == "MISSES" else row.verdict
     if row.unmeasured and row.value is not None:
-        words += f" ({len(row.unmeasured)} of {len(row.target.works)} not measured)"
+        words += f" ({len(row.unmeasured)} of {len(row.target.workloads)} not measured)"
     return words
 
 
@@ -72,9 +72,10 @@ def targets_table(measurement, targets=TARGETS):
         peer = f"{spread(row.peer)} {row.peer_name}" if row.peer else ""
         value = "" if row.value is None or target.peers is None else f"{row.value:.2f}x"
         ours = f"{spread(row.ours)} {unit}".strip() if row.ours else ""
-        lines.append([target.title, row.work if len(target.works) > 1 else "", ours, peer, value,
+        work = row.work if len(target.workloads) > 1 else ""
+        lines.append([target.title, work, ours, peer, value,
                       bound(target, row.must), bound(target, target.goal), verdict_words(row)])
-    return table(["work", "worst case", "clora", "best peer", "ratio", "must", "goal",
+    return table(["workload", "worst case", "clora", "best peer", "ratio", "must", "goal",
                   "verdict"], lines)
 
 
@@ -85,14 +86,14 @@ def of_group(measurement, group):
 
 
 def contenders_table(found, names):
-    """A line for each work and contender, the best first."""
+    """A line for each workload and contender, the best first."""
     lines = []
     for work, by_contender in found.items():
         known = [(name, own) for name, own in by_contender.items() if names[0] in own]
         known.sort(key=lambda item: item[1][names[0]].median, reverse=names[0] in figures.RATES)
         lines += [[work, name, *(spread(own.get(figure)) for figure in names)]
                   for name, own in known]
-    return table(["work", "program", *(UNITS[figure] for figure in names)], lines)
+    return table(["workload", "program", *(UNITS[figure] for figure in names)], lines)
 
 
 def named_spread(best):
@@ -100,7 +101,7 @@ def named_spread(best):
 
 
 def best_table(found, figure):
-    """A line for each work, with the best peer in f32 and in bf16."""
+    """A line for each workload, with the best peer in f32 and in bf16."""
     lines = []
     for work, by_contender in found.items():
         def own(name, by_contender=by_contender):
@@ -109,12 +110,12 @@ def best_table(found, figure):
         bf16 = figures.best_peer(by_contender, figure, lambda name: name.endswith(" bf16"))
         lines.append([work, own("clora"), own("clora auto"), named_spread(plain),
                       named_spread(bf16)])
-    return table([f"work, {UNITS[figure]}", "clora f32", "clora auto", "best peer, f32",
+    return table([f"workload, {UNITS[figure]}", "clora f32", "clora auto", "best peer, f32",
                   "best peer, bf16"], lines)
 
 
 def compared(found):
-    """The works that are compared with peers."""
+    """The workloads that are compared with peers."""
     return {work: own for work, own in found.items() if not work.endswith("/cold")}
 
 

@@ -2,9 +2,8 @@
 
 A target against peers compares clora's median with the best peer's median of the same work; its
 must and goal are ratios, 1.3 being 1.3 times as fast (or as small). An absolute target has no
-peers, and its must and goal are in the unit of the figure. Among several works the worst decides;
-with together=True their times are summed first.
-"""
+peers, and its must and goal are in the unit of the figure. Among several workloads the worst
+decides; with together=True their times are summed first."""
 
 import re
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ ADAPTER_ALL = ("adapter/64x512x512/r8", "adapter/64x1024x1024/r8") + ADAPTER_WID
 @dataclass(frozen=True)
 class Target:
     title: str
-    works: tuple
+    workloads: tuple
     figure: str = "us"
     precision: str = "f32"   # of clora; f32 is compared with f32 only, auto with the best
     peers: str | None = ".*"  # a pattern of contenders; None: an absolute target

@@ -111,7 +111,7 @@ class Contenders(unittest.TestCase):
         none = contenders.Contender("lib", lambda setup: ["true"], lambda done: {}, install="get lib")
         made = self.session(none).run(lambda m: None)
         self.assertEqual(made["skipped"], [{"contender": "lib", "install": "get lib",
-                                            "why": "it has none of the works of g"}])
+                                            "why": "it has none of the workloads of g"}])
 
     def test_a_program_that_hangs_is_ended(self):
         with self.assertRaisesRegex(process.Failed, "longer than 0.2 s"):
@@ -139,10 +139,10 @@ class Contenders(unittest.TestCase):
                     listed |= self.listed_works(command)
         for target in TARGETS:
             if target.peers is not None:
-                self.assertLessEqual(set(target.works), listed, target.title)
+                self.assertLessEqual(set(target.workloads), listed, target.title)
 
     def listed_works(self, command):
-        """Returns the works of the fused rows that a command of clora_bench would run."""
+        """Returns the workloads of the fused rows that a command of clora_bench would run."""
         done = subprocess.run([*command, "--benchmark_list_tests"], capture_output=True, text=True,
                               check=True)
         rows = [{"name": line, "median_us": 1, "prompt_tokens_per_s": 1, "decode_tokens_per_s": 1}

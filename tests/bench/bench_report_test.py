@@ -22,7 +22,7 @@ GEMM = "gemm/64x512x512"
 
 
 def runs(group="products", **columns):
-    """Returns runs of one work. Keywords are contenders, with their figures by round."""
+    """Returns runs of one workload. Keywords are contenders, with their figures by round."""
     made = []
     for contender, values in columns.items():
         for number, value in enumerate(values, 1):
@@ -109,11 +109,12 @@ class Targets(unittest.TestCase):
         self.assertEqual(row.unmeasured, ("none",))
 
     def test_times_are_added_up_where_works_count_together(self):
-        works = ("gemm/2048x576x576", "gemm/2048x576x1536")  # counted 2:1 per layer
+        workloads = ("gemm/2048x576x576", "gemm/2048x576x1536")  # counted 2:1 per layer
         made = [{"round": 1, "group": "products", "contender": name, "seconds": 1,
-                 "figures": {works[0]: {"us": first}, works[1]: {"us": second}}}
+                 "figures": {workloads[0]: {"us": first}, workloads[1]: {"us": second}}}
                 for name, first, second in (("clora", 10, 30), ("PyTorch", 20, 10))]
-        row = assess.assess(measurement(made), (Target("t", works, must=1.0, together=True),))[0]
+        target = Target("t", workloads, must=1.0, together=True)
+        row = assess.assess(measurement(made), (target,))[0]
         self.assertEqual((row.ours.median, row.peer.median, row.verdict), (50, 50, "meets must"))
 
     def test_an_absolute_target_has_its_own_unit(self):
@@ -138,7 +139,7 @@ class Targets(unittest.TestCase):
         for target in TARGETS:
             self.assertTrue(target.must or target.goal, target.title)
             if target.peers is not None:
-                self.assertLessEqual(set(target.works), known, target.title)
+                self.assertLessEqual(set(target.workloads), known, target.title)
 
 
 class Combining(unittest.TestCase):

@@ -126,7 +126,7 @@ class Plan(unittest.TestCase):
         for target in TARGETS:
             self.assertTrue(target.must or target.goal, target.title)
             if target.peers is not None:
-                self.assertLessEqual(set(target.works), known, target.title)
+                self.assertLessEqual(set(target.workloads), known, target.title)
 
     def test_clora_bench_has_what_the_targets_ask_of_its_kernels(self):
         if not (BUILD / "bench/clora_bench").exists():
@@ -143,8 +143,8 @@ class Plan(unittest.TestCase):
         if "gemm/bf16/4096x4096x4096" not in listed:
             self.skipTest("the device has no bf16 products")
         for target in TARGETS:
-            if target.works[0].split("/")[0] not in ("training", "training_cold", "decode"):
-                self.assertLessEqual(set(target.works), listed, target.title)
+            if target.workloads[0].split("/")[0] not in ("training", "training_cold", "decode"):
+                self.assertLessEqual(set(target.workloads), listed, target.title)
 
     def test_peers_are_absent_with_a_word_where_there_is_no_python_for_them(self):
         peer = gpu_groups.kernel_groups()[0].contenders[1]
