@@ -1,5 +1,5 @@
-// The program's message if there is no OpenCL device: the reason, and what to do about it. And what
-// it reports of an emulated CPU.
+// The program's message if there is no OpenCL device (the reason, and what to do about it), and its
+// report of an emulated CPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -33,7 +33,7 @@ Tensor uploaded(Context& context, Shape shape, const Floats& values, DType type)
                             : test::upload_bf16(context, shape, values);
 }
 
-// Random rows, and the range of keys that each query sees.
+// Random rows, and the range of keys that each query attends to.
 struct Problem {
   AttentionSizes n;
   Floats q, k, v, dy;
@@ -231,8 +231,8 @@ TEST_P(Attention, ReadsNothingBeyondTheRange) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   for (const auto& [T, E] : {std::pair<std::size_t, std::size_t>{1, 16}, {19, 16}, {19, 32}}) {
     Problem p = cached(T, 50, 90, 4, 2, E);
-    // Query 0 sees a window at the end, the others see one at the start. No query sees the rows
-    // between.
+    // Query 0 attends to a window at the end, the others to one at the start. No query attends to
+    // the rows between.
     for (std::size_t t = 0; t < T; ++t) p.last[t] = static_cast<std::int32_t>(10 + t);
     p.first[0] = 70;
     p.last[0] = 80;

@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kPieceBytes = 65536;
 constexpr int kExecFailed = 127;
 
-// Both ends of a pipe; closed when it goes.
+// Both ends of a pipe; closed when destroyed.
 class Pipe {
  public:
   Pipe() {

@@ -1,4 +1,4 @@
-// The views of a HostArray for people: parts of it, and its printed form.
+// Human-readable views of a HostArray: parts of it, and its printed form.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kFooter = R"(What --arg takes: 'clc run --help'.
+constexpr const char* kFooter = R"('clc run --help' lists the values of --arg.
 In EXPR of --bytes and --flops, the name of an array is its size in bytes and the name of a number
 argument is its value: --bytes 'x + 2*y' --flops '2*n'.
 Warm: the caches hold what the previous launch left. Cold: the caches are filled with other memory

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kFooter = R"(Examples:
   clc cache list
-  clc cache list --file gemm            of files whose names contain this
+  clc cache list --file gemm            only those of files whose names contain 'gemm'
   clc cache verify                      reads every byte; exit code 1 if an entry is damaged
   clc cache clear --file gemm.cl
   clc cache warm --model MODEL.gguf     builds what the first step and the first token need

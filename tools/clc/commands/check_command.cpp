@@ -23,7 +23,7 @@ constexpr const char* kFooter =
   races, out-of-bounds accesses, uninitialised values, divergent barriers.
 On the device itself: writes outside of an array; elements of out(...) arrays that are never written
   or that depend on previous contents.
-What --arg takes: 'clc run --help'.
+'clc run --help' lists the values of --arg.
 Example:
   clc check saxpy.cl --global 64 --local 16 --arg n=60 --arg a=2 --arg 'x=rand(f32,60)'
       --arg 'y=out(f32,60)'

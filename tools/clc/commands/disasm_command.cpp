@@ -18,8 +18,8 @@ constexpr const char* kFooter = R"(Examples:
   clc disasm my_kernel.cl                        for the device here: x86 with pocl, PTX with NVIDIA
   clc disasm my_kernel.cl --kernel gemm --target gfx90a
   clc disasm old.cl --diff new.cl --target sm_80
-Instructions are listed under their source line, except for x86, since pocl keeps no lines. A
-comparison numbers labels in order and omits source lines.)";
+Instructions are listed under their source line, except for x86, since pocl does not store line
+numbers. A comparison numbers labels in order and omits source lines.)";
 constexpr double kDiffSeconds = 60;
 
 struct DisasmOptions : ClcOptions {

@@ -36,11 +36,11 @@ HealthFinding check_program(std::string_view program, std::string_view purpose,
           std::string(fix)};
 }
 
-// A known problem of a driver, for authors of kernels: clora itself fills by words.
+// A known problem of a driver, of interest to authors of kernels: clora itself fills in words.
 HealthFindings check_byte_fills(const Device& device) {
   if (!has_nvidia_driver(device)) return {};
   return {{Health::note,
-           fmt::format("{}: byte fills of this driver are wrong beyond 2 GiB; clora fills by words",
+           fmt::format("{}: byte fills of this driver are wrong beyond 2 GiB; clora fills in words",
                        device.name)}};
 }
 

@@ -21,8 +21,8 @@ constexpr const char* kFooter = R"(Examples:
 Without a GPU, clang-14 compiles with clc's own built-in functions; a driver's exp, sin and the like
 are longer. ptxas counts NVIDIA registers, if PATH or CLORA_PTXAS has it. Occupancy is in warps
 per multiprocessor or waves per SIMD; AMD registers are VGPRs, 's' marks SGPRs. A budget in a file's
-head, such as '//! clc: budget of gemm on gfx90a spills=0 registers<=128', is checked: exceeding it
-is exit code 1, as is a driver that crashes or takes longer than two minutes.)";
+head, such as '//! clc: budget of gemm on gfx90a spills=0 registers<=128', is checked. Exit code
+1 if it is exceeded, or if a driver crashes or takes longer than two minutes.)";
 
 struct StatsOptions : ClcOptions {
   std::vector<std::string> files;

@@ -38,8 +38,8 @@ struct SyntaxNode {
 SyntaxNode read_syntax_tree(const std::string& json, const std::string& text,
                             const std::string& path);
 
-// Calls `see` for the node and its descendants, parents first; descends into a node only if `see`
-// returns true.
+// Calls `visitor` for the node and its descendants, parents first; descends into a node only if
+// `visitor` returns true.
 void visit(const SyntaxNode& node, const std::function<bool(const SyntaxNode&)>& visitor);
 // Whether `is_such` holds for the node or a descendant.
 bool contains(const SyntaxNode& node, const std::function<bool(const SyntaxNode&)>& is_such);

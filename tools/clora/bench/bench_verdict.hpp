@@ -1,7 +1,7 @@
 // Compares two runs of the same benches row by row: faster, slower or no difference.
 //
 // The test is Welch's t interval (Welch, 1947: unequal variances, few samples) on the logarithms of
-// the repetitions' times. A row counts as faster or slower if its whole ratio interval is on one
+// the repetitions' times. A row counts as faster or slower if its entire ratio interval is on one
 // side of 1. At 99 % about one unchanged row in a hundred is reported as changed. A verdict holds
 // for these two runs only: it does not detect that the machine itself was slower in one of them
 // (see machine_change()).
