@@ -128,7 +128,7 @@ TEST(BenchNames, HoldTheOtherFoundingRows) {
                  "gemm/library/f32/2048x576x576/eigen/warm"});
 }
 
-TEST(BenchNames, ShowProductsOfBf16WhereTheDeviceHasThem) {
+TEST(BenchNames, ShowProductsOfBf16IfTheDeviceHasThem) {
   const ContextConfig config = config_from_environment();
   if (config.variant != Variant::automatic) GTEST_SKIP() << "CLORA_VARIANT is set";
   if (select_device(config.device).matrix_unit == MatrixUnit::none) {
@@ -140,7 +140,7 @@ TEST(BenchNames, ShowProductsOfBf16WhereTheDeviceHasThem) {
                  "training/fused/q4_1/4x512/r8/bf16", "generation/fused/q4_1/512x128/bf16"});
 }
 
-TEST(BenchNames, SayF32OnlyWhereNoVariantRoundsOperands) {
+TEST(BenchNames, SayF32OnlyIfNoVariantRoundsOperands) {
   for (int i = static_cast<int>(Variant::automatic); i <= static_cast<int>(Variant::wgmma); ++i) {
     const auto forced = static_cast<Variant>(i);
     Device device;

@@ -161,7 +161,7 @@ class Contenders(unittest.TestCase):
 
 
 class Machine(unittest.TestCase):
-    def test_the_cpu_and_its_telling_flags_are_read(self):
+    def test_the_cpu_and_its_relevant_flags_are_read(self):
         text = ("model name\t: AMD EPYC\ncpu family\t: 25\nmodel\t\t: 17\n"
                 "flags\t: fpu avx2 amx_bf16\n")
         facts = machine.cpu_facts(text + "\n" + text)

@@ -90,7 +90,7 @@ TEST(Npy, BeginsItsElementsAtAMultipleOf64Bytes) {
   }
 }
 
-TEST(Npy, SaysWhatIsWrongWithAFile) {
+TEST(Npy, ReportsWhatIsWrongWithAFile) {
   const auto with = [](const char* descr, const char* order, const std::string& shape) {
     return npy_file(
         fmt::format("{{'descr': {}, 'fortran_order': {}, 'shape': {}, }}", descr, order, shape),
@@ -168,7 +168,7 @@ TEST(ArraySpecs, ReadValuesAndLocalMemory) {
   EXPECT_EQ(parse_argument("0=1").name, "0");
 }
 
-TEST(ArraySpecs, SayWhatIsWrongAndWhatMayStandThere) {
+TEST(ArraySpecs, NameTheFaultAndTheAcceptedForms) {
   EXPECT_THAT(mistake_in("rand(f32,4)"), HasSubstr("must be NAME=VALUE"));
   EXPECT_THAT(mistake_in("x="), HasSubstr("a value is missing"));
   EXPECT_THAT(mistake_in("x=rnad(f32,4)"), HasSubstr("did you mean rand?"));

@@ -106,7 +106,7 @@ TEST(SampleStatistics, TakesTimesBelowTheClocksStep) {
   EXPECT_EQ(verdict_on(ratio_of_medians(some, none)), SpeedVerdict::faster);
 }
 
-TEST(BenchReport, SaysWhichPeakLimitsAndHowNearItIs) {
+TEST(BenchReport, ReportsTheLimitingPeakAndItsFraction) {
   const BenchPeaks peaks{100e9, 1000e9, "f32"};
   MeasuredKernel row;
   row.seconds.median = 1e-3;
@@ -183,7 +183,7 @@ TEST(RooflinePicture, NamesKernelDeviceRoofsAndPoints) {
   }
 }
 
-TEST(RooflinePicture, LeavesOutWhatHasNoPlace) {
+TEST(RooflinePicture, OmitsPointsThatCannotBeDrawn) {
   const std::string svg =
       roofline_picture({"k", "d", some_peaks(), {{"no flops", 0, 0}, {"no time", 1, kInfinite}}});
   EXPECT_THAT(svg, Not(HasSubstr("<circle")));

@@ -91,7 +91,7 @@ TEST_F(ClcBench, ReportsTimesRatesAndSharesOfTheDevicesRoofline) {
   }
 }
 
-TEST_F(ClcBench, SaysWhatItAssumesAndWhichPeakLimits) {
+TEST_F(ClcBench, StatesItsAssumptionsAndTheLimitingPeak) {
   const ProgramResult memory = bench("saxpy.cl", {"--caches", "warm"});
   EXPECT_EQ(memory.exit_code, 0) << memory.err;
   EXPECT_THAT(memory.out, HasSubstr("524,288 bytes per launch (assumed: every array once), flops "
@@ -172,7 +172,7 @@ TEST_F(ClcBench, DrawsTheRoofline) {
   }
 }
 
-TEST_F(ClcBench, SaysWhatIsMissingInTheCall) {
+TEST_F(ClcBench, ReportsWhatIsMissingInTheCall) {
   const auto error = [&](const std::vector<std::string>& more) {
     const ProgramResult result = bench("saxpy.cl", more);
     EXPECT_EQ(result.exit_code, 2) << result.err;

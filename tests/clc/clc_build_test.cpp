@@ -93,7 +93,7 @@ TEST_F(ClcBuild, BuildsEverySetOfTheHeadUnlessOptionsAreGiven) {
             "-D TYPE=uint -D N=3 -cl-mad-enable");
 }
 
-TEST_F(ClcBuild, ADriverThatCrashesIsAFindingAndTheNextBuildGoesOn) {
+TEST_F(ClcBuild, ADriverThatCrashesIsAFindingAndTheNextBuildContinues) {
   const std::string path = file("k.cl", "//! clc: build A={CRASH,well}\n" + std::string(kDoubles));
   const auto done = clc({"build", path}, crashing_compiler());
   EXPECT_EQ(done.exit_code, 1);
@@ -109,7 +109,7 @@ TEST_F(ClcBuild, ADriverThatHangsIsEndedAtTheLimit) {
   EXPECT_THAT(done.out, HasSubstr("out of time\nthe driver's compiler did not finish in 1 s"));
 }
 
-TEST_F(ClcBuild, TakesBuiltInFilesByNameAndSaysWhichAreAlike) {
+TEST_F(ClcBuild, TakesBuiltInFilesByNameAndReportsWhichAreAlike) {
   EXPECT_EQ(clc({"build", "rope_cpu.cl"}).exit_code, 0);
   const auto done = clc({"build", "sofmax.cl"});
   EXPECT_EQ(done.exit_code, 1);
@@ -125,7 +125,7 @@ TEST_F(ClcBuild, AUsageErrorHasTheExitCodeTwo) {
   EXPECT_THAT(done.err, HasSubstr("did you mean 'build'?"));
 }
 
-TEST_F(ClcBuild, TheMatrixCountsWhatWasBuiltAndSaysWhyTheRestWasNot) {
+TEST_F(ClcBuild, TheMatrixCountsBuildsAndReportsTheReasonsOfFailures) {
   const std::string good = file("good.cl", "//! clc: build N={1,2}\n" + std::string(kDoubles));
   const std::string bad = file(
       "bad.cl", "//! clc: build N={1,2}\n#if N == 2\n#error two\n#endif\n" + std::string(kDoubles));

@@ -133,7 +133,7 @@ TEST_P(ClcCacheWarm, BuildsNothingASecondTime) {
 
 class ClcCacheWarmErrors : public testing::Test {};
 
-TEST_F(ClcCacheWarmErrors, SayWhatIsMissing) {
+TEST_F(ClcCacheWarmErrors, ReportWhatIsMissing) {
   const auto error = [](std::vector<std::string> arguments, std::vector<std::string> environment) {
     arguments.insert(arguments.begin(), {"cache", "warm"});
     return test::run_clc(

@@ -125,7 +125,7 @@ TEST_F(ClcCheck, FindsResultsThatDependOnWhatAnOutArrayHeld) {
   EXPECT_THAT(result.out, HasSubstr("32 of 32 elements of 'y' depend on the array's previous"));
 }
 
-TEST_F(ClcCheck, SaysThatOclgrindIsNotThereAndChecksTheRest) {
+TEST_F(ClcCheck, ReportsThatOclgrindIsMissingAndChecksTheRest) {
   const ProgramResult good = check("racy", {}, {"PATH=/nowhere"});
   EXPECT_EQ(good.exit_code, 0) << good.out;
   EXPECT_THAT(good.err, HasSubstr("apt install oclgrind"));

@@ -126,7 +126,7 @@ TEST_F(ClcDisasm, ComparesTwoVersionsByTheirInstructionsAlone) {
   EXPECT_THAT(differs.out, HasSubstr("\n+v_mul_f32_e32"));
 }
 
-TEST_F(ClcDisasm, AKernelThatIsNotThereIsAnsweredWithThoseThatAre) {
+TEST_F(ClcDisasm, AnErrorForAnAbsentKernelListsTheOthers) {
   const std::string file = write("scale.cl", scale_text("3.0f"));
   const ProgramResult result =
       test::run_clc({"disasm", file, "--target", "gfx906", "--kernel", "scales"});

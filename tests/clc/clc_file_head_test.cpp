@@ -39,13 +39,13 @@ TEST(ClcFileHead, GivesASetOfOptionsForEachChoiceInBraces) {
                                             "-D T=bf16 -D N=4 -D FULL_ROWS -cl-mad-enable"));
 }
 
-TEST(ClcFileHead, JoinsLinesThatGoOn) {
+TEST(ClcFileHead, JoinsLinesThatContinue) {
   const FileHead head = read_file_head("//! clc: build A={1,2}\n//!     B={3,4}\n", "k.cl");
   EXPECT_THAT(options_of(head),
               ElementsAre("-D A=1 -D B=3", "-D A=1 -D B=4", "-D A=2 -D B=3", "-D A=2 -D B=4"));
 }
 
-TEST(ClcFileHead, EndsWithTheFirstLineThatIsNoComment) {
+TEST(ClcFileHead, EndsAtTheFirstLineThatIsNotAComment) {
   const FileHead head = read_file_head("//! clc: build A\n#define X\n//! clc: build B\n", "k.cl");
   EXPECT_THAT(options_of(head), ElementsAre("-D A"));
 }
@@ -66,7 +66,7 @@ TEST(ClcFileHead, ReadsForWhichDevicesASetIsMeant) {
   EXPECT_EQ(head.builds[1].options, "");
 }
 
-TEST(ClcFileHead, BuildsSetsOfIntegerDotsOnlyWhereTheProcessorHasThem) {
+TEST(ClcFileHead, BuildsSetsOfIntegerDotsOnlyIfTheProcessorHasThem) {
   const FileHead head = read_file_head("//! clc: build on avx512_vnni: A\n", "k.cl");
   ASSERT_THAT(head.builds, SizeIs(1));
   Device avx2, vnni;
@@ -110,7 +110,7 @@ TEST(ClcFileHead, NamesTheLineOfAMistakeAndWhatMayStandThere) {
   EXPECT_THAT(message_of("//! clc: allow no-restrict\n"), HasSubstr("the reason"));
 }
 
-TEST(ClcFileHead, IsRightInEveryBuiltInFileAndSaysHowItIsBuilt) {
+TEST(ClcFileHead, IsRightInEveryBuiltInFileAndReportsHowItIsBuilt) {
   for (const std::string& file : built_in_kernel_files()) {
     EXPECT_FALSE(open_kernel_file(file).head.builds.empty()) << file;
   }

@@ -164,7 +164,7 @@ TEST(Occupancy, OfAmdIsWavesBySimdOfEachGeneration) {
             (Occupancy{2, 10, "local memory", false}));
 }
 
-TEST(Occupancy, WithoutRegistersIsNotKnown) {
+TEST(Occupancy, IsUnknownWithoutRegisters) {
   // Looked up by the GPU's own name, which has no letter at the end.
   EXPECT_EQ(occupancy_on("sm_90", kernel_of(64, 0, 256)),
             occupancy_of(kernel_of(64, 0, 256), target_named("sm_90a")));
@@ -194,7 +194,7 @@ TEST(Budgets, OfUnknownFiguresAreNotMissed) {
   EXPECT_FALSE(findings[0].missed);
 }
 
-TEST(Targets, AreListedWhereAWordIsNone) {
+TEST(Targets, AreListedInTheErrorForAnInvalidWord) {
   try {
     targets_named({"gfx9o6"});
     FAIL() << "no error";

@@ -87,7 +87,7 @@ TEST_F(ClcKernelTiming, LetsTwoCallsTakeTurns) {
   EXPECT_EQ(other.read("launches").value(0), 2 + 2 * 6);
 }
 
-TEST_F(ClcKernelTiming, NeedsAQueueThatKeepsTimes) {
+TEST_F(ClcKernelTiming, NeedsAProfilingQueue) {
   ContextConfig plain = config(file_);
   plain.profile = false;
   Context context(plain);

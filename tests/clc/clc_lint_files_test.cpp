@@ -63,7 +63,7 @@ TEST_F(ClcLintFiles, LocatesFindingsAfterIncludesAndInMacros) {
                           SourceLocation{"test.cl", 5, 5}));
 }
 
-TEST_F(ClcLintFiles, SaysThatDefinitionsAreMissing) {
+TEST_F(ClcLintFiles, ReportsThatDefinitionsAreMissing) {
   const std::string text =
       "#ifndef TILE\n#error \"TILE is required\"\n#endif\n"
       "__kernel void k(__global float* y) { float s[TILE]; *y = s[0] = 0; }\n";
@@ -94,7 +94,7 @@ TEST_F(ClcLintFiles, ReadsAssemblyOfCpusAndOfNvidiaGpus) {
               ElementsAre("unsuffixed-constant 1"));
 }
 
-TEST_F(ClcLintFiles, IsSilentWhereTheFileAllowsIt) {
+TEST_F(ClcLintFiles, IsSilentIfTheFileAllowsIt) {
   const std::string begin = "__kernel void k(__global float* y, int n) {\n";
   const std::string wrong = "y[n * n] = 0;";
   EXPECT_THAT(found(begin + wrong + "  // clc: allow index-overflow n is 2\n}"), IsEmpty());
@@ -107,7 +107,7 @@ TEST_F(ClcLintFiles, IsSilentWhereTheFileAllowsIt) {
               ElementsAre("index-overflow 2"));
 }
 
-TEST_F(ClcLintFiles, IsSilentWhereAMacroIsUsedOrWrittenOnAnAllowedLine) {
+TEST_F(ClcLintFiles, IsSilentIfAMacroIsUsedOrWrittenOnAnAllowedLine) {
   const std::string kernel = "__kernel void k(__global float* y, int n) {\nAT(n) = 0;";
   const std::string macro = "#define AT(i) y[(i) * n]\n";
   const std::string allow = "// clc: allow index-overflow n is 2\n";
@@ -162,7 +162,7 @@ TEST_F(ClcLintFiles, PrintsOneObjectAFinding) {
   EXPECT_EQ(object["severity"], "warning");
 }
 
-TEST_F(ClcLintFiles, NotesAreNoFailure) {
+TEST_F(ClcLintFiles, NotesAreNotFailures) {
   const std::string path =
       write("test.cl", "__kernel void k(__global int* y, __global const int* x) { *y = *x; }\n");
   const Call call = run({"lint", path});
@@ -182,7 +182,7 @@ TEST_F(ClcLintFiles, ListsItsRulesWithReasonAndFix) {
 
 TEST_F(ClcLintFiles, WithoutAFileIsAMistakeInTheCall) { EXPECT_EQ(run({"lint"}).code, 2); }
 
-TEST_F(ClcLintFiles, NamesThePackageWhereClangIsMissing) {
+TEST_F(ClcLintFiles, NamesThePackageIfClangIsMissing) {
   const std::string path = write("test.cl", "__kernel void k(__global float* y) { *y = 0; }\n");
   const std::string before = std::getenv("PATH");
   ::setenv("PATH", folder_.path().c_str(), 1);

@@ -74,7 +74,7 @@ class ClcNew : public testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(ClcNew, WritesTheSixFilesOfAFamilyAndSaysSo) {
+TEST_F(ClcNew, WritesAndListsTheSixFilesOfAFamily) {
   const ProgramResult result = make("scaled_shift", {"--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto object = result.json_lines().at(0);
@@ -157,7 +157,7 @@ TEST_F(ClcNew, OverwritesNothingAndWritesAllOrNothing) {
   EXPECT_EQ(files().size(), 2U);
 }
 
-TEST_F(ClcNew, LeavesNothingBehindWhereAFileCannotBeWritten) {
+TEST_F(ClcNew, LeavesNoFilesIfOneCannotBeWritten) {
   fs::remove(folder_ / "bench");
   test::write_file(path("bench"), "a file where the last folder should be");
   const ProgramResult result = make("scaled_shift");
@@ -179,7 +179,7 @@ TEST_F(ClcNew, RefusesInvalidNamesAndThoseOfOtherModules) {
   EXPECT_EQ(files().size(), 2U);
 }
 
-TEST_F(ClcNew, SaysWhatItMissesOutsideOfTheSourcesAndWritesAKernelAlone) {
+TEST_F(ClcNew, NamesWhatIsMissingOutsideTheSourcesAndCanWriteOnlyAKernel) {
   fs::remove(folder_ / "cl");
   fs::remove(folder_ / "CMakeLists.txt");
   const ProgramResult refused = make("scaled_shift");

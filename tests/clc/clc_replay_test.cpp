@@ -164,7 +164,7 @@ TEST_F(ClcReplay, IsBuiltWithTheOptionsOfItsRunByOtherCommands) {
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
 }
 
-TEST_F(ClcReplay, SaysWhatIsWrongWithAFolder) {
+TEST_F(ClcReplay, ReportsWhatIsWrongWithAFolder) {
   const auto expect = [&](const ProgramResult& result, int code, const std::string& words) {
     EXPECT_EQ(result.exit_code, code) << result.out;
     EXPECT_THAT(result.err, HasSubstr(words));

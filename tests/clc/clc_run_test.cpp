@@ -184,12 +184,12 @@ TEST_F(ClcRun, NamesTheArgumentsThatDoNotFit) {
               HasSubstr("cannot be passed by clc"));
 }
 
-TEST_F(ClcRun, RefusesAGridThatIsNoMultipleOfItsGroup) {
+TEST_F(ClcRun, RefusesAGridThatIsNotAMultipleOfItsGroup) {
   EXPECT_THAT(error_of({"--kernel", "count", "--local", "5"}), HasSubstr("use 20"));
   EXPECT_THAT(error_of({"--kernel", "count", "--local", "x"}), HasSubstr("--local 'x'"));
 }
 
-TEST_F(ClcRun, SaysWhichFileIsMissing) {
+TEST_F(ClcRun, ReportsWhichFileIsMissing) {
   const ProgramResult result = run(
       "saxpy.cl", {"--kernel", "count", "--global", "1", "--arg", "y=nowhere.npy", "--arg", "0=1"});
   EXPECT_EQ(result.exit_code, 2);  // an argument is given twice

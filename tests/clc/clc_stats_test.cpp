@@ -261,7 +261,7 @@ TEST_F(ClcStats, WithoutClangTheMessageNamesThePackage) {
   EXPECT_THAT(result.err, HasSubstr("install the package clang-14"));
 }
 
-TEST_F(ClcStats, AFileThatIsNotThereIsNamed) {
+TEST_F(ClcStats, NamesAnAbsentFile) {
   const ProgramResult result = test::run_clc({"stats", "sofmax.cl", "--target", "sm_80"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err,

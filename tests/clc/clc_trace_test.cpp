@@ -95,7 +95,7 @@ TEST_F(ClcTrace, ReadsWhatCloraWrites) {
   EXPECT_NEAR(tracks[0].events.at("rope").us, 3, 1e-6);
 }
 
-TEST_F(ClcTrace, SaysWhatIsWrongWithAFileThatIsNoTrace) {
+TEST_F(ClcTrace, NamesTheFaultOfAFileThatIsNotATrace) {
   test::write_file(folder_ / "broken.json", "{\"traceEvents\": [");
   EXPECT_THAT(clc({"trace", (folder_ / "absent.json").string()}).err, HasSubstr("does not exist"));
   EXPECT_THAT(clc({"trace", (folder_ / "broken.json").string()}).err,

@@ -70,7 +70,7 @@ TEST(ClcExpression, GivesGridsFromOptionsAndArguments) {
               HasSubstr("three dimensions"));
 }
 
-TEST(ClcTuneSpace, LeavesOutWhatTheConditionExcludes) {
+TEST(ClcTuneSpace, OmitsWhatTheConditionExcludes) {
   const TuneCandidates found = candidates_of(kTiles, "", {{"LIMIT", 2}});
   EXPECT_THAT(found.parameters, ElementsAre("TILE", "WG"));
   EXPECT_THAT(found.all, ElementsAre(ElementsAre(16, 8), ElementsAre(16, 16), ElementsAre(32, 16),

@@ -83,7 +83,7 @@ TEST_F(ClcTune, FindsTheFastestOfThoseThatAreRightAndWritesTheTable) {
   EXPECT_EQ(entry.values, (NamedNumbers{{"HARD", 1}, {"KIND", 0}, {"WG", 16}}));
 }
 
-TEST_F(ClcTune, GoesOnWhereItWasStopped) {
+TEST_F(ClcTune, ResumesWhereItWasStopped) {
   const ProgramResult first = tune({"--search", "random", "--most", "2", "--json", "--dry-run"});
   EXPECT_FALSE(std::filesystem::exists(folder_ / "cache/tuned.json"));
   EXPECT_EQ(first.json_lines().at(0).at("resumed"), 0);
@@ -126,7 +126,7 @@ TEST_F(ClcTune, ComparesBf16WithAFile) {
   EXPECT_THAT(result.out, HasSubstr("0 wrong"));
 }
 
-TEST_F(ClcTune, WritesNoEntryWhereNothingIsGained) {
+TEST_F(ClcTune, WritesNoEntryIfNothingIsGained) {
   const ProgramResult result = tune(
       {"-D", "WG=16", "-D", "HARD=1", "-D", "KIND=0", "--table", (folder_ / "mine.json").string()});
   ASSERT_EQ(result.exit_code, 0) << result.err;

@@ -58,7 +58,7 @@ TEST(BenchPage, ShowsEveryRowTheVerdictsAndTheMachine) {
 
 TEST(BenchPage, OfNothingIsStillAPage) { expect_well_formed(page_of(file_of({}), file_of({}))); }
 
-TEST(BenchCharts, DrawSharesWhereAllAreKnownAndTimesElse) {
+TEST(BenchCharts, DrawSharesIfAllAreKnownAndTimesOtherwise) {
   const auto chart = [](const std::vector<json>& entries) {
     return rows_chart(parsed(file_of(entries)).rows);
   };

@@ -50,7 +50,7 @@ TEST(BenchResults, HoldTheRepetitionsOfEachBenchAndTheRowsOfAnOpTogether) {
   EXPECT_EQ(results.fact("no such"), "");
 }
 
-TEST(BenchResults, TakeGoogleBenchmarksTimeWhereThereIsNoMedian) {
+TEST(BenchResults, UseGoogleBenchmarksTimeWithoutAMedian) {
   const BenchResults results = parsed(file_of({{{"name", "a/fused/f32/1/real_time"},
                                                 {"run_type", "iteration"},
                                                 {"real_time", 3.5},
@@ -136,7 +136,7 @@ Verdict verdict_on(const std::vector<double>& before, const std::vector<double>&
   return comparisons.at(0).verdict;
 }
 
-TEST(Verdict, FallsWhereTheIntervalLeavesOutOne) {
+TEST(Verdict, IsGivenIfTheIntervalExcludesOne) {
   const std::vector<double> before{100, 102, 98, 101, 99};
   EXPECT_EQ(verdict_on(before, {90, 93, 88, 91, 89}), Verdict::faster);
   EXPECT_EQ(verdict_on(before, {120, 123, 118, 126, 119}), Verdict::slower);

@@ -133,7 +133,7 @@ TEST_F(BenchCommand, ShowsAndWritesResultsThatHoldNotANumber) {
   EXPECT_EQ(mean.at("note"), "NaN \"inf\" -Infinity");
 }
 
-TEST_F(BenchCommand, NamesABenchWhoseTimeIsNone) {
+TEST_F(BenchCommand, NamesABenchWithoutATime) {
   std::string measured = run_of("a/fused/f32/1", {100, 102}).dump();
   const std::string_view time = "\"median_us\":";
   measured.insert(measured.find(time) + time.size(), 1, '-');
@@ -150,7 +150,7 @@ TEST_F(BenchCommand, ResultsNestedFiftyThousandDeepAreAnErrorThatNamesTheFile) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("deep.json"), Not(HasSubstr("json.exception"))));
 }
 
-TEST_F(BenchCommand, SaysWhyTheBenchesEnded) {
+TEST_F(BenchCommand, ReportsWhyTheBenchesEnded) {
   put_bench("echo 'no OpenCL device' >&2\nexit 1\n");
   const ProgramResult result = run({"--out", at("out.json")});
   EXPECT_EQ(result.exit_code, 1);
@@ -158,7 +158,7 @@ TEST_F(BenchCommand, SaysWhyTheBenchesEnded) {
   EXPECT_FALSE(std::filesystem::exists(folder / "out.json"));
 }
 
-TEST_F(BenchCommand, EndsTheBenchesAtCtrlCAndLeavesNothingBehind) {
+TEST_F(BenchCommand, EndsTheBenchesAtCtrlCAndLeavesNoFiles) {
   put_bench("exec sleep 60\n");
   std::filesystem::create_directory(folder / "tmp");
   const auto begin = std::chrono::steady_clock::now();

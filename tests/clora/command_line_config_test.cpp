@@ -99,7 +99,7 @@ TEST_F(ConfigFile, IsLimitedInSizeAndDepth) {
   EXPECT_THAT(error("name = " + std::string(50000, '[')), HasSubstr("not valid TOML"));
 }
 
-TEST_F(ConfigFile, ThatIsNotThereIsNamed) {
+TEST_F(ConfigFile, ThatIsAbsentIsNamed) {
   const test::TemporaryFolder folder;
   for (const auto& path : {folder / "none.toml", folder.path()}) {
     try {

@@ -77,7 +77,7 @@ TEST_F(CommandLineData, TakesAChatTemplateByName) {
   EXPECT_THAT(unknown.err, AllOf(HasSubstr("--chat-template"), HasSubstr("qwen2.5")));
 }
 
-TEST_F(CommandLineData, SaysWhyAModelHasNoChatTemplate) {
+TEST_F(CommandLineData, ReportsWhyAModelHasNoChatTemplate) {
   const auto path = folder / "model/tokenizer_config.json";
   nlohmann::json config = nlohmann::json::parse(test::read_file(path));
   config["chat_template"] = "{{ messages }} <|im_start|>";

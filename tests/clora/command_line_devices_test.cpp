@@ -26,7 +26,7 @@ class WithoutADevice : public test::DriverFolder {
   }
 };
 
-TEST_F(WithoutADevice, SaysThatNoDriverIsInstalled) {
+TEST_F(WithoutADevice, ReportsThatNoDriverIsInstalled) {
   const ProgramResult result = devices();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("no driver is installed"), HasSubstr("OCL_ICD_VENDORS"),
@@ -35,7 +35,7 @@ TEST_F(WithoutADevice, SaysThatNoDriverIsInstalled) {
                                 HasSubstr("; 'clora doctor' checks this machine\n")));
 }
 
-TEST_F(WithoutADevice, SaysThatTheFolderOfDriversIsNotThere) {
+TEST_F(WithoutADevice, ReportsThatTheFolderOfDriversIsMissing) {
   fs::remove(vendors());
   const ProgramResult result = devices();
   EXPECT_EQ(result.exit_code, 1);
@@ -62,14 +62,14 @@ TEST_F(WithoutADevice, NamesEachDriverThatDoesNotLoad) {
                                 Not(HasSubstr("libanother"))));
 }
 
-TEST_F(WithoutADevice, SaysThatADriverLoadsAndHasNone) {
+TEST_F(WithoutADevice, ReportsADriverWithoutADevice) {
   add_driver("m.icd", "libm.so.6\n");  // loads, but is not an OpenCL driver
   const ProgramResult result = devices();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("libm.so.6"), HasSubstr("loads but finds no device")));
 }
 
-TEST_F(WithoutADevice, SaysThatPoclCannotWriteItsCache) {
+TEST_F(WithoutADevice, ReportsThatPoclCannotWriteItsCache) {
   if (!add_pocl()) GTEST_SKIP() << "pocl is not installed";
   test::write_file(folder_ / "file", "not a folder");
   const std::string nowhere = (folder_ / "file").string();
@@ -84,7 +84,7 @@ TEST_F(WithoutADevice, SaysThatPoclCannotWriteItsCache) {
   EXPECT_EQ(helped.exit_code, 0) << helped.err;
 }
 
-TEST_F(WithoutADevice, SaysThatPoclIsConfiguredToHaveNone) {
+TEST_F(WithoutADevice, ReportsThatPoclIsConfiguredWithoutADevice) {
   if (!add_pocl()) GTEST_SKIP() << "pocl is not installed";
   const ProgramResult result = devices({"POCL_DEVICES=nonsense"});
   EXPECT_EQ(result.exit_code, 1);

@@ -44,7 +44,7 @@ class Doctor : public test::DriverFolder {
   }
 };
 
-TEST_F(Doctor, SaysThatNoDriverIsRegistered) {
+TEST_F(Doctor, ReportsThatNoDriverIsRegistered) {
   const ProgramResult result = doctor();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.out,
@@ -53,7 +53,7 @@ TEST_F(Doctor, SaysThatNoDriverIsRegistered) {
                     HasSubstr("      -> apt install pocl-opencl-icd, or unset OCL_ICD_VENDORS\n")));
 }
 
-TEST_F(Doctor, SaysWhyTheOnlyDriverDoesNotLoad) {
+TEST_F(Doctor, ReportsWhyTheOnlyDriverDoesNotLoad) {
   add_driver("other.icd", "libno-such-driver.so.1\n");
   const ProgramResult result = doctor();
   EXPECT_EQ(result.exit_code, 1);
@@ -73,7 +73,7 @@ TEST_F(Doctor, OnlyNotesADriverThatDoesNotLoadNextToOneThatDoes) {
                                 HasSubstr("pocl.icd loads\n"), HasSubstr("good  device 0: ")));
 }
 
-TEST_F(Doctor, SaysWhyADriverThatLoadsHasNoDevice) {
+TEST_F(Doctor, ReportsWhyADriverThatLoadsHasNoDevice) {
   add_driver("m.icd", "libm.so.6\n");  // loads, but is not an OpenCL driver
   const ProgramResult result = doctor();
   EXPECT_EQ(result.exit_code, 1);
@@ -99,7 +99,7 @@ TEST_F(Doctor, FindsAMachineThatWorksGoodAsJson) {
                          HasSubstr(cache().string()), HasSubstr("pocl caches machine code in ")));
 }
 
-TEST_F(Doctor, SaysWhetherKernelsAreCompiledAndWhichAreDamaged) {
+TEST_F(Doctor, ReportsWhetherKernelsAreCompiledAndWhichAreDamaged) {
   if (!add_pocl()) GTEST_SKIP() << "pocl is not installed";
   EXPECT_THAT(doctor().out, AllOf(HasSubstr("note  no kernels are compiled for this device"),
                                   HasSubstr("-> clc cache warm")));

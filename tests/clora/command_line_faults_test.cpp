@@ -70,7 +70,7 @@ class CommandLineFaults : public testing::Test {
   test::TemporaryFolder folder;
 };
 
-TEST_F(CommandLineFaults, OverwriteLeavesTheEarlierRunWhereTheNewOneIsNotValid) {
+TEST_F(CommandLineFaults, OverwriteKeepsTheEarlierRunIfTheNewOneIsInvalid) {
   ASSERT_EQ(train({"--save-every", "2"}).exit_code, 0);
   const auto before = files_of("a");
   ASSERT_TRUE(before.contains("checkpoint-2/training_state.safetensors"));
@@ -113,7 +113,7 @@ TEST_F(CommandLineFaults, AResumeThatIsRefusedLeavesLogAndConfigurationAsTheyAre
   EXPECT_TRUE(files_of("a") == before);
 }
 
-TEST_F(CommandLineFaults, ASecondTrainingInTheFolderIsRefusedAndTheFirstGoesOn) {
+TEST_F(CommandLineFaults, ASecondTrainingInTheFolderIsRefusedAndTheFirstContinues) {
   std::vector<std::string> call{"train",         "--model", at("model"), "--data", at("data.jsonl"),
                                 "--adapter-out", at("a"),   "--steps",   "100000", "--json"};
   test::RunningProgram first(test::built_program("tools/clora"), {.arguments = call});
@@ -159,7 +159,7 @@ TEST_F(CommandLineFaults, AnAdapterThatIsGivenKeepsItsRankAndTheRest) {
             0);
 }
 
-TEST_F(CommandLineFaults, AChatMessageThatIsTooLongIsLeftOutAndTheConversationGoesOn) {
+TEST_F(CommandLineFaults, ATooLongChatMessageIsDroppedAndTheConversationContinues) {
   const auto chat = [&](const std::string& input) {
     return run_clora(ProgramCall{.arguments = {"chat", "--model", at("model"), "--max-tokens", "3",
                                                "--json", "--context", "64"},
@@ -183,7 +183,7 @@ TEST_F(CommandLineFaults, AChatMessageOfAnyBytesDoesNotEndTheProgram) {
   EXPECT_THAT(result.json_lines(), SizeIs(4)) << result.err;
 }
 
-TEST_F(CommandLineFaults, AFailedFuseLeavesWhatIsAtOut) {
+TEST_F(CommandLineFaults, AFailedFuseDoesNotChangeOut) {
   ASSERT_EQ(train({}).exit_code, 0);
   const auto fuse = [&](const std::string& model, const std::string& adapter) {
     return run_clora({"fuse", "--model", at(model), "--adapter", at(adapter), "--out", at("fused"),

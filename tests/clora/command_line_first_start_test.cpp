@@ -71,7 +71,7 @@ std::size_t count_of(std::string_view words, std::string_view text) {
 }
 
 // The second start finds all kernels compiled.
-TEST_F(FirstStart, SaysOnceThatKernelsAreCompiledAndNothingElse) {
+TEST_F(FirstStart, ReportsOnlyOnceThatKernelsAreCompiled) {
   const ProgramResult first = start();
   EXPECT_EQ(first.exit_code, 0);
   if (is_pocl() || !first.err.empty()) {  // other drivers may need less than a second
@@ -121,7 +121,7 @@ std::string on_a_terminal(const std::vector<std::string>& arguments, const fs::p
   return text;
 }
 
-TEST_F(FirstStart, CountsOnATerminalAndTakesTheLineAwayAgain) {
+TEST_F(FirstStart, CountsOnATerminalAndRemovesTheLineAfterwards) {
   const std::string text = on_a_terminal(generate(), cache());
   EXPECT_THAT(text, AllOf(HasSubstr(std::string("\r\x1b[K") + kNotice + " 1"),
                           HasSubstr(std::string("\r\x1b[K") + kNotice + " 2"), Not(HasSubstr("\n")),

@@ -132,7 +132,7 @@ class Hardware : public testing::Test {
   HardwareFolders folders_{folder_ / "dev", folder_ / "drm"};
 };
 
-TEST_F(Hardware, FilesThatThisUserMayNotOpenAreNotedWithWhatHelps) {
+TEST_F(Hardware, InaccessibleDeviceFilesAreNotedWithTheFix) {
   for (const char* name : {"nvidiactl", "nvidia0", "dri/renderD128", "nvidia-modeset", "null"}) {
     add_file(name, 0);
   }
@@ -160,7 +160,7 @@ TEST_F(Hardware, FilesOfAGroupNameTheGroupToJoin) {
                              "join group video: sudo usermod -aG video $USER")));
 }
 
-TEST_F(Hardware, FilesThatCanBeOpenedAreNoFinding) {
+TEST_F(Hardware, AccessibleFilesAreNotFindings) {
   add_file("nvidia0", 0666);
   add_gpu("renderD128", "0x8086");
   EXPECT_THAT(check_device_files(folders_), IsEmpty());

@@ -88,7 +88,7 @@ TEST_F(Interrupted, ALoadEndsWithoutAReply) {
   }
 }
 
-TEST_F(Interrupted, ByNobodyALoadGoesOn) {
+TEST_F(Interrupted, ALoadThatIsNotInterruptedCompletes) {
   const Ended ended = generate(0);
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, Not(IsEmpty()));

@@ -84,7 +84,7 @@ TEST(Output, EscapesItsLinesAndKeepsJsonExact) {
             "{\"name\":\"a\\u001b[2Jb\",\"bad\":\"\xef\xbf\xbd\",\"number\":null}\n");
 }
 
-TEST(Output, LeavesGeneratedTextExactWhereItGoesToAFile) {
+TEST(Output, LeavesGeneratedTextExactIfItGoesToAFile) {
   Output output(OutputOptions{});
   testing::internal::CaptureStdout();
   output.text("a\x1b[31m\xff\r\n");

@@ -118,7 +118,7 @@ TEST_F(CommandLineProfile, DistinguishesShapesIfRequested) {
   EXPECT_GT(products, 1U);
 }
 
-TEST_F(CommandLineProfile, RefusesAGroupingThatIsNotThere) {
+TEST_F(CommandLineProfile, RefusesAnUnknownGrouping) {
   const ProgramResult result = run(generating({"--profile=colours"}));
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("colours"));
@@ -155,7 +155,7 @@ TEST_F(CommandLineProfile, IsThereAfterCtrlC) {
   EXPECT_THAT(spans("trace.json", 2), testing::Contains("gemm/backward"));
 }
 
-TEST_F(CommandLineProfile, StopsBeforeTheWorkWhereTheTraceCannotBeWritten) {
+TEST_F(CommandLineProfile, StopsBeforeTheWorkIfTheTraceCannotBeWritten) {
   const ProgramResult result = run(training("3", {"--trace", at("missing/trace.json")}));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("missing/trace.json"));

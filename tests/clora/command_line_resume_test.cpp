@@ -20,7 +20,7 @@ using testing::Not;
 
 using CommandLineResume = test::TrainingFolder;
 
-TEST_F(CommandLineResume, ExtendsAFinishedRunAndSaysSo) {
+TEST_F(CommandLineResume, ExtendsAFinishedRunAndReportsIt) {
   ASSERT_EQ(run_clora(training("longer", {"--steps", "9"})).exit_code, 0);
   ASSERT_EQ(run_clora(training("a", {"--steps", "6", "--save-every", "4"})).exit_code, 0);
   const ProgramResult extended =

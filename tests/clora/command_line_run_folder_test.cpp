@@ -231,7 +231,7 @@ TEST_F(RunFolderTest, ACheckpointsStepIsAWholeNumber) {
   }
 }
 
-TEST_F(RunFolderTest, ARunGoesOnInTheFolderOfItsCheckpointHoweverThatIsWritten) {
+TEST_F(RunFolderTest, ARunContinuesInTheFolderOfItsCheckpointHoweverThatIsWritten) {
   write_run("old");
   for (const std::string& resume :
        {run.string(), (run / "checkpoint-7").string(), (run / "checkpoint-7/").string()}) {
@@ -258,7 +258,7 @@ TEST_F(TrainingLogTest, TouchesAnEarlierLogOnlyOnceTheRunHasMadeProgress) {
             "{\"event\":\"start\"}\n{\"event\":\"step\",\"step\":1,\"loss\":3}\n");
 }
 
-TEST_F(TrainingLogTest, ReadsADamagedLogWithoutHarmAndCountsWhatItLeavesOut) {
+TEST_F(TrainingLogTest, ReadsADamagedLogAndCountsTheSkippedLines) {
   const std::string good = "{\"event\":\"step\",\"step\":1,\"loss\":2}\n";
   const std::string deep(50000, '[');
   std::string lines = good;

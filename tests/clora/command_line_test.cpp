@@ -245,7 +245,7 @@ TEST_F(CommandLine, ChatKeepsItsTurnsUntilReset) {
   EXPECT_EQ(lines[0].at("ids"), lines[2].at("ids"));
 }
 
-TEST_F(CommandLine, AReaderThatGoesAwayIsNoCrash) {
+TEST_F(CommandLine, AClosedOutputPipeIsNotACrash) {
   const ProgramResult result = run_clora(test::ProgramCall{
       .arguments = {"generate", "--model", model, "--prompt", "abc"}, .close_output = true});
   EXPECT_LT(result.exit_code, 128) << result.exit_code;

@@ -168,7 +168,7 @@ TEST_F(CommandLineTraining, TheCommandLineWinsOverTheConfiguration) {
   EXPECT_EQ(info.at("alpha"), 3);
 }
 
-TEST_F(CommandLineTraining, CtrlCFinishesTheStepSavesAndSaysHowToGoOn) {
+TEST_F(CommandLineTraining, CtrlCFinishesTheStepSavesAndReportsHowToContinue) {
   const std::vector<std::string> arguments = training("a", {"--steps", "100000"});
   const ProgramResult stopped =
       run_clora(ProgramCall{.arguments = arguments, .interrupt_after = "step 1/100000"});

@@ -31,7 +31,7 @@ TEST_F(EmbeddingExamples, CppAndCGiveTheSameText) {
   EXPECT_EQ(cpp.out, c.out);
 }
 
-TEST_F(EmbeddingExamples, BothSayWhatIsWrong) {
+TEST_F(EmbeddingExamples, BothReportErrors) {
   for (const char* name : {"embedding_generate", "embedding_generate_c"}) {
     const test::ProgramResult absent = run(name, {"/no/model", "x"});
     EXPECT_EQ(absent.exit_code, 1) << name;

@@ -73,7 +73,7 @@ TEST(Adapter, RefusesARankBelowOneAndNoSites) {
   EXPECT_THAT(error_of([] { Adapter(context(), kSites, {.dropout = 1}); }), HasSubstr("dropout"));
 }
 
-TEST(Adapter, SaysHowMuchMemoryItsMatricesNeed) {
+TEST(Adapter, ReportsHowMuchMemoryItsMatricesNeed) {
   const std::vector<AdapterSite> wide{{"model.layers.0.mlp.up_proj", 1 << 30, 1 << 30}};
   EXPECT_THAT(error_of([&] { Adapter(context(), wide, {.rank = 65536}); }),
               HasSubstr("its matrices need 536870912 MiB"));

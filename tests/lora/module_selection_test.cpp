@@ -46,7 +46,7 @@ TEST(ModuleSelection, AcceptsARegexThatMatchesAFullPath) {
   EXPECT_EQ(regex(R"(model\.layers)"), "");
 }
 
-TEST(ModuleSelection, LeavesOutWhatIsExcluded) {
+TEST(ModuleSelection, OmitsExcludedModules) {
   EXPECT_EQ(selected({.target_modules = {"q_proj", "v_proj"}, .exclude_modules = {"v_proj"}}),
             "0q 1q ");
   EXPECT_EQ(selected({.target_modules = {"q_proj", "v_proj"},

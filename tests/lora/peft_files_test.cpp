@@ -299,7 +299,7 @@ TEST_F(PeftFolder, TakesKeysThatChangeNothing) {
   EXPECT_NO_THROW(load(std::string(kBoth) + R"(,"init_lora_weights":false)"));
 }
 
-TEST_F(PeftFolder, IsNamedWithItsKeyWhereAValueIsOfTheWrongKind) {
+TEST_F(PeftFolder, IsNamedWithItsKeyIfAValueIsOfTheWrongKind) {
   for (const auto& [keys, part] : std::map<std::string, std::string>{
            {R"("target_modules":[1])", "target_modules must be an array of strings"},
            {R"("target_modules":3)", "target_modules must be an array of strings or a string"},

@@ -264,7 +264,7 @@ TEST_F(Safetensors, WritesTensorsProducedOneAtATime) {
   EXPECT_EQ(text_of(file.find("f")->bytes), "bbbb");
 }
 
-TEST_F(Safetensors, WritesNothingWhereATensorDoesNotFit) {
+TEST_F(Safetensors, WritesNothingIfATensorDoesNotFit) {
   write_file(path_, "old");
   const auto write = [&](const std::vector<StoredTensor>& tensors) {
     write_safetensors(path_, tensors);

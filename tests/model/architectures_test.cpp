@@ -182,7 +182,7 @@ TEST_P(Architectures, TrainWithActivationsOfBf16NearlyAsWithThoseOfF32) {
 INSTANTIATE_TEST_SUITE_P(Tiny, Architectures, testing::ValuesIn(test::tiny_models()),
                          [](const auto& test) { return test.param.name; });
 
-TEST(LanguageModel, SaysHowMuchMemoryItsWeightsNeed) {
+TEST(LanguageModel, ReportsHowMuchMemoryItsWeightsNeed) {
   const test::TemporaryFolder folder;
   test::write_tiny_model(folder.path(), test::tiny_models().front().config);
   const WeightFiles files = WeightFiles::open(folder.path());

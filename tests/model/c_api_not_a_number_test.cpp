@@ -93,7 +93,7 @@ TEST_F(CApiNotANumber, WithFiniteWeightsIsADivergedRun) {
   expect_error(generate(), CLORA_INVALID_DATA, "the adapter's ");
 }
 
-TEST_F(CApiNotANumber, IsNotTheLossOfABatchWithoutATokenThatCounts) {
+TEST_F(CApiNotANumber, IsNotTheLossOfABatchWithoutALabelledToken) {
   open();
   const std::array<std::uint8_t, 4> nowhere{1, 0, 0, 0};  // nothing predicts the first token
   batch_.is_target = nowhere.data();

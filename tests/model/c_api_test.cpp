@@ -224,7 +224,7 @@ TEST_F(OpenCApi, ALimitTooLowForTheModelIsOutOfMemory) {
   clora_context_release(context);
 }
 
-TEST_F(OpenCApi, ALoadStopsWhenItsCallbackSaysSo) {
+TEST_F(OpenCApi, ALoadStopsWhenItsCallbackRequestsIt) {
   clora_model_options options = clora_model_options_init();
   options.progress = [](void*, double fraction) { return std::int32_t{fraction > 0.3}; };
   clora_statistics before = clora_statistics_init();
@@ -361,7 +361,7 @@ TEST_F(OpenCApi, AnAdapterOfAnotherModelIsNotAttached) {
   clora_model_release(other);
 }
 
-TEST_F(OpenCApi, ArraysTooSmallSayHowMuchThereIs) {
+TEST_F(OpenCApi, ArraysTooSmallReportHowMuchThereIs) {
   clora_tokenizer* tokenizer = nullptr;
   ASSERT_EQ(clora_tokenizer_load(model_folder().c_str(), &tokenizer), CLORA_OK);
   std::array<std::int32_t, 2> ids{-7, -7};

@@ -80,7 +80,7 @@ TEST(ChatTemplate, KeepsWhiteSpaceThatMinusSignsDoNotStrip) {
   }
 }
 
-TEST(ChatTemplate, SaysWhatItFoundAndWhatIsKnown) {
+TEST(ChatTemplate, ReportsWhatItFoundAndWhatIsKnown) {
   const auto refuses = [](const std::string& text, const char* part) {
     CLORA_EXPECT_ERROR(ChatTemplate::recognise(text, tokenizer()), ErrorCode::unsupported, part);
   };
@@ -138,7 +138,7 @@ TEST(ChatTemplate, ParsesSpecialTextInItsOwnPartsOnly) {
             rendered(named("chatml"), messages, false));
 }
 
-TEST(ChatTemplate, TakesMistralsMarksForTokensWhereTheVocabularyDoes) {
+TEST(ChatTemplate, TakesMistralsMarksForTokensIfTheVocabularyDoes) {
   const Tokenizer marked = test::with_chat_marks({"[INST]", "[/INST]"});
   const std::vector<ChatMessage> messages = {{"user", "[INST]"}, {"assistant", "b"}};
   const ChatTemplate chat = ChatTemplate::named("mistral-v3", marked);
@@ -202,7 +202,7 @@ TEST(ChatTemplate, RefusesAnEmptyConversationAndUnknownRoles) {
   CLORA_EXPECT_ERROR(named("chatml").render(messages, true), ErrorCode::invalid_argument, "'tool'");
 }
 
-TEST(ChatTemplate, SaysWhichMessageBreaksTheAlternationOfMistral) {
+TEST(ChatTemplate, ReportsWhichMessageBreaksTheAlternationOfMistral) {
   const std::vector<ChatMessage> twice = {{"user", "a"}, {"user", "b"}};
   CLORA_EXPECT_ERROR(named("mistral-v3").render(twice, true), ErrorCode::invalid_argument,
                      "message 2 of the conversation must have the role assistant, got user");

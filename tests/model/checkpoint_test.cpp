@@ -192,7 +192,7 @@ TEST_F(Checkpoints, OfAFinishedRunAreExtendedAsIfItHadBeenLongerFromTheStart) {
   EXPECT_EQ(resumed_.steps_now, 14);
 }
 
-TEST_F(Checkpoints, AreExtendedOnlyWhereTheLearningRatesSoFarStayTheSame) {
+TEST_F(Checkpoints, AreExtendedOnlyIfTheLearningRatesSoFarStayTheSame) {
   for (const auto& [warmup, allowed] : {std::pair{2, false}, {3, true}}) {
     TrainingRunConfig c = config("saved");
     c.schedule = Schedule::cosine;
@@ -211,7 +211,7 @@ TEST_F(Checkpoints, AreExtendedOnlyWhereTheLearningRatesSoFarStayTheSame) {
   }
 }
 
-TEST_F(Checkpoints, AreRefusedWhereTheRunEndsBeforeThem) {
+TEST_F(Checkpoints, AreRefusedIfTheRunEndsBeforeThem) {
   const auto folder = checkpoint();
   Adapter adapter = new_adapter();
   TrainingRunConfig c = config("again");
@@ -297,7 +297,7 @@ TEST_F(Checkpoints, WithValuesThatAreNotFiniteAreRefused) {
   }
 }
 
-TEST_F(Checkpoints, OfAnEarlierCloraSayHowToGoOn) {
+TEST_F(Checkpoints, OfAnEarlierCloraReportHowToContinue) {
   const auto folder = checkpoint();
   rewrite(
       folder,

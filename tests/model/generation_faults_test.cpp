@@ -13,7 +13,7 @@ namespace {
 using test::CallKind;
 using test::FaultyModel;
 
-TEST(GenerationWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
+TEST(GenerationWithFaults, EndsInOneErrorWithoutLeaks) {
   FaultyModel open;
   report(walk_faults(
       open.work("generation", [&] { return test::generate_tiny(open.model(), nullptr); })));

@@ -325,7 +325,7 @@ TEST_F(Gguf, RefusesImpossibleShapes) {
   CLORA_EXPECT_ERROR(open(with({33}, kQ40)), ErrorCode::invalid_file, "complete q4_0 blocks of 32");
 }
 
-TEST_F(Gguf, RefusesAnAlignmentThatIsNoPowerOfTwo) {
+TEST_F(Gguf, RefusesAnAlignmentThatIsNotAPowerOfTwo) {
   for (const std::uint32_t alignment : {0u, 24u, 1u << 31})
     CLORA_EXPECT_ERROR(open(GgufBytes().add_integer("general.alignment", alignment)),
                        ErrorCode::invalid_file, "general.alignment must be a power of two");

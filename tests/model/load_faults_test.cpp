@@ -13,7 +13,7 @@ namespace {
 using test::CallKind;
 using test::FaultyModel;
 
-TEST(LoadingWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
+TEST(LoadingWithFaults, EndsInOneErrorWithoutLeaks) {
   FaultyModel open;
   const auto load = [&] {
     Context context(test::faulty_config());
@@ -46,7 +46,7 @@ class ACompleteRunWithFaults : public testing::Test {
   test::TemporaryFolder cache_;
 };
 
-TEST_F(ACompleteRunWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
+TEST_F(ACompleteRunWithFaults, EndsInOneErrorWithoutLeaks) {
   report(walk_faults(
       run_with({}),
       {.dense = 2, .later = 3, .lasting = false, .kinds = {CallKind::program, CallKind::build}}));

@@ -63,7 +63,7 @@ TEST(GgufConfig, DetectsWhichFilesAreReordered) {
   EXPECT_TRUE(read(gguf_of("qwen3")).qk_norm);
 }
 
-TEST(GgufConfig, PassesOverIdsThatAreNoToken) {
+TEST(GgufConfig, IgnoresIdsThatAreNotTokens) {
   GgufBytes gguf_bytes = gguf_of("llama");
   gguf_bytes.add_integer("tokenizer.ggml.bos_token_id", 0xffffffff);
   gguf_bytes.add_integer("tokenizer.ggml.eos_token_id", 2)

@@ -85,7 +85,7 @@ TEST(HuggingFaceConfig, FollowsTheSwitchOfQwensSlidingWindow) {
   CLORA_EXPECT_ERROR(read(object), ErrorCode::unsupported, "a sliding window in 1 of the 2 layers");
 }
 
-TEST(HuggingFaceConfig, GivesMistralTheWindowOfTransformersWhereTheKeyIsAbsent) {
+TEST(HuggingFaceConfig, GivesMistralTheWindowOfTransformersIfTheKeyIsAbsent) {
   EXPECT_EQ(read(qwen_json("mistral")).sliding_window, 4096);
 }
 

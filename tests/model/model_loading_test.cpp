@@ -42,7 +42,7 @@ TEST_F(ModelLoading, ReportsItsProgressFromNothingToAll) {
   EXPECT_TRUE(std::ranges::is_sorted(fractions));
 }
 
-TEST_F(ModelLoading, StopsWhereverItsCallerSaysSoAndGivesItsMemoryBack) {
+TEST_F(ModelLoading, StopsAtItsCallersRequestAndFreesItsMemory) {
   const std::size_t calls = fractions_of_a_load().size();
   for (std::size_t stop = 1; stop <= calls; ++stop) {
     std::size_t call = 0;

@@ -141,7 +141,7 @@ TEST_F(NotANumber, WithoutATensorToBlameNamesTheFirstRecord) {
                      "a logit of the token at position 6 is not finite: every weight is finite");
 }
 
-TEST_F(NotANumber, NoScoreIsGivenForRecordsWithoutATokenThatCounts) {
+TEST_F(NotANumber, NoScoreIsGivenForRecordsWithoutALabelledToken) {
   test::write_tiny_model(model_, test::tiny_models().front().config);
   test::OpenModel open(model_);
   Evaluator evaluator(open.model, nullptr);

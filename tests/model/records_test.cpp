@@ -113,7 +113,7 @@ TEST(Records, ParseSpecialTokensIfRequested) {
   EXPECT_EQ(load("{\"text\": \"<|im_end|>b\"}\n", parsed).with_special, 0u);
 }
 
-TEST(Records, BeginWithOneBosWhereThePromptIsEmpty) {
+TEST(Records, BeginWithOneBosIfThePromptIsEmpty) {
   TokenizerSpec spec = test::byte_level_spec();
   spec.add_bos = true;
   const Tokenizer with_bos(std::move(spec));

@@ -58,7 +58,7 @@ TEST(TokenizerJson, RefusesByNameWhatItDoesNotDo) {
           "must be one special token and the text");
 }
 
-TEST(TokenizerJson, SaysWhatIsSupportedAndWhereTheOtherStands) {
+TEST(TokenizerJson, NamesWhatIsSupportedAndTheUnsupportedPart) {
   const auto refuses = [](const char* pointer, const char* value, const char* part) {
     nlohmann::json file = small_json();
     file[nlohmann::json::json_pointer(pointer)] = nlohmann::json::parse(value);

@@ -100,7 +100,7 @@ TEST(Tokenizer, MergesLongRowsAsShortOnes) {
   }
 }
 
-TEST(Tokenizer, CutsControlTokensOutOnlyWhereTheyAreParsed) {
+TEST(Tokenizer, ExtractsControlTokensOnlyIfTheyAreParsed) {
   const Tokenizer tokenizer(byte_level_spec());
   const std::string text = "the<|im_end|>the";
   EXPECT_EQ(tokenizer.encode(text, without_bos(true)),

@@ -14,7 +14,7 @@ namespace {
 using test::CallKind;
 using test::FaultyModel;
 
-TEST(TrainingWithFaults, EndsInOneErrorAndLeavesNothingBehind) {
+TEST(TrainingWithFaults, EndsInOneErrorWithoutLeaks) {
   FaultyModel open;
   report(walk_faults(
       open.work("training", [&] { return test::train_tiny(open.model(), open.fresh_out()); })));
@@ -63,7 +63,7 @@ class DisturbedTraining : public testing::Test {
   bool failed_ = false;
 };
 
-TEST_F(DisturbedTraining, GoesOnAfterAnErrorBeforeTheUpdateAsIfNothingHadBeen) {
+TEST_F(DisturbedTraining, ContinuesUnchangedAfterAnErrorBeforeTheUpdate) {
   const std::string want = run([] {}, [](Trainer&, Adapter&) {});
   ASSERT_FALSE(failed_);
   test::clear_faults();
@@ -79,7 +79,7 @@ TEST_F(DisturbedTraining, GoesOnAfterAnErrorBeforeTheUpdateAsIfNothingHadBeen) {
   }
 }
 
-TEST_F(DisturbedTraining, RefusesToGoOnAfterAHalfUpdateUntilItIsRestored) {
+TEST_F(DisturbedTraining, RefusesToContinueAfterAHalfUpdateUntilItIsRestored) {
   const std::string want = run([] {}, [](Trainer&, Adapter&) {});
   test::clear_faults();
   const auto restored = [&](Trainer& trainer, Adapter& adapter) {

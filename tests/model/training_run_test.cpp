@@ -44,7 +44,7 @@ TEST_F(TrainingRun, GivesTheSameBitsForTheSameSeedAndOthersForAnother) {
   EXPECT_NE(first, trained(6));
 }
 
-TEST_F(TrainingRun, ResumedGoesOnBitForBitAsIfUnbroken) {
+TEST_F(TrainingRun, ResumedContinuesBitForBit) {
   Adapter unbroken = new_adapter(0.1);
   TrainingRunConfig c = config("unbroken");
   c.batch_size = 2;  // 11 micro-batches per epoch: its last step has one
@@ -310,7 +310,7 @@ TEST(TotalSteps, AreBounded) {
   }
 }
 
-TEST(TrainingSettings, AreRefusedWhereNoRunCanHaveThem) {
+TEST(TrainingSettings, AreRefusedIfNoRunCanHaveThem) {
   const auto expect_refused = [](auto change, const char* part) {
     TrainingRunConfig c;
     change(c);

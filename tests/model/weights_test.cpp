@@ -90,7 +90,7 @@ TEST_F(Weights, KeepsItsViewsWhenMoved) {
   EXPECT_EQ(second.get("model.norm.weight", {4}).bytes.data(), view.bytes.data());
 }
 
-TEST_F(Weights, CallsForBiasesWhereTheArchitectureHasThem) {
+TEST_F(Weights, CallsForBiasesIfTheArchitectureHasThem) {
   ModelConfig config = from_hugging_face(config_, "");
   config.qk_norm = false;
   config.qkv_bias = true;
@@ -116,7 +116,7 @@ TEST_F(Weights, GiveOneMatrixForATiedHead) {
   }
 }
 
-TEST_F(Weights, TakeTheEmbeddingWhereATiedModelStoresBoth) {
+TEST_F(Weights, TakeTheEmbeddingIfATiedModelStoresBoth) {
   config_["tie_word_embeddings"] = true;
   const WeightFiles files = open();
   EXPECT_EQ(files.get(kHead, {5, 4}).stored_name, kEmbeddings);
@@ -128,7 +128,7 @@ TEST_F(Weights, NameAMissingTensor) {
                      "tensor model.layers.0.mlp.up_proj.weight [3, 4] is missing");
 }
 
-TEST_F(Weights, HintAtATiedHeadWhereTheHeadIsMissing) {
+TEST_F(Weights, HintAtATiedHeadIfTheHeadIsMissing) {
   shapes_.erase(std::string(kHead));
   CLORA_EXPECT_ERROR(open(), ErrorCode::invalid_file, "tie_word_embeddings");
 }
@@ -247,7 +247,7 @@ TEST_F(Shards, RefuseATensorStoredTwice) {
   CLORA_EXPECT_ERROR(open_shards(), ErrorCode::invalid_file, "is duplicated");
 }
 
-TEST_F(Weights, SayWhatAModelFolderHolds) {
+TEST_F(Weights, ReportWhatAModelFolderHolds) {
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_ / "none"), ErrorCode::not_found, "no such file");
   CLORA_EXPECT_ERROR(WeightFiles::open(folder_.path()), ErrorCode::not_found, "not a model folder");
   write_tensors();

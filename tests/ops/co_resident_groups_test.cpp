@@ -36,14 +36,14 @@ Device pocl(std::string_view name) {
   return device;
 }
 
-TEST(CoResidentGroups, AreOneAUnitWhereTheSchedulerIsKnown) {
+TEST(CoResidentGroups, AreOnePerUnitIfTheSchedulerIsKnown) {
   for (const Variant variant : {Variant::mma, Variant::wgmma}) {
     EXPECT_EQ(co_resident_groups({gpu(MatrixUnit::wgmma), variant}), 132U);
   }
   EXPECT_EQ(co_resident_groups({pocl("pthread-znver3"), Variant::cpu}), 2U);
 }
 
-TEST(CoResidentGroups, AreNoneWhereAnyOneReasonSpeaksAgainstThem) {
+TEST(CoResidentGroups, AreNoneIfAnyConditionFails) {
   EXPECT_EQ(co_resident_groups({gpu(MatrixUnit::wgmma), Variant::portable}), 0U);
   EXPECT_EQ(co_resident_groups({pocl("pthread-znver3"), Variant::portable}), 0U);
   EXPECT_EQ(co_resident_groups(
@@ -87,7 +87,7 @@ TEST_F(CoResidentGroupsOnPocl, AreThoseOfOneContextAtATime) {
   EXPECT_EQ(co_resident_groups(second), second.device().compute_units);
 }
 
-TEST_F(CoResidentGroupsOnPocl, AContextThatCouldNotHaveThemKeepsThemFromNobody) {
+TEST_F(CoResidentGroupsOnPocl, AnIneligibleContextDoesNotReserveThem) {
   const test::HostProgram host;
   Context adopted(host.adopted(), for_cpus());
   EXPECT_EQ(co_resident_groups(adopted), 0U);

@@ -180,7 +180,7 @@ LossAndGradients run_by_chunks(Context& context, const Problem& p, Way way = {})
 
 // In chunks of one tile, of several tiles, and in a single chunk. With few rows, the products use
 // split-K slices of a chunk.
-TEST_P(HeadLoss, IsRightHoweverFarTheTargetLiesBelowTheLargestLogit) {
+TEST_P(HeadLoss, IsCorrectHoweverFarTheTargetIsBelowTheLargestLogit) {
   struct Case {
     std::int64_t rows, vocabulary, entries;
   };

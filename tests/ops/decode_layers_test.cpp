@@ -111,7 +111,7 @@ TEST_F(OneLaunch, PassesItsSelfTest) {
   EXPECT_THAT(*tested.missing_sums, testing::IsEmpty());
 }
 
-TEST_F(OneLaunch, SaysSoWhereAGroupDoesNotArrive) {
+TEST_F(OneLaunch, SetsTheFlagIfAGroupDoesNotArrive) {
   if (context().device().compute_units < 2)
     GTEST_SKIP() << "a single group has no other to wait for";
   const test::Folders folders;
@@ -192,7 +192,7 @@ TEST_F(OneLaunchOfManyItems, AddsAnAdapterOfAnyRanks) {
 }
 
 // The count of arrivals continues from launch to launch.
-TEST_F(OneLaunchOfManyItems, GoesOnWithItsOwnResultsInEveryReplay) {
+TEST_F(OneLaunchOfManyItems, ContinuesWithItsOwnResultsInEveryReplay) {
   expect_unfused(DType::bf16, kWithBiases, {120, 3}, 3);
 }
 
@@ -201,7 +201,7 @@ TEST_F(OneLaunchOfManyItems, AttendsToManyKeys) {
   expect_unfused(DType::bf16, {1, 64, 64, 2, 1, 32, 2100}, {2099, 0});
 }
 
-TEST_F(OneLaunchOfManyItems, SaysSoWhereAGroupDoesNotArrive) {
+TEST_F(OneLaunchOfManyItems, SetsTheFlagIfAGroupDoesNotArrive) {
   if (context().device().compute_units < 2)
     GTEST_SKIP() << "a single group has no other to wait for";
   const test::Folders folders;
@@ -221,7 +221,7 @@ TEST_F(OneLaunchOfManyItems, SaysSoWhereAGroupDoesNotArrive) {
 
 // If the flag outlived its launch, it would end the waits of the next launches early, long before
 // the host considers a step late and reads the flag.
-TEST_F(OneLaunchOfManyItems, IsRightAgainAfterALaunchThatGaveUp) {
+TEST_F(OneLaunchOfManyItems, IsCorrectAfterALaunchThatTimedOut) {
   if (context().device().compute_units < 2)
     GTEST_SKIP() << "a single group has no other to wait for";
   const test::Folders folders;

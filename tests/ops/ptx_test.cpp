@@ -85,7 +85,7 @@ TEST(Ptx, APortableContextHasNoGridBarrier) {
 }
 
 // If the kernel with PTX gives wrong results, the plain one is used.
-TEST(Ptx, IsLeftOutWhereItsSelfTestFails) {
+TEST(Ptx, IsNotUsedIfItsSelfTestFails) {
   if (!test::is_for_this_device(Variant::mma)) GTEST_SKIP() << "for NVIDIA GPUs";
   const test::Folders folders;
   folders.replace("warp_lanes.clh", "shfl.sync.bfly", "shfl.sync.up");

@@ -80,7 +80,7 @@ TEST_P(Quant, PackedPanelsOfRoundedFloatsHoldTheNearestBf16) {
   }
 }
 
-TEST(PackedPanels, AreRefusedWhereBlocksOrRowsDoNotFillThem) {
+TEST(PackedPanels, AreRefusedIfBlocksOrRowsDoNotFillThem) {
   std::vector<std::byte> rows(16 * 60);
   std::vector<std::byte> out(rows.size());
   const auto error = [&](std::size_t bytes, std::int64_t columns, DType type) {
@@ -123,7 +123,7 @@ TEST(PackedPanels, AreATensorsLayoutAndOpsThatDoNotReadThemRefuse) {
               HasSubstr("got q4_1 packed"));
 }
 
-TEST(PackedPanels, ArePreferredWhereProductsRunInIntegersAndWeightsFillThem) {
+TEST(PackedPanels, ArePreferredIfProductsRunInIntegersAndWeightsFillThem) {
   Context& f32 = test::context_of(Variant::cpu);
   const WeightForm plain_q4_1{DType::q4_1, Layout::plain}, packed_q4_1{DType::q4_1, Layout::packed};
   const WeightForm packed_bf16{DType::bf16, Layout::packed};

@@ -154,7 +154,7 @@ TEST_P(Sample, DrawsInProportionToTheProbabilities) {
   }
 }
 
-TEST_P(Sample, KeepsLowerIdsWhereTheLastPlacesTie) {
+TEST_P(Sample, KeepsLowerIdsIfTheLastPlacesTie) {
   CLORA_SKIP_UNLESS_AFFORDED(2000 * 130);
   std::vector<float> logits(130, 1.0F);
   logits[77] = 2;  // first in rank; the others are equal
@@ -182,7 +182,7 @@ TEST_P(Sample, NeverDrawsAWeightOfZeroEvenByTheRandomNumberZero) {
   EXPECT_EQ(sample({-1e30F, -1e30F, 0.5F, 0.5F}, zero), 2);
 }
 
-TEST_P(Sample, TakesTheBestAloneWhereAFilterLeavesOne) {
+TEST_P(Sample, TakesTheBestAloneIfAFilterLeavesOne) {
   CLORA_SKIP_UNLESS_AFFORDED(20 * 3001);
   const auto logits = test::random_values(3001, 21, 3);
   const std::int32_t best = sample(logits, {});
@@ -223,7 +223,7 @@ TEST_P(Sample, MarksTheTokenSeenAndRaisesTheStepOnly) {
   EXPECT_EQ(words[7], 6U);
 }
 
-TEST_P(Sample, GivesNoTokenWhereALogitIsNotFinite) {
+TEST_P(Sample, GivesNoTokenIfALogitIsNotFinite) {
   struct Case {
     SampleSettings settings;
     double passes;  // approximate number of passes over the logits
@@ -255,7 +255,7 @@ TEST_P(Sample, TakesTheLargestAndTheSmallestFiniteLogits) {
   EXPECT_EQ(sample({-largest, -largest}, {}), 0);
 }
 
-TEST_P(Sample, LeavesSeenTokensAsTheyAreWhereItGivesNone) {
+TEST_P(Sample, KeepsSeenTokensUnchangedIfItGivesNone) {
   const Sampler sampler(context(), {1.0F, kNaN, 2.0F}, {0, 1, 0});
   sampler.set({.step = 4});
   run([&](Batch& b) {

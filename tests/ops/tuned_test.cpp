@@ -87,7 +87,7 @@ TEST(TunedTable, LosesAnEntryThatIsRemoved) {
   EXPECT_THAT(table.entries(), IsEmpty());
 }
 
-TEST(TunedTable, SaysWhichFileIsNone) {
+TEST(TunedTable, NamesAnInvalidFile) {
   CLORA_EXPECT_ERROR(TunedTable::parse("{", "t.json"), ErrorCode::invalid_file, "t.json");
   CLORA_EXPECT_ERROR(
       TunedTable::parse(R"({"format": "clora tuned kernels", "version": 9})", "t.json"),
@@ -176,7 +176,7 @@ TEST_F(TunedGemm, BuildsItsKernelWithTheTablesValuesAndIsRight) {
   multiply(context);
 }
 
-TEST_F(TunedGemm, TakesItsDefaultsWhereTheTableHasNothing) {
+TEST_F(TunedGemm, TakesItsDefaultsIfTheTableHasNothing) {
   const std::string device = Context(config()).device().name;
   const TunedTable project = project_tuned_table();
   for (const TunedEntry& each : project.entries()) {
@@ -192,7 +192,7 @@ TEST_F(TunedGemm, TakesItsDefaultsInPlaceOfValuesThatItCannotTake) {
   EXPECT_THAT(options_of_the_kernel(), HasSubstr("-D TILE=64 -D SIDE=16 -D STEPS=16"));
 }
 
-TEST_F(TunedGemm, WarnsOfADamagedTableAndGoesOn) {
+TEST_F(TunedGemm, WarnsOfADamagedTableAndContinues) {
   test::write_file(folder_ / "tuned.json", "{\"format\"");
   Context context(config());
   multiply(context);

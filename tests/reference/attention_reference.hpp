@@ -68,7 +68,7 @@ struct QkvGradients {
   std::vector<double> dq, dk, dv;
 };
 
-// Packed rows: row t sees the keys first[t] .. t.
+// Packed rows: row t attends to the keys first[t] .. t.
 inline QkvGradients attention_backward_reference(
     const AttentionSizes& n, std::span<const double> dy, std::span<const double> q,
     std::span<const double> k, std::span<const double> v, std::span<const std::int32_t> first,

@@ -141,7 +141,7 @@ TEST_F(AtomicFolderTest, PutsItsFilesAmongOthersThatStay) {
   EXPECT_THAT(names(), ElementsAre("a"));
 }
 
-TEST_F(AtomicFolderTest, IsMadeWhereNothingIsAlsoWithASlashAtTheEnd) {
+TEST_F(AtomicFolderTest, CreatesANewFolderAlsoWithASlashAtTheEnd) {
   for (const char* path : {"b", "c/", "d/../e/", "x/y/z"}) {
     const AtomicFolder created(folder / path, "mark");
     test::write_file(created.partial() / "mark", "x");

@@ -212,7 +212,7 @@ TEST(Batch, WaitsForWhatWentOutBeforeACommandThatFails) {
   EXPECT_EQ(target.values(), values);
 }
 
-TEST(Context, SaysHowMuchMemoryIsMissing) {
+TEST(Context, ReportsHowMuchMemoryIsMissing) {
   ContextConfig config = config_from_environment();
   config.memory_limit_bytes = 1 << 20;
   Context context(config);
@@ -222,7 +222,7 @@ TEST(Context, SaysHowMuchMemoryIsMissing) {
   EXPECT_THAT(message, testing::HasSubstr("use a smaller model"));
 }
 
-TEST(Context, NamesADeviceThatIsNotThere) {
+TEST(Context, NamesAnAbsentDevice) {
   ContextConfig config;
   config.device = "no such device";
   EXPECT_THAT(test::error_of([&] { Context context(config); }),

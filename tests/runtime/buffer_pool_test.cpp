@@ -143,7 +143,7 @@ TEST_F(Pool, GivesTheLastBytesWithoutASlab) {
   EXPECT_NO_THROW(pool.allocate(5000, MemoryTag::scratch));
 }
 
-TEST_F(Pool, SaysWhoHoldsTheMemoryAndWhatToLower) {
+TEST_F(Pool, ReportsWhoHoldsTheMemoryAndWhatToLower) {
   const Buffer weights = pool_.allocate(20 * kMiB, MemoryTag::weights);
   const Buffer cache = pool_.allocate(30 * kMiB, MemoryTag::cache);
   const Buffer adapters = pool_.allocate(4 * kMiB, MemoryTag::adapters);

@@ -136,7 +136,7 @@ TEST_F(CaptureTest, RecordsWhichArgumentsShareMemory) {
   EXPECT_EQ(values("softmax-forward-2", stem + ".expected.npy"), context.read<float>(x));
 }
 
-TEST_F(CaptureTest, KeepsAllOfTheMemoryWhereViewsOverlapInPart) {
+TEST_F(CaptureTest, KeepsAllOfTheMemoryIfViewsOverlapInPart) {
   Context context(config_for("test/add"));
   const auto in_floats = static_cast<std::int64_t>(context.device().base_alignment_bytes / 4);
   const std::vector<float> content = test::random_values(std::size_t(3 * in_floats), 2);
@@ -196,7 +196,7 @@ TEST_F(CaptureTest, RefusesAKernelThatReachesTensorsByAddresses) {
   EXPECT_EQ(context.read<float>(sum), std::vector<float>(kElements, 1));
 }
 
-TEST_F(CaptureTest, GoesOnWithTheRunWhereTheFolderCannotBeWritten) {
+TEST_F(CaptureTest, ContinuesWithTheRunIfTheFolderCannotBeWritten) {
   test::write_file(folder_ / "file", "");
   ContextConfig config = config_for("test/add");
   config.capture->folder = folder_ / "file" / "launch";

@@ -90,7 +90,7 @@ TEST_F(DeviceAddressesTest, AreQueriedOncePerBlock) {
   EXPECT_EQ(test::calls(CallKind::launch), 3);
 }
 
-TEST_F(DeviceAddressesTest, AreLeftAloneWhereTheDriverRefusesOne) {
+TEST_F(DeviceAddressesTest, AreNotUsedIfTheDriverRefusesOne) {
   const std::vector<float> wanted = with_sub_buffers();
   Context context(config_with(true));
   TwoNorms norms(context);
@@ -103,7 +103,7 @@ TEST_F(DeviceAddressesTest, AreLeftAloneWhereTheDriverRefusesOne) {
   EXPECT_EQ(norms.run(), wanted);
 }
 
-TEST_F(DeviceAddressesTest, AreLeftAloneWhereTheyLeadElsewhere) {
+TEST_F(DeviceAddressesTest, AreNotUsedIfTheyLeadElsewhere) {
   const test::Folders folders;
   folders.replace("device_address.cl", "(ulong)memory", "(ulong)memory - 8");
   ContextConfig config = config_with(true);
@@ -136,7 +136,7 @@ TEST_F(DeviceAddressesTest, KeepTheirMemoryUntilTheDeviceIsAtRest) {
   EXPECT_LT(test::live_objects().buffers, before);
 }
 
-TEST(DeviceAddresses, AreNotUsedForACallersMemoryNorWhereThereAreNoParts) {
+TEST(DeviceAddresses, AreNotUsedForACallersMemoryOrWithoutParts) {
   Context context(config_with(true));
   cl_int status = CL_SUCCESS;
   const OwnedMem theirs(

@@ -41,7 +41,7 @@ TEST(AVanishingDevice, EndsALoadWithOneErrorWhereverItHappens) {
 }
 
 // Each of these statuses means that the device is gone.
-TEST(AVanishingDevice, LosesTheContextAtTheFirstCommandThatSaysSo) {
+TEST(AVanishingDevice, LosesTheContextAtTheFirstCommandThatReportsIt) {
   for (const CallKind kind : {CallKind::launch, CallKind::write, CallKind::read, CallKind::fill}) {
     FaultyModel open;
     open.renew();
@@ -59,7 +59,7 @@ TEST(AVanishingDevice, LosesTheContextAtTheFirstCommandThatSaysSo) {
   }
 }
 
-TEST(AVanishingDevice, LosesTheContextAtAnAllocationThatSaysSo) {
+TEST(AVanishingDevice, LosesTheContextAtAnAllocationThatReportsIt) {
   Context context(test::faulty_config());
   test::clear_faults();
   test::inject({.kind = CallKind::allocation, .status = -2});

@@ -126,7 +126,7 @@ TEST_F(DriverCacheTest, RemovesDamagedFilesAndKeepsTheOthers) {
   }
 }
 
-TEST_F(DriverCacheTest, RemovesEverythingWhereTheChecksumsAreDamaged) {
+TEST_F(DriverCacheTest, RemovesEverythingIfTheChecksumsAreDamaged) {
   leave("good.so", "code");
   for (const char* damaged :
        {"", "x", "clora checksums 1\n", "00000000000000000000000000000000\n"}) {
@@ -205,7 +205,7 @@ TEST_F(DriverCacheTest, LeavesALivingProcessItsNewFiles) {
   EXPECT_FALSE(fs::exists(file("bad.so")));
 }
 
-TEST_F(DriverCacheTest, GivesAFileThatWasWrittenAgainItsNewChecksum) {
+TEST_F(DriverCacheTest, UpdatesTheChecksumOfARewrittenFile) {
   leave("twice.so", "code");
   leave("twice.so", "other code");
   const DriverCache drivers(cache(), hooks());
@@ -221,7 +221,7 @@ TEST_F(DriverCacheTest, IsEmptiedBeyondItsLimit) {
   EXPECT_FALSE(fs::exists(file("large.so")));
 }
 
-TEST_F(DriverCacheTest, IsNotUsedWhereOthersMayWrite) {
+TEST_F(DriverCacheTest, IsNotUsedIfOthersMayWrite) {
   leave("good.so", "code");
   ASSERT_EQ(::chmod((cache() / "pocl").c_str(), 0770), 0);
   EXPECT_FALSE(DriverCache(cache(), hooks()).active());
@@ -283,7 +283,7 @@ std::string damaged(std::string bytes, int way, std::mt19937& random) {
   }
 }
 
-TEST_F(DriverCacheTest, KeepsAStartFromDyingOfADamagedFile) {
+TEST_F(DriverCacheTest, SurvivesAStartWithADamagedFile) {
   fs::create_directory(cache());
   ASSERT_EQ(start_on(cache()), 0);
   if (files_of_kernels().empty()) GTEST_SKIP() << "the driver is not pocl";

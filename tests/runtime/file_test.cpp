@@ -145,7 +145,7 @@ TEST(AtomicWrite, KeepsTheOldFileWhenAbandoned) {
   EXPECT_EQ(files_in(folder.path()), 1u);
 }
 
-TEST(AtomicWrite, NamesAFolderThatIsNotThere) {
+TEST(AtomicWrite, NamesAnAbsentFolder) {
   const TemporaryFolder folder;
   CLORA_EXPECT_ERROR(write_file_atomically(folder / "none/a", "x"), ErrorCode::io,
                      "cannot be written: No such file or directory");

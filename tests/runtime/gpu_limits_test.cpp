@@ -110,7 +110,7 @@ TEST_F(GpuLimits, LargeRunsFollowOneAnotherInOneProcess) {
   EXPECT_THAT(losses, testing::Each(losses.front()));
 }
 
-TEST_F(GpuLimits, AKernelThatWritesWhereNothingIsLosesTheContextAndSaysSo) {
+TEST_F(GpuLimits, AnOutOfBoundsKernelLosesTheContextWithAMessage) {
   const test::Folders folders;
   std::ofstream(folders.kernels() / "astray.cl")
       << "__kernel void astray(ulong address) { *(__global volatile int*)address = 1; }\n";

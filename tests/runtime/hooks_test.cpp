@@ -38,7 +38,7 @@ TEST(Hooks, PassOnWhatTheyReceiveIfTheyAreSet) {
                                       "-8 of weights, 16 in use", "builds 2", "3 rope.cl true"}));
 }
 
-TEST(Hooks, AreQuietWhereTheyAreNotSet) {
+TEST(Hooks, DoNothingIfTheyAreNotSet) {
   const Hooks hooks;
   EXPECT_NO_THROW(hooks.log_message(LogLevel::error, "not logged"));
   EXPECT_NO_THROW(hooks.count({}));

@@ -27,7 +27,7 @@ TEST(HopperPtx, OtherTextsAreLeftAlone) {
   EXPECT_FALSE(has_hopper_instructions("__kernel void f() {} // 90a"));
 }
 
-TEST(HopperPtx, ABinaryThatIsNoPtxForHopperIsABuildThatFailed) {
+TEST(HopperPtx, ABinaryWithoutPtxForHopperFailsTheBuild) {
   for (const char* binary : {"",
                              "\x7f"
                              "ELF",

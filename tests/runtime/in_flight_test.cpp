@@ -29,7 +29,7 @@ class InFlight : public testing::Test {
   std::deque<OwnedEvent> events_;
 };
 
-TEST_F(InFlight, CountsWorkUntilItIsSeenToBeComplete) {
+TEST_F(InFlight, CountsWorkUntilItsCompletionIsObserved) {
   InFlightLedger in_flight = ledger({.commands = 80, .seconds = 0});
   const cl_event first = event();
   const cl_event second = event();

@@ -68,7 +68,7 @@ TEST(Json, RefusesLongDocumentsAndStrings) {
       << "also where the string never ends";
 }
 
-TEST(Json, SaysWhereADocumentIsWrongInItsOwnWords) {
+TEST(Json, ReportsWhereADocumentIsWrongInItsOwnWords) {
   const std::string error = parse_error_of("{\n  \"a\": nope\n}");
   EXPECT_THAT(error, AllOf(HasSubstr("config.json: line 2, column "), HasSubstr("not valid JSON"),
                            Not(HasSubstr("json.exception"))));

@@ -59,7 +59,7 @@ TEST(PrivateFolder, IsNotThatOfAnotherUser) {
                      ErrorCode::invalid_file, "user 12345");
 }
 
-TEST(PrivateFolder, SaysWhereItCannotBeCreated) {
+TEST(PrivateFolder, ReportsThatItCannotBeCreated) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "file", "x");
   CLORA_EXPECT_ERROR(make_private_folder(folder / "file"), ErrorCode::io, "cannot be created");

@@ -182,7 +182,7 @@ TEST_F(ProgramCacheTest, KeepsNothingWithoutAFolder) {
   EXPECT_FALSE(fs::exists(folder_ / "cache"));
 }
 
-TEST_F(ProgramCacheTest, BuildsFromSourceWhatIsDamagedAndSaysSoOnce) {
+TEST_F(ProgramCacheTest, RebuildsDamagedProgramsFromSourceAndWarnsOnce) {
   start();
   const fs::path entry = entries().at(0);
   const std::string intact = test::read_file(entry);
@@ -193,7 +193,7 @@ TEST_F(ProgramCacheTest, BuildsFromSourceWhatIsDamagedAndSaysSoOnce) {
     test::write_file(entry, damaged);
     EXPECT_EQ(start(), kDoubled);
     EXPECT_EQ(driver.from_source, 1);
-    EXPECT_EQ(driver.from_binary, 0) << "a driver saw damaged bytes";
+    EXPECT_EQ(driver.from_binary, 0) << "a driver received damaged bytes";
     EXPECT_EQ(metrics_["program_cache.rejected"], 1);
     EXPECT_THAT(log_, testing::ElementsAre(testing::HasSubstr("twice.cl")));
     EXPECT_EQ(start(), kDoubled);  // the damaged entry was replaced
@@ -263,7 +263,7 @@ TEST_F(ProgramCacheTest, KeepsWarningsOfADriverOffTheErrorStream) {
   EXPECT_EQ(result, kDoubled);
 }
 
-TEST_F(ProgramCacheTest, WorksWhereNothingCanBeWritten) {
+TEST_F(ProgramCacheTest, WorksIfNothingCanBeWritten) {
   test::write_file(folder_ / "file", "not a folder");
   ContextConfig unwritable = config();
   unwritable.cache_folder = folder_ / "file/cache";
@@ -304,7 +304,7 @@ TEST_F(ProgramCacheTest, UsesTheStoreThatTheHostSupplies) {
   EXPECT_FALSE(fs::exists(folder_ / "cache"));
 }
 
-TEST_F(ProgramCacheTest, SaysOnceThatTheStoreIsFull) {
+TEST_F(ProgramCacheTest, ReportsOnceThatTheStoreIsFull) {
   const auto store = std::make_shared<MemoryStore>();
   store->full = true;
   ContextConfig with = config();
@@ -333,7 +333,7 @@ TEST(KernelText, NamesLocationsThatADriverLeftUnnamed) {
       "b.clh:1:5: error: b\nb.clh:2:1: c a.cl:2: d <kernel>:99: e");
 }
 
-TEST_F(ProgramCacheTest, NamesFileAndLineWhereABuildFails) {
+TEST_F(ProgramCacheTest, NamesFileAndLineIfABuildFails) {
   write("factor.clh", "#define FACTOR 2\n\nfloat broken(float x) { return y; }\n");
   Context context(config());
   std::string message;

@@ -103,7 +103,7 @@ TEST(DiskProgramStore, DropsTheLeastRecentlyUsedBeyondItsLimit) {
   EXPECT_TRUE(store.load("d").has_value());
 }
 
-TEST(DiskProgramStore, SaysThatItsFolderCannotBeCreated) {
+TEST(DiskProgramStore, ReportsThatItsFolderCannotBeCreated) {
   const TemporaryFolder folder;
   test::write_file(folder / "file", "not a folder");
   DiskProgramStore store(folder / "file/programs", kNoLimit);
@@ -146,7 +146,7 @@ TEST(DiskProgramStore, UsesNoFolderAndNoEntryThatOthersMayWrite) {
   EXPECT_EQ(store.load("a"), bytes_of("two"));
 }
 
-TEST(DiskProgramStore, KeepsTheOldEntryWhereTheDiskIsFull) {
+TEST(DiskProgramStore, KeepsTheOldEntryIfTheDiskIsFull) {
   const TemporaryFolder folder;
   DiskProgramStore store(folder.path(), kNoLimit);
   store.save("a", bytes_of("old"));

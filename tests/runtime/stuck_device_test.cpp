@@ -192,7 +192,7 @@ TEST(DeviceHealth, DrainsThoughTheDriverRefusesMarkersOrTheirStatus) {
   }
 }
 
-TEST(DeviceHealth, WaitsForEverWhereNoLimitIsSet) {
+TEST(DeviceHealth, WaitsIndefinitelyWithoutALimit) {
   DeviceHealth health("test", 0);
   Gate gate(test::context_of(Variant::portable));
   std::thread later([&] { gate.open(); });

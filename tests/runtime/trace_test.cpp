@@ -124,7 +124,7 @@ TEST(Trace, IsACompleteJsonFileWithoutAnyEvent) {
   EXPECT_TRUE(read.at("traceEvents").is_array());
 }
 
-TEST(Trace, SaysWhereItCannotWrite) {
+TEST(Trace, ReportsThatItCannotWrite) {
   const test::TemporaryFolder folder;
   EXPECT_THROW(Trace().write(folder / "missing" / "trace.json"), Error);
 }

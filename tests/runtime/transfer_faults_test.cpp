@@ -94,7 +94,7 @@ class WrappingWithFaults : public testing::Test {
   std::shared_ptr<std::vector<float>> values_ = std::make_shared<std::vector<float>>(1024 * 16, 1);
 };
 
-TEST_F(WrappingWithFaults, GivesNothingWhereTheDriverWillNotHaveTheMemory) {
+TEST_F(WrappingWithFaults, ReturnsNothingIfTheDriverRefusesTheMemory) {
   for (const int status : {CL_INVALID_HOST_PTR, CL_INVALID_VALUE, CL_INVALID_BUFFER_SIZE,
                            CL_INVALID_OPERATION, CL_MEM_OBJECT_ALLOCATION_FAILURE}) {
     test::clear_faults();
@@ -107,7 +107,7 @@ TEST_F(WrappingWithFaults, GivesNothingWhereTheDriverWillNotHaveTheMemory) {
   EXPECT_FALSE(wrap().empty());
 }
 
-TEST_F(WrappingWithFaults, SaysThatMemoryIsOut) {
+TEST_F(WrappingWithFaults, ReportsThatMemoryIsExhausted) {
   for (const int status : {CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES}) {
     test::clear_faults();
     test::inject({.kind = CallKind::allocation, .status = status});
@@ -117,7 +117,7 @@ TEST_F(WrappingWithFaults, SaysThatMemoryIsOut) {
   EXPECT_EQ(values_.use_count(), 1);
 }
 
-TEST_F(WrappingWithFaults, LosesTheContextWhereTheDeviceIsGone) {
+TEST_F(WrappingWithFaults, LosesTheContextIfTheDeviceIsGone) {
   test::inject({.kind = CallKind::allocation, .status = CL_DEVICE_NOT_AVAILABLE});
   CLORA_EXPECT_ERROR(wrap(), ErrorCode::device_lost, "CL_DEVICE_NOT_AVAILABLE");
   EXPECT_TRUE(context_.health()->lost());

@@ -129,7 +129,7 @@ TEST_P(Streaming, TakesAGrainLargerThanAChunk) {
   EXPECT_EQ(contents(tensor)[2 * grain - 1], std::byte{1});
 }
 
-TEST_P(Streaming, LetsThePackersErrorThroughAndGoesOn) {
+TEST_P(Streaming, LetsThePackersErrorThroughAndContinues) {
   const Tensor tensor = allocate(10 * kMiB);
   std::size_t calls = 0;
   EXPECT_THAT(test::error_of([&] {

@@ -217,7 +217,7 @@ TEST_F(EmbedServerGuards, AClientThatLeavesACompleteReplyEndsIt) {
 }
 
 // Clients that wait for the device are removed from the queue when they disconnect.
-TEST_F(EmbedServerGuards, ManyClientsThatLeaveInAStreamLeaveNothingBehind) {
+TEST_F(EmbedServerGuards, ManyClientsThatDisconnectFromAStreamLeakNothing) {
   const std::int64_t before = server_->generated_tokens();
   for (int i = 0; i < 20; ++i) {
     RawClient client(port());

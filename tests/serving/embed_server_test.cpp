@@ -199,7 +199,7 @@ TEST_F(EmbedServer, APortThatAnotherServerHasIsRefused) {
   EXPECT_THAT(second.err, HasSubstr("port " + std::to_string(server_->port())));
 }
 
-TEST(EmbedServerStart, SaysWhatIsMissing) {
+TEST(EmbedServerStart, ReportsWhatIsMissing) {
   const auto program = test::built_program("examples/embed_server/embed_server");
   const test::ProgramResult without = test::run_program(program, {});
   EXPECT_EQ(without.exit_code, 1);
