@@ -13,7 +13,7 @@
 //         adamw_update: every group adds all partials in the same order, so one launch suffices;
 //         group 0 writes grad_norm
 // Local   2 GROUP floats
-// Cost    square sums n reads; update 4 n reads and 3 n writes; 16 flops an element
+// Cost    square sums n reads; update 4 n reads and 3 n writes; 16 flops per element
 // Numerics  squares are rounded once and their sums are compensated: the norm is within a few ulp.
 //         If g is not finite, elements are updated with what the formula yields.
 //! clc: build GROUP=256

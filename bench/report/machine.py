@@ -7,8 +7,8 @@ import re
 import subprocess
 
 # The CPU flags that affect the choice of kernels.
-TELLING_FLAGS = ("avx2", "fma", "avx_vnni", "avx512f", "avx512_bf16", "avx512_fp16", "avx512_vnni",
-                 "amx_bf16", "amx_int8", "amx_tile")
+RELEVANT_FLAGS = ("avx2", "fma", "avx_vnni", "avx512f", "avx512_bf16", "avx512_fp16",
+                  "avx512_vnni", "amx_bf16", "amx_int8", "amx_tile")
 
 
 def cpu_facts(text):
@@ -21,7 +21,7 @@ def cpu_facts(text):
     flags = set(facts.get("flags", "").split())
     return {"cpu": facts.get("model name", "unknown"),
             "family": f"{facts.get('cpu family', '?')}/{facts.get('model', '?')}",
-            "flags": [flag for flag in TELLING_FLAGS if flag in flags]}
+            "flags": [flag for flag in RELEVANT_FLAGS if flag in flags]}
 
 
 def read_text(path):
@@ -81,8 +81,10 @@ def describe(root, build):
     changed = output_of(["git", "status", "--porcelain", "--untracked-files=no"], root)
     commit = output_of(["git", "rev-parse", "--short=12", "HEAD"], root)
     return {**cpu_facts(read_text("/proc/cpuinfo")), "cores": cores, "memory_gib": memory_gib(),
-            "kernel": platform.release(), "system": system_name(), "device": opencl_device(build / "tools/clora"),
-            "commit": commit + ("+changes" if changed else "") if commit else built_commit(build), "load_before": os.getloadavg()[0]}
+            "kernel": platform.release(), "system": system_name(),
+            "device": opencl_device(build / "tools/clora"),
+            "commit": commit + ("+changes" if changed else "") if commit else built_commit(build),
+            "load_before": os.getloadavg()[0]}
 
 
 def system_name():

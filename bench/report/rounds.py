@@ -32,9 +32,9 @@ class Session:
         self.random = random.Random(seed)
         self.out = set()  # (group, contender) excluded from further rounds
         self.measurement = {
-            "format": FORMAT, "plan": plan, "date": datetime.date.today().isoformat(), "rounds": rounds,
-            "quick": setup.quick, "machine": machine.describe(setup.root, setup.build), "peers": {},
-            "groups": {}, "runs": [], "skipped": [], "failed": [], "growth": {}, "profiles": {}}
+            "format": FORMAT, "plan": plan, "date": datetime.date.today().isoformat(),
+            "rounds": rounds, "quick": setup.quick,
+            "machine": machine.describe(setup.root, setup.build), "peers": {}, "groups": {}, "runs": [], "skipped": [], "failed": [], "growth": {}, "profiles": {}}
         for group in groups:
             self.note(group.name)
 
@@ -44,16 +44,16 @@ class Session:
         whole["groups"][group] = {"commit": whole["machine"]["commit"], "date": whole["date"],
                                   "rounds": self.rounds}
 
-    def leave_out_the_absent(self):
-        told = set()
+    def skip_the_absent(self):
+        reported = set()
         for group in self.groups:
             for contender in group.contenders:
                 why = contender.absent(self.setup)
                 if not why:
                     continue
                 self.out.add((group.name, contender.name))
-                if contender.name not in told:
-                    told.add(contender.name)
+                if contender.name not in reported:
+                    reported.add(contender.name)
                     self.skip(contender, why)
 
     def skip(self, contender, why):
@@ -96,7 +96,7 @@ class Session:
 
     def run(self, keep):
         """Runs all rounds; calls keep(measurement) after each group, so an abort loses little."""
-        self.leave_out_the_absent()
+        self.skip_the_absent()
         self.warm_caches()
         for number in range(1, self.rounds + 1):
             self.run_round(number, keep)

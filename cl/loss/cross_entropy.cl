@@ -11,7 +11,7 @@
 // Work    a group of GROUP items owns row get_group_id(0); item i owns columns i, i + GROUP, ...
 //         sum_in_order: one group owns everything
 // Local   GROUP floats (sum_in_order: 2 GROUP)
-// Cost    a row: V reads for the sum and V for the gradient; V writes; 2 exp an element
+// Cost    a row: V reads for the sum and V for the gradient; V writes; 2 exp per element
 // Numerics  exponentials are relative to the largest logit so far (row_sum_exp.clh); an item adds
 //         its V / GROUP terms in order, then a tree follows. sum_in_order is compensated.
 //! clc: build GROUP={256,1024}

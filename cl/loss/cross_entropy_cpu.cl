@@ -9,8 +9,8 @@
 // Work    a group is one item and owns a block of full rows; sum_in_order: one group
 // Local   none
 // Cost    a row is read for the maximum, read and written with its exponentials, and read and
-//         written with the gradient; memory is read once if a row fits in the L2 cache; 1 exp an
-//         element
+//         written with the gradient; memory is read once if a row fits in the L2 cache; 1 exp
+//         per element
 // Numerics  the maximum is computed first; 64 partial sums of V / 64 terms each, added as a tree.
 //         sum_in_order is compensated.
 //! clc: build on cpu:

@@ -7,7 +7,7 @@
 //                      "kernel", "options", "global", "local", "arguments": [...]}
 //   0-x.npy            argument 0 before the launch; 0-x.expected.npy after it, if it changed
 // Arguments, in order, each with "kind", and with "name" if the driver reports it:
-//   array   "type", "shape", "tensor" (for people), "file", and "expected" if it changed
+//   array   "type", "shape", "tensor" (informative), "file", and "expected" if it changed
 //   same    "of" (the position of an array), "offset_bytes" into its memory, "type", "shape"
 //   null    no memory
 //   local   "bytes" of local memory
