@@ -11,7 +11,7 @@ from pathlib import Path
 
 from report import clora_bench
 
-# The peer figures that the report uses. The peers' own _least and _most are left out, because the
+# The peer figures that the report uses. The peers' own _least and _most are omitted, because the
 # rounds show the spread.
 PEER_FIGURES = ("us", "tokens_per_s", "first_step_s", "first_token_s", "peak_rss_gib")
 BUILD = "cmake --build --preset release --target clora clora_bench"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 // Disables the parser's assertions. They concern its input, which is untrusted; if one fails, the
-// parser goes on and reports an error, whereas a debug build would abort.
+// parser continues and reports an error, whereas a debug build would abort.
 #define TOML_ASSERT(expression) static_cast<void>(0)
 #include <toml++/toml.h>
 

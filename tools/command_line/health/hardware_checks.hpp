@@ -21,7 +21,7 @@ struct HardwareFolders {
 HealthFindings check_device_files(const HardwareFolders& folders = {});
 
 // GPUs without an OpenCL device of their vendor, with the package that provides it. `devices`: the
-// result of list_devices(). GPUs whose device files may not be opened are left out.
+// result of list_devices(). GPUs whose device files may not be opened are omitted.
 HealthFindings check_unused_gpus(const std::vector<Device>& devices,
                                  const HardwareFolders& folders = {});
 
