@@ -31,17 +31,17 @@ void swiglu(OpBench& bench, const Shape& shape) {
   });
 }
 
-void swiglu_backward(OpBench& bench, const Shape& shape, bool again) {
+void swiglu_backward(OpBench& bench, const Shape& shape, bool recompute) {
   const Bulk gate(shape, kType, 1, 8), up(shape, kType, 2), dy(shape, kType, 3);
-  bench.cost =
-      swiglu_backward_cost(shape, kType, kType, kType, again ? std::optional(kType) : std::nullopt);
+  bench.cost = swiglu_backward_cost(shape, kType, kType, kType,
+                                    recompute ? std::optional(kType) : std::nullopt);
   bench.tolerance = kBf16Rounding;
   bench.record([&](BufferSet& set) {
     const Tensor dgate = bulk_output(set, shape, kType), dup = bulk_output(set, shape, kType);
-    const Tensor y = again ? bulk_output(set, shape, kType) : Tensor();
+    const Tensor y = recompute ? bulk_output(set, shape, kType) : Tensor();
     record_swiglu_backward(set.batch(), dgate, dup, dy.upload(set), gate.upload(set),
                            up.upload(set), y);
-    if (again) {
+    if (recompute) {
       expect_last(set, y, [&] { return reference::swiglu(gate.last_row(), up.last_row()); });
     }
     const auto want = [&] {
@@ -109,18 +109,18 @@ void rope_of_parts(OpBench& bench, const Shape& shape, std::int64_t key_heads) {
   });
 }
 
-void rms_norm_backward(OpBench& bench, const Shape& shape, bool again) {
+void rms_norm_backward(OpBench& bench, const Shape& shape, bool recompute) {
   const Bulk x(shape, DType::f32, 1), dy(shape, DType::f32, 2), w({shape.last()}, DType::f32, 3);
   bench.cost = rms_norm_backward_cost(
-      shape, true, {.rounds = true, .y = again ? std::optional(kType) : std::nullopt});
+      shape, true, {.rounds = true, .y = recompute ? std::optional(kType) : std::nullopt});
   bench.tolerance = kBf16Rounding;
   bench.record([&](BufferSet& set) {
     const Tensor dx = bulk_output(set, shape, DType::f32);
     const Tensor residual = dy.upload(set), bf16 = bulk_output(set, shape, kType);
-    const Tensor y = again ? bulk_output(set, shape, kType) : Tensor();
+    const Tensor y = recompute ? bulk_output(set, shape, kType) : Tensor();
     record_rms_norm_backward(set.batch(), dx, residual, x.upload(set), w.upload(set), residual,
                              kEpsilon, {bf16, y});
-    if (again) {
+    if (recompute) {
       expect_last(set, y,
                   [&] { return reference::rms_norm(x.last_row(), w.last_row(), kEpsilon); });
     }
@@ -145,13 +145,13 @@ const bool kAdded = add_family([] {
   const Shape wide{8192, 4864}, heads{8192, 14, 64};
   add(name("swiglu", kType, wide), swiglu, wide);
   add(name("swiglu_backward", kType, wide), swiglu_backward, wide, false);
-  add(name("swiglu_backward", kType, wide).with("again"), swiglu_backward, wide, true);
+  add(name("swiglu_backward", kType, wide).with("recompute"), swiglu_backward, wide, true);
   add(name("rope", kType, heads), rope, heads);
   add(name("rope_backward", kType, heads).with("parts"), rope_of_parts, heads, std::int64_t{2});
   for (const Shape& stream : {Shape{8192, 896}, Shape{8192, 3584}}) {
     const Name plain = name("rms_norm_backward", DType::f32, stream);
     add(plain, rms_norm_backward, stream, false);
-    add(plain.with("again"), rms_norm_backward, stream, true);
+    add(plain.with("recompute"), rms_norm_backward, stream, true);
   }
 });
 

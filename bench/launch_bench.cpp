@@ -104,15 +104,15 @@ class Tiny {
 
 std::vector<Way> launch_ways() {
   const auto tiny = std::make_shared<Tiny>(context());
-  const auto patient = std::make_shared<Tiny>(patient_context());
+  const auto synchronous = std::make_shared<Tiny>(synchronous_context());
   const auto right = [tiny] { return tiny->right(); };
   return {{"launch/bare", [tiny] { tiny->bare(); }, right},
           {"launch/bare_same", [tiny] { tiny->bare_same(); }, right},
           {"launch/replay", [tiny] { tiny->replay(); }, right},
           {"launch/set_args", [tiny] { tiny->set_args(); }, right},
           {"launch/record", [tiny] { tiny->record_and_run(); }, right},
-          {"launch/wait_each", [patient] { patient->replay(); },
-           [patient] { return patient->right(); }}};
+          {"launch/wait_each", [synchronous] { synchronous->replay(); },
+           [synchronous] { return synchronous->right(); }}};
 }
 
 TurnsTable table(400, kLaunches, launch_ways);

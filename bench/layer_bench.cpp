@@ -82,7 +82,7 @@ std::vector<Way> layer_ways() {
   for (const bool fused : {true, false}) {
     for (const bool batched : {true, false}) {
       const auto layer =
-          std::make_shared<FeedForward>(batched ? context() : patient_context(), fused);
+          std::make_shared<FeedForward>(batched ? context() : synchronous_context(), fused);
       const auto right = [layer] {
         FeedForward other(context(), false);
         other.run();

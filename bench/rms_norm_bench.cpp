@@ -1,5 +1,5 @@
 // rms_norm/fused/f32/TxD and rms_norm_backward: square shapes, few rows, and SmolLM2-135M's hidden
-// size. again: the backward pass also writes the forward result.
+// size. recompute: the backward pass also writes the forward result.
 #include "clora/ops/rowwise/rms_norm.hpp"
 
 #include "bench/support/op_bench.hpp"
@@ -21,18 +21,18 @@ void rms_norm(OpBench& bench, const Shape& shape) {
   });
 }
 
-void rms_norm_backward(OpBench& bench, const Shape& shape, bool again) {
+void rms_norm_backward(OpBench& bench, const Shape& shape, bool recompute) {
   const Operand x(shape, 1);
   const Operand w({shape.last()}, 2);
   const Operand dy(shape, 3);
-  const std::optional<DType> y_type = again ? std::optional(DType::f32) : std::nullopt;
+  const std::optional<DType> y_type = recompute ? std::optional(DType::f32) : std::nullopt;
   bench.cost = rms_norm_backward_cost(shape, false, {.y = y_type});
   bench.record([&](BufferSet& set) {
     const Tensor dx = set.output(shape);
-    const Tensor y = again ? set.output(shape) : Tensor();
+    const Tensor y = recompute ? set.output(shape) : Tensor();
     record_rms_norm_backward(set.batch(), dx, set.input(dy), set.input(x), set.input(w), {},
                              kEpsilon, {.y = y});
-    if (again) {
+    if (recompute) {
       set.expect(y, [&] { return reference::rms_norm(x.values, w.values, kEpsilon); });
     }
     set.expect(
@@ -46,7 +46,7 @@ const bool kAdded = add_family([] {
     add_cold_and_warm({.op = "rms_norm_backward", .shape = shape}, rms_norm_backward, shape, false);
   }
   const Shape rows{2048, 576};
-  add({.op = "rms_norm_backward", .shape = rows, .words = {"again"}}, rms_norm_backward, rows,
+  add({.op = "rms_norm_backward", .shape = rows, .words = {"recompute"}}, rms_norm_backward, rows,
       true);
 });
 

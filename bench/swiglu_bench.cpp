@@ -1,6 +1,6 @@
 // swiglu/fused/TYPE/TxF and swiglu_backward: SmolLM2-135M's intermediate size. One row, as in
 // decoding, is measured warm. bf16: the forward pass that also saves gate and up in bf16, and the
-// backward pass from them. again: the backward pass that also writes the forward result.
+// backward pass from them. recompute: the backward pass that also writes the forward result.
 #include "clora/ops/rowwise/swiglu.hpp"
 
 #include "bench/support/op_bench.hpp"
@@ -28,19 +28,19 @@ void swiglu(OpBench& bench, const Shape& shape, bool saves) {
   });
 }
 
-void swiglu_backward(OpBench& bench, const Shape& shape, bool again) {
+void swiglu_backward(OpBench& bench, const Shape& shape, bool recompute) {
   const Operand gate(shape, 1);
   const Operand up(shape, 2);
   const Operand dy(shape, 3);
   const auto want = reference::swiglu_backward(dy.values, gate.values, up.values);
   bench.cost = swiglu_backward_cost(shape, DType::f32, DType::f32, DType::f32,
-                                    again ? std::optional(DType::f32) : std::nullopt);
+                                    recompute ? std::optional(DType::f32) : std::nullopt);
   bench.record([&](BufferSet& set) {
     const Tensor dgate = set.output(shape), dup = set.output(shape);
-    const Tensor y = again ? set.output(shape) : Tensor();
+    const Tensor y = recompute ? set.output(shape) : Tensor();
     record_swiglu_backward(set.batch(), dgate, dup, set.input(dy), set.input(gate), set.input(up),
                            y);
-    if (again) set.expect(y, [&] { return reference::swiglu(gate.values, up.values); });
+    if (recompute) set.expect(y, [&] { return reference::swiglu(gate.values, up.values); });
     set.expect(dgate, [&] { return want.dgate; });
     set.expect(dup, [&] { return want.dup; });
   });
@@ -70,7 +70,8 @@ const bool kAdded = add_family([] {
   add({.op = "swiglu", .shape = rows}, swiglu, rows, false);
   add({.op = "swiglu", .shape = row, .words = {"warm"}}, swiglu, row, false);
   add({.op = "swiglu_backward", .shape = rows}, swiglu_backward, rows, false);
-  add({.op = "swiglu_backward", .shape = rows, .words = {"again"}}, swiglu_backward, rows, true);
+  add({.op = "swiglu_backward", .shape = rows, .words = {"recompute"}}, swiglu_backward, rows,
+      true);
   add({.op = "swiglu", .type = "bf16", .shape = rows}, swiglu, rows, true);
   add({.op = "swiglu_backward", .type = "bf16", .shape = rows}, swiglu_backward_saved, rows);
 });

@@ -1,7 +1,7 @@
 """The statistics of a measurement: medians, ratios and verdicts from the figures of many rounds.
 
 A measurement is written by rounds.py: its "runs" contain, for every round and contender, figures by
-work: {"gemm/64x512x512": {"us": 211.0}}. The name of a figure ends with its unit and determines
+workload: {"gemm/64x512x512": {"us": 211.0}}. The name of a figure ends with its unit and determines
 whether larger is better.
 """
 

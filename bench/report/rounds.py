@@ -34,7 +34,8 @@ class Session:
         self.measurement = {
             "format": FORMAT, "plan": plan, "date": datetime.date.today().isoformat(),
             "rounds": rounds, "quick": setup.quick,
-            "machine": machine.describe(setup.root, setup.build), "peers": {}, "groups": {}, "runs": [], "skipped": [], "failed": [], "growth": {}, "profiles": {}}
+            "machine": machine.describe(setup.root, setup.build), "peers": {}, "groups": {},
+            "runs": [], "skipped": [], "failed": [], "growth": {}, "profiles": {}}
         for group in groups:
             self.note(group.name)
 

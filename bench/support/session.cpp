@@ -64,7 +64,7 @@ Context& context(Arithmetic arithmetic) {
                       [&] { return config_for(arithmetic); });
 }
 
-Context& patient_context() {
+Context& synchronous_context() {
   return created_once(Use::patient, [] {
     ContextConfig config = config_for(Arithmetic::f32);
     config.max_commands_in_flight = 1;

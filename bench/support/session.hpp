@@ -16,7 +16,7 @@ bool has(Arithmetic arithmetic);
 // Created at first use, destroyed by release_session().
 Context& context(Arithmetic arithmetic = Arithmetic::f32);
 // A Context that waits after every command.
-Context& patient_context();
+Context& synchronous_context();
 
 // Destroys the Contexts, whose destructors build programs for the cache. Must be called in main(),
 // while the driver is still loaded.

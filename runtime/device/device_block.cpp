@@ -3,7 +3,7 @@
 namespace clora {
 namespace {
 
-constexpr std::size_t kMany = 1024;
+constexpr std::size_t kMaxExactParts = 1024;
 
 }  // namespace
 
@@ -13,8 +13,8 @@ DeviceBlock::DeviceBlock(OwnedMem mem, std::size_t bytes, Reach reach)
 DeviceBlock::~DeviceBlock() { drop_parts(); }
 
 std::size_t DeviceBlock::end_of(std::size_t offset_bytes, std::size_t bytes) const noexcept {
-  const bool exact =
-      reach_ == Reach::exact || (reach_ == Reach::exact_while_few && parts_.size() < kMany);
+  const bool exact = reach_ == Reach::exact ||
+                     (reach_ == Reach::exact_while_few && parts_.size() < kMaxExactParts);
   return exact ? offset_bytes + bytes : bytes_;
 }
 

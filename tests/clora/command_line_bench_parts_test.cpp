@@ -173,13 +173,15 @@ TEST(BenchResults, ReadsTheKeysThatEarlierVersionsWrote) {
   EXPECT_EQ(results.rows[0].percent_of_roofline, 60);
 }
 
-TEST(BenchResults, ReadsTheFormThatEarlierVersionsWrote) {
+TEST(BenchResults, ReadsTheNamesThatEarlierVersionsWrote) {
   const BenchResults results =
-      parsed(file_of({repetition("a/composed/f32/1", 5), repetition("composed/fused/f32/1", 5)}));
-  ASSERT_THAT(results.rows, SizeIs(2));
+      parsed(file_of({repetition("a/composed/f32/1", 5), repetition("composed/fused/f32/1", 5),
+                      repetition("b_backward/fused/f32/1/again/bf16", 5)}));
+  ASSERT_THAT(results.rows, SizeIs(3));
   EXPECT_EQ(results.rows[0].name, "a/unfused/f32/1");
   EXPECT_EQ(results.rows[0].form, "unfused");
   EXPECT_EQ(results.rows[1].name, "composed/fused/f32/1");
+  EXPECT_EQ(results.rows[2].name, "b_backward/fused/f32/1/recompute/bf16");
 }
 
 TEST(Verdict, ReadsAsASentence) {

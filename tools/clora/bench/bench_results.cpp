@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 #include <optional>
+#include <sstream>
 
 #include "clora/runtime/files/file.hpp"
 #include "clora/runtime/files/json.hpp"
@@ -21,14 +22,17 @@ double microseconds_per(std::string_view unit) {
   return unit == "s" ? 1e6 : 1;
 }
 
-// Earlier versions named the form `unfused` `composed`.
-std::string with_current_form(std::string name) {
-  constexpr std::string_view kEarlier = "/composed/";
-  const std::size_t form = name.find('/');
-  if (std::string_view(name).substr(std::min(form, name.size())).starts_with(kEarlier)) {
-    name.replace(form, kEarlier.size(), "/unfused/");
+// Earlier versions named the form `unfused` `composed` and the word `recompute` `again`.
+std::string current_name(const std::string& name) {
+  std::string current;
+  std::istringstream parts(name);
+  std::string part;
+  for (int i = 0; std::getline(parts, part, '/'); ++i) {
+    if (i == 1 && part == "composed") part = "unfused";
+    if (i > 1 && part == "again") part = "recompute";
+    current += (i > 0 ? "/" : "") + part;
   }
-  return name;
+  return current;
 }
 
 BenchRow row_of(const std::string& name) {
@@ -115,7 +119,7 @@ BenchResults results_of(const JsonKeys& json) {
   for (std::size_t i = 0; i < benches->size(); ++i) {
     const JsonKeys entry(benches->at(i), json.source(), fmt::format("benchmarks[{}]", i));
     if (entry.find_text("run_type").value_or("iteration") != "iteration") continue;  // a mean
-    add(row_in(results.rows, with_current_form(bench_name(entry.text("name")))), entry);
+    add(row_in(results.rows, current_name(bench_name(entry.text("name")))), entry);
   }
   return results;
 }
