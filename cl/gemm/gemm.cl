@@ -23,8 +23,8 @@
 //! clc: grid ceil(C/TILE)*SIDE,ceil(M/TILE)*SIDE by SIDE,SIDE
 //! clc: tune TILE={16,32,64,128} SIDE={8,16,32} STEPS={8,16,32}
 //!     where TILE % SIDE == 0 && TILE <= 8 * SIDE && 8 * STEPS * (TILE + 1) <= 48 * 1024
-#include "bf16_values.clh"
 #include "quant/quant.clh"
+#include "x_elements.clh"
 
 #if !defined(TILE) || !defined(STEPS) || !defined(SIDE)
 #error "TILE, STEPS and SIDE are required"
@@ -32,13 +32,6 @@
 #define PER_ITEM (TILE / SIDE)
 #define ITEMS (SIDE * SIDE)
 #define ROW_STRIDE (TILE + 1)
-#ifdef X_BF16
-#define X_TYPE ushort
-#define OF_X(value) float_of_bf16(value)
-#else
-#define X_TYPE float
-#define OF_X(value) (value)
-#endif
 #ifdef Y_BF16
 #define Y_TYPE ushort
 #define OF_Y(value) float_of_bf16(value)

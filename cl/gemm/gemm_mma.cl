@@ -47,24 +47,23 @@ typedef struct {
 uint by_rows(uint row, uint chunk) { return row * 64 + ((chunk ^ (row / 2 & 3)) << 4); }
 uint by_steps(uint step, uint chunk) { return step * 256 + ((chunk ^ (step & 7)) << 4); }
 
+// Copies 8 elements of a row, from `column` on.
+INLINED void copy_chunk(uint to, Rows m, uint row, uint column) {
+  const bool is_read = row < m.rows && column < m.columns;
+  cp_async(to, is_read ? m.data + (size_t)row * m.stride + column : m.data, is_read);
+}
 // Copies 128 rows from r0 on, 32 columns from k0 on; called by 256 items.
 INLINED void copy_rows(uint to, Rows m, uint r0, uint k0, uint item) {
 #pragma unroll
   for (uint i = item; i < TILE * 4; i += 256) {
-    const uint row = r0 + i / 4, k = k0 + i % 4 * 8;
-    const bool is_read = row < m.rows && k < m.columns;
-    cp_async(to + by_rows(i / 4, i % 4), is_read ? m.data + (size_t)row * m.stride + k : m.data,
-             is_read);
+    copy_chunk(to + by_rows(i / 4, i % 4), m, r0 + i / 4, k0 + i % 4 * 8);
   }
 }
 // Copies 32 rows from k0 on, which are steps, 128 columns from c0 on.
 INLINED void copy_steps(uint to, Rows m, uint k0, uint c0, uint item) {
 #pragma unroll
   for (uint i = item; i < STEPS * 16; i += 256) {
-    const uint row = k0 + i / 16, c = c0 + i % 16 * 8;
-    const bool is_read = row < m.rows && c < m.columns;
-    cp_async(to + by_steps(i / 16, i % 16), is_read ? m.data + (size_t)row * m.stride + c : m.data,
-             is_read);
+    copy_chunk(to + by_steps(i / 16, i % 16), m, k0 + i / 16, c0 + i % 16 * 8);
   }
 }
 

@@ -20,14 +20,7 @@
 #if !defined(COLUMNS) || !defined(RANKS) || !defined(STEPS)
 #error "COLUMNS, RANKS and STEPS are required"
 #endif
-#include "bf16_values.clh"
-#ifdef X_BF16
-#define X_TYPE ushort
-#define OF_X(value) float_of_bf16(value)
-#else
-#define X_TYPE float
-#define OF_X(value) (value)
-#endif
+#include "x_elements.clh"
 
 __attribute__((reqd_work_group_size(COLUMNS, 1, 1))) __kernel void lora_gradient_parts(
     __global float* parts, __global const float* s, __global const X_TYPE* x, uint T, uint R,

@@ -40,14 +40,12 @@
 #include "gemm/cpu/gemm_share_cpu.clh"
 #include "gemm/gemm_problem.clh"
 #include "quant/quant_block32.clh"
+#include "gemm/cpu/gemm_packed_columns_cpu.clh"
 #include "transpose16.clh"
 
 #if !defined(PANEL_STEPS) || !defined(BLOCK_STEPS) || !defined(STAGE_STRIDE)
 #error "PANEL_STEPS, BLOCK_STEPS and STAGE_STRIDE are required"
 #endif
-
-// Weights are prefetched this many steps before they are expanded.
-#define STEPS_AHEAD 64
 
 // The number of pairs rounded up to what a tile reads; the excess is padded with zeros.
 uint pad_pairs(uint pairs) { return (pairs + PAIRS_AT_ONCE - 1) / PAIRS_AT_ONCE * PAIRS_AT_ONCE; }
@@ -89,10 +87,7 @@ BF16_TARGET void expand_forward(__local uint* panel, __global const uchar* w, ui
     __local uint* out = panel + (l - begin) / 2 * TILE_COLUMNS;
     for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
 #ifdef WEIGHT_PACKED
-      // Half a panel of columns uses its packed panel twice; the second half is not read.
-      const uint c = c0 + half_panel < C ? c0 + half_panel : c0;
-      fetch_packed_block(weight_row(w, c, J), l + STEPS_AHEAD);
-      expand_packed(out + half_panel, packed_block(weight_row(w, c, J), l, alpha));
+      expand_packed(out + half_panel, columns_block(w, c0, half_panel, C, J, l, alpha));
 #else
       float16 pairs[16];
       for (uint i = 0; i < 16; ++i) {

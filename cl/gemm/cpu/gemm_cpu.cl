@@ -26,6 +26,7 @@
 #include "gemm/cpu/gemm_tile_cpu.clh"
 #include "gemm/gemm_problem.clh"
 #include "quant/quant_block32.clh"
+#include "gemm/cpu/gemm_packed_columns_cpu.clh"
 #include "transpose16.clh"
 
 #if !defined(PANEL_STEPS) || !defined(BLOCK_STEPS) || !defined(STAGE_STRIDE)
@@ -33,9 +34,6 @@
 #endif
 
 #ifdef WEIGHT_PACKED
-// Weights are prefetched this many steps before they are expanded.
-#define STEPS_AHEAD 64
-
 // panel[e][c] = the elements of a packed panel's 16 rows; `out` points into the first row.
 __attribute__((always_inline)) void expand_packed(__local float* out, PackedBlock block) {
   for (uint j = 0; j < 4; ++j, out += 4 * TILE_COLUMNS) {
@@ -60,10 +58,7 @@ __attribute__((noinline)) void expand_forward(__local float* panel, __global con
     __local float* out = panel + (l - begin) * TILE_COLUMNS;
     for (uint half_panel = 0; half_panel < TILE_COLUMNS; half_panel += 16) {
 #ifdef WEIGHT_PACKED
-      // Half a panel of columns uses its packed panel twice; the second half is not read.
-      const uint c = c0 + half_panel < C ? c0 + half_panel : c0;
-      fetch_packed_block(weight_row(w, c, J), l + STEPS_AHEAD);
-      expand_packed(out + half_panel, packed_block(weight_row(w, c, J), l, alpha));
+      expand_packed(out + half_panel, columns_block(w, c0, half_panel, C, J, l, alpha));
 #else
       float16 lo[16], hi[16];
       for (uint i = 0; i < 16; ++i) {
