@@ -367,8 +367,8 @@ TEST_P(Gemm, AGradientOfSeveralTermsIsTheirSum) {
   }
 }
 
-// Few tiles and a long K, which is split into slices (tests/ops/gemm_hopper_test.cpp): partial tiles
-// and slices of unequal length. The last case has wider tiles.
+// Few tiles and a long K, which is split into slices (tests/ops/gemm_hopper_test.cpp): partial
+// tiles and slices of unequal length. The last case has wider tiles.
 TEST_P(Gemm, ManyStepsOfFewTilesGiveTheirProducts) {
   const Case ragged{131, 200, 3001, 16}, uneven{140, 75, 2100, 5}, boxes{131, 200, 2184, 20};
   for (const Case& c : {ragged, uneven, boxes}) {

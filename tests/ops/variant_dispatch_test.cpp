@@ -1,5 +1,6 @@
 // Dispatch between a fast kernel and the portable one: the effects of a self-test that fails or
-// cannot run, and where its outcome is stored. tests/ops/broken_kernels_test.cpp covers the families.
+// cannot run, and where its outcome is stored. tests/ops/broken_kernels_test.cpp covers the
+// families.
 #include "ops/dispatch/variant_dispatch.hpp"
 
 #include <fmt/format.h>
