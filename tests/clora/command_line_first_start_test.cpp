@@ -55,7 +55,8 @@ class FirstStart : public testing::Test {
 bool is_pocl() {
   const ProgramResult listed =
       test::run_clora(test::ProgramCall{.arguments = {"devices", "--json"}});
-  for (const auto& device : parse_json(listed.out, "clora devices")["devices"]) {
+  const auto object = parse_json(listed.out, "clora devices");
+  for (const auto& device : object.at("devices")) {
     if (device.value("taken", false)) return device["platform"] == "Portable Computing Language";
   }
   return false;
