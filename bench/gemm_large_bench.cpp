@@ -1,6 +1,6 @@
 // gemm/fused/bf16/MxNxK/warm/queued/bf16 and gemm_backward: square products, and those of the
-// linear layers of Qwen2.5-0.5B and 7B, with bf16 activations, weights and results. Only on GPUs
-// (wants_large()).
+// linear layers of Qwen2.5-0.5B and 7B, with bf16 activations, weights and results; and
+// gemm/fused/f32/MxNxK/warm/queued, products in f32. Only on GPUs (wants_large()).
 #include "bench/support/bulk.hpp"
 #include "clora/ops/gemm/gemm.hpp"
 
@@ -12,6 +12,7 @@ struct Product {
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
+  DType type = DType::bf16;
 };
 
 std::vector<double> last_row(const Product& p, const Bulk& x, const Bulk& w) {
@@ -29,12 +30,12 @@ std::vector<double> last_row(const Product& p, const Bulk& x, const Bulk& w) {
 }
 
 void gemm_large(OpBench& bench, const Product& p) {
-  const Bulk w({p.n, p.k}, DType::bf16, 1);
-  const Bulk x({p.m, p.backward ? p.n : p.k}, DType::bf16, 2);
+  const Bulk w({p.n, p.k}, p.type, 1);
+  const Bulk x({p.m, p.backward ? p.n : p.k}, p.type, 2);
   bench.repeats = OpBench::kQueued;
   bench.record([&](BufferSet& set) {
     const Tensor weights = w.upload_weights(set), in = x.upload(set);
-    const Tensor out = bulk_output(set, {p.m, p.backward ? p.k : p.n}, DType::bf16);
+    const Tensor out = bulk_output(set, {p.m, p.backward ? p.k : p.n}, p.type);
     bench.cost = gemm_cost(p.m, weights);
     bench.cost.bytes = static_cast<double>(weights.bytes() + in.bytes() + out.bytes());
     for (std::size_t i = 0; i < bench.repeats; ++i) {
@@ -49,15 +50,31 @@ void gemm_large(OpBench& bench, const Product& p) {
 }
 
 void add_product(const Product& p) {
-  const Name name{.op = p.backward ? "gemm_backward" : "gemm",
-                  .type = "bf16",
-                  .shape = {p.m, p.n, p.k},
-                  .words = {"warm", "queued", "bf16"}};
-  add_op(name, Arithmetic::bf16, [p](OpBench& bench) { gemm_large(bench, p); });
+  const bool f32 = p.type == DType::f32;
+  Name name{.op = p.backward ? "gemm_backward" : "gemm",
+            .type = std::string(name_of(p.type)),
+            .shape = {p.m, p.n, p.k},
+            .words = {"warm", "queued"}};
+  if (!f32) name = name.with("bf16");
+  add_op(name, f32 ? Arithmetic::f32 : Arithmetic::bf16,
+         [p](OpBench& bench) { gemm_large(bench, p); });
+}
+
+// The linear layers of the 0.5B model, whose products in f32 take milliseconds.
+void add_f32_products(bool backward) {
+  add_product({backward, 4096, 4096, 4096, DType::f32});
+  for (const std::int64_t rows : {8192, 4096}) {
+    add_product({backward, rows, 128, 896, DType::f32});
+    add_product({backward, rows, 896, 896, DType::f32});
+    add_product({backward, rows, 4864, 896, DType::f32});
+    add_product({backward, rows, 896, 4864, DType::f32});
+  }
 }
 
 const bool kAdded = add_family([] {
-  if (!wants_large() || !has(Arithmetic::bf16)) return;
+  if (!wants_large()) return;
+  for (const bool backward : {false, true}) add_f32_products(backward);
+  if (!has(Arithmetic::bf16)) return;
   struct Linear {
     std::int64_t n, k;
   };

@@ -50,7 +50,8 @@ double adapter_scale(const AdapterConfig& config, double alpha, std::int64_t ran
   return alpha / (config.rank_stabilised ? std::sqrt(r) : r);
 }
 
-Adapter::Adapter(Context& context, const std::vector<AdapterSite>& sites, AdapterConfig config)
+Adapter::Adapter(Context& context, const std::vector<AdapterSite>& sites,
+                 const AdapterConfig& config)
     : Adapter(context, modules_of(sites, config), config) {}
 
 Adapter::Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config)

@@ -66,7 +66,7 @@ class Adapter {
   // Zero matrices for every site; ignores the patterns of the configuration. Errors:
   // invalid_argument if there are no sites, for a rank outside 1 to kMaxRank, or an infinite scale;
   // out_of_memory, before any allocation, if the device lacks memory for the matrices.
-  Adapter(Context& context, const std::vector<AdapterSite>& sites, AdapterConfig config);
+  Adapter(Context& context, const std::vector<AdapterSite>& sites, const AdapterConfig& config);
   // The same with a rank and scale per module; sets the offsets.
   Adapter(Context& context, std::vector<AdapterModule> modules, AdapterConfig config);
 

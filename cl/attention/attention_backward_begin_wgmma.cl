@@ -1,21 +1,16 @@
-// attention_backward_begin_wgmma: the kernels that run before and after
-// cl/attention/attention_backward_wgmma.cl, with the same formula.
+// attention_backward_begin_wgmma: writes what cl/attention/attention_backward_wgmma.cl reads: stats,
+// steps and plan, with its counters at zero.
 //
-//   attention_backward_begin_wgmma   writes stats, steps and plan; zeroes plan's counters
-//   attention_add_heads_wgmma        dk and dv of a key head, summed over its query heads
 // Shapes  y, dy [T, H, E], log_sum_exp [T, H], first [T] i32; order: attention_order.cl. P = T
 //         rounded up to 128. stats [H, P / STEP, 3, STEP]: log_sum_exp in units of log 2 (infinite
 //         past T, so weights are zero), dot = dy . y, and first as i32 (INT_MAX past T); steps [P /
 //         128] i32: the number of steps with rows that attend to the keys 128 n ..; plan i32:
-//         counters [H * P / STEP + 1], then [P / 128, P / STEP]. dk, dv [T, G, E], their parts [T,
-//         H, E]; E = HEAD_DIM of 64 or 128
-// Types   y and dy f32 or bf16 (-D Y_BF16, DY_BF16); dk, dv and their parts f32 or bf16
-//         (RESULT_BF16)
-// Work    begin: eight items own one of the P rows of one head. add heads: an item owns 8 elements
-//         of dk or of dv
+//         counters [H * P / STEP + 1], then [P / 128, P / STEP]; E = HEAD_DIM of 64 or 128
+// Types   y and dy f32 or bf16 (-D Y_BF16, DY_BF16)
+// Work    eight items own one of the P rows of one head
 // Local   none
-// Cost    begin reads y and dy; add heads reads the parts and writes dk and dv
-// Numerics sums in f32, over the heads in order
+// Cost    reads y and dy
+// Numerics sums in f32
 //! clc: build on wgmma: HEAD_DIM={64,128}
 //! clc: build on wgmma: HEAD_DIM={64,128} Y_BF16 DY_BF16
 #include "attention/attention_backward_wgmma.clh"
@@ -103,33 +98,4 @@ __kernel void attention_backward_begin_wgmma(__global float* stats, __global int
     to[STEP] = sum;
     ((__global int*)to)[2 * STEP] = t < T ? first[t] : INT_MAX;
   }
-}
-
-#ifdef RESULT_BF16
-#define RESULT_EIGHT eight_of_bf16
-void store_eight(__global ushort* to, float8 x) {
-  *(__global uint4*)to = (uint4)(bf16_pair(x.s0, x.s1), bf16_pair(x.s2, x.s3),
-                                 bf16_pair(x.s4, x.s5), bf16_pair(x.s6, x.s7));
-}
-#else
-#define RESULT_EIGHT eight_of_f32
-void store_eight(__global float* to, float8 x) {
-  *(__global float4*)to = x.lo;
-  *(__global float4*)(to + 4) = x.hi;
-}
-#endif
-
-// Dimension 1 of the grid selects dk or dv.
-__kernel void attention_add_heads_wgmma(__global RESULT* dk, __global RESULT* dv,
-                                        __global const RESULT* dk_parts,
-                                        __global const RESULT* dv_parts, int heads, int elements) {
-  const int i = 8 * get_global_id(0);
-  if (i >= elements) return;
-  const int which = get_global_id(1);
-  __global const RESULT* from =
-      (which ? dv_parts : dk_parts) + (size_t)(i / HEAD_DIM) * heads * HEAD_DIM + i % HEAD_DIM;
-  float8 sum = RESULT_EIGHT(from);
-#pragma unroll 4
-  for (int h = 1; h < heads; ++h) sum += RESULT_EIGHT(from + h * HEAD_DIM);
-  store_eight((which ? dv : dk) + i, sum);
 }

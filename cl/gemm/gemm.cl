@@ -1,100 +1,289 @@
 // gemm: products with a frozen weight, portable.
 //
-//   forward   y [M, C] = alpha x [M, J] w [C, J]^T + scale s [M, R] u [R, C] + addend + bias
-//   backward  y [M, C] = x [M, J] w [J, C] + scale s u + addend
+//   forward               y [M, N] = alpha x [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend
+//                                    + bias
+//   with -D BACKWARD      y [M, N] = alpha x [M, K] w [K, N] + the same
+//   with -D SPLIT         gemm: parts [slices, M, N], of K / slices steps each
+//                         gemm_sum_slices: y = the sum of the parts + addend + bias
 //
-// Shapes  x [M, J], y and addend [M, C], s [M, R], u [R, C], bias [C]; w [C, J] or [J, C] by rows
-// Types   w in any storage type (quant.clh); x f32, or bf16 with -D X_BF16; y and addend likewise
-//         with -D Y_BF16; all else f32
-// Work    gemm: a work-group of 16 x 16 items owns a tile of 64 x 64 elements of y, an item every
-//         16th row and column of it (4 x 4)
-// Local   gemm: 16 steps of the tile's rows and columns, 2 x 16 x 65 floats
-// Tiles         64 columns: w, then scale * u
-//            16 steps |####|
-//   64 rows: x | s  =  y tile; steps run over J and then R
-// Cost    2 M C (J + R) flops; x is read C / 64 times, w M / 64 times
-// Numerics  f32 fma, steps in order; a bf16 y is rounded to nearest even at the end
-//! clc: build TILE=64 SIDE=16 STEPS=16
-//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
-//! clc: build TILE=64 SIDE=16 STEPS=16
+// Shapes  x [M, K], y and addend [M, N], s [M, R], u [R, N], bias [N]; w [N, K] or [K, N] by rows
+// Types   w in any storage type (quant.clh); x of -D X_TYPE=f32 or bf16; y and addend of
+//         -D Y_TYPE=f32 or bf16; all else f32
+// Work    gemm: a work-group owns a tile of TILE_ROWS x TILE_COLUMNS elements of y, which its items
+//         hold in registers (register_tile.clh); group z owns slice z of K.
+//         gemm_sum_slices: an item owns an element
+// Local   gemm: two stages of STEPS steps of both operands. While one is multiplied, the next is
+//         fetched into registers and then staged in the other: one barrier per stage. The last
+//         steps of K, fewer than STEPS, and those of R are staged without this overlap.
+// Tiles               TILE_COLUMNS: w, then scale u
+//                STEPS |############|
+//      TILE_ROWS: x, s |#| =  tile of y; steps run over K and then R
+//         Rows past M and columns past N are copies of the last ones; they are not stored.
+// Cost    2 M N (K + R) flops; x is read N / TILE_COLUMNS times, w M / TILE_ROWS times, and
+//         dequantised as it is staged
+// Numerics  f32 fma, steps in order, the slices' sums after that; a bf16 y is rounded at the end
+// -D K_OF_FOURS, N_OF_FOURS: rows of K or N elements are aligned to four elements.
+//! clc: build TILE_ROWS=128 TILE_COLUMNS=128 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=f32
+//!     Y_TYPE=f32 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
+//! clc: build TILE_ROWS=64 TILE_COLUMNS=64 STEPS=16 ITEM_ROWS=4 ITEM_COLUMNS=8 X_TYPE=f32 Y_TYPE=f32
+//!     K_OF_FOURS N_OF_FOURS BACKWARD={0,1}
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
-//! clc: build TILE=64 SIDE=16 STEPS=16 WEIGHT_TYPE=WEIGHT_BF16 X_BF16 Y_BF16
-//! clc: budget on gfx90a registers<=64 spills=0
-//! clc: grid ceil(C/TILE)*SIDE,ceil(M/TILE)*SIDE by SIDE,SIDE
-//! clc: tune TILE={16,32,64,128} SIDE={8,16,32} STEPS={8,16,32}
-//!     where TILE % SIDE == 0 && TILE <= 8 * SIDE && 8 * STEPS * (TILE + 1) <= 48 * 1024
-#include "quant/quant.clh"
-#include "x_elements.clh"
+//! clc: build TILE_ROWS=128 TILE_COLUMNS=128 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=bf16
+//!     Y_TYPE=bf16 K_OF_FOURS N_OF_FOURS SPLIT={0,1} WEIGHT_TYPE=WEIGHT_BF16
+//! clc: budget on gfx90a registers<=160 spills=0
+//! clc: grid of gemm
+//!     ceil(N/TILE_COLUMNS)*(TILE_ROWS/ITEM_ROWS)*(TILE_COLUMNS/ITEM_COLUMNS),ceil(M/TILE_ROWS)
+//!     by (TILE_ROWS/ITEM_ROWS)*(TILE_COLUMNS/ITEM_COLUMNS),1
+//! clc: tune TILE_ROWS={32,64,128} TILE_COLUMNS={32,64,128} STEPS={8,16} ITEM_ROWS={4,8}
+//!     ITEM_COLUMNS={4,8} where TILE_ROWS * TILE_COLUMNS / (ITEM_ROWS * ITEM_COLUMNS) <= 256 &&
+//!     STEPS * TILE_ROWS * ITEM_ROWS * ITEM_COLUMNS % (4 * TILE_ROWS * TILE_COLUMNS) == 0 &&
+//!     STEPS * ITEM_ROWS * ITEM_COLUMNS % (4 * TILE_ROWS) == 0
+#define VEC_SIZE 4
+#define ITEMS_ACROSS (TILE_COLUMNS / ITEM_COLUMNS)
+#include "activations.clh"
+#include "gemm/register_tile.clh"
+#include "quant/quant_vec4.clh"
 
-#if !defined(TILE) || !defined(STEPS) || !defined(SIDE)
-#error "TILE, STEPS and SIDE are required"
+#if !defined(TILE_COLUMNS) || !defined(ITEM_COLUMNS)
+#error "TILE_COLUMNS and ITEM_COLUMNS, of the tile and of an item's sums, are required"
 #endif
-#define PER_ITEM (TILE / SIDE)
-#define ITEMS (SIDE * SIDE)
-#define ROW_STRIDE (TILE + 1)
-#ifdef Y_BF16
-#define Y_TYPE ushort
-#define OF_Y(value) float_of_bf16(value)
-#define TO_Y(value) bf16_of(value)
+#if !defined(X_TYPE) || !defined(Y_TYPE)
+#error "X_TYPE and Y_TYPE, f32 or bf16, are required"
+#endif
+#ifndef BACKWARD
+#define BACKWARD 0
+#endif
+#ifndef SPLIT
+#define SPLIT 0
+#endif
+#define COLUMN_FOURS (ITEM_COLUMNS / 4)
+#define RIGHT_STRIDE (TILE_COLUMNS + 4)
+#define STAGE_FOURS (STEPS / 4)                             // of one row of x
+#define X_FETCHES (TILE_ROWS * STEPS / (4 * ITEMS))         // fours that an item fetches of a stage
+#define W_FETCHES (TILE_COLUMNS * STEPS / (4 * ITEMS))
+#if X_FETCHES * 4 * ITEMS != TILE_ROWS * STEPS || W_FETCHES * 4 * ITEMS != TILE_COLUMNS * STEPS
+#error "the items must share the fours of a stage evenly"
+#endif
+#if SPLIT
+#define RESULT_TYPE f32
 #else
-#define Y_TYPE float
-#define OF_Y(value) (value)
-#define TO_Y(value) (value)
+#define RESULT_TYPE Y_TYPE
 #endif
 
-__attribute__((reqd_work_group_size(SIDE, SIDE, 1))) __kernel void gemm(
-    __global Y_TYPE* y, __global const X_TYPE* x, __global const uchar* w,
-    __global const Y_TYPE* addend, __global const float* bias, __global const float* s,
-    __global const float* u, uint M, uint C, uint J, uint R, float alpha, float scale,
-    uint backward, uint has_addend, uint has_bias) {
-  __local float left[STEPS * ROW_STRIDE];
-  __local float right[STEPS * ROW_STRIDE];
-  const uint column = get_local_id(0), row = get_local_id(1);
-  const uint item = row * SIDE + column;
-  const uint m0 = get_group_id(1) * TILE, c0 = get_group_id(0) * TILE;
-  float sums[PER_ITEM][PER_ITEM];
-  for (uint i = 0; i < PER_ITEM; ++i) {
-    for (uint j = 0; j < PER_ITEM; ++j) sums[i][j] = 0.0f;
+DEFINE_TILE_PRODUCT(multiply_tile, COLUMN_FOURS)
+
+// A product's operands and sizes; m0 and n0 are the first row and column of the group's tile.
+typedef struct {
+  __global const STORED(X_TYPE)* x;
+  __global const uchar* w;
+  uint M, N, K, m0, n0;
+} Operands;
+
+// Elements k .. k + 3 of row m of x.
+float4 x_vec4(Operands p, uint m, uint k) {
+  __global const STORED(X_TYPE)* row = p.x + (size_t)min(m, p.M - 1) * p.K;
+#ifdef K_OF_FOURS
+  return LOAD_VEC(X_TYPE, row, k / 4);
+#else
+  return (float4)(LOAD_ONE(X_TYPE, row, k), LOAD_ONE(X_TYPE, row, k + 1),
+                  LOAD_ONE(X_TYPE, row, k + 2), LOAD_ONE(X_TYPE, row, k + 3));
+#endif
+}
+
+// The element of w at step k and column n of the product.
+float w_one(Operands p, uint k, uint n) {
+  const uint column = min(n, p.N - 1);
+#if BACKWARD
+  return weight_at(weight_row(p.w, k, p.N), column);
+#else
+  return weight_at(weight_row(p.w, column, p.K), k);
+#endif
+}
+
+// Four elements of w along its rows: steps k .. k + 3 of column n or, backward, columns n .. n + 3
+// of step k.
+float4 w_vec4(Operands p, uint k, uint n) {
+#if BACKWARD && defined(N_OF_FOURS)
+  return weight_vec4(p.w, k, p.N, min(n, p.N - 4));
+#elif BACKWARD
+  return (float4)(w_one(p, k, n), w_one(p, k, n + 1), w_one(p, k, n + 2), w_one(p, k, n + 3));
+#elif defined(K_OF_FOURS)
+  return weight_vec4(p.w, min(n, p.N - 1), p.K, k);
+#else
+  return (float4)(w_one(p, k, n), w_one(p, k + 1, n), w_one(p, k + 2, n), w_one(p, k + 3, n));
+#endif
+}
+
+// The position of the item's i-th four in a stage: of a row of x, or forward of a column of w.
+#define STAGE_INDEX(i) (item + (i)*ITEMS)
+#define STAGE_ROW(i) (STAGE_INDEX(i) / STAGE_FOURS)
+#define STAGE_STEP(i) (STAGE_INDEX(i) % STAGE_FOURS * 4)
+// The same backward: of a row of w.
+#define STAGE_W_STEP(i) (STAGE_INDEX(i) / (TILE_COLUMNS / 4))
+#define STAGE_W_COLUMN(i) (STAGE_INDEX(i) % (TILE_COLUMNS / 4) * 4)
+
+// The item's share of steps k0 .. k0 + STEPS - 1, which are all less than K.
+INLINE void fetch_stage(float4 x_fours[X_FETCHES], float4 w_fours[W_FETCHES], Operands p, uint k0,
+                 uint item) {
+#pragma unroll
+  for (uint i = 0; i < X_FETCHES; ++i) {
+    x_fours[i] = x_vec4(p, p.m0 + STAGE_ROW(i), k0 + STAGE_STEP(i));
   }
-  for (uint begin = 0; begin < J + R; begin += STEPS) {
-    for (uint e = item; e < STEPS * TILE; e += ITEMS) {
-      // Neighbouring items read neighbouring elements: along the steps, or along the columns if the
-      // rows of w are the steps (backward).
-      const uint l = begin + e % STEPS, m = m0 + e / STEPS;
-      float value = 0.0f;
-      if (m < M && l < J) value = OF_X(x[(size_t)m * J + l]);
-      if (m < M && l >= J && l < J + R) value = s[(size_t)m * R + (l - J)];
-      left[e % STEPS * ROW_STRIDE + e / STEPS] = value;
-      const uint step = backward ? e / TILE : e % STEPS;
-      const uint along = backward ? e % TILE : e / STEPS;
-      const uint wl = begin + step, c = c0 + along;
-      value = 0.0f;
-      if (c < C && wl < J) {
-        value = backward ? weight_at(weight_row(w, wl, C), c)
-                         : alpha * weight_at(weight_row(w, c, J), wl);
-      }
-      if (c < C && wl >= J && wl < J + R) value = scale * u[(size_t)(wl - J) * C + c];
-      right[step * ROW_STRIDE + along] = value;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);  // both tiles are complete
-    for (uint l = 0; l < STEPS; ++l) {
-      for (uint i = 0; i < PER_ITEM; ++i) {
-        const float a = left[l * ROW_STRIDE + row + i * SIDE];
-        for (uint j = 0; j < PER_ITEM; ++j) {
-          sums[i][j] = fma(a, right[l * ROW_STRIDE + column + j * SIDE], sums[i][j]);
-        }
-      }
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);  // all items have read the tiles, which the next steps overwrite
+#pragma unroll
+  for (uint i = 0; i < W_FETCHES; ++i) {
+#if BACKWARD
+    w_fours[i] = w_vec4(p, k0 + STAGE_W_STEP(i), p.n0 + STAGE_W_COLUMN(i));
+#else
+    w_fours[i] = w_vec4(p, k0 + STAGE_STEP(i), p.n0 + STAGE_ROW(i));
+#endif
   }
-  for (uint i = 0; i < PER_ITEM; ++i) {
-    const uint m = m0 + row + i * SIDE;
-    for (uint j = 0; j < PER_ITEM; ++j) {
-      const uint c = c0 + column + j * SIDE;
-      if (m >= M || c >= C) continue;
-      const size_t at = (size_t)m * C + c;
-      const float offset = has_bias ? bias[c] : 0.0f;
-      y[at] = TO_Y(sums[i][j] + (has_addend ? OF_Y(addend[at]) : 0.0f) + offset);
+}
+
+INLINE void store_stage(__local float* left, __local float* right, const float4 x_fours[X_FETCHES],
+                 const float4 w_fours[W_FETCHES], uint item) {
+#pragma unroll
+  for (uint i = 0; i < X_FETCHES; ++i) {
+    store_column(left + STAGE_STEP(i) * LEFT_STRIDE + STAGE_ROW(i), LEFT_STRIDE, x_fours[i]);
+  }
+#pragma unroll
+  for (uint i = 0; i < W_FETCHES; ++i) {
+#if BACKWARD
+    *(__local float4*)(right + STAGE_W_STEP(i) * RIGHT_STRIDE + STAGE_W_COLUMN(i)) = w_fours[i];
+#else
+    store_column(right + STAGE_STEP(i) * RIGHT_STRIDE + STAGE_ROW(i), RIGHT_STRIDE, w_fours[i]);
+#endif
+  }
+}
+
+// Stages steps k0 .. K - 1 of x and alpha w, fewer than STEPS, and zeros after them.
+INLINE void stage_rest(__local float* left, __local float* right, Operands p, float alpha, uint k0,
+                       uint item) {
+  for (uint e = item; e < STEPS * TILE_ROWS; e += ITEMS) {
+    const uint k = e / TILE_ROWS, row = e % TILE_ROWS;
+    const size_t m = min(p.m0 + row, p.M - 1);
+    left[k * LEFT_STRIDE + row] =
+        k0 + k < p.K ? LOAD_ONE(X_TYPE, p.x, m * p.K + k0 + k) : 0.0f;
+  }
+  for (uint e = item; e < STEPS * TILE_COLUMNS; e += ITEMS) {
+    const uint k = e / TILE_COLUMNS, column = e % TILE_COLUMNS;
+    right[k * RIGHT_STRIDE + column] =
+        k0 + k < p.K ? alpha * w_one(p, k0 + k, p.n0 + column) : 0.0f;
+  }
+}
+
+// Stages steps r0 .. r0 + STEPS - 1 of s and scale u, zeros past R.
+INLINE void stage_low_rank(__local float* left, __local float* right, Operands p,
+                    __global const float* s, __global const float* u, uint R, float scale, uint r0,
+                    uint item) {
+  for (uint e = item; e < STEPS * TILE_ROWS; e += ITEMS) {
+    const uint r = r0 + e % STEPS, row = e / STEPS;
+    const size_t m = min(p.m0 + row, p.M - 1);
+    left[e % STEPS * LEFT_STRIDE + row] = r < R ? s[m * R + r] : 0.0f;
+  }
+  for (uint e = item; e < STEPS * TILE_COLUMNS; e += ITEMS) {
+    const uint k = e / TILE_COLUMNS, column = e % TILE_COLUMNS;
+    const size_t n = min(p.n0 + column, p.N - 1);
+    right[k * RIGHT_STRIDE + column] = r0 + k < R ? scale * u[(r0 + k) * (size_t)p.N + n] : 0.0f;
+  }
+}
+
+// y at row m, columns n .. n + 3 of [M, N] = four + addend + bias, where they exist.
+INLINE void store_vec4(__global STORED(RESULT_TYPE)* y, __global const STORED(Y_TYPE)* addend,
+                __global const float* bias, uint has_addend, uint has_bias, uint M, uint N, uint m,
+                uint n, float4 four) {
+  if (m >= M || n >= N) return;
+  const size_t at = (size_t)m * N + n;
+#ifdef N_OF_FOURS
+#if !SPLIT
+  if (has_addend) four += LOAD_VEC(Y_TYPE, addend, at / 4);
+  if (has_bias) four += *(__global const float4*)(bias + n);
+#endif
+  STORE_VEC(RESULT_TYPE, y, (long)(at / 4), four);
+#else
+  const float values[4] = {four.x, four.y, four.z, four.w};
+  for (uint i = 0; i < 4 && n + i < N; ++i) {
+    float value = values[i];
+#if !SPLIT
+    if (has_addend) value += LOAD_ONE(Y_TYPE, addend, at + i);
+    if (has_bias) value += bias[n + i];
+#endif
+    STORE_ONE(RESULT_TYPE, y, at + i, value);
+  }
+#endif
+}
+
+INLINE void scale_sums(float4 sums[ITEM_ROWS * COLUMN_FOURS], float alpha) {
+#pragma unroll
+  for (uint i = 0; i < ITEM_ROWS * COLUMN_FOURS; ++i) sums[i] *= alpha;
+}
+
+__attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
+    __global STORED(RESULT_TYPE)* y, __global const STORED(X_TYPE)* x, __global const uchar* w,
+    __global const STORED(Y_TYPE)* addend, __global const float* bias, __global const float* s,
+    __global const float* u, uint M, uint N, uint K, uint R, float alpha, float scale,
+    uint has_addend, uint has_bias, uint slice_steps) {
+  __local float4 left_fours[2 * STEPS * LEFT_STRIDE / 4];
+  __local float4 right_fours[2 * STEPS * RIGHT_STRIDE / 4];
+  __local float* left = (__local float*)left_fours;
+  __local float* right = (__local float*)right_fours;
+  const uint item = get_local_id(0), slice = get_group_id(2);
+  const Operands p = {x, w, M, N, K, get_group_id(1) * TILE_ROWS, get_group_id(0) * TILE_COLUMNS};
+  // A slice begins at a multiple of STEPS, so only the last one has a rest and the low-rank steps.
+  const uint begin = slice * slice_steps, end = min(K, begin + slice_steps);
+  const int whole = (end - begin) / STEPS;
+  const int of_k = (end - begin + STEPS - 1) / STEPS;
+  const int stages = end == K ? of_k + (int)((R + STEPS - 1) / STEPS) : of_k;
+  float4 sums[ITEM_ROWS * COLUMN_FOURS];
+#pragma unroll
+  for (uint i = 0; i < ITEM_ROWS * COLUMN_FOURS; ++i) sums[i] = (float4)(0.0f);
+  float4 x_fours[X_FETCHES], w_fours[W_FETCHES];
+  if (whole > 0) {
+    fetch_stage(x_fours, w_fours, p, begin, item);
+    store_stage(left, right, x_fours, w_fours, item);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);  // the first stage is complete
+  for (int now = 0; now < whole; ++now) {
+    const int next = now + 1, to = next % 2;
+    if (next < whole) fetch_stage(x_fours, w_fours, p, begin + next * STEPS, item);
+    multiply_tile(sums, left + now % 2 * STEPS * LEFT_STRIDE,
+                  right + now % 2 * STEPS * RIGHT_STRIDE, RIGHT_STRIDE, item);
+    if (next < whole) {
+      store_stage(left + to * STEPS * LEFT_STRIDE, right + to * STEPS * RIGHT_STRIDE, x_fours,
+                  w_fours, item);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // the next stage is complete, and all items have read this one
+  }
+  scale_sums(sums, alpha);
+  for (int now = whole; now < stages; ++now) {  // the rest of K, and R
+    if (now < of_k) {
+      stage_rest(left, right, p, alpha, begin + now * STEPS, item);
+    } else {
+      stage_low_rank(left, right, p, s, u, R, scale, (now - of_k) * STEPS, item);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);  // the steps are staged
+    multiply_tile(sums, left, right, RIGHT_STRIDE, item);
+    barrier(CLK_LOCAL_MEM_FENCE);  // all items have read them
+  }
+  __global STORED(RESULT_TYPE)* result = y + (size_t)slice * M * N;
+#pragma unroll
+  for (uint i = 0; i < ITEM_ROWS; ++i) {
+#pragma unroll
+    for (uint j = 0; j < COLUMN_FOURS; ++j) {
+      store_vec4(result, addend, bias, has_addend, has_bias, M, N,
+                 p.m0 + tile_row(item, i), p.n0 + tile_column(item, j),
+                 sums[i * COLUMN_FOURS + j]);
     }
   }
+}
+
+__kernel void gemm_sum_slices(__global STORED(Y_TYPE)* y, __global const float* parts,
+                              __global const STORED(Y_TYPE)* addend, __global const float* bias,
+                              uint M, uint N, uint slices, uint has_addend, uint has_bias) {
+  const size_t at = get_global_id(0), elements = (size_t)M * N;
+  if (at >= elements) return;
+  float sum = parts[at];
+  for (uint slice = 1; slice < slices; ++slice) sum += parts[slice * elements + at];
+  if (has_addend) sum += LOAD_ONE(Y_TYPE, addend, at);
+  if (has_bias) sum += bias[at % N];
+  STORE_ONE(Y_TYPE, y, at, sum);
 }

@@ -134,9 +134,9 @@ void decode_q6_k(const Byte* block, float* x) {
   for (int row = 0; row < 8; ++row) {
     const int half = row / 4;
     const int r = row % 4;
-    const Byte* ql = block + 64 * half + 32 * (r % 2);
-    const Byte* qh = block + 128 + 32 * half;
-    const Byte* scales = block + 192 + 2 * row;
+    const Byte* ql = &block[64 * half + 32 * (r % 2)];
+    const Byte* qh = &block[128 + 32 * half];
+    const Byte* scales = &block[192 + 2 * row];
     for (int i = 0; i < 32; ++i) {
       const int nibble = r < 2 ? low(ql[i]) : high(ql[i]);
       const int q = nibble | (((qh[i] >> (2 * r)) & 3) << 4);

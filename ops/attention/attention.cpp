@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/activations.hpp"
+#include "ops/attention/attention_flash.hpp"
 #include "ops/attention/attention_hopper.hpp"
 #include "ops/attention/attention_spec.hpp"
 
@@ -102,6 +103,10 @@ void record_forward_cpu(Batch& batch, const AttentionSpec& spec, const Tensor& y
 void record_forward_portable(Batch& batch, const AttentionSpec& spec, const Tensor& y,
                              const Tensor& log_sum_exp, std::int32_t keeps,
                              const AttentionInputs& in) {
+  if (const auto tile = attention_tile(spec, in)) {
+    record_attention_flash(batch, spec, *tile, {y, log_sum_exp, keeps != 0}, in);
+    return;
+  }
   (void)spec.local(2 * spec.E + spec.work_group());
   const LocalMemory row = spec.local(spec.E);
   batch.launch({spec.kernel("attention.cl", "attention_forward"), spec.groups(spec.T, spec.H),

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include "ops/activations.hpp"
+#include "ops/attention/attention_flash.hpp"
 #include "ops/attention/attention_hopper.hpp"
 #include "ops/attention/attention_spec.hpp"
+#include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
 
 namespace clora {
@@ -39,6 +41,44 @@ void record_backward_cpu(Batch& batch, const AttentionSpec& spec,
                out.dq, parts, in.first, narrow(T), narrow(H * E), narrow(chunk), narrow(rows));
 }
 
+// dy . y of each row and head.
+Tensor record_dots(Batch& batch, const AttentionSpec& spec, const AttentionBackward& backward) {
+  const std::int64_t rows = spec.T * spec.H;
+  Tensor dot = batch.temporary({spec.T, spec.H}, DType::f32, "dy . y");
+  batch.launch({spec.kernel("attention_backward.cl", "attention_dots"),
+                spec.groups(divide_up(rows, spec.work_group()), 1),
+                {},
+                "attention/dots"},
+               dot, backward.dy, backward.y, narrow(rows), narrow(spec.E));
+  return dot;
+}
+
+// Sums the parts [T, H, E] of dk and dv into those of `out`, of the same type.
+void record_add_heads(Batch& batch, const AttentionGradients& out,
+                      const AttentionGradients& parts) {
+  constexpr std::int64_t kVecSize = 4;
+  Defines defines;
+  defines.set("VEC_SIZE", kVecSize).set("X_TYPE", name_of(out.dk.type()));
+  const std::size_t group = reduction_group(batch.context().device());
+  const std::size_t vecs = static_cast<std::size_t>(out.dk.elements() / kVecSize);
+  Launch launch{batch.context().kernel("attention_add_heads.cl", "attention_add_heads", defines),
+                {{round_up(vecs, group), 2, 1}, {group, 1, 1}},
+                {},
+                "attention/add heads"};
+  launch.cost.bytes = 2.0 * static_cast<double>(parts.dk.bytes() + out.dk.bytes());
+  batch.launch(std::move(launch), out.dk, out.dv, parts.dk, parts.dv,
+               narrow(parts.dk.shape()[1] / out.dk.shape()[1]), narrow(out.dk.shape().last()),
+               narrow(out.dk.elements()));
+}
+
+// In tiles: returns dk and dv as parts if H > G, and the given tensors else.
+AttentionGradients record_backward_flash(Batch& batch, const AttentionSpec& spec,
+                                         const AttentionTile& tile,
+                                         const AttentionBackward& backward) {
+  const Tensor dot = record_dots(batch, spec, backward);
+  return record_attention_backward_flash(batch, spec, tile, backward, dot);
+}
+
 void record_backward_portable(Batch& batch, const AttentionSpec& spec,
                               const AttentionBackward& backward) {
   const auto& [out, dy, y, log_sum_exp, in, cost] = backward;
@@ -46,14 +86,9 @@ void record_backward_portable(Batch& batch, const AttentionSpec& spec,
   const auto kernel = [&](std::string_view name) {
     return spec.kernel("attention_backward.cl", name);
   };
-  const Tensor dot = batch.temporary({T, H}, DType::f32, "dy . y");
+  const Tensor dot = record_dots(batch, spec, backward);
   const LocalMemory row = spec.local(E);
   (void)spec.local(4 * E + 2 * spec.work_group());
-  batch.launch({kernel("attention_dots"),
-                spec.groups(divide_up(T * H, spec.work_group()), 1),
-                {},
-                "attention/dots"},
-               dot, dy, y, narrow(T * H), narrow(E));
   batch.launch({kernel("attention_backward_keys"), spec.groups(T, G), cost, "attention/backward"},
                out.dk, out.dv, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first,
                spec.problem(in.scale), row, row, row, row);
@@ -132,6 +167,10 @@ AttentionGradients record_attention_backward_in_parts(Batch& batch, const Attent
   f32.cost = cost;
   if (spec.cpu()) {
     record_backward_cpu(batch, spec, f32);
+  } else if (const auto tile = attention_tile(spec, f32.in)) {
+    const AttentionGradients computed = record_backward_flash(batch, spec, *tile, f32);
+    if (out.dk.type() == DType::f32) return computed;
+    if (spec.H > spec.G) record_add_heads(batch, f32.out, computed);
   } else {
     record_backward_portable(batch, spec, f32);
   }

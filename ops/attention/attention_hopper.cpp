@@ -118,16 +118,6 @@ void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tenso
                std::int32_t{keeps});
 }
 
-void record_add_heads(Batch& batch, const AttentionGradients& out,
-                      const AttentionGradients& parts) {
-  Launch launch{{}, items(out.dk.elements() / 8, 2), {}, "attention/add heads"};
-  launch.kernel = batch.context().kernel(kBackwardBegin, "attention_add_heads_wgmma",
-                                         defines_of(out.dk.shape().last(), out.dk));
-  launch.cost.bytes = 2.0 * static_cast<double>(parts.dk.bytes() + out.dk.bytes());
-  batch.launch(std::move(launch), out.dk, out.dv, parts.dk, parts.dv,
-               narrow(parts.dk.shape()[1] / out.dk.shape()[1]), narrow(out.dk.elements()));
-}
-
 AttentionGradients record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
                                                    const AttentionBackward& backward) {
   const auto& [out, dy, y, log_sum_exp, in, cost] = backward;

@@ -23,7 +23,5 @@ void record_attention_wgmma(Batch& batch, const AttentionSpec& spec, const Tenso
 // Returns the tensors written: if H > G, its dk and dv hold one part per query head.
 AttentionGradients record_attention_backward_wgmma(Batch& batch, const AttentionSpec& spec,
                                                    const AttentionBackward& backward);
-// Sums parts [T, H, E] of the function above into dk and dv of `out`.
-void record_add_heads(Batch& batch, const AttentionGradients& out, const AttentionGradients& parts);
 
 }  // namespace clora

@@ -2,7 +2,6 @@
 
 #include "clora/ops/quant/quant.hpp"
 #include "ops/launch_grids.hpp"
-#include "ops/tuned/tuned.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
@@ -23,31 +22,6 @@ constexpr std::int64_t kStepsOfDots = 32;
 
 Launch launch_of(const GemmProduct& p) {
   return {{}, {}, p.cost(), p.backward ? "gemm/backward" : "gemm/forward"};
-}
-
-// The tiling of cl/gemm/gemm.cl: `tile` rows and columns by side x side items, `steps` staged at a
-// time.
-struct PortableTile {
-  std::uint32_t tile = 64, side = 16, steps = 16;
-
-  bool fits(const Device& device) const {
-    return tile > 0 && side > 0 && steps > 0 && tile % side == 0 && tile <= 8 * side &&
-           std::size_t{side} * side <= device.max_work_group_size &&
-           2 * sizeof(float) * steps * (tile + 1) <= device.local_memory_bytes;
-  }
-};
-
-PortableTile portable_tile(Context& context, const GemmProduct& p, const Defines& fixed) {
-  const NamedNumbers values =
-      tuned_values(context, {.file = "gemm.cl",
-                             .kernel = "gemm",
-                             .fixed = fixed,
-                             .sizes = {{"M", p.rows()}, {"C", p.columns()}, {"J", p.k()}}});
-  const PortableTile defaults;
-  const PortableTile tuned{.tile = tuned_or(values, "TILE", defaults.tile),
-                           .side = tuned_or(values, "SIDE", defaults.side),
-                           .steps = tuned_or(values, "STEPS", defaults.steps)};
-  return tuned.fits(context.device()) ? tuned : defaults;
 }
 
 // The distribution of the packed panels of w over groups.
@@ -259,27 +233,6 @@ void record_gemm_skinny_int8(Batch& batch, const GemmProduct& p) {
                 gemm_arguments(p, GemmShrink::never_fused,
                                {by_value(p.problem()), share.rows_per_group, held,
                                 LocalMemory{held * int8_row_bytes(p)}}));
-}
-
-void record_gemm_portable(Batch& batch, const GemmProduct& p) {
-  Context& context = batch.context();
-  Defines defines;
-  set_weight_type(defines, p.w);
-  if (p.x.type() == DType::bf16) defines.set("X_BF16");
-  if (p.y.type() == DType::bf16) defines.set("Y_BF16");
-  const PortableTile tile = portable_tile(context, p, defines);
-  defines.set("TILE", tile.tile).set("SIDE", tile.side).set("STEPS", tile.steps);
-  Launch launch = launch_of(p);
-  launch.kernel = context.kernel("gemm.cl", "gemm", defines);
-  const GemmProblem g = p.problem();
-  const auto items = [&](std::int64_t extent) {
-    return std::size_t{divide_up(u32(extent), tile.tile)} * tile.side;
-  };
-  launch.grid = {{items(p.columns()), items(p.rows()), 1}, {tile.side, tile.side, 1}};
-  // Single numbers, which clc sets and reads by their names.
-  batch.record(std::move(launch), gemm_arguments(p, GemmShrink::never_fused,
-                                                 {g.M, g.N, g.K, g.R, g.alpha, g.scale, g.backward,
-                                                  g.has_addend, g.has_bias}));
 }
 
 }  // namespace clora

@@ -44,6 +44,7 @@ cl_int set_tensor(cl_kernel kernel, cl_uint n, const Tensor& tensor, Context& co
   if (region.offset_bytes == 0) return set_memory(kernel, n, region.mem);
   const Buffer& buffer = *tensor.storage()->buffer;
   if (const auto address = context.addresses().of(buffer)) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): addresses of the device are numbers on the host
     void* const begin = reinterpret_cast<void*>(*address + region.offset_bytes);
     return clSetKernelArgSVMPointer(kernel, n, begin);
   }
@@ -199,7 +200,7 @@ void fetch_ahead(const Command& command) noexcept {
   const auto* kernel = std::get_if<KernelCommand>(&command);
   if (kernel == nullptr) return;
   const auto* object = reinterpret_cast<const char*>(kernel->kernel.get());
-  for (int line = 0; line < 4; ++line) __builtin_prefetch(object + 64 * line, /*rw=*/1);
+  for (std::size_t line = 0; line < 4; ++line) __builtin_prefetch(&object[64 * line], /*rw=*/1);
 }
 
 std::string_view label_of(const Command& command) {

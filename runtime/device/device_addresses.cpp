@@ -54,6 +54,7 @@ bool DeviceAddresses::try_them() {
   try {
     prepare_queries();
     write_ = make_kernel("device_address_write");
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): addresses of the device are numbers on the host
     void* const second = reinterpret_cast<void*>(query(words_.get()) + kWordBytes);
     check_opencl(clSetKernelArgSVMPointer(write_.get(), 0, second),
                  "device addresses: clSetKernelArgSVMPointer");

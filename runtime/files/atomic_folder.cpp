@@ -82,7 +82,7 @@ void replace(const fs::path& path, const fs::path& partial) {
 
 }  // namespace
 
-AtomicFolder::AtomicFolder(std::filesystem::path path, std::string mark)
+AtomicFolder::AtomicFolder(const std::filesystem::path& path, std::string mark)
     : path_(without_final_slash(path)),
       partial_(created(path_, temporary_name(path_, kPartial))),
       mark_(std::move(mark)),

@@ -16,7 +16,7 @@ class AtomicFolder {
  public:
   // Creates missing parent folders of `path`. mark: a file that every such folder contains; a
   // folder at `path` without it is never replaced. Errors: io.
-  AtomicFolder(std::filesystem::path path, std::string mark);
+  AtomicFolder(const std::filesystem::path& path, std::string mark);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;

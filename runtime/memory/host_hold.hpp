@@ -32,7 +32,7 @@ class HostHold {
     return *this;
   }
   ~HostHold() {
-    if (value_ != nullptr && !idle_ && !drain_queue(*context_)) value_.release();
+    if (value_ != nullptr && !idle_ && !drain_queue(*context_)) (void)value_.release();
   }
 
   explicit operator bool() const noexcept { return value_ != nullptr; }

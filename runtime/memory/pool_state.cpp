@@ -167,7 +167,7 @@ std::unique_ptr<DeviceBlock> PoolState::wrap(std::span<const std::byte> bytes,
   auto shared_owner = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
   accept(clSetMemObjectDestructorCallback(mem.get(), forget_owner, shared_owner.get()),
          "buffer pool: clSetMemObjectDestructorCallback");
-  shared_owner.release();
+  (void)shared_owner.release();
   auto block =
       std::make_unique<DeviceBlock>(std::move(mem), bytes.size(), DeviceBlock::Reach::exact);
   block->committed = true;

@@ -1,10 +1,14 @@
 // The tuned table: the parameters with which an op builds its kernel on a measured device.
 #include "ops/tuned/tuned.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "clora/ops/gemm/gemm.hpp"
+#include "ops/gemm/gemm_portable.hpp"
 #include "tests/reference/gemm_reference.hpp"
 #include "tests/support/op_test.hpp"
 #include "tests/support/test_files.hpp"
@@ -19,7 +23,7 @@ using testing::IsEmpty;
 using testing::Pair;
 
 TunedEntry entry(const NamedNumbers& sizes, std::int64_t tile) {
-  return {.of = {"A device", "gemm.cl", "gemm", "-D WEIGHT_TYPE=WEIGHT_F32 -D X_BF16", sizes},
+  return {.of = {"A device", "gemm.cl", "gemm", "-D WEIGHT_TYPE=WEIGHT_F32 -D X_TYPE=bf16", sizes},
           .values = {{"TILE", tile}},
           .driver = "1.0",
           .seconds = 1e-3,
@@ -30,10 +34,10 @@ TunedKernel wanted(const NamedNumbers& sizes) { return entry(sizes, 0).of; }
 
 TEST(TunedTable, GivesTheEntryWhoseSizesAreNearest) {
   TunedTable table;
-  table.put(entry({{"M", 64}, {"J", 512}}, 16));
-  table.put(entry({{"M", 4096}, {"J", 512}}, 128));
-  EXPECT_EQ(table.nearest(wanted({{"M", 100}, {"J", 512}}))->values.at("TILE"), 16);
-  EXPECT_EQ(table.nearest(wanted({{"M", 1000}, {"J", 512}}))->values.at("TILE"), 128);
+  table.put(entry({{"M", 64}, {"K", 512}}, 16));
+  table.put(entry({{"M", 4096}, {"K", 512}}, 128));
+  EXPECT_EQ(table.nearest(wanted({{"M", 100}, {"K", 512}}))->values.at("TILE"), 16);
+  EXPECT_EQ(table.nearest(wanted({{"M", 1000}, {"K", 512}}))->values.at("TILE"), 128);
   EXPECT_EQ(table.nearest(wanted({{"M", 2000}, {"other", 5}}))->values.at("TILE"), 128);
 }
 
@@ -49,7 +53,7 @@ TEST(TunedTable, KeepsApartDevicesFilesKernelsAndOptions) {
   other = wanted({});
   other.options = "-D WEIGHT_TYPE=WEIGHT_F32";
   EXPECT_EQ(table.nearest(other), nullptr);
-  other.options = "-DX_BF16=1 -DWEIGHT_TYPE=WEIGHT_F32";  // the same options, spelled differently
+  other.options = "-DX_TYPE=bf16 -DWEIGHT_TYPE=WEIGHT_F32";  // the same options, spelled differently
   EXPECT_NE(table.nearest(other), nullptr);
 }
 
@@ -120,6 +124,24 @@ TEST(TunedTable, OfTheProjectIsFasterThanTheDefaults) {
   }
 }
 
+NamedNumbers values_of(const GemmTile& tile) {
+  return {{"TILE_ROWS", tile.rows},
+          {"TILE_COLUMNS", tile.columns},
+          {"STEPS", tile.steps},
+          {"ITEM_ROWS", tile.item_rows},
+          {"ITEM_COLUMNS", tile.item_columns}};
+}
+
+// As options_of_the_kernel() contains them.
+std::string text_of(const GemmTile& tile) {
+  return fmt::format(
+      "-D TILE_ROWS={} -D TILE_COLUMNS={} -D STEPS={} -D ITEM_ROWS={} -D ITEM_COLUMNS={}",
+      tile.rows, tile.columns, tile.steps, tile.item_rows, tile.item_columns);
+}
+
+// None of the tiles among which the op chooses.
+constexpr GemmTile kOther{.rows = 16, .columns = 64, .steps = 8, .item_rows = 4, .item_columns = 8};
+
 // A Context with portable kernels and the table of a file.
 class TunedGemm : public testing::Test {
  protected:
@@ -137,7 +159,7 @@ class TunedGemm : public testing::Test {
     TunedTable table;
     TunedEntry mine = entry({}, 0);
     mine.of.device = Context(config_from_environment()).device().name;
-    mine.of.options = "-D WEIGHT_TYPE=WEIGHT_F32";
+    mine.of.options = "-D WEIGHT_TYPE=WEIGHT_F32 -D X_TYPE=f32 -D Y_TYPE=f32 -D BACKWARD=0";
     mine.values = values;
     table.put(mine);
     table.write(folder_ / "tuned.json");
@@ -165,31 +187,42 @@ class TunedGemm : public testing::Test {
     return error ? error->message : "no error";
   }
 
+  bool uses_a_tile_of_the_op() {
+    const std::string options = options_of_the_kernel();
+    return std::ranges::any_of(gemm_tiles_portable(), [&](const GemmTile& tile) {
+      return options.find(text_of(tile)) != std::string::npos;
+    });
+  }
+
   TemporaryFolder folder_;
   std::string warnings_;
 };
 
 TEST_F(TunedGemm, BuildsItsKernelWithTheTablesValuesAndIsRight) {
-  tune({{"TILE", 32}, {"SIDE", 8}, {"STEPS", 8}});
-  EXPECT_THAT(options_of_the_kernel(), HasSubstr("-D TILE=32 -D SIDE=8 -D STEPS=8"));
+  tune(values_of(kOther));
+  EXPECT_THAT(options_of_the_kernel(), HasSubstr(text_of(kOther)));
   Context context(config());
   multiply(context);
 }
 
-TEST_F(TunedGemm, TakesItsDefaultsIfTheTableHasNothing) {
+TEST_F(TunedGemm, ChoosesATileIfTheTableHasNothing) {
   const std::string device = Context(config()).device().name;
   const TunedTable project = project_tuned_table();
   for (const TunedEntry& each : project.entries()) {
     if (each.of.device == device) GTEST_SKIP() << "the project's table has values for " << device;
   }
-  EXPECT_THAT(options_of_the_kernel(), HasSubstr("-D TILE=64 -D SIDE=16 -D STEPS=16"));
+  EXPECT_TRUE(uses_a_tile_of_the_op());
 }
 
-TEST_F(TunedGemm, TakesItsDefaultsInPlaceOfValuesThatItCannotTake) {
-  tune({{"TILE", 48}, {"SIDE", 32}});
-  EXPECT_THAT(options_of_the_kernel(), HasSubstr("-D TILE=64 -D SIDE=16 -D STEPS=16"));
-  tune({{"TILE", 64}, {"STEPS", 1 << 20}});
-  EXPECT_THAT(options_of_the_kernel(), HasSubstr("-D TILE=64 -D SIDE=16 -D STEPS=16"));
+TEST_F(TunedGemm, ChoosesATileInPlaceOfValuesThatItCannotUse) {
+  GemmTile uneven = kOther;
+  uneven.item_columns = 24;
+  GemmTile large = kOther;
+  large.steps = 1U << 20U;
+  for (const GemmTile& bad : {uneven, large, GemmTile{}}) {
+    tune(values_of(bad));
+    EXPECT_TRUE(uses_a_tile_of_the_op()) << text_of(bad);
+  }
 }
 
 TEST_F(TunedGemm, WarnsOfADamagedTableAndContinues) {

@@ -1,0 +1,97 @@
+#include "ops/attention/attention_flash.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "ops/gemm/gemm_portable.hpp"
+
+namespace clora {
+namespace {
+
+constexpr std::int64_t kFour = 4;
+constexpr std::array kTiles{AttentionTile{64, 64, 16, 4, 8}, AttentionTile{32, 32, 8, 4, 8}};
+
+std::int64_t padded_width(const AttentionTile& tile, std::int64_t head_dim) {
+  return round_up(head_dim, kFour * tile.items_across);
+}
+
+bool fits(const AttentionTile& tile, const AttentionSpec& spec) {
+  const Device& device = spec.context.device();
+  return static_cast<std::size_t>(tile.items()) <= device.max_work_group_size &&
+         tile.local_bytes(spec.E) <= device.local_memory_bytes;
+}
+
+bool is_aligned(const AttentionInputs& in) {
+  constexpr std::size_t kBytes = kFour * sizeof(float);
+  return std::ranges::all_of(std::array{in.q, in.k, in.v},
+                             [](const Tensor& t) { return t.offset_bytes() % kBytes == 0; });
+}
+
+Launch launch_of(const AttentionSpec& spec, const AttentionTile& tile, std::string_view file,
+                 std::string_view function, std::string_view label) {
+  Defines defines;
+  defines.set("TILE_ROWS", tile.rows).set("BLOCK", tile.block).set("STEPS", tile.steps);
+  defines.set("ITEM_ROWS", tile.item_rows).set("ITEMS_ACROSS", tile.items_across);
+  defines.set("HEAD_DIM", spec.E);
+  set_unrolling(defines, spec.context.device(), u32(tile.steps));
+  const auto items = static_cast<std::size_t>(tile.items());
+  const auto tiles = static_cast<std::size_t>(divide_up(spec.T, tile.rows));
+  return {spec.context.kernel(file, function, defines),
+          {{tiles * items, static_cast<std::size_t>(spec.H), 1}, {items, 1, 1}},
+          {},
+          std::string(label)};
+}
+
+}  // namespace
+
+std::size_t AttentionTile::local_bytes(std::int64_t head_dim) const {
+  const std::int64_t dots = steps * (rows + block + 2 * kFour);
+  const std::int64_t weighted = steps * (padded_width(*this, head_dim) + kFour);
+  const std::int64_t floats = 2 * std::max(dots, weighted)  // two stages
+                              + block * (rows + kFour)      // weights
+                              + rows * (items_across + 1);  // maxima
+  return static_cast<std::size_t>(floats) * sizeof(float);
+}
+
+std::optional<AttentionTile> attention_tile(const AttentionSpec& spec, const AttentionInputs& in) {
+  if (spec.decodes() || spec.E % kFour != 0 || !is_aligned(in)) return {};
+  // A CPU keeps the sums of all items of a group in memory: the fewer, the better.
+  const bool is_cpu = spec.context.device().kind == DeviceKind::cpu;
+  for (const AttentionTile& tile : std::span(kTiles).subspan(is_cpu ? kTiles.size() - 1 : 0)) {
+    if (fits(tile, spec)) return tile;
+  }
+  return {};
+}
+
+void record_attention_flash(Batch& batch, const AttentionSpec& spec, const AttentionTile& tile,
+                            const AttentionOutputs& out, const AttentionInputs& in) {
+  Launch launch =
+      launch_of(spec, tile, "attention_flash.cl", "attention_flash", "attention/forward");
+  launch.cost = spec.cost();
+  batch.launch(std::move(launch), out.y, out.log_sum_exp, in.q, in.k, in.v, in.first, in.last,
+               spec.problem(in.scale), std::int32_t{out.keeps_log_sum_exp});
+}
+
+AttentionGradients record_attention_backward_flash(Batch& batch, const AttentionSpec& spec,
+                                                   const AttentionTile& tile,
+                                                   const AttentionBackward& backward,
+                                                   const Tensor& dot) {
+  const auto& [out, dy, y, log_sum_exp, in, cost] = backward;
+  constexpr std::string_view kFile = "attention_backward_flash.cl";
+  const Shape parts{spec.T, spec.H, spec.E};
+  const bool has_parts = spec.H > spec.G;
+  AttentionGradients written = out;
+  if (has_parts) written.dk = batch.temporary(parts, DType::f32, "dk parts");
+  if (has_parts) written.dv = batch.temporary(parts, DType::f32, "dv parts");
+  Launch keys = launch_of(spec, tile, kFile, "attention_backward_flash_keys", "attention/backward");
+  keys.cost = cost;
+  batch.launch(std::move(keys), written.dk, written.dv, dy, log_sum_exp, dot, in.q, in.k, in.v,
+               in.first, spec.problem(in.scale));
+  batch.launch(
+      launch_of(spec, tile, kFile, "attention_backward_flash_queries", "attention/backward q"),
+      out.dq, dy, log_sum_exp, dot, in.q, in.k, in.v, in.first, spec.problem(in.scale));
+  return written;
+}
+
+}  // namespace clora

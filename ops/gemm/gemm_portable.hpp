@@ -1,0 +1,42 @@
+// cl/gemm/gemm.cl: the product for any device, and the choice of its tile.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ops/gemm/gemm_kernels.hpp"
+
+namespace clora {
+
+// One tiling of cl/gemm/gemm.cl: a work-group computes rows x columns elements of y, an item
+// item_rows x item_columns of them; `steps` of K are staged at a time.
+struct GemmTile {
+  std::uint32_t rows = 0, columns = 0, steps = 0, item_rows = 0, item_columns = 0;
+
+  std::uint32_t items() const { return rows / item_rows * (columns / item_columns); }
+  std::size_t local_bytes() const { return 8 * std::size_t{steps} * (rows + columns + 8); }
+  // Whether the kernel supports this tiling and the device has the resources for it.
+  bool fits(const Device& device) const;
+  bool operator==(const GemmTile&) const = default;
+};
+
+// The tilings among which an op chooses, the largest first. The last fits every OpenCL device.
+std::span<const GemmTile> gemm_tiles_portable();
+
+// A tiling and the number of slices of K that separate work-groups sum.
+struct GemmPortablePlan {
+  GemmTile tile;
+  std::uint32_t slices = 1;
+  std::uint32_t slice_steps = 0;  // a multiple of tile.steps; the last slice may be shorter
+};
+// The plan with the least estimated time; a tile from the tuned tables takes precedence.
+GemmPortablePlan plan_gemm_portable(const Device& device, const GemmProduct& p);
+
+// Records the product with a given plan. REQUIRES: plan.tile.fits(device); no shrink; s is f32.
+void record_gemm_portable(Batch& batch, const GemmProduct& p, const GemmPortablePlan& plan);
+
+// Sets UNROLL_STEPS of cl/gemm/register_tile.clh for tiles of `steps` steps, for the device's
+// compiler.
+void set_unrolling(Defines& defines, const Device& device, std::uint32_t steps);
+
+}  // namespace clora
