@@ -23,7 +23,8 @@
 #define LOG2_E 1.44269504f
 
 // Replaces scores and dots (dy . v) of pairs by p and ds. lse2 is log_sum_exp in units of log 2.
-INLINE void weigh(float4* score, float4* dot_v, float4 lse2, float4 dot, int4 is_attended, float scale) {
+INLINE void weigh(float4* score, float4* dot_v, float4 lse2, float4 dot, int4 is_attended,
+                  float scale) {
   const float4 p = select((float4)(0.0f), exp2(*score * (scale * LOG2_E) - lse2), is_attended);
   *score = p;
   *dot_v = select((float4)(0.0f), p * (*dot_v - dot) * scale, is_attended);

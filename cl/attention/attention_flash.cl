@@ -22,8 +22,8 @@
 #define LN_2 0.693147181f
 
 // The scores in units of log 2; -infinity for a key that its query does not attend to.
-INLINE void mask_scores(float4 scores[ITEM_ROWS * BLOCK_FOURS], const int2 ranges[ITEM_ROWS], int block,
-                 float scale, uint item) {
+INLINE void mask_scores(float4 scores[ITEM_ROWS * BLOCK_FOURS], const int2 ranges[ITEM_ROWS],
+                        int block, float scale, uint item) {
 #pragma unroll
   for (uint i = 0; i < ITEM_ROWS; ++i) {
 #pragma unroll
@@ -38,7 +38,7 @@ INLINE void mask_scores(float4 scores[ITEM_ROWS * BLOCK_FOURS], const int2 range
 
 // Raises each row's maximum to that of all its items' scores. Barriers: one.
 INLINE void raise_maxima(float maxima[ITEM_ROWS], const float4 scores[ITEM_ROWS * BLOCK_FOURS],
-                  __local float* item_maxima, uint item) {
+                         __local float* item_maxima, uint item) {
 #pragma unroll
   for (uint i = 0; i < ITEM_ROWS; ++i) {
     float4 most = scores[i * BLOCK_FOURS];

@@ -24,9 +24,10 @@
 // Numerics  f32 fma, steps in order, the slices' sums after that; a bf16 y is rounded at the end
 // -D K_OF_FOURS, N_OF_FOURS: rows of K or N elements are aligned to four elements.
 //! clc: build TILE_ROWS=128 TILE_COLUMNS=128 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=f32
-//!     Y_TYPE=f32 WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
-//! clc: build TILE_ROWS=64 TILE_COLUMNS=64 STEPS=16 ITEM_ROWS=4 ITEM_COLUMNS=8 X_TYPE=f32 Y_TYPE=f32
-//!     K_OF_FOURS N_OF_FOURS BACKWARD={0,1}
+//!     Y_TYPE=f32
+//!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
+//! clc: build TILE_ROWS=64 TILE_COLUMNS=64 STEPS=16 ITEM_ROWS=4 ITEM_COLUMNS=8 X_TYPE=f32
+//!     Y_TYPE=f32 K_OF_FOURS N_OF_FOURS BACKWARD={0,1}
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
 //! clc: build TILE_ROWS=128 TILE_COLUMNS=128 STEPS=8 ITEM_ROWS=8 ITEM_COLUMNS=8 X_TYPE=bf16
 //!     Y_TYPE=bf16 K_OF_FOURS N_OF_FOURS SPLIT={0,1} WEIGHT_TYPE=WEIGHT_BF16
@@ -58,8 +59,8 @@
 #endif
 #define COLUMN_FOURS (ITEM_COLUMNS / 4)
 #define RIGHT_STRIDE (TILE_COLUMNS + 4)
-#define STAGE_FOURS (STEPS / 4)                             // of one row of x
-#define X_FETCHES (TILE_ROWS * STEPS / (4 * ITEMS))         // fours that an item fetches of a stage
+#define STAGE_FOURS (STEPS / 4)                      // of one row of x
+#define X_FETCHES (TILE_ROWS * STEPS / (4 * ITEMS))  // fours that an item fetches of a stage
 #define W_FETCHES (TILE_COLUMNS * STEPS / (4 * ITEMS))
 #if X_FETCHES * 4 * ITEMS != TILE_ROWS * STEPS || W_FETCHES * 4 * ITEMS != TILE_COLUMNS * STEPS
 #error "the items must share the fours of a stage evenly"
@@ -124,7 +125,7 @@ float4 w_vec4(Operands p, uint k, uint n) {
 
 // The item's share of steps k0 .. k0 + STEPS - 1, which are all less than K.
 INLINE void fetch_stage(float4 x_fours[X_FETCHES], float4 w_fours[W_FETCHES], Operands p, uint k0,
-                 uint item) {
+                        uint item) {
 #pragma unroll
   for (uint i = 0; i < X_FETCHES; ++i) {
     x_fours[i] = x_vec4(p, p.m0 + STAGE_ROW(i), k0 + STAGE_STEP(i));
@@ -140,7 +141,7 @@ INLINE void fetch_stage(float4 x_fours[X_FETCHES], float4 w_fours[W_FETCHES], Op
 }
 
 INLINE void store_stage(__local float* left, __local float* right, const float4 x_fours[X_FETCHES],
-                 const float4 w_fours[W_FETCHES], uint item) {
+                        const float4 w_fours[W_FETCHES], uint item) {
 #pragma unroll
   for (uint i = 0; i < X_FETCHES; ++i) {
     store_column(left + STAGE_STEP(i) * LEFT_STRIDE + STAGE_ROW(i), LEFT_STRIDE, x_fours[i]);
@@ -161,8 +162,7 @@ INLINE void stage_rest(__local float* left, __local float* right, Operands p, fl
   for (uint e = item; e < STEPS * TILE_ROWS; e += ITEMS) {
     const uint k = e / TILE_ROWS, row = e % TILE_ROWS;
     const size_t m = min(p.m0 + row, p.M - 1);
-    left[k * LEFT_STRIDE + row] =
-        k0 + k < p.K ? LOAD_ONE(X_TYPE, p.x, m * p.K + k0 + k) : 0.0f;
+    left[k * LEFT_STRIDE + row] = k0 + k < p.K ? LOAD_ONE(X_TYPE, p.x, m * p.K + k0 + k) : 0.0f;
   }
   for (uint e = item; e < STEPS * TILE_COLUMNS; e += ITEMS) {
     const uint k = e / TILE_COLUMNS, column = e % TILE_COLUMNS;
@@ -173,8 +173,8 @@ INLINE void stage_rest(__local float* left, __local float* right, Operands p, fl
 
 // Stages steps r0 .. r0 + STEPS - 1 of s and scale u, zeros past R.
 INLINE void stage_low_rank(__local float* left, __local float* right, Operands p,
-                    __global const float* s, __global const float* u, uint R, float scale, uint r0,
-                    uint item) {
+                           __global const float* s, __global const float* u, uint R, float scale,
+                           uint r0, uint item) {
   for (uint e = item; e < STEPS * TILE_ROWS; e += ITEMS) {
     const uint r = r0 + e % STEPS, row = e / STEPS;
     const size_t m = min(p.m0 + row, p.M - 1);
@@ -189,8 +189,8 @@ INLINE void stage_low_rank(__local float* left, __local float* right, Operands p
 
 // y at row m, columns n .. n + 3 of [M, N] = four + addend + bias, where they exist.
 INLINE void store_vec4(__global STORED(RESULT_TYPE)* y, __global const STORED(Y_TYPE)* addend,
-                __global const float* bias, uint has_addend, uint has_bias, uint M, uint N, uint m,
-                uint n, float4 four) {
+                       __global const float* bias, uint has_addend, uint has_bias, uint M, uint N,
+                       uint m, uint n, float4 four) {
   if (m >= M || n >= N) return;
   const size_t at = (size_t)m * N + n;
 #ifdef N_OF_FOURS
@@ -269,9 +269,8 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void gemm(
   for (uint i = 0; i < ITEM_ROWS; ++i) {
 #pragma unroll
     for (uint j = 0; j < COLUMN_FOURS; ++j) {
-      store_vec4(result, addend, bias, has_addend, has_bias, M, N,
-                 p.m0 + tile_row(item, i), p.n0 + tile_column(item, j),
-                 sums[i * COLUMN_FOURS + j]);
+      store_vec4(result, addend, bias, has_addend, has_bias, M, N, p.m0 + tile_row(item, i),
+                 p.n0 + tile_column(item, j), sums[i * COLUMN_FOURS + j]);
     }
   }
 }

@@ -53,7 +53,8 @@ TEST(TunedTable, KeepsApartDevicesFilesKernelsAndOptions) {
   other = wanted({});
   other.options = "-D WEIGHT_TYPE=WEIGHT_F32";
   EXPECT_EQ(table.nearest(other), nullptr);
-  other.options = "-DX_TYPE=bf16 -DWEIGHT_TYPE=WEIGHT_F32";  // the same options, spelled differently
+  other.options =
+      "-DX_TYPE=bf16 -DWEIGHT_TYPE=WEIGHT_F32";  // the same options, spelled differently
   EXPECT_NE(table.nearest(other), nullptr);
 }
 
