@@ -10,7 +10,8 @@ namespace clora {
 namespace {
 
 constexpr std::int64_t kFour = 4;
-constexpr std::array kTiles{AttentionTile{64, 64, 16, 4, 8}, AttentionTile{32, 32, 8, 4, 8}};
+constexpr std::array<AttentionTile, 2> kTiles{AttentionTile{64, 64, 16, 4, 8},
+                                              AttentionTile{32, 32, 8, 4, 8}};
 
 std::int64_t padded_width(const AttentionTile& tile, std::int64_t head_dim) {
   return round_up(head_dim, kFour * tile.items_across);

@@ -13,9 +13,9 @@ namespace clora {
 namespace {
 
 constexpr std::uint32_t kFour = 4;
-constexpr std::array kTiles{GemmTile{128, 128, 8, 8, 8}, GemmTile{64, 128, 16, 8, 8},
-                            GemmTile{64, 64, 16, 4, 8}, GemmTile{32, 64, 16, 4, 8},
-                            GemmTile{32, 32, 8, 4, 4}};
+constexpr std::array<GemmTile, 5> kTiles{GemmTile{128, 128, 8, 8, 8}, GemmTile{64, 128, 16, 8, 8},
+                                         GemmTile{64, 64, 16, 4, 8}, GemmTile{32, 64, 16, 4, 8},
+                                         GemmTile{32, 32, 8, 4, 4}};
 
 // Work-items of a compute unit that hide the latency of its arithmetic and local memory.
 constexpr double kBusyItems = 256;

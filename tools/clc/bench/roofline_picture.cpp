@@ -90,7 +90,7 @@ std::string scaled(double value, std::string_view unit) {
 
 std::string vertical_axis(const Frame& frame) {
   std::string text;
-  for (double decade = frame.low; decade <= frame.high; ++decade) {
+  for (int decade = static_cast<int>(std::lround(frame.low)); decade <= frame.high; ++decade) {
     const double value = std::pow(10.0, decade), y = frame.y(value);
     text += svg_horizontal_line("grid", kLeft, kWidth - kRight, y) +
             svg_text({{"x", kLeft - 8}, {"y", svg_tenths(y + 4)}, {"text-anchor", "end"}},
@@ -105,7 +105,7 @@ std::string vertical_axis(const Frame& frame) {
 
 std::string horizontal_axis(const Frame& frame) {
   std::string text;
-  for (double decade = frame.left; decade <= frame.right; ++decade) {
+  for (int decade = static_cast<int>(std::lround(frame.left)); decade <= frame.right; ++decade) {
     const double value = std::pow(10.0, decade), x = frame.x(value);
     text += svg_vertical_line("grid", x, frame.top, frame.floor) +
             svg_text({{"x", svg_tenths(x)}, {"y", frame.floor + 20}, {"text-anchor", "middle"}},

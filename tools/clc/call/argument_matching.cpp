@@ -41,7 +41,7 @@ std::optional<ValueType> value_type(const std::string& written) {
   const auto element = element_type(name.substr(0, digits));
   if (!element) return std::nullopt;
   if (digits == name.size()) return ValueType{*element, 1};
-  for (const std::size_t count : {2, 3, 4, 8, 16}) {
+  for (const std::size_t count : {2U, 3U, 4U, 8U, 16U}) {
     if (name.substr(digits) == std::to_string(count)) return ValueType{*element, count};
   }
   return std::nullopt;

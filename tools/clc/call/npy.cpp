@@ -59,7 +59,7 @@ NpyText split(std::string_view file, std::string_view name) {
     fail(ErrorCode::invalid_file, "npy: {} is not a .npy file: it does not begin with \\x93NUMPY",
          name);
   }
-  const int version = file[kMagic.size()];
+  const int version = static_cast<unsigned char>(file[kMagic.size()]);
   if (version < 1 || version > 3) {
     fail(ErrorCode::unsupported, "npy: {} has format version {}, clc reads 1 to 3", name, version);
   }
