@@ -15,13 +15,15 @@
 //              +-- panel 0 --+-- panel 1 --+ ...     J rows of w, then R rows of scale * u:
 //            l |             |             |         the low-rank term is R more steps
 //              +-------------+-------------+
-//   12 rows    x, then s  *   ->  12 x 32 sums in registers, stored once a block of steps
+//   12 rows    x, then s  *   ->  12 x 32 sums, in one to eight micro-tiles (tile_sums_cpu.clh)
 // Cost    2 M C (J + R) flops; w is read once for each range of rows
 // Numerics  f32 fma; the sums of a block of steps are computed in order, then added to y
 //! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_F16,WEIGHT_BF16,WEIGHT_Q4_1,WEIGHT_Q6_K,WEIGHT_Q8_0}
 //! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656
 //!     WEIGHT_TYPE={WEIGHT_F32,WEIGHT_BF16,WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0} WEIGHT_PACKED
+//! clc: build on cpu: PANEL_STEPS=4480 BLOCK_STEPS=640 STAGE_STRIDE=656 WEIGHT_TYPE=WEIGHT_F32
+//!     VECTOR_FLOATS={8,4} VECTOR_REGISTERS={16,32}
 #include "gemm/cpu/gemm_share_cpu.clh"
 #include "gemm/cpu/gemm_tile_cpu.clh"
 #include "gemm/gemm_problem.clh"
@@ -196,7 +198,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_tiles(
                         panel);
           } else if (in_place) {
             tile_in_place(y + corner, from, add, C, x_at, J, w_end - begin, s_at, R, end - w_end,
-                          panel);
+                          panel, TILE_COLUMNS);
           } else {
             tile_staged(y + corner, from, add, C, stage, end - begin, panel, rows,
                         min(C - c0, (uint)TILE_COLUMNS));

@@ -21,6 +21,8 @@
 // Numerics  f32 fma, or sums as in vdpbf16ps, in order; the sums of later blocks of steps are added
 //         to y
 //! clc: build on cpu: BLOCK_STEPS=1024 RANK_STEPS=64 STAGE_STRIDE=1104
+//! clc: build on cpu: BLOCK_STEPS=1024 RANK_STEPS=64 STAGE_STRIDE=1104
+//!     VECTOR_FLOATS={8,4} VECTOR_REGISTERS={16,32}
 //! clc: build on avx512_bf16: BLOCK_STEPS=2048 RANK_STEPS=64 STAGE_STRIDE=1072 BF16
 //! clc: build on amx: BLOCK_STEPS=2048 RANK_STEPS=64 STAGE_STRIDE=1072 BF16 AMX
 #ifdef AMX
