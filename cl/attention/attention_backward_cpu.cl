@@ -15,11 +15,12 @@
 //         attention_add_parts_cpu (attention_backward_parts_cpu.clh) adds the parts.
 // Local   one array a group: panels [E][32] of q and dy, dq [E][32], p and ds [KEYS][32], a row of
 //         32 for each of first, log_sum_exp and dy . y
-// Tiles   8 x 32 sums in registers, see attention_tile_cpu.clh; all five products read k, v, q and
+// Tiles   8 x 32 sums in micro-tiles, see attention_tile_cpu.clh; all five products read k, v, q and
 //         dy in place, and only the panels of q and dy are transposed copies
 // Cost    10 E flops a (query, key) pair and head
 // Numerics p from the forward's log_sum_exp, at most 1 up to rounding; every sum in one fixed order
 //! clc: build on cpu: KEYS=64
+//! clc: build on cpu: KEYS=64 VECTOR_FLOATS={8,4} VECTOR_REGISTERS={16,32}
 #include "attention/attention_tile_cpu.clh"
 #include "attention/attention_backward_parts_cpu.clh"
 #include "attention/attention_problem.clh"
@@ -100,6 +101,9 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
   __local float* lane_dot = lane_log + QUERIES;
   __local int* lane_first = (__local int*)(lane_dot + QUERIES);
 
+  float ones[QUERIES];
+  for (int i = 0; i < QUERIES; ++i) ones[i] = 1.0f;
+
   const int chunks = (T + chunk - 1) / chunk;
   const int turn = (int)get_group_id(0) % chunks, g = (int)get_group_id(0) / chunks;
   const int part = turn % 2 ? chunks - 1 - turn / 2 : turn / 2;
@@ -141,13 +145,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_backward_
         weights_of_scores(p, ds, lane_first, lane_log, lane_dot, key, keys, t0, scale, masked);
         add_to_keys(dv + k_at, k_step, p, dy + q_at, q_step, count, keys, key - t0, E);
         add_to_keys(dk + k_at, k_step, ds, q + q_at, q_step, count, keys, key - t0, E);
-        int e = 0;
-        for (; e + ROWS <= E; e += ROWS) {
-          panel_update_8(dq_panel + e * QUERIES, 1.0f, 1.0f, k + k_at + e, 1, k_step, ds, keys);
-        }
-        for (; e < E; ++e) {
-          panel_update_1(dq_panel + e * QUERIES, 1.0f, 1.0f, k + k_at + e, 1, k_step, ds, keys);
-        }
+        panel_update(dq_panel, ones, k + k_at, k_step, ds, keys, E);
       }
       __global float* to = t0 < c1 ? dq : dq_parts + part * (T * q_step);
       panel_to_rows(to + q_at, q_step, count, E, dq_panel, 1.0f, 1.0f);

@@ -8,13 +8,14 @@
 //         blocks of rows, the last, the first, the last but one ..., with heads innermost, which
 //         balances the work for drivers that hand out ranges of groups.
 // Local   one array a group: panel [E][32] of q, sums [E][32] of y, scores [KEYS][32]
-// Tiles   8 x 32 sums in registers, see attention_tile_cpu.clh; the running maximum is corrected
+// Tiles   8 x 32 sums in micro-tiles, see attention_tile_cpu.clh; the running maximum is corrected
 //         once for each KEYS keys; keys that no row of the block attends to are skipped
 // Cost    4 E flops a (query, key) pair and head; k and v come from the cache for all blocks of
 //         rows except one
 // Numerics online softmax (Milakov and Gimelshein, 2018); a lane takes no value from a row outside
 //         its range, so a NaN there is harmless
 //! clc: build on cpu: KEYS=64
+//! clc: build on cpu: KEYS=64 VECTOR_FLOATS={8,4} VECTOR_REGISTERS={16,32}
 #include "attention/attention_problem.clh"
 #include "attention/attention_tile_cpu.clh"
 
@@ -88,23 +89,13 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void attention_forward_c
       store_floats(__local, scores + n * QUERIES + 16, p1);
     }
 
-    int e = 0;
+    float factors[QUERIES];
+    store_floats(__private, factors, factor0);
+    store_floats(__private, factors + 16, factor1);
     if (masked) {
-      for (; e + ROWS <= E; e += ROWS) {
-        seen_panel_update_8(sums + e * QUERIES, factor0, factor1, v_rows + e, 1, k_step, scores,
-                            keys, key, lane_first, lane_last);
-      }
-      for (; e < E; ++e) {
-        seen_panel_update_1(sums + e * QUERIES, factor0, factor1, v_rows + e, 1, k_step, scores,
-                            keys, key, lane_first, lane_last);
-      }
+      seen_panel_update(sums, factors, v_rows, k_step, scores, keys, E, key, lane_first, lane_last);
     } else {
-      for (; e + ROWS <= E; e += ROWS) {
-        panel_update_8(sums + e * QUERIES, factor0, factor1, v_rows + e, 1, k_step, scores, keys);
-      }
-      for (; e < E; ++e) {
-        panel_update_1(sums + e * QUERIES, factor0, factor1, v_rows + e, 1, k_step, scores, keys);
-      }
+      panel_update(sums, factors, v_rows, k_step, scores, keys, E);
     }
     key += keys;
   }

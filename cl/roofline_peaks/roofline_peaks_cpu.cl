@@ -1,4 +1,4 @@
-// roofline_peaks for CPU devices: the same measurements as roofline_peaks.cl, with explicit float16
+// roofline_peaks for CPU devices: the same measurements as roofline_peaks.cl, with explicit
 // vectors.
 //
 // Formula, Shapes, Types, Cost: as roofline_peaks.cl, except for the flops of a step: see CHAINS
@@ -7,7 +7,9 @@
 // Local   none
 // Numerics  not relevant; chains converge to y / (1 - x), far from denormal numbers
 //! clc: build on cpu: CHAINS=12
+//! clc: build on cpu: CHAINS=12 VECTOR_FLOATS={8,4} VECTOR_REGISTERS={16,32}
 #include "group_range.clh"
+#include "vectors_cpu.clh"
 
 #define CPU_KERNEL __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 
@@ -31,15 +33,16 @@ CPU_KERNEL roofline_peaks_read(__global float16* sums, __global const float16* s
   sums[get_group_id(0)] = (s0 + s1) + (s2 + s3);
 }
 
-// CHAINS independent chains of 16 lanes: enough to fill two units with a latency of five steps, and
-// few enough for AVX-512 to hold all of them in registers, and AVX2 most.
+// CHAINS independent chains of a vector: enough to fill two units with a latency of five steps, and
+// few enough for 16 registers to hold all of them and both factors.
 #if CHAINS != 12
 #error "CHAINS must be 12: the chains are written out"
 #endif
+// out: VECTOR_FLOATS elements of each group are written.
 CPU_KERNEL roofline_peaks_fma(__global float16* out, long steps, float x, float y) {
-  float16 a0 = 0.0f, a1 = 0.1f, a2 = 0.2f, a3 = 0.3f, a4 = 0.4f, a5 = 0.5f;
-  float16 a6 = 0.6f, a7 = 0.7f, a8 = 0.8f, a9 = 0.9f, a10 = 1.0f, a11 = 1.1f;
-  const float16 xs = x, ys = y;
+  FLOATS a0 = 0.0f, a1 = 0.1f, a2 = 0.2f, a3 = 0.3f, a4 = 0.4f, a5 = 0.5f;
+  FLOATS a6 = 0.6f, a7 = 0.7f, a8 = 0.8f, a9 = 0.9f, a10 = 1.0f, a11 = 1.1f;
+  const FLOATS xs = x, ys = y;
   for (long i = 0; i < steps; ++i) {
     a0 = fma(a0, xs, ys);
     a1 = fma(a1, xs, ys);
@@ -54,8 +57,8 @@ CPU_KERNEL roofline_peaks_fma(__global float16* out, long steps, float x, float 
     a10 = fma(a10, xs, ys);
     a11 = fma(a11, xs, ys);
   }
-  out[get_group_id(0)] =
-      ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7)) + ((a8 + a9) + (a10 + a11));
+  const FLOATS sum = ((a0 + a1) + (a2 + a3)) + ((a4 + a5) + (a6 + a7)) + ((a8 + a9) + (a10 + a11));
+  store_vector(__global, (__global float*)(out + get_group_id(0)), sum);
 }
 
 CPU_KERNEL roofline_peaks_empty(__global float16* out) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ops/activations.hpp"
+#include "ops/dispatch/cpu_vector_defines.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/fail.hpp"
 
@@ -91,7 +92,8 @@ Defines AttentionSpec::defines() const {
   Defines defines;
   if (!cpu()) return defines.set("GROUP", work_group());
   defines.set("KEYS", kKeys);
-  if (bf16) defines.set("STAGED", kStaged).set("MAX_BLOCKS", kMaxBlocks);
+  if (bf16) return defines.set("STAGED", kStaged).set("MAX_BLOCKS", kMaxBlocks);
+  define_cpu_vectors(defines);
   return defines;
 }
 

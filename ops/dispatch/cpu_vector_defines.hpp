@@ -1,4 +1,4 @@
-// The -D parameters of cl/gemm/cpu/vectors_cpu.clh.
+// The -D parameters of cl/vectors_cpu.clh.
 #pragma once
 
 #include "clora/runtime/programs/program_cache.hpp"

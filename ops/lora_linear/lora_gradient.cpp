@@ -8,6 +8,7 @@
 
 #include "clora/ops/gemm/gemm.hpp"
 #include "ops/activations.hpp"
+#include "ops/dispatch/cpu_vector_defines.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -67,8 +68,10 @@ Launch launch_of(const LoraGradientProduct& g) {
 void record_gradient_cpu(Batch& batch, const LoraGradientProduct& g) {
   const std::uint32_t width = u32(g.x.shape()[1]);
   Launch launch = launch_of(g);
-  launch.kernel = batch.context().kernel("lora_linear_cpu.cl", "lora_gradient",
-                                         Defines().set("COLUMNS", kStrip));
+  Defines defines;
+  defines.set("COLUMNS", kStrip);
+  define_cpu_vectors(defines);
+  launch.kernel = batch.context().kernel("lora_linear_cpu.cl", "lora_gradient", defines);
   launch.grid = single_item_groups(divide_up(width, kStrip));
   batch.launch(std::move(launch), g.out, record_upcast(batch, g.s), record_upcast(batch, g.x),
                u32(g.x.shape()[0]), u32(g.s.shape()[1]), width, g.scale);

@@ -6,6 +6,7 @@
 
 #include "clora/runtime/commands/batch.hpp"
 #include "clora/runtime/error.hpp"
+#include "ops/dispatch/cpu_vector_defines.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/elapsed.hpp"
 
@@ -23,8 +24,9 @@ constexpr std::int64_t kMaxSteps = std::int64_t{1} << 34;
 // cl/roofline_peaks/roofline_peaks.cl.
 struct Shapes {
   std::string_view file;
-  std::int64_t lanes;
+  std::int64_t lanes;  // of a vector that is copied or read
   std::int64_t chains;
+  std::int64_t chain_lanes;
   Grid grid;
 
   std::int64_t items() const { return static_cast<std::int64_t>(grid.global[0]); }
@@ -34,10 +36,10 @@ Shapes shapes_for(const Context& context) {
   const Device& device = context.device();
   const std::size_t units = std::max(1U, device.compute_units);
   if (is_for_cpus(context.variant())) {
-    return {"roofline_peaks_cpu.cl", 16, 12, single_item_groups(4 * units)};
+    return {"roofline_peaks_cpu.cl", 16, 12, cpu_vectors().floats, single_item_groups(4 * units)};
   }
   constexpr std::size_t kGroup = 256, kGroupsPerUnit = 16;
-  return {"roofline_peaks.cl", 4, 4,
+  return {"roofline_peaks.cl", 4, 4, 4,
           groups_of(reduction_group(device, kGroup), kGroupsPerUnit * units)};
 }
 
@@ -58,10 +60,10 @@ class Measurement {
 
  private:
   Launch launch(std::string_view file, std::string_view function, const Grid& grid) const {
-    return {context_.kernel(file, function, Defines().set("CHAINS", shapes_.chains)),
-            grid,
-            {},
-            "roofline_peaks"};
+    Defines defines;
+    defines.set("CHAINS", shapes_.chains);
+    if (is_for_cpus(context_.variant())) define_cpu_vectors(defines);
+    return {context_.kernel(file, function, defines), grid, {}, "roofline_peaks"};
   }
   Launch launch(std::string_view function, const Grid& grid) const {
     return launch(shapes_.file, function, grid);
@@ -93,7 +95,7 @@ class Measurement {
   double steps_per_second(Record record, std::int64_t least_steps = 1024,
                           int runs = kFmaRuns) const;
   double lanes() const {
-    return static_cast<double>(shapes_.items() * shapes_.lanes * shapes_.chains);
+    return static_cast<double>(shapes_.items() * shapes_.chain_lanes * shapes_.chains);
   }
   Batch empty_launches(int count) const;
 
