@@ -93,7 +93,7 @@ Defines AttentionSpec::defines() const {
   if (!cpu()) return defines.set("GROUP", work_group());
   defines.set("KEYS", kKeys);
   if (bf16) return defines.set("STAGED", kStaged).set("MAX_BLOCKS", kMaxBlocks);
-  define_cpu_vectors(defines);
+  define_cpu_vectors(defines, context.device());
   return defines;
 }
 

@@ -12,6 +12,7 @@
 #include "ops/decode/decode_layers_gpu.hpp"
 #include "ops/decode/decode_layers_table.hpp"
 #include "ops/dispatch/co_resident_groups.hpp"
+#include "ops/dispatch/integer_products.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "runtime/fail.hpp"
 #include "runtime/integer_sizes.hpp"
@@ -90,13 +91,14 @@ bool packed_layers_fit(const Context& context, const DecodeLayers& decode) {
 }
 
 bool fits_cpu(const Context& context, const DecodeLayers& decode) {
-  return context.variant() == Variant::avx512_bf16 && context.device().int8_dots &&
+  return context.variant() != Variant::amx && integer_products(context) != IntegerDots::none &&
          packed_layers_fit(context, decode);
 }
 
-Defines defines_of(const DecodeLayers& decode) {
+Defines defines_of(const Context& context, const DecodeLayers& decode) {
   Defines defines;
   set_weight_type(defines, decode.layers.front().q);
+  define_integer_dots(defines, integer_products(context));
   return defines.set("KEYS", kKeys);
 }
 
@@ -271,7 +273,7 @@ void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& dec
   const auto temporary = [&](Shape shape, std::string_view name) {
     return batch.temporary(shape, DType::f32, name);
   };
-  const Defines defines = defines_of(decode);
+  const Defines defines = defines_of(context, decode);
   const DecodeDims dims{.D = u32(s.D),
                         .F = u32(s.F),
                         .H = u32(s.H),

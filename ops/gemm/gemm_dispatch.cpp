@@ -4,6 +4,7 @@
 
 #include "clora/ops/quant/quant.hpp"
 #include "clora/runtime/error.hpp"
+#include "ops/dispatch/integer_products.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/gemm/gemm_hopper.hpp"
 #include "ops/gemm/gemm_wgmma_self_test.hpp"
@@ -25,9 +26,9 @@ GemmExtras test_extras(SelfTest& test, std::int64_t rows, std::int64_t columns,
 // Several tiles in each dimension, the last ones partial. s is an input or, if these tiles can fuse
 // the shrink, computed: otherwise another kernel would compute s, which a self-test does not build.
 void test_tiles(SelfTest& test, const Tensor& like, bool fuses_shrink) {
-  constexpr std::int64_t kRows = 2 * GemmTiles::kAmxRows + 1;
+  constexpr std::int64_t kRows = std::int64_t{2} * GemmTiles::kAmxRows + 1;
   const std::int64_t columns =
-      2 * GemmTiles::kColumns + (like.layout() == Layout::packed ? kPackedRows : 3);
+      std::int64_t{2} * GemmTiles::kColumns + (like.layout() == Layout::packed ? kPackedRows : 3);
   const Tensor w = test.weights({columns, 256}, like.type(), like.layout());
   record_gemm(test.batch(), test.output({kRows, columns}), test.input({kRows, 256}), w,
               test_extras(test, kRows, columns));
@@ -42,7 +43,7 @@ void test_tiles(SelfTest& test, const Tensor& like, bool fuses_shrink) {
 // Tiles of every number of rows, half and full panels. Matrix tiles support no scale, and use a
 // different store if there is no bias. s is an input or computed.
 void test_packed(SelfTest& test, const Tensor& like) {
-  constexpr std::int64_t kColumns = 2 * GemmTiles::kColumns + kPackedRows;
+  constexpr std::int64_t kColumns = std::int64_t{2} * GemmTiles::kColumns + kPackedRows;
   const Tensor w = test.weights({kColumns, 256}, like.type(), like.layout());
   for (const std::int64_t rows : {64, 20}) {
     for (const float scale : {1.0F, 0.5F}) {
@@ -107,7 +108,7 @@ bool has_packed_floats(const Tensor& w) {
 
 bool multiplies_integers(const Context& context, const GemmProduct& p) {
   return p.w.layout() == Layout::packed && is_quantised(p.w.type()) &&
-         has_cpu_matrix_unit(context.variant()) && context.device().int8_dots &&
+         integer_products(context) != IntegerDots::none &&
          int8_row_bytes(p) <= context.device().local_memory_bytes;
 }
 

@@ -1,6 +1,8 @@
 #include "ops/gemm/gemm_kernels.hpp"
 
 #include "clora/ops/quant/quant.hpp"
+#include "ops/dispatch/cpu_vector_defines.hpp"
+#include "ops/dispatch/integer_products.hpp"
 #include "ops/launch_grids.hpp"
 #include "runtime/integer_sizes.hpp"
 
@@ -97,6 +99,9 @@ void record_skinny(Batch& batch, const GemmProduct& p, SkinnyKernel kernel, std:
   Defines defines;
   set_weight_type(defines, p.w);
   defines.set("ROWS_AT_ONCE", kRowsAtOnce);
+  if (kernel.file == kGemmSkinnyInt8) {
+    define_integer_dots(defines, integer_products(batch.context()));
+  }
   Launch launch = launch_of(p);
   launch.kernel = batch.context().kernel(kernel.file, kernel.function, defines);
   launch.grid = single_item_groups(groups);
@@ -168,6 +173,7 @@ void record_gemm_tiles(Batch& batch, const GemmProduct& p, bool bf16) {
   Defines defines;
   set_weight_type(defines, p.w);
   tiles.define(defines);
+  if (!bf16) define_cpu_vectors(defines, context.device());
   if (bf16 && context.variant() == Variant::amx) defines.set("AMX");
   Launch launch = launch_of(p);
   launch.kernel = context.kernel(bf16 ? kGemmBf16Tiles : kGemmTiles, "gemm_tiles", defines);
@@ -197,6 +203,7 @@ void record_gemm_packed(Batch& batch, const GemmProduct& p) {
   const auto [packed, shares, rows_per_group] = plan_packed(context, p);
   Defines defines;
   packed.define(defines);
+  if (p.w.type() == DType::f32) define_cpu_vectors(defines, context.device());
   Launch launch = launch_of(p);
   launch.kernel = context.kernel(kGemmPacked, "gemm_packed", defines);
   launch.grid = single_item_groups(shares.column_groups, shares.row_groups);

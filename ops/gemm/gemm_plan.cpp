@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/dispatch/cpu_vector_defines.hpp"
 #include "runtime/integer_sizes.hpp"
 
 namespace clora {
@@ -48,7 +47,6 @@ void GemmTiles::define(Defines& defines) const {
   defines.set("PANEL_STEPS", panel_steps);
   defines.set("BLOCK_STEPS", block_steps);
   defines.set("STAGE_STRIDE", stage_stride());
-  if (element_bytes == 4) define_cpu_vectors(defines);
 }
 
 std::size_t GemmTiles::scratch_bytes() const {
@@ -81,7 +79,6 @@ void GemmPackedTiles::define(Defines& defines) const {
   defines.set("BLOCK_STEPS", block_steps());
   defines.set("RANK_STEPS", kRankSteps);
   defines.set("STAGE_STRIDE", stage_stride());
-  if (steps_an_element == 1) define_cpu_vectors(defines);
   if (steps_an_element == 2) defines.set("BF16");
   if (tile_rows == GemmTiles::kAmxRows) defines.set("AMX");
 }

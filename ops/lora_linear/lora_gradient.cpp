@@ -70,7 +70,7 @@ void record_gradient_cpu(Batch& batch, const LoraGradientProduct& g) {
   Launch launch = launch_of(g);
   Defines defines;
   defines.set("COLUMNS", kStrip);
-  define_cpu_vectors(defines);
+  define_cpu_vectors(defines, batch.context().device());
   launch.kernel = batch.context().kernel("lora_linear_cpu.cl", "lora_gradient", defines);
   launch.grid = single_item_groups(divide_up(width, kStrip));
   batch.launch(std::move(launch), g.out, record_upcast(batch, g.s), record_upcast(batch, g.x),

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstring>
 
+#include "ops/dispatch/integer_products.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/launch_grids.hpp"
 #include "ops/tensor_overlap.hpp"
@@ -126,13 +127,13 @@ WeightForm preferred_form(const Context& context, const Shape& shape, DType type
   const bool fits =
       shape.rank() == 2 && shape[0] % kPackedRows == 0 && shape[1] % kPackedColumns == 0;
   if (!fits) return as_in_file;
-  const Variant variant = context.variant();
-  if (has_cpu_matrix_unit(variant)) {
-    if (type == DType::f32 || type == DType::bf16) return {DType::bf16, Layout::packed};
-    const bool in_integers = has_integer_packed_layout(type) && context.device().int8_dots;
+  if (has_integer_packed_layout(type)) {
+    const bool in_integers = integer_products(context) != IntegerDots::none;
     return in_integers ? WeightForm{type, Layout::packed} : as_in_file;
   }
-  const bool in_place = variant == Variant::cpu && type == DType::f32;
+  const bool is_float = type == DType::f32 || type == DType::bf16;
+  if (is_float && has_cpu_matrix_unit(context.variant())) return {DType::bf16, Layout::packed};
+  const bool in_place = is_for_cpus(context.variant()) && type == DType::f32;
   return in_place ? WeightForm{type, Layout::packed} : as_in_file;
 }
 

@@ -36,7 +36,7 @@ Shapes shapes_for(const Context& context) {
   const Device& device = context.device();
   const std::size_t units = std::max(1U, device.compute_units);
   if (is_for_cpus(context.variant())) {
-    return {"roofline_peaks_cpu.cl", 16, 12, cpu_vectors().floats, single_item_groups(4 * units)};
+    return {"roofline_peaks_cpu.cl", 16, 12, device.vectors.floats, single_item_groups(4 * units)};
   }
   constexpr std::size_t kGroup = 256, kGroupsPerUnit = 16;
   return {"roofline_peaks.cl", 4, 4, 4,
@@ -62,7 +62,7 @@ class Measurement {
   Launch launch(std::string_view file, std::string_view function, const Grid& grid) const {
     Defines defines;
     defines.set("CHAINS", shapes_.chains);
-    if (is_for_cpus(context_.variant())) define_cpu_vectors(defines);
+    if (is_for_cpus(context_.variant())) define_cpu_vectors(defines, context_.device());
     return {context_.kernel(file, function, defines), grid, {}, "roofline_peaks"};
   }
   Launch launch(std::string_view function, const Grid& grid) const {
@@ -156,15 +156,15 @@ double Measurement::f32_flops_per_second() const {
 // The flops of a work-group's step match roofline_peaks_wgmma.cl and roofline_peaks_mma.cl.
 double Measurement::product_flops_per_second() const {
   const bool wgmma = context_.variant() == Variant::wgmma;
-  constexpr std::size_t kGroup = 256;
-  const Grid grid = groups_of(kGroup, (wgmma ? 1 : 8) * context_.device().compute_units);
-  const auto groups = static_cast<double>(grid.global[0] / kGroup);
-  const double flops_of_a_step =
-      wgmma ? 2.0 * 2 * 64 * 256 * 64 : 2.0 * 16 * 8 * 16 * 8 * (kGroup / 32);
+  constexpr std::size_t kGroup = 256, kWarps = kGroup / 32;
+  const std::size_t groups = std::size_t{wgmma ? 1U : 8U} * context_.device().compute_units;
+  const Grid grid = groups_of(kGroup, groups);
+  const double flops_of_a_step = wgmma ? 2.0 * 2 * 64 * 256 * 64 : 2.0 * 16 * 8 * 16 * 8 * kWarps;
   const Tensor out = context_.allocate({static_cast<std::int64_t>(grid.global[0])}, DType::f32,
                                        MemoryTag::scratch);
   const char* file = wgmma ? "roofline_peaks_wgmma.cl" : "roofline_peaks_mma.cl";
-  return flops_of_a_step * groups * steps_per_second([&](Batch& batch, std::int64_t steps) {
+  return flops_of_a_step * static_cast<double>(groups) *
+         steps_per_second([&](Batch& batch, std::int64_t steps) {
            batch.launch(
                {context_.kernel(file, "roofline_peaks_products"), grid, {}, "roofline_peaks"}, out,
                steps);

@@ -73,16 +73,29 @@ MatrixUnit matrix_unit_of_processor() {
 }
 #endif
 
-// pocl compiles for the processor that this process runs on, with clang's intrinsics for its
-// instructions. Other CPU drivers do not support those. glibc lists the features, rather than the
-// compiler, so that tests/simulator/cpu_without_avx512.cpp can hide some.
-void describe_processor(Device& device) {
+// CPU drivers compile for the processor that this process runs on. glibc lists its features, rather
+// than the compiler, so that tests/simulator/cpu_without_avx512.cpp can hide some.
+CpuVectors vectors_of_processor() {
 #if defined(__x86_64__)
-  if (device.kind != DeviceKind::cpu || !is_pocl(device)) return;
-  device.matrix_unit = matrix_unit_of_processor();
-  device.int8_dots = CPU_FEATURE_ACTIVE(AVX512_VNNI);
+  if (CPU_FEATURE_ACTIVE(AVX512F)) return kAvx512Vectors;
+  if (CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA)) return kAvx2Vectors;
+  return {};
+#elif defined(__aarch64__)
+  return kNeonVectors;
 #else
-  (void)device;
+  return {};
+#endif
+}
+
+// pocl also supports clang's builtins for the processor's instructions; other CPU drivers do not.
+void describe_processor(Device& device) {
+  if (device.kind != DeviceKind::cpu) return;
+  device.vectors = vectors_of_processor();
+#if defined(__x86_64__)
+  if (!is_pocl(device)) return;
+  device.matrix_unit = matrix_unit_of_processor();
+  if (CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(F16C)) device.integer_dots = IntegerDots::avx2;
+  if (CPU_FEATURE_ACTIVE(AVX512_VNNI)) device.integer_dots = IntegerDots::avx512_vnni;
 #endif
 }
 
@@ -164,6 +177,18 @@ std::string_view name_of(DeviceKind kind) {
       break;
   }
   return "other";
+}
+
+std::string_view name_of(IntegerDots dots) {
+  switch (dots) {
+    case IntegerDots::avx2:
+      return "avx2";
+    case IntegerDots::avx512_vnni:
+      return "avx512_vnni";
+    case IntegerDots::none:
+      break;
+  }
+  return "none";
 }
 
 std::string_view name_of(MatrixUnit unit) {

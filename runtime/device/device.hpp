@@ -20,6 +20,20 @@ enum class DeviceKind { cpu, gpu, other };
 // with warp-level instructions. wgmma: sm_90, which also has warp-group instructions.
 enum class MatrixUnit { none, avx512_bf16, amx, mma, wgmma };
 
+// The instructions for dot products of bytes that kernels can use: pocl on x86 CPUs, through
+// clang's builtins.
+enum class IntegerDots { none, avx2, avx512_vnni };
+
+// The vector registers that a CPU device's kernels are compiled for.
+struct CpuVectors {
+  std::uint32_t floats = 4;      // floats of a register
+  std::uint32_t registers = 16;  // of that width
+  bool operator==(const CpuVectors&) const = default;
+};
+inline constexpr CpuVectors kAvx512Vectors{.floats = 16, .registers = 32};
+inline constexpr CpuVectors kAvx2Vectors{.floats = 8, .registers = 16};
+inline constexpr CpuVectors kNeonVectors{.floats = 4, .registers = 32};
+
 struct Device {
   int index = -1;  // position in list_devices(); -1 for a device passed in by a caller
   std::string name;
@@ -29,7 +43,8 @@ struct Device {
   std::string opencl_version;  // "OpenCL 3.0 ..."
   DeviceKind kind = DeviceKind::other;
   MatrixUnit matrix_unit = MatrixUnit::none;
-  bool int8_dots = false;  // pocl on x86 CPUs with avx512_vnni: dot products of bytes
+  IntegerDots integer_dots = IntegerDots::none;
+  CpuVectors vectors;  // of a CPU device
   std::uint32_t compute_units = 0;
   std::uint64_t memory_bytes = 0;
   std::uint64_t max_allocation_bytes = 0;
@@ -47,6 +62,7 @@ bool has_nvidia_driver(const Device& device);
 
 std::string_view name_of(DeviceKind kind);
 std::string_view name_of(MatrixUnit unit);
+std::string_view name_of(IntegerDots dots);
 
 // Lists every device of every platform, in platform order; empty if there is none. May be called
 // from any thread: calls are serialised, because a driver's first call may not be thread-safe. A

@@ -7,8 +7,8 @@
 namespace clora {
 namespace {
 
-constexpr std::array<std::string_view, 7> kNames{"automatic", "portable", "cpu",  "avx512_bf16",
-                                                 "amx",       "mma",      "wgmma"};
+constexpr std::array<std::string_view, 8> kNames{"automatic",   "portable", "cpu", "cpu_int8",
+                                                 "avx512_bf16", "amx",      "mma", "wgmma"};
 
 // The variant for a device's matrix unit.
 Variant variant_of(MatrixUnit unit) {
@@ -41,6 +41,8 @@ Variant variant_of(std::string_view name) {
 
 bool can_take(Variant variant, const Device& device) {
   switch (variant) {
+    case Variant::cpu_int8:
+      return device.integer_dots != IntegerDots::none;
     case Variant::avx512_bf16:
       return device.matrix_unit == MatrixUnit::avx512_bf16 || device.matrix_unit == MatrixUnit::amx;
     case Variant::amx:
@@ -57,14 +59,17 @@ bool can_take(Variant variant, const Device& device) {
 Variant resolve(Variant wanted, Precision precision, const Device& device) {
   if (!can_take(wanted, device)) {
     fail(ErrorCode::unsupported,
-         "variant: {} needs a device with that matrix unit (on CPUs, under pocl); '{}' on {} has "
-         "{}; use another variant or automatic",
-         name_of(wanted), device.name, device.platform, name_of(device.matrix_unit));
+         "variant: {} needs a device with that matrix unit or integer dots (on CPUs, under pocl); "
+         "'{}' on {} has {} and {}; use another variant or automatic",
+         name_of(wanted), device.name, device.platform, name_of(device.matrix_unit),
+         name_of(device.integer_dots));
   }
   if (wanted != Variant::automatic) return wanted;
-  const Variant in_f32 = device.kind == DeviceKind::cpu ? Variant::cpu : Variant::portable;
-  const bool f32 = precision == Precision::f32 || device.matrix_unit == MatrixUnit::none;
-  return f32 ? in_f32 : variant_of(device.matrix_unit);
+  const bool is_cpu = device.kind == DeviceKind::cpu;
+  if (precision == Precision::f32) return is_cpu ? Variant::cpu : Variant::portable;
+  if (device.matrix_unit != MatrixUnit::none) return variant_of(device.matrix_unit);
+  if (device.integer_dots != IntegerDots::none) return Variant::cpu_int8;
+  return is_cpu ? Variant::cpu : Variant::portable;
 }
 
 }  // namespace clora

@@ -8,12 +8,13 @@
 namespace clora {
 
 // portable: plain OpenCL C, correct on every device. cpu: work-groups of one item with wide
-// vectors, f32. avx512_bf16: as cpu, but large products round their operands to bf16 (sums stay
-// f32). amx: the same on matrix tiles. mma: large products on NVIDIA's matrix units, with
-// warp-level instructions. wgmma: large products, attention and the LM head's loss with warp-group
-// instructions. mma and wgmma round their operands to bf16. automatic: the best for the device
-// within the precision.
-enum class Variant { automatic, portable, cpu, avx512_bf16, amx, mma, wgmma };
+// vectors, f32. cpu_int8: as cpu, but few rows are multiplied with quantised weights in integers,
+// as 16-bit numbers. avx512_bf16: as cpu_int8, but large products round their operands to bf16
+// (sums stay f32). amx: the same on matrix tiles. mma: large products on NVIDIA's matrix units,
+// with warp-level instructions. wgmma: large products, attention and the LM head's loss with
+// warp-group instructions. mma and wgmma round their operands to bf16. automatic: the best for the
+// device within the precision.
+enum class Variant { automatic, portable, cpu, cpu_int8, avx512_bf16, amx, mma, wgmma };
 std::string_view name_of(Variant variant);
 // Errors: invalid_argument, with the list of valid names.
 Variant variant_of(std::string_view name);
@@ -26,6 +27,10 @@ constexpr bool is_for_cpus(Variant variant) {
 }
 constexpr bool has_cpu_matrix_unit(Variant variant) {
   return is_for_cpus(variant) && has_matrix_unit(variant);
+}
+// Whether products of few rows with quantised weights may run in integers.
+constexpr bool multiplies_integers(Variant variant) {
+  return variant >= Variant::cpu_int8 && is_for_cpus(variant);
 }
 
 // Whether activations that products read are stored as bf16: true if products round them anyway and

@@ -71,7 +71,7 @@ TEST(ClcFileHead, BuildsSetsOfIntegerDotsOnlyIfTheProcessorHasThem) {
   ASSERT_THAT(head.builds, SizeIs(1));
   Device avx2, vnni;
   avx2.kind = vnni.kind = DeviceKind::cpu;
-  vnni.int8_dots = true;
+  vnni.integer_dots = IntegerDots::avx512_vnni;
   EXPECT_FALSE(is_meant_for(head.builds[0], avx2));
   EXPECT_TRUE(is_meant_for(head.builds[0], vnni));
 }

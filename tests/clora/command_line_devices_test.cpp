@@ -108,7 +108,7 @@ TEST_F(WithoutADevice, HasOneWithoutAvx512WhereSuchACpuIsEmulated) {
   const ProgramResult result = devices({"LD_PRELOAD=" + library.string()}, {"devices", "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("\"matrix_unit\":\"none\""),
-                                HasSubstr("\"int8_dots\":false"), Not(HasSubstr("avx512"))));
+                                HasSubstr("\"integer_dots\":\"avx2\""), Not(HasSubstr("avx512"))));
 }
 #endif
 

@@ -180,7 +180,7 @@ std::vector<Family> families() {
          record_gemm(t.batch(), t.output({2, 80}), t.input({2, 64}),
                      t.weights({80, 64}, DType::q4_1, Layout::packed));
        },
-       Variant::avx512_bf16},
+       Variant::cpu_int8},
       {"gemm_packed_cpu f32 packed",
        {"gemm_packed_cpu.cl", "get_group_id(1)"},
        [](SelfTest& t) {
@@ -365,11 +365,7 @@ INSTANTIATE_TEST_SUITE_P(Families, BrokenKernel, testing::ValuesIn(families()),
 
 constexpr std::string_view kOtherDevice = "the kernel is for another device";
 
-bool is_for_this_device(const Family& family) {
-  const Device device = select_device(config_from_environment().device);
-  return test::is_for_this_device(family.variant) &&
-         (family.variant != Variant::avx512_bf16 || device.int8_dots);
-}
+bool is_for_this_device(const Family& family) { return test::is_for_this_device(family.variant); }
 
 TEST_P(BrokenKernel, IsSeenOnceAndReplacedByThePortableOne) {
   const Family& family = GetParam();

@@ -41,16 +41,15 @@ class OneLaunch : public testing::Test {
  protected:
   void SetUp() override {
     const Device device = select_device(config_from_environment().device);
-    if (device.matrix_unit != MatrixUnit::avx512_bf16 || !device.int8_dots ||
-        !device.name.starts_with("pthread")) {
-      GTEST_SKIP() << "decoding in one launch requires pocl's threads on a CPU with avx512_vnni";
+    if (device.integer_dots == IntegerDots::none || !device.name.starts_with("pthread")) {
+      GTEST_SKIP() << "decoding in one launch requires pocl's threads on a CPU with AVX2";
     }
   }
   // Created on first use and destroyed with the test, since it may reserve pocl's threads.
   Context& context() {
     if (context_ == nullptr) {
       ContextConfig config = config_from_environment();
-      config.variant = Variant::avx512_bf16;
+      config.variant = Variant::cpu_int8;
       context_ = std::make_unique<Context>(config);
     }
     return *context_;
@@ -102,7 +101,7 @@ TEST_F(OneLaunch, IsNotSelectedForOtherLayoutsTypesAndVariants) {
 
 TEST_F(OneLaunch, PassesItsSelfTest) {
   const test::Folders folders;
-  const test::Observed tested(folders, Variant::avx512_bf16);
+  const test::Observed tested(folders, Variant::cpu_int8);
   for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
     const Layers layers(*tested.context, kSmall, type, {3, 0});
     EXPECT_TRUE(decodes_in_one_launch(*tested.context, layers.decode)) << name_of(type);
@@ -118,7 +117,7 @@ TEST_F(OneLaunch, SetsTheFlagIfAGroupDoesNotArrive) {
   folders.replace("grid_barrier_cpu.clh", "SECONDS 5", "SECONDS 1");
   folders.replace("grid_barrier_cpu.clh", "atomic_inc(grid_barrier) +",
                   "(get_group_id(0) == 0 ? atomic_inc(grid_barrier) : -1) +");
-  const test::Observed untested(folders, Variant::avx512_bf16, false);
+  const test::Observed untested(folders, Variant::cpu_int8, false);
   const Layers layers(*untested.context, kSmall, DType::q4_1, {3, 0});
   const Tensor grid_barrier =
       test::upload(*untested.context, {3}, std::vector<std::int32_t>{0, 0, 0});
@@ -127,7 +126,7 @@ TEST_F(OneLaunch, SetsTheFlagIfAGroupDoesNotArrive) {
   batch.submit().wait();
   EXPECT_EQ(untested.context->read<std::int32_t>(grid_barrier)[1], 1);
 
-  const test::Observed tested(folders, Variant::avx512_bf16);
+  const test::Observed tested(folders, Variant::cpu_int8);
   const Layers same(*tested.context, kSmall, DType::q4_1, {3, 0});
   EXPECT_FALSE(decodes_in_one_launch(*tested.context, same.decode));
   EXPECT_THAT(*tested.warnings, testing::Contains(testing::HasSubstr("decode_layers q4_1")));

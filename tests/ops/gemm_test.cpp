@@ -66,9 +66,8 @@ class Gemm : public test::OpTest {
   // Skinny products with packed weights use integer arithmetic on these devices, with 16 bits per
   // element and a scale per block of 32. Rounding to 8 bits would exceed this tolerance by far.
   double tolerance(const Case& c, Layout layout, DType type) {
-    const bool integers = has_cpu_matrix_unit(GetParam()) && layout == Layout::packed &&
-                          is_quantised(type) && context().device().int8_dots &&
-                          c.m < GemmTiles::kSkinnyRows;
+    const bool integers = multiplies_integers(GetParam()) && layout == Layout::packed &&
+                          is_quantised(type) && c.m < GemmTiles::kSkinnyRows;
     return integers ? 5e-5 : tolerance_of(static_cast<std::size_t>(c.k + c.rank));
   }
 

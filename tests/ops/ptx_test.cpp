@@ -16,8 +16,9 @@
 namespace clora {
 namespace {
 
-constexpr std::array kVariants{Variant::portable, Variant::cpu, Variant::avx512_bf16,
-                               Variant::amx,      Variant::mma, Variant::wgmma};
+constexpr std::array kVariants{Variant::portable,    Variant::cpu, Variant::cpu_int8,
+                               Variant::avx512_bf16, Variant::amx, Variant::mma,
+                               Variant::wgmma};
 
 Device gpu(MatrixUnit unit) {
   Device device;

@@ -130,9 +130,13 @@ TEST(PackedPanels, ArePreferredIfProductsRunInIntegersAndWeightsFillThem) {
   EXPECT_EQ(preferred_form(f32, {64, 64}, DType::q4_1), plain_q4_1);
   EXPECT_EQ(preferred_form(f32, {64, 64}, DType::f32), (WeightForm{DType::f32, Layout::packed}));
   EXPECT_EQ(preferred_form(f32, {64, 64}, DType::bf16), (WeightForm{DType::bf16, Layout::plain}));
-  if (f32.device().matrix_unit == MatrixUnit::none || !f32.device().int8_dots) {
-    GTEST_SKIP() << "this device has no dot products of 8-bit integers";
+  if (f32.device().integer_dots == IntegerDots::none) {
+    GTEST_SKIP() << "this device has no dot products of bytes";
   }
+  Context& int8 = test::context_of(Variant::cpu_int8);
+  EXPECT_EQ(preferred_form(int8, {64, 64}, DType::q4_1), packed_q4_1);
+  EXPECT_EQ(preferred_form(int8, {64, 64}, DType::f32), (WeightForm{DType::f32, Layout::packed}));
+  if (f32.device().matrix_unit == MatrixUnit::none) return;
   Context& fast = test::context_of(Variant::avx512_bf16);
   EXPECT_EQ(preferred_form(fast, {64, 64}, DType::q4_1), packed_q4_1);
   EXPECT_EQ(preferred_form(fast, {64, 64}, DType::f32), packed_bf16);

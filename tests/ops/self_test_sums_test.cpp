@@ -96,7 +96,8 @@ void every_use(SelfTest& t, DType type, Layout layout) {
 
 class SumsOfWeights : public testing::TestWithParam<Variant> {};
 INSTANTIATE_TEST_SUITE_P(Variants, SumsOfWeights,
-                         testing::Values(Variant::cpu, Variant::avx512_bf16, Variant::amx),
+                         testing::Values(Variant::cpu, Variant::cpu_int8, Variant::avx512_bf16,
+                                         Variant::amx),
                          [](const auto& given) { return std::string(name_of(given.param)); });
 
 TEST_P(SumsOfWeights, AreKnownForEveryTypeAndLayout) {

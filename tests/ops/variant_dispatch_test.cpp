@@ -46,7 +46,8 @@ TEST(VariantDispatch, KeepsARightKernelWithoutAWord) {
 // A product uses one of several kernels depending on its size. Each is tested alone, even if this
 // variant prefers another one.
 TEST(VariantDispatch, EachKernelThatAProductMayTakePasses) {
-  for (const Variant variant : {Variant::cpu, Variant::avx512_bf16, Variant::amx}) {
+  for (const Variant variant :
+       {Variant::cpu, Variant::cpu_int8, Variant::avx512_bf16, Variant::amx}) {
     if (!test::is_for_this_device(variant)) continue;
     const Folders folders;
     const Observed tested(folders, variant);

@@ -65,8 +65,8 @@ bool is_for_this_device(Variant variant) {
 
 testing::internal::ParamGenerator<Variant> all_variants() {
   std::vector<Variant> variants{Variant::portable};
-  for (const Variant variant :
-       {Variant::cpu, Variant::avx512_bf16, Variant::amx, Variant::mma, Variant::wgmma}) {
+  for (const Variant variant : {Variant::cpu, Variant::cpu_int8, Variant::avx512_bf16, Variant::amx,
+                                Variant::mma, Variant::wgmma}) {
     if (is_for_this_device(variant)) variants.push_back(variant);
   }
   return testing::ValuesIn(variants);

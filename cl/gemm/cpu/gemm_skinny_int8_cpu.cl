@@ -1,5 +1,5 @@
 // gemm_skinny_int8_cpu: the products of gemm_skinny in integer arithmetic, for packed weights on
-// CPUs with avx512_vnni.
+// CPUs with avx512_vnni or AVX2.
 //
 //   y [M, N] = alpha x16 [M, K] w [N, K]^T + scale s [M, R] u [R, N] + addend + bias
 //
@@ -7,7 +7,8 @@
 // Types   w quantised blocks, packed (quant_packed.clh), all else f32
 // Work    a work-group of one item owns panels_per_group panels of 16 rows of w. It converts
 //         rows_held rows of x to integers, separately in each group, since a row costs less than a
-//         panel; then it multiplies each panel with four of them at once (fewer: one by one).
+//         panel; then it multiplies each panel with four of them at once (fewer, or with AVX2: one
+//         by one).
 // Local   scratch [rows held]: a row is K bytes of first digits, K of second digits, then two
 //         floats for each 32 elements: the scale, and the sum of the represented elements
 // Cost    reads w once for each rows_held rows: memory-bound
@@ -17,9 +18,16 @@
 //         element makes its row of y NaN.
 //! clc: build on avx512_vnni: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
 //!     WEIGHT_PACKED
+//! clc: build on avx2: ROWS_AT_ONCE=16 WEIGHT_TYPE={WEIGHT_Q4_0,WEIGHT_Q4_1,WEIGHT_Q8_0}
+//!     WEIGHT_PACKED INT8_AVX2
 #include "gemm/cpu/gemm_skinny_epilogue_cpu.clh"
 #include "gemm/cpu/gemm_int8_cpu.clh"
 #include "gemm/gemm_problem.clh"
+
+#ifdef INT8_AVX2
+#define MOST_ROWS 1  // four rows need twice the registers
+#else
+#define MOST_ROWS 4
 
 // As packed_dot, for four rows of x, `row_bytes` apart.
 INT8_TARGET void packed_dot_4(float16* sums, __global const uchar* panel, __local const char* x,
@@ -33,11 +41,11 @@ INT8_TARGET void packed_dot_4(float16* sums, __global const uchar* panel, __loca
     __global const uint* codes = packed_codes(panel, k);
     const uint16 scales = vload16(0, packed_scales(panel, k)) >> packed_shift(k);
     const float16 d = halves_of(scales & 0xffffu);
-    int16 first0 = 0, first1 = 0, first2 = 0, first3 = 0;
-    int16 second0 = 0, second1 = 0, second2 = 0, second3 = 0;
-#define DOT_ROW(i, j)                                                     \
-  first##i = dot_bytes(first##i, part, (int16)(q1[(i) * step + (j)]));    \
-  second##i = dot_bytes(second##i, part, (int16)(q2[(i) * step + (j)]));
+    Dots first0 = NO_DOTS, first1 = NO_DOTS, first2 = NO_DOTS, first3 = NO_DOTS;
+    Dots second0 = NO_DOTS, second1 = NO_DOTS, second2 = NO_DOTS, second3 = NO_DOTS;
+#define DOT_ROW(i, j)                                                    \
+  first##i = add_dots(first##i, part, (int16)(q1[(i) * step + (j)]));    \
+  second##i = add_dots(second##i, part, (int16)(q2[(i) * step + (j)]));
 #define DOT_PART_4(j)             \
   {                               \
     const uint16 part = CODES(j); \
@@ -47,10 +55,10 @@ INT8_TARGET void packed_dot_4(float16* sums, __global const uchar* panel, __loca
     DOT_ROW(3, j)                 \
   }
     EACH_PART(DOT_PART_4)
-    ADD_BLOCK(y0, (first0 << 8) + second0, xs)
-    ADD_BLOCK(y1, (first1 << 8) + second1, xs + step)
-    ADD_BLOCK(y2, (first2 << 8) + second2, xs + 2 * step)
-    ADD_BLOCK(y3, (first3 << 8) + second3, xs + 3 * step)
+    ADD_BLOCK(y0, (sums_of(first0) << 8) + sums_of(second0), xs)
+    ADD_BLOCK(y1, (sums_of(first1) << 8) + sums_of(second1), xs + step)
+    ADD_BLOCK(y2, (sums_of(first2) << 8) + sums_of(second2), xs + 2 * step)
+    ADD_BLOCK(y3, (sums_of(first3) << 8) + sums_of(second3), xs + 3 * step)
     q1 += 8;
     q2 += 8;
     xs += 2;
@@ -60,6 +68,7 @@ INT8_TARGET void packed_dot_4(float16* sums, __global const uchar* panel, __loca
   sums[2] = y2;
   sums[3] = y3;
 }
+#endif
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_int8(
     __global float* y, __global const float* x, __global const uchar* w,
@@ -78,9 +87,11 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void gemm_skinny_int8(
     for (uint n = n_begin; n < n_end; n += PACKED_ROWS) {
       __global const uchar* panel = weight_row(w, n, K);
       for (uint i0 = 0; i0 < held;) {
-        const uint count = held - i0 >= 4 ? 4 : 1;
-        float16 sums[4];
+        const uint count = held - i0 >= MOST_ROWS ? MOST_ROWS : 1;
+        float16 sums[MOST_ROWS];
+#if MOST_ROWS == 4
         if (count == 4) packed_dot_4(sums, panel, scratch + i0 * row_bytes, K, row_bytes);
+#endif
         if (count == 1) sums[0] = packed_dot(panel, scratch + i0 * row_bytes, K);
         for (uint i = 0; i < count; ++i) {
           const size_t m = m_held + i0 + i;

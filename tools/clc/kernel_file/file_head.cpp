@@ -126,8 +126,8 @@ class Reader {
   }
 
   void require_device(const std::string& word) const {
-    constexpr std::array<std::string_view, 8> known{"cpu",         "gpu", "nvidia", "avx512_vnni",
-                                                    "avx512_bf16", "amx", "mma",    "wgmma"};
+    constexpr std::array<std::string_view, 9> known{
+        "cpu", "gpu", "nvidia", "avx2", "avx512_vnni", "avx512_bf16", "amx", "mma", "wgmma"};
     if (std::ranges::find(known, word) == known.end()) {
       wrong("'{}' is not a kind of device; the kinds are {}", word, fmt::join(known, ", "));
     }
@@ -213,7 +213,8 @@ class Reader {
 bool is_named(const std::string& word, const Device& device) {
   if (word == name_of(device.kind) || word == name_of(device.matrix_unit)) return true;
   if (word == "nvidia") return device.vendor.starts_with("NVIDIA");
-  if (word == "avx512_vnni") return device.int8_dots;
+  if (word == "avx2") return device.integer_dots != IntegerDots::none;
+  if (word == "avx512_vnni") return device.integer_dots == IntegerDots::avx512_vnni;
   if (word == "avx512_bf16") return device.matrix_unit == MatrixUnit::amx;
   return word == "mma" && device.matrix_unit == MatrixUnit::wgmma;
 }

@@ -14,7 +14,7 @@ namespace {
 
 bool is_for_cpu(const std::string& file, const BuildSet& set) {
   const auto is_cpu = [](const std::string& device) {
-    return device == "cpu" || device == "amx" || device == "avx512_bf16";
+    return device == "cpu" || device == "avx2" || device == "amx" || device == "avx512_bf16";
   };
   return file.ends_with("_cpu.cl") ||
          (!set.devices.empty() && std::ranges::all_of(set.devices, is_cpu));

@@ -41,7 +41,7 @@ nlohmann::ordered_json json_of(const Device& device, bool selected,
                                 {"local_memory_bytes", device.local_memory_bytes},
                                 {"precisions", precisions_of(device)},
                                 {"matrix_unit", name_of(device.matrix_unit)},
-                                {"int8_dots", device.int8_dots},
+                                {"integer_dots", name_of(device.integer_dots)},
                                 {"taken", selected}};
   if (peaks) object["peaks"] = peaks_json(*peaks);
   return object;
@@ -54,10 +54,10 @@ void print(Output& output, const Device& device, bool selected,
                 device.platform, device.compute_units,
                 readable_bytes(static_cast<double>(device.memory_bytes)),
                 readable_bytes(static_cast<double>(device.max_allocation_bytes)));
-  output.detail("     {}, driver {}, {}, local memory {}, matrix unit: {}, int8 dots: {}",
+  output.detail("     {}, driver {}, {}, local memory {}, matrix unit: {}, integer dots: {}",
                 device.vendor, device.driver, device.opencl_version,
                 readable_bytes(static_cast<double>(device.local_memory_bytes)),
-                name_of(device.matrix_unit), device.int8_dots ? "yes" : "no");
+                name_of(device.matrix_unit), name_of(device.integer_dots));
   if (!peaks) return;
   output.result("     peaks: {}", peaks_text(*peaks));
 }

@@ -60,11 +60,11 @@ HealthFindings describe(const Device& device) {
                                  name_of(device.kind), device.platform, device.driver)},
       {Health::good,
        fmt::format("device {}: {} compute units, {} of memory, at most {} per buffer, matrix unit: "
-                   "{}, int8 dots: {}",
+                   "{}, integer dots: {}",
                    device.index, device.compute_units,
                    readable_bytes(static_cast<double>(device.memory_bytes)),
                    readable_bytes(static_cast<double>(device.max_allocation_bytes)),
-                   name_of(device.matrix_unit), device.int8_dots ? "yes" : "no")}};
+                   name_of(device.matrix_unit), name_of(device.integer_dots))}};
 }
 
 // "3.1+debian" -> {3, 1}; zeros where there is no number.
@@ -85,7 +85,7 @@ HealthFindings check_pocl(const Device& device) {
        "apt install pocl-opencl-icd from Debian 12 or later"}};
 }
 
-// describe_device() finds matrix units and int8 dots of CPUs under pocl only.
+// describe_device() finds matrix units and integer dots of CPUs under pocl only.
 HealthFindings check_other_cpu_driver(const std::vector<Device>& devices) {
   const auto has_cpu = [&](bool pocl) {
     return std::ranges::any_of(devices, [pocl](const Device& device) {
