@@ -1,6 +1,7 @@
 #include "tools/clc/process.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -56,7 +57,7 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
     const std::string_view entry = *each;
     if (!more.contains(std::string(entry.substr(0, entry.find('='))))) all.emplace_back(entry);
   }
-  for (const auto& [name, value] : more) all.push_back(name + '=' + value);
+  for (const auto& [name, value] : more) all.push_back(fmt::format("{}={}", name, value));
   return all;
 }
 

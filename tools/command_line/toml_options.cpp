@@ -19,7 +19,7 @@ namespace {
 
 // Both limits bound the recursion of the parser and of the tables: a.a.a is a table in a table in a
 // table.
-constexpr std::size_t kMaxBytes = 64 * 1024;
+constexpr std::size_t kMaxBytes = std::size_t{64} << 10U;
 constexpr auto kMaxDots = 1000;  // per line
 
 // The text that is read, and how messages call it.

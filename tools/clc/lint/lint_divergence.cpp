@@ -103,12 +103,12 @@ class Flow {
   void follow(const SyntaxNode& node, const SyntaxNode* cause) {
     const bool is_assignment =
         node.is("CompoundAssignOperator") || (node.is("BinaryOperator") && node.detail == "=");
+    const bool is_increment = node.is("UnaryOperator") && node.detail.size() == 2;  // ++ and --
     if (node.is("VarDecl") && !node.children.empty() && differs(node.children.front())) {
       mark(node.id);
-    } else if (is_assignment && (cause != nullptr || differs(node))) {
+    } else if ((is_assignment && (cause != nullptr || differs(node))) ||
+               (is_increment && cause != nullptr)) {
       mark_target(node.children.front());
-    } else if (node.is("UnaryOperator") && cause != nullptr && node.detail.size() == 2) {
-      mark_target(node.children.front());  // ++ and --
     } else if (node.is("CallExpr") || node.is("GCCAsmStmt")) {
       follow_outputs(node, cause);
     } else if (node.is("ReturnStmt") && (cause != nullptr || differs(node))) {

@@ -146,7 +146,9 @@ std::string gains_chart(const std::vector<FusedGain>& gains) {
   for (const FusedGain& gain : gains) high = std::max(high, gain.factor);
   const Axis axis{0, std::ceil(high * 2) / 2};
   std::string text;
-  for (double factor = 0; factor <= axis.high; factor += axis.high > 4 ? 1 : 0.5) {
+  const double step = axis.high > 4 ? 1 : 0.5;
+  for (int i = 0; i * step <= axis.high; ++i) {
+    const double factor = i * step;
     text += mark(axis.x(factor), gains.size(), fmt::format("{:g}", factor));
   }
   for (std::size_t i = 0; i < gains.size(); ++i) {

@@ -14,8 +14,6 @@
 #include "runtime/errno_text.hpp"
 #include "runtime/fail.hpp"
 
-extern char** environ;
-
 namespace clora {
 namespace {
 

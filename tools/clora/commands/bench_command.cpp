@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "clora/runtime/files/file.hpp"
+#include "runtime/environment_variable.hpp"
 #include "runtime/fail.hpp"
 #include "tools/clora/bench/bench_page.hpp"
 #include "tools/clora/bench/bench_program.hpp"
@@ -83,7 +84,7 @@ class BenchRun {
   BenchRun(const Options& options, Output& output)
       : options_(options),
         output_(output),
-        path_(std::getenv("PATH") == nullptr ? "" : std::getenv("PATH")),
+        path_(environment_variable("PATH")),
         program_(find_bench_program(own_folder(), path_)) {
     if (!options.common.device.empty()) {
       ::setenv("CLORA_DEVICE", options.common.device.c_str(), 1);
