@@ -58,10 +58,11 @@ Ltmp1:
                                                  "my.cl:2 LBB0_1:", "my.cl:3 bra.uni  LBB0_1;"));
 }
 
-TEST(AssemblyListing, OfObjdumpHasLabelsForAddressesOfTheKernelAlone) {
+TEST(AssemblyListing, OfObjdumpHasTheKernelAndWhatItCallsWithLabelsForAddresses) {
   const KernelListing listing = listing_of_objdump(
       "0000000000001000 <helper>:\n"
-      "    1000:\tret\n"
+      "    1000:\tje     1000 <helper>\n"
+      "    1002:\tret\n"
       "0000000000002000 <_pocl_kernel_k_workgroup>:\n"
       "    2000:\tmov    0x10(%rip),%xmm0        # 3000 <table>\n"
       "    2008:\tjne    2000 <_pocl_kernel_k_workgroup>\n"
@@ -69,8 +70,9 @@ TEST(AssemblyListing, OfObjdumpHasLabelsForAddressesOfTheKernelAlone) {
       "0000000000003000 <_pocl_kernel_k_workgroup_fast>:\n"
       "    3000:\tret\n",
       "k");
-  EXPECT_THAT(texts_of(listing), ElementsAre(":0 L1:", ":0 mov    0x10(%rip),%xmm0", ":0 jne L1",
-                                             ":0 call   1000 <helper>"));
+  EXPECT_THAT(texts_of(listing),
+              ElementsAre(":0 L1:", ":0 mov    0x10(%rip),%xmm0", ":0 jne L1",
+                          ":0 call   1000 <helper>", ":0 helper:", ":0 L2:", ":0 je L2", ":0 ret"));
 }
 
 TEST(AssemblyListing, IsTheSameForOtherNumbersOfLabelsWhenNormalised) {

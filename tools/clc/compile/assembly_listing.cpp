@@ -123,6 +123,57 @@ std::optional<std::string> target_of(const std::string& text, const std::string&
   return match[2].str();
 }
 
+using Function = std::vector<std::pair<std::string, std::string>>;  // addresses and instructions
+
+std::map<std::string, Function> functions_of(std::string_view objdump) {
+  static const std::regex kName(R"(^[0-9a-f]+ <(.*)>:$)");
+  static const std::regex kInstruction(R"(^\s*([0-9a-f]+):\t(.*)$)");
+  std::map<std::string, Function> functions;
+  std::string name;
+  std::smatch match;
+  for (const std::string& line : lines_of(objdump)) {
+    if (std::regex_match(line, match, kName)) name = match[1];
+    if (!std::regex_match(line, match, kInstruction)) continue;
+    std::string words = match[2];
+    words.resize(std::min(words.size(), words.find(" #")));
+    words.resize(words.find_last_not_of(' ') + 1);
+    functions[name].emplace_back(match[1], words);
+  }
+  return functions;
+}
+
+// The functions that `function` calls, in order.
+std::vector<std::string> callees_of(const Function& function) {
+  static const std::regex kCall(R"(^callq? +[0-9a-f]+ <([^>+@]+)>)");
+  std::vector<std::string> names;
+  std::smatch match;
+  for (const auto& [address, words] : function) {
+    if (std::regex_search(words, match, kCall)) names.push_back(match[1]);
+  }
+  return names;
+}
+
+// Appends a function with labels in place of its addresses, numbered on from `labels`.
+void append(KernelListing& listing, const std::string& name, const Function& function,
+            int& labels) {
+  std::map<std::string, std::string> label_of;
+  for (const auto& [address, words] : function) {
+    if (const auto target = target_of(words, name)) label_of[*target];
+  }
+  for (const auto& [address, words] : function) {
+    const auto label = label_of.find(address);
+    if (label != label_of.end()) label->second = 'L' + std::to_string(++labels);
+  }
+  for (const auto& [address, words] : function) {
+    const auto label = label_of.find(address);
+    if (label != label_of.end()) listing.lines.push_back({"", 0, label->second + ':'});
+    const auto target = target_of(words, name);
+    const bool jumps = target && !label_of[*target].empty();
+    listing.lines.push_back(
+        {"", 0, jumps ? words.substr(0, words.find(' ')) + ' ' + label_of[*target] : words});
+  }
+}
+
 }  // namespace
 
 std::vector<KernelListing> listings_of(std::string_view assembly) {
@@ -136,33 +187,18 @@ std::vector<KernelListing> listings_of(std::string_view assembly) {
 }
 
 KernelListing listing_of_objdump(std::string_view text, const std::string& kernel) {
-  static const std::regex kInstruction(R"(^\s*([0-9a-f]+):\t(.*)$)");
-  const std::string function = "_pocl_kernel_" + kernel + "_workgroup";
-  std::vector<std::pair<std::string, std::string>> code;  // addresses and instructions
-  std::set<std::string> targets;
-  bool within = false;
-  std::smatch match;
-  for (const std::string& line : lines_of(text)) {
-    if (line.ends_with(">:")) within = line.ends_with('<' + function + ">:");
-    if (!within || !std::regex_match(line, match, kInstruction)) continue;
-    std::string words = match[2];
-    words.resize(std::min(words.size(), words.find(" #")));
-    words.resize(words.find_last_not_of(' ') + 1);
-    if (const auto target = target_of(words, function)) targets.insert(*target);
-    code.emplace_back(match[1], words);
-  }
-  std::map<std::string, std::string> labels;
-  for (const auto& [address, words] : code) {
-    if (targets.contains(address)) labels[address] = 'L' + std::to_string(labels.size() + 1);
-  }
+  const std::map<std::string, Function> functions = functions_of(text);
+  std::vector<std::string> wanted{"_pocl_kernel_" + kernel + "_workgroup"};
   KernelListing listing{kernel, {}};
-  for (auto& [address, words] : code) {
-    if (labels.contains(address)) listing.lines.push_back({"", 0, labels[address] + ':'});
-    const auto target = target_of(words, function);
-    if (target && labels.contains(*target)) {
-      words = words.substr(0, words.find(' ')) + ' ' + labels[*target];
+  int labels = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {  // grows by what each function calls
+    const auto found = functions.find(wanted[i]);
+    if (found == functions.end()) continue;
+    if (i > 0) listing.lines.push_back({"", 0, wanted[i] + ':'});
+    append(listing, found->first, found->second, labels);
+    for (const std::string& callee : callees_of(found->second)) {
+      if (std::ranges::find(wanted, callee) == wanted.end()) wanted.push_back(callee);
     }
-    listing.lines.push_back({"", 0, words});
   }
   return listing;
 }

@@ -23,8 +23,9 @@ struct KernelListing {
 // and unused labels are omitted. Kernels are ordered by name.
 std::vector<KernelListing> listings_of(std::string_view assembly);
 
-// Parses `objdump -d --no-show-raw-insn` of a kernel built by pocl: its work-group function, with
-// labels in place of addresses. Empty if the function is not found.
+// Parses `objdump -d --no-show-raw-insn` of a kernel built by pocl: its work-group function and the
+// functions that it calls, each below its name, with labels in place of addresses. Empty if the
+// function is not found.
 KernelListing listing_of_objdump(std::string_view text, const std::string& kernel);
 
 // The listing in a form for comparisons: one line per instruction, labels numbered in order,
