@@ -6,7 +6,6 @@
 #include "ops/activations.hpp"
 #include "ops/gemm/gemm_dispatch.hpp"
 #include "ops/gemm/gemm_hopper.hpp"
-#include "ops/gemm/gemm_mma.hpp"
 #include "ops/tensor_overlap.hpp"
 #include "runtime/fail.hpp"
 
@@ -14,31 +13,6 @@ namespace clora {
 namespace {
 
 void record_product(Batch& batch, GemmProduct p);
-
-void record_with(GemmKernel kernel, Batch& batch, const GemmProduct& p) {
-  switch (kernel) {
-    case GemmKernel::portable:
-      return record_gemm_portable(batch, p);
-    case GemmKernel::skinny_portable:
-      return record_gemm_skinny_portable(batch, p);
-    case GemmKernel::wgmma:
-      return record_gemm_wgmma(batch, {&p, 1});
-    case GemmKernel::mma:
-      return record_gemm_mma(batch, p);
-    case GemmKernel::tiles:
-      return record_gemm_tiles(batch, p, false);
-    case GemmKernel::bf16_tiles:
-      return record_gemm_tiles(batch, p, true);
-    case GemmKernel::packed:
-      return record_gemm_packed(batch, p);
-    case GemmKernel::skinny:
-      return record_gemm_skinny(batch, p);
-    case GemmKernel::skinny_packed:
-      return record_gemm_skinny_packed(batch, p);
-    case GemmKernel::skinny_int8:
-      return record_gemm_skinny_int8(batch, p);
-  }
-}
 
 // The kernels for CPUs support only f32: converts bf16 operands before and the result after.
 void record_product_upcast(Batch& batch, GemmProduct p) {
@@ -63,12 +37,11 @@ void record_with_f32_s(Batch& batch, GemmProduct p) {
 void record_product(Batch& batch, GemmProduct p) {
   Context& context = batch.context();
   if (is_for_cpus(context.variant()) && !p.is_f32()) return record_product_upcast(batch, p);
-  const GemmKernel kernel = dispatch_gemm(context, p);
+  const GemmImplementation& chosen = choose_gemm(context, p);
   const bool f32_s = p.rank() == 0 || p.low_rank.s.type() == DType::f32;
-  const bool takes_bf16_s = kernel == GemmKernel::wgmma || kernel == GemmKernel::mma;
-  if (!f32_s && !takes_bf16_s) return record_with_f32_s(batch, p);
-  if (p.has_shrink() && !fuses_shrink(kernel, context, p)) {
-    const bool has_copy = kernel == GemmKernel::wgmma && !p.low_rank.a_bf16.empty();
+  if (!f32_s && !chosen.takes_bf16_s) return record_with_f32_s(batch, p);
+  if (p.has_shrink() && !chosen.fuses_shrink(context, p)) {
+    const bool has_copy = chosen.takes_a_copy && !p.low_rank.a_bf16.empty();
     const Tensor a = std::exchange(p.low_rank.a, {});
     record_product(batch, {.y = p.low_rank.s,
                            .x = p.x,
@@ -78,7 +51,7 @@ void record_product(Batch& batch, GemmProduct p) {
                            .low_rank = {},
                            .alpha = p.low_rank.a_scale});
   }
-  record_with(kernel, batch, p);
+  chosen.record(batch, p);
 }
 
 void require_rows(std::string_view op, std::string_view name, const Tensor& t) {

@@ -4,9 +4,11 @@
 
 #include "clora/ops/quant/quant.hpp"
 #include "clora/runtime/error.hpp"
+#include "ops/dispatch/implementation.hpp"
 #include "ops/dispatch/integer_products.hpp"
 #include "ops/dispatch/variant_dispatch.hpp"
 #include "ops/gemm/gemm_hopper.hpp"
+#include "ops/gemm/gemm_mma.hpp"
 #include "ops/gemm/gemm_wgmma_self_test.hpp"
 
 namespace clora {
@@ -102,40 +104,17 @@ bool int8_passed(Context& context, const Tensor& w) {
                           [&](SelfTest& test) { test_skinny(test, w); });
 }
 
-bool has_packed_floats(const Tensor& w) {
-  return w.layout() == Layout::packed && !is_quantised(w.type());
-}
-
-bool multiplies_integers(const Context& context, const GemmProduct& p) {
-  return p.w.layout() == Layout::packed && is_quantised(p.w.type()) &&
-         integer_products(context) != IntegerDots::none &&
-         int8_row_bytes(p) <= context.device().local_memory_bytes;
-}
-
-// Whether packed panels hold the operand type of the product: bf16 if it rounds, else f32.
-bool multiplies_packed(const Context& context, const GemmProduct& p, bool bf16) {
-  const bool in_place = has_packed_floats(p.w) && (p.w.type() == DType::bf16) == bf16;
-  const bool scales = p.alpha != 1 && context.variant() == Variant::amx;
-  return in_place && !p.backward && !scales &&
-         gemm_packed_tiles(context.device(), context.variant(), bf16).has_value();
+// Whether operands of the product are rounded to bf16.
+bool rounds(const Context& context, const GemmProduct& p) {
+  return rounds_to_bf16(context.variant(), p.size(), p.backward);
 }
 
 bool is_skinny_product(const Context& context, const GemmProduct& p) {
   return !p.backward && is_skinny(context.variant(), p.rows());
 }
 
-GemmKernel dispatch_skinny(Context& context, const GemmProduct& p) {
-  if (!is_for_cpus(context.variant())) return GemmKernel::skinny_portable;
-  if (multiplies_integers(context, p) && int8_passed(context, p.w)) return GemmKernel::skinny_int8;
-  if (has_packed_floats(p.w) && skinny_packed_passed(context, p.w)) {
-    return GemmKernel::skinny_packed;
-  }
-  return skinny_passed(context, p.w) ? GemmKernel::skinny : GemmKernel::skinny_portable;
-}
-
-bool wants_wgmma(const Context& context, const GemmProduct& p) {
-  return context.variant() == Variant::wgmma &&
-         rounds_to_bf16(context.variant(), p.size(), p.backward) && !is_skinny_product(context, p);
+bool has_packed_floats(const Tensor& w) {
+  return w.layout() == Layout::packed && !is_quantised(w.type());
 }
 
 // The product as the wgmma kernel is launched for it: the shrink may be faster as its own launch.
@@ -144,47 +123,131 @@ GemmProduct as_wgmma_takes_it(const Context& context, GemmProduct p) {
   return p;
 }
 
-GemmKernel dispatch_many_rows(Context& context, const GemmProduct& p) {
-  const bool bf16 = rounds_to_bf16(context.variant(), p.size(), p.backward);
-  if (!is_for_cpus(context.variant())) {
-    if (wants_wgmma(context, p)) {
-      const GemmProduct launched = as_wgmma_takes_it(context, p);
-      return gemm_wgmma_passed(context, {&launched, 1}) ? GemmKernel::wgmma : GemmKernel::portable;
-    }
-    return bf16 && gemm_mma_passed(context, p) ? GemmKernel::mma : GemmKernel::portable;
-  }
-  if (multiplies_packed(context, p, bf16) && packed_passed(context, p.w)) return GemmKernel::packed;
-  if (bf16 && tiles_passed(context, p.w, true)) return GemmKernel::bf16_tiles;
-  return tiles_passed(context, p.w, false) ? GemmKernel::tiles : GemmKernel::portable;
+constexpr const char* kForGpus = "it is for GPUs with matrix units, in precision auto";
+constexpr const char* kForCpus = "it is for CPU devices";
+constexpr const char* kForFewRows = "it is for forward products of few rows";
+constexpr const char* kForManyRows = "it is for backward products and products of many rows";
+
+bool never_fuses(const Context&, const GemmProduct&) { return false; }
+bool needs_no_test(Context&, const GemmProduct&) { return true; }
+
+const char* wgmma_refusal(const Context& context, const GemmProduct& p) {
+  if (context.variant() != Variant::wgmma) return kForGpus;
+  return is_skinny_product(context, p) ? kForManyRows : nullptr;
 }
+bool wgmma_passed(Context& context, const GemmProduct& p) {
+  const GemmProduct launched = as_wgmma_takes_it(context, p);
+  return gemm_wgmma_passed(context, {&launched, 1});
+}
+void record_wgmma(Batch& batch, const GemmProduct& p) { record_gemm_wgmma(batch, {&p, 1}); }
+
+const char* mma_refusal(const Context& context, const GemmProduct& p) {
+  if (context.variant() != Variant::mma) return kForGpus;
+  return is_skinny_product(context, p) ? kForManyRows : nullptr;
+}
+
+const char* skinny_cpu_refusal(const Context& context, const GemmProduct& p) {
+  if (!is_for_cpus(context.variant())) return kForCpus;
+  return is_skinny_product(context, p) ? nullptr : kForFewRows;
+}
+bool skinny_cpu_passed(Context& context, const GemmProduct& p) {
+  return skinny_passed(context, p.w);
+}
+
+const char* skinny_packed_refusal(const Context& context, const GemmProduct& p) {
+  if (const char* refusal = skinny_cpu_refusal(context, p)) return refusal;
+  return has_packed_floats(p.w) ? nullptr : "it reads packed weights of floats";
+}
+bool skinny_packed_cpu_passed(Context& context, const GemmProduct& p) {
+  return skinny_packed_passed(context, p.w);
+}
+
+const char* skinny_int8_refusal(const Context& context, const GemmProduct& p) {
+  if (const char* refusal = skinny_cpu_refusal(context, p)) return refusal;
+  if (p.w.layout() != Layout::packed || !is_quantised(p.w.type())) {
+    return "it reads packed quantised weights";
+  }
+  if (integer_products(context) == IntegerDots::none) {
+    return "it needs dot products of bytes, and precision auto";
+  }
+  const bool fits = int8_row_bytes(p) <= context.device().local_memory_bytes;
+  return fits ? nullptr : "a row of x exceeds the local memory";
+}
+bool skinny_int8_cpu_passed(Context& context, const GemmProduct& p) {
+  return int8_passed(context, p.w);
+}
+
+const char* tiles_cpu_refusal(const Context& context, const GemmProduct& p) {
+  if (!is_for_cpus(context.variant())) return kForCpus;
+  return is_skinny_product(context, p) ? kForManyRows : nullptr;
+}
+bool tiles_cpu_passed(Context& context, const GemmProduct& p) {
+  return tiles_passed(context, p.w, false);
+}
+void record_tiles_cpu(Batch& batch, const GemmProduct& p) { record_gemm_tiles(batch, p, false); }
+
+const char* bf16_tiles_refusal(const Context& context, const GemmProduct& p) {
+  if (const char* refusal = tiles_cpu_refusal(context, p)) return refusal;
+  return rounds(context, p) ? nullptr : "it needs a unit for bf16, and more than 16 columns";
+}
+bool bf16_tiles_cpu_passed(Context& context, const GemmProduct& p) {
+  return tiles_passed(context, p.w, true);
+}
+void record_bf16_tiles(Batch& batch, const GemmProduct& p) { record_gemm_tiles(batch, p, true); }
+
+const char* packed_refusal(const Context& context, const GemmProduct& p) {
+  if (const char* refusal = tiles_cpu_refusal(context, p)) return refusal;
+  const bool bf16 = rounds(context, p);
+  if (p.backward) return "it is for forward products";
+  if (!has_packed_floats(p.w) || (p.w.type() == DType::bf16) != bf16) {
+    return "it reads packed weights of the type that is multiplied";
+  }
+  if (p.alpha != 1 && context.variant() == Variant::amx) return "matrix tiles do not scale";
+  const bool fits = gemm_packed_tiles(context.device(), context.variant(), bf16).has_value();
+  return fits ? nullptr : "its tiles exceed the local memory";
+}
+bool packed_cpu_passed(Context& context, const GemmProduct& p) {
+  return packed_passed(context, p.w);
+}
+
+const char* skinny_portable_refusal(const Context& context, const GemmProduct& p) {
+  return is_skinny_product(context, p) ? nullptr : kForFewRows;
+}
+const char* portable_refusal(const Context&, const GemmProduct&) { return nullptr; }
+
+constexpr GemmImplementation kImplementations[] = {
+    {"wgmma", kGemmWgmma, wgmma_refusal, wgmma_passed, gemm_wgmma_fuses_shrink, record_wgmma, true,
+     true},
+    {"mma", kGemmMma, mma_refusal, gemm_mma_passed, never_fuses, record_gemm_mma, true},
+    {"skinny_int8_cpu", kGemmSkinnyInt8, skinny_int8_refusal, skinny_int8_cpu_passed, never_fuses,
+     record_gemm_skinny_int8},
+    {"skinny_packed_cpu", kGemmSkinnyPacked, skinny_packed_refusal, skinny_packed_cpu_passed,
+     never_fuses, record_gemm_skinny_packed},
+    {"skinny_cpu", kGemmSkinny, skinny_cpu_refusal, skinny_cpu_passed, never_fuses,
+     record_gemm_skinny},
+    {"packed_cpu", kGemmPacked, packed_refusal, packed_cpu_passed, gemm_packed_fuses_shrink,
+     record_gemm_packed},
+    {"bf16_cpu", kGemmBf16Tiles, bf16_tiles_refusal, bf16_tiles_cpu_passed,
+     gemm_bf16_tiles_fuse_shrink, record_bf16_tiles},
+    {"cpu", kGemmTiles, tiles_cpu_refusal, tiles_cpu_passed, never_fuses, record_tiles_cpu},
+    {"skinny", kGemmSkinnyPortable, skinny_portable_refusal, needs_no_test,
+     gemm_skinny_fuses_shrink, record_gemm_skinny_portable},
+    {"portable", "gemm.cl", portable_refusal, needs_no_test, never_fuses, record_gemm_portable},
+};
 
 }  // namespace
 
-GemmKernel dispatch_gemm(Context& context, const GemmProduct& p) {
-  return is_skinny_product(context, p) ? dispatch_skinny(context, p)
-                                       : dispatch_many_rows(context, p);
+std::span<const GemmImplementation> gemm_implementations() { return kImplementations; }
+
+const GemmImplementation& choose_gemm(Context& context, const GemmProduct& p) {
+  return choose_implementation(context, gemm_implementations(), p);
 }
 
 bool can_group(Context& context, std::span<const GemmProduct> problems) {
   for (const GemmProduct& p : problems) {
-    if (!wants_wgmma(context, p)) return false;
+    if (wgmma_refusal(context, p) != nullptr) return false;
   }
   return gemm_wgmma_can_group(context, problems) && gemm_wgmma_passed(context, problems);
-}
-
-bool fuses_shrink(GemmKernel kernel, const Context& context, const GemmProduct& p) {
-  switch (kernel) {
-    case GemmKernel::wgmma:
-      return gemm_wgmma_fuses_shrink(context, p);
-    case GemmKernel::skinny_portable:
-      return gemm_skinny_fuses_shrink(context, p);
-    case GemmKernel::packed:
-      return gemm_packed_fuses_shrink(context, p);
-    case GemmKernel::bf16_tiles:
-      return gemm_bf16_tiles_fuse_shrink(context, p);
-    default:
-      return false;
-  }
 }
 
 }  // namespace clora
