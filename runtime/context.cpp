@@ -20,13 +20,12 @@ OwnedContext make_context(cl_device_id device) {
   return context;
 }
 
+// By the function of OpenCL 1.2, which devices of every version support.
 OwnedQueue make_queue(cl_context context, cl_device_id device, bool profile) {
-  const std::array<cl_queue_properties, 3> profiling{CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE,
-                                                     0};
+  const cl_command_queue_properties properties = profile ? CL_QUEUE_PROFILING_ENABLE : 0;
   cl_int status = CL_SUCCESS;
-  OwnedQueue queue(clCreateCommandQueueWithProperties(
-      context, device, profile ? profiling.data() : nullptr, &status));
-  check_opencl(status, "clCreateCommandQueueWithProperties");
+  OwnedQueue queue(clCreateCommandQueue(context, device, properties, &status));
+  check_opencl(status, "clCreateCommandQueue");
   return queue;
 }
 

@@ -38,6 +38,8 @@ struct Plan {
   std::uint32_t lanes = kLanes;
   std::uint32_t groups = 1;
 
+  // Local memory of the kernels without PTX, next to that of a fused shrink.
+  std::size_t scratch_bytes() const { return sizeof(float) * group * rows * team_rows; }
   std::uint32_t ahead() const { return rows > kTeamRows ? 1 : kVec8sAhead / team_rows; }
 };
 
@@ -46,12 +48,23 @@ std::size_t max_items(const GemmProduct& p) {
   return p.rows() < kManyRows ? kShrinkGroup : kShrinkGroupOfManyRows;
 }
 
+// The kernels' local_s.
+LocalMemory local_s(const GemmProduct& p) {
+  const std::int64_t values = p.has_shrink() ? p.rows() * p.rank() : 1;
+  return {static_cast<std::size_t>(values) * sizeof(float)};
+}
+
 Plan plan_of(const Context& context, const GemmProduct& p) {
   const std::uint32_t units = std::max(1U, context.device().compute_units);
   Plan plan{.group = static_cast<std::uint32_t>(reduction_group(context.device(), max_items(p))),
             .rows = std::bit_ceil(u32(p.rows()))};
   const std::uint32_t columns = u32(p.columns());
   if (columns >= units * kColumnsPerUnit) plan.team_rows = kTeamRows;
+  const auto fits = [&] {
+    return plan.scratch_bytes() + local_s(p).bytes <= context.device().local_memory_bytes;
+  };
+  if (!fits()) plan.team_rows = 1;
+  while (!fits() && plan.group > kLanes) plan.group /= 2;
   if (plan.rows == 1) {  // w may have few rows as well: more items for each
     const std::uint32_t useful = std::bit_ceil(std::max(1U, u32(p.k()) / 8));
     const std::uint32_t free = std::bit_floor(std::max(1U, units * plan.group / columns));
@@ -77,12 +90,6 @@ Defines defines_of(const GemmProduct& p, const Plan& plan, bool with_ptx) {
   if (p.x.type() == DType::bf16) defines.set("X_BF16");
   if (p.y.type() == DType::bf16) defines.set("Y_BF16");
   return defines;
-}
-
-// The kernels' local_s.
-LocalMemory local_s(const GemmProduct& p) {
-  const std::int64_t values = p.has_shrink() ? p.rows() * p.rank() : 1;
-  return {static_cast<std::size_t>(values) * sizeof(float)};
 }
 
 Launch launch_of(Context& context, const GemmProduct& p, const Plan& plan,

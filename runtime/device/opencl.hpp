@@ -4,6 +4,7 @@
 #pragma once
 
 #define CL_TARGET_OPENCL_VERSION 300
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS  // clCreateCommandQueue
 #include <CL/cl.h>
 
 #include <cstddef>

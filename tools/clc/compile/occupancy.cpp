@@ -7,6 +7,8 @@
 namespace clora {
 namespace {
 
+constexpr std::size_t kKibibyte = 1024;
+
 // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". A multiprocessor
 // has 65536 registers in four partitions, allocated in units of 256 per warp (CUDA Occupancy
 // Calculator), and reserves 1 KiB of local memory per work-group.
@@ -15,8 +17,8 @@ struct NvidiaLimits {
   std::size_t warps, groups, local_bytes;
 };
 constexpr std::array kNvidia{
-    NvidiaLimits{"sm_80", 64, 32, 164 * 1024}, NvidiaLimits{"sm_86", 48, 16, 100 * 1024},
-    NvidiaLimits{"sm_89", 48, 24, 100 * 1024}, NvidiaLimits{"sm_90", 64, 32, 228 * 1024}};
+    NvidiaLimits{"sm_80", 64, 32, kKibibyte * 164}, NvidiaLimits{"sm_86", 48, 16, kKibibyte * 100},
+    NvidiaLimits{"sm_89", 48, 24, kKibibyte * 100}, NvidiaLimits{"sm_90", 64, 32, kKibibyte * 228}};
 
 // LLVM's AMDGPUBaseInfo.cpp: getTotalNumVGPRs, getVGPRAllocGranule, getMaxWavesPerEU. Local memory
 // is per group of SIMDs that share it: a compute unit on gfx9, a work-group processor on gfx10.
@@ -24,9 +26,9 @@ struct AmdLimits {
   std::string_view target;
   std::size_t registers, granule, waves, items, local_bytes;
 };
-constexpr std::array kAmd{AmdLimits{"gfx906", 256, 4, 10, 64, 64 * 1024},
-                          AmdLimits{"gfx90a", 512, 8, 8, 64, 64 * 1024},
-                          AmdLimits{"gfx1030", 1024, 16, 16, 32, 128 * 1024}};
+constexpr std::array kAmd{AmdLimits{"gfx906", 256, 4, 10, 64, kKibibyte * 64},
+                          AmdLimits{"gfx90a", 512, 8, 8, 64, kKibibyte * 64},
+                          AmdLimits{"gfx1030", 1024, 16, 16, 32, kKibibyte * 128}};
 constexpr std::size_t kSimds = 4;
 
 void limit(Occupancy& found, std::size_t to, std::string_view by) {
