@@ -33,6 +33,14 @@ HealthFindings check_choice(const std::vector<Device>& devices, const Device& us
   return found;
 }
 
+std::string_view arithmetic_of(Variant variant) {
+  if (has_matrix_unit(variant)) return "bf16 with sums in f32 (f32 with --precision f32)";
+  if (multiplies_integers(variant)) {
+    return "f32, in decoding 16-bit integers (f32 with --precision f32)";
+  }
+  return "f32";
+}
+
 // An invalid CLORA_VARIANT is a finding of check_environment().
 HealthFindings check_variant(const Device& device, std::optional<Variant>& variant) {
   const std::string wanted = environment_variable("CLORA_VARIANT");
@@ -44,9 +52,7 @@ HealthFindings check_variant(const Device& device, std::optional<Variant>& varia
     return {{Health::bad, error.what(), "unset CLORA_VARIANT"}};
   }
   return {{Health::good, fmt::format("kernels: {}, matrix products in {}", name_of(*variant),
-                                     has_matrix_unit(*variant) ? "bf16 with sums in f32 (f32 with "
-                                                                 "--precision f32)"
-                                                               : "f32")}};
+                                     arithmetic_of(*variant))}};
 }
 
 bool is_of(const CachedProgram& program, const Device& device) {
