@@ -14,11 +14,12 @@ namespace {
 
 constexpr std::string_view kForward = "attention_cpu.cl";
 constexpr std::string_view kForwardBf16 = "attention_bf16_cpu.cl";
+constexpr std::string_view kDecodePortable = "attention_decode.cl";
 constexpr std::int64_t kTestWidth = 20;
 constexpr std::int64_t kBf16TestWidth = 32;
 
-void record_decode(Batch& batch, const AttentionSpec& spec, const Tensor& y,
-                   const Tensor& log_sum_exp, const AttentionInputs& in) {
+void record_decode_cpu(Batch& batch, const AttentionSpec& spec, const Tensor& y,
+                       const Tensor& log_sum_exp, const AttentionInputs& in) {
   const std::int64_t T = spec.T, H = spec.H, G = spec.G, E = spec.E;
   const std::int64_t splits = spec.splits();
   const Tensor parts = batch.temporary({T, H, splits, E + 2}, DType::f32, "attention parts");
@@ -34,6 +35,28 @@ void record_decode(Batch& batch, const AttentionSpec& spec, const Tensor& y,
                 "attention/join"},
                y, keeps ? log_sum_exp : y, parts, narrow(H), narrow(E), narrow(splits),
                std::int32_t{keeps});
+}
+
+void record_decode_portable(Batch& batch, const AttentionSpec& spec, const Tensor& y,
+                            const Tensor& log_sum_exp, std::int32_t keeps,
+                            const AttentionInputs& in) {
+  const std::int64_t T = spec.T, H = spec.H, splits = spec.portable_splits();
+  Defines defines = spec.defines();
+  defines.set("HEAD_DIM", spec.E).set("SPLITS", splits);
+  defines.set("VEC_SIZE", reads_vec4s(spec, in) ? 4 : 1);
+  const auto kernel = [&](std::string_view function) {
+    return spec.context.kernel(kDecodePortable, function, defines);
+  };
+  const Tensor parts = batch.temporary({T, H, splits, spec.E + 2}, DType::f32, "attention parts");
+  batch.launch(
+      {kernel("attention_decode"), spec.groups(T * splits, H), spec.cost(), "attention/decode"},
+      parts, in.q, in.k, in.v, in.first, in.last, spec.problem(in.scale));
+  const std::int64_t elements = T * H * spec.E;
+  batch.launch({kernel("attention_join"),
+                spec.groups(divide_up(elements, spec.work_group()), 1),
+                {},
+                "attention/join"},
+               y, log_sum_exp, parts, elements, keeps);
 }
 
 void test_attention(SelfTest& test, std::int64_t rows, std::int64_t keys, std::int64_t width,
@@ -103,6 +126,7 @@ void record_forward_cpu(Batch& batch, const AttentionSpec& spec, const Tensor& y
 void record_forward_portable(Batch& batch, const AttentionSpec& spec, const Tensor& y,
                              const Tensor& log_sum_exp, std::int32_t keeps,
                              const AttentionInputs& in) {
+  if (spec.decodes()) return record_decode_portable(batch, spec, y, log_sum_exp, keeps, in);
   if (const auto tile = attention_tile(spec, in)) {
     record_attention_flash(batch, spec, *tile, {y, log_sum_exp, keeps != 0}, in);
     return;
@@ -141,7 +165,7 @@ void record_attention(Batch& batch, const Tensor& y, const Tensor& log_sum_exp,
   if (!spec.cpu()) {
     record_forward_portable(batch, spec, out, logs, keeps, wide);
   } else if (spec.decodes()) {
-    record_decode(batch, spec, out, log_sum_exp, wide);
+    record_decode_cpu(batch, spec, out, log_sum_exp, wide);
   } else {
     record_forward_cpu(batch, spec, out, logs, keeps, wide);
   }

@@ -23,12 +23,6 @@ bool fits(const AttentionTile& tile, const AttentionSpec& spec) {
          tile.local_bytes(spec.E) <= device.local_memory_bytes;
 }
 
-bool is_aligned(const AttentionInputs& in) {
-  constexpr std::size_t kBytes = kFour * sizeof(float);
-  return std::ranges::all_of(std::array{in.q, in.k, in.v},
-                             [](const Tensor& t) { return t.offset_bytes() % kBytes == 0; });
-}
-
 Launch launch_of(const AttentionSpec& spec, const AttentionTile& tile, std::string_view file,
                  std::string_view function, std::string_view label) {
   Defines defines;
@@ -56,7 +50,7 @@ std::size_t AttentionTile::local_bytes(std::int64_t head_dim) const {
 }
 
 std::optional<AttentionTile> attention_tile(const AttentionSpec& spec, const AttentionInputs& in) {
-  if (spec.decodes() || spec.E % kFour != 0 || !is_aligned(in)) return {};
+  if (spec.decodes() || !reads_vec4s(spec, in)) return {};
   // A CPU keeps the sums of all items of a group in memory: the fewer, the better.
   const bool is_cpu = spec.context.device().kind == DeviceKind::cpu;
   for (const AttentionTile& tile : std::span(kTiles).subspan(is_cpu ? kTiles.size() - 1 : 0)) {

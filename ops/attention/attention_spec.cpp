@@ -1,6 +1,7 @@
 #include "ops/attention/attention_spec.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <limits>
@@ -14,7 +15,8 @@ namespace clora {
 namespace {
 
 constexpr std::int64_t kGroupsPerUnit = 4;
-constexpr std::int64_t kMaxChunks = 8;  // bounds the memory of the backward's parts
+constexpr std::int64_t kMaxChunks = 8;   // bounds the memory of the backward's parts
+constexpr std::int64_t kMaxSplits = 32;  // each item of the portable join reads all of them
 constexpr std::size_t kWorkGroup = 64;
 constexpr std::int32_t kDocument = 21;  // first key of the second document of a self-test
 
@@ -46,6 +48,12 @@ std::int64_t AttentionSpec::forward_heads() const {
 std::int64_t AttentionSpec::forward_blocks() const {
   const bool many = divide_up(T, kQueries) * G >= 4 * kMaxBlocks * wanted_groups();
   return many ? kMaxBlocks : 1;
+}
+
+std::int64_t AttentionSpec::portable_splits() const {
+  const std::int64_t useful = std::min(divide_up(Tk, work_group()), kMaxSplits);
+  const std::int64_t wanted = divide_up(wanted_groups(), T * H);
+  return power_of_two_from(std::clamp<std::int64_t>(wanted, 1, useful));  // few programs
 }
 
 LocalMemory AttentionSpec::local(std::int64_t floats) const {
@@ -152,6 +160,14 @@ AttentionSpec checked_spec(std::string_view op, Context& context, const Attentio
     require_tensor(op, "order", inputs.order, {3 * divide_up(spec.T, 128) + 1}, DType::i32);
   }
   return spec;
+}
+
+bool reads_vec4s(const AttentionSpec& spec, const AttentionInputs& inputs) {
+  constexpr std::size_t kFour = 4;
+  return static_cast<std::size_t>(spec.E) % kFour == 0 &&
+         std::ranges::all_of(std::array{inputs.q, inputs.k, inputs.v}, [](const Tensor& t) {
+           return t.offset_bytes() % (kFour * sizeof(float)) == 0;
+         });
 }
 
 AttentionInputs upcast(Batch& batch, const AttentionInputs& inputs) {

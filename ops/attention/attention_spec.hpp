@@ -32,11 +32,13 @@ struct AttentionSpec {
   std::size_t units() const { return std::max(1U, context.device().compute_units); }
   bool cpu() const { return variant == Variant::cpu; }
   bool wgmma() const { return variant == Variant::wgmma; }
-  bool decodes() const { return T <= kDecodeRows; }  // if cpu()
+  bool decodes() const { return T <= kDecodeRows; }  // if not wgmma()
   std::int64_t wanted_groups() const;
 
   // Forward of few rows: the number of splits of a row's keys.
   std::int64_t splits() const { return attention_decode_splits(context.device(), T, G); }
+  // The same for the portable kernel, whose groups own a query head.
+  std::int64_t portable_splits() const;
   // Backward: keys of one work-group. A power of two, so that documents with a power-of-two length
   // begin at chunk boundaries.
   std::int64_t chunk() const;
@@ -84,6 +86,9 @@ std::int32_t narrow(std::int64_t n);
 
 // The sizes of `inputs`, for `op`. Errors: invalid_argument if shapes do not match.
 AttentionSpec checked_spec(std::string_view op, Context& context, const AttentionInputs& inputs);
+
+// Whether the portable kernels can read q, k and v as vectors of four elements.
+bool reads_vec4s(const AttentionSpec& spec, const AttentionInputs& inputs);
 
 // The inputs in f32: the given tensors, or new temporaries.
 AttentionInputs upcast(Batch& batch, const AttentionInputs& inputs);

@@ -171,8 +171,9 @@ INSTANTIATE_TEST_SUITE_P(Variants, Attention, test::all_variants(), test::varian
 struct Heads {
   std::size_t H, G, E;
 };
-const std::vector<Heads> kHeads = {{1, 1, 1},  {2, 2, 5},  {8, 4, 8},  {3, 1, 16}, {4, 2, 30},
-                                   {2, 1, 32}, {9, 3, 64}, {3, 3, 80}, {2, 2, 96}, {3, 1, 128}};
+const std::vector<Heads> kHeads = {{1, 1, 1},  {2, 2, 5},   {8, 4, 8},   {3, 1, 16},
+                                   {4, 2, 30}, {2, 1, 32},  {9, 3, 64},  {3, 3, 80},
+                                   {2, 2, 96}, {3, 1, 128}, {1, 1, 254}, {2, 1, 256}};
 
 // Head dims for tests that do not iterate over kHeads: some are rounded to bf16, some are not.
 const std::vector<std::size_t> kHeadDims = {16, 32, 64};
@@ -200,6 +201,7 @@ TEST_P(Attention, MatchesTheFormulaOverACache) {
     }
     check_forward(cached(1, 1, 3, H, G, E), fmt::format("first token, E {}", E));
     check_forward(cached(1, 300, 300, H, G, E), fmt::format("full cache, E {}", E));
+    check_forward(cached(2, 3, 300, H, G, E), fmt::format("fewer keys than splits, E {}", E));
   }
 }
 
