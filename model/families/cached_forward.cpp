@@ -71,12 +71,17 @@ std::span<std::int32_t> CachedForward::staging_for(Recorded& f) const {
   return *f.staging[turn];
 }
 
-bool CachedForward::record_in_one_launch(Recorded& f, const Tensor& x) {
+bool CachedForward::record_fused_layers(Recorded& f, const Tensor& x) {
   if (x.shape()[0] != 1) return false;
   const std::optional<DecodeLayers> decode =
       decode_layers_of(model_, adapter_, cache_, model_.rope_table(max_positions_),
                        {f.rows.positions, f.rows.first, f.rows.last});
-  if (!decode.has_value() || !decodes_in_one_launch(context_, *decode)) return false;
+  if (!decode.has_value()) return false;
+  if (decodes_in_few_launches(context_, *decode)) {
+    record_decode_layers_in_few_launches(f.batch, x, *decode);
+    return true;
+  }
+  if (!decodes_in_one_launch(context_, *decode)) return false;
   f.grid_barrier = context_.upload<std::int32_t>({3}, DType::i32, std::array<std::int32_t, 3>{},
                                                  MemoryTag::activations);
   record_decode_layers(f.batch, x, *decode, f.grid_barrier);
@@ -84,7 +89,7 @@ bool CachedForward::record_in_one_launch(Recorded& f, const Tensor& x) {
 }
 
 Tensor CachedForward::record_blocks(Recorded& f, Tensor x) {
-  if (record_in_one_launch(f, x)) return x;
+  if (record_fused_layers(f, x)) return x;
   for (std::int64_t layer = 0; layer < model_.config().layers; ++layer) {
     Block block = block_of(model_, adapter_, layer);
     block.rope_table = model_.rope_table(max_positions_);

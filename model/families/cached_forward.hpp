@@ -72,7 +72,9 @@ class CachedForward {
   void record(Recorded& f);
   // Records all blocks and returns their output.
   Tensor record_blocks(Recorded& f, Tensor x);
-  bool record_in_one_launch(Recorded& f, const Tensor& x);
+  // Records all blocks of one row in one launch, or in few per block, if the device and the model
+  // allow it; x becomes their output.
+  bool record_fused_layers(Recorded& f, const Tensor& x);
   void upload(Recorded& f, std::span<const std::int32_t> ids, std::int64_t position);
   // Zeroed staging memory for the next upload.
   std::span<std::int32_t> staging_for(Recorded& f) const;

@@ -10,6 +10,7 @@
 #include "clora/ops/rowwise/rope.hpp"
 #include "clora/ops/rowwise/swiglu.hpp"
 #include "ops/decode/decode_layers_gpu.hpp"
+#include "ops/decode/decode_layers_portable.hpp"
 #include "ops/decode/decode_layers_table.hpp"
 #include "ops/dispatch/co_resident_groups.hpp"
 #include "ops/dispatch/integer_products.hpp"
@@ -288,6 +289,17 @@ void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& dec
                decode_table(context, decode), decode.rope_table, decode.position, decode.first,
                decode.last, grid_barrier, by_value(decode_problem(decode)), by_value(dims),
                LocalMemory{scratch_bytes(s)});
+}
+
+bool decodes_in_few_launches(const Context& context, const DecodeLayers& decode) {
+  return context.variant() == Variant::portable &&
+         decode_layers_portable_fit(context.device(), decode);
+}
+
+void record_decode_layers_in_few_launches(Batch& batch, const Tensor& x,
+                                          const DecodeLayers& decode) {
+  (void)checked(x, decode);
+  record_decode_layers_portable(batch, x, decode);
 }
 
 // The number of cache rows is known on the device only: their bytes and flops are not counted.

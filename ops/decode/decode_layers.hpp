@@ -7,8 +7,10 @@
 // It can be one launch, with grid barriers between its parts: on pocl's threaded device, where
 // waking threads between hundreds of launches costs more than the products
 // (cl/decode/decode_layers_cpu.cl), and on NVIDIA GPUs, where a launch costs more than a grid
-// barrier (cl/decode/decode_layers_gpu.cl). The result is bit-identical to the unfused reference on
-// pocl, and differs only in the order of sums on GPUs.
+// barrier (cl/decode/decode_layers_gpu.cl). In the variant portable it is six launches per layer,
+// and one more per product with an adapter (cl/decode/decode_layers.cl). The result is
+// bit-identical to the unfused reference on pocl with its threads, and differs only in the order of
+// sums otherwise.
 #pragma once
 
 #include <array>
@@ -53,6 +55,14 @@ bool decodes_in_one_launch(Context& context, const DecodeLayers& decode);
 // small batch immediately. REQUIRES: decodes_in_one_launch().
 void record_decode_layers(Batch& batch, const Tensor& x, const DecodeLayers& decode,
                           const Tensor& grid_barrier);
+
+// Whether the Context's variant is portable and its few launches per layer support these layers.
+bool decodes_in_few_launches(const Context& context, const DecodeLayers& decode);
+
+// The same in few launches per layer. Runs a small batch immediately. REQUIRES:
+// decodes_in_few_launches().
+void record_decode_layers_in_few_launches(Batch& batch, const Tensor& x,
+                                          const DecodeLayers& decode);
 
 Cost decode_layers_cost(const DecodeLayers& decode);
 

@@ -37,6 +37,12 @@ void run_unfused(Context& context, const Layers& layers) {
   batch.submit().wait();
 }
 
+std::vector<float> floats_of(const Layers& layers) {
+  std::vector<float> values;
+  for (const std::uint32_t bits : layers.bits()) values.push_back(std::bit_cast<float>(bits));
+  return values;
+}
+
 class OneLaunch : public testing::Test {
  protected:
   void SetUp() override {
@@ -153,11 +159,6 @@ class OneLaunchOfManyItems : public testing::Test {
     for (int i = 0; i < times; ++i) batch.submit().wait();
     EXPECT_EQ(context().read<std::int32_t>(grid_barrier)[1], 0) << "a group did not arrive";
   }
-  static std::vector<float> floats_of(const Layers& layers) {
-    std::vector<float> values;
-    for (const std::uint32_t bits : layers.bits()) values.push_back(std::bit_cast<float>(bits));
-    return values;
-  }
   void expect_unfused(DType type, const Shapes& shapes, const Place& place, int times = 1,
                       bool adapted = false) {
     Layers one(context(), shapes, type, place, Layout::plain);
@@ -174,6 +175,7 @@ class OneLaunchOfManyItems : public testing::Test {
   }
 };
 
+constexpr Shapes kFew{2, 24, 40, 3, 1, 8, 20};
 constexpr Shapes kWithBiases{3, 128, 192, 4, 2, 32, 300};
 
 TEST_F(OneLaunchOfManyItems, GivesWhatTheUnfusedOpsGive) {
@@ -334,6 +336,88 @@ TEST_F(OneLaunchOnGpus, IsNotSelectedIfItsKernelIsBroken) {
   EXPECT_THAT(selected(*tested.context), testing::ElementsAre(false, false));
   EXPECT_THAT(*tested.warnings,
               testing::Contains(testing::HasSubstr("self-test: decode_layers_gpu (")));
+}
+
+// Few launches per layer: the portable kernels.
+class FewLaunches : public test::OpTest {
+ protected:
+  std::vector<std::uint32_t> run(const Layers& layers, int times) {
+    EXPECT_TRUE(decodes_in_few_launches(context(), layers.decode));
+    Batch batch(context());
+    record_decode_layers_in_few_launches(batch, layers.x, layers.decode);
+    for (int i = 0; i < times; ++i) batch.submit().wait();
+    return layers.bits();
+  }
+  void expect_unfused(DType type, const Shapes& shapes, const Place& place,
+                      Layout layout = Layout::plain, bool adapted = false, int times = 1) {
+    const auto [count, D, F, H, G, E, S] = shapes;
+    if (!test::affords(times * count * 2 * (2 * (H + G) * E + 3 * F) * D)) return;
+    Layers few(context(), shapes, type, place, layout);
+    Layers unfused(context(), shapes, type, place, layout);
+    for (Layers* layers : {&few, &unfused}) {
+      layers->add_biases();
+      if (adapted) layers->add_adapters();
+    }
+    const auto before = few.bits();
+    EXPECT_NE(run(few, times), before);
+    for (int i = 0; i < times; ++i) run_unfused(context(), unfused);
+    test::expect_close(floats_of(few), test::to_double(floats_of(unfused)), 1e-4,
+                       fmt::format("{} at {} from {}", name_of(type), place.position, place.first));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Variants, FewLaunches, testing::Values(Variant::portable),
+                         test::variant_name);
+
+TEST_P(FewLaunches, GiveWhatTheUnfusedOpsGive) {
+  for (const DType type : {DType::f32, DType::bf16, DType::q8_0}) {
+    for (const Place place : {Place{0, 0}, Place{33, 5}, Place{299, 0}}) {
+      expect_unfused(type, kWithBiases, place);
+    }
+  }
+  for (const Shapes& shapes : {kThreeKeyHeads, kNarrowHeads}) {
+    expect_unfused(DType::q4_1, shapes, {39, 39});
+  }
+}
+
+TEST_P(FewLaunches, TakeRowsOfAnyMultipleOfEight) {
+  expect_unfused(DType::f32, kFew, {11, 2});
+  expect_unfused(DType::f32, {2, 72, 88, 3, 1, 24, 40}, {39, 2});
+  expect_unfused(DType::bf16, {1, 8, 2056, 4, 1, 6, 40}, {20, 0});
+  expect_unfused(DType::f32, {1, 1304, 24, 1, 1, 8, 9}, {8, 1});
+}
+
+TEST_P(FewLaunches, ReadPackedWeights) {
+  expect_unfused(DType::q4_1, kSmall, {33, 5}, Layout::packed);
+}
+
+TEST_P(FewLaunches, AddAnAdapterOfAnyRanks) {
+  expect_unfused(DType::f32, kFew, {11, 2}, Layout::plain, true);
+  expect_unfused(DType::bf16, kWithBiases, {120, 3}, Layout::plain, true, 2);
+  expect_unfused(DType::f32, {2, 136, 1096, 4, 2, 34, 40}, {7, 0}, Layout::plain, true);
+}
+
+TEST_P(FewLaunches, ContinueWithTheirOwnResultsInEveryReplay) {
+  expect_unfused(DType::bf16, kWithBiases, {120, 3}, Layout::plain, false, 3);
+}
+
+TEST_P(FewLaunches, GiveTheSameBitsAgain) {
+  CLORA_SKIP_UNLESS_AFFORDED(3e5);
+  const Layers first(context(), kWithBiases, DType::bf16, {299, 0}, Layout::plain);
+  const Layers second(context(), kWithBiases, DType::bf16, {299, 0}, Layout::plain);
+  EXPECT_EQ(run(first, 1), run(second, 1));
+}
+
+TEST_P(FewLaunches, AreNotSelectedForOtherVariantsSizesAndMixedTypes) {
+  const Layers layers(context(), kSmall, DType::q4_1, {0, 0}, Layout::plain);
+  DecodeLayers mixed = layers.decode;
+  mixed.layers[1].v =
+      Layers(context(), kSmall, DType::q8_0, {0, 0}, Layout::plain).decode.layers[1].v;
+  EXPECT_FALSE(decodes_in_few_launches(context(), mixed));
+  const Layers odd(context(), {1, 12, 16, 2, 1, 8, 4}, DType::f32, {0, 0}, Layout::plain);
+  EXPECT_FALSE(decodes_in_few_launches(context(), odd.decode));
+  if (!test::is_for_this_device(Variant::cpu)) return;
+  EXPECT_FALSE(decodes_in_few_launches(test::context_of(Variant::cpu), layers.decode));
 }
 
 class DecodeLayersTest : public test::OpTest {};

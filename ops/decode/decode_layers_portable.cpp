@@ -1,0 +1,321 @@
+#include "ops/decode/decode_layers_portable.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <span>
+
+#include "clora/ops/attention/attention.hpp"
+#include "clora/ops/gemm/gemm.hpp"
+#include "clora/ops/quant/quant.hpp"
+#include "ops/decode/decode_layers_table.hpp"
+#include "ops/launch_grids.hpp"
+#include "runtime/fail.hpp"
+#include "runtime/integer_sizes.hpp"
+
+namespace clora {
+namespace {
+
+#include "cl/decode/decode_row.clh"
+
+constexpr std::string_view kFile = "decode_layers.cl";
+constexpr std::size_t kGroup = 128;
+constexpr std::int64_t kVec8 = 8;
+constexpr std::int64_t kMinGroup = 8;            // the kernel's minimum of a team
+constexpr std::int64_t kLanes = 32;              // of a team, minimum if a group has as many
+constexpr std::int64_t kItemsPerUnit = 1024;     // that a unit holds, about
+constexpr std::int64_t kMaxCacheRows = 1 << 24;  // a position is stored as a float
+constexpr std::size_t kNormAlignment = 8;
+
+std::int64_t group_of(const Device& device) {
+  return static_cast<std::int64_t>(reduction_group(device, kGroup));
+}
+
+// Items that share a row or a pair of rows of w: as many as available, each with at least one vec8
+// to load.
+std::int64_t lanes_for(const Device& device, std::int64_t teams, std::int64_t steps) {
+  const std::int64_t items = kItemsPerUnit * std::max(1U, device.compute_units);
+  const auto wanted = static_cast<std::uint64_t>(std::min(items / teams, steps / kVec8));
+  const std::int64_t group = group_of(device);
+  return std::clamp(static_cast<std::int64_t>(std::bit_floor(wanted)), std::min(kLanes, group),
+                    group);
+}
+
+// The offsets of a layer's constants in `state`.
+struct Constants {
+  std::uint32_t input_norm, output_norm, biases;
+};
+
+// A tensor for all rows between the launches, and for the layers' norms and biases.
+class State {
+ public:
+  State(Context& context, const DecodeLayers& decode)
+      : context_(context),
+        sizes_(decode_sizes(decode)),
+        alignment_(context.device().base_alignment_bytes / sizeof(float)) {
+    const auto [layers, D, F, H, G, E, S] = sizes_;
+    row_ = {.D = u32(D),
+            .F = u32(F),
+            .H = u32(H),
+            .G = u32(G),
+            .E = u32(E),
+            .S = u32(S),
+            .epsilon = decode.epsilon,
+            .x = 0,
+            .q = 0,
+            .y = 0,
+            .hidden = 0,
+            .s = 0,
+            .position = 0,
+            .angles = 0};
+    row_.position = place(1, alignment_);  // first: no other offset is 0
+    row_.x = place(D, alignment_);
+    row_.q = place(H * E, alignment_);
+    row_.y = place(H * E, alignment_);
+    row_.hidden = place(F, alignment_);
+    row_.s = place(max_ranks(decode), alignment_);
+    row_.angles = place(E, alignment_);
+    for (std::int64_t l = 0; l < layers; ++l) {
+      constants_.push_back({place(D, kNormAlignment), place(D, kNormAlignment),
+                            place((H + 2 * G) * E, kNormAlignment)});
+    }
+    fill(decode);
+  }
+
+  const DecodeRow& row() const { return row_; }
+  const Constants& constants(std::size_t layer) const { return constants_[layer]; }
+  const Tensor& tensor() const { return tensor_; }
+  Tensor part(std::uint32_t offset, Shape shape) const {
+    return tensor_.slice(std::size_t{offset} * sizeof(float), shape, DType::f32);
+  }
+
+ private:
+  static std::int64_t max_ranks(const DecodeLayers& decode) {
+    std::int64_t most = 1;
+    for (const DecodeLayer& layer : decode.layers) {
+      std::int64_t sum = 0;
+      for (const LoraWeights& lora : layer.loras) sum += rank_of(lora);
+      most = std::max(most, sum);
+    }
+    return most;
+  }
+  std::uint32_t place(std::int64_t floats, std::size_t alignment) {
+    const std::size_t begin = round_up(size_, alignment);
+    size_ = begin + static_cast<std::size_t>(floats);
+    return u32(begin);
+  }
+  // Writes zeros, for absent biases, and then copies the constants. Waits.
+  void fill(const DecodeLayers& decode) {
+    tensor_ =
+        context_.allocate({static_cast<std::int64_t>(size_)}, DType::f32, MemoryTag::activations);
+    const std::vector<float> zeros(size_);
+    context_.write(tensor_, std::as_bytes(std::span(zeros)));
+    Batch batch(context_);
+    const auto copy = [&](std::uint32_t to, const Tensor& from) {
+      if (!from.empty()) batch.copy(part(to, from.shape()), from);
+    };
+    for (std::size_t l = 0; l < decode.layers.size(); ++l) {
+      const DecodeLayer& layer = decode.layers[l];
+      const Constants& at = constants_[l];
+      copy(at.input_norm, layer.input_norm);
+      copy(at.output_norm, layer.output_norm);
+      copy(at.biases, layer.q_bias);
+      copy(at.biases + row_.H * row_.E, layer.k_bias);
+      copy(at.biases + (row_.H + row_.G) * row_.E, layer.v_bias);
+    }
+    batch.submit().wait();
+  }
+
+  Context& context_;
+  DecodeSizes sizes_;
+  std::size_t alignment_, size_ = 0;
+  DecodeRow row_{};
+  std::vector<Constants> constants_;
+  Tensor tensor_;
+};
+
+// Matrices with the same input, and their adapters.
+struct Product {
+  std::string_view function;
+  std::vector<Tensor> weights;
+  std::span<const LoraWeights> loras;
+  std::uint32_t input;  // offsets in the state; norm 0: none
+  std::uint32_t norm;
+  std::int64_t teams;
+  std::vector<Argument> more = {};  // between the ranks and the lanes
+  std::vector<Tensor> caches = {};
+
+  std::int64_t k() const { return weights.front().shape()[1]; }
+  bool is_adapted() const {
+    return std::ranges::any_of(loras, [](const LoraWeights& lora) { return !lora.empty(); });
+  }
+  DecodeRanks ranks() const {
+    DecodeRanks ranks{};
+    for (std::size_t i = 0; i < loras.size(); ++i) {
+      ranks.rank[i] = u32(rank_of(loras[i]));
+      ranks.scale[i] = loras[i].scale;
+    }
+    return ranks;
+  }
+  Cost cost() const {
+    Cost sum;
+    for (const Tensor& w : weights) {
+      const Cost cost = gemm_cost(1, w);
+      sum.flops += cost.flops;
+      sum.bytes += cost.bytes;
+    }
+    return sum;
+  }
+};
+
+// Records the launches of one step.
+class Recorder {
+ public:
+  Recorder(Batch& batch, const DecodeLayers& decode)
+      : batch_(batch),
+        context_(batch.context()),
+        decode_(decode),
+        sizes_(decode_sizes(decode)),
+        state_(context_, decode) {}
+
+  void record(const Tensor& x) {
+    begin(x);
+    for (std::size_t l = 0; l < decode_.layers.size(); ++l) {
+      attend(decode_.layers[l], state_.constants(l));
+      feed_forward(decode_.layers[l], state_.constants(l));
+    }
+    batch_.copy(x, state_.part(state_.row().x, x.shape()));
+  }
+
+ private:
+  void begin(const Tensor& x) {
+    const std::int64_t groups = divide_up(std::max(sizes_.D, sizes_.E), group());
+    batch_.launch({kernel("decode_begin", decode_.layers.front().q, false),
+                   grid(groups),
+                   {},
+                   "decode_layers/begin"},
+                  state_.tensor(), x, decode_.position, decode_.rope_table, by_value(state_.row()));
+  }
+
+  void attend(const DecodeLayer& l, const Constants& at) {
+    const auto [layers, D, F, H, G, E, S] = sizes_;
+    const DecodeRow& row = state_.row();
+    multiply({.function = "decode_heads",
+              .weights = {l.q, l.k, l.v},
+              .loras = std::span(l.loras).subspan(0, 3),
+              .input = row.x,
+              .norm = at.input_norm,
+              .teams = (H + 2 * G) * E / 2,
+              .more = {at.input_norm, at.biases},
+              .caches = {l.key_cache, l.value_cache}});
+    record_attention(batch_, state_.part(row.y, {1, H, E}), {},
+                     {.q = state_.part(row.q, {1, H, E}),
+                      .k = l.key_cache,
+                      .v = l.value_cache,
+                      .first = decode_.first,
+                      .last = decode_.last,
+                      .scale = decode_attention_scale(sizes_)});
+    add_residual(l.o, l.loras[3], row.y);
+  }
+
+  void feed_forward(const DecodeLayer& l, const Constants& at) {
+    const DecodeRow& row = state_.row();
+    multiply({.function = "decode_gates",
+              .weights = {l.gate, l.up},
+              .loras = std::span(l.loras).subspan(4, 2),
+              .input = row.x,
+              .norm = at.output_norm,
+              .teams = sizes_.F,
+              .more = {at.output_norm}});
+    add_residual(l.down, l.loras[6], row.hidden);
+  }
+
+  void add_residual(const Tensor& w, const LoraWeights& lora, std::uint32_t input) {
+    multiply({.function = "decode_residual",
+              .weights = {w},
+              .loras = {&lora, 1},
+              .input = input,
+              .norm = 0,
+              .teams = sizes_.D / 2,
+              .more = {input, u32(w.shape()[1])}});
+  }
+
+  void multiply(const Product& p) {
+    const bool is_adapted = p.is_adapted();
+    if (is_adapted) shrink(p);
+    std::vector<Argument> arguments{state_.tensor()};
+    arguments.insert(arguments.end(), p.weights.begin(), p.weights.end());
+    for (std::size_t i = 0; is_adapted && i < p.loras.size(); ++i) {
+      arguments.emplace_back(or_state(p.loras[i].bt));
+    }
+    arguments.insert(arguments.end(), p.caches.begin(), p.caches.end());
+    arguments.emplace_back(by_value(state_.row()));
+    if (is_adapted) arguments.emplace_back(by_value(p.ranks()));
+    arguments.insert(arguments.end(), p.more.begin(), p.more.end());
+    const std::int64_t lanes = lanes_for(context_.device(), p.teams, p.k());
+    arguments.emplace_back(u32(lanes));
+    batch_.record({kernel(p.function, p.weights.front(), is_adapted),
+                   grid(divide_up(p.teams, group() / lanes)), p.cost(), "decode_layers/products"},
+                  std::move(arguments));
+  }
+
+  // s = input a^T, of all adapters of the product.
+  void shrink(const Product& p) {
+    const DecodeRanks ranks = p.ranks();
+    const std::int64_t teams = std::int64_t{ranks.rank[0]} + ranks.rank[1] + ranks.rank[2];
+    const std::int64_t lanes = lanes_for(context_.device(), teams, p.k());
+    const auto a = [&](std::size_t i) {
+      return or_state(i < p.loras.size() ? p.loras[i].a : Tensor());
+    };
+    batch_.launch({kernel("decode_shrink", p.weights.front(), true),
+                   grid(divide_up(teams, group() / lanes)),
+                   {},
+                   "decode_layers/shrink"},
+                  state_.tensor(), a(0), a(1), a(2), by_value(state_.row()), by_value(ranks),
+                  p.input, p.norm, u32(p.k()), u32(lanes));
+  }
+
+  // An argument for an adapter that may be absent: then it is not accessed.
+  const Tensor& or_state(const Tensor& tensor) const {
+    return tensor.empty() ? state_.tensor() : tensor;
+  }
+  std::int64_t group() const { return group_of(context_.device()); }
+  Grid grid(std::int64_t groups) const {
+    return groups_of(static_cast<std::size_t>(group()), static_cast<std::size_t>(groups));
+  }
+  Kernel kernel(std::string_view function, const Tensor& w, bool is_adapted) {
+    Defines defines;
+    set_weight_type(defines, w).set("GROUP", group());
+    if (is_adapted) defines.set("ADAPTED");
+    return context_.kernel(kFile, function, defines);
+  }
+
+  Batch& batch_;
+  Context& context_;
+  const DecodeLayers& decode_;
+  DecodeSizes sizes_;
+  State state_;
+};
+
+bool are_alike(std::initializer_list<const Tensor*> weights) {
+  const Tensor& first = **weights.begin();
+  return std::ranges::all_of(weights, [&](const Tensor* w) {
+    return w->type() == first.type() && w->layout() == first.layout();
+  });
+}
+
+}  // namespace
+
+bool decode_layers_portable_fit(const Device& device, const DecodeLayers& decode) {
+  const DecodeSizes s = decode_sizes(decode);
+  return s.D % kVec8 == 0 && s.F % kVec8 == 0 && s.H * s.E % kVec8 == 0 && s.E % 2 == 0 &&
+         s.H % s.G == 0 && s.S <= kMaxCacheRows && group_of(device) >= kMinGroup &&
+         std::ranges::all_of(decode.layers, [](const DecodeLayer& l) {
+           return are_alike({&l.q, &l.k, &l.v}) && are_alike({&l.gate, &l.up});
+         });
+}
+
+void record_decode_layers_portable(Batch& batch, const Tensor& x, const DecodeLayers& decode) {
+  Recorder(batch, decode).record(x);
+}
+
+}  // namespace clora
