@@ -101,7 +101,7 @@ class State {
   std::uint32_t place(std::int64_t floats, std::size_t alignment) {
     const std::size_t begin = round_up(size_, alignment);
     size_ = begin + static_cast<std::size_t>(floats);
-    return u32(begin);
+    return u32(static_cast<std::int64_t>(begin));
   }
   // Writes zeros, for absent biases, and then copies the constants. Waits.
   void fill(const DecodeLayers& decode) {
