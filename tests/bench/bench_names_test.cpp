@@ -146,6 +146,7 @@ TEST(BenchNames, SayF32OnlyIfNoVariantRoundsOperands) {
     Device device;
     device.matrix_unit = is_for_cpus(forced) ? MatrixUnit::amx : MatrixUnit::wgmma;
     device.kind = is_for_cpus(forced) ? DeviceKind::cpu : DeviceKind::gpu;
+    if (is_for_cpus(forced)) device.integer_dots = IntegerDots::avx512_vnni;
     const Variant of_f32 = bench::variant_with(bench::Arithmetic::f32, forced);
     EXPECT_FALSE(has_matrix_unit(resolve(of_f32, Precision::f32, device))) << name_of(forced);
     EXPECT_EQ(is_for_cpus(of_f32), is_for_cpus(forced)) << name_of(forced);

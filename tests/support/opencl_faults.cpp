@@ -233,6 +233,12 @@ LiveObjects live_objects() {
   return {live.contexts, live.queues, live.buffers, live.programs, live.kernels, live.events};
 }
 
+cl_command_queue with_queue(cl_command_queue created) {
+  const std::lock_guard lock(state().mutex);
+  if (created != nullptr) state().queues.push_back(created);
+  return counted(created, live.queues);
+}
+
 }  // namespace clora::test
 
 using namespace clora::test;  // the functions below are OpenCL's own, outside of any namespace
@@ -291,15 +297,18 @@ cl_context clCreateContext(const cl_context_properties* properties, cl_uint coun
                  live.contexts);
 }
 
+cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
+                                      cl_command_queue_properties properties, cl_int* status) {
+  if (refused(CallKind::queue, status)) return nullptr;
+  return with_queue(CLORA_NEXT(clCreateCommandQueue)(context, device, properties, status));
+}
+
 cl_command_queue clCreateCommandQueueWithProperties(cl_context context, cl_device_id device,
                                                     const cl_queue_properties* properties,
                                                     cl_int* status) {
   if (refused(CallKind::queue, status)) return nullptr;
-  const cl_command_queue created =
-      CLORA_NEXT(clCreateCommandQueueWithProperties)(context, device, properties, status);
-  const std::lock_guard lock(state().mutex);
-  if (created != nullptr) state().queues.push_back(created);
-  return counted(created, live.queues);
+  return with_queue(
+      CLORA_NEXT(clCreateCommandQueueWithProperties)(context, device, properties, status));
 }
 
 cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t bytes, void* host,

@@ -15,7 +15,7 @@ namespace clora::test {
 enum class CallKind {
   query,           // clGet*IDs, clGet*Info, except for events
   context,         // clCreateContext
-  queue,           // clCreateCommandQueueWithProperties
+  queue,           // clCreateCommandQueue, clCreateCommandQueueWithProperties
   allocation,      // clCreateBuffer
   sub_buffer,      // clCreateSubBuffer
   program,         // clCreateProgramWithSource
