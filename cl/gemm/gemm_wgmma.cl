@@ -40,6 +40,7 @@
 #include "bf16_values.clh"
 #include "hopper/hopper.clh"
 #include "hopper/hopper_lanes.clh"
+#include "hopper/hopper_pipeline.clh"
 #include "hopper/hopper_products.clh"
 #include "hopper/hopper_stores.clh"
 #ifndef SHRINK
@@ -81,30 +82,39 @@
 #endif
 #define U_BYTES (BOXES_ACROSS * RANK_STEPS * 2048)
 
-// Multiplies a stage, then releases the previous stage.
-#define MULTIPLY_STAGE(has_before, products)                                \
-  {                                                                         \
-    const uint at = shared_address(ring) + stage * STAGE_BYTES;             \
-    mbarrier_wait(full + 8 * stage, phase);                                 \
-    WGMMA_FENCE;                                                            \
-    products;                                                               \
-    WGMMA_COMMIT;                                                           \
-    WGMMA_WAIT_GROUP_1;                                                     \
-    if (has_before && item % 128 == 0) mbarrier_arrive(empty + 8 * before); \
-    before = stage;                                                         \
-    NEXT_STAGE(STAGES)                                                      \
+#ifdef TRANSPOSED
+#define W_OPERAND transposed_operand_at
+#define W_NEXT NEXT_TRANSPOSED_STEPS
+#define W_TRANSPOSED "1"
+#else
+#define W_OPERAND operand_at
+#define W_NEXT NEXT_STEPS
+#define W_TRANSPOSED "0"
+#endif
+// The products of a stage at `at`, by a warp group. keep 0: the sums begin at zero.
+INLINED void multiply_boxes(float* sums, uint at, uint part, int keep) {
+  const ulong a = operand_at(at + part * SUBTILE_BYTES), b = W_OPERAND(at + X_BYTES);
+  WGMMA_SS_BOX(WIDTH, sums, a, b, W_NEXT, keep, W_TRANSPOSED);
+}
+// The same of s and u: 16 or 64 ranks.
+INLINED void multiply_ranks(float* sums, uint at, uint part) {
+  const ulong a = operand_at(at + part * SUBTILE_BYTES), b = transposed_operand_at(at + X_BYTES);
+#if RANK_STEPS == 4
+  WGMMA_SS_BOX(COLUMNS, sums, a, b, NEXT_TRANSPOSED_STEPS, 1, "1");
+#else
+  WGMMA_SS(COLUMNS)(sums, a, b, 1, "1");
+#endif
+}
+#if SHRINK
+// The same with s in registers, as round_s() leaves it.
+INLINED void multiply_s(float* sums, const uint* s_pairs, uint at) {
+  const ulong u = transposed_operand_at(at + X_BYTES);
+#pragma unroll
+  for (uint i = 0; i < SHRINK / 16; ++i) {
+    WGMMA_RS(COLUMNS)(sums, s_pairs + 4 * i, u + i * NEXT_TRANSPOSED_STEPS, 1, "1");
   }
-#define BOX_PRODUCTS(N, keep, OPERAND, next, transposed)                            \
-  const ulong a = operand_at(at + part * SUBTILE_BYTES), b = OPERAND(at + X_BYTES); \
-  WGMMA_SS_BOX(N, sums, a, b, next, keep, transposed)
-#define RANK_PRODUCT \
-  WGMMA_SS(COLUMNS)  \
-  (sums, operand_at(at + part * SUBTILE_BYTES), transposed_operand_at(at + X_BYTES), 1, "1")
-// The product with s, which is in registers.
-#define S_PRODUCT(i)                                                                            \
-  WGMMA_RS(COLUMNS)                                                                             \
-  (sums, s_pairs + 4 * (i), transposed_operand_at(at + X_BYTES) + (i)*NEXT_TRANSPOSED_STEPS, 1, \
-   "1")
+}
+#endif
 
 // A slice's sums go to the tile's epilogue, or to memory for the slice that runs it.
 #ifdef SPLIT_K
@@ -143,7 +153,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   __local ulong addresses_of_both[2 * ADDRESSES];
   // clc: allow clang-warning of SPLIT_K alone
   __local uint arrivals[2];
-  const uint full = shared_address(barriers), empty = full + 8 * STAGES;
+  const Ring stages = ring_at(shared_address(barriers), STAGES);
+  const uint tiles_at = shared_address(ring);
   const uint item = get_local_id(0), rank_boxes = RANK_STEPS > 0 ? (R + 63) / 64 : 0;
   // Loaded while the mbarriers are initialised: item i of a warp group loads the i-th address.
   ulong address = 0;
@@ -162,30 +173,27 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   const uint column_tiles = tiles, all_boxes = boxes, all_rank_boxes = rank_boxes;
 #endif
   if (item == 0) {
-    for (uint i = 0; i < STAGES; ++i) {
-      mbarrier_init(full + 8 * i, 1);
-      mbarrier_init(empty + 8 * i, 2);
-    }
+    ring_init(stages, STAGES, 2);
     fence_mbarrier_init();
   }
   if (item < PROBLEMS * PROBLEM_MAPS) tensormap_acquire(table + item * MAP_BYTES);
   barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers are initialised
-  uint stage = 0, phase = 0;
   if (item < 128) {
     SETMAXNREG_DEC(40);
     if (item != 0) return;
+    Stage stage = {0, 0};
 #ifdef ADDEND
     __global const Y_TYPE* addend = (__global const Y_TYPE*)address;  // the first one
 #endif
     EACH_SLICE {
       TILE_COORDS
       for (uint k = box_0; k < box_end; ++k) {
-        const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
+        const uint to = tiles_at + stage.index * STAGE_BYTES;
         const uint of = IS_TRANSPOSED ? PROBLEM_AT(k, boxes, boxes_1) : problem;
         const uint step = (k - (IS_TRANSPOSED ? FIRST_OF(of, boxes, boxes_1) : 0)) * 64;
         __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
-        mbarrier_wait(empty + 8 * stage, phase ^ 1);
-        mbarrier_arrive_expect_tx(ready, X_BYTES + (IS_TRANSPOSED ? ACROSS_BYTES : WIDTH * 128));
+        const uint ready = ring_acquire(
+            stages, stage, X_BYTES + (IS_TRANSPOSED ? ACROSS_BYTES : WIDTH * 128));
         tma_load_2d(to, map, step, m0, ready);
         if (IS_TRANSPOSED) {
           copy_across(to + X_BYTES, map + MAP_BYTES, c0, m0 / split_rows * J + step, ready);
@@ -198,41 +206,37 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
           prefetch_row(addend, m, c0, C);
         }
 #endif
-        NEXT_STAGE(STAGES)
+        stage = next_stage(stage, STAGES);
       }
       for (uint k = 0; k < rank_end; ++k) {
-        const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
+        const uint to = tiles_at + stage.index * STAGE_BYTES;
         const uint of = IS_TRANSPOSED ? k / rank_boxes : problem;
         const uint step = (IS_TRANSPOSED ? k % rank_boxes : k) * 64;
         __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
-        mbarrier_wait(empty + 8 * stage, phase ^ 1);
-        mbarrier_arrive_expect_tx(ready, U_BYTES + (SHRINK ? 0 : X_BYTES));
+        const uint ready = ring_acquire(stages, stage, U_BYTES + (SHRINK ? 0 : X_BYTES));
         if (!SHRINK) tma_load_2d(to, map + 2 * MAP_BYTES, step, m0, ready);
         copy_across(to + X_BYTES, map + 3 * MAP_BYTES, c0, step, ready);
-        NEXT_STAGE(STAGES)
+        stage = next_stage(stage, STAGES);
       }
     }
     return;
   }
   SETMAXNREG_INC(232);
   const uint part = item / 128 - 1, lane = item % 32;
+  const bool elected = item % 128 == 0;  // issues what one item of a warp group issues
   const uint tile_row = part * 64 + item % 128 / 32 * 16 + lane / 4;
   // Each warp group has its own copy, so no other threads wait for it.
   __local ulong* addresses = addresses_of_both + part * ADDRESSES;
   if (item % 128 < ADDRESSES) addresses[item % 128] = address;
   named_barrier_sync(part);  // the addresses are written
+  Consumer consumer = {{0, 0}, NO_STAGE};
   float sums[WIDTH / 2];
   EACH_SLICE {
     TILE_COORDS
-    uint before = 0;
     for (uint k = box_0; k < box_end; ++k) {
-#ifdef TRANSPOSED
-      MULTIPLY_STAGE(
-          k > box_0,
-          BOX_PRODUCTS(WIDTH, k != box_0, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
-#else
-      MULTIPLY_STAGE(k > box_0, BOX_PRODUCTS(WIDTH, k != box_0, operand_at, NEXT_STEPS, "0"))
-#endif
+      consume_begin(&consumer, stages);
+      multiply_boxes(sums, tiles_at + consumer.stage.index * STAGE_BYTES, part, k != box_0);
+      consume_end(&consumer, stages, STAGES, elected);
     }
     const Extras extras = {(__global const Y_TYPE*)addresses[ADDEND_AT],
                            (__global const float*)addresses[BIAS_AT]};
@@ -249,23 +253,18 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
       store_s((__global SAVED_TYPE*)addresses[SAVED_AT], sums + COLUMNS / 2, shrink_scale,
                 m0 + tile_row, lane, M, R);
     }
-#if SHRINK == 16
-    MULTIPLY_STAGE(1, S_PRODUCT(0))
-#else
-    MULTIPLY_STAGE(1, S_PRODUCT(0); S_PRODUCT(1); S_PRODUCT(2); S_PRODUCT(3))
-#endif
-#elif RANK_STEPS == 1
+    consume_begin(&consumer, stages);
+    multiply_s(sums, s_pairs, tiles_at + consumer.stage.index * STAGE_BYTES);
+    consume_end(&consumer, stages, STAGES, elected);
+#elif RANK_STEPS
     for (uint k = 0; k < rank_end; ++k) {
-      MULTIPLY_STAGE(1, RANK_PRODUCT)
-    }
-#elif RANK_STEPS == 4
-    for (uint k = 0; k < rank_end; ++k) {
-      MULTIPLY_STAGE(1,
-                     BOX_PRODUCTS(COLUMNS, 1, transposed_operand_at, NEXT_TRANSPOSED_STEPS, "1"))
+      consume_begin(&consumer, stages);
+      multiply_ranks(sums, tiles_at + consumer.stage.index * STAGE_BYTES, part);
+      consume_end(&consumer, stages, STAGES, elected);
     }
 #endif
     WGMMA_WAIT_0(COLUMNS)(sums);
-    if (item % 128 == 0) mbarrier_arrive(empty + 8 * before);
+    consume_last(&consumer, stages, elected);
 #if !SHRINK
     ADD_SLICES
 #endif
@@ -275,7 +274,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #endif
     const uint boxes_at = shared_address(ring) + RING_BYTES + part * STAGED_BYTES;
 #ifdef STAGED
-    if (item % 128 == 0) BULK_WAIT_GROUP_READ(0);
+    if (elected) BULK_WAIT_GROUP_READ(0);
     named_barrier_sync(part);  // the boxes of the previous tile have been stored
 #endif
     store_sums((__global Y_TYPE*)addresses[Y_AT], sums, added, extras, m0 + tile_row, c0, M,
@@ -283,7 +282,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #ifdef STAGED
     tma_store_fence();
     named_barrier_sync(part);  // the boxes are complete
-    if (item % 128 == 0) {
+    if (elected) {
       for (uint i = 0; i < STAGED / 64; ++i) {
         tma_store_2d(table + (problem * PROBLEM_MAPS + 4) * MAP_BYTES, boxes_at + i * SUBTILE_BYTES,
                      c0 + 64 * i, m0 + 64 * part);
@@ -292,6 +291,6 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #endif
   }
 #ifdef STAGED
-  if (item % 128 == 0) bulk_wait_group();
+  if (elected) bulk_wait_group();
 #endif
 }
