@@ -29,6 +29,7 @@
 //! clc: allow index-overflow tiles and their parts are numbered well below 2^31
 #include "hopper/hopper.clh"
 #include "hopper/hopper_lanes.clh"
+#include "hopper/hopper_pipeline.clh"
 #include "hopper/hopper_products.clh"
 #include "hopper/hopper_stores.clh"
 #include "raster_groups.clh"
@@ -42,16 +43,6 @@
 #define LIMIT 0x1p90f
 #define MARGIN 32.0f
 #define NO_ROW 3e38f  // a reference that makes every exponential zero
-
-// The tiles of this group, in rasterisation groups (raster_groups.clh).
-#define EACH_TILE \
-  for (uint id = get_group_id(0); id < row_tiles * column_tiles; id += get_num_groups(0))
-#define TILE_COORDS                      \
-  RASTER_TILE(id)                        \
-  const uint row_tile = ROW_TILE;        \
-  const uint t0 = row_tile * TILE_ROWS;  \
-  const uint v0 = COLUMN_TILE * COLUMNS; \
-  if (again && raised[1 + row_tile] == 0) continue;
 
 // Maps floats to words of the same order; only a NaN can map to zero.
 uint ordered(float x) {
@@ -67,7 +58,7 @@ void raise_word(__global uint* word, uint to) {
 
 // Stores the exponentials of 64 columns to a box and adds their sums to total, for the lane's two
 // rows.
-void exponentials(const float* z, const float* reference, float* total, uint box, uint warp,
+INLINED void exponentials(const float* z, const float* reference, float* total, uint box, uint warp,
                   uint lane) {
 #pragma unroll
   for (uint block = 0; block < 4; ++block) {
@@ -85,29 +76,31 @@ void exponentials(const float* z, const float* reference, float* total, uint box
   }
 }
 
-// Computes the sums of a tile's rows; e leaves through two alternating boxes.
-#define MAKE_EXPONENTIALS                                                              \
-  for (uint side = 0; side < COLUMNS / 64; ++side) {                                   \
-    const uint box = boxes + side % 2 * BOX_BYTES;                                     \
-    FREE_BOX(side)                                                                     \
-    exponentials(sums + 32 * side, reference, total, box, warp, lane);                 \
-    KEEP_BOX(side)                                                                     \
-  }
-#ifdef LOSS_ALONE
-#define FREE_BOX(side)
-#define KEEP_BOX(side)
-#else
-#define FREE_BOX(side)                          \
-  if (item % 128 == 0) BULK_WAIT_GROUP_READ(1); \
-  named_barrier_sync(part);
-#define KEEP_BOX(side)                                                                         \
-  tma_store_fence();                                                                           \
-  named_barrier_sync(part);                                                                    \
-  if (item % 128 == 0) {                                                                       \
-    tma_store_2d(table + 2 * MAP_BYTES, box, v0 % split_columns + 64 * side,                    \
-                 v0 / split_columns * split_rows + t0 + 64 * part);                            \
-  }
+// Where the exponentials of a tile go: the warp group's two boxes, and the corner of its rows of e.
+typedef struct {
+  __global const uchar* map;
+  uint boxes, column, row;
+} Destination;
+
+// Computes the exponentials of a tile and adds their sums to total; e leaves through two
+// alternating boxes.
+INLINED void make_exponentials(const float* sums, const float* reference, float* total,
+                               Destination to, uint part, uint warp, uint lane, bool elected) {
+#pragma unroll
+  for (uint side = 0; side < COLUMNS / 64; ++side) {
+    const uint box = to.boxes + side % 2 * BOX_BYTES;
+#ifndef LOSS_ALONE
+    if (elected) BULK_WAIT_GROUP_READ(1);
+    named_barrier_sync(part);  // the box is free
 #endif
+    exponentials(sums + 32 * side, reference, total, box, warp, lane);
+#ifndef LOSS_ALONE
+    tma_store_fence();
+    named_barrier_sync(part);  // the box is complete
+    if (elected) tma_store_2d(to.map, box, to.column + 64 * side, to.row);
+#endif
+  }
+}
 
 // row *= 2^by, by a warp. Multiplies by the root of the factor twice: the factor itself may
 // underflow.
@@ -131,64 +124,62 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
   __global uint* raised = (__global uint*)addresses[2];
   __global float* dx = (__global float*)addresses[3];
   if (again && raised[0] == 0) return;
-  const uint full = shared_address(barriers), empty = full + 8 * STAGES;
+  const Ring stages = ring_at(shared_address(barriers), STAGES);
+  const uint tiles_at = shared_address(ring);
   const uint item = get_local_id(0), steps = (D + 63) / 64;
   const uint row_tiles = (T + TILE_ROWS - 1) / TILE_ROWS;
   const uint split_columns = split_tiles * COLUMNS;
   const uint column_tiles = (V + split_columns - 1) / split_columns * split_tiles;
+  const RasterGrid grid = raster_grid(row_tiles, column_tiles, group_m);
   if (item == 0) {
-    for (uint i = 0; i < STAGES; ++i) {
-      mbarrier_init(full + 8 * i, 1);
-      mbarrier_init(empty + 8 * i, 2);
-    }
+    ring_init(stages, STAGES, 2);
     fence_mbarrier_init();
     for (uint i = 0; i < 3; ++i) tensormap_acquire(table + i * MAP_BYTES);
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers are initialised
-  uint stage = 0, phase = 0;
   if (item < 128) {
     SETMAXNREG_DEC(40);
     if (item != 0) return;
-    EACH_TILE {
-      TILE_COORDS
+    Stage stage = {0, 0};
+    for (uint id = get_group_id(0); id < grid.tiles; id += get_num_groups(0)) {
+      const RasterTile tile = raster_tile(grid, id);
+      if (again && raised[1 + tile.row] == 0) continue;
+      const uint t0 = tile.row * TILE_ROWS, v0 = tile.column * COLUMNS;
       for (uint k = 0; k < steps; ++k) {
-        const uint to = shared_address(ring) + stage * STAGE_BYTES, ready = full + 8 * stage;
-        mbarrier_wait(empty + 8 * stage, phase ^ 1);
-        mbarrier_arrive_expect_tx(ready, STAGE_BYTES);
+        const uint to = tiles_at + stage.index * STAGE_BYTES;
+        const uint ready = ring_acquire(stages, stage, STAGE_BYTES);
         tma_load_2d(to, table, 64 * k, t0, ready);
         tma_load_2d(to + X_BYTES, table + MAP_BYTES, 64 * k, v0, ready);
-        NEXT_STAGE(STAGES)
+        stage = next_stage(stage, STAGES);
       }
     }
     return;
   }
   SETMAXNREG_INC(232);
   const uint part = item / 128 - 1, warp = item % 128 / 32, lane = item % 32;
+  const bool elected = item % 128 == 0;
 #ifdef LOSS_ALONE
   const uint boxes = 0;
 #else
   const uint boxes = shared_address(e_boxes) + part * 2 * BOX_BYTES;
-  if (item % 128 == 0) tensormap_acquire(table + 2 * MAP_BYTES);
+  if (elected) tensormap_acquire(table + 2 * MAP_BYTES);
 #endif
   __global uint* raised_rows = raised + 1 + row_tiles;
+  Consumer consumer = {{0, 0}, NO_STAGE};
   float sums[COLUMNS / 2];
-  EACH_TILE {
-    TILE_COORDS
-    uint before = 0;
+  for (uint id = get_group_id(0); id < grid.tiles; id += get_num_groups(0)) {
+    const RasterTile tile = raster_tile(grid, id);
+    if (again && raised[1 + tile.row] == 0) continue;
+    const uint t0 = tile.row * TILE_ROWS, v0 = tile.column * COLUMNS;
     for (uint k = 0; k < steps; ++k) {
-      const uint at = shared_address(ring) + stage * STAGE_BYTES;
-      mbarrier_wait(full + 8 * stage, phase);
-      WGMMA_FENCE;
+      consume_begin(&consumer, stages);
+      const uint at = tiles_at + consumer.stage.index * STAGE_BYTES;
       const ulong a = operand_at(at + part * BOX_BYTES), b = operand_at(at + X_BYTES);
       WGMMA_SS_BOX(COLUMNS, sums, a, b, NEXT_STEPS, k != 0, "0");
-      WGMMA_COMMIT;
-      WGMMA_WAIT_GROUP_1;
-      if (k > 0 && item % 128 == 0) mbarrier_arrive(empty + 8 * before);
-      before = stage;
-      NEXT_STAGE(STAGES)
+      consume_end(&consumer, stages, STAGES, elected);
     }
     WGMMA_WAIT_0(COLUMNS)(sums);
-    if (item % 128 == 0) mbarrier_arrive(empty + 8 * before);
+    consume_last(&consumer, stages, elected);
 
     const uint warp_row = t0 + part * 64 + warp * 16, row = warp_row + lane / 4;
     float reference[2], total[2] = {0, 0};
@@ -203,8 +194,9 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
         if (v0 + i / 4 * 8 + lane % 4 * 2 + i % 2 >= V) sums[i] = -INFINITY;
       }
     }
-#pragma unroll
-    MAKE_EXPONENTIALS
+    const Destination to = {table + 2 * MAP_BYTES, boxes, v0 % split_columns,
+                            v0 / split_columns * split_rows + t0 + 64 * part};
+    make_exponentials(sums, reference, total, to, part, warp, lane, elected);
     total[0] = row_sum(total[0]);
     total[1] = row_sum(total[1]);
     if (warp_max(total[0] > LIMIT || total[1] > LIMIT)) {
@@ -218,15 +210,14 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
         reference[i] = max_z[i];
 #else
         raise_word(raised_rows + row + 8 * i, ordered(max_z[i] + MARGIN));
-        raise_word(raised + 1 + row_tile, 1);
+        raise_word(raised + 1 + tile.row, 1);
         raise_word(raised, 1);
 #endif
       }
       warp_sync();  // reconverges the warp for the following products
 #ifdef LOSS_ALONE
       total[0] = total[1] = 0;
-#pragma unroll
-      MAKE_EXPONENTIALS
+      make_exponentials(sums, reference, total, to, part, warp, lane, elected);
       total[0] = row_sum(total[0]);
       total[1] = row_sum(total[1]);
 #endif
@@ -238,7 +229,7 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void head_exponentials
     }
   }
 #ifndef LOSS_ALONE
-  if (item % 128 == 0) bulk_wait_group();
+  if (elected) bulk_wait_group();
   if (again) {
     for (uint t = get_group_id(0) * 8 + part * 4 + warp; t < T; t += get_num_groups(0) * 8) {
       if (raised_rows[t] == 0) continue;
