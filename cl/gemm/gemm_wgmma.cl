@@ -60,10 +60,9 @@
 // Indices of the table's addresses.
 #define ADDEND_AT 0
 #define PARTS_AT 1
-#define OF_EACH(n) (2 + 3 * problem + (n))
-#define Y_AT OF_EACH(0)
-#define BIAS_AT OF_EACH(1)
-#define SAVED_AT OF_EACH(2)
+#define Y_AT(problem) (2 + 3 * (problem))
+#define BIAS_AT(problem) (Y_AT(problem) + 1)
+#define SAVED_AT(problem) (Y_AT(problem) + 2)
 #define ADDRESSES (2 + 3 * PROBLEMS)
 #define BOXES_ACROSS ((COLUMNS + 63) / 64)  // of a transposed w, and of u
 #define ACROSS_BYTES (BOXES_ACROSS * SUBTILE_BYTES)
@@ -116,18 +115,6 @@ INLINED void multiply_s(float* sums, const uint* s_pairs, uint at) {
 }
 #endif
 
-// A slice's sums go to the tile's epilogue, or to memory for the slice that runs it.
-#ifdef SPLIT_K
-#define COUNTERS ((__global uint*)(table + MAPS_BYTES + 8 * ADDRESSES))
-#define ADD_SLICES                                                                             \
-  const bool runs_epilogue = add_slices(sums, (__global float4*)addresses[PARTS_AT], COUNTERS, \
-                                        number, slice, slices, part, arrivals);
-#else
-#define ADD_SLICES const bool runs_epilogue = true;
-#endif
-
-#define LOAD_FIRST load_first(added, extras, m0 + tile_row, c0, M, C_OF_PROBLEM, lane);
-
 // Copies the boxes of one transposed operand: 64 columns each, from c0 on.
 void copy_across(uint to, __global const uchar* map, uint c0, uint step, uint ready) {
   for (uint i = 0; i < BOXES_ACROSS; ++i)
@@ -146,7 +133,7 @@ void prefetch_row(__global const Y_TYPE* addend, uint m, uint c0, uint C) {
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
     __global uchar* table, uint M, uint C, OTHERS(uint, C) uint J, OTHERS(uint, J) uint R,
-    uint group_m, float shrink_scale, float term_scale, uint split_rows, uint slices) {
+    uint group_m, float shrink_scale, float term_scale, uint split_rows, uint split_slices) {
   HOPPER_KERNEL;
   __local uchar ring[RING_BYTES + 2 * STAGED_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * STAGES];
@@ -170,8 +157,16 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   const uint column_tiles = tiles + tiles_1 + (C_2 + COLUMNS - 1) / COLUMNS;
   const uint all_boxes = boxes, all_rank_boxes = rank_boxes;
 #else
-  const uint column_tiles = tiles, all_boxes = boxes, all_rank_boxes = rank_boxes;
+  const uint tiles_1 = 0, column_tiles = tiles;
+  const uint all_boxes = boxes, all_rank_boxes = rank_boxes;
 #endif
+#ifdef SPLIT_K
+  const uint slices = split_slices;
+#else
+  const uint slices = 1;
+#endif
+  const GemmGrid grid = {raster_grid(row_tiles, column_tiles, group_m),
+                         tiles, tiles_1, slices, all_boxes, all_rank_boxes};
   if (item == 0) {
     ring_init(stages, STAGES, 2);
     fence_mbarrier_init();
@@ -185,11 +180,12 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #ifdef ADDEND
     __global const Y_TYPE* addend = (__global const Y_TYPE*)address;  // the first one
 #endif
-    EACH_SLICE {
-      TILE_COORDS
-      for (uint k = box_0; k < box_end; ++k) {
+    for (uint id = get_group_id(0); id < slices_of(grid); id += get_num_groups(0)) {
+      const GemmTile tile = gemm_tile(grid, id);
+      const uint m0 = tile.m0, c0 = tile.c0;
+      for (uint k = tile.box_0; k < tile.box_end; ++k) {
         const uint to = tiles_at + stage.index * STAGE_BYTES;
-        const uint of = IS_TRANSPOSED ? PROBLEM_AT(k, boxes, boxes_1) : problem;
+        const uint of = IS_TRANSPOSED ? PROBLEM_AT(k, boxes, boxes_1) : tile.problem;
         const uint step = (k - (IS_TRANSPOSED ? FIRST_OF(of, boxes, boxes_1) : 0)) * 64;
         __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
         const uint ready = ring_acquire(
@@ -208,9 +204,9 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #endif
         stage = next_stage(stage, STAGES);
       }
-      for (uint k = 0; k < rank_end; ++k) {
+      for (uint k = 0; k < tile.rank_end; ++k) {
         const uint to = tiles_at + stage.index * STAGE_BYTES;
-        const uint of = IS_TRANSPOSED ? k / rank_boxes : problem;
+        const uint of = IS_TRANSPOSED ? k / rank_boxes : tile.problem;
         const uint step = (IS_TRANSPOSED ? k % rank_boxes : k) * 64;
         __global const uchar* map = table + of * PROBLEM_MAPS * MAP_BYTES;
         const uint ready = ring_acquire(stages, stage, U_BYTES + (SHRINK ? 0 : X_BYTES));
@@ -229,35 +225,45 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
   __local ulong* addresses = addresses_of_both + part * ADDRESSES;
   if (item % 128 < ADDRESSES) addresses[item % 128] = address;
   named_barrier_sync(part);  // the addresses are written
+#ifdef SPLIT_K
+  const Slices split = {(__global float4*)addresses[PARTS_AT],
+                        (__global uint*)(table + MAPS_BYTES + 8 * ADDRESSES), slices};
+#endif
   Consumer consumer = {{0, 0}, NO_STAGE};
   float sums[WIDTH / 2];
-  EACH_SLICE {
-    TILE_COORDS
-    for (uint k = box_0; k < box_end; ++k) {
+  for (uint id = get_group_id(0); id < slices_of(grid); id += get_num_groups(0)) {
+    const GemmTile tile = gemm_tile(grid, id);
+    const uint m0 = tile.m0, c0 = tile.c0, problem = tile.problem;
+    const uint C_of_tile = C_OF_PROBLEM(problem);
+    for (uint k = tile.box_0; k < tile.box_end; ++k) {
       consume_begin(&consumer, stages);
-      multiply_boxes(sums, tiles_at + consumer.stage.index * STAGE_BYTES, part, k != box_0);
+      multiply_boxes(sums, tiles_at + consumer.stage.index * STAGE_BYTES, part, k != tile.box_0);
       consume_end(&consumer, stages, STAGES, elected);
     }
+    const uint row = m0 + tile_row;
     const Extras extras = {(__global const Y_TYPE*)addresses[ADDEND_AT],
-                           (__global const float*)addresses[BIAS_AT]};
+                           (__global const float*)addresses[BIAS_AT(problem)]};
     Added added[AHEAD + 1];
 #ifndef SPLIT_K
-    LOAD_FIRST  // while the last products are in flight
+    load_first(added, extras, row, c0, M, C_of_tile, lane);  // during the last products
 #endif
+    bool runs_epilogue = true;
 #if SHRINK
     WGMMA_WAIT_0(WIDTH)(sums);
-    ADD_SLICES
+#ifdef SPLIT_K
+    runs_epilogue = add_slices(sums, split, tile.number, tile.slice, part, arrivals);
+#endif
     uint s_pairs[SHRINK / 4];
     round_s(s_pairs, sums + COLUMNS / 2, shrink_scale * term_scale);
     if (c0 == 0 && runs_epilogue) {
-      store_s((__global SAVED_TYPE*)addresses[SAVED_AT], sums + COLUMNS / 2, shrink_scale,
-                m0 + tile_row, lane, M, R);
+      store_s((__global SAVED_TYPE*)addresses[SAVED_AT(problem)], sums + COLUMNS / 2, shrink_scale,
+              row, lane, M, R);
     }
     consume_begin(&consumer, stages);
     multiply_s(sums, s_pairs, tiles_at + consumer.stage.index * STAGE_BYTES);
     consume_end(&consumer, stages, STAGES, elected);
 #elif RANK_STEPS
-    for (uint k = 0; k < rank_end; ++k) {
+    for (uint k = 0; k < tile.rank_end; ++k) {
       consume_begin(&consumer, stages);
       multiply_ranks(sums, tiles_at + consumer.stage.index * STAGE_BYTES, part);
       consume_end(&consumer, stages, STAGES, elected);
@@ -265,20 +271,20 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void gemm_wgmma(
 #endif
     WGMMA_WAIT_0(COLUMNS)(sums);
     consume_last(&consumer, stages, elected);
-#if !SHRINK
-    ADD_SLICES
+#if !SHRINK && defined(SPLIT_K)
+    runs_epilogue = add_slices(sums, split, tile.number, tile.slice, part, arrivals);
 #endif
     if (!runs_epilogue) continue;
 #ifdef SPLIT_K
-    LOAD_FIRST
+    load_first(added, extras, row, c0, M, C_of_tile, lane);
 #endif
     const uint boxes_at = shared_address(ring) + RING_BYTES + part * STAGED_BYTES;
 #ifdef STAGED
     if (elected) BULK_WAIT_GROUP_READ(0);
     named_barrier_sync(part);  // the boxes of the previous tile have been stored
 #endif
-    store_sums((__global Y_TYPE*)addresses[Y_AT], sums, added, extras, m0 + tile_row, c0, M,
-               C_OF_PROBLEM, lane, boxes_at, item % 128 / 32);
+    store_sums((__global Y_TYPE*)addresses[Y_AT(problem)], sums, added, extras, row, c0, M,
+               C_of_tile, lane, boxes_at, item % 128 / 32);
 #ifdef STAGED
     tma_store_fence();
     named_barrier_sync(part);  // the boxes are complete
