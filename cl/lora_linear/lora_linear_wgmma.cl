@@ -29,6 +29,7 @@
 //! clc: build on wgmma: RANKS={16,64}
 #include "bf16_values.clh"
 #include "hopper/hopper.clh"
+#include "hopper/hopper_pipeline.clh"
 #include "hopper/hopper_products.clh"
 #ifndef RANKS
 #error "RANKS is required"
@@ -46,31 +47,40 @@
 #include "lora_linear/lora_linear_wgmma_problems.clh"
 #include "lora_linear/lora_linear_wgmma_epilogue.clh"
 
-// Box i of x in the gradient: its columns are the rows of the product, its rows the steps of K.
-#define GRADIENT_STEP(i, step)                                                          \
-  WGMMA_SS_MN(RANKS)                                                                    \
-  (sums##i, transposed_operand_at(x_at + i * BOX_BYTES) + step * NEXT_TRANSPOSED_STEPS, \
-   transposed_operand_at(s_at) + step * NEXT_TRANSPOSED_STEPS, 1);
-#define GRADIENT(i) GRADIENT_STEP(i, 0) GRADIENT_STEP(i, 1) GRADIENT_STEP(i, 2) GRADIENT_STEP(i, 3)
-#define GRADIENTS GRADIENT(0) GRADIENT(1) GRADIENT(2) GRADIENT(3)
-// Box i of x in the shrink: its rows are the rows of the product, its columns the steps of K.
-#define SHRINK_STEP(i, step)                                      \
-  WGMMA_SS(RANKS)                                                 \
-  (shrinks, operand_at(x_at + i * BOX_BYTES) + step * NEXT_STEPS, \
-   operand_at(b_at + i * B_BYTES) + step * NEXT_STEPS, i + step > 0, "0");
-#define SHRINK(i) SHRINK_STEP(i, 0) SHRINK_STEP(i, 1) SHRINK_STEP(i, 2) SHRINK_STEP(i, 3)
-#define SHRINKS SHRINK(0) SHRINK(1) SHRINK(2) SHRINK(3)
+// Shared-memory addresses of a stage's boxes of x and s.
+typedef struct {
+  uint x, s;
+} Boxes;
+INLINED Boxes boxes_of(uint ring, Stage stage) {
+  const uint x = ring + stage.index * STAGE_BYTES;
+  const Boxes boxes = {x, x + STRIP_BOXES * BOX_BYTES};
+  return boxes;
+}
 
-// Multiplies the n-th of the boxes that the work-group takes, then frees its stage.
-#define MULTIPLY_BOX(n, products, ended)                                                   \
-  const uint stage = (n) % STAGES;                                                         \
-  const uint x_at = ring_at + stage * STAGE_BYTES, s_at = x_at + STRIP_BOXES * BOX_BYTES;  \
-  mbarrier_wait(full + 8 * stage, (n) / STAGES % 2);                                       \
-  WGMMA_FENCE;                                                                             \
-  products WGMMA_COMMIT;                                                                   \
-  ended;                                                                                   \
-  WGMMA_WAIT_0(RANKS)(sums0);                                                              \
-  if (item % 128 == 0) mbarrier_arrive(empty + 8 * stage);
+// sums[i] += x s of box i of x: its columns are the rows of the product, its rows the steps of K.
+INLINED void multiply_gradients(float (*sums)[RANKS / 2], Boxes at) {
+#pragma unroll
+  for (uint i = 0; i < STRIP_BOXES; ++i) {
+#pragma unroll
+    for (uint step = 0; step < 4; ++step) {
+      WGMMA_SS_MN(RANKS)
+      (sums[i], transposed_operand_at(at.x + i * BOX_BYTES) + step * NEXT_TRANSPOSED_STEPS,
+       transposed_operand_at(at.s) + step * NEXT_TRANSPOSED_STEPS, 1);
+    }
+  }
+}
+// shrinks = x b: the rows of a box of x are the rows of the product, its columns the steps of K.
+INLINED void multiply_shrink(float* shrinks, Boxes at, uint b_at) {
+#pragma unroll
+  for (uint i = 0; i < STRIP_BOXES; ++i) {
+#pragma unroll
+    for (uint step = 0; step < 4; ++step) {
+      WGMMA_SS(RANKS)
+      (shrinks, operand_at(at.x + i * BOX_BYTES) + step * NEXT_STEPS,
+       operand_at(b_at + i * B_BYTES) + step * NEXT_STEPS, i + step > 0, "0");
+    }
+  }
+}
 
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wgmma(
     __global const uchar* table, uint problem_count, uint T, uint R, uint strips, uint chunks,
@@ -80,8 +90,8 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
   __local float traded[TRADED_FLOATS];
   __local lora_problem_t problems[MAX_PROBLEMS];
   __local ulong barriers[2 * STAGES + 2];
-  const uint full = shared_address(barriers), empty = full + 8 * STAGES;
-  const uint b_full = empty + 8 * STAGES, b_empty = b_full + 8;
+  const Ring stages = ring_at(shared_address(barriers), STAGES);
+  const Ring b_ring = ring_at(shared_address(barriers) + RING_MBARRIER_BYTES(STAGES), 1);
   const uint item = get_local_id(0), units = strips * chunks * rank_blocks;
   for (uint i = item; i < problem_count * PROBLEM_MAPS; i += 384)
     tensormap_acquire(table + i * MAP_BYTES);
@@ -89,17 +99,14 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
     problems[item - 128] = problem_of(table, problem_count, item - 128);
   }
   if (item == 0) {
-    for (uint i = 0; i < STAGES; ++i) {
-      mbarrier_init(full + 8 * i, 1);
-      mbarrier_init(empty + 8 * i, 1);
-    }
-    mbarrier_init(b_full, 1);
-    mbarrier_init(b_empty, 2);
+    ring_init(stages, STAGES, 1);
+    ring_init(b_ring, 1, 2);
     fence_mbarrier_init();
   }
   barrier(CLK_LOCAL_MEM_FENCE);  // the mbarriers and the problems are visible to all
-  const uint ring_at = shared_address(ring), b_at = ring_at + RING_BYTES;
-  uint done = 0, b_phase = 0;  // done: the number of boxes before this unit
+  const uint tiles_at = shared_address(ring), b_at = tiles_at + RING_BYTES;
+  uint done = 0;  // the number of boxes before this unit
+  Stage b_stage = {0, 0};
   if (item < 128) {
     SETMAXNREG_DEC(40);
     if (item != 0) return;
@@ -109,64 +116,78 @@ __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void lora_gradients_wg
       __global const uchar *of_s = of_x + MAP_BYTES, *of_b = of_s + MAP_BYTES;
       const uint strip_k = unit.strip * STRIP_COLUMNS;
       if (problems[unit.problem].at.shrunk) {
-        mbarrier_wait(b_empty, b_phase ^ 1);
-        mbarrier_arrive_expect_tx(b_full, STRIP_BOXES * B_BYTES);
+        const uint ready = ring_acquire(b_ring, b_stage, STRIP_BOXES * B_BYTES);
         for (uint i = 0; i < STRIP_BOXES; ++i) {
-          tma_load_2d(b_at + i * B_BYTES, of_b, strip_k + 64 * i, unit.r0, b_full);
+          tma_load_2d(b_at + i * B_BYTES, of_b, strip_k + 64 * i, unit.r0, ready);
         }
-        b_phase ^= 1;
+        b_stage = next_stage(b_stage, 1);
       }
       for (uint box = unit.first; box < unit.end; ++box, ++done) {
-        const uint stage = done % STAGES, to = ring_at + stage * STAGE_BYTES;
-        const uint ready = full + 8 * stage;
-        mbarrier_wait(empty + 8 * stage, done / STAGES % 2 ^ 1);
-        mbarrier_arrive_expect_tx(ready, STAGE_BYTES);
+        const Stage stage = stage_of(done, STAGES);
+        const Boxes to = boxes_of(tiles_at, stage);
+        const uint ready = ring_acquire(stages, stage, STAGE_BYTES);
         for (uint i = 0; i < STRIP_BOXES; ++i) {
-          tma_load_2d(to + i * BOX_BYTES, of_x, strip_k + 64 * i, box * 64, ready);
+          tma_load_2d(to.x + i * BOX_BYTES, of_x, strip_k + 64 * i, box * 64, ready);
         }
-        tma_load_2d(to + STRIP_BOXES * BOX_BYTES, of_s, unit.r0, box * 64, ready);
+        tma_load_2d(to.s, of_s, unit.r0, box * 64, ready);
       }
     }
     return;
   }
   SETMAXNREG_INC(232);
   const uint part = item / 128 - 1, lane = item % 32, row = item % 128 / 32 * 16 + lane / 4;
+  const bool elected = item % 128 == 0;
   const uint columns = rank_blocks * RANKS;
   for (uint number = get_group_id(0); number < units; number += get_num_groups(0)) {
     const unit_t unit = unit_at(number, problems, strips, chunks, chunk_boxes, T);
     const lora_problem_t problem = problems[unit.problem];
-    float sums0[RANKS / 2], sums1[RANKS / 2], sums2[RANKS / 2], sums3[RANKS / 2];
+    float sums[STRIP_BOXES][RANKS / 2];
 #pragma unroll
-    for (uint i = 0; i < RANKS / 2; ++i) sums0[i] = sums1[i] = sums2[i] = sums3[i] = 0.0f;
+    for (uint i = 0; i < STRIP_BOXES * RANKS / 2; ++i) sums[i / (RANKS / 2)][i % (RANKS / 2)] = 0.0f;
     const uint before = done - unit.first;
     if (problem.at.shrunk) {
       float shrinks[RANKS / 2];
       __global float* shrunk = (__global float*)problem.at.shrunk_parts +
                                (size_t)unit.strip * T * columns + unit.r0 / 64 * RANKS;
-      mbarrier_wait(b_full, b_phase);
-      b_phase ^= 1;
+      ring_await(b_ring, b_stage);
+      b_stage = next_stage(b_stage, 1);
       for (uint box = unit.first + part; box < unit.end; box += 2) {
-        MULTIPLY_BOX(before + box, GRADIENTS SHRINKS, WGMMA_WAIT_0(RANKS)(shrinks))
+        const Stage stage = stage_of(before + box, STAGES);
+        const Boxes at = boxes_of(tiles_at, stage);
+        ring_await(stages, stage);
+        WGMMA_FENCE;
+        multiply_gradients(sums, at);
+        multiply_shrink(shrinks, at, b_at);
+        WGMMA_COMMIT;
+        WGMMA_WAIT_0(RANKS)(shrinks);
+        WGMMA_WAIT_0(RANKS)(sums[0]);
+        if (elected) ring_release(stages, stage.index);
         store_shrunk(shrunk, shrinks, box * 64 + row, T, columns, lane);
       }
-      if (item % 128 == 0) mbarrier_arrive(b_empty);
+      if (elected) ring_release(b_ring, 0);
     } else {
       for (uint box = unit.first + part; box < unit.end; box += 2) {
-        MULTIPLY_BOX(before + box, GRADIENTS, )
+        const Stage stage = stage_of(before + box, STAGES);
+        ring_await(stages, stage);
+        WGMMA_FENCE;
+        multiply_gradients(sums, boxes_of(tiles_at, stage));
+        WGMMA_COMMIT;
+        WGMMA_WAIT_0(RANKS)(sums[0]);
+        if (elected) ring_release(stages, stage.index);
       }
     }
     done += unit.end - unit.first;
-    WGMMA_WAIT_0(RANKS)(sums1);
-    WGMMA_WAIT_0(RANKS)(sums2);
-    WGMMA_WAIT_0(RANKS)(sums3);
+    WGMMA_WAIT_0(RANKS)(sums[1]);
+    WGMMA_WAIT_0(RANKS)(sums[2]);
+    WGMMA_WAIT_0(RANKS)(sums[3]);
     __global float* chunk = (__global float*)problem.at.parts +
                             (size_t)unit.chunk * PART_FLOATS(R, problem.K) +
                             (size_t)unit.r0 * problem.K;
     const uint k0 = unit.strip * STRIP_COLUMNS + part * (STRIP_COLUMNS / 2) + row;
     float both[RANKS / 2];
-    trade(both, sums0, sums2, traded, part);
+    trade(both, sums[0], sums[2], traded, part);
     store_gradient(chunk, both, k0, problem.K, R - unit.r0, lane);
-    trade(both, sums1, sums3, traded, part);
+    trade(both, sums[1], sums[3], traded, part);
     store_gradient(chunk, both, k0 + 64, problem.K, R - unit.r0, lane);
   }
 }
