@@ -21,99 +21,111 @@
 //! clc: build on wgmma: HEAD_DIM=128 RESULT_BF16
 #include "hopper/hopper.clh"
 #include "hopper/hopper_lanes.clh"
+#include "hopper/hopper_pipeline.clh"
 #include "hopper/hopper_products.clh"
 #include "hopper/hopper_rows.clh"
+
+INLINED float exponential(const float* scores, int i, float scale_2, float less) {
+  return exp2_of(fma(scores[i], scale_2, less));
+}
 #include "attention/attention_wgmma.clh"
 
-#define QUERIES_AT q_tile
 __attribute__((reqd_work_group_size(384, 1, 1))) __kernel void attention_wgmma(
     __global RESULT* y, __global float* log_sum_exp, __global const uchar* maps,
     __global const int* first, __global const int* last, __global const int* order, int T, int H,
     int G, float scale, int keeps_log_sum_exp) {
   HOPPER_KERNEL;
   __local uchar tiles[(1 + 2 * RING) * TILE_BYTES] __attribute__((aligned(1024)));
-  __local ulong barriers[2 + 4 * RING];
+  __local ulong barriers[RINGS_WORDS(1)];
   __local struct Range shared_range;
-  MBARRIER_ADDRESSES(1)
+  const Rings rings = rings_at(shared_address(barriers), 1);
   const uint q_tile = shared_address(tiles), k_tiles = q_tile + TILE_BYTES,
              v_tiles = k_tiles + RING * TILE_BYTES;
   const int item = get_local_id(0), lane = item % 32;
-  INIT_WORK_GROUP(1)
-  uint stage = 0, phase = 0, q_phase = 0;
+  init_work_group(rings, 1, maps);
+  Stage stage = {0, 0}, q_stage = {0, 0};
   if (item < 128) {
     SETMAXNREG_DEC(40);
     if (item >= 32) return;
-    EACH_TILE {
-      TILE_COORDS
+    for (int round = 0; tile_of(round) < tiles_of(T, H); ++round) {
+      const int h = tile_of(round) % H, t0 = order[tile_of(round) / H] * ROWS;
       const struct Range range = range_of(first, last, t0, T, lane);
       if (lane == 0) {
-        mbarrier_wait(q_empty, q_phase ^ 1);
+        mbarrier_wait(rings.q.empty, q_stage.phase ^ 1);
         shared_range = range;
-        copy_tile(q_tile, maps, h, t0, q_full);
-        COPY_BLOCKS
+        mbarrier_arrive_expect_tx(rings.q.full, TILE_BYTES);
+        copy_tile(q_tile, maps, h, t0, rings.q.full);
+        stage = copy_blocks(rings, stage, k_tiles, v_tiles, maps, h / (H / G), range);
       }
-      q_phase ^= 1;
+      q_stage = next_stage(q_stage, 1);
       warp_sync();
     }
     return;
   }
   SETMAXNREG_INC(232);
-  CONSUMER_STATE
-  EACH_TILE {
-    TILE_COORDS
-    const int t_0 = t0 + row, t_1 = t_0 + 8;
-    const int first_0 = t_0 < T ? first[t_0] : INT_MAX, first_1 = t_1 < T ? first[t_1] : INT_MAX;
-    const int last_0 = t_0 < T ? last[t_0] : -1, last_1 = t_1 < T ? last[t_1] : -1;
-    float max_0 = -INFINITY, max_1 = -INFINITY, total_0 = 0.0f, total_1 = 0.0f;
-    mbarrier_wait(q_full, q_phase);
-    q_phase ^= 1;
-    const struct Range range = shared_range;
-    int key = (range.end - 1) * ROWS;
-    mbarrier_wait(k_full + 8 * stage, phase);
-    WGMMA_FENCE;
-    MULTIPLY_KEYS
-    WGMMA_WAIT_0(128)(scores);
-    if (elected) mbarrier_arrive(k_empty + 8 * stage);
-    {
-      MASK_BLOCK
-      FIND_REFERENCES
-      MAKE_WEIGHTS(EXP2)
+  const int part = item / 128 - 1;
+  const bool elected = item % 128 == 0;
+  const int row = part * 64 + item % 128 / 32 * 16 + lane / 4;  // the lane's first of a tile
+  const uint queries = q_tile + part * 8192;                    // of this warp group
+  const float scale_2 = scale * LOG2_E;                         // scores in units of log 2
+  const Results results = {y, log_sum_exp, keeps_log_sum_exp, T, H};
+  float scores[64], out[HEAD_DIM / 2];
+  uint weights[8][4];
+  for (int round = 0; tile_of(round) < tiles_of(T, H); ++round) {
+    const int h = tile_of(round) % H, t = order[tile_of(round) / H] * ROWS + row;
+    RowKeys keys;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      keys.first[i] = t + 8 * i < T ? first[t + 8 * i] : INT_MAX;
+      keys.last[i] = t + 8 * i < T ? last[t + 8 * i] : -1;
     }
-    ROUND_WEIGHTS
+    Softmax softmax;
+    begin_softmax(&softmax);
+    ring_await(rings.q, q_stage);
+    q_stage = next_stage(q_stage, 1);
+    const struct Range range = shared_range;
+    ring_await(rings.k, stage);
+    WGMMA_FENCE;
+    multiply_keys(scores, queries, k_tiles + stage.index * TILE_BYTES);
+    WGMMA_WAIT_0(128)(scores);
+    if (elected) ring_release(rings.k, stage.index);
+    mask_block(scores, keys, (range.end - 1) * ROWS, range, lane);
+    find_references(&softmax, scores, scale_2);
+    make_weights(&softmax, scores, scale_2);
+    round_weights(weights, scores);
     int keep = 0;
     for (int block = range.end - 2; block >= range.begin; --block) {
-      const uint before = stage, before_phase = phase;
-      NEXT_STAGE(RING)
-      key = block * ROWS;
-      mbarrier_wait(k_full + 8 * stage, phase);
+      const Stage before = stage;
+      stage = next_stage(stage, RING);
+      ring_await(rings.k, stage);
       WGMMA_FENCE;
-      MULTIPLY_KEYS
-      mbarrier_wait(v_full + 8 * before, before_phase);
+      multiply_keys(scores, queries, k_tiles + stage.index * TILE_BYTES);
+      ring_await(rings.v, before);
       WGMMA_FENCE;
-      MULTIPLY_VALUES(before, keep)
+      multiply_values(out, weights, v_tiles + before.index * TILE_BYTES, keep);
       keep = 1;
       WGMMA_WAIT_1(128)(scores);
-      if (elected) mbarrier_arrive(k_empty + 8 * stage);
-      MASK_BLOCK
-      FIND_REFERENCES
-      MAKE_WEIGHTS(EXP2)
+      if (elected) ring_release(rings.k, stage.index);
+      mask_block(scores, keys, block * ROWS, range, lane);
+      find_references(&softmax, scores, scale_2);
+      make_weights(&softmax, scores, scale_2);
       // The phase is long complete. The wait ends a basic block: otherwise the assembler moves the
       // wait for the products, which has no dependence on the softmax, before it.
-      mbarrier_wait(v_full + 8 * before, before_phase);
+      ring_await(rings.v, before);
       WGMMA_WAIT_0(HEAD_DIM)(out);
-      if (elected) mbarrier_arrive(v_empty + 8 * before);
-      SCALE_OUT
-      ROUND_WEIGHTS
+      if (elected) ring_release(rings.v, before.index);
+      scale_out(out, &softmax);
+      round_weights(weights, scores);
     }
-    if (elected) mbarrier_arrive(q_empty);
-    mbarrier_wait(v_full + 8 * stage, phase);
+    if (elected) ring_release(rings.q, 0);
+    ring_await(rings.v, stage);
     WGMMA_FENCE;
-    MULTIPLY_VALUES(stage, keep)
-    total_0 = row_sum(total_0);
-    total_1 = row_sum(total_1);
+    multiply_values(out, weights, v_tiles + stage.index * TILE_BYTES, keep);
+    softmax.total[0] = row_sum(softmax.total[0]);
+    softmax.total[1] = row_sum(softmax.total[1]);
     WGMMA_WAIT_0(HEAD_DIM)(out);
-    if (elected) mbarrier_arrive(v_empty + 8 * stage);
-    NEXT_STAGE(RING)
-    STORE_TILE
+    if (elected) ring_release(rings.v, stage.index);
+    stage = next_stage(stage, RING);
+    store_tile(results, out, &softmax, t, h, scale, lane);
   }
 }
